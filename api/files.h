@@ -1,0 +1,34 @@
+// Delivery of finished audio under CDN_URL from the directory store: GET and HEAD with Range (RFC
+// 9110 section 14), validators and the right media type.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "common/blob/blob_store.h"
+#include "common/blob/link_signer.h"
+#include "common/http/server.h"
+
+namespace audiogen::api {
+
+// Reads file metadata on the calling I/O thread (the page cache answers) and answers the exchange.
+// With `links` only to an address it signed: 404 without a valid signature, as if there were no
+// such file, and 403 link_expired after its time.
+void serve_file(const DirectoryStore& store,
+                const std::optional<LinkSigner>& links,
+                http::Exchange exchange,
+                std::string_view key);
+
+// One satisfiable byte range of a file of `size` bytes.
+struct ByteRange {
+  std::int64_t first = 0;
+  std::int64_t length = 0;
+};
+enum class RangeKind { kWhole, kPart, kUnsatisfiable };
+
+// Reads a Range header. Several ranges, other units and malformed ones mean the whole file (RFC
+// 9110 14.2).
+RangeKind parse_range(std::string_view header, std::int64_t size, ByteRange& out);
+
+}  // namespace audiogen::api

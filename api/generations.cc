@@ -1,0 +1,253 @@
+#include "api/generations.h"
+
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "common/base/log.h"
+#include "common/base/metrics.h"
+
+namespace audiogen::api {
+namespace {
+
+// Two transactions at a time keep both cores and the log busy; more only wait for each other
+// (db-queue 5.1).
+constexpr std::size_t kCommitThreads = 2;
+constexpr std::size_t kReadThreads = 2;
+constexpr std::size_t kBatchMax = 64;
+// About a second of work: above that a 503 now is better than a late answer.
+constexpr std::size_t kCreatesWaitingMax = 8'000;
+constexpr std::size_t kFindsWaitingMax = 20'000;
+
+void count(RouteClass route, int status) {
+  static auto& created = metrics::counter("api_creates_total", "Creations answered 202");
+  static auto& refused =
+      metrics::counter("api_refused_total", "Requests answered with an error status below 500");
+  static auto& unavailable = metrics::counter("api_unavailable_total", "Requests answered 503");
+  static auto& reads = metrics::counter("api_reads_total", "Status reads answered 200");
+  if (status == 503) {
+    unavailable.Increment();
+  } else if (status >= 400) {
+    refused.Increment();
+  } else if (route == RouteClass::kCreate) {
+    created.Increment();
+  } else {
+    reads.Increment();
+  }
+}
+
+// "application/json", optionally with charset=utf-8.
+bool is_json(std::string_view type) {
+  std::string lower;
+  for (const char c : type) {
+    if (c != ' ' && c != '\t' && c != '"') {
+      lower += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    }
+  }
+  return lower == "application/json" || lower == "application/json;charset=utf-8";
+}
+
+}  // namespace
+
+struct Generations::Admitted {
+  http::Exchange exchange;
+  std::string request_id;
+  RouteClass route;
+  store::KeyRecord key;
+  std::string rate_headers;
+  TaskId task;
+
+  void fail(const ApiError& error) const {
+    http::Response response = error_response(error, request_id);
+    response.headers += rate_headers;
+    count(route, response.status);
+    if (response.status == 503) {
+      log::warn("request unavailable", {{"request_id", request_id}});
+    }
+    exchange.reply(std::move(response));
+  }
+
+  void answer(int status, std::string body, std::string_view extra_headers) const {
+    http::Response response;
+    response.status = status;
+    response.headers = "Content-Type: application/json\r\nCache-Control: no-store\r\n";
+    response.headers += header_line("X-Request-Id", request_id);
+    response.headers += rate_headers;
+    response.headers += extra_headers;
+    response.body = std::move(body);
+    count(route, status);
+    exchange.reply(std::move(response));
+  }
+};
+
+Generations::Generations(const Config& config,
+                         Authenticator& authenticator,
+                         RateLimiter& limiter,
+                         TaskPublisher& publisher)
+    : config_(config),
+      names_{config.model_name(), config.cdn_url, LinkSigner::from(config)},
+      rules_{config.model_name(), config.url_policy == UrlPolicy::kAny},
+      authenticator_(authenticator),
+      limiter_(limiter),
+      publisher_(publisher),
+      creates_(config.database,
+               {.threads = kCommitThreads, .batch_max = kBatchMax, .capacity = kCreatesWaitingMax},
+               [](store::TaskStore& store, std::span<const store::CreateCommand> commands) {
+                 return store.create(commands);
+               }),
+      finds_(config.database,
+             {.threads = kReadThreads, .batch_max = kBatchMax, .capacity = kFindsWaitingMax},
+             [](store::TaskStore& store, std::span<const store::FindCommand> commands) {
+               return store.find(commands);
+             }) {}
+
+// The order of checks is DESIGN 1's: key (401), rate (429), and for creation access (403) before
+// all else.
+void Generations::admit(http::Exchange exchange, RouteClass route, Next next) {
+  auto call = std::make_shared<Admitted>(
+      Admitted{exchange, request_id_of(&exchange.request()), route, {}, {}, {}});
+  const bool creating = route == RouteClass::kCreate;
+  authenticator_.authenticate(
+      exchange.request(),
+      creating,
+      [this, call, creating, next = std::move(next)](Authenticator::Verdict verdict,
+                                                     const store::KeyRecord& key) {
+        if (verdict == Authenticator::Verdict::kUnavailable) {
+          call->fail(service_unavailable());
+          return;
+        }
+        if (verdict == Authenticator::Verdict::kInvalid) {
+          const auto decision =
+              limiter_.take_unauthenticated(call->exchange.request().peer_address);
+          call->fail(decision.allowed ? invalid_api_key()
+                                      : rate_limit_exceeded(decision.retry_after));
+          return;
+        }
+        call->key = key;
+        const RateDecision decision = limiter_.take(key.id, call->route);
+        call->rate_headers = limiter_.headers(call->route, decision);
+        if (!decision.allowed) {
+          call->fail(rate_limit_exceeded(decision.retry_after));
+        } else if (creating && !key.api_access) {
+          call->fail(api_access_required());
+        } else {
+          next(call);
+        }
+      });
+}
+
+void Generations::create(http::Exchange exchange) {
+  admit(std::move(exchange), RouteClass::kCreate, [this](const auto& call) {
+    create_admitted(call);
+  });
+}
+
+void Generations::create_admitted(const std::shared_ptr<Admitted>& call) {
+  const http::Request& request = call->exchange.request();
+  if (!is_json(request.header("content-type"))) {
+    call->fail(invalid_request("Content-Type must be application/json."));
+    return;
+  }
+  if (request.has_header("content-encoding") && request.header("content-encoding") != "identity") {
+    call->fail(invalid_request("Content-Encoding is not supported: send the body as it is."));
+    return;
+  }
+  std::optional<std::string> key;
+  if (request.has_header("idempotency-key")) {
+    key = parse_idempotency_key(request.header("idempotency-key"));
+    if (!key) {
+      call->fail(invalid_request("Idempotency-Key must be 1 to 128 visible ASCII characters."));
+      return;
+    }
+  }
+  const auto parsed = parse_request(request.body, rules_);
+  if (!parsed) {
+    call->fail(invalid_request(parsed.error().message));
+    return;
+  }
+  store::CreateCommand command;
+  command.id = call->task = TaskId::make();
+  command.user = call->key.user;
+  command.request = encode_request(*parsed);
+  command.fingerprint = fingerprint(command.request);
+  command.idempotency_key = std::move(key);
+  command.output_format = parsed->output_format;
+  command.deadline = std::chrono::seconds(config_.task_deadline_seconds);
+  const bool taken = creates_.submit(
+      std::move(command), [this, call](Result<store::CreateOutcome, store::StoreFault> outcome) {
+        using Kind = store::CreateOutcome::Kind;
+        if (!outcome || outcome->kind == Kind::kFailed) {
+          call->fail(service_unavailable());
+          return;
+        }
+        switch (outcome->kind) {
+          case Kind::kConflict:
+            call->fail(idempotency_conflict());
+            return;
+          case Kind::kInsufficient:
+            call->fail(insufficient_credits());
+            return;
+          case Kind::kFailed:
+          case Kind::kCreated:
+          case Kind::kReplayed:
+            break;
+        }
+        const TaskView& task = outcome->task;
+        const bool replayed = outcome->kind == Kind::kReplayed;
+        std::string headers =
+            header_line("Location", "/api/v1/audio/generations/" + task.id.text());
+        if (replayed) {
+          headers += header_line("Idempotent-Replayed", "true");
+        } else {
+          log::info("task created",
+                    {{"request_id", call->request_id},
+                     {"task_id", task.id},
+                     {"user_id", call->key.user}});
+        }
+        AG_CRASH_POINT("create.committed");
+        call->answer(202, render_task(task, names_), headers);
+        AG_CRASH_POINT("create.replied");
+        if (!replayed) {
+          publisher_.publish(task.id);
+        }
+      });
+  if (!taken) {
+    call->fail(service_unavailable());
+  }
+}
+
+void Generations::get(http::Exchange exchange, std::string_view id_text) {
+  const auto id = TaskId::parse(id_text);
+  admit(std::move(exchange), RouteClass::kRead, [this, id](const auto& call) {
+    if (!id) {
+      call->fail(task_not_found());
+      return;
+    }
+    call->task = *id;
+    get_admitted(call);
+  });
+}
+
+void Generations::get_admitted(const std::shared_ptr<Admitted>& call) {
+  const bool taken =
+      finds_.submit({.id = call->task, .user = call->key.user},
+                    [this, call](const Result<store::FindOutcome, store::StoreFault>& found) {
+                      if (!found) {
+                        call->fail(service_unavailable());
+                      } else if (!*found) {
+                        call->fail(task_not_found());
+                      } else {
+                        call->answer(200, render_task(**found, names_), "");
+                      }
+                    });
+  if (!taken) {
+    call->fail(service_unavailable());
+  }
+}
+
+void Generations::stop() {
+  creates_.stop();
+  finds_.stop();
+}
+
+}  // namespace audiogen::api

@@ -1,0 +1,87 @@
+// audio-api: serve · migrate · admin …
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "api/admin.h"
+#include "api/serve.h"
+#include "common/base/log.h"
+#include "common/base/process.h"
+#include "common/store/migrate.h"
+#include "common/store/session.h"
+
+namespace {
+
+using audiogen::Config;
+using audiogen::Program;
+
+int with_config(int (*run)(const Config&)) {
+  const auto config = audiogen::load_config(Program::kApi);
+  if (!config) {
+    for (const std::string& error : config.error()) {
+      std::fprintf(stderr, "audio-api: %s\n", error.c_str());
+    }
+    return 2;
+  }
+  audiogen::log::init("audio-api", config->log_level, config->log_format);
+  return run(*config);
+}
+
+int migrate() {
+  const auto url = audiogen::load_database_url();
+  if (!url) {
+    std::fprintf(stderr, "audio-api: %s\n", url.error().message.c_str());
+    return 2;
+  }
+  const auto applied = audiogen::store::migrate(*url);
+  if (!applied) {
+    std::fprintf(stderr, "audio-api: %s\n", applied.error().message.c_str());
+    return 1;
+  }
+  for (const int version : *applied) {
+    std::printf("applied migration %04d\n", version);
+  }
+  if (applied->empty()) {
+    std::printf("the schema is up to date (version %d)\n", audiogen::store::newest_migration());
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  audiogen::block_signals();
+  audiogen::store::init_driver();
+  // The admin command has a command line of its own.
+  if (argc > 1 && std::string(argv[1]) == "admin") {
+    return audiogen::api::run_admin(std::vector<std::string>(argv + 2, argv + argc));
+  }
+
+  CLI::App app("The HTTP interface of the audio generation service, and its tools.");
+  app.require_subcommand(0, 1);
+  app.set_version_flag("--version", AUDIOGEN_VERSION);
+  bool print_config = false;
+  app.add_flag(
+      "--print-config", print_config, "print the configuration in force, secrets masked, and exit");
+  app.footer(audiogen::config_help(Program::kApi));
+  const auto* serve = app.add_subcommand("serve", "answer requests until SIGTERM");
+  const auto* migrating = app.add_subcommand("migrate", "bring the database schema up to date");
+  app.add_subcommand("admin",
+                     "users, credits, keys, tasks, queue, audit: see audio-api admin --help");
+  CLI11_PARSE(app, argc, argv);
+
+  if (print_config) {
+    std::fputs(audiogen::print_config(Program::kApi).c_str(), stdout);
+    return 0;
+  }
+  if (serve->parsed()) {
+    return with_config(audiogen::api::serve);
+  }
+  if (migrating->parsed()) {
+    return migrate();
+  }
+  std::fputs(app.help().c_str(), stdout);
+  return 2;
+}

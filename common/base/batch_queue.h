@@ -1,0 +1,85 @@
+// A bounded queue from many threads to few, emptied in batches: whatever arrived while the last
+// batch was worked on is the next one, so batches grow with load and nobody waits for company when
+// idle.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <mutex>
+#include <vector>
+
+namespace audiogen {
+
+template <class T>
+class BatchQueue {
+ public:
+  explicit BatchQueue(std::size_t capacity) : capacity_(capacity) {}
+
+  // Adds `item`. False, with `item` untouched, when the queue is full or closed. Never blocks.
+  bool push(T&& item) {
+    {
+      const std::scoped_lock lock(mutex_);
+      if (closed_ || items_.size() >= capacity_) {
+        return false;
+      }
+      items_.push_back(std::move(item));
+    }
+    ready_.notify_one();
+    return true;
+  }
+
+  // Waits for work and takes up to `max` items, oldest first. Empty only when closed and drained.
+  std::vector<T> pop_batch(std::size_t max) {
+    std::unique_lock lock(mutex_);
+    ready_.wait(lock, [&] { return closed_ || !items_.empty(); });
+    return take(max);
+  }
+
+  // The same, but gives up after `limit`: then the result is empty too.
+  std::vector<T> pop_batch_for(std::size_t max, std::chrono::milliseconds limit) {
+    std::unique_lock lock(mutex_);
+    ready_.wait_for(lock, limit, [&] { return closed_ || !items_.empty(); });
+    return take(max);
+  }
+
+  // No more pushes; poppers drain what is left.
+  void close() {
+    {
+      const std::scoped_lock lock(mutex_);
+      closed_ = true;
+    }
+    ready_.notify_all();
+  }
+
+  bool closed() const {
+    const std::scoped_lock lock(mutex_);
+    return closed_;
+  }
+
+  std::size_t size() const {
+    const std::scoped_lock lock(mutex_);
+    return items_.size();
+  }
+
+ private:
+  std::vector<T> take(std::size_t max) {
+    std::vector<T> out;
+    const std::size_t count = items_.size() < max ? items_.size() : max;
+    out.reserve(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      out.push_back(std::move(items_.front()));
+      items_.pop_front();
+    }
+    return out;
+  }
+
+  const std::size_t capacity_;
+  mutable std::mutex mutex_;
+  std::condition_variable ready_;
+  std::deque<T> items_;  // Guarded by mutex_.
+  bool closed_ = false;  // Guarded by mutex_.
+};
+
+}  // namespace audiogen

@@ -1,0 +1,28 @@
+// Checks that stay on in release builds. They are for our own bugs only: what a request, a
+// provider, the broker or the database can cause is an error, never a check.
+#pragma once
+
+namespace audiogen {
+
+// Prints the failed condition and aborts the process.
+[[noreturn]] void check_failed(const char* condition, const char* file, int line);
+
+// A named place where a fault test may stop this process. The environment variable CRASH_POINT
+// chooses: "name:n" ends the process at the n-th pass as a kill -9 would, "name:n:pause" stops
+// there for two seconds and goes on. Compiled to nothing unless AUDIOGEN_CRASH_POINTS is defined.
+void crash_point(const char* name);
+
+}  // namespace audiogen
+
+#define AG_CHECK(condition)                                     \
+  do {                                                          \
+    if (!(condition)) {                                         \
+      ::audiogen::check_failed(#condition, __FILE__, __LINE__); \
+    }                                                           \
+  } while (false)
+
+#ifdef AUDIOGEN_CRASH_POINTS
+#define AG_CRASH_POINT(name) ::audiogen::crash_point(name)
+#else
+#define AG_CRASH_POINT(name) static_cast<void>(0)
+#endif

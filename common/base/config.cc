@@ -1,0 +1,490 @@
+#include "common/base/config.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <sstream>
+
+namespace audiogen {
+namespace {
+
+struct Variable {
+  const char* name;
+  const char* fallback;  // Null: required.
+  const char* meaning;
+  bool secret = false;
+  bool worker_only = false;
+  bool api_only = false;
+};
+
+constexpr std::array kVariables = {
+    Variable{"BRAND", "svc", "prefix of the model name and of API keys, [a-z][a-z0-9]{0,15}"},
+    Variable{.name = "LISTEN",
+             .fallback = "127.0.0.1:8080",
+             .meaning = "address of the public interface",
+             .api_only = true},
+    Variable{
+        "OPS_LISTEN",
+        "",
+        "address of /healthz, /readyz and /metrics (API 127.0.0.1:8081, worker 127.0.0.1:8082)"},
+    Variable{"PUBLIC_URL", "", "address clients use, without /api/v1 (http://LISTEN)"},
+    Variable{"CDN_URL", "", "address audio files are delivered under (PUBLIC_URL/files)"},
+    Variable{"DATABASE_URL",
+             nullptr,
+             "mysql://user:pass@host:port/db, or mysql://user:pass@localhost/db?socket=/path",
+             true},
+    Variable{"AMQP_URL", nullptr, "amqp://user:pass@host:port/vhost", true},
+    Variable{
+        "BLOB_URL",
+        nullptr,
+        "where audio is kept: file:///absolute/folder, or s3://bucket[/prefix]?region=R for AWS, "
+        "?endpoint=https://host[&region=R] for another S3 service",
+        true},
+    Variable{.name = "AWS_ACCESS_KEY_ID",
+             .fallback = "",
+             .meaning = "who writes to an s3:// BLOB_URL; required there",
+             .worker_only = true},
+    Variable{.name = "AWS_SECRET_ACCESS_KEY",
+             .fallback = "",
+             .meaning = "the secret of AWS_ACCESS_KEY_ID",
+             .secret = true,
+             .worker_only = true},
+    Variable{.name = "CDN_SIGNING_KEY",
+             .fallback = "",
+             .meaning =
+                 "when set, output.url is signed and expires, and files of a file:// BLOB_URL "
+                 "are served to such links only; 16 characters or more, the same in every API",
+             .secret = true,
+             .api_only = true},
+    Variable{.name = "OUTPUT_TTL_SECONDS",
+             .fallback = "3600",
+             .meaning = "how long a signed output.url works at least, 60-604800; every status read "
+                        "renews it",
+             .api_only = true},
+    Variable{
+        "PROVIDERS_FILE", "", "JSON file with the ordered provider chain (the local engine alone)"},
+    Variable{"RATE_LIMIT_CREATE_PER_MINUTE", "600", "creations per key and minute, 1-10000000"},
+    Variable{"RATE_LIMIT_CREATE_BURST", "100", "creations at once, 1-10000000"},
+    Variable{"RATE_LIMIT_READ_PER_MINUTE", "3000", "reads per key and minute, 1-10000000"},
+    Variable{"RATE_LIMIT_READ_BURST", "300", "reads at once, 1-10000000"},
+    Variable{"RATE_LIMIT_UNAUTHENTICATED_PER_MINUTE",
+             "300",
+             "requests without a valid key per address and minute, 1-10000000"},
+    Variable{
+        "TASK_DEADLINE_SECONDS", "900", "a task is final this long after its creation, 1-86400"},
+    Variable{"WORKER_IN_FLIGHT", "200", "tasks one worker holds at once, 1-10000"},
+    Variable{"URL_POLICY",
+             "public",
+             "which reference addresses are accepted: public, or any (tests only)"},
+    Variable{"LOG_LEVEL", "info", "debug, info, warn or error"},
+    Variable{"LOG_FORMAT", "json", "json or text"},
+};
+
+bool concerns(const Variable& variable, Program program) {
+  return !(program == Program::kWorker && variable.api_only) &&
+         !(program == Program::kApi && variable.worker_only);
+}
+
+// The variable's value, or that of the file NAME_FILE points to (without its last line break).
+Result<std::optional<std::string>> read_variable(const std::string& name) {
+  const char* direct = std::getenv(name.c_str());            // NOLINT(concurrency-mt-unsafe)
+  const char* file = std::getenv((name + "_FILE").c_str());  // NOLINT(concurrency-mt-unsafe)
+  if (name == "PROVIDERS") {
+    file = nullptr;
+  }
+  if (direct != nullptr && file != nullptr) {
+    return Error{name + " and " + name + "_FILE are both set; set one"};
+  }
+  if (file != nullptr) {
+    std::ifstream in(file);
+    if (!in) {
+      return Error{name + "_FILE: cannot read " + file};
+    }
+    std::ostringstream text;
+    text << in.rdbuf();
+    std::string value = text.str();
+    while (!value.empty() && (value.back() == '\n' || value.back() == '\r')) {
+      value.pop_back();
+    }
+    return std::optional(value);
+  }
+  return direct != nullptr ? std::optional<std::string>(direct) : std::nullopt;
+}
+
+std::optional<int> to_int(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(value)
+                                                                  : std::nullopt;
+}
+
+std::optional<HostPort> to_host_port(std::string_view text) {
+  const auto colon = text.rfind(':');
+  if (colon == std::string_view::npos || colon == 0) {
+    return std::nullopt;
+  }
+  const auto port = to_int(text.substr(colon + 1));
+  if (!port || *port < 0 || *port > 65535) {
+    return std::nullopt;
+  }
+  return HostPort{std::string(text.substr(0, colon)), static_cast<std::uint16_t>(*port)};
+}
+
+std::optional<std::string> percent_decode(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      out += text[i];
+      continue;
+    }
+    unsigned value = 0;
+    if (i + 2 >= text.size() ||
+        std::from_chars(text.data() + i + 1, text.data() + i + 3, value, 16).ptr !=
+            text.data() + i + 3) {
+      return std::nullopt;
+    }
+    out += static_cast<char>(value);
+    i += 2;
+  }
+  return out;
+}
+
+struct UrlParts {
+  std::string user, password, host, path, query;
+  std::optional<std::uint16_t> port;
+};
+
+// scheme://user:pass@host:port/path?query with percent-encoded user and password.
+std::optional<UrlParts> split_url(std::string_view text, std::string_view scheme) {
+  if (!text.starts_with(scheme)) {
+    return std::nullopt;
+  }
+  text.remove_prefix(scheme.size());
+  UrlParts out;
+  if (const auto mark = text.find('?'); mark != std::string_view::npos) {
+    out.query = text.substr(mark + 1);
+    text = text.substr(0, mark);
+  }
+  if (const auto slash = text.find('/'); slash != std::string_view::npos) {
+    out.path = text.substr(slash + 1);
+    text = text.substr(0, slash);
+  }
+  if (const auto at = text.rfind('@'); at != std::string_view::npos) {
+    const auto credentials = text.substr(0, at);
+    const auto colon = credentials.find(':');
+    const auto user = percent_decode(credentials.substr(0, colon));
+    const auto password =
+        percent_decode(colon == std::string_view::npos ? "" : credentials.substr(colon + 1));
+    if (!user || !password) {
+      return std::nullopt;
+    }
+    out.user = *user;
+    out.password = *password;
+    text = text.substr(at + 1);
+  }
+  if (const auto colon = text.rfind(':'); colon != std::string_view::npos) {
+    const auto port = to_int(text.substr(colon + 1));
+    if (!port || *port < 1 || *port > 65535) {
+      return std::nullopt;
+    }
+    out.port = static_cast<std::uint16_t>(*port);
+    text = text.substr(0, colon);
+  }
+  out.host = text;
+  return out;
+}
+
+std::optional<DatabaseUrl> to_database(std::string_view text) {
+  const auto url = split_url(text, "mysql://");
+  if (!url || url->host.empty() || url->path.empty()) {
+    return std::nullopt;
+  }
+  DatabaseUrl out{.user = url->user,
+                  .password = url->password,
+                  .host = url->host,
+                  .database = url->path,
+                  .socket = {},
+                  .port = url->port.value_or(3306)};
+  if (!url->query.empty()) {
+    constexpr std::string_view kSocket = "socket=";
+    if (!url->query.starts_with(kSocket)) {
+      return std::nullopt;
+    }
+    out.socket = url->query.substr(kSocket.size());
+  }
+  return out;
+}
+
+std::optional<AmqpUrl> to_amqp(std::string_view text) {
+  const auto url = split_url(text, "amqp://");
+  if (!url || url->host.empty()) {
+    return std::nullopt;
+  }
+  const auto vhost = percent_decode(url->path);
+  if (!vhost) {
+    return std::nullopt;
+  }
+  return AmqpUrl{.user = url->user,
+                 .password = url->password,
+                 .host = url->host,
+                 .vhost = vhost->empty() ? "/" : *vhost,
+                 .port = url->port.value_or(5672)};
+}
+
+std::string without_slash(std::string text) {
+  while (text.ends_with('/')) {
+    text.pop_back();
+  }
+  return text;
+}
+
+bool is_brand(std::string_view text) {
+  return !text.empty() && text.size() <= 16 && text[0] >= 'a' && text[0] <= 'z' &&
+         std::all_of(text.begin(), text.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+         });
+}
+
+class Reader {
+ public:
+  explicit Reader(Program program) : program_(program) {}
+
+  std::string text(const char* name) {
+    const auto found = std::find_if(kVariables.begin(), kVariables.end(), [&](const Variable& v) {
+      return std::string_view(v.name) == name;
+    });
+    const auto value = read_variable(name);
+    if (!value) {
+      errors_.push_back(value.error().message);
+      return "";
+    }
+    if (*value && !(*value)->empty()) {
+      return **value;
+    }
+    if (found->fallback == nullptr) {
+      errors_.push_back(std::string(name) + " is required: " + found->meaning);
+      return "";
+    }
+    return found->fallback;
+  }
+
+  // Reads `name` through `parse`; says the rule when it refuses a value that is there.
+  template <class T>
+  T parsed(const char* name,
+           const std::function<std::optional<T>(std::string_view)>& parse,
+           const char* rule) {
+    const std::size_t before = errors_.size();
+    const std::string value = text(name);
+    if (errors_.size() != before) {
+      return T{};
+    }
+    const auto out = parse(value);
+    if (!out) {
+      errors_.push_back(std::string(name) + " must be " + rule);
+      return T{};
+    }
+    return *out;
+  }
+
+  int number(const char* name, int low, int high) {
+    const std::string rule =
+        "a whole number from " + std::to_string(low) + " to " + std::to_string(high);
+    return parsed<int>(
+        name,
+        [&](std::string_view v) {
+          const auto n = to_int(v);
+          return n && *n >= low && *n <= high ? n : std::nullopt;
+        },
+        rule.c_str());
+  }
+
+  std::string choice(const char* name, std::initializer_list<std::string_view> allowed) {
+    std::string rule = "one of";
+    for (const auto option : allowed) {
+      rule += ' ';
+      rule += option;
+    }
+    return parsed<std::string>(
+        name,
+        [&](std::string_view v) {
+          return std::find(allowed.begin(), allowed.end(), v) != allowed.end()
+                     ? std::optional(std::string(v))
+                     : std::nullopt;
+        },
+        rule.c_str());
+  }
+
+  Program program() const { return program_; }
+  std::vector<std::string>& errors() { return errors_; }
+
+ private:
+  Program program_;
+  std::vector<std::string> errors_;
+};
+
+std::string read_brand(Reader& in) {
+  return in.parsed<std::string>(
+      "BRAND",
+      [](std::string_view v) { return is_brand(v) ? std::optional(std::string(v)) : std::nullopt; },
+      "1-16 lower-case letters and digits, a letter first");
+}
+
+DatabaseUrl read_database(Reader& in) {
+  return in.parsed<DatabaseUrl>(
+      "DATABASE_URL", to_database, "mysql://user:pass@host:port/db[?socket=/path]");
+}
+
+AmqpUrl read_amqp(Reader& in) {
+  return in.parsed<AmqpUrl>("AMQP_URL", to_amqp, "amqp://user:pass@host:port/vhost");
+}
+
+// What `read` finds, or the first error.
+template <class T>
+Result<T> load_alone(T (*read)(Reader&)) {
+  Reader in(Program::kApi);
+  T value = read(in);
+  if (!in.errors().empty()) {
+    return Error{in.errors().front()};
+  }
+  return value;
+}
+
+}  // namespace
+
+Result<std::string> load_brand() {
+  return load_alone(read_brand);
+}
+Result<DatabaseUrl> load_database_url() {
+  return load_alone(read_database);
+}
+Result<AmqpUrl> load_amqp_url() {
+  return load_alone(read_amqp);
+}
+
+Result<Config, std::vector<std::string>> load_config(Program program) {
+  Reader in(program);
+  Config c;
+  c.brand = read_brand(in);
+  constexpr const char* kAddress = "host:port";
+  if (program == Program::kApi) {
+    c.listen = in.parsed<HostPort>("LISTEN", to_host_port, kAddress);
+  }
+  const std::string ops_default = program == Program::kApi ? "127.0.0.1:8081" : "127.0.0.1:8082";
+  c.ops_listen = in.parsed<HostPort>(
+      "OPS_LISTEN",
+      [&](std::string_view v) { return to_host_port(v.empty() ? ops_default : v); },
+      kAddress);
+  c.public_url = without_slash(in.text("PUBLIC_URL"));
+  if (c.public_url.empty()) {
+    c.public_url =
+        "http://" + (c.listen.host.empty() ? std::string("127.0.0.1:8080") : c.listen.text());
+  }
+  c.cdn_url = without_slash(in.text("CDN_URL"));
+  if (c.cdn_url.empty()) {
+    c.cdn_url = c.public_url + "/files";
+  }
+  for (const auto& [name, url] :
+       {std::pair{"PUBLIC_URL", c.public_url}, std::pair{"CDN_URL", c.cdn_url}}) {
+    if (!url.starts_with("http://") && !url.starts_with("https://")) {
+      in.errors().push_back(std::string(name) + " must start with http:// or https://");
+    }
+  }
+  c.database = read_database(in);
+  c.amqp = read_amqp(in);
+  c.blob_url = in.parsed<std::string>(
+      "BLOB_URL",
+      [](std::string_view v) {
+        return v.starts_with("file:///") || v.starts_with("s3://") ? std::optional(std::string(v))
+                                                                   : std::nullopt;
+      },
+      "file:///absolute/folder or s3://bucket?endpoint=URL");
+  if (program == Program::kWorker) {
+    c.s3 = {in.text("AWS_ACCESS_KEY_ID"), in.text("AWS_SECRET_ACCESS_KEY")};
+    if (c.blob_url.starts_with("s3://")) {
+      for (const auto& [name, value] : {std::pair{"AWS_ACCESS_KEY_ID", &c.s3.access_key_id},
+                                        std::pair{"AWS_SECRET_ACCESS_KEY", &c.s3.secret_key}}) {
+        if (value->empty()) {
+          in.errors().push_back(std::string(name) + " is required with an s3:// BLOB_URL");
+        }
+      }
+    }
+  } else {
+    constexpr std::size_t kSigningKeyMin = 16;
+    c.cdn_signing_key = in.parsed<std::string>(
+        "CDN_SIGNING_KEY",
+        [](std::string_view v) {
+          return v.empty() || v.size() >= kSigningKeyMin ? std::optional(std::string(v))
+                                                         : std::nullopt;
+        },
+        "16 characters or more");
+    c.output_ttl_seconds = in.number("OUTPUT_TTL_SECONDS", 60, 604'800);
+  }
+  c.providers_file = in.text("PROVIDERS_FILE");
+  constexpr int kRateMax = 10'000'000;
+  c.create_per_minute = in.number("RATE_LIMIT_CREATE_PER_MINUTE", 1, kRateMax);
+  c.create_burst = in.number("RATE_LIMIT_CREATE_BURST", 1, kRateMax);
+  c.read_per_minute = in.number("RATE_LIMIT_READ_PER_MINUTE", 1, kRateMax);
+  c.read_burst = in.number("RATE_LIMIT_READ_BURST", 1, kRateMax);
+  c.unauthenticated_per_minute = in.number("RATE_LIMIT_UNAUTHENTICATED_PER_MINUTE", 1, kRateMax);
+  c.task_deadline_seconds = in.number("TASK_DEADLINE_SECONDS", 1, 86400);
+  c.worker_in_flight = in.number("WORKER_IN_FLIGHT", 1, 10000);
+  c.url_policy =
+      in.choice("URL_POLICY", {"public", "any"}) == "any" ? UrlPolicy::kAny : UrlPolicy::kPublic;
+  c.log_level = in.choice("LOG_LEVEL", {"debug", "info", "warn", "error"});
+  c.log_format = in.choice("LOG_FORMAT", {"json", "text"});
+  if (!in.errors().empty()) {
+    return in.errors();
+  }
+  return c;
+}
+
+std::string config_help(Program program) {
+  std::string out =
+      "Environment (any of them may be given as NAME_FILE, a file that holds the value):\n";
+  for (const Variable& v : kVariables) {
+    if (!concerns(v, program)) {
+      continue;
+    }
+    out += "  ";
+    out += v.name;
+    out += "\n      ";
+    out += v.meaning;
+    if (v.fallback == nullptr) {
+      out += "; required";
+    } else if (*v.fallback != '\0') {
+      out += "; default ";
+      out += v.fallback;
+    }
+    out += '\n';
+  }
+  return out;
+}
+
+std::string print_config(Program program) {
+  std::string out;
+  for (const Variable& v : kVariables) {
+    if (!concerns(v, program)) {
+      continue;
+    }
+    const auto value = read_variable(v.name);
+    std::string shown =
+        !value ? "(unreadable)" : value->value_or(v.fallback == nullptr ? "(not set)" : v.fallback);
+    if (v.secret && value && *value) {
+      const bool address = std::string_view(v.name).ends_with("_URL");
+      const auto scheme = shown.find("://");
+      const auto at = shown.rfind('@');
+      if (!address || scheme == std::string::npos) {
+        shown = "***";
+      } else if (at != std::string::npos && at > scheme) {
+        shown = shown.substr(0, scheme + 3) + "***" + shown.substr(at);
+      }
+    }
+    out += std::string(v.name) + "=" + shown + "\n";
+  }
+  return out;
+}
+
+}  // namespace audiogen

@@ -1,0 +1,78 @@
+// The configuration of both programs: environment variables only (DESIGN 4). Every bad value is
+// reported at once; secrets are masked wherever a configuration is shown.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.h"
+
+namespace audiogen {
+
+struct HostPort {
+  std::string host;
+  std::uint16_t port = 0;
+  std::string text() const { return host + ":" + std::to_string(port); }
+};
+
+// mysql://user:pass@host:port/db, or mysql://user:pass@localhost/db?socket=/path
+struct DatabaseUrl {
+  std::string user, password, host, database, socket;
+  std::uint16_t port = 3306;
+};
+
+// amqp://user:pass@host:port/vhost (an empty path is the vhost "/").
+struct AmqpUrl {
+  std::string user, password, host, vhost = "/";
+  std::uint16_t port = 5672;
+};
+
+// Who writes to an S3 bucket.
+struct S3Credentials {
+  std::string access_key_id, secret_key;
+};
+
+enum class UrlPolicy { kPublic, kAny };
+
+struct Config {
+  std::string brand;
+  HostPort listen, ops_listen;
+  std::string public_url, cdn_url;  // Without a trailing slash.
+  DatabaseUrl database;
+  AmqpUrl amqp;
+  std::string blob_url;
+  S3Credentials s3;             // Of an s3:// blob_url; the worker's only.
+  std::string cdn_signing_key;  // Empty: output.url is not signed. The API's only.
+  int output_ttl_seconds = 0;
+  std::string providers_file;  // Empty: the local engine alone.
+  int create_per_minute = 0, create_burst = 0, read_per_minute = 0, read_burst = 0,
+      unauthenticated_per_minute = 0;
+  int task_deadline_seconds = 0;
+  int worker_in_flight = 0;
+  UrlPolicy url_policy = UrlPolicy::kPublic;
+  std::string log_level, log_format;
+
+  std::string model_name() const { return brand + "-audio-1.0"; }
+};
+
+enum class Program { kApi, kWorker };
+
+// Reads the process environment. On failure: one line per bad variable, naming it and the rule.
+// Call before threads start (it reads the environment).
+Result<Config, std::vector<std::string>> load_config(Program program);
+
+// One variable alone, for commands that need nothing else. The error is one line, as above.
+Result<std::string> load_brand();
+Result<DatabaseUrl> load_database_url();
+Result<AmqpUrl> load_amqp_url();
+
+// One line per variable: name, default, meaning. For --help.
+std::string config_help(Program program);
+
+// "NAME=value" lines of what is in force, with secrets masked. For --print-config.
+std::string print_config(Program program);
+
+}  // namespace audiogen

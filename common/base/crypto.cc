@@ -1,0 +1,93 @@
+#include "common/base/crypto.h"
+
+#include <cstring>
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/rand.h>
+#include <openssl/sha.h>
+
+#include "common/base/check.h"
+
+namespace audiogen {
+namespace {
+
+const std::uint8_t* bytes_of(std::string_view text) {
+  return reinterpret_cast<const std::uint8_t*>(text.data());
+}
+
+}  // namespace
+
+Sha256 sha256(std::string_view data) {
+  Sha256 out{};
+  SHA256(bytes_of(data), data.size(), out.data());
+  return out;
+}
+
+Sha256 hmac_sha256(std::string_view key, std::string_view data) {
+  Sha256 out{};
+  unsigned int length = 0;
+  AG_CHECK(HMAC(EVP_sha256(),
+                key.data(),
+                static_cast<int>(key.size()),
+                bytes_of(data),
+                data.size(),
+                out.data(),
+                &length) != nullptr);
+  AG_CHECK(length == out.size());
+  return out;
+}
+
+void random_bytes(std::span<std::uint8_t> out) {
+  // One call to the generator costs about a microsecond; ids take ten bytes each.
+  thread_local std::array<std::uint8_t, 512> buffer;
+  thread_local std::size_t used = buffer.size();
+  if (out.size() > buffer.size()) {
+    AG_CHECK(RAND_bytes(out.data(), static_cast<int>(out.size())) == 1);
+    return;
+  }
+  if (buffer.size() - used < out.size()) {
+    AG_CHECK(RAND_bytes(buffer.data(), static_cast<int>(buffer.size())) == 1);
+    used = 0;
+  }
+  std::memcpy(out.data(), buffer.data() + used, out.size());
+  OPENSSL_cleanse(buffer.data() + used, out.size());
+  used += out.size();
+}
+
+bool constant_time_equal(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+std::uint32_t crc32(std::string_view data) {
+  static const auto kTable = [] {
+    std::array<std::uint32_t, 256> table{};
+    for (std::uint32_t i = 0; i < table.size(); ++i) {
+      std::uint32_t value = i;
+      for (int bit = 0; bit < 8; ++bit) {
+        value = (value & 1U) != 0U ? 0xEDB88320U ^ (value >> 1U) : value >> 1U;
+      }
+      table[i] = value;
+    }
+    return table;
+  }();
+  std::uint32_t crc = 0xFFFFFFFFU;
+  for (const char c : data) {
+    crc = kTable[(crc ^ static_cast<std::uint8_t>(c)) & 0xFFU] ^ (crc >> 8U);
+  }
+  return crc ^ 0xFFFFFFFFU;
+}
+
+std::string to_hex(std::span<const std::uint8_t> bytes) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string out;
+  out.reserve(bytes.size() * 2);
+  for (const std::uint8_t byte : bytes) {
+    out += kDigits[byte >> 4U];
+    out += kDigits[byte & 0xFU];
+  }
+  return out;
+}
+
+}  // namespace audiogen

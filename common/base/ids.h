@@ -1,0 +1,87 @@
+// Identifiers: UUIDv7 (RFC 9562 section 5.7) in memory and in BINARY(16) columns, written for
+// people as a prefix and 26 lower-case Crockford base32 characters. They sort by creation time.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace audiogen {
+
+struct Uuid {
+  std::array<std::uint8_t, 16> bytes{};
+  friend auto operator<=>(const Uuid&, const Uuid&) = default;
+  friend bool operator==(const Uuid&, const Uuid&) = default;
+};
+
+// A new UUIDv7 of the present wall clock. Thread-safe; ids of one thread grow strictly.
+Uuid new_uuid();
+
+// 26 lower-case base32 characters of 128 bits; the first carries only three bits.
+std::string encode_base32(const Uuid& id);
+
+// The reverse. Nothing but exactly what encode_base32 writes is accepted.
+std::optional<Uuid> decode_base32(std::string_view text);
+
+// Lower-case Crockford base32 of `count` random 5-bit groups, for names nobody can guess.
+std::string random_base32(std::size_t count);
+
+// An id of one kind of thing: TaskId cannot be passed for KeyId.
+template <class Tag>
+struct Id {
+  Uuid uuid;
+  friend auto operator<=>(const Id&, const Id&) = default;
+  friend bool operator==(const Id&, const Id&) = default;
+
+  static Id make() { return Id{new_uuid()}; }
+  // "aud_01j…": prefix, underscore, base32.
+  std::string text() const { return std::string(Tag::kPrefix) + encode_base32(uuid); }
+  static std::optional<Id> parse(std::string_view text) {
+    if (!text.starts_with(Tag::kPrefix)) {
+      return std::nullopt;
+    }
+    const auto uuid = decode_base32(text.substr(std::string_view(Tag::kPrefix).size()));
+    return uuid ? std::optional<Id>(Id{*uuid}) : std::nullopt;
+  }
+};
+
+struct TaskTag {
+  static constexpr const char* kPrefix = "aud_";
+};
+struct UserTag {
+  static constexpr const char* kPrefix = "usr_";
+};
+struct KeyTag {
+  static constexpr const char* kPrefix = "key_";
+};
+struct WorkerTag {
+  static constexpr const char* kPrefix = "wrk_";
+};
+using TaskId = Id<TaskTag>;
+using UserId = Id<UserTag>;
+using KeyId = Id<KeyTag>;
+using WorkerId = Id<WorkerTag>;  // One per process start, never the host's name.
+
+}  // namespace audiogen
+
+template <>
+struct std::hash<audiogen::Uuid> {
+  std::size_t operator()(const audiogen::Uuid& id) const noexcept {
+    // The last eight bytes of a UUIDv7 are random.
+    std::size_t out = 0;
+    for (std::size_t i = 8; i < 16; ++i) {
+      out = out << 8U | id.bytes[i];
+    }
+    return out;
+  }
+};
+template <class Tag>
+struct std::hash<audiogen::Id<Tag>> {
+  std::size_t operator()(const audiogen::Id<Tag>& id) const noexcept {
+    return std::hash<audiogen::Uuid>()(id.uuid);
+  }
+};

@@ -1,0 +1,149 @@
+#include "common/base/log.h"
+
+#include <chrono>
+#include <memory>
+
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include "common/base/time.h"
+#include "common/base/utf8.h"
+
+namespace audiogen::log {
+namespace {
+
+constexpr std::size_t kValueMax = 512;
+
+struct State {
+  std::string program = "audiogen";
+  bool json = true;
+  std::shared_ptr<spdlog::logger> logger = [] {
+    auto made =
+        std::make_shared<spdlog::logger>("log", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    made->set_pattern("%v");
+    made->set_level(spdlog::level::info);
+    made->flush_on(spdlog::level::debug);
+    return made;
+  }();
+};
+
+State& state() {
+  static State instance;
+  return instance;
+}
+
+spdlog::level::level_enum spd(Level level) {
+  switch (level) {
+    case Level::kDebug:
+      return spdlog::level::debug;
+    case Level::kInfo:
+      return spdlog::level::info;
+    case Level::kWarn:
+      return spdlog::level::warn;
+    case Level::kError:
+      return spdlog::level::err;
+  }
+  return spdlog::level::err;
+}
+
+const char* name(Level level) {
+  switch (level) {
+    case Level::kDebug:
+      return "debug";
+    case Level::kInfo:
+      return "info";
+    case Level::kWarn:
+      return "warn";
+    case Level::kError:
+      return "error";
+  }
+  return "error";
+}
+
+// Escapes for JSON (RFC 8259 section 7): control characters never reach the terminal, and bytes
+// that are no UTF-8 become U+FFFD. Cut at a character.
+void append_escaped(std::string& out, std::string_view text) {
+  std::size_t length = 1;
+  for (std::size_t i = 0; i < text.size(); i += length) {
+    const char c = text[i];
+    const auto byte = static_cast<unsigned char>(c);
+    const std::size_t sequence = utf8_sequence_length(text.substr(i));
+    length = sequence == 0 ? 1 : sequence;
+    if (i + length > kValueMax) {
+      break;
+    }
+    if (sequence == 0) {
+      out += "\\ufffd";
+    } else if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (byte < 0x20 || byte == 0x7F) {
+      static constexpr char kDigits[] = "0123456789abcdef";
+      out += "\\u00";
+      out += kDigits[byte >> 4U];
+      out += kDigits[byte & 0xFU];
+    } else {
+      out += text.substr(i, length);
+    }
+  }
+}
+
+}  // namespace
+
+void init(std::string_view program, std::string_view level, std::string_view format) {
+  State& s = state();
+  s.program = program;
+  s.json = format != "text";
+  s.logger->set_level(spdlog::level::from_str(std::string(level)));
+}
+
+bool enabled(Level level) {
+  return state().logger->should_log(spd(level));
+}
+
+void write(Level level, std::string_view event, std::initializer_list<Field> fields) {
+  if (!enabled(level)) {
+    return;
+  }
+  const State& s = state();
+  const Instant now =
+      std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now());
+  std::string line;
+  line.reserve(192);
+  if (s.json) {
+    line += "{\"time\":\"";
+    line += format_iso(now);
+    line += "\",\"level\":\"";
+    line += name(level);
+    line += "\",\"program\":\"";
+    line += s.program;
+    line += "\",\"event\":\"";
+    append_escaped(line, event);
+    line += '"';
+    for (const Field& field : fields) {
+      line += ",\"";
+      line += field.key;
+      line += field.quoted ? "\":\"" : "\":";
+      append_escaped(line, field.value);
+      if (field.quoted) {
+        line += '"';
+      }
+    }
+    line += '}';
+  } else {
+    line += format_iso(now);
+    line += ' ';
+    line += name(level);
+    line += ' ';
+    append_escaped(line, event);
+    for (const Field& field : fields) {
+      line += ' ';
+      line += field.key;
+      line += '=';
+      append_escaped(line, field.value);
+    }
+  }
+  s.logger->log(spd(level), spdlog::string_view_t(line.data(), line.size()));
+}
+
+}  // namespace audiogen::log

@@ -1,0 +1,26 @@
+// Points in time as the database tells them (UTC, microseconds) and how the interface writes them.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace audiogen {
+
+using namespace std::chrono_literals;
+
+// UTC. Every instant that rules compare comes from the database's clock, never from a process's
+// own.
+using Instant = std::chrono::sys_time<std::chrono::microseconds>;
+
+// "2026-11-20 23:10:32.123456" as DATETIME(6) prints it; the fraction may be shorter or missing.
+std::optional<Instant> parse_db_time(std::string_view text);
+
+// The same form, for SQL.
+std::string format_db_time(Instant at);
+
+// "2026-11-20T23:10:32.123Z" (RFC 3339).
+std::string format_iso(Instant at);
+
+}  // namespace audiogen

@@ -1,0 +1,307 @@
+#include "common/blob/s3_store.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include <curl/curl.h>
+
+#include "common/base/check.h"
+#include "common/base/crypto.h"
+#include "common/base/metrics.h"
+
+namespace audiogen {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr std::size_t kReplyMax = 16 * 1024;  // Replies are empty or a short error document.
+constexpr int kPauseDoublings = 4;
+
+struct Hint {
+  std::string_view code;
+  std::string_view hint;
+};
+// What an operator can do about S3's error codes.
+constexpr std::array kHints = {
+    Hint{"AccessDenied", "check the rights of AWS_ACCESS_KEY_ID on the bucket"},
+    Hint{"AuthorizationHeaderMalformed", "check the region in BLOB_URL"},
+    Hint{"InvalidAccessKeyId", "check AWS_ACCESS_KEY_ID"},
+    Hint{"NoSuchBucket", "check the bucket in BLOB_URL"},
+    Hint{"PermanentRedirect", "check the endpoint and the region in BLOB_URL"},
+    Hint{"RequestTimeTooSkewed", "check this machine's clock"},
+    Hint{"SignatureDoesNotMatch", "check AWS_SECRET_ACCESS_KEY"},
+};
+
+bool consists_of(std::string_view text, std::string_view punctuation) {
+  return std::all_of(text.begin(), text.end(), [&](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           punctuation.find(c) != std::string_view::npos;
+  });
+}
+
+std::string percent_decode(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    unsigned value = 0;
+    if (text[i] == '%' && i + 2 < text.size() &&
+        std::from_chars(text.data() + i + 1, text.data() + i + 3, value, 16).ptr ==
+            text.data() + i + 3) {
+      out += static_cast<char>(value);
+      i += 2;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+// The text of <Code> in an S3 error document, or "" for anything that is no such document.
+std::string_view error_code(std::string_view body) {
+  constexpr std::string_view kOpen = "<Code>";
+  const auto open = body.find(kOpen);
+  const auto close = body.find("</Code>");
+  if (open == std::string_view::npos || close == std::string_view::npos || close < open) {
+    return "";
+  }
+  const auto code = body.substr(open + kOpen.size(), close - open - kOpen.size());
+  return code.size() <= 64 && consists_of(code, "") ? code : "";
+}
+
+std::size_t on_reply(char* bytes, std::size_t size, std::size_t count, void* to) {
+  auto& reply = *static_cast<std::string*>(to);
+  reply.append(bytes, std::min(size * count, kReplyMax - reply.size()));
+  return size * count;
+}
+
+// Full jitter over the upper half: callers that failed together do not come back together.
+milliseconds jittered(milliseconds pause) {
+  std::array<std::uint8_t, 2> bytes{};
+  random_bytes(bytes);
+  const double share = (bytes[0] << 8U | bytes[1]) / 65535.0;
+  return milliseconds(
+      static_cast<std::int64_t>(static_cast<double>(pause.count()) * (0.5 + share / 2)));
+}
+
+}  // namespace
+
+Result<S3Address> parse_s3_url(std::string_view url) {
+  constexpr std::string_view kScheme = "s3://";
+  const std::string wrong = "BLOB_URL: ";
+  if (!url.starts_with(kScheme)) {
+    return Error{wrong + "neither file:// nor s3://"};
+  }
+  url.remove_prefix(kScheme.size());
+  std::string endpoint;
+  std::string region;
+  if (const auto mark = url.find('?'); mark != std::string_view::npos) {
+    std::string_view query = url.substr(mark + 1);
+    url = url.substr(0, mark);
+    while (!query.empty()) {
+      const auto parameter = query.substr(0, query.find('&'));
+      query.remove_prefix(std::min(parameter.size() + 1, query.size()));
+      const auto equals = parameter.find('=');
+      const auto name = parameter.substr(0, equals);
+      std::string* const value = name == "endpoint" ? &endpoint
+                                 : name == "region" ? &region
+                                                    : nullptr;
+      if (value == nullptr || equals == std::string_view::npos) {
+        return Error{wrong + "unknown parameter; endpoint= and region= are known"};
+      }
+      *value = percent_decode(parameter.substr(equals + 1));
+    }
+  }
+  const std::string bucket(url.substr(0, url.find('/')));
+  std::string prefix(url.substr(bucket.size()));
+  prefix.erase(0, prefix.find_first_not_of('/'));
+  while (prefix.ends_with('/')) {
+    prefix.pop_back();
+  }
+  if (bucket.size() < 3 || bucket.size() > 63 || !consists_of(bucket, ".-")) {
+    return Error{wrong + "s3:// needs a bucket name of 3 to 63 letters, digits, '.' and '-'"};
+  }
+  // No character that would have to be encoded: the signature covers the encoded form.
+  if (!consists_of(prefix, "._-/") || prefix.find("..") != std::string::npos ||
+      prefix.find("//") != std::string::npos) {
+    return Error{wrong + "the prefix may have letters, digits, '.', '_', '-' and single '/' only"};
+  }
+  if (!consists_of(region, "-")) {
+    return Error{wrong + "region= is not the name of a region"};
+  }
+  std::string objects;
+  if (endpoint.empty()) {
+    if (region.empty()) {
+      return Error{wrong + "s3:// needs region= (AWS) or endpoint= (another S3 service)"};
+    }
+    objects = "https://" + bucket + ".s3." + region + ".amazonaws.com/";
+  } else {
+    const bool http = endpoint.starts_with("http://") || endpoint.starts_with("https://");
+    if (!http || endpoint.find_first_of("?#@ ") != std::string::npos) {
+      return Error{wrong + "endpoint= must be http(s)://host[:port]"};
+    }
+    while (endpoint.ends_with('/')) {
+      endpoint.pop_back();
+    }
+    objects = endpoint + "/" + bucket + "/";
+  }
+  if (!prefix.empty()) {
+    objects += prefix + "/";
+  }
+  return S3Address{std::move(objects), region.empty() ? "us-east-1" : std::move(region)};
+}
+
+// An easy handle: keeps its connection open between calls.
+class S3Store::Connection {
+ public:
+  Connection() : easy_(curl_easy_init()) { AG_CHECK(easy_ != nullptr); }
+  ~Connection() { curl_easy_cleanup(easy_); }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  template <class Value>
+  void set(CURLoption option, Value value) {
+    AG_CHECK(curl_easy_setopt(easy_, option, value) == CURLE_OK);
+  }
+  void reset() { curl_easy_reset(easy_); }
+  CURLcode perform() { return curl_easy_perform(easy_); }
+  long status() const {
+    long out = 0;
+    curl_easy_getinfo(easy_, CURLINFO_RESPONSE_CODE, &out);
+    return out;
+  }
+
+ private:
+  CURL* const easy_;
+};
+
+struct S3Store::Call {
+  const char* method;
+  std::string_view key;
+  std::string_view body;
+  std::string content_hash;  // SHA-256 of the body: S3 checks what arrived against it.
+};
+
+struct S3Store::Outcome {
+  std::optional<std::string> failure;
+  bool may_pass = false;
+};
+
+S3Store::S3Store(S3Address address, S3Credentials credentials, S3Limits limits)
+    : address_(std::move(address)), credentials_(std::move(credentials)), limits_(limits) {
+  static const bool ready = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
+  AG_CHECK(ready);
+}
+
+S3Store::~S3Store() = default;
+
+Result<Done> S3Store::put(std::string_view key, std::string_view bytes) {
+  AG_CHECK(is_blob_key(key));
+  return send({"PUT", key, bytes, to_hex(sha256(bytes))});
+}
+
+Result<Done> S3Store::remove(std::string_view key) {
+  if (!is_blob_key(key)) {
+    return Done{};
+  }
+  return send({"DELETE", key, "", to_hex(sha256(""))});
+}
+
+Result<Done> S3Store::send(const Call& call) {
+  static auto& retries =
+      metrics::counter("blob_retries_total", "Requests to the S3 service sent again");
+  const auto deadline = Clock::now() + limits_.total;
+  for (int attempt = 0;; ++attempt) {
+    const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
+    const Outcome outcome =
+        send_once(call, std::max(milliseconds(1), std::min(left, limits_.attempt)));
+    if (!outcome.failure) {
+      return Done{};
+    }
+    const auto pause = jittered(limits_.first_pause * (1 << std::min(attempt, kPauseDoublings)));
+    if (!outcome.may_pass || Clock::now() + pause >= deadline) {
+      return Error{*outcome.failure};
+    }
+    retries.Increment();
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+S3Store::Outcome S3Store::send_once(const Call& call, milliseconds limit) {
+  std::unique_ptr<Connection> connection;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!idle_.empty()) {
+      connection = std::move(idle_.back());
+      idle_.pop_back();
+    }
+  }
+  if (!connection) {
+    connection = std::make_unique<Connection>();
+  }
+
+  curl_slist* lines = nullptr;
+  const auto add_line = [&lines](const std::string& line) {
+    lines = curl_slist_append(lines, line.c_str());
+    AG_CHECK(lines != nullptr);
+  };
+  add_line("x-amz-content-sha256: " + call.content_hash);
+  std::string reply;
+  Connection& c = *connection;
+  c.reset();
+  c.set(CURLOPT_URL, (address_.objects_url + std::string(call.key)).c_str());
+  c.set(CURLOPT_PROTOCOLS_STR, "http,https");
+  c.set(CURLOPT_NOSIGNAL, 1L);
+  c.set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(limits_.connect.count()));
+  c.set(CURLOPT_TIMEOUT_MS, static_cast<long>(limit.count()));
+  c.set(CURLOPT_AWS_SIGV4, ("aws:amz:" + address_.region + ":s3").c_str());
+  c.set(CURLOPT_USERNAME, credentials_.access_key_id.c_str());
+  c.set(CURLOPT_PASSWORD, credentials_.secret_key.c_str());
+  if (!call.body.empty()) {
+    add_line("Content-Type: " + blob_content_type(call.key));
+    add_line("Expect:");  // No second round trip to ask whether the body is welcome.
+    c.set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(call.body.size()));
+    c.set(CURLOPT_POSTFIELDS, call.body.data());  // Not copied.
+  }
+  c.set(CURLOPT_CUSTOMREQUEST, call.method);
+  c.set(CURLOPT_HTTPHEADER, lines);
+  c.set(CURLOPT_WRITEFUNCTION, on_reply);
+  c.set(CURLOPT_WRITEDATA, &reply);
+  const CURLcode code = c.perform();
+  const long status = c.status();
+  c.reset();  // Before what it points to goes.
+  curl_slist_free_all(lines);
+  {
+    const std::scoped_lock lock(mutex_);
+    idle_.push_back(std::move(connection));
+  }
+
+  const std::string what = std::string("S3 store: ") + call.method + ": ";
+  if (code != CURLE_OK) {
+    const bool lasting = code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_URL_MALFORMAT ||
+                         code == CURLE_UNSUPPORTED_PROTOCOL;
+    return {what + curl_easy_strerror(code), !lasting};
+  }
+  const std::string_view s3_code = error_code(reply);
+  // NoSuchKey can only answer a remove, whose work is then done.
+  if (status / 100 == 2 || (status == 404 && s3_code == "NoSuchKey")) {
+    return {};
+  }
+  std::string failure = what + "HTTP " + std::to_string(status);
+  if (!s3_code.empty()) {
+    failure += ' ';
+    failure += s3_code;
+  }
+  for (const Hint& hint : kHints) {
+    if (hint.code == s3_code) {
+      failure += ": ";
+      failure += hint.hint;
+    }
+  }
+  return {failure, status >= 500 || status == 408 || status == 429 || s3_code == "RequestTimeout"};
+}
+
+}  // namespace audiogen

@@ -1,0 +1,62 @@
+// Audio in a bucket of an S3 service: libcurl's own Signature Version 4, one request per blob.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/config.h"
+#include "common/blob/blob_store.h"
+
+namespace audiogen {
+
+struct S3Address {
+  std::string objects_url;  // Before every key; ends with a slash.
+  std::string region;
+};
+
+// Reads s3://bucket[/prefix]?endpoint=http(s)://host[:port]&region=R. With an endpoint objects are
+// addressed by path and the region is us-east-1 unless given; without one it is AWS, which needs
+// the region. The error names what is wrong.
+Result<S3Address> parse_s3_url(std::string_view url);
+
+struct S3Limits {
+  // One put or remove ends within `total`, retries and pauses included: a job's lease is longer.
+  std::chrono::milliseconds total{10'000};
+  std::chrono::milliseconds attempt{5'000};
+  std::chrono::milliseconds connect{2'000};
+  std::chrono::milliseconds first_pause{100};  // Doubles with every retry.
+};
+
+// Retries what may pass (no connection, a reply cut short or overdue, 5xx, 408, 429) with jittered
+// pauses; repeating a put or a remove does no harm. Errors carry the status and S3's error code,
+// never a credential or the key.
+class S3Store final : public BlobStore {
+ public:
+  S3Store(S3Address address, S3Credentials credentials, S3Limits limits = {});
+  ~S3Store() override;
+  S3Store(const S3Store&) = delete;
+  S3Store& operator=(const S3Store&) = delete;
+
+  Result<Done> put(std::string_view key, std::string_view bytes) override;
+  Result<Done> remove(std::string_view key) override;
+
+ private:
+  class Connection;
+  struct Call;
+  struct Outcome;
+
+  Result<Done> send(const Call& call);
+  Outcome send_once(const Call& call, std::chrono::milliseconds limit);
+
+  const S3Address address_;
+  const S3Credentials credentials_;
+  const S3Limits limits_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Connection>> idle_;  // Guarded by mutex_. One per caller at work.
+};
+
+}  // namespace audiogen

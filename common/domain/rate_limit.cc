@@ -1,0 +1,55 @@
+#include "common/domain/rate_limit.h"
+
+#include <algorithm>
+
+#include "common/base/check.h"
+
+namespace audiogen {
+namespace {
+
+using std::chrono::nanoseconds;
+using std::chrono::seconds;
+using TimePoint = std::chrono::steady_clock::time_point;
+
+struct Verdict {
+  RateDecision decision;
+  TimePoint full_at;
+};
+
+// What is left of `policy` at `now` for a bucket that is full again at `full_at`.
+Verdict judge(TimePoint full_at, const RatePolicy& policy, TimePoint now, bool count) {
+  AG_CHECK(policy.per_minute > 0);
+  AG_CHECK(policy.burst > 0);
+  const nanoseconds interval = nanoseconds(std::chrono::minutes(1)) / policy.per_minute;
+  const nanoseconds window = interval * policy.burst;
+  full_at = std::max(full_at, now);
+  Verdict out;
+  out.decision.allowed = full_at + interval - now <= window;
+  if (out.decision.allowed && count) {
+    full_at += interval;
+  } else if (!out.decision.allowed) {
+    out.decision.retry_after = std::chrono::ceil<seconds>(full_at + interval - now - window);
+  }
+  out.full_at = full_at;
+  // Below zero only when the policy of a used key was made smaller.
+  out.decision.remaining =
+      static_cast<int>(std::max<std::int64_t>(0, (window - (full_at - now)) / interval));
+  out.decision.reset_after = std::chrono::ceil<seconds>(full_at - now);
+  return out;
+}
+
+}  // namespace
+
+RateDecision take(RateState& state, const RatePolicy& policy, TimePoint now) {
+  const Verdict verdict = judge(state.full_at, policy, now, true);
+  if (verdict.decision.allowed) {
+    state.full_at = verdict.full_at;
+  }
+  return verdict.decision;
+}
+
+RateDecision peek(const RateState& state, const RatePolicy& policy, TimePoint now) {
+  return judge(state.full_at, policy, now, false).decision;
+}
+
+}  // namespace audiogen

@@ -1,0 +1,38 @@
+// The generic cell rate algorithm (GCRA, ITU-T I.371): an exact token bucket in one number per key.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+namespace audiogen {
+
+// `per_minute` requests a minute on average, at most `burst` at once. Both > 0.
+struct RatePolicy {
+  int per_minute = 60;
+  int burst = 1;
+};
+
+struct RateDecision {
+  bool allowed = false;
+  int remaining = 0;                    // Requests that would be allowed right now.
+  std::chrono::seconds retry_after{0};  // Whole seconds, rounded up; 0 when allowed.
+  std::chrono::seconds reset_after{0};  // Until the full burst is available again, rounded up.
+};
+
+// The state of one key in one class: the theoretical arrival time. A default one has never been
+// used.
+struct RateState {
+  std::chrono::steady_clock::time_point full_at{};  // When the bucket is full again.
+};
+
+// Judges one request at `now` and, when allowed, counts it.
+RateDecision take(RateState& state,
+                  const RatePolicy& policy,
+                  std::chrono::steady_clock::time_point now);
+
+// The same without counting: for headers on refused requests of another kind.
+RateDecision peek(const RateState& state,
+                  const RatePolicy& policy,
+                  std::chrono::steady_clock::time_point now);
+
+}  // namespace audiogen

@@ -1,0 +1,527 @@
+#include "common/domain/request.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include <rapidjson/memorystream.h>
+#include <rapidjson/reader.h>
+
+#include "common/base/check.h"
+#include "common/base/utf8.h"
+#include "common/domain/public_url.h"
+#include "common/domain/voices.h"
+
+namespace audiogen {
+namespace {
+
+constexpr std::array<std::string_view, 4> kFormatNames = {"mp3", "wav", "pcm", "ogg_opus"};
+
+// ---- Gate: what must hold of the bytes before the parser sees them ----
+
+// One pass over the body, for what RapidJSON would let through: it takes NUL for the end of the
+// text and skips a byte order mark; nesting is bounded before anything can recurse on it.
+std::optional<std::string> gate(std::string_view body) {
+  if (body.starts_with("\xEF\xBB\xBF")) {
+    return "The body must not start with a byte order mark.";
+  }
+  std::size_t depth = 0;
+  bool in_string = false;
+  bool after_backslash = false;
+  for (std::size_t i = 0; i < body.size(); ++i) {
+    const char c = body[i];
+    const bool escaped = std::exchange(after_backslash, false);
+    if (static_cast<unsigned char>(c) >= 0x80) {
+      const std::size_t length = utf8_sequence_length(body.substr(i));
+      if (length == 0) {
+        return "The body must be valid UTF-8.";
+      }
+      i += length - 1;
+    } else if (c == '\0') {
+      return "The body must not contain NUL bytes.";
+    } else if (in_string) {
+      in_string = c != '"' || escaped;
+      after_backslash = c == '\\' && !escaped;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kJsonDepthMax) {
+        return "The body must not nest deeper than " + std::to_string(kJsonDepthMax) + " levels.";
+      }
+    } else if ((c == ']' || c == '}') && depth > 0) {
+      --depth;
+    }
+  }
+  return std::nullopt;
+}
+
+// ---- Members ----
+
+enum class Member : std::uint8_t {
+  kModel,
+  kPrompt,
+  kVoice,
+  kAudioReferences,
+  kImageUrl,
+  kOutputFormat,
+  kSampleRate,
+  kSpeed,
+  kVolume,
+  kPitch,
+};
+
+struct MemberRow {
+  std::string_view name;
+  std::string_view type;
+};
+
+// In the order of Member.
+constexpr std::array<MemberRow, 10> kMembers = {
+    MemberRow{"model", "a string"},
+    MemberRow{"prompt", "a string"},
+    MemberRow{"voice", "a string"},
+    MemberRow{"audio_references", "an array of strings"},
+    MemberRow{"image_url", "a string"},
+    MemberRow{"output_format", "a string"},
+    MemberRow{"sample_rate", "an integer"},
+    MemberRow{"speed", "a number"},
+    MemberRow{"volume", "a number"},
+    MemberRow{"pitch", "a number"}};
+
+const MemberRow& row(Member member) {
+  return kMembers[static_cast<std::size_t>(member)];
+}
+
+std::optional<Member> find_member(std::string_view name) {
+  const auto found = std::find_if(
+      kMembers.begin(), kMembers.end(), [&](const MemberRow& r) { return r.name == name; });
+  if (found == kMembers.end()) {
+    return std::nullopt;
+  }
+  return static_cast<Member>(found - kMembers.begin());
+}
+
+// A client's own text inside a message: cut, and nothing a terminal or a log could act on.
+std::string shown(std::string_view text) {
+  constexpr std::size_t kShownMax = 64;
+  std::string out = "\"";
+  for (const char c : text.substr(0, kShownMax)) {
+    out += c >= ' ' && c <= '~' && c != '"' && c != '\\' ? c : '?';
+  }
+  return out + (text.size() > kShownMax ? "...\"" : "\"");
+}
+
+std::string number_text(double value) {
+  std::array<char, 32> buffer{};
+  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr;
+  return {buffer.data(), end};
+}
+
+template <class T, std::size_t kSize>
+std::string joined(const std::array<T, kSize>& values) {
+  std::string out;
+  for (const T& value : values) {
+    out += out.empty() ? "" : ", ";
+    if constexpr (std::is_arithmetic_v<T>) {
+      out += std::to_string(value);
+    } else {
+      out += value;
+    }
+  }
+  return out;
+}
+
+// ---- Reader: RapidJSON's events to a request; the first refusal stops it ----
+
+class RequestReader {
+ public:
+  // Without rules it reads the canonical form: no model, addresses as they are.
+  explicit RequestReader(const RequestRules* rules) : rules_(rules) {}
+
+  // NOLINTBEGIN(readability-identifier-naming): the names are RapidJSON's.
+  bool Null() { return wrong_type("null"); }
+  bool Bool(bool /*value*/) { return wrong_type("a boolean"); }
+  bool RawNumber(const char* text, rapidjson::SizeType length, bool /*copy*/) {
+    return number({text, length});
+  }
+  bool String(const char* text, rapidjson::SizeType length, bool /*copy*/) {
+    return string({text, length});
+  }
+  bool Key(const char* text, rapidjson::SizeType length, bool /*copy*/) {
+    return key({text, length});
+  }
+  bool StartObject() {
+    if (place_ != Place::kBody) {
+      return wrong_type("an object");
+    }
+    place_ = Place::kObject;
+    return true;
+  }
+  bool EndObject(rapidjson::SizeType /*members*/) { return true; }
+  bool StartArray() {
+    if (place_ != Place::kObject || member_ != Member::kAudioReferences) {
+      return wrong_type("an array");
+    }
+    place_ = Place::kReferences;
+    return true;
+  }
+  bool EndArray(rapidjson::SizeType /*items*/) {
+    place_ = Place::kObject;
+    return true;
+  }
+  // Never called: numbers come as text, so that none is rounded or too large for the parser.
+  bool Int(int /*value*/) { return false; }
+  bool Uint(unsigned /*value*/) { return false; }
+  bool Int64(std::int64_t /*value*/) { return false; }
+  bool Uint64(std::uint64_t /*value*/) { return false; }
+  bool Double(double /*value*/) { return false; }
+  // NOLINTEND(readability-identifier-naming)
+
+  // The rules between members, once the text has ended.
+  bool finish() {
+    if (rules_ != nullptr && !seen(Member::kModel)) {
+      return refuse("model is required.");
+    }
+    if (!seen(Member::kPrompt)) {
+      return refuse("prompt is required.");
+    }
+    if (request_.image_url && !request_.audio_references.empty()) {
+      return refuse("image_url and audio_references cannot be used together.");
+    }
+    return true;
+  }
+
+  // A number RapidJSON itself gives up on; otherwise the text is no JSON.
+  void malformed(rapidjson::ParseErrorCode code, std::size_t offset) {
+    if (code == rapidjson::kParseErrorDocumentEmpty) {
+      wrong_type("nothing");
+    } else if (code == rapidjson::kParseErrorNumberTooBig) {
+      number("1e999");
+    } else if (code == rapidjson::kParseErrorStringUnicodeSurrogateInvalid) {
+      refuse("The body must not contain lone surrogates.");
+    } else {
+      refuse("The body is not valid JSON (byte " + std::to_string(offset) + ").");
+    }
+  }
+
+  GenerationRequest& request() { return request_; }
+  std::string& message() { return message_; }
+
+ private:
+  enum class Place : std::uint8_t { kBody, kObject, kReferences };
+
+  bool refuse(std::string message) {
+    message_ = std::move(message);
+    return false;
+  }
+
+  // The member at hand, or its item.
+  std::string name() const {
+    std::string out(row(member_).name);
+    if (place_ == Place::kReferences) {
+      out += "[" + std::to_string(request_.audio_references.size()) + "]";
+    }
+    return out;
+  }
+
+  bool broken(std::string_view rule) { return refuse(name() + " " + std::string(rule) + "."); }
+
+  bool wrong_type(std::string_view got) {
+    if (place_ == Place::kBody) {
+      return refuse("The body must be a JSON object.");
+    }
+    const auto wanted = place_ == Place::kReferences ? "a string" : row(member_).type;
+    return broken("must be " + std::string(wanted) + ", not " + std::string(got));
+  }
+
+  static unsigned bit(Member member) { return 1U << static_cast<unsigned>(member); }
+  bool seen(Member member) const { return (seen_ & bit(member)) != 0; }
+
+  bool key(std::string_view name) {
+    const auto member = find_member(name);
+    if (!member || (*member == Member::kModel && rules_ == nullptr)) {
+      return refuse("Unknown member " + shown(name) + ".");
+    }
+    if (seen(*member)) {
+      return refuse("Duplicate member " + shown(name) + ".");
+    }
+    seen_ |= bit(*member);
+    member_ = *member;
+    return true;
+  }
+
+  bool string(std::string_view text) {
+    if (place_ == Place::kBody) {
+      return wrong_type("a string");
+    }
+    switch (member_) {
+      case Member::kModel:
+        return text == rules_->model_name || broken("must be \"" + rules_->model_name + "\"");
+      case Member::kPrompt:
+        return prompt(text);
+      case Member::kVoice:
+        request_.voice = text;
+        return is_voice(text) || broken("must be one of " + voice_list());
+      case Member::kAudioReferences:
+        return place_ == Place::kReferences ? reference(text) : wrong_type("a string");
+      case Member::kImageUrl:
+        request_.image_url = text;
+        return url(text);
+      case Member::kOutputFormat: {
+        const auto format = parse_format(text);
+        request_.output_format = format.value_or(OutputFormat::kMp3);
+        return format.has_value() || broken("must be one of " + joined(kFormatNames));
+      }
+      case Member::kSampleRate:
+      case Member::kSpeed:
+      case Member::kVolume:
+      case Member::kPitch:
+        break;
+    }
+    return wrong_type("a string");
+  }
+
+  bool number(std::string_view text) {
+    if (place_ != Place::kObject) {
+      return wrong_type("a number");
+    }
+    // JSON's numbers are a subset of what from_chars reads. It refuses what no double holds.
+    double value = 0;
+    const bool held =
+        std::from_chars(text.data(), text.data() + text.size(), value).ec == std::errc();
+    switch (member_) {
+      case Member::kSampleRate:
+        return sample_rate(held ? value : 0);
+      case Member::kSpeed:
+        return ranged(held, value, kSpeedRange, request_.speed);
+      case Member::kVolume:
+        return ranged(held, value, kVolumeRange, request_.volume);
+      case Member::kPitch:
+        return ranged(held, value, kPitchRange, request_.pitch);
+      case Member::kModel:
+      case Member::kPrompt:
+      case Member::kVoice:
+      case Member::kAudioReferences:
+      case Member::kImageUrl:
+      case Member::kOutputFormat:
+        break;
+    }
+    return wrong_type("a number");
+  }
+
+  bool prompt(std::string_view text) {
+    std::size_t characters = 0;
+    for (std::size_t i = 0; i < text.size(); ++characters) {
+      const char c = text[i];
+      // The bytes were judged before; only an escape can still bring a lone surrogate.
+      const std::size_t length = utf8_sequence_length(text.substr(i));
+      if (length == 0) {
+        return broken("must not contain lone surrogates");
+      }
+      if (c >= '\0' && c < ' ' && c != '\t' && c != '\n' && c != '\r') {
+        return broken("must not contain control characters other than tab and line breaks");
+      }
+      i += length;
+    }
+    if (characters < 1 || characters > kPromptMax) {
+      return broken("must be 1 to " + std::to_string(kPromptMax) + " characters long");
+    }
+    request_.prompt = text;
+    return true;
+  }
+
+  bool reference(std::string_view text) {
+    if (request_.audio_references.size() == kAudioReferencesMax) {
+      return refuse("audio_references must have at most " + std::to_string(kAudioReferencesMax) +
+                    " items.");
+    }
+    if (!url(text)) {
+      return false;
+    }
+    request_.audio_references.emplace_back(text);
+    return true;
+  }
+
+  bool url(std::string_view text) {
+    if (text.size() > kUrlMax) {
+      return broken("must be at most " + std::to_string(kUrlMax) + " bytes long");
+    }
+    if (rules_ == nullptr) {
+      return true;
+    }
+    const auto checked = rules_->any_url ? check_any_url(text) : check_public_url(text);
+    return checked || broken(checked.error().message);
+  }
+
+  bool sample_rate(double value) {
+    const auto found = std::find(kSampleRates.begin(), kSampleRates.end(), value);
+    if (found == kSampleRates.end()) {
+      return broken("must be one of " + joined(kSampleRates));
+    }
+    request_.sample_rate = *found;
+    return true;
+  }
+
+  bool ranged(bool held, double value, Range range, double& out) {
+    if (!held || !(value >= range.low && value <= range.high)) {
+      return broken("must be from " + number_text(range.low) + " to " + number_text(range.high));
+    }
+    out = value == 0 ? 0 : value;  // -0 is 0: one meaning, one canonical form.
+    return true;
+  }
+
+  const RequestRules* rules_;
+  GenerationRequest request_;
+  std::string message_;
+  Place place_ = Place::kBody;
+  Member member_ = Member::kModel;
+  unsigned seen_ = 0;
+};
+
+Result<GenerationRequest> read(std::string_view body, const RequestRules* rules) {
+  if (auto refused = gate(body)) {
+    return Error{std::move(*refused)};
+  }
+  constexpr unsigned kFlags = rapidjson::kParseIterativeFlag |
+                              rapidjson::kParseValidateEncodingFlag |
+                              rapidjson::kParseNumbersAsStringsFlag;
+  RequestReader handler(rules);
+  rapidjson::MemoryStream stream(body.data(), body.size());
+  rapidjson::Reader reader;
+  const auto parsed = reader.Parse<kFlags>(stream, handler);
+  if (parsed.IsError() && parsed.Code() != rapidjson::kParseErrorTermination) {
+    handler.malformed(parsed.Code(), parsed.Offset());
+  }
+  if (parsed.IsError() || !handler.finish()) {
+    return Error{std::move(handler.message())};
+  }
+  return std::move(handler.request());
+}
+
+// ---- Canonical form ----
+
+void append_string(std::string& out, std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  out += '"';
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (c >= '\0' && c < ' ') {
+      out += "\\u00";
+      out += kDigits[static_cast<unsigned char>(c) >> 4U];
+      out += kDigits[static_cast<unsigned char>(c) & 0xFU];
+    } else {
+      out += c;
+    }
+  }
+  out += '"';
+}
+
+void append_member(std::string& out, Member member) {
+  out += out.empty() ? "{\"" : ",\"";
+  out += row(member).name;
+  out += "\":";
+}
+
+}  // namespace
+
+std::string_view format_name(OutputFormat format) {
+  const auto index = static_cast<std::size_t>(format) - 1;
+  AG_CHECK(index < kFormatNames.size());
+  return kFormatNames[index];
+}
+
+std::optional<OutputFormat> parse_format(std::string_view name) {
+  const auto found = std::find(kFormatNames.begin(), kFormatNames.end(), name);
+  if (found == kFormatNames.end()) {
+    return std::nullopt;
+  }
+  return static_cast<OutputFormat>(found - kFormatNames.begin() + 1);
+}
+
+Result<GenerationRequest> parse_request(std::string_view body, const RequestRules& rules) {
+  return read(body, &rules);
+}
+
+std::string encode_request(const GenerationRequest& request) {
+  std::string out;
+  out.reserve(256 + request.prompt.size());
+  append_member(out, Member::kPrompt);
+  append_string(out, request.prompt);
+  if (request.voice) {
+    append_member(out, Member::kVoice);
+    append_string(out, *request.voice);
+  }
+  if (!request.audio_references.empty()) {
+    append_member(out, Member::kAudioReferences);
+    char separator = '[';
+    for (const std::string& reference : request.audio_references) {
+      out += separator;
+      append_string(out, reference);
+      separator = ',';
+    }
+    out += ']';
+  }
+  if (request.image_url) {
+    append_member(out, Member::kImageUrl);
+    append_string(out, *request.image_url);
+  }
+  append_member(out, Member::kOutputFormat);
+  append_string(out, format_name(request.output_format));
+  append_member(out, Member::kSampleRate);
+  out += std::to_string(request.sample_rate);
+  append_member(out, Member::kSpeed);
+  out += number_text(request.speed);
+  append_member(out, Member::kVolume);
+  out += number_text(request.volume);
+  append_member(out, Member::kPitch);
+  out += number_text(request.pitch);
+  out += '}';
+  return out;
+}
+
+Result<GenerationRequest> decode_request(std::string_view json) {
+  auto out = read(json, nullptr);
+  if (out && encode_request(*out) != json) {
+    return Error{"The stored request is not in its canonical form."};
+  }
+  return out;
+}
+
+Sha256 fingerprint(std::string_view canonical) {
+  // The version and the route keep keys apart if the form or the number of routes ever changes.
+  std::string text = "v1\nPOST /audio/generations\n";
+  text += canonical;
+  return sha256(text);
+}
+
+std::optional<std::string> parse_idempotency_key(std::string_view header) {
+  std::string key;
+  if (header.starts_with('"')) {
+    std::size_t i = 1;
+    for (; i < header.size() && header[i] != '"'; ++i) {
+      if (header[i] == '\\') {
+        ++i;
+        if (i == header.size() || (header[i] != '"' && header[i] != '\\')) {
+          return std::nullopt;
+        }
+      }
+      key += header[i];
+    }
+    if (i + 1 != header.size()) {
+      return std::nullopt;
+    }
+  } else {
+    key = header;
+  }
+  const bool visible =
+      std::all_of(key.begin(), key.end(), [](char c) { return c > ' ' && c <= '~'; });
+  if (key.empty() || key.size() > kIdempotencyKeyMax || !visible) {
+    return std::nullopt;
+  }
+  return key;
+}
+
+}  // namespace audiogen

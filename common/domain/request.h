@@ -1,0 +1,79 @@
+// What a client asks for (interface 2.5): reading it from JSON, its rules, its canonical form.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/crypto.h"
+#include "common/base/result.h"
+
+namespace audiogen {
+
+enum class OutputFormat : std::uint8_t { kMp3 = 1, kWav = 2, kPcm = 3, kOggOpus = 4 };
+
+// The name in the interface: mp3, wav, pcm, ogg_opus.
+std::string_view format_name(OutputFormat format);
+std::optional<OutputFormat> parse_format(std::string_view name);
+
+// The limits of a request (interface 8, DESIGN 1).
+inline constexpr std::size_t kPromptMax = 2048;  // code points
+inline constexpr std::size_t kAudioReferencesMax = 3;
+inline constexpr std::size_t kUrlMax = 2048;      // bytes
+inline constexpr std::size_t kJsonDepthMax = 32;  // a valid body needs 2
+inline constexpr std::size_t kIdempotencyKeyMax = 128;
+inline constexpr std::array<int, 6> kSampleRates = {8000, 16000, 24000, 32000, 44100, 48000};  // Hz
+
+// Both ends are allowed.
+struct Range {
+  double low, high;
+};
+inline constexpr Range kSpeedRange{0.5, 2.0};     // times the normal speed
+inline constexpr Range kVolumeRange{0.5, 2.0};    // times the normal amplitude
+inline constexpr Range kPitchRange{-12.0, 12.0};  // semitones
+
+// A request that obeys every rule, with defaults filled in.
+struct GenerationRequest {
+  std::string prompt;                         // 1-2048 code points of valid UTF-8 without U+0000
+  std::optional<std::string> voice;           // one of voices.h
+  std::vector<std::string> audio_references;  // at most 3; never together with image_url
+  std::optional<std::string> image_url;
+  OutputFormat output_format = OutputFormat::kMp3;
+  int sample_rate = 24000;
+  double speed = 1.0;
+  double volume = 1.0;
+  double pitch = 0.0;
+  friend bool operator==(const GenerationRequest&, const GenerationRequest&) = default;
+};
+
+// Which addresses pass: public ones, or any http(s) address (tests only).
+struct RequestRules {
+  std::string model_name;  // "svc-audio-1.0"
+  bool any_url = false;
+};
+
+// Reads and validates a request body (interface 2.5, DESIGN 1). The error is one sentence for the
+// client that names the member and the rule: the first one broken in the order of the text, then
+// missing members, then members that exclude each other. Never quotes a value. Pure; no I/O.
+Result<GenerationRequest> parse_request(std::string_view body, const RequestRules& rules);
+
+// The canonical JSON of a valid request: fixed member order, shortest numbers, defaults filled in,
+// absent members left out. Stored with the task. decode_request reads back exactly that and nothing
+// else; it does not judge addresses again.
+std::string encode_request(const GenerationRequest& request);
+Result<GenerationRequest> decode_request(std::string_view json);
+
+// SHA-256 over a version mark and the canonical form: what "the same request" means for an
+// Idempotency-Key (DESIGN 1: member order, white space and number spelling do not matter).
+Sha256 fingerprint(std::string_view canonical);
+
+// 1-128 visible ASCII characters. A value quoted as a structured-field string (RFC 8941 section
+// 3.3.3, as the IETF httpapi draft writes this header) is the same key as the bare one. Nullopt
+// when it breaks the rule.
+std::optional<std::string> parse_idempotency_key(std::string_view header);
+
+}  // namespace audiogen

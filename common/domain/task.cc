@@ -1,0 +1,101 @@
+#include "common/domain/task.h"
+
+#include <algorithm>
+#include <array>
+
+#include "common/base/check.h"
+
+namespace audiogen {
+namespace {
+
+constexpr std::array<std::string_view, 5> kStateNames = {
+    "queued", "running", "succeeded", "failed", "canceled"};
+
+struct Failure {
+  std::string_view name;
+  std::string_view message;
+  bool retriable;
+};
+
+// In the order of FailureCode.
+constexpr std::array<Failure, 7> kFailures = {
+    Failure{"provider_unavailable",
+            "Audio generation is temporarily unavailable; send the request again later.",
+            true},
+    Failure{"provider_rejected",
+            "The request could not be generated as it is; change it before sending it again.",
+            false},
+    Failure{"content_rejected",
+            "The prompt or a reference was refused by the content rules; change it before sending "
+            "it again.",
+            false},
+    Failure{"unsupported_input",
+            "This combination of references, image and parameters cannot be generated at present.",
+            false},
+    Failure{"reference_unavailable",
+            "A reference or the image could not be fetched; check that its address is public and "
+            "serves a supported file.",
+            true},
+    Failure{"deadline_exceeded",
+            "The generation did not finish in time; send the request again.",
+            true},
+    Failure{"internal_error", "The generation failed; send the request again.", true}};
+
+const Failure& failure(FailureCode code) {
+  const auto index = static_cast<std::size_t>(code) - 1;
+  AG_CHECK(index < kFailures.size());
+  return kFailures[index];
+}
+
+}  // namespace
+
+std::string_view public_status(TaskState state, std::uint32_t claims) {
+  switch (state) {
+    case TaskState::kQueued:
+      return claims == 0 ? "processing" : "queued";
+    case TaskState::kRunning:
+      return "processing";
+    case TaskState::kSucceeded:
+    case TaskState::kFailed:
+    case TaskState::kCanceled:
+      break;
+  }
+  return state_name(state);
+}
+
+std::string_view state_name(TaskState state) {
+  const auto index = static_cast<std::size_t>(state) - 1;
+  AG_CHECK(index < kStateNames.size());
+  return kStateNames[index];
+}
+
+std::optional<TaskState> parse_state(std::string_view name) {
+  const auto found = std::find(kStateNames.begin(), kStateNames.end(), name);
+  if (found == kStateNames.end()) {
+    return std::nullopt;
+  }
+  return static_cast<TaskState>(found - kStateNames.begin() + 1);
+}
+
+std::string_view failure_code_name(FailureCode code) {
+  return failure(code).name;
+}
+
+std::string_view failure_message(FailureCode code) {
+  return failure(code).message;
+}
+
+bool failure_retriable(FailureCode code) {
+  return failure(code).retriable;
+}
+
+std::chrono::milliseconds retry_delay(std::uint32_t claims, double jitter) {
+  AG_CHECK(claims >= 1);
+  AG_CHECK(jitter >= -1 && jitter <= 1);
+  constexpr std::array<std::chrono::milliseconds, 4> kDelays = {2s, 8s, 30s, 90s};
+  constexpr double kSpread = 0.2;
+  const auto base = kDelays[std::min<std::size_t>(claims, kDelays.size()) - 1];
+  return std::chrono::round<std::chrono::milliseconds>(base * (1 + kSpread * jitter));
+}
+
+}  // namespace audiogen

@@ -1,0 +1,473 @@
+#include "common/http/client.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+
+#include <arpa/inet.h>
+#include <curl/curl.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/base/check.h"
+#include "common/domain/public_url.h"
+
+namespace audiogen::http {
+namespace {
+
+constexpr long kConnectionsPerHost = 0;  // No limit of libcurl's own: callers have theirs.
+constexpr long kIdleConnectionsMax = 1024;
+constexpr int kEventsMax = 256;
+constexpr std::int64_t kPatienceMax = 60'000;    // Milliseconds; only keeps the number small.
+constexpr std::size_t kHeadersMax = 64U << 10U;  // Bytes of a response's header lines together.
+// Each transfer holds one; with thousands of them open it is most of the memory.
+constexpr long kReadBuffer = 16 * 1024;
+// Servers close idle connections, and a request that meets the closing is an unknown outcome: do
+// not come near their usual limits (60 s and more).
+constexpr long kIdleSecondsMax = 30;
+
+void init_curl_once() {
+  static const bool done = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
+  AG_CHECK(done);
+}
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  return out;
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) {
+    text.remove_prefix(1);
+  }
+  while (!text.empty() && (text.back() == '\r' || text.back() == '\n' || text.back() == ' ')) {
+    text.remove_suffix(1);
+  }
+  return text;
+}
+
+// May be sent twice without doing more than once (RFC 9110 9.2.2).
+bool is_repeatable(std::string_view method) {
+  return method != "POST" && method != "PATCH";
+}
+
+bool is_public(const char* numeric_address) {
+  std::array<std::uint8_t, 16> bytes{};
+  if (::inet_pton(AF_INET, numeric_address, bytes.data()) == 1) {
+    return is_public_address(std::span(bytes).first(4));
+  }
+  return ::inet_pton(AF_INET6, numeric_address, bytes.data()) == 1 && is_public_address(bytes);
+}
+
+bool is_public(const sockaddr* address) {
+  if (address->sa_family == AF_INET) {
+    const auto* const v4 = reinterpret_cast<const sockaddr_in*>(address);
+    return is_public_address({reinterpret_cast<const std::uint8_t*>(&v4->sin_addr), 4});
+  }
+  if (address->sa_family == AF_INET6) {
+    const auto* const v6 = reinterpret_cast<const sockaddr_in6*>(address);
+    return is_public_address({reinterpret_cast<const std::uint8_t*>(&v6->sin6_addr), 16});
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string_view ClientResponse::header(const std::string& lower_case_name) const {
+  const auto it = headers.find(lower_case_name);
+  return it == headers.end() ? std::string_view() : std::string_view(it->second);
+}
+
+// Everything but the inbox and the counters belongs to the client's thread alone.
+struct Client::Impl {
+  struct Transfer {
+    CURL* easy = nullptr;
+    curl_slist* headers = nullptr;
+    ClientRequest request;
+    ClientResponse response;
+    Reply reply;
+    bool sent = false;  // A connection was there and the request went its way.
+    bool forbidden = false;
+    bool too_large = false;
+    std::size_t header_bytes = 0;
+    std::uint64_t number = 0;
+  };
+  struct Order {
+    std::uint64_t number = 0;
+    ClientRequest request;
+    Reply reply;
+  };
+
+  struct Timed {
+    std::chrono::steady_clock::time_point due;
+    std::function<void()> work;
+  };
+
+  // Shared with the handles callers keep, which may outlive the client.
+  struct Inbox {
+    std::mutex mutex;
+    std::vector<Order> orders;                 // Guarded by mutex.
+    std::vector<std::uint64_t> cancellations;  // Guarded by mutex.
+    std::vector<Timed> timed;                  // Guarded by mutex.
+    bool stopping = false;                     // Guarded by mutex.
+    int wake = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+
+    ~Inbox() { ::close(wake); }
+    void ring() const {
+      const std::uint64_t one = 1;
+      static_cast<void>(!::write(wake, &one, sizeof one));
+    }
+  };
+  struct Call final : ClientCall {
+    Call(std::shared_ptr<Inbox> to, std::uint64_t n) : inbox(std::move(to)), number(n) {}
+    void cancel() override {
+      {
+        const std::scoped_lock lock(inbox->mutex);
+        inbox->cancellations.push_back(number);
+      }
+      inbox->ring();
+    }
+    const std::shared_ptr<Inbox> inbox;
+    const std::uint64_t number;
+  };
+
+  Impl() {
+    init_curl_once();
+    multi = curl_multi_init();
+    epoll = ::epoll_create1(EPOLL_CLOEXEC);
+    AG_CHECK(multi != nullptr);
+    AG_CHECK(epoll >= 0);
+    AG_CHECK(inbox->wake >= 0);
+    curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, &Impl::on_socket);
+    curl_multi_setopt(multi, CURLMOPT_SOCKETDATA, this);
+    curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, &Impl::on_timer);
+    curl_multi_setopt(multi, CURLMOPT_TIMERDATA, this);
+    curl_multi_setopt(multi, CURLMOPT_MAX_HOST_CONNECTIONS, kConnectionsPerHost);
+    curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, kIdleConnectionsMax);
+    curl_multi_setopt(multi, CURLMOPT_PIPELINING, CURLPIPE_MULTIPLEX);
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.fd = inbox->wake;
+    ::epoll_ctl(epoll, EPOLL_CTL_ADD, inbox->wake, &event);
+    thread = std::thread([this] { run(); });
+  }
+
+  ~Impl() {
+    {
+      const std::scoped_lock lock(inbox->mutex);
+      inbox->stopping = true;
+    }
+    inbox->ring();
+    thread.join();
+    curl_multi_cleanup(multi);
+    ::close(epoll);
+  }
+
+  static int on_socket(CURL*, curl_socket_t socket, int what, void* self, void* known) {
+    auto* const impl = static_cast<Impl*>(self);
+    epoll_event event{};
+    event.data.fd = socket;
+    event.events = (what & CURL_POLL_IN ? EPOLLIN : 0U) | (what & CURL_POLL_OUT ? EPOLLOUT : 0U);
+    if (what == CURL_POLL_REMOVE) {
+      ::epoll_ctl(impl->epoll, EPOLL_CTL_DEL, socket, nullptr);
+    } else if (known == nullptr) {
+      ::epoll_ctl(impl->epoll, EPOLL_CTL_ADD, socket, &event);
+      curl_multi_assign(impl->multi, socket, impl);
+    } else {
+      ::epoll_ctl(impl->epoll, EPOLL_CTL_MOD, socket, &event);
+    }
+    return 0;
+  }
+
+  static int on_timer(CURLM*, long milliseconds, void* self) {
+    auto* const impl = static_cast<Impl*>(self);
+    impl->timer = milliseconds < 0 ? std::nullopt
+                                   : std::optional(std::chrono::steady_clock::now() +
+                                                   std::chrono::milliseconds(milliseconds));
+    return 0;
+  }
+
+  // Runs after DNS and before connect: the only place where a name's real address is known.
+  static curl_socket_t open_socket(void* self, curlsocktype purpose, curl_sockaddr* address) {
+    auto* const transfer = static_cast<Transfer*>(self);
+    if (purpose != CURLSOCKTYPE_IPCXN ||
+        (transfer->request.reach == Reach::kPublicOnly && !is_public(&address->addr))) {
+      transfer->forbidden = true;
+      return CURL_SOCKET_BAD;
+    }
+    return ::socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+  }
+
+  // Runs each time a request is about to leave on a connection, a kept one included.
+  static int on_ready(void* self, char* address, char*, int, int) {
+    auto* const transfer = static_cast<Transfer*>(self);
+    if (transfer->request.reach == Reach::kPublicOnly && !is_public(address)) {
+      transfer->forbidden = true;
+      return CURL_PREREQFUNC_ABORT;
+    }
+    // libcurl repeats by itself what a kept connection swallowed; the other side may have acted.
+    if (transfer->sent && !is_repeatable(transfer->request.method)) {
+      return CURL_PREREQFUNC_ABORT;
+    }
+    transfer->sent = true;
+    return CURL_PREREQFUNC_OK;
+  }
+
+  static std::size_t on_body(char* data, std::size_t size, std::size_t count, void* self) {
+    auto* const transfer = static_cast<Transfer*>(self);
+    const std::size_t bytes = size * count;
+    if (transfer->response.body.size() + bytes > transfer->request.body_max) {
+      transfer->too_large = true;
+      return 0;  // Ends the transfer.
+    }
+    transfer->response.body.append(data, bytes);
+    return bytes;
+  }
+
+  static std::size_t on_header(char* data, std::size_t size, std::size_t count, void* self) {
+    auto* const transfer = static_cast<Transfer*>(self);
+    const std::string_view line(data, size * count);
+    transfer->header_bytes += line.size();
+    if (transfer->header_bytes > kHeadersMax) {
+      transfer->too_large = true;
+      return 0;  // Ends the transfer.
+    }
+    if (line.starts_with("HTTP/")) {
+      transfer->response.headers.clear();  // After a 100 Continue the real headers follow.
+    } else if (const auto colon = line.find(':'); colon != std::string_view::npos) {
+      transfer->response.headers.emplace(lower(line.substr(0, colon)),
+                                         std::string(trimmed(line.substr(colon + 1))));
+    }
+    return line.size();
+  }
+
+  void begin(Order order) {
+    auto transfer = std::make_unique<Transfer>();
+    transfer->number = order.number;
+    transfer->request = std::move(order.request);
+    transfer->reply = std::move(order.reply);
+    transfer->easy = curl_easy_init();
+    AG_CHECK(transfer->easy != nullptr);
+    const ClientRequest& request = transfer->request;
+    CURL* const easy = transfer->easy;
+    for (const std::string& line : request.headers) {
+      transfer->headers = curl_slist_append(transfer->headers, line.c_str());
+    }
+    transfer->headers = curl_slist_append(transfer->headers, "Expect:");  // One round trip less.
+    curl_easy_setopt(easy, CURLOPT_URL, request.url.c_str());
+    curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
+    curl_easy_setopt(easy, CURLOPT_PROXY, "");
+    curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(easy, CURLOPT_TCP_NODELAY, 1L);
+    curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_2TLS);
+    curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request.method.c_str());
+    curl_easy_setopt(easy, CURLOPT_HTTPHEADER, transfer->headers);
+    if (request.method == "HEAD") {
+      curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
+    } else if (request.method != "GET" && request.method != "DELETE") {
+      curl_easy_setopt(easy, CURLOPT_POSTFIELDS, request.body.data());
+      curl_easy_setopt(
+          easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+    }
+    curl_easy_setopt(
+        easy, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(request.connect_timeout.count()));
+    curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, static_cast<long>(request.total_timeout.count()));
+    curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, kReadBuffer);
+    curl_easy_setopt(easy, CURLOPT_MAXAGE_CONN, kIdleSecondsMax);
+    // The resolver's thread may hang for longer than the call lives: never wait for it.
+    curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
+    curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, &Impl::on_ready);
+    curl_easy_setopt(easy, CURLOPT_PREREQDATA, transfer.get());
+    curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, &Impl::open_socket);
+    curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, transfer.get());
+    if (request.reach == Reach::kPublicOnly) {
+      // A kept connection was opened for somebody else's rules: these calls make their own.
+      curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, 1L);
+      curl_easy_setopt(easy, CURLOPT_FORBID_REUSE, 1L);
+    }
+    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, &Impl::on_body);
+    curl_easy_setopt(easy, CURLOPT_WRITEDATA, transfer.get());
+    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, &Impl::on_header);
+    curl_easy_setopt(easy, CURLOPT_HEADERDATA, transfer.get());
+    curl_easy_setopt(easy, CURLOPT_PRIVATE, transfer.get());
+    by_number[transfer->number] = easy;
+    curl_multi_add_handle(multi, easy);
+    transfers[easy] = std::move(transfer);
+  }
+
+  // Takes a transfer out and answers it.
+  void end(CURL* easy, const std::optional<CURLcode>& code) {
+    const auto it = transfers.find(easy);
+    AG_CHECK(it != transfers.end());
+    const std::unique_ptr<Transfer> transfer = std::move(it->second);
+    transfers.erase(it);
+    by_number.erase(transfer->number);
+    long status = 0;
+    curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
+    curl_multi_remove_handle(multi, easy);
+    curl_easy_cleanup(easy);
+    curl_slist_free_all(transfer->headers);
+    in_flight.fetch_sub(1);
+    if (!code) {
+      transfer->reply(ClientError{ClientFault::kCanceled, "canceled"});
+    } else if (*code == CURLE_OK) {
+      transfer->response.status = static_cast<int>(status);
+      transfer->reply(std::move(transfer->response));
+    } else {
+      const ClientFault fault =
+          transfer->forbidden   ? ClientFault::kForbidden
+          : transfer->too_large ? ClientFault::kTooLarge
+          : !transfer->sent && (*code == CURLE_UNSUPPORTED_PROTOCOL || *code == CURLE_URL_MALFORMAT)
+              ? ClientFault::kForbidden
+          : transfer->sent ? ClientFault::kUnknown
+                           : ClientFault::kNotSent;
+      transfer->reply(ClientError{fault, curl_easy_strerror(*code)});
+    }
+  }
+
+  void collect_finished() {
+    int left = 0;
+    for (const CURLMsg* message = curl_multi_info_read(multi, &left); message != nullptr;
+         message = curl_multi_info_read(multi, &left)) {
+      if (message->msg == CURLMSG_DONE) {
+        end(message->easy_handle, message->data.result);
+      }
+    }
+  }
+
+  // False when the client stops.
+  bool read_inbox() {
+    std::vector<Order> orders;
+    std::vector<std::uint64_t> cancellations;
+    bool stop = false;
+    {
+      const std::scoped_lock lock(inbox->mutex);
+      orders.swap(inbox->orders);
+      cancellations.swap(inbox->cancellations);
+      for (Timed& timed : inbox->timed) {
+        waiting.emplace(timed.due, std::move(timed.work));
+      }
+      inbox->timed.clear();
+      stop = inbox->stopping;
+    }
+    for (Order& order : orders) {
+      begin(std::move(order));
+    }
+    for (const std::uint64_t number : cancellations) {
+      if (const auto it = by_number.find(number); it != by_number.end()) {
+        end(it->second, std::nullopt);
+      }
+    }
+    return !stop;
+  }
+
+  void run_due() {
+    const auto now = std::chrono::steady_clock::now();
+    while (!waiting.empty() && waiting.begin()->first <= now) {
+      const auto work = std::move(waiting.begin()->second);
+      waiting.erase(waiting.begin());
+      work();
+    }
+  }
+
+  // Milliseconds until something is due; -1: nothing is.
+  int patience() const {
+    std::optional<std::chrono::steady_clock::time_point> next = timer;
+    if (!waiting.empty()) {
+      next = std::min(next.value_or(waiting.begin()->first), waiting.begin()->first);
+    }
+    if (!next) {
+      return -1;
+    }
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(*next - std::chrono::steady_clock::now());
+    return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, kPatienceMax));
+  }
+
+  void run() {
+    std::array<epoll_event, kEventsMax> events{};
+    int running = 0;
+    while (read_inbox()) {
+      run_due();
+      collect_finished();
+      const int count = ::epoll_wait(epoll, events.data(), kEventsMax, patience());
+      for (int i = 0; i < count; ++i) {
+        const epoll_event& event = events[static_cast<std::size_t>(i)];
+        if (event.data.fd == inbox->wake) {
+          std::uint64_t rings = 0;
+          static_cast<void>(!::read(inbox->wake, &rings, sizeof rings));
+          continue;
+        }
+        const int flags = (event.events & EPOLLIN ? CURL_CSELECT_IN : 0) |
+                          (event.events & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
+                          (event.events & (EPOLLERR | EPOLLHUP) ? CURL_CSELECT_ERR : 0);
+        curl_multi_socket_action(multi, event.data.fd, flags, &running);
+      }
+      if (timer && *timer <= std::chrono::steady_clock::now()) {
+        timer.reset();
+        curl_multi_socket_action(multi, CURL_SOCKET_TIMEOUT, 0, &running);
+      }
+      collect_finished();
+    }
+    // A reply may start more: go on until nothing is left.
+    do {
+      while (!transfers.empty()) {
+        end(transfers.begin()->first, std::nullopt);
+      }
+      read_inbox();
+    } while (!transfers.empty());
+  }
+
+  CURLM* multi = nullptr;
+  int epoll = -1;
+  std::optional<std::chrono::steady_clock::time_point> timer;
+  std::unordered_map<CURL*, std::unique_ptr<Transfer>> transfers;
+  std::unordered_map<std::uint64_t, CURL*> by_number;
+  std::multimap<std::chrono::steady_clock::time_point, std::function<void()>> waiting;
+  const std::shared_ptr<Inbox> inbox = std::make_shared<Inbox>();
+  std::atomic<std::uint64_t> next_number{1};
+  std::atomic<std::size_t> in_flight{0};
+  std::thread thread;
+};
+
+Client::Client() : impl_(std::make_unique<Impl>()) {}
+Client::~Client() = default;
+
+std::shared_ptr<ClientCall> Client::start(ClientRequest request, Reply reply) {
+  const std::uint64_t number = impl_->next_number.fetch_add(1);
+  auto call = std::make_shared<Impl::Call>(impl_->inbox, number);
+  impl_->in_flight.fetch_add(1);
+  {
+    const std::scoped_lock lock(impl_->inbox->mutex);
+    impl_->inbox->orders.push_back({number, std::move(request), std::move(reply)});
+  }
+  impl_->inbox->ring();
+  return call;
+}
+
+void Client::after(std::chrono::milliseconds delay, std::function<void()> work) {
+  {
+    const std::scoped_lock lock(impl_->inbox->mutex);
+    impl_->inbox->timed.push_back({std::chrono::steady_clock::now() + delay, std::move(work)});
+  }
+  impl_->inbox->ring();
+}
+
+std::size_t Client::in_flight() const {
+  return impl_->in_flight.load();
+}
+
+}  // namespace audiogen::http

@@ -1,0 +1,93 @@
+// Outgoing HTTP: any number of calls in flight on one thread (libcurl's multi interface on epoll),
+// keep-alive and HTTP/2 where offered, TLS verified, redirects never followed, bodies capped while
+// they stream.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.h"
+
+namespace audiogen::http {
+
+// Which addresses a call may connect to. The check runs on the resolved address, after DNS and
+// before connect (reliability 7), so names that resolve to private space are refused too.
+enum class Reach {
+  kAny,         // An address an operator configured.
+  kPublicOnly,  // An address that came from outside.
+};
+
+struct ClientRequest {
+  std::string method = "GET";
+  std::string url;
+  std::vector<std::string> headers;  // Whole lines, "Name: value".
+  std::string body;                  // Sent for POST, PUT and PATCH.
+  Reach reach = Reach::kAny;
+  std::chrono::milliseconds connect_timeout{3'000};
+  std::chrono::milliseconds total_timeout{20'000};
+  std::size_t body_max = 32U << 20U;  // A longer reply is cut off and is a fault.
+};
+
+struct ClientResponse {
+  int status = 0;
+  std::multimap<std::string, std::string> headers;  // Names in lower case.
+  std::string body;
+
+  std::string_view header(const std::string& lower_case_name) const;  // "" when absent
+};
+
+// Why there is no response. What matters to a caller: could the other side have received the
+// request?
+enum class ClientFault {
+  kNotSent,    // Refused, no such host, TLS failed: it received nothing.
+  kUnknown,    // Timed out, reset or cut short after the request may have been received.
+  kTooLarge,   // The reply exceeded body_max.
+  kForbidden,  // The address is not public, or the URL is not http(s).
+  kCanceled,
+};
+struct ClientError {
+  ClientFault fault = ClientFault::kNotSent;
+  std::string detail;  // For operators; never carries the URL's query or a credential.
+};
+
+class ClientCall {
+ public:
+  virtual ~ClientCall() = default;
+  // The call ends soon with kCanceled, unless it ends otherwise first. Thread-safe, never blocks.
+  virtual void cancel() = 0;
+};
+
+class Client {
+ public:
+  using Reply = std::function<void(Result<ClientResponse, ClientError>)>;
+
+  Client();
+  // Answers what is in flight, and what its replies still start, with kCanceled; drops what after()
+  // holds.
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  // Starts a call; never blocks; thread-safe. `reply` runs exactly once, on the client's thread: it
+  // must be quick. A request that is not safe to repeat (POST, PATCH) is sent at most once, even
+  // when a kept connection turns out to be dead.
+  std::shared_ptr<ClientCall> start(ClientRequest request, Reply reply);
+
+  // Runs `work` on the client's thread once `delay` has passed: for callers that ask again later.
+  // Never blocks; thread-safe.
+  void after(std::chrono::milliseconds delay, std::function<void()> work);
+
+  std::size_t in_flight() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace audiogen::http

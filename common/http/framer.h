@@ -1,0 +1,130 @@
+// Strict, incremental framing of one HTTP/1.1 request (RFC 9112): bytes in, one request or one
+// refusal out. Pure: no I/O, no clock, no threads.
+//
+// Our own rather than Boost.Beast's parser, because Beast unfolds obs-fold before a caller can see
+// it and keeps a field container and a body of its own per request; here the bytes are received
+// once, refused by the first rule they break, and viewed in place.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace audiogen::http {
+
+struct FramerLimits {
+  std::size_t head = 16 * 1024;  // Request line and header lines together, in bytes.
+  std::size_t headers = 100;
+  std::size_t target = 2048;
+  std::size_t body = 256 * 1024;  // After chunked decoding.
+  // Lower-case names that may appear once at most: a second one would be a second opinion on who
+  // asks for what.
+  std::vector<std::string> single_headers = {"authorization", "idempotency-key", "content-type"};
+};
+
+// A request as received. All views point into the buffer of its Framer. A refused request has the
+// members that were read before the refusal.
+class Request {
+ public:
+  std::string_view method;
+  std::string_view target;  // As sent, never decoded.
+  std::string_view path;    // `target` before '?'.
+  std::string_view query;   // `target` after '?', or empty.
+  std::string_view body;
+  std::string_view peer_address;  // Numeric, without the port; an IPv4-mapped address as IPv4.
+  bool http10 = false;
+  bool keep_alive = false;  // What the client asks for, by version and Connection.
+
+  // The value of the first header of that name, trimmed, or "".
+  std::string_view header(std::string_view lower_case_name) const;
+  int header_count(std::string_view lower_case_name) const;
+  bool has_header(std::string_view lower_case_name) const {
+    return header_count(lower_case_name) > 0;
+  }
+
+ private:
+  friend class Framer;
+  // Offsets rather than views: the buffer moves while a request is still arriving.
+  struct Field {
+    std::uint32_t name, name_size, value, value_size;
+  };
+  std::string_view name_of(const Field& field) const {
+    return {base_ + field.name, field.name_size};
+  }
+
+  std::vector<Field> fields_;
+  const char* base_ = nullptr;
+};
+
+class Framer {
+ public:
+  enum class Status {
+    kHead,      // The head is not complete.
+    kBody,      // The head is complete, the body is not.
+    kComplete,  // request() is the whole request; surplus() is what came behind it.
+    kRefused,   // reason() names the rule; nothing after it can be trusted to be framed.
+  };
+
+  void append(std::string_view bytes) { bytes_.append(bytes); }
+
+  // Reads as far as the bytes go. After kComplete or kRefused nothing changes until reset().
+  Status advance(const FramerLimits& limits);
+
+  // What is known so far; its views are good until the next append().
+  const Request& request() const { return request_; }
+  Request& request() { return request_; }
+  std::string_view surplus() const { return std::string_view(bytes_).substr(next_); }
+  std::string_view reason() const { return reason_; }
+
+  // True once any byte is waiting to become a request.
+  bool begun() const { return !bytes_.empty(); }
+  // True when the client waits for "100 Continue": it said so and has sent nothing of the body.
+  bool expects_continue() const;
+
+  std::size_t size() const { return bytes_.size(); }
+  std::size_t capacity() const { return bytes_.capacity(); }
+  // Forgets the request, keeps the memory.
+  void reset();
+
+ private:
+  enum class Stage {
+    kRequestLine,
+    kHeaders,
+    kSizedBody,
+    kChunkSize,
+    kChunkData,
+    kChunkEnd,
+    kTrailers,
+    kDone,
+    kFailed
+  };
+  using Field = Request::Field;
+
+  void refuse(std::string reason);
+  // Finds the next whole line, [begin, end) without its CRLF. False: not here yet, or refused.
+  bool next_line(std::size_t limit, const char* too_long, std::size_t& begin, std::size_t& end);
+  void read_request_line(std::size_t begin, std::size_t end, const FramerLimits& limits);
+  bool read_field(std::size_t begin, std::size_t end, Field& field);
+  void end_of_head(const FramerLimits& limits);
+  void read_chunk_size(std::size_t begin, std::size_t end, const FramerLimits& limits);
+  void read_chunk_data();
+  void bind_views();
+
+  std::string bytes_;        // Head, decoded body, then bytes not yet read.
+  std::size_t next_ = 0;     // First byte not yet read.
+  std::size_t scanned_ = 0;  // No LF before this one, from next_ on.
+  Stage stage_ = Stage::kRequestLine;
+  bool skipped_empty_line_ = false;
+  std::size_t method_size_ = 0, method_at_ = 0, target_at_ = 0, target_size_ = 0;
+  std::size_t body_at_ = 0, body_size_ = 0;
+  std::size_t content_length_ = 0;
+  std::size_t chunk_left_ = 0;
+  std::size_t overhead_ = 0;  // Bytes of chunk-size lines beyond the digits, and of trailers.
+  bool chunked_ = false;
+  std::string reason_;
+  Request request_;
+};
+
+}  // namespace audiogen::http

@@ -1,0 +1,44 @@
+// What both sides of the queue share: the topology and the message (reliability 8.6).
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/base/config.h"
+#include "common/domain/task.h"
+
+namespace audiogen::queue {
+
+// The longest body of a message: what encode_hint writes is shorter, what is longer is no hint.
+inline constexpr std::size_t kHintBytesMax = 256;
+
+// {"task":"aud_…","epoch":3}
+std::string encode_hint(const Hint& hint);
+// The reverse; other members are ignored.
+std::optional<Hint> decode_hint(std::string_view body);
+
+// Names and limits of what the broker holds for us. All of it is durable. Arguments of a queue
+// never change once it exists: another argument needs another name.
+struct Topology {
+  std::string prefix = "audiogen";
+  std::int64_t max_length = 100'000;  // Of the work queue; when full, publishing is refused.
+
+  std::string exchange() const { return prefix; }
+  std::string dead_exchange() const { return prefix + ".dlx"; }
+  std::string jobs() const { return prefix + ".jobs.v1"; }
+  std::string dead() const { return prefix + ".dead.v1"; }
+};
+
+struct Depth {
+  std::uint64_t ready = 0;  // Messages waiting in the work queue.
+  std::uint64_t dead = 0;   // Messages in the dead-letter queue: more than 0 is an alert.
+};
+
+// Asks the broker once, on a connection of its own. Blocks up to about 3 s (plus name lookup).
+std::optional<Depth> read_depth(const AmqpUrl& url, const Topology& topology = {});
+
+}  // namespace audiogen::queue

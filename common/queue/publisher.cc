@@ -1,0 +1,355 @@
+// The publisher's thread: one flat loop of read everything, then send one (reliability F3, F4).
+#include "common/queue/publisher.h"
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/base/log.h"
+#include "common/base/metrics.h"
+#include "common/queue/confirms.h"
+#include "common/queue/connection.h"
+#include "common/queue/dialer.h"
+#include "common/queue/wakeup.h"
+
+namespace audiogen::queue {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kWindowMax = 256;
+constexpr std::size_t kBatchMax = 256;  // Confirmed hints per call of the callback.
+constexpr std::chrono::milliseconds kCloseLimit{500};
+
+std::chrono::milliseconds until(Clock::time_point at) {
+  return std::chrono::ceil<std::chrono::milliseconds>(at - Clock::now());
+}
+
+}  // namespace
+
+struct Publisher::Impl {
+  Impl(const AmqpUrl& url,
+       PublisherOptions given,
+       std::function<void(std::span<const Hint>)> callback)
+      : options(std::move(given)),
+        confirmed(std::move(callback)),
+        dialer(url,
+               options.topology,
+               {.heartbeat = options.heartbeat, .declare = true, .confirm = true},
+               "publisher"),
+        thread([this] { run(); }) {}
+
+  void run();
+  // Uses one connection until it is lost or all is done.
+  void serve(Connection& connection);
+  // Settles what the broker has said. False: the connection is lost; why is in `lost`.
+  bool read_all(Connection& connection);
+  bool account(const std::optional<Confirms::Settled>& settled);
+  void report();
+  std::optional<Confirms::Message> next();
+  void keep_unknown();
+  void close(Connection& connection);
+  void forget(std::size_t count);
+  bool finished() const {
+    return stopping && (held == 0 || Clock::now().time_since_epoch() >= stop_by.load());
+  }
+
+  const PublisherOptions options;
+  const std::function<void(std::span<const Hint>)> confirmed;
+  Wakeup wakeup;
+
+  std::mutex mutex;
+  std::deque<Hint> submitted;  // Guarded by mutex.
+
+  std::atomic<std::size_t> held = 0;  // Submitted and not yet settled.
+  std::atomic<bool> is_connected = false;
+  std::atomic<bool> stopping = false;
+  std::atomic<Clock::duration> stop_by{Clock::duration::max()};  // Since the clock's epoch.
+
+  // The thread's own.
+  Dialer dialer;
+  std::deque<Confirms::Message> unsent;
+  Confirms confirms;
+  std::vector<Hint> taken;  // To be reported.
+  std::string lost;
+  bool blocked = false;
+  bool unroutable = false;  // A message was returned: the topology needs repair.
+
+  prometheus::Counter& published_total = metrics::counter("queue_published_total", "Hints sent");
+  prometheus::Counter& confirmed_total =
+      metrics::counter("queue_confirmed_total", "Hints the broker has taken over");
+  prometheus::Counter& nacked_total =
+      metrics::counter("queue_nacked_total", "Hints the broker refused");
+  prometheus::Counter& returned_total =
+      metrics::counter("queue_returned_total", "Hints no queue was bound for");
+  prometheus::Gauge& unconfirmed =
+      metrics::gauge("queue_unconfirmed", "Hints sent and not yet confirmed");
+
+  std::thread thread;  // Last: everything else exists before it runs.
+};
+
+void Publisher::Impl::run() {
+  while (!finished()) {
+    if (const auto connection = dialer.dial()) {
+      lost.clear();
+      is_connected = true;
+      serve(*connection);
+      is_connected = false;
+      keep_unknown();
+      report();
+      unconfirmed.Set(0);
+      if (lost.empty()) {
+        dialer.closed();
+        return;
+      }
+      dialer.lost(lost);
+    }
+    const auto retry = Clock::now() + dialer.delay();
+    while (!finished() && Clock::now() < retry) {
+      const Clock::time_point stop(stop_by.load());
+      wakeup.wait(-1, false, until(std::min(retry, stop)));
+    }
+  }
+}
+
+void Publisher::Impl::serve(Connection& connection) {
+  blocked = false;
+  unroutable = false;
+  auto declared_at = Clock::now();
+  for (;;) {
+    // Before every publish: rabbitmq-c may block for ever otherwise (reliability F3).
+    if (!read_all(connection)) {
+      return;
+    }
+    if (taken.size() >= kBatchMax) {
+      report();
+    }
+    unconfirmed.Set(static_cast<double>(confirms.size()));
+    const auto now = Clock::now();
+    auto wake_at = now + connection.sleep_max();
+    if (const auto oldest = confirms.oldest(); oldest && !blocked) {
+      const auto expires = *oldest + options.confirm_timeout;
+      if (now >= expires) {
+        lost = "no confirm in time";
+        return;
+      }
+      wake_at = std::min(wake_at, expires);
+    }
+    if (finished()) {
+      close(connection);
+      return;
+    }
+    if (unroutable) {
+      const auto due = declared_at + options.redeclare_interval;
+      if (now >= due) {
+        if (!connection.redeclare()) {
+          lost = connection.lost_because();
+          return;
+        }
+        unroutable = false;
+        declared_at = Clock::now();
+        continue;
+      }
+      wake_at = std::min(wake_at, due);
+    }
+    bool full = false;
+    if (!blocked && confirms.size() < options.window) {
+      full = !connection.can_send();
+      if (!full) {
+        if (const auto message = next()) {
+          // Counted first: a send that fails half-way may have reached the broker.
+          confirms.sent(*message, now);
+          published_total.Increment();
+          if (!connection.publish(message->hint)) {
+            lost = connection.lost_because();
+            return;
+          }
+          continue;
+        }
+      }
+    }
+    report();
+    if (stopping) {
+      wake_at = std::min(wake_at, Clock::time_point(stop_by.load()));
+    }
+    wakeup.wait(connection.fd(), full, until(wake_at));
+  }
+}
+
+bool Publisher::Impl::read_all(Connection& connection) {
+  for (;;) {
+    const Incoming in = connection.read();
+    switch (in.event) {
+      case Event::kNone:
+        return true;
+      case Event::kAck:
+        if (!account(confirms.ack(in.tag, in.multiple))) {
+          return false;
+        }
+        break;
+      case Event::kNack:
+        if (!account(confirms.nack(in.tag, in.multiple))) {
+          return false;
+        }
+        break;
+      case Event::kReturn:
+        if (const auto hint = decode_hint(in.body); !hint || !confirms.returned(*hint)) {
+          lost = "the broker returned what was not sent";
+          return false;
+        }
+        unroutable = true;
+        break;
+      case Event::kBlocked:
+        blocked = true;
+        log::warn("broker takes no messages: it is out of memory or disk");
+        break;
+      case Event::kUnblocked:
+        blocked = false;
+        // While blocked the broker reads nothing: what it has not seen it could not confirm.
+        confirms.restart_clocks(Clock::now());
+        log::info("broker takes messages again");
+        break;
+      case Event::kLost:
+        lost = connection.lost_because();
+        return false;
+      case Event::kDeliver:
+      case Event::kCanceled:
+      case Event::kQueue:
+      case Event::kClosed:
+        lost = "unexpected event";
+        return false;
+    }
+  }
+}
+
+bool Publisher::Impl::account(const std::optional<Confirms::Settled>& settled) {
+  if (!settled) {
+    lost = "the broker confirmed what was not sent";
+    return false;
+  }
+  taken.insert(taken.end(), settled->taken.begin(), settled->taken.end());
+  confirmed_total.Increment(static_cast<double>(settled->taken.size()));
+  nacked_total.Increment(static_cast<double>(settled->refused));
+  returned_total.Increment(static_cast<double>(settled->returned));
+  forget(settled->taken.size() + settled->refused + settled->returned);
+  return true;
+}
+
+// Hands over what was confirmed.
+void Publisher::Impl::report() {
+  if (!taken.empty()) {
+    confirmed(taken);
+    taken.clear();
+  }
+}
+
+std::optional<Confirms::Message> Publisher::Impl::next() {
+  if (unsent.empty()) {
+    std::deque<Hint> fresh;
+    {
+      const std::scoped_lock lock(mutex);
+      fresh.swap(submitted);
+    }
+    for (const Hint& hint : fresh) {
+      unsent.push_back({.hint = hint});
+    }
+  }
+  if (unsent.empty()) {
+    return std::nullopt;
+  }
+  const Confirms::Message out = unsent.front();
+  unsent.pop_front();
+  return out;
+}
+
+// A broken connection leaves up to a window of hints unanswered. They go out once more, which costs
+// little (a second copy is harmless) and saves them the sweeper's delay; but only once, so that
+// nothing can make every connection break.
+void Publisher::Impl::keep_unknown() {
+  const std::size_t open = confirms.size();
+  const std::vector<Confirms::Message> unknown = confirms.take_unknown();
+  std::size_t kept = 0;
+  for (auto message = unknown.rbegin(); message != unknown.rend(); ++message) {
+    if (!message->repeated) {
+      unsent.push_front({.hint = message->hint, .repeated = true});
+      ++kept;
+    }
+  }
+  forget(open - kept);
+  confirms = Confirms();
+}
+
+void Publisher::Impl::forget(std::size_t count) {
+  held -= count;
+}
+
+void Publisher::Impl::close(Connection& connection) {
+  if (!connection.can_send() || !connection.send_close()) {
+    return;
+  }
+  const auto deadline = Clock::now() + kCloseLimit;
+  for (auto now = Clock::now(); now < deadline; now = Clock::now()) {
+    const Event event = connection.read().event;
+    if (event == Event::kClosed || event == Event::kLost) {
+      return;
+    }
+    if (event == Event::kNone) {
+      wakeup.wait(connection.fd(), false, until(deadline));
+    }
+  }
+}
+
+Publisher::Publisher(const AmqpUrl& url,
+                     PublisherOptions options,
+                     std::function<void(std::span<const Hint>)> confirmed) {
+  AG_CHECK(options.window >= 1 && options.window <= kWindowMax);
+  impl_ = std::make_unique<Impl>(url, std::move(options), std::move(confirmed));
+}
+
+Publisher::~Publisher() {
+  stop(std::chrono::milliseconds(0));
+}
+
+std::size_t Publisher::submit(std::span<const Hint> hints) {
+  std::size_t count = 0;
+  bool was_empty = false;
+  {
+    const std::scoped_lock lock(impl_->mutex);
+    const std::size_t held = impl_->held;
+    count =
+        std::min(hints.size(), impl_->options.capacity - std::min(held, impl_->options.capacity));
+    was_empty = impl_->submitted.empty();
+    const auto given = hints.first(count);
+    impl_->submitted.insert(impl_->submitted.end(), given.begin(), given.end());
+    impl_->held += count;
+  }
+  if (was_empty && count > 0) {
+    impl_->wakeup.signal();
+  }
+  return count;
+}
+
+bool Publisher::connected() const {
+  return impl_->is_connected;
+}
+
+std::size_t Publisher::waiting() const {
+  return impl_->held;
+}
+
+void Publisher::stop(std::chrono::milliseconds limit) {
+  if (!impl_->thread.joinable()) {
+    return;
+  }
+  impl_->stop_by = (Clock::now() + limit).time_since_epoch();
+  impl_->stopping = true;
+  impl_->wakeup.signal();
+  impl_->thread.join();
+}
+
+}  // namespace audiogen::queue

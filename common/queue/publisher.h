@@ -1,0 +1,52 @@
+// Sends hints to the broker with confirms, from memory, on a thread of its own.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "common/queue/amqp.h"
+
+namespace audiogen::queue {
+
+struct PublisherOptions {
+  // Hints waiting in memory; more are dropped (the sweeper finds their tasks).
+  std::size_t capacity = 200'000;
+  // Unconfirmed messages at once, at most 256: under 16 KiB of bodies (reliability F4).
+  std::size_t window = 200;
+  std::chrono::seconds confirm_timeout{5};  // Then the connection is given up.
+  std::chrono::seconds heartbeat{10};
+  std::chrono::milliseconds redeclare_interval{30'000};  // At most, after a returned message.
+  Topology topology{};
+};
+
+class Publisher {
+ public:
+  // `confirmed` gets hints the broker has taken over (a quorum holds them), in batches, on the
+  // publisher's thread; it must not block. Connects, declares the topology and reconnects by
+  // itself, with back-off, for ever. Hints whose fate is unknown when a connection breaks are sent
+  // once more on the next one; refused and unroutable ones are left to the sweeper.
+  Publisher(const AmqpUrl& url,
+            PublisherOptions options,
+            std::function<void(std::span<const Hint>)> confirmed);
+  ~Publisher();
+  Publisher(const Publisher&) = delete;
+  Publisher& operator=(const Publisher&) = delete;
+
+  // Thread-safe, never blocks. Returns how many were taken (less than given: memory is full).
+  std::size_t submit(std::span<const Hint> hints);
+
+  bool connected() const;
+  std::size_t waiting() const;  // In memory, sent or not, not yet confirmed.
+
+  // Sends what waits, up to `limit`, then closes. What is left is found by the sweeper. May take
+  // up to 10 s more (plus name lookup) while a connection is being opened. Call once.
+  void stop(std::chrono::milliseconds limit);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace audiogen::queue

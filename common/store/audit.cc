@@ -1,0 +1,107 @@
+// The books and the queue checked against their rules (reliability 9). Each rule is one query that
+// counts what breaks it.
+#include <array>
+
+#include "common/base/check.h"
+#include "common/store/account_store.h"
+
+namespace audiogen::store {
+namespace {
+
+constexpr SessionOptions kPatient{.read_timeout = std::chrono::hours(1)};
+
+struct Rule {
+  const char* name;
+  const char* query;  // @now is the time of the snapshot.
+};
+
+constexpr std::array kRules = {
+    Rule{"I1 every user has one balance, and it is the sum and the count of its ledger rows",
+         "SELECT COUNT(*) FROM (SELECT id AS user_id FROM users UNION SELECT user_id FROM balances "
+         "UNION SELECT user_id FROM ledger) e LEFT JOIN users u ON u.id=e.user_id "
+         "LEFT JOIN balances b ON b.user_id=e.user_id LEFT JOIN "
+         "(SELECT user_id, SUM(d_available) AS a, SUM(d_held) AS h, MAX(seq) AS s, COUNT(*) AS n "
+         "FROM ledger GROUP BY user_id) l ON l.user_id=e.user_id "
+         "WHERE u.id IS NULL OR b.user_id IS NULL OR COALESCE(l.a,0)<>b.available "
+         "OR COALESCE(l.h,0)<>b.held OR COALESCE(l.s,0)<>b.seq OR COALESCE(l.n,0)<>b.seq"},
+    Rule{"I2 every ledger row sums to zero",
+         "SELECT COUNT(*) FROM ledger WHERE d_available+d_held+d_system<>0"},
+    Rule{"I3 no balance was ever negative",
+         "SELECT COUNT(*) FROM ledger WHERE available_after<0 OR held_after<0"},
+    Rule{"I4 the ledger rows of a user are an unbroken chain",
+         "SELECT COUNT(*) FROM (SELECT seq, available_after, held_after, d_available, d_held, "
+         "COALESCE(LAG(available_after) OVER w,0) AS pa, COALESCE(LAG(held_after) OVER w,0) AS ph, "
+         "COALESCE(LAG(seq) OVER w,0) AS ps FROM ledger "
+         "WINDOW w AS (PARTITION BY user_id ORDER BY seq)) x "
+         "WHERE available_after<>pa+d_available OR held_after<>ph+d_held OR seq<>ps+1"},
+    Rule{"I5 every task has its hold, of its size and its user",
+         "SELECT COUNT(*) FROM tasks t LEFT JOIN ledger h ON h.source_id=t.id AND h.kind=1 "
+         "WHERE h.source_id IS NULL OR h.d_held<>t.held OR h.user_id<>t.user_id"},
+    Rule{"I6 exactly the final tasks are resolved, with their charge and the whole hold",
+         "SELECT COUNT(*) FROM tasks t LEFT JOIN ledger r ON r.source_id=t.id AND r.kind=2 "
+         "LEFT JOIN ledger h ON h.source_id=t.id AND h.kind=1 "
+         "WHERE (t.state>=3)<>(r.source_id IS NOT NULL) OR (r.source_id IS NOT NULL AND "
+         "(NOT r.d_system<=>t.charged OR r.d_held+h.d_held<>0 OR r.user_id<>t.user_id))"},
+    Rule{"I7 failed and canceled tasks cost nothing",
+         "SELECT COUNT(*) FROM tasks t LEFT JOIN ledger r ON r.source_id=t.id AND r.kind=2 "
+         "WHERE t.state IN (4,5) AND (t.charged<>0 OR r.d_system<>0)"},
+    Rule{"I8 what a user has reserved is the sum of the open holds",
+         "SELECT COUNT(*) FROM balances b LEFT JOIN (SELECT user_id, SUM(held) AS h FROM tasks "
+         "WHERE state IN (1,2) GROUP BY user_id) t ON t.user_id=b.user_id "
+         "WHERE b.held<>COALESCE(t.h,0)"},
+    Rule{
+        "I9 every ledger row has its task or its grant",
+        "SELECT COUNT(*) FROM ledger l LEFT JOIN tasks t ON l.kind<=2 AND t.id=l.source_id "
+        "LEFT JOIN grants g ON l.kind>=3 AND g.id=l.source_id WHERE t.id IS NULL AND g.id IS NULL"},
+    Rule{"I10 exactly the open tasks wait for the sweeper",
+         "SELECT COUNT(*) FROM tasks WHERE (state<=2)<>(wake_at IS NOT NULL)"},
+    Rule{"I11 every idempotency key belongs to a task of its user",
+         "SELECT COUNT(*) FROM idempotency i LEFT JOIN tasks t ON t.id=i.task_id "
+         "WHERE t.id IS NULL OR t.user_id<>i.user_id"},
+    Rule{"I12 exactly running tasks have a lease and a worker, succeeded ones an output, failed "
+         "ones a reason, final ones a charge",
+         "SELECT COUNT(*) FROM tasks WHERE (state=2)<>(lease_until IS NOT NULL) "
+         "OR (state=2)<>(worker IS NOT NULL) OR (state=3)<>(output_key IS NOT NULL) "
+         "OR (state=3)<>(output_bytes IS NOT NULL) OR (state=3)<>(output_sha256 IS NOT NULL) "
+         "OR (state=3)<>(duration_ms IS NOT NULL) OR (state=4)<>(failure IS NOT NULL) "
+         "OR (state>=3)<>(charged IS NOT NULL)"},
+    Rule{"I13 every grant is booked once, as it is, and a purchase opens access",
+         "SELECT COUNT(*) FROM grants g LEFT JOIN ledger l ON l.source_id=g.id "
+         "AND l.kind=(CASE WHEN g.amount>0 THEN 3 ELSE 4 END) LEFT JOIN users u ON u.id=g.user_id "
+         "WHERE l.source_id IS NULL OR l.d_available<>g.amount OR l.user_id<>g.user_id "
+         "OR (g.kind=1 AND NOT u.purchased<=>1)"},
+    // A queue that is long because there is more work than workers breaks none of these: the
+    // sweeper moves every wake_at it has seen.
+    Rule{"L1 the sweeper looks at tasks when it should",
+         "SELECT COUNT(*) FROM tasks FORCE INDEX (k_wake) WHERE wake_at<@now - INTERVAL 60 SECOND"},
+    Rule{"L2 no lease has been over for a minute",
+         "SELECT COUNT(*) FROM tasks FORCE INDEX (k_wake) WHERE wake_at IS NOT NULL AND state=2 "
+         "AND lease_until<@now - INTERVAL 60 SECOND"},
+    Rule{"L3 no task is open a minute after its deadline",
+         "SELECT COUNT(*) FROM tasks FORCE INDEX (k_wake) WHERE wake_at IS NOT NULL AND state<=2 "
+         "AND deadline_at<@now - INTERVAL 60 SECOND"},
+};
+
+}  // namespace
+
+Result<std::vector<Check>> AccountStore::audit() {
+  try {
+    // A session of its own: nothing to put back, whatever happens. Should it lose its connection,
+    // the query under way fails, so no answer comes from outside the snapshot.
+    Session session(url_, kPatient);
+    session.execute(Sql("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"));
+    session.execute(Sql("START TRANSACTION WITH CONSISTENT SNAPSHOT"));
+    session.execute(Sql("SET @now=UTC_TIMESTAMP(6)"));
+    std::vector<Check> out;
+    for (const Rule& rule : kRules) {
+      Rows rows = session.query(Sql::trusted(rule.query));
+      AG_CHECK(rows.next());
+      out.push_back({.name = rule.name, .bad = rows.u64(1)});
+    }
+    return out;
+  } catch (const DbError& e) {
+    return Error{std::string("the audit was not completed: ") + e.what()};
+  }
+}
+
+}  // namespace audiogen::store

@@ -1,0 +1,114 @@
+// Group commit in the application: whatever arrived while the last transaction ran is the next one.
+// Each thread owns a TaskStore, so `threads` transactions run at once.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/base/batch_queue.h"
+#include "common/store/task_store.h"
+
+namespace audiogen::store {
+
+struct GroupOptions {
+  std::size_t threads = 2;
+  std::size_t batch_max = 64;
+  std::size_t capacity = 10'000;  // Commands waiting; more are refused.
+  // A command that has waited this long is answered kUnavailable without being tried: nobody waits
+  // for it any more, and done later it would surprise (a hold for a request that was told 503).
+  std::chrono::milliseconds wait_max{4'000};
+};
+
+template <class Command, class Outcome>
+class GroupCommit {
+ public:
+  using Reply = std::function<void(Result<Outcome, StoreFault>)>;
+  using Run = std::function<Batch<Outcome>(TaskStore&, std::span<const Command>)>;
+
+  GroupCommit(const DatabaseUrl& url, GroupOptions options, Run run)
+      : options_(options), run_(std::move(run)), queue_(options.capacity) {
+    for (std::size_t i = 0; i < options_.threads; ++i) {
+      threads_.emplace_back([this, url] { work(url); });
+    }
+  }
+  ~GroupCommit() { stop(); }
+  GroupCommit(const GroupCommit&) = delete;
+  GroupCommit& operator=(const GroupCommit&) = delete;
+
+  // False, without calling `reply`, when too many commands wait or the group is stopped. Otherwise
+  // `reply` runs exactly once, on one of the group's threads; it must not block.
+  bool submit(Command command, Reply reply) {
+    return queue_.push(Item{std::move(command), std::move(reply), Clock::now()});
+  }
+
+  // Finishes what was accepted, then stops.
+  void stop() {
+    queue_.close();
+    for (std::thread& thread : threads_) {
+      if (thread.joinable()) {
+        thread.join();
+      }
+    }
+  }
+
+  std::size_t waiting() const { return queue_.size(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Item {
+    Command command;
+    Reply reply;
+    Clock::time_point since;
+  };
+
+  void answer_stale(std::vector<Item>& items) {
+    const auto oldest = Clock::now() - options_.wait_max;
+    std::erase_if(items, [&](Item& item) {
+      const bool stale = item.since < oldest;
+      if (stale) {
+        item.reply(StoreFault::kUnavailable);
+      }
+      return stale;
+    });
+  }
+
+  void work(const DatabaseUrl& url) {
+    TaskStore store(url);
+    for (;;) {
+      std::vector<Item> items = queue_.pop_batch(options_.batch_max);
+      if (items.empty()) {
+        return;
+      }
+      answer_stale(items);
+      if (items.empty()) {
+        continue;
+      }
+      std::vector<Command> commands;
+      commands.reserve(items.size());
+      for (Item& item : items) {
+        commands.push_back(std::move(item.command));
+      }
+      Batch<Outcome> outcomes = run_(store, commands);
+      for (std::size_t i = 0; i < items.size(); ++i) {
+        if (outcomes) {
+          Outcome outcome = std::move((*outcomes)[i]);  // vector<bool> has no bool to pass on.
+          items[i].reply(std::move(outcome));
+        } else {
+          items[i].reply(outcomes.error());
+        }
+      }
+    }
+  }
+
+  const GroupOptions options_;
+  const Run run_;
+  BatchQueue<Item> queue_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace audiogen::store

@@ -1,0 +1,41 @@
+// The database schema's versions: schema/NNNN_*.sql, compiled into the program, applied in order.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/config.h"
+#include "common/base/result.h"
+
+namespace audiogen::store {
+
+struct Migration {
+  int version = 0;  // 1, 2, 3 … without gaps
+  std::string_view sql;
+};
+
+// The migrations compiled into this program.
+std::span<const Migration> migrations();
+
+// Version of the newest migration this program knows.
+int newest_migration();
+
+// Applies the migrations not yet applied, in order. The versions applied now; an error is one
+// sentence for the operator.
+//
+// Safe to run from several processes at once: they take turns. Safe to run again after a crash
+// anywhere: it goes on at the statement that was under way. A database newer than the program is
+// refused. Needs the right to create and alter tables; blocks until done.
+Result<std::vector<int>> migrate(const DatabaseUrl& url);
+Result<std::vector<int>> migrate(const DatabaseUrl& url, std::span<const Migration> known);
+
+// Version of the database's schema: its newest migration that was applied completely. 0: none.
+Result<int> schema_version(const DatabaseUrl& url);
+
+// The statements of an SQL file, without the semicolons that end them and the comments before them.
+// Knows quotes and comments.
+std::vector<std::string> split_statements(std::string_view file);
+
+}  // namespace audiogen::store

@@ -1,0 +1,287 @@
+#include "common/store/task_rows.h"
+
+#include <algorithm>
+
+#include "common/base/log.h"
+
+namespace audiogen::store {
+namespace {
+
+// The row of `task` after it leaves for the final state `state`.
+TaskChange end(const TaskRecord& task, TaskState state, Units charged) {
+  return {.id = task.id,
+          .state = state,
+          .epoch = task.epoch,
+          .claims = task.claims,
+          .next_run_at = task.next_run_at,
+          .charged = charged};
+}
+
+bool allowed(const TaskRecord& task, TaskEvent event) {
+  return next_state(task.state, event).has_value();
+}
+
+// Was `command` carried out before, its answer lost on the way? Only the holder of the epoch leaves
+// it in a final row, or one above it in a queued one.
+SettleOutcome settled_before(const TaskRecord& task, const SettleCommand& command) {
+  using Kind = SettleCommand::Kind;
+  const bool may_requeue = command.kind == Kind::kRetry || command.kind == Kind::kRelease;
+  if (task.state == TaskState::kSucceeded && task.epoch == command.epoch &&
+      command.kind == Kind::kSucceed && task.output_key == command.output_key) {
+    return SettleOutcome::kSettled;
+  }
+  if (task.state == TaskState::kFailed && task.epoch == command.epoch &&
+      (command.kind == Kind::kFail || command.kind == Kind::kRetry)) {
+    return SettleOutcome::kSettled;
+  }
+  if (task.state == TaskState::kQueued && task.epoch == command.epoch + 1 && may_requeue) {
+    return SettleOutcome::kRequeued;
+  }
+  return SettleOutcome::kNotOurs;
+}
+
+}  // namespace
+
+bool may_claim(const TaskRecord& task, std::uint32_t epoch, Instant now) {
+  return allowed(task, TaskEvent::kClaim) && task.epoch == epoch && task.next_run_at <= now &&
+         task.deadline_at > now;
+}
+
+TaskChange requeue(const TaskRecord& task, std::uint32_t claims, Instant due, Instant wake_at) {
+  return {.id = task.id,
+          .state = TaskState::kQueued,
+          .epoch = task.epoch + 1,
+          .claims = claims,
+          .next_run_at = due,
+          .wake_at = std::min(wake_at, task.deadline_at)};
+}
+
+TaskChange fail_task(const TaskRecord& task, FailureCode failure) {
+  TaskChange change = end(task, TaskState::kFailed, Units{});
+  change.epoch = task.epoch + 1;
+  change.failure = failure;
+  return change;
+}
+
+TaskChange cancel_task(const TaskRecord& task) {
+  TaskChange change = end(task, TaskState::kCanceled, Units{});
+  change.epoch = task.epoch + 1;
+  return change;
+}
+
+SettleDecision decide_settle(const TaskRecord& task, const SettleCommand& command, Instant now) {
+  if (task.state != TaskState::kRunning || task.epoch != command.epoch) {
+    return {settled_before(task, command), std::nullopt};
+  }
+  const auto failed = [&] {
+    TaskChange change = end(task, TaskState::kFailed, Units{});
+    change.failure = command.failure;
+    change.failure_message = command.failure_message;
+    return SettleDecision{SettleOutcome::kSettled, std::move(change)};
+  };
+  SettleDecision out;
+  switch (command.kind) {
+    case SettleCommand::Kind::kSucceed:
+      out = {
+          SettleOutcome::kSettled,
+          end(task, TaskState::kSucceeded, std::min(charge_for(command.duration_ms), task.held))};
+      break;
+    case SettleCommand::Kind::kFail:
+      out = failed();
+      break;
+    case SettleCommand::Kind::kRetry: {
+      const Instant due = now + command.retry_after;
+      out = task.claims >= kClaimsMax || due >= task.deadline_at
+                ? failed()
+                : SettleDecision{SettleOutcome::kRequeued, requeue(task, task.claims, due, due)};
+      break;
+    }
+    case SettleCommand::Kind::kRelease:
+      out = {SettleOutcome::kRequeued,
+             requeue(task, task.claims - std::min(task.claims, 1U), now, now)};
+      break;
+  }
+  out.change->command = &command;
+  return out;
+}
+
+SweepDecision decide_sweep(const TaskRecord& task, Instant now) {
+  using Kind = SweepDecision::Kind;
+  if (!task.wake_at || *task.wake_at > now) {
+    return {};
+  }
+  if (is_final(task.state)) {
+    return {Kind::kLook, std::nullopt};
+  }
+  if (task.deadline_at <= now) {
+    return {Kind::kExpire, std::nullopt};
+  }
+  if (task.state == TaskState::kQueued) {
+    return task.next_run_at <= now
+               ? SweepDecision{Kind::kPublish, std::min(now + kLookAgain, task.deadline_at)}
+               : SweepDecision{Kind::kLook, std::min(task.next_run_at, task.deadline_at)};
+  }
+  if (task.lease_until > now) {
+    return {Kind::kLook, std::min(*task.lease_until, task.deadline_at)};
+  }
+  return {task.claims >= kClaimsMax ? Kind::kExhaust : Kind::kReap, std::nullopt};
+}
+
+TaskRecord* LockedTasks::find(TaskId id) {
+  const auto found = rows.find(id);
+  return found == rows.end() ? nullptr : &found->second;
+}
+
+LockedTasks lock_tasks(Session& session,
+                       std::vector<TaskId> ids,
+                       Locking locking,
+                       Columns columns) {
+  LockedTasks out;
+  std::sort(ids.begin(), ids.end());
+  Sql sql("SELECT UTC_TIMESTAMP(6), ");
+  sql << kRecordColumns;
+  if (columns == Columns::kWithWork) {
+    sql << ", t.request, t.created_at";
+  }
+  sql << " FROM tasks t FORCE INDEX (PRIMARY) WHERE t.id IN (";
+  list(sql, ids, [&](TaskId id) { sql << id; }) << ") ORDER BY t.id FOR UPDATE";
+  if (locking == Locking::kSkipLocked) {
+    sql << " SKIP LOCKED";
+  }
+  Rows rows = session.query(sql);
+  while (rows.next()) {
+    if (out.rows.empty()) {
+      out.now = rows.time(1);
+    }
+    constexpr std::uint32_t kFirst = 2;
+    TaskRecord record = read_record(rows, kFirst);
+    if (columns == Columns::kWithWork) {
+      record.request = rows.text(kFirst + kRecordColumnCount);
+      record.created_at = rows.time(kFirst + kRecordColumnCount + 1);
+    }
+    out.rows.emplace(record.id, std::move(record));
+  }
+  return out;
+}
+
+TaskRecord read_record(const Rows& rows, std::uint32_t first) {
+  const auto time = [&](std::uint32_t column) {
+    return rows.is_null(column) ? std::nullopt : std::optional(rows.time(column));
+  };
+  TaskRecord task{.id = rows.id<TaskId>(first),
+                  .user = rows.id<UserId>(first + 1),
+                  .state = static_cast<TaskState>(rows.u32(first + 2)),
+                  .epoch = rows.u32(first + 3),
+                  .claims = rows.u32(first + 4),
+                  .attempts = rows.u32(first + 5),
+                  .held = rows.units(first + 6),
+                  .lease_until = time(first + 8),
+                  .next_run_at = rows.time(first + 9),
+                  .deadline_at = rows.time(first + 10),
+                  .wake_at = time(first + 11)};
+  if (!rows.is_null(first + 7)) {
+    task.worker = rows.id<WorkerId>(first + 7);
+  }
+  if (!rows.is_null(first + 12)) {
+    task.output_key = rows.text(first + 12);
+  }
+  return task;
+}
+
+TaskView read_view(const Rows& rows, std::uint32_t first) {
+  TaskView task;
+  task.id = rows.id<TaskId>(first);
+  task.state = static_cast<TaskState>(rows.u32(first + 1));
+  task.claims = rows.u32(first + 2);
+  task.created_at = rows.time(first + 3);
+  task.updated_at = rows.time(first + 4);
+  task.held = rows.units(first + 5);
+  task.output_format = static_cast<OutputFormat>(rows.u32(first + 8));
+  if (is_final(task.state)) {
+    task.charged = rows.units(first + 6);
+  }
+  if (task.state == TaskState::kSucceeded) {
+    task.output_key = rows.text(first + 7);
+    task.duration_ms = rows.i64(first + 9);
+  }
+  if (task.state == TaskState::kFailed) {
+    task.failure = static_cast<FailureCode>(rows.u32(first + 10));
+    task.failure_message = rows.is_null(first + 11) ? "" : rows.text(first + 11);
+  }
+  return task;
+}
+
+bool book_end(Books& books, const TaskRecord& task, Units charged) {
+  const Balance* balance = books.find(task.user);
+  if (balance == nullptr || balance->held < task.held) {
+    log::error("cannot end a hold",
+               {{"task", task.id}, {"user", task.user}, {"balance", balance != nullptr}});
+    return false;
+  }
+  books.book(task.user, task.id.uuid, resolve(*balance, task.held, charged));
+  return true;
+}
+
+void write_changes(Session& session, std::span<const TaskChange> changes, Instant now) {
+  if (changes.empty()) {
+    return;
+  }
+  // The first row of the derived tables names their columns and matches nothing.
+  Sql tasks(
+      "UPDATE (SELECT x'' AS id, 0 AS state, 0 AS epoch, 0 AS claims, NULL AS next_run_at, "
+      "NULL AS wake_at, NULL AS charged, NULL AS output_key, NULL AS output_bytes, "
+      "NULL AS output_sha256, NULL AS duration_ms, NULL AS failure, NULL AS failure_message");
+  for (const TaskChange& c : changes) {
+    tasks << " UNION ALL SELECT " << c.id << "," << c.state << "," << c.epoch << "," << c.claims
+          << "," << c.next_run_at << "," << c.wake_at << "," << c.charged << ",";
+    if (c.state == TaskState::kSucceeded) {
+      tasks.bytes(c.command->output_key) << "," << c.command->output_bytes << ",";
+      tasks.bytes(c.command->output_sha256) << "," << c.command->duration_ms << ",";
+    } else {
+      tasks << "NULL,NULL,NULL,NULL,";
+    }
+    tasks << c.failure << ",";
+    if (c.failure_message.empty()) {
+      tasks << "NULL";
+    } else {
+      tasks.utf8(c.failure_message, kMessageMax);
+    }
+  }
+  tasks << ") u STRAIGHT_JOIN tasks t FORCE INDEX (PRIMARY) ON t.id=u.id SET t.state=u.state, "
+           "t.epoch=u.epoch, t.claims=u.claims, t.next_run_at=u.next_run_at, t.wake_at=u.wake_at, "
+           "t.charged=u.charged, t.output_key=u.output_key, t.output_bytes=u.output_bytes, "
+           "t.output_sha256=u.output_sha256, t.duration_ms=u.duration_ms, t.failure=u.failure, "
+           "t.failure_message=u.failure_message, t.worker=NULL, t.lease_until=NULL, t.updated_at="
+        << now;
+  session.execute(tasks);
+
+  Sql attempts(
+      "UPDATE attempts a FORCE INDEX (PRIMARY) LEFT JOIN (SELECT x'' AS id, 0 AS n, 0 AS state, "
+      "NULL AS detail");
+  for (const TaskChange& c : changes) {
+    if (c.command != nullptr && c.command->attempt != 0) {
+      attempts << " UNION ALL SELECT " << c.id << "," << c.command->attempt << ","
+               << std::uint32_t{c.command->attempt_state} << ",";
+      attempts.utf8(c.command->attempt_detail, kMessageMax);
+    }
+  }
+  attempts << ") u ON u.id=a.task_id AND u.n=a.n SET a.state=COALESCE(u.state," << kAttemptUnknown
+           << "), a.detail=u.detail, a.ended_at=" << now << " WHERE a.task_id IN (";
+  list(attempts, changes, [&](const TaskChange& c) { attempts << c.id; })
+      << ") AND a.state=" << kAttemptStarted;
+  session.execute(attempts);
+}
+
+void write_looks(Session& session, std::span<const Look> looks) {
+  if (looks.empty()) {
+    return;
+  }
+  Sql sql("UPDATE (SELECT x'' AS id, NULL AS wake_at");
+  for (const Look& look : looks) {
+    sql << " UNION ALL SELECT " << look.id << "," << look.wake_at;
+  }
+  sql << ") u STRAIGHT_JOIN tasks t FORCE INDEX (PRIMARY) ON t.id=u.id SET t.wake_at=u.wake_at";
+  session.execute(sql);
+}
+
+}  // namespace audiogen::store

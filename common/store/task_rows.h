@@ -1,0 +1,140 @@
+// Rows of `tasks` as transactions read and change them: the decisions about them are pure functions
+// of a row and the database's clock, and every change is written by one of two statements.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "common/base/crypto.h"
+#include "common/domain/ledger.h"
+#include "common/domain/task.h"
+#include "common/store/books.h"
+#include "common/store/commands.h"
+#include "common/store/session.h"
+
+namespace audiogen::store {
+
+// What the rules about a task look at.
+struct TaskRecord {
+  TaskId id;
+  UserId user;
+  TaskState state = TaskState::kQueued;
+  std::uint32_t epoch = 0, claims = 0, attempts = 0;
+  Units held;
+  std::optional<WorkerId> worker{};
+  std::optional<Instant> lease_until{};
+  Instant next_run_at, deadline_at;
+  std::optional<Instant> wake_at{};
+  std::string output_key{};
+  // Read only with Columns::kWithWork.
+  std::string request{};
+  Instant created_at{};
+};
+
+// What leaving a state writes. The rest of the row stays, or follows: the lease ends, a final row
+// is never looked at again.
+struct TaskChange {
+  TaskId id;
+  TaskState state = TaskState::kQueued;  // kQueued or a final one
+  std::uint32_t epoch = 0, claims = 0;
+  Instant next_run_at;
+  std::optional<Instant> wake_at{};
+  std::optional<Units> charged{};
+  const SettleCommand* command = nullptr;  // Brings the output and the attempt's outcome, if any.
+  std::optional<FailureCode> failure{};
+  std::string failure_message{};
+};
+
+// Values of attempts.state that are not a settlement's to choose.
+inline constexpr std::uint32_t kAttemptStarted = 1;
+inline constexpr std::uint32_t kAttemptUnknown = 4;
+
+// Characters in tasks.failure_message and attempts.detail, and in attempts.provider.
+inline constexpr std::size_t kMessageMax = 200;
+inline constexpr std::size_t kProviderMax = 64;
+
+// --- rules
+
+// No message was confirmed, or nobody took the task: look again after this long.
+inline constexpr std::chrono::seconds kFirstLook{15};
+inline constexpr std::chrono::seconds kLookAgain{30};
+
+bool may_claim(const TaskRecord& task, std::uint32_t epoch, Instant now);
+
+// Back to queued, due at `due`, with `claims` used; whoever ran it is fenced.
+TaskChange requeue(const TaskRecord& task, std::uint32_t claims, Instant due, Instant wake_at);
+
+// Failed or canceled from outside, whoever runs it is fenced.
+TaskChange fail_task(const TaskRecord& task, FailureCode failure);
+TaskChange cancel_task(const TaskRecord& task);
+
+struct SettleDecision {
+  SettleOutcome outcome = SettleOutcome::kNotOurs;
+  std::optional<TaskChange> change;
+};
+// `command` must outlive the change.
+SettleDecision decide_settle(const TaskRecord& task, const SettleCommand& command, Instant now);
+
+struct SweepDecision {
+  enum class Kind {
+    kNothing,  // Not to be looked at yet.
+    kLook,     // Only set the next look.
+    kPublish,  // Ready: send the hint, and set the next look.
+    kReap,     // The lease ran out.
+    kExhaust,  // The lease ran out, and so did the claims.
+    kExpire,   // Past the deadline.
+  };
+  Kind kind = Kind::kNothing;
+  std::optional<Instant> wake_at;  // kLook, kPublish. Nullopt: never again.
+  bool ends() const { return kind == Kind::kExhaust || kind == Kind::kExpire; }
+};
+SweepDecision decide_sweep(const TaskRecord& task, Instant now);
+
+// --- rows
+
+// Locks these tasks in order. After balances, before everything else.
+struct LockedTasks {
+  Instant now;  // The database's clock when the locks were asked for. Unset without rows.
+  std::unordered_map<TaskId, TaskRecord> rows;
+  TaskRecord* find(TaskId id);
+};
+enum class Columns { kRules, kWithWork };
+LockedTasks lock_tasks(Session& session,
+                       std::vector<TaskId> ids,
+                       Locking locking,
+                       Columns columns = Columns::kRules);
+
+// The columns of a TaskRecord, and reading them from column `first` on.
+inline constexpr char kRecordColumns[] =
+    "t.id, t.user_id, t.state, t.epoch, t.claims, t.attempts, t.held, t.worker, t.lease_until, "
+    "t.next_run_at, t.deadline_at, t.wake_at, t.output_key";
+inline constexpr std::uint32_t kRecordColumnCount = 13;
+TaskRecord read_record(const Rows& rows, std::uint32_t first);
+
+// The columns of a TaskView, and reading them from column `first` on.
+inline constexpr char kViewColumns[] =
+    "t.id, t.state, t.claims, t.created_at, t.updated_at, t.held, t.charged, t.output_key, "
+    "t.output_format, t.duration_ms, t.failure, t.failure_message";
+inline constexpr std::uint32_t kViewColumnCount = 12;
+TaskView read_view(const Rows& rows, std::uint32_t first);
+
+// Books the end of the task's hold. False, and logged, when its balance is not locked or holds less
+// than that: then nothing is booked.
+bool book_end(Books& books, const TaskRecord& task, Units charged);
+
+// Writes the changes of locked rows. Provider attempts still open are closed with an unknown
+// outcome: nobody is left to tell.
+void write_changes(Session& session, std::span<const TaskChange> changes, Instant now);
+
+// Sets the next look of locked rows.
+struct Look {
+  TaskId id;
+  std::optional<Instant> wake_at;
+};
+void write_looks(Session& session, std::span<const Look> looks);
+
+}  // namespace audiogen::store

@@ -1,0 +1,165 @@
+// The parts of TaskStore that only read, or that keep house.
+#include "common/store/task_store.h"
+
+#include <unordered_map>
+
+#include "common/store/task_batch.h"
+#include "common/store/task_rows.h"
+
+namespace audiogen::store {
+namespace {
+
+constexpr std::chrono::seconds kLogEvery{1};
+
+}  // namespace
+
+TaskStore::TaskStore(const DatabaseUrl& url) : session_(url) {}
+
+void TaskStore::log_fault(const char* what, const DbError& error, std::size_t commands) {
+  // With the database away every call fails; one line a second says it.
+  const auto now = std::chrono::steady_clock::now();
+  if (error.fault() == DbFault::kUnavailable && now - logged_at_ < kLogEvery) {
+    return;
+  }
+  logged_at_ = now;
+  log::warn(
+      "transaction failed",
+      {{"what", what}, {"commands", commands}, {"code", error.code()}, {"error", error.what()}});
+}
+
+Batch<FindOutcome> TaskStore::find(std::span<const FindCommand> commands) {
+  if (commands.empty()) {
+    return std::vector<FindOutcome>{};
+  }
+  return guarded<std::vector<FindOutcome>>("find", [&] {
+    Sql sql("SELECT t.user_id, ");
+    sql << kViewColumns << " FROM tasks t FORCE INDEX (PRIMARY) WHERE t.id IN (";
+    list(sql, commands, [&](const FindCommand& c) { sql << c.id; }) << ")";
+    struct Found {
+      UserId user;
+      TaskView view;
+    };
+    std::unordered_map<TaskId, Found> found;
+    Rows rows = session_.query(sql);
+    while (rows.next()) {
+      TaskView view = read_view(rows, 2);
+      found.emplace(view.id, Found{rows.id<UserId>(1), std::move(view)});
+    }
+    std::vector<FindOutcome> outcomes;
+    outcomes.reserve(commands.size());
+    for (const FindCommand& command : commands) {
+      // A foreign task and a missing one take the same way, and look the same.
+      const auto row = found.find(command.id);
+      const bool own = row != found.end() && row->second.user == command.user;
+      outcomes.push_back(own ? std::optional(row->second.view) : std::nullopt);
+    }
+    return outcomes;
+  });
+}
+
+Batch<KeyOutcome> TaskStore::find_keys(std::span<const Sha256> hashes) {
+  if (hashes.empty()) {
+    return std::vector<KeyOutcome>{};
+  }
+  return guarded<std::vector<KeyOutcome>>("find_keys", [&] {
+    Sql sql(
+        "SELECT k.key_hash, k.id, k.user_id, u.plan=1 OR u.purchased=1 FROM api_keys k "
+        "FORCE INDEX (u_hash) JOIN users u ON u.id=k.user_id WHERE k.deleted_at IS NULL "
+        "AND k.key_hash IN (");
+    list(sql, hashes, [&](const Sha256& hash) { sql.bytes(hash); }) << ")";
+    std::unordered_map<std::string, KeyRecord> found;
+    Rows rows = session_.query(sql);
+    while (rows.next()) {
+      found[rows.text(1)] = {
+          .id = rows.id<KeyId>(2), .user = rows.id<UserId>(3), .api_access = rows.i64(4) != 0};
+    }
+    std::vector<KeyOutcome> outcomes;
+    outcomes.reserve(hashes.size());
+    for (const Sha256& hash : hashes) {
+      const auto row = found.find(std::string(hash.begin(), hash.end()));
+      outcomes.push_back(row == found.end() ? std::nullopt : std::optional(row->second));
+    }
+    return outcomes;
+  });
+}
+
+Result<Done, StoreFault> TaskStore::touch_keys(std::span<const KeyId> keys) {
+  return guarded<Done>("touch_keys", [&] {
+    if (!keys.empty()) {
+      Sql sql(
+          "UPDATE api_keys FORCE INDEX (PRIMARY) SET last_used_at=UTC_TIMESTAMP(6) WHERE id IN (");
+      list(sql, keys, [&](KeyId key) { sql << key; }) << ")";
+      session_.transact([&] { session_.execute(sql); });
+    }
+    return Done{};
+  });
+}
+
+Result<Done, StoreFault> TaskStore::mark_published(std::span<const TaskId> tasks,
+                                                   std::chrono::seconds look_again) {
+  return guarded<Done>("mark_published", [&] {
+    if (!tasks.empty()) {
+      Sql sql(
+          "UPDATE tasks FORCE INDEX (PRIMARY) SET wake_at=LEAST(deadline_at, UTC_TIMESTAMP(6) + "
+          "INTERVAL ");
+      sql << look_again.count() << " SECOND) WHERE state=" << TaskState::kQueued
+          << " AND next_run_at<=UTC_TIMESTAMP(6) AND id IN (";
+      list(sql, tasks, [&](TaskId task) { sql << task; }) << ")";
+      session_.transact([&] { session_.execute(sql); });
+    }
+    return Done{};
+  });
+}
+
+Result<std::size_t, StoreFault> TaskStore::purge_idempotency(std::size_t limit) {
+  return guarded<std::size_t>("purge_idempotency", [&] {
+    Sql old(
+        "SELECT i.user_id, i.idem_key FROM idempotency i FORCE INDEX (k_age) "
+        "STRAIGHT_JOIN tasks t FORCE INDEX (PRIMARY) ON t.id=i.task_id "
+        "WHERE i.created_at < UTC_TIMESTAMP(6) - INTERVAL 7 DAY AND t.state>=");
+    old << TaskState::kSucceeded << " ORDER BY i.created_at LIMIT " << limit;
+    // Nobody changes such a row any more, so reading first and deleting then misses nothing.
+    Sql rows_of("DELETE FROM idempotency WHERE ");
+    std::size_t count = 0;
+    Rows rows = session_.query(old);
+    while (rows.next()) {
+      if (count++ != 0) {
+        rows_of << " OR ";
+      }
+      rows_of << "(user_id=" << rows.uuid(1) << " AND idem_key=";
+      rows_of.bytes(rows.text(2)) << ")";
+    }
+    if (count != 0) {
+      session_.transact([&] { session_.execute(rows_of); });
+    }
+    return count;
+  });
+}
+
+Result<Done, StoreFault> TaskStore::report_worker(WorkerId worker,
+                                                  const std::string& host,
+                                                  int pid,
+                                                  std::size_t in_flight,
+                                                  const std::string& status_json) {
+  constexpr std::size_t kHostMax = 255;
+  return guarded<Done>("report_worker", [&] {
+    Sql sql("INSERT INTO workers (id, host, pid, in_flight, status, started_at, seen_at) VALUES (");
+    sql << worker << ",";
+    sql.utf8(host, kHostMax) << "," << pid << "," << in_flight << ",";
+    sql.bytes(status_json)
+        << ",UTC_TIMESTAMP(6),UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE "
+           "in_flight=VALUES(in_flight), status=VALUES(status), seen_at=VALUES(seen_at)";
+    session_.transact([&] { session_.execute(sql); });
+    session_.execute(Sql("DELETE FROM workers WHERE seen_at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY"));
+    return Done{};
+  });
+}
+
+bool TaskStore::ping() {
+  return static_cast<bool>(guarded<Done>("ping", [&] {
+    session_.now();
+    return Done{};
+  }));
+}
+
+}  // namespace audiogen::store

@@ -1,0 +1,180 @@
+// Creating tasks: holds, idempotency keys, and the rows of the tasks.
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/store/task_batch.h"
+#include "common/store/task_rows.h"
+#include "common/store/task_store.h"
+
+namespace audiogen::store {
+namespace {
+
+using Kind = CreateOutcome::Kind;
+
+// What a key of a user stands for.
+struct KeyUse {
+  Sha256 fingerprint{};
+  TaskView task;
+};
+using KeyUses = std::map<std::pair<UserId, std::string>, KeyUse>;
+
+// The uses of these commands' keys. Every writer of a user's keys holds that user's balance, so
+// under its lock this is the whole truth.
+KeyUses read_keys(Session& session, std::span<const CreateCommand> commands) {
+  KeyUses uses;
+  Sql sql("SELECT i.user_id, i.idem_key, i.fingerprint, ");
+  sql << kViewColumns
+      << " FROM idempotency i FORCE INDEX (PRIMARY) STRAIGHT_JOIN tasks t FORCE INDEX (PRIMARY) "
+         "ON t.id=i.task_id WHERE ";
+  bool any = false;
+  for (const CreateCommand& command : commands) {
+    if (command.idempotency_key) {
+      if (any) {
+        sql << " OR ";
+      }
+      any = true;
+      sql << "(i.user_id=" << command.user << " AND i.idem_key=";
+      sql.bytes(*command.idempotency_key) << ")";
+    }
+  }
+  if (!any) {
+    return uses;
+  }
+  Rows rows = session.query(sql);
+  while (rows.next()) {
+    KeyUse use{{}, read_view(rows, 4)};
+    const std::string fingerprint = rows.text(3);
+    AG_CHECK(fingerprint.size() == use.fingerprint.size());
+    std::copy(fingerprint.begin(), fingerprint.end(), use.fingerprint.begin());
+    uses.emplace(std::pair(rows.id<UserId>(1), rows.text(2)), std::move(use));
+  }
+  return uses;
+}
+
+void insert_rows(Session& session, std::span<const CreateCommand* const> created, Instant now) {
+  Sql tasks(
+      "INSERT INTO tasks (id, user_id, state, request, output_format, held, next_run_at, "
+      "deadline_at, wake_at, created_at, updated_at) VALUES ");
+  list(tasks, created, [&](const CreateCommand* c) {
+    const Instant deadline = now + c->deadline;
+    tasks << "(" << c->id << "," << c->user << "," << TaskState::kQueued << ",";
+    tasks.bytes(c->request) << "," << c->output_format << "," << kHoldAmount << "," << now << ","
+                            << deadline << "," << std::min(now + kFirstLook, deadline) << "," << now
+                            << "," << now << ")";
+  });
+  session.execute(tasks);
+
+  Sql keys("INSERT INTO idempotency (user_id, idem_key, fingerprint, task_id, created_at) VALUES ");
+  bool any = false;
+  for (const CreateCommand* c : created) {
+    if (c->idempotency_key) {
+      if (any) {
+        keys << ",";
+      }
+      any = true;
+      keys << "(" << c->user << ",";
+      keys.bytes(*c->idempotency_key) << ",";
+      keys.bytes(c->fingerprint) << "," << c->id << "," << now << ")";
+    }
+  }
+  if (any) {
+    session.execute(keys);
+  }
+}
+
+}  // namespace
+
+Batch<CreateOutcome> TaskStore::create(std::span<const CreateCommand> commands) {
+  return in_batch<CreateCommand, CreateOutcome>(
+      "create",
+      commands,
+      CreateOutcome{},
+      [this](std::span<const CreateCommand> some, Round round, std::vector<CreateOutcome>& out) {
+        create_in(some, round, out);
+      });
+}
+
+void TaskStore::create_in(std::span<const CreateCommand> commands,
+                          Round round,
+                          std::vector<CreateOutcome>& outcomes) {
+  AG_CRASH_POINT("create.begin");
+  std::vector<UserId> users;
+  users.reserve(commands.size());
+  for (const CreateCommand& command : commands) {
+    users.push_back(command.user);
+  }
+  Books books(session_, std::move(users), round.balances);
+  AG_CRASH_POINT("create.locked");
+  if (!books.now()) {
+    return;  // No such users: every command has failed.
+  }
+  const Instant now = *books.now();
+
+  // An earlier run of this transaction may have been committed: then its tasks are there, and
+  // nothing else is left to do for them.
+  std::unordered_map<TaskId, TaskView> there;
+  if (round.again) {
+    Sql sql("SELECT ");
+    sql << kViewColumns << " FROM tasks t FORCE INDEX (PRIMARY) WHERE t.id IN (";
+    list(sql, commands, [&](const CreateCommand& c) { sql << c.id; }) << ")";
+    Rows rows = session_.query(sql);
+    while (rows.next()) {
+      TaskView view = read_view(rows, 1);
+      there.emplace(view.id, std::move(view));
+    }
+  }
+
+  KeyUses uses = read_keys(session_, commands);
+  std::vector<const CreateCommand*> created;
+  for (std::size_t i = 0; i < commands.size(); ++i) {
+    const CreateCommand& command = commands[i];
+    CreateOutcome& outcome = outcomes[i];
+    outcome = CreateOutcome{};
+    if (const auto row = there.find(command.id); row != there.end()) {
+      outcome = {Kind::kCreated, row->second};
+      continue;
+    }
+    const Balance* balance = books.find(command.user);
+    if (balance == nullptr) {
+      continue;  // kFailed
+    }
+    if (command.idempotency_key) {
+      const auto use = uses.find({command.user, *command.idempotency_key});
+      if (use != uses.end()) {
+        const bool same = use->second.fingerprint == command.fingerprint;
+        outcome.kind = same ? Kind::kReplayed : Kind::kConflict;
+        if (same) {
+          outcome.task = use->second.task;
+        }
+        continue;
+      }
+    }
+    const std::optional<Entry> entry = hold(*balance, kHoldAmount);
+    if (!entry) {
+      outcome.kind = Kind::kInsufficient;
+      continue;
+    }
+    books.book(command.user, command.id.uuid, *entry);
+    created.push_back(&command);
+    outcome.kind = Kind::kCreated;
+    outcome.task.id = command.id;
+    outcome.task.created_at = now;
+    outcome.task.updated_at = now;
+    outcome.task.held = kHoldAmount;
+    outcome.task.output_format = command.output_format;
+    if (command.idempotency_key) {
+      uses.emplace(std::pair(command.user, *command.idempotency_key),
+                   KeyUse{command.fingerprint, outcome.task});
+    }
+  }
+  if (created.empty()) {
+    return;
+  }
+  insert_rows(session_, created, now);
+  books.write(now);
+  AG_CRASH_POINT("create.inserted");
+}
+
+}  // namespace audiogen::store

@@ -1,0 +1,366 @@
+// Codecs and the pipeline: exact lengths in every format and rate, judged by an independent tool.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <numbers>
+#include <random>
+
+#include <gtest/gtest.h>
+#include <rapidjson/document.h>
+#include <unistd.h>
+
+#include "worker/audio/codec.h"
+#include "worker/audio/pipeline.h"
+
+namespace audiogen {
+namespace {
+
+constexpr std::array kFormats = {
+    OutputFormat::kMp3, OutputFormat::kWav, OutputFormat::kPcm, OutputFormat::kOggOpus};
+constexpr int kSourceRate = 22050;
+
+std::string to_bytes(const std::vector<float>& samples) {
+  return *encode(OutputFormat::kPcm, samples, kSourceRate);
+}
+
+std::vector<float> tone(double seconds, double level, double hertz = 440) {
+  std::vector<float> out(static_cast<std::size_t>(std::llround(seconds * kSourceRate)));
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    out[i] = static_cast<float>(
+        level * std::sin(2 * std::numbers::pi * hertz * static_cast<double>(i) / kSourceRate));
+  }
+  return out;
+}
+
+Audio as_audio(const std::vector<float>& samples) {
+  Audio audio;
+  audio.bytes = to_bytes(samples);
+  audio.rate = kSourceRate;
+  return audio;
+}
+
+Audio tone_audio(double seconds, double level = 0.3) {
+  return as_audio(tone(seconds, level));
+}
+
+// A file that lives as long as the object.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& content) {
+    std::string name = (std::filesystem::temp_directory_path() / "render_test_XXXXXX").string();
+    const int file = mkstemp(name.data());
+    EXPECT_GE(file, 0);
+    close(file);
+    path_ = name;
+    std::ofstream(path_, std::ios::binary) << content;
+  }
+  ~TemporaryFile() { std::filesystem::remove(path_); }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+std::string output_of(const std::string& command) {
+  std::string out;
+  FILE* const pipe = popen((command + " 2>/dev/null").c_str(), "r");
+  EXPECT_NE(pipe, nullptr);
+  std::array<char, 65536> buffer{};
+  while (const std::size_t size = fread(buffer.data(), 1, buffer.size(), pipe)) {
+    out.append(buffer.data(), size);
+  }
+  EXPECT_EQ(pclose(pipe), 0) << command;
+  return out;
+}
+
+Rendered must_render(const Audio& audio, const RenderSpec& spec) {
+  Result<Rendered, PipelineFault> result = render(audio, spec);
+  EXPECT_TRUE(result) << (result ? "" : result.error().detail);
+  return result ? *std::move(result) : Rendered{};
+}
+
+std::vector<float> samples_of(const Rendered& rendered) {
+  return decode(rendered.bytes, AudioType::kPcmS16Le, rendered.rate, 1)->samples;
+}
+
+float peak_of(const std::vector<float>& samples) {
+  float peak = 0;
+  for (const float sample : samples) {
+    peak = std::max(peak, std::abs(sample));
+  }
+  return peak;
+}
+
+// The frequency with the most energy, by Goertzel's filter at every hertz.
+int pitch_of(const std::vector<float>& samples, int rate, int from, int to) {
+  int best = 0;
+  double most = 0;
+  for (int hertz = from; hertz <= to; ++hertz) {
+    const double w = 2 * std::cos(2 * std::numbers::pi * hertz / rate);
+    double s1 = 0, s2 = 0;
+    for (std::size_t i = 0; i < std::min<std::size_t>(samples.size(), 24000); ++i) {
+      const double s0 = static_cast<double>(samples[i]) + w * s1 - s2;
+      s2 = s1;
+      s1 = s0;
+    }
+    const double energy = s1 * s1 + s2 * s2 - w * s1 * s2;
+    if (energy > most) {
+      most = energy;
+      best = hertz;
+    }
+  }
+  return best;
+}
+
+TEST(Render, EveryFormatAndRateIsExact) {
+  const Audio audio = tone_audio(3.1);
+  for (const OutputFormat format : kFormats) {
+    for (const int rate : kSampleRates) {
+      SCOPED_TRACE(std::string(format_name(format)) + " " + std::to_string(rate));
+      RenderSpec spec;
+      spec.format = format;
+      spec.sample_rate = rate;
+      const Rendered rendered = must_render(audio, spec);
+      EXPECT_EQ(rendered.samples, static_cast<std::uint64_t>(rate) * 31 / 10);
+      EXPECT_EQ(rendered.rate, rate);
+      EXPECT_FALSE(rendered.truncated);
+      const TemporaryFile file(rendered.bytes);
+      if (format == OutputFormat::kPcm) {
+        EXPECT_EQ(rendered.bytes.size(), rendered.samples * 2);
+        continue;
+      }
+      rapidjson::Document probe;
+      probe.Parse(output_of("ffprobe -v quiet -of json -show_streams " + file.path()).c_str());
+      ASSERT_FALSE(probe.HasParseError());
+      const auto& stream = probe["streams"][0];
+      const bool opus = format == OutputFormat::kOggOpus;
+      EXPECT_STREQ(stream["codec_name"].GetString(),
+                   opus                           ? "opus"
+                   : format == OutputFormat::kMp3 ? "mp3"
+                                                  : "pcm_s16le");
+      EXPECT_EQ(stream["channels"].GetInt(), 1);
+      const int stream_rate = opus ? 48000 : rate;
+      EXPECT_EQ(std::stoi(stream["sample_rate"].GetString()), stream_rate);
+      if (format == OutputFormat::kMp3) {
+        const int kbps = rate <= 8000 ? 32 : rate <= 16000 ? 48 : rate <= 24000 ? 64 : 96;
+        EXPECT_EQ(std::stoi(stream["bit_rate"].GetString()), kbps * 1000);
+      }
+      const std::string decoded =
+          output_of("ffmpeg -v quiet -i " + file.path() + " -f s16le -acodec pcm_s16le -");
+      const double at_rate =
+          static_cast<double>(decoded.size()) / 2 * rate / static_cast<double>(stream_rate);
+      EXPECT_EQ(std::llround(at_rate), static_cast<long long>(rendered.samples));
+    }
+  }
+}
+
+TEST(Render, OddLengthsAreExact) {
+  for (const OutputFormat format : kFormats) {
+    for (const int rate : {8000, 24000, 44100}) {
+      for (const int extra : {0, 1, 575, 576, 577, 1151}) {
+        const std::size_t count = 2205 + static_cast<std::size_t>(extra);
+        std::vector<float> samples = tone(1, 0.3);
+        samples.resize(count);
+        RenderSpec spec;
+        spec.format = format;
+        spec.sample_rate = rate;
+        const Rendered rendered = must_render(as_audio(samples), spec);
+        EXPECT_EQ(static_cast<long long>(rendered.samples),
+                  std::llround(static_cast<double>(count) * rate / kSourceRate));
+      }
+    }
+  }
+}
+
+TEST(Render, CutsAtExactly120Seconds) {
+  const Audio long_audio = tone_audio(150);
+  for (const OutputFormat format : kFormats) {
+    for (const int rate : {8000, 44100}) {
+      RenderSpec spec;
+      spec.format = format;
+      spec.sample_rate = rate;
+      const Rendered rendered = must_render(long_audio, spec);
+      EXPECT_EQ(rendered.samples, static_cast<std::uint64_t>(rate) * 120);
+      EXPECT_TRUE(rendered.truncated);
+    }
+  }
+  RenderSpec spec;
+  spec.format = OutputFormat::kPcm;
+  spec.speed_remaining = 2.0;
+  EXPECT_FALSE(must_render(long_audio, spec).truncated);
+  spec.speed_remaining = 0.5;
+  const Rendered slow = must_render(tone_audio(61), spec);
+  EXPECT_TRUE(slow.truncated);
+  EXPECT_EQ(slow.samples, 24000U * 120);
+  // The cut does not click: the end fades.
+  EXPECT_LT(std::abs(samples_of(slow).back()), 0.001F);
+  spec.speed_remaining = 1.0;
+  const Rendered whole = must_render(tone_audio(120), spec);
+  EXPECT_FALSE(whole.truncated);
+  EXPECT_EQ(whole.samples, 24000U * 120);
+}
+
+TEST(Render, SpeedChangesLengthOnly) {
+  for (const double speed : {0.5, 0.75, 1.5, 2.0}) {
+    RenderSpec spec;
+    spec.format = OutputFormat::kPcm;
+    spec.sample_rate = kSourceRate;
+    spec.speed_remaining = speed;
+    const Rendered rendered = must_render(tone_audio(4), spec);
+    EXPECT_EQ(static_cast<long long>(rendered.samples), std::llround(4 * kSourceRate / speed));
+    EXPECT_NEAR(pitch_of(samples_of(rendered), kSourceRate, 200, 900), 440, 4) << speed;
+  }
+}
+
+TEST(Render, PitchChangesPitchOnly) {
+  for (const double semitones : {-12.0, -4.0, 4.0, 12.0}) {
+    RenderSpec spec;
+    spec.format = OutputFormat::kPcm;
+    spec.sample_rate = kSourceRate;
+    spec.pitch_remaining = semitones;
+    const Rendered rendered = must_render(tone_audio(4), spec);
+    EXPECT_EQ(rendered.samples, 4U * kSourceRate);
+    const double expected = 440 * std::pow(2.0, semitones / 12);
+    EXPECT_NEAR(pitch_of(samples_of(rendered), kSourceRate, 150, 1000), expected, expected * 0.01);
+  }
+}
+
+TEST(Render, VolumeScalesAndNeverClips) {
+  RenderSpec spec;
+  spec.format = OutputFormat::kPcm;
+  spec.sample_rate = kSourceRate;
+  spec.volume = 0.5;
+  EXPECT_NEAR(peak_of(samples_of(must_render(tone_audio(1, 0.4), spec))), 0.2, 0.001);
+  spec.volume = 2.0;
+  EXPECT_NEAR(peak_of(samples_of(must_render(tone_audio(1, 0.4), spec))), 0.8, 0.001);
+  const float loud = peak_of(samples_of(must_render(tone_audio(1, 0.9), spec)));
+  EXPECT_LT(loud, 0.981F);
+  EXPECT_GT(loud, 0.9F);
+}
+
+TEST(Render, NormalisesLoudness) {
+  RenderSpec spec;
+  spec.format = OutputFormat::kPcm;
+  spec.sample_rate = kSourceRate;
+  spec.normalise_loudness = true;
+  Audio again = tone_audio(3, 0.02);
+  again.bytes = must_render(again, spec).bytes;
+  const Rendered second = must_render(again, spec);
+  ASSERT_TRUE(second.loudness_lufs);
+  EXPECT_NEAR(*second.loudness_lufs, -18, 0.1);
+  // A click on silence reaches the peak limit first.
+  std::vector<float> click = tone(3, 0.002);
+  std::fill(click.begin() + 1000, click.begin() + 1010, 0.5F);
+  EXPECT_LE(peak_of(samples_of(must_render(as_audio(click), spec))), 0.9F);
+  // Too short for EBU R128's gate.
+  EXPECT_NEAR(peak_of(samples_of(must_render(tone_audio(0.2, 0.05), spec))), 0.19, 0.03);
+}
+
+TEST(Render, RefusesWhatIsNoAnswer) {
+  using Kind = PipelineFault::Kind;
+  const auto kind_of = [](const Audio& audio) {
+    const auto result = render(audio, RenderSpec{});
+    EXPECT_FALSE(result);
+    return result ? Kind::kInternal : result.error().kind;
+  };
+  EXPECT_EQ(kind_of(Audio{}), Kind::kUndecodable);
+  EXPECT_EQ(kind_of(as_audio(std::vector<float>(22050, 0.0F))), Kind::kSilent);
+  EXPECT_EQ(kind_of(tone_audio(1, 0.0005)), Kind::kSilent);
+  EXPECT_EQ(kind_of(tone_audio(0.09)), Kind::kTooShort);
+  for (const AudioType type :
+       {AudioType::kWav, AudioType::kMp3, AudioType::kFlac, AudioType::kOgg}) {
+    Audio junk;
+    junk.type = type;
+    junk.bytes = "{\"error\": \"not audio\"}";
+    EXPECT_EQ(kind_of(junk), Kind::kUndecodable);
+    junk.bytes.clear();
+    EXPECT_EQ(kind_of(junk), Kind::kUndecodable);
+  }
+  Audio fast = tone_audio(1);
+  fast.rate = 200000;
+  EXPECT_EQ(kind_of(fast), Kind::kUndecodable);
+  Audio crowd = tone_audio(1);
+  crowd.channels = 3;
+  EXPECT_EQ(kind_of(crowd), Kind::kUndecodable);
+}
+
+TEST(Render, TakesEveryTypeItMakes) {
+  const std::array types = {
+      AudioType::kMp3, AudioType::kWav, AudioType::kPcmS16Le, AudioType::kOgg};
+  for (std::size_t i = 0; i < kFormats.size(); ++i) {
+    RenderSpec spec;
+    spec.format = kFormats[i];
+    const Rendered first = must_render(tone_audio(2), spec);
+    Audio audio;
+    audio.bytes = first.bytes;
+    audio.type = types[i];
+    audio.rate = first.rate;
+    spec.format = OutputFormat::kPcm;
+    const Rendered second = must_render(audio, spec);
+    EXPECT_EQ(second.samples, first.samples);
+    EXPECT_NEAR(peak_of(samples_of(second)), 0.3, 0.06);
+  }
+}
+
+TEST(Render, MixesStereo) {
+  std::vector<float> interleaved;
+  for (const float sample : tone(1, 0.4)) {
+    interleaved.push_back(sample);
+    interleaved.push_back(0);
+  }
+  Audio audio = as_audio(interleaved);
+  audio.channels = 2;
+  RenderSpec spec;
+  spec.format = OutputFormat::kPcm;
+  const Rendered rendered = must_render(audio, spec);
+  EXPECT_EQ(rendered.samples, 24000U);
+  EXPECT_NEAR(peak_of(samples_of(rendered)), 0.2, 0.01);
+}
+
+TEST(Render, EqualInputGivesEqualBytes) {
+  std::vector<float> noise(kSourceRate * 2);
+  std::mt19937 generator(1);
+  std::uniform_real_distribution<float> uniform(-0.5F, 0.5F);
+  std::generate(noise.begin(), noise.end(), [&] { return uniform(generator); });
+  const Audio audio = as_audio(noise);
+  for (const OutputFormat format : kFormats) {
+    RenderSpec spec;
+    spec.format = format;
+    spec.speed_remaining = 1.3;
+    spec.pitch_remaining = -3;
+    spec.volume = 2;
+    spec.normalise_loudness = true;
+    const Rendered first = must_render(audio, spec);
+    EXPECT_EQ(must_render(audio, spec).sha256, first.sha256) << format_name(format);
+    EXPECT_EQ(first.sha256, sha256(first.bytes));
+  }
+}
+
+TEST(Render, SpecIsWhatTheProviderLeft) {
+  GenerationRequest request;
+  request.output_format = OutputFormat::kWav;
+  request.sample_rate = 16000;
+  request.speed = 2.0;
+  request.pitch = 12;
+  request.volume = 0.5;
+  Audio audio;
+  audio.speed_applied = 1.25;
+  audio.pitch_applied = 8;
+  audio.normalise_loudness = true;
+  const RenderSpec spec = render_spec(request, audio);
+  EXPECT_EQ(spec.format, OutputFormat::kWav);
+  EXPECT_EQ(spec.sample_rate, 16000);
+  EXPECT_DOUBLE_EQ(spec.speed_remaining, 1.6);
+  EXPECT_DOUBLE_EQ(spec.pitch_remaining, 4);
+  EXPECT_DOUBLE_EQ(spec.volume, 0.5);
+  EXPECT_TRUE(spec.normalise_loudness);
+}
+
+}  // namespace
+}  // namespace audiogen

@@ -1,0 +1,145 @@
+// The speech helper's sandbox, entered by a forked child, and the helper's packets.
+#include "worker/speech/sandbox.h"
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <functional>
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <linux/landlock.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "worker/speech/protocol.h"
+
+namespace audiogen::speech {
+namespace {
+
+constexpr int kNotEntered = 99;
+
+// Runs `action` in a sandboxed child: its exit status is the action's result, or minus the signal
+// that killed it. The action makes system calls only.
+int in_sandbox(const std::function<int()>& action, const Limits& limits = {}) {
+  const std::optional<Sandbox> sandbox = Sandbox::prepare({"/usr/share"});
+  EXPECT_TRUE(sandbox);
+  const pid_t child = fork();
+  if (child == 0) {
+    if (!sandbox->enter(limits)) {
+      _exit(kNotEntered);
+    }
+    syscall(SYS_exit_group, action());
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+int try_open(const char* path, int flags) {
+  const int file = open(path, flags, 0600);
+  return file >= 0 ? 0 : errno;
+}
+
+bool has_landlock() {
+  return syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION) > 0;
+}
+
+TEST(Sandbox, LetsAnInnocentChildWork) {
+  EXPECT_EQ(in_sandbox([] { return 7; }), 7);
+  EXPECT_EQ(in_sandbox([] { return try_open("/usr/share/common-licenses/GPL-3", O_RDONLY); }), 0);
+  EXPECT_EQ(in_sandbox([] {
+              const void* const memory =
+                  mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+              return memory == MAP_FAILED ? errno == ENOMEM ? 0 : 1 : 0;
+            }),
+            0);
+}
+
+TEST(Sandbox, HidesFiles) {
+  if (!has_landlock()) {
+    GTEST_SKIP() << "this kernel has no Landlock";
+  }
+  EXPECT_EQ(in_sandbox([] { return try_open("/etc/passwd", O_RDONLY); }), EACCES);
+  EXPECT_EQ(in_sandbox([] { return try_open("/proc/self/environ", O_RDONLY); }), EACCES);
+}
+
+TEST(Sandbox, KillsWhatAsksForMore) {
+  EXPECT_EQ(in_sandbox([] { return try_open("/tmp/x", O_WRONLY | O_CREAT); }), -SIGSYS);
+  EXPECT_EQ(in_sandbox([] { return try_open("/usr/share/common-licenses/GPL-3", O_RDWR); }),
+            -SIGSYS);
+  EXPECT_EQ(in_sandbox([] { return socket(AF_INET, SOCK_STREAM, 0); }), -SIGSYS);
+  EXPECT_EQ(in_sandbox([] { return socket(AF_UNIX, SOCK_STREAM, 0); }), -SIGSYS);
+  EXPECT_EQ(in_sandbox([] { return static_cast<int>(syscall(SYS_fork)); }), -SIGSYS);
+  EXPECT_EQ(in_sandbox([] { return execl("/bin/true", "true", nullptr); }), -SIGSYS);
+  EXPECT_EQ(in_sandbox([] { return kill(getppid(), 0); }), -SIGSYS);
+  EXPECT_EQ(
+      in_sandbox([] {
+        return mmap(nullptr, 4096, PROT_EXEC | PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) ==
+               MAP_FAILED;
+      }),
+      -SIGSYS);
+}
+
+TEST(Sandbox, LimitsTimeAndCoreFiles) {
+  Limits limits;
+  limits.cpu_seconds = 1;
+  limits.wall_seconds = 20;
+  const auto spin = [] {
+    for (;;) {
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+    }
+    return 0;
+  };
+  const int by_cpu = in_sandbox(spin, limits);
+  EXPECT_TRUE(by_cpu == -SIGXCPU || by_cpu == -SIGKILL) << by_cpu;
+  limits.cpu_seconds = 20;
+  limits.wall_seconds = 1;
+  EXPECT_EQ(in_sandbox(spin, limits), -SIGALRM);
+}
+
+TEST(Protocol, RoundTrip) {
+  Request request;
+  request.words_per_minute = 350;
+  request.pitch = 10;
+  request.speak_punctuation = 1;
+  request.seconds_max = 121;
+  request.limits.cpu_seconds = 3;
+  request.utterances = {
+      {"en-us+f3", "Hello", false}, {"ja", "こんにちは", true}, {"ru", "", false}};
+  const std::optional<std::string> packet = encode(request);
+  ASSERT_TRUE(packet);
+  const std::optional<Request> back = decode(*packet);
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->words_per_minute, 350U);
+  EXPECT_EQ(back->pitch, 10U);
+  EXPECT_EQ(back->speak_punctuation, 1U);
+  EXPECT_EQ(back->seconds_max, 121U);
+  EXPECT_EQ(back->limits.cpu_seconds, 3U);
+  ASSERT_EQ(back->utterances.size(), 3U);
+  EXPECT_EQ(back->utterances[1].voice, "ja");
+  EXPECT_EQ(back->utterances[1].text, "こんにちは");
+  EXPECT_TRUE(back->utterances[1].kanji_to_kana);
+  EXPECT_EQ(encode(*back), packet);
+}
+
+TEST(Protocol, RefusesEveryOtherPacket) {
+  Request request;
+  request.utterances = {{"en", "Hello", false}};
+  const std::string packet = *encode(request);
+  for (std::size_t size = 0; size < packet.size(); ++size) {
+    EXPECT_FALSE(decode(packet.substr(0, size))) << size;
+  }
+  EXPECT_FALSE(decode(packet + "x"));
+  std::string other_version = packet;
+  other_version[0] = 9;
+  EXPECT_FALSE(decode(other_version));
+  request.utterances[0].text.assign(kPacketMax, 'x');
+  EXPECT_FALSE(encode(request));
+}
+
+}  // namespace
+}  // namespace audiogen::speech

@@ -1,0 +1,411 @@
+// The local provider through the real helper program: voices, hostile text, repeatability, deaths.
+#include <algorithm>
+#include <condition_variable>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/domain/voices.h"
+#include "worker/audio/pipeline.h"
+#include "worker/providers/local_provider.h"
+#include "worker/providers/local_voices.h"
+
+namespace audiogen {
+namespace {
+
+using std::chrono::seconds;
+using Answer = Result<Audio, ProviderFault>;
+
+// One call and its answer.
+class Pending {
+ public:
+  Pending(AudioProvider& provider, GenerationRequest request, seconds time = seconds(60)) {
+    call_ = provider.start({std::make_shared<const GenerationRequest>(std::move(request)),
+                            "key",
+                            std::chrono::steady_clock::now() + time},
+                           [state = state_](Answer answer) {
+                             const std::lock_guard lock(state->mutex);
+                             ++state->answers;
+                             state->answer = std::make_unique<Answer>(std::move(answer));
+                             state->changed.notify_all();
+                           });
+  }
+  Answer& wait() {
+    std::unique_lock lock(state_->mutex);
+    state_->changed.wait(lock, [&] { return state_->answer != nullptr; });
+    EXPECT_EQ(state_->answers, 1);
+    return *state_->answer;
+  }
+  void cancel() { call_->cancel(); }
+  bool answered() {
+    const std::lock_guard lock(state_->mutex);
+    return state_->answer != nullptr;
+  }
+
+ private:
+  struct State {
+    std::mutex mutex;
+    std::condition_variable changed;
+    int answers = 0;
+    std::unique_ptr<Answer> answer;
+  };
+  std::shared_ptr<State> state_ = std::make_shared<State>();
+  std::shared_ptr<ProviderCall> call_;
+};
+
+GenerationRequest prompt(std::string text, std::optional<std::string> voice = {}) {
+  GenerationRequest request;
+  request.prompt = std::move(text);
+  request.voice = std::move(voice);
+  return request;
+}
+
+std::string repeat(std::string_view text, std::size_t count) {
+  std::string out;
+  for (std::size_t i = 0; i < count; ++i) {
+    out += text;
+  }
+  return out;
+}
+
+double seconds_of(const Audio& audio) {
+  return static_cast<double>(audio.bytes.size()) / 2 / audio.rate;
+}
+
+Fault fault_of(const Answer& answer) {
+  EXPECT_FALSE(answer);
+  return answer ? Fault::kUnknownOutcome : answer.error().fault;
+}
+
+class Local : public testing::Test {
+ protected:
+  Answer say(const GenerationRequest& request) { return Pending(provider_, request).wait(); }
+  double length(const GenerationRequest& request) {
+    const Answer answer = say(request);
+    EXPECT_TRUE(answer) << (answer ? "" : answer.error().detail);
+    return answer ? seconds_of(*answer) : 0;
+  }
+
+  LocalProvider provider_{LocalOptions{.threads = 2}};
+};
+
+TEST_F(Local, EveryVoiceSpeaks) {
+  const std::map<std::string_view, std::string> own_script = {
+      {"mei", "你好，世界。今天天气很好。"},
+      {"yuki", "こんにちは。東京へ行きます。"},
+      {"omar", "مرحبا بالعالم"},
+      {"anya", "Привет, мир. Как дела?"}};
+  std::vector<std::string> heard;
+  for (const std::string_view id : voice_ids()) {
+    ASSERT_NE(find_local_voice(id), nullptr) << id;
+    const auto script = own_script.find(id);
+    const std::string text =
+        script == own_script.end() ? "Hello world, how are you?" : script->second;
+    const Answer answer = say(prompt(text, std::string(id)));
+    ASSERT_TRUE(answer) << id << ": " << answer.error().detail;
+    EXPECT_GT(seconds_of(*answer), 0.8) << id;
+    EXPECT_LT(seconds_of(*answer), 10) << id;
+    EXPECT_TRUE(render(*answer, RenderSpec{})) << id;
+    heard.push_back(answer->bytes);
+  }
+  std::sort(heard.begin(), heard.end());
+  EXPECT_EQ(std::unique(heard.begin(), heard.end()), heard.end()) << "two voices sound the same";
+  EXPECT_EQ(find_local_voice("nobody"), nullptr);
+  EXPECT_EQ(provider_.capabilities().voices.size(), voice_ids().size());
+}
+
+TEST_F(Local, EveryScriptSpeaks) {
+  for (const char* text : {"안녕하세요",
+                           "مرحبا",
+                           "שלום",
+                           "नमस्ते",
+                           "สวัสดี",
+                           "γεια σου",
+                           "Hello 世界 привет",
+                           "বাংলা",
+                           "ਪੰਜਾਬੀ",
+                           "ગુજરાતી",
+                           "தமிழ்",
+                           "తెలుగు",
+                           "ಕನ್ನಡ",
+                           "മലയാളം",
+                           "ქართული",
+                           "አማርኛ",
+                           "ଓଡ଼ିଆ",
+                           "😀",
+                           "👩\u200D👩\u200D👧",
+                           "１２３",
+                           "𝓗𝓮𝓵𝓵𝓸"}) {
+    EXPECT_GT(length(prompt(text)), 0.2) << text;
+  }
+  // Kanji are read, not named "Chinese letter": both spellings sound alike.
+  EXPECT_NEAR(length(prompt("東京へ行きます")), length(prompt("とうきょうへいきます")), 0.3);
+}
+
+TEST_F(Local, UnspeakableTextIsATypedFault) {
+  for (const char* text : {" ", "\n\n\n", "\u200B", "。", "\x01", "\u202E", "\u3000"}) {
+    EXPECT_EQ(fault_of(say(prompt(text))), Fault::kUnsupportedInput);
+  }
+  EXPECT_EQ(fault_of(say(prompt("hi", "nobody"))), Fault::kUnsupportedInput);
+  GenerationRequest image = prompt("hi");
+  image.image_url = "https://example.com/a.png";
+  EXPECT_EQ(fault_of(say(image)), Fault::kUnsupportedInput);
+  GenerationRequest reference = prompt("hi");
+  reference.audio_references = {"https://example.com/a.mp3"};
+  EXPECT_EQ(fault_of(say(reference)), Fault::kUnsupportedInput);
+  // A lone sentence mark has a name.
+  for (const char* text : {".", "?", "…", "!!! ??? ... ---"}) {
+    EXPECT_GT(length(prompt(text)), 0.2) << text;
+  }
+}
+
+TEST_F(Local, MarkupIsSpoken) {
+  const std::filesystem::path trap =
+      std::filesystem::temp_directory_path() / ("trap" + std::to_string(getpid()));
+  const std::string file = (trap / "x$(touch pwned).wav").string();
+  std::filesystem::create_directory(trap);
+  std::ofstream(file) << "RIFF";
+  struct stat before {};
+  ASSERT_EQ(stat(file.c_str(), &before), 0);
+  const double tags =
+      length(prompt("<speak><audio src=\"" + file + "\">alternative</audio></speak>"));
+  EXPECT_GT(tags, length(prompt("alternative")) + 3);
+  EXPECT_FALSE(std::filesystem::exists(trap / "pwned"));
+  EXPECT_FALSE(std::filesystem::exists("pwned"));
+  EXPECT_GT(length(prompt("[[h@'loU]]")), 0.7);
+  // In-band commands of the engine: 0x01 "450S" would quadruple the rate.
+  EXPECT_GT(length(prompt("\x01"
+                          "450S one two three four five")),
+            length(prompt("one two three four five")));
+  std::filesystem::remove_all(trap);
+}
+
+TEST_F(Local, HostileTextHarmsNobodyElse) {
+  const Answer reference = say(prompt("The quick brown fox jumps over the lazy dog."));
+  ASSERT_TRUE(reference);
+  const std::vector<GenerationRequest> hostile = {
+      prompt(repeat("s'", 220)),
+      prompt(repeat("s\u2019", 220), "albion"),
+      prompt(repeat("😀", 2048)),
+      prompt(repeat("😀", 2048), "yuki"),
+      prompt(repeat("नम😀स्ते", 200)),
+      prompt(repeat("あ😀漢", 600), "yuki"),
+      prompt(std::string(2048, '9')),
+      prompt(std::string(2048, 'a')),
+      prompt(repeat("\u0335", 2048)),
+      prompt(repeat("\uFDFA", 2048)),
+      prompt(repeat("aя", 1024)),
+      prompt(repeat("你好", 1024), "mei"),
+  };
+  std::vector<std::unique_ptr<Pending>> calls;
+  std::vector<std::unique_ptr<Pending>> innocent;
+  for (const GenerationRequest& request : hostile) {
+    calls.push_back(std::make_unique<Pending>(provider_, request));
+    innocent.push_back(std::make_unique<Pending>(
+        provider_, prompt("The quick brown fox jumps over the lazy dog.")));
+  }
+  for (const auto& call : innocent) {
+    const Answer& answer = call->wait();
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->bytes, reference->bytes);
+  }
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    const Answer& answer = calls[i]->wait();
+    if (answer) {
+      EXPECT_GT(seconds_of(*answer), 0.1);
+      EXPECT_LE(seconds_of(*answer), 121.0);
+    } else {
+      EXPECT_TRUE(answer.error().fault == Fault::kTryNext ||
+                  answer.error().fault == Fault::kUnsupportedInput)
+          << i << answer.error().detail;
+    }
+  }
+}
+
+TEST_F(Local, ACrashStaysWithItsRequest) {
+  SpeechHelper helper(SpeechHelper::default_path());
+  const Cancellation never;
+  const auto speak = [&](std::string voice, std::string text) {
+    speech::Request request;
+    request.seconds_max = 121;
+    request.utterances = {{std::move(voice), std::move(text), false}};
+    return helper.speak(request, std::chrono::steady_clock::now() + seconds(60), never);
+  };
+  ASSERT_TRUE(speak("en-us", "Hello"));
+  const std::optional<pid_t> before = helper.process();
+  // Overflows a buffer of espeak-ng 1.51 unless clean_text() breaks it up.
+  const Result<Speech, SpeechFault> overflow = speak("en-us", repeat("s'", 220));
+  // Overflows another, even cleaned.
+  const std::string burmese = "း၉ဉၘ႖,က-ၢႋျ ၂ဥ၉ဦျၛ,စၱ ဲြၷ၅၍ၺၩၳႇျႀတႉၦဌဳႜ ၖႂႚၹၲ႗ဋၴၿဍ";
+  const Result<Speech, SpeechFault> cleaned = speak("my+f3", burmese);
+  EXPECT_TRUE(speak("en-us", "Hello"));
+  EXPECT_EQ(helper.process(), before);
+  EXPECT_EQ(speak("no-such-voice", "Hello").error(), SpeechFault::kVoiceMissing);
+  if (overflow || cleaned) {
+    GTEST_SKIP() << "this espeak-ng survives what crashed 1.51";
+  }
+  EXPECT_EQ(overflow.error(), SpeechFault::kCrashed);
+  EXPECT_EQ(cleaned.error(), SpeechFault::kCrashed);
+  // The provider finds a way to say it.
+  EXPECT_GT(length(prompt(burmese)), 1);
+}
+
+TEST_F(Local, EqualRequestsSoundEqual) {
+  const GenerationRequest request = prompt("The price is 42 euros, not 43. 東京へ行きます 😀");
+  const Answer first = say(request);
+  ASSERT_TRUE(first);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(say(prompt("Something else in between")));
+    const Answer again = say(request);
+    ASSERT_TRUE(again);
+    EXPECT_EQ(render(*again, render_spec(request, *again))->sha256,
+              render(*first, render_spec(request, *first))->sha256);
+  }
+  LocalProvider other;
+  const Answer elsewhere = Pending(other, request).wait();
+  ASSERT_TRUE(elsewhere);
+  EXPECT_EQ(elsewhere->bytes, first->bytes);
+}
+
+TEST_F(Local, SpeedPitchAndVolumeReachTheirEnds) {
+  const std::string text = "One two three four five six seven eight nine ten.";
+  const double normal = length(prompt(text));
+  GenerationRequest request = prompt(text);
+  request.speed = 0.5;
+  EXPECT_NEAR(length(request) / normal, 2.0, 0.1);
+  request.speed = 2.0;
+  EXPECT_NEAR(length(request) / normal, 0.5, 0.05);
+  for (const std::string_view voice : voice_ids()) {
+    for (const double pitch : {-12.0, 0.0, 12.0}) {
+      request = prompt(text, std::string(voice));
+      request.pitch = pitch;
+      request.volume = 2.0;
+      const Answer answer = say(request);
+      ASSERT_TRUE(answer);
+      const RenderSpec spec = render_spec(request, *answer);
+      EXPECT_LE(std::abs(spec.pitch_remaining), 9.0);
+      EXPECT_EQ(pitch == 0.0, spec.pitch_remaining == 0.0);
+      EXPECT_DOUBLE_EQ(spec.speed_remaining, 1.0);
+      EXPECT_TRUE(render(*answer, spec));
+    }
+  }
+}
+
+TEST_F(Local, LongSpeechStopsAtTheCap) {
+  GenerationRequest request = prompt(repeat("wonderful ", 204));
+  request.speed = 0.5;
+  request.output_format = OutputFormat::kWav;
+  const Answer answer = say(request);
+  ASSERT_TRUE(answer);
+  EXPECT_NEAR(seconds_of(*answer), 121, 0.01);
+  const auto rendered = render(*answer, render_spec(request, *answer));
+  ASSERT_TRUE(rendered);
+  EXPECT_EQ(rendered->samples, 120U * 24000);
+  EXPECT_TRUE(rendered->truncated);
+}
+
+TEST_F(Local, CancelEndsACallOnce) {
+  std::vector<std::unique_ptr<Pending>> calls;
+  for (int i = 0; i < 20; ++i) {
+    calls.push_back(std::make_unique<Pending>(provider_, prompt(repeat("wonderful ", 204))));
+  }
+  for (const auto& call : calls) {
+    call->cancel();
+    call->cancel();
+  }
+  for (const auto& call : calls) {
+    const Answer& answer = call->wait();
+    EXPECT_TRUE(answer || answer.error().fault == Fault::kCanceled);
+  }
+  EXPECT_EQ(fault_of(calls.back()->wait()), Fault::kCanceled);
+  EXPECT_EQ(fault_of(Pending(provider_, prompt("hi"), seconds(0)).wait()), Fault::kTryNext);
+  EXPECT_TRUE(say(prompt("still here")));
+}
+
+TEST(LocalProvider, DestructionCancelsOpenCalls) {
+  std::vector<std::unique_ptr<Pending>> calls;
+  {
+    LocalProvider provider(LocalOptions{.threads = 1});
+    for (int i = 0; i < 10; ++i) {
+      calls.push_back(std::make_unique<Pending>(provider, prompt(repeat("wonderful ", 204))));
+    }
+  }
+  for (const auto& call : calls) {
+    EXPECT_TRUE(call->answered());
+  }
+}
+
+TEST_F(Local, AKilledHelperIsReplaced) {
+  for (int round = 0; round < 5; ++round) {
+    ASSERT_TRUE(say(prompt("Hello")));
+    const std::optional<pid_t> before = provider_.helper().process();
+    ASSERT_TRUE(before);
+    Pending one(provider_, prompt(repeat("wonderful ", 204)));
+    Pending two(provider_, prompt(repeat("marvellous ", 180)));
+    kill(*before, SIGKILL);
+    EXPECT_TRUE(one.wait());
+    EXPECT_TRUE(two.wait());
+    EXPECT_NE(provider_.helper().process(), before);
+  }
+}
+
+TEST_F(Local, TheHelperOutlivesTheGroupsSignals) {
+  ASSERT_TRUE(say(prompt("Hello")));
+  const std::optional<pid_t> before = provider_.helper().process();
+  ASSERT_TRUE(before);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    kill(*before, signal);
+  }
+  EXPECT_TRUE(say(prompt("Hello again")));
+  EXPECT_EQ(provider_.helper().process(), before);
+}
+
+TEST(SpeechHelper, EndsWhenTheWorkerDies) {
+  // This process becomes the parent of what its child leaves behind, so that it can wait for it.
+  ASSERT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), 0);
+  std::array<int, 2> pipe_ends{};
+  ASSERT_EQ(pipe(pipe_ends.data()), 0);
+  const pid_t worker = fork();
+  if (worker == 0) {
+    LocalProvider provider;
+    Pending(provider, prompt("Hello")).wait();
+    const pid_t helper = provider.helper().process().value_or(0);
+    Pending busy(provider, prompt(repeat("wonderful ", 204)));
+    [[maybe_unused]] const ssize_t size = write(pipe_ends[1], &helper, sizeof(helper));
+    raise(SIGKILL);
+  }
+  pid_t helper = 0;
+  ASSERT_EQ(read(pipe_ends[0], &helper, sizeof(helper)), static_cast<ssize_t>(sizeof(helper)));
+  ASSERT_GT(helper, 0);
+  ASSERT_EQ(waitpid(worker, nullptr, 0), worker);
+  ASSERT_EQ(waitpid(helper, nullptr, 0), helper);  // returns only once it has ended
+  close(pipe_ends[0]);
+  close(pipe_ends[1]);
+}
+
+TEST(SpeechHelper, AMissingProgramIsATypedFault) {
+  LocalProvider provider(LocalOptions{.helper_path = "/nonexistent/audio-speech"});
+  for (int i = 0; i < 6; ++i) {
+    const Answer answer = Pending(provider, prompt("Hello")).wait();
+    EXPECT_EQ(fault_of(answer), Fault::kRetrySame);
+    EXPECT_TRUE(answer.error().retry_after);
+  }
+}
+
+// A program that answers nothing of the kind.
+TEST(SpeechHelper, AWrongProgramIsATypedFault) {
+  LocalProvider provider(LocalOptions{.helper_path = "/bin/true"});
+  EXPECT_EQ(fault_of(Pending(provider, prompt("Hello")).wait()), Fault::kRetrySame);
+}
+
+}  // namespace
+}  // namespace audiogen

@@ -1,0 +1,184 @@
+// Text preparation: what is cleaned away, and which voice reads which run.
+#include "worker/audio/text.h"
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace audiogen {
+namespace {
+
+std::string repeat(std::string_view text, std::size_t count) {
+  std::string out;
+  for (std::size_t i = 0; i < count; ++i) {
+    out += text;
+  }
+  return out;
+}
+
+struct Clean {
+  const char* name;
+  std::string in, out;
+};
+
+TEST(CleanText, Table) {
+  const std::vector<Clean> table = {
+      {"plain", "Hello, world.", "Hello, world."},
+      {"fullwidth", "ＡＢ１", "AB1"},
+      {"mathematical", "𝓗𝓮𝓵𝓵𝓸", "Hello"},
+      {"ellipsis", "so…", "so..."},
+      {"espeak command bytes",
+       "a\x01"
+       "0Ab",
+       "a 0Ab"},
+      {"delete and C1",
+       "a\x7F"
+       "b\xC2\x85"
+       "c",
+       "a b c"},
+      {"line ends", "a\r\nb", "a\n\nb"},
+      {"tab", "a\tb", "a b"},
+      {"right-to-left override",
+       "a\u202E"
+       "b",
+       "a b"},
+      {"byte order mark, zero-width space",
+       "\uFEFFa\u200B"
+       "b",
+       " a b"},
+      {"private use, noncharacter",
+       "a\uE000"
+       "b\uFFFE"
+       "c",
+       "a b c"},
+      {"soft hyphen", "hy\u00ADphen", "hyphen"},
+      {"joiner between letters",
+       "a\u200D"
+       "b",
+       "ab"},
+      {"joiner inside emoji", "👩\u200D👧", "👩\u200D👧"},
+      {"joiner after emoji",
+       "👩\u200D"
+       "b",
+       "👩b"},
+      {"selectors: one after an emoji, none after a letter", "❤\uFE0F\uFE0F a\uFE0F", "❤\uFE0F a"},
+      {"keycap", "1\uFE0F\u20E3", "1"},
+      {"tag characters", "x\U000E0067\U000E007Fy", "xy"},
+      {"marks", "q" + repeat("\u0335", 30), "q" + repeat("\u0335", 4)},
+      {"reference token", "like @Audio1", "like @Audio1"},
+      {"invalid", "a\xC3(", ""},
+      {"lone surrogate", "\xED\xA0\x80", ""},
+      {"empty", "", ""},
+  };
+  for (const Clean& row : table) {
+    EXPECT_EQ(clean_text(row.in), row.out) << row.name;
+  }
+}
+
+TEST(CleanText, BreaksLongRunsWithoutBreakingGraphemes) {
+  EXPECT_EQ(clean_text(std::string(100, 'x')),
+            std::string(40, 'x') + " " + std::string(40, 'x') + " " + std::string(20, 'x'));
+  EXPECT_EQ(clean_text(repeat("s'", 30)), repeat("s'", 20) + " " + repeat("s'", 10));
+  const std::string spaced = repeat(std::string(40, 'x') + " ", 3);
+  EXPECT_EQ(clean_text(spaced), spaced);
+  // The mark belongs to the fortieth letter.
+  EXPECT_EQ(clean_text(std::string(39, 'x') + "q\u0335" + "yz"),
+            std::string(39, 'x') + "q\u0335 yz");
+  // A chain of joined emoji never ends: cut at 80.
+  const std::string chain = clean_text(repeat("👩\u200D", 200) + "👩");
+  EXPECT_NE(chain.find(' '), std::string::npos);
+}
+
+TEST(CleanText, IsBounded) {
+  // Every ligature becomes eighteen letters.
+  const std::string cleaned = clean_text(repeat("\uFDFA", 2048));
+  EXPECT_LE(cleaned.size(), kCleanMax * 4);
+  EXPECT_GT(cleaned.size(), kCleanMax);
+}
+
+TEST(IsSpeakable, Table) {
+  for (const char* text : {"a", "7", "你", "😀", ".", "€", "🇪🇺"}) {
+    EXPECT_TRUE(is_speakable(clean_text(text))) << text;
+  }
+  for (const char* text : {"", " ", "\n\n", "\u200B", "。", "\u3000", "\x01"}) {
+    EXPECT_FALSE(is_speakable(clean_text(text))) << text;
+  }
+}
+
+struct Split {
+  const char* name;
+  std::string language, in;
+  std::vector<TextRun> out;
+};
+
+TEST(SplitLanguages, Table) {
+  const std::vector<Split> table = {
+      {"one language", "en-us", "Hello, 42!", {{"en-us", "Hello, 42!"}}},
+      {"only digits", "de", "42", {{"de", "42"}}},
+      {"preset reads Latin", "fr", "Salut", {{"fr", "Salut"}}},
+      {"Latin for a voice of another script", "ru", "Hello", {{"en-us", "Hello"}}},
+      {"three scripts",
+       "en-us",
+       "Hello 世界 привет.",
+       {{"en-us", "Hello "}, {"cmn-latn-pinyin", "世界 "}, {"ru", "привет."}}},
+      {"digits stay", "en-us", "世界 42 a", {{"cmn-latn-pinyin", "世界 42 "}, {"en-us", "a"}}},
+      {"leading punctuation waits", "en-us", "«12 привет»", {{"ru", "«12 привет»"}}},
+      {"kana make Han Japanese", "en-us", "東京へ", {{"ja", "東京へ"}}},
+      {"the Japanese voice makes Han Japanese", "ja", "東京", {{"ja", "東京"}}},
+      {"Han alone", "en-us", "東京", {{"cmn-latn-pinyin", "東京"}}},
+      {"emoji are English",
+       "de",
+       "Gut 😀! Ja",
+       {{"de", "Gut "}, {"en-us", "😀! ", true}, {"de", "Ja"}}},
+      {"digits after emoji return",
+       "ru",
+       "да 😀 5",
+       {{"ru", "да "}, {"en-us", "😀 ", true}, {"ru", "5"}}},
+      {"digits after leading emoji", "de", "😀5 6 ja", {{"en-us", "😀", true}, {"de", "5 6 ja"}}},
+      {"flags and skin tones", "en-us", "🇪🇺👍🏽", {{"en-us", "🇪🇺👍🏽", true}}},
+      {"Korean", "en-us", "안녕", {{"ko", "안녕"}}},
+      {"Arabic", "en-us", "مرحبا", {{"ar", "مرحبا"}}},
+      {"Hebrew", "en-us", "שלום", {{"he", "שלום"}}},
+      {"Hindi", "en-us", "नमस्ते", {{"hi", "नमस्ते"}}},
+      {"Thai", "en-us", "สวัสดี", {{"th", "สวัสดี"}}},
+      {"Greek", "en-us", "γεια", {{"el", "γεια"}}},
+      {"empty", "en-us", "", {}},
+  };
+  for (const Split& row : table) {
+    EXPECT_EQ(split_languages(row.in, row.language), row.out) << row.name;
+  }
+}
+
+TEST(SplitLanguages, IsBoundedAndLosesNothing) {
+  const std::string text = repeat("aя", 2000);
+  const std::vector<TextRun> runs = split_languages(text, "en-us");
+  EXPECT_EQ(runs.size(), kRunsMax);
+  std::string joined;
+  for (const TextRun& run : runs) {
+    joined += run.text;
+  }
+  EXPECT_EQ(joined, text);
+}
+
+TEST(SplitSentences, CutsAfterSentencesAndAtSpaces) {
+  const std::vector<TextRun> runs = {{"en-us", "One. Two! 3.5 is three? yes\nno"},
+                                     {"ja", "あ。い"}};
+  const std::vector<TextRun> expected = {{"en-us", "One. "},
+                                         {"en-us", "Two! "},
+                                         {"en-us", "3.5 is three? "},
+                                         {"en-us", "yes\n"},
+                                         {"en-us", "no"},
+                                         {"ja", "あ。"},
+                                         {"ja", "い"}};
+  EXPECT_EQ(split_sentences(runs, 400), expected);
+  for (const TextRun& run : split_sentences({{"en-us", repeat("word ", 500)}}, 400)) {
+    EXPECT_LE(run.text.size(), 405U);
+  }
+  for (const TextRun& run : split_sentences({{"en-us", std::string(5000, 'x')}}, 400)) {
+    EXPECT_LE(run.text.size(), 800U);
+  }
+}
+
+}  // namespace
+}  // namespace audiogen

@@ -1,0 +1,137 @@
+// Names of blobs, their media types, and what BLOB_URL may say.
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/blob/blob_store.h"
+#include "common/blob/s3_store.h"
+
+namespace audiogen {
+namespace {
+
+using testing::HasSubstr;
+
+const std::string kTask = "01j9x4tqkc7v2m8e5r0hfzw3dn";
+const std::string kRandom = "a0b1c2d3e4f5g6h7j8k9mnpqrs";
+const std::string kStem = kTask + "-" + kRandom + "-";
+
+TEST(BlobKeys, EveryKeyMadeIsAKeyAndNamesItsTask) {
+  const TaskId task = TaskId::make();
+  std::set<std::string> seen;
+  for (const OutputFormat format :
+       {OutputFormat::kMp3, OutputFormat::kWav, OutputFormat::kPcm, OutputFormat::kOggOpus}) {
+    for (const int rate : {8000, 44100, 48000}) {
+      const std::string key = make_blob_key(task, format, rate);
+      EXPECT_TRUE(is_blob_key(key)) << key;
+      EXPECT_TRUE(key.starts_with(encode_base32(task.uuid) + "-")) << key;
+      EXPECT_THAT(key, HasSubstr("-" + std::to_string(rate) + "."));
+      EXPECT_TRUE(seen.insert(key).second);
+      EXPECT_TRUE(seen.insert(make_blob_key(task, format, rate)).second) << "guessable";
+    }
+  }
+}
+
+TEST(BlobKeys, NothingElseIsAKey) {
+  ASSERT_TRUE(is_blob_key(kStem + "24000.mp3"));
+  for (const std::string& key : std::vector<std::string>{
+           "",
+           "x.mp3",
+           kStem,
+           kStem + "24000",
+           kStem + ".mp3",
+           kStem + "24000.",
+           kStem + "24000.exe",
+           kStem + "24000.mp3.tmp",
+           kStem + "24000.mp3/",
+           kStem + "24000..mp3",
+           kStem + "2400000.mp3",
+           kStem + "-1.mp3",
+           kStem + "24 00.mp3",
+           kStem + std::string("24000.mp3\0", 10),
+           std::string("\0", 1) + kStem.substr(1) + "24000.mp3",
+           "/" + kStem.substr(1) + "24000.mp3",
+           "../" + kStem.substr(3) + "24000.mp3",
+           kTask + "-../../" + kRandom.substr(6) + "-24000.mp3",
+           kTask + "/" + kRandom + "-24000.mp3",
+           kTask + "-" + kRandom + "/24000.mp3",
+           "I" + kStem.substr(1) + "24000.mp3",
+           "i" + kStem.substr(1) + "24000.mp3",
+           kTask + kRandom + "-24000.mp3",
+       }) {
+    EXPECT_FALSE(is_blob_key(key)) << key;
+  }
+}
+
+TEST(BlobKeys, MediaTypes) {
+  EXPECT_EQ(blob_content_type(kStem + "24000.mp3"), "audio/mpeg");
+  EXPECT_EQ(blob_content_type(kStem + "8000.wav"), "audio/wav");
+  EXPECT_EQ(blob_content_type(kStem + "48000.opus"), "audio/ogg; codecs=opus");
+  EXPECT_EQ(blob_content_type(kStem + "44100.pcm"), "audio/pcm; rate=44100; channels=1; bits=16");
+  EXPECT_EQ(blob_content_type("notes.txt"), "application/octet-stream");
+}
+
+struct S3Row {
+  std::string url, objects, region;  // Without `objects`: refused, and `region` is in the error.
+};
+
+TEST(BlobUrl, S3AddressesAreTakenApart) {
+  for (const S3Row& row : std::vector<S3Row>{
+           {"s3://audio?endpoint=https://s3.example.com",
+            "https://s3.example.com/audio/",
+            "us-east-1"},
+           {"s3://audio/?endpoint=http://127.0.0.1:9000/&region=eu-west-3",
+            "http://127.0.0.1:9000/audio/",
+            "eu-west-3"},
+           {"s3://audio/a/b/?endpoint=https%3A%2F%2Fs3.example.com",
+            "https://s3.example.com/audio/a/b/",
+            "us-east-1"},
+           {"s3://my.audio/x?region=eu-west-3",
+            "https://my.audio.s3.eu-west-3.amazonaws.com/x/",
+            "eu-west-3"},
+           {"s3://audio", "", "region="},
+           {"s3://", "", "bucket"},
+           {"s3://a?region=x", "", "bucket"},
+           {"s3://au@dio?region=x", "", "bucket"},
+           {"s3://audio?zone=x", "", "parameter"},
+           {"s3://audio?region", "", "parameter"},
+           {"s3://audio?region=a/b", "", "region="},
+           {"s3://audio/../x?region=a", "", "prefix"},
+           {"s3://audio/a b?region=a", "", "prefix"},
+           {"s3://audio?endpoint=ftp://host", "", "endpoint="},
+           {"s3://audio?endpoint=https://user:pass@host", "", "endpoint="},
+           {"https://audio", "", "file://"},
+       }) {
+    const auto address = parse_s3_url(row.url);
+    ASSERT_EQ(static_cast<bool>(address), !row.objects.empty()) << row.url;
+    if (address) {
+      EXPECT_EQ(address->objects_url, row.objects);
+      EXPECT_EQ(address->region, row.region);
+    } else {
+      EXPECT_THAT(address.error().message, HasSubstr("BLOB_URL: "));
+      EXPECT_THAT(address.error().message, HasSubstr(row.region)) << row.url;
+      EXPECT_THAT(address.error().message, testing::Not(HasSubstr("pass")));
+    }
+  }
+}
+
+TEST(BlobUrl, OpensTheStoreItNamesOrSaysWhatIsMissing) {
+  const auto folder = open_blob_store("file://" + testing::TempDir() + "audiogen_open_store", {});
+  ASSERT_TRUE(folder);
+  EXPECT_NE(dynamic_cast<DirectoryStore*>(folder->get()), nullptr);
+  const std::string url = "s3://audio?region=eu-west-3";
+  const auto bucket = open_blob_store(url, {"id", "secret"});
+  ASSERT_TRUE(bucket);
+  EXPECT_NE(dynamic_cast<S3Store*>(bucket->get()), nullptr);
+
+  EXPECT_THAT(open_blob_store(url, {}).error().message, HasSubstr("AWS_ACCESS_KEY_ID"));
+  EXPECT_THAT(open_blob_store(url, {"id", ""}).error().message, HasSubstr("AWS_SECRET_ACCESS_KEY"));
+  EXPECT_THAT(open_blob_store("s3://audio", {"id", "secret"}).error().message,
+              HasSubstr("region="));
+  EXPECT_THAT(open_blob_store("file:///proc/none", {}).error().message, HasSubstr("/proc/none"));
+}
+
+}  // namespace
+}  // namespace audiogen

@@ -1,0 +1,164 @@
+// The S3 store against a service that checks every signature and fails on command.
+#include "common/blob/s3_store.h"
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/base/crypto.h"
+#include "tests/support/s3_double.h"
+
+namespace audiogen {
+namespace {
+
+using namespace std::chrono_literals;
+using Fault = test::S3Double::Fault;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+// The double's own arithmetic, against the examples in Amazon's S3 API reference ("Signature
+// Calculations for the Authorization Header").
+TEST(S3Signature, PublishedExamples) {
+  const std::string secret = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
+  const std::string date = "20130524T000000Z";
+  const std::string host = "examplebucket.s3.amazonaws.com";
+  const std::string nothing = to_hex(sha256(""));
+  EXPECT_EQ(test::s3_signature({.method = "GET",
+                                .path = "/test.txt",
+                                .query = "",
+                                .headers = {{"host", host},
+                                            {"range", "bytes=0-9"},
+                                            {"x-amz-content-sha256", nothing},
+                                            {"x-amz-date", date}},
+                                .payload_hash = nothing,
+                                .date = date},
+                               "us-east-1",
+                               secret),
+            "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41");
+  const std::string body = to_hex(sha256("Welcome to Amazon S3."));
+  EXPECT_EQ(test::s3_signature({.method = "PUT",
+                                .path = "/test%24file.text",
+                                .query = "",
+                                .headers = {{"date", "Fri, 24 May 2013 00:00:00 GMT"},
+                                            {"host", host},
+                                            {"x-amz-content-sha256", body},
+                                            {"x-amz-date", date},
+                                            {"x-amz-storage-class", "REDUCED_REDUNDANCY"}},
+                                .payload_hash = body,
+                                .date = date},
+                               "us-east-1",
+                               secret),
+            "98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd");
+}
+
+class S3StoreTest : public testing::Test {
+ protected:
+  // Short waits; enough of them for a machine under load.
+  S3Store store(const std::string& query = "region=eu-west-3",
+                const S3Credentials& credentials = {"id", "hush"},
+                const std::string& bucket = "audio") {
+    return S3Store(
+        *parse_s3_url("s3://" + bucket + "?" + query + "&endpoint=" + double_.endpoint()),
+        credentials,
+        S3Limits{.total = 5s, .attempt = 1s, .connect = 1s, .first_pause = 5ms});
+  }
+  std::string failure(S3Store store) const { return store.put(key_, "audio").error().message; }
+
+  const std::string key_ = make_blob_key(TaskId::make(), OutputFormat::kPcm, 44100);
+  test::S3Double double_{"audio", "eu-west-3", {"id", "hush"}};
+};
+
+TEST_F(S3StoreTest, SendsTheMediaType) {
+  auto s3 = store();
+  for (const auto format :
+       {OutputFormat::kMp3, OutputFormat::kWav, OutputFormat::kPcm, OutputFormat::kOggOpus}) {
+    const std::string key = make_blob_key(TaskId::make(), format, 44100);
+    const auto stored = s3.put(key, "audio");
+    ASSERT_TRUE(stored) << stored.error().message;
+    EXPECT_EQ(double_.object(key)->content_type, blob_content_type(key));
+  }
+}
+
+TEST_F(S3StoreTest, KeepsItsConnection) {
+  auto s3 = store();
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(s3.put(key_, "audio"));
+    ASSERT_TRUE(s3.remove(key_));
+    EXPECT_EQ(double_.connections(), 1U);
+  }
+  EXPECT_EQ(double_.requests(), 40);
+}
+
+TEST_F(S3StoreTest, ARefusalIsToldAtOnceAndSaysWhatToCheck) {
+  const std::vector<std::pair<std::string, std::string>> rows = {
+      {failure(store("region=eu-west-3", {"id", "wrong hush"})), "check AWS_SECRET_ACCESS_KEY"},
+      {failure(store("region=eu-west-3", {"stranger", "hush"})), "check AWS_ACCESS_KEY_ID"},
+      {failure(store("region=us-east-1")), "check the region in BLOB_URL"},
+      {failure(store("region=eu-west-3", {"id", "hush"}, "elsewhere")),
+       "check the bucket in BLOB_URL"},
+  };
+  for (const auto& [message, hint] : rows) {
+    EXPECT_THAT(
+        message,
+        AllOf(HasSubstr("S3 store: PUT: HTTP 40"), HasSubstr(hint), Not(HasSubstr("hush"))));
+  }
+  EXPECT_EQ(double_.requests(), static_cast<int>(rows.size()));
+  double_.fail_next({Fault::kSkewed});
+  EXPECT_THAT(failure(store()), HasSubstr("RequestTimeTooSkewed: check this machine's clock"));
+  double_.fail_next({Fault::kRejectPayload});
+  EXPECT_EQ(failure(store()), "S3 store: PUT: HTTP 400");
+  EXPECT_EQ(double_.objects(), 0U);
+}
+
+TEST_F(S3StoreTest, RetriesWhatMayPass) {
+  auto s3 = store();
+  const std::vector<std::vector<Fault>> rows = {{Fault::kUnavailable, Fault::kUnavailable},
+                                                {Fault::kTooMany},
+                                                {Fault::kTruncated},
+                                                {Fault::kSilent}};
+  for (const auto& faults : rows) {
+    const int before = double_.requests();
+    double_.fail_next(faults);
+    const auto stored = s3.put(key_, "audio");
+    ASSERT_TRUE(stored) << stored.error().message;
+    EXPECT_EQ(double_.requests() - before, static_cast<int>(faults.size()) + 1);
+    EXPECT_EQ(double_.object(key_)->bytes, "audio");
+    double_.fail_next(faults);
+    EXPECT_TRUE(s3.remove(key_));
+    EXPECT_EQ(double_.objects(), 0U);
+  }
+}
+
+TEST_F(S3StoreTest, GivesUpInTime) {
+  auto s3 =
+      S3Store(*parse_s3_url("s3://audio?region=eu-west-3&endpoint=" + double_.endpoint()),
+              {"id", "hush"},
+              S3Limits{.total = 500ms, .attempt = 200ms, .connect = 200ms, .first_pause = 5ms});
+  for (const Fault fault : {Fault::kUnavailable, Fault::kSilent}) {
+    double_.fail_next(std::vector<Fault>(1000, fault));
+    const auto began = std::chrono::steady_clock::now();
+    const auto stored = s3.put(key_, "audio");
+    const auto took = std::chrono::steady_clock::now() - began;
+    ASSERT_FALSE(stored);
+    EXPECT_LT(took, 2s);
+    EXPECT_GT(took, 150ms);
+    EXPECT_THAT(stored.error().message,
+                HasSubstr(fault == Fault::kSilent ? "Timeout" : "HTTP 503 SlowDown"));
+  }
+}
+
+TEST(S3StoreAlone, NobodyListensIsAnError) {
+  S3Store store(*parse_s3_url("s3://audio?endpoint=http://127.0.0.1:1"),
+                {"id", "hush"},
+                S3Limits{.total = 100ms, .attempt = 100ms, .connect = 100ms, .first_pause = 5ms});
+  const auto stored = store.put(make_blob_key(TaskId::make(), OutputFormat::kMp3, 8000), "audio");
+  ASSERT_FALSE(stored);
+  EXPECT_EQ(stored.error().message, "S3 store: PUT: Couldn't connect to server");
+}
+
+}  // namespace
+}  // namespace audiogen

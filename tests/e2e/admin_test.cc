@@ -1,0 +1,110 @@
+// The two programs as an operator meets them: configuration, refusals to start, help, admin output.
+#include <gtest/gtest.h>
+
+#include "tests/support/stack.h"
+
+namespace audiogen::test {
+namespace {
+
+std::string binary(const char* name) {
+  return std::string(AUDIOGEN_BIN_DIR) + "/" + name;
+}
+
+TEST(Programs, ReportEveryBadVariableAtOnce) {
+  for (const char* name : {"audio-api", "audio-worker"}) {
+    std::vector<std::string> argv = {binary(name)};
+    if (std::string(name) == "audio-api") {
+      argv.emplace_back("serve");
+    }
+    const Output output = run(argv,
+                              {{"BRAND", "Not A Brand"},
+                               {"DATABASE_URL", "postgres://x"},
+                               {"AMQP_URL", ""},
+                               {"BLOB_URL", "relative/path"},
+                               {"WORKER_IN_FLIGHT", "0"},
+                               {"LOG_LEVEL", "loud"}});
+    EXPECT_EQ(output.code, 2) << name;
+    for (const char* variable :
+         {"BRAND", "DATABASE_URL", "AMQP_URL", "BLOB_URL", "WORKER_IN_FLIGHT", "LOG_LEVEL"}) {
+      EXPECT_NE(output.out.find(variable), std::string::npos) << name << " " << variable << "\n"
+                                                              << output.out;
+    }
+  }
+}
+
+TEST(Programs, HelpAndPrintedConfigurationMaskSecrets) {
+  for (const char* name : {"audio-api", "audio-worker"}) {
+    const Output help = run({binary(name), "--help"}, {});
+    EXPECT_EQ(help.code, 0);
+    EXPECT_NE(help.out.find("DATABASE_URL"), std::string::npos);
+    const Output shown = run({binary(name), "--print-config"},
+                             {{"DATABASE_URL", "mysql://u:hunter2@127.0.0.1/db"},
+                              {"AMQP_URL", "amqp://u:hunter3@127.0.0.1/"}});
+    EXPECT_EQ(shown.code, 0);
+    EXPECT_EQ(shown.out.find("hunter"), std::string::npos) << shown.out;
+    EXPECT_NE(shown.out.find("***@127.0.0.1"), std::string::npos) << shown.out;
+  }
+  EXPECT_EQ(run({binary("audio-api"), "admin", "--help"}, {}).code, 0);
+}
+
+TEST(Programs, RefuseADatabaseWithoutTheSchema) {
+  const TestDatabase empty(TestDatabase::Tables::kNone);
+  Stack::Options options;
+  options.workers = 0;
+  options.api = false;
+  Stack stack(options);
+  auto variables = stack.environment();
+  const std::string& url = variables["DATABASE_URL"];
+  const auto from = url.rfind('/', url.find('?') == std::string::npos ? url.size() : url.find('?'));
+  const auto to = url.find('?');
+  variables["DATABASE_URL"] = url.substr(0, from + 1) + empty.url().database +
+                              (to == std::string::npos ? "" : url.substr(to));
+  const Output output = run({binary("audio-api"), "serve"}, variables);
+  EXPECT_EQ(output.code, 1);
+  EXPECT_NE(output.out.find("migrate"), std::string::npos) << output.out;
+  EXPECT_EQ(run({binary("audio-api"), "migrate"}, variables).code, 0);
+}
+
+TEST(Programs, APortInUseIsOneClearLine) {
+  Stack::Options options;
+  options.workers = 0;
+  Stack stack(options);
+  const Output output = run({binary("audio-api"), "serve"}, stack.environment());
+  EXPECT_EQ(output.code, 1);
+  EXPECT_NE(output.out.find("in use"), std::string::npos) << output.out;
+}
+
+TEST(Admin, SaysWhatIsWrong) {
+  Stack::Options options;
+  options.workers = 0;
+  options.api = false;
+  Stack stack(options);
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{{"user", "show", "--user", "nobody@example.com"},
+                                             {"user", "create", "--email", "not-an-address"},
+                                             {"user", "create"},
+                                             {"credits",
+                                              "grant",
+                                              "--user",
+                                              "nobody@example.com",
+                                              "--credits",
+                                              "5",
+                                              "--kind",
+                                              "purchase",
+                                              "--reference",
+                                              "r"},
+                                             {"key", "delete", "--key", "key_nonsense"},
+                                             {"task", "show", "aud_nonsense"},
+                                             {"nonsense"}}) {
+    const Output output = stack.admin_raw(arguments);
+    EXPECT_NE(output.code, 0) << arguments[0];
+    EXPECT_FALSE(output.out.empty()) << arguments[0];
+  }
+  stack.admin({"user", "create", "--email", "ann@example.com", "--plan", "paid"});
+  const auto audit = stack.admin({"audit"});
+  EXPECT_TRUE(audit["ok"].GetBool());
+  EXPECT_GE(audit["checks"].Size(), 10U);
+}
+
+}  // namespace
+}  // namespace audiogen::test

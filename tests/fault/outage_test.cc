@@ -1,0 +1,182 @@
+// The database and the broker go away under load and come back (reliability 10, rows 12-14, 35, 45,
+// 67).
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "common/queue/publisher.h"
+#include "tests/support/private_database.h"
+#include "tests/support/stack.h"
+#include "tests/support/test_broker.h"
+
+namespace audiogen::test {
+namespace {
+
+std::string text_of(const AmqpUrl& url) {
+  return "amqp://" + url.user + ":" + url.password + "@" + url.host + ":" +
+         std::to_string(url.port) + "/";
+}
+
+const std::map<std::string, std::string> kUnlimited = {{"RATE_LIMIT_CREATE_PER_MINUTE", "1000000"},
+                                                       {"RATE_LIMIT_CREATE_BURST", "100000"},
+                                                       {"RATE_LIMIT_READ_PER_MINUTE", "1000000"},
+                                                       {"RATE_LIMIT_READ_BURST", "100000"}};
+
+void expect_unavailable(const Reply& reply, double seconds) {
+  EXPECT_EQ(reply.status, 503) << reply.error;
+  EXPECT_EQ(reply.text("error.code"), "service_unavailable");
+  EXPECT_FALSE(reply.header("retry-after").empty());
+  EXPECT_LT(reply.seconds, seconds);
+}
+
+TEST(Broker, DownCreatesAreAcceptedAndRunWhenItIsBack) {
+  PrivateBroker broker;
+  Stack::Options options;
+  options.amqp_url = text_of(broker.url());
+  options.environment = kUnlimited;
+  Stack stack(options);
+  const Account ann = stack.account(100'000);
+  EXPECT_EQ(stack.wait_final(ann, stack.create(ann, Stack::body()).text("id")).text("status"),
+            "succeeded");
+  broker.kill();
+  std::vector<std::string> ids;
+  for (int i = 0; i < 30; ++i) {
+    const Reply reply = stack.create(ann, Stack::body("Number " + std::to_string(i)));
+    ASSERT_EQ(reply.status, 202);
+    EXPECT_LT(reply.seconds, 2);
+    ids.push_back(reply.text("id"));
+  }
+  EXPECT_EQ(http("GET", stack.ops_url() + "/readyz").status, 200)
+      << "creating works without the broker";
+  broker.start();
+  for (const std::string& id : ids) {
+    EXPECT_EQ(stack.wait_final(ann, id, std::chrono::seconds(90)).text("status"), "succeeded");
+  }
+  stack.database().expect_invariants();
+}
+
+TEST(Broker, ASecondAndATenthMessageChangeNothing) {
+  Stack stack;
+  const Account ann = stack.account(1000);
+  const std::string id = stack.create(ann, Stack::body()).text("id");
+  EXPECT_EQ(stack.wait_final(ann, id).text("status"), "succeeded");
+  std::atomic<std::size_t> confirmed{0};
+  queue::Publisher publisher(
+      test_broker_url(), {}, [&](std::span<const Hint> hints) { confirmed += hints.size(); });
+  const std::vector<Hint> hints(10, Hint{.task = *TaskId::parse(id), .epoch = 0});
+  ASSERT_TRUE(eventually(std::chrono::seconds(20), [&] { return publisher.connected(); }));
+  publisher.submit(hints);
+  ASSERT_TRUE(eventually(std::chrono::seconds(20), [&] { return confirmed == hints.size(); }));
+  // A task created after them is done after them.
+  EXPECT_EQ(stack.wait_final(ann, stack.create(ann, Stack::body()).text("id")).text("status"),
+            "succeeded");
+  EXPECT_EQ(stack.admin({"task", "show", id})["attempts"].Size(), 1U);
+  EXPECT_EQ(stack.admin({"user", "show", "--user", ann.user})["available_credits"].GetDouble(),
+            980);
+  stack.database().expect_invariants();
+}
+
+TEST(Database, DownIs503AndComesBackWithoutARestart) {
+  PrivateDatabase server;
+  Stack::Options options;
+  options.environment = kUnlimited;
+  Stack stack(options);
+  const Account ann = stack.account(100'000);
+  const std::string id = stack.create(ann, Stack::body()).text("id");
+  stack.wait_final(ann, id);
+  server.kill();
+  expect_unavailable(stack.create(ann, Stack::body()), 3);
+  expect_unavailable(stack.get(ann, id), 3);
+  ASSERT_TRUE(eventually(std::chrono::seconds(5),
+                         [&] { return http("GET", stack.ops_url() + "/readyz").status == 503; }));
+  EXPECT_EQ(http("GET", stack.ops_url() + "/healthz").status, 200);
+  server.start();
+  Reply reply;
+  ASSERT_TRUE(eventually(std::chrono::seconds(10), [&] {
+    reply = stack.create(ann, Stack::body());
+    return reply.status == 202;
+  }));
+  EXPECT_EQ(stack.wait_final(ann, reply.text("id")).text("status"), "succeeded");
+  stack.database().expect_invariants();
+}
+
+TEST(Database, FrozenNeverHangsARequest) {
+  PrivateDatabase server;
+  Stack::Options options;
+  options.environment = kUnlimited;
+  Stack stack(options);
+  const Account ann = stack.account(100'000);
+  const std::string id = stack.create(ann, Stack::body()).text("id");
+  stack.wait_final(ann, id);
+  server.freeze();
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 8; ++i) {
+    clients.emplace_back([&, i] {
+      expect_unavailable(i % 2 == 0 ? stack.create(ann, Stack::body()) : stack.get(ann, id), 10);
+    });
+  }
+  for (std::thread& client : clients) {
+    client.join();
+  }
+  server.thaw();
+  Reply reply;
+  ASSERT_TRUE(eventually(std::chrono::seconds(15), [&] {
+    reply = stack.create(ann, Stack::body());
+    return reply.status == 202;
+  }));
+  EXPECT_EQ(stack.wait_final(ann, reply.text("id"), std::chrono::seconds(90)).text("status"),
+            "succeeded");
+  stack.database().expect_invariants();
+}
+
+TEST(Database, KilledUnderLoadKeepsEvery202) {
+  PrivateDatabase server;
+  Stack::Options options;
+  options.environment = kUnlimited;
+  Stack stack(options);
+  const Account ann = stack.account(1'000'000);
+  std::atomic<bool> stop{false};
+  std::mutex mutex;
+  std::vector<std::string> accepted;
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 4; ++i) {
+    clients.emplace_back([&] {
+      while (!stop) {
+        const Reply reply = stack.create(ann, Stack::body());
+        EXPECT_TRUE(reply.status == 202 || reply.status == 503) << reply.status << reply.body;
+        if (reply.status == 202) {
+          const std::scoped_lock lock(mutex);
+          accepted.push_back(reply.text("id"));
+        }
+      }
+    });
+  }
+  const auto accepted_now = [&] {
+    const std::scoped_lock lock(mutex);
+    return accepted.size();
+  };
+  for (int round = 0; round < 3; ++round) {
+    const std::size_t before = accepted_now();
+    EXPECT_TRUE(eventually(std::chrono::seconds(20), [&] { return accepted_now() > before + 20; }));
+    server.kill();
+    server.start();
+  }
+  stop = true;
+  for (std::thread& client : clients) {
+    client.join();
+  }
+  ASSERT_TRUE(eventually(std::chrono::seconds(15),
+                         [&] { return stack.get(ann, accepted.front()).status == 200; }));
+  for (const std::string& id : accepted) {
+    EXPECT_EQ(stack.get(ann, id).status, 200) << id;
+  }
+  for (const std::string& id : accepted) {
+    EXPECT_EQ(stack.wait_final(ann, id, std::chrono::seconds(120)).text("status"), "succeeded");
+  }
+  stack.database().expect_invariants();
+}
+
+}  // namespace
+}  // namespace audiogen::test

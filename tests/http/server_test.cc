@@ -1,0 +1,786 @@
+// The server over real sockets: order, timeouts, slow and vanishing clients, failing handlers,
+// draining. Every wait ends with its event or with a deadline.
+#include "common/http/server.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <filesystem>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include "tests/support/raw_http.h"
+#include "tests/support/wait.h"
+
+namespace audiogen::http {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace std::string_literals;
+using test::get_request;
+using test::post_request;
+using test::RawConnection;
+using test::RawResponse;
+using testing::HasSubstr;
+using Steady = std::chrono::steady_clock;
+
+constexpr std::size_t kFileSize = 25'000'000;
+
+// Byte `i` of the test file.
+char file_byte(std::size_t i) {
+  return static_cast<char>(i * 7 + i / 1000);
+}
+
+template <class Condition>
+bool eventually(const Condition& condition, std::chrono::milliseconds patience = 10s) {
+  return test::eventually(patience, condition);
+}
+
+std::size_t open_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+Response text(std::string body, int status = 200) {
+  Response response;
+  response.status = status;
+  response.headers = "Content-Type: text/plain\r\n";
+  response.body = std::move(body);
+  return response;
+}
+
+// Answers exchanges from a thread of its own, in order, once opened.
+class Pool {
+ public:
+  Pool() : thread_([this] { run(); }) {}
+  ~Pool() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = open_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  void hold() {
+    const std::lock_guard lock(mutex_);
+    open_ = false;
+  }
+  void open() {
+    const std::lock_guard lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+  void add(Exchange exchange) {
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back(std::move(exchange));
+    changed_.notify_all();
+  }
+  std::size_t waiting() {
+    const std::lock_guard lock(mutex_);
+    return waiting_.size();
+  }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [this] { return stopping_ || (open_ && !waiting_.empty()); });
+      if (stopping_) {
+        return;
+      }
+      std::vector<Exchange> batch;
+      batch.swap(waiting_);
+      lock.unlock();
+      for (const Exchange& exchange : batch) {
+        exchange.reply(text(std::string(exchange.request().query)));
+      }
+      batch.clear();
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Exchange> waiting_;
+  bool open_ = true, stopping_ = false;
+  std::thread thread_;
+};
+
+class HttpServer : public testing::Test {
+ protected:
+  void TearDown() override {
+    server_.reset();
+    if (!file_name_.empty()) {
+      std::filesystem::remove(file_name_);
+    }
+  }
+
+  // Before the first request for /file.
+  void make_file() {
+    file_name_ = testing::TempDir() + "http_server_XXXXXX";
+    const UniqueFd fd(::mkstemp(file_name_.data()));
+    std::string content(kFileSize, '\0');
+    for (std::size_t i = 0; i < kFileSize; ++i) {
+      content[i] = file_byte(i);
+    }
+    ASSERT_EQ(::write(fd.get(), content.data(), content.size()), static_cast<ssize_t>(kFileSize));
+  }
+
+  void serve(ServerOptions options = {}) {
+    kept_.reserve(8);
+    server_ = std::make_unique<Server>(
+        std::move(options),
+        [this](Exchange exchange) { handle(std::move(exchange)); },
+        [](int status, std::string_view reason, const Request* partial) {
+          Response response = text(std::string(reason), status);
+          if (partial != nullptr && partial->has_header("x-request-id")) {
+            response.headers +=
+                "X-Request-Id: " + std::string(partial->header("x-request-id")) + "\r\n";
+          }
+          return response;
+        });
+    const auto started = server_->start();
+    ASSERT_TRUE(started) << started.error().message;
+  }
+
+  void handle(Exchange exchange) {
+    const Request& request = exchange.request();
+    const std::string_view path = request.path;
+    if (path == "/hello") {
+      exchange.reply(text("{\"hello\":\"world\"}"));
+    } else if (path == "/echo") {
+      exchange.reply(text(std::string(request.body)));
+    } else if (path == "/token") {
+      exchange.reply(text(std::string(request.query)));
+    } else if (path == "/pool") {
+      pool_.add(std::move(exchange));
+    } else if (path == "/address") {
+      exchange.reply(text(std::string(request.peer_address)));
+    } else if (path == "/status") {
+      exchange.reply(text("body", std::stoi(std::string(request.query))));
+    } else if (path == "/big") {
+      exchange.reply(text(std::string(std::stoul(std::string(request.query)), 'b')));
+    } else if (path == "/file") {
+      Response response;
+      const off_t offset = request.query.empty() ? 0 : std::stol(std::string(request.query));
+      response.file = FileBody{.fd = ::open(file_name_.c_str(), O_RDONLY | O_CLOEXEC),
+                               .offset = offset,
+                               .length = static_cast<off_t>(kFileSize) - offset};
+      exchange.reply(std::move(response));
+    } else if (path == "/short-file") {
+      Response response;
+      response.file = FileBody{.fd = ::open(file_name_.c_str(), O_RDONLY | O_CLOEXEC),
+                               .offset = static_cast<off_t>(kFileSize) - 10,
+                               .length = 20};
+      exchange.reply(std::move(response));
+    } else if (path == "/throw") {
+      throw 42;
+    } else if (path == "/reply-and-throw") {
+      exchange.reply(text("first"));
+      throw std::runtime_error("secret detail");
+    } else if (path == "/reply-twice") {
+      exchange.reply(text("first"));
+      exchange.reply(text("second"));
+    } else if (path == "/keep") {
+      const std::lock_guard lock(kept_mutex_);
+      kept_.push_back(std::move(exchange));
+    } else if (path == "/forget") {
+      return;
+    } else {
+      exchange.reply(text("no such path", 404));
+    }
+  }
+
+  RawConnection connect(int receive_buffer = 0) const {
+    return RawConnection(port(), "127.0.0.1", receive_buffer);
+  }
+  std::uint16_t port() const { return server_->port(); }
+
+  std::size_t kept() {
+    const std::lock_guard lock(kept_mutex_);
+    return kept_.size();
+  }
+
+  std::string file_name_;
+  Pool pool_;
+  std::mutex kept_mutex_;
+  std::vector<Exchange> kept_;
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(HttpServer, AnswersOverOneConnectionManyTimes) {
+  serve();
+  RawConnection client = connect();
+  for (int i = 0; i < 50; ++i) {
+    const auto response = client.exchange(get_request("/token?" + std::to_string(i)));
+    ASSERT_TRUE(response);
+    EXPECT_EQ(response->status, 200);
+    EXPECT_EQ(response->body, std::to_string(i));
+    EXPECT_EQ(response->header("connection"), "");
+    EXPECT_EQ(response->header("content-type"), "text/plain");
+    EXPECT_EQ(response->header("date").size(), 29u);
+    EXPECT_TRUE(response->head.starts_with("HTTP/1.1 200 OK\r\n"));
+  }
+  EXPECT_EQ(server_->stats().requests, 50u);
+  EXPECT_EQ(server_->stats().connections, 1u);
+  EXPECT_TRUE(eventually([&] { return server_->stats().in_flight == 0; }));
+  EXPECT_EQ(client.exchange(get_request("/address"))->body, "127.0.0.1");
+}
+
+TEST_F(HttpServer, ReadsARequestThatComesByteByByte) {
+  serve();
+  RawConnection client = connect();
+  for (const char c : post_request("/echo", "hello") +
+                          "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+                          "3\r\nabc\r\n2;x\r\nde\r\n0\r\n\r\n") {
+    ASSERT_TRUE(client.send({&c, 1}));
+  }
+  EXPECT_EQ(client.response()->body, "hello");
+  EXPECT_EQ(client.response()->body, "abcde");
+}
+
+TEST_F(HttpServer, ReadsAChunkedRequestCutAtEveryByte) {
+  serve();
+  const std::string bytes =
+      "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: "
+      "chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
+  RawConnection client = connect();
+  for (std::size_t cut = 1; cut < bytes.size(); ++cut) {
+    const std::uint64_t before = server_->stats().requests;
+    ASSERT_TRUE(client.send(bytes.substr(0, cut)));
+    // Only a probe on another connection tells that the first part may have been read.
+    ASSERT_TRUE(connect().exchange(get_request("/hello")));
+    ASSERT_TRUE(client.send(bytes.substr(cut)));
+    const auto response = client.response();
+    ASSERT_TRUE(response) << cut;
+    ASSERT_EQ(response->body, "abcde") << cut;
+    ASSERT_EQ(server_->stats().requests, before + 2);
+  }
+}
+
+TEST_F(HttpServer, RefusesMalformedFramingOnceAndCloses) {
+  serve();
+  for (
+      const std::string& bytes : {
+          "GET / HTTP/1.1\r\n\r\n"s,
+          "GET / HTTP/1.1\n\n"s,
+          "GET /\r\n\r\n"s,
+          "GET / HTTP/1.1\r\nHost: a\r\nContent-Length : 5\r\n\r\nhello"s,
+          "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!"s,
+          "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"s,
+          "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +5\r\n\r\nhello"s,
+          "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 263168\r\n\r\nhello"s,
+          "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10000000000\r\nExpect: 100-continue\r\n\r\n"s,
+          "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n"s,
+          "GET http://a/hello HTTP/1.1\r\nHost: a\r\n\r\n"s,
+          "GET " + std::string(60'000, '/') + " HTTP/1.1\r\nHost: a\r\n\r\n",
+          "GET / HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n"s,
+          "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n"s,
+      }) {
+    RawConnection client = connect();
+    // Whatever follows must not be taken for a request.
+    ASSERT_TRUE(client.send(bytes + get_request("/hello") + get_request("/hello")));
+    const auto response = client.response();
+    ASSERT_TRUE(response) << bytes.substr(0, 200);
+    EXPECT_EQ(response->status, 400) << bytes.substr(0, 200);
+    EXPECT_EQ(response->header("connection"), "close");
+    EXPECT_NE(response->body, "");
+    EXPECT_TRUE(client.closed()) << bytes.substr(0, 200);
+  }
+}
+
+TEST_F(HttpServer, ShowsTheErrorRendererWhatItKnowsOfTheRequest) {
+  serve();
+  RawConnection client = connect();
+  const auto response = client.exchange("GET / HTTP/1.1\r\nX-Request-Id: abc\r\nbroken\r\n\r\n");
+  EXPECT_EQ(response->header("x-request-id"), "abc");
+  EXPECT_THAT(response->body, HasSubstr("colon"));
+}
+
+TEST_F(HttpServer, GivesAReadableAnswerToAHugePost) {
+  serve();
+  for (int i = 0; i < 10; ++i) {
+    RawConnection client = connect();
+    ASSERT_TRUE(client.send(post_request("/echo", std::string(5'000'000, 'x'))));
+    const auto response = client.response();
+    ASSERT_TRUE(response);
+    EXPECT_EQ(response->status, 400);
+    EXPECT_THAT(response->body, HasSubstr("larger than 262144"));
+    EXPECT_TRUE(client.closed());
+  }
+}
+
+TEST_F(HttpServer, CutsOffAClientThatNeverStopsSending) {
+  serve({.linger_timeout = 60s});
+  RawConnection client = connect();
+  ASSERT_TRUE(client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10000000000\r\n\r\n"));
+  const std::string part(100'000, 'x');
+  std::size_t sent = 0;
+  while (sent < 200'000'000 && client.send(part)) {
+    sent += part.size();
+  }
+  EXPECT_LT(sent, 200'000'000u);
+}
+
+TEST_F(HttpServer, AnswersPipelinedRequestsInOrder) {
+  serve();
+  RawConnection client = connect();
+  pool_.hold();
+  ASSERT_TRUE(client.send(get_request("/pool?1") + post_request("/token?2", "body") +
+                          get_request("/pool?3") + get_request("/token?4")));
+  EXPECT_TRUE(eventually([&] { return pool_.waiting() == 1; }));
+  EXPECT_EQ(server_->stats().in_flight, 1u);  // One at a time.
+  pool_.open();
+  for (const char* token : {"1", "2", "3", "4"}) {
+    const auto response = client.response();
+    ASSERT_TRUE(response) << token;
+    EXPECT_EQ(response->body, token);
+  }
+  EXPECT_EQ(client.exchange(get_request("/token?5"))->body, "5");
+}
+
+TEST_F(HttpServer, ClosesAfterTheReplyWhenTooMuchIsPipelined) {
+  serve();
+  RawConnection client = connect();
+  pool_.hold();
+  ASSERT_TRUE(client.send(get_request("/pool?1")));
+  EXPECT_TRUE(eventually([&] { return pool_.waiting() == 1; }));
+  // More than the buffers of both kernels hold: the server has read past its limit.
+  ASSERT_TRUE(client.send(std::string(12'000'000, 'x')));
+  pool_.open();
+  const auto response = client.response();
+  ASSERT_TRUE(response);
+  EXPECT_EQ(response->body, "1");
+  EXPECT_TRUE(client.closed());
+}
+
+TEST_F(HttpServer, AnswersAClientThatHasFinishedSending) {
+  make_file();
+  serve();
+  {
+    RawConnection client = connect();
+    pool_.hold();
+    ASSERT_TRUE(
+        client.send(get_request("/pool?1") + get_request("/pool?2") + get_request("/token?3")));
+    client.finish_sending();
+    EXPECT_TRUE(eventually([&] { return pool_.waiting() == 1; }));
+    // The reactor has seen the end: it serves its other connections on.
+    ASSERT_TRUE(connect().exchange(get_request("/hello")));
+    ASSERT_TRUE(connect().exchange(get_request("/hello")));
+    pool_.open();
+    EXPECT_EQ(client.response()->body, "1");
+    EXPECT_EQ(client.response()->body, "2");
+    EXPECT_EQ(client.response()->body, "3");
+    EXPECT_TRUE(client.closed());
+  }
+  RawConnection client = connect();
+  ASSERT_TRUE(client.send(get_request("/file")));
+  client.finish_sending();
+  EXPECT_EQ(client.response()->body.size(), kFileSize);
+  EXPECT_TRUE(client.closed());
+  EXPECT_TRUE(eventually([&] { return server_->stats().connections == 0; }));
+}
+
+TEST_F(HttpServer, KeepsConnectionsByVersionAndConnectionHeader) {
+  serve();
+  {
+    RawConnection client = connect();
+    EXPECT_EQ(client.exchange(get_request("/hello", "Connection: close\r\n"))->header("connection"),
+              "close");
+    EXPECT_TRUE(client.closed());
+  }
+  {
+    RawConnection client = connect();
+    EXPECT_EQ(client.exchange("GET /hello HTTP/1.0\r\n\r\n")->header("connection"), "close");
+    EXPECT_TRUE(client.closed());
+  }
+  RawConnection client = connect();
+  for (int i = 0; i < 3; ++i) {
+    const auto response = client.exchange("GET /hello HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    EXPECT_EQ(response->header("connection"), "keep-alive");
+  }
+}
+
+TEST_F(HttpServer, SendsNoBodyWhereThereIsNone) {
+  make_file();
+  serve();
+  RawConnection client = connect();
+  ASSERT_TRUE(client.send("HEAD /hello HTTP/1.1\r\nHost: a\r\n\r\n"));
+  EXPECT_EQ(client.response(true)->header("content-length"), "17");
+  ASSERT_TRUE(client.send("HEAD /file HTTP/1.1\r\nHost: a\r\n\r\n"));
+  EXPECT_EQ(client.response(true)->header("content-length"), std::to_string(kFileSize));
+  for (const char* status : {"204", "304"}) {
+    const auto response = client.exchange(get_request(std::string("/status?") + status));
+    EXPECT_EQ(response->headers.count("content-length"), 0u);
+  }
+  EXPECT_EQ(client.exchange(get_request("/token?still"))->body, "still");
+}
+
+TEST_F(HttpServer, SaysContinueWhenAsked) {
+  serve();
+  RawConnection client = connect();
+  ASSERT_TRUE(client.send(
+      "POST /echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"));
+  EXPECT_EQ(client.response()->status, 100);
+  ASSERT_TRUE(client.send("hello"));
+  EXPECT_EQ(client.response()->body, "hello");
+}
+
+TEST_F(HttpServer, SurvivesFailingHandlers) {
+  serve();
+  RawConnection client = connect();
+  const auto thrown = client.exchange(get_request("/throw"));
+  EXPECT_EQ(thrown->status, 500);
+  const auto once = client.exchange(get_request("/reply-and-throw"));
+  EXPECT_EQ(once->status, 200);
+  EXPECT_EQ(once->body, "first");
+  EXPECT_EQ(client.exchange(get_request("/reply-twice"))->body, "first");
+  EXPECT_EQ(client.exchange(get_request("/forget"))->status, 500);
+  EXPECT_EQ(client.exchange(get_request("/token?fine"))->body, "fine");
+}
+
+TEST_F(HttpServer, AnswersForAHandlerThatTakesTooLong) {
+  serve({.reply_timeout = 200ms});
+  RawConnection client = connect();
+  pool_.hold();
+  const auto response = client.exchange(get_request("/pool?late"));
+  ASSERT_TRUE(response);
+  EXPECT_EQ(response->status, 503);
+  EXPECT_EQ(client.exchange(get_request("/token?next"))->body, "next");
+  pool_.open();  // The late reply goes nowhere …
+  EXPECT_TRUE(eventually([&] { return pool_.waiting() == 0; }));
+  EXPECT_EQ(client.exchange(get_request("/token?after"))->body, "after");  // … not even here.
+}
+
+TEST_F(HttpServer, TakesNoReplyForAnotherRequest) {
+  serve({.reply_timeout = 300ms});
+  RawConnection client = connect();
+  ASSERT_TRUE(client.send(get_request("/keep") + get_request("/keep") + get_request("/keep")));
+  ASSERT_TRUE(eventually([&] { return kept() == 1; }));
+  kept_[0].reply(text("one"));
+  ASSERT_TRUE(eventually([&] { return kept() == 2; }));
+  kept_[0].reply(text("one again"));  // The second request is the one in hand now …
+  ASSERT_TRUE(eventually([&] { return kept() == 3; }));
+  kept_[1].reply(text("two too late"));  // … and here the third.
+  kept_[2].reply(text("three"));
+  EXPECT_EQ(client.response()->body, "one");
+  EXPECT_EQ(client.response()->status, 503);
+  EXPECT_EQ(client.response()->body, "three");
+}
+
+TEST_F(HttpServer, EndsSlowRequestsInTime) {
+  serve({.head_timeout = 400ms, .body_timeout = 400ms});
+  for (const std::string begin :
+       {"GET /hello HTTP/1.1\r\nX: ",
+        "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9999\r\n\r\n"}) {
+    RawConnection client = connect();
+    ASSERT_TRUE(client.send(begin));
+    const auto end = Steady::now() + 4s;
+    std::optional<RawResponse> response;
+    // The trickle must not extend the deadline.
+    while (!response && Steady::now() < end) {
+      client.send("x");
+      response = client.response(false, 20ms);
+    }
+    ASSERT_TRUE(response) << begin;
+    EXPECT_EQ(response->status, 408);
+    EXPECT_EQ(response->header("connection"), "close");
+    EXPECT_TRUE(client.closed());
+  }
+}
+
+TEST_F(HttpServer, EndsIdleConnectionsSilently) {
+  serve({.keep_alive_timeout = 400ms});
+  RawConnection fresh = connect();
+  RawConnection used = connect();
+  ASSERT_TRUE(used.exchange(get_request("/hello")));
+  EXPECT_TRUE(fresh.closed());
+  EXPECT_TRUE(used.closed());
+}
+
+TEST_F(HttpServer, WaitsForARefusedClientToCloseButNotForEver) {
+  serve({.linger_timeout = 200ms});
+  RawConnection client = connect();
+  EXPECT_EQ(client.exchange("nonsense\r\n")->status, 400);
+  EXPECT_TRUE(eventually([&] { return server_->stats().connections == 0; }));
+}
+
+TEST_F(HttpServer, SendsFilesWholeAndFromAnOffset) {
+  make_file();
+  serve();
+  RawConnection client = connect();
+  ASSERT_TRUE(client.exchange(get_request("/hello")));
+  const std::size_t descriptors = open_descriptors();
+  const auto whole = client.exchange(get_request("/file"));
+  ASSERT_TRUE(whole);
+  EXPECT_TRUE(eventually([&] { return open_descriptors() == descriptors; }));
+  ASSERT_EQ(whole->body.size(), kFileSize);
+  for (std::size_t i = 0; i < kFileSize; ++i) {
+    ASSERT_EQ(whole->body[i], file_byte(i)) << i;
+  }
+  const auto tail = client.exchange(get_request("/file?" + std::to_string(kFileSize - 3)));
+  EXPECT_EQ(
+      tail->body,
+      std::string({file_byte(kFileSize - 3), file_byte(kFileSize - 2), file_byte(kFileSize - 1)}));
+  EXPECT_EQ(client.exchange(get_request("/file?" + std::to_string(kFileSize)))->body, "");
+  EXPECT_EQ(client.exchange(get_request("/big?5000000"))->body, std::string(5'000'000, 'b'));
+  // A file that has become shorter ends the connection: the promised length cannot be met.
+  EXPECT_FALSE(client.exchange(get_request("/short-file")));
+  EXPECT_TRUE(eventually([&] { return server_->stats().connections == 0; }));
+}
+
+TEST_F(HttpServer, ServesOthersWhileReadersStall) {
+  make_file();
+  serve({.write_stall_timeout = 1500ms});
+  const std::size_t descriptors = open_descriptors();
+  const auto begin = Steady::now();
+  std::vector<RawConnection> stalled;
+  for (int i = 0; i < 20; ++i) {
+    stalled.push_back(connect(4096));
+    ASSERT_TRUE(stalled.back().send(get_request(i % 2 == 0 ? "/file" : "/big?25000000")));
+  }
+  EXPECT_TRUE(eventually([&] { return server_->stats().requests == 20; }));
+  RawConnection client = connect();
+  for (int i = 0; i < 200; ++i) {
+    const auto asked = Steady::now();
+    ASSERT_TRUE(client.exchange(get_request("/hello")));
+    EXPECT_LT(Steady::now() - asked, 1s);
+  }
+  EXPECT_EQ(client.exchange(get_request("/file"))->body.size(), kFileSize);
+  EXPECT_TRUE(eventually([&] { return server_->stats().connections == 1; }));
+  EXPECT_GT(Steady::now() - begin, 1s);
+  stalled.clear();
+  client.close();
+  EXPECT_TRUE(eventually([&] { return open_descriptors() == descriptors; }));
+}
+
+TEST_F(HttpServer, LosesNoDescriptorToVanishingClients) {
+  make_file();
+  serve();
+  ASSERT_TRUE(connect().exchange(get_request("/file")));
+  EXPECT_TRUE(eventually([&] { return server_->stats().connections == 0; }));
+  const std::size_t descriptors = open_descriptors();
+  for (int i = 0; i < 300; ++i) {
+    RawConnection client = connect(4096);
+    ASSERT_TRUE(client.send(get_request(i % 3 == 0 ? "/pool?x" : "/file")));
+    if (i % 2 == 0) {
+      ASSERT_TRUE(i % 3 == 0 || client.response(true));
+    }
+    if (i % 5 == 0) {
+      client.close();
+    } else {
+      client.reset();
+    }
+  }
+  EXPECT_TRUE(eventually([&] { return open_descriptors() == descriptors; }))
+      << open_descriptors() << " instead of " << descriptors;
+  EXPECT_EQ(server_->stats().in_flight, 0u);
+  EXPECT_EQ(connect().exchange(get_request("/token?alive"))->body, "alive");
+}
+
+// Clients that send and vanish make descriptor numbers come back quickly; their replies must never
+// reach the client that has the number next.
+TEST_F(HttpServer, NeverAnswersTheWrongClient) {
+  serve();
+  std::atomic<bool> stop{false};
+  std::atomic<int> wrong{0}, failed{0}, right{0}, vanished{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; !stop; ++i) {
+        // Not so many that the honest ones no longer get a turn.
+        if (vanished > 5 * right + 50) {
+          test::pace(1ms);
+          continue;
+        }
+        ++vanished;
+        RawConnection client = connect();
+        ASSERT_TRUE(client.connected());
+        client.send(
+            get_request((i % 2 == 0 ? "/pool?vanished-" : "/token?vanished-") + std::to_string(t)));
+        if (i % 3 == 0) {
+          client.reset();
+        }
+      }
+    });
+    threads.emplace_back([&, t] {
+      for (int i = 0; !stop; ++i) {
+        RawConnection client = connect();
+        for (int k = 0; k < 3; ++k) {
+          const std::string token =
+              std::to_string(t) + "-" + std::to_string(i) + "-" + std::to_string(k);
+          const auto response =
+              client.exchange(get_request((k % 2 == 0 ? "/pool?" : "/token?") + token));
+          ++(!response ? failed : response->body == token ? right : wrong);
+        }
+      }
+    });
+  }
+  EXPECT_TRUE(eventually([&] { return right > 5000; }, 60s));
+  stop = true;
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(failed, 0);
+  RecordProperty("verified", right.load());
+}
+
+TEST_F(HttpServer, DrainsUnderLoadWithoutLosingAnAnswer) {
+  serve();
+  pool_.hold();
+  RawConnection waiting = connect();
+  ASSERT_TRUE(waiting.send(get_request("/pool?waited")));
+  EXPECT_TRUE(eventually([&] { return pool_.waiting() == 1; }));
+  RawConnection idle = connect();
+  ASSERT_TRUE(idle.exchange(get_request("/hello")));
+
+  std::atomic<int> answered{0}, lost{0};
+  std::vector<std::thread> clients;
+  for (int t = 0; t < 4; ++t) {
+    clients.emplace_back([&] {
+      RawConnection client = connect();
+      for (;;) {
+        const auto response = client.exchange(get_request("/token?x"));
+        if (!response) {
+          ++lost;
+          return;
+        }
+        ++answered;
+        if (response->header("connection") == "close") {
+          return;
+        }
+      }
+    });
+  }
+  EXPECT_TRUE(eventually([&] { return answered > 200; }));
+  std::atomic<bool> drained{false};
+  std::thread drainer([&] {
+    server_->drain(20s);
+    drained = true;
+  });
+  for (std::thread& client : clients) {
+    client.join();  // Each is told to close.
+  }
+  EXPECT_EQ(lost, 0);
+  EXPECT_FALSE(RawConnection(port()).connected());
+  EXPECT_FALSE(eventually([&] { return drained.load(); }, 300ms));
+  pool_.open();
+  const auto response = waiting.response();
+  ASSERT_TRUE(response);
+  EXPECT_EQ(response->body, "waited");
+  EXPECT_EQ(response->header("connection"), "close");
+  drainer.join();
+  const auto late = idle.exchange(get_request("/hello"));
+  ASSERT_TRUE(late);
+  EXPECT_EQ(late->status, 503);
+  // The port is free for the next process while this one still runs.
+  Server next(
+      {.port = port()},
+      [](const Exchange&) {},
+      [](int, std::string_view, const Request*) { return Response(); });
+  EXPECT_TRUE(next.start());
+}
+
+TEST_F(HttpServer, GivesUpDrainingAtItsLimit) {
+  serve();
+  pool_.hold();
+  RawConnection client = connect();
+  ASSERT_TRUE(client.send(get_request("/pool?x")));
+  EXPECT_TRUE(eventually([&] { return pool_.waiting() == 1; }));
+  const auto begin = Steady::now();
+  server_->drain(300ms);
+  EXPECT_LT(Steady::now() - begin, 5s);
+  server_->stop();
+  EXPECT_TRUE(client.closed());
+  pool_.open();  // A reply after the end of everything is dropped.
+  EXPECT_TRUE(eventually([&] { return pool_.waiting() == 0; }));
+}
+
+TEST_F(HttpServer, AcceptsRepliesAfterItIsGone) {
+  serve();
+  pool_.hold();
+  RawConnection client = connect();
+  ASSERT_TRUE(client.send(get_request("/pool?x")));
+  EXPECT_TRUE(eventually([&] { return pool_.waiting() == 1; }));
+  server_.reset();
+  pool_.open();
+  EXPECT_TRUE(eventually([&] { return pool_.waiting() == 0; }));
+  EXPECT_TRUE(client.closed());
+}
+
+TEST_F(HttpServer, SaysWhenThePortIsTaken) {
+  serve();
+  const auto error = [](int, std::string_view, const Request*) { return Response(); };
+  Server second(
+      {.port = port()}, [](const Exchange&) {}, error);
+  const auto started = second.start();
+  ASSERT_FALSE(started);
+  EXPECT_THAT(started.error().message, HasSubstr("in use"));
+  Server nowhere(
+      {.host = "203.0.113.1"}, [](const Exchange&) {}, error);
+  EXPECT_FALSE(nowhere.start());
+  Server unresolvable(
+      {.host = "no such host"}, [](const Exchange&) {}, error);
+  EXPECT_FALSE(unresolvable.start());
+  EXPECT_EQ(connect().exchange(get_request("/hello"))->status, 200);
+}
+
+TEST_F(HttpServer, ListensOnOtherLoopbackAddresses) {
+  serve({.host = "localhost"});
+  EXPECT_TRUE(RawConnection(port()).exchange(get_request("/hello")));
+  const std::size_t connections_before = server_->stats().connections;
+  EXPECT_LE(connections_before, 1u);
+  serve({.host = "::1", .threads = 1});
+  EXPECT_EQ(RawConnection(port(), "::1").exchange(get_request("/address"))->body, "::1");
+  serve({.host = "::"});
+  EXPECT_EQ(RawConnection(port(), "::1").exchange(get_request("/address"))->body, "::1");
+  EXPECT_EQ(RawConnection(port()).exchange(get_request("/address"))->body, "127.0.0.1");
+}
+
+TEST_F(HttpServer, ClosesConnectionsBeyondItsMaximum) {
+  serve({.connections_max = 5});
+  std::vector<RawConnection> clients;
+  for (int i = 0; i < 5; ++i) {
+    clients.push_back(connect());
+    ASSERT_TRUE(clients.back().exchange(get_request("/hello")));
+  }
+  EXPECT_TRUE(connect().closed());
+  clients.pop_back();
+  EXPECT_TRUE(eventually([&] { return connect().exchange(get_request("/hello")).has_value(); }));
+}
+
+// Pistache would ask for a queue of 128.
+TEST_F(HttpServer, QueuesABurstOfConnections) {
+  serve();
+  unsigned queue = 0;
+  for (int fd = 0; fd < 1024; ++fd) {
+    tcp_info info{};
+    socklen_t size = sizeof info;
+    if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+        info.tcpi_state == TCP_LISTEN) {
+      queue = info.tcpi_sacked;  // For a listening socket: the longest queue allowed.
+    }
+  }
+  EXPECT_GE(queue, 1024u);
+  std::vector<RawConnection> clients;
+  for (int i = 0; i < 500; ++i) {
+    clients.push_back(connect());
+    ASSERT_TRUE(clients.back().send(get_request("/token?" + std::to_string(i))));
+  }
+  for (int i = 0; i < 500; ++i) {
+    ASSERT_EQ(clients[static_cast<std::size_t>(i)].response()->body, std::to_string(i));
+  }
+}
+
+}  // namespace
+}  // namespace audiogen::http

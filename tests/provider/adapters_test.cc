@@ -1,0 +1,379 @@
+// Every adapter against the double: one suite for all that answer in one exchange, one for those
+// that are polled, and what each sends.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidjson/document.h>
+
+#include "tests/provider/fixture.h"
+#include "worker/providers/wire.h"
+
+namespace audiogen::test {
+namespace {
+
+using testing::AnyOf;
+using testing::HasSubstr;
+using testing::Not;
+
+// What a provider of that kind answers with `wav` inside, and with an error.
+DoubleReply good_reply(ProviderKind kind, const std::string& wav) {
+  DoubleReply out;
+  if (kind == ProviderKind::kSeedAudio) {
+    out.headers = {"Content-Type: application/json", "X-Tt-Logid: log1"};
+    out.body = R"({"code":0,"audio":")" + encode_base64(wav) + R"(","duration":1.0})";
+  } else {
+    out.headers = {"Content-Type: audio/wav"};
+    out.body = wav;
+  }
+  return out;
+}
+
+class Direct : public testing::TestWithParam<ProviderKind> {
+ protected:
+  // One call to a double that does `reply`; nothing of key or prompt may come back.
+  Result<Audio, ProviderFault> run(DoubleReply reply, std::chrono::milliseconds timeout = 5s) {
+    ProviderDouble server([&](const DoubleCall&) { return reply; });
+    ProviderEntry entry = entry_of(GetParam(), server.url());
+    entry.timeout = timeout;
+    http::Client client;
+    const auto provider = make_provider(entry, client);
+    auto running = start(*provider);
+    auto result = wait(running);
+    calls_ = server.call_count();
+    EXPECT_EQ(running.answers->load(), 1);
+    if (!result) {
+      EXPECT_THAT(result.error().detail, Not(HasSubstr(kSecret)));
+      EXPECT_THAT(result.error().detail, Not(HasSubstr(kPrompt)));
+      EXPECT_LE(result.error().detail.size(), 200U);
+    }
+    return result;
+  }
+
+  DoubleReply good(const std::string& wav) const { return good_reply(GetParam(), wav); }
+
+  std::size_t calls_ = 0;
+};
+
+TEST_P(Direct, DeliversAudio) {
+  const std::string wav = tone_wav(1.0);
+  const auto result = run(good(wav));
+  ASSERT_TRUE(result) << result.error().detail;
+  EXPECT_EQ(result->type, AudioType::kWav);
+  EXPECT_EQ(result->bytes, wav);
+  auto chunked = good(wav);
+  chunked.form = Form::kChunked;
+  EXPECT_EQ(outcome(run(chunked)), "audio");
+}
+
+TEST_P(Direct, StatusesOfItsTable) {
+  const std::string echo = R"({"error":{"message":")" + std::string(kPrompt) + " " + kSecret +
+                           R"(","code":"some_code"},"detail":{"status":"some_code"}})";
+  const auto at = [&](int status, std::vector<std::string> headers = {}) {
+    headers.emplace_back("Content-Type: application/json");
+    return run({.status = status, .headers = std::move(headers), .body = echo});
+  };
+  for (const int status : {408, 429, 500, 502, 503}) {
+    EXPECT_EQ(outcome(at(status)), "retry_same") << status;
+    EXPECT_EQ(calls_, 1U);
+  }
+  for (const int status : {504, 524}) {
+    EXPECT_EQ(outcome(at(status)), "unknown_outcome") << status;
+  }
+  for (const int status : {400, 413, 422}) {
+    EXPECT_EQ(outcome(at(status)), "unsupported_input") << status;
+  }
+  for (const int status : {201, 204, 302, 401, 402, 403, 404}) {
+    EXPECT_EQ(outcome(at(status)), "try_next") << status;
+  }
+  const auto throttled = at(429, {"Retry-After: 7"});
+  EXPECT_EQ(throttled.error().retry_after, 7s);
+  EXPECT_FALSE(at(429, {"Retry-After: -7"}).error().retry_after);
+  EXPECT_FALSE(at(401, {"Retry-After: 7"}).error().retry_after);
+}
+
+TEST_P(Direct, WhatOnlyLooksLikeSuccess) {
+  const std::vector<DoubleReply> replies = {
+      {.headers = {"Content-Type: application/json"}, .body = R"({"error":{"message":"no"}})"},
+      {.headers = {"Content-Type: text/html"}, .body = "<html>busy</html>"},
+      {.headers = {"Content-Type: audio/wav"}, .body = "<html>busy</html>"},
+      {.headers = {"Content-Type: audio/wav"}, .body = ""},
+      {.headers = {"Content-Type: audio/wav"}, .body = tone_wav(1.0).substr(0, 1000)},
+      {.headers = {"Content-Type: application/json"}, .body = "{}"},
+      {.headers = {"Content-Type: application/json"}, .body = R"({"code":0,"audio":7})"},
+      {.headers = {"Content-Type: application/json"}, .body = std::string(5000, '[')},
+  };
+  for (const DoubleReply& reply : replies) {
+    EXPECT_EQ(outcome(run(reply)), "try_next") << reply.body.substr(0, 40);
+  }
+}
+
+TEST_P(Direct, FailuresOnTheWire) {
+  for (const Form form : {Form::kReset,
+                          Form::kClose,
+                          Form::kTruncated,
+                          Form::kTruncatedReset,
+                          Form::kCutChunked,
+                          Form::kGarbage}) {
+    auto reply = good(tone_wav(1.0));
+    reply.form = form;
+    EXPECT_EQ(outcome(run(reply)), "unknown_outcome") << static_cast<int>(form);
+    EXPECT_EQ(calls_, 1U);
+  }
+  auto short_length = good(tone_wav(1.0));
+  short_length.form = Form::kShortLength;
+  EXPECT_EQ(outcome(run(short_length)), "try_next");
+  auto endless = good(tone_wav(1.0));
+  endless.form = Form::kEndless;
+  EXPECT_EQ(outcome(run(endless, 15s)), "try_next");
+}
+
+TEST_P(Direct, DeadlineHoldsAndALateAnswerIsDropped) {
+  for (const Form form : {Form::kHang, Form::kDrip, Form::kLongLength}) {
+    auto reply = good(tone_wav(1.0));
+    reply.form = form;
+    const auto before = std::chrono::steady_clock::now();
+    EXPECT_EQ(outcome(run(reply, 300ms)), "unknown_outcome") << static_cast<int>(form);
+    EXPECT_LT(std::chrono::steady_clock::now() - before, 3s);
+  }
+  auto late = good(tone_wav(1.0));
+  late.delay = 400ms;
+  EXPECT_EQ(outcome(run(late, 200ms)), "unknown_outcome");
+}
+
+TEST_P(Direct, NobodyThereIsNotSent) {
+  std::uint16_t port = 0;
+  {
+    port = ProviderDouble([](const DoubleCall&) { return DoubleReply{}; }).port();
+  }
+  http::Client client;
+  const auto provider =
+      make_provider(entry_of(GetParam(), "http://127.0.0.1:" + std::to_string(port)), client);
+  EXPECT_EQ(outcome(generate(*provider)), "try_next");
+}
+
+TEST_P(Direct, RedirectsToPrivateAddressesAreNotFollowed) {
+  ProviderDouble canary([](const DoubleCall&) { return DoubleReply{}; });
+  EXPECT_EQ(outcome(run({.status = 307, .headers = {"Location: " + canary.url()}})), "try_next");
+  EXPECT_EQ(canary.connections(), 0U);
+}
+
+TEST_P(Direct, CancelAndDestructionAnswerOnce) {
+  ProviderDouble server([](const DoubleCall&) { return DoubleReply{.form = Form::kHang}; });
+  http::Client client;
+  auto provider = make_provider(entry_of(GetParam(), server.url()), client);
+  auto canceled = start(*provider);
+  ASSERT_TRUE(server.wait_until([&] { return server.call_count() == 1; }));
+  canceled.call->cancel();
+  EXPECT_EQ(outcome(wait(canceled)), "canceled");
+  canceled.call->cancel();
+
+  auto early = start(*provider);
+  early.call->cancel();
+  EXPECT_EQ(outcome(wait(early)), "canceled");
+
+  std::vector<Running> open;
+  for (int i = 0; i < 20; ++i) {
+    open.push_back(start(*provider));
+  }
+  provider.reset();
+  for (Running& running : open) {
+    ASSERT_EQ(running.answer.wait_for(0s), std::future_status::ready);
+    EXPECT_EQ(outcome(wait(running)), "canceled");
+    EXPECT_EQ(running.answers->load(), 1);
+    running.call->cancel();
+  }
+  EXPECT_EQ(canceled.answers->load(), 1);
+  EXPECT_TRUE(server.wait_until([&] { return server.open_connections() == 0; }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds,
+                         Direct,
+                         testing::Values(ProviderKind::kOpenai,
+                                         ProviderKind::kElevenlabs,
+                                         ProviderKind::kSeedAudio),
+                         [](const auto& test) {
+                           return test.param == ProviderKind::kOpenai       ? "Openai"
+                                  : test.param == ProviderKind::kElevenlabs ? "Elevenlabs"
+                                                                            : "SeedAudio";
+                         });
+
+// The one request a provider of `entry` sends for `asked`, and the audio it takes from the answer.
+struct Sent {
+  DoubleCall call;
+  rapidjson::Document body;
+  Result<Audio, ProviderFault> result;
+};
+Sent send(ProviderEntry entry, GenerationRequest asked, const DoubleReply& reply) {
+  ProviderDouble server([&](const DoubleCall&) { return reply; });
+  entry.base_url = server.url() + "/v1";
+  http::Client client;
+  const auto provider = make_provider(entry, client);
+  auto result = generate(*provider, request_of(std::move(asked)));
+  Sent out{{}, rapidjson::Document(), std::move(result)};
+  if (server.call_count() == 1) {
+    out.call = server.calls()[0];
+    out.body.Parse(out.call.body.c_str());
+  }
+  return out;
+}
+
+GenerationRequest shaped() {
+  GenerationRequest out;
+  out.prompt = "Zwölf \"Boxkämpfer\"\n";
+  out.voice = "atlas";
+  out.speed = 1.75;
+  out.pitch = 3.4;
+  out.volume = 1.5;
+  out.sample_rate = 44100;
+  return out;
+}
+
+TEST(Openai, SendsWhatTheFormatKnows) {
+  const auto sent = send(entry_of(ProviderKind::kOpenai, ""),
+                         shaped(),
+                         good_reply(ProviderKind::kOpenai, tone_wav(1.0)));
+  EXPECT_EQ(sent.call.target, "/v1/audio/speech");
+  EXPECT_EQ(sent.call.header("authorization"), "Bearer " + std::string(kSecret));
+  EXPECT_EQ(sent.call.header("content-type"), "application/json");
+  EXPECT_EQ(sent.call.header("x-client-request-id"), wire::request_uuid("aud_test-1"));
+  // The format refuses members it does not know.
+  ASSERT_EQ(sent.body.MemberCount(), 5U);
+  EXPECT_STREQ(sent.body["input"].GetString(), "Zwölf \"Boxkämpfer\"\n");
+  EXPECT_STREQ(sent.body["voice"].GetString(), "onyx");
+  EXPECT_STREQ(sent.body["response_format"].GetString(), "wav");
+  EXPECT_EQ(sent.body["speed"].GetDouble(), 1.75);
+  ASSERT_TRUE(sent.result);
+  EXPECT_EQ(sent.result->speed_applied, 1.75);
+  EXPECT_EQ(sent.result->pitch_applied, 0.0);
+}
+
+TEST(Openai, MatchAsksForTheClientsFormatAt24kHz) {
+  auto entry = entry_of(ProviderKind::kOpenai, "");
+  entry.response_format = "match";
+  const auto format_for = [&](OutputFormat format, int rate) {
+    GenerationRequest asked;
+    asked.prompt = "x";
+    asked.output_format = format;
+    asked.sample_rate = rate;
+    const auto sent = send(entry, asked, {.headers = {"Content-Type: audio/pcm"}, .body = "abcd"});
+    if (format == OutputFormat::kPcm && rate == 24000) {
+      EXPECT_EQ(sent.result->type, AudioType::kPcmS16Le);
+      EXPECT_EQ(sent.result->rate, 24000);
+      EXPECT_EQ(sent.result->channels, 1);
+    }
+    return std::string(sent.body["response_format"].GetString());
+  };
+  EXPECT_EQ(format_for(OutputFormat::kMp3, 24000), "mp3");
+  EXPECT_EQ(format_for(OutputFormat::kOggOpus, 24000), "opus");
+  EXPECT_EQ(format_for(OutputFormat::kPcm, 24000), "pcm");
+  EXPECT_EQ(format_for(OutputFormat::kWav, 24000), "wav");
+  EXPECT_EQ(format_for(OutputFormat::kMp3, 44100), "wav");
+}
+
+TEST(Openai, MeaningIsInTheCode) {
+  const auto with = [](int status, const std::string& code) {
+    const auto sent =
+        send(entry_of(ProviderKind::kOpenai, ""),
+             {},
+             {.status = status,
+              .body = R"({"error":{"message":"m","type":"t","param":null,"code":)" + code + "}}"});
+    return outcome(sent.result) + " " + sent.result.error().detail;
+  };
+  EXPECT_EQ(with(429, "\"rate_limit_exceeded\""), "retry_same HTTP 429 rate_limit_exceeded");
+  EXPECT_EQ(with(429, "\"insufficient_quota\""), "try_next HTTP 429 insufficient_quota");
+  EXPECT_EQ(with(400, "\"content_policy_violation\""),
+            "rejected HTTP 400 content_policy_violation");
+  EXPECT_EQ(with(400, "null"), "unsupported_input HTTP 400 t");
+}
+
+TEST(Elevenlabs, SpeechAndSound) {
+  auto entry = entry_of(ProviderKind::kElevenlabs, "");
+  entry.voices["atlas"] = "a/b c";
+  entry.response_format = "pcm_44100";
+  const DoubleReply pcm = {.headers = {"Content-Type: audio/pcm"}, .body = std::string(2000, 'a')};
+  const auto speech = send(entry, shaped(), pcm);
+  EXPECT_EQ(speech.call.target, "/v1/v1/text-to-speech/a%2Fb%20c?output_format=pcm_44100");
+  EXPECT_EQ(speech.call.header("xi-api-key"), kSecret);
+  EXPECT_EQ(speech.body["voice_settings"]["speed"].GetDouble(), 1.2);
+  ASSERT_TRUE(speech.result);
+  EXPECT_EQ(speech.result->rate, 44100);
+  EXPECT_EQ(speech.result->speed_applied, 1.2);
+
+  entry.sound = true;
+  const auto sound = send(entry, shaped(), pcm);
+  EXPECT_EQ(sound.call.target, "/v1/v1/sound-generation?output_format=pcm_44100");
+  EXPECT_FALSE(sound.body.HasMember("voice_settings"));
+  EXPECT_EQ(sound.result->speed_applied, 1.0);
+}
+
+TEST(SeedAudio, RatesMapOneToOne) {
+  const auto sent = send(entry_of(ProviderKind::kSeedAudio, ""),
+                         shaped(),
+                         good_reply(ProviderKind::kSeedAudio, tone_wav(1.0)));
+  EXPECT_EQ(sent.call.target, "/v1/api/v3/tts/create");
+  EXPECT_EQ(sent.call.header("x-api-key"), kSecret);
+  EXPECT_EQ(sent.call.header("x-api-request-id"), wire::request_uuid("aud_test-1"));
+  EXPECT_EQ(sent.body["audio_config"]["speech_rate"].GetInt(), 75);
+  EXPECT_EQ(sent.body["audio_config"]["pitch_rate"].GetInt(), 3);
+  EXPECT_EQ(sent.body["audio_config"]["loudness_rate"].GetInt(), 0);
+  EXPECT_EQ(sent.body["audio_config"]["sample_rate"].GetInt(), 44100);
+  EXPECT_STREQ(sent.body["references"][0]["speaker"].GetString(), "onyx");
+  ASSERT_TRUE(sent.result);
+  EXPECT_EQ(sent.result->speed_applied, 1.75);
+  EXPECT_EQ(sent.result->pitch_applied, 3.0);
+}
+
+TEST(SeedAudio, ReferencesOrImageOrNothing) {
+  const auto entry = entry_of(ProviderKind::kSeedAudio, "");
+  const auto reply = good_reply(ProviderKind::kSeedAudio, tone_wav(1.0));
+  GenerationRequest asked;
+  EXPECT_FALSE(send(entry, asked, reply).body.HasMember("references"));
+  asked.voice = "aria";
+  asked.audio_references = {"https://a.example/1.mp3", "https://a.example/2.mp3"};
+  const auto audio = send(entry, asked, reply);
+  ASSERT_EQ(audio.body["references"].Size(), 2U);
+  EXPECT_STREQ(audio.body["references"][1]["audio_url"].GetString(), "https://a.example/2.mp3");
+  asked.audio_references.clear();
+  asked.image_url = "https://a.example/1.png";
+  const auto image = send(entry, asked, reply);
+  ASSERT_EQ(image.body["references"].Size(), 1U);
+  EXPECT_STREQ(image.body["references"][0]["image_url"].GetString(), "https://a.example/1.png");
+}
+
+TEST(SeedAudio, FailuresInside200) {
+  const auto entry = entry_of(ProviderKind::kSeedAudio, "");
+  const auto with = [&](const std::string& body, std::vector<std::string> headers = {}) {
+    const auto sent = send(entry, {}, {.headers = std::move(headers), .body = body});
+    return outcome(sent.result) + " " + (sent.result ? "" : sent.result.error().detail);
+  };
+  EXPECT_EQ(with(R"({"code":45000010,"message":"Invalid X-Api-Key"})"),
+            "try_next HTTP 200 45000010");
+  EXPECT_EQ(with(R"({"header":{"code":45001104,"message":"m"}})", {"X-Tt-Logid: 2026abc"}),
+            "rejected HTTP 200 45001104 id=2026abc");
+  EXPECT_EQ(with(R"({"code":45000000,"message":"quota exceeded for types: concurrency"})"),
+            "retry_same HTTP 200 45000000");
+  EXPECT_EQ(with("{}", {"X-Api-Status-Code: 55001310"}), "rejected HTTP 200 55001310");
+  const std::string base64 = encode_base64(tone_wav(1.0));
+  for (std::size_t cut = 1; cut < 4; ++cut) {
+    EXPECT_EQ(with(R"({"code":0,"audio":")" + base64.substr(0, base64.size() - cut) + "\"}"),
+              "try_next HTTP 200 bad_base64");
+  }
+  EXPECT_EQ(with(R"({"code":0,"audio":")" + base64.substr(0, 4000) + "\"}"),
+            "try_next bad audio: cut short");
+  EXPECT_EQ(with(R"({"code":0,"audio":")" + base64.substr(0, 4000)), "try_next HTTP 200 not_json");
+}
+
+TEST(SeedAudio, FifteenMegabytesOfBase64) {
+  const std::string wav = tone_wav(117.0, 48000);
+  const auto reply = good_reply(ProviderKind::kSeedAudio, wav);
+  ASSERT_GT(reply.body.size(), 14'900'000U);
+  const auto sent = send(entry_of(ProviderKind::kSeedAudio, ""), {}, reply);
+  ASSERT_TRUE(sent.result) << sent.result.error().detail;
+  EXPECT_EQ(sent.result->bytes, wav);
+}
+
+}  // namespace
+}  // namespace audiogen::test

@@ -1,0 +1,311 @@
+// The HTTP client over real sockets: many calls on one thread, what a failure says about the other
+// side, where it may connect.
+#include "common/http/client.h"
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/provider/fixture.h"
+#include "tests/support/provider_double.h"
+
+namespace audiogen::test {
+namespace {
+
+using http::ClientFault;
+
+using Answer = Result<http::ClientResponse, http::ClientError>;
+
+struct Exchange {
+  std::shared_ptr<http::ClientCall> call;
+  std::shared_future<Answer> answer;
+
+  Answer wait() const {
+    if (answer.wait_for(kPatience) != std::future_status::ready) {
+      return http::ClientError{ClientFault::kCanceled, "the test lost patience"};
+    }
+    return answer.get();
+  }
+};
+
+Exchange send(http::Client& client, http::ClientRequest request) {
+  auto promise = std::make_shared<std::promise<Answer>>();
+  Exchange out;
+  out.answer = promise->get_future().share();
+  out.call = client.start(std::move(request),
+                          [promise](Answer answer) { promise->set_value(std::move(answer)); });
+  return out;
+}
+
+http::ClientRequest get(const std::string& url) {
+  http::ClientRequest out;
+  out.url = url;
+  out.total_timeout = 10s;
+  return out;
+}
+
+http::ClientRequest post(const std::string& url) {
+  http::ClientRequest out = get(url);
+  out.method = "POST";
+  out.body = "body";
+  return out;
+}
+
+ProviderDouble::Script always(DoubleReply reply) {
+  return [reply = std::move(reply)](const DoubleCall&) { return reply; };
+}
+
+std::string fault_text(const Answer& answer) {
+  if (answer) {
+    return "status " + std::to_string(answer->status);
+  }
+  switch (answer.error().fault) {
+    case ClientFault::kNotSent:
+      return "not sent";
+    case ClientFault::kUnknown:
+      return "unknown";
+    case ClientFault::kTooLarge:
+      return "too large";
+    case ClientFault::kForbidden:
+      return "forbidden";
+    case ClientFault::kCanceled:
+      return "canceled";
+  }
+  return "";
+}
+
+std::size_t threads_of_process() {
+  return static_cast<std::size_t>(
+      std::distance(std::filesystem::directory_iterator("/proc/self/task"),
+                    std::filesystem::directory_iterator()));
+}
+
+std::size_t resident_kib() {
+  std::ifstream in("/proc/self/statm");
+  std::size_t total = 0;
+  std::size_t resident = 0;
+  in >> total >> resident;
+  return resident * 4;
+}
+
+TEST(Client, AnswersWithStatusHeadersAndBody) {
+  ProviderDouble server(always({.status = 201, .headers = {"X-One: a b "}, .body = "hello"}));
+  http::Client client;
+  const Answer answer = send(client, post(server.url() + "/p?q=1")).wait();
+  ASSERT_TRUE(answer) << answer.error().detail;
+  EXPECT_EQ(answer->status, 201);
+  EXPECT_EQ(answer->header("x-one"), "a b");
+  EXPECT_EQ(answer->body, "hello");
+  ASSERT_EQ(server.call_count(), 1U);
+  EXPECT_EQ(server.calls()[0].method, "POST");
+  EXPECT_EQ(server.calls()[0].target, "/p?q=1");
+  EXPECT_EQ(server.calls()[0].body, "body");
+}
+
+TEST(Client, KeepsConnections) {
+  ProviderDouble server(always({.body = "x"}));
+  http::Client client;
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(send(client, post(server.url())).wait());
+  }
+  EXPECT_EQ(server.connections(), 1U);
+}
+
+TEST(Client, RedirectsAreAnswersNotFollowed) {
+  ProviderDouble canary(always({.body = "private"}));
+  ProviderDouble server(always({.status = 302, .headers = {"Location: " + canary.url() + "/"}}));
+  http::Client client;
+  const Answer answer = send(client, get(server.url())).wait();
+  EXPECT_EQ(fault_text(answer), "status 302");
+  EXPECT_EQ(canary.connections(), 0U);
+}
+
+TEST(Client, SaysWhetherItCouldHaveBeenReceived) {
+  std::uint16_t closed_port = 0;
+  { closed_port = ProviderDouble(always({})).port(); }
+  http::Client client;
+  const auto nobody = get("http://127.0.0.1:" + std::to_string(closed_port));
+  EXPECT_EQ(fault_text(send(client, nobody).wait()), "not sent");
+  EXPECT_EQ(fault_text(send(client, get("http://no-such-host.invalid/")).wait()), "not sent");
+
+  for (const Form form : {Form::kReset,
+                          Form::kClose,
+                          Form::kTruncated,
+                          Form::kTruncatedReset,
+                          Form::kCutChunked,
+                          Form::kGarbage}) {
+    ProviderDouble server(always({.body = "some body", .form = form}));
+    EXPECT_EQ(fault_text(send(client, post(server.url())).wait()), "unknown")
+        << static_cast<int>(form);
+    EXPECT_EQ(server.call_count(), 1U) << static_cast<int>(form);
+  }
+}
+
+TEST(Client, DeadlinesHold) {
+  http::Client client;
+  for (const Form form : {Form::kHang, Form::kDrip, Form::kLongLength}) {
+    ProviderDouble server(always({.body = std::string(1000, 'x'), .form = form}));
+    auto request = post(server.url());
+    request.total_timeout = 300ms;
+    const auto before = std::chrono::steady_clock::now();
+    EXPECT_EQ(fault_text(send(client, request).wait()), "unknown") << static_cast<int>(form);
+    const auto took = std::chrono::steady_clock::now() - before;
+    EXPECT_GE(took, 290ms);
+    EXPECT_LT(took, 3s);
+    EXPECT_TRUE(server.wait_until([&] { return server.open_connections() == 0; }));
+  }
+}
+
+TEST(Client, CapsBodiesAndHeadersWhileTheyStream) {
+  http::Client client;
+  for (const Form form : {Form::kEndless, Form::kEndlessHead}) {
+    ProviderDouble server(always({.form = form}));
+    auto request = get(server.url());
+    request.body_max = 1'000'000;
+    EXPECT_EQ(fault_text(send(client, request).wait()), "too large") << static_cast<int>(form);
+    EXPECT_TRUE(server.wait_until([&] { return server.open_connections() == 0; }));
+  }
+}
+
+TEST(Client, ABodyLongerThanItsLengthIsCutAndItsConnectionDropped) {
+  ProviderDouble server(always({.body = "12345678", .form = Form::kShortLength}));
+  http::Client client;
+  for (int i = 0; i < 3; ++i) {
+    const Answer answer = send(client, get(server.url())).wait();
+    // The surplus must never become the start of another answer.
+    if (answer) {
+      EXPECT_EQ(answer->body, "1234");
+    }
+  }
+}
+
+// A server that takes a request on a kept connection and closes without a word may have acted.
+TEST(Client, NeverSendsAPostTwice) {
+  std::atomic<int> served{0};
+  ProviderDouble server([&](const DoubleCall&) {
+    return DoubleReply{.body = "x", .form = served.fetch_add(1) == 0 ? Form::kWhole : Form::kClose};
+  });
+  http::Client client;
+  ASSERT_TRUE(send(client, post(server.url())).wait());
+  EXPECT_EQ(fault_text(send(client, post(server.url())).wait()), "unknown");
+  EXPECT_EQ(server.call_count(), 2U);
+}
+
+TEST(Client, CancelEndsTheCallAndItsConnection) {
+  ProviderDouble server(always({.form = Form::kHang}));
+  http::Client client;
+  const Exchange exchange = send(client, post(server.url()));
+  ASSERT_TRUE(server.wait_until([&] { return server.call_count() == 1; }));
+  exchange.call->cancel();
+  EXPECT_EQ(fault_text(exchange.wait()), "canceled");
+  EXPECT_TRUE(server.wait_until([&] { return server.open_connections() == 0; }));
+  exchange.call->cancel();
+  EXPECT_EQ(client.in_flight(), 0U);
+}
+
+TEST(Client, DestructionAnswersEverything) {
+  ProviderDouble server(always({.form = Form::kHang}));
+  auto client = std::make_unique<http::Client>();
+  std::vector<Exchange> exchanges;
+  exchanges.reserve(50);
+  for (int i = 0; i < 50; ++i) {
+    exchanges.push_back(send(*client, post(server.url())));
+  }
+  // A reply that starts another call, as one that asks again would.
+  std::atomic<int> answered{0};
+  http::Client* const again = client.get();
+  client->start(post(server.url()), [&](const Answer&) {
+    ++answered;
+    again->start(post(server.url()), [&](const Answer&) { ++answered; });
+  });
+  client.reset();
+  for (const Exchange& exchange : exchanges) {
+    EXPECT_EQ(fault_text(exchange.wait()), "canceled");
+    exchange.call->cancel();
+  }
+  EXPECT_EQ(answered.load(), 2);
+}
+
+TEST(Client, AfterRunsOnItsThreadInTime) {
+  http::Client client;
+  std::promise<std::chrono::steady_clock::time_point> late;
+  std::promise<void> soon;
+  const auto before = std::chrono::steady_clock::now();
+  client.after(120ms, [&] { late.set_value(std::chrono::steady_clock::now()); });
+  client.after(0ms, [&] { soon.set_value(); });
+  ASSERT_EQ(soon.get_future().wait_for(kPatience), std::future_status::ready);
+  auto came = late.get_future();
+  ASSERT_EQ(came.wait_for(kPatience), std::future_status::ready);
+  EXPECT_GE(came.get() - before, 120ms);
+  client.after(1h, [] { FAIL(); });
+}
+
+TEST(Client, PublicOnlyNeverConnectsElsewhere) {
+  ProviderDouble canary(always({.body = "private"}));
+  const std::string port = ":" + std::to_string(canary.port());
+  http::Client client;
+  // A kept connection must not become a way round the check.
+  ASSERT_TRUE(send(client, get(canary.url())).wait());
+  ASSERT_EQ(canary.connections(), 1U);
+  for (const std::string host : {"127.0.0.1",
+                                 "localhost",
+                                 "[::1]",
+                                 "[::ffff:127.0.0.1]",
+                                 "169.254.169.254",
+                                 "0.0.0.0",
+                                 "0",
+                                 "2130706433",
+                                 "0x7f.1",
+                                 "10.0.0.1",
+                                 "192.168.1.1",
+                                 "[fe80::1]",
+                                 "[fd00::1]"}) {
+    auto request = get("http://" + host + port + "/");
+    request.reach = http::Reach::kPublicOnly;
+    EXPECT_EQ(fault_text(send(client, request).wait()), "forbidden") << host;
+  }
+  for (const std::string url : {"file:///etc/passwd", "gopher://127.0.0.1/", "ftp://x/", "::"}) {
+    EXPECT_EQ(fault_text(send(client, get(url)).wait()), "forbidden") << url;
+  }
+  EXPECT_EQ(canary.connections(), 1U);
+  EXPECT_EQ(canary.call_count(), 1U);
+}
+
+TEST(Client, ThousandsOfCallsWaitOnOneThread) {
+  constexpr std::size_t kCalls = 2'000;
+  ProviderDouble server(always({.body = "x", .delay = 3s}));
+  http::Client client;
+  ASSERT_TRUE(send(client, get(server.url())).wait());
+  const std::size_t threads = threads_of_process();
+  const std::size_t before = resident_kib();
+  std::atomic<std::size_t> good{0};
+  std::atomic<std::size_t> ended{0};
+  for (std::size_t i = 0; i < kCalls; ++i) {
+    auto request = post(server.url());
+    request.total_timeout = 30s;
+    client.start(std::move(request), [&](const Answer& answer) {
+      good.fetch_add(answer && answer->status == 200 ? 1 : 0);
+      ended.fetch_add(1);
+    });
+  }
+  ASSERT_TRUE(server.wait_until([&] { return server.open_connections() >= kCalls; }, 30s));
+  EXPECT_EQ(threads_of_process(), threads);
+  RecordProperty("kib_per_call", std::to_string((resident_kib() - before) / kCalls));
+  std::printf("%zu calls in flight: %zu threads, %zu KiB each (with the double's part)\n",
+              client.in_flight(),
+              threads,
+              (resident_kib() - before) / kCalls);
+  EXPECT_LT(resident_kib() - before, kCalls * 256);
+  ASSERT_TRUE(server.wait_until([&] { return ended.load() == kCalls; }, 30s));
+  EXPECT_EQ(good.load(), kCalls);
+}
+
+}  // namespace
+}  // namespace audiogen::test

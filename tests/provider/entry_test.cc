@@ -1,0 +1,148 @@
+// The providers file: every rule, all errors at once, never a key.
+#include "worker/providers/entry.h"
+
+#include <cstdlib>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace audiogen {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+class Entries : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    ::setenv("TEST_PROVIDER_KEY", "sk-1234", 1);        // NOLINT(concurrency-mt-unsafe)
+    ::setenv("TEST_PROVIDER_BAD_KEY", "a\r\nB: c", 1);  // NOLINT(concurrency-mt-unsafe)
+    ::unsetenv("TEST_PROVIDER_NO_KEY");                 // NOLINT(concurrency-mt-unsafe)
+  }
+
+  static std::vector<std::string> errors(const std::string& entries) {
+    const auto parsed = parse_providers(R"({"providers":[)" + entries + "]}");
+    return parsed ? std::vector<std::string>{} : parsed.error();
+  }
+};
+
+TEST_F(Entries, ReadsEveryMember) {
+  const auto parsed = parse_providers(R"({"providers":[
+    {"name":"primary","kind":"openai","base_url":"http://127.0.0.1:9101/a/v1/",
+     "api_key_env":"TEST_PROVIDER_KEY","model":"gpt-4o-mini-tts","timeout_seconds":20,
+     "connect_timeout_seconds":1.5,"max_in_flight":7,
+     "voices":{"aria":"coral","atlas":"onyx"},"options":{"response_format":"match"}},
+    {"name":"fallback","kind":"local"}]})");
+  ASSERT_TRUE(parsed);
+  ASSERT_EQ(parsed->size(), 2U);
+  const ProviderEntry& entry = parsed->front();
+  EXPECT_EQ(entry.name, "primary");
+  EXPECT_EQ(entry.kind, ProviderKind::kOpenai);
+  EXPECT_EQ(entry.base_url, "http://127.0.0.1:9101/a/v1");
+  EXPECT_EQ(entry.api_key, "sk-1234");
+  EXPECT_EQ(entry.timeout, std::chrono::seconds(20));
+  EXPECT_EQ(entry.connect_timeout, std::chrono::milliseconds(1500));
+  EXPECT_EQ(entry.max_in_flight, 7);
+  EXPECT_EQ(entry.voices.at("atlas"), "onyx");
+  EXPECT_EQ(entry.response_format, "match");
+  EXPECT_EQ(parsed->back().kind, ProviderKind::kLocal);
+}
+
+TEST_F(Entries, EveryKindHasDefaultsAndMakesAProvider) {
+  const auto parsed = parse_providers(R"({"providers":[
+    {"name":"a","kind":"openai","model":"m","voices":{"aria":"coral"}},
+    {"name":"b","kind":"elevenlabs","api_key_env":"TEST_PROVIDER_KEY","voices":{"aria":"x"}},
+    {"name":"c","kind":"elevenlabs","api_key_env":"TEST_PROVIDER_KEY","options":{"mode":"sound"}},
+    {"name":"d","kind":"seed_audio","api_key_env":"TEST_PROVIDER_KEY"},
+    {"name":"e","kind":"fal","api_key_env":"TEST_PROVIDER_KEY","model":"owner/app",
+     "options":{"audio_references_member":"audio_urls","input":{"steps":4}}},
+    {"name":"f","kind":"replicate","api_key_env":"TEST_PROVIDER_KEY","model":"o/n:abc"}]})");
+  ASSERT_TRUE(parsed) << parsed.error().front();
+  EXPECT_EQ((*parsed)[0].base_url, "https://api.openai.com/v1");
+  EXPECT_EQ((*parsed)[1].response_format, "pcm_24000");
+  EXPECT_EQ((*parsed)[2].model, "eleven_text_to_sound_v2");
+  EXPECT_EQ((*parsed)[4].fixed_input, R"({"steps":4})");
+  http::Client client;
+  for (const ProviderEntry& entry : *parsed) {
+    const auto provider = make_provider(entry, client);
+    EXPECT_EQ(provider->name(), entry.name);
+    EXPECT_EQ(provider->capabilities().max_in_flight, entry.max_in_flight);
+    EXPECT_EQ(provider->capabilities().voices.size(), entry.voices.size());
+    EXPECT_EQ(provider->capabilities().audio_references,
+              entry.kind == ProviderKind::kSeedAudio || entry.kind == ProviderKind::kFal);
+    EXPECT_GE(provider->capabilities().prompt_max, kPromptMax);
+  }
+}
+
+TEST_F(Entries, AllErrorsAtOnce) {
+  const auto found = errors(R"(
+    {"name":"bad name","kind":"openai","base_url":"ftp://x","api_key_env":"TEST_PROVIDER_NO_KEY",
+     "voices":{"nobody":"x","aria":1},"timeout_seconds":0,"max_in_flight":"7","colour":"red",
+     "options":{"response_format":"au","x":1}},
+    {"name":"two","kind":"magic"},
+    7)");
+  EXPECT_THAT(found,
+              AllOf(Contains(HasSubstr("providers[0] needs a name")),
+                    Contains(HasSubstr("base_url must")),
+                    Contains(HasSubstr("TEST_PROVIDER_NO_KEY")),
+                    Contains(HasSubstr("voices has an unknown voice (known: albion")),
+                    Contains(HasSubstr("voices.aria must")),
+                    Contains(HasSubstr("needs model")),
+                    Contains(HasSubstr("timeout_seconds must be a number from 0.05 to 900")),
+                    Contains(HasSubstr("max_in_flight must")),
+                    Contains(HasSubstr("unknown member 'colour'")),
+                    Contains(HasSubstr("options: response_format must be one of wav, pcm")),
+                    Contains(HasSubstr("options: has an unknown member 'x'"))));
+  EXPECT_THAT(found,
+              AllOf(Contains(HasSubstr("providers[1] (two) kind must be one of")),
+                    Contains("providers[2] must be an object")));
+}
+
+TEST_F(Entries, SingleRules) {
+  const auto only = [](const std::string& entry) {
+    const auto found = errors(entry);
+    return found.size() == 1 ? found.front() : std::to_string(found.size()) + " errors";
+  };
+  EXPECT_THAT(only(R"({"name":"a","kind":"local"},{"name":"a","kind":"local"})"),
+              HasSubstr("has the name of another"));
+  EXPECT_THAT(only(R"({"name":"a","kind":"local","model":"x"})"), HasSubstr("unknown member"));
+  EXPECT_THAT(only(R"({"name":"a","kind":"local","kind":"local"})"), HasSubstr("twice"));
+  EXPECT_THAT(only(R"({"name":"a","kind":"seed_audio"})"), HasSubstr("needs api_key_env"));
+  EXPECT_THAT(only(R"({"name":"a","kind":"openai","model":"m"})"), HasSubstr("needs voices"));
+  EXPECT_THAT(
+      only(R"({"name":"a","kind":"fal","api_key_env":"TEST_PROVIDER_KEY","model":"a/../b"})"),
+      HasSubstr("model must be"));
+  EXPECT_THAT(
+      only(R"({"name":"a","kind":"replicate","api_key_env":"TEST_PROVIDER_KEY","model":"a\"/b"})"),
+      HasSubstr("model must be"));
+  for (const char* url :
+       {"https://u:p@host/v1", "https://host/v1?x=1", "https://host/#a", "host"}) {
+    EXPECT_THAT(only(R"({"name":"a","kind":"seed_audio","api_key_env":"TEST_PROVIDER_KEY",
+                         "base_url":")" +
+                     std::string(url) + "\"}"),
+                HasSubstr("base_url must"))
+        << url;
+  }
+  EXPECT_THAT(parse_providers("{").error(), ElementsAre(HasSubstr("not JSON at byte 1")));
+  EXPECT_THAT(parse_providers("[]").error(), ElementsAre(HasSubstr("must be {\"providers\"")));
+  EXPECT_THAT(parse_providers(R"({"providers":[]})").error(),
+              ElementsAre(HasSubstr("at least one entry")));
+}
+
+TEST_F(Entries, KeysAreNeverShown) {
+  const auto found = errors(R"(
+    {"name":"a","kind":"seed_audio","api_key_env":"TEST_PROVIDER_BAD_KEY"},
+    {"name":"b","kind":"seed_audio","api_key_env":"TEST_PROVIDER_KEY","sk-1234 x":1,"x":2})");
+  ASSERT_EQ(found.size(), 3U);
+  EXPECT_THAT(found[0], HasSubstr("TEST_PROVIDER_BAD_KEY"));
+  for (const std::string& error : found) {
+    EXPECT_THAT(error, AllOf(Not(HasSubstr("sk-1234")), Not(HasSubstr("B: c"))));
+  }
+}
+
+}  // namespace
+}  // namespace audiogen

@@ -1,0 +1,108 @@
+// What the provider tests share: entries, requests and one call from start to answer.
+#pragma once
+
+#include <chrono>
+#include <future>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include "common/http/client.h"
+#include "tests/support/provider_double.h"
+#include "worker/providers/entry.h"
+
+namespace audiogen::test {
+
+using namespace std::chrono_literals;
+using Form = DoubleReply::Form;
+
+inline constexpr auto kPatience = 20s;  // For what must happen; never waited out.
+// Words that must not come back in a fault's detail.
+inline constexpr const char* kSecret = "sk-very-secret";
+inline constexpr const char* kPrompt = "a private prompt";
+
+inline ProviderEntry entry_of(ProviderKind kind, const std::string& base_url) {
+  ProviderEntry entry;
+  entry.name = "under_test";
+  entry.kind = kind;
+  entry.base_url = base_url;
+  entry.api_key = kSecret;
+  entry.model = kind == ProviderKind::kFal || kind == ProviderKind::kReplicate ? "owner/app" : "m1";
+  entry.voices = {{"aria", "coral"}, {"atlas", "onyx"}};
+  entry.response_format = kind == ProviderKind::kElevenlabs ? "wav_24000" : "wav";
+  entry.timeout = 5s;
+  entry.connect_timeout = 2s;
+  return entry;
+}
+
+inline ProviderRequest request_of(GenerationRequest request = {}) {
+  if (request.prompt.empty()) {
+    request.prompt = kPrompt;
+  }
+  ProviderRequest out;
+  out.request = std::make_shared<const GenerationRequest>(std::move(request));
+  out.request_key = "aud_test-1";
+  out.deadline = std::chrono::steady_clock::now() + 60s;
+  return out;
+}
+
+// A call under way; counts its answers.
+struct Running {
+  std::shared_ptr<ProviderCall> call;
+  std::shared_ptr<std::promise<Result<Audio, ProviderFault>>> promise;
+  std::shared_ptr<std::atomic<int>> answers;
+  std::future<Result<Audio, ProviderFault>> answer;
+};
+
+inline Running start(AudioProvider& provider, ProviderRequest request = request_of()) {
+  Running out;
+  out.promise = std::make_shared<std::promise<Result<Audio, ProviderFault>>>();
+  out.answers = std::make_shared<std::atomic<int>>(0);
+  out.answer = out.promise->get_future();
+  out.call = provider.start(std::move(request),
+                            [promise = out.promise, answers = out.answers](auto result) {
+                              if (answers->fetch_add(1) == 0) {
+                                promise->set_value(std::move(result));
+                              }
+                            });
+  return out;
+}
+
+inline Result<Audio, ProviderFault> wait(Running& running) {
+  if (running.answer.wait_for(kPatience) != std::future_status::ready) {
+    return ProviderFault{Fault::kCanceled, "the test lost patience", std::nullopt};
+  }
+  return running.answer.get();
+}
+
+inline Result<Audio, ProviderFault> generate(AudioProvider& provider,
+                                             ProviderRequest request = request_of()) {
+  auto running = start(provider, std::move(request));
+  return wait(running);
+}
+
+// The fault's name, or "audio".
+inline std::string outcome(const Result<Audio, ProviderFault>& result) {
+  return result ? "audio" : std::string(fault_name(result.error().fault));
+}
+
+inline std::string encode_base64(std::string_view bytes) {
+  constexpr std::string_view kAlphabet =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  out.reserve((bytes.size() + 2) / 3 * 4);
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    std::uint32_t bits = 0;
+    for (std::size_t j = 0; j < 3; ++j) {
+      bits = bits << 8U | (i + j < bytes.size() ? static_cast<unsigned char>(bytes[i + j]) : 0U);
+    }
+    for (std::size_t j = 0; j < 4; ++j) {
+      out += i + j > bytes.size() ? '=' : kAlphabet[bits >> (18 - 6 * j) & 0x3FU];
+    }
+  }
+  return out;
+}
+
+}  // namespace audiogen::test

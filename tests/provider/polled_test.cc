@@ -1,0 +1,368 @@
+// fal and Replicate: the job from submission to its file, and every way it can go wrong.
+#include "worker/providers/polled.h"
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/provider/fixture.h"
+#include "worker/providers/fal.h"
+#include "worker/providers/replicate.h"
+
+namespace audiogen::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr const char* kBase = "https://queue.example";
+
+http::ClientResponse json(int status, std::string body) {
+  http::ClientResponse out;
+  out.status = status;
+  out.headers = {{"content-type", "application/json"}};
+  out.body = std::move(body);
+  return out;
+}
+
+// A dialogue without a wire. Each say() gives the next step as text: "ask METHOD URL", "audio" or
+// the fault.
+class Talk {
+ public:
+  explicit Talk(ProviderKind kind, GenerationRequest request = {}) : entry_(entry_of(kind, kBase)) {
+    dialogue_ =
+        make_polled_dialogue(std::make_shared<const ProviderEntry>(entry_),
+                             kind == ProviderKind::kFal ? fal::format() : replicate::format(),
+                             request_of(std::move(request)));
+  }
+
+  std::string begin() { return text(dialogue_->begin(90s)); }
+  std::string say(Heard answer) { return text(dialogue_->heard(std::move(answer))); }
+  std::string lose() { return say(http::ClientError{http::ClientFault::kUnknown, "lost"}); }
+  std::string withdrawal() const {
+    const auto request = dialogue_->withdraw();
+    return request ? request->method + " " + request->url : "nothing";
+  }
+  const Ask& ask() const { return ask_; }
+
+ private:
+  std::string text(Step step) {
+    if (std::holds_alternative<Audio>(step)) {
+      return "audio";
+    }
+    if (const auto* const fault = std::get_if<ProviderFault>(&step)) {
+      return std::string(fault_name(fault->fault)) + ": " + fault->detail;
+    }
+    ask_ = std::get<Ask>(step);
+    return "ask " + ask_.request.method + " " + ask_.request.url;
+  }
+
+  ProviderEntry entry_;
+  std::unique_ptr<Dialogue> dialogue_;
+  Ask ask_;
+};
+
+constexpr const char* kFalTicket =
+    R"({"request_id":"r1","status":"IN_QUEUE","status_url":"https://queue.example/s/r1",
+        "response_url":"https://queue.example/r/r1","cancel_url":"https://queue.example/c/r1"})";
+constexpr const char* kReplicateTicket =
+    R"({"id":"p1","status":"starting","output":null,"urls":{"get":"https://queue.example/p/p1",
+        "cancel":"https://queue.example/p/p1/cancel"}})";
+
+http::ClientResponse wav_file() {
+  http::ClientResponse out;
+  out.status = 200;
+  out.headers = {{"content-type", "audio/wav"}};
+  out.body = tone_wav(0.5);
+  return out;
+}
+
+TEST(Fal, FromSubmissionToFile) {
+  GenerationRequest asked;
+  asked.prompt = "rain";
+  asked.voice = "atlas";
+  Talk talk(ProviderKind::kFal, asked);
+  EXPECT_EQ(talk.begin(), "ask POST https://queue.example/owner/app");
+  EXPECT_EQ(talk.ask().request.body, R"({"prompt":"rain","voice":"onyx"})");
+  EXPECT_THAT(talk.ask().request.headers,
+              testing::IsSupersetOf({"Authorization: Key " + std::string(kSecret),
+                                     std::string("X-Fal-Request-Timeout: 90")}));
+  EXPECT_EQ(talk.withdrawal(), "nothing");
+  EXPECT_EQ(talk.say(json(200, kFalTicket)), "ask GET https://queue.example/s/r1");
+  EXPECT_GE(talk.ask().delay, 800ms);
+  EXPECT_EQ(talk.withdrawal(), "PUT https://queue.example/c/r1");
+  // Any status: the body decides.
+  EXPECT_EQ(talk.say(json(202, R"({"status":"IN_QUEUE","queue_position":1})")),
+            "ask GET https://queue.example/s/r1");
+  EXPECT_EQ(talk.say(json(400, R"({"status":"IN_PROGRESS","logs":[]})")),
+            "ask GET https://queue.example/s/r1");
+  EXPECT_EQ(talk.say(json(200, R"({"status":"COMPLETED","metrics":{}})")),
+            "ask GET https://queue.example/r/r1");
+  EXPECT_EQ(talk.ask().delay, 0ms);
+  EXPECT_EQ(talk.say(json(200, R"({"audio":{"url":"https://cdn.example/o.wav"}})")),
+            "ask GET https://cdn.example/o.wav");
+  // The file may be anywhere public, and our key is not for its host.
+  EXPECT_THAT(talk.ask().request.headers, ElementsAre());
+  EXPECT_EQ(talk.ask().request.reach, http::Reach::kPublicOnly);
+  EXPECT_EQ(talk.withdrawal(), "nothing");
+  EXPECT_EQ(talk.say(wav_file()), "audio");
+}
+
+TEST(Fal, PausesGrowToFiveSeconds) {
+  Talk talk(ProviderKind::kFal);
+  talk.begin();
+  talk.say(json(200, kFalTicket));
+  std::chrono::milliseconds longest{0};
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_THAT(talk.say(json(202, R"({"status":"IN_QUEUE"})")), HasSubstr("ask GET"));
+    longest = std::max(longest, talk.ask().delay);
+  }
+  EXPECT_GE(talk.ask().delay, 4s);
+  EXPECT_LE(longest, 6s);
+}
+
+TEST(Fal, RefusalsAtEachStep) {
+  const auto submitted = [](http::ClientResponse answer) {
+    Talk talk(ProviderKind::kFal);
+    talk.begin();
+    return talk.say(std::move(answer));
+  };
+  EXPECT_EQ(submitted(json(429, "{}")), "retry_same: HTTP 429");
+  EXPECT_EQ(submitted(json(401, R"({"detail":"no"})")), "try_next: HTTP 401");
+  EXPECT_EQ(submitted(json(422, R"({"detail":[{"type":"content_policy_violation"}]})")),
+            "rejected: HTTP 422 content_policy_violation");
+  EXPECT_EQ(submitted(json(200, "<html>")), "try_next: HTTP 200 no_ticket");
+  EXPECT_EQ(submitted(json(200, "{}")), "try_next: HTTP 200 no_ticket");
+  EXPECT_EQ(submitted(json(
+                200,
+                R"({"status_url":"https://evil.example/s","response_url":"https://evil.example/r",
+                         "cancel_url":"https://evil.example/c"})")),
+            "unknown_outcome: the job's addresses are not the provider's");
+
+  const auto polled = [](http::ClientResponse answer) {
+    Talk talk(ProviderKind::kFal);
+    talk.begin();
+    talk.say(json(200, kFalTicket));
+    return talk.say(std::move(answer));
+  };
+  EXPECT_EQ(
+      polled(json(200, R"({"status":"COMPLETED","error":"x","error_type":"request_timeout"})")),
+      "try_next: HTTP 200 request_timeout");
+  EXPECT_EQ(polled(json(200, R"({"status":"COMPLETED","error":"a private prompt"})")),
+            "try_next: HTTP 200 failed");
+  EXPECT_EQ(polled(json(404, R"({"detail":"gone"})")), "try_next: HTTP 404");
+
+  const auto fetched = [](http::ClientResponse answer) {
+    Talk talk(ProviderKind::kFal);
+    talk.begin();
+    talk.say(json(200, kFalTicket));
+    talk.say(json(200, R"({"status":"COMPLETED"})"));
+    return talk.say(std::move(answer));
+  };
+  EXPECT_EQ(fetched(json(422, R"({"detail":[{"type":"content_policy_violation"}]})")),
+            "rejected: HTTP 422 content_policy_violation");
+  EXPECT_EQ(fetched(json(200, R"({"audio":{}})")), "try_next: HTTP 200 no_audio");
+  EXPECT_EQ(fetched(json(400, R"({"status":"IN_PROGRESS"})")),
+            "ask GET https://queue.example/s/r1");
+  EXPECT_EQ(fetched(json(503, "<html>")), "ask GET https://queue.example/s/r1");
+}
+
+TEST(Replicate, FromSubmissionToFile) {
+  GenerationRequest asked;
+  asked.prompt = "rain";
+  Talk talk(ProviderKind::kReplicate, asked);
+  EXPECT_EQ(talk.begin(), "ask POST https://queue.example/models/owner/app/predictions");
+  EXPECT_EQ(talk.ask().request.body, R"({"input":{"prompt":"rain","voice":"coral"}})");
+  EXPECT_THAT(talk.ask().request.headers,
+              testing::IsSupersetOf({"Authorization: Bearer " + std::string(kSecret),
+                                     std::string("Cancel-After: 90s")}));
+  EXPECT_EQ(talk.say(json(201, kReplicateTicket)), "ask GET https://queue.example/p/p1");
+  EXPECT_EQ(talk.withdrawal(), "POST https://queue.example/p/p1/cancel");
+  EXPECT_EQ(talk.say(json(200, R"({"status":"processing"})")),
+            "ask GET https://queue.example/p/p1");
+  EXPECT_EQ(talk.say(json(200, R"({"status":"succeeded","output":["https://cdn.example/o.wav"]})")),
+            "ask GET https://cdn.example/o.wav");
+  EXPECT_EQ(talk.say(wav_file()), "audio");
+}
+
+TEST(Replicate, EndsAndOutputs) {
+  const auto polled = [](const std::string& body, int status = 200) {
+    Talk talk(ProviderKind::kReplicate);
+    talk.begin();
+    talk.say(json(201, kReplicateTicket));
+    return talk.say(json(status, body));
+  };
+  EXPECT_EQ(polled(R"({"status":"failed","error":"a private prompt"})"),
+            "try_next: HTTP 200 failed");
+  EXPECT_EQ(polled(R"({"status":"canceled"})"), "try_next: HTTP 200 canceled");
+  EXPECT_EQ(polled(R"({"status":"aborted"})"), "try_next: HTTP 200 aborted");
+  EXPECT_EQ(polled(R"({"status":"succeeded","output":null})"), "try_next: HTTP 200 no_audio");
+  EXPECT_EQ(polled(R"({"status":"succeeded","output":"https://cdn.example/a"})"),
+            "ask GET https://cdn.example/a");
+  EXPECT_EQ(polled(R"({"status":"succeeded","output":{"audio":"https://cdn.example/b"}})"),
+            "ask GET https://cdn.example/b");
+  EXPECT_EQ(polled(R"({"status":"succeeded","output":"data:audio/wav;base64,)" +
+                   encode_base64(tone_wav(0.2)) + "\"}"),
+            "audio");
+  EXPECT_EQ(polled(R"({"status":"succeeded","output":"data:audio/wav;base64,QQ"})"),
+            "try_next: bad audio: data address");
+  EXPECT_EQ(polled("{}", 404), "try_next: HTTP 404");
+  EXPECT_EQ(polled("<html>", 502), "ask GET https://queue.example/p/p1");
+}
+
+TEST(Replicate, VersionsHaveTheirOwnForm) {
+  auto entry = entry_of(ProviderKind::kReplicate, kBase);
+  entry.model = "owner/name:0123";
+  entry.fixed_input = R"({"steps":4,"prompt":"not this"})";
+  entry.audio_references_member = "clips";
+  GenerationRequest asked;
+  asked.prompt = "rain";
+  asked.audio_references = {"https://a.example/1"};
+  const auto request = replicate::format()->submit(entry, asked, 30s);
+  EXPECT_EQ(request.url, "https://queue.example/predictions");
+  EXPECT_EQ(
+      request.body,
+      R"({"version":"owner/name:0123","input":{"steps":4,"prompt":"rain","voice":"coral","clips":["https://a.example/1"]}})");
+}
+
+class Polled : public testing::TestWithParam<ProviderKind> {
+ protected:
+  static const char* ticket() {
+    return GetParam() == ProviderKind::kFal ? kFalTicket : kReplicateTicket;
+  }
+};
+
+TEST_P(Polled, AJobOnceTakenIsNotGivenUpLightly) {
+  Talk talk(GetParam());
+  talk.begin();
+  ASSERT_THAT(talk.say(json(200, ticket())), HasSubstr("ask GET"));
+  for (int i = 0; i < 8; ++i) {
+    switch (i % 4) {
+      case 0:
+        EXPECT_THAT(talk.lose(), HasSubstr("ask GET"));
+        break;
+      case 1:
+        EXPECT_THAT(talk.say(json(503, "busy")), HasSubstr("ask GET"));
+        break;
+      case 2:
+        EXPECT_THAT(talk.say(json(200, "<html>")), HasSubstr("ask GET"));
+        break;
+      default:
+        EXPECT_THAT(talk.say(json(429, "{}")), HasSubstr("ask GET"));
+    }
+  }
+  EXPECT_EQ(talk.lose(), "unknown_outcome: lost sight of the job after it was taken");
+}
+
+TEST_P(Polled, SubmissionThatMayHaveArrivedIsUnknown) {
+  Talk talk(GetParam());
+  talk.begin();
+  EXPECT_EQ(talk.lose(), "unknown_outcome: lost");
+}
+
+// A whole provider, file included, behind the double.
+DoubleReply play(ProviderKind kind, const std::string& base, const DoubleCall& call, bool ready) {
+  DoubleReply out;
+  out.headers = {"Content-Type: application/json"};
+  if (call.target == "/file") {
+    out.headers = {"Content-Type: audio/wav"};
+    out.body = tone_wav(0.5);
+  } else if (call.method == "POST" && call.target != "/cancel") {
+    out.body =
+        kind == ProviderKind::kFal
+            ? R"({"status_url":")" + base + R"(/status","response_url":")" + base +
+                  R"(/result","cancel_url":")" + base + R"(/cancel"})"
+            : R"({"urls":{"get":")" + base + R"(/status","cancel":")" + base + R"(/cancel"}})";
+  } else if (call.target == "/result") {
+    out.body = R"({"audio":{"url":")" + base + R"(/file"}})";
+  } else if (kind == ProviderKind::kFal) {
+    out.body = ready ? R"({"status":"COMPLETED"})" : R"({"status":"IN_QUEUE"})";
+  } else {
+    out.body = ready ? R"({"status":"succeeded","output":")" + base + R"(/file"})"
+                     : R"({"status":"processing"})";
+  }
+  return out;
+}
+
+TEST_P(Polled, OverTheWire) {
+  std::atomic<int> polls{0};
+  std::string base;
+  ProviderDouble server([&](const DoubleCall& call) {
+    return play(GetParam(), base, call, call.target == "/status" && polls.fetch_add(1) > 0);
+  });
+  base = server.url();
+  http::Client client;
+  const auto provider = make_provider(entry_of(GetParam(), base), client);
+  const auto result = generate(*provider);
+  ASSERT_TRUE(result) << result.error().detail;
+  EXPECT_EQ(result->bytes, tone_wav(0.5));
+  for (const DoubleCall& call : server.calls()) {
+    EXPECT_EQ(call.header("authorization").empty(), call.target == "/file") << call.target;
+  }
+}
+
+TEST_P(Polled, CancelAndTimeoutTellTheProvider) {
+  std::string base;
+  ProviderDouble server(
+      [&](const DoubleCall& call) { return play(GetParam(), base, call, false); });
+  base = server.url();
+  const auto count = [&](const std::string& target) {
+    std::size_t out = 0;
+    for (const DoubleCall& call : server.calls()) {
+      out += call.target == target ? 1U : 0U;
+    }
+    return out;
+  };
+  http::Client client;
+  auto entry = entry_of(GetParam(), base);
+  auto provider = make_provider(entry, client);
+  auto running = start(*provider);
+  ASSERT_TRUE(server.wait_until([&] { return count("/status") == 1; }));
+  running.call->cancel();
+  EXPECT_EQ(outcome(wait(running)), "canceled");
+  EXPECT_TRUE(server.wait_until([&] { return count("/cancel") == 1; }));
+
+  entry.timeout = 500ms;
+  provider = make_provider(entry, client);
+  EXPECT_EQ(outcome(generate(*provider)), "unknown_outcome");
+  EXPECT_TRUE(server.wait_until([&] { return count("/cancel") == 2; }));
+}
+
+TEST_P(Polled, AFileOnAPrivateAddressIsNotFetched) {
+  ProviderDouble canary([](const DoubleCall&) { return DoubleReply{.body = tone_wav(0.5)}; });
+  http::Client client;
+  auto request = http::ClientRequest{};
+  Talk talk(GetParam());
+  talk.begin();
+  talk.say(json(200, ticket()));
+  const std::string file = canary.url() + "/file";
+  if (GetParam() == ProviderKind::kFal) {
+    talk.say(json(200, R"({"status":"COMPLETED"})"));
+    talk.say(json(200, R"({"audio":{"url":")" + file + R"("}})"));
+  } else {
+    talk.say(json(200, R"({"status":"succeeded","output":")" + file + R"("})"));
+  }
+  request = talk.ask().request;
+  ASSERT_EQ(request.url, file);
+  std::promise<Heard> promise;
+  client.start(request, [&](Heard answer) { promise.set_value(std::move(answer)); });
+  auto answer = promise.get_future();
+  ASSERT_EQ(answer.wait_for(kPatience), std::future_status::ready);
+  EXPECT_THAT(talk.say(answer.get()), HasSubstr("try_next"));
+  EXPECT_EQ(canary.connections(), 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds,
+                         Polled,
+                         testing::Values(ProviderKind::kFal, ProviderKind::kReplicate),
+                         [](const auto& test) {
+                           return test.param == ProviderKind::kFal ? "Fal" : "Replicate";
+                         });
+
+}  // namespace
+}  // namespace audiogen::test

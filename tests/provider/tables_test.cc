@@ -1,0 +1,173 @@
+// Which fault each status and code of each provider is: the rows of the providers' own tables.
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "worker/providers/elevenlabs.h"
+#include "worker/providers/fal.h"
+#include "worker/providers/openai.h"
+#include "worker/providers/seed_audio.h"
+#include "worker/providers/wire.h"
+
+namespace audiogen {
+namespace {
+
+struct Row {
+  int status;
+  std::string code;
+  Fault fault;
+};
+
+TEST(Tables, Openai) {
+  const std::vector<Row> rows = {
+      {408, "", Fault::kRetrySame},
+      {429, "rate_limit_exceeded", Fault::kRetrySame},
+      {429, "slow_down", Fault::kRetrySame},
+      {429, "server_is_overloaded", Fault::kRetrySame},
+      {429, "", Fault::kRetrySame},
+      {500, "", Fault::kRetrySame},
+      {502, "", Fault::kRetrySame},
+      {503, "", Fault::kRetrySame},
+      // Retried too, but what went before may have been billed.
+      {504, "", Fault::kUnknownOutcome},
+      {524, "", Fault::kUnknownOutcome},
+      {429, "insufficient_quota", Fault::kTryNext},
+      {429, "credit_balance_exhausted", Fault::kTryNext},
+      {400, "", Fault::kUnsupportedInput},
+      {422, "", Fault::kUnsupportedInput},
+      {413, "", Fault::kUnsupportedInput},
+      {400, "content_policy_violation", Fault::kRejected},
+      {400, "content_filter", Fault::kRejected},
+      {401, "invalid_api_key", Fault::kTryNext},
+      {402, "", Fault::kTryNext},
+      {403, "", Fault::kTryNext},
+      {404, "model_not_found", Fault::kTryNext},
+      {400, "model_not_found", Fault::kTryNext},
+      {301, "", Fault::kTryNext},
+      {418, "", Fault::kTryNext},
+      {501, "", Fault::kTryNext},
+  };
+  for (const Row& row : rows) {
+    EXPECT_EQ(openai::classify(row.status, row.code), row.fault) << row.status << " " << row.code;
+  }
+}
+
+TEST(Tables, Elevenlabs) {
+  const std::vector<Row> rows = {
+      {429, "system_busy", Fault::kRetrySame},
+      {429, "too_many_concurrent_requests", Fault::kRetrySame},
+      {408, "", Fault::kRetrySame},
+      {409, "", Fault::kRetrySame},
+      {425, "", Fault::kRetrySame},
+      {500, "", Fault::kRetrySame},
+      {502, "", Fault::kRetrySame},
+      {503, "", Fault::kRetrySame},
+      {520, "", Fault::kRetrySame},
+      {504, "", Fault::kUnknownOutcome},
+      {400, "max_character_limit_exceeded", Fault::kUnsupportedInput},
+      {401, "invalid_api_key", Fault::kTryNext},
+      {401, "quota_exceeded", Fault::kTryNext},
+      {400, "voice_not_found", Fault::kTryNext},
+      {404, "voice_not_found", Fault::kTryNext},
+      {403, "", Fault::kTryNext},
+      {404, "", Fault::kTryNext},
+      {422, "", Fault::kUnsupportedInput},
+      {400, "content_against_policy", Fault::kRejected},
+  };
+  for (const Row& row : rows) {
+    EXPECT_EQ(elevenlabs::classify(row.status, row.code), row.fault)
+        << row.status << " " << row.code;
+  }
+}
+
+TEST(Tables, SeedAudio) {
+  struct SeedRow {
+    int status;
+    std::int64_t code;
+    const char* message;
+    Fault fault;
+  };
+  const std::vector<SeedRow> rows = {
+      {200, 45000000, "quota exceeded for types: concurrency", Fault::kRetrySame},
+      {400, 45000000, "invalid json", Fault::kUnsupportedInput},
+      {200, 45000001, "", Fault::kUnsupportedInput},
+      {200, 45001001, "", Fault::kUnsupportedInput},
+      {200, 45001115, "", Fault::kUnsupportedInput},
+      {401, 45000010, "Invalid X-Api-Key", Fault::kTryNext},
+      {403, 45000030, "", Fault::kTryNext},
+      {200, 45001116, "", Fault::kUnsupportedInput},
+      {200, 45001117, "", Fault::kUnsupportedInput},
+      {200, 45001104, "", Fault::kRejected},
+      {200, 45001125, "", Fault::kRejected},
+      {200, 45001127, "", Fault::kRejected},
+      {200, 45001130, "", Fault::kRejected},
+      {200, 55001310, "", Fault::kRejected},
+      {500, 55001311, "", Fault::kRejected},
+      {200, 45001131, "", Fault::kTryNext},
+      {200, 45001132, "", Fault::kTryNext},
+      {500, 55000000, "timeout", Fault::kRetrySame},
+      {200, 55000000, "resource id is mismatched with speaker", Fault::kTryNext},
+      {200, 55001309, "", Fault::kRetrySame},
+      {200, 55009999, "", Fault::kRetrySame},
+      {200, 45009999, "", Fault::kTryNext},
+      {200, 1, "", Fault::kTryNext},
+      {503, 0, "", Fault::kRetrySame},
+      {504, 0, "", Fault::kUnknownOutcome},
+      {401, 0, "", Fault::kTryNext},
+  };
+  for (const SeedRow& row : rows) {
+    EXPECT_EQ(seed_audio::classify(row.status, row.code, row.message), row.fault)
+        << row.status << " " << row.code;
+  }
+}
+
+TEST(Tables, Fal) {
+  struct FalRow {
+    int status;
+    const char* type;
+    const char* header;
+    const char* value;
+    Fault fault;
+  };
+  const std::vector<FalRow> rows = {
+      {408, "", "x", "", Fault::kRetrySame},
+      {429, "", "x", "", Fault::kRetrySame},
+      {503, "runner_scheduling_failure", "x", "", Fault::kRetrySame},
+      {504, "request_timeout", "x", "", Fault::kRetrySame},
+      {504, "request_timeout", "x-fal-request-timeout-type", "user", Fault::kTryNext},
+      {500, "", "x", "", Fault::kTryNext},
+      {500, "", "x-fal-retryable", "true", Fault::kRetrySame},
+      {422, "", "x-fal-retryable", "true", Fault::kRetrySame},
+      {422, "", "x-fal-retryable", "false", Fault::kUnsupportedInput},
+      {422, "content_policy_violation", "x-fal-retryable", "false", Fault::kRejected},
+      {400, "", "x", "", Fault::kUnsupportedInput},
+      {401, "", "x", "", Fault::kTryNext},
+      {402, "", "x", "", Fault::kTryNext},
+      {403, "", "x", "", Fault::kTryNext},
+      {404, "", "x", "", Fault::kTryNext},
+  };
+  for (const FalRow& row : rows) {
+    http::ClientResponse response;
+    response.status = row.status;
+    response.headers.emplace(row.header, row.value);
+    EXPECT_EQ(fal::classify(response, row.type), row.fault)
+        << row.status << " " << row.type << " " << row.value;
+  }
+}
+
+TEST(Tables, Replicate) {
+  for (const int status : {429, 500, 502, 503}) {
+    EXPECT_EQ(wire::fault_of_status(status), Fault::kRetrySame) << status;
+  }
+  EXPECT_EQ(wire::fault_of_status(504), Fault::kUnknownOutcome);
+  for (const int status : {400, 422}) {
+    EXPECT_EQ(wire::fault_of_status(status), Fault::kUnsupportedInput) << status;
+  }
+  for (const int status : {401, 402, 403, 404}) {
+    EXPECT_EQ(wire::fault_of_status(status), Fault::kTryNext) << status;
+  }
+}
+
+}  // namespace
+}  // namespace audiogen

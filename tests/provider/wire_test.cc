@@ -1,0 +1,182 @@
+// What all adapters read alike: Retry-After, base64, the look of audio, addresses, details.
+#include "worker/providers/wire.h"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/provider/fixture.h"
+#include "worker/audio/codec.h"
+
+namespace audiogen {
+namespace {
+
+using test::tone_wav;
+using namespace std::chrono_literals;
+
+// 2026-11-21 00:00:00 UTC.
+constexpr std::chrono::sys_seconds kNow{1795219200s};
+
+TEST(RetryAfter, SecondsOrDateCappedAndGarbageIgnored) {
+  const auto read = [](std::string_view text) {
+    const auto out = wire::retry_after(text, kNow);
+    return out ? static_cast<int>(out->count()) : -1;
+  };
+  EXPECT_EQ(read("2"), 2);
+  EXPECT_EQ(read("60"), 60);
+  EXPECT_EQ(read("61"), 60);
+  EXPECT_EQ(read("99999999999999999999999"), 60);
+  EXPECT_EQ(read("Sat, 21 Nov 2026 00:00:30 GMT"), 30);
+  EXPECT_EQ(read("Sat, 21 Nov 2026 09:00:00 GMT"), 60);
+  for (const char* bad : {"",
+                          "0",
+                          "-1",
+                          "-9999",
+                          "1.5",
+                          "soon",
+                          "2 seconds",
+                          "1e3",
+                          "Fri, 20 Nov 2026 23:59:00 GMT",
+                          "Xxx, 99 Foo 2026"}) {
+    EXPECT_EQ(read(bad), -1) << bad;
+  }
+}
+
+TEST(Base64, ReadsWhatItWrites) {
+  std::string bytes;
+  for (int i = 0; i < 300; ++i) {
+    EXPECT_EQ(wire::decode_base64(test::encode_base64(bytes)), bytes);
+    bytes += static_cast<char>(i * 7);
+  }
+}
+
+TEST(Base64, RefusesEverythingElse) {
+  for (const char* bad : {"Q",
+                          "QQ",
+                          "QQ=",
+                          "QQ===",
+                          "=QQQ",
+                          "Q=QQ",
+                          "QQ=Q",
+                          "====",
+                          "QR==",
+                          "QUF=",
+                          "QU FB",
+                          "QUFB\n",
+                          "QUF-",
+                          "QUF_",
+                          "\xC3\xA9QQ"}) {
+    EXPECT_FALSE(wire::decode_base64(bad)) << bad;
+  }
+  EXPECT_EQ(wire::decode_base64("QUFB"), "AAA");
+  EXPECT_EQ(wire::decode_base64(""), "");
+}
+
+std::string verdict(std::string bytes,
+                    std::string_view type,
+                    AudioType expected = AudioType::kWav) {
+  const auto audio = wire::audio_of(std::move(bytes), type, expected, 24000);
+  if (!audio) {
+    EXPECT_EQ(audio.error().fault, Fault::kTryNext);
+    return audio.error().detail;
+  }
+  switch (audio->type) {
+    case AudioType::kPcmS16Le:
+      return "pcm";
+    case AudioType::kWav:
+      return "wav";
+    case AudioType::kMp3:
+      return "mp3";
+    case AudioType::kFlac:
+      return "flac";
+    case AudioType::kOgg:
+      return "ogg";
+  }
+  return "";
+}
+
+TEST(AudioOf, GoesByTheBytes) {
+  const std::string wav = tone_wav(0.2);
+  EXPECT_EQ(verdict(wav, "audio/wav"), "wav");
+  EXPECT_EQ(verdict(wav, "audio/mpeg"), "wav");
+  EXPECT_EQ(verdict(wav, ""), "wav");
+  EXPECT_EQ(verdict(wav, "Application/Octet-Stream; x=y"), "wav");
+  EXPECT_EQ(verdict(wav, "audio/pcm", AudioType::kPcmS16Le), "wav");
+  EXPECT_EQ(verdict("OggSxxxx", "audio/ogg"), "ogg");
+  EXPECT_EQ(verdict("fLaCxxxx", "audio/flac"), "flac");
+  EXPECT_EQ(verdict("ID3xxxxx", "audio/mpeg"), "mp3");
+  EXPECT_EQ(verdict("\xFF\xFB\x90\x64", "audio/mpeg"), "mp3");
+  EXPECT_EQ(verdict("abcd", "audio/pcm", AudioType::kPcmS16Le), "pcm");
+  // Samples may look like an MP3 frame.
+  EXPECT_EQ(verdict("\xFF\xFB\x90\x64", "audio/pcm", AudioType::kPcmS16Le), "pcm");
+}
+
+TEST(AudioOf, RefusesWhatIsNoAudio) {
+  const std::string wav = tone_wav(0.2);
+  EXPECT_EQ(verdict(wav, "text/html"), "bad audio: the content type is not audio");
+  EXPECT_EQ(verdict(wav, "application/json"), "bad audio: the content type is not audio");
+  EXPECT_EQ(verdict("", "audio/wav"), "bad audio: empty");
+  EXPECT_EQ(verdict("{\"error\":{}}", "audio/wav", AudioType::kPcmS16Le), "bad audio: text");
+  EXPECT_EQ(verdict(" \n<!DOCTYPE html>", "", AudioType::kPcmS16Le), "bad audio: text");
+  EXPECT_EQ(verdict("abc", "", AudioType::kPcmS16Le), "bad audio: half a sample");
+  EXPECT_EQ(verdict("abcd", "audio/mpeg"), "bad audio: unknown bytes");
+  EXPECT_EQ(verdict(wav.substr(0, wav.size() / 2), "audio/wav"), "bad audio: cut short");
+  EXPECT_EQ(verdict(wav.substr(0, 30), "audio/wav"), "bad audio: cut short");
+}
+
+TEST(AudioOf, StreamedWavHasNoLengthAndIsWholeAnyway) {
+  const std::string wav = tone_wav(0.5, 24000, true);
+  EXPECT_EQ(verdict(wav, "audio/wav"), "wav");
+  const auto pcm = decode(wav, AudioType::kWav, 0, 1);
+  ASSERT_TRUE(pcm) << pcm.error().message;
+  EXPECT_EQ(pcm->samples.size(), 12'000U);
+}
+
+TEST(Fault, DetailsAreHarmlessAndShort) {
+  http::ClientResponse response;
+  response.status = 429;
+  response.headers = {{"x-request-id", "req_1\r\nEvil: 1"}, {"retry-after", "7"}};
+  const auto fault = wire::fault(
+      Fault::kRetrySame, response, "rate_limit <script>" + std::string(500, 'x'), "x-request-id");
+  EXPECT_EQ(fault.detail, "HTTP 429 rate_limit id=req_1");
+  EXPECT_EQ(fault.retry_after, 7s);
+  EXPECT_LE(wire::fault(Fault::kTryNext, response, std::string(500, 'x'), "x").detail.size(),
+            wire::kDetailMax);
+  EXPECT_FALSE(wire::fault(Fault::kTryNext, response, "x", "x").retry_after);
+}
+
+TEST(SameOrigin, SchemeHostAndPort) {
+  const std::string base = "https://queue.fal.run/x";
+  EXPECT_TRUE(wire::same_origin(base, "https://queue.fal.run/a/b?c"));
+  EXPECT_TRUE(wire::same_origin(base, "https://QUEUE.fal.run:443/"));
+  for (const char* other : {"http://queue.fal.run/",
+                            "https://queue.fal.run:444/",
+                            "https://fal.run/",
+                            "https://queue.fal.run.evil.example/",
+                            "https://user@queue.fal.run/",
+                            "https://evil.example/https://queue.fal.run/",
+                            "//queue.fal.run/",
+                            "not an address",
+                            ""}) {
+    EXPECT_FALSE(wire::same_origin(base, other)) << other;
+  }
+}
+
+TEST(RequestUuid, IsTheSameForTheSameKey) {
+  EXPECT_EQ(wire::request_uuid("a"), wire::request_uuid("a"));
+  EXPECT_NE(wire::request_uuid("a"), wire::request_uuid("b"));
+  EXPECT_THAT(wire::request_uuid("a"),
+              testing::MatchesRegex("[0-9a-f]+-[0-9a-f]+-8[0-9a-f]+-[89ab][0-9a-f]+-[0-9a-f]+"));
+}
+
+TEST(IsLoopback, NamesAndLiterals) {
+  EXPECT_TRUE(wire::is_loopback("http://127.0.0.1:80/x"));
+  EXPECT_TRUE(wire::is_loopback("http://localhost:80/x"));
+  EXPECT_TRUE(wire::is_loopback("http://[::1]/"));
+  EXPECT_FALSE(wire::is_loopback("http://127.evil.example/"));
+  EXPECT_FALSE(wire::is_loopback("https://api.openai.com"));
+}
+
+}  // namespace
+}  // namespace audiogen

@@ -1,0 +1,121 @@
+// Publisher and consumer while a broker of the test's own is killed, frozen, or out of memory.
+#include <gtest/gtest.h>
+
+#include "common/base/metrics.h"
+#include "common/queue/consumer.h"
+#include "common/queue/publisher.h"
+#include "tests/queue/collector.h"
+#include "tests/support/test_broker.h"
+
+namespace audiogen::test {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+using queue::Publisher;
+
+constexpr std::chrono::seconds kRecovery{120};  // A cold broker start on a busy machine included.
+
+double reconnects() {
+  return metrics::counter("queue_reconnects_total", "", {{"role", "publisher"}}).Value();
+}
+
+// A broker killed within a second of a queue's declaration loses that queue (db-queue 0); the check
+// here is about messages.
+void let_the_queue_settle(const PrivateBroker& broker) {
+  const auto start = Clock::now();
+  ASSERT_TRUE(eventually(
+      [&] { return queue::read_depth(broker.url()).has_value() && Clock::now() - start > 3s; }));
+}
+
+TEST(BrokerFault, KilledWhilePublishingLosesNothingConfirmed) {
+  PrivateBroker broker;
+  Collector confirmed;
+  Publisher publisher(broker.url(), {}, [&](std::span<const Hint> hints) { confirmed.add(hints); });
+  ASSERT_TRUE(eventually([&] { return publisher.connected(); }));
+  let_the_queue_settle(broker);
+  const std::vector<Hint> hints = make_hints(60'000);
+  ASSERT_EQ(publisher.submit(hints), hints.size());
+  ASSERT_TRUE(confirmed.wait_for(2'000));
+  broker.kill();
+  const std::size_t before = confirmed.size();
+  ASSERT_LT(before, hints.size()) << "killed too late";
+  ASSERT_TRUE(eventually([&] { return !publisher.connected(); }));
+  broker.start();
+  ASSERT_TRUE(confirmed.wait_for(hints.size(), kRecovery)) << confirmed.size();
+  TestConsumer in(broker.url(), {});
+  ASSERT_TRUE(in.received().wait_for(hints.size(), kRecovery)) << in.received().size();
+  EXPECT_TRUE(in.received().contains_all_of(confirmed));
+}
+
+TEST(BrokerFault, KilledUnderAConsumerDeliversAgain) {
+  PrivateBroker broker;
+  TestConsumer in(broker.url(), {}, false);
+  Collector confirmed;
+  Publisher publisher(broker.url(), {}, [&](std::span<const Hint> hints) { confirmed.add(hints); });
+  ASSERT_TRUE(eventually([&] { return publisher.connected() && in->connected(); }));
+  let_the_queue_settle(broker);
+  ASSERT_EQ(publisher.submit(make_hints(100)), 100U);
+  ASSERT_TRUE(confirmed.wait_for(100));
+  ASSERT_TRUE(in.received().wait_for(100));
+  broker.kill();
+  broker.start();
+  ASSERT_TRUE(eventually([&] { return in.deliveries().size() >= 200; }, kRecovery));
+  for (const queue::Delivery& delivery : in.deliveries()) {
+    in->ack(delivery);
+  }
+  in->stop(10s);
+  EXPECT_EQ(queue::read_depth(broker.url())->ready, 0U);
+}
+
+TEST(BrokerFault, AFrozenBrokerBlocksNobody) {
+  PrivateBroker broker;
+  Collector confirmed;
+  Publisher publisher(broker.url(), {}, [&](std::span<const Hint> hints) { confirmed.add(hints); });
+  Publisher stopped(broker.url(), {}, [](std::span<const Hint>) {});
+  ASSERT_TRUE(eventually([&] { return publisher.connected() && stopped.connected(); }));
+  broker.freeze();
+  const auto submit = [&](Publisher& to, std::size_t count) {
+    const auto start = Clock::now();
+    EXPECT_EQ(to.submit(make_hints(count)), count);
+    EXPECT_LT(Clock::now() - start, 1s) << "submit never waits";
+  };
+  submit(publisher, 1'000);
+  submit(stopped, 1'000);
+  // The confirm deadline ends the connection, and new ones do not get past the handshake.
+  ASSERT_TRUE(eventually([&] { return !publisher.connected(); }, 15s));
+  submit(publisher, 10'000);
+  // By then the other one is in the middle of such a handshake.
+  EXPECT_FALSE(eventually([&] { return stopped.connected(); }, 2s));
+  const auto start = Clock::now();
+  stopped.stop(100ms);
+  EXPECT_LT(Clock::now() - start, 15s) << "no call of the thread lasts longer";
+  EXPECT_EQ(confirmed.size(), 0U);
+  broker.thaw();
+  const auto thawed = Clock::now();
+  EXPECT_TRUE(confirmed.wait_for(11'000, kRecovery));
+  EXPECT_LT(Clock::now() - thawed, 60s);
+}
+
+TEST(BrokerFault, ABrokerOutOfMemoryIsLeftAlone) {
+  PrivateBroker broker;
+  Collector confirmed;
+  Publisher publisher(broker.url(), {}, [&](std::span<const Hint> hints) { confirmed.add(hints); });
+  ASSERT_TRUE(eventually([&] { return publisher.connected(); }));
+  broker.alarm();
+  const double before = reconnects();
+  ASSERT_EQ(publisher.submit(make_hints(5'000)), 5'000U);
+  // Well past the confirm deadline of 5 s, which must not fire: each new connection would leave a
+  // window of messages in the broker's socket.
+  EXPECT_FALSE(confirmed.wait_for(5'000, 12s));
+  EXPECT_LE(confirmed.size(), 200U);
+  EXPECT_GE(publisher.waiting(), 4'800U);
+  EXPECT_TRUE(publisher.connected());
+  EXPECT_EQ(reconnects(), before);
+  broker.no_alarm();
+  EXPECT_TRUE(confirmed.wait_for(5'000, kRecovery));
+  EXPECT_EQ(reconnects(), before);
+}
+
+}  // namespace
+}  // namespace audiogen::test

@@ -1,0 +1,253 @@
+// The consumer against a real broker.
+#include "common/queue/consumer.h"
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "common/queue/publisher.h"
+#include "tests/queue/collector.h"
+#include "tests/support/tcp_proxy.h"
+#include "tests/support/test_broker.h"
+
+namespace audiogen::test {
+namespace {
+
+using namespace std::chrono_literals;
+using queue::Publisher;
+
+constexpr std::size_t kPrefetch = queue::ConsumerOptions().prefetch;
+
+// Publishes and waits until the broker has all of it.
+void publish(const TestTopology& topology, std::span<const Hint> hints) {
+  Collector confirmed;
+  Publisher publisher(test_broker_url(),
+                      {.topology = topology.names()},
+                      [&](std::span<const Hint> some) { confirmed.add(some); });
+  ASSERT_EQ(publisher.submit(hints), hints.size());
+  ASSERT_TRUE(confirmed.wait_for(hints.size()));
+  publisher.stop(10s);
+}
+
+bool empty(const TestTopology& topology) {
+  const auto depth = queue::read_depth(test_broker_url(), topology.names());
+  return depth && depth->ready == 0;
+}
+
+bool dead_are(const TestTopology& topology, std::uint64_t count) {
+  const auto depth = queue::read_depth(test_broker_url(), topology.names());
+  return depth && depth->dead == count;
+}
+
+TEST(Consumer, DeliversInBatchesAndAcknowledges) {
+  TestTopology topology;
+  const std::vector<Hint> hints = make_hints(2'000);
+  publish(topology, hints);
+  {
+    TestConsumer in(test_broker_url(), {.topology = topology.names()});
+    ASSERT_TRUE(in.received().wait_for(hints.size()));
+    EXPECT_GT(in.largest_batch(), 1U);
+    EXPECT_LE(in.largest_batch(), 64U);
+    in->stop(10s);
+  }
+  TestConsumer again(test_broker_url(), {.topology = topology.names()});
+  const Hint last = make_hints(1)[0];
+  publish(topology, {{last}});
+  ASSERT_TRUE(eventually([&] { return again.received().counts().contains(last.task); }));
+  // RabbitMQ may drop the very last acks of a connection that ends; all others hold.
+  EXPECT_LE(again.received().size(), kPrefetch + 1);
+}
+
+TEST(Consumer, UnacknowledgedMessagesComeBack) {
+  TestTopology topology;
+  const std::vector<Hint> hints = make_hints(10);
+  publish(topology, hints);
+  std::vector<Hint> acknowledged;
+  {
+    TestConsumer in(test_broker_url(), {.topology = topology.names()}, false);
+    ASSERT_TRUE(in.received().wait_for(hints.size()));
+    for (const queue::Delivery& delivery : in.deliveries()) {
+      EXPECT_FALSE(delivery.redelivered);
+      if (delivery.tag % 2 == 0) {
+        in->ack(delivery);
+        acknowledged.push_back(delivery.hint);
+      }
+    }
+    in->stop(10s);
+  }
+  TestConsumer again(test_broker_url(), {.topology = topology.names()});
+  ASSERT_TRUE(again.received().wait_for(5));
+  for (const queue::Delivery& delivery : again.deliveries()) {
+    EXPECT_TRUE(delivery.redelivered);
+    EXPECT_EQ(std::count(acknowledged.begin(), acknowledged.end(), delivery.hint), 0);
+  }
+  EXPECT_EQ(again.deliveries().size(), 5U);
+}
+
+TEST(Consumer, PrefetchLimitsWhatIsUnacknowledged) {
+  TestTopology topology;
+  publish(topology, make_hints(20));
+  TestConsumer in(test_broker_url(), {.prefetch = 7, .topology = topology.names()}, false);
+  ASSERT_TRUE(in.received().wait_for(7));
+  ASSERT_TRUE(eventually(
+      [&] { return queue::read_depth(test_broker_url(), topology.names())->ready == 13; }));
+  EXPECT_EQ(in.received().size(), 7U);
+  in->ack(in.deliveries()[3]);
+  EXPECT_TRUE(in.received().wait_for(8));
+  EXPECT_EQ(in.received().size(), 8U);
+}
+
+TEST(Consumer, GarbageGoesToTheDeadLetterQueue) {
+  TestTopology topology;
+  TestConsumer in(test_broker_url(), {.topology = topology.names()});
+  ASSERT_TRUE(eventually([&] { return in->connected(); }));
+  topology.publish("not json");
+  topology.publish("");
+  topology.publish(R"({"task":"aud_short","epoch":1})");
+  topology.publish(std::string(1'000'000, '['));
+  topology.publish(R"({"task":1})", 15'000);
+  EXPECT_TRUE(eventually([&] { return dead_are(topology, 5); }));
+  const Hint hint{TaskId::make(), 2};
+  topology.publish(queue::encode_hint(hint), 15'000);
+  ASSERT_TRUE(in.received().wait_for(1)) << "the consumer is alive, whatever the headers";
+  EXPECT_EQ(in.deliveries()[0].hint, hint);
+  EXPECT_EQ(in.deliveries()[0].connection, 1U) << "on its first connection";
+  EXPECT_TRUE(empty(topology));
+}
+
+TEST(Consumer, ADeletedQueueIsMadeAgain) {
+  TestTopology topology;
+  TestConsumer in(test_broker_url(), {.topology = topology.names()});
+  publish(topology, make_hints(1));
+  ASSERT_TRUE(in.received().wait_for(1));
+  topology.delete_jobs();
+  // The broker tells at once; the periodic check would take 30 s.
+  ASSERT_TRUE(eventually(
+      [&] { return queue::read_depth(test_broker_url(), topology.names()).has_value(); }, 15s));
+  publish(topology, make_hints(1));
+  EXPECT_TRUE(in.received().wait_for(2));
+}
+
+TEST(Consumer, AnAckOfAnOldConnectionIsDropped) {
+  TestTopology topology;
+  TcpProxy proxy(test_broker_url().port);
+  AmqpUrl url = test_broker_url();
+  url.host = "127.0.0.1";
+  url.port = proxy.port();
+  TestConsumer in(url, {.topology = topology.names()}, false);
+  publish(topology, make_hints(3));
+  ASSERT_TRUE(in.received().wait_for(3));
+  proxy.cut_all();
+  ASSERT_TRUE(eventually([&] { return in.deliveries().size() == 6; })) << "delivered again";
+  const std::vector<queue::Delivery> deliveries = in.deliveries();
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(deliveries[i].connection, 1U);
+    in->ack(deliveries[i]);
+  }
+  in->ack(deliveries[3]);
+  in->stop(10s);
+  EXPECT_EQ(deliveries[3].connection, 2U);
+  EXPECT_TRUE(deliveries[3].redelivered);
+  EXPECT_EQ(queue::read_depth(test_broker_url(), topology.names())->ready, 2U);
+}
+
+TEST(Consumer, ASilentNetworkIsNoticed) {
+  TestTopology topology;
+  TcpProxy proxy(test_broker_url().port);
+  AmqpUrl url = test_broker_url();
+  url.host = "127.0.0.1";
+  url.port = proxy.port();
+  TestConsumer in(url, {.heartbeat = 2s, .topology = topology.names()});
+  ASSERT_TRUE(eventually([&] { return in->connected(); }));
+  proxy.cut_all(TcpProxy::Cut::kSilence);
+  publish(topology, make_hints(5));
+  EXPECT_TRUE(in.received().wait_for(5));
+}
+
+TEST(Consumer, AnIdleConnectionStaysAliveAndIsChecked) {
+  TestTopology topology;
+  TestConsumer in(test_broker_url(),
+                  {.heartbeat = 1s, .check_interval = 100ms, .topology = topology.names()});
+  ASSERT_TRUE(eventually([&] { return in->connected(); }));
+  EXPECT_FALSE(eventually([&] { return !in->connected(); }, 6s));
+  publish(topology, make_hints(1));
+  ASSERT_TRUE(in.received().wait_for(1));
+  EXPECT_EQ(in.deliveries()[0].connection, 1U);
+}
+
+TEST(Consumer, CancelTakesNothingNewAndStillAcknowledges) {
+  TestTopology topology;
+  TestConsumer in(test_broker_url(), {.topology = topology.names()}, false);
+  publish(topology, make_hints(4));
+  ASSERT_TRUE(in.received().wait_for(4));
+  in->cancel();
+  TestConsumer other(test_broker_url(), {.topology = topology.names()});
+  // A consumer that still took messages would get every second one.
+  EXPECT_TRUE(eventually([&] {
+    const std::vector<Hint> hints = make_hints(10);
+    publish(topology, hints);
+    return eventually(
+        [&] {
+          const auto counts = other.received().counts();
+          return std::all_of(hints.begin(), hints.end(), [&](const Hint& hint) {
+            return counts.contains(hint.task);
+          });
+        },
+        2s);
+  }));
+  for (const queue::Delivery& delivery : in.deliveries()) {
+    in->ack(delivery);
+  }
+  in->stop(10s);
+  EXPECT_EQ(in.received().size(), 4U);
+  const Hint last = make_hints(1)[0];
+  publish(topology, {{last}});
+  ASSERT_TRUE(eventually([&] { return other.received().counts().contains(last.task); }));
+  for (const queue::Delivery& delivery : in.deliveries()) {
+    EXPECT_FALSE(other.received().counts().contains(delivery.hint.task)) << "was acknowledged";
+  }
+}
+
+TEST(Consumer, ManyThreadsAcknowledge) {
+  TestTopology topology;
+  const std::vector<Hint> hints = make_hints(4'000);
+  publish(topology, hints);
+  TestConsumer in(test_broker_url(), {.topology = topology.names()}, false);
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t mine = next++; mine < hints.size(); mine = next++) {
+      if (!eventually([&] { return in.received().size() > mine; })) {
+        return;
+      }
+      in->ack(in.deliveries()[mine]);
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 3; ++i) {
+      threads.emplace_back(work);
+    }
+  }
+  EXPECT_EQ(in.received().size(), hints.size());
+  in->stop(10s);
+  EXPECT_EQ(in.deliveries().size(), hints.size());
+  EXPECT_LE(queue::read_depth(test_broker_url(), topology.names())->ready, kPrefetch);
+}
+
+TEST(Depth, CountsReadyAndDead) {
+  TestTopology topology;
+  EXPECT_FALSE(queue::read_depth(test_broker_url(), topology.names())) << "no queue yet";
+  publish(topology, make_hints(3));
+  const auto depth = queue::read_depth(test_broker_url(), topology.names());
+  ASSERT_TRUE(depth);
+  EXPECT_EQ(depth->ready, 3U);
+  EXPECT_EQ(depth->dead, 0U);
+  AmqpUrl nowhere = test_broker_url();
+  nowhere.port = 1;
+  EXPECT_FALSE(queue::read_depth(nowhere));
+}
+
+}  // namespace
+}  // namespace audiogen::test

@@ -1,0 +1,387 @@
+// `audio-api admin` on a real database: every command's output, for programs and for people.
+#include "api/admin.h"
+
+#include <cstdlib>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidjson/document.h>
+
+#include "common/store/account_store.h"
+#include "common/store/task_store.h"
+#include "tests/support/test_database.h"
+
+namespace audiogen::api {
+namespace {
+
+using store::Claim;
+using store::CreateCommand;
+using store::Sql;
+using store::TaskStore;
+using test::TestDatabase;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::MatchesRegex;
+using testing::Not;
+using testing::StartsWith;
+
+struct Output {
+  int code = 0;
+  std::string out, err;
+};
+
+Output admin(const std::vector<std::string>& args) {
+  std::ostringstream out, err;
+  const int code = run_admin(args, out, err);
+  return {code, out.str(), err.str()};
+}
+
+// The JSON a successful command prints; null after a failure, which fails the test.
+rapidjson::Document json(std::vector<std::string> args) {
+  args.emplace_back("--json");
+  const Output output = admin(args);
+  EXPECT_EQ(output.code, 0) << output.err;
+  EXPECT_THAT(output.err, IsEmpty());
+  EXPECT_EQ(std::count(output.out.begin(), output.out.end(), '\n'), 1) << output.out;
+  rapidjson::Document document;
+  document.Parse(output.out.c_str());
+  EXPECT_TRUE(document.IsObject()) << output.out;
+  return document;
+}
+
+std::vector<std::string> members(const rapidjson::Value& object) {
+  std::vector<std::string> out;
+  for (const auto& [name, value] : object.GetObject()) {
+    out.emplace_back(name.GetString());
+  }
+  return out;
+}
+
+class Admin : public testing::Test {
+ protected:
+  void SetUp() override {
+    const DatabaseUrl& url = db_.url();
+    const std::string text = "mysql://" + url.user + ":" + url.password + "@" + url.host + ":" +
+                             std::to_string(url.port) + "/" + url.database +
+                             (url.socket.empty() ? "" : "?socket=" + url.socket);
+    ::setenv("DATABASE_URL", text.c_str(), 1);
+    ::setenv("BRAND", "acme", 1);
+    ::unsetenv("AMQP_URL");
+  }
+
+  // A user with credits and its id.
+  UserId user_with_credits() {
+    const auto made = json({"user", "create", "--email", "ann@example.com", "--plan", "paid"});
+    json({"credits",
+          "grant",
+          "--user",
+          "ann@example.com",
+          "--credits",
+          "1000",
+          "--kind",
+          "purchase",
+          "--reference",
+          "inv-1"});
+    return *UserId::parse(made["id"].GetString());
+  }
+
+  TaskId create(UserId user) {
+    CreateCommand command{.id = TaskId::make(), .user = user, .request = R"({"prompt":"secret"})"};
+    EXPECT_TRUE(tasks_.create(std::span(&command, 1)));
+    return command.id;
+  }
+
+  TestDatabase db_;
+  TaskStore tasks_{db_.url()};
+};
+
+TEST_F(Admin, UserCommands) {
+  const auto made = json({"user", "create", "--email", "Ann@Example.com"});
+  EXPECT_THAT(members(made), ElementsAre("id", "email", "plan"));
+  EXPECT_THAT(made["id"].GetString(), StartsWith("usr_"));
+  EXPECT_STREQ(made["email"].GetString(), "ann@example.com");
+  EXPECT_STREQ(made["plan"].GetString(), "free");
+  const auto shown = json({"user", "show", "--user", made["id"].GetString()});
+  EXPECT_THAT(
+      members(shown),
+      ElementsAre("id", "email", "plan", "api_access", "available_credits", "reserved_credits"));
+  EXPECT_FALSE(shown["api_access"].GetBool());
+  EXPECT_EQ(shown["available_credits"].GetInt(), 0);
+  const auto paid = json({"user", "plan", "--user", "ann@example.com", "--plan", "paid"});
+  EXPECT_STREQ(paid["plan"].GetString(), "paid");
+  EXPECT_TRUE(paid["api_access"].GetBool());
+}
+
+TEST_F(Admin, CreditsAreExactNumbers) {
+  json({"user", "create", "--email", "a@b"});
+  const auto grant = [](const char* credits, const char* kind, const char* reference) {
+    return json({"credits",
+                 "grant",
+                 "--user",
+                 "a@b",
+                 "--credits",
+                 credits,
+                 "--kind",
+                 kind,
+                 "--reference",
+                 reference});
+  };
+  auto granted = grant("18.755", "purchase", "1");
+  EXPECT_EQ(granted["available_credits"].GetDouble(), 18.755);
+  EXPECT_FALSE(granted["repeated"].GetBool());
+  EXPECT_TRUE(grant("18.755", "purchase", "1")["repeated"].GetBool());
+  granted = grant("-8.7", "adjustment", "2");
+  EXPECT_EQ(granted["available_credits"].GetDouble(), 10.055);
+  granted = grant("1.5", "bonus", "3");
+  granted = json(
+      {"credits", "grant", "--user=a@b", "--credits=-1.555", "--kind=adjustment", "--reference=4"});
+  EXPECT_TRUE(granted["available_credits"].IsInt());
+  EXPECT_EQ(granted["available_credits"].GetInt(), 10);
+  for (const char* bad : {"",
+                          "1e3",
+                          "1.2345",
+                          ".5",
+                          "5.",
+                          "+5",
+                          "1,5",
+                          "x",
+                          "--5",
+                          "0x10",
+                          " 5",
+                          "99999999999999",
+                          "0",
+                          "0.000"}) {
+    const Output output = admin({"credits",
+                                 "grant",
+                                 "--user",
+                                 "a@b",
+                                 "--credits",
+                                 bad,
+                                 "--kind",
+                                 "bonus",
+                                 "--reference",
+                                 "bad"});
+    EXPECT_EQ(output.code, 1) << bad;
+    EXPECT_THAT(output.err, HasSubstr("--credits")) << bad;
+  }
+}
+
+TEST_F(Admin, KeyCommands) {
+  user_with_credits();
+  const auto key = json({"key", "create", "--user", "ann@example.com", "--name", "lap \"top\""});
+  EXPECT_THAT(members(key), ElementsAre("id", "name", "prefix", "key"));
+  EXPECT_THAT(key["key"].GetString(), StartsWith("acme_live_"));
+  EXPECT_TRUE(api_key_hash(key["key"].GetString(), "acme"));
+  const auto listed = json({"key", "list", "--user", "ann@example.com"});
+  ASSERT_EQ(listed["keys"].Size(), 1U);
+  EXPECT_THAT(members(listed["keys"][0]),
+              ElementsAre("id", "name", "prefix", "created_at", "last_used_at", "deleted_at"));
+  EXPECT_STREQ(listed["keys"][0]["name"].GetString(), "lap \"top\"");
+  EXPECT_TRUE(listed["keys"][0]["deleted_at"].IsNull());
+  const Output people = admin({"key", "list", "--user", "ann@example.com"});
+  EXPECT_THAT(people.out, HasSubstr(key["prefix"].GetString()));
+  EXPECT_THAT(people.out, Not(HasSubstr(key["key"].GetString())));
+
+  const auto deleted = json({"key", "delete", "--key", key["id"].GetString()});
+  EXPECT_TRUE(deleted["deleted_at"].IsString());
+  EXPECT_FALSE(deleted["repeated"].GetBool());
+  const Output again = admin({"key", "delete", "--key", key["id"].GetString()});
+  EXPECT_EQ(again.code, 0);
+  EXPECT_THAT(again.out, HasSubstr("It was deleted before"));
+  EXPECT_EQ(admin({"key", "delete", "--key", KeyId::make().text()}).code, 1);
+  EXPECT_EQ(admin({"key", "delete", "--key", "nonsense"}).code, 1);
+}
+
+TEST_F(Admin, ABadBrandIsRefusedBeforeAKeyIsStored) {
+  user_with_credits();
+  ::setenv("BRAND", "Not A Brand", 1);
+  const Output output = admin({"key", "create", "--user", "ann@example.com", "--name", "n"});
+  EXPECT_EQ(output.code, 1);
+  EXPECT_THAT(output.err, HasSubstr("BRAND must be"));
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM api_keys")), 0);
+}
+
+TEST_F(Admin, TaskCommands) {
+  const UserId user = user_with_credits();
+  const TaskId first = create(user), second = create(user);
+  const auto listed =
+      json({"task", "list", "--user", "ann@example.com", "--status", "queued", "--limit", "1"});
+  ASSERT_EQ(listed["tasks"].Size(), 1U);
+  EXPECT_EQ(listed["tasks"][0]["id"].GetString(), second.text());
+  EXPECT_STREQ(listed["tasks"][0]["status"].GetString(), "queued");
+  EXPECT_EQ(json({"task", "list"})["tasks"].Size(), 2U);
+  EXPECT_EQ(json({"task", "list", "--status", "failed"})["tasks"].Size(), 0U);
+
+  const Hint hint{.task = first, .epoch = 0};
+  ASSERT_TRUE((*tasks_.claim(std::span(&hint, 1), WorkerId::make(), [](const Claim&) {
+    return std::string("local");
+  }))[0]);
+  const auto shown = json({"task", "show", first.text()});
+  EXPECT_STREQ(shown["status"].GetString(), "running");
+  EXPECT_STREQ(shown["public_status"].GetString(), "processing");
+  EXPECT_EQ(shown["reserved_credits"].GetInt(), 150);
+  EXPECT_TRUE(shown["charged_credits"].IsNull());
+  EXPECT_STREQ(shown["attempts"][0]["provider"].GetString(), "local");
+  EXPECT_STREQ(shown["ledger"][0]["kind"].GetString(), "hold");
+  ASSERT_EQ(shown["timeline"].Size(), 4U);
+  EXPECT_STREQ(shown["timeline"][0]["event"].GetString(), "created, 150 reserved");
+  EXPECT_STREQ(shown["timeline"][1]["event"].GetString(), "call 1 to local started");
+  EXPECT_STREQ(shown["timeline"][2]["event"].GetString(), "lease ends unless renewed");
+  EXPECT_STREQ(shown["timeline"][3]["event"].GetString(), "deadline");
+  EXPECT_THAT(admin({"task", "show", first.text()}).out, Not(HasSubstr("secret")));
+
+  const auto canceled = json({"task", "cancel", first.text()});
+  EXPECT_STREQ(canceled["status"].GetString(), "canceled");
+  const Output again = admin({"task", "cancel", first.text()});
+  EXPECT_EQ(again.code, 1);
+  EXPECT_THAT(again.err, HasSubstr("has ended already"));
+  const auto ended = json({"task", "show", first.text()});
+  const auto& timeline = ended["timeline"];
+  EXPECT_STREQ(timeline[timeline.Size() - 1]["event"].GetString(),
+               "canceled, 0 charged, 150 returned");
+  EXPECT_EQ(admin({"task", "cancel", TaskId::make().text()}).code, 1);
+  EXPECT_EQ(admin({"task", "show", "aud_nonsense"}).code, 1);
+  EXPECT_EQ(admin({"task", "retry", first.text()}).code, 1);
+}
+
+TEST_F(Admin, QueueMergesWhatLivingWorkersReport) {
+  const UserId user = user_with_credits();
+  create(user);
+  const auto report = [&](const char* status) {
+    const WorkerId id = WorkerId::make();
+    EXPECT_TRUE(tasks_.report_worker(id, "host", 7, 2, status));
+    return id;
+  };
+  report(R"({"providers":[{"name":"a","state":"ready","in_flight":2},
+             {"name":"b","state":"ready","in_flight":1}]})");
+  report(R"({"providers":[{"name":"a","state":"open","in_flight":3},{"name":7},"x"]})");
+  report("not json");
+  const WorkerId gone = report(R"({"providers":[{"name":"gone","state":"ready","in_flight":9}]})");
+  db_.execute(Sql("UPDATE workers SET seen_at=seen_at - INTERVAL 1 HOUR WHERE id=") << gone);
+
+  const auto queue = json({"queue"});
+  EXPECT_THAT(
+      members(queue),
+      ElementsAre(
+          "ready", "in_flight", "waiting_retry", "dead", "oldest_seconds", "workers", "providers"));
+  EXPECT_EQ(queue["ready"].GetInt(), 1);
+  EXPECT_TRUE(queue["dead"].IsNull());
+  EXPECT_EQ(queue["workers"].Size(), 4U);
+  ASSERT_EQ(queue["providers"].Size(), 2U);
+  EXPECT_STREQ(queue["providers"][0]["name"].GetString(), "a");
+  EXPECT_STREQ(queue["providers"][0]["state"].GetString(), "open");
+  EXPECT_EQ(queue["providers"][0]["in_flight"].GetInt(), 5);
+  EXPECT_EQ(queue["providers"][1]["in_flight"].GetInt(), 1);
+}
+
+TEST_F(Admin, AuditFailsUnlessAllIsWell) {
+  const UserId user = user_with_credits();
+  const auto sound = json({"audit"});
+  EXPECT_TRUE(sound["ok"].GetBool());
+  EXPECT_THAT(members(sound["checks"][0]), ElementsAre("name", "bad"));
+  EXPECT_EQ(admin({"audit"}).code, 0);
+  db_.execute(Sql("UPDATE balances SET available=available+1 WHERE user_id=") << user);
+  const Output output = admin({"audit", "--json"});
+  EXPECT_EQ(output.code, 1);
+  EXPECT_THAT(output.out, AllOf(HasSubstr(R"("ok":false)"), HasSubstr(R"("bad":1)")));
+}
+
+TEST_F(Admin, PeopleReadColumns) {
+  user_with_credits();
+  EXPECT_THAT(admin({"user", "show", "--user", "ann@example.com"}).out,
+              MatchesRegex("id +usr_[0-9a-z]+\n"
+                           "email +ann@example.com\n"
+                           "plan +paid\n"
+                           "api access +yes\n"
+                           "available credits  1000\n"
+                           "reserved credits +0\n"));
+  EXPECT_EQ(admin({"key", "list", "--user", "ann@example.com"}).out, "keys: none\n");
+  json({"key", "create", "--user", "ann@example.com", "--name", "\xC3\xA4 b"});
+  EXPECT_THAT(admin({"key", "list", "--user", "ann@example.com"}).out,
+              MatchesRegex("keys:\n"
+                           "id +name +prefix +created at +last used at +deleted at\n"
+                           "key_[0-9a-z]+ +\xC3\xA4 b +acme_live_[^ ]+ +[^ ]+Z +- +-\n"));
+}
+
+TEST_F(Admin, ControlCharactersNeverReachTheTerminal) {
+  user_with_credits();
+  EXPECT_TRUE(tasks_.report_worker(WorkerId::make(), "ho\x1B[31mst", 7, 2, "{}"));
+  EXPECT_THAT(admin({"queue"}).out, AllOf(HasSubstr("ho?[31mst"), Not(HasSubstr("\x1B"))));
+}
+
+TEST_F(Admin, FailuresAreOneLine) {
+  const std::vector<std::vector<std::string>> mistakes = {
+      {},
+      {"nonsense"},
+      {"user"},
+      {"user", "create"},
+      {"user", "create", "--email", "a@b", "--plan", "gold"},
+      {"user", "create", "--email", "a@b", "--nonsense"},
+      {"user", "show", "--user", "nobody@b"},
+      {"user", "show", "--user", ""},
+      {"credits", "grant", "--user", "a@b", "--credits", "1", "--kind", "gift", "--reference", "r"},
+      {"task", "list", "--status", "lost"},
+      {"task", "list", "--status", ""},
+      {"task", "list", "--user", ""},
+      {"task", "list", "--limit", "0"},
+      {"task", "list", "--limit", "-1"},
+      {"task", "list", "--limit", "many"},
+      {"task", "show"}};
+  for (std::vector<std::string> args : mistakes) {
+    const Output plain = admin(args);
+    EXPECT_EQ(plain.code, 1) << testing::PrintToString(args);
+    EXPECT_THAT(plain.out, IsEmpty()) << testing::PrintToString(args);
+    EXPECT_THAT(plain.err, StartsWith("audio-api admin: ")) << testing::PrintToString(args);
+    EXPECT_EQ(std::count(plain.err.begin(), plain.err.end(), '\n'), 1) << plain.err;
+    args.emplace_back("--json");
+    const Output machine = admin(args);
+    EXPECT_EQ(machine.code, 1);
+    EXPECT_THAT(machine.out, IsEmpty());
+    rapidjson::Document error;
+    error.Parse(machine.err.c_str());
+    ASSERT_TRUE(error.IsObject()) << machine.err;
+    EXPECT_GT(error["error"]["message"].GetStringLength(), 0U);
+  }
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM users")), 0);
+}
+
+TEST_F(Admin, NeedsTheDatabaseAlone) {
+  ::setenv("DATABASE_URL", "mysql://u:hunter2@127.0.0.1:1/db", 1);
+  const Output away = admin({"queue"});
+  EXPECT_EQ(away.code, 1);
+  EXPECT_THAT(away.err, AllOf(HasSubstr("the database is away"), Not(HasSubstr("hunter2"))));
+  ::unsetenv("DATABASE_URL");
+  const Output missing = admin({"queue"});
+  EXPECT_EQ(missing.code, 1);
+  EXPECT_THAT(missing.err, HasSubstr("DATABASE_URL is required"));
+  EXPECT_EQ(admin({"--help"}).code, 0);
+}
+
+TEST_F(Admin, EveryCommandExplainsItself) {
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"user", "create"},
+                                             {"user", "show"},
+                                             {"user", "plan"},
+                                             {"credits", "grant"},
+                                             {"key", "create"},
+                                             {"key", "list"},
+                                             {"key", "delete"},
+                                             {"task", "list"},
+                                             {"task", "show"},
+                                             {"task", "cancel"},
+                                             {"queue"},
+                                             {"audit"}}) {
+    auto args = words;
+    args.emplace_back("--help");
+    const Output help = admin(args);
+    EXPECT_EQ(help.code, 0);
+    EXPECT_THAT(help.out, AllOf(HasSubstr("Example:"), HasSubstr("--json")));
+    EXPECT_THAT(help.err, IsEmpty());
+  }
+}
+
+}  // namespace
+}  // namespace audiogen::api

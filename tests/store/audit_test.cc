@@ -1,0 +1,308 @@
+// Each rule of the audit is broken by hand, past the constraints, and must be the only one
+// reported.
+#include <atomic>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/store/account_store.h"
+#include "common/store/task_store.h"
+#include "tests/support/test_database.h"
+
+namespace audiogen::store {
+namespace {
+
+using test::TestDatabase;
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+// A database in which every kind of row exists and every rule holds.
+class Audit : public testing::Test {
+ protected:
+  Audit() {
+    user_ = make_user("ann@example.com");
+    other_ = make_user("bob@example.com");
+    grant(credits(10'000), GrantKind::kPurchase, "purchase");
+    grant(credits(10), GrantKind::kBonus, "bonus");
+    grant(Units{-1}, GrantKind::kAdjustment, "adjustment");
+    queued_ = create();
+    waiting_ = create();
+    running_ = create();
+    done_ = create();
+    failed_ = create();
+    canceled_ = create();
+    settle(waiting_, {.kind = SettleCommand::Kind::kRetry, .retry_after = 1h});
+    settle(done_,
+           {.kind = SettleCommand::Kind::kSucceed,
+            .output_key = "key",
+            .output_bytes = 1,
+            .duration_ms = 60'000});
+    settle(failed_, {.kind = SettleCommand::Kind::kFail});
+    EXPECT_EQ(*tasks_.cancel(canceled_), CancelOutcome::kCanceled);
+    claim(running_);
+  }
+
+  UserId make_user(const char* email) {
+    const auto user = accounts_.create_user(email, Plan::kPaid);
+    EXPECT_TRUE(user);
+    return user->id;
+  }
+
+  void grant(Units amount, GrantKind kind, const char* reference) {
+    EXPECT_TRUE(accounts_.grant("ann@example.com", amount, kind, reference));
+  }
+
+  TaskId create() {
+    CreateCommand command{.id = TaskId::make(),
+                          .user = user_,
+                          .idempotency_key = std::to_string(++keys_),
+                          .request = "{}"};
+    const auto outcome = tasks_.create(std::span(&command, 1));
+    EXPECT_TRUE(outcome && (*outcome)[0].kind == CreateOutcome::Kind::kCreated);
+    return command.id;
+  }
+
+  std::uint32_t claim(TaskId task) {
+    const Hint hint{.task = task, .epoch = 0};
+    const auto claimed = tasks_.claim(
+        std::span(&hint, 1), WorkerId::make(), [](const Claim&) { return std::string("local"); });
+    EXPECT_TRUE(claimed && (*claimed)[0]);
+    return (*claimed)[0]->epoch;
+  }
+
+  void settle(TaskId task, SettleCommand command) {
+    command.task = task;
+    command.user = user_;
+    command.epoch = claim(task);
+    command.attempt = 1;
+    command.attempt_state = 2;
+    const auto settled = tasks_.settle(std::span(&command, 1));
+    EXPECT_TRUE(settled && (*settled)[0] != SettleOutcome::kNotOurs);
+  }
+
+  // The first words of the rules that are broken.
+  std::vector<std::string> broken() {
+    std::vector<std::string> out;
+    const auto checks = accounts_.audit();
+    EXPECT_TRUE(checks) << (checks ? "" : checks.error().message);
+    for (const Check& check : *checks) {
+      if (check.bad != 0) {
+        out.push_back(check.name.substr(0, check.name.find(' ')));
+      }
+    }
+    return out;
+  }
+
+  void run(const Sql& sql) { db_.execute(sql); }
+
+  TestDatabase db_;
+  AccountStore accounts_{db_.url()};
+  TaskStore tasks_{db_.url()};
+  int keys_ = 0;
+  UserId user_, other_;
+  TaskId queued_, waiting_, running_, done_, failed_, canceled_;
+};
+
+TEST_F(Audit, NothingIsBrokenAtFirst) {
+  EXPECT_THAT(broken(), IsEmpty());
+  EXPECT_THAT(*accounts_.audit(), SizeIs(16));
+}
+
+TEST_F(Audit, I1BalanceDiffers) {
+  run(Sql("UPDATE balances SET available=available+1 WHERE user_id=") << user_);
+  EXPECT_THAT(broken(), ElementsAre("I1"));
+}
+
+TEST_F(Audit, I1BalanceIsMissing) {
+  run(Sql("DELETE FROM balances WHERE user_id=") << other_);
+  EXPECT_THAT(broken(), ElementsAre("I1"));
+}
+
+TEST_F(Audit, I1RowsAreMiscounted) {
+  run(Sql("UPDATE balances SET seq=seq+1 WHERE user_id=") << user_);
+  EXPECT_THAT(broken(), ElementsAre("I1"));
+}
+
+TEST_F(Audit, I1RowsOfNobody) {
+  run(Sql("DELETE FROM users WHERE id=") << other_);
+  EXPECT_THAT(broken(), ElementsAre("I1"));
+}
+
+TEST_F(Audit, I2RowIsNotZero) {
+  run(Sql("ALTER TABLE ledger DROP CONSTRAINT ledger_zero"));
+  run(Sql("UPDATE ledger SET d_system=d_system+1 WHERE seq=1 AND user_id=") << user_);
+  EXPECT_THAT(broken(), ElementsAre("I2"));
+}
+
+TEST_F(Audit, I3BalanceWasNegative) {
+  run(Sql("ALTER TABLE ledger DROP CONSTRAINT ledger_after"));
+  const Uuid first = new_uuid(), second = new_uuid();
+  run(Sql("INSERT INTO ledger VALUES (") << other_ << ",1,4," << first << ",-5,0,5,-5,0,NOW(6)),("
+                                         << other_ << ",2,3," << second << ",5,0,-5,0,0,NOW(6))");
+  run(Sql("INSERT INTO grants VALUES (") << first << ",'x'," << other_ << ",4,-5,NOW(6)),("
+                                         << second << ",'y'," << other_ << ",4,5,NOW(6))");
+  run(Sql("UPDATE balances SET seq=2 WHERE user_id=") << other_);
+  EXPECT_THAT(broken(), ElementsAre("I3"));
+}
+
+TEST_F(Audit, I4ChainIsBroken) {
+  run(Sql("UPDATE ledger SET available_after=available_after+1 WHERE seq=2 AND user_id=") << user_);
+  EXPECT_THAT(broken(), ElementsAre("I4"));
+}
+
+TEST_F(Audit, I5HoldHasAnotherSize) {
+  run(Sql("UPDATE tasks SET held=held+1 WHERE id=") << failed_);
+  EXPECT_THAT(broken(), ElementsAre("I5"));
+}
+
+TEST_F(Audit, I6ChargeDiffersFromTheLedger) {
+  run(Sql("UPDATE tasks SET charged=charged-1 WHERE id=") << done_);
+  EXPECT_THAT(broken(), ElementsAre("I6"));
+}
+
+TEST_F(Audit, I7FailureWasCharged) {
+  run(Sql("ALTER TABLE tasks DROP CONSTRAINT tasks_refund"));
+  run(Sql("UPDATE tasks SET state=4, failure=7, output_key=NULL, output_bytes=NULL, "
+          "output_sha256=NULL, duration_ms=NULL WHERE id=")
+      << done_);
+  EXPECT_THAT(broken(), ElementsAre("I7"));
+}
+
+TEST_F(Audit, I8MoreIsReservedThanTheOpenHolds) {
+  run(Sql("ALTER TABLE ledger DROP CONSTRAINT ledger_kind"));
+  const Uuid id = new_uuid();
+  run(Sql("INSERT INTO ledger VALUES (") << other_ << ",1,3," << id << ",5,7,-12,5,7,NOW(6))");
+  run(Sql("INSERT INTO grants VALUES (") << id << ",'x'," << other_ << ",3,5,NOW(6))");
+  run(Sql("UPDATE balances SET available=5, held=7, seq=1 WHERE user_id=") << other_);
+  EXPECT_THAT(broken(), ElementsAre("I8"));
+}
+
+TEST_F(Audit, I9GrantIsMissing) {
+  run(Sql("DELETE FROM grants WHERE reference='bonus'"));
+  EXPECT_THAT(broken(), ElementsAre("I9"));
+}
+
+TEST_F(Audit, I9TaskIsMissing) {
+  run(Sql("DELETE FROM idempotency WHERE task_id=") << canceled_);
+  run(Sql("DELETE FROM tasks WHERE id=") << canceled_);
+  EXPECT_THAT(broken(), ElementsAre("I9"));
+}
+
+TEST_F(Audit, I10OpenTaskIsForgotten) {
+  run(Sql("UPDATE tasks SET wake_at=NULL WHERE id=") << queued_);
+  EXPECT_THAT(broken(), ElementsAre("I10"));
+}
+
+TEST_F(Audit, I10FinalTaskIsNot) {
+  run(Sql("UPDATE tasks SET wake_at=NOW(6) WHERE id=") << done_);
+  EXPECT_THAT(broken(), ElementsAre("I10"));
+}
+
+TEST_F(Audit, I11KeyWithoutItsTask) {
+  run(Sql("UPDATE idempotency SET task_id=") << new_uuid() << " WHERE task_id=" << done_);
+  EXPECT_THAT(broken(), ElementsAre("I11"));
+}
+
+TEST_F(Audit, I11KeyOfAnotherUser) {
+  run(Sql("UPDATE idempotency SET user_id=") << other_ << " WHERE task_id=" << done_);
+  EXPECT_THAT(broken(), ElementsAre("I11"));
+}
+
+TEST_F(Audit, I12SucceededWithoutItsOutput) {
+  run(Sql("UPDATE tasks SET output_sha256=NULL WHERE id=") << done_);
+  EXPECT_THAT(broken(), ElementsAre("I12"));
+}
+
+TEST_F(Audit, I12QueuedWithAReason) {
+  run(Sql("ALTER TABLE tasks DROP CONSTRAINT tasks_failure"));
+  run(Sql("UPDATE tasks SET failure=1 WHERE id=") << queued_);
+  EXPECT_THAT(broken(), ElementsAre("I12"));
+}
+
+TEST_F(Audit, I12RunningWithoutALease) {
+  run(Sql("ALTER TABLE tasks DROP CONSTRAINT tasks_lease"));
+  run(Sql("UPDATE tasks SET lease_until=NULL WHERE id=") << running_);
+  EXPECT_THAT(broken(), ElementsAre("I12"));
+}
+
+TEST_F(Audit, I13GrantIsNotBookedAsItIs) {
+  run(Sql("UPDATE grants SET amount=amount+1 WHERE reference='bonus'"));
+  EXPECT_THAT(broken(), ElementsAre("I13"));
+}
+
+TEST_F(Audit, I13GrantIsNotBooked) {
+  run(Sql("INSERT INTO grants VALUES (") << new_uuid() << ",'x'," << other_ << ",3,5,NOW(6))");
+  EXPECT_THAT(broken(), ElementsAre("I13"));
+}
+
+TEST_F(Audit, I13PurchaseOpenedNoAccess) {
+  run(Sql("UPDATE users SET purchased=0 WHERE id=") << user_);
+  EXPECT_THAT(broken(), ElementsAre("I13"));
+}
+
+TEST_F(Audit, L1SweeperDoesNotLook) {
+  run(Sql("UPDATE tasks SET wake_at=UTC_TIMESTAMP(6) - INTERVAL 50 SECOND WHERE id=") << queued_);
+  EXPECT_THAT(broken(), IsEmpty());
+  run(Sql("UPDATE tasks SET wake_at=UTC_TIMESTAMP(6) - INTERVAL 61 SECOND WHERE id=") << queued_);
+  EXPECT_THAT(broken(), ElementsAre("L1"));
+}
+
+TEST_F(Audit, L2LeaseIsOver) {
+  run(Sql("UPDATE tasks SET lease_until=UTC_TIMESTAMP(6) - INTERVAL 50 SECOND WHERE id=")
+      << running_);
+  EXPECT_THAT(broken(), IsEmpty());
+  run(Sql("UPDATE tasks SET lease_until=UTC_TIMESTAMP(6) - INTERVAL 61 SECOND WHERE id=")
+      << running_);
+  EXPECT_THAT(broken(), ElementsAre("L2"));
+}
+
+TEST_F(Audit, L3DeadlineHasPassed) {
+  run(Sql("UPDATE tasks SET deadline_at=UTC_TIMESTAMP(6) - INTERVAL 50 SECOND WHERE id=")
+      << queued_);
+  EXPECT_THAT(broken(), IsEmpty());
+  run(Sql("UPDATE tasks SET deadline_at=UTC_TIMESTAMP(6) - INTERVAL 61 SECOND WHERE id=")
+      << queued_);
+  EXPECT_THAT(broken(), ElementsAre("L3"));
+}
+
+TEST_F(Audit, ALongQueueIsNoFault) {
+  run(Sql("UPDATE tasks SET created_at=created_at - INTERVAL 10 MINUTE, next_run_at=next_run_at - "
+          "INTERVAL 10 MINUTE WHERE id=")
+      << queued_);
+  EXPECT_THAT(broken(), IsEmpty());
+}
+
+TEST_F(Audit, WorkGoingOnIsNoFault) {
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i) {
+    threads.emplace_back([&, i] {
+      AccountStore accounts(db_.url());
+      TaskStore tasks(db_.url());
+      for (int n = 0; !stop; ++n) {
+        EXPECT_TRUE(accounts.grant("bob@example.com",
+                                   credits(150),
+                                   GrantKind::kBonus,
+                                   std::to_string(i) + "-" + std::to_string(n)));
+        CreateCommand command{.id = TaskId::make(),
+                              .user = other_,
+                              .idempotency_key = std::to_string(i) + "-" + std::to_string(n),
+                              .request = "{}"};
+        EXPECT_TRUE(tasks.create(std::span(&command, 1)));
+        EXPECT_TRUE(tasks.cancel(command.id));
+      }
+    });
+  }
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_THAT(broken(), IsEmpty());
+  }
+  stop = true;
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+}
+
+}  // namespace
+}  // namespace audiogen::store

@@ -1,0 +1,397 @@
+// Creating tasks: holds, idempotency keys, batches, and what concurrency may not do to them.
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "common/store/group_commit.h"
+#include "tests/store/task_fixture.h"
+
+namespace audiogen::store {
+namespace {
+
+using Kind = CreateOutcome::Kind;
+using CreateGroup = GroupCommit<CreateCommand, CreateOutcome>;
+
+CreateGroup::Run run_create() {
+  return [](TaskStore& store, std::span<const CreateCommand> commands) {
+    return store.create(commands);
+  };
+}
+
+// Submits `commands` from `threads` threads and collects the outcomes, in the order of commands.
+std::vector<Result<CreateOutcome, StoreFault>> through_group(
+    CreateGroup& group, const std::vector<CreateCommand>& commands, std::size_t threads) {
+  std::vector<Result<CreateOutcome, StoreFault>> outcomes(commands.size(), CreateOutcome{});
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::size_t answered = 0;
+  in_parallel(threads, [&](std::size_t t) {
+    for (std::size_t i = t; i < commands.size(); i += threads) {
+      EXPECT_TRUE(group.submit(commands[i], [&, i](Result<CreateOutcome, StoreFault> outcome) {
+        const std::scoped_lock lock(mutex);
+        outcomes[i] = std::move(outcome);
+        ++answered;
+        changed.notify_one();
+      }));
+    }
+  });
+  std::unique_lock lock(mutex);
+  EXPECT_TRUE(changed.wait_for(lock, 30s, [&] { return answered == commands.size(); }));
+  return outcomes;
+}
+
+std::map<Kind, int> count(const std::vector<Result<CreateOutcome, StoreFault>>& outcomes) {
+  std::map<Kind, int> out;
+  for (const auto& outcome : outcomes) {
+    if (outcome) {
+      ++out[outcome->kind];
+    } else {
+      ADD_FAILURE() << "store fault";
+    }
+  }
+  return out;
+}
+
+class CreateTest : public TaskStoreTest {
+ protected:
+  std::int64_t tasks() { return db_.number(Sql("SELECT COUNT(*) FROM tasks")); }
+  std::int64_t keys() { return db_.number(Sql("SELECT COUNT(*) FROM idempotency")); }
+};
+
+TEST_F(CreateTest, HoldsAndAnswersWithTheTask) {
+  const UserId user = db_.add_user(credits(200));
+  CreateCommand command = create_command(user, "key-1");
+  command.output_format = OutputFormat::kOggOpus;
+  command.deadline = 60s;
+  const CreateOutcome outcome = create(command);
+  ASSERT_EQ(outcome.kind, Kind::kCreated);
+  EXPECT_EQ(outcome.task.id, command.id);
+  EXPECT_EQ(outcome.task.state, TaskState::kQueued);
+  EXPECT_EQ(outcome.task.claims, 0U);
+  EXPECT_EQ(outcome.task.held, kHoldAmount);
+  EXPECT_EQ(outcome.task.output_format, OutputFormat::kOggOpus);
+  EXPECT_FALSE(outcome.task.charged);
+  EXPECT_EQ(db_.balance(user), (Balance{credits(50), credits(150), 2}));
+
+  const auto found = find(command.id, user);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->created_at, outcome.task.created_at);
+  EXPECT_EQ(found->updated_at, outcome.task.created_at);
+  EXPECT_EQ(found->output_format, OutputFormat::kOggOpus);
+  EXPECT_LT(std::chrono::abs(db_.session().now() - outcome.task.created_at), 5s);
+  EXPECT_EQ(column(command.id, "TIMESTAMPDIFF(SECOND, created_at, deadline_at)"), 60);
+  EXPECT_EQ(column(command.id, "TIMESTAMPDIFF(SECOND, created_at, wake_at)"), 15);
+  EXPECT_EQ(db_.text(Sql("SELECT request FROM tasks")), command.request);
+}
+
+TEST_F(CreateTest, ADeadlineSoonerThanTheFirstLookBringsItForward) {
+  CreateCommand command = create_command(db_.add_user());
+  command.deadline = 2s;
+  create(command);
+  EXPECT_EQ(column(command.id, "TIMESTAMPDIFF(SECOND, created_at, wake_at)"), 2);
+}
+
+TEST_F(CreateTest, InsufficientWritesNothing) {
+  const UserId user = db_.add_user(kHoldAmount - Units{1});
+  EXPECT_EQ(create(create_command(user, "k")).kind, Kind::kInsufficient);
+  EXPECT_EQ(tasks(), 0);
+  EXPECT_EQ(keys(), 0);
+  EXPECT_EQ(db_.balance(user).seq, 1U);
+}
+
+TEST_F(CreateTest, AnEmptyBatchAndAnUnknownUser) {
+  EXPECT_TRUE(must(store_.create({})).empty());
+  EXPECT_EQ(create(create_command(UserId::make())).kind, Kind::kFailed);
+  EXPECT_EQ(tasks(), 0);
+}
+
+TEST_F(CreateTest, RequestsAndKeysKeepEveryByte) {
+  CreateCommand command = create_command(db_.add_user(), R"(a'b"c\d%_;--\')");
+  command.request = std::string("quote ' \" \\ nul ") + '\0' + " utf8 \xF0\x9F\x8E\xB5 end";
+  EXPECT_EQ(create(command).kind, Kind::kCreated);
+  EXPECT_EQ(db_.text(Sql("SELECT request FROM tasks")), command.request);
+  EXPECT_EQ(db_.text(Sql("SELECT idem_key FROM idempotency")), *command.idempotency_key);
+  CreateCommand again = command;
+  again.id = TaskId::make();
+  EXPECT_EQ(create(again).kind, Kind::kReplayed);
+}
+
+TEST_F(CreateTest, ParallelStoresNeverOverspend) {
+  const UserId user = db_.add_user(credits(150));
+  std::atomic<int> created{0}, insufficient{0};
+  in_parallel(32, [&](std::size_t) {
+    TaskStore store(db_.url());
+    const CreateCommand command = create_command(user);
+    const CreateOutcome outcome = only(store.create({&command, 1}));
+    created += outcome.kind == Kind::kCreated ? 1 : 0;
+    insufficient += outcome.kind == Kind::kInsufficient ? 1 : 0;
+  });
+  EXPECT_EQ(created, 1);
+  EXPECT_EQ(insufficient, 31);
+  EXPECT_EQ(db_.balance(user), (Balance{credits(0), credits(150), 2}));
+}
+
+TEST_F(CreateTest, AGroupNeverOverspends) {
+  const UserId user = db_.add_user(credits(150));
+  CreateGroup group(db_.url(), {.threads = 3, .batch_max = 5}, run_create());
+  std::vector<CreateCommand> commands;
+  for (int i = 0; i < 32; ++i) {
+    commands.push_back(create_command(user));
+  }
+  auto kinds = count(through_group(group, commands, 8));
+  EXPECT_EQ(kinds[Kind::kCreated], 1);
+  EXPECT_EQ(kinds[Kind::kInsufficient], 31);
+}
+
+TEST_F(CreateTest, AHotUserThroughManyThreads) {
+  const UserId hot = db_.add_user(credits(150 * 500));
+  CreateGroup group(db_.url(), {.threads = 4, .batch_max = 16}, run_create());
+  std::vector<CreateCommand> commands;
+  for (int i = 0; i < 600; ++i) {
+    commands.push_back(create_command(hot));
+  }
+  auto kinds = count(through_group(group, commands, 8));
+  EXPECT_EQ(kinds[Kind::kCreated], 500);
+  EXPECT_EQ(kinds[Kind::kInsufficient], 100);
+  EXPECT_EQ(db_.balance(hot).available, Units{});
+}
+
+TEST_F(CreateTest, EqualKeysAtOnceAreOneTask) {
+  const UserId user = db_.add_user();
+  std::mutex mutex;
+  std::set<TaskId> ids;
+  std::map<Kind, int> kinds;
+  in_parallel(16, [&](std::size_t) {
+    TaskStore store(db_.url());
+    std::vector<CreateCommand> commands;
+    for (int i = 0; i < 4; ++i) {
+      commands.push_back(create_command(user, "the key"));
+    }
+    for (const CreateOutcome& outcome : must(store.create(commands))) {
+      const std::scoped_lock lock(mutex);
+      ids.insert(outcome.task.id);
+      ++kinds[outcome.kind];
+    }
+  });
+  EXPECT_EQ(ids.size(), 1U);
+  EXPECT_EQ(kinds[Kind::kCreated], 1);
+  EXPECT_EQ(kinds[Kind::kReplayed], 63);
+  EXPECT_EQ(tasks(), 1);
+}
+
+TEST_F(CreateTest, ABatchSeesItsOwnKeysAndHolds) {
+  const UserId user = db_.add_user(credits(300)), other = db_.add_user();
+  std::vector<CreateCommand> commands = {create_command(user, "a"),
+                                         create_command(user, "a"),
+                                         create_command(user, "a"),
+                                         create_command(other, "a"),
+                                         create_command(user),
+                                         create_command(user, "b"),
+                                         create_command(UserId::make(), "a"),
+                                         create_command(other)};
+  commands[2].fingerprint = sha256("another request");
+  const auto outcomes = must(store_.create(commands));
+  std::vector<Kind> kinds;
+  std::transform(outcomes.begin(), outcomes.end(), std::back_inserter(kinds), [](const auto& o) {
+    return o.kind;
+  });
+  EXPECT_EQ(kinds,
+            (std::vector{Kind::kCreated,
+                         Kind::kReplayed,
+                         Kind::kConflict,
+                         Kind::kCreated,
+                         Kind::kCreated,
+                         Kind::kInsufficient,
+                         Kind::kFailed,
+                         Kind::kCreated}));
+  EXPECT_EQ(outcomes[1].task.id, commands[0].id);
+  EXPECT_EQ(tasks(), 4);
+  EXPECT_EQ(keys(), 2);
+}
+
+TEST_F(CreateTest, AKeyWithAnotherRequestConflicts) {
+  const UserId user = db_.add_user();
+  create(create_command(user, "k"));
+  CreateCommand other = create_command(user, "k");
+  other.fingerprint = sha256("another request");
+  EXPECT_EQ(create(other).kind, Kind::kConflict);
+  EXPECT_EQ(create(create_command(user, "K")).kind, Kind::kCreated) << "keys know upper case";
+  EXPECT_EQ(tasks(), 2);
+}
+
+TEST_F(CreateTest, KeysReplayTheTaskAsItStands) {
+  const UserId user = db_.add_user();
+  const auto end = [&](const char* key, const std::function<void(TaskId)>& ending) {
+    const CreateCommand command = create_command(user, key);
+    create(command);
+    ending(command.id);
+    CreateCommand again = create_command(user, key);
+    const CreateOutcome outcome = create(again);
+    EXPECT_EQ(outcome.kind, Kind::kReplayed);
+    EXPECT_EQ(outcome.task.id, command.id);
+    return outcome.task;
+  };
+  const TaskView done = end("done", [&](TaskId id) {
+    EXPECT_EQ(settle(settle_command(Settle::kSucceed, *claim(id))), SettleOutcome::kSettled);
+  });
+  EXPECT_EQ(done.state, TaskState::kSucceeded);
+  EXPECT_EQ(done.charged, credits(75));
+  EXPECT_EQ(done.duration_ms, 60'000);
+  EXPECT_FALSE(done.output_key.empty());
+
+  const TaskView failed = end("failed", [&](TaskId id) {
+    SettleCommand command = settle_command(Settle::kFail, *claim(id));
+    command.failure = FailureCode::kContentRejected;
+    command.failure_message = "No.";
+    EXPECT_EQ(settle(command), SettleOutcome::kSettled);
+  });
+  EXPECT_EQ(failed.state, TaskState::kFailed);
+  EXPECT_EQ(failed.failure, FailureCode::kContentRejected);
+  EXPECT_EQ(failed.failure_message, "No.");
+  EXPECT_EQ(failed.charged, Units{});
+
+  const TaskView canceled = end(
+      "canceled", [&](TaskId id) { EXPECT_EQ(must(store_.cancel(id)), CancelOutcome::kCanceled); });
+  EXPECT_EQ(canceled.state, TaskState::kCanceled);
+
+  const TaskView retried = end("retried", [&](TaskId id) {
+    EXPECT_EQ(settle(settle_command(Settle::kRetry, *claim(id))), SettleOutcome::kRequeued);
+  });
+  EXPECT_EQ(public_status(retried.state, retried.claims), "queued");
+  EXPECT_EQ(tasks(), 4);
+}
+
+TEST_F(CreateTest, ARefusedKeyMayBeUsedAgain) {
+  const UserId user = db_.add_user(credits(1));
+  EXPECT_EQ(create(create_command(user, "k")).kind, Kind::kInsufficient);
+  db_.session().transact([&] {
+    db_.execute(Sql("UPDATE balances SET available=available+1000000, seq=2 WHERE user_id=")
+                << user);
+    db_.execute(Sql("INSERT INTO ledger VALUES (")
+                << user << ",2,3," << new_uuid()
+                << ",1000000,0,-1000000,1001000,0,UTC_TIMESTAMP(6))");
+  });
+  EXPECT_EQ(create(create_command(user, "k")).kind, Kind::kCreated);
+}
+
+TEST_F(CreateTest, OneBadRowFailsOneCommand) {
+  const UserId user = db_.add_user(), other = db_.add_user();
+  const TaskId taken = create(user);
+  std::vector<CreateCommand> commands = {create_command(user, "a"),
+                                         create_command(other, "b"),
+                                         create_command(user),
+                                         create_command(other)};
+  commands[2].id = taken;  // The primary key refuses it.
+  const auto outcomes = must(store_.create(commands));
+  EXPECT_EQ(outcomes[0].kind, Kind::kCreated);
+  EXPECT_EQ(outcomes[1].kind, Kind::kCreated);
+  EXPECT_EQ(outcomes[2].kind, Kind::kFailed);
+  EXPECT_EQ(outcomes[3].kind, Kind::kCreated);
+  EXPECT_EQ(tasks(), 4);
+}
+
+// A lost update would give a sequence number twice: the ledger's key must refuse it.
+TEST_F(CreateTest, ABalanceThatLostAnUpdateIsRefused) {
+  const UserId user = db_.add_user();
+  create(user);
+  db_.execute(Sql("UPDATE balances SET seq=1 WHERE user_id=") << user);
+  EXPECT_EQ(create(create_command(user)).kind, Kind::kFailed);
+  EXPECT_EQ(tasks(), 1);
+  db_.execute(Sql("UPDATE balances SET seq=2 WHERE user_id=") << user);
+}
+
+TEST_F(CreateTest, AHeldBalanceDelaysItsOwnerAlone) {
+  const UserId stuck = db_.add_user(), free = db_.add_user();
+  Session holder(db_.url());
+  holder.execute(Sql("BEGIN"));
+  holder.execute(Sql("UPDATE balances SET seq=seq WHERE user_id=") << stuck);
+  (void)holder.query(Sql("SELECT seq FROM balances WHERE user_id=") << stuck << " FOR UPDATE");
+
+  const std::vector<CreateCommand> both = {create_command(stuck), create_command(free)};
+  const auto began = std::chrono::steady_clock::now();
+  const auto outcomes = must(store_.create(both));
+  EXPECT_EQ(outcomes[0].kind, Kind::kFailed);
+  EXPECT_EQ(outcomes[1].kind, Kind::kCreated);
+  const auto alone = store_.create(std::span(both).first(1));
+  ASSERT_FALSE(alone);
+  EXPECT_EQ(alone.error(), StoreFault::kUnavailable);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 2 * (kLockWait + 2s));
+
+  holder.execute(Sql("ROLLBACK"));
+  EXPECT_EQ(create(both[0]).kind, Kind::kCreated);
+}
+
+TEST_F(CreateTest, PurgeForgetsOldKeysOfFinalTasksOnly) {
+  const UserId user = db_.add_user();
+  std::vector<CreateCommand> commands;
+  for (const char* key : {"old open", "old done", "young done"}) {
+    commands.push_back(create_command(user, key));
+  }
+  must(store_.create(commands));
+  for (const std::size_t i : {1U, 2U}) {
+    settle(settle_command(Settle::kFail, *claim(commands[i].id)));
+  }
+  db_.execute(
+      Sql("UPDATE idempotency SET created_at=created_at - INTERVAL 8 DAY "
+          "WHERE idem_key<>'young done'"));
+  EXPECT_EQ(must(store_.purge_idempotency(100)), 1U);
+  EXPECT_EQ(must(store_.purge_idempotency(100)), 0U);
+  EXPECT_EQ(keys(), 2);
+  EXPECT_EQ(create(create_command(user, "old done")).kind, Kind::kCreated);
+  EXPECT_EQ(create(create_command(user, "old open")).kind, Kind::kReplayed);
+}
+
+TEST_F(CreateTest, FindHidesForeignTasks) {
+  const UserId user = db_.add_user(), other = db_.add_user();
+  const TaskId task = create(user);
+  const std::vector<FindCommand> commands = {
+      {task, user}, {task, other}, {TaskId::make(), user}, {task, user}};
+  const auto found = must(store_.find(commands));
+  EXPECT_TRUE(found[0] && found[3]);
+  EXPECT_FALSE(found[1] || found[2]);
+  EXPECT_TRUE(must(store_.find({})).empty());
+}
+
+TEST_F(CreateTest, FindsKeysThatStillOpenDoors) {
+  const UserId paid = db_.add_user(), free = db_.add_user();
+  db_.execute(Sql("UPDATE users SET plan=0 WHERE id=") << free);
+  const auto add_key = [&](UserId user, const char* secret) {
+    const KeyId id = KeyId::make();
+    Sql sql("INSERT INTO api_keys (id, user_id, key_hash, prefix, name, created_at) VALUES (");
+    sql << id << "," << user << ",";
+    sql.bytes(sha256(secret)) << ",'p','n',UTC_TIMESTAMP(6))";
+    db_.execute(sql);
+    return id;
+  };
+  const KeyId first = add_key(paid, "one"), gone = add_key(paid, "two");
+  const KeyId third = add_key(free, "three");
+  db_.execute(Sql("UPDATE api_keys SET deleted_at=created_at WHERE id=") << gone);
+  const std::vector<Sha256> hashes = {
+      sha256("one"), sha256("two"), sha256("three"), sha256("four"), sha256("one")};
+  const auto keys = must(store_.find_keys(hashes));
+  ASSERT_TRUE(keys[0] && keys[2] && keys[4]);
+  EXPECT_FALSE(keys[1] || keys[3]);
+  EXPECT_EQ(keys[0]->id, first);
+  EXPECT_EQ(keys[0]->user, paid);
+  EXPECT_TRUE(keys[0]->api_access);
+  EXPECT_FALSE(keys[2]->api_access);
+  db_.execute(Sql("UPDATE users SET purchased=1 WHERE id=") << free);
+  EXPECT_TRUE(must(store_.find_keys(hashes))[2]->api_access);
+
+  must(store_.touch_keys({}));
+  must(store_.touch_keys(std::vector{third}));
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM api_keys WHERE last_used_at IS NOT NULL")), 1);
+}
+
+TEST_F(CreateTest, AGroupRefusesWhatItCannotHold) {
+  CreateGroup group(db_.url(), {.threads = 1, .batch_max = 1, .capacity = 1}, run_create());
+  group.stop();
+  EXPECT_FALSE(group.submit(create_command(UserId::make()),
+                            [](const auto&) { ADD_FAILURE() << "answered"; }));
+}
+
+}  // namespace
+}  // namespace audiogen::store

@@ -1,0 +1,195 @@
+// The migrations on a real server: order, repetition, concurrency, crashes.
+#include "common/store/migrate.h"
+
+#include <atomic>
+#include <future>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/test_database.h"
+
+namespace audiogen::store {
+namespace {
+
+using test::TestDatabase;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+TEST(SplitStatements, EndAtSemicolonsOutsideQuotesAndComments) {
+  EXPECT_THAT(split_statements("a; b ;\n"), ElementsAre("a", "b "));
+  EXPECT_THAT(split_statements("a"), ElementsAre("a"));
+  EXPECT_THAT(split_statements(" ;;\n -- x; y\n # z;\n /* ; */ ;"), IsEmpty());
+  EXPECT_THAT(split_statements("-- a;\n/* b */ c -- d\n e"), ElementsAre("c -- d\n e"));
+  EXPECT_THAT(split_statements("a -- it's; here\n;b"), ElementsAre("a -- it's; here\n", "b"));
+  EXPECT_THAT(split_statements("a # 'x;\n;b"), ElementsAre("a # 'x;\n", "b"));
+  EXPECT_THAT(split_statements("a /* ; ' */;b"), ElementsAre("a /* ; ' */", "b"));
+  EXPECT_THAT(split_statements("'a;b';\"c;d\";`e;f`"), ElementsAre("'a;b'", "\"c;d\"", "`e;f`"));
+  EXPECT_THAT(split_statements("'it''s;' ;'\\';'"), ElementsAre("'it''s;' ", "'\\';'"));
+  EXPECT_THAT(split_statements("'-- a;' ;'/*';b"), ElementsAre("'-- a;' ", "'/*'", "b"));
+  EXPECT_THAT(split_statements("1--1;2"), ElementsAre("1--1", "2"));  // No comment without a space.
+  EXPECT_THAT(split_statements("'open;"), ElementsAre("'open;"));
+  EXPECT_THAT(split_statements("/* open;"), IsEmpty());
+  EXPECT_THAT(split_statements(""), IsEmpty());
+}
+
+TEST(Migrate, BringsAnEmptyDatabaseUpToDateOnce) {
+  TestDatabase db(TestDatabase::Tables::kNone);
+  EXPECT_EQ(*schema_version(db.url()), 0);
+  const auto first = migrate(db.url());
+  ASSERT_TRUE(first) << first.error().message;
+  EXPECT_EQ(first->size(), migrations().size());
+  EXPECT_EQ(first->back(), newest_migration());
+  EXPECT_EQ(*schema_version(db.url()), newest_migration());
+  EXPECT_EQ(db.number(Sql("SELECT COUNT(*) FROM tasks")), 0);
+  const auto second = migrate(db.url());
+  ASSERT_TRUE(second);
+  EXPECT_THAT(*second, IsEmpty());
+}
+
+TEST(Migrate, VersionsAreNumberedWithoutGaps) {
+  int expected = 1;
+  for (const Migration& migration : migrations()) {
+    EXPECT_EQ(migration.version, expected++);
+    EXPECT_FALSE(split_statements(migration.sql).empty());
+  }
+}
+
+TEST(Migrate, SeveralAtOnceTakeTurns) {
+  TestDatabase db(TestDatabase::Tables::kNone);
+  std::atomic<std::size_t> applied{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 6; ++i) {
+    threads.emplace_back([&] {
+      const auto done = migrate(db.url());
+      ASSERT_TRUE(done) << done.error().message;
+      applied += done->size();
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(applied, migrations().size());
+}
+
+TEST(Migrate, RefusesADatabaseNewerThanTheProgram) {
+  TestDatabase db(TestDatabase::Tables::kNone);
+  ASSERT_TRUE(migrate(db.url()));
+  db.execute(Sql("INSERT INTO schema_migrations VALUES (99,1,0,UTC_TIMESTAMP(6))"));
+  const auto refused = migrate(db.url());
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("version 99, newer than this program"));
+}
+
+TEST(Migrate, AppliesOnlyWhatIsNew) {
+  TestDatabase db(TestDatabase::Tables::kNone);
+  const std::vector<Migration> both = {{1, "CREATE TABLE a (n INT)"},
+                                       {2,
+                                        "ALTER TABLE a ADD COLUMN m INT; INSERT INTO a (n) "
+                                        "VALUES (7);"}};
+  EXPECT_THAT(*migrate(db.url(), std::span(both).first(1)), ElementsAre(1));
+  EXPECT_THAT(*migrate(db.url(), both), ElementsAre(2));
+  EXPECT_EQ(db.number(Sql("SELECT n FROM a WHERE m IS NULL")), 7);
+}
+
+constexpr const char* kSteps[] = {"CREATE TABLE a (n INT)",
+                                  "INSERT INTO a VALUES (1)",
+                                  "ALTER TABLE a ADD COLUMN m INT, ADD KEY k (n)",
+                                  "UPDATE a SET n=n+1",
+                                  "ALTER TABLE a DROP KEY k",
+                                  "CREATE TABLE b (n INT)"};
+
+std::string all_steps() {
+  std::string out;
+  for (const char* step : kSteps) {
+    out += std::string(step) + ";\n";
+  }
+  return out;
+}
+
+// DDL commits before its record: the process may die between the two, before, and after.
+TEST(Migrate, GoesOnAfterACrashAtAnyStatement) {
+  const std::string file = all_steps();
+  const std::vector<Migration> known = {{1, file}};
+  for (std::size_t at = 0; at < std::size(kSteps); ++at) {
+    for (const bool done : {false, true}) {
+      const std::string_view step = kSteps[at];
+      const bool rows = step.starts_with("INSERT") || step.starts_with("UPDATE");
+      if (done && rows) {
+        continue;  // Committed together with its record: cannot be.
+      }
+      TestDatabase db(TestDatabase::Tables::kNone);
+      ASSERT_TRUE(migrate(db.url(), {}));
+      for (std::size_t i = 0; i < at + (done ? 1 : 0); ++i) {
+        db.execute(Sql::trusted(kSteps[i]));
+      }
+      db.execute(Sql("INSERT INTO schema_migrations VALUES (1,")
+                 << static_cast<std::uint64_t>(at) << ",1,NULL)");
+      EXPECT_EQ(*schema_version(db.url()), 0);
+      const auto applied = migrate(db.url(), known);
+      ASSERT_TRUE(applied) << step << ": " << applied.error().message;
+      EXPECT_THAT(*applied, ElementsAre(1));
+      EXPECT_EQ(db.number(Sql("SELECT SUM(n) FROM a")), 2) << step;
+      EXPECT_EQ(db.number(Sql("SELECT COUNT(*) FROM b")), 0);
+    }
+  }
+}
+
+TEST(Migrate, GoesOnAfterItsConnectionWasKilled) {
+  TestDatabase db(TestDatabase::Tables::kNone);
+  const std::string lock = "audiogen.test." + db.url().database;
+  const std::string file = "CREATE TABLE a (n INT); INSERT INTO a SELECT GET_LOCK('" + lock +
+                           "', 60); CREATE TABLE b (n INT)";
+  const std::vector<Migration> known = {{1, file}};
+  ASSERT_EQ(db.number(Sql::trusted("SELECT GET_LOCK('" + lock + "', 0)")), 1);
+  auto first = std::async(std::launch::async, [&] { return migrate(db.url(), known); });
+
+  Session watcher(db.url());
+  const Sql waiting = Sql::trusted(
+      "SELECT id FROM information_schema.processlist WHERE state='User lock' AND db='" +
+      db.url().database + "'");
+  std::uint64_t victim = 0;
+  const auto deadline = std::chrono::steady_clock::now() + 30s;
+  while (victim == 0 && std::chrono::steady_clock::now() < deadline) {
+    Rows rows = watcher.query(waiting);
+    victim = rows.next() ? rows.u64(1) : 0;
+  }
+  ASSERT_NE(victim, 0U);
+  watcher.execute(Sql("KILL ") << victim);
+  const auto killed = first.get();
+  ASSERT_FALSE(killed);
+  EXPECT_THAT(killed.error().message, HasSubstr("could not be migrated"));
+
+  db.session().disconnect();  // Gives the lock up.
+  const auto applied = migrate(db.url(), known);
+  ASSERT_TRUE(applied) << applied.error().message;
+  EXPECT_EQ(db.number(Sql("SELECT COUNT(*) FROM a")), 1);
+  EXPECT_EQ(db.number(Sql("SELECT COUNT(*) FROM b")), 0);
+}
+
+TEST(Migrate, ATableOfAnotherIsNotTakenForItsOwn) {
+  TestDatabase db(TestDatabase::Tables::kNone);
+  db.execute(Sql("CREATE TABLE users (n INT)"));
+  for (int i = 0; i < 3; ++i) {
+    const auto refused = migrate(db.url());
+    ASSERT_FALSE(refused);
+    EXPECT_THAT(refused.error().message, HasSubstr("migration 1 at \"CREATE TABLE users (\""));
+  }
+  db.execute(Sql("DROP TABLE users"));
+  EXPECT_TRUE(migrate(db.url()));
+}
+
+TEST(Migrate, SaysThatTheDatabaseIsAway) {
+  TestDatabase db(TestDatabase::Tables::kNone);
+  DatabaseUrl nowhere = db.url();
+  nowhere.socket.clear();
+  nowhere.host = "127.0.0.1";
+  nowhere.port = 1;
+  EXPECT_FALSE(migrate(nowhere));
+  EXPECT_FALSE(schema_version(nowhere));
+}
+
+}  // namespace
+}  // namespace audiogen::store

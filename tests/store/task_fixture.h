@@ -1,0 +1,152 @@
+// What the store's tests share: a database, a store, and short ways to move tasks. Every test ends
+// with the invariants.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "common/store/task_store.h"
+#include "tests/support/test_database.h"
+
+namespace audiogen::store {
+
+inline std::string no_provider(const Claim&) {
+  return "";
+}
+inline std::string some_provider(const Claim&) {
+  return "primary";
+}
+
+// The value, or a failed test.
+template <class T>
+T must(Result<T, StoreFault> result) {
+  if (!result) {
+    ADD_FAILURE() << "store fault " << static_cast<int>(result.error());
+    return T{};
+  }
+  return std::move(*result);
+}
+
+template <class T>
+T only(Batch<T> batch) {
+  std::vector<T> all = must(std::move(batch));
+  if (all.size() != 1) {
+    ADD_FAILURE() << all.size() << " outcomes";
+    return T{};
+  }
+  return T(all[0]);
+}
+
+inline CreateCommand create_command(UserId user, std::optional<std::string> key = std::nullopt) {
+  CreateCommand command;
+  command.id = TaskId::make();
+  command.user = user;
+  command.idempotency_key = std::move(key);
+  command.fingerprint = sha256("a request");
+  command.request = R"({"prompt":"a quiet sea"})";
+  return command;
+}
+
+inline SettleCommand settle_command(SettleCommand::Kind kind, const Claim& claim) {
+  SettleCommand command;
+  command.kind = kind;
+  command.task = claim.task;
+  command.user = claim.user;
+  command.epoch = claim.epoch;
+  if (kind == SettleCommand::Kind::kSucceed) {
+    command.output_key = claim.task.text() + "/" + std::to_string(claim.epoch);
+    command.output_bytes = 1234;
+    command.output_sha256 = sha256("audio");
+    command.duration_ms = 60'000;  // 75 credits
+  }
+  if (kind == SettleCommand::Kind::kRetry) {
+    command.failure = FailureCode::kProviderUnavailable;
+  }
+  return command;
+}
+
+// Runs `work` on `count` threads at once.
+inline void in_parallel(std::size_t count, const std::function<void(std::size_t)>& work) {
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < count; ++i) {
+    threads.emplace_back([&work, i] { work(i); });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+}
+
+class TaskStoreTest : public ::testing::Test {
+ protected:
+  using Settle = SettleCommand::Kind;
+
+  void TearDown() override { db_.expect_invariants(); }
+
+  TaskId create(UserId user) {
+    const CreateCommand command = create_command(user);
+    EXPECT_EQ(only(store_.create({&command, 1})).kind, CreateOutcome::Kind::kCreated);
+    return command.id;
+  }
+  CreateOutcome create(const CreateCommand& command) { return only(store_.create({&command, 1})); }
+
+  ClaimOutcome claim(TaskId task, std::uint32_t epoch = 0) {
+    const Hint hint{task, epoch};
+    return only(store_.claim({&hint, 1}, worker_, some_provider));
+  }
+  // `count` claimed tasks of `user`.
+  std::vector<Claim> claim_many(UserId user, std::size_t count) {
+    std::vector<CreateCommand> commands;
+    std::vector<Hint> hints;
+    for (std::size_t i = 0; i < count; ++i) {
+      commands.push_back(create_command(user));
+      hints.push_back({commands.back().id, 0});
+    }
+    must(store_.create(commands));
+    std::vector<Claim> claims;
+    for (ClaimOutcome& claim : must(store_.claim(hints, worker_, some_provider))) {
+      claims.push_back(std::move(claim.value()));
+    }
+    return claims;
+  }
+  SettleOutcome settle(const SettleCommand& command) { return only(store_.settle({&command, 1})); }
+
+  std::optional<TaskView> find(TaskId task, UserId user) {
+    const FindCommand command{task, user};
+    return only(store_.find({&command, 1}));
+  }
+
+  // One column of a task's row.
+  template <std::size_t N>
+  std::int64_t column(TaskId task, const char (&name)[N]) {
+    return db_.number(Sql("SELECT ") << name << " FROM tasks WHERE id=" << task);
+  }
+
+  // Moves what the clock would have to reach.
+  void expire_lease(TaskId task) {
+    db_.execute(Sql("UPDATE tasks SET lease_until=UTC_TIMESTAMP(6) - INTERVAL 1 SECOND, "
+                    "wake_at=UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE id=")
+                << task);
+  }
+  void make_due(TaskId task) {
+    db_.execute(Sql("UPDATE tasks SET next_run_at=UTC_TIMESTAMP(6) - INTERVAL 1 SECOND, "
+                    "wake_at=UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE id=")
+                << task);
+  }
+  void pass_deadline(TaskId task) {
+    db_.execute(Sql("UPDATE tasks SET deadline_at=UTC_TIMESTAMP(6) - INTERVAL 1 SECOND, "
+                    "wake_at=UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE id=")
+                << task);
+  }
+
+  test::TestDatabase db_;
+  TaskStore store_{db_.url()};
+  WorkerId worker_ = WorkerId::make();
+};
+
+}  // namespace audiogen::store

@@ -1,0 +1,406 @@
+// Working on tasks: claims, leases, attempts, settlements and cancels, and the races between them.
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+
+#include "common/store/task_rows.h"
+#include "tests/store/task_fixture.h"
+
+namespace audiogen::store {
+namespace {
+
+class WorkTest : public TaskStoreTest {
+ protected:
+  std::int64_t attempts(TaskId task, std::uint32_t state) {
+    return db_.number(Sql("SELECT COUNT(*) FROM attempts WHERE state=")
+                      << state << " AND task_id=" << task);
+  }
+  bool renew(const Claim& claim, WorkerId worker) {
+    const Lease lease{claim.task, claim.epoch};
+    return only(store_.renew({&lease, 1}, worker));
+  }
+  // What two rivals for the same task may leave behind.
+  void expect_ended_once(TaskId task) {
+    EXPECT_GE(column(task, "state"), 3);
+    EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM ledger WHERE kind=2 AND source_id=") << task),
+              1);
+  }
+};
+
+TEST_F(WorkTest, AClaimTakesWhatIsReady) {
+  const UserId user = db_.add_user();
+  const TaskId task = create(user);
+  const ClaimOutcome claimed = claim(task);
+  ASSERT_TRUE(claimed);
+  EXPECT_EQ(claimed->task, task);
+  EXPECT_EQ(claimed->user, user);
+  EXPECT_EQ(claimed->epoch, 1U);
+  EXPECT_EQ(claimed->claims, 1U);
+  EXPECT_EQ(claimed->attempts, 0U);
+  EXPECT_EQ(claimed->request, create_command(user).request);
+  EXPECT_GT(claimed->until_deadline, 890s);
+  EXPECT_LE(claimed->until_deadline, 900s);
+  EXPECT_EQ(claimed->created_at, find(task, user)->created_at);
+  EXPECT_EQ(column(task, "TIMESTAMPDIFF(SECOND, updated_at, lease_until)"), 30);
+  EXPECT_EQ(attempts(task, kAttemptStarted), 1);
+  EXPECT_EQ(find(task, user)->state, TaskState::kRunning);
+
+  EXPECT_FALSE(claim(task)) << "running";
+  EXPECT_FALSE(claim(task, 1)) << "running, at this epoch";
+  EXPECT_FALSE(claim(TaskId::make())) << "unknown";
+}
+
+TEST_F(WorkTest, AClaimLeavesWhatIsNotReady) {
+  const UserId user = db_.add_user();
+  const TaskId early = create(user), late = create(user), other_epoch = create(user);
+  db_.execute(Sql("UPDATE tasks SET next_run_at=next_run_at + INTERVAL 60 SECOND WHERE id=")
+              << early);
+  pass_deadline(late);
+  EXPECT_FALSE(claim(early));
+  EXPECT_FALSE(claim(late));
+  EXPECT_FALSE(claim(other_epoch, 1));
+  const std::vector<Hint> twice = {{other_epoch, 0}, {other_epoch, 0}};
+  const auto claims = must(store_.claim(twice, worker_, no_provider));
+  EXPECT_TRUE(claims[0]);
+  EXPECT_FALSE(claims[1]) << "the same hint twice in one batch";
+  EXPECT_EQ(column(other_epoch, "attempts"), 0);
+  EXPECT_TRUE(must(store_.claim({}, worker_, no_provider)).empty());
+}
+
+TEST_F(WorkTest, EveryTaskIsClaimedOnce) {
+  constexpr std::size_t kTasks = 200;
+  const UserId user = db_.add_user();
+  std::vector<CreateCommand> commands;
+  std::vector<Hint> hints;
+  for (std::size_t i = 0; i < kTasks; ++i) {
+    commands.push_back(create_command(user));
+    hints.push_back({commands.back().id, 0});
+  }
+  must(store_.create(commands));
+  std::mutex mutex;
+  std::map<TaskId, int> claimed;
+  in_parallel(8, [&](std::size_t t) {
+    TaskStore store(db_.url());
+    std::vector<Hint> mine = hints;
+    std::rotate(mine.begin(), mine.begin() + static_cast<std::ptrdiff_t>(t * 25), mine.end());
+    for (std::size_t i = 0; i < kTasks; i += 20) {
+      const auto got =
+          must(store.claim(std::span(mine).subspan(i, 20), WorkerId::make(), some_provider));
+      const std::scoped_lock lock(mutex);
+      for (const auto& claim : got) {
+        claimed[claim ? claim->task : TaskId{}] += 1;
+      }
+    }
+  });
+  claimed.erase(TaskId{});
+  EXPECT_EQ(claimed.size(), kTasks);
+  for (const auto& [task, times] : claimed) {
+    EXPECT_EQ(times, 1) << task.text();
+  }
+}
+
+TEST_F(WorkTest, ARenewalKeepsOnlyOnesOwnLease) {
+  const TaskId task = create(db_.add_user());
+  const Claim mine = *claim(task);
+  db_.execute(Sql("UPDATE tasks SET lease_until=UTC_TIMESTAMP(6) + INTERVAL 1 SECOND"));
+  EXPECT_FALSE(renew(mine, WorkerId::make()));
+  EXPECT_LE(column(task, "TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(6), lease_until)"), 1);
+  EXPECT_TRUE(renew(mine, worker_));
+  EXPECT_GE(column(task, "TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(6), lease_until)"), 28);
+  Claim old = mine;
+  old.epoch -= 1;
+  EXPECT_FALSE(renew(old, worker_));
+  pass_deadline(task);
+  EXPECT_FALSE(renew(mine, worker_));
+  must(store_.sweep(10));
+  EXPECT_FALSE(renew(mine, worker_));
+}
+
+TEST_F(WorkTest, SuccessChargesAndReturnsTheRest) {
+  const UserId user = db_.add_user(credits(500));
+  const TaskId task = create(user);
+  const Claim mine = *claim(task);
+  SettleCommand command = settle_command(Settle::kSucceed, mine);
+  command.duration_ms = 10'001;  // 12.501 credits, halves up
+  command.attempt = 1;
+  command.attempt_state = 2;
+  EXPECT_EQ(settle(command), SettleOutcome::kSettled);
+  const auto view = find(task, user);
+  EXPECT_EQ(view->state, TaskState::kSucceeded);
+  EXPECT_EQ(view->charged, Units{12'501});
+  EXPECT_EQ(view->duration_ms, 10'001);
+  EXPECT_EQ(view->output_key, command.output_key);
+  EXPECT_EQ(column(task, "output_bytes"), 1234);
+  EXPECT_EQ(db_.text(Sql("SELECT output_sha256 FROM tasks")),
+            std::string(command.output_sha256.begin(), command.output_sha256.end()));
+  EXPECT_EQ(attempts(task, 2), 1);
+  EXPECT_EQ(db_.balance(user), (Balance{credits(500) - Units{12'501}, Units{}, 3}));
+
+  EXPECT_EQ(settle(command), SettleOutcome::kSettled) << "the same again: its answer was lost";
+  SettleCommand other = command;
+  other.output_key += "x";
+  EXPECT_EQ(settle(other), SettleOutcome::kNotOurs);
+  EXPECT_EQ(settle(settle_command(Settle::kFail, mine)), SettleOutcome::kNotOurs);
+  EXPECT_EQ(settle(settle_command(Settle::kRetry, mine)), SettleOutcome::kNotOurs);
+  EXPECT_EQ(settle(settle_command(Settle::kRelease, mine)), SettleOutcome::kNotOurs);
+  EXPECT_EQ(must(store_.cancel(task)), CancelOutcome::kAlreadyFinal);
+  EXPECT_FALSE(claim(task, mine.epoch));
+  EXPECT_EQ(db_.balance(user).seq, 3U);
+}
+
+TEST_F(WorkTest, FailureReturnsEverything) {
+  const UserId user = db_.add_user(credits(150));
+  const TaskId task = create(user);
+  SettleCommand command = settle_command(Settle::kFail, *claim(task));
+  command.failure = FailureCode::kProviderRejected;
+  command.attempt = 1;
+  command.attempt_state = 3;
+  command.attempt_detail = std::string(300, 'd') + "\xFF";
+  command.failure_message = "\xFF\xC3\xA9 too long: " + std::string(300, 'm');
+  EXPECT_EQ(settle(command), SettleOutcome::kSettled);
+  const auto view = find(task, user);
+  EXPECT_EQ(view->failure, FailureCode::kProviderRejected);
+  EXPECT_EQ(view->failure_message.substr(0, 15), "?\xC3\xA9 too long: m");
+  EXPECT_EQ(view->failure_message.size(), 201U);
+  EXPECT_EQ(view->charged, Units{});
+  EXPECT_EQ(attempts(task, 3), 1);
+  EXPECT_EQ(db_.balance(user).available, credits(150));
+  EXPECT_EQ(settle(command), SettleOutcome::kSettled);
+}
+
+TEST_F(WorkTest, RetriesWaitAndEnd) {
+  const UserId user = db_.add_user();
+  const TaskId task = create(user);
+  std::uint32_t epoch = 0;
+  for (std::uint32_t i = 1; i <= kClaimsMax; ++i) {
+    const ClaimOutcome mine = claim(task, epoch);
+    ASSERT_TRUE(mine) << i;
+    EXPECT_EQ(mine->claims, i);
+    EXPECT_EQ(mine->attempts, i - 1);
+    SettleCommand command = settle_command(Settle::kRetry, *mine);
+    command.retry_after = 8s;
+    command.attempt = i;
+    command.attempt_state = 4;
+    if (i < kClaimsMax) {
+      EXPECT_EQ(settle(command), SettleOutcome::kRequeued);
+      EXPECT_EQ(settle(command), SettleOutcome::kRequeued) << "repeated";
+      epoch = mine->epoch + 1;
+      EXPECT_EQ(column(task, "TIMESTAMPDIFF(SECOND, updated_at, next_run_at)"), 8);
+      EXPECT_EQ(column(task, "wake_at=next_run_at"), 1);
+      EXPECT_FALSE(claim(task, epoch)) << "not due";
+      make_due(task);
+    } else {
+      EXPECT_EQ(settle(command), SettleOutcome::kSettled);
+    }
+  }
+  EXPECT_EQ(find(task, user)->state, TaskState::kFailed);
+  EXPECT_EQ(find(task, user)->failure, FailureCode::kProviderUnavailable);
+  EXPECT_EQ(attempts(task, 4), 5);
+}
+
+TEST_F(WorkTest, ARetryPastTheDeadlineEndsNow) {
+  const UserId user = db_.add_user();
+  const TaskId task = create(user);
+  SettleCommand command = settle_command(Settle::kRetry, *claim(task));
+  command.retry_after = 901s;
+  EXPECT_EQ(settle(command), SettleOutcome::kSettled);
+  EXPECT_EQ(find(task, user)->state, TaskState::kFailed);
+}
+
+TEST_F(WorkTest, AReleaseCostsNoClaim) {
+  const UserId user = db_.add_user();
+  const TaskId task = create(user);
+  const Claim first = *claim(task);
+  EXPECT_EQ(settle(settle_command(Settle::kRelease, first)), SettleOutcome::kRequeued);
+  EXPECT_EQ(column(task, "claims"), 0);
+  EXPECT_EQ(attempts(task, kAttemptUnknown), 1) << "its attempt is closed";
+  EXPECT_EQ(must(store_.sweep(10)).publish, (std::vector<Hint>{{task, 2}}));
+  const ClaimOutcome second = claim(task, 2);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->claims, 1U);
+  EXPECT_EQ(second->attempts, 1U);
+}
+
+TEST_F(WorkTest, ABatchOfEveryKind) {
+  const UserId a = db_.add_user(), b = db_.add_user();
+  std::vector<SettleCommand> commands;
+  for (const auto kind : {Settle::kSucceed, Settle::kFail, Settle::kRetry, Settle::kRelease}) {
+    for (const UserId user : {a, b}) {
+      commands.push_back(settle_command(kind, *claim(create(user))));
+    }
+  }
+  commands.push_back(commands[0]);  // repeated in the batch
+  commands.push_back(commands[0]);  // … by a rival
+  commands.back().output_key = "other";
+  commands.push_back(commands[2]);
+  commands.back().epoch = 7;  // foreign epoch
+  commands.push_back(commands[2]);
+  commands.back().task = TaskId::make();  // unknown
+  const auto outcomes = must(store_.settle(commands));
+  using enum SettleOutcome;
+  EXPECT_EQ(outcomes,
+            (std::vector{kSettled,
+                         kSettled,
+                         kSettled,
+                         kSettled,
+                         kRequeued,
+                         kRequeued,
+                         kRequeued,
+                         kRequeued,
+                         kSettled,
+                         kNotOurs,
+                         kNotOurs,
+                         kNotOurs}));
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM ledger WHERE kind=2")), 4);
+}
+
+TEST_F(WorkTest, OneBadSettlementFailsAlone) {
+  const UserId user = db_.add_user(), other = db_.add_user();
+  std::vector<SettleCommand> commands = {settle_command(Settle::kSucceed, *claim(create(user))),
+                                         settle_command(Settle::kSucceed, *claim(create(other)))};
+  commands[0].output_key = std::string(161, 'k');  // Too long for its column.
+  EXPECT_EQ(must(store_.settle(commands)),
+            (std::vector{SettleOutcome::kFailed, SettleOutcome::kSettled}));
+  EXPECT_EQ(column(commands[0].task, "state"), 2);
+
+  commands[0] = settle_command(Settle::kFail, *claim(create(user)));
+  commands[0].user = UserId::make();
+  EXPECT_EQ(settle(commands[0]), SettleOutcome::kFailed) << "another user's balance";
+}
+
+TEST_F(WorkTest, AttemptsFollowEachOther) {
+  const TaskId task = create(db_.add_user());
+  const Claim mine = *claim(task);
+  AttemptStart start{.task = task,
+                     .epoch = mine.epoch,
+                     .n = 2,
+                     .provider = "fallback",
+                     .previous = 1,
+                     .previous_state = 3,
+                     .previous_detail = "503"};
+  EXPECT_TRUE(only(store_.start_attempts({&start, 1})));
+  EXPECT_TRUE(only(store_.start_attempts({&start, 1}))) << "repeated";
+  EXPECT_EQ(column(task, "attempts"), 2);
+  EXPECT_EQ(db_.text(Sql("SELECT CONCAT(state, provider, detail, ended_at IS NOT NULL) "
+                         "FROM attempts WHERE n=1")),
+            "3primary5031");
+  EXPECT_EQ(db_.text(Sql("SELECT CONCAT(state, provider, ended_at IS NULL) "
+                         "FROM attempts WHERE n=2")),
+            "1fallback1");
+  AttemptStart gap = start;
+  gap.n = 4;
+  EXPECT_FALSE(only(store_.start_attempts({&gap, 1})));
+  AttemptStart stale = start;
+  stale.epoch = 0;
+  stale.n = 3;
+  EXPECT_FALSE(only(store_.start_attempts({&stale, 1})));
+  SettleCommand done = settle_command(Settle::kSucceed, mine);
+  done.attempt = 2;
+  done.attempt_state = 2;
+  settle(done);
+  start.n = 3;
+  EXPECT_FALSE(only(store_.start_attempts({&start, 1}))) << "final";
+}
+
+TEST_F(WorkTest, ZombiesAreFenced) {
+  const UserId user = db_.add_user();
+  const TaskId task = create(user);
+  const Claim zombie = *claim(task);
+  expire_lease(task);
+  const SweepResult swept = must(store_.sweep(10));
+  EXPECT_EQ(swept.reaped, 1U);
+  ASSERT_EQ(swept.publish, (std::vector<Hint>{{task, 2}}));
+  EXPECT_EQ(settle(settle_command(Settle::kSucceed, zombie)), SettleOutcome::kNotOurs);
+  const ClaimOutcome second = claim(task, 2);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->claims, 2U);
+  for (const auto kind : {Settle::kSucceed, Settle::kFail, Settle::kRetry, Settle::kRelease}) {
+    EXPECT_EQ(settle(settle_command(kind, zombie)), SettleOutcome::kNotOurs);
+  }
+  EXPECT_FALSE(renew(zombie, worker_));
+  EXPECT_TRUE(renew(*second, worker_));
+  EXPECT_EQ(settle(settle_command(Settle::kSucceed, *second)), SettleOutcome::kSettled);
+  EXPECT_EQ(attempts(task, kAttemptUnknown), 2) << "nobody said how they ended";
+}
+
+TEST_F(WorkTest, CancelReturnsEverythingAndFences) {
+  const UserId user = db_.add_user(credits(300));
+  const TaskId queued = create(user), running = create(user);
+  const Claim mine = *claim(running);
+  EXPECT_EQ(must(store_.cancel(queued)), CancelOutcome::kCanceled);
+  EXPECT_EQ(must(store_.cancel(running)), CancelOutcome::kCanceled);
+  EXPECT_EQ(must(store_.cancel(running)), CancelOutcome::kAlreadyFinal);
+  EXPECT_EQ(must(store_.cancel(TaskId::make())), CancelOutcome::kNotFound);
+  EXPECT_EQ(settle(settle_command(Settle::kSucceed, mine)), SettleOutcome::kNotOurs);
+  EXPECT_EQ(db_.balance(user), (Balance{credits(300), Units{}, 5}));
+  EXPECT_EQ(attempts(running, kAttemptUnknown), 1);
+}
+
+TEST_F(WorkTest, CancelAgainstSettle) {
+  constexpr std::size_t kRounds = 300;
+  const UserId user = db_.add_user();
+  const std::vector<Claim> claims = claim_many(user, kRounds);
+  std::atomic<int> canceled{0}, settled{0};
+  in_parallel(2, [&](std::size_t side) {
+    TaskStore store(db_.url());
+    for (const Claim& claim : claims) {
+      if (side == 0) {
+        canceled += must(store.cancel(claim.task)) == CancelOutcome::kCanceled ? 1 : 0;
+      } else {
+        const SettleCommand command = settle_command(Settle::kSucceed, claim);
+        settled += only(store.settle({&command, 1})) == SettleOutcome::kSettled ? 1 : 0;
+      }
+    }
+  });
+  EXPECT_EQ(canceled + settled, static_cast<int>(kRounds));
+  for (const Claim& claim : claims) {
+    expect_ended_once(claim.task);
+  }
+}
+
+TEST_F(WorkTest, DeadlineAgainstSettle) {
+  constexpr std::size_t kRounds = 300;
+  const UserId user = db_.add_user();
+  std::vector<SettleCommand> commands;
+  for (const Claim& claim : claim_many(user, kRounds)) {
+    const bool retry = commands.size() % 3 == 0;
+    commands.push_back(settle_command(retry ? Settle::kRetry : Settle::kSucceed, claim));
+  }
+  db_.execute(Sql("UPDATE tasks SET deadline_at=UTC_TIMESTAMP(6), wake_at=UTC_TIMESTAMP(6)"));
+  std::atomic<std::size_t> expired{0}, settled{0};
+  in_parallel(3, [&](std::size_t side) {
+    TaskStore store(db_.url());
+    if (side == 0) {
+      for (std::size_t i = 0; i < kRounds; i += 7) {
+        const auto some = std::span(commands).subspan(i, std::min<std::size_t>(7, kRounds - i));
+        for (const SettleOutcome outcome : must(store.settle(some))) {
+          settled += outcome == SettleOutcome::kSettled ? 1U : 0U;
+        }
+      }
+    } else {
+      for (int i = 0; i < 60; ++i) {
+        expired += must(store.sweep(11)).expired;
+      }
+    }
+  });
+  EXPECT_EQ(expired + settled, kRounds);
+  for (const SettleCommand& command : commands) {
+    expect_ended_once(command.task);
+  }
+}
+
+TEST_F(WorkTest, WorkersReportAndAreForgotten) {
+  const WorkerId old = WorkerId::make();
+  must(store_.report_worker(old, "a", 1, 0, "{}"));
+  db_.execute(Sql("UPDATE workers SET seen_at=seen_at - INTERVAL 2 DAY"));
+  must(store_.report_worker(worker_, "host", 42, 7, R"({"v":1})"));
+  must(store_.report_worker(worker_, "host", 42, 9, R"({"v":2})"));
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM workers")), 1);
+  EXPECT_EQ(db_.text(Sql("SELECT CONCAT(host, pid, in_flight, status) FROM workers")),
+            R"(host429{"v":2})");
+  EXPECT_TRUE(store_.ping());
+}
+
+}  // namespace
+}  // namespace audiogen::store

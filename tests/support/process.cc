@@ -1,0 +1,173 @@
+#include "tests/support/process.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <stdexcept>
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char** environ;
+
+namespace audiogen::test {
+namespace {
+
+std::vector<std::string> merged_environment(const std::map<std::string, std::string>& changes) {
+  std::vector<std::string> out;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    if (!changes.contains(text.substr(0, text.find('=')))) {
+      out.push_back(text);
+    }
+  }
+  for (const auto& [name, value] : changes) {
+    out.push_back(name + "=" + value);
+  }
+  return out;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> out;
+  for (std::string& text : texts) {
+    out.push_back(text.data());
+  }
+  out.push_back(nullptr);
+  return out;
+}
+
+pid_t spawn(const std::vector<std::string>& argv,
+            const std::map<std::string, std::string>& changes,
+            int output) {
+  std::vector<std::string> arguments = argv;
+  std::vector<std::string> environment = merged_environment(changes);
+  const std::vector<char*> argument_pointers = pointers(arguments);
+  const std::vector<char*> environment_pointers = pointers(environment);
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) {
+      ::_exit(126);
+    }
+    ::dup2(output, STDOUT_FILENO);
+    ::dup2(output, STDERR_FILENO);
+    const int null = ::open("/dev/null", O_RDONLY);
+    ::dup2(null, STDIN_FILENO);
+    ::execve(argument_pointers[0], argument_pointers.data(), environment_pointers.data());
+    ::_exit(127);
+  }
+  return pid;
+}
+
+int exit_code(int status) {
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace
+
+Process::Process(const std::vector<std::string>& argv,
+                 const std::map<std::string, std::string>& environment,
+                 std::string log_file)
+    : log_file_(std::move(log_file)) {
+  const int output = ::open(log_file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  if (output < 0) {
+    throw std::runtime_error("cannot write " + log_file_);
+  }
+  pid_ = spawn(argv, environment, output);
+  ::close(output);
+}
+
+Process::~Process() {
+  kill();
+}
+
+void Process::signal(int number) const {
+  if (pid_ > 0 && status_ < 0) {
+    ::kill(pid_, number);
+  }
+}
+
+bool Process::running() {
+  return wait(std::chrono::milliseconds(0)) < 0;
+}
+
+int Process::wait(std::chrono::milliseconds limit) {
+  if (status_ < 0) {
+    int status = 0;
+    eventually(limit, [&] {
+      if (::waitpid(pid_, &status, WNOHANG) != pid_) {
+        return false;
+      }
+      status_ = exit_code(status);
+      return true;
+    });
+  }
+  return status_;
+}
+
+void Process::kill() {
+  if (status_ < 0) {
+    ::kill(pid_, SIGCONT);
+    ::kill(pid_, SIGKILL);
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    status_ = exit_code(status);
+  }
+}
+
+std::string Process::log() const {
+  std::ifstream in(log_file_);
+  std::ostringstream out;
+  out << in.rdbuf();
+  return out.str();
+}
+
+Output run(const std::vector<std::string>& argv,
+           const std::map<std::string, std::string>& environment) {
+  int ends[2] = {-1, -1};
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
+    throw std::runtime_error("pipe");
+  }
+  const pid_t pid = spawn(argv, environment, ends[1]);
+  ::close(ends[1]);
+  Output out;
+  char buffer[4096];
+  for (ssize_t count = ::read(ends[0], buffer, sizeof buffer); count > 0;
+       count = ::read(ends[0], buffer, sizeof buffer)) {
+    out.out.append(buffer, static_cast<std::size_t>(count));
+  }
+  ::close(ends[0]);
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  out.code = exit_code(status);
+  return out;
+}
+
+std::uint16_t free_port() {
+  static std::mt19937 random(std::random_device{}());
+  for (int tries = 0; tries < 200; ++tries) {
+    const auto port =
+        static_cast<std::uint16_t>(std::uniform_int_distribution<int>(15000, 19999)(random));
+    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const bool bound = ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+    ::close(fd);
+    if (bound) {
+      return port;
+    }
+  }
+  throw std::runtime_error("no free port");
+}
+
+}  // namespace audiogen::test

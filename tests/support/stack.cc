@@ -1,0 +1,210 @@
+#include "tests/support/stack.h"
+
+#include <cstdlib>
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+namespace audiogen::test {
+namespace {
+
+constexpr auto kStartLimit = std::chrono::seconds(30);
+
+std::string binary(const char* name) {
+  return std::string(AUDIOGEN_BIN_DIR) + "/" + name;
+}
+
+std::string fresh_folder() {
+  std::string pattern = std::filesystem::temp_directory_path() / "audiogen-test-XXXXXX";
+  if (::mkdtemp(pattern.data()) == nullptr) {
+    throw std::runtime_error("cannot make a folder for the test");
+  }
+  return pattern;
+}
+
+std::string url_of(const DatabaseUrl& url) {
+  std::string out = "mysql://" + url.user + ":" + url.password + "@" + url.host + ":" +
+                    std::to_string(url.port) + "/" + url.database;
+  return url.socket.empty() ? out : out + "?socket=" + url.socket;
+}
+
+std::string broker_url() {
+  const char* const url = std::getenv("TEST_AMQP_URL");  // NOLINT(concurrency-mt-unsafe)
+  if (url == nullptr) {
+    throw std::runtime_error("TEST_AMQP_URL is not set: run the tests by ./dev test");
+  }
+  return url;
+}
+
+}  // namespace
+
+Stack::Stack() : Stack(Options()) {}
+
+Stack::Stack(const Options& options)
+    : options_(options),
+      folder_(fresh_folder()),
+      api_port_(free_port()),
+      api_ops_port_(free_port()),
+      public_url_("http://127.0.0.1:" + std::to_string(api_port_)),
+      openapi_(OpenApi::from_file(std::string(AUDIOGEN_SOURCE_DIR) + "/schema/openapi.json")) {
+  if (options_.api) {
+    start_api();
+  }
+  for (int i = 0; i < options_.workers; ++i) {
+    start_worker();
+  }
+}
+
+Stack::~Stack() {
+  workers_.clear();
+  api_.reset();
+  if (::testing::Test::HasFailure()) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+      if (entry.path().extension() == ".log") {
+        std::fprintf(stderr, "--- kept: %s\n", entry.path().c_str());
+      }
+    }
+    return;
+  }
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+std::map<std::string, std::string> Stack::environment() const {
+  std::map<std::string, std::string> out = {
+      {"DATABASE_URL",
+       options_.database_url.empty() ? url_of(database_.url()) : options_.database_url},
+      {"AMQP_URL", options_.amqp_url.empty() ? broker_url() : options_.amqp_url},
+      {"BLOB_URL", "file://" + folder_ + "/blobs"},
+      {"LISTEN", "127.0.0.1:" + std::to_string(api_port_)},
+      {"PUBLIC_URL", public_url_},
+      {"OPS_LISTEN", "127.0.0.1:" + std::to_string(api_ops_port_)},
+      {"LOG_LEVEL", "debug"},
+  };
+  for (const auto& [name, value] : options_.environment) {
+    out[name] = value;
+  }
+  return out;
+}
+
+void Stack::wait_ready(const std::string& ops, Process& process, bool ready) const {
+  const bool up = eventually(kStartLimit, [&] {
+    return !process.running() || http("GET", ops + (ready ? "/readyz" : "/healthz")).status == 200;
+  });
+  if (!up || !process.running()) {
+    throw std::runtime_error("a program did not start:\n" + process.log());
+  }
+}
+
+void Stack::start_api(const std::map<std::string, std::string>& extra, bool ready) {
+  auto variables = environment();
+  for (const auto& [name, value] : extra) {
+    variables[name] = value;
+  }
+  api_.reset();
+  api_ = std::make_unique<Process>(
+      std::vector<std::string>{binary("audio-api"), "serve"}, variables, folder_ + "/api.log");
+  wait_ready(ops_url(), *api_, ready);
+}
+
+std::size_t Stack::start_worker(const std::map<std::string, std::string>& extra, bool ready) {
+  auto variables = environment();
+  const std::string listen = "127.0.0.1:" + std::to_string(free_port());
+  variables["OPS_LISTEN"] = listen;
+  for (const auto& [name, value] : extra) {
+    variables[name] = value;
+  }
+  const std::size_t index = workers_.size();
+  workers_.push_back(
+      std::make_unique<Process>(std::vector<std::string>{binary("audio-worker")},
+                                variables,
+                                folder_ + "/worker" + std::to_string(index) + ".log"));
+  wait_ready("http://" + listen, *workers_.back(), ready);
+  return index;
+}
+
+Output Stack::admin_raw(std::vector<std::string> arguments) {
+  std::vector<std::string> argv = {binary("audio-api"), "admin"};
+  argv.insert(argv.end(), arguments.begin(), arguments.end());
+  auto variables = environment();
+  if (options_.database_url.size() > 0) {
+    variables["DATABASE_URL"] = url_of(database_.url());  // Not through the proxy under test.
+  }
+  return run(argv, variables);
+}
+
+rapidjson::Document Stack::admin(std::vector<std::string> arguments) {
+  arguments.emplace_back("--json");
+  const Output output = admin_raw(arguments);
+  rapidjson::Document document;
+  document.Parse(output.out.c_str());
+  EXPECT_EQ(output.code, 0) << output.out;
+  EXPECT_FALSE(document.HasParseError()) << output.out;
+  return document;
+}
+
+Account Stack::account(std::int64_t amount) {
+  static int number = 0;
+  Account out;
+  out.email = "user" + std::to_string(++number) + "@example.com";
+  out.user = admin({"user", "create", "--email", out.email, "--plan", "paid"})["id"].GetString();
+  if (amount > 0) {
+    admin({"credits",
+           "grant",
+           "--user",
+           out.email,
+           "--credits",
+           std::to_string(amount),
+           "--kind",
+           "purchase",
+           "--reference",
+           "test-" + out.email});
+  }
+  out.key = admin({"key", "create", "--user", out.email, "--name", "test"})["key"].GetString();
+  return out;
+}
+
+std::vector<std::string> Stack::bearer(const std::string& key, std::vector<std::string> more) {
+  more.push_back("Authorization: Bearer " + key);
+  return more;
+}
+
+std::string Stack::body(std::string_view prompt) {
+  return R"({"model":"svc-audio-1.0","prompt":")" + std::string(prompt) + R"("})";
+}
+
+Reply Stack::judged(const std::string& method, const std::string& path_template, Reply reply) {
+  const std::string wrong = openapi_.check(method, path_template, reply);
+  EXPECT_EQ(wrong, "") << method << " " << path_template << " " << reply.error;
+  return reply;
+}
+
+Reply Stack::create(const Account& account,
+                    std::string_view body,
+                    const std::vector<std::string>& headers) {
+  std::vector<std::string> lines = bearer(account.key, headers);
+  lines.emplace_back("Content-Type: application/json");
+  return judged(
+      "POST", "/audio/generations", http("POST", base() + "/audio/generations", lines, body));
+}
+
+Reply Stack::get(const Account& account, const std::string& id) {
+  return judged("GET",
+                "/audio/generations/{task_id}",
+                http("GET", base() + "/audio/generations/" + id, bearer(account.key)));
+}
+
+Reply Stack::wait_final(const Account& account,
+                        const std::string& id,
+                        std::chrono::milliseconds limit) {
+  Reply reply;
+  const bool ended = eventually(limit, [&] {
+    reply = get(account, id);
+    const std::string status = reply.text("status");
+    return status == "succeeded" || status == "failed" || status == "canceled";
+  });
+  EXPECT_TRUE(ended) << "not final in time: " << reply.status << " " << reply.body;
+  return reply;
+}
+
+}  // namespace audiogen::test

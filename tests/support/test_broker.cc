@@ -1,0 +1,262 @@
+// What the header promises, by rabbitmq-c directly and by ./dev for whole brokers.
+#include "tests/support/test_broker.h"
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <vector>
+
+#include <amqp.h>
+#include <amqp_tcp_socket.h>
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "common/base/ids.h"
+
+namespace audiogen::test {
+namespace {
+
+[[noreturn]] void give_up(const std::string& why) {
+  std::fprintf(stderr, "%s\n", why.c_str());
+  std::abort();
+}
+
+AmqpUrl parse_url(std::string text) {
+  amqp_connection_info info{};
+  if (amqp_parse_url(text.data(), &info) != AMQP_STATUS_OK) {
+    give_up("not an AMQP URL: amqp://user:pass@host:port/ is expected");
+  }
+  return {.user = info.user,
+          .password = info.password,
+          .host = info.host,
+          .vhost = *info.vhost == '\0' ? "/" : info.vhost,
+          .port = static_cast<std::uint16_t>(info.port)};
+}
+
+amqp_bytes_t bytes(std::string_view text) {
+  return {text.size(), const_cast<char*>(text.data())};
+}
+
+constexpr amqp_channel_t kChannel = 1;
+
+// Runs `use` with an open channel. Ends the test when the last reply is an error, unless
+// `may_fail`.
+void with_channel(const AmqpUrl& url,
+                  bool may_fail,
+                  const std::function<void(amqp_connection_state_t)>& use) {
+  amqp_connection_state_t connection = amqp_new_connection();
+  amqp_socket_t* socket = amqp_tcp_socket_new(connection);
+  timeval limit{20, 0};
+  if (amqp_socket_open_noblock(socket, url.host.c_str(), url.port, &limit) != AMQP_STATUS_OK) {
+    give_up("no broker at " + url.host + ":" + std::to_string(url.port));
+  }
+  amqp_set_rpc_timeout(connection, &limit);
+  const amqp_rpc_reply_t login = amqp_login(connection,
+                                            url.vhost.c_str(),
+                                            1,
+                                            131'072,
+                                            0,
+                                            AMQP_SASL_METHOD_PLAIN,
+                                            url.user.c_str(),
+                                            url.password.c_str());
+  if (login.reply_type != AMQP_RESPONSE_NORMAL) {
+    give_up("the broker does not let the test in");
+  }
+  amqp_channel_open(connection, kChannel);
+  use(connection);
+  if (!may_fail && amqp_get_rpc_reply(connection).reply_type != AMQP_RESPONSE_NORMAL) {
+    give_up("the broker refused what the test asked for");
+  }
+  amqp_destroy_connection(connection);
+}
+
+bool port_free(std::uint16_t port) {
+  const int probe = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(port);
+  const int on = 1;
+  setsockopt(probe, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  const bool free = bind(probe, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+  close(probe);
+  return free;
+}
+
+// Runs a shell command; its standard output, or the end of the test when it fails.
+std::string run_shell(const std::string& command) {
+  std::FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) {
+    give_up("cannot run a command");
+  }
+  std::string out;
+  for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) {
+    out.push_back(static_cast<char>(c));
+  }
+  if (pclose(pipe) != 0) {
+    give_up("failed: " + command);
+  }
+  return out;
+}
+
+std::string quoted(const std::filesystem::path& path) {
+  return "'" + path.string() + "'";
+}
+
+std::string dev(const std::string& action,
+                const std::filesystem::path& folder,
+                std::uint16_t port) {
+  return quoted(std::filesystem::path(AUDIOGEN_SOURCE_DIR) / "dev") + " _rabbitmq " + action + " " +
+         quoted(folder) + " " + std::to_string(port);
+}
+
+}  // namespace
+
+AmqpUrl test_broker_url() {
+  const char* text = std::getenv("TEST_AMQP_URL");
+  if (text == nullptr) {
+    give_up("TEST_AMQP_URL is not set: amqp://user:pass@host:port/ of a RabbitMQ for tests");
+  }
+  return parse_url(text);
+}
+
+TestTopology::TestTopology(const AmqpUrl& url, std::int64_t max_length)
+    : url_(url), names_{.prefix = "test-" + random_base32(12), .max_length = max_length} {}
+
+TestTopology::~TestTopology() {
+  with_channel(url_, true, [&](amqp_connection_state_t connection) {
+    for (const std::string& queue : {names_.jobs(), names_.dead()}) {
+      amqp_queue_delete(connection, kChannel, bytes(queue), 0, 0);
+    }
+    for (const std::string& exchange : {names_.exchange(), names_.dead_exchange()}) {
+      amqp_exchange_delete(connection, kChannel, bytes(exchange), 0);
+    }
+  });
+}
+
+void TestTopology::publish(std::string_view body, int depth) {
+  // From the inside out; the vector never moves its elements.
+  std::vector<amqp_table_entry_t> entries;
+  entries.reserve(static_cast<std::size_t>(depth) + 1);
+  amqp_table_t headers = amqp_empty_table;
+  for (int i = 0; i < depth; ++i) {
+    amqp_table_entry_t entry{};
+    entry.key = amqp_cstring_bytes("t");
+    entry.value.kind = AMQP_FIELD_KIND_TABLE;
+    entry.value.value.table = headers;
+    entries.push_back(entry);
+    headers = {1, &entries.back()};
+  }
+  amqp_basic_properties_t properties{};
+  properties._flags = AMQP_BASIC_DELIVERY_MODE_FLAG;
+  properties.delivery_mode = AMQP_DELIVERY_PERSISTENT;
+  if (depth > 0) {
+    properties._flags |= AMQP_BASIC_HEADERS_FLAG;
+    properties.headers = headers;
+  }
+  with_channel(url_, false, [&](amqp_connection_state_t connection) {
+    amqp_confirm_select(connection, kChannel);
+    const std::string exchange = names_.exchange();
+    const int status = amqp_basic_publish(
+        connection, kChannel, bytes(exchange), bytes("job"), 1, 0, &properties, bytes(body));
+    amqp_frame_t frame{};
+    timeval limit{20, 0};
+    if (status != AMQP_STATUS_OK ||
+        amqp_simple_wait_frame_noblock(connection, &frame, &limit) != AMQP_STATUS_OK ||
+        frame.frame_type != AMQP_FRAME_METHOD || frame.payload.method.id != AMQP_BASIC_ACK_METHOD) {
+      give_up("the broker did not take the test's message");
+    }
+  });
+}
+
+void TestTopology::delete_jobs() {
+  with_channel(url_, false, [&](amqp_connection_state_t connection) {
+    amqp_queue_delete(connection, kChannel, bytes(names_.jobs()), 0, 0);
+  });
+}
+
+void TestTopology::unbind_jobs() {
+  with_channel(url_, false, [&](amqp_connection_state_t connection) {
+    const std::string jobs = names_.jobs();
+    const std::string exchange = names_.exchange();
+    amqp_queue_unbind(
+        connection, kChannel, bytes(jobs), bytes(exchange), bytes("job"), amqp_empty_table);
+  });
+}
+
+void TestTopology::declare_jobs_otherwise() {
+  with_channel(url_, false, [&](amqp_connection_state_t connection) {
+    const std::string jobs = names_.jobs();
+    amqp_queue_declare(connection, kChannel, bytes(jobs), 0, 1, 0, 0, amqp_empty_table);
+  });
+}
+
+PrivateBroker::PrivateBroker() {
+  const char* parent = std::getenv("TEST_STACK_DIR");
+  const std::filesystem::path under =
+      parent != nullptr ? std::filesystem::path(parent) : std::filesystem::temp_directory_path();
+  std::string name = (under / "broker-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) {
+    give_up("cannot make a folder under " + under.string());
+  }
+  folder_ = name;
+  for (port_ = 29'672; !port_free(port_) || !port_free(static_cast<std::uint16_t>(port_ + 1)) ||
+                       !port_free(static_cast<std::uint16_t>(port_ + 2));) {
+    port_ = static_cast<std::uint16_t>(port_ + 3);
+  }
+  start();
+}
+
+PrivateBroker::~PrivateBroker() {
+  kill();
+  run_shell(dev("stop", folder_, port_) + " >&2");  // What else came with it.
+  std::filesystem::remove_all(folder_);
+}
+
+void PrivateBroker::start() {
+  std::string text = run_shell(dev("start", folder_, port_));
+  text.resize(text.find_last_not_of('\n') + 1);
+  url_ = parse_url(text);
+}
+
+void PrivateBroker::kill() {
+  run_shell(dev("kill", folder_, port_) + " >&2");
+}
+
+int PrivateBroker::pid() const {
+  int pid = 0;
+  std::ifstream(folder_ / "rabbitmq.pid") >> pid;
+  if (pid <= 1) {
+    give_up("the broker's process is unknown");
+  }
+  return pid;
+}
+
+void PrivateBroker::freeze() {
+  ::kill(pid(), SIGSTOP);
+}
+
+void PrivateBroker::thaw() {
+  ::kill(pid(), SIGCONT);
+}
+
+void PrivateBroker::alarm() {
+  control("set_vm_memory_high_watermark absolute 1");
+}
+
+void PrivateBroker::no_alarm() {
+  control("set_vm_memory_high_watermark 0.9");
+}
+
+void PrivateBroker::control(const std::string& arguments) {
+  run_shell("HOME=" + quoted(folder_ / "home") + " ERL_EPMD_PORT=" + std::to_string(port_ + 2) +
+            " /usr/lib/rabbitmq/bin/rabbitmqctl -q -n audiogen@localhost " + arguments + " >&2");
+}
+
+}  // namespace audiogen::test

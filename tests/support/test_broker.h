@@ -1,0 +1,67 @@
+// The broker as tests use it: names of their own on a shared one, or a whole broker to break.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/base/config.h"
+#include "common/queue/amqp.h"
+
+namespace audiogen::test {
+
+// The broker under test: amqp://user:pass@host:port/ of a user that may do everything. Ends the
+// process with a clear message when TEST_AMQP_URL is missing or malformed.
+AmqpUrl test_broker_url();
+
+// Names nobody else uses, deleted at the end, and what an operator (or an enemy) may do to them.
+// Every call opens a connection of its own; a failure ends the test.
+class TestTopology {
+ public:
+  explicit TestTopology(const AmqpUrl& url = test_broker_url(), std::int64_t max_length = 100'000);
+  ~TestTopology();
+  TestTopology(const TestTopology&) = delete;
+  TestTopology& operator=(const TestTopology&) = delete;
+
+  const queue::Topology& names() const { return names_; }
+
+  // Sends `body` to the work queue, confirmed. `depth`: with a header of so many nested tables.
+  void publish(std::string_view body, int depth = 0);
+  void delete_jobs();
+  void unbind_jobs();
+  // A work queue with other arguments than ours.
+  void declare_jobs_otherwise();
+
+ private:
+  const AmqpUrl url_;
+  const queue::Topology names_;
+};
+
+// A RabbitMQ of the test's own, in a folder that is deleted at the end. Takes seconds to start.
+class PrivateBroker {
+ public:
+  PrivateBroker();
+  ~PrivateBroker();
+  PrivateBroker(const PrivateBroker&) = delete;
+  PrivateBroker& operator=(const PrivateBroker&) = delete;
+
+  const AmqpUrl& url() const { return url_; }
+  void kill();    // kill -9
+  void start();   // Again, with the same data; returns when it takes connections.
+  void freeze();  // SIGSTOP
+  void thaw();    // SIGCONT
+  void alarm();   // Out of memory, as the broker sees it.
+  void no_alarm();
+
+ private:
+  void control(const std::string& arguments);
+  int pid() const;
+
+  std::filesystem::path folder_;
+  std::uint16_t port_ = 0;  // The two after it are taken too.
+  AmqpUrl url_;
+};
+
+}  // namespace audiogen::test

@@ -1,0 +1,55 @@
+// A fresh database for one test: made in the server TEST_DATABASE_URL names, dropped at the end.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common/base/config.h"
+#include "common/base/ids.h"
+#include "common/domain/ledger.h"
+#include "common/store/session.h"
+#include "common/store/sql.h"
+
+namespace audiogen::test {
+
+// The server under test: mysql://user:pass@host:port/mysql?socket=/path, of a user that may create
+// databases. Ends the process with a clear message when TEST_DATABASE_URL is missing or malformed.
+DatabaseUrl test_server();
+
+class TestDatabase {
+ public:
+  enum class Tables { kAll, kNone };
+
+  // kAll: migrated. kNone: empty.
+  explicit TestDatabase(Tables tables = Tables::kAll);
+  ~TestDatabase();
+  TestDatabase(const TestDatabase&) = delete;
+  TestDatabase& operator=(const TestDatabase&) = delete;
+
+  // By the server's socket when it has one.
+  const DatabaseUrl& url() const { return url_; }
+  // By TCP on the loopback interface; 0: the server's own port. For proxies in between.
+  DatabaseUrl tcp_url(std::uint16_t port = 0) const;
+
+  // A session of the test's own, for one thread at a time.
+  store::Session& session() { return session_; }
+  std::uint64_t execute(const store::Sql& sql) { return session_.execute(sql); }
+  // The first column of the first row; fails the test when there is none.
+  std::int64_t number(const store::Sql& sql);
+  std::string text(const store::Sql& sql);
+
+  // A user with this much to spend, booked as the grant a real one would have. No row in the ledger
+  // for zero.
+  UserId add_user(Units available = credits(1'000'000));
+  Balance balance(UserId user);
+
+  // Checks the invariants of the books and the tasks (reliability 9) and reports each broken one as
+  // a failure of the test.
+  void expect_invariants();
+
+ private:
+  DatabaseUrl url_;
+  store::Session session_;
+};
+
+}  // namespace audiogen::test

@@ -1,0 +1,94 @@
+// Whatever is in a field, an event stays one line and one JSON object.
+#include "common/base/log.h"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidjson/document.h>
+
+namespace audiogen {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+std::string logged(std::string_view event, const std::string& value) {
+  testing::internal::CaptureStderr();
+  log::info(event, {{"value", value}, {"count", 3}, {"ready", true}, {"ratio", 0.5}});
+  return testing::internal::GetCapturedStderr();
+}
+
+// The parsed line; a document that is no object when it is not one line of valid JSON.
+rapidjson::Document parsed(const std::string& line) {
+  rapidjson::Document out;
+  EXPECT_EQ(line.find('\n'), line.size() - 1) << line;
+  out.Parse<rapidjson::kParseValidateEncodingFlag>(line.c_str());
+  EXPECT_FALSE(out.HasParseError()) << line;
+  return out;
+}
+
+TEST(Log, EveryValueSurvivesAsOneJsonLine) {
+  log::init("test", "info", "json");
+  for (const std::string& value : {std::string("plain"),
+                                   std::string("line\r\nbreak\n{\"forged\":true}"),
+                                   std::string("\x1B[31mred\x1B[0m\x07\x7F"),
+                                   std::string("quote \" backslash \\ slash /"),
+                                   std::string("nul\0inside", 10),
+                                   std::string("日本語 é 😀"),
+                                   std::string()}) {
+    const auto line = logged("event", value);
+    const auto json = parsed(line);
+    ASSERT_TRUE(json.IsObject()) << line;
+    const auto& member = json["value"];
+    EXPECT_EQ(std::string(member.GetString(), member.GetStringLength()), value);
+    EXPECT_EQ(json["count"].GetInt(), 3);
+    EXPECT_TRUE(json["ready"].GetBool());
+    EXPECT_STREQ(json["level"].GetString(), "info");
+    EXPECT_STREQ(json["program"].GetString(), "test");
+    EXPECT_THAT(line, Not(HasSubstr("\x1B")));
+  }
+}
+
+TEST(Log, BytesThatAreNoTextStillMakeAValidLine) {
+  log::init("test", "info", "json");
+  for (const char* value : {"\xFF\xFE", "cut \xE6\x97", "\xC0\xAF", "\xED\xA0\x80"}) {
+    const auto line = logged("event", value);
+    EXPECT_TRUE(parsed(line).IsObject()) << line;
+  }
+}
+
+TEST(Log, LongValuesAreCutBetweenCharacters) {
+  log::init("test", "info", "json");
+  std::string value(511, 'a');
+  value += "é and more";
+  const auto line = logged("event", value);
+  const auto json = parsed(line);
+  ASSERT_TRUE(json.IsObject());
+  EXPECT_EQ(json["value"].GetString(), std::string(511, 'a'));
+}
+
+TEST(Log, TheEventIsEscapedToo) {
+  log::init("test", "info", "json");
+  EXPECT_STREQ(parsed(logged("a\"b\n", "x"))["event"].GetString(), "a\"b\n");
+}
+
+TEST(Log, TextIsOneLineToo) {
+  log::init("test", "info", "text");
+  const auto line = logged("event", "line\r\nbreak \x1B[31m");
+  EXPECT_EQ(line.find('\n'), line.size() - 1);
+  EXPECT_EQ(line.find('\r'), std::string::npos);
+  EXPECT_THAT(line, Not(HasSubstr("\x1B")));
+  log::init("test", "info", "json");
+}
+
+TEST(Log, LowerLevelsAreSilent) {
+  log::init("test", "warn", "json");
+  EXPECT_EQ(logged("event", "x"), "");
+  EXPECT_FALSE(log::enabled(log::Level::kInfo));
+  EXPECT_TRUE(log::enabled(log::Level::kError));
+  log::init("test", "info", "json");
+}
+
+}  // namespace
+}  // namespace audiogen

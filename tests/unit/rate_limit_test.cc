@@ -1,0 +1,123 @@
+// The rate limit, in a time of its own.
+#include "common/domain/rate_limit.h"
+
+#include <gtest/gtest.h>
+
+namespace audiogen {
+namespace {
+
+using namespace std::chrono_literals;
+using TimePoint = std::chrono::steady_clock::time_point;
+
+constexpr TimePoint kStart{1000h};
+constexpr RatePolicy kPolicy{.per_minute = 60, .burst = 3};  // One a second, three at once.
+
+TEST(RateLimit, ANewKeyHasItsBurst) {
+  RateState state;
+  for (int left = 2; left >= 0; --left) {
+    const auto decision = take(state, kPolicy, kStart);
+    EXPECT_TRUE(decision.allowed);
+    EXPECT_EQ(decision.remaining, left);
+    EXPECT_EQ(decision.retry_after, 0s);
+    EXPECT_EQ(decision.reset_after, std::chrono::seconds(3 - left));
+  }
+  const auto refused = take(state, kPolicy, kStart);
+  EXPECT_FALSE(refused.allowed);
+  EXPECT_EQ(refused.remaining, 0);
+  EXPECT_EQ(refused.retry_after, 1s);
+  EXPECT_EQ(refused.reset_after, 3s);
+}
+
+TEST(RateLimit, TheBoundaryIsExact) {
+  RateState state;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(take(state, kPolicy, kStart).allowed);
+  }
+  EXPECT_FALSE(take(state, kPolicy, kStart + 1s - 1ns).allowed);
+  EXPECT_TRUE(take(state, kPolicy, kStart + 1s).allowed);
+  EXPECT_FALSE(take(state, kPolicy, kStart + 1s).allowed);
+}
+
+TEST(RateLimit, RetryAfterIsInWholeSecondsAndEnough) {
+  const RatePolicy slow{.per_minute = 7, .burst = 1};  // One in 8.571 s.
+  RateState state;
+  ASSERT_TRUE(take(state, slow, kStart).allowed);
+  for (const auto waited : {0ms, 1ms, 570ms, 571ms, 572ms, 4000ms, 8571ms}) {
+    const auto refused = take(state, slow, kStart + waited);
+    ASSERT_FALSE(refused.allowed);
+    EXPECT_GE(refused.retry_after, 1s);
+    RateState copy = state;
+    EXPECT_TRUE(take(copy, slow, kStart + waited + refused.retry_after).allowed);
+    EXPECT_FALSE(peek(state, slow, kStart + waited + refused.retry_after - 1s).allowed);
+  }
+}
+
+TEST(RateLimit, ARefusedRequestCostsNothing) {
+  RateState state;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(take(state, kPolicy, kStart).allowed);
+  }
+  const RateState before = state;
+  for (int i = 0; i < 1000; ++i) {
+    ASSERT_FALSE(take(state, kPolicy, kStart + 500ms).allowed);
+  }
+  EXPECT_EQ(state.full_at, before.full_at);
+}
+
+TEST(RateLimit, TheBucketRefillsToTheBurstAndNoFurther) {
+  RateState state;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(take(state, kPolicy, kStart).allowed);
+  }
+  EXPECT_EQ(peek(state, kPolicy, kStart + 1999ms).remaining, 1);
+  EXPECT_EQ(peek(state, kPolicy, kStart + 2s).remaining, 2);
+  // A year of silence still gives three, whatever the clock did meanwhile.
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(take(state, kPolicy, kStart + 8760h).allowed);
+  }
+  EXPECT_FALSE(take(state, kPolicy, kStart + 8760h).allowed);
+}
+
+TEST(RateLimit, PeekingDoesNotCount) {
+  RateState state;
+  for (int i = 0; i < 10; ++i) {
+    const auto decision = peek(state, kPolicy, kStart);
+    EXPECT_TRUE(decision.allowed);
+    EXPECT_EQ(decision.remaining, 3);
+    EXPECT_EQ(decision.reset_after, 0s);
+  }
+}
+
+TEST(RateLimit, TheAverageHolds) {
+  const RatePolicy create{.per_minute = 600, .burst = 100};
+  RateState state;
+  int allowed = 0;
+  for (auto now = kStart; now < kStart + 10min; now += 7ms) {
+    allowed += take(state, create, now).allowed ? 1 : 0;
+  }
+  // Ten minutes' worth and the burst once.
+  EXPECT_GE(allowed, 6099);
+  EXPECT_LE(allowed, 6100);
+}
+
+TEST(RateLimit, TheLargestPoliciesDoNotOverflow) {
+  RateState state;
+  const RatePolicy slow{.per_minute = 1, .burst = 10'000'000};
+  EXPECT_EQ(take(state, slow, kStart).remaining, 9'999'999);
+  RateState other;
+  const RatePolicy fast{.per_minute = 10'000'000, .burst = 10'000'000};
+  EXPECT_EQ(take(other, fast, kStart).remaining, 9'999'999);
+}
+
+TEST(RateLimit, ASmallerPolicyNeverShowsLessThanNothing) {
+  RateState state;
+  const RatePolicy large{.per_minute = 60, .burst = 10};
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_TRUE(take(state, large, kStart).allowed);
+  }
+  EXPECT_EQ(peek(state, kPolicy, kStart).remaining, 0);
+  EXPECT_EQ(peek(state, kPolicy, kStart).retry_after, 8s);
+}
+
+}  // namespace
+}  // namespace audiogen

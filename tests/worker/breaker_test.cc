@@ -1,0 +1,89 @@
+#include "worker/breaker.h"
+
+#include <gtest/gtest.h>
+
+namespace audiogen::worker {
+namespace {
+
+using std::chrono::seconds;
+
+class BreakerTest : public testing::Test {
+ protected:
+  void record(int count, bool success) {
+    for (int i = 0; i < count; ++i) {
+      breaker_.record(success, now_);
+    }
+  }
+
+  Breaker breaker_{
+      {.window = seconds(30), .calls_min = 10, .failures_max = 0.5, .open_for = seconds(15)}};
+  Breaker::Time now_{seconds(1'000'000)};
+};
+
+TEST_F(BreakerTest, StaysClosedBelowTheLeastNumberOfCalls) {
+  record(9, false);
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kClosed);
+  EXPECT_TRUE(breaker_.allow(now_));
+}
+
+TEST_F(BreakerTest, OpensWhenMoreThanTheShareFails) {
+  record(5, true);
+  record(5, false);
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kClosed);
+  record(1, false);
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kOpen);
+  EXPECT_FALSE(breaker_.allow(now_));
+}
+
+TEST_F(BreakerTest, ForgetsWhatIsOlderThanTheWindow) {
+  record(9, false);
+  now_ += seconds(31);
+  record(1, false);
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kClosed);
+}
+
+TEST_F(BreakerTest, LetsOneProbeThroughAndClosesWhenItSucceeds) {
+  record(10, false);
+  now_ += seconds(14);
+  EXPECT_FALSE(breaker_.allow(now_));
+  now_ += seconds(1);
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kHalfOpen);
+  EXPECT_TRUE(breaker_.allow(now_));
+  EXPECT_FALSE(breaker_.allow(now_)) << "one probe at a time";
+  breaker_.record(true, now_);
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kClosed);
+  EXPECT_TRUE(breaker_.allow(now_));
+  record(1, false);
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kClosed) << "the past is forgotten";
+}
+
+TEST_F(BreakerTest, AFailedProbeOpensItAgain) {
+  record(10, false);
+  now_ += seconds(15);
+  ASSERT_TRUE(breaker_.allow(now_));
+  breaker_.record(false, now_);
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kOpen);
+  now_ += seconds(14);
+  EXPECT_FALSE(breaker_.allow(now_));
+  now_ += seconds(1);
+  EXPECT_TRUE(breaker_.allow(now_));
+}
+
+TEST_F(BreakerTest, AProbeWithoutAnAnswerIsRepeatedLater) {
+  record(10, false);
+  now_ += seconds(15);
+  ASSERT_TRUE(breaker_.allow(now_));
+  now_ += seconds(15);
+  EXPECT_TRUE(breaker_.allow(now_));
+}
+
+TEST_F(BreakerTest, LateFailuresOfOldCallsDoNotProlongIt) {
+  record(10, false);
+  now_ += seconds(10);
+  record(5, false);
+  now_ += seconds(5);
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kHalfOpen);
+}
+
+}  // namespace
+}  // namespace audiogen::worker

@@ -1,0 +1,70 @@
+#include "worker/providers/bulkhead.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/worker/fake_provider.h"
+
+namespace audiogen::worker {
+namespace {
+
+class BulkheadTest : public testing::Test {
+ protected:
+  BulkheadTest() {
+    Capabilities able;
+    able.max_in_flight = 2;
+    auto fake = std::make_unique<FakeProvider>("fake", able);
+    fake_ = fake.get();
+    bulkhead_ = std::make_unique<Bulkhead>(std::move(fake));
+  }
+  std::shared_ptr<ProviderCall> start(int number) {
+    return bulkhead_->start({}, [this, number](const Result<Audio, ProviderFault>& answer) {
+      ended_.push_back(number);
+      canceled_ += !answer && answer.error().fault == Fault::kCanceled ? 1 : 0;
+    });
+  }
+
+  std::vector<int> ended_;
+  int canceled_ = 0;
+  FakeProvider* fake_;
+  std::unique_ptr<Bulkhead> bulkhead_;  // Answers while it goes: last.
+};
+
+TEST_F(BulkheadTest, FurtherCallsWaitTheirTurn) {
+  for (int i = 0; i < 5; ++i) {
+    start(i);
+  }
+  EXPECT_EQ(fake_->calls.size(), 2U);
+  EXPECT_EQ(bulkhead_->running(), 2U);
+  EXPECT_EQ(bulkhead_->waiting(), 3U);
+  fake_->calls[0]->answer(Audio{});
+  EXPECT_EQ(fake_->calls.size(), 3U);
+  for (std::size_t i = 1; i < 5; ++i) {
+    fake_->calls[i]->answer(Audio{});
+  }
+  EXPECT_EQ(ended_, (std::vector<int>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(bulkhead_->running(), 0U);
+}
+
+TEST_F(BulkheadTest, AWaitingCallIsCanceledAtOnceARunningOneByItsProvider) {
+  const auto running = start(0);
+  start(1);
+  const auto waiting = start(2);
+  waiting->cancel();
+  EXPECT_EQ(ended_, std::vector<int>{2});
+  EXPECT_EQ(canceled_, 1);
+  running->cancel();
+  EXPECT_EQ(fake_->calls[0]->cancels, 1);
+  EXPECT_EQ(bulkhead_->running(), 2U);
+}
+
+TEST_F(BulkheadTest, ClosingAnswersWhatWaits) {
+  start(0);
+  start(1);
+  start(2);
+  bulkhead_.reset();
+  EXPECT_EQ(ended_, (std::vector<int>{2, 0, 1}));
+  EXPECT_EQ(canceled_, 3);
+}
+
+}  // namespace
+}  // namespace audiogen::worker

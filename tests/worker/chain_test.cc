@@ -1,0 +1,151 @@
+#include "worker/chain.h"
+
+#include <optional>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/worker/fake_provider.h"
+
+namespace audiogen::worker {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+struct Row {
+  Fault fault;
+  std::optional<seconds> retry_after;
+  Standing standing;
+  NextStep step;
+  FailureCode failure;
+};
+
+TEST(AfterFault, Table) {
+  constexpr auto kUnavailable = FailureCode::kProviderUnavailable;
+  const Standing first{.tries = 1, .another = true, .time_left = seconds(600)};
+  const Standing last{.tries = 1, .another = false, .time_left = seconds(600)};
+  const Standing third{.tries = 3, .another = true, .time_left = seconds(600)};
+  const Standing third_last{.tries = 3, .another = false, .time_left = seconds(600)};
+  const Standing late{.tries = 1, .another = true, .time_left = seconds(9)};
+  const std::vector<Row> rows = {
+      {Fault::kRetrySame, {}, first, NextStep::kSameProvider, kUnavailable},
+      {Fault::kRetrySame, {}, last, NextStep::kSameProvider, kUnavailable},
+      {Fault::kRetrySame, {}, third, NextStep::kNextProvider, kUnavailable},
+      {Fault::kRetrySame, {}, third_last, NextStep::kRetryLater, kUnavailable},
+      {Fault::kRetrySame, {}, late, NextStep::kNextProvider, kUnavailable},
+      {Fault::kRetrySame, seconds(20), first, NextStep::kSameProvider, kUnavailable},
+      {Fault::kRetrySame, seconds(21), first, NextStep::kNextProvider, kUnavailable},
+      {Fault::kTryNext, {}, first, NextStep::kNextProvider, kUnavailable},
+      {Fault::kTryNext, {}, last, NextStep::kRetryLater, kUnavailable},
+      {Fault::kUnknownOutcome, {}, first, NextStep::kNextProvider, kUnavailable},
+      {Fault::kUnknownOutcome, {}, last, NextStep::kRetryLater, kUnavailable},
+      {Fault::kRejected, {}, first, NextStep::kFail, FailureCode::kContentRejected},
+      {Fault::kUnsupportedInput,
+       {},
+       first,
+       NextStep::kNextProvider,
+       FailureCode::kUnsupportedInput},
+      {Fault::kUnsupportedInput, {}, last, NextStep::kFail, FailureCode::kUnsupportedInput},
+      {Fault::kCanceled, {}, first, NextStep::kGiveBack, FailureCode::kInternalError},
+  };
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const Decision decision =
+        after_fault({rows[i].fault, "", rows[i].retry_after}, rows[i].standing);
+    EXPECT_EQ(decision.step, rows[i].step) << i;
+    EXPECT_EQ(decision.failure, rows[i].failure) << i;
+  }
+}
+
+TEST(AfterFault, WaitsGrowSpreadAndHonourRetryAfter) {
+  Standing standing{.tries = 1, .another = false, .time_left = seconds(600)};
+  const ProviderFault busy{Fault::kRetrySame, "", std::nullopt};
+  EXPECT_EQ(after_fault(busy, standing).wait, milliseconds(250));
+  standing.tries = 2;
+  EXPECT_EQ(after_fault(busy, standing).wait, milliseconds(500));
+  standing.jitter = 1;
+  EXPECT_EQ(after_fault(busy, standing).wait, milliseconds(750));
+  standing.jitter = -1;
+  EXPECT_EQ(after_fault(busy, standing).wait, milliseconds(250));
+  EXPECT_EQ(after_fault({Fault::kRetrySame, "", seconds(7)}, standing).wait, seconds(7));
+}
+
+std::unique_ptr<AudioProvider> provider(const char* name,
+                                        bool references,
+                                        bool image,
+                                        std::vector<std::string> voices = {}) {
+  Capabilities able;
+  able.audio_references = references;
+  able.image = image;
+  able.voices = std::move(voices);
+  return std::make_unique<FakeProvider>(name, able);
+}
+
+Chain three() {
+  std::vector<std::unique_ptr<AudioProvider>> providers;
+  providers.push_back(provider("plain", false, false, {"aria"}));
+  providers.push_back(provider("references", true, false));
+  providers.push_back(provider("images", false, true));
+  return Chain(std::move(providers));
+}
+
+TEST(Chain, ChoosesTheFirstThatCan) {
+  const Chain chain = three();
+  GenerationRequest request;
+  EXPECT_EQ(chain.choose(request, 0), 0U);
+  EXPECT_EQ(chain.choose(request, 1), 1U);
+  request.voice = "atlas";
+  EXPECT_EQ(chain.choose(request, 0), 1U);
+  request.audio_references = {"https://a.example/a"};
+  EXPECT_EQ(chain.choose(request, 0), 1U);
+  EXPECT_EQ(chain.choose(request, 2), std::nullopt);
+  request.audio_references.clear();
+  request.image_url = "https://a.example/i";
+  EXPECT_EQ(chain.choose(request, 0), 2U);
+  EXPECT_EQ(chain.find("images"), 2U);
+  EXPECT_EQ(chain.find("nobody"), std::nullopt);
+}
+
+TEST(Chain, PassesOverOpenBreakersButStillServes) {
+  const Chain chain = three();
+  GenerationRequest request;
+  request.voice = "aria";
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(chain.admit(0) || i >= 10);
+    chain.record(0, Fault::kUnknownOutcome);
+  }
+  EXPECT_FALSE(chain.admit(0));
+  EXPECT_EQ(chain.choose(request, 0), 1U);
+  EXPECT_TRUE(chain.serves(request));
+  EXPECT_NE(chain.status_json().find(R"({"name":"plain","state":"open")"), std::string::npos);
+}
+
+TEST(Chain, RefusedContentIsNoFailureOfTheProvider) {
+  const Chain chain = three();
+  for (int i = 0; i < 50; ++i) {
+    chain.record(0, Fault::kRejected);
+    chain.record(0, Fault::kUnsupportedInput);
+    chain.record(0, Fault::kCanceled);
+  }
+  EXPECT_TRUE(chain.admit(0));
+}
+
+TEST(CurrentChain, AReplacedOneLivesAsLongAsItIsUsed) {
+  const auto make = [] {
+    return std::make_shared<const Chain>(std::vector<std::unique_ptr<AudioProvider>>());
+  };
+  CurrentChain current(make());
+  std::shared_ptr<const Chain> old = current.get();
+  const std::weak_ptr<const Chain> watched = old;
+  current.replace(make());
+  EXPECT_NE(current.get(), old);
+  current.collect();
+  EXPECT_FALSE(watched.expired());
+  old.reset();
+  EXPECT_FALSE(watched.expired()) << "destroyed only by collect()";
+  current.collect();
+  EXPECT_TRUE(watched.expired());
+}
+
+}  // namespace
+}  // namespace audiogen::worker

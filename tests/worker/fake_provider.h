@@ -1,0 +1,53 @@
+// A provider that answers when the test says so.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "worker/providers/provider.h"
+
+namespace audiogen::worker {
+
+class FakeProvider final : public AudioProvider {
+ public:
+  struct Started final : ProviderCall {
+    void cancel() override { ++cancels; }
+    void answer(Result<Audio, ProviderFault> with) {
+      std::exchange(done, nullptr)(std::move(with));
+    }
+    Done done;
+    int cancels = 0;
+  };
+
+  explicit FakeProvider(std::string name, Capabilities capabilities = {})
+      : name_(std::move(name)), capabilities_(std::move(capabilities)) {}
+
+  ~FakeProvider() override {
+    for (const auto& call : calls) {
+      if (call->done) {
+        call->answer(ProviderFault{Fault::kCanceled, "closed", std::nullopt});
+      }
+    }
+  }
+  FakeProvider(const FakeProvider&) = delete;
+  FakeProvider& operator=(const FakeProvider&) = delete;
+
+  const std::string& name() const override { return name_; }
+  const Capabilities& capabilities() const override { return capabilities_; }
+  std::shared_ptr<ProviderCall> start(ProviderRequest, Done done) override {
+    auto call = std::make_shared<Started>();
+    call->done = std::move(done);
+    calls.push_back(call);
+    return call;
+  }
+
+  std::deque<std::shared_ptr<Started>> calls;
+
+ private:
+  std::string name_;
+  Capabilities capabilities_;
+};
+
+}  // namespace audiogen::worker

@@ -1,0 +1,56 @@
+// Shapes a provider's audio into what the client asked for. A pure function: thread-safe, no I/O,
+// equal input gives equal bytes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "common/base/crypto.h"
+#include "common/base/result.h"
+#include "common/domain/request.h"
+#include "worker/audio/audio.h"
+
+namespace audiogen {
+
+inline constexpr int kDurationMaxSeconds = 120;       // the longest charge (DESIGN 1)
+inline constexpr int kDurationMinMilliseconds = 100;  // less is no answer to any prompt
+
+struct RenderSpec {
+  OutputFormat format = OutputFormat::kMp3;
+  int sample_rate = 24000;          // Hz, one of kSampleRates
+  double speed_remaining = 1.0;     // > 0
+  double pitch_remaining = 0.0;     // semitones
+  double volume = 1.0;              // times the amplitude
+  bool normalise_loudness = false;  // to -18 LUFS, the true peak at most -1 dBTP
+};
+
+// What is left to do of `request` on `audio`.
+RenderSpec render_spec(const GenerationRequest& request, const Audio& audio);
+
+struct Rendered {
+  std::string bytes;
+  std::uint64_t samples = 0;  // decoded from `bytes`, at `rate`: the price comes from these
+  int rate = 0;               // Hz, as asked
+  bool truncated = false;     // cut at kDurationMaxSeconds
+  std::optional<double> loudness_lufs;  // of the source, when it was normalised
+  Sha256 sha256{};                      // of `bytes`
+};
+
+struct PipelineFault {
+  enum class Kind {
+    kUndecodable,  // not the audio it says it is
+    kSilent,       // never above -60 dBFS
+    kTooShort,     // under kDurationMinMilliseconds
+    kInternal,     // our encoder's output does not decode to what went in
+  };
+  Kind kind;
+  std::string detail;  // for operators; no text of the user
+};
+
+// Decode, stretch and shift, normalise, volume with a soft limiter, resample, cut, encode, decode
+// again and count. At worst (120 s at 48 kHz) holds about 50 MB and takes about a second of one
+// core.
+Result<Rendered, PipelineFault> render(const Audio& audio, const RenderSpec& spec);
+
+}  // namespace audiogen

@@ -1,0 +1,312 @@
+#include "worker/audio/text.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+
+#include <utf8proc.h>
+
+namespace audiogen {
+namespace {
+
+constexpr char32_t kJoiner = 0x200D;         // ZERO WIDTH JOINER
+constexpr char32_t kEmojiSelector = 0xFE0F;  // VARIATION SELECTOR-16
+constexpr std::size_t kMarksMax = 4;
+constexpr std::size_t kRunMax = 40;
+// Where no grapheme ends: a chain of joined emoji is cut anyway.
+constexpr std::size_t kRunMaxForced = 80;
+
+// Blank lines and C0 controls are what espeak-ng takes commands from; the line end is harmless and
+// ends a sentence.
+constexpr char32_t kLineEnd = '\n';
+
+std::u32string to_code_points(std::string_view text) {
+  std::u32string out;
+  out.reserve(text.size());
+  const auto* at = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
+  auto left = static_cast<utf8proc_ssize_t>(text.size());
+  while (left > 0) {
+    utf8proc_int32_t code_point = 0;
+    const utf8proc_ssize_t used = utf8proc_iterate(at, left, &code_point);
+    if (used <= 0) {
+      return {};
+    }
+    out.push_back(static_cast<char32_t>(code_point));
+    at += used;
+    left -= used;
+  }
+  return out;
+}
+
+void append(std::string& out, char32_t code_point) {
+  std::array<utf8proc_uint8_t, 4> bytes{};
+  const utf8proc_ssize_t size =
+      utf8proc_encode_char(static_cast<utf8proc_int32_t>(code_point), bytes.data());
+  out.append(reinterpret_cast<const char*>(bytes.data()), static_cast<std::size_t>(size));
+}
+
+utf8proc_category_t category(char32_t c) {
+  return utf8proc_category(static_cast<utf8proc_int32_t>(c));
+}
+
+bool is_space(char32_t c) {
+  const utf8proc_category_t kind = category(c);
+  return c == kLineEnd || kind == UTF8PROC_CATEGORY_ZS || kind == UTF8PROC_CATEGORY_ZL ||
+         kind == UTF8PROC_CATEGORY_ZP;
+}
+
+bool is_mark(char32_t c) {
+  const utf8proc_category_t kind = category(c);
+  return kind == UTF8PROC_CATEGORY_MN || kind == UTF8PROC_CATEGORY_MC ||
+         kind == UTF8PROC_CATEGORY_ME;
+}
+
+bool is_letter(char32_t c) {
+  const utf8proc_category_t kind = category(c);
+  return kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_LO;
+}
+
+bool is_number(char32_t c) {
+  const utf8proc_category_t kind = category(c);
+  return kind >= UTF8PROC_CATEGORY_ND && kind <= UTF8PROC_CATEGORY_NO;
+}
+
+bool is_symbol(char32_t c) {
+  const utf8proc_category_t kind = category(c);
+  return kind >= UTF8PROC_CATEGORY_SM && kind <= UTF8PROC_CATEGORY_SO;
+}
+
+// Pictures, their skin tones, and the letters that make up flags (UTS 51).
+bool is_emoji(char32_t c) {
+  const auto bound = utf8proc_get_property(static_cast<utf8proc_int32_t>(c))->boundclass;
+  const bool skin_tone = c >= 0x1F3FB && c <= 0x1F3FF;
+  // Below U+2000 only the copyright and trade-mark signs count as pictographic: ordinary text.
+  return skin_tone || (c >= 0x2000 && (bound == UTF8PROC_BOUNDCLASS_EXTENDED_PICTOGRAPHIC ||
+                                       bound == UTF8PROC_BOUNDCLASS_REGIONAL_INDICATOR));
+}
+
+// Characters that carry no sound and must not split a word either.
+bool is_invisible(char32_t c) {
+  return c == 0x00AD || c == 0x034F || c == 0x20E3 || (c >= 0x200C && c <= 0x200D) ||
+         (c >= 0x2060 && c <= 0x2064) || (c >= 0xFE00 && c <= 0xFE0F) ||
+         (c >= 0x180B && c <= 0x180F) || (c >= 0xE0000 && c <= 0xE01FF);
+}
+
+// Characters that engines take for commands, that reorder text, or that mean nothing to anybody.
+bool is_unwanted(char32_t c) {
+  const utf8proc_category_t kind = category(c);
+  return kind == UTF8PROC_CATEGORY_CC || kind == UTF8PROC_CATEGORY_CF ||
+         kind == UTF8PROC_CATEGORY_CO || kind == UTF8PROC_CATEGORY_CN ||
+         kind == UTF8PROC_CATEGORY_CS;
+}
+
+std::u32string drop_unspeakable(const std::u32string& in) {
+  std::u32string out;
+  out.reserve(in.size());
+  std::size_t marks = 0;
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    char32_t c = in[i];
+    if (c == '\r') {
+      c = kLineEnd;
+    }
+    const bool after_emoji = !out.empty() && (is_emoji(out.back()) || out.back() == kEmojiSelector);
+    const bool joins = c == kJoiner && after_emoji && i + 1 < in.size() && is_emoji(in[i + 1]);
+    const bool selects = c == kEmojiSelector && after_emoji && out.back() != kEmojiSelector;
+    if (joins || selects) {
+      out.push_back(c);
+      continue;
+    }
+    if (is_invisible(c)) {
+      continue;
+    }
+    marks = is_mark(c) ? marks + 1 : 0;
+    if (marks > kMarksMax) {
+      continue;
+    }
+    out.push_back(c != kLineEnd && is_unwanted(c) ? U' ' : c);
+  }
+  return out;
+}
+
+std::u32string break_long_runs(const std::u32string& in) {
+  std::u32string out;
+  out.reserve(in.size() + in.size() / kRunMax);
+  std::size_t run = 0;
+  utf8proc_int32_t state = 0;
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    const bool boundary =
+        i == 0 ||
+        utf8proc_grapheme_break_stateful(
+            static_cast<utf8proc_int32_t>(in[i - 1]), static_cast<utf8proc_int32_t>(in[i]), &state);
+    if (is_space(in[i])) {
+      run = 0;
+    } else if (++run > kRunMax && (boundary || run > kRunMaxForced)) {
+      out.push_back(U' ');
+      run = 1;
+    }
+    out.push_back(in[i]);
+  }
+  return out;
+}
+
+struct ScriptRange {
+  char32_t first, last;
+  std::string_view language;  // the voice that reads it
+};
+
+constexpr std::string_view kHan = "cmn-latn-pinyin", kJapanese = "ja", kLatin = "latin";
+
+// The blocks of the scripts that espeak-ng has a voice for (Unicode Blocks.txt), ascending.
+constexpr std::array kScripts = std::to_array<ScriptRange>({
+    {0x0041, 0x024F, kLatin},    {0x0250, 0x02AF, kLatin},    {0x0370, 0x03FF, "el"},
+    {0x0400, 0x052F, "ru"},      {0x0530, 0x058F, "hy"},      {0x0590, 0x05FF, "he"},
+    {0x0600, 0x06FF, "ar"},      {0x0750, 0x077F, "ar"},      {0x0900, 0x097F, "hi"},
+    {0x0980, 0x09FF, "bn"},      {0x0A00, 0x0A7F, "pa"},      {0x0A80, 0x0AFF, "gu"},
+    {0x0B00, 0x0B7F, "or"},      {0x0B80, 0x0BFF, "ta"},      {0x0C00, 0x0C7F, "te"},
+    {0x0C80, 0x0CFF, "kn"},      {0x0D00, 0x0D7F, "ml"},      {0x0D80, 0x0DFF, "si"},
+    {0x0E00, 0x0E7F, "th"},      {0x1000, 0x109F, "my"},      {0x10A0, 0x10FF, "ka"},
+    {0x1100, 0x11FF, "ko"},      {0x1200, 0x139F, "am"},      {0x1C90, 0x1CBF, "ka"},
+    {0x1E00, 0x1EFF, kLatin},    {0x1F00, 0x1FFF, "el"},      {0x2E80, 0x2FDF, kHan},
+    {0x3005, 0x3007, kHan},      {0x3040, 0x30FF, kJapanese}, {0x3130, 0x318F, "ko"},
+    {0x31F0, 0x31FF, kJapanese}, {0x3400, 0x4DBF, kHan},      {0x4E00, 0x9FFF, kHan},
+    {0xAC00, 0xD7FF, "ko"},      {0xF900, 0xFAFF, kHan},      {0x20000, 0x3FFFF, kHan},
+});
+static_assert(std::is_sorted(kScripts.begin(),
+                             kScripts.end(),
+                             [](const ScriptRange& a, const ScriptRange& b) {
+                               return a.last < b.first;
+                             }),
+              "language_of searches by halves");
+
+// The voice for a letter's script; nullopt for what all scripts share.
+std::optional<std::string_view> script_of(char32_t c) {
+  if (!is_letter(c)) {
+    return std::nullopt;
+  }
+  const auto* const found = std::lower_bound(
+      kScripts.begin(), kScripts.end(), c, [](const ScriptRange& range, char32_t code_point) {
+        return range.last < code_point;
+      });
+  if (found == kScripts.end() || c < found->first) {
+    return std::nullopt;
+  }
+  return found->language;
+}
+
+// Voices that read Latin letters as their own language; the others leave them to English.
+bool is_latin_language(std::string_view language) {
+  return std::none_of(kScripts.begin(), kScripts.end(), [&](const ScriptRange& range) {
+    return range.language == language;
+  });
+}
+
+}  // namespace
+
+std::string clean_text(std::string_view prompt) {
+  utf8proc_uint8_t* mapped = nullptr;
+  const utf8proc_ssize_t size = utf8proc_map(
+      reinterpret_cast<const utf8proc_uint8_t*>(prompt.data()),
+      static_cast<utf8proc_ssize_t>(prompt.size()),
+      &mapped,
+      static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT));
+  struct Free {
+    void operator()(utf8proc_uint8_t* memory) const { std::free(memory); }
+  };
+  const std::unique_ptr<utf8proc_uint8_t, Free> owner(mapped);
+  if (size < 0) {
+    return {};
+  }
+  std::u32string text = break_long_runs(drop_unspeakable(
+      to_code_points({reinterpret_cast<const char*>(mapped), static_cast<std::size_t>(size)})));
+  // One ligature may stand for eighteen letters (U+FDFA).
+  text.resize(std::min(text.size(), kCleanMax));
+  std::string out;
+  for (const char32_t c : text) {
+    append(out, c);
+  }
+  return out;
+}
+
+bool is_speakable(std::string_view text) {
+  const std::u32string code_points = to_code_points(text);
+  return std::any_of(code_points.begin(), code_points.end(), [](char32_t c) {
+    return is_letter(c) || is_number(c) || is_symbol(c) || is_emoji(c) || (c < 0x80 && c > 0x20);
+  });
+}
+
+std::vector<TextRun> split_languages(std::string_view text, std::string_view language) {
+  const std::u32string code_points = to_code_points(text);
+  const bool has_kana = std::any_of(
+      code_points.begin(), code_points.end(), [](char32_t c) { return script_of(c) == kJapanese; });
+  const std::string_view latin = is_latin_language(language) ? language : "en-us";
+  const auto voice_of = [&](std::string_view script) -> std::string_view {
+    if (script == kLatin) {
+      return latin;
+    }
+    return script == kHan && (has_kana || language == kJapanese) ? kJapanese : script;
+  };
+
+  std::vector<TextRun> runs;
+  // What all scripts share, before the first letter, waits for it.
+  std::string leading;
+  std::optional<std::string_view> current;  // the language of the last letter
+  for (const char32_t c : code_points) {
+    std::string_view wanted;
+    const bool emoji = is_emoji(c);
+    if (emoji) {
+      wanted = "en-us";
+    } else if (const auto script = script_of(c)) {
+      wanted = voice_of(*script);
+      current = wanted;
+    } else if (!runs.empty() && leading.empty() && !is_number(c) && !is_symbol(c)) {
+      append(runs.back().text, c);
+      continue;
+    } else if (current) {
+      wanted = *current;
+    } else {
+      append(leading, c);
+      continue;
+    }
+    const bool same = !runs.empty() && runs.back().language == wanted && runs.back().emoji == emoji;
+    if (!same && runs.size() < kRunsMax) {
+      runs.push_back(TextRun{std::string(wanted), std::move(leading), emoji});
+      leading.clear();
+    }
+    append(runs.back().text, c);
+  }
+  if (!leading.empty()) {
+    runs.push_back(TextRun{std::string(language), std::move(leading), false});
+  }
+  return runs;
+}
+
+std::vector<TextRun> split_sentences(const std::vector<TextRun>& runs, std::size_t bytes_max) {
+  std::vector<TextRun> out;
+  for (const TextRun& run : runs) {
+    std::string piece;
+    const auto flush = [&] {
+      if (!piece.empty()) {
+        out.push_back(TextRun{run.language, std::move(piece), run.emoji});
+        piece.clear();
+      }
+    };
+    char32_t before = 0;
+    for (const char32_t c : to_code_points(run.text)) {
+      append(piece, c);
+      const bool mark_before = before == '.' || before == '!' || before == '?';
+      const bool ends = c == kLineEnd || c == 0x3002 || (mark_before && is_space(c)) ||
+                        (piece.size() >= bytes_max && is_space(c)) || piece.size() >= 2 * bytes_max;
+      if (ends) {
+        flush();
+      }
+      before = c;
+    }
+    flush();
+  }
+  return out;
+}
+
+}  // namespace audiogen

@@ -1,0 +1,38 @@
+// Prepares a prompt for a speech engine: cleaning, and cutting into runs of one language. Pure.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace audiogen {
+
+// A run of text for one voice.
+struct TextRun {
+  std::string language;  // an espeak-ng voice name such as "en-us", "cmn-latn-pinyin"
+  std::string text;      // valid UTF-8
+  bool emoji = false;    // pictures, named in English
+  friend bool operator==(const TextRun&, const TextRun&) = default;
+};
+
+// NFKC; controls (except line ends), bidirectional and private characters become spaces; joiners
+// and variation selectors stay only inside emoji; at most four marks per letter; a space after 40
+// characters without one, since long runs overflow buffers of speech engines. At most kCleanMax
+// code points. Empty when `prompt` is no valid UTF-8.
+std::string clean_text(std::string_view prompt);
+inline constexpr std::size_t kCleanMax = 8192;  // far more than two minutes of speech
+
+// True when a voice can find something to say: a letter, digit, symbol or sentence mark.
+bool is_speakable(std::string_view text);
+
+// Cuts cleaned text by script. `language` is the voice's own: it speaks what no script decides,
+// and its script. Punctuation and digits stay with the run before them. At most kRunsMax runs: the
+// last one then holds the rest.
+std::vector<TextRun> split_languages(std::string_view text, std::string_view language);
+inline constexpr std::size_t kRunsMax = 1024;
+
+// Cuts every run after its sentences, and at a space where a sentence is longer than `bytes_max`.
+std::vector<TextRun> split_sentences(const std::vector<TextRun>& runs, std::size_t bytes_max);
+
+}  // namespace audiogen

@@ -1,0 +1,81 @@
+#include "worker/breaker.h"
+
+namespace audiogen::worker {
+
+std::int64_t Breaker::slot_number(Time now) const {
+  return now.time_since_epoch() / (std::chrono::nanoseconds(rules_.window) / kSlots);
+}
+
+Breaker::State Breaker::state(Time now) const {
+  if (!open_) {
+    return State::kClosed;
+  }
+  return now - opened_at_ >= rules_.open_for ? State::kHalfOpen : State::kOpen;
+}
+
+bool Breaker::allow(Time now) {
+  switch (state(now)) {
+    case State::kClosed:
+      return true;
+    case State::kOpen:
+      return false;
+    case State::kHalfOpen:
+      break;
+  }
+  if (probing_ && now - probe_at_ < rules_.open_for) {
+    return false;
+  }
+  probing_ = true;
+  probe_at_ = now;
+  return true;
+}
+
+void Breaker::record(bool success, Time now) {
+  if (open_) {
+    if (state(now) == State::kOpen) {
+      return;  // A call from before it opened: its failure is what opened it.
+    }
+    probing_ = false;
+    if (success) {
+      open_ = false;
+      slots_ = {};
+    } else {
+      opened_at_ = now;
+    }
+    return;
+  }
+  const std::int64_t number = slot_number(now);
+  Slot& slot = slots_[static_cast<std::size_t>(number % kSlots)];
+  if (slot.number != number) {
+    slot = Slot{.number = number};
+  }
+  ++slot.calls;
+  slot.failures += success ? 0U : 1U;
+  std::uint32_t calls = 0;
+  std::uint32_t failures = 0;
+  for (const Slot& recent : slots_) {
+    if (recent.number > number - kSlots) {
+      calls += recent.calls;
+      failures += recent.failures;
+    }
+  }
+  if (calls >= rules_.calls_min && failures > rules_.failures_max * calls) {
+    open_ = true;
+    opened_at_ = now;
+    probing_ = false;
+  }
+}
+
+std::string_view breaker_state_name(Breaker::State state) {
+  switch (state) {
+    case Breaker::State::kClosed:
+      return "closed";
+    case Breaker::State::kOpen:
+      return "open";
+    case Breaker::State::kHalfOpen:
+      return "half_open";
+  }
+  return "closed";
+}
+
+}  // namespace audiogen::worker

@@ -1,0 +1,55 @@
+// A circuit breaker for one provider: after too many failures it is left alone for a while, then
+// one call probes whether it works again. Pure: time is an argument; not thread-safe.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <string_view>
+
+namespace audiogen::worker {
+
+struct BreakerRules {
+  std::chrono::seconds window{30};  // What counts as recent, in ten slots.
+  std::uint32_t calls_min = 10;     // Fewer calls in the window say nothing.
+  double failures_max = 0.5;        // A larger share of failures opens it.
+  std::chrono::seconds open_for{15};
+};
+
+class Breaker {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  explicit Breaker(BreakerRules rules = {}) : rules_(rules) {}
+
+  // May a call start now? In the half-open state exactly one may, until its outcome is recorded or
+  // the open time has passed once more.
+  bool allow(Time now);
+
+  // The outcome of a call that was allowed. A call that was refused for its content is no failure
+  // of the provider.
+  void record(bool success, Time now);
+
+  enum class State : std::uint8_t { kClosed, kOpen, kHalfOpen };
+  State state(Time now) const;
+
+ private:
+  struct Slot {
+    std::int64_t number = -1;
+    std::uint32_t calls = 0;
+    std::uint32_t failures = 0;
+  };
+  static constexpr std::int64_t kSlots = 10;
+  std::int64_t slot_number(Time now) const;
+
+  BreakerRules rules_;
+  std::array<Slot, kSlots> slots_{};
+  bool open_ = false;
+  Time opened_at_{};
+  bool probing_ = false;
+  Time probe_at_{};
+};
+
+std::string_view breaker_state_name(Breaker::State state);  // closed, open, half_open
+
+}  // namespace audiogen::worker

@@ -1,0 +1,162 @@
+#include "worker/chain.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace audiogen::worker {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+// Trying the same provider again is for short hiccups; longer ones are for the next provider or for
+// later.
+constexpr int kTriesMax = 3;
+constexpr milliseconds kFirstWait{250};
+constexpr milliseconds kWaitMax{20'000};
+// Time that must remain for the call itself after a wait.
+constexpr milliseconds kCallReserve{10'000};
+
+bool can_serve(const Capabilities& able, const GenerationRequest& request) {
+  return (request.audio_references.empty() || able.audio_references) &&
+         (!request.image_url || able.image) &&
+         (!request.voice || able.voices.empty() ||
+          std::find(able.voices.begin(), able.voices.end(), *request.voice) != able.voices.end());
+}
+
+milliseconds wait_before_same(const ProviderFault& fault, const Standing& standing) {
+  const double base = static_cast<double>((kFirstWait * (1 << (standing.tries - 1))).count());
+  auto wait = milliseconds(static_cast<std::int64_t>(base * (1 + 0.5 * standing.jitter)));
+  if (fault.retry_after) {
+    wait = std::max<milliseconds>(wait, *fault.retry_after);
+  }
+  return wait;
+}
+
+Decision elsewhere(bool another, FailureCode failure) {
+  return {another ? NextStep::kNextProvider : NextStep::kRetryLater, failure, {}};
+}
+
+}  // namespace
+
+Decision after_fault(const ProviderFault& fault, const Standing& standing) {
+  switch (fault.fault) {
+    case Fault::kRejected:
+      return {NextStep::kFail, FailureCode::kContentRejected, {}};
+    case Fault::kCanceled:
+      return {NextStep::kGiveBack, FailureCode::kInternalError, {}};
+    case Fault::kUnsupportedInput:
+      return {standing.another ? NextStep::kNextProvider : NextStep::kFail,
+              FailureCode::kUnsupportedInput,
+              {}};
+    case Fault::kRetrySame: {
+      const milliseconds wait = wait_before_same(fault, standing);
+      if (standing.tries < kTriesMax && wait <= kWaitMax &&
+          wait + kCallReserve < standing.time_left) {
+        return {NextStep::kSameProvider, FailureCode::kProviderUnavailable, wait};
+      }
+      return elsewhere(standing.another, FailureCode::kProviderUnavailable);
+    }
+    case Fault::kTryNext:
+    case Fault::kUnknownOutcome:
+      return elsewhere(standing.another, FailureCode::kProviderUnavailable);
+  }
+  return {NextStep::kFail, FailureCode::kInternalError, {}};
+}
+
+Chain::Chain(std::vector<std::unique_ptr<AudioProvider>> providers) {
+  for (std::unique_ptr<AudioProvider>& provider : providers) {
+    links_.push_back(std::make_unique<Link>(std::move(provider)));
+  }
+}
+
+std::optional<std::size_t> Chain::choose(const GenerationRequest& request, std::size_t from) const {
+  for (std::size_t i = from; i < links_.size(); ++i) {
+    if (!can_serve(links_[i]->provider.capabilities(), request)) {
+      continue;
+    }
+    const std::scoped_lock lock(links_[i]->mutex);
+    if (links_[i]->breaker.state(Clock::now()) != Breaker::State::kOpen) {
+      return i;
+    }
+  }
+  return std::nullopt;
+}
+
+bool Chain::serves(const GenerationRequest& request) const {
+  return std::any_of(links_.begin(), links_.end(), [&](const auto& link) {
+    return can_serve(link->provider.capabilities(), request);
+  });
+}
+
+std::optional<std::size_t> Chain::find(const std::string& name) const {
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    if (links_[i]->provider.name() == name) {
+      return i;
+    }
+  }
+  return std::nullopt;
+}
+
+bool Chain::admit(std::size_t position) const {
+  Link& link = *links_[position];
+  const std::scoped_lock lock(link.mutex);
+  return link.breaker.allow(Clock::now());
+}
+
+void Chain::record(std::size_t position, std::optional<Fault> fault) const {
+  // What says something of the task, or of us, says nothing against the provider.
+  const bool its_failure =
+      fault && *fault != Fault::kRejected && *fault != Fault::kUnsupportedInput;
+  if (fault == Fault::kCanceled) {
+    return;
+  }
+  Link& link = *links_[position];
+  const std::scoped_lock lock(link.mutex);
+  link.breaker.record(!its_failure, Clock::now());
+}
+
+std::string Chain::status_json() const {
+  std::string out = "[";
+  for (const auto& link : links_) {
+    out += out.size() > 1 ? ",{\"name\":\"" : "{\"name\":\"";
+    for (const char c : link->provider.name()) {
+      out += c == '"' || c == '\\' || static_cast<unsigned char>(c) < 0x20 ? '_' : c;
+    }
+    Breaker::State state{};
+    {
+      const std::scoped_lock lock(link->mutex);
+      state = link->breaker.state(Clock::now());
+    }
+    out += "\",\"state\":\"";
+    out += state == Breaker::State::kClosed ? "ready" : breaker_state_name(state);
+    out += "\",\"in_flight\":" + std::to_string(link->provider.running()) +
+           ",\"waiting\":" + std::to_string(link->provider.waiting()) + "}";
+  }
+  return out + "]";
+}
+
+std::shared_ptr<const Chain> CurrentChain::get() const {
+  const std::scoped_lock lock(mutex_);
+  return chain_;
+}
+
+void CurrentChain::replace(std::shared_ptr<const Chain> chain) {
+  const std::scoped_lock lock(mutex_);
+  replaced_.push_back(std::exchange(chain_, std::move(chain)));
+}
+
+void CurrentChain::collect() {
+  std::vector<std::shared_ptr<const Chain>> unused;
+  {
+    const std::scoped_lock lock(mutex_);
+    const auto first = std::partition(replaced_.begin(), replaced_.end(), [](const auto& chain) {
+      return chain.use_count() > 1;
+    });
+    std::move(first, replaced_.end(), std::back_inserter(unused));
+    replaced_.erase(first, replaced_.end());
+  }
+}
+
+}  // namespace audiogen::worker

@@ -1,0 +1,140 @@
+// audio-worker: takes tasks from the queue, has them made, settles their price.
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "common/base/log.h"
+#include "common/base/process.h"
+#include "common/blob/blob_store.h"
+#include "common/http/ops_server.h"
+#include "common/queue/consumer.h"
+#include "common/queue/publisher.h"
+#include "common/store/migrate.h"
+#include "common/store/probe.h"
+#include "common/store/session.h"
+#include "worker/chain.h"
+#include "worker/providers_file.h"
+#include "worker/runner.h"
+#include "worker/sweeper.h"
+
+namespace audiogen::worker {
+namespace {
+
+constexpr auto kDrainLimit = std::chrono::seconds(20);
+constexpr auto kCloseLimit = std::chrono::seconds(2);
+
+// SIGHUP: takes a new PROVIDERS_FILE into force, or keeps the old one and says why.
+void reload(const Config& config, http::Client& client, CurrentChain& chains) {
+  chains.collect();
+  auto providers = load_providers(config.providers_file, client);
+  if (!providers) {
+    log::error("providers not reloaded, the old ones stay", {{"why", providers.error().message}});
+    return;
+  }
+  chains.replace(std::make_shared<const Chain>(std::move(*providers)));
+  log::info("providers reloaded", {{"file", config.providers_file}});
+}
+
+int work(const Config& config) {
+  const auto version = store::schema_version(config.database);
+  if (version && *version != store::newest_migration()) {
+    log::error("the database schema does not fit this program: run audio-api migrate",
+               {{"database_version", *version}, {"program_version", store::newest_migration()}});
+    return 1;
+  }
+  auto blobs = open_blob_store(config.blob_url, config.s3);
+  if (!blobs) {
+    log::error(blobs.error().message);
+    return 1;
+  }
+  http::Client client;
+  auto providers = load_providers(config.providers_file, client);
+  if (!providers) {
+    log::error(providers.error().message);
+    return 1;
+  }
+  CurrentChain chains(std::make_shared<const Chain>(std::move(*providers)));
+  const WorkerId id = WorkerId::make();
+  store::Probe database(config.database);
+  queue::Publisher publisher(config.amqp, {}, [](std::span<const Hint>) {});
+  // The runner acknowledges through the consumer, the consumer delivers to the runner: it is made
+  // first, started last and stopped before the runner goes.
+  JobRunner* receiver = nullptr;
+  queue::Consumer consumer(
+      config.amqp,
+      queue::ConsumerOptions{.prefetch = static_cast<std::uint16_t>(config.worker_in_flight)},
+      [&receiver](std::vector<queue::Delivery> deliveries) {
+        receiver->deliver(std::move(deliveries));
+      });
+  JobRunner runner(config, id, chains, **blobs, [&consumer](const queue::Delivery& delivery) {
+    consumer.ack(delivery);
+  });
+  receiver = &runner;
+  Sweeper sweeper(
+      config,
+      id,
+      publisher,
+      **blobs,
+      [&runner](std::span<const Hint> hints) { return runner.take(hints); },
+      [&runner, &chains] {
+        return WorkerReport{runner.in_flight(),
+                            "{\"providers\":" + chains.get()->status_json() + "}"};
+      });
+  std::atomic<bool> draining{false};
+  http::OpsServer ops(config.ops_listen, [&] {
+    return std::vector<http::ReadyPart>{{"database", database.ok(), true},
+                                        {"broker", consumer.connected(), true},
+                                        {"accepting", !draining.load(), true}};
+  });
+  if (const auto started = ops.start(); !started) {
+    log::error(started.error().message);
+    return 1;
+  }
+  consumer.start();
+  log::info("audio-worker works", {{"worker_id", id}, {"ops_listen", config.ops_listen.text()}});
+
+  while (wait_for_signal() == Signal::kReload) {
+    reload(config, client, chains);
+  }
+  log::info("audio-worker drains", {{"in_flight", runner.in_flight()}});
+  draining.store(true);
+  consumer.cancel();
+  runner.drain(kDrainLimit);
+  sweeper.stop();
+  consumer.stop(kCloseLimit);
+  publisher.stop(kCloseLimit);
+  ops.stop();
+  log::info("audio-worker stopped");
+  return 0;
+}
+
+}  // namespace
+}  // namespace audiogen::worker
+
+int main(int argc, char** argv) {
+  using audiogen::Program;
+  audiogen::block_signals();
+  audiogen::store::init_driver();
+  CLI::App app("Works on audio generation tasks until SIGTERM. Run as many as you like.");
+  app.set_version_flag("--version", AUDIOGEN_VERSION);
+  bool print_config = false;
+  app.add_flag(
+      "--print-config", print_config, "print the configuration in force, secrets masked, and exit");
+  app.footer(audiogen::config_help(Program::kWorker));
+  CLI11_PARSE(app, argc, argv);
+  if (print_config) {
+    std::fputs(audiogen::print_config(Program::kWorker).c_str(), stdout);
+    return 0;
+  }
+  const auto config = audiogen::load_config(Program::kWorker);
+  if (!config) {
+    for (const std::string& error : config.error()) {
+      std::fprintf(stderr, "audio-worker: %s\n", error.c_str());
+    }
+    return 2;
+  }
+  audiogen::log::init("audio-worker", config->log_level, config->log_format);
+  return audiogen::worker::work(*config);
+}

@@ -1,0 +1,135 @@
+#include "worker/providers/elevenlabs.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string>
+#include <utility>
+
+#include <rapidjson/stringbuffer.h>
+#include <rapidjson/writer.h>
+
+#include "worker/providers/direct.h"
+#include "worker/providers/wire.h"
+
+namespace audiogen::elevenlabs {
+namespace {
+
+// Speech alone has wav, at the end of the list. ulaw and alaw are left out: telephone quality.
+constexpr std::size_t kWavNames = 7;
+constexpr std::array<std::string_view, 26> kFormats = {
+    "mp3_22050_32",  "mp3_24000_48",  "mp3_44100_32",   "mp3_44100_64",   "mp3_44100_96",
+    "mp3_44100_128", "mp3_44100_192", "pcm_8000",       "pcm_16000",      "pcm_22050",
+    "pcm_24000",     "pcm_32000",     "pcm_44100",      "pcm_48000",      "opus_48000_32",
+    "opus_48000_64", "opus_48000_96", "opus_48000_128", "opus_48000_192", "wav_8000",
+    "wav_16000",     "wav_22050",     "wav_24000",      "wav_32000",      "wav_44100",
+    "wav_48000"};
+// The part of our range that every model takes; the pipeline does the rest.
+constexpr Range kSpeed{0.7, 1.2};
+constexpr const char* kIdHeader = "request-id";
+
+double native_speed(const GenerationRequest& request) {
+  return std::clamp(request.speed, kSpeed.low, kSpeed.high);
+}
+
+// "pcm_24000" → 24000.
+int rate_of(std::string_view format) {
+  int rate = 0;
+  const auto at = format.find('_') + 1;
+  std::from_chars(format.data() + at, format.data() + format.size(), rate);
+  return rate;
+}
+
+std::size_t prompt_max(std::string_view model) {
+  if (model.find("flash") != std::string_view::npos ||
+      model.find("turbo") != std::string_view::npos) {
+    return 40'000;
+  }
+  return model == "eleven_v2" ? 30'000 : 10'000;
+}
+
+std::string error_code(std::string& body) {
+  rapidjson::Document document;
+  if (!wire::parse_object(body, document)) {
+    return "";
+  }
+  const rapidjson::Value* const detail = wire::member(document, "detail");
+  return detail == nullptr ? "" : std::string(wire::text_of(*detail, "status"));
+}
+
+}  // namespace
+
+std::span<const std::string_view> output_formats(bool sound) {
+  return std::span(kFormats).first(kFormats.size() - (sound ? kWavNames : 0));
+}
+
+http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& request) {
+  const GenerationRequest& asked = *request.request;
+  rapidjson::StringBuffer body;
+  rapidjson::Writer<rapidjson::StringBuffer> json(body);
+  json.StartObject();
+  json.Key("text");
+  json.String(asked.prompt.data(), static_cast<rapidjson::SizeType>(asked.prompt.size()));
+  json.Key("model_id");
+  json.String(entry.model.c_str());
+  if (!entry.sound && asked.speed != 1.0) {
+    json.Key("voice_settings");
+    json.StartObject();
+    json.Key("speed");
+    json.Double(native_speed(asked));
+    json.EndObject();
+  }
+  json.EndObject();
+  const std::string path =
+      entry.sound ? "/v1/sound-generation"
+                  : "/v1/text-to-speech/" + wire::percent_encode(voice_of(entry, asked));
+  auto out = post_json(
+      entry, entry.base_url + path + "?output_format=" + entry.response_format, body.GetString());
+  out.headers.push_back("xi-api-key: " + entry.api_key);
+  return out;
+}
+
+Fault classify(int status, std::string_view code) {
+  if (code == "content_against_policy") {
+    return Fault::kRejected;
+  }
+  // Who pays, and which voices there are, is between us and the provider.
+  if (code == "quota_exceeded" || code == "invalid_api_key" || code == "voice_not_found") {
+    return Fault::kTryNext;
+  }
+  if (status == 409 || status == 425 ||
+      (status >= 500 && status <= 599 && status != 504 && status != 524)) {
+    return Fault::kRetrySame;
+  }
+  return wire::fault_of_status(status);
+}
+
+Result<Audio, ProviderFault> read(const ProviderEntry& entry,
+                                  const GenerationRequest& request,
+                                  http::ClientResponse response) {
+  if (response.status != 200) {
+    const std::string code = error_code(response.body);
+    return wire::fault(classify(response.status, code), response, code, kIdHeader);
+  }
+  const std::string type(response.header("content-type"));
+  const bool pcm = entry.response_format.starts_with("pcm_");
+  auto audio = wire::audio_of(std::move(response.body),
+                              type,
+                              pcm ? AudioType::kPcmS16Le : AudioType::kMp3,
+                              rate_of(entry.response_format));
+  if (audio && !entry.sound) {
+    audio->speed_applied = native_speed(request);
+  }
+  return audio;
+}
+
+std::unique_ptr<AudioProvider> make(const ProviderEntry& entry, http::Client& client) {
+  Capabilities able = common_capabilities(entry);
+  able.prompt_max = prompt_max(entry.model);
+  if (!entry.sound) {
+    able.native_speed = kSpeed;
+  }
+  return make_direct(entry, std::move(able), {&build, &read}, client);
+}
+
+}  // namespace audiogen::elevenlabs

@@ -1,0 +1,155 @@
+#include "worker/providers/fal.h"
+
+#include <string>
+#include <utility>
+
+#include "worker/providers/direct.h"
+#include "worker/providers/wire.h"
+
+namespace audiogen::fal {
+namespace {
+
+constexpr const char* kIdHeader = "x-fal-request-id";
+
+std::string error_type(const rapidjson::Value& body) {
+  if (const std::string_view type = wire::text_of(body, "error_type"); !type.empty()) {
+    return std::string(type);
+  }
+  const rapidjson::Value* const detail = wire::member(body, "detail");
+  if (detail != nullptr && detail->IsArray() && !detail->Empty()) {
+    return std::string(wire::text_of((*detail)[0], "type"));
+  }
+  return "";
+}
+
+bool may_pass(Fault fault) {
+  return fault == Fault::kRetrySame || fault == Fault::kUnknownOutcome;
+}
+
+ProviderFault fault_of(const http::ClientResponse& response, const std::string& type) {
+  return wire::fault(classify(response, type), response, type, kIdHeader);
+}
+
+// Where a running job is asked about, what may pass is not the job's end.
+Progress unclear_or_fault(const http::ClientResponse& response, const std::string& type) {
+  ProviderFault fault = fault_of(response, type);
+  // A success that says nothing came from something in between.
+  if ((may_pass(fault.fault) || response.status < 400) && type.empty()) {
+    return Unclear{fault.retry_after};
+  }
+  return fault;
+}
+
+class Format final : public PolledFormat {
+ public:
+  http::ClientRequest submit(const ProviderEntry& entry,
+                             const GenerationRequest& request,
+                             std::chrono::seconds left) const override {
+    auto out = post_json(entry, entry.base_url + "/" + entry.model, model_input(entry, request));
+    // Not started by then: nobody waits for it any more.
+    out.headers.push_back("X-Fal-Request-Timeout: " + std::to_string(left.count()));
+    return out;
+  }
+
+  std::string authorization(const ProviderEntry& entry) const override {
+    return "Authorization: Key " + entry.api_key;
+  }
+
+  const char* cancel_method() const override { return "PUT"; }
+
+  Result<Ticket, ProviderFault> submitted(http::ClientResponse response) const override {
+    rapidjson::Document body;
+    const bool readable = wire::parse_object(response.body, body);
+    if (response.status != 200 && response.status != 202) {
+      return fault_of(response, readable ? error_type(body) : "");
+    }
+    Ticket ticket;
+    if (readable) {
+      ticket.status_url = wire::text_of(body, "status_url");
+      ticket.result_url = wire::text_of(body, "response_url");
+      ticket.cancel_url = wire::text_of(body, "cancel_url");
+    }
+    if (ticket.status_url.empty() || ticket.result_url.empty()) {
+      return wire::fault(Fault::kTryNext, response, "no_ticket", kIdHeader);
+    }
+    return ticket;
+  }
+
+  Progress status(http::ClientResponse response) const override {
+    rapidjson::Document body;
+    if (!wire::parse_object(response.body, body)) {
+      return unclear_or_fault(response, "");
+    }
+    const std::string_view status = wire::text_of(body, "status");
+    if (status == "IN_QUEUE" || status == "IN_PROGRESS") {
+      return Waiting{};
+    }
+    const std::string type = error_type(body);
+    if (status == "COMPLETED") {
+      const rapidjson::Value* const error = wire::member(body, "error");
+      // Completed is not succeeded.
+      return type.empty() && (error == nullptr || error->IsNull())
+                 ? Progress(ResultReady{})
+                 : Progress(fault_of(response, type.empty() ? "failed" : type));
+    }
+    return unclear_or_fault(response, type);
+  }
+
+  Progress result(http::ClientResponse response) const override {
+    rapidjson::Document body;
+    if (!wire::parse_object(response.body, body)) {
+      return unclear_or_fault(response, "");
+    }
+    const std::string_view status = wire::text_of(body, "status");
+    if (status == "IN_QUEUE" || status == "IN_PROGRESS") {
+      return Waiting{};
+    }
+    if (response.status != 200) {
+      return unclear_or_fault(response, error_type(body));
+    }
+    for (const char* name : {"audio", "audio_file"}) {
+      if (const rapidjson::Value* const file = wire::member(body, name); file != nullptr) {
+        if (const std::string_view url = wire::text_of(*file, "url"); !url.empty()) {
+          return FileAt{std::string(url)};
+        }
+      }
+    }
+    return wire::fault(Fault::kTryNext, response, "no_audio", kIdHeader);
+  }
+};
+
+}  // namespace
+
+Fault classify(const http::ClientResponse& response, std::string_view type) {
+  if (type == "content_policy_violation") {
+    return Fault::kRejected;
+  }
+  if (response.header("x-fal-retryable") == "true") {
+    return Fault::kRetrySame;
+  }
+  switch (response.status) {
+    case 408:
+    case 429:
+    case 502:
+    case 503:
+      return Fault::kRetrySame;
+    case 504:
+      // "user": our own limit on the wait, which is over.
+      return response.header("x-fal-request-timeout-type") == "user" ? Fault::kTryNext
+                                                                     : Fault::kRetrySame;
+    case 500:
+      return Fault::kTryNext;  // Its own queue does not repeat it either.
+    default:
+      return wire::fault_of_status(response.status);
+  }
+}
+
+std::shared_ptr<const PolledFormat> format() {
+  return std::make_shared<Format>();
+}
+
+std::unique_ptr<AudioProvider> make(const ProviderEntry& entry, http::Client& client) {
+  return make_polled(entry, format(), client);
+}
+
+}  // namespace audiogen::fal

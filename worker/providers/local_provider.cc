@@ -1,0 +1,242 @@
+#include "worker/providers/local_provider.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/domain/voices.h"
+#include "worker/audio/pipeline.h"
+#include "worker/audio/text.h"
+#include "worker/providers/local_voices.h"
+
+namespace audiogen {
+namespace {
+
+constexpr double kWordsPerMinute = 175;    // espeak-ng's normal speed
+constexpr std::size_t kSentenceMax = 400;  // bytes; longer ones crash the engine more often
+
+// espeak-ng's pitch parameter and the semitones it gives, measured (audio 1.2); the same for every
+// voice, since the parameter is a factor on the voice's own pitch.
+struct PitchPoint {
+  double parameter, semitones;
+};
+constexpr std::array<PitchPoint, 9> kPitch = {{{0, -6.3},
+                                               {10, -5.7},
+                                               {25, -3.8},
+                                               {40, -1.4},
+                                               {50, 0},
+                                               {60, 1.8},
+                                               {75, 4.4},
+                                               {90, 7.2},
+                                               {99, 8.9}}};
+constexpr Range kNativePitch{-6.0, 8.0};
+
+// The parameter for `semitones` within kNativePitch.
+std::uint32_t pitch_parameter(double semitones) {
+  const auto* const above =
+      std::find_if(kPitch.begin() + 1, kPitch.end() - 1, [&](PitchPoint point) {
+        return point.semitones >= semitones;
+      });
+  const PitchPoint high = *above, low = *(above - 1);
+  const double part = (semitones - low.semitones) / (high.semitones - low.semitones);
+  return static_cast<std::uint32_t>(
+      std::lround(low.parameter + part * (high.parameter - low.parameter)));
+}
+
+Capabilities local_capabilities(int max_in_flight) {
+  Capabilities out;
+  for (const std::string_view id : voice_ids()) {
+    out.voices.emplace_back(id);
+  }
+  out.native_speed = kSpeedRange;
+  out.native_pitch = kNativePitch;
+  out.max_in_flight = max_in_flight;
+  return out;
+}
+
+std::string voice_name(std::string_view language, const LocalVoice& voice) {
+  std::string name(language);
+  if (!voice.variant.empty()) {
+    name += '+';
+    name += voice.variant;
+  }
+  return name;
+}
+
+std::vector<speech::Utterance> utterances_of(const std::vector<TextRun>& runs,
+                                             const LocalVoice& voice) {
+  std::vector<speech::Utterance> out;
+  out.reserve(runs.size());
+  for (const TextRun& run : runs) {
+    out.push_back({voice_name(run.language, voice), run.text, run.language == "ja"});
+  }
+  return out;
+}
+
+// One text, prepared ever more carefully: what crashed the engine may pass the next time.
+std::vector<std::vector<speech::Utterance>> attempts_for(const std::string& text,
+                                                         const LocalVoice& voice) {
+  const std::vector<TextRun> runs = split_languages(text, voice.language);
+  std::vector<TextRun> plain;
+  std::copy_if(runs.begin(), runs.end(), std::back_inserter(plain), [](const TextRun& run) {
+    return !run.emoji && is_speakable(run.text);
+  });
+  const std::vector<TextRun> sentences =
+      split_sentences(plain.empty() ? runs : plain, kSentenceMax);
+  std::vector<TextRun> english = sentences;
+  for (TextRun& run : english) {
+    run.language = "en-us";
+  }
+  return {
+      utterances_of(runs, voice), utterances_of(sentences, voice), utterances_of(english, voice)};
+}
+
+bool too_short(const Speech& speech) {
+  return speech.samples.size() / sizeof(std::int16_t) * 1000 <
+         static_cast<std::size_t>(kDurationMinMilliseconds) * static_cast<std::size_t>(speech.rate);
+}
+
+ProviderFault fault_of(SpeechFault fault) {
+  switch (fault) {
+    case SpeechFault::kCanceled:
+      return {Fault::kCanceled, "canceled", {}};
+    case SpeechFault::kDeadline:
+      return {Fault::kTryNext, "deadline", {}};
+    case SpeechFault::kCrashed:
+      return {Fault::kTryNext, "the engine crashes on this text", {}};
+    case SpeechFault::kVoiceMissing:
+      return {Fault::kTryNext, "the engine lacks a voice", {}};
+    case SpeechFault::kUnavailable:
+      return {Fault::kRetrySame, "the speech helper does not run", std::chrono::seconds(1)};
+  }
+  return {Fault::kTryNext, "unknown", {}};
+}
+
+}  // namespace
+
+struct LocalProvider::Call : ProviderCall {
+  Call(ProviderRequest r, Done d) : request(std::move(r)), done(std::move(d)) {}
+  void cancel() override { cancellation.cancel(); }
+
+  const ProviderRequest request;
+  const Done done;
+  Cancellation cancellation;
+};
+
+LocalProvider::LocalProvider(LocalOptions options)
+    : options_(std::move(options)),
+      capabilities_(local_capabilities(options_.max_in_flight)),
+      helper_(options_.helper_path) {
+  for (int i = 0; i < std::max(1, options_.threads); ++i) {
+    threads_.emplace_back([this] { work(); });
+  }
+}
+
+LocalProvider::~LocalProvider() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    for (const auto& call : waiting_) {
+      call->cancel();
+    }
+    for (const auto& call : running_) {
+      call->cancel();
+    }
+  }
+  changed_.notify_all();
+  for (std::thread& thread : threads_) {
+    thread.join();
+  }
+}
+
+std::shared_ptr<ProviderCall> LocalProvider::start(ProviderRequest request, Done done) {
+  auto call = std::make_shared<Call>(std::move(request), std::move(done));
+  {
+    const std::lock_guard lock(mutex_);
+    AG_CHECK(!stopping_);
+    waiting_.push_back(call);
+  }
+  changed_.notify_one();
+  return call;
+}
+
+void LocalProvider::work() {
+  for (;;) {
+    std::shared_ptr<Call> call;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
+      if (waiting_.empty()) {
+        return;
+      }
+      call = std::move(waiting_.front());
+      waiting_.pop_front();
+      running_.push_back(call);
+    }
+    Result<Audio, ProviderFault> result = speak(*call);
+    {
+      const std::lock_guard lock(mutex_);
+      std::erase(running_, call);
+    }
+    call->done(std::move(result));
+  }
+}
+
+Result<Audio, ProviderFault> LocalProvider::speak(const Call& call) {
+  const GenerationRequest& request = *call.request.request;
+  if (!request.audio_references.empty() || request.image_url) {
+    return ProviderFault{Fault::kUnsupportedInput, "references are not supported", {}};
+  }
+  const LocalVoice* const voice =
+      find_local_voice(request.voice.value_or(std::string(kDefaultVoice)));
+  if (voice == nullptr) {
+    return ProviderFault{Fault::kUnsupportedInput, "unknown voice", {}};
+  }
+  const std::string text = clean_text(request.prompt);
+  if (!is_speakable(text)) {
+    return ProviderFault{Fault::kUnsupportedInput, "nothing to speak", {}};
+  }
+
+  // The voice's own shift takes part of the engine's range.
+  const double pitch =
+      std::clamp(request.pitch + voice->pitch, kNativePitch.low, kNativePitch.high);
+  speech::Request speech;
+  speech.words_per_minute =
+      static_cast<std::uint32_t>(std::lround(kWordsPerMinute * voice->rate * request.speed));
+  speech.pitch = pitch_parameter(pitch);
+  // A little more than is delivered, so that the pipeline sees that there was more.
+  speech.seconds_max = kDurationMaxSeconds + 1;
+
+  for (std::vector<speech::Utterance>& utterances : attempts_for(text, *voice)) {
+    speech.utterances = std::move(utterances);
+    speech.speak_punctuation = 0;
+    Result<Speech, SpeechFault> spoken =
+        helper_.speak(speech, call.request.deadline, call.cancellation);
+    if (spoken && too_short(*spoken)) {
+      // A full stop alone: name it.
+      speech.speak_punctuation = 1;
+      spoken = helper_.speak(speech, call.request.deadline, call.cancellation);
+    }
+    if (!spoken && spoken.error() == SpeechFault::kCrashed) {
+      continue;
+    }
+    if (!spoken) {
+      return fault_of(spoken.error());
+    }
+    if (too_short(*spoken)) {
+      return ProviderFault{Fault::kUnsupportedInput, "nothing to speak", {}};
+    }
+    Audio audio;
+    audio.rate = spoken->rate;
+    audio.bytes = std::move(spoken->samples);
+    audio.speed_applied = request.speed;
+    audio.pitch_applied = pitch - voice->pitch;
+    audio.normalise_loudness = true;
+    return audio;
+  }
+  return fault_of(SpeechFault::kCrashed);
+}
+
+}  // namespace audiogen

@@ -1,0 +1,56 @@
+// The built-in provider: narration by espeak-ng in the speech helper, offline and free of charge.
+// No sound scenes, no references, no images.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "worker/providers/provider.h"
+#include "worker/providers/speech_helper.h"
+
+namespace audiogen {
+
+struct LocalOptions {
+  std::string name = "local";
+  std::string helper_path = SpeechHelper::default_path();
+  int threads = static_cast<int>(std::thread::hardware_concurrency());  // requests spoken at once
+  int max_in_flight = 256;                                              // spoken or waiting
+};
+
+class LocalProvider : public AudioProvider {
+ public:
+  explicit LocalProvider(LocalOptions options = {});
+  ~LocalProvider() override;
+  LocalProvider(const LocalProvider&) = delete;
+  LocalProvider& operator=(const LocalProvider&) = delete;
+
+  const std::string& name() const override { return options_.name; }
+  const Capabilities& capabilities() const override { return capabilities_; }
+  std::shared_ptr<ProviderCall> start(ProviderRequest request, Done done) override;
+
+  SpeechHelper& helper() { return helper_; }
+
+ private:
+  struct Call;
+
+  void work();
+  Result<Audio, ProviderFault> speak(const Call& call);
+
+  const LocalOptions options_;
+  const Capabilities capabilities_;
+  SpeechHelper helper_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false;
+  std::deque<std::shared_ptr<Call>> waiting_;
+  std::vector<std::shared_ptr<Call>> running_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace audiogen

@@ -1,0 +1,124 @@
+#include "worker/providers/openai.h"
+
+#include <string>
+#include <utility>
+
+#include <rapidjson/stringbuffer.h>
+#include <rapidjson/writer.h>
+
+#include "worker/providers/direct.h"
+#include "worker/providers/wire.h"
+
+namespace audiogen::openai {
+namespace {
+
+constexpr int kPcmRate = 24000;  // Hz; the only one the format knows.
+constexpr std::size_t kInputMax = 4096;
+constexpr Range kSpeed{0.25, 4.0};
+constexpr const char* kIdHeader = "x-request-id";
+
+// Lossless unless told otherwise: our pipeline decodes and encodes again whatever it gets, and a
+// second lossy pass is audible.
+std::string format_for(const ProviderEntry& entry, const GenerationRequest& request) {
+  if (entry.response_format != "match") {
+    return entry.response_format;
+  }
+  if (request.sample_rate != kPcmRate) {
+    return "wav";
+  }
+  switch (request.output_format) {
+    case OutputFormat::kMp3:
+      return "mp3";
+    case OutputFormat::kOggOpus:
+      return "opus";
+    case OutputFormat::kPcm:
+      return "pcm";
+    case OutputFormat::kWav:
+      return "wav";
+  }
+  return "wav";
+}
+
+std::string error_code(std::string& body) {
+  rapidjson::Document document;
+  if (!wire::parse_object(body, document)) {
+    return "";
+  }
+  const rapidjson::Value* const error = wire::member(document, "error");
+  if (error == nullptr) {
+    return "";
+  }
+  const std::string_view code = wire::text_of(*error, "code");
+  return std::string(code.empty() ? wire::text_of(*error, "type") : code);
+}
+
+}  // namespace
+
+http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& request) {
+  const GenerationRequest& asked = *request.request;
+  const std::string voice = voice_of(entry, asked);
+  const std::string format = format_for(entry, asked);
+  rapidjson::StringBuffer body;
+  rapidjson::Writer<rapidjson::StringBuffer> json(body);
+  json.StartObject();
+  json.Key("model");
+  json.String(entry.model.c_str());
+  json.Key("input");
+  json.String(asked.prompt.data(), static_cast<rapidjson::SizeType>(asked.prompt.size()));
+  json.Key("voice");
+  json.String(voice.c_str());
+  json.Key("response_format");
+  json.String(format.c_str());
+  if (asked.speed != 1.0) {
+    json.Key("speed");
+    json.Double(asked.speed);
+  }
+  json.EndObject();
+  auto out = post_json(entry, entry.base_url + "/audio/speech", body.GetString());
+  if (!entry.api_key.empty()) {
+    out.headers.push_back("Authorization: Bearer " + entry.api_key);
+  }
+  out.headers.push_back("X-Client-Request-Id: " + wire::request_uuid(request.request_key));
+  return out;
+}
+
+Fault classify(int status, std::string_view code) {
+  if (code == "content_policy_violation" || code == "content_filter" ||
+      code == "moderation_blocked") {
+    return Fault::kRejected;
+  }
+  // The same status as "slower, please", the opposite meaning: a person must act.
+  if (code == "insufficient_quota" || code == "credit_balance_exhausted") {
+    return Fault::kTryNext;
+  }
+  if (code == "model_not_found") {
+    return Fault::kTryNext;
+  }
+  return wire::fault_of_status(status);
+}
+
+Result<Audio, ProviderFault> read(const ProviderEntry& entry,
+                                  const GenerationRequest& request,
+                                  http::ClientResponse response) {
+  if (response.status != 200) {
+    const std::string code = error_code(response.body);
+    return wire::fault(classify(response.status, code), response, code, kIdHeader);
+  }
+  const std::string type(response.header("content-type"));
+  const AudioType expected =
+      format_for(entry, request) == "pcm" ? AudioType::kPcmS16Le : AudioType::kWav;
+  auto audio = wire::audio_of(std::move(response.body), type, expected, kPcmRate);
+  if (audio) {
+    audio->speed_applied = request.speed;
+  }
+  return audio;
+}
+
+std::unique_ptr<AudioProvider> make(const ProviderEntry& entry, http::Client& client) {
+  Capabilities able = common_capabilities(entry);
+  able.prompt_max = kInputMax;
+  able.native_speed = kSpeed;
+  return make_direct(entry, std::move(able), {&build, &read}, client);
+}
+
+}  // namespace audiogen::openai

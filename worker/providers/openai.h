@@ -1,0 +1,22 @@
+// POST /audio/speech of OpenAI and of the many servers that speak its format (providers 3.1).
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "worker/providers/entry.h"
+
+namespace audiogen::openai {
+
+http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& request);
+
+// `code`: error.code, or error.type without one.
+Fault classify(int status, std::string_view code);
+
+Result<Audio, ProviderFault> read(const ProviderEntry& entry,
+                                  const GenerationRequest& request,
+                                  http::ClientResponse response);
+
+std::unique_ptr<AudioProvider> make(const ProviderEntry& entry, http::Client& client);
+
+}  // namespace audiogen::openai

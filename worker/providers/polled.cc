@@ -1,0 +1,274 @@
+#include "worker/providers/polled.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <rapidjson/document.h>
+#include <rapidjson/stringbuffer.h>
+#include <rapidjson/writer.h>
+
+#include "common/base/crypto.h"
+#include "worker/providers/direct.h"
+#include "worker/providers/wire.h"
+
+namespace audiogen {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kPollFirst{1'000};
+constexpr milliseconds kPollMax{5'000};
+constexpr double kPollGrowth = 1.5;
+constexpr double kPollJitter = 0.2;  // Of the pause, either way: jobs begun together drift apart.
+constexpr milliseconds kExchangeMax{20'000};  // For one question about the job.
+constexpr milliseconds kDownloadMax{60'000};
+constexpr std::size_t kAnswerMax = 2U << 20U;  // Bytes of JSON; the audio has an address.
+// Unclear answers in a row. With the pauses between them, more than half a minute.
+constexpr int kUnclearMax = 8;
+
+class PolledDialogue final : public Dialogue {
+ public:
+  PolledDialogue(std::shared_ptr<const ProviderEntry> entry,
+                 std::shared_ptr<const PolledFormat> format,
+                 const ProviderRequest& request)
+      : entry_(std::move(entry)), format_(std::move(format)), request_(request.request) {
+    dice_ = sha256(request.request_key);
+  }
+
+  Step begin(std::chrono::seconds left) override {
+    auto request = format_->submit(*entry_, *request_, left);
+    request.headers.push_back(format_->authorization(*entry_));
+    request.total_timeout = std::min(entry_->timeout, kExchangeMax);
+    request.body_max = kAnswerMax;
+    return Ask{std::move(request)};
+  }
+
+  Step heard(Heard answer) override {
+    switch (stage_) {
+      case Stage::kSubmitting:
+        return after_submit(std::move(answer));
+      case Stage::kWaiting:
+      case Stage::kFetching:
+        return after_question(std::move(answer));
+      case Stage::kDownloading:
+        return after_download(std::move(answer));
+    }
+    AG_CHECK(false);
+  }
+
+  std::optional<http::ClientRequest> withdraw() const override {
+    if (ticket_.cancel_url.empty() || stage_ == Stage::kDownloading) {
+      return std::nullopt;
+    }
+    return question(format_->cancel_method(), ticket_.cancel_url);
+  }
+
+ private:
+  enum class Stage { kSubmitting, kWaiting, kFetching, kDownloading };
+
+  http::ClientRequest question(const char* method, const std::string& url) const {
+    http::ClientRequest out;
+    out.method = method;
+    out.url = url;
+    out.headers = {format_->authorization(*entry_)};
+    out.connect_timeout = entry_->connect_timeout;
+    out.total_timeout = kExchangeMax;
+    out.body_max = kAnswerMax;
+    return out;
+  }
+
+  milliseconds next_pause() {
+    const auto pause = pause_;
+    pause_ = std::min(
+        kPollMax,
+        milliseconds(static_cast<std::int64_t>(static_cast<double>(pause_.count()) * kPollGrowth)));
+    const double die = dice_[questions_++ % dice_.size()] / 255.0 * 2.0 - 1.0;
+    return milliseconds(
+        static_cast<std::int64_t>(static_cast<double>(pause.count()) * (1.0 + kPollJitter * die)));
+  }
+
+  Step ask_status(milliseconds pause) {
+    stage_ = Stage::kWaiting;
+    return Ask{question("GET", ticket_.status_url), pause};
+  }
+
+  Step after_submit(Heard answer) {
+    if (!answer) {
+      return wire::fault_of(answer.error());
+    }
+    auto ticket = format_->submitted(std::move(*answer));
+    if (!ticket) {
+      return ticket.error();
+    }
+    const auto ours = [this](const std::string& url) {
+      return wire::same_origin(entry_->base_url, url);
+    };
+    if (!ours(ticket->status_url) || (!ticket->result_url.empty() && !ours(ticket->result_url))) {
+      return ProviderFault{
+          Fault::kUnknownOutcome, "the job's addresses are not the provider's", std::nullopt};
+    }
+    ticket_ = std::move(*ticket);
+    if (!ours(ticket_.cancel_url)) {
+      ticket_.cancel_url.clear();
+    }
+    return ask_status(next_pause());
+  }
+
+  Step after_question(Heard answer) {
+    Progress progress = Unclear{};
+    if (answer) {
+      progress = stage_ == Stage::kFetching ? format_->result(std::move(*answer))
+                                            : format_->status(std::move(*answer));
+    }
+    if (const auto* const unclear = std::get_if<Unclear>(&progress)) {
+      return unclear_again(unclear->retry_after);
+    }
+    unclear_ = 0;
+    if (auto* const fault = std::get_if<ProviderFault>(&progress)) {
+      return std::move(*fault);
+    }
+    if (auto* const file = std::get_if<FileAt>(&progress)) {
+      return download(std::move(file->url));
+    }
+    if (std::holds_alternative<ResultReady>(progress)) {
+      stage_ = Stage::kFetching;
+      return Ask{question("GET", ticket_.result_url)};
+    }
+    return ask_status(next_pause());
+  }
+
+  // The job goes on there, whatever we hear of it.
+  Step unclear_again(std::optional<std::chrono::seconds> retry_after) {
+    if (++unclear_ > kUnclearMax) {
+      return ProviderFault{
+          Fault::kUnknownOutcome, "lost sight of the job after it was taken", std::nullopt};
+    }
+    const milliseconds pause =
+        std::max(next_pause(), milliseconds(retry_after.value_or(std::chrono::seconds(0))));
+    return stage_ == Stage::kDownloading ? Step(Ask{file_request(), pause}) : ask_status(pause);
+  }
+
+  http::ClientRequest file_request() const {
+    http::ClientRequest out;  // Without our key: the file may be anywhere.
+    out.url = file_url_;
+    out.connect_timeout = entry_->connect_timeout;
+    out.total_timeout = kDownloadMax;
+    out.reach = entry_->any_result_address || wire::is_loopback(entry_->base_url)
+                    ? http::Reach::kAny
+                    : http::Reach::kPublicOnly;
+    return out;
+  }
+
+  Step download(std::string url) {
+    constexpr std::string_view kBase64Mark = ";base64,";
+    if (url.starts_with("data:")) {
+      const auto at = url.find(kBase64Mark);
+      auto bytes = at == std::string::npos
+                       ? std::nullopt
+                       : wire::decode_base64(std::string_view(url).substr(at + kBase64Mark.size()));
+      if (!bytes) {
+        return ProviderFault{Fault::kTryNext, "bad audio: data address", std::nullopt};
+      }
+      return audio_of(std::move(*bytes), "");
+    }
+    stage_ = Stage::kDownloading;
+    file_url_ = std::move(url);
+    return Ask{file_request()};
+  }
+
+  Step after_download(Heard answer) {
+    if (!answer) {
+      const http::ClientFault fault = answer.error().fault;
+      if (fault == http::ClientFault::kForbidden || fault == http::ClientFault::kTooLarge) {
+        return wire::fault_of(answer.error());
+      }
+      return unclear_again(std::nullopt);
+    }
+    if (answer->status != 200) {
+      const Fault kind = wire::fault_of_status(answer->status);
+      if (kind == Fault::kRetrySame || kind == Fault::kUnknownOutcome) {
+        return unclear_again(std::nullopt);
+      }
+      return wire::fault(Fault::kTryNext, *answer, "file", "x-request-id");
+    }
+    const std::string type(answer->header("content-type"));
+    return audio_of(std::move(answer->body), type);
+  }
+
+  static Step audio_of(std::string bytes, std::string_view type) {
+    auto audio = wire::audio_of(std::move(bytes), type, AudioType::kMp3, 0);
+    return audio ? Step(std::move(*audio)) : Step(audio.error());
+  }
+
+  const std::shared_ptr<const ProviderEntry> entry_;
+  const std::shared_ptr<const PolledFormat> format_;
+  const std::shared_ptr<const GenerationRequest> request_;
+  Sha256 dice_{};
+  Stage stage_ = Stage::kSubmitting;
+  Ticket ticket_;
+  std::string file_url_;
+  milliseconds pause_ = kPollFirst;
+  std::size_t questions_ = 0;
+  int unclear_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Dialogue> make_polled_dialogue(std::shared_ptr<const ProviderEntry> entry,
+                                               std::shared_ptr<const PolledFormat> format,
+                                               const ProviderRequest& request) {
+  return std::make_unique<PolledDialogue>(std::move(entry), std::move(format), request);
+}
+
+std::unique_ptr<AudioProvider> make_polled(const ProviderEntry& entry,
+                                           std::shared_ptr<const PolledFormat> format,
+                                           http::Client& client) {
+  RemoteOptions options;
+  options.name = entry.name;
+  options.capabilities = common_capabilities(entry);
+  options.capabilities.audio_references = !entry.audio_references_member.empty();
+  options.capabilities.image = !entry.image_member.empty();
+  options.timeout = entry.timeout;
+  options.open = [shared = std::make_shared<const ProviderEntry>(entry),
+                  format = std::move(format)](const ProviderRequest& request) {
+    return make_polled_dialogue(shared, format, request);
+  };
+  return std::make_unique<RemoteProvider>(std::move(options), client);
+}
+
+std::string model_input(const ProviderEntry& entry, const GenerationRequest& request) {
+  rapidjson::Document input;
+  if (entry.fixed_input.empty()) {
+    input.SetObject();
+  } else {
+    input.Parse(entry.fixed_input.c_str());
+  }
+  auto& memory = input.GetAllocator();
+  const auto text = [&memory](const std::string& value) {
+    return rapidjson::Value(value.data(), static_cast<rapidjson::SizeType>(value.size()), memory);
+  };
+  const auto set = [&](const std::string& name, rapidjson::Value value) {
+    input.RemoveMember(name.c_str());
+    input.AddMember(text(name), value, memory);
+  };
+  set(entry.prompt_member, text(request.prompt));
+  if (!entry.voices.empty()) {
+    set(entry.voice_member, text(voice_of(entry, request)));
+  }
+  if (!request.audio_references.empty()) {
+    rapidjson::Value urls(rapidjson::kArrayType);
+    for (const std::string& url : request.audio_references) {
+      urls.PushBack(text(url), memory);
+    }
+    set(entry.audio_references_member, std::move(urls));
+  }
+  if (request.image_url) {
+    set(entry.image_member, text(*request.image_url));
+  }
+  rapidjson::StringBuffer buffer;
+  rapidjson::Writer<rapidjson::StringBuffer> writer(buffer);
+  input.Accept(writer);
+  return buffer.GetString();
+}
+
+}  // namespace audiogen

@@ -1,0 +1,63 @@
+// Providers that take a job, are asked how it goes and name the address of a file in the end: what
+// fal and Replicate share.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "worker/providers/entry.h"
+#include "worker/providers/remote_provider.h"
+
+namespace audiogen {
+
+// The addresses of a job, as the provider named them.
+struct Ticket {
+  std::string status_url;
+  std::string result_url;  // "": the status says it all.
+  std::string cancel_url;
+};
+
+struct Waiting {};      // Ask again later.
+struct ResultReady {};  // Ask at Ticket::result_url.
+struct FileAt {
+  std::string url;  // http(s), or data: with base64.
+};
+// Ours to take as far as it goes: nothing readable about the job, for a reason that may pass.
+struct Unclear {
+  std::optional<std::chrono::seconds> retry_after;
+};
+using Progress = std::variant<Waiting, ResultReady, FileAt, Unclear, ProviderFault>;
+
+// The pure functions in which such providers differ.
+class PolledFormat {
+ public:
+  virtual ~PolledFormat() = default;
+  // Without authorization(), which is added to everything but the file's download.
+  virtual http::ClientRequest submit(const ProviderEntry& entry,
+                                     const GenerationRequest& request,
+                                     std::chrono::seconds left) const = 0;
+  virtual std::string authorization(const ProviderEntry& entry) const = 0;
+  virtual const char* cancel_method() const = 0;
+  virtual Result<Ticket, ProviderFault> submitted(http::ClientResponse response) const = 0;
+  virtual Progress status(http::ClientResponse response) const = 0;
+  virtual Progress result(http::ClientResponse response) const = 0;
+};
+
+// One job from submission to its file. The provider's addresses are used only where our key may go:
+// on base_url's own origin. Exposed for tests.
+std::unique_ptr<Dialogue> make_polled_dialogue(std::shared_ptr<const ProviderEntry> entry,
+                                               std::shared_ptr<const PolledFormat> format,
+                                               const ProviderRequest& request);
+
+std::unique_ptr<AudioProvider> make_polled(const ProviderEntry& entry,
+                                           std::shared_ptr<const PolledFormat> format,
+                                           http::Client& client);
+
+// The model's input as JSON: the entry's fixed members, then the prompt, voice and references under
+// the names the entry gives them.
+std::string model_input(const ProviderEntry& entry, const GenerationRequest& request);
+
+}  // namespace audiogen

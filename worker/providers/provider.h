@@ -1,0 +1,95 @@
+// The interface of everything that makes audio from a request.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/domain/request.h"
+#include "worker/audio/audio.h"
+
+namespace audiogen {
+
+// What the caller should do about a failed call. Adapters collapse everything they see to these.
+enum class Fault : std::uint8_t {
+  kRetrySame,         // busy, throttled or briefly broken: the same provider, later
+  kTryNext,           // this provider cannot do it now: another may
+  kRejected,          // refused for its content
+  kUnsupportedInput,  // this provider cannot make audio of this input, however often it is asked
+  kUnknownOutcome,    // may have happened (and be billed) there: not again without the request key
+  kCanceled,          // by ProviderCall::cancel
+};
+
+constexpr std::string_view fault_name(Fault fault) {
+  switch (fault) {
+    case Fault::kRetrySame:
+      return "retry_same";
+    case Fault::kTryNext:
+      return "try_next";
+    case Fault::kRejected:
+      return "rejected";
+    case Fault::kUnsupportedInput:
+      return "unsupported_input";
+    case Fault::kUnknownOutcome:
+      return "unknown_outcome";
+    case Fault::kCanceled:
+      return "canceled";
+  }
+  return "unknown";
+}
+
+struct ProviderFault {
+  Fault fault;
+  std::string detail;  // for operators; never text of the user, of a reference or a secret
+  std::optional<std::chrono::seconds> retry_after;
+};
+
+struct ProviderRequest {
+  std::shared_ptr<const GenerationRequest> request;
+  std::string request_key;  // the same for every attempt that must have one effect
+  std::chrono::steady_clock::time_point deadline;
+};
+
+// Constant for a provider's life.
+struct Capabilities {
+  std::vector<std::string> voices;  // ids of common/domain/voices.h
+  bool audio_references = false;
+  bool image = false;
+  std::size_t prompt_max = kPromptMax;  // code points
+  // Done by the provider itself; outside these the pipeline does the rest.
+  Range native_speed{1.0, 1.0};
+  Range native_pitch{0.0, 0.0};
+  // Calls open at once; to keep to it is the caller's part.
+  int max_in_flight = 1;
+};
+
+class ProviderCall {
+ public:
+  virtual ~ProviderCall() = default;
+  // Asks for an early end; `done` is still called once. Never blocks; may come at any time, from
+  // any thread, repeatedly.
+  virtual void cancel() = 0;
+};
+
+class AudioProvider {
+ public:
+  using Done = std::function<void(Result<Audio, ProviderFault>)>;
+
+  // Ends open calls as canceled before it returns.
+  virtual ~AudioProvider() = default;
+  // As in the configuration; for attempts, logs and metrics.
+  virtual const std::string& name() const = 0;
+  virtual const Capabilities& capabilities() const = 0;
+  // Starts a call and returns at once. `done` runs exactly once, on a thread of the provider, never
+  // inside start(); it must not block and must not destroy the provider. Thread-safe.
+  virtual std::shared_ptr<ProviderCall> start(ProviderRequest request, Done done) = 0;
+};
+
+}  // namespace audiogen

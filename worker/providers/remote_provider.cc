@@ -1,0 +1,157 @@
+#include "worker/providers/remote_provider.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <unordered_set>
+#include <utility>
+#include <variant>
+
+namespace audiogen {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kWithdrawTimeout = std::chrono::seconds(10);
+
+}  // namespace
+
+struct RemoteProvider::State {
+  explicit State(http::Client& to) : client(to) {}
+
+  http::Client& client;  // There as long as a call is open.
+  std::mutex mutex;
+  std::condition_variable ended;
+  std::unordered_set<std::shared_ptr<Call>> open;  // Guarded by mutex.
+};
+
+// Everything but cancel() happens on the client's thread.
+struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<Call> {
+  Call(std::shared_ptr<State> of,
+       std::unique_ptr<Dialogue> with,
+       Clock::time_point until,
+       Done reply)
+      : state(std::move(of)), dialogue(std::move(with)), deadline(until), done(std::move(reply)) {}
+
+  void cancel() override {
+    const std::scoped_lock lock(state->mutex);
+    if (state->open.count(shared_from_this()) > 0) {
+      post(std::chrono::milliseconds(0), [](Call& call) {
+        call.give_up({Fault::kCanceled, "canceled", std::nullopt});
+      });
+    }
+  }
+
+  // Runs `work` on the client's thread, unless the call has ended by then.
+  void post(std::chrono::milliseconds delay, std::function<void(Call&)> work) {
+    state->client.after(delay, [self = shared_from_this(), work = std::move(work)] {
+      if (!self->finished) {
+        work(*self);
+      }
+    });
+  }
+
+  std::chrono::milliseconds left() const {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+  }
+
+  void begin() {
+    take(dialogue->begin(std::max(std::chrono::seconds(1),
+                                  std::chrono::duration_cast<std::chrono::seconds>(left()))));
+  }
+
+  void take(Step step) {
+    if (auto* const audio = std::get_if<Audio>(&step)) {
+      finish(std::move(*audio));
+    } else if (auto* const fault = std::get_if<ProviderFault>(&step)) {
+      finish(std::move(*fault));
+    } else {
+      auto& ask = std::get<Ask>(step);
+      const auto delay = ask.delay;
+      // Shared, because std::function must be copyable and bodies are big.
+      auto request = std::make_shared<http::ClientRequest>(std::move(ask.request));
+      if (delay.count() > 0) {
+        post(std::min(delay, std::max(left(), std::chrono::milliseconds(0))),
+             [request](Call& call) { call.send(std::move(*request)); });
+      } else {
+        send(std::move(*request));
+      }
+    }
+  }
+
+  void send(http::ClientRequest request) {
+    const auto rest = left();
+    if (rest.count() <= 0) {
+      give_up({asked ? Fault::kUnknownOutcome : Fault::kTryNext, "out of time", std::nullopt});
+      return;
+    }
+    asked = true;
+    request.total_timeout = std::min(request.total_timeout, rest);
+    request.connect_timeout = std::min(request.connect_timeout, rest);
+    exchange = state->client.start(std::move(request), [self = shared_from_this()](Heard answer) {
+      if (!self->finished) {
+        self->exchange.reset();
+        self->take(self->dialogue->heard(std::move(answer)));
+      }
+    });
+  }
+
+  void give_up(ProviderFault fault) {
+    if (exchange) {
+      exchange->cancel();
+    }
+    if (auto request = dialogue->withdraw()) {
+      request->total_timeout = kWithdrawTimeout;
+      state->client.start(std::move(*request), [](const Heard&) {});
+    }
+    finish(std::move(fault));
+  }
+
+  void finish(Result<Audio, ProviderFault> result) {
+    finished = true;
+    exchange.reset();
+    const Done reply = std::move(done);
+    reply(std::move(result));
+    // Only now: the destructor waits for this.
+    const std::scoped_lock lock(state->mutex);
+    state->open.erase(shared_from_this());
+    state->ended.notify_all();
+  }
+
+  const std::shared_ptr<State> state;
+  const std::unique_ptr<Dialogue> dialogue;
+  const Clock::time_point deadline;
+  Done done;
+  std::shared_ptr<http::ClientCall> exchange;
+  bool asked = false;
+  bool finished = false;
+};
+
+RemoteProvider::RemoteProvider(RemoteOptions options, http::Client& client)
+    : options_(std::move(options)), state_(std::make_shared<State>(client)) {}
+
+RemoteProvider::~RemoteProvider() {
+  std::vector<std::shared_ptr<Call>> open;
+  {
+    const std::scoped_lock lock(state_->mutex);
+    open.assign(state_->open.begin(), state_->open.end());
+  }
+  for (const auto& call : open) {
+    call->cancel();
+  }
+  std::unique_lock lock(state_->mutex);
+  state_->ended.wait(lock, [this] { return state_->open.empty(); });
+}
+
+std::shared_ptr<ProviderCall> RemoteProvider::start(ProviderRequest request, Done done) {
+  const auto deadline = std::min(request.deadline, Clock::now() + options_.timeout);
+  auto call = std::make_shared<Call>(state_, options_.open(request), deadline, std::move(done));
+  {
+    const std::scoped_lock lock(state_->mutex);
+    state_->open.insert(call);
+  }
+  call->post(std::chrono::milliseconds(0), [](Call& started) { started.begin(); });
+  return call;
+}
+
+}  // namespace audiogen

@@ -1,0 +1,107 @@
+#include "worker/providers/replicate.h"
+
+#include <string>
+#include <utility>
+
+#include "worker/providers/direct.h"
+#include "worker/providers/wire.h"
+
+namespace audiogen::replicate {
+namespace {
+
+constexpr const char* kIdHeader = "x-request-id";
+
+// A text, the first of a list, or the member "audio" of an object.
+std::string_view file_of(const rapidjson::Value& output) {
+  if (output.IsString()) {
+    return {output.GetString(), output.GetStringLength()};
+  }
+  if (output.IsArray() && !output.Empty() && output[0].IsString()) {
+    return {output[0].GetString(), output[0].GetStringLength()};
+  }
+  return wire::text_of(output, "audio");
+}
+
+ProviderFault fault_of(const http::ClientResponse& response, std::string_view code) {
+  return wire::fault(wire::fault_of_status(response.status), response, code, kIdHeader);
+}
+
+class Format final : public PolledFormat {
+ public:
+  http::ClientRequest submit(const ProviderEntry& entry,
+                             const GenerationRequest& request,
+                             std::chrono::seconds left) const override {
+    // "owner/name:version" is asked for by version, "owner/name" by its own path.
+    const bool versioned = entry.model.find(':') != std::string::npos;
+    const std::string body = (versioned ? R"({"version":")" + entry.model + R"(",)" : "{") +
+                             R"("input":)" + model_input(entry, request) + "}";
+    auto out = post_json(
+        entry, entry.base_url + (versioned ? "" : "/models/" + entry.model) + "/predictions", body);
+    out.headers.push_back("Cancel-After: " + std::to_string(left.count()) + "s");
+    return out;
+  }
+
+  std::string authorization(const ProviderEntry& entry) const override {
+    return "Authorization: Bearer " + entry.api_key;
+  }
+
+  const char* cancel_method() const override { return "POST"; }
+
+  Result<Ticket, ProviderFault> submitted(http::ClientResponse response) const override {
+    if (response.status < 200 || response.status > 202) {
+      return fault_of(response, "");
+    }
+    rapidjson::Document body;
+    Ticket ticket;
+    if (wire::parse_object(response.body, body)) {
+      if (const rapidjson::Value* const urls = wire::member(body, "urls"); urls != nullptr) {
+        ticket.status_url = wire::text_of(*urls, "get");
+        ticket.cancel_url = wire::text_of(*urls, "cancel");
+      }
+    }
+    if (ticket.status_url.empty()) {
+      return wire::fault(Fault::kTryNext, response, "no_ticket", kIdHeader);
+    }
+    return ticket;
+  }
+
+  Progress status(http::ClientResponse response) const override {
+    rapidjson::Document body;
+    const bool readable = wire::parse_object(response.body, body);
+    const std::string_view status = readable ? wire::text_of(body, "status") : "";
+    if (response.status == 200 && (status == "starting" || status == "processing")) {
+      return Waiting{};
+    }
+    if (response.status == 200 && status == "succeeded") {
+      const rapidjson::Value* const output = wire::member(body, "output");
+      const std::string_view file = output == nullptr ? "" : file_of(*output);
+      return file.empty() ? Progress(wire::fault(Fault::kTryNext, response, "no_audio", kIdHeader))
+                          : Progress(FileAt{std::string(file)});
+    }
+    if (response.status == 200 &&
+        (status == "failed" || status == "canceled" || status == "aborted")) {
+      // A model that failed would fail again; its words are not for us to pass on.
+      return wire::fault(Fault::kTryNext, response, status, kIdHeader);
+    }
+    const ProviderFault fault = fault_of(response, "");
+    const bool permanent = response.status != 200 && fault.fault != Fault::kRetrySame &&
+                           fault.fault != Fault::kUnknownOutcome;
+    return permanent ? Progress(fault) : Progress(Unclear{fault.retry_after});
+  }
+
+  Progress result(http::ClientResponse response) const override {
+    return status(std::move(response));
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<const PolledFormat> format() {
+  return std::make_shared<Format>();
+}
+
+std::unique_ptr<AudioProvider> make(const ProviderEntry& entry, http::Client& client) {
+  return make_polled(entry, format(), client);
+}
+
+}  // namespace audiogen::replicate

@@ -1,0 +1,14 @@
+// Replicate's predictions (providers 3.4).
+#pragma once
+
+#include <memory>
+
+#include "worker/providers/polled.h"
+
+namespace audiogen::replicate {
+
+std::shared_ptr<const PolledFormat> format();
+
+std::unique_ptr<AudioProvider> make(const ProviderEntry& entry, http::Client& client);
+
+}  // namespace audiogen::replicate

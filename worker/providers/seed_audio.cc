@@ -1,0 +1,196 @@
+#include "worker/providers/seed_audio.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include <rapidjson/stringbuffer.h>
+#include <rapidjson/writer.h>
+
+#include "worker/providers/direct.h"
+#include "worker/providers/wire.h"
+
+namespace audiogen::seed_audio {
+namespace {
+
+using Writer = rapidjson::Writer<rapidjson::StringBuffer>;
+
+constexpr const char* kIdHeader = "x-tt-logid";
+constexpr const char* kStatusHeader = "x-api-status-code";
+
+void write(Writer& json, const char* name, std::string_view text) {
+  json.Key(name);
+  json.String(text.data(), static_cast<rapidjson::SizeType>(text.size()));
+}
+
+// 0.5..2.0 is -50..100 (percent beyond the normal).
+int speech_rate(double speed) {
+  return static_cast<int>(std::lround((speed - 1.0) * 100.0));
+}
+
+int pitch_rate(double semitones) {
+  return static_cast<int>(std::lround(semitones));
+}
+
+// A speaker, or references, or an image; the array may not be empty.
+void write_references(Writer& json, const ProviderEntry& entry, const GenerationRequest& asked) {
+  const bool speaker =
+      asked.audio_references.empty() && !asked.image_url && asked.voice && !entry.voices.empty();
+  if (asked.audio_references.empty() && !asked.image_url && !speaker) {
+    return;
+  }
+  json.Key("references");
+  json.StartArray();
+  const auto one = [&json](const char* name, std::string_view text) {
+    json.StartObject();
+    write(json, name, text);
+    json.EndObject();
+  };
+  for (const std::string& url : asked.audio_references) {
+    one("audio_url", url);
+  }
+  if (asked.image_url) {
+    one("image_url", *asked.image_url);
+  }
+  if (speaker) {
+    one("speaker", voice_of(entry, asked));
+  }
+  json.EndArray();
+}
+
+struct Outcome {
+  std::int64_t code = 0;
+  std::string message;  // For classify() alone.
+};
+
+std::int64_t number_of(const rapidjson::Value& object, const char* name) {
+  const rapidjson::Value* const value = wire::member(object, name);
+  return value != nullptr && value->IsInt64() ? value->GetInt64() : 0;
+}
+
+// The code may be at the top, in "header", or in a header line.
+Outcome outcome_of(const rapidjson::Document& document, const http::ClientResponse& response) {
+  Outcome out;
+  const rapidjson::Value* const header = wire::member(document, "header");
+  for (const rapidjson::Value* place : {static_cast<const rapidjson::Value*>(&document), header}) {
+    if (place != nullptr && place->IsObject() && out.code == 0) {
+      out.code = number_of(*place, "code");
+      out.message = wire::text_of(*place, "message");
+    }
+  }
+  if (out.code == 0) {
+    const std::string_view line = response.header(kStatusHeader);
+    std::from_chars(line.data(), line.data() + line.size(), out.code);
+    out.code = out.code == 20'000'000 ? 0 : out.code;  // Also "well done".
+  }
+  return out;
+}
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+}  // namespace
+
+http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& request) {
+  const GenerationRequest& asked = *request.request;
+  rapidjson::StringBuffer body;
+  Writer json(body);
+  json.StartObject();
+  write(json, "model", entry.model);
+  write(json, "text_prompt", asked.prompt);
+  write_references(json, entry, asked);
+  json.Key("audio_config");
+  json.StartObject();
+  // Lossless: our pipeline decodes and encodes again whatever it gets.
+  write(json, "format", "wav");
+  json.Key("sample_rate");
+  json.Int(asked.sample_rate);
+  json.Key("speech_rate");
+  json.Int(speech_rate(asked.speed));
+  json.Key("loudness_rate");
+  json.Int(0);  // The pipeline turns the volume, behind its limiter.
+  json.Key("pitch_rate");
+  json.Int(pitch_rate(asked.pitch));
+  json.EndObject();
+  json.EndObject();
+  auto out = post_json(entry, entry.base_url + "/api/v3/tts/create", body.GetString());
+  out.headers.push_back("X-Api-Key: " + entry.api_key);
+  out.headers.push_back("X-Api-Request-Id: " + wire::request_uuid(request.request_key));
+  return out;
+}
+
+Fault classify(int status, std::int64_t code, std::string_view message) {
+  switch (code) {
+    case 0:
+      return status == 200 ? Fault::kTryNext : wire::fault_of_status(status);
+    case 45000000:  // Bad JSON, too large, or too many at once.
+      return contains(message, "concurrency") ? Fault::kRetrySame : Fault::kUnsupportedInput;
+    case 45000001:
+    case 45001001:
+    case 45001115:  // Bad argument; no such reference voice.
+    case 45001116:
+    case 45001117:  // The prompt or the reference is too long.
+      return Fault::kUnsupportedInput;
+    case 45000010:
+    case 45000030:  // The key, or what it may use.
+      return Fault::kTryNext;
+    case 45001104:
+    case 45001125:
+    case 45001127:
+    case 45001130:
+    case 55001310:
+    case 55001311:  // Voiceprint or moderation, of what went in or came out.
+      return Fault::kRejected;
+    case 45001131:
+    case 45001132:  // It could not fetch the reference.
+      return Fault::kTryNext;
+    case 55000000:
+      return contains(message, "mismatch") ? Fault::kTryNext : Fault::kRetrySame;
+    case 55001309:
+      return Fault::kRetrySame;
+    default:
+      return code >= 55'000'000 && code < 56'000'000 ? Fault::kRetrySame : Fault::kTryNext;
+  }
+}
+
+Result<Audio, ProviderFault> read(const ProviderEntry& /*entry*/,
+                                  const GenerationRequest& request,
+                                  http::ClientResponse response) {
+  rapidjson::Document document;
+  std::string body = std::move(response.body);
+  const bool readable = wire::parse_object(body, document);
+  const Outcome outcome = readable ? outcome_of(document, response) : Outcome{};
+  if (response.status != 200 || outcome.code != 0) {
+    return wire::fault(classify(response.status, outcome.code, outcome.message),
+                       response,
+                       outcome.code == 0 ? "" : std::to_string(outcome.code),
+                       kIdHeader);
+  }
+  if (!readable) {
+    return wire::fault(Fault::kTryNext, response, "not_json", kIdHeader);
+  }
+  auto bytes = wire::decode_base64(wire::text_of(document, "audio"));
+  if (!bytes) {
+    return wire::fault(Fault::kTryNext, response, "bad_base64", kIdHeader);
+  }
+  auto audio = wire::audio_of(std::move(*bytes), "", AudioType::kWav, request.sample_rate);
+  if (audio) {
+    audio->speed_applied = 1.0 + speech_rate(request.speed) / 100.0;
+    audio->pitch_applied = pitch_rate(request.pitch);
+  }
+  return audio;
+}
+
+std::unique_ptr<AudioProvider> make(const ProviderEntry& entry, http::Client& client) {
+  Capabilities able = common_capabilities(entry);
+  able.audio_references = true;
+  able.image = true;
+  able.native_speed = kSpeedRange;
+  able.native_pitch = kPitchRange;
+  return make_direct(entry, std::move(able), {&build, &read}, client);
+}
+
+}  // namespace audiogen::seed_audio

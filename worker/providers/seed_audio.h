@@ -1,0 +1,24 @@
+// Seed Audio of BytePlus and Volcengine: scenes from text, with a speaker, audio references or an
+// image (providers 3.5 a).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "worker/providers/entry.h"
+
+namespace audiogen::seed_audio {
+
+http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& request);
+
+// `code`: of the body, or 0 without one; some codes mean two things and only `message` tells.
+Fault classify(int status, std::int64_t code, std::string_view message);
+
+Result<Audio, ProviderFault> read(const ProviderEntry& entry,
+                                  const GenerationRequest& request,
+                                  http::ClientResponse response);
+
+std::unique_ptr<AudioProvider> make(const ProviderEntry& entry, http::Client& client);
+
+}  // namespace audiogen::seed_audio

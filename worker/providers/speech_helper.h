@@ -1,0 +1,85 @@
+// Runs the speech helper program (worker/speech) and speaks through it.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include <sys/types.h>
+
+#include "common/base/result.h"
+#include "worker/speech/protocol.h"
+
+namespace audiogen {
+
+// A flag that a thread waiting in poll() notices. Thread-safe.
+class Cancellation {
+ public:
+  Cancellation();
+  ~Cancellation();
+  Cancellation(const Cancellation&) = delete;
+  Cancellation& operator=(const Cancellation&) = delete;
+
+  void cancel();
+  bool canceled() const { return canceled_.load(); }
+  int descriptor() const { return descriptor_; }  // readable once canceled
+
+ private:
+  std::atomic<bool> canceled_{false};
+  int descriptor_;
+};
+
+struct Speech {
+  std::string samples;  // 16-bit little-endian mono
+  int rate = 0;         // Hz
+};
+
+enum class SpeechFault : std::uint8_t {
+  kCanceled,
+  kDeadline,
+  kCrashed,       // the engine, on this text
+  kVoiceMissing,  // not installed
+  kUnavailable,   // the helper does not start, or keeps dying
+};
+
+class SpeechHelper {
+ public:
+  // The program beside this one, or what the environment variable SPEECH_HELPER names.
+  static std::string default_path();
+
+  // Starts nothing yet.
+  explicit SpeechHelper(std::string path);
+  // Ends the helper and what it still speaks.
+  ~SpeechHelper();
+  SpeechHelper(const SpeechHelper&) = delete;
+  SpeechHelper& operator=(const SpeechHelper&) = delete;
+
+  // Speaks one request. Blocks until the speech is complete, `cancellation` comes or `deadline`
+  // passes. Starts the helper when there is none, at growing intervals when it keeps failing.
+  // Thread-safe; calls run beside each other.
+  Result<Speech, SpeechFault> speak(const speech::Request& request,
+                                    std::chrono::steady_clock::time_point deadline,
+                                    const Cancellation& cancellation);
+
+  // The helper's process id, when one runs.
+  std::optional<pid_t> process() const;
+
+ private:
+  class Process;
+
+  std::shared_ptr<Process> running();
+  void lost(const std::shared_ptr<Process>& process);
+  void note_failure();  // mutex_ is held
+
+  const std::string path_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<Process> process_;
+  int failures_ = 0;  // since the last complete answer
+  std::chrono::steady_clock::time_point next_start_{};
+};
+
+}  // namespace audiogen

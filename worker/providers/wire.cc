@@ -1,0 +1,356 @@
+#include "worker/providers/wire.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <ctime>
+#include <memory>
+
+#include <curl/curl.h>
+
+#include "common/base/crypto.h"
+
+namespace audiogen::wire {
+namespace {
+
+constexpr std::size_t kTokenMax = 60;
+constexpr std::uint32_t kUnknownWavSize = 0x7FFFFFFF;  // And above: the writer did not know.
+constexpr std::size_t kWavHeader = 12;
+
+bool is_alnum(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+}
+
+std::uint32_t little32(std::string_view bytes) {
+  std::uint32_t out = 0;
+  for (std::size_t i = 4; i > 0; --i) {
+    out = out << 8U | static_cast<unsigned char>(bytes[i - 1]);
+  }
+  return out;
+}
+
+// True when the data chunk promises more than is there.
+bool is_cut_wav(std::string_view wav) {
+  for (std::size_t at = kWavHeader; at + 8 <= wav.size();) {
+    const std::uint32_t size = little32(wav.substr(at + 4, 4));
+    if (wav.substr(at, 4) == "data") {
+      return size < kUnknownWavSize && size > wav.size() - at - 8;
+    }
+    at += 8 + static_cast<std::size_t>(size) + (size & 1U);
+  }
+  return true;  // No data chunk at all.
+}
+
+// By the first bytes; nothing for PCM, text and the unknown.
+std::optional<AudioType> sniff(std::string_view bytes) {
+  if (bytes.starts_with("RIFF") && bytes.size() >= kWavHeader && bytes.substr(8, 4) == "WAVE") {
+    return AudioType::kWav;
+  }
+  if (bytes.starts_with("OggS")) {
+    return AudioType::kOgg;
+  }
+  if (bytes.starts_with("fLaC")) {
+    return AudioType::kFlac;
+  }
+  if (bytes.starts_with("ID3")) {
+    return AudioType::kMp3;
+  }
+  return std::nullopt;
+}
+
+bool has_mp3_frame(std::string_view bytes) {
+  return bytes.size() >= 4 && static_cast<unsigned char>(bytes[0]) == 0xFF &&
+         (static_cast<unsigned char>(bytes[1]) & 0xE6U) == 0xE2U;
+}
+
+bool is_text(std::string_view bytes) {
+  const auto start = bytes.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
+  const std::string_view head =
+      start == std::string_view::npos ? std::string_view() : bytes.substr(start, 64);
+  return head.starts_with("{\"") || head.starts_with("<!") || head.starts_with("<html") ||
+         head.starts_with("<HTML") || head.starts_with("<?xml");
+}
+
+// Providers label audio loosely; what matters is to know text by its label.
+bool may_be_audio(std::string_view content_type) {
+  std::string type(content_type.substr(0, content_type.find(';')));
+  std::transform(type.begin(), type.end(), type.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  while (!type.empty() && type.back() == ' ') {
+    type.pop_back();
+  }
+  return type.empty() || type.starts_with("audio/") || type.starts_with("video/") ||
+         type.ends_with("/octet-stream") || type == "application/ogg";
+}
+
+ProviderFault bad_audio(const char* why) {
+  return {Fault::kTryNext, std::string("bad audio: ") + why, std::nullopt};
+}
+
+constexpr std::array<std::int8_t, 256> base64_values() {
+  std::array<std::int8_t, 256> out{};
+  out.fill(-1);
+  constexpr std::string_view kAlphabet =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  for (std::size_t i = 0; i < kAlphabet.size(); ++i) {
+    out[static_cast<unsigned char>(kAlphabet[i])] = static_cast<std::int8_t>(i);
+  }
+  return out;
+}
+constexpr auto kBase64 = base64_values();
+
+using Url = std::unique_ptr<CURLU, decltype(&curl_url_cleanup)>;
+
+Url parse_url(const std::string& text) {
+  Url url(curl_url(), curl_url_cleanup);
+  if (curl_url_set(url.get(), CURLUPART_URL, text.c_str(), 0) != CURLUE_OK) {
+    url.reset();
+  }
+  return url;
+}
+
+std::string part(const Url& url, CURLUPart which) {
+  char* text = nullptr;
+  if (curl_url_get(url.get(), which, &text, CURLU_DEFAULT_PORT) != CURLUE_OK) {
+    return "";
+  }
+  std::string out = text;
+  curl_free(text);
+  std::transform(out.begin(), out.end(), out.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  return out;
+}
+
+}  // namespace
+
+std::optional<std::chrono::seconds> retry_after(std::string_view value,
+                                                std::chrono::sys_seconds now) {
+  if (value.empty()) {
+    return std::nullopt;
+  }
+  std::int64_t seconds = 0;
+  if (value.find_first_not_of("0123456789") == std::string_view::npos) {
+    const auto read = std::from_chars(value.data(), value.data() + value.size(), seconds);
+    if (read.ec != std::errc()) {
+      seconds = kRetryAfterMax.count();  // More digits than any time has.
+    }
+  } else {
+    const std::time_t then = curl_getdate(std::string(value).c_str(), nullptr);
+    if (value.size() < 10 || !is_alnum(value.front()) || then < 0) {
+      return std::nullopt;
+    }
+    seconds = static_cast<std::int64_t>(then) - now.time_since_epoch().count();
+  }
+  if (seconds <= 0) {
+    return std::nullopt;
+  }
+  return std::min(std::chrono::seconds(seconds), kRetryAfterMax);
+}
+
+std::string token(std::string_view text) {
+  std::string out;
+  for (const char c : text.substr(0, kTokenMax)) {
+    if (!is_alnum(c) && std::strchr("_.:-", c) == nullptr) {
+      break;
+    }
+    out += c;
+  }
+  return out;
+}
+
+ProviderFault fault(Fault kind,
+                    const http::ClientResponse& response,
+                    std::string_view code,
+                    const char* id_header) {
+  ProviderFault out{kind, "HTTP " + std::to_string(response.status), std::nullopt};
+  if (const std::string safe = token(code); !safe.empty()) {
+    out.detail += " " + safe;
+  }
+  if (const std::string id = token(response.header(id_header)); !id.empty()) {
+    out.detail += " id=" + id;
+  }
+  if (kind == Fault::kRetrySame) {
+    out.retry_after = retry_after(
+        response.header("retry-after"),
+        std::chrono::time_point_cast<std::chrono::seconds>(std::chrono::system_clock::now()));
+  }
+  out.detail.resize(std::min(out.detail.size(), kDetailMax));
+  return out;
+}
+
+ProviderFault fault_of(const http::ClientError& error) {
+  const auto with = [&error](Fault kind) {
+    return ProviderFault{kind, error.detail.substr(0, kDetailMax), std::nullopt};
+  };
+  switch (error.fault) {
+    case http::ClientFault::kNotSent:
+    case http::ClientFault::kForbidden:
+      return with(Fault::kTryNext);
+    case http::ClientFault::kTooLarge:
+      return bad_audio("the answer is too large");
+    case http::ClientFault::kUnknown:
+    case http::ClientFault::kCanceled:
+      return with(Fault::kUnknownOutcome);
+  }
+  return with(Fault::kUnknownOutcome);
+}
+
+Fault fault_of_status(int status) {
+  switch (status) {
+    case 408:
+    case 429:
+    case 500:
+    case 502:
+    case 503:
+      return Fault::kRetrySame;
+    case 504:
+    case 524:
+      return Fault::kUnknownOutcome;
+    case 400:
+    case 413:
+    case 422:
+      return Fault::kUnsupportedInput;
+    default:
+      return Fault::kTryNext;
+  }
+}
+
+Result<Audio, ProviderFault> audio_of(std::string bytes,
+                                      std::string_view content_type,
+                                      AudioType expected,
+                                      int rate) {
+  if (!may_be_audio(content_type)) {
+    return bad_audio("the content type is not audio");
+  }
+  if (bytes.empty()) {
+    return bad_audio("empty");
+  }
+  Audio out;
+  if (const auto type = sniff(bytes)) {
+    out.type = *type;
+  } else if (is_text(bytes)) {
+    return bad_audio("text");
+  } else if (expected == AudioType::kPcmS16Le) {
+    if (bytes.size() % 2 != 0) {
+      return bad_audio("half a sample");
+    }
+    out.type = expected;
+    out.rate = rate;
+  } else if (has_mp3_frame(bytes)) {
+    out.type = AudioType::kMp3;
+  } else {
+    return bad_audio("unknown bytes");
+  }
+  if (out.type == AudioType::kWav && is_cut_wav(bytes)) {
+    return bad_audio("cut short");
+  }
+  out.bytes = std::move(bytes);
+  return out;
+}
+
+std::optional<std::string> decode_base64(std::string_view text) {
+  if (text.size() % 4 != 0) {
+    return std::nullopt;
+  }
+  const std::size_t padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
+  const std::size_t digits = text.size() - padding;
+  std::string out;
+  out.reserve(text.size() / 4 * 3);
+  std::uint32_t bits = 0;
+  for (std::size_t i = 0; i < digits; ++i) {
+    const int value = kBase64[static_cast<unsigned char>(text[i])];
+    if (value < 0) {
+      return std::nullopt;
+    }
+    bits = bits << 6U | static_cast<std::uint32_t>(value);
+    if (i % 4 == 3) {
+      out += static_cast<char>(bits >> 16U & 0xFFU);
+      out += static_cast<char>(bits >> 8U & 0xFFU);
+      out += static_cast<char>(bits & 0xFFU);
+      bits = 0;
+    }
+  }
+  // The bits that pad the last byte must be zero, or two texts would mean the same.
+  if ((padding == 1 && (bits & 0x3U) != 0) || (padding == 2 && (bits & 0xFU) != 0)) {
+    return std::nullopt;
+  }
+  if (padding == 1) {
+    out += static_cast<char>(bits >> 10U & 0xFFU);
+    out += static_cast<char>(bits >> 2U & 0xFFU);
+  } else if (padding == 2) {
+    out += static_cast<char>(bits >> 4U & 0xFFU);
+  }
+  return out;
+}
+
+bool parse_object(std::string& body, rapidjson::Document& document) {
+  // Iterative: the depth of a provider's text must not be the depth of our stack.
+  constexpr unsigned kFlags = rapidjson::kParseInsituFlag | rapidjson::kParseIterativeFlag;
+  document.ParseInsitu<kFlags>(body.data());
+  return !document.HasParseError() && document.IsObject();
+}
+
+const rapidjson::Value* member(const rapidjson::Value& object, const char* name) {
+  if (!object.IsObject()) {
+    return nullptr;
+  }
+  const auto it = object.FindMember(name);
+  return it == object.MemberEnd() ? nullptr : &it->value;
+}
+
+std::string_view text_of(const rapidjson::Value& object, const char* name) {
+  const rapidjson::Value* const value = member(object, name);
+  return value != nullptr && value->IsString()
+             ? std::string_view(value->GetString(), value->GetStringLength())
+             : std::string_view();
+}
+
+std::string request_uuid(std::string_view request_key) {
+  Sha256 hash = sha256(request_key);
+  hash[6] = static_cast<std::uint8_t>((hash[6] & 0x0FU) | 0x80U);  // Version 8: a hash of our own.
+  hash[8] = static_cast<std::uint8_t>((hash[8] & 0x3FU) | 0x80U);
+  const std::string hex = to_hex(std::span(hash).first(16));
+  return hex.substr(0, 8) + "-" + hex.substr(8, 4) + "-" + hex.substr(12, 4) + "-" +
+         hex.substr(16, 4) + "-" + hex.substr(20);
+}
+
+std::string percent_encode(std::string_view text) {
+  constexpr std::string_view kHex = "0123456789ABCDEF";
+  std::string out;
+  for (const char c : text) {
+    if (is_alnum(c) || std::string_view("-._~").find(c) != std::string_view::npos) {
+      out += c;
+    } else {
+      out += '%';
+      out += kHex[static_cast<unsigned char>(c) >> 4U];
+      out += kHex[static_cast<unsigned char>(c) & 0xFU];
+    }
+  }
+  return out;
+}
+
+bool same_origin(const std::string& a, const std::string& b) {
+  const Url first = parse_url(a);
+  const Url second = parse_url(b);
+  if (!first || !second || !part(second, CURLUPART_USER).empty()) {
+    return false;
+  }
+  return part(first, CURLUPART_SCHEME) == part(second, CURLUPART_SCHEME) &&
+         part(first, CURLUPART_HOST) == part(second, CURLUPART_HOST) &&
+         part(first, CURLUPART_PORT) == part(second, CURLUPART_PORT);
+}
+
+bool is_loopback(const std::string& url) {
+  const Url parsed = parse_url(url);
+  if (!parsed) {
+    return false;
+  }
+  const std::string host = part(parsed, CURLUPART_HOST);
+  return host == "localhost" || host == "[::1]" ||
+         (host.starts_with("127.") && host.find_first_not_of("0123456789.") == std::string::npos);
+}
+
+}  // namespace audiogen::wire

@@ -1,0 +1,76 @@
+// What the adapters' wire formats have in common. Pure functions. Text of a provider never passes
+// through: details are our own words and, at most, a code or an id of harmless characters.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <rapidjson/document.h>
+
+#include "common/base/result.h"
+#include "common/http/client.h"
+#include "worker/audio/audio.h"
+#include "worker/providers/provider.h"
+
+namespace audiogen::wire {
+
+inline constexpr std::size_t kDetailMax = 200;                    // bytes; the column's size
+inline constexpr auto kRetryAfterMax = std::chrono::seconds(60);  // longer is for the retry policy
+
+// Retry-After (RFC 9110 10.2.3): whole seconds or an HTTP date, at most kRetryAfterMax. Nothing
+// when absent, past or not understood.
+std::optional<std::chrono::seconds> retry_after(std::string_view value,
+                                                std::chrono::sys_seconds now);
+
+// At most 60 characters of [A-Za-z0-9_.:-]; other characters end it.
+std::string token(std::string_view text);
+
+// A fault with "HTTP <status> <code> id=<id>"; retry_after is kept for kRetrySame alone.
+// `id_header`: the lower-case name of the header with the provider's own request id.
+ProviderFault fault(Fault kind,
+                    const http::ClientResponse& response,
+                    std::string_view code,
+                    const char* id_header);
+
+// No response: what can be known of the other side.
+ProviderFault fault_of(const http::ClientError& error);
+
+// The answer to a status that has no code of its own to go by: 408, 429, 500, 502, 503 may pass;
+// 504, 524 gave up waiting for something that may go on; 400, 413, 422 are about this input; the
+// rest is between us and the provider.
+Fault fault_of_status(int status);
+
+// Turns bytes into audio of the type they show to be. `expected` is what was asked for and the only
+// way to be headerless PCM (`rate` Hz, mono). Refuses (kTryNext): a content type that is not audio,
+// nothing at all, text, a file shorter than its own header says.
+Result<Audio, ProviderFault> audio_of(std::string bytes,
+                                      std::string_view content_type,
+                                      AudioType expected,
+                                      int rate);
+
+// Base64 (RFC 4648 section 4) with its padding and nothing else; nullopt for everything else.
+std::optional<std::string> decode_base64(std::string_view text);
+
+// JSON text parsed in place; `body` holds the strings and must outlive the document. False: not an
+// object.
+bool parse_object(std::string& body, rapidjson::Document& document);
+
+// The member of that name if it is of that type, or "" / nullptr.
+std::string_view text_of(const rapidjson::Value& object, const char* name);
+const rapidjson::Value* member(const rapidjson::Value& object, const char* name);
+
+// 16 bytes made from `request_key`, written as a UUID: the same key is the same id.
+std::string request_uuid(std::string_view request_key);
+
+// For a path segment or a query value (RFC 3986: unreserved characters stay).
+std::string percent_encode(std::string_view text);
+
+// True when both have the same scheme, host and port: our key may be sent there.
+bool same_origin(const std::string& a, const std::string& b);
+
+// True for localhost and literal loopback hosts.
+bool is_loopback(const std::string& url);
+
+}  // namespace audiogen::wire

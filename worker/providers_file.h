@@ -1,0 +1,19 @@
+// PROVIDERS_FILE: the ordered chain of providers as an operator writes it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/http/client.h"
+#include "worker/providers/provider.h"
+
+namespace audiogen::worker {
+
+// Reads the file (empty name: the local engine alone) and the keys it names from the environment.
+// `client` must outlive the providers. The error names everything that is wrong.
+Result<std::vector<std::unique_ptr<AudioProvider>>> load_providers(const std::string& file,
+                                                                   http::Client& client);
+
+}  // namespace audiogen::worker

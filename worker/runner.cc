@@ -1,0 +1,612 @@
+#include "worker/runner.h"
+
+#include <algorithm>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/base/metrics.h"
+#include "worker/audio/pipeline.h"
+
+namespace audiogen::worker {
+namespace {
+
+constexpr std::size_t kBatchMax = 64;
+constexpr std::size_t kWaitingMax = 20'000;
+constexpr std::size_t kWriterThreads = 4;  // They wait for the disk, not for a core.
+constexpr auto kWatchEvery = std::chrono::seconds(1);
+constexpr auto kGiveBackLimit = std::chrono::seconds(5);
+// The states of an attempt row (schema: attempts.state).
+constexpr std::uint8_t kAttemptSucceeded = 2;
+constexpr std::uint8_t kAttemptFailed = 3;
+constexpr std::uint8_t kAttemptUnknown = 4;
+
+std::size_t cores() {
+  return std::max(1U, std::thread::hardware_concurrency());
+}
+
+double jitter() {
+  thread_local std::minstd_rand random(std::random_device{}());
+  return std::uniform_real_distribution<double>(-1.0, 1.0)(random);
+}
+
+// Between tries of a database command: the database is away, and the lease still runs.
+std::chrono::milliseconds store_pause(int tries) {
+  return std::chrono::milliseconds(std::min(200 << std::min(tries, 4), 2000));
+}
+
+std::uint8_t attempt_state(Fault fault) {
+  return fault == Fault::kUnknownOutcome ? kAttemptUnknown : kAttemptFailed;
+}
+
+// Silence and next to nothing come from what was asked for; the rest from who made it.
+Fault fault_of(PipelineFault::Kind kind) {
+  switch (kind) {
+    case PipelineFault::Kind::kSilent:
+    case PipelineFault::Kind::kTooShort:
+      return Fault::kUnsupportedInput;
+    case PipelineFault::Kind::kUndecodable:
+    case PipelineFault::Kind::kInternal:
+      return Fault::kTryNext;
+  }
+  return Fault::kTryNext;
+}
+
+void count_settled(const char* outcome) {
+  metrics::counter(
+      "worker_tasks_total", "Tasks that left this worker, by how", {{"outcome", outcome}})
+      .Increment();
+}
+
+}  // namespace
+
+// One claimed task. The fields above the mutex never change; those below are guarded by it.
+struct JobRunner::Job {
+  queue::Delivery delivery;
+  store::Claim claim;
+  std::shared_ptr<const GenerationRequest> request;
+  Clock::time_point began_at;
+  Clock::time_point deadline;
+  std::shared_ptr<const Chain> chain;  // The one in force at the claim, to the end.
+
+  // Of the step under way: there is only one at a time.
+  std::size_t provider = 0;   // Position in the chain.
+  int tries = 0;              // Calls to this provider in this claim.
+  std::uint32_t attempt = 0;  // Number of the newest attempt row.
+
+  std::mutex mutex;
+  Clock::time_point
+      lease_from;  // Asked for at this time: the lease runs at least kLease from here.
+  bool renewing = false;
+  bool lost = false;
+  bool giving_back = false;
+  std::shared_ptr<ProviderCall> call;
+
+  bool is_lost() {
+    const std::scoped_lock lock(mutex);
+    return lost;
+  }
+  bool is_given_back() {
+    const std::scoped_lock lock(mutex);
+    return giving_back;
+  }
+  store::SettleCommand command(store::SettleCommand::Kind kind) {
+    store::SettleCommand out;
+    out.kind = kind;
+    out.task = claim.task;
+    out.user = claim.user;
+    out.epoch = claim.epoch;
+    out.attempt = attempt;
+    return out;
+  }
+};
+
+JobRunner::JobRunner(const Config& config,
+                     WorkerId worker,
+                     const CurrentChain& chains,
+                     BlobStore& blobs,
+                     std::function<void(const queue::Delivery&)> ack)
+    : config_(config),
+      worker_(worker),
+      chains_(chains),
+      blobs_(blobs),
+      ack_(std::move(ack)),
+      codecs_(cores(), kWaitingMax),
+      writers_(kWriterThreads, kWaitingMax),
+      claims_(config.database,
+              {.threads = 1, .batch_max = kBatchMax, .capacity = kWaitingMax},
+              [this](store::TaskStore& store, std::span<const Hint> hints) {
+                return store.claim(hints, worker_, [this](const store::Claim& claim) {
+                  const auto request = decode_request(claim.request);
+                  const auto chain = chains_.get();
+                  const auto first = request ? chain->choose(*request, 0) : std::nullopt;
+                  return first ? chain->at(*first).name() : std::string();
+                });
+              }),
+      renewals_(config.database,
+                {.threads = 1, .batch_max = 1000, .capacity = kWaitingMax},
+                [this](store::TaskStore& store, std::span<const store::Lease> leases) {
+                  return store.renew(leases, worker_);
+                }),
+      attempts_(config.database,
+                {.threads = 1, .batch_max = kBatchMax, .capacity = kWaitingMax},
+                [](store::TaskStore& store, std::span<const store::AttemptStart> starts) {
+                  return store.start_attempts(starts);
+                }),
+      settlements_(config.database,
+                   {.threads = 1, .batch_max = kBatchMax, .capacity = kWaitingMax},
+                   [](store::TaskStore& store, std::span<const store::SettleCommand> commands) {
+                     return store.settle(commands);
+                   }) {
+  scheduler_.after(kWatchEvery, [this] { watch_leases(); });
+}
+
+JobRunner::~JobRunner() {
+  draining_.store(true);
+  scheduler_.stop();
+  claims_.stop();
+  codecs_.stop();
+  writers_.stop();
+  attempts_.stop();
+  renewals_.stop();
+  settlements_.stop();
+}
+
+std::size_t JobRunner::in_flight() const {
+  const std::scoped_lock lock(mutex_);
+  return jobs_.size();
+}
+
+void JobRunner::deliver(std::vector<queue::Delivery> deliveries) {
+  for (const queue::Delivery& delivery : deliveries) {
+    claim(delivery, 0);
+  }
+}
+
+std::size_t JobRunner::take(std::span<const Hint> hints) {
+  const std::size_t busy = in_flight() + claims_.waiting();
+  const auto room = static_cast<std::size_t>(config_.worker_in_flight);
+  if (draining_.load() || busy >= room) {
+    return 0;
+  }
+  const std::span<const Hint> taken = hints.first(std::min(hints.size(), room - busy));
+  for (const Hint& hint : taken) {
+    claim(queue::Delivery{.hint = hint}, 0);
+  }
+  return taken.size();
+}
+
+void JobRunner::claim(const queue::Delivery& delivery, int tries) {
+  if (draining_.load()) {
+    return;  // Never acknowledged: the broker gives it to another worker.
+  }
+  AG_CRASH_POINT("worker.delivered");
+  const auto asked_at = Clock::now();
+  const auto again = [this, delivery, tries] {
+    scheduler_.after(store_pause(tries), [this, delivery, tries] { claim(delivery, tries + 1); });
+  };
+  const bool taken = claims_.submit(
+      delivery.hint,
+      [this, delivery, asked_at, again](Result<store::ClaimOutcome, store::StoreFault> outcome) {
+        if (!outcome) {
+          again();  // The database is away: keep the message and ask again.
+        } else if (!*outcome) {
+          ack_(delivery);  // Final, taken, or not due: the table comes back to it if it must.
+        } else {
+          begin(delivery, std::move(**outcome), asked_at);
+        }
+      });
+  if (!taken) {
+    again();
+  }
+}
+
+void JobRunner::begin(const queue::Delivery& delivery,
+                      store::Claim claim,
+                      Clock::time_point asked_at) {
+  AG_CRASH_POINT("worker.claimed");
+  auto job = std::make_shared<Job>();
+  job->delivery = delivery;
+  job->began_at = Clock::now();
+  job->deadline = job->began_at + claim.until_deadline;
+  job->lease_from = asked_at;
+  auto request = decode_request(claim.request);
+  claim.request.clear();
+  job->claim = std::move(claim);
+  {
+    const std::scoped_lock lock(mutex_);
+    jobs_[job->claim.task] = job;
+  }
+  log::info("task claimed", {{"task_id", job->claim.task}, {"claims", job->claim.claims}});
+  if (!request) {
+    log::error("a stored request cannot be read", {{"task_id", job->claim.task}});
+    auto command = job->command(store::SettleCommand::Kind::kFail);
+    command.failure = FailureCode::kInternalError;
+    settle(job, std::move(command), 0);
+    return;
+  }
+  job->request = std::make_shared<const GenerationRequest>(std::move(*request));
+  job->chain = chains_.get();
+  job->attempt = job->claim.attempts;
+  const auto named = job->chain->find(job->claim.provider);
+  if (named) {
+    job->provider = *named;
+    ++job->attempt;  // Its row was written with the claim.
+    call_provider(job);
+    return;
+  }
+  // Nobody could be named at the claim, or the configuration has changed since.
+  if (!job->claim.provider.empty()) {
+    ++job->attempt;
+  }
+  no_provider(job);
+}
+
+void JobRunner::no_provider(const JobPtr& job) {
+  if (const auto now = job->chain->choose(*job->request, 0)) {
+    job->provider = *now;
+    start_attempt(job, kAttemptFailed, "not called");
+    return;
+  }
+  const bool later = job->chain->serves(*job->request);  // Their breakers are open.
+  auto command =
+      job->command(later ? store::SettleCommand::Kind::kRetry : store::SettleCommand::Kind::kFail);
+  command.failure = later ? FailureCode::kProviderUnavailable : FailureCode::kUnsupportedInput;
+  command.retry_after = retry_delay(job->claim.claims, jitter());
+  command.attempt_state = kAttemptFailed;
+  command.attempt_detail = "not called";
+  settle(job, std::move(command), 0);
+}
+
+void JobRunner::call_provider(const JobPtr& job) {
+  if (!job->chain->admit(job->provider)) {
+    attempt_failed(job, ProviderFault{Fault::kTryNext, "breaker open", std::nullopt});
+    return;
+  }
+  ++job->tries;
+  AudioProvider& provider = job->chain->at(job->provider);
+  ProviderRequest request;
+  request.request = job->request;
+  request.request_key = job->claim.task.text() + "-" + std::to_string(job->attempt);
+  request.deadline = job->deadline;
+  AG_CRASH_POINT("worker.attempt_row");
+  auto call = provider.start(std::move(request), [this, job](Result<Audio, ProviderFault> answer) {
+    provider_answered(job, std::move(answer));
+  });
+  bool stop = false;
+  {
+    const std::scoped_lock lock(job->mutex);
+    job->call = call;
+    stop = job->lost || job->giving_back;
+  }
+  if (stop && call) {
+    call->cancel();
+  }
+}
+
+void JobRunner::provider_answered(const JobPtr& job, Result<Audio, ProviderFault> answer) {
+  AG_CRASH_POINT("worker.answered");
+  {
+    const std::scoped_lock lock(job->mutex);
+    job->call.reset();
+  }
+  if (!answer) {
+    job->chain->record(job->provider, answer.error().fault);
+  }
+  if (job->is_lost()) {
+    finish(job);
+    return;
+  }
+  if (!answer) {
+    attempt_failed(job, answer.error());
+    return;
+  }
+  // std::function must be copyable, the audio is big: share it.
+  auto audio = std::make_shared<Audio>(std::move(*answer));
+  if (!codecs_.post([this, job, audio] { render(job, std::move(*audio)); })) {
+    attempt_failed(job, ProviderFault{Fault::kTryNext, "codec pool full", std::nullopt});
+  }
+}
+
+void JobRunner::attempt_failed(const JobPtr& job, const ProviderFault& fault) {
+  const auto another = job->chain->choose(*job->request, job->provider + 1);
+  const auto time_left =
+      std::chrono::duration_cast<std::chrono::milliseconds>(job->deadline - Clock::now());
+  const Decision decision = after_fault(fault,
+                                        {.tries = job->tries,
+                                         .another = another.has_value(),
+                                         .time_left = time_left,
+                                         .jitter = jitter()});
+  log::warn("provider attempt failed",
+            {{"task_id", job->claim.task},
+             {"provider", job->chain->at(job->provider).name()},
+             {"attempt", job->attempt},
+             {"fault", fault_name(fault.fault)},
+             {"detail", fault.detail}});
+  if (decision.step == NextStep::kNextProvider) {
+    job->provider = *another;
+    job->tries = 0;
+    start_attempt(job, attempt_state(fault.fault), fault.detail);
+    return;
+  }
+  if (decision.step == NextStep::kSameProvider) {
+    scheduler_.after(decision.wait, [this, job, fault] {
+      start_attempt(job, attempt_state(fault.fault), fault.detail);
+    });
+    return;
+  }
+  using Kind = store::SettleCommand::Kind;
+  auto command = job->command(decision.step == NextStep::kRetryLater ? Kind::kRetry
+                              : decision.step == NextStep::kGiveBack ? Kind::kRelease
+                                                                     : Kind::kFail);
+  command.failure = decision.failure;
+  command.retry_after = retry_delay(job->claim.claims, jitter());
+  if (fault.retry_after && *fault.retry_after > command.retry_after) {
+    command.retry_after = *fault.retry_after;
+  }
+  command.attempt_state = attempt_state(fault.fault);
+  command.attempt_detail = fault.detail;
+  settle(job, std::move(command), 0);
+}
+
+void JobRunner::start_attempt(const JobPtr& job,
+                              std::uint8_t previous_state,
+                              const std::string& previous_detail) {
+  if (job->is_lost()) {
+    finish(job);
+    return;
+  }
+  if (job->is_given_back()) {
+    auto command = job->command(store::SettleCommand::Kind::kRelease);
+    command.attempt_state = previous_state;
+    command.attempt_detail = previous_detail;
+    settle(job, std::move(command), 0);
+    return;
+  }
+  store::AttemptStart start;
+  start.task = job->claim.task;
+  start.epoch = job->claim.epoch;
+  start.n = job->attempt + 1;
+  start.provider = job->chain->at(job->provider).name();
+  if (job->attempt > job->claim.attempts) {  // The one before was of this claim.
+    start.previous = job->attempt;
+    start.previous_state = previous_state;
+    start.previous_detail = previous_detail;
+  }
+  const auto again = [this, job, previous_state, previous_detail] {
+    scheduler_.after(store_pause(1), [this, job, previous_state, previous_detail] {
+      start_attempt(job, previous_state, previous_detail);
+    });
+  };
+  const bool taken = attempts_.submit(
+      std::move(start), [this, job, again](const Result<bool, store::StoreFault>& ours) {
+        if (!ours) {
+          again();
+        } else if (!*ours) {
+          lose(job, "lease lost before the next attempt");
+          finish(job);
+        } else {
+          ++job->attempt;
+          call_provider(job);
+        }
+      });
+  if (!taken) {
+    again();
+  }
+}
+
+void JobRunner::render(const JobPtr& job, Audio audio) {
+  if (job->is_lost()) {
+    finish(job);
+    return;
+  }
+  const GenerationRequest& request = *job->request;
+  auto rendered = audiogen::render(audio, render_spec(request, audio));
+  // Only audio that can be delivered counts as a success of its provider. Bad audio means the next
+  // provider, never a bill.
+  const auto fault = rendered ? std::nullopt : std::optional(fault_of(rendered.error().kind));
+  job->chain->record(job->provider, fault);
+  if (fault) {
+    attempt_failed(job, ProviderFault{*fault, rendered.error().detail, std::nullopt});
+    return;
+  }
+  auto result = std::make_shared<Rendered>(std::move(*rendered));
+  const bool posted = writers_.post([this, job, result] {
+    if (job->is_lost()) {
+      finish(job);
+      return;
+    }
+    const std::string key =
+        make_blob_key(job->claim.task, job->request->output_format, job->request->sample_rate);
+    const auto stored = blobs_.put(key, result->bytes);
+    if (!stored) {
+      // Not the provider's fault: made again later, by a worker whose store may work.
+      give_up_for_now(job, stored.error().message);
+      return;
+    }
+    AG_CRASH_POINT("worker.stored");
+    auto command = job->command(store::SettleCommand::Kind::kSucceed);
+    command.output_key = key;
+    command.output_bytes = result->bytes.size();
+    command.output_sha256 = result->sha256;
+    command.duration_ms = duration_ms(static_cast<std::int64_t>(result->samples), result->rate);
+    command.attempt_state = kAttemptSucceeded;
+    settle(job, std::move(command), 0);
+  });
+  if (!posted) {
+    give_up_for_now(job, "writer pool full");
+  }
+}
+
+void JobRunner::give_up_for_now(const JobPtr& job, const std::string& why) {
+  log::error("audio could not be stored", {{"task_id", job->claim.task}, {"why", why}});
+  auto command = job->command(store::SettleCommand::Kind::kRetry);
+  command.failure = FailureCode::kInternalError;
+  command.retry_after = retry_delay(job->claim.claims, jitter());
+  command.attempt_state = kAttemptSucceeded;
+  command.attempt_detail = "not stored";
+  settle(job, std::move(command), 0);
+}
+
+void JobRunner::settle(const JobPtr& job, store::SettleCommand command, int tries) {
+  if (job->is_lost()) {
+    if (!command.output_key.empty()) {
+      static_cast<void>(blobs_.remove(command.output_key));
+    }
+    finish(job);
+    return;
+  }
+  const auto again = [this, job, command, tries] {
+    scheduler_.after(store_pause(tries),
+                     [this, job, command, tries] { settle(job, command, tries + 1); });
+  };
+  const bool taken = settlements_.submit(
+      command,
+      [this, job, command, again](const Result<store::SettleOutcome, store::StoreFault>& outcome) {
+        if (!outcome || *outcome == store::SettleOutcome::kFailed) {
+          again();  // Until the lease runs out: watch_leases() marks the job lost then.
+          return;
+        }
+        AG_CRASH_POINT("worker.settled");
+        if (*outcome == store::SettleOutcome::kNotOurs) {
+          log::warn("lease lost, result dropped", {{"task_id", job->claim.task}});
+          count_settled("fenced");
+          if (!command.output_key.empty()) {
+            static_cast<void>(blobs_.remove(command.output_key));
+          }
+        } else if (*outcome == store::SettleOutcome::kRequeued) {
+          log::info("task requeued", {{"task_id", job->claim.task}, {"claims", job->claim.claims}});
+          count_settled("requeued");
+        } else {
+          const bool succeeded = command.kind == store::SettleCommand::Kind::kSucceed;
+          log::info(
+              succeeded ? "task succeeded" : "task failed",
+              {{"task_id", job->claim.task},
+               {"duration_ms", command.duration_ms},
+               {"seconds", std::chrono::duration<double>(Clock::now() - job->began_at).count()}});
+          count_settled(succeeded ? "succeeded" : "failed");
+        }
+        finish(job);
+      });
+  if (!taken) {
+    again();
+  }
+}
+
+void JobRunner::finish(const JobPtr& job) {
+  {
+    const std::scoped_lock lock(mutex_);
+    const auto it = jobs_.find(job->claim.task);
+    if (it == jobs_.end() || it->second != job) {
+      return;
+    }
+    jobs_.erase(it);
+  }
+  ack_(job->delivery);
+  idle_.notify_all();
+}
+
+void JobRunner::lose(const JobPtr& job, const char* why) {
+  std::shared_ptr<ProviderCall> call;
+  {
+    const std::scoped_lock lock(job->mutex);
+    if (job->lost) {
+      return;
+    }
+    job->lost = true;
+    call = job->call;
+  }
+  log::warn("lease lost", {{"task_id", job->claim.task}, {"why", why}});
+  if (call) {
+    call->cancel();
+  }
+}
+
+// A worker measures its own lease from before it asked, and stops itself before another may start.
+void JobRunner::watch_leases() {
+  const auto now = Clock::now();
+  std::vector<JobPtr> jobs;
+  {
+    const std::scoped_lock lock(mutex_);
+    jobs.reserve(jobs_.size());
+    for (const auto& [id, job] : jobs_) {
+      jobs.push_back(job);
+    }
+  }
+  std::vector<JobPtr> due;
+  for (const JobPtr& job : jobs) {
+    bool expired = false;
+    {
+      const std::scoped_lock lock(job->mutex);
+      if (job->lost) {
+        continue;
+      }
+      expired = now - job->lease_from > kLeaseSelfStop;
+      if (!expired && !job->renewing && now - job->lease_from > kLeaseRenew) {
+        job->renewing = true;
+        due.push_back(job);
+      }
+    }
+    if (expired) {
+      lose(job, "not renewed in time");
+    }
+  }
+  renew(due);
+  scheduler_.after(kWatchEvery, [this] { watch_leases(); });
+}
+
+void JobRunner::renew(const std::vector<JobPtr>& jobs) {
+  for (const JobPtr& job : jobs) {
+    const auto asked_at = Clock::now();
+    const store::Lease lease{.task = job->claim.task, .epoch = job->claim.epoch};
+    const bool taken =
+        renewals_.submit(lease, [this, job, asked_at](const Result<bool, store::StoreFault>& ours) {
+          {
+            const std::scoped_lock lock(job->mutex);
+            job->renewing = false;
+            if (ours && *ours) {
+              job->lease_from = asked_at;
+            }
+          }
+          if (ours && !*ours) {
+            lose(job, "taken back");
+          }
+        });
+    if (!taken) {
+      const std::scoped_lock lock(job->mutex);
+      job->renewing = false;
+    }
+  }
+}
+
+void JobRunner::drain(std::chrono::milliseconds limit) {
+  draining_.store(true);
+  std::unique_lock lock(mutex_);
+  const auto empty = [this] { return jobs_.empty(); };
+  if (idle_.wait_for(lock, limit, empty)) {
+    return;
+  }
+  std::vector<JobPtr> rest;
+  for (const auto& [id, job] : jobs_) {
+    rest.push_back(job);
+  }
+  lock.unlock();
+  log::info("giving tasks back", {{"count", rest.size()}});
+  for (const JobPtr& job : rest) {
+    std::shared_ptr<ProviderCall> call;
+    {
+      const std::scoped_lock job_lock(job->mutex);
+      job->giving_back = true;
+      call = job->call;
+    }
+    if (call) {
+      call->cancel();  // Its answer, kCanceled, gives the task back.
+    }
+  }
+  lock.lock();
+  idle_.wait_for(lock, kGiveBackLimit, empty);
+}
+
+}  // namespace audiogen::worker

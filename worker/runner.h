@@ -1,0 +1,97 @@
+// One task's way through a worker: deliver → claim → provider → pipeline → blob → settle → ack
+// (DESIGN 3 "Work").
+//
+// Nothing here blocks a thread per task: claims, renewals and settlements go through group commits,
+// provider calls are asynchronous, codec work runs on a pool of one thread per core. Losing the
+// lease means stop and discard.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "common/base/config.h"
+#include "common/blob/blob_store.h"
+#include "common/queue/consumer.h"
+#include "common/store/group_commit.h"
+#include "worker/chain.h"
+#include "worker/pool.h"
+#include "worker/scheduler.h"
+
+namespace audiogen::worker {
+
+class JobRunner {
+ public:
+  // `ack` gives a message back to the broker as done; it must be thread-safe and must not block.
+  JobRunner(const Config& config,
+            WorkerId worker,
+            const CurrentChain& chains,
+            BlobStore& blobs,
+            std::function<void(const queue::Delivery&)> ack);
+  ~JobRunner();
+  JobRunner(const JobRunner&) = delete;
+  JobRunner& operator=(const JobRunner&) = delete;
+
+  // Takes messages. Thread-safe, never blocks.
+  void deliver(std::vector<queue::Delivery> deliveries);
+
+  // Takes as many of the hints as this worker has room for, without a message of the broker.
+  // Thread-safe, never blocks.
+  std::size_t take(std::span<const Hint> hints);
+
+  // Tasks claimed and not yet settled.
+  std::size_t in_flight() const;
+
+  // Claims nothing more; waits up to `limit` for what runs, then gives the rest back without using
+  // up an attempt.
+  void drain(std::chrono::milliseconds limit);
+
+ private:
+  struct Job;
+  using JobPtr = std::shared_ptr<Job>;
+  using Clock = std::chrono::steady_clock;
+
+  void claim(const queue::Delivery& delivery, int tries);
+  void begin(const queue::Delivery& delivery, store::Claim claim, Clock::time_point asked_at);
+  void call_provider(const JobPtr& job);
+  void no_provider(const JobPtr& job);
+  void provider_answered(const JobPtr& job, Result<Audio, ProviderFault> answer);
+  void attempt_failed(const JobPtr& job, const ProviderFault& fault);
+  void start_attempt(const JobPtr& job,
+                     std::uint8_t previous_state,
+                     const std::string& previous_detail);
+  void render(const JobPtr& job, Audio audio);
+  void give_up_for_now(const JobPtr& job, const std::string& why);
+  void settle(const JobPtr& job, store::SettleCommand command, int tries);
+  void finish(const JobPtr& job);
+  void watch_leases();
+  void renew(const std::vector<JobPtr>& jobs);
+  void lose(const JobPtr& job, const char* why);
+
+  const Config& config_;
+  const WorkerId worker_;
+  const CurrentChain& chains_;
+  BlobStore& blobs_;
+  const std::function<void(const queue::Delivery&)> ack_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable idle_;
+  std::unordered_map<TaskId, JobPtr> jobs_;  // Guarded by mutex_.
+  std::atomic<bool> draining_{false};
+
+  Scheduler scheduler_;
+  Pool codecs_;
+  Pool writers_;
+  store::GroupCommit<Hint, store::ClaimOutcome> claims_;
+  store::GroupCommit<store::Lease, bool> renewals_;
+  store::GroupCommit<store::AttemptStart, bool> attempts_;
+  store::GroupCommit<store::SettleCommand, store::SettleOutcome> settlements_;
+};
+
+}  // namespace audiogen::worker

@@ -1,0 +1,25 @@
+// Speaks one request with espeak-ng, in a process made for it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "worker/speech/kana.h"
+#include "worker/speech/protocol.h"
+#include "worker/speech/sandbox.h"
+
+namespace audiogen::speech {
+
+// Starts espeak-ng. Returns its sample rate in Hz, or 0, and fills in the folder of its data. The
+// engine is global: once per process.
+std::uint32_t start_engine(std::string& data_folder);
+
+// Enters the sandbox, speaks and writes the blocks of the answer (protocol.h) to descriptor
+// `output`, then exits. `rate` is start_engine()'s.
+[[noreturn]] void speak_and_exit(const Request& request,
+                                 std::uint32_t rate,
+                                 const Sandbox& sandbox,
+                                 const KanaReader& kana,
+                                 int output);
+
+}  // namespace audiogen::speech

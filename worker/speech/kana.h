@@ -1,0 +1,34 @@
+// Kanji to kana, by kakasi: the Japanese voice reads kana only.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include <iconv.h>
+
+namespace audiogen::speech {
+
+class KanaReader {
+ public:
+  // Loads the character-set modules, which no sandboxed process could.
+  KanaReader();
+  ~KanaReader();
+  KanaReader(const KanaReader&) = delete;
+  KanaReader& operator=(const KanaReader&) = delete;
+
+  // Opens kakasi's dictionaries. Call in the process that will read, before its sandbox: forked
+  // processes that share an open dictionary would move each other's position in it.
+  static bool open_dictionaries();
+
+  // The words of `text` (UTF-8) in kana, with spaces between them. What kakasi's character set
+  // (JIS X 0208) lacks stays as it is.
+  std::string read(std::string_view text) const;
+
+ private:
+  std::string convert(const std::string& euc_jp) const;
+
+  iconv_t to_euc_jp_;
+  iconv_t to_utf8_;
+};
+
+}  // namespace audiogen::speech

@@ -1,0 +1,39 @@
+// Locks a process in for good: what a speech engine taken over by a hostile prompt could still do
+// is compute, read the engine's own data files and write to descriptors that are already open.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "worker/speech/protocol.h"
+
+struct sock_filter;
+
+namespace audiogen::speech {
+
+class Sandbox {
+ public:
+  // Compiles the list of system calls and the Landlock rules once, so that entering costs
+  // microseconds. Files below `readable` stay readable; on a kernel without Landlock (before 5.13)
+  // every file does, read-only. Nullopt when the kernel has no seccomp filters.
+  static std::optional<Sandbox> prepare(const std::vector<std::string>& readable);
+
+  Sandbox(Sandbox&& other) noexcept;
+  Sandbox& operator=(Sandbox&&) = delete;
+  ~Sandbox();
+
+  // Sets `limits`, then takes away everything else; cannot be undone. For a process with one
+  // thread. A forbidden system call afterwards kills the process (SIGSYS), a forbidden file is
+  // EACCES. False when the kernel refuses: then exit.
+  bool enter(const Limits& limits) const;
+
+ private:
+  Sandbox() = default;
+
+  std::vector<sock_filter> filter_;
+  int ruleset_ = -1;  // Landlock
+};
+
+}  // namespace audiogen::speech

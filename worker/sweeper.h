@@ -1,0 +1,60 @@
+// The part of every worker that makes sure nothing is ever stuck: it looks at the rows whose
+// wake_at has come (lost leases, due retries, hints that were never sent, deadlines), and does the
+// rare housekeeping. Any number may run.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+
+#include "common/base/config.h"
+#include "common/blob/blob_store.h"
+#include "common/queue/publisher.h"
+#include "common/store/task_store.h"
+
+namespace audiogen::worker {
+
+// What this worker tells operators about itself.
+struct WorkerReport {
+  std::size_t in_flight = 0;
+  std::string status_json;
+};
+
+class Sweeper {
+ public:
+  // `take` works on the first of the hints here and says how many it took.
+  Sweeper(const Config& config,
+          WorkerId worker,
+          queue::Publisher& publisher,
+          BlobStore& blobs,
+          std::function<std::size_t(std::span<const Hint>)> take,
+          std::function<WorkerReport()> report);
+  ~Sweeper() { stop(); }
+  Sweeper(const Sweeper&) = delete;
+  Sweeper& operator=(const Sweeper&) = delete;
+
+  void stop();
+
+  // One look. True when there may be more to do at once.
+  bool sweep_once(store::TaskStore& store);
+
+ private:
+  void run(const DatabaseUrl& url);
+  void housekeeping(store::TaskStore& store);
+
+  const WorkerId worker_;
+  queue::Publisher& publisher_;
+  BlobStore& blobs_;
+  const std::function<std::size_t(std::span<const Hint>)> take_;
+  const std::function<WorkerReport()> report_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false;  // Guarded by mutex_.
+  std::thread thread_;
+};
+
+}  // namespace audiogen::worker
