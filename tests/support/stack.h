@@ -80,7 +80,7 @@ class Stack {
   std::map<std::string, std::string> environment() const;
 
  private:
-  void wait_ready(const std::string& ops, Process& process, bool ready) const;
+  void wait_ready(const std::string& ops, Process& process, bool ready, bool may_end) const;
 
   Options options_;
   TestDatabase database_;
