@@ -51,6 +51,13 @@ void append_output(std::string& out, const TaskView& task, const WireNames& name
   out += format_seconds(task.duration_ms);
   out += ',';
   append_member(out, "format", format_name(task.output_format));
+  if (task.output_deleted_at) {
+    out += ',';
+    append_member(out, "deleted_at", format_iso(*task.output_deleted_at));
+  } else if (names.retention.count() > 0) {
+    out += ',';
+    append_member(out, "expires_at", format_iso(task.created_at + names.retention));
+  }
   out += '}';
 }
 

@@ -17,6 +17,7 @@ struct WireNames {
   std::string model;                               // svc-audio-1.0
   std::string cdn_url;                             // Without a trailing slash.
   std::optional<LinkSigner> links = std::nullopt;  // Set: output.url is signed and expires.
+  std::chrono::seconds retention{0};               // 0: files stay for ever.
 };
 
 // The generation resource of a task.

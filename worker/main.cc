@@ -15,6 +15,7 @@
 #include "common/store/probe.h"
 #include "common/store/session.h"
 #include "worker/chain.h"
+#include "worker/janitor.h"
 #include "worker/providers_file.h"
 #include "worker/runner.h"
 #include "worker/sweeper.h"
@@ -76,12 +77,12 @@ int work(const Config& config) {
       config,
       id,
       publisher,
-      **blobs,
       [&runner](std::span<const Hint> hints) { return runner.take(hints); },
       [&runner, &chains] {
         return WorkerReport{runner.in_flight(),
                             "{\"providers\":" + chains.get()->status_json() + "}"};
       });
+  Janitor janitor(config, **blobs);
   std::atomic<bool> draining{false};
   http::OpsServer ops(config.ops_listen, [&] {
     return std::vector<http::ReadyPart>{{"database", database.ok(), true},
@@ -103,6 +104,7 @@ int work(const Config& config) {
   consumer.cancel();
   runner.drain(kDrainLimit);
   sweeper.stop();
+  janitor.stop();
   consumer.stop(kCloseLimit);
   publisher.stop(kCloseLimit);
   ops.stop();

@@ -14,9 +14,7 @@ using std::chrono::steady_clock;
 
 constexpr auto kLookEvery = std::chrono::seconds(1);
 constexpr auto kReportEvery = std::chrono::seconds(5);
-constexpr auto kHousekeepingEvery = std::chrono::minutes(10);
 constexpr std::size_t kLookBatch = 200;  // Keeps each transaction short.
-constexpr std::size_t kPurgeBatch = 500;
 
 std::string host_name() {
   char name[256] = {};
@@ -28,12 +26,10 @@ std::string host_name() {
 Sweeper::Sweeper(const Config& config,
                  WorkerId worker,
                  queue::Publisher& publisher,
-                 BlobStore& blobs,
                  std::function<std::size_t(std::span<const Hint>)> take,
                  std::function<WorkerReport()> report)
     : worker_(worker),
       publisher_(publisher),
-      blobs_(blobs),
       take_(std::move(take)),
       report_(std::move(report)),
       thread_([this, url = config.database] { run(url); }) {}
@@ -73,20 +69,10 @@ bool Sweeper::sweep_once(store::TaskStore& store) {
   return swept->looked_at >= kLookBatch;
 }
 
-void Sweeper::housekeeping(store::TaskStore& store) {
-  for (auto purged = store.purge_idempotency(kPurgeBatch); purged && *purged == kPurgeBatch;
-       purged = store.purge_idempotency(kPurgeBatch)) {
-  }
-  if (auto* const folder = dynamic_cast<DirectoryStore*>(&blobs_)) {
-    folder->remove_stale_temporaries();
-  }
-}
-
 void Sweeper::run(const DatabaseUrl& url) {
   store::TaskStore store(url);
   const std::string host = host_name();
   auto next_report = steady_clock::now();
-  auto next_housekeeping = steady_clock::now() + kHousekeepingEvery;
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     lock.unlock();
@@ -96,10 +82,6 @@ void Sweeper::run(const DatabaseUrl& url) {
       static_cast<void>(
           store.report_worker(worker_, host, ::getpid(), report.in_flight, report.status_json));
       next_report = now + kReportEvery;
-    }
-    if (now >= next_housekeeping) {
-      housekeeping(store);
-      next_housekeeping = now + kHousekeepingEvery;
     }
     const bool more = sweep_once(store);
     lock.lock();

@@ -12,7 +12,6 @@
 #include <thread>
 
 #include "common/base/config.h"
-#include "common/blob/blob_store.h"
 #include "common/queue/publisher.h"
 #include "common/store/task_store.h"
 
@@ -30,7 +29,6 @@ class Sweeper {
   Sweeper(const Config& config,
           WorkerId worker,
           queue::Publisher& publisher,
-          BlobStore& blobs,
           std::function<std::size_t(std::span<const Hint>)> take,
           std::function<WorkerReport()> report);
   ~Sweeper() { stop(); }
@@ -44,11 +42,9 @@ class Sweeper {
 
  private:
   void run(const DatabaseUrl& url);
-  void housekeeping(store::TaskStore& store);
 
   const WorkerId worker_;
   queue::Publisher& publisher_;
-  BlobStore& blobs_;
   const std::function<std::size_t(std::span<const Hint>)> take_;
   const std::function<WorkerReport()> report_;
   std::mutex mutex_;

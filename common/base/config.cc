@@ -64,6 +64,9 @@ constexpr std::array kVariables = {
              .meaning = "how long a signed output.url works at least, 60-604800; every status read "
                         "renews it",
              .api_only = true},
+    Variable{"OUTPUT_RETENTION_DAYS",
+             "0",
+             "files older than this are deleted, 0-3650; 0 keeps them; the same everywhere"},
     Variable{
         "PROVIDERS_FILE", "", "JSON file with the ordered provider chain (the local engine alone)"},
     Variable{"RATE_LIMIT_CREATE_PER_MINUTE", "600", "creations per key and minute, 1-10000000"},
@@ -422,6 +425,7 @@ Result<Config, std::vector<std::string>> load_config(Program program) {
         "16 characters or more");
     c.output_ttl_seconds = in.number("OUTPUT_TTL_SECONDS", 60, 604'800);
   }
+  c.output_retention_days = in.number("OUTPUT_RETENTION_DAYS", 0, 3650);
   c.providers_file = in.text("PROVIDERS_FILE");
   constexpr int kRateMax = 10'000'000;
   c.create_per_minute = in.number("RATE_LIMIT_CREATE_PER_MINUTE", 1, kRateMax);

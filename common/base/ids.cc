@@ -46,6 +46,16 @@ Uuid new_uuid() {
   return id;
 }
 
+Uuid first_uuid_at(Instant at) {
+  const auto stamp = static_cast<std::uint64_t>(
+      std::chrono::floor<std::chrono::milliseconds>(at).time_since_epoch().count());
+  Uuid id;
+  for (std::size_t i = 0; i < 6; ++i) {
+    id.bytes[i] = static_cast<std::uint8_t>(stamp >> (40 - 8 * i));
+  }
+  return id;
+}
+
 std::string encode_base32(const Uuid& id) {
   std::string out(26, '0');
   std::uint32_t bits = 0;

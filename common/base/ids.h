@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "common/base/time.h"
+
 namespace audiogen {
 
 struct Uuid {
@@ -20,6 +22,9 @@ struct Uuid {
 
 // A new UUIDv7 of the present wall clock. Thread-safe; ids of one thread grow strictly.
 Uuid new_uuid();
+
+// What no UUIDv7 made at `at` or later sorts below.
+Uuid first_uuid_at(Instant at);
 
 // 26 lower-case base32 characters of 128 bits; the first carries only three bits.
 std::string encode_base32(const Uuid& id);

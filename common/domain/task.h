@@ -111,6 +111,7 @@ struct TaskView {
   std::string output_key;        // Blob key, set exactly when succeeded.
   OutputFormat output_format = OutputFormat::kMp3;
   std::int64_t duration_ms = 0;
+  std::optional<Instant> output_deleted_at{};  // Past its retention: the file is gone.
   std::optional<FailureCode> failure;  // Set exactly when failed.
   std::string failure_message;         // Empty: the code's own.
 };

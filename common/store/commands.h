@@ -137,6 +137,13 @@ struct AttemptStart {
 
 enum class CancelOutcome { kCanceled, kAlreadyFinal, kNotFound };
 
+// Tasks past their retention.
+struct OldOutputs {
+  std::vector<std::string> keys{};  // Their files.
+  std::size_t looked_at = 0;        // As many as asked for: there may be more.
+  TaskId last{};                    // The newest of them.
+};
+
 // What one look of the sweeper did.
 struct SweepResult {
   std::vector<Hint> publish{};                         // Send these to the queue.

@@ -10,6 +10,7 @@
 namespace audiogen::store {
 
 extern const std::string_view migration_0001;
+extern const std::string_view migration_0002;
 
 namespace {
 
@@ -185,7 +186,7 @@ std::vector<std::string> split_statements(std::string_view file) {
 }
 
 std::span<const Migration> migrations() {
-  static const std::array all = {Migration{1, migration_0001}};
+  static const std::array all = {Migration{1, migration_0001}, Migration{2, migration_0002}};
   return all;
 }
 

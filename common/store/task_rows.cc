@@ -203,6 +203,9 @@ TaskView read_view(const Rows& rows, std::uint32_t first) {
   if (task.state == TaskState::kSucceeded) {
     task.output_key = rows.text(first + 7);
     task.duration_ms = rows.i64(first + 9);
+    if (!rows.is_null(first + 12)) {
+      task.output_deleted_at = rows.time(first + 12);
+    }
   }
   if (task.state == TaskState::kFailed) {
     task.failure = static_cast<FailureCode>(rows.u32(first + 10));

@@ -118,8 +118,7 @@ TaskRecord read_record(const Rows& rows, std::uint32_t first);
 // The columns of a TaskView, and reading them from column `first` on.
 inline constexpr char kViewColumns[] =
     "t.id, t.state, t.claims, t.created_at, t.updated_at, t.held, t.charged, t.output_key, "
-    "t.output_format, t.duration_ms, t.failure, t.failure_message";
-inline constexpr std::uint32_t kViewColumnCount = 12;
+    "t.output_format, t.duration_ms, t.failure, t.failure_message, t.output_deleted_at";
 TaskView read_view(const Rows& rows, std::uint32_t first);
 
 // Books the end of the task's hold. False, and logged, when its balance is not locked or holds less

@@ -72,6 +72,12 @@ class TaskStore {
   // deleted.
   Result<std::size_t, StoreFault> purge_idempotency(std::size_t limit);
 
+  // Marks up to `limit` further tasks created longer than `age` ago as having lost their files, and
+  // names the files. Call old_outputs_deleted() once they are gone: until then the same tasks come
+  // again. `age` must be longer than a task can be open.
+  Result<OldOutputs, StoreFault> take_old_outputs(std::chrono::seconds age, std::size_t limit);
+  Result<Done, StoreFault> old_outputs_deleted(TaskId last);
+
   // Upserts this worker's row in `workers`, and forgets rows not seen for a day.
   Result<Done, StoreFault> report_worker(WorkerId worker,
                                          const std::string& host,

@@ -44,6 +44,7 @@ class ConfigTest : public testing::Test {
                              "AWS_SECRET_ACCESS_KEY",
                              "CDN_SIGNING_KEY",
                              "OUTPUT_TTL_SECONDS",
+                             "OUTPUT_RETENTION_DAYS",
                              "DATABASE_URL_FILE"}) {
       unset(name);
     }

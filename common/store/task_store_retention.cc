@@ -1,0 +1,50 @@
+// Retention: which finished tasks lose their files, and how far that has come.
+#include "common/store/task_batch.h"
+#include "common/store/task_store.h"
+
+namespace audiogen::store {
+
+Result<OldOutputs, StoreFault> TaskStore::take_old_outputs(std::chrono::seconds age,
+                                                           std::size_t limit) {
+  return guarded<OldOutputs>("take_old_outputs", [&] {
+    OldOutputs out;
+    session_.transact([&] {
+      out = {};
+      // Ids sort by creation time, so this is a short range of the primary key, whatever the number
+      // of tasks. What is older than a task can be open is final: nobody else changes these rows.
+      Rows state =
+          session_.query(Sql("SELECT done_to, UTC_TIMESTAMP(6) FROM retention WHERE id=1"));
+      if (!state.next()) {
+        return;
+      }
+      const TaskId from = state.id<TaskId>(1);
+      const TaskId before{first_uuid_at(state.time(2) - age)};
+      Rows rows = session_.query(Sql("SELECT id, output_key FROM tasks WHERE id>")
+                                 << from << " AND id<" << before << " ORDER BY id LIMIT " << limit);
+      while (rows.next()) {
+        out.last = rows.id<TaskId>(1);
+        ++out.looked_at;
+        if (!rows.is_null(2)) {
+          out.keys.push_back(rows.text(2));
+        }
+      }
+      if (!out.keys.empty()) {
+        session_.execute(Sql("UPDATE tasks SET output_deleted_at=UTC_TIMESTAMP(6), "
+                             "updated_at=UTC_TIMESTAMP(6) WHERE id>")
+                         << from << " AND id<=" << out.last
+                         << " AND output_key IS NOT NULL AND output_deleted_at IS NULL");
+      }
+    });
+    return out;
+  });
+}
+
+Result<Done, StoreFault> TaskStore::old_outputs_deleted(TaskId last) {
+  return guarded<Done>("old_outputs_deleted", [&] {
+    session_.execute(Sql("UPDATE retention SET done_to=")
+                     << last << " WHERE id=1 AND done_to<" << last);
+    return Done{};
+  });
+}
+
+}  // namespace audiogen::store
