@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "common/base/utf8.h"
+
 namespace audiogen::worker {
 namespace {
 
@@ -18,8 +20,19 @@ constexpr milliseconds kWaitMax{20'000};
 // Time that must remain for the call itself after a wait.
 constexpr milliseconds kCallReserve{10'000};
 
+// Malformed text, which no request holds, counts byte by byte.
+std::size_t code_points(std::string_view text) {
+  std::size_t out = 0;
+  for (; !text.empty(); ++out) {
+    text.remove_prefix(std::max<std::size_t>(utf8_sequence_length(text), 1));
+  }
+  return out;
+}
+
 bool can_serve(const Capabilities& able, const GenerationRequest& request) {
-  return (request.audio_references.empty() || able.audio_references) &&
+  return (request.prompt.size() <= able.prompt_max ||
+          code_points(request.prompt) <= able.prompt_max) &&
+         (request.audio_references.empty() || able.audio_references) &&
          (!request.image_url || able.image) &&
          (!request.voice || able.voices.empty() ||
           std::find(able.voices.begin(), able.voices.end(), *request.voice) != able.voices.end());
@@ -47,9 +60,11 @@ Decision after_fault(const ProviderFault& fault, const Standing& standing) {
     case Fault::kCanceled:
       return {NextStep::kGiveBack, FailureCode::kInternalError, {}};
     case Fault::kUnsupportedInput:
-      return {standing.another ? NextStep::kNextProvider : NextStep::kFail,
-              FailureCode::kUnsupportedInput,
-              {}};
+      // One that cannot says nothing of one that could have, had it worked just now.
+      if (!standing.another && !standing.later) {
+        return {NextStep::kFail, FailureCode::kUnsupportedInput, {}};
+      }
+      return elsewhere(standing.another, FailureCode::kProviderUnavailable);
     case Fault::kRetrySame: {
       const milliseconds wait = wait_before_same(fault, standing);
       if (standing.tries < kTriesMax && wait <= kWaitMax &&
@@ -84,10 +99,14 @@ std::optional<std::size_t> Chain::choose(const GenerationRequest& request, std::
   return std::nullopt;
 }
 
-bool Chain::serves(const GenerationRequest& request) const {
-  return std::any_of(links_.begin(), links_.end(), [&](const auto& link) {
-    return can_serve(link->provider.capabilities(), request);
-  });
+bool Chain::serves(const GenerationRequest& request, std::span<const std::size_t> except) const {
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    if (std::find(except.begin(), except.end(), i) == except.end() &&
+        can_serve(links_[i]->provider.capabilities(), request)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 std::optional<std::size_t> Chain::find(const std::string& name) const {

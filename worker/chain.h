@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,7 @@ struct Decision {
 struct Standing {
   int tries = 1;         // Calls to this provider in this claim, the failed one included.
   bool another = false;  // A further provider could serve it.
+  bool later = false;    // Some provider that has not said it cannot may serve it another time.
   std::chrono::milliseconds time_left{0};  // Until the task's deadline.
   double jitter = 0;                       // In [-1, 1].
 };
@@ -52,8 +54,8 @@ class Chain {
   // The first provider at or after `from` that can serve `request` and whose breaker lets calls
   // through; nullopt: none now.
   std::optional<std::size_t> choose(const GenerationRequest& request, std::size_t from) const;
-  // Could any provider serve it, breakers aside?
-  bool serves(const GenerationRequest& request) const;
+  // Could any provider serve it, breakers aside? Those at the positions `except` are known not to.
+  bool serves(const GenerationRequest& request, std::span<const std::size_t> except = {}) const;
   std::optional<std::size_t> find(const std::string& name) const;
   AudioProvider& at(std::size_t position) const { return links_[position]->provider; }
 

@@ -75,6 +75,8 @@ struct JobRunner::Job {
   std::size_t provider = 0;   // Position in the chain.
   int tries = 0;              // Calls to this provider in this claim.
   std::uint32_t attempt = 0;  // Number of the newest attempt row.
+  // Positions of the providers that said, in this claim, that they cannot.
+  std::vector<std::size_t> unable;
 
   std::mutex mutex;
   Clock::time_point
@@ -311,12 +313,16 @@ void JobRunner::provider_answered(const JobPtr& job, Result<Audio, ProviderFault
 }
 
 void JobRunner::attempt_failed(const JobPtr& job, const ProviderFault& fault) {
+  if (fault.fault == Fault::kUnsupportedInput) {
+    job->unable.push_back(job->provider);
+  }
   const auto another = job->chain->choose(*job->request, job->provider + 1);
   const auto time_left =
       std::chrono::duration_cast<std::chrono::milliseconds>(job->deadline - Clock::now());
   const Decision decision = after_fault(fault,
                                         {.tries = job->tries,
                                          .another = another.has_value(),
+                                         .later = job->chain->serves(*job->request, job->unable),
                                          .time_left = time_left,
                                          .jitter = jitter()});
   log::warn("provider attempt failed",

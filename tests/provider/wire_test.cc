@@ -146,6 +146,14 @@ TEST(Fault, DetailsAreHarmlessAndShort) {
   EXPECT_FALSE(wire::fault(Fault::kTryNext, response, "x", "x").retry_after);
 }
 
+TEST(Token, EndsAtTheFirstOtherCharacter) {
+  EXPECT_EQ(wire::token("a_B.9:-"), "a_B.9:-");
+  for (const char c : {' ', '\0', '\n', '"', '\x7F', '\x80', '/'}) {
+    EXPECT_EQ(wire::token(std::string("ab") + c + "c"), "ab") << static_cast<int>(c);
+  }
+  EXPECT_EQ(wire::token(std::string(100, 'x')).size(), 60U);
+}
+
 TEST(SameOrigin, SchemeHostAndPort) {
   const std::string base = "https://queue.fal.run/x";
   EXPECT_TRUE(wire::same_origin(base, "https://queue.fal.run/a/b?c"));

@@ -27,6 +27,8 @@ TEST(AfterFault, Table) {
   const Standing last{.tries = 1, .another = false, .time_left = seconds(600)};
   const Standing third{.tries = 3, .another = true, .time_left = seconds(600)};
   const Standing third_last{.tries = 3, .another = false, .time_left = seconds(600)};
+  const Standing only_later{.another = false, .later = true, .time_left = seconds(600)};
+  const Standing both{.another = true, .later = true, .time_left = seconds(600)};
   const Standing late{.tries = 1, .another = true, .time_left = seconds(9)};
   const std::vector<Row> rows = {
       {Fault::kRetrySame, {}, first, NextStep::kSameProvider, kUnavailable},
@@ -41,12 +43,13 @@ TEST(AfterFault, Table) {
       {Fault::kUnknownOutcome, {}, first, NextStep::kNextProvider, kUnavailable},
       {Fault::kUnknownOutcome, {}, last, NextStep::kRetryLater, kUnavailable},
       {Fault::kRejected, {}, first, NextStep::kFail, FailureCode::kContentRejected},
-      {Fault::kUnsupportedInput,
-       {},
-       first,
-       NextStep::kNextProvider,
-       FailureCode::kUnsupportedInput},
+      {Fault::kUnsupportedInput, {}, first, NextStep::kNextProvider, kUnavailable},
       {Fault::kUnsupportedInput, {}, last, NextStep::kFail, FailureCode::kUnsupportedInput},
+      // Another could have served it, and may when it works again.
+      {Fault::kUnsupportedInput, {}, only_later, NextStep::kRetryLater, kUnavailable},
+      {Fault::kUnsupportedInput, {}, both, NextStep::kNextProvider, kUnavailable},
+      // Refused content stays refused.
+      {Fault::kRejected, {}, only_later, NextStep::kFail, FailureCode::kContentRejected},
       {Fault::kCanceled, {}, first, NextStep::kGiveBack, FailureCode::kInternalError},
   };
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -104,6 +107,34 @@ TEST(Chain, ChoosesTheFirstThatCan) {
   EXPECT_EQ(chain.choose(request, 0), 2U);
   EXPECT_EQ(chain.find("images"), 2U);
   EXPECT_EQ(chain.find("nobody"), std::nullopt);
+}
+
+TEST(Chain, ServesUnlessAllWhoCouldSaidTheyCannot) {
+  const Chain chain = three();
+  GenerationRequest request;
+  request.voice = "aria";
+  const std::vector<std::size_t> first = {0};
+  const std::vector<std::size_t> all = {2, 0, 1};
+  EXPECT_TRUE(chain.serves(request, first));
+  EXPECT_FALSE(chain.serves(request, all));
+  request.image_url = "https://a.example/i";
+  EXPECT_TRUE(chain.serves(request, first));
+  EXPECT_FALSE(chain.serves(request, std::vector<std::size_t>{2}));
+}
+
+TEST(Chain, KeepsToTheLongestPromptInCharacters) {
+  Capabilities able;
+  able.prompt_max = 3;
+  std::vector<std::unique_ptr<AudioProvider>> providers;
+  providers.push_back(std::make_unique<FakeProvider>("short", able));
+  const Chain chain(std::move(providers));
+  GenerationRequest request;
+  request.prompt = "\xF0\x9F\x98\x80\xC3\xA9x";  // Seven bytes, three characters.
+  EXPECT_TRUE(chain.serves(request));
+  EXPECT_EQ(chain.choose(request, 0), 0U);
+  request.prompt += "y";
+  EXPECT_FALSE(chain.serves(request));
+  EXPECT_EQ(chain.choose(request, 0), std::nullopt);
 }
 
 TEST(Chain, PassesOverOpenBreakersButStillServes) {

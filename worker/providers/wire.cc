@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstring>
 #include <ctime>
 #include <memory>
 
@@ -153,7 +152,7 @@ std::optional<std::chrono::seconds> retry_after(std::string_view value,
 std::string token(std::string_view text) {
   std::string out;
   for (const char c : text.substr(0, kTokenMax)) {
-    if (!is_alnum(c) && std::strchr("_.:-", c) == nullptr) {
+    if (!is_alnum(c) && std::string_view("_.:-").find(c) == std::string_view::npos) {
       break;
     }
     out += c;
