@@ -109,6 +109,12 @@ bool Chain::serves(const GenerationRequest& request, std::span<const std::size_t
   return false;
 }
 
+bool Chain::sends_reference_bytes() const {
+  return std::any_of(links_.begin(), links_.end(), [](const auto& link) {
+    return link->provider.capabilities().reference_bytes;
+  });
+}
+
 std::optional<std::size_t> Chain::find(const std::string& name) const {
   for (std::size_t i = 0; i < links_.size(); ++i) {
     if (links_[i]->provider.name() == name) {

@@ -56,6 +56,8 @@ class Chain {
   std::optional<std::size_t> choose(const GenerationRequest& request, std::size_t from) const;
   // Could any provider serve it, breakers aside? Those at the positions `except` are known not to.
   bool serves(const GenerationRequest& request, std::span<const std::size_t> except = {}) const;
+  // Does any provider send the files that requests refer to, not their addresses?
+  bool sends_reference_bytes() const;
   std::optional<std::size_t> find(const std::string& name) const;
   AudioProvider& at(std::size_t position) const { return links_[position]->provider; }
 

@@ -67,6 +67,7 @@ struct JobRunner::Job {
   queue::Delivery delivery;
   store::Claim claim;
   std::shared_ptr<const GenerationRequest> request;
+  std::shared_ptr<const References> references;  // fetched before the first call that needs them
   Clock::time_point began_at;
   Clock::time_point deadline;
   std::shared_ptr<const Chain> chain;  // The one in force at the claim, to the end.
@@ -85,6 +86,29 @@ struct JobRunner::Job {
   bool lost = false;
   bool giving_back = false;
   std::shared_ptr<ProviderCall> call;
+  std::uint64_t calls = 0;  // opened so far
+
+  // Before a call is opened: what hold() wants to know.
+  std::uint64_t opening() {
+    const std::scoped_lock lock(mutex);
+    return ++calls;
+  }
+  // Keeps call `number`, so that it can be ended from outside. By now it may have ended by itself,
+  // and the next one may be open.
+  void hold(std::uint64_t number, std::shared_ptr<ProviderCall> opened) {
+    bool stop = false;
+    {
+      const std::scoped_lock lock(mutex);
+      if (number != calls) {
+        return;
+      }
+      call = opened;
+      stop = lost || giving_back;
+    }
+    if (stop && opened) {
+      opened->cancel();
+    }
+  }
 
   bool is_lost() {
     const std::scoped_lock lock(mutex);
@@ -109,6 +133,8 @@ JobRunner::JobRunner(const Config& config,
                      WorkerId worker,
                      const CurrentChain& chains,
                      BlobStore& blobs,
+                     http::Client& client,
+                     Decoder& decoder,
                      std::function<void(const queue::Delivery&)> ack)
     : config_(config),
       worker_(worker),
@@ -117,6 +143,11 @@ JobRunner::JobRunner(const Config& config,
       ack_(std::move(ack)),
       codecs_(cores(), kWaitingMax),
       writers_(kWriterThreads, kWaitingMax),
+      references_(
+          client,
+          decoder,
+          codecs_,
+          config.url_policy == UrlPolicy::kAny ? http::Reach::kAny : http::Reach::kPublicOnly),
       claims_(config.database,
               {.threads = 1, .batch_max = kBatchMax, .capacity = kWaitingMax},
               [this](store::TaskStore& store, std::span<const Hint> hints) {
@@ -262,7 +293,47 @@ void JobRunner::no_provider(const JobPtr& job) {
   settle(job, std::move(command), 0);
 }
 
+void JobRunner::fetch_references(const JobPtr& job) {
+  const auto number = job->opening();
+  auto call = references_.fetch(
+      job->request,
+      job->chain->sends_reference_bytes(),
+      job->deadline,
+      [this, job](Result<std::shared_ptr<const References>, ReferenceFault> fetched) {
+        {
+          const std::scoped_lock lock(job->mutex);
+          job->call.reset();
+        }
+        if (job->is_lost()) {
+          finish(job);
+        } else if (fetched) {
+          job->references = std::move(*fetched);
+          call_provider(job);
+        } else if (fetched.error().kind == ReferenceFault::Kind::kCanceled) {
+          attempt_failed(job, ProviderFault{Fault::kCanceled, "canceled", std::nullopt});
+        } else {
+          const bool ours = fetched.error().kind == ReferenceFault::Kind::kOurs;
+          log::info("references refused",
+                    {{"task_id", job->claim.task}, {"why", fetched.error().message}});
+          auto command = job->command(ours ? store::SettleCommand::Kind::kRetry
+                                           : store::SettleCommand::Kind::kFail);
+          command.failure = ours ? FailureCode::kInternalError : FailureCode::kReferenceUnavailable;
+          command.failure_message = ours ? "" : fetched.error().message;
+          command.retry_after = retry_delay(job->claim.claims, jitter());
+          command.attempt_state = kAttemptFailed;
+          command.attempt_detail = "not called: a reference is not usable";
+          settle(job, std::move(command), 0);
+        }
+      });
+  job->hold(number, std::move(call));
+}
+
 void JobRunner::call_provider(const JobPtr& job) {
+  const bool refers = !job->request->audio_references.empty() || job->request->image_url;
+  if (refers && !job->references) {
+    fetch_references(job);
+    return;
+  }
   if (!job->chain->admit(job->provider)) {
     attempt_failed(job, ProviderFault{Fault::kTryNext, "breaker open", std::nullopt});
     return;
@@ -271,21 +342,15 @@ void JobRunner::call_provider(const JobPtr& job) {
   AudioProvider& provider = job->chain->at(job->provider);
   ProviderRequest request;
   request.request = job->request;
+  request.references = job->references;
   request.request_key = job->claim.task.text() + "-" + std::to_string(job->attempt);
   request.deadline = job->deadline;
   AG_CRASH_POINT("worker.attempt_row");
+  const auto number = job->opening();
   auto call = provider.start(std::move(request), [this, job](Result<Audio, ProviderFault> answer) {
     provider_answered(job, std::move(answer));
   });
-  bool stop = false;
-  {
-    const std::scoped_lock lock(job->mutex);
-    job->call = call;
-    stop = job->lost || job->giving_back;
-  }
-  if (stop && call) {
-    call->cancel();
-  }
+  job->hold(number, std::move(call));
 }
 
 void JobRunner::provider_answered(const JobPtr& job, Result<Audio, ProviderFault> answer) {

@@ -1,5 +1,5 @@
-// One task's way through a worker: deliver → claim → provider → pipeline → blob → settle → ack
-// (DESIGN 3 "Work").
+// One task's way through a worker: deliver → claim → references → provider → pipeline → blob →
+// settle → ack (DESIGN 3 "Work").
 //
 // Nothing here blocks a thread per task: claims, renewals and settlements go through group commits,
 // provider calls are asynchronous, codec work runs on a pool of one thread per core. Losing the
@@ -22,6 +22,7 @@
 #include "common/store/group_commit.h"
 #include "worker/chain.h"
 #include "worker/pool.h"
+#include "worker/references.h"
 #include "worker/scheduler.h"
 
 namespace audiogen::worker {
@@ -33,6 +34,8 @@ class JobRunner {
             WorkerId worker,
             const CurrentChain& chains,
             BlobStore& blobs,
+            http::Client& client,
+            Decoder& decoder,
             std::function<void(const queue::Delivery&)> ack);
   ~JobRunner();
   JobRunner(const JobRunner&) = delete;
@@ -59,6 +62,7 @@ class JobRunner {
 
   void claim(const queue::Delivery& delivery, int tries);
   void begin(const queue::Delivery& delivery, store::Claim claim, Clock::time_point asked_at);
+  void fetch_references(const JobPtr& job);
   void call_provider(const JobPtr& job);
   void no_provider(const JobPtr& job);
   void provider_answered(const JobPtr& job, Result<Audio, ProviderFault> answer);
@@ -88,6 +92,7 @@ class JobRunner {
   Scheduler scheduler_;
   Pool codecs_;
   Pool writers_;
+  ReferenceFetcher references_;
   store::GroupCommit<Hint, store::ClaimOutcome> claims_;
   store::GroupCommit<store::Lease, bool> renewals_;
   store::GroupCommit<store::AttemptStart, bool> attempts_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -226,6 +227,25 @@ std::string clean_text(std::string_view prompt) {
   std::string out;
   for (const char32_t c : text) {
     append(out, c);
+  }
+  return out;
+}
+
+std::string strip_reference_marks(std::string_view prompt) {
+  constexpr std::string_view kMark = "@Audio";
+  std::string out;
+  while (!prompt.empty()) {
+    const auto at = prompt.find(kMark);
+    const auto digit = at == std::string_view::npos ? at : at + kMark.size();
+    out.append(prompt.substr(0, at));
+    if (at == std::string_view::npos) {
+      break;
+    }
+    const auto next = [&](std::size_t i) { return i < prompt.size() ? prompt[i] : ' '; };
+    const bool mark = next(digit) >= '1' && next(digit) <= '3' &&
+                      std::isalnum(static_cast<unsigned char>(next(digit + 1))) == 0;
+    out.append(mark ? " " : kMark);
+    prompt.remove_prefix(mark ? digit + 1 : digit);
   }
   return out;
 }

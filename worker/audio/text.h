@@ -23,6 +23,9 @@ struct TextRun {
 std::string clean_text(std::string_view prompt);
 inline constexpr std::size_t kCleanMax = 8192;  // far more than two minutes of speech
 
+// Without the marks "@Audio1" to "@Audio3" that point at references: they are not to be spoken.
+std::string strip_reference_marks(std::string_view prompt);
+
 // True when a voice can find something to say: a letter, digit, symbol or sentence mark.
 bool is_speakable(std::string_view text);
 

@@ -256,6 +256,11 @@ void read_model_options(Members& options, ProviderEntry& entry) {
   }
 }
 
+bool sends_bytes(Members& options) {
+  return options.choice("references", "url", std::array<std::string_view, 2>{"url", "bytes"}) ==
+         "bytes";
+}
+
 void read_options(Members& members,
                   const std::string& where,
                   std::vector<std::string>& errors,
@@ -284,9 +289,12 @@ void read_options(Members& members,
     case ProviderKind::kFal:
     case ProviderKind::kReplicate:
       read_model_options(options, entry);
+      entry.reference_bytes = sends_bytes(options);
+      break;
+    case ProviderKind::kSeedAudio:
+      entry.reference_bytes = sends_bytes(options);
       break;
     case ProviderKind::kLocal:
-    case ProviderKind::kSeedAudio:
       break;
   }
   options.refuse_the_rest();

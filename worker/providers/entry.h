@@ -46,6 +46,9 @@ struct ProviderEntry {
   // fal, replicate: models name their inputs as they like. Empty: the model has no such input.
   std::string prompt_member = "prompt", voice_member = "voice", audio_references_member,
               image_member;
+  // seed_audio, fal, replicate "references": "bytes" sends the files we fetched, "url" (the
+  // default) their addresses.
+  bool reference_bytes = false;
   std::string fixed_input;  // JSON object of members sent with every request, or empty
   // Files of results may be fetched from private addresses (tests, or a provider in the house).
   bool any_result_address = false;

@@ -43,7 +43,7 @@ Progress unclear_or_fault(const http::ClientResponse& response, const std::strin
 class Format final : public PolledFormat {
  public:
   http::ClientRequest submit(const ProviderEntry& entry,
-                             const GenerationRequest& request,
+                             const ProviderRequest& request,
                              std::chrono::seconds left) const override {
     auto out = post_json(entry, entry.base_url + "/" + entry.model, model_input(entry, request));
     // Not started by then: nobody waits for it any more.

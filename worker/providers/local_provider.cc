@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <utility>
 
 #include "common/base/check.h"
@@ -50,6 +51,7 @@ Capabilities local_capabilities(int max_in_flight) {
   for (const std::string_view id : voice_ids()) {
     out.voices.emplace_back(id);
   }
+  out.audio_references = true;
   out.native_speed = kSpeedRange;
   out.native_pitch = kNativePitch;
   out.max_in_flight = max_in_flight;
@@ -91,6 +93,37 @@ std::vector<std::vector<speech::Utterance>> attempts_for(const std::string& text
   }
   return {
       utterances_of(runs, voice), utterances_of(sentences, voice), utterances_of(english, voice)};
+}
+
+std::vector<float> samples_of(const Audio& audio, std::size_t seconds_max) {
+  std::vector<float> out(std::min(audio.bytes.size() / sizeof(std::int16_t),
+                                  seconds_max * static_cast<std::size_t>(audio.rate)));
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    std::int16_t sample = 0;
+    std::memcpy(&sample, audio.bytes.data() + i * sizeof(sample), sizeof(sample));
+    out[i] = static_cast<float>(sample) / 32768.0F;
+  }
+  return out;
+}
+
+// Has the pipeline bring the speech to the pitch, pace and loudness of a reference (audio 4): what
+// lies between both is declared as not yet done. Beyond these ranges speech turns into caricature.
+void match(const SoundTraits& reference, Audio& speech) {
+  constexpr double kShiftMax = 10.0;  // semitones
+  constexpr Range kPace{0.75, 1.35};
+  constexpr Range kLoudness{-30.0, -12.0};  // LUFS
+  constexpr std::size_t kSecondsMeasured = 20;
+  const SoundTraits own = sound_traits(samples_of(speech, kSecondsMeasured), speech.rate);
+  // What the request asks for on top stays on top.
+  if (reference.pitch_hz && own.pitch_hz) {
+    const double apart = 12.0 * std::log2(*reference.pitch_hz / *own.pitch_hz);
+    speech.pitch_applied -= std::clamp(apart + speech.pitch_applied, -kShiftMax, kShiftMax);
+  }
+  if (reference.syllables_per_second && own.syllables_per_second) {
+    const double apart = *reference.syllables_per_second / *own.syllables_per_second;
+    speech.speed_applied /= std::clamp(apart * speech.speed_applied, kPace.low, kPace.high);
+  }
+  speech.target_lufs = std::clamp(reference.loudness_lufs, kLoudness.low, kLoudness.high);
 }
 
 bool too_short(const Speech& speech) {
@@ -186,15 +219,17 @@ void LocalProvider::work() {
 
 Result<Audio, ProviderFault> LocalProvider::speak(const Call& call) {
   const GenerationRequest& request = *call.request.request;
-  if (!request.audio_references.empty() || request.image_url) {
-    return ProviderFault{Fault::kUnsupportedInput, "references are not supported", {}};
+  if (request.image_url) {
+    return ProviderFault{Fault::kUnsupportedInput, "images are not supported", {}};
   }
   const LocalVoice* const voice =
       find_local_voice(request.voice.value_or(std::string(kDefaultVoice)));
   if (voice == nullptr) {
     return ProviderFault{Fault::kUnsupportedInput, "unknown voice", {}};
   }
-  const std::string text = clean_text(request.prompt);
+  const bool refers = !request.audio_references.empty();
+  const std::string text =
+      clean_text(refers ? strip_reference_marks(request.prompt) : request.prompt);
   if (!is_speakable(text)) {
     return ProviderFault{Fault::kUnsupportedInput, "nothing to speak", {}};
   }
@@ -234,6 +269,9 @@ Result<Audio, ProviderFault> LocalProvider::speak(const Call& call) {
     audio.speed_applied = request.speed;
     audio.pitch_applied = pitch - voice->pitch;
     audio.normalise_loudness = true;
+    if (refers) {
+      match(call.request.references->sounds.front().traits, audio);
+    }
     return audio;
   }
   return fault_of(SpeechFault::kCrashed);

@@ -1,5 +1,5 @@
 // The built-in provider: narration by espeak-ng in the speech helper, offline and free of charge.
-// No sound scenes, no references, no images.
+// No sound scenes, no images; of a reference it matches pitch, pace and loudness, not the voice.
 #pragma once
 
 #include <condition_variable>

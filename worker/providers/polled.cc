@@ -31,12 +31,13 @@ class PolledDialogue final : public Dialogue {
   PolledDialogue(std::shared_ptr<const ProviderEntry> entry,
                  std::shared_ptr<const PolledFormat> format,
                  const ProviderRequest& request)
-      : entry_(std::move(entry)), format_(std::move(format)), request_(request.request) {
+      : entry_(std::move(entry)), format_(std::move(format)), request_(request) {
     dice_ = sha256(request.request_key);
   }
 
   Step begin(std::chrono::seconds left) override {
-    auto request = format_->submit(*entry_, *request_, left);
+    auto request = format_->submit(*entry_, request_, left);
+    request_.references.reset();  // They are megabytes, and the job may take minutes.
     request.headers.push_back(format_->authorization(*entry_));
     request.total_timeout = std::min(entry_->timeout, kExchangeMax);
     request.body_max = kAnswerMax;
@@ -202,7 +203,7 @@ class PolledDialogue final : public Dialogue {
 
   const std::shared_ptr<const ProviderEntry> entry_;
   const std::shared_ptr<const PolledFormat> format_;
-  const std::shared_ptr<const GenerationRequest> request_;
+  ProviderRequest request_;
   Sha256 dice_{};
   Stage stage_ = Stage::kSubmitting;
   Ticket ticket_;
@@ -228,6 +229,7 @@ std::unique_ptr<AudioProvider> make_polled(const ProviderEntry& entry,
   options.capabilities = common_capabilities(entry);
   options.capabilities.audio_references = !entry.audio_references_member.empty();
   options.capabilities.image = !entry.image_member.empty();
+  options.capabilities.reference_bytes = entry.reference_bytes;
   options.timeout = entry.timeout;
   options.open = [shared = std::make_shared<const ProviderEntry>(entry),
                   format = std::move(format)](const ProviderRequest& request) {
@@ -236,7 +238,8 @@ std::unique_ptr<AudioProvider> make_polled(const ProviderEntry& entry,
   return std::make_unique<RemoteProvider>(std::move(options), client);
 }
 
-std::string model_input(const ProviderEntry& entry, const GenerationRequest& request) {
+std::string model_input(const ProviderEntry& entry, const ProviderRequest& asked) {
+  const GenerationRequest& request = *asked.request;
   rapidjson::Document input;
   if (entry.fixed_input.empty()) {
     input.SetObject();
@@ -257,13 +260,17 @@ std::string model_input(const ProviderEntry& entry, const GenerationRequest& req
   }
   if (!request.audio_references.empty()) {
     rapidjson::Value urls(rapidjson::kArrayType);
-    for (const std::string& url : request.audio_references) {
-      urls.PushBack(text(url), memory);
+    for (std::size_t i = 0; i < request.audio_references.size(); ++i) {
+      urls.PushBack(text(entry.reference_bytes ? wire::data_uri(asked.references->sounds[i])
+                                               : request.audio_references[i]),
+                    memory);
     }
     set(entry.audio_references_member, std::move(urls));
   }
   if (request.image_url) {
-    set(entry.image_member, text(*request.image_url));
+    set(entry.image_member,
+        text(entry.reference_bytes ? wire::data_uri(*asked.references->image)
+                                   : *request.image_url));
   }
   rapidjson::StringBuffer buffer;
   rapidjson::Writer<rapidjson::StringBuffer> writer(buffer);

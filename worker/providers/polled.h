@@ -37,7 +37,7 @@ class PolledFormat {
   virtual ~PolledFormat() = default;
   // Without authorization(), which is added to everything but the file's download.
   virtual http::ClientRequest submit(const ProviderEntry& entry,
-                                     const GenerationRequest& request,
+                                     const ProviderRequest& request,
                                      std::chrono::seconds left) const = 0;
   virtual std::string authorization(const ProviderEntry& entry) const = 0;
   virtual const char* cancel_method() const = 0;
@@ -58,6 +58,6 @@ std::unique_ptr<AudioProvider> make_polled(const ProviderEntry& entry,
 
 // The model's input as JSON: the entry's fixed members, then the prompt, voice and references under
 // the names the entry gives them.
-std::string model_input(const ProviderEntry& entry, const GenerationRequest& request);
+std::string model_input(const ProviderEntry& entry, const ProviderRequest& request);
 
 }  // namespace audiogen

@@ -14,6 +14,7 @@
 #include "common/base/result.h"
 #include "common/domain/request.h"
 #include "worker/audio/audio.h"
+#include "worker/audio/reference.h"
 
 namespace audiogen {
 
@@ -51,8 +52,15 @@ struct ProviderFault {
   std::optional<std::chrono::seconds> retry_after;
 };
 
+// What the request refers to, fetched and found to be what the interface allows.
+struct References {
+  std::vector<AudioReference> sounds;  // in the order of the request
+  std::optional<ImageReference> image;
+};
+
 struct ProviderRequest {
   std::shared_ptr<const GenerationRequest> request;
+  std::shared_ptr<const References> references;  // null when the request has none
   std::string request_key;  // the same for every attempt that must have one effect
   std::chrono::steady_clock::time_point deadline;
 };
@@ -62,6 +70,7 @@ struct Capabilities {
   std::vector<std::string> voices;  // ids of common/domain/voices.h
   bool audio_references = false;
   bool image = false;
+  bool reference_bytes = false;         // sends the files themselves, not their addresses
   std::size_t prompt_max = kPromptMax;  // code points
   // Done by the provider itself; outside these the pipeline does the rest.
   Range native_speed{1.0, 1.0};

@@ -29,7 +29,7 @@ ProviderFault fault_of(const http::ClientResponse& response, std::string_view co
 class Format final : public PolledFormat {
  public:
   http::ClientRequest submit(const ProviderEntry& entry,
-                             const GenerationRequest& request,
+                             const ProviderRequest& request,
                              std::chrono::seconds left) const override {
     // "owner/name:version" is asked for by version, "owner/name" by its own path.
     const bool versioned = entry.model.find(':') != std::string::npos;

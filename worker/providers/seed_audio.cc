@@ -35,7 +35,8 @@ int pitch_rate(double semitones) {
 }
 
 // A speaker, or references, or an image; the array may not be empty.
-void write_references(Writer& json, const ProviderEntry& entry, const GenerationRequest& asked) {
+void write_references(Writer& json, const ProviderEntry& entry, const ProviderRequest& request) {
+  const GenerationRequest& asked = *request.request;
   const bool speaker =
       asked.audio_references.empty() && !asked.image_url && asked.voice && !entry.voices.empty();
   if (asked.audio_references.empty() && !asked.image_url && !speaker) {
@@ -48,11 +49,19 @@ void write_references(Writer& json, const ProviderEntry& entry, const Generation
     write(json, name, text);
     json.EndObject();
   };
-  for (const std::string& url : asked.audio_references) {
-    one("audio_url", url);
+  for (std::size_t i = 0; i < asked.audio_references.size(); ++i) {
+    if (entry.reference_bytes) {
+      one("audio_data", wire::encode_base64(request.references->sounds[i].bytes));
+    } else {
+      one("audio_url", asked.audio_references[i]);
+    }
   }
   if (asked.image_url) {
-    one("image_url", *asked.image_url);
+    if (entry.reference_bytes) {
+      one("image_data", wire::encode_base64(request.references->image->bytes));
+    } else {
+      one("image_url", *asked.image_url);
+    }
   }
   if (speaker) {
     one("speaker", voice_of(entry, asked));
@@ -101,7 +110,7 @@ http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& req
   json.StartObject();
   write(json, "model", entry.model);
   write(json, "text_prompt", asked.prompt);
-  write_references(json, entry, asked);
+  write_references(json, entry, request);
   json.Key("audio_config");
   json.StartObject();
   // Lossless: our pipeline decodes and encodes again whatever it gets.
@@ -188,6 +197,7 @@ std::unique_ptr<AudioProvider> make(const ProviderEntry& entry, http::Client& cl
   Capabilities able = common_capabilities(entry);
   able.audio_references = true;
   able.image = true;
+  able.reference_bytes = entry.reference_bytes;
   able.native_speed = kSpeedRange;
   able.native_pitch = kPitchRange;
   return make_direct(entry, std::move(able), {&build, &read}, client);

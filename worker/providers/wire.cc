@@ -7,6 +7,7 @@
 #include <memory>
 
 #include <curl/curl.h>
+#include <openssl/evp.h>
 
 #include "common/base/crypto.h"
 
@@ -283,6 +284,30 @@ std::optional<std::string> decode_base64(std::string_view text) {
     out += static_cast<char>(bits >> 4U & 0xFFU);
   }
   return out;
+}
+
+std::string encode_base64(std::string_view bytes) {
+  std::string out((bytes.size() + 2) / 3 * 4, '\0');
+  // Writes a zero after the text, too: where the string keeps its own.
+  EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out.data()),
+                  reinterpret_cast<const unsigned char*>(bytes.data()),
+                  static_cast<int>(bytes.size()));
+  return out;
+}
+
+std::string data_uri(const AudioReference& sound) {
+  const char* const type = sound.type == AudioType::kMp3    ? "audio/mpeg"
+                           : sound.type == AudioType::kFlac ? "audio/flac"
+                           : sound.type == AudioType::kOgg  ? "audio/ogg"
+                                                            : "audio/wav";
+  return "data:" + std::string(type) + ";base64," + encode_base64(sound.bytes);
+}
+
+std::string data_uri(const ImageReference& image) {
+  const char* const type = image.type == ImageType::kPng    ? "image/png"
+                           : image.type == ImageType::kJpeg ? "image/jpeg"
+                                                            : "image/webp";
+  return "data:" + std::string(type) + ";base64," + encode_base64(image.bytes);
 }
 
 bool parse_object(std::string& body, rapidjson::Document& document) {

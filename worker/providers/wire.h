@@ -53,6 +53,12 @@ Result<Audio, ProviderFault> audio_of(std::string bytes,
 // Base64 (RFC 4648 section 4) with its padding and nothing else; nullopt for everything else.
 std::optional<std::string> decode_base64(std::string_view text);
 
+std::string encode_base64(std::string_view bytes);
+
+// The file as a data: address (RFC 2397), for models that take no other kind of upload.
+std::string data_uri(const AudioReference& sound);
+std::string data_uri(const ImageReference& image);
+
 // JSON text parsed in place; `body` holds the strings and must outlive the document. False: not an
 // object.
 bool parse_object(std::string& body, rapidjson::Document& document);
