@@ -62,6 +62,13 @@ void count_settled(const char* outcome) {
 
 }  // namespace
 
+// One call to a provider.
+struct JobRunner::Attempt {
+  std::uint64_t step = 0;    // of the job; later steps make its answer meaningless
+  std::size_t provider = 0;  // position in the chain
+  std::uint32_t row = 0;     // its number among the task's attempts
+};
+
 // One claimed task. The fields above the mutex never change; those below are guarded by it.
 struct JobRunner::Job {
   queue::Delivery delivery;
@@ -72,10 +79,10 @@ struct JobRunner::Job {
   Clock::time_point deadline;
   std::shared_ptr<const Chain> chain;  // The one in force at the claim, to the end.
 
-  // Of the step under way: there is only one at a time.
+  // Of the step under way: there is only one at a time, and only its end changes them.
   std::size_t provider = 0;   // Position in the chain.
   int tries = 0;              // Calls to this provider in this claim.
-  std::uint32_t attempt = 0;  // Number of the newest attempt row.
+  std::uint32_t attempt = 0;  // Number of its attempt row.
   // Positions of the providers that said, in this claim, that they cannot.
   std::vector<std::size_t> unable;
 
@@ -85,29 +92,56 @@ struct JobRunner::Job {
   bool renewing = false;
   bool lost = false;
   bool giving_back = false;
-  std::shared_ptr<ProviderCall> call;
-  std::uint64_t calls = 0;  // opened so far
+  std::uint32_t attempts = 0;  // Number of the newest attempt row.
+  // What may still answer for step `step`: one call, or two where it is hedged.
+  std::uint64_t step = 0;
+  int awaited = 0;
+  std::vector<std::shared_ptr<ProviderCall>> calls;
 
-  // Before a call is opened: what hold() wants to know.
-  std::uint64_t opening() {
+  // Before a step's first call is opened.
+  std::uint64_t begin_step() {
     const std::scoped_lock lock(mutex);
-    return ++calls;
+    calls.clear();
+    awaited = 1;
+    return ++step;
   }
-  // Keeps call `number`, so that it can be ended from outside. By now it may have ended by itself,
-  // and the next one may be open.
-  void hold(std::uint64_t number, std::shared_ptr<ProviderCall> opened) {
+  // Keeps a call of step `of`, so that it can be ended from outside; ends it when it is too late
+  // for it already.
+  void hold(std::uint64_t of, std::shared_ptr<ProviderCall> call) {
     bool stop = false;
     {
       const std::scoped_lock lock(mutex);
-      if (number != calls) {
-        return;
+      stop = of != step || awaited == 0 || lost || giving_back;
+      calls.push_back(call);
+    }
+    if (stop && call) {
+      call->cancel();
+    }
+  }
+  // One call of step `of` has answered. Nullopt: the step had ended before. Else whether it ends
+  // now: by audio, or because nobody else is awaited. What loses the race is ended.
+  std::optional<bool> answered(std::uint64_t of, bool audio) {
+    std::vector<std::shared_ptr<ProviderCall>> losers;
+    bool ends = false;
+    {
+      const std::scoped_lock lock(mutex);
+      if (of != step || awaited == 0) {
+        return std::nullopt;
       }
-      call = opened;
-      stop = lost || giving_back;
+      --awaited;
+      ends = audio || awaited == 0;
+      if (ends) {
+        awaited = 0;
+        losers = std::move(calls);
+        calls.clear();
+      }
     }
-    if (stop && opened) {
-      opened->cancel();
+    for (const auto& call : losers) {
+      if (call) {
+        call->cancel();
+      }
     }
+    return ends;
   }
 
   bool is_lost() {
@@ -262,17 +296,17 @@ void JobRunner::begin(const queue::Delivery& delivery,
   }
   job->request = std::make_shared<const GenerationRequest>(std::move(*request));
   job->chain = chains_.get();
-  job->attempt = job->claim.attempts;
+  job->attempt = job->attempts = job->claim.attempts;
   const auto named = job->chain->find(job->claim.provider);
   if (named) {
     job->provider = *named;
-    ++job->attempt;  // Its row was written with the claim.
+    job->attempt = ++job->attempts;  // Its row was written with the claim.
     call_provider(job);
     return;
   }
   // Nobody could be named at the claim, or the configuration has changed since.
   if (!job->claim.provider.empty()) {
-    ++job->attempt;
+    job->attempt = ++job->attempts;
   }
   no_provider(job);
 }
@@ -294,16 +328,13 @@ void JobRunner::no_provider(const JobPtr& job) {
 }
 
 void JobRunner::fetch_references(const JobPtr& job) {
-  const auto number = job->opening();
+  const auto step = job->begin_step();
   auto call = references_.fetch(
       job->request,
       job->chain->sends_reference_bytes(),
       job->deadline,
-      [this, job](Result<std::shared_ptr<const References>, ReferenceFault> fetched) {
-        {
-          const std::scoped_lock lock(job->mutex);
-          job->call.reset();
-        }
+      [this, job, step](Result<std::shared_ptr<const References>, ReferenceFault> fetched) {
+        job->answered(step, true);
         if (job->is_lost()) {
           finish(job);
         } else if (fetched) {
@@ -325,7 +356,7 @@ void JobRunner::fetch_references(const JobPtr& job) {
           settle(job, std::move(command), 0);
         }
       });
-  job->hold(number, std::move(call));
+  job->hold(step, std::move(call));
 }
 
 void JobRunner::call_provider(const JobPtr& job) {
@@ -339,29 +370,93 @@ void JobRunner::call_provider(const JobPtr& job) {
     return;
   }
   ++job->tries;
-  AudioProvider& provider = job->chain->at(job->provider);
+  AG_CRASH_POINT("worker.attempt_row");
+  const Attempt attempt{job->begin_step(), job->provider, job->attempt};
+  job->hold(attempt.step, open_call(job, attempt));
+  const auto patience = job->chain->at(attempt.provider).capabilities().hedge_after;
+  if (patience.count() > 0) {
+    scheduler_.after(patience, [this, job, attempt] { hedge(job, attempt); });
+  }
+}
+
+std::shared_ptr<ProviderCall> JobRunner::open_call(const JobPtr& job, const Attempt& attempt) {
   ProviderRequest request;
   request.request = job->request;
   request.references = job->references;
-  request.request_key = job->claim.task.text() + "-" + std::to_string(job->attempt);
+  request.request_key = job->claim.task.text() + "-" + std::to_string(attempt.row);
   request.deadline = job->deadline;
-  AG_CRASH_POINT("worker.attempt_row");
-  const auto number = job->opening();
-  auto call = provider.start(std::move(request), [this, job](Result<Audio, ProviderFault> answer) {
-    provider_answered(job, std::move(answer));
-  });
-  job->hold(number, std::move(call));
+  return job->chain->at(attempt.provider)
+      .start(std::move(request), [this, job, attempt](Result<Audio, ProviderFault> answer) {
+        provider_answered(job, attempt, std::move(answer));
+      });
 }
 
-void JobRunner::provider_answered(const JobPtr& job, Result<Audio, ProviderFault> answer) {
-  AG_CRASH_POINT("worker.answered");
+// Asks the next provider as well. Both may charge us; the client pays for the one that wins.
+void JobRunner::hedge(const JobPtr& job, const Attempt& slow) {
+  const auto second = job->chain->choose(*job->request, slow.provider + 1);
+  store::AttemptStart start;
   {
     const std::scoped_lock lock(job->mutex);
-    job->call.reset();
+    if (!second || job->step != slow.step || job->awaited == 0 || job->lost || job->giving_back) {
+      return;
+    }
+    ++job->awaited;
+    start.n = ++job->attempts;
   }
+  const Attempt attempt{slow.step, *second, start.n};
+  start.task = job->claim.task;
+  start.epoch = job->claim.epoch;
+  start.provider = job->chain->at(*second).name();
+  const auto not_called = [this, job, attempt] {
+    step_answered(job, attempt, ProviderFault{Fault::kTryNext, "not called", std::nullopt});
+  };
+  const bool taken = attempts_.submit(
+      std::move(start),
+      [this, job, attempt, not_called](const Result<bool, store::StoreFault>& ours) {
+        bool called = ours && *ours;
+        if (called) {
+          const std::scoped_lock lock(job->mutex);
+          called = job->step == attempt.step && job->awaited > 0;
+        }
+        if (called && job->chain->admit(attempt.provider)) {
+          job->hold(attempt.step, open_call(job, attempt));
+        } else {
+          not_called();
+        }
+      });
+  if (!taken) {
+    not_called();
+  }
+}
+
+void JobRunner::provider_answered(const JobPtr& job,
+                                  const Attempt& attempt,
+                                  Result<Audio, ProviderFault> answer) {
+  AG_CRASH_POINT("worker.answered");
   if (!answer) {
-    job->chain->record(job->provider, answer.error().fault);
+    job->chain->record(attempt.provider, answer.error().fault);
   }
+  step_answered(job, attempt, std::move(answer));
+}
+
+void JobRunner::step_answered(const JobPtr& job,
+                              const Attempt& attempt,
+                              Result<Audio, ProviderFault> answer) {
+  const auto ends = job->answered(attempt.step, answer.has_value());
+  if (!ends) {
+    return;  // Another was faster.
+  }
+  if (!*ends) {
+    log::warn("provider attempt failed, its hedge goes on",
+              {{"task_id", job->claim.task},
+               {"provider", job->chain->at(attempt.provider).name()},
+               {"attempt", attempt.row},
+               {"fault", fault_name(answer.error().fault)}});
+    return;
+  }
+  // Where both failed, the chain goes on after the later one.
+  job->provider = answer ? attempt.provider : std::max(job->provider, attempt.provider);
+  job->attempt = attempt.row;
   if (job->is_lost()) {
     finish(job);
     return;
@@ -439,27 +534,36 @@ void JobRunner::start_attempt(const JobPtr& job,
   store::AttemptStart start;
   start.task = job->claim.task;
   start.epoch = job->claim.epoch;
-  start.n = job->attempt + 1;
+  {
+    const std::scoped_lock lock(job->mutex);
+    start.n = ++job->attempts;
+  }
   start.provider = job->chain->at(job->provider).name();
   if (job->attempt > job->claim.attempts) {  // The one before was of this claim.
     start.previous = job->attempt;
     start.previous_state = previous_state;
     start.previous_detail = previous_detail;
   }
-  const auto again = [this, job, previous_state, previous_detail] {
-    scheduler_.after(store_pause(1), [this, job, previous_state, previous_detail] {
-      start_attempt(job, previous_state, previous_detail);
-    });
+  write_attempt(job, start);
+}
+
+void JobRunner::write_attempt(const JobPtr& job, const store::AttemptStart& start) {
+  const auto again = [this, job, start] {
+    scheduler_.after(store_pause(1), [this, job, start] { write_attempt(job, start); });
   };
+  if (job->is_lost()) {
+    finish(job);
+    return;
+  }
   const bool taken = attempts_.submit(
-      std::move(start), [this, job, again](const Result<bool, store::StoreFault>& ours) {
+      start, [this, job, again, row = start.n](const Result<bool, store::StoreFault>& ours) {
         if (!ours) {
           again();
         } else if (!*ours) {
           lose(job, "lease lost before the next attempt");
           finish(job);
         } else {
-          ++job->attempt;
+          job->attempt = row;
           call_provider(job);
         }
       });
@@ -580,17 +684,17 @@ void JobRunner::finish(const JobPtr& job) {
 }
 
 void JobRunner::lose(const JobPtr& job, const char* why) {
-  std::shared_ptr<ProviderCall> call;
+  std::vector<std::shared_ptr<ProviderCall>> calls;
   {
     const std::scoped_lock lock(job->mutex);
     if (job->lost) {
       return;
     }
     job->lost = true;
-    call = job->call;
+    calls = job->calls;
   }
   log::warn("lease lost", {{"task_id", job->claim.task}, {"why", why}});
-  if (call) {
+  for (const auto& call : calls) {
     call->cancel();
   }
 }
@@ -666,13 +770,13 @@ void JobRunner::drain(std::chrono::milliseconds limit) {
   lock.unlock();
   log::info("giving tasks back", {{"count", rest.size()}});
   for (const JobPtr& job : rest) {
-    std::shared_ptr<ProviderCall> call;
+    std::vector<std::shared_ptr<ProviderCall>> calls;
     {
       const std::scoped_lock job_lock(job->mutex);
       job->giving_back = true;
-      call = job->call;
+      calls = job->calls;
     }
-    if (call) {
+    for (const auto& call : calls) {
       call->cancel();  // Its answer, kCanceled, gives the task back.
     }
   }

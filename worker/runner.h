@@ -57,6 +57,7 @@ class JobRunner {
 
  private:
   struct Job;
+  struct Attempt;
   using JobPtr = std::shared_ptr<Job>;
   using Clock = std::chrono::steady_clock;
 
@@ -64,12 +65,20 @@ class JobRunner {
   void begin(const queue::Delivery& delivery, store::Claim claim, Clock::time_point asked_at);
   void fetch_references(const JobPtr& job);
   void call_provider(const JobPtr& job);
+  std::shared_ptr<ProviderCall> open_call(const JobPtr& job, const Attempt& attempt);
+  void hedge(const JobPtr& job, const Attempt& slow);
   void no_provider(const JobPtr& job);
-  void provider_answered(const JobPtr& job, Result<Audio, ProviderFault> answer);
+  void provider_answered(const JobPtr& job,
+                         const Attempt& attempt,
+                         Result<Audio, ProviderFault> answer);
+  void step_answered(const JobPtr& job,
+                     const Attempt& attempt,
+                     Result<Audio, ProviderFault> answer);
   void attempt_failed(const JobPtr& job, const ProviderFault& fault);
   void start_attempt(const JobPtr& job,
                      std::uint8_t previous_state,
                      const std::string& previous_detail);
+  void write_attempt(const JobPtr& job, const store::AttemptStart& start);
   void render(const JobPtr& job, Audio audio);
   void give_up_for_now(const JobPtr& job, const std::string& why);
   void settle(const JobPtr& job, store::SettleCommand command, int tries);

@@ -54,6 +54,7 @@ Capabilities common_capabilities(const ProviderEntry& entry) {
   for (const auto& [ours, theirs] : entry.voices) {
     out.voices.push_back(ours);
   }
+  out.hedge_after = entry.hedge_after;
   out.max_in_flight = entry.max_in_flight;
   return out;
 }

@@ -354,6 +354,10 @@ std::optional<ProviderEntry> parse_entry(const Value& value,
     read_voices(members, *rules, entry);
     entry.timeout = milliseconds_of(
         members.number("timeout_seconds", rules->timeout, kSecondsMin, kTimeoutMax));
+    if (members.find("hedge_after_seconds") != nullptr) {
+      entry.hedge_after =
+          milliseconds_of(members.number("hedge_after_seconds", 0, kSecondsMin, kTimeoutMax));
+    }
     entry.connect_timeout =
         milliseconds_of(members.number("connect_timeout_seconds", 3, kSecondsMin, kConnectMax));
   }

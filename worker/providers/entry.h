@@ -36,6 +36,7 @@ struct ProviderEntry {
   std::map<std::string, std::string, std::less<>> voices;  // ours to theirs
   std::chrono::milliseconds timeout{60'000};               // of one call, from start to audio
   std::chrono::milliseconds connect_timeout{3'000};
+  std::chrono::milliseconds hedge_after{0};  // 0: no hedging
   int max_in_flight = 64;
 
   // The rest is "options" of the entry; which of them it may have depends on its kind.

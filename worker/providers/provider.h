@@ -75,6 +75,8 @@ struct Capabilities {
   // Done by the provider itself; outside these the pipeline does the rest.
   Range native_speed{1.0, 1.0};
   Range native_pitch{0.0, 0.0};
+  // Not answered by then: the next provider is asked as well, and the first audio wins. 0: never.
+  std::chrono::milliseconds hedge_after{0};
   // Calls open at once; to keep to it is the caller's part.
   int max_in_flight = 1;
 };
