@@ -105,6 +105,11 @@ struct JobRunner::Job {
     awaited = 1;
     return ++step;
   }
+  // Would anybody take an answer for step `of`?
+  bool awaits(std::uint64_t of) {
+    const std::scoped_lock lock(mutex);
+    return of == step && awaited > 0;
+  }
   // Keeps a call of step `of`, so that it can be ended from outside; ends it when it is too late
   // for it already.
   void hold(std::uint64_t of, std::shared_ptr<ProviderCall> call) {
@@ -407,25 +412,30 @@ void JobRunner::hedge(const JobPtr& job, const Attempt& slow) {
   start.task = job->claim.task;
   start.epoch = job->claim.epoch;
   start.provider = job->chain->at(*second).name();
-  const auto not_called = [this, job, attempt] {
-    step_answered(job, attempt, ProviderFault{Fault::kTryNext, "not called", std::nullopt});
+  open_hedge(job, attempt, start);
+}
+
+// The row's number is taken, so it is written whatever happens; the call is made if somebody still
+// waits for it.
+void JobRunner::open_hedge(const JobPtr& job,
+                           const Attempt& attempt,
+                           const store::AttemptStart& start) {
+  const auto again = [this, job, attempt, start] {
+    scheduler_.after(store_pause(1),
+                     [this, job, attempt, start] { open_hedge(job, attempt, start); });
   };
   const bool taken = attempts_.submit(
-      std::move(start),
-      [this, job, attempt, not_called](const Result<bool, store::StoreFault>& ours) {
-        bool called = ours && *ours;
-        if (called) {
-          const std::scoped_lock lock(job->mutex);
-          called = job->step == attempt.step && job->awaited > 0;
-        }
-        if (called && job->chain->admit(attempt.provider)) {
+      start, [this, job, attempt, again](const Result<bool, store::StoreFault>& ours) {
+        if (!ours) {
+          again();
+        } else if (*ours && job->awaits(attempt.step) && job->chain->admit(attempt.provider)) {
           job->hold(attempt.step, open_call(job, attempt));
         } else {
-          not_called();
+          step_answered(job, attempt, ProviderFault{Fault::kTryNext, "not called", std::nullopt});
         }
       });
   if (!taken) {
-    not_called();
+    again();
   }
 }
 

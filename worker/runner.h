@@ -67,6 +67,7 @@ class JobRunner {
   void call_provider(const JobPtr& job);
   std::shared_ptr<ProviderCall> open_call(const JobPtr& job, const Attempt& attempt);
   void hedge(const JobPtr& job, const Attempt& slow);
+  void open_hedge(const JobPtr& job, const Attempt& attempt, const store::AttemptStart& start);
   void no_provider(const JobPtr& job);
   void provider_answered(const JobPtr& job,
                          const Attempt& attempt,
