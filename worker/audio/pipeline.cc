@@ -26,14 +26,6 @@ constexpr double kFadeSeconds = 0.015;
 // EBU R128 gates blocks of 400 ms; below one block it has nothing to say.
 constexpr double kLoudnessBlockSeconds = 0.4;
 
-float peak_of(std::span<const float> samples) {
-  float peak = 0;
-  for (const float sample : samples) {
-    peak = std::max(peak, std::abs(sample));
-  }
-  return peak;
-}
-
 // Changes length by 1/speed and pitch by `semitones`, each without the other.
 std::vector<float> stretch(std::vector<float> samples, int rate, double speed, double semitones) {
   const auto expected =

@@ -1,0 +1,89 @@
+// A hedged provider: when it is slow, the next one is asked as well, and the client pays once.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/e2e/chain.h"
+
+namespace audiogen::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using Form = DoubleReply::Form;
+
+constexpr const char* kHedged = R"(,"timeout_seconds":20,"hedge_after_seconds":0.2)";
+
+TEST(Hedge, TheFasterOfTwoIsDeliveredAndChargedOnce) {
+  const ProviderDouble slow([](const DoubleCall&) { return DoubleReply{.form = Form::kHang}; });
+  const ProviderDouble fast([](const DoubleCall&) { return wav_reply(1.5); });
+  const ChainFile chain({openai_entry("slow", slow, kHedged), openai_entry("fast", fast)});
+  Stack stack(chain.options());
+  const Account ann = stack.account(1000);
+  const std::string id = stack.create(ann, wav_body("x")).text("id");
+  const Reply done = stack.wait_final(ann, id, 10s);
+  EXPECT_EQ(done.text("status"), "succeeded") << done.body;
+  EXPECT_EQ(done.text("output.duration_seconds"), "1.5");
+  EXPECT_EQ(credits_of(stack, ann, "available_credits"), 990);
+  EXPECT_THAT(attempts_of(stack, id), ElementsAre("slow unknown outcome", "fast succeeded"));
+  EXPECT_TRUE(slow.wait_until([&] { return slow.open_connections() == 0; })) << "hung up on";
+  stack.database().expect_invariants();
+}
+
+TEST(Hedge, AQuickProviderIsNotDoubled) {
+  const ProviderDouble quick([](const DoubleCall&) { return wav_reply(1.0); });
+  const ProviderDouble spare([](const DoubleCall&) { return wav_reply(2.0); });
+  const ChainFile chain(
+      {openai_entry("quick", quick, R"(,"hedge_after_seconds":5)"), openai_entry("spare", spare)});
+  Stack stack(chain.options());
+  const Account ann = stack.account(1000);
+  const std::string id = stack.create(ann, wav_body("x")).text("id");
+  EXPECT_EQ(stack.wait_final(ann, id).text("output.duration_seconds"), "1.0");
+  EXPECT_EQ(spare.call_count(), 0U);
+}
+
+TEST(Hedge, OneFailureWaitsForTheOther) {
+  // The hedged one fails while its hedge is at work; then the hedge fails while the first is.
+  const auto after = [](std::chrono::milliseconds delay, DoubleReply reply) {
+    reply.delay = delay;
+    return reply;
+  };
+  const ProviderDouble first([&](const DoubleCall& call) {
+    return member_of(call, "input") == "a" ? after(600ms, {.status = 404})
+                                           : after(900ms, wav_reply(1.0));
+  });
+  const ProviderDouble second([&](const DoubleCall& call) {
+    return member_of(call, "input") == "a" ? after(800ms, wav_reply(2.0))
+                                           : DoubleReply{.status = 404};
+  });
+  const ChainFile chain({openai_entry("first", first, kHedged), openai_entry("second", second)});
+  Stack stack(chain.options());
+  const Account ann = stack.account(1000);
+  const std::string a = stack.create(ann, wav_body("a")).text("id");
+  const std::string b = stack.create(ann, wav_body("b")).text("id");
+  EXPECT_EQ(stack.wait_final(ann, a).text("output.duration_seconds"), "2.0");
+  EXPECT_EQ(stack.wait_final(ann, b).text("output.duration_seconds"), "1.0");
+  EXPECT_EQ(credits_of(stack, ann, "available_credits"), 980);
+  EXPECT_EQ(first.call_count(), 2U);
+  EXPECT_EQ(second.call_count(), 2U);
+  stack.database().expect_invariants();
+}
+
+TEST(Hedge, BothFailingGoesOnAfterBoth) {
+  const ProviderDouble first(
+      [](const DoubleCall&) { return DoubleReply{.status = 404, .delay = 500ms}; });
+  const ProviderDouble second([](const DoubleCall&) { return DoubleReply{.status = 404}; });
+  const ProviderDouble third([](const DoubleCall&) { return wav_reply(3.0); });
+  const ChainFile chain({openai_entry("first", first, kHedged),
+                         openai_entry("second", second),
+                         openai_entry("third", third)});
+  Stack stack(chain.options());
+  const Account ann = stack.account(1000);
+  const std::string id = stack.create(ann, wav_body("x")).text("id");
+  EXPECT_EQ(stack.wait_final(ann, id).text("output.duration_seconds"), "3.0");
+  EXPECT_EQ(attempts_of(stack, id).size(), 3U);
+  EXPECT_EQ(credits_of(stack, ann, "available_credits"), 990);
+  stack.database().expect_invariants();
+}
+
+}  // namespace
+}  // namespace audiogen::test

@@ -1,0 +1,236 @@
+// References and images: fetched, examined, handed on, or refused with a reason and a full refund.
+#include <cmath>
+#include <cstring>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/e2e/chain.h"
+#include "worker/audio/reference.h"
+
+namespace audiogen::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using Form = DoubleReply::Form;
+
+// The smallest PNG there is: one grey pixel.
+const std::string kPng(
+    "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\x08\0\0\0\0:~\x9bU\0\0\0\nIDATx\x9c"
+    "c`\0\0\0\2\0\1H\xaf\xa4q\0\0\0\0IEND\xae"
+    "B`\x82",
+    67);
+
+DoubleReply file(std::string body) {
+  return {.headers = {"Content-Type: text/plain"}, .body = std::move(body)};  // Never believed.
+}
+
+DoubleReply redirect(std::string to) {
+  return {.status = 302, .headers = {"Location: " + std::move(to)}};
+}
+
+std::string silent_wav() {
+  std::string out = tone_wav(1.0);
+  std::memset(out.data() + 44, 0, out.size() - 44);
+  return out;
+}
+
+// Serves the files that requests refer to, by path.
+DoubleReply shelf(const DoubleCall& call) {
+  const std::string& path = call.target;
+  if (path == "/good.wav" || path == "/loop3/0") {
+    return file(tone_wav(1.0));
+  }
+  if (path == "/moved.wav") {
+    return redirect("good.wav");
+  }
+  if (path.starts_with("/loop")) {
+    return redirect(path + "x");
+  }
+  if (path == "/flaky.wav") {
+    return call.number % 2 == 0 ? DoubleReply{.status = 503} : file(tone_wav(1.0));
+  }
+  if (path == "/short.wav") {
+    return file(tone_wav(0.4));
+  }
+  if (path == "/long.wav") {
+    return file(tone_wav(30.1));
+  }
+  if (path == "/silent.wav") {
+    return file(silent_wav());
+  }
+  if (path == "/big.wav") {
+    return file(tone_wav(1.0) + std::string(10U << 20U, '\0'));
+  }
+  if (path == "/endless.wav") {
+    return {.body = std::string(65536, 'x'), .form = Form::kEndless};
+  }
+  if (path == "/page.html") {
+    return file("<!DOCTYPE html><title>no</title>");
+  }
+  if (path == "/pixel.png") {
+    return file(kPng);
+  }
+  if (path == "/half.png") {
+    return file(kPng.substr(0, 45));
+  }
+  if (path == "/broken") {
+    return {.form = Form::kReset};
+  }
+  return {.status = path == "/secret" ? 403 : 404};
+}
+
+std::string body_with(const std::string& member) {
+  return R"({"model":"svc-audio-1.0","output_format":"wav","prompt":"Say this as @Audio1 does.",)" +
+         member + "}";
+}
+
+std::string sounds(const std::vector<std::string>& urls) {
+  std::string out;
+  for (const std::string& url : urls) {
+    out += (out.empty() ? "\"" : ",\"") + url + "\"";
+  }
+  return "\"audio_references\":[" + out + "]";
+}
+
+Stack::Options any_address(Stack::Options options = {}) {
+  options.environment["URL_POLICY"] = "any";
+  return options;
+}
+
+TEST(References, WhatCannotBeUsedIsNamedAndRefunded) {
+  const ProviderDouble files(shelf);
+  Stack stack(any_address());
+  const Account ann = stack.account(10'000);
+  const auto at = [&](const char* path) { return files.url() + path; };
+  struct Case {
+    std::vector<std::string> paths;
+    const char* message;
+  };
+  const std::vector<Case> cases = {
+      {{"/missing.wav"}, "audio_references[0] cannot be used: its server answered 404."},
+      {{"/good.wav", "/secret"}, "audio_references[1] cannot be used: its server answered 403."},
+      {{"/broken"}, "audio_references[0] cannot be used: its server did not deliver it in time."},
+      {{"/page.html"},
+       "audio_references[0] cannot be used: it is not a WAV, MP3, Ogg or FLAC file."},
+      {{"/good.wav", "/good.wav", "/short.wav"},
+       "audio_references[2] cannot be used: it is shorter than 0.5 seconds."},
+      {{"/long.wav"}, "audio_references[0] cannot be used: it is longer than 30 seconds."},
+      {{"/silent.wav"}, "audio_references[0] cannot be used: it is silent."},
+      {{"/big.wav"}, "audio_references[0] cannot be used: it is larger than 10 MB."},
+      {{"/endless.wav"}, "audio_references[0] cannot be used: it is larger than 10 MB."},
+      {{"/loop/0"},
+       "audio_references[0] cannot be used: its server redirects too often or to nowhere."},
+  };
+  for (const Case& one : cases) {
+    std::vector<std::string> urls;
+    for (const std::string& path : one.paths) {
+      urls.push_back(at(path.c_str()));
+    }
+    const Reply done = stack.wait_final(ann, stack.create(ann, body_with(sounds(urls))).text("id"));
+    EXPECT_EQ(done.text("status"), "failed") << one.message;
+    EXPECT_EQ(done.text("error.code"), "reference_unavailable") << one.message;
+    EXPECT_EQ(done.text("error.message"), one.message);
+    EXPECT_EQ(done.text("billing"),
+              R"({"reserved_credits":150,"charged_credits":0,"returned_credits":150})");
+  }
+  EXPECT_EQ(credits_of(stack, ann, "available_credits"), 10'000);
+  stack.database().expect_invariants();
+}
+
+TEST(References, RedirectsAndPassingTroubleAreFollowed) {
+  const ProviderDouble files(shelf);
+  Stack stack(any_address());
+  const Account ann = stack.account(1000);
+  for (const char* path : {"/moved.wav", "/flaky.wav"}) {
+    const Reply done = stack.wait_final(
+        ann, stack.create(ann, body_with(sounds({files.url() + path}))).text("id"));
+    EXPECT_EQ(done.text("status"), "succeeded") << path << done.body;
+  }
+  for (const DoubleCall& call : files.calls()) {
+    EXPECT_EQ(call.method, "GET");
+    EXPECT_EQ(call.header("authorization"), "") << "nothing of ours goes there";
+  }
+}
+
+// Median pitch of a delivered WAV file.
+double pitch_of(const std::string& url) {
+  const std::string wav = http("GET", url).body;
+  std::vector<float> samples((wav.size() - 44) / 2);
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    std::int16_t value = 0;
+    std::memcpy(&value, wav.data() + 44 + 2 * i, 2);
+    samples[i] = static_cast<float>(value) / 32768.0F;
+  }
+  return sound_traits(samples, 24000).pitch_hz.value_or(0);
+}
+
+TEST(References, TheLocalEngineTakesThePitchOfTheFirst) {
+  Stack stack(any_address());
+  const Account ann = stack.account(10'000);
+  const auto make = [&](const std::string& more) {
+    const std::string body =
+        R"({"model":"svc-audio-1.0","output_format":"wav","prompt":"The quick brown fox jumps over the lazy dog.")" +
+        more + "}";
+    const Reply done = stack.wait_final(ann, stack.create(ann, body).text("id"));
+    EXPECT_EQ(done.text("status"), "succeeded") << done.body;
+    return done.text("output.url");
+  };
+  const std::string deep = make(R"(,"voice":"atlas")");
+  const std::string high = make(R"(,"voice":"aria")");
+  ASSERT_LT(pitch_of(deep), 0.75 * pitch_of(high));
+  const std::string matched = make(R"(,"voice":"aria",)" + sounds({deep}));
+  EXPECT_NEAR(pitch_of(matched) / pitch_of(deep), 1.0, 0.1);
+  const std::string raised = make(R"(,"voice":"aria","pitch":7,)" + sounds({deep}));
+  EXPECT_NEAR(pitch_of(raised) / pitch_of(deep), std::exp2(7.0 / 12.0), 0.15)
+      << "what the request asks for comes on top";
+}
+
+// Seed Audio answers with JSON and base64; what it received is what counts here.
+TEST(References, ProvidersGetTheAddressOrTheFile) {
+  const ProviderDouble files(shelf);
+  const ProviderDouble seed(
+      [](const DoubleCall&) { return DoubleReply{.status = 400, .body = "{}"}; });
+  const auto entry = [&](const char* how) {
+    return R"({"name":"seed","kind":"seed_audio","base_url":")" + seed.url() +
+           R"(","api_key_env":"PROVIDER_KEY","options":{"references":")" + how + R"("}})";
+  };
+  ChainFile chain({entry("url")});
+  Stack stack(any_address(chain.options()));
+  const Account ann = stack.account(10'000);
+  const auto sent = [&](const std::string& member) {
+    const Reply done = stack.wait_final(ann, stack.create(ann, body_with(member)).text("id"));
+    EXPECT_EQ(done.text("error.code"), "unsupported_input") << done.body;
+    return seed.calls().back().body;
+  };
+  const std::string sound = files.url() + "/good.wav";
+  const std::string image = "\"image_url\":\"" + files.url() + "/pixel.png\"";
+  EXPECT_THAT(sent(sounds({sound})), HasSubstr(R"("references":[{"audio_url":")" + sound));
+  EXPECT_THAT(sent(image), HasSubstr(R"("references":[{"image_url":")" + files.url()));
+  chain.write({entry("bytes")});
+  stack.worker(0).signal(SIGHUP);
+  ASSERT_TRUE(eventually(
+      10s, [&] { return stack.worker(0).log().find("providers reloaded") != std::string::npos; }));
+  EXPECT_THAT(sent(sounds({sound})), HasSubstr(R"("references":[{"audio_data":"UklGR)"));
+  EXPECT_THAT(sent(image), HasSubstr(R"("references":[{"image_data":"iVBORw0KGgo)"));
+
+  // An image that is none never gets there.
+  const std::size_t before = seed.call_count();
+  for (const char* path : {"/half.png", "/good.wav"}) {
+    const Reply done = stack.wait_final(
+        ann,
+        stack.create(ann, body_with("\"image_url\":\"" + files.url() + path + "\"")).text("id"));
+    EXPECT_EQ(done.text("error.code"), "reference_unavailable");
+    EXPECT_THAT(done.text("error.message"), HasSubstr("image_url cannot be used: it is "));
+  }
+  EXPECT_EQ(seed.call_count(), before);
+  EXPECT_EQ(credits_of(stack, ann, "available_credits"), 10'000);
+  stack.database().expect_invariants();
+}
+
+}  // namespace
+}  // namespace audiogen::test
