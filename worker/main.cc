@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -26,12 +27,19 @@ namespace {
 constexpr auto kDrainLimit = std::chrono::seconds(20);
 constexpr auto kCloseLimit = std::chrono::seconds(2);
 
+void log_providers_errors(const std::vector<std::string>& errors) {
+  for (const std::string& error : errors) {
+    log::error("PROVIDERS_FILE is wrong", {{"why", error}});
+  }
+}
+
 // SIGHUP: takes a new PROVIDERS_FILE into force, or keeps the old one and says why.
 void reload(const Config& config, http::Client& client, CurrentChain& chains) {
   chains.collect();
   auto providers = load_providers(config.providers_file, client);
   if (!providers) {
-    log::error("providers not reloaded, the old ones stay", {{"why", providers.error().message}});
+    log_providers_errors(providers.error());
+    log::error("providers not reloaded, the old ones stay");
     return;
   }
   chains.replace(std::make_shared<const Chain>(std::move(*providers)));
@@ -53,7 +61,7 @@ int work(const Config& config) {
   http::Client client;
   auto providers = load_providers(config.providers_file, client);
   if (!providers) {
-    log::error(providers.error().message);
+    log_providers_errors(providers.error());
     return 1;
   }
   CurrentChain chains(std::make_shared<const Chain>(std::move(*providers)));

@@ -12,25 +12,20 @@ constexpr const char* kLocalAlone = R"({"providers": [{"name": "local", "kind": 
 
 }  // namespace
 
-Result<std::vector<std::unique_ptr<AudioProvider>>> load_providers(const std::string& file,
-                                                                   http::Client& client) {
+Result<std::vector<std::unique_ptr<AudioProvider>>, std::vector<std::string>> load_providers(
+    const std::string& file, http::Client& client) {
   std::string text = kLocalAlone;
   if (!file.empty()) {
     std::ifstream in(file);
     std::ostringstream content;
     if (!in || !(content << in.rdbuf())) {
-      return Error{"PROVIDERS_FILE: cannot read " + file};
+      return std::vector<std::string>{"cannot read " + file};
     }
     text = content.str();
   }
   const auto entries = parse_providers(text);
   if (!entries) {
-    std::string message = "PROVIDERS_FILE:";
-    for (const std::string& error : entries.error()) {
-      message += " " + error + ";";
-    }
-    message.pop_back();
-    return Error{message};
+    return entries.error();
   }
   std::vector<std::unique_ptr<AudioProvider>> providers;
   for (const ProviderEntry& entry : *entries) {

@@ -87,7 +87,6 @@ TEST(Task, WhatNoProviderCanServeFailsWithAFullRefund) {
   for (
       const char* body :
       {R"({"model":"svc-audio-1.0","prompt":"x","image_url":"https://images.example.com/i.png"})",
-       R"({"model":"svc-audio-1.0","prompt":"x","audio_references":["https://audio.example.com/a.mp3"]})",
        R"({"model":"svc-audio-1.0","prompt":"   "})"}) {
     const Reply done = stack.wait_final(ann, stack.create(ann, body).text("id"));
     EXPECT_EQ(done.text("status"), "failed") << body;

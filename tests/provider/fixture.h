@@ -88,21 +88,4 @@ inline std::string outcome(const Result<Audio, ProviderFault>& result) {
   return result ? "audio" : std::string(fault_name(result.error().fault));
 }
 
-inline std::string encode_base64(std::string_view bytes) {
-  constexpr std::string_view kAlphabet =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  out.reserve((bytes.size() + 2) / 3 * 4);
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    std::uint32_t bits = 0;
-    for (std::size_t j = 0; j < 3; ++j) {
-      bits = bits << 8U | (i + j < bytes.size() ? static_cast<unsigned char>(bytes[i + j]) : 0U);
-    }
-    for (std::size_t j = 0; j < 4; ++j) {
-      out += i + j > bytes.size() ? '=' : kAlphabet[bits >> (18 - 6 * j) & 0x3FU];
-    }
-  }
-  return out;
-}
-
 }  // namespace audiogen::test

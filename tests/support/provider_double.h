@@ -82,4 +82,7 @@ class ProviderDouble {
 // do not know the length yet.
 std::string tone_wav(double seconds, int rate = 24000, bool streamed = false);
 
+// Base64 (RFC 4648 section 4), as providers put audio into JSON.
+std::string encode_base64(std::string_view bytes);
+
 }  // namespace audiogen::test

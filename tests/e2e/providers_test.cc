@@ -1,0 +1,565 @@
+// Providers that fail in every way: the client gets audio from the next one, pays once and exactly,
+// and learns nothing of it.
+#include <atomic>
+#include <cmath>
+#include <csignal>
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "common/domain/pricing.h"
+#include "common/http/unique_fd.h"
+#include "tests/e2e/chain.h"
+#include "tests/e2e/failures.h"
+
+namespace audiogen::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::AnyOf;
+using testing::Contains;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr const char* kFirst = "alpha-upstream";
+constexpr const char* kSecond = "beta-upstream";
+
+// Counts connections to every address of this machine, IPv4 and IPv6.
+class Canary {
+ public:
+  Canary() : listener_(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+    const int off = 0;
+    ::setsockopt(listener_.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    sockaddr_in6 address{};
+    address.sin6_family = AF_INET6;
+    address.sin6_addr = in6addr_any;
+    socklen_t size = sizeof address;
+    auto* const raw = reinterpret_cast<sockaddr*>(&address);
+    if (::bind(listener_.get(), raw, size) != 0 || ::listen(listener_.get(), 128) != 0 ||
+        ::getsockname(listener_.get(), raw, &size) != 0) {
+      throw std::runtime_error("cannot listen");
+    }
+    port_ = std::to_string(ntohs(address.sin6_port));
+  }
+  const std::string& port() const { return port_; }
+  int connections() {
+    while (http::UniqueFd(::accept(listener_.get(), nullptr, nullptr))) {
+      ++accepted_;
+    }
+    return accepted_;
+  }
+
+ private:
+  http::UniqueFd listener_;
+  std::string port_;
+  int accepted_ = 0;
+};
+
+double second_length(std::size_t number) {
+  return 8.0 + 0.037 * static_cast<double>(number);
+}
+
+TEST(Fallback, EveryFailureOfTheFirstIsServedByTheNextAndChargedOnce) {
+  Canary canary;
+  const std::vector<Failure> all = failures("http://127.0.0.1:" + canary.port() + "/");
+  // "n" is the number of the failure; "good" goes well.
+  ProviderDouble first([&](const DoubleCall& call) {
+    const std::string text = member_of(call, "input");
+    return text.starts_with("good") ? wav_reply(0.3) : all.at(std::stoul(text)).reply;
+  });
+  ProviderDouble second([&](const DoubleCall& call) {
+    return wav_reply(second_length(std::stoul(member_of(call, "input"))));
+  });
+  const ChainFile chain(
+      {openai_entry(kFirst, first, R"(,"timeout_seconds":3)"), openai_entry(kSecond, second)});
+  Stack stack(chain.options());
+  const Account ann = stack.account(100'000);
+  std::string seen;  // Everything the client ever got.
+  const auto note = [&seen](const Reply& reply) {
+    seen += reply.body;
+    for (const auto& [name, value] : reply.headers) {
+      seen += name + ": " + value + "\n";
+    }
+    return reply;
+  };
+
+  // More good calls than bad ones, or the breaker would spare the provider the rest.
+  std::size_t bad_calls = 0;
+  for (const Failure& failure : all) {
+    bad_calls += failure.calls;
+  }
+  std::vector<std::string> good;
+  for (std::size_t i = 0; i < bad_calls + 5; ++i) {
+    good.push_back(stack.create(ann, wav_body("good")).text("id"));
+  }
+  for (const std::string& id : good) {
+    ASSERT_EQ(stack.wait_final(ann, id).text("status"), "succeeded");
+  }
+
+  std::vector<std::string> ids;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::string prompt = std::to_string(i) + " " + kUserWords;
+    ids.push_back(note(stack.create(ann, wav_body(prompt))).text("id"));
+  }
+  Units spent = kChargeMin;
+  spent.value *= static_cast<std::int64_t>(good.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    SCOPED_TRACE(all[i].name);
+    const Reply done = note(stack.wait_final(ann, ids[i]));
+    ASSERT_EQ(done.text("status"), "succeeded") << done.body;
+    const auto milliseconds = std::llround(second_length(i) * 1000);
+    EXPECT_EQ(std::llround(std::stod(done.text("output.duration_seconds")) * 1000), milliseconds);
+    EXPECT_EQ(done.text("usage.credits"), format_credits(charge_for(milliseconds)));
+    spent = spent + charge_for(milliseconds);
+    const Reply file = note(http("GET", done.text("output.url")));
+    EXPECT_EQ(file.body.size(), 44 + static_cast<std::size_t>(milliseconds) * 24 * 2);
+
+    std::vector<std::string> story = attempts_of(stack, ids[i]);
+    ASSERT_EQ(story.size(), all[i].calls + 1);
+    EXPECT_EQ(story.back(), std::string(kSecond) + " succeeded");
+    story.pop_back();
+    EXPECT_THAT(story, Each(HasSubstr(std::string(kFirst) + " " + all[i].state)));
+  }
+  EXPECT_EQ(second.call_count(), all.size());
+  // What an operator is shown of one of them: both calls, why the first failed, hold and charge.
+  const auto shown = stack.admin({"task", "show", ids[0]});
+  ASSERT_EQ(shown["attempts"].Size(), 2U);
+  EXPECT_STREQ(shown["attempts"][0]["provider"].GetString(), kFirst);
+  EXPECT_STREQ(shown["attempts"][0]["detail"].GetString(), "HTTP 400 some_code");
+  EXPECT_STREQ(shown["attempts"][1]["state"].GetString(), "succeeded");
+  EXPECT_EQ(shown["ledger"].Size(), 2U);
+  EXPECT_DOUBLE_EQ(credits_of(stack, ann, "available_credits"),
+                   100'000 - static_cast<double>(spent.value) / 1000);
+  EXPECT_EQ(credits_of(stack, ann, "reserved_credits"), 0);
+  EXPECT_TRUE(stack.admin({"audit"})["ok"].GetBool());
+  stack.database().expect_invariants();
+  EXPECT_EQ(canary.connections(), 0) << "a redirect was followed";
+
+  for (const std::string& word : {std::string(kFirst),
+                                  std::string(kSecond),
+                                  std::string(kWords),
+                                  std::string(kUserWords),
+                                  std::string(kProviderKey),
+                                  std::to_string(first.port()),
+                                  std::to_string(second.port())}) {
+    EXPECT_THAT(seen, Not(HasSubstr(word)));
+  }
+  for (const char* word : {kWords, kUserWords, kProviderKey}) {
+    EXPECT_THAT(stack.worker(0).log(), Not(HasSubstr(word)));
+    EXPECT_THAT(stack.api().log(), Not(HasSubstr(word)));
+  }
+}
+
+TEST(Fallback, TheLocalEngineStandsIn) {
+  ProviderDouble first([](const DoubleCall&) { return at(401); });
+  const ChainFile chain({openai_entry(kFirst, first), kLocalEntry});
+  Stack stack(chain.options());
+  const Account ann = stack.account();
+  const std::string id = stack.create(ann, Stack::body()).text("id");
+  EXPECT_EQ(stack.wait_final(ann, id).text("status"), "succeeded");
+  EXPECT_THAT(attempts_of(stack, id), ElementsAre("alpha-upstream failed", "local succeeded"));
+  stack.database().expect_invariants();
+}
+
+TEST(Fallback, RefusedContentIsNotShoppedAroundAndIsRefunded) {
+  ProviderDouble first([](const DoubleCall&) { return at(400, "content_policy_violation"); });
+  ProviderDouble second([](const DoubleCall&) { return wav_reply(1.0); });
+  const ChainFile chain({openai_entry(kFirst, first), openai_entry(kSecond, second)});
+  Stack stack(chain.options());
+  const Account ann = stack.account(1000);
+  const std::string id = stack.create(ann, Stack::body()).text("id");
+  const Reply done = stack.wait_final(ann, id);
+  EXPECT_EQ(done.text("status"), "failed");
+  EXPECT_EQ(done.text("error.code"), "content_rejected");
+  EXPECT_EQ(done.text("error.retriable"), "false");
+  EXPECT_EQ(done.text("billing"),
+            R"({"reserved_credits":150,"charged_credits":0,"returned_credits":150})");
+  EXPECT_EQ(first.call_count(), 1U);
+  EXPECT_EQ(second.call_count(), 0U);
+  EXPECT_EQ(credits_of(stack, ann, "available_credits"), 1000);
+  stack.database().expect_invariants();
+}
+
+TEST(Fallback, RetryAfterIsHonouredInPlace) {
+  std::atomic<int> calls{0};
+  std::atomic<std::chrono::steady_clock::time_point> refused_at, called_again_at;
+  ProviderDouble first([&](const DoubleCall&) {
+    if (calls.fetch_add(1) == 0) {
+      refused_at = std::chrono::steady_clock::now();
+      DoubleReply out = at(429, "rate_limit_exceeded");
+      out.headers.emplace_back("Retry-After: 2");
+      return out;
+    }
+    called_again_at = std::chrono::steady_clock::now();
+    return wav_reply(1.0);
+  });
+  ProviderDouble second([](const DoubleCall&) { return wav_reply(1.0); });
+  const ChainFile chain({openai_entry(kFirst, first), openai_entry(kSecond, second)});
+  Stack stack(chain.options());
+  const Account ann = stack.account();
+  const std::string id = stack.create(ann, Stack::body()).text("id");
+  EXPECT_EQ(stack.wait_final(ann, id).text("status"), "succeeded");
+  EXPECT_THAT(attempts_of(stack, id),
+              ElementsAre("alpha-upstream failed", "alpha-upstream succeeded"));
+  EXPECT_GE(called_again_at.load() - refused_at.load(), 2s);
+  EXPECT_EQ(second.call_count(), 0U);
+}
+
+TEST(Fallback, AllFailingForLongIsUnavailableAndRefunded) {
+  ProviderDouble first([](const DoubleCall&) { return at(503); });
+  ProviderDouble second([](const DoubleCall&) { return on_the_wire(Form::kReset); });
+  const ChainFile chain({openai_entry(kFirst, first), openai_entry(kSecond, second)});
+  Stack::Options options = chain.options();
+  options.environment["TASK_DEADLINE_SECONDS"] = "6";
+  Stack stack(options);
+  const Account ann = stack.account(1000);
+  const std::string id = stack.create(ann, Stack::body()).text("id");
+  const Reply done = stack.wait_final(ann, id);
+  EXPECT_EQ(done.text("status"), "failed");
+  EXPECT_EQ(done.text("error.code"), "provider_unavailable");
+  EXPECT_EQ(done.text("error.retriable"), "true");
+  EXPECT_EQ(done.text("billing"),
+            R"({"reserved_credits":150,"charged_credits":0,"returned_credits":150})");
+  // More than one claim was tried: the first retry comes after two seconds.
+  EXPECT_GE(second.call_count(), 2U);
+  EXPECT_EQ(credits_of(stack, ann, "available_credits"), 1000);
+  stack.database().expect_invariants();
+}
+
+// The last provider cannot, but the first only stumbled: the task waits for it.
+TEST(Fallback, AnInputOnlyTheFirstCanServeWaitsForIt) {
+  std::atomic<int> calls{0};
+  ProviderDouble first([&](const DoubleCall&) {
+    return calls.fetch_add(1) == 0 ? on_the_wire(Form::kReset) : wav_reply(1.0);
+  });
+  ProviderDouble second([](const DoubleCall&) { return at(400); });
+  const ChainFile chain({openai_entry(kFirst, first), openai_entry(kSecond, second)});
+  Stack stack(chain.options());
+  const Account ann = stack.account();
+  const std::string id = stack.create(ann, Stack::body()).text("id");
+  EXPECT_EQ(stack.wait_final(ann, id).text("status"), "succeeded");
+  EXPECT_THAT(
+      attempts_of(stack, id),
+      ElementsAre(
+          "alpha-upstream unknown outcome", "beta-upstream failed", "alpha-upstream succeeded"));
+  stack.database().expect_invariants();
+}
+
+TEST(Fallback, ALateSuccessIsNeitherDeliveredNorCharged) {
+  ProviderDouble first([](const DoubleCall&) {
+    DoubleReply out = wav_reply(60.0);
+    out.delay = 1500ms;
+    return out;
+  });
+  // Answers when the first one's answer is out, so that it could still get in between.
+  ProviderDouble second([](const DoubleCall&) {
+    DoubleReply out = wav_reply(9.0);
+    out.delay = 1500ms;
+    return out;
+  });
+  const ChainFile chain(
+      {openai_entry(kFirst, first, R"(,"timeout_seconds":1)"), openai_entry(kSecond, second)});
+  Stack stack(chain.options());
+  const Account ann = stack.account(1000);
+  const std::string id = stack.create(ann, wav_body("x")).text("id");
+  const Reply done = stack.wait_final(ann, id);
+  EXPECT_EQ(done.text("status"), "succeeded");
+  EXPECT_EQ(done.text("output.duration_seconds"), "9.0");
+  EXPECT_EQ(done.text("usage.credits"), "11.25");
+  EXPECT_THAT(attempts_of(stack, id),
+              ElementsAre("alpha-upstream unknown outcome", "beta-upstream succeeded"));
+  EXPECT_EQ(credits_of(stack, ann, "available_credits"), 988.75);
+  stack.database().expect_invariants();
+}
+
+TEST(Breaker, OpensAfterFailuresAndAProbeClosesIt) {
+  std::atomic<bool> broken{true};
+  ProviderDouble first([&](const DoubleCall&) { return broken.load() ? at(401) : wav_reply(0.3); });
+  ProviderDouble second([](const DoubleCall&) { return wav_reply(0.3); });
+  const ChainFile chain({openai_entry(kFirst, first), openai_entry(kSecond, second)});
+  Stack stack(chain.options());
+  const Account ann = stack.account(100'000);
+  const auto served_by = [&] {
+    const std::string id = stack.create(ann, wav_body("x")).text("id");
+    EXPECT_EQ(stack.wait_final(ann, id).text("status"), "succeeded");
+    return attempts_of(stack, id).back();
+  };
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(served_by(), "beta-upstream succeeded");
+  }
+  EXPECT_TRUE(eventually(10s, [&] { return provider_state(stack, kFirst) == "open"; }));
+  EXPECT_EQ(provider_state(stack, kSecond), "ready");
+  const std::size_t calls = first.call_count();
+  EXPECT_EQ(calls, 10U);
+  EXPECT_EQ(served_by(), "beta-upstream succeeded");
+  EXPECT_EQ(first.call_count(), calls) << "an open breaker lets nothing through";
+
+  broken = false;
+  EXPECT_TRUE(eventually(40s, [&] {
+    pace(300ms);
+    return served_by() == "alpha-upstream succeeded";
+  }));
+  EXPECT_EQ(served_by(), "alpha-upstream succeeded");
+  EXPECT_TRUE(eventually(10s, [&] { return provider_state(stack, kFirst) == "ready"; }));
+  stack.database().expect_invariants();
+}
+
+TEST(Bulkhead, AHangingProviderDoesNotHoldUpWhatTheOtherServes) {
+  ProviderDouble first([](const DoubleCall&) { return on_the_wire(Form::kHang); });
+  ProviderDouble second([](const DoubleCall&) { return wav_reply(0.3); });
+  const ChainFile chain(
+      {openai_entry(
+           kFirst, first, R"(,"timeout_seconds":60,"max_in_flight":2)", R"({"aria":"coral"})"),
+       openai_entry(kSecond, second, "", R"({"atlas":"onyx"})")});
+  Stack stack(chain.options());
+  const Account ann = stack.account(100'000);
+  for (int i = 0; i < 50; ++i) {
+    stack.create(ann, wav_body("hang", R"(,"voice":"aria")"));
+  }
+  ASSERT_TRUE(first.wait_until([&] { return first.call_count() == 2; }));
+  for (int i = 0; i < 20; ++i) {
+    const std::string id = stack.create(ann, wav_body("go", R"(,"voice":"atlas")")).text("id");
+    EXPECT_EQ(stack.wait_final(ann, id).text("status"), "succeeded");
+  }
+  EXPECT_EQ(first.call_count(), 2U);
+  EXPECT_EQ(first.connections(), 2U);
+}
+
+TEST(Reload, SwapsTheChainUnderLoadAndRefusesABadFile) {
+  ProviderDouble first([](const DoubleCall&) {
+    DoubleReply out = wav_reply(0.3);
+    out.delay = 200ms;
+    return out;
+  });
+  ProviderDouble second([](const DoubleCall&) { return wav_reply(0.3); });
+  const ChainFile chain({openai_entry(kFirst, first, R"(,"max_in_flight":2)")});
+  Stack stack(chain.options());
+  const Account ann = stack.account(100'000);
+  const auto logged = [&](const std::string& text) {
+    return eventually(10s, [&] { return stack.worker(0).log().find(text) != std::string::npos; });
+  };
+  std::vector<std::string> ids;
+  const auto create = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      ids.push_back(stack.create(ann, wav_body("x")).text("id"));
+    }
+  };
+  create(30);
+  ASSERT_TRUE(first.wait_until([&] { return first.call_count() > 0; }));
+  chain.write({openai_entry(kSecond, second)});
+  stack.worker(0).signal(SIGHUP);
+  ASSERT_TRUE(logged("providers reloaded"));
+  const std::size_t before = second.call_count();
+  create(30);
+  for (const std::string& id : ids) {
+    EXPECT_EQ(stack.wait_final(ann, id).text("status"), "succeeded");
+    // Tasks keep the chain they began with: nobody was called twice.
+    EXPECT_EQ(attempts_of(stack, id).size(), 1U);
+  }
+  EXPECT_GE(second.call_count(), before + 30);
+  EXPECT_EQ(first.call_count() + second.call_count(), 60U);
+
+  chain.write({R"({"name":"a b","kind":"openai","model":"m","voices":{"nobody":"x"}})",
+               R"({"name":"c","kind":"nonsense"})",
+               R"({"name":"d","kind":"fal","api_key_env":"NO_SUCH_KEY","surplus":1})"});
+  stack.worker(0).signal(SIGHUP);
+  ASSERT_TRUE(logged("providers not reloaded"));
+  for (const char* error : {"providers[0]",
+                            "unknown voice",
+                            "providers[1]",
+                            "kind",
+                            "providers[2]",
+                            "NO_SUCH_KEY",
+                            "surplus",
+                            "model"}) {
+    EXPECT_THAT(stack.worker(0).log(), HasSubstr(error));
+  }
+  chain.write_text("{");
+  stack.worker(0).signal(SIGHUP);
+  EXPECT_TRUE(logged("not JSON"));
+  ids.clear();
+  create(1);
+  EXPECT_EQ(stack.wait_final(ann, ids[0]).text("status"), "succeeded");
+  EXPECT_THAT(attempts_of(stack, ids[0]), ElementsAre("beta-upstream succeeded"));
+  stack.database().expect_invariants();
+}
+
+// fal's queue as a double plays it: a job is done at the second look, and its file is where
+// `file_of` says for its prompt.
+class FalDouble {
+ public:
+  using FileOf = std::function<std::string(const std::string& base, const std::string& prompt)>;
+
+  // `host`: the name under which the worker is told to find it.
+  FalDouble(std::string host, FileOf file_of)
+      : host_(std::move(host)),
+        file_of_(std::move(file_of)),
+        server_([this](const DoubleCall& call) { return answer(call); }) {
+    base_ = "http://" + host_ + ":" + std::to_string(server_.port());
+  }
+
+  std::string entry(std::string_view more) const {
+    return R"({"name":"alpha-upstream","kind":"fal","base_url":")" + base_ +
+           R"(","api_key_env":"PROVIDER_KEY","model":"owner/app")" + std::string(more) + "}";
+  }
+  ProviderDouble& server() { return server_; }
+
+ private:
+  DoubleReply answer(const DoubleCall& call) {
+    DoubleReply out{.headers = {"Content-Type: application/json"}};
+    const auto number = [&] { return std::stoul(call.target.substr(call.target.rfind('/') + 1)); };
+    if (call.method == "POST") {
+      const std::string job = std::to_string(prompts_.size());
+      prompts_.push_back(member_of(call, "prompt"));
+      looks_.push_back(0);
+      out.body = R"({"request_id":"r","status":"IN_QUEUE","status_url":")" + base_ + "/status/" +
+                 job + R"(","response_url":")" + base_ + "/result/" + job + R"(","cancel_url":")" +
+                 base_ + "/cancel/" + job + R"("})";
+    } else if (call.target.starts_with("/status/")) {
+      out.body = looks_.at(number())++ == 0 ? R"({"status":"IN_QUEUE","queue_position":1})"
+                                            : R"({"status":"COMPLETED"})";
+    } else if (call.target.starts_with("/result/")) {
+      out.body = R"({"audio":{"url":")" + file_of_(base_, prompts_.at(number())) + R"("}})";
+    } else {
+      out = wav_reply(9.5);
+    }
+    return out;
+  }
+
+  const std::string host_;
+  const FileOf file_of_;
+  std::string base_;
+  std::vector<std::string> prompts_;  // Used on the double's thread only, like looks_.
+  std::vector<int> looks_;
+  ProviderDouble server_;
+};
+
+TEST(Polled, FromSubmissionToTheClientsFile) {
+  FalDouble fal("127.0.0.1",
+                [](const std::string& base, const std::string&) { return base + "/file"; });
+  const ChainFile chain({fal.entry("")});
+  Stack stack(chain.options());
+  const Account ann = stack.account(1000);
+  const std::string id = stack.create(ann, wav_body("rain on a roof")).text("id");
+  const Reply done = stack.wait_final(ann, id);
+  ASSERT_EQ(done.text("status"), "succeeded") << done.body;
+  EXPECT_EQ(done.text("output.duration_seconds"), "9.5");
+  EXPECT_EQ(done.text("usage.credits"), "11.875");
+  EXPECT_EQ(http("GET", done.text("output.url")).body.size(), 44U + 9500 * 24 * 2);
+  EXPECT_THAT(attempts_of(stack, id), ElementsAre("alpha-upstream succeeded"));
+  for (const DoubleCall& call : fal.server().calls()) {
+    EXPECT_EQ(call.header("authorization"),
+              call.target == "/file" ? "" : "Key " + std::string(kProviderKey));
+  }
+  stack.database().expect_invariants();
+}
+
+// Reliability 7, rows 112 to 114: every spelling of an address that is not public, where `port` is
+// that of a listener on this machine.
+std::vector<std::string> forbidden_addresses(const std::string& port) {
+  std::vector<std::string> out;
+  for (const char* host : {"127.0.0.1",
+                           "127.1",
+                           "2130706433",
+                           "0x7f.1",
+                           "0x7f000001",
+                           "0177.0.0.1",
+                           "127.0.0.1.",
+                           "127.9.9.9",
+                           "0.0.0.0",
+                           "0",
+                           "localhost",
+                           "LOCALHOST",
+                           "a.localhost",
+                           "%31%32%37.0.0.1",
+                           "①②⑦.⓪.⓪.①",
+                           "user@127.0.0.1",
+                           "user:password@127.0.0.1",
+                           "[::1]",
+                           "[::]",
+                           "[::ffff:127.0.0.1]",
+                           "[::ffff:7f00:1]",
+                           "[::127.0.0.1]",
+                           "[64:ff9b::7f00:1]",
+                           "[2002:7f00:1::1]",
+                           "[fe80::1]",
+                           "[fd00::1]",
+                           "10.0.0.1",
+                           "100.64.0.1",
+                           "169.254.169.254",
+                           "2852039166",
+                           "0xA9FEA9FE",
+                           "172.16.0.1",
+                           "192.168.0.1",
+                           "224.0.0.1"}) {
+    out.push_back("http://" + std::string(host) + ":" + port + "/file");
+  }
+  for (const char* scheme : {"file", "gopher", "ftp", "dict", "ldap", "telnet", "tftp"}) {
+    out.push_back(std::string(scheme) + "://127.0.0.1:" + port + "/etc/passwd");
+  }
+  out.push_back("HTTP://127.0.0.1:" + port + "/file");
+  out.push_back("//127.0.0.1:" + port + "/file");
+  out.push_back("127.0.0.1:" + port + "/file");
+  out.push_back("http:127.0.0.1:" + port + "/file");
+  out.push_back("http://127.0.0.1:" + port + "#@a.example/file");
+  out.push_back("http://a.example\\\\@127.0.0.1:" + port + "/file");
+  return out;
+}
+
+TEST(Ssrf, ResultsOnThisMachineAreNotFetchedAndTheNextProviderServes) {
+  Canary canary;
+  const std::vector<std::string> addresses = forbidden_addresses(canary.port());
+  // Under a name, so that the provider does not count as one in the house, whose results may be.
+  FalDouble fal("provider.localhost", [&](const std::string&, const std::string& prompt) {
+    return prompt == "good" ? "data:audio/wav;base64," + encode_base64(tone_wav(0.3))
+                            : addresses.at(std::stoul(prompt));
+  });
+  ProviderDouble second([](const DoubleCall&) { return wav_reply(0.3); });
+  const ChainFile chain({fal.entry(R"(,"timeout_seconds":6)"), openai_entry(kSecond, second)});
+  Stack stack(chain.options());
+  const Account ann = stack.account(100'000);
+  const auto run = [&](const std::vector<std::string>& prompts) {
+    std::vector<std::string> ids;
+    for (const std::string& prompt : prompts) {
+      ids.push_back(stack.create(ann, wav_body(prompt)).text("id"));
+    }
+    for (const std::string& id : ids) {
+      EXPECT_EQ(stack.wait_final(ann, id).text("status"), "succeeded");
+    }
+    return ids;
+  };
+  // Enough good ones that the breaker stays closed.
+  const auto good = run(std::vector<std::string>(addresses.size() + 5, "good"));
+  EXPECT_THAT(attempts_of(stack, good[0]), ElementsAre("alpha-upstream succeeded"));
+  std::vector<std::string> prompts;
+  for (std::size_t i = 0; i < addresses.size(); ++i) {
+    prompts.push_back(std::to_string(i));
+  }
+  const auto ids = run(prompts);
+  for (std::size_t i = 0; i < addresses.size(); ++i) {
+    const auto story = attempts_of(stack, ids[i]);
+    ASSERT_EQ(story.size(), 2U) << addresses[i];
+    EXPECT_THAT(story[0], AnyOf("alpha-upstream failed", "alpha-upstream unknown outcome"));
+    EXPECT_EQ(story[1], "beta-upstream succeeded");
+  }
+  EXPECT_EQ(canary.connections(), 0);
+  stack.database().expect_invariants();
+
+  // The canary would have sung: where an operator allows it, the same address is fetched.
+  chain.write({fal.entry(R"(,"timeout_seconds":6,"options":{"result_address":"any"})"),
+               openai_entry(kSecond, second)});
+  stack.worker(0).signal(SIGHUP);
+  ASSERT_TRUE(eventually(
+      10s, [&] { return stack.worker(0).log().find("providers reloaded") != std::string::npos; }));
+  run({"0"});
+  EXPECT_GT(canary.connections(), 0);
+}
+
+}  // namespace
+}  // namespace audiogen::test
