@@ -97,6 +97,7 @@ struct JobRunner::Job {
   // What may still answer for step `step`: one call, or two where it is hedged.
   std::uint64_t step = 0;
   int awaited = 0;
+  std::size_t reached = 0;  // the last provider of the chain asked in this step
   std::vector<std::shared_ptr<ProviderCall>> calls;
 
   // Before a step's first call is opened.
@@ -104,6 +105,7 @@ struct JobRunner::Job {
     const std::scoped_lock lock(mutex);
     calls.clear();
     awaited = 1;
+    reached = provider;
     return ++step;
   }
   // Would anybody take an answer for step `of`?
@@ -408,6 +410,7 @@ void JobRunner::hedge(const JobPtr& job, const Attempt& slow) {
       return;
     }
     ++job->awaited;
+    job->reached = *second;
     start.n = ++job->attempts;
   }
   const Attempt attempt{slow.step, *second, start.n};
@@ -467,7 +470,7 @@ void JobRunner::step_answered(const JobPtr& job,
     return;
   }
   // Where both failed, the chain goes on after the later one.
-  job->provider = answer ? attempt.provider : std::max(job->provider, attempt.provider);
+  job->provider = answer ? attempt.provider : job->reached;
   job->attempt = attempt.row;
   if (job->is_lost()) {
     finish(job);

@@ -12,10 +12,8 @@ namespace audiogen::test {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
+using testing::StartsWith;
 using Form = DoubleReply::Form;
 
 // The smallest PNG there is: one grey pixel.
@@ -205,18 +203,19 @@ TEST(References, ProvidersGetTheAddressOrTheFile) {
   const auto sent = [&](const std::string& member) {
     const Reply done = stack.wait_final(ann, stack.create(ann, body_with(member)).text("id"));
     EXPECT_EQ(done.text("error.code"), "unsupported_input") << done.body;
-    return seed.calls().back().body;
+    const std::string body = seed.calls().back().body;
+    return body.substr(body.find("\"references\""), 120);
   };
   const std::string sound = files.url() + "/good.wav";
   const std::string image = "\"image_url\":\"" + files.url() + "/pixel.png\"";
-  EXPECT_THAT(sent(sounds({sound})), HasSubstr(R"("references":[{"audio_url":")" + sound));
-  EXPECT_THAT(sent(image), HasSubstr(R"("references":[{"image_url":")" + files.url()));
+  EXPECT_THAT(sent(sounds({sound})), StartsWith(R"("references":[{"audio_url":")" + sound));
+  EXPECT_THAT(sent(image), StartsWith(R"("references":[{"image_url":")" + files.url()));
   chain.write({entry("bytes")});
   stack.worker(0).signal(SIGHUP);
   ASSERT_TRUE(eventually(
       10s, [&] { return stack.worker(0).log().find("providers reloaded") != std::string::npos; }));
-  EXPECT_THAT(sent(sounds({sound})), HasSubstr(R"("references":[{"audio_data":"UklGR)"));
-  EXPECT_THAT(sent(image), HasSubstr(R"("references":[{"image_data":"iVBORw0KGgo)"));
+  EXPECT_THAT(sent(sounds({sound})), StartsWith(R"("references":[{"audio_data":"UklGR)"));
+  EXPECT_THAT(sent(image), StartsWith(R"("references":[{"image_data":"iVBORw0KGgo)"));
 
   // An image that is none never gets there.
   const std::size_t before = seed.call_count();

@@ -109,7 +109,7 @@ std::vector<float> samples_of(const Audio& audio, std::size_t seconds_max) {
 // Has the pipeline bring the speech to the pitch, pace and loudness of a reference (audio 4): what
 // lies between both is declared as not yet done. Beyond these ranges speech turns into caricature.
 void match(const SoundTraits& reference, Audio& speech) {
-  constexpr double kShiftMax = 10.0;  // semitones
+  constexpr double kShiftMax = 12.0;  // semitones
   constexpr Range kPace{0.75, 1.35};
   constexpr Range kLoudness{-30.0, -12.0};  // LUFS
   constexpr std::size_t kSecondsMeasured = 20;
