@@ -294,8 +294,10 @@ void JobRunner::provider_answered(const JobPtr& job, Result<Audio, ProviderFault
     const std::scoped_lock lock(job->mutex);
     job->call.reset();
   }
-  if (!answer) {
-    job->chain->record(job->provider, answer.error().fault);
+  if (answer) {
+    job->chain->answered(job->provider);
+  } else {
+    job->chain->failed(job->provider, answer.error().fault);
   }
   if (job->is_lost()) {
     finish(job);
@@ -413,7 +415,7 @@ void JobRunner::render(const JobPtr& job, Audio audio) {
   // Only audio that can be delivered counts as a success of its provider. Bad audio means the next
   // provider, never a bill.
   const auto fault = rendered ? std::nullopt : std::optional(fault_of(rendered.error().kind));
-  job->chain->record(job->provider, fault);
+  job->chain->proved(job->provider, fault);
   if (fault) {
     attempt_failed(job, ProviderFault{*fault, rendered.error().detail, std::nullopt});
     return;
