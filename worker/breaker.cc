@@ -1,5 +1,7 @@
 #include "worker/breaker.h"
 
+#include <algorithm>
+
 namespace audiogen::worker {
 
 std::int64_t Breaker::slot_number(Time now) const {
@@ -30,7 +32,22 @@ bool Breaker::allow(Time now) {
   return true;
 }
 
-void Breaker::record(bool success, Time now) {
+Breaker::Slot& Breaker::slot(Time now) {
+  const std::int64_t number = slot_number(now);
+  Slot& out = slots_[static_cast<std::size_t>(number % kSlots)];
+  if (out.number != number) {
+    out = Slot{.number = number};
+  }
+  return out;
+}
+
+void Breaker::answered(Time now) {
+  if (!open_) {
+    ++slot(now).calls;
+  }
+}
+
+void Breaker::proved(bool success, Time now) {
   if (open_) {
     if (state(now) == State::kOpen) {
       return;  // A call from before it opened: its failure is what opened it.
@@ -44,21 +61,16 @@ void Breaker::record(bool success, Time now) {
     }
     return;
   }
-  const std::int64_t number = slot_number(now);
-  Slot& slot = slots_[static_cast<std::size_t>(number % kSlots)];
-  if (slot.number != number) {
-    slot = Slot{.number = number};
-  }
-  ++slot.calls;
-  slot.failures += success ? 0U : 1U;
+  slot(now).failures += success ? 0U : 1U;
   std::uint32_t calls = 0;
   std::uint32_t failures = 0;
   for (const Slot& recent : slots_) {
-    if (recent.number > number - kSlots) {
+    if (recent.number > slot_number(now) - kSlots) {
       calls += recent.calls;
       failures += recent.failures;
     }
   }
+  calls = std::max(calls, failures);  // Some were proved bad when their answers are out of sight.
   if (calls >= rules_.calls_min && failures > rules_.failures_max * calls) {
     open_ = true;
     opened_at_ = now;

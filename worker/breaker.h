@@ -28,7 +28,14 @@ class Breaker {
 
   // The outcome of a call that was allowed. A call that was refused for its content is no failure
   // of the provider.
-  void record(bool success, Time now);
+  void record(bool success, Time now) {
+    answered(now);
+    proved(success, now);
+  }
+  // The same in two steps, for an answer that takes long to prove: counted only with its proof, a
+  // burst would look as if nothing came back but failures.
+  void answered(Time now);
+  void proved(bool success, Time now);
 
   enum class State : std::uint8_t { kClosed, kOpen, kHalfOpen };
   State state(Time now) const;
@@ -41,6 +48,7 @@ class Breaker {
   };
   static constexpr std::int64_t kSlots = 10;
   std::int64_t slot_number(Time now) const;
+  Slot& slot(Time now);
 
   BreakerRules rules_;
   std::array<Slot, kSlots> slots_{};

@@ -130,16 +130,26 @@ bool Chain::admit(std::size_t position) const {
   return link.breaker.allow(Clock::now());
 }
 
-void Chain::record(std::size_t position, std::optional<Fault> fault) const {
+void Chain::failed(std::size_t position, Fault fault) const {
+  if (fault != Fault::kCanceled) {
+    answered(position);
+    proved(position, fault);
+  }
+}
+
+void Chain::answered(std::size_t position) const {
+  Link& link = *links_[position];
+  const std::scoped_lock lock(link.mutex);
+  link.breaker.answered(Clock::now());
+}
+
+void Chain::proved(std::size_t position, std::optional<Fault> fault) const {
   // What says something of the task, or of us, says nothing against the provider.
   const bool its_failure =
       fault && *fault != Fault::kRejected && *fault != Fault::kUnsupportedInput;
-  if (fault == Fault::kCanceled) {
-    return;
-  }
   Link& link = *links_[position];
   const std::scoped_lock lock(link.mutex);
-  link.breaker.record(!its_failure, Clock::now());
+  link.breaker.proved(!its_failure, Clock::now());
 }
 
 std::string Chain::status_json() const {

@@ -61,10 +61,13 @@ class Chain {
   std::optional<std::size_t> find(const std::string& name) const;
   AudioProvider& at(std::size_t position) const { return links_[position]->provider; }
 
-  // Asks the breaker for leave to call; every call that got leave is followed by record().
+  // Asks the breaker for leave to call; every call that got leave is followed by failed(), or by
+  // answered() and, when its audio could be delivered or not, proved().
   bool admit(std::size_t position) const;
-  // nullopt: the call succeeded.
-  void record(std::size_t position, std::optional<Fault> fault) const;
+  void failed(std::size_t position, Fault fault) const;
+  void answered(std::size_t position) const;
+  // nullopt: good audio.
+  void proved(std::size_t position, std::optional<Fault> fault) const;
 
   // [{"name":…,"state":…,"in_flight":…,"waiting":…}] for operators.
   std::string status_json() const;

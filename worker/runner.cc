@@ -448,8 +448,10 @@ void JobRunner::provider_answered(const JobPtr& job,
                                   const Attempt& attempt,
                                   Result<Audio, ProviderFault> answer) {
   AG_CRASH_POINT("worker.answered");
-  if (!answer) {
-    job->chain->record(attempt.provider, answer.error().fault);
+  if (answer) {
+    job->chain->answered(attempt.provider);
+  } else {
+    job->chain->failed(attempt.provider, answer.error().fault);
   }
   step_answered(job, attempt, std::move(answer));
 }
@@ -602,7 +604,7 @@ void JobRunner::render(const JobPtr& job, Audio audio) {
   // Only audio that can be delivered counts as a success of its provider. Bad audio means the next
   // provider, never a bill.
   const auto fault = rendered ? std::nullopt : std::optional(fault_of(rendered.error().kind));
-  job->chain->record(job->provider, fault);
+  job->chain->proved(job->provider, fault);
   if (fault) {
     attempt_failed(job, ProviderFault{*fault, rendered.error().detail, std::nullopt});
     return;

@@ -144,6 +144,21 @@ TEST(Fal, RefusalsAtEachStep) {
                          "cancel_url":"https://evil.example/c"})")),
             "unknown_outcome: the job's addresses are not the provider's");
 
+  // Each address by itself: our key goes along to all of them.
+  EXPECT_EQ(submitted(json(200, R"({"status_url":"https://evil.example/s",
+                                    "response_url":"https://queue.example/r"})")),
+            "unknown_outcome: the job's addresses are not the provider's");
+  EXPECT_EQ(submitted(json(200, R"({"status_url":"https://queue.example/s",
+                                    "response_url":"https://evil.example/r"})")),
+            "unknown_outcome: the job's addresses are not the provider's");
+  Talk withdrawn(ProviderKind::kFal);
+  withdrawn.begin();
+  EXPECT_EQ(withdrawn.say(json(200, R"({"status_url":"https://queue.example/s",
+                                        "response_url":"https://queue.example/r",
+                                        "cancel_url":"https://evil.example/c"})")),
+            "ask GET https://queue.example/s");
+  EXPECT_EQ(withdrawn.withdrawal(), "nothing");
+
   const auto polled = [](http::ClientResponse answer) {
     Talk talk(ProviderKind::kFal);
     talk.begin();
@@ -223,7 +238,9 @@ TEST(Replicate, VersionsHaveTheirOwnForm) {
   GenerationRequest asked;
   asked.prompt = "rain";
   asked.audio_references = {"https://a.example/1"};
-  const auto request = replicate::format()->submit(entry, asked, 30s);
+  ProviderRequest call;
+  call.request = std::make_shared<const GenerationRequest>(asked);
+  const auto request = replicate::format()->submit(entry, call, 30s);
   EXPECT_EQ(request.url, "https://queue.example/predictions");
   EXPECT_EQ(
       request.body,

@@ -85,5 +85,44 @@ TEST_F(BreakerTest, LateFailuresOfOldCallsDoNotProlongIt) {
   EXPECT_EQ(breaker_.state(now_), Breaker::State::kHalfOpen);
 }
 
+// A burst on a busy worker: failures are known at once, good audio only when it has been through
+// the codecs.
+TEST_F(BreakerTest, AnswersCountBeforeTheyAreProved) {
+  for (int i = 0; i < 30; ++i) {
+    breaker_.answered(now_);
+  }
+  record(15, false);
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kClosed);
+  for (int i = 0; i < 30; ++i) {
+    breaker_.proved(true, now_);
+  }
+  record(15, false);
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kClosed) << "no call counts twice";
+  record(1, false);
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kOpen);
+}
+
+TEST_F(BreakerTest, AnswersThatProveBadOpenItEvenLate) {
+  for (int i = 0; i < 10; ++i) {
+    breaker_.answered(now_);
+  }
+  now_ += seconds(31);
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(breaker_.state(now_), Breaker::State::kClosed);
+    breaker_.proved(false, now_);
+  }
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kOpen);
+}
+
+TEST_F(BreakerTest, AnAnswerAloneClosesNothing) {
+  record(10, false);
+  now_ += seconds(15);
+  ASSERT_TRUE(breaker_.allow(now_));
+  breaker_.answered(now_);
+  EXPECT_FALSE(breaker_.allow(now_));
+  breaker_.proved(true, now_);
+  EXPECT_TRUE(breaker_.allow(now_));
+}
+
 }  // namespace
 }  // namespace audiogen::worker

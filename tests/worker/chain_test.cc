@@ -143,7 +143,7 @@ TEST(Chain, PassesOverOpenBreakersButStillServes) {
   request.voice = "aria";
   for (int i = 0; i < 20; ++i) {
     ASSERT_TRUE(chain.admit(0) || i >= 10);
-    chain.record(0, Fault::kUnknownOutcome);
+    chain.failed(0, Fault::kUnknownOutcome);
   }
   EXPECT_FALSE(chain.admit(0));
   EXPECT_EQ(chain.choose(request, 0), 1U);
@@ -154,9 +154,9 @@ TEST(Chain, PassesOverOpenBreakersButStillServes) {
 TEST(Chain, RefusedContentIsNoFailureOfTheProvider) {
   const Chain chain = three();
   for (int i = 0; i < 50; ++i) {
-    chain.record(0, Fault::kRejected);
-    chain.record(0, Fault::kUnsupportedInput);
-    chain.record(0, Fault::kCanceled);
+    chain.failed(0, Fault::kRejected);
+    chain.failed(0, Fault::kUnsupportedInput);
+    chain.failed(0, Fault::kCanceled);
   }
   EXPECT_TRUE(chain.admit(0));
 }

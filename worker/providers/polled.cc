@@ -54,7 +54,7 @@ class PolledDialogue final : public Dialogue {
       case Stage::kDownloading:
         return after_download(std::move(answer));
     }
-    AG_CHECK(false);
+    check_failed("a stage that is not one", __FILE__, __LINE__);
   }
 
   std::optional<http::ClientRequest> withdraw() const override {

@@ -60,9 +60,9 @@ struct References {
 
 struct ProviderRequest {
   std::shared_ptr<const GenerationRequest> request;
-  std::shared_ptr<const References> references;  // null when the request has none
   std::string request_key;  // the same for every attempt that must have one effect
   std::chrono::steady_clock::time_point deadline;
+  std::shared_ptr<const References> references{};  // null when the request has none
 };
 
 // Constant for a provider's life.

@@ -1,0 +1,127 @@
+// A name whose owner answers as he likes (reliability 10, row 113): the check is on the address
+// that is connected to, not on the one that was looked up before.
+//
+// This program's getaddrinfo() stands in for libcurl's.
+#include <atomic>
+#include <future>
+#include <string>
+#include <vector>
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include "common/http/client.h"
+#include "tests/provider/fixture.h"
+#include "tests/support/provider_double.h"
+
+namespace {
+
+// What the name resolves to at the nth look-up; the last line stays.
+std::vector<std::vector<std::string>> g_answers;  // Set before the client asks.
+std::atomic<std::size_t> g_lookups{0};
+
+addrinfo* entry(const std::string& address, std::uint16_t port) {
+  const bool six = address.find(':') != std::string::npos;
+  const std::size_t size = six ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+  auto* const out = static_cast<addrinfo*>(std::calloc(1, sizeof(addrinfo)));
+  auto* const raw = static_cast<sockaddr*>(std::calloc(1, size));
+  out->ai_family = six ? AF_INET6 : AF_INET;
+  out->ai_socktype = SOCK_STREAM;
+  out->ai_protocol = IPPROTO_TCP;
+  out->ai_addrlen = static_cast<socklen_t>(size);
+  out->ai_addr = raw;
+  raw->sa_family = static_cast<sa_family_t>(out->ai_family);
+  if (six) {
+    auto* const v6 = reinterpret_cast<sockaddr_in6*>(raw);
+    v6->sin6_port = htons(port);
+    ::inet_pton(AF_INET6, address.c_str(), &v6->sin6_addr);
+  } else {
+    auto* const v4 = reinterpret_cast<sockaddr_in*>(raw);
+    v4->sin_port = htons(port);
+    ::inet_pton(AF_INET, address.c_str(), &v4->sin_addr);
+  }
+  return out;
+}
+
+}  // namespace
+
+extern "C" int getaddrinfo(const char* node,
+                           const char* service,
+                           const addrinfo* /*hints*/,
+                           addrinfo** out) {
+  if (std::string(node) != "rebinding.example") {
+    return EAI_NONAME;
+  }
+  const std::size_t lookup = std::min(g_lookups.fetch_add(1), g_answers.size() - 1);
+  addrinfo** end = out;
+  for (const std::string& address : g_answers[lookup]) {
+    *end = entry(address, static_cast<std::uint16_t>(std::stoi(service)));
+    end = &(*end)->ai_next;
+  }
+  return 0;
+}
+
+extern "C" void freeaddrinfo(addrinfo* list) {
+  while (list != nullptr) {
+    addrinfo* const next = list->ai_next;
+    std::free(list->ai_addr);
+    std::free(list);
+    list = next;
+  }
+}
+
+namespace audiogen::test {
+namespace {
+
+using Answer = Result<http::ClientResponse, http::ClientError>;
+
+// Public by its range, and nobody is there.
+constexpr const char* kPublicNobody = "2d00::1";
+
+Answer fetch(std::uint16_t port, http::Reach reach) {
+  http::Client client;
+  std::promise<Answer> promise;
+  http::ClientRequest request;
+  request.url = "http://rebinding.example:" + std::to_string(port) + "/";
+  request.reach = reach;
+  request.connect_timeout = 2s;
+  request.total_timeout = 5s;
+  client.start(request, [&](Answer answer) { promise.set_value(std::move(answer)); });
+  auto answer = promise.get_future();
+  EXPECT_EQ(answer.wait_for(kPatience), std::future_status::ready);
+  return answer.get();
+}
+
+TEST(Resolver, APublicAddressFirstDoesNotOpenTheWayToAPrivateOne) {
+  ProviderDouble canary([](const DoubleCall&) { return DoubleReply{.body = "private"}; });
+  // The test's own resolver is the one that is asked, and the canary sings when it may.
+  g_answers = {{"127.0.0.1"}};
+  const Answer allowed = fetch(canary.port(), http::Reach::kAny);
+  ASSERT_TRUE(allowed) << allowed.error().detail;
+  ASSERT_EQ(canary.connections(), 1U);
+
+  for (const auto& answers :
+       std::vector<std::vector<std::vector<std::string>>>{{{"127.0.0.1"}},
+                                                          {{kPublicNobody, "127.0.0.1"}},
+                                                          {{kPublicNobody}, {"127.0.0.1"}},
+                                                          {{"::1"}},
+                                                          {{"::ffff:127.0.0.1"}},
+                                                          {{"0.0.0.0"}}}) {
+    g_answers = answers;
+    g_lookups = 0;
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      const Answer answer = fetch(canary.port(), http::Reach::kPublicOnly);
+      ASSERT_FALSE(answer);
+      if (i + 1 == answers.size()) {
+        EXPECT_EQ(answer.error().fault, http::ClientFault::kForbidden) << answer.error().detail;
+      }
+    }
+    EXPECT_EQ(g_lookups.load(), answers.size());
+  }
+  EXPECT_EQ(canary.connections(), 1U);
+}
+
+}  // namespace
+}  // namespace audiogen::test
