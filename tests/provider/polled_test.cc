@@ -374,6 +374,43 @@ TEST_P(Polled, AFileOnAPrivateAddressIsNotFetched) {
   EXPECT_EQ(canary.connections(), 0U);
 }
 
+// Asks once, answers `fault` to whatever comes, and would withdraw.
+class OneQuestion final : public Dialogue {
+ public:
+  OneQuestion(std::string base, Fault fault) : base_(std::move(base)), fault_(fault) {}
+  Step begin(std::chrono::seconds /*left*/) override { return Ask{to("/job")}; }
+  Step heard(Heard /*answer*/) override { return ProviderFault{fault_, "d", std::nullopt}; }
+  std::optional<http::ClientRequest> withdraw() const override { return to("/cancel"); }
+
+ private:
+  http::ClientRequest to(const std::string& path) const {
+    http::ClientRequest out;
+    out.url = base_ + path;
+    return out;
+  }
+  const std::string base_;
+  const Fault fault_;
+};
+
+TEST(RemoteProvider, WithdrawsWhatItLostSightOfAndNothingElse) {
+  ProviderDouble server([](const DoubleCall&) { return DoubleReply{}; });
+  http::Client client;
+  for (const Fault fault : {Fault::kTryNext, Fault::kUnknownOutcome}) {
+    RemoteOptions options;
+    options.open = [&](const ProviderRequest&) {
+      return std::make_unique<OneQuestion>(server.url(), fault);
+    };
+    RemoteProvider provider(std::move(options), client);
+    EXPECT_EQ(outcome(generate(provider)), fault_name(fault));
+  }
+  ASSERT_TRUE(server.wait_until([&] { return server.call_count() == 3; }));
+  std::vector<std::string> targets;
+  for (const DoubleCall& call : server.calls()) {
+    targets.push_back(call.target);
+  }
+  EXPECT_THAT(targets, ElementsAre("/job", "/job", "/cancel"));
+}
+
 INSTANTIATE_TEST_SUITE_P(Kinds,
                          Polled,
                          testing::Values(ProviderKind::kFal, ProviderKind::kReplicate),

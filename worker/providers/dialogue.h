@@ -30,7 +30,8 @@ class Dialogue {
   virtual Step begin(std::chrono::seconds left) = 0;
   // The next step after the answer to the last Ask, or after the lack of one.
   virtual Step heard(Heard answer) = 0;
-  // What to send, without waiting for an answer, when we give up in the middle.
+  // What to send, without waiting for an answer, when we give up in the middle or have lost sight
+  // of what goes on there (kUnknownOutcome).
   virtual std::optional<http::ClientRequest> withdraw() const { return std::nullopt; }
 };
 

@@ -64,7 +64,11 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
     if (auto* const audio = std::get_if<Audio>(&step)) {
       finish(std::move(*audio));
     } else if (auto* const fault = std::get_if<ProviderFault>(&step)) {
-      finish(std::move(*fault));
+      if (fault->fault == Fault::kUnknownOutcome) {
+        give_up(std::move(*fault));  // What goes on there, out of our sight, is paid for.
+      } else {
+        finish(std::move(*fault));
+      }
     } else {
       auto& ask = std::get<Ask>(step);
       const auto delay = ask.delay;
