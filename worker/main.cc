@@ -58,6 +58,7 @@ int work(const Config& config) {
   }
   CurrentChain chains(std::make_shared<const Chain>(std::move(*providers)));
   const WorkerId id = WorkerId::make();
+  LocalDecoder decoder;
   store::Probe database(config.database);
   queue::Publisher publisher(config.amqp, {}, [](std::span<const Hint>) {});
   // The runner acknowledges through the consumer, the consumer delivers to the runner: it is made
@@ -69,9 +70,10 @@ int work(const Config& config) {
       [&receiver](std::vector<queue::Delivery> deliveries) {
         receiver->deliver(std::move(deliveries));
       });
-  JobRunner runner(config, id, chains, **blobs, [&consumer](const queue::Delivery& delivery) {
-    consumer.ack(delivery);
-  });
+  JobRunner runner(
+      config, id, chains, **blobs, client, decoder, [&consumer](const queue::Delivery& delivery) {
+        consumer.ack(delivery);
+      });
   receiver = &runner;
   Sweeper sweeper(
       config,

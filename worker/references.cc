@@ -99,8 +99,8 @@ struct Item {
   bool image = false;
   int redirects = 0;
   int tries = 0;
-  std::string bytes;
-  std::shared_ptr<http::ClientCall> exchange;
+  std::string bytes{};
+  std::shared_ptr<http::ClientCall> exchange{};
 };
 
 std::vector<Item> items_of(const GenerationRequest& request) {

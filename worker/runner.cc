@@ -49,6 +49,7 @@ Fault fault_of(PipelineFault::Kind kind) {
       return Fault::kUnsupportedInput;
     case PipelineFault::Kind::kUndecodable:
     case PipelineFault::Kind::kInternal:
+    case PipelineFault::Kind::kNoDecoder:
       return Fault::kTryNext;
   }
   return Fault::kTryNext;
@@ -179,6 +180,7 @@ JobRunner::JobRunner(const Config& config,
       worker_(worker),
       chains_(chains),
       blobs_(blobs),
+      decoder_(decoder),
       ack_(std::move(ack)),
       codecs_(cores(), kWaitingMax),
       writers_(kWriterThreads, kWaitingMax),
@@ -452,7 +454,7 @@ void JobRunner::provider_answered(const JobPtr& job,
 void JobRunner::step_answered(const JobPtr& job,
                               const Attempt& attempt,
                               Result<Audio, ProviderFault> answer) {
-  const auto ends = job->answered(attempt.step, answer.has_value());
+  const auto ends = job->answered(attempt.step, static_cast<bool>(answer));
   if (!ends) {
     return;  // Another was faster.
   }
@@ -588,7 +590,12 @@ void JobRunner::render(const JobPtr& job, Audio audio) {
     return;
   }
   const GenerationRequest& request = *job->request;
-  auto rendered = audiogen::render(audio, render_spec(request, audio));
+  const RenderSpec spec = render_spec(request, audio);
+  auto rendered = audiogen::render(std::move(audio), spec, decoder_);
+  if (!rendered && rendered.error().kind == PipelineFault::Kind::kNoDecoder) {
+    give_up_for_now(job, "audio could not be decoded", rendered.error().detail);
+    return;
+  }
   // Only audio that can be delivered counts as a success of its provider. Bad audio means the next
   // provider, never a bill.
   const auto fault = rendered ? std::nullopt : std::optional(fault_of(rendered.error().kind));
@@ -597,6 +604,9 @@ void JobRunner::render(const JobPtr& job, Audio audio) {
     attempt_failed(job, ProviderFault{*fault, rendered.error().detail, std::nullopt});
     return;
   }
+  static auto& passed =
+      metrics::counter("worker_passed_through_total", "Audio delivered as the provider sent it");
+  passed.Increment(rendered->passed_through ? 1 : 0);
   auto result = std::make_shared<Rendered>(std::move(*rendered));
   const bool posted = writers_.post([this, job, result] {
     if (job->is_lost()) {
@@ -608,7 +618,7 @@ void JobRunner::render(const JobPtr& job, Audio audio) {
     const auto stored = blobs_.put(key, result->bytes);
     if (!stored) {
       // Not the provider's fault: made again later, by a worker whose store may work.
-      give_up_for_now(job, stored.error().message);
+      give_up_for_now(job, "audio could not be stored", stored.error().message);
       return;
     }
     AG_CRASH_POINT("worker.stored");
@@ -621,17 +631,17 @@ void JobRunner::render(const JobPtr& job, Audio audio) {
     settle(job, std::move(command), 0);
   });
   if (!posted) {
-    give_up_for_now(job, "writer pool full");
+    give_up_for_now(job, "audio could not be stored", "writer pool full");
   }
 }
 
-void JobRunner::give_up_for_now(const JobPtr& job, const std::string& why) {
-  log::error("audio could not be stored", {{"task_id", job->claim.task}, {"why", why}});
+void JobRunner::give_up_for_now(const JobPtr& job, const char* what, const std::string& why) {
+  log::error(what, {{"task_id", job->claim.task}, {"why", why}});
   auto command = job->command(store::SettleCommand::Kind::kRetry);
   command.failure = FailureCode::kInternalError;
   command.retry_after = retry_delay(job->claim.claims, jitter());
   command.attempt_state = kAttemptSucceeded;
-  command.attempt_detail = "not stored";
+  command.attempt_detail = what;
   settle(job, std::move(command), 0);
 }
 

@@ -81,7 +81,7 @@ class JobRunner {
                      const std::string& previous_detail);
   void write_attempt(const JobPtr& job, const store::AttemptStart& start);
   void render(const JobPtr& job, Audio audio);
-  void give_up_for_now(const JobPtr& job, const std::string& why);
+  void give_up_for_now(const JobPtr& job, const char* what, const std::string& why);
   void settle(const JobPtr& job, store::SettleCommand command, int tries);
   void finish(const JobPtr& job);
   void watch_leases();
@@ -92,6 +92,7 @@ class JobRunner {
   const WorkerId worker_;
   const CurrentChain& chains_;
   BlobStore& blobs_;
+  Decoder& decoder_;
   const std::function<void(const queue::Delivery&)> ack_;
 
   mutable std::mutex mutex_;

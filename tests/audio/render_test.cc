@@ -80,13 +80,17 @@ std::string output_of(const std::string& command) {
 }
 
 Rendered must_render(const Audio& audio, const RenderSpec& spec) {
-  Result<Rendered, PipelineFault> result = render(audio, spec);
+  LocalDecoder decoder;
+  Result<Rendered, PipelineFault> result = render(audio, spec, decoder);
   EXPECT_TRUE(result) << (result ? "" : result.error().detail);
   return result ? *std::move(result) : Rendered{};
 }
 
 std::vector<float> samples_of(const Rendered& rendered) {
-  return decode(rendered.bytes, AudioType::kPcmS16Le, rendered.rate, 1)->samples;
+  Audio audio;
+  audio.bytes = rendered.bytes;
+  audio.rate = rendered.rate;
+  return decode(audio)->pcm.samples;
 }
 
 float peak_of(const std::vector<float>& samples) {
@@ -248,7 +252,7 @@ TEST(Render, NormalisesLoudness) {
   RenderSpec spec;
   spec.format = OutputFormat::kPcm;
   spec.sample_rate = kSourceRate;
-  spec.normalise_loudness = true;
+  spec.target_lufs = kSpokenLufs;
   Audio again = tone_audio(3, 0.02);
   again.bytes = must_render(again, spec).bytes;
   const Rendered second = must_render(again, spec);
@@ -265,7 +269,8 @@ TEST(Render, NormalisesLoudness) {
 TEST(Render, RefusesWhatIsNoAnswer) {
   using Kind = PipelineFault::Kind;
   const auto kind_of = [](const Audio& audio) {
-    const auto result = render(audio, RenderSpec{});
+    LocalDecoder decoder;
+    const auto result = render(audio, RenderSpec{}, decoder);
     EXPECT_FALSE(result);
     return result ? Kind::kInternal : result.error().kind;
   };
@@ -335,7 +340,7 @@ TEST(Render, EqualInputGivesEqualBytes) {
     spec.speed_remaining = 1.3;
     spec.pitch_remaining = -3;
     spec.volume = 2;
-    spec.normalise_loudness = true;
+    spec.target_lufs = kSpokenLufs;
     const Rendered first = must_render(audio, spec);
     EXPECT_EQ(must_render(audio, spec).sha256, first.sha256) << format_name(format);
     EXPECT_EQ(first.sha256, sha256(first.bytes));
@@ -352,14 +357,14 @@ TEST(Render, SpecIsWhatTheProviderLeft) {
   Audio audio;
   audio.speed_applied = 1.25;
   audio.pitch_applied = 8;
-  audio.normalise_loudness = true;
+  audio.target_lufs = kSpokenLufs;
   const RenderSpec spec = render_spec(request, audio);
   EXPECT_EQ(spec.format, OutputFormat::kWav);
   EXPECT_EQ(spec.sample_rate, 16000);
   EXPECT_DOUBLE_EQ(spec.speed_remaining, 1.6);
   EXPECT_DOUBLE_EQ(spec.pitch_remaining, 4);
   EXPECT_DOUBLE_EQ(spec.volume, 0.5);
-  EXPECT_TRUE(spec.normalise_loudness);
+  EXPECT_EQ(spec.target_lufs, kSpokenLufs);
 }
 
 }  // namespace

@@ -11,6 +11,8 @@
 #include <opusenc.h>
 #include <sndfile.h>
 
+#include "worker/audio/wav.h"
+
 namespace audiogen {
 namespace {
 
@@ -245,6 +247,67 @@ Result<int> decode_pcm(std::string_view bytes, int rate, int channels, const Sin
   return rate;
 }
 
+Result<int> decode_wav(const WavFile& wav, const Sink& sink) {
+  const Result<int> shape = check_shape(wav.rate, wav.channels);
+  if (!shape) {
+    return shape;
+  }
+  const std::size_t frames = wav_frame_count(wav);
+  const auto width = static_cast<std::size_t>(wav.channels);
+  std::vector<float> block;
+  for (std::size_t at = 0; at < frames;) {
+    const std::size_t count = std::min(kBlockSamples, frames - at);
+    block.resize(count * width);
+    for (std::size_t i = 0; i < block.size(); ++i) {
+      block[i] = wav_sample(wav, at + i / width, static_cast<int>(i % width));
+    }
+    at += count;
+    if (!sink(mix_to_mono(block, wav.channels), wav.rate)) {
+      break;
+    }
+  }
+  return shape;
+}
+
+// The logical streams of an Ogg file: pages that begin one (RFC 3533 section 6).
+std::size_t count_ogg_streams(std::string_view bytes) {
+  constexpr std::size_t kPageHeader = 27;
+  constexpr unsigned kBegins = 2;
+  std::size_t streams = 0;
+  for (std::size_t at = 0; at + kPageHeader <= bytes.size() && bytes.substr(at, 4) == "OggS";) {
+    streams += (static_cast<unsigned char>(bytes[at + 5]) & kBegins) != 0 ? 1U : 0U;
+    const std::size_t segments = static_cast<unsigned char>(bytes[at + 26]);
+    if (at + kPageHeader + segments > bytes.size()) {
+      break;
+    }
+    std::size_t size = kPageHeader + segments;
+    for (std::size_t i = 0; i < segments; ++i) {
+      size += static_cast<unsigned char>(bytes[at + kPageHeader + i]);
+    }
+    at += size;
+  }
+  return streams;
+}
+
+// The input rate and channels that an Opus file's header names (RFC 7845 section 5.1); nullopt: not
+// Opus.
+struct OpusHead {
+  int channels = 0;
+  std::uint32_t rate = 0;
+};
+std::optional<OpusHead> read_opus_head(std::string_view bytes) {
+  constexpr std::size_t kStart = 28, kChannels = kStart + 9, kRate = kStart + 12;
+  if (bytes.size() < kRate + 4 || bytes.substr(kStart, 8) != "OpusHead") {
+    return std::nullopt;
+  }
+  OpusHead out;
+  out.channels = static_cast<unsigned char>(bytes[kChannels]);
+  for (std::size_t i = 4; i > 0; --i) {
+    out.rate = out.rate << 8U | static_cast<unsigned char>(bytes[kRate + i - 1]);
+  }
+  return out;
+}
+
 Result<int> decode_sndfile(std::string_view bytes, const Sink& sink) {
   MemoryFile file{bytes};
   SF_VIRTUAL_IO io = memory_io();
@@ -330,12 +393,64 @@ Result<int> decode_to(
       return decode_pcm(bytes, rate, channels, sink);
     case AudioType::kMp3:
       return decode_mp3(bytes, sink);
-    case AudioType::kWav:
-    case AudioType::kFlac:
+    case AudioType::kWav: {
+      const auto wav = read_wav(bytes);
+      return wav ? decode_wav(*wav, sink) : decode_sndfile(bytes, sink);
+    }
     case AudioType::kOgg:
+      if (count_ogg_streams(bytes) != 1) {
+        return Error{"several streams in one file"};  // all but the first would be lost
+      }
+      return decode_sndfile(bytes, sink);
+    case AudioType::kFlac:
       return decode_sndfile(bytes, sink);
   }
   return Error{"unknown type"};
+}
+
+// By the header of the first frame, after an ID3v2 tag if there is one; false where junk comes
+// first.
+bool is_mono_mp3(std::string_view bytes) {
+  constexpr std::size_t kTagHeader = 10;
+  constexpr unsigned kMono = 3;
+  if (bytes.size() >= kTagHeader && bytes.starts_with("ID3")) {
+    std::size_t size = kTagHeader;  // Seven bits of each byte (ID3v2.4 section 6.2).
+    for (std::size_t i = 6; i < kTagHeader; ++i) {
+      size += (static_cast<unsigned char>(bytes[i]) & 0x7FULL) << (7 * (kTagHeader - 1 - i));
+    }
+    bytes.remove_prefix(std::min(size, bytes.size()));
+  }
+  return bytes.size() >= 4 && static_cast<unsigned char>(bytes[0]) == 0xFF &&
+         static_cast<unsigned char>(bytes[3]) >> 6U == kMono;
+}
+
+// The source's channels, and Decoded::exact as far as the container tells.
+void describe(const Audio& audio, Decoded& out) {
+  switch (audio.type) {
+    case AudioType::kPcmS16Le:
+      out.channels = audio.channels;
+      out.exact = audio.bytes.size() % (2 * static_cast<std::size_t>(audio.channels)) == 0;
+      break;
+    case AudioType::kWav:
+      if (const auto wav = read_wav(audio.bytes)) {
+        out.channels = wav->channels;
+        out.exact = wav->honest && wav->sample == WavFile::Sample::kInt16;
+      }
+      break;
+    case AudioType::kMp3:
+      // Channels by the header of the first frame, where the file starts with one.
+      out.channels = is_mono_mp3(audio.bytes) ? 1 : 2;
+      out.exact = true;
+      break;
+    case AudioType::kOgg:
+      if (const auto opus = read_opus_head(audio.bytes)) {
+        out.channels = opus->channels;
+        out.exact = opus->rate == static_cast<std::uint32_t>(out.pcm.rate);
+      }
+      break;
+    case AudioType::kFlac:
+      break;
+  }
 }
 
 AudioType type_of(OutputFormat format) {
@@ -371,32 +486,41 @@ Result<std::string> encode(OutputFormat format, std::span<const float> samples, 
   return Error{"unknown format"};
 }
 
-Result<Pcm> decode(
-    std::string_view bytes, AudioType type, int rate, int channels, double seconds_max) {
-  Pcm out;
+bool is_plain(const Audio& audio) {
+  return audio.type == AudioType::kPcmS16Le ||
+         (audio.type == AudioType::kWav && read_wav(audio.bytes));
+}
+
+Result<Decoded> decode(const Audio& audio, double seconds_max) {
+  if (audio.bytes.size() > kForeignMax) {
+    return Error{"too large"};
+  }
+  Decoded out;
+  std::vector<float>& kept = out.pcm.samples;
   bool finite = true;
-  const auto take = [&](std::span<const float> samples, int sample_rate) {
-    const double room = seconds_max * sample_rate - static_cast<double>(out.samples.size());
+  const auto take = [&](std::span<const float> samples, int rate) {
+    const double room = seconds_max * rate - static_cast<double>(kept.size());
     const bool last = static_cast<double>(samples.size()) >= room;
     if (last) {
       samples = samples.first(static_cast<std::size_t>(room));
     }
     finite = std::all_of(
         samples.begin(), samples.end(), [](float sample) { return std::isfinite(sample); });
-    out.samples.insert(out.samples.end(), samples.begin(), samples.end());
+    kept.insert(kept.end(), samples.begin(), samples.end());
     return finite && !last;
   };
-  const Result<int> decoded = decode_to(bytes, type, rate, channels, take);
+  const Result<int> decoded = decode_to(audio.bytes, audio.type, audio.rate, audio.channels, take);
   if (!decoded) {
     return decoded.error();
   }
   if (!finite) {
     return Error{"a sample is not a number"};
   }
-  if (out.samples.empty()) {
+  if (kept.empty()) {
     return Error{"no samples"};
   }
-  out.rate = *decoded;
+  out.pcm.rate = *decoded;
+  describe(audio, out);
   return out;
 }
 

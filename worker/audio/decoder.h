@@ -44,4 +44,12 @@ class Decoder {
   virtual Result<ImageInfo, DecodeFault> inspect_image(std::string_view bytes) = 0;
 };
 
+// Decodes sound in this process, whatever comes: for tests, fuzzing and bytes of our own.
+class LocalDecoder final : public Decoder {
+ public:
+  Result<Decoded, DecodeFault> decode(const Audio& audio, double seconds_max) override;
+  // kUnavailable: the image libraries live in the sandboxed helper.
+  Result<ImageInfo, DecodeFault> inspect_image(std::string_view bytes) override;
+};
+
 }  // namespace audiogen

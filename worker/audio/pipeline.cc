@@ -10,21 +10,17 @@
 #include <vector>
 
 #include <SoundTouch.h>
-#include <ebur128.h>
 #include <soxr.h>
 
 #include "worker/audio/codec.h"
+#include "worker/audio/loudness.h"
 
 namespace audiogen {
 namespace {
 
 constexpr std::size_t kBlockSamples = 8192;
-constexpr float kSilencePeak = 0.001F;  // -60 dBFS
-constexpr double kTargetLufs = -18.0;
 constexpr double kTruePeakMax = 0.891;  // -1 dBTP
 constexpr double kFadeSeconds = 0.015;
-// EBU R128 gates blocks of 400 ms; below one block it has nothing to say.
-constexpr double kLoudnessBlockSeconds = 0.4;
 
 // Changes length by 1/speed and pitch by `semitones`, each without the other.
 std::vector<float> stretch(std::vector<float> samples, int rate, double speed, double semitones) {
@@ -57,37 +53,6 @@ std::vector<float> stretch(std::vector<float> samples, int rate, double speed, d
   touch.flush();
   drain();
   out.resize(expected);
-  return out;
-}
-
-struct Loudness {
-  double lufs;
-  double true_peak;  // 1 is full scale
-};
-
-// ITU-R BS.1770 integrated loudness; of clips too short or too quiet for its gate, the plain level.
-std::optional<Loudness> measure(std::span<const float> samples, int rate) {
-  struct Destroy {
-    void operator()(ebur128_state* state) const { ebur128_destroy(&state); }
-  };
-  const std::unique_ptr<ebur128_state, Destroy> state(
-      ebur128_init(1, static_cast<unsigned long>(rate), EBUR128_MODE_I | EBUR128_MODE_TRUE_PEAK));
-  Loudness out{};
-  if (!state ||
-      ebur128_add_frames_float(state.get(), samples.data(), samples.size()) != EBUR128_SUCCESS ||
-      ebur128_loudness_global(state.get(), &out.lufs) != EBUR128_SUCCESS ||
-      ebur128_true_peak(state.get(), 0, &out.true_peak) != EBUR128_SUCCESS) {
-    return std::nullopt;
-  }
-  if (static_cast<double>(samples.size()) < kLoudnessBlockSeconds * rate ||
-      !std::isfinite(out.lufs)) {
-    double energy = 0;
-    for (const float sample : samples) {
-      energy += static_cast<double>(sample) * static_cast<double>(sample);
-    }
-    // BS.1770's constant, which makes a 1 kHz tone read its own level.
-    out.lufs = -0.691 + 10 * std::log10(energy / static_cast<double>(samples.size()));
-  }
   return out;
 }
 
@@ -160,44 +125,86 @@ void cut(std::vector<float>& samples, std::size_t count, int rate) {
 
 }  // namespace
 
+namespace {
+
+// Differences that nobody hears (rounding of what the provider applied) are not worth a pass.
+bool stretches(const RenderSpec& spec) {
+  return std::abs(spec.speed_remaining - 1.0) > 0.001 || std::abs(spec.pitch_remaining) > 0.01;
+}
+
+bool is_format(AudioType type, OutputFormat format) {
+  switch (format) {
+    case OutputFormat::kMp3:
+      return type == AudioType::kMp3;
+    case OutputFormat::kWav:
+      return type == AudioType::kWav;
+    case OutputFormat::kPcm:
+      return type == AudioType::kPcmS16Le;
+    case OutputFormat::kOggOpus:
+      return type == AudioType::kOgg;
+  }
+  return false;
+}
+
+// Is the provider's file what the client asked for, as it is?
+bool passes_through(const Audio& audio, const Decoded& decoded, const RenderSpec& spec) {
+  const std::size_t samples = decoded.pcm.samples.size();
+  const auto rate = static_cast<std::size_t>(spec.sample_rate);
+  return is_format(audio.type, spec.format) && decoded.exact && decoded.channels == 1 &&
+         decoded.pcm.rate == spec.sample_rate && !stretches(spec) && spec.volume == 1.0 &&
+         !spec.target_lufs && samples <= kDurationMaxSeconds * rate &&
+         samples * 1000 >= kDurationMinMilliseconds * rate;
+}
+
+}  // namespace
+
 RenderSpec render_spec(const GenerationRequest& request, const Audio& audio) {
   return RenderSpec{.format = request.output_format,
                     .sample_rate = request.sample_rate,
                     .speed_remaining = request.speed / audio.speed_applied,
                     .pitch_remaining = request.pitch - audio.pitch_applied,
                     .volume = request.volume,
-                    .normalise_loudness = audio.normalise_loudness};
+                    .target_lufs = audio.target_lufs};
 }
 
-Result<Rendered, PipelineFault> render(const Audio& audio, const RenderSpec& spec) {
+Result<Rendered, PipelineFault> render(Audio audio, const RenderSpec& spec, Decoder& decoder) {
   using Kind = PipelineFault::Kind;
   // One second more than can be delivered is enough to see that there is more, whatever the source
   // holds.
   const double seconds_needed = (kDurationMaxSeconds + 1) * spec.speed_remaining;
-  Result<Pcm> decoded = decode(audio.bytes, audio.type, audio.rate, audio.channels, seconds_needed);
+  auto decoded = decoder.decode(audio, seconds_needed);
   if (!decoded) {
-    return PipelineFault{Kind::kUndecodable, decoded.error().message};
+    const bool ours = decoded.error().kind == DecodeFault::Kind::kUnavailable;
+    return PipelineFault{ours ? Kind::kNoDecoder : Kind::kUndecodable, decoded.error().detail};
   }
-  const int source_rate = decoded->rate;
-  std::vector<float> samples = std::move(decoded->samples);
-  if (peak_of(samples) < kSilencePeak) {
+  if (peak_of(decoded->pcm.samples) < kSilencePeak) {
     return PipelineFault{Kind::kSilent, "silence"};
   }
-
-  // Differences that nobody hears (rounding of what the provider applied) are not worth a pass.
-  if (std::abs(spec.speed_remaining - 1.0) > 0.001 || std::abs(spec.pitch_remaining) > 0.01) {
+  if (passes_through(audio, *decoded, spec)) {
+    Rendered out;
+    out.samples = decoded->pcm.samples.size();
+    out.rate = spec.sample_rate;
+    out.passed_through = true;
+    out.bytes = std::move(audio.bytes);
+    out.sha256 = sha256(out.bytes);
+    return out;
+  }
+  audio = {};
+  const int source_rate = decoded->pcm.rate;
+  std::vector<float> samples = std::move(decoded->pcm.samples);
+  if (stretches(spec)) {
     samples = stretch(std::move(samples), source_rate, spec.speed_remaining, spec.pitch_remaining);
   }
 
   Rendered out;
-  if (spec.normalise_loudness) {
-    const std::optional<Loudness> loudness = measure(samples, source_rate);
+  if (spec.target_lufs) {
+    const std::optional<Loudness> loudness = measure_loudness(samples, source_rate);
     if (!loudness) {
       return PipelineFault{Kind::kInternal, "loudness not measurable"};
     }
     out.loudness_lufs = loudness->lufs;
     amplify(samples,
-            std::min(std::pow(10.0, (kTargetLufs - loudness->lufs) / 20.0),
+            std::min(std::pow(10.0, (*spec.target_lufs - loudness->lufs) / 20.0),
                      kTruePeakMax / loudness->true_peak));
   }
   if (spec.volume != 1.0) {

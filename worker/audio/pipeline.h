@@ -1,5 +1,5 @@
-// Shapes a provider's audio into what the client asked for. A pure function: thread-safe, no I/O,
-// equal input gives equal bytes.
+// Shapes a provider's audio into what the client asked for. Thread-safe; equal input gives equal
+// bytes.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,21 @@
 #include "common/base/result.h"
 #include "common/domain/request.h"
 #include "worker/audio/audio.h"
+#include "worker/audio/decoder.h"
 
 namespace audiogen {
 
 inline constexpr int kDurationMaxSeconds = 120;       // the longest charge (DESIGN 1)
 inline constexpr int kDurationMinMilliseconds = 100;  // less is no answer to any prompt
+inline constexpr double kSpokenLufs = -18.0;          // of a synthesiser's raw output
 
 struct RenderSpec {
   OutputFormat format = OutputFormat::kMp3;
-  int sample_rate = 24000;          // Hz, one of kSampleRates
-  double speed_remaining = 1.0;     // > 0
-  double pitch_remaining = 0.0;     // semitones
-  double volume = 1.0;              // times the amplitude
-  bool normalise_loudness = false;  // to -18 LUFS, the true peak at most -1 dBTP
+  int sample_rate = 24000;            // Hz, one of kSampleRates
+  double speed_remaining = 1.0;       // > 0
+  double pitch_remaining = 0.0;       // semitones
+  double volume = 1.0;                // times the amplitude
+  std::optional<double> target_lufs;  // the true peak at most -1 dBTP
 };
 
 // What is left to do of `request` on `audio`.
@@ -30,9 +32,10 @@ RenderSpec render_spec(const GenerationRequest& request, const Audio& audio);
 
 struct Rendered {
   std::string bytes;
-  std::uint64_t samples = 0;  // decoded from `bytes`, at `rate`: the price comes from these
-  int rate = 0;               // Hz, as asked
-  bool truncated = false;     // cut at kDurationMaxSeconds
+  std::uint64_t samples = 0;    // decoded from `bytes`, at `rate`: the price comes from these
+  int rate = 0;                 // Hz, as asked
+  bool truncated = false;       // cut at kDurationMaxSeconds
+  bool passed_through = false;  // the provider's own bytes
   std::optional<double> loudness_lufs;  // of the source, when it was normalised
   Sha256 sha256{};                      // of `bytes`
 };
@@ -40,6 +43,7 @@ struct Rendered {
 struct PipelineFault {
   enum class Kind {
     kUndecodable,  // not the audio it says it is
+    kNoDecoder,    // ours is down: nothing is known of the audio
     kSilent,       // never above -60 dBFS
     kTooShort,     // under kDurationMinMilliseconds
     kInternal,     // our encoder's output does not decode to what went in
@@ -51,6 +55,9 @@ struct PipelineFault {
 // Decode, stretch and shift, normalise, volume with a soft limiter, resample, cut, encode, decode
 // again and count. At worst (120 s at 48 kHz) holds about 50 MB and takes about a second of one
 // core.
-Result<Rendered, PipelineFault> render(const Audio& audio, const RenderSpec& spec);
+//
+// Pass-through: audio that is what was asked for already, to the last byte, is only measured and
+// checked. `decoder` sees the bytes first.
+Result<Rendered, PipelineFault> render(Audio audio, const RenderSpec& spec, Decoder& decoder);
 
 }  // namespace audiogen

@@ -16,12 +16,12 @@ namespace audiogen {
 
 enum class MediaFault : std::uint8_t {
   kNotThisKind,  // not wav, mp3, ogg or flac; not png, jpeg or webp
-  kUndecodable,      // damaged, more than two channels, a rate outside 8-96 kHz
-  kTooShort,         // under kReferenceMinSeconds
-  kTooLong,          // over kReferenceMaxSeconds
-  kSilent,           // never above -60 dBFS
-  kTooLarge,         // more pixels than kImageSideMax a side or kImagePixelsMax
-  kUnavailable,      // our decoder is down
+  kUndecodable,  // damaged, more than two channels, a rate outside 8-96 kHz
+  kTooShort,     // under kReferenceMinSeconds
+  kTooLong,      // over kReferenceMaxSeconds
+  kSilent,       // never above -60 dBFS
+  kTooLarge,     // more pixels than kImageSideMax a side or kImagePixelsMax
+  kUnavailable,  // our decoder is down
 };
 
 inline constexpr double kReferenceMinSeconds = 0.5;

@@ -268,7 +268,7 @@ Result<Audio, ProviderFault> LocalProvider::speak(const Call& call) {
     audio.bytes = std::move(spoken->samples);
     audio.speed_applied = request.speed;
     audio.pitch_applied = pitch - voice->pitch;
-    audio.normalise_loudness = true;
+    audio.target_lufs = kSpokenLufs;
     if (refers) {
       match(call.request.references->sounds.front().traits, audio);
     }
