@@ -1,5 +1,5 @@
-// The speech helper's sandbox, entered by a forked child, and the helper's packets.
-#include "worker/speech/sandbox.h"
+// The helpers' sandbox, entered by a forked child, and the speech helper's packets.
+#include "worker/sandbox/sandbox.h"
 
 #include <atomic>
 #include <cerrno>
@@ -15,17 +15,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "worker/sandbox/wire.h"
 #include "worker/speech/protocol.h"
 
-namespace audiogen::speech {
+namespace audiogen::sandbox {
 namespace {
 
 constexpr int kNotEntered = 99;
 
 // Runs `action` in a sandboxed child: its exit status is the action's result, or minus the signal
 // that killed it. The action makes system calls only.
-int in_sandbox(const std::function<int()>& action, const Limits& limits = {}) {
-  const std::optional<Sandbox> sandbox = Sandbox::prepare({"/usr/share"});
+int in_sandbox(const std::function<int()>& action,
+               const Limits& limits = {},
+               const std::vector<std::string>& readable = {"/usr/share"}) {
+  const std::optional<Sandbox> sandbox = Sandbox::prepare(readable);
   EXPECT_TRUE(sandbox);
   const pid_t child = fork();
   if (child == 0) {
@@ -84,6 +87,16 @@ TEST(Sandbox, KillsWhatAsksForMore) {
       -SIGSYS);
 }
 
+TEST(Sandbox, WithNothingReadableKillsWhatOpensFiles) {
+  const auto open_any = [](const char* path) {
+    return in_sandbox([path] { return try_open(path, O_RDONLY); }, {}, {});
+  };
+  EXPECT_EQ(in_sandbox([] { return 7; }, {}, {}), 7);
+  EXPECT_EQ(open_any("/usr/share/common-licenses/GPL-3"), -SIGSYS);
+  EXPECT_EQ(open_any("/dev/null"), -SIGSYS);
+  EXPECT_EQ(open_any("/nonexistent"), -SIGSYS);
+}
+
 TEST(Sandbox, LimitsTimeAndCoreFiles) {
   Limits limits;
   limits.cpu_seconds = 1;
@@ -101,8 +114,8 @@ TEST(Sandbox, LimitsTimeAndCoreFiles) {
   EXPECT_EQ(in_sandbox(spin, limits), -SIGALRM);
 }
 
-TEST(Protocol, RoundTrip) {
-  Request request;
+TEST(SpeechProtocol, RoundTrip) {
+  speech::Request request;
   request.words_per_minute = 350;
   request.pitch = 10;
   request.speak_punctuation = 1;
@@ -110,9 +123,9 @@ TEST(Protocol, RoundTrip) {
   request.limits.cpu_seconds = 3;
   request.utterances = {
       {"en-us+f3", "Hello", false}, {"ja", "こんにちは", true}, {"ru", "", false}};
-  const std::optional<std::string> packet = encode(request);
+  const std::optional<std::string> packet = speech::encode(request);
   ASSERT_TRUE(packet);
-  const std::optional<Request> back = decode(*packet);
+  const std::optional<speech::Request> back = speech::decode(*packet);
   ASSERT_TRUE(back);
   EXPECT_EQ(back->words_per_minute, 350U);
   EXPECT_EQ(back->pitch, 10U);
@@ -123,23 +136,23 @@ TEST(Protocol, RoundTrip) {
   EXPECT_EQ(back->utterances[1].voice, "ja");
   EXPECT_EQ(back->utterances[1].text, "こんにちは");
   EXPECT_TRUE(back->utterances[1].kanji_to_kana);
-  EXPECT_EQ(encode(*back), packet);
+  EXPECT_EQ(speech::encode(*back), packet);
 }
 
-TEST(Protocol, RefusesEveryOtherPacket) {
-  Request request;
+TEST(SpeechProtocol, RefusesEveryOtherPacket) {
+  speech::Request request;
   request.utterances = {{"en", "Hello", false}};
-  const std::string packet = *encode(request);
+  const std::string packet = *speech::encode(request);
   for (std::size_t size = 0; size < packet.size(); ++size) {
-    EXPECT_FALSE(decode(packet.substr(0, size))) << size;
+    EXPECT_FALSE(speech::decode(packet.substr(0, size))) << size;
   }
-  EXPECT_FALSE(decode(packet + "x"));
+  EXPECT_FALSE(speech::decode(packet + "x"));
   std::string other_version = packet;
   other_version[0] = 9;
-  EXPECT_FALSE(decode(other_version));
+  EXPECT_FALSE(speech::decode(other_version));
   request.utterances[0].text.assign(kPacketMax, 'x');
-  EXPECT_FALSE(encode(request));
+  EXPECT_FALSE(speech::encode(request));
 }
 
 }  // namespace
-}  // namespace audiogen::speech
+}  // namespace audiogen::sandbox

@@ -1,12 +1,11 @@
 #include "worker/speech/engine.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <vector>
 
 #include <espeak-ng/speak_lib.h>
 #include <unistd.h>
+
+#include "worker/sandbox/zygote.h"
 
 namespace audiogen::speech {
 namespace {
@@ -17,25 +16,13 @@ constexpr int kBlockMilliseconds = 200;  // 9 kB: how much is spoken for nobody 
 struct Output {
   int descriptor = -1;
   std::uint32_t samples_left = 0;
-  std::vector<char> buffer;
 };
 Output output_state;
 
-// Exits when nobody reads any more (a write to a closed pipe also kills by SIGPIPE).
 void write_block(BlockKind kind, const void* payload, std::size_t size) {
-  std::vector<char>& buffer = output_state.buffer;
-  const BlockHeader header{kind, static_cast<std::uint32_t>(size)};
-  buffer.resize(sizeof(header) + size);
-  std::memcpy(buffer.data(), &header, sizeof(header));
-  std::memcpy(buffer.data() + sizeof(header), payload, size);
-  for (std::size_t done = 0; done < buffer.size();) {
-    const ssize_t count =
-        write(output_state.descriptor, buffer.data() + done, buffer.size() - done);
-    if (count < 0 && errno != EINTR) {
-      _exit(1);
-    }
-    done += count > 0 ? static_cast<std::size_t>(count) : 0;
-  }
+  sandbox::write_block(output_state.descriptor,
+                       static_cast<std::uint32_t>(kind),
+                       {static_cast<const char*>(payload), size});
 }
 
 [[noreturn]] void end(EndReason reason) {
@@ -90,7 +77,7 @@ std::uint32_t start_engine(std::string& data_folder) {
 
 void speak_and_exit(const Request& request,
                     std::uint32_t rate,
-                    const Sandbox& sandbox,
+                    const sandbox::Sandbox& walls,
                     const KanaReader& kana,
                     int output) {
   output_state.descriptor = output;
@@ -102,7 +89,7 @@ void speak_and_exit(const Request& request,
   if (japanese && !KanaReader::open_dictionaries()) {
     end(EndReason::kEngineFailed);
   }
-  if (!sandbox.enter(request.limits)) {
+  if (!walls.enter(request.limits)) {
     _exit(1);
   }
   write_block(BlockKind::kStart, &rate, sizeof(rate));

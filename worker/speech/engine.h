@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <string>
 
+#include "worker/sandbox/sandbox.h"
 #include "worker/speech/kana.h"
 #include "worker/speech/protocol.h"
-#include "worker/speech/sandbox.h"
 
 namespace audiogen::speech {
 
@@ -18,7 +18,7 @@ std::uint32_t start_engine(std::string& data_folder);
 // `output`, then exits. `rate` is start_engine()'s.
 [[noreturn]] void speak_and_exit(const Request& request,
                                  std::uint32_t rate,
-                                 const Sandbox& sandbox,
+                                 const sandbox::Sandbox& walls,
                                  const KanaReader& kana,
                                  int output);
 

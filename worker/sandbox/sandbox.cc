@@ -1,4 +1,4 @@
-#include "worker/speech/sandbox.h"
+#include "worker/sandbox/sandbox.h"
 
 #include <cerrno>
 #include <utility>
@@ -14,10 +14,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-namespace audiogen::speech {
+namespace audiogen::sandbox {
 namespace {
 
-// What espeak-ng, kakasi's dictionary and glibc's memory and stdio need once they are started.
+// What espeak-ng, kakasi's dictionary, the decoders and glibc's memory and stdio need once they are
+// started.
 // Without mprotect and executable mappings no new code can come in. Opening is separate, below.
 constexpr int kAllowed[] = {
     SCMP_SYS(read),          SCMP_SYS(write),           SCMP_SYS(close),
@@ -29,7 +30,7 @@ constexpr int kAllowed[] = {
     SCMP_SYS(getdents64),    SCMP_SYS(access),          SCMP_SYS(stat),
 };
 
-bool add_rules(scmp_filter_ctx context) {
+bool add_rules(scmp_filter_ctx context, bool may_open) {
   for (const int call : kAllowed) {
     // An architecture that lacks a call (aarch64 has no stat) needs no rule for it.
     if (call >= 0 && seccomp_rule_add(context, SCMP_ACT_ALLOW, call, 0) != 0) {
@@ -37,11 +38,11 @@ bool add_rules(scmp_filter_ctx context) {
     }
   }
   constexpr scmp_datum_t kWriting = O_ACCMODE | O_CREAT | O_TRUNC;
-  return seccomp_rule_add(context,
-                          SCMP_ACT_ALLOW,
-                          SCMP_SYS(openat),
-                          1,
-                          SCMP_A2(SCMP_CMP_MASKED_EQ, kWriting, O_RDONLY)) == 0 &&
+  return (!may_open || seccomp_rule_add(context,
+                                        SCMP_ACT_ALLOW,
+                                        SCMP_SYS(openat),
+                                        1,
+                                        SCMP_A2(SCMP_CMP_MASKED_EQ, kWriting, O_RDONLY)) == 0) &&
          seccomp_rule_add(context,
                           SCMP_ACT_ALLOW,
                           SCMP_SYS(mmap),
@@ -49,11 +50,11 @@ bool add_rules(scmp_filter_ctx context) {
                           SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0)) == 0;
 }
 
-std::vector<sock_filter> compile_filter() {
+std::vector<sock_filter> compile_filter(bool may_open) {
   const scmp_filter_ctx context = seccomp_init(SCMP_ACT_KILL_PROCESS);
   const int file = memfd_create("filter", MFD_CLOEXEC);
   std::vector<sock_filter> filter;
-  if (context != nullptr && file >= 0 && add_rules(context) &&
+  if (context != nullptr && file >= 0 && add_rules(context, may_open) &&
       seccomp_export_bpf(context, file) == 0) {
     const off_t size = lseek(file, 0, SEEK_END);
     filter.resize(static_cast<std::size_t>(size) / sizeof(sock_filter));
@@ -103,7 +104,7 @@ bool limit(decltype(RLIMIT_AS) resource, rlim_t value) {
 
 std::optional<Sandbox> Sandbox::prepare(const std::vector<std::string>& readable) {
   Sandbox sandbox;
-  sandbox.filter_ = compile_filter();
+  sandbox.filter_ = compile_filter(!readable.empty());
   if (sandbox.filter_.empty()) {
     return std::nullopt;
   }
@@ -140,4 +141,4 @@ bool Sandbox::enter(const Limits& limits) const {
   return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0;
 }
 
-}  // namespace audiogen::speech
+}  // namespace audiogen::sandbox
