@@ -1,5 +1,5 @@
-// The speech helper's sandbox, entered by a forked child, and the helper's packets.
-#include "worker/speech/sandbox.h"
+// The sandbox of helper programs, entered by a forked child, and the speech packets.
+#include "worker/sandbox/sandbox.h"
 
 #include <atomic>
 #include <cerrno>
@@ -24,12 +24,14 @@ constexpr int kNotEntered = 99;
 
 // Runs `action` in a sandboxed child: its exit status is the action's result, or minus the signal
 // that killed it. The action makes system calls only.
-int in_sandbox(const std::function<int()>& action, const Limits& limits = {}) {
-  const std::optional<Sandbox> sandbox = Sandbox::prepare({"/usr/share"});
-  EXPECT_TRUE(sandbox);
+int in_sandbox(const std::function<int()>& action,
+               const sandbox::Limits& limits = {},
+               const std::vector<std::string>& readable = {"/usr/share"}) {
+  const std::optional<sandbox::Sandbox> locked = sandbox::Sandbox::prepare(readable);
+  EXPECT_TRUE(locked);
   const pid_t child = fork();
   if (child == 0) {
-    if (!sandbox->enter(limits)) {
+    if (!locked->enter(limits)) {
       _exit(kNotEntered);
     }
     syscall(SYS_exit_group, action());
@@ -67,6 +69,18 @@ TEST(Sandbox, HidesFiles) {
   EXPECT_EQ(in_sandbox([] { return try_open("/proc/self/environ", O_RDONLY); }), EACCES);
 }
 
+// By the list of system calls alone: it must not take Landlock.
+TEST(Sandbox, WithNothingReadableOpensNoFile) {
+  const auto open_in_vain = [](const char* path, int flags) {
+    return in_sandbox([=] { return try_open(path, flags); }, {}, {});
+  };
+  EXPECT_EQ(open_in_vain("/usr/share/common-licenses/GPL-3", O_RDONLY), EACCES);
+  EXPECT_EQ(open_in_vain("/nonexistent", O_RDONLY), EACCES);
+  EXPECT_EQ(open_in_vain("/tmp/x", O_WRONLY | O_CREAT), EACCES);
+  EXPECT_EQ(in_sandbox([] { return access("/etc/passwd", R_OK); }, {}, {}), -SIGSYS);
+  EXPECT_EQ(in_sandbox([] { return socket(AF_UNIX, SOCK_STREAM, 0); }, {}, {}), -SIGSYS);
+}
+
 TEST(Sandbox, KillsWhatAsksForMore) {
   EXPECT_EQ(in_sandbox([] { return try_open("/tmp/x", O_WRONLY | O_CREAT); }), -SIGSYS);
   EXPECT_EQ(in_sandbox([] { return try_open("/usr/share/common-licenses/GPL-3", O_RDWR); }),
@@ -85,7 +99,7 @@ TEST(Sandbox, KillsWhatAsksForMore) {
 }
 
 TEST(Sandbox, LimitsTimeAndCoreFiles) {
-  Limits limits;
+  sandbox::Limits limits;
   limits.cpu_seconds = 1;
   limits.wall_seconds = 20;
   const auto spin = [] {
@@ -137,7 +151,7 @@ TEST(Protocol, RefusesEveryOtherPacket) {
   std::string other_version = packet;
   other_version[0] = 9;
   EXPECT_FALSE(decode(other_version));
-  request.utterances[0].text.assign(kPacketMax, 'x');
+  request.utterances[0].text.assign(sandbox::kPacketMax, 'x');
   EXPECT_FALSE(encode(request));
 }
 

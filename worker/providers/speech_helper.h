@@ -1,37 +1,18 @@
-// Runs the speech helper program (worker/speech) and speaks through it.
+// Speaks through the speech helper program (worker/speech).
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
-#include <sys/types.h>
-
 #include "common/base/result.h"
+#include "worker/sandbox/helper.h"
 #include "worker/speech/protocol.h"
 
 namespace audiogen {
 
-// A flag that a thread waiting in poll() notices. Thread-safe.
-class Cancellation {
- public:
-  Cancellation();
-  ~Cancellation();
-  Cancellation(const Cancellation&) = delete;
-  Cancellation& operator=(const Cancellation&) = delete;
-
-  void cancel();
-  bool canceled() const { return canceled_.load(); }
-  int descriptor() const { return descriptor_; }  // readable once canceled
-
- private:
-  std::atomic<bool> canceled_{false};
-  int descriptor_;
-};
+using sandbox::Cancellation;
 
 struct Speech {
   std::string samples;  // 16-bit little-endian mono
@@ -53,10 +34,6 @@ class SpeechHelper {
 
   // Starts nothing yet.
   explicit SpeechHelper(std::string path);
-  // Ends the helper and what it still speaks.
-  ~SpeechHelper();
-  SpeechHelper(const SpeechHelper&) = delete;
-  SpeechHelper& operator=(const SpeechHelper&) = delete;
 
   // Speaks one request. Blocks until the speech is complete, `cancellation` comes or `deadline`
   // passes. Starts the helper when there is none, at growing intervals when it keeps failing.
@@ -66,20 +43,10 @@ class SpeechHelper {
                                     const Cancellation& cancellation);
 
   // The helper's process id, when one runs.
-  std::optional<pid_t> process() const;
+  std::optional<pid_t> process() const { return helper_.process(); }
 
  private:
-  class Process;
-
-  std::shared_ptr<Process> running();
-  void lost(const std::shared_ptr<Process>& process);
-  void note_failure();  // mutex_ is held
-
-  const std::string path_;
-  mutable std::mutex mutex_;
-  std::shared_ptr<Process> process_;
-  int failures_ = 0;  // since the last complete answer
-  std::chrono::steady_clock::time_point next_start_{};
+  sandbox::Helper helper_;
 };
 
 }  // namespace audiogen

@@ -1,12 +1,12 @@
 #include "worker/speech/engine.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <vector>
+#include <cstddef>
 
 #include <espeak-ng/speak_lib.h>
 #include <unistd.h>
+
+#include "worker/sandbox/zygote.h"
 
 namespace audiogen::speech {
 namespace {
@@ -14,28 +14,11 @@ namespace {
 constexpr int kBlockMilliseconds = 200;  // 9 kB: how much is spoken for nobody after a cancel
 
 // espeak-ng's callback has no user pointer when it speaks synchronously, and its state is global.
-struct Output {
-  int descriptor = -1;
-  std::uint32_t samples_left = 0;
-  std::vector<char> buffer;
-};
-Output output_state;
+std::uint32_t samples_left = 0;
 
-// Exits when nobody reads any more (a write to a closed pipe also kills by SIGPIPE).
 void write_block(BlockKind kind, const void* payload, std::size_t size) {
-  std::vector<char>& buffer = output_state.buffer;
-  const BlockHeader header{kind, static_cast<std::uint32_t>(size)};
-  buffer.resize(sizeof(header) + size);
-  std::memcpy(buffer.data(), &header, sizeof(header));
-  std::memcpy(buffer.data() + sizeof(header), payload, size);
-  for (std::size_t done = 0; done < buffer.size();) {
-    const ssize_t count =
-        write(output_state.descriptor, buffer.data() + done, buffer.size() - done);
-    if (count < 0 && errno != EINTR) {
-      _exit(1);
-    }
-    done += count > 0 ? static_cast<std::size_t>(count) : 0;
-  }
+  sandbox::write_block(static_cast<std::uint32_t>(kind),
+                       {static_cast<const std::byte*>(payload), size});
 }
 
 [[noreturn]] void end(EndReason reason) {
@@ -45,12 +28,11 @@ void write_block(BlockKind kind, const void* payload, std::size_t size) {
 
 int on_samples(short* samples, int count, espeak_EVENT*) {
   if (samples != nullptr && count > 0) {
-    const std::uint32_t wanted =
-        std::min(static_cast<std::uint32_t>(count), output_state.samples_left);
+    const std::uint32_t wanted = std::min(static_cast<std::uint32_t>(count), samples_left);
     write_block(BlockKind::kSamples, samples, wanted * sizeof(short));
-    output_state.samples_left -= wanted;
+    samples_left -= wanted;
   }
-  return output_state.samples_left == 0 ? 1 : 0;
+  return samples_left == 0 ? 1 : 0;
 }
 
 void speak(const Utterance& utterance, const Request& request, const KanaReader& kana) {
@@ -90,11 +72,9 @@ std::uint32_t start_engine(std::string& data_folder) {
 
 void speak_and_exit(const Request& request,
                     std::uint32_t rate,
-                    const Sandbox& sandbox,
-                    const KanaReader& kana,
-                    int output) {
-  output_state.descriptor = output;
-  output_state.samples_left = request.seconds_max * rate;
+                    const sandbox::Sandbox& sandbox,
+                    const KanaReader& kana) {
+  samples_left = request.seconds_max * rate;
   const bool japanese = std::any_of(
       request.utterances.begin(), request.utterances.end(), [](const Utterance& utterance) {
         return utterance.kanji_to_kana;
@@ -107,7 +87,7 @@ void speak_and_exit(const Request& request,
   }
   write_block(BlockKind::kStart, &rate, sizeof(rate));
   for (const Utterance& utterance : request.utterances) {
-    if (output_state.samples_left == 0) {
+    if (samples_left == 0) {
       break;
     }
     speak(utterance, request, kana);

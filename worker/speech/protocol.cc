@@ -8,7 +8,7 @@ namespace {
 
 struct RequestHeader {
   std::uint32_t version;
-  Limits limits;
+  sandbox::Limits limits;
   std::uint32_t words_per_minute, pitch, speak_punctuation, seconds_max, utterances;
 };
 
@@ -60,7 +60,7 @@ std::optional<std::string> encode(const Request& request) {
                         utterance.kanji_to_kana ? 1U : 0U});
     out += utterance.voice;
     out += utterance.text;
-    if (out.size() > kPacketMax) {
+    if (out.size() > sandbox::kPacketMax) {
       return std::nullopt;
     }
   }

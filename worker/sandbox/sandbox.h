@@ -1,5 +1,5 @@
-// Locks a process in for good: what a speech engine taken over by a hostile prompt could still do
-// is compute, read the engine's own data files and write to descriptors that are already open.
+// Locks a process in for good: what a speech engine or a codec taken over by hostile input could
+// still do is compute, read its own data files and write to descriptors that are already open.
 #pragma once
 
 #include <cstdint>
@@ -7,17 +7,23 @@
 #include <string>
 #include <vector>
 
-#include "worker/speech/protocol.h"
-
 struct sock_filter;
 
-namespace audiogen::speech {
+namespace audiogen::sandbox {
+
+// What one child may use.
+struct Limits {
+  std::uint32_t memory_mib = 256;  // address space
+  std::uint32_t cpu_seconds = 10;
+  std::uint32_t wall_seconds = 60;
+};
 
 class Sandbox {
  public:
   // Compiles the list of system calls and the Landlock rules once, so that entering costs
   // microseconds. Files below `readable` stay readable; on a kernel without Landlock (before 5.13)
-  // every file does, read-only. Nullopt when the kernel has no seccomp filters.
+  // every file does, read-only. With nothing readable no file can be opened on any kernel. Nullopt
+  // when the kernel has no seccomp filters.
   static std::optional<Sandbox> prepare(const std::vector<std::string>& readable);
 
   Sandbox(Sandbox&& other) noexcept;
@@ -36,4 +42,4 @@ class Sandbox {
   int ruleset_ = -1;  // Landlock
 };
 
-}  // namespace audiogen::speech
+}  // namespace audiogen::sandbox

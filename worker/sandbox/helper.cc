@@ -1,0 +1,317 @@
+#include "worker/sandbox/helper.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "worker/sandbox/channel.h"
+#include "worker/sandbox/descriptor.h"
+
+namespace audiogen::sandbox {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kStartTimeout{5000};
+// The first failures cost nothing: a helper killed by hand is back at once.
+constexpr int kFreeFailures = 3;
+constexpr milliseconds kBackoffFirst{100}, kBackoffMax{10000};
+
+int milliseconds_until(Clock::time_point deadline) {
+  const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
+  return static_cast<int>(std::clamp<long long>(left, 0, 60000));
+}
+
+bool expired(Clock::time_point deadline) {
+  return Clock::now() >= deadline;
+}
+
+// Takes blocks apart as they come.
+class BlockReader {
+ public:
+  explicit BlockReader(const Helper::TakeBlock& take) : take_(take) {}
+
+  Taken feed(std::string_view data) {
+    buffer_.append(data);
+    std::string_view rest = buffer_;
+    while (rest.size() >= sizeof(BlockHeader)) {
+      BlockHeader header{};
+      std::memcpy(&header, rest.data(), sizeof(header));
+      if (header.size > kBlockMax) {
+        return Taken::kNonsense;
+      }
+      if (rest.size() < sizeof(header) + header.size) {
+        break;
+      }
+      const Taken taken = take_(header.kind, rest.substr(sizeof(header), header.size));
+      if (taken != Taken::kMore) {
+        return taken;
+      }
+      rest.remove_prefix(sizeof(header) + header.size);
+    }
+    buffer_.erase(0, buffer_.size() - rest.size());
+    return Taken::kMore;
+  }
+
+ private:
+  const Helper::TakeBlock& take_;
+  std::string buffer_;
+};
+
+// Reads the answer to its end.
+Ending listen(int answer, const Request& request, const Helper::TakeBlock& take) {
+  BlockReader reader(take);
+  std::vector<char> buffer(64UL * 1024);
+  for (;;) {
+    if (request.cancellation != nullptr && request.cancellation->canceled()) {
+      return Ending::kCanceled;
+    }
+    if (expired(request.deadline)) {
+      return Ending::kDeadline;
+    }
+    // poll() passes over a negative descriptor.
+    const int canceled = request.cancellation != nullptr ? request.cancellation->descriptor() : -1;
+    std::array<pollfd, 2> waits{pollfd{answer, POLLIN, 0}, pollfd{canceled, POLLIN, 0}};
+    poll(waits.data(), waits.size(), milliseconds_until(request.deadline));
+    if (waits[0].revents == 0) {
+      continue;
+    }
+    const ssize_t size = read(answer, buffer.data(), buffer.size());
+    if (size < 0 && errno == EINTR) {
+      continue;
+    }
+    if (size <= 0) {
+      return Ending::kCrashed;
+    }
+    switch (reader.feed({buffer.data(), static_cast<std::size_t>(size)})) {
+      case Taken::kMore:
+        break;
+      case Taken::kLast:
+        return Ending::kComplete;
+      case Taken::kNonsense:
+        return Ending::kCrashed;
+    }
+  }
+}
+
+}  // namespace
+
+Cancellation::Cancellation() : descriptor_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+Cancellation::~Cancellation() {
+  if (descriptor_ >= 0) {
+    close(descriptor_);
+  }
+}
+
+void Cancellation::cancel() {
+  canceled_ = true;
+  const std::uint64_t one = 1;
+  // Fails only when the counter is full: then it is readable already.
+  [[maybe_unused]] const ssize_t written = write(descriptor_, &one, sizeof(one));
+}
+
+// A running helper: its socket and process.
+class Helper::Process {
+ public:
+  // Null when it does not start or does not say that it is ready.
+  static std::shared_ptr<Process> start(const std::string& path, std::uint32_t version);
+
+  Process(Descriptor socket, pid_t pid) : socket_(std::move(socket)), pid_(pid) {}
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+  // Closing the socket is what ends it; the signal is for one that hangs.
+  ~Process() {
+    socket_.reset();
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+
+  pid_t pid() const { return pid_; }
+
+  // Waits for the helper's Hello.
+  bool greeted(std::uint32_t version) const {
+    pollfd socket{socket_.get(), POLLIN, 0};
+    Hello hello;
+    return poll(&socket, 1, static_cast<int>(kStartTimeout.count())) == 1 &&
+           recv(socket_.get(), &hello, sizeof(hello), 0) == sizeof(hello) &&
+           hello.version == version && hello.ready == 1;
+  }
+
+  bool send(const std::string& packet, std::span<const int> descriptors) const {
+    iovec part{const_cast<char*>(packet.data()), packet.size()};  // only read
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(kDescriptorsMax * sizeof(int))> control{};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
+    cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(descriptors.size_bytes());
+    std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
+    return sendmsg(socket_.get(), &message, MSG_NOSIGNAL) == static_cast<ssize_t>(packet.size());
+  }
+
+  // The kernel closes a process's descriptors before it kills its children, so a child that died
+  // with its parent finds this false.
+  bool alive() const {
+    pollfd socket{socket_.get(), POLLIN, 0};
+    return poll(&socket, 1, 0) == 0;
+  }
+
+ private:
+  Descriptor socket_;
+  pid_t pid_;
+};
+
+std::shared_ptr<Helper::Process> Helper::Process::start(const std::string& path,
+                                                        std::uint32_t version) {
+  std::array<int, 2> pair{};
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) != 0) {
+    return nullptr;
+  }
+  Descriptor ours(pair[0]);
+  Descriptor theirs(pair[1]);
+
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, theirs.get(), kSocketDescriptor);
+  for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    posix_spawn_file_actions_addopen(&actions, standard, "/dev/null", O_RDWR, 0);
+  }
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none, all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  std::string program = path;
+  const std::array<char*, 2> arguments = {program.data(), nullptr};
+  // No environment: it would name other folders for data, and hold our secrets.
+  const std::array<char*, 1> environment = {nullptr};
+  pid_t pid = -1;
+  const int error =
+      posix_spawn(&pid, path.c_str(), &actions, &attributes, arguments.data(), environment.data());
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) {
+    log::error("helper_not_started", {{"path", path}, {"error", std::strerror(error)}});
+    return nullptr;
+  }
+
+  theirs.reset();  // so that a helper that ends at once is an end of file
+  const auto process = std::make_shared<Process>(std::move(ours), pid);
+  if (!process->greeted(version)) {
+    log::error("helper_not_ready", {{"path", path}});
+    return nullptr;
+  }
+  return process;
+}
+
+std::string Helper::path_of(const char* program, const char* variable) {
+  if (const char* const named = std::getenv(variable); named != nullptr && *named != '\0') {
+    return named;
+  }
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).replace_filename(program);
+}
+
+Helper::Helper(std::string path, std::uint32_t version)
+    : path_(std::move(path)), version_(version) {}
+
+Helper::~Helper() = default;
+
+std::optional<pid_t> Helper::process() const {
+  const std::lock_guard lock(mutex_);
+  return process_ ? std::optional(process_->pid()) : std::nullopt;
+}
+
+std::shared_ptr<Helper::Process> Helper::running() {
+  const std::lock_guard lock(mutex_);
+  if (process_ && process_->alive()) {
+    return process_;
+  }
+  if (process_) {
+    process_.reset();
+    note_failure();
+  }
+  if (expired(next_start_)) {
+    process_ = Process::start(path_, version_);
+    if (!process_) {
+      note_failure();
+    }
+  }
+  return process_;
+}
+
+void Helper::lost(const std::shared_ptr<Process>& process) {
+  const std::lock_guard lock(mutex_);
+  if (process_ == process) {
+    process_.reset();
+    note_failure();
+  }
+}
+
+void Helper::note_failure() {
+  ++failures_;
+  log::warn("helper_lost", {{"path", path_}, {"failures", failures_}});
+  if (failures_ > kFreeFailures) {
+    const int doublings = std::min(failures_ - kFreeFailures - 1, 10);
+    next_start_ = Clock::now() + std::min(kBackoffFirst * (1 << doublings), kBackoffMax);
+  }
+}
+
+Ending Helper::ask(const Request& request,
+                   const std::function<void()>& begin,
+                   const TakeBlock& take) {
+  // A helper that died takes its children with it, through no fault of the request: once more.
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    const std::shared_ptr<Process> process = running();
+    std::array<int, 2> ends{};
+    if (!process || pipe2(ends.data(), O_CLOEXEC) != 0) {
+      return Ending::kUnavailable;
+    }
+    const Descriptor answer(ends[0]);
+    Descriptor theirs(ends[1]);
+    const std::array<int, kDescriptorsMax> descriptors = {theirs.get(), request.attachment};
+    const bool sent =
+        process->send(request.packet, std::span(descriptors).first(request.attachment < 0 ? 1 : 2));
+    theirs.reset();
+    if (sent) {
+      begin();
+      const Ending ending = listen(answer.get(), request, take);
+      if (ending == Ending::kComplete) {
+        const std::lock_guard lock(mutex_);
+        failures_ = 0;
+      }
+      if (ending != Ending::kCrashed || process->alive()) {
+        return ending;
+      }
+    }
+    lost(process);
+  }
+  return Ending::kUnavailable;
+}
+
+}  // namespace audiogen::sandbox

@@ -1,0 +1,93 @@
+// The worker's side: a helper program, started on first need, replaced when it dies.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <sys/types.h>
+
+namespace audiogen::sandbox {
+
+// A flag that a thread waiting in poll() notices. Thread-safe.
+class Cancellation {
+ public:
+  Cancellation();
+  ~Cancellation();
+  Cancellation(const Cancellation&) = delete;
+  Cancellation& operator=(const Cancellation&) = delete;
+
+  void cancel();
+  bool canceled() const { return canceled_.load(); }
+  int descriptor() const { return descriptor_; }  // readable once canceled
+
+ private:
+  std::atomic<bool> canceled_{false};
+  int descriptor_;
+};
+
+// How a request ended.
+enum class Ending : std::uint8_t {
+  kComplete,
+  kCrashed,      // the child, on this request; or it answered what it must not
+  kDeadline,     // it was still at it
+  kCanceled,     //
+  kUnavailable,  // the helper does not start, or keeps dying: says nothing of the request
+};
+
+// What a reader makes of a block. A child may be under hostile input's control: nothing it says is
+// believed without a check.
+enum class Taken : std::uint8_t { kMore, kLast, kNonsense };
+
+struct Request {
+  std::string packet;   // at most kPacketMax bytes
+  int attachment = -1;  // a descriptor to go along, or none
+  std::chrono::steady_clock::time_point deadline;
+  const Cancellation* cancellation = nullptr;  // or never
+};
+
+class Helper {
+ public:
+  // The program beside this one, or what the environment variable `variable` names.
+  static std::string path_of(const char* program, const char* variable);
+
+  // Starts nothing yet. `version` is that of the helper's packets and blocks.
+  Helper(std::string path, std::uint32_t version);
+  // Ends the helper and its children.
+  ~Helper();
+  Helper(const Helper&) = delete;
+  Helper& operator=(const Helper&) = delete;
+
+  using TakeBlock = std::function<Taken(std::uint32_t kind, std::string_view payload)>;
+
+  // Has one request answered, block by block. Blocks until the last block, a crash, `deadline` or
+  // `cancellation`. Starts the helper when there is none, at growing intervals when it keeps
+  // failing. A request whose helper died is sent once more, to a new one: `begin` is called before
+  // each time and must forget what was taken. Thread-safe; calls run beside each other.
+  Ending ask(const Request& request, const std::function<void()>& begin, const TakeBlock& take);
+
+  // The helper's process id, when one runs.
+  std::optional<pid_t> process() const;
+
+ private:
+  class Process;
+
+  std::shared_ptr<Process> running();
+  void lost(const std::shared_ptr<Process>& process);
+  void note_failure();  // mutex_ is held
+
+  const std::string path_;
+  const std::uint32_t version_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<Process> process_;
+  int failures_ = 0;  // since the last complete answer
+  std::chrono::steady_clock::time_point next_start_{};
+};
+
+}  // namespace audiogen::sandbox
