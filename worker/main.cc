@@ -15,6 +15,7 @@
 #include "common/store/probe.h"
 #include "common/store/session.h"
 #include "worker/chain.h"
+#include "worker/decode/sandboxed_decoder.h"
 #include "worker/providers_file.h"
 #include "worker/runner.h"
 #include "worker/sweeper.h"
@@ -68,9 +69,11 @@ int work(const Config& config) {
       [&receiver](std::vector<queue::Delivery> deliveries) {
         receiver->deliver(std::move(deliveries));
       });
-  JobRunner runner(config, id, chains, **blobs, [&consumer](const queue::Delivery& delivery) {
-    consumer.ack(delivery);
-  });
+  SandboxedDecoder decoder;
+  JobRunner runner(
+      config, id, chains, **blobs, decoder, [&consumer](const queue::Delivery& delivery) {
+        consumer.ack(delivery);
+      });
   receiver = &runner;
   Sweeper sweeper(
       config,

@@ -49,6 +49,7 @@ Fault fault_of(PipelineFault::Kind kind) {
       return Fault::kUnsupportedInput;
     case PipelineFault::Kind::kUndecodable:
     case PipelineFault::Kind::kInternal:
+    case PipelineFault::Kind::kNoDecoder:
       return Fault::kTryNext;
   }
   return Fault::kTryNext;
@@ -57,6 +58,13 @@ Fault fault_of(PipelineFault::Kind kind) {
 void count_settled(const char* outcome) {
   metrics::counter(
       "worker_tasks_total", "Tasks that left this worker, by how", {{"outcome", outcome}})
+      .Increment();
+}
+
+void count_rendered(bool passed_through) {
+  metrics::counter("worker_renders_total",
+                   "Audio made ready to deliver, by whether the provider's bytes were kept",
+                   {{"how", passed_through ? "passed_through" : "shaped"}})
       .Increment();
 }
 
@@ -107,11 +115,13 @@ JobRunner::JobRunner(const Config& config,
                      WorkerId worker,
                      const CurrentChain& chains,
                      BlobStore& blobs,
+                     Decoder& decoder,
                      std::function<void(const queue::Delivery&)> ack)
     : config_(config),
       worker_(worker),
       chains_(chains),
       blobs_(blobs),
+      decoder_(decoder),
       ack_(std::move(ack)),
       codecs_(cores(), kWaitingMax),
       writers_(kWriterThreads, kWaitingMax),
@@ -403,7 +413,13 @@ void JobRunner::render(const JobPtr& job, Audio audio) {
     return;
   }
   const GenerationRequest& request = *job->request;
-  auto rendered = audiogen::render(audio, render_spec(request, audio));
+  auto rendered = audiogen::render(audio, render_spec(request, audio), decoder_);
+  if (!rendered && rendered.error().kind == PipelineFault::Kind::kNoDecoder) {
+    // Ours: nothing is known against the audio or its provider.
+    job->chain->record(job->provider, std::nullopt);
+    give_up_for_now(job, rendered.error().detail);
+    return;
+  }
   // Only audio that can be delivered counts as a success of its provider. Bad audio means the next
   // provider, never a bill.
   const auto fault = rendered ? std::nullopt : std::optional(fault_of(rendered.error().kind));
@@ -413,6 +429,9 @@ void JobRunner::render(const JobPtr& job, Audio audio) {
     return;
   }
   auto result = std::make_shared<Rendered>(std::move(*rendered));
+  count_rendered(result->passed_through);
+  log::debug("audio rendered",
+             {{"task_id", job->claim.task}, {"passed_through", result->passed_through}});
   const bool posted = writers_.post([this, job, result] {
     if (job->is_lost()) {
       finish(job);

@@ -20,6 +20,7 @@
 #include "common/blob/blob_store.h"
 #include "common/queue/consumer.h"
 #include "common/store/group_commit.h"
+#include "worker/audio/decoder.h"
 #include "worker/chain.h"
 #include "worker/pool.h"
 #include "worker/scheduler.h"
@@ -33,6 +34,7 @@ class JobRunner {
             WorkerId worker,
             const CurrentChain& chains,
             BlobStore& blobs,
+            Decoder& decoder,
             std::function<void(const queue::Delivery&)> ack);
   ~JobRunner();
   JobRunner(const JobRunner&) = delete;
@@ -78,6 +80,7 @@ class JobRunner {
   const WorkerId worker_;
   const CurrentChain& chains_;
   BlobStore& blobs_;
+  Decoder& decoder_;
   const std::function<void(const queue::Delivery&)> ack_;
 
   mutable std::mutex mutex_;

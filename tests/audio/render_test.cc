@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "worker/audio/codec.h"
+#include "worker/audio/in_process_decoder.h"
 #include "worker/audio/pipeline.h"
 
 namespace audiogen {
@@ -80,13 +81,17 @@ std::string output_of(const std::string& command) {
 }
 
 Rendered must_render(const Audio& audio, const RenderSpec& spec) {
-  Result<Rendered, PipelineFault> result = render(audio, spec);
+  InProcessDecoder decoder;
+  Result<Rendered, PipelineFault> result = render(audio, spec, decoder);
   EXPECT_TRUE(result) << (result ? "" : result.error().detail);
   return result ? *std::move(result) : Rendered{};
 }
 
 std::vector<float> samples_of(const Rendered& rendered) {
-  return decode(rendered.bytes, AudioType::kPcmS16Le, rendered.rate, 1)->samples;
+  Audio audio;
+  audio.bytes = rendered.bytes;
+  audio.rate = rendered.rate;
+  return InProcessDecoder().decode(audio)->pcm.samples;
 }
 
 float peak_of(const std::vector<float>& samples) {
@@ -265,7 +270,8 @@ TEST(Render, NormalisesLoudness) {
 TEST(Render, RefusesWhatIsNoAnswer) {
   using Kind = PipelineFault::Kind;
   const auto kind_of = [](const Audio& audio) {
-    const auto result = render(audio, RenderSpec{});
+    InProcessDecoder decoder;
+    const auto result = render(audio, RenderSpec{}, decoder);
     EXPECT_FALSE(result);
     return result ? Kind::kInternal : result.error().kind;
   };

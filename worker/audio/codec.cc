@@ -3,19 +3,18 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
-#include <functional>
 #include <memory>
 
-#include <mpg123.h>
 #include <opusenc.h>
 #include <sndfile.h>
+
+#include "worker/audio/foreign.h"
+#include "worker/audio/memory_file.h"
 
 namespace audiogen {
 namespace {
 
 constexpr std::size_t kBlockSamples = 8192;
-constexpr int kRateMin = 8000, kRateMax = 96000;
 constexpr int kOpusComplexity = 5;
 // Ogg wants a number that differs between streams multiplexed together; ours stand alone, and a
 // fixed one makes the file repeatable.
@@ -29,57 +28,7 @@ struct Deleter {
   }
 };
 using SoundFile = std::unique_ptr<SNDFILE, Deleter<sf_close>>;
-using Mpg123 = std::unique_ptr<mpg123_handle, Deleter<mpg123_delete>>;
 using OpusEncoder = std::unique_ptr<OggOpusEnc, Deleter<ope_encoder_destroy>>;
-
-// libsndfile's view of a file in memory: reads from `in`, or reads and writes `out`.
-struct MemoryFile {
-  std::string_view in;
-  std::string* out = nullptr;
-  std::size_t position = 0;
-
-  std::string_view content() const { return out != nullptr ? std::string_view(*out) : in; }
-};
-
-MemoryFile& memory_file(void* user) {
-  return *static_cast<MemoryFile*>(user);
-}
-
-SF_VIRTUAL_IO memory_io() {
-  SF_VIRTUAL_IO io{};
-  io.get_filelen = [](void* user) {
-    return static_cast<sf_count_t>(memory_file(user).content().size());
-  };
-  io.seek = [](sf_count_t offset, int whence, void* user) {
-    MemoryFile& file = memory_file(user);
-    const auto size = static_cast<sf_count_t>(file.content().size());
-    const auto base = whence == SEEK_CUR   ? static_cast<sf_count_t>(file.position)
-                      : whence == SEEK_END ? size
-                                           : 0;
-    file.position = static_cast<std::size_t>(std::clamp<sf_count_t>(base + offset, 0, size));
-    return static_cast<sf_count_t>(file.position);
-  };
-  io.read = [](void* data, sf_count_t count, void* user) {
-    MemoryFile& file = memory_file(user);
-    const std::string_view part =
-        file.content().substr(file.position, static_cast<std::size_t>(count));
-    std::memcpy(data, part.data(), part.size());
-    file.position += part.size();
-    return static_cast<sf_count_t>(part.size());
-  };
-  io.write = [](const void* data, sf_count_t count, void* user) {
-    MemoryFile& file = memory_file(user);
-    const auto size = static_cast<std::size_t>(count);
-    if (file.position + size > file.out->size()) {
-      file.out->resize(file.position + size);
-    }
-    std::memcpy(file.out->data() + file.position, data, size);
-    file.position += size;
-    return count;
-  };
-  io.tell = [](void* user) { return static_cast<sf_count_t>(memory_file(user).position); };
-  return io;
-}
 
 std::int16_t to_s16(float sample) {
   return static_cast<std::int16_t>(std::lrintf(std::clamp(sample, -1.0F, 1.0F) * 32767.0F));
@@ -190,154 +139,6 @@ Result<std::string> encode_opus(std::span<const float> samples, int rate) {
   return out;
 }
 
-// Takes the next mono samples and their rate; false ends the decoding.
-using Sink = std::function<bool(std::span<const float>, int)>;
-
-// Averages interleaved frames in place and returns the mono samples.
-std::span<const float> mix_to_mono(std::span<float> interleaved, int channels) {
-  if (channels == 1) {
-    return interleaved;
-  }
-  const std::size_t frames = interleaved.size() / 2;
-  for (std::size_t i = 0; i < frames; ++i) {
-    interleaved[i] = 0.5F * (interleaved[2 * i] + interleaved[2 * i + 1]);
-  }
-  return interleaved.first(frames);
-}
-
-Result<int> check_shape(long rate, int channels) {
-  if (rate < kRateMin || rate > kRateMax) {
-    return Error{"sample rate out of range"};
-  }
-  if (channels < 1 || channels > 2) {
-    return Error{"more than two channels"};
-  }
-  return static_cast<int>(rate);
-}
-
-float from_s16(char low, char high) {
-  const auto bits = static_cast<std::uint16_t>(static_cast<unsigned char>(low) |
-                                               static_cast<unsigned char>(high) << 8);
-  return static_cast<float>(static_cast<std::int16_t>(bits)) / 32768.0F;
-}
-
-// The decoders below return the rate of the samples they gave to `sink`.
-
-Result<int> decode_pcm(std::string_view bytes, int rate, int channels, const Sink& sink) {
-  const Result<int> shape = check_shape(rate, channels);
-  if (!shape) {
-    return shape;
-  }
-  const auto width = static_cast<std::size_t>(channels);
-  const std::size_t total = bytes.size() / 2 / width * width;
-  std::vector<float> block;
-  for (std::size_t at = 0; at < total;) {
-    block.resize(std::min(kBlockSamples, total - at));
-    for (std::size_t i = 0; i < block.size(); ++i) {
-      const std::size_t byte = 2 * (at + i);
-      block[i] = from_s16(bytes[byte], bytes[byte + 1]);
-    }
-    at += block.size();
-    if (!sink(mix_to_mono(block, channels), rate)) {
-      break;
-    }
-  }
-  return rate;
-}
-
-Result<int> decode_sndfile(std::string_view bytes, const Sink& sink) {
-  MemoryFile file{bytes};
-  SF_VIRTUAL_IO io = memory_io();
-  SF_INFO info{};
-  const SoundFile sound(sf_open_virtual(&io, SFM_READ, &info, &file));
-  if (!sound) {
-    return Error{sf_strerror(nullptr)};
-  }
-  Result<int> shape = check_shape(info.samplerate, info.channels);
-  if (!shape) {
-    return shape;
-  }
-  std::vector<float> block(kBlockSamples * static_cast<std::size_t>(info.channels));
-  for (;;) {
-    const sf_count_t frames = sf_readf_float(sound.get(), block.data(), kBlockSamples);
-    if (frames <= 0) {
-      break;
-    }
-    const auto values = static_cast<std::size_t>(frames * info.channels);
-    if (!sink(mix_to_mono(std::span(block).first(values), info.channels), *shape)) {
-      break;
-    }
-  }
-  if (sf_error(sound.get()) != SF_ERR_NO_ERROR) {
-    return Error{sf_strerror(sound.get())};
-  }
-  return shape;
-}
-
-Result<int> decode_mp3(std::string_view bytes, const Sink& sink) {
-  const Mpg123 decoder(mpg123_new(nullptr, nullptr));
-  if (!decoder) {
-    return Error{"no mp3 decoder"};
-  }
-  mpg123_param(decoder.get(),
-               MPG123_ADD_FLAGS,
-               MPG123_QUIET | MPG123_GAPLESS | MPG123_FORCE_FLOAT | MPG123_MONO_MIX,
-               0);
-  if (mpg123_open_feed(decoder.get()) != MPG123_OK ||
-      mpg123_feed(decoder.get(),
-                  reinterpret_cast<const unsigned char*>(bytes.data()),
-                  bytes.size()) != MPG123_OK) {
-    return Error{mpg123_strerror(decoder.get())};
-  }
-  std::vector<float> block(kBlockSamples);
-  long rate = 0;
-  for (;;) {
-    std::size_t size = 0;
-    const int state = mpg123_read(decoder.get(), block.data(), block.size() * sizeof(float), &size);
-    if (state == MPG123_NEW_FORMAT) {
-      int channels = 0, encoding = 0;
-      const long before = rate;
-      mpg123_getformat(decoder.get(), &rate, &channels, &encoding);
-      const Result<int> shape = check_shape(rate, channels);
-      if (!shape) {
-        return shape;
-      }
-      if (before != 0 && before != rate) {
-        return Error{"the sample rate changes midway"};
-      }
-      continue;
-    }
-    if (size > 0 && !sink(std::span(block).first(size / sizeof(float)), static_cast<int>(rate))) {
-      break;
-    }
-    if (state == MPG123_NEED_MORE || state == MPG123_DONE) {
-      break;
-    }
-    if (state != MPG123_OK) {
-      return Error{mpg123_strerror(decoder.get())};
-    }
-  }
-  if (rate == 0) {
-    return Error{"no mp3 frame"};
-  }
-  return static_cast<int>(rate);
-}
-
-Result<int> decode_to(
-    std::string_view bytes, AudioType type, int rate, int channels, const Sink& sink) {
-  switch (type) {
-    case AudioType::kPcmS16Le:
-      return decode_pcm(bytes, rate, channels, sink);
-    case AudioType::kMp3:
-      return decode_mp3(bytes, sink);
-    case AudioType::kWav:
-    case AudioType::kFlac:
-    case AudioType::kOgg:
-      return decode_sndfile(bytes, sink);
-  }
-  return Error{"unknown type"};
-}
-
 AudioType type_of(OutputFormat format) {
   switch (format) {
     case OutputFormat::kMp3:
@@ -371,46 +172,20 @@ Result<std::string> encode(OutputFormat format, std::span<const float> samples, 
   return Error{"unknown format"};
 }
 
-Result<Pcm> decode(
-    std::string_view bytes, AudioType type, int rate, int channels, double seconds_max) {
-  Pcm out;
-  bool finite = true;
-  const auto take = [&](std::span<const float> samples, int sample_rate) {
-    const double room = seconds_max * sample_rate - static_cast<double>(out.samples.size());
-    const bool last = static_cast<double>(samples.size()) >= room;
-    if (last) {
-      samples = samples.first(static_cast<std::size_t>(room));
-    }
-    finite = std::all_of(
-        samples.begin(), samples.end(), [](float sample) { return std::isfinite(sample); });
-    out.samples.insert(out.samples.end(), samples.begin(), samples.end());
-    return finite && !last;
-  };
-  const Result<int> decoded = decode_to(bytes, type, rate, channels, take);
-  if (!decoded) {
-    return decoded.error();
-  }
-  if (!finite) {
-    return Error{"a sample is not a number"};
-  }
-  if (out.samples.empty()) {
-    return Error{"no samples"};
-  }
-  out.rate = *decoded;
-  return out;
-}
-
 Result<std::uint64_t> decoded_samples(OutputFormat format, std::string_view bytes, int rate) {
+  if (format == OutputFormat::kPcm) {
+    return std::uint64_t{bytes.size() / 2};
+  }
   std::uint64_t count = 0;
-  const Result<int> decoded =
-      decode_to(bytes, type_of(format), rate, 1, [&](std::span<const float> samples, int) {
+  const auto decoded =
+      unpack_foreign(bytes, type_of(format), [&](std::span<const float> samples, int) {
         count += samples.size();
         return true;
       });
   if (!decoded) {
-    return decoded.error();
+    return Error{describe(decoded.error())};
   }
-  if (*decoded == rate) {
+  if (decoded->rate == rate) {
     return count;
   }
   if (format != OutputFormat::kOggOpus) {
@@ -418,7 +193,7 @@ Result<std::uint64_t> decoded_samples(OutputFormat format, std::string_view byte
   }
   // 32000 and 44100 Hz are not among Opus's own rates; the decoder answers at 48 kHz, where the
   // encoder rounded the length up (RFC 7845 section 4.4 counts in that rate).
-  return count * static_cast<std::uint64_t>(rate) / static_cast<std::uint64_t>(*decoded);
+  return count * static_cast<std::uint64_t>(rate) / static_cast<std::uint64_t>(decoded->rate);
 }
 
 }  // namespace audiogen

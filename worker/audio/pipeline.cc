@@ -3,36 +3,23 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <memory>
 #include <numbers>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include <SoundTouch.h>
-#include <ebur128.h>
-#include <soxr.h>
 
 #include "worker/audio/codec.h"
+#include "worker/audio/levels.h"
 
 namespace audiogen {
 namespace {
 
 constexpr std::size_t kBlockSamples = 8192;
-constexpr float kSilencePeak = 0.001F;  // -60 dBFS
 constexpr double kTargetLufs = -18.0;
 constexpr double kTruePeakMax = 0.891;  // -1 dBTP
 constexpr double kFadeSeconds = 0.015;
-// EBU R128 gates blocks of 400 ms; below one block it has nothing to say.
-constexpr double kLoudnessBlockSeconds = 0.4;
-
-float peak_of(std::span<const float> samples) {
-  float peak = 0;
-  for (const float sample : samples) {
-    peak = std::max(peak, std::abs(sample));
-  }
-  return peak;
-}
 
 // Changes length by 1/speed and pitch by `semitones`, each without the other.
 std::vector<float> stretch(std::vector<float> samples, int rate, double speed, double semitones) {
@@ -68,37 +55,6 @@ std::vector<float> stretch(std::vector<float> samples, int rate, double speed, d
   return out;
 }
 
-struct Loudness {
-  double lufs;
-  double true_peak;  // 1 is full scale
-};
-
-// ITU-R BS.1770 integrated loudness; of clips too short or too quiet for its gate, the plain level.
-std::optional<Loudness> measure(std::span<const float> samples, int rate) {
-  struct Destroy {
-    void operator()(ebur128_state* state) const { ebur128_destroy(&state); }
-  };
-  const std::unique_ptr<ebur128_state, Destroy> state(
-      ebur128_init(1, static_cast<unsigned long>(rate), EBUR128_MODE_I | EBUR128_MODE_TRUE_PEAK));
-  Loudness out{};
-  if (!state ||
-      ebur128_add_frames_float(state.get(), samples.data(), samples.size()) != EBUR128_SUCCESS ||
-      ebur128_loudness_global(state.get(), &out.lufs) != EBUR128_SUCCESS ||
-      ebur128_true_peak(state.get(), 0, &out.true_peak) != EBUR128_SUCCESS) {
-    return std::nullopt;
-  }
-  if (static_cast<double>(samples.size()) < kLoudnessBlockSeconds * rate ||
-      !std::isfinite(out.lufs)) {
-    double energy = 0;
-    for (const float sample : samples) {
-      energy += static_cast<double>(sample) * static_cast<double>(sample);
-    }
-    // BS.1770's constant, which makes a 1 kHz tone read its own level.
-    out.lufs = -0.691 + 10 * std::log10(energy / static_cast<double>(samples.size()));
-  }
-  return out;
-}
-
 // Multiplies; where that would pass full scale, bends the peaks smoothly instead of cutting them.
 void amplify(std::span<float> samples, double factor) {
   constexpr float kKnee = 0.7F, kCeiling = 0.98F;
@@ -114,47 +70,6 @@ void amplify(std::span<float> samples, double factor) {
   }
 }
 
-// Exactly round(n * to / from) samples, band-limited to the lower of both rates.
-Result<std::vector<float>> resample(std::vector<float> samples, int from, int to) {
-  if (from == to) {
-    return samples;
-  }
-  const auto expected = static_cast<std::size_t>(std::llround(
-      static_cast<double>(samples.size()) * static_cast<double>(to) / static_cast<double>(from)));
-  std::vector<float> out(expected);
-  const soxr_io_spec_t io = soxr_io_spec(SOXR_FLOAT32_I, SOXR_FLOAT32_I);
-  const soxr_quality_spec_t quality = soxr_quality_spec(SOXR_HQ, 0);
-  const soxr_runtime_spec_t runtime = soxr_runtime_spec(1);  // one thread: jobs are the parallelism
-  soxr_error_t error = nullptr;
-  struct Delete {
-    void operator()(soxr* resampler) const { soxr_delete(resampler); }
-  };
-  const std::unique_ptr<soxr, Delete> resampler(soxr_create(
-      static_cast<double>(from), static_cast<double>(to), 1, &error, &io, &quality, &runtime));
-  // In blocks: given everything at once, it keeps a copy of everything.
-  std::size_t taken = 0, made = 0;
-  for (bool more = true; more && error == nullptr;) {
-    const std::size_t count = std::min(kBlockSamples, samples.size() - taken);
-    std::size_t in = 0, out_count = 0;
-    // A null input says that the last sample was given.
-    error = soxr_process(resampler.get(),
-                         count > 0 ? samples.data() + taken : nullptr,
-                         count,
-                         &in,
-                         out.data() + made,
-                         out.size() - made,
-                         &out_count);
-    taken += in;
-    made += out_count;
-    more = in > 0 || out_count > 0;
-  }
-  if (error != nullptr) {
-    return Error{error};
-  }
-  // Rounding inside may leave the last sample unwritten: it stays zero.
-  return out;
-}
-
 // Cuts to `count` samples, ending in a short fade so that the cut does not click.
 void cut(std::vector<float>& samples, std::size_t count, int rate) {
   samples.resize(count);
@@ -164,6 +79,35 @@ void cut(std::vector<float>& samples, std::size_t count, int rate) {
     const double gain = 0.5 - 0.5 * std::cos(std::numbers::pi * left);
     samples[count - fade + i] *= static_cast<float>(gain);
   }
+}
+
+// Differences that nobody hears (rounding of what the provider applied) are not worth a pass.
+bool needs_stretch(const RenderSpec& spec) {
+  return std::abs(spec.speed_remaining - 1.0) > 0.001 || std::abs(spec.pitch_remaining) > 0.01;
+}
+
+bool is_too_short(std::uint64_t samples, int rate) {
+  return samples * 1000 <
+         static_cast<std::uint64_t>(kDurationMinMilliseconds) * static_cast<std::uint64_t>(rate);
+}
+
+// The file is what was asked for, to the last byte, and every player agrees on its length.
+bool is_ready(const std::optional<ExactFile>& file, const RenderSpec& spec) {
+  return file && file->format == spec.format && file->rate == spec.sample_rate &&
+         file->channels == 1 && !needs_stretch(spec) && spec.volume == 1.0 &&
+         !spec.normalise_loudness && !is_too_short(file->samples, file->rate) &&
+         file->samples <= static_cast<std::uint64_t>(kDurationMaxSeconds) *
+                              static_cast<std::uint64_t>(file->rate);
+}
+
+Rendered pass_through(const Audio& audio, const ExactFile& file) {
+  Rendered out;
+  out.bytes = audio.bytes;
+  out.samples = file.samples;
+  out.rate = file.rate;
+  out.passed_through = true;
+  out.sha256 = sha256(out.bytes);
+  return out;
 }
 
 }  // namespace
@@ -177,29 +121,35 @@ RenderSpec render_spec(const GenerationRequest& request, const Audio& audio) {
                     .normalise_loudness = audio.normalise_loudness};
 }
 
-Result<Rendered, PipelineFault> render(const Audio& audio, const RenderSpec& spec) {
+Result<Rendered, PipelineFault> render(const Audio& audio,
+                                       const RenderSpec& spec,
+                                       Decoder& decoder) {
   using Kind = PipelineFault::Kind;
   // One second more than can be delivered is enough to see that there is more, whatever the source
   // holds.
   const double seconds_needed = (kDurationMaxSeconds + 1) * spec.speed_remaining;
-  Result<Pcm> decoded = decode(audio.bytes, audio.type, audio.rate, audio.channels, seconds_needed);
+  Result<Decoded, DecodeFault> decoded = decoder.decode(audio, seconds_needed);
   if (!decoded) {
-    return PipelineFault{Kind::kUndecodable, decoded.error().message};
+    return PipelineFault{
+        decoded.error() == DecodeFault::kUnavailable ? Kind::kNoDecoder : Kind::kUndecodable,
+        describe(decoded.error())};
   }
-  const int source_rate = decoded->rate;
-  std::vector<float> samples = std::move(decoded->samples);
+  const int source_rate = decoded->pcm.rate;
+  std::vector<float> samples = std::move(decoded->pcm.samples);
   if (peak_of(samples) < kSilencePeak) {
     return PipelineFault{Kind::kSilent, "silence"};
   }
 
-  // Differences that nobody hears (rounding of what the provider applied) are not worth a pass.
-  if (std::abs(spec.speed_remaining - 1.0) > 0.001 || std::abs(spec.pitch_remaining) > 0.01) {
+  if (is_ready(decoded->exact, spec)) {
+    return pass_through(audio, *decoded->exact);
+  }
+  if (needs_stretch(spec)) {
     samples = stretch(std::move(samples), source_rate, spec.speed_remaining, spec.pitch_remaining);
   }
 
   Rendered out;
   if (spec.normalise_loudness) {
-    const std::optional<Loudness> loudness = measure(samples, source_rate);
+    const std::optional<Loudness> loudness = measure_loudness(samples, source_rate);
     if (!loudness) {
       return PipelineFault{Kind::kInternal, "loudness not measurable"};
     }
@@ -212,20 +162,20 @@ Result<Rendered, PipelineFault> render(const Audio& audio, const RenderSpec& spe
     amplify(samples, spec.volume);
   }
 
-  Result<std::vector<float>> resampled =
-      resample(std::move(samples), source_rate, spec.sample_rate);
-  if (!resampled) {
-    return PipelineFault{Kind::kInternal, resampled.error().message};
+  if (source_rate != spec.sample_rate) {
+    Result<std::vector<float>> resampled = resample(samples, source_rate, spec.sample_rate);
+    if (!resampled) {
+      return PipelineFault{Kind::kInternal, resampled.error().message};
+    }
+    samples = *std::move(resampled);
   }
-  samples = *std::move(resampled);
   const auto samples_max =
       static_cast<std::size_t>(kDurationMaxSeconds) * static_cast<std::size_t>(spec.sample_rate);
   if (samples.size() > samples_max) {
     cut(samples, samples_max, spec.sample_rate);
     out.truncated = true;
   }
-  if (samples.size() * 1000 < static_cast<std::size_t>(kDurationMinMilliseconds) *
-                                  static_cast<std::size_t>(spec.sample_rate)) {
+  if (is_too_short(samples.size(), spec.sample_rate)) {
     return PipelineFault{Kind::kTooShort, "too short"};
   }
 

@@ -1,4 +1,4 @@
-// Shapes a provider's audio into what the client asked for. A pure function: thread-safe, no I/O,
+// Shapes a provider's audio into what the client asked for. Thread-safe, no I/O but the decoder's,
 // equal input gives equal bytes.
 #pragma once
 
@@ -10,6 +10,7 @@
 #include "common/base/result.h"
 #include "common/domain/request.h"
 #include "worker/audio/audio.h"
+#include "worker/audio/decoder.h"
 
 namespace audiogen {
 
@@ -30,9 +31,10 @@ RenderSpec render_spec(const GenerationRequest& request, const Audio& audio);
 
 struct Rendered {
   std::string bytes;
-  std::uint64_t samples = 0;  // decoded from `bytes`, at `rate`: the price comes from these
-  int rate = 0;               // Hz, as asked
-  bool truncated = false;     // cut at kDurationMaxSeconds
+  std::uint64_t samples = 0;    // decoded from `bytes`, at `rate`: the price comes from these
+  int rate = 0;                 // Hz, as asked
+  bool truncated = false;       // cut at kDurationMaxSeconds
+  bool passed_through = false;  // the provider's own bytes, untouched
   std::optional<double> loudness_lufs;  // of the source, when it was normalised
   Sha256 sha256{};                      // of `bytes`
 };
@@ -43,14 +45,18 @@ struct PipelineFault {
     kSilent,       // never above -60 dBFS
     kTooShort,     // under kDurationMinMilliseconds
     kInternal,     // our encoder's output does not decode to what went in
+    kNoDecoder,    // our decoder does not run: says nothing of the audio
   };
   Kind kind;
   std::string detail;  // for operators; no text of the user
 };
 
 // Decode, stretch and shift, normalise, volume with a soft limiter, resample, cut, encode, decode
-// again and count. At worst (120 s at 48 kHz) holds about 50 MB and takes about a second of one
-// core.
-Result<Rendered, PipelineFault> render(const Audio& audio, const RenderSpec& spec);
+// again and count. Audio that already is what was asked for is only decoded and counted: encoding
+// it again would cost time and quality. Blocks: at worst (120 s at 48 kHz) holds about 50 MB and
+// takes about a second of one core, and what the decoder takes.
+Result<Rendered, PipelineFault> render(const Audio& audio,
+                                       const RenderSpec& spec,
+                                       Decoder& decoder);
 
 }  // namespace audiogen
