@@ -16,6 +16,7 @@
 #include "common/store/probe.h"
 #include "common/store/session.h"
 #include "worker/chain.h"
+#include "worker/decode/sandboxed_decoder.h"
 #include "worker/janitor.h"
 #include "worker/providers_file.h"
 #include "worker/runner.h"
@@ -66,7 +67,7 @@ int work(const Config& config) {
   }
   CurrentChain chains(std::make_shared<const Chain>(std::move(*providers)));
   const WorkerId id = WorkerId::make();
-  LocalDecoder decoder;
+  SandboxedDecoder decoder;
   store::Probe database(config.database);
   queue::Publisher publisher(config.amqp, {}, [](std::span<const Hint>) {});
   // The runner acknowledges through the consumer, the consumer delivers to the runner: it is made

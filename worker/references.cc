@@ -61,14 +61,15 @@ std::string_view reason_of(MediaFault fault, bool image) {
       return image ? "it is not a PNG, JPEG or WebP image"
                    : "it is not a WAV, MP3, Ogg or FLAC file";
     case MediaFault::kUndecodable:
-      return image ? "it is damaged and cannot be decoded"
-                   : "it cannot be decoded as mono or stereo sound";
+      return "it is damaged and cannot be decoded";
     case MediaFault::kTooShort:
       return "it is shorter than 0.5 seconds";
     case MediaFault::kTooLong:
       return "it is longer than 30 seconds";
     case MediaFault::kSilent:
       return "it is silent";
+    case MediaFault::kTooManyChannels:
+      return "it has more than two channels";
     case MediaFault::kTooLarge:
       return "it is larger than 8192 pixels a side or 40 megapixels";
     case MediaFault::kUnavailable:

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "worker/audio/codec.h"
+#include "worker/audio/in_process_decoder.h"
 #include "worker/audio/pipeline.h"
 
 namespace audiogen {
@@ -80,7 +81,7 @@ std::string output_of(const std::string& command) {
 }
 
 Rendered must_render(const Audio& audio, const RenderSpec& spec) {
-  LocalDecoder decoder;
+  InProcessDecoder decoder;
   Result<Rendered, PipelineFault> result = render(audio, spec, decoder);
   EXPECT_TRUE(result) << (result ? "" : result.error().detail);
   return result ? *std::move(result) : Rendered{};
@@ -90,7 +91,7 @@ std::vector<float> samples_of(const Rendered& rendered) {
   Audio audio;
   audio.bytes = rendered.bytes;
   audio.rate = rendered.rate;
-  return decode(audio)->pcm.samples;
+  return InProcessDecoder().decode(audio)->pcm.samples;
 }
 
 float peak_of(const std::vector<float>& samples) {
@@ -269,7 +270,7 @@ TEST(Render, NormalisesLoudness) {
 TEST(Render, RefusesWhatIsNoAnswer) {
   using Kind = PipelineFault::Kind;
   const auto kind_of = [](const Audio& audio) {
-    LocalDecoder decoder;
+    InProcessDecoder decoder;
     const auto result = render(audio, RenderSpec{}, decoder);
     EXPECT_FALSE(result);
     return result ? Kind::kInternal : result.error().kind;

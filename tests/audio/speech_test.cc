@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "common/domain/voices.h"
+#include "worker/audio/in_process_decoder.h"
 #include "worker/audio/pipeline.h"
 #include "worker/providers/local_provider.h"
 #include "worker/providers/local_voices.h"
@@ -24,11 +25,6 @@ namespace {
 
 using std::chrono::seconds;
 using Answer = Result<Audio, ProviderFault>;
-
-Result<Rendered, PipelineFault> shape(const Audio& audio, const RenderSpec& spec) {
-  LocalDecoder decoder;
-  return render(audio, spec, decoder);
-}
 
 // One call and its answer.
 class Pending {
@@ -80,6 +76,11 @@ std::string repeat(std::string_view text, std::size_t count) {
     out += text;
   }
   return out;
+}
+
+auto shape(const Audio& audio, const RenderSpec& spec) {
+  InProcessDecoder decoder;
+  return render(audio, spec, decoder);
 }
 
 double seconds_of(const Audio& audio) {

@@ -12,6 +12,7 @@
 
 #include "common/http/unique_fd.h"
 #include "tests/support/provider_double.h"
+#include "worker/audio/in_process_decoder.h"
 
 namespace audiogen::worker {
 namespace {
@@ -48,7 +49,7 @@ class Fetching : public testing::Test {
   }
 
   http::Client client_;
-  LocalDecoder decoder_;
+  InProcessDecoder decoder_;
   Pool codecs_{2, 100};
 };
 

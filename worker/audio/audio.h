@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
 namespace audiogen {
 
@@ -18,23 +17,8 @@ struct Audio {
   // What the provider has already done of the request; the pipeline does the rest.
   double speed_applied = 1.0;
   double pitch_applied = 0.0;  // semitones
-  // The level carries no intent (a synthesiser's raw output): bring it to this loudness.
-  std::optional<double> target_lufs;
-};
-
-// Mono sound; full scale is -1..1.
-struct Pcm {
-  std::vector<float> samples;
-  int rate = 0;  // Hz
-};
-
-struct Decoded {
-  Pcm pcm;
-  int channels = 1;  // of the source
-  // What a player would play is exactly this: the header is honest, nothing is left over, and of a
-  // container with several kinds of content (WAV, Ogg) it is the kind that we deliver: 16-bit PCM,
-  // Opus whose header names `pcm.rate`.
-  bool exact = false;
+  // The level carries no intent (a synthesiser's raw output): bring it to this one (LUFS).
+  std::optional<double> target_lufs{};
 };
 
 }  // namespace audiogen

@@ -1,55 +1,104 @@
-// Foreign bytes to samples or to the measures of an image. Two implementations: in this process
-// (tests, fuzzing) and behind the walls of a sandboxed helper (the worker).
+// Turns foreign bytes into sound, or says what picture they are. The plain kinds (PCM, plain WAV)
+// are read right here; everything else goes through third-party parsers, wherever an
+// implementation runs them.
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "common/base/result.h"
+#include "common/domain/request.h"
 #include "worker/audio/audio.h"
+#include "worker/audio/sniff.h"
 
 namespace audiogen {
 
-enum class ImageType : std::uint8_t { kPng, kJpeg, kWebp };
+inline constexpr std::size_t kMediaBytesMax = 32UL * 1024 * 1024;
+inline constexpr int kRateMin = 8000, kRateMax = 96000;  // Hz
+inline constexpr int kDecodedSecondsMax = 600;
+inline constexpr unsigned kImageSideMax = 8192;  // pixels
+inline constexpr std::int64_t kImagePixelsMax = 40'000'000;
+
+enum class DecodeFault : std::uint32_t {
+  kNotThisType = 1,  // other bytes than they are said to be, or a kind that is never taken
+  kCorrupt,          // of this type, but not decodable
+  kChannels,         // more than two
+  kRate,             // outside kRateMin to kRateMax, or changing midway
+  kTooLong,          // above kDecodedSecondsMax
+  kTooManyBytes,     // above kMediaBytesMax
+  kNotFinite,        // a sample that is no number, or far above full scale
+  kEmpty,            // no samples
+  kChained,          // Ogg with a second stream, which decoders drop without a word
+  kImageTooLarge,    // above kImageSideMax or kImagePixelsMax
+  kCrashed,          // the decoder, on these bytes
+  kTimedOut,         // the decoder, on these bytes
+  kUnavailable,      // the decoder does not run: says nothing of the bytes
+};
+// For operators.
+const char* describe(DecodeFault fault);
+
+// Mono sound; full scale is -1..1.
+struct Pcm {
+  std::vector<float> samples;
+  int rate = 0;  // Hz
+};
+
+// A file as it stands: one of our own formats, its headers true and nothing left over.
+struct ExactFile {
+  OutputFormat format = OutputFormat::kPcm;
+  int rate = 0;  // Hz; of Opus, what its header keeps
+  int channels = 0;
+  std::uint64_t samples = 0;  // of one channel at `rate`: what any player plays
+};
+
+struct Decoded {
+  Pcm pcm;  // two channels are averaged
+  std::optional<ExactFile> exact;
+};
 
 struct ImageInfo {
   ImageType type = ImageType::kPng;
   int width = 0, height = 0;  // pixels
 };
 
-inline constexpr int kImageSideMax = 8192;
-inline constexpr std::int64_t kImagePixelsMax = 40'000'000;
-
-struct DecodeFault {
-  enum class Kind : std::uint8_t {
-    kBad,          // these bytes are not what they should be, or took the decoder down
-    kUnavailable,  // no decoder: nobody's fault but ours, worth another try later
-  };
-  Kind kind = Kind::kBad;
-  std::string detail;  // for operators; no text of the bytes
+// What a parser found besides the samples.
+struct Unpacked {
+  int rate = 0;                    // Hz
+  std::optional<ExactFile> exact;  // `samples` is left for the caller to count
 };
 
+// Takes the next mono samples and their rate; false ends the decoding.
+using Sink = std::function<bool(std::span<const float>, int)>;
+
+// Thread-safe.
 class Decoder {
  public:
   virtual ~Decoder() = default;
 
-  // Decodes at most `seconds_max` of `audio`. Refuses: more than 32 MiB, more than two channels, a
-  // rate outside 8-96 kHz, samples that are no numbers, nothing inside, a second stream chained to
-  // the first. Blocks; thread-safe.
-  virtual Result<Decoded, DecodeFault> decode(const Audio& audio, double seconds_max) = 0;
+  // Decodes to mono. Stops after `seconds_max`; without it more than kDecodedSecondsMax is refused.
+  // Blocks: for some milliseconds, at worst for the limits of the implementation.
+  Result<Decoded, DecodeFault> decode(const Audio& audio,
+                                      double seconds_max = std::numeric_limits<double>::infinity());
 
-  // Decodes a whole image (png, jpeg, webp) to see that it is one. Above kImageSideMax or
-  // kImagePixelsMax only its size is read. Blocks; thread-safe.
-  virtual Result<ImageInfo, DecodeFault> inspect_image(std::string_view bytes) = 0;
+  // Decodes the whole picture and throws the pixels away. Blocks as decode() does.
+  Result<ImageInfo, DecodeFault> inspect_image(std::string_view bytes);
+
+ private:
+  virtual Result<Unpacked, DecodeFault> unpack(std::string_view bytes,
+                                               AudioType type,
+                                               const Sink& sink) = 0;
+  virtual Result<ImageInfo, DecodeFault> unpack_image(std::string_view bytes, ImageType type) = 0;
 };
 
-// Decodes sound in this process, whatever comes: for tests, fuzzing and bytes of our own.
-class LocalDecoder final : public Decoder {
- public:
-  Result<Decoded, DecodeFault> decode(const Audio& audio, double seconds_max) override;
-  // kUnavailable: the image libraries live in the sandboxed helper.
-  Result<ImageInfo, DecodeFault> inspect_image(std::string_view bytes) override;
-};
+// Averages interleaved frames in place and returns the mono samples. `channels` is 1 or 2.
+std::span<const float> mix_to_mono(std::span<float> interleaved, int channels);
+
+// nullopt when sound of this shape is taken.
+std::optional<DecodeFault> check_shape(long rate, int channels);
 
 }  // namespace audiogen

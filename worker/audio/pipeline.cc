@@ -3,17 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <memory>
 #include <numbers>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include <SoundTouch.h>
-#include <soxr.h>
 
 #include "worker/audio/codec.h"
-#include "worker/audio/loudness.h"
+#include "worker/audio/levels.h"
 
 namespace audiogen {
 namespace {
@@ -71,47 +69,6 @@ void amplify(std::span<float> samples, double factor) {
   }
 }
 
-// Exactly round(n * to / from) samples, band-limited to the lower of both rates.
-Result<std::vector<float>> resample(std::vector<float> samples, int from, int to) {
-  if (from == to) {
-    return samples;
-  }
-  const auto expected = static_cast<std::size_t>(std::llround(
-      static_cast<double>(samples.size()) * static_cast<double>(to) / static_cast<double>(from)));
-  std::vector<float> out(expected);
-  const soxr_io_spec_t io = soxr_io_spec(SOXR_FLOAT32_I, SOXR_FLOAT32_I);
-  const soxr_quality_spec_t quality = soxr_quality_spec(SOXR_HQ, 0);
-  const soxr_runtime_spec_t runtime = soxr_runtime_spec(1);  // one thread: jobs are the parallelism
-  soxr_error_t error = nullptr;
-  struct Delete {
-    void operator()(soxr* resampler) const { soxr_delete(resampler); }
-  };
-  const std::unique_ptr<soxr, Delete> resampler(soxr_create(
-      static_cast<double>(from), static_cast<double>(to), 1, &error, &io, &quality, &runtime));
-  // In blocks: given everything at once, it keeps a copy of everything.
-  std::size_t taken = 0, made = 0;
-  for (bool more = true; more && error == nullptr;) {
-    const std::size_t count = std::min(kBlockSamples, samples.size() - taken);
-    std::size_t in = 0, out_count = 0;
-    // A null input says that the last sample was given.
-    error = soxr_process(resampler.get(),
-                         count > 0 ? samples.data() + taken : nullptr,
-                         count,
-                         &in,
-                         out.data() + made,
-                         out.size() - made,
-                         &out_count);
-    taken += in;
-    made += out_count;
-    more = in > 0 || out_count > 0;
-  }
-  if (error != nullptr) {
-    return Error{error};
-  }
-  // Rounding inside may leave the last sample unwritten: it stays zero.
-  return out;
-}
-
 // Cuts to `count` samples, ending in a short fade so that the cut does not click.
 void cut(std::vector<float>& samples, std::size_t count, int rate) {
   samples.resize(count);
@@ -123,37 +80,33 @@ void cut(std::vector<float>& samples, std::size_t count, int rate) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 // Differences that nobody hears (rounding of what the provider applied) are not worth a pass.
-bool stretches(const RenderSpec& spec) {
+bool needs_stretch(const RenderSpec& spec) {
   return std::abs(spec.speed_remaining - 1.0) > 0.001 || std::abs(spec.pitch_remaining) > 0.01;
 }
 
-bool is_format(AudioType type, OutputFormat format) {
-  switch (format) {
-    case OutputFormat::kMp3:
-      return type == AudioType::kMp3;
-    case OutputFormat::kWav:
-      return type == AudioType::kWav;
-    case OutputFormat::kPcm:
-      return type == AudioType::kPcmS16Le;
-    case OutputFormat::kOggOpus:
-      return type == AudioType::kOgg;
-  }
-  return false;
+bool is_too_short(std::uint64_t samples, int rate) {
+  return samples * 1000 <
+         static_cast<std::uint64_t>(kDurationMinMilliseconds) * static_cast<std::uint64_t>(rate);
 }
 
-// Is the provider's file what the client asked for, as it is?
-bool passes_through(const Audio& audio, const Decoded& decoded, const RenderSpec& spec) {
-  const std::size_t samples = decoded.pcm.samples.size();
-  const auto rate = static_cast<std::size_t>(spec.sample_rate);
-  return is_format(audio.type, spec.format) && decoded.exact && decoded.channels == 1 &&
-         decoded.pcm.rate == spec.sample_rate && !stretches(spec) && spec.volume == 1.0 &&
-         !spec.target_lufs && samples <= kDurationMaxSeconds * rate &&
-         samples * 1000 >= kDurationMinMilliseconds * rate;
+// The file is what was asked for, to the last byte, and every player agrees on its length.
+bool is_ready(const std::optional<ExactFile>& file, const RenderSpec& spec) {
+  return file && file->format == spec.format && file->rate == spec.sample_rate &&
+         file->channels == 1 && !needs_stretch(spec) && spec.volume == 1.0 && !spec.target_lufs &&
+         !is_too_short(file->samples, file->rate) &&
+         file->samples <= static_cast<std::uint64_t>(kDurationMaxSeconds) *
+                              static_cast<std::uint64_t>(file->rate);
+}
+
+Rendered pass_through(const Audio& audio, const ExactFile& file) {
+  Rendered out;
+  out.bytes = audio.bytes;
+  out.samples = file.samples;
+  out.rate = file.rate;
+  out.passed_through = true;
+  out.sha256 = sha256(out.bytes);
+  return out;
 }
 
 }  // namespace
@@ -167,32 +120,29 @@ RenderSpec render_spec(const GenerationRequest& request, const Audio& audio) {
                     .target_lufs = audio.target_lufs};
 }
 
-Result<Rendered, PipelineFault> render(Audio audio, const RenderSpec& spec, Decoder& decoder) {
+Result<Rendered, PipelineFault> render(const Audio& audio,
+                                       const RenderSpec& spec,
+                                       Decoder& decoder) {
   using Kind = PipelineFault::Kind;
   // One second more than can be delivered is enough to see that there is more, whatever the source
   // holds.
   const double seconds_needed = (kDurationMaxSeconds + 1) * spec.speed_remaining;
-  auto decoded = decoder.decode(audio, seconds_needed);
+  Result<Decoded, DecodeFault> decoded = decoder.decode(audio, seconds_needed);
   if (!decoded) {
-    const bool ours = decoded.error().kind == DecodeFault::Kind::kUnavailable;
-    return PipelineFault{ours ? Kind::kNoDecoder : Kind::kUndecodable, decoded.error().detail};
+    return PipelineFault{
+        decoded.error() == DecodeFault::kUnavailable ? Kind::kNoDecoder : Kind::kUndecodable,
+        describe(decoded.error())};
   }
-  if (peak_of(decoded->pcm.samples) < kSilencePeak) {
-    return PipelineFault{Kind::kSilent, "silence"};
-  }
-  if (passes_through(audio, *decoded, spec)) {
-    Rendered out;
-    out.samples = decoded->pcm.samples.size();
-    out.rate = spec.sample_rate;
-    out.passed_through = true;
-    out.bytes = std::move(audio.bytes);
-    out.sha256 = sha256(out.bytes);
-    return out;
-  }
-  audio = {};
   const int source_rate = decoded->pcm.rate;
   std::vector<float> samples = std::move(decoded->pcm.samples);
-  if (stretches(spec)) {
+  if (peak_of(samples) < kSilencePeak) {
+    return PipelineFault{Kind::kSilent, "silence"};
+  }
+
+  if (is_ready(decoded->exact, spec)) {
+    return pass_through(audio, *decoded->exact);
+  }
+  if (needs_stretch(spec)) {
     samples = stretch(std::move(samples), source_rate, spec.speed_remaining, spec.pitch_remaining);
   }
 
@@ -211,20 +161,20 @@ Result<Rendered, PipelineFault> render(Audio audio, const RenderSpec& spec, Deco
     amplify(samples, spec.volume);
   }
 
-  Result<std::vector<float>> resampled =
-      resample(std::move(samples), source_rate, spec.sample_rate);
-  if (!resampled) {
-    return PipelineFault{Kind::kInternal, resampled.error().message};
+  if (source_rate != spec.sample_rate) {
+    Result<std::vector<float>> resampled = resample(samples, source_rate, spec.sample_rate);
+    if (!resampled) {
+      return PipelineFault{Kind::kInternal, resampled.error().message};
+    }
+    samples = *std::move(resampled);
   }
-  samples = *std::move(resampled);
   const auto samples_max =
       static_cast<std::size_t>(kDurationMaxSeconds) * static_cast<std::size_t>(spec.sample_rate);
   if (samples.size() > samples_max) {
     cut(samples, samples_max, spec.sample_rate);
     out.truncated = true;
   }
-  if (samples.size() * 1000 < static_cast<std::size_t>(kDurationMinMilliseconds) *
-                                  static_cast<std::size_t>(spec.sample_rate)) {
+  if (is_too_short(samples.size(), spec.sample_rate)) {
     return PipelineFault{Kind::kTooShort, "too short"};
   }
 

@@ -1,5 +1,5 @@
-// Shapes a provider's audio into what the client asked for. Thread-safe; equal input gives equal
-// bytes.
+// Shapes a provider's audio into what the client asked for. Thread-safe, no I/O but the decoder's,
+// equal input gives equal bytes.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace audiogen {
 
 inline constexpr int kDurationMaxSeconds = 120;       // the longest charge (DESIGN 1)
 inline constexpr int kDurationMinMilliseconds = 100;  // less is no answer to any prompt
-inline constexpr double kSpokenLufs = -18.0;          // of a synthesiser's raw output
+inline constexpr double kSpokenLufs = -18.0;          // of a synthesiser\'s raw output
 
 struct RenderSpec {
   OutputFormat format = OutputFormat::kMp3;
@@ -35,7 +35,7 @@ struct Rendered {
   std::uint64_t samples = 0;    // decoded from `bytes`, at `rate`: the price comes from these
   int rate = 0;                 // Hz, as asked
   bool truncated = false;       // cut at kDurationMaxSeconds
-  bool passed_through = false;  // the provider's own bytes
+  bool passed_through = false;  // the provider's own bytes, untouched
   std::optional<double> loudness_lufs;  // of the source, when it was normalised
   Sha256 sha256{};                      // of `bytes`
 };
@@ -43,21 +43,21 @@ struct Rendered {
 struct PipelineFault {
   enum class Kind {
     kUndecodable,  // not the audio it says it is
-    kNoDecoder,    // ours is down: nothing is known of the audio
     kSilent,       // never above -60 dBFS
     kTooShort,     // under kDurationMinMilliseconds
     kInternal,     // our encoder's output does not decode to what went in
+    kNoDecoder,    // our decoder does not run: says nothing of the audio
   };
   Kind kind;
   std::string detail;  // for operators; no text of the user
 };
 
 // Decode, stretch and shift, normalise, volume with a soft limiter, resample, cut, encode, decode
-// again and count. At worst (120 s at 48 kHz) holds about 50 MB and takes about a second of one
-// core.
-//
-// Pass-through: audio that is what was asked for already, to the last byte, is only measured and
-// checked. `decoder` sees the bytes first.
-Result<Rendered, PipelineFault> render(Audio audio, const RenderSpec& spec, Decoder& decoder);
+// again and count. Audio that already is what was asked for is only decoded and counted: encoding
+// it again would cost time and quality. Blocks: at worst (120 s at 48 kHz) holds about 50 MB and
+// takes about a second of one core, and what the decoder takes.
+Result<Rendered, PipelineFault> render(const Audio& audio,
+                                       const RenderSpec& spec,
+                                       Decoder& decoder);
 
 }  // namespace audiogen

@@ -1,42 +1,33 @@
-// What a request refers to: is it what the interface allows, and what can be said of its sound
-// (audio 4).
+// What a client's reference file is, and whether it can be used. No I/O but the decoder's.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "common/base/result.h"
-#include "worker/audio/audio.h"
 #include "worker/audio/decoder.h"
 
 namespace audiogen {
 
 enum class MediaFault : std::uint8_t {
-  kNotThisKind,  // not wav, mp3, ogg or flac; not png, jpeg or webp
-  kUndecodable,  // damaged, more than two channels, a rate outside 8-96 kHz
-  kTooShort,     // under kReferenceMinSeconds
-  kTooLong,      // over kReferenceMaxSeconds
-  kSilent,       // never above -60 dBFS
-  kTooLarge,     // more pixels than kImageSideMax a side or kImagePixelsMax
-  kUnavailable,  // our decoder is down
+  kNotThisKind,  // not wav, mp3, ogg, flac; not png, jpeg, webp
+  kUndecodable,
+  kTooShort,         // below 0.5 s
+  kTooLong,          // above 30 s
+  kTooManyChannels,  // above two
+  kSilent,           // never above -60 dBFS
+  kTooLarge,         // above 8192 pixels a side, 40 million in all, or kMediaBytesMax
+  kUnavailable,      // our decoder is down: says nothing of the file
 };
 
-inline constexpr double kReferenceMinSeconds = 0.5;
-inline constexpr double kReferenceMaxSeconds = 30.0;
-
-// What can be imitated of a voice without knowing it.
 struct SoundTraits {
   double seconds = 0;
-  std::optional<double> pitch_hz;              // median; none where nothing is voiced
-  std::optional<double> syllables_per_second;  // none in less than two syllables
-  double loudness_lufs = 0;                    // EBU R128 integrated; plain level below 0.4 s
+  std::optional<double> pitch_hz;  // median of the voiced parts, 60-400 Hz; none when unvoiced
+  std::optional<double> syllables_per_second;  // by the peaks of the energy; none when it is steady
+  double loudness_lufs = 0;                    // ITU-R BS.1770
 };
-
-// Of mono samples at `rate` Hz. Pure.
-SoundTraits sound_traits(std::span<const float> samples, int rate);
 
 struct AudioReference {
   std::string bytes;
@@ -47,15 +38,15 @@ struct AudioReference {
 struct ImageReference {
   std::string bytes;
   ImageType type = ImageType::kPng;
-  int width = 0, height = 0;
+  int width = 0, height = 0;  // pixels
 };
 
-// What the first bytes say; nullopt: none of the allowed kinds. Nobody's word for it but theirs.
-std::optional<AudioType> sniff_audio(std::string_view bytes);
-std::optional<ImageType> sniff_image(std::string_view bytes);
-
-// Both decode the whole file. Block; thread-safe.
+// Looks at all of a file: kind by its bytes, then decodes it. Block as the decoder does, sound some
+// 100 ms more per 30 s. Thread-safe.
 Result<AudioReference, MediaFault> inspect_audio_reference(std::string bytes, Decoder& decoder);
 Result<ImageReference, MediaFault> inspect_image_reference(std::string bytes, Decoder& decoder);
+
+// Measures mono sound of at least one sample; `rate` in Hz. Pure.
+SoundTraits sound_traits(std::span<const float> mono, int rate);
 
 }  // namespace audiogen

@@ -1,247 +1,222 @@
 #include "worker/decode/sandboxed_decoder.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
+#include <cerrno>
+#include <chrono>
 #include <cstring>
-#include <limits>
-#include <span>
 #include <utility>
+#include <vector>
 
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "worker/audio/codec.h"
+#include "common/base/log.h"
 #include "worker/decode/protocol.h"
-#include "worker/sandbox/wire.h"
+#include "worker/sandbox/descriptor.h"
 
 namespace audiogen {
 namespace {
 
-using decoding::BlockKind;
+using decode::BlockKind;
+using decode::read_as;
+using sandbox::Ending;
+using sandbox::Taken;
 
-constexpr std::uint32_t kRateMin = 8000, kRateMax = 96000;  // Hz, as decode() promises
+// The child's own alarm comes first.
+constexpr auto kGrace = std::chrono::seconds(2);
 
-// A sealed memory file: nobody changes it between the helper's first and second attempt.
-class SealedFile {
+// A file in memory that nobody can change any more; -1 when the system has no room for it.
+sandbox::Descriptor sealed_file(std::string_view bytes) {
+  sandbox::Descriptor file(memfd_create("media", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  while (file.get() >= 0 && !bytes.empty()) {
+    const ssize_t size = write(file.get(), bytes.data(), bytes.size());
+    if (size < 0 && errno != EINTR) {
+      file.reset();
+    }
+    bytes.remove_prefix(size > 0 ? static_cast<std::size_t>(size) : 0);
+  }
+  constexpr int kSeals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+  if (file.get() >= 0 && fcntl(file.get(), F_ADD_SEALS, kSeals) != 0) {
+    file.reset();
+  }
+  return file;
+}
+
+DecodeFault fault_of(Ending ending) {
+  switch (ending) {
+    case Ending::kComplete:
+    case Ending::kCrashed:
+      return DecodeFault::kCrashed;
+    case Ending::kDeadline:
+    case Ending::kCanceled:
+      return DecodeFault::kTimedOut;
+    case Ending::kUnavailable:
+      return DecodeFault::kUnavailable;
+  }
+  return DecodeFault::kUnavailable;
+}
+
+// Has one file decoded; nullopt when the answer is complete.
+std::optional<DecodeFault> ask(sandbox::Helper& helper,
+                               decode::Request request,
+                               std::string_view bytes,
+                               const std::function<void()>& begin,
+                               const sandbox::Helper::TakeBlock& take) {
+  const sandbox::Descriptor file = sealed_file(bytes);
+  if (file.get() < 0) {
+    log::error("no memory file for the decoder", {{"error", std::strerror(errno)}});
+    return DecodeFault::kUnavailable;
+  }
+  request.size = static_cast<std::uint32_t>(bytes.size());
+  std::optional<DecodeFault> fault;
+  const Ending ending =
+      helper.ask({.packet = std::string(decode::bytes_of(request)),
+                  .attachment = file.get(),
+                  .deadline = std::chrono::steady_clock::now() +
+                              std::chrono::seconds(request.limits.wall_seconds) + kGrace},
+                 begin,
+                 [&](std::uint32_t kind, std::string_view payload) {
+                   if (static_cast<BlockKind>(kind) != BlockKind::kFault) {
+                     return take(kind, payload);
+                   }
+                   const auto value = read_as<std::uint32_t>(payload);
+                   // What only this side can know is no answer of a child.
+                   if (!value || *value < 1 ||
+                       *value > static_cast<std::uint32_t>(DecodeFault::kImageTooLarge)) {
+                     return Taken::kNonsense;
+                   }
+                   fault = static_cast<DecodeFault>(*value);
+                   return Taken::kLast;
+                 });
+  return ending == Ending::kComplete ? fault : std::optional(fault_of(ending));
+}
+
+// Puts the blocks of sound together.
+class SoundReader {
  public:
-  explicit SealedFile(std::string_view content)
-      : descriptor_(memfd_create("foreign", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
-    while (!content.empty()) {
-      const ssize_t count = write(descriptor_, content.data(), content.size());
-      if (count <= 0) {
-        return;
-      }
-      content.remove_prefix(static_cast<std::size_t>(count));
-    }
-    constexpr int kSeals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
-    sealed_ = descriptor_ >= 0 && fcntl(descriptor_, F_ADD_SEALS, kSeals) == 0;
-  }
-  SealedFile(const SealedFile&) = delete;
-  SealedFile& operator=(const SealedFile&) = delete;
-  ~SealedFile() {
-    if (descriptor_ >= 0) {
-      close(descriptor_);
-    }
-  }
+  explicit SoundReader(const Sink& sink) : sink_(sink) {}
 
-  bool sealed() const { return sealed_; }
-  const int& descriptor() const { return descriptor_; }
-
- private:
-  const int descriptor_;
-  bool sealed_ = false;
-};
-
-// What both answers have in common: a refusal.
-class DecodeListener : public sandbox::Listener {
- public:
-  void begin() override {
-    refusal_.reset();
-    restart();
-  }
-
-  Taken take(std::uint32_t kind, std::string_view payload) final {
-    const auto block = static_cast<BlockKind>(kind);
-    if (block != BlockKind::kBad) {
-      return take_block(block, payload);
-    }
-    const auto printable = [](char c) { return c >= ' ' && c <= '~'; };
-    if (payload.size() > decoding::kReasonMax ||
-        !std::all_of(payload.begin(), payload.end(), printable)) {
-      return Taken::kNonsense;
-    }
-    refusal_ = payload;
-    return Taken::kComplete;
-  }
-
-  // Of a complete answer.
-  const std::optional<std::string>& refusal() const { return refusal_; }
-
- private:
-  virtual void restart() = 0;
-  virtual Taken take_block(BlockKind block, std::string_view payload) = 0;
-
-  std::optional<std::string> refusal_;
-};
-
-class SoundListener final : public DecodeListener {
- public:
-  explicit SoundListener(double seconds_max) : seconds_max_(seconds_max) {}
-
-  Decoded result() { return std::move(decoded_); }
-
- private:
-  void restart() override { decoded_ = {}; }
-
-  Taken take_block(BlockKind block, std::string_view payload) override {
-    switch (block) {
-      case BlockKind::kSound:
-        return take_header(payload);
+  Taken take(BlockKind kind, std::string_view payload) {
+    switch (kind) {
+      case BlockKind::kStart:
+        return take_start(payload);
       case BlockKind::kSamples:
         return take_samples(payload);
-      case BlockKind::kEnd:
-        return payload.empty() && !decoded_.pcm.samples.empty() ? Taken::kComplete
-                                                                : Taken::kNonsense;
+      case BlockKind::kSound:
+        return take_end(payload);
       default:
         return Taken::kNonsense;
     }
   }
 
-  Taken take_header(std::string_view payload) {
-    decoding::SoundHeader header;
-    if (decoded_.pcm.rate != 0 || !sandbox::take(payload, header) || !payload.empty() ||
-        header.rate < kRateMin || header.rate > kRateMax || header.channels < 1 ||
-        header.channels > 2 || header.exact > 1) {
+  // A new helper decodes the file once more, from the start, to the same samples: those that the
+  // sink has are passed over.
+  void restart() {
+    sound_ = {};
+    seen_ = 0;
+  }
+
+  const Unpacked& sound() const { return sound_; }
+
+ private:
+  Taken take_start(std::string_view payload) {
+    const auto rate = read_as<std::uint32_t>(payload);
+    if (!rate || sound_.rate != 0 || *rate > static_cast<std::uint32_t>(kRateMax)) {
       return Taken::kNonsense;
     }
-    decoded_.pcm.rate = static_cast<int>(header.rate);
-    decoded_.channels = static_cast<int>(header.channels);
-    decoded_.exact = header.exact == 1;
-    return Taken::kMore;
+    sound_.rate = static_cast<int>(*rate);
+    return check_shape(sound_.rate, 1) ? Taken::kNonsense : Taken::kMore;
   }
 
   Taken take_samples(std::string_view payload) {
-    std::vector<float>& samples = decoded_.pcm.samples;
-    const std::size_t before = samples.size(), count = payload.size() / sizeof(float);
-    if (decoded_.pcm.rate == 0 || payload.size() % sizeof(float) != 0 ||
-        static_cast<double>(before + count) > seconds_max_ * decoded_.pcm.rate) {
+    if (sound_.rate == 0 || payload.size() % sizeof(float) != 0) {
       return Taken::kNonsense;
     }
-    samples.resize(before + count);
-    std::memcpy(samples.data() + before, payload.data(), payload.size());
-    return std::all_of(samples.begin() + static_cast<std::ptrdiff_t>(before),
-                       samples.end(),
-                       [](float sample) { return std::isfinite(sample); })
-               ? Taken::kMore
-               : Taken::kNonsense;
+    block_.resize(payload.size() / sizeof(float));
+    std::memcpy(block_.data(), payload.data(), payload.size());
+    const std::size_t known = std::min(block_.size(), given_ - seen_);
+    seen_ += block_.size();
+    given_ = std::max(given_, seen_);
+    // An end asked for is an end: the child stops when it finds the pipe closed.
+    return sink_(std::span(block_).subspan(known), sound_.rate) ? Taken::kMore : Taken::kLast;
   }
 
-  const double seconds_max_;
-  Decoded decoded_;
-};
-
-class ImageListener final : public DecodeListener {
- public:
-  ImageInfo result() const { return info_; }
-
- private:
-  void restart() override { info_ = {}; }
-
-  Taken take_block(BlockKind block, std::string_view payload) override {
-    decoding::ImageHeader header;
-    constexpr std::uint32_t kSideMax = std::numeric_limits<int>::max();
-    if (block != BlockKind::kImage || !sandbox::take(payload, header) || !payload.empty() ||
-        header.type > static_cast<std::uint32_t>(ImageType::kWebp) || header.width < 1 ||
-        header.width > kSideMax || header.height < 1 || header.height > kSideMax) {
+  Taken take_end(std::string_view payload) {
+    const auto end = read_as<decode::Sound>(payload);
+    if (!end) {
       return Taken::kNonsense;
     }
-    info_ = {static_cast<ImageType>(header.type),
-             static_cast<int>(header.width),
-             static_cast<int>(header.height)};
-    return Taken::kComplete;
+    if (end->exact == 0 || given_ == 0) {
+      return Taken::kLast;
+    }
+    if (end->format < 1 || end->format > static_cast<std::uint32_t>(OutputFormat::kOggOpus) ||
+        end->rate > INT32_MAX || end->channels > 2) {
+      return Taken::kNonsense;
+    }
+    sound_.exact = ExactFile{static_cast<OutputFormat>(end->format),
+                             static_cast<int>(end->rate),
+                             static_cast<int>(end->channels),
+                             0};
+    return Taken::kLast;
   }
 
-  ImageInfo info_;
+  const Sink& sink_;
+  Unpacked sound_;
+  std::vector<float> block_;
+  std::size_t seen_ = 0, given_ = 0;  // samples: of this answer, to the sink
 };
-
-DecodeFault bad(std::string why) {
-  return {DecodeFault::Kind::kBad, std::move(why)};
-}
-
-std::string packet_of(const decoding::Request& request) {
-  std::string out;
-  sandbox::put(out, request);
-  return out;
-}
-
-// Asks the helper; nullopt when the listener has a result.
-std::optional<DecodeFault> ask(sandbox::Helper& helper,
-                               std::chrono::milliseconds time_max,
-                               const decoding::Request& request,
-                               std::string_view bytes,
-                               DecodeListener& listener) {
-  const auto unavailable = [](std::string why) {
-    return DecodeFault{DecodeFault::Kind::kUnavailable, std::move(why)};
-  };
-  if (bytes.size() > kForeignMax) {
-    return bad("too large");
-  }
-  const SealedFile file(bytes);
-  if (!file.sealed()) {
-    return unavailable("no memory file for the decoder");
-  }
-  const std::string packet = packet_of(request);
-  const auto deadline = std::chrono::steady_clock::now() + time_max;
-  const std::optional<sandbox::HelperFault> fault =
-      helper.ask({packet, std::span(&file.descriptor(), 1), deadline}, listener);
-  if (!fault) {
-    return listener.refusal() ? std::optional(bad(*listener.refusal())) : std::nullopt;
-  }
-  switch (*fault) {
-    case sandbox::HelperFault::kUnavailable:
-      return unavailable("the decoder does not start");
-    case sandbox::HelperFault::kDeadline:
-      return bad("the decoder took too long");
-    case sandbox::HelperFault::kCrashed:
-    case sandbox::HelperFault::kCanceled:
-      break;
-  }
-  return bad("the decoder crashed");
-}
 
 }  // namespace
 
 std::string SandboxedDecoder::default_path() {
-  return sandbox::Helper::beside("audio-decode", "DECODE_HELPER");
+  return sandbox::Helper::path_of("audio-decode", "DECODE_HELPER");
 }
 
-SandboxedDecoder::SandboxedDecoder(std::string path, std::chrono::milliseconds time_max)
-    : helper_(std::move(path), decoding::kProtocolVersion), time_max_(time_max) {}
+SandboxedDecoder::SandboxedDecoder(std::string path, const sandbox::Limits& limits)
+    : limits_(limits), helper_(std::move(path), decode::kProtocolVersion) {}
 
-Result<Decoded, DecodeFault> SandboxedDecoder::decode(const Audio& audio, double seconds_max) {
-  decoding::Request request;
-  request.what = decoding::What::kSound;
-  request.type = static_cast<std::uint32_t>(audio.type);
-  request.rate = static_cast<std::uint32_t>(audio.rate);
-  request.channels = static_cast<std::uint32_t>(audio.channels);
-  request.seconds_max = std::bit_cast<std::uint64_t>(seconds_max);
-  SoundListener listener(seconds_max);
-  if (auto fault = ask(helper_, time_max_, request, audio.bytes, listener)) {
-    return *std::move(fault);
-  }
-  return listener.result();
+Result<Unpacked, DecodeFault> SandboxedDecoder::unpack(std::string_view bytes,
+                                                       AudioType type,
+                                                       const Sink& sink) {
+  decode::Request request;
+  request.limits = limits_;
+  request.type = static_cast<std::uint32_t>(type);
+  SoundReader reader(sink);
+  const auto fault = ask(
+      helper_,
+      request,
+      bytes,
+      [&] { reader.restart(); },
+      [&](std::uint32_t kind, std::string_view payload) {
+        return reader.take(static_cast<BlockKind>(kind), payload);
+      });
+  return fault ? Result<Unpacked, DecodeFault>(*fault) : reader.sound();
 }
 
-Result<ImageInfo, DecodeFault> SandboxedDecoder::inspect_image(std::string_view bytes) {
-  decoding::Request request;
-  request.what = decoding::What::kImage;
-  ImageListener listener;
-  if (auto fault = ask(helper_, time_max_, request, bytes, listener)) {
-    return *std::move(fault);
-  }
-  return listener.result();
+Result<ImageInfo, DecodeFault> SandboxedDecoder::unpack_image(std::string_view bytes,
+                                                              ImageType type) {
+  decode::Request request;
+  request.limits = limits_;
+  request.media = decode::Media::kImage;
+  request.type = static_cast<std::uint32_t>(type);
+  ImageInfo out{type};
+  const auto fault = ask(
+      helper_,
+      request,
+      bytes,
+      [] {},
+      [&](std::uint32_t kind, std::string_view payload) {
+        const auto image = read_as<decode::Image>(payload);
+        if (static_cast<BlockKind>(kind) != BlockKind::kImage || !image || image->width < 1 ||
+            image->height < 1 || image->width > kImageSideMax || image->height > kImageSideMax) {
+          return Taken::kNonsense;
+        }
+        out.width = static_cast<int>(image->width);
+        out.height = static_cast<int>(image->height);
+        return Taken::kLast;
+      });
+  return fault ? Result<ImageInfo, DecodeFault>(*fault) : out;
 }
 
 }  // namespace audiogen

@@ -4,44 +4,44 @@
 #include <cstring>
 #include <utility>
 
-#include <sys/eventfd.h>
-#include <unistd.h>
-
 namespace audiogen {
 namespace {
 
+using sandbox::Taken;
+
 constexpr std::uint32_t kRateMax = 48000;  // Hz; espeak-ng speaks at 22050
 
-// Takes the blocks of protocol.h.
-class SpeechListener final : public sandbox::Listener {
+// Puts the blocks of one answer together (protocol.h).
+class SpeechReader {
  public:
-  explicit SpeechListener(std::size_t bytes_max) : bytes_max_(bytes_max) {}
+  explicit SpeechReader(std::size_t bytes_max) : bytes_max_(bytes_max) {}
 
-  void begin() override { speech_ = {}; }
-
-  Taken take(std::uint32_t kind, std::string_view payload) override {
-    const auto block = static_cast<speech::BlockKind>(kind);
-    if (block == speech::BlockKind::kSamples) {
-      speech_.samples.append(payload);
-      return payload.size() % 2 == 0 && speech_.samples.size() <= bytes_max_ ? Taken::kMore
-                                                                             : Taken::kNonsense;
-    }
+  Taken take(speech::BlockKind kind, std::string_view payload) {
     std::uint32_t value = 0;
-    if (payload.size() != sizeof(value)) {
-      return Taken::kNonsense;
+    switch (kind) {
+      case speech::BlockKind::kStart:
+        if (payload.size() != sizeof(value)) {
+          return Taken::kNonsense;
+        }
+        std::memcpy(&value, payload.data(), sizeof(value));
+        speech_.rate = static_cast<int>(std::min(value, kRateMax));
+        return Taken::kMore;
+      case speech::BlockKind::kSamples:
+        speech_.samples.append(payload);
+        return payload.size() % 2 == 0 && speech_.samples.size() <= bytes_max_ ? Taken::kMore
+                                                                               : Taken::kNonsense;
+      case speech::BlockKind::kEnd:
+        if (payload.size() != sizeof(value)) {
+          return Taken::kNonsense;
+        }
+        std::memcpy(&value, payload.data(), sizeof(value));
+        end_ = static_cast<speech::EndReason>(value);
+        return speech_.rate > 0 ? Taken::kLast : Taken::kNonsense;
     }
-    std::memcpy(&value, payload.data(), sizeof(value));
-    if (block == speech::BlockKind::kStart) {
-      speech_.rate = static_cast<int>(std::min(value, kRateMax));
-      return Taken::kMore;
-    }
-    end_ = static_cast<speech::EndReason>(value);
-    return block == speech::BlockKind::kEnd && speech_.rate > 0 ? Taken::kComplete
-                                                                : Taken::kNonsense;
+    return Taken::kNonsense;
   }
 
-  // Of a complete answer.
-  Result<Speech, SpeechFault> result() {
+  Result<Speech, SpeechFault> speech() && {
     switch (end_) {
       case speech::EndReason::kDone:
         return std::move(speech_);
@@ -54,44 +54,30 @@ class SpeechListener final : public sandbox::Listener {
   }
 
  private:
-  const std::size_t bytes_max_;
+  std::size_t bytes_max_;
   Speech speech_;
   speech::EndReason end_ = speech::EndReason::kEngineFailed;
 };
 
-SpeechFault fault_of(sandbox::HelperFault fault) {
-  switch (fault) {
-    case sandbox::HelperFault::kCanceled:
-      return SpeechFault::kCanceled;
-    case sandbox::HelperFault::kDeadline:
+SpeechFault fault_of(sandbox::Ending ending) {
+  switch (ending) {
+    case sandbox::Ending::kComplete:
+    case sandbox::Ending::kCrashed:
+      return SpeechFault::kCrashed;
+    case sandbox::Ending::kDeadline:
       return SpeechFault::kDeadline;
-    case sandbox::HelperFault::kUnavailable:
+    case sandbox::Ending::kCanceled:
+      return SpeechFault::kCanceled;
+    case sandbox::Ending::kUnavailable:
       return SpeechFault::kUnavailable;
-    case sandbox::HelperFault::kCrashed:
-      break;
   }
-  return SpeechFault::kCrashed;
+  return SpeechFault::kUnavailable;
 }
 
 }  // namespace
 
-Cancellation::Cancellation() : descriptor_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
-
-Cancellation::~Cancellation() {
-  if (descriptor_ >= 0) {
-    close(descriptor_);
-  }
-}
-
-void Cancellation::cancel() {
-  canceled_ = true;
-  const std::uint64_t one = 1;
-  // Fails only when the counter is full: then it is readable already.
-  [[maybe_unused]] const ssize_t written = write(descriptor_, &one, sizeof(one));
-}
-
 std::string SpeechHelper::default_path() {
-  return sandbox::Helper::beside("audio-speech", "SPEECH_HELPER");
+  return sandbox::Helper::path_of("audio-speech", "SPEECH_HELPER");
 }
 
 SpeechHelper::SpeechHelper(std::string path) : helper_(std::move(path), speech::kProtocolVersion) {}
@@ -99,17 +85,22 @@ SpeechHelper::SpeechHelper(std::string path) : helper_(std::move(path), speech::
 Result<Speech, SpeechFault> SpeechHelper::speak(const speech::Request& request,
                                                 std::chrono::steady_clock::time_point deadline,
                                                 const Cancellation& cancellation) {
-  const std::optional<std::string> packet = speech::encode(request);
+  std::optional<std::string> packet = speech::encode(request);
   if (!packet) {
     return SpeechFault::kCrashed;  // no engine takes so much at once
   }
-  SpeechListener listener(std::size_t{request.seconds_max} * kRateMax * sizeof(std::int16_t));
-  const std::optional<sandbox::HelperFault> fault =
-      helper_.ask({*packet, {}, deadline, cancellation.descriptor()}, listener);
-  if (fault) {
-    return fault_of(*fault);
+  const SpeechReader fresh(std::size_t{request.seconds_max} * kRateMax * sizeof(std::int16_t));
+  SpeechReader reader = fresh;
+  const sandbox::Ending ending = helper_.ask(
+      {.packet = *std::move(packet), .deadline = deadline, .cancellation = &cancellation},
+      [&] { reader = fresh; },
+      [&](std::uint32_t kind, std::string_view payload) {
+        return reader.take(static_cast<speech::BlockKind>(kind), payload);
+      });
+  if (ending != sandbox::Ending::kComplete) {
+    return fault_of(ending);
   }
-  return listener.result();
+  return std::move(reader).speech();
 }
 
 }  // namespace audiogen

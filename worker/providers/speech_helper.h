@@ -1,13 +1,10 @@
-// Runs the speech helper program (worker/speech) and speaks through it.
+// Speaks through the speech helper program (worker/speech).
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
-
-#include <sys/types.h>
 
 #include "common/base/result.h"
 #include "worker/sandbox/helper.h"
@@ -15,22 +12,7 @@
 
 namespace audiogen {
 
-// A flag that a thread waiting in poll() notices. Thread-safe.
-class Cancellation {
- public:
-  Cancellation();
-  ~Cancellation();
-  Cancellation(const Cancellation&) = delete;
-  Cancellation& operator=(const Cancellation&) = delete;
-
-  void cancel();
-  bool canceled() const { return canceled_.load(); }
-  int descriptor() const { return descriptor_; }  // readable once canceled
-
- private:
-  std::atomic<bool> canceled_{false};
-  int descriptor_;
-};
+using sandbox::Cancellation;
 
 struct Speech {
   std::string samples;  // 16-bit little-endian mono

@@ -10,6 +10,8 @@
 #include <openssl/evp.h>
 
 #include "common/base/crypto.h"
+#include "worker/audio/bytes.h"
+#include "worker/audio/sniff.h"
 
 namespace audiogen::wire {
 namespace {
@@ -22,14 +24,6 @@ bool is_alnum(char c) {
   return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
 }
 
-std::uint32_t little32(std::string_view bytes) {
-  std::uint32_t out = 0;
-  for (std::size_t i = 4; i > 0; --i) {
-    out = out << 8U | static_cast<unsigned char>(bytes[i - 1]);
-  }
-  return out;
-}
-
 // True when the data chunk promises more than is there.
 bool is_cut_wav(std::string_view wav) {
   for (std::size_t at = kWavHeader; at + 8 <= wav.size();) {
@@ -40,28 +34,6 @@ bool is_cut_wav(std::string_view wav) {
     at += 8 + static_cast<std::size_t>(size) + (size & 1U);
   }
   return true;  // No data chunk at all.
-}
-
-// By the first bytes; nothing for PCM, text and the unknown.
-std::optional<AudioType> sniff(std::string_view bytes) {
-  if (bytes.starts_with("RIFF") && bytes.size() >= kWavHeader && bytes.substr(8, 4) == "WAVE") {
-    return AudioType::kWav;
-  }
-  if (bytes.starts_with("OggS")) {
-    return AudioType::kOgg;
-  }
-  if (bytes.starts_with("fLaC")) {
-    return AudioType::kFlac;
-  }
-  if (bytes.starts_with("ID3")) {
-    return AudioType::kMp3;
-  }
-  return std::nullopt;
-}
-
-bool has_mp3_frame(std::string_view bytes) {
-  return bytes.size() >= 4 && static_cast<unsigned char>(bytes[0]) == 0xFF &&
-         (static_cast<unsigned char>(bytes[1]) & 0xE6U) == 0xE2U;
 }
 
 bool is_text(std::string_view bytes) {
@@ -229,7 +201,7 @@ Result<Audio, ProviderFault> audio_of(std::string bytes,
     return bad_audio("empty");
   }
   Audio out;
-  if (const auto type = sniff(bytes)) {
+  if (const auto type = sniff_audio(bytes)) {
     out.type = *type;
   } else if (is_text(bytes)) {
     return bad_audio("text");
@@ -239,8 +211,6 @@ Result<Audio, ProviderFault> audio_of(std::string bytes,
     }
     out.type = expected;
     out.rate = rate;
-  } else if (has_mp3_frame(bytes)) {
-    out.type = AudioType::kMp3;
   } else {
     return bad_audio("unknown bytes");
   }

@@ -7,19 +7,21 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/base/check.h"
 #include "common/base/log.h"
-#include "worker/sandbox/wire.h"
+#include "worker/sandbox/channel.h"
+#include "worker/sandbox/descriptor.h"
 
 namespace audiogen::sandbox {
 namespace {
@@ -32,26 +34,6 @@ constexpr milliseconds kStartTimeout{5000};
 constexpr int kFreeFailures = 3;
 constexpr milliseconds kBackoffFirst{100}, kBackoffMax{10000};
 
-class Descriptor {
- public:
-  explicit Descriptor(int value = -1) : value_(value) {}
-  Descriptor(Descriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(value_, other.value_);
-    return *this;
-  }
-  ~Descriptor() { reset(); }
-  int get() const { return value_; }
-  void reset() {
-    if (value_ >= 0) {
-      close(std::exchange(value_, -1));
-    }
-  }
-
- private:
-  int value_;
-};
-
 int milliseconds_until(Clock::time_point deadline) {
   const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
   return static_cast<int>(std::clamp<long long>(left, 0, 60000));
@@ -61,52 +43,53 @@ bool expired(Clock::time_point deadline) {
   return Clock::now() >= deadline;
 }
 
-// Cuts what comes into blocks for a listener.
+// Takes blocks apart as they come.
 class BlockReader {
  public:
-  explicit BlockReader(Listener& listener) : listener_(listener) {}
+  explicit BlockReader(const Helper::TakeBlock& take) : take_(take) {}
 
-  Listener::Taken feed(std::string_view data) {
+  Taken feed(std::string_view data) {
     buffer_.append(data);
     std::string_view rest = buffer_;
-    Listener::Taken taken = Listener::Taken::kMore;
-    while (taken == Listener::Taken::kMore && rest.size() >= sizeof(BlockHeader)) {
+    while (rest.size() >= sizeof(BlockHeader)) {
       BlockHeader header{};
       std::memcpy(&header, rest.data(), sizeof(header));
       if (header.size > kBlockMax) {
-        return Listener::Taken::kNonsense;
+        return Taken::kNonsense;
       }
       if (rest.size() < sizeof(header) + header.size) {
         break;
       }
-      taken = listener_.take(header.kind, rest.substr(sizeof(header), header.size));
+      const Taken taken = take_(header.kind, rest.substr(sizeof(header), header.size));
+      if (taken != Taken::kMore) {
+        return taken;
+      }
       rest.remove_prefix(sizeof(header) + header.size);
     }
-    if (taken == Listener::Taken::kComplete && !rest.empty()) {
-      return Listener::Taken::kNonsense;
-    }
     buffer_.erase(0, buffer_.size() - rest.size());
-    return taken;
+    return Taken::kMore;
   }
 
  private:
-  Listener& listener_;
+  const Helper::TakeBlock& take_;
   std::string buffer_;
 };
 
-// Reads the answer to its end. Nullopt when it is complete.
-std::optional<HelperFault> listen(int answer, const HelperRequest& request, Listener& listener) {
+// Reads the answer to its end.
+Ending listen(int answer, const Request& request, const Helper::TakeBlock& take) {
+  BlockReader reader(take);
   std::vector<char> buffer(64UL * 1024);
-  BlockReader blocks(listener);
   for (;;) {
-    std::array<pollfd, 2> waits{pollfd{answer, POLLIN, 0}, pollfd{request.cancellation, POLLIN, 0}};
-    poll(waits.data(), waits.size(), milliseconds_until(request.deadline));
-    if (waits[1].revents != 0) {
-      return HelperFault::kCanceled;
+    if (request.cancellation != nullptr && request.cancellation->canceled()) {
+      return Ending::kCanceled;
     }
     if (expired(request.deadline)) {
-      return HelperFault::kDeadline;
+      return Ending::kDeadline;
     }
+    // poll() passes over a negative descriptor.
+    const int canceled = request.cancellation != nullptr ? request.cancellation->descriptor() : -1;
+    std::array<pollfd, 2> waits{pollfd{answer, POLLIN, 0}, pollfd{canceled, POLLIN, 0}};
+    poll(waits.data(), waits.size(), milliseconds_until(request.deadline));
     if (waits[0].revents == 0) {
       continue;
     }
@@ -115,20 +98,35 @@ std::optional<HelperFault> listen(int answer, const HelperRequest& request, List
       continue;
     }
     if (size <= 0) {
-      return HelperFault::kCrashed;
+      return Ending::kCrashed;
     }
-    switch (blocks.feed({buffer.data(), static_cast<std::size_t>(size)})) {
-      case Listener::Taken::kMore:
+    switch (reader.feed({buffer.data(), static_cast<std::size_t>(size)})) {
+      case Taken::kMore:
         break;
-      case Listener::Taken::kComplete:
-        return std::nullopt;
-      case Listener::Taken::kNonsense:
-        return HelperFault::kCrashed;
+      case Taken::kLast:
+        return Ending::kComplete;
+      case Taken::kNonsense:
+        return Ending::kCrashed;
     }
   }
 }
 
 }  // namespace
+
+Cancellation::Cancellation() : descriptor_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+Cancellation::~Cancellation() {
+  if (descriptor_ >= 0) {
+    close(descriptor_);
+  }
+}
+
+void Cancellation::cancel() {
+  canceled_ = true;
+  const std::uint64_t one = 1;
+  // Fails only when the counter is full: then it is readable already.
+  [[maybe_unused]] const ssize_t written = write(descriptor_, &one, sizeof(one));
+}
 
 // A running helper: its socket and process.
 class Helper::Process {
@@ -157,25 +155,20 @@ class Helper::Process {
            hello.version == version && hello.ready == 1;
   }
 
-  // Sends a request with the end of the pipe to answer on.
-  bool send(const HelperRequest& request, int answer) const {
-    std::array<int, kDescriptorsMax> descriptors{answer};
-    std::copy(request.descriptors.begin(), request.descriptors.end(), descriptors.begin() + 1);
-    const std::size_t size = (request.descriptors.size() + 1) * sizeof(int);
-    iovec part{const_cast<char*>(request.packet.data()), request.packet.size()};  // only read
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(descriptors))> control{};
+  bool send(const std::string& packet, std::span<const int> descriptors) const {
+    iovec part{const_cast<char*>(packet.data()), packet.size()};  // only read
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(kDescriptorsMax * sizeof(int))> control{};
     msghdr message{};
     message.msg_iov = &part;
     message.msg_iovlen = 1;
     message.msg_control = control.data();
-    message.msg_controllen = CMSG_SPACE(size);
+    message.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
     cmsghdr* const header = CMSG_FIRSTHDR(&message);
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(size);
-    std::memcpy(CMSG_DATA(header), descriptors.data(), size);
-    return sendmsg(socket_.get(), &message, MSG_NOSIGNAL) ==
-           static_cast<ssize_t>(request.packet.size());
+    header->cmsg_len = CMSG_LEN(descriptors.size_bytes());
+    std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
+    return sendmsg(socket_.get(), &message, MSG_NOSIGNAL) == static_cast<ssize_t>(packet.size());
   }
 
   // The kernel closes a process's descriptors before it kills its children, so a child that died
@@ -215,7 +208,7 @@ std::shared_ptr<Helper::Process> Helper::Process::start(const std::string& path,
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   std::string program = path;
   const std::array<char*, 2> arguments = {program.data(), nullptr};
-  // No environment: it would name other folders for an engine's data, and hold our secrets.
+  // No environment: it would name other folders for data, and hold our secrets.
   const std::array<char*, 1> environment = {nullptr};
   pid_t pid = -1;
   const int error =
@@ -236,7 +229,7 @@ std::shared_ptr<Helper::Process> Helper::Process::start(const std::string& path,
   return process;
 }
 
-std::string Helper::beside(const char* program, const char* variable) {
+std::string Helper::path_of(const char* program, const char* variable) {
   if (const char* const named = std::getenv(variable); named != nullptr && *named != '\0') {
     return named;
   }
@@ -289,37 +282,36 @@ void Helper::note_failure() {
   }
 }
 
-std::optional<HelperFault> Helper::ask(const HelperRequest& request, Listener& listener) {
-  AG_CHECK(request.packet.size() <= kPacketMax);
-  AG_CHECK(request.descriptors.size() < kDescriptorsMax);
+Ending Helper::ask(const Request& request,
+                   const std::function<void()>& begin,
+                   const TakeBlock& take) {
+  // A helper that died takes its children with it, through no fault of the request: once more.
   for (int attempt = 0; attempt < 2; ++attempt) {
     const std::shared_ptr<Process> process = running();
-    if (!process) {
-      return HelperFault::kUnavailable;
-    }
     std::array<int, 2> ends{};
-    if (pipe2(ends.data(), O_CLOEXEC) != 0) {
-      return HelperFault::kUnavailable;
+    if (!process || pipe2(ends.data(), O_CLOEXEC) != 0) {
+      return Ending::kUnavailable;
     }
     const Descriptor answer(ends[0]);
     Descriptor theirs(ends[1]);
-    const bool sent = process->send(request, theirs.get());
+    const std::array<int, kDescriptorsMax> descriptors = {theirs.get(), request.attachment};
+    const bool sent =
+        process->send(request.packet, std::span(descriptors).first(request.attachment < 0 ? 1 : 2));
     theirs.reset();
     if (sent) {
-      listener.begin();
-      const std::optional<HelperFault> fault = listen(answer.get(), request, listener);
-      if (!fault) {
+      begin();
+      const Ending ending = listen(answer.get(), request, take);
+      if (ending == Ending::kComplete) {
         const std::lock_guard lock(mutex_);
         failures_ = 0;
-        return std::nullopt;
       }
-      if (*fault != HelperFault::kCrashed || process->alive()) {
-        return fault;
+      if (ending != Ending::kCrashed || process->alive()) {
+        return ending;
       }
     }
     lost(process);
   }
-  return HelperFault::kUnavailable;
+  return Ending::kUnavailable;
 }
 
 }  // namespace audiogen::sandbox

@@ -1,12 +1,13 @@
-// The worker's side of a helper program (zygote.h): keeps it running and asks it.
+// The worker's side: a helper program, started on first need, replaced when it dies.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -14,49 +15,62 @@
 
 namespace audiogen::sandbox {
 
-// Takes the answer to a request apart. Its sender may be under hostile input's control: nothing it
-// says may be believed without a check.
-class Listener {
+// A flag that a thread waiting in poll() notices. Thread-safe.
+class Cancellation {
  public:
-  enum class Taken : std::uint8_t { kMore, kComplete, kNonsense };
+  Cancellation();
+  ~Cancellation();
+  Cancellation(const Cancellation&) = delete;
+  Cancellation& operator=(const Cancellation&) = delete;
 
-  virtual ~Listener() = default;
-  // The answer begins, or begins again: forgets what came before.
-  virtual void begin() = 0;
-  virtual Taken take(std::uint32_t kind, std::string_view payload) = 0;
+  void cancel();
+  bool canceled() const { return canceled_.load(); }
+  int descriptor() const { return descriptor_; }  // readable once canceled
+
+ private:
+  std::atomic<bool> canceled_{false};
+  int descriptor_;
 };
 
-struct HelperRequest {
-  std::string_view packet;           // at most kPacketMax bytes
-  std::span<const int> descriptors;  // for the child besides its pipe; kDescriptorsMax - 1 of them
+// How a request ended.
+enum class Ending : std::uint8_t {
+  kComplete,
+  kCrashed,      // the child, on this request; or it answered what it must not
+  kDeadline,     // it was still at it
+  kCanceled,     //
+  kUnavailable,  // the helper does not start, or keeps dying: says nothing of the request
+};
+
+// What a reader makes of a block. A child may be under hostile input's control: nothing it says is
+// believed without a check.
+enum class Taken : std::uint8_t { kMore, kLast, kNonsense };
+
+struct Request {
+  std::string packet;   // at most kPacketMax bytes
+  int attachment = -1;  // a descriptor to go along, or none
   std::chrono::steady_clock::time_point deadline;
-  int cancellation = -1;  // a descriptor; readable: canceled
-};
-
-enum class HelperFault : std::uint8_t {
-  kCanceled,
-  kDeadline,
-  kCrashed,      // the child, on this request; or it answered nonsense
-  kUnavailable,  // the helper does not start, or keeps dying
+  const Cancellation* cancellation = nullptr;  // or never
 };
 
 class Helper {
  public:
-  // The path of `program` beside this one, or what the environment variable `variable` names.
-  static std::string beside(const char* program, const char* variable);
+  // The program beside this one, or what the environment variable `variable` names.
+  static std::string path_of(const char* program, const char* variable);
 
-  // Starts nothing yet. `version` is that of the program's protocol.
+  // Starts nothing yet. `version` is that of the helper's packets and blocks.
   Helper(std::string path, std::uint32_t version);
-  // Ends the helper and what it still does.
+  // Ends the helper and its children.
   ~Helper();
   Helper(const Helper&) = delete;
   Helper& operator=(const Helper&) = delete;
 
-  // Asks once; a helper that dies takes its children with it, through no fault of the request, and
-  // is asked once more. Blocks until the answer is complete (nullopt) or a fault. Starts the helper
-  // when there is none, at growing intervals when it keeps failing. Thread-safe; calls run beside
-  // each other, each with its own listener.
-  std::optional<HelperFault> ask(const HelperRequest& request, Listener& listener);
+  using TakeBlock = std::function<Taken(std::uint32_t kind, std::string_view payload)>;
+
+  // Has one request answered, block by block. Blocks until the last block, a crash, `deadline` or
+  // `cancellation`. Starts the helper when there is none, at growing intervals when it keeps
+  // failing. A request whose helper died is sent once more, to a new one: `begin` is called before
+  // each time and must forget what was taken. Thread-safe; calls run beside each other.
+  Ending ask(const Request& request, const std::function<void()>& begin, const TakeBlock& take);
 
   // The helper's process id, when one runs.
   std::optional<pid_t> process() const;

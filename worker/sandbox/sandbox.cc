@@ -1,6 +1,8 @@
 #include "worker/sandbox/sandbox.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <span>
 #include <utility>
 
 #include <fcntl.h>
@@ -17,32 +19,53 @@
 namespace audiogen::sandbox {
 namespace {
 
-// What espeak-ng, kakasi's dictionary, the decoders and glibc's memory and stdio need once they are
-// started.
-// Without mprotect and executable mappings no new code can come in. Opening is separate, below.
+// What espeak-ng, the codecs and glibc's memory and stdio need once they are started. Without
+// mprotect and executable mappings no new code can come in. Files by name are separate, below.
 constexpr int kAllowed[] = {
-    SCMP_SYS(read),          SCMP_SYS(write),           SCMP_SYS(close),
-    SCMP_SYS(fstat),         SCMP_SYS(newfstatat),      SCMP_SYS(lseek),
-    SCMP_SYS(munmap),        SCMP_SYS(mremap),          SCMP_SYS(brk),
-    SCMP_SYS(exit),          SCMP_SYS(exit_group),      SCMP_SYS(rt_sigreturn),
-    SCMP_SYS(clock_gettime), SCMP_SYS(clock_nanosleep), SCMP_SYS(gettimeofday),
-    SCMP_SYS(futex),         SCMP_SYS(getrandom),       SCMP_SYS(madvise),
-    SCMP_SYS(getdents64),    SCMP_SYS(access),          SCMP_SYS(stat),
+    SCMP_SYS(read),
+    SCMP_SYS(write),
+    SCMP_SYS(close),
+    SCMP_SYS(fstat),
+    SCMP_SYS(newfstatat),
+    SCMP_SYS(lseek),
+    SCMP_SYS(munmap),
+    SCMP_SYS(mremap),
+    SCMP_SYS(brk),
+    SCMP_SYS(exit),
+    SCMP_SYS(exit_group),
+    SCMP_SYS(rt_sigreturn),
+    SCMP_SYS(clock_gettime),
+    SCMP_SYS(clock_nanosleep),
+    SCMP_SYS(gettimeofday),
+    SCMP_SYS(futex),
+    SCMP_SYS(getrandom),
+    SCMP_SYS(madvise),
 };
+constexpr int kAllowedWithFiles[] = {SCMP_SYS(getdents64), SCMP_SYS(access), SCMP_SYS(stat)};
 
-bool add_rules(scmp_filter_ctx context, bool may_open) {
-  for (const int call : kAllowed) {
+bool allow(scmp_filter_ctx context, std::span<const int> calls) {
+  return std::all_of(calls.begin(), calls.end(), [&](int call) {
     // An architecture that lacks a call (aarch64 has no stat) needs no rule for it.
-    if (call >= 0 && seccomp_rule_add(context, SCMP_ACT_ALLOW, call, 0) != 0) {
-      return false;
-    }
+    return call < 0 || seccomp_rule_add(context, SCMP_ACT_ALLOW, call, 0) == 0;
+  });
+}
+
+bool add_file_rules(scmp_filter_ctx context, bool files) {
+  if (!files) {
+    // A library that looks for something optional does without it.
+    return seccomp_rule_add(context, SCMP_ACT_ERRNO(EACCES), SCMP_SYS(openat), 0) == 0;
   }
   constexpr scmp_datum_t kWriting = O_ACCMODE | O_CREAT | O_TRUNC;
-  return (!may_open || seccomp_rule_add(context,
-                                        SCMP_ACT_ALLOW,
-                                        SCMP_SYS(openat),
-                                        1,
-                                        SCMP_A2(SCMP_CMP_MASKED_EQ, kWriting, O_RDONLY)) == 0) &&
+  return allow(context, kAllowedWithFiles) &&
+         seccomp_rule_add(context,
+                          SCMP_ACT_ALLOW,
+                          SCMP_SYS(openat),
+                          1,
+                          SCMP_A2(SCMP_CMP_MASKED_EQ, kWriting, O_RDONLY)) == 0;
+}
+
+bool add_rules(scmp_filter_ctx context, bool files) {
+  return allow(context, kAllowed) && add_file_rules(context, files) &&
          seccomp_rule_add(context,
                           SCMP_ACT_ALLOW,
                           SCMP_SYS(mmap),
@@ -50,11 +73,11 @@ bool add_rules(scmp_filter_ctx context, bool may_open) {
                           SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0)) == 0;
 }
 
-std::vector<sock_filter> compile_filter(bool may_open) {
+std::vector<sock_filter> compile_filter(bool files) {
   const scmp_filter_ctx context = seccomp_init(SCMP_ACT_KILL_PROCESS);
   const int file = memfd_create("filter", MFD_CLOEXEC);
   std::vector<sock_filter> filter;
-  if (context != nullptr && file >= 0 && add_rules(context, may_open) &&
+  if (context != nullptr && file >= 0 && add_rules(context, files) &&
       seccomp_export_bpf(context, file) == 0) {
     const off_t size = lseek(file, 0, SEEK_END);
     filter.resize(static_cast<std::size_t>(size) / sizeof(sock_filter));

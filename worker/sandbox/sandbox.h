@@ -1,5 +1,5 @@
-// Locks a process in for good: what a speech engine or a decoder taken over by hostile input could
-// still do is compute, read the data files it was left and write to descriptors already open.
+// Locks a process in for good: what a speech engine or a codec taken over by hostile input could
+// still do is compute, read its own data files and write to descriptors that are already open.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ struct sock_filter;
 
 namespace audiogen::sandbox {
 
-// What one process may use.
+// What one child may use.
 struct Limits {
   std::uint32_t memory_mib = 256;  // address space
   std::uint32_t cpu_seconds = 10;
@@ -22,8 +22,8 @@ class Sandbox {
  public:
   // Compiles the list of system calls and the Landlock rules once, so that entering costs
   // microseconds. Files below `readable` stay readable; on a kernel without Landlock (before 5.13)
-  // every file does, read-only. With nothing readable, opening any file kills the process, on every
-  // kernel. Nullopt when the kernel has no seccomp filters.
+  // every file does, read-only. With nothing readable no file can be opened on any kernel. Nullopt
+  // when the kernel has no seccomp filters.
   static std::optional<Sandbox> prepare(const std::vector<std::string>& readable);
 
   Sandbox(Sandbox&& other) noexcept;

@@ -5,13 +5,15 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <string>
 #include <vector>
 
+#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "worker/sandbox/channel.h"
 
 namespace audiogen::sandbox {
 namespace {
@@ -22,10 +24,17 @@ void set_signal(int signal, void (*handler)(int)) {
   sigaction(signal, &action, nullptr);
 }
 
-// Receives a packet with descriptors. Returns its size: 0 when the worker is gone, -1 on failure.
+void close_all(std::vector<int>& descriptors) {
+  for (const int descriptor : descriptors) {
+    close(descriptor);
+  }
+  descriptors.clear();
+}
+
+// Receives a packet and its descriptors. Returns its size: 0 when the worker is gone, -1 on
+// failure.
 ssize_t receive(std::string& packet, std::vector<int>& descriptors) {
   packet.resize(kPacketMax);
-  descriptors.clear();
   iovec part{packet.data(), packet.size()};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(kDescriptorsMax * sizeof(int))> control{};
   msghdr message{};
@@ -43,39 +52,9 @@ ssize_t receive(std::string& packet, std::vector<int>& descriptors) {
   return size;
 }
 
-[[noreturn]] void handle_in_child(pid_t parent,
-                                  const Handler& handler,
-                                  std::string_view packet,
-                                  std::vector<int>& descriptors) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) {
-    _exit(1);  // died before the line above
-  }
-  // In the socket's place: the child must not hear the worker.
-  dup2(descriptors[0], kSocketDescriptor);
-  close(descriptors[0]);
-  descriptors[0] = kSocketDescriptor;
-  handler(packet, descriptors);
-  _exit(0);
-}
-
-void write_all(int descriptor, const char* data, std::size_t size) {
-  while (size > 0) {
-    const ssize_t count = write(descriptor, data, size);
-    if (count < 0 && errno != EINTR) {
-      _exit(1);  // a closed pipe has killed by SIGPIPE already
-    }
-    const std::size_t done = count > 0 ? static_cast<std::size_t>(count) : 0;
-    data += done;
-    size -= done;
-  }
-}
-
 }  // namespace
 
-int run_zygote(std::uint32_t version, const std::function<Handler()>& start) {
-  // The worker decides when this process ends: it closes the socket after its last job. A signal to
-  // the terminal's or the service's whole group must not take the helper from jobs that finish.
+void settle_in() {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     set_signal(signal, SIG_IGN);
   }
@@ -83,37 +62,53 @@ int run_zygote(std::uint32_t version, const std::function<Handler()>& start) {
   set_signal(SIGPIPE, SIG_DFL);  // a child stops when nobody listens
   close_range(kSocketDescriptor + 1, ~0U, 0);
   umask(077);
+}
 
-  const Handler handler = start();
-  const Hello hello{version, handler ? 1U : 0U};
-  if (send(kSocketDescriptor, &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello) || !handler) {
+int serve(std::uint32_t version, bool ready, std::size_t descriptors, const Child& child) {
+  const Hello hello{version, ready ? 1U : 0U};
+  if (send(kSocketDescriptor, &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello) || !ready) {
     return 1;
   }
   const pid_t parent = getpid();
   std::string packet;
-  std::vector<int> descriptors;
+  std::vector<int> received;
   for (;;) {
-    const ssize_t size = receive(packet, descriptors);
+    const ssize_t size = receive(packet, received);
     if (size == 0) {
       return 0;
     }
-    if (size < 0) {
-      if (errno == EINTR) {
-        continue;
-      }
+    if (size < 0 && errno != EINTR) {
       return 1;
     }
-    if (!descriptors.empty() && fork() == 0) {
-      handle_in_child(parent, handler, packet, descriptors);
+    if (size > 0 && received.size() == descriptors && fork() == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (getppid() != parent) {
+        _exit(1);  // died before the line above
+      }
+      // In the socket's place: the child must not hear the worker.
+      dup2(received.front(), kAnswerDescriptor);
+      close(received.front());
+      child(packet, std::span(received).subspan(1));
+      _exit(1);
     }
-    std::for_each(descriptors.begin(), descriptors.end(), close);
+    close_all(received);
   }
 }
 
-void write_block(int descriptor, std::uint32_t kind, std::string_view payload) {
+void write_block(std::uint32_t kind, std::span<const std::byte> payload) {
+  static std::vector<std::byte> buffer;  // a child has one thread, and the sandbox no writev
   const BlockHeader header{kind, static_cast<std::uint32_t>(payload.size())};
-  write_all(descriptor, reinterpret_cast<const char*>(&header), sizeof(header));
-  write_all(descriptor, payload.data(), payload.size());
+  buffer.resize(sizeof(header) + payload.size());
+  std::memcpy(buffer.data(), &header, sizeof(header));
+  std::copy(payload.begin(), payload.end(), buffer.begin() + sizeof(header));
+  for (std::size_t done = 0; done < buffer.size();) {
+    // A write to a closed pipe also kills by SIGPIPE.
+    const ssize_t count = write(kAnswerDescriptor, buffer.data() + done, buffer.size() - done);
+    if (count < 0 && errno != EINTR) {
+      _exit(1);
+    }
+    done += count > 0 ? static_cast<std::size_t>(count) : 0;
+  }
 }
 
 }  // namespace audiogen::sandbox

@@ -1,29 +1,32 @@
-// The helper's side of a helper program: a small process of one thread, started by the worker, that
-// makes one child per request. Forking from it costs a millisecond and keeps a crash to its
-// request.
+// The helper's side: a small process of one thread that forks a child per request. Forking from it
+// costs a millisecond, keeps a crash to its request, and gives every request the same fresh state.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
-#include <string_view>
-
-#include "worker/sandbox/wire.h"
+#include <string>
 
 namespace audiogen::sandbox {
 
-// Answers one request in a process made for it: enters the sandbox, then writes blocks to the
-// first of `descriptors`. The process ends when it returns. Its only other descriptors are standard
-// input, output and error (the null device) and what the zygote opened.
-using Handler = std::function<void(std::string_view packet, std::span<const int> descriptors)>;
+// Where a child writes its answer.
+inline constexpr int kAnswerDescriptor = 3;
 
-// Runs the helper program until the worker closes the socket; main() returns what it returns.
-// `start` prepares what all requests share and returns their handler, or null when that fails:
-// then the worker is told and the program ends. `version` is that of the program's protocol.
-int run_zygote(std::uint32_t version, const std::function<Handler()>& start);
+// To be called first: takes away what the worker left open or set, and makes this process end only
+// when the worker closes the socket. A signal to the terminal's or the service's whole group must
+// not take the helper from jobs that finish.
+void settle_in();
 
-// Writes a block of at most kBlockMax bytes of payload. Blocks; ends the process when nobody reads
-// any more.
-void write_block(int descriptor, std::uint32_t kind, std::string_view payload);
+// Answers one request; gets what the request brought along besides the pipe. Must not return.
+using Child = std::function<void(const std::string& packet, std::span<const int> descriptors)>;
+
+// Says Hello, then runs `child` in a new process for every packet with `descriptors` descriptors
+// (the pipe included), until the worker is gone. Returns the process's exit status; at once when
+// not `ready`.
+int serve(std::uint32_t version, bool ready, std::size_t descriptors, const Child& child);
+
+// In a child: writes one block of the answer. Exits when nobody listens any more.
+void write_block(std::uint32_t kind, std::span<const std::byte> payload);
 
 }  // namespace audiogen::sandbox

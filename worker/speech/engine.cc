@@ -1,6 +1,7 @@
 #include "worker/speech/engine.h"
 
 #include <algorithm>
+#include <cstddef>
 
 #include <espeak-ng/speak_lib.h>
 #include <unistd.h>
@@ -13,16 +14,11 @@ namespace {
 constexpr int kBlockMilliseconds = 200;  // 9 kB: how much is spoken for nobody after a cancel
 
 // espeak-ng's callback has no user pointer when it speaks synchronously, and its state is global.
-struct Output {
-  int descriptor = -1;
-  std::uint32_t samples_left = 0;
-};
-Output output_state;
+std::uint32_t samples_left = 0;
 
 void write_block(BlockKind kind, const void* payload, std::size_t size) {
-  sandbox::write_block(output_state.descriptor,
-                       static_cast<std::uint32_t>(kind),
-                       {static_cast<const char*>(payload), size});
+  sandbox::write_block(static_cast<std::uint32_t>(kind),
+                       {static_cast<const std::byte*>(payload), size});
 }
 
 [[noreturn]] void end(EndReason reason) {
@@ -32,12 +28,11 @@ void write_block(BlockKind kind, const void* payload, std::size_t size) {
 
 int on_samples(short* samples, int count, espeak_EVENT*) {
   if (samples != nullptr && count > 0) {
-    const std::uint32_t wanted =
-        std::min(static_cast<std::uint32_t>(count), output_state.samples_left);
+    const std::uint32_t wanted = std::min(static_cast<std::uint32_t>(count), samples_left);
     write_block(BlockKind::kSamples, samples, wanted * sizeof(short));
-    output_state.samples_left -= wanted;
+    samples_left -= wanted;
   }
-  return output_state.samples_left == 0 ? 1 : 0;
+  return samples_left == 0 ? 1 : 0;
 }
 
 void speak(const Utterance& utterance, const Request& request, const KanaReader& kana) {
@@ -77,11 +72,9 @@ std::uint32_t start_engine(std::string& data_folder) {
 
 void speak_and_exit(const Request& request,
                     std::uint32_t rate,
-                    const sandbox::Sandbox& walls,
-                    const KanaReader& kana,
-                    int output) {
-  output_state.descriptor = output;
-  output_state.samples_left = request.seconds_max * rate;
+                    const sandbox::Sandbox& sandbox,
+                    const KanaReader& kana) {
+  samples_left = request.seconds_max * rate;
   const bool japanese = std::any_of(
       request.utterances.begin(), request.utterances.end(), [](const Utterance& utterance) {
         return utterance.kanji_to_kana;
@@ -89,12 +82,12 @@ void speak_and_exit(const Request& request,
   if (japanese && !KanaReader::open_dictionaries()) {
     end(EndReason::kEngineFailed);
   }
-  if (!walls.enter(request.limits)) {
+  if (!sandbox.enter(request.limits)) {
     _exit(1);
   }
   write_block(BlockKind::kStart, &rate, sizeof(rate));
   for (const Utterance& utterance : request.utterances) {
-    if (output_state.samples_left == 0) {
+    if (samples_left == 0) {
       break;
     }
     speak(utterance, request, kana);

@@ -14,12 +14,11 @@ namespace audiogen::speech {
 // engine is global: once per process.
 std::uint32_t start_engine(std::string& data_folder);
 
-// Enters the sandbox, speaks and writes the blocks of the answer (protocol.h) to descriptor
-// `output`, then exits. `rate` is start_engine()'s.
+// Enters the sandbox, speaks and writes the blocks of the answer (protocol.h), then exits. `rate`
+// is start_engine()'s.
 [[noreturn]] void speak_and_exit(const Request& request,
                                  std::uint32_t rate,
-                                 const sandbox::Sandbox& walls,
-                                 const KanaReader& kana,
-                                 int output);
+                                 const sandbox::Sandbox& sandbox,
+                                 const KanaReader& kana);
 
 }  // namespace audiogen::speech

@@ -1,7 +1,6 @@
-// audio-speech: started by the worker, speaks each request in a sandboxed child of its own
-// (worker/sandbox/zygote.h). That gives every request the same fresh engine, so that equal requests
-// give equal sound.
-#include <memory>
+// audio-speech: started by the worker, speaks one request per sandboxed child (protocol.h,
+// worker/sandbox/zygote.h). A fresh child each time also makes equal requests sound equal.
+#include <optional>
 #include <string>
 
 #include "worker/sandbox/zygote.h"
@@ -10,27 +9,25 @@
 namespace audiogen::speech {
 namespace {
 
-sandbox::Handler start() {
+int run() {
+  sandbox::settle_in();
   std::string data_folder;
   const std::uint32_t rate = start_engine(data_folder);
-  std::optional<sandbox::Sandbox> walls = sandbox::Sandbox::prepare({data_folder});
-  if (rate == 0 || !walls) {
-    return nullptr;
-  }
-  return [rate,
-          walls = std::make_shared<const sandbox::Sandbox>(*std::move(walls)),
-          kana = std::make_shared<const KanaReader>()](std::string_view packet,
-                                                       std::span<const int> descriptors) {
-    const std::optional<Request> request = decode(packet);
-    if (request) {
-      speak_and_exit(*request, rate, *walls, *kana, descriptors.front());
-    }
-  };
+  const std::optional<sandbox::Sandbox> locked = sandbox::Sandbox::prepare({data_folder});
+  const KanaReader kana;
+  return sandbox::serve(kProtocolVersion,
+                        rate > 0 && locked,
+                        1,
+                        [&](const std::string& packet, std::span<const int>) {
+                          if (const std::optional<Request> request = decode(packet)) {
+                            speak_and_exit(*request, rate, *locked, kana);
+                          }
+                        });
 }
 
 }  // namespace
 }  // namespace audiogen::speech
 
 int main() {
-  return audiogen::sandbox::run_zygote(audiogen::speech::kProtocolVersion, audiogen::speech::start);
+  return audiogen::speech::run();
 }

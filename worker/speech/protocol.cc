@@ -1,12 +1,10 @@
 #include "worker/speech/protocol.h"
 
-#include "worker/sandbox/wire.h"
+#include <cstring>
+#include <type_traits>
 
 namespace audiogen::speech {
 namespace {
-
-using sandbox::put;
-using sandbox::take;
 
 struct RequestHeader {
   std::uint32_t version;
@@ -17,6 +15,22 @@ struct RequestHeader {
 struct UtteranceHeader {
   std::uint32_t voice_size, text_size, kanji_to_kana;
 };
+
+template <class T>
+void put(std::string& out, const T& value) {
+  static_assert(std::is_trivially_copyable_v<T> && std::has_unique_object_representations_v<T>);
+  out.append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+template <class T>
+bool take(std::string_view& in, T& value) {
+  if (in.size() < sizeof(value)) {
+    return false;
+  }
+  std::memcpy(&value, in.data(), sizeof(value));
+  in.remove_prefix(sizeof(value));
+  return true;
+}
 
 bool take(std::string_view& in, std::size_t size, std::string& value) {
   if (in.size() < size) {

@@ -1,5 +1,5 @@
-// What the worker and the speech helper say to each other, within worker/sandbox/wire.h: a packet
-// is a Request; the answer is the blocks kStart, kSamples…, kEnd.
+// What the worker and the speech helper say to each other, over worker/sandbox/channel.h. A packet
+// is one Request; its answer is the blocks kStart, kSamples…, kEnd.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "worker/sandbox/channel.h"
 #include "worker/sandbox/sandbox.h"
 
 namespace audiogen::speech {
