@@ -48,7 +48,7 @@ struct Config {
   std::string cdn_signing_key;  // Empty: output.url is not signed. The API's only.
   int output_ttl_seconds = 0;
   int output_retention_days = 0;  // 0: files stay for ever.
-  std::string providers_file;  // Empty: the local engine alone.
+  std::string providers_file;     // Empty: the local engine alone.
   int create_per_minute = 0, create_burst = 0, read_per_minute = 0, read_burst = 0,
       unauthenticated_per_minute = 0;
   int task_deadline_seconds = 0;

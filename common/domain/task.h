@@ -112,8 +112,8 @@ struct TaskView {
   OutputFormat output_format = OutputFormat::kMp3;
   std::int64_t duration_ms = 0;
   std::optional<Instant> output_deleted_at{};  // Past its retention: the file is gone.
-  std::optional<FailureCode> failure;  // Set exactly when failed.
-  std::string failure_message;         // Empty: the code's own.
+  std::optional<FailureCode> failure;          // Set exactly when failed.
+  std::string failure_message;                 // Empty: the code's own.
 };
 
 }  // namespace audiogen

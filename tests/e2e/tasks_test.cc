@@ -84,10 +84,9 @@ TEST(Task, LongAudioIsChargedByTheMinute) {
 TEST(Task, WhatNoProviderCanServeFailsWithAFullRefund) {
   Stack stack;
   const Account ann = stack.account(1000);
-  for (
-      const char* body :
-      {R"({"model":"svc-audio-1.0","prompt":"x","image_url":"https://images.example.com/i.png"})",
-       R"({"model":"svc-audio-1.0","prompt":"   "})"}) {
+  for (const char* body :
+       {R"({"model":"svc-audio-1.0","prompt":"x","image_url":"https://images.example.com/i.png"})",
+        R"({"model":"svc-audio-1.0","prompt":"   "})"}) {
     const Reply done = stack.wait_final(ann, stack.create(ann, body).text("id"));
     EXPECT_EQ(done.text("status"), "failed") << body;
     EXPECT_EQ(done.text("error.code"), "unsupported_input") << done.body;
