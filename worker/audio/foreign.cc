@@ -32,7 +32,8 @@ struct Counted {
   Unpacked file;
   int channels = 0;
   std::uint64_t samples = 0;
-  bool whole = true;  // not ended by the sink
+  bool whole = true;          // not ended by the sink
+  std::int64_t promised = 0;  // samples, by the header
 };
 
 Result<Counted, DecodeFault> decode_sndfile(std::string_view bytes, const Sink& sink) {
@@ -47,6 +48,7 @@ Result<Counted, DecodeFault> decode_sndfile(std::string_view bytes, const Sink& 
     return *fault;
   }
   Counted out{{info.samplerate, {}}, info.channels};
+  out.promised = info.frames;
   std::vector<float> block(kBlockSamples * static_cast<std::size_t>(info.channels));
   for (;;) {
     const sf_count_t frames = sf_readf_float(sound.get(), block.data(), kBlockSamples);
@@ -191,7 +193,15 @@ Result<Unpacked, DecodeFault> unpack_flac(std::string_view bytes, const Sink& si
     return DecodeFault::kNotThisType;
   }
   const Result<Counted, DecodeFault> decoded = decode_sndfile(bytes, sink);
-  return decoded ? Result<Unpacked, DecodeFault>(decoded->file) : decoded.error();
+  if (!decoded) {
+    return decoded.error();
+  }
+  // libsndfile takes a file that was cut off for one that ends. A stream's length is unknown.
+  if (decoded->whole && decoded->promised != SF_COUNT_MAX &&
+      decoded->promised != static_cast<sf_count_t>(decoded->samples)) {
+    return DecodeFault::kCorrupt;
+  }
+  return decoded->file;
 }
 
 }  // namespace

@@ -22,24 +22,13 @@ namespace {
 // What espeak-ng, the codecs and glibc's memory and stdio need once they are started. Without
 // mprotect and executable mappings no new code can come in. Files by name are separate, below.
 constexpr int kAllowed[] = {
-    SCMP_SYS(read),
-    SCMP_SYS(write),
-    SCMP_SYS(close),
-    SCMP_SYS(fstat),
-    SCMP_SYS(newfstatat),
-    SCMP_SYS(lseek),
-    SCMP_SYS(munmap),
-    SCMP_SYS(mremap),
-    SCMP_SYS(brk),
-    SCMP_SYS(exit),
-    SCMP_SYS(exit_group),
-    SCMP_SYS(rt_sigreturn),
-    SCMP_SYS(clock_gettime),
-    SCMP_SYS(clock_nanosleep),
-    SCMP_SYS(gettimeofday),
-    SCMP_SYS(futex),
-    SCMP_SYS(getrandom),
-    SCMP_SYS(madvise),
+    SCMP_SYS(read),          SCMP_SYS(write),           SCMP_SYS(close),
+    SCMP_SYS(fstat),         SCMP_SYS(newfstatat),      SCMP_SYS(lseek),
+    SCMP_SYS(munmap),        SCMP_SYS(mremap),          SCMP_SYS(brk),
+    SCMP_SYS(exit),          SCMP_SYS(exit_group),      SCMP_SYS(rt_sigreturn),
+    SCMP_SYS(clock_gettime), SCMP_SYS(clock_nanosleep), SCMP_SYS(gettimeofday),
+    SCMP_SYS(futex),         SCMP_SYS(getrandom),       SCMP_SYS(madvise),
+    SCMP_SYS(sysinfo),  // glibc's qsort looks how much memory there is
 };
 constexpr int kAllowedWithFiles[] = {SCMP_SYS(getdents64), SCMP_SYS(access), SCMP_SYS(stat)};
 
