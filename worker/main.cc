@@ -1,10 +1,12 @@
 // audio-worker: takes tasks from the queue, has them made, settles their price.
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include <CLI/CLI.hpp>
+#include <malloc.h>
 
 #include "common/base/log.h"
 #include "common/base/process.h"
@@ -75,7 +77,10 @@ int work(const Config& config) {
   JobRunner* receiver = nullptr;
   queue::Consumer consumer(
       config.amqp,
-      queue::ConsumerOptions{.prefetch = static_cast<std::uint16_t>(config.worker_in_flight)},
+      // So that full messages hold no more than the worker has room for.
+      queue::ConsumerOptions{
+          .prefetch = static_cast<std::uint16_t>(std::max<std::size_t>(
+              static_cast<std::size_t>(config.worker_in_flight) / queue::kHintsMax, 1))},
       [&receiver](std::vector<queue::Delivery> deliveries) {
         receiver->deliver(std::move(deliveries));
       });
@@ -112,11 +117,10 @@ int work(const Config& config) {
   }
   log::info("audio-worker drains", {{"in_flight", runner.in_flight()}});
   draining.store(true);
-  consumer.cancel();
+  consumer.stop(kCloseLimit);  // What is not claimed goes to other workers now.
   runner.drain(kDrainLimit);
   sweeper.stop();
   janitor.stop();
-  consumer.stop(kCloseLimit);
   publisher.stop(kCloseLimit);
   ops.stop();
   log::info("audio-worker stopped");
@@ -128,6 +132,8 @@ int work(const Config& config) {
 
 int main(int argc, char** argv) {
   using audiogen::Program;
+  // Memory freed by one thread is of use to the others: by default each thread keeps its own.
+  mallopt(M_ARENA_MAX, 2);
   audiogen::block_signals();
   audiogen::store::init_driver();
   CLI::App app("Works on audio generation tasks until SIGTERM. Run as many as you like.");

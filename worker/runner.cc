@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kBatchMax = 64;
 constexpr std::size_t kWaitingMax = 20'000;
-constexpr std::size_t kWriterThreads = 4;  // They wait for the disk, not for a core.
+constexpr std::size_t kWriterThreads = 16;  // They wait for the disk, which flushes for all.
 constexpr auto kWatchEvery = std::chrono::seconds(1);
 constexpr auto kGiveBackLimit = std::chrono::seconds(5);
 // The states of an attempt row (schema: attempts.state).
@@ -72,7 +72,6 @@ struct JobRunner::Attempt {
 
 // One claimed task. The fields above the mutex never change; those below are guarded by it.
 struct JobRunner::Job {
-  queue::Delivery delivery;
   store::Claim claim;
   std::shared_ptr<const GenerationRequest> request;
   std::shared_ptr<const References> references;  // fetched before the first call that needs them
@@ -236,22 +235,42 @@ std::size_t JobRunner::in_flight() const {
 }
 
 void JobRunner::deliver(std::vector<queue::Delivery> deliveries) {
-  for (const queue::Delivery& delivery : deliveries) {
+  {
+    const std::scoped_lock lock(mutex_);
+    waiting_.insert(waiting_.end(), deliveries.begin(), deliveries.end());
+  }
+  claim_waiting();
+}
+
+void JobRunner::claim_waiting() {
+  std::vector<queue::Delivery> next;
+  {
+    const std::scoped_lock lock(mutex_);
+    const auto room = static_cast<std::size_t>(config_.worker_in_flight);
+    while (!waiting_.empty() && jobs_.size() + claiming_ < room) {
+      next.push_back(waiting_.front());
+      waiting_.pop_front();
+      ++claiming_;
+    }
+  }
+  for (const queue::Delivery& delivery : next) {
     claim(delivery, 0);
   }
 }
 
 std::size_t JobRunner::take(std::span<const Hint> hints) {
-  const std::size_t busy = in_flight() + claims_.waiting();
-  const auto room = static_cast<std::size_t>(config_.worker_in_flight);
-  if (draining_.load() || busy >= room) {
-    return 0;
+  std::size_t count = 0;
+  {
+    const std::scoped_lock lock(mutex_);
+    const std::size_t busy = jobs_.size() + claiming_ + waiting_.size();
+    const auto room = static_cast<std::size_t>(config_.worker_in_flight);
+    count = draining_.load() || busy >= room ? 0 : std::min(hints.size(), room - busy);
+    claiming_ += count;
   }
-  const std::span<const Hint> taken = hints.first(std::min(hints.size(), room - busy));
-  for (const Hint& hint : taken) {
+  for (const Hint& hint : hints.first(count)) {
     claim(queue::Delivery{.hint = hint}, 0);
   }
-  return taken.size();
+  return count;
 }
 
 void JobRunner::claim(const queue::Delivery& delivery, int tries) {
@@ -269,7 +288,7 @@ void JobRunner::claim(const queue::Delivery& delivery, int tries) {
         if (!outcome) {
           again();  // The database is away: keep the message and ask again.
         } else if (!*outcome) {
-          ack_(delivery);  // Final, taken, or not due: the table comes back to it if it must.
+          not_claimed(delivery);
         } else {
           begin(delivery, std::move(**outcome), asked_at);
         }
@@ -279,12 +298,21 @@ void JobRunner::claim(const queue::Delivery& delivery, int tries) {
   }
 }
 
+// Final, taken, or not due: the table comes back to it if it must.
+void JobRunner::not_claimed(const queue::Delivery& delivery) {
+  {
+    const std::scoped_lock lock(mutex_);
+    --claiming_;
+  }
+  ack_(delivery);
+  claim_waiting();
+}
+
 void JobRunner::begin(const queue::Delivery& delivery,
                       store::Claim claim,
                       Clock::time_point asked_at) {
   AG_CRASH_POINT("worker.claimed");
   auto job = std::make_shared<Job>();
-  job->delivery = delivery;
   job->began_at = Clock::now();
   job->deadline = job->began_at + claim.until_deadline;
   job->lease_from = asked_at;
@@ -293,9 +321,13 @@ void JobRunner::begin(const queue::Delivery& delivery,
   job->claim = std::move(claim);
   {
     const std::scoped_lock lock(mutex_);
+    --claiming_;
     jobs_[job->claim.task] = job;
   }
-  log::info("task claimed", {{"task_id", job->claim.task}, {"claims", job->claim.claims}});
+  ack_(delivery);
+  if (log::enabled(log::Level::kDebug)) {
+    log::debug("task claimed", {{"task_id", job->claim.task}, {"claims", job->claim.claims}});
+  }
   if (!request) {
     log::error("a stored request cannot be read", {{"task_id", job->claim.task}});
     auto command = job->command(store::SettleCommand::Kind::kFail);
@@ -703,8 +735,8 @@ void JobRunner::finish(const JobPtr& job) {
     }
     jobs_.erase(it);
   }
-  ack_(job->delivery);
   idle_.notify_all();
+  claim_waiting();
 }
 
 void JobRunner::lose(const JobPtr& job, const char* why) {

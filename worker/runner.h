@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -29,7 +30,8 @@ namespace audiogen::worker {
 
 class JobRunner {
  public:
-  // `ack` gives a message back to the broker as done; it must be thread-safe and must not block.
+  // `ack` tells the broker that a hint is done: its task is claimed, so that the lease guards it
+  // from here on, or there is nothing to do. It must be thread-safe and must not block.
   JobRunner(const Config& config,
             WorkerId worker,
             const CurrentChain& chains,
@@ -41,7 +43,8 @@ class JobRunner {
   JobRunner(const JobRunner&) = delete;
   JobRunner& operator=(const JobRunner&) = delete;
 
-  // Takes messages. Thread-safe, never blocks.
+  // Takes hints; what there is no room for waits here, its message unacknowledged. Thread-safe,
+  // never blocks.
   void deliver(std::vector<queue::Delivery> deliveries);
 
   // Takes as many of the hints as this worker has room for, without a message of the broker.
@@ -61,7 +64,10 @@ class JobRunner {
   using JobPtr = std::shared_ptr<Job>;
   using Clock = std::chrono::steady_clock;
 
+  // Claims what waits, as far as there is room.
+  void claim_waiting();
   void claim(const queue::Delivery& delivery, int tries);
+  void not_claimed(const queue::Delivery& delivery);
   void begin(const queue::Delivery& delivery, store::Claim claim, Clock::time_point asked_at);
   void fetch_references(const JobPtr& job);
   void call_provider(const JobPtr& job);
@@ -98,6 +104,8 @@ class JobRunner {
   mutable std::mutex mutex_;
   std::condition_variable idle_;
   std::unordered_map<TaskId, JobPtr> jobs_;  // Guarded by mutex_.
+  std::deque<queue::Delivery> waiting_;      // Guarded by mutex_: not asked for yet.
+  std::size_t claiming_ = 0;                 // Guarded by mutex_: asked for, no answer yet.
   std::atomic<bool> draining_{false};
 
   Scheduler scheduler_;

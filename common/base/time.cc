@@ -1,7 +1,5 @@
 #include "common/base/time.h"
 
-#include <cstdio>
-
 namespace audiogen {
 namespace {
 
@@ -32,6 +30,22 @@ Parts split(Instant at) {
           seconds / 60 % 60,
           seconds % 60,
           static_cast<int>(us % 1'000'000)};
+}
+
+// Writes the last `count` digits of `value`, which is not negative.
+void put(std::string& out, std::size_t at, std::size_t count, int value) {
+  for (std::size_t i = at + count; i > at; --i, value /= 10) {
+    out[i - 1] = static_cast<char>('0' + value % 10);
+  }
+}
+
+void put_date(std::string& out, const Parts& p) {
+  put(out, 0, 4, p.year);
+  put(out, 5, 2, p.month);
+  put(out, 8, 2, p.day);
+  put(out, 11, 2, p.hour);
+  put(out, 14, 2, p.minute);
+  put(out, 17, 2, p.second);
 }
 
 }  // namespace
@@ -73,35 +87,21 @@ std::optional<Instant> parse_db_time(std::string_view text) {
          std::chrono::microseconds(micros);
 }
 
+// Not snprintf: a creation formats a dozen times, and its locale-aware machinery is ten times the
+// work.
 std::string format_db_time(Instant at) {
+  std::string out = "0000-00-00 00:00:00.000000";
   const Parts p = split(at);
-  char out[64];
-  std::snprintf(out,
-                sizeof out,
-                "%04d-%02d-%02d %02d:%02d:%02d.%06d",
-                p.year,
-                p.month,
-                p.day,
-                p.hour,
-                p.minute,
-                p.second,
-                p.micros);
+  put_date(out, p);
+  put(out, 20, 6, p.micros);
   return out;
 }
 
 std::string format_iso(Instant at) {
+  std::string out = "0000-00-00T00:00:00.000Z";
   const Parts p = split(at);
-  char out[64];
-  std::snprintf(out,
-                sizeof out,
-                "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ",
-                p.year,
-                p.month,
-                p.day,
-                p.hour,
-                p.minute,
-                p.second,
-                p.micros / 1000);
+  put_date(out, p);
+  put(out, 20, 3, p.micros / 1000);
   return out;
 }
 

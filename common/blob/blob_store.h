@@ -2,7 +2,10 @@
 // CDN_URL.
 #pragma once
 
+#include <condition_variable>
+#include <cstddef>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -47,6 +50,8 @@ struct OpenBlob {
 // Files below a folder, spread over 1024 subfolders.
 class DirectoryStore final : public BlobStore {
  public:
+  ~DirectoryStore() override;
+
   // Makes the folder when it is missing.
   static Result<std::unique_ptr<DirectoryStore>> open(const std::string& folder);
 
@@ -61,10 +66,23 @@ class DirectoryStore final : public BlobStore {
   std::size_t remove_stale_temporaries();
 
  private:
-  explicit DirectoryStore(std::string folder) : folder_(std::move(folder)) {}
-  std::string path_of(std::string_view key) const;
+  // Puts that are flushed together.
+  struct Round {
+    std::size_t members = 0;
+    bool done = false, ok = false;
+  };
 
-  std::string folder_;
+  DirectoryStore(std::string folder, int root) : folder_(std::move(folder)), root_(root) {}
+  std::string path_of(std::string_view key) const;
+  // Blocks until `file`, written and named in `folder`, is on the disk.
+  bool flush(int file, const std::string& folder);
+
+  const std::string folder_;
+  const int root_;  // The folder, open from the start: syncfs tells errors since then.
+  std::mutex mutex_;
+  std::condition_variable flushed_;
+  std::shared_ptr<Round> next_ = std::make_shared<Round>();  // Guarded by mutex_, rounds too.
+  bool flushing_ = false;                                    // Guarded by mutex_.
 };
 
 // The store that BLOB_URL names; `credentials` are for s3:// alone. The error names the variable,

@@ -25,12 +25,17 @@ namespace audiogen::http {
 namespace {
 
 constexpr long kConnectionsPerHost = 0;  // No limit of libcurl's own: callers have theirs.
-constexpr long kIdleConnectionsMax = 1024;
+// libcurl looks for a connection to use by going through all of a multi handle's to that host: with
+// thousands in use that is most of the work. So a handle gets no more calls at once than this, and
+// the next one begins when it is full.
+constexpr std::size_t kCallsPerHandle = 256;
 constexpr int kEventsMax = 256;
 constexpr std::int64_t kPatienceMax = 60'000;    // Milliseconds; only keeps the number small.
 constexpr std::size_t kHeadersMax = 64U << 10U;  // Bytes of a response's header lines together.
 // Each transfer holds one; with thousands of them open it is most of the memory.
-constexpr long kReadBuffer = 16 * 1024;
+constexpr long kReadBuffer = 4 * 1024;
+// Room made for a body at once, when its length is announced.
+constexpr std::size_t kReserveMax = 256 * 1024;
 // Servers close idle connections, and a request that meets the closing is an unknown outcome: do
 // not come near their usual limits (60 s and more).
 constexpr long kIdleSecondsMax = 30;
@@ -92,6 +97,17 @@ std::string_view ClientResponse::header(const std::string& lower_case_name) cons
 
 // Everything but the inbox and the counters belongs to the client's thread alone.
 struct Client::Impl {
+  // One multi handle with its calls, its idle connections and its timer.
+  struct Handle {
+    Impl* impl = nullptr;
+    std::uint32_t index = 0;
+    CURLM* multi = nullptr;
+    std::size_t calls = 0;
+    std::optional<std::chrono::steady_clock::time_point> timer{};
+  };
+  // What epoll gives back: a handle's index and a socket, or kWake.
+  static constexpr std::uint64_t kWake = ~std::uint64_t{0};
+
   struct Transfer {
     CURL* easy = nullptr;
     curl_slist* headers = nullptr;
@@ -103,6 +119,7 @@ struct Client::Impl {
     bool too_large = false;
     std::size_t header_bytes = 0;
     std::uint64_t number = 0;
+    Handle* handle = nullptr;
   };
   struct Order {
     std::uint64_t number = 0;
@@ -145,21 +162,12 @@ struct Client::Impl {
 
   Impl() {
     init_curl_once();
-    multi = curl_multi_init();
     epoll = ::epoll_create1(EPOLL_CLOEXEC);
-    AG_CHECK(multi != nullptr);
     AG_CHECK(epoll >= 0);
     AG_CHECK(inbox->wake >= 0);
-    curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, &Impl::on_socket);
-    curl_multi_setopt(multi, CURLMOPT_SOCKETDATA, this);
-    curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, &Impl::on_timer);
-    curl_multi_setopt(multi, CURLMOPT_TIMERDATA, this);
-    curl_multi_setopt(multi, CURLMOPT_MAX_HOST_CONNECTIONS, kConnectionsPerHost);
-    curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, kIdleConnectionsMax);
-    curl_multi_setopt(multi, CURLMOPT_PIPELINING, CURLPIPE_MULTIPLEX);
     epoll_event event{};
     event.events = EPOLLIN;
-    event.data.fd = inbox->wake;
+    event.data.u64 = kWake;
     ::epoll_ctl(epoll, EPOLL_CTL_ADD, inbox->wake, &event);
     thread = std::thread([this] { run(); });
   }
@@ -171,20 +179,46 @@ struct Client::Impl {
     }
     inbox->ring();
     thread.join();
-    curl_multi_cleanup(multi);
+    for (const auto& handle : handles) {
+      curl_multi_cleanup(handle->multi);
+    }
     ::close(epoll);
   }
 
+  // The first one with room, so that few calls share few connections.
+  Handle& handle_with_room() {
+    for (const auto& handle : handles) {
+      if (handle->calls < kCallsPerHandle) {
+        return *handle;
+      }
+    }
+    auto made = std::make_unique<Handle>();
+    made->impl = this;
+    made->index = static_cast<std::uint32_t>(handles.size());
+    made->multi = curl_multi_init();
+    AG_CHECK(made->multi != nullptr);
+    curl_multi_setopt(made->multi, CURLMOPT_SOCKETFUNCTION, &Impl::on_socket);
+    curl_multi_setopt(made->multi, CURLMOPT_SOCKETDATA, made.get());
+    curl_multi_setopt(made->multi, CURLMOPT_TIMERFUNCTION, &Impl::on_timer);
+    curl_multi_setopt(made->multi, CURLMOPT_TIMERDATA, made.get());
+    curl_multi_setopt(made->multi, CURLMOPT_MAX_HOST_CONNECTIONS, kConnectionsPerHost);
+    curl_multi_setopt(made->multi, CURLMOPT_MAXCONNECTS, static_cast<long>(kCallsPerHandle));
+    curl_multi_setopt(made->multi, CURLMOPT_PIPELINING, CURLPIPE_MULTIPLEX);
+    handles.push_back(std::move(made));
+    return *handles.back();
+  }
+
   static int on_socket(CURL*, curl_socket_t socket, int what, void* self, void* known) {
-    auto* const impl = static_cast<Impl*>(self);
+    auto* const handle = static_cast<Handle*>(self);
+    const Impl* const impl = handle->impl;
     epoll_event event{};
-    event.data.fd = socket;
+    event.data.u64 = std::uint64_t{handle->index} << 32U | static_cast<std::uint32_t>(socket);
     event.events = (what & CURL_POLL_IN ? EPOLLIN : 0U) | (what & CURL_POLL_OUT ? EPOLLOUT : 0U);
     if (what == CURL_POLL_REMOVE) {
       ::epoll_ctl(impl->epoll, EPOLL_CTL_DEL, socket, nullptr);
     } else if (known == nullptr) {
       ::epoll_ctl(impl->epoll, EPOLL_CTL_ADD, socket, &event);
-      curl_multi_assign(impl->multi, socket, impl);
+      curl_multi_assign(handle->multi, socket, handle);
     } else {
       ::epoll_ctl(impl->epoll, EPOLL_CTL_MOD, socket, &event);
     }
@@ -192,10 +226,10 @@ struct Client::Impl {
   }
 
   static int on_timer(CURLM*, long milliseconds, void* self) {
-    auto* const impl = static_cast<Impl*>(self);
-    impl->timer = milliseconds < 0 ? std::nullopt
-                                   : std::optional(std::chrono::steady_clock::now() +
-                                                   std::chrono::milliseconds(milliseconds));
+    static_cast<Handle*>(self)->timer =
+        milliseconds < 0 ? std::nullopt
+                         : std::optional(std::chrono::steady_clock::now() +
+                                         std::chrono::milliseconds(milliseconds));
     return 0;
   }
 
@@ -228,6 +262,12 @@ struct Client::Impl {
   static std::size_t on_body(char* data, std::size_t size, std::size_t count, void* self) {
     auto* const transfer = static_cast<Transfer*>(self);
     const std::size_t bytes = size * count;
+    if (transfer->response.body.empty()) {
+      curl_off_t length = -1;
+      curl_easy_getinfo(transfer->easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
+      transfer->response.body.reserve(
+          std::min(static_cast<std::size_t>(std::max<curl_off_t>(length, 0)), kReserveMax));
+    }
     if (transfer->response.body.size() + bytes > transfer->request.body_max) {
       transfer->too_large = true;
       return 0;  // Ends the transfer.
@@ -304,7 +344,9 @@ struct Client::Impl {
     curl_easy_setopt(easy, CURLOPT_HEADERDATA, transfer.get());
     curl_easy_setopt(easy, CURLOPT_PRIVATE, transfer.get());
     by_number[transfer->number] = easy;
-    curl_multi_add_handle(multi, easy);
+    transfer->handle = &handle_with_room();
+    ++transfer->handle->calls;
+    curl_multi_add_handle(transfer->handle->multi, easy);
     transfers[easy] = std::move(transfer);
   }
 
@@ -317,7 +359,8 @@ struct Client::Impl {
     by_number.erase(transfer->number);
     long status = 0;
     curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
-    curl_multi_remove_handle(multi, easy);
+    curl_multi_remove_handle(transfer->handle->multi, easy);
+    --transfer->handle->calls;
     curl_easy_cleanup(easy);
     curl_slist_free_all(transfer->headers);
     in_flight.fetch_sub(1);
@@ -339,11 +382,15 @@ struct Client::Impl {
   }
 
   void collect_finished() {
-    int left = 0;
-    for (const CURLMsg* message = curl_multi_info_read(multi, &left); message != nullptr;
-         message = curl_multi_info_read(multi, &left)) {
-      if (message->msg == CURLMSG_DONE) {
-        end(message->easy_handle, message->data.result);
+    // By number: a reply may start a call, and with it a new handle.
+    for (std::size_t i = 0; i < handles.size(); ++i) {
+      CURLM* const multi = handles[i]->multi;
+      int left = 0;
+      for (const CURLMsg* message = curl_multi_info_read(multi, &left); message != nullptr;
+           message = curl_multi_info_read(multi, &left)) {
+        if (message->msg == CURLMSG_DONE) {
+          end(message->easy_handle, message->data.result);
+        }
       }
     }
   }
@@ -385,9 +432,14 @@ struct Client::Impl {
 
   // Milliseconds until something is due; -1: nothing is.
   int patience() const {
-    std::optional<std::chrono::steady_clock::time_point> next = timer;
+    std::optional<std::chrono::steady_clock::time_point> next;
     if (!waiting.empty()) {
-      next = std::min(next.value_or(waiting.begin()->first), waiting.begin()->first);
+      next = waiting.begin()->first;
+    }
+    for (const auto& handle : handles) {
+      if (handle->timer) {
+        next = std::min(next.value_or(*handle->timer), *handle->timer);
+      }
     }
     if (!next) {
       return -1;
@@ -406,7 +458,7 @@ struct Client::Impl {
       const int count = ::epoll_wait(epoll, events.data(), kEventsMax, patience());
       for (int i = 0; i < count; ++i) {
         const epoll_event& event = events[static_cast<std::size_t>(i)];
-        if (event.data.fd == inbox->wake) {
+        if (event.data.u64 == kWake) {
           std::uint64_t rings = 0;
           static_cast<void>(!::read(inbox->wake, &rings, sizeof rings));
           continue;
@@ -414,11 +466,17 @@ struct Client::Impl {
         const int flags = (event.events & EPOLLIN ? CURL_CSELECT_IN : 0) |
                           (event.events & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
                           (event.events & (EPOLLERR | EPOLLHUP) ? CURL_CSELECT_ERR : 0);
-        curl_multi_socket_action(multi, event.data.fd, flags, &running);
+        curl_multi_socket_action(handles[event.data.u64 >> 32U]->multi,
+                                 static_cast<curl_socket_t>(event.data.u64 & 0xFFFFFFFFU),
+                                 flags,
+                                 &running);
       }
-      if (timer && *timer <= std::chrono::steady_clock::now()) {
-        timer.reset();
-        curl_multi_socket_action(multi, CURL_SOCKET_TIMEOUT, 0, &running);
+      const auto now = std::chrono::steady_clock::now();
+      for (const auto& handle : handles) {
+        if (handle->timer && *handle->timer <= now) {
+          handle->timer.reset();
+          curl_multi_socket_action(handle->multi, CURL_SOCKET_TIMEOUT, 0, &running);
+        }
       }
       collect_finished();
     }
@@ -431,9 +489,8 @@ struct Client::Impl {
     } while (!transfers.empty());
   }
 
-  CURLM* multi = nullptr;
   int epoll = -1;
-  std::optional<std::chrono::steady_clock::time_point> timer;
+  std::vector<std::unique_ptr<Handle>> handles;
   std::unordered_map<CURL*, std::unique_ptr<Transfer>> transfers;
   std::unordered_map<std::uint64_t, CURL*> by_number;
   std::multimap<std::chrono::steady_clock::time_point, std::function<void()>> waiting;

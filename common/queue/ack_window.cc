@@ -3,24 +3,30 @@
 
 namespace audiogen::queue {
 
-bool AckWindow::delivered(std::uint64_t tag) {
-  if (tag != first_ + states_.size()) {
+bool AckWindow::delivered(std::uint64_t tag, std::size_t parts) {
+  if (tag != first_ + entries_.size()) {
     return false;
   }
-  states_.push_back(State::kOpen);
+  entries_.push_back({.state = State::kOpen, .parts = parts});
   return true;
 }
 
+AckWindow::Entry* AckWindow::open(std::uint64_t tag) {
+  const bool known = tag >= first_ && tag < first_ + entries_.size();
+  return known && entries_[tag - first_].state == State::kOpen ? &entries_[tag - first_] : nullptr;
+}
+
 void AckWindow::done(std::uint64_t tag) {
-  if (tag >= first_ && tag < first_ + states_.size() && states_[tag - first_] == State::kOpen) {
-    states_[tag - first_] = State::kDone;
+  Entry* const entry = open(tag);
+  if (entry != nullptr && --entry->parts == 0) {
+    entry->state = State::kDone;
     ++waiting_;
   }
 }
 
 void AckWindow::settled(std::uint64_t tag) {
-  if (tag >= first_ && tag < first_ + states_.size() && states_[tag - first_] == State::kOpen) {
-    states_[tag - first_] = State::kSettled;
+  if (Entry* const entry = open(tag)) {
+    entry->state = State::kSettled;
   }
 }
 
@@ -32,8 +38,9 @@ std::vector<AckWindow::Ack> AckWindow::take() {
   // The broker knows no tag that was settled before, so the covering ack names the last done one.
   Ack prefix;
   std::size_t covered = 0;
-  for (; !states_.empty() && states_.front() != State::kOpen; states_.pop_front(), ++first_) {
-    if (states_.front() == State::kDone) {
+  for (; !entries_.empty() && entries_.front().state != State::kOpen;
+       entries_.pop_front(), ++first_) {
+    if (entries_.front().state == State::kDone) {
       prefix.tag = first_;
       ++covered;
     }
@@ -43,9 +50,9 @@ std::vector<AckWindow::Ack> AckWindow::take() {
     out.push_back(prefix);
   }
   for (std::size_t i = 0; covered < waiting_; ++i) {
-    if (states_[i] == State::kDone) {
+    if (entries_[i].state == State::kDone) {
       out.push_back({.tag = first_ + i, .multiple = false});
-      states_[i] = State::kSettled;
+      entries_[i].state = State::kSettled;
       ++covered;
     }
   }

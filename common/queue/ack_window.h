@@ -2,6 +2,7 @@
 // Pure; one thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <vector>
@@ -16,9 +17,11 @@ class AckWindow {
     friend bool operator==(const Ack&, const Ack&) = default;
   };
 
-  // The broker delivered `tag`. False: it is not the next one, as a channel's tags must be.
-  bool delivered(std::uint64_t tag);
-  // `tag` is to be acknowledged by the next take(). Unknown and repeated ones are ignored.
+  // The broker delivered `tag`, with work in `parts`, at least one. False: it is not the next one,
+  // as a channel's tags must be.
+  bool delivered(std::uint64_t tag, std::size_t parts = 1);
+  // A part of `tag` is done; with the last one it is to be acknowledged by the next take(). Unknown
+  // and repeated ones are ignored.
   void done(std::uint64_t tag);
   // `tag` was answered in another way (rejected).
   void settled(std::uint64_t tag);
@@ -29,8 +32,14 @@ class AckWindow {
 
  private:
   enum class State : std::uint8_t { kOpen, kDone, kSettled };
+  struct Entry {
+    State state = State::kOpen;
+    std::size_t parts = 1;  // That are still open.
+  };
+  // The entry of `tag` if it is open, or null.
+  Entry* open(std::uint64_t tag);
 
-  std::deque<State> states_;  // Of the tags first_, first_ + 1, …
+  std::deque<Entry> entries_;  // Of the tags first_, first_ + 1, …
   std::uint64_t first_ = 1;
   std::size_t waiting_ = 0;  // Done and not yet taken.
 };

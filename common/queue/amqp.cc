@@ -8,14 +8,36 @@
 #include "common/queue/connection.h"
 
 namespace audiogen::queue {
+namespace {
 
-std::string encode_hint(const Hint& hint) {
-  return R"({"task":")" + hint.task.text() + R"(","epoch":)" + std::to_string(hint.epoch) + "}";
+std::optional<Hint> read_hint(const rapidjson::Value& value) {
+  if (!value.IsObject()) {
+    return std::nullopt;
+  }
+  const auto task = value.FindMember("task");
+  const auto epoch = value.FindMember("epoch");
+  if (task == value.MemberEnd() || !task->value.IsString() || epoch == value.MemberEnd() ||
+      !epoch->value.IsUint()) {
+    return std::nullopt;
+  }
+  const auto id = TaskId::parse({task->value.GetString(), task->value.GetStringLength()});
+  return id ? std::optional(Hint{*id, epoch->value.GetUint()}) : std::nullopt;
 }
 
-std::optional<Hint> decode_hint(std::string_view body) {
+}  // namespace
+
+std::string encode_hints(std::span<const Hint> hints) {
+  std::string out = R"({"hints":[)";
+  for (const Hint& hint : hints) {
+    out += out.back() == '[' ? "{" : ",{";
+    out += R"("task":")" + hint.task.text() + R"(","epoch":)" + std::to_string(hint.epoch) + "}";
+  }
+  return out += "]}";
+}
+
+std::optional<std::vector<Hint>> decode_hints(std::string_view body) {
   // RapidJSON takes a NUL for the end of the text, whatever follows.
-  if (body.size() > kHintBytesMax || body.find('\0') != std::string_view::npos) {
+  if (body.size() > kMessageBytesMax || body.find('\0') != std::string_view::npos) {
     return std::nullopt;
   }
   rapidjson::Document document;
@@ -23,14 +45,21 @@ std::optional<Hint> decode_hint(std::string_view body) {
   if (document.HasParseError() || !document.IsObject()) {
     return std::nullopt;
   }
-  const auto task = document.FindMember("task");
-  const auto epoch = document.FindMember("epoch");
-  if (task == document.MemberEnd() || !task->value.IsString() || epoch == document.MemberEnd() ||
-      !epoch->value.IsUint()) {
+  const auto list = document.FindMember("hints");
+  if (list == document.MemberEnd() || !list->value.IsArray() || list->value.Empty() ||
+      list->value.Size() > kHintsMax) {
     return std::nullopt;
   }
-  const auto id = TaskId::parse({task->value.GetString(), task->value.GetStringLength()});
-  return id ? std::optional(Hint{*id, epoch->value.GetUint()}) : std::nullopt;
+  std::vector<Hint> out;
+  out.reserve(list->value.Size());
+  for (const rapidjson::Value& value : list->value.GetArray()) {
+    const auto hint = read_hint(value);
+    if (!hint) {
+      return std::nullopt;
+    }
+    out.push_back(*hint);
+  }
+  return out;
 }
 
 std::optional<Depth> read_depth(const AmqpUrl& url, const Topology& topology) {

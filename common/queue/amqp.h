@@ -5,21 +5,28 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/config.h"
 #include "common/domain/task.h"
 
 namespace audiogen::queue {
 
-// The longest body of a message: what encode_hint writes is shorter, what is longer is no hint.
-inline constexpr std::size_t kHintBytesMax = 256;
+// One message carries as many hints as came together, because for the broker a message of a quorum
+// queue costs about as much as everything else a creation costs.
+inline constexpr std::size_t kHintsMax = 32;
 
-// {"task":"aud_…","epoch":3}
-std::string encode_hint(const Hint& hint);
-// The reverse; other members are ignored.
-std::optional<Hint> decode_hint(std::string_view body);
+// The longest body of a message: what encode_hints writes is shorter, what is longer is no message
+// of ours.
+inline constexpr std::size_t kMessageBytesMax = 2048;
+
+// {"hints":[{"task":"aud_…","epoch":3},…]}
+std::string encode_hints(std::span<const Hint> hints);
+// The reverse, 1 to kHintsMax of them; other members are ignored. Nullopt when anything is wrong.
+std::optional<std::vector<Hint>> decode_hints(std::string_view body);
 
 // Names and limits of what the broker holds for us. All of it is durable. Arguments of a queue
 // never change once it exists: another argument needs another name.

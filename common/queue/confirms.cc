@@ -8,12 +8,16 @@ namespace audiogen::queue {
 void Confirms::sent(const Message& message, TimePoint now) {
   entries_.push_back({.message = message, .at = now});
   ++open_;
+  open_hints_ += message.hints.size();
 }
 
-bool Confirms::returned(const Hint& hint) {
-  // Returns carry no tag. Of equal hints the oldest is meant: returns come in the order of sending.
+bool Confirms::returned(std::span<const Hint> hints) {
+  // Returns carry no tag. Of equal messages the oldest is meant: returns come in the order of
+  // sending.
   const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
-    return entry.state == State::kOpen && entry.message.hint == hint;
+    return entry.state == State::kOpen &&
+           std::equal(
+               hints.begin(), hints.end(), entry.message.hints.begin(), entry.message.hints.end());
   });
   if (found == entries_.end()) {
     return false;
@@ -42,14 +46,15 @@ std::optional<Confirms::Settled> Confirms::settle(std::uint64_t tag, bool multip
       continue;
     }
     if (!accepted) {
-      ++out.refused;
+      out.refused += entry.message.hints.size();
     } else if (entry.state == State::kReturned) {
-      ++out.returned;
+      out.returned += entry.message.hints.size();
     } else {
-      out.taken.push_back(entry.message.hint);
+      out.taken.insert(out.taken.end(), entry.message.hints.begin(), entry.message.hints.end());
     }
     entry.state = State::kSettled;
     --open_;
+    open_hints_ -= entry.message.hints.size();
   }
   while (!entries_.empty() && entries_.front().state == State::kSettled) {
     entries_.pop_front();
@@ -70,14 +75,15 @@ void Confirms::restart_clocks(TimePoint now) {
 
 std::vector<Confirms::Message> Confirms::take_unknown() {
   std::vector<Message> out;
-  for (const Entry& entry : entries_) {
+  for (Entry& entry : entries_) {
     if (entry.state == State::kOpen) {
-      out.push_back(entry.message);
+      out.push_back(std::move(entry.message));
     }
   }
   first_ += entries_.size();
   entries_.clear();
   open_ = 0;
+  open_hints_ = 0;
   return out;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "common/domain/task.h"
@@ -17,10 +18,10 @@ class Confirms {
   using TimePoint = std::chrono::steady_clock::time_point;
 
   struct Message {
-    Hint hint;
+    std::vector<Hint> hints{};
     bool repeated = false;  // It was sent before, on another connection.
   };
-  // What one answer of the broker settled.
+  // What one answer of the broker settled, in hints.
   struct Settled {
     std::vector<Hint> taken;   // The broker has them.
     std::size_t refused = 0;   // Nacked.
@@ -30,15 +31,17 @@ class Confirms {
   // A message was published; its tag is one more than the last one's, beginning with 1.
   void sent(const Message& message, TimePoint now);
 
-  // The broker could not route `hint`; its ack is still to come. False: it was never sent.
-  bool returned(const Hint& hint);
+  // The broker could not route the message with these hints; its ack is still to come. False: it
+  // was never sent.
+  bool returned(std::span<const Hint> hints);
 
   // The broker's answer for `tag` or, with `multiple`, for all open ones up to it. Nothing: the
   // broker talks about a tag that was never used or was settled before.
   std::optional<Settled> ack(std::uint64_t tag, bool multiple);
   std::optional<Settled> nack(std::uint64_t tag, bool multiple);
 
-  std::size_t size() const { return open_; }
+  std::size_t size() const { return open_; }         // Messages without an answer.
+  std::size_t hints() const { return open_hints_; }  // In them.
   // When the oldest unanswered message was sent.
   std::optional<TimePoint> oldest() const;
   // Gives every open message a new date: no answer could be expected until `now`.
@@ -59,6 +62,7 @@ class Confirms {
   std::deque<Entry> entries_;  // Of the tags first_, first_ + 1, … The first one is not settled.
   std::uint64_t first_ = 1;
   std::size_t open_ = 0;  // Entries that are not settled.
+  std::size_t open_hints_ = 0;
 };
 
 }  // namespace audiogen::queue

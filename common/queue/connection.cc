@@ -348,7 +348,7 @@ Incoming Connection::read() {
                frame.payload.body_fragment.len <= body_left_) {
       const amqp_bytes_t& part = frame.payload.body_fragment;
       body_left_ -= part.len;
-      const std::size_t room = kHintBytesMax + 1 - partial_->body.size();
+      const std::size_t room = kMessageBytesMax + 1 - partial_->body.size();
       partial_->body.append(static_cast<const char*>(part.bytes), std::min(part.len, room));
     } else {
       return lose("unexpected frame");
@@ -418,16 +418,13 @@ bool Connection::can_send() const {
   return poll(&socket, 1, 0) == 1 && (socket.revents & POLLOUT) != 0;
 }
 
-bool Connection::publish(const Hint& hint) {
+bool Connection::publish(std::span<const Hint> hints) {
   const std::string exchange = topology_.exchange();
-  const std::string body = encode_hint(hint);
-  const std::string id = hint.task.text() + ":" + std::to_string(hint.epoch);
+  const std::string body = encode_hints(hints);
   amqp_basic_properties_t properties{};
-  properties._flags =
-      AMQP_BASIC_CONTENT_TYPE_FLAG | AMQP_BASIC_DELIVERY_MODE_FLAG | AMQP_BASIC_MESSAGE_ID_FLAG;
+  properties._flags = AMQP_BASIC_CONTENT_TYPE_FLAG | AMQP_BASIC_DELIVERY_MODE_FLAG;
   properties.content_type = bytes("application/json");
   properties.delivery_mode = AMQP_DELIVERY_PERSISTENT;
-  properties.message_id = bytes(id);
   return sent(amqp_basic_publish(state_,
                                  kChannel,
                                  bytes(exchange),

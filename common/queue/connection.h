@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -41,7 +42,7 @@ struct Incoming {
   bool multiple = false;
   bool redelivered = false;
   std::uint32_t consumers = 0;
-  std::string body{};  // At most kHintBytesMax + 1 bytes are kept of a longer one.
+  std::string body{};  // At most kMessageBytesMax + 1 bytes are kept of a longer one.
 };
 
 struct OpenError {
@@ -81,7 +82,7 @@ class Connection {
   bool can_send() const;
 
   // These send and do not wait. False: the connection is lost.
-  bool publish(const Hint& hint);
+  bool publish(std::span<const Hint> hints);  // One message.
   bool consume(std::uint16_t prefetch);
   bool cancel_consume();
   bool check_queue();  // Answered by kQueue, or by kLost when the queue is gone.

@@ -129,7 +129,7 @@ void Consumer::Impl::serve(Connection& connection) {
     if (!read_batch(connection)) {
       return;
     }
-    const bool more = batch.size() >= options.batch_max;
+    const bool more = batch.size() + kHintsMax > options.batch_max;
     if (!batch.empty() && !canceled) {
       delivered_total.Increment(static_cast<double>(batch.size()));
       deliver(std::exchange(batch, {}));
@@ -171,7 +171,7 @@ void Consumer::Impl::serve(Connection& connection) {
 }
 
 bool Consumer::Impl::read_batch(Connection& connection) {
-  while (batch.size() < options.batch_max) {
+  while (batch.size() + kHintsMax <= options.batch_max) {
     const Incoming in = connection.read();
     switch (in.event) {
       case Event::kNone:
@@ -206,12 +206,15 @@ bool Consumer::Impl::read_batch(Connection& connection) {
 }
 
 bool Consumer::Impl::take(Connection& connection, const Incoming& in) {
-  if (!window.delivered(in.tag)) {
+  const auto hints = decode_hints(in.body);
+  if (!window.delivered(in.tag, hints ? hints->size() : 1)) {
     return lose("delivery tags out of order");
   }
-  if (const auto hint = decode_hint(in.body)) {
-    batch.push_back(
-        {.hint = *hint, .connection = generation, .tag = in.tag, .redelivered = in.redelivered});
+  if (hints) {
+    for (const Hint& hint : *hints) {
+      batch.push_back(
+          {.hint = hint, .connection = generation, .tag = in.tag, .redelivered = in.redelivered});
+    }
     return true;
   }
   if (!connection.can_send()) {
@@ -286,7 +289,9 @@ void Consumer::Impl::close(Connection& connection) {
 Consumer::Consumer(const AmqpUrl& url,
                    ConsumerOptions options,
                    std::function<void(std::vector<Delivery>)> deliver)
-    : impl_(std::make_unique<Impl>(url, std::move(options), std::move(deliver))) {}
+    : impl_(std::make_unique<Impl>(url, std::move(options), std::move(deliver))) {
+  AG_CHECK(impl_->options.batch_max >= kHintsMax);
+}
 
 Consumer::~Consumer() {
   stop(std::chrono::milliseconds(0));

@@ -11,7 +11,7 @@
 
 namespace audiogen::queue {
 
-// One message taken from the queue and not yet acknowledged.
+// One hint taken from the queue and not yet acknowledged. Its message is when all of its hints are.
 struct Delivery {
   Hint hint;
   // Which connection it came by: an ack after a reconnect is dropped.
@@ -23,7 +23,7 @@ struct Delivery {
 struct ConsumerOptions {
   std::uint16_t prefetch = 200;  // Unacknowledged messages at once.
   std::chrono::seconds heartbeat{10};
-  std::size_t batch_max = 64;
+  std::size_t batch_max = 64;  // Hints handed over at once, at least kHintsMax.
   std::chrono::milliseconds check_interval{30'000};  // Between two looks whether the queue exists.
   Topology topology{};
 };
@@ -44,7 +44,7 @@ class Consumer {
   // Starts the thread. Call once.
   void start();
 
-  // Thread-safe, never blocks.
+  // Once per delivery. Thread-safe, never blocks.
   void ack(const Delivery& delivery);
 
   bool connected() const;

@@ -22,7 +22,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kWindowMax = 256;
+constexpr std::size_t kWindowMax = 8;
 constexpr std::size_t kBatchMax = 256;  // Confirmed hints per call of the callback.
 constexpr std::chrono::milliseconds kCloseLimit{500};
 
@@ -51,6 +51,7 @@ struct Publisher::Impl {
   bool read_all(Connection& connection);
   bool account(const std::optional<Confirms::Settled>& settled);
   void report();
+  // The next message, if it is time for one.
   std::optional<Confirms::Message> next();
   void keep_unknown();
   void close(Connection& connection);
@@ -73,7 +74,8 @@ struct Publisher::Impl {
 
   // The thread's own.
   Dialer dialer;
-  std::deque<Confirms::Message> unsent;
+  std::deque<Confirms::Message> again;  // Unconfirmed by a connection that broke.
+  std::deque<Hint> unsent;
   Confirms confirms;
   std::vector<Hint> taken;  // To be reported.
   std::string lost;
@@ -129,7 +131,7 @@ void Publisher::Impl::serve(Connection& connection) {
     if (taken.size() >= kBatchMax) {
       report();
     }
-    unconfirmed.Set(static_cast<double>(confirms.size()));
+    unconfirmed.Set(static_cast<double>(confirms.hints()));
     const auto now = Clock::now();
     auto wake_at = now + connection.sleep_max();
     if (const auto oldest = confirms.oldest(); oldest && !blocked) {
@@ -164,8 +166,8 @@ void Publisher::Impl::serve(Connection& connection) {
         if (const auto message = next()) {
           // Counted first: a send that fails half-way may have reached the broker.
           confirms.sent(*message, now);
-          published_total.Increment();
-          if (!connection.publish(message->hint)) {
+          published_total.Increment(static_cast<double>(message->hints.size()));
+          if (!connection.publish(message->hints)) {
             lost = connection.lost_because();
             return;
           }
@@ -198,7 +200,7 @@ bool Publisher::Impl::read_all(Connection& connection) {
         }
         break;
       case Event::kReturn:
-        if (const auto hint = decode_hint(in.body); !hint || !confirms.returned(*hint)) {
+        if (const auto hints = decode_hints(in.body); !hints || !confirms.returned(*hints)) {
           lost = "the broker returned what was not sent";
           return false;
         }
@@ -249,35 +251,40 @@ void Publisher::Impl::report() {
 }
 
 std::optional<Confirms::Message> Publisher::Impl::next() {
-  if (unsent.empty()) {
-    std::deque<Hint> fresh;
-    {
-      const std::scoped_lock lock(mutex);
-      fresh.swap(submitted);
-    }
-    for (const Hint& hint : fresh) {
-      unsent.push_back({.hint = hint});
-    }
+  Confirms::Message out;
+  if (!again.empty()) {
+    out = std::move(again.front());
+    again.pop_front();
+    return out;
   }
-  if (unsent.empty()) {
-    return std::nullopt;
+  if (unsent.size() < options.hints_per_message) {
+    const std::scoped_lock lock(mutex);
+    const std::size_t waiting = unsent.size() + submitted.size();
+    if (waiting == 0 || (waiting < options.hints_per_message && confirms.size() > 0 && !stopping)) {
+      return std::nullopt;
+    }
+    unsent.insert(unsent.end(), submitted.begin(), submitted.end());
+    submitted.clear();
   }
-  const Confirms::Message out = unsent.front();
-  unsent.pop_front();
+  const auto end = unsent.begin() +
+                   static_cast<std::ptrdiff_t>(std::min(unsent.size(), options.hints_per_message));
+  out.hints.assign(unsent.begin(), end);
+  unsent.erase(unsent.begin(), end);
   return out;
 }
 
-// A broken connection leaves up to a window of hints unanswered. They go out once more, which costs
-// little (a second copy is harmless) and saves them the sweeper's delay; but only once, so that
-// nothing can make every connection break.
+// A broken connection leaves up to a window of messages unanswered. They go out once more, which
+// costs little (a second copy is harmless) and saves them the sweeper's delay; but only once, so
+// that nothing can make every connection break.
 void Publisher::Impl::keep_unknown() {
-  const std::size_t open = confirms.size();
-  const std::vector<Confirms::Message> unknown = confirms.take_unknown();
+  const std::size_t open = confirms.hints();
+  std::vector<Confirms::Message> unknown = confirms.take_unknown();
   std::size_t kept = 0;
   for (auto message = unknown.rbegin(); message != unknown.rend(); ++message) {
     if (!message->repeated) {
-      unsent.push_front({.hint = message->hint, .repeated = true});
-      ++kept;
+      message->repeated = true;
+      kept += message->hints.size();
+      again.push_front(std::move(*message));
     }
   }
   forget(open - kept);
@@ -308,6 +315,7 @@ Publisher::Publisher(const AmqpUrl& url,
                      PublisherOptions options,
                      std::function<void(std::span<const Hint>)> confirmed) {
   AG_CHECK(options.window >= 1 && options.window <= kWindowMax);
+  AG_CHECK(options.hints_per_message >= 1 && options.hints_per_message <= kHintsMax);
   impl_ = std::make_unique<Impl>(url, std::move(options), std::move(confirmed));
 }
 
@@ -317,18 +325,21 @@ Publisher::~Publisher() {
 
 std::size_t Publisher::submit(std::span<const Hint> hints) {
   std::size_t count = 0;
-  bool was_empty = false;
+  bool wake = false;
   {
     const std::scoped_lock lock(impl_->mutex);
     const std::size_t held = impl_->held;
     count =
         std::min(hints.size(), impl_->options.capacity - std::min(held, impl_->options.capacity));
-    was_empty = impl_->submitted.empty();
+    const std::size_t before = impl_->submitted.size();
     const auto given = hints.first(count);
     impl_->submitted.insert(impl_->submitted.end(), given.begin(), given.end());
     impl_->held += count;
+    // At the two moments that next() waits for: there is something, and there is a full message.
+    const std::size_t full = impl_->options.hints_per_message;
+    wake = count > 0 && (before == 0 || (before < full && before + count >= full));
   }
-  if (was_empty && count > 0) {
+  if (wake) {
     impl_->wakeup.signal();
   }
   return count;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 
 #include "common/base/check.h"
 #include "common/store/session.h"
@@ -164,21 +163,22 @@ class Migrator {
 
 std::vector<std::string> split_statements(std::string_view file) {
   std::vector<std::string> out;
-  std::optional<std::size_t> start;  // Of the statement, once it has begun.
+  constexpr std::size_t kNone = std::string_view::npos;
+  std::size_t start = kNone;  // Of the statement, once it has begun.
   std::size_t at = 0;
   while (at <= file.size()) {
     if (at == file.size() || file[at] == ';') {
-      if (start) {
-        out.emplace_back(file.substr(*start, at - *start));
+      if (start != kNone) {
+        out.emplace_back(file.substr(start, at - start));
       }
-      start.reset();
+      start = kNone;
       ++at;
     } else if (const std::size_t end = end_of_comment(file, at); end != at) {
       at = end;
     } else if (is_space(file[at])) {
       ++at;
     } else {
-      start = start.value_or(at);
+      start = std::min(start, at);
       at = is_quote(file[at]) ? end_of_quoted(file, at) : at + 1;
     }
   }

@@ -30,6 +30,20 @@ TEST(AckWindow, AContiguousStartIsOneAck) {
   EXPECT_THAT(window.take(), IsEmpty());
 }
 
+TEST(AckWindow, AMessageIsDoneWithItsLastPart) {
+  AckWindow window;
+  ASSERT_TRUE(window.delivered(1, 3));
+  ASSERT_TRUE(window.delivered(2));
+  window.done(1);
+  window.done(1);
+  window.done(2);
+  EXPECT_THAT(window.take(), ElementsAre(AckWindow::Ack{2, false}));
+  window.done(1);
+  EXPECT_THAT(window.take(), ElementsAre(AckWindow::Ack{1, false}));
+  window.done(1);
+  EXPECT_THAT(window.take(), IsEmpty());
+}
+
 TEST(AckWindow, NothingOpenIsCovered) {
   AckWindow window = with_delivered(4);
   window.done(2);

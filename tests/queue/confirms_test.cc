@@ -21,10 +21,14 @@ Hint hint(std::uint32_t number) {
   return out;
 }
 
+std::vector<Hint> only(std::uint32_t number) {
+  return {hint(number)};
+}
+
 Confirms with_sent(std::uint32_t count) {
   Confirms out;
   for (std::uint32_t i = 1; i <= count; ++i) {
-    out.sent({.hint = hint(i)}, kStart + std::chrono::seconds(i));
+    out.sent({.hints = {hint(i)}}, kStart + std::chrono::seconds(i));
   }
   return out;
 }
@@ -60,7 +64,7 @@ TEST(Confirms, NackIsNotTaken) {
 
 TEST(Confirms, AReturnedMessageIsNotTakenByItsAck) {
   Confirms books = with_sent(3);
-  EXPECT_TRUE(books.returned(hint(2)));
+  EXPECT_TRUE(books.returned(only(2)));
   const auto settled = books.ack(3, true);
   EXPECT_THAT(settled->taken, ElementsAre(hint(1), hint(3)));
   EXPECT_EQ(settled->returned, 1U);
@@ -68,12 +72,25 @@ TEST(Confirms, AReturnedMessageIsNotTakenByItsAck) {
 
 TEST(Confirms, OfEqualHintsTheOldestOpenOneIsReturned) {
   Confirms books;
-  books.sent({.hint = hint(7)}, kStart);
-  books.sent({.hint = hint(7)}, kStart);
-  EXPECT_TRUE(books.returned(hint(7)));
+  books.sent({.hints = {hint(7)}}, kStart);
+  books.sent({.hints = {hint(7)}}, kStart);
+  EXPECT_TRUE(books.returned(only(7)));
   EXPECT_EQ(books.ack(1, false)->returned, 1U);
   EXPECT_THAT(books.ack(2, false)->taken, ElementsAre(hint(7)));
-  EXPECT_FALSE(books.returned(hint(7)));
+  EXPECT_FALSE(books.returned(only(7)));
+}
+
+TEST(Confirms, AMessageIsSettledWithAllItsHints) {
+  Confirms books;
+  books.sent({.hints = {hint(1), hint(2)}}, kStart);
+  books.sent({.hints = {hint(3), hint(4), hint(5)}}, kStart);
+  EXPECT_EQ(books.size(), 2U);
+  EXPECT_EQ(books.hints(), 5U);
+  EXPECT_FALSE(books.returned(only(1))) << "no such message";
+  EXPECT_THAT(books.ack(1, false)->taken, ElementsAre(hint(1), hint(2)));
+  EXPECT_EQ(books.hints(), 3U);
+  EXPECT_EQ(books.nack(2, false)->refused, 3U);
+  EXPECT_EQ(books.hints(), 0U);
 }
 
 TEST(Confirms, UnknownAndRepeatedTagsAreErrors) {
@@ -86,16 +103,16 @@ TEST(Confirms, UnknownAndRepeatedTagsAreErrors) {
   EXPECT_FALSE(books.nack(2, true));
   ASSERT_TRUE(books.ack(1, false));
   EXPECT_FALSE(books.ack(1, false));
-  EXPECT_FALSE(books.returned(hint(1)));
+  EXPECT_FALSE(books.returned(only(1)));
 }
 
 TEST(Confirms, UnknownFatesAreGivenBackOldestFirst) {
   Confirms books = with_sent(5);
   ASSERT_TRUE(books.ack(3, false));
-  ASSERT_TRUE(books.returned(hint(4)));
+  ASSERT_TRUE(books.returned(only(4)));
   std::vector<Hint> unknown;
   for (const Confirms::Message& message : books.take_unknown()) {
-    unknown.push_back(message.hint);
+    unknown.insert(unknown.end(), message.hints.begin(), message.hints.end());
   }
   EXPECT_THAT(unknown, ElementsAre(hint(1), hint(2), hint(5)));
   EXPECT_EQ(books.size(), 0U);
@@ -119,7 +136,7 @@ TEST(Confirms, RandomAnswersAgreeWithAModel) {
     std::uint32_t last = 0;
     for (int step = 0; step < 200; ++step) {
       if (open.empty() || random() % 2 == 0) {
-        books.sent({.hint = hint(++last)}, kStart);
+        books.sent({.hints = {hint(++last)}}, kStart);
         open.insert(last);
         continue;
       }

@@ -21,10 +21,12 @@ using queue::Publisher;
 constexpr std::size_t kPrefetch = queue::ConsumerOptions().prefetch;
 
 // Publishes and waits until the broker has all of it.
-void publish(const TestTopology& topology, std::span<const Hint> hints) {
+void publish(const TestTopology& topology,
+             std::span<const Hint> hints,
+             std::size_t hints_per_message = 1) {
   Collector confirmed;
   Publisher publisher(test_broker_url(),
-                      {.topology = topology.names()},
+                      {.hints_per_message = hints_per_message, .topology = topology.names()},
                       [&](std::span<const Hint> some) { confirmed.add(some); });
   ASSERT_EQ(publisher.submit(hints), hints.size());
   ASSERT_TRUE(confirmed.wait_for(hints.size()));
@@ -86,6 +88,24 @@ TEST(Consumer, UnacknowledgedMessagesComeBack) {
   EXPECT_EQ(again.deliveries().size(), 5U);
 }
 
+TEST(Consumer, AMessageComesBackUntilAllOfItsHintsAreAcknowledged) {
+  TestTopology topology;
+  publish(topology, make_hints(10), 5);
+  {
+    TestConsumer in(test_broker_url(), {.topology = topology.names()}, false);
+    ASSERT_TRUE(in.received().wait_for(10));
+    const std::vector<queue::Delivery> deliveries = in.deliveries();
+    for (std::size_t i = 0; i < 9; ++i) {
+      in->ack(deliveries[i]);
+    }
+    in->stop(10s);
+  }
+  TestConsumer again(test_broker_url(), {.topology = topology.names()});
+  ASSERT_TRUE(again.received().wait_for(5)) << "the second message, whole";
+  again->stop(10s);
+  EXPECT_EQ(again.received().size(), 5U);
+}
+
 TEST(Consumer, PrefetchLimitsWhatIsUnacknowledged) {
   TestTopology topology;
   publish(topology, make_hints(20));
@@ -110,7 +130,7 @@ TEST(Consumer, GarbageGoesToTheDeadLetterQueue) {
   topology.publish(R"({"task":1})", 15'000);
   EXPECT_TRUE(eventually([&] { return dead_are(topology, 5); }));
   const Hint hint{TaskId::make(), 2};
-  topology.publish(queue::encode_hint(hint), 15'000);
+  topology.publish(queue::encode_hints({&hint, 1}), 15'000);
   ASSERT_TRUE(in.received().wait_for(1)) << "the consumer is alive, whatever the headers";
   EXPECT_EQ(in.deliveries()[0].hint, hint);
   EXPECT_EQ(in.deliveries()[0].connection, 1U) << "on its first connection";

@@ -87,12 +87,25 @@ TEST(Publisher, StopSendsWhatWaits) {
   out.publisher.stop(30s);
   EXPECT_EQ(out.confirmed.size(), 5'000U);
   EXPECT_EQ(out.publisher.waiting(), 0U);
-  EXPECT_EQ(queue::read_depth(test_broker_url(), topology.names())->ready, 5'000U);
+  EXPECT_EQ(queue::read_depth(test_broker_url(), topology.names())->ready, 157U)
+      << "32 to a message";
+}
+
+TEST(Publisher, AHintAloneDoesNotWaitForCompany) {
+  TestTopology topology;
+  Published out(test_broker_url(), {.topology = topology.names()});
+  ASSERT_TRUE(eventually([&] { return out.publisher.connected(); }));
+  for (std::size_t i = 1; i <= 3; ++i) {
+    ASSERT_EQ(out.publisher.submit(make_hints(1)), 1U);
+    ASSERT_TRUE(out.confirmed.wait_for(i));
+  }
+  EXPECT_EQ(queue::read_depth(test_broker_url(), topology.names())->ready, 3U);
 }
 
 TEST(Publisher, AnUnroutableHintIsNotConfirmedAndTheBindingIsRepaired) {
   TestTopology topology;
-  Published out(test_broker_url(), {.redeclare_interval = 1s, .topology = topology.names()});
+  Published out(test_broker_url(),
+                {.hints_per_message = 1, .redeclare_interval = 1s, .topology = topology.names()});
   ASSERT_TRUE(eventually([&] { return out.publisher.connected(); }));
   topology.unbind_jobs();
   const double returned = counter("queue_returned_total");
@@ -111,7 +124,7 @@ TEST(Publisher, AnUnroutableHintIsNotConfirmedAndTheBindingIsRepaired) {
 
 TEST(Publisher, AFullQueueRefusesAndNothingIsLostThatWasConfirmed) {
   TestTopology topology(test_broker_url(), 50);
-  Published out(test_broker_url(), {.topology = topology.names()});
+  Published out(test_broker_url(), {.hints_per_message = 1, .topology = topology.names()});
   const double nacked = counter("queue_nacked_total");
   ASSERT_EQ(out.publisher.submit(make_hints(1'000)), 1'000U);
   ASSERT_TRUE(eventually([&] { return out.publisher.waiting() == 0; }));

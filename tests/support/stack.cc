@@ -115,12 +115,13 @@ std::size_t Stack::start_worker(const std::map<std::string, std::string>& extra,
     variables[name] = value;
   }
   const std::size_t index = workers_.size();
+  worker_ops_urls_.push_back("http://" + listen);
   workers_.push_back(
       std::make_unique<Process>(std::vector<std::string>{binary("audio-worker")},
                                 variables,
                                 folder_ + "/worker" + std::to_string(index) + ".log"));
   // A job that waited may reach the crash point before anybody asked whether the worker is ready.
-  wait_ready("http://" + listen, *workers_.back(), ready, extra.count("CRASH_POINT") != 0);
+  wait_ready(worker_ops_urls_.back(), *workers_.back(), ready, extra.count("CRASH_POINT") != 0);
   return index;
 }
 

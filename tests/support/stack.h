@@ -49,8 +49,10 @@ class Stack {
   // listens.
   void start_api(const std::map<std::string, std::string>& extra = {}, bool ready = true);
   std::size_t start_worker(const std::map<std::string, std::string>& extra = {}, bool ready = true);
+  bool has_api() const { return api_ != nullptr; }
   Process& api() { return *api_; }
   Process& worker(std::size_t index) { return *workers_.at(index); }
+  const std::string& worker_ops_url(std::size_t index) const { return worker_ops_urls_.at(index); }
 
   // `audio-api admin … --json`: its object. Fails the test when the command fails.
   rapidjson::Document admin(std::vector<std::string> arguments);
@@ -90,6 +92,7 @@ class Stack {
   OpenApi openapi_;
   std::unique_ptr<Process> api_;
   std::vector<std::unique_ptr<Process>> workers_;
+  std::vector<std::string> worker_ops_urls_;
 };
 
 }  // namespace audiogen::test

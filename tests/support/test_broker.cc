@@ -126,6 +126,12 @@ AmqpUrl test_broker_url() {
   return parse_url(text);
 }
 
+void purge_jobs(const AmqpUrl& url) {
+  with_channel(url, true, [&](amqp_connection_state_t connection) {
+    amqp_queue_purge(connection, kChannel, bytes(queue::Topology{}.jobs()));
+  });
+}
+
 TestTopology::TestTopology(const AmqpUrl& url, std::int64_t max_length)
     : url_(url), names_{.prefix = "test-" + random_base32(12), .max_length = max_length} {}
 

@@ -16,6 +16,9 @@ namespace audiogen::test {
 // process with a clear message when TEST_AMQP_URL is missing or malformed.
 AmqpUrl test_broker_url();
 
+// Throws away what waits in the service's own work queue, if there is one.
+void purge_jobs(const AmqpUrl& url);
+
 // Names nobody else uses, deleted at the end, and what an operator (or an enemy) may do to them.
 // Every call opens a connection of its own; a failure ends the test.
 class TestTopology {

@@ -1,0 +1,261 @@
+#include "tests/bench/stand.h"
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <unistd.h>
+
+#include "common/domain/api_key.h"
+#include "common/domain/request.h"
+#include "common/queue/publisher.h"
+#include "common/store/account_store.h"
+#include "tests/support/test_broker.h"
+
+namespace audiogen::bench {
+namespace {
+
+using store::Sql;
+
+constexpr std::string_view kBody =
+    R"({"model":"svc-audio-1.0","prompt":"A calm voice over rain on a tin roof, telling of a long )"
+    R"(journey home at night. Slow, warm, with pauses. The storm passes and a bird starts to sing )"
+    R"(in the early light.","voice":"aria","output_format":"wav"})";
+
+// User and system time of a process in seconds; nothing when it is gone.
+std::optional<double> cpu_seconds(pid_t pid) {
+  std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  if (!std::getline(in, text)) {
+    return std::nullopt;
+  }
+  std::istringstream fields(text.substr(text.rfind(')') + 2));
+  std::string skipped;
+  for (int i = 0; i < 11; ++i) {
+    fields >> skipped;
+  }
+  double user = 0, system = 0;
+  fields >> user >> system;
+  return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+// The process of this machine that listens on a TCP port; 0: none that we may look into.
+pid_t listener_on(std::uint16_t port) {
+  char wanted[8];
+  std::snprintf(wanted, sizeof wanted, ":%04X", port);
+  std::string inode;
+  for (const char* const table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    std::ifstream in(table);
+    for (std::string line; std::getline(in, line);) {
+      std::istringstream fields(line);
+      std::string number, local, remote, state, skipped;
+      fields >> number >> local >> remote >> state;
+      if (state == "0A" && local.ends_with(wanted)) {
+        for (int i = 0; i < 6; ++i) {
+          fields >> skipped;
+        }
+        inode = "socket:[" + skipped + "]";
+      }
+    }
+  }
+  std::error_code ignored;
+  for (const auto& process : std::filesystem::directory_iterator("/proc", ignored)) {
+    for (const auto& fd : std::filesystem::directory_iterator(process.path() / "fd", ignored)) {
+      if (!inode.empty() && std::filesystem::read_symlink(fd, ignored) == inode) {
+        return std::atoi(process.path().filename().c_str());
+      }
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+void fail(const std::string& why) {
+  std::fprintf(stderr, "bench: %s\n", why.c_str());
+  std::exit(1);  // NOLINT(concurrency-mt-unsafe)
+}
+
+double memory_mb(pid_t pid, const std::string& name) {
+  std::ifstream in("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with(name + ":")) {
+      return std::atof(line.c_str() + name.size() + 1) / 1024;
+    }
+  }
+  return 0;
+}
+
+std::string_view usual_body() {
+  return kBody;
+}
+
+std::string usual_request() {
+  const auto request = parse_request(kBody, {.model_name = "svc-audio-1.0"});
+  return encode_request(*request);
+}
+
+store::CreateCommand usual_command(UserId user) {
+  static const std::string kRequest = usual_request();
+  store::CreateCommand out;
+  out.id = TaskId::make();
+  out.user = user;
+  out.request = kRequest;
+  out.output_format = OutputFormat::kWav;
+  return out;
+}
+
+Provider::Provider(const std::string& folder, double audio_seconds, int delay_ms)
+    : file_(folder + "/providers.json") {
+  const std::uint16_t port = test::free_port();
+  process_ = std::make_unique<test::Process>(
+      std::vector<std::string>{std::string(AUDIOGEN_BIN_DIR) + "/provider-double",
+                               "--port",
+                               std::to_string(port),
+                               "--seconds",
+                               std::to_string(audio_seconds),
+                               "--delay-ms",
+                               std::to_string(delay_ms)},
+      std::map<std::string, std::string>{},
+      folder + "/provider.log");
+  const std::string url = "http://127.0.0.1:" + std::to_string(port);
+  if (!test::eventually(std::chrono::seconds(20),
+                        [&] { return test::http("GET", url + "/calls").status == 200; })) {
+    fail("provider-double does not start");
+  }
+  std::ofstream(file_) << R"({"providers":[{"name":"double","kind":"openai","base_url":")" << url
+                       << R"(/v1","model":"m","max_in_flight":10000,"timeout_seconds":60,)"
+                       << R"("voices":{"aria":"coral"}}]})";
+}
+
+Stand::Stand(const Options& options) {
+  const AmqpUrl broker = test::test_broker_url();
+  test::purge_jobs(broker);
+  std::map<std::string, std::string> environment = {
+      {"LOG_LEVEL", "info"},  // The default; the tests' own is more talkative.
+      {"RATE_LIMIT_CREATE_PER_MINUTE", "10000000"},
+      {"RATE_LIMIT_CREATE_BURST", "1000000"},
+      {"RATE_LIMIT_READ_PER_MINUTE", "10000000"},
+      {"RATE_LIMIT_READ_BURST", "1000000"},
+  };
+  environment.insert(options.environment.begin(), options.environment.end());
+  test::Stack::Options stack;
+  stack.workers = 0;
+  stack.api = options.api;
+  stack.environment = std::move(environment);
+  stack_ = std::make_unique<test::Stack>(stack);
+  store::AccountStore accounts(database());
+  for (std::size_t i = 0; i < options.users; ++i) {
+    const std::string email = "user" + std::to_string(i) + "@example.com";
+    const auto user = accounts.create_user(email, store::Plan::kPaid);
+    const NewApiKey key = make_api_key("svc");
+    if (!user || !accounts.grant(email, kGranted, store::GrantKind::kPurchase, "bench-" + email) ||
+        !accounts.add_key(email, "bench", key)) {
+      fail("no account can be made");
+    }
+    users_.push_back(user->id);
+    keys_.push_back(key.text);
+  }
+  database_ = listener_on(test::test_server().port);
+  broker_ = listener_on(broker.port);
+}
+
+std::uint16_t Stand::api_port() const {
+  const std::string& url = stack_->public_url();
+  return static_cast<std::uint16_t>(std::stoi(url.substr(url.rfind(':') + 1)));
+}
+
+std::vector<TaskId> Stand::fill(std::size_t count) {
+  constexpr std::size_t kBatch = 250;
+  store::TaskStore store(database());
+  std::vector<TaskId> out;
+  while (out.size() < count) {
+    std::vector<store::CreateCommand> commands;
+    for (std::size_t i = 0; i < std::min(kBatch, count - out.size()); ++i) {
+      commands.push_back(usual_command(users_[(out.size() + i) % users_.size()]));
+    }
+    if (!store.create(commands)) {
+      fail("tasks cannot be made");
+    }
+    for (const store::CreateCommand& command : commands) {
+      out.push_back(command.id);
+    }
+  }
+  return out;
+}
+
+void Stand::publish(const std::vector<TaskId>& tasks) {
+  std::atomic<std::size_t> confirmed{0};
+  queue::Publisher publisher(
+      test::test_broker_url(), {}, [&](std::span<const Hint> hints) { confirmed += hints.size(); });
+  std::vector<Hint> hints;
+  for (const TaskId task : tasks) {
+    hints.push_back({.task = task, .epoch = 0});
+  }
+  publisher.submit(hints);
+  if (!test::eventually(std::chrono::seconds(60), [&] { return confirmed == tasks.size(); })) {
+    fail("the broker does not take the hints");
+  }
+  publisher.stop(std::chrono::seconds(1));
+}
+
+void Stand::add_worker(const std::map<std::string, std::string>& environment) {
+  stack_->start_worker(environment, false);
+  ++workers_;
+}
+
+double Stand::succeeded() const {
+  constexpr std::string_view kLine = "\nworker_tasks_total{outcome=\"succeeded\"} ";
+  double sum = 0;
+  for (std::size_t i = 0; i < workers_; ++i) {
+    const std::string text = test::http("GET", stack_->worker_ops_url(i) + "/metrics").body;
+    if (const auto at = text.find(kLine); at != std::string::npos) {
+      sum += std::atof(text.c_str() + at + kLine.size());
+    }
+  }
+  return sum;
+}
+
+Usage Stand::usage() const {
+  Usage out;
+  const auto add = [&](const std::string& part, pid_t pid) {
+    if (const auto used = pid > 0 ? cpu_seconds(pid) : std::nullopt) {
+      out[part] += *used;
+    }
+  };
+  if (stack_->has_api()) {
+    add("api", stack_->api().pid());
+  }
+  for (std::size_t i = 0; i < workers_; ++i) {
+    add("workers", stack_->worker(i).pid());
+  }
+  add("database", database_);
+  add("broker", broker_);
+  add("provider", provider_);
+  add("load", ::getpid());
+  return out;
+}
+
+double Stand::api_rss() const {
+  return memory_mb(stack_->api().pid(), "VmRSS");
+}
+
+double Stand::worker_rss_max() const {
+  double out = 0;
+  for (std::size_t i = 0; i < workers_; ++i) {
+    out = std::max(out, memory_mb(stack_->worker(i).pid(), "VmHWM"));
+  }
+  return out;
+}
+
+void Stand::audit() {
+  const test::Output out = stack_->admin_raw({"audit"});
+  if (out.code != 0) {
+    fail("the books are not clean:\n" + out.out);
+  }
+}
+
+}  // namespace audiogen::bench
