@@ -279,6 +279,11 @@ TEST(Render, RefusesWhatIsNoAnswer) {
   EXPECT_EQ(kind_of(as_audio(std::vector<float>(22050, 0.0F))), Kind::kSilent);
   EXPECT_EQ(kind_of(tone_audio(1, 0.0005)), Kind::kSilent);
   EXPECT_EQ(kind_of(tone_audio(0.09)), Kind::kTooShort);
+  // Of which resampling leaves nothing at all.
+  Audio one_sample;
+  one_sample.bytes = "aa";
+  one_sample.rate = 96000;
+  EXPECT_EQ(kind_of(one_sample), Kind::kTooShort);
   for (const AudioType type :
        {AudioType::kWav, AudioType::kMp3, AudioType::kFlac, AudioType::kOgg}) {
     Audio junk;
@@ -312,6 +317,125 @@ TEST(Render, TakesEveryTypeItMakes) {
     EXPECT_EQ(second.samples, first.samples);
     EXPECT_NEAR(peak_of(samples_of(second)), 0.3, 0.06);
   }
+}
+
+// A provider's file of `seconds`, in `format` at `rate`.
+Audio ready_audio(OutputFormat format, int rate, double seconds = 2) {
+  const std::array types = {
+      AudioType::kMp3, AudioType::kWav, AudioType::kPcmS16Le, AudioType::kOgg};
+  Audio audio;
+  audio.bytes = *encode(format, tone(seconds * rate / kSourceRate, 0.3, 440), rate);
+  audio.rate = rate;
+  audio.type = types[static_cast<std::size_t>(std::find(kFormats.begin(), kFormats.end(), format) -
+                                              kFormats.begin())];
+  return audio;
+}
+
+TEST(Render, WhatIsReadyPassesThrough) {
+  for (const OutputFormat format : kFormats) {
+    for (const int rate : kSampleRates) {
+      SCOPED_TRACE(std::string(format_name(format)) + " " + std::to_string(rate));
+      const Audio audio = ready_audio(format, rate);
+      RenderSpec spec;
+      spec.format = format;
+      spec.sample_rate = rate;
+      spec.speed_remaining = 1.0005;  // what rounding leaves
+      spec.pitch_remaining = -0.005;
+      const Rendered rendered = must_render(audio, spec);
+      EXPECT_TRUE(rendered.passed_through);
+      EXPECT_EQ(rendered.bytes, audio.bytes);
+      EXPECT_EQ(rendered.sha256, sha256(audio.bytes));
+      EXPECT_EQ(rendered.samples, 2U * static_cast<unsigned>(rate));
+      EXPECT_EQ(rendered.rate, rate);
+      EXPECT_FALSE(rendered.truncated);
+    }
+  }
+}
+
+TEST(Render, EveryReasonAgainstPassingThrough) {
+  const auto passes = [](const Audio& audio, const RenderSpec& spec) {
+    return must_render(audio, spec).passed_through;
+  };
+  const int rate = 24000;
+  for (const OutputFormat format : kFormats) {
+    SCOPED_TRACE(format_name(format));
+    const Audio audio = ready_audio(format, rate);
+    RenderSpec ready;
+    ready.format = format;
+    ASSERT_TRUE(passes(audio, ready));
+    RenderSpec spec = ready;
+    spec.format = format == OutputFormat::kMp3 ? OutputFormat::kWav : OutputFormat::kMp3;
+    EXPECT_FALSE(passes(audio, spec));
+    spec = ready;
+    spec.sample_rate = 16000;
+    EXPECT_FALSE(passes(audio, spec));
+    spec = ready;
+    spec.speed_remaining = 1.01;
+    EXPECT_FALSE(passes(audio, spec));
+    spec = ready;
+    spec.pitch_remaining = 0.1;
+    EXPECT_FALSE(passes(audio, spec));
+    spec = ready;
+    spec.volume = 1.1;
+    EXPECT_FALSE(passes(audio, spec));
+    spec = ready;
+    spec.normalise_loudness = true;
+    EXPECT_FALSE(passes(audio, spec));
+    EXPECT_TRUE(passes(ready_audio(format, rate, 120), ready));
+    const Rendered cut = must_render(ready_audio(format, rate, 120.001), ready);
+    EXPECT_FALSE(cut.passed_through);
+    EXPECT_TRUE(cut.truncated);
+    EXPECT_EQ(cut.samples, 120U * 24000);
+    EXPECT_TRUE(passes(ready_audio(format, rate, 0.1), ready));
+    InProcessDecoder decoder;
+    const auto brief = render(ready_audio(format, rate, 0.0995), ready, decoder);
+    ASSERT_FALSE(brief);
+    EXPECT_EQ(brief.error().kind, PipelineFault::Kind::kTooShort);
+  }
+}
+
+// Ours to say that a file is not exact is decoder_test's; that it then takes the full way, this
+// one's.
+TEST(Render, AFileThatIsNotExactIsMadeAnew) {
+  Audio streamed = ready_audio(OutputFormat::kWav, 24000);
+  const std::size_t size_at = streamed.bytes.find("data") + 4;
+  streamed.bytes.replace(size_at, 4, std::string(4, '\xFF'));
+  RenderSpec spec;
+  spec.format = OutputFormat::kWav;
+  const Rendered repaired = must_render(streamed, spec);
+  EXPECT_FALSE(repaired.passed_through);
+  EXPECT_EQ(repaired.samples, 48000U);
+  EXPECT_EQ(repaired.bytes, ready_audio(OutputFormat::kWav, 24000).bytes);
+  Audio twice = ready_audio(OutputFormat::kMp3, 24000);
+  twice.bytes += twice.bytes;
+  spec.format = OutputFormat::kMp3;
+  EXPECT_FALSE(must_render(twice, spec).passed_through);
+  // Stereo is never what was asked for.
+  Audio stereo;
+  stereo.bytes = *encode(OutputFormat::kPcm, tone(2, 0.3), 24000);
+  stereo.rate = 24000;
+  stereo.channels = 2;
+  spec.format = OutputFormat::kPcm;
+  EXPECT_FALSE(must_render(stereo, spec).passed_through);
+}
+
+// A decoder that is down, as SandboxedDecoder says it.
+class NoDecoder : public Decoder {
+  Result<Unpacked, DecodeFault> unpack(std::string_view, AudioType, const Sink&) override {
+    return DecodeFault::kUnavailable;
+  }
+  Result<ImageInfo, DecodeFault> unpack_image(std::string_view, ImageType) override {
+    return DecodeFault::kUnavailable;
+  }
+};
+
+TEST(Render, ADecoderThatIsDownIsNobodysBadAudio) {
+  NoDecoder decoder;
+  const auto mp3 = render(ready_audio(OutputFormat::kMp3, 24000), RenderSpec{}, decoder);
+  ASSERT_FALSE(mp3);
+  EXPECT_EQ(mp3.error().kind, PipelineFault::Kind::kNoDecoder);
+  // The built-in engine's audio needs none.
+  EXPECT_TRUE(render(tone_audio(1), RenderSpec{}, decoder));
 }
 
 TEST(Render, MixesStereo) {

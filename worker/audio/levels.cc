@@ -54,6 +54,9 @@ Result<std::vector<float>> resample(std::span<const float> samples, int from, in
   const auto expected = static_cast<std::size_t>(std::llround(
       static_cast<double>(samples.size()) * static_cast<double>(to) / static_cast<double>(from)));
   std::vector<float> out(expected);
+  if (out.empty()) {
+    return out;  // soxr would read from the null pointer of nothing
+  }
   const soxr_io_spec_t io = soxr_io_spec(SOXR_FLOAT32_I, SOXR_FLOAT32_I);
   const soxr_quality_spec_t quality = soxr_quality_spec(SOXR_HQ, 0);
   const soxr_runtime_spec_t runtime = soxr_runtime_spec(1);  // one thread: jobs are the parallelism
