@@ -275,6 +275,11 @@ std::size_t JobRunner::take(std::span<const Hint> hints) {
 
 void JobRunner::claim(const queue::Delivery& delivery, int tries) {
   if (draining_.load()) {
+    {
+      const std::scoped_lock lock(mutex_);
+      --claiming_;
+    }
+    idle_.notify_all();
     return;  // Never acknowledged: the broker gives it to another worker.
   }
   AG_CRASH_POINT("worker.delivered");
@@ -305,6 +310,7 @@ void JobRunner::not_claimed(const queue::Delivery& delivery) {
     --claiming_;
   }
   ack_(delivery);
+  idle_.notify_all();
   claim_waiting();
 }
 
@@ -815,7 +821,7 @@ void JobRunner::renew(const std::vector<JobPtr>& jobs) {
 void JobRunner::drain(std::chrono::milliseconds limit) {
   draining_.store(true);
   std::unique_lock lock(mutex_);
-  const auto empty = [this] { return jobs_.empty(); };
+  const auto empty = [this] { return jobs_.empty() && claiming_ == 0; };
   if (idle_.wait_for(lock, limit, empty)) {
     return;
   }
