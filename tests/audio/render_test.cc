@@ -379,7 +379,7 @@ TEST(Render, EveryReasonAgainstPassingThrough) {
     spec.volume = 1.1;
     EXPECT_FALSE(passes(audio, spec));
     spec = ready;
-    spec.normalise_loudness = true;
+    spec.target_lufs = kSpokenLufs;
     EXPECT_FALSE(passes(audio, spec));
     EXPECT_TRUE(passes(ready_audio(format, rate, 120), ready));
     const Rendered cut = must_render(ready_audio(format, rate, 120.001), ready);
