@@ -13,6 +13,7 @@
 #include <rapidjson/document.h>
 #include <unistd.h>
 
+#include "tests/support/ffmpeg.h"
 #include "worker/audio/codec.h"
 #include "worker/audio/in_process_decoder.h"
 #include "worker/audio/pipeline.h"
@@ -67,18 +68,6 @@ class TemporaryFile {
  private:
   std::string path_;
 };
-
-std::string output_of(const std::string& command) {
-  std::string out;
-  FILE* const pipe = popen((command + " 2>/dev/null").c_str(), "r");
-  EXPECT_NE(pipe, nullptr);
-  std::array<char, 65536> buffer{};
-  while (const std::size_t size = fread(buffer.data(), 1, buffer.size(), pipe)) {
-    out.append(buffer.data(), size);
-  }
-  EXPECT_EQ(pclose(pipe), 0) << command;
-  return out;
-}
 
 Rendered must_render(const Audio& audio, const RenderSpec& spec) {
   InProcessDecoder decoder;

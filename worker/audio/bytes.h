@@ -15,7 +15,7 @@ inline std::uint32_t little16(std::string_view bytes) {
 }
 
 inline std::uint32_t little32(std::string_view bytes) {
-  return little16(bytes) | little16(bytes.substr(2)) << 16U;
+  return little16(bytes) | byte_of(bytes[2]) << 16U | byte_of(bytes[3]) << 24U;
 }
 
 inline std::uint64_t little64(std::string_view bytes) {

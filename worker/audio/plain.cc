@@ -24,21 +24,19 @@ void read_format(std::string_view chunk, WavView& out) {
   }
 }
 
-float read_sample(SampleKind kind, std::string_view at) {
-  switch (kind) {
-    case SampleKind::kS16:
-      return static_cast<float>(static_cast<std::int16_t>(little16(at))) / 32768.0F;
-    case SampleKind::kS24:
-      // In the upper three bytes, so that the sign is where it belongs.
-      return static_cast<float>(
-                 static_cast<std::int32_t>(little16(at) << 8U | byte_of(at[2]) << 24U)) /
-             2147483648.0F;
-    case SampleKind::kS32:
-      return static_cast<float>(static_cast<std::int32_t>(little32(at))) / 2147483648.0F;
-    case SampleKind::kF32:
-      return std::bit_cast<float>(little32(at));
+// Calls `read` with the bytes of each sample. The caller has counted them: a check per sample would
+// cost more than the rest.
+template <std::size_t kWidth, class Read>
+void read_each(std::string_view data, std::span<float> out, const Read& read) {
+  const char* at = data.data();
+  for (float& sample : out) {
+    sample = read(std::string_view(at, kWidth));
+    at += kWidth;
   }
-  return 0;
+}
+
+float from_s32(std::uint32_t bits) {
+  return static_cast<float>(static_cast<std::int32_t>(bits)) / 2147483648.0F;
 }
 
 }  // namespace
@@ -126,8 +124,27 @@ std::size_t read_samples(const PlainSound& sound, std::size_t from, std::span<fl
   const std::size_t width = sample_size(sound.kind);
   const std::size_t total = sound.data.size() / width;
   const std::size_t count = std::min(out.size(), total - std::min(from, total));
-  for (std::size_t i = 0; i < count; ++i) {
-    out[i] = read_sample(sound.kind, sound.data.substr((from + i) * width, width));
+  const std::string_view data = sound.data.substr(std::min(from, total) * width, count * width);
+  out = out.first(count);
+  switch (sound.kind) {
+    case SampleKind::kS16:
+      read_each<2>(data, out, [](std::string_view at) {
+        return static_cast<float>(static_cast<std::int16_t>(little16(at))) / 32768.0F;
+      });
+      break;
+    case SampleKind::kS24:
+      // In the upper three bytes, so that the sign is where it belongs.
+      read_each<3>(data, out, [](std::string_view at) {
+        return from_s32(little16(at) << 8U | byte_of(at[2]) << 24U);
+      });
+      break;
+    case SampleKind::kS32:
+      read_each<4>(data, out, [](std::string_view at) { return from_s32(little32(at)); });
+      break;
+    case SampleKind::kF32:
+      read_each<4>(
+          data, out, [](std::string_view at) { return std::bit_cast<float>(little32(at)); });
+      break;
   }
   return count;
 }
