@@ -130,7 +130,8 @@ TEST(Render, EveryFormatAndRateIsExact) {
         continue;
       }
       rapidjson::Document probe;
-      probe.Parse(output_of("ffprobe -v quiet -of json -show_streams " + file.path()).c_str());
+      probe.Parse(
+          test::output_of("ffprobe -v quiet -of json -show_streams " + file.path()).c_str());
       ASSERT_FALSE(probe.HasParseError());
       const auto& stream = probe["streams"][0];
       const bool opus = format == OutputFormat::kOggOpus;
@@ -146,7 +147,7 @@ TEST(Render, EveryFormatAndRateIsExact) {
         EXPECT_EQ(std::stoi(stream["bit_rate"].GetString()), kbps * 1000);
       }
       const std::string decoded =
-          output_of("ffmpeg -v quiet -i " + file.path() + " -f s16le -acodec pcm_s16le -");
+          test::output_of("ffmpeg -v quiet -i " + file.path() + " -f s16le -acodec pcm_s16le -");
       const double at_rate =
           static_cast<double>(decoded.size()) / 2 * rate / static_cast<double>(stream_rate);
       EXPECT_EQ(std::llround(at_rate), static_cast<long long>(rendered.samples));
