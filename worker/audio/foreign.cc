@@ -176,6 +176,10 @@ Result<Unpacked, DecodeFault> unpack_wav(std::string_view bytes, const Sink& sin
   if (view->channels > 2) {
     return DecodeFault::kChannels;
   }
+  // libsndfile 1.2.0 never comes back from opening an ADPCM file without one whole block.
+  if (view->data_size < view->block) {
+    return DecodeFault::kEmpty;
+  }
   std::string repaired(bytes);
   const auto put = [&](std::size_t at, std::size_t size) {
     for (std::size_t i = 0; i < 4; ++i) {
