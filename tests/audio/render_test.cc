@@ -342,6 +342,48 @@ TEST(Render, WhatIsReadyPassesThrough) {
   }
 }
 
+// A provider's words travel in tags, comments and chunks; a client must not see them.
+TEST(Render, NoTextOfAProviderPassesThrough) {
+  struct Case {
+    OutputFormat format;
+    AudioType type;
+    const char* options;
+    bool passes;
+  };
+  const Case cases[] = {
+      {OutputFormat::kMp3,
+       AudioType::kMp3,
+       "-c:a libmp3lame -id3v2_version 4 -write_id3v1 1 -f mp3",
+       true},
+      {OutputFormat::kMp3, AudioType::kMp3, "-c:a libmp3lame -f mp3", true},
+      {OutputFormat::kWav, AudioType::kWav, "-c:a pcm_s16le -f wav", false},
+      {OutputFormat::kOggOpus, AudioType::kOgg, "-c:a libopus -f ogg", false},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.options);
+    Audio audio;
+    audio.bytes = test::tone_file(
+        2,
+        std::string(" -metadata title=WORDS-OF-THE-PROVIDER -metadata comment=MORE-WORDS ") +
+            one.options);
+    audio.type = one.type;
+    ASSERT_NE(audio.bytes.find("WORDS"), std::string::npos);
+    RenderSpec spec;
+    spec.format = one.format;
+    const Rendered rendered = must_render(audio, spec);
+    EXPECT_EQ(rendered.bytes.find("WORDS"), std::string::npos);
+    EXPECT_EQ(rendered.passed_through, one.passes);
+    EXPECT_NEAR(static_cast<double>(rendered.samples) / 24000, 2.0, 0.001);
+    Audio delivered;
+    delivered.bytes = rendered.bytes;
+    delivered.type = one.type;
+    InProcessDecoder decoder;
+    const auto decoded = decoder.decode(delivered);
+    ASSERT_TRUE(decoded);
+    EXPECT_EQ(decoded->pcm.samples.size(), rendered.samples) << "what is billed is what plays";
+  }
+}
+
 TEST(Render, EveryReasonAgainstPassingThrough) {
   const auto passes = [](const Audio& audio, const RenderSpec& spec) {
     return must_render(audio, spec).passed_through;

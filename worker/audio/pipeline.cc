@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <numbers>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,7 @@
 
 #include "worker/audio/codec.h"
 #include "worker/audio/levels.h"
+#include "worker/audio/tags.h"
 
 namespace audiogen {
 namespace {
@@ -99,9 +101,9 @@ bool is_ready(const std::optional<ExactFile>& file, const RenderSpec& spec) {
                               static_cast<std::uint64_t>(file->rate);
 }
 
-Rendered pass_through(const Audio& audio, const ExactFile& file) {
+Rendered pass_through(std::string_view bytes, const ExactFile& file) {
   Rendered out;
-  out.bytes = audio.bytes;
+  out.bytes = bytes;
   out.samples = file.samples;
   out.rate = file.rate;
   out.passed_through = true;
@@ -140,7 +142,9 @@ Result<Rendered, PipelineFault> render(const Audio& audio,
   }
 
   if (is_ready(decoded->exact, spec)) {
-    return pass_through(audio, *decoded->exact);
+    if (const auto bare = without_tags(audio)) {
+      return pass_through(*bare, *decoded->exact);
+    }
   }
   if (needs_stretch(spec)) {
     samples = stretch(std::move(samples), source_rate, spec.speed_remaining, spec.pitch_remaining);

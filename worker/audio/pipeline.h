@@ -35,7 +35,7 @@ struct Rendered {
   std::uint64_t samples = 0;    // decoded from `bytes`, at `rate`: the price comes from these
   int rate = 0;                 // Hz, as asked
   bool truncated = false;       // cut at kDurationMaxSeconds
-  bool passed_through = false;  // the provider's own bytes, untouched
+  bool passed_through = false;  // the provider's own bytes, without its tags
   std::optional<double> loudness_lufs;  // of the source, when it was normalised
   Sha256 sha256{};                      // of `bytes`
 };
