@@ -70,6 +70,7 @@ class DirectoryStore final : public BlobStore {
   struct Round {
     std::size_t members = 0;
     bool done = false, ok = false;
+    std::condition_variable changed{};
   };
 
   DirectoryStore(std::string folder, int root) : folder_(std::move(folder)), root_(root) {}
@@ -80,7 +81,6 @@ class DirectoryStore final : public BlobStore {
   const std::string folder_;
   const int root_;  // The folder, open from the start: syncfs tells errors since then.
   std::mutex mutex_;
-  std::condition_variable flushed_;
   std::shared_ptr<Round> next_ = std::make_shared<Round>();  // Guarded by mutex_, rounds too.
   bool flushing_ = false;                                    // Guarded by mutex_.
 };

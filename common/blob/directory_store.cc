@@ -86,7 +86,7 @@ bool DirectoryStore::flush(int file, const std::string& folder) {
   std::unique_lock lock(mutex_);
   const std::shared_ptr<Round> round = next_;
   ++round->members;
-  flushed_.wait(lock, [&] { return round->done || !flushing_; });
+  round->changed.wait(lock, [&] { return round->done || !flushing_; });
   if (!round->done) {
     // The first of a round to find nobody flushing does it for all that have joined by now.
     flushing_ = true;
@@ -98,7 +98,8 @@ bool DirectoryStore::flush(int file, const std::string& folder) {
     round->ok = ok;
     round->done = true;
     flushing_ = false;
-    flushed_.notify_all();
+    round->changed.notify_all();
+    next_->changed.notify_one();  // The one that flushes next.
   }
   return round->ok;
 }

@@ -2,6 +2,7 @@
 // Each thread owns a TaskStore, so `threads` transactions run at once.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -22,6 +23,10 @@ struct GroupOptions {
   // A command that has waited this long is answered kUnavailable without being tried: nobody waits
   // for it any more, and done later it would surprise (a hold for a request that was told 503).
   std::chrono::milliseconds wait_max{4'000};
+  // New commands are refused while those that are taken have waited longer than this: with more
+  // load than can be borne, waiting longer helps nobody, and a refusal now is worth more than a
+  // late answer. By time and not by number, so that it is right on any machine.
+  std::chrono::milliseconds refuse_above{4'000};
 };
 
 template <class Command, class Outcome>
@@ -40,10 +45,17 @@ class GroupCommit {
   GroupCommit(const GroupCommit&) = delete;
   GroupCommit& operator=(const GroupCommit&) = delete;
 
-  // False, without calling `reply`, when too many commands wait or the group is stopped. Otherwise
-  // `reply` runs exactly once, on one of the group's threads; it must not block.
+  // False, without calling `reply`, when commands wait too long already, or the group is stopped.
+  // Otherwise `reply` runs exactly once, on one of the group's threads; it must not block.
   bool submit(Command command, Reply reply) {
-    return queue_.push(Item{std::move(command), std::move(reply), Clock::now()});
+    return !late() && queue_.push(Item{std::move(command), std::move(reply), Clock::now()});
+  }
+
+  // True while commands wait too long: ask before preparing one that would be refused.
+  bool late() const {
+    // What the next transactions take is no backlog: a pause of the database refuses nobody then.
+    return late_.load(std::memory_order_relaxed) &&
+           queue_.size() > options_.threads * options_.batch_max;
   }
 
   // Finishes what was accepted, then stops.
@@ -84,6 +96,8 @@ class GroupCommit {
       if (items.empty()) {
         return;
       }
+      late_.store(Clock::now() - items.front().since > options_.refuse_above,
+                  std::memory_order_relaxed);
       answer_stale(items);
       if (items.empty()) {
         continue;
@@ -107,6 +121,7 @@ class GroupCommit {
 
   const GroupOptions options_;
   const Run run_;
+  std::atomic<bool> late_{false};  // The oldest of the last batch had waited above the limit.
   BatchQueue<Item> queue_;
   std::vector<std::thread> threads_;
 };

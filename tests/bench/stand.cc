@@ -207,6 +207,11 @@ void Stand::add_worker(const std::map<std::string, std::string>& environment) {
   ++workers_;
 }
 
+std::int64_t Stand::running() {
+  return stack_->database().number(Sql("SELECT COUNT(*) FROM tasks WHERE state=")
+                                   << TaskState::kRunning);
+}
+
 double Stand::succeeded() const {
   constexpr std::string_view kLine = "\nworker_tasks_total{outcome=\"succeeded\"} ";
   double sum = 0;

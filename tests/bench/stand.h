@@ -56,6 +56,8 @@ class Stand {
 
   // Starts a worker and remembers it for usage() and succeeded().
   void add_worker(const std::map<std::string, std::string>& environment);
+  // Tasks that are claimed now.
+  std::int64_t running();
   // Tasks that all workers have finished so far.
   double succeeded() const;
   void watch(const Provider& provider) { provider_ = provider.pid(); }

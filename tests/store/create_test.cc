@@ -4,10 +4,12 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <semaphore>
 #include <set>
 
 #include "common/store/group_commit.h"
 #include "tests/store/task_fixture.h"
+#include "tests/support/wait.h"
 
 namespace audiogen::store {
 namespace {
@@ -391,6 +393,41 @@ TEST_F(CreateTest, AGroupRefusesWhatItCannotHold) {
   group.stop();
   EXPECT_FALSE(group.submit(create_command(UserId::make()),
                             [](const auto&) { ADD_FAILURE() << "answered"; }));
+}
+
+// While the first batch runs, a second command grows old and two more wait behind it. Then the
+// group refuses, until no more waits than the next batch takes.
+TEST_F(CreateTest, AGroupRefusesWhileCommandsWaitTooLong) {
+  std::counting_semaphore<> begun(0), go_on(0);
+  std::atomic<int> answered{0};
+  CreateGroup group(db_.url(),
+                    {.threads = 1, .batch_max = 1, .refuse_above = 30ms},
+                    [&](TaskStore&, std::span<const CreateCommand>) {
+                      begun.release();
+                      go_on.acquire();
+                      return Batch<CreateOutcome>(std::vector<CreateOutcome>(1));
+                    });
+  const auto submit = [&] {
+    return group.submit(create_command(UserId::make()), [&](const auto&) { ++answered; });
+  };
+  ASSERT_TRUE(submit());
+  begun.acquire();
+  ASSERT_TRUE(submit());
+  ASSERT_TRUE(submit());
+  ASSERT_TRUE(submit());
+  const auto since = std::chrono::steady_clock::now();
+  ASSERT_TRUE(
+      test::eventually(10s, [&] { return std::chrono::steady_clock::now() - since > 40ms; }));
+  go_on.release();
+  begun.acquire();  // The second has begun: it waited too long, and two still wait.
+  EXPECT_TRUE(group.late());
+  EXPECT_FALSE(submit());
+  go_on.release();
+  begun.acquire();  // One waits.
+  EXPECT_FALSE(group.late());
+  EXPECT_TRUE(submit());
+  go_on.release(3);
+  ASSERT_TRUE(test::eventually(10s, [&] { return answered == 5; }));
 }
 
 }  // namespace
