@@ -15,7 +15,7 @@ namespace {
 // Two transactions at a time keep both cores and the log busy; more only wait for each other
 // (db-queue 5.1).
 constexpr std::size_t kCommitThreads = 2;
-// One: two would halve the batches and wake each other; a third of a core serves 50,000 polls/s.
+// One: two make smaller batches and wake each other (database 7.2 against 5.1 us per poll).
 constexpr std::size_t kReadThreads = 1;
 constexpr std::size_t kBatchMax = 64;
 constexpr std::size_t kCreatesWaitingMax = 8'000;
