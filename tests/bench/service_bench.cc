@@ -540,10 +540,11 @@ void bench_jobs(Context& context) {
     Stand stand(context.stand(false));
     ceiling = work_ceiling(stand, context.seconds / 2);
   }
-  context.report.begin("jobs",
-                       "The provider answers at once with 20 KB of WAV; every file is decoded, "
-                       "measured, encoded, checked and fsynced. Ceiling: claims and settlements "
-                       "from a bare loop, batches of 32.");
+  context.report.begin(
+      "jobs",
+      "The provider answers at once with 20 KB of WAV, which is what was asked "
+      "for: decoded, measured, passed through and fsynced. Ceiling: claims and settlements "
+      "from a bare loop, batches of 32.");
   run_jobs(context, 1, 0, context.smoke ? 4 : 200, ceiling);
 }
 
@@ -893,6 +894,7 @@ int run(int argc, char** argv) {
       driver.run(context);
     }
   }
+  Stand::delete_files();
   if (::testing::UnitTest::GetInstance()->ad_hoc_test_result().Failed()) {
     fail("a check of the test support failed");
   }

@@ -131,6 +131,26 @@ Provider::Provider(const std::string& folder, double audio_seconds, int delay_ms
                        << R"("voices":{"aria":"coral"}}]})";
 }
 
+namespace {
+
+std::vector<std::string>& kept_folders() {
+  static std::vector<std::string> folders;
+  return folders;
+}
+
+}  // namespace
+
+Stand::~Stand() {
+  kept_folders().push_back(stack_->log_folder());
+}
+
+void Stand::delete_files() {
+  for (const std::string& folder : kept_folders()) {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder, ignored);
+  }
+}
+
 Stand::Stand(const Options& options) {
   const AmqpUrl broker = test::test_broker_url();
   test::purge_jobs(broker);
@@ -145,6 +165,7 @@ Stand::Stand(const Options& options) {
   test::Stack::Options stack;
   stack.workers = 0;
   stack.api = options.api;
+  stack.keep_folder = true;
   stack.environment = std::move(environment);
   stack_ = std::make_unique<test::Stack>(stack);
   store::AccountStore accounts(database());

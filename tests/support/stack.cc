@@ -66,8 +66,10 @@ Stack::~Stack() {
     }
     return;
   }
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
+  if (!options_.keep_folder) {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
 }
 
 std::map<std::string, std::string> Stack::environment() const {

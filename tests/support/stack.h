@@ -32,6 +32,7 @@ class Stack {
     std::map<std::string, std::string> environment;  // For both programs, over the defaults.
     std::string database_url;  // Empty: the test database; else e.g. through a proxy.
     std::string amqp_url;      // Empty: TEST_AMQP_URL.
+    bool keep_folder = false;  // Logs and files stay for the caller to delete.
   };
 
   Stack();
