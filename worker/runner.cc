@@ -118,10 +118,13 @@ struct JobRunner::Job {
     bool stop = false;
     {
       const std::scoped_lock lock(mutex);
-      stop = of != step || awaited == 0 || lost || giving_back;
-      calls.push_back(call);
+      const bool late = of != step || awaited == 0;
+      stop = late || lost || giving_back;
+      if (!late) {
+        calls.push_back(call);
+      }
     }
-    if (stop && call) {
+    if (stop) {
       call->cancel();
     }
   }
@@ -139,14 +142,14 @@ struct JobRunner::Job {
       ends = audio || awaited == 0;
       if (ends) {
         awaited = 0;
-        losers = std::move(calls);
+        if (reached != provider) {  // Else it is the one that answered.
+          losers = std::move(calls);
+        }
         calls.clear();
       }
     }
     for (const auto& call : losers) {
-      if (call) {
-        call->cancel();
-      }
+      call->cancel();
     }
     return ends;
   }

@@ -9,6 +9,7 @@
 #include <span>
 #include <thread>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include <arpa/inet.h>
@@ -68,6 +69,24 @@ bool is_repeatable(std::string_view method) {
   return method != "POST" && method != "PATCH";
 }
 
+// Scheme, host and port as the URL writes them.
+std::string origin_of(const std::string& url) {
+  const auto host = url.find("//");
+  return url.substr(0, host == std::string::npos ? host : url.find('/', host + 2));
+}
+
+// The port a socket has on this side; -1 without one.
+int port_of(int socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    return -1;
+  }
+  return address.ss_family == AF_INET6
+             ? ntohs(reinterpret_cast<const sockaddr_in6*>(&address)->sin6_port)
+             : ntohs(reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
+}
+
 bool is_public(const char* numeric_address) {
   std::array<std::uint8_t, 16> bytes{};
   if (::inet_pton(AF_INET, numeric_address, bytes.data()) == 1) {
@@ -117,6 +136,8 @@ struct Client::Impl {
     bool sent = false;  // A connection was there and the request went its way.
     bool forbidden = false;
     bool too_large = false;
+    std::vector<int> opened{};  // Sockets made for it: one for each address tried.
+    bool stale = false;         // Its connection held what belongs to no answer.
     std::size_t header_bytes = 0;
     std::uint64_t number = 0;
     Handle* handle = nullptr;
@@ -241,14 +262,23 @@ struct Client::Impl {
       transfer->forbidden = true;
       return CURL_SOCKET_BAD;
     }
-    return ::socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+    const int socket =
+        ::socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+    transfer->opened.push_back(socket);
+    return socket;
   }
 
   // Runs each time a request is about to leave on a connection, a kept one included.
-  static int on_ready(void* self, char* address, char*, int, int) {
+  static int on_ready(void* self, char* address, char*, int, int local_port) {
     auto* const transfer = static_cast<Transfer*>(self);
     if (transfer->request.reach == Reach::kPublicOnly && !is_public(address)) {
       transfer->forbidden = true;
+      return CURL_PREREQFUNC_ABORT;
+    }
+    // Before we ask, a server has nothing to say: what waits on a kept connection is left over from
+    // the answer before, and would be taken for the answer to this request.
+    if (transfer->handle->impl->has_leftovers(*transfer, local_port)) {
+      transfer->stale = true;
       return CURL_PREREQFUNC_ABORT;
     }
     // libcurl repeats by itself what a kept connection swallowed; the other side may have acted.
@@ -257,6 +287,27 @@ struct Client::Impl {
     }
     transfer->sent = true;
     return CURL_PREREQFUNC_OK;
+  }
+
+  // What waits to be read on the kept connection that `transfer` is about to use. Not looked at
+  // where several calls share one (HTTP/2). libcurl does not tell its socket at this point, so it
+  // is known by its own port.
+  bool has_leftovers(Transfer& transfer, int local_port) {
+    long made = 0;
+    curl_easy_getinfo(transfer.easy, CURLINFO_NUM_CONNECTS, &made);
+    if (made > 0) {
+      for (const int socket : transfer.opened) {
+        if (port_of(socket) == local_port) {
+          sockets[local_port] = socket;
+        }
+      }
+      return false;
+    }
+    const auto kept = sockets.find(local_port);
+    char byte = 0;
+    return kept != sockets.end() && port_of(kept->second) == local_port &&
+           multiplexed.count(origin_of(transfer.request.url)) == 0 &&
+           ::recv(kept->second, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
   }
 
   static std::size_t on_body(char* data, std::size_t size, std::size_t count, void* self) {
@@ -354,6 +405,19 @@ struct Client::Impl {
   void end(CURL* easy, const std::optional<CURLcode>& code) {
     const auto it = transfers.find(easy);
     AG_CHECK(it != transfers.end());
+    if (code && it->second->stale) {
+      // Nothing of it has left: once more, on a connection of its own.
+      it->second->stale = false;
+      curl_multi_remove_handle(it->second->handle->multi, easy);
+      curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, 1L);
+      curl_multi_add_handle(it->second->handle->multi, easy);
+      return;
+    }
+    long version = 0;
+    if (curl_easy_getinfo(easy, CURLINFO_HTTP_VERSION, &version) == CURLE_OK &&
+        version == CURL_HTTP_VERSION_2_0) {
+      multiplexed.insert(origin_of(it->second->request.url));
+    }
     const std::unique_ptr<Transfer> transfer = std::move(it->second);
     transfers.erase(it);
     by_number.erase(transfer->number);
@@ -492,6 +556,8 @@ struct Client::Impl {
   int epoll = -1;
   std::vector<std::unique_ptr<Handle>> handles;
   std::unordered_map<CURL*, std::unique_ptr<Transfer>> transfers;
+  std::unordered_map<int, int> sockets;         // Of connections, by their own port.
+  std::unordered_set<std::string> multiplexed;  // Origins that have answered by HTTP/2.
   std::unordered_map<std::uint64_t, CURL*> by_number;
   std::multimap<std::chrono::steady_clock::time_point, std::function<void()>> waiting;
   const std::shared_ptr<Inbox> inbox = std::make_shared<Inbox>();

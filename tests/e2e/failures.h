@@ -38,6 +38,10 @@ inline DoubleReply at(int status, const std::string& code = "some_code") {
 inline DoubleReply on_the_wire(Form form) {
   DoubleReply out = wav_reply(1.0);
   out.form = form;
+  if (form == Form::kShortLength) {
+    // What comes after the announced length may arrive when the connection is in use again.
+    out.headers.emplace_back("Connection: close");
+  }
   return out;
 }
 

@@ -198,6 +198,30 @@ TEST(Client, NeverSendsAPostTwice) {
   EXPECT_EQ(server.call_count(), 2U);
 }
 
+// What a server sends beyond an answer must never become the answer to somebody else's request.
+TEST(Client, LeftoversOfAnAnswerAreNotTheNextAnswer) {
+  const std::string forged = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged";
+  const std::string announced(100'000, 'x');  // The first half; libcurl reads no further.
+  const ProviderDouble server([&](const DoubleCall& call) {
+    DoubleReply reply{.body = "honest"};
+    if (call.target == "/long") {
+      reply.body = announced + forged + std::string(announced.size() - forged.size(), ' ');
+      reply.form = DoubleReply::Form::kShortLength;
+    }
+    return reply;
+  });
+  http::Client client;
+  for (int i = 0; i < 20; ++i) {
+    const auto first = send(client, get(server.url() + "/long")).wait();
+    ASSERT_TRUE(first) << fault_text(first);
+    EXPECT_EQ(first->body, announced);
+    const auto next = send(client, i % 2 == 0 ? get(server.url()) : post(server.url())).wait();
+    ASSERT_TRUE(next) << fault_text(next);
+    EXPECT_EQ(next->body, "honest");
+  }
+  EXPECT_EQ(server.call_count(), 40U) << "each request left once";
+}
+
 TEST(Client, CancelEndsTheCallAndItsConnection) {
   ProviderDouble server(always({.form = Form::kHang}));
   http::Client client;
