@@ -359,8 +359,11 @@ TEST(Reload, SwapsTheChainUnderLoadAndRefusesABadFile) {
   create(30);
   for (const std::string& id : ids) {
     EXPECT_EQ(stack.wait_final(ann, id).text("status"), "succeeded");
-    // Tasks keep the chain they began with: nobody was called twice.
-    EXPECT_EQ(attempts_of(stack, id).size(), 1U);
+    // Tasks keep the chain they began with. One that was claimed for a provider just taken away has
+    // that in its story, without a call.
+    EXPECT_THAT(attempts_of(stack, id),
+                AnyOf(ElementsAre(HasSubstr("succeeded")),
+                      ElementsAre("alpha-upstream failed", "beta-upstream succeeded")));
   }
   EXPECT_GE(second.call_count(), before + 30);
   EXPECT_EQ(first.call_count() + second.call_count(), 60U);
