@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <random>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 
@@ -153,6 +154,7 @@ Output run(const std::vector<std::string>& argv,
 
 std::uint16_t free_port() {
   static std::mt19937 random(std::random_device{}());
+  static std::set<std::uint16_t> given;  // Each once: it may be taken into use much later.
   for (int tries = 0; tries < 200; ++tries) {
     const auto port =
         static_cast<std::uint16_t>(std::uniform_int_distribution<int>(15000, 19999)(random));
@@ -163,7 +165,7 @@ std::uint16_t free_port() {
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     const bool bound = ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
     ::close(fd);
-    if (bound) {
+    if (bound && given.insert(port).second) {
       return port;
     }
   }
