@@ -83,7 +83,7 @@ TEST(BrokerFault, AFrozenBrokerBlocksNobody) {
   submit(publisher, 1'000);
   submit(stopped, 1'000);
   // The confirm deadline ends the connection, and new ones do not get past the handshake.
-  ASSERT_TRUE(eventually([&] { return !publisher.connected(); }, 15s));
+  ASSERT_TRUE(eventually([&] { return !publisher.connected() && !stopped.connected(); }, 15s));
   submit(publisher, 10'000);
   // By then the other one is in the middle of such a handshake.
   EXPECT_FALSE(eventually([&] { return stopped.connected(); }, 2s));
