@@ -1,5 +1,5 @@
-// One task's way through a worker: deliver → claim → references → provider → pipeline → blob →
-// settle → ack (DESIGN 3 "Work").
+// One task's way through a worker: deliver → claim → ack → references → provider → pipeline → blob
+// → settle (DESIGN 3 "Work"). From the claim on, the lease in the database stands for the task.
 //
 // Nothing here blocks a thread per task: claims, renewals and settlements go through group commits,
 // provider calls are asynchronous, codec work runs on a pool of one thread per core. Losing the
