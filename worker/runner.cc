@@ -85,6 +85,7 @@ struct JobRunner::Job {
   std::uint32_t attempt = 0;  // Number of its attempt row.
   // Positions of the providers that said, in this claim, that they cannot.
   std::vector<std::size_t> unable;
+  std::shared_ptr<void> audio_kept;  // While its audio waits for a codec or for the disk.
 
   std::mutex mutex;
   Clock::time_point
@@ -184,6 +185,7 @@ JobRunner::JobRunner(const Config& config,
       worker_(worker),
       chains_(chains),
       blobs_(blobs),
+      client_(client),
       decoder_(decoder),
       ack_(std::move(ack)),
       codecs_(cores(), kWaitingMax),
@@ -523,6 +525,7 @@ void JobRunner::step_answered(const JobPtr& job,
     attempt_failed(job, answer.error());
     return;
   }
+  job->audio_kept = client_.keep(answer->bytes.size());
   // std::function must be copyable, the audio is big: share it.
   auto audio = std::make_shared<Audio>(std::move(*answer));
   if (!codecs_.post([this, job, audio] { render(job, std::move(*audio)); })) {
@@ -531,6 +534,7 @@ void JobRunner::step_answered(const JobPtr& job,
 }
 
 void JobRunner::attempt_failed(const JobPtr& job, const ProviderFault& fault) {
+  job->audio_kept.reset();
   if (fault.fault == Fault::kUnsupportedInput) {
     job->unable.push_back(job->provider);
   }
@@ -691,6 +695,7 @@ void JobRunner::give_up_for_now(const JobPtr& job, const char* what, const std::
 }
 
 void JobRunner::settle(const JobPtr& job, store::SettleCommand command, int tries) {
+  job->audio_kept.reset();
   if (job->is_lost()) {
     if (!command.output_key.empty()) {
       static_cast<void>(blobs_.remove(command.output_key));

@@ -98,6 +98,7 @@ class JobRunner {
   const WorkerId worker_;
   const CurrentChain& chains_;
   BlobStore& blobs_;
+  http::Client& client_;
   Decoder& decoder_;
   const std::function<void(const queue::Delivery&)> ack_;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -34,7 +35,7 @@ constexpr int kEventsMax = 256;
 constexpr std::int64_t kPatienceMax = 60'000;    // Milliseconds; only keeps the number small.
 constexpr std::size_t kHeadersMax = 64U << 10U;  // Bytes of a response's header lines together.
 // Each transfer holds one; with thousands of them open it is most of the memory.
-constexpr long kReadBuffer = 4 * 1024;
+constexpr long kReadBuffer = 2 * 1024;
 // Room made for a body at once, when its length is announced.
 constexpr std::size_t kReserveMax = 256 * 1024;
 // Servers close idle connections, and a request that meets the closing is an unknown outcome: do
@@ -141,6 +142,8 @@ struct Client::Impl {
     std::size_t header_bytes = 0;
     std::uint64_t number = 0;
     Handle* handle = nullptr;
+    bool reading = false;      // Its body is being read …
+    std::size_t expected = 0;  // … and counts this much: its length as announced, or so far.
   };
   struct Order {
     std::uint64_t number = 0;
@@ -160,6 +163,8 @@ struct Client::Impl {
     std::vector<std::uint64_t> cancellations;  // Guarded by mutex.
     std::vector<Timed> timed;                  // Guarded by mutex.
     bool stopping = false;                     // Guarded by mutex.
+    std::atomic<std::size_t> kept{0};          // Bytes of answers in use.
+    std::atomic<bool> starved{false};          // Bodies wait for room.
     int wake = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 
     ~Inbox() { ::close(wake); }
@@ -181,7 +186,7 @@ struct Client::Impl {
     const std::uint64_t number;
   };
 
-  Impl() {
+  explicit Impl(std::size_t bodies) : bodies_max(bodies) {
     init_curl_once();
     epoll = ::epoll_create1(EPOLL_CLOEXEC);
     AG_CHECK(epoll >= 0);
@@ -313,18 +318,76 @@ struct Client::Impl {
   static std::size_t on_body(char* data, std::size_t size, std::size_t count, void* self) {
     auto* const transfer = static_cast<Transfer*>(self);
     const std::size_t bytes = size * count;
-    if (transfer->response.body.empty()) {
-      curl_off_t length = -1;
-      curl_easy_getinfo(transfer->easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
-      transfer->response.body.reserve(
-          std::min(static_cast<std::size_t>(std::max<curl_off_t>(length, 0)), kReserveMax));
+    Impl* const impl = transfer->handle->impl;
+    if (!transfer->reading && !impl->begin_reading(*transfer)) {
+      return CURL_WRITEFUNC_PAUSE;
     }
-    if (transfer->response.body.size() + bytes > transfer->request.body_max) {
+    std::string& body = transfer->response.body;
+    if (body.size() + bytes > transfer->request.body_max) {
       transfer->too_large = true;
       return 0;  // Ends the transfer.
     }
-    transfer->response.body.append(data, bytes);
+    body.append(data, bytes);
+    if (body.size() > transfer->expected) {
+      impl->reading += body.size() - transfer->expected;
+      transfer->expected = body.size();
+    }
     return bytes;
+  }
+
+  bool has_room(std::size_t bytes) const {
+    const std::size_t used = reading + inbox->kept.load();
+    return used == 0 || used + bytes <= bodies_max;
+  }
+
+  void count_reading(Transfer& transfer) {
+    transfer.reading = true;
+    reading += transfer.expected;
+    transfer.response.body.reserve(std::min(transfer.expected, kReserveMax));
+  }
+
+  // At the first byte of a body. False: it waits its turn, and nobody's time runs meanwhile.
+  bool begin_reading(Transfer& transfer) {
+    curl_off_t length = -1;
+    curl_easy_getinfo(transfer.easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
+    transfer.expected = std::min(static_cast<std::size_t>(std::max<curl_off_t>(length, 0)),
+                                 transfer.request.body_max);
+    if (unread.empty() && has_room(transfer.expected)) {
+      count_reading(transfer);
+      return true;
+    }
+    unread.push_back(transfer.number);
+    curl_easy_setopt(transfer.easy, CURLOPT_TIMEOUT_MS, 0L);
+    return false;
+  }
+
+  // Goes on with the bodies that wait, as far as there is room.
+  void read_waiting() {
+    // First the flag: what is given back from here on rings again.
+    inbox->starved.store(!unread.empty());
+    while (!unread.empty()) {
+      const auto it = by_number.find(unread.front());
+      if (it == by_number.end()) {
+        unread.pop_front();  // Canceled.
+        continue;
+      }
+      Transfer& transfer = *transfers.at(it->second);
+      if (!has_room(transfer.expected)) {
+        return;
+      }
+      unread.pop_front();
+      count_reading(transfer);
+      // libcurl's own clock has run on: from here on it is ours.
+      waiting.emplace(std::chrono::steady_clock::now() + transfer.request.total_timeout,
+                      [this, number = transfer.number] {
+                        if (const auto late = by_number.find(number); late != by_number.end()) {
+                          end(late->second, CURLE_OPERATION_TIMEDOUT);
+                        }
+                      });
+      if (const CURLcode code = curl_easy_pause(transfer.easy, CURLPAUSE_CONT); code != CURLE_OK) {
+        end(transfer.easy, code);
+      }
+    }
   }
 
   static std::size_t on_header(char* data, std::size_t size, std::size_t count, void* self) {
@@ -421,6 +484,9 @@ struct Client::Impl {
     const std::unique_ptr<Transfer> transfer = std::move(it->second);
     transfers.erase(it);
     by_number.erase(transfer->number);
+    if (transfer->reading) {
+      reading -= transfer->expected;
+    }
     long status = 0;
     curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
     curl_multi_remove_handle(transfer->handle->multi, easy);
@@ -519,6 +585,7 @@ struct Client::Impl {
     while (read_inbox()) {
       run_due();
       collect_finished();
+      read_waiting();
       const int count = ::epoll_wait(epoll, events.data(), kEventsMax, patience());
       for (int i = 0; i < count; ++i) {
         const epoll_event& event = events[static_cast<std::size_t>(i)];
@@ -553,6 +620,9 @@ struct Client::Impl {
     } while (!transfers.empty());
   }
 
+  const std::size_t bodies_max;
+  std::size_t reading = 0;           // Bytes of the bodies being read.
+  std::deque<std::uint64_t> unread;  // Transfers whose bodies wait for room.
   int epoll = -1;
   std::vector<std::unique_ptr<Handle>> handles;
   std::unordered_map<CURL*, std::unique_ptr<Transfer>> transfers;
@@ -566,7 +636,7 @@ struct Client::Impl {
   std::thread thread;
 };
 
-Client::Client() : impl_(std::make_unique<Impl>()) {}
+Client::Client(std::size_t bodies_max) : impl_(std::make_unique<Impl>(bodies_max)) {}
 Client::~Client() = default;
 
 std::shared_ptr<ClientCall> Client::start(ClientRequest request, Reply reply) {
@@ -587,6 +657,18 @@ void Client::after(std::chrono::milliseconds delay, std::function<void()> work) 
     impl_->inbox->timed.push_back({std::chrono::steady_clock::now() + delay, std::move(work)});
   }
   impl_->inbox->ring();
+}
+
+std::shared_ptr<void> Client::keep(std::size_t bytes) {
+  const auto& inbox = impl_->inbox;
+  inbox->kept.fetch_add(bytes);
+  // Owns nothing but the count: what a copy's end runs.
+  return {static_cast<void*>(inbox.get()), [inbox, bytes](void*) {
+            inbox->kept.fetch_sub(bytes);
+            if (inbox->starved.load()) {
+              inbox->ring();
+            }
+          }};
 }
 
 std::size_t Client::in_flight() const {

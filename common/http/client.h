@@ -1,6 +1,6 @@
 // Outgoing HTTP: any number of calls in flight on one thread (libcurl's multi interface on epoll),
 // keep-alive and HTTP/2 where offered, TLS verified, redirects never followed, bodies capped while
-// they stream.
+// they stream, and left with the sender while those before them are still in use.
 #pragma once
 
 #include <chrono>
@@ -67,7 +67,10 @@ class Client {
  public:
   using Reply = std::function<void(Result<ClientResponse, ClientError>)>;
 
-  Client();
+  // A body is read only when it fits into `bodies_max` bytes together with those being read and
+  // those kept (keep()), or is the only one; the rest wait in the sockets, first come, first
+  // served, and their total_timeout with them: thousands of calls may be answered at once.
+  explicit Client(std::size_t bodies_max = kBodiesMax);
   // Answers what is in flight, and what its replies still start, with kCanceled; drops what after()
   // holds.
   ~Client();
@@ -83,9 +86,14 @@ class Client {
   // Never blocks; thread-safe.
   void after(std::chrono::milliseconds delay, std::function<void()> work);
 
+  // Counts `bytes` of an answer that is still in use against bodies_max, until the last copy of
+  // what is returned goes. Thread-safe, never blocks; may outlive the client.
+  std::shared_ptr<void> keep(std::size_t bytes);
+
   std::size_t in_flight() const;
 
  private:
+  static constexpr std::size_t kBodiesMax = 16U << 20U;
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -8,6 +8,7 @@
 #include <future>
 #include <iterator>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include <gmock/gmock.h>
@@ -255,6 +256,62 @@ TEST(Client, DestructionAnswersEverything) {
     exchange.call->cancel();
   }
   EXPECT_EQ(answered.load(), 2);
+}
+
+// Answers that come all at once are taken one after the other when the first is still in use, and
+// the time they wait is not theirs.
+TEST(Client, BodiesWaitForThoseInUse) {
+  constexpr std::size_t kCalls = 6, kBody = 600'000;
+  constexpr auto kTimeout = 500ms;
+  ProviderDouble server(always({.body = std::string(kBody, 'x')}));
+  http::Client client(1'000'000);
+  std::atomic<std::size_t> in_use{0}, most{0}, good{0};
+  std::promise<void> held;
+  client.after(kTimeout * 2, [&] { held.set_value(); });
+  const std::shared_future<void> long_enough = held.get_future().share();
+  std::vector<std::thread> users(kCalls);
+  std::atomic<std::size_t> ended{0};
+  for (std::thread& user : users) {
+    auto request = get(server.url());
+    request.total_timeout = kTimeout;
+    client.start(std::move(request), [&](const Answer& answer) {
+      good += answer && answer->body.size() == kBody ? 1 : 0;
+      most = std::max(most.load(), ++in_use);
+      user = std::thread([&, kept = client.keep(kBody)]() mutable {
+        long_enough.wait();
+        --in_use;
+        kept.reset();
+        ++ended;
+      });
+    });
+  }
+  EXPECT_TRUE(server.wait_until([&] { return ended.load() == kCalls; }));
+  EXPECT_EQ(good.load(), kCalls);
+  EXPECT_EQ(most.load(), 1U);
+  for (std::thread& user : users) {
+    user.join();
+  }
+}
+
+TEST(Client, ABodyThatWaitedHasADeadlineAndCanBeCanceled) {
+  ProviderDouble server([](const DoubleCall& call) {
+    return call.target == "/slow"
+               ? DoubleReply{.body = std::string(100'000, 'x'), .form = Form::kDrip}
+               : DoubleReply{.body = "x"};
+  });
+  http::Client client(1);
+  auto kept = client.keep(1);
+  const Exchange canceled = send(client, get(server.url() + "/slow"));
+  auto request = get(server.url() + "/slow");
+  request.total_timeout = 300ms;
+  const Exchange late = send(client, std::move(request));
+  const Exchange good = send(client, get(server.url()));
+  ASSERT_TRUE(server.wait_until([&] { return server.call_count() == 3; }));
+  canceled.call->cancel();
+  EXPECT_EQ(fault_text(canceled.wait()), "canceled");
+  kept.reset();
+  EXPECT_EQ(fault_text(late.wait()), "unknown");
+  EXPECT_EQ(fault_text(good.wait()), "status 200");
 }
 
 TEST(Client, AfterRunsOnItsThreadInTime) {
