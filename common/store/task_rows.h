@@ -41,6 +41,7 @@ struct TaskChange {
   TaskId id;
   TaskState state = TaskState::kQueued;  // kQueued or a final one
   std::uint32_t epoch = 0, claims = 0;
+  std::uint32_t attempts = 0;  // Provider calls so far; never changed by this.
   Instant next_run_at;
   std::optional<Instant> wake_at{};
   std::optional<Units> charged{};
@@ -49,8 +50,9 @@ struct TaskChange {
   std::string failure_message{};
 };
 
-// Values of attempts.state that are not a settlement's to choose.
+// Values of attempts.state.
 inline constexpr std::uint32_t kAttemptStarted = 1;
+inline constexpr std::uint32_t kAttemptSucceeded = 2;
 inline constexpr std::uint32_t kAttemptUnknown = 4;
 
 // Characters in tasks.failure_message and attempts.detail, and in attempts.provider.

@@ -83,7 +83,9 @@ Batch<ClaimOutcome> TaskStore::claim(
     Sql sql("UPDATE tasks FORCE INDEX (PRIMARY) SET state=");
     sql << TaskState::kRunning << ", epoch=epoch+1, claims=claims+1, worker=" << worker
         << ", lease_until=" << lease << ", updated_at=" << tasks.now;
-    if (!attempts.empty()) {
+    if (attempts.size() == claimed.size()) {
+      sql << ", attempts=attempts+1";
+    } else if (!attempts.empty()) {
       sql << ", attempts=attempts+(id IN (";
       list(sql, attempts, [&](const NewAttempt& a) { sql << a.task; }) << "))";
     }
