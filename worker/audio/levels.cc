@@ -11,11 +11,19 @@
 namespace audiogen {
 namespace {
 
+constexpr float kSilencePeak = 0.001F;
 constexpr std::size_t kBlockSamples = 8192;
 // EBU R128 gates blocks of 400 ms; below one block it has nothing to say.
 constexpr double kLoudnessBlockSeconds = 0.4;
 
 }  // namespace
+
+bool is_silent(std::span<const float> samples) {
+  // Ends at the first sample that is heard, which is near the beginning of nearly everything.
+  return std::none_of(samples.begin(), samples.end(), [](float sample) {
+    return std::abs(sample) >= kSilencePeak;
+  });
+}
 
 float peak_of(std::span<const float> samples) {
   float peak = 0;

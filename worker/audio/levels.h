@@ -9,7 +9,8 @@
 
 namespace audiogen {
 
-inline constexpr float kSilencePeak = 0.001F;  // -60 dBFS
+// Nothing reaches -60 dBFS.
+bool is_silent(std::span<const float> samples);
 
 // The largest absolute value.
 float peak_of(std::span<const float> samples);

@@ -137,7 +137,7 @@ Result<Rendered, PipelineFault> render(const Audio& audio,
   }
   const int source_rate = decoded->pcm.rate;
   std::vector<float> samples = std::move(decoded->pcm.samples);
-  if (peak_of(samples) < kSilencePeak) {
+  if (is_silent(samples)) {
     return PipelineFault{Kind::kSilent, "silence"};
   }
 

@@ -195,7 +195,7 @@ Result<AudioReference, MediaFault> inspect_audio_reference(std::string bytes, De
   if (seconds > kSecondsMax) {
     return MediaFault::kTooLong;
   }
-  if (peak_of(pcm.samples) < kSilencePeak) {
+  if (is_silent(pcm.samples)) {
     return MediaFault::kSilent;
   }
   return AudioReference{std::move(audio.bytes), *type, sound_traits(pcm.samples, pcm.rate)};
