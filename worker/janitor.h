@@ -1,11 +1,12 @@
 // Slow chores on a thread of their own, so that they never delay the sweeper: forgotten idempotency
-// keys, files a crash left half-written, files past their retention. Any number of workers may do
-// them at once.
+// keys, files no task knows of, files past their retention. Any number of workers may do them at
+// once.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <functional>
 #include <mutex>
 #include <thread>
 
@@ -20,6 +21,13 @@ namespace audiogen::worker {
 // number of files. Blocks.
 std::size_t delete_old_outputs(store::TaskStore& store, BlobStore& blobs, std::chrono::seconds age);
 
+// Deletes the files that crashes left: of final tasks created more than a day ago, and not their
+// output. Looks at each window once, at no more than some hours of tasks a call, and ends early
+// when `stopping` says so; the next run, of any worker, goes on. The number of files. Blocks.
+std::size_t delete_orphans(store::TaskStore& store,
+                           DirectoryStore& blobs,
+                           const std::function<bool()>& stopping);
+
 class Janitor {
  public:
   Janitor(const Config& config, BlobStore& blobs);
@@ -32,6 +40,7 @@ class Janitor {
  private:
   void run(const DatabaseUrl& url);
   void do_chores(store::TaskStore& store);
+  bool stopping();
 
   BlobStore& blobs_;
   const std::chrono::seconds retention_;  // 0: files stay for ever

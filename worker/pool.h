@@ -1,4 +1,4 @@
-// A fixed number of threads working through a bounded queue of jobs.
+// A fixed number of threads working through a bounded queue, in batches of what has come together.
 #pragma once
 
 #include <functional>
@@ -10,28 +10,30 @@
 
 namespace audiogen::worker {
 
-class Pool {
+template <class Item>
+class BatchPool {
  public:
-  Pool(std::size_t threads, std::size_t capacity) : queue_(capacity) {
+  // `handle` gets one to `batch_max` items, oldest first, on any of the threads; it must not throw.
+  BatchPool(std::size_t threads,
+            std::size_t batch_max,
+            std::size_t capacity,
+            const std::function<void(std::vector<Item>)>& handle)
+      : queue_(capacity) {
     for (std::size_t i = 0; i < threads; ++i) {
-      threads_.emplace_back([this] {
-        for (;;) {
-          auto jobs = queue_.pop_batch(1);
-          if (jobs.empty()) {
-            return;
-          }
-          jobs.front()();
+      threads_.emplace_back([this, batch_max, handle] {
+        for (auto items = queue_.pop_batch(batch_max); !items.empty();
+             items = queue_.pop_batch(batch_max)) {
+          handle(std::move(items));
         }
       });
     }
   }
-  ~Pool() { stop(); }
-  Pool(const Pool&) = delete;
-  Pool& operator=(const Pool&) = delete;
+  ~BatchPool() { stop(); }
+  BatchPool(const BatchPool&) = delete;
+  BatchPool& operator=(const BatchPool&) = delete;
 
-  // False when the queue is full or the pool is stopped; `job` was not taken then. `job` must not
-  // throw.
-  bool post(std::function<void()> job) { return queue_.push(std::move(job)); }
+  // False when the queue is full or the pool is stopped; `item` was not taken then.
+  bool post(Item item) { return queue_.push(std::move(item)); }
 
   // Finishes what was posted.
   void stop() {
@@ -44,8 +46,15 @@ class Pool {
   }
 
  private:
-  BatchQueue<std::function<void()>> queue_;
+  BatchQueue<Item> queue_;
   std::vector<std::thread> threads_;
+};
+
+// For jobs that differ: one at a time, none may throw.
+class Pool : public BatchPool<std::function<void()>> {
+ public:
+  Pool(std::size_t threads, std::size_t capacity)
+      : BatchPool(threads, 1, capacity, [](const auto& jobs) { jobs.front()(); }) {}
 };
 
 }  // namespace audiogen::worker

@@ -8,14 +8,12 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/metrics.h"
-#include "worker/audio/pipeline.h"
 
 namespace audiogen::worker {
 namespace {
 
 constexpr std::size_t kBatchMax = 64;
 constexpr std::size_t kWaitingMax = 20'000;
-constexpr std::size_t kWriterThreads = 16;  // They wait for the disk, which flushes for all.
 constexpr auto kWatchEvery = std::chrono::seconds(1);
 constexpr auto kGiveBackLimit = std::chrono::seconds(5);
 // The states of an attempt row (schema: attempts.state).
@@ -189,7 +187,10 @@ JobRunner::JobRunner(const Config& config,
       decoder_(decoder),
       ack_(std::move(ack)),
       codecs_(cores(), kWaitingMax),
-      writers_(kWriterThreads, kWaitingMax),
+      writers_(blobs.put_shape().threads,
+               blobs.put_shape().batch_max,
+               kWaitingMax,
+               [this](std::vector<Output> outputs) { store_outputs(std::move(outputs)); }),
       references_(
           client,
           decoder,
@@ -656,31 +657,43 @@ void JobRunner::render(const JobPtr& job, Audio audio) {
   static auto& passed =
       metrics::counter("worker_passed_through_total", "Audio delivered as the provider sent it");
   passed.Increment(rendered->passed_through ? 1 : 0);
-  auto result = std::make_shared<Rendered>(std::move(*rendered));
-  const bool posted = writers_.post([this, job, result] {
-    if (job->is_lost()) {
-      finish(job);
-      return;
+  if (!writers_.post({job, std::move(*rendered)})) {
+    give_up_for_now(job, "audio could not be stored", "writer pool full");
+  }
+}
+
+void JobRunner::store_outputs(std::vector<Output> outputs) {
+  std::erase_if(outputs, [this](const Output& output) {
+    const bool lost = output.job->is_lost();
+    if (lost) {
+      finish(output.job);
     }
-    const std::string key =
-        make_blob_key(job->claim.task, job->request->output_format, job->request->sample_rate);
-    const auto stored = blobs_.put(key, result->bytes);
-    if (!stored) {
+    return lost;
+  });
+  std::vector<std::string> keys;
+  std::vector<NewBlob> files;
+  keys.reserve(outputs.size());  // The views into it stay valid.
+  for (const auto& [job, rendered] : outputs) {
+    keys.push_back(
+        make_blob_key(job->claim.task, job->request->output_format, job->request->sample_rate));
+    files.push_back({keys.back(), rendered.bytes});
+  }
+  const auto stored = blobs_.put(files);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const auto& [job, rendered] = outputs[i];
+    if (!stored[i]) {
       // Not the provider's fault: made again later, by a worker whose store may work.
-      give_up_for_now(job, "audio could not be stored", stored.error().message);
-      return;
+      give_up_for_now(job, "audio could not be stored", stored[i].error().message);
+      continue;
     }
     AG_CRASH_POINT("worker.stored");
     auto command = job->command(store::SettleCommand::Kind::kSucceed);
-    command.output_key = key;
-    command.output_bytes = result->bytes.size();
-    command.output_sha256 = result->sha256;
-    command.duration_ms = duration_ms(static_cast<std::int64_t>(result->samples), result->rate);
+    command.output_key = keys[i];
+    command.output_bytes = rendered.bytes.size();
+    command.output_sha256 = rendered.sha256;
+    command.duration_ms = duration_ms(static_cast<std::int64_t>(rendered.samples), rendered.rate);
     command.attempt_state = kAttemptSucceeded;
     settle(job, std::move(command), 0);
-  });
-  if (!posted) {
-    give_up_for_now(job, "audio could not be stored", "writer pool full");
   }
 }
 

@@ -21,6 +21,7 @@
 #include "common/blob/blob_store.h"
 #include "common/queue/consumer.h"
 #include "common/store/group_commit.h"
+#include "worker/audio/pipeline.h"
 #include "worker/chain.h"
 #include "worker/pool.h"
 #include "worker/references.h"
@@ -62,6 +63,10 @@ class JobRunner {
   struct Job;
   struct Attempt;
   using JobPtr = std::shared_ptr<Job>;
+  struct Output {
+    JobPtr job;
+    Rendered rendered;
+  };
   using Clock = std::chrono::steady_clock;
 
   // Claims what waits, as far as there is room.
@@ -87,6 +92,7 @@ class JobRunner {
                      const std::string& previous_detail);
   void write_attempt(const JobPtr& job, const store::AttemptStart& start);
   void render(const JobPtr& job, Audio audio);
+  void store_outputs(std::vector<Output> outputs);
   void give_up_for_now(const JobPtr& job, const char* what, const std::string& why);
   void settle(const JobPtr& job, store::SettleCommand command, int tries);
   void finish(const JobPtr& job);
@@ -111,7 +117,7 @@ class JobRunner {
 
   Scheduler scheduler_;
   Pool codecs_;
-  Pool writers_;
+  BatchPool<Output> writers_;
   ReferenceFetcher references_;
   store::GroupCommit<Hint, store::ClaimOutcome> claims_;
   store::GroupCommit<store::Lease, bool> renewals_;

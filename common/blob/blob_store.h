@@ -2,13 +2,14 @@
 // CDN_URL.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
+#include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/config.h"
 #include "common/base/ids.h"
@@ -28,13 +29,27 @@ bool is_blob_key(std::string_view key);
 // audio/pcm with its rate.
 std::string blob_content_type(std::string_view key);
 
+struct NewBlob {
+  std::string_view key, bytes;
+};
+
+// How a store is written to best.
+struct PutShape {
+  std::size_t threads = 1, batch_max = 1;
+};
+
 class BlobStore {
  public:
   virtual ~BlobStore() = default;
 
-  // Stores `bytes` under `key` durably: after success they survive a power cut. Blocks.
-  // Thread-safe.
-  virtual Result<Done> put(std::string_view key, std::string_view bytes) = 0;
+  // Stores each of `blobs` durably: after success it survives a power cut. Result i is of blob i. A
+  // key is put once; what a failed put left is nobody's. Blocks. Thread-safe.
+  virtual std::vector<Result<Done>> put(std::span<const NewBlob> blobs) = 0;
+  Result<Done> put(std::string_view key, std::string_view bytes) {
+    const NewBlob blob{key, bytes};
+    return put({&blob, 1}).front();
+  }
+  virtual PutShape put_shape() const = 0;
 
   // Removes `key`; a missing one is no error. Blocks. Thread-safe.
   virtual Result<Done> remove(std::string_view key) = 0;
@@ -47,42 +62,46 @@ struct OpenBlob {
   std::int64_t modified = 0;  // Seconds since the epoch.
 };
 
-// Files below a folder, spread over 1024 subfolders.
+// The tasks created within one span of 32.8 s. Their files lie in one folder.
+struct BlobWindow {
+  TaskId first, last;
+};
+
+// Files below a folder, one subfolder for each window: "01m7z/5s/<key>".
 class DirectoryStore final : public BlobStore {
  public:
-  ~DirectoryStore() override;
-
   // Makes the folder when it is missing.
   static Result<std::unique_ptr<DirectoryStore>> open(const std::string& folder);
 
-  Result<Done> put(std::string_view key, std::string_view bytes) override;
+  using BlobStore::put;
+  std::vector<Result<Done>> put(std::span<const NewBlob> blobs) override;
+  PutShape put_shape() const override;
   Result<Done> remove(std::string_view key) override;
 
   // Nullopt when there is no such file or `key` has not the right form.
   std::optional<OpenBlob> read(std::string_view key) const;
 
-  // Removes files that a crash left half-written more than a day ago. Blocks; for a background
-  // thread.
-  std::size_t remove_stale_temporaries();
+  // The oldest windows with a folder, up to `limit`, of those that end before `end` and are not
+  // marked as checked.
+  std::vector<BlobWindow> unchecked(TaskId end, std::size_t limit) const;
+
+  // Removes the files of `window` that are `unwanted`, and the folder when nothing is left. The
+  // number removed. Blocks.
+  Result<std::size_t> remove_if(const BlobWindow& window,
+                                const std::function<bool(TaskId, std::string_view key)>& unwanted);
+
+  // Remembers in the folder itself, for all who use it, that this window and those before it need
+  // no further look.
+  Result<Done> mark_checked(const BlobWindow& window);
 
  private:
-  // Puts that are flushed together.
-  struct Round {
-    std::size_t members = 0;
-    bool done = false, ok = false;
-    std::condition_variable changed{};
-  };
-
-  DirectoryStore(std::string folder, int root) : folder_(std::move(folder)), root_(root) {}
+  explicit DirectoryStore(std::string folder) : folder_(std::move(folder)) {}
+  std::string folder_of(std::string_view key) const;
   std::string path_of(std::string_view key) const;
-  // Blocks until `file`, written and named in `folder`, is on the disk.
-  bool flush(int file, const std::string& folder);
+  Result<Done> write(const NewBlob& blob, bool& made_folder) const;
+  bool flush(std::span<const NewBlob> blobs, int root, bool made_folder) const;
 
   const std::string folder_;
-  const int root_;  // The folder, open from the start: syncfs tells errors since then.
-  std::mutex mutex_;
-  std::shared_ptr<Round> next_ = std::make_shared<Round>();  // Guarded by mutex_, rounds too.
-  bool flushing_ = false;                                    // Guarded by mutex_.
 };
 
 // The store that BLOB_URL names; `credentials` are for s3:// alone. The error names the variable,

@@ -1,10 +1,15 @@
-// Audio as files: written under another name, renamed, and flushed before put() returns, so that a
-// name somebody has heard of never stands for half a file. Puts that come together are flushed
-// together, by one flush of the whole file system: 180 us of CPU and 2,200 a second became 110 us
-// and 6,000. (One thread that calls fsync for all of them is slower than no group at all.)
+// Audio as files, written and flushed by the batch. Measured with 20 KB files on ext4: 45 us of CPU
+// a file and 20,000 a second, where a folder chosen at random, a temporary name and a rename cost
+// 110 us and 6,000. A folder of one time span keeps what is written together together on the disk,
+// and retention empties whole folders that nobody writes to any more (ext4 avoids inodes that were
+// freed a moment ago, and looks for others at great length).
+//
+// The final name is written to directly: it has 130 random bits and nobody hears of it before the
+// settlement, so nobody meets half a file.
+#include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
+#include <fstream>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -18,8 +23,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr auto kStaleAge = std::chrono::hours(24);
-constexpr std::string_view kTemporary = ".tmp";
+// The first characters of a task's id: 9.3 h, and 32.8 s of them.
+constexpr std::size_t kUpper = 5, kLower = 2, kWindow = kUpper + kLower;
+constexpr std::size_t kIdLength = 26;
+constexpr int kOpenTries = 5;
+constexpr const char* kChecked = "/checked";  // Holds the name of the last window checked.
 
 // A file descriptor that closes itself.
 class Descriptor {
@@ -57,9 +65,40 @@ bool write_all(int fd, std::string_view bytes) {
   return true;
 }
 
-bool flush_folder(const std::string& folder) {
-  const Descriptor open(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+bool flush_path(const std::string& path) {
+  const Descriptor open(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   return open.get() >= 0 && ::fsync(open.get()) == 0;
+}
+
+// Nullopt for anything but the first characters of an id.
+std::optional<BlobWindow> window_named(const std::string& name) {
+  const auto first = decode_base32(name + std::string(kIdLength - kWindow, '0'));
+  const auto last = decode_base32(name + std::string(kIdLength - kWindow, 'z'));
+  return name.size() == kWindow && first && last
+             ? std::optional(BlobWindow{TaskId{*first}, TaskId{*last}})
+             : std::nullopt;
+}
+
+std::string name_of(TaskId task) {
+  return encode_base32(task.uuid).substr(0, kWindow);
+}
+
+// Sorted names of what is in `folder`; none when it cannot be read.
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    names.push_back(it->path().filename());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// Fails, harmlessly, while there is something in them.
+void remove_empty(const std::string& folder) {
+  if (::rmdir(folder.c_str()) == 0) {
+    ::rmdir(folder.substr(0, folder.rfind('/')).c_str());
+  }
 }
 
 }  // namespace
@@ -70,88 +109,92 @@ Result<std::unique_ptr<DirectoryStore>> DirectoryStore::open(const std::string& 
   if (error || !fs::is_directory(folder, error)) {
     return Error{"BLOB_URL: cannot make the folder " + folder + ": " + error.message()};
   }
-  const int root = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (root < 0) {
-    return failure("open of the folder");
-  }
   return std::unique_ptr<DirectoryStore>(
-      new DirectoryStore(folder, root));  // NOLINT(cppcoreguidelines-owning-memory)
+      new DirectoryStore(folder));  // NOLINT(cppcoreguidelines-owning-memory)
 }
 
-DirectoryStore::~DirectoryStore() {
-  ::close(root_);
-}
-
-bool DirectoryStore::flush(int file, const std::string& folder) {
-  std::unique_lock lock(mutex_);
-  const std::shared_ptr<Round> round = next_;
-  ++round->members;
-  round->changed.wait(lock, [&] { return round->done || !flushing_; });
-  if (!round->done) {
-    // The first of a round to find nobody flushing does it for all that have joined by now.
-    flushing_ = true;
-    next_ = std::make_shared<Round>();
-    lock.unlock();
-    const bool ok =
-        round->members == 1 ? ::fsync(file) == 0 && flush_folder(folder) : ::syncfs(root_) == 0;
-    lock.lock();
-    round->ok = ok;
-    round->done = true;
-    flushing_ = false;
-    round->changed.notify_all();
-    next_->changed.notify_one();  // The one that flushes next.
-  }
-  return round->ok;
+std::string DirectoryStore::folder_of(std::string_view key) const {
+  std::string path = folder_;
+  path += '/';
+  path += key.substr(0, kUpper);
+  path += '/';
+  path += key.substr(kUpper, kLower);
+  return path;
 }
 
 std::string DirectoryStore::path_of(std::string_view key) const {
-  // Two random characters of the key: files spread evenly however fast tasks come.
-  std::string path = folder_;
-  path += '/';
-  path += key.substr(27, 2);
+  std::string path = folder_of(key);
   path += '/';
   path += key;
   return path;
 }
 
-Result<Done> DirectoryStore::put(std::string_view key, std::string_view bytes) {
-  AG_CHECK(is_blob_key(key));
-  const std::string path = path_of(key);
-  const std::string folder = path.substr(0, path.rfind('/'));
-  // A name of this call's own: two writers of one key never share a half-written file.
-  const std::string temporary = path + '-' + random_base32(8) + std::string(kTemporary);
-  if (::mkdir(folder.c_str(), 0755) == 0) {
-    if (!flush_folder(folder_)) {
-      return failure("fsync of the folder");
-    }
-  } else if (errno != EEXIST) {
-    return failure("mkdir");
+PutShape DirectoryStore::put_shape() const {
+  return {.threads = 2, .batch_max = 64};  // One writes while the other waits for the disk.
+}
+
+std::vector<Result<Done>> DirectoryStore::put(std::span<const NewBlob> blobs) {
+  // Opened before the first write: syncfs tells the errors since then.
+  const Descriptor root(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (root.get() < 0) {
+    return std::vector<Result<Done>>(blobs.size(), failure("open of the folder"));
   }
-  {
-    const Descriptor file(
-        ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (file.get() < 0) {
-      return failure("open");
+  std::vector<Result<Done>> results;
+  bool made_folder = false;
+  for (const NewBlob& blob : blobs) {
+    results.push_back(write(blob, made_folder));
+  }
+  AG_CRASH_POINT("blob.written");
+  if (!flush(blobs, root.get(), made_folder)) {
+    const Error error = failure("flush");
+    for (std::size_t i = 0; i < blobs.size(); ++i) {
+      if (results[i]) {
+        ::unlink(path_of(blobs[i].key).c_str());
+        results[i] = error;
+      }
     }
-    if (!write_all(file.get(), bytes)) {
-      const Error error = failure("write");
-      ::unlink(temporary.c_str());
-      return error;
+  }
+  return results;
+}
+
+Result<Done> DirectoryStore::write(const NewBlob& blob, bool& made_folder) const {
+  AG_CHECK(is_blob_key(blob.key));
+  const std::string path = path_of(blob.key);
+  const auto create = [&] {
+    return ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  };
+  int fd = create();
+  // More than once: somebody's remove() may take the folders away while they are empty.
+  for (int tries = 1; fd < 0 && errno == ENOENT && tries < kOpenTries; ++tries) {
+    const std::string folder = folder_of(blob.key);
+    for (const std::string& each : {folder.substr(0, folder.rfind('/')), folder}) {
+      if (::mkdir(each.c_str(), 0755) != 0 && errno != EEXIST && errno != ENOENT) {
+        return failure("mkdir");
+      }
     }
-    AG_CRASH_POINT("blob.written");
-    if (::rename(temporary.c_str(), path.c_str()) != 0) {
-      const Error error = failure("rename");
-      ::unlink(temporary.c_str());
-      return error;
-    }
-    // The new name survives a power cut only when its folder is flushed too.
-    if (!flush(file.get(), folder)) {
-      const Error error = failure("flush");
-      ::unlink(path.c_str());
-      return error;
-    }
+    made_folder = true;
+    fd = create();
+  }
+  const Descriptor file(fd);
+  if (file.get() < 0) {
+    return failure("open");
+  }
+  if (!write_all(file.get(), blob.bytes)) {
+    const Error error = failure("write");
+    ::unlink(path.c_str());
+    return error;
   }
   return Done{};
+}
+
+bool DirectoryStore::flush(std::span<const NewBlob> blobs, int root, bool made_folder) const {
+  // Of a folder that another thread made a moment ago, its own entry is older in the journal, so it
+  // is on the disk first.
+  if (blobs.size() == 1 && !made_folder) {
+    const std::string_view key = blobs.front().key;
+    return flush_path(path_of(key)) && flush_path(folder_of(key));
+  }
+  return ::syncfs(root) == 0;
 }
 
 Result<Done> DirectoryStore::remove(std::string_view key) {
@@ -161,6 +204,7 @@ Result<Done> DirectoryStore::remove(std::string_view key) {
   if (::unlink(path_of(key).c_str()) != 0 && errno != ENOENT) {
     return failure("unlink");
   }
+  remove_empty(folder_of(key));
   return Done{};
 }
 
@@ -176,24 +220,68 @@ std::optional<OpenBlob> DirectoryStore::read(std::string_view key) const {
   return OpenBlob{.fd = file.release(), .size = info.st_size, .modified = info.st_mtim.tv_sec};
 }
 
-std::size_t DirectoryStore::remove_stale_temporaries() {
-  std::size_t removed = 0;
-  std::error_code error;
-  const auto now = fs::file_time_type::clock::now();
-  for (auto it = fs::recursive_directory_iterator(
-           folder_, fs::directory_options::skip_permission_denied, error);
-       !error && it != fs::recursive_directory_iterator();
-       it.increment(error)) {
-    if (it->path().extension() != kTemporary) {
+std::vector<BlobWindow> DirectoryStore::unchecked(TaskId end, std::size_t limit) const {
+  std::string from;
+  std::ifstream(folder_ + kChecked) >> from;
+  if (!window_named(from)) {
+    from.clear();  // No such file, or a spoilt one: from the oldest on.
+  }
+  const std::string to = name_of(end);
+  std::vector<BlobWindow> windows;
+  for (const std::string& upper : names_in(folder_)) {
+    if (upper < from.substr(0, kUpper) || upper > to.substr(0, kUpper)) {
       continue;
     }
-    std::error_code gone;
-    const auto written = it->last_write_time(gone);
-    if (!gone && now - written > kStaleAge) {
-      removed += fs::remove(it->path(), gone) ? 1U : 0U;
+    for (const std::string& lower : names_in(folder_ + '/' + upper)) {
+      const std::string name = upper + lower;
+      const auto window = window_named(name);
+      if (window && name > from && name < to) {
+        windows.push_back(*window);
+      }
+      if (windows.size() == limit) {
+        return windows;
+      }
     }
   }
+  return windows;
+}
+
+Result<std::size_t> DirectoryStore::remove_if(
+    const BlobWindow& window, const std::function<bool(TaskId, std::string_view key)>& unwanted) {
+  const std::string folder = folder_of(name_of(window.first));
+  std::size_t removed = 0;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename();
+    const auto task = decode_base32(name.substr(0, kIdLength));
+    if (is_blob_key(name) && task && unwanted(TaskId{*task}, name)) {
+      if (::unlink(it->path().c_str()) != 0 && errno != ENOENT) {
+        return failure("unlink");
+      }
+      ++removed;
+    }
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    return Error{"blob store: list: " + error.message()};
+  }
+  remove_empty(folder);
   return removed;
+}
+
+Result<Done> DirectoryStore::mark_checked(const BlobWindow& window) {
+  // Not flushed: after a power cut some windows are looked at again.
+  const std::string path = folder_ + kChecked;
+  const std::string temporary = path + '-' + random_base32(8);
+  std::error_code error;
+  if (std::ofstream(temporary) << name_of(window.first) << std::flush) {
+    fs::rename(temporary, path, error);
+    if (!error) {
+      return Done{};
+    }
+  }
+  const Error failed = failure("note of what was checked");
+  fs::remove(temporary, error);
+  return failed;
 }
 
 }  // namespace audiogen

@@ -198,9 +198,17 @@ S3Store::S3Store(S3Address address, S3Credentials credentials, S3Limits limits)
 
 S3Store::~S3Store() = default;
 
-Result<Done> S3Store::put(std::string_view key, std::string_view bytes) {
-  AG_CHECK(is_blob_key(key));
-  return send({"PUT", key, bytes, to_hex(sha256(bytes))});
+std::vector<Result<Done>> S3Store::put(std::span<const NewBlob> blobs) {
+  std::vector<Result<Done>> results;
+  for (const NewBlob& blob : blobs) {
+    AG_CHECK(is_blob_key(blob.key));
+    results.push_back(send({"PUT", blob.key, blob.bytes, to_hex(sha256(blob.bytes))}));
+  }
+  return results;
+}
+
+PutShape S3Store::put_shape() const {
+  return {.threads = 16, .batch_max = 1};  // They wait for the network, each for its own request.
 }
 
 Result<Done> S3Store::remove(std::string_view key) {

@@ -41,7 +41,9 @@ class S3Store final : public BlobStore {
   S3Store(const S3Store&) = delete;
   S3Store& operator=(const S3Store&) = delete;
 
-  Result<Done> put(std::string_view key, std::string_view bytes) override;
+  using BlobStore::put;
+  std::vector<Result<Done>> put(std::span<const NewBlob> blobs) override;
+  PutShape put_shape() const override;
   Result<Done> remove(std::string_view key) override;
 
  private:

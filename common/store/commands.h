@@ -144,6 +144,12 @@ struct OldOutputs {
   TaskId last{};                    // The newest of them.
 };
 
+// A final task of which more files may lie about than its own.
+struct TaskOutput {
+  TaskId task{};
+  std::string key{};  // Its file; empty: none.
+};
+
 // What one look of the sweeper did.
 struct SweepResult {
   std::vector<Hint> publish{};                         // Send these to the queue.

@@ -78,6 +78,15 @@ class TaskStore {
   Result<OldOutputs, StoreFault> take_old_outputs(std::chrono::seconds age, std::size_t limit);
   Result<Done, StoreFault> old_outputs_deleted(TaskId last);
 
+  // The final tasks with from <= id <= to that were claimed more than once or have no output, by id
+  // and up to `limit`: any other task can have left no file but its output.
+  Result<std::vector<TaskOutput>, StoreFault> doubtful_outputs(TaskId from,
+                                                               TaskId to,
+                                                               std::size_t limit);
+
+  // The database's clock.
+  Result<Instant, StoreFault> now();
+
   // Upserts this worker's row in `workers`, and forgets rows not seen for a day.
   Result<Done, StoreFault> report_worker(WorkerId worker,
                                          const std::string& host,

@@ -1,4 +1,4 @@
-// Retention: which finished tasks lose their files, and how far that has come.
+// Which finished tasks lose their files, and how far that has come; which files are no task's.
 #include "common/store/task_batch.h"
 #include "common/store/task_store.h"
 
@@ -45,6 +45,30 @@ Result<Done, StoreFault> TaskStore::old_outputs_deleted(TaskId last) {
                      << last << " WHERE id=1 AND done_to<" << last);
     return Done{};
   });
+}
+
+Result<std::vector<TaskOutput>, StoreFault> TaskStore::doubtful_outputs(TaskId from,
+                                                                        TaskId to,
+                                                                        std::size_t limit) {
+  return guarded<std::vector<TaskOutput>>("doubtful_outputs", [&] {
+    std::vector<TaskOutput> out;
+    // Every claim after the first has an epoch above 1. Final only: an open task's output, just
+    // written, is not yet named here.
+    Rows rows = session_.query(Sql("SELECT id, output_key FROM tasks FORCE INDEX (PRIMARY) WHERE "
+                                   "id>=")
+                               << from << " AND id<=" << to
+                               << " AND charged IS NOT NULL AND (epoch>1 OR output_key IS NULL) "
+                                  "ORDER BY id LIMIT "
+                               << limit);
+    while (rows.next()) {
+      out.push_back({rows.id<TaskId>(1), rows.is_null(2) ? "" : rows.text(2)});
+    }
+    return out;
+  });
+}
+
+Result<Instant, StoreFault> TaskStore::now() {
+  return guarded<Instant>("now", [&] { return session_.now(); });
 }
 
 }  // namespace audiogen::store

@@ -82,12 +82,25 @@ TYPED_TEST(BlobStoreContract, PutStoresMegabytes) {
   EXPECT_TRUE(this->fixture_.stored(key) == bytes);
 }
 
-TYPED_TEST(BlobStoreContract, PutTwiceWithTheSameKeyKeepsOneObject) {
-  const std::string key = this->key();
-  ASSERT_TRUE(this->fixture_.store().put(key, "the first, longer"));
-  ASSERT_TRUE(this->fixture_.store().put(key, "the second"));
-  EXPECT_EQ(this->fixture_.stored(key), "the second");
-  EXPECT_EQ(this->fixture_.kept(), 1U);
+TYPED_TEST(BlobStoreContract, PutStoresABatch) {
+  std::vector<std::string> keys;
+  for (int i = 0; i < 20; ++i) {
+    keys.push_back(this->key());
+  }
+  std::vector<NewBlob> blobs;
+  for (const std::string& key : keys) {
+    blobs.push_back({key, key});
+  }
+  const auto results = this->fixture_.store().put(blobs);
+  EXPECT_EQ(results.size(), keys.size());
+  for (const auto& result : results) {
+    EXPECT_TRUE(result);
+  }
+  for (const std::string& key : keys) {
+    EXPECT_EQ(this->fixture_.stored(key), key);
+  }
+  EXPECT_TRUE(this->fixture_.store().put({}).empty());
+  EXPECT_EQ(this->fixture_.kept(), keys.size());
 }
 
 TYPED_TEST(BlobStoreContract, RemoveRemovesThatKeyAlone) {
@@ -133,26 +146,6 @@ TYPED_TEST(BlobStoreContract, ManyThreadsAtOnce) {
       EXPECT_EQ(this->fixture_.stored(mine[i]), std::string(20'000, 'x') + mine[i]);
     }
   }
-}
-
-TYPED_TEST(BlobStoreContract, WritersOfOneKeyNeverMixTheirBytes) {
-  constexpr std::size_t kSize = 300'000;
-  const std::string key = this->key();
-  std::vector<std::thread> threads;
-  for (const char letter : {'a', 'b', 'c', 'd'}) {
-    threads.emplace_back([this, &key, letter] {
-      for (int i = 0; i < 10; ++i) {
-        EXPECT_TRUE(this->fixture_.store().put(key, std::string(kSize, letter)));
-        const auto seen = this->fixture_.stored(key);
-        ASSERT_TRUE(seen);
-        EXPECT_EQ(*seen, std::string(kSize, seen->at(0)));
-      }
-    });
-  }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
-  EXPECT_EQ(this->fixture_.kept(), 1U);
 }
 
 }  // namespace

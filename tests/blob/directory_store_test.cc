@@ -1,14 +1,13 @@
-// Files: never half of one under its name, whatever the disk or the process does (reliability 9,
-// rows 72-74).
-#include <atomic>
-#include <chrono>
+// Files: where they lie, what is left of a put that fails (reliability 9, rows 72, 73), and which
+// of them still want a look.
+#include <array>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +23,10 @@ namespace audiogen {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
 
 class DirectoryStoreTest : public testing::Test {
  protected:
@@ -34,28 +36,10 @@ class DirectoryStoreTest : public testing::Test {
   std::unique_ptr<DirectoryStore> store_ = *DirectoryStore::open(folder_.path());
 };
 
-TEST_F(DirectoryStoreTest, AFileIsSeenWholeOrNotAtAll) {
-  const std::string bytes(5'000'000, 'x');
-  for (int round = 0; round < 5; ++round) {
-    const std::string key = this->key();
-    std::atomic<bool> looking{false};
-    std::atomic<bool> done{false};
-    std::thread reader([&] {
-      while (!done.load()) {
-        if (const auto file = store_->read(key)) {
-          EXPECT_EQ(file->size, static_cast<std::int64_t>(bytes.size()));
-          ::close(file->fd);
-        }
-        looking.store(true);
-      }
-    });
-    while (!looking.load()) {
-      std::this_thread::yield();
-    }
-    EXPECT_TRUE(store_->put(key, bytes));
-    done.store(true);
-    reader.join();
-  }
+TEST_F(DirectoryStoreTest, FilesOfOneTimeLieTogether) {
+  const std::string key = "01m7z5s000000000000000000a-0123456789abcdefghjkmnpqrs-24000.mp3";
+  ASSERT_TRUE(store_->put(key, "audio"));
+  EXPECT_THAT(folder_.files(), ElementsAre(folder_.path() + "/01m7z/5s/" + key));
 }
 
 TEST_F(DirectoryStoreTest, ReadsOnlyKeysAndOnlyFiles) {
@@ -73,80 +57,143 @@ TEST_F(DirectoryStoreTest, ReadsOnlyKeysAndOnlyFiles) {
 }
 
 // The file size limit stands for a full disk: a write stores less than asked, the next one fails.
-TEST_F(DirectoryStoreTest, AFullDiskIsACleanErrorAndLeavesNothing) {
-  const std::string key = this->key();
+TEST_F(DirectoryStoreTest, AFullDiskFailsThatFileAloneAndLeavesNothingOfIt) {
+  const std::string large = this->key();
+  const std::string small = this->key();
   const pid_t child = ::fork();
   if (child == 0) {
     std::signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{100'000, 100'000};
     ::setrlimit(RLIMIT_FSIZE, &limit);
-    const auto stored = store_->put(key, std::string(250'000, 'x'));
-    const bool clean = !stored && stored.error().message == "blob store: write: File too large" &&
-                       folder_.files().empty() && store_->put(key, std::string(50'000, 'x'));
+    const std::string bytes(250'000, 'x');
+    const std::array<NewBlob, 2> blobs = {
+        NewBlob{large, bytes}, NewBlob{small, std::string_view(bytes).substr(0, 50'000)}};
+    const auto results = store_->put(blobs);
+    const bool clean = !results[0] &&
+                       results[0].error().message == "blob store: write: File too large" &&
+                       results[1];
     ::_exit(clean ? 0 : 1);
   }
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   EXPECT_EQ(folder_.files().size(), 1U);
-  EXPECT_TRUE(store_->read(key));
+  EXPECT_TRUE(store_->read(small));
 }
 
 TEST_F(DirectoryStoreTest, AFolderThatCannotBeMadeIsACleanError) {
   const std::string key = this->key();
-  const std::string below = folder_.path() + "/" + key.substr(27, 2);
-  std::ofstream(below) << "in the way";
+  const std::string upper = folder_.path() + "/" + key.substr(0, 5);
+  std::ofstream(upper) << "in the way";
   const auto stored = store_->put(key, "audio");
   ASSERT_FALSE(stored);
   EXPECT_THAT(stored.error().message, HasSubstr("blob store: open: "));
   EXPECT_EQ(folder_.files().size(), 1U);
-  EXPECT_FALSE(DirectoryStore::open(below));
+  EXPECT_FALSE(DirectoryStore::open(upper));
 }
 
-TEST_F(DirectoryStoreTest, ATakenNameIsACleanErrorAndLeavesNothing) {
+TEST_F(DirectoryStoreTest, ATakenNameIsACleanErrorAndKeepsItsFile) {
   const std::string key = this->key();
-  fs::create_directories(folder_.path() + "/" + key.substr(27, 2) + "/" + key + "/x");
-  const auto stored = store_->put(key, "audio");
+  ASSERT_TRUE(store_->put(key, "the first"));
+  const auto stored = store_->put(key, "the second, longer");
   ASSERT_FALSE(stored);
-  EXPECT_THAT(stored.error().message, HasSubstr("blob store: rename: "));
-  EXPECT_TRUE(folder_.files().empty());
+  EXPECT_THAT(stored.error().message, HasSubstr("blob store: open: File exists"));
+  const auto file = store_->read(key);
+  ASSERT_TRUE(file);
+  EXPECT_EQ(file->size, 9);
+  ::close(file->fd);
 }
 
-#ifdef AUDIOGEN_CRASH_POINTS
-// A death test because those come first: a process reads CRASH_POINT once.
-TEST(DirectoryStoreDeathTest, AKillBeforeTheRenameLeavesATemporaryFileOnly) {
-  const test::TemporaryFolder folder;
-  const std::string key = make_blob_key(TaskId::make(), OutputFormat::kMp3, 24000);
-  EXPECT_EXIT(
-      {
-        setenv("CRASH_POINT", "blob.written:1", 1);  // NOLINT(concurrency-mt-unsafe)
-        static_cast<void>((*DirectoryStore::open(folder.path()))->put(key, "audio"));
-      },
-      testing::ExitedWithCode(137),
-      "crash point");
-  const auto files = folder.files();
-  ASSERT_EQ(files.size(), 1U);
-  EXPECT_EQ(fs::path(files[0]).extension(), ".tmp");
-  EXPECT_EQ(fs::file_size(files[0]), 5U);
+TEST_F(DirectoryStoreTest, RemovingTheLastFileRemovesItsFolders) {
+  const std::string key = this->key();
+  const std::string neighbour = key.substr(0, 27) + std::string(26, '0') + "-24000.wav";
+  ASSERT_TRUE(store_->put(key, "audio"));
+  ASSERT_TRUE(store_->put(neighbour, "audio"));
+  ASSERT_TRUE(store_->remove(key));
+  EXPECT_TRUE(fs::exists(folder_.path() + "/" + key.substr(0, 5) + "/" + key.substr(5, 2)));
+  ASSERT_TRUE(store_->remove(neighbour));
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
 }
-#endif
 
-TEST_F(DirectoryStoreTest, OnlyOldTemporaryFilesAreCleanedAway) {
-  ASSERT_TRUE(store_->put(key(), "audio"));
-  const fs::path audio = folder_.files().at(0);
-  const fs::path fresh = audio.string() + "-fresh.tmp";
-  const fs::path stale = audio.string() + "-stale.tmp";
-  for (const fs::path& path : {fresh, stale}) {
-    std::ofstream(path) << "half";
+TEST_F(DirectoryStoreTest, AFolderThatGoesAwayMeanwhileIsMadeAgain) {
+  const std::string task = encode_base32(new_uuid());
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < 20; ++round) {
+        const std::string key = task + "-" + random_base32(26) + "-24000.wav";
+        const auto stored = store_->put(key, "audio");
+        EXPECT_TRUE(stored) << stored.error().message;
+        EXPECT_TRUE(store_->remove(key));
+      }
+    });
   }
-  const auto now = fs::file_time_type::clock::now();
-  fs::last_write_time(audio, now - std::chrono::hours(1000));
-  fs::last_write_time(fresh, now - std::chrono::hours(23));
-  fs::last_write_time(stale, now - std::chrono::hours(25));
-  EXPECT_EQ(store_->remove_stale_temporaries(), 1U);
-  EXPECT_TRUE(fs::exists(audio));
-  EXPECT_TRUE(fs::exists(fresh));
-  EXPECT_FALSE(fs::exists(stale));
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+}
+
+class Windows : public DirectoryStoreTest {
+ protected:
+  // A file in the window of this name.
+  void file_in(const std::string& window) {
+    const std::string key = window + std::string(19, '1') + "-" + random_base32(26) + "-24000.wav";
+    ASSERT_TRUE(store_->put(key, "audio"));
+  }
+  static TaskId id(const std::string& window, char rest) {
+    return TaskId{*decode_base32(window + std::string(19, rest))};
+  }
+  std::vector<std::string> unchecked(const std::string& end, std::size_t limit = 10) const {
+    std::vector<std::string> names;
+    for (const BlobWindow& window : store_->unchecked(id(end, '1'), limit)) {
+      names.push_back(encode_base32(window.first.uuid).substr(0, 7));
+      EXPECT_EQ(window.first, id(names.back(), '0'));
+      EXPECT_EQ(window.last, id(names.back(), 'z'));
+    }
+    return names;
+  }
+};
+
+TEST_F(Windows, ComeOldestFirstAndOnlyOnceEnded) {
+  for (const char* name : {"01m8000", "01m7zzz", "01m7z5t", "01m7z5s"}) {
+    file_in(name);
+  }
+  fs::create_directories(folder_.path() + "/lost+found/xx");
+  EXPECT_THAT(unchecked("01m8000"), ElementsAre("01m7z5s", "01m7z5t", "01m7zzz"));
+  EXPECT_THAT(unchecked("01m8001", 2), ElementsAre("01m7z5s", "01m7z5t"));
+  EXPECT_THAT(unchecked("01m7z5s"), IsEmpty());
+}
+
+TEST_F(Windows, AreRememberedAsChecked) {
+  for (const char* name : {"01m7z5s", "01m7z5t", "01m8000"}) {
+    file_in(name);
+  }
+  ASSERT_TRUE(store_->mark_checked({id("01m7z5t", '0'), id("01m7z5t", 'z')}));
+  EXPECT_THAT(unchecked("01m8001"), ElementsAre("01m8000"));
+  store_ = *DirectoryStore::open(folder_.path());
+  EXPECT_THAT(unchecked("01m8001"), ElementsAre("01m8000"));
+  std::ofstream(folder_.path() + "/checked") << "zzz";
+  EXPECT_THAT(unchecked("01m8001"), SizeIs(3)) << "a spoilt note is no note";
+}
+
+TEST_F(Windows, LoseWhatIsUnwanted) {
+  file_in("01m7z5s");
+  file_in("01m7z5s");
+  file_in("01m7z5t");
+  const BlobWindow window{id("01m7z5s", '0'), id("01m7z5s", 'z')};
+  std::string kept;
+  const auto all_but_one = [&](TaskId task, std::string_view key) {
+    EXPECT_EQ(task, id("01m7z5s", '1'));
+    kept = kept.empty() ? key : kept;
+    return key != kept;
+  };
+  EXPECT_EQ(*store_->remove_if(window, all_but_one), 1U);
+  EXPECT_EQ(*store_->remove_if(window, all_but_one), 0U);
+  ASSERT_TRUE(store_->remove(kept));
+  EXPECT_FALSE(fs::exists(folder_.path() + "/01m7z/5s"));
+  EXPECT_EQ(*store_->remove_if(window, all_but_one), 0U) << "no folder";
+  EXPECT_EQ(folder_.files().size(), 1U);
 }
 
 }  // namespace

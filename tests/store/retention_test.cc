@@ -1,6 +1,10 @@
-// Files past their retention go, their tasks stay and say so, and an interrupted run goes on.
+// Files past their retention go, their tasks stay and say so; files of no task go; and an
+// interrupted run goes on.
+#include <filesystem>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "api/wire.h"
 #include "common/blob/blob_store.h"
@@ -19,9 +23,10 @@ using testing::Not;
 class BrokenStore final : public BlobStore {
  public:
   BrokenStore(BlobStore& inner, std::size_t patience) : inner_(inner), patience_(patience) {}
-  Result<Done> put(std::string_view key, std::string_view bytes) override {
-    return inner_.put(key, bytes);
+  std::vector<Result<Done>> put(std::span<const NewBlob> blobs) override {
+    return inner_.put(blobs);
   }
+  PutShape put_shape() const override { return inner_.put_shape(); }
   Result<Done> remove(std::string_view key) override {
     if (patience_ == 0) {
       return Error{"the store is away"};
@@ -37,21 +42,30 @@ class BrokenStore final : public BlobStore {
 
 class Retention : public TaskStoreTest {
  protected:
-  // A succeeded task with a file, created `age` ago.
-  TaskId finished(std::chrono::seconds age) {
+  // A task created `age` ago.
+  TaskId created(std::chrono::seconds age) {
     CreateCommand command = create_command(user_);
     const auto now =
         std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now());
     const Uuid start = first_uuid_at(now - age);
     std::copy(start.bytes.begin(), start.bytes.begin() + 6, command.id.uuid.bytes.begin());
     must(store_.create({&command, 1}));
-    const ClaimOutcome claimed = claim(command.id);
-    SettleCommand success = settle_command(SettleCommand::Kind::kSucceed, *claimed);
-    success.output_key = make_blob_key(command.id, OutputFormat::kMp3, 24000);
-    EXPECT_TRUE(blobs_->put(success.output_key, "sound"));
-    EXPECT_EQ(settle(success), SettleOutcome::kSettled);
     return command.id;
   }
+  // A file of this task.
+  std::string stored(TaskId task) {
+    const std::string key = make_blob_key(task, OutputFormat::kMp3, 24000);
+    EXPECT_TRUE(blobs_->put(key, "sound"));
+    return key;
+  }
+  TaskId succeed(TaskId task, std::uint32_t epoch = 0) {
+    const ClaimOutcome claimed = claim(task, epoch);
+    SettleCommand success = settle_command(SettleCommand::Kind::kSucceed, *claimed);
+    success.output_key = stored(task);
+    EXPECT_EQ(settle(success), SettleOutcome::kSettled);
+    return task;
+  }
+  TaskId finished(std::chrono::seconds age) { return succeed(created(age)); }
 
   std::string rendered(TaskId task) {
     return api::render_task(*find(task, user_),
@@ -102,6 +116,108 @@ TEST_F(Retention, MoreThanOneBatch) {
     must(store_.old_outputs_deleted(old.last));
   }
   EXPECT_EQ(seen, 7U);
+}
+
+class Orphans : public Retention {
+ protected:
+  // A worker dies between the file and the settlement. The file.
+  std::string crash(TaskId task) {
+    EXPECT_TRUE(claim(task));
+    const std::string key = stored(task);
+    expire_lease(task);
+    must(store_.sweep(100));
+    return key;
+  }
+  // The file a crash left of a task that succeeded then, created `age` ago.
+  std::string orphan(std::chrono::seconds age) {
+    const TaskId task = created(age);
+    const std::string key = crash(task);
+    succeed(task, 2);
+    return key;
+  }
+  bool exists(const std::string& key) const {
+    const auto file = blobs_->read(key);
+    if (file) {
+      ::close(file->fd);
+    }
+    return file.has_value();
+  }
+  std::size_t delete_orphans(int windows = 1000) {
+    return worker::delete_orphans(store_, *blobs_, [&] { return windows-- == 0; });
+  }
+};
+
+constexpr auto kOld = std::chrono::hours(25);
+
+TEST_F(Orphans, WhatACrashLeftGoesAndTheOutputStays) {
+  const TaskId task = created(kOld);
+  const std::string left = crash(task);
+  succeed(task, 2);
+  EXPECT_EQ(delete_orphans(), 1U);
+  EXPECT_FALSE(exists(left));
+  EXPECT_TRUE(exists(find(task, user_)->output_key));
+}
+
+TEST_F(Orphans, AFailedTaskKeepsNoFile) {
+  const TaskId task = created(kOld);
+  ClaimOutcome claimed = claim(task);
+  stored(task);
+  EXPECT_EQ(settle(settle_command(Settle::kFail, *claimed)), SettleOutcome::kSettled);
+  EXPECT_EQ(delete_orphans(), 1U);
+  EXPECT_TRUE(folder_.files().size() == 1) << "the note alone";
+}
+
+TEST_F(Orphans, WhatMayBeNeededStays) {
+  const std::string young = orphan(std::chrono::hours(23));
+  const std::string open = crash(created(kOld));
+  const TaskId stranger = created(kOld);
+  const std::string unknown = encode_base32(stranger.uuid).substr(0, 20) + "000000" +
+                              make_blob_key(stranger, OutputFormat::kMp3, 24000).substr(26);
+  ASSERT_TRUE(blobs_->put(unknown, "sound"));
+  const std::string plain = find(finished(kOld), user_)->output_key;
+  const std::string left = orphan(kOld);
+  EXPECT_EQ(delete_orphans(), 1U);
+  EXPECT_FALSE(exists(left)) << "their folder was looked at";
+  for (const std::string& key : {young, open, unknown, plain}) {
+    EXPECT_TRUE(exists(key)) << key;
+  }
+}
+
+TEST_F(Orphans, AWindowIsLookedAtOnce) {
+  const TaskId task = created(kOld);
+  crash(task);
+  succeed(task, 2);
+  EXPECT_EQ(delete_orphans(), 1U);
+  const std::string late = stored(task);
+  EXPECT_EQ(delete_orphans(), 0U);
+  EXPECT_TRUE(exists(late));
+}
+
+TEST_F(Orphans, AnInterruptedRunGoesOn) {
+  for (int i = 0; i < 3; ++i) {
+    orphan(kOld + std::chrono::minutes(i));
+  }
+  EXPECT_EQ(delete_orphans(1), 1U);
+  EXPECT_EQ(delete_orphans(0), 0U);
+  blobs_ = *DirectoryStore::open(folder_.path());
+  EXPECT_EQ(delete_orphans(), 2U);
+}
+
+TEST_F(Orphans, ADatabaseThatIsAwayLosesNoWindow) {
+  const std::string left = orphan(kOld);
+  db_.execute(Sql("RENAME TABLE tasks TO away"));
+  EXPECT_EQ(delete_orphans(), 0U);
+  db_.execute(Sql("RENAME TABLE away TO tasks"));
+  EXPECT_EQ(delete_orphans(), 1U);
+  EXPECT_FALSE(exists(left));
+}
+
+TEST_F(Orphans, RetentionAndTheyLeaveNoFolder) {
+  orphan(days(40));
+  EXPECT_EQ(worker::delete_old_outputs(store_, *blobs_, days(30)), 1U);
+  EXPECT_EQ(delete_orphans(), 1U);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path()), {}), 1)
+      << "the note alone";
 }
 
 }  // namespace
