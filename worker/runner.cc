@@ -710,7 +710,8 @@ void JobRunner::give_up_for_now(const JobPtr& job, const char* what, const std::
 void JobRunner::settle(const JobPtr& job, store::SettleCommand command, int tries) {
   job->audio_kept.reset();
   if (job->is_lost()) {
-    if (!command.output_key.empty()) {
+    // Once it was sent it may have been committed, its answer lost: then the file is the task's.
+    if (tries == 0 && !command.output_key.empty()) {
       static_cast<void>(blobs_.remove(command.output_key));
     }
     finish(job);
