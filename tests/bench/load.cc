@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <utility>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -21,6 +22,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kLastAnswers = std::chrono::seconds(10);
+constexpr auto kPatience = std::chrono::seconds(1);
 
 struct Connection {
   int fd = -1;
@@ -76,7 +78,11 @@ Answer parse(std::string_view in) {
 class Loop {
  public:
   Loop(const LoadOptions& options, Aim& aim)
-      : options_(options), aim_(aim), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
+      : options_(options),
+        gap_(std::chrono::duration_cast<Clock::duration>(
+            std::chrono::duration<double>(options.rate > 0 ? 1 / options.rate : 0))),
+        aim_(aim),
+        epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
     connections_.resize(options.connections);
     for (std::size_t i = 0; i < connections_.size(); ++i) {
       open(i);
@@ -97,15 +103,17 @@ class Loop {
     next_due_ = began;
     for (;;) {
       const auto now = Clock::now();
-      if (now < end) {
-        launch(now);
+      const bool more = (options_.rate > 0 ? next_due_ : now) < end;
+      if (more) {
+        launch(now, end);
       } else if (busy_ == 0 || now > end + kLastAnswers) {
         break;
       }
-      wait(now, end);
+      wait(now, more);
     }
-    out_.seconds =
-        std::min(options_.seconds, std::chrono::duration<double>(Clock::now() - began).count());
+    out_.broken += busy_;
+    // Until the last answer: what was still waiting at the end has to be paid for, too.
+    out_.seconds = std::chrono::duration<double>(Clock::now() - began).count();
     return std::move(out_);
   }
 
@@ -116,20 +124,29 @@ class Loop {
     ::epoll_ctl(epoll_, EPOLL_CTL_ADD, connections_[index].fd, &event);
   }
 
-  void launch(Clock::time_point now) {
+  void launch(Clock::time_point now, Clock::time_point end) {
     if (options_.rate <= 0) {
       for (; !idle_.empty(); idle_.pop_front()) {
         send(idle_.front(), now);
       }
       return;
     }
-    const auto gap = std::chrono::duration_cast<Clock::duration>(
-        std::chrono::duration<double>(1 / options_.rate));
-    for (; next_due_ <= now && !idle_.empty(); next_due_ += gap) {
+    // What became due while every connection was busy is late.
+    const bool late = std::exchange(all_busy_, false);
+    for (; next_due_ <= now && next_due_ < end; next_due_ += gap_) {
+      if (now - next_due_ > kPatience) {
+        ++out_.not_sent;
+        continue;
+      }
+      if (idle_.empty()) {
+        break;
+      }
       const std::size_t index = idle_.front();
       idle_.pop_front();
       send(index, next_due_);
+      out_.late += late ? 1 : 0;
     }
+    all_busy_ = idle_.empty();
   }
 
   void send(std::size_t index, Clock::time_point due) {
@@ -146,9 +163,9 @@ class Loop {
     }
   }
 
-  void wait(Clock::time_point now, Clock::time_point end) {
+  void wait(Clock::time_point now, bool more) {
     Clock::duration span = std::chrono::milliseconds(100);
-    if (options_.rate > 0 && !idle_.empty() && now < end) {
+    if (options_.rate > 0 && more && !idle_.empty()) {
       span = std::clamp<Clock::duration>(next_due_ - now, Clock::duration::zero(), span);
     }
     const timespec limit{.tv_sec = 0, .tv_nsec = static_cast<long>(span.count())};
@@ -223,10 +240,12 @@ class Loop {
   }
 
   const LoadOptions options_;
+  const Clock::duration gap_;  // Between two requests of an open loop.
   Aim& aim_;
   const int epoll_;
   std::vector<Connection> connections_;
   std::deque<std::size_t> idle_;
+  bool all_busy_ = false;  // When the last launch ended.
   std::size_t busy_ = 0;
   Clock::time_point next_due_;
   LoadResult out_;
@@ -262,6 +281,15 @@ double Histogram::quantile(double q) const {
     }
   }
   return 0;
+}
+
+std::uint64_t Tally::refused() const {
+  const auto at = statuses.find(503);
+  return at == statuses.end() ? 0 : at->second;
+}
+
+double LoadResult::good_per_second() const {
+  return static_cast<double>(all().good) / seconds;
 }
 
 Tally LoadResult::all() const {

@@ -1,6 +1,7 @@
 // HTTP load from one thread: closed loop (as fast as the answers come) or open loop (at a constant
 // rate, whatever the server does; latency counts from the moment a request was due, so a stall is
-// charged to everybody it would have kept waiting).
+// charged to everybody it would have kept waiting). Clients of an open loop give up: a request that
+// could not be sent within a second, because all connections waited for answers, is never sent.
 #pragma once
 
 #include <array>
@@ -42,13 +43,19 @@ struct Tally {
   Histogram latency;       // Of answers below 500.
   std::uint64_t good = 0;  // Below 400.
   std::map<int, std::uint64_t> statuses;
+  std::uint64_t refused() const;  // For overload: 503.
 };
 
 struct LoadResult {
   std::vector<Tally> kinds;
-  std::uint64_t broken = 0;  // Connections lost in the middle of a request: they are opened again.
+  // Connections lost in the middle of a request (they are opened again), and requests without an
+  // answer at the end.
+  std::uint64_t broken = 0;
+  // Open loop: sent after they were due, or never, because no connection was free.
+  std::uint64_t late = 0, not_sent = 0;
   double seconds = 0;
   Tally all() const;
+  double good_per_second() const;
 };
 
 // A whole request as it goes on the wire, kept alive by the caller until the next call for the same

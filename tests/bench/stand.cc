@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include "common/domain/request.h"
 #include "common/queue/publisher.h"
 #include "common/store/account_store.h"
+#include "tests/bench/cpu_time.h"
 #include "tests/support/test_broker.h"
 
 namespace audiogen::bench {
@@ -25,51 +27,38 @@ constexpr std::string_view kBody =
     R"(journey home at night. Slow, warm, with pauses. The storm passes and a bird starts to sing )"
     R"(in the early light.","voice":"aria","output_format":"wav"})";
 
-// User and system time of a process in seconds; nothing when it is gone.
-std::optional<double> cpu_seconds(pid_t pid) {
-  std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
-  std::string text;
-  if (!std::getline(in, text)) {
-    return std::nullopt;
-  }
-  std::istringstream fields(text.substr(text.rfind(')') + 2));
-  std::string skipped;
-  for (int i = 0; i < 11; ++i) {
-    fields >> skipped;
-  }
-  double user = 0, system = 0;
-  fields >> user >> system;
-  return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
-}
+constexpr const char* kAudioSeconds = "0.417";  // 20 KB of 16-bit mono at 24 kHz.
 
-// The process of this machine that listens on a TCP port; 0: none that we may look into.
-pid_t listener_on(std::uint16_t port) {
+// The processes of this machine that listen on a TCP port, as far as we may look into them.
+std::vector<pid_t> listeners_on(std::uint16_t port) {
   char wanted[8];
   std::snprintf(wanted, sizeof wanted, ":%04X", port);
-  std::string inode;
+  std::set<std::string> sockets;
   for (const char* const table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
     std::ifstream in(table);
     for (std::string line; std::getline(in, line);) {
       std::istringstream fields(line);
-      std::string number, local, remote, state, skipped;
+      std::string number, local, remote, state, skipped, inode;
       fields >> number >> local >> remote >> state;
       if (state == "0A" && local.ends_with(wanted)) {
-        for (int i = 0; i < 6; ++i) {
+        for (int i = 0; i < 5; ++i) {
           fields >> skipped;
         }
-        inode = "socket:[" + skipped + "]";
+        fields >> inode;
+        sockets.insert("socket:[" + inode + "]");
       }
     }
   }
+  std::set<pid_t> out;
   std::error_code ignored;
   for (const auto& process : std::filesystem::directory_iterator("/proc", ignored)) {
     for (const auto& fd : std::filesystem::directory_iterator(process.path() / "fd", ignored)) {
-      if (!inode.empty() && std::filesystem::read_symlink(fd, ignored) == inode) {
-        return std::atoi(process.path().filename().c_str());
+      if (sockets.contains(std::filesystem::read_symlink(fd, ignored))) {
+        out.insert(std::atoi(process.path().filename().c_str()));
       }
     }
   }
-  return 0;
+  return {out.begin(), out.end()};
 }
 
 }  // namespace
@@ -108,15 +97,45 @@ store::CreateCommand usual_command(UserId user) {
   return out;
 }
 
-Provider::Provider(const std::string& folder, double audio_seconds, int delay_ms)
-    : file_(folder + "/providers.json") {
+std::vector<store::SettleCommand> claim_all(store::TaskStore& store,
+                                            std::span<const TaskId> tasks,
+                                            WorkerId worker) {
+  std::vector<Hint> hints;
+  for (const TaskId task : tasks) {
+    hints.push_back({.task = task, .epoch = 0});
+  }
+  const auto claims = store.claim(hints, worker, [](const auto&) { return "double"; });
+  if (!claims) {
+    fail("tasks cannot be claimed");
+  }
+  std::vector<store::SettleCommand> out;
+  for (const store::ClaimOutcome& claim : *claims) {
+    if (!claim) {
+      fail("a free task cannot be claimed");
+    }
+    store::SettleCommand command;
+    command.kind = store::SettleCommand::Kind::kSucceed;
+    command.task = claim->task;
+    command.user = claim->user;
+    command.epoch = claim->epoch;
+    command.output_key = claim->task.text() + "/0123456789abcdef.wav";
+    command.output_bytes = 20'000;
+    command.duration_ms = 417;
+    command.attempt = 1;
+    command.attempt_state = 2;
+    out.push_back(std::move(command));
+  }
+  return out;
+}
+
+Provider::Provider(const std::string& folder, int delay_ms) : file_(folder + "/providers.json") {
   const std::uint16_t port = test::free_port();
   process_ = std::make_unique<test::Process>(
       std::vector<std::string>{std::string(AUDIOGEN_BIN_DIR) + "/provider-double",
                                "--port",
                                std::to_string(port),
                                "--seconds",
-                               std::to_string(audio_seconds),
+                               kAudioSeconds,
                                "--delay-ms",
                                std::to_string(delay_ms)},
       std::map<std::string, std::string>{},
@@ -129,6 +148,53 @@ Provider::Provider(const std::string& folder, double audio_seconds, int delay_ms
   std::ofstream(file_) << R"({"providers":[{"name":"double","kind":"openai","base_url":")" << url
                        << R"(/v1","model":"m","max_in_flight":10000,"timeout_seconds":60,)"
                        << R"("voices":{"aria":"coral"}}]})";
+}
+
+Proxy::Proxy(const std::string& folder, const std::vector<std::uint16_t>& apis)
+    : port_(test::free_port()) {
+  const std::string name = folder + "/nginx" + std::to_string(port_);
+  std::ofstream conf(name + ".conf");
+  // A master would leave its workers behind when it is killed: two single processes share the port.
+  conf << "daemon off; master_process off; error_log stderr;\n"
+          "events { worker_connections 2048; }\n"
+          "http {\n  access_log off;\n  keepalive_requests 1000000000;\n";
+  for (const char* const kind : {"client_body", "proxy", "fastcgi", "uwsgi", "scgi"}) {
+    conf << "  " << kind << "_temp_path " << name << "." << kind << ";\n";
+  }
+  conf << "  upstream apis {\n    hash $http_authorization consistent;\n";
+  for (const std::uint16_t api : apis) {
+    conf << "    server 127.0.0.1:" << api << ";\n";
+  }
+  conf << "    keepalive 256;\n    keepalive_requests 1000000000;\n  }\n"
+          "  server {\n    listen 127.0.0.1:"
+       << port_
+       << " reuseport;\n    location / {\n      proxy_pass http://apis;\n"
+          "      proxy_http_version 1.1;\n      proxy_set_header Connection \"\";\n    }\n  }\n}\n";
+  if (!conf.flush()) {
+    fail("cannot write " + name + ".conf");
+  }
+  for (int i = 0; i < 2; ++i) {
+    processes_.push_back(std::make_unique<test::Process>(
+        std::vector<std::string>{"/usr/sbin/nginx",
+                                 "-c",
+                                 name + ".conf",
+                                 "-g",
+                                 "pid " + name + "." + std::to_string(i) + ".pid;"},
+        std::map<std::string, std::string>{},
+        name + ".log"));
+  }
+  if (!test::eventually(std::chrono::seconds(20),
+                        [&] { return listeners_on(port_).size() == processes_.size(); })) {
+    fail("nginx does not start:\n" + processes_.front()->log());
+  }
+}
+
+std::vector<pid_t> Proxy::pids() const {
+  std::vector<pid_t> out;
+  for (const auto& process : processes_) {
+    out.push_back(process->pid());
+  }
+  return out;
 }
 
 namespace {
@@ -180,8 +246,8 @@ Stand::Stand(const Options& options) {
     users_.push_back(user->id);
     keys_.push_back(key.text);
   }
-  database_ = listener_on(test::test_server().port);
-  broker_ = listener_on(broker.port);
+  watch("database", listeners_on(test::test_server().port));
+  watch("broker", listeners_on(broker.port));
 }
 
 std::uint16_t Stand::api_port() const {
@@ -223,6 +289,24 @@ void Stand::publish(const std::vector<TaskId>& tasks) {
   publisher.stop(std::chrono::seconds(1));
 }
 
+std::uint16_t Stand::add_api() {
+  const std::uint16_t port = test::free_port();
+  const std::string ops = "127.0.0.1:" + std::to_string(test::free_port());
+  auto environment = stack_->environment();
+  environment["LISTEN"] = "127.0.0.1:" + std::to_string(port);
+  environment["OPS_LISTEN"] = ops;
+  more_apis_.push_back(std::make_unique<test::Process>(
+      std::vector<std::string>{std::string(AUDIOGEN_BIN_DIR) + "/audio-api", "serve"},
+      environment,
+      stack_->log_folder() + "/api" + std::to_string(port) + ".log"));
+  if (!test::eventually(std::chrono::seconds(30), [&] {
+        return test::http("GET", "http://" + ops + "/readyz").status == 200;
+      })) {
+    fail("one more API does not start:\n" + more_apis_.back()->log());
+  }
+  return port;
+}
+
 void Stand::add_worker(const std::map<std::string, std::string>& environment) {
   stack_->start_worker(environment, false);
   ++workers_;
@@ -245,23 +329,29 @@ double Stand::succeeded() const {
   return sum;
 }
 
-Usage Stand::usage() const {
-  Usage out;
-  const auto add = [&](const std::string& part, pid_t pid) {
-    if (const auto used = pid > 0 ? cpu_seconds(pid) : std::nullopt) {
-      out[part] += *used;
-    }
-  };
+Parts Stand::processes() const {
+  Parts out = others_;
   if (stack_->has_api()) {
-    add("api", stack_->api().pid());
+    out["api"].push_back(stack_->api().pid());
+  }
+  for (const auto& api : more_apis_) {
+    out["api"].push_back(api->pid());
   }
   for (std::size_t i = 0; i < workers_; ++i) {
-    add("workers", stack_->worker(i).pid());
+    out["workers"].push_back(stack_->worker(i).pid());
   }
-  add("database", database_);
-  add("broker", broker_);
-  add("provider", provider_);
-  add("load", ::getpid());
+  return out;
+}
+
+Usage Stand::usage() const {
+  Parts parts = processes();
+  parts["load"].push_back(::getpid());
+  Usage out;
+  for (const auto& [part, pids] : parts) {
+    for (const pid_t pid : pids) {
+      out[part] += cpu_seconds(pid).value_or(0);
+    }
+  }
   return out;
 }
 

@@ -2,35 +2,54 @@
 // do, and a look at what every process of it costs.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include <sys/types.h>
 
 #include "common/store/task_store.h"
 #include "tests/support/stack.h"
 
 namespace audiogen::bench {
 
-// CPU seconds used so far, by part: "api", "workers", "database", "broker", "provider", "load" (the
-// benchmark itself). Parts that do not run here are missing.
+// The processes there are, by part: "api", "workers", "database", "broker", "proxy", "provider".
+// Parts that do not run here are missing.
+using Parts = std::map<std::string, std::vector<pid_t>>;
+// CPU seconds used so far by each of the parts, and by "load" (the benchmark itself).
 using Usage = std::map<std::string, double>;
 
 // What every user was granted.
 inline constexpr Units kGranted = credits(1'000'000'000);
 
-// The provider of the benchmarks: answers every call with the same WAV file after `delay_ms`.
+// The provider of the benchmarks: answers every call with the same 20 KB of WAV after `delay_ms`.
 class Provider {
  public:
-  Provider(const std::string& folder, double audio_seconds, int delay_ms);
+  Provider(const std::string& folder, int delay_ms);
   const std::string& file() const { return file_; }  // For PROVIDERS_FILE.
   pid_t pid() const { return process_->pid(); }
 
  private:
   std::string file_;
   std::unique_ptr<test::Process> process_;
+};
+
+// nginx in front of API processes, as the README says: all requests with one key go to the same
+// one, over connections that are kept.
+class Proxy {
+ public:
+  Proxy(const std::string& folder, const std::vector<std::uint16_t>& apis);
+  std::uint16_t port() const { return port_; }
+  std::vector<pid_t> pids() const;
+
+ private:
+  std::uint16_t port_;
+  std::vector<std::unique_ptr<test::Process>> processes_;
 };
 
 class Stand {
@@ -61,14 +80,18 @@ class Stand {
   // Sends the hints of tasks made by fill() and waits until the broker has them.
   void publish(const std::vector<TaskId>& tasks);
 
-  // Starts a worker and remembers it for usage() and succeeded().
+  // Starts one more API over the same database and broker; its port.
+  std::uint16_t add_api();
+  // Starts a worker and remembers it for processes() and succeeded().
   void add_worker(const std::map<std::string, std::string>& environment);
   // Tasks that are claimed now.
   std::int64_t running();
   // Tasks that all workers have finished so far.
   double succeeded() const;
-  void watch(const Provider& provider) { provider_ = provider.pid(); }
+  // Counts these processes as `part`, instead of those named before.
+  void watch(const std::string& part, std::vector<pid_t> pids) { others_[part] = std::move(pids); }
 
+  Parts processes() const;
   Usage usage() const;
   // Resident memory in MB now, and at its highest.
   double api_rss() const;
@@ -81,14 +104,20 @@ class Stand {
   std::unique_ptr<test::Stack> stack_;
   std::vector<UserId> users_;
   std::vector<std::string> keys_;
+  std::vector<std::unique_ptr<test::Process>> more_apis_;
   std::size_t workers_ = 0;
-  pid_t database_ = 0, broker_ = 0, provider_ = 0;
+  Parts others_;  // Than API and workers.
 };
 
 // A body and a stored request of the usual size.
 std::string_view usual_body();
 std::string usual_request();
 store::CreateCommand usual_command(UserId user);
+
+// Claims tasks that are free, and tells how each of them is settled as succeeded.
+std::vector<store::SettleCommand> claim_all(store::TaskStore& store,
+                                            std::span<const TaskId> tasks,
+                                            WorkerId worker);
 
 // A line of /proc/PID/status in MB, such as "VmRSS".
 double memory_mb(pid_t pid, const std::string& name);

@@ -5,15 +5,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "common/store/task_store.h"
+#include "tests/bench/cpu_time.h"
 #include "tests/support/test_database.h"
 
 namespace audiogen::store {
@@ -21,29 +20,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds(const timeval& t) {
-  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) / 1e6;
-}
-
 double client_cpu() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
-
-// User and system time of process `pid`, in seconds.
-double process_cpu(const std::string& pid) {
-  std::ifstream in("/proc/" + pid + "/stat");
-  std::string text;
-  std::getline(in, text);
-  std::istringstream fields(text.substr(text.rfind(')') + 2));
-  std::string skipped;
-  for (int i = 0; i < 11; ++i) {
-    fields >> skipped;
-  }
-  double user = 0, system = 0;
-  fields >> user >> system;
-  return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
+  return bench::cpu_seconds(::getpid()).value_or(0);
 }
 
 template <class T>
@@ -127,12 +105,14 @@ class Bench {
     return out;
   }
 
+  double server_cpu() const { return bench::cpu_seconds(server_).value_or(0); }
+
   // Calls `work` on `threads` threads, each with a store of its own, for a while.
   template <class Work>
   void cell(const char* name, std::size_t threads, std::size_t batch, const Work& work) {
     std::vector<std::thread> running;
     std::vector<std::size_t> calls(threads);
-    const double client = client_cpu(), server = process_cpu(server_);
+    const double client = client_cpu(), server = server_cpu();
     const auto began = Clock::now();
     for (std::size_t t = 0; t < threads; ++t) {
       running.emplace_back([&, t] {
@@ -170,7 +150,7 @@ class Bench {
                 count / took,
                 took * 1000 * static_cast<double>(threads) / static_cast<double>(total),
                 (client_cpu() - client) / count * 1e6,
-                (process_cpu(server_) - server) / count * 1e6);
+                (server_cpu() - server) / count * 1e6);
     std::fflush(stdout);
   }
 
@@ -189,7 +169,7 @@ class Bench {
       }
     }
     std::vector<std::thread> running;
-    const double client = client_cpu(), server = process_cpu(server_);
+    const double client = client_cpu(), server = server_cpu();
     const auto began = Clock::now();
     for (std::size_t t = 0; t < threads; ++t) {
       running.emplace_back([&, t] {
@@ -234,7 +214,7 @@ class Bench {
 
   const double cell_seconds_;
   test::TestDatabase db_;
-  std::string server_;
+  pid_t server_ = 0;
   std::vector<UserId> users_;
 };
 

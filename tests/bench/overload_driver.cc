@@ -1,0 +1,176 @@
+// More than the service can bear.
+#include <filesystem>
+#include <map>
+#include <thread>
+#include <vector>
+
+#include <sched.h>
+#include <unistd.h>
+
+#include "tests/bench/drivers.h"
+#include "tests/bench/requests.h"
+
+namespace audiogen::bench {
+namespace {
+
+// As if the load came from another machine: one core for the service and everything it stands on,
+// another one for this process. Everything is as it was when this ends. Does nothing on a
+// machine with one core.
+class OwnCores {
+ public:
+  explicit OwnCores(const Parts& service) {
+    cpu_set_t allowed;
+    ::sched_getaffinity(0, sizeof allowed, &allowed);
+    std::vector<std::size_t> cores;
+    for (std::size_t core = 0; core < CPU_SETSIZE; ++core) {
+      if (CPU_ISSET(core, &allowed)) {
+        cores.push_back(core);
+      }
+    }
+    if (cores.size() < 2) {
+      return;
+    }
+    for (const auto& [part, pids] : service) {
+      for (const pid_t pid : pids) {
+        pin(pid, cores[0]);
+      }
+    }
+    pin(::getpid(), cores[1]);
+  }
+  ~OwnCores() {
+    for (const pid_t pid : pinned_) {
+      for (const pid_t thread : threads_of(pid)) {
+        const auto known = before_.find(thread);
+        // Made meanwhile: as the first one.
+        set(thread, known != before_.end() ? known->second : before_.at(pid));
+      }
+    }
+  }
+  OwnCores(const OwnCores&) = delete;
+  OwnCores& operator=(const OwnCores&) = delete;
+
+  bool pinned() const { return !pinned_.empty(); }
+
+ private:
+  void pin(pid_t pid, std::size_t core) {
+    pinned_.push_back(pid);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    // A thread made meanwhile may still be anywhere: the second round finds it.
+    for (int round = 0; round < 2; ++round) {
+      for (const pid_t thread : threads_of(pid)) {
+        cpu_set_t cores;
+        if (::sched_getaffinity(thread, sizeof cores, &cores) == 0) {
+          before_.try_emplace(thread, cores);
+        }
+        set(thread, one);
+      }
+    }
+  }
+
+  static std::vector<pid_t> threads_of(pid_t pid) {
+    std::vector<pid_t> out;
+    std::error_code gone;
+    for (const auto& thread :
+         std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", gone)) {
+      out.push_back(std::stoi(thread.path().filename()));
+    }
+    return out;
+  }
+  static void set(pid_t thread, const cpu_set_t& cores) {
+    ::sched_setaffinity(thread, sizeof cores, &cores);
+  }
+
+  std::vector<pid_t> pinned_;
+  std::map<pid_t, cpu_set_t> before_;  // By thread: the broker binds each of its own to a core.
+};
+
+// Two rows: creations at `load` times the peak, and polls beside them. Every creation that was
+// accepted must be in the database, and nothing else.
+void offer(Context& context, Stand& stand, double load, double peak, Aim& creates, Aim& polls) {
+  constexpr double kPolls = 500;
+  auto& database = stand.stack().database();
+  const auto rows = [&] { return database.number(store::Sql("SELECT COUNT(*) FROM tasks")); };
+  const std::uint16_t port = stand.api_port();
+  const std::int64_t rows_before = rows();
+  const Usage before = stand.usage();
+  LoadResult polled;
+  std::thread poller([&] {
+    polled = run_load({.port = port, .connections = 64, .rate = kPolls, .seconds = context.seconds},
+                      polls);
+  });
+  const LoadResult created = run_load({.port = port,
+                                       .connections = context.scaled(8000, 1000),
+                                       .rate = load * peak,
+                                       .seconds = context.seconds},
+                                      creates);
+  poller.join();
+  const Usage after = stand.usage();
+  expect_borne("creations under overload", created);
+  expect_borne("polls under overload", polled);
+  const Tally all = created.all();
+  const auto a_second = [&](std::uint64_t count) {
+    return fixed(static_cast<double>(count) / created.seconds, 0) + "/s ";
+  };
+  context.report.row(
+      {.name = "creations at " + fixed(load, 1) + "x",
+       .per_second = created.good_per_second(),
+       .latency = &all.latency,
+       .ceiling = peak,
+       .note = "offered " + fixed(load * peak, 0) + "/s: " + a_second(all.refused()) + "refused, " +
+               a_second(created.not_sent) + "not sent, " + a_second(created.late) + "sent late"},
+      static_cast<double>(all.good),
+      before,
+      after);
+  const Tally reads = polled.all();
+  context.report.line({.name = "… polls beside them",
+                       .per_second = polled.good_per_second(),
+                       .latency = &reads.latency,
+                       .ceiling = kPolls});
+  const std::int64_t made = rows() - rows_before;
+  if (made != static_cast<std::int64_t>(all.good)) {
+    fail("overload: " + std::to_string(all.good) + " accepted, " + std::to_string(made) +
+         " in the database");
+  }
+}
+
+}  // namespace
+
+void bench_overload(Context& context) {
+  Stand stand(context.stand(true));
+  const OwnCores cores(stand.processes());
+  context.report.begin(
+      "overload",
+      "POST at so many times the sustainable rate, which is what the closed loop reaches (and the "
+      "ceiling of the rest), over 8,000 connections, 500 polls/s beside it. Creations per second "
+      "are the accepted ones, latency is theirs, from when they were due. Not sent: no connection "
+      "was free for a second. Late: sent when one was free again. CPU includes opening the "
+      "connections. " +
+          std::string(cores.pinned()
+                          ? "One core for API, database and broker together, one for the load."
+                          : "Service and load share the only core."));
+  Rounds creates = creates_of(stand.keys());
+  // Enough connections to fill the service's batches: with fewer it waits for the load, and more
+  // than this "peak" would be borne.
+  constexpr std::size_t kPeakConnections = 256;
+  const std::uint16_t port = stand.api_port();
+  run_load({.port = port, .connections = kPeakConnections, .seconds = context.seconds / 5},
+           creates);
+  const double peak =
+      measured(
+          context,
+          stand,
+          "peak, closed loop, 256 connections",
+          {.port = port, .connections = kPeakConnections, .rate = 0, .seconds = context.seconds},
+          creates,
+          0)
+          .good_per_second();
+  Rounds polls = polls_of(stand.keys(), stand.fill(context.scaled(20'000, 500)));
+  for (const double load : {0.5, 1.0, 1.5, 2.0, 3.0}) {
+    offer(context, stand, load, peak, creates, polls);
+  }
+  stand.audit();
+}
+
+}  // namespace audiogen::bench
