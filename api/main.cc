@@ -53,6 +53,7 @@ int migrate() {
 
 int main(int argc, char** argv) {
   audiogen::block_signals();
+  audiogen::prefer_batches();
   audiogen::store::init_driver();
   // The admin command has a command line of its own.
   if (argc > 1 && std::string(argv[1]) == "admin") {

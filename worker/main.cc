@@ -135,6 +135,7 @@ int main(int argc, char** argv) {
   // Memory freed by one thread is of use to the others: by default each thread keeps its own.
   mallopt(M_ARENA_MAX, 2);
   audiogen::block_signals();
+  audiogen::prefer_batches();
   audiogen::store::init_driver();
   CLI::App app("Works on audio generation tasks until SIGTERM. Run as many as you like.");
   app.set_version_flag("--version", AUDIOGEN_VERSION);

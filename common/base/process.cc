@@ -3,6 +3,7 @@
 #include <csignal>
 
 #include <pthread.h>
+#include <sched.h>
 
 namespace audiogen {
 namespace {
@@ -22,6 +23,12 @@ void block_signals() {
   std::signal(SIGPIPE, SIG_IGN);
   const sigset_t set = waited_signals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+void prefer_batches() {
+  const sched_param none{};
+  // Needs no privilege; where it is forbidden all the same, work is only slower.
+  static_cast<void>(::sched_setscheduler(0, SCHED_BATCH, &none));
 }
 
 Signal wait_for_signal() {
