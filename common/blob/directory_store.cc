@@ -130,7 +130,7 @@ std::string DirectoryStore::path_of(std::string_view key) const {
 }
 
 PutShape DirectoryStore::put_shape() const {
-  return {.threads = 2, .batch_max = 64};  // One writes while the other waits for the disk.
+  return {.threads = 1, .batch_max = 128};  // A second one would only make batches smaller.
 }
 
 std::vector<Result<Done>> DirectoryStore::put(std::span<const NewBlob> blobs) {
