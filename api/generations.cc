@@ -20,8 +20,8 @@ constexpr std::size_t kReadThreads = 1;
 constexpr std::size_t kBatchMax = 64;
 constexpr std::size_t kCreatesWaitingMax = 8'000;
 constexpr std::size_t kFindsWaitingMax = 20'000;
-// Above this a 503 now is better than a late answer.
-constexpr std::chrono::milliseconds kCreateWait{150};
+// Above this a 503 now is better than a late answer, and under lasting overload above that.
+constexpr std::chrono::milliseconds kCreateWait{150}, kCreateHold{30};
 constexpr std::chrono::milliseconds kFindWait{500};
 
 void count(RouteClass route, int status) {
@@ -115,7 +115,8 @@ Generations::Generations(const Config& config,
                {.threads = kCommitThreads,
                 .batch_max = kBatchMax,
                 .capacity = kCreatesWaitingMax,
-                .refuse_above = kCreateWait},
+                .refuse_above = kCreateWait,
+                .hold_at = kCreateHold},
                [](store::TaskStore& store, std::span<const store::CreateCommand> commands) {
                  return store.create(commands);
                }),

@@ -2,6 +2,7 @@
 // Each thread owns a TaskStore, so `threads` transactions run at once.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -23,10 +24,14 @@ struct GroupOptions {
   // A command that has waited this long is answered kUnavailable without being tried: nobody waits
   // for it any more, and done later it would surprise (a hold for a request that was told 503).
   std::chrono::milliseconds wait_max{4'000};
-  // New commands are refused while those that are taken have waited longer than this: with more
+  // New commands are refused once those that are taken have waited longer than this: with more
   // load than can be borne, waiting longer helps nobody, and a refusal now is worth more than a
   // late answer. By time and not by number, so that it is right on any machine.
   std::chrono::milliseconds refuse_above{4'000};
+  // From then on, until a second has gone without refusals, they are refused above this already: a
+  // burst may fill the queue, an overload must not keep it full (RFC 8289: a standing queue is
+  // delay and nothing else). Not above refuse_above.
+  std::chrono::milliseconds hold_at{4'000};
 };
 
 template <class Command, class Outcome>
@@ -89,6 +94,16 @@ class GroupCommit {
     });
   }
 
+  void note_wait(Clock::time_point now, Clock::time_point since) {
+    const bool overloaded = now.time_since_epoch().count() < overloaded_until_.load();
+    const bool late = now - since > (overloaded ? std::min(options_.hold_at, options_.refuse_above)
+                                                : options_.refuse_above);
+    late_.store(late, std::memory_order_relaxed);
+    if (late) {
+      overloaded_until_.store((now + std::chrono::seconds(1)).time_since_epoch().count());
+    }
+  }
+
   void work(const DatabaseUrl& url) {
     TaskStore store(url);
     for (;;) {
@@ -96,8 +111,7 @@ class GroupCommit {
       if (items.empty()) {
         return;
       }
-      late_.store(Clock::now() - items.front().since > options_.refuse_above,
-                  std::memory_order_relaxed);
+      note_wait(Clock::now(), items.front().since);
       answer_stale(items);
       if (items.empty()) {
         continue;
@@ -122,6 +136,7 @@ class GroupCommit {
   const GroupOptions options_;
   const Run run_;
   std::atomic<bool> late_{false};  // The oldest of the last batch had waited above the limit.
+  std::atomic<Clock::rep> overloaded_until_{0};
   BatchQueue<Item> queue_;
   std::vector<std::thread> threads_;
 };

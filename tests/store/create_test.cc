@@ -430,5 +430,44 @@ TEST_F(CreateTest, AGroupRefusesWhileCommandsWaitTooLong) {
   ASSERT_TRUE(test::eventually(10s, [&] { return answered == 5; }));
 }
 
+// A wait that is borne as a burst is too long for a second after an overload.
+TEST_F(CreateTest, AnOverloadedGroupKeepsItsQueueShort) {
+  std::counting_semaphore<> begun(0), go_on(0);
+  CreateGroup group(db_.url(),
+                    {.threads = 1, .batch_max = 1, .refuse_above = 400ms, .hold_at = 20ms},
+                    [&](TaskStore&, std::span<const CreateCommand>) {
+                      begun.release();
+                      go_on.acquire();
+                      return Batch<CreateOutcome>(std::vector<CreateOutcome>(1));
+                    });
+  int submitted = 0;
+  const auto submit = [&] {
+    ASSERT_TRUE(group.submit(create_command(UserId::make()), [](const auto&) {}));
+    ++submitted;
+  };
+  // Late when one begins that has waited `wait`, with two more behind it?
+  const auto late_after = [&](std::chrono::milliseconds wait) {
+    submit();
+    begun.acquire();
+    submit();
+    submit();
+    submit();
+    const auto since = std::chrono::steady_clock::now();
+    EXPECT_TRUE(
+        test::eventually(10s, [&] { return std::chrono::steady_clock::now() - since > wait; }));
+    go_on.release();
+    begun.acquire();
+    const bool late = group.late();
+    go_on.release(3);
+    begun.acquire();
+    begun.acquire();
+    return late;
+  };
+  EXPECT_FALSE(late_after(40ms));
+  EXPECT_TRUE(late_after(410ms));
+  EXPECT_TRUE(late_after(40ms));
+  go_on.release(submitted);
+}
+
 }  // namespace
 }  // namespace audiogen::store
