@@ -97,12 +97,17 @@ class Loop {
   }
 
   LoadResult run() {
-    const auto began = Clock::now();
-    const auto end = began + std::chrono::duration_cast<Clock::duration>(
-                                 std::chrono::duration<double>(options_.seconds));
-    next_due_ = began;
-    for (;;) {
+    const auto span = [](double seconds) {
+      return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+    };
+    next_due_ = Clock::now();
+    began_ = next_due_ + span(options_.warm_up);
+    const auto end = began_ + span(options_.seconds);
+    for (bool warm = false;;) {
       const auto now = Clock::now();
+      if (now >= began_ && !std::exchange(warm, true) && options_.warm) {
+        options_.warm();
+      }
       const bool more = (options_.rate > 0 ? next_due_ : now) < end;
       if (more) {
         launch(now, end);
@@ -113,7 +118,7 @@ class Loop {
     }
     out_.broken += busy_;
     // Until the last answer: what was still waiting at the end has to be paid for, too.
-    out_.seconds = std::chrono::duration<double>(Clock::now() - began).count();
+    out_.seconds = std::chrono::duration<double>(Clock::now() - began_).count();
     return std::move(out_);
   }
 
@@ -134,8 +139,9 @@ class Loop {
     // What became due while every connection was busy is late.
     const bool late = std::exchange(all_busy_, false);
     for (; next_due_ <= now && next_due_ < end; next_due_ += gap_) {
+      const std::uint64_t counted = next_due_ >= began_ ? 1 : 0;
       if (now - next_due_ > kPatience) {
-        ++out_.not_sent;
+        out_.not_sent += counted;
         continue;
       }
       if (idle_.empty()) {
@@ -144,7 +150,7 @@ class Loop {
       const std::size_t index = idle_.front();
       idle_.pop_front();
       send(index, next_due_);
-      out_.late += late ? 1 : 0;
+      out_.late += late ? counted : 0;
     }
     all_busy_ = idle_.empty();
   }
@@ -164,7 +170,7 @@ class Loop {
   }
 
   void wait(Clock::time_point now, bool more) {
-    Clock::duration span = std::chrono::milliseconds(100);
+    Clock::duration span = options_.spin ? Clock::duration::zero() : std::chrono::milliseconds(100);
     if (options_.rate > 0 && more && !idle_.empty()) {
       span = std::clamp<Clock::duration>(next_due_ - now, Clock::duration::zero(), span);
     }
@@ -213,6 +219,10 @@ class Loop {
       out_.kinds.resize(connection.kind + 1);
     }
     Tally& tally = out_.kinds[connection.kind];
+    if (connection.due < began_) {
+      tally.good_before += status < 400 ? 1 : 0;
+      return;
+    }
     ++tally.statuses[status];
     if (status < 400) {
       ++tally.good;
@@ -248,6 +258,7 @@ class Loop {
   bool all_busy_ = false;  // When the last launch ended.
   std::size_t busy_ = 0;
   Clock::time_point next_due_;
+  Clock::time_point began_;  // To count.
   LoadResult out_;
 };
 

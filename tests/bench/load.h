@@ -36,12 +36,18 @@ struct LoadOptions {
   std::size_t connections = 64;
   double rate = 0;  // Requests a second; 0: closed loop.
   double seconds = 1;
+  // Seconds before that in which the load runs and nothing is counted, and what to call then.
+  double warm_up = 0;
+  std::function<void()> warm{};
+  // Never sleeps: like one on another machine, the load costs the service no wake-ups.
+  bool spin = false;
 };
 
 // What answers of one kind of request came to. Kinds are the caller's.
 struct Tally {
-  Histogram latency;       // Of answers below 500.
-  std::uint64_t good = 0;  // Below 400.
+  Histogram latency;              // Of answers below 500.
+  std::uint64_t good = 0;         // Below 400.
+  std::uint64_t good_before = 0;  // The same, due in the warm-up.
   std::map<int, std::uint64_t> statuses;
   std::uint64_t refused() const;  // For overload: 503.
 };
