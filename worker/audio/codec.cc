@@ -20,14 +20,6 @@ constexpr int kOpusComplexity = 5;
 // fixed one makes the file repeatable.
 constexpr int kOggSerial = 1;
 
-template <auto Function>
-struct Deleter {
-  template <class T>
-  void operator()(T* handle) const {
-    Function(handle);
-  }
-};
-using SoundFile = std::unique_ptr<SNDFILE, Deleter<sf_close>>;
 using OpusEncoder = std::unique_ptr<OggOpusEnc, Deleter<ope_encoder_destroy>>;
 
 std::int16_t to_s16(float sample) {

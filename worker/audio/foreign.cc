@@ -17,14 +17,6 @@ namespace {
 
 constexpr std::size_t kBlockSamples = 8192;
 
-template <auto Function>
-struct Deleter {
-  template <class T>
-  void operator()(T* handle) const {
-    Function(handle);
-  }
-};
-using SoundFile = std::unique_ptr<SNDFILE, Deleter<sf_close>>;
 using Mpg123 = std::unique_ptr<mpg123_handle, Deleter<mpg123_delete>>;
 
 // A file and how many samples were given to the sink.

@@ -4,12 +4,23 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include <sndfile.h>
 
 namespace audiogen {
+
+// For handles of C libraries.
+template <auto Function>
+struct Deleter {
+  template <class T>
+  void operator()(T* handle) const {
+    Function(handle);
+  }
+};
+using SoundFile = std::unique_ptr<SNDFILE, Deleter<sf_close>>;
 
 // Reads from `in`, or reads and writes `out`.
 struct MemoryFile {
