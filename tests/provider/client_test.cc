@@ -7,15 +7,17 @@
 #include <fstream>
 #include <future>
 #include <iterator>
+#include <mutex>
 #include <string>
-#include <thread>
 #include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/provider/fixture.h"
 #include "tests/support/provider_double.h"
+#include "tests/support/wait.h"
 
 namespace audiogen::test {
 namespace {
@@ -264,33 +266,32 @@ TEST(Client, BodiesWaitForThoseInUse) {
   constexpr std::size_t kCalls = 6, kBody = 600'000;
   constexpr auto kTimeout = 500ms;
   ProviderDouble server(always({.body = std::string(kBody, 'x')}));
+  std::mutex mutex;
+  std::vector<std::shared_ptr<void>> in_use;
+  std::size_t most = 0, good = 0;
   http::Client client(1'000'000);
-  std::atomic<std::size_t> in_use{0}, most{0}, good{0};
   std::promise<void> held;
   client.after(kTimeout * 2, [&] { held.set_value(); });
-  const std::shared_future<void> long_enough = held.get_future().share();
-  std::vector<std::thread> users(kCalls);
-  std::atomic<std::size_t> ended{0};
-  for (std::thread& user : users) {
+  for (std::size_t i = 0; i < kCalls; ++i) {
     auto request = get(server.url());
     request.total_timeout = kTimeout;
     client.start(std::move(request), [&](const Answer& answer) {
-      good += answer && answer->body.size() == kBody ? 1 : 0;
-      most = std::max(most.load(), ++in_use);
-      user = std::thread([&, kept = client.keep(kBody)]() mutable {
-        long_enough.wait();
-        --in_use;
-        kept.reset();
-        ++ended;
-      });
+      const std::scoped_lock lock(mutex);
+      in_use.push_back(client.keep(kBody));
+      most = std::max(most, in_use.size());
+      good += answer && answer->body.size() == kBody ? 1U : 0U;
     });
   }
-  EXPECT_TRUE(server.wait_until([&] { return ended.load() == kCalls; }));
-  EXPECT_EQ(good.load(), kCalls);
-  EXPECT_EQ(most.load(), 1U);
-  for (std::thread& user : users) {
-    user.join();
-  }
+  held.get_future().wait();
+  std::size_t used = 0;
+  EXPECT_TRUE(eventually(10s, [&] {
+    const std::scoped_lock lock(mutex);
+    used += in_use.size();
+    in_use.clear();
+    return used == kCalls;
+  }));
+  EXPECT_EQ(good, kCalls);
+  EXPECT_EQ(most, 1U);
 }
 
 TEST(Client, ABodyThatWaitedHasADeadlineAndCanBeCanceled) {
