@@ -74,24 +74,26 @@ class Mixed : public Aim {
   std::vector<Client> clients_;
 };
 
-// Closed loop for the throughput, then open loop for the latency at a load it can bear.
-void closed_and_open(Context& context, Stand& stand, Aim& aim, double ceiling) {
+// Closed loop for the throughput, then open loop for the latency at a load it can bear, which is
+// returned. An aim that follows its connections needs one of its own for each.
+LoadResult closed_and_open(
+    Context& context, Stand& stand, Aim& closed_aim, Aim& open_aim, double ceiling) {
   const std::uint16_t port = stand.api_port();
-  run_load({.port = port, .connections = kConnections, .seconds = context.seconds / 5}, aim);
+  run_load({.port = port, .connections = kConnections, .seconds = context.seconds / 5}, closed_aim);
   const LoadResult closed =
       measured(context,
                stand,
                "closed loop, 64 connections",
                {.port = port, .connections = kConnections, .rate = 0, .seconds = context.seconds},
-               aim,
+               closed_aim,
                ceiling);
   const double rate = kOpenLoad * closed.good_per_second();
-  measured(
+  return measured(
       context,
       stand,
       "open loop at 70 %",
       {.port = port, .connections = kOpenConnections, .rate = rate, .seconds = context.seconds},
-      aim,
+      open_aim,
       0);
 }
 
@@ -144,8 +146,11 @@ void bench_create(Context& context) {
                        "POST, 256 users, workers stopped. Ceiling: the same transactions from a "
                        "bare loop, batches of 32.");
   Rounds aim = creates_of(stand.keys());
-  closed_and_open(
-      context, stand, aim, create_ceiling(stand, context.seconds / 2, stand.users().size(), false));
+  closed_and_open(context,
+                  stand,
+                  aim,
+                  aim,
+                  create_ceiling(stand, context.seconds / 2, stand.users().size(), false));
   KeyedCreates keyed(stand.keys());
   const double ceiling = create_ceiling(stand, context.seconds / 2, stand.users().size(), true);
   measured(context,
@@ -166,7 +171,7 @@ void bench_hot_user(Context& context) {
   Stand stand(context.stand(true));
   context.report.begin("hot-user", "POST, all of one user: one balance row, one lock.");
   Rounds aim = creates_of(std::span(stand.keys()).first(1));
-  closed_and_open(context, stand, aim, create_ceiling(stand, context.seconds / 2, 1, false));
+  closed_and_open(context, stand, aim, aim, create_ceiling(stand, context.seconds / 2, 1, false));
   stand.audit();
 }
 
@@ -181,7 +186,7 @@ void bench_poll(Context& context) {
   context.report.line({.name = "database alone: one row a round trip, 4 connections",
                        .per_second = read_ceiling(stand, context.seconds / 2, tasks)});
   Rounds aim = polls_of(stand.keys(), tasks);
-  closed_and_open(context, stand, aim, bare);
+  closed_and_open(context, stand, aim, aim, bare);
   stand.audit();
 }
 
@@ -192,25 +197,8 @@ void bench_mixed(Context& context) {
   stand.add_worker({{"PROVIDERS_FILE", provider.file()}});
   context.report.begin("mixed", "Ten polls per creation, one worker on.");
   Mixed closed(stand.keys(), kConnections);
-  const LoadResult result = measured(context,
-                                     stand,
-                                     "closed loop, 64 connections",
-                                     {.port = stand.api_port(),
-                                      .connections = kConnections,
-                                      .rate = 0,
-                                      .seconds = context.seconds},
-                                     closed,
-                                     0);
   Mixed open(stand.keys(), kOpenConnections);
-  const LoadResult paced = measured(context,
-                                    stand,
-                                    "open loop at 70 %",
-                                    {.port = stand.api_port(),
-                                     .connections = kOpenConnections,
-                                     .rate = kOpenLoad * result.good_per_second(),
-                                     .seconds = context.seconds},
-                                    open,
-                                    0);
+  const LoadResult paced = closed_and_open(context, stand, closed, open, 0);
   context.report.line({.name = "… its creations", .latency = &paced.kinds[Mixed::kCreate].latency});
   context.report.line({.name = "… its polls", .latency = &paced.kinds[Mixed::kPoll].latency});
   stand.audit();
