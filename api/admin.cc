@@ -73,11 +73,11 @@ const char* entry_name(EntryKind kind) {
 
 const char* attempt_name(std::uint8_t state) {
   switch (state) {
-    case 1:
+    case store::kAttemptStarted:
       return "started";
-    case 2:
+    case store::kAttemptSucceeded:
       return "succeeded";
-    case 3:
+    case store::kAttemptFailed:
       return "failed";
     default:
       return "unknown outcome";

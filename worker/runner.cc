@@ -16,10 +16,6 @@ constexpr std::size_t kBatchMax = 64;
 constexpr std::size_t kWaitingMax = 20'000;
 constexpr auto kWatchEvery = std::chrono::seconds(1);
 constexpr auto kGiveBackLimit = std::chrono::seconds(5);
-// The states of an attempt row (schema: attempts.state).
-constexpr std::uint8_t kAttemptSucceeded = 2;
-constexpr std::uint8_t kAttemptFailed = 3;
-constexpr std::uint8_t kAttemptUnknown = 4;
 
 std::size_t cores() {
   return std::max(1U, std::thread::hardware_concurrency());
@@ -36,7 +32,7 @@ std::chrono::milliseconds store_pause(int tries) {
 }
 
 std::uint8_t attempt_state(Fault fault) {
-  return fault == Fault::kUnknownOutcome ? kAttemptUnknown : kAttemptFailed;
+  return fault == Fault::kUnknownOutcome ? store::kAttemptUnknown : store::kAttemptFailed;
 }
 
 // Silence and next to nothing come from what was asked for; the rest from who made it.
@@ -367,7 +363,7 @@ void JobRunner::begin(const queue::Delivery& delivery,
 void JobRunner::no_provider(const JobPtr& job) {
   if (const auto now = job->chain->choose(*job->request, 0)) {
     job->provider = *now;
-    start_attempt(job, kAttemptFailed, "not called");
+    start_attempt(job, store::kAttemptFailed, "not called");
     return;
   }
   const bool later = job->chain->serves(*job->request);  // Their breakers are open.
@@ -375,7 +371,7 @@ void JobRunner::no_provider(const JobPtr& job) {
       job->command(later ? store::SettleCommand::Kind::kRetry : store::SettleCommand::Kind::kFail);
   command.failure = later ? FailureCode::kProviderUnavailable : FailureCode::kUnsupportedInput;
   command.retry_after = retry_delay(job->claim.claims, jitter());
-  command.attempt_state = kAttemptFailed;
+  command.attempt_state = store::kAttemptFailed;
   command.attempt_detail = "not called";
   settle(job, std::move(command), 0);
 }
@@ -404,7 +400,7 @@ void JobRunner::fetch_references(const JobPtr& job) {
           command.failure = ours ? FailureCode::kInternalError : FailureCode::kReferenceUnavailable;
           command.failure_message = ours ? "" : fetched.error().message;
           command.retry_after = retry_delay(job->claim.claims, jitter());
-          command.attempt_state = kAttemptFailed;
+          command.attempt_state = store::kAttemptFailed;
           command.attempt_detail = "not called: a reference is not usable";
           settle(job, std::move(command), 0);
         }
@@ -692,7 +688,7 @@ void JobRunner::store_outputs(std::vector<Output> outputs) {
     command.output_bytes = rendered.bytes.size();
     command.output_sha256 = rendered.sha256;
     command.duration_ms = duration_ms(static_cast<std::int64_t>(rendered.samples), rendered.rate);
-    command.attempt_state = kAttemptSucceeded;
+    command.attempt_state = store::kAttemptSucceeded;
     settle(job, std::move(command), 0);
   }
 }
@@ -702,7 +698,7 @@ void JobRunner::give_up_for_now(const JobPtr& job, const char* what, const std::
   auto command = job->command(store::SettleCommand::Kind::kRetry);
   command.failure = FailureCode::kInternalError;
   command.retry_after = retry_delay(job->claim.claims, jitter());
-  command.attempt_state = kAttemptSucceeded;
+  command.attempt_state = store::kAttemptSucceeded;
   command.attempt_detail = what;
   settle(job, std::move(command), 0);
 }

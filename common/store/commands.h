@@ -89,6 +89,12 @@ struct Lease {
   std::uint32_t epoch = 0;
 };
 
+// Values of attempts.state: a provider call under way, and how it ended.
+inline constexpr std::uint8_t kAttemptStarted = 1;
+inline constexpr std::uint8_t kAttemptSucceeded = 2;
+inline constexpr std::uint8_t kAttemptFailed = 3;
+inline constexpr std::uint8_t kAttemptUnknown = 4;  // Nobody can tell.
+
 // How a claimed task ends, or goes back.
 struct SettleCommand {
   enum class Kind {
@@ -113,7 +119,7 @@ struct SettleCommand {
   std::chrono::milliseconds retry_after{0};
   // The outcome of the running provider attempt, if any: written in the same transaction.
   std::uint32_t attempt = 0;       // 0: none
-  std::uint8_t attempt_state = 0;  // 2 succeeded 3 failed 4 unknown
+  std::uint8_t attempt_state = 0;  // One of kAttempt…, but not started.
   std::string attempt_detail{};
 };
 

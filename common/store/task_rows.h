@@ -50,11 +50,6 @@ struct TaskChange {
   std::string failure_message{};
 };
 
-// Values of attempts.state.
-inline constexpr std::uint32_t kAttemptStarted = 1;
-inline constexpr std::uint32_t kAttemptSucceeded = 2;
-inline constexpr std::uint32_t kAttemptUnknown = 4;
-
 // Characters in tasks.failure_message and attempts.detail, and in attempts.provider.
 inline constexpr std::size_t kMessageMax = 200;
 inline constexpr std::size_t kProviderMax = 64;
