@@ -94,10 +94,10 @@ void serve_file(const DirectoryStore& store,
   // The name is random and its content never changes, so the name alone is a strong validator.
   const std::string etag = "\"" + std::string(key) + "\"";
   http::Response response;
-  response.headers = header_line("X-Request-Id", request_id);
-  response.headers += header_line("Content-Type", blob_content_type(key));
-  response.headers += header_line("ETag", etag);
-  response.headers += header_line("Last-Modified", http_date(file->modified));
+  append_header(response.headers, "X-Request-Id", request_id);
+  append_header(response.headers, "Content-Type", blob_content_type(key));
+  append_header(response.headers, "ETag", etag);
+  append_header(response.headers, "Last-Modified", http_date(file->modified));
   response.headers +=
       "Accept-Ranges: bytes\r\nCache-Control: private, max-age=31536000, immutable\r\n";
   response.headers += "X-Content-Type-Options: nosniff\r\n";
@@ -114,16 +114,17 @@ void serve_file(const DirectoryStore& store,
                              : RangeKind::kWhole;
   if (kind == RangeKind::kUnsatisfiable) {
     response.status = 416;
-    response.headers += header_line("Content-Range", "bytes */" + std::to_string(file->size));
+    append_header(response.headers, "Content-Range", "bytes */" + std::to_string(file->size));
     exchange.reply(std::move(response));
     return;
   }
   if (kind == RangeKind::kPart) {
     response.status = 206;
-    response.headers += header_line("Content-Range",
-                                    "bytes " + std::to_string(range.first) + "-" +
-                                        std::to_string(range.first + range.length - 1) + "/" +
-                                        std::to_string(file->size));
+    append_header(response.headers,
+                  "Content-Range",
+                  "bytes " + std::to_string(range.first) + "-" +
+                      std::to_string(range.first + range.length - 1) + "/" +
+                      std::to_string(file->size));
   }
   response.file =
       http::FileBody{.fd = std::move(fd), .offset = range.first, .length = range.length};

@@ -27,10 +27,11 @@ RateLimiter::RateLimiter(const Config& config)
       unauthenticated_{config.unauthenticated_per_minute, config.unauthenticated_per_minute} {
   for (std::size_t i = 0; i < policies_.size(); ++i) {
     const std::string burst = std::to_string(policies_[i].burst);
-    policy_lines_[i] = header_line("RateLimit-Policy",
-                                   "\"" + std::string(kNames[i]) + "\";q=" + burst +
-                                       ";w=" + std::to_string(window_seconds(policies_[i]))) +
-                       header_line("X-RateLimit-Limit", burst);
+    append_header(policy_lines_[i],
+                  "RateLimit-Policy",
+                  "\"" + std::string(kNames[i]) + "\";q=" + burst +
+                      ";w=" + std::to_string(window_seconds(policies_[i])));
+    append_header(policy_lines_[i], "X-RateLimit-Limit", burst);
   }
 }
 
@@ -64,11 +65,14 @@ RateDecision RateLimiter::take_unauthenticated(std::string_view address) {
 std::string RateLimiter::headers(RouteClass route, const RateDecision& decision) const {
   const std::string remaining = std::to_string(decision.remaining);
   const std::string reset = std::to_string(decision.reset_after.count());
-  std::string out = policy_lines_[index(route)];
-  out += header_line(
-      "RateLimit", "\"" + std::string(kNames[index(route)]) + "\";r=" + remaining + ";t=" + reset);
-  out += header_line("X-RateLimit-Remaining", remaining);
-  out += header_line("X-RateLimit-Reset", reset);
+  std::string out;
+  out.reserve(192);
+  out += policy_lines_[index(route)];
+  append_header(out,
+                "RateLimit",
+                "\"" + std::string(kNames[index(route)]) + "\";r=" + remaining + ";t=" + reset);
+  append_header(out, "X-RateLimit-Remaining", remaining);
+  append_header(out, "X-RateLimit-Reset", reset);
   return out;
 }
 

@@ -34,7 +34,7 @@ void refuse_method(const http::Exchange& exchange, std::string_view allowed) {
                                             "This path answers " + std::string(allowed) + " only.",
                                             std::nullopt},
                                            request_id_of(&exchange.request()));
-  response.headers += header_line("Allow", allowed);
+  append_header(response.headers, "Allow", allowed);
   exchange.reply(std::move(response));
 }
 
@@ -83,7 +83,7 @@ void Routes::handle(http::Exchange exchange) {
     }
     http::Response response;
     response.headers = "Content-Type: application/json\r\nCache-Control: public, max-age=300\r\n";
-    response.headers += header_line("X-Request-Id", request_id_of(&request));
+    append_header(response.headers, "X-Request-Id", request_id_of(&request));
     response.body = openapi_;
     exchange.reply(std::move(response));
     return;

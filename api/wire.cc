@@ -14,18 +14,25 @@ constexpr std::string_view kRequestIdHeader = "x-request-id";
 // RFC 8259 section 7. `text` is valid UTF-8.
 void append_string(std::string& out, std::string_view text) {
   static constexpr char kDigits[] = "0123456789abcdef";
+  const auto plain = [](char c) {
+    return c != '"' && c != '\\' && static_cast<unsigned char>(c) >= 0x20;
+  };
   out += '"';
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (byte < 0x20) {
-      out += "\\u00";
-      out += kDigits[byte >> 4U];
-      out += kDigits[byte & 0xFU];
-    } else {
-      out += c;
+  while (!text.empty()) {
+    const auto end = std::find_if_not(text.begin(), text.end(), plain);
+    out.append(text.begin(), end);
+    text.remove_prefix(static_cast<std::size_t>(end - text.begin()));
+    if (!text.empty()) {
+      const auto byte = static_cast<unsigned char>(text.front());
+      if (byte < 0x20) {
+        out += "\\u00";
+        out += kDigits[byte >> 4U];
+        out += kDigits[byte & 0xFU];
+      } else {
+        out += '\\';
+        out += text.front();
+      }
+      text.remove_prefix(1);
     }
   }
   out += '"';
@@ -74,7 +81,9 @@ void append_failure(std::string& out, const TaskView& task) {
 std::string error_body(std::string_view code,
                        std::string_view message,
                        std::string_view request_id) {
-  std::string out = "{\"error\":{";
+  std::string out;
+  out.reserve(64 + code.size() + message.size() + request_id.size());
+  out += "{\"error\":{";
   append_member(out, "code", code);
   out += ',';
   append_member(out, "message", message);
@@ -87,8 +96,9 @@ std::string error_body(std::string_view code,
 http::Response error_shell(int status, std::string body, std::string_view request_id) {
   http::Response response;
   response.status = status;
-  response.headers = "Content-Type: application/json\r\nCache-Control: no-store\r\n";
-  response.headers += header_line("X-Request-Id", request_id);
+  response.headers.reserve(kHeadersUsual);
+  response.headers += "Content-Type: application/json\r\nCache-Control: no-store\r\n";
+  append_header(response.headers, "X-Request-Id", request_id);
   response.body = std::move(body);
   return response;
 }
@@ -144,7 +154,7 @@ http::Response error_response(const ApiError& error, std::string_view request_id
   http::Response response =
       error_shell(http_status(error.code), render_error(error, request_id), request_id);
   if (error.retry_after) {
-    response.headers += header_line("Retry-After", std::to_string(error.retry_after->count()));
+    append_header(response.headers, "Retry-After", std::to_string(error.retry_after->count()));
   }
   if (error.code == ApiErrorCode::kInvalidApiKey) {
     response.headers += "WWW-Authenticate: Bearer\r\n";
@@ -161,14 +171,11 @@ http::Response link_expired_response(std::string_view request_id) {
       request_id);
 }
 
-std::string header_line(std::string_view name, std::string_view value) {
-  std::string out;
-  out.reserve(name.size() + value.size() + 4);
+void append_header(std::string& out, std::string_view name, std::string_view value) {
   out += name;
   out += ": ";
   out += value;
   out += "\r\n";
-  return out;
 }
 
 std::string request_id_of(const http::Request* request) {

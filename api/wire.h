@@ -32,8 +32,11 @@ http::Response error_response(const ApiError& error, std::string_view request_id
 // 403 link_expired: a file's signed address was good once. Outside the interface's error table.
 http::Response link_expired_response(std::string_view request_id);
 
-// "Name: value\r\n". `value` must be safe for a header line.
-std::string header_line(std::string_view name, std::string_view value);
+// Bytes of the headers of most answers: room to make once.
+inline constexpr std::size_t kHeadersUsual = 384;
+
+// Appends "Name: value\r\n". `value` must be safe for a header line.
+void append_header(std::string& out, std::string_view name, std::string_view value);
 
 // The client's X-Request-Id when it is well-formed ([A-Za-z0-9._-]{1,64}), else a new one.
 std::string request_id_of(const http::Request* request);

@@ -100,8 +100,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   enum class Sent { kAll, kPart, kFailed };
 
   void set_deadline(std::chrono::milliseconds after);
-  void pump(Lock& lock);
-  void dispatch(Lock& lock);
+  // `lag`: how long the bytes had waited for this thread.
+  void pump(Lock& lock, std::chrono::milliseconds lag);
+  void dispatch(Lock& lock, std::chrono::milliseconds lag);
   void refuse(Lock& lock, int status, const std::string& reason);
   void begin_busy(const Request& request);
   void write_response(Response& response);
@@ -143,7 +144,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
 // as anybody looks at them, whatever becomes of the connection.
 class Call {
  public:
-  Call(std::shared_ptr<Connection> connection, std::unique_ptr<Framer> framer);
+  Call(std::shared_ptr<Connection> connection,
+       std::unique_ptr<Framer> framer,
+       Clock::time_point received_at);
   ~Call();
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;

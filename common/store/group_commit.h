@@ -2,8 +2,6 @@
 // Each thread owns a TaskStore, so `threads` transactions run at once.
 #pragma once
 
-#include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -13,6 +11,7 @@
 #include <vector>
 
 #include "common/base/batch_queue.h"
+#include "common/base/overload_gate.h"
 #include "common/store/task_store.h"
 
 namespace audiogen::store {
@@ -24,24 +23,22 @@ struct GroupOptions {
   // A command that has waited this long is answered kUnavailable without being tried: nobody waits
   // for it any more, and done later it would surprise (a hold for a request that was told 503).
   std::chrono::milliseconds wait_max{4'000};
-  // New commands are refused once those that are taken have waited longer than this: with more
-  // load than can be borne, waiting longer helps nobody, and a refusal now is worth more than a
-  // late answer. By time and not by number, so that it is right on any machine.
-  std::chrono::milliseconds refuse_above{4'000};
-  // From then on, until a second has gone without refusals, they are refused above this already: a
-  // burst may fill the queue, an overload must not keep it full (RFC 8289: a standing queue is
-  // delay and nothing else). Not above refuse_above.
-  std::chrono::milliseconds hold_at{4'000};
+  // How long they may wait before new ones are refused, as a burst and under lasting overload.
+  std::chrono::milliseconds refuse_above{4'000}, hold_at{4'000};
 };
 
 template <class Command, class Outcome>
 class GroupCommit {
  public:
   using Reply = std::function<void(Result<Outcome, StoreFault>)>;
+  using Clock = OverloadGate::Clock;
   using Run = std::function<Batch<Outcome>(TaskStore&, std::span<const Command>)>;
 
   GroupCommit(const DatabaseUrl& url, GroupOptions options, Run run)
-      : options_(options), run_(std::move(run)), queue_(options.capacity) {
+      : options_(options),
+        run_(std::move(run)),
+        gate_({options.refuse_above, options.hold_at, options.threads * options.batch_max}),
+        queue_(options.capacity) {
     for (std::size_t i = 0; i < options_.threads; ++i) {
       threads_.emplace_back([this, url] { work(url); });
     }
@@ -50,17 +47,16 @@ class GroupCommit {
   GroupCommit(const GroupCommit&) = delete;
   GroupCommit& operator=(const GroupCommit&) = delete;
 
-  // False, without calling `reply`, when commands wait too long already, or the group is stopped.
-  // Otherwise `reply` runs exactly once, on one of the group's threads; it must not block.
-  bool submit(Command command, Reply reply) {
-    return !late() && queue_.push(Item{std::move(command), std::move(reply), Clock::now()});
+  // False, without calling `reply`, when the command, which arrived then, comes too late, or others
+  // wait too long already, or the group is stopped. Otherwise `reply` runs exactly once, on one of
+  // the group's threads; it must not block.
+  bool submit(Command command, Reply reply, Clock::time_point arrived = Clock::now()) {
+    return !late(arrived) && queue_.push(Item{std::move(command), std::move(reply), arrived});
   }
 
-  // True while commands wait too long: ask before preparing one that would be refused.
-  bool late() const {
-    // What the next transactions take is no backlog: a pause of the database refuses nobody then.
-    return late_.load(std::memory_order_relaxed) &&
-           queue_.size() > options_.threads * options_.batch_max;
+  // True when submit() would refuse: ask before preparing a command.
+  bool late(Clock::time_point arrived) {
+    return gate_.refuses(Clock::now(), arrived, queue_.size());
   }
 
   // Finishes what was accepted, then stops.
@@ -76,32 +72,21 @@ class GroupCommit {
   std::size_t waiting() const { return queue_.size(); }
 
  private:
-  using Clock = std::chrono::steady_clock;
   struct Item {
     Command command;
     Reply reply;
-    Clock::time_point since;
+    Clock::time_point arrived;
   };
 
   void answer_stale(std::vector<Item>& items) {
     const auto oldest = Clock::now() - options_.wait_max;
     std::erase_if(items, [&](Item& item) {
-      const bool stale = item.since < oldest;
+      const bool stale = item.arrived < oldest;
       if (stale) {
         item.reply(StoreFault::kUnavailable);
       }
       return stale;
     });
-  }
-
-  void note_wait(Clock::time_point now, Clock::time_point since) {
-    const bool overloaded = now.time_since_epoch().count() < overloaded_until_.load();
-    const bool late = now - since > (overloaded ? std::min(options_.hold_at, options_.refuse_above)
-                                                : options_.refuse_above);
-    late_.store(late, std::memory_order_relaxed);
-    if (late) {
-      overloaded_until_.store((now + std::chrono::seconds(1)).time_since_epoch().count());
-    }
   }
 
   void work(const DatabaseUrl& url) {
@@ -111,7 +96,7 @@ class GroupCommit {
       if (items.empty()) {
         return;
       }
-      note_wait(Clock::now(), items.front().since);
+      gate_.begun(Clock::now(), items.front().arrived);
       answer_stale(items);
       if (items.empty()) {
         continue;
@@ -135,8 +120,7 @@ class GroupCommit {
 
   const GroupOptions options_;
   const Run run_;
-  std::atomic<bool> late_{false};  // The oldest of the last batch had waited above the limit.
-  std::atomic<Clock::rep> overloaded_until_{0};
+  OverloadGate gate_;
   BatchQueue<Item> queue_;
   std::vector<std::thread> threads_;
 };

@@ -6,7 +6,6 @@
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
-#include <deque>
 #include <utility>
 
 #include <arpa/inet.h>
@@ -131,8 +130,8 @@ class Loop {
 
   void launch(Clock::time_point now, Clock::time_point end) {
     if (options_.rate <= 0) {
-      for (; !idle_.empty(); idle_.pop_front()) {
-        send(idle_.front(), now);
+      for (; !idle_.empty(); idle_.pop_back()) {
+        send(idle_.back(), now);
       }
       return;
     }
@@ -147,8 +146,8 @@ class Loop {
       if (idle_.empty()) {
         break;
       }
-      const std::size_t index = idle_.front();
-      idle_.pop_front();
+      const std::size_t index = idle_.back();
+      idle_.pop_back();
       send(index, next_due_);
       out_.late += late ? counted : 0;
     }
@@ -254,8 +253,8 @@ class Loop {
   Aim& aim_;
   const int epoll_;
   std::vector<Connection> connections_;
-  std::deque<std::size_t> idle_;
-  bool all_busy_ = false;  // When the last launch ended.
+  std::vector<std::size_t> idle_;  // The last one used is used next, as a client's pool does.
+  bool all_busy_ = false;          // When the last launch ended.
   std::size_t busy_ = 0;
   Clock::time_point next_due_;
   Clock::time_point began_;  // To count.

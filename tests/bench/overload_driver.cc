@@ -110,17 +110,31 @@ class Both : public Aim {
   double due_ = 0;
 };
 
-// Two rows: creations at `load` times the peak, and polls beside them. Every creation that was
-// accepted must be in the database, and nothing else. Creations per second.
-double offer(Context& context, Stand& stand, double load, double peak, Aim& creates, Aim& polls) {
+// What the service is to keep up under any load (issue 4): latency of what it accepts.
+constexpr double kAcceptedP99 = 250;  // Milliseconds.
+
+struct Offered {
+  double good_per_second = 0;
+  bool sustained = false;  // Hardly a refusal, and in time.
+};
+
+// Two rows: `rate` creations a second, called `name`, and polls beside them. Every creation that
+// was accepted must be in the database, and nothing else.
+Offered offer(Context& context,
+              Stand& stand,
+              const std::string& name,
+              double rate,
+              double peak,
+              Aim& creates,
+              Aim& polls) {
   auto& database = stand.stack().database();
   const auto rows = [&] { return database.number(store::Sql("SELECT COUNT(*) FROM tasks")); };
   const std::int64_t rows_before = rows();
   Usage before;
-  Both aim(creates, polls, load * peak);
+  Both aim(creates, polls, rate);
   LoadResult result = run_load({.port = stand.api_port(),
                                 .connections = context.scaled(2000, 500),
-                                .rate = load * peak + kPolls,
+                                .rate = rate + kPolls,
                                 .seconds = context.seconds,
                                 .warm_up = context.seconds / 5,
                                 .warm = [&] { before = stand.usage(); },
@@ -135,11 +149,11 @@ double offer(Context& context, Stand& stand, double load, double peak, Aim& crea
     return static_cast<double>(count) / result.seconds;
   };
   context.report.row(
-      {.name = "creations at " + fixed(load, 1) + "x",
+      {.name = name,
        .per_second = a_second(made.good),
        .latency = &made.latency,
        .ceiling = peak,
-       .note = "offered " + fixed(load * peak, 0) + "/s: " + fixed(a_second(made.refused()), 0) +
+       .note = "offered " + fixed(rate, 0) + "/s: " + fixed(a_second(made.refused()), 0) +
                "/s refused, " + fixed(a_second(result.not_sent), 0) + "/s not sent, " +
                fixed(a_second(result.late), 0) + "/s sent late"},
       static_cast<double>(made.good),
@@ -154,7 +168,8 @@ double offer(Context& context, Stand& stand, double load, double peak, Aim& crea
     fail("overload: " + std::to_string(accepted) + " accepted, " + std::to_string(found) +
          " in the database");
   }
-  return a_second(made.good);
+  return {a_second(made.good),
+          a_second(made.good) >= 0.98 * rate && made.latency.quantile(0.99) <= kAcceptedP99};
 }
 
 }  // namespace
@@ -164,10 +179,14 @@ void bench_overload(Context& context) {
   const OwnCores cores(stand.processes());
   context.report.begin(
       "overload",
-      "POST at so many times the sustainable rate, which is what the closed loop reaches (and the "
-      "ceiling of the rest), over 2,000 connections, 500 polls/s beside it, after a second of the "
-      "same. Creations per second are the accepted ones, latency is theirs, from when they were "
-      "due. Not sent: no connection was free for a second. Late: sent when one was free again. " +
+      "POST over 2,000 connections, 500 polls/s beside it, after a second of the same. First at "
+      "more "
+      "and more of what the closed loop reaches (the ceiling): the sustainable rate is the last "
+      "one "
+      "that is accepted to 98 % with p99 within 250 ms. Then at so many times the sustainable "
+      "rate. "
+      "Creations per second are the accepted ones, latency is theirs, from when they were due. Not "
+      "sent: no connection was free for a second. Late: sent when one was free again. " +
           std::string(cores.pinned() ? "One core for API, database and broker together, one for "
                                        "the load, which never sleeps."
                                      : "Service and load share the only core."));
@@ -190,13 +209,30 @@ void bench_overload(Context& context) {
                                0)
                           .good_per_second();
   Rounds polls = polls_of(stand.keys(), stand.fill(context.scaled(20'000, 500)));
-  double best = 0, last = 0;
-  for (const double load : {0.5, 1.0, 1.5, 2.0, 3.0}) {
-    last = offer(context, stand, load, peak, creates, polls);
-    best = std::max(best, last);
+  double best = 0;  // Goodput of all loads.
+  const auto offered = [&](const std::string& name, double rate) {
+    const Offered result = offer(context, stand, name, rate, peak, creates, polls);
+    best = std::max(best, result.good_per_second);
+    return result;
+  };
+  double sustainable = 0;
+  for (const double share : {0.4, 0.5, 0.6, 0.7, 0.8, 0.9}) {
+    const bool sustained =
+        offered("creations at " + fixed(share, 1) + " of the closed loop", share * peak).sustained;
+    // The first has none to stand in for it. A hiccup does not end the search.
+    if (sustained || sustainable == 0) {
+      sustainable = share * peak;
+    }
   }
-  context.report.line(
-      {.name = "goodput at 3.0x, of the best of the curve", .per_second = last, .ceiling = best});
+  double last = 0;
+  for (const double times : {1.5, 2.0, 3.0}) {
+    last =
+        offered("creations at " + fixed(times, 1) + "x the sustainable rate", times * sustainable)
+            .good_per_second;
+  }
+  context.report.line({.name = "goodput at 3.0x the sustainable rate, of the best of all",
+                       .per_second = last,
+                       .ceiling = best});
   stand.audit();
 }
 

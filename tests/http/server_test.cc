@@ -190,6 +190,13 @@ class HttpServer : public testing::Test {
     } else if (path == "/reply-twice") {
       exchange.reply(text("first"));
       exchange.reply(text("second"));
+    } else if (path == "/block") {
+      blocked_ = true;
+      blocked_.wait(true);
+      exchange.reply(text(""));
+    } else if (path == "/age") {
+      const auto age = Steady::now() - exchange.received_at();
+      exchange.reply(text(std::to_string(age / 1ms)));
     } else if (path == "/keep") {
       const std::lock_guard lock(kept_mutex_);
       kept_.push_back(std::move(exchange));
@@ -214,6 +221,7 @@ class HttpServer : public testing::Test {
   Pool pool_;
   std::mutex kept_mutex_;
   std::vector<Exchange> kept_;
+  std::atomic<bool> blocked_{false};  // Set by /block, which waits until it is not.
   std::unique_ptr<Server> server_;
 };
 
@@ -234,6 +242,23 @@ TEST_F(HttpServer, AnswersOverOneConnectionManyTimes) {
   EXPECT_EQ(server_->stats().connections, 1u);
   EXPECT_TRUE(eventually([&] { return server_->stats().in_flight == 0; }));
   EXPECT_EQ(client.exchange(get_request("/address"))->body, "127.0.0.1");
+}
+
+// It was received when its bytes were there, not when the thread came to read them.
+TEST_F(HttpServer, CountsTheTimeARequestWaitedForItsThread) {
+  serve({.threads = 1});
+  RawConnection blocking = connect(), waiting = connect();
+  const auto age = [&] { return std::stoi(waiting.response()->body); };
+  ASSERT_TRUE(waiting.send(get_request("/age")));
+  EXPECT_LT(age(), 190);
+  ASSERT_TRUE(blocking.send(get_request("/block")));
+  ASSERT_TRUE(eventually([&] { return blocked_.load(); }));
+  ASSERT_TRUE(waiting.send(get_request("/age")));
+  const auto sent = Steady::now();
+  ASSERT_TRUE(eventually([&] { return Steady::now() - sent > 200ms; }));
+  blocked_ = false;
+  blocked_.notify_all();
+  EXPECT_GE(age(), 190);  // Less the kernel's tick.
 }
 
 TEST_F(HttpServer, ReadsARequestThatComesByteByByte) {

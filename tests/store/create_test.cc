@@ -395,75 +395,38 @@ TEST_F(CreateTest, AGroupRefusesWhatItCannotHold) {
                             [](const auto&) { ADD_FAILURE() << "answered"; }));
 }
 
-// While the first batch runs, a second command grows old and two more wait behind it. Then the
-// group refuses, until no more waits than the next batch takes.
+// The gate is asked, and told: `arrived` is what it goes by.
 TEST_F(CreateTest, AGroupRefusesWhileCommandsWaitTooLong) {
   std::counting_semaphore<> begun(0), go_on(0);
   std::atomic<int> answered{0};
   CreateGroup group(db_.url(),
-                    {.threads = 1, .batch_max = 1, .refuse_above = 30ms},
+                    {.threads = 1, .batch_max = 1, .wait_max = 1h, .refuse_above = 1min},
                     [&](TaskStore&, std::span<const CreateCommand>) {
                       begun.release();
                       go_on.acquire();
                       return Batch<CreateOutcome>(std::vector<CreateOutcome>(1));
                     });
-  const auto submit = [&] {
-    return group.submit(create_command(UserId::make()), [&](const auto&) { ++answered; });
+  const auto submit = [&](std::chrono::minutes ago) {
+    return group.submit(
+        create_command(UserId::make()),
+        [&](const auto&) { ++answered; },
+        std::chrono::steady_clock::now() - ago);
   };
-  ASSERT_TRUE(submit());
+  ASSERT_TRUE(submit(0min));
   begun.acquire();
-  ASSERT_TRUE(submit());
-  ASSERT_TRUE(submit());
-  ASSERT_TRUE(submit());
-  const auto since = std::chrono::steady_clock::now();
-  ASSERT_TRUE(
-      test::eventually(10s, [&] { return std::chrono::steady_clock::now() - since > 40ms; }));
+  ASSERT_TRUE(submit(2min));
+  ASSERT_TRUE(submit(0min));
+  ASSERT_TRUE(submit(0min));
   go_on.release();
   begun.acquire();  // The second has begun: it waited too long, and two still wait.
-  EXPECT_TRUE(group.late());
-  EXPECT_FALSE(submit());
+  EXPECT_TRUE(group.late(std::chrono::steady_clock::now()));
+  EXPECT_FALSE(submit(0min));
   go_on.release();
   begun.acquire();  // One waits.
-  EXPECT_FALSE(group.late());
-  EXPECT_TRUE(submit());
+  EXPECT_FALSE(group.late(std::chrono::steady_clock::now()));
+  EXPECT_TRUE(submit(0min));
   go_on.release(3);
   ASSERT_TRUE(test::eventually(10s, [&] { return answered == 5; }));
-}
-
-// A wait that is borne as a burst is too long for a second after an overload.
-TEST_F(CreateTest, AnOverloadedGroupKeepsItsQueueShort) {
-  std::counting_semaphore<> begun(0), go_on(0);
-  CreateGroup group(db_.url(),
-                    {.threads = 1, .batch_max = 1, .refuse_above = 400ms, .hold_at = 20ms},
-                    [&](TaskStore&, std::span<const CreateCommand>) {
-                      begun.release();
-                      go_on.acquire();
-                      return Batch<CreateOutcome>(std::vector<CreateOutcome>(1));
-                    });
-  const auto submit = [&] {
-    ASSERT_TRUE(group.submit(create_command(UserId::make()), [](const auto&) {}));
-  };
-  // Late when one begins that has waited `wait`, with two more behind it?
-  const auto late_after = [&](std::chrono::milliseconds wait) {
-    submit();
-    begun.acquire();
-    submit();
-    submit();
-    submit();
-    const auto since = std::chrono::steady_clock::now();
-    EXPECT_TRUE(
-        test::eventually(10s, [&] { return std::chrono::steady_clock::now() - since > wait; }));
-    go_on.release();
-    begun.acquire();
-    const bool late = group.late();
-    go_on.release(3);
-    begun.acquire();
-    begun.acquire();
-    return late;
-  };
-  EXPECT_FALSE(late_after(40ms));
-  EXPECT_TRUE(late_after(410ms));
-  EXPECT_TRUE(late_after(40ms));
 }
 
 }  // namespace
