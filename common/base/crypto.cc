@@ -6,7 +6,6 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
-#include <openssl/sha.h>
 
 #include "common/base/check.h"
 
@@ -17,12 +16,36 @@ const std::uint8_t* bytes_of(std::string_view text) {
   return reinterpret_cast<const std::uint8_t*>(text.data());
 }
 
+// OpenSSL 3 looks an algorithm up and makes a context for each SHA256(): of what an API key costs,
+// that is half. So both are kept.
+class Sha256Context {
+ public:
+  Sha256Context() { AG_CHECK(algorithm_ != nullptr && context_ != nullptr); }
+  ~Sha256Context() {
+    EVP_MD_CTX_free(context_);
+    EVP_MD_free(algorithm_);
+  }
+  Sha256Context(const Sha256Context&) = delete;
+  Sha256Context& operator=(const Sha256Context&) = delete;
+
+  Sha256 digest(std::string_view data) {
+    Sha256 out{};
+    AG_CHECK(EVP_DigestInit_ex2(context_, algorithm_, nullptr) == 1);
+    AG_CHECK(EVP_DigestUpdate(context_, data.data(), data.size()) == 1);
+    AG_CHECK(EVP_DigestFinal_ex(context_, out.data(), nullptr) == 1);
+    return out;
+  }
+
+ private:
+  EVP_MD* const algorithm_ = EVP_MD_fetch(nullptr, "SHA256", nullptr);
+  EVP_MD_CTX* const context_ = EVP_MD_CTX_new();
+};
+
 }  // namespace
 
 Sha256 sha256(std::string_view data) {
-  Sha256 out{};
-  SHA256(bytes_of(data), data.size(), out.data());
-  return out;
+  thread_local Sha256Context context;
+  return context.digest(data);
 }
 
 Sha256 hmac_sha256(std::string_view key, std::string_view data) {

@@ -13,6 +13,10 @@ constexpr std::size_t kRandomLength = 43;   // 256 bits.
 constexpr std::size_t kChecksumLength = 6;  // 62^6 > 2^32.
 constexpr std::size_t kPrefixRandom = 4;    // Random characters that may be shown.
 
+bool is_base62(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+}
+
 std::string key_start(std::string_view brand) {
   return std::string(brand) + "_live_";
 }
@@ -62,7 +66,8 @@ std::optional<Sha256> api_key_hash(std::string_view presented, std::string_view 
     return std::nullopt;
   }
   const auto end = presented.size() - kChecksumLength;
-  if (presented.substr(start.size()).find_first_not_of(kBase62) != std::string_view::npos ||
+  const std::string_view random = presented.substr(start.size());
+  if (!std::all_of(random.begin(), random.end(), is_base62) ||
       presented.substr(end) != checksum(presented.substr(0, end))) {
     return std::nullopt;
   }
