@@ -16,11 +16,11 @@
 #include <arpa/inet.h>
 #include <curl/curl.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "common/base/check.h"
+#include "common/base/wake_event.h"
 #include "common/domain/public_url.h"
 
 namespace audiogen::http {
@@ -34,8 +34,10 @@ constexpr std::size_t kCallsPerHandle = 256;
 constexpr int kEventsMax = 256;
 constexpr std::int64_t kPatienceMax = 60'000;    // Milliseconds; only keeps the number small.
 constexpr std::size_t kHeadersMax = 64U << 10U;  // Bytes of a response's header lines together.
-// Each transfer holds one; with thousands of them open it is most of the memory.
-constexpr long kReadBuffer = 2 * 1024;
+// Each transfer holds one; with thousands of them open it is most of the memory. But libcurl makes
+// two system calls for each time it fills one, so the first of them get more room.
+constexpr long kReadBuffer = 2 * 1024, kRoomyReadBuffer = 16 * 1024;
+constexpr std::size_t kRoomyTransfers = 256;
 // Room made for a body at once, when its length is announced.
 constexpr std::size_t kReserveMax = 256 * 1024;
 // Servers close idle connections, and a request that meets the closing is an unknown outcome: do
@@ -165,13 +167,7 @@ struct Client::Impl {
     bool stopping = false;                     // Guarded by mutex.
     std::atomic<std::size_t> kept{0};          // Bytes of answers in use.
     std::atomic<bool> starved{false};          // Bodies wait for room.
-    int wake = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-
-    ~Inbox() { ::close(wake); }
-    void ring() const {
-      const std::uint64_t one = 1;
-      static_cast<void>(!::write(wake, &one, sizeof one));
-    }
+    WakeEvent wake;
   };
   struct Call final : ClientCall {
     Call(std::shared_ptr<Inbox> to, std::uint64_t n) : inbox(std::move(to)), number(n) {}
@@ -180,7 +176,7 @@ struct Client::Impl {
         const std::scoped_lock lock(inbox->mutex);
         inbox->cancellations.push_back(number);
       }
-      inbox->ring();
+      inbox->wake.ring();
     }
     const std::shared_ptr<Inbox> inbox;
     const std::uint64_t number;
@@ -190,11 +186,10 @@ struct Client::Impl {
     init_curl_once();
     epoll = ::epoll_create1(EPOLL_CLOEXEC);
     AG_CHECK(epoll >= 0);
-    AG_CHECK(inbox->wake >= 0);
     epoll_event event{};
     event.events = EPOLLIN;
     event.data.u64 = kWake;
-    ::epoll_ctl(epoll, EPOLL_CTL_ADD, inbox->wake, &event);
+    ::epoll_ctl(epoll, EPOLL_CTL_ADD, inbox->wake.fd(), &event);
     thread = std::thread([this] { run(); });
   }
 
@@ -203,7 +198,7 @@ struct Client::Impl {
       const std::scoped_lock lock(inbox->mutex);
       inbox->stopping = true;
     }
-    inbox->ring();
+    inbox->wake.ring();
     thread.join();
     for (const auto& handle : handles) {
       curl_multi_cleanup(handle->multi);
@@ -439,7 +434,9 @@ struct Client::Impl {
     curl_easy_setopt(
         easy, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(request.connect_timeout.count()));
     curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, static_cast<long>(request.total_timeout.count()));
-    curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, kReadBuffer);
+    curl_easy_setopt(easy,
+                     CURLOPT_BUFFERSIZE,
+                     transfers.size() < kRoomyTransfers ? kRoomyReadBuffer : kReadBuffer);
     curl_easy_setopt(easy, CURLOPT_MAXAGE_CONN, kIdleSecondsMax);
     // The resolver's thread may hang for longer than the call lives: never wait for it.
     curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
@@ -587,11 +584,11 @@ struct Client::Impl {
       collect_finished();
       read_waiting();
       const int count = ::epoll_wait(epoll, events.data(), kEventsMax, patience());
+      bool woken = false;
       for (int i = 0; i < count; ++i) {
         const epoll_event& event = events[static_cast<std::size_t>(i)];
         if (event.data.u64 == kWake) {
-          std::uint64_t rings = 0;
-          static_cast<void>(!::read(inbox->wake, &rings, sizeof rings));
+          woken = true;
           continue;
         }
         const int flags = (event.events & EPOLLIN ? CURL_CSELECT_IN : 0) |
@@ -610,6 +607,7 @@ struct Client::Impl {
         }
       }
       collect_finished();
+      inbox->wake.answer(woken);
     }
     // A reply may start more: go on until nothing is left.
     do {
@@ -647,7 +645,7 @@ std::shared_ptr<ClientCall> Client::start(ClientRequest request, Reply reply) {
     const std::scoped_lock lock(impl_->inbox->mutex);
     impl_->inbox->orders.push_back({number, std::move(request), std::move(reply)});
   }
-  impl_->inbox->ring();
+  impl_->inbox->wake.ring();
   return call;
 }
 
@@ -656,7 +654,7 @@ void Client::after(std::chrono::milliseconds delay, std::function<void()> work) 
     const std::scoped_lock lock(impl_->inbox->mutex);
     impl_->inbox->timed.push_back({std::chrono::steady_clock::now() + delay, std::move(work)});
   }
-  impl_->inbox->ring();
+  impl_->inbox->wake.ring();
 }
 
 std::shared_ptr<void> Client::keep(std::size_t bytes) {
@@ -666,7 +664,7 @@ std::shared_ptr<void> Client::keep(std::size_t bytes) {
   return {static_cast<void*>(inbox.get()), [inbox, bytes](void*) {
             inbox->kept.fetch_sub(bytes);
             if (inbox->starved.load()) {
-              inbox->ring();
+              inbox->wake.ring();
             }
           }};
 }

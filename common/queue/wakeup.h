@@ -3,24 +3,21 @@
 
 #include <chrono>
 
+#include "common/base/wake_event.h"
+
 namespace audiogen::queue {
 
 class Wakeup {
  public:
-  Wakeup();
-  ~Wakeup();
-  Wakeup(const Wakeup&) = delete;
-  Wakeup& operator=(const Wakeup&) = delete;
-
   // Ends the present or the next wait(). Thread-safe, never blocks.
-  void signal();
+  void signal() { event_.ring(); }
 
   // Sleeps until signal(), until `socket` has something to read (with `until_writable`: or takes
   // more), or for `limit`. A negative `socket` is left out. One thread only.
   void wait(int socket, bool until_writable, std::chrono::milliseconds limit);
 
  private:
-  const int event_;
+  WakeEvent event_;
 };
 
 }  // namespace audiogen::queue
