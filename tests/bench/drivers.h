@@ -57,8 +57,13 @@ LoadResult measured(Context& context,
                     Aim& aim,
                     double ceiling);
 
-// A row: tasks that wait already, worked on by so many workers; how many a second.
-double run_jobs(
-    Context& context, int workers, int provider_delay_ms, int in_flight, double ceiling);
+// A row: tasks that wait already, worked on by so many workers; how many a second. `rss`: MB of the
+// largest worker.
+double run_jobs(Context& context,
+                int workers,
+                int provider_delay_ms,
+                int in_flight,
+                double ceiling,
+                double* rss = nullptr);
 
 }  // namespace audiogen::bench

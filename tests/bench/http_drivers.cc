@@ -74,10 +74,47 @@ class Mixed : public Aim {
   std::vector<Client> clients_;
 };
 
+// What a closed loop is to reach; 0: nothing is asked.
+struct Wanted {
+  std::string what{};
+  double per_second = 0, p99_ms = 0, api_us = 0;
+};
+
+void note_goals(Context& context, const Wanted& wanted, const LoadResult& result, double ceiling) {
+  const Tally all = result.all();
+  if (wanted.per_second > 0) {
+    context.report.goal({.what = wanted.what,
+                         .figure = result.good_per_second(),
+                         .target = wanted.per_second,
+                         .unit = "/s",
+                         .ceiling = ceiling});
+  }
+  if (wanted.p99_ms > 0) {
+    context.report.goal({.what = wanted.what + ", p99",
+                         .figure = all.latency.quantile(0.99),
+                         .target = wanted.p99_ms,
+                         .unit = "ms",
+                         .at_most = true,
+                         .digits = 1});
+  }
+  if (wanted.api_us > 0) {
+    context.report.goal({.what = wanted.what + ", CPU of the API",
+                         .figure = context.report.cost("api"),
+                         .target = wanted.api_us,
+                         .unit = "us",
+                         .at_most = true,
+                         .digits = 1});
+  }
+}
+
 // Closed loop for the throughput, then open loop for the latency at a load it can bear, which is
 // returned. An aim that follows its connections needs one of its own for each.
-LoadResult closed_and_open(
-    Context& context, Stand& stand, Aim& closed_aim, Aim& open_aim, double ceiling) {
+LoadResult closed_and_open(Context& context,
+                           Stand& stand,
+                           Aim& closed_aim,
+                           Aim& open_aim,
+                           double ceiling,
+                           const Wanted& wanted) {
   const std::uint16_t port = stand.api_port();
   run_load({.port = port, .connections = kConnections, .seconds = context.seconds / 5}, closed_aim);
   const LoadResult closed =
@@ -87,6 +124,7 @@ LoadResult closed_and_open(
                {.port = port, .connections = kConnections, .rate = 0, .seconds = context.seconds},
                closed_aim,
                ceiling);
+  note_goals(context, wanted, closed, ceiling);
   const double rate = kOpenLoad * closed.good_per_second();
   return measured(
       context,
@@ -150,7 +188,8 @@ void bench_create(Context& context) {
                   stand,
                   aim,
                   aim,
-                  create_ceiling(stand, context.seconds / 2, stand.users().size(), false));
+                  create_ceiling(stand, context.seconds / 2, stand.users().size(), false),
+                  {.what = "creations", .per_second = 14'000, .p99_ms = 15, .api_us = 40});
   KeyedCreates keyed(stand.keys());
   const double ceiling = create_ceiling(stand, context.seconds / 2, stand.users().size(), true);
   measured(context,
@@ -171,7 +210,12 @@ void bench_hot_user(Context& context) {
   Stand stand(context.stand(true));
   context.report.begin("hot-user", "POST, all of one user: one balance row, one lock.");
   Rounds aim = creates_of(std::span(stand.keys()).first(1));
-  closed_and_open(context, stand, aim, aim, create_ceiling(stand, context.seconds / 2, 1, false));
+  closed_and_open(context,
+                  stand,
+                  aim,
+                  aim,
+                  create_ceiling(stand, context.seconds / 2, 1, false),
+                  {.what = "creations, all of one user", .per_second = 10'000});
   stand.audit();
 }
 
@@ -186,7 +230,8 @@ void bench_poll(Context& context) {
   context.report.line({.name = "database alone: one row a round trip, 4 connections",
                        .per_second = read_ceiling(stand, context.seconds / 2, tasks)});
   Rounds aim = polls_of(stand.keys(), tasks);
-  closed_and_open(context, stand, aim, aim, bare);
+  closed_and_open(
+      context, stand, aim, aim, bare, {.what = "polls", .per_second = 50'000, .p99_ms = 5});
   stand.audit();
 }
 
@@ -198,7 +243,7 @@ void bench_mixed(Context& context) {
   context.report.begin("mixed", "Ten polls per creation, one worker on.");
   Mixed closed(stand.keys(), kConnections);
   Mixed open(stand.keys(), kOpenConnections);
-  const LoadResult paced = closed_and_open(context, stand, closed, open, 0);
+  const LoadResult paced = closed_and_open(context, stand, closed, open, 0, {});
   context.report.line({.name = "… its creations", .latency = &paced.kinds[Mixed::kCreate].latency});
   context.report.line({.name = "… its polls", .latency = &paced.kinds[Mixed::kPoll].latency});
   stand.audit();

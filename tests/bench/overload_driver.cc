@@ -110,11 +110,12 @@ class Both : public Aim {
   double due_ = 0;
 };
 
-// What the service is to keep up under any load (issue 4): latency of what it accepts.
-constexpr double kAcceptedP99 = 250;  // Milliseconds.
+// What the service is to keep up under any load (issue 4): latency of what it accepts, and of
+// polls.
+constexpr double kAcceptedP99 = 250, kPollsP99 = 50;  // Milliseconds.
 
 struct Offered {
-  double good_per_second = 0;
+  double good_per_second = 0, p99_ms = 0, polls_p99_ms = 0;
   bool sustained = false;  // Hardly a refusal, and in time.
 };
 
@@ -168,8 +169,11 @@ Offered offer(Context& context,
     fail("overload: " + std::to_string(accepted) + " accepted, " + std::to_string(found) +
          " in the database");
   }
-  return {a_second(made.good),
-          a_second(made.good) >= 0.98 * rate && made.latency.quantile(0.99) <= kAcceptedP99};
+  const double p99 = made.latency.quantile(0.99);
+  return {.good_per_second = a_second(made.good),
+          .p99_ms = p99,
+          .polls_p99_ms = read.latency.quantile(0.99),
+          .sustained = a_second(made.good) >= 0.98 * rate && p99 <= kAcceptedP99};
 }
 
 }  // namespace
@@ -180,13 +184,12 @@ void bench_overload(Context& context) {
   context.report.begin(
       "overload",
       "POST over 2,000 connections, 500 polls/s beside it, after a second of the same. First at "
-      "more "
-      "and more of what the closed loop reaches (the ceiling): the sustainable rate is the last "
-      "one "
-      "that is accepted to 98 % with p99 within 250 ms. Then at so many times the sustainable "
-      "rate. "
-      "Creations per second are the accepted ones, latency is theirs, from when they were due. Not "
-      "sent: no connection was free for a second. Late: sent when one was free again. " +
+      "ever "
+      "more of what the closed loop reaches (the ceiling): the sustainable rate is the highest "
+      "that "
+      "is accepted to 98 % with p99 within 250 ms. Then at so many times that rate. Creations per "
+      "second are the accepted ones, latency is theirs, from when they were due. Not sent: no "
+      "connection was free for a second. Late: sent when one was free again. " +
           std::string(cores.pinned() ? "One core for API, database and broker together, one for "
                                        "the load, which never sleeps."
                                      : "Service and load share the only core."));
@@ -224,15 +227,26 @@ void bench_overload(Context& context) {
       sustainable = share * peak;
     }
   }
-  double last = 0;
+  Offered last;
   for (const double times : {1.5, 2.0, 3.0}) {
     last =
-        offered("creations at " + fixed(times, 1) + "x the sustainable rate", times * sustainable)
-            .good_per_second;
+        offered("creations at " + fixed(times, 1) + "x the sustainable rate", times * sustainable);
   }
-  context.report.line({.name = "goodput at 3.0x the sustainable rate, of the best of all",
-                       .per_second = last,
+  context.report.goal({.what = "overload, 3x the sustainable rate: goodput",
+                       .figure = last.good_per_second,
+                       .target = 0.9 * best,
+                       .unit = "/s",
                        .ceiling = best});
+  context.report.goal({.what = "… p99 of what is accepted",
+                       .figure = last.p99_ms,
+                       .target = kAcceptedP99,
+                       .unit = "ms",
+                       .at_most = true});
+  context.report.goal({.what = "… p99 of polls beside it",
+                       .figure = last.polls_p99_ms,
+                       .target = kPollsP99,
+                       .unit = "ms",
+                       .at_most = true});
   stand.audit();
 }
 

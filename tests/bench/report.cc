@@ -20,10 +20,12 @@ void Report::begin(const std::string& driver, const std::string& about) {
 void Report::row(const Row& row, double operations, const Usage& before, const Usage& after) {
   double service = 0;
   std::string ours, others;
+  costs_.clear();
   for (const auto& [part, used] : after) {
     const auto earlier = before.find(part);
     const double us =
         (used - (earlier == before.end() ? 0 : earlier->second)) / std::max(operations, 1.0) * 1e6;
+    costs_[part] = us;
     const std::string cost = part + " " + fixed(us, 1);
     if (part == "load" || part == "provider") {
       others += " · " + cost;
@@ -50,6 +52,32 @@ void Report::line(const Row& row, const std::string& costs) {
 
 void Report::note(const std::string& sentence) {
   text("\n" + sentence + "\n");
+}
+
+double Report::cost(const std::string& part) const {
+  const auto found = costs_.find(part);
+  return found == costs_.end() ? 0 : found->second;
+}
+
+void Report::goal(const Goal& goal) {
+  const bool met = goal.at_most ? goal.figure <= goal.target : goal.figure >= goal.target;
+  const std::string unit = goal.unit.empty() ? "" : " " + goal.unit;
+  goals_ += "| " + goal.what + " | " + (goal.at_most ? "≤ " : "≥ ") +
+            fixed(goal.target, goal.digits) + unit + " | " + fixed(goal.figure, goal.digits) +
+            unit + " | " + (met ? "yes" : "**no**") + " | ";
+  if (goal.ceiling > 0) {
+    goals_ += fixed(goal.ceiling, goal.digits) + " | " + fixed(goal.figure / goal.ceiling, 2);
+  } else {
+    goals_ += " | ";
+  }
+  goals_ += " |\n";
+}
+
+std::string Report::goals() const {
+  return goals_.empty() ? ""
+                        : "| | target | this run | met | ceiling of this run | of it |\n"
+                          "|---|---:|---:|---|---:|---:|\n" +
+                              goals_;
 }
 
 void Report::text(const std::string& more) {

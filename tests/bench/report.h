@@ -1,6 +1,7 @@
 // The tables of the results, printed as they come.
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "tests/bench/load.h"
@@ -19,6 +20,18 @@ struct Row {
   std::string note{};
 };
 
+// What issue and README ask for, and what the run gave. Reported, never asserted: figures move with
+// the machine, ratios to the ceiling hardly.
+struct Goal {
+  std::string what;
+  double figure = 0;
+  double target = 0;
+  std::string unit;
+  bool at_most = false;  // Else at least.
+  double ceiling = 0;    // 0: none.
+  int digits = 0;
+};
+
 class Report {
  public:
   // Begins the table of a driver.
@@ -29,12 +42,18 @@ class Report {
   // With `costs` and the note in the last column.
   void line(const Row& row, const std::string& costs = "");
   void note(const std::string& sentence);
+  // The CPU time of `part` per operation in the last row(), in us.
+  double cost(const std::string& part) const;
+  void goal(const Goal& goal);
+  // The table of all goals so far.
+  std::string goals() const;
   const std::string& all() const { return all_; }
 
  private:
   void text(const std::string& more);
 
-  std::string all_;
+  std::string all_, goals_;
+  std::map<std::string, double> costs_;  // Of the last row.
 };
 
 }  // namespace audiogen::bench

@@ -8,8 +8,11 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -40,6 +43,21 @@ void bench_start(Context& context) {
   context.report.line(
       {.name = "audio-worker",
        .note = fixed(worker * 1000, 0) + " ms, " + fixed(stand.worker_rss_max(), 1) + " MB"});
+  for (const auto& [program, seconds, rss] :
+       {std::tuple("audio-api", api, stand.api_rss()),
+        std::tuple("audio-worker", worker, stand.worker_rss_max())}) {
+    context.report.goal({.what = std::string(program) + ": start to first answer",
+                         .figure = seconds * 1000,
+                         .target = 100,
+                         .unit = "ms",
+                         .at_most = true});
+    context.report.goal({.what = std::string(program) + ": idle RSS",
+                         .figure = rss,
+                         .target = 20,
+                         .unit = "MB",
+                         .at_most = true,
+                         .digits = 1});
+  }
   stand.audit();
 }
 
@@ -97,6 +115,16 @@ std::string machine(Stand& stand) {
          "), " + day + ".";
 }
 
+// People write below this heading why a target is missed; a new run keeps it.
+constexpr std::string_view kProfiles = "\n## Where the time goes\n";
+
+std::string profiles_of(const std::string& results) {
+  std::ifstream in(results);
+  const std::string old(std::istreambuf_iterator<char>(in), {});
+  const auto at = old.find(kProfiles);
+  return at == std::string::npos ? "" : old.substr(at);
+}
+
 // Thousands of connections, here and in the programs started from here.
 void raise_file_limit() {
   rlimit limit{};
@@ -145,7 +173,9 @@ int run(int argc, char** argv) {
   if (::testing::UnitTest::GetInstance()->ad_hoc_test_result().Failed()) {
     fail("a check of the test support failed");
   }
+  std::printf("\n%s", context.report.goals().c_str());
   if (!results.empty()) {
+    const std::string kept = profiles_of(results);
     std::ofstream out(results);
     out << "# Benchmark results\n\nWritten by `./dev bench`. Load generator, API, workers, MariaDB "
            "and RabbitMQ share the machine; every 202 is a\ndurable commit, every hint a confirmed "
@@ -153,8 +183,8 @@ int run(int argc, char** argv) {
            "by what the table's heading names, measured in the same run. CPU is each process's "
            "own, from\n/proc/PID/stat; `service` is the sum of what a deployment runs, `load` is "
            "the generator.\n\n"
-        << about << "\n"
-        << context.report.all();
+        << about << "\n\n### targets\n\n"
+        << context.report.goals() << context.report.all() << kept;
     if (!out.flush()) {
       fail("cannot write " + results);
     }

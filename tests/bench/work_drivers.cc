@@ -56,8 +56,12 @@ double measure_jobs(Context& context,
 
 }  // namespace
 
-double run_jobs(
-    Context& context, int workers, int provider_delay_ms, int in_flight, double ceiling) {
+double run_jobs(Context& context,
+                int workers,
+                int provider_delay_ms,
+                int in_flight,
+                double ceiling,
+                double* rss) {
   Stand stand(context.stand(false));
   const Provider provider(stand.stack().log_folder(), provider_delay_ms);
   stand.watch("provider", {provider.pid()});
@@ -77,6 +81,9 @@ double run_jobs(
                    count,
                    workers * in_flight,
                    ceiling);
+  if (rss != nullptr) {
+    *rss = stand.worker_rss_max();
+  }
   stand.audit();
   return rate;
 }
@@ -92,14 +99,29 @@ void bench_jobs(Context& context) {
       "The provider answers at once with 20 KB of WAV, which is what was asked "
       "for: decoded, measured, passed through and fsynced. Ceiling: claims and settlements "
       "from a bare loop, batches of 32 on two connections: a worker has as many for that.");
-  run_jobs(context, 1, 0, context.smoke ? 4 : 200, ceiling);
+  const double rate = run_jobs(context, 1, 0, context.smoke ? 4 : 200, ceiling);
+  context.report.goal({.what = "jobs, provider answers at once",
+                       .figure = rate,
+                       .target = 8'000,
+                       .unit = "/s",
+                       .ceiling = ceiling});
 }
 
 void bench_in_flight(Context& context) {
   context.report.begin(
       "in-flight",
       "The provider takes 2 s and one worker holds 5,000 tasks. Ceiling: 5,000 / 2 s.");
-  run_jobs(context, 1, context.smoke ? 200 : 2000, 5000, 2500);
+  constexpr int kHeld = 5000;
+  constexpr double kCeiling = kHeld / 2.0;
+  double rss = 0;
+  const double rate = run_jobs(context, 1, context.smoke ? 200 : 2000, kHeld, kCeiling, &rss);
+  context.report.goal({.what = "jobs, provider takes 2 s, one worker",
+                       .figure = rate,
+                       .target = 2'400,
+                       .unit = "/s",
+                       .ceiling = kCeiling});
+  context.report.goal(
+      {.what = "… its RSS", .figure = rss, .target = 120, .unit = "MB", .at_most = true});
 }
 
 }  // namespace audiogen::bench
