@@ -11,8 +11,8 @@
 namespace audiogen {
 namespace {
 
-// Sleeps at most ten seconds; true when rung.
-bool sleep(WakeEvent& event) {
+// Waits at most ten seconds for a ring.
+bool woken(WakeEvent& event) {
   pollfd watched{.fd = event.fd(), .events = POLLIN, .revents = 0};
   ::poll(&watched, 1, 10'000);
   event.answer(watched.revents != 0);
@@ -29,7 +29,7 @@ TEST(WakeEventTest, ManyRingsAreOneWakeUp) {
   EXPECT_FALSE(readable(event));
   event.ring();
   event.ring();
-  EXPECT_TRUE(sleep(event));
+  EXPECT_TRUE(woken(event));
   EXPECT_FALSE(readable(event));
 }
 
@@ -38,9 +38,9 @@ TEST(WakeEventTest, RingsAgainAfterAnAnswerWithoutASleep) {
   event.ring();
   event.answer(false);  // Its poll ended for something else.
   event.ring();
-  EXPECT_TRUE(sleep(event));
+  EXPECT_TRUE(woken(event));
   event.ring();
-  EXPECT_TRUE(sleep(event));
+  EXPECT_TRUE(woken(event));
 }
 
 // What is done before a ring is found, whoever rings at the same time.
@@ -69,7 +69,7 @@ TEST(WakeEventTest, NoRingIsLost) {
       found += waiting;
       waiting = 0;
     }
-    rung = found == kThreads * kEach || sleep(event);
+    rung = found == kThreads * kEach || woken(event);
   }
   EXPECT_TRUE(rung);
   EXPECT_EQ(found, kThreads * kEach);
