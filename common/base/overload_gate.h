@@ -33,18 +33,23 @@ class OverloadGate {
   explicit OverloadGate(Limits limits)
       : limits_{limits.burst, std::min(limits.standing, limits.burst), limits.slack} {}
 
-  // True when work that arrived then is to be refused, `waiting` being queued before it.
-  bool refuses(Clock::time_point now, Clock::time_point arrived, std::size_t waiting) {
+  // True when work that arrived then is to be refused. `waiting()`, how many are queued before it,
+  // is asked only if that matters.
+  template <class Waiting>
+  bool refuses(Clock::time_point now, Clock::time_point arrived, const Waiting& waiting) {
     const bool overloaded = this->overloaded(now);
-    const bool crowded = waiting > limits_.slack;
     const bool late = now - arrived > limit(overloaded);
-    const bool refused =
-        late ? overloaded || crowded : crowded && queue_late_.load(std::memory_order_relaxed);
-    if (refused && (!overloaded || refusals_.fetch_add(1) >= limits_.slack)) {
+    if (!late && !queue_late_.load(std::memory_order_relaxed)) {
+      return false;
+    }
+    if (!(late && overloaded) && waiting() <= limits_.slack) {
+      return false;
+    }
+    if (!overloaded || refusals_.fetch_add(1) >= limits_.slack) {
       refusals_.store(0);
       overloaded_until_.store((now + kPeriod).time_since_epoch().count());
     }
-    return refused;
+    return true;
   }
 
   // Work leaves the queue; the oldest of it arrived then.

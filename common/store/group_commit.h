@@ -56,7 +56,7 @@ class GroupCommit {
 
   // True when submit() would refuse: ask before preparing a command.
   bool late(Clock::time_point arrived) {
-    return gate_.refuses(Clock::now(), arrived, queue_.size());
+    return gate_.refuses(Clock::now(), arrived, [this] { return queue_.size(); });
   }
 
   // Finishes what was accepted, then stops.

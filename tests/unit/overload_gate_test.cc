@@ -1,3 +1,4 @@
+// Who is refused under overload, in a time of its own.
 #include "common/base/overload_gate.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +13,7 @@ constexpr std::size_t kSlack = 10;
 class OverloadGateTest : public testing::Test {
  protected:
   bool refuses(std::chrono::milliseconds waited, std::size_t queued) {
-    return gate_.refuses(now_, now_ - waited, queued);
+    return gate_.refuses(now_, now_ - waited, [&] { return queued; });
   }
   // The oldest of the queue had waited that long when its turn came.
   void begun(std::chrono::milliseconds waited) { gate_.begun(now_, now_ - waited); }

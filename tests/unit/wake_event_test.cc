@@ -1,6 +1,6 @@
+// Waking a thread: no ring is lost, and many are one.
 #include "common/base/wake_event.h"
 
-#include <atomic>
 #include <mutex>
 #include <thread>
 #include <vector>
