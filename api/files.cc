@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "api/wire.h"
+#include "common/blob/blob_key.h"
 
 namespace audiogen::api {
 namespace {
@@ -73,6 +74,7 @@ RangeKind parse_range(std::string_view header, std::int64_t size, ByteRange& out
 
 void serve_file(const DirectoryStore& store,
                 const std::optional<LinkSigner>& links,
+                std::chrono::seconds retention,
                 http::Exchange exchange,
                 std::string_view key) {
   const http::Request& request = exchange.request();
@@ -83,8 +85,9 @@ void serve_file(const DirectoryStore& store,
     exchange.reply(link_expired_response(request_id));
     return;
   }
+  const bool kept = retention.count() == 0 || now - made_at(blob_task(key).uuid) < retention;
   const auto file =
-      verdict == LinkSigner::Verdict::kValid ? store.read(key) : std::optional<OpenBlob>();
+      kept && verdict == LinkSigner::Verdict::kValid ? store.read(key) : std::optional<OpenBlob>();
   if (!file) {
     exchange.reply(error_response({ApiErrorCode::kNotFound, "There is no such file.", std::nullopt},
                                   request_id));
@@ -126,8 +129,8 @@ void serve_file(const DirectoryStore& store,
                       std::to_string(range.first + range.length - 1) + "/" +
                       std::to_string(file->size));
   }
-  response.file =
-      http::FileBody{.fd = std::move(fd), .offset = range.first, .length = range.length};
+  response.file = http::FileBody{
+      .fd = std::move(fd), .offset = file->offset + range.first, .length = range.length};
   exchange.reply(std::move(response));
 }
 

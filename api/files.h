@@ -2,6 +2,7 @@
 // 9110 section 14), validators and the right media type.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -14,9 +15,11 @@ namespace audiogen::api {
 
 // Reads file metadata on the calling I/O thread (the page cache answers) and answers the exchange.
 // With `links` only to an address it signed: 404 without a valid signature, as if there were no
-// such file, and 403 link_expired after its time.
+// such file, and 403 link_expired after its time. With a `retention`, 404 for what is of a task
+// created longer ago: workers delete it some time later.
 void serve_file(const DirectoryStore& store,
                 const std::optional<LinkSigner>& links,
+                std::chrono::seconds retention,
                 http::Exchange exchange,
                 std::string_view key);
 

@@ -5,6 +5,7 @@
 
 #include "api/wire.h"
 #include "common/base/log.h"
+#include "common/blob/blob_key.h"
 
 namespace audiogen::api {
 
@@ -44,6 +45,7 @@ Routes::Routes(const Config& config, Generations& generations, const DirectorySt
     : generations_(generations),
       files_(files),
       links_(LinkSigner::from(config)),
+      retention_(std::chrono::days(config.output_retention_days)),
       files_prefix_(path_of(config.cdn_url) + "/"),
       openapi_(replace_all(std::string(openapi_document), "svc-audio-1.0", config.model_name())) {}
 
@@ -91,7 +93,7 @@ void Routes::handle(http::Exchange exchange) {
     const std::string_view key = path.substr(files_prefix_.size());
     if (is_blob_key(key)) {
       if (reading) {
-        serve_file(*files_, links_, std::move(exchange), key);
+        serve_file(*files_, links_, retention_, std::move(exchange), key);
       } else {
         refuse_method(exchange, "GET, HEAD");
       }

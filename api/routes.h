@@ -22,7 +22,8 @@ class Routes {
   Generations& generations_;
   const DirectoryStore* files_;
   const std::optional<LinkSigner> links_;
-  const std::string files_prefix_;  // "/files/"
+  const std::chrono::seconds retention_;  // 0: files stay for ever.
+  const std::string files_prefix_;        // "/files/"
   const std::string openapi_;
 };
 

@@ -1,10 +1,13 @@
 #include "worker/janitor.h"
 
 #include <algorithm>
-#include <string_view>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "common/base/log.h"
 #include "common/base/metrics.h"
+#include "common/blob/blob_key.h"
 
 namespace audiogen::worker {
 namespace {
@@ -13,44 +16,81 @@ constexpr std::chrono::minutes kFirst{1}, kEvery{10};
 constexpr std::size_t kPurgeBatch = 500;
 constexpr std::size_t kDeleteBatch = 100;  // Files; what an interrupted run repeats.
 constexpr auto kOrphanAge = std::chrono::hours(24);
-constexpr std::size_t kWindowsARun = 1000;  // 9 h of tasks.
+constexpr std::size_t kSlotsARun = 32;  // 9 h of segments.
 constexpr std::size_t kDoubtfulBatch = 10'000;
+// A file is not served any more once its task is past its retention; it goes when nobody can still
+// be reading it.
+constexpr auto kReadersGrace = std::chrono::hours(1);
 
-// Deletes what a window's tasks left besides their output, and counts it. A file of a task that the
-// database does not have stays: tasks are never deleted, so it must be another database's. False:
-// the window is not done.
-bool delete_orphans_of(const BlobWindow& window,
+// From the creation of a task to its last blob, and from one slot to the next.
+constexpr auto kDeadlineMax = std::chrono::hours(25);
+
+struct TaskRange {
+  TaskId first, last;
+};
+
+// The tasks whose blobs lie in `slot`. Nullopt: there are none. Not those of an API whose clock was
+// off by a day: the range would be far too long to look at.
+std::optional<TaskRange> tasks_in(const DirectoryStore& blobs, const BlobSlot& slot) {
+  std::optional<TaskRange> out;
+  blobs.for_each(slot, [&](const std::string& key) {
+    const TaskId task = blob_task(key);
+    if (std::chrono::abs(made_at(task.uuid) - slot.begin) > kDeadlineMax) {
+      return;
+    }
+    out = out ? TaskRange{std::min(out->first, task), std::max(out->last, task)}
+              : TaskRange{task, task};
+  });
+  return out;
+}
+
+// The blobs in `slot` that are of one of `tasks`, sorted, and not its output.
+std::vector<std::string> orphans_in(const DirectoryStore& blobs,
+                                    const BlobSlot& slot,
+                                    const std::vector<store::TaskOutput>& tasks) {
+  std::vector<std::string> out;
+  blobs.for_each(slot, [&](const std::string& key) {
+    const TaskId task = blob_task(key);
+    const auto it = std::lower_bound(
+        tasks.begin(), tasks.end(), task, [](const store::TaskOutput& output, TaskId id) {
+          return output.task < id;
+        });
+    if (it != tasks.end() && it->task == task && it->key != key) {
+      out.push_back(key);
+    }
+  });
+  return out;
+}
+
+// Deletes what the tasks of a slot left besides their output, and counts it. A blob of a task that
+// the database does not have stays: tasks are never deleted, so it must be another database's.
+// False: the slot is not done.
+bool delete_orphans_of(const BlobSlot& slot,
                        store::TaskStore& store,
                        DirectoryStore& blobs,
                        std::size_t& count) {
   static auto& deleted =
       metrics::counter("orphans_deleted_total", "Files deleted that no task knows of");
-  for (TaskId from = window.first;;) {
-    const auto tasks = store.doubtful_outputs(from, window.last, kDoubtfulBatch);
+  auto range = tasks_in(blobs, slot);
+  while (range) {
+    const auto tasks = store.doubtful_outputs(range->first, range->last, kDoubtfulBatch);
     if (!tasks) {
       return false;
     }
-    if (tasks->empty()) {
-      return true;
+    for (const std::string& key : orphans_in(blobs, slot, *tasks)) {
+      if (const auto removed = blobs.remove(key); !removed) {
+        log::error("files of no task could not be deleted", {{"why", removed.error().message}});
+        return false;
+      }
+      ++count;
+      deleted.Increment();
     }
-    const auto removed = blobs.remove_if(window, [&](TaskId task, std::string_view key) {
-      const auto it = std::lower_bound(
-          tasks->begin(), tasks->end(), task, [](const store::TaskOutput& output, TaskId id) {
-            return output.task < id;
-          });
-      return it != tasks->end() && it->task == task && it->key != key;
-    });
-    if (!removed) {
-      log::error("files of no task could not be deleted", {{"why", removed.error().message}});
-      return false;
-    }
-    count += *removed;
-    deleted.Increment(static_cast<double>(*removed));
     if (tasks->size() < kDoubtfulBatch) {
       return true;
     }
-    from = tasks->back().task;  // Comes again, which does no harm.
+    range->first = tasks->back().task;  // Comes again, which does no harm.
   }
+  return true;
 }
 
 }  // namespace
@@ -88,12 +128,11 @@ std::size_t delete_orphans(store::TaskStore& store,
   if (!now) {
     return count;
   }
-  const TaskId end{first_uuid_at(*now - kOrphanAge)};
-  for (const BlobWindow& window : blobs.unchecked(end, kWindowsARun)) {
-    if (stopping() || !delete_orphans_of(window, store, blobs, count)) {
+  for (const BlobSlot& slot : blobs.unchecked(*now - kOrphanAge, kSlotsARun)) {
+    if (stopping() || !delete_orphans_of(slot, store, blobs, count)) {
       return count;
     }
-    if (const auto marked = blobs.mark_checked(window); !marked) {
+    if (const auto marked = blobs.mark_checked(slot); !marked) {
       log::error("a folder that was checked could not be marked",
                  {{"why", marked.error().message}});
       return count;
@@ -134,7 +173,7 @@ void Janitor::do_chores(store::TaskStore& store) {
     }
   }
   if (retention_.count() > 0) {
-    const std::size_t files = delete_old_outputs(store, blobs_, retention_);
+    const std::size_t files = delete_old_outputs(store, blobs_, retention_ + kReadersGrace);
     if (files > 0) {
       log::info("old files deleted", {{"files", files}});
     }

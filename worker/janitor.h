@@ -21,8 +21,8 @@ namespace audiogen::worker {
 // number of files. Blocks.
 std::size_t delete_old_outputs(store::TaskStore& store, BlobStore& blobs, std::chrono::seconds age);
 
-// Deletes the files that crashes left: of final tasks created more than a day ago, and not their
-// output. Looks at each window once, at no more than some hours of tasks a call, and ends early
+// Deletes the files that crashes left: of final tasks, more than a day old, and not their output.
+// Looks at each slot of segments once, at no more than some hours of them a call, and ends early
 // when `stopping` says so; the next run, of any worker, goes on. The number of files. Blocks.
 std::size_t delete_orphans(store::TaskStore& store,
                            DirectoryStore& blobs,

@@ -8,6 +8,7 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/metrics.h"
+#include "common/blob/blob_key.h"
 
 namespace audiogen::worker {
 namespace {
@@ -666,15 +667,18 @@ void JobRunner::store_outputs(std::vector<Output> outputs) {
     }
     return lost;
   });
-  std::vector<std::string> keys;
-  std::vector<NewBlob> files;
-  keys.reserve(outputs.size());  // The views into it stay valid.
-  for (const auto& [job, rendered] : outputs) {
-    keys.push_back(
-        make_blob_key(job->claim.task, job->request->output_format, job->request->sample_rate));
-    files.push_back({keys.back(), rendered.bytes});
+  if (outputs.empty()) {
+    return;
   }
-  const auto stored = blobs_.put(files);
+  std::vector<std::string> names;
+  std::vector<NewBlob> files;
+  names.reserve(outputs.size());  // The views into it stay valid.
+  for (const auto& [job, rendered] : outputs) {
+    names.push_back(
+        make_blob_name(job->claim.task, job->request->output_format, job->request->sample_rate));
+    files.push_back({names.back(), rendered.bytes});
+  }
+  auto stored = blobs_.put(files);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const auto& [job, rendered] = outputs[i];
     if (!stored[i]) {
@@ -684,7 +688,7 @@ void JobRunner::store_outputs(std::vector<Output> outputs) {
     }
     AG_CRASH_POINT("worker.stored");
     auto command = job->command(store::SettleCommand::Kind::kSucceed);
-    command.output_key = keys[i];
+    command.output_key = std::move(*stored[i]);
     command.output_bytes = rendered.bytes.size();
     command.output_sha256 = rendered.sha256;
     command.duration_ms = duration_ms(static_cast<std::int64_t>(rendered.samples), rendered.rate);

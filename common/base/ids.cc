@@ -56,6 +56,14 @@ Uuid first_uuid_at(Instant at) {
   return id;
 }
 
+Instant made_at(const Uuid& id) {
+  std::int64_t stamp = 0;
+  for (std::size_t i = 0; i < 6; ++i) {
+    stamp = stamp << 8 | id.bytes[i];
+  }
+  return Instant(std::chrono::milliseconds(stamp));
+}
+
 std::string encode_base32(const Uuid& id) {
   std::string out(26, '0');
   std::uint32_t bits = 0;

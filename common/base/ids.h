@@ -26,6 +26,9 @@ Uuid new_uuid();
 // What no UUIDv7 made at `at` or later sorts below.
 Uuid first_uuid_at(Instant at);
 
+// When a UUIDv7 was made, by its maker's wall clock, in whole milliseconds.
+Instant made_at(const Uuid& id);
+
 // 26 lower-case base32 characters of 128 bits; the first carries only three bits.
 std::string encode_base32(const Uuid& id);
 

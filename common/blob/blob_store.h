@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,25 +14,14 @@
 #include <vector>
 
 #include "common/base/config.h"
-#include "common/base/ids.h"
 #include "common/base/result.h"
-#include "common/domain/request.h"
+#include "common/base/time.h"
 
 namespace audiogen {
 
-// A name nobody can guess: "<task>-<130 random bits>-<rate>.<extension>". The task makes a stray
-// file traceable, the rate is part of the media type of headerless pcm.
-std::string make_blob_key(TaskId task, OutputFormat format, int sample_rate);
-
-// True for exactly the form that make_blob_key writes; anything else never reaches a file system.
-bool is_blob_key(std::string_view key);
-
-// The media type of a key's file (audio 2.4): audio/mpeg, audio/wav, audio/ogg; codecs=opus,
-// audio/pcm with its rate.
-std::string blob_content_type(std::string_view key);
-
 struct NewBlob {
-  std::string_view key, bytes;
+  std::string_view name;  // From make_blob_name().
+  std::string_view bytes;
 };
 
 // How a store is written to best.
@@ -42,66 +33,89 @@ class BlobStore {
  public:
   virtual ~BlobStore() = default;
 
-  // Stores each of `blobs` durably: after success it survives a power cut. Result i is of blob i. A
-  // key is put once; what a failed put left is nobody's. Blocks. Thread-safe.
-  virtual std::vector<Result<Done>> put(std::span<const NewBlob> blobs) = 0;
-  Result<Done> put(std::string_view key, std::string_view bytes) {
-    const NewBlob blob{key, bytes};
+  // Stores each of `blobs` durably: after success it survives a power cut. Result i is the key by
+  // which blob i is found again, at most 120 characters. A name is put once; what a failed put left
+  // is nobody's. Blocks. Thread-safe.
+  virtual std::vector<Result<std::string>> put(std::span<const NewBlob> blobs) = 0;
+  Result<std::string> put(std::string_view name, std::string_view bytes) {
+    const NewBlob blob{name, bytes};
     return put({&blob, 1}).front();
   }
   virtual PutShape put_shape() const = 0;
 
-  // Removes `key`; a missing one is no error. Blocks. Thread-safe.
+  // Removes the blob of `key`; a missing one is no error. Nobody may be reading it. Blocks.
+  // Thread-safe.
   virtual Result<Done> remove(std::string_view key) = 0;
 };
 
-// A file opened for reading.
+// A blob opened for reading.
 struct OpenBlob {
   int fd = -1;  // The caller closes it.
-  std::int64_t size = 0;
+  std::int64_t offset = 0, size = 0;
   std::int64_t modified = 0;  // Seconds since the epoch.
 };
 
-// The tasks created within one span of 32.8 s. Their files lie in one folder.
-struct BlobWindow {
-  TaskId first, last;
+// 17.5 min, and the folder of the segments begun in them.
+struct BlobSlot {
+  std::string folder;
+  Instant begin;
 };
 
-// Files below a folder, one subfolder for each window: "01m7z/5s/<key>".
+struct DirectoryOptions {
+  std::int64_t segment_max = 256 << 20;  // Bytes from which on the next segment is begun.
+  std::function<Instant()> clock{};      // Nullptr: the wall clock.
+};
+
+// Blobs appended to large files, segments, each written by one store alone: "01m7z5/<segment>",
+// where the folder is that of the slot in which the segment was begun. A removed blob gives its
+// disk space back; a segment without blobs goes, once nobody can append to it.
 class DirectoryStore final : public BlobStore {
  public:
   // Makes the folder when it is missing.
-  static Result<std::unique_ptr<DirectoryStore>> open(const std::string& folder);
+  static Result<std::unique_ptr<DirectoryStore>> open(const std::string& folder,
+                                                      DirectoryOptions options = {});
+  ~DirectoryStore() override;
+  DirectoryStore(const DirectoryStore&) = delete;
+  DirectoryStore& operator=(const DirectoryStore&) = delete;
 
   using BlobStore::put;
-  std::vector<Result<Done>> put(std::span<const NewBlob> blobs) override;
+  std::vector<Result<std::string>> put(std::span<const NewBlob> blobs) override;
   PutShape put_shape() const override;
   Result<Done> remove(std::string_view key) override;
 
-  // Nullopt when there is no such file or `key` has not the right form.
+  // Nullopt when there is no such blob or `key` has not the right form.
   std::optional<OpenBlob> read(std::string_view key) const;
 
-  // The oldest windows with a folder, up to `limit`, of those that end before `end` and are not
+  // The oldest slots with a folder, up to `limit`, of those that ended before `end` and are not
   // marked as checked.
-  std::vector<BlobWindow> unchecked(TaskId end, std::size_t limit) const;
+  std::vector<BlobSlot> unchecked(Instant end, std::size_t limit) const;
 
-  // Removes the files of `window` that are `unwanted`, and the folder when nothing is left. The
-  // number removed. Blocks.
-  Result<std::size_t> remove_if(const BlobWindow& window,
-                                const std::function<bool(TaskId, std::string_view key)>& unwanted);
+  // Calls `visit` with the key of each blob in the segments of `slot`. Blocks.
+  void for_each(const BlobSlot& slot,
+                const std::function<void(const std::string& key)>& visit) const;
 
-  // Remembers in the folder itself, for all who use it, that this window and those before it need
-  // no further look.
-  Result<Done> mark_checked(const BlobWindow& window);
+  // Remembers in the folder itself, for all who use it, that this slot and those before it need no
+  // further look.
+  Result<Done> mark_checked(const BlobSlot& slot);
 
  private:
-  explicit DirectoryStore(std::string folder) : folder_(std::move(folder)) {}
-  std::string folder_of(std::string_view key) const;
-  std::string path_of(std::string_view key) const;
-  Result<Done> write(const NewBlob& blob, bool& made_folder) const;
-  bool flush(std::span<const NewBlob> blobs, int root, bool made_folder) const;
+  // The segment that is appended to.
+  struct Segment {
+    int fd = -1;
+    std::string name;
+    std::int64_t end = 0;
+  };
+
+  DirectoryStore(std::string folder, DirectoryOptions options);
+  std::string path_of(std::string_view segment) const;
+  Result<Done> begin_segment();
+  void leave_segment();
+  Result<std::string> append(const NewBlob& blob);
 
   const std::string folder_;
+  const DirectoryOptions options_;
+  std::mutex mutex_;
+  Segment segment_;  // Guarded by mutex_.
 };
 
 // The store that BLOB_URL names; `credentials` are for s3:// alone. The error names the variable,

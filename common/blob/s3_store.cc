@@ -12,6 +12,7 @@
 #include "common/base/check.h"
 #include "common/base/crypto.h"
 #include "common/base/metrics.h"
+#include "common/blob/blob_key.h"
 
 namespace audiogen {
 namespace {
@@ -198,13 +199,14 @@ S3Store::S3Store(S3Address address, S3Credentials credentials, S3Limits limits)
 
 S3Store::~S3Store() = default;
 
-std::vector<Result<Done>> S3Store::put(std::span<const NewBlob> blobs) {
-  std::vector<Result<Done>> results;
+std::vector<Result<std::string>> S3Store::put(std::span<const NewBlob> blobs) {
+  std::vector<Result<std::string>> keys;
   for (const NewBlob& blob : blobs) {
-    AG_CHECK(is_blob_key(blob.key));
-    results.push_back(send({"PUT", blob.key, blob.bytes, to_hex(sha256(blob.bytes))}));
+    AG_CHECK(is_blob_key(blob.name));
+    const auto stored = send({"PUT", blob.name, blob.bytes, to_hex(sha256(blob.bytes))});
+    keys.push_back(stored ? Result<std::string>(std::string(blob.name)) : stored.error());
   }
-  return results;
+  return keys;
 }
 
 PutShape S3Store::put_shape() const {

@@ -42,7 +42,7 @@ class S3Store final : public BlobStore {
   S3Store& operator=(const S3Store&) = delete;
 
   using BlobStore::put;
-  std::vector<Result<Done>> put(std::span<const NewBlob> blobs) override;
+  std::vector<Result<std::string>> put(std::span<const NewBlob> blobs) override;
   PutShape put_shape() const override;
   Result<Done> remove(std::string_view key) override;
 

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "common/blob/blob_key.h"
 #include "common/blob/blob_store.h"
 #include "common/blob/s3_store.h"
 #include "tests/blob/temporary_folder.h"
@@ -27,12 +28,18 @@ class DirectoryFixture {
       return std::nullopt;
     }
     std::string out(static_cast<std::size_t>(file->size), '\0');
-    const ssize_t count = ::pread(file->fd, out.data(), out.size(), 0);
+    const ssize_t count = ::pread(file->fd, out.data(), out.size(), file->offset);
     ::close(file->fd);
     return count == file->size ? std::optional(out) : std::nullopt;
   }
-  // Everything kept, whatever its name.
-  std::size_t kept() const { return folder_.files().size(); }
+  // Everything kept, whatever its key.
+  std::size_t kept() const {
+    std::size_t count = 0;
+    for (const BlobSlot& slot : store_->unchecked(Instant::max(), 10)) {
+      store_->for_each(slot, [&](const std::string&) { ++count; });
+    }
+    return count;
+  }
 
  private:
   test::TemporaryFolder folder_;
@@ -58,18 +65,23 @@ class S3Fixture {
 template <class Fixture>
 class BlobStoreContract : public testing::Test {
  protected:
-  std::string key() const { return make_blob_key(TaskId::make(), OutputFormat::kMp3, 24000); }
+  static std::string name() { return make_blob_name(TaskId::make(), OutputFormat::kMp3, 24000); }
+  std::string put(std::string_view bytes) {
+    const auto key = fixture_.store().put(name(), bytes);
+    EXPECT_TRUE(key);
+    EXPECT_TRUE(is_blob_key(*key)) << *key;
+    return *key;
+  }
   Fixture fixture_;
 };
 using Fixtures = testing::Types<DirectoryFixture, S3Fixture>;
 TYPED_TEST_SUITE(BlobStoreContract, Fixtures);
 
 TYPED_TEST(BlobStoreContract, PutStoresTheBytes) {
-  const std::string key = this->key();
   const std::string bytes("\0audio\r\n\xff", 9);
-  ASSERT_TRUE(this->fixture_.store().put(key, bytes));
-  EXPECT_EQ(this->fixture_.stored(key), bytes);
-  EXPECT_EQ(this->fixture_.stored(this->key()), std::nullopt);
+  EXPECT_EQ(this->fixture_.stored(this->put(bytes)), bytes);
+  EXPECT_EQ(this->fixture_.stored(this->put("")), "");
+  EXPECT_EQ(this->fixture_.stored(this->name()), std::nullopt);
 }
 
 TYPED_TEST(BlobStoreContract, PutStoresMegabytes) {
@@ -77,73 +89,73 @@ TYPED_TEST(BlobStoreContract, PutStoresMegabytes) {
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     bytes[i] = static_cast<char>(i * 2654435761U >> 13U);
   }
-  const std::string key = this->key();
-  ASSERT_TRUE(this->fixture_.store().put(key, bytes));
-  EXPECT_TRUE(this->fixture_.stored(key) == bytes);
+  EXPECT_TRUE(this->fixture_.stored(this->put(bytes)) == bytes);
 }
 
 TYPED_TEST(BlobStoreContract, PutStoresABatch) {
-  std::vector<std::string> keys;
+  std::vector<std::string> names;
   for (int i = 0; i < 20; ++i) {
-    keys.push_back(this->key());
+    names.push_back(this->name());
   }
   std::vector<NewBlob> blobs;
-  for (const std::string& key : keys) {
-    blobs.push_back({key, key});
+  for (const std::string& name : names) {
+    blobs.push_back({name, name});
   }
-  const auto results = this->fixture_.store().put(blobs);
-  EXPECT_EQ(results.size(), keys.size());
-  for (const auto& result : results) {
-    EXPECT_TRUE(result);
-  }
-  for (const std::string& key : keys) {
-    EXPECT_EQ(this->fixture_.stored(key), key);
+  const auto keys = this->fixture_.store().put(blobs);
+  ASSERT_EQ(keys.size(), names.size());
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    ASSERT_TRUE(keys[i]);
+    EXPECT_EQ(this->fixture_.stored(*keys[i]), names[i]);
   }
   EXPECT_TRUE(this->fixture_.store().put({}).empty());
-  EXPECT_EQ(this->fixture_.kept(), keys.size());
+  EXPECT_EQ(this->fixture_.kept(), names.size());
 }
 
-TYPED_TEST(BlobStoreContract, RemoveRemovesThatKeyAlone) {
-  const std::string key = this->key();
-  const std::string other = this->key();
-  ASSERT_TRUE(this->fixture_.store().put(key, "audio"));
-  ASSERT_TRUE(this->fixture_.store().put(other, "audio"));
+TYPED_TEST(BlobStoreContract, RemoveRemovesThatBlobAlone) {
+  const std::string before = this->put("before");
+  const std::string key = this->put("audio");
+  const std::string after = this->put("after");
   ASSERT_TRUE(this->fixture_.store().remove(key));
   EXPECT_EQ(this->fixture_.stored(key), std::nullopt);
-  EXPECT_EQ(this->fixture_.stored(other), "audio");
+  EXPECT_EQ(this->fixture_.stored(before), "before");
+  EXPECT_EQ(this->fixture_.stored(after), "after");
+  EXPECT_TRUE(this->fixture_.store().remove(key)) << "again";
 }
 
 TYPED_TEST(BlobStoreContract, RemovingWhatIsNotThereIsNoError) {
-  EXPECT_TRUE(this->fixture_.store().remove(this->key()));
+  EXPECT_TRUE(this->fixture_.store().remove(this->name()));
+  EXPECT_TRUE(this->fixture_.store().remove("01m7z5s0123456789abc/0-5/" + this->name()));
   EXPECT_TRUE(this->fixture_.store().remove("../../etc/passwd"));
 }
 
-TYPED_TEST(BlobStoreContract, RefusesNamesThatAreNoKeys) {
-  EXPECT_DEATH(static_cast<void>(this->fixture_.store().put("../x.mp3", "audio")), "is_blob_key");
+TYPED_TEST(BlobStoreContract, RefusesWhatIsNoName) {
+  EXPECT_DEATH(static_cast<void>(this->fixture_.store().put("../x.mp3", "audio")), "name");
 }
 
 TYPED_TEST(BlobStoreContract, ManyThreadsAtOnce) {
   constexpr std::size_t kThreads = 8;
   constexpr std::size_t kEach = 20;
-  std::vector<std::vector<std::string>> keys(kThreads);
+  struct Stored {
+    std::string bytes, key;
+  };
+  std::vector<std::vector<Stored>> all(kThreads);
   std::vector<std::thread> threads;
-  for (auto& mine : keys) {
+  for (auto& mine : all) {
     threads.emplace_back([this, &mine] {
       for (std::size_t i = 0; i < kEach; ++i) {
-        mine.push_back(this->key());
-        EXPECT_TRUE(
-            this->fixture_.store().put(mine.back(), std::string(20'000, 'x') + mine.back()));
+        const std::string bytes = std::string(20'000, 'x') + this->name();
+        mine.push_back({bytes, this->put(bytes)});
       }
-      EXPECT_TRUE(this->fixture_.store().remove(mine.front()));
+      EXPECT_TRUE(this->fixture_.store().remove(mine.front().key));
     });
   }
   for (std::thread& thread : threads) {
     thread.join();
   }
   EXPECT_EQ(this->fixture_.kept(), kThreads * (kEach - 1));
-  for (const auto& mine : keys) {
+  for (const auto& mine : all) {
     for (std::size_t i = 1; i < mine.size(); ++i) {
-      EXPECT_EQ(this->fixture_.stored(mine[i]), std::string(20'000, 'x') + mine[i]);
+      EXPECT_EQ(this->fixture_.stored(mine[i].key), mine[i].bytes);
     }
   }
 }

@@ -10,6 +10,7 @@
 #include "api/files.h"
 #include "api/routes.h"
 #include "api/wire.h"
+#include "common/blob/blob_key.h"
 #include "common/blob/blob_store.h"
 #include "common/blob/link_signer.h"
 #include "tests/blob/temporary_folder.h"
@@ -24,7 +25,10 @@ using testing::HasSubstr;
 class DeliveryTest : public testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_TRUE(store_->put(key_, "audio"));
+    ASSERT_TRUE(store_->put(make_blob_name(task_, OutputFormat::kMp3, 24000), "before it"));
+    const auto key = store_->put(make_blob_name(task_, OutputFormat::kMp3, 24000), "audio");
+    ASSERT_TRUE(key);
+    key_ = *key;
     ASSERT_TRUE(server_.start());
   }
 
@@ -49,14 +53,16 @@ class DeliveryTest : public testing::Test {
 
   test::TemporaryFolder folder_;
   const std::unique_ptr<DirectoryStore> store_ = *DirectoryStore::open(folder_.path());
-  const std::string key_ = make_blob_key(TaskId::make(), OutputFormat::kMp3, 24000);
+  const TaskId task_ = TaskId::make();
+  std::string key_;
+  seconds retention_{0};
   std::optional<LinkSigner> links_ = LinkSigner("0123456789abcdef", seconds(60));
-  http::Server server_{http::ServerOptions{},
-                       [this](const http::Exchange& exchange) {
-                         api::serve_file(
-                             *store_, links_, exchange, exchange.request().path.substr(1));
-                       },
-                       api::render_server_error};
+  http::Server server_{
+      http::ServerOptions{},
+      [this](const http::Exchange& exchange) {
+        api::serve_file(*store_, links_, retention_, exchange, exchange.request().path.substr(1));
+      },
+      api::render_server_error};
 };
 
 TEST_F(DeliveryTest, TheShownAddressWorks) {
@@ -95,6 +101,38 @@ TEST_F(DeliveryTest, WithoutASigningKeyAddressesArePlain) {
   EXPECT_EQ(shown_url(), "https://cdn.test/f/" + key_);
   EXPECT_EQ(get("/" + key_).status, 200);
   EXPECT_EQ(get("/" + key_ + "?anything=1").status, 200);
+}
+
+TEST_F(DeliveryTest, PartsAndValidators) {
+  links_.reset();
+  const auto whole = get("/" + key_);
+  EXPECT_EQ(whole.header("etag"), "\"" + key_ + "\"");
+  EXPECT_FALSE(whole.header("last-modified").empty());
+  ASSERT_TRUE(store_->put(make_blob_name(task_, OutputFormat::kMp3, 24000), "after it"));
+  EXPECT_EQ(get("/" + key_).header("last-modified"), whole.header("last-modified"));
+  test::RawConnection connection(server_.port());
+  const auto part = connection.exchange(test::get_request("/" + key_, "Range: bytes=3-\r\n"));
+  ASSERT_TRUE(part);
+  EXPECT_EQ(part->status, 206);
+  EXPECT_EQ(part->body, "io");
+  EXPECT_EQ(part->header("content-range"), "bytes 3-4/5");
+}
+
+TEST_F(DeliveryTest, PastTheRetentionThereIsNoSuchFile) {
+  links_.reset();
+  const std::string old =
+      make_blob_name(TaskId{first_uuid_at(std::chrono::floor<std::chrono::microseconds>(
+                         std::chrono::system_clock::now() - std::chrono::hours(25)))},
+                     OutputFormat::kMp3,
+                     24000);
+  const auto key = store_->put(old, "old");
+  ASSERT_TRUE(key);
+  EXPECT_EQ(get("/" + *key).body, "old") << "kept for ever";
+  retention_ = std::chrono::hours(26);
+  EXPECT_EQ(get("/" + *key).body, "old");
+  retention_ = std::chrono::hours(24);
+  EXPECT_EQ(get("/" + *key).status, 404);
+  EXPECT_EQ(get("/" + key_).body, "audio");
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
-// Files: where they lie, what is left of a put that fails (reliability 9, rows 72, 73), and which
-// of them still want a look.
+// Segments: where blobs lie in them, what is left of a put that fails (reliability 9, rows 72, 73),
+// what removing gives back, and which slots still want a look.
 #include <array>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/blob/blob_key.h"
 #include "common/blob/blob_store.h"
 #include "tests/blob/temporary_folder.h"
 
@@ -27,27 +28,130 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
+using testing::StartsWith;
+
+constexpr auto kSlot = std::chrono::milliseconds(1 << 20);
+constexpr std::int64_t kBlock = 4096;
 
 class DirectoryStoreTest : public testing::Test {
  protected:
-  std::string key() const { return make_blob_key(TaskId::make(), OutputFormat::kWav, 24000); }
+  static std::string name() { return make_blob_name(TaskId::make(), OutputFormat::kWav, 24000); }
+  void open(std::int64_t segment_max = 1'000'000) {
+    store_ = *DirectoryStore::open(folder_.path(),
+                                   {.segment_max = segment_max, .clock = [this] { return now_; }});
+  }
+  void SetUp() override { open(); }
+
+  std::string put(std::string_view bytes = "audio") {
+    const auto key = store_->put(name(), bytes);
+    EXPECT_TRUE(key) << key.error().message;
+    return key ? *key : "";
+  }
+  std::optional<std::string> read(const std::string& key) const {
+    const auto blob = store_->read(key);
+    if (!blob) {
+      return std::nullopt;
+    }
+    std::string bytes(static_cast<std::size_t>(blob->size), '\0');
+    EXPECT_EQ(::pread(blob->fd, bytes.data(), bytes.size(), blob->offset), blob->size);
+    ::close(blob->fd);
+    return bytes;
+  }
+  std::string path_of(const std::string& key) const {
+    const std::string segment(parse_blob_key(key)->segment);
+    return folder_.path() + "/" + segment.substr(0, 6) + "/" + segment;
+  }
+  static struct stat info_of(const std::string& path) {
+    struct stat info {};
+    EXPECT_EQ(::stat(path.c_str(), &info), 0) << path;
+    return info;
+  }
+  std::vector<std::string> slots(Instant end, std::size_t limit = 10) const {
+    std::vector<std::string> names;
+    for (const BlobSlot& slot : store_->unchecked(end, limit)) {
+      EXPECT_EQ(encode_base32(first_uuid_at(slot.begin)).substr(0, 6), slot.folder);
+      names.push_back(slot.folder);
+    }
+    return names;
+  }
+  std::vector<std::string> keys(const BlobSlot& slot) const {
+    std::vector<std::string> out;
+    store_->for_each(slot, [&](const std::string& key) { out.push_back(key); });
+    return out;
+  }
 
   test::TemporaryFolder folder_;
-  std::unique_ptr<DirectoryStore> store_ = *DirectoryStore::open(folder_.path());
+  // The begin of the slot "01m7z5".
+  Instant now_ = made_at(*decode_base32("01m7z500000000000000000000"));
+  std::unique_ptr<DirectoryStore> store_;
 };
 
-TEST_F(DirectoryStoreTest, FilesOfOneTimeLieTogether) {
-  const std::string key = "01m7z5s000000000000000000a-0123456789abcdefghjkmnpqrs-24000.mp3";
-  ASSERT_TRUE(store_->put(key, "audio"));
-  EXPECT_THAT(folder_.files(), ElementsAre(folder_.path() + "/01m7z/5s/" + key));
+TEST_F(DirectoryStoreTest, BlobsLieInOneSegmentBlockByBlock) {
+  const std::string first = put("audio");
+  const std::string second = put(std::string(10'000, 'x'));
+  const std::string third = put("sound");
+  EXPECT_THAT(first, StartsWith("01m7z50000"));
+  ASSERT_THAT(folder_.files(), ElementsAre(path_of(first)));
+  EXPECT_EQ(parse_blob_key(first)->offset, 0);
+  EXPECT_EQ(parse_blob_key(second)->offset, kBlock);
+  EXPECT_EQ(parse_blob_key(third)->offset, 4 * kBlock);
+  EXPECT_EQ(read(first), "audio");
+  EXPECT_EQ(read(second), std::string(10'000, 'x'));
+  EXPECT_EQ(read(third), "sound");
 }
 
-TEST_F(DirectoryStoreTest, ReadsOnlyKeysAndOnlyFiles) {
-  const std::string key = this->key();
-  EXPECT_EQ(store_->read(key), std::nullopt);
+TEST_F(DirectoryStoreTest, AFullSegmentAndAnEndedSlotBeginTheNext) {
+  open(2 * kBlock);
+  const std::string first = put();
+  const std::string second = put();
+  const std::string third = put();
+  EXPECT_EQ(path_of(second), path_of(first));
+  EXPECT_NE(path_of(third), path_of(first)) << "full";
+  now_ += kSlot;
+  const std::string later = put();
+  EXPECT_THAT(later, StartsWith("01m7z6"));
+  EXPECT_EQ(parse_blob_key(later)->offset, 0);
+  EXPECT_THAT(folder_.files(), SizeIs(3));
+  EXPECT_EQ(read(first), "audio");
+  EXPECT_EQ(read(later), "audio");
+}
+
+TEST_F(DirectoryStoreTest, NobodyAppendsToAnothersSegment) {
+  const std::string mine = put();
+  open();
+  const std::string others = put();
+  EXPECT_NE(path_of(mine), path_of(others));
+  EXPECT_EQ(read(mine), "audio");
+}
+
+TEST_F(DirectoryStoreTest, OnlyTheKeyItselfFinds) {
+  const std::string key = put("audio");
+  const std::string other = put("sound");
+  const BlobPlace right = *parse_blob_key(key);
+  ASSERT_EQ(read(make_blob_key(right)), "audio");
+  const std::string guessed = name();
+  for (const BlobPlace& wrong :
+       {BlobPlace{right.segment, right.offset, right.length, guessed},
+        BlobPlace{right.segment, right.offset, right.length - 1, right.name},
+        BlobPlace{right.segment, right.offset, right.length + 1, right.name},
+        BlobPlace{right.segment, right.offset + kBlock, right.length, right.name},
+        BlobPlace{right.segment, right.offset + 1, right.length, right.name},
+        BlobPlace{right.segment, 1'000'000'000, right.length, right.name},
+        BlobPlace{"01m7z500000000000000", right.offset, right.length, right.name}}) {
+    EXPECT_EQ(store_->read(make_blob_key(wrong)), std::nullopt) << make_blob_key(wrong);
+    EXPECT_TRUE(store_->remove(make_blob_key(wrong)));
+  }
+  EXPECT_EQ(store_->read(std::string(right.name)), std::nullopt);
   EXPECT_EQ(store_->read("../../etc/passwd"), std::nullopt);
-  ASSERT_TRUE(store_->put(key, "audio"));
-  const fs::path path = folder_.files().at(0);
+  EXPECT_EQ(read(key), "audio");
+  EXPECT_EQ(read(other), "sound");
+}
+
+TEST_F(DirectoryStoreTest, ReadsOnlyFilesAndNothingCutOff) {
+  const std::string key = put(std::string(10'000, 'x'));
+  const std::string path = path_of(key);
+  fs::resize_file(path, 2 * kBlock);
+  EXPECT_EQ(store_->read(key), std::nullopt);
   fs::remove(path);
   fs::create_symlink("/etc/passwd", path);
   EXPECT_EQ(store_->read(key), std::nullopt);
@@ -57,143 +161,130 @@ TEST_F(DirectoryStoreTest, ReadsOnlyKeysAndOnlyFiles) {
 }
 
 // The file size limit stands for a full disk: a write stores less than asked, the next one fails.
-TEST_F(DirectoryStoreTest, AFullDiskFailsThatFileAloneAndLeavesNothingOfIt) {
-  const std::string large = this->key();
-  const std::string small = this->key();
+TEST_F(DirectoryStoreTest, AFullDiskFailsThatBlobAloneAndLeavesNothingOfIt) {
   const pid_t child = ::fork();
   if (child == 0) {
     std::signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{100'000, 100'000};
     ::setrlimit(RLIMIT_FSIZE, &limit);
     const std::string bytes(250'000, 'x');
+    const std::string large = name(), small = name();
     const std::array<NewBlob, 2> blobs = {
         NewBlob{large, bytes}, NewBlob{small, std::string_view(bytes).substr(0, 50'000)}};
-    const auto results = store_->put(blobs);
-    const bool clean = !results[0] &&
-                       results[0].error().message == "blob store: write: File too large" &&
-                       results[1];
+    const auto keys = store_->put(blobs);
+    const bool clean = !keys[0] && keys[0].error().message == "blob store: write: File too large" &&
+                       keys[1] && read(*keys[1]) == blobs[1].bytes;
     ::_exit(clean ? 0 : 1);
   }
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
-  EXPECT_EQ(folder_.files().size(), 1U);
-  EXPECT_TRUE(store_->read(small));
+  ASSERT_THAT(folder_.files(), SizeIs(1));
+  EXPECT_EQ(fs::file_size(folder_.files()[0]), 13 * kBlock);
+  EXPECT_THAT(keys(store_->unchecked(Instant::max(), 1).at(0)), SizeIs(1));
 }
 
-TEST_F(DirectoryStoreTest, AFolderThatCannotBeMadeIsACleanError) {
-  const std::string key = this->key();
-  const std::string upper = folder_.path() + "/" + key.substr(0, 5);
-  std::ofstream(upper) << "in the way";
-  const auto stored = store_->put(key, "audio");
+TEST_F(DirectoryStoreTest, ASegmentThatCannotBeBegunIsACleanErrorAndTriedAgain) {
+  const std::string slot = folder_.path() + "/01m7z5";
+  std::ofstream(slot) << "in the way";
+  const auto stored = store_->put(name(), "audio");
   ASSERT_FALSE(stored);
   EXPECT_THAT(stored.error().message, HasSubstr("blob store: open: "));
-  EXPECT_EQ(folder_.files().size(), 1U);
-  EXPECT_FALSE(DirectoryStore::open(upper));
+  EXPECT_FALSE(DirectoryStore::open(slot));
+  fs::remove(slot);
+  EXPECT_EQ(read(put()), "audio");
 }
 
-TEST_F(DirectoryStoreTest, ATakenNameIsACleanErrorAndKeepsItsFile) {
-  const std::string key = this->key();
-  ASSERT_TRUE(store_->put(key, "the first"));
-  const auto stored = store_->put(key, "the second, longer");
-  ASSERT_FALSE(stored);
-  EXPECT_THAT(stored.error().message, HasSubstr("blob store: open: File exists"));
-  const auto file = store_->read(key);
-  ASSERT_TRUE(file);
-  EXPECT_EQ(file->size, 9);
-  ::close(file->fd);
-}
-
-TEST_F(DirectoryStoreTest, RemovingTheLastFileRemovesItsFolders) {
-  const std::string key = this->key();
-  const std::string neighbour = key.substr(0, 27) + std::string(26, '0') + "-24000.wav";
-  ASSERT_TRUE(store_->put(key, "audio"));
-  ASSERT_TRUE(store_->put(neighbour, "audio"));
+TEST_F(DirectoryStoreTest, RemovingGivesTheSpaceBack) {
+  const std::string before = put("before");
+  const std::string key = put(std::string(400'000, 'x'));
+  const std::string after = put("after");
+  const std::string path = path_of(key);
+  const auto was = info_of(path);
   ASSERT_TRUE(store_->remove(key));
-  EXPECT_TRUE(fs::exists(folder_.path() + "/" + key.substr(0, 5) + "/" + key.substr(5, 2)));
-  ASSERT_TRUE(store_->remove(neighbour));
+  const auto is = info_of(path);
+  EXPECT_EQ(is.st_size, was.st_size);
+  EXPECT_LE(is.st_blocks * 512, was.st_blocks * 512 - 400'000);
+  EXPECT_EQ(read(before), "before");
+  EXPECT_EQ(read(after), "after");
+  EXPECT_THAT(keys(store_->unchecked(Instant::max(), 1).at(0)), ElementsAre(before, after));
+}
+
+TEST_F(DirectoryStoreTest, ASegmentWithoutBlobsGoesOnceNobodyCanAppend) {
+  const std::string young = put();
+  ASSERT_TRUE(store_->remove(young));
+  EXPECT_TRUE(fs::exists(path_of(young)));
+  const std::string first = put();
+  const std::string second = put();
+  EXPECT_EQ(read(first), "audio") << "appended to what had become empty";
+  now_ += 2 * kSlot;
+  ASSERT_TRUE(store_->remove(first));
+  EXPECT_TRUE(fs::exists(path_of(first)));
+  ASSERT_TRUE(store_->remove(second));
+  EXPECT_FALSE(fs::exists(folder_.path() + "/01m7z5"));
+  EXPECT_TRUE(fs::exists(folder_.path()));
+}
+
+// Files of the releases before segments.
+TEST_F(DirectoryStoreTest, AFileOfItsOwnIsStillReadAndRemoved) {
+  const std::string name = "01m7z5s000000000000000000a-0123456789abcdefghjkmnpqrs-24000.mp3";
+  const fs::path folder = folder_.path() + "/01m7z/5s";
+  fs::create_directories(folder);
+  std::ofstream(folder / name) << "audio";
+  EXPECT_EQ(read(name), "audio");
+  ASSERT_TRUE(store_->remove(name));
   EXPECT_TRUE(fs::is_empty(folder_.path()));
 }
 
-TEST_F(DirectoryStoreTest, AFolderThatGoesAwayMeanwhileIsMadeAgain) {
-  const std::string task = encode_base32(new_uuid());
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 3; ++i) {
-    threads.emplace_back([&] {
-      for (int round = 0; round < 20; ++round) {
-        const std::string key = task + "-" + random_base32(26) + "-24000.wav";
-        const auto stored = store_->put(key, "audio");
-        EXPECT_TRUE(stored) << stored.error().message;
-        EXPECT_TRUE(store_->remove(key));
-      }
-    });
-  }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
-  EXPECT_TRUE(fs::is_empty(folder_.path()));
-}
+class Slots : public DirectoryStoreTest {};
 
-class Windows : public DirectoryStoreTest {
- protected:
-  // A file in the window of this name.
-  void file_in(const std::string& window) {
-    const std::string key = window + std::string(19, '1') + "-" + random_base32(26) + "-24000.wav";
-    ASSERT_TRUE(store_->put(key, "audio"));
-  }
-  static TaskId id(const std::string& window, char rest) {
-    return TaskId{*decode_base32(window + std::string(19, rest))};
-  }
-  std::vector<std::string> unchecked(const std::string& end, std::size_t limit = 10) const {
-    std::vector<std::string> names;
-    for (const BlobWindow& window : store_->unchecked(id(end, '1'), limit)) {
-      names.push_back(encode_base32(window.first.uuid).substr(0, 7));
-      EXPECT_EQ(window.first, id(names.back(), '0'));
-      EXPECT_EQ(window.last, id(names.back(), 'z'));
-    }
-    return names;
-  }
-};
-
-TEST_F(Windows, ComeOldestFirstAndOnlyOnceEnded) {
-  for (const char* name : {"01m8000", "01m7zzz", "01m7z5t", "01m7z5s"}) {
-    file_in(name);
+TEST_F(Slots, ComeOldestFirstAndOnlyOnceEnded) {
+  const Instant begin = now_;
+  for (const int n : {3, 1, 0}) {
+    now_ = begin + n * kSlot;
+    put();
   }
   fs::create_directories(folder_.path() + "/lost+found/xx");
-  EXPECT_THAT(unchecked("01m8000"), ElementsAre("01m7z5s", "01m7z5t", "01m7zzz"));
-  EXPECT_THAT(unchecked("01m8001", 2), ElementsAre("01m7z5s", "01m7z5t"));
-  EXPECT_THAT(unchecked("01m7z5s"), IsEmpty());
+  fs::create_directories(folder_.path() + "/01m7z/5s");
+  EXPECT_THAT(slots(begin + 3 * kSlot), ElementsAre("01m7z5", "01m7z6"));
+  EXPECT_THAT(slots(begin + 4 * kSlot, 2), ElementsAre("01m7z5", "01m7z6"));
+  EXPECT_THAT(slots(begin + 4 * kSlot), ElementsAre("01m7z5", "01m7z6", "01m7z8"));
+  EXPECT_THAT(slots(begin), IsEmpty());
 }
 
-TEST_F(Windows, AreRememberedAsChecked) {
-  for (const char* name : {"01m7z5s", "01m7z5t", "01m8000"}) {
-    file_in(name);
+TEST_F(Slots, AreRememberedAsChecked) {
+  const Instant begin = now_;
+  for (const int n : {0, 1, 2}) {
+    now_ = begin + n * kSlot;
+    put();
   }
-  ASSERT_TRUE(store_->mark_checked({id("01m7z5t", '0'), id("01m7z5t", 'z')}));
-  EXPECT_THAT(unchecked("01m8001"), ElementsAre("01m8000"));
-  store_ = *DirectoryStore::open(folder_.path());
-  EXPECT_THAT(unchecked("01m8001"), ElementsAre("01m8000"));
+  const Instant end = begin + 3 * kSlot;
+  ASSERT_TRUE(store_->mark_checked(store_->unchecked(end, 10).at(1)));
+  EXPECT_THAT(slots(end), ElementsAre("01m7z7"));
+  open();
+  EXPECT_THAT(slots(end), ElementsAre("01m7z7"));
   std::ofstream(folder_.path() + "/checked") << "zzz";
-  EXPECT_THAT(unchecked("01m8001"), SizeIs(3)) << "a spoilt note is no note";
+  EXPECT_THAT(slots(end), SizeIs(3)) << "a spoilt note is no note";
 }
 
-TEST_F(Windows, LoseWhatIsUnwanted) {
-  file_in("01m7z5s");
-  file_in("01m7z5s");
-  file_in("01m7z5t");
-  const BlobWindow window{id("01m7z5s", '0'), id("01m7z5s", 'z')};
-  std::string kept;
-  const auto all_but_one = [&](TaskId task, std::string_view key) {
-    EXPECT_EQ(task, id("01m7z5s", '1'));
-    kept = kept.empty() ? key : kept;
-    return key != kept;
-  };
-  EXPECT_EQ(*store_->remove_if(window, all_but_one), 1U);
-  EXPECT_EQ(*store_->remove_if(window, all_but_one), 0U);
-  ASSERT_TRUE(store_->remove(kept));
-  EXPECT_FALSE(fs::exists(folder_.path() + "/01m7z/5s"));
-  EXPECT_EQ(*store_->remove_if(window, all_but_one), 0U) << "no folder";
-  EXPECT_EQ(folder_.files().size(), 1U);
+TEST_F(Slots, ShowEveryBlobWhateverLiesBetween) {
+  open(8 * kBlock);
+  std::vector<std::string> stored;
+  for (int i = 0; i < 6; ++i) {
+    stored.push_back(put(std::string(10'000, 'x')));
+  }
+  const BlobSlot slot = store_->unchecked(now_ + kSlot, 1).at(0);
+  EXPECT_THAT(keys(slot), testing::UnorderedElementsAreArray(stored));
+  ASSERT_TRUE(store_->remove(stored[0]));
+  {
+    // What a crash leaves of a batch: blocks without a header.
+    std::fstream torn(path_of(stored[1]), std::ios::in | std::ios::out | std::ios::binary);
+    torn.seekp(parse_blob_key(stored[1])->offset);
+    torn << std::string(200, 'x');
+  }
+  EXPECT_THAT(keys(slot),
+              testing::UnorderedElementsAre(stored[2], stored[3], stored[4], stored[5]));
+  EXPECT_THAT(keys({"01m7z9", {}}), IsEmpty());
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/blob/blob_key.h"
 #include "common/blob/blob_store.h"
 #include "common/blob/s3_store.h"
 
@@ -16,26 +17,71 @@ using testing::HasSubstr;
 
 const std::string kTask = "01j9x4tqkc7v2m8e5r0hfzw3dn";
 const std::string kRandom = "a0b1c2d3e4f5g6h7j8k9mnpqrs";
+const std::string kSegment = "01m7z5s0123456789abc";
 const std::string kStem = kTask + "-" + kRandom + "-";
 
-TEST(BlobKeys, EveryKeyMadeIsAKeyAndNamesItsTask) {
+TEST(BlobKeys, EveryNameMadeIsAKeyAndNamesItsTask) {
   const TaskId task = TaskId::make();
   std::set<std::string> seen;
   for (const OutputFormat format :
        {OutputFormat::kMp3, OutputFormat::kWav, OutputFormat::kPcm, OutputFormat::kOggOpus}) {
     for (const int rate : {8000, 44100, 48000}) {
-      const std::string key = make_blob_key(task, format, rate);
+      const std::string key = make_blob_name(task, format, rate);
       EXPECT_TRUE(is_blob_key(key)) << key;
       EXPECT_TRUE(key.starts_with(encode_base32(task.uuid) + "-")) << key;
       EXPECT_THAT(key, HasSubstr("-" + std::to_string(rate) + "."));
       EXPECT_TRUE(seen.insert(key).second);
-      EXPECT_TRUE(seen.insert(make_blob_key(task, format, rate)).second) << "guessable";
+      EXPECT_EQ(blob_task(key), task);
+      EXPECT_TRUE(seen.insert(make_blob_name(task, format, rate)).second) << "guessable";
     }
   }
 }
 
+TEST(BlobKeys, APlaceGoesInFrontAndIsReadAgain) {
+  const std::string name = kStem + "24000.mp3";
+  const std::string key = make_blob_key(
+      {.segment = kSegment, .offset = 1'073'741'824, .length = 100'000'000, .name = name});
+  EXPECT_EQ(key, kSegment + "/1073741824-100000000/" + name);
+  EXPECT_LE(key.size(), 120U);
+  const auto place = parse_blob_key(key);
+  ASSERT_TRUE(place);
+  EXPECT_EQ(place->segment, kSegment);
+  EXPECT_EQ(place->offset, 1'073'741'824);
+  EXPECT_EQ(place->length, 100'000'000U);
+  EXPECT_EQ(place->name, name);
+  EXPECT_EQ(blob_task(key).uuid, *decode_base32(kTask));
+  EXPECT_EQ(parse_blob_key(name)->name, name);
+  EXPECT_TRUE(parse_blob_key(name)->segment.empty());
+}
+
 TEST(BlobKeys, NothingElseIsAKey) {
   ASSERT_TRUE(is_blob_key(kStem + "24000.mp3"));
+  ASSERT_TRUE(is_blob_key(kSegment + "/0-5/" + kStem + "24000.mp3"));
+  for (const std::string& place : std::vector<std::string>{"/",
+                                                           "//",
+                                                           "../0-5/",
+                                                           kSegment + "/",
+                                                           kSegment + "/0-5",
+                                                           kSegment + "/0-5//",
+                                                           kSegment + "/0-/",
+                                                           kSegment + "/-5/",
+                                                           kSegment + "/-5-5/",
+                                                           kSegment + "/0--5/",
+                                                           kSegment + "/00-5/",
+                                                           kSegment + "/0-05/",
+                                                           kSegment + "/0-5x/",
+                                                           kSegment + "/+0-5/",
+                                                           kSegment + "/0-5/0-5/",
+                                                           kSegment + "/9223372036854775808-5/",
+                                                           kSegment + "/0-18446744073709551616/",
+                                                           kSegment + "0/0-5/",
+                                                           kSegment.substr(1) + "/0-5/",
+                                                           kSegment.substr(1) + "./0-5/",
+                                                           "U" + kSegment.substr(1) + "/0-5/",
+                                                           "../" + kSegment.substr(3) + "/0-5/",
+                                                           "/" + kSegment + "/0-5/"}) {
+    EXPECT_FALSE(is_blob_key(place + kStem + "24000.mp3")) << place;
+  }
   for (const std::string& key : std::vector<std::string>{
            "",
            "x.mp3",
@@ -70,7 +116,8 @@ TEST(BlobKeys, MediaTypes) {
   EXPECT_EQ(blob_content_type(kStem + "8000.wav"), "audio/wav");
   EXPECT_EQ(blob_content_type(kStem + "48000.opus"), "audio/ogg; codecs=opus");
   EXPECT_EQ(blob_content_type(kStem + "44100.pcm"), "audio/pcm; rate=44100; channels=1; bits=16");
-  EXPECT_EQ(blob_content_type("notes.txt"), "application/octet-stream");
+  EXPECT_EQ(blob_content_type(kSegment + "/0-5/" + kStem + "8000.pcm"),
+            "audio/pcm; rate=8000; channels=1; bits=16");
 }
 
 struct S3Row {

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/crypto.h"
+#include "common/blob/blob_key.h"
 #include "tests/support/s3_double.h"
 
 namespace audiogen {
@@ -68,7 +69,7 @@ class S3StoreTest : public testing::Test {
   }
   std::string failure(S3Store store) const { return store.put(key_, "audio").error().message; }
 
-  const std::string key_ = make_blob_key(TaskId::make(), OutputFormat::kPcm, 44100);
+  const std::string key_ = make_blob_name(TaskId::make(), OutputFormat::kPcm, 44100);
   test::S3Double double_{"audio", "eu-west-3", {"id", "hush"}};
 };
 
@@ -76,7 +77,7 @@ TEST_F(S3StoreTest, SendsTheMediaType) {
   auto s3 = store();
   for (const auto format :
        {OutputFormat::kMp3, OutputFormat::kWav, OutputFormat::kPcm, OutputFormat::kOggOpus}) {
-    const std::string key = make_blob_key(TaskId::make(), format, 44100);
+    const std::string key = make_blob_name(TaskId::make(), format, 44100);
     const auto stored = s3.put(key, "audio");
     ASSERT_TRUE(stored) << stored.error().message;
     EXPECT_EQ(double_.object(key)->content_type, blob_content_type(key));
@@ -155,7 +156,7 @@ TEST(S3StoreAlone, NobodyListensIsAnError) {
   S3Store store(*parse_s3_url("s3://audio?endpoint=http://127.0.0.1:1"),
                 {"id", "hush"},
                 S3Limits{.total = 100ms, .attempt = 100ms, .connect = 100ms, .first_pause = 5ms});
-  const auto stored = store.put(make_blob_key(TaskId::make(), OutputFormat::kMp3, 8000), "audio");
+  const auto stored = store.put(make_blob_name(TaskId::make(), OutputFormat::kMp3, 8000), "audio");
   ASSERT_FALSE(stored);
   EXPECT_EQ(stored.error().message, "S3 store: PUT: Couldn't connect to server");
 }
