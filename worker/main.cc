@@ -134,6 +134,10 @@ int main(int argc, char** argv) {
   using audiogen::Program;
   // Memory freed by one thread is of use to the others: by default each thread keeps its own.
   mallopt(M_ARENA_MAX, 2);
+  // By default the end of the heap is given back and taken again, page by page, for every sound.
+  constexpr int kMegabyte = 1 << 20;
+  mallopt(M_TRIM_THRESHOLD, 8 * kMegabyte);
+  mallopt(M_MMAP_THRESHOLD, 4 * kMegabyte);
   audiogen::block_signals();
   audiogen::prefer_batches();
   audiogen::store::init_driver();

@@ -638,7 +638,8 @@ void JobRunner::render(const JobPtr& job, Audio audio) {
     return;
   }
   const GenerationRequest& request = *job->request;
-  auto rendered = audiogen::render(audio, render_spec(request, audio), decoder_);
+  const RenderSpec spec = render_spec(request, audio);
+  auto rendered = audiogen::render(std::move(audio), spec, decoder_);
   if (!rendered && rendered.error().kind == PipelineFault::Kind::kNoDecoder) {
     give_up_for_now(job, "audio could not be decoded", rendered.error().detail);
     return;

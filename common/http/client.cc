@@ -36,7 +36,7 @@ constexpr std::int64_t kPatienceMax = 60'000;    // Milliseconds; only keeps the
 constexpr std::size_t kHeadersMax = 64U << 10U;  // Bytes of a response's header lines together.
 // Each transfer holds one; with thousands of them open it is most of the memory. But libcurl makes
 // two system calls for each time it fills one, so the first of them get more room.
-constexpr long kReadBuffer = 2 * 1024, kRoomyReadBuffer = 16 * 1024;
+constexpr long kReadBuffer = 2 * 1024, kRoomyReadBuffer = 32 * 1024;
 constexpr std::size_t kRoomyTransfers = 256;
 // Room made for a body at once, when its length is announced.
 constexpr std::size_t kReserveMax = 256 * 1024;
@@ -200,6 +200,9 @@ struct Client::Impl {
     }
     inbox->wake.ring();
     thread.join();
+    for (CURL* const easy : spare) {
+      curl_easy_cleanup(easy);
+    }
     for (const auto& handle : handles) {
       curl_multi_cleanup(handle->multi);
     }
@@ -402,13 +405,32 @@ struct Client::Impl {
     return line.size();
   }
 
+  // Making and freeing one costs more than clearing it.
+  CURL* new_easy() {
+    if (!spare.empty()) {
+      CURL* const easy = spare.back();
+      spare.pop_back();
+      return easy;
+    }
+    CURL* const easy = curl_easy_init();
+    AG_CHECK(easy != nullptr);
+    return easy;
+  }
+  void give_back(CURL* easy) {
+    if (spare.size() == kRoomyTransfers) {
+      curl_easy_cleanup(easy);
+      return;
+    }
+    curl_easy_reset(easy);
+    spare.push_back(easy);
+  }
+
   void begin(Order order) {
     auto transfer = std::make_unique<Transfer>();
     transfer->number = order.number;
     transfer->request = std::move(order.request);
     transfer->reply = std::move(order.reply);
-    transfer->easy = curl_easy_init();
-    AG_CHECK(transfer->easy != nullptr);
+    transfer->easy = new_easy();
     const ClientRequest& request = transfer->request;
     CURL* const easy = transfer->easy;
     for (const std::string& line : request.headers) {
@@ -488,7 +510,7 @@ struct Client::Impl {
     curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
     curl_multi_remove_handle(transfer->handle->multi, easy);
     --transfer->handle->calls;
-    curl_easy_cleanup(easy);
+    give_back(easy);
     curl_slist_free_all(transfer->headers);
     in_flight.fetch_sub(1);
     if (!code) {
@@ -623,6 +645,7 @@ struct Client::Impl {
   std::deque<std::uint64_t> unread;  // Transfers whose bodies wait for room.
   int epoll = -1;
   std::vector<std::unique_ptr<Handle>> handles;
+  std::vector<CURL*> spare;  // As new.
   std::unordered_map<CURL*, std::unique_ptr<Transfer>> transfers;
   std::unordered_map<int, int> sockets;         // Of connections, by their own port.
   std::unordered_set<std::string> multiplexed;  // Origins that have answered by HTTP/2.

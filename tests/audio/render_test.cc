@@ -451,6 +451,21 @@ TEST(Render, AFileThatIsNotExactIsMadeAnew) {
   EXPECT_FALSE(must_render(stereo, spec).passed_through);
 }
 
+TEST(Render, WhatIsReadyIsListenedToBeforeItPasses) {
+  for (const OutputFormat format : {OutputFormat::kWav, OutputFormat::kPcm}) {
+    RenderSpec spec;
+    spec.format = format;
+    Audio audio = ready_audio(format, 24000);
+    std::fill(audio.bytes.end() - 2 * 48000, audio.bytes.end(), '\0');
+    InProcessDecoder decoder;
+    const auto silent = render(audio, spec, decoder);
+    ASSERT_FALSE(silent);
+    EXPECT_EQ(silent.error().kind, PipelineFault::Kind::kSilent);
+    audio.bytes.back() = 1;  // 256 of 32768, the very last sample.
+    EXPECT_TRUE(must_render(audio, spec).passed_through);
+  }
+}
+
 // A decoder that is down, as SandboxedDecoder says it.
 class NoDecoder : public Decoder {
   Result<Unpacked, DecodeFault> unpack(std::string_view, AudioType, const Sink&) override {

@@ -62,20 +62,8 @@ PlainSound pcm_sound(const Audio& audio) {
   return out;
 }
 
-// The sound that needs no third party, if it is of that kind.
-std::optional<PlainSound> plain_of(const Audio& audio) {
-  if (audio.type == AudioType::kPcmS16Le) {
-    return pcm_sound(audio);
-  }
-  if (audio.type != AudioType::kWav) {
-    return std::nullopt;
-  }
-  const std::optional<WavView> view = view_wav(audio.bytes);
-  return view ? plain_sound(*view, audio.bytes) : std::nullopt;
-}
-
-Result<Unpacked, DecodeFault> unpack_plain(const PlainSound& sound,
-                                           OutputFormat format,
+Result<Unpacked, DecodeFault> unpack_plain(const Audio& audio,
+                                           const PlainSound& sound,
                                            const Sink& sink) {
   if (const auto fault = check_shape(sound.rate, sound.channels)) {
     return *fault;
@@ -89,11 +77,7 @@ Result<Unpacked, DecodeFault> unpack_plain(const PlainSound& sound,
     }
     at += count;
   }
-  Unpacked out{sound.rate, {}};
-  if (sound.honest) {
-    out.exact = ExactFile{format, sound.rate, sound.channels, 0};
-  }
-  return out;
+  return Unpacked{sound.rate, exact_file(audio, sound)};
 }
 
 // At the rate of the file, for the price.
@@ -103,6 +87,28 @@ std::uint64_t samples_at(int rate, const Pcm& pcm) {
 }
 
 }  // namespace
+
+std::optional<PlainSound> plain_of(const Audio& audio) {
+  if (audio.type == AudioType::kPcmS16Le) {
+    return pcm_sound(audio);
+  }
+  if (audio.type != AudioType::kWav) {
+    return std::nullopt;
+  }
+  const std::optional<WavView> view = view_wav(audio.bytes);
+  return view ? plain_sound(*view, audio.bytes) : std::nullopt;
+}
+
+std::optional<ExactFile> exact_file(const Audio& audio, const PlainSound& sound) {
+  if (!sound.honest) {
+    return std::nullopt;
+  }
+  const auto frame = sample_size(sound.kind) * static_cast<std::size_t>(sound.channels);
+  return ExactFile{audio.type == AudioType::kWav ? OutputFormat::kWav : OutputFormat::kPcm,
+                   sound.rate,
+                   sound.channels,
+                   sound.data.size() / frame};
+}
 
 const char* describe(DecodeFault fault) {
   switch (fault) {
@@ -163,10 +169,8 @@ Result<Decoded, DecodeFault> Decoder::decode(const Audio& audio, double seconds_
     return gatherer.take(samples, rate);
   };
   const std::optional<PlainSound> plain = plain_of(audio);
-  const OutputFormat plain_format =
-      audio.type == AudioType::kWav ? OutputFormat::kWav : OutputFormat::kPcm;
   const Result<Unpacked, DecodeFault> unpacked =
-      plain ? unpack_plain(*plain, plain_format, sink) : unpack(audio.bytes, audio.type, sink);
+      plain ? unpack_plain(audio, *plain, sink) : unpack(audio.bytes, audio.type, sink);
   if (!unpacked) {
     return unpacked.error();
   }

@@ -14,6 +14,7 @@
 #include "common/base/result.h"
 #include "common/domain/request.h"
 #include "worker/audio/audio.h"
+#include "worker/audio/plain.h"
 #include "worker/audio/sniff.h"
 
 namespace audiogen {
@@ -71,6 +72,12 @@ struct Unpacked {
   int rate = 0;                    // Hz
   std::optional<ExactFile> exact;  // `samples` is left for the caller to count
 };
+
+// The sound that needs no third party, if it is of that kind; a view into the audio's bytes.
+std::optional<PlainSound> plain_of(const Audio& audio);
+
+// The file a plain sound comes in, if it is one as it stands.
+std::optional<ExactFile> exact_file(const Audio& audio, const PlainSound& sound);
 
 // Takes the next mono samples and their rate; false ends the decoding.
 using Sink = std::function<bool(std::span<const float>, int)>;

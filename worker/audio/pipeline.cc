@@ -1,6 +1,7 @@
 #include "worker/audio/pipeline.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <numbers>
@@ -101,14 +102,29 @@ bool is_ready(const std::optional<ExactFile>& file, const RenderSpec& spec) {
                               static_cast<std::uint64_t>(file->rate);
 }
 
-Rendered pass_through(std::string_view bytes, const ExactFile& file) {
+// `bare` is the part of `bytes` that a client may have; `bytes` may be moved from.
+Rendered pass_through(std::string& bytes, std::string_view bare, const ExactFile& file) {
   Rendered out;
-  out.bytes = bytes;
+  out.bytes = bare.size() == bytes.size() ? std::move(bytes) : std::string(bare);
   out.samples = file.samples;
   out.rate = file.rate;
   out.passed_through = true;
   out.sha256 = sha256(out.bytes);
   return out;
+}
+
+bool is_all_silent(const PlainSound& sound) {
+  std::array<float, 512> block;
+  for (std::size_t at = 0, count = 0; (count = read_samples(sound, at, block)) > 0; at += count) {
+    if (!is_silent(std::span(block).first(count))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+PipelineFault silence() {
+  return {PipelineFault::Kind::kSilent, "silence"};
 }
 
 }  // namespace
@@ -122,10 +138,16 @@ RenderSpec render_spec(const GenerationRequest& request, const Audio& audio) {
                     .target_lufs = audio.target_lufs};
 }
 
-Result<Rendered, PipelineFault> render(const Audio& audio,
-                                       const RenderSpec& spec,
-                                       Decoder& decoder) {
+Result<Rendered, PipelineFault> render(Audio audio, const RenderSpec& spec, Decoder& decoder) {
   using Kind = PipelineFault::Kind;
+  if (const auto plain = plain_of(audio)) {
+    const auto file = exact_file(audio, *plain);
+    const auto bare = is_ready(file, spec) ? without_tags(audio) : std::nullopt;
+    if (bare) {
+      return is_all_silent(*plain) ? Result<Rendered, PipelineFault>(silence())
+                                   : pass_through(audio.bytes, *bare, *file);
+    }
+  }
   // One second more than can be delivered is enough to see that there is more, whatever the source
   // holds.
   const double seconds_needed = (kDurationMaxSeconds + 1) * spec.speed_remaining;
@@ -138,12 +160,12 @@ Result<Rendered, PipelineFault> render(const Audio& audio,
   const int source_rate = decoded->pcm.rate;
   std::vector<float> samples = std::move(decoded->pcm.samples);
   if (is_silent(samples)) {
-    return PipelineFault{Kind::kSilent, "silence"};
+    return silence();
   }
 
   if (is_ready(decoded->exact, spec)) {
     if (const auto bare = without_tags(audio)) {
-      return pass_through(*bare, *decoded->exact);
+      return pass_through(audio.bytes, *bare, *decoded->exact);
     }
   }
   if (needs_stretch(spec)) {

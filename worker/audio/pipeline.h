@@ -53,11 +53,10 @@ struct PipelineFault {
 };
 
 // Decode, stretch and shift, normalise, volume with a soft limiter, resample, cut, encode, decode
-// again and count. Audio that already is what was asked for is only decoded and counted: encoding
-// it again would cost time and quality. Blocks: at worst (120 s at 48 kHz) holds about 50 MB and
-// takes about a second of one core, and what the decoder takes.
-Result<Rendered, PipelineFault> render(const Audio& audio,
-                                       const RenderSpec& spec,
-                                       Decoder& decoder);
+// again and count. Audio that already is what was asked for is only decoded and counted, and where
+// its size says how long it is, not even that: encoding it again would cost time and quality.
+// Blocks: at worst (120 s at 48 kHz) holds about 50 MB and takes about a second of one core, and
+// what the decoder takes.
+Result<Rendered, PipelineFault> render(Audio audio, const RenderSpec& spec, Decoder& decoder);
 
 }  // namespace audiogen
