@@ -196,12 +196,7 @@ JobRunner::JobRunner(const Config& config,
       claims_(config.database,
               {.threads = 1, .batch_max = kBatchMax, .capacity = kWaitingMax},
               [this](store::TaskStore& store, std::span<const Hint> hints) {
-                return store.claim(hints, worker_, [this](const store::Claim& claim) {
-                  const auto request = decode_request(claim.request);
-                  const auto chain = chains_.get();
-                  const auto first = request ? chain->choose(*request, 0) : std::nullopt;
-                  return first ? chain->at(*first).name() : std::string();
-                });
+                return claim_batch(store, hints);
               }),
       renewals_(config.database,
                 {.threads = 1, .batch_max = 1000, .capacity = kWaitingMax},
@@ -292,7 +287,7 @@ void JobRunner::claim(const queue::Delivery& delivery, int tries) {
   };
   const bool taken = claims_.submit(
       delivery.hint,
-      [this, delivery, asked_at, again](Result<store::ClaimOutcome, store::StoreFault> outcome) {
+      [this, delivery, asked_at, again](Result<std::optional<Claimed>, store::StoreFault> outcome) {
         if (!outcome) {
           again();  // The database is away: keep the message and ask again.
         } else if (!*outcome) {
@@ -304,6 +299,32 @@ void JobRunner::claim(const queue::Delivery& delivery, int tries) {
   if (!taken) {
     again();
   }
+}
+
+store::Batch<std::optional<JobRunner::Claimed>> JobRunner::claim_batch(
+    store::TaskStore& store, std::span<const Hint> hints) {
+  std::unordered_map<TaskId, std::shared_ptr<const GenerationRequest>> requests;
+  auto outcomes = store.claim(hints, worker_, [&](const store::Claim& claim) {
+    auto request = decode_request(claim.request);
+    if (!request) {
+      return std::string();
+    }
+    const auto chain = chains_.get();
+    const auto first = chain->choose(*request, 0);
+    requests[claim.task] = std::make_shared<const GenerationRequest>(std::move(*request));
+    return first ? chain->at(*first).name() : std::string();
+  });
+  if (!outcomes) {
+    return outcomes.error();
+  }
+  std::vector<std::optional<Claimed>> claimed(outcomes->size());
+  for (std::size_t i = 0; i < claimed.size(); ++i) {
+    if (auto& claim = (*outcomes)[i]) {
+      auto& request = requests[claim->task];
+      claimed[i] = Claimed{std::move(*claim), std::move(request)};
+    }
+  }
+  return claimed;
 }
 
 // Final, taken, or not due: the table comes back to it if it must.
@@ -318,16 +339,16 @@ void JobRunner::not_claimed(const queue::Delivery& delivery) {
 }
 
 void JobRunner::begin(const queue::Delivery& delivery,
-                      store::Claim claim,
+                      Claimed claimed,
                       Clock::time_point asked_at) {
   AG_CRASH_POINT("worker.claimed");
   auto job = std::make_shared<Job>();
   job->began_at = Clock::now();
-  job->deadline = job->began_at + claim.until_deadline;
+  job->deadline = job->began_at + claimed.claim.until_deadline;
   job->lease_from = asked_at;
-  auto request = decode_request(claim.request);
-  claim.request.clear();
-  job->claim = std::move(claim);
+  job->claim = std::move(claimed.claim);
+  job->claim.request = {};
+  job->request = std::move(claimed.request);
   {
     const std::scoped_lock lock(mutex_);
     --claiming_;
@@ -337,14 +358,13 @@ void JobRunner::begin(const queue::Delivery& delivery,
   if (log::enabled(log::Level::kDebug)) {
     log::debug("task claimed", {{"task_id", job->claim.task}, {"claims", job->claim.claims}});
   }
-  if (!request) {
+  if (!job->request) {
     log::error("a stored request cannot be read", {{"task_id", job->claim.task}});
     auto command = job->command(store::SettleCommand::Kind::kFail);
     command.failure = FailureCode::kInternalError;
     settle(job, std::move(command), 0);
     return;
   }
-  job->request = std::make_shared<const GenerationRequest>(std::move(*request));
   job->chain = chains_.get();
   job->attempt = job->attempts = job->claim.attempts;
   const auto named = job->chain->find(job->claim.provider);

@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -68,12 +69,18 @@ class JobRunner {
     Rendered rendered;
   };
   using Clock = std::chrono::steady_clock;
+  struct Claimed {
+    store::Claim claim;
+    std::shared_ptr<const GenerationRequest> request;  // Null: it cannot be read.
+  };
 
   // Claims what waits, as far as there is room.
   void claim_waiting();
   void claim(const queue::Delivery& delivery, int tries);
+  store::Batch<std::optional<Claimed>> claim_batch(store::TaskStore& store,
+                                                   std::span<const Hint> hints);
   void not_claimed(const queue::Delivery& delivery);
-  void begin(const queue::Delivery& delivery, store::Claim claim, Clock::time_point asked_at);
+  void begin(const queue::Delivery& delivery, Claimed claimed, Clock::time_point asked_at);
   void fetch_references(const JobPtr& job);
   void call_provider(const JobPtr& job);
   std::shared_ptr<ProviderCall> open_call(const JobPtr& job, const Attempt& attempt);
@@ -119,7 +126,7 @@ class JobRunner {
   Pool codecs_;
   BatchPool<Output> writers_;
   ReferenceFetcher references_;
-  store::GroupCommit<Hint, store::ClaimOutcome> claims_;
+  store::GroupCommit<Hint, std::optional<Claimed>> claims_;
   store::GroupCommit<store::Lease, bool> renewals_;
   store::GroupCommit<store::AttemptStart, bool> attempts_;
   store::GroupCommit<store::SettleCommand, store::SettleOutcome> settlements_;
