@@ -75,7 +75,7 @@ struct Claim {
   std::uint32_t epoch = 0;     // After the claim.
   std::uint32_t claims = 0;    // Attempts used, this one included.
   std::uint32_t attempts = 0;  // Provider calls before this claim.
-  std::string provider{};      // Named by first_provider: its attempt row is written.
+  std::string provider{};      // Named by first_provider: its attempt is written.
   std::string request{};       // Canonical JSON.
   Instant created_at{}, deadline_at{};
   std::chrono::microseconds until_deadline{0};  // By the database's clock at the claim.
@@ -89,7 +89,7 @@ struct Lease {
   std::uint32_t epoch = 0;
 };
 
-// Values of attempts.state: a provider call under way, and how it ended.
+// States of an attempt, as stored: a provider call under way, and how it ended.
 inline constexpr std::uint8_t kAttemptStarted = 1;
 inline constexpr std::uint8_t kAttemptSucceeded = 2;
 inline constexpr std::uint8_t kAttemptFailed = 3;

@@ -27,7 +27,8 @@ int newest_migration();
 //
 // Safe to run from several processes at once: they take turns. Safe to run again after a crash
 // anywhere: it goes on at the statement that was under way. A database newer than the program is
-// refused. Needs the right to create and alter tables; blocks until done.
+// refused. Needs the right to create, alter and rename tables and to create views; blocks until
+// done.
 Result<std::vector<int>> migrate(const DatabaseUrl& url);
 Result<std::vector<int>> migrate(const DatabaseUrl& url, std::span<const Migration> known);
 

@@ -14,6 +14,7 @@ TaskChange end(const TaskRecord& task, TaskState state, Units charged) {
           .epoch = task.epoch,
           .claims = task.claims,
           .attempts = task.attempts,
+          .attempt_open = task.attempt_open,
           .next_run_at = task.next_run_at,
           .charged = charged};
 }
@@ -41,43 +42,46 @@ SettleOutcome settled_before(const TaskRecord& task, const SettleCommand& comman
   return SettleOutcome::kNotOurs;
 }
 
-// The usual end: the task's only provider call has brought its audio.
-bool ends_only_attempt(const TaskChange& c) {
-  return c.attempts == 1 && c.command != nullptr && c.command->attempt == 1 &&
-         c.command->attempt_state == kAttemptSucceeded && c.command->attempt_detail.empty();
+Sql& text_or_null(Sql& sql, const std::string& text) {
+  return text.empty() ? sql << "NULL" : sql.utf8(text, kMessageMax);
 }
 
-// Ends what is open of the attempts of changed tasks: the one a settlement tells about as it says,
-// any other with an unknown outcome.
-void end_attempts(Session& session, std::span<const TaskChange> changes, Instant now) {
-  std::vector<TaskId> simple, others;
-  Sql told(
-      "UPDATE attempts a FORCE INDEX (PRIMARY) LEFT JOIN (SELECT x'' AS id, 0 AS n, 0 AS state, "
-      "NULL AS detail");
+// How the newest attempt ends: state and detail, NULL when it stays as it is.
+void newest_attempt_end(Sql& sql, const TaskChange& c) {
+  if (!c.attempt_open) {
+    sql << "NULL,NULL";
+  } else if (c.command == nullptr || c.command->attempt != c.attempts) {
+    sql << std::uint32_t{kAttemptUnknown} << ",NULL";
+  } else {
+    sql << std::uint32_t{c.command->attempt_state} << ",";
+    text_or_null(sql, c.command->attempt_detail);
+  }
+}
+
+// Ends what a hedge left open of the attempts before the newest.
+void end_past_attempts(Session& session, std::span<const TaskChange> changes, Instant now) {
+  std::vector<TaskId> tasks;
+  Sql sql(
+      "UPDATE past_attempts a FORCE INDEX (PRIMARY) LEFT JOIN (SELECT x'' AS id, 0 AS n, "
+      "0 AS state, NULL AS detail");
   for (const TaskChange& c : changes) {
-    if (ends_only_attempt(c)) {
-      simple.push_back(c.id);
+    if (c.attempts <= 1) {
       continue;
     }
-    others.push_back(c.id);
-    if (c.command != nullptr && c.command->attempt != 0) {
-      told << " UNION ALL SELECT " << c.id << "," << c.command->attempt << ","
-           << std::uint32_t{c.command->attempt_state} << ",";
-      told.utf8(c.command->attempt_detail, kMessageMax);
+    tasks.push_back(c.id);
+    if (c.command != nullptr) {
+      sql << " UNION ALL SELECT " << c.id << "," << c.command->attempt << ","
+          << std::uint32_t{c.command->attempt_state} << ",";
+      text_or_null(sql, c.command->attempt_detail);
     }
   }
-  if (!simple.empty()) {  // The same without the join, which costs more than all the rest.
-    Sql sql("UPDATE attempts FORCE INDEX (PRIMARY) SET state=");
-    sql << kAttemptSucceeded << ", detail='', ended_at=" << now << " WHERE task_id IN (";
-    list(sql, simple, [&](TaskId id) { sql << id; }) << ") AND n=1 AND state=" << kAttemptStarted;
-    session.execute(sql);
+  if (tasks.empty()) {
+    return;
   }
-  if (!others.empty()) {
-    told << ") u ON u.id=a.task_id AND u.n=a.n SET a.state=COALESCE(u.state," << kAttemptUnknown
-         << "), a.detail=u.detail, a.ended_at=" << now << " WHERE a.task_id IN (";
-    list(told, others, [&](TaskId id) { told << id; }) << ") AND a.state=" << kAttemptStarted;
-    session.execute(told);
-  }
+  sql << ") u ON u.id=a.task_id AND u.n=a.n SET a.state=COALESCE(u.state," << kAttemptUnknown
+      << "), a.detail=u.detail, a.ended_at=" << now << " WHERE a.task_id IN (";
+  list(sql, tasks, [&](TaskId id) { sql << id; }) << ") AND a.state=" << kAttemptStarted;
+  session.execute(sql);
 }
 
 }  // namespace
@@ -93,6 +97,7 @@ TaskChange requeue(const TaskRecord& task, std::uint32_t claims, Instant due, In
           .epoch = task.epoch + 1,
           .claims = claims,
           .attempts = task.attempts,
+          .attempt_open = task.attempt_open,
           .next_run_at = due,
           .wake_at = std::min(wake_at, task.deadline_at)};
 }
@@ -226,6 +231,7 @@ TaskRecord read_record(const Rows& rows, std::uint32_t first) {
   if (!rows.is_null(first + 12)) {
     task.output_key = rows.text(first + 12);
   }
+  task.attempt_open = !rows.is_null(first + 13) && rows.u32(first + 13) == kAttemptStarted;
   return task;
 }
 
@@ -274,7 +280,8 @@ void write_changes(Session& session, std::span<const TaskChange> changes, Instan
   Sql tasks(
       "UPDATE (SELECT x'' AS id, 0 AS state, 0 AS epoch, 0 AS claims, NULL AS next_run_at, "
       "NULL AS wake_at, NULL AS charged, NULL AS output_key, NULL AS output_bytes, "
-      "NULL AS output_sha256, NULL AS duration_ms, NULL AS failure, NULL AS failure_message");
+      "NULL AS output_sha256, NULL AS duration_ms, NULL AS failure, NULL AS failure_message, "
+      "NULL AS attempt_state, NULL AS attempt_detail");
   for (const TaskChange& c : changes) {
     tasks << " UNION ALL SELECT " << c.id << "," << c.state << "," << c.epoch << "," << c.claims
           << "," << c.next_run_at << "," << c.wake_at << "," << c.charged << ",";
@@ -285,21 +292,21 @@ void write_changes(Session& session, std::span<const TaskChange> changes, Instan
       tasks << "NULL,NULL,NULL,NULL,";
     }
     tasks << c.failure << ",";
-    if (c.failure_message.empty()) {
-      tasks << "NULL";
-    } else {
-      tasks.utf8(c.failure_message, kMessageMax);
-    }
+    text_or_null(tasks, c.failure_message) << ",";
+    newest_attempt_end(tasks, c);
   }
   tasks << ") u STRAIGHT_JOIN tasks t FORCE INDEX (PRIMARY) ON t.id=u.id SET t.state=u.state, "
            "t.epoch=u.epoch, t.claims=u.claims, t.next_run_at=u.next_run_at, t.wake_at=u.wake_at, "
            "t.charged=u.charged, t.output_key=u.output_key, t.output_bytes=u.output_bytes, "
            "t.output_sha256=u.output_sha256, t.duration_ms=u.duration_ms, t.failure=u.failure, "
-           "t.failure_message=u.failure_message, t.worker=NULL, t.lease_until=NULL, t.updated_at="
-        << now;
+           "t.failure_message=u.failure_message, "
+           "t.attempt_state=COALESCE(u.attempt_state,t.attempt_state), "
+           "t.attempt_detail=COALESCE(u.attempt_detail,t.attempt_detail), "
+           "t.attempt_ended_at=IF(u.attempt_state IS NULL,t.attempt_ended_at,"
+        << now << "), t.worker=NULL, t.lease_until=NULL, t.updated_at=" << now;
   session.execute(tasks);
 
-  end_attempts(session, changes, now);
+  end_past_attempts(session, changes, now);
 }
 
 void write_looks(Session& session, std::span<const Look> looks) {

@@ -24,6 +24,7 @@ struct TaskRecord {
   UserId user;
   TaskState state = TaskState::kQueued;
   std::uint32_t epoch = 0, claims = 0, attempts = 0;
+  bool attempt_open = false;  // The newest attempt has not ended.
   Units held;
   std::optional<WorkerId> worker{};
   std::optional<Instant> lease_until{};
@@ -42,6 +43,7 @@ struct TaskChange {
   TaskState state = TaskState::kQueued;  // kQueued or a final one
   std::uint32_t epoch = 0, claims = 0;
   std::uint32_t attempts = 0;  // Provider calls so far; never changed by this.
+  bool attempt_open = false;   // The newest of them has not ended: this ends it.
   Instant next_run_at;
   std::optional<Instant> wake_at{};
   std::optional<Units> charged{};
@@ -50,7 +52,7 @@ struct TaskChange {
   std::string failure_message{};
 };
 
-// Characters in tasks.failure_message and attempts.detail, and in attempts.provider.
+// Characters in tasks.failure_message and the detail of an attempt, and in its provider.
 inline constexpr std::size_t kMessageMax = 200;
 inline constexpr std::size_t kProviderMax = 64;
 
@@ -108,8 +110,8 @@ LockedTasks lock_tasks(Session& session,
 // The columns of a TaskRecord, and reading them from column `first` on.
 inline constexpr char kRecordColumns[] =
     "t.id, t.user_id, t.state, t.epoch, t.claims, t.attempts, t.held, t.worker, t.lease_until, "
-    "t.next_run_at, t.deadline_at, t.wake_at, t.output_key";
-inline constexpr std::uint32_t kRecordColumnCount = 13;
+    "t.next_run_at, t.deadline_at, t.wake_at, t.output_key, t.attempt_state";
+inline constexpr std::uint32_t kRecordColumnCount = 14;
 TaskRecord read_record(const Rows& rows, std::uint32_t first);
 
 // The columns of a TaskView, and reading them from column `first` on.
@@ -122,8 +124,8 @@ TaskView read_view(const Rows& rows, std::uint32_t first);
 // than that: then nothing is booked.
 bool book_end(Books& books, const TaskRecord& task, Units charged);
 
-// Writes the changes of locked rows. Provider attempts still open are closed with an unknown
-// outcome: nobody is left to tell.
+// Writes the changes of locked rows. Of their attempts, the one a settlement tells about ends as it
+// says, any other still open with an unknown outcome: nobody is left to tell.
 void write_changes(Session& session, std::span<const TaskChange> changes, Instant now);
 
 // Sets the next look of locked rows.

@@ -41,7 +41,7 @@ class TaskStore {
 
   // Takes the tasks that are queued, due, at the hinted epoch and before their deadline. For each
   // of them `first_provider` names the provider that will be called first (empty: none yet): its
-  // attempt row is written in the same transaction. It must be quick and pure; it may run more than
+  // attempt is written in the same transaction. It must be quick and pure; it may run more than
   // once.
   Batch<ClaimOutcome> claim(std::span<const Hint> hints,
                             WorkerId worker,
@@ -50,7 +50,7 @@ class TaskStore {
   // Extends leases by kLease. False: that lease is lost.
   Batch<bool> renew(std::span<const Lease> leases, WorkerId worker);
 
-  // Writes the next attempt row before the next provider is called. False: the lease is lost.
+  // Writes the next attempt before the next provider is called. False: the lease is lost.
   Batch<bool> start_attempts(std::span<const AttemptStart> attempts);
 
   Batch<SettleOutcome> settle(std::span<const SettleCommand> commands);

@@ -1,4 +1,5 @@
 // Working on tasks: claims, leases, provider attempts and how tasks end.
+#include <map>
 #include <utility>
 
 #include "common/base/check.h"
@@ -19,19 +20,29 @@ std::vector<TaskId> ids_of(std::span<const Command> commands) {
   return ids;
 }
 
-struct NewAttempt {
-  TaskId task;
-  std::uint32_t n = 0, epoch = 0;
-  std::string provider;
-};
+// Tasks and the provider each will call; "" for none yet. One statement per provider: they are few.
+using ByProvider = std::map<std::string, std::vector<TaskId>>;
 
-void insert_attempts(Session& session, std::span<const NewAttempt> attempts, Instant now) {
-  Sql sql("INSERT INTO attempts (task_id, n, epoch, provider, state, started_at) VALUES ");
-  list(sql, attempts, [&](const NewAttempt& a) {
-    sql << "(" << a.task << "," << a.n << "," << a.epoch << ",";
-    sql.utf8(a.provider, kProviderMax) << "," << kAttemptStarted << "," << now << ")";
-  });
+// Copies the newest attempts of these tasks, whose place new ones will take.
+void archive_attempts(Session& session, std::span<const TaskId> tasks) {
+  if (tasks.empty()) {
+    return;
+  }
+  Sql sql(
+      "INSERT INTO past_attempts (task_id, n, epoch, provider, state, detail, started_at, "
+      "ended_at) SELECT id, attempts, attempt_epoch, attempt_provider, attempt_state, "
+      "attempt_detail, attempt_started_at, attempt_ended_at FROM tasks FORCE INDEX (PRIMARY) "
+      "WHERE id IN (");
+  list(sql, tasks, [&](TaskId id) { sql << id; }) << ")";
   session.execute(sql);
+}
+
+// The assignments that begin the next attempt of a task, but for its epoch.
+void begin_attempt(Sql& sql, const std::string& provider, Instant now) {
+  sql << "attempts=attempts+1, attempt_provider=";
+  sql.utf8(provider, kProviderMax)
+      << ", attempt_state=" << kAttemptStarted
+      << ", attempt_detail=NULL, attempt_started_at=" << now << ", attempt_ended_at=NULL";
 }
 
 }  // namespace
@@ -45,8 +56,8 @@ Batch<ClaimOutcome> TaskStore::claim(
   const auto body = [&](std::span<const Hint> some, Round round, std::vector<ClaimOutcome>& out) {
     LockedTasks tasks = lock_tasks(session_, ids_of(some), Locking::kWait, Columns::kWithWork);
     const Instant lease = tasks.now + kLease;
-    std::vector<TaskId> claimed;
-    std::vector<NewAttempt> attempts;
+    ByProvider claimed;
+    std::vector<TaskId> called_before;
     for (std::size_t i = 0; i < some.size(); ++i) {
       TaskRecord* task = tasks.find(some[i].task);
       if (task == nullptr) {
@@ -70,30 +81,28 @@ Batch<ClaimOutcome> TaskStore::claim(
                      .created_at = task->created_at,
                      .deadline_at = task->deadline_at,
                      .until_deadline = task->deadline_at - tasks.now};
-      claimed.push_back(task->id);
       out[i]->provider = first_provider(*out[i]);
-      if (!out[i]->provider.empty()) {
-        attempts.push_back({task->id, task->attempts + 1, task->epoch + 1, out[i]->provider});
+      claimed[out[i]->provider].push_back(task->id);
+      if (task->attempts != 0 && !out[i]->provider.empty()) {
+        called_before.push_back(task->id);
       }
     }
     if (claimed.empty()) {
       return;
     }
-    // wake_at stays as it is: it is only when the sweeper looks, and most tasks are done by then.
-    Sql sql("UPDATE tasks FORCE INDEX (PRIMARY) SET state=");
-    sql << TaskState::kRunning << ", epoch=epoch+1, claims=claims+1, worker=" << worker
-        << ", lease_until=" << lease << ", updated_at=" << tasks.now;
-    if (attempts.size() == claimed.size()) {
-      sql << ", attempts=attempts+1";
-    } else if (!attempts.empty()) {
-      sql << ", attempts=attempts+(id IN (";
-      list(sql, attempts, [&](const NewAttempt& a) { sql << a.task; }) << "))";
-    }
-    sql << " WHERE id IN (";
-    list(sql, claimed, [&](TaskId id) { sql << id; }) << ")";
-    session_.execute(sql);
-    if (!attempts.empty()) {
-      insert_attempts(session_, attempts, tasks.now);
+    archive_attempts(session_, called_before);
+    for (const auto& [provider, ids] : claimed) {
+      Sql sql("UPDATE tasks FORCE INDEX (PRIMARY) SET ");
+      if (!provider.empty()) {
+        begin_attempt(sql, provider, tasks.now);
+        sql << ", attempt_epoch=epoch+1, ";  // Before epoch itself: left to right.
+      }
+      // wake_at stays as it is: it is only when the sweeper looks, and most tasks are done by then.
+      sql << "state=" << TaskState::kRunning
+          << ", epoch=epoch+1, claims=claims+1, worker=" << worker << ", lease_until=" << lease
+          << ", updated_at=" << tasks.now << " WHERE id IN (";
+      list(sql, ids, [&](TaskId id) { sql << id; }) << ")";
+      session_.execute(sql);
     }
     written_lease = lease;
   };
@@ -126,9 +135,10 @@ Batch<bool> TaskStore::renew(std::span<const Lease> leases, WorkerId worker) {
 Batch<bool> TaskStore::start_attempts(std::span<const AttemptStart> attempts) {
   const auto body = [&](std::span<const AttemptStart> some, Round, std::vector<bool>& out) {
     LockedTasks tasks = lock_tasks(session_, ids_of(some), Locking::kWait);
-    std::vector<NewAttempt> started;
+    ByProvider started;
+    std::vector<TaskId> called_before;
     Sql ended(
-        "UPDATE attempts a FORCE INDEX (PRIMARY) JOIN (SELECT x'' AS id, 0 AS n, 0 AS state, "
+        "UPDATE past_attempts a FORCE INDEX (PRIMARY) JOIN (SELECT x'' AS id, 0 AS n, 0 AS state, "
         "NULL AS detail");
     bool any_ended = false;
     for (std::size_t i = 0; i < some.size(); ++i) {
@@ -143,7 +153,10 @@ Batch<bool> TaskStore::start_attempts(std::span<const AttemptStart> attempts) {
         out[i] = false;
         continue;
       }
-      started.push_back({start.task, start.n, start.epoch, start.provider});
+      started[start.provider].push_back(start.task);
+      if (task->attempts != 0) {
+        called_before.push_back(start.task);
+      }
       if (start.previous != 0) {
         any_ended = true;
         ended << " UNION ALL SELECT " << start.task << "," << start.previous << ","
@@ -154,15 +167,19 @@ Batch<bool> TaskStore::start_attempts(std::span<const AttemptStart> attempts) {
     if (started.empty()) {
       return;
     }
-    Sql count("UPDATE tasks FORCE INDEX (PRIMARY) SET attempts=attempts+1 WHERE id IN (");
-    list(count, started, [&](const NewAttempt& a) { count << a.task; }) << ")";
-    session_.execute(count);
+    archive_attempts(session_, called_before);  // So whichever ended, it is a past one.
     if (any_ended) {
       session_.execute(ended << ") u ON u.id=a.task_id AND u.n=a.n SET a.state=u.state, "
                                 "a.detail=u.detail, a.ended_at="
                              << tasks.now);
     }
-    insert_attempts(session_, started, tasks.now);
+    for (const auto& [provider, ids] : started) {
+      Sql sql("UPDATE tasks FORCE INDEX (PRIMARY) SET ");
+      begin_attempt(sql, provider, tasks.now);
+      sql << ", attempt_epoch=epoch WHERE id IN (";
+      list(sql, ids, [&](TaskId id) { sql << id; }) << ")";
+      session_.execute(sql);
+    }
   };
   return in_batch<AttemptStart, bool>("start_attempts", attempts, false, body);
 }

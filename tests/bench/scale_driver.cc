@@ -48,7 +48,7 @@ class History {
       size_ += count;
     }
     // What is left to be written to the disk would slow down what is measured next.
-    session_.execute(Sql("FLUSH TABLES tasks, attempts, ledger FOR EXPORT"));
+    session_.execute(Sql("FLUSH TABLES tasks, ledger FOR EXPORT"));
     session_.execute(Sql("UNLOCK TABLES"));
   }
 
@@ -97,13 +97,13 @@ class History {
     session_.execute(Sql::trusted(
         "INSERT INTO tasks (id, user_id, state, request, output_format, held, charged, epoch, "
         "claims, attempts, next_run_at, deadline_at, output_key, output_bytes, output_sha256, "
-        "duration_ms, created_at, updated_at) SELECT " +
+        "duration_ms, created_at, updated_at, attempt_provider, attempt_epoch, attempt_state, "
+        "attempt_started_at, attempt_ended_at) SELECT " +
         id + "," + owner + ",3," + request +
         ",2,150000,10000,1,1,1,'2026-01-01','2026-01-01',CONCAT('old/',n,'.wav'),20000,x'" +
-        std::string(64, '0') + "',417,'2026-01-01','2026-01-01'" + from + " ORDER BY n"));
-    session_.execute(Sql::trusted(
-        "INSERT INTO attempts (task_id, n, epoch, provider, state, started_at, ended_at) SELECT " +
-        id + ",1,1,'double',2,'2026-01-01','2026-01-01'" + from + " ORDER BY n"));
+        std::string(64, '0') +
+        "',417,'2026-01-01','2026-01-01','double',1,2,'2026-01-01','2026-01-01'" + from +
+        " ORDER BY n"));
     // The hold (r=0) and its resolution (r=1) of each task.
     session_.execute(Sql::trusted(
         "INSERT INTO ledger (user_id, seq, kind, source_id, d_available, d_held, d_system, "

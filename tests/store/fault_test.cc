@@ -318,6 +318,22 @@ TEST_P(FaultTest, ClaimWithoutTheReplyToCommit) {
   EXPECT_EQ(column(task, "attempts"), 2);
 }
 
+TEST_P(FaultTest, APastAttemptIsArchivedOnce) {
+  const TaskId task = create(db_.add_user());
+  ASSERT_EQ(settle(settle_command(Settle::kRelease, claim(task).value())),
+            SettleOutcome::kRequeued);
+  proxy_.drop_reply_after("COMMIT", GetParam());
+  const Hint hint{task, 2};
+  ASSERT_TRUE(only(far_.claim({&hint, 1}, worker_, some_provider)));
+  EXPECT_EQ(proxy_.triggered(), 1);
+  EXPECT_EQ(db_.text(Sql("SELECT GROUP_CONCAT(n) FROM past_attempts")), "1");
+  proxy_.drop_reply_after("COMMIT", GetParam());
+  const AttemptStart next{.task = task, .epoch = 3, .n = 3, .provider = "b"};
+  EXPECT_TRUE(only(far_.start_attempts({&next, 1})));
+  EXPECT_EQ(proxy_.triggered(), 2);
+  EXPECT_EQ(db_.text(Sql("SELECT GROUP_CONCAT(n ORDER BY n) FROM past_attempts")), "1,2");
+}
+
 TEST_P(FaultTest, CancelWithoutTheReplyToCommit) {
   const TaskId task = create(db_.add_user());
   proxy_.drop_reply_after("COMMIT", GetParam());

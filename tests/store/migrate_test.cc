@@ -137,6 +137,59 @@ TEST(Migrate, GoesOnAfterACrashAtAnyStatement) {
   }
 }
 
+// Tasks 0 to 2 with that many attempts each, as version 2 of the schema keeps them.
+void add_tasks_of_version_2(TestDatabase& db) {
+  for (int attempts = 0; attempts <= 2; ++attempts) {
+    db.execute(Sql("INSERT INTO tasks (id, user_id, state, request, output_format, held, attempts, "
+                   "next_run_at, deadline_at, created_at, updated_at) VALUES (REPEAT(CHAR(")
+               << attempts << "), 16), '', 1, '{}', 1, 150000, " << attempts
+               << ", '2026-01-01', '2026-01-01', '2026-01-01', '2026-01-01')");
+  }
+  db.execute(
+      Sql("INSERT INTO attempts SELECT id, 1, 1, 'first', 3, '503', '2026-01-02 00:00:00.5', "
+          "'2026-01-03' FROM tasks WHERE attempts>=1"));
+  db.execute(
+      Sql("INSERT INTO attempts SELECT id, 2, 3, 'second', 1, NULL, '2026-01-04', NULL "
+          "FROM tasks WHERE attempts=2"));
+}
+
+std::string attempts_in(TestDatabase& db) {
+  return db.text(
+      Sql("SELECT GROUP_CONCAT(CONCAT_WS(' ', HEX(task_id), n, epoch, provider, state, "
+          "COALESCE(detail,'-'), started_at, COALESCE(ended_at,'-')) "
+          "ORDER BY task_id, n SEPARATOR ', ') FROM attempts"));
+}
+
+// Whatever statement of it a crash comes before or after.
+TEST(Migrate, TheNewestAttemptsMoveIntoTheirTasks) {
+  const std::vector<std::string> steps = split_statements(migrations()[2].sql);
+  for (std::size_t at = 0; at < steps.size(); ++at) {
+    for (const bool done : {false, true}) {
+      if (done && (steps[at].starts_with("UPDATE") || steps[at].starts_with("DELETE"))) {
+        continue;  // Committed together with its record.
+      }
+      TestDatabase db(TestDatabase::Tables::kNone);
+      ASSERT_TRUE(migrate(db.url(), migrations().first(2)));
+      add_tasks_of_version_2(db);
+      const std::string before = attempts_in(db);
+      for (std::size_t i = 0; i < at + (done ? 1 : 0); ++i) {
+        db.execute(Sql::trusted(steps[i]));
+      }
+      db.execute(Sql("INSERT INTO schema_migrations VALUES (3,")
+                 << static_cast<std::uint64_t>(at) << ",1,NULL)");
+      const auto applied = migrate(db.url());
+      ASSERT_TRUE(applied) << steps[at] << ": " << applied.error().message;
+      EXPECT_EQ(attempts_in(db), before) << steps[at];
+      EXPECT_EQ(db.text(Sql("SELECT GROUP_CONCAT(CONCAT_WS(' ', attempts, attempt_provider, "
+                            "attempt_epoch, attempt_state, attempt_detail, attempt_started_at, "
+                            "attempt_ended_at) ORDER BY id SEPARATOR ', ') FROM tasks")),
+                "0, 1 first 1 3 503 2026-01-02 00:00:00.500000 2026-01-03 00:00:00.000000, "
+                "2 second 3 1 2026-01-04 00:00:00.000000");
+      EXPECT_EQ(db.text(Sql("SELECT GROUP_CONCAT(n, provider) FROM past_attempts")), "1first");
+    }
+  }
+}
+
 TEST(Migrate, GoesOnAfterItsConnectionWasKilled) {
   TestDatabase db(TestDatabase::Tables::kNone);
   const std::string lock = "audiogen.test." + db.url().database;

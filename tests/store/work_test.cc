@@ -16,6 +16,28 @@ class WorkTest : public TaskStoreTest {
     return db_.number(Sql("SELECT COUNT(*) FROM attempts WHERE state=")
                       << state << " AND task_id=" << task);
   }
+  // All attempts of a task: number, epoch, provider, state, detail.
+  std::string history(TaskId task) {
+    return db_.text(
+        Sql("SELECT COALESCE(GROUP_CONCAT(CONCAT_WS(' ', n, epoch, provider, state, detail) "
+            "ORDER BY n SEPARATOR ', '),'') FROM attempts WHERE task_id=")
+        << task);
+  }
+  std::int64_t past_attempts() { return db_.number(Sql("SELECT COUNT(*) FROM past_attempts")); }
+  bool start(TaskId task,
+             std::uint32_t epoch,
+             std::uint32_t n,
+             std::string provider,
+             std::uint32_t previous = 0) {
+    const AttemptStart start{.task = task,
+                             .epoch = epoch,
+                             .n = n,
+                             .provider = std::move(provider),
+                             .previous = previous,
+                             .previous_state = kAttemptFailed,
+                             .previous_detail = previous == 0 ? "" : "503"};
+    return only(store_.start_attempts({&start, 1}));
+  }
   bool renew(const Claim& claim, WorkerId worker) {
     const Lease lease{claim.task, claim.epoch};
     return only(store_.renew({&lease, 1}, worker));
@@ -301,6 +323,75 @@ TEST_F(WorkTest, AttemptsFollowEachOther) {
   settle(done);
   start.n = 3;
   EXPECT_FALSE(only(store_.start_attempts({&start, 1}))) << "final";
+}
+
+TEST_F(WorkTest, TheHistoryOfManyClaimsAndHedgesIsComplete) {
+  const TaskId task = create(db_.add_user());
+  const ClaimOutcome first = claim(task);
+  ASSERT_TRUE(first);
+  EXPECT_TRUE(start(task, 1, 2, "hedge"));
+  EXPECT_EQ(history(task), "1 1 primary 1, 2 1 hedge 1") << "both under way";
+  EXPECT_TRUE(start(task, 1, 3, "third", 1)) << "after one that is not the newest";
+  EXPECT_EQ(history(task), "1 1 primary 3 503, 2 1 hedge 1, 3 1 third 1");
+  SettleCommand command = settle_command(Settle::kRetry, *first);
+  command.attempt = 3;
+  command.attempt_state = kAttemptUnknown;
+  command.attempt_detail = "timeout";
+  EXPECT_EQ(settle(command), SettleOutcome::kRequeued);
+
+  const Hint hint{task, 2};
+  ASSERT_TRUE(only(store_.claim({&hint, 1}, worker_, no_provider)));
+  EXPECT_EQ(history(task), "1 1 primary 3 503, 2 1 hedge 4, 3 1 third 4 timeout");
+  EXPECT_TRUE(start(task, 3, 4, "later"));
+  expire_lease(task);
+  EXPECT_EQ(must(store_.sweep(10)).reaped, 1U);
+
+  const ClaimOutcome last = claim(task, 4);
+  ASSERT_TRUE(last);
+  EXPECT_EQ(last->attempts, 4U);
+  EXPECT_TRUE(start(task, 5, 6, "hedge"));
+  command = settle_command(Settle::kSucceed, *last);
+  command.attempt = 5;
+  command.attempt_state = kAttemptSucceeded;
+  EXPECT_EQ(settle(command), SettleOutcome::kSettled);
+  EXPECT_EQ(history(task),
+            "1 1 primary 3 503, 2 1 hedge 4, 3 1 third 4 timeout, 4 3 later 4, 5 5 primary 2, "
+            "6 5 hedge 4");
+  EXPECT_EQ(past_attempts(), 5);
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM attempts WHERE ended_at>=started_at")), 6);
+}
+
+TEST_F(WorkTest, ABatchOfManyProviders) {
+  const UserId user = db_.add_user();
+  const std::vector<std::string> names = {"a", "b", "", "a"};
+  std::vector<Hint> hints;
+  for (std::size_t i = 0; i < 2 * names.size(); ++i) {
+    hints.push_back({create(user), 0});
+    if (i >= names.size()) {  // Called before.
+      ASSERT_EQ(settle(settle_command(Settle::kRelease, claim(hints[i].task).value())),
+                SettleOutcome::kRequeued);
+      hints[i].epoch = 2;
+    }
+  }
+  std::map<TaskId, std::string> named;
+  for (std::size_t i = 0; i < hints.size(); ++i) {
+    named[hints[i].task] = names[i % names.size()];
+  }
+  const auto claims =
+      must(store_.claim(hints, worker_, [&](const Claim& claim) { return named.at(claim.task); }));
+  EXPECT_EQ(history(hints[0].task), "1 1 a 1");
+  EXPECT_EQ(history(hints[1].task), "1 1 b 1");
+  EXPECT_EQ(history(hints[2].task), "");
+  EXPECT_EQ(history(hints[3].task), "1 1 a 1");
+  EXPECT_EQ(history(hints[4].task), "1 1 primary 4, 2 3 a 1");
+  EXPECT_EQ(history(hints[5].task), "1 1 primary 4, 2 3 b 1");
+  EXPECT_EQ(history(hints[6].task), "1 1 primary 4");
+  EXPECT_EQ(history(hints[7].task), "1 1 primary 4, 2 3 a 1");
+  EXPECT_EQ(past_attempts(), 3);
+  for (const ClaimOutcome& claim : claims) {
+    EXPECT_EQ(column(claim.value().task, "state"), 2);
+    EXPECT_EQ(column(claim.value().task, "epoch"), claim->epoch);
+  }
 }
 
 TEST_F(WorkTest, ZombiesAreFenced) {

@@ -78,6 +78,12 @@ UNION ALL SELECT 'lease exactly while running', COUNT(*) FROM tasks
 UNION ALL SELECT 'attempts counted', COUNT(*) FROM tasks t LEFT JOIN (
     SELECT task_id, COUNT(*) n, MAX(n) top FROM attempts GROUP BY task_id) a ON a.task_id = t.id
   WHERE t.attempts <> COALESCE(a.n, 0) OR t.attempts <> COALESCE(a.top, 0)
+UNION ALL SELECT 'an attempt has all its columns', COUNT(*) FROM tasks
+  WHERE (attempts > 0) <> (attempt_provider IS NOT NULL)
+     OR (attempts > 0) <> (attempt_epoch IS NOT NULL)
+     OR (attempts > 0) <> (attempt_state IS NOT NULL)
+     OR (attempts > 0) <> (attempt_started_at IS NOT NULL)
+     OR (attempts > 0 AND attempt_state <> 1) <> (attempt_ended_at IS NOT NULL)
 UNION ALL SELECT 'no started attempt outside a running task', COUNT(*) FROM attempts a
   JOIN tasks t ON t.id = a.task_id WHERE a.state = 1 AND t.state <> 2)sql";
 
