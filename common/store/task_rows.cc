@@ -303,7 +303,7 @@ void write_changes(Session& session, std::span<const TaskChange> changes, Instan
            "t.attempt_state=COALESCE(u.attempt_state,t.attempt_state), "
            "t.attempt_detail=COALESCE(u.attempt_detail,t.attempt_detail), "
            "t.attempt_ended_at=IF(u.attempt_state IS NULL,t.attempt_ended_at,"
-        << now << "), t.worker=NULL, t.lease_until=NULL, t.updated_at=" << now;
+        << now << "), t.worker=NULL, t.lease_until=NULL, t.room='', t.updated_at=" << now;
   session.execute(tasks);
 
   end_past_attempts(session, changes, now);

@@ -186,6 +186,7 @@ TEST(Migrate, TheNewestAttemptsMoveIntoTheirTasks) {
                 "0, 1 first 1 3 503 2026-01-02 00:00:00.500000 2026-01-03 00:00:00.000000, "
                 "2 second 3 1 2026-01-04 00:00:00.000000");
       EXPECT_EQ(db.text(Sql("SELECT GROUP_CONCAT(n, provider) FROM past_attempts")), "1first");
+      EXPECT_EQ(db.number(Sql("SELECT SUM(LENGTH(room)) FROM tasks")), 0);
     }
   }
 }

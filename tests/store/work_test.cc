@@ -394,6 +394,89 @@ TEST_F(WorkTest, ABatchOfManyProviders) {
   }
 }
 
+// Bytes of a task's row, as InnoDB stores it: nothing for NULL, a length before what varies.
+class RowSizeTest : public WorkTest {
+ protected:
+  RowSizeTest() {
+    Rows columns = db_.session().query(
+        Sql("SELECT COLUMN_NAME, DATA_TYPE, CHARACTER_OCTET_LENGTH FROM information_schema.COLUMNS "
+            "WHERE TABLE_SCHEMA=DATABASE() AND TABLE_NAME='tasks'"));
+    while (columns.next()) {
+      const std::string name = columns.text(1), type = columns.text(2);
+      size_ += "+IF(" + name + " IS NULL,0,";
+      if (type == "binary") {
+        size_ += columns.text(3);
+      } else if (type.starts_with("var") || type.ends_with("blob")) {
+        size_ += "1+LENGTH(" + name + ")";
+      } else {
+        size_ += type == "tinyint" ? "1" : type == "int" ? "4" : "8";
+      }
+      size_ += ")";
+    }
+  }
+  std::int64_t size(TaskId task) {
+    return db_.number(Sql::trusted("SELECT 0" + size_ + " FROM tasks WHERE id=") << task);
+  }
+  Claim claim_for(TaskId task, std::uint32_t epoch, const std::string& provider) {
+    const Hint hint{task, epoch};
+    return only(store_.claim({&hint, 1}, worker_, [&](const Claim&) { return provider; })).value();
+  }
+  static SettleCommand long_success(const Claim& claim, std::uint32_t attempt) {
+    SettleCommand command = settle_command(Settle::kSucceed, claim);
+    command.output_key = std::string(120, 'k');
+    command.attempt = attempt;
+    command.attempt_state = kAttemptSucceeded;
+    return command;
+  }
+
+  const std::string provider_ = std::string(24, 'p');
+  std::string size_;
+};
+
+TEST_F(RowSizeTest, TheUsualWayNeverGrows) {
+  const TaskId task = create(db_.add_user());
+  const std::int64_t created = size(task);
+  const Claim mine = claim_for(task, 0, provider_);
+  EXPECT_EQ(size(task), created) << "nor shrinks before the end";
+  EXPECT_TRUE(renew(mine, worker_));
+  EXPECT_EQ(settle(long_success(mine, 1)), SettleOutcome::kSettled);
+  db_.execute(Sql("UPDATE tasks SET output_deleted_at=updated_at"));
+  EXPECT_EQ(size(task), created) << "the room was what it took";
+  EXPECT_EQ(column(task, "LENGTH(room)"), 0);
+}
+
+TEST_F(RowSizeTest, NoWayIsLongerThanTheBeginning) {
+  const TaskId task = create(db_.add_user());
+  const std::int64_t created = size(task);
+  const auto expect_no_larger = [&](const char* when) { EXPECT_LE(size(task), created) << when; };
+  SettleCommand command = settle_command(Settle::kRetry, claim_for(task, 0, "a"));
+  EXPECT_TRUE(start(task, 1, 2, provider_, 1));
+  expect_no_larger("a longer name than before");
+  command.attempt = 2;
+  command.attempt_state = kAttemptFailed;
+  command.attempt_detail = std::string(100, 'd');
+  EXPECT_EQ(settle(command), SettleOutcome::kRequeued);
+  expect_no_larger("requeued");
+  claim_for(task, 2, "");
+  expect_no_larger("claimed without a provider");
+  EXPECT_TRUE(start(task, 3, 3, provider_));
+  expire_lease(task);
+  EXPECT_EQ(must(store_.sweep(10)).reaped, 1U);
+  expect_no_larger("reaped");
+  const Claim last = claim_for(task, 4, provider_);
+  expect_no_larger("claimed again");
+  EXPECT_EQ(settle(long_success(last, 4)), SettleOutcome::kSettled);
+  expect_no_larger("settled");
+
+  const TaskId unnamed = create(db_.add_user());
+  claim_for(unnamed, 0, "");
+  EXPECT_EQ(size(unnamed), created);
+  EXPECT_TRUE(start(unnamed, 1, 1, provider_));
+  EXPECT_EQ(size(unnamed), created);
+  must(store_.cancel(unnamed));
+  EXPECT_LE(size(unnamed), created);
+}
+
 TEST_F(WorkTest, ZombiesAreFenced) {
   const UserId user = db_.add_user();
   const TaskId task = create(user);
