@@ -42,6 +42,9 @@ SettleOutcome settled_before(const TaskRecord& task, const SettleCommand& comman
   return SettleOutcome::kNotOurs;
 }
 
+// What every row that leaves its state assigns, last.
+constexpr char kLeftState[] = ", t.worker=NULL, t.lease_until=NULL, t.room='', t.updated_at=";
+
 Sql& text_or_null(Sql& sql, const std::string& text) {
   return text.empty() ? sql << "NULL" : sql.utf8(text, kMessageMax);
 }
@@ -58,21 +61,101 @@ void newest_attempt_end(Sql& sql, const TaskChange& c) {
   }
 }
 
+// An UPDATE of tasks t up to its SET, for assignments from `columns` of u; `write` appends the
+// values of one row, its task's id first.
+template <std::size_t N, class Range, class Write>
+Sql update_tasks(const char (&columns)[N], const Range& rows, const Write& write) {
+  // The first row of the derived table names its columns and matches nothing.
+  Sql sql("UPDATE (SELECT x'' AS id, ");
+  sql << columns;
+  for (const auto& row : rows) {
+    sql << " UNION ALL SELECT ";
+    write(sql, row);
+  }
+  sql << ") u STRAIGHT_JOIN tasks t FORCE INDEX (PRIMARY) ON t.id=u.id SET ";
+  return sql;
+}
+
+// The columns of an output.
+void write_output(Sql& sql, const SettleCommand& command) {
+  sql.bytes(command.output_key) << "," << command.output_bytes << ",";
+  sql.bytes(command.output_sha256) << "," << command.duration_ms;
+}
+
+// Success of the task's only provider call.
+bool is_usual_end(const TaskChange& c) {
+  return c.state == TaskState::kSucceeded && c.attempts == 1 && c.attempt_open &&
+         c.command->attempt == 1 && c.command->attempt_state == kAttemptSucceeded &&
+         c.command->attempt_detail.empty();
+}
+
+// These are nearly all settlements: only what differs between them is read from u.
+void write_usual_ends(Session& session, std::span<const TaskChange* const> changes, Instant now) {
+  if (changes.empty()) {
+    return;
+  }
+  Sql sql = update_tasks(
+      "NULL AS charged, NULL AS output_key, NULL AS output_bytes, NULL AS output_sha256, "
+      "NULL AS duration_ms",
+      changes,
+      [](Sql& row, const TaskChange* c) {
+        row << c->id << "," << c->charged << ",";
+        write_output(row, *c->command);
+      });
+  sql << "t.charged=u.charged, t.output_key=u.output_key, t.output_bytes=u.output_bytes, "
+         "t.output_sha256=u.output_sha256, t.duration_ms=u.duration_ms, t.wake_at=NULL, t.state="
+      << TaskState::kSucceeded << ", t.attempt_state=" << kAttemptSucceeded
+      << ", t.attempt_ended_at=" << now << kLeftState << now;
+  session.execute(sql);
+}
+
+void write_others(Session& session, std::span<const TaskChange* const> changes, Instant now) {
+  if (changes.empty()) {
+    return;
+  }
+  Sql sql = update_tasks(
+      "0 AS state, 0 AS epoch, 0 AS claims, NULL AS next_run_at, NULL AS wake_at, NULL AS charged, "
+      "NULL AS output_key, NULL AS output_bytes, NULL AS output_sha256, NULL AS duration_ms, "
+      "NULL AS failure, NULL AS failure_message, NULL AS attempt_state, NULL AS attempt_detail",
+      changes,
+      [](Sql& row, const TaskChange* c) {
+        row << c->id << "," << c->state << "," << c->epoch << "," << c->claims << ","
+            << c->next_run_at << "," << c->wake_at << "," << c->charged << ",";
+        if (c->state == TaskState::kSucceeded) {
+          write_output(row, *c->command);
+        } else {
+          row << "NULL,NULL,NULL,NULL";
+        }
+        row << "," << c->failure << ",";
+        text_or_null(row, c->failure_message) << ",";
+        newest_attempt_end(row, *c);
+      });
+  sql << "t.state=u.state, t.epoch=u.epoch, t.claims=u.claims, t.next_run_at=u.next_run_at, "
+         "t.wake_at=u.wake_at, t.charged=u.charged, t.output_key=u.output_key, "
+         "t.output_bytes=u.output_bytes, t.output_sha256=u.output_sha256, "
+         "t.duration_ms=u.duration_ms, t.failure=u.failure, t.failure_message=u.failure_message, "
+         "t.attempt_state=COALESCE(u.attempt_state,t.attempt_state), "
+         "t.attempt_detail=COALESCE(u.attempt_detail,t.attempt_detail), "
+         "t.attempt_ended_at=IF(u.attempt_state IS NULL,t.attempt_ended_at,"
+      << now << ")" << kLeftState << now;
+  session.execute(sql);
+}
+
 // Ends what a hedge left open of the attempts before the newest.
-void end_past_attempts(Session& session, std::span<const TaskChange> changes, Instant now) {
+void end_past_attempts(Session& session, std::span<const TaskChange* const> changes, Instant now) {
   std::vector<TaskId> tasks;
   Sql sql(
       "UPDATE past_attempts a FORCE INDEX (PRIMARY) LEFT JOIN (SELECT x'' AS id, 0 AS n, "
       "0 AS state, NULL AS detail");
-  for (const TaskChange& c : changes) {
-    if (c.attempts <= 1) {
+  for (const TaskChange* c : changes) {
+    if (c->attempts <= 1) {
       continue;
     }
-    tasks.push_back(c.id);
-    if (c.command != nullptr) {
-      sql << " UNION ALL SELECT " << c.id << "," << c.command->attempt << ","
-          << std::uint32_t{c.command->attempt_state} << ",";
-      text_or_null(sql, c.command->attempt_detail);
+    tasks.push_back(c->id);
+    if (c->command != nullptr) {
+      sql << " UNION ALL SELECT " << c->id << "," << c->command->attempt << ","
+          << std::uint32_t{c->command->attempt_state} << ",";
+      text_or_null(sql, c->command->attempt_detail);
     }
   }
   if (tasks.empty()) {
@@ -273,52 +356,23 @@ bool book_end(Books& books, const TaskRecord& task, Units charged) {
 }
 
 void write_changes(Session& session, std::span<const TaskChange> changes, Instant now) {
-  if (changes.empty()) {
-    return;
-  }
-  // The first row of the derived tables names their columns and matches nothing.
-  Sql tasks(
-      "UPDATE (SELECT x'' AS id, 0 AS state, 0 AS epoch, 0 AS claims, NULL AS next_run_at, "
-      "NULL AS wake_at, NULL AS charged, NULL AS output_key, NULL AS output_bytes, "
-      "NULL AS output_sha256, NULL AS duration_ms, NULL AS failure, NULL AS failure_message, "
-      "NULL AS attempt_state, NULL AS attempt_detail");
+  std::vector<const TaskChange*> usual, others;
   for (const TaskChange& c : changes) {
-    tasks << " UNION ALL SELECT " << c.id << "," << c.state << "," << c.epoch << "," << c.claims
-          << "," << c.next_run_at << "," << c.wake_at << "," << c.charged << ",";
-    if (c.state == TaskState::kSucceeded) {
-      tasks.bytes(c.command->output_key) << "," << c.command->output_bytes << ",";
-      tasks.bytes(c.command->output_sha256) << "," << c.command->duration_ms << ",";
-    } else {
-      tasks << "NULL,NULL,NULL,NULL,";
-    }
-    tasks << c.failure << ",";
-    text_or_null(tasks, c.failure_message) << ",";
-    newest_attempt_end(tasks, c);
+    (is_usual_end(c) ? usual : others).push_back(&c);
   }
-  tasks << ") u STRAIGHT_JOIN tasks t FORCE INDEX (PRIMARY) ON t.id=u.id SET t.state=u.state, "
-           "t.epoch=u.epoch, t.claims=u.claims, t.next_run_at=u.next_run_at, t.wake_at=u.wake_at, "
-           "t.charged=u.charged, t.output_key=u.output_key, t.output_bytes=u.output_bytes, "
-           "t.output_sha256=u.output_sha256, t.duration_ms=u.duration_ms, t.failure=u.failure, "
-           "t.failure_message=u.failure_message, "
-           "t.attempt_state=COALESCE(u.attempt_state,t.attempt_state), "
-           "t.attempt_detail=COALESCE(u.attempt_detail,t.attempt_detail), "
-           "t.attempt_ended_at=IF(u.attempt_state IS NULL,t.attempt_ended_at,"
-        << now << "), t.worker=NULL, t.lease_until=NULL, t.room='', t.updated_at=" << now;
-  session.execute(tasks);
-
-  end_past_attempts(session, changes, now);
+  write_usual_ends(session, usual, now);
+  write_others(session, others, now);
+  end_past_attempts(session, others, now);
 }
 
 void write_looks(Session& session, std::span<const Look> looks) {
   if (looks.empty()) {
     return;
   }
-  Sql sql("UPDATE (SELECT x'' AS id, NULL AS wake_at");
-  for (const Look& look : looks) {
-    sql << " UNION ALL SELECT " << look.id << "," << look.wake_at;
-  }
-  sql << ") u STRAIGHT_JOIN tasks t FORCE INDEX (PRIMARY) ON t.id=u.id SET t.wake_at=u.wake_at";
-  session.execute(sql);
+  Sql sql = update_tasks("NULL AS wake_at", looks, [](Sql& row, const Look& look) {
+    row << look.id << "," << look.wake_at;
+  });
+  session.execute(sql << "t.wake_at=u.wake_at");
 }
 
 }  // namespace audiogen::store

@@ -1,5 +1,5 @@
 // Rows of `tasks` as transactions read and change them: the decisions about them are pure functions
-// of a row and the database's clock, and every change is written by one of two statements.
+// of a row and the database's clock, and every change is written by one of three statements.
 #pragma once
 
 #include <cstdint>
