@@ -13,7 +13,9 @@
 namespace audiogen::worker {
 namespace {
 
-constexpr std::size_t kBatchMax = 64;
+// Of one transaction. 64 cost the database a fifth more per task; 512 keep locks longer and gain
+// nothing.
+constexpr std::size_t kBatchMax = 256;
 constexpr std::size_t kWaitingMax = 20'000;
 constexpr auto kWatchEvery = std::chrono::seconds(1);
 constexpr auto kGiveBackLimit = std::chrono::seconds(5);
