@@ -15,7 +15,8 @@ extern const std::string_view migration_0003;
 namespace {
 
 // A large table may be altered for a long time.
-constexpr SessionOptions kPatient{.read_timeout = std::chrono::hours(6)};
+constexpr SessionOptions kPatient{.read_timeout = std::chrono::hours(6),
+                                  .statement_max = std::chrono::seconds(0)};
 constexpr int kNoSuchTable = 1146;
 
 // What the server answers to DDL that has been done already: table, column, key, constraint exists;
@@ -75,8 +76,6 @@ class Migrator {
   explicit Migrator(const DatabaseUrl& url) : session_(url, kPatient) {}
 
   Result<std::vector<int>> run(std::span<const Migration> known) {
-    // Nor may a statement be ended after the 8 s that are enough for the service.
-    session_.execute(Sql("SET @x=0 /*M!100301 , SESSION max_statement_time=0 */"));
     // A lock of the server, not a row: the first DDL statement would release a row's lock, and a
     // row that says "locked" would outlive a crash. This one ends with our connection.
     Rows locked =

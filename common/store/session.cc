@@ -178,7 +178,9 @@ void Session::connect() {
     run(*connection_,
         "SET SESSION time_zone='+00:00', wait_timeout=60, innodb_lock_wait_timeout=" +
             std::to_string(kLockWait.count()) +
-            "/*M!100301 , idle_transaction_timeout=10, max_statement_time=8 */"
+            "/*M!100301 , idle_transaction_timeout=10, max_statement_time=" +
+            std::to_string(options_.statement_max.count()) +
+            " */"
             ", sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'");
     refused_at_.reset();
   } catch (const sql::SQLException& e) {

@@ -88,6 +88,7 @@ struct SessionOptions {
   std::chrono::seconds connect_timeout{2};
   std::chrono::seconds read_timeout{5};  // Above the server's lock wait, which is set per session.
   std::chrono::seconds write_timeout{5};
+  std::chrono::seconds statement_max{8};  // Then the server ends it (MariaDB). 0: never.
 };
 
 // How long a statement waits for a row another transaction holds.
