@@ -23,7 +23,7 @@ constexpr std::size_t kDoubtfulBatch = 10'000;
 constexpr auto kReadersGrace = std::chrono::hours(1);
 
 // From the creation of a task to its last blob, and from one slot to the next.
-constexpr auto kDeadlineMax = std::chrono::hours(25);
+constexpr auto kTaskAgeMax = std::chrono::hours(25);
 
 struct TaskRange {
   TaskId first, last;
@@ -31,35 +31,43 @@ struct TaskRange {
 
 // The tasks whose blobs lie in `slot`. Nullopt: there are none. Not those of an API whose clock was
 // off by a day: the range would be far too long to look at.
-std::optional<TaskRange> tasks_in(const DirectoryStore& blobs, const BlobSlot& slot) {
+Result<std::optional<TaskRange>> tasks_in(const DirectoryStore& blobs, const BlobSlot& slot) {
   std::optional<TaskRange> out;
-  blobs.for_each(slot, [&](const std::string& key) {
+  const auto seen = blobs.for_each(slot, [&](const std::string& key) {
     const TaskId task = blob_task(key);
-    if (std::chrono::abs(made_at(task.uuid) - slot.begin) > kDeadlineMax) {
+    if (std::chrono::abs(made_at(task.uuid) - slot.begin) > kTaskAgeMax) {
       return;
     }
     out = out ? TaskRange{std::min(out->first, task), std::max(out->last, task)}
               : TaskRange{task, task};
   });
-  return out;
+  return seen ? Result<std::optional<TaskRange>>(out) : seen.error();
 }
 
-// The blobs in `slot` that are of one of `tasks`, sorted, and not its output.
-std::vector<std::string> orphans_in(const DirectoryStore& blobs,
-                                    const BlobSlot& slot,
-                                    const std::vector<store::TaskOutput>& tasks) {
-  std::vector<std::string> out;
-  blobs.for_each(slot, [&](const std::string& key) {
+// Removes the blobs in `slot` that are of one of `tasks`, sorted, and not its output. The number.
+Result<std::size_t> remove_orphans(DirectoryStore& blobs,
+                                   const BlobSlot& slot,
+                                   const std::vector<store::TaskOutput>& tasks) {
+  std::vector<std::string> orphans;
+  const auto seen = blobs.for_each(slot, [&](const std::string& key) {
     const TaskId task = blob_task(key);
     const auto it = std::lower_bound(
         tasks.begin(), tasks.end(), task, [](const store::TaskOutput& output, TaskId id) {
           return output.task < id;
         });
     if (it != tasks.end() && it->task == task && it->key != key) {
-      out.push_back(key);
+      orphans.push_back(key);
     }
   });
-  return out;
+  if (!seen) {
+    return seen.error();
+  }
+  for (const std::string& key : orphans) {
+    if (const auto removed = blobs.remove(key); !removed) {
+      return removed.error();
+    }
+  }
+  return orphans.size();
 }
 
 // Deletes what the tasks of a slot left besides their output, and counts it. A blob of a task that
@@ -71,26 +79,33 @@ bool delete_orphans_of(const BlobSlot& slot,
                        std::size_t& count) {
   static auto& deleted =
       metrics::counter("orphans_deleted_total", "Files deleted that no task knows of");
-  auto range = tasks_in(blobs, slot);
-  while (range) {
-    const auto tasks = store.doubtful_outputs(range->first, range->last, kDoubtfulBatch);
+  const auto failed = [](const Error& error) {
+    log::error("files of no task could not be deleted", {{"why", error.message}});
+    return false;
+  };
+  const auto range = tasks_in(blobs, slot);
+  if (!range) {
+    return failed(range.error());
+  }
+  if (!*range) {
+    return true;
+  }
+  for (TaskId from = (*range)->first;;) {
+    const auto tasks = store.doubtful_outputs(from, (*range)->last, kDoubtfulBatch);
     if (!tasks) {
       return false;
     }
-    for (const std::string& key : orphans_in(blobs, slot, *tasks)) {
-      if (const auto removed = blobs.remove(key); !removed) {
-        log::error("files of no task could not be deleted", {{"why", removed.error().message}});
-        return false;
-      }
-      ++count;
-      deleted.Increment();
+    const auto removed = remove_orphans(blobs, slot, *tasks);
+    if (!removed) {
+      return failed(removed.error());
     }
+    count += *removed;
+    deleted.Increment(static_cast<double>(*removed));
     if (tasks->size() < kDoubtfulBatch) {
       return true;
     }
-    range->first = tasks->back().task;  // Comes again, which does no harm.
+    from = tasks->back().task;  // Comes again, which does no harm.
   }
-  return true;
 }
 
 }  // namespace

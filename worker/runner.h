@@ -77,6 +77,7 @@ class JobRunner {
   // Claims what waits, as far as there is room.
   void claim_waiting();
   void claim(const queue::Delivery& delivery, int tries);
+  // What `claims_` runs: nullopt where there is nothing to do.
   store::Batch<std::optional<Claimed>> claim_batch(store::TaskStore& store,
                                                    std::span<const Hint> hints);
   void not_claimed(const queue::Delivery& delivery);

@@ -26,6 +26,13 @@ constexpr std::array kKinds = {
     Kind{OutputFormat::kOggOpus, ".opus", "audio/ogg; codecs=opus"},
 };
 
+bool is_base32(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= '0' && c <= '9') ||
+           (c >= 'a' && c <= 'z' && c != 'i' && c != 'l' && c != 'o' && c != 'u');
+  });
+}
+
 bool is_digits(std::string_view text) {
   return !text.empty() &&
          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
@@ -56,13 +63,6 @@ bool read_number(std::string_view text, Number& out) {
 }
 
 }  // namespace
-
-bool is_base32(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= '0' && c <= '9') ||
-           (c >= 'a' && c <= 'z' && c != 'i' && c != 'l' && c != 'o' && c != 'u');
-  });
-}
 
 std::string make_blob_name(TaskId task, OutputFormat format, int sample_rate) {
   const auto kind =

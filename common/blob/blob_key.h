@@ -44,7 +44,4 @@ TaskId blob_task(std::string_view key);
 // audio/pcm with its rate.
 std::string blob_content_type(std::string_view key);
 
-// Of the letters that encode_base32() writes.
-bool is_base32(std::string_view text);
-
 }  // namespace audiogen

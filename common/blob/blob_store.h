@@ -90,9 +90,10 @@ class DirectoryStore final : public BlobStore {
   // marked as checked.
   std::vector<BlobSlot> unchecked(Instant end, std::size_t limit) const;
 
-  // Calls `visit` with the key of each blob in the segments of `slot`. Blocks.
-  void for_each(const BlobSlot& slot,
-                const std::function<void(const std::string& key)>& visit) const;
+  // Calls `visit` with the key of each blob in the segments of `slot`. Fails when one cannot be
+  // opened. Blocks.
+  Result<Done> for_each(const BlobSlot& slot,
+                        const std::function<void(const std::string& key)>& visit) const;
 
   // Remembers in the folder itself, for all who use it, that this slot and those before it need no
   // further look.

@@ -12,8 +12,6 @@
 #include <array>
 #include <bit>
 #include <cerrno>
-#include <charconv>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -116,9 +114,11 @@ std::string_view name_in(const Header& header) {
   return all.substr(0, all.find('\0'));
 }
 
-bool has_blob(int fd, const BlobPlace& place) {
+// The header of the blob at this very place, if it is there.
+std::optional<Header> find_blob(int fd, const BlobPlace& place) {
   const auto header = header_at(fd, place.offset);
-  return header && header->length == place.length && name_in(*header) == place.name;
+  return header && header->length == place.length && name_in(*header) == place.name ? header
+                                                                                    : std::nullopt;
 }
 
 std::string slot_of(Instant at) {
@@ -287,7 +287,7 @@ Result<Done> DirectoryStore::remove(std::string_view key) {
   if (file.get() < 0) {
     return errno == ENOENT ? Result<Done>(Done{}) : failure("open");
   }
-  if (!has_blob(file.get(), *place)) {
+  if (!find_blob(file.get(), *place)) {
     return Done{};
   }
   // Without its header it is gone, even where no part of a file can be freed.
@@ -320,9 +320,8 @@ std::optional<OpenBlob> DirectoryStore::read(std::string_view key) const {
   if (alone) {
     return OpenBlob{.fd = file.release(), .size = info.st_size, .modified = info.st_mtim.tv_sec};
   }
-  const auto header = header_at(file.get(), place->offset);
-  if (!header || header->length != place->length || name_in(*header) != place->name ||
-      place->offset + space_of(place->length) > info.st_size) {
+  const auto header = find_blob(file.get(), *place);
+  if (!header || place->offset + space_of(place->length) > info.st_size) {
     return std::nullopt;
   }
   return OpenBlob{.fd = file.release(),
@@ -348,10 +347,13 @@ std::vector<BlobSlot> DirectoryStore::unchecked(Instant end, std::size_t limit) 
   return slots;
 }
 
-void DirectoryStore::for_each(const BlobSlot& slot,
-                              const std::function<void(const std::string& key)>& visit) const {
+Result<Done> DirectoryStore::for_each(
+    const BlobSlot& slot, const std::function<void(const std::string& key)>& visit) const {
   for (const std::string& segment : names_in(folder_ + '/' + slot.folder)) {
     const Descriptor file(::open(path_of(segment).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    if (file.get() < 0 && errno != ENOENT) {
+      return failure("open");
+    }
     // What was removed is a hole, and so passed over.
     for (std::int64_t at = 0; (at = ::lseek(file.get(), at, SEEK_DATA)) >= 0;) {
       const auto header = header_at(file.get(), at);
@@ -364,6 +366,7 @@ void DirectoryStore::for_each(const BlobSlot& slot,
       at += space_of(header->length);
     }
   }
+  return Done{};
 }
 
 Result<Done> DirectoryStore::mark_checked(const BlobSlot& slot) {

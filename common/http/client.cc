@@ -38,6 +38,7 @@ constexpr std::size_t kHeadersMax = 64U << 10U;  // Bytes of a response's header
 // two system calls for each time it fills one, so the first of them get more room.
 constexpr long kReadBuffer = 2 * 1024, kRoomyReadBuffer = 32 * 1024;
 constexpr std::size_t kRoomyTransfers = 256;
+constexpr std::size_t kSpareMax = 256;  // Easy handles kept for the next calls.
 // Room made for a body at once, when its length is announced.
 constexpr std::size_t kReserveMax = 256 * 1024;
 // Servers close idle connections, and a request that meets the closing is an unknown outcome: do
@@ -417,7 +418,7 @@ struct Client::Impl {
     return easy;
   }
   void give_back(CURL* easy) {
-    if (spare.size() == kRoomyTransfers) {
+    if (spare.size() == kSpareMax) {
       curl_easy_cleanup(easy);
       return;
     }

@@ -76,7 +76,7 @@ class DirectoryStoreTest : public testing::Test {
   }
   std::vector<std::string> keys(const BlobSlot& slot) const {
     std::vector<std::string> out;
-    store_->for_each(slot, [&](const std::string& key) { out.push_back(key); });
+    EXPECT_TRUE(store_->for_each(slot, [&](const std::string& key) { out.push_back(key); }));
     return out;
   }
 
@@ -285,6 +285,14 @@ TEST_F(Slots, ShowEveryBlobWhateverLiesBetween) {
   EXPECT_THAT(keys(slot),
               testing::UnorderedElementsAre(stored[2], stored[3], stored[4], stored[5]));
   EXPECT_THAT(keys({"01m7z9", {}}), IsEmpty());
+}
+
+TEST_F(Slots, SayWhenASegmentCannotBeOpened) {
+  const std::string key = put();
+  fs::create_symlink("/etc/passwd", path_of(key).substr(0, path_of(key).size() - 1) + "_");
+  const auto seen = store_->for_each({"01m7z5", {}}, [](const std::string&) {});
+  ASSERT_FALSE(seen);
+  EXPECT_THAT(seen.error().message, HasSubstr("blob store: open: "));
 }
 
 }  // namespace

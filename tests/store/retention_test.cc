@@ -237,6 +237,17 @@ TEST_F(Orphans, ADatabaseThatIsAwayLosesNoSlot) {
   EXPECT_FALSE(exists(left));
 }
 
+TEST_F(Orphans, ASlotThatCannotBeReadIsLookedAtAgain) {
+  const std::string left = orphan(kOld);
+  const auto stray =
+      std::filesystem::path(folder_.files().at(0)).parent_path() / left.substr(0, 19).append("_");
+  std::filesystem::create_symlink("/etc/passwd", stray);
+  EXPECT_EQ(delete_orphans(), 0U);
+  std::filesystem::remove(stray);
+  EXPECT_EQ(delete_orphans(), 1U);
+  EXPECT_FALSE(exists(left));
+}
+
 TEST_F(Orphans, RetentionAndTheyLeaveNoFolder) {
   orphan(days(40));
   EXPECT_EQ(worker::delete_old_outputs(store_, *blobs_, days(30)), 1U);
