@@ -235,10 +235,15 @@ void Generations::create_admitted(const std::shared_ptr<Admitted>& call) {
   command.idempotency_key = std::move(key);
   command.output_format = parsed->output_format;
   command.deadline = std::chrono::seconds(config_.task_deadline_seconds);
+  publisher_.expect(call->task);
   const bool taken = creates_.submit(
       std::move(command),
       [this, call](Result<store::CreateOutcome, store::StoreFault> outcome) {
         using Kind = store::CreateOutcome::Kind;
+        const bool perhaps = !outcome && outcome.error() == store::StoreFault::kUnknownOutcome;
+        if (!perhaps && !(outcome && outcome->kind == Kind::kCreated)) {
+          publisher_.forget(call->task);
+        }
         if (!outcome || outcome->kind == Kind::kFailed) {
           call->fail(service_unavailable());
           return;
@@ -277,6 +282,7 @@ void Generations::create_admitted(const std::shared_ptr<Admitted>& call) {
       },
       call->exchange.received_at());
   if (!taken) {
+    publisher_.forget(call->task);
     call->fail(service_unavailable());
   }
 }

@@ -7,30 +7,37 @@
 namespace audiogen::api {
 namespace {
 
-// A task claimed within this time needs no mark at all: in the steady state nearly none does.
-constexpr auto kMarkAfter = std::chrono::seconds(5);
-// A confirmed hint that still waits after this long may have been lost by the broker.
-constexpr auto kLookAgain = std::chrono::seconds(120);
-constexpr std::size_t kMarkBatch = 500;
+// Well before the sweeper's first look at a task (kFirstLook).
+constexpr auto kReportEvery = std::chrono::seconds(2);
+// By then the sweeper has looked at a task whose hint was not confirmed.
+constexpr auto kWaitMax = std::chrono::seconds(60);
+
+// The clock that makes ids.
+Instant now() {
+  return std::chrono::floor<Instant::duration>(std::chrono::system_clock::now());
+}
 
 }  // namespace
 
 TaskPublisher::TaskPublisher(const Config& config)
-    : publisher_(config.amqp,
-                 {},
-                 [this](std::span<const Hint> hints) {
-                   Confirmed confirmed{.at = std::chrono::steady_clock::now(), .tasks = {}};
-                   confirmed.tasks.reserve(hints.size());
-                   for (const Hint& hint : hints) {
-                     confirmed.tasks.push_back(hint.task);
-                   }
-                   const std::scoped_lock lock(mutex_);
-                   confirmed_.push_back(std::move(confirmed));
-                 }),
-      marker_([this, url = config.database] { mark(url); }) {}
+    : store_(config.database), publisher_(config.amqp, {}, [this](std::span<const Hint> hints) {
+        const std::scoped_lock lock(mutex_);
+        for (const Hint& hint : hints) {
+          unsent_.settled(hint.task);
+        }
+      }) {
+  // Before the first task, so that the sweeper never takes another process's word for it.
+  report();
+  reporter_ = std::thread([this] { keep_reporting(); });
+}
 
 TaskPublisher::~TaskPublisher() {
   stop(std::chrono::milliseconds(0));
+}
+
+void TaskPublisher::expect(TaskId task) {
+  const std::scoped_lock lock(mutex_);
+  unsent_.expect(task);
 }
 
 void TaskPublisher::publish(TaskId task) {
@@ -40,30 +47,29 @@ void TaskPublisher::publish(TaskId task) {
   }
 }
 
-void TaskPublisher::mark(const DatabaseUrl& url) {
-  store::TaskStore store(url);
-  std::vector<TaskId> due;
-  for (;;) {
+void TaskPublisher::forget(TaskId task) {
+  const std::scoped_lock lock(mutex_);
+  unsent_.settled(task);
+}
+
+void TaskPublisher::report() {
+  TaskId from;
+  {
+    const std::scoped_lock lock(mutex_);
+    unsent_.forget(now() - kWaitMax);
+    from = unsent_.from(now());
+  }
+  // Without a report more tasks than necessary are looked at.
+  static_cast<void>(store_.report_api(id_, from));
+}
+
+void TaskPublisher::keep_reporting() {
+  for (bool last = false; !last;) {
     {
       std::unique_lock lock(mutex_);
-      changed_.wait_for(lock, std::chrono::seconds(1), [&] { return stopping_; });
-      if (stopping_) {
-        return;
-      }
-      const auto now = std::chrono::steady_clock::now();
-      while (!confirmed_.empty() && now - confirmed_.front().at > kMarkAfter) {
-        due.insert(due.end(), confirmed_.front().tasks.begin(), confirmed_.front().tasks.end());
-        confirmed_.pop_front();
-      }
+      last = changed_.wait_for(lock, kReportEvery, [&] { return stopping_; });
     }
-    for (std::size_t from = 0; from < due.size(); from += kMarkBatch) {
-      const std::span<const TaskId> batch =
-          std::span(due).subspan(from, std::min(kMarkBatch, due.size() - from));
-      if (!store.mark_published(batch, kLookAgain)) {
-        break;  // The database is away. Unmarked tasks are sent once more: harmless.
-      }
-    }
-    due.clear();
+    report();
   }
 }
 
@@ -74,8 +80,8 @@ void TaskPublisher::stop(std::chrono::milliseconds limit) {
     stopping_ = true;
   }
   changed_.notify_all();
-  if (marker_.joinable()) {
-    marker_.join();
+  if (reporter_.joinable()) {
+    reporter_.join();
   }
 }
 

@@ -1,48 +1,52 @@
-// After the commit: hints go to the broker, and tasks whose hint was confirmed but which nobody has
-// taken for a while are marked, so that the sweeper does not send them again soon.
+// After the commit: hints go to the broker, from memory. The sweeper is told once for all of them
+// which the broker has, so that it sends only the others.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
-#include <deque>
 #include <mutex>
 #include <thread>
-#include <vector>
 
 #include "common/base/config.h"
 #include "common/queue/publisher.h"
+#include "common/queue/unsent.h"
 #include "common/store/task_store.h"
 
 namespace audiogen::api {
 
 class TaskPublisher {
  public:
+  // Blocks until the database knows of this process, or does not answer.
   explicit TaskPublisher(const Config& config);
   ~TaskPublisher();
   TaskPublisher(const TaskPublisher&) = delete;
   TaskPublisher& operator=(const TaskPublisher&) = delete;
 
-  // Thread-safe, never blocks, promises nothing: the sweeper finds what is lost here.
+  // All three: thread-safe, never block, promise nothing. Before the task's transaction: should its
+  // hint never be confirmed, for whatever reason, the sweeper sends another one at its first look.
+  void expect(TaskId task);
+  // It was committed. When nobody knows that, neither this nor forget() is to be called.
   void publish(TaskId task);
+  // It was not.
+  void forget(TaskId task);
 
   bool connected() const { return publisher_.connected(); }
 
-  // Sends what waits, up to `limit`, and stops.
+  // Sends what waits, up to `limit`, and stops. Nothing may be expected any more.
   void stop(std::chrono::milliseconds limit);
 
  private:
-  struct Confirmed {
-    std::chrono::steady_clock::time_point at;
-    std::vector<TaskId> tasks;
-  };
-  void mark(const DatabaseUrl& url);
+  void report();
+  void keep_reporting();
 
+  const ApiId id_ = ApiId::make();
+  store::TaskStore store_;  // The constructor's, then the reporter's.
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Confirmed> confirmed_;  // Guarded by mutex_.
-  bool stopping_ = false;            // Guarded by mutex_.
+  queue::UnsentHints unsent_;  // Guarded by mutex_.
+  bool stopping_ = false;      // Guarded by mutex_.
   queue::Publisher publisher_;
-  std::thread marker_;
+  std::thread reporter_;
 };
 
 }  // namespace audiogen::api

@@ -14,6 +14,9 @@ using std::chrono::steady_clock;
 
 constexpr auto kLookEvery = std::chrono::seconds(1);
 constexpr auto kReportEvery = std::chrono::seconds(5);
+// What a pass has left as it is is seen again by the next one: by then it may run, or may have been
+// lost.
+constexpr auto kPassEvery = std::chrono::seconds(30);
 constexpr std::size_t kLookBatch = 200;  // Keeps each transaction short.
 
 std::string host_name() {
@@ -45,13 +48,13 @@ void Sweeper::stop() {
   }
 }
 
-bool Sweeper::sweep_once(store::TaskStore& store) {
+bool Sweeper::sweep_once(store::TaskStore& store, store::SweepPass& pass) {
   static auto& found = metrics::counter("sweeper_found_total", "Ready tasks the sweeper found");
   static auto& reaped =
       metrics::counter("sweeper_reaped_total", "Tasks put back after a lost lease");
   static auto& expired =
       metrics::counter("sweeper_expired_total", "Tasks failed at their deadline");
-  const auto swept = store.sweep(kLookBatch);
+  const auto swept = store.sweep(kLookBatch, pass);
   if (!swept) {
     return false;
   }
@@ -66,13 +69,15 @@ bool Sweeper::sweep_once(store::TaskStore& store) {
         "sweeper ended or put back tasks",
         {{"reaped", swept->reaped}, {"expired", swept->expired}, {"exhausted", swept->exhausted}});
   }
-  return swept->looked_at >= kLookBatch;
+  return swept->more;
 }
 
 void Sweeper::run(const DatabaseUrl& url) {
   store::TaskStore store(url);
   const std::string host = host_name();
   auto next_report = steady_clock::now();
+  auto next_pass = next_report;
+  store::SweepPass pass;
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     lock.unlock();
@@ -83,7 +88,11 @@ void Sweeper::run(const DatabaseUrl& url) {
           store.report_worker(worker_, host, ::getpid(), report.in_flight, report.status_json));
       next_report = now + kReportEvery;
     }
-    const bool more = sweep_once(store);
+    if (now >= next_pass) {
+      pass = {};
+      next_pass = now + kPassEvery;
+    }
+    const bool more = sweep_once(store, pass);
     lock.lock();
     if (!more) {
       changed_.wait_for(lock, kLookEvery, [&] { return stopping_; });

@@ -69,10 +69,14 @@ struct KeyTag {
 struct WorkerTag {
   static constexpr const char* kPrefix = "wrk_";
 };
+struct ApiTag {
+  static constexpr const char* kPrefix = "api_";
+};
 using TaskId = Id<TaskTag>;
 using UserId = Id<UserTag>;
 using KeyId = Id<KeyTag>;
 using WorkerId = Id<WorkerTag>;  // One per process start, never the host's name.
+using ApiId = Id<ApiTag>;        // Likewise.
 
 }  // namespace audiogen
 

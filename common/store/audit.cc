@@ -72,9 +72,11 @@ constexpr std::array kRules = {
          "WHERE l.source_id IS NULL OR l.d_available<>g.amount OR l.user_id<>g.user_id "
          "OR (g.kind=1 AND NOT u.purchased<=>1)"},
     // A queue that is long because there is more work than workers breaks none of these: the
-    // sweeper moves every wake_at it has seen.
+    // sweeper moves every wake_at it has seen, but those of new tasks whose hint was confirmed.
     Rule{"L1 the sweeper looks at tasks when it should",
-         "SELECT COUNT(*) FROM tasks FORCE INDEX (k_wake) WHERE wake_at<@now - INTERVAL 60 SECOND"},
+         "SELECT COUNT(*) FROM tasks FORCE INDEX (k_wake) WHERE wake_at<@now - INTERVAL 60 SECOND "
+         "AND NOT (state=1 AND epoch=0 AND next_run_at>@now - INTERVAL 180 SECOND AND id<(SELECT "
+         "COALESCE(MAX(unsent_from), '') FROM api_processes))"},
     Rule{"L2 no lease has been over for a minute",
          "SELECT COUNT(*) FROM tasks FORCE INDEX (k_wake) WHERE wake_at IS NOT NULL AND state=2 "
          "AND lease_until<@now - INTERVAL 60 SECOND"},

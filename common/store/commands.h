@@ -157,9 +157,19 @@ struct TaskOutput {
 };
 
 // What one look of the sweeper did.
+// How far a pass over all that wait for the sweeper has come. One that has just begun sees all.
+struct SweepPass {
+  struct Position {
+    Instant wake_at;
+    TaskId id;
+  };
+  std::optional<Position> after{};  // What lies before was seen and left as it is.
+};
+
 struct SweepResult {
   std::vector<Hint> publish{};                         // Send these to the queue.
-  std::size_t looked_at = 0;                           // As many as asked for: there may be more.
+  std::size_t looked_at = 0;                           // Those left as they are do not count.
+  bool more = false;                                   // There may be.
   std::size_t reaped = 0, expired = 0, exhausted = 0;  // Lost leases; deadlines; claims used up.
 };
 

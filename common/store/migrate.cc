@@ -11,6 +11,7 @@ namespace audiogen::store {
 extern const std::string_view migration_0001;
 extern const std::string_view migration_0002;
 extern const std::string_view migration_0003;
+extern const std::string_view migration_0004;
 
 namespace {
 
@@ -188,8 +189,10 @@ std::vector<std::string> split_statements(std::string_view file) {
 }
 
 std::span<const Migration> migrations() {
-  static const std::array all = {
-      Migration{1, migration_0001}, Migration{2, migration_0002}, Migration{3, migration_0003}};
+  static const std::array all = {Migration{1, migration_0001},
+                                 Migration{2, migration_0002},
+                                 Migration{3, migration_0003},
+                                 Migration{4, migration_0004}};
   return all;
 }
 

@@ -234,7 +234,7 @@ SettleDecision decide_settle(const TaskRecord& task, const SettleCommand& comman
   return out;
 }
 
-SweepDecision decide_sweep(const TaskRecord& task, Instant now) {
+SweepDecision decide_sweep(const TaskRecord& task, Instant now, TaskId unsent_from) {
   using Kind = SweepDecision::Kind;
   if (!task.wake_at || *task.wake_at > now) {
     return {};
@@ -246,6 +246,11 @@ SweepDecision decide_sweep(const TaskRecord& task, Instant now) {
     return {Kind::kExpire, std::nullopt};
   }
   if (task.state == TaskState::kQueued) {
+    const bool first_look = task.epoch == 0 && *task.wake_at <= task.next_run_at + kFirstLook;
+    if (first_look && task.id < unsent_from && now < task.next_run_at + kTrustInHint &&
+        now < task.deadline_at - kWholePass) {
+      return {Kind::kHinted, std::nullopt};
+    }
     return task.next_run_at <= now
                ? SweepDecision{Kind::kPublish, std::min(now + kLookAgain, task.deadline_at)}
                : SweepDecision{Kind::kLook, std::min(task.next_run_at, task.deadline_at)};

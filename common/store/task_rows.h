@@ -61,6 +61,11 @@ inline constexpr std::size_t kProviderMax = 64;
 // No message was confirmed, or nobody took the task: look again after this long.
 inline constexpr std::chrono::seconds kFirstLook{15};
 inline constexpr std::chrono::seconds kLookAgain{30};
+// A confirmed hint that still waits after this long may have been lost by the broker.
+inline constexpr std::chrono::seconds kTrustInHint{120};
+// A new task need not be written to say that its hint was confirmed, but is then only seen by whole
+// passes of the sweeper: not shortly before its deadline.
+inline constexpr std::chrono::seconds kWholePass{60};
 
 bool may_claim(const TaskRecord& task, std::uint32_t epoch, Instant now);
 
@@ -81,6 +86,7 @@ SettleDecision decide_settle(const TaskRecord& task, const SettleCommand& comman
 struct SweepDecision {
   enum class Kind {
     kNothing,  // Not to be looked at yet.
+    kHinted,   // The broker has its hint: nothing to do, and nothing to write.
     kLook,     // Only set the next look.
     kPublish,  // Ready: send the hint, and set the next look.
     kReap,     // The lease ran out.
@@ -91,7 +97,8 @@ struct SweepDecision {
   std::optional<Instant> wake_at;  // kLook, kPublish. Nullopt: never again.
   bool ends() const { return kind == Kind::kExhaust || kind == Kind::kExpire; }
 };
-SweepDecision decide_sweep(const TaskRecord& task, Instant now);
+// The first hints of all tasks before `unsent_from` were confirmed.
+SweepDecision decide_sweep(const TaskRecord& task, Instant now, TaskId unsent_from = {});
 
 // --- rows
 

@@ -95,22 +95,6 @@ Result<Done, StoreFault> TaskStore::touch_keys(std::span<const KeyId> keys) {
   });
 }
 
-Result<Done, StoreFault> TaskStore::mark_published(std::span<const TaskId> tasks,
-                                                   std::chrono::seconds look_again) {
-  return guarded<Done>("mark_published", [&] {
-    if (!tasks.empty()) {
-      Sql sql(
-          "UPDATE tasks FORCE INDEX (PRIMARY) SET wake_at=LEAST(deadline_at, UTC_TIMESTAMP(6) + "
-          "INTERVAL ");
-      sql << look_again.count() << " SECOND) WHERE state=" << TaskState::kQueued
-          << " AND next_run_at<=UTC_TIMESTAMP(6) AND id IN (";
-      list(sql, tasks, [&](TaskId task) { sql << task; }) << ")";
-      session_.transact([&] { session_.execute(sql); });
-    }
-    return Done{};
-  });
-}
-
 Result<std::size_t, StoreFault> TaskStore::purge_idempotency(std::size_t limit) {
   return guarded<std::size_t>("purge_idempotency", [&] {
     Sql old(
@@ -151,6 +135,19 @@ Result<Done, StoreFault> TaskStore::report_worker(WorkerId worker,
            "in_flight=VALUES(in_flight), status=VALUES(status), seen_at=VALUES(seen_at)";
     session_.transact([&] { session_.execute(sql); });
     session_.execute(Sql("DELETE FROM workers WHERE seen_at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY"));
+    return Done{};
+  });
+}
+
+Result<Done, StoreFault> TaskStore::report_api(ApiId api, TaskId unsent_from) {
+  return guarded<Done>("report_api", [&] {
+    Sql sql("INSERT INTO api_processes (id, unsent_from, seen_at) VALUES (");
+    sql << api << "," << unsent_from
+        << ",UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE unsent_from=VALUES(unsent_from), "
+           "seen_at=VALUES(seen_at)";
+    session_.transact([&] { session_.execute(sql); });
+    session_.execute(
+        Sql("DELETE FROM api_processes WHERE seen_at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY"));
     return Done{};
   });
 }

@@ -57,16 +57,18 @@ class TaskStore {
 
   Result<CancelOutcome, StoreFault> cancel(TaskId task);
 
-  // Looks at up to `limit` rows whose wake_at has come: puts back tasks with expired leases (or
-  // fails them when their claims are used up), fails those past the deadline, and names those whose
-  // hint must be sent (again). Any number of workers may sweep at once (rows another one holds are
-  // skipped).
+  // Looks at rows whose wake_at has come and changes up to `limit` of them: puts back tasks with
+  // expired leases (or fails them when their claims are used up), fails those past the deadline,
+  // and names those whose hint must be sent (again). New tasks whose hint was confirmed are left as
+  // they are, and `pass` moves past them. Any number of workers may sweep at once (rows another one
+  // holds are skipped).
+  Result<SweepResult, StoreFault> sweep(std::size_t limit, SweepPass& pass);
+  // As the beginning of a pass.
   Result<SweepResult, StoreFault> sweep(std::size_t limit);
 
-  // These hints were confirmed by the broker a while ago: the sweeper need not look at those still
-  // queued before `look_again` has passed.
-  Result<Done, StoreFault> mark_published(std::span<const TaskId> tasks,
-                                          std::chrono::seconds look_again);
+  // An API process is alive, and the first hints of its tasks before `unsent_from` were confirmed.
+  // Forgets processes not seen for a day.
+  Result<Done, StoreFault> report_api(ApiId api, TaskId unsent_from);
 
   // Deletes up to `limit` idempotency rows older than 7 days whose task is final. The number
   // deleted.
@@ -125,7 +127,7 @@ class TaskStore {
   void settle_in(std::span<const SettleCommand> commands,
                  Round round,
                  std::vector<SettleOutcome>& outcomes);
-  SweepResult sweep_rows(std::size_t limit);
+  SweepResult sweep_rows(std::size_t limit, SweepPass& pass);
   SweepResult sweep_locked(const std::vector<TaskId>& ids,
                            const std::vector<UserId>& users,
                            Locking balances);

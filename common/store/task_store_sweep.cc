@@ -12,38 +12,68 @@ namespace {
 
 // A task whose user's balance could not be locked is looked at again after this.
 constexpr std::chrono::seconds kBusyPause{1};
+// Rows read for each that may be changed: those left as they are cost a tenth of a change.
+constexpr std::size_t kLeftPerChanged = 5;
 
 }  // namespace
 
-Result<SweepResult, StoreFault> TaskStore::sweep(std::size_t limit) {
-  return guarded<SweepResult>("sweep", [&] { return sweep_rows(limit); });
+Result<SweepResult, StoreFault> TaskStore::sweep(std::size_t limit, SweepPass& pass) {
+  return guarded<SweepResult>("sweep", [&] { return sweep_rows(limit, pass); });
 }
 
-SweepResult TaskStore::sweep_rows(std::size_t limit) {
+Result<SweepResult, StoreFault> TaskStore::sweep(std::size_t limit) {
+  SweepPass pass;
+  return sweep(limit, pass);
+}
+
+SweepResult TaskStore::sweep_rows(std::size_t limit, SweepPass& pass) {
   // Balances are locked before tasks, so a look without locks says first whose will be needed.
   std::vector<TaskId> ids;
   std::vector<UserId> users;
+  SweepResult result;
+  SweepPass next = pass;
   {
-    Sql sql("SELECT UTC_TIMESTAMP(6), ");
-    sql << kRecordColumns
-        << " FROM tasks t FORCE INDEX (k_wake) WHERE t.wake_at<=UTC_TIMESTAMP(6) "
-           "ORDER BY t.wake_at LIMIT "
-        << limit;
-    Rows rows = session_.query(sql);
-    while (rows.next()) {
-      const TaskRecord task = read_record(rows, 2);
+    // A process that has gone silent counts for a minute more: by then the sweeper has looked at
+    // all of its tasks. Without any other the last word counts.
+    Sql sql(
+        "SELECT UTC_TIMESTAMP(6), (SELECT COALESCE(MIN(IF(seen_at>UTC_TIMESTAMP(6) - INTERVAL 60 "
+        "SECOND, unsent_from, NULL)), MAX(unsent_from)) FROM api_processes), ");
+    sql << kRecordColumns << " FROM tasks t FORCE INDEX (k_wake) WHERE t.wake_at<=UTC_TIMESTAMP(6)";
+    if (pass.after) {
+      sql << " AND t.wake_at>=" << pass.after->wake_at << " AND (t.wake_at>" << pass.after->wake_at
+          << " OR t.id>" << pass.after->id << ")";
+    }
+    const std::size_t page = limit * kLeftPerChanged;
+    Rows rows = session_.query(sql << " ORDER BY t.wake_at, t.id LIMIT " << page);
+    bool left_any = pass.after.has_value();
+    std::size_t seen = 0;
+    while (ids.size() < limit && rows.next()) {
+      ++seen;
+      const TaskRecord task = read_record(rows, 3);
+      const TaskId unsent_from = rows.is_null(2) ? TaskId{} : rows.id<TaskId>(2);
+      const SweepDecision decision = decide_sweep(task, rows.time(1), unsent_from);
+      left_any = left_any || decision.kind == SweepDecision::Kind::kHinted;
+      if (left_any && task.wake_at) {
+        next.after = {*task.wake_at, task.id};
+      }
+      if (decision.kind == SweepDecision::Kind::kHinted) {
+        continue;
+      }
       ids.push_back(task.id);
-      if (decide_sweep(task, rows.time(1)).ends()) {
+      if (decision.ends()) {
         users.push_back(task.user);
       }
     }
+    result.more = ids.size() == limit || seen == page;
   }
-  SweepResult result;
   if (ids.empty()) {
+    pass = next;
     return result;
   }
   const auto run = [&](Locking balances) {
+    const bool more = result.more;
     session_.transact([&] { result = sweep_locked(ids, users, balances); });
+    result.more = more;
   };
   try {
     run(Locking::kWait);
@@ -53,6 +83,7 @@ SweepResult TaskStore::sweep_rows(std::size_t limit) {
     }
     run(Locking::kSkipLocked);  // One user's balance is stuck; the other users' tasks go on.
   }
+  pass = next;
   return result;
 }
 
@@ -82,6 +113,7 @@ SweepResult TaskStore::sweep_locked(const std::vector<TaskId>& ids,
     const SweepDecision decision = decide_sweep(*task, now);
     switch (decision.kind) {
       case SweepDecision::Kind::kNothing:
+      case SweepDecision::Kind::kHinted:
         break;
       case SweepDecision::Kind::kPublish:
         result.publish.push_back({task->id, task->epoch});

@@ -49,7 +49,8 @@ TEST_P(ApiCrash, TheRetryGivesExactlyOneTask) {
   stack.start_api();
   const Reply again = http("POST", url, headers, Stack::body());
   ASSERT_EQ(again.status, 202) << again.body;
-  // The publisher of the dead process took its memory with it: the sweeper finds the task.
+  // The publisher of the dead process took its memory with it. The sweeper finds the task at its
+  // first look, after 15 s, which pass in the database here.
   stack.database().execute(
       store::Sql("UPDATE tasks SET wake_at = UTC_TIMESTAMP(6) WHERE wake_at IS NOT NULL"));
   EXPECT_EQ(stack.wait_final(ann, again.text("id")).text("status"), "succeeded");

@@ -50,6 +50,9 @@ TEST(Broker, DownCreatesAreAcceptedAndRunWhenItIsBack) {
   }
   EXPECT_EQ(http("GET", stack.ops_url() + "/readyz").status, 200)
       << "creating works without the broker";
+  EXPECT_EQ(stack.wait_final(ann, ids.front(), std::chrono::seconds(60)).text("status"),
+            "succeeded")
+      << "and so do tasks, at the sweeper's first look";
   broker.start();
   for (const std::string& id : ids) {
     EXPECT_EQ(stack.wait_final(ann, id, std::chrono::seconds(90)).text("status"), "succeeded");

@@ -439,7 +439,7 @@ TEST_F(FaultTest, IdleConnectionsMayEnd) {
     proxy_.cut_all();
     EXPECT_TRUE(far_.ping());
     proxy_.cut_all();
-    must(far_.mark_published(std::vector{task}, 60s));
+    must(far_.report_api(ApiId::make(), task));
     proxy_.cut_all();
   };
   every_call();

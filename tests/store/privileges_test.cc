@@ -120,6 +120,7 @@ TEST_F(Privileges, EveryOperationOfTheTaskStoreWorks) {
   EXPECT_TRUE(tasks.touch_keys(std::span(&stored->id, 1)));
   const WorkerId worker = WorkerId::make();
   EXPECT_TRUE(tasks.report_worker(worker, "h", 1, 0, "{}"));
+  EXPECT_TRUE(tasks.report_api(ApiId::make(), TaskId::make()));
 
   using Kind = SettleCommand::Kind;
   for (const Kind kind : {Kind::kSucceed, Kind::kFail, Kind::kRetry, Kind::kRelease}) {
@@ -131,7 +132,6 @@ TEST_F(Privileges, EveryOperationOfTheTaskStoreWorks) {
     ASSERT_TRUE(created && (*created)[0].kind == CreateOutcome::Kind::kCreated);
     const FindCommand find{.id = command.id, .user = user->id};
     EXPECT_TRUE((*tasks.find(std::span(&find, 1)))[0]);
-    EXPECT_TRUE(tasks.mark_published(std::span(&command.id, 1), 30s));
     const Hint hint{.task = command.id, .epoch = 0};
     const auto claimed =
         tasks.claim(std::span(&hint, 1), worker, [](const Claim&) { return std::string("local"); });

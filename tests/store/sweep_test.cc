@@ -4,6 +4,8 @@
 #include <mutex>
 #include <set>
 
+#include <gmock/gmock.h>
+
 #include "common/store/task_rows.h"
 #include "tests/store/task_fixture.h"
 
@@ -46,6 +48,28 @@ TEST(SweepRules, Queued) {
   EXPECT_EQ(decide_sweep(task, Instant(200s)).kind, Kind::kPublish);
   EXPECT_EQ(decide_sweep(task, Instant(900s) - 1us).kind, Kind::kPublish);
   EXPECT_EQ(decide_sweep(task, Instant(900s)).kind, Kind::kExpire);
+}
+
+TEST(SweepRules, AConfirmedHintIsTrustedForAWhile) {
+  TaskRecord task = record(TaskState::kQueued);
+  task.epoch = 0;
+  task.next_run_at = Instant(100s);
+  task.wake_at = Instant(115s);
+  const TaskId later = TaskId::make();
+  EXPECT_EQ(decide_sweep(task, Instant(115s), later).kind, Kind::kHinted);
+  EXPECT_EQ(decide_sweep(task, Instant(115s), task.id).kind, Kind::kPublish) << "not confirmed";
+  EXPECT_EQ(decide_sweep(task, Instant(220s) - 1us, later).kind, Kind::kHinted);
+  EXPECT_EQ(decide_sweep(task, Instant(220s), later).kind, Kind::kPublish) << "perhaps lost";
+  task.deadline_at = Instant(200s);
+  EXPECT_EQ(decide_sweep(task, Instant(140s) - 1us, later).kind, Kind::kHinted);
+  EXPECT_EQ(decide_sweep(task, Instant(140s), later).kind, Kind::kPublish)
+      << "its end must not be missed";
+  task.wake_at = Instant(115s) + 1us;
+  EXPECT_EQ(decide_sweep(task, Instant(120s), later).kind, Kind::kPublish)
+      << "the sweeper has sent one, and may have done so in vain";
+  task.wake_at = Instant(115s);
+  task.epoch = 1;
+  EXPECT_EQ(decide_sweep(task, Instant(120s), later).kind, Kind::kPublish) << "not its first hint";
 }
 
 TEST(SweepRules, Running) {
@@ -228,22 +252,95 @@ TEST_F(SweepTest, ManySweepersDoEachThingOnce) {
   EXPECT_EQ(published, 2 * kEach);
 }
 
-TEST_F(SweepTest, ConfirmedHintsAreLookedAtLater) {
-  const UserId user = db_.add_user();
-  const TaskId queued = create(user), running = create(user), waiting = create(user);
-  claim(running);
-  settle(settle_command(Settle::kRetry, *claim(waiting)));
-  db_.execute(Sql("UPDATE tasks SET next_run_at=UTC_TIMESTAMP(6) + INTERVAL 20 SECOND, "
-                  "wake_at=UTC_TIMESTAMP(6) + INTERVAL 20 SECOND WHERE id=")
-              << waiting);
-  const std::vector<TaskId> all = {queued, running, waiting, TaskId::make()};
-  must(store_.mark_published(all, 120s));
-  EXPECT_NEAR(static_cast<double>(seconds_to_look(queued)), 120, 2);
-  EXPECT_NEAR(static_cast<double>(seconds_to_look(running)), 15, 2);
-  EXPECT_NEAR(static_cast<double>(seconds_to_look(waiting)), 20, 2);
-  must(store_.mark_published(all, 7200s));
-  EXPECT_EQ(column(queued, "wake_at=deadline_at"), 1);
-  must(store_.mark_published({}, 120s));
+// Tasks whose first hint was confirmed, as far as the API says so.
+class HintedTest : public SweepTest {
+ protected:
+  // In the order of their ids, and of their first looks, which have come.
+  std::vector<TaskId> create_some(std::size_t count) {
+    const UserId user = db_.add_user(credits(150 * 100));
+    std::vector<TaskId> tasks(count);
+    std::generate(tasks.begin(), tasks.end(), [&] { return create(user); });
+    db_.execute(
+        Sql("UPDATE tasks SET next_run_at=created_at - INTERVAL 16 SECOND, "
+            "wake_at=created_at - INTERVAL 1 SECOND"));
+    return tasks;
+  }
+  static std::vector<Hint> first_hints(std::span<const TaskId> tasks) {
+    std::vector<Hint> hints;
+    for (const TaskId task : tasks) {
+      hints.push_back({.task = task, .epoch = 0});
+    }
+    return hints;
+  }
+  void let_fall_silent(ApiId api, int seconds) {
+    db_.execute(Sql("UPDATE api_processes SET seen_at=UTC_TIMESTAMP(6) - INTERVAL ")
+                << seconds << " SECOND WHERE id=" << api);
+  }
+};
+
+TEST_F(HintedTest, TheyAreLeftAsTheyAre) {
+  const std::vector<TaskId> tasks = create_some(4);
+  must(store_.report_api(ApiId::make(), tasks[2]));
+  const std::int64_t look = seconds_to_look(tasks[0]);
+  const SweepResult result = must(store_.sweep(10));
+  EXPECT_THAT(result.publish, testing::ElementsAreArray(first_hints(std::span(tasks).subspan(2))));
+  EXPECT_EQ(result.looked_at, 2U);
+  EXPECT_FALSE(result.more);
+  EXPECT_NEAR(static_cast<double>(seconds_to_look(tasks[0])), static_cast<double>(look), 2);
+  EXPECT_NEAR(static_cast<double>(seconds_to_look(tasks[2])), 30, 2);
+}
+
+TEST_F(HintedTest, AProcessThatFellSilentCountsForAMinute) {
+  const std::vector<TaskId> tasks = create_some(3);
+  const ApiId dead = ApiId::make(), alive = ApiId::make();
+  must(store_.report_api(dead, tasks[1]));
+  must(store_.report_api(alive, TaskId::make()));
+  let_fall_silent(dead, 59);
+  EXPECT_EQ(must(store_.sweep(1)).publish, first_hints(std::span(tasks).subspan(1, 1)));
+  let_fall_silent(dead, 61);
+  EXPECT_TRUE(must(store_.sweep(1)).publish.empty());
+  let_fall_silent(alive, 61);
+  EXPECT_TRUE(must(store_.sweep(1)).publish.empty()) << "the last word of all";
+  must(store_.report_api(alive, tasks[2]));
+  EXPECT_EQ(must(store_.sweep(1)).publish, first_hints(std::span(tasks).subspan(2)));
+}
+
+TEST_F(HintedTest, APassGoesOnBehindThem) {
+  const std::vector<TaskId> tasks = create_some(23);
+  must(store_.report_api(ApiId::make(), tasks[20]));
+  db_.execute(Sql("UPDATE tasks SET wake_at='2020-01-01', next_run_at=UTC_TIMESTAMP(6) WHERE id<")
+              << tasks[20]);  // At the same moment, as those of one transaction.
+  SweepPass pass;
+  std::vector<Hint> found;
+  std::size_t calls = 0;
+  for (bool more = true; more; ++calls) {
+    ASSERT_LT(calls, 20U);
+    const SweepResult result = must(store_.sweep(2, pass));
+    found.insert(found.end(), result.publish.begin(), result.publish.end());
+    more = result.more;
+  }
+  EXPECT_EQ(found, first_hints(std::span(tasks).subspan(20)));
+  EXPECT_EQ(calls, 4U) << "two with ten of them each, two with three others";
+  // One of them runs and its lease is lost: this pass does not see it, the next one does.
+  claim(tasks[5]);
+  db_.execute(Sql("UPDATE tasks SET lease_until=UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE id=")
+              << tasks[5]);
+  EXPECT_EQ(must(store_.sweep(2, pass)).reaped, 0U);
+  pass = {};
+  EXPECT_EQ(must(store_.sweep(2, pass)).reaped, 1U);
+  // What becomes due while a pass is under way is seen by it.
+  db_.execute(Sql("UPDATE tasks SET wake_at=UTC_TIMESTAMP(6) WHERE id=") << tasks[21]);
+  EXPECT_EQ(must(store_.sweep(100, pass)).publish, first_hints(std::span(tasks).subspan(21, 1)));
+}
+
+TEST_F(HintedTest, ReportsAreForgottenAfterADay) {
+  const ApiId old = ApiId::make();
+  must(store_.report_api(old, TaskId{}));
+  must(store_.report_api(old, TaskId{}));
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM api_processes")), 1);
+  let_fall_silent(old, 25 * 3600);
+  must(store_.report_api(ApiId::make(), TaskId{}));
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM api_processes")), 1);
 }
 
 }  // namespace
