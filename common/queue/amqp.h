@@ -17,11 +17,11 @@ namespace audiogen::queue {
 
 // One message carries as many hints as came together, because for the broker a message of a quorum
 // queue costs about as much as everything else a creation costs.
-inline constexpr std::size_t kHintsMax = 32;
+inline constexpr std::size_t kHintsMax = 64;
 
 // The longest body of a message: what encode_hints writes is shorter, what is longer is no message
 // of ours.
-inline constexpr std::size_t kMessageBytesMax = 2048;
+inline constexpr std::size_t kMessageBytesMax = 4096;
 
 // {"hints":[{"task":"aud_…","epoch":3},…]}
 std::string encode_hints(std::span<const Hint> hints);

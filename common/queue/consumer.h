@@ -23,7 +23,7 @@ struct Delivery {
 struct ConsumerOptions {
   std::uint16_t prefetch = 200;  // Unacknowledged messages at once.
   std::chrono::seconds heartbeat{10};
-  std::size_t batch_max = 64;  // Hints handed over at once, at least kHintsMax.
+  std::size_t batch_max = 128;  // Hints handed over at once, at least kHintsMax.
   std::chrono::milliseconds check_interval{30'000};  // Between two looks whether the queue exists.
   Topology topology{};
 };

@@ -22,7 +22,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kWindowMax = 8;
+constexpr std::size_t kWindowMax = 4;
 constexpr std::size_t kBatchMax = 256;  // Confirmed hints per call of the callback.
 constexpr std::chrono::milliseconds kCloseLimit{500};
 
@@ -51,8 +51,8 @@ struct Publisher::Impl {
   bool read_all(Connection& connection);
   bool account(const std::optional<Confirms::Settled>& settled);
   void report();
-  // The next message, if it is time for one.
-  std::optional<Confirms::Message> next();
+  // The next message, if it is time for one; else `gather_until` says when, if that is known.
+  std::optional<Confirms::Message> next(Clock::time_point now);
   void keep_unknown();
   void close(Connection& connection);
   void forget(std::size_t count);
@@ -79,6 +79,8 @@ struct Publisher::Impl {
   Confirms confirms;
   std::vector<Hint> taken;  // To be reported.
   std::string lost;
+  Clock::time_point sent_at{};  // The last message.
+  std::optional<Clock::time_point> gather_until;
   bool blocked = false;
   bool unroutable = false;  // A message was returned: the topology needs repair.
 
@@ -163,9 +165,10 @@ void Publisher::Impl::serve(Connection& connection) {
     if (!blocked && confirms.size() < options.window) {
       full = !connection.can_send();
       if (!full) {
-        if (const auto message = next()) {
+        if (const auto message = next(now)) {
           // Counted first: a send that fails half-way may have reached the broker.
           confirms.sent(*message, now);
+          sent_at = now;
           published_total.Increment(static_cast<double>(message->hints.size()));
           if (!connection.publish(message->hints)) {
             lost = connection.lost_because();
@@ -173,6 +176,7 @@ void Publisher::Impl::serve(Connection& connection) {
           }
           continue;
         }
+        wake_at = std::min(wake_at, gather_until.value_or(wake_at));
       }
     }
     report();
@@ -250,7 +254,8 @@ void Publisher::Impl::report() {
   }
 }
 
-std::optional<Confirms::Message> Publisher::Impl::next() {
+std::optional<Confirms::Message> Publisher::Impl::next(Clock::time_point now) {
+  gather_until.reset();
   Confirms::Message out;
   if (!again.empty()) {
     out = std::move(again.front());
@@ -260,8 +265,17 @@ std::optional<Confirms::Message> Publisher::Impl::next() {
   if (unsent.size() < options.hints_per_message) {
     const std::scoped_lock lock(mutex);
     const std::size_t waiting = unsent.size() + submitted.size();
-    if (waiting == 0 || (waiting < options.hints_per_message && confirms.size() > 0 && !stopping)) {
+    if (waiting == 0) {
       return std::nullopt;
+    }
+    if (waiting < options.hints_per_message && !stopping) {
+      if (confirms.size() > 0) {
+        return std::nullopt;  // The confirm wakes us.
+      }
+      if (now < sent_at + options.gather) {
+        gather_until = sent_at + options.gather;
+        return std::nullopt;
+      }
     }
     unsent.insert(unsent.end(), submitted.begin(), submitted.end());
     submitted.clear();

@@ -13,12 +13,14 @@ namespace audiogen::queue {
 struct PublisherOptions {
   // Hints waiting in memory; more are dropped (the sweeper finds their tasks).
   std::size_t capacity = 200'000;
-  // Unconfirmed messages at once, at most 8: under 16 KiB of bodies (reliability F4).
-  std::size_t window = 8;
+  // Unconfirmed messages at once, at most 4: under 16 KiB of bodies (reliability F4).
+  std::size_t window = 4;
   // In one message, at most kHintsMax. Hints only wait for company while an earlier message is
-  // unconfirmed (as Nagle's algorithm has it), so messages grow with load and nobody waits when
-  // idle.
+  // unconfirmed (as Nagle's algorithm has it) or was sent less than `gather` ago, so messages grow
+  // with load and nobody waits when idle. A message costs the broker a third of a millisecond and a
+  // flush, whatever is in it.
   std::size_t hints_per_message = kHintsMax;
+  std::chrono::milliseconds gather{5};
   std::chrono::seconds confirm_timeout{5};  // Then the connection is given up.
   std::chrono::seconds heartbeat{10};
   std::chrono::milliseconds redeclare_interval{30'000};  // At most, after a returned message.

@@ -51,7 +51,7 @@ TEST(Consumer, DeliversInBatchesAndAcknowledges) {
     TestConsumer in(test_broker_url(), {.topology = topology.names()});
     ASSERT_TRUE(in.received().wait_for(hints.size()));
     EXPECT_GT(in.largest_batch(), 1U);
-    EXPECT_LE(in.largest_batch(), 64U);
+    EXPECT_LE(in.largest_batch(), 128U);
     in->stop(10s);
   }
   TestConsumer again(test_broker_url(), {.topology = topology.names()});

@@ -19,7 +19,7 @@ TEST(Message, RoundTrip) {
     const std::vector<Hint> hints = hints_of(count);
     const std::string body = encode_hints(hints);
     EXPECT_EQ(decode_hints(body), hints) << body;
-    EXPECT_LE(body.size(), kMessageBytesMax) << "eight of them must stay within 16 KiB";
+    EXPECT_LE(body.size(), kMessageBytesMax) << "four of them must stay within 16 KiB";
   }
 }
 
@@ -54,7 +54,7 @@ TEST(Message, WhatIsNoHintIsRefused) {
            with(R"({"task":")" + id + R"(","epoch":1},{})"),  // One bad one spoils the message.
            encode_hints(hints_of(kHintsMax + 1)),
            std::string(200, '['),
-           good + std::string(2048, ' '),
+           good + std::string(kMessageBytesMax, ' '),
        }) {
     EXPECT_FALSE(decode_hints(body)) << body;
   }

@@ -87,8 +87,24 @@ TEST(Publisher, StopSendsWhatWaits) {
   out.publisher.stop(30s);
   EXPECT_EQ(out.confirmed.size(), 5'000U);
   EXPECT_EQ(out.publisher.waiting(), 0U);
-  EXPECT_EQ(queue::read_depth(test_broker_url(), topology.names())->ready, 157U)
-      << "32 to a message";
+  EXPECT_EQ(queue::read_depth(test_broker_url(), topology.names())->ready, 79U)
+      << "64 to a message";
+}
+
+TEST(Publisher, HintsSoonAfterAMessageWaitForCompany) {
+  TestTopology topology;
+  Published out(test_broker_url(), {.gather = 1h, .topology = topology.names()});
+  ASSERT_TRUE(eventually([&] { return out.publisher.connected(); }));
+  ASSERT_EQ(out.publisher.submit(make_hints(1)), 1U);
+  ASSERT_TRUE(out.confirmed.wait_for(1)) << "the first one is alone";
+  for (std::size_t i = 0; i < queue::kHintsMax; ++i) {
+    ASSERT_EQ(out.publisher.submit(make_hints(1)), 1U);
+  }
+  ASSERT_TRUE(out.confirmed.wait_for(1 + queue::kHintsMax)) << "a full message waits for nothing";
+  ASSERT_EQ(out.publisher.submit(make_hints(1)), 1U);
+  out.publisher.stop(30s);
+  EXPECT_EQ(out.confirmed.size(), 2 + queue::kHintsMax);
+  EXPECT_EQ(queue::read_depth(test_broker_url(), topology.names())->ready, 3U);
 }
 
 TEST(Publisher, AHintAloneDoesNotWaitForCompany) {
