@@ -25,7 +25,7 @@ constexpr std::size_t kBatchMax = 128;
 constexpr std::size_t kCreatesWaitingMax = 8'000;
 constexpr std::size_t kFindsWaitingMax = 20'000;
 // Above this a 503 now is better than a late answer, and under lasting overload above that.
-constexpr std::chrono::milliseconds kCreateWait{150}, kCreateHold{30};
+constexpr std::chrono::milliseconds kCreateWait{100}, kCreateHold{30};
 constexpr std::chrono::milliseconds kFindWait{500};
 
 void count(RouteClass route, int status) {
