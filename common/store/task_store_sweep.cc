@@ -12,7 +12,7 @@ namespace {
 
 // A task whose user's balance could not be locked is looked at again after this.
 constexpr std::chrono::seconds kBusyPause{1};
-// Rows read for each that may be changed: those left as they are cost a tenth of a change.
+// Rows read for each that may be changed: reading those that are left as they are costs little.
 constexpr std::size_t kLeftPerChanged = 5;
 
 }  // namespace
