@@ -14,9 +14,6 @@ using std::chrono::steady_clock;
 
 constexpr auto kLookEvery = std::chrono::seconds(1);
 constexpr auto kReportEvery = std::chrono::seconds(5);
-// What a pass has left as it is is seen again by the next one: by then it may run, or may have been
-// lost.
-constexpr auto kPassEvery = std::chrono::seconds(30);
 constexpr std::size_t kLookBatch = 200;  // Keeps each transaction short.
 
 std::string host_name() {
@@ -48,13 +45,13 @@ void Sweeper::stop() {
   }
 }
 
-bool Sweeper::sweep_once(store::TaskStore& store, store::SweepPass& pass) {
+bool Sweeper::sweep_once(store::TaskStore& store) {
   static auto& found = metrics::counter("sweeper_found_total", "Ready tasks the sweeper found");
   static auto& reaped =
       metrics::counter("sweeper_reaped_total", "Tasks put back after a lost lease");
   static auto& expired =
       metrics::counter("sweeper_expired_total", "Tasks failed at their deadline");
-  const auto swept = store.sweep(kLookBatch, pass);
+  const auto swept = store.sweep(kLookBatch);
   if (!swept) {
     return false;
   }
@@ -76,8 +73,6 @@ void Sweeper::run(const DatabaseUrl& url) {
   store::TaskStore store(url);
   const std::string host = host_name();
   auto next_report = steady_clock::now();
-  auto next_pass = next_report;
-  store::SweepPass pass;
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     lock.unlock();
@@ -88,11 +83,7 @@ void Sweeper::run(const DatabaseUrl& url) {
           store.report_worker(worker_, host, ::getpid(), report.in_flight, report.status_json));
       next_report = now + kReportEvery;
     }
-    if (now >= next_pass) {
-      pass = {};
-      next_pass = now + kPassEvery;
-    }
-    const bool more = sweep_once(store, pass);
+    const bool more = sweep_once(store);
     lock.lock();
     if (!more) {
       changed_.wait_for(lock, kLookEvery, [&] { return stopping_; });

@@ -38,7 +38,7 @@ class Sweeper {
   void stop();
 
   // One look. True when there may be more to do at once.
-  bool sweep_once(store::TaskStore& store, store::SweepPass& pass);
+  bool sweep_once(store::TaskStore& store);
 
  private:
   void run(const DatabaseUrl& url);

@@ -157,15 +157,6 @@ struct TaskOutput {
 };
 
 // What one look of the sweeper did.
-// How far a pass over all that wait for the sweeper has come. One that has just begun sees all.
-struct SweepPass {
-  struct Position {
-    Instant wake_at;
-    TaskId id;
-  };
-  std::optional<Position> after{};  // What lies before was seen and left as it is.
-};
-
 struct SweepResult {
   std::vector<Hint> publish{};                         // Send these to the queue.
   std::size_t looked_at = 0;                           // Those left as they are do not count.

@@ -63,8 +63,8 @@ inline constexpr std::chrono::seconds kFirstLook{15};
 inline constexpr std::chrono::seconds kLookAgain{30};
 // A confirmed hint that still waits after this long may have been lost by the broker.
 inline constexpr std::chrono::seconds kTrustInHint{120};
-// A new task need not be written to say that its hint was confirmed, but is then only seen by whole
-// passes of the sweeper: not shortly before its deadline.
+// A new task is not written to say that its hint was confirmed, so the sweepers pass by it and see
+// it again in the next pass, after this long: not shortly before its deadline.
 inline constexpr std::chrono::seconds kWholePass{60};
 
 bool may_claim(const TaskRecord& task, std::uint32_t epoch, Instant now);

@@ -60,10 +60,8 @@ class TaskStore {
   // Looks at rows whose wake_at has come and changes up to `limit` of them: puts back tasks with
   // expired leases (or fails them when their claims are used up), fails those past the deadline,
   // and names those whose hint must be sent (again). New tasks whose hint was confirmed are left as
-  // they are, and `pass` moves past them. Any number of workers may sweep at once (rows another one
-  // holds are skipped).
-  Result<SweepResult, StoreFault> sweep(std::size_t limit, SweepPass& pass);
-  // As the beginning of a pass.
+  // they are, and seen again in a minute. Any number of workers may sweep at once: rows another one
+  // holds are skipped, and so are those another one has left.
   Result<SweepResult, StoreFault> sweep(std::size_t limit);
 
   // An API process is alive, and the first hints of its tasks before `unsent_from` were confirmed.
@@ -127,7 +125,8 @@ class TaskStore {
   void settle_in(std::span<const SettleCommand> commands,
                  Round round,
                  std::vector<SettleOutcome>& outcomes);
-  SweepResult sweep_rows(std::size_t limit, SweepPass& pass);
+  SweepResult sweep_rows(std::size_t limit);
+  SweepResult change_rows(const std::vector<TaskId>& ids, const std::vector<UserId>& users);
   SweepResult sweep_locked(const std::vector<TaskId>& ids,
                            const std::vector<UserId>& users,
                            Locking balances);

@@ -15,46 +15,83 @@ constexpr std::chrono::seconds kBusyPause{1};
 // Rows read for each that may be changed: reading those that are left as they are costs little.
 constexpr std::size_t kLeftPerChanged = 5;
 
+// What all sweepers know. Tasks with a confirmed hint are not written to say so; a pass moves past
+// them instead.
+struct Pass {
+  struct Position {
+    Instant wake_at;
+    TaskId id;
+  };
+  Position after;
+  Instant began;
+  bool over = false;   // Time for the next one.
+  TaskId unsent_from;  // The first hints of all tasks before it were confirmed.
+};
+const Pass::Position kStart{Instant(std::chrono::sys_days(std::chrono::year(2000) / 1 / 1)), {}};
+
+Pass read_pass(Session& session) {
+  Pass pass;
+  // An API process that has gone silent counts for a minute more: by then all of its tasks have
+  // been looked at. Without any other the last word counts.
+  Sql sql("SELECT after_wake_at, after_id, began_at, began_at<UTC_TIMESTAMP(6) - INTERVAL ");
+  Rows rows = session.query(
+      sql << kWholePass.count()
+          << " SECOND, (SELECT COALESCE(MIN(IF(seen_at>UTC_TIMESTAMP(6) - INTERVAL 60 SECOND, "
+             "unsent_from, NULL)), MAX(unsent_from)) FROM api_processes) FROM sweep_pass");
+  if (!rows.next()) {
+    return {.after = kStart, .began = {}, .over = true, .unsent_from = {}};
+  }
+  pass.after = {rows.time(1), rows.id<TaskId>(2)};
+  pass.began = rows.time(3);
+  pass.over = rows.i64(4) != 0;
+  if (!rows.is_null(5)) {
+    pass.unsent_from = rows.id<TaskId>(5);
+  }
+  return pass;
+}
+
+// Never back, but to begin anew; whoever comes first does it.
+void move_pass(Session& session, const Pass& from, const Pass::Position& to) {
+  Sql sql("UPDATE sweep_pass SET after_wake_at=");
+  sql << to.wake_at << ", after_id=" << to.id;
+  if (from.over) {
+    sql << ", began_at=UTC_TIMESTAMP(6) WHERE began_at=" << from.began;
+  } else {
+    sql << " WHERE began_at=" << from.began << " AND (after_wake_at<" << to.wake_at
+        << " OR (after_wake_at=" << to.wake_at << " AND after_id<" << to.id << "))";
+  }
+  session.transact([&] { session.execute(sql); });
+}
+
 }  // namespace
 
-Result<SweepResult, StoreFault> TaskStore::sweep(std::size_t limit, SweepPass& pass) {
-  return guarded<SweepResult>("sweep", [&] { return sweep_rows(limit, pass); });
-}
-
 Result<SweepResult, StoreFault> TaskStore::sweep(std::size_t limit) {
-  SweepPass pass;
-  return sweep(limit, pass);
+  return guarded<SweepResult>("sweep", [&] { return sweep_rows(limit); });
 }
 
-SweepResult TaskStore::sweep_rows(std::size_t limit, SweepPass& pass) {
+SweepResult TaskStore::sweep_rows(std::size_t limit) {
+  const Pass pass = read_pass(session_);
+  const Pass::Position after = pass.over ? kStart : pass.after;
+  std::optional<Pass::Position> left;  // Up to here all were seen, and some left as they are.
   // Balances are locked before tasks, so a look without locks says first whose will be needed.
   std::vector<TaskId> ids;
   std::vector<UserId> users;
-  SweepResult result;
-  SweepPass next = pass;
+  bool more = false;
   {
-    // A process that has gone silent counts for a minute more: by then the sweeper has looked at
-    // all of its tasks. Without any other the last word counts.
-    Sql sql(
-        "SELECT UTC_TIMESTAMP(6), (SELECT COALESCE(MIN(IF(seen_at>UTC_TIMESTAMP(6) - INTERVAL 60 "
-        "SECOND, unsent_from, NULL)), MAX(unsent_from)) FROM api_processes), ");
-    sql << kRecordColumns << " FROM tasks t FORCE INDEX (k_wake) WHERE t.wake_at<=UTC_TIMESTAMP(6)";
-    if (pass.after) {
-      sql << " AND t.wake_at>=" << pass.after->wake_at << " AND (t.wake_at>" << pass.after->wake_at
-          << " OR t.id>" << pass.after->id << ")";
-    }
     const std::size_t page = limit * kLeftPerChanged;
-    Rows rows = session_.query(sql << " ORDER BY t.wake_at, t.id LIMIT " << page);
-    bool left_any = pass.after.has_value();
+    Sql sql("SELECT UTC_TIMESTAMP(6), ");
+    sql << kRecordColumns
+        << " FROM tasks t FORCE INDEX (k_wake) WHERE t.wake_at<=UTC_TIMESTAMP(6) AND t.wake_at>="
+        << after.wake_at << " AND (t.wake_at>" << after.wake_at << " OR t.id>" << after.id
+        << ") ORDER BY t.wake_at, t.id LIMIT " << page;
+    Rows rows = session_.query(sql);
     std::size_t seen = 0;
     while (ids.size() < limit && rows.next()) {
       ++seen;
-      const TaskRecord task = read_record(rows, 3);
-      const TaskId unsent_from = rows.is_null(2) ? TaskId{} : rows.id<TaskId>(2);
-      const SweepDecision decision = decide_sweep(task, rows.time(1), unsent_from);
-      left_any = left_any || decision.kind == SweepDecision::Kind::kHinted;
-      if (left_any && task.wake_at) {
-        next.after = {*task.wake_at, task.id};
+      const TaskRecord task = read_record(rows, 2);
+      const SweepDecision decision = decide_sweep(task, rows.time(1), pass.unsent_from);
+      if (task.wake_at && (left || decision.kind == SweepDecision::Kind::kHinted)) {
+        left = Pass::Position{*task.wake_at, task.id};
       }
       if (decision.kind == SweepDecision::Kind::kHinted) {
         continue;
@@ -64,16 +101,26 @@ SweepResult TaskStore::sweep_rows(std::size_t limit, SweepPass& pass) {
         users.push_back(task.user);
       }
     }
-    result.more = ids.size() == limit || seen == page;
+    more = ids.size() == limit || seen == page;
   }
-  if (ids.empty()) {
-    pass = next;
-    return result;
+  SweepResult result;
+  if (!ids.empty()) {
+    result = change_rows(ids, users);
   }
+  result.more = more;
+  if (left) {
+    move_pass(session_, pass, *left);
+  } else if (pass.over && pass.after.wake_at > kStart.wake_at) {
+    move_pass(session_, pass, kStart);
+  }
+  return result;
+}
+
+SweepResult TaskStore::change_rows(const std::vector<TaskId>& ids,
+                                   const std::vector<UserId>& users) {
+  SweepResult result;
   const auto run = [&](Locking balances) {
-    const bool more = result.more;
     session_.transact([&] { result = sweep_locked(ids, users, balances); });
-    result.more = more;
   };
   try {
     run(Locking::kWait);
@@ -83,7 +130,6 @@ SweepResult TaskStore::sweep_rows(std::size_t limit, SweepPass& pass) {
     }
     run(Locking::kSkipLocked);  // One user's balance is stuck; the other users' tasks go on.
   }
-  pass = next;
   return result;
 }
 
