@@ -50,7 +50,7 @@ Pass read_pass(Session& session) {
   return pass;
 }
 
-// Never back, but to begin anew; whoever comes first does it.
+// Never back, but to begin anew. Whoever comes first does it; nobody waits for another one to.
 void move_pass(Session& session, const Pass& from, const Pass::Position& to) {
   Sql sql("UPDATE sweep_pass SET after_wake_at=");
   sql << to.wake_at << ", after_id=" << to.id;
@@ -60,7 +60,12 @@ void move_pass(Session& session, const Pass& from, const Pass::Position& to) {
     sql << " WHERE began_at=" << from.began << " AND (after_wake_at<" << to.wake_at
         << " OR (after_wake_at=" << to.wake_at << " AND after_id<" << to.id << "))";
   }
-  session.transact([&] { session.execute(sql); });
+  session.transact([&] {
+    const bool mine = session.query(Sql("SELECT id FROM sweep_pass FOR UPDATE SKIP LOCKED")).next();
+    if (mine) {
+      session.execute(sql);
+    }
+  });
 }
 
 }  // namespace

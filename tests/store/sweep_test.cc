@@ -342,6 +342,18 @@ TEST_F(HintedTest, APassGoesOnBehindThemForAllSweepers) {
   EXPECT_EQ(must(store_.sweep(100)).looked_at, 0U);
 }
 
+TEST_F(HintedTest, NobodyWaitsForTheSweeperThatMovesThePass) {
+  const std::vector<TaskId> tasks = create_some(3);
+  must(store_.report_api(ApiId::make(), tasks[2]));
+  Session holder(db_.url());
+  holder.execute(Sql("BEGIN"));
+  (void)holder.query(Sql("SELECT * FROM sweep_pass FOR UPDATE"));
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_EQ(must(store_.sweep(10)).publish, first_hints(std::span(tasks).subspan(2)));
+  EXPECT_LT(std::chrono::steady_clock::now() - began, kLockWait);
+  holder.execute(Sql("ROLLBACK"));
+}
+
 TEST_F(HintedTest, APassIsNotWrittenWithoutThem) {
   const std::vector<TaskId> tasks = create_some(3);
   EXPECT_EQ(must(store_.sweep(10)).publish.size(), 3U);
