@@ -240,8 +240,9 @@ void Generations::create_admitted(const std::shared_ptr<Admitted>& call) {
       std::move(command),
       [this, call](Result<store::CreateOutcome, store::StoreFault> outcome) {
         using Kind = store::CreateOutcome::Kind;
-        const bool perhaps = !outcome && outcome.error() == store::StoreFault::kUnknownOutcome;
-        if (!perhaps && !(outcome && outcome->kind == Kind::kCreated)) {
+        const bool may_exist = outcome ? outcome->kind == Kind::kCreated
+                                       : outcome.error() == store::StoreFault::kUnknownOutcome;
+        if (!may_exist) {
           publisher_.forget(call->task);
         }
         if (!outcome || outcome->kind == Kind::kFailed) {

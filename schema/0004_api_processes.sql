@@ -1,5 +1,5 @@
--- Which hints the broker has confirmed, said by who sends them and not row by row: a task that waits long for a
--- worker then costs no write at all.
+-- Which hints the broker has confirmed, said by who sends them and not row by row: a task that waits for a worker
+-- then costs no write for as long as its hint is trusted.
 
 -- One row per audio-api process start. The hints of its tasks below unsent_from were confirmed.
 CREATE TABLE api_processes (

@@ -1,3 +1,4 @@
+// Hints are counted by the second, not kept: what is missing is looked at second by second, too.
 #include "common/queue/unsent.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // The sweeper: what became of tasks nobody told us about.
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
