@@ -1,14 +1,16 @@
 // audio-api: serve · migrate · admin …
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 
-#include "api/admin.h"
-#include "api/serve.h"
+#include "api/admin/admin.h"
+#include "api/server/serve.h"
 #include "common/base/log.h"
 #include "common/base/process.h"
+#include "common/store/grants.h"
 #include "common/store/migrate.h"
 #include "common/store/session.h"
 
@@ -49,9 +51,27 @@ int migrate() {
   return 0;
 }
 
+int grant(const std::vector<audiogen::store::Grantee>& grantees, bool print) {
+  const auto url = audiogen::load_database_url();
+  if (!url) {
+    std::fprintf(stderr, "audio-api: %s\n", url.error().message.c_str());
+    return 2;
+  }
+  const auto todo = audiogen::store::bring_grants(*url, grantees, print);
+  if (!todo) {
+    std::fprintf(stderr, "audio-api: %s\n", todo.error().message.c_str());
+    return 1;
+  }
+  for (const std::string& statement : *todo) {
+    std::printf("%s;\n", statement.c_str());
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  audiogen::leave_no_core();
   audiogen::block_signals();
   audiogen::prefer_batches();
   audiogen::store::init_driver();
@@ -69,6 +89,26 @@ int main(int argc, char** argv) {
   app.footer(audiogen::config_help(Program::kApi));
   const auto* serve = app.add_subcommand("serve", "answer requests until SIGTERM");
   const auto* migrating = app.add_subcommand("migrate", "bring the database schema up to date");
+  auto* const granting = app.add_subcommand(
+      "grants",
+      "give database users their rights, and take what is more; as the database's owner, after "
+      "each migrate. Prints what it does");
+  std::vector<audiogen::store::Grantee> grantees;
+  for (const char* const role : {"api", "worker", "admin"}) {
+    granting
+        ->add_option_function<std::vector<std::string>>(
+            std::string("--") + role,
+            [&grantees, role](const std::vector<std::string>& accounts) {
+              for (const std::string& account : accounts) {
+                grantees.push_back({role, account});
+              }
+            },
+            "an account, as name@host, that exists and that the " + std::string(role) +
+                (std::string_view(role) == "admin" ? " commands use" : " processes use"))
+        ->expected(1, -1);
+  }
+  bool print_grants = false;
+  granting->add_flag("--print", print_grants, "only print what would be done");
   app.add_subcommand("admin",
                      "users, credits, keys, tasks, queue, audit: see audio-api admin --help");
   CLI11_PARSE(app, argc, argv);
@@ -82,6 +122,9 @@ int main(int argc, char** argv) {
   }
   if (migrating->parsed()) {
     return migrate();
+  }
+  if (granting->parsed()) {
+    return grant(grantees, print_grants);
   }
   std::fputs(app.help().c_str(), stdout);
   return 2;

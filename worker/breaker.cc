@@ -9,10 +9,10 @@ std::int64_t Breaker::slot_number(Time now) const {
 }
 
 Breaker::State Breaker::state(Time now) const {
-  if (!open_) {
+  if (!opened_at_) {
     return State::kClosed;
   }
-  return now - opened_at_ >= rules_.open_for ? State::kHalfOpen : State::kOpen;
+  return now - *opened_at_ >= rules_.open_for ? State::kHalfOpen : State::kOpen;
 }
 
 bool Breaker::allow(Time now) {
@@ -24,10 +24,9 @@ bool Breaker::allow(Time now) {
     case State::kHalfOpen:
       break;
   }
-  if (probing_ && now - probe_at_ < rules_.open_for) {
+  if (probe_at_ && now - *probe_at_ < rules_.open_for) {
     return false;
   }
-  probing_ = true;
   probe_at_ = now;
   return true;
 }
@@ -42,19 +41,19 @@ Breaker::Slot& Breaker::slot(Time now) {
 }
 
 void Breaker::answered(Time now) {
-  if (!open_) {
+  if (!opened_at_) {
     ++slot(now).calls;
   }
 }
 
 void Breaker::proved(bool success, Time now) {
-  if (open_) {
+  if (opened_at_) {
     if (state(now) == State::kOpen) {
       return;  // A call from before it opened: its failure is what opened it.
     }
-    probing_ = false;
+    probe_at_.reset();
     if (success) {
-      open_ = false;
+      opened_at_.reset();
       slots_ = {};
     } else {
       opened_at_ = now;
@@ -72,9 +71,14 @@ void Breaker::proved(bool success, Time now) {
   }
   calls = std::max(calls, failures);  // Some were proved bad when their answers are out of sight.
   if (calls >= rules_.calls_min && failures > rules_.failures_max * calls) {
-    open_ = true;
     opened_at_ = now;
-    probing_ = false;
+    probe_at_.reset();
+  }
+}
+
+void Breaker::said_nothing(Time now) {
+  if (state(now) == State::kHalfOpen) {
+    probe_at_.reset();
   }
 }
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace audiogen::worker {
@@ -36,6 +37,9 @@ class Breaker {
   // burst would look as if nothing came back but failures.
   void answered(Time now);
   void proved(bool success, Time now);
+  // The outcome of a call that says nothing of the provider either way: it counts as none, and if
+  // it was the probe, another may be made.
+  void said_nothing(Time now);
 
   enum class State : std::uint8_t { kClosed, kOpen, kHalfOpen };
   State state(Time now) const;
@@ -52,10 +56,8 @@ class Breaker {
 
   BreakerRules rules_;
   std::array<Slot, kSlots> slots_{};
-  bool open_ = false;
-  Time opened_at_{};
-  bool probing_ = false;
-  Time probe_at_{};
+  std::optional<Time> opened_at_;  // While it is not closed.
+  std::optional<Time> probe_at_;   // While a probe's outcome is awaited.
 };
 
 std::string_view breaker_state_name(Breaker::State state);  // closed, open, half_open

@@ -20,18 +20,9 @@ constexpr milliseconds kWaitMax{20'000};
 // Time that must remain for the call itself after a wait.
 constexpr milliseconds kCallReserve{10'000};
 
-// Malformed text, which no request holds, counts byte by byte.
-std::size_t code_points(std::string_view text) {
-  std::size_t out = 0;
-  for (; !text.empty(); ++out) {
-    text.remove_prefix(std::max<std::size_t>(utf8_sequence_length(text), 1));
-  }
-  return out;
-}
-
 bool can_serve(const Capabilities& able, const GenerationRequest& request) {
   return (request.prompt.size() <= able.prompt_max ||
-          code_points(request.prompt) <= able.prompt_max) &&
+          utf8_length(request.prompt) <= able.prompt_max) &&
          (request.audio_references.empty() || able.audio_references) &&
          (!request.image_url || able.image) &&
          (!request.voice || able.voices.empty() ||
@@ -74,6 +65,7 @@ Decision after_fault(const ProviderFault& fault, const Standing& standing) {
       return elsewhere(standing.another, FailureCode::kProviderUnavailable);
     }
     case Fault::kTryNext:
+    case Fault::kBrokenByInput:
     case Fault::kUnknownOutcome:
       return elsewhere(standing.another, FailureCode::kProviderUnavailable);
   }
@@ -131,7 +123,13 @@ bool Chain::admit(std::size_t position) const {
 }
 
 void Chain::failed(std::size_t position, Fault fault) const {
-  if (fault != Fault::kCanceled) {
+  if (fault == Fault::kBrokenByInput) {
+    // A text that kills it is no sign that it works: as a success it would close a breaker that
+    // others' failures have opened.
+    Link& link = *links_[position];
+    const std::scoped_lock lock(link.mutex);
+    link.breaker.said_nothing(Clock::now());
+  } else if (fault != Fault::kCanceled) {
     answered(position);
     proved(position, fault);
   }

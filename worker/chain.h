@@ -1,5 +1,5 @@
-// The ordered chain of providers (DESIGN 3 "Providers"): who can serve a request, who is trusted at
-// the moment, and what to do after a fault.
+// The ordered chain of providers: who can serve a request, who is trusted at the moment, and what
+// to do after a fault (README.md, "After a fault").
 #pragma once
 
 #include <chrono>
@@ -66,7 +66,7 @@ class Chain {
   bool admit(std::size_t position) const;
   void failed(std::size_t position, Fault fault) const;
   void answered(std::size_t position) const;
-  // nullopt: good audio.
+  // nullopt: good audio. Never kBrokenByInput, which only failed() is told.
   void proved(std::size_t position, std::optional<Fault> fault) const;
 
   // [{"name":…,"state":…,"in_flight":…,"waiting":…}] for operators.

@@ -1,6 +1,8 @@
 // audio-worker: takes tasks from the queue, has them made, settles their price.
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,9 +21,12 @@
 #include "common/store/session.h"
 #include "worker/chain.h"
 #include "worker/decode/sandboxed_decoder.h"
+#include "worker/eraser.h"
 #include "worker/janitor.h"
 #include "worker/providers_file.h"
 #include "worker/runner.h"
+#include "worker/sandbox/helper.h"
+#include "worker/spool.h"
 #include "worker/sweeper.h"
 
 namespace audiogen::worker {
@@ -50,18 +55,32 @@ void reload(const Config& config, http::Client& client, CurrentChain& chains) {
 }
 
 int work(const Config& config) {
+  raise_descriptor_limit();
   const auto version = store::schema_version(config.database);
   if (version && *version != store::newest_migration()) {
     log::error("the database schema does not fit this program: run audio-api migrate",
                {{"database_version", *version}, {"program_version", store::newest_migration()}});
     return 1;
   }
-  auto blobs = open_blob_store(config.blob_url, config.s3);
+  if (!sandbox::landlock_available()) {
+    // The list of system calls still holds: what a helper could do more is read files.
+    if (config.sandbox == SandboxPolicy::kRequired) {
+      log::error("this kernel has no Landlock, and SANDBOX=required: not started");
+      return 1;
+    }
+    log::warn("this kernel has no Landlock: the speech helper could read any file of its user");
+  }
+  auto blobs = open_blob_store(config.blob_url, config.s3, config.blob_signing_keys);
   if (!blobs) {
     log::error(blobs.error().message);
     return 1;
   }
-  http::Client client;
+  if (!Spool::works_in(config.references_folder)) {
+    log::error("REFERENCES_FOLDER: no file can be made there",
+               {{"folder", config.references_folder}, {"why", std::strerror(errno)}});
+    return 1;
+  }
+  http::Client client({.deny = config.url_deny});
   auto providers = load_providers(config.providers_file, client);
   if (!providers) {
     log_providers_errors(providers.error());
@@ -99,6 +118,7 @@ int work(const Config& config) {
                             "{\"providers\":" + chains.get()->status_json() + "}"};
       });
   Janitor janitor(config, **blobs);
+  Eraser eraser(config, **blobs);
   std::atomic<bool> draining{false};
   http::OpsServer ops(config.ops_listen, [&] {
     return std::vector<http::ReadyPart>{{"database", database.ok(), true},
@@ -121,6 +141,7 @@ int work(const Config& config) {
   runner.drain(kDrainLimit);
   sweeper.stop();
   janitor.stop();
+  eraser.stop();
   publisher.stop(kCloseLimit);
   ops.stop();
   log::info("audio-worker stopped");
@@ -132,6 +153,7 @@ int work(const Config& config) {
 
 int main(int argc, char** argv) {
   using audiogen::Program;
+  audiogen::leave_no_core();
   // Memory freed by one thread is of use to the others: by default each thread keeps its own.
   mallopt(M_ARENA_MAX, 2);
   // By default the end of the heap is given back and taken again, page by page, for every sound.

@@ -5,15 +5,20 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include <curl/curl.h>
 
+#include "common/base/ascii.h"
 #include "common/domain/public_url.h"
+#include "worker/spool.h"
 
 namespace audiogen::worker {
 namespace {
@@ -22,9 +27,22 @@ using Clock = std::chrono::steady_clock;
 using Kind = ReferenceFault::Kind;
 
 constexpr auto kConnectTimeout = std::chrono::seconds(3);
-constexpr auto kTotalTimeout = std::chrono::seconds(20);
+// A server that sends less on average is not serving.
+constexpr std::uint32_t kSlowBytes = 4096;
+constexpr auto kSlowFor = std::chrono::seconds(8);
 constexpr auto kRetryPause = std::chrono::seconds(1);
 constexpr int kTriesMax = 2;
+// Shares of one user and of one host: see ReferenceLimits.
+constexpr std::size_t kUserShare = 4, kHostShare = 2, kHostUserShare = 2;
+constexpr std::size_t kFilesMax = 3;  // of one task
+// How those too many come back: not before the first, and one user's not faster than the second,
+// so that thousands of them are no load on the database.
+constexpr auto kComeBackAfter = std::chrono::seconds(2);
+constexpr auto kComeBackGap = std::chrono::milliseconds(10);
+// One text for what is not public and what cannot be reached: the difference would tell a client
+// what there is in our network.
+constexpr std::string_view kNotFetched = "it could not be fetched from a public address";
+constexpr std::string_view kLate = "its server did not deliver it in time";
 
 struct CloseUrl {
   void operator()(CURLU* url) const { curl_url_cleanup(url); }
@@ -43,6 +61,24 @@ std::optional<std::string> resolve(const std::string& base, std::string_view loc
     return std::nullopt;
   }
   return std::string(std::unique_ptr<char, FreeText>(text).get());
+}
+
+// Host and port, as a key; "" when there is none.
+std::string host_of(const std::string& address) {
+  const std::unique_ptr<CURLU, CloseUrl> url(curl_url());
+  std::string out;
+  if (!url || curl_url_set(url.get(), CURLUPART_URL, address.c_str(), 0) != CURLUE_OK) {
+    return out;
+  }
+  for (const CURLUPart part : {CURLUPART_HOST, CURLUPART_PORT}) {
+    char* text = nullptr;
+    if (curl_url_get(url.get(), part, &text, CURLU_DEFAULT_PORT) != CURLUE_OK) {
+      return "";
+    }
+    out += ':';
+    out += std::unique_ptr<char, FreeText>(text).get();
+  }
+  return ascii::lower(out);
 }
 
 bool is_redirect(int status) {
@@ -81,37 +117,44 @@ std::string_view reason_of(MediaFault fault, bool image) {
 std::string_view reason_of(const http::ClientError& error) {
   switch (error.fault) {
     case http::ClientFault::kForbidden:
-      return "its address is not public";
+    case http::ClientFault::kNotSent:
+      return kNotFetched;
     case http::ClientFault::kTooLarge:
       return "it is larger than 10 MB";
-    case http::ClientFault::kNotSent:
-      return "its server could not be reached";
     case http::ClientFault::kUnknown:
     case http::ClientFault::kCanceled:
       break;
   }
-  return "its server did not deliver it in time";
+  return kLate;
 }
 
 // One thing the request refers to.
 struct Item {
   std::string member;  // as the request names it
   std::string url;     // moves along with redirects
+  Spool bytes;
   bool image = false;
   int redirects = 0;
-  int tries = 0;
-  std::string bytes{};
+  int failures = 0;
+  std::string host{};    // of `url`
+  bool starved = false;  // it was left unread for want of room: its time says nothing of its server
   std::shared_ptr<http::ClientCall> exchange{};
 };
 
-std::vector<Item> items_of(const GenerationRequest& request) {
+std::vector<Item> items_of(const GenerationRequest& request, const std::string& folder) {
   std::vector<Item> out;
+  const auto add = [&](std::string member, const std::string& url, bool image) {
+    out.push_back({.member = std::move(member),
+                   .url = url,
+                   .bytes = Spool(folder),
+                   .image = image,
+                   .host = host_of(url)});
+  };
   for (std::size_t i = 0; i < request.audio_references.size(); ++i) {
-    out.push_back({.member = "audio_references[" + std::to_string(i) + "]",
-                   .url = request.audio_references[i]});
+    add("audio_references[" + std::to_string(i) + "]", request.audio_references[i], false);
   }
   if (request.image_url) {
-    out.push_back({.member = "image_url", .url = *request.image_url, .image = true});
+    add("image_url", *request.image_url, true);
   }
   return out;
 }
@@ -122,27 +165,79 @@ std::string reference_message(std::string_view member, std::string_view reason) 
   return std::string(member) + " cannot be used: " + std::string(reason) + ".";
 }
 
-// Who is open, and the memory set aside for what they fetch.
+// Who is open, and what they hold. Numbers of fetches grow with their age.
 struct ReferenceFetcher::Budget {
+  struct User {
+    std::size_t open = 0;                                         // waiting or begun
+    std::set<std::uint64_t> begun;                                // their numbers
+    std::unordered_map<std::string, std::size_t> hosts;           // files asked for, by host
+    std::deque<std::shared_ptr<Fetch>> inspections;               // the first is under way
+    std::size_t bytes = 0;                                        // received and not yet let go
+    Clock::time_point next_come_back = Clock::time_point::min();  // of the last one refused
+  };
+
+  explicit Budget(ReferenceLimits with) : limits(std::move(with)) {}
+
+  const ReferenceLimits limits;
   std::mutex mutex;
   std::condition_variable ended;
   std::unordered_set<std::shared_ptr<Fetch>> open;  // Guarded by mutex.
   std::deque<std::shared_ptr<Fetch>> waiting;       // Guarded by mutex; open ones.
-  std::size_t used = 0;                             // Guarded by mutex.
+  std::set<std::uint64_t> begun;                    // Guarded by mutex.
+  std::map<UserId, User> users;                     // Guarded by mutex.
+  // Guarded by mutex: files asked for, of each user no more than its share. (Only redirects, which
+  // wait for nobody, get a user above it.)
+  std::unordered_map<std::string, std::size_t> hosts;
+  std::vector<std::shared_ptr<http::ClientCall>> starved;  // Guarded by mutex.
+  std::size_t bytes = 0;                                   // Guarded by mutex.
+  std::uint64_t last_number = 0;                           // Guarded by mutex.
 
-  void admit(const std::shared_ptr<Fetch>& fetch);
-  // Gives `bytes` back, so that the next ones may begin.
-  void release(std::size_t bytes);
-  // Takes whom there is room for from `waiting`. A lock is held.
-  std::vector<std::shared_ptr<Fetch>> next();
+  std::size_t tasks_each() const { return std::max<std::size_t>(limits.tasks_max / kUserShare, 1); }
+  std::size_t waiting_each() const {
+    return std::max<std::size_t>(limits.waiting_max / kUserShare, 1);
+  }
+  std::size_t files_per_host() const {
+    return std::max(limits.tasks_max / kHostShare, kFilesMax * kHostUserShare);
+  }
+  std::size_t files_per_host_each() const { return files_per_host() / kHostUserShare; }
+
+  // Nullopt: it waits for its turn. Else it is refused, and may come back after so long.
+  std::optional<std::chrono::milliseconds> admit(const std::shared_ptr<Fetch>& fetch);
+  // Is there room for `more` received bytes? Else `call` goes on when there may be. The oldest of
+  // all that are fetched may always go on, and of the files of one user the oldest: of several that
+  // stop half-way nobody would ever end.
+  bool take(Fetch& fetch, std::size_t more, const std::shared_ptr<http::ClientCall>& call);
+  void give_back(const UserId& user, std::size_t fewer);
+  // A file of `user` is asked for at another host now.
+  void move_host(const UserId& user, std::string& from, std::string to);
+  // True when `fetch` may be inspected now. Else it waits until next_inspection() gives it: a user
+  // has one inspection at a time in the pool, so that what many of one user take is not before
+  // everybody else's.
+  bool may_inspect(const std::shared_ptr<Fetch>& fetch);
+  // The inspection under way of this user has ended: the next one; null: there is none.
+  std::shared_ptr<Fetch> next_inspection(const UserId& user);
+  void leave(const std::shared_ptr<Fetch>& fetch);
+
+ private:
+  void forget_if_idle(const UserId& user);              // A lock is held.
+  bool may_begin(const Fetch& fetch);                   // A lock is held.
+  void add_file(User& user, const std::string& host);   // A lock is held.
+  void drop_file(User& user, const std::string& host);  // A lock is held.
+  // Begins whom there is room for, and has those go on who starved: after anything was given back.
+  void look_again(std::unique_lock<std::mutex> lock);
 };
 
 // Everything but cancel() and inspect() happens on the client's thread.
 struct ReferenceFetcher::Fetch final : ProviderCall, std::enable_shared_from_this<Fetch> {
-  Fetch(
-      ReferenceFetcher& of, std::vector<Item> what, bool keep, Clock::time_point until, Done reply)
+  Fetch(ReferenceFetcher& of,
+        const UserId& whose,
+        std::vector<Item> what,
+        bool keep,
+        Clock::time_point until,
+        Done reply)
       : fetcher(of),
         budget(of.budget_),
+        user(whose),
         keep_bytes(keep),
         deadline(until),
         items(std::move(what)),
@@ -151,21 +246,29 @@ struct ReferenceFetcher::Fetch final : ProviderCall, std::enable_shared_from_thi
 
   void cancel() override {
     canceled = true;
+    end_soon({.kind = Kind::kCanceled, .message = "canceled"});
+  }
+
+  void end_soon(ReferenceFault fault) {
     // Not needed once it has ended, and the client may be gone by then.
     const std::scoped_lock lock(budget->mutex);
     if (budget->open.count(shared_from_this()) > 0) {
-      fetcher.client_.after(std::chrono::milliseconds(0), [self = shared_from_this()] {
-        self->fail({Kind::kCanceled, "canceled"});
-      });
+      fetcher.client_.after(
+          std::chrono::milliseconds(0),
+          [self = shared_from_this(), fault = std::move(fault)] { self->fail(fault); });
     }
   }
 
   void begin() {
     fetcher.client_.after(std::chrono::milliseconds(0), [self = shared_from_this()] {
-      for (Item& item : self->items) {
-        if (!self->finished) {
-          self->ask(item);
-        }
+      const auto whole = self->budget->limits.time_max;
+      const auto now = Clock::now();
+      // The wait for its turn took time that it would have had.
+      self->held_up = self->deadline - now < whole &&
+                      (self->deadline - self->came_at >= whole || self->deadline <= now);
+      self->deadline = std::min(self->deadline, now + whole);
+      for (std::size_t i = 0; i < self->items.size(); ++i) {  // None are left when one fails.
+        self->ask(self->items[i]);
       }
     });
   }
@@ -176,21 +279,29 @@ struct ReferenceFetcher::Fetch final : ProviderCall, std::enable_shared_from_thi
     const auto allowed = fetcher.reach_ == http::Reach::kPublicOnly ? check_public_url(item.url)
                                                                     : check_any_url(item.url);
     if (!allowed) {
-      unusable(item, "its address is not public");
+      unusable(item, kNotFetched, "the address " + allowed.error().message);
       return;
     }
-    if (rest.count() <= 0 || canceled) {
-      fail({Kind::kCanceled, "out of time"});
+    if (canceled) {
+      fail({.kind = Kind::kCanceled, .message = "canceled"});
       return;
     }
-    ++item.tries;
+    if (rest.count() <= 0) {
+      late(item, "out of time");
+      return;
+    }
     http::ClientRequest request;
     request.url = item.url;
     request.headers = {item.image ? "Accept: image/*" : "Accept: audio/*, application/ogg"};
     request.reach = fetcher.reach_;
     request.connect_timeout = std::min<std::chrono::milliseconds>(kConnectTimeout, rest);
-    request.total_timeout = std::min<std::chrono::milliseconds>(kTotalTimeout, rest);
+    request.total_timeout = rest;
     request.body_max = kBytesEach;
+    request.slow_bytes = kSlowBytes;
+    request.slow_for = kSlowFor;
+    request.take_body = [self = shared_from_this(), &item](std::string_view part) {
+      return self->finished ? http::BodyPart::kRefused : self->take(item, part);
+    };
     item.exchange = fetcher.client_.start(
         std::move(request),
         [self = shared_from_this(), &item](Result<http::ClientResponse, http::ClientError> answer) {
@@ -201,50 +312,89 @@ struct ReferenceFetcher::Fetch final : ProviderCall, std::enable_shared_from_thi
         });
   }
 
+  http::BodyPart take(Item& item, std::string_view part) {
+    if (!budget->take(*this, part.size(), item.exchange)) {
+      item.starved = true;
+      return http::BodyPart::kLater;
+    }
+    held += part.size();
+    if (!item.bytes.append(part)) {
+      fail({.kind = Kind::kOurs, .message = "the disk is full or gone"});
+      return http::BodyPart::kRefused;
+    }
+    return http::BodyPart::kTaken;
+  }
+
   void heard(Item& item, Result<http::ClientResponse, http::ClientError> answer) {
     if (!answer) {
-      const auto fault = answer.error().fault;
-      if (fault == http::ClientFault::kForbidden || fault == http::ClientFault::kTooLarge) {
-        unusable(item, reason_of(answer.error()));
+      const http::ClientError& error = answer.error();
+      if (error.fault == http::ClientFault::kTooLarge) {
+        unusable(item, reason_of(error), error.detail);
+      } else if (error.fault == http::ClientFault::kUnknown && (item.starved || held_up)) {
+        late(item, describe(error));
       } else {
-        again_or(item, reason_of(answer.error()));
+        // An address that is not public is asked for once more like one that is not there: the time
+        // it takes tells no more than the text.
+        again_or(item, reason_of(error), describe(error));
       }
       return;
     }
     if (is_redirect(answer->status)) {
-      const auto target = resolve(item.url, answer->header("location"));
+      auto target = resolve(item.url, answer->header("location"));
       if (!target || ++item.redirects > kRedirectsMax) {
-        unusable(item, "its server redirects too often or to nowhere");
+        unusable(item, "its server redirects too often or to nowhere", "");
         return;
       }
-      item.url = *target;
-      item.tries = 0;
+      item.url = std::move(*target);
+      budget->move_host(user, item.host, host_of(item.url));
       ask(item);
       return;
     }
     if (answer->status != 200) {
       const std::string reason = "its server answered " + std::to_string(answer->status);
       if (may_pass(answer->status)) {
-        again_or(item, reason);
+        again_or(item, reason, "");
       } else {
-        unusable(item, reason);
+        unusable(item, reason, "");
       }
       return;
     }
-    item.bytes = std::move(answer->body);
     if (--missing == 0) {
       finished = true;  // Of the client's part.
-      if (!fetcher.codecs_.post([self = shared_from_this()] { self->inspect(); })) {
-        end(ReferenceFault{Kind::kOurs, "codec pool full"});
+      if (budget->may_inspect(shared_from_this())) {
+        post_inspection();
       }
     }
   }
 
-  void again_or(Item& item, std::string_view reason) {
-    if (item.tries >= kTriesMax || Clock::now() + kRetryPause >= deadline) {
-      unusable(item, reason);
+  void post_inspection() {
+    if (!fetcher.inspectors_.post([self = shared_from_this()] { self->inspect(); })) {
+      end_inspection(ReferenceFault{.kind = Kind::kOurs, .message = "codec pool full"});
+    }
+  }
+
+  void end_inspection(Result<References, ReferenceFault> result) {
+    const auto next = budget->next_inspection(user);
+    end(std::move(result));
+    if (next) {
+      next->post_inspection();
+    }
+  }
+
+  static std::string describe(const http::ClientError& error) {
+    return error.fault == http::ClientFault::kForbidden ? "the address is not public"
+                                                        : error.detail;
+  }
+
+  void again_or(Item& item, std::string_view reason, const std::string& detail) {
+    if (++item.failures >= kTriesMax || Clock::now() + kRetryPause >= deadline) {
+      unusable(item, reason, detail);
       return;
     }
+    const std::size_t dropped = item.bytes.size();
+    item.bytes.clear();
+    held -= dropped;
+    budget->give_back(user, dropped);
     fetcher.client_.after(kRetryPause, [self = shared_from_this(), &item] {
       if (!self->finished) {
         self->ask(item);
@@ -252,8 +402,23 @@ struct ReferenceFetcher::Fetch final : ProviderCall, std::enable_shared_from_thi
     });
   }
 
-  void unusable(const Item& item, std::string_view reason) {
-    fail({Kind::kUnusable, reference_message(item.member, reason)});
+  // Its server did not deliver it in time: for good, unless it was us who had no room or no turn
+  // for it.
+  void late(const Item& item, const std::string& detail) {
+    if (item.starved || held_up) {
+      fail({.kind = Kind::kBusy,
+            .message = "no room for references in time",
+            .detail = detail,
+            .after = std::chrono::duration_cast<std::chrono::milliseconds>(kComeBackAfter)});
+    } else {
+      unusable(item, kLate, detail);
+    }
+  }
+
+  void unusable(const Item& item, std::string_view reason, const std::string& detail) {
+    fail({.kind = Kind::kUnusable,
+          .message = reference_message(item.member, reason),
+          .detail = detail});
   }
 
   void fail(ReferenceFault fault) {
@@ -274,121 +439,263 @@ struct ReferenceFetcher::Fetch final : ProviderCall, std::enable_shared_from_thi
     auto found = std::make_unique<audiogen::References>();
     std::optional<ReferenceFault> fault;
     const auto refuse = [&](const Item& item, MediaFault why) {
-      fault = ReferenceFault{why == MediaFault::kUnavailable ? Kind::kOurs : Kind::kUnusable,
-                             reference_message(item.member, reason_of(why, item.image))};
+      fault =
+          ReferenceFault{.kind = why == MediaFault::kUnavailable ? Kind::kOurs : Kind::kUnusable,
+                         .message = reference_message(item.member, reason_of(why, item.image))};
     };
-    for (Item& item : items) {
-      if (canceled) {
-        fault = ReferenceFault{Kind::kCanceled, "canceled"};
-      } else if (item.image) {
-        auto image = inspect_image_reference(std::move(item.bytes), fetcher.decoder_);
-        image ? void(found->image = std::move(*image)) : refuse(item, image.error());
-      } else {
-        auto sound = inspect_audio_reference(std::move(item.bytes), fetcher.decoder_);
-        sound ? found->sounds.push_back(std::move(*sound)) : refuse(item, sound.error());
-      }
-      if (fault) {
-        end(std::move(*fault));
-        return;
-      }
-    }
     std::size_t kept = 0;
+    // Only one file at a time is in memory, unless somebody needs them later.
     const auto keep_or_drop = [&](std::string& bytes) {
       if (!keep_bytes) {
         std::string().swap(bytes);
       }
       kept += bytes.size();
     };
-    for (AudioReference& sound : found->sounds) {
-      keep_or_drop(sound.bytes);
+    for (Item& item : items) {
+      auto bytes = canceled ? std::nullopt : item.bytes.read();
+      item.bytes.clear();
+      if (!bytes) {
+        fault = canceled ? ReferenceFault{.kind = Kind::kCanceled, .message = "canceled"}
+                         : ReferenceFault{.kind = Kind::kOurs, .message = "a file is lost"};
+      } else if (item.image) {
+        auto image = inspect_image_reference(std::move(*bytes), fetcher.decoder_);
+        if (image) {
+          found->image = std::move(*image);
+          keep_or_drop(found->image->bytes);
+        } else {
+          refuse(item, image.error());
+        }
+      } else {
+        auto sound = inspect_audio_reference(std::move(*bytes), fetcher.decoder_);
+        if (sound) {
+          found->sounds.push_back(std::move(*sound));
+          keep_or_drop(found->sounds.back().bytes);
+        } else {
+          refuse(item, sound.error());
+        }
+      }
+      if (fault) {
+        end_inspection(std::move(*fault));
+        return;
+      }
     }
-    if (found->image) {
-      keep_or_drop(found->image->bytes);
-    }
-    budget->release(std::exchange(share, 0) - kept);
-    end(References(found.release(), [budget = budget, kept](const audiogen::References* all) {
-      delete all;
-      budget->release(kept);
-    }));
+    held -= kept;  // Theirs is the result now.
+    end_inspection(References(
+        found.release(), [budget = budget, user = user, kept](const audiogen::References* all) {
+          delete all;
+          budget->give_back(user, kept);
+        }));
   }
 
   void end(Result<References, ReferenceFault> result) {
     const Done reply = std::move(done);
     reply(std::move(result));
-    std::size_t unused = 0;
-    {
-      // Only now: the fetcher's destructor waits for this.
-      const std::scoped_lock lock(budget->mutex);
-      std::erase(budget->waiting, shared_from_this());
-      unused = std::exchange(share, 0);
-      budget->open.erase(shared_from_this());
-      budget->ended.notify_all();
-    }
-    items.clear();
-    budget->release(unused);
+    budget->leave(shared_from_this());
   }
 
   ReferenceFetcher& fetcher;  // There as long as the fetch is open.
   const std::shared_ptr<Budget> budget;
+  const UserId user;
   const bool keep_bytes;
-  const Clock::time_point deadline;
+  const Clock::time_point came_at = Clock::now();
+  Clock::time_point deadline;
+  bool held_up = false;  // by others: it began too late to have its whole time
   std::vector<Item> items;
   std::size_t missing;
-  std::size_t share = 0;  // Of the budget.
+  std::size_t held = 0;      // bytes of the budget
+  std::uint64_t number = 0;  // 0: refused. Guarded by the budget's mutex.
   Done done;
   bool finished = false;
   std::atomic<bool> canceled{false};
 };
 
-void ReferenceFetcher::Budget::admit(const std::shared_ptr<Fetch>& fetch) {
-  std::vector<std::shared_ptr<Fetch>> ready;
-  {
-    const std::scoped_lock lock(mutex);
-    open.insert(fetch);
-    waiting.push_back(fetch);
-    ready = next();
+std::optional<std::chrono::milliseconds> ReferenceFetcher::Budget::admit(
+    const std::shared_ptr<Fetch>& fetch) {
+  std::unique_lock lock(mutex);
+  open.insert(fetch);
+  User& user = users[fetch->user];
+  if (waiting.size() >= limits.waiting_max || user.open >= waiting_each() + tasks_each()) {
+    const auto now = Clock::now();
+    user.next_come_back = std::max(user.next_come_back + kComeBackGap, now + kComeBackAfter);
+    const auto after =
+        std::chrono::duration_cast<std::chrono::milliseconds>(user.next_come_back - now);
+    std::erase_if(users, [&](const auto& one) {
+      return one.second.open == 0 && one.second.bytes == 0 && one.second.next_come_back <= now;
+    });
+    return after;
   }
-  for (const auto& one : ready) {
-    one->begin();
+  fetch->number = ++last_number;
+  ++user.open;
+  waiting.push_back(fetch);
+  look_again(std::move(lock));
+  return std::nullopt;
+}
+
+bool ReferenceFetcher::Budget::take(Fetch& fetch,
+                                    std::size_t more,
+                                    const std::shared_ptr<http::ClientCall>& call) {
+  const std::scoped_lock lock(mutex);
+  User& user = users[fetch.user];
+  const bool of_user =
+      user.bytes + more <= limits.bytes_max / kUserShare || *user.begun.begin() == fetch.number;
+  const bool of_all = bytes + more <= limits.bytes_max || *begun.begin() == fetch.number;
+  if (!of_user || !of_all) {
+    starved.push_back(call);
+    return false;
+  }
+  user.bytes += more;
+  bytes += more;
+  return true;
+}
+
+void ReferenceFetcher::Budget::give_back(const UserId& user, std::size_t fewer) {
+  if (fewer == 0) {
+    return;
+  }
+  std::unique_lock lock(mutex);
+  users[user].bytes -= fewer;
+  bytes -= fewer;
+  forget_if_idle(user);
+  look_again(std::move(lock));
+}
+
+void ReferenceFetcher::Budget::add_file(User& user, const std::string& host) {
+  if (++user.hosts[host] <= files_per_host_each()) {
+    ++hosts[host];
   }
 }
 
-void ReferenceFetcher::Budget::release(std::size_t bytes) {
-  std::vector<std::shared_ptr<Fetch>> ready;
-  {
-    const std::scoped_lock lock(mutex);
-    used -= bytes;
-    ready = next();
+void ReferenceFetcher::Budget::drop_file(User& user, const std::string& host) {
+  const auto theirs = user.hosts.find(host);
+  const bool counted = theirs->second <= files_per_host_each();
+  if (--theirs->second == 0) {
+    user.hosts.erase(theirs);
   }
-  for (const auto& one : ready) {
-    one->begin();
+  if (counted && --hosts[host] == 0) {
+    hosts.erase(host);
   }
 }
 
-std::vector<std::shared_ptr<ReferenceFetcher::Fetch>> ReferenceFetcher::Budget::next() {
-  std::vector<std::shared_ptr<Fetch>> out;
-  while (!waiting.empty()) {
-    const std::size_t needed = waiting.front()->items.size() * kBytesEach;
-    if (used > 0 && used + needed > kBytesAtOnce) {
+void ReferenceFetcher::Budget::move_host(const UserId& id, std::string& from, std::string to) {
+  std::unique_lock lock(mutex);
+  User& user = users[id];
+  drop_file(user, from);
+  // It has its turn: it is counted there, but waits for nobody.
+  add_file(user, to);
+  from = std::move(to);
+  look_again(std::move(lock));
+}
+
+bool ReferenceFetcher::Budget::may_inspect(const std::shared_ptr<Fetch>& fetch) {
+  const std::scoped_lock lock(mutex);
+  User& user = users[fetch->user];
+  user.inspections.push_back(fetch);
+  return user.inspections.size() == 1;
+}
+
+std::shared_ptr<ReferenceFetcher::Fetch> ReferenceFetcher::Budget::next_inspection(
+    const UserId& id) {
+  const std::scoped_lock lock(mutex);
+  User& user = users[id];
+  user.inspections.pop_front();
+  return user.inspections.empty() ? nullptr : user.inspections.front();
+}
+
+void ReferenceFetcher::Budget::leave(const std::shared_ptr<Fetch>& fetch) {
+  std::unique_lock lock(mutex);
+  if (fetch->number != 0) {
+    User& user = users[fetch->user];
+    if (begun.erase(fetch->number) > 0) {
+      user.begun.erase(fetch->number);
+      for (const Item& item : fetch->items) {
+        drop_file(user, item.host);
+      }
+    } else {
+      std::erase(waiting, fetch);
+    }
+    const std::size_t held = std::exchange(fetch->held, 0);
+    --user.open;
+    user.bytes -= held;
+    bytes -= held;
+    forget_if_idle(fetch->user);
+  }
+  fetch->items.clear();
+  open.erase(fetch);
+  // Only now: the fetcher's destructor waits for this.
+  ended.notify_all();
+  look_again(std::move(lock));
+}
+
+void ReferenceFetcher::Budget::forget_if_idle(const UserId& id) {
+  const auto it = users.find(id);
+  if (it->second.open == 0 && it->second.bytes == 0 && it->second.next_come_back <= Clock::now()) {
+    users.erase(it);
+  }
+}
+
+bool ReferenceFetcher::Budget::may_begin(const Fetch& fetch) {
+  const User& user = users[fetch.user];
+  const auto has_room = [&](const auto& of, const std::string& host, std::size_t max) {
+    const auto at = of.find(host);
+    return at == of.end() || at->second + fetch.items.size() <= max;
+  };
+  if (user.begun.size() >= tasks_each() ||
+      (user.bytes >= limits.bytes_max / kUserShare && !user.begun.empty()) ||
+      (bytes >= limits.bytes_max && !begun.empty())) {
+    return false;
+  }
+  return std::all_of(fetch.items.begin(), fetch.items.end(), [&](const Item& item) {
+    return has_room(user.hosts, item.host, files_per_host_each()) &&
+           has_room(hosts, item.host, files_per_host());
+  });
+}
+
+void ReferenceFetcher::Budget::look_again(std::unique_lock<std::mutex> lock) {
+  std::vector<std::shared_ptr<Fetch>> ready;
+  while (begun.size() < limits.tasks_max) {
+    // Of the users with the fewest turns, the one who has waited longest: however many of one user
+    // came first, they are not before everybody else's.
+    auto next = waiting.end();
+    std::size_t fewest = limits.tasks_max;
+    for (auto it = waiting.begin(); it != waiting.end() && fewest > 0; ++it) {
+      const std::size_t turns = users[(*it)->user].begun.size();
+      if (turns < fewest && may_begin(**it)) {
+        next = it;
+        fewest = turns;
+      }
+    }
+    if (next == waiting.end()) {
       break;
     }
-    used += needed;
-    waiting.front()->share = needed;
-    out.push_back(std::move(waiting.front()));
-    waiting.pop_front();
+    User& user = users[(*next)->user];
+    begun.insert((*next)->number);
+    user.begun.insert((*next)->number);
+    for (const Item& item : (*next)->items) {
+      add_file(user, item.host);
+    }
+    ready.push_back(std::move(*next));
+    waiting.erase(next);
   }
-  return out;
+  const auto hungry = std::exchange(starved, {});
+  for (const auto& one : ready) {
+    one->begin();
+  }
+  lock.unlock();
+  for (const auto& call : hungry) {
+    call->go_on();
+  }
 }
 
-ReferenceFetcher::ReferenceFetcher(http::Client& client,
-                                   Decoder& decoder,
-                                   Pool& codecs,
-                                   http::Reach reach)
-    : client_(client),
-      decoder_(decoder),
-      codecs_(codecs),
+ReferenceFetcher::ReferenceFetcher(Decoder& decoder,
+                                   Pool& inspectors,
+                                   http::Reach reach,
+                                   ReferenceLimits limits,
+                                   std::vector<IpNetwork> deny)
+    : decoder_(decoder),
+      inspectors_(inspectors),
       reach_(reach),
-      budget_(std::make_shared<Budget>()) {}
+      budget_(std::make_shared<Budget>(std::move(limits))),
+      client_({.deny = std::move(deny)}) {}
 
 ReferenceFetcher::~ReferenceFetcher() {
   std::vector<std::shared_ptr<Fetch>> open;
@@ -404,13 +711,21 @@ ReferenceFetcher::~ReferenceFetcher() {
 }
 
 std::shared_ptr<ProviderCall> ReferenceFetcher::fetch(
-    std::shared_ptr<const GenerationRequest> request,
+    const UserId& user,
+    const std::shared_ptr<const GenerationRequest>& request,
     bool keep_bytes,
     std::chrono::steady_clock::time_point deadline,
     Done done) {
-  auto fetch =
-      std::make_shared<Fetch>(*this, items_of(*request), keep_bytes, deadline, std::move(done));
-  budget_->admit(fetch);
+  auto fetch = std::make_shared<Fetch>(*this,
+                                       user,
+                                       items_of(*request, budget_->limits.folder),
+                                       keep_bytes,
+                                       deadline,
+                                       std::move(done));
+  if (const auto after = budget_->admit(fetch)) {
+    fetch->end_soon(
+        {.kind = Kind::kBusy, .message = "too many references are waited for", .after = *after});
+  }
   return fetch;
 }
 

@@ -16,7 +16,12 @@ namespace {
 // Of one transaction. 64 cost the database a fifth more per task; 512 keep locks longer and gain
 // nothing.
 constexpr std::size_t kBatchMax = 256;
+// At 1,000 values MariaDB turns IN into a subquery (in_predicate_conversion_threshold), which may
+// lock every row of a small table.
+constexpr std::size_t kRenewalsMax = 500;
 constexpr std::size_t kWaitingMax = 20'000;
+// A task whose row another session holds is asked for again after this.
+constexpr auto kHeldPause = std::chrono::seconds(5);
 constexpr auto kWatchEvery = std::chrono::seconds(1);
 constexpr auto kGiveBackLimit = std::chrono::seconds(5);
 
@@ -52,6 +57,17 @@ Fault fault_of(PipelineFault::Kind kind) {
   return Fault::kTryNext;
 }
 
+// A quarter of what the worker holds at once is fetched for, twice as many tasks as it holds wait.
+ReferenceLimits reference_limits(const Config& config) {
+  constexpr std::size_t kFewest = 8, kMost = 64;
+  const auto in_flight = static_cast<std::size_t>(config.worker_in_flight);
+  return {.bytes_max = static_cast<std::size_t>(config.references_max_mb) << 20U,
+          .tasks_max = std::clamp(in_flight / 4, kFewest, kMost),
+          .waiting_max = std::max(in_flight * 2, kFewest),
+          .time_max = std::chrono::seconds(config.references_seconds),
+          .folder = config.references_folder};
+}
+
 void count_settled(const char* outcome) {
   metrics::counter(
       "worker_tasks_total", "Tasks that left this worker, by how", {{"outcome", outcome}})
@@ -75,6 +91,7 @@ struct JobRunner::Job {
   Clock::time_point began_at;
   Clock::time_point deadline;
   std::shared_ptr<const Chain> chain;  // The one in force at the claim, to the end.
+  bool aside = false;                  // Guarded by the runner's mutex_, as aside_ is.
 
   // Of the step under way: there is only one at a time, and only its end changes them.
   std::size_t provider = 0;   // Position in the chain.
@@ -186,22 +203,27 @@ JobRunner::JobRunner(const Config& config,
       decoder_(decoder),
       ack_(std::move(ack)),
       codecs_(cores(), kWaitingMax),
+      inspectors_(std::max<std::size_t>(cores() / 2, 1), kWaitingMax),
       writers_(blobs.put_shape().threads,
                blobs.put_shape().batch_max,
                kWaitingMax,
                [this](std::vector<Output> outputs) { store_outputs(std::move(outputs)); }),
       references_(
-          client,
           decoder,
-          codecs_,
-          config.url_policy == UrlPolicy::kAny ? http::Reach::kAny : http::Reach::kPublicOnly),
+          inspectors_,
+          config.url_policy == UrlPolicy::kAny ? http::Reach::kAny : http::Reach::kPublicOnly,
+          reference_limits(config),
+          config.url_deny),
       claims_(config.database,
-              {.threads = 1, .batch_max = kBatchMax, .capacity = kWaitingMax},
+              {.threads = 1,
+               .batch_max = kBatchMax,
+               .capacity = kWaitingMax,
+               .wait_held_max = std::chrono::milliseconds(500)},
               [this](store::TaskStore& store, std::span<const Hint> hints) {
                 return claim_batch(store, hints);
               }),
       renewals_(config.database,
-                {.threads = 1, .batch_max = 1000, .capacity = kWaitingMax},
+                {.threads = 1, .batch_max = kRenewalsMax, .capacity = kWaitingMax},
                 [this](store::TaskStore& store, std::span<const store::Lease> leases) {
                   return store.renew(leases, worker_);
                 }),
@@ -222,6 +244,7 @@ JobRunner::~JobRunner() {
   draining_.store(true);
   scheduler_.stop();
   claims_.stop();
+  inspectors_.stop();
   codecs_.stop();
   writers_.stop();
   attempts_.stop();
@@ -247,7 +270,7 @@ void JobRunner::claim_waiting() {
   {
     const std::scoped_lock lock(mutex_);
     const auto room = static_cast<std::size_t>(config_.worker_in_flight);
-    while (!waiting_.empty() && jobs_.size() + claiming_ < room) {
+    while (!waiting_.empty() && busy() < room) {
       next.push_back(waiting_.front());
       waiting_.pop_front();
       ++claiming_;
@@ -262,9 +285,9 @@ std::size_t JobRunner::take(std::span<const Hint> hints) {
   std::size_t count = 0;
   {
     const std::scoped_lock lock(mutex_);
-    const std::size_t busy = jobs_.size() + claiming_ + waiting_.size();
+    const std::size_t used = busy() + waiting_.size();
     const auto room = static_cast<std::size_t>(config_.worker_in_flight);
-    count = draining_.load() || busy >= room ? 0 : std::min(hints.size(), room - busy);
+    count = draining_.load() || used >= room ? 0 : std::min(hints.size(), room - used);
     claiming_ += count;
   }
   for (const Hint& hint : hints.first(count)) {
@@ -290,8 +313,11 @@ void JobRunner::claim(const queue::Delivery& delivery, int tries) {
   const bool taken = claims_.submit(
       delivery.hint,
       [this, delivery, asked_at, again](Result<std::optional<Claimed>, store::StoreFault> outcome) {
-        if (!outcome) {
+        const bool held = !outcome && outcome.error() == store::StoreFault::kLocked;
+        if (!outcome && !held) {
           again();  // The database is away: keep the message and ask again.
+        } else if (held) {
+          not_free(delivery);
         } else if (!*outcome) {
           not_claimed(delivery);
         } else {
@@ -316,17 +342,33 @@ store::Batch<std::optional<JobRunner::Claimed>> JobRunner::claim_batch(
     requests[claim.task] = std::make_shared<const GenerationRequest>(std::move(*request));
     return first ? chain->at(*first).name() : std::string();
   });
-  if (!outcomes) {
-    return outcomes.error();
-  }
-  std::vector<std::optional<Claimed>> claimed(outcomes->size());
-  for (std::size_t i = 0; i < claimed.size(); ++i) {
-    if (auto& claim = (*outcomes)[i]) {
+  store::Batch<std::optional<Claimed>> claimed;
+  claimed.reserve(outcomes.size());
+  for (auto& outcome : outcomes) {
+    if (!outcome) {
+      claimed.push_back(outcome.error());
+    } else if (auto& claim = *outcome) {
       auto& request = requests[claim->task];
-      claimed[i] = Claimed{std::move(*claim), std::move(request)};
+      claimed.push_back(std::optional(Claimed{std::move(*claim), std::move(request)}));
+    } else {
+      claimed.push_back(std::optional<Claimed>());
     }
   }
   return claimed;
+}
+
+// A row that somebody keeps for seconds must not keep a place here.
+void JobRunner::not_free(const queue::Delivery& delivery) {
+  if (draining_.load()) {  // Not acknowledged: the broker gives it to another worker.
+    {
+      const std::scoped_lock lock(mutex_);
+      --claiming_;
+    }
+    idle_.notify_all();
+    return;
+  }
+  not_claimed(delivery);
+  scheduler_.after(kHeldPause, [this, hint = delivery.hint] { take({&hint, 1}); });
 }
 
 // Final, taken, or not due: the table comes back to it if it must.
@@ -401,34 +443,60 @@ void JobRunner::no_provider(const JobPtr& job) {
 
 void JobRunner::fetch_references(const JobPtr& job) {
   const auto step = job->begin_step();
+  {
+    const std::scoped_lock lock(mutex_);
+    ++fetching_;
+  }
   auto call = references_.fetch(
+      job->claim.user,
       job->request,
       job->chain->sends_reference_bytes(),
       job->deadline,
       [this, job, step](Result<std::shared_ptr<const References>, ReferenceFault> fetched) {
-        job->answered(step, true);
-        if (job->is_lost()) {
-          finish(job);
-        } else if (fetched) {
-          job->references = std::move(*fetched);
-          call_provider(job);
-        } else if (fetched.error().kind == ReferenceFault::Kind::kCanceled) {
-          attempt_failed(job, ProviderFault{Fault::kCanceled, "canceled", std::nullopt});
-        } else {
-          const bool ours = fetched.error().kind == ReferenceFault::Kind::kOurs;
-          log::info("references refused",
-                    {{"task_id", job->claim.task}, {"why", fetched.error().message}});
-          auto command = job->command(ours ? store::SettleCommand::Kind::kRetry
-                                           : store::SettleCommand::Kind::kFail);
-          command.failure = ours ? FailureCode::kInternalError : FailureCode::kReferenceUnavailable;
-          command.failure_message = ours ? "" : fetched.error().message;
-          command.retry_after = retry_delay(job->claim.claims, jitter());
-          command.attempt_state = store::kAttemptFailed;
-          command.attempt_detail = "not called: a reference is not usable";
-          settle(job, std::move(command), 0);
+        {
+          const std::scoped_lock lock(mutex_);
+          --fetching_;
         }
+        job->answered(step, true);
+        references_fetched(job, std::move(fetched));
       });
   job->hold(step, std::move(call));
+  claim_waiting();
+}
+
+void JobRunner::references_fetched(
+    const JobPtr& job, Result<std::shared_ptr<const References>, ReferenceFault> fetched) {
+  using Kind = store::SettleCommand::Kind;
+  if (job->is_lost()) {
+    finish(job);
+    return;
+  }
+  if (fetched) {
+    job->references = std::move(*fetched);
+    call_provider(job);
+    return;
+  }
+  const ReferenceFault& fault = fetched.error();
+  if (fault.kind == ReferenceFault::Kind::kCanceled) {
+    attempt_failed(job, ProviderFault{Fault::kCanceled, "canceled", std::nullopt});
+    return;
+  }
+  log::info("references refused",
+            {{"task_id", job->claim.task}, {"why", fault.message}, {"detail", fault.detail}});
+  auto command = job->command(Kind::kFail);
+  command.attempt_state = store::kAttemptFailed;
+  command.attempt_detail = "not called: a reference is not usable";
+  command.failure = FailureCode::kReferenceUnavailable;
+  command.failure_message = fault.message;
+  if (fault.kind != ReferenceFault::Kind::kUnusable) {
+    const bool busy = fault.kind == ReferenceFault::Kind::kBusy;
+    command.kind = busy ? Kind::kRelease : Kind::kRetry;
+    command.failure = FailureCode::kInternalError;
+    command.failure_message.clear();
+    command.retry_after = busy ? fault.after : retry_delay(job->claim.claims, jitter());
+    command.attempt_detail = "not called: " + fault.message;
+  }
+  settle(job, std::move(command), 0);
 }
 
 void JobRunner::call_provider(const JobPtr& job) {
@@ -590,9 +658,11 @@ void JobRunner::attempt_failed(const JobPtr& job, const ProviderFault& fault) {
                               : decision.step == NextStep::kGiveBack ? Kind::kRelease
                                                                      : Kind::kFail);
   command.failure = decision.failure;
-  command.retry_after = retry_delay(job->claim.claims, jitter());
-  if (fault.retry_after && *fault.retry_after > command.retry_after) {
-    command.retry_after = *fault.retry_after;
+  if (command.kind != Kind::kRelease) {
+    command.retry_after = retry_delay(job->claim.claims, jitter());
+    if (fault.retry_after && *fault.retry_after > command.retry_after) {
+      command.retry_after = *fault.retry_after;
+    }
   }
   command.attempt_state = attempt_state(fault.fault);
   command.attempt_detail = fault.detail;
@@ -715,6 +785,7 @@ void JobRunner::store_outputs(std::vector<Output> outputs) {
     command.output_bytes = rendered.bytes.size();
     command.output_sha256 = rendered.sha256;
     command.duration_ms = duration_ms(static_cast<std::int64_t>(rendered.samples), rendered.rate);
+    command.charge_max = job->request->max_credits;
     command.attempt_state = store::kAttemptSucceeded;
     settle(job, std::move(command), 0);
   }
@@ -748,6 +819,9 @@ void JobRunner::settle(const JobPtr& job, store::SettleCommand command, int trie
       command,
       [this, job, command, again](const Result<store::SettleOutcome, store::StoreFault>& outcome) {
         if (!outcome || *outcome == store::SettleOutcome::kFailed) {
+          if (!outcome && outcome.error() == store::StoreFault::kLocked) {
+            set_aside(job);
+          }
           again();  // Until the lease runs out: watch_leases() marks the job lost then.
           return;
         }
@@ -777,6 +851,20 @@ void JobRunner::settle(const JobPtr& job, store::SettleCommand command, int trie
   }
 }
 
+// The work is done, and only somebody who holds its row or its user's balance is waited for: that
+// takes nobody else's room, as far as there are not more of them than there is room.
+void JobRunner::set_aside(const JobPtr& job) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (job->aside || aside_ >= static_cast<std::size_t>(config_.worker_in_flight)) {
+      return;
+    }
+    job->aside = true;
+    ++aside_;
+  }
+  claim_waiting();
+}
+
 void JobRunner::finish(const JobPtr& job) {
   {
     const std::scoped_lock lock(mutex_);
@@ -784,6 +872,7 @@ void JobRunner::finish(const JobPtr& job) {
     if (it == jobs_.end() || it->second != job) {
       return;
     }
+    aside_ -= job->aside ? 1U : 0U;
     jobs_.erase(it);
   }
   idle_.notify_all();

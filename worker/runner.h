@@ -1,5 +1,5 @@
 // One task's way through a worker: deliver → claim → ack → references → provider → pipeline → blob
-// → settle (DESIGN 3 "Work"). From the claim on, the lease in the database stands for the task.
+// → settle. From the claim on, the lease in the database stands for the task.
 //
 // Nothing here blocks a thread per task: claims, renewals and settlements go through group commits,
 // provider calls are asynchronous, codec work runs on a pool of one thread per core. Losing the
@@ -53,7 +53,7 @@ class JobRunner {
   // Thread-safe, never blocks.
   std::size_t take(std::span<const Hint> hints);
 
-  // Tasks claimed and not yet settled.
+  // Tasks claimed and not yet settled, those included that wait for references.
   std::size_t in_flight() const;
 
   // Claims nothing more; waits up to `limit` for what runs, then gives the rest back without using
@@ -74,6 +74,8 @@ class JobRunner {
     std::shared_ptr<const GenerationRequest> request;  // Null: it cannot be read.
   };
 
+  // What counts against the room of the configuration. mutex_ is held.
+  std::size_t busy() const { return jobs_.size() - fetching_ - aside_ + claiming_; }
   // Claims what waits, as far as there is room.
   void claim_waiting();
   void claim(const queue::Delivery& delivery, int tries);
@@ -81,8 +83,11 @@ class JobRunner {
   store::Batch<std::optional<Claimed>> claim_batch(store::TaskStore& store,
                                                    std::span<const Hint> hints);
   void not_claimed(const queue::Delivery& delivery);
+  void not_free(const queue::Delivery& delivery);
   void begin(const queue::Delivery& delivery, Claimed claimed, Clock::time_point asked_at);
   void fetch_references(const JobPtr& job);
+  void references_fetched(const JobPtr& job,
+                          Result<std::shared_ptr<const References>, ReferenceFault> fetched);
   void call_provider(const JobPtr& job);
   std::shared_ptr<ProviderCall> open_call(const JobPtr& job, const Attempt& attempt);
   void hedge(const JobPtr& job, const Attempt& slow);
@@ -103,6 +108,7 @@ class JobRunner {
   void store_outputs(std::vector<Output> outputs);
   void give_up_for_now(const JobPtr& job, const char* what, const std::string& why);
   void settle(const JobPtr& job, store::SettleCommand command, int tries);
+  void set_aside(const JobPtr& job);
   void finish(const JobPtr& job);
   void watch_leases();
   void renew(const std::vector<JobPtr>& jobs);
@@ -121,10 +127,15 @@ class JobRunner {
   std::unordered_map<TaskId, JobPtr> jobs_;  // Guarded by mutex_.
   std::deque<queue::Delivery> waiting_;      // Guarded by mutex_: not asked for yet.
   std::size_t claiming_ = 0;                 // Guarded by mutex_: asked for, no answer yet.
+  // Guarded by mutex_: of jobs_, those whose references are fetched. They wait for servers of their
+  // users' choice, so they take nobody's room; the fetcher bounds how many there are.
+  std::size_t fetching_ = 0;
+  std::size_t aside_ = 0;  // Guarded by mutex_: of jobs_, those that only wait to be settled.
   std::atomic<bool> draining_{false};
 
   Scheduler scheduler_;
-  Pool codecs_;
+  Pool codecs_;      // For what providers answer …
+  Pool inspectors_;  // … and apart, for what clients refer to: it may take long.
   BatchPool<Output> writers_;
   ReferenceFetcher references_;
   store::GroupCommit<Hint, std::optional<Claimed>> claims_;

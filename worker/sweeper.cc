@@ -89,6 +89,8 @@ void Sweeper::run(const DatabaseUrl& url) {
       changed_.wait_for(lock, kLookEvery, [&] { return stopping_; });
     }
   }
+  lock.unlock();
+  static_cast<void>(store.report_worker_ended(worker_));  // Only for people.
 }
 
 }  // namespace audiogen::worker

@@ -35,6 +35,7 @@ class Sweeper {
   Sweeper(const Sweeper&) = delete;
   Sweeper& operator=(const Sweeper&) = delete;
 
+  // And says that this worker has ended: stop it when the work is done.
   void stop();
 
   // One look. True when there may be more to do at once.

@@ -3,7 +3,6 @@
 // idle.
 #pragma once
 
-#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
@@ -34,13 +33,6 @@ class BatchQueue {
   std::vector<T> pop_batch(std::size_t max) {
     std::unique_lock lock(mutex_);
     ready_.wait(lock, [&] { return closed_ || !items_.empty(); });
-    return take(max);
-  }
-
-  // The same, but gives up after `limit`: then the result is empty too.
-  std::vector<T> pop_batch_for(std::size_t max, std::chrono::milliseconds limit) {
-    std::unique_lock lock(mutex_);
-    ready_.wait_for(lock, limit, [&] { return closed_ || !items_.empty(); });
     return take(max);
   }
 

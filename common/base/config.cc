@@ -6,7 +6,10 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <sstream>
+
+#include "common/base/ascii.h"
 
 namespace audiogen {
 namespace {
@@ -34,9 +37,15 @@ constexpr std::array kVariables = {
     Variable{"CDN_URL", "", "address audio files are delivered under (PUBLIC_URL/files)"},
     Variable{"DATABASE_URL",
              nullptr,
-             "mysql://user:pass@host:port/db, or mysql://user:pass@localhost/db?socket=/path",
+             "mysql://user:pass@host:port/db, or mysql://user:pass@localhost/db?socket=/path; for "
+             "verified TLS with ?ssl-mode=verify_identity and, as needed, ssl-ca, ssl-cert, "
+             "ssl-key (PEM files; without ssl-ca whom the system trusts)",
              true},
-    Variable{"AMQP_URL", nullptr, "amqp://user:pass@host:port/vhost", true},
+    Variable{"AMQP_URL",
+             nullptr,
+             "amqp://user:pass@host:port/vhost; for verified TLS amqps://, as needed with "
+             "?cacertfile, certfile, keyfile (PEM files)",
+             true},
     Variable{
         "BLOB_URL",
         nullptr,
@@ -59,6 +68,20 @@ constexpr std::array kVariables = {
                  "are served to such links only; 16 characters or more, the same in every API",
              .secret = true,
              .api_only = true},
+    Variable{.name = "CDN_SIGNING_KEY_OLD",
+             .fallback = "",
+             .meaning = "the CDN_SIGNING_KEY before this one: links it signed work on",
+             .secret = true,
+             .api_only = true},
+    Variable{"BLOB_SIGNING_KEY",
+             "",
+             "seals what is kept in a file:// BLOB_URL, so that only our own keys open it; 32 "
+             "characters or more, the same everywhere (a key kept in the folder)",
+             true},
+    Variable{"BLOB_SIGNING_KEY_OLD",
+             "",
+             "the BLOB_SIGNING_KEY before this one: needed as long as files sealed with it are",
+             true},
     Variable{.name = "OUTPUT_TTL_SECONDS",
              .fallback = "3600",
              .meaning = "how long a signed output.url works at least, 60-604800; every status read "
@@ -76,12 +99,59 @@ constexpr std::array kVariables = {
     Variable{"RATE_LIMIT_UNAUTHENTICATED_PER_MINUTE",
              "300",
              "requests without a valid key per address and minute, 1-10000000"},
+    Variable{"RATE_LIMIT_FILES_PER_MINUTE",
+             "6000",
+             "requests for files per address and minute, 1-10000000"},
+    Variable{"RATE_LIMIT_FILES_BURST", "600", "requests for files at once, 1-10000000"},
+    Variable{.name = "TRUSTED_PROXIES",
+             .fallback = "",
+             .meaning = "networks of proxies whose X-Forwarded-For says who the client is, e.g. "
+                        "10.0.0.0/8,2001:db8::/48; without them every client of a proxy counts "
+                        "as one address",
+             .api_only = true},
+    Variable{.name = "CONNECTIONS_MAX",
+             .fallback = "16384",
+             .meaning = "connections to the public port, 1-1000000; fewer where the descriptor "
+                        "limit allows no more",
+             .api_only = true},
+    Variable{.name = "CONNECTIONS_PER_ADDRESS",
+             .fallback = "1000",
+             .meaning = "connections of one address (an IPv6 /64 is one), 1-1000000, and at most a "
+                        "quarter of all there may be; TRUSTED_PROXIES have no such limit",
+             .api_only = true},
+    Variable{.name = "BODY_BUDGET_MB",
+             .fallback = "64",
+             .meaning = "memory for all request bodies that are still arriving, 1-65536",
+             .api_only = true},
     Variable{
         "TASK_DEADLINE_SECONDS", "900", "a task is final this long after its creation, 1-86400"},
     Variable{"WORKER_IN_FLIGHT", "200", "tasks one worker holds at once, 1-10000"},
     Variable{"URL_POLICY",
              "public",
              "which reference addresses are accepted: public, or any (tests only)"},
+    Variable{.name = "SANDBOX",
+             .fallback = "best_effort",
+             .meaning = "on a kernel without Landlock (before Linux 5.13) the worker warns "
+                        "(best_effort) or does not start (required)",
+             .worker_only = true},
+    Variable{.name = "URL_DENY",
+             .fallback = "",
+             .meaning = "addresses and networks, as 10.0.0.0/8,64:ff9b:7::/96, that addresses from "
+                        "outside must not lead to, besides what is not public anyway: what of "
+                        "yours has public addresses, a NAT64 prefix of your own",
+             .worker_only = true},
+    Variable{.name = "REFERENCES_MAX_MB",
+             .fallback = "256",
+             .meaning = "references fetched and still in use, over all tasks, in MB, 32-65536",
+             .worker_only = true},
+    Variable{.name = "REFERENCES_SECONDS",
+             .fallback = "30",
+             .meaning = "all references of one task are fetched within, 1-600",
+             .worker_only = true},
+    Variable{.name = "REFERENCES_FOLDER",
+             .fallback = "/var/tmp",
+             .meaning = "where they lie meanwhile, in files without a name: a disk, not memory",
+             .worker_only = true},
     Variable{"LOG_LEVEL", "info", "debug, info, warn or error"},
     Variable{"LOG_FORMAT", "json", "json or text"},
 };
@@ -200,9 +270,42 @@ std::optional<UrlParts> split_url(std::string_view text, std::string_view scheme
   return out;
 }
 
+// The parameters of a query: only `known` ones, each at most once, none empty.
+std::optional<std::map<std::string, std::string>> split_query(
+    std::string_view query, std::initializer_list<std::string_view> known) {
+  std::map<std::string, std::string> out;
+  while (!query.empty()) {
+    const auto end = std::min(query.find('&'), query.size());
+    const std::string_view one = query.substr(0, end);
+    query.remove_prefix(std::min(end + 1, query.size()));
+    const auto equals = std::min(one.find('='), one.size());
+    const std::string_view name = one.substr(0, equals);
+    const auto value = percent_decode(one.substr(std::min(equals + 1, one.size())));
+    if (!value || value->empty() || std::find(known.begin(), known.end(), name) == known.end() ||
+        !out.emplace(name, *value).second) {
+      return std::nullopt;
+    }
+  }
+  return out;
+}
+
+// Nullopt when a file cannot be read, or one of a pair is missing.
+std::optional<TlsFiles> to_tls(TlsFiles files) {
+  for (const std::string* name : {&files.ca, &files.cert, &files.key}) {
+    if (!name->empty() && !std::ifstream(*name)) {
+      return std::nullopt;
+    }
+  }
+  return files.cert.empty() == files.key.empty() ? std::optional(std::move(files)) : std::nullopt;
+}
+
 std::optional<DatabaseUrl> to_database(std::string_view text) {
   const auto url = split_url(text, "mysql://");
   if (!url || url->host.empty() || url->path.empty()) {
+    return std::nullopt;
+  }
+  auto query = split_query(url->query, {"socket", "ssl-mode", "ssl-ca", "ssl-cert", "ssl-key"});
+  if (!query) {
     return std::nullopt;
   }
   DatabaseUrl out{.user = url->user,
@@ -211,30 +314,45 @@ std::optional<DatabaseUrl> to_database(std::string_view text) {
                   .database = url->path,
                   .socket = {},
                   .port = url->port.value_or(3306)};
-  if (!url->query.empty()) {
-    constexpr std::string_view kSocket = "socket=";
-    if (!url->query.starts_with(kSocket)) {
-      return std::nullopt;
-    }
-    out.socket = url->query.substr(kSocket.size());
+  out.socket = (*query)["socket"];
+  const std::string mode = ascii::lower((*query)["ssl-mode"]);
+  TlsFiles files{(*query)["ssl-ca"], (*query)["ssl-cert"], (*query)["ssl-key"]};
+  const bool any = !files.ca.empty() || !files.cert.empty() || !files.key.empty();
+  if (mode == "disabled" || (mode.empty() && !any)) {
+    return any ? std::nullopt : std::optional(out);
   }
-  return out;
+  // The client library promises nothing less than verify_identity: with "required" or "verify_ca"
+  // it would go on without TLS, and log in, where the server has none.
+  if ((!mode.empty() && mode != "verify_identity") || !out.socket.empty()) {
+    return std::nullopt;
+  }
+  out.tls = to_tls(std::move(files));
+  return out.tls ? std::optional(out) : std::nullopt;
 }
 
 std::optional<AmqpUrl> to_amqp(std::string_view text) {
-  const auto url = split_url(text, "amqp://");
+  const bool secure = text.starts_with("amqps://");
+  const auto url = split_url(text, secure ? "amqps://" : "amqp://");
   if (!url || url->host.empty()) {
     return std::nullopt;
   }
   const auto vhost = percent_decode(url->path);
-  if (!vhost) {
+  auto query = split_query(url->query, {"cacertfile", "certfile", "keyfile"});
+  if (!vhost || !query || (!secure && !query->empty())) {
     return std::nullopt;
   }
-  return AmqpUrl{.user = url->user,
-                 .password = url->password,
-                 .host = url->host,
-                 .vhost = vhost->empty() ? "/" : *vhost,
-                 .port = url->port.value_or(5672)};
+  AmqpUrl out{.user = url->user,
+              .password = url->password,
+              .host = url->host,
+              .vhost = vhost->empty() ? "/" : *vhost,
+              .port = url->port.value_or(secure ? 5671 : 5672)};
+  if (secure) {
+    out.tls = to_tls({(*query)["cacertfile"], (*query)["certfile"], (*query)["keyfile"]});
+    if (!out.tls) {
+      return std::nullopt;
+    }
+  }
+  return out;
 }
 
 std::string without_slash(std::string text) {
@@ -245,9 +363,9 @@ std::string without_slash(std::string text) {
 }
 
 bool is_brand(std::string_view text) {
-  return !text.empty() && text.size() <= 16 && text[0] >= 'a' && text[0] <= 'z' &&
+  return !text.empty() && text.size() <= 16 && ascii::is_lower(text[0]) &&
          std::all_of(text.begin(), text.end(), [](char c) {
-           return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+           return ascii::is_lower(c) || ascii::is_digit(c);
          });
 }
 
@@ -337,11 +455,41 @@ std::string read_brand(Reader& in) {
 
 DatabaseUrl read_database(Reader& in) {
   return in.parsed<DatabaseUrl>(
-      "DATABASE_URL", to_database, "mysql://user:pass@host:port/db[?socket=/path]");
+      "DATABASE_URL",
+      to_database,
+      "mysql://user:pass@host:port/db, with ?socket=/path, or with ?ssl-mode=verify_identity "
+      "[&ssl-ca=FILE][&ssl-cert=FILE&ssl-key=FILE] and files that can be read; ssl-mode is "
+      "verify_identity or disabled, as with any other TLS would not be sure");
 }
 
 AmqpUrl read_amqp(Reader& in) {
-  return in.parsed<AmqpUrl>("AMQP_URL", to_amqp, "amqp://user:pass@host:port/vhost");
+  return in.parsed<AmqpUrl>("AMQP_URL",
+                            to_amqp,
+                            "amqp://user:pass@host:port/vhost, or amqps://… with "
+                            "[?cacertfile=FILE][&certfile=FILE&keyfile=FILE] and files that can be "
+                            "read");
+}
+
+// The secret `name` and, while it is being changed, NAME_OLD: the first signs, both are believed.
+std::vector<std::string> read_keys(Reader& in, const std::string& name, std::size_t least) {
+  const std::string rule = std::to_string(least) + " characters or more";
+  const std::string old_name = name + "_OLD";
+  std::vector<std::string> keys;
+  for (const std::string* const variable : {&name, &old_name}) {
+    std::string key = in.parsed<std::string>(
+        variable->c_str(),
+        [&](std::string_view v) {
+          return v.empty() || v.size() >= least ? std::optional(std::string(v)) : std::nullopt;
+        },
+        rule.c_str());
+    if (!key.empty()) {
+      keys.push_back(std::move(key));
+    } else if (variable == &name && !in.text(old_name.c_str()).empty()) {
+      in.errors().push_back(old_name + " goes with " + name + ", which is not set");
+      return {};
+    }
+  }
+  return keys;
 }
 
 // What `read` finds, or the first error.
@@ -404,6 +552,7 @@ Result<Config, std::vector<std::string>> load_config(Program program) {
                                                                    : std::nullopt;
       },
       "file:///absolute/folder or s3://bucket?endpoint=URL");
+  c.blob_signing_keys = read_keys(in, "BLOB_SIGNING_KEY", 32);
   if (program == Program::kWorker) {
     c.s3 = {in.text("AWS_ACCESS_KEY_ID"), in.text("AWS_SECRET_ACCESS_KEY")};
     if (c.blob_url.starts_with("s3://")) {
@@ -415,14 +564,7 @@ Result<Config, std::vector<std::string>> load_config(Program program) {
       }
     }
   } else {
-    constexpr std::size_t kSigningKeyMin = 16;
-    c.cdn_signing_key = in.parsed<std::string>(
-        "CDN_SIGNING_KEY",
-        [](std::string_view v) {
-          return v.empty() || v.size() >= kSigningKeyMin ? std::optional(std::string(v))
-                                                         : std::nullopt;
-        },
-        "16 characters or more");
+    c.cdn_signing_keys = read_keys(in, "CDN_SIGNING_KEY", 16);
     c.output_ttl_seconds = in.number("OUTPUT_TTL_SECONDS", 60, 604'800);
   }
   c.output_retention_days = in.number("OUTPUT_RETENTION_DAYS", 0, 3650);
@@ -433,10 +575,32 @@ Result<Config, std::vector<std::string>> load_config(Program program) {
   c.read_per_minute = in.number("RATE_LIMIT_READ_PER_MINUTE", 1, kRateMax);
   c.read_burst = in.number("RATE_LIMIT_READ_BURST", 1, kRateMax);
   c.unauthenticated_per_minute = in.number("RATE_LIMIT_UNAUTHENTICATED_PER_MINUTE", 1, kRateMax);
+  c.files_per_minute = in.number("RATE_LIMIT_FILES_PER_MINUTE", 1, kRateMax);
+  c.files_burst = in.number("RATE_LIMIT_FILES_BURST", 1, kRateMax);
+  if (program == Program::kApi) {
+    c.trusted_proxies = in.parsed<std::vector<IpNetwork>>(
+        "TRUSTED_PROXIES", parse_networks, "a comma-separated list of networks such as 10.0.0.0/8");
+    constexpr int kConnectionsMax = 1'000'000;
+    c.connections_max = in.number("CONNECTIONS_MAX", 1, kConnectionsMax);
+    c.connections_per_address = in.number("CONNECTIONS_PER_ADDRESS", 1, kConnectionsMax);
+    c.body_budget_mb = in.number("BODY_BUDGET_MB", 1, 65'536);
+  }
   c.task_deadline_seconds = in.number("TASK_DEADLINE_SECONDS", 1, 86400);
   c.worker_in_flight = in.number("WORKER_IN_FLIGHT", 1, 10000);
   c.url_policy =
       in.choice("URL_POLICY", {"public", "any"}) == "any" ? UrlPolicy::kAny : UrlPolicy::kPublic;
+  if (program == Program::kWorker) {
+    c.sandbox = in.choice("SANDBOX", {"required", "best_effort"}) == "required"
+                    ? SandboxPolicy::kRequired
+                    : SandboxPolicy::kBestEffort;
+    c.references_max_mb = in.number("REFERENCES_MAX_MB", 32, 65'536);
+    c.references_seconds = in.number("REFERENCES_SECONDS", 1, 600);
+    c.references_folder = in.text("REFERENCES_FOLDER");
+    c.url_deny = in.parsed<std::vector<IpNetwork>>(
+        "URL_DENY",
+        parse_networks,
+        "addresses and networks, separated by commas, with nothing behind the prefix");
+  }
   c.log_level = in.choice("LOG_LEVEL", {"debug", "info", "warn", "error"});
   c.log_format = in.choice("LOG_FORMAT", {"json", "text"});
   if (!in.errors().empty()) {

@@ -1,5 +1,6 @@
-// The configuration of both programs: environment variables only (DESIGN 4). Every bad value is
-// reported at once; secrets are masked wherever a configuration is shown.
+// The configuration of both programs: environment variables only, or files that they name, so there
+// is one place to look for what is in force. Every bad value is reported at once; secrets are
+// masked wherever a configuration is shown.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/ip_address.h"
 #include "common/base/result.h"
 
 namespace audiogen {
@@ -18,16 +20,25 @@ struct HostPort {
   std::string text() const { return host + ":" + std::to_string(port); }
 };
 
+// PEM files of a connection by TLS. The server's certificate is always verified: its chain, its
+// dates and the host it is for.
+struct TlsFiles {
+  std::string ca;         // Who may have signed the server's. Empty: whom the system trusts.
+  std::string cert, key;  // Our own. Empty: none is shown.
+};
+
 // mysql://user:pass@host:port/db, or mysql://user:pass@localhost/db?socket=/path
 struct DatabaseUrl {
   std::string user, password, host, database, socket;
   std::uint16_t port = 3306;
+  std::optional<TlsFiles> tls = std::nullopt;
 };
 
-// amqp://user:pass@host:port/vhost (an empty path is the vhost "/").
+// amqp://user:pass@host:port/vhost (an empty path is the vhost "/"), or amqps://…
 struct AmqpUrl {
   std::string user, password, host, vhost = "/";
   std::uint16_t port = 5672;
+  std::optional<TlsFiles> tls = std::nullopt;
 };
 
 // Who writes to an S3 bucket.
@@ -37,6 +48,9 @@ struct S3Credentials {
 
 enum class UrlPolicy { kPublic, kAny };
 
+// What the worker does on a kernel without Landlock, where helpers could read files.
+enum class SandboxPolicy { kRequired, kBestEffort };
+
 struct Config {
   std::string brand;
   HostPort listen, ops_listen;
@@ -44,16 +58,27 @@ struct Config {
   DatabaseUrl database;
   AmqpUrl amqp;
   std::string blob_url;
-  S3Credentials s3;             // Of an s3:// blob_url; the worker's only.
-  std::string cdn_signing_key;  // Empty: output.url is not signed. The API's only.
+  S3Credentials s3;  // Of an s3:// blob_url; the worker's only.
+  // Of a file:// blob_url: the first seals blobs, all are believed. Empty: the folder's own key.
+  std::vector<std::string> blob_signing_keys;
+  // The first signs output.url, all are believed. Empty: it is not signed. The API's only.
+  std::vector<std::string> cdn_signing_keys;
   int output_ttl_seconds = 0;
   int output_retention_days = 0;  // 0: files stay for ever.
   std::string providers_file;     // Empty: the local engine alone.
   int create_per_minute = 0, create_burst = 0, read_per_minute = 0, read_burst = 0,
-      unauthenticated_per_minute = 0;
+      unauthenticated_per_minute = 0, files_per_minute = 0, files_burst = 0;
+  std::vector<IpNetwork> trusted_proxies;  // Whose X-Forwarded-For is believed. The API's only.
+  // The API's public port only.
+  int connections_max = 0, connections_per_address = 0, body_budget_mb = 0;
   int task_deadline_seconds = 0;
   int worker_in_flight = 0;
   UrlPolicy url_policy = UrlPolicy::kPublic;
+  SandboxPolicy sandbox = SandboxPolicy::kBestEffort;  // The worker's only.
+  // What references may use, and where nothing from outside may lead to; the worker's only.
+  int references_max_mb = 0, references_seconds = 0;
+  std::string references_folder;
+  std::vector<IpNetwork> url_deny;
   std::string log_level, log_format;
 
   std::string model_name() const { return brand + "-audio-1.0"; }

@@ -7,6 +7,7 @@
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
 
+#include "common/base/ascii.h"
 #include "common/base/check.h"
 
 namespace audiogen {
@@ -103,12 +104,11 @@ std::uint32_t crc32(std::string_view data) {
 }
 
 std::string to_hex(std::span<const std::uint8_t> bytes) {
-  static constexpr char kDigits[] = "0123456789abcdef";
   std::string out;
   out.reserve(bytes.size() * 2);
   for (const std::uint8_t byte : bytes) {
-    out += kDigits[byte >> 4U];
-    out += kDigits[byte & 0xFU];
+    out += ascii::kHexDigits[byte >> 4U];
+    out += ascii::kHexDigits[byte & 0xFU];
   }
   return out;
 }

@@ -6,6 +6,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include "common/base/json.h"
 #include "common/base/time.h"
 #include "common/base/utf8.h"
 
@@ -60,32 +61,26 @@ const char* name(Level level) {
   return "error";
 }
 
-// Escapes for JSON (RFC 8259 section 7): control characters never reach the terminal, and bytes
-// that are no UTF-8 become U+FFFD. Cut at a character.
+// Escapes for JSON, and more than it asks for: DEL, so that no control character reaches the
+// terminal, and bytes that are no UTF-8, which become U+FFFD. Cut at a character.
 void append_escaped(std::string& out, std::string_view text) {
+  std::size_t done = 0;
   std::size_t length = 1;
-  for (std::size_t i = 0; i < text.size(); i += length) {
-    const char c = text[i];
-    const auto byte = static_cast<unsigned char>(c);
+  std::size_t i = 0;
+  const auto append_to_here = [&] { append_json_escaped(out, text.substr(done, i - done)); };
+  for (; i < text.size(); i += length) {
     const std::size_t sequence = utf8_sequence_length(text.substr(i));
     length = sequence == 0 ? 1 : sequence;
     if (i + length > kValueMax) {
       break;
     }
-    if (sequence == 0) {
-      out += "\\ufffd";
-    } else if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (byte < 0x20 || byte == 0x7F) {
-      static constexpr char kDigits[] = "0123456789abcdef";
-      out += "\\u00";
-      out += kDigits[byte >> 4U];
-      out += kDigits[byte & 0xFU];
-    } else {
-      out += text.substr(i, length);
+    if (sequence == 0 || text[i] == 0x7F) {
+      append_to_here();
+      out += sequence == 0 ? "\\ufffd" : "\\u007f";
+      done = i + 1;
     }
   }
+  append_to_here();
 }
 
 }  // namespace

@@ -4,6 +4,10 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+
+#include "common/base/check.h"
 
 namespace audiogen {
 namespace {
@@ -29,6 +33,29 @@ void prefer_batches() {
   const sched_param none{};
   // Needs no privilege; where it is forbidden all the same, work is only slower.
   static_cast<void>(::sched_setscheduler(0, SCHED_BATCH, &none));
+}
+
+void leave_no_core() {
+  const rlimit none{0, 0};
+  AG_CHECK(::setrlimit(RLIMIT_CORE, &none) == 0);
+  // The limit alone does not stop a core_pattern(5) that is a program.
+  AG_CHECK(::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0);
+}
+
+std::size_t raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+    constexpr std::size_t kPosixLeast = 20;  // _POSIX_OPEN_MAX
+    return kPosixLeast;
+  }
+  if (limit.rlim_cur < limit.rlim_max) {
+    const rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = limit.rlim_max;
+    if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) {
+      limit.rlim_cur = before;
+    }
+  }
+  return limit.rlim_cur;
 }
 
 Signal wait_for_signal() {

@@ -1,6 +1,8 @@
 // What every long-running program does the same way: signals, and how its threads are scheduled.
 #pragma once
 
+#include <cstddef>
+
 namespace audiogen {
 
 // Blocks SIGTERM, SIGINT and SIGHUP in this thread and those it starts, and ignores SIGPIPE. Call
@@ -11,6 +13,15 @@ void block_signals();
 // interrupt one that runs, so on busy cores it finds a batch of work where it found one piece, for
 // at most a time slice (3 ms) of delay; on idle ones nothing changes. Call first in main.
 void prefer_batches();
+
+// A crash leaves no core file, and only root may look into this process (PR_SET_DUMPABLE of
+// prctl(2)): its memory holds passwords and clients' keys. Programs it starts inherit the limit and
+// nothing else. Call first in main, before any secret is read.
+void leave_no_core();
+
+// Raises the soft limit of open descriptors (RLIMIT_NOFILE) to the hard one, for this process and
+// what it starts. The limit now in force.
+std::size_t raise_descriptor_limit();
 
 enum class Signal { kStop, kReload };
 

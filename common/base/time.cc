@@ -1,17 +1,59 @@
 #include "common/base/time.h"
 
+#include "common/base/ascii.h"
+
 namespace audiogen {
 namespace {
 
 std::optional<int> digits(std::string_view text, std::size_t at, std::size_t count) {
   int value = 0;
   for (std::size_t i = at; i < at + count; ++i) {
-    if (text[i] < '0' || text[i] > '9') {
+    if (!ascii::is_digit(text[i])) {
       return std::nullopt;
     }
     value = value * 10 + (text[i] - '0');
   }
   return value;
+}
+
+constexpr std::size_t kDateAndTime = 19;  // Characters up to the seconds.
+
+// "2026-11-20?23:10:32" that `text`, of at least so many characters, starts with; any "?".
+std::optional<Instant> date_and_time(std::string_view text) {
+  const auto year = digits(text, 0, 4), month = digits(text, 5, 2), day = digits(text, 8, 2);
+  const auto hour = digits(text, 11, 2), minute = digits(text, 14, 2), second = digits(text, 17, 2);
+  if (text[4] != '-' || text[7] != '-' || text[13] != ':' || text[16] != ':' || !year || !month ||
+      !day || !hour || !minute || !second) {
+    return std::nullopt;
+  }
+  const std::chrono::year_month_day date{std::chrono::year(*year),
+                                         std::chrono::month(static_cast<unsigned>(*month)),
+                                         std::chrono::day(static_cast<unsigned>(*day))};
+  if (!date.ok() || *hour > 23 || *minute > 59 || *second > 59) {
+    return std::nullopt;
+  }
+  return Instant(std::chrono::sys_days(date)) + std::chrono::hours(*hour) +
+         std::chrono::minutes(*minute) + std::chrono::seconds(*second);
+}
+
+struct Fraction {
+  std::chrono::microseconds value;
+  std::size_t length;  // Characters, the point included.
+};
+
+// ".123…" that `text` starts with, or nothing; nullopt for a point without a digit.
+std::optional<Fraction> fraction(std::string_view text) {
+  if (!text.starts_with('.')) {
+    return Fraction{};
+  }
+  int micros = 0;
+  std::size_t length = 1;
+  for (int scale = 100'000; length < text.size() && ascii::is_digit(text[length]); ++length) {
+    micros += (text[length] - '0') * scale;
+    scale /= 10;
+  }
+  return length == 1 ? std::nullopt
+                     : std::optional(Fraction{std::chrono::microseconds(micros), length});
 }
 
 struct Parts {
@@ -51,40 +93,41 @@ void put_date(std::string& out, const Parts& p) {
 }  // namespace
 
 std::optional<Instant> parse_db_time(std::string_view text) {
-  constexpr std::string_view kForm = "####-##-## ##:##:##.######";
-  if (text.size() < 19 || text.size() == 20 || text.size() > kForm.size()) {
+  constexpr std::size_t kLongest = 26;
+  if (text.size() < kDateAndTime || text.size() == kDateAndTime + 1 || text.size() > kLongest ||
+      text[10] != ' ') {
     return std::nullopt;
   }
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (kForm[i] != '#' && text[i] != kForm[i]) {
-      return std::nullopt;
-    }
-  }
-  const auto year = digits(text, 0, 4), month = digits(text, 5, 2), day = digits(text, 8, 2);
-  const auto hour = digits(text, 11, 2), minute = digits(text, 14, 2), second = digits(text, 17, 2);
-  if (!year || !month || !day || !hour || !minute || !second) {
+  const auto whole = date_and_time(text);
+  const auto part = fraction(text.substr(kDateAndTime));
+  if (!whole || !part || part->length != text.size() - kDateAndTime) {
     return std::nullopt;
   }
-  int micros = 0;
-  for (std::size_t i = 20; i < 26; ++i) {
-    micros *= 10;
-    if (i < text.size()) {
-      const auto digit = digits(text, i, 1);
-      if (!digit) {
-        return std::nullopt;
-      }
-      micros += *digit;
-    }
-  }
-  const std::chrono::year_month_day date{std::chrono::year(*year),
-                                         std::chrono::month(static_cast<unsigned>(*month)),
-                                         std::chrono::day(static_cast<unsigned>(*day))};
-  if (!date.ok() || *hour > 23 || *minute > 59 || *second > 59) {
+  return *whole + part->value;
+}
+
+std::optional<Instant> parse_iso(std::string_view text) {
+  if (text.size() < kDateAndTime || (text[10] != 'T' && text[10] != 't')) {
     return std::nullopt;
   }
-  return Instant(std::chrono::sys_days(date)) + std::chrono::hours(*hour) +
-         std::chrono::minutes(*minute) + std::chrono::seconds(*second) +
-         std::chrono::microseconds(micros);
+  const auto whole = date_and_time(text);
+  const auto part = fraction(text.substr(kDateAndTime));
+  if (!whole || !part) {
+    return std::nullopt;
+  }
+  const std::string_view zone = text.substr(kDateAndTime + part->length);
+  if (zone == "Z" || zone == "z") {
+    return *whole + part->value;
+  }
+  if (zone.size() != 6 || (zone[0] != '+' && zone[0] != '-') || zone[3] != ':') {
+    return std::nullopt;
+  }
+  const auto hour = digits(zone, 1, 2), minute = digits(zone, 4, 2);
+  if (!hour || !minute || *hour > 23 || *minute > 59) {
+    return std::nullopt;
+  }
+  const auto ahead = std::chrono::hours(*hour) + std::chrono::minutes(*minute);
+  return *whole + part->value - (zone[0] == '+' ? ahead : -ahead);
 }
 
 // Not snprintf: a creation formats a dozen times, and its locale-aware machinery is ten times the

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace audiogen {
@@ -32,5 +33,12 @@ constexpr std::size_t utf8_sequence_length(std::string_view text) {
   }
   return 0;
 }
+
+// How many characters `text` has; a byte that is no part of a well-formed sequence counts as one.
+std::size_t utf8_length(std::string_view text);
+
+// The first `max` characters of `text`, every byte that is no part of a well-formed sequence
+// replaced by "?".
+std::string clip_utf8(std::string_view text, std::size_t max);
 
 }  // namespace audiogen

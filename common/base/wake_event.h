@@ -5,21 +5,20 @@
 #include <atomic>
 
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "common/base/check.h"
+#include "common/base/unique_fd.h"
 
 namespace audiogen {
 
 class WakeEvent {
  public:
-  WakeEvent() { AG_CHECK(fd_ >= 0); }
-  ~WakeEvent() { ::close(fd_); }
+  WakeEvent() { AG_CHECK(fd_); }
   WakeEvent(const WakeEvent&) = delete;
   WakeEvent& operator=(const WakeEvent&) = delete;
 
   // To be polled for reading.
-  int fd() const { return fd_; }
+  int fd() const { return fd_.get(); }
 
   // Ends the present or the next sleep. Any thread, never blocks. First do what the sleeper is to
   // find.
@@ -27,7 +26,7 @@ class WakeEvent {
     // Rung and not yet answered: whoever answers will look after this.
     if (!rung_.exchange(true)) {
       // Fails only when the counter is at its limit, and then the other side wakes anyway.
-      static_cast<void>(::eventfd_write(fd_, 1));
+      static_cast<void>(::eventfd_write(fd_.get(), 1));
     }
   }
 
@@ -35,7 +34,7 @@ class WakeEvent {
   void answer(bool readable) {
     if (readable) {
       eventfd_t ignored = 0;
-      static_cast<void>(::eventfd_read(fd_, &ignored));
+      static_cast<void>(::eventfd_read(fd_.get(), &ignored));
     }
     // A ring from here on writes again. An exchange, not a store: it sees what came before the ring
     // that it takes back.
@@ -43,7 +42,7 @@ class WakeEvent {
   }
 
  private:
-  const int fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  const UniqueFd fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   std::atomic<bool> rung_{false};
 };
 

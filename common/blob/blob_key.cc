@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 
+#include "common/base/ascii.h"
 #include "common/base/check.h"
 
 namespace audiogen {
@@ -28,14 +29,13 @@ constexpr std::array kKinds = {
 
 bool is_base32(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= '0' && c <= '9') ||
-           (c >= 'a' && c <= 'z' && c != 'i' && c != 'l' && c != 'o' && c != 'u');
+    return ascii::is_digit(c) ||
+           (ascii::is_lower(c) && c != 'i' && c != 'l' && c != 'o' && c != 'u');
   });
 }
 
 bool is_digits(std::string_view text) {
-  return !text.empty() &&
-         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+  return !text.empty() && std::all_of(text.begin(), text.end(), ascii::is_digit);
 }
 
 bool is_name(std::string_view name) {
@@ -79,9 +79,13 @@ std::string make_blob_name(TaskId task, OutputFormat format, int sample_rate) {
 std::string make_blob_key(const BlobPlace& place) {
   std::string key(place.segment);
   key += '/';
-  key += std::to_string(place.offset);
+  key += std::to_string(place.seal.empty() ? place.offset : place.offset / kBlobBlock);
   key += '-';
   key += std::to_string(place.length);
+  if (!place.seal.empty()) {
+    key += '-';
+    key += place.seal;
+  }
   key += '/';
   key += place.name;
   return key;
@@ -98,14 +102,28 @@ std::optional<BlobPlace> parse_blob_key(std::string_view key) {
   }
   key.remove_suffix(place.name.size() + 1);
   place.segment = key.substr(0, kSegmentName);
-  const auto dash = key.find('-');
-  if (key.size() <= kSegmentName || key[kSegmentName] != '/' || dash == std::string_view::npos ||
-      dash <= kSegmentName || !is_base32(place.segment) ||
-      !read_number(key.substr(kSegmentName + 1, dash - kSegmentName - 1), place.offset) ||
-      !read_number(key.substr(dash + 1), place.length)) {
+  if (key.size() <= kSegmentName || key[kSegmentName] != '/' || !is_base32(place.segment)) {
     return std::nullopt;
   }
-  return place;
+  key.remove_prefix(kSegmentName + 1);
+  const auto first = key.find('-');
+  if (first == std::string_view::npos) {
+    return std::nullopt;
+  }
+  const auto second = key.find('-', first + 1);
+  const bool sealed = second != std::string_view::npos;
+  if (!read_number(key.substr(0, first), place.offset) ||
+      !read_number(key.substr(first + 1, sealed ? second - first - 1 : second), place.length) ||
+      place.offset > (sealed ? kOffsetMax / kBlobBlock : kOffsetMax) || place.length > kBlobMax) {
+    return std::nullopt;
+  }
+  if (!sealed) {
+    return place.offset % kBlobBlock == 0 ? std::optional(place) : std::nullopt;
+  }
+  place.offset *= kBlobBlock;
+  place.seal = key.substr(second + 1);
+  return place.seal.size() == kSealText && is_base32(place.seal) ? std::optional(place)
+                                                                 : std::nullopt;
 }
 
 TaskId blob_task(std::string_view key) {

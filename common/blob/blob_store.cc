@@ -1,5 +1,7 @@
 #include "common/blob/blob_store.h"
 
+#include <utility>
+
 #include "common/blob/s3_store.h"
 
 namespace audiogen {
@@ -9,9 +11,10 @@ std::optional<std::string> blob_folder(const std::string& url) {
 }
 
 Result<std::unique_ptr<BlobStore>> open_blob_store(const std::string& url,
-                                                   const S3Credentials& credentials) {
+                                                   const S3Credentials& credentials,
+                                                   std::vector<std::string> keys) {
   if (const auto folder = blob_folder(url)) {
-    auto store = DirectoryStore::open(*folder);
+    auto store = DirectoryStore::open(*folder, {.keys = std::move(keys)});
     if (!store) {
       return store.error();
     }

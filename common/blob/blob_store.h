@@ -16,6 +16,8 @@
 #include "common/base/config.h"
 #include "common/base/result.h"
 #include "common/base/time.h"
+#include "common/base/unique_fd.h"
+#include "common/blob/blob_seals.h"
 
 namespace audiogen {
 
@@ -62,6 +64,9 @@ struct BlobSlot {
 };
 
 struct DirectoryOptions {
+  // What blobs are sealed with: the first one seals, all are believed, and the folder's own too
+  // where there is one. Empty: the folder's own, made by whoever opens it first.
+  std::vector<std::string> keys{};
   std::int64_t segment_max = 256 << 20;  // Bytes from which on the next segment is begun.
   std::function<Instant()> clock{};      // Nullptr: the wall clock.
 };
@@ -83,15 +88,17 @@ class DirectoryStore final : public BlobStore {
   PutShape put_shape() const override;
   Result<Done> remove(std::string_view key) override;
 
-  // Nullopt when there is no such blob or `key` has not the right form.
-  std::optional<OpenBlob> read(std::string_view key) const;
+  // Nullopt when there is no such blob, or `key` is none that was given to anybody. An error when
+  // nobody can tell now (no descriptor left, a disk that fails): it may well be there.
+  Result<std::optional<OpenBlob>> read(std::string_view key) const;
 
   // The oldest slots with a folder, up to `limit`, of those that ended before `end` and are not
   // marked as checked.
   std::vector<BlobSlot> unchecked(Instant end, std::size_t limit) const;
 
-  // Calls `visit` with the key of each blob in the segments of `slot`. Fails when one cannot be
-  // opened. Blocks.
+  // Calls `visit` with the key of each blob in the segments of `slot`, of those with seals: of
+  // older ones nobody can tell which are blobs and which are somebody's samples. Fails when a
+  // segment cannot be opened. Blocks.
   Result<Done> for_each(const BlobSlot& slot,
                         const std::function<void(const std::string& key)>& visit) const;
 
@@ -102,27 +109,30 @@ class DirectoryStore final : public BlobStore {
  private:
   // The segment that is appended to.
   struct Segment {
-    int fd = -1;
+    UniqueFd fd;
     std::string name;
     std::int64_t end = 0;
   };
 
   DirectoryStore(std::string folder, DirectoryOptions options);
-  std::string path_of(std::string_view segment) const;
+  std::string path_of(std::string_view segment, std::string_view suffix) const;
   Result<Done> begin_segment();
   void leave_segment();
   Result<std::string> append(const NewBlob& blob);
 
   const std::string folder_;
   const DirectoryOptions options_;
+  const BlobSeals seals_;
   std::mutex mutex_;
   Segment segment_;  // Guarded by mutex_.
 };
 
-// The store that BLOB_URL names; `credentials` are for s3:// alone. The error names the variable,
-// or the part of the address, that is missing or wrong. Does not try to reach an S3 service.
+// The store that BLOB_URL names; `credentials` are for s3:// alone, `keys` for file:// (see
+// DirectoryOptions). The error names the variable, or the part of the address, that is missing or
+// wrong. Does not try to reach an S3 service.
 Result<std::unique_ptr<BlobStore>> open_blob_store(const std::string& url,
-                                                   const S3Credentials& credentials);
+                                                   const S3Credentials& credentials,
+                                                   std::vector<std::string> keys = {});
 
 // The folder of a file:// address, or nullopt for another kind.
 std::optional<std::string> blob_folder(const std::string& url);

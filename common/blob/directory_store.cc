@@ -4,10 +4,15 @@
 // fewer inodes than a service of some years has tasks.
 //
 // A blob is a header of 128 bytes and its bytes, from a multiple of the block size on, so that
-// removing it frees exactly its blocks. The key says where it lies; the header proves that the key
-// is right: its name has 130 random bits. Nobody hears of a key before its settlement, so nobody
+// removing it frees exactly its blocks. The key says where it lies; seals (blob_seals.h) in the key
+// and in the header prove that both are ours: the samples between headers are whatever a provider
+// sent, and may hold what looks like one. Nobody hears of a key before its settlement, so nobody
 // meets half a blob. After a crash nobody appends to a segment any more: there is nothing to
 // repair.
+//
+// Releases before seals wrote segments without a suffix in their file's name, and keys without a
+// seal. Each kind of key opens its own kind of file only, so a key without a seal opens nothing
+// that was written since; and no header in an old segment is believed but that of a key.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -21,6 +26,7 @@
 #include <unistd.h>
 
 #include "common/base/check.h"
+#include "common/base/unique_fd.h"
 #include "common/blob/blob_key.h"
 #include "common/blob/blob_store.h"
 
@@ -29,19 +35,26 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kBlock = 4096;  // Of file systems that free parts of a file.
-constexpr std::size_t kSlot = 6;       // Characters of a segment's name.
-constexpr std::size_t kTime = 10;      // Characters that carry its milliseconds.
+constexpr std::int64_t kBlock = kBlobBlock;
+constexpr std::size_t kSlot = 6;   // Characters of a segment's name.
+constexpr std::size_t kTime = 10;  // Characters that carry its milliseconds.
 constexpr std::size_t kRandom = kSegmentName - kTime;
 constexpr std::size_t kIdLength = 26;
 constexpr auto kSlotLength = std::chrono::milliseconds(1 << 20);
 constexpr const char* kChecked = "/checked";  // Holds the name of the last slot checked.
+constexpr const char* kOwnKey = "/key";
+constexpr std::size_t kOwnKeyLength = 52;         // Characters of 5 random bits.
+constexpr std::string_view kSealed = ".2", kOld;  // Suffixes of a segment's file.
+
+using Magic = std::array<char, 8>;
+constexpr Magic kOldMagic{'A', 'G', 'b', 'l', 'o', 'b', '1', '\n'};
 
 struct Header {
-  std::array<char, 8> magic{'A', 'G', 'b', 'l', 'o', 'b', '1', '\n'};
+  Magic magic{'A', 'G', 'b', 'l', 'o', 'b', '2', '\n'};
   std::int64_t written_at = 0;  // Seconds since the epoch.
   std::uint64_t length = 0;
-  std::array<char, 104> name{};  // Zeros follow it.
+  std::array<char, 72> name{};  // Zeros follow it.
+  Sha256 seal{};                // Zeros before there were seals.
 };
 static_assert(sizeof(Header) == 128 && std::has_unique_object_representations_v<Header> &&
               std::endian::native == std::endian::little);
@@ -49,26 +62,9 @@ constexpr auto kHeader = static_cast<std::int64_t>(sizeof(Header));
 
 // What a blob of so many bytes takes of its segment.
 std::int64_t space_of(std::uint64_t length) {
+  AG_CHECK(length <= kBlobMax);
   return (kHeader + static_cast<std::int64_t>(length) + kBlock - 1) / kBlock * kBlock;
 }
-
-// A file descriptor that closes itself.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) {
-      ::close(fd_);
-    }
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
 
 Error failure(const char* what) {
   return Error{std::string("blob store: ") + what + ": " + std::generic_category().message(errno)};
@@ -98,15 +94,20 @@ bool write_all(int fd, std::span<iovec> parts, std::int64_t at) {
 }
 
 bool flush_folder(const std::string& path) {
-  const Descriptor open(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const UniqueFd open(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   return open.get() >= 0 && ::fsync(open.get()) == 0;
 }
 
-// The blob at `at`, or nullopt when none begins there.
-std::optional<Header> header_at(int fd, std::int64_t at) {
+// What stands at `at`, or nullopt when it has not the form of a header: then none begins there.
+Result<std::optional<Header>> header_at(int fd, std::int64_t at, const Magic& magic) {
   Header header;
-  const bool read = ::pread(fd, &header, sizeof header, at) == kHeader;
-  return read && header.magic == Header{}.magic ? std::optional(header) : std::nullopt;
+  const ssize_t count = ::pread(fd, &header, sizeof header, at);
+  if (count < 0) {
+    return failure("read");
+  }
+  return count == kHeader && header.magic == magic && header.length <= kBlobMax
+             ? std::optional(header)
+             : std::nullopt;
 }
 
 std::string_view name_in(const Header& header) {
@@ -114,11 +115,20 @@ std::string_view name_in(const Header& header) {
   return all.substr(0, all.find('\0'));
 }
 
-// The header of the blob at this very place, if it is there.
-std::optional<Header> find_blob(int fd, const BlobPlace& place) {
-  const auto header = header_at(fd, place.offset);
-  return header && header->length == place.length && name_in(*header) == place.name ? header
-                                                                                    : std::nullopt;
+// The header of the blob at this very place, if it is there. `seal` is that of the place.
+Result<std::optional<Header>> find_blob(int fd, const BlobPlace& place, const Sha256& seal) {
+  auto header = header_at(fd, place.offset, place.seal.empty() ? kOldMagic : Header{}.magic);
+  if (header && *header &&
+      ((*header)->length != place.length || name_in(**header) != place.name ||
+       (*header)->seal != seal)) {
+    return std::optional<Header>();
+  }
+  return header;
+}
+
+// The seal that the header of a place must have; nullopt when its key is not one of ours.
+std::optional<Sha256> seal_for(const BlobSeals& seals, const BlobPlace& place) {
+  return place.seal.empty() ? Sha256{} : seals.whole(place);
 }
 
 std::string slot_of(Instant at) {
@@ -130,6 +140,50 @@ std::optional<BlobSlot> slot_named(const std::string& name) {
   const auto first = decode_base32(name + std::string(kIdLength - kSlot, '0'));
   return name.size() == kSlot && first ? std::optional(BlobSlot{name, made_at(*first)})
                                        : std::nullopt;
+}
+
+// The key that the folder keeps for itself, so that nothing has to be set: whoever can read the
+// folder hears everything in it anyway. With `make`, makes it where there is none; of several
+// processes one does.
+Result<std::optional<std::string>> own_key(const std::string& folder, bool make) {
+  const std::string path = folder + kOwnKey;
+  const auto refused = [&](const char* what) {
+    return Error{"BLOB_URL: cannot " + std::string(what) + " " + path + ": " +
+                 std::generic_category().message(errno) + "; or set BLOB_SIGNING_KEY"};
+  };
+  for (;;) {
+    const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    if (file.get() >= 0) {
+      std::string key(kOwnKeyLength, '\0');
+      const ssize_t count = ::read(file.get(), key.data(), key.size());
+      if (count != static_cast<ssize_t>(key.size())) {
+        errno = count < 0 ? errno : ENODATA;
+        return refused("read");
+      }
+      return std::optional(std::move(key));
+    }
+    if (errno != ENOENT) {
+      return refused("read");
+    }
+    if (!make) {
+      return std::optional<std::string>();
+    }
+    // Under its name only once it is whole and durable.
+    const std::string temporary = path + '-' + random_base32(8);
+    const std::string key = random_base32(kOwnKeyLength);
+    const UniqueFd made(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    const bool written =
+        made.get() >= 0 &&
+        ::write(made.get(), key.data(), key.size()) == static_cast<ssize_t>(key.size()) &&
+        ::fsync(made.get()) == 0 &&
+        (::link(temporary.c_str(), path.c_str()) == 0 || errno == EEXIST);
+    const int why = errno;
+    ::unlink(temporary.c_str());
+    if (!written || !flush_folder(folder)) {
+      errno = written ? errno : why;
+      return refused("write");
+    }
+  }
 }
 
 // Sorted names of what is in `folder`; none when it cannot be read.
@@ -164,7 +218,7 @@ Result<Done> remove_file(std::string path, int folders) {
 }  // namespace
 
 DirectoryStore::DirectoryStore(std::string folder, DirectoryOptions options)
-    : folder_(std::move(folder)), options_(std::move(options)) {}
+    : folder_(std::move(folder)), options_(std::move(options)), seals_(options_.keys) {}
 
 DirectoryStore::~DirectoryStore() {
   leave_segment();
@@ -173,9 +227,18 @@ DirectoryStore::~DirectoryStore() {
 Result<std::unique_ptr<DirectoryStore>> DirectoryStore::open(const std::string& folder,
                                                              DirectoryOptions options) {
   std::error_code error;
-  fs::create_directories(folder, error);
+  if (fs::create_directories(folder, error)) {
+    fs::permissions(folder, fs::perms::owner_all, error);
+  }
   if (error || !fs::is_directory(folder, error)) {
     return Error{"BLOB_URL: cannot make the folder " + folder + ": " + error.message()};
+  }
+  auto own = own_key(folder, options.keys.empty());
+  if (!own) {
+    return own.error();
+  }
+  if (*own) {
+    options.keys.push_back(std::move(**own));
   }
   if (!options.clock) {
     options.clock = [] {
@@ -186,9 +249,10 @@ Result<std::unique_ptr<DirectoryStore>> DirectoryStore::open(const std::string& 
       new DirectoryStore(folder, std::move(options)));  // NOLINT(cppcoreguidelines-owning-memory)
 }
 
-std::string DirectoryStore::path_of(std::string_view segment) const {
+std::string DirectoryStore::path_of(std::string_view segment, std::string_view suffix) const {
   std::string path = folder_;
-  return path.append("/").append(segment.substr(0, kSlot)).append("/").append(segment);
+  path.append("/").append(segment.substr(0, kSlot)).append("/").append(segment);
+  return path.append(suffix);
 }
 
 PutShape DirectoryStore::put_shape() const {
@@ -197,7 +261,7 @@ PutShape DirectoryStore::put_shape() const {
 
 std::vector<Result<std::string>> DirectoryStore::put(std::span<const NewBlob> blobs) {
   const std::scoped_lock lock(mutex_);
-  if (segment_.fd < 0 || segment_.end >= options_.segment_max ||
+  if (!segment_.fd || segment_.end >= options_.segment_max ||
       !segment_.name.starts_with(slot_of(options_.clock()))) {
     if (const auto begun = begin_segment(); !begun) {
       return std::vector<Result<std::string>>(blobs.size(), begun.error());
@@ -209,7 +273,7 @@ std::vector<Result<std::string>> DirectoryStore::put(std::span<const NewBlob> bl
     keys.push_back(append(blob));
   }
   AG_CRASH_POINT("blob.written");
-  if (::fdatasync(segment_.fd) != 0) {
+  if (::fdatasync(segment_.fd.get()) != 0) {
     const Error error = failure("flush");
     leave_segment();  // What the kernel still has of it is anybody's guess.
     std::fill(keys.begin(), keys.end(), error);
@@ -220,11 +284,21 @@ std::vector<Result<std::string>> DirectoryStore::put(std::span<const NewBlob> bl
 Result<std::string> DirectoryStore::append(const NewBlob& blob) {
   const auto name = parse_blob_key(blob.name);
   AG_CHECK(name && name->segment.empty());
+  BlobPlace place{.segment = segment_.name,
+                  .offset = segment_.end,
+                  .length = blob.bytes.size(),
+                  .name = blob.name,
+                  .seal = {}};
+  if (place.length > kBlobMax || place.offset > kOffsetMax) {
+    return Error{"blob store: more than " + std::to_string(kBlobMax) + " bytes"};
+  }
   Header header;
   header.written_at =
       std::chrono::floor<std::chrono::seconds>(options_.clock()).time_since_epoch().count();
   header.length = blob.bytes.size();
+  AG_CHECK(blob.name.size() <= header.name.size());
   std::copy(blob.name.begin(), blob.name.end(), header.name.begin());
+  header.seal = seals_.make(place);
   static constexpr std::array<char, kBlock> kZeros{};
   const std::int64_t space = space_of(blob.bytes.size());
   const auto padding = static_cast<std::size_t>(space) - sizeof header - blob.bytes.size();
@@ -232,18 +306,18 @@ Result<std::string> DirectoryStore::append(const NewBlob& blob) {
   std::array<iovec, 3> parts{{{&header, sizeof header},
                               {const_cast<char*>(blob.bytes.data()), blob.bytes.size()},
                               {const_cast<char*>(kZeros.data()), padding}}};
-  if (!write_all(segment_.fd, parts, segment_.end)) {
+  if (!write_all(segment_.fd.get(), parts, segment_.end)) {
     Error error = failure("write");
-    if (::ftruncate(segment_.fd, segment_.end) != 0) {
+    if (::ftruncate(segment_.fd.get(), segment_.end) != 0) {
       error.message += ", and it takes up space until the next one";
     }
     return error;
   }
-  std::string key = make_blob_key({.segment = segment_.name,
-                                   .offset = segment_.end,
-                                   .length = blob.bytes.size(),
-                                   .name = blob.name});
   segment_.end += space;
+  const std::string seal = BlobSeals::text(header.seal);
+  place.seal = seal;
+  std::string key = make_blob_key(place);
+  AG_CHECK(key.size() <= kBlobKeyMax);
   return key;
 }
 
@@ -251,26 +325,23 @@ Result<Done> DirectoryStore::begin_segment() {
   leave_segment();
   std::string name = encode_base32(first_uuid_at(options_.clock())).substr(0, kTime);
   name += random_base32(kRandom);
-  const std::string path = path_of(name);
+  const std::string path = path_of(name, kSealed);
   const std::string folder = path.substr(0, path.rfind('/'));
-  if (::mkdir(folder.c_str(), 0755) != 0 && errno != EEXIST) {
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
     return failure("mkdir");
   }
-  Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (file.get() < 0) {
     return failure("open");
   }
   if (!flush_folder(folder) || !flush_folder(folder_)) {
     return failure("flush");
   }
-  segment_ = {.fd = file.release(), .name = std::move(name), .end = 0};
+  segment_ = {.fd = std::move(file), .name = std::move(name), .end = 0};
   return Done{};
 }
 
 void DirectoryStore::leave_segment() {
-  if (segment_.fd >= 0) {
-    ::close(segment_.fd);
-  }
   segment_ = {};
 }
 
@@ -282,17 +353,26 @@ Result<Done> DirectoryStore::remove(std::string_view key) {
   if (place->segment.empty()) {
     return remove_file(old_path(folder_, key), 2);
   }
-  const std::string path = path_of(place->segment);
-  const Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+  const auto seal = seal_for(seals_, *place);
+  if (!seal) {
+    return Done{};
+  }
+  const std::string path = path_of(place->segment, place->seal.empty() ? kOld : kSealed);
+  const UniqueFd file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
   if (file.get() < 0) {
     return errno == ENOENT ? Result<Done>(Done{}) : failure("open");
   }
-  if (!find_blob(file.get(), *place)) {
+  const auto header = find_blob(file.get(), *place, *seal);
+  if (!header) {
+    return header.error();
+  }
+  if (!*header) {
     return Done{};
   }
   // Without its header it is gone, even where no part of a file can be freed.
   constexpr int kFree = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
   const Header none{.magic = {}};
+  // The sum cannot overflow: see BlobPlace.
   if (::pwrite(file.get(), &none, sizeof none, place->offset) != kHeader ||
       (::fallocate(file.get(), kFree, place->offset, space_of(place->length)) != 0 &&
        errno != EOPNOTSUPP)) {
@@ -305,29 +385,43 @@ Result<Done> DirectoryStore::remove(std::string_view key) {
   return Done{};
 }
 
-std::optional<OpenBlob> DirectoryStore::read(std::string_view key) const {
+Result<std::optional<OpenBlob>> DirectoryStore::read(std::string_view key) const {
+  const std::optional<OpenBlob> missing;
   const auto place = parse_blob_key(key);
-  if (!place) {
-    return std::nullopt;
+  const auto seal = place ? seal_for(seals_, *place) : std::nullopt;
+  if (!seal) {
+    return missing;
   }
   const bool alone = place->segment.empty();
-  const std::string path = alone ? old_path(folder_, key) : path_of(place->segment);
-  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  const std::string path = alone ? old_path(folder_, key)
+                                 : path_of(place->segment, place->seal.empty() ? kOld : kSealed);
+  UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (file.get() < 0) {
+    return errno == ENOENT ? Result<std::optional<OpenBlob>>(missing) : failure("open");
+  }
   struct stat info {};
-  if (file.get() < 0 || ::fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
-    return std::nullopt;
+  if (::fstat(file.get(), &info) != 0) {
+    return failure("stat");
+  }
+  if (!S_ISREG(info.st_mode)) {
+    return missing;
   }
   if (alone) {
-    return OpenBlob{.fd = file.release(), .size = info.st_size, .modified = info.st_mtim.tv_sec};
+    return std::optional(
+        OpenBlob{.fd = file.release(), .size = info.st_size, .modified = info.st_mtim.tv_sec});
   }
-  const auto header = find_blob(file.get(), *place);
-  if (!header || place->offset + space_of(place->length) > info.st_size) {
-    return std::nullopt;
+  const auto header = find_blob(file.get(), *place, *seal);
+  if (!header) {
+    return header.error();
   }
-  return OpenBlob{.fd = file.release(),
-                  .offset = place->offset + kHeader,
-                  .size = static_cast<std::int64_t>(place->length),
-                  .modified = header->written_at};
+  if (!*header || place->offset > info.st_size ||
+      space_of(place->length) > info.st_size - place->offset) {
+    return missing;
+  }
+  return std::optional(OpenBlob{.fd = file.release(),
+                                .offset = place->offset + kHeader,
+                                .size = static_cast<std::int64_t>(place->length),
+                                .modified = (*header)->written_at});
 }
 
 std::vector<BlobSlot> DirectoryStore::unchecked(Instant end, std::size_t limit) const {
@@ -349,21 +443,36 @@ std::vector<BlobSlot> DirectoryStore::unchecked(Instant end, std::size_t limit) 
 
 Result<Done> DirectoryStore::for_each(
     const BlobSlot& slot, const std::function<void(const std::string& key)>& visit) const {
-  for (const std::string& segment : names_in(folder_ + '/' + slot.folder)) {
-    const Descriptor file(::open(path_of(segment).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  for (const std::string& name : names_in(folder_ + '/' + slot.folder)) {
+    if (!name.ends_with(kSealed) || name.size() != kSegmentName + kSealed.size()) {
+      continue;
+    }
+    const std::string_view segment = std::string_view(name).substr(0, kSegmentName);
+    const UniqueFd file(
+        ::open(path_of(segment, kSealed).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
     if (file.get() < 0 && errno != ENOENT) {
       return failure("open");
     }
     // What was removed is a hole, and so passed over.
     for (std::int64_t at = 0; (at = ::lseek(file.get(), at, SEEK_DATA)) >= 0;) {
-      const auto header = header_at(file.get(), at);
-      if (!header || !is_blob_key(name_in(*header))) {
-        at += kBlock;  // The rest of a batch that a crash cut off.
+      const auto header = header_at(file.get(), at, Header{}.magic);
+      if (!header) {
+        return header.error();
+      }
+      BlobPlace place{.segment = segment, .offset = at, .length = 0, .name = {}, .seal = {}};
+      if (*header) {
+        place.length = (*header)->length;
+        place.name = name_in(**header);
+      }
+      if (!*header || !is_blob_key(place.name) || !seals_.fits(place, (*header)->seal)) {
+        // The rest of a batch that a crash cut off, with whatever a provider sent in it.
+        at = (at / kBlock + 1) * kBlock;
         continue;
       }
-      visit(make_blob_key(
-          {.segment = segment, .offset = at, .length = header->length, .name = name_in(*header)}));
-      at += space_of(header->length);
+      const std::string seal = BlobSeals::text((*header)->seal);
+      place.seal = seal;
+      visit(make_blob_key(place));
+      at += space_of(place.length);
     }
   }
   return Done{};

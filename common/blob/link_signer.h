@@ -1,12 +1,13 @@
 // Addresses of audio files that expire: "?expires=<unix seconds>&signature=<base64url>",
-// HMAC-SHA-256 under CDN_SIGNING_KEY over the file's name and the time. Pure: the caller has the
-// clock.
+// HMAC-SHA-256 under CDN_SIGNING_KEY over the file's name and the time. While that is changed, the
+// key before it is believed, too. Pure: the caller has the clock.
 #pragma once
 
 #include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/config.h"
 
@@ -16,8 +17,8 @@ class LinkSigner {
  public:
   using Time = std::chrono::sys_seconds;
 
-  // `key` is not empty.
-  LinkSigner(std::string key, std::chrono::seconds ttl);
+  // The first key signs, every one is believed. Not empty.
+  LinkSigner(std::vector<std::string> keys, std::chrono::seconds ttl);
 
   // Nullopt when CDN_SIGNING_KEY is not set.
   static std::optional<LinkSigner> from(const Config& config);
@@ -33,9 +34,7 @@ class LinkSigner {
   Verdict check(std::string_view blob_key, std::string_view query, Time now) const;
 
  private:
-  std::string signature(std::string_view blob_key, std::string_view expires) const;
-
-  std::string key_;
+  std::vector<std::string> keys_;
   std::chrono::seconds ttl_;
 };
 

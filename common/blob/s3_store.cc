@@ -9,10 +9,12 @@
 
 #include <curl/curl.h>
 
+#include "common/base/ascii.h"
 #include "common/base/check.h"
 #include "common/base/crypto.h"
 #include "common/base/metrics.h"
 #include "common/blob/blob_key.h"
+#include "common/http/outgoing.h"
 
 namespace audiogen {
 namespace {
@@ -40,8 +42,7 @@ constexpr std::array kHints = {
 
 bool consists_of(std::string_view text, std::string_view punctuation) {
   return std::all_of(text.begin(), text.end(), [&](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           punctuation.find(c) != std::string_view::npos;
+    return ascii::is_alnum(c) || punctuation.find(c) != std::string_view::npos;
   });
 }
 
@@ -168,6 +169,7 @@ class S3Store::Connection {
     AG_CHECK(curl_easy_setopt(easy_, option, value) == CURLE_OK);
   }
   void reset() { curl_easy_reset(easy_); }
+  void follow_rules() { http::set_outgoing_rules(easy_); }
   CURLcode perform() { return curl_easy_perform(easy_); }
   long status() const {
     long out = 0;
@@ -262,9 +264,8 @@ S3Store::Outcome S3Store::send_once(const Call& call, milliseconds limit) {
   std::string reply;
   Connection& c = *connection;
   c.reset();
+  c.follow_rules();
   c.set(CURLOPT_URL, (address_.objects_url + std::string(call.key)).c_str());
-  c.set(CURLOPT_PROTOCOLS_STR, "http,https");
-  c.set(CURLOPT_NOSIGNAL, 1L);
   c.set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(limits_.connect.count()));
   c.set(CURLOPT_TIMEOUT_MS, static_cast<long>(limit.count()));
   c.set(CURLOPT_AWS_SIGV4, ("aws:amz:" + address_.region + ":s3").c_str());

@@ -1,7 +1,10 @@
 #include "common/domain/api_error.h"
 
+#include <algorithm>
 #include <array>
+#include <utility>
 
+#include "common/base/ascii.h"
 #include "common/base/check.h"
 #include "common/domain/pricing.h"
 
@@ -14,7 +17,7 @@ struct Row {
 };
 
 // In the order of ApiErrorCode.
-constexpr std::array<Row, 10> kRows = {Row{400, "invalid_request"},
+constexpr std::array<Row, 14> kRows = {Row{400, "invalid_request"},
                                        Row{401, "invalid_api_key"},
                                        Row{402, "insufficient_credits"},
                                        Row{403, "api_access_required"},
@@ -23,7 +26,11 @@ constexpr std::array<Row, 10> kRows = {Row{400, "invalid_request"},
                                        Row{405, "method_not_allowed"},
                                        Row{409, "idempotency_conflict"},
                                        Row{429, "rate_limit_exceeded"},
-                                       Row{503, "service_unavailable"}};
+                                       Row{503, "service_unavailable"},
+                                       Row{403, "insufficient_scope"},
+                                       Row{409, "already_final"},
+                                       Row{409, "not_final"},
+                                       Row{409, "limit_reached"}};
 
 const Row& row(ApiErrorCode code) {
   const auto index = static_cast<std::size_t>(code);
@@ -34,6 +41,8 @@ const Row& row(ApiErrorCode code) {
 // Long enough for a restarted dependency to answer again, short enough for a waiting person.
 constexpr std::chrono::seconds kRetryUnavailable{2};
 
+constexpr std::size_t kShownNameMax = 32;
+
 }  // namespace
 
 int http_status(ApiErrorCode code) {
@@ -42,6 +51,11 @@ int http_status(ApiErrorCode code) {
 
 std::string_view error_name(ApiErrorCode code) {
   return row(code).name;
+}
+
+bool retry_is_pointless(ApiErrorCode code) {
+  return code == ApiErrorCode::kAlreadyFinal || code == ApiErrorCode::kNotFinal ||
+         code == ApiErrorCode::kLimitReached;
 }
 
 ApiError invalid_request(std::string message) {
@@ -74,8 +88,10 @@ ApiError not_found() {
   return {ApiErrorCode::kNotFound, "There is nothing at this path.", std::nullopt};
 }
 
-ApiError method_not_allowed() {
-  return {ApiErrorCode::kMethodNotAllowed, "This path does not answer this method.", std::nullopt};
+ApiError method_not_allowed(std::string_view allowed) {
+  return {ApiErrorCode::kMethodNotAllowed,
+          "This path answers " + std::string(allowed) + " only.",
+          std::nullopt};
 }
 
 ApiError idempotency_conflict() {
@@ -95,6 +111,67 @@ ApiError service_unavailable() {
   return {ApiErrorCode::kServiceUnavailable,
           "The service is temporarily unavailable; send the request again.",
           kRetryUnavailable};
+}
+
+ApiError invalid_parameter(std::string param, std::string message) {
+  return {ApiErrorCode::kInvalidRequest, std::move(message), std::nullopt, std::move(param)};
+}
+
+bool may_be_shown(std::string_view name) {
+  return !name.empty() && name.size() <= kShownNameMax &&
+         std::all_of(
+             name.begin(), name.end(), [](char c) { return ascii::is_lower(c) || c == '_'; });
+}
+
+ApiError unknown_member(std::string_view name) {
+  if (!may_be_shown(name)) {
+    return invalid_request("The body has a member that this path does not know.");
+  }
+  return invalid_parameter(std::string(name), "There is no member " + std::string(name) + ".");
+}
+
+ApiError insufficient_scope(std::string_view scope) {
+  return {ApiErrorCode::kInsufficientScope,
+          "This API key lacks the scope " + std::string(scope) + ".",
+          std::nullopt};
+}
+
+ApiError generate_scope_required() {
+  return {ApiErrorCode::kApiAccessRequired,
+          "This API key may not create generations: it lacks the scope generate.",
+          std::nullopt};
+}
+
+ApiError scope_not_own(std::string_view scope) {
+  return {ApiErrorCode::kInsufficientScope,
+          "An API key cannot give the scope " + std::string(scope) + ", which it lacks.",
+          std::nullopt,
+          "scopes"};
+}
+
+ApiError expiry_not_own(std::string_view own) {
+  return {ApiErrorCode::kInsufficientScope,
+          "An API key cannot give a later expiry than its own, " + std::string(own) + ".",
+          std::nullopt,
+          "expires_at"};
+}
+
+ApiError key_not_found() {
+  return {ApiErrorCode::kNotFound, "There is no such API key.", std::nullopt};
+}
+
+ApiError already_final(TaskState state) {
+  return {ApiErrorCode::kAlreadyFinal,
+          "The task has already " + std::string(state_name(state)) + ".",
+          std::nullopt};
+}
+
+ApiError not_final() {
+  return {ApiErrorCode::kNotFinal, "The task is not final yet; cancel it first.", std::nullopt};
+}
+
+ApiError limit_reached(std::string message) {
+  return {ApiErrorCode::kLimitReached, std::move(message), std::nullopt};
 }
 
 }  // namespace audiogen

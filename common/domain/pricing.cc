@@ -24,6 +24,12 @@ Units charge_for(std::int64_t duration_ms) {
   return std::clamp(exact, kChargeMin, kHoldAmount);
 }
 
+std::int64_t longest_ms(Units cap) {
+  AG_CHECK(cap >= kChargeMin);
+  // (ms * 5 + 2) / 4 <= cap, rounded down as in charge_for().
+  return (std::min(cap, kHoldAmount).value * 4 + 1) / 5;
+}
+
 namespace {
 
 std::string thousandths(std::int64_t value) {

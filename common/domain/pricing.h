@@ -1,4 +1,4 @@
-// What audio costs (interface 8, DESIGN 1 "Money"). Integers only: 1 credit = 1000 units.
+// What audio costs. Integers only: 1 credit = 1000 units (common/domain/README.md, "Money").
 #pragma once
 
 #include <compare>
@@ -32,6 +32,10 @@ std::int64_t duration_ms(std::int64_t samples, int rate);
 // duration_ms >= 0. clamp(round_half_up(duration_ms * 1.25), kChargeMin, kHoldAmount): 75 credits a
 // minute.
 Units charge_for(std::int64_t duration_ms);
+
+// The longest audio, in milliseconds, whose charge is at most `cap`; cap >= kChargeMin. What is
+// longer has to be cut there before it is priced.
+std::int64_t longest_ms(Units cap);
 
 // "18.75": at most three decimals, none trailing. The JSON number of the interface.
 std::string format_credits(Units amount);

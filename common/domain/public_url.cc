@@ -6,25 +6,15 @@
 
 #include <arpa/inet.h>
 
+#include "common/base/ascii.h"
+
 namespace audiogen {
 namespace {
 
 constexpr std::string_view kPrivateHost = "must not name a private host";
 
-char lower(char c) {
-  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-}
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
-
 bool is_hex(char c) {
-  return is_digit(c) || (lower(c) >= 'a' && lower(c) <= 'f');
-}
-
-bool is_alphanumeric(char c) {
-  return is_digit(c) || (lower(c) >= 'a' && lower(c) <= 'z');
+  return ascii::hex_value(c) >= 0;
 }
 
 struct Authority {
@@ -52,8 +42,7 @@ Result<Authority> split(std::string_view url) {
     }
   }
   const auto scheme_end = url.find("://");
-  std::string scheme(url.substr(0, scheme_end));
-  std::transform(scheme.begin(), scheme.end(), scheme.begin(), lower);
+  const std::string scheme = ascii::lower(url.substr(0, scheme_end));
   if (scheme_end == std::string_view::npos || (scheme != "http" && scheme != "https")) {
     return Error{"must start with http:// or https://"};
   }
@@ -70,7 +59,7 @@ Result<Authority> split(std::string_view url) {
     out.port = rest.substr(colon + 1);
   }
   out.host = rest.substr(0, colon);
-  std::transform(out.host.begin(), out.host.end(), out.host.begin(), lower);
+  out.host = ascii::lower(out.host);
   if (out.host.empty()) {
     return Error{"must name a host"};
   }
@@ -90,7 +79,7 @@ bool ends_in_number(std::string_view host) {
     label.remove_prefix(2);
     return std::all_of(label.begin(), label.end(), is_hex);
   }
-  return std::all_of(label.begin(), label.end(), is_digit);
+  return std::all_of(label.begin(), label.end(), ascii::is_digit);
 }
 
 // RFC 952 and 1123 names, and underscores, which real hosts have.
@@ -104,7 +93,7 @@ bool is_host_name(std::string_view host) {
     const auto label = host.substr(0, host.find('.'));
     if (label.empty() || label.size() > kLabelMax || label.front() == '-' || label.back() == '-' ||
         !std::all_of(label.begin(), label.end(), [](char c) {
-          return is_alphanumeric(c) || c == '-' || c == '_';
+          return ascii::is_alnum(c) || c == '-' || c == '_';
         })) {
       return false;
     }
@@ -170,11 +159,14 @@ struct Network {
   int length;
 };
 
-// The table of reliability 7; the sources are IANA's two special-purpose address registries.
+// What IANA's two special-purpose address registries (RFC 6890) hold for other uses than the public
+// internet.
 constexpr std::array kPrivateV4 = {Network{{0, 0, 0, 0}, 8},
                                    Network{{10, 0, 0, 0}, 8},
                                    Network{{100, 64, 0, 0}, 10},
                                    Network{{127, 0, 0, 0}, 8},
+                                   // Azure's platform services, in every virtual network.
+                                   Network{{168, 63, 129, 16}, 32},
                                    Network{{169, 254, 0, 0}, 16},
                                    Network{{172, 16, 0, 0}, 12},
                                    Network{{192, 0, 0, 0}, 24},

@@ -1,5 +1,5 @@
-// Is an address written so that it can be public? (DESIGN 1, reliability 7.) Syntax only: the
-// worker checks the resolved address again at connect time.
+// Is an address written so that it can be public? Syntax only: the worker checks the resolved
+// address again at connect time (common/http/README.md, "Addresses").
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ Result<Done> check_public_url(std::string_view url);
 // http or https with a host, nothing more (URL_POLICY=any).
 Result<Done> check_any_url(std::string_view url);
 
-// True for an IPv4 (4 bytes) or IPv6 (16 bytes) address of the public internet (the table in
-// reliability 7).
+// True for an IPv4 (4 bytes) or IPv6 (16 bytes) address of the public internet: IPv6 only from
+// 2000::/3, and nothing that IANA's special-purpose address registries name.
 bool is_public_address(std::span<const std::uint8_t> address);
 
 }  // namespace audiogen

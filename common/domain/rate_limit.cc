@@ -32,8 +32,12 @@ Verdict judge(TimePoint full_at, const RatePolicy& policy, TimePoint now, bool c
   }
   out.full_at = full_at;
   // Below zero only when the policy of a used key was made smaller.
-  out.decision.remaining =
-      static_cast<int>(std::max<std::int64_t>(0, (window - (full_at - now)) / interval));
+  const std::int64_t left = std::max<std::int64_t>(0, (window - (full_at - now)) / interval);
+  out.decision.remaining = static_cast<int>(left);
+  if (left < policy.burst) {
+    out.decision.more_after =
+        std::chrono::ceil<seconds>(full_at + (left + 1) * interval - now - window);
+  }
   out.decision.reset_after = std::chrono::ceil<seconds>(full_at - now);
   return out;
 }
@@ -46,6 +50,11 @@ RateDecision take(RateState& state, const RatePolicy& policy, TimePoint now) {
     state.full_at = verdict.full_at;
   }
   return verdict.decision;
+}
+
+void give_back(RateState& state, const RatePolicy& policy) {
+  // A bucket that is full already stays so: full_at in the past counts as now.
+  state.full_at -= nanoseconds(std::chrono::minutes(1)) / policy.per_minute;
 }
 
 RateDecision peek(const RateState& state, const RatePolicy& policy, TimePoint now) {

@@ -16,13 +16,16 @@ struct RateDecision {
   bool allowed = false;
   int remaining = 0;                    // Requests that would be allowed right now.
   std::chrono::seconds retry_after{0};  // Whole seconds, rounded up; 0 when allowed.
+  std::chrono::seconds more_after{0};   // Until one more than `remaining` is allowed, rounded up;
+                                        // 0 when no more can be.
   std::chrono::seconds reset_after{0};  // Until the full burst is available again, rounded up.
 };
 
 // The state of one key in one class: the theoretical arrival time. A default one has never been
 // used.
 struct RateState {
-  std::chrono::steady_clock::time_point full_at{};  // When the bucket is full again.
+  using TimePoint = std::chrono::steady_clock::time_point;
+  TimePoint full_at = TimePoint::min();  // When the bucket is full again.
 };
 
 // Judges one request at `now` and, when allowed, counts it.
@@ -34,5 +37,8 @@ RateDecision take(RateState& state,
 RateDecision peek(const RateState& state,
                   const RatePolicy& policy,
                   std::chrono::steady_clock::time_point now);
+
+// Takes back one request that take() has counted.
+void give_back(RateState& state, const RatePolicy& policy);
 
 }  // namespace audiogen

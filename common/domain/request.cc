@@ -8,8 +8,11 @@
 #include <rapidjson/memorystream.h>
 #include <rapidjson/reader.h>
 
+#include "common/base/ascii.h"
 #include "common/base/check.h"
+#include "common/base/json.h"
 #include "common/base/utf8.h"
+#include "common/domain/json_body.h"
 #include "common/domain/public_url.h"
 #include "common/domain/voices.h"
 
@@ -17,44 +20,6 @@ namespace audiogen {
 namespace {
 
 constexpr std::array<std::string_view, 4> kFormatNames = {"mp3", "wav", "pcm", "ogg_opus"};
-
-// ---- Gate: what must hold of the bytes before the parser sees them ----
-
-// One pass over the body, for what RapidJSON would let through: it takes NUL for the end of the
-// text and skips a byte order mark; nesting is bounded before anything can recurse on it.
-std::optional<std::string> gate(std::string_view body) {
-  if (body.starts_with("\xEF\xBB\xBF")) {
-    return "The body must not start with a byte order mark.";
-  }
-  std::size_t depth = 0;
-  bool in_string = false;
-  bool after_backslash = false;
-  for (std::size_t i = 0; i < body.size(); ++i) {
-    const char c = body[i];
-    const bool escaped = std::exchange(after_backslash, false);
-    if (static_cast<unsigned char>(c) >= 0x80) {
-      const std::size_t length = utf8_sequence_length(body.substr(i));
-      if (length == 0) {
-        return "The body must be valid UTF-8.";
-      }
-      i += length - 1;
-    } else if (c == '\0') {
-      return "The body must not contain NUL bytes.";
-    } else if (in_string) {
-      in_string = c != '"' || escaped;
-      after_backslash = c == '\\' && !escaped;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > kJsonDepthMax) {
-        return "The body must not nest deeper than " + std::to_string(kJsonDepthMax) + " levels.";
-      }
-    } else if ((c == ']' || c == '}') && depth > 0) {
-      --depth;
-    }
-  }
-  return std::nullopt;
-}
 
 // ---- Members ----
 
@@ -69,6 +34,8 @@ enum class Member : std::uint8_t {
   kSpeed,
   kVolume,
   kPitch,
+  kMetadata,
+  kMaxCredits,
 };
 
 struct MemberRow {
@@ -77,7 +44,7 @@ struct MemberRow {
 };
 
 // In the order of Member.
-constexpr std::array<MemberRow, 10> kMembers = {
+constexpr std::array<MemberRow, 12> kMembers = {
     MemberRow{"model", "a string"},
     MemberRow{"prompt", "a string"},
     MemberRow{"voice", "a string"},
@@ -87,7 +54,9 @@ constexpr std::array<MemberRow, 10> kMembers = {
     MemberRow{"sample_rate", "an integer"},
     MemberRow{"speed", "a number"},
     MemberRow{"volume", "a number"},
-    MemberRow{"pitch", "a number"}};
+    MemberRow{"pitch", "a number"},
+    MemberRow{"metadata", "an object of strings"},
+    MemberRow{"max_credits", "a number"}};
 
 const MemberRow& row(Member member) {
   return kMembers[static_cast<std::size_t>(member)];
@@ -152,13 +121,19 @@ class RequestReader {
     return key({text, length});
   }
   bool StartObject() {
-    if (place_ != Place::kBody) {
+    if (place_ == Place::kBody) {
+      place_ = Place::kObject;
+    } else if (place_ == Place::kObject && member_ == Member::kMetadata) {
+      place_ = Place::kMetadata;
+    } else {
       return wrong_type("an object");
     }
+    return true;
+  }
+  bool EndObject(rapidjson::SizeType /*members*/) {
     place_ = Place::kObject;
     return true;
   }
-  bool EndObject(rapidjson::SizeType /*members*/) { return true; }
   bool StartArray() {
     if (place_ != Place::kObject || member_ != Member::kAudioReferences) {
       return wrong_type("an array");
@@ -181,13 +156,13 @@ class RequestReader {
   // The rules between members, once the text has ended.
   bool finish() {
     if (rules_ != nullptr && !seen(Member::kModel)) {
-      return refuse("model is required.");
+      return refuse("model is required.", "model");
     }
     if (!seen(Member::kPrompt)) {
-      return refuse("prompt is required.");
+      return refuse("prompt is required.", "prompt");
     }
     if (request_.image_url && !request_.audio_references.empty()) {
-      return refuse("image_url and audio_references cannot be used together.");
+      return refuse("image_url and audio_references cannot be used together.", "image_url");
     }
     return true;
   }
@@ -206,13 +181,13 @@ class RequestReader {
   }
 
   GenerationRequest& request() { return request_; }
-  std::string& message() { return message_; }
+  RequestFault& fault() { return fault_; }
 
  private:
-  enum class Place : std::uint8_t { kBody, kObject, kReferences };
+  enum class Place : std::uint8_t { kBody, kObject, kReferences, kMetadata };
 
-  bool refuse(std::string message) {
-    message_ = std::move(message);
+  bool refuse(std::string message, std::string_view param = {}) {
+    fault_ = {std::move(message), std::string(param)};
     return false;
   }
 
@@ -221,17 +196,27 @@ class RequestReader {
     std::string out(row(member_).name);
     if (place_ == Place::kReferences) {
       out += "[" + std::to_string(request_.audio_references.size()) + "]";
+    } else if (place_ == Place::kMetadata) {
+      // The name is the client's: shown when there is nothing in it to act on.
+      const bool plain = std::all_of(note_.begin(), note_.end(), [](char c) {
+        return ascii::is_alnum(c) || c == '_' || c == '-' || c == '.';
+      });
+      out += plain && !note_.empty() ? "." + note_
+                                     : "[" + std::to_string(request_.metadata.size()) + "]";
     }
     return out;
   }
 
-  bool broken(std::string_view rule) { return refuse(name() + " " + std::string(rule) + "."); }
+  bool broken(std::string_view rule) {
+    const std::string param = name();
+    return refuse(param + " " + std::string(rule) + ".", param);
+  }
 
   bool wrong_type(std::string_view got) {
     if (place_ == Place::kBody) {
       return refuse("The body must be a JSON object.");
     }
-    const auto wanted = place_ == Place::kReferences ? "a string" : row(member_).type;
+    const auto wanted = place_ == Place::kObject ? row(member_).type : "a string";
     return broken("must be " + std::string(wanted) + ", not " + std::string(got));
   }
 
@@ -239,12 +224,15 @@ class RequestReader {
   bool seen(Member member) const { return (seen_ & bit(member)) != 0; }
 
   bool key(std::string_view name) {
+    if (place_ == Place::kMetadata) {
+      return note_name(name);
+    }
     const auto member = find_member(name);
     if (!member || (*member == Member::kModel && rules_ == nullptr)) {
       return refuse("Unknown member " + shown(name) + ".");
     }
     if (seen(*member)) {
-      return refuse("Duplicate member " + shown(name) + ".");
+      return refuse("Duplicate member " + shown(name) + ".", name);
     }
     seen_ |= bit(*member);
     member_ = *member;
@@ -273,10 +261,13 @@ class RequestReader {
         request_.output_format = format.value_or(OutputFormat::kMp3);
         return format.has_value() || broken("must be one of " + joined(kFormatNames));
       }
+      case Member::kMetadata:
+        return place_ == Place::kMetadata ? note(text) : wrong_type("a string");
       case Member::kSampleRate:
       case Member::kSpeed:
       case Member::kVolume:
       case Member::kPitch:
+      case Member::kMaxCredits:
         break;
     }
     return wrong_type("a string");
@@ -299,19 +290,23 @@ class RequestReader {
         return ranged(held, value, kVolumeRange, request_.volume);
       case Member::kPitch:
         return ranged(held, value, kPitchRange, request_.pitch);
+      case Member::kMaxCredits:
+        return max_credits(held ? value : 0);
       case Member::kModel:
       case Member::kPrompt:
       case Member::kVoice:
       case Member::kAudioReferences:
       case Member::kImageUrl:
       case Member::kOutputFormat:
+      case Member::kMetadata:
         break;
     }
     return wrong_type("a number");
   }
 
-  bool prompt(std::string_view text) {
-    std::size_t characters = 0;
+  // Counts code points. False when the text is refused.
+  bool count(std::string_view text, std::size_t& characters) {
+    characters = 0;
     for (std::size_t i = 0; i < text.size(); ++characters) {
       const char c = text[i];
       // The bytes were judged before; only an escape can still bring a lone surrogate.
@@ -324,6 +319,14 @@ class RequestReader {
       }
       i += length;
     }
+    return true;
+  }
+
+  bool prompt(std::string_view text) {
+    std::size_t characters = 0;
+    if (!count(text, characters)) {
+      return false;
+    }
     if (characters < 1 || characters > kPromptMax) {
       return broken("must be 1 to " + std::to_string(kPromptMax) + " characters long");
     }
@@ -331,10 +334,61 @@ class RequestReader {
     return true;
   }
 
+  bool note_name(std::string_view text) {
+    note_.clear();  // Until it is known to be short.
+    std::size_t characters = 0;
+    if (!count(text, characters)) {
+      return false;
+    }
+    if (characters < 1 || characters > kMetadataNameMax ||
+        text.find_first_of("\t\n\r") != std::string_view::npos) {
+      return broken("must have a name of 1 to " + std::to_string(kMetadataNameMax) +
+                    " characters, none of them a control character");
+    }
+    note_ = text;
+    if (request_.metadata.contains(note_)) {
+      return broken("is there twice");
+    }
+    return request_.metadata.size() < kMetadataMax ||
+           refuse("metadata must have at most " + std::to_string(kMetadataMax) + " members.",
+                  "metadata");
+  }
+
+  bool note(std::string_view text) {
+    std::size_t characters = 0;
+    if (!count(text, characters)) {
+      return false;
+    }
+    if (characters > kMetadataTextMax) {
+      return broken("must be a string of at most " + std::to_string(kMetadataTextMax) +
+                    " characters");
+    }
+    request_.metadata.emplace(note_, text);
+    return true;
+  }
+
+  bool max_credits(double value) {
+    constexpr double kThousand = 1000.0;
+    const Units low = kChargeMin, high = kHoldAmount;
+    // Judged before it is rounded, so that nothing is too large for the integer.
+    if (!(value >= static_cast<double>(low.value) / kThousand &&
+          value <= static_cast<double>(high.value) / kThousand)) {
+      return broken("must be a number from " + format_credits(low) + " to " + format_credits(high));
+    }
+    const Units units{std::llround(value * kThousand)};
+    // Both are the double that is nearest to the same decimal number, if it is one.
+    if (static_cast<double>(units.value) / kThousand != value) {
+      return broken("must have at most three decimals");
+    }
+    request_.max_credits = units;
+    return true;
+  }
+
   bool reference(std::string_view text) {
     if (request_.audio_references.size() == kAudioReferencesMax) {
-      return refuse("audio_references must have at most " + std::to_string(kAudioReferencesMax) +
-                    " items.");
+      return refuse(
+          "audio_references must have at most " + std::to_string(kAudioReferencesMax) + " items.",
+          "audio_references");
     }
     if (!url(text)) {
       return false;
@@ -373,15 +427,16 @@ class RequestReader {
 
   const RequestRules* rules_;
   GenerationRequest request_;
-  std::string message_;
+  RequestFault fault_;
   Place place_ = Place::kBody;
   Member member_ = Member::kModel;
+  std::string note_;  // The name of the pair at hand, of metadata.
   unsigned seen_ = 0;
 };
 
-Result<GenerationRequest> read(std::string_view body, const RequestRules* rules) {
-  if (auto refused = gate(body)) {
-    return Error{std::move(*refused)};
+Result<GenerationRequest, RequestFault> read(std::string_view body, const RequestRules* rules) {
+  if (auto refused = json_body_fault(body)) {
+    return RequestFault{std::move(*refused), ""};
   }
   constexpr unsigned kFlags = rapidjson::kParseIterativeFlag |
                               rapidjson::kParseValidateEncodingFlag |
@@ -394,30 +449,12 @@ Result<GenerationRequest> read(std::string_view body, const RequestRules* rules)
     handler.malformed(parsed.Code(), parsed.Offset());
   }
   if (parsed.IsError() || !handler.finish()) {
-    return Error{std::move(handler.message())};
+    return std::move(handler.fault());
   }
   return std::move(handler.request());
 }
 
 // ---- Canonical form ----
-
-void append_string(std::string& out, std::string_view text) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  out += '"';
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (c >= '\0' && c < ' ') {
-      out += "\\u00";
-      out += kDigits[static_cast<unsigned char>(c) >> 4U];
-      out += kDigits[static_cast<unsigned char>(c) & 0xFU];
-    } else {
-      out += c;
-    }
-  }
-  out += '"';
-}
 
 void append_member(std::string& out, Member member) {
   out += out.empty() ? "{\"" : ",\"";
@@ -441,7 +478,8 @@ std::optional<OutputFormat> parse_format(std::string_view name) {
   return static_cast<OutputFormat>(found - kFormatNames.begin() + 1);
 }
 
-Result<GenerationRequest> parse_request(std::string_view body, const RequestRules& rules) {
+Result<GenerationRequest, RequestFault> parse_request(std::string_view body,
+                                                      const RequestRules& rules) {
   return read(body, &rules);
 }
 
@@ -449,27 +487,27 @@ std::string encode_request(const GenerationRequest& request) {
   std::string out;
   out.reserve(256 + request.prompt.size());
   append_member(out, Member::kPrompt);
-  append_string(out, request.prompt);
+  append_json_string(out, request.prompt);
   if (request.voice) {
     append_member(out, Member::kVoice);
-    append_string(out, *request.voice);
+    append_json_string(out, *request.voice);
   }
   if (!request.audio_references.empty()) {
     append_member(out, Member::kAudioReferences);
     char separator = '[';
     for (const std::string& reference : request.audio_references) {
       out += separator;
-      append_string(out, reference);
+      append_json_string(out, reference);
       separator = ',';
     }
     out += ']';
   }
   if (request.image_url) {
     append_member(out, Member::kImageUrl);
-    append_string(out, *request.image_url);
+    append_json_string(out, *request.image_url);
   }
   append_member(out, Member::kOutputFormat);
-  append_string(out, format_name(request.output_format));
+  append_json_string(out, format_name(request.output_format));
   append_member(out, Member::kSampleRate);
   out += std::to_string(request.sample_rate);
   append_member(out, Member::kSpeed);
@@ -478,16 +516,35 @@ std::string encode_request(const GenerationRequest& request) {
   out += number_text(request.volume);
   append_member(out, Member::kPitch);
   out += number_text(request.pitch);
+  if (!request.metadata.empty()) {
+    append_member(out, Member::kMetadata);
+    char separator = '{';
+    for (const auto& [name, text] : request.metadata) {
+      out += separator;
+      append_json_string(out, name);
+      out += ':';
+      append_json_string(out, text);
+      separator = ',';
+    }
+    out += '}';
+  }
+  if (request.max_credits != kHoldAmount) {
+    append_member(out, Member::kMaxCredits);
+    out += format_credits(request.max_credits);
+  }
   out += '}';
   return out;
 }
 
 Result<GenerationRequest> decode_request(std::string_view json) {
   auto out = read(json, nullptr);
-  if (out && encode_request(*out) != json) {
+  if (!out) {
+    return Error{std::move(out.error().message)};
+  }
+  if (encode_request(*out) != json) {
     return Error{"The stored request is not in its canonical form."};
   }
-  return out;
+  return std::move(*out);
 }
 
 Sha256 fingerprint(std::string_view canonical) {

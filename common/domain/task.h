@@ -9,6 +9,7 @@
 // Final states never change. The hold exists exactly while a task is queued or running.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -57,14 +58,17 @@ constexpr std::optional<TaskState> next_state(TaskState from, TaskEvent event) {
   return std::nullopt;
 }
 
-// What a client sees (interface 3): `processing` from creation; `queued` only for a task put back
-// to wait for another attempt.
+// What a client sees: `processing` from creation; `queued` only for a task put back to wait for
+// another attempt.
 std::string_view public_status(TaskState state, std::uint32_t claims);
+// All that there are of these.
+inline constexpr std::array<std::string_view, 5> kPublicStatuses = {
+    "queued", "processing", "succeeded", "failed", "canceled"};
 std::string_view state_name(TaskState state);
 std::optional<TaskState> parse_state(std::string_view name);
 
-// Why a task failed: the `error` object of a generation (DESIGN 1). Never a provider's name or
-// text.
+// Why a task failed: the `error` object of a generation. Never a provider's name or text: which
+// providers there are is no part of the interface.
 enum class FailureCode : std::uint8_t {
   kProviderUnavailable = 1,
   kProviderRejected = 2,
@@ -79,7 +83,8 @@ std::string_view failure_message(
     FailureCode code);                     // For codes whose task carries no message of its own.
 bool failure_retriable(FailureCode code);  // May the same request succeed when sent again?
 
-// Attempts, leases and retries (reliability 8). Only the database's clock is ever compared.
+// Attempts, leases and retries (common/domain/README.md, "Leases"). Only the database's clock is
+// ever compared.
 inline constexpr std::uint32_t kClaimsMax = 5;  // The fifth lost lease ends the task.
 inline constexpr std::chrono::seconds kLease =
     30s;  // Renewed every 10 s; a worker stops itself at 25 s.

@@ -1,4 +1,4 @@
-// The catalogue of preset voices: stable public ids (audio 3). Providers map them in configuration.
+// The catalogue of preset voices: stable public ids. Providers map them in configuration.
 #pragma once
 
 #include <span>
@@ -10,8 +10,15 @@ namespace audiogen {
 // Speaks when a request names none.
 inline constexpr std::string_view kDefaultVoice = "aria";
 
-// Every id, sorted.
-std::span<const std::string_view> voice_ids();
+struct Voice {
+  std::string_view id;
+  std::string_view name;         // For people.
+  std::string_view language;     // BCP 47: the one it speaks best.
+  std::string_view description;  // For people: how it sounds, whoever provides it.
+};
+
+// All of them, by id.
+std::span<const Voice> voices();
 bool is_voice(std::string_view id);
 // "albion, anya, …": for error messages.
 std::string voice_list();

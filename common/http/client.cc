@@ -19,9 +19,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/base/ascii.h"
 #include "common/base/check.h"
+#include "common/base/unique_fd.h"
 #include "common/base/wake_event.h"
 #include "common/domain/public_url.h"
+#include "common/http/outgoing.h"
 
 namespace audiogen::http {
 namespace {
@@ -48,14 +51,6 @@ constexpr long kIdleSecondsMax = 30;
 void init_curl_once() {
   static const bool done = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
   AG_CHECK(done);
-}
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  }
-  return out;
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -91,22 +86,44 @@ int port_of(int socket) {
              : ntohs(reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
 }
 
-bool is_public(const char* numeric_address) {
-  std::array<std::uint8_t, 16> bytes{};
-  if (::inet_pton(AF_INET, numeric_address, bytes.data()) == 1) {
-    return is_public_address(std::span(bytes).first(4));
+using Address = std::span<const std::uint8_t>;
+
+IpAddress to_ip(Address address) {
+  IpAddress out;
+  if (address.size() == 4) {  // Kept as the mapped one.
+    out.bytes[10] = out.bytes[11] = 0xFF;
   }
-  return ::inet_pton(AF_INET6, numeric_address, bytes.data()) == 1 && is_public_address(bytes);
+  std::copy(address.begin(),
+            address.end(),
+            out.bytes.end() - static_cast<std::ptrdiff_t>(address.size()));
+  return out;
 }
 
-bool is_public(const sockaddr* address) {
+// May a call whose address came from outside connect there?
+bool is_allowed(Address address, const std::vector<IpNetwork>& deny) {
+  return is_public_address(address) &&
+         std::none_of(deny.begin(), deny.end(), [ip = to_ip(address)](const IpNetwork& network) {
+           return network.contains(ip);
+         });
+}
+
+bool is_allowed(const char* numeric_address, const std::vector<IpNetwork>& deny) {
+  std::array<std::uint8_t, 16> bytes{};
+  if (::inet_pton(AF_INET, numeric_address, bytes.data()) == 1) {
+    return is_allowed(Address(bytes).first(4), deny);
+  }
+  return ::inet_pton(AF_INET6, numeric_address, bytes.data()) == 1 &&
+         is_allowed(Address(bytes), deny);
+}
+
+bool is_allowed(const sockaddr* address, const std::vector<IpNetwork>& deny) {
   if (address->sa_family == AF_INET) {
     const auto* const v4 = reinterpret_cast<const sockaddr_in*>(address);
-    return is_public_address({reinterpret_cast<const std::uint8_t*>(&v4->sin_addr), 4});
+    return is_allowed(Address(reinterpret_cast<const std::uint8_t*>(&v4->sin_addr), 4), deny);
   }
   if (address->sa_family == AF_INET6) {
     const auto* const v6 = reinterpret_cast<const sockaddr_in6*>(address);
-    return is_public_address({reinterpret_cast<const std::uint8_t*>(&v6->sin6_addr), 16});
+    return is_allowed(Address(reinterpret_cast<const std::uint8_t*>(&v6->sin6_addr), 16), deny);
   }
   return false;
 }
@@ -140,6 +157,8 @@ struct Client::Impl {
     bool sent = false;  // A connection was there and the request went its way.
     bool forbidden = false;
     bool too_large = false;
+    bool refused = false;       // By its take_body.
+    std::size_t given = 0;      // Bytes of the body that went to its take_body, or to nobody.
     std::vector<int> opened{};  // Sockets made for it: one for each address tried.
     bool stale = false;         // Its connection held what belongs to no answer.
     std::size_t header_bytes = 0;
@@ -147,6 +166,8 @@ struct Client::Impl {
     Handle* handle = nullptr;
     bool reading = false;      // Its body is being read …
     std::size_t expected = 0;  // … and counts this much: its length as announced, or so far.
+    std::size_t more = 0;      // What it waits for room for.
+    std::optional<std::chrono::steady_clock::time_point> until{};  // Once it has waited.
   };
   struct Order {
     std::uint64_t number = 0;
@@ -164,6 +185,7 @@ struct Client::Impl {
     std::mutex mutex;
     std::vector<Order> orders;                 // Guarded by mutex.
     std::vector<std::uint64_t> cancellations;  // Guarded by mutex.
+    std::vector<std::uint64_t> go_ons;         // Guarded by mutex.
     std::vector<Timed> timed;                  // Guarded by mutex.
     bool stopping = false;                     // Guarded by mutex.
     std::atomic<std::size_t> kept{0};          // Bytes of answers in use.
@@ -179,18 +201,25 @@ struct Client::Impl {
       }
       inbox->wake.ring();
     }
+    void go_on() override {
+      {
+        const std::scoped_lock lock(inbox->mutex);
+        inbox->go_ons.push_back(number);
+      }
+      inbox->wake.ring();
+    }
     const std::shared_ptr<Inbox> inbox;
     const std::uint64_t number;
   };
 
-  explicit Impl(std::size_t bodies) : bodies_max(bodies) {
+  explicit Impl(ClientOptions with) : options(std::move(with)) {
     init_curl_once();
     epoll = ::epoll_create1(EPOLL_CLOEXEC);
-    AG_CHECK(epoll >= 0);
+    AG_CHECK(epoll);
     epoll_event event{};
     event.events = EPOLLIN;
     event.data.u64 = kWake;
-    ::epoll_ctl(epoll, EPOLL_CTL_ADD, inbox->wake.fd(), &event);
+    ::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, inbox->wake.fd(), &event);
     thread = std::thread([this] { run(); });
   }
 
@@ -207,7 +236,6 @@ struct Client::Impl {
     for (const auto& handle : handles) {
       curl_multi_cleanup(handle->multi);
     }
-    ::close(epoll);
   }
 
   // The first one with room, so that few calls share few connections.
@@ -240,12 +268,12 @@ struct Client::Impl {
     event.data.u64 = std::uint64_t{handle->index} << 32U | static_cast<std::uint32_t>(socket);
     event.events = (what & CURL_POLL_IN ? EPOLLIN : 0U) | (what & CURL_POLL_OUT ? EPOLLOUT : 0U);
     if (what == CURL_POLL_REMOVE) {
-      ::epoll_ctl(impl->epoll, EPOLL_CTL_DEL, socket, nullptr);
+      ::epoll_ctl(impl->epoll.get(), EPOLL_CTL_DEL, socket, nullptr);
     } else if (known == nullptr) {
-      ::epoll_ctl(impl->epoll, EPOLL_CTL_ADD, socket, &event);
+      ::epoll_ctl(impl->epoll.get(), EPOLL_CTL_ADD, socket, &event);
       curl_multi_assign(handle->multi, socket, handle);
     } else {
-      ::epoll_ctl(impl->epoll, EPOLL_CTL_MOD, socket, &event);
+      ::epoll_ctl(impl->epoll.get(), EPOLL_CTL_MOD, socket, &event);
     }
     return 0;
   }
@@ -262,7 +290,8 @@ struct Client::Impl {
   static curl_socket_t open_socket(void* self, curlsocktype purpose, curl_sockaddr* address) {
     auto* const transfer = static_cast<Transfer*>(self);
     if (purpose != CURLSOCKTYPE_IPCXN ||
-        (transfer->request.reach == Reach::kPublicOnly && !is_public(&address->addr))) {
+        (transfer->request.reach == Reach::kPublicOnly &&
+         !is_allowed(&address->addr, transfer->handle->impl->options.deny))) {
       transfer->forbidden = true;
       return CURL_SOCKET_BAD;
     }
@@ -275,7 +304,8 @@ struct Client::Impl {
   // Runs each time a request is about to leave on a connection, a kept one included.
   static int on_ready(void* self, char* address, char*, int, int local_port) {
     auto* const transfer = static_cast<Transfer*>(self);
-    if (transfer->request.reach == Reach::kPublicOnly && !is_public(address)) {
+    if (transfer->request.reach == Reach::kPublicOnly &&
+        !is_allowed(address, transfer->handle->impl->options.deny)) {
       transfer->forbidden = true;
       return CURL_PREREQFUNC_ABORT;
     }
@@ -318,6 +348,9 @@ struct Client::Impl {
     auto* const transfer = static_cast<Transfer*>(self);
     const std::size_t bytes = size * count;
     Impl* const impl = transfer->handle->impl;
+    if (transfer->request.take_body) {
+      return give_body(*transfer, {data, bytes});
+    }
     if (!transfer->reading && !impl->begin_reading(*transfer)) {
       return CURL_WRITEFUNC_PAUSE;
     }
@@ -326,17 +359,81 @@ struct Client::Impl {
       transfer->too_large = true;
       return 0;  // Ends the transfer.
     }
-    body.append(data, bytes);
-    if (body.size() > transfer->expected) {
-      impl->reading += body.size() - transfer->expected;
-      transfer->expected = body.size();
+    if (!impl->grow(*transfer, body.size() + bytes)) {
+      return CURL_WRITEFUNC_PAUSE;
     }
+    body.append(data, bytes);
     return bytes;
   }
 
-  bool has_room(std::size_t bytes) const {
-    const std::size_t used = reading + inbox->kept.load();
-    return used == 0 || used + bytes <= bodies_max;
+  static std::size_t give_body(Transfer& transfer, std::string_view part) {
+    if (transfer.given + part.size() > transfer.request.body_max) {
+      transfer.too_large = true;
+      return 0;  // Ends the transfer.
+    }
+    constexpr long kOk = 200;
+    long status = 0;
+    curl_easy_getinfo(transfer.easy, CURLINFO_RESPONSE_CODE, &status);
+    if (status == kOk) {
+      const BodyPart answer = transfer.request.take_body(part);
+      if (answer == BodyPart::kLater) {
+        return CURL_WRITEFUNC_PAUSE;
+      }
+      if (answer == BodyPart::kRefused) {
+        transfer.refused = true;
+        return 0;
+      }
+    }
+    transfer.given += part.size();
+    return part.size();
+  }
+
+  // Of one origin's bodies, those that wait for room, and the one being read that waits for nobody
+  // else's server: only for what our side still uses.
+  struct Line {
+    std::deque<std::uint64_t> unread;
+    std::uint64_t first = 0;   // 0: none
+    bool first_waits = false;  // … and it is not in `unread`: it must not wait behind others.
+  };
+
+  // For `more` bytes of its body.
+  bool has_room(Transfer& transfer, std::size_t more) {
+    // What our side uses drains for one that is too large to fit beside it; meanwhile none begins.
+    const bool its_turn = drains_for == transfer.number;
+    if (drains_for != 0 && !its_turn && !transfer.reading) {
+      return false;
+    }
+    const std::size_t kept = inbox->kept.load();
+    const std::size_t used = reading + kept;
+    if (used != 0 && used + more > options.bodies_max) {
+      Line& line = lines[origin_of(transfer.request.url)];
+      if (line.first != 0 && line.first != transfer.number) {
+        drains_for = its_turn ? 0 : drains_for;  // It waits for its own origin's server.
+        return false;
+      }
+      line.first = transfer.reading ? transfer.number : line.first;
+      const std::size_t own = (transfer.reading ? transfer.expected : 0) + more;
+      if (kept != 0 && kept + own > options.bodies_max) {
+        drains_for = drains_for == 0 ? transfer.number : drains_for;
+        return false;
+      }
+    }
+    drains_for = its_turn ? 0 : drains_for;
+    return true;
+  }
+
+  // Stops reading until there is room for `more`; nobody's time runs meanwhile.
+  void wait_for_room(Transfer& transfer, std::size_t more) {
+    transfer.more = more;
+    transfer.until.reset();
+    Line& line = lines[origin_of(transfer.request.url)];
+    if (line.first == transfer.number) {
+      line.first_waits = true;
+    } else {
+      line.unread.push_back(transfer.number);
+    }
+    ++unread;
+    curl_easy_setopt(transfer.easy, CURLOPT_TIMEOUT_MS, 0L);
   }
 
   void count_reading(Transfer& transfer) {
@@ -345,47 +442,91 @@ struct Client::Impl {
     transfer.response.body.reserve(std::min(transfer.expected, kReserveMax));
   }
 
-  // At the first byte of a body. False: it waits its turn, and nobody's time runs meanwhile.
+  // At the first byte of a body. False: it waits its turn.
   bool begin_reading(Transfer& transfer) {
     curl_off_t length = -1;
     curl_easy_getinfo(transfer.easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
     transfer.expected = std::min(static_cast<std::size_t>(std::max<curl_off_t>(length, 0)),
                                  transfer.request.body_max);
-    if (unread.empty() && has_room(transfer.expected)) {
+    Line& line = lines[origin_of(transfer.request.url)];
+    if (line.unread.empty() && has_room(transfer, transfer.expected)) {
+      line.first = line.first == 0 ? transfer.number : line.first;
       count_reading(transfer);
       return true;
     }
-    unread.push_back(transfer.number);
-    curl_easy_setopt(transfer.easy, CURLOPT_TIMEOUT_MS, 0L);
+    wait_for_room(transfer, transfer.expected);
     return false;
+  }
+
+  // Counts what came beyond the announced length, or without one. False: it waits its turn.
+  bool grow(Transfer& transfer, std::size_t size) {
+    if (size <= transfer.expected) {
+      return true;
+    }
+    const std::size_t more = size - transfer.expected;
+    if (!has_room(transfer, more)) {
+      wait_for_room(transfer, more);
+      return false;
+    }
+    reading += more;
+    transfer.expected = size;
+    return true;
   }
 
   // Goes on with the bodies that wait, as far as there is room.
   void read_waiting() {
     // First the flag: what is given back from here on rings again.
-    inbox->starved.store(!unread.empty());
-    while (!unread.empty()) {
-      const auto it = by_number.find(unread.front());
+    inbox->starved.store(unread > 0);
+    for (auto it = lines.begin(); it != lines.end();) {
+      Line& line = it->second;
+      read_waiting(line);
+      it = line.unread.empty() && line.first == 0 ? lines.erase(it) : std::next(it);
+    }
+  }
+
+  void read_waiting(Line& line) {
+    if (line.first_waits) {
+      Transfer& transfer = *transfers.at(by_number.at(line.first));
+      if (has_room(transfer, transfer.more)) {
+        line.first_waits = false;
+        --unread;
+        go_on_reading(transfer);
+      }
+    }
+    while (!line.unread.empty()) {
+      const auto it = by_number.find(line.unread.front());
       if (it == by_number.end()) {
-        unread.pop_front();  // Canceled.
+        line.unread.pop_front();  // Canceled.
+        --unread;
         continue;
       }
       Transfer& transfer = *transfers.at(it->second);
-      if (!has_room(transfer.expected)) {
+      if (!has_room(transfer, transfer.more)) {
         return;
       }
-      unread.pop_front();
-      count_reading(transfer);
-      // libcurl's own clock has run on: from here on it is ours.
-      waiting.emplace(std::chrono::steady_clock::now() + transfer.request.total_timeout,
-                      [this, number = transfer.number] {
-                        if (const auto late = by_number.find(number); late != by_number.end()) {
-                          end(late->second, CURLE_OPERATION_TIMEDOUT);
-                        }
-                      });
-      if (const CURLcode code = curl_easy_pause(transfer.easy, CURLPAUSE_CONT); code != CURLE_OK) {
-        end(transfer.easy, code);
+      line.unread.pop_front();
+      --unread;
+      if (!transfer.reading) {
+        line.first = line.first == 0 ? transfer.number : line.first;
+        count_reading(transfer);
       }
+      go_on_reading(transfer);
+    }
+  }
+
+  void go_on_reading(Transfer& transfer) {
+    // libcurl's own clock has run on: from here on it is ours.
+    const auto until = std::chrono::steady_clock::now() + transfer.request.total_timeout;
+    transfer.until = until;
+    waiting.emplace(until, [this, number = transfer.number, until] {
+      const auto late = by_number.find(number);
+      // It may have stopped again, and its time with it.
+      if (late != by_number.end() && transfers.at(late->second)->until == until) {
+        end(late->second, CURLE_OPERATION_TIMEDOUT);
+      }
+    });
+    if (const CURLcode code = curl_easy_pause(transfer.easy, CURLPAUSE_CONT); code != CURLE_OK) {
+      end(transfer.easy, code);
     }
   }
 
@@ -400,7 +541,7 @@ struct Client::Impl {
     if (line.starts_with("HTTP/")) {
       transfer->response.headers.clear();  // After a 100 Continue the real headers follow.
     } else if (const auto colon = line.find(':'); colon != std::string_view::npos) {
-      transfer->response.headers.emplace(lower(line.substr(0, colon)),
+      transfer->response.headers.emplace(ascii::lower(line.substr(0, colon)),
                                          std::string(trimmed(line.substr(colon + 1))));
     }
     return line.size();
@@ -439,10 +580,7 @@ struct Client::Impl {
     }
     transfer->headers = curl_slist_append(transfer->headers, "Expect:");  // One round trip less.
     curl_easy_setopt(easy, CURLOPT_URL, request.url.c_str());
-    curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
-    curl_easy_setopt(easy, CURLOPT_PROXY, "");
-    curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    set_outgoing_rules(easy);
     curl_easy_setopt(easy, CURLOPT_TCP_NODELAY, 1L);
     curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_2TLS);
     curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request.method.c_str());
@@ -457,6 +595,8 @@ struct Client::Impl {
     curl_easy_setopt(
         easy, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(request.connect_timeout.count()));
     curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, static_cast<long>(request.total_timeout.count()));
+    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, static_cast<long>(request.slow_bytes));
+    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, static_cast<long>(request.slow_for.count()));
     curl_easy_setopt(easy,
                      CURLOPT_BUFFERSIZE,
                      transfers.size() < kRoomyTransfers ? kRoomyReadBuffer : kReadBuffer);
@@ -504,8 +644,15 @@ struct Client::Impl {
     const std::unique_ptr<Transfer> transfer = std::move(it->second);
     transfers.erase(it);
     by_number.erase(transfer->number);
+    drains_for = drains_for == transfer->number ? 0 : drains_for;
     if (transfer->reading) {
       reading -= transfer->expected;
+      const auto line = lines.find(origin_of(transfer->request.url));
+      if (line != lines.end() && line->second.first == transfer->number) {
+        unread -= line->second.first_waits ? 1U : 0U;
+        line->second.first = 0;
+        line->second.first_waits = false;
+      }
     }
     long status = 0;
     curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
@@ -523,6 +670,7 @@ struct Client::Impl {
       const ClientFault fault =
           transfer->forbidden   ? ClientFault::kForbidden
           : transfer->too_large ? ClientFault::kTooLarge
+          : transfer->refused   ? ClientFault::kCanceled
           : !transfer->sent && (*code == CURLE_UNSUPPORTED_PROTOCOL || *code == CURLE_URL_MALFORMAT)
               ? ClientFault::kForbidden
           : transfer->sent ? ClientFault::kUnknown
@@ -549,11 +697,13 @@ struct Client::Impl {
   bool read_inbox() {
     std::vector<Order> orders;
     std::vector<std::uint64_t> cancellations;
+    std::vector<std::uint64_t> go_ons;
     bool stop = false;
     {
       const std::scoped_lock lock(inbox->mutex);
       orders.swap(inbox->orders);
       cancellations.swap(inbox->cancellations);
+      go_ons.swap(inbox->go_ons);
       for (Timed& timed : inbox->timed) {
         waiting.emplace(timed.due, std::move(timed.work));
       }
@@ -566,6 +716,13 @@ struct Client::Impl {
     for (const std::uint64_t number : cancellations) {
       if (const auto it = by_number.find(number); it != by_number.end()) {
         end(it->second, std::nullopt);
+      }
+    }
+    for (const std::uint64_t number : go_ons) {
+      if (const auto it = by_number.find(number); it != by_number.end()) {
+        if (const CURLcode code = curl_easy_pause(it->second, CURLPAUSE_CONT); code != CURLE_OK) {
+          end(it->second, code);
+        }
       }
     }
     return !stop;
@@ -606,7 +763,7 @@ struct Client::Impl {
       run_due();
       collect_finished();
       read_waiting();
-      const int count = ::epoll_wait(epoll, events.data(), kEventsMax, patience());
+      const int count = ::epoll_wait(epoll.get(), events.data(), kEventsMax, patience());
       bool woken = false;
       for (int i = 0; i < count; ++i) {
         const epoll_event& event = events[static_cast<std::size_t>(i)];
@@ -641,10 +798,12 @@ struct Client::Impl {
     } while (!transfers.empty());
   }
 
-  const std::size_t bodies_max;
-  std::size_t reading = 0;           // Bytes of the bodies being read.
-  std::deque<std::uint64_t> unread;  // Transfers whose bodies wait for room.
-  int epoll = -1;
+  const ClientOptions options;
+  std::size_t reading = 0;                      // Bytes of the bodies being read.
+  std::unordered_map<std::string, Line> lines;  // By origin.
+  std::size_t unread = 0;                       // In all of them.
+  std::uint64_t drains_for = 0;                 // A transfer; 0: none.
+  UniqueFd epoll;
   std::vector<std::unique_ptr<Handle>> handles;
   std::vector<CURL*> spare;  // As new.
   std::unordered_map<CURL*, std::unique_ptr<Transfer>> transfers;
@@ -658,7 +817,7 @@ struct Client::Impl {
   std::thread thread;
 };
 
-Client::Client(std::size_t bodies_max) : impl_(std::make_unique<Impl>(bodies_max)) {}
+Client::Client(ClientOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
 Client::~Client() = default;
 
 std::shared_ptr<ClientCall> Client::start(ClientRequest request, Reply reply) {

@@ -12,15 +12,24 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/ip_address.h"
 #include "common/base/result.h"
 
 namespace audiogen::http {
 
 // Which addresses a call may connect to. The check runs on the resolved address, after DNS and
-// before connect (reliability 7), so names that resolve to private space are refused too.
+// before connect, so names that resolve to private space are refused too, whatever they resolved to
+// a moment ago (README.md, "Addresses").
 enum class Reach {
   kAny,         // An address an operator configured.
   kPublicOnly,  // An address that came from outside.
+};
+
+// What the taker of a body makes of a part of it.
+enum class BodyPart {
+  kTaken,
+  kLater,    // Not taken: again after ClientCall::go_on(). The call's time runs on.
+  kRefused,  // Ends the call with kCanceled.
 };
 
 struct ClientRequest {
@@ -32,6 +41,12 @@ struct ClientRequest {
   std::chrono::milliseconds connect_timeout{3'000};
   std::chrono::milliseconds total_timeout{20'000};
   std::size_t body_max = 32U << 20U;  // A longer reply is cut off and is a fault.
+  // Fewer bytes a second than this on average for so long: cut off, kUnknown. 0: no limit.
+  std::uint32_t slow_bytes = 0;
+  std::chrono::seconds slow_for{0};
+  // Takes the body of a 200 piece by piece, in place of ClientResponse::body, so that the client
+  // holds none of it; other answers have no body then. Runs on the client's thread.
+  std::function<BodyPart(std::string_view)> take_body{};
 };
 
 struct ClientResponse {
@@ -61,16 +76,26 @@ class ClientCall {
   virtual ~ClientCall() = default;
   // The call ends soon with kCanceled, unless it ends otherwise first. Thread-safe, never blocks.
   virtual void cancel() = 0;
+  // Offers the part of the body again that was answered kLater. Thread-safe, never blocks.
+  virtual void go_on() = 0;
+};
+
+struct ClientOptions {
+  // A body is read only when it fits into so many bytes together with those being read and those
+  // kept (keep()), or is the only one; the rest wait in the sockets, first come, first served, and
+  // their total_timeout with them: thousands of calls may be answered at once. Of each origin
+  // (scheme, host, port) one goes on whatever is being read, so that none waits for the servers of
+  // another. A body without a length counts as it comes, and may have to wait half-way. Bodies with
+  // a take_body are the taker's affair.
+  std::size_t bodies_max = 16U << 20U;
+  std::vector<IpNetwork> deny{};  // Never public, whatever the table says.
 };
 
 class Client {
  public:
   using Reply = std::function<void(Result<ClientResponse, ClientError>)>;
 
-  // A body is read only when it fits into `bodies_max` bytes together with those being read and
-  // those kept (keep()), or is the only one; the rest wait in the sockets, first come, first
-  // served, and their total_timeout with them: thousands of calls may be answered at once.
-  explicit Client(std::size_t bodies_max = kBodiesMax);
+  explicit Client(ClientOptions options = {});
   // Answers what is in flight, and what its replies still start, with kCanceled; drops what after()
   // holds.
   ~Client();
@@ -93,7 +118,6 @@ class Client {
   std::size_t in_flight() const;
 
  private:
-  static constexpr std::size_t kBodiesMax = 16U << 20U;
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

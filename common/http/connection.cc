@@ -4,14 +4,23 @@
 #include <array>
 #include <cerrno>
 #include <ctime>
+#include <iterator>
+#include <limits>
+#include <optional>
+#include <tuple>
+#include <utility>
 
-#include <arpa/inet.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+
+#include "common/base/check.h"
+#include "common/domain/client_address.h"
 
 namespace audiogen::http {
 namespace {
@@ -26,6 +35,10 @@ constexpr std::size_t kTurnBytes = 512 * 1024;
 constexpr std::size_t kProgressBytes = 64 * 1024;
 // What is read and dropped of a client that talks on after a refusal, before it is cut off.
 constexpr std::size_t kDiscardMax = 16 * 1024 * 1024;
+// Of the connections there may be, this part is ended at once when there is no room.
+constexpr std::size_t kEvictedPart = 128;
+// How long a new connection may wait for those to be gone.
+constexpr auto kMakeRoomMax = std::chrono::seconds(1);
 
 const char* reason_phrase(int status) {
   switch (status) {
@@ -82,34 +95,13 @@ std::string_view date_line() {
   return {line.data(), size};
 }
 
-std::string peer_address_of(int fd) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    return "";
-  }
-  if (address.ss_family == AF_INET) {
-    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
-    ::inet_ntop(AF_INET, &v4.sin_addr, text.data(), text.size());
-  } else if (address.ss_family == AF_INET6) {
-    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
-    if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
-      ::inet_ntop(AF_INET, &v6.sin6_addr.s6_addr[12], text.data(), text.size());
-    } else {
-      ::inet_ntop(AF_INET6, &v6.sin6_addr, text.data(), text.size());
-    }
-  }
-  return text.data();
-}
-
 // How long what has arrived waits for this thread, by the kernel's word on this connection's last
 // bytes (in its own ticks: 4 ms where CONFIG_HZ is 250). Asked once a millisecond: a thread serves
 // its connections in the order in which they became readable, so neighbours have waited alike.
 std::chrono::milliseconds reactor_lag(int fd) {
-  thread_local Clock::time_point asked{};
+  thread_local std::optional<Clock::time_point> asked;
   thread_local std::chrono::milliseconds lag{};
-  if (const auto now = Clock::now(); now - asked >= std::chrono::milliseconds(1)) {
+  if (const auto now = Clock::now(); !asked || now - *asked >= std::chrono::milliseconds(1)) {
     asked = now;
     tcp_info info{};
     socklen_t size = sizeof info;
@@ -125,12 +117,21 @@ bool would_block(int error) {
 
 }  // namespace
 
+FileBody::FileBody(UniqueFd file, off_t from, off_t size)
+    : fd(std::move(file)), offset(from), length(size) {
+  AG_CHECK(offset >= 0);
+  AG_CHECK(length >= 0);
+  AG_CHECK(length <= std::numeric_limits<off_t>::max() - offset);
+}
+
 ServerCore::ServerCore(ServerOptions server_options,
                        Handler request_handler,
                        ErrorReply error_reply)
     : options(std::move(server_options)),
       handler(std::move(request_handler)),
-      on_error(std::move(error_reply)) {}
+      on_error(std::move(error_reply)),
+      drops(options.name),
+      bodies(options.body_budget) {}
 
 Response ServerCore::render_error(int status,
                                   std::string_view reason,
@@ -145,48 +146,173 @@ Response ServerCore::render_error(int status,
   }
 }
 
-bool ServerCore::add(std::shared_ptr<Connection> connection) {
-  const std::lock_guard lock(mutex_);
-  connections_.insert(std::move(connection));
-  return connections_.size() <= options.connections_max;
+bool ServerCore::trusts(const IpAddress& peer) const {
+  return std::any_of(options.trusted_proxies.begin(),
+                     options.trusted_proxies.end(),
+                     [&](const IpNetwork& network) { return network.contains(peer); });
+}
+
+template <class Use>
+void ServerCore::for_each(const Use& use) const {
+  for (const auto& [address, connections] : connections_) {
+    std::for_each(connections.begin(), connections.end(), use);
+  }
+}
+
+bool ServerCore::add(const std::shared_ptr<Connection>& connection) {
+  const IpAddress address = connection->peer().limited();
+  std::unique_lock lock(mutex_);
+  const auto crowded = [&] {
+    const auto found = connections_.find(address);
+    return options.connections_per_address > 0 && !connection->peer_trusted() &&
+           found != connections_.end() && found->second.size() >= options.connections_per_address;
+  };
+  const auto room = [&] { return count_ < options.connections_max && !crowded(); };
+  const auto give_up = Clock::now() + kMakeRoomMax;
+  while (!room()) {
+    const Drop refusal = crowded() ? Drop::kRefusedAddress : Drop::kRefusedFull;
+    const IpAddress* const only = crowded() ? &address : nullptr;
+    lock.unlock();
+    const std::size_t evicted = evict_resting(only);
+    lock.lock();
+    // The reactor closes them.
+    if (evicted == 0 || !left_.wait_until(lock, give_up, room)) {
+      lock.unlock();
+      drops.count(refusal, connection->peer());
+      return false;
+    }
+  }
+  connections_[address].insert(connection);
+  ++count_;
+  return true;
+}
+
+void ServerCore::relieve() {
+  evict_resting(nullptr);
+  drops.count(Drop::kNoDescriptor, {});
+}
+
+std::size_t ServerCore::evict_resting(const IpAddress* only) {
+  const std::size_t there_may_be = only != nullptr && options.connections_per_address > 0
+                                       ? options.connections_per_address
+                                       : options.connections_max;
+  const std::size_t wanted = std::max<std::size_t>(1, there_may_be / kEvictedPart);
+  // Those that are asked first may all have to stay, and nobody may be locked out by that.
+  constexpr std::size_t kWiden = 8;
+  std::size_t evicted = 0;
+  for (std::size_t most = wanted;; most *= kWiden) {
+    std::vector<std::shared_ptr<Connection>> resting;
+    {
+      const std::lock_guard lock(mutex_);
+      resting = longest_resting(only, most);
+    }
+    for (const std::shared_ptr<Connection>& connection : resting) {
+      if (evicted < wanted && connection->evict()) {
+        ++evicted;
+      }
+    }
+    if (evicted > 0 || resting.size() < most) {
+      return evicted;
+    }
+  }
+}
+
+std::vector<std::shared_ptr<Connection>> ServerCore::longest_resting(const IpAddress* only,
+                                                                     std::size_t most) const {
+  struct Candidate {
+    bool trusted;
+    std::size_t neighbours;
+    Connection::Rest rest;
+    Clock::time_point deadline;  // The longest resting one's comes first, a silent one's before it.
+    const std::shared_ptr<Connection>* connection;
+    bool operator<(const Candidate& other) const {
+      return std::tie(trusted, other.neighbours, rest, deadline) <
+             std::tie(other.trusted, neighbours, other.rest, other.deadline);
+    }
+  };
+  std::vector<Candidate> found;
+  for (const auto& [address, connections] : connections_) {
+    if (only != nullptr && address != *only) {
+      continue;
+    }
+    for (const std::shared_ptr<Connection>& connection : connections) {
+      if (const auto rest = connection->rest(); rest != Connection::Rest::kNo) {
+        found.push_back({connection->peer_trusted(),
+                         connections.size(),
+                         rest,
+                         connection->deadline(),
+                         &connection});
+      }
+    }
+  }
+  const auto middle = found.begin() + static_cast<std::ptrdiff_t>(std::min(found.size(), most));
+  std::partial_sort(found.begin(), middle, found.end());
+  std::vector<std::shared_ptr<Connection>> out;
+  out.reserve(std::min(found.size(), most));
+  std::transform(found.begin(), middle, std::back_inserter(out), [](const Candidate& candidate) {
+    return *candidate.connection;
+  });
+  return out;
 }
 
 void ServerCore::remove(const std::shared_ptr<Connection>& connection) {
-  const std::lock_guard lock(mutex_);
-  connections_.erase(connection);
+  {
+    const std::lock_guard lock(mutex_);
+    const auto group = connections_.find(connection->peer().limited());
+    if (group == connections_.end() || group->second.erase(connection) == 0) {
+      return;
+    }
+    --count_;
+    if (group->second.empty()) {
+      connections_.erase(group);
+    }
+  }
+  left_.notify_one();
 }
 
 std::vector<std::shared_ptr<Connection>> ServerCore::all() const {
   const std::lock_guard lock(mutex_);
-  return {connections_.begin(), connections_.end()};
+  std::vector<std::shared_ptr<Connection>> out;
+  out.reserve(count_);
+  for_each([&](const auto& connection) { out.push_back(connection); });
+  return out;
 }
 
 std::size_t ServerCore::count() const {
   const std::lock_guard lock(mutex_);
-  return connections_.size();
+  return count_;
 }
 
 void ServerCore::sweep(Clock::time_point now) {
   std::vector<std::shared_ptr<Connection>> late;
   {
     const std::lock_guard lock(mutex_);
-    std::copy_if(
-        connections_.begin(), connections_.end(), std::back_inserter(late), [&](const auto& c) {
-          return c->deadline() <= now;
-        });
+    for_each([&](const auto& connection) {
+      if (connection->deadline() <= now) {
+        late.push_back(connection);
+      }
+    });
   }
   for (const std::shared_ptr<Connection>& connection : late) {
     connection->expire(now);
   }
+  drops.tell();
 }
 
-Connection::Connection(std::shared_ptr<ServerCore> core, int fd)
-    : core_(std::move(core)), peer_address_(peer_address_of(fd)), reactor_fd_(fd) {
-  set_deadline(core_->options.keep_alive_timeout);
+Connection::Connection(std::shared_ptr<ServerCore> core, int fd, const IpAddress& peer)
+    : core_(std::move(core)), peer_(peer), peer_trusted_(core_->trusts(peer_)), reactor_fd_(fd) {
+  set_deadline(core_->options.first_byte_timeout);
 }
 
 void Connection::set_deadline(std::chrono::milliseconds after) {
   deadline_.store((Clock::now() + after).time_since_epoch().count(), std::memory_order_relaxed);
+}
+
+IpAddress Connection::client_of(const Request& request) const {
+  return peer_trusted_
+             ? client_address(
+                   peer_, request.joined_headers("x-forwarded-for"), core_->options.trusted_proxies)
+             : peer_;
 }
 
 std::unique_ptr<Framer> Connection::new_framer() {
@@ -198,8 +324,17 @@ void Connection::on_bytes(std::string_view bytes) {
   if (phase_ == Phase::kClosed) {
     return;
   }
-  if (phase_ != Phase::kReading && phase_ != Phase::kLingering && !discarding_ && inbox_ &&
-      inbox_->size() + bytes.size() > core_->options.limits.head + core_->options.limits.body) {
+  silent_ = false;
+  const FramerLimits& limits = core_->options.limits;
+  if (phase_ == Phase::kJudging && !discarding_ &&
+      inbox_->size() + bytes.size() > limits.head + limits.body) {
+    return reset_now();  // Not one request, but several at once: there is no place for them.
+  }
+  // Requests sent ahead: with heads_first their bodies are nobody's yet.
+  if (phase_ != Phase::kReading && phase_ != Phase::kJudging && phase_ != Phase::kLingering &&
+      !discarding_ && inbox_ &&
+      inbox_->size() + bytes.size() >
+          limits.head + (core_->options.heads_first ? 0 : limits.body)) {
     discarding_ = true;
     inbox_.reset();
   }
@@ -214,6 +349,9 @@ void Connection::on_bytes(std::string_view bytes) {
     inbox_ = new_framer();
   }
   inbox_->append(bytes);
+  if (phase_ == Phase::kJudging || awaited_.call) {
+    hold(holder_, bytes.size());
+  }
   pump(lock, reactor_lag(reactor_fd_));
 }
 
@@ -221,7 +359,8 @@ void Connection::on_eof() {
   const Lock lock(mutex_);
   eof_ = true;
   // A client may say that it sends no more and still wait for its answers (RFC 9293 3.6).
-  const bool unfinished = phase_ == Phase::kBusy || phase_ == Phase::kWriting ||
+  const bool unfinished = phase_ == Phase::kBusy || phase_ == Phase::kJudging ||
+                          phase_ == Phase::kWriting ||
                           (phase_ == Phase::kReading && (pumping_ || resuming_));
   if (!unfinished || !own_the_socket()) {
     close_now();
@@ -246,7 +385,16 @@ void Connection::pump(Lock& lock, std::chrono::milliseconds lag) {
   while (phase_ == Phase::kReading && inbox_ && inbox_->begun()) {
     const Framer::Status status = inbox_->advance(core_->options.limits);
     if (status == Framer::Status::kComplete) {
-      dispatch(lock, lag);
+      if (awaited_.call) {
+        dispatch_body(lock, lag);
+      } else {
+        dispatch(lock, lag);
+      }
+      continue;
+    }
+    if (core_->options.heads_first && received_ != Received::kBody &&
+        (status == Framer::Status::kBody || inbox_->too_large())) {
+      dispatch_head(lock, lag);
       continue;
     }
     if (status == Framer::Status::kRefused) {
@@ -255,63 +403,213 @@ void Connection::pump(Lock& lock, std::chrono::milliseconds lag) {
     }
     if (status == Framer::Status::kHead && received_ == Received::kNothing && inbox_->begun()) {
       received_ = Received::kHead;
+      set_rest(Rest::kHead);
       set_deadline(core_->options.head_timeout);
     } else if (status == Framer::Status::kBody && received_ != Received::kBody) {
-      received_ = Received::kBody;
-      set_deadline(core_->options.body_timeout);
-      if (inbox_->expects_continue()) {
-        constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
-        // Nothing else is being sent, so it fits; if the client is gone, reading will tell.
-        ::send(fd(), kContinue.data(), kContinue.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-      }
+      await_body();
     }
     break;
   }
   pumping_ = false;
   if (eof_ && phase_ == Phase::kReading) {
     close_now();
+  } else if (given_up() && awaiting_body()) {
+    core_->housekeeper.post(shared_from_this());  // It may have been here already, in vain.
   }
 }
 
-void Connection::begin_busy(const Request& request) {
-  phase_ = Phase::kBusy;
-  received_ = Received::kNothing;
+void Connection::await_body() {
+  received_ = Received::kBody;
+  set_rest(Rest::kNo);
+  set_deadline(core_->options.body_timeout);
+  if (inbox_->expects_continue()) {
+    constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+    // Nothing else is being sent, so it fits; if the client is gone, reading will tell.
+    ::send(fd(), kContinue.data(), kContinue.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+}
+
+void Connection::begin_busy(const Request& request, Phase phase) {
+  phase_ = phase;
+  received_ = phase == Phase::kJudging ? Received::kBody : Received::kNothing;
+  set_rest(Rest::kNo);
   head_only_ = request.method == "HEAD";
   http10_ = request.http10;
   keep_alive_ = request.keep_alive;
+  overdue_ = false;
   set_deadline(core_->options.reply_timeout);
-  core_->requests.fetch_add(1, std::memory_order_relaxed);
-  core_->in_flight.fetch_add(1, std::memory_order_relaxed);
+  if (!counted_) {
+    counted_ = true;
+    core_->requests.fetch_add(1, std::memory_order_relaxed);
+    core_->in_flight.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+void Connection::end_busy() {
+  if (counted_) {
+    counted_ = false;
+    core_->in_flight.fetch_sub(1, std::memory_order_relaxed);
+  }
 }
 
 void Connection::dispatch(Lock& lock, std::chrono::milliseconds lag) {
   std::unique_ptr<Framer> framer = std::move(inbox_);
-  framer->request().peer_address = peer_address_;
+  framer->request().client = client_of(framer->request());
   begin_busy(framer->request());
   if (!framer->surplus().empty()) {
     inbox_ = new_framer();
     inbox_->append(framer->surplus());
   }
-  auto call = std::make_shared<Call>(shared_from_this(), std::move(framer), Clock::now() - lag);
+  auto call =
+      std::make_shared<Call>(shared_from_this(), std::move(framer), Clock::now() - lag, false);
   call_ = call;
   lock.unlock();
-  if (core_->refusing) {
-    call->reply(core_->render_error(503, "the server is stopping", &call->request()));
-  } else {
-    try {
-      core_->handler(Exchange(call));
-    } catch (...) {
-      call->reply(core_->render_error(500, "the handler threw", &call->request()));
-    }
-  }
+  handle(call);
   call.reset();  // May lock.
   lock.lock();
 }
 
+void Connection::handle(const std::shared_ptr<Call>& call) const {
+  if (core_->refusing) {
+    call->reply(core_->render_error(503, "the server is stopping", &call->request()));
+    return;
+  }
+  try {
+    core_->handler(Exchange(call));
+  } catch (...) {
+    call->reply(core_->render_error(500, "the handler threw", &call->request()));
+  }
+}
+
+// The handler gets a copy of the head: what it may look at while more of the body comes.
+void Connection::dispatch_head(Lock& lock, std::chrono::milliseconds lag) {
+  std::unique_ptr<Framer> head = inbox_->copy_head();
+  head->request().client = client_of(head->request());
+  begin_busy(head->request(), Phase::kJudging);
+  // Until it is known who that is, its bytes are its address's.
+  holder_ = HashOfIpAddress()(head->request().client.limited());
+  auto call = std::make_shared<Call>(shared_from_this(), std::move(head), Clock::now() - lag, true);
+  call_ = call;
+  hold(holder_, inbox_->size());
+  lock.unlock();
+  handle(call);
+  call.reset();  // May lock.
+  lock.lock();
+}
+
+void Connection::dispatch_body(Lock& lock, std::chrono::milliseconds lag) {
+  std::unique_ptr<Framer> framer = std::move(inbox_);
+  let_go();
+  framer->request().client = client_of(framer->request());
+  begin_busy(framer->request());
+  if (!framer->surplus().empty()) {
+    inbox_ = new_framer();
+    inbox_->append(framer->surplus());
+  }
+  Awaited arrived = std::exchange(awaited_, {});
+  lock.unlock();
+  arrived.call->body_arrived(std::move(framer), Clock::now() - lag);
+  try {
+    arrived.next();
+  } catch (...) {
+    arrived.call->reply(core_->render_error(500, "the handler threw", &arrived.call->request()));
+  }
+  arrived = {};  // May lock.
+  lock.lock();
+}
+
+void Connection::receive_body(std::uint64_t holder, std::function<void()> next) {
+  Lock lock(mutex_);
+  const std::shared_ptr<Call> call = call_.lock();
+  if (phase_ != Phase::kJudging || !call) {
+    lock.unlock();  // `next` may hold the last reference to the call.
+    next = nullptr;
+    return;
+  }
+  phase_ = Phase::kReading;
+  awaited_ = {.call = call, .next = std::move(next)};
+  let_go();
+  holder_ = holder;
+  await_body();
+  hold(holder_, inbox_->size());
+  if (!pumping_ && phase_ == Phase::kReading) {
+    resuming_ = true;
+    core_->housekeeper.post(shared_from_this());
+  }
+}
+
+void Connection::allow(const Call& call, std::chrono::milliseconds longer) {
+  std::shared_ptr<Call> current;  // Let go of without the lock: it may be the last one.
+  const Lock lock(mutex_);
+  current = call_.lock();
+  if ((phase_ == Phase::kBusy || phase_ == Phase::kJudging) && current.get() == &call &&
+      !overdue_) {
+    set_deadline(core_->options.reply_timeout + longer);
+  }
+}
+
+bool Connection::client_ended() const {
+  const Lock lock(mutex_);
+  return eof_ || phase_ == Phase::kClosed;
+}
+
+Connection::Awaited Connection::take_dropped() {
+  const Lock lock(mutex_);
+  return std::exchange(dropped_, {});
+}
+
+// Counts bytes of a body that is arriving. This one's or others' have to go if that is too much.
+void Connection::hold(std::uint64_t holder, std::size_t bytes) {
+  holding_ = true;
+  for (const auto& [victim, number] : core_->bodies.add(shared_from_this(), body_, holder, bytes)) {
+    core_->drops.count(Drop::kBodyBudget, victim->peer_);
+    victim->give_up_body(number);
+  }
+}
+
+// The lock of another connection is held: only a note is left, for the housekeeper. It may come
+// late and find the next body of this connection, which nobody has given up, and an older note may
+// come after a newer one.
+void Connection::give_up_body(std::uint64_t body) {
+  std::uint64_t noted = given_up_;
+  while (noted < body && !given_up_.compare_exchange_weak(noted, body)) {
+  }
+  core_->housekeeper.post(shared_from_this());
+}
+
+void Connection::let_go() {
+  if (std::exchange(holding_, false)) {
+    ++body_;
+    core_->bodies.release(this);
+  }
+}
+
+// There is an answer, and the body that was to come before it is not wanted. From now on
+// receive_body() is without effect, so that no `next` runs whose reply would not be the first.
+void Connection::refuse_body() {
+  if (phase_ == Phase::kJudging || awaiting_body()) {
+    phase_ = Phase::kBusy;
+    discarding_ = true;
+    inbox_.reset();
+    drop_awaited();
+  }
+}
+
+// The body will not come.
+void Connection::drop_awaited() {
+  let_go();
+  if (awaited_.call) {
+    awaited_.call->disregard();
+    dropped_ = std::exchange(awaited_, {});
+    core_->housekeeper.post(shared_from_this());
+  }
+}
+
 void Connection::refuse(Lock& lock, int status, const std::string& reason) {
   const std::unique_ptr<Framer> framer = std::move(inbox_);
-  framer->request().peer_address = peer_address_;
+  framer->request().client = client_of(framer->request());
   begin_busy(framer->request());
+  drop_awaited();
   // What follows a malformed request cannot be told apart from it.
   discarding_ = true;
   lock.unlock();
@@ -325,6 +623,7 @@ void Connection::refuse(Lock& lock, int status, const std::string& reason) {
 void Connection::answer(Response&& response) noexcept {
   try {
     const Lock lock(mutex_);
+    refuse_body();
     if (phase_ == Phase::kBusy) {
       write_response(response);
     }
@@ -394,6 +693,8 @@ void Connection::write_response(Response& response) {
     return close_now();
   }
   phase_ = Phase::kWriting;
+  progress_ = Clock::now().time_since_epoch().count();
+  set_rest(Rest::kStalled);
   sent_since_deadline_ = 0;
   set_deadline(core_->options.write_stall_timeout);
   core_->housekeeper.post(shared_from_this());
@@ -429,6 +730,7 @@ Connection::Sent Connection::write_remainder(std::size_t budget) {
       return would_block(errno) ? Sent::kPart : Sent::kFailed;
     }
     total += static_cast<std::size_t>(count);
+    progress_ = Clock::now().time_since_epoch().count();
     sent_since_deadline_ += static_cast<std::size_t>(count);
     if (sent_since_deadline_ >= kProgressBytes) {
       sent_since_deadline_ = 0;
@@ -439,7 +741,7 @@ Connection::Sent Connection::write_remainder(std::size_t budget) {
 }
 
 void Connection::finish_response() {
-  core_->in_flight.fetch_sub(1, std::memory_order_relaxed);
+  end_busy();
   call_.reset();
   remainder_ = Remainder();
   phase_ = Phase::kReading;
@@ -453,9 +755,11 @@ void Connection::finish_response() {
     phase_ = Phase::kLingering;
     inbox_.reset();
     set_deadline(core_->options.linger_timeout);
+    set_rest(Rest::kIdle);
     return;
   }
   set_deadline(core_->options.keep_alive_timeout);
+  set_rest(Rest::kIdle);
   if (!pumping_ && (eof_ || (inbox_ && inbox_->begun()))) {
     resuming_ = true;
     core_->housekeeper.post(shared_from_this());
@@ -463,9 +767,20 @@ void Connection::finish_response() {
 }
 
 void Connection::resume() {
+  const Awaited dropped = take_dropped();
   Lock lock(mutex_);
   resuming_ = false;
-  if (phase_ == Phase::kWriting && !watched_) {
+  constexpr const char* kNoMemory = "there is no memory for the request body";
+  if (given_up() && awaiting_body() && inbox_ && !pumping_) {
+    refuse(lock, 503, kNoMemory);
+  } else if (given_up() && phase_ == Phase::kJudging) {
+    const std::shared_ptr<Call> call = call_.lock();
+    refuse_body();
+    lock.unlock();
+    if (call) {
+      call->reply(core_->render_error(503, kNoMemory, &call->request()));
+    }
+  } else if (phase_ == Phase::kWriting && !watched_) {
     watched_ = core_->housekeeper.watch(own_fd_.get(), shared_from_this());
     if (!watched_) {
       close_now();
@@ -511,9 +826,13 @@ void Connection::expire(Clock::time_point now) {
                   received_ == Received::kHead ? "the request head did not arrive in time"
                                                : "the request body did not arrive in time");
   }
-  if (phase_ == Phase::kBusy) {
+  if (phase_ == Phase::kBusy || phase_ == Phase::kJudging) {
+    if (std::exchange(overdue_, true)) {
+      return close_now();  // Nobody is left to answer, or whoever it is does not.
+    }
     const std::shared_ptr<Call> call = call_.lock();
     set_deadline(core_->options.reply_timeout);
+    refuse_body();
     lock.unlock();
     if (call) {
       call->reply(core_->render_error(503, "there was no reply in time", &call->request()));
@@ -522,6 +841,9 @@ void Connection::expire(Clock::time_point now) {
   }
   if (phase_ == Phase::kWriting) {
     return reset_now();
+  }
+  if (silent_) {
+    core_->drops.count(Drop::kSilent, peer_);
   }
   close_now();
 }
@@ -538,13 +860,53 @@ void Connection::abort() {
   close_now();
 }
 
+Connection::Rest Connection::rest() const {
+  const Rest rest = rest_.load(std::memory_order_relaxed);
+  const Clock::time_point progress{Clock::duration(progress_.load(std::memory_order_relaxed))};
+  return rest == Rest::kStalled && Clock::now() - progress < core_->options.stall_grace ? Rest::kNo
+                                                                                        : rest;
+}
+
+// Of what was sent, the bytes that have not reached the client's machine.
+int Connection::unsent() const {
+  int bytes = 0;
+  return ::ioctl(fd(), SIOCOUTQ, &bytes) == 0 ? bytes : 0;
+}
+
+bool Connection::evict() {
+  const Lock lock(mutex_);
+  const Rest rest = this->rest();
+  if (rest == Rest::kNo || pumping_ || resuming_) {
+    return false;
+  }
+  int unread = 0;
+  if (rest == Rest::kIdle && phase_ == Phase::kReading && ::ioctl(fd(), FIONREAD, &unread) == 0 &&
+      unread > 0) {
+    return false;  // Its next request is here, only not read yet.
+  }
+  if (phase_ == Phase::kLingering && unsent() > 0) {
+    return false;  // Its answer is on its way, and linger_timeout bounds that.
+  }
+  core_->drops.count(rest == Rest::kIdle   ? Drop::kEvictedIdle
+                     : rest == Rest::kHead ? Drop::kEvictedHead
+                                           : Drop::kEvictedStalled,
+                     peer_);
+  // Nothing is unread, so that closing does not take the last answer with it; a reset would.
+  if (rest == Rest::kStalled || (rest == Rest::kHead && unsent() == 0)) {
+    reset_now();
+  } else {
+    close_now();
+  }
+  return true;
+}
+
 // Pistache notices the shutdown as the client's end and calls on_eof().
 void Connection::close_now() {
   if (phase_ != Phase::kClosed) {
-    if (phase_ == Phase::kBusy || phase_ == Phase::kWriting) {
-      core_->in_flight.fetch_sub(1, std::memory_order_relaxed);
-    }
+    end_busy();
     phase_ = Phase::kClosed;
+    drop_awaited();
+    set_rest(Rest::kNo);
     deadline_.store(Clock::time_point::max().time_since_epoch().count(), std::memory_order_relaxed);
     remainder_ = Remainder();
     inbox_.reset();
@@ -568,7 +930,7 @@ bool Connection::closed() const {
 
 bool Connection::active() const {
   const Lock lock(mutex_);
-  return phase_ == Phase::kBusy || phase_ == Phase::kWriting ||
+  return phase_ == Phase::kBusy || phase_ == Phase::kJudging || phase_ == Phase::kWriting ||
          (phase_ == Phase::kReading && inbox_ && inbox_->begun());
 }
 
@@ -585,14 +947,31 @@ void Connection::take_back(std::unique_ptr<Framer> framer) noexcept {
 
 Call::Call(std::shared_ptr<Connection> connection,
            std::unique_ptr<Framer> framer,
-           Clock::time_point received_at)
-    : connection_(std::move(connection)), framer_(std::move(framer)), received_at_(received_at) {}
+           Clock::time_point received_at,
+           bool body_to_come)
+    : connection_(std::move(connection)),
+      framer_(std::move(framer)),
+      received_at_(received_at),
+      body_to_come_(body_to_come) {}
 
 Call::~Call() {
   if (!answered_ && !connection_->closed()) {
     reply(connection_->core()->render_error(500, "the handler gave no reply", &request()));
   }
   connection_->take_back(std::move(framer_));
+}
+
+void Call::read_body(std::uint64_t holder, std::function<void()> next) {
+  if (body_to_come_) {
+    connection_->receive_body(holder, std::move(next));
+  } else {
+    next();
+  }
+}
+
+void Call::body_arrived(std::unique_ptr<Framer> whole, Clock::time_point at) {
+  whole_ = std::move(whole);
+  received_at_ = at;
 }
 
 void Call::reply(Response&& response) noexcept {
@@ -604,8 +983,17 @@ void Call::reply(Response&& response) noexcept {
 const Request& Exchange::request() const {
   return call_->request();
 }
+void Exchange::read_body(std::uint64_t holder, std::function<void()> next) const {
+  call_->read_body(holder, std::move(next));
+}
 void Exchange::reply(Response&& response) const noexcept {
   call_->reply(std::move(response));
+}
+void Exchange::allow(std::chrono::milliseconds longer) const {
+  call_->allow(longer);
+}
+bool Exchange::client_ended() const {
+  return call_->client_ended();
 }
 std::chrono::steady_clock::time_point Exchange::received_at() const {
   return call_->received_at();

@@ -7,14 +7,18 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
+#include "common/http/body_budget.h"
+#include "common/http/drops.h"
 #include "common/http/housekeeper.h"
 #include "common/http/server.h"
 
@@ -31,7 +35,14 @@ struct ServerCore {
   // Never throws: without memory or with a failing renderer the response is bare.
   Response render_error(int status, std::string_view reason, const Request* partial) const noexcept;
 
-  bool add(std::shared_ptr<Connection> connection);  // False: there are too many.
+  bool trusts(const IpAddress& peer) const;
+
+  // Takes a new connection in. Where there is no room, ends some that rest and waits, for a moment
+  // at most, until they are gone. False: nothing could be done, and it was counted. One thread
+  // only.
+  bool add(const std::shared_ptr<Connection>& connection);
+  // The process has no descriptors left: ends some connections that rest.
+  void relieve();
   void remove(const std::shared_ptr<Connection>& connection);
   std::vector<std::shared_ptr<Connection>> all() const;
   std::size_t count() const;
@@ -46,15 +57,35 @@ struct ServerCore {
   std::atomic<std::uint64_t> requests{0};
   std::atomic<std::uint64_t> in_flight{0};
   Housekeeper housekeeper;
+  Drops drops;
+  BodyBudget bodies;
 
  private:
+  using Connections = std::unordered_set<std::shared_ptr<Connection>>;
+
+  // Ends a few of those that rest, of `only` if not null, and says how many: finding them costs a
+  // look at all.
+  std::size_t evict_resting(const IpAddress* only);
+  // Those to end first, up to `most`.
+  std::vector<std::shared_ptr<Connection>> longest_resting(const IpAddress* only,
+                                                           std::size_t most) const;
+  template <class Use>
+  void for_each(const Use& use) const;
+
   mutable std::mutex mutex_;
-  std::unordered_set<std::shared_ptr<Connection>> connections_;
+  std::condition_variable left_;
+  // By IpAddress::limited(). Guarded by mutex_.
+  std::unordered_map<IpAddress, Connections, HashOfIpAddress> connections_;
+  std::size_t count_ = 0;  // Guarded by mutex_.
 };
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(std::shared_ptr<ServerCore> core, int fd);
+  // What it does between requests. A request of which only a part of the head is here is none yet,
+  // and an answer of which the client takes nothing (ServerOptions::stall_grace) is one no more.
+  enum class Rest : std::uint8_t { kNo, kIdle, kHead, kStalled };
+
+  Connection(std::shared_ptr<ServerCore> core, int fd, const IpAddress& peer);
 
   // Called by the reactor thread of this connection.
   void on_bytes(std::string_view bytes);
@@ -68,8 +99,21 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Called by any thread.
   void answer(Response&& response) noexcept;  // The request being handled; once per Call.
   void take_back(std::unique_ptr<Framer> framer) noexcept;
+  // See Exchange. Nothing happens if it handles another call by now.
+  void allow(const Call& call, std::chrono::milliseconds longer);
+  bool client_ended() const;
+  // The body of the request whose head is being handled may come; then `next` runs.
+  void receive_body(std::uint64_t holder, std::function<void()> next);
+  // The body it is receiving takes memory that others need more. `body` is its number in
+  // BodyBudget: nothing happens if that one has left meanwhile. Takes no lock.
+  void give_up_body(std::uint64_t body);
   // Ends it now, whatever was left to send.
   void abort();
+  // Ends it if it still rests, to make room for another. False if it does not.
+  bool evict();
+  Rest rest() const;
+  const IpAddress& peer() const { return peer_; }
+  bool peer_trusted() const { return peer_trusted_; }
   // True while a request is being received, handled or answered.
   bool active() const;
   Clock::time_point deadline() const {
@@ -81,6 +125,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
  private:
   enum class Phase {
     kReading,    // Between requests, or receiving one.
+    kJudging,    // The head of a request is being handled, its body is to come.
     kBusy,       // A request is being handled.
     kWriting,    // Its response waits for the client to read.
     kLingering,  // The last response is sent; input is read and dropped until the client closes.
@@ -92,6 +137,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
     std::size_t sent = 0;
     std::optional<FileBody> file;
   };
+  // The request whose body is being received, and what is to be done then. They refer to each
+  // other, so they are let go of by the housekeeper, without the lock, if the body does not come.
+  struct Awaited {
+    std::shared_ptr<Call> call;
+    std::function<void()> next;
+  };
   using Lock = std::unique_lock<std::mutex>;
 
   int fd() const { return own_fd_ ? own_fd_.get() : reactor_fd_; }
@@ -100,11 +151,25 @@ class Connection : public std::enable_shared_from_this<Connection> {
   enum class Sent { kAll, kPart, kFailed };
 
   void set_deadline(std::chrono::milliseconds after);
+  void set_rest(Rest rest) { rest_.store(rest, std::memory_order_relaxed); }
   // `lag`: how long the bytes had waited for this thread.
   void pump(Lock& lock, std::chrono::milliseconds lag);
   void dispatch(Lock& lock, std::chrono::milliseconds lag);
+  void dispatch_head(Lock& lock, std::chrono::milliseconds lag);
+  void dispatch_body(Lock& lock, std::chrono::milliseconds lag);
+  void handle(const std::shared_ptr<Call>& call) const;
+  void hold(std::uint64_t holder, std::size_t bytes);
+  void let_go();
+  bool given_up() const { return holding_ && given_up_ == body_; }
+  bool awaiting_body() const { return phase_ == Phase::kReading && awaited_.call; }
+  void refuse_body();
+  int unsent() const;
+  void drop_awaited();
+  Awaited take_dropped();
+  void await_body();
   void refuse(Lock& lock, int status, const std::string& reason);
-  void begin_busy(const Request& request);
+  void begin_busy(const Request& request, Phase phase = Phase::kBusy);
+  void end_busy();
   void write_response(Response& response);
   Sent write_remainder(std::size_t budget);
   void finish_response();
@@ -112,14 +177,21 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void reset_now();
   bool own_the_socket();
   std::unique_ptr<Framer> new_framer();
+  IpAddress client_of(const Request& request) const;
 
   const std::shared_ptr<ServerCore> core_;
-  const std::string peer_address_;
+  const IpAddress peer_;
+  const bool peer_trusted_;  // Others come through it: X-Forwarded-For says who.
   std::atomic<Clock::rep> deadline_;
+  // Written under mutex_; read by whoever looks for room, who then asks evict().
+  std::atomic<Rest> rest_{Rest::kIdle};
+  std::atomic<std::uint64_t> given_up_{0};  // Set by another connection, see give_up_body().
+  std::atomic<Clock::rep> progress_{0};     // When its client last took a part of its answer.
 
   mutable std::mutex
       mutex_;  // Guards everything below. Taken before ServerCore's and Housekeeper's.
   Phase phase_ = Phase::kReading;
+  bool silent_ = true;  // Not one byte has come.
   int reactor_fd_;
   UniqueFd own_fd_;        // A duplicate: while the housekeeper writes, and after the client's end.
   bool watched_ = false;   // own_fd_ is registered with the housekeeper.
@@ -133,6 +205,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Received received_ = Received::kNothing;
   std::unique_ptr<Framer> inbox_;  // The request being received, or the bytes of the next ones.
   std::unique_ptr<Framer> spare_;
+  Awaited awaited_, dropped_;
+  std::uint64_t holder_ = 0;
+  bool counted_ = false;     // In ServerCore::in_flight.
+  bool holding_ = false;     // Its bytes count in ServerCore::bodies …
+  std::uint64_t body_ = 1;   // … under this number.
+  bool overdue_ = false;     // The request being handled has missed its deadline once.
   bool head_only_ = false;   // The request being handled is HEAD …
   bool http10_ = false;      // … is of version 1.0 …
   bool keep_alive_ = false;  // … and leaves the connection open.
@@ -146,19 +224,30 @@ class Call {
  public:
   Call(std::shared_ptr<Connection> connection,
        std::unique_ptr<Framer> framer,
-       Clock::time_point received_at);
+       Clock::time_point received_at,
+       bool body_to_come);
   ~Call();
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
-  const Request& request() const { return framer_->request(); }
+  const Request& request() const { return (whole_ ? whole_ : framer_)->request(); }
   Clock::time_point received_at() const { return received_at_; }
   void reply(Response&& response) noexcept;
+  void read_body(std::uint64_t holder, std::function<void()> next);
+  void allow(std::chrono::milliseconds longer) { connection_->allow(*this, longer); }
+  bool client_ended() const { return connection_->client_ended(); }
+  // Called by the connection while nobody else looks: read_body() was called and `next` is still
+  // to be.
+  void body_arrived(std::unique_ptr<Framer> whole, Clock::time_point at);
+  // No reply is wanted any more.
+  void disregard() { answered_ = true; }
 
  private:
   const std::shared_ptr<Connection> connection_;
-  std::unique_ptr<Framer> framer_;
-  const Clock::time_point received_at_;
+  std::unique_ptr<Framer> framer_;  // The head alone, if the body was to come …
+  std::unique_ptr<Framer> whole_;   // … and this, when it has.
+  Clock::time_point received_at_ = Clock::now();
+  const bool body_to_come_;
   std::atomic<bool> answered_{false};  // The connection stays busy with this call until then.
 };
 

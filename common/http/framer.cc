@@ -4,6 +4,8 @@
 #include <array>
 #include <cstring>
 
+#include "common/base/ascii.h"
+
 namespace audiogen::http {
 namespace {
 
@@ -11,18 +13,16 @@ namespace {
 constexpr std::size_t kChunkDigitsMax = 8;
 constexpr std::size_t kChunkLineMax = 1024;
 constexpr std::size_t kMethodMax = 32;
+constexpr const char* kTargetForm =
+    "the request target neither begins with a slash nor is an http address";
 constexpr const char* kHeadTooLong = "the request line and headers are too long";
 
 using CharSet = std::array<bool, 256>;
 
 constexpr CharSet char_set(std::string_view extra) {
   CharSet set{};
-  for (int c = '0'; c <= '9'; ++c) {
-    set[static_cast<std::size_t>(c)] = true;
-  }
-  for (int c = 'a'; c <= 'z'; ++c) {
-    set[static_cast<std::size_t>(c)] = true;
-    set[static_cast<std::size_t>(c - 'a' + 'A')] = true;
+  for (std::size_t c = 0; c < 0x80; ++c) {
+    set[c] = ascii::is_alnum(static_cast<char>(c));
   }
   for (const char c : extra) {
     set[static_cast<unsigned char>(c)] = true;
@@ -40,35 +40,15 @@ bool all_of(const CharSet& set, std::string_view text) {
 
 // Field values: visible characters, spaces, tabs and obs-text (RFC 9110 5.5).
 bool has_control(std::string_view text) {
-  return std::any_of(text.begin(), text.end(), [](char c) {
-    const auto u = static_cast<unsigned char>(c);
-    return (u < 0x20 && u != '\t') || u == 0x7f;
-  });
-}
-
-char lower(char c) {
-  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-}
-
-// `word` is lower-case.
-bool equals_ignoring_case(std::string_view text, std::string_view word) {
-  return text.size() == word.size() &&
-         std::equal(
-             text.begin(), text.end(), word.begin(), [](char a, char b) { return lower(a) == b; });
-}
-
-std::string_view trim(std::string_view text) {
-  const auto begin = text.find_first_not_of(" \t");
-  return begin == std::string_view::npos
-             ? std::string_view()
-             : text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
+  return std::any_of(
+      text.begin(), text.end(), [](char c) { return ascii::is_control(c) && c != '\t'; });
 }
 
 // True when the comma-separated list has that member.
 bool lists(std::string_view list, std::string_view word) {
   while (!list.empty()) {
     const auto comma = std::min(list.find(','), list.size());
-    if (equals_ignoring_case(trim(list.substr(0, comma)), word)) {
+    if (ascii::equals_ignoring_case(ascii::trim(list.substr(0, comma)), word)) {
       return true;
     }
     list.remove_prefix(std::min(comma + 1, list.size()));
@@ -83,17 +63,12 @@ bool parse_length(std::string_view text, std::size_t& value) {
   }
   value = 0;
   for (const char c : text) {
-    if (c < '0' || c > '9') {
+    if (!ascii::is_digit(c)) {
       return false;
     }
     value = value * 10 + static_cast<std::size_t>(c - '0');
   }
   return true;
-}
-
-int hex_digit(char c) {
-  const char l = lower(c);
-  return c >= '0' && c <= '9' ? c - '0' : l >= 'a' && l <= 'f' ? l - 'a' + 10 : -1;
 }
 
 }  // namespace
@@ -113,14 +88,36 @@ int Request::header_count(std::string_view lower_case_name) const {
   }));
 }
 
+std::string Request::joined_headers(std::string_view lower_case_name) const {
+  std::string out;
+  for (const Field& field : fields_) {
+    if (name_of(field) == lower_case_name) {
+      if (!out.empty()) {
+        out += ',';
+      }
+      out.append(base_ + field.value, field.value_size);
+    }
+  }
+  return out;
+}
+
+void Framer::append(std::string_view bytes) {
+  bytes_.append(bytes);
+  // The head may be looked at before the next advance(), for instance to refuse its body.
+  if (bytes_.data() != request_.base_) {
+    bind_views();
+  }
+}
+
 void Framer::reset() {
   bytes_.clear();
   next_ = scanned_ = 0;
   stage_ = Stage::kRequestLine;
   skipped_empty_line_ = false;
   method_at_ = method_size_ = target_at_ = target_size_ = 0;
+  authority_at_ = authority_size_ = 0;
   body_at_ = body_size_ = content_length_ = chunk_left_ = overhead_ = 0;
-  chunked_ = false;
+  chunked_ = too_large_ = false;
   reason_.clear();
   std::vector<Field> fields = std::move(request_.fields_);
   fields.clear();
@@ -183,22 +180,54 @@ void Framer::read_request_line(std::size_t begin, std::size_t end, const FramerL
   if (target.size() > limits.target) {
     return refuse("the request target is longer than " + std::to_string(limits.target) + " bytes");
   }
-  if (target.empty() || target.front() != '/') {
-    return refuse("the request target does not begin with a slash");
-  }
   if (std::any_of(target.begin(), target.end(), [](unsigned char c) {
         return c <= 0x20 || c >= 0x7f || c == '#';
       })) {
     return refuse("the request target has a character that is not allowed in it");
   }
-  target_at_ = begin + first + 1;
-  target_size_ = target.size();
+  if (!target.starts_with('/') && target.find("://") == std::string_view::npos) {
+    return refuse(kTargetForm);
+  }
   const std::string_view version = line.substr(second + 1);
   if (version != "HTTP/1.1" && version != "HTTP/1.0") {
     return refuse("the version is neither HTTP/1.1 nor HTTP/1.0");
   }
   request_.http10 = version == "HTTP/1.0";
+  target_at_ = begin + first + 1;
+  target_size_ = target.size();
+  if (target.front() != '/' && !split_absolute_target()) {
+    return refuse(kTargetForm);
+  }
   stage_ = Stage::kHeaders;
+}
+
+// "http://host/path?query" (RFC 9112 3.2.2): the target becomes "/path?query". False when it is
+// not of that form; a user in the authority is an error (RFC 9110 4.2.4).
+bool Framer::split_absolute_target() {
+  const std::string_view target = std::string_view(bytes_).substr(target_at_, target_size_);
+  const auto colon = target.find("://");
+  if (colon == std::string_view::npos ||
+      !(ascii::equals_ignoring_case(target.substr(0, colon), "http") ||
+        ascii::equals_ignoring_case(target.substr(0, colon), "https"))) {
+    return false;
+  }
+  const std::size_t begin = colon + 3;
+  const std::size_t end = std::min(target.find_first_of("/?", begin), target.size());
+  const std::string_view authority = target.substr(begin, end - begin);
+  if (authority.empty() || authority.front() == ':' || !all_of(kHostChars, authority)) {
+    return false;
+  }
+  authority_at_ = target_at_ + begin;
+  authority_size_ = authority.size();
+  if (end == target.size() || target[end] == '?') {
+    // An empty path is "/" (RFC 9110 4.2.3).
+    bytes_.insert(target_at_ + end, 1, '/');
+    ++target_size_;
+    ++next_;
+  }
+  target_at_ += end;
+  target_size_ -= end;
+  return true;
 }
 
 bool Framer::read_field(std::size_t begin, std::size_t end, Field& field) {
@@ -216,7 +245,7 @@ bool Framer::read_field(std::size_t begin, std::size_t end, Field& field) {
     refuse("a header name is not a token");
     return false;
   }
-  const std::string_view value = trim(line.substr(colon + 1));
+  const std::string_view value = ascii::trim(line.substr(colon + 1));
   if (has_control(value)) {
     refuse("a header value has a control character");
     return false;
@@ -224,7 +253,7 @@ bool Framer::read_field(std::size_t begin, std::size_t end, Field& field) {
   std::transform(bytes_.begin() + static_cast<std::ptrdiff_t>(begin),
                  bytes_.begin() + static_cast<std::ptrdiff_t>(begin + colon),
                  bytes_.begin() + static_cast<std::ptrdiff_t>(begin),
-                 lower);
+                 [](char c) { return ascii::lower(c); });
   const std::size_t value_at =
       value.empty() ? end : static_cast<std::size_t>(value.data() - bytes_.data());
   field = {static_cast<std::uint32_t>(begin),
@@ -266,7 +295,8 @@ void Framer::end_of_head(const FramerLimits& limits) {
     return refuse("Content-Length and Transfer-Encoding exclude each other");
   }
   if (encodings > 0) {
-    if (encodings > 1 || !equals_ignoring_case(request_.header("transfer-encoding"), "chunked")) {
+    if (encodings > 1 ||
+        !ascii::equals_ignoring_case(request_.header("transfer-encoding"), "chunked")) {
       return refuse("the only Transfer-Encoding understood is chunked, once");
     }
     if (request_.http10) {
@@ -281,6 +311,7 @@ void Framer::end_of_head(const FramerLimits& limits) {
     return refuse("Content-Length must be one number, digits only");
   }
   if (content_length_ > limits.body) {
+    too_large_ = true;
     return refuse("the body is larger than " + std::to_string(limits.body) + " bytes");
   }
   stage_ = Stage::kSizedBody;
@@ -290,14 +321,14 @@ void Framer::read_chunk_size(std::size_t begin, std::size_t end, const FramerLim
   const std::string_view line = std::string_view(bytes_).substr(begin, end - begin);
   std::size_t digits = 0;
   std::size_t size = 0;
-  for (; digits < line.size() && hex_digit(line[digits]) >= 0; ++digits) {
+  for (; digits < line.size() && ascii::hex_value(line[digits]) >= 0; ++digits) {
     if (digits == kChunkDigitsMax) {
       return refuse("a chunk size has too many digits");
     }
-    size = size * 16 + static_cast<std::size_t>(hex_digit(line[digits]));
+    size = size * 16 + static_cast<std::size_t>(ascii::hex_value(line[digits]));
   }
   // RFC 9112 7.1.1: extensions are ignored; white space is allowed only in front of one.
-  const std::string_view extension = trim(line.substr(digits));
+  const std::string_view extension = ascii::trim(line.substr(digits));
   if (digits == 0 || (digits < line.size() && (extension.empty() || extension.front() != ';')) ||
       has_control(extension)) {
     return refuse("a chunk size is malformed");
@@ -307,6 +338,7 @@ void Framer::read_chunk_size(std::size_t begin, std::size_t end, const FramerLim
     return refuse("the chunk extensions are too long");
   }
   if (size > limits.body - body_size_) {
+    too_large_ = true;
     return refuse("the body is larger than " + std::to_string(limits.body) + " bytes");
   }
   chunk_left_ = size;
@@ -334,7 +366,22 @@ void Framer::bind_views() {
   request_.path = request_.target.substr(0, question);
   request_.query = question == std::string_view::npos ? std::string_view()
                                                       : request_.target.substr(question + 1);
+  request_.authority = all.substr(authority_at_, authority_size_);
   request_.body = stage_ == Stage::kDone ? all.substr(body_at_, body_size_) : std::string_view();
+}
+
+std::unique_ptr<Framer> Framer::copy_head() const {
+  auto head = std::make_unique<Framer>();
+  head->bytes_.assign(bytes_, 0, body_at_);
+  head->method_at_ = method_at_;
+  head->method_size_ = method_size_;
+  head->target_at_ = target_at_;
+  head->target_size_ = target_size_;
+  head->authority_at_ = authority_at_;
+  head->authority_size_ = authority_size_;
+  head->request_ = request_;
+  head->bind_views();
+  return head;
 }
 
 bool Framer::expects_continue() const {

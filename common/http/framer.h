@@ -8,9 +8,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "common/base/ip_address.h"
 
 namespace audiogen::http {
 
@@ -29,11 +32,14 @@ struct FramerLimits {
 class Request {
  public:
   std::string_view method;
-  std::string_view target;  // As sent, never decoded.
+  std::string_view target;  // In origin-form, never decoded: of an absolute one what is behind it.
   std::string_view path;    // `target` before '?'.
   std::string_view query;   // `target` after '?', or empty.
+  std::string_view authority;  // Of an absolute target, else empty.
   std::string_view body;
-  std::string_view peer_address;  // Numeric, without the port; an IPv4-mapped address as IPv4.
+  // Who asks: the one address for every limit and log (common/domain/client_address.h). Set by the
+  // server.
+  IpAddress client;
   bool http10 = false;
   bool keep_alive = false;  // What the client asks for, by version and Connection.
 
@@ -43,6 +49,11 @@ class Request {
   bool has_header(std::string_view lower_case_name) const {
     return header_count(lower_case_name) > 0;
   }
+  // Whom it is addressed to: the authority of an absolute target wins over the Host header (RFC
+  // 9112 3.2.2).
+  std::string_view host() const { return authority.empty() ? header("host") : authority; }
+  // The values of all headers of that name in their order, joined by commas (RFC 9110 5.3).
+  std::string joined_headers(std::string_view lower_case_name) const;
 
  private:
   friend class Framer;
@@ -67,12 +78,13 @@ class Framer {
     kRefused,   // reason() names the rule; nothing after it can be trusted to be framed.
   };
 
-  void append(std::string_view bytes) { bytes_.append(bytes); }
+  void append(std::string_view bytes);
 
   // Reads as far as the bytes go. After kComplete or kRefused nothing changes until reset().
   Status advance(const FramerLimits& limits);
 
-  // What is known so far; its views are good until the next append().
+  // What is known so far, as of the last advance(). Views taken from it are good until the next
+  // append().
   const Request& request() const { return request_; }
   Request& request() { return request_; }
   std::string_view surplus() const { return std::string_view(bytes_).substr(next_); }
@@ -82,6 +94,12 @@ class Framer {
   bool begun() const { return !bytes_.empty(); }
   // True when the client waits for "100 Continue": it said so and has sent nothing of the body.
   bool expects_continue() const;
+
+  // True when the request was refused because its body is too large, and for nothing else: the head
+  // is whole.
+  bool too_large() const { return too_large_; }
+  // The request as far as the head goes, in memory of its own. The head must be complete.
+  std::unique_ptr<Framer> copy_head() const;
 
   std::size_t size() const { return bytes_.size(); }
   std::size_t capacity() const { return bytes_.capacity(); }
@@ -106,6 +124,7 @@ class Framer {
   // Finds the next whole line, [begin, end) without its CRLF. False: not here yet, or refused.
   bool next_line(std::size_t limit, const char* too_long, std::size_t& begin, std::size_t& end);
   void read_request_line(std::size_t begin, std::size_t end, const FramerLimits& limits);
+  bool split_absolute_target();
   bool read_field(std::size_t begin, std::size_t end, Field& field);
   void end_of_head(const FramerLimits& limits);
   void read_chunk_size(std::size_t begin, std::size_t end, const FramerLimits& limits);
@@ -118,11 +137,13 @@ class Framer {
   Stage stage_ = Stage::kRequestLine;
   bool skipped_empty_line_ = false;
   std::size_t method_size_ = 0, method_at_ = 0, target_at_ = 0, target_size_ = 0;
+  std::size_t authority_at_ = 0, authority_size_ = 0;  // Of an absolute target.
   std::size_t body_at_ = 0, body_size_ = 0;
   std::size_t content_length_ = 0;
   std::size_t chunk_left_ = 0;
   std::size_t overhead_ = 0;  // Bytes of chunk-size lines beyond the digits, and of trailers.
   bool chunked_ = false;
+  bool too_large_ = false;
   std::string reason_;
   Request request_;
 };

@@ -87,17 +87,19 @@ void Housekeeper::run(std::chrono::milliseconds interval,
         connection->on_writable();
       }
     }
+    bool stopping = false;
     {
       const std::lock_guard lock(mutex_);
-      if (stopping_) {
-        return;
-      }
+      stopping = stopping_;
       posted.swap(posted_);
     }
     for (const std::shared_ptr<Connection>& connection : posted) {
       connection->resume();
     }
     posted.clear();
+    if (stopping) {
+      return;
+    }
     if (const auto now = std::chrono::steady_clock::now(); now >= next_tick) {
       tick(now);
       next_tick = now + interval;

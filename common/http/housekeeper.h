@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "common/http/unique_fd.h"
+#include "common/base/unique_fd.h"
 
 namespace audiogen::http {
 

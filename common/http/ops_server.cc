@@ -7,6 +7,9 @@
 namespace audiogen::http {
 namespace {
 
+// Monitors and people; what comes above takes the place of the longest idle.
+constexpr std::size_t kConnectionsMax = 32;
+
 Response text(int status, std::string body, std::string_view type) {
   Response response;
   response.status = status;
@@ -20,7 +23,11 @@ Response text(int status, std::string body, std::string_view type) {
 OpsServer::OpsServer(const HostPort& listen, std::function<std::vector<ReadyPart>()> ready)
     : ready_(std::move(ready)),
       server_(
-          ServerOptions{.host = listen.host, .port = listen.port, .threads = 1},
+          ServerOptions{.host = listen.host,
+                        .port = listen.port,
+                        .threads = 1,
+                        .name = "ops",
+                        .connections_max = kConnectionsMax},
           [this](const Exchange& exchange) { handle(exchange); },
           [](int status, std::string_view reason, const Request*) {
             return text(status, std::string(reason) + "\n", "text/plain");

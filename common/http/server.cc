@@ -1,23 +1,21 @@
 #include "common/http/server.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <csignal>
-#include <exception>
-#include <filesystem>
 #include <mutex>
 #include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <pistache/endpoint.h>
-#include <pistache/http.h>
 #include <pistache/net.h>
 #include <pistache/peer.h>
+#include <pistache/reactor.h>
+#include <pistache/tcp.h>
+#include <pistache/transport.h>
 #include <sys/socket.h>
 
-#include "common/base/check.h"
+#include "common/http/acceptor.h"
 #include "common/http/connection.h"
 
 namespace audiogen::http {
@@ -25,41 +23,46 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int kBacklog = 4096;
-// Pistache's own timers answer with a bare 408 outside our lock, so they must never fire.
-constexpr auto kNever = std::chrono::hours(24 * 365 * 100);
 constexpr auto kPoll = 10ms;
 constexpr auto kStopLimit = 2s;
 // drain() believes that no more requests are coming after this long without one.
 constexpr auto kQuiet = 100ms;
 
-// The reactor's side. Pistache clones it for each of its threads; a clone and all its connections
-// belong to one thread. Overrides everything that would run Pistache's own HTTP code.
-class ReactorHandler : public Pistache::Http::Handler {
+// Connections on their way from the acceptor's thread to the one that will serve them.
+class Handover {
  public:
-  HTTP_PROTOTYPE(ReactorHandler)
-
-  explicit ReactorHandler(std::shared_ptr<ServerCore> core)
-      : core_(std::move(core)),
-        idle_parser_(std::make_shared<Pistache::Http::RequestParser>(std::size_t{1})) {}
-
-  void onRequest(const Pistache::Http::Request&, Pistache::Http::ResponseWriter) override {}
+  void put(int fd, std::shared_ptr<Connection> connection) {
+    const std::lock_guard lock(mutex_);
+    waiting_.insert_or_assign(fd, std::move(connection));
+  }
+  // Null when there is none.
+  std::shared_ptr<Connection> take(int fd) {
+    const std::lock_guard lock(mutex_);
+    const auto found = waiting_.extract(fd);
+    return found.empty() ? nullptr : std::move(found.mapped());
+  }
 
  private:
+  std::mutex mutex_;
+  std::unordered_map<int, std::shared_ptr<Connection>> waiting_;  // Guarded by mutex_.
+};
+
+// The reactor's side. Pistache clones it for each of its threads; a clone and all its connections
+// belong to one thread.
+class ReactorHandler : public Pistache::Tcp::Handler {
+  PROTOTYPE_OF(Pistache::Tcp::Handler, ReactorHandler)
+
+ public:
   using Peer = std::shared_ptr<Pistache::Tcp::Peer>;
 
+  explicit ReactorHandler(std::shared_ptr<Handover> arriving) : arriving_(std::move(arriving)) {}
+
   void onConnection(const Peer& peer) override {
-    // Pistache's idle check reads a parser from every peer. One that never parses serves them all.
-    peer->putData(ParserData, idle_parser_);
-    peer->setIdle(true);
     const auto fd = static_cast<std::size_t>(peer->fd());
     if (fd >= connections_.size()) {
       connections_.resize(fd + 64);
     }
-    connections_[fd] = std::make_shared<Connection>(core_, peer->fd());
-    if (!core_->add(connections_[fd])) {
-      connections_[fd]->abort();
-    }
+    connections_[fd] = arriving_->take(peer->fd());
   }
 
   void onInput(const char* buffer, std::size_t length, const Peer& peer) override {
@@ -79,37 +82,10 @@ class ReactorHandler : public Pistache::Http::Handler {
     connection->on_eof();
   }
 
-  std::shared_ptr<ServerCore> core_;
-  std::shared_ptr<Pistache::Http::RequestParser> idle_parser_;
+ private:
+  std::shared_ptr<Handover> arriving_;
   std::vector<std::shared_ptr<Connection>> connections_;  // By descriptor.
 };
-
-// This process's listening TCP sockets.
-std::vector<int> listening_sockets() {
-  std::vector<int> found;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    const std::string name = entry.path().filename();
-    int fd = -1;
-    std::from_chars(name.data(), name.data() + name.size(), fd);
-    int listening = 0;
-    socklen_t size = sizeof listening;
-    if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) == 0 && listening != 0) {
-      found.push_back(fd);
-    }
-  }
-  return found;
-}
-
-std::uint16_t local_port(int fd) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    return 0;
-  }
-  return ntohs(address.ss_family == AF_INET6
-                   ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
-                   : reinterpret_cast<const sockaddr_in&>(address).sin_port);
-}
 
 }  // namespace
 
@@ -121,80 +97,68 @@ class Server::Impl {
   ~Impl() { stop(); }
 
   Result<Done> start();
-  std::uint16_t port() const { return port_; }
+  std::uint16_t port() const { return acceptor_.port(); }
   void drain(std::chrono::milliseconds limit);
   void stop();
 
   const std::shared_ptr<ServerCore> core_;
 
  private:
-  void stop_accepting();
+  void take(UniqueFd fd, const sockaddr_storage& address);
   bool any_active() const;
 
-  std::unique_ptr<Pistache::Http::Endpoint> endpoint_;
-  std::uint16_t port_ = 0;
-  int listener_ = -1;  // Pistache's.
+  const std::shared_ptr<Handover> arriving_ = std::make_shared<Handover>();
+  std::shared_ptr<Pistache::Aio::Reactor> reactor_;
+  std::vector<std::shared_ptr<Pistache::Aio::Handler>> transports_;  // One for each thread.
+  Acceptor acceptor_;
 };
 
 Result<Done> Server::Impl::start() {
   const ServerOptions& options = core_->options;
   // A client that goes while a file is being sent must not take the process with it.
   std::signal(SIGPIPE, SIG_IGN);
-  const bool bare_v6 = options.host.find(':') != std::string::npos && options.host.front() != '[';
-  const std::string host = bare_v6 ? "[" + options.host + "]" : options.host;
-  // The listening socket is found by what is new, so servers start one at a time.
-  static std::mutex starting;
-  const std::lock_guard lock(starting);
-  try {
-    const std::vector<int> before = listening_sockets();
-    endpoint_ = std::make_unique<Pistache::Http::Endpoint>(
-        Pistache::Address(host, Pistache::Port(options.port)));
-    using Pistache::Tcp::Options;
-    endpoint_->init(Pistache::Http::Endpoint::options()
-                        .threads(options.threads)
-                        .threadsName("http")
-                        .flags(Pistache::Flags<Options>(Options::ReuseAddr) | Options::NoDelay |
-                               Options::CloseOnExec)
-                        .headerTimeout(kNever)
-                        .bodyTimeout(kNever)
-                        .keepaliveTimeout(kNever));
-    endpoint_->setHandler(std::make_shared<ReactorHandler>(core_));
-    endpoint_->serveThreaded();
-    port_ = endpoint_->getPort();
-    for (const int fd : listening_sockets()) {
-      if (std::find(before.begin(), before.end(), fd) == before.end() && local_port(fd) == port_) {
-        listener_ = fd;
-      }
-    }
-    AG_CHECK(listener_ >= 0);
-    // Pistache ignores its own backlog option and asks for 128.
-    ::listen(listener_, kBacklog);
-  } catch (const std::exception& failure) {
-    endpoint_.reset();
-    return Error{"cannot listen on " + options.host + ":" + std::to_string(options.port) + ": " +
-                 failure.what()};
+  if (auto listening = acceptor_.listen(options.host, options.port); !listening) {
+    return listening;
   }
+  reactor_ = Pistache::Aio::Reactor::create();
+  reactor_->init(Pistache::Aio::AsyncContext(static_cast<std::size_t>(options.threads), "http"));
+  const auto key = reactor_->addHandler(
+      std::make_shared<Pistache::Tcp::Transport>(std::make_shared<ReactorHandler>(arriving_)));
+  reactor_->run();
+  transports_ = reactor_->handlers(key);
   const auto shortest = std::min({options.head_timeout,
                                   options.body_timeout,
+                                  options.first_byte_timeout,
                                   options.keep_alive_timeout,
                                   options.write_stall_timeout,
                                   options.reply_timeout,
                                   options.linger_timeout});
   core_->housekeeper.start(std::clamp<std::chrono::milliseconds>(shortest / 4, 10ms, 250ms),
                            [core = core_.get()](Clock::time_point now) { core->sweep(now); });
+  acceptor_.start(
+      [this](UniqueFd fd, const sockaddr_storage& address) { take(std::move(fd), address); },
+      [core = core_.get()] { core->relieve(); });
   return Done{};
 }
 
-// Pistache cannot stop accepting, so its listening socket is replaced in place, which also frees
-// the port. By a socket that never listens: accept() on it fails with EINVAL, which Pistache takes
-// lightly; on anything that is not a socket its accept thread would end the process.
-void Server::Impl::stop_accepting() {
-  if (listener_ >= 0) {
-    const UniqueFd deaf(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (deaf) {
-      ::dup3(deaf.get(), listener_, O_CLOEXEC);
-    }
-    listener_ = -1;
+// On the acceptor's thread.
+void Server::Impl::take(UniqueFd fd, const sockaddr_storage& address) {
+  const auto connection = std::make_shared<Connection>(core_, fd.get(), IpAddress::of(address));
+  if (!core_->add(connection)) {
+    // A reset, so that a refused connection costs the kernel nothing either.
+    const linger hard{1, 0};
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
+    return;
+  }
+  try {
+    const auto peer = Pistache::Tcp::Peer::Create(fd.get(), Pistache::Address());
+    arriving_->put(fd.get(), connection);
+    auto& transport = *transports_[static_cast<std::size_t>(fd.get()) % transports_.size()];
+    static_cast<Pistache::Tcp::Transport&>(transport).handleNewPeer(peer);
+    static_cast<void>(fd.release());  // Pistache's now.
+  } catch (...) {
+    arriving_->take(fd.get());
+    core_->remove(connection);  // Out of memory: that connection's loss.
   }
 }
 
@@ -206,8 +170,10 @@ bool Server::Impl::any_active() const {
 
 void Server::Impl::drain(std::chrono::milliseconds limit) {
   const auto end = Clock::now() + limit;
+  // First, so that a client that is told to go finds the next process and not this one. Those who
+  // have come before get their answers.
+  acceptor_.stop();
   core_->draining = true;
-  stop_accepting();
   // Connections between requests stay: their next request gets its answer, and with it the news
   // that it was the last.
   auto quiet_since = Clock::now();
@@ -223,12 +189,12 @@ void Server::Impl::drain(std::chrono::milliseconds limit) {
 }
 
 void Server::Impl::stop() {
-  if (!endpoint_) {
+  if (!reactor_) {
     return;
   }
   core_->draining = true;
   core_->refusing = true;
-  stop_accepting();
+  acceptor_.stop();
   // The reactor closes the descriptors, so it has to see every connection end before it goes.
   const auto end = Clock::now() + kStopLimit;
   while (core_->count() > 0 && Clock::now() < end) {
@@ -237,8 +203,9 @@ void Server::Impl::stop() {
     }
     std::this_thread::sleep_for(1ms);
   }
-  endpoint_->shutdown();
-  endpoint_.reset();
+  reactor_->shutdown();
+  transports_.clear();
+  reactor_.reset();  // Joins its threads.
   core_->housekeeper.stop();
 }
 
@@ -257,6 +224,18 @@ void Server::drain(std::chrono::milliseconds limit) {
 }
 void Server::stop() {
   impl_->stop();
+}
+
+std::size_t connections_for(std::size_t descriptors) {
+  // The database's, the broker's, the operations port's, logs, and some to spare.
+  constexpr std::size_t kOthers = 160;
+  constexpr std::size_t kEach = 3;
+  return descriptors > kOthers + kEach ? (descriptors - kOthers) / kEach : 1;
+}
+
+std::size_t connections_of_one_address(std::size_t configured, std::size_t connections) {
+  constexpr std::size_t kPart = 4;
+  return std::min(configured, std::max<std::size_t>(1, connections / kPart));
 }
 
 ServerStats Server::stats() const {

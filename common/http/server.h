@@ -1,6 +1,6 @@
-// The HTTP/1.1 server of both programs. Pistache supplies the sockets and the reactor threads; all
-// bytes are framed, answered and timed here (DESIGN 3, Server): the packaged version's own parser,
-// router and writer must never see the wire.
+// The HTTP/1.1 server of both programs. Pistache supplies the reactor threads and transport; all
+// bytes are framed, answered and timed here: the packaged version's own parser, router and writer
+// must never see the wire (README.md, "Pistache").
 #pragma once
 
 #include <chrono>
@@ -11,20 +11,26 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <sys/types.h>
 
+#include "common/base/ip_address.h"
 #include "common/base/result.h"
+#include "common/base/unique_fd.h"
 #include "common/http/framer.h"
-#include "common/http/unique_fd.h"
 
 namespace audiogen::http {
 
 // A part of an open file as a response body. The descriptor is closed once sent or dropped.
 struct FileBody {
+  // Neither is negative nor do they together pass the largest offset: checked here, so that no sum
+  // gone wrong can become a Content-Length. `length` 0 is an empty body.
+  FileBody(UniqueFd file, off_t from, off_t size);
+
   UniqueFd fd;
-  off_t offset = 0;
-  off_t length = 0;
+  off_t offset;
+  off_t length;
 };
 
 struct Response {
@@ -47,9 +53,22 @@ class Exchange {
 
   // Valid as long as any copy of this Exchange.
   const Request& request() const;
+  // With ServerOptions::heads_first: has the body taken, and then runs `next`, once: at once on
+  // this thread if the body is here already, else on a thread of the server (it must not block
+  // either), and never if the body does not come whole. `holder`, a hash, is who the memory for it
+  // counts for. To be called once, by the handler or later; a reply instead of it, or before
+  // `next` runs, ends the connection, whose client may still be sending. What request() refers to
+  // from then on is the whole request.
+  void read_body(std::uint64_t holder, std::function<void()> next) const;
   // Answers. Any thread, never blocks; only the first reply of a request counts, and one that comes
   // after the client or the deadline is dropped.
   void reply(Response&& response) const noexcept;
+  // The reply may come later, by so much from now on, than ServerOptions::reply_timeout allows. For
+  // a handler that waits for something else than its own work. Any thread, never blocks.
+  void allow(std::chrono::milliseconds longer) const;
+  // True when the client sends no more. Nearly always it is gone; but it may still read, which
+  // cannot be told until something is written to it: so it gets its answer, now rather than later.
+  bool client_ended() const;
   // When the last byte of the request was there.
   std::chrono::steady_clock::time_point received_at() const;
 
@@ -71,9 +90,27 @@ struct ServerOptions {
   std::uint16_t port = 0;          // 0: any free one, see Server::port().
   int threads = 2;
   FramerLimits limits = {};
-  // Open connections; further ones are closed at once. Keep RLIMIT_NOFILE well above it: without
-  // free descriptors Pistache's accept loop spins.
+  // The handler gets a request as soon as its head is complete, and its body only by read_body():
+  // so nobody has to take a body from a client it does not know.
+  bool heads_first = false;
+  // With heads_first: bytes of all bodies that are still arriving. Above it, whoever holds most
+  // loses the one that has been arriving longest (503).
+  std::size_t body_budget = std::size_t{64} * 1024 * 1024;
+  // Whose X-Forwarded-For says who the client is.
+  std::vector<IpNetwork> trusted_proxies = {};
+  // Of metrics and log lines.
+  std::string name = "http";
+  // Open connections. When there are so many, a new one takes the place of one that rests (between
+  // requests, in the middle of a head, or of an answer of which its client takes nothing): the
+  // longest resting one of the address with most connections. If none rests, the new one is closed
+  // at once. See connections_for().
   std::size_t connections_max = 16384;
+  // The same of one address (IpAddress::limited()). 0: as many as there may be. Trusted proxies,
+  // through which others come, are exempt, and the last to lose a connection.
+  std::size_t connections_per_address = 0;
+  // How long a client may take nothing of its answer and still not count as resting.
+  std::chrono::milliseconds stall_grace{5'000};
+  std::chrono::milliseconds first_byte_timeout{5'000};  // Of a new connection.
   std::chrono::milliseconds head_timeout{
       10'000};  // From a request's first byte to its last header.
   std::chrono::milliseconds body_timeout{30'000};        // From there to the last byte of the body.
@@ -82,6 +119,14 @@ struct ServerOptions {
   std::chrono::milliseconds write_stall_timeout{30'000};  // For each 64 KiB the client must read.
   std::chrono::milliseconds linger_timeout{2'000};        // For reading on after the last response.
 };
+
+// How many connections a process may have that can open so many descriptors: each may need three (a
+// duplicate for a slow reader, a file it reads), and the rest of the process some, too.
+std::size_t connections_for(std::size_t descriptors);
+
+// How many of `connections` one address may have of the `configured` ones, at least one: never more
+// than a quarter, so that nobody is alone with all of them, however few there are.
+std::size_t connections_of_one_address(std::size_t configured, std::size_t connections);
 
 struct ServerStats {
   std::uint64_t connections = 0;  // Open now.

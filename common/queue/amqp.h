@@ -1,4 +1,4 @@
-// What both sides of the queue share: the topology and the message (reliability 8.6).
+// What both sides of the queue share: the topology and the message (README.md, "Topology").
 #pragma once
 
 #include <chrono>

@@ -1,11 +1,11 @@
-// rabbitmq-c behind events and deadlines (reliability 4).
+// rabbitmq-c behind events and deadlines.
 //
 // Why no call blocks for long. Opening: the socket, the login and every reply share one deadline.
 // Sending: rabbitmq-c 0.11 waits without limit in two cases, both kept away. (1) The socket's
 // buffer is full: can_send() says no while less than a third of it is free, and a message takes a
 // few hundred bytes. (2) Nothing was heard for two heartbeats: then amqp_basic_publish reads with
-// no limit at all (reliability F3); read(), which goes before every publish, gives the connection
-// up after one and a half.
+// no limit at all (README.md, "Read before publishing"); read(), which goes before every publish,
+// gives the connection up after one and a half.
 #include "common/queue/connection.h"
 
 #include <algorithm>
@@ -14,9 +14,11 @@
 
 #include <amqp.h>
 #include <amqp_framing.h>
+#include <amqp_ssl_socket.h>
 #include <amqp_tcp_socket.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <openssl/ssl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -84,6 +86,44 @@ class Table {
   int count_ = 0;
 };
 
+// A socket that speaks TLS to a broker whose certificate is verified: chain, dates and host. Null
+// when `files` cannot be used.
+amqp_socket_t* new_tls_socket(amqp_connection_state_t state, const TlsFiles& files) {
+  amqp_socket_t* const socket = amqp_ssl_socket_new(state);
+  AG_CHECK(socket != nullptr);
+  amqp_ssl_socket_set_verify_peer(socket, 1);
+  amqp_ssl_socket_set_verify_hostname(socket, 1);
+  amqp_ssl_socket_set_ssl_versions(socket, AMQP_TLSv1_2, AMQP_TLSvLATEST);
+  // Without a file the library knows no authority at all.
+  const bool trusts = files.ca.empty()
+                          ? SSL_CTX_set_default_verify_paths(
+                                static_cast<SSL_CTX*>(amqp_ssl_socket_get_context(socket))) == 1
+                          : amqp_ssl_socket_set_cacert(socket, files.ca.c_str()) == AMQP_STATUS_OK;
+  const bool shows =
+      files.cert.empty() ||
+      amqp_ssl_socket_set_key(socket, files.cert.c_str(), files.key.c_str()) == AMQP_STATUS_OK;
+  return trusts && shows ? socket : nullptr;
+}
+
+OpenError connect_error(int status) {
+  switch (status) {
+    case AMQP_STATUS_SSL_HOSTNAME_VERIFY_FAILED:
+      return {.configuration = true,
+              .reason = "connect: the broker's certificate is not for the host of AMQP_URL"};
+    case AMQP_STATUS_SSL_PEER_VERIFY_FAILED:
+      return {.configuration = true,
+              .reason =
+                  "connect: the broker's certificate has expired, or nobody signed it whom "
+                  "we trust"};
+    case AMQP_STATUS_SSL_CONNECTION_FAILED:
+      return {.reason =
+                  "connect: the TLS handshake failed; does the broker speak TLS at this "
+                  "port?"};
+    default:
+      return {.reason = std::string("connect: ") + amqp_error_string2(status)};
+  }
+}
+
 std::string closed_text(std::uint16_t code, amqp_bytes_t reason) {
   return "closed by the broker: " + std::to_string(code) + " " + text(reason);
 }
@@ -94,7 +134,6 @@ Connection::Connection(const Topology& topology, const Options& options)
     : topology_(topology),
       options_(options),
       heartbeat_(options.heartbeat),
-      deadline_(Clock::now() + options.limit),
       state_(amqp_new_connection()) {
   AG_CHECK(state_ != nullptr);
 }
@@ -131,12 +170,17 @@ Result<std::unique_ptr<Connection>, OpenError> Connection::open(const AmqpUrl& u
 }
 
 std::optional<OpenError> Connection::connect(const AmqpUrl& url) {
-  amqp_socket_t* socket = amqp_tcp_socket_new(state_);
-  AG_CHECK(socket != nullptr);
+  amqp_socket_t* const socket =
+      url.tls ? new_tls_socket(state_, *url.tls) : amqp_tcp_socket_new(state_);
+  if (socket == nullptr) {
+    AG_CHECK(url.tls.has_value());
+    return OpenError{.configuration = true,
+                     .reason = "connect: the files of AMQP_URL hold no usable certificate or key"};
+  }
   timeval limit = to_timeval(std::min(kConnectLimit, options_.limit));
   const int status = amqp_socket_open_noblock(socket, url.host.c_str(), url.port, &limit);
   if (status != AMQP_STATUS_OK) {
-    return OpenError{.reason = std::string("connect: ") + amqp_error_string2(status)};
+    return connect_error(status);
   }
   return std::nullopt;
 }

@@ -78,7 +78,7 @@ class Connection {
   const std::string& lost_because() const { return lost_; }
 
   // Whether one more frame fits the socket's buffer, so that sending it cannot block. Publish only
-  // directly after read() has said kNone (reliability F3).
+  // directly after read() has said kNone (README.md, "Read before publishing").
   bool can_send() const;
 
   // These send and do not wait. False: the connection is lost.
@@ -113,7 +113,8 @@ class Connection {
   const Topology topology_;
   const Options options_;
   const std::chrono::milliseconds heartbeat_;
-  Clock::time_point deadline_;  // Of opening, redeclare() and message_count().
+  // Of opening, redeclare() and message_count().
+  Clock::time_point deadline_ = Clock::now() + options_.limit;
   amqp_connection_state_t_* state_;
   std::string lost_;
 

@@ -76,12 +76,12 @@ struct Consumer::Impl {
   Dialer dialer;
   std::uint64_t generation = 0;  // Of the present connection.
   AckWindow window;
-  std::vector<AckWindow::Ack> acks;  // To be sent.
-  Clock::time_point sent_at;         // The last of them.
+  std::vector<AckWindow::Ack> acks;          // To be sent.
+  std::optional<Clock::time_point> sent_at;  // The last of them.
   std::vector<Delivery> batch;
   std::string lost;
   std::optional<Clock::time_point> asked_at;  // An unanswered check_queue().
-  Clock::time_point check_at;
+  Clock::time_point check_at = Clock::now();
 
   prometheus::Counter& delivered_total =
       metrics::counter("queue_delivered_total", "Hints received");
@@ -272,7 +272,7 @@ void Consumer::Impl::close(Connection& connection) {
       return;
     }
     if (acks.empty() && close_at == Clock::time_point::max()) {
-      close_at = sent_at + kSettle;
+      close_at = sent_at ? *sent_at + kSettle : now;
     }
     if (!asked && now >= close_at && connection.can_send()) {
       asked = true;

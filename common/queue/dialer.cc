@@ -43,7 +43,7 @@ std::unique_ptr<Connection> Dialer::dial() {
       reconnects_.Increment();
     }
     ever_connected_ = true;
-    logged_.clear();
+    logged_.reset();
     log::info("broker connected", {{"role", role_}, {"broker", address(url_)}});
     return *std::move(opened);
   }
@@ -51,10 +51,9 @@ std::unique_ptr<Connection> Dialer::dial() {
   const OpenError& error = opened.error();
   const auto now = Clock::now();
   // A mistake in the configuration is told at once even when the broker was merely away before.
-  const bool news = logged_.empty() || (error.configuration && error.reason != logged_);
-  if (news || now - logged_at_ >= kLogEvery) {
-    logged_ = error.reason;
-    logged_at_ = now;
+  const bool news = !logged_ || (error.configuration && error.reason != logged_->why);
+  if (news || now - logged_->at >= kLogEvery) {
+    logged_ = Logged{error.reason, now};
     log::write(error.configuration ? log::Level::kError : log::Level::kWarn,
                "broker unreachable",
                {{"role", role_},
@@ -69,9 +68,8 @@ std::unique_ptr<Connection> Dialer::dial() {
 void Dialer::lost(std::string_view why) {
   connected_.Set(0);
   const auto now = Clock::now();
-  failures_ = now - since_ >= kLasting ? 0 : failures_ + 1;
-  logged_ = why;
-  logged_at_ = now;
+  failures_ = since_ && now - *since_ >= kLasting ? 0 : failures_ + 1;
+  logged_ = Logged{std::string(why), now};
   log::warn("broker connection lost", {{"role", role_}, {"broker", address(url_)}, {"why", why}});
 }
 

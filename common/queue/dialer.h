@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
@@ -46,9 +47,12 @@ class Dialer {
 
   int failures_ = 0;  // In a row: failed dials and connections that did not last.
   bool ever_connected_ = false;
-  Clock::time_point since_;        // Of the present connection.
-  std::string logged_;             // The failure that was logged last, since the last success,
-  Clock::time_point logged_at_{};  // and when.
+  struct Logged {
+    std::string why;
+    Clock::time_point at;
+  };
+  std::optional<Clock::time_point> since_;  // Of the present connection.
+  std::optional<Logged> logged_;  // The failure that was logged last, since the last success.
 };
 
 }  // namespace audiogen::queue

@@ -1,4 +1,4 @@
-// The publisher's thread: one flat loop of read everything, then send one (reliability F3, F4).
+// The publisher's thread: one flat loop of read everything, then send one.
 #include "common/queue/publisher.h"
 
 #include <algorithm>
@@ -79,7 +79,7 @@ struct Publisher::Impl {
   Confirms confirms;
   std::vector<Hint> taken;  // To be reported.
   std::string lost;
-  Clock::time_point sent_at{};  // The last message.
+  std::optional<Clock::time_point> sent_at;  // The last message.
   std::optional<Clock::time_point> gather_until;
   bool blocked = false;
   bool unroutable = false;  // A message was returned: the topology needs repair.
@@ -126,7 +126,7 @@ void Publisher::Impl::serve(Connection& connection) {
   unroutable = false;
   auto declared_at = Clock::now();
   for (;;) {
-    // Before every publish: rabbitmq-c may block for ever otherwise (reliability F3).
+    // Before every publish: rabbitmq-c may block for ever otherwise.
     if (!read_all(connection)) {
       return;
     }
@@ -272,8 +272,8 @@ std::optional<Confirms::Message> Publisher::Impl::next(Clock::time_point now) {
       if (confirms.size() > 0) {
         return std::nullopt;  // The confirm wakes us.
       }
-      if (now < sent_at + options.gather) {
-        gather_until = sent_at + options.gather;
+      if (sent_at && now < *sent_at + options.gather) {
+        gather_until = *sent_at + options.gather;
         return std::nullopt;
       }
     }

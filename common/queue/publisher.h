@@ -13,7 +13,8 @@ namespace audiogen::queue {
 struct PublisherOptions {
   // Hints waiting in memory; more are dropped (the sweeper finds their tasks).
   std::size_t capacity = 200'000;
-  // Unconfirmed messages at once, at most 4: under 16 KiB of bodies (reliability F4).
+  // Unconfirmed messages at once, at most 4: under 16 KiB of bodies, which a broker that takes
+  // nothing leaves in the socket's buffers (README.md, "A small window").
   std::size_t window = 4;
   // In one message, at most kHintsMax. Hints only wait for company while an earlier message is
   // unconfirmed (as Nagle's algorithm has it) or was sent less than `gather` ago, so messages grow

@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "common/base/ids.h"
@@ -14,23 +16,34 @@
 namespace audiogen::store {
 
 enum class Locking {
-  kWait,        // For rows another transaction holds, up to kLockWait.
+  kWait,        // For rows another transaction holds, as long as the session does.
   kSkipLocked,  // Leave those out.
+  kFollow,      // For 100 ms (MySQL: as long as the session does).
 };
 
 class Books {
  public:
   // Locks the balances of `users` in order. Balances come before every other lock of a transaction,
-  // so that transactions never wait for each other in a circle.
-  Books(Session& session, std::vector<UserId> users, Locking locking);
+  // so that transactions that wait never wait for each other in a circle. Those of `follows` (see
+  // Turn) are waited for, and they come first, when this transaction has nothing that others miss;
+  // kConflict when they do not come.
+  Books(Session& session,
+        std::vector<UserId> users,
+        Locking locking,
+        std::span<const Uuid> follows = {});
 
   // The balance as the entries booked so far leave it. Null: there is none, or it was skipped.
   const Balance* find(UserId user) const;
+  // Whether it was skipped: another transaction holds it.
+  bool is_held(UserId user) const { return held_.contains(user); }
+
+  // Whose balances are locked, in no order.
+  std::vector<Uuid> locked() const;
 
   // Notes `entry`, made from find(user), for `source`.
   void book(UserId user, Uuid source, const Entry& entry);
 
-  // Writes the ledger rows and the balances.
+  // Writes the ledger rows and the balances, together with what the session sends next.
   void write(Instant now);
 
   // The database's clock when the locks were asked for. Nullopt when no balance was found.
@@ -43,8 +56,11 @@ class Books {
     Entry entry;
   };
 
+  void lock(std::span<const UserId> users, Locking locking);
+
   Session& session_;
   std::unordered_map<UserId, Balance> balances_;
+  std::unordered_set<UserId> held_;
   std::vector<Booking> bookings_;
   std::optional<Instant> now_;
 };

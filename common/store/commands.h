@@ -1,26 +1,35 @@
 // The commands the store takes and what it answers. Every use case takes many commands at once,
-// runs them in as few statements as it can inside one transaction, and answers each: one user's
-// failure never fails another's.
+// runs them in as few statements as it can inside one transaction, and answers each: what happens
+// to one user's command never happens to another's.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "common/base/crypto.h"
 #include "common/base/ids.h"
+#include "common/base/result.h"
 #include "common/base/time.h"
+#include "common/domain/api_key.h"
 #include "common/domain/ledger.h"
 #include "common/domain/task.h"
 
 namespace audiogen::store {
 
-// A whole batch could not be done: the database is away, or did not say whether it committed.
+// Why a command could not be done.
 enum class StoreFault {
-  kUnavailable,     // Nothing was done; worth trying again later.
+  kUnavailable,     // The database is away: nothing was done; worth trying again later.
+  kLocked,          // Another session holds its row: nothing was done; worth trying again soon.
   kUnknownOutcome,  // It may have been done; read before deciding.
 };
+
+// Result i answers command i.
+template <class Outcome>
+using Batch = std::vector<Result<Outcome, StoreFault>>;
 
 // --- creating tasks
 // -------------------------------------------------------------------------------------------
@@ -61,8 +70,9 @@ struct KeyRecord {
   KeyId id{};
   UserId user{};
   bool api_access = false;  // A paid plan or a purchase.
+  Scopes scopes{};
 };
-// Nullopt: no such key, or it was deleted.
+// Nullopt: no such key, or it was deleted, or has expired.
 using KeyOutcome = std::optional<KeyRecord>;
 
 // --- working
@@ -98,11 +108,12 @@ inline constexpr std::uint8_t kAttemptUnknown = 4;  // Nobody can tell.
 // How a claimed task ends, or goes back.
 struct SettleCommand {
   enum class Kind {
-    kSucceed,  // Captures the charge of duration_ms, returns the rest.
+    kSucceed,  // Captures the charge of duration_ms, charge_max at most, returns the rest.
     kFail,     // Full return.
     kRetry,  // Back to queued, due after retry_after. Ends as kFail with `failure` when claims are
              // used up.
-    kRelease,  // Back to queued at once without using up an attempt (shutdown).
+    kRelease,  // Back to queued, due after retry_after, without using up an attempt (shutdown, or
+               // no room)
   };
   Kind kind = Kind::kFail;
   TaskId task{};
@@ -113,7 +124,8 @@ struct SettleCommand {
   std::uint64_t output_bytes = 0;
   Sha256 output_sha256{};
   std::int64_t duration_ms = 0;
-  // kFail, kRetry
+  Units charge_max = kHoldAmount;  // Of the request: whatever the duration, no more is captured.
+  // kFail, kRetry, kRelease
   FailureCode failure = FailureCode::kInternalError;
   std::string failure_message{};  // For the client; empty: the code's own.
   std::chrono::milliseconds retry_after{0};
@@ -141,7 +153,20 @@ struct AttemptStart {
   std::string previous_detail{};
 };
 
-enum class CancelOutcome { kCanceled, kAlreadyFinal, kNotFound };
+struct CancelCommand {
+  TaskId task{};
+  std::optional<UserId> user{};  // Whose it must be. Nullopt: anybody's, for operators.
+};
+enum class CancelOutcome {
+  kCanceled,
+  kAlreadyFinal,
+  kNotFound,
+  kFailed,  // The database refuses a row of it (logged); nothing was done.
+};
+struct Cancellation {
+  CancelOutcome outcome = CancelOutcome::kFailed;
+  TaskView task{};  // As it stands now, for kCanceled and kAlreadyFinal.
+};
 
 // Tasks past their retention.
 struct OldOutputs {
@@ -162,6 +187,18 @@ struct SweepResult {
   std::size_t looked_at = 0;                           // Those left as they are do not count.
   bool more = false;                                   // There may be.
   std::size_t reaped = 0, expired = 0, exhausted = 0;  // Lost leases; deadlines; claims used up.
+};
+
+// A transaction that follows another of the same process on some of its rows. The rows that one
+// hands over when its last packet is about to leave, COMMIT at its end, are the only ones that a
+// transaction of ours waits for: from then on only the server has them, and it frees them before it
+// has written its log. So two transactions on one row overlap, with nobody's wake-up in between.
+// Should the packet be lost, whoever follows waits 100 ms in vain, once; then the rows are like any
+// others that somebody holds.
+struct Turn {
+  std::vector<Uuid> follows{};  // Rows that were handed over to this transaction.
+  // To be called, at most once, before the last packet leaves, with the rows that may go on.
+  std::function<void(std::span<const Uuid>)> ends{};
 };
 
 }  // namespace audiogen::store

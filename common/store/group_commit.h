@@ -1,28 +1,54 @@
 // Group commit in the application: whatever arrived while the last transaction ran is the next one.
-// Each thread owns a TaskStore, so `threads` transactions run at once.
+// Each thread owns a TaskStore, so `threads` transactions run at once. A command whose row another
+// session holds waits for it by itself (RowQueue): the others never notice.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <functional>
-#include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "common/base/batch_queue.h"
 #include "common/base/overload_gate.h"
+#include "common/store/row_queue.h"
 #include "common/store/task_store.h"
 
 namespace audiogen::store {
+
+// The row that a command has to lock and others may hold. For settlements the task's, though they
+// need the user's balance as well: one held task keeps none of the user's others waiting.
+inline std::optional<Uuid> row_of(const CreateCommand& command) {
+  return command.user.uuid;
+}
+template <class Command>
+requires requires(const Command& command) {
+  command.task.uuid;
+}
+std::optional<Uuid> row_of(const Command& command) {
+  return command.task.uuid;
+}
+inline std::optional<Uuid> row_of(const FindCommand&) {
+  return std::nullopt;
+}
+inline std::optional<Uuid> row_of(const Sha256&) {
+  return std::nullopt;
+}
 
 struct GroupOptions {
   std::size_t threads = 2;
   std::size_t batch_max = 64;
   std::size_t capacity = 10'000;  // Commands waiting; more are refused.
-  // A command that has waited this long is answered kUnavailable without being tried: nobody waits
-  // for it any more, and done later it would surprise (a hold for a request that was told 503).
+  // A command that has waited this long is answered kUnavailable (kLocked if its row was held)
+  // without being tried: nobody waits for it any more, and done later it would surprise (a hold for
+  // a request that was told 503).
   std::chrono::milliseconds wait_max{4'000};
+  // The same for one that waits for a held row, if that is to be sooner.
+  std::chrono::milliseconds wait_held_max{4'000};
   // How long they may wait before new ones are refused, as a burst and under lasting overload.
   std::chrono::milliseconds refuse_above{4'000}, hold_at{4'000};
 };
@@ -32,13 +58,24 @@ class GroupCommit {
  public:
   using Reply = std::function<void(Result<Outcome, StoreFault>)>;
   using Clock = OverloadGate::Clock;
+  // One transaction.
   using Run = std::function<Batch<Outcome>(TaskStore&, std::span<const Command>)>;
+  // The same for commands that know how to follow each other on a row.
+  using RunInTurn =
+      std::function<Batch<Outcome>(TaskStore&, std::span<const Command>, const Turn& turn)>;
 
   GroupCommit(const DatabaseUrl& url, GroupOptions options, Run run)
+      : GroupCommit(
+            url,
+            options,
+            RunInTurn([run = std::move(run)](TaskStore& store,
+                                             std::span<const Command> commands,
+                                             const Turn&) { return run(store, commands); })) {}
+  GroupCommit(const DatabaseUrl& url, GroupOptions options, RunInTurn run)
       : options_(options),
         run_(std::move(run)),
         gate_({options.refuse_above, options.hold_at, options.threads * options.batch_max}),
-        queue_(options.capacity) {
+        queue_(options.capacity, options.threads > 1) {
     for (std::size_t i = 0; i < options_.threads; ++i) {
       threads_.emplace_back([this, url] { work(url); });
     }
@@ -51,7 +88,11 @@ class GroupCommit {
   // wait too long already, or the group is stopped. Otherwise `reply` runs exactly once, on one of
   // the group's threads; it must not block.
   bool submit(Command command, Reply reply, Clock::time_point arrived = Clock::now()) {
-    return !late(arrived) && queue_.push(Item{std::move(command), std::move(reply), arrived});
+    const auto row = row_of(command);
+    return !late(arrived) && queue_.push(Item{.command = std::move(command),
+                                              .reply = std::move(reply),
+                                              .arrived = arrived,
+                                              .row = row});
   }
 
   // True when submit() would refuse: ask before preparing a command.
@@ -76,52 +117,96 @@ class GroupCommit {
     Command command;
     Reply reply;
     Clock::time_point arrived;
+    std::optional<Uuid> row;
+    std::uint64_t number = 0, batch = 0;
+    bool follows = false, was_held = false;
   };
-
-  void answer_stale(std::vector<Item>& items) {
-    const auto oldest = Clock::now() - options_.wait_max;
-    std::erase_if(items, [&](Item& item) {
-      const bool stale = item.arrived < oldest;
-      if (stale) {
-        item.reply(StoreFault::kUnavailable);
-      }
-      return stale;
-    });
-  }
+  using Queue = RowQueue<Item>;
 
   void work(const DatabaseUrl& url) {
     TaskStore store(url);
     for (;;) {
-      std::vector<Item> items = queue_.pop_batch(options_.batch_max);
+      std::vector<Item> items = queue_.take(options_.batch_max);
       if (items.empty()) {
         return;
       }
-      gate_.begun(Clock::now(), items.front().arrived);
-      answer_stale(items);
-      if (items.empty()) {
-        continue;
+      // What has waited for a held row says nothing about overload.
+      const auto fresh =
+          std::find_if(items.begin(), items.end(), [](const Item& item) { return !item.was_held; });
+      if (fresh != items.end()) {
+        gate_.begun(Clock::now(), fresh->arrived);
       }
+      std::vector<std::optional<Uuid>> rows;
+      rows.reserve(items.size());
+      for (const Item& item : items) {
+        rows.push_back(item.row);
+      }
+      const std::uint64_t batch = items.front().batch;
+      const auto untried = answer_stale(items);
       std::vector<Command> commands;
       commands.reserve(items.size());
+      Turn turn{.follows = {}, .ends = [this, batch](std::span<const Uuid> done) {
+                  queue_.hand_over(batch, done);
+                }};
       for (Item& item : items) {
         commands.push_back(std::move(item.command));
+        if (item.follows) {
+          turn.follows.push_back(*item.row);
+        }
       }
-      Batch<Outcome> outcomes = run_(store, commands);
+      Batch<Outcome> outcomes = commands.empty() ? Batch<Outcome>() : run_(store, commands, turn);
+      // Rows before replies: a sibling may go on with them at once.
+      queue_.finish(batch, rows, take_locked(items, commands, outcomes), untried);
       for (std::size_t i = 0; i < items.size(); ++i) {
-        if (outcomes) {
-          Outcome outcome = std::move((*outcomes)[i]);  // vector<bool> has no bool to pass on.
-          items[i].reply(std::move(outcome));
-        } else {
-          items[i].reply(outcomes.error());
+        if (items[i].reply) {
+          items[i].reply(std::move(outcomes[i]));
         }
       }
     }
   }
 
+  // Answers those that have waited for too long and takes them out. The rows of which none is left.
+  std::vector<std::optional<Uuid>> answer_stale(std::vector<Item>& items) {
+    const auto now = Clock::now();
+    std::vector<std::optional<Uuid>> untried;
+    std::erase_if(items, [&](Item& item) {
+      const auto waited = now - item.arrived;
+      const bool stale =
+          waited > options_.wait_max || (item.was_held && waited > options_.wait_held_max);
+      if (stale) {
+        untried.push_back(item.row);
+        item.reply(item.was_held ? StoreFault::kLocked : StoreFault::kUnavailable);
+      }
+      return stale;
+    });
+    std::erase_if(untried, [&](const auto& row) {
+      return std::any_of(
+          items.begin(), items.end(), [&](const Item& item) { return item.row == row; });
+    });
+    return untried;
+  }
+
+  // The items whose rows another session holds, unless this group is stopping; those left behind
+  // have no reply.
+  std::vector<Item> take_locked(std::vector<Item>& items,
+                                std::vector<Command>& commands,
+                                const Batch<Outcome>& outcomes) {
+    std::vector<Item> locked;
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      if (!outcomes[i] && outcomes[i].error() == StoreFault::kLocked && items[i].row &&
+          !queue_.closed()) {
+        items[i].command = std::move(commands[i]);
+        locked.push_back(std::move(items[i]));
+        items[i].reply = nullptr;
+      }
+    }
+    return locked;
+  }
+
   const GroupOptions options_;
-  const Run run_;
+  const RunInTurn run_;
   OverloadGate gate_;
-  BatchQueue<Item> queue_;
+  Queue queue_;
   std::vector<std::thread> threads_;
 };
 

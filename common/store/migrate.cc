@@ -12,12 +12,17 @@ extern const std::string_view migration_0001;
 extern const std::string_view migration_0002;
 extern const std::string_view migration_0003;
 extern const std::string_view migration_0004;
+extern const std::string_view migration_0005;
+extern const std::string_view migration_0006;
+extern const std::string_view migration_0007;
 
 namespace {
 
 // A large table may be altered for a long time.
 constexpr SessionOptions kPatient{.read_timeout = std::chrono::hours(6),
-                                  .statement_max = std::chrono::seconds(0)};
+                                  .statement_max = std::chrono::seconds(0),
+                                  .idle_in_transaction_max = std::chrono::seconds(60),
+                                  .reconnects = false};
 constexpr int kNoSuchTable = 1146;
 
 // What the server answers to DDL that has been done already: table, column, key, constraint exists;
@@ -192,7 +197,10 @@ std::span<const Migration> migrations() {
   static const std::array all = {Migration{1, migration_0001},
                                  Migration{2, migration_0002},
                                  Migration{3, migration_0003},
-                                 Migration{4, migration_0004}};
+                                 Migration{4, migration_0004},
+                                 Migration{5, migration_0005},
+                                 Migration{6, migration_0006},
+                                 Migration{7, migration_0007}};
   return all;
 }
 

@@ -1,5 +1,6 @@
 #include "common/store/session.h"
 
+#include <algorithm>
 #include <random>
 #include <thread>
 #include <utility>
@@ -17,10 +18,12 @@ namespace audiogen::store {
 namespace {
 
 constexpr int kTransactionTries = 5;
-constexpr std::chrono::milliseconds kConnectPause{100};
 // A connection the server had closed says so at once; what takes longer is trouble of another kind.
 constexpr std::chrono::milliseconds kStaleWithin{500};
-constexpr std::chrono::seconds kResolveWithin{2};
+constexpr int kShutdown = 1053;
+// What waits in later() is sent before it grows past this: a server takes no packet of more than
+// max_allowed_packet, 16 MB unless it is told otherwise.
+constexpr std::size_t kPacketMax = std::size_t{6} * 1024 * 1024;
 
 // Error numbers of a connection that is gone.
 bool is_lost(int code) {
@@ -59,9 +62,52 @@ std::chrono::milliseconds conflict_pause(int tries) {
   return std::chrono::milliseconds(5 + std::uniform_int_distribution<int>(0, 15 * tries)(random));
 }
 
+// Connector/C++ 1.1.12 ignores OPT_SSL_MODE. sslVerify alone does not ask for TLS, sslEnforce and
+// sslCA alone go on without it where the server has none; together they make the client library
+// verify chain, dates and host name before it sends anything of the login.
+void add_tls(sql::ConnectOptionsMap& options, const TlsFiles& tls) {
+  options["sslEnforce"] = true;
+  options["sslVerify"] = true;
+  const auto file = [&](const char* name, const std::string& path) {
+    if (!path.empty()) {
+      options[name] = sql::SQLString(path);
+    }
+  };
+  file("sslCA", tls.ca);
+  file("sslCert", tls.cert);
+  file("sslKey", tls.key);
+}
+
+// The client library's text for a name that does not fit says nothing of the name.
+std::string in_words(int code, const std::string& what) {
+  constexpr int kTls = 2026;
+  const bool other_host = what.find("Validation of SSL server certificate") != std::string::npos;
+  return code == kTls && other_host ? "TLS: the server's certificate is not for the host of "
+                                      "DATABASE_URL"
+                                    : what.substr(0, 160);
+}
+
 void run(sql::Connection& connection, const std::string& text) {
   const std::unique_ptr<sql::Statement> statement(connection.createStatement());
   statement->execute(sql::SQLString(text));
+}
+
+// Before a statement that must not wait for a lock. As the session's own setting zero makes SELECT
+// … FOR UPDATE SKIP LOCKED fail with error 1180 (MariaDB 10.11.19).
+constexpr std::string_view kNeverWaits =
+    "/*M!100301 SET STATEMENT innodb_lock_wait_timeout=0 FOR */ ";
+
+// Runs `count` statements sent as one; `done` counts those that succeeded. Whether the last one
+// returned rows, which are then there to be read.
+bool run_all(sql::Statement& statement,
+             const std::string& text,
+             std::size_t count,
+             std::size_t& done) {
+  bool rows = statement.execute(sql::SQLString(text.data(), text.size()));
+  for (done = 1; done < count; ++done) {
+    rows = statement.getMoreResults();
+  }
+  return rows;
 }
 
 }  // namespace
@@ -76,20 +122,24 @@ DbFault classify(int code) {
     case 1020:  // record changed since the snapshot
       return DbFault::kConflict;
     case 1205:  // lock wait timeout
+      return DbFault::kBusy;
     case 1317:  // query interrupted
     case 1969:  // max_statement_time
-      return DbFault::kBusy;
+      return DbFault::kTimeout;
     case 1062:
       return DbFault::kDuplicate;
     case 4025:  // CHECK failed (MariaDB)
     case 3819:  // CHECK failed (MySQL 8)
     case 1690:  // out of range in an expression
     case 1264:  // out of range for a column
+    case 1406:  // too long for a column
+    case 1366:  // no value of the column's type
+    case 1048:  // NULL where there must be none
       return DbFault::kConstraint;
     case 1040:  // too many connections
     case 1203:  // the same, for this user
     case 1047:  // not in the primary component
-    case 1053:  // server shutdown
+    case kShutdown:
     case 1180:  // error during commit
     case 1290:  // read-only
     case 1836:  // read-only mode
@@ -102,8 +152,12 @@ DbFault classify(int code) {
     case 1049:  // unknown database
       return DbFault::kUnavailable;
     default:
-      return code >= 2000 && code < 3000 ? DbFault::kUnavailable : DbFault::kBug;
+      return code >= 2000 && code < 3000 ? DbFault::kUnavailable : DbFault::kUnexpected;
   }
+}
+
+bool is_row_fault(DbFault fault) {
+  return fault == DbFault::kDuplicate || fault == DbFault::kConstraint;
 }
 
 Rows::Rows(std::unique_ptr<sql::Statement> statement, std::unique_ptr<sql::ResultSet> result)
@@ -148,12 +202,22 @@ Instant Rows::time(std::uint32_t column) const {
 Session::Session(const DatabaseUrl& url, SessionOptions options) : url_(url), options_(options) {}
 Session::~Session() = default;
 
+void Session::Packet::add(std::string_view statement) {
+  if (statements++ != 0) {
+    text += ';';
+  }
+  text += statement;
+}
+
 void Session::disconnect() {
   connection_.reset();
   proven_ = false;
 }
 
 void Session::connect() {
+  if (connected_before_ && !options_.reconnects) {
+    throw DbError(DbFault::kUnavailable, 2006, "database error 2006: the connection was lost");
+  }
   if (refused_at_ && Clock::now() - *refused_at_ < kConnectPause) {
     throw DbError(DbFault::kUnavailable, 2002, "database error 2002: refused a moment ago");
   }
@@ -170,18 +234,27 @@ void Session::connect() {
     options["OPT_READ_TIMEOUT"] = static_cast<int>(options_.read_timeout.count());
     options["OPT_WRITE_TIMEOUT"] = static_cast<int>(options_.write_timeout.count());
     options["OPT_CHARSET_NAME"] = sql::SQLString("utf8mb4");
+    if (url_.tls) {
+      add_tls(options, *url_.tls);
+    }
+    options["CLIENT_MULTI_STATEMENTS"] = true;  // For later(). Sql lets nothing in that could add
+                                                // a statement.
     connection_.reset(driver()->connect(options));
-    // The connector has just forced REPEATABLE READ (F2); this comes after it.
+    // The connector has just forced REPEATABLE READ; this comes after it.
     run(*connection_, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED");
-    // A frozen process must not hold a user's rows for hours: the server ends its session. What
-    // MySQL does not know stands in a comment that only MariaDB reads.
+    // A frozen process must not hold a user's rows: the server ends its session. MySQL knows a
+    // limit for idle sessions only, so there they all end soon and are replaced when needed again.
+    // What it does not know stands in a comment that only MariaDB reads.
+    const std::string lock_wait =
+        std::to_string(std::max<std::int64_t>(1, options_.lock_wait.count()));
+    const std::string idle = std::to_string(options_.idle_in_transaction_max.count());
     run(*connection_,
-        "SET SESSION time_zone='+00:00', wait_timeout=60, innodb_lock_wait_timeout=" +
-            std::to_string(kLockWait.count()) +
-            "/*M!100301 , idle_transaction_timeout=10, max_statement_time=" +
-            std::to_string(options_.statement_max.count()) +
+        "SET SESSION time_zone='+00:00', wait_timeout=" + idle + ", innodb_lock_wait_timeout=" +
+            lock_wait + "/*M!100301 , wait_timeout=60, idle_transaction_timeout=" + idle +
+            ", max_statement_time=" + std::to_string(options_.statement_max.count()) +
             " */"
             ", sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'");
+    connected_before_ = true;
     refused_at_.reset();
   } catch (const sql::SQLException& e) {
     disconnect();
@@ -192,8 +265,8 @@ void Session::connect() {
 
 void Session::fail(int code, const char* what, bool committing) {
   DbFault fault = classify(code);
-  const bool undecided =
-      fault == DbFault::kUnavailable || fault == DbFault::kBusy || fault == DbFault::kBug;
+  const bool undecided = fault == DbFault::kUnavailable || fault == DbFault::kBusy ||
+                         fault == DbFault::kTimeout || fault == DbFault::kUnexpected;
   if (committing && undecided) {
     fault = DbFault::kUnknownOutcome;
   }
@@ -202,7 +275,7 @@ void Session::fail(int code, const char* what, bool committing) {
   }
   std::string message = "database error " + std::to_string(code);
   if (is_safe_text(code)) {
-    message += ": " + std::string(what).substr(0, 160);
+    message += ": " + in_words(code, what);
   }
   throw DbError(fault, code, std::move(message));
 }
@@ -210,9 +283,9 @@ void Session::fail(int code, const char* what, bool committing) {
 template <class Use>
 auto Session::perform(const Use& use) {
   for (;;) {
-    const bool may_be_stale = proven_ && !in_transaction_;
+    const bool may_be_stale = proven_ && !begun_ && options_.reconnects;
     if (!connection_) {
-      if (in_transaction_) {
+      if (begun_) {
         throw DbError(DbFault::kUnavailable, 2006, "database error 2006: transaction lost");
       }
       connect();
@@ -221,6 +294,7 @@ auto Session::perform(const Use& use) {
     try {
       auto answer = use(*connection_);
       proven_ = true;
+      begun_ = in_transaction_;
       return answer;
     } catch (const sql::SQLException& e) {
       if (may_be_stale && is_lost(e.getErrorCode()) && Clock::now() - began < kStaleWithin) {
@@ -233,37 +307,88 @@ auto Session::perform(const Use& use) {
 }
 
 std::uint64_t Session::execute(const Sql& sql) {
+  flush();
   return perform([&](sql::Connection& connection) {
     const std::unique_ptr<sql::Statement> statement(connection.createStatement());
+    const std::string text = as_sent(sql);
     return static_cast<std::uint64_t>(
-        statement->executeUpdate(sql::SQLString(sql.text().data(), sql.text().size())));
+        statement->executeUpdate(sql::SQLString(text.data(), text.size())));
   });
 }
 
+std::string Session::as_sent(const Sql& sql) const {
+  return options_.lock_wait.count() == 0 ? std::string(kNeverWaits) + sql.text() : sql.text();
+}
+
 Rows Session::query(const Sql& sql) {
+  Packet packet = std::exchange(pending_, {});
+  packet.add(sql.text());
   return perform([&](sql::Connection& connection) {
     std::unique_ptr<sql::Statement> statement(connection.createStatement());
-    std::unique_ptr<sql::ResultSet> result(
-        statement->executeQuery(sql::SQLString(sql.text().data(), sql.text().size())));
+    std::size_t done = 0;
+    AG_CHECK(run_all(*statement, packet.text, packet.statements, done));
+    std::unique_ptr<sql::ResultSet> result(statement->getResultSet());
     return Rows(std::move(statement), std::move(result));
   });
 }
 
+void Session::later(const Sql& sql) {
+  AG_CHECK(in_transaction_);
+  if (pending_.text.size() + sql.text().size() > kPacketMax) {
+    flush();
+  }
+  pending_.add(as_sent(sql));
+}
+
+void Session::send(const Packet& packet) {
+  perform([&](sql::Connection& connection) {
+    const std::unique_ptr<sql::Statement> statement(connection.createStatement());
+    std::size_t done = 0;
+    return run_all(*statement, packet.text, packet.statements, done);
+  });
+}
+
+void Session::flush() {
+  if (const Packet packet = std::exchange(pending_, {}); packet.statements != 0) {
+    send(packet);
+  }
+}
+
 void Session::commit() {
+  if (!begun_) {
+    if (pending_.statements == 1) {  // BEGIN, and nothing came of it.
+      pending_ = {};
+      return;
+    }
+    flush();  // Sent again should the connection prove dead; never together with COMMIT.
+  }
   if (!connection_) {
     throw DbError(DbFault::kUnavailable, 2006, "database error 2006: transaction lost");
   }
   AG_CRASH_POINT("store.commit_sent");
+  Packet packet = std::exchange(pending_, {});
+  packet.add("COMMIT");
+  std::size_t done = 0;
   try {
-    run(*connection_, "COMMIT");
+    const std::unique_ptr<sql::Statement> statement(connection_->createStatement());
+    run_all(*statement, packet.text, packet.statements, done);
   } catch (const sql::SQLException& e) {
-    fail(e.getErrorCode(), e.what(), true);
+    // What the server refused before COMMIT is decided; a connection that ended may have taken
+    // COMMIT along, whichever statement it ended in.
+    // Below 1000 it is an exception of the connector's own.
+    const bool answered =
+        e.getErrorCode() >= 1000 && (e.getErrorCode() < 2000 || e.getErrorCode() >= 3000);
+    const bool refused = answered && !is_lost(e.getErrorCode()) && e.getErrorCode() != kShutdown &&
+                         done + 1 < packet.statements;
+    fail(e.getErrorCode(), e.what(), !refused);
   }
   AG_CRASH_POINT("store.committed");
 }
 
 void Session::rollback_quietly() {
   in_transaction_ = false;
+  begun_ = false;
+  pending_ = {};
   if (!connection_) {
     return;
   }
@@ -278,11 +403,12 @@ void Session::transact(const std::function<void()>& body) {
   AG_CHECK(!in_transaction_);
   for (int tries = 1;; ++tries) {
     try {
-      execute(Sql("BEGIN"));
       in_transaction_ = true;
+      pending_.add("BEGIN");
       body();
       commit();
       in_transaction_ = false;
+      begun_ = false;
       return;
     } catch (const DbError& e) {
       rollback_quietly();

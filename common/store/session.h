@@ -1,5 +1,5 @@
 // One connection to the database and its transactions: where the traps of Connector/C++ 1.1.12 are
-// kept in (reliability 1, F1, F2, F5). Nothing outside this folder sees the connector.
+// kept in (README.md, "Traps of the connector"). Nothing outside this folder sees the connector.
 //
 // The connector's commit(), rollback() and setAutoCommit() swallow errors: only the statements are
 // used.
@@ -17,6 +17,7 @@
 #include "common/base/config.h"
 #include "common/base/ids.h"
 #include "common/base/time.h"
+#include "common/domain/api_key.h"
 #include "common/domain/pricing.h"
 #include "common/store/sql.h"
 
@@ -32,16 +33,25 @@ namespace audiogen::store {
 // What a failed statement means for the caller.
 enum class DbFault {
   kConflict,        // Deadlock: the whole transaction may be run again.
-  kBusy,            // A lock or the statement's time ran out: another session holds the rows.
+  kBusy,            // Another session holds a row, longer than we wait for one.
+  kTimeout,         // The server ended the statement: too long, or told to.
   kDuplicate,       // A unique key was there already.
-  kConstraint,      // A CHECK or range refused the row: our bug, or a lost update.
+  kConstraint,      // A CHECK, range or length refused the row: our bug, or a lost update.
   kUnavailable,     // No usable connection; nothing was committed.
   kUnknownOutcome,  // The connection died while COMMIT was under way: it may have been committed.
-  kBug,             // Anything else.
+  kUnexpected,      // Anything else; nothing was committed.
 };
+
+// How long an undecided COMMIT is asked after.
+inline constexpr std::chrono::seconds kResolveWithin{2};
+inline constexpr std::chrono::milliseconds kConnectPause{100};  // Between connections refused.
 
 // Classifies a server or client error number.
 DbFault classify(int code);
+
+// Whether one row of a statement brought the fault about, so that the other rows would pass without
+// it. A positive list: an error nobody has thought of says nothing about any row.
+bool is_row_fault(DbFault fault);
 
 class DbError : public std::exception {
  public:
@@ -73,7 +83,11 @@ class Rows {
   std::string text(std::uint32_t column) const;  // Bytes as they are.
   Uuid uuid(std::uint32_t column) const;
   Units units(std::uint32_t column) const { return Units{i64(column)}; }
+  Scopes scopes(std::uint32_t column) const { return {static_cast<std::uint8_t>(u32(column))}; }
   Instant time(std::uint32_t column) const;
+  std::optional<Instant> maybe_time(std::uint32_t column) const {
+    return is_null(column) ? std::nullopt : std::optional(time(column));
+  }
   template <class IdType>
   IdType id(std::uint32_t column) const {
     return IdType{uuid(column)};
@@ -89,18 +103,26 @@ struct SessionOptions {
   std::chrono::seconds read_timeout{5};  // Above the server's lock wait, which is set per session.
   std::chrono::seconds write_timeout{5};
   std::chrono::seconds statement_max{8};  // Then the server ends it (MariaDB). 0: never.
+  // How long a statement waits for a row another transaction holds. 0: writes do not wait at all
+  // (on MySQL, which knows no zero, 1 s), reads for update 1 s: they have SKIP LOCKED.
+  std::chrono::seconds lock_wait{3};
+  // The server ends a session whose transaction hears nothing from us for this long, so that what a
+  // frozen process or a cut cable holds is free again. Nothing of ours thinks that long between two
+  // statements.
+  std::chrono::seconds idle_in_transaction_max{1};
+  // Whether a connection that died while idle is replaced. Without it one connection is all this
+  // session ever has: what it keeps on the server (a snapshot, a variable, a named lock) is either
+  // there or every later statement fails.
+  bool reconnects = true;
 };
-
-// How long a statement waits for a row another transaction holds.
-inline constexpr std::chrono::seconds kLockWait{3};
 
 // One connection, opened when first needed and thrown away at the first sign of trouble. For one
 // thread at a time. Every method blocks, at most about the read timeout, and throws DbError.
 //
-// A connection that died while it was idle is replaced without a word: the first statement of a
-// transaction, or one outside any, is sent again on a new one. So a statement outside a transaction
-// must be safe to run twice. While the server refuses connections, it is asked at most ten times a
-// second; calls in between fail at once.
+// A connection that died while it was idle is replaced without a word: what a transaction sends
+// first, or a statement outside any, is sent again on a new one. So a statement outside a
+// transaction must be safe to run twice. While the server refuses connections, it is asked at most
+// ten times a second; calls in between fail at once.
 class Session {
  public:
   explicit Session(const DatabaseUrl& url, SessionOptions options = {});
@@ -111,6 +133,14 @@ class Session {
   // A statement that returns no rows; the number of rows it changed.
   std::uint64_t execute(const Sql& sql);
   Rows query(const Sql& sql);
+  // Inside a transaction only: sends `sql`, which returns no rows, in one round trip with what
+  // follows it, at the latest with COMMIT, and throws its failure there. The fewer round trips lie
+  // between the first lock and COMMIT, the shorter others find the rows taken, and the less likely
+  // this process is frozen in between.
+  void later(const Sql& sql);
+  // Sends what waits. Whoever means to catch the failure of his own statement does this first, or
+  // he catches those of others.
+  void flush();
 
   // Runs `body` inside one READ COMMITTED transaction and commits. A conflict rolls back and runs
   // it again, at most five times, 5-80 ms apart. Any other failure rolls back and throws. `body`
@@ -133,10 +163,20 @@ class Session {
  private:
   using Clock = std::chrono::steady_clock;
 
+  // Statements that go to the server together.
+  struct Packet {
+    std::string text;
+    std::size_t statements = 0;
+    void add(std::string_view statement);
+  };
+
   void connect();
   // Runs `use` on the connection, opened first if need be.
   template <class Use>
   auto perform(const Use& use);
+  std::string as_sent(const Sql& sql) const;
+  // Sends a packet none of whose statements returns rows.
+  void send(const Packet& packet);
   void commit();
   void rollback_quietly();
   [[noreturn]] void fail(int code, const char* what, bool committing);
@@ -146,6 +186,9 @@ class Session {
   std::unique_ptr<sql::Connection> connection_;
   bool proven_ = false;  // connection_ has answered a statement before.
   bool in_transaction_ = false;
+  bool begun_ = false;  // The server has answered to something of this transaction.
+  Packet pending_;      // What goes before the next statement of this transaction.
+  bool connected_before_ = false;
   std::optional<Clock::time_point> refused_at_;  // The last connect failed then.
 };
 

@@ -11,15 +11,14 @@
 #include <type_traits>
 #include <utility>
 
+#include "common/base/ascii.h"
 #include "common/base/ids.h"
 #include "common/base/time.h"
+#include "common/base/utf8.h"
+#include "common/domain/api_key.h"
 #include "common/domain/pricing.h"
 
 namespace audiogen::store {
-
-// The first `max` characters of `text`, with every byte that is no part of a well-formed UTF-8
-// sequence (RFC 3629) replaced by "?".
-std::string clip_utf8(std::string_view text, std::size_t max);
 
 class Sql {
  public:
@@ -47,6 +46,7 @@ class Sql {
   Sql& operator<<(std::int32_t value) { return number(value); }
   Sql& operator<<(std::uint32_t value) { return number(value); }
   Sql& operator<<(Units amount) { return number(amount.value); }
+  Sql& operator<<(Scopes scopes) { return number(std::uint32_t{scopes.bits}); }
   Sql& operator<<(const Uuid& id) { return bytes({id.bytes.data(), id.bytes.size()}); }
   template <class Tag>
   Sql& operator<<(const Id<Tag>& id) {
@@ -71,13 +71,12 @@ class Sql {
 
   // A binary string.
   Sql& bytes(std::span<const std::uint8_t> value) {
-    static constexpr char kDigits[] = "0123456789abcdef";
     std::size_t at = text_.size() + 2;
     text_ += "x'";
     text_.resize(at + value.size() * 2 + 1);
     for (const std::uint8_t byte : value) {
-      text_[at++] = kDigits[byte >> 4U];
-      text_[at++] = kDigits[byte & 0xFU];
+      text_[at++] = ascii::kHexDigits[byte >> 4U];
+      text_[at++] = ascii::kHexDigits[byte & 0xFU];
     }
     text_[at] = '\'';
     return *this;

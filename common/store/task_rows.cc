@@ -106,7 +106,7 @@ void write_usual_ends(Session& session, std::span<const TaskChange* const> chang
          "t.output_sha256=u.output_sha256, t.duration_ms=u.duration_ms, t.wake_at=NULL, t.state="
       << TaskState::kSucceeded << ", t.attempt_state=" << kAttemptSucceeded
       << ", t.attempt_ended_at=" << now << kLeftState << now;
-  session.execute(sql);
+  session.later(sql);
 }
 
 void write_others(Session& session, std::span<const TaskChange* const> changes, Instant now) {
@@ -138,7 +138,29 @@ void write_others(Session& session, std::span<const TaskChange* const> changes, 
          "t.attempt_detail=COALESCE(u.attempt_detail,t.attempt_detail), "
          "t.attempt_ended_at=IF(u.attempt_state IS NULL,t.attempt_ended_at,"
       << now << ")" << kLeftState << now;
-  session.execute(sql);
+  session.later(sql);
+}
+
+// Whoever asks for these may be the API, whose database user has no right to any other end: so it
+// names the columns of this one alone.
+void write_cancels(Session& session, std::span<const TaskChange* const> changes, Instant now) {
+  if (changes.empty()) {
+    return;
+  }
+  // One table, so assignments run from left to right: the time before the state that it goes by.
+  Sql sql("UPDATE tasks t FORCE INDEX (PRIMARY) SET t.attempt_ended_at=IF(t.attempt_state=");
+  sql << kAttemptStarted << "," << now
+      << ",t.attempt_ended_at), t.attempt_state=IF(t.attempt_state=" << kAttemptStarted << ","
+      << kAttemptUnknown << ",t.attempt_state), t.epoch=t.epoch+1, "
+      << "t.charged=0, t.wake_at=NULL, t.state=" << TaskState::kCanceled << kLeftState << now
+      << " WHERE t.id IN (";
+  list(sql, changes, [&](const TaskChange* c) { sql << c->id; }) << ")";
+  session.later(sql);
+  Sql attempts("UPDATE past_attempts FORCE INDEX (PRIMARY) SET state=");
+  attempts << kAttemptUnknown << ", ended_at=" << now << " WHERE state=" << kAttemptStarted
+           << " AND task_id IN (";
+  list(attempts, changes, [&](const TaskChange* c) { attempts << c->id; }) << ")";
+  session.later(attempts);
 }
 
 // Ends what a hedge left open of the attempts before the newest.
@@ -164,7 +186,7 @@ void end_past_attempts(Session& session, std::span<const TaskChange* const> chan
   sql << ") u ON u.id=a.task_id AND u.n=a.n SET a.state=COALESCE(u.state," << kAttemptUnknown
       << "), a.detail=u.detail, a.ended_at=" << now << " WHERE a.task_id IN (";
   list(sql, tasks, [&](TaskId id) { sql << id; }) << ") AND a.state=" << kAttemptStarted;
-  session.execute(sql);
+  session.later(sql);
 }
 
 }  // namespace
@@ -211,9 +233,10 @@ SettleDecision decide_settle(const TaskRecord& task, const SettleCommand& comman
   SettleDecision out;
   switch (command.kind) {
     case SettleCommand::Kind::kSucceed:
-      out = {
-          SettleOutcome::kSettled,
-          end(task, TaskState::kSucceeded, std::min(charge_for(command.duration_ms), task.held))};
+      out = {SettleOutcome::kSettled,
+             end(task,
+                 TaskState::kSucceeded,
+                 std::min({charge_for(command.duration_ms), command.charge_max, task.held}))};
       break;
     case SettleCommand::Kind::kFail:
       out = failed();
@@ -225,10 +248,12 @@ SettleDecision decide_settle(const TaskRecord& task, const SettleCommand& comman
                 : SettleDecision{SettleOutcome::kRequeued, requeue(task, task.claims, due, due)};
       break;
     }
-    case SettleCommand::Kind::kRelease:
+    case SettleCommand::Kind::kRelease: {
+      const Instant due = std::min(now + command.retry_after, std::max(now, task.deadline_at));
       out = {SettleOutcome::kRequeued,
-             requeue(task, task.claims - std::min(task.claims, 1U), now, now)};
+             requeue(task, task.claims - std::min(task.claims, 1U), due, due)};
       break;
+    }
   }
   out.change->command = &command;
   return out;
@@ -266,22 +291,17 @@ TaskRecord* LockedTasks::find(TaskId id) {
   return found == rows.end() ? nullptr : &found->second;
 }
 
-LockedTasks lock_tasks(Session& session,
-                       std::vector<TaskId> ids,
-                       Locking locking,
-                       Columns columns) {
+LockedTasks lock_tasks(Session& session, std::vector<TaskId> ids, Columns columns) {
   LockedTasks out;
   std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   Sql sql("SELECT UTC_TIMESTAMP(6), ");
   sql << kRecordColumns;
   if (columns == Columns::kWithWork) {
     sql << ", t.request, t.created_at";
   }
   sql << " FROM tasks t FORCE INDEX (PRIMARY) WHERE t.id IN (";
-  list(sql, ids, [&](TaskId id) { sql << id; }) << ") ORDER BY t.id FOR UPDATE";
-  if (locking == Locking::kSkipLocked) {
-    sql << " SKIP LOCKED";
-  }
+  list(sql, ids, [&](TaskId id) { sql << id; }) << ") ORDER BY t.id FOR UPDATE SKIP LOCKED";
   Rows rows = session.query(sql);
   while (rows.next()) {
     if (out.rows.empty()) {
@@ -294,6 +314,15 @@ LockedTasks lock_tasks(Session& session,
       record.created_at = rows.time(kFirst + kRecordColumnCount + 1);
     }
     out.rows.emplace(record.id, std::move(record));
+  }
+  if (out.rows.size() != ids.size()) {
+    std::erase_if(ids, [&](TaskId id) { return out.rows.contains(id); });
+    Sql missing("SELECT id FROM tasks FORCE INDEX (PRIMARY) WHERE id IN (");
+    list(missing, ids, [&](TaskId id) { missing << id; }) << ")";
+    Rows there = session.query(missing);  // Without a lock: reads past those of others.
+    while (there.next()) {
+      out.held.insert(there.id<TaskId>(1));
+    }
   }
   return out;
 }
@@ -349,6 +378,19 @@ TaskView read_view(const Rows& rows, std::uint32_t first) {
   return task;
 }
 
+std::unordered_map<TaskId, OwnedView> read_views(Session& session, std::span<const TaskId> ids) {
+  Sql sql("SELECT t.user_id, ");
+  sql << kViewColumns << " FROM tasks t FORCE INDEX (PRIMARY) WHERE t.id IN (";
+  list(sql, ids, [&](TaskId id) { sql << id; }) << ")";
+  std::unordered_map<TaskId, OwnedView> found;
+  Rows rows = session.query(sql);
+  while (rows.next()) {
+    TaskView view = read_view(rows, 2);
+    found.emplace(view.id, OwnedView{rows.id<UserId>(1), std::move(view)});
+  }
+  return found;
+}
+
 bool book_end(Books& books, const TaskRecord& task, Units charged) {
   const Balance* balance = books.find(task.user);
   if (balance == nullptr || balance->held < task.held) {
@@ -361,11 +403,12 @@ bool book_end(Books& books, const TaskRecord& task, Units charged) {
 }
 
 void write_changes(Session& session, std::span<const TaskChange> changes, Instant now) {
-  std::vector<const TaskChange*> usual, others;
+  std::vector<const TaskChange*> usual, canceled, others;
   for (const TaskChange& c : changes) {
-    (is_usual_end(c) ? usual : others).push_back(&c);
+    (is_usual_end(c) ? usual : c.state == TaskState::kCanceled ? canceled : others).push_back(&c);
   }
   write_usual_ends(session, usual, now);
+  write_cancels(session, canceled, now);
   write_others(session, others, now);
   end_past_attempts(session, others, now);
 }
@@ -377,7 +420,7 @@ void write_looks(Session& session, std::span<const Look> looks) {
   Sql sql = update_tasks("NULL AS wake_at", looks, [](Sql& row, const Look& look) {
     row << look.id << "," << look.wake_at;
   });
-  session.execute(sql << "t.wake_at=u.wake_at");
+  session.later(sql << "t.wake_at=u.wake_at");
 }
 
 }  // namespace audiogen::store

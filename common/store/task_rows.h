@@ -1,5 +1,5 @@
 // Rows of `tasks` as transactions read and change them: the decisions about them are pure functions
-// of a row and the database's clock, and every change is written by one of three statements.
+// of a row and the database's clock, and every change is written by one of four statements.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "common/base/crypto.h"
@@ -102,16 +103,17 @@ SweepDecision decide_sweep(const TaskRecord& task, Instant now, TaskId unsent_fr
 
 // --- rows
 
-// Locks these tasks in order. After balances, before everything else.
+// Locks those of these tasks that nobody else holds, in order. After balances, before everything
+// else.
 struct LockedTasks {
   Instant now;  // The database's clock when the locks were asked for. Unset without rows.
   std::unordered_map<TaskId, TaskRecord> rows;
+  std::unordered_set<TaskId> held;  // There, but another transaction holds them.
   TaskRecord* find(TaskId id);
 };
 enum class Columns { kRules, kWithWork };
 LockedTasks lock_tasks(Session& session,
                        std::vector<TaskId> ids,
-                       Locking locking,
                        Columns columns = Columns::kRules);
 
 // The columns of a TaskRecord, and reading them from column `first` on.
@@ -127,9 +129,18 @@ inline constexpr char kViewColumns[] =
     "t.output_format, t.duration_ms, t.failure, t.failure_message, t.output_deleted_at";
 TaskView read_view(const Rows& rows, std::uint32_t first);
 
+// Those of these tasks that are there, and whose they are: one indexed read without locks.
+struct OwnedView {
+  UserId user;
+  TaskView view;
+};
+std::unordered_map<TaskId, OwnedView> read_views(Session& session, std::span<const TaskId> ids);
+
 // Books the end of the task's hold. False, and logged, when its balance is not locked or holds less
 // than that: then nothing is booked.
 bool book_end(Books& books, const TaskRecord& task, Units charged);
+
+// What follows is written together with what the session sends next.
 
 // Writes the changes of locked rows. Of their attempts, the one a settlement tells about ends as it
 // says, any other still open with an unknown outcome: nobody is left to tell.

@@ -1,4 +1,5 @@
-// The parts of TaskStore that only read, or that keep house.
+// The parts of TaskStore that only read, or that keep house. What keeps house is one statement at a
+// time and no transaction: then no lock is ever held while the server waits for us.
 #include "common/store/task_store.h"
 
 #include <unordered_map>
@@ -10,15 +11,18 @@ namespace audiogen::store {
 namespace {
 
 constexpr std::chrono::seconds kLogEvery{1};
+// Nothing here waits for a lock.
+constexpr SessionOptions kNeverWaits{.lock_wait = std::chrono::seconds(0)};
 
 }  // namespace
 
-TaskStore::TaskStore(const DatabaseUrl& url) : session_(url) {}
+TaskStore::TaskStore(const DatabaseUrl& url) : session_(url, kNeverWaits) {}
 
 void TaskStore::log_fault(const char* what, const DbError& error, std::size_t commands) {
-  // With the database away every call fails; one line a second says it.
+  // With the database away every call fails; one line a second says it. That a row is held is no
+  // fault of anything.
   const auto now = std::chrono::steady_clock::now();
-  if (error.fault() == DbFault::kUnavailable && now - logged_at_ < kLogEvery) {
+  if (error.fault() == DbFault::kBusy || (logged_at_ && now - *logged_at_ < kLogEvery)) {
     return;
   }
   logged_at_ = now;
@@ -29,22 +33,15 @@ void TaskStore::log_fault(const char* what, const DbError& error, std::size_t co
 
 Batch<FindOutcome> TaskStore::find(std::span<const FindCommand> commands) {
   if (commands.empty()) {
-    return std::vector<FindOutcome>{};
+    return {};
   }
-  return guarded<std::vector<FindOutcome>>("find", [&] {
-    Sql sql("SELECT t.user_id, ");
-    sql << kViewColumns << " FROM tasks t FORCE INDEX (PRIMARY) WHERE t.id IN (";
-    list(sql, commands, [&](const FindCommand& c) { sql << c.id; }) << ")";
-    struct Found {
-      UserId user;
-      TaskView view;
-    };
-    std::unordered_map<TaskId, Found> found;
-    Rows rows = session_.query(sql);
-    while (rows.next()) {
-      TaskView view = read_view(rows, 2);
-      found.emplace(view.id, Found{rows.id<UserId>(1), std::move(view)});
+  auto found_all = guarded<std::vector<FindOutcome>>("find", [&] {
+    std::vector<TaskId> ids;
+    ids.reserve(commands.size());
+    for (const FindCommand& command : commands) {
+      ids.push_back(command.id);
     }
+    const auto found = read_views(session_, ids);
     std::vector<FindOutcome> outcomes;
     outcomes.reserve(commands.size());
     for (const FindCommand& command : commands) {
@@ -55,23 +52,26 @@ Batch<FindOutcome> TaskStore::find(std::span<const FindCommand> commands) {
     }
     return outcomes;
   });
+  return all_or_fault(std::move(found_all), commands.size());
 }
 
 Batch<KeyOutcome> TaskStore::find_keys(std::span<const Sha256> hashes) {
   if (hashes.empty()) {
-    return std::vector<KeyOutcome>{};
+    return {};
   }
-  return guarded<std::vector<KeyOutcome>>("find_keys", [&] {
+  auto found_all = guarded<std::vector<KeyOutcome>>("find_keys", [&] {
     Sql sql(
-        "SELECT k.key_hash, k.id, k.user_id, u.plan=1 OR u.purchased=1 FROM api_keys k "
+        "SELECT k.key_hash, k.id, k.user_id, u.plan=1 OR u.purchased=1, k.scopes FROM api_keys k "
         "FORCE INDEX (u_hash) JOIN users u ON u.id=k.user_id WHERE k.deleted_at IS NULL "
-        "AND k.key_hash IN (");
+        "AND (k.expires_at IS NULL OR k.expires_at>UTC_TIMESTAMP(6)) AND k.key_hash IN (");
     list(sql, hashes, [&](const Sha256& hash) { sql.bytes(hash); }) << ")";
     std::unordered_map<std::string, KeyRecord> found;
     Rows rows = session_.query(sql);
     while (rows.next()) {
-      found[rows.text(1)] = {
-          .id = rows.id<KeyId>(2), .user = rows.id<UserId>(3), .api_access = rows.i64(4) != 0};
+      found[rows.text(1)] = {.id = rows.id<KeyId>(2),
+                             .user = rows.id<UserId>(3),
+                             .api_access = rows.i64(4) != 0,
+                             .scopes = rows.scopes(5)};
     }
     std::vector<KeyOutcome> outcomes;
     outcomes.reserve(hashes.size());
@@ -81,6 +81,7 @@ Batch<KeyOutcome> TaskStore::find_keys(std::span<const Sha256> hashes) {
     }
     return outcomes;
   });
+  return all_or_fault(std::move(found_all), hashes.size());
 }
 
 Result<Done, StoreFault> TaskStore::touch_keys(std::span<const KeyId> keys) {
@@ -89,7 +90,7 @@ Result<Done, StoreFault> TaskStore::touch_keys(std::span<const KeyId> keys) {
       Sql sql(
           "UPDATE api_keys FORCE INDEX (PRIMARY) SET last_used_at=UTC_TIMESTAMP(6) WHERE id IN (");
       list(sql, keys, [&](KeyId key) { sql << key; }) << ")";
-      session_.transact([&] { session_.execute(sql); });
+      session_.execute(sql);
     }
     return Done{};
   });
@@ -114,7 +115,7 @@ Result<std::size_t, StoreFault> TaskStore::purge_idempotency(std::size_t limit) 
       rows_of.bytes(rows.text(2)) << ")";
     }
     if (count != 0) {
-      session_.transact([&] { session_.execute(rows_of); });
+      session_.execute(rows_of);
     }
     return count;
   });
@@ -133,8 +134,16 @@ Result<Done, StoreFault> TaskStore::report_worker(WorkerId worker,
     sql.bytes(status_json)
         << ",UTC_TIMESTAMP(6),UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE "
            "in_flight=VALUES(in_flight), status=VALUES(status), seen_at=VALUES(seen_at)";
-    session_.transact([&] { session_.execute(sql); });
+    session_.execute(sql);
     session_.execute(Sql("DELETE FROM workers WHERE seen_at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY"));
+    return Done{};
+  });
+}
+
+Result<Done, StoreFault> TaskStore::report_worker_ended(WorkerId worker) {
+  return guarded<Done>("report_worker_ended", [&] {
+    session_.execute(Sql("UPDATE workers SET in_flight=0, ended_at=UTC_TIMESTAMP(6) WHERE id=")
+                     << worker << " AND ended_at IS NULL");
     return Done{};
   });
 }
@@ -145,7 +154,7 @@ Result<Done, StoreFault> TaskStore::report_api(ApiId api, TaskId unsent_from) {
     sql << api << "," << unsent_from
         << ",UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE unsent_from=VALUES(unsent_from), "
            "seen_at=VALUES(seen_at)";
-    session_.transact([&] { session_.execute(sql); });
+    session_.execute(sql);
     session_.execute(
         Sql("DELETE FROM api_processes WHERE seen_at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY"));
     return Done{};

@@ -1,10 +1,13 @@
-// Tasks, holds and leases in the database: one method per use case, each one transaction
-// (reliability 8).
+// Tasks, holds and leases in the database: one method per use case, each one transaction, so that
+// no caller can hold a lock while it does something else.
 #pragma once
 
+#include <chrono>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "common/base/result.h"
@@ -14,24 +17,35 @@
 
 namespace audiogen::store {
 
-template <class T>
-using Batch = Result<std::vector<T>, StoreFault>;  // Outcome i answers command i.
+template <class Command, class Outcome>
+struct BatchItem;
 
 // For one thread at a time (it owns one connection). Every method blocks: about 5 s at the longest
 // when the database hangs, 10 s when it hangs in the middle of a COMMIT. None throws.
 //
-// Lock order: balance rows sorted by user, then task rows sorted by id, then the rest.
+// No transaction here waits for a lock of another, so nobody can hold up more than what he holds: a
+// command whose row another session has locked gets StoreFault::kLocked at once, and the others of
+// its batch go on without it. Trying again, and when, is the caller's part (GroupCommit's). The one
+// exception are rows handed over within the process, which only the server still has (Turn).
 //
-// A command whose row another session does not let go of (kLockWait) gets kFailed, or the whole
-// call StoreFault::kUnavailable when it is alone; the others go on without it.
+// Lock order, for those elsewhere that wait: balance rows sorted by user, then task rows sorted by
+// id, then the rest.
 class TaskStore {
  public:
+  // A place in the order in which the sweeper looks at tasks.
+  struct SweepPosition {
+    Instant wake_at;
+    TaskId id;
+    friend auto operator<=>(const SweepPosition&, const SweepPosition&) = default;
+  };
+
   explicit TaskStore(const DatabaseUrl& url);
 
   // Holds credits and writes tasks. Replays and conflicts of idempotency keys are decided under the
   // users' balance locks, so equal keys sent at once give one task, within a batch too. A lost
-  // COMMIT reply is resolved by reading the tasks back on a new connection.
-  Batch<CreateOutcome> create(std::span<const CreateCommand> commands);
+  // COMMIT reply is resolved by reading the tasks back on a new connection. `turn` is about the
+  // users' balances.
+  Batch<CreateOutcome> create(std::span<const CreateCommand> commands, const Turn& turn = {});
 
   // One indexed read for all of them.
   Batch<FindOutcome> find(std::span<const FindCommand> commands);
@@ -55,7 +69,15 @@ class TaskStore {
 
   Batch<SettleOutcome> settle(std::span<const SettleCommand> commands);
 
-  Result<CancelOutcome, StoreFault> cancel(TaskId task);
+  // Ends open tasks and returns all of their holds; whoever works on them is fenced, and told so at
+  // the next renewal. What is final, or not that user's, needs no lock and waits for nobody.
+  Batch<Cancellation> cancel(std::span<const CancelCommand> commands);
+
+  // For operators: waits up to `patience` for rows that others hold, without holding any itself.
+  // `also` writes more in the same transaction.
+  Result<CancelOutcome, StoreFault> cancel(TaskId task,
+                                           const std::function<void(Session&)>& also = {},
+                                           std::chrono::seconds patience = std::chrono::seconds(3));
 
   // Looks at rows whose wake_at has come and changes up to `limit` of them: puts back tasks with
   // expired leases (or fails them when their claims are used up), fails those past the deadline,
@@ -84,6 +106,12 @@ class TaskStore {
                                                                TaskId to,
                                                                std::size_t limit);
 
+  // The deleted tasks after `after`, by id and up to `limit`, whose files may still be there; an
+  // empty key: it never had one.
+  Result<std::vector<TaskOutput>, StoreFault> deletions(TaskId after, std::size_t limit);
+  // Their files are gone.
+  Result<Done, StoreFault> deletions_done(std::span<const TaskId> tasks);
+
   // The database's clock.
   Result<Instant, StoreFault> now();
 
@@ -94,24 +122,21 @@ class TaskStore {
                                          std::size_t in_flight,
                                          const std::string& status_json);
 
+  // This worker has ended and holds nothing.
+  Result<Done, StoreFault> report_worker_ended(WorkerId worker);
+
   // True when the database answers (readiness).
   bool ping();
 
  private:
-  // How often a transaction's body has been called before, and how it should lock.
-  struct Round {
-    bool again = false;  // The earlier run may have been committed; its outcomes are in the output.
-    Locking balances = Locking::kWait;
-  };
-
-  // Runs `body` for all commands in one transaction. What one command's row does to it is found by
-  // running them one by one: that one's outcome is `failed`.
+  // Runs `body` for all commands in one transaction, again after a lost reply to COMMIT. What one
+  // command's row does to it is found by running them one by one: that one's outcome is `failed`.
   template <class Command, class Outcome>
   Batch<Outcome> in_batch(
       const char* what,
       std::span<const Command> commands,
       const Outcome& failed,
-      const std::function<void(std::span<const Command>, Round, std::vector<Outcome>&)>& body);
+      const std::function<void(std::vector<BatchItem<Command, Outcome>>&, bool again)>& body);
 
   // Runs `use`, which changes no money, and turns its failures into faults.
   template <class T>
@@ -119,20 +144,29 @@ class TaskStore {
 
   void log_fault(const char* what, const DbError& error, std::size_t commands);
 
-  void create_in(std::span<const CreateCommand> commands,
-                 Round round,
-                 std::vector<CreateOutcome>& outcomes);
-  void settle_in(std::span<const SettleCommand> commands,
-                 Round round,
-                 std::vector<SettleOutcome>& outcomes);
+  void create_in(std::vector<BatchItem<CreateCommand, CreateOutcome>>& entries,
+                 const Turn& turn,
+                 bool again);
+  void settle_in(std::vector<BatchItem<SettleCommand, SettleOutcome>>& entries);
+  // The number of tasks that this run ends.
+  std::size_t cancel_in(std::vector<BatchItem<CancelCommand, Cancellation>>& entries, bool again);
   SweepResult sweep_rows(std::size_t limit);
-  SweepResult change_rows(const std::vector<TaskId>& ids, const std::vector<UserId>& users);
-  SweepResult sweep_locked(const std::vector<TaskId>& ids,
-                           const std::vector<UserId>& users,
-                           Locking balances);
+  // A row that a look has found to be due.
+  struct Due {
+    SweepPosition at;
+    UserId user;
+    bool ends = false;  // So its user's balance is needed.
+  };
+  // Adds to `result` and to `held`, the rows that others hold.
+  void sweep_due(std::span<const Due> due, SweepResult& result, std::unordered_set<TaskId>& held);
+  void sweep_each(std::span<const Due> due, SweepResult& result, std::unordered_set<TaskId>& held);
+  SweepResult sweep_locked(std::span<const Due> due, std::unordered_set<TaskId>& held);
 
   Session session_;
-  std::chrono::steady_clock::time_point logged_at_;  // The last fault of the whole database.
+  // The last fault of the whole database.
+  std::optional<std::chrono::steady_clock::time_point> logged_at_;
+  // Where the next look of sweep() begins: after rows that another session holds.
+  std::optional<SweepPosition> resume_at_;
 };
 
 }  // namespace audiogen::store

@@ -22,15 +22,17 @@ using KeyUses = std::map<std::pair<UserId, std::string>, KeyUse>;
 
 // The uses of these commands' keys. Every writer of a user's keys holds that user's balance, so
 // under its lock this is the whole truth.
-KeyUses read_keys(Session& session, std::span<const CreateCommand> commands) {
+KeyUses read_keys(Session& session,
+                  std::span<const BatchItem<CreateCommand, CreateOutcome>> entries) {
   KeyUses uses;
   Sql sql("SELECT i.user_id, i.idem_key, i.fingerprint, ");
   sql << kViewColumns
       << " FROM idempotency i FORCE INDEX (PRIMARY) STRAIGHT_JOIN tasks t FORCE INDEX (PRIMARY) "
          "ON t.id=i.task_id WHERE ";
   bool any = false;
-  for (const CreateCommand& command : commands) {
-    if (command.idempotency_key) {
+  for (const auto& entry : entries) {
+    const CreateCommand& command = *entry.command;
+    if (command.idempotency_key && !entry.held) {
       if (any) {
         sql << " OR ";
       }
@@ -53,7 +55,7 @@ KeyUses read_keys(Session& session, std::span<const CreateCommand> commands) {
   return uses;
 }
 
-void insert_rows(Session& session, std::span<const CreateCommand* const> created, Instant now) {
+void insert_tasks(Session& session, std::span<const CreateCommand* const> created, Instant now) {
   Sql tasks(
       "INSERT INTO tasks (id, user_id, state, request, output_format, held, next_run_at, "
       "deadline_at, wake_at, created_at, updated_at) VALUES ");
@@ -64,7 +66,20 @@ void insert_rows(Session& session, std::span<const CreateCommand* const> created
                             << deadline << "," << std::min(now + kFirstLook, deadline) << "," << now
                             << "," << now << ")";
   });
-  session.execute(tasks);
+  session.later(tasks);
+}
+
+void insert_rows(Session& session, std::span<const CreateCommand* const> created, Instant now) {
+  // Statements of a few megabytes, however large the requests that came together.
+  constexpr std::size_t kStatementBytes = std::size_t{2} * 1024 * 1024;
+  for (std::size_t from = 0; from < created.size();) {
+    std::size_t to = from, bytes = 0;
+    while (to < created.size() && bytes < kStatementBytes) {
+      bytes += created[to++]->request.size();
+    }
+    insert_tasks(session, created.subspan(from, to - from), now);
+    from = to;
+  }
 
   Sql keys("INSERT INTO idempotency (user_id, idem_key, fingerprint, task_id, created_at) VALUES ");
   bool any = false;
@@ -80,45 +95,48 @@ void insert_rows(Session& session, std::span<const CreateCommand* const> created
     }
   }
   if (any) {
-    session.execute(keys);
+    session.later(keys);
   }
 }
 
 }  // namespace
 
-Batch<CreateOutcome> TaskStore::create(std::span<const CreateCommand> commands) {
+Batch<CreateOutcome> TaskStore::create(std::span<const CreateCommand> commands, const Turn& turn) {
+  const Turn alone;
+  bool first = true;
   return in_batch<CreateCommand, CreateOutcome>(
-      "create",
-      commands,
-      CreateOutcome{},
-      [this](std::span<const CreateCommand> some, Round round, std::vector<CreateOutcome>& out) {
-        create_in(some, round, out);
+      "create", commands, CreateOutcome{}, [&](auto& entries, bool again) {
+        // A second run says that something is wrong: it takes what is free and hands nothing over.
+        create_in(entries, std::exchange(first, false) ? turn : alone, again);
       });
 }
 
-void TaskStore::create_in(std::span<const CreateCommand> commands,
-                          Round round,
-                          std::vector<CreateOutcome>& outcomes) {
+void TaskStore::create_in(std::vector<BatchItem<CreateCommand, CreateOutcome>>& entries,
+                          const Turn& turn,
+                          bool again) {
   AG_CRASH_POINT("create.begin");
   std::vector<UserId> users;
-  users.reserve(commands.size());
-  for (const CreateCommand& command : commands) {
-    users.push_back(command.user);
+  users.reserve(entries.size());
+  for (const auto& entry : entries) {
+    users.push_back(entry.command->user);
   }
-  Books books(session_, std::move(users), round.balances);
+  Books books(session_, std::move(users), Locking::kSkipLocked, turn.follows);
   AG_CRASH_POINT("create.locked");
+  for (auto& entry : entries) {
+    entry.held = books.is_held(entry.command->user);
+  }
   if (!books.now()) {
-    return;  // No such users: every command has failed.
+    return;  // No balance is free; whose user is not there has failed.
   }
   const Instant now = *books.now();
 
   // An earlier run of this transaction may have been committed: then its tasks are there, and
   // nothing else is left to do for them.
   std::unordered_map<TaskId, TaskView> there;
-  if (round.again) {
+  if (again) {
     Sql sql("SELECT ");
     sql << kViewColumns << " FROM tasks t FORCE INDEX (PRIMARY) WHERE t.id IN (";
-    list(sql, commands, [&](const CreateCommand& c) { sql << c.id; }) << ")";
+    list(sql, entries, [&](const auto& entry) { sql << entry.command->id; }) << ")";
     Rows rows = session_.query(sql);
     while (rows.next()) {
       TaskView view = read_view(rows, 1);
@@ -126,11 +144,13 @@ void TaskStore::create_in(std::span<const CreateCommand> commands,
     }
   }
 
-  KeyUses uses = read_keys(session_, commands);
+  KeyUses uses = read_keys(session_, entries);
   std::vector<const CreateCommand*> created;
-  for (std::size_t i = 0; i < commands.size(); ++i) {
-    const CreateCommand& command = commands[i];
-    CreateOutcome& outcome = outcomes[i];
+  for (auto& [asked, outcome, held] : entries) {
+    if (held) {
+      continue;
+    }
+    const CreateCommand& command = *asked;
     outcome = CreateOutcome{};
     if (const auto row = there.find(command.id); row != there.end()) {
       outcome = {Kind::kCreated, row->second};
@@ -175,6 +195,9 @@ void TaskStore::create_in(std::span<const CreateCommand> commands,
   insert_rows(session_, created, now);
   books.write(now);
   AG_CRASH_POINT("create.inserted");
+  if (turn.ends) {
+    turn.ends(books.locked());  // What is left to send leaves in one packet with COMMIT.
+  }
 }
 
 }  // namespace audiogen::store

@@ -1,4 +1,5 @@
-// Which finished tasks lose their files, and how far that has come; which files are no task's.
+// Which finished tasks lose their files, by age or because their owners delete them, and how far
+// that has come; which files are no task's.
 #include "common/store/task_batch.h"
 #include "common/store/task_store.h"
 
@@ -8,33 +9,30 @@ Result<OldOutputs, StoreFault> TaskStore::take_old_outputs(std::chrono::seconds 
                                                            std::size_t limit) {
   return guarded<OldOutputs>("take_old_outputs", [&] {
     OldOutputs out;
-    session_.transact([&] {
-      out = {};
-      // Ids sort by creation time, so this is a short range of the primary key, whatever the number
-      // of tasks. What is older than a task can be open is final: nobody else changes these rows.
-      Rows state =
-          session_.query(Sql("SELECT done_to, UTC_TIMESTAMP(6) FROM retention WHERE id=1"));
-      if (!state.next()) {
-        return;
+    // Ids sort by creation time, so this is a short range of the primary key, whatever the number
+    // of tasks. What is older than a task can be open is final: nobody else changes these rows (but
+    // an owner who deletes his), and what is read here can be written in a statement of its own.
+    Rows state = session_.query(Sql("SELECT done_to, UTC_TIMESTAMP(6) FROM retention WHERE id=1"));
+    if (!state.next()) {
+      return out;
+    }
+    const TaskId from = state.id<TaskId>(1);
+    const TaskId before{first_uuid_at(state.time(2) - age)};
+    Rows rows = session_.query(Sql("SELECT id, output_key FROM tasks WHERE id>")
+                               << from << " AND id<" << before << " ORDER BY id LIMIT " << limit);
+    while (rows.next()) {
+      out.last = rows.id<TaskId>(1);
+      ++out.looked_at;
+      if (!rows.is_null(2)) {
+        out.keys.push_back(rows.text(2));
       }
-      const TaskId from = state.id<TaskId>(1);
-      const TaskId before{first_uuid_at(state.time(2) - age)};
-      Rows rows = session_.query(Sql("SELECT id, output_key FROM tasks WHERE id>")
-                                 << from << " AND id<" << before << " ORDER BY id LIMIT " << limit);
-      while (rows.next()) {
-        out.last = rows.id<TaskId>(1);
-        ++out.looked_at;
-        if (!rows.is_null(2)) {
-          out.keys.push_back(rows.text(2));
-        }
-      }
-      if (!out.keys.empty()) {
-        session_.execute(Sql("UPDATE tasks SET output_deleted_at=UTC_TIMESTAMP(6), "
-                             "updated_at=UTC_TIMESTAMP(6) WHERE id>")
-                         << from << " AND id<=" << out.last
-                         << " AND output_key IS NOT NULL AND output_deleted_at IS NULL");
-      }
-    });
+    }
+    if (!out.keys.empty()) {
+      session_.execute(Sql("UPDATE tasks SET output_deleted_at=UTC_TIMESTAMP(6), "
+                           "updated_at=UTC_TIMESTAMP(6) WHERE id>")
+                       << from << " AND id<=" << out.last
+                       << " AND output_key IS NOT NULL AND output_deleted_at IS NULL");
+    }
     return out;
   });
 }
@@ -64,6 +62,31 @@ Result<std::vector<TaskOutput>, StoreFault> TaskStore::doubtful_outputs(TaskId f
       out.push_back({rows.id<TaskId>(1), rows.is_null(2) ? "" : rows.text(2)});
     }
     return out;
+  });
+}
+
+Result<std::vector<TaskOutput>, StoreFault> TaskStore::deletions(TaskId after, std::size_t limit) {
+  return guarded<std::vector<TaskOutput>>("deletions", [&] {
+    std::vector<TaskOutput> out;
+    Rows rows = session_.query(
+        Sql("SELECT d.task_id, t.output_key FROM deletions d FORCE INDEX (PRIMARY) STRAIGHT_JOIN "
+            "tasks t FORCE INDEX (PRIMARY) ON t.id=d.task_id WHERE d.task_id>")
+        << after << " ORDER BY d.task_id LIMIT " << limit);
+    while (rows.next()) {
+      out.push_back({rows.id<TaskId>(1), rows.is_null(2) ? "" : rows.text(2)});
+    }
+    return out;
+  });
+}
+
+Result<Done, StoreFault> TaskStore::deletions_done(std::span<const TaskId> tasks) {
+  return guarded<Done>("deletions_done", [&] {
+    if (!tasks.empty()) {
+      Sql sql("DELETE FROM deletions WHERE task_id IN (");
+      list(sql, tasks, [&](TaskId task) { sql << task; }) << ")";
+      session_.execute(sql);
+    }
+    return Done{};
   });
 }
 

@@ -1,4 +1,5 @@
 // The sweeper: what became of tasks nobody told us about.
+#include <algorithm>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -13,22 +14,22 @@ namespace {
 
 // A task whose user's balance could not be locked is looked at again after this.
 constexpr std::chrono::seconds kBusyPause{1};
+// One that the database refuses to change, or whose change would have to wait, after this.
+constexpr std::chrono::seconds kFaultPause{5};
 // Rows read for each that may be changed: reading those that are left as they are costs little.
 constexpr std::size_t kLeftPerChanged = 5;
 
 // What all sweepers know. Tasks with a confirmed hint are not written to say so; a pass moves past
 // them instead.
+using Position = TaskStore::SweepPosition;
+
 struct Pass {
-  struct Position {
-    Instant wake_at;
-    TaskId id;
-  };
   Position after;
   Instant began;
   bool over = false;   // Time for the next one.
   TaskId unsent_from;  // The first hints of all tasks before it were confirmed.
 };
-const Pass::Position kStart{Instant(std::chrono::sys_days(std::chrono::year(2000) / 1 / 1)), {}};
+const Position kStart{Instant(std::chrono::sys_days(std::chrono::year(2000) / 1 / 1)), {}};
 
 Pass read_pass(Session& session) {
   Pass pass;
@@ -52,7 +53,7 @@ Pass read_pass(Session& session) {
 }
 
 // Never back, but to begin anew. Whoever comes first does it; nobody waits for another one to.
-void move_pass(Session& session, const Pass& from, const Pass::Position& to) {
+void move_pass(Session& session, const Pass& from, const Position& to) {
   Sql sql("UPDATE sweep_pass SET after_wake_at=");
   sql << to.wake_at << ", after_id=" << to.id;
   if (from.over) {
@@ -61,12 +62,13 @@ void move_pass(Session& session, const Pass& from, const Pass::Position& to) {
     sql << " WHERE began_at=" << from.began << " AND (after_wake_at<" << to.wake_at
         << " OR (after_wake_at=" << to.wake_at << " AND after_id<" << to.id << "))";
   }
-  session.transact([&] {
-    const bool mine = session.query(Sql("SELECT id FROM sweep_pass FOR UPDATE SKIP LOCKED")).next();
-    if (mine) {
-      session.execute(sql);
+  try {
+    session.execute(sql);
+  } catch (const DbError& e) {
+    if (e.fault() != DbFault::kBusy) {
+      throw;
     }
-  });
+  }
 }
 
 }  // namespace
@@ -77,11 +79,12 @@ Result<SweepResult, StoreFault> TaskStore::sweep(std::size_t limit) {
 
 SweepResult TaskStore::sweep_rows(std::size_t limit) {
   const Pass pass = read_pass(session_);
-  const Pass::Position after = pass.over ? kStart : pass.after;
-  std::optional<Pass::Position> left;  // Up to here all were seen, and some left as they are.
+  const bool resumed = resume_at_.has_value();
+  const Position after = resumed ? *resume_at_ : pass.over ? kStart : pass.after;
   // Balances are locked before tasks, so a look without locks says first whose will be needed.
-  std::vector<TaskId> ids;
-  std::vector<UserId> users;
+  std::vector<Due> due;                      // In order.
+  std::optional<Position> first_left, left;  // Up to here all were seen, and some left.
+  Position last = after;
   bool more = false;
   {
     const std::size_t page = limit * kLeftPerChanged;
@@ -91,29 +94,43 @@ SweepResult TaskStore::sweep_rows(std::size_t limit) {
         << after.wake_at << " AND (t.wake_at>" << after.wake_at << " OR t.id>" << after.id
         << ") ORDER BY t.wake_at, t.id LIMIT " << page;
     Rows rows = session_.query(sql);
-    std::size_t seen = 0;
-    while (ids.size() < limit && rows.next()) {
-      ++seen;
+    std::size_t count = 0;
+    while (due.size() < limit && rows.next()) {
+      ++count;
       const TaskRecord task = read_record(rows, 2);
       const SweepDecision decision = decide_sweep(task, rows.time(1), pass.unsent_from);
+      if (task.wake_at) {
+        last = Position{*task.wake_at, task.id};
+      }
       if (task.wake_at && (left || decision.kind == SweepDecision::Kind::kHinted)) {
-        left = Pass::Position{*task.wake_at, task.id};
+        first_left = first_left ? first_left : last;
+        left = last;
       }
       if (decision.kind == SweepDecision::Kind::kHinted) {
         continue;
       }
-      ids.push_back(task.id);
-      if (decision.ends()) {
-        users.push_back(task.user);
-      }
+      due.push_back({last, task.user, decision.ends()});
     }
-    more = ids.size() == limit || seen == page;
+    more = due.size() == limit || count == page;
   }
   SweepResult result;
-  if (!ids.empty()) {
-    result = change_rows(ids, users);
+  std::unordered_set<TaskId> held;
+  if (!due.empty()) {
+    sweep_due(due, result, held);
   }
   result.more = more;
+  // Rows that others hold cannot be moved out of the way: the next look begins behind them, until
+  // one has come to the end. Such looks leave the pass alone, and it stops before those rows: it
+  // must never have gone past a row that nobody has seen to.
+  resume_at_ = more && (resumed || !held.empty()) ? std::optional(last) : std::nullopt;
+  if (resumed) {
+    return result;
+  }
+  const auto stuck = std::find_if(
+      due.begin(), due.end(), [&](const Due& row) { return held.contains(row.at.id); });
+  if (left && stuck != due.end() && stuck->at < *left) {
+    left = *first_left < stuck->at ? first_left : std::nullopt;
+  }
   if (left) {
     move_pass(session_, pass, *left);
   } else if (pass.over && pass.after.wake_at > kStart.wake_at) {
@@ -122,29 +139,72 @@ SweepResult TaskStore::sweep_rows(std::size_t limit) {
   return result;
 }
 
-SweepResult TaskStore::change_rows(const std::vector<TaskId>& ids,
-                                   const std::vector<UserId>& users) {
-  SweepResult result;
-  const auto run = [&](Locking balances) {
-    session_.transact([&] { result = sweep_locked(ids, users, balances); });
-  };
+void TaskStore::sweep_due(std::span<const Due> due,
+                          SweepResult& result,
+                          std::unordered_set<TaskId>& held) {
+  result.looked_at += due.size();
   try {
-    run(Locking::kWait);
+    SweepResult changed;
+    std::unordered_set<TaskId> skipped;
+    session_.transact([&] {
+      skipped.clear();
+      changed = sweep_locked(due, skipped);
+    });
+    held.merge(skipped);
+    result.publish.insert(result.publish.end(), changed.publish.begin(), changed.publish.end());
+    result.reaped += changed.reaped;
+    result.expired += changed.expired;
+    result.exhausted += changed.exhausted;
   } catch (const DbError& e) {
-    if (e.fault() != DbFault::kBusy) {
+    if (!may_be_of_one(e.fault())) {
       throw;
     }
-    run(Locking::kSkipLocked);  // One user's balance is stuck; the other users' tasks go on.
+    log_fault("sweep", e, due.size());
+    if (due.size() > 1) {
+      sweep_each(due, result, held);
+      return;
+    }
+    // This row alone: it comes again later, and hides no other one until then.
+    const TaskId task = due.front().at.id;
+    log::error("a task cannot be swept", {{"task", task}, {"code", e.code()}, {"error", e.what()}});
+    held.insert(task);
+    Sql later("UPDATE tasks FORCE INDEX (PRIMARY) SET wake_at=UTC_TIMESTAMP(6) + INTERVAL ");
+    session_.execute(later << kFaultPause.count() << " SECOND WHERE id=" << task
+                           << " AND wake_at IS NOT NULL");
   }
-  return result;
 }
 
-SweepResult TaskStore::sweep_locked(const std::vector<TaskId>& ids,
-                                    const std::vector<UserId>& users,
-                                    Locking balances) {
-  SweepResult result{.looked_at = ids.size()};
-  Books books(session_, users, balances);
-  LockedTasks tasks = lock_tasks(session_, ids, Locking::kSkipLocked);
+// One row spoils the look; which one, only looking at each alone tells. What is not done in time is
+// there at the next look.
+void TaskStore::sweep_each(std::span<const Due> due,
+                           SweepResult& result,
+                           std::unordered_set<TaskId>& held) {
+  result.looked_at -= due.size();
+  const auto until = std::chrono::steady_clock::now() + kEachWithin;
+  for (std::size_t i = 0; i < due.size() && std::chrono::steady_clock::now() < until; ++i) {
+    try {
+      sweep_due(due.subspan(i, 1), result, held);
+    } catch (const DbError& e) {
+      if (!may_be_of_one(e.fault())) {
+        throw;
+      }
+    }
+  }
+}
+
+SweepResult TaskStore::sweep_locked(std::span<const Due> due, std::unordered_set<TaskId>& held) {
+  SweepResult result;
+  std::vector<TaskId> ids;
+  std::vector<UserId> users;
+  for (const Due& row : due) {
+    ids.push_back(row.at.id);
+    if (row.ends) {
+      users.push_back(row.user);
+    }
+  }
+  Books books(session_, std::move(users), Locking::kSkipLocked);
+  LockedTasks tasks = lock_tasks(session_, ids);
+  held = std::move(tasks.held);
   const Instant now = tasks.now;
   std::vector<TaskChange> changes;
   std::vector<Look> looks;

@@ -10,15 +10,17 @@
 namespace audiogen::store {
 namespace {
 
-template <class Command>
-std::vector<TaskId> ids_of(std::span<const Command> commands) {
+template <class Entries>
+std::vector<TaskId> ids_of(const Entries& entries) {
   std::vector<TaskId> ids;
-  ids.reserve(commands.size());
-  for (const Command& command : commands) {
-    ids.push_back(command.task);
+  ids.reserve(entries.size());
+  for (const auto& entry : entries) {
+    ids.push_back(entry.command->task);
   }
   return ids;
 }
+
+constexpr std::chrono::milliseconds kCancelPause{50};
 
 // Tasks and the provider each will call; "" for none yet. One statement per provider: they are few.
 using ByProvider = std::map<std::string, std::vector<TaskId>>;
@@ -34,7 +36,7 @@ void archive_attempts(Session& session, std::span<const TaskId> tasks) {
       "attempt_detail, attempt_started_at, attempt_ended_at FROM tasks FORCE INDEX (PRIMARY) "
       "WHERE id IN (");
   list(sql, tasks, [&](TaskId id) { sql << id; }) << ")";
-  session.execute(sql);
+  session.later(sql);
 }
 
 // Bytes a row gains: worker and lease; an attempt, beside its provider's name.
@@ -62,37 +64,38 @@ Batch<ClaimOutcome> TaskStore::claim(
     const std::function<std::string(const Claim&)>& first_provider) {
   std::optional<Instant> written_lease;  // By the run before, of which we do not know whether it
                                          // was committed.
-  const auto body = [&](std::span<const Hint> some, Round round, std::vector<ClaimOutcome>& out) {
-    LockedTasks tasks = lock_tasks(session_, ids_of(some), Locking::kWait, Columns::kWithWork);
+  const auto body = [&](std::vector<BatchItem<Hint, ClaimOutcome>>& entries, bool again) {
+    LockedTasks tasks = lock_tasks(session_, ids_of(entries), Columns::kWithWork);
     const Instant lease = tasks.now + kLease;
     ByProvider claimed;
     std::vector<TaskId> called_before;
-    for (std::size_t i = 0; i < some.size(); ++i) {
-      TaskRecord* task = tasks.find(some[i].task);
+    for (auto& [hint, out, held] : entries) {
+      TaskRecord* task = tasks.find(hint->task);
       if (task == nullptr) {
+        held = tasks.held.contains(hint->task);
         continue;
       }
-      if (round.again && out[i] && task->worker == worker && task->epoch == out[i]->epoch &&
+      if (again && out && task->worker == worker && task->epoch == out->epoch &&
           task->lease_until == written_lease) {
         continue;  // It was.
       }
-      out[i].reset();
-      if (!may_claim(*task, some[i].epoch, tasks.now)) {
+      out.reset();
+      if (!may_claim(*task, hint->epoch, tasks.now)) {
         continue;
       }
       task->state = TaskState::kRunning;  // The same hint twice in one batch is one claim.
-      out[i] = Claim{.task = task->id,
-                     .user = task->user,
-                     .epoch = task->epoch + 1,
-                     .claims = task->claims + 1,
-                     .attempts = task->attempts,
-                     .request = std::move(task->request),
-                     .created_at = task->created_at,
-                     .deadline_at = task->deadline_at,
-                     .until_deadline = task->deadline_at - tasks.now};
-      out[i]->provider = first_provider(*out[i]);
-      claimed[out[i]->provider].push_back(task->id);
-      if (task->attempts != 0 && !out[i]->provider.empty()) {
+      out = Claim{.task = task->id,
+                  .user = task->user,
+                  .epoch = task->epoch + 1,
+                  .claims = task->claims + 1,
+                  .attempts = task->attempts,
+                  .request = std::move(task->request),
+                  .created_at = task->created_at,
+                  .deadline_at = task->deadline_at,
+                  .until_deadline = task->deadline_at - tasks.now};
+      out->provider = first_provider(*out);
+      claimed[out->provider].push_back(task->id);
+      if (task->attempts != 0 && !out->provider.empty()) {
         called_before.push_back(task->id);
       }
     }
@@ -113,7 +116,7 @@ Batch<ClaimOutcome> TaskStore::claim(
       take_room(sql, kLeaseBytes + (provider.empty() ? 0 : kAttemptBytes + provider.size()));
       sql << " WHERE id IN (";
       list(sql, ids, [&](TaskId id) { sql << id; }) << ")";
-      session_.execute(sql);
+      session_.later(sql);
     }
     written_lease = lease;
   };
@@ -121,47 +124,48 @@ Batch<ClaimOutcome> TaskStore::claim(
 }
 
 Batch<bool> TaskStore::renew(std::span<const Lease> leases, WorkerId worker) {
-  const auto body = [&](std::span<const Lease> some, Round, std::vector<bool>& out) {
-    LockedTasks tasks = lock_tasks(session_, ids_of(some), Locking::kWait);
-    std::vector<TaskId> held;
-    for (std::size_t i = 0; i < some.size(); ++i) {
-      const TaskRecord* task = tasks.find(some[i].task);
-      out[i] = task != nullptr && task->state == TaskState::kRunning &&
-               task->epoch == some[i].epoch && task->worker == worker &&
-               task->deadline_at > tasks.now;
-      if (out[i]) {
-        held.push_back(task->id);
+  const auto body = [&](std::vector<BatchItem<Lease, bool>>& entries, bool) {
+    LockedTasks tasks = lock_tasks(session_, ids_of(entries));
+    std::vector<TaskId> ours;
+    for (auto& [lease, out, held] : entries) {
+      const TaskRecord* task = tasks.find(lease->task);
+      held = tasks.held.contains(lease->task);
+      out = task != nullptr && task->state == TaskState::kRunning && task->epoch == lease->epoch &&
+            task->worker == worker && task->deadline_at > tasks.now;
+      if (out) {
+        ours.push_back(task->id);
       }
     }
-    if (!held.empty()) {
+    if (!ours.empty()) {
       Sql sql("UPDATE tasks FORCE INDEX (PRIMARY) SET lease_until=");
       sql << tasks.now + kLease << " WHERE id IN (";
-      list(sql, held, [&](TaskId id) { sql << id; }) << ")";
-      session_.execute(sql);
+      list(sql, ours, [&](TaskId id) { sql << id; }) << ")";
+      session_.later(sql);
     }
   };
   return in_batch<Lease, bool>("renew", leases, false, body);
 }
 
 Batch<bool> TaskStore::start_attempts(std::span<const AttemptStart> attempts) {
-  const auto body = [&](std::span<const AttemptStart> some, Round, std::vector<bool>& out) {
-    LockedTasks tasks = lock_tasks(session_, ids_of(some), Locking::kWait);
+  const auto body = [&](std::vector<BatchItem<AttemptStart, bool>>& entries, bool) {
+    LockedTasks tasks = lock_tasks(session_, ids_of(entries));
     ByProvider started;
     std::vector<TaskId> called_before;
     Sql ended(
         "UPDATE past_attempts a FORCE INDEX (PRIMARY) JOIN (SELECT x'' AS id, 0 AS n, 0 AS state, "
         "NULL AS detail");
     bool any_ended = false;
-    for (std::size_t i = 0; i < some.size(); ++i) {
-      const AttemptStart& start = some[i];
+    for (auto& [command, out, held] : entries) {
+      const AttemptStart& start = *command;
       const TaskRecord* task = tasks.find(start.task);
-      out[i] = task != nullptr && task->state == TaskState::kRunning && task->epoch == start.epoch;
+      held = tasks.held.contains(start.task);
+      out = task != nullptr && task->state == TaskState::kRunning && task->epoch == start.epoch;
       // Only the holder of the epoch counts attempts: at n already, this is a lost answer's repeat.
-      if (!out[i] || task->attempts == start.n) {
+      if (!out || task->attempts == start.n) {
         continue;
       }
       if (task->attempts + 1 != start.n) {
-        out[i] = false;
+        out = false;
         continue;
       }
       started[start.provider].push_back(start.task);
@@ -180,9 +184,9 @@ Batch<bool> TaskStore::start_attempts(std::span<const AttemptStart> attempts) {
     }
     archive_attempts(session_, called_before);  // So whichever ended, it is a past one.
     if (any_ended) {
-      session_.execute(ended << ") u ON u.id=a.task_id AND u.n=a.n SET a.state=u.state, "
-                                "a.detail=u.detail, a.ended_at="
-                             << tasks.now);
+      session_.later(ended << ") u ON u.id=a.task_id AND u.n=a.n SET a.state=u.state, "
+                              "a.detail=u.detail, a.ended_at="
+                           << tasks.now);
     }
     for (const auto& [provider, ids] : started) {
       Sql sql("UPDATE tasks FORCE INDEX (PRIMARY) SET ");
@@ -190,7 +194,7 @@ Batch<bool> TaskStore::start_attempts(std::span<const AttemptStart> attempts) {
       take_room(sql, kAttemptBytes + provider.size());
       sql << ", attempt_epoch=epoch WHERE id IN (";
       list(sql, ids, [&](TaskId id) { sql << id; }) << ")";
-      session_.execute(sql);
+      session_.later(sql);
     }
   };
   return in_batch<AttemptStart, bool>("start_attempts", attempts, false, body);
@@ -198,43 +202,42 @@ Batch<bool> TaskStore::start_attempts(std::span<const AttemptStart> attempts) {
 
 Batch<SettleOutcome> TaskStore::settle(std::span<const SettleCommand> commands) {
   return in_batch<SettleCommand, SettleOutcome>(
-      "settle",
-      commands,
-      SettleOutcome::kFailed,
-      [this](std::span<const SettleCommand> some, Round round, std::vector<SettleOutcome>& out) {
-        settle_in(some, round, out);
+      "settle", commands, SettleOutcome::kFailed, [this](auto& entries, bool) {
+        settle_in(entries);
       });
 }
 
-void TaskStore::settle_in(std::span<const SettleCommand> commands,
-                          Round round,
-                          std::vector<SettleOutcome>& outcomes) {
+void TaskStore::settle_in(std::vector<BatchItem<SettleCommand, SettleOutcome>>& entries) {
   std::vector<UserId> users;
-  for (const SettleCommand& command : commands) {
-    if (command.kind != SettleCommand::Kind::kRelease) {  // All others may move credits.
-      users.push_back(command.user);
+  for (const auto& entry : entries) {
+    if (entry.command->kind != SettleCommand::Kind::kRelease) {  // All others may move credits.
+      users.push_back(entry.command->user);
     }
   }
-  Books books(session_, std::move(users), round.balances);
-  LockedTasks tasks = lock_tasks(session_, ids_of(commands), Locking::kWait);
+  Books books(session_, std::move(users), Locking::kSkipLocked);
+  LockedTasks tasks = lock_tasks(session_, ids_of(entries));
   AG_CRASH_POINT("settle.locked");
   std::vector<TaskChange> changes;
-  for (std::size_t i = 0; i < commands.size(); ++i) {
-    const SettleCommand& command = commands[i];
+  for (auto& [settle_command, outcome, held] : entries) {
+    const SettleCommand& command = *settle_command;
     TaskRecord* task = tasks.find(command.task);
     if (task == nullptr) {
-      outcomes[i] = SettleOutcome::kNotOurs;
+      held = tasks.held.contains(command.task);
+      outcome = SettleOutcome::kNotOurs;
       continue;
     }
     SettleDecision decision = decide_settle(*task, command, tasks.now);
-    outcomes[i] = decision.outcome;
+    outcome = decision.outcome;
     if (!decision.change) {
       continue;
     }
     const TaskChange& change = *decision.change;
-    if (is_final(change.state) && !book_end(books, *task, *change.charged)) {
-      outcomes[i] = SettleOutcome::kFailed;
-      continue;
+    if (is_final(change.state)) {
+      held = books.is_held(task->user);
+      if (held || !book_end(books, *task, *change.charged)) {
+        outcome = SettleOutcome::kFailed;
+        continue;
+      }
     }
     task->state = change.state;  // A repeat in the same batch meets the row as it will be.
     task->epoch = change.epoch;
@@ -246,40 +249,95 @@ void TaskStore::settle_in(std::span<const SettleCommand> commands,
   AG_CRASH_POINT("settle.written");
 }
 
-Result<CancelOutcome, StoreFault> TaskStore::cancel(TaskId id) {
-  return guarded<CancelOutcome>("cancel", [&] {
-    std::optional<UserId> user;
-    {
-      Rows rows = session_.query(Sql("SELECT user_id FROM tasks WHERE id=") << id);
-      if (!rows.next()) {
-        return CancelOutcome::kNotFound;
-      }
-      user = rows.id<UserId>(1);
+Batch<Cancellation> TaskStore::cancel(std::span<const CancelCommand> commands) {
+  return in_batch<CancelCommand, Cancellation>(
+      "cancel", commands, Cancellation{}, [this](auto& entries, bool again) {
+        cancel_in(entries, again);
+      });
+}
+
+Result<CancelOutcome, StoreFault> TaskStore::cancel(TaskId id,
+                                                    const std::function<void(Session&)>& also,
+                                                    std::chrono::seconds patience) {
+  const CancelCommand command{.task = id};
+  const auto until = std::chrono::steady_clock::now() + patience;
+  for (;;) {
+    const auto result =
+        in_batch<CancelCommand, Cancellation>("cancel",
+                                              {&command, 1},
+                                              Cancellation{},
+                                              [&](auto& entries, bool again) {
+                                                if (cancel_in(entries, again) != 0 && also) {
+                                                  also(session_);
+                                                }
+                                              })
+            .front();
+    if (result) {
+      return result->outcome;
     }
-    CancelOutcome outcome = CancelOutcome::kNotFound;
-    session_.transact_surely([&](bool again) {
-      Books books(session_, {*user}, Locking::kWait);
-      LockedTasks tasks = lock_tasks(session_, {id}, Locking::kWait);
-      const TaskRecord* task = tasks.find(id);
-      AG_CHECK(task != nullptr);
-      if (again && task->state == TaskState::kCanceled) {
-        outcome = CancelOutcome::kCanceled;  // By the run before.
-        return;
-      }
-      if (!next_state(task->state, TaskEvent::kCancel)) {
-        outcome = CancelOutcome::kAlreadyFinal;
-        return;
-      }
-      const TaskChange change = cancel_task(*task);
-      if (!book_end(books, *task, *change.charged)) {
-        throw DbError(DbFault::kBug, 0, "the balance does not cover the hold");
-      }
-      write_changes(session_, {&change, 1}, tasks.now);
-      books.write(tasks.now);
-      outcome = CancelOutcome::kCanceled;
-    });
-    return outcome;
-  });
+    if (result.error() != StoreFault::kLocked || std::chrono::steady_clock::now() >= until) {
+      return result.error();
+    }
+    std::this_thread::sleep_for(kCancelPause);
+  }
+}
+
+std::size_t TaskStore::cancel_in(std::vector<BatchItem<CancelCommand, Cancellation>>& entries,
+                                 bool again) {
+  auto seen = read_views(session_, ids_of(entries));
+  std::vector<UserId> users;
+  std::vector<TaskId> open;
+  for (auto& [command, out, held] : entries) {
+    const auto task = seen.find(command->task);
+    if (task == seen.end() || task->second.user != command->user.value_or(task->second.user)) {
+      out = {CancelOutcome::kNotFound, {}};
+      continue;
+    }
+    const TaskView& view = task->second.view;
+    if (is_final(view.state)) {
+      const bool by_the_run_before =
+          again && out.outcome == CancelOutcome::kCanceled && view.state == TaskState::kCanceled;
+      out = {by_the_run_before ? CancelOutcome::kCanceled : CancelOutcome::kAlreadyFinal, view};
+      continue;
+    }
+    users.push_back(task->second.user);
+    open.push_back(command->task);
+  }
+  if (open.empty()) {
+    return 0;
+  }
+  Books books(session_, std::move(users), Locking::kSkipLocked);
+  LockedTasks tasks = lock_tasks(session_, std::move(open));
+  std::vector<TaskChange> changes;
+  for (auto& [command, out, held] : entries) {
+    const auto looked = seen.find(command->task);
+    if (looked == seen.end() || out.outcome == CancelOutcome::kNotFound ||
+        is_final(looked->second.view.state)) {
+      continue;
+    }
+    auto& [user, view] = looked->second;
+    TaskRecord* const task = tasks.find(command->task);
+    // Final since that look, perhaps by this batch: the next look tells how.
+    held = task == nullptr || books.is_held(user) || is_final(task->state);
+    if (held) {
+      continue;
+    }
+    AG_CHECK(next_state(task->state, TaskEvent::kCancel));
+    if (!book_end(books, *task, Units{})) {
+      out = {};
+      continue;
+    }
+    changes.push_back(cancel_task(*task));
+    task->state = TaskState::kCanceled;
+    out = {CancelOutcome::kCanceled, view};
+    out.task.state = TaskState::kCanceled;
+    out.task.claims = task->claims;
+    out.task.charged = Units{};
+    out.task.updated_at = tasks.now;
+  }
+  write_changes(session_, changes, tasks.now);
+  books.write(tasks.now);
+  return changes.size();
 }
 
 }  // namespace audiogen::store

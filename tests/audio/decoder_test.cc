@@ -1,5 +1,5 @@
-// Both decoders on what providers and clients really send (audio 2.2), and the sandboxed one on
-// what no decoder survives.
+// Both decoders on what providers and clients really send (worker/audio/README.md, "What arrives"),
+// and the sandboxed one on what no decoder survives.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -19,6 +19,7 @@
 #include "tests/support/wait.h"
 #include "worker/audio/codec.h"
 #include "worker/audio/in_process_decoder.h"
+#include "worker/audio/memory_file.h"
 #include "worker/decode/sandboxed_decoder.h"
 
 namespace audiogen {
@@ -446,6 +447,25 @@ TEST_F(Sandboxed, AMissingHelperSaysNothingOfTheBytes) {
     }
     EXPECT_TRUE(decode_as(decoder, tone_file(1, kWav), AudioType::kWav));
   }
+}
+
+// libsndfile adds up what headers say and seeks there.
+TEST(MemoryFile, StaysWithinItselfWhateverAHeaderSays) {
+  constexpr sf_count_t kMax = std::numeric_limits<sf_count_t>::max();
+  constexpr sf_count_t kMin = std::numeric_limits<sf_count_t>::min();
+  MemoryFile file{"0123456789"};
+  const SF_VIRTUAL_IO io = memory_io();
+  EXPECT_EQ(io.seek(5, SEEK_SET, &file), 5);
+  EXPECT_EQ(io.seek(kMax, SEEK_CUR, &file), 10);
+  EXPECT_EQ(io.seek(-3, SEEK_CUR, &file), 7);
+  EXPECT_EQ(io.seek(kMin, SEEK_CUR, &file), 0);
+  EXPECT_EQ(io.seek(kMax, SEEK_END, &file), 10);
+  EXPECT_EQ(io.seek(kMin, SEEK_END, &file), 0);
+  EXPECT_EQ(io.seek(kMax, SEEK_SET, &file), 10);
+  EXPECT_EQ(io.seek(-2, SEEK_END, &file), 8);
+  std::array<char, 16> out{};
+  EXPECT_EQ(io.read(out.data(), -1, &file), 0);
+  EXPECT_EQ(io.read(out.data(), 16, &file), 2);
 }
 
 }  // namespace

@@ -451,6 +451,32 @@ TEST(Render, AFileThatIsNotExactIsMadeAnew) {
   EXPECT_FALSE(must_render(stereo, spec).passed_through);
 }
 
+// Of what the client will not pay for nothing is delivered, also where it is ready.
+TEST(Render, CutsAtWhatMaxCreditsPayFor) {
+  GenerationRequest request;
+  request.max_credits = Units{12'345};
+  const std::int64_t longest = longest_ms(request.max_credits);
+  for (const OutputFormat format : kFormats) {
+    for (const int rate : kSampleRates) {
+      request.output_format = format;
+      request.sample_rate = rate;
+      const Audio audio = tone_audio(15);
+      const Rendered rendered = must_render(audio, render_spec(request, audio));
+      EXPECT_TRUE(rendered.truncated);
+      EXPECT_EQ(duration_ms(static_cast<std::int64_t>(rendered.samples), rate), longest);
+      EXPECT_LE(charge_for(longest), request.max_credits);
+    }
+  }
+  request.output_format = OutputFormat::kWav;
+  request.sample_rate = 24000;
+  const auto ready = [&](double seconds) {
+    const Audio audio = ready_audio(OutputFormat::kWav, 24000, seconds);
+    return must_render(audio, render_spec(request, audio));
+  };
+  EXPECT_TRUE(ready(9.876).passed_through);
+  EXPECT_TRUE(ready(9.9).truncated);
+}
+
 TEST(Render, WhatIsReadyIsListenedToBeforeItPasses) {
   for (const OutputFormat format : {OutputFormat::kWav, OutputFormat::kPcm}) {
     RenderSpec spec;

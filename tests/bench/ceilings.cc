@@ -49,9 +49,7 @@ double create_ceiling(Stand& stand, double seconds, std::size_t users, bool keys
                commands.back().idempotency_key = commands.back().id.text();
              }
            }
-           if (!store.create(commands)) {
-             fail("the ceiling's creations failed");
-           }
+           create_all(store, std::move(commands));
            return true;
          });
 }
@@ -67,9 +65,7 @@ double work_ceiling(Stand& stand, double seconds) {
              return false;
            }
            const auto some = std::span(tasks).subspan(seed * kBatch, kBatch);
-           if (!store.settle(claim_all(store, some, worker))) {
-             fail("the ceiling's settlements failed");
-           }
+           settle_all(store, claim_all(store, some, worker));
            return true;
          });
 }
@@ -79,7 +75,7 @@ double read_ceiling(Stand& stand, double seconds, const std::vector<TaskId>& tas
     const std::size_t i = seed % tasks.size();
     const store::FindCommand command{.id = tasks[i],
                                      .user = stand.users()[i % stand.users().size()]};
-    if (const auto found = store.find({&command, 1}); !found || !found->front()) {
+    if (const auto found = store.find({&command, 1}); !found.front() || !*found.front()) {
       fail("the ceiling's reads failed");
     }
     return true;

@@ -34,6 +34,8 @@ void bench_jobs(Context& context);
 void bench_in_flight(Context& context);
 // overload_driver.cc
 void bench_overload(Context& context);
+// neighbours_driver.cc
+void bench_neighbours(Context& context);
 // scale_driver.cc
 void bench_scale(Context& context);
 

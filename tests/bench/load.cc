@@ -256,8 +256,8 @@ class Loop {
   std::vector<std::size_t> idle_;  // The last one used is used next, as a client's pool does.
   bool all_busy_ = false;          // When the last launch ended.
   std::size_t busy_ = 0;
-  Clock::time_point next_due_;
-  Clock::time_point began_;  // To count.
+  Clock::time_point next_due_ = Clock::now();
+  Clock::time_point began_ = next_due_;  // To count.
   LoadResult out_;
 };
 

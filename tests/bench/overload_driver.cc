@@ -112,8 +112,7 @@ class Both : public Aim {
   double due_ = 0;
 };
 
-// What the service is to keep up under any load (issue 4): latency of what it accepts, and of
-// polls.
+// What the service is to keep up under any load: latency of what it accepts, and of polls.
 constexpr double kAcceptedP99 = 250, kPollsP99 = 50;  // Milliseconds.
 
 struct Offered {

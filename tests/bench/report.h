@@ -20,7 +20,7 @@ struct Row {
   std::string note{};
 };
 
-// What issue and README ask for, and what the run gave. Reported, never asserted: figures move with
+// What is asked of the service, and what the run gave. Reported, never asserted: figures move with
 // the machine, ratios to the ceiling hardly.
 struct Goal {
   std::string what;

@@ -153,11 +153,14 @@ void measure_beside(Context& context, Stand& stand, const History& history) {
   const auto batch = [](const auto& items, std::size_t round) {
     return std::span(items).subspan(round * kBatch, kBatch);
   };
-  const double create =
-      us_per(kBatch, [&](std::size_t round) { return bool(store.create(batch(commands, round))); });
+  const double create = us_per(kBatch, [&](std::size_t round) {
+    const auto some = batch(commands, round);
+    create_all(store, {some.begin(), some.end()});
+    return true;
+  });
   const double find = us_per(kBatch, [&](std::size_t round) {
     const auto found = store.find(batch(finds, round));
-    return found && found->back();
+    return found.back() && *found.back();
   });
   std::vector<std::vector<store::SettleCommand>> ends(rounds);
   const WorkerId worker = WorkerId::make();
@@ -165,8 +168,10 @@ void measure_beside(Context& context, Stand& stand, const History& history) {
     ends[round] = claim_all(store, batch(tasks, round), worker);
     return true;
   });
-  const double settle =
-      us_per(kBatch, [&](std::size_t round) { return bool(store.settle(ends[round])); });
+  const double settle = us_per(kBatch, [&](std::size_t round) {
+    settle_all(store, std::move(ends[round]));
+    return true;
+  });
   context.report.line({.name = std::to_string(history.size()) + " finished tasks",
                        .note = "us: create " + fixed(create, 0) + ", poll " + fixed(find, 1) +
                                ", claim " + fixed(claim, 0) + ", settle " + fixed(settle, 0) +

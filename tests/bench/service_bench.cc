@@ -86,6 +86,7 @@ constexpr Driver kDrivers[] = {{"start", bench_start},
                                {"jobs", bench_jobs},
                                {"in-flight", bench_in_flight},
                                {"overload", bench_overload},
+                               {"neighbours", bench_neighbours},
                                {"scale", bench_scale},
                                {"codec", bench_codec}};
 

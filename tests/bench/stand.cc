@@ -13,7 +13,8 @@
 #include "common/domain/api_key.h"
 #include "common/domain/request.h"
 #include "common/queue/publisher.h"
-#include "common/store/account_store.h"
+#include "common/store/accounts.h"
+#include "common/store/keys.h"
 #include "tests/bench/cpu_time.h"
 #include "tests/support/test_broker.h"
 
@@ -97,6 +98,35 @@ store::CreateCommand usual_command(UserId user) {
   return out;
 }
 
+namespace {
+
+// Runs `commands` with `use` until none of them met a held row.
+template <class Command, class Use>
+void run_all(std::vector<Command> commands, const Use& use) {
+  while (!commands.empty()) {
+    const auto results = use(commands);
+    std::vector<Command> held;
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      if (!results[i] && results[i].error() == store::StoreFault::kLocked) {
+        held.push_back(std::move(commands[i]));
+      } else if (!results[i]) {
+        fail("the store failed a command");
+      }
+    }
+    commands = std::move(held);
+  }
+}
+
+}  // namespace
+
+void create_all(store::TaskStore& store, std::vector<store::CreateCommand> commands) {
+  run_all(std::move(commands), [&](const auto& some) { return store.create(some); });
+}
+
+void settle_all(store::TaskStore& store, std::vector<store::SettleCommand> commands) {
+  run_all(std::move(commands), [&](const auto& some) { return store.settle(some); });
+}
+
 std::vector<store::SettleCommand> claim_all(store::TaskStore& store,
                                             std::span<const TaskId> tasks,
                                             WorkerId worker) {
@@ -105,14 +135,12 @@ std::vector<store::SettleCommand> claim_all(store::TaskStore& store,
     hints.push_back({.task = task, .epoch = 0});
   }
   const auto claims = store.claim(hints, worker, [](const auto&) { return "double"; });
-  if (!claims) {
-    fail("tasks cannot be claimed");
-  }
   std::vector<store::SettleCommand> out;
-  for (const store::ClaimOutcome& claim : *claims) {
-    if (!claim) {
+  for (const auto& result : claims) {
+    if (!result || !*result) {
       fail("a free task cannot be claimed");
     }
+    const auto& claim = *result;
     store::SettleCommand command;
     command.kind = store::SettleCommand::Kind::kSucceed;
     command.task = claim->task;
@@ -234,13 +262,16 @@ Stand::Stand(const Options& options) {
   stack.keep_folder = true;
   stack.environment = std::move(environment);
   stack_ = std::make_unique<test::Stack>(stack);
-  store::AccountStore accounts(database());
+  store::Session session(database());
+  store::Accounts accounts(session);
+  store::Keys keys(session);
   for (std::size_t i = 0; i < options.users; ++i) {
     const std::string email = "user" + std::to_string(i) + "@example.com";
-    const auto user = accounts.create_user(email, store::Plan::kPaid);
+    const auto user = accounts.create(email, store::Plan::kPaid);
     const NewApiKey key = make_api_key("svc");
-    if (!user || !accounts.grant(email, kGranted, store::GrantKind::kPurchase, "bench-" + email) ||
-        !accounts.add_key(email, "bench", key)) {
+    if (!user ||
+        !accounts.grant(user->id, kGranted, store::GrantKind::kPurchase, "bench-" + email) ||
+        !keys.add(user->id, {.name = "bench"}, key)) {
       fail("no account can be made");
     }
     users_.push_back(user->id);
@@ -264,12 +295,10 @@ std::vector<TaskId> Stand::fill(std::size_t count) {
     for (std::size_t i = 0; i < std::min(kBatch, count - out.size()); ++i) {
       commands.push_back(usual_command(users_[(out.size() + i) % users_.size()]));
     }
-    if (!store.create(commands)) {
-      fail("tasks cannot be made");
-    }
     for (const store::CreateCommand& command : commands) {
       out.push_back(command.id);
     }
+    create_all(store, std::move(commands));
   }
   return out;
 }
@@ -293,6 +322,7 @@ std::uint16_t Stand::add_api() {
   const std::uint16_t port = test::free_port();
   const std::string ops = "127.0.0.1:" + std::to_string(test::free_port());
   auto environment = stack_->environment();
+  environment["DATABASE_URL"] = stack_->database_url("api");
   environment["LISTEN"] = "127.0.0.1:" + std::to_string(port);
   environment["OPS_LISTEN"] = ops;
   more_apis_.push_back(std::make_unique<test::Process>(

@@ -114,6 +114,10 @@ std::string_view usual_body();
 std::string usual_request();
 store::CreateCommand usual_command(UserId user);
 
+// Until all are done: commands that meet a row another thread holds are tried again.
+void create_all(store::TaskStore& store, std::vector<store::CreateCommand> commands);
+void settle_all(store::TaskStore& store, std::vector<store::SettleCommand> commands);
+
 // Claims tasks that are free, and tells how each of them is settled as succeeded.
 std::vector<store::SettleCommand> claim_all(store::TaskStore& store,
                                             std::span<const TaskId> tasks,

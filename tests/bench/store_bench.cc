@@ -25,12 +25,16 @@ double client_cpu() {
 }
 
 template <class T>
-T must(Result<T, StoreFault> result) {
-  if (!result) {
-    std::fprintf(stderr, "store fault\n");
-    std::exit(1);
+std::vector<T> must(Batch<T> results) {
+  std::vector<T> all;
+  for (auto& result : results) {
+    if (!result) {
+      std::fprintf(stderr, "store fault\n");
+      std::exit(1);
+    }
+    all.push_back(std::move(*result));
   }
-  return std::move(*result);
+  return all;
 }
 
 class Bench {

@@ -23,7 +23,7 @@ class DirectoryFixture {
  public:
   BlobStore& store() { return *store_; }
   std::optional<std::string> stored(const std::string& key) {
-    const auto file = store_->read(key);
+    const auto file = *store_->read(key);
     if (!file) {
       return std::nullopt;
     }

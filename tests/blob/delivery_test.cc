@@ -1,15 +1,19 @@
 // Signed links end to end: what a status read shows is what the file address takes.
 #include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "api/files.h"
-#include "api/routes.h"
-#include "api/wire.h"
+#include "api/files/files.h"
+#include "api/generations/resource.h"
+#include "api/server/routes.h"
 #include "common/blob/blob_key.h"
 #include "common/blob/blob_store.h"
 #include "common/blob/link_signer.h"
@@ -56,7 +60,7 @@ class DeliveryTest : public testing::Test {
   const TaskId task_ = TaskId::make();
   std::string key_;
   seconds retention_{0};
-  std::optional<LinkSigner> links_ = LinkSigner("0123456789abcdef", seconds(60));
+  std::optional<LinkSigner> links_ = LinkSigner({"0123456789abcdef"}, seconds(60));
   http::Server server_{
       http::ServerOptions{},
       [this](const http::Exchange& exchange) {
@@ -116,6 +120,114 @@ TEST_F(DeliveryTest, PartsAndValidators) {
   EXPECT_EQ(part->status, 206);
   EXPECT_EQ(part->body, "io");
   EXPECT_EQ(part->header("content-range"), "bytes 3-4/5");
+}
+
+// The file has neighbours in its segment: other users' audio, with the names it is served by.
+TEST_F(DeliveryTest, NoRangeReachesPastTheFile) {
+  ASSERT_TRUE(store_->put(make_blob_name(task_, OutputFormat::kMp3, 24000), "after it"));
+  struct Row {
+    std::string range, body, content_range;  // Without `content_range`: 416.
+  };
+  const std::string path = path_of(shown_url());
+  test::RawConnection connection(server_.port());
+  for (const Row& row : std::vector<Row>{
+           {"1-9223372036854775807", "udio", "bytes 1-4/5"},
+           {"0-9223372036854775807", "audio", "bytes 0-4/5"},
+           {"4-9223372036854775806", "o", "bytes 4-4/5"},
+           {"1-9223372036854775808", "udio", "bytes 1-4/5"},
+           {"0-18446744073709551616", "audio", "bytes 0-4/5"},
+           {"-9223372036854775807", "audio", "bytes 0-4/5"},
+           {"-18446744073709551615", "audio", "bytes 0-4/5"},
+           {"9223372036854775807-9223372036854775807", "", ""},
+           {"9223372036854775807-", "", ""},
+           {"18446744073709551616-", "", ""},
+       }) {
+    const auto reply =
+        connection.exchange(test::get_request(path, "Range: bytes=" + row.range + "\r\n"));
+    ASSERT_TRUE(reply) << row.range;
+    EXPECT_EQ(reply->status, row.content_range.empty() ? 416 : 206) << row.range;
+    EXPECT_EQ(reply->body, row.body) << row.range;
+    EXPECT_EQ(reply->header("content-length"), std::to_string(row.body.size())) << row.range;
+    EXPECT_EQ(reply->header("content-range"),
+              row.content_range.empty() ? "bytes */5" : row.content_range);
+  }
+}
+
+struct RangeRow {
+  std::string header;
+  std::int64_t size;
+  api::RangeKind kind;
+  std::int64_t first = 0, length = 0;
+};
+
+TEST(ParseRange, UpToTheLargestNumbers) {
+  using api::RangeKind;
+  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+  const std::string max = std::to_string(kMax);
+  const std::string more = "9223372036854775808";
+  for (const RangeRow& row : std::vector<RangeRow>{
+           {"bytes=0-0", 5, RangeKind::kPart, 0, 1},
+           {"bytes=0-4", 5, RangeKind::kPart, 0, 5},
+           {"bytes=0-5", 5, RangeKind::kPart, 0, 5},
+           {"bytes=4-", 5, RangeKind::kPart, 4, 1},
+           {"bytes=5-", 5, RangeKind::kUnsatisfiable},
+           {"bytes=-2", 5, RangeKind::kPart, 3, 2},
+           {"bytes=-6", 5, RangeKind::kPart, 0, 5},
+           {"bytes=-0", 5, RangeKind::kUnsatisfiable},
+           {"bytes=-1", 0, RangeKind::kUnsatisfiable},
+           {"bytes=0-", 0, RangeKind::kUnsatisfiable},
+           {"bytes=0-" + max, 0, RangeKind::kUnsatisfiable},
+           {"bytes=0-" + max, 5, RangeKind::kPart, 0, 5},
+           {"bytes=1-" + max, 5, RangeKind::kPart, 1, 4},
+           {"bytes=4-" + max, 5, RangeKind::kPart, 4, 1},
+           {"bytes=4-" + more, 5, RangeKind::kPart, 4, 1},
+           {"bytes=" + max + "-", 5, RangeKind::kUnsatisfiable},
+           {"bytes=" + more + "-", 5, RangeKind::kUnsatisfiable},
+           {"bytes=-" + max, 5, RangeKind::kPart, 0, 5},
+           {"bytes=-" + more, 5, RangeKind::kPart, 0, 5},
+           {"bytes=0-" + max, kMax, RangeKind::kPart, 0, kMax},
+           {"bytes=1-" + max, kMax, RangeKind::kPart, 1, kMax - 1},
+           {"bytes=9223372036854775806-" + more, kMax, RangeKind::kPart, kMax - 1, 1},
+           {"bytes=-" + more, kMax, RangeKind::kPart, 0, kMax},
+           // Malformed: the whole file.
+           {"bytes=3-2", 5, RangeKind::kWhole},
+           {"bytes=9-8", 5, RangeKind::kWhole},
+           {"bytes=-", 5, RangeKind::kWhole},
+           {"bytes=--1", 5, RangeKind::kWhole},
+           {"bytes=-1-2", 5, RangeKind::kWhole},
+           {"bytes=+1-2", 5, RangeKind::kWhole},
+           {"bytes=0x1-2", 5, RangeKind::kWhole},
+           {"bytes=1", 5, RangeKind::kWhole},
+           {"bytes=0-1,3-4", 5, RangeKind::kWhole},
+           {"items=0-1", 5, RangeKind::kWhole},
+       }) {
+    api::ByteRange range;
+    EXPECT_EQ(api::parse_range(row.header, row.size, range), row.kind) << row.header;
+    if (row.kind == RangeKind::kPart) {
+      EXPECT_EQ(range.first, row.first) << row.header;
+      EXPECT_EQ(range.length, row.length) << row.header;
+    }
+  }
+}
+
+// "No such file" would be for ever: what cannot be told now is worth asking for again.
+TEST_F(DeliveryTest, AFileThatCannotBeOpenedIsNotMissing) {
+  const std::string path = path_of(shown_url());
+  test::RawConnection connection(server_.port());
+  const std::string segment =
+      folder_.path() + "/" + key_.substr(0, 6) + "/" + key_.substr(0, kSegmentName) + ".2";
+  std::filesystem::rename(segment, segment + "-away");
+  EXPECT_EQ(connection.exchange(test::get_request(path))->status, 404);
+  std::filesystem::create_symlink(segment + "-away", segment);
+  const auto reply = connection.exchange(test::get_request(path));
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->status, 503) << "it is there, but not to be read";
+  EXPECT_FALSE(reply->header("retry-after").empty());
+  EXPECT_EQ(reply->header("cache-control"), "no-store");
+  EXPECT_THAT(reply->body, HasSubstr("\"code\":\"service_unavailable\""));
+  std::filesystem::remove(segment);
+  std::filesystem::rename(segment + "-away", segment);
+  EXPECT_EQ(connection.exchange(test::get_request(path))->status, 200);
 }
 
 TEST_F(DeliveryTest, PastTheRetentionThereIsNoSuchFile) {

@@ -1,12 +1,17 @@
-// Segments: where blobs lie in them, what is left of a put that fails (reliability 9, rows 72, 73),
-// what removing gives back, and which slots still want a look.
+// Segments: where blobs lie in them, what is left of a put that fails, what removing gives back,
+// and which slots still want a look.
 #include <array>
+#include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -16,6 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/base/crypto.h"
 #include "common/blob/blob_key.h"
 #include "common/blob/blob_store.h"
 #include "tests/blob/temporary_folder.h"
@@ -37,8 +43,9 @@ class DirectoryStoreTest : public testing::Test {
  protected:
   static std::string name() { return make_blob_name(TaskId::make(), OutputFormat::kWav, 24000); }
   void open(std::int64_t segment_max = 1'000'000) {
-    store_ = *DirectoryStore::open(folder_.path(),
-                                   {.segment_max = segment_max, .clock = [this] { return now_; }});
+    store_ = *DirectoryStore::open(
+        folder_.path(),
+        {.keys = keys_, .segment_max = segment_max, .clock = [this] { return now_; }});
   }
   void SetUp() override { open(); }
 
@@ -48,7 +55,7 @@ class DirectoryStoreTest : public testing::Test {
     return key ? *key : "";
   }
   std::optional<std::string> read(const std::string& key) const {
-    const auto blob = store_->read(key);
+    const auto blob = *store_->read(key);
     if (!blob) {
       return std::nullopt;
     }
@@ -59,7 +66,7 @@ class DirectoryStoreTest : public testing::Test {
   }
   std::string path_of(const std::string& key) const {
     const std::string segment(parse_blob_key(key)->segment);
-    return folder_.path() + "/" + segment.substr(0, 6) + "/" + segment;
+    return folder_.path() + "/" + segment.substr(0, 6) + "/" + segment + ".2";
   }
   static struct stat info_of(const std::string& path) {
     struct stat info {};
@@ -81,6 +88,7 @@ class DirectoryStoreTest : public testing::Test {
   }
 
   test::TemporaryFolder folder_;
+  std::vector<std::string> keys_{"key-4567890123456789012345678901"};
   // The begin of the slot "01m7z5".
   Instant now_ = made_at(*decode_base32("01m7z500000000000000000000"));
   std::unique_ptr<DirectoryStore> store_;
@@ -130,19 +138,26 @@ TEST_F(DirectoryStoreTest, OnlyTheKeyItselfFinds) {
   const BlobPlace right = *parse_blob_key(key);
   ASSERT_EQ(read(make_blob_key(right)), "audio");
   const std::string guessed = name();
+  const auto changed = [&](auto change) {
+    BlobPlace place = right;
+    change(place);
+    return place;
+  };
+  const std::string other_seal(parse_blob_key(other)->seal);
   for (const BlobPlace& wrong :
-       {BlobPlace{right.segment, right.offset, right.length, guessed},
-        BlobPlace{right.segment, right.offset, right.length - 1, right.name},
-        BlobPlace{right.segment, right.offset, right.length + 1, right.name},
-        BlobPlace{right.segment, right.offset + kBlock, right.length, right.name},
-        BlobPlace{right.segment, right.offset + 1, right.length, right.name},
-        BlobPlace{right.segment, 1'000'000'000, right.length, right.name},
-        BlobPlace{"01m7z500000000000000", right.offset, right.length, right.name}}) {
-    EXPECT_EQ(store_->read(make_blob_key(wrong)), std::nullopt) << make_blob_key(wrong);
+       {changed([&](BlobPlace& place) { place.name = guessed; }),
+        changed([&](BlobPlace& place) { place.length -= 1; }),
+        changed([&](BlobPlace& place) { place.length += 1; }),
+        changed([&](BlobPlace& place) { place.offset += kBlock; }),
+        changed([&](BlobPlace& place) { place.offset = 1'000'000 * kBlock; }),
+        changed([&](BlobPlace& place) { place.segment = "01m7z500000000000000"; }),
+        changed([&](BlobPlace& place) { place.seal = other_seal; }),
+        changed([&](BlobPlace& place) { place.seal = {}; })}) {
+    EXPECT_EQ(read(make_blob_key(wrong)), std::nullopt) << make_blob_key(wrong);
     EXPECT_TRUE(store_->remove(make_blob_key(wrong)));
   }
-  EXPECT_EQ(store_->read(std::string(right.name)), std::nullopt);
-  EXPECT_EQ(store_->read("../../etc/passwd"), std::nullopt);
+  EXPECT_EQ(read(std::string(right.name)), std::nullopt);
+  EXPECT_EQ(read("../../etc/passwd"), std::nullopt);
   EXPECT_EQ(read(key), "audio");
   EXPECT_EQ(read(other), "sound");
 }
@@ -151,13 +166,196 @@ TEST_F(DirectoryStoreTest, ReadsOnlyFilesAndNothingCutOff) {
   const std::string key = put(std::string(10'000, 'x'));
   const std::string path = path_of(key);
   fs::resize_file(path, 2 * kBlock);
-  EXPECT_EQ(store_->read(key), std::nullopt);
+  EXPECT_EQ(read(key), std::nullopt);
+  fs::resize_file(path, 100);
+  EXPECT_EQ(read(key), std::nullopt);
+  fs::remove(path);
+  EXPECT_EQ(read(key), std::nullopt);
+  fs::create_directory(path);
+  EXPECT_EQ(read(key), std::nullopt);
   fs::remove(path);
   fs::create_symlink("/etc/passwd", path);
-  EXPECT_EQ(store_->read(key), std::nullopt);
-  fs::remove(path);
-  fs::create_directory(path);
-  EXPECT_EQ(store_->read(key), std::nullopt);
+  const auto linked = store_->read(key);
+  ASSERT_FALSE(linked) << "not missing, and not to be read either";
+  EXPECT_THAT(linked.error().message, HasSubstr("blob store: open: "));
+}
+
+TEST_F(DirectoryStoreTest, WithoutADescriptorNobodyCanTell) {
+  const std::string key = put("audio");
+  const std::string old = "01m7z5s000000000000000000a-0123456789abcdefghjkmnpqrs-24000.mp3";
+  EXPECT_EQ(read(old), std::nullopt);
+  rlimit usual{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
+  const rlimit none{0, usual.rlim_max};  // Open descriptors stay, no more come.
+  // The sanitizer needs a pipe for the first call of a virtual function: of an error's message.
+  ASSERT_FALSE(std::generic_category().message(EMFILE).empty());
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto found = store_->read(key);
+  const auto other = store_->read(old);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &usual), 0);
+  ASSERT_FALSE(found) << "it is not missing";
+  EXPECT_EQ(found.error().message, "blob store: open: Too many open files");
+  EXPECT_FALSE(other);
+  EXPECT_EQ(read(key), "audio");
+}
+
+// What a provider sends lies between the headers, where it likes.
+std::string header_of(std::string_view magic,
+                      std::uint64_t length,
+                      std::string_view name,
+                      const Sha256& seal = {}) {
+  std::string out(magic);
+  out += std::string(8, '\0');
+  out.append(reinterpret_cast<const char*>(&length), sizeof length);
+  out += name;
+  out.resize(96);
+  out.append(reinterpret_cast<const char*>(seal.data()), seal.size());
+  return out;
+}
+constexpr std::string_view kOldMagic = "AGblob1\n", kMagic = "AGblob2\n";
+
+// In the second block of a blob.
+std::string samples_with(const std::string& header) {
+  return std::string(static_cast<std::size_t>(kBlock) - 128, 's') + header + "sound";
+}
+
+TEST_F(DirectoryStoreTest, AHeaderAmongSamplesOpensNothing) {
+  const std::string forged = name();
+  for (const std::string_view magic : {kOldMagic, kMagic}) {
+    const std::uint64_t length = 3 * static_cast<std::uint64_t>(kBlock);
+    const std::string mine = put(samples_with(header_of(magic, length, forged)));
+    const std::string victim = put("the neighbour's sound");
+    const BlobPlace at = *parse_blob_key(mine);
+    put(std::string(20'000, 'x'));
+    // As keys are now, with the seal of the blob around it or any other, and as they were.
+    for (const std::string& seal : {std::string(at.seal), std::string(18, '0'), std::string()}) {
+      const std::string key = make_blob_key({.segment = at.segment,
+                                             .offset = at.offset + kBlock,
+                                             .length = length,
+                                             .name = forged,
+                                             .seal = seal});
+      EXPECT_EQ(read(key), std::nullopt) << key;
+      EXPECT_TRUE(store_->remove(key));
+    }
+    EXPECT_EQ(read(victim), "the neighbour's sound");
+  }
+}
+
+TEST_F(DirectoryStoreTest, AKeyIsOfNoUseElsewhereOrUnderAnotherSigningKey) {
+  const std::string key = put("audio");
+  const std::string file = path_of(key);
+  keys_ = {"another-8901234567890123456789012"};
+  open();
+  EXPECT_EQ(read(key), std::nullopt);
+  EXPECT_TRUE(store_->remove(key));
+  keys_.push_back("key-4567890123456789012345678901");
+  open();
+  EXPECT_EQ(read(key), "audio") << "the key before is believed";
+  const std::string fresh = put("sound");
+  keys_.pop_back();
+  open();
+  EXPECT_EQ(read(fresh), "sound") << "and the new one seals";
+  EXPECT_EQ(read(key), std::nullopt);
+  // The whole segment, header and all, under another name.
+  fs::copy_file(path_of(fresh), folder_.path() + "/01m7z5/01m7z500000000000000.2");
+  BlobPlace moved = *parse_blob_key(fresh);
+  moved.segment = "01m7z500000000000000";
+  EXPECT_EQ(read(make_blob_key(moved)), std::nullopt);
+}
+
+TEST_F(DirectoryStoreTest, WithoutASigningKeyTheFolderKeepsOne) {
+  keys_.clear();
+  open();
+  const std::string key = put("audio");
+  EXPECT_EQ(info_of(folder_.path() + "/key").st_mode & 0777U, 0600U);
+  EXPECT_EQ(fs::file_size(folder_.path() + "/key"), 52U);
+  open();
+  EXPECT_EQ(read(key), "audio");
+  keys_ = {"key-4567890123456789012345678901"};
+  open();
+  EXPECT_EQ(read(key), "audio") << "a key that is set later comes on top";
+  const std::string sealed = put("sound");
+  keys_.clear();
+  open();
+  EXPECT_EQ(read(sealed), std::nullopt);
+  fs::resize_file(folder_.path() + "/key", 10);
+  const auto spoilt = DirectoryStore::open(folder_.path());
+  ASSERT_FALSE(spoilt);
+  EXPECT_THAT(spoilt.error().message, HasSubstr("BLOB_SIGNING_KEY"));
+}
+
+TEST_F(DirectoryStoreTest, OfManyThatOpenAFolderOneMakesTheKey) {
+  const std::string folder = folder_.path() + "/new";
+  std::vector<std::unique_ptr<DirectoryStore>> stores(8);
+  std::vector<std::thread> threads;
+  for (auto& store : stores) {
+    threads.emplace_back([&] { store = *DirectoryStore::open(folder); });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  for (const auto& store : stores) {
+    const auto key = store->put(name(), "audio");
+    ASSERT_TRUE(key);
+    for (const auto& other : stores) {
+      const auto found = *other->read(*key);
+      ASSERT_TRUE(found);
+      ::close(found->fd);
+    }
+  }
+  EXPECT_EQ(info_of(folder).st_mode & 0777U, 0700U);
+}
+
+TEST_F(DirectoryStoreTest, NobodyElseOnTheMachineCanRead) {
+  const mode_t usual = ::umask(0);
+  const std::string key = put();
+  ::umask(usual);
+  EXPECT_EQ(info_of(path_of(key)).st_mode & 0777U, 0600U);
+  EXPECT_EQ(info_of(folder_.path() + "/01m7z5").st_mode & 0777U, 0700U);
+}
+
+// Segments of the releases before seals.
+class OldSegments : public DirectoryStoreTest {
+ protected:
+  // A segment with these blobs; their keys.
+  std::vector<std::string> write(const std::vector<std::string>& blobs) const {
+    const std::string segment = "01m7z5s0123456789abc";
+    fs::create_directories(folder_.path() + "/01m7z5");
+    std::ofstream file(folder_.path() + "/01m7z5/" + segment, std::ios::binary);
+    std::vector<std::string> keys;
+    for (const std::string& bytes : blobs) {
+      const std::string blob = name();
+      keys.push_back(make_blob_key({.segment = segment,
+                                    .offset = file.tellp(),
+                                    .length = bytes.size(),
+                                    .name = blob,
+                                    .seal = {}}));
+      std::string all = header_of(kOldMagic, bytes.size(), blob) + bytes;
+      all.resize((all.size() + kBlock - 1) / kBlock * kBlock);
+      file << all;
+    }
+    return keys;
+  }
+};
+
+TEST_F(OldSegments, AreStillReadAndRemoved) {
+  const auto keys = write({"audio", std::string(10'000, 'x'), "sound"});
+  EXPECT_EQ(keys[1].substr(20, 12), "/4096-10000/");
+  EXPECT_EQ(read(keys[0]), "audio");
+  EXPECT_EQ(read(keys[1]), std::string(10'000, 'x'));
+  ASSERT_TRUE(store_->remove(keys[0]));
+  EXPECT_EQ(read(keys[0]), std::nullopt);
+  EXPECT_EQ(read(keys[2]), "sound");
+  now_ += 2 * kSlot;
+  ASSERT_TRUE(store_->remove(keys[1]));
+  ASSERT_TRUE(store_->remove(keys[2]));
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+}
+
+// Their headers prove nothing, so nothing is done because of one.
+TEST_F(OldSegments, AreNotSearchedForBlobs) {
+  write({"audio", "sound"});
+  EXPECT_THAT(keys({"01m7z5", {}}), IsEmpty());
 }
 
 // The file size limit stands for a full disk: a write stores less than asked, the next one fails.
@@ -287,9 +485,28 @@ TEST_F(Slots, ShowEveryBlobWhateverLiesBetween) {
   EXPECT_THAT(keys({"01m7z9", {}}), IsEmpty());
 }
 
+// A crash cuts off the header of a blob whose samples hold headers.
+TEST_F(Slots, ShowNoBlobThatAProviderMade) {
+  const std::string victim = put("the neighbour's sound");
+  std::vector<std::string> torn;
+  for (const std::uint64_t length : {std::uint64_t{5}, ~std::uint64_t{0}, std::uint64_t{1} << 63}) {
+    for (const std::string_view magic : {kOldMagic, kMagic}) {
+      torn.push_back(put(samples_with(header_of(magic, length, name()))));
+    }
+  }
+  const std::string last = put("the last one");
+  for (const std::string& key : torn) {
+    std::fstream file(path_of(key), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(parse_blob_key(key)->offset);
+    file << std::string(128, 'x');
+  }
+  EXPECT_THAT(keys(store_->unchecked(now_ + kSlot, 1).at(0)),
+              testing::UnorderedElementsAre(victim, last));
+}
+
 TEST_F(Slots, SayWhenASegmentCannotBeOpened) {
   const std::string key = put();
-  fs::create_symlink("/etc/passwd", path_of(key).substr(0, path_of(key).size() - 1) + "_");
+  fs::create_symlink("/etc/passwd", path_of(key).substr(0, path_of(key).size() - 3) + "_.2");
   const auto seen = store_->for_each({"01m7z5", {}}, [](const std::string&) {});
   ASSERT_FALSE(seen);
   EXPECT_THAT(seen.error().message, HasSubstr("blob store: open: "));

@@ -39,16 +39,26 @@ TEST(BlobKeys, EveryNameMadeIsAKeyAndNamesItsTask) {
 
 TEST(BlobKeys, APlaceGoesInFrontAndIsReadAgain) {
   const std::string name = kStem + "24000.mp3";
-  const std::string key = make_blob_key(
-      {.segment = kSegment, .offset = 1'073'741'824, .length = 100'000'000, .name = name});
-  EXPECT_EQ(key, kSegment + "/1073741824-100000000/" + name);
-  EXPECT_LE(key.size(), 120U);
-  const auto place = parse_blob_key(key);
-  ASSERT_TRUE(place);
-  EXPECT_EQ(place->segment, kSegment);
-  EXPECT_EQ(place->offset, 1'073'741'824);
-  EXPECT_EQ(place->length, 100'000'000U);
-  EXPECT_EQ(place->name, name);
+  for (const std::string& seal : {std::string(), std::string("0123456789abcdefgh")}) {
+    const std::string key = make_blob_key({.segment = kSegment,
+                                           .offset = 1'073'741'824,
+                                           .length = 99'999'999,
+                                           .name = name,
+                                           .seal = seal});
+    EXPECT_EQ(key,
+              kSegment +
+                  (seal.empty() ? "/1073741824-99999999/" : "/262144-99999999-" + seal + "/") +
+                  name);
+    EXPECT_LE(key.size(), kBlobKeyMax);
+    const auto place = parse_blob_key(key);
+    ASSERT_TRUE(place);
+    EXPECT_EQ(place->segment, kSegment);
+    EXPECT_EQ(place->offset, 1'073'741'824);
+    EXPECT_EQ(place->length, 99'999'999U);
+    EXPECT_EQ(place->name, name);
+    EXPECT_EQ(place->seal, seal);
+  }
+  const std::string key = kSegment + "/0-5/" + name;
   EXPECT_EQ(blob_task(key).uuid, *decode_base32(kTask));
   EXPECT_EQ(parse_blob_key(name)->name, name);
   EXPECT_TRUE(parse_blob_key(name)->segment.empty());
@@ -57,29 +67,44 @@ TEST(BlobKeys, APlaceGoesInFrontAndIsReadAgain) {
 TEST(BlobKeys, NothingElseIsAKey) {
   ASSERT_TRUE(is_blob_key(kStem + "24000.mp3"));
   ASSERT_TRUE(is_blob_key(kSegment + "/0-5/" + kStem + "24000.mp3"));
-  for (const std::string& place : std::vector<std::string>{"/",
-                                                           "//",
-                                                           "../0-5/",
-                                                           kSegment + "/",
-                                                           kSegment + "/0-5",
-                                                           kSegment + "/0-5//",
-                                                           kSegment + "/0-/",
-                                                           kSegment + "/-5/",
-                                                           kSegment + "/-5-5/",
-                                                           kSegment + "/0--5/",
-                                                           kSegment + "/00-5/",
-                                                           kSegment + "/0-05/",
-                                                           kSegment + "/0-5x/",
-                                                           kSegment + "/+0-5/",
-                                                           kSegment + "/0-5/0-5/",
-                                                           kSegment + "/9223372036854775808-5/",
-                                                           kSegment + "/0-18446744073709551616/",
-                                                           kSegment + "0/0-5/",
-                                                           kSegment.substr(1) + "/0-5/",
-                                                           kSegment.substr(1) + "./0-5/",
-                                                           "U" + kSegment.substr(1) + "/0-5/",
-                                                           "../" + kSegment.substr(3) + "/0-5/",
-                                                           "/" + kSegment + "/0-5/"}) {
+  for (const std::string& place :
+       std::vector<std::string>{"/",
+                                "//",
+                                "../0-5/",
+                                kSegment + "/",
+                                kSegment + "/0-5",
+                                kSegment + "/0-5//",
+                                kSegment + "/0-/",
+                                kSegment + "/-5/",
+                                kSegment + "/-5-5/",
+                                kSegment + "/0--5/",
+                                kSegment + "/00-5/",
+                                kSegment + "/0-05/",
+                                kSegment + "/0-5x/",
+                                kSegment + "/+0-5/",
+                                kSegment + "/0-5/0-5/",
+                                kSegment + "/9223372036854775808-5/",
+                                kSegment + "/0-18446744073709551616/",
+                                kSegment + "/0-18446744073709551615/",
+                                kSegment + "/0-9223372036854775807/",
+                                kSegment + "/0-100000000/",
+                                kSegment + "/9223372036854775807-5/",
+                                kSegment + "/9223372036854771712-5/",
+                                kSegment + "/1-5/",
+                                kSegment + "/4095-5/",
+                                kSegment + "/0-5-/",
+                                kSegment + "/0-5-0123456789abcdefg/",
+                                kSegment + "/0-5-0123456789abcdefghj/",
+                                kSegment + "/0-5-0123456789abcdefgu/",
+                                kSegment + "/0-5-0123456789abcdefg-/",
+                                kSegment + "/268435457-5-0123456789abcdefgh/",
+                                kSegment + "/2251799813685248-5-0123456789abcdefgh/",
+                                kSegment + "0/0-5/",
+                                kSegment.substr(1) + "/0-5/",
+                                kSegment.substr(1) + "./0-5/",
+                                "U" + kSegment.substr(1) + "/0-5/",
+                                "../" + kSegment.substr(3) + "/0-5/",
+                                "/" + kSegment + "/0-5/"}) {
     EXPECT_FALSE(is_blob_key(place + kStem + "24000.mp3")) << place;
   }
   for (const std::string& key : std::vector<std::string>{

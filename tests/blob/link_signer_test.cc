@@ -24,7 +24,7 @@ const std::string kKey = "01j9x4tqkc7v2m8e5r0hfzw3dn-a0b1c2d3e4f5g6h7j8k9mnpqrs-
 const LinkSigner::Time kNow{seconds(1'800'000'000)};  // A whole minute.
 
 LinkSigner signer() {
-  return {"0123456789abcdef", seconds(3600)};
+  return {{"0123456789abcdef"}, seconds(3600)};
 }
 std::string query(LinkSigner::Time now) {
   return signer().query(kKey, now).substr(1);
@@ -72,7 +72,27 @@ TEST(LinkSigner, TakesNothingButWhatItSigned) {
   std::string other = kKey;
   other[30] = 'z';
   EXPECT_EQ(signer().check(other, link, kNow), Verdict::kWrong);
-  EXPECT_EQ(LinkSigner("another key 1234", seconds(3600)).check(kKey, link, kNow), Verdict::kWrong);
+  EXPECT_EQ(LinkSigner({"another key 1234"}, seconds(3600)).check(kKey, link, kNow),
+            Verdict::kWrong);
+}
+
+// The key is changed without a link that stops working: first everybody believes the new one, then
+// signs with it, then forgets the old one.
+TEST(LinkSigner, TwoKeysAreValidAtOnceAndTheFirstSigns) {
+  const std::string fresh_key = "another key 1234";
+  const LinkSigner before({"0123456789abcdef", fresh_key}, seconds(3600));
+  const LinkSigner after({fresh_key, "0123456789abcdef"}, seconds(3600));
+  const LinkSigner done({fresh_key}, seconds(3600));
+  const std::string old_link = query(kNow);
+  EXPECT_EQ(before.query(kKey, kNow), "?" + old_link);
+  const std::string link = after.query(kKey, kNow).substr(1);
+  EXPECT_EQ(after.query(kKey, kNow), done.query(kKey, kNow));
+  for (const LinkSigner* signer : {&before, &after}) {
+    EXPECT_EQ(signer->check(kKey, old_link, kNow), Verdict::kValid);
+    EXPECT_EQ(signer->check(kKey, link, kNow), Verdict::kValid);
+    EXPECT_EQ(signer->check(kKey, link, kNow + seconds(9999)), Verdict::kExpired);
+  }
+  EXPECT_EQ(done.check(kKey, old_link, kNow), Verdict::kWrong);
 }
 
 // NOLINTBEGIN(concurrency-mt-unsafe): one thread.
@@ -91,8 +111,13 @@ class BlobConfig : public testing::Test {
     unsetenv("BLOB_URL");
   }
   static void clear() {
-    for (const char* name :
-         {"CDN_SIGNING_KEY", "OUTPUT_TTL_SECONDS", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}) {
+    for (const char* name : {"CDN_SIGNING_KEY",
+                             "CDN_SIGNING_KEY_OLD",
+                             "BLOB_SIGNING_KEY",
+                             "BLOB_SIGNING_KEY_OLD",
+                             "OUTPUT_TTL_SECONDS",
+                             "AWS_ACCESS_KEY_ID",
+                             "AWS_SECRET_ACCESS_KEY"}) {
       unsetenv(name);
     }
   }
@@ -114,10 +139,12 @@ TEST_F(BlobConfig, LinksAreSignedOnlyWithAKey) {
 TEST_F(BlobConfig, BadValuesAreTold) {
   setenv("CDN_SIGNING_KEY", "tooshort", 1);
   setenv("OUTPUT_TTL_SECONDS", "59", 1);
+  setenv("BLOB_SIGNING_KEY", "tooshort4bytes-4567890123456789", 1);
   const auto api = load_config(Program::kApi);
   ASSERT_FALSE(api);
   EXPECT_THAT(api.error(),
               AllOf(Contains(HasSubstr("CDN_SIGNING_KEY must be")),
+                    Contains(HasSubstr("BLOB_SIGNING_KEY must be 32 characters or more")),
                     Contains(HasSubstr("OUTPUT_TTL_SECONDS must be")),
                     Not(Contains(HasSubstr("tooshort")))));
 }
@@ -136,6 +163,29 @@ TEST_F(BlobConfig, AnS3BucketNeedsCredentialsInTheWorkerAlone) {
   ASSERT_TRUE(with);
   EXPECT_EQ(with->s3.access_key_id, "id");
   EXPECT_EQ(with->s3.secret_key, "s3cr3t://with@signs");
+}
+
+TEST_F(BlobConfig, OfTwoKeysTheNewOneComesFirst) {
+  setenv("CDN_SIGNING_KEY_OLD", "0123456789abcdef", 1);
+  setenv("BLOB_SIGNING_KEY_OLD", "old-4567890123456789012345678901", 1);
+  EXPECT_THAT(load_config(Program::kApi).error(),
+              AllOf(Contains(HasSubstr("CDN_SIGNING_KEY_OLD goes with CDN_SIGNING_KEY")),
+                    Contains(HasSubstr("BLOB_SIGNING_KEY_OLD goes with BLOB_SIGNING_KEY"))));
+  setenv("CDN_SIGNING_KEY", "another key 1234", 1);
+  setenv("BLOB_SIGNING_KEY", "new-4567890123456789012345678901", 1);
+  const auto api = load_config(Program::kApi);
+  const auto worker = load_config(Program::kWorker);
+  ASSERT_TRUE(api);
+  ASSERT_TRUE(worker);
+  EXPECT_EQ(LinkSigner::from(*api)->check(kKey, query(kNow), kNow), Verdict::kValid);
+  EXPECT_THAT(
+      api->blob_signing_keys,
+      testing::ElementsAre("new-4567890123456789012345678901", "old-4567890123456789012345678901"));
+  EXPECT_EQ(worker->blob_signing_keys, api->blob_signing_keys);
+  EXPECT_THAT(print_config(Program::kApi),
+              AllOf(HasSubstr("CDN_SIGNING_KEY_OLD=***\n"),
+                    HasSubstr("BLOB_SIGNING_KEY=***\n"),
+                    HasSubstr("BLOB_SIGNING_KEY_OLD=***\n")));
 }
 
 TEST_F(BlobConfig, SecretsAreMaskedWhateverTheyLookLike) {

@@ -49,7 +49,8 @@ inline DoubleReply body_of(std::string type, std::string body) {
   return {.headers = {"Content-Type: " + std::move(type)}, .body = std::move(body)};
 }
 
-// The table of providers.md 3.1, answers that only look like audio, and everything the wire can do.
+// Every status and code that worker/providers/openai.cc tells apart, answers that only look like
+// audio, and everything the wire can do.
 inline std::vector<Failure> failures(const std::string& canary) {
   std::string silence = tone_wav(1.0);
   std::memset(silence.data() + 44, 0, silence.size() - 44);

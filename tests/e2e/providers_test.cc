@@ -1,5 +1,6 @@
 // Providers that fail in every way: the client gets audio from the next one, pays once and exactly,
 // and learns nothing of it.
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <csignal>
@@ -10,8 +11,8 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include "common/base/unique_fd.h"
 #include "common/domain/pricing.h"
-#include "common/http/unique_fd.h"
 #include "tests/e2e/chain.h"
 #include "tests/e2e/failures.h"
 
@@ -49,14 +50,14 @@ class Canary {
   }
   const std::string& port() const { return port_; }
   int connections() {
-    while (http::UniqueFd(::accept(listener_.get(), nullptr, nullptr))) {
+    while (UniqueFd(::accept(listener_.get(), nullptr, nullptr))) {
       ++accepted_;
     }
     return accepted_;
   }
 
  private:
-  http::UniqueFd listener_;
+  UniqueFd listener_;
   std::string port_;
   int accepted_ = 0;
 };
@@ -393,8 +394,9 @@ TEST(Reload, SwapsTheChainUnderLoadAndRefusesABadFile) {
   stack.database().expect_invariants();
 }
 
-// fal's queue as a double plays it: a job is done at the second look, and its file is where
-// `file_of` says for its prompt.
+// fal's queue as a double plays it: a job is done at the second look (but for one prompt), and its
+// file is where `file_of` says for its prompt.
+constexpr const char* kForEver = "for ever";
 class FalDouble {
  public:
   using FileOf = std::function<std::string(const std::string& base, const std::string& prompt)>;
@@ -425,8 +427,9 @@ class FalDouble {
                  job + R"(","response_url":")" + base_ + "/result/" + job + R"(","cancel_url":")" +
                  base_ + "/cancel/" + job + R"("})";
     } else if (call.target.starts_with("/status/")) {
-      out.body = looks_.at(number())++ == 0 ? R"({"status":"IN_QUEUE","queue_position":1})"
-                                            : R"({"status":"COMPLETED"})";
+      const bool waits = looks_.at(number())++ == 0 || prompts_.at(number()) == kForEver;
+      out.body =
+          waits ? R"({"status":"IN_QUEUE","queue_position":1})" : R"({"status":"COMPLETED"})";
     } else if (call.target.starts_with("/result/")) {
       out.body = R"({"audio":{"url":")" + file_of_(base_, prompts_.at(number())) + R"("}})";
     } else {
@@ -463,8 +466,35 @@ TEST(Polled, FromSubmissionToTheClientsFile) {
   stack.database().expect_invariants();
 }
 
-// Reliability 7, rows 112 to 114: every spelling of an address that is not public, where `port` is
-// that of a listener on this machine.
+// Nothing tells the worker but its next renewal.
+TEST(Polled, WhatItsOwnerCancelsIsWithdrawnFromTheProvider) {
+  FalDouble fal("127.0.0.1",
+                [](const std::string& base, const std::string&) { return base + "/file"; });
+  const ChainFile chain({fal.entry("")});
+  Stack stack(chain.options());
+  const Account ann = stack.account(1000);
+  const std::string id = stack.create(ann, wav_body(kForEver)).text("id");
+  ASSERT_TRUE(fal.server().wait_until([&] { return fal.server().call_count() > 1; }));
+  const Reply canceled = stack.judged(
+      "POST",
+      "/audio/generations/{task_id}/cancel",
+      http("POST", stack.base() + "/audio/generations/" + id + "/cancel", Stack::bearer(ann.key)));
+  EXPECT_EQ(canceled.text("status"), "canceled");
+  const auto withdrawn = [&] {
+    const auto calls = fal.server().calls();
+    return std::any_of(calls.begin(), calls.end(), [](const DoubleCall& call) {
+      return call.method == "PUT" && call.target == "/cancel/0";
+    });
+  };
+  EXPECT_TRUE(fal.server().wait_until(withdrawn, 30s));
+  EXPECT_EQ(stack.get(ann, id).body, canceled.body);
+  EXPECT_THAT(attempts_of(stack, id), ElementsAre("alpha-upstream unknown outcome"));
+  EXPECT_EQ(credits_of(stack, ann, "available_credits"), 1000);
+  stack.database().expect_invariants();
+}
+
+// Every spelling of an address that is not public, where `port` is that of a listener on this
+// machine.
 std::vector<std::string> forbidden_addresses(const std::string& port) {
   std::vector<std::string> out;
   for (const char* host : {"127.0.0.1",

@@ -1,6 +1,7 @@
 // References and images: fetched, examined, handed on, or refused with a reason and a full refund.
 #include <cmath>
 #include <cstring>
+#include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -228,6 +229,89 @@ TEST(References, ProvidersGetTheAddressOrTheFile) {
   }
   EXPECT_EQ(seed.call_count(), before);
   EXPECT_EQ(credits_of(stack, ann, "available_credits"), 10'000);
+  stack.database().expect_invariants();
+}
+
+// The largest the process has been so far, or is now ("VmHWM", "VmRSS"), in MB.
+std::size_t memory_of(Process& process, const std::string& what) {
+  std::ifstream status("/proc/" + std::to_string(process.pid()) + "/status");
+  for (std::string name, line; status >> name && std::getline(status, line);) {
+    if (name == what + ":") {
+      return std::stoul(line) / 1024;
+    }
+  }
+  return 0;
+}
+
+// One user's references on servers that dawdle: a worker with little room and one with much go on
+// with the tasks of others, plain ones and such with references of their own.
+TEST(References, SlowServersKeepNobodyElse) {
+  const ProviderDouble slow([](const DoubleCall&) {
+    return DoubleReply{.body = std::string(9'900'000, 'x'),
+                       .form = Form::kDrip,
+                       .drip_every = 2s,
+                       .drip_bytes = 65'536};
+  });
+  const ProviderDouble good(shelf);
+  // Over HTTP, and of a size that counts.
+  ProviderDouble provider([](const DoubleCall&) {
+    auto reply = wav_reply(20.0);
+    reply.form = Form::kChunked;
+    return reply;
+  });
+  const ChainFile chain({openai_entry("double", provider), kLocalEntry});
+  for (const char* in_flight : {"4", "200"}) {
+    Stack::Options options = any_address(chain.options());
+    options.environment["WORKER_IN_FLIGHT"] = in_flight;
+    options.environment["REFERENCES_SECONDS"] = "600";
+    Stack stack(options);
+    const Account ann = stack.account(100'000), bob = stack.account(10'000);
+    const std::string three = sounds({slow.url(), slow.url(), slow.url()});
+    std::vector<std::string> ids;
+    for (int i = 0; i < 8; ++i) {
+      ids.push_back(stack.create(ann, body_with(three)).text("id"));
+    }
+    ASSERT_TRUE(slow.wait_until([&] { return slow.open_connections() >= 3; }));
+    const Reply plain = stack.wait_final(bob, stack.create(bob, wav_body("plain")).text("id"));
+    EXPECT_EQ(plain.text("status"), "succeeded") << plain.body;
+    const Reply refers = stack.wait_final(
+        bob, stack.create(bob, body_with(sounds({good.url() + "/good.wav"}))).text("id"));
+    EXPECT_EQ(refers.text("status"), "succeeded") << refers.body;
+    EXPECT_GE(slow.open_connections(), 3U) << "while the others hang";
+    for (const std::string& id : ids) {
+      EXPECT_NE(stack.get(ann, id).text("status"), "failed");
+    }
+    stack.database().expect_invariants();
+  }
+}
+
+// Bodies without a length: what is received lies in a file, and no more of it than there is room
+// for.
+TEST(References, ManyLargeBodiesAreNotHeldInMemory) {
+  const ProviderDouble files([](const DoubleCall&) {
+    return DoubleReply{
+        .body = std::string(65'536, 'x'), .form = Form::kStalled, .repeat = 8'000'000 / 65'536};
+  });
+  Stack::Options options = any_address(Stack::Options());
+  options.environment["REFERENCES_SECONDS"] = "6";
+  options.environment["REFERENCES_MAX_MB"] = "128";
+  Stack stack(options);
+  const std::size_t before = memory_of(stack.worker(0), "VmRSS");
+  ASSERT_GT(before, 0U);
+  std::vector<std::pair<Account, std::string>> tasks;
+  for (int i = 0; i < 4; ++i) {
+    const Account account = stack.account(10'000);
+    for (int j = 0; j < 4; ++j) {
+      tasks.emplace_back(
+          account,
+          stack.create(account, body_with(sounds({files.url(), files.url(), files.url()})))
+              .text("id"));
+    }
+  }
+  for (const auto& [account, id] : tasks) {
+    EXPECT_EQ(stack.wait_final(account, id, 90s).text("error.code"), "reference_unavailable");
+  }
+  EXPECT_LT(memory_of(stack.worker(0), "VmHWM"), before + 120) << "of 384 MB that were sent";
   stack.database().expect_invariants();
 }
 

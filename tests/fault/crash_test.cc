@@ -1,5 +1,4 @@
-// Processes die at every step, and every task still ends once, charged once (reliability 10, rows
-// 1-8, 49-56, 65, 67, 68, 75).
+// Processes die at every step, and every task still ends once, charged once.
 //
 // A lease lasts 30 s; instead of waiting, the test lets the time pass in the database.
 #include <algorithm>

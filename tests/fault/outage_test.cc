@@ -1,5 +1,4 @@
-// The database and the broker go away under load and come back (reliability 10, rows 12-14, 35, 45,
-// 67).
+// The database and the broker go away under load and come back.
 #include <atomic>
 #include <mutex>
 #include <thread>

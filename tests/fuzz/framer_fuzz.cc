@@ -33,6 +33,7 @@ std::string describe(const Request& request) {
                                       request.path,
                                       request.query,
                                       request.body,
+                                      request.host(),
                                       request.header("host"),
                                       request.header("x"),
                                       request.header("connection")}) {

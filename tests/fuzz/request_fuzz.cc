@@ -29,6 +29,13 @@ void check_rules(const GenerationRequest& request) {
   AG_CHECK(request.speed >= 0.5 && request.speed <= 2);
   AG_CHECK(request.volume >= 0.5 && request.volume <= 2);
   AG_CHECK(request.pitch >= -12 && request.pitch <= 12);
+  AG_CHECK(request.metadata.size() <= kMetadataMax);
+  for (const auto& [name, text] : request.metadata) {
+    AG_CHECK(!name.empty() && name.size() <= 4 * kMetadataNameMax);
+    AG_CHECK(name.find('\n') == std::string::npos && text.find('\0') == std::string::npos);
+    AG_CHECK(text.size() <= 4 * kMetadataTextMax);
+  }
+  AG_CHECK(request.max_credits >= kChargeMin && request.max_credits <= kHoldAmount);
 }
 
 }  // namespace

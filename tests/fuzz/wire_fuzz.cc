@@ -9,6 +9,7 @@
 #include <curl/curl.h>
 #include <openssl/evp.h>
 
+#include "common/base/ascii.h"
 #include "common/base/check.h"
 #include "worker/providers/wire.h"
 
@@ -67,11 +68,7 @@ void check_base64(std::string_view text) {
 
 void check_addresses(const std::string& text) {
   if (wire::same_origin("https://queue.fal.run/x", text)) {
-    std::string host = host_of(text);
-    std::transform(host.begin(), host.end(), host.begin(), [](char c) {
-      return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-    });
-    AG_CHECK(host == "queue.fal.run");
+    AG_CHECK(ascii::lower(host_of(text)) == "queue.fal.run");
   }
   if (wire::is_loopback(text)) {
     const std::string host = host_of(text);

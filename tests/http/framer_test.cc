@@ -90,7 +90,16 @@ const Refused kRefused[] = {
     {"NulInTarget", "GET /a\0b HTTP/1.1\r\n"s, "character"},
     {"HighByteInTarget", "GET /\xff HTTP/1.1\r\n", "character"},
     {"FragmentInTarget", "GET /a#b HTTP/1.1\r\n", "character"},
-    {"AbsoluteForm", "GET http://a/ HTTP/1.1\r\n", "slash"},
+    {"AbsoluteNoHost", "GET http:///a HTTP/1.1\r\n", "slash"},
+    {"AbsolutePortOnly", "GET http://:80/a HTTP/1.1\r\n", "slash"},
+    {"AbsoluteUser", "GET http://u@a/ HTTP/1.1\r\n", "slash"},
+    {"AbsoluteOtherScheme", "GET ftp://a/ HTTP/1.1\r\n", "slash"},
+    {"AbsoluteOneSlash", "GET http:/a HTTP/1.1\r\n", "slash"},
+    {"AbsoluteBackslash", "GET http://a\\b/ HTTP/1.1\r\n", "slash"},
+    {"AbsoluteFragment", "GET http://a/#b HTTP/1.1\r\n", "character"},
+    {"AbsoluteLong", "GET http://a/" + repeat("a", 2048) + " HTTP/1.1\r\n", "2048"},
+    {"AbsoluteWithoutHostHeader", "GET http://a/ HTTP/1.1\r\n\r\n", "Host"},
+    {"AbsoluteTwoHosts", "GET http://a/ HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", "Host"},
     {"AuthorityForm", "CONNECT a:443 HTTP/1.1\r\n", "slash"},
     {"AsteriskForm", "OPTIONS * HTTP/1.1\r\n", "slash"},
     {"LongTarget", "GET /" + repeat("a", 2048) + " HTTP/1.1\r\n", "2048"},
@@ -231,6 +240,17 @@ const Accepted kAccepted[] = {
      "/v1/../%2e%2e/%00?a/../b?c",
      "",
      ""},
+    {"Absolute", "GET http://a.example:80/b/c?d=e HTTP/1.1\r\nHost: x\r\n\r\n", "/b/c?d=e", "", ""},
+    {"AbsoluteCase", "GET HTTPS://A/b HTTP/1.1\r\nHost: a\r\n\r\n", "/b", "", ""},
+    {"AbsoluteIpv6", "GET http://[::1]:8080/b HTTP/1.1\r\nHost: a\r\n\r\n", "/b", "", ""},
+    {"AbsoluteWithoutPath", "GET http://a HTTP/1.1\r\nHost: a\r\n\r\nrest", "/", "", "rest"},
+    {"AbsoluteQueryAlone", "GET http://a?b=/c HTTP/1.1\r\nHost: a\r\n\r\n", "/?b=/c", "", ""},
+    {"AbsoluteHttp10", "GET http://a/b HTTP/1.0\r\n\r\n", "/b", "", ""},
+    {"AbsoluteBody",
+     "POST http://a HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
+     "/",
+     "hello",
+     ""},
     {"OddMethod", "B-REW! / HTTP/1.1\r\nHost: a\r\n\r\n", "/", "", ""},
     {"Body", with_headers("Content-Length: 5\r\n", "hello"), "/", "hello", ""},
     {"LeadingZeros", with_headers("Content-Length: 005\r\n", "hello"), "/", "hello", ""},
@@ -316,6 +336,40 @@ TEST(Framer, ShowsTheRequest) {
   EXPECT_FALSE(request.http10);
 }
 
+// RFC 9112 3.2.2.
+// More bytes have moved it, and nobody has read them yet.
+TEST(Framer, ShowsTheHeadWhereverItIs) {
+  Framer framer;
+  framer.append(with_headers("Content-Length: 50000\r\n"));
+  ASSERT_EQ(framer.advance({}), Framer::Status::kBody);
+  framer.append(std::string(40'000, 'x'));
+  EXPECT_EQ(framer.request().method, "POST");
+  EXPECT_EQ(framer.request().path, "/");
+  EXPECT_EQ(framer.request().header("host"), "a");
+}
+
+TEST(Framer, TheAuthorityOfAnAbsoluteTargetWinsOverHost) {
+  const auto host_of = [](const std::string& bytes) {
+    Framer framer;
+    framer.append(bytes);
+    EXPECT_EQ(framer.advance({}), Framer::Status::kComplete) << framer.reason();
+    return std::string(framer.request().host());
+  };
+  EXPECT_EQ(host_of("GET / HTTP/1.1\r\nHost: b:1\r\n\r\n"), "b:1");
+  EXPECT_EQ(host_of("GET http://a:2/ HTTP/1.1\r\nHost: b:1\r\n\r\n"), "a:2");
+  EXPECT_EQ(host_of("GET http://a HTTP/1.1\r\nHost: b:1\r\n\r\n"), "a");
+  EXPECT_EQ(host_of("GET http://a?q HTTP/1.1\r\nHost: b:1\r\n\r\n"), "a");
+  EXPECT_EQ(host_of("GET http://a/ HTTP/1.0\r\n\r\n"), "a");
+}
+
+TEST(Framer, JoinsHeadersOfOneName) {
+  Framer framer;
+  framer.append("GET / HTTP/1.1\r\nHost: a\r\nX: 1, 2\r\nY: z\r\nx: 3\r\n\r\n");
+  ASSERT_EQ(framer.advance({}), Framer::Status::kComplete);
+  EXPECT_EQ(framer.request().joined_headers("x"), "1, 2,3");
+  EXPECT_EQ(framer.request().joined_headers("w"), "");
+}
+
 TEST(Framer, KeepsWhatItKnowsOfARefusedRequest) {
   Framer framer;
   framer.append("GET /x HTTP/1.1\r\nX-Request-Id: abc\r\nHost: a\r\nbroken\r\n\r\n");
@@ -355,13 +409,16 @@ TEST(Framer, KnowsWhenTheClientWaitsForContinue) {
 
 TEST(Framer, StartsAfreshAfterReset) {
   Framer framer;
-  framer.append(chunks("5\r\nhello\r\n0\r\n\r\n"));
+  framer.append(
+      "POST http://b/ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+      "5\r\nhello\r\n0\r\n\r\n");
   ASSERT_EQ(framer.advance({}), Framer::Status::kComplete);
   framer.reset();
   EXPECT_FALSE(framer.begun());
   framer.append("GET /2 HTTP/1.0\r\n\r\n");
   ASSERT_EQ(framer.advance({}), Framer::Status::kComplete);
   EXPECT_EQ(framer.request().target, "/2");
+  EXPECT_EQ(framer.request().host(), "");
   EXPECT_EQ(framer.request().body, "");
   EXPECT_FALSE(framer.request().has_header("host"));
 }

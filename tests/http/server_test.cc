@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -18,6 +19,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include "common/base/metrics.h"
 #include "tests/support/raw_http.h"
 #include "tests/support/wait.h"
 
@@ -164,7 +166,7 @@ class HttpServer : public testing::Test {
     } else if (path == "/pool") {
       pool_.add(std::move(exchange));
     } else if (path == "/address") {
-      exchange.reply(text(std::string(request.peer_address)));
+      exchange.reply(text(request.client.text()));
     } else if (path == "/status") {
       exchange.reply(text("body", std::stoi(std::string(request.query))));
     } else if (path == "/big") {
@@ -172,15 +174,14 @@ class HttpServer : public testing::Test {
     } else if (path == "/file") {
       Response response;
       const off_t offset = request.query.empty() ? 0 : std::stol(std::string(request.query));
-      response.file = FileBody{.fd = ::open(file_name_.c_str(), O_RDONLY | O_CLOEXEC),
-                               .offset = offset,
-                               .length = static_cast<off_t>(kFileSize) - offset};
+      response.file = FileBody(::open(file_name_.c_str(), O_RDONLY | O_CLOEXEC),
+                               offset,
+                               static_cast<off_t>(kFileSize) - offset);
       exchange.reply(std::move(response));
     } else if (path == "/short-file") {
       Response response;
-      response.file = FileBody{.fd = ::open(file_name_.c_str(), O_RDONLY | O_CLOEXEC),
-                               .offset = static_cast<off_t>(kFileSize) - 10,
-                               .length = 20};
+      response.file = FileBody(
+          ::open(file_name_.c_str(), O_RDONLY | O_CLOEXEC), static_cast<off_t>(kFileSize) - 10, 20);
       exchange.reply(std::move(response));
     } else if (path == "/throw") {
       throw 42;
@@ -210,7 +211,17 @@ class HttpServer : public testing::Test {
   RawConnection connect(int receive_buffer = 0) const {
     return RawConnection(port(), "127.0.0.1", receive_buffer);
   }
+  RawConnection connect_from(const std::string& source) const {
+    return RawConnection(port(), "127.0.0.1", 0, source);
+  }
   std::uint16_t port() const { return server_->port(); }
+
+  static double dropped(const std::string& kind) {
+    return metrics::counter("http_connections_dropped_total",
+                            "Connections ended or refused for want of room or of bytes",
+                            {{"server", "http"}, {"kind", kind}})
+        .Value();
+  }
 
   std::size_t kept() {
     const std::lock_guard lock(kept_mutex_);
@@ -306,7 +317,7 @@ TEST_F(HttpServer, RefusesMalformedFramingOnceAndCloses) {
           "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 263168\r\n\r\nhello"s,
           "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10000000000\r\nExpect: 100-continue\r\n\r\n"s,
           "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n"s,
-          "GET http://a/hello HTTP/1.1\r\nHost: a\r\n\r\n"s,
+          "GET http:///hello HTTP/1.1\r\nHost: a\r\n\r\n"s,
           "GET " + std::string(60'000, '/') + " HTTP/1.1\r\nHost: a\r\n\r\n",
           "GET / HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n"s,
           "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n"s,
@@ -486,6 +497,41 @@ TEST_F(HttpServer, AnswersForAHandlerThatTakesTooLong) {
   EXPECT_EQ(client.exchange(get_request("/token?after"))->body, "after");  // … not even here.
 }
 
+TEST_F(HttpServer, AllowsAHandlerMoreTimeForOneRequest) {
+  serve({.reply_timeout = 200ms});
+  RawConnection client = connect();
+  for (std::size_t i = 0; i < 2; ++i) {
+    ASSERT_TRUE(client.send(get_request("/keep")));
+    ASSERT_TRUE(eventually([&] { return kept() == i + 1; }));
+    if (i == 0) {
+      kept_[0].allow(10s);
+      EXPECT_FALSE(client.response(false, 600ms)) << "answered for the handler";
+      kept_[0].reply(text("late"));
+      EXPECT_EQ(client.response()->body, "late");
+    } else {
+      kept_[0].allow(10s);  // Answered already: no other request has that time.
+      EXPECT_EQ(client.response()->status, 503);
+    }
+  }
+}
+
+TEST_F(HttpServer, TellsWhetherItsClientHasEnded) {
+  serve();
+  RawConnection client = connect();
+  ASSERT_TRUE(client.send(get_request("/keep")));
+  ASSERT_TRUE(eventually([&] { return kept() == 1; }));
+  EXPECT_FALSE(kept_[0].client_ended());
+  client.finish_sending();
+  EXPECT_TRUE(eventually([&] { return kept_[0].client_ended(); }));
+  kept_[0].reply(text("still read"));
+  EXPECT_EQ(client.response()->body, "still read");
+  RawConnection other = connect();
+  ASSERT_TRUE(other.send(get_request("/keep")));
+  ASSERT_TRUE(eventually([&] { return kept() == 2; }));
+  other.reset();
+  EXPECT_TRUE(eventually([&] { return kept_[1].client_ended(); }));
+}
+
 TEST_F(HttpServer, TakesNoReplyForAnotherRequest) {
   serve({.reply_timeout = 300ms});
   RawConnection client = connect();
@@ -524,7 +570,7 @@ TEST_F(HttpServer, EndsSlowRequestsInTime) {
 }
 
 TEST_F(HttpServer, EndsIdleConnectionsSilently) {
-  serve({.keep_alive_timeout = 400ms});
+  serve({.first_byte_timeout = 400ms, .keep_alive_timeout = 400ms});
   RawConnection fresh = connect();
   RawConnection used = connect();
   ASSERT_TRUE(used.exchange(get_request("/hello")));
@@ -561,6 +607,16 @@ TEST_F(HttpServer, SendsFilesWholeAndFromAnOffset) {
   // A file that has become shorter ends the connection: the promised length cannot be met.
   EXPECT_FALSE(client.exchange(get_request("/short-file")));
   EXPECT_TRUE(eventually([&] { return server_->stats().connections == 0; }));
+}
+
+// A length that came out negative would be announced as nearly 2^64 bytes, and the next response
+// read as part of this one.
+TEST(HttpFileBody, IsAPartOfAFile) {
+  constexpr off_t kMax = std::numeric_limits<off_t>::max();
+  EXPECT_DEATH(FileBody(UniqueFd(), 0, -1), "length >= 0");
+  EXPECT_DEATH(FileBody(UniqueFd(), -1, 5), "offset >= 0");
+  EXPECT_DEATH(FileBody(UniqueFd(), 1, kMax), "kMax|max");
+  EXPECT_EQ(FileBody(UniqueFd(), 0, kMax).length, kMax);
 }
 
 TEST_F(HttpServer, ServesOthersWhileReadersStall) {
@@ -772,16 +828,243 @@ TEST_F(HttpServer, ListensOnOtherLoopbackAddresses) {
   EXPECT_EQ(RawConnection(port()).exchange(get_request("/address"))->body, "127.0.0.1");
 }
 
-TEST_F(HttpServer, ClosesConnectionsBeyondItsMaximum) {
+TEST_F(HttpServer, ANewConnectionTakesThePlaceOfTheLongestIdleOne) {
   serve({.connections_max = 5});
   std::vector<RawConnection> clients;
   for (int i = 0; i < 5; ++i) {
     clients.push_back(connect());
     ASSERT_TRUE(clients.back().exchange(get_request("/hello")));
   }
+  ASSERT_TRUE(clients[0].exchange(get_request("/hello")));  // Now the second is it.
+  const double before = dropped("evicted_idle");
+  RawConnection next = connect();
+  ASSERT_TRUE(next.exchange(get_request("/hello")));
+  EXPECT_TRUE(clients[1].closed());
+  for (const std::size_t i : {0u, 2u, 3u, 4u}) {
+    EXPECT_TRUE(clients[i].exchange(get_request("/hello"))) << i;
+  }
+  EXPECT_EQ(dropped("evicted_idle"), before + 1);
+  EXPECT_EQ(server_->stats().connections, 5u);
+}
+
+TEST_F(HttpServer, OneThatIsSilentGoesBeforeOneThatWasOfUse) {
+  serve({.connections_max = 3});
+  RawConnection used = connect();
+  ASSERT_TRUE(used.exchange(get_request("/hello")));
+  RawConnection silent = connect();
+  RawConnection last = connect();
+  ASSERT_TRUE(last.exchange(get_request("/hello")));
+  ASSERT_TRUE(connect().exchange(get_request("/hello")));
+  EXPECT_TRUE(silent.closed());
+  EXPECT_TRUE(used.exchange(get_request("/hello")));
+}
+
+TEST_F(HttpServer, NoRequestIsEndedToMakeRoom) {
+  serve({.connections_max = 5, .reply_timeout = 60s});
+  pool_.hold();
+  std::vector<RawConnection> clients;
+  for (int i = 0; i < 4; ++i) {
+    clients.push_back(connect());
+    ASSERT_TRUE(clients.back().send(get_request("/pool?" + std::to_string(i))));
+  }
+  clients.push_back(connect());
+  ASSERT_TRUE(clients.back().send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhe"));
+  ASSERT_TRUE(eventually([&] { return pool_.waiting() == 4; }));
+  const double before = dropped("refused_full");
   EXPECT_TRUE(connect().closed());
-  clients.pop_back();
-  EXPECT_TRUE(eventually([&] { return connect().exchange(get_request("/hello")).has_value(); }));
+  EXPECT_EQ(dropped("refused_full"), before + 1);
+  ASSERT_TRUE(clients[4].send("llo"));
+  EXPECT_EQ(clients[4].response()->body, "hello");
+  pool_.open();
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(clients[i].response()->body, std::to_string(i));
+  }
+  EXPECT_TRUE(connect().exchange(get_request("/hello")));
+}
+
+// A part of a head is no request yet, but of more use than silence.
+TEST_F(HttpServer, HalfAHeadGoesWhenNobodyIsIdle) {
+  serve({.connections_max = 3});
+  RawConnection half = connect();
+  ASSERT_TRUE(half.send("GET /hello HTTP/1.1\r\n"));
+  RawConnection silent = connect();
+  pool_.hold();
+  RawConnection busy = connect();
+  ASSERT_TRUE(busy.send(get_request("/pool?busy")));
+  ASSERT_TRUE(eventually([&] { return pool_.waiting() == 1; }));
+  RawConnection other = connect();
+  ASSERT_TRUE(other.send(get_request("/pool?other")));
+  EXPECT_TRUE(silent.closed());
+  ASSERT_TRUE(eventually([&] { return pool_.waiting() == 2; }));
+  const double before = dropped("evicted_head");
+  ASSERT_TRUE(connect().exchange(get_request("/hello")));
+  EXPECT_TRUE(half.closed());
+  EXPECT_EQ(dropped("evicted_head"), before + 1);
+  pool_.open();
+  EXPECT_EQ(busy.response()->body, "busy");
+  EXPECT_EQ(other.response()->body, "other");
+}
+
+TEST_F(HttpServer, TheAddressWithMostConnectionsLosesOne) {
+  serve({.connections_max = 10});
+  std::vector<RawConnection> few, many;
+  for (int i = 0; i < 3; ++i) {
+    few.push_back(connect_from("127.0.0.2"));
+    ASSERT_TRUE(few.back().exchange(get_request("/hello")));
+  }
+  for (int i = 0; i < 7; ++i) {
+    many.push_back(connect_from("127.0.0.3"));
+    ASSERT_TRUE(many.back().exchange(get_request("/hello")));
+  }
+  // Three more, and each time it is the one that has most who pays.
+  std::vector<RawConnection> more;
+  for (std::size_t i = 0; i < 3; ++i) {
+    more.push_back(connect_from("127.0.0.4"));
+    ASSERT_TRUE(more.back().exchange(get_request("/hello")));
+    EXPECT_TRUE(many[i].closed()) << i;
+  }
+  for (RawConnection& client : few) {
+    EXPECT_TRUE(client.exchange(get_request("/hello")));
+  }
+}
+
+// The client has not read it yet. Somebody else makes room, though it rests for less long.
+TEST_F(HttpServer, NoLastAnswerIsCutOffToMakeRoom) {
+  serve({.connections_per_address = 2, .first_byte_timeout = 60s, .linger_timeout = 60s});
+  RawConnection reading = connect(4096);
+  ASSERT_TRUE(reading.send(get_request("/big?60000", "Connection: close\r\n")));
+  ASSERT_TRUE(eventually(
+      [&] { return server_->stats().requests == 1 && server_->stats().in_flight == 0; }));
+  RawConnection silent = connect();
+  EXPECT_TRUE(connect().exchange(get_request("/hello")));
+  EXPECT_TRUE(silent.closed());
+  const auto response = reading.response();
+  ASSERT_TRUE(response);
+  EXPECT_EQ(response->body.size(), 60'000u);
+}
+
+// Where nobody else can make room the connection ends, but not before its answer is delivered.
+TEST_F(HttpServer, WhoMakesRoomStillGetsTheAnswerBefore) {
+  const auto evicted = [] { return dropped("evicted_idle") + dropped("evicted_head"); };
+  for (const std::string& next : {""s, "GET /hel"s}) {
+    serve({.connections_per_address = 1, .head_timeout = 60s});
+    const double before = evicted();
+    RawConnection reading = connect(4096);
+    ASSERT_TRUE(reading.send(get_request("/big?60000")));
+    ASSERT_TRUE(eventually(
+        [&] { return server_->stats().requests == 1 && server_->stats().in_flight == 0; }));
+    ASSERT_TRUE(reading.send(next));
+    // Half a head is not one before it is read, and until then there is no room.
+    EXPECT_TRUE(eventually([&] { return connect().exchange(get_request("/hello")).has_value(); }));
+    EXPECT_GE(evicted(), before + 1);
+    const auto response = reading.response();
+    ASSERT_TRUE(response) << next;
+    EXPECT_EQ(response->body.size(), 60'000u);
+    EXPECT_TRUE(reading.closed());
+  }
+}
+
+TEST_F(HttpServer, WhoTakesNothingOfItsAnswerMakesRoom) {
+  make_file();
+  for (const auto grace : {60'000ms, 100ms}) {
+    serve({.connections_max = 2, .stall_grace = grace, .write_stall_timeout = 60s});
+    std::vector<RawConnection> stalled;
+    for (int i = 0; i < 2; ++i) {
+      stalled.push_back(connect());
+      ASSERT_TRUE(stalled.back().send(get_request("/file")));
+    }
+    ASSERT_TRUE(eventually([&] { return server_->stats().in_flight == 2; }));
+    if (grace > 1s) {
+      EXPECT_TRUE(connect().closed());
+      for (RawConnection& client : stalled) {
+        const auto response = client.response();
+        ASSERT_TRUE(response);
+        EXPECT_EQ(response->body.size(), kFileSize);
+      }
+    } else {
+      const double before = dropped("evicted_stalled");
+      EXPECT_TRUE(
+          eventually([&] { return connect().exchange(get_request("/hello")).has_value(); }));
+      EXPECT_GE(dropped("evicted_stalled"), before + 1);
+    }
+  }
+}
+
+TEST(ConnectionsOfOneAddress, AreAQuarterOfAllAtMost) {
+  EXPECT_EQ(connections_of_one_address(1000, 16384), 1000u);
+  EXPECT_EQ(connections_of_one_address(1000, 4000), 1000u);
+  EXPECT_EQ(connections_of_one_address(1000, connections_for(1024)), 72u);
+  EXPECT_EQ(connections_of_one_address(5, 100), 5u);
+  EXPECT_EQ(connections_of_one_address(1000, 3), 1u);
+}
+
+TEST_F(HttpServer, AnAddressHasItsShareOfConnections) {
+  serve({.connections_per_address = 3, .reply_timeout = 60s});
+  std::vector<RawConnection> clients;
+  for (int i = 0; i < 3; ++i) {
+    clients.push_back(connect_from("127.0.0.2"));
+    ASSERT_TRUE(clients.back().exchange(get_request("/hello")));
+  }
+  RawConnection neighbour = connect_from("127.0.0.3");
+  ASSERT_TRUE(neighbour.exchange(get_request("/hello")));
+  // Its own longest idle one makes room …
+  RawConnection fourth = connect_from("127.0.0.2");
+  ASSERT_TRUE(fourth.exchange(get_request("/hello")));
+  EXPECT_TRUE(clients[0].closed());
+  // … and when none is idle, there is none. Others do not notice.
+  pool_.hold();
+  ASSERT_TRUE(clients[1].send(get_request("/pool?1")));
+  ASSERT_TRUE(clients[2].send(get_request("/pool?2")));
+  ASSERT_TRUE(fourth.send(get_request("/pool?4")));
+  ASSERT_TRUE(eventually([&] { return pool_.waiting() == 3; }));
+  const double before = dropped("refused_address");
+  EXPECT_TRUE(connect_from("127.0.0.2").closed());
+  EXPECT_EQ(dropped("refused_address"), before + 1);
+  EXPECT_TRUE(neighbour.exchange(get_request("/hello")));
+  EXPECT_TRUE(connect_from("127.0.0.3").exchange(get_request("/hello")));
+  pool_.open();
+  EXPECT_EQ(fourth.response()->body, "4");
+}
+
+// All who come through it share its address.
+TEST_F(HttpServer, ATrustedProxyHasAsManyConnectionsAsThereAre) {
+  serve({.trusted_proxies = *parse_networks("127.0.0.2"), .connections_per_address = 2});
+  std::vector<RawConnection> clients;
+  for (int i = 0; i < 6; ++i) {
+    clients.push_back(connect_from("127.0.0.2"));
+    ASSERT_TRUE(clients.back().exchange(get_request("/hello")));
+  }
+  for (RawConnection& client : clients) {
+    EXPECT_TRUE(client.exchange(get_request("/hello")));
+  }
+}
+
+TEST_F(HttpServer, BelievesTrustedProxiesOnlyAboutTheClient) {
+  serve({.trusted_proxies = *parse_networks("127.0.0.2")});
+  const std::string told = get_request(
+      "/address", "X-Forwarded-For: 198.51.100.1\r\nX-Forwarded-For: 203.0.113.9, 127.0.0.2\r\n");
+  EXPECT_EQ(connect_from("127.0.0.3").exchange(told)->body, "127.0.0.3");
+  RawConnection proxy = connect_from("127.0.0.2");
+  EXPECT_EQ(proxy.exchange(told)->body, "203.0.113.9");
+  EXPECT_EQ(proxy.exchange(get_request("/address"))->body, "127.0.0.2");
+}
+
+TEST_F(HttpServer, TheFirstByteHasATimeOfItsOwn) {
+  serve({.first_byte_timeout = 300ms, .keep_alive_timeout = 60s});
+  const double before = dropped("silent");
+  RawConnection silent = connect();
+  RawConnection used = connect();
+  ASSERT_TRUE(used.exchange(get_request("/hello")));
+  EXPECT_TRUE(silent.closed());
+  EXPECT_EQ(dropped("silent"), before + 1);
+  EXPECT_TRUE(used.exchange(get_request("/hello")));
+}
+
+TEST_F(HttpServer, AcceptsATargetInAbsoluteForm) {
+  serve();
+  EXPECT_EQ(
+      connect().exchange("GET http://elsewhere.example/token?x HTTP/1.1\r\nHost: a\r\n\r\n")->body,
+      "x");
 }
 
 // Pistache would ask for a queue of 128.

@@ -80,6 +80,14 @@ rule_banned() {
   # The packaged Pistache sends such replies to the wrong client. An unnamed parameter is harmless.
   search 'replies go through our own handler, never this part of Pistache' \
     'ResponseWriter *(::|[&*]* *[a-z])|Rest::Router|Router::|serveFile' "${sources[@]}"
+  # A steady clock counts from the boot: a time point of nothing is "when the machine was started",
+  # and everything timed from it goes wrong for as long after a boot.
+  local steady='\b(time_point|TimePoint|Time)' name='[a-z_0-9]+'
+  search 'say "never" with std::optional, and give any other time its value' \
+    "$steady( +$name)?( *= *)?\{ *\}|($steady|\bInstant) *(\( *\)|\{ *\})([^>]|\$)" "${sources[@]}"
+  search 'say "never" with std::optional, and give any other time its value' \
+    "(^|[{;]) *([A-Za-z_]+::)*$steady +${name}_;|(static|thread_local) [^;]*$steady +$name;" \
+    "${sources[@]}"
   # Only tests/support may sleep, between the looks of a wait that has a deadline; and benchmarks.
   search 'wait for the event, with a deadline' \
     '(^|[^_[:alnum:]])(sleep_for|sleep_until|usleep|nanosleep|sleep) *\(' \
@@ -127,6 +135,100 @@ sys.exit(bool(bad))
 END
 }
 
+# What comments and pages cite has to be in the repository: reasons in the README.md of a folder, by
+# their heading, the interface in schema/openapi.json, and published standards. So have the files and
+# folders that they name.
+rule_citations() {
+  # Not this folder, which has to say what is refused.
+  files ! -path './tests/lint/*' \( -name '*.h' -o -name '*.cc' -o -name '*.sql' \
+    -o -name '*.sh' -o -name '*.py' -o -name '*.js' -o -name '*.mjs' -o -name '*.ts' -o -name '*.css' \
+    -o -name '*.yaml' -o -name 'CMakeLists.txt' -o -name '*.md' -o -path './dev' \) |
+    /usr/bin/python3 -c "$citations" || report 'cite what is here, or say the reason in place'
+}
+
+citations=$(cat <<'END'
+import os, re, sys
+
+# Chapters of documents that are not here, and numbers out of lists that are not.
+absent = [re.compile(pattern) for pattern in (
+    r"\bDESIGN\b",
+    r"\b([Rr]eliability|db-queue|pistache|style|product|console|operators)(\.md)?,? (§ ?)?[0-9]",
+    r"\b[Ii]nterface(\.md)?,? (§ ?)?[0-9]",
+    r"\((see )?(database|audio|providers)(\.md)?,? [0-9]+(\.[0-9]+)*( [a-z])?( ?[-–] ?[0-9.]+)?[),;]",
+    r"\b([Rr]eliability|[Ff]inding) [A-Z][0-9]",
+    r"\([FHLV][0-9]{1,2}(, ?[FHLV]?[0-9]+)*\)",
+    r"\b([Rr]ows? [0-9]+ of the|fault plan)\b|\bRow [0-9]+:",
+    r"\b[Ii]ssues? #?[0-9]",
+)]
+section = re.compile(r"(?:\bsection|\bchapter|§) ?[0-9]")
+standard = re.compile(r"\b(RFC [0-9]+|ISO(/IEC)? [0-9-]+|ITU-[RT] [A-Z0-9.]+|ID3v2\.[0-9]),? *$")
+page = re.compile(r"(?<![\w/.~$*}-])((?:[\w.-]+/)*[\w.-]+\.md)\b(?:`|\))?(?:, \"([^\"]+)\")?")
+# A name with an ending, below one of our folders; on a page also any quoted one with a slash.
+tree = re.compile(r"(?<![\w/.~$*}<\"-])(?:api|common|schema|tests|worker)/[\w./-]*\.(?:h|cc|sql|sh|json|txt|yaml|py|supp)\b")
+quoted = re.compile(r"`([^`]+)`")
+named = re.compile(r"(?:\./)?(?!\.local/)\w[\w.-]*(?:/[\w.-]+)*/(?:[\w.-]+\.[a-z]{1,4})?")
+example = re.compile(r"NNNN|KIND")
+marks = {".sql": "--", ".h": "//", ".cc": "//", ".js": "//", ".mjs": "//", ".ts": "//", ".css": r"/?\*"}
+
+def pieces(path):
+    """(line, text) of each comment, its lines joined; of each paragraph of a page."""
+    lines = open(path, encoding="utf-8", errors="replace").read().splitlines()
+    kind = os.path.splitext(path)[1]
+    begun, text = 0, []
+    for number, line in enumerate(lines + [""], 1):
+        if kind == ".md":
+            part, alone = line.strip(), True
+        else:
+            found = re.match(r"(.*?)(?:^|(?<=[\s;{}(),]))%s\s?(.*)$" % marks.get(kind, "#"), line)
+            part = found[2].strip() if found else ""
+            alone = bool(found) and not found[1].strip()
+        if text and not (part and alone):
+            yield begun, " ".join(text)
+            text = []
+        if part and alone:
+            begun = begun if text else number
+            text.append(part)
+        elif part:
+            yield number, part
+
+def titles(path):
+    text = open(path, encoding="utf-8", errors="replace").read()
+    return set(re.findall(r"^#+ (.+?) *$", text, re.M)) | set(re.findall(r"^\*\*(.+?)\.?\*\*", text, re.M))
+
+def names(path, text):
+    if path.endswith(".md"):
+        for found in quoted.finditer(text):
+            yield from filter(named.fullmatch, found[1].split())
+    else:
+        yield from tree.findall(text)
+
+bad = False
+for path in sys.stdin.read().split("\n"):
+    if not path:
+        continue
+    for line, text in pieces(path):
+        wrong = [found[0] for pattern in absent for found in pattern.finditer(text)]
+        wrong += [found[0] for found in section.finditer(text) if not standard.search(text[:found.start()])]
+        for found in page.finditer(text):
+            places = [os.path.normpath(os.path.join(base, found[1])) for base in (os.path.dirname(path), ".")]
+            here = next((place for place in places if os.path.isfile(place)), None)
+            if here is None:
+                wrong.append(found[1] + ": no such page")
+            elif found[2] and found[2] not in titles(here):
+                wrong.append(here + ' has no "' + found[2] + '"')
+        bases = [os.path.dirname(path), "."]
+        for name in names(path, text):
+            there = [place for place in (os.path.join(base, name) for base in bases) if os.path.exists(place)]
+            bases += filter(os.path.isdir, there)  # What else a row of a table names lies in its first.
+            if not there and not example.search(name):
+                wrong.append(name + ": not here")
+        for what in wrong:
+            print(f"{path}:{line}: {what}")
+            bad = True
+sys.exit(bad)
+END
+)
+
 cd "${2:-$(dirname "$0")/../..}"
 case ${1:-} in
   layering) rule_layering ;;
@@ -135,6 +237,7 @@ case ${1:-} in
   format) rule_format ;;
   shell) rule_shell ;;
   compose) rule_compose ;;
+  citations) rule_citations ;;
   *) report "no such rule: ${1:-}" ;;
 esac
 exit "$bad"

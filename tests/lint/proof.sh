@@ -40,7 +40,16 @@ echo 'foreach(kind unit)' >"$tree/tests/CMakeLists.txt"
 echo 'audiogen_test(NAME unit SOURCES a_test.cc)' >"$tree/tests/unit/CMakeLists.txt"
 echo 'int g();' >"$tree/tests/unit/a_test.cc"
 
-for rule in layering listed banned format shell; do
+printf '# domain\n\n### Money\n\nCounted in integers.\n' >"$tree/common/domain/README.md"
+printf '%s\n' '// RFC 9110 section 14, ISO 11172-3; in a string "https://x.test/a.md" (audio 24 kHz) stays.' \
+  '// The reason: README.md, "Money",' '// and common/domain/README.md, "Money" (RFC 8941' '// section 3.3.3).' \
+  >"$tree/common/domain/b.h"
+
+# shellcheck disable=SC2016
+printf '%s\n' '| `tests/` | `unit/`, `unit/a_test.cc` | `schema/NNNN_x.sql`, `audio/mpeg`, `.local/bin/x`, `/a/b.json` |' \
+  >"$tree/README.md"
+
+for rule in layering listed banned format shell citations; do
   accepts "$rule"
 done
 
@@ -57,11 +66,39 @@ refuses banned api/b.cc 'our own handler' <<<'void f(Http::ResponseWriter writer
 refuses banned api/b.cc 'our own handler' <<<'Rest::Router router;'
 refuses banned tests/unit/b.cc 'with a deadline' <<<'void f() { std::this_thread::sleep_for(1s); }'
 refuses banned tests/unit/b.cc 'with a deadline' <<<'void f() { usleep(1); }'
+refuses banned api/b.cc 'say "never"' <<<'struct A { Clock::time_point sent_at{}; };'
+refuses banned api/b.cc 'say "never"' <<<'struct A { Time opened_at = {}; };'
+refuses banned api/b.cc 'say "never"' <<<'class A { std::chrono::steady_clock::time_point logged_at_; };'
+refuses banned api/b.cc 'say "never"' <<<'void f() { thread_local Clock::time_point asked; }'
+refuses banned api/b.cc 'say "never"' <<<'bool f(Instant at) { return at == Instant{}; }'
+refuses banned api/b.cc 'say "never"' <<<'bool f(Clock::time_point at) { return at == Clock::time_point(); }'
 refuses banned schema/0001.sql 'finish it' <<<"-- $(printf TO)DO: an index"
 refuses format api/b.cc 'clang-format' <<<'int  f( ){return 0;}'
 # shellcheck disable=SC2016
 refuses shell tests/x.sh 'SC2086' <<<'#!/bin/bash
 rm $1'
+refuses citations common/domain/c.h 'DESIGN' <<<'// The order of checks (DESIGN 1).'
+refuses citations common/domain/c.h 'reliability 9' <<<'// The books and their rules (reliability
+// 9), each one query.'
+refuses citations common/domain/c.h 'reliability F3' <<<'int f();  // Never without reading (reliability F3).'
+refuses citations worker/c.cc '(audio 2.1)' <<<'// Constant bit rates (audio 2.1).'
+refuses citations worker/c.cc '(providers 3.5 a)' <<<'// Seed Audio (providers 3.5 a).'
+refuses citations worker/c.cc 'interface 8' <<<'// Limits (interface 8, and more).'
+refuses citations api/c.cc 'interface 2' <<<'// The resource of interface 2.1-2.6.'
+refuses citations worker/c.cc '(audio 2.1-2.6)' <<<'// Formats (audio 2.1-2.6).'
+refuses citations worker/c.cc '(F2)' <<<'// It forces REPEATABLE READ (F2).'
+refuses citations schema/0001.sql 'section 9' <<<'-- The rules of section 9.'
+refuses citations tests/x.sh 'rows 9 of the' <<<'# rows 9 of the plan'
+refuses citations tests/x.sh 'issue 4' <<<'true  # as issue 4 asks'
+refuses citations worker/c.h 'plan.md: no such page' <<<'// See docs/plan.md for why.'
+refuses citations worker/README.md 'gone.md: no such page' <<<'Read [this](../gone.md) first.'
+refuses citations worker/c.h 'common/domain/gone.h: not here' <<<'// As in common/domain/gone.h.'
+# shellcheck disable=SC2016
+refuses citations CONTRIBUTING.md 'tests/gone/: not here' <<<'Tests lie in `tests/unit/` and `tests/gone/`.'
+# shellcheck disable=SC2016
+refuses citations common/README.md 'domain/gone.h: not here' <<<'Rules: `domain/README.md`, `domain/gone.h`.'
+refuses citations common/domain/c.h 'has no "Leases"' <<<'// Only its clock counts (README.md,
+// "Leases").'
 refuses compose compose.yaml 'no service worker' <<<'services: {api: {image: x}}'
 # shellcheck disable=SC2016
 refuses compose compose.yaml 'required (:?)' <<<'services: {api: {image: "${IMAGE}"}}'

@@ -1,5 +1,5 @@
-// A name whose owner answers as he likes (reliability 10, row 113): the check is on the address
-// that is connected to, not on the one that was looked up before.
+// A name whose owner answers as he likes: the check is on the address that is connected to, not on
+// the one that was looked up before.
 //
 // This program's getaddrinfo() stands in for libcurl's.
 #include <atomic>
@@ -80,8 +80,8 @@ using Answer = Result<http::ClientResponse, http::ClientError>;
 // Public by its range, and nobody is there.
 constexpr const char* kPublicNobody = "2d00::1";
 
-Answer fetch(std::uint16_t port, http::Reach reach) {
-  http::Client client;
+Answer fetch(std::uint16_t port, http::Reach reach, std::vector<IpNetwork> deny = {}) {
+  http::Client client({.deny = std::move(deny)});
   std::promise<Answer> promise;
   http::ClientRequest request;
   request.url = "http://rebinding.example:" + std::to_string(port) + "/";
@@ -121,6 +121,34 @@ TEST(Resolver, APublicAddressFirstDoesNotOpenTheWayToAPrivateOne) {
     EXPECT_EQ(g_lookups.load(), answers.size());
   }
   EXPECT_EQ(canary.connections(), 1U);
+}
+
+// What an operator denies is refused like what is private, and only that; of what the operator
+// configured himself nothing is.
+TEST(Resolver, WhatIsDeniedIsNotPublic) {
+  const std::vector<IpNetwork> deny = {*IpNetwork::parse("2d00::/64"),
+                                       *IpNetwork::parse("127.0.0.0/8")};
+  for (const char* inside : {"2d00::1",
+                             "2d00::ffff",
+                             "168.63.129.16",
+                             "64:ff9b::808:808",
+                             "64:ff9b:1::808:808",
+                             "2002:7f00:1::1",
+                             "2001:0:7f00:1::1",
+                             "::ffff:127.0.0.1",
+                             "::127.0.0.1"}) {
+    g_answers = {{inside}};
+    const Answer answer = fetch(9, http::Reach::kPublicOnly, deny);
+    ASSERT_FALSE(answer);
+    EXPECT_EQ(answer.error().fault, http::ClientFault::kForbidden) << inside;
+  }
+  g_answers = {{"2d00:0:0:1::1"}};
+  const Answer outside = fetch(9, http::Reach::kPublicOnly, deny);
+  ASSERT_FALSE(outside);
+  EXPECT_NE(outside.error().fault, http::ClientFault::kForbidden) << outside.error().detail;
+  const ProviderDouble own([](const DoubleCall&) { return DoubleReply{.body = "x"}; });
+  g_answers = {{"127.0.0.1"}};
+  EXPECT_TRUE(fetch(own.port(), http::Reach::kAny, deny));
 }
 
 }  // namespace

@@ -20,8 +20,8 @@ double reconnects() {
   return metrics::counter("queue_reconnects_total", "", {{"role", "publisher"}}).Value();
 }
 
-// A broker killed within a second of a queue's declaration loses that queue (db-queue 0); the check
-// here is about messages.
+// RabbitMQ 3.10, killed within a second of a queue's declaration, loses that queue
+// (common/queue/README.md, "Young queues"); the check here is about messages.
 void let_the_queue_settle(const PrivateBroker& broker) {
   const auto start = Clock::now();
   ASSERT_TRUE(eventually(

@@ -177,7 +177,7 @@ TEST(Publisher, ALostConnectionSendsTheUnknownOnceMore) {
 }
 
 // rabbitmq-c 0.11 would block for ever in the first publish after two silent heartbeats, were the
-// connection not read first (reliability F3). Confirm deadlines are kept out of the way.
+// connection not read first. Confirm deadlines are kept out of the way.
 TEST(Publisher, ASilentNetworkIsNoticedBeforePublishing) {
   TestTopology topology;
   TcpProxy proxy(test_broker_url().port);

@@ -1,74 +1,67 @@
-// Users, credits and keys on a real server.
+// The door to accounts on a real server: users, plans, credits.
+#include "common/store/accounts.h"
+
 #include <atomic>
 #include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/store/account_store.h"
-#include "common/store/task_store.h"
+#include "tests/store/doors_fixture.h"
 #include "tests/support/tcp_proxy.h"
-#include "tests/support/test_database.h"
+#include "tests/support/wait.h"
 
 namespace audiogen::store {
 namespace {
 
 using test::TestDatabase;
-using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::SizeIs;
-using testing::StartsWith;
 
-class Accounts : public testing::Test {
- protected:
-  // Adds tasks of `user`, in order; every one is queued.
-  std::vector<TaskId> create_tasks(UserId user, std::size_t count) {
-    std::vector<TaskId> ids;
-    for (std::size_t i = 0; i < count; ++i) {
-      CreateCommand command{.id = TaskId::make(), .user = user, .request = "{}"};
-      const auto outcome = tasks_.create(std::span(&command, 1));
-      EXPECT_TRUE(outcome && (*outcome)[0].kind == CreateOutcome::Kind::kCreated);
-      ids.push_back(command.id);
-    }
-    return ids;
-  }
+class AccountsTest : public DoorsTest {};
 
-  void expect_sound() {
-    const auto checks = store_.audit();
-    ASSERT_TRUE(checks) << checks.error().message;
-    for (const Check& check : *checks) {
-      EXPECT_EQ(check.bad, 0U) << check.name;
-    }
-  }
-
-  TestDatabase db_;
-  AccountStore store_{db_.url()};
-  TaskStore tasks_{db_.url()};
-};
-
-TEST_F(Accounts, UsersAreMadeOnceAndFoundByAddressOrId) {
-  const auto made = store_.create_user("Ann.Lee@Example.COM", Plan::kFree);
-  ASSERT_TRUE(made) << made.error().message;
+TEST_F(AccountsTest, UsersAreMadeOnceAndFoundByAddressOrId) {
+  const auto made = accounts_.create("Ann.Lee@Example.COM", Plan::kFree);
+  ASSERT_TRUE(made) << made.error().detail;
   EXPECT_EQ(made->email, "ann.lee@example.com");
   EXPECT_FALSE(made->api_access);
   EXPECT_EQ(made->balance, Balance{});
-  EXPECT_EQ(store_.find_user("ANN.lee@example.com")->id, made->id);
-  EXPECT_EQ(store_.find_user(made->id.text())->email, "ann.lee@example.com");
+  EXPECT_EQ(*accounts_.resolve("ANN.lee@example.com"), made->id);
+  EXPECT_EQ(*accounts_.resolve(made->id.text()), made->id);
+  EXPECT_EQ(accounts_.find(made->id)->email, "ann.lee@example.com");
 
-  const auto again = store_.create_user("ann.lee@example.com", Plan::kPaid);
-  ASSERT_FALSE(again);
-  EXPECT_THAT(again.error().message, HasSubstr("has an account already (" + made->id.text() + ")"));
+  const auto again = accounts_.create("ann.lee@example.com", Plan::kPaid);
+  EXPECT_EQ(code_of(again), FaultCode::kEmailTaken);
+  EXPECT_EQ(again.error().about, "ann.lee@example.com");
+  EXPECT_EQ(again.error().user, made->id);
   EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM balances")), 1);
-  EXPECT_THAT(store_.find_user("bob@example.com").error().message, HasSubstr("there is no user"));
-  EXPECT_THAT(store_.find_user("nonsense").error().message, StartsWith("--user must be"));
+  const auto nobody = accounts_.resolve("Bob@example.com");
+  EXPECT_EQ(code_of(nobody), FaultCode::kNoSuchUser);
+  EXPECT_EQ(nobody.error().about, "Bob@example.com");
+  EXPECT_EQ(code_of(accounts_.resolve("nonsense")), FaultCode::kBadUserName);
+  EXPECT_EQ(code_of(accounts_.resolve(UserId::make().text())), FaultCode::kNoSuchUser);
   expect_sound();
 }
 
-TEST_F(Accounts, AddressesMustLookLikeOne) {
+// An id may name nobody: callers take it from a key, a session or a command.
+TEST_F(AccountsTest, AnIdOfNobodyIsAFaultEverywhere) {
+  const UserId nobody = UserId::make();
+  const ActionNote note(
+      {.who = "w", .action = "a", .target = "t", .detail = "", .reason = std::nullopt});
+  Accounts noted(session_, &note);
+  EXPECT_EQ(code_of(noted.find(nobody)), FaultCode::kNoSuchUser);
+  EXPECT_EQ(code_of(noted.set_plan(nobody, Plan::kPaid)), FaultCode::kNoSuchUser);
+  EXPECT_EQ(code_of(noted.grant(nobody, credits(1), GrantKind::kBonus, "r")),
+            FaultCode::kNoSuchUser);
+  EXPECT_EQ(noted.find(nobody).error().about, nobody.text());
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM admin_actions")), 0) << "nothing was done";
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM grants")), 0);
+}
+
+TEST_F(AccountsTest, AddressesMustLookLikeOne) {
   const std::string local(64, 'a');
   for (const std::string& good :
        {std::string("a@b"), local + "@example.com", "a@" + std::string(252, 'b')}) {
-    EXPECT_TRUE(store_.create_user(good, Plan::kFree)) << good;
+    EXPECT_TRUE(accounts_.create(good, Plan::kFree)) << good;
   }
   for (const std::string& bad : {std::string(),
                                  std::string("a"),
@@ -81,19 +74,17 @@ TEST_F(Accounts, AddressesMustLookLikeOne) {
                                  std::string("\xC3\xA4@b"),
                                  local + "a@b",
                                  "a@" + std::string(253, 'b')}) {
-    const auto refused = store_.create_user(bad, Plan::kFree);
-    ASSERT_FALSE(refused) << bad;
-    EXPECT_THAT(refused.error().message, StartsWith("--email must be"));
+    EXPECT_EQ(code_of(accounts_.create(bad, Plan::kFree)), FaultCode::kBadEmail) << bad;
   }
 }
 
-TEST_F(Accounts, TheSameAddressAtOnceMakesOneUser) {
+TEST_F(AccountsTest, TheSameAddressAtOnceMakesOneUser) {
   std::atomic<int> made{0};
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&] {
-      AccountStore store(db_.url());
-      made += store.create_user("ann@example.com", Plan::kFree) ? 1 : 0;
+      Session session(db_.url(), kOperatorPatience);
+      made += Accounts(session).create("ann@example.com", Plan::kFree) ? 1 : 0;
     });
   }
   for (std::thread& thread : threads) {
@@ -103,88 +94,89 @@ TEST_F(Accounts, TheSameAddressAtOnceMakesOneUser) {
   expect_sound();
 }
 
-TEST_F(Accounts, APaidPlanOrAPurchaseOpensAccess) {
-  ASSERT_TRUE(store_.create_user("a@b", Plan::kFree));
-  EXPECT_TRUE(store_.set_plan("a@b", Plan::kPaid)->api_access);
-  EXPECT_TRUE(store_.set_plan("a@b", Plan::kPaid)->api_access);
-  EXPECT_FALSE(store_.set_plan("a@b", Plan::kFree)->api_access);
+TEST_F(AccountsTest, APaidPlanOrAPurchaseOpensAccess) {
+  const UserId user = make_user("a@b");
+  EXPECT_TRUE(accounts_.set_plan(user, Plan::kPaid)->api_access);
+  EXPECT_TRUE(accounts_.set_plan(user, Plan::kPaid)->api_access);
+  EXPECT_FALSE(accounts_.set_plan(user, Plan::kFree)->api_access);
   for (const GrantKind kind : {GrantKind::kPlan, GrantKind::kBonus, GrantKind::kAdjustment}) {
     const auto granted =
-        store_.grant("a@b", credits(5), kind, "r" + std::to_string(static_cast<int>(kind)));
+        accounts_.grant(user, credits(5), kind, "r" + std::to_string(static_cast<int>(kind)));
     EXPECT_FALSE(granted->user.api_access);
   }
-  EXPECT_TRUE(store_.grant("a@b", credits(5), GrantKind::kPurchase, "p")->user.api_access);
-  EXPECT_TRUE(store_.set_plan("a@b", Plan::kFree)->api_access);  // For good.
+  EXPECT_TRUE(accounts_.grant(user, credits(5), GrantKind::kPurchase, "p")->user.api_access);
+  EXPECT_TRUE(accounts_.set_plan(user, Plan::kFree)->api_access);  // For good.
   expect_sound();
 }
 
-TEST_F(Accounts, GrantsChangeTheBalanceOnce) {
-  ASSERT_TRUE(store_.create_user("a@b", Plan::kFree));
-  ASSERT_TRUE(store_.create_user("c@d", Plan::kFree));
-  const auto first = store_.grant("a@b", Units{18'750}, GrantKind::kPurchase, "inv-1");
-  ASSERT_TRUE(first) << first.error().message;
+TEST_F(AccountsTest, GrantsChangeTheBalanceOnce) {
+  const UserId user = make_user("a@b");
+  const UserId other_user = make_user("c@d");
+  const auto first = accounts_.grant(user, Units{18'750}, GrantKind::kPurchase, "inv-1");
+  ASSERT_TRUE(first) << first.error().detail;
   EXPECT_FALSE(first->repeated);
   EXPECT_EQ(first->user.balance.available, Units{18'750});
-  const auto second = store_.grant("a@b", Units{18'750}, GrantKind::kPurchase, "inv-1");
+  const auto second = accounts_.grant(user, Units{18'750}, GrantKind::kPurchase, "inv-1");
   ASSERT_TRUE(second);
   EXPECT_TRUE(second->repeated);
   EXPECT_EQ(second->user.balance.available, Units{18'750});
 
-  EXPECT_FALSE(store_.grant("a@b", Units{18'751}, GrantKind::kPurchase, "inv-1"));
-  EXPECT_FALSE(store_.grant("a@b", Units{18'750}, GrantKind::kBonus, "inv-1"));
-  const auto other = store_.grant("c@d", Units{18'750}, GrantKind::kPurchase, "inv-1");
-  ASSERT_FALSE(other);
-  EXPECT_THAT(other.error().message, HasSubstr("was booked already with another user"));
+  EXPECT_EQ(code_of(accounts_.grant(user, Units{18'751}, GrantKind::kPurchase, "inv-1")),
+            FaultCode::kReferenceReused);
+  EXPECT_EQ(code_of(accounts_.grant(user, Units{18'750}, GrantKind::kBonus, "inv-1")),
+            FaultCode::kReferenceReused);
+  const auto other = accounts_.grant(other_user, Units{18'750}, GrantKind::kPurchase, "inv-1");
+  EXPECT_EQ(code_of(other), FaultCode::kReferenceReused);
+  EXPECT_EQ(other.error().about, "inv-1");
   // References are compared byte for byte.
-  EXPECT_FALSE(store_.grant("a@b", Units{1}, GrantKind::kBonus, "INV-1")->repeated);
+  EXPECT_FALSE(accounts_.grant(user, Units{1}, GrantKind::kBonus, "INV-1")->repeated);
   expect_sound();
 }
 
-TEST_F(Accounts, AdjustmentsTakeBackOnlyWhatIsAvailable) {
-  ASSERT_TRUE(store_.create_user("a@b", Plan::kFree));
-  ASSERT_TRUE(store_.grant("a@b", credits(10), GrantKind::kBonus, "1"));
-  EXPECT_EQ(store_.grant("a@b", Units{-4'500}, GrantKind::kAdjustment, "2")->user.balance.available,
-            Units{5'500});
-  const auto too_much = store_.grant("a@b", Units{-5'501}, GrantKind::kAdjustment, "3");
-  ASSERT_FALSE(too_much);
-  EXPECT_EQ(too_much.error().message,
-            "--credits takes more than the 5.5 credits that are available");
+TEST_F(AccountsTest, AdjustmentsTakeBackOnlyWhatIsAvailable) {
+  const UserId user = make_user("a@b");
+  ASSERT_TRUE(accounts_.grant(user, credits(10), GrantKind::kBonus, "1"));
+  EXPECT_EQ(
+      accounts_.grant(user, Units{-4'500}, GrantKind::kAdjustment, "2")->user.balance.available,
+      Units{5'500});
+  const auto too_much = accounts_.grant(user, Units{-5'501}, GrantKind::kAdjustment, "3");
+  EXPECT_EQ(code_of(too_much), FaultCode::kWouldOverdraw);
+  EXPECT_EQ(too_much.error().available, Units{5'500});
   // What was refused may be repeated and is judged again.
-  EXPECT_TRUE(store_.grant("a@b", Units{-5'500}, GrantKind::kAdjustment, "3"));
-  EXPECT_THAT(store_.grant("a@b", Units{-1}, GrantKind::kBonus, "4").error().message,
-              HasSubstr("only --kind adjustment"));
+  EXPECT_TRUE(accounts_.grant(user, Units{-5'500}, GrantKind::kAdjustment, "3"));
+  EXPECT_EQ(code_of(accounts_.grant(user, Units{-1}, GrantKind::kBonus, "4")),
+            FaultCode::kNotAnAdjustment);
   EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM ledger WHERE kind=4")), 2);
   expect_sound();
 }
 
-TEST_F(Accounts, GrantsHaveLimits) {
-  ASSERT_TRUE(store_.create_user("a@b", Plan::kFree));
+TEST_F(AccountsTest, GrantsHaveLimits) {
+  const UserId user = make_user("a@b");
   const auto grant = [&](Units amount, const std::string& reference) {
-    return store_.grant("a@b", amount, GrantKind::kAdjustment, reference);
+    return accounts_.grant(user, amount, GrantKind::kAdjustment, reference);
   };
-  EXPECT_FALSE(grant(Units{0}, "r"));
-  EXPECT_FALSE(grant(kBalanceMax + Units{1}, "r"));
-  EXPECT_FALSE(grant(Units{} - kBalanceMax - Units{1}, "r"));
-  EXPECT_FALSE(grant(Units{INT64_MIN}, "r"));
-  EXPECT_FALSE(grant(Units{1}, ""));
-  EXPECT_FALSE(grant(Units{1}, "a b"));
-  EXPECT_FALSE(grant(Units{1}, "\xC3\xA4"));
-  EXPECT_FALSE(grant(Units{1}, std::string(129, 'r')));
+  for (const Units amount :
+       {Units{0}, kBalanceMax + Units{1}, Units{} - kBalanceMax - Units{1}, Units{INT64_MIN}}) {
+    EXPECT_EQ(code_of(grant(amount, "r")), FaultCode::kBadAmount);
+  }
+  for (const std::string& reference :
+       {std::string(), std::string("a b"), std::string("\xC3\xA4"), std::string(129, 'r')}) {
+    EXPECT_EQ(code_of(grant(Units{1}, reference)), FaultCode::kBadReference) << reference;
+  }
   EXPECT_TRUE(grant(kBalanceMax, std::string(128, 'r')));
-  EXPECT_THAT(grant(Units{1}, "one-more").error().message, HasSubstr("would give the user more"));
-  EXPECT_FALSE(store_.grant("nobody@b", Units{1}, GrantKind::kBonus, "r"));
+  EXPECT_EQ(code_of(grant(Units{1}, "one-more")), FaultCode::kBalanceTooLarge);
   expect_sound();
 }
 
-TEST_F(Accounts, OneDeliveryOfManyAtOnceIsBooked) {
-  ASSERT_TRUE(store_.create_user("a@b", Plan::kFree));
+TEST_F(AccountsTest, OneDeliveryOfManyAtOnceIsBooked) {
+  const UserId user = make_user("a@b");
   std::atomic<int> booked{0}, repeated{0};
   std::vector<std::thread> threads;
   for (int i = 0; i < 10; ++i) {
     threads.emplace_back([&] {
-      AccountStore store(db_.url());
-      const auto granted = store.grant("a@b", credits(7), GrantKind::kPurchase, "inv-1");
-      ASSERT_TRUE(granted) << granted.error().message;
+      Session session(db_.url(), kOperatorPatience);
+      const auto granted = Accounts(session).grant(user, credits(7), GrantKind::kPurchase, "inv-1");
+      ASSERT_TRUE(granted) << granted.error().detail;
       ++(granted->repeated ? repeated : booked);
     });
   }
@@ -194,26 +186,26 @@ TEST_F(Accounts, OneDeliveryOfManyAtOnceIsBooked) {
   EXPECT_EQ(booked, 1);
   EXPECT_EQ(repeated, 9);
   EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM ledger")), 1);
-  EXPECT_EQ(store_.find_user("a@b")->balance.available, credits(7));
+  EXPECT_EQ(accounts_.find(user)->balance.available, credits(7));
   expect_sound();
 }
 
-TEST_F(Accounts, OneReferenceForManyUsersAtOnceIsBookedForOne) {
+TEST_F(AccountsTest, OneReferenceForManyUsersAtOnceIsBookedForOne) {
   constexpr int kUsers = 8;
-  for (int i = 0; i < kUsers; ++i) {
-    ASSERT_TRUE(store_.create_user("u" + std::to_string(i) + "@b", Plan::kFree));
-  }
   std::atomic<int> booked{0};
-  std::vector<std::thread> threads;
+  std::vector<UserId> users;
   for (int i = 0; i < kUsers; ++i) {
-    threads.emplace_back([&, i] {
-      AccountStore store(db_.url());
-      const auto granted =
-          store.grant("u" + std::to_string(i) + "@b", credits(7), GrantKind::kPurchase, "inv-1");
+    users.push_back(make_user("u" + std::to_string(i) + "@b"));
+  }
+  std::vector<std::thread> threads;
+  for (const UserId user : users) {
+    threads.emplace_back([&, user] {
+      Session session(db_.url(), kOperatorPatience);
+      const auto granted = Accounts(session).grant(user, credits(7), GrantKind::kPurchase, "inv-1");
       if (granted) {
         ++booked;
       } else {
-        EXPECT_THAT(granted.error().message, HasSubstr("another user"));
+        EXPECT_EQ(granted.error().code, FaultCode::kReferenceReused);
       }
     });
   }
@@ -224,231 +216,41 @@ TEST_F(Accounts, OneReferenceForManyUsersAtOnceIsBookedForOne) {
   expect_sound();
 }
 
-TEST_F(Accounts, GrantsAndHoldsAtOnceKeepTheBooks) {
-  ASSERT_TRUE(store_.create_user("a@b", Plan::kPaid));
-  const UserId user = store_.find_user("a@b")->id;
+TEST_F(AccountsTest, GrantsAndHoldsAtOnceKeepTheBooks) {
+  const UserId user = make_user("a@b", Plan::kPaid);
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&, i] {
-      AccountStore store(db_.url());
+      Session session(db_.url(), kOperatorPatience);
+      Accounts accounts(session);
       TaskStore tasks(db_.url());
       for (int n = 0; n < 10; ++n) {
-        EXPECT_TRUE(store.grant(
-            "a@b", credits(160), GrantKind::kBonus, std::to_string(i) + "-" + std::to_string(n)));
+        EXPECT_TRUE(accounts.grant(
+            user, credits(160), GrantKind::kBonus, std::to_string(i) + "-" + std::to_string(n)));
         CreateCommand command{.id = TaskId::make(), .user = user, .request = "{}"};
-        EXPECT_TRUE(tasks.create(std::span(&command, 1)));
+        // The grants of the others hold the balance now and then.
+        EXPECT_TRUE(test::eventually(
+            10s, [&] { return bool(tasks.create(std::span(&command, 1)).front()); }));
       }
     });
   }
   for (std::thread& thread : threads) {
     thread.join();
   }
-  const Balance balance = store_.find_user("a@b")->balance;
+  const Balance balance = accounts_.find(user)->balance;
   EXPECT_EQ(balance.available, credits(400));
   EXPECT_EQ(balance.held, credits(6000));
   expect_sound();
 }
 
-TEST_F(Accounts, KeysAreStoredAsHashesOnly) {
-  ASSERT_TRUE(store_.create_user("a@b", Plan::kPaid));
-  const NewApiKey key = make_api_key("svc");
-  const auto added = store_.add_key("a@b", "lap\xC3\xA4top", key);
-  ASSERT_TRUE(added) << added.error().message;
-  EXPECT_EQ(added->prefix, key.prefix);
-  EXPECT_EQ(added->name, "lap\xC3\xA4top");
-  EXPECT_FALSE(added->deleted_at);
-  const std::string secret = key.text.substr(key.prefix.size());
-  Sql search("SELECT COUNT(*) FROM api_keys WHERE INSTR(CONCAT_WS('|', HEX(id), name, prefix, ");
-  search << "CAST(key_hash AS CHAR CHARACTER SET latin1)), ";
-  search.bytes(secret) << ") > 0";
-  EXPECT_EQ(db_.number(search), 0);
-
-  const auto found = tasks_.find_keys(std::span(&key.hash, 1));
-  ASSERT_TRUE(found && (*found)[0]);
-  EXPECT_EQ((*found)[0]->id, added->id);
-  EXPECT_TRUE((*found)[0]->api_access);
-}
-
-TEST_F(Accounts, KeysAreListedAndDeleted) {
-  ASSERT_TRUE(store_.create_user("a@b", Plan::kPaid));
-  ASSERT_TRUE(store_.create_user("c@d", Plan::kPaid));
-  const NewApiKey key = make_api_key("svc");
-  const auto one = store_.add_key("a@b", "one", key);
-  ASSERT_TRUE(store_.add_key("a@b", "two", make_api_key("svc")));
-  ASSERT_TRUE(store_.add_key("c@d", "other", make_api_key("svc")));
-  const auto listed = store_.list_keys("a@b");
-  ASSERT_THAT(*listed, SizeIs(2));
-  EXPECT_EQ((*listed)[0].name, "one");
-  EXPECT_EQ((*listed)[1].name, "two");
-
-  const auto deleted = store_.delete_key(one->id);
-  ASSERT_TRUE(deleted);
-  EXPECT_FALSE(deleted->repeated);
-  ASSERT_TRUE(deleted->key.deleted_at);
-  const auto again = store_.delete_key(one->id);
-  ASSERT_TRUE(again) << again.error().message;
-  EXPECT_TRUE(again->repeated);
-  EXPECT_EQ(again->key.deleted_at, deleted->key.deleted_at);
-  EXPECT_FALSE((*tasks_.find_keys(std::span(&key.hash, 1)))[0]);
-  EXPECT_THAT(*store_.list_keys("a@b"), SizeIs(2));
-  EXPECT_THAT(store_.delete_key(KeyId::make()).error().message, HasSubstr("there is no key"));
-}
-
-TEST_F(Accounts, KeyNamesHaveLimits) {
-  ASSERT_TRUE(store_.create_user("a@b", Plan::kPaid));
-  std::string wide;
-  for (int i = 0; i < 100; ++i) {
-    wide += "\xF0\x9F\x8E\xB5";
-  }
-  EXPECT_TRUE(store_.add_key("a@b", wide, make_api_key("svc")));
-  for (const std::string& bad : {std::string(),
-                                 wide + "x",
-                                 std::string("a\nb"),
-                                 std::string("\xFF"),
-                                 std::string("a\x7F")}) {
-    const auto refused = store_.add_key("a@b", bad, make_api_key("svc"));
-    ASSERT_FALSE(refused);
-    EXPECT_THAT(refused.error().message, StartsWith("--name must be"));
-  }
-}
-
-TEST_F(Accounts, TasksAreListedNewestFirst) {
-  ASSERT_TRUE(store_.create_user("a@b", Plan::kPaid));
-  ASSERT_TRUE(store_.grant("a@b", credits(10'000), GrantKind::kPurchase, "p"));
-  const UserId mine = store_.find_user("a@b")->id;
-  const UserId other = db_.add_user();
-  const auto ids = create_tasks(mine, 5);
-  const auto others = create_tasks(other, 2);
-  ASSERT_TRUE(tasks_.cancel(ids[1]));
-
-  const auto names = [](const Result<std::vector<TaskRow>>& rows) {
-    std::vector<TaskId> out;
-    EXPECT_TRUE(rows);
-    for (const TaskRow& row : *rows) {
-      out.push_back(row.view.id);
-    }
-    return out;
-  };
-  using Ids = std::vector<TaskId>;
-  EXPECT_EQ(names(store_.list_tasks("a@b", std::nullopt, 3)), (Ids{ids[4], ids[3], ids[2]}));
-  EXPECT_EQ(names(store_.list_tasks("a@b", TaskState::kCanceled, 9)), (Ids{ids[1]}));
-  EXPECT_EQ(names(store_.list_tasks("a@b", TaskState::kQueued, 2)), (Ids{ids[4], ids[3]}));
-  EXPECT_EQ(names(store_.list_tasks("", std::nullopt, 3)), (Ids{others[1], others[0], ids[4]}));
-  EXPECT_EQ(names(store_.list_tasks("", TaskState::kQueued, 4)),
-            (Ids{others[1], others[0], ids[4], ids[3]}));
-  EXPECT_EQ(names(store_.list_tasks("", TaskState::kCanceled, 9)), (Ids{ids[1]}));
-  EXPECT_THAT(names(store_.list_tasks("", TaskState::kFailed, 9)), IsEmpty());
-  EXPECT_FALSE(store_.list_tasks("nobody@b", std::nullopt, 3));
-}
-
-TEST_F(Accounts, ATaskIsShownWithItsHistory) {
-  const UserId user = db_.add_user();
-  const TaskId id = create_tasks(user, 1)[0];
-  const WorkerId worker = WorkerId::make();
-  const Hint hint{.task = id, .epoch = 0};
-  const auto claimed =
-      tasks_.claim(std::span(&hint, 1), worker, [](const Claim&) { return std::string("local"); });
-  ASSERT_TRUE(claimed && (*claimed)[0]);
-  auto shown = store_.show_task(id);
-  ASSERT_TRUE(shown) << shown.error().message;
-  EXPECT_EQ(shown->task.worker, worker);
-  EXPECT_TRUE(shown->task.lease_until);
-  ASSERT_THAT(shown->attempts, SizeIs(1));
-  EXPECT_EQ(shown->attempts[0].provider, "local");
-  EXPECT_FALSE(shown->attempts[0].ended_at);
-  EXPECT_THAT(shown->ledger, SizeIs(1));
-
-  SettleCommand settle{.kind = SettleCommand::Kind::kSucceed,
-                       .task = id,
-                       .user = user,
-                       .epoch = (*claimed)[0]->epoch,
-                       .output_key = "k",
-                       .output_bytes = 5,
-                       .duration_ms = 12'000,
-                       .attempt = 1,
-                       .attempt_state = 2};
-  const auto settled = tasks_.settle(std::span(&settle, 1));
-  ASSERT_TRUE(settled && (*settled)[0] == SettleOutcome::kSettled);
-  shown = store_.show_task(id);
-  EXPECT_EQ(shown->task.view.state, TaskState::kSucceeded);
-  EXPECT_EQ(shown->task.output_bytes, 5U);
-  EXPECT_EQ(shown->attempts[0].state, 2);
-  ASSERT_THAT(shown->ledger, SizeIs(2));
-  EXPECT_EQ(shown->ledger[0].d_held, kHoldAmount);
-  EXPECT_EQ(shown->ledger[1].d_system, Units{15'000});
-  EXPECT_EQ(shown->ledger[1].after.held, Units{});
-  EXPECT_THAT(store_.show_task(TaskId::make()).error().message, HasSubstr("there is no task"));
-}
-
-TEST_F(Accounts, TheQueueIsCounted) {
-  const UserId user = db_.add_user();
-  const auto ids = create_tasks(user, 6);
-  ASSERT_TRUE(tasks_.cancel(ids[0]));
-  const Hint hint{.task = ids[1], .epoch = 0};
-  ASSERT_TRUE((*tasks_.claim(
-      std::span(&hint, 1), WorkerId::make(), [](const Claim&) { return std::string(); }))[0]);
-  db_.execute(Sql("UPDATE tasks SET next_run_at=UTC_TIMESTAMP(6) + INTERVAL 1 HOUR WHERE id=")
-              << ids[2]);
-  db_.execute(Sql("UPDATE tasks SET created_at=created_at - INTERVAL 100 SECOND WHERE id=")
-              << ids[3]);
-  ASSERT_TRUE(tasks_.report_worker(WorkerId::make(), "here", 12, 3, "{}"));
-  const WorkerId gone = WorkerId::make();
-  ASSERT_TRUE(tasks_.report_worker(gone, "there", 13, 0, "{}"));
-  db_.execute(Sql("UPDATE workers SET seen_at=seen_at - INTERVAL 31 SECOND WHERE id=") << gone);
-
-  const auto view = store_.queue();
-  ASSERT_TRUE(view) << view.error().message;
-  EXPECT_EQ(view->ready, 3U);
-  EXPECT_EQ(view->in_flight, 1U);
-  EXPECT_EQ(view->waiting_retry, 1U);
-  EXPECT_GE(view->oldest_seconds, 100U);
-  EXPECT_LT(view->oldest_seconds, 160U);
-  ASSERT_THAT(view->workers, SizeIs(2));
-  EXPECT_TRUE(view->workers[0].alive);
-  EXPECT_EQ(view->workers[0].host, "here");
-  EXPECT_FALSE(view->workers[1].alive);
-}
-
-TEST_F(Accounts, AnEmptyQueueIsZero) {
-  const auto view = store_.queue();
-  ASSERT_TRUE(view) << view.error().message;
-  EXPECT_EQ(view->ready + view->in_flight + view->waiting_retry + view->oldest_seconds, 0U);
-}
-
-// Operators' looks must stay cheap beside millions of final tasks: they read an index range, never
-// the whole table.
-TEST_F(Accounts, QueueAndListsReadNoFinalTasks) {
-  const UserId user = db_.add_user();
-  create_tasks(user, 3);
-  db_.execute(
-      Sql("INSERT INTO tasks (id, user_id, state, request, output_format, held, charged, failure, "
-          "next_run_at, deadline_at, created_at, updated_at) SELECT UNHEX(LPAD(HEX(s.seq), 32, "
-          "'0')), ")
-      << user
-      << ", 4, '', 1, 1, 0, 7, NOW(6), NOW(6), NOW(6), NOW(6) FROM (WITH RECURSIVE s AS (SELECT 1 "
-         "AS seq UNION ALL SELECT seq+1 FROM s WHERE seq<900) SELECT seq FROM s) s");
-  const auto rows_read = [&] {
-    return db_.number(
-        Sql("SELECT SUM(ROWS_READ) FROM information_schema.TABLE_STATISTICS WHERE "
-            "TABLE_NAME='tasks' AND TABLE_SCHEMA=DATABASE()"));
-  };
-  db_.execute(Sql("SET GLOBAL userstat=1"));
-  AccountStore fresh(db_.url());
-  ASSERT_TRUE(fresh.queue());
-  const auto before = rows_read();
-  ASSERT_TRUE(fresh.queue());
-  ASSERT_TRUE(fresh.list_tasks("", TaskState::kRunning, 50));
-  ASSERT_TRUE(fresh.list_tasks("", std::nullopt, 10));
-  EXPECT_LT(rows_read() - before, 60);
-}
-
 // The connection dies while COMMIT is under way: before the server has it, and after.
-TEST_F(Accounts, ALostAnswerToCommitIsFoundOut) {
-  const std::string commit =
-      "\x03"
-      "COMMIT";  // The command COM_QUERY.
+TEST_F(AccountsTest, ALostAnswerToCommitIsFoundOut) {
+  const std::string commit = "COMMIT";
   test::TcpProxy proxy(db_.url().port);
-  AccountStore store(db_.tcp_url(proxy.port()));
+  Session session(db_.tcp_url(proxy.port()), kOperatorPatience);
+  Accounts accounts(session);
+  Keys keys(session);
+  session.now();  // Connected: READ COMMITTED has been said.
   int round = 0;
   for (const bool done : {false, true}) {
     const auto lose_next = [&] {
@@ -456,55 +258,104 @@ TEST_F(Accounts, ALostAnswerToCommitIsFoundOut) {
     };
     const std::string email = std::to_string(++round) + "@b";
     lose_next();
-    const auto user = store.create_user(email, Plan::kFree);
-    ASSERT_TRUE(user) << user.error().message;
+    const auto user = accounts.create(email, Plan::kFree);
+    ASSERT_TRUE(user) << user.error().detail;
     lose_next();
-    EXPECT_EQ(store.set_plan(email, Plan::kPaid)->plan, Plan::kPaid);
+    EXPECT_EQ(accounts.set_plan(user->id, Plan::kPaid)->plan, Plan::kPaid);
     lose_next();
-    const auto granted = store.grant(email, credits(5), GrantKind::kBonus, email);
-    ASSERT_TRUE(granted) << granted.error().message;
+    const auto granted = accounts.grant(user->id, credits(5), GrantKind::kBonus, email);
+    ASSERT_TRUE(granted) << granted.error().detail;
     EXPECT_FALSE(granted->repeated);
     EXPECT_EQ(granted->user.balance.available, credits(5));
     lose_next();
-    const auto key = store.add_key(email, "k", make_api_key("svc"));
-    ASSERT_TRUE(key) << key.error().message;
-    EXPECT_THAT(*store.list_keys(email), SizeIs(1));
+    const auto key = keys.add(user->id, {.name = "k"}, make_api_key("svc"));
+    ASSERT_TRUE(key) << key.error().detail;
+    EXPECT_THAT(*keys.list(user->id), SizeIs(1));
     lose_next();
-    EXPECT_TRUE(store.delete_key(key->id)->key.deleted_at);
+    EXPECT_TRUE(keys.remove(key->id)->key.deleted_at);
     EXPECT_EQ(proxy.triggered(), 5 * round);
   }
 
   // Nobody left to ask: said so, and the same reference may simply be sent again.
   proxy.set_target(1);
   proxy.drop_reply_after(commit);
-  const auto unknown = store.grant("1@b", credits(7), GrantKind::kBonus, "r");
-  ASSERT_FALSE(unknown);
-  EXPECT_THAT(unknown.error().message, HasSubstr("may have been done or not"));
-  const auto again = store_.grant("1@b", credits(7), GrantKind::kBonus, "r");
-  ASSERT_TRUE(again) << again.error().message;
+  const UserId first = *accounts_.resolve("1@b");
+  const auto unknown = accounts.grant(first, credits(7), GrantKind::kBonus, "r");
+  EXPECT_EQ(code_of(unknown), FaultCode::kUnknownOutcome);
+  const auto again = accounts_.grant(first, credits(7), GrantKind::kBonus, "r");
+  ASSERT_TRUE(again) << again.error().detail;
   EXPECT_TRUE(again->repeated);
   EXPECT_EQ(again->user.balance.available, credits(12));
   expect_sound();
 }
 
-TEST_F(Accounts, AnAbsentDatabaseIsOneClearSentence) {
+TEST_F(AccountsTest, TheLedgerIsReadBackwards) {
+  const UserId user = make_user("a@b");
+  ASSERT_TRUE(accounts_.grant(user, credits(500), GrantKind::kPurchase, "order-1"));
+  const TaskId task = create_tasks(user, 1).front();
+  ASSERT_EQ(*tasks_.cancel(task), CancelOutcome::kCanceled);
+  ASSERT_TRUE(accounts_.grant(user, credits(-100), GrantKind::kAdjustment, "back-1"));
+  const UserId other = make_user("c@d");
+  ASSERT_TRUE(accounts_.grant(other, credits(7), GrantKind::kBonus, "another's"));
+
+  const auto all = accounts_.ledger(user, std::nullopt, 4);
+  ASSERT_TRUE(all) << all.error().detail;
+  ASSERT_EQ(all->rows.size(), 4U);
+  EXPECT_FALSE(all->has_more);
+  const std::vector<EntryKind> kinds = {
+      EntryKind::kClawback, EntryKind::kResolve, EntryKind::kHold, EntryKind::kGrant};
+  for (std::size_t i = 0; i < 4; ++i) {
+    const LedgerEntry& row = all->rows[i];
+    EXPECT_EQ(row.entry.kind, kinds[i]);
+    EXPECT_EQ(row.entry.after.seq, 4 - i);
+    EXPECT_EQ(row.entry.d_available + row.entry.d_held + row.entry.d_system, Units{});
+    EXPECT_EQ(row.grant.has_value(), i == 0 || i == 3);
+    if (!row.grant) {
+      EXPECT_EQ(row.source, task.uuid);
+    }
+  }
+  EXPECT_EQ(all->rows[0].grant->reference, "back-1");
+  EXPECT_EQ(all->rows[0].grant->kind, GrantKind::kAdjustment);
+  EXPECT_EQ(all->rows[0].entry.after.available, credits(400));
+  EXPECT_EQ(all->rows[2].entry.after.held, credits(150));
+  EXPECT_EQ(all->rows[3].grant->reference, "order-1");
+
+  const auto page = accounts_.ledger(user, 4, 2);
+  ASSERT_TRUE(page);
+  ASSERT_EQ(page->rows.size(), 2U);
+  EXPECT_EQ(page->rows[0].entry.after.seq, 3U);
+  EXPECT_TRUE(page->has_more);
+  EXPECT_TRUE(accounts_.ledger(user, 1, 2)->rows.empty());
+  EXPECT_TRUE(accounts_.ledger(UserId::make(), std::nullopt, 2)->rows.empty());
+}
+
+TEST_F(AccountsTest, AnAbsentDatabaseIsAFault) {
   DatabaseUrl nowhere = db_.url();
   nowhere.socket.clear();
   nowhere.host = "127.0.0.1";
   nowhere.port = 1;
-  AccountStore store(nowhere);
-  EXPECT_THAT(store.find_user("a@b").error().message, StartsWith("the database is away"));
-  EXPECT_FALSE(store.create_user("a@b", Plan::kFree));
-  EXPECT_FALSE(store.queue());
-  EXPECT_FALSE(store.audit());
+  Session away(nowhere);
+  TaskStore tasks(nowhere);
+  Accounts accounts(away);
+  Keys keys(away);
+  Operators operators(away);
+  for (const FaultCode code : {code_of(accounts.resolve("a@b")),
+                               code_of(accounts.create("a@b", Plan::kFree)),
+                               code_of(keys.list(UserId::make())),
+                               code_of(operators.queue()),
+                               code_of(operators.cancel_task(tasks, TaskId::make())),
+                               code_of(audit(nowhere))}) {
+    EXPECT_EQ(code, FaultCode::kUnavailable);
+    EXPECT_FALSE(is_refusal(code));
+  }
 
   DatabaseUrl stranger = db_.url();
   stranger.password += "x";
-  EXPECT_THAT(AccountStore(stranger).find_user("a@b").error().message,
-              HasSubstr("refused the user or the password"));
+  Session refused(stranger);
+  EXPECT_EQ(code_of(Accounts(refused).resolve("a@b")), FaultCode::kAccessDenied);
   const TestDatabase empty(TestDatabase::Tables::kNone);
-  EXPECT_THAT(AccountStore(empty.url()).find_user("a@b").error().message,
-              HasSubstr("run audio-api migrate"));
+  Session bare(empty.url());
+  EXPECT_EQ(code_of(Accounts(bare).resolve("a@b")), FaultCode::kNoTables);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // `audio-api admin` on a real database: every command's output, for programs and for people.
-#include "api/admin.h"
+#include "api/admin/admin.h"
 
 #include <cstdlib>
 #include <sstream>
@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include <rapidjson/document.h>
 
-#include "common/store/account_store.h"
+#include "common/domain/api_key.h"
 #include "common/store/task_store.h"
 #include "tests/support/test_database.h"
 
@@ -90,7 +90,7 @@ class Admin : public testing::Test {
 
   TaskId create(UserId user) {
     CreateCommand command{.id = TaskId::make(), .user = user, .request = R"({"prompt":"secret"})"};
-    EXPECT_TRUE(tasks_.create(std::span(&command, 1)));
+    EXPECT_TRUE(tasks_.create(std::span(&command, 1)).front());
     return command.id;
   }
 
@@ -172,13 +172,22 @@ TEST_F(Admin, CreditsAreExactNumbers) {
 TEST_F(Admin, KeyCommands) {
   user_with_credits();
   const auto key = json({"key", "create", "--user", "ann@example.com", "--name", "lap \"top\""});
-  EXPECT_THAT(members(key), ElementsAre("id", "name", "prefix", "key"));
+  EXPECT_THAT(members(key), ElementsAre("id", "name", "prefix", "scopes", "expires_at", "key"));
   EXPECT_THAT(key["key"].GetString(), StartsWith("acme_live_"));
   EXPECT_TRUE(api_key_hash(key["key"].GetString(), "acme"));
   const auto listed = json({"key", "list", "--user", "ann@example.com"});
   ASSERT_EQ(listed["keys"].Size(), 1U);
   EXPECT_THAT(members(listed["keys"][0]),
-              ElementsAre("id", "name", "prefix", "created_at", "last_used_at", "deleted_at"));
+              ElementsAre("id",
+                          "name",
+                          "prefix",
+                          "scopes",
+                          "expires_at",
+                          "created_at",
+                          "last_used_at",
+                          "deleted_at"));
+  EXPECT_STREQ(listed["keys"][0]["scopes"].GetString(), "generate");
+  EXPECT_TRUE(listed["keys"][0]["expires_at"].IsNull());
   EXPECT_STREQ(listed["keys"][0]["name"].GetString(), "lap \"top\"");
   EXPECT_TRUE(listed["keys"][0]["deleted_at"].IsNull());
   const Output people = admin({"key", "list", "--user", "ann@example.com"});
@@ -193,6 +202,23 @@ TEST_F(Admin, KeyCommands) {
   EXPECT_THAT(again.out, HasSubstr("It was deleted before"));
   EXPECT_EQ(admin({"key", "delete", "--key", KeyId::make().text()}).code, 1);
   EXPECT_EQ(admin({"key", "delete", "--key", "nonsense"}).code, 1);
+}
+
+TEST_F(Admin, AKeyIsGivenScopesAndAnEnd) {
+  user_with_credits();
+  const auto create = [](const std::string& option, const std::string& value) {
+    return std::vector<std::string>{
+        "key", "create", "--user", "ann@example.com", "--name", "k", option, value};
+  };
+  EXPECT_STREQ(json(create("--scopes", "generate,manage"))["scopes"].GetString(),
+               "generate,manage");
+  EXPECT_STREQ(json(create("--scopes", "manage"))["scopes"].GetString(), "manage");
+  EXPECT_STREQ(json(create("--expires", "2030-01-01T01:00:00+01:00"))["expires_at"].GetString(),
+               "2030-01-01T00:00:00.000Z");
+  EXPECT_THAT(admin(create("--scopes", "root")).err, HasSubstr("--scopes must be"));
+  EXPECT_THAT(admin(create("--expires", "tomorrow")).err, HasSubstr("--expires must be a date"));
+  EXPECT_THAT(admin(create("--expires", "2020-01-01T00:00:00Z")).err,
+              HasSubstr("--expires must be in the future"));
 }
 
 TEST_F(Admin, ABadBrandIsRefusedBeforeAKeyIsStored) {
@@ -216,9 +242,11 @@ TEST_F(Admin, TaskCommands) {
   EXPECT_EQ(json({"task", "list", "--status", "failed"})["tasks"].Size(), 0U);
 
   const Hint hint{.task = first, .epoch = 0};
-  ASSERT_TRUE((*tasks_.claim(std::span(&hint, 1), WorkerId::make(), [](const Claim&) {
-    return std::string("local");
-  }))[0]);
+  ASSERT_TRUE((*tasks_
+                    .claim(std::span(&hint, 1),
+                           WorkerId::make(),
+                           [](const Claim&) { return std::string("local"); })
+                    .front()));
   const auto shown = json({"task", "show", first.text()});
   EXPECT_STREQ(shown["status"].GetString(), "running");
   EXPECT_STREQ(shown["public_status"].GetString(), "processing");
@@ -300,10 +328,11 @@ TEST_F(Admin, PeopleReadColumns) {
                            "reserved credits +0\n"));
   EXPECT_EQ(admin({"key", "list", "--user", "ann@example.com"}).out, "keys: none\n");
   json({"key", "create", "--user", "ann@example.com", "--name", "\xC3\xA4 b"});
-  EXPECT_THAT(admin({"key", "list", "--user", "ann@example.com"}).out,
-              MatchesRegex("keys:\n"
-                           "id +name +prefix +created at +last used at +deleted at\n"
-                           "key_[0-9a-z]+ +\xC3\xA4 b +acme_live_[^ ]+ +[^ ]+Z +- +-\n"));
+  EXPECT_THAT(
+      admin({"key", "list", "--user", "ann@example.com"}).out,
+      MatchesRegex("keys:\n"
+                   "id +name +prefix +scopes +expires at +created at +last used at +deleted at\n"
+                   "key_[0-9a-z]+ +\xC3\xA4 b +acme_live_[^ ]+ +generate +- +[^ ]+Z +- +-\n"));
 }
 
 TEST_F(Admin, ControlCharactersNeverReachTheTerminal) {
@@ -348,6 +377,57 @@ TEST_F(Admin, FailuresAreOneLine) {
   EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM users")), 0);
 }
 
+// The store knows no options: the words are the command line's.
+TEST_F(Admin, RefusalsNameTheOption) {
+  user_with_credits();
+  json({"user", "create", "--email", "bob@example.com"});
+  const auto grant = [](const char* user,
+                        const char* credits,
+                        const char* kind,
+                        const std::string& reference) -> std::vector<std::string> {
+    return {"credits",
+            "grant",
+            "--user",
+            user,
+            "--credits",
+            credits,
+            "--kind",
+            kind,
+            "--reference",
+            reference};
+  };
+  const std::string task = TaskId::make().text(), key = KeyId::make().text();
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"user", "create", "--email", "nonsense"}, "--email must be an address"},
+      {{"user", "create", "--email", "Ann@example.com"},
+       "--email: ann@example.com has an account already (usr_"},
+      {{"user", "show", "--user", "nonsense"}, "--user must be an email address or a user id"},
+      {{"user", "plan", "--user", "Nobody@b", "--plan", "paid"},
+       "--user: there is no user Nobody@b"},
+      {{"task", "list", "--user", "nobody@b"}, "--user: there is no user nobody@b"},
+      {{"key", "list", "--user", "nobody@b"}, "--user: there is no user nobody@b"},
+      {{"key", "create", "--user", "ann@example.com", "--name", "a\tb"}, "--name must be 1 to 100"},
+      {{"key", "delete", "--key", key}, "--key: there is no key " + key},
+      {{"task", "show", task}, "there is no task " + task},
+      {{"task", "cancel", task}, "there is no task " + task},
+      {grant("nobody@b", "1", "bonus", "r"), "--user: there is no user nobody@b"},
+      {grant("ann@example.com", "0", "bonus", "r"), "--credits must not be 0"},
+      {grant("ann@example.com", "-1", "bonus", "r"), "only --kind adjustment may"},
+      {grant("ann@example.com", "1", "bonus", "a b"), "--reference must be 1 to 128"},
+      {grant("bob@example.com", "1000", "purchase", "inv-1"),
+       "--reference inv-1 was booked already with another user"},
+      {grant("ann@example.com", "-1000.5", "adjustment", "r"),
+       "--credits takes more than the 1000 credits that are available"},
+      {grant("ann@example.com", format_credits(kBalanceMax).c_str(), "bonus", "r"),
+       "--credits would give the user more than"},
+  };
+  for (const auto& [args, words] : cases) {
+    const Output output = admin(args);
+    EXPECT_EQ(output.code, 1) << words;
+    EXPECT_THAT(output.err, HasSubstr(words));
+  }
+}
+
 TEST_F(Admin, NeedsTheDatabaseAlone) {
   ::setenv("DATABASE_URL", "mysql://u:hunter2@127.0.0.1:1/db", 1);
   const Output away = admin({"queue"});
@@ -380,6 +460,139 @@ TEST_F(Admin, EveryCommandExplainsItself) {
     EXPECT_EQ(help.code, 0);
     EXPECT_THAT(help.out, AllOf(HasSubstr("Example:"), HasSubstr("--json")));
     EXPECT_THAT(help.err, IsEmpty());
+  }
+}
+
+TEST_F(Admin, EveryChangeIsARow) {
+  user_with_credits();
+  const auto key = json({"key",
+                         "create",
+                         "--user",
+                         "ann@example.com",
+                         "--name",
+                         "laptop",
+                         "--as",
+                         "Ann of Support",
+                         "--reason",
+                         "ticket 17"});
+  json({"key", "delete", "--key", key["id"].GetString()});
+  EXPECT_EQ(admin({"task", "cancel", TaskId::make().text()}).code, 1);
+  EXPECT_EQ(admin({"user", "create", "--email", "ann@example.com"}).code, 1);
+  EXPECT_EQ(admin({"credits",
+                   "grant",
+                   "--user",
+                   "ann@example.com",
+                   "--credits",
+                   "x",
+                   "--kind",
+                   "bonus",
+                   "--reference",
+                   "r"})
+                .code,
+            1);
+  json({"user", "show", "--user", "ann@example.com"});  // Changes nothing: no row.
+
+  const auto answer = json({"actions", "--limit", "6"});
+  const auto& rows = answer["actions"];
+  const auto text = [&](rapidjson::SizeType i, const char* name) {
+    return rows[i][name].IsString() ? std::string(rows[i][name].GetString()) : "null";
+  };
+  ASSERT_EQ(rows.Size(), 6U);
+  EXPECT_EQ(text(0, "action"), "credits grant");
+  EXPECT_EQ(text(0, "result"), "refused");
+  EXPECT_THAT(text(0, "message"), HasSubstr("--credits must be a number"));
+  EXPECT_EQ(text(0, "detail"), "credits=x kind=bonus reference=r");
+  EXPECT_EQ(text(1, "action"), "user create");
+  EXPECT_EQ(text(1, "result"), "refused");
+  EXPECT_EQ(text(2, "action"), "task cancel");
+  EXPECT_EQ(text(2, "result"), "refused");
+  EXPECT_THAT(text(2, "message"), HasSubstr("there is no task"));
+  EXPECT_EQ(text(3, "action"), "key delete");
+  EXPECT_EQ(text(3, "target"), key["id"].GetString());
+  EXPECT_EQ(text(3, "result"), "ok");
+  EXPECT_EQ(text(3, "reason"), "null");
+  EXPECT_THAT(text(3, "who"), MatchesRegex(".+@.+"));
+  EXPECT_EQ(text(4, "who"), "Ann of Support");
+  EXPECT_EQ(text(4, "reason"), "ticket 17");
+  EXPECT_EQ(text(4, "target"), "ann@example.com");
+  EXPECT_EQ(text(4, "message"), key["id"].GetString()) << "which one";
+  EXPECT_EQ(text(5, "action"), "credits grant");
+  EXPECT_EQ(text(5, "result"), "ok");
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM admin_actions")), 7);
+  EXPECT_EQ(json({"actions", "--limit", "1"})["actions"].Size(), 1U);
+  EXPECT_THAT(admin({"actions", "--json"}).out, Not(HasSubstr(key["key"].GetString())));
+}
+
+TEST_F(Admin, WhatCannotBeRecordedIsNotDone) {
+  user_with_credits();
+  const auto key = json({"key", "create", "--user", "ann@example.com", "--name", "k"});
+  db_.execute(Sql("ALTER TABLE admin_actions ADD CONSTRAINT no_mallory CHECK (who<>'mallory')"));
+  const auto by_mallory = [](std::vector<std::string> args) {
+    args.insert(args.end(), {"--as", "mallory"});
+    const Output output = admin(args);
+    EXPECT_EQ(output.code, 1) << args[0];
+    EXPECT_THAT(output.err, HasSubstr("this could not be recorded"));
+  };
+  by_mallory({"user", "create", "--email", "bob@example.com"});
+  by_mallory({"user", "plan", "--user", "ann@example.com", "--plan", "free"});
+  by_mallory({"credits",
+              "grant",
+              "--user",
+              "ann@example.com",
+              "--credits",
+              "1",
+              "--kind",
+              "bonus",
+              "--reference",
+              "r2"});
+  by_mallory({"key", "create", "--user", "ann@example.com", "--name", "k2"});
+  by_mallory({"key", "delete", "--key", key["id"].GetString()});
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM users WHERE plan=1")), 1);
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM users")), 1);
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM grants")), 1);
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM api_keys WHERE deleted_at IS NULL")), 1);
+}
+
+TEST_F(Admin, WhatTheDatabasePreventsIsRecordedAsFailed) {
+  user_with_credits();
+  store::Session other(db_.url(), {.idle_in_transaction_max = std::chrono::seconds(60)});
+  other.execute(Sql("BEGIN"));
+  ASSERT_TRUE(other.query(Sql("SELECT user_id FROM balances FOR UPDATE")).next());
+  EXPECT_EQ(admin({"credits",
+                   "grant",
+                   "--user",
+                   "ann@example.com",
+                   "--credits",
+                   "1",
+                   "--kind",
+                   "bonus",
+                   "--reference",
+                   "r2"})
+                .code,
+            1);
+  const auto answer = json({"actions", "--limit", "1"});
+  EXPECT_STREQ(answer["actions"][0]["result"].GetString(), "failed");
+  EXPECT_THAT(answer["actions"][0]["message"].GetString(),
+              HasSubstr("another session of the database holds the rows"));
+}
+
+TEST_F(Admin, AWorkerThatIsGoneHoldsNoWork) {
+  TaskStore tasks(db_.url());
+  const WorkerId working = WorkerId::make(), ended = WorkerId::make(), lost = WorkerId::make();
+  for (const WorkerId worker : {working, ended, lost}) {
+    ASSERT_TRUE(tasks.report_worker(worker, "h", 1, 1, "{}"));
+  }
+  ASSERT_TRUE(tasks.report_worker_ended(ended));
+  db_.execute(Sql("UPDATE workers SET seen_at=seen_at - INTERVAL 60 SECOND WHERE id=") << lost);
+  const auto answer = json({"queue"});
+  const auto& workers = answer["workers"];
+  ASSERT_EQ(workers.Size(), 3U);
+  for (const auto& worker : workers.GetArray()) {
+    const std::string id = worker["id"].GetString();
+    const std::string state = worker["state"].GetString();
+    EXPECT_EQ(state, id == working.text() ? "working" : id == ended.text() ? "ended" : "lost");
+    EXPECT_EQ(worker["alive"].GetBool(), id == working.text());
+    EXPECT_EQ(worker["in_flight"].GetInt(), id == working.text() ? 1 : 0);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/tcp_proxy.h"
 #include "tests/support/test_database.h"
 
 namespace audiogen::store {
@@ -191,6 +192,30 @@ TEST(Migrate, TheNewestAttemptsMoveIntoTheirTasks) {
   }
 }
 
+// A key from before there were scopes can do what it could, and no more.
+TEST(Migrate, KeysThatAreThereKeepWhatTheyCould) {
+  const std::vector<std::string> steps = split_statements(migrations()[5].sql);
+  for (std::size_t at = 0; at < steps.size(); ++at) {
+    for (const bool done : {false, true}) {
+      TestDatabase db(TestDatabase::Tables::kNone);
+      ASSERT_TRUE(migrate(db.url(), migrations().first(5)));
+      db.execute(
+          Sql("INSERT INTO api_keys (id, user_id, key_hash, prefix, name, created_at) VALUES "
+              "('', '', '', 'p', 'n', '2026-01-01')"));
+      for (std::size_t i = 0; i < at + (done ? 1 : 0); ++i) {
+        db.execute(Sql::trusted(steps[i]));
+      }
+      db.execute(Sql("INSERT INTO schema_migrations VALUES (6,")
+                 << static_cast<std::uint64_t>(at) << ",1,NULL)");
+      const auto applied = migrate(db.url());
+      ASSERT_TRUE(applied) << steps[at] << ": " << applied.error().message;
+      EXPECT_EQ(db.text(Sql("SELECT CONCAT_WS(' ', scopes, COALESCE(expires_at, '-')) FROM "
+                            "api_keys")),
+                "1 -");
+    }
+  }
+}
+
 TEST(Migrate, GoesOnAfterItsConnectionWasKilled) {
   TestDatabase db(TestDatabase::Tables::kNone);
   const std::string lock = "audiogen.test." + db.url().database;
@@ -221,6 +246,19 @@ TEST(Migrate, GoesOnAfterItsConnectionWasKilled) {
   ASSERT_TRUE(applied) << applied.error().message;
   EXPECT_EQ(db.number(Sql("SELECT COUNT(*) FROM a")), 1);
   EXPECT_EQ(db.number(Sql("SELECT COUNT(*) FROM b")), 0);
+}
+
+// The lock that keeps others out ended with the connection it was taken on.
+TEST(Migrate, NeverGoesOnWithoutItsLock) {
+  TestDatabase db(TestDatabase::Tables::kNone);
+  test::TcpProxy proxy(db.url().port);
+  proxy.drop_reply_after("GET_LOCK", test::TcpProxy::Cut::kReset);
+  EXPECT_FALSE(migrate(db.tcp_url(proxy.port())));
+  EXPECT_EQ(proxy.triggered(), 1);
+  EXPECT_EQ(db.number(Sql("SELECT COUNT(*) FROM information_schema.tables WHERE "
+                          "table_schema=DATABASE()")),
+            0);
+  EXPECT_TRUE(migrate(db.url()));
 }
 
 TEST(Migrate, ATableOfAnotherIsNotTakenForItsOwn) {

@@ -151,7 +151,7 @@ class ModelTest : public TaskStoreTest {
           task.state = TaskState::kQueued;
           ++task.epoch;
           task.claims -= command.kind == Settle::kRelease ? 1 : 0;
-          task.due = command.kind == Settle::kRelease || command.retry_after == 0ms;
+          task.due = command.retry_after == 0ms || (command.kind == Settle::kRelease && task.dead);
           task.wake = task.due || task.dead;
           expected = SettleOutcome::kRequeued;
         }

@@ -1,10 +1,15 @@
-// The service's own database user needs no right to change the ledger: every operation works with
-// INSERT and SELECT there, and UPDATE and DELETE are refused (DESIGN 3 "Money").
+// Each program has a database user of its own (schema/grants.sql): all it does works with that
+// user's rights, and what it has no business doing is refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/store/account_store.h"
+#include "common/store/accounts.h"
+#include "common/store/audit.h"
+#include "common/store/grants.h"
+#include "common/store/history.h"
+#include "common/store/keys.h"
 #include "common/store/migrate.h"
+#include "common/store/operators.h"
 #include "common/store/task_store.h"
 #include "tests/support/test_database.h"
 
@@ -16,111 +21,203 @@ using testing::Each;
 using testing::Field;
 using testing::HasSubstr;
 
-constexpr const char* kHosts[] = {"localhost", "127.0.0.1"};
-
 class Privileges : public testing::Test {
  protected:
-  Privileges() {
-    const auto migrated = migrate(db_.url());
-    EXPECT_TRUE(migrated) << (migrated ? "" : migrated.error().message);
-    url_ = db_.url();
-    url_.user = "ag_" + random_base32(12);
-    url_.password = random_base32(20);
-    Rows tables =
-        db_.session().query(Sql("SELECT TABLE_NAME, TABLE_TYPE FROM information_schema.TABLES "
-                                "WHERE TABLE_SCHEMA=DATABASE()"));
-    std::vector<std::pair<std::string, std::string>> rights_on;
-    while (tables.next()) {
-      const std::string name = tables.text(1);
-      const bool only_read = tables.text(2) == "VIEW" || name == "schema_migrations";
-      rights_on.emplace_back(name,
-                             only_read          ? "SELECT"
-                             : name == "ledger" ? "SELECT, INSERT"
-                                                : "SELECT, INSERT, UPDATE, DELETE");
-    }
-    for (const char* host : kHosts) {
-      const std::string who = "'" + url_.user + "'@'" + host + "'";
-      db_.execute(Sql::trusted("CREATE USER " + who + " IDENTIFIED BY '" + url_.password + "'"));
-      for (const auto& [name, rights] : rights_on) {
-        db_.execute(
-            Sql::trusted("GRANT " + rights + " ON " + url_.database + "." + name + " TO " + who));
+  // Whether `role` is refused the statement: for want of a right, not for anything else.
+  testing::AssertionResult refused(const std::string& role, const std::string& statement) {
+    constexpr int kTableDenied = 1142, kColumnDenied = 1143;
+    Session session(db_.as(role));
+    try {
+      session.execute(Sql::trusted(statement));
+      return testing::AssertionFailure() << role << " may: " << statement;
+    } catch (const DbError& e) {
+      if (e.code() == kTableDenied || e.code() == kColumnDenied) {
+        return testing::AssertionSuccess();
       }
+      return testing::AssertionFailure() << role << ": " << statement << ": " << e.what();
     }
   }
 
-  ~Privileges() override {
-    for (const char* host : kHosts) {
-      db_.execute(Sql::trusted("DROP USER '" + url_.user + "'@'" + host + "'"));
-    }
-  }
-
-  TestDatabase db_{TestDatabase::Tables::kNone};
-  DatabaseUrl url_;
+  TestDatabase db_;
 };
 
-TEST_F(Privileges, TheLedgerCannotBeChanged) {
-  AccountStore accounts(url_);
-  ASSERT_TRUE(accounts.create_user("a@b", Plan::kPaid));
-  ASSERT_TRUE(accounts.grant("a@b", credits(1), GrantKind::kBonus, "r"));
-  Session session(url_);
-  const auto refused = [&](const Sql& sql) {
-    try {
-      session.execute(sql);
-      return false;
-    } catch (const DbError& e) {
-      return e.code() == 1142;  // ER_TABLEACCESS_DENIED_ERROR
+TEST_F(Privileges, NobodyChangesTheBooks) {
+  for (const char* const role : {"api", "worker", "admin"}) {
+    for (const char* const table : {"ledger", "grants", "admin_actions"}) {
+      const std::string name = table;
+      EXPECT_TRUE(refused(role, "DELETE FROM " + name));
+      EXPECT_TRUE(refused(role, "TRUNCATE TABLE " + name));
+      EXPECT_TRUE(refused(role, "REPLACE INTO " + name + " SELECT * FROM " + name));
+      EXPECT_TRUE(refused(role, "DROP TABLE " + name));
     }
-  };
-  EXPECT_TRUE(refused(Sql("UPDATE ledger SET d_available=d_available+1")));
-  EXPECT_TRUE(refused(Sql("DELETE FROM ledger")));
-  EXPECT_TRUE(refused(Sql("REPLACE INTO ledger SELECT * FROM ledger")));
-  EXPECT_TRUE(refused(Sql("TRUNCATE TABLE ledger")));
-  EXPECT_TRUE(refused(Sql("ALTER TABLE ledger DROP CONSTRAINT ledger_zero")));
-  EXPECT_TRUE(refused(Sql("UPDATE schema_migrations SET version=9")));
-  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM ledger WHERE d_available=1000")), 1);
+    EXPECT_TRUE(refused(role, "UPDATE ledger SET d_available=d_available+1"));
+    EXPECT_TRUE(refused(role, "UPDATE grants SET amount=amount+1"));
+    EXPECT_TRUE(refused(role, "UPDATE admin_actions SET who='nobody'"));
+    EXPECT_TRUE(refused(role, "ALTER TABLE ledger DROP CONSTRAINT ledger_zero"));
+    EXPECT_TRUE(refused(role, "UPDATE schema_migrations SET version=9"));
+    EXPECT_TRUE(refused(role, "DELETE FROM tasks"));
+    EXPECT_TRUE(refused(role, "DELETE FROM users"));
+    EXPECT_TRUE(refused(role, "DELETE FROM balances"));
+    EXPECT_TRUE(refused(role, "DELETE FROM api_keys"));
+    EXPECT_TRUE(refused(role, "UPDATE tasks SET user_id='x'"));
+    EXPECT_TRUE(refused(role, "UPDATE tasks SET held=0"));
+    EXPECT_TRUE(refused(role, "UPDATE api_keys SET user_id='x'"));
+    EXPECT_TRUE(refused(role, "UPDATE api_keys SET key_hash='x'"));
+    EXPECT_TRUE(refused(role, "UPDATE users SET email='x'"));
+  }
 }
 
-TEST_F(Privileges, EveryOperationOfTheAccountStoreWorks) {
-  AccountStore accounts(url_);
-  const auto user = accounts.create_user("a@b", Plan::kFree);
-  ASSERT_TRUE(user) << user.error().message;
-  EXPECT_TRUE(accounts.find_user("a@b"));
-  EXPECT_TRUE(accounts.set_plan("a@b", Plan::kPaid));
-  EXPECT_TRUE(accounts.grant("a@b", credits(500), GrantKind::kPurchase, "r"));
-  EXPECT_TRUE(accounts.grant("a@b", credits(500), GrantKind::kPurchase, "r"));
-  EXPECT_TRUE(accounts.grant("a@b", Units{-1}, GrantKind::kAdjustment, "s"));
-  const auto key = accounts.add_key("a@b", "k", make_api_key("svc"));
-  ASSERT_TRUE(key) << key.error().message;
-  EXPECT_TRUE(accounts.list_keys("a@b"));
-  EXPECT_TRUE(accounts.delete_key(key->id));
-  TaskStore tasks(url_);
+TEST_F(Privileges, TheProgramsDoNotMakeUsersOrGrants) {
+  for (const char* const role : {"api", "worker"}) {
+    for (const char* const table : {"users", "api_keys", "grants", "admin_actions"}) {
+      if (std::string_view(role) != "api" || std::string_view(table) != "api_keys") {
+        EXPECT_TRUE(refused(role, std::string("INSERT INTO ") + table + " () VALUES ()"));
+      }
+    }
+    EXPECT_TRUE(refused(role, "UPDATE users SET plan=1"));
+    EXPECT_TRUE(refused(role, "UPDATE users SET purchased=1"));
+    EXPECT_TRUE(refused(role, "SELECT * FROM admin_actions"));
+  }
+  // The API may cancel, which is a state and nothing that belongs to another end.
+  EXPECT_TRUE(refused("api", "UPDATE tasks SET state=3, output_key='x'"));
+  EXPECT_TRUE(refused("api", "UPDATE tasks SET state=4, failure=1"));
+  EXPECT_TRUE(refused("admin", "UPDATE tasks SET state=3, output_key='x'"));
+  EXPECT_TRUE(refused("api", "UPDATE past_attempts SET detail='x'"));
+  EXPECT_TRUE(refused("api", "DELETE FROM deletions"));
+  // It alone deletes what was asked for; the others only see to the file.
+  for (const char* const role : {"worker", "admin"}) {
+    EXPECT_TRUE(refused(role, "UPDATE tasks SET request=''"));
+    EXPECT_TRUE(refused(role, "UPDATE tasks SET deleted_at=UTC_TIMESTAMP(6)"));
+    EXPECT_TRUE(refused(role, "INSERT INTO deletions () VALUES ()"));
+  }
+  EXPECT_TRUE(refused("api", "UPDATE tasks SET deadline_at=UTC_TIMESTAMP(6)"));
+  EXPECT_TRUE(refused("api", "DELETE FROM idempotency"));
+  EXPECT_TRUE(refused("api", "UPDATE workers SET in_flight=0"));
+  EXPECT_TRUE(refused("api", "UPDATE api_keys SET prefix='x'"));
+  EXPECT_TRUE(refused("api", "UPDATE api_keys SET created_at='2026-01-01'"));
+  EXPECT_TRUE(refused("api", "INSERT INTO api_keys (last_used_at) VALUES (NULL)"));
+  EXPECT_TRUE(refused("worker", "UPDATE api_keys SET deleted_at=NULL"));
+  EXPECT_TRUE(refused("worker", "INSERT INTO tasks () VALUES ()"));
+  EXPECT_TRUE(refused("worker", "SELECT * FROM api_keys"));
+  EXPECT_TRUE(refused("worker", "SELECT * FROM users"));
+  EXPECT_TRUE(refused("worker", "INSERT INTO idempotency () VALUES ()"));
+  EXPECT_TRUE(refused("admin", "INSERT INTO tasks () VALUES ()"));
+  EXPECT_TRUE(refused("admin", "DELETE FROM workers"));
+}
+
+TEST_F(Privileges, RightsThatAreTooManyAreTakenAndNothingElseChanges) {
+  const DatabaseUrl worker = db_.as("worker");
+  const std::string account = worker.user + "@localhost";
+  const std::vector<Grantee> grantees = {{"worker", account}};
+  const auto unchanged = bring_grants(db_.url(), grantees);
+  ASSERT_TRUE(unchanged) << unchanged.error().message;
+  EXPECT_THAT(*unchanged, testing::IsEmpty()) << "given before";
+  const std::string to = " TO '" + worker.user + "'@'localhost'";
+  const std::string on = " ON " + worker.database + ".";
+  db_.execute(Sql::trusted("GRANT INSERT, UPDATE" + on + "users" + to));
+  db_.execute(Sql::trusted("GRANT UPDATE (request)" + on + "tasks" + to));
+  db_.execute(Sql::trusted("GRANT DELETE" + on + "*" + to));
+  db_.execute(Sql::trusted("REVOKE INSERT" + on + "ledger FROM '" + worker.user + "'@'localhost'"));
+  EXPECT_EQ(bring_grants(db_.url(), grantees, true)->size(), 4U);
+  ASSERT_TRUE(bring_grants(db_.url(), grantees));
+  EXPECT_TRUE(refused("worker", "INSERT INTO users () VALUES ()"));
+  EXPECT_TRUE(refused("worker", "UPDATE tasks SET request=''"));
+  EXPECT_TRUE(refused("worker", "DELETE FROM ledger"));
+  EXPECT_THAT(*bring_grants(db_.url(), grantees), testing::IsEmpty());
+
+  EXPECT_FALSE(bring_grants(db_.url(), {{"nobody", account}}));
+  EXPECT_FALSE(bring_grants(db_.url(), {{"worker", "no-host"}}));
+  EXPECT_FALSE(bring_grants(db_.url(), {{"worker", "x'@localhost"}}));
+  EXPECT_FALSE(bring_grants(db_.url(), {{"worker", "missing@localhost"}}));
+}
+
+TEST_F(Privileges, EveryOperationOfOperatorsWorks) {
+  const DatabaseUrl url = db_.as("admin");
+  const ActionNote note({.who = "w", .action = "a", .target = "t", .detail = "", .reason = {}});
+  Session session(url);
+  Accounts accounts(session, &note);
+  Keys keys(session, &note);
+  Operators operators(session, &note);
+  const auto user = accounts.create("a@b", Plan::kFree);
+  ASSERT_TRUE(user) << user.error().detail;
+  EXPECT_TRUE(accounts.resolve("a@b"));
+  EXPECT_TRUE(accounts.find(user->id));
+  EXPECT_TRUE(accounts.set_plan(user->id, Plan::kPaid));
+  const auto granted = accounts.grant(user->id, credits(500), GrantKind::kPurchase, "r");
+  EXPECT_TRUE(granted) << granted.error().detail;
+  EXPECT_TRUE(accounts.grant(user->id, credits(500), GrantKind::kPurchase, "r"));
+  EXPECT_TRUE(accounts.grant(user->id, Units{-1}, GrantKind::kAdjustment, "s"));
+  const auto key = keys.add(user->id, {.name = "k"}, make_api_key("svc"));
+  ASSERT_TRUE(key) << key.error().detail;
+  EXPECT_TRUE(keys.list(user->id));
+  EXPECT_TRUE(keys.remove(key->id));
+  TaskStore api(db_.as("api"));
   CreateCommand command{.id = TaskId::make(), .user = user->id, .request = "{}"};
-  ASSERT_TRUE(tasks.create(std::span(&command, 1)));
-  EXPECT_TRUE(accounts.list_tasks("a@b", TaskState::kQueued, 5));
-  EXPECT_TRUE(accounts.list_tasks("", TaskState::kQueued, 5));
-  EXPECT_TRUE(accounts.show_task(command.id));
-  EXPECT_TRUE(accounts.queue());
-  const auto checks = accounts.audit();
-  ASSERT_TRUE(checks) << checks.error().message;
+  ASSERT_TRUE(api.create(std::span(&command, 1)).front());
+  EXPECT_TRUE(operators.list_tasks(user->id, TaskState::kQueued, 5));
+  EXPECT_TRUE(operators.list_tasks(std::nullopt, TaskState::kQueued, 5));
+  EXPECT_TRUE(operators.show_task(command.id));
+  TaskStore tasks(url);
+  const auto canceled = operators.cancel_task(tasks, command.id);
+  EXPECT_TRUE(canceled) << canceled.error().detail;
+  EXPECT_TRUE(operators.queue());
+  EXPECT_TRUE(operators.note_failure(ActionResult::kRefused, "once more"));
+  EXPECT_TRUE(operators.list_actions(5));
+  const auto checks = audit(url);
+  ASSERT_TRUE(checks) << checks.error().detail;
   EXPECT_THAT(*checks, Each(Field(&Check::bad, 0U)));
-  EXPECT_EQ(*schema_version(url_), newest_migration());
+  for (const char* const role : {"api", "worker", "admin"}) {
+    EXPECT_EQ(*schema_version(db_.as(role)), newest_migration());
+  }
+}
+
+// What the owner of an account does through the interface.
+TEST_F(Privileges, EveryOperationOfAnOwnerWorks) {
+  Session operators(db_.as("admin"));
+  const auto user = Accounts(operators).create("a@b", Plan::kPaid);
+  ASSERT_TRUE(user);
+  const auto first =
+      Keys(operators).add(user->id, {.name = "k", .scopes = {3}}, make_api_key("svc"));
+  ASSERT_TRUE(first);
+  Session session(db_.as("api"));
+  Accounts accounts(session);
+  Keys keys(session);
+  EXPECT_TRUE(accounts.find(user->id));
+  EXPECT_TRUE(accounts.ledger(user->id, std::nullopt, 10));
+  const auto made = keys.add(
+      user->id, {.name = "made", .expires_at = session.now() + 1h}, make_api_key("svc"), first->id);
+  ASSERT_TRUE(made) << made.error().detail;
+  EXPECT_TRUE(keys.page(user->id, made->id, 10));
+  const auto changed =
+      keys.change(user->id,
+                  made->id,
+                  {.name = "x", .scopes = Scopes{}, .expires_at = std::optional<Instant>()},
+                  first->id);
+  EXPECT_TRUE(changed) << changed.error().detail;
+  const auto removed = keys.remove_own(user->id, made->id);
+  EXPECT_TRUE(removed) << removed.error().detail;
 }
 
 TEST_F(Privileges, EveryOperationOfTheTaskStoreWorks) {
-  AccountStore accounts(url_);
-  const auto user = accounts.create_user("a@b", Plan::kPaid);
+  Session session(db_.as("admin"));
+  Accounts accounts(session);
+  Operators operators(session);
+  const auto user = accounts.create("a@b", Plan::kPaid);
   ASSERT_TRUE(user);
-  ASSERT_TRUE(accounts.grant("a@b", credits(5000), GrantKind::kPurchase, "r"));
+  ASSERT_TRUE(accounts.grant(user->id, credits(5000), GrantKind::kPurchase, "r"));
   const NewApiKey key = make_api_key("svc");
-  const auto stored = accounts.add_key("a@b", "k", key);
+  const auto stored = Keys(session).add(user->id, {.name = "k"}, key);
   ASSERT_TRUE(stored);
-  TaskStore tasks(url_);
+  TaskStore api(db_.as("api"));
+  TaskStore tasks(db_.as("worker"));
+  EXPECT_TRUE(api.ping());
   EXPECT_TRUE(tasks.ping());
-  EXPECT_TRUE(tasks.find_keys(std::span(&key.hash, 1)));
-  EXPECT_TRUE(tasks.touch_keys(std::span(&stored->id, 1)));
+  EXPECT_TRUE(api.find_keys(std::span(&key.hash, 1)).front());
+  EXPECT_TRUE(api.touch_keys(std::span(&stored->id, 1)));
   const WorkerId worker = WorkerId::make();
   EXPECT_TRUE(tasks.report_worker(worker, "h", 1, 0, "{}"));
-  EXPECT_TRUE(tasks.report_api(ApiId::make(), TaskId::make()));
+  EXPECT_TRUE(tasks.report_worker_ended(worker));
+  EXPECT_TRUE(api.report_api(ApiId::make(), TaskId::make()));
 
   using Kind = SettleCommand::Kind;
   for (const Kind kind : {Kind::kSucceed, Kind::kFail, Kind::kRetry, Kind::kRelease}) {
@@ -128,23 +225,24 @@ TEST_F(Privileges, EveryOperationOfTheTaskStoreWorks) {
                           .user = user->id,
                           .idempotency_key = std::to_string(static_cast<int>(kind)),
                           .request = "{}"};
-    const auto created = tasks.create(std::span(&command, 1));
-    ASSERT_TRUE(created && (*created)[0].kind == CreateOutcome::Kind::kCreated);
+    const auto created = api.create(std::span(&command, 1)).front();
+    ASSERT_TRUE(created && created->kind == CreateOutcome::Kind::kCreated);
     const FindCommand find{.id = command.id, .user = user->id};
-    EXPECT_TRUE((*tasks.find(std::span(&find, 1)))[0]);
+    EXPECT_TRUE((*api.find(std::span(&find, 1)).front()));
     const Hint hint{.task = command.id, .epoch = 0};
     const auto claimed =
-        tasks.claim(std::span(&hint, 1), worker, [](const Claim&) { return std::string("local"); });
-    ASSERT_TRUE(claimed && (*claimed)[0]);
-    const Lease lease{.task = command.id, .epoch = (*claimed)[0]->epoch};
-    EXPECT_TRUE((*tasks.renew(std::span(&lease, 1), worker))[0]);
+        tasks.claim(std::span(&hint, 1), worker, [](const Claim&) { return std::string("local"); })
+            .front();
+    ASSERT_TRUE(claimed && *claimed);
+    const Lease lease{.task = command.id, .epoch = (*claimed)->epoch};
+    EXPECT_TRUE((*tasks.renew(std::span(&lease, 1), worker).front()));
     const AttemptStart next{.task = command.id,
                             .epoch = lease.epoch,
                             .n = 2,
                             .provider = "local",
                             .previous = 1,
                             .previous_state = 3};
-    EXPECT_TRUE((*tasks.start_attempts(std::span(&next, 1)))[0]);
+    EXPECT_TRUE((*tasks.start_attempts(std::span(&next, 1)).front()));
     SettleCommand settle{.kind = kind,
                          .task = command.id,
                          .user = user->id,
@@ -154,13 +252,13 @@ TEST_F(Privileges, EveryOperationOfTheTaskStoreWorks) {
                          .duration_ms = 1000,
                          .attempt = 2,
                          .attempt_state = 2};
-    const auto settled = tasks.settle(std::span(&settle, 1));
+    const auto settled = tasks.settle(std::span(&settle, 1)).front();
     ASSERT_TRUE(settled);
-    EXPECT_EQ((*settled)[0],
+    EXPECT_EQ(*settled,
               kind == Kind::kSucceed || kind == Kind::kFail ? SettleOutcome::kSettled
                                                             : SettleOutcome::kRequeued);
-    const auto shown = accounts.show_task(command.id);
-    ASSERT_TRUE(shown) << shown.error().message;
+    const auto shown = operators.show_task(command.id);
+    ASSERT_TRUE(shown) << shown.error().detail;
     EXPECT_EQ(shown->attempts.size(), 2U);
   }
 
@@ -168,12 +266,13 @@ TEST_F(Privileges, EveryOperationOfTheTaskStoreWorks) {
   std::vector<TaskId> ids;
   for (int i = 0; i < 3; ++i) {
     CreateCommand command{.id = TaskId::make(), .user = user->id, .request = "{}"};
-    ASSERT_TRUE(tasks.create(std::span(&command, 1)));
+    ASSERT_TRUE(api.create(std::span(&command, 1)).front());
     ids.push_back(command.id);
   }
   const Hint hint{.task = ids[0], .epoch = 0};
-  ASSERT_TRUE((*tasks.claim(
-      std::span(&hint, 1), worker, [](const Claim&) { return std::string("local"); }))[0]);
+  ASSERT_TRUE(
+      (*tasks.claim(std::span(&hint, 1), worker, [](const Claim&) { return std::string("local"); })
+            .front()));
   db_.execute(Sql("UPDATE tasks SET lease_until=UTC_TIMESTAMP(6) - INTERVAL 1 SECOND, "
                   "wake_at=UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE id=")
               << ids[0]);
@@ -184,12 +283,30 @@ TEST_F(Privileges, EveryOperationOfTheTaskStoreWorks) {
   ASSERT_TRUE(swept);
   EXPECT_EQ(swept->reaped, 1U);
   EXPECT_EQ(swept->expired, 1U);
-  EXPECT_EQ(*tasks.cancel(ids[2]), CancelOutcome::kCanceled);
+  Session reading(db_.as("api"));
+  EXPECT_TRUE(History(reading).list(user->id, {}, std::nullopt, 100));
+  const CancelCommand cancel{.task = ids[0], .user = user->id};
+  const auto canceled = api.cancel(std::span(&cancel, 1)).front();
+  ASSERT_TRUE(canceled);
+  EXPECT_EQ(canceled->outcome, CancelOutcome::kCanceled);
+  const auto erased = History(reading).erase(user->id, ids[0]);
+  ASSERT_TRUE(erased) << erased.error().detail;
+  EXPECT_EQ(*erased, Erasure::kErased);
+  const auto deletions = tasks.deletions({}, 10);
+  ASSERT_TRUE(deletions);
+  ASSERT_EQ(deletions->size(), 1U);
+  EXPECT_TRUE(tasks.deletions_done(std::span(&deletions->front().task, 1)));
+  EXPECT_EQ(*TaskStore(db_.as("admin")).cancel(ids[2]), CancelOutcome::kCanceled);
   db_.execute(Sql("UPDATE idempotency SET created_at=created_at - INTERVAL 8 DAY"));
   const auto purged = tasks.purge_idempotency(100);
   ASSERT_TRUE(purged);
   EXPECT_EQ(*purged, 2U);  // Two of the four are still open.
-  const auto checks = accounts.audit();
+  const auto old = tasks.take_old_outputs(std::chrono::seconds(0), 100);
+  ASSERT_TRUE(old);
+  EXPECT_TRUE(tasks.old_outputs_deleted(old->last));
+  EXPECT_TRUE(tasks.doubtful_outputs(TaskId(), old->last, 10));
+  EXPECT_TRUE(tasks.now());
+  const auto checks = audit(db_.as("admin"));
   ASSERT_TRUE(checks);
   for (const Check& check : *checks) {
     EXPECT_EQ(check.bad, 0U) << check.name;

@@ -34,6 +34,15 @@ T must(Result<T, StoreFault> result) {
 }
 
 template <class T>
+std::vector<T> must(Batch<T> batch) {
+  std::vector<T> all;
+  for (auto& result : batch) {
+    all.push_back(must(std::move(result)));
+  }
+  return all;
+}
+
+template <class T>
 T only(Batch<T> batch) {
   std::vector<T> all = must(std::move(batch));
   if (all.size() != 1) {
@@ -41,6 +50,19 @@ T only(Batch<T> batch) {
     return T{};
   }
   return T(all[0]);
+}
+
+// The outcomes of `commands`, tried again where others hold their rows, as rivals do in passing.
+template <class Command, class Use>
+auto until_free(std::span<const Command> commands, const Use& use) {
+  auto results = use(commands);
+  for (std::size_t i = 0; i < commands.size(); ++i) {
+    while (!results[i] && results[i].error() == StoreFault::kLocked) {
+      std::this_thread::yield();
+      results[i] = use(commands.subspan(i, 1)).front();
+    }
+  }
+  return must(std::move(results));
 }
 
 inline CreateCommand create_command(UserId user, std::optional<std::string> key = std::nullopt) {
@@ -69,6 +91,29 @@ inline SettleCommand settle_command(SettleCommand::Kind kind, const Claim& claim
     command.failure = FailureCode::kProviderUnavailable;
   }
   return command;
+}
+
+// For sessions that hold locks while a test looks at what others do meanwhile.
+inline constexpr SessionOptions kHolds{.idle_in_transaction_max = std::chrono::seconds(600)};
+
+// Another session that holds the rows which `query` selects, until release() or its end.
+class RowHolder {
+ public:
+  RowHolder(const DatabaseUrl& url, Sql query) : session_(url, kHolds) {
+    session_.execute(Sql("BEGIN"));
+    EXPECT_TRUE(session_.query(query << " FOR UPDATE").next());
+  }
+  void release() { session_.execute(Sql("ROLLBACK")); }
+
+ private:
+  Session session_;
+};
+
+inline Sql balance_of(UserId user) {
+  return Sql("SELECT seq FROM balances WHERE user_id=") << user;
+}
+inline Sql row_of_task(TaskId task) {
+  return Sql("SELECT epoch FROM tasks WHERE id=") << task;
 }
 
 // Runs `work` on `count` threads at once.

@@ -6,6 +6,7 @@
 
 #include "common/store/task_rows.h"
 #include "tests/store/task_fixture.h"
+#include "tests/support/wait.h"
 
 namespace audiogen::store {
 namespace {
@@ -49,6 +50,80 @@ class WorkTest : public TaskStoreTest {
               1);
   }
 };
+
+// Whoever holds a task's row, or its user's balance, delays that task alone.
+TEST_F(WorkTest, AHeldRowDelaysItsOwnTaskAlone) {
+  const UserId stuck = db_.add_user(), free = db_.add_user();
+  const std::vector<TaskId> tasks = {create(stuck), create(free)};
+  const auto expect_first_locked = [&](const auto& results) {
+    ASSERT_EQ(results.size(), 2U);
+    ASSERT_FALSE(results[0]);
+    EXPECT_EQ(results[0].error(), StoreFault::kLocked);
+    EXPECT_TRUE(results[1]);
+  };
+  std::vector<Claim> claims;
+  {
+    RowHolder holder(db_.url(), row_of_task(tasks[0]));
+    const std::vector<Hint> hints = {{tasks[0], 0}, {tasks[1], 0}};
+    const auto some = store_.claim(hints, worker_, some_provider);
+    expect_first_locked(some);
+    ASSERT_TRUE(some[1] && *some[1]) << "the free one is claimed";
+    holder.release();
+    claims = {claim(tasks[0]).value(), some[1]->value()};
+  }
+  const std::vector<Lease> leases = {{tasks[0], claims[0].epoch}, {tasks[1], claims[1].epoch}};
+  const std::vector<AttemptStart> starts = {
+      {.task = tasks[0], .epoch = claims[0].epoch, .n = 2, .provider = "b"},
+      {.task = tasks[1], .epoch = claims[1].epoch, .n = 2, .provider = "b"}};
+  const std::vector<SettleCommand> ends = {settle_command(Settle::kSucceed, claims[0]),
+                                           settle_command(Settle::kSucceed, claims[1])};
+  RowHolder holder(db_.url(), row_of_task(tasks[0]));
+  const auto renewed = store_.renew(leases, worker_);
+  expect_first_locked(renewed);
+  EXPECT_TRUE(renewed[1] && *renewed[1]);
+  const auto started = store_.start_attempts(starts);
+  expect_first_locked(started);
+  EXPECT_TRUE(started[1] && *started[1]);
+  const auto canceled = store_.cancel(tasks[0], {}, 0s);
+  ASSERT_FALSE(canceled);
+  EXPECT_EQ(canceled.error(), StoreFault::kLocked);
+  holder.release();
+  EXPECT_EQ(must(store_.renew(leases, worker_)), (std::vector{true, true})) << "no lease is lost";
+
+  RowHolder balance(db_.url(), balance_of(stuck));
+  const auto settled = store_.settle(ends);
+  expect_first_locked(settled);
+  EXPECT_TRUE(settled[1] && *settled[1] == SettleOutcome::kSettled);
+  EXPECT_FALSE(store_.cancel(tasks[0], {}, 0s));
+  balance.release();
+  EXPECT_EQ(settle(ends[0]), SettleOutcome::kSettled);
+}
+
+// An operator who cancels waits for his own row only, and holds no other one meanwhile.
+TEST_F(WorkTest, ACancelThatWaitsHoldsNothing) {
+  const UserId user = db_.add_user();
+  const TaskId task = create(user);
+  RowHolder holder(db_.url(), row_of_task(task));
+  TaskStore operators(db_.url());
+  std::atomic<bool> stop{false};
+  std::jthread canceling([&] {
+    const auto outcome = operators.cancel(task, {}, 30s);
+    EXPECT_TRUE(outcome && *outcome == CancelOutcome::kCanceled);
+    stop = true;
+  });
+  int created = 0;
+  for (int i = 0; i < 20; ++i) {
+    created += test::eventually(1s, [&] {
+      const CreateCommand command = create_command(user);
+      const auto outcome = store_.create({&command, 1}).front();
+      return outcome && outcome->kind == CreateOutcome::Kind::kCreated;
+    });
+  }
+  EXPECT_EQ(created, 20);
+  EXPECT_FALSE(stop);
+  holder.release();
+  canceling.join();
+}
 
 TEST_F(WorkTest, AClaimTakesWhatIsReady) {
   const UserId user = db_.add_user();
@@ -107,8 +182,9 @@ TEST_F(WorkTest, EveryTaskIsClaimedOnce) {
     std::vector<Hint> mine = hints;
     std::rotate(mine.begin(), mine.begin() + static_cast<std::ptrdiff_t>(t * 25), mine.end());
     for (std::size_t i = 0; i < kTasks; i += 20) {
-      const auto got =
-          must(store.claim(std::span(mine).subspan(i, 20), WorkerId::make(), some_provider));
+      const auto got = until_free(std::span<const Hint>(mine).subspan(i, 20), [&](auto some) {
+        return store.claim(some, WorkerId::make(), some_provider);
+      });
       const std::scoped_lock lock(mutex);
       for (const auto& claim : got) {
         claimed[claim ? claim->task : TaskId{}] += 1;
@@ -244,6 +320,21 @@ TEST_F(WorkTest, AReleaseCostsNoClaim) {
   EXPECT_EQ(second->attempts, 1U);
 }
 
+// A worker without room gives it back for a while, but never past the end of its time.
+TEST_F(WorkTest, AReleaseMayBeForAWhile) {
+  const UserId user = db_.add_user();
+  for (const auto after : {8s, 9000s}) {
+    const TaskId task = create(user);
+    SettleCommand command = settle_command(Settle::kRelease, *claim(task));
+    command.retry_after = after;
+    EXPECT_EQ(settle(command), SettleOutcome::kRequeued);
+    EXPECT_EQ(column(task, "claims"), 0);
+    EXPECT_FALSE(claim(task, 2)) << "not due";
+    EXPECT_EQ(column(task, "next_run_at > UTC_TIMESTAMP(6)"), 1);
+    EXPECT_EQ(column(task, "next_run_at <= deadline_at AND wake_at <= deadline_at"), 1);
+  }
+}
+
 TEST_F(WorkTest, ABatchOfEveryKind) {
   const UserId a = db_.add_user(), b = db_.add_user();
   std::vector<SettleCommand> commands;
@@ -275,6 +366,17 @@ TEST_F(WorkTest, ABatchOfEveryKind) {
                          kNotOurs,
                          kNotOurs}));
   EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM ledger WHERE kind=2")), 4);
+}
+
+TEST_F(WorkTest, NoMoreIsCapturedThanTheRequestAllows) {
+  const UserId user = db_.add_user(credits(1'000));
+  for (const Units most : {credits(40), credits(74), credits(75), kHoldAmount}) {
+    const TaskId id = create(user);
+    SettleCommand command = settle_command(Settle::kSucceed, *claim(id));  // 75 credits of audio.
+    command.charge_max = most;
+    EXPECT_EQ(settle(command), SettleOutcome::kSettled);
+    EXPECT_EQ(find(id, user)->charged, std::min(most, credits(75)));
+  }
 }
 
 TEST_F(WorkTest, OneBadSettlementFailsAlone) {
@@ -511,6 +613,84 @@ TEST_F(WorkTest, CancelReturnsEverythingAndFences) {
   EXPECT_EQ(attempts(running, kAttemptUnknown), 1);
 }
 
+TEST_F(WorkTest, AUserCancelsWhatIsHisAndOpen) {
+  const UserId user = db_.add_user(), stranger = db_.add_user();
+  const TaskId queued = create(user), done = create(user);
+  const Claim running = claim_many(user, 1).front();
+  EXPECT_EQ(settle(settle_command(Settle::kSucceed, *claim(done))), SettleOutcome::kSettled);
+  const std::vector<CancelCommand> commands = {{.task = queued, .user = user},
+                                               {.task = queued, .user = stranger},
+                                               {.task = running.task, .user = user},
+                                               {.task = done, .user = user},
+                                               {.task = TaskId::make(), .user = user}};
+  const auto outcomes = must(store_.cancel(commands));
+  EXPECT_EQ(outcomes[0].outcome, CancelOutcome::kCanceled);
+  EXPECT_EQ(outcomes[1].outcome, CancelOutcome::kNotFound);
+  EXPECT_EQ(outcomes[2].outcome, CancelOutcome::kCanceled);
+  EXPECT_EQ(outcomes[3].outcome, CancelOutcome::kAlreadyFinal);
+  EXPECT_EQ(outcomes[3].task.state, TaskState::kSucceeded);
+  EXPECT_EQ(outcomes[4].outcome, CancelOutcome::kNotFound);
+  // As it is told, so it stands.
+  for (const std::size_t i : {std::size_t{0}, std::size_t{2}}) {
+    const auto found = find(commands[i].task, user);
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->state, TaskState::kCanceled);
+    EXPECT_EQ(found->charged, Units{});
+    EXPECT_EQ(found->updated_at, outcomes[i].task.updated_at);
+    EXPECT_EQ(found->created_at, outcomes[i].task.created_at);
+    EXPECT_EQ(found->claims, outcomes[i].task.claims);
+  }
+  EXPECT_EQ(settle(settle_command(Settle::kSucceed, running)), SettleOutcome::kNotOurs);
+  EXPECT_FALSE(renew(running, worker_)) << "the worker hears of it";
+  EXPECT_EQ(attempts(running.task, kAttemptUnknown), 1);
+}
+
+TEST_F(WorkTest, ACancelEndsWhatAHedgeLeftOpen) {
+  const UserId user = db_.add_user();
+  const Claim running = claim_many(user, 1).front();
+  const AttemptStart second{
+      .task = running.task, .epoch = running.epoch, .n = 2, .provider = "second"};
+  EXPECT_TRUE(only(store_.start_attempts({&second, 1})));
+  const CancelCommand command{.task = running.task, .user = user};
+  EXPECT_EQ(only(store_.cancel({&command, 1})).outcome, CancelOutcome::kCanceled);
+  EXPECT_EQ(attempts(running.task, kAttemptUnknown), 2);
+}
+
+// What is final is told without any lock: rows that others hold are in nobody's way.
+TEST_F(WorkTest, ACancelWaitsForNoRow) {
+  const UserId user = db_.add_user();
+  const TaskId canceled = create(user), open = create(user), other = create(db_.add_user());
+  const std::vector<CancelCommand> commands = {
+      {.task = canceled, .user = user}, {.task = open, .user = user}, {.task = other}};
+  ASSERT_EQ(only(store_.cancel({commands.data(), 1})).outcome, CancelOutcome::kCanceled);
+  for (const Sql& held : {balance_of(user), row_of_task(open)}) {
+    RowHolder holder(db_.url(), held);
+    const auto outcomes = store_.cancel({commands.data(), 2});
+    ASSERT_TRUE(outcomes[0]);
+    EXPECT_EQ(outcomes[0]->outcome, CancelOutcome::kAlreadyFinal);
+    EXPECT_EQ(outcomes[0]->task.state, TaskState::kCanceled);
+    ASSERT_FALSE(outcomes[1]);
+    EXPECT_EQ(outcomes[1].error(), StoreFault::kLocked);
+  }
+  RowHolder holder(db_.url(), row_of_task(open));
+  const auto outcomes = store_.cancel(commands);
+  EXPECT_FALSE(outcomes[1]);
+  ASSERT_TRUE(outcomes[2]) << "a neighbour's goes on";
+  EXPECT_EQ(outcomes[2]->outcome, CancelOutcome::kCanceled);
+}
+
+TEST_F(WorkTest, TheSameTaskTwiceInABatchIsCanceledOnce) {
+  const UserId user = db_.add_user(credits(150));
+  const CancelCommand command{.task = create(user), .user = user};
+  const std::vector<CancelCommand> twice = {command, command};
+  const auto outcomes = until_free(std::span<const CancelCommand>(twice),
+                                   [&](auto some) { return store_.cancel(some); });
+  EXPECT_EQ(outcomes[0].outcome, CancelOutcome::kCanceled);
+  EXPECT_EQ(outcomes[1].outcome, CancelOutcome::kAlreadyFinal);
+  EXPECT_EQ(outcomes[1].task.state, TaskState::kCanceled);
+  EXPECT_EQ(db_.balance(user), (Balance{credits(150), Units{}, 3}));
+}
+
 TEST_F(WorkTest, CancelAgainstSettle) {
   constexpr std::size_t kRounds = 300;
   const UserId user = db_.add_user();
@@ -523,7 +703,9 @@ TEST_F(WorkTest, CancelAgainstSettle) {
         canceled += must(store.cancel(claim.task)) == CancelOutcome::kCanceled ? 1 : 0;
       } else {
         const SettleCommand command = settle_command(Settle::kSucceed, claim);
-        settled += only(store.settle({&command, 1})) == SettleOutcome::kSettled ? 1 : 0;
+        const auto outcomes =
+            until_free(std::span(&command, 1), [&](auto some) { return store.settle(some); });
+        settled += outcomes.front() == SettleOutcome::kSettled ? 1 : 0;
       }
     }
   });
@@ -547,15 +729,19 @@ TEST_F(WorkTest, DeadlineAgainstSettle) {
     TaskStore store(db_.url());
     if (side == 0) {
       for (std::size_t i = 0; i < kRounds; i += 7) {
-        const auto some = std::span(commands).subspan(i, std::min<std::size_t>(7, kRounds - i));
-        for (const SettleOutcome outcome : must(store.settle(some))) {
+        const auto some = std::span<const SettleCommand>(commands).subspan(
+            i, std::min<std::size_t>(7, kRounds - i));
+        for (const SettleOutcome outcome :
+             until_free(some, [&](auto those) { return store.settle(those); })) {
           settled += outcome == SettleOutcome::kSettled ? 1U : 0U;
         }
       }
     } else {
-      for (int i = 0; i < 60; ++i) {
+      // Tasks whose user's balance is held are looked at again a second later.
+      EXPECT_TRUE(test::eventually(30s, [&] {
         expired += must(store.sweep(11)).expired;
-      }
+        return expired + settled >= kRounds;
+      }));
     }
   });
   EXPECT_EQ(expired + settled, kRounds);

@@ -11,6 +11,8 @@
 #include <rapidjson/schema.h>
 #include <rapidjson/stringbuffer.h>
 
+#include "common/base/ascii.h"
+
 namespace audiogen::test {
 namespace {
 
@@ -49,13 +51,6 @@ const Value& resolved(const Document& document, const Value& value) {
   return value;
 }
 
-std::string lower(std::string text) {
-  for (char& c : text) {
-    c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  }
-  return text;
-}
-
 }  // namespace
 
 OpenApi OpenApi::from_file(const std::string& path) {
@@ -81,7 +76,7 @@ const Value* OpenApi::operation(const std::string& method, const std::string& pa
   if (item == paths->value.MemberEnd()) {
     return nullptr;
   }
-  const auto found = item->value.FindMember(lower(method).c_str());
+  const auto found = item->value.FindMember(ascii::lower(method).c_str());
   return found == item->value.MemberEnd() ? nullptr : &found->value;
 }
 
@@ -123,7 +118,7 @@ std::string OpenApi::check(const std::string& method,
     for (const auto& header : response["headers"].GetObject()) {
       const Value& rule = resolved(document_, header.value);
       const bool required = rule.HasMember("required") && rule["required"].GetBool();
-      if (required && reply.header(lower(header.name.GetString())).empty()) {
+      if (required && reply.header(ascii::lower(header.name.GetString())).empty()) {
         return status + " lacks the header " + header.name.GetString();
       }
     }

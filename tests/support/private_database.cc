@@ -34,12 +34,16 @@ bool all_threads_stopped(pid_t process) {
 
 }  // namespace
 
-PrivateDatabase::PrivateDatabase() : port_(free_port()) {
+PrivateDatabase::PrivateDatabase(const std::function<void(const std::string& folder)>& prepare)
+    : port_(free_port()) {
   const char* const parent = std::getenv("TEST_STACK_DIR");  // NOLINT(concurrency-mt-unsafe)
   std::filesystem::path under = parent != nullptr ? parent : std::filesystem::temp_directory_path();
   folder_ = (under / "db-XXXXXX").string();
   if (::mkdtemp(folder_.data()) == nullptr) {
     throw std::runtime_error("cannot make a folder under " + under.string());
+  }
+  if (prepare) {
+    prepare(folder_);
   }
   start();
 }

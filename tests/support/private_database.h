@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include <sys/types.h>
@@ -11,7 +12,8 @@ namespace audiogen::test {
 
 class PrivateDatabase {
  public:
-  PrivateDatabase();
+  // `prepare` may put things into its folder first, as Certificates::give_to_server does.
+  explicit PrivateDatabase(const std::function<void(const std::string& folder)>& prepare = {});
   ~PrivateDatabase();
   PrivateDatabase(const PrivateDatabase&) = delete;
   PrivateDatabase& operator=(const PrivateDatabase&) = delete;
@@ -20,6 +22,8 @@ class PrivateDatabase {
   void start();         // Again, with the same data; returns when it answers.
   void freeze() const;  // SIGSTOP
   void thaw() const;    // SIGCONT
+
+  const std::string& folder() const { return folder_; }
 
  private:
   pid_t pid() const;

@@ -108,10 +108,15 @@ int Process::wait(std::chrono::milliseconds limit) {
         return false;
       }
       status_ = exit_code(status);
+      core_ = WIFSIGNALED(status) && WCOREDUMP(status);
       return true;
     });
   }
   return status_;
+}
+
+bool Process::left_core() const {
+  return core_;
 }
 
 void Process::kill() {

@@ -28,6 +28,8 @@ class Process {
   bool running();
   // Waits for the end; the exit code, 128 + signal, or -1 when it still runs at the deadline.
   int wait(std::chrono::milliseconds limit);
+  // Whether the kernel wrote a core when it ended; after wait().
+  bool left_core() const;
   // SIGKILL and wait.
   void kill();
   std::string log() const;
@@ -35,6 +37,7 @@ class Process {
  private:
   pid_t pid_ = -1;
   int status_ = -1;
+  bool core_ = false;
   std::string log_file_;
 };
 

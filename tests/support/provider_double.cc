@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cmath>
 #include <condition_variable>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <numbers>
@@ -22,8 +23,8 @@
 #include <unistd.h>
 
 #include "common/base/check.h"
+#include "common/base/unique_fd.h"
 #include "common/http/framer.h"
-#include "common/http/unique_fd.h"
 
 namespace audiogen::test {
 namespace {
@@ -74,7 +75,7 @@ std::string DoubleCall::header(std::string_view lower_case_name) const {
 class ProviderDouble::Impl {
  public:
   Impl(Script script, std::uint16_t port) : script_(std::move(script)) {
-    listener_ = http::UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    listener_ = UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     const int on = 1;
     ::setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     sockaddr_in address{};
@@ -110,7 +111,7 @@ class ProviderDouble::Impl {
 
  private:
   struct Connection {
-    http::UniqueFd fd;
+    UniqueFd fd;
     http::Framer framer;
     bool answering = false;
     DoubleReply reply;
@@ -118,6 +119,7 @@ class ProviderDouble::Impl {
     std::size_t sent = 0;  // Of `out`.
     bool close_after = false, reset_after = false;
     bool endless = false;
+    std::size_t pieces_left = 0;  // of an endless answer
     std::string endless_piece;
     std::string dripping;  // Not yet put into `out`.
     bool writable_watched = false;
@@ -188,7 +190,7 @@ class ProviderDouble::Impl {
       const int on = 1;
       ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
       auto connection = std::make_unique<Connection>();
-      connection->fd = http::UniqueFd(fd);
+      connection->fd = UniqueFd(fd);
       connection->generation = ++generations_;
       connections_[fd] = std::move(connection);
       watch(fd, EPOLLIN, EPOLL_CTL_ADD);
@@ -285,8 +287,9 @@ class ProviderDouble::Impl {
     if (connection.dripping.empty()) {
       begin_answer(connection);
     } else {
-      connection.out += connection.dripping.front();
-      connection.dripping.erase(0, 1);
+      const std::size_t drip = std::max<std::size_t>(connection.reply.drip_bytes, 1);
+      connection.out += connection.dripping.substr(0, drip);
+      connection.dripping.erase(0, drip);
     }
     if (!connection.dripping.empty()) {
       alarms_.emplace(Clock::now() + connection.reply.drip_every, alarm_of(connection));
@@ -329,11 +332,14 @@ class ProviderDouble::Impl {
         break;
       case Form::kEndless:
       case Form::kEndlessHead:
+      case Form::kStalled:
         connection.endless = true;
-        connection.out =
-            reply.form == Form::kEndless ? head_of(reply, chunked) : "HTTP/1.1 200 Scripted\r\n";
+        connection.pieces_left =
+            reply.form == Form::kStalled ? reply.repeat : std::numeric_limits<std::size_t>::max();
+        connection.out = reply.form != Form::kEndlessHead ? head_of(reply, chunked)
+                                                          : "HTTP/1.1 200 Scripted\r\n";
         connection.endless_piece =
-            reply.form == Form::kEndless
+            reply.form != Form::kEndlessHead
                 ? chunk(body.empty() ? std::string(kEndlessPiece, 'x') : body)
                 : "X-Filler: " + std::string(1000, 'x') + "\r\n";
         break;
@@ -352,7 +358,9 @@ class ProviderDouble::Impl {
     for (;;) {
       if (connection.sent == connection.out.size()) {
         connection.sent = 0;
-        connection.out = connection.endless ? connection.endless_piece : "";
+        connection.out =
+            connection.endless && connection.pieces_left > 0 ? connection.endless_piece : "";
+        connection.pieces_left -= connection.out.empty() ? 0U : 1U;
       }
       if (connection.out.empty()) {
         break;
@@ -373,7 +381,7 @@ class ProviderDouble::Impl {
     }
     set_writable(connection, false);
     if (!connection.answering || connection.reply.form == Form::kHang ||
-        !connection.dripping.empty()) {
+        connection.reply.form == Form::kStalled || !connection.dripping.empty()) {
       return true;
     }
     if (connection.close_after) {
@@ -392,9 +400,9 @@ class ProviderDouble::Impl {
   }
 
   const Script script_;
-  http::UniqueFd listener_;
-  const http::UniqueFd epoll_{::epoll_create1(EPOLL_CLOEXEC)};
-  const http::UniqueFd wake_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  UniqueFd listener_;
+  const UniqueFd epoll_{::epoll_create1(EPOLL_CLOEXEC)};
+  const UniqueFd wake_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   std::uint16_t port_ = 0;
   std::unordered_map<int, std::unique_ptr<Connection>> connections_;
   std::multimap<Clock::time_point, Alarm> alarms_;

@@ -34,7 +34,8 @@ struct DoubleReply {
     kLongLength,      // Content-Length one larger than the body; the connection stays open.
     kShortLength,     // Content-Length of half the body, then the whole body.
     kEndless,         // Chunked, the body again and again for ever.
-    kDrip,            // The whole body, one byte per drip_every.
+    kDrip,            // The whole body, drip_bytes per drip_every.
+    kStalled,         // Chunked, the body `repeat` times, then nothing until the client goes away.
     kGarbage,         // The body alone, without any HTTP around it.
     kEndlessHead,     // Header lines for ever.
   };
@@ -44,6 +45,8 @@ struct DoubleReply {
   std::chrono::milliseconds delay{0};  // Before the first byte.
   Form form = Form::kWhole;
   std::chrono::milliseconds drip_every{20};
+  std::size_t drip_bytes = 1;
+  std::size_t repeat = 1;
 };
 
 class ProviderDouble {

@@ -12,6 +12,8 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include "common/base/ascii.h"
+
 namespace audiogen::test {
 namespace {
 
@@ -38,7 +40,10 @@ std::string RawResponse::header(const std::string& lower_case_name) const {
   return found == headers.end() ? "" : found->second;
 }
 
-RawConnection::RawConnection(std::uint16_t port, const std::string& host, int receive_buffer) {
+RawConnection::RawConnection(std::uint16_t port,
+                             const std::string& host,
+                             int receive_buffer,
+                             const std::string& source) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICHOST;
@@ -46,12 +51,25 @@ RawConnection::RawConnection(std::uint16_t port, const std::string& host, int re
   if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) {
     return;
   }
-  http::UniqueFd fd(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  UniqueFd fd(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (receive_buffer > 0) {
     ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer);
   }
   const int on = 1;
   ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  if (!source.empty()) {
+    addrinfo* from = nullptr;
+    if (::getaddrinfo(source.c_str(), "0", &hints, &from) != 0) {
+      ::freeaddrinfo(found);
+      return;
+    }
+    const bool bound = ::bind(fd.get(), from->ai_addr, from->ai_addrlen) == 0;
+    ::freeaddrinfo(from);
+    if (!bound) {
+      ::freeaddrinfo(found);
+      return;
+    }
+  }
   if (::connect(fd.get(), found->ai_addr, found->ai_addrlen) == 0) {
     fd_ = std::move(fd);
   }
@@ -109,11 +127,8 @@ std::optional<RawResponse> RawConnection::response(bool head_only,
     if (colon >= end) {
       return std::nullopt;
     }
-    std::string name = response.head.substr(at, colon - at);
-    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) {
-      return static_cast<char>(std::tolower(c));
-    });
-    response.headers.emplace(std::move(name), response.head.substr(colon + 2, end - colon - 2));
+    response.headers.emplace(ascii::lower(response.head.substr(at, colon - at)),
+                             response.head.substr(colon + 2, end - colon - 2));
     at = end + 2;
   }
   if (head_only || response.status < 200 || response.status == 204 || response.status == 304) {

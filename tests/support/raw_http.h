@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/http/unique_fd.h"
+#include "common/base/unique_fd.h"
 
 namespace audiogen::test {
 
@@ -27,9 +27,11 @@ class RawConnection {
   static constexpr std::chrono::milliseconds kPatience{10'000};
 
   // Connects; connected() is false if that failed. `receive_buffer` 0: the system's default.
+  // `source`: the numeric address to come from, of the same family; empty: the system's choice.
   explicit RawConnection(std::uint16_t port,
                          const std::string& host = "127.0.0.1",
-                         int receive_buffer = 0);
+                         int receive_buffer = 0,
+                         const std::string& source = "");
 
   bool connected() const { return static_cast<bool>(fd_); }
   // Sends everything; false when the server has closed or does not read in time.
@@ -53,7 +55,7 @@ class RawConnection {
   // Reads once into buffer_; false at the end, on an error or after the deadline.
   bool fill(std::chrono::steady_clock::time_point deadline);
 
-  http::UniqueFd fd_;
+  UniqueFd fd_;
   std::string buffer_;
   bool ended_ = false;
 };

@@ -12,6 +12,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "common/base/ascii.h"
+
 namespace audiogen::test {
 namespace {
 
@@ -34,9 +36,8 @@ std::string hmac(std::string_view key, std::string_view text) {
 std::string hex(std::string_view bytes) {
   std::string out;
   for (const char c : bytes) {
-    static constexpr char kDigits[] = "0123456789abcdef";
-    out += kDigits[static_cast<unsigned char>(c) >> 4U];
-    out += kDigits[static_cast<unsigned char>(c) & 15U];
+    out += ascii::kHexDigits[static_cast<unsigned char>(c) >> 4U];
+    out += ascii::kHexDigits[static_cast<unsigned char>(c) & 15U];
   }
   return out;
 }
@@ -79,13 +80,11 @@ bool is_now(const std::string& date) {
 
 // Ten bytes where a hundred are promised.
 http::FileBody short_file() {
-  http::FileBody file;
-  file.fd = http::UniqueFd(::memfd_create("short", MFD_CLOEXEC));
-  if (::ftruncate(file.fd.get(), 10) != 0) {
+  UniqueFd file(::memfd_create("short", MFD_CLOEXEC));
+  if (::ftruncate(file.get(), 10) != 0) {
     throw std::runtime_error("memfd");
   }
-  file.length = 100;
-  return file;
+  return {std::move(file), 0, 100};
 }
 
 }  // namespace

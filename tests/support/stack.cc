@@ -72,6 +72,10 @@ Stack::~Stack() {
   }
 }
 
+std::string Stack::database_through(std::uint16_t port) const {
+  return url_of(database_.tcp_url(port));
+}
+
 std::map<std::string, std::string> Stack::environment() const {
   std::map<std::string, std::string> out = {
       {"DATABASE_URL",
@@ -89,6 +93,15 @@ std::map<std::string, std::string> Stack::environment() const {
   return out;
 }
 
+std::string Stack::database_url(const std::string& role) {
+  const DatabaseUrl url = database_.as(role);
+  if (options_.database_url.empty()) {
+    return url_of(url);
+  }
+  const std::string& given = options_.database_url;
+  return "mysql://" + url.user + ":" + url.password + given.substr(given.find('@'));
+}
+
 void Stack::wait_ready(const std::string& ops, Process& process, bool ready, bool may_end) const {
   const bool up = eventually(kStartLimit, [&] {
     return !process.running() || http("GET", ops + (ready ? "/readyz" : "/healthz")).status == 200;
@@ -100,12 +113,17 @@ void Stack::wait_ready(const std::string& ops, Process& process, bool ready, boo
 
 void Stack::start_api(const std::map<std::string, std::string>& extra, bool ready) {
   auto variables = environment();
+  variables["DATABASE_URL"] = database_url("api");
   for (const auto& [name, value] : extra) {
     variables[name] = value;
   }
   api_.reset();
-  api_ = std::make_unique<Process>(
-      std::vector<std::string>{binary("audio-api"), "serve"}, variables, folder_ + "/api.log");
+  std::vector<std::string> argv = {binary("audio-api"), "serve"};
+  if (options_.descriptors > 0) {
+    const std::string limit = std::to_string(options_.descriptors);
+    argv.insert(argv.begin(), {"/usr/bin/prlimit", "--nofile=" + limit + ":" + limit});
+  }
+  api_ = std::make_unique<Process>(argv, variables, folder_ + "/api.log");
   wait_ready(ops_url(), *api_, ready, extra.count("CRASH_POINT") != 0);
 }
 
@@ -113,6 +131,7 @@ std::size_t Stack::start_worker(const std::map<std::string, std::string>& extra,
   auto variables = environment();
   const std::string listen = "127.0.0.1:" + std::to_string(free_port());
   variables["OPS_LISTEN"] = listen;
+  variables["DATABASE_URL"] = database_url("worker");
   for (const auto& [name, value] : extra) {
     variables[name] = value;
   }
@@ -131,9 +150,7 @@ Output Stack::admin_raw(std::vector<std::string> arguments) {
   std::vector<std::string> argv = {binary("audio-api"), "admin"};
   argv.insert(argv.end(), arguments.begin(), arguments.end());
   auto variables = environment();
-  if (options_.database_url.size() > 0) {
-    variables["DATABASE_URL"] = url_of(database_.url());  // Not through the proxy under test.
-  }
+  variables["DATABASE_URL"] = url_of(database_.as("admin"));  // Not through a proxy under test.
   return run(argv, variables);
 }
 

@@ -32,6 +32,7 @@ class Stack {
     std::map<std::string, std::string> environment;  // For both programs, over the defaults.
     std::string database_url;  // Empty: the test database; else e.g. through a proxy.
     std::string amqp_url;      // Empty: TEST_AMQP_URL.
+    int descriptors = 0;       // RLIMIT_NOFILE of the API, soft and hard; 0: this process's.
     bool keep_folder = false;  // Logs and files stay for the caller to delete.
   };
 
@@ -42,9 +43,12 @@ class Stack {
   Stack& operator=(const Stack&) = delete;
 
   std::string base() const { return public_url_ + "/api/v1"; }
+  std::uint16_t api_port() const { return api_port_; }
   const std::string& public_url() const { return public_url_; }
   std::string ops_url() const { return "http://127.0.0.1:" + std::to_string(api_ops_port_); }
   TestDatabase& database() { return database_; }
+  // The programs' DATABASE_URL, by this port of the loopback interface instead of the server's.
+  std::string database_through(std::uint16_t port) const;
 
   // (Re)starts a program and waits until it says it is ready, or with `ready` false only until it
   // listens.
@@ -80,7 +84,10 @@ class Stack {
                                          std::vector<std::string> more = {});
 
   std::string log_folder() const { return folder_; }
+  // Of both programs, but for the database's user: here it is the owner.
   std::map<std::string, std::string> environment() const;
+  // DATABASE_URL of a program: of its own user, "api", "worker" or "admin".
+  std::string database_url(const std::string& role);
 
  private:
   void wait_ready(const std::string& ops, Process& process, bool ready, bool may_end) const;

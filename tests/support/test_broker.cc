@@ -203,7 +203,7 @@ void TestTopology::declare_jobs_otherwise() {
   });
 }
 
-PrivateBroker::PrivateBroker() {
+PrivateBroker::PrivateBroker(const std::function<void(const std::string& folder)>& prepare) {
   const char* parent = std::getenv("TEST_STACK_DIR");
   const std::filesystem::path under =
       parent != nullptr ? std::filesystem::path(parent) : std::filesystem::temp_directory_path();
@@ -215,6 +215,9 @@ PrivateBroker::PrivateBroker() {
   for (port_ = 29'672; !port_free(port_) || !port_free(static_cast<std::uint16_t>(port_ + 1)) ||
                        !port_free(static_cast<std::uint16_t>(port_ + 2));) {
     port_ = static_cast<std::uint16_t>(port_ + 3);
+  }
+  if (prepare) {
+    prepare(folder_);
   }
   start();
 }
@@ -258,6 +261,10 @@ void PrivateBroker::alarm() {
 
 void PrivateBroker::no_alarm() {
   control("set_vm_memory_high_watermark 0.9");
+}
+
+void PrivateBroker::renew_certificate() {
+  control("eval 'ssl:clear_pem_cache().'");
 }
 
 void PrivateBroker::control(const std::string& arguments) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -45,7 +46,8 @@ class TestTopology {
 // A RabbitMQ of the test's own, in a folder that is deleted at the end. Takes seconds to start.
 class PrivateBroker {
  public:
-  PrivateBroker();
+  // `prepare` may put things into its folder first, as Certificates::give_to_server does.
+  explicit PrivateBroker(const std::function<void(const std::string& folder)>& prepare = {});
   ~PrivateBroker();
   PrivateBroker(const PrivateBroker&) = delete;
   PrivateBroker& operator=(const PrivateBroker&) = delete;
@@ -57,6 +59,10 @@ class PrivateBroker {
   void thaw();    // SIGCONT
   void alarm();   // Out of memory, as the broker sees it.
   void no_alarm();
+  // Reads its certificate again.
+  void renew_certificate();
+
+  const std::filesystem::path& folder() const { return folder_; }
 
  private:
   void control(const std::string& arguments);

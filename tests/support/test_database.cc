@@ -6,12 +6,17 @@
 
 #include <gtest/gtest.h>
 
+#include "common/store/audit.h"
+#include "common/store/grants.h"
 #include "common/store/migrate.h"
 
 namespace audiogen::test {
 namespace {
 
 using store::Sql;
+
+// By socket and by TCP.
+constexpr const char* kHosts[] = {"localhost", "127.0.0.1"};
 
 [[noreturn]] void give_up(const char* why) {
   std::fprintf(stderr,
@@ -30,62 +35,6 @@ DatabaseUrl make_database(const DatabaseUrl& base) {
   session.execute(Sql::trusted("CREATE DATABASE " + url.database + " CHARACTER SET utf8mb4"));
   return url;
 }
-
-// The invariants as counts of offending rows.
-constexpr const char* kInvariants = R"sql(
-SELECT 'balance = sum and number of its ledger rows', COUNT(*) FROM (
-  SELECT b.user_id FROM balances b LEFT JOIN (
-    SELECT user_id, SUM(d_available) a, SUM(d_held) h, MAX(seq) s, COUNT(*) n
-    FROM ledger GROUP BY user_id) l ON l.user_id = b.user_id
-  WHERE COALESCE(l.a, 0) <> b.available OR COALESCE(l.h, 0) <> b.held
-     OR COALESCE(l.s, 0) <> b.seq OR COALESCE(l.n, 0) <> b.seq) x
-UNION ALL SELECT 'ledger rows belong to a balance', COUNT(*) FROM ledger l
-  LEFT JOIN balances b ON b.user_id = l.user_id WHERE b.user_id IS NULL
-UNION ALL SELECT 'double entry', COUNT(*) FROM ledger WHERE d_available + d_held + d_system <> 0
-UNION ALL SELECT 'never negative', COUNT(*) FROM ledger WHERE available_after < 0 OR held_after < 0
-UNION ALL SELECT 'unbroken chain', COUNT(*) FROM (
-  SELECT seq, available_after, held_after, d_available, d_held,
-    COALESCE(LAG(available_after) OVER w, 0) pa, COALESCE(LAG(held_after) OVER w, 0) ph,
-    COALESCE(LAG(seq) OVER w, 0) ps
-  FROM ledger WINDOW w AS (PARTITION BY user_id ORDER BY seq)) x
-  WHERE available_after <> pa + d_available OR held_after <> ph + d_held OR seq <> ps + 1
-UNION ALL SELECT 'one hold per task', COUNT(*) FROM tasks t
-  LEFT JOIN ledger l ON l.source_id = t.id AND l.kind = 1
-  WHERE l.user_id IS NULL OR l.d_held <> t.held OR l.user_id <> t.user_id
-UNION ALL SELECT 'final = resolved once, parts add up', COUNT(*) FROM tasks t
-  LEFT JOIN ledger r ON r.source_id = t.id AND r.kind = 2
-  WHERE (t.state >= 3) <> (r.user_id IS NOT NULL)
-     OR (t.state >= 3 AND (r.d_system <> t.charged OR -r.d_held <> t.held
-                           OR r.user_id <> t.user_id))
-UNION ALL SELECT 'failed or canceled = full return', COUNT(*) FROM tasks
-  WHERE state IN (4, 5) AND charged <> 0
-UNION ALL SELECT 'held = open holds', COUNT(*) FROM (
-  SELECT b.user_id FROM balances b LEFT JOIN (
-    SELECT user_id, SUM(held) h FROM tasks WHERE state IN (1, 2) GROUP BY user_id) t
-    ON t.user_id = b.user_id
-  WHERE b.held <> COALESCE(t.h, 0)) x
-UNION ALL SELECT 'ledger rows of tasks have their task', COUNT(*) FROM ledger l
-  LEFT JOIN tasks t ON t.id = l.source_id WHERE l.kind IN (1, 2) AND t.id IS NULL
-UNION ALL SELECT 'open = the sweeper will look', COUNT(*) FROM tasks
-  WHERE (state IN (1, 2)) <> (wake_at IS NOT NULL)
-UNION ALL SELECT 'looked at when the deadline has passed', COUNT(*) FROM tasks
-  WHERE state IN (1, 2)
-    AND wake_at > GREATEST(deadline_at, UTC_TIMESTAMP(6)) + INTERVAL 5 SECOND
-UNION ALL SELECT 'idempotency rows have their task', COUNT(*) FROM idempotency i
-  LEFT JOIN tasks t ON t.id = i.task_id WHERE t.id IS NULL OR t.user_id <> i.user_id
-UNION ALL SELECT 'lease exactly while running', COUNT(*) FROM tasks
-  WHERE (state = 2) <> (lease_until IS NOT NULL) OR (state = 2) <> (worker IS NOT NULL)
-UNION ALL SELECT 'attempts counted', COUNT(*) FROM tasks t LEFT JOIN (
-    SELECT task_id, COUNT(*) n, MAX(n) top FROM attempts GROUP BY task_id) a ON a.task_id = t.id
-  WHERE t.attempts <> COALESCE(a.n, 0) OR t.attempts <> COALESCE(a.top, 0)
-UNION ALL SELECT 'an attempt has all its columns', COUNT(*) FROM tasks
-  WHERE (attempts > 0) <> (attempt_provider IS NOT NULL)
-     OR (attempts > 0) <> (attempt_epoch IS NOT NULL)
-     OR (attempts > 0) <> (attempt_state IS NOT NULL)
-     OR (attempts > 0) <> (attempt_started_at IS NOT NULL)
-     OR (attempts > 0 AND attempt_state <> 1) <> (attempt_ended_at IS NOT NULL)
-UNION ALL SELECT 'no started attempt outside a running task', COUNT(*) FROM attempts a
-  JOIN tasks t ON t.id = a.task_id WHERE a.state = 1 AND t.state <> 2)sql";
 
 }  // namespace
 
@@ -124,9 +73,33 @@ TestDatabase::~TestDatabase() {
   try {
     session_.disconnect();  // Ends what a failed test may have left open.
     session_.execute(Sql::trusted("DROP DATABASE " + url_.database));
+    for (const auto& [role, url] : roles_) {
+      for (const char* const host : kHosts) {
+        session_.execute(Sql::trusted("DROP USER '" + url.user + "'@'" + host + "'"));
+      }
+    }
   } catch (const store::DbError& e) {
     std::fprintf(stderr, "cannot drop the test's database: %s\n", e.what());
   }
+}
+
+DatabaseUrl TestDatabase::as(const std::string& role) {
+  const auto [found, fresh] = roles_.try_emplace(role, url_);
+  DatabaseUrl& url = found->second;
+  if (fresh) {
+    url.user = role + "_" + random_base32(12);
+    url.password = random_base32(20);
+    std::vector<store::Grantee> grantees;
+    for (const char* const host : kHosts) {
+      session_.execute(Sql::trusted("CREATE USER '" + url.user + "'@'" + host +
+                                    "' IDENTIFIED BY '" + url.password + "'"));
+      grantees.push_back({role, url.user + "@" + host});
+    }
+    if (const auto given = store::bring_grants(url_, grantees); !given) {
+      give_up(given.error().message.c_str());
+    }
+  }
+  return url;
 }
 
 DatabaseUrl TestDatabase::tcp_url(std::uint16_t port) const {
@@ -168,11 +141,16 @@ UserId TestDatabase::add_user(Units available) {
     session_.execute(Sql("INSERT INTO balances (user_id, available, held, seq) VALUES (")
                      << user << "," << available << ",0," << booked << ")");
     if (booked != 0) {
+      const Uuid grant = new_uuid();
+      session_.execute(Sql("INSERT INTO grants (id, reference, user_id, kind, amount, created_at) "
+                           "VALUES (")
+                       << grant << "," << grant << "," << user << ",3," << available
+                       << ",UTC_TIMESTAMP(6))");
       session_.execute(
           Sql("INSERT INTO ledger (user_id, seq, kind, source_id, d_available, d_held, "
               "d_system, available_after, held_after, created_at) VALUES (")
-          << user << ",1,3," << new_uuid() << "," << available << ",0," << Units{} - available
-          << "," << available << ",0,UTC_TIMESTAMP(6))");
+          << user << ",1,3," << grant << "," << available << ",0," << Units{} - available << ","
+          << available << ",0,UTC_TIMESTAMP(6))");
     }
   });
   return user;
@@ -189,9 +167,12 @@ Balance TestDatabase::balance(UserId user) {
 }
 
 void TestDatabase::expect_invariants() {
-  store::Rows rows = session_.query(Sql::trusted(kInvariants));
-  while (rows.next()) {
-    EXPECT_EQ(rows.i64(2), 0) << "invariant: " << rows.text(1);
+  const auto checks = store::audit(url_);
+  ASSERT_TRUE(checks) << checks.error().detail;
+  for (const store::Check& check : *checks) {
+    if (check.kind == store::Check::Kind::kInvariant) {
+      EXPECT_EQ(check.bad, 0U) << check.name;
+    }
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "common/base/config.h"
@@ -31,6 +32,10 @@ class TestDatabase {
   // By TCP on the loopback interface; 0: the server's own port. For proxies in between.
   DatabaseUrl tcp_url(std::uint16_t port = 0) const;
 
+  // By the account of a program: "api", "worker" or "admin", with the rights of schema/grants.sql.
+  // Made when first asked for.
+  DatabaseUrl as(const std::string& role);
+
   // A session of the test's own, for one thread at a time.
   store::Session& session() { return session_; }
   std::uint64_t execute(const store::Sql& sql) { return session_.execute(sql); }
@@ -43,12 +48,13 @@ class TestDatabase {
   UserId add_user(Units available = credits(1'000'000));
   Balance balance(UserId user);
 
-  // Checks the invariants of the books and the tasks (reliability 9) and reports each broken one as
-  // a failure of the test.
+  // Audits the books and the tasks and reports each broken invariant as a failure of the test. What
+  // only holds while workers run is not asked for.
   void expect_invariants();
 
  private:
   DatabaseUrl url_;
+  std::map<std::string, DatabaseUrl> roles_;
   store::Session session_;
 };
 

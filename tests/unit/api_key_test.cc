@@ -58,5 +58,60 @@ TEST(ApiKey, NoTwoAreAlikeAndTheAlphabetIsUsed) {
   EXPECT_EQ(characters.size(), 62U);
 }
 
+TEST(ApiKey, ScopesHaveNamesBothWays) {
+  for (const Scope scope : kScopes) {
+    EXPECT_EQ(parse_scope(scope_name(scope)), scope);
+    Scopes only;
+    only.add(scope);
+    EXPECT_TRUE(only.has(scope));
+    EXPECT_FALSE(Scopes{}.has(scope));
+  }
+  EXPECT_EQ(parse_scope("Manage"), std::nullopt);
+}
+
+TEST(ApiKey, NamesAreTextForPeople) {
+  for (const std::string& name : {std::string("a"),
+                                  std::string("a b"),
+                                  std::string("l\xC3\xA4ptop"),
+                                  std::string(100, 'x')}) {
+    EXPECT_TRUE(is_key_name(name)) << name;
+  }
+  for (const std::string& name : {std::string(),
+                                  std::string(101, 'x'),
+                                  std::string(" a"),
+                                  std::string("a "),
+                                  std::string("\u3000a"),
+                                  std::string("a\u00A0"),
+                                  std::string("a\tb"),
+                                  std::string("a\x7F"),
+                                  std::string("a\u0085z"),
+                                  std::string("a\xFF")}) {
+    EXPECT_FALSE(is_key_name(name)) << name;
+  }
+}
+
+TEST(ApiKey, EndsLieInTheFutureAndNotFarAway) {
+  const Instant now = *parse_iso("2026-11-20T00:00:00Z");
+  EXPECT_FALSE(is_key_expiry(now, now));
+  EXPECT_TRUE(is_key_expiry(now + 1us, now));
+  EXPECT_TRUE(is_key_expiry(*parse_iso("2036-11-20T00:00:00Z"), now)) << "ten years";
+  EXPECT_FALSE(is_key_expiry(now + kKeyLifeMax + 1us, now));
+}
+
+TEST(ApiKey, NobodyGivesWhatHeLacks) {
+  const Scopes none, generate{1}, manage{2}, both{3};
+  EXPECT_EQ(scope_beyond(none, none), std::nullopt);
+  EXPECT_EQ(scope_beyond(both, both), std::nullopt);
+  EXPECT_EQ(scope_beyond(manage, both), std::nullopt);
+  EXPECT_EQ(scope_beyond(both, manage), Scope::kGenerate);
+  EXPECT_EQ(scope_beyond(manage, generate), Scope::kManage);
+  const Instant end = *parse_iso("2026-11-20T00:00:00Z");
+  EXPECT_FALSE(outlives(std::nullopt, std::nullopt));
+  EXPECT_FALSE(outlives(end, std::nullopt));
+  EXPECT_FALSE(outlives(end, end));
+  EXPECT_TRUE(outlives(end + 1us, end));
+  EXPECT_TRUE(outlives(std::nullopt, end));
+}
+
 }  // namespace
 }  // namespace audiogen

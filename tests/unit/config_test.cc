@@ -38,13 +38,25 @@ class ConfigTest : public testing::Test {
                              "TASK_DEADLINE_SECONDS",
                              "WORKER_IN_FLIGHT",
                              "URL_POLICY",
+                             "URL_DENY",
+                             "REFERENCES_MAX_MB",
+                             "REFERENCES_SECONDS",
+                             "REFERENCES_FOLDER",
                              "LOG_LEVEL",
                              "LOG_FORMAT",
                              "AWS_ACCESS_KEY_ID",
                              "AWS_SECRET_ACCESS_KEY",
                              "CDN_SIGNING_KEY",
+                             "CDN_SIGNING_KEY_OLD",
+                             "BLOB_SIGNING_KEY",
+                             "BLOB_SIGNING_KEY_OLD",
                              "OUTPUT_TTL_SECONDS",
                              "OUTPUT_RETENTION_DAYS",
+                             "SANDBOX",
+                             "TRUSTED_PROXIES",
+                             "CONNECTIONS_MAX",
+                             "CONNECTIONS_PER_ADDRESS",
+                             "BODY_BUDGET_MB",
                              "DATABASE_URL_FILE"}) {
       unset(name);
     }
@@ -94,7 +106,34 @@ TEST_F(ConfigTest, DefaultsAreAsPublished) {
   EXPECT_EQ(config->task_deadline_seconds, 900);
   EXPECT_EQ(config->worker_in_flight, 200);
   EXPECT_EQ(config->url_policy, UrlPolicy::kPublic);
+  EXPECT_TRUE(config->trusted_proxies.empty());
+  EXPECT_EQ(config->connections_max, 16384);
+  EXPECT_EQ(config->connections_per_address, 1000);
+  EXPECT_EQ(config->body_budget_mb, 64);
   EXPECT_EQ(load_config(Program::kWorker)->ops_listen.text(), "127.0.0.1:8082");
+}
+
+TEST_F(ConfigTest, WhatReferencesMayUse) {
+  const auto usual = load_config(Program::kWorker);
+  ASSERT_TRUE(usual);
+  EXPECT_EQ(usual->references_max_mb, 256);
+  EXPECT_EQ(usual->references_seconds, 30);
+  EXPECT_EQ(usual->references_folder, "/var/tmp");
+  EXPECT_TRUE(usual->url_deny.empty());
+  set("URL_DENY", "203.0.114.0/24,64:ff9b:7::/96,198.51.101.9");
+  const auto config = load_config(Program::kWorker);
+  ASSERT_TRUE(config);
+  ASSERT_EQ(config->url_deny.size(), 3U);
+  EXPECT_EQ(config->url_deny[1].bits, 96);
+  for (const char* wrong :
+       {"203.0.114.0/24,", "203.0.114.0/24;10.0.0.0/8", "203.0.114.1/24", "x"}) {
+    set("URL_DENY", wrong);
+    EXPECT_EQ(load_config(Program::kWorker).error().size(), 1U) << wrong;
+  }
+  set("REFERENCES_MAX_MB", "1");
+  set("REFERENCES_SECONDS", "0");
+  EXPECT_EQ(load_config(Program::kWorker).error().size(), 3U);
+  EXPECT_TRUE(load_config(Program::kApi)) << "not the API's";
 }
 
 TEST_F(ConfigTest, AddressesAreTakenApart) {
@@ -111,6 +150,60 @@ TEST_F(ConfigTest, AddressesAreTakenApart) {
   EXPECT_EQ(config->cdn_url, "https://api.example.com/files");
 }
 
+TEST_F(ConfigTest, TlsIsVerifiedOrNotThereAtAll) {
+  const std::string pem = testing::TempDir() + "audiogen_config_test.pem";
+  std::ofstream(pem) << "any";
+  const auto database = [&](const std::string& query) {
+    set("DATABASE_URL", "mysql://app:pw@db.example/audio" + query);
+    return load_database_url();
+  };
+  EXPECT_FALSE(database("")->tls);
+  EXPECT_FALSE(database("?ssl-mode=DISABLED")->tls);
+  const auto by_system = database("?ssl-mode=verify_identity");
+  ASSERT_TRUE(by_system && by_system->tls);
+  EXPECT_EQ(by_system->tls->ca, "");
+  const auto all = database("?ssl-ca=" + pem + "&ssl-cert=" + pem + "&ssl-key=" + pem);
+  ASSERT_TRUE(all && all->tls) << "without ssl-mode the certificates ask for TLS";
+  EXPECT_EQ(all->tls->key, pem);
+  for (const std::string& bad : {std::string("?ssl-mode=required"),
+                                 std::string("?ssl-mode=verify_ca"),
+                                 std::string("?ssl-mode=preferred"),
+                                 "?ssl-mode=disabled&ssl-ca=" + pem,
+                                 std::string("?ssl-ca=/nonexistent.pem"),
+                                 "?ssl-cert=" + pem,
+                                 "?ssl-ca=" + pem + "&ssl-ca=" + pem,
+                                 "?socket=/run/db.sock&ssl-ca=" + pem,
+                                 std::string("?sslmode=verify_identity")}) {
+    const auto refused = database(bad);
+    ASSERT_FALSE(refused) << bad;
+    EXPECT_THAT(refused.error().message, HasSubstr("verify_identity")) << bad;
+  }
+
+  const auto broker = [&](const std::string& url) {
+    set("AMQP_URL", url);
+    return load_amqp_url();
+  };
+  EXPECT_FALSE(broker("amqp://app:pw@mq.example/")->tls);
+  const auto secure = broker("amqps://app:pw@mq.example/jobs?cacertfile=" + pem);
+  ASSERT_TRUE(secure && secure->tls);
+  EXPECT_EQ(secure->tls->ca, pem);
+  EXPECT_EQ(secure->port, 5671);
+  EXPECT_EQ(secure->vhost, "jobs");
+  EXPECT_FALSE(broker("amqp://app:pw@mq.example/?cacertfile=" + pem)) << "would not be used";
+  EXPECT_FALSE(broker("amqps://app:pw@mq.example/?verify=verify_none"));
+  EXPECT_FALSE(broker("amqps://app:pw@mq.example/?keyfile=" + pem));
+  std::remove(pem.c_str());
+}
+
+TEST_F(ConfigTest, OnlyTheWorkerHasASandbox) {
+  EXPECT_EQ(load_config(Program::kWorker)->sandbox, SandboxPolicy::kBestEffort);
+  set("SANDBOX", "required");
+  EXPECT_EQ(load_config(Program::kWorker)->sandbox, SandboxPolicy::kRequired);
+  set("SANDBOX", "perhaps");
+  EXPECT_FALSE(load_config(Program::kWorker));
+  EXPECT_TRUE(load_config(Program::kApi));
+}
+
 TEST_F(ConfigTest, EveryBadValueIsToldAtOnceAndNeverQuoted) {
   unset("AMQP_URL");
   set("DATABASE_URL", "postgres://app:db-secret@host/audio");
@@ -121,10 +214,13 @@ TEST_F(ConfigTest, EveryBadValueIsToldAtOnceAndNeverQuoted) {
   set("URL_POLICY", "none");
   set("LOG_LEVEL", "loud");
   set("CDN_URL", "ftp://cdn");
+  set("TRUSTED_PROXIES", "10.0.0.1/8");
+  set("CONNECTIONS_MAX", "0");
+  set("CONNECTIONS_PER_ADDRESS", "-1");
   const auto config = load_config(Program::kApi);
   ASSERT_FALSE(config);
   const auto& errors = config.error();
-  EXPECT_EQ(errors.size(), 9U);
+  EXPECT_EQ(errors.size(), 12U);
   for (const char* name : {"AMQP_URL",
                            "DATABASE_URL",
                            "BRAND",
@@ -133,7 +229,10 @@ TEST_F(ConfigTest, EveryBadValueIsToldAtOnceAndNeverQuoted) {
                            "WORKER_IN_FLIGHT",
                            "URL_POLICY",
                            "LOG_LEVEL",
-                           "CDN_URL"}) {
+                           "CDN_URL",
+                           "TRUSTED_PROXIES",
+                           "CONNECTIONS_MAX",
+                           "CONNECTIONS_PER_ADDRESS"}) {
     EXPECT_THAT(errors, Contains(HasSubstr(std::string(name) + " "))) << name;
   }
   EXPECT_THAT(errors, Not(Contains(HasSubstr("secret"))));

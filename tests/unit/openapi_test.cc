@@ -10,6 +10,7 @@
 #include <rapidjson/pointer.h>
 
 #include "common/domain/api_error.h"
+#include "common/domain/key_request.h"
 #include "common/domain/pricing.h"
 #include "common/domain/request.h"
 #include "common/domain/task.h"
@@ -61,10 +62,9 @@ class OpenApi : public testing::Test {
 TEST_F(OpenApi, IsVersionOneOfTheInterface) {
   EXPECT_STREQ(at("/openapi").GetString(), "3.1.0");
   EXPECT_STREQ(at("/info/version").GetString(), "1.0.0");
-  EXPECT_STREQ(at("/servers/0/variables/base_url/default").GetString(), "/api/v1");
+  EXPECT_STREQ(at("/servers/0/url").GetString(), "/api/v1");
+  EXPECT_EQ(at("/servers").Size(), 1U);
   EXPECT_STREQ(at("/components/securitySchemes/api_key/scheme").GetString(), "bearer");
-  EXPECT_EQ(members(at("/paths")),
-            (Names{"/audio/generations", "/audio/generations/{task_id}", "/openapi.json"}));
   EXPECT_TRUE(at("/paths/~1openapi.json/get/security").Empty());
 }
 
@@ -76,11 +76,18 @@ TEST_F(OpenApi, HasTheStatusesOfTheInterface) {
 }
 
 TEST_F(OpenApi, ListsTheCodesOfTheCode) {
+  // Of the two endpoints of generations; others have more.
   Names codes;
   for (int i = 0; i <= static_cast<int>(ApiErrorCode::kServiceUnavailable); ++i) {
     codes.emplace(error_name(static_cast<ApiErrorCode>(i)));
   }
   EXPECT_EQ(strings(schema("ErrorBody/properties/error/properties/code/enum")), codes);
+  for (int i = static_cast<int>(ApiErrorCode::kInsufficientScope);
+       i <= static_cast<int>(ApiErrorCode::kLimitReached);
+       ++i) {
+    codes.emplace(error_name(static_cast<ApiErrorCode>(i)));
+  }
+  EXPECT_EQ(strings(schema("ErrorBodyWithParam/properties/error/properties/code/enum")), codes);
 
   Names failures;
   for (int i = 1; i <= static_cast<int>(FailureCode::kInternalError); ++i) {
@@ -93,15 +100,19 @@ TEST_F(OpenApi, ListsTheCodesOfTheCode) {
     states.emplace(public_status(static_cast<TaskState>(i), 1));
   }
   EXPECT_EQ(strings(schema("Generation/properties/status/enum")), states);
+  EXPECT_EQ(Names(kPublicStatuses.begin(), kPublicStatuses.end()), states);
+  EXPECT_EQ(strings(at("/paths/~1audio~1generations/get/parameters/0/schema/enum")), states);
 }
 
 TEST_F(OpenApi, ListsTheChoicesOfTheCode) {
-  const auto ids = voice_ids();
-  EXPECT_EQ(strings(schema("GenerationRequest/properties/voice/enum")),
-            Names(ids.begin(), ids.end()));
+  Names ids;
+  for (const Voice& voice : voices()) {
+    ids.emplace(voice.id);
+  }
+  EXPECT_EQ(strings(schema("GenerationRequest/properties/voice/enum")), ids);
   Names formats;
-  for (int i = 1; i <= static_cast<int>(OutputFormat::kOggOpus); ++i) {
-    formats.emplace(format_name(static_cast<OutputFormat>(i)));
+  for (const OutputFormat format : kOutputFormats) {
+    formats.emplace(format_name(format));
   }
   EXPECT_EQ(strings(schema("OutputFormat/enum")), formats);
   const auto& rates = schema("GenerationRequest/properties/sample_rate/enum").GetArray();
@@ -136,6 +147,13 @@ TEST_F(OpenApi, HasTheLimitsAndDefaultsOfTheCode) {
     EXPECT_EQ(schema(request + c.name + "/maximum").GetDouble(), c.range.high);
     EXPECT_EQ(schema(request + c.name + "/default").GetDouble(), c.fallback);
   }
+  EXPECT_EQ(schema("Metadata/maxProperties").GetUint(), kMetadataMax);
+  EXPECT_EQ(schema("Metadata/propertyNames/minLength").GetUint(), 1U);
+  EXPECT_EQ(schema("Metadata/propertyNames/maxLength").GetUint(), kMetadataNameMax);
+  EXPECT_EQ(schema("Metadata/additionalProperties/maxLength").GetUint(), kMetadataTextMax);
+  EXPECT_EQ(credits(schema(request + "max_credits/minimum").GetInt64()), kChargeMin);
+  EXPECT_EQ(credits(schema(request + "max_credits/maximum").GetInt64()), kHoldAmount);
+  EXPECT_EQ(credits(schema(request + "max_credits/default").GetInt64()), defaults.max_credits);
   EXPECT_EQ(credits(schema("Usage/properties/credits/minimum").GetInt64()), kChargeMin);
   EXPECT_EQ(credits(schema("Usage/properties/credits/maximum").GetInt64()), kHoldAmount);
   EXPECT_EQ(schema("Output/properties/duration_seconds/maximum").GetInt(), kAudioSecondsMax);
@@ -149,7 +167,19 @@ TEST_F(OpenApi, EveryObjectOfABodyIsClosed) {
                            "Billing",
                            "GenerationError",
                            "ErrorBody",
-                           "ErrorBody/properties/error"}) {
+                           "ErrorBody/properties/error",
+                           "GenerationList",
+                           "ListedGeneration",
+                           "ErrorBodyWithParam",
+                           "ErrorBodyWithParam/properties/error",
+                           "Account",
+                           "ApiKey",
+                           "ApiKeyWithSecret",
+                           "ApiKeyList",
+                           "NewApiKey",
+                           "ApiKeyChange",
+                           "LedgerEntry",
+                           "LedgerList"}) {
     EXPECT_TRUE(schema(std::string(name) + "/additionalProperties").IsFalse()) << name;
     for (const auto& required : schema(std::string(name) + "/required").GetArray()) {
       EXPECT_TRUE(schema(std::string(name) + "/properties").HasMember(required)) << name;
@@ -168,13 +198,48 @@ TEST_F(OpenApi, EveryObjectOfABodyIsClosed) {
                    "error"}));
 }
 
+TEST_F(OpenApi, HasTheScopesAndLimitsOfKeys) {
+  Names scopes;
+  for (const Scope scope : kScopes) {
+    scopes.emplace(scope_name(scope));
+  }
+  EXPECT_EQ(strings(schema("Scopes/items/enum")), scopes);
+  EXPECT_EQ(schema("Scopes/maxItems").GetUint(), kScopes.size());
+  for (const char* const name : {"NewApiKey", "ApiKeyChange"}) {
+    const std::string path = std::string(name) + "/properties/";
+    EXPECT_EQ(schema(path + "name/maxLength").GetUint(), kKeyNameMax);
+    EXPECT_EQ(members(schema(std::string(name) + "/properties")),
+              (Names{"name", "scopes", "expires_at"}));
+  }
+  const auto usual = parse_new_key(R"({"name":"k"})");
+  ASSERT_TRUE(usual);
+  Names defaults;
+  for (const Scope scope : kScopes) {
+    if (usual->scopes.has(scope)) {
+      defaults.emplace(scope_name(scope));
+    }
+  }
+  EXPECT_EQ(strings(schema("NewApiKey/properties/scopes/default")), defaults);
+}
+
+// An item of the list is the resource and what was asked for: it must not come to lag behind.
+TEST_F(OpenApi, AListedGenerationIsAGenerationAndMore) {
+  const auto& generation = schema("Generation/properties").GetObject();
+  for (const auto& member : generation) {
+    EXPECT_EQ(schema("ListedGeneration/properties/" + std::string(member.name.GetString())),
+              member.value)
+        << member.name.GetString();
+  }
+  EXPECT_EQ(members(schema("ListedGeneration/properties")).size(), generation.MemberCount() + 1);
+}
+
 // Each member of the request schema is one the code knows, and no other.
 TEST_F(OpenApi, HasTheMembersOfARequest) {
   const Names published = members(schema("GenerationRequest/properties"));
-  EXPECT_EQ(published.size(), 10U);
+  EXPECT_EQ(published.size(), 12U);
   for (const std::string& name : published) {
     const auto refused =
-        parse_request("{\"" + name + "\":{}}", {.model_name = "svc-audio-1.0", .any_url = false});
+        parse_request("{\"" + name + "\":null}", {.model_name = "svc-audio-1.0", .any_url = false});
     ASSERT_FALSE(refused);
     EXPECT_TRUE(refused.error().message.starts_with(name + " must be ")) << refused.error().message;
   }
@@ -191,6 +256,13 @@ TEST_F(OpenApi, ExamplesAreAcceptedAndReferencesResolve) {
       body += (body.size() > 1 ? "," : "") + ("\"" + std::string(member.name.GetString())) + "\":";
       if (member.value.IsString()) {
         body += "\"" + std::string(member.value.GetString()) + "\"";
+      } else if (member.value.IsObject()) {
+        body += "{";
+        for (const auto& pair : member.value.GetObject()) {
+          body += (body.ends_with('{') ? "\"" : ",\"") + std::string(pair.name.GetString()) +
+                  "\":\"" + pair.value.GetString() + "\"";
+        }
+        body += "}";
       } else if (member.value.IsArray()) {
         body += "[\"" + std::string(member.value[0].GetString()) + "\"]";
       } else {

@@ -53,6 +53,18 @@ TEST(Pricing, ChargeIsSeventyFiveCreditsAMinuteWithinItsLimits) {
   }
 }
 
+TEST(Pricing, TheLongestAudioForACapCostsNoMoreAndTheNextMillisecondDoes) {
+  for (std::int64_t cap = kChargeMin.value; cap < kHoldAmount.value; ++cap) {
+    const std::int64_t ms = longest_ms({cap});
+    ASSERT_LE(charge_for(ms).value, cap);
+    ASSERT_GT(charge_for(ms + 1).value, cap);
+  }
+  EXPECT_EQ(longest_ms(kChargeMin), 8'000);
+  EXPECT_EQ(longest_ms(credits(40)), 32'000);
+  EXPECT_EQ(longest_ms(kHoldAmount), kAudioSecondsMax * 1000);
+  EXPECT_EQ(longest_ms(credits(1'000)), kAudioSecondsMax * 1000);
+}
+
 TEST(Pricing, ChargeNeverFallsAsAudioGrows) {
   Units last{};
   for (std::int64_t ms = 0; ms <= 121'000; ++ms) {

@@ -78,6 +78,31 @@ TEST(RateLimit, TheBucketRefillsToTheBurstAndNoFurther) {
   EXPECT_FALSE(take(state, kPolicy, kStart + 8760h).allowed);
 }
 
+// Not until all of it is back: at one a second a client with none left need not wait for a hundred.
+TEST(RateLimit, MoreIsThereBeforeAllOfIt) {
+  const RatePolicy policy{.per_minute = 30, .burst = 3};  // One in two seconds.
+  RateState state;
+  EXPECT_EQ(peek(state, policy, kStart).more_after, 0s) << "there cannot be more than the burst";
+  const auto first = take(state, policy, kStart);
+  EXPECT_EQ(first.more_after, 2s);
+  EXPECT_EQ(first.reset_after, 2s);
+  ASSERT_TRUE(take(state, policy, kStart).allowed);
+  const auto third = take(state, policy, kStart + 500ms);
+  EXPECT_EQ(third.remaining, 0);
+  EXPECT_EQ(third.more_after, 2s) << "1.5 s, rounded up";
+  EXPECT_EQ(third.reset_after, 6s);
+  const auto refused = take(state, policy, kStart + 1s);
+  ASSERT_FALSE(refused.allowed);
+  EXPECT_EQ(refused.more_after, 1s);
+  EXPECT_EQ(refused.more_after, refused.retry_after);
+  // What it says is so, at every moment.
+  for (auto now = kStart + 1s; now < kStart + 7s; now += 100ms) {
+    const auto before = peek(state, policy, now);
+    const int more = peek(state, policy, now + before.more_after).remaining;
+    EXPECT_EQ(more > before.remaining, before.remaining < policy.burst);
+  }
+}
+
 TEST(RateLimit, PeekingDoesNotCount) {
   RateState state;
   for (int i = 0; i < 10; ++i) {

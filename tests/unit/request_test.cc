@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <ctime>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/domain/json_body.h"
 #include "common/domain/voices.h"
 
 namespace audiogen {
@@ -31,7 +33,7 @@ std::string with_prompt(const std::string& json_string) {
   return R"({"model":"svc-audio-1.0","prompt":)" + json_string + "}";
 }
 
-Result<GenerationRequest> parse(const std::string& text) {
+Result<GenerationRequest, RequestFault> parse(const std::string& text) {
   return parse_request(text, public_rules);
 }
 
@@ -582,6 +584,141 @@ TEST(Request, TheFingerprintIsOfTheMeaning) {
     marks.push_back(next);
   }
   EXPECT_EQ(fingerprint("{}"), sha256("v1\nPOST /audio/generations\n{}"));
+}
+
+// What clients sent before there were metadata and max_credits is stored with these fingerprints: a
+// repeat of theirs still gets its task.
+TEST(Request, TheFingerprintsOfEarlierReleasesHold) {
+  const auto mark = [](const std::string& text) { return to_hex(fingerprint(canonical(text))); };
+  const std::string plain = "34dd6fd09e77b961704f15435045a886e27ca208f5aaa7d8575e88046041bf6d";
+  EXPECT_EQ(mark(body("")), plain);
+  EXPECT_EQ(mark(body(R"("metadata":{})")), plain);
+  EXPECT_EQ(mark(body(R"("max_credits":150.000,"metadata":{})")), plain);
+  EXPECT_EQ(mark(R"({"model":"svc-audio-1.0","prompt":"a\n\u00e9","voice":"mei","speed":0.5,)"
+                 R"("audio_references":["https://a.example/1"],"output_format":"wav",)"
+                 R"("sample_rate":8000,"volume":1.5,"pitch":-2})"),
+            "37bf455b55d875e7a0cf681e18019434e21541b69252d29e2541a34f3a27a021");
+  for (const char* const other : {R"("max_credits":149.999)",
+                                  R"("max_credits":10)",
+                                  R"("metadata":{"a":""})",
+                                  R"("metadata":{"a":"b"})",
+                                  R"("metadata":{"b":"a"})"}) {
+    EXPECT_NE(mark(body(other)), plain) << other;
+  }
+  EXPECT_EQ(mark(body(R"("metadata":{"a":"1","b":"2"})")),
+            mark(body(R"("metadata":{"b":"2","\u0061":"1"})")));
+}
+
+TEST(Request, MetadataIsTheClientsOwn) {
+  const auto request = parse(body(R"("metadata":{"order":"7","Ünï 語":"a\tb\n\"c\"","e":""})"));
+  ASSERT_TRUE(request) << request.error().message;
+  EXPECT_EQ(
+      request->metadata,
+      (std::map<std::string, std::string>{{"order", "7"}, {"Ünï 語", "a\tb\n\"c\""}, {"e", ""}}));
+  EXPECT_EQ(canonical(body(R"("metadata":{"b":"2","a":"1"},"max_credits":40.50)")),
+            R"({"prompt":"Rain","output_format":"mp3","sample_rate":24000,"speed":1,"volume":1,)"
+            R"("pitch":0,"metadata":{"a":"1","b":"2"},"max_credits":40.5})");
+  EXPECT_EQ(decode_request(encode_request(*request))->metadata, request->metadata);
+  const std::string wide = "\xF0\x9F\x98\x80";
+  std::string most;
+  for (int i = 0; i < 16; ++i) {
+    most += (i == 0 ? "\"" : ",\"") + std::string(1, static_cast<char>('a' + i)) +
+            repeated(wide, 39) + "\":\"" + repeated(wide, 500) + "\"";
+  }
+  EXPECT_EQ(refusal(body("\"metadata\":{" + most + "}")), "accepted");
+  EXPECT_EQ(refusal(body("\"metadata\":{" + most + ",\"q\":\"\"}")),
+            "metadata must have at most 16 members.");
+  struct Case {
+    std::string metadata, refusal;
+  };
+  for (
+      const Case& c :
+      {Case{"null", "metadata must be an object of strings, not null."},
+       Case{"[]", "metadata must be an object of strings, not an array."},
+       Case{"\"x\"", "metadata must be an object of strings, not a string."},
+       Case{"3", "metadata must be an object of strings, not a number."},
+       Case{R"({"order":7})", "metadata.order must be a string, not a number."},
+       Case{R"({"order":null})", "metadata.order must be a string, not null."},
+       Case{R"({"order":{}})", "metadata.order must be a string, not an object."},
+       Case{R"({"order":["x"]})", "metadata.order must be a string, not an array."},
+       Case{R"({"a":"1","a":"2"})", "metadata.a is there twice."},
+       Case{R"({"a":")" + repeated("x", 501) + "\"}",
+            "metadata.a must be a string of at most 500 characters."},
+       Case{R"({"a":"\u0001"})",
+            "metadata.a must not contain control characters other than tab and line breaks."},
+       // A name that is not plain is told by its place, and never shown.
+       Case{R"({"a":"1","secret key":2})", "metadata[1] must be a string, not a number."},
+       Case{
+           R"({"":"x"})",
+           "metadata[0] must have a name of 1 to 40 characters, none of them a control character."},
+       Case{
+           R"({"a\nb":"x"})",
+           "metadata[0] must have a name of 1 to 40 characters, none of them a control character."},
+       Case{
+           "{\"" + repeated("k", 41) + "\":\"x\"}",
+           "metadata[0] must have a name of 1 to 40 characters, none of them a control character."},
+       Case{R"({"\ud800":"x"})", "The body must not contain lone surrogates."}}) {
+    EXPECT_EQ(refusal(body("\"metadata\":" + c.metadata)), c.refusal) << c.metadata;
+  }
+  // What looks like a member inside of it is none.
+  EXPECT_EQ(parse(body(R"("metadata":{"prompt":"x","metadata":"y"})"))->prompt, "Rain");
+  EXPECT_EQ(refusal(body(R"("metadata":{},"metadata":{})")), "Duplicate member \"metadata\".");
+}
+
+TEST(Request, ARefusalNamesTheMemberAtFault) {
+  const auto param = [](const std::string& text) {
+    const auto result = parse(text);
+    EXPECT_FALSE(result) << text;
+    return result ? "accepted" : result.error().param;
+  };
+  EXPECT_EQ(param("{}"), "model");
+  EXPECT_EQ(param(R"({"model":"svc-audio-1.0"})"), "prompt");
+  EXPECT_EQ(param(with_prompt("7")), "prompt");
+  EXPECT_EQ(param(body(R"("speed":3)")), "speed");
+  EXPECT_EQ(param(body(R"("speed":1,"speed":1)")), "speed");
+  EXPECT_EQ(param(body(R"("audio_references":["https://a.example/1","http://127.0.0.1/"])")),
+            "audio_references[1]");
+  EXPECT_EQ(param(body(R"("audio_references":["https://a.example/1"],)"
+                       R"("image_url":"https://a.example/i")")),
+            "image_url");
+  EXPECT_EQ(param(body(R"("metadata":{"order":7})")), "metadata.order");
+  EXPECT_EQ(param(body(R"("max_credits":9)")), "max_credits");
+  // Names that only the client knows are not repeated.
+  for (const std::string& whole : {std::string("not json"), std::string("[]"), body("\"x\":1")}) {
+    EXPECT_EQ(param(whole), "") << whole;
+  }
+}
+
+TEST(Request, MaxCreditsAreThousandthsWithinTheirRange) {
+  struct Case {
+    const char* number;
+    std::int64_t units;  // 0: refused.
+  };
+  for (const Case& c : {Case{"10", 10'000},
+                        Case{"10.000", 10'000},
+                        Case{"1e1", 10'000},
+                        Case{"40.123", 40'123},
+                        Case{"149.999", 149'999},
+                        Case{"150", 150'000},
+                        Case{"9.999", 0},
+                        Case{"150.001", 0},
+                        Case{"0", 0},
+                        Case{"-20", 0},
+                        Case{"1e999", 0},
+                        Case{"\"40\"", 0},
+                        Case{"null", 0},
+                        Case{"40.1234", 0},
+                        Case{"40.00000001", 0}}) {
+    const auto request = parse(body(std::string("\"max_credits\":") + c.number));
+    ASSERT_EQ(bool(request), c.units != 0) << c.number;
+    if (request) {
+      EXPECT_EQ(request->max_credits.value, c.units) << c.number;
+      EXPECT_EQ(decode_request(encode_request(*request))->max_credits.value, c.units);
+    } else {
+      EXPECT_THAT(request.error().message, HasSubstr("max_credits must ")) << c.number;
+    }
+  }
+  EXPECT_EQ(refusal(body(R"("max_credits":151)")), "max_credits must be a number from 10 to 150.");
 }
 
 TEST(Request, FormatsHaveTheNamesOfTheInterface) {

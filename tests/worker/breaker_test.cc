@@ -69,6 +69,18 @@ TEST_F(BreakerTest, AFailedProbeOpensItAgain) {
   EXPECT_TRUE(breaker_.allow(now_));
 }
 
+TEST_F(BreakerTest, AProbeThatSaysNothingIsRepeatedAtOnceAndClosesNothing) {
+  record(10, false);
+  breaker_.said_nothing(now_);
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kOpen);
+  now_ += seconds(15);
+  ASSERT_TRUE(breaker_.allow(now_));
+  breaker_.said_nothing(now_);
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kHalfOpen);
+  EXPECT_TRUE(breaker_.allow(now_));
+  EXPECT_FALSE(breaker_.allow(now_)) << "one probe at a time";
+}
+
 TEST_F(BreakerTest, AProbeWithoutAnAnswerIsRepeatedLater) {
   record(10, false);
   now_ += seconds(15);

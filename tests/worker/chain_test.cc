@@ -1,17 +1,20 @@
 #include "worker/chain.h"
 
+#include <future>
 #include <optional>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "tests/worker/fake_provider.h"
+#include "worker/providers/local_provider.h"
 
 namespace audiogen::worker {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using Clock = std::chrono::steady_clock;
 
 struct Row {
   Fault fault;
@@ -40,6 +43,8 @@ TEST(AfterFault, Table) {
       {Fault::kRetrySame, seconds(21), first, NextStep::kNextProvider, kUnavailable},
       {Fault::kTryNext, {}, first, NextStep::kNextProvider, kUnavailable},
       {Fault::kTryNext, {}, last, NextStep::kRetryLater, kUnavailable},
+      {Fault::kBrokenByInput, {}, first, NextStep::kNextProvider, kUnavailable},
+      {Fault::kBrokenByInput, {}, last, NextStep::kRetryLater, kUnavailable},
       {Fault::kUnknownOutcome, {}, first, NextStep::kNextProvider, kUnavailable},
       {Fault::kUnknownOutcome, {}, last, NextStep::kRetryLater, kUnavailable},
       {Fault::kRejected, {}, first, NextStep::kFail, FailureCode::kContentRejected},
@@ -159,6 +164,50 @@ TEST(Chain, RefusedContentIsNoFailureOfTheProvider) {
     chain.failed(0, Fault::kCanceled);
   }
   EXPECT_TRUE(chain.admit(0));
+}
+
+// As a success it would hide what fails for everybody.
+TEST(Chain, ATextThatCrashesTheEngineIsNoSuccessEither) {
+  const Chain chain = three();
+  for (int i = 0; i < 20; ++i) {
+    chain.failed(0, Fault::kBrokenByInput);
+    chain.failed(0, Fault::kBrokenByInput);
+    chain.failed(0, Fault::kTryNext);
+  }
+  EXPECT_FALSE(chain.admit(0));
+}
+
+// The breaker of the local engine after `count` texts were given to the helper `program`.
+bool admits_after(const std::string& program, int count, milliseconds time_max = seconds(60)) {
+  std::vector<std::unique_ptr<AudioProvider>> providers;
+  providers.push_back(std::make_unique<LocalProvider>(
+      LocalOptions{.helper_path = program, .threads = 1, .time_max = time_max}));
+  const Chain chain(std::move(providers));
+  for (int i = 0; i < count && chain.admit(0); ++i) {
+    auto request = std::make_shared<GenerationRequest>();
+    request->prompt = "Hello";
+    std::promise<Result<Audio, ProviderFault>> promise;
+    const auto call = chain.at(0).start(
+        {.request = request, .request_key = "k", .deadline = Clock::now() + seconds(60)},
+        [&](auto answer) { promise.set_value(std::move(answer)); });
+    const auto answer = promise.get_future().get();
+    EXPECT_FALSE(answer);
+    chain.failed(0, answer.error().fault);
+  }
+  return chain.admit(0);
+}
+
+// The child dies on each text, the helper lives: one user's texts are not everybody's outage. A
+// helper that cannot run is.
+TEST(Chain, ATextThatCrashesTheEngineIsNoFailureOfTheProvider) {
+  EXPECT_TRUE(admits_after(std::string(AUDIOGEN_BIN_DIR) + "/crashing-speech", 30));
+  EXPECT_FALSE(admits_after("/nowhere/audio-speech", 30));
+}
+
+// Nor does it have one of the few threads for minutes.
+TEST(Chain, ATextThatTakesTooLongIsNoFailureOfTheProvider) {
+  EXPECT_TRUE(
+      admits_after(std::string(AUDIOGEN_BIN_DIR) + "/hanging-speech", 12, milliseconds(50)));
 }
 
 TEST(CurrentChain, AReplacedOneLivesAsLongAsItIsUsed) {

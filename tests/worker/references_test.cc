@@ -2,7 +2,10 @@
 // longer than somebody waits for it.
 #include "worker/references.h"
 
+#include <atomic>
+#include <condition_variable>
 #include <future>
+#include <mutex>
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
@@ -10,9 +13,10 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "common/http/unique_fd.h"
+#include "common/base/unique_fd.h"
 #include "tests/support/provider_double.h"
 #include "worker/audio/in_process_decoder.h"
+#include "worker/spool.h"
 
 namespace audiogen::worker {
 namespace {
@@ -31,10 +35,12 @@ class Fetching : public testing::Test {
     std::shared_ptr<ProviderCall> call;
     std::future<Fetched> answer;
     Fetched wait() { return answer.get(); }
+    bool ended() const { return answer.wait_for(0s) == std::future_status::ready; }
   };
   Open fetch(ReferenceFetcher& fetcher,
              const std::vector<std::string>& urls,
              bool keep = false,
+             const UserId& user = UserId::make(),
              std::chrono::seconds time = 30s) {
     auto request = std::make_shared<GenerationRequest>();
     request->audio_references = urls;
@@ -42,13 +48,12 @@ class Fetching : public testing::Test {
     Open out;
     out.answer = promise->get_future();
     out.call = fetcher.fetch(
-        request, keep, std::chrono::steady_clock::now() + time, [promise](Fetched got) {
+        user, request, keep, std::chrono::steady_clock::now() + time, [promise](Fetched got) {
           promise->set_value(std::move(got));
         });
     return out;
   }
 
-  http::Client client_;
   InProcessDecoder decoder_;
   Pool codecs_{2, 100};
 };
@@ -59,7 +64,7 @@ DoubleReply sound(const DoubleCall&) {
 
 TEST_F(Fetching, KeepsTheBytesOnlyWhereSomebodySendsThem) {
   const ProviderDouble files(sound);
-  ReferenceFetcher fetcher(client_, decoder_, codecs_, http::Reach::kAny);
+  ReferenceFetcher fetcher(decoder_, codecs_, http::Reach::kAny);
   const auto kept = fetch(fetcher, {files.url() + "/a", files.url() + "/b"}, true).wait();
   ASSERT_TRUE(kept) << kept.error().message;
   ASSERT_EQ((*kept)->sounds.size(), 2U);
@@ -70,9 +75,9 @@ TEST_F(Fetching, KeepsTheBytesOnlyWhereSomebodySendsThem) {
   EXPECT_TRUE((*dropped)->sounds[0].bytes.empty());
 }
 
-// Row 112 of the fault plan: every spelling of an address that is not public.
+// Every spelling of an address that is not public.
 TEST_F(Fetching, NeverConnectsToAnAddressThatIsNotPublic) {
-  const http::UniqueFd canary(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const UniqueFd canary(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_in6 any{};
   any.sin6_family = AF_INET6;
   socklen_t size = sizeof any;
@@ -80,7 +85,7 @@ TEST_F(Fetching, NeverConnectsToAnAddressThatIsNotPublic) {
   ASSERT_EQ(::listen(canary.get(), 64), 0);
   ASSERT_EQ(::getsockname(canary.get(), reinterpret_cast<sockaddr*>(&any), &size), 0);
   const std::string port = ":" + std::to_string(ntohs(any.sin6_port));
-  ReferenceFetcher fetcher(client_, decoder_, codecs_, http::Reach::kPublicOnly);
+  ReferenceFetcher fetcher(decoder_, codecs_, http::Reach::kPublicOnly);
   for (const std::string host : {"127.0.0.1",
                                  "localhost",
                                  "2130706433",
@@ -102,8 +107,9 @@ TEST_F(Fetching, NeverConnectsToAnAddressThatIsNotPublic) {
       const auto got = fetch(fetcher, {"http://" + where + "/a.wav"}).wait();
       ASSERT_FALSE(got) << where;
       EXPECT_EQ(got.error().kind, Kind::kUnusable);
-      EXPECT_EQ(got.error().message,
-                "audio_references[0] cannot be used: its address is not public.")
+      EXPECT_EQ(
+          got.error().message,
+          "audio_references[0] cannot be used: it could not be fetched from a public address.")
           << where;
     }
   }
@@ -113,31 +119,330 @@ TEST_F(Fetching, NeverConnectsToAnAddressThatIsNotPublic) {
   EXPECT_LT(::accept(canary.get(), nullptr, nullptr), 0) << "somebody connected";
 }
 
-TEST_F(Fetching, MoreThanTheBudgetWaitsForItsTurn) {
-  const ProviderDouble files(
-      [](const DoubleCall&) { return DoubleReply{.form = DoubleReply::Form::kHang}; });
-  ReferenceFetcher fetcher(client_, decoder_, codecs_, http::Reach::kAny);
-  constexpr std::size_t kFit = ReferenceFetcher::kBytesAtOnce / (3 * ReferenceFetcher::kBytesEach);
-  std::vector<Open> open;
-  for (std::size_t i = 0; i < kFit + 2; ++i) {
-    open.push_back(fetch(fetcher, {files.url(), files.url(), files.url()}));
+DoubleReply hang(const DoubleCall&) {
+  return {.form = DoubleReply::Form::kHang};
+}
+
+// What a client cannot tell apart: an address that is not public, a name that nobody has, a port
+// where nobody listens. Each is asked for twice.
+TEST_F(Fetching, SaysTheSameOfWhatIsNotPublicAndWhatIsNotThere) {
+  std::uint16_t closed = 0;
+  { closed = ProviderDouble(sound).port(); }
+  ReferenceFetcher fetcher(decoder_, codecs_, http::Reach::kAny);
+  ReferenceFetcher guarded(decoder_, codecs_, http::Reach::kPublicOnly);
+  const auto nobody = fetch(fetcher, {"http://127.0.0.1:" + std::to_string(closed) + "/a"}).wait();
+  const auto unknown = fetch(fetcher, {"http://no-such-host.invalid/a"}).wait();
+  const auto inside = fetch(guarded, {"http://10.0.0.1/a"}).wait();
+  for (const auto* const got : {&nobody, &unknown, &inside}) {
+    ASSERT_FALSE(*got);
+    EXPECT_EQ(got->error().kind, Kind::kUnusable);
+    EXPECT_EQ(got->error().message,
+              "audio_references[0] cannot be used: it could not be fetched from a public address.");
   }
-  ASSERT_TRUE(files.wait_until([&] { return files.call_count() == 3 * kFit; }));
-  open[kFit].call->cancel();  // One that waits.
-  EXPECT_EQ(open[kFit].wait().error().kind, Kind::kCanceled);
-  EXPECT_EQ(files.call_count(), 3 * kFit);
-  open[0].call->cancel();  // One at work: its share goes to the next.
+}
+
+// One user's servers that never answer leave room for others, and for tasks of others that wait.
+TEST_F(Fetching, OneUserHasAQuarterOfTheTurnsAndOneHostHalf) {
+  const ProviderDouble slow(hang);
+  const ProviderDouble good(sound);
+  ReferenceFetcher fetcher(
+      decoder_, codecs_, http::Reach::kAny, {.tasks_max = 8, .waiting_max = 16});
+  const UserId ann = UserId::make();
+  std::vector<Open> open;
+  for (int i = 0; i < 6; ++i) {
+    open.push_back(fetch(fetcher, {slow.url()}, false, ann));
+  }
+  // Two tasks begin; four wait. What would be one too many is refused, not before a while.
+  ASSERT_TRUE(slow.wait_until([&] { return slow.call_count() == 2; }));
+  const auto refused = fetch(fetcher, {slow.url()}, false, ann).wait();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, Kind::kBusy);
+  EXPECT_GE(refused.error().after, 1s);
+  const auto next = fetch(fetcher, {slow.url()}, false, ann).wait();
+  EXPECT_GT(next.error().after, refused.error().after - 100ms) << "they come back in their order";
+  // Others of the same host get what is left of its six files, and no more.
+  for (int i = 0; i < 5; ++i) {
+    open.push_back(fetch(fetcher, {slow.url()}));
+  }
+  ASSERT_TRUE(slow.wait_until([&] { return slow.call_count() == 6; }));
+  EXPECT_TRUE(fetch(fetcher, {good.url(), good.url()}).wait()) << "another host's turn";
+  EXPECT_TRUE(fetch(fetcher, {good.url()}).wait());
+  EXPECT_EQ(slow.call_count(), 6U);
+  open[0].call->cancel();
   EXPECT_EQ(open[0].wait().error().kind, Kind::kCanceled);
-  EXPECT_TRUE(files.wait_until([&] { return files.call_count() == 3 * kFit + 3; }));
+  EXPECT_TRUE(slow.wait_until([&] { return slow.call_count() == 7; })) << "its turn goes on";
+  open[5].call->cancel();  // One that waits.
+  EXPECT_EQ(open[5].wait().error().kind, Kind::kCanceled);
+}
+
+// A user whose tasks have three files each at one host leaves room there for others.
+TEST_F(Fetching, OneUserHasHalfOfAHostsFiles) {
+  const ProviderDouble shared(
+      [](const DoubleCall& call) { return call.target == "/slow" ? hang(call) : sound(call); });
+  ReferenceFetcher fetcher(
+      decoder_, codecs_, http::Reach::kAny, {.tasks_max = 24, .waiting_max = 48});
+  const UserId ann = UserId::make();
+  std::vector<Open> open;
+  for (int i = 0; i < 6; ++i) {
+    open.push_back(fetch(fetcher, std::vector<std::string>(3, shared.url() + "/slow"), false, ann));
+  }
+  EXPECT_TRUE(fetch(fetcher, std::vector<std::string>(3, shared.url() + "/a")).wait());
+  EXPECT_EQ(shared.call_count(), 9U) << "two of hers are asked for, six files";
+}
+
+// Nor does what a redirect leads to fill it: that waits for nobody.
+TEST_F(Fetching, OneUsersRedirectsLeaveAHostToOthers) {
+  const ProviderDouble shared(
+      [](const DoubleCall& call) { return call.target == "/slow" ? hang(call) : sound(call); });
+  const ProviderDouble own([&](const DoubleCall&) {
+    return DoubleReply{.status = 302, .headers = {"Location: " + shared.url() + "/slow"}};
+  });
+  const ProviderDouble other([&](const DoubleCall&) {
+    return DoubleReply{.status = 302, .headers = {"Location: " + shared.url() + "/slow"}};
+  });
+  ReferenceFetcher fetcher(
+      decoder_, codecs_, http::Reach::kAny, {.tasks_max = 24, .waiting_max = 48});
+  const UserId ann = UserId::make();
+  std::vector<Open> open;
+  for (const ProviderDouble* const from : {&own, &other}) {
+    for (int i = 0; i < 2; ++i) {
+      open.push_back(fetch(fetcher, std::vector<std::string>(3, from->url()), false, ann));
+    }
+  }
+  ASSERT_TRUE(shared.wait_until([&] { return shared.call_count() == 12; }));
+  EXPECT_TRUE(fetch(fetcher, std::vector<std::string>(3, shared.url() + "/a")).wait());
+  for (const Open& one : open) {
+    EXPECT_FALSE(one.ended()) << "its place was free only because another's time was over";
+  }
+}
+
+// Turns go to those who have the fewest, not to whoever came first with many.
+TEST_F(Fetching, OneUsersWaitingTasksAreNotBeforeEverybodyElses) {
+  const ProviderDouble shared(
+      [](const DoubleCall& call) { return call.target == "/slow" ? hang(call) : sound(call); });
+  ReferenceFetcher fetcher(
+      decoder_, codecs_, http::Reach::kAny, {.tasks_max = 12, .waiting_max = 24});
+  const UserId ann = UserId::make();
+  const UserId ben = UserId::make();
+  std::vector<Open> open;
+  for (int i = 0; i < 5; ++i) {  // Three begin, two wait …
+    open.push_back(fetch(fetcher, {shared.url() + "/slow"}, false, ann));
+  }
+  for (int i = 0; i < 3; ++i) {  // … and the host is full.
+    open.push_back(fetch(fetcher, {shared.url() + "/slow"}, false, ben));
+  }
+  ASSERT_TRUE(shared.wait_until([&] { return shared.call_count() == 6; }));
+  Open eve = fetch(fetcher, {shared.url() + "/eve"});
+  open[0].call->cancel();
+  EXPECT_TRUE(eve.wait());
+  for (std::size_t i = 1; i < open.size(); ++i) {
+    EXPECT_FALSE(open[i].ended()) << "one place was enough for her";
+  }
+}
+
+// Keeps whoever inspects a FLAC file until somebody inspects an Ogg one.
+class GateDecoder : public Decoder {
+ public:
+  std::size_t flacs() const { return flacs_; }
+  std::size_t flacs_before_ogg() const { return before_; }
+
+ private:
+  Result<Unpacked, DecodeFault> unpack(std::string_view /*bytes*/,
+                                       AudioType type,
+                                       const Sink& /*sink*/) override {
+    std::unique_lock lock(mutex_);
+    if (type == AudioType::kOgg) {
+      before_ = flacs_.load();
+      open_ = true;
+      opened_.notify_all();
+    } else {
+      ++flacs_;
+      opened_.wait_for(lock, 5s, [&] { return open_; });
+    }
+    return DecodeFault::kCorrupt;
+  }
+  Result<ImageInfo, DecodeFault> unpack_image(std::string_view /*bytes*/,
+                                              ImageType /*type*/) override {
+    return DecodeFault::kCorrupt;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable opened_;
+  bool open_ = false;  // Guarded by mutex_.
+  std::atomic<std::size_t> flacs_{0}, before_{0};
+};
+
+// Files that take seconds to look at keep their user's others, and nobody else's.
+TEST_F(Fetching, OneUserHasOneInspectionAtATime) {
+  const ProviderDouble files([](const DoubleCall& call) {
+    return DoubleReply{.body = std::string(call.target == "/flac" ? "fLaC" : "OggS") +
+                               std::string(1000, 'x')};
+  });
+  GateDecoder decoder;
+  ReferenceFetcher fetcher(decoder, codecs_, http::Reach::kAny);
+  const UserId ann = UserId::make();
+  std::vector<Open> open;
+  for (int i = 0; i < 6; ++i) {
+    open.push_back(fetch(fetcher, {files.url() + "/flac"}, false, ann));
+  }
+  ASSERT_TRUE(files.wait_until([&] { return decoder.flacs() > 0; }));
+  EXPECT_FALSE(fetch(fetcher, {files.url() + "/ogg"}).wait());
+  EXPECT_EQ(decoder.flacs_before_ogg(), 1U);
+  for (Open& one : open) {
+    EXPECT_FALSE(one.wait());
+  }
+  EXPECT_EQ(decoder.flacs(), 6U);
+}
+
+// What was left unread for want of room is not said to be its server's fault, though it went on
+// before its time was over.
+TEST_F(Fetching, AFileThatHadNoRoomForAWhileMayComeBack) {
+  const std::string tone = test::tone_wav(3.0);
+  const ProviderDouble files([&](const DoubleCall& call) {
+    return call.target == "/kept"   ? DoubleReply{.body = tone}
+           : call.target == "/hang" ? hang(call)
+           : call.target == "/stall"
+               ? DoubleReply{.body = tone.substr(0, 10'000), .form = DoubleReply::Form::kStalled}
+               : DoubleReply{.status = 404};
+  });
+  ReferenceFetcher fetcher(
+      decoder_, codecs_, http::Reach::kAny, {.bytes_max = tone.size() + 1000, .time_max = 2s});
+  auto kept = fetch(fetcher, {files.url() + "/kept"}, true).wait();
+  ASSERT_TRUE(kept) << kept.error().message;
+  Open oldest = fetch(fetcher, {files.url() + "/hang"});
+  ASSERT_TRUE(files.wait_until([&] { return files.call_count() == 2; }));
+  Open starved = fetch(fetcher, {files.url() + "/stall"});
+  ASSERT_TRUE(files.wait_until([&] { return files.call_count() == 3; }));
+  // Answered after its bytes were sent, by the same thread to the same thread.
+  EXPECT_FALSE(fetch(fetcher, {files.url() + "/nothing"}).wait());
+  kept = ReferenceFault{};
+  const auto got = starved.wait();
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().kind, Kind::kBusy) << got.error().message;
+  EXPECT_GE(got.error().after, 1s);
+}
+
+// Nobody asked its server: what took its time were others.
+TEST_F(Fetching, WhoseTimeIsOverBeforeItsTurnMayComeBack) {
+  const ProviderDouble slow(hang);
+  ReferenceFetcher fetcher(
+      decoder_, codecs_, http::Reach::kAny, {.tasks_max = 1, .waiting_max = 16});
+  Open first = fetch(fetcher, {slow.url()});
+  ASSERT_TRUE(slow.wait_until([&] { return slow.call_count() == 1; }));
+  Open second = fetch(fetcher, {slow.url()}, false, UserId::make(), 1s);
+  const auto over = std::chrono::steady_clock::now() + 1s;
+  ASSERT_TRUE(slow.wait_until([&] { return std::chrono::steady_clock::now() >= over; }));
+  first.call->cancel();
+  const auto got = second.wait();
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().kind, Kind::kBusy) << got.error().message;
+  EXPECT_EQ(slow.call_count(), 1U);
+}
+
+// Received bytes count, chunked ones too: what there is no room for waits half-way, and comes in
+// the end.
+TEST_F(Fetching, BytesWithoutRoomWaitHalfwayAndNobodyStarves) {
+  const std::string tone = test::tone_wav(3.0, 96'000);  // 576 KB
+  const ProviderDouble files([&](const DoubleCall& call) {
+    return DoubleReply{
+        .body = tone,
+        .form = call.number % 2 == 0 ? DoubleReply::Form::kChunked : DoubleReply::Form::kWhole};
+  });
+  ReferenceFetcher fetcher(decoder_,
+                           codecs_,
+                           http::Reach::kAny,
+                           {.bytes_max = 2'000'000, .tasks_max = 40, .time_max = 10min});
+  const UserId ann = UserId::make();
+  std::vector<Open> open;
+  for (int i = 0; i < 12; ++i) {
+    open.push_back(fetch(fetcher, {files.url() + "/a"}, true, i % 3 == 0 ? ann : UserId::make()));
+  }
+  for (Open& one : open) {
+    const auto got = one.wait();
+    ASSERT_TRUE(got) << got.error().message;
+    EXPECT_EQ((*got)->sounds[0].bytes.size(), tone.size());
+  }
+}
+
+// Results that are kept count as long as they are.
+TEST_F(Fetching, WhatIsKeptHasItsRoom) {
+  const std::string tone = test::tone_wav(3.0);
+  const ProviderDouble files([&](const DoubleCall&) { return DoubleReply{.body = tone}; });
+  ReferenceFetcher fetcher(decoder_, codecs_, http::Reach::kAny, {.bytes_max = tone.size()});
+  auto kept = fetch(fetcher, {files.url()}, true).wait();
+  ASSERT_TRUE(kept) << kept.error().message;
+  Open first = fetch(fetcher, {files.url()}, true);
+  Open second = fetch(fetcher, {files.url()}, true);
+  ASSERT_TRUE(files.wait_until([&] { return files.call_count() == 2; }));
+  kept = ReferenceFault{};
+  for (Open* const one : {&first, &second}) {
+    auto got = one->wait();
+    EXPECT_TRUE(got) << got.error().message;
+  }
+  EXPECT_EQ(files.call_count(), 3U);
+}
+
+// A server that redirects does not win time or tries with it.
+TEST_F(Fetching, OneMoreTryAltogetherHoweverOftenItRedirects) {
+  const ProviderDouble files([](const DoubleCall& call) {
+    return call.number % 2 == 0
+               ? DoubleReply{.status = 503}
+               : DoubleReply{.status = 302,
+                             .headers = {"Location: /" + std::to_string(call.number)}};
+  });
+  ReferenceFetcher fetcher(decoder_, codecs_, http::Reach::kAny);
+  const auto got = fetch(fetcher, {files.url()}).wait();
+  ASSERT_FALSE(got);
+  EXPECT_THAT(got.error().message, HasSubstr("its server answered 503"));
+  EXPECT_EQ(files.call_count(), 3U);
+}
+
+TEST_F(Fetching, OneLimitOfTimeForAllOfATask) {
+  const ProviderDouble files([](const DoubleCall& call) {
+    return call.target == "/good" ? sound(call)
+           : call.target == "/"   ? DoubleReply{.status = 302, .headers = {"Location: /slow"}}
+                                  : hang(call);
+  });
+  ReferenceFetcher fetcher(decoder_, codecs_, http::Reach::kAny, {.time_max = 1500ms});
+  const auto got = fetch(fetcher, {files.url() + "/good", files.url() + "/"}).wait();
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().message,
+            "audio_references[1] cannot be used: its server did not deliver it in time.");
+  EXPECT_EQ(files.call_count(), 3U) << "no time is left for another try";
+}
+
+TEST_F(Fetching, WithoutADiskItIsOurs) {
+  const ProviderDouble files(
+      [](const DoubleCall&) { return DoubleReply{.body = test::tone_wav(10.0)}; });
+  ReferenceFetcher fetcher(decoder_, codecs_, http::Reach::kAny, {.folder = "/proc/nowhere"});
+  const auto got = fetch(fetcher, {files.url()}).wait();
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().kind, Kind::kOurs);
+}
+
+TEST(SpoolOfBytes, IsMemoryFirstAndThenAFile) {
+  Spool spool("/var/tmp");
+  std::string all;
+  for (const std::size_t size : {1UL, Spool::kInMemory - 1, 1UL, 200'000UL}) {
+    const std::string part(size, static_cast<char>('a' + all.size() % 26));
+    ASSERT_TRUE(spool.append(part));
+    all += part;
+    EXPECT_EQ(spool.size(), all.size());
+    EXPECT_EQ(spool.read(), all);
+  }
+  spool.clear();
+  EXPECT_EQ(spool.size(), 0U);
+  EXPECT_EQ(spool.read(), "");
+  EXPECT_TRUE(Spool::works_in("/var/tmp"));
+  EXPECT_FALSE(Spool::works_in("/proc/nowhere"));
 }
 
 TEST_F(Fetching, EndsWithItsDeadlineAndWithTheFetcher) {
-  const ProviderDouble files(
-      [](const DoubleCall&) { return DoubleReply{.form = DoubleReply::Form::kHang}; });
+  const ProviderDouble files(hang);
   Open late;
   {
-    ReferenceFetcher fetcher(client_, decoder_, codecs_, http::Reach::kAny);
-    const auto got = fetch(fetcher, {files.url()}, false, 1s).wait();
+    ReferenceFetcher fetcher(decoder_, codecs_, http::Reach::kAny);
+    const auto got = fetch(fetcher, {files.url()}, false, UserId::make(), 1s).wait();
     ASSERT_FALSE(got);
     EXPECT_THAT(got.error().message, HasSubstr("did not deliver it in time"));
     late = fetch(fetcher, {files.url()});

@@ -26,7 +26,8 @@ std::int16_t to_s16(float sample) {
   return static_cast<std::int16_t>(std::lrintf(std::clamp(sample, -1.0F, 1.0F) * 32767.0F));
 }
 
-// Constant bit rates that carry speech and music without audible loss of band (audio 2.1).
+// Constant bit rates, so that a file's size follows from its length; each carries what its sample
+// rate can (README.md, "Encoders").
 int mp3_kbps(int rate) {
   return rate <= 8000 ? 32 : rate <= 16000 ? 48 : rate <= 24000 ? 64 : 96;
 }

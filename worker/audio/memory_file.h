@@ -46,13 +46,15 @@ inline SF_VIRTUAL_IO memory_io() {
     const auto base = whence == SEEK_CUR   ? static_cast<sf_count_t>(file.position)
                       : whence == SEEK_END ? size
                                            : 0;
-    file.position = static_cast<std::size_t>(std::clamp<sf_count_t>(base + offset, 0, size));
+    // The offset may be a header's own words: bounded before it is added.
+    const sf_count_t step = std::clamp<sf_count_t>(offset, -size, size);
+    file.position = static_cast<std::size_t>(std::clamp<sf_count_t>(base + step, 0, size));
     return static_cast<sf_count_t>(file.position);
   };
   io.read = [](void* data, sf_count_t count, void* user) {
     MemoryFile& file = memory_file(user);
-    const std::string_view part =
-        file.content().substr(file.position, static_cast<std::size_t>(count));
+    const std::string_view part = file.content().substr(
+        file.position, static_cast<std::size_t>(std::max<sf_count_t>(count, 0)));
     std::memcpy(data, part.data(), part.size());
     file.position += part.size();
     return static_cast<sf_count_t>(part.size());

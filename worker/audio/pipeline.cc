@@ -32,7 +32,7 @@ std::vector<float> stretch(std::vector<float> samples, int rate, double speed, d
   touch.setChannels(1);
   touch.setTempo(speed);
   touch.setPitchSemiTones(semitones);
-  // Lengths in milliseconds that keep speech intact (audio 2.5).
+  // Lengths in milliseconds that keep speech intact (README.md, "Stretching").
   touch.setSetting(SETTING_SEQUENCE_MS, 40);
   touch.setSetting(SETTING_SEEKWINDOW_MS, 15);
   touch.setSetting(SETTING_OVERLAP_MS, 8);
@@ -93,13 +93,17 @@ bool is_too_short(std::uint64_t samples, int rate) {
          static_cast<std::uint64_t>(kDurationMinMilliseconds) * static_cast<std::uint64_t>(rate);
 }
 
+// The most samples that are delivered.
+std::uint64_t samples_max(const RenderSpec& spec) {
+  return static_cast<std::uint64_t>(spec.duration_max_ms) *
+         static_cast<std::uint64_t>(spec.sample_rate) / 1000;
+}
+
 // The file is what was asked for, to the last byte, and every player agrees on its length.
 bool is_ready(const std::optional<ExactFile>& file, const RenderSpec& spec) {
   return file && file->format == spec.format && file->rate == spec.sample_rate &&
          file->channels == 1 && !needs_stretch(spec) && spec.volume == 1.0 && !spec.target_lufs &&
-         !is_too_short(file->samples, file->rate) &&
-         file->samples <= static_cast<std::uint64_t>(kDurationMaxSeconds) *
-                              static_cast<std::uint64_t>(file->rate);
+         !is_too_short(file->samples, file->rate) && file->samples <= samples_max(spec);
 }
 
 // `bare` is the part of `bytes` that a client may have; `bytes` may be moved from.
@@ -135,7 +139,8 @@ RenderSpec render_spec(const GenerationRequest& request, const Audio& audio) {
                     .speed_remaining = request.speed / audio.speed_applied,
                     .pitch_remaining = request.pitch - audio.pitch_applied,
                     .volume = request.volume,
-                    .target_lufs = audio.target_lufs};
+                    .target_lufs = audio.target_lufs,
+                    .duration_max_ms = longest_ms(request.max_credits)};
 }
 
 Result<Rendered, PipelineFault> render(Audio audio, const RenderSpec& spec, Decoder& decoder) {
@@ -150,7 +155,8 @@ Result<Rendered, PipelineFault> render(Audio audio, const RenderSpec& spec, Deco
   }
   // One second more than can be delivered is enough to see that there is more, whatever the source
   // holds.
-  const double seconds_needed = (kDurationMaxSeconds + 1) * spec.speed_remaining;
+  const double seconds_needed =
+      (static_cast<double>(spec.duration_max_ms) / 1000 + 1) * spec.speed_remaining;
   Result<Decoded, DecodeFault> decoded = decoder.decode(audio, seconds_needed);
   if (!decoded) {
     return PipelineFault{
@@ -194,10 +200,8 @@ Result<Rendered, PipelineFault> render(Audio audio, const RenderSpec& spec, Deco
     }
     samples = *std::move(resampled);
   }
-  const auto samples_max =
-      static_cast<std::size_t>(kDurationMaxSeconds) * static_cast<std::size_t>(spec.sample_rate);
-  if (samples.size() > samples_max) {
-    cut(samples, samples_max, spec.sample_rate);
+  if (const std::uint64_t most = samples_max(spec); samples.size() > most) {
+    cut(samples, most, spec.sample_rate);
     out.truncated = true;
   }
   if (is_too_short(samples.size(), spec.sample_rate)) {

@@ -14,7 +14,7 @@
 
 namespace audiogen {
 
-inline constexpr int kDurationMaxSeconds = 120;       // the longest charge (DESIGN 1)
+inline constexpr int kDurationMaxSeconds = 120;       // the longest charge
 inline constexpr int kDurationMinMilliseconds = 100;  // less is no answer to any prompt
 inline constexpr double kSpokenLufs = -18.0;          // of a synthesiser\'s raw output
 
@@ -25,6 +25,8 @@ struct RenderSpec {
   double pitch_remaining = 0.0;       // semitones
   double volume = 1.0;                // times the amplitude
   std::optional<double> target_lufs;  // the true peak at most -1 dBTP
+  // What is longer is cut: what the client will pay for, at most kDurationMaxSeconds.
+  std::int64_t duration_max_ms = std::int64_t{kDurationMaxSeconds} * 1000;
 };
 
 // What is left to do of `request` on `audio`.
@@ -34,7 +36,7 @@ struct Rendered {
   std::string bytes;
   std::uint64_t samples = 0;    // decoded from `bytes`, at `rate`: the price comes from these
   int rate = 0;                 // Hz, as asked
-  bool truncated = false;       // cut at kDurationMaxSeconds
+  bool truncated = false;       // cut at RenderSpec::duration_max_ms
   bool passed_through = false;  // the provider's own bytes, without its tags
   std::optional<double> loudness_lufs;  // of the source, when it was normalised
   Sha256 sha256{};                      // of `bytes`

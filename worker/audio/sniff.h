@@ -11,8 +11,8 @@ namespace audiogen {
 
 enum class ImageType : std::uint8_t { kPng, kJpeg, kWebp };
 
-// By the first bytes (audio 4): WAV, MP3, FLAC or Ogg. Nothing for headerless PCM, for text, for
-// ADTS AAC, which looks much like MP3, and for an MP3 whose first frame no second one follows.
+// By the first bytes: WAV, MP3, FLAC or Ogg. Nothing for headerless PCM, for text, for ADTS AAC,
+// which looks much like MP3, and for an MP3 whose first frame no second one follows.
 std::optional<AudioType> sniff_audio(std::string_view bytes);
 
 std::optional<ImageType> sniff_image(std::string_view bytes);

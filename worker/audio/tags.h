@@ -1,5 +1,6 @@
 // Text that a file carries beside its sound: titles, comments, names of tools. A provider's must
-// not reach a client (DESIGN 1), so audio that passes through goes without. Pure.
+// not reach a client, who is not to learn whose it is, so audio that passes through goes without.
+// Pure.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// ElevenLabs: text to speech, or sound generation (providers 3.2).
+// ElevenLabs: text to speech, or sound generation (README.md, "ElevenLabs").
 #pragma once
 
 #include <memory>

@@ -12,6 +12,7 @@
 #include <rapidjson/stringbuffer.h>
 #include <rapidjson/writer.h>
 
+#include "common/base/ascii.h"
 #include "common/domain/public_url.h"
 #include "common/domain/voices.h"
 #include "worker/providers/elevenlabs.h"
@@ -81,13 +82,12 @@ constexpr std::string_view kSoundModel = "eleven_text_to_sound_v2";
 
 bool is_plain(std::string_view text, std::string_view extra) {
   return std::all_of(text.begin(), text.end(), [extra](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
-           extra.find(c) != std::string_view::npos;
+    return ascii::is_alnum(c) || extra.find(c) != std::string_view::npos;
   });
 }
 
 bool is_printable(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; });
+  return std::all_of(text.begin(), text.end(), ascii::is_visible);
 }
 
 // Reads the members of one object and remembers which it was asked for: the rest is unknown.

@@ -1,4 +1,4 @@
-// The providers file (DESIGN 3 "Providers"): what each entry may say, and the provider made of it.
+// The providers file: what each entry may say, and the provider made of it.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// fal's queue (providers 3.3). The HTTP status of each step depends on timing: the body decides.
+// fal's queue (README.md, "fal"). The HTTP status of each step depends on timing: the body decides.
 #pragma once
 
 #include <memory>

@@ -18,8 +18,8 @@ namespace {
 constexpr double kWordsPerMinute = 175;    // espeak-ng's normal speed
 constexpr std::size_t kSentenceMax = 400;  // bytes; longer ones crash the engine more often
 
-// espeak-ng's pitch parameter and the semitones it gives, measured (audio 1.2); the same for every
-// voice, since the parameter is a factor on the voice's own pitch.
+// espeak-ng's pitch parameter and the semitones it gives, measured on one text of 15 s; the same
+// for every voice, since the parameter is a factor on the voice's own pitch.
 struct PitchPoint {
   double parameter, semitones;
 };
@@ -48,8 +48,8 @@ std::uint32_t pitch_parameter(double semitones) {
 
 Capabilities local_capabilities(int max_in_flight) {
   Capabilities out;
-  for (const std::string_view id : voice_ids()) {
-    out.voices.emplace_back(id);
+  for (const Voice& voice : voices()) {
+    out.voices.emplace_back(voice.id);
   }
   out.audio_references = true;
   out.native_speed = kSpeedRange;
@@ -106,8 +106,8 @@ std::vector<float> samples_of(const Audio& audio, std::size_t seconds_max) {
   return out;
 }
 
-// Has the pipeline bring the speech to the pitch, pace and loudness of a reference (audio 4): what
-// lies between both is declared as not yet done. Beyond these ranges speech turns into caricature.
+// Has the pipeline bring the speech to the pitch, pace and loudness of a reference: what lies
+// between both is declared as not yet done. Beyond these ranges speech turns into caricature.
 void match(const SoundTraits& reference, Audio& speech) {
   constexpr double kShiftMax = 12.0;  // semitones
   constexpr Range kPace{0.75, 1.35};
@@ -138,7 +138,7 @@ ProviderFault fault_of(SpeechFault fault) {
     case SpeechFault::kDeadline:
       return {Fault::kTryNext, "deadline", {}};
     case SpeechFault::kCrashed:
-      return {Fault::kTryNext, "the engine crashes on this text", {}};
+      return {Fault::kBrokenByInput, "the engine crashes on this text", {}};
     case SpeechFault::kVoiceMissing:
       return {Fault::kTryNext, "the engine lacks a voice", {}};
     case SpeechFault::kUnavailable:
@@ -241,21 +241,26 @@ Result<Audio, ProviderFault> LocalProvider::speak(const Call& call) {
   speech.words_per_minute =
       static_cast<std::uint32_t>(std::lround(kWordsPerMinute * voice->rate * request.speed));
   speech.pitch = pitch_parameter(pitch);
-  // A little more than is delivered, so that the pipeline sees that there was more.
-  speech.seconds_max = kDurationMaxSeconds + 1;
+  // A second more than is delivered, rounded up, so that the pipeline sees that there was more.
+  speech.seconds_max =
+      static_cast<std::uint32_t>((longest_ms(request.max_credits) + 999) / 1000 + 1);
 
+  const auto out_of_time = std::chrono::steady_clock::now() + options_.time_max;
+  const auto deadline = std::min(call.request.deadline, out_of_time);
   for (std::vector<speech::Utterance>& utterances : attempts_for(text, *voice)) {
     speech.utterances = std::move(utterances);
     speech.speak_punctuation = 0;
-    Result<Speech, SpeechFault> spoken =
-        helper_.speak(speech, call.request.deadline, call.cancellation);
+    Result<Speech, SpeechFault> spoken = helper_.speak(speech, deadline, call.cancellation);
     if (spoken && too_short(*spoken)) {
       // A full stop alone: name it.
       speech.speak_punctuation = 1;
-      spoken = helper_.speak(speech, call.request.deadline, call.cancellation);
+      spoken = helper_.speak(speech, deadline, call.cancellation);
     }
     if (!spoken && spoken.error() == SpeechFault::kCrashed) {
       continue;
+    }
+    if (!spoken && spoken.error() == SpeechFault::kDeadline && deadline == out_of_time) {
+      return ProviderFault{Fault::kBrokenByInput, "the engine takes too long on this text", {}};
     }
     if (!spoken) {
       return fault_of(spoken.error());

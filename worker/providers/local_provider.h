@@ -2,6 +2,7 @@
 // No sound scenes, no images; of a reference it matches pitch, pace and loudness, not the voice.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <memory>
@@ -20,6 +21,8 @@ struct LocalOptions {
   std::string helper_path = SpeechHelper::default_path();
   int threads = static_cast<int>(std::thread::hardware_concurrency());  // requests spoken at once
   int max_in_flight = 256;                                              // spoken or waiting
+  // On one text, however often it is tried: it has one of the few threads so long.
+  std::chrono::milliseconds time_max{60'000};
 };
 
 class LocalProvider : public AudioProvider {

@@ -1,4 +1,5 @@
-// POST /audio/speech of OpenAI and of the many servers that speak its format (providers 3.1).
+// POST /audio/speech of OpenAI and of the many servers that speak its format (README.md,
+// "OpenAI").
 #pragma once
 
 #include <memory>

@@ -22,6 +22,8 @@ namespace audiogen {
 enum class Fault : std::uint8_t {
   kRetrySame,         // busy, throttled or briefly broken: the same provider, later
   kTryNext,           // this provider cannot do it now: another may
+  kBrokenByInput,     // it broke down over this very request, which says nothing of others: another
+                      // may do it
   kRejected,          // refused for its content
   kUnsupportedInput,  // this provider cannot make audio of this input, however often it is asked
   kUnknownOutcome,    // may have happened (and be billed) there: not again without the request key
@@ -34,6 +36,8 @@ constexpr std::string_view fault_name(Fault fault) {
       return "retry_same";
     case Fault::kTryNext:
       return "try_next";
+    case Fault::kBrokenByInput:
+      return "broken_by_input";
     case Fault::kRejected:
       return "rejected";
     case Fault::kUnsupportedInput:

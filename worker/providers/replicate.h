@@ -1,4 +1,4 @@
-// Replicate's predictions (providers 3.4).
+// Replicate's predictions (README.md, "Replicate").
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
 // Seed Audio of BytePlus and Volcengine: scenes from text, with a speaker, audio references or an
-// image (providers 3.5 a).
+// image (README.md, "Seed Audio").
 #pragma once
 
 #include <cstdint>

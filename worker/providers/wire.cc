@@ -9,6 +9,7 @@
 #include <curl/curl.h>
 #include <openssl/evp.h>
 
+#include "common/base/ascii.h"
 #include "common/base/crypto.h"
 #include "worker/audio/bytes.h"
 #include "worker/audio/sniff.h"
@@ -19,10 +20,6 @@ namespace {
 constexpr std::size_t kTokenMax = 60;
 constexpr std::uint32_t kUnknownWavSize = 0x7FFFFFFF;  // And above: the writer did not know.
 constexpr std::size_t kWavHeader = 12;
-
-bool is_alnum(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
-}
 
 // True when the data chunk promises more than is there.
 bool is_cut_wav(std::string_view wav) {
@@ -46,10 +43,7 @@ bool is_text(std::string_view bytes) {
 
 // Providers label audio loosely; what matters is to know text by its label.
 bool may_be_audio(std::string_view content_type) {
-  std::string type(content_type.substr(0, content_type.find(';')));
-  std::transform(type.begin(), type.end(), type.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
+  std::string type = ascii::lower(content_type.substr(0, content_type.find(';')));
   while (!type.empty() && type.back() == ' ') {
     type.pop_back();
   }
@@ -88,11 +82,8 @@ std::string part(const Url& url, CURLUPart which) {
   if (curl_url_get(url.get(), which, &text, CURLU_DEFAULT_PORT) != CURLUE_OK) {
     return "";
   }
-  std::string out = text;
+  std::string out = ascii::lower(text);
   curl_free(text);
-  std::transform(out.begin(), out.end(), out.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
   return out;
 }
 
@@ -111,7 +102,7 @@ std::optional<std::chrono::seconds> retry_after(std::string_view value,
     }
   } else {
     const std::time_t then = curl_getdate(std::string(value).c_str(), nullptr);
-    if (value.size() < 10 || !is_alnum(value.front()) || then < 0) {
+    if (value.size() < 10 || !ascii::is_alnum(value.front()) || then < 0) {
       return std::nullopt;
     }
     seconds = static_cast<std::int64_t>(then) - now.time_since_epoch().count();
@@ -125,7 +116,7 @@ std::optional<std::chrono::seconds> retry_after(std::string_view value,
 std::string token(std::string_view text) {
   std::string out;
   for (const char c : text.substr(0, kTokenMax)) {
-    if (!is_alnum(c) && std::string_view("_.:-").find(c) == std::string_view::npos) {
+    if (!ascii::is_alnum(c) && std::string_view("_.:-").find(c) == std::string_view::npos) {
       break;
     }
     out += c;
@@ -315,7 +306,7 @@ std::string percent_encode(std::string_view text) {
   constexpr std::string_view kHex = "0123456789ABCDEF";
   std::string out;
   for (const char c : text) {
-    if (is_alnum(c) || std::string_view("-._~").find(c) != std::string_view::npos) {
+    if (ascii::is_alnum(c) || std::string_view("-._~").find(c) != std::string_view::npos) {
       out += c;
     } else {
       out += '%';

@@ -12,10 +12,12 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <linux/landlock.h>
 #include <poll.h>
 #include <spawn.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -112,6 +114,10 @@ Ending listen(int answer, const Request& request, const Helper::TakeBlock& take)
 }
 
 }  // namespace
+
+bool landlock_available() {
+  return syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION) > 0;
+}
 
 Cancellation::Cancellation() : descriptor_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
@@ -256,7 +262,7 @@ std::shared_ptr<Helper::Process> Helper::running() {
     process_.reset();
     note_failure();
   }
-  if (expired(next_start_)) {
+  if (!next_start_ || expired(*next_start_)) {
     process_ = Process::start(path_, version_);
     if (!process_) {
       note_failure();

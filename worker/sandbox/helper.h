@@ -32,6 +32,10 @@ class Cancellation {
   int descriptor_;
 };
 
+// Whether this kernel can take files away from a process (Landlock, Linux 5.13). Without it the
+// sandbox of a helper that reads files stops writing only.
+bool landlock_available();
+
 // How a request ended.
 enum class Ending : std::uint8_t {
   kComplete,
@@ -87,7 +91,7 @@ class Helper {
   mutable std::mutex mutex_;
   std::shared_ptr<Process> process_;
   int failures_ = 0;  // since the last complete answer
-  std::chrono::steady_clock::time_point next_start_{};
+  std::optional<std::chrono::steady_clock::time_point> next_start_;  // Not before, after failures.
 };
 
 }  // namespace audiogen::sandbox

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+//
 // Speaks one request with espeak-ng, in a process made for it.
 #pragma once
 

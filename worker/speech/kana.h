@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+//
 // Kanji to kana, by kakasi: the Japanese voice reads kana only.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+//
 // audio-speech: started by the worker, speaks one request per sandboxed child (protocol.h,
 // worker/sandbox/zygote.h). A fresh child each time also makes equal requests sound equal.
 #include <optional>

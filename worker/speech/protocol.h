@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+//
 // What the worker and the speech helper say to each other, over worker/sandbox/channel.h. A packet
 // is one Request; its answer is the blocks kStart, kSamples…, kEnd.
 #pragma once

@@ -1,0 +1,349 @@
+#include "api/account/account.h"
+
+#include <utility>
+
+#include "api/server/page.h"
+#include "common/base/json.h"
+#include "common/base/log.h"
+#include "common/base/occasionally.h"
+#include "common/domain/key_request.h"
+
+namespace audiogen::api {
+namespace {
+
+// Versions of cursors: the id of the last key shown, the number of the last entry.
+constexpr std::uint8_t kKeyCursor = 1, kLedgerCursor = 1;
+
+ApiError worded(const store::Fault& fault, const Call& call) {
+  using Code = store::FaultCode;
+  switch (fault.code) {
+    case Code::kBadKeyExpiry:
+      return invalid_parameter("expires_at",
+                               "expires_at must be in the future and at most ten years ahead.");
+    case Code::kTooManyKeys:
+      return limit_reached("An account has at most " + std::to_string(kKeysMax) +
+                           " API keys; delete one first.");
+    case Code::kAskerIsGone:
+      return invalid_api_key();
+    case Code::kScopeNotOwn:
+      return scope_not_own(fault.about);
+    case Code::kExpiryNotOwn:
+      return expiry_not_own(fault.about);
+    case Code::kNoSuchKey:
+      return key_not_found();
+    default:
+      break;
+  }
+  static Occasionally line;
+  if (line.due()) {
+    log::warn("account requests unavailable",
+              {{"request_id", call.request_id()}, {"reason", fault.detail}});
+  }
+  return service_unavailable();
+}
+
+// What a call of the store came to, or what to tell the client.
+template <class T>
+Result<T, ApiError> told(std::optional<Result<T, store::Fault>> outcome, const Call& call) {
+  if (!outcome) {
+    return service_unavailable();
+  }
+  if (!*outcome) {
+    return worded(outcome->error(), call);
+  }
+  return **std::move(outcome);
+}
+
+void write_credits(JsonWriter& json, std::string_view name, Units amount) {
+  json.key(name).raw(format_credits(amount));
+}
+
+void write_rate(JsonWriter& json, std::string_view name, const RatePolicy& policy) {
+  json.key(name)
+      .begin_object()
+      .member("per_minute", policy.per_minute)
+      .member("burst", policy.burst)
+      .end_object();
+}
+
+std::string render_account(const store::User& user, const RateLimiter& limiter) {
+  std::string out;
+  JsonWriter json(out);
+  json.begin_object()
+      .member("object", "account")
+      .member("id", user.id)
+      .member("email", std::string_view(user.email))
+      .member("plan", user.plan == store::Plan::kPaid ? "paid" : "free")
+      .member("api_access", user.api_access);
+  json.key("credits").begin_object();
+  write_credits(json, "available", user.balance.available);
+  write_credits(json, "reserved", user.balance.held);
+  json.end_object().key("limits").begin_object().key("requests").begin_object();
+  write_rate(json, "create", limiter.policy(RateClass::kCreate));
+  write_rate(json, "read", limiter.policy(RateClass::kRead));
+  write_rate(json, "manage", limiter.policy(RateClass::kManage));
+  json.end_object().member("keys", kKeysMax).end_object().end_object();
+  return out;
+}
+
+// Of an object that is begun and ended elsewhere.
+void write_key_members(JsonWriter& json, const store::KeyInfo& key) {
+  json.member("id", key.id)
+      .member("name", std::string_view(key.name))
+      .member("prefix", std::string_view(key.prefix))
+      .member("mode", "live")
+      .key("scopes")
+      .begin_array();
+  for (const Scope scope : kScopes) {
+    if (key.scopes.has(scope)) {
+      json.value(scope_name(scope));
+    }
+  }
+  json.end_array()
+      .member("expires_at", key.expires_at)
+      .member("created_at", key.created_at)
+      .member("last_used_at", key.last_used_at);
+}
+
+void write_key(JsonWriter& json, const store::KeyInfo& key) {
+  json.begin_object();
+  write_key_members(json, key);
+  json.end_object();
+}
+
+std::string_view entry_kind_name(EntryKind kind) {
+  switch (kind) {
+    case EntryKind::kHold:
+      return "reservation";
+    case EntryKind::kResolve:
+      return "settlement";
+    case EntryKind::kGrant:
+      return "grant";
+    case EntryKind::kClawback:
+      break;
+  }
+  return "clawback";
+}
+
+std::string_view grant_kind_name(store::GrantKind kind) {
+  switch (kind) {
+    case store::GrantKind::kPurchase:
+      return "purchase";
+    case store::GrantKind::kPlan:
+      return "plan";
+    case store::GrantKind::kBonus:
+      return "bonus";
+    case store::GrantKind::kAdjustment:
+      break;
+  }
+  return "adjustment";
+}
+
+void write_entry(JsonWriter& json, const store::LedgerEntry& row) {
+  const bool of_task = row.entry.kind == EntryKind::kHold || row.entry.kind == EntryKind::kResolve;
+  json.begin_object()
+      .member("object", "ledger.entry")
+      .member("seq", row.entry.after.seq)
+      .member("kind", entry_kind_name(row.entry.kind));
+  write_credits(json, "available_change", row.entry.d_available);
+  write_credits(json, "reserved_change", row.entry.d_held);
+  // What a grant adds comes from the service, and is nothing that was charged.
+  write_credits(json, "charged_credits", of_task ? row.entry.d_system : Units{});
+  json.key("balance_after").begin_object();
+  write_credits(json, "available", row.entry.after.available);
+  write_credits(json, "reserved", row.entry.after.held);
+  json.end_object()
+      .member("generation_id",
+              of_task ? std::optional(TaskId{row.source}) : std::optional<TaskId>())
+      .key("grant");
+  if (row.grant) {
+    json.begin_object()
+        .member("kind", grant_kind_name(row.grant->kind))
+        .member("reference", std::string_view(row.grant->reference))
+        .end_object();
+  } else {
+    json.null();
+  }
+  json.member("created_at", row.created_at).end_object();
+}
+
+// The page that a list without filters is asked for.
+template <class Position>
+Result<PageRequest<Position>, ApiError> read_page_of(const Call& call, std::uint8_t version) {
+  const auto query = Query::parse(call.request().query, {"limit", "cursor"});
+  if (!query) {
+    return query.error();
+  }
+  return read_page<Position>(*query, version);
+}
+
+// Who changed which key, for those who look for it later. Never its text.
+void note_change(const char* what, const Call& call, KeyId key) {
+  log::info(what,
+            {{"request_id", call.request_id()},
+             {"user_id", call.key().user},
+             {"key_id", key},
+             {"by_key_id", call.key().id}});
+}
+
+}  // namespace
+
+Account::Account(const Config& config, const RateLimiter& limiter, DoorsPool& pool)
+    : config_(config), limiter_(limiter), pool_(pool) {}
+
+Handling Account::show(Call call) {
+  const auto find = [user = call.key().user](StoreDoors& doors) {
+    return doors.accounts.find(user);
+  };
+  auto outcome = co_await on_store(pool_, call.holder(), find);
+  const auto user = told(std::move(outcome), call);
+  if (!user) {
+    call.fail(user.error());
+    co_return;
+  }
+  call.answer(200, render_account(*user, limiter_));
+}
+
+Handling Account::list_keys(Call call) {
+  const auto asked = read_page_of<Uuid>(call, kKeyCursor);
+  if (!asked) {
+    call.fail(asked.error());
+    co_return;
+  }
+  const auto read = [&](StoreDoors& doors) {
+    const auto before = asked->before ? std::optional(KeyId{*asked->before}) : std::nullopt;
+    return doors.keys.page(call.key().user, before, asked->limit);
+  };
+  auto outcome = co_await on_store(pool_, call.holder(), read);
+  const auto page = told(std::move(outcome), call);
+  if (!page) {
+    call.fail(page.error());
+    co_return;
+  }
+  std::optional<std::string> next;
+  if (page->has_more) {
+    next = encode_cursor(kKeyCursor, position_bytes(page->keys.back().id.uuid));
+  }
+  call.answer_tagged(render_page(page->keys, next, write_key));
+}
+
+Handling Account::create_key(Call call) {
+  const auto body = co_await call.json_body();
+  if (!body) {
+    call.fail(body.error());
+    co_return;
+  }
+  const auto terms = parse_new_key(*body);
+  if (!terms) {
+    call.fail(terms.error());
+    co_return;
+  }
+  const NewApiKey key = make_api_key(config_.brand);
+  const auto add = [&](StoreDoors& doors) {
+    return doors.keys.add(call.key().user, *terms, key, call.key().id);
+  };
+  auto outcome = co_await on_store(pool_, call.holder(), add);
+  const auto added = told(std::move(outcome), call);
+  if (!added) {
+    call.fail(added.error());
+    co_return;
+  }
+  note_change("api key made", call, added->id);
+  std::string out;
+  JsonWriter json(out);
+  json.begin_object();
+  write_key_members(json, *added);
+  json.member("key", std::string_view(key.text)).end_object();
+  call.answer(201, std::move(out));
+}
+
+Handling Account::change_key(Call call) {
+  const auto body = co_await call.json_body();
+  if (!body) {
+    call.fail(body.error());
+    co_return;
+  }
+  const auto id = KeyId::parse(call.parameter(0));
+  if (!id) {
+    call.fail(key_not_found());
+    co_return;
+  }
+  const auto change = parse_key_change(*body);
+  if (!change) {
+    call.fail(change.error());
+    co_return;
+  }
+  const auto write = [&](StoreDoors& doors) {
+    return doors.keys.change(call.key().user, *id, *change, call.key().id);
+  };
+  auto outcome = co_await on_store(pool_, call.holder(), write);
+  const auto changed = told(std::move(outcome), call);
+  if (!changed) {
+    call.fail(changed.error());
+    co_return;
+  }
+  note_change("api key changed", call, *id);
+  std::string out;
+  JsonWriter json(out);
+  write_key(json, *changed);
+  call.answer(200, std::move(out));
+}
+
+Handling Account::delete_key(Call call) {
+  const auto id = KeyId::parse(call.parameter(0));
+  if (!id) {
+    call.fail(key_not_found());
+    co_return;
+  }
+  const auto remove = [&](StoreDoors& doors) {
+    return doors.keys.remove_own(call.key().user, *id);
+  };
+  auto outcome = co_await on_store(pool_, call.holder(), remove);
+  const auto removed = told(std::move(outcome), call);
+  if (!removed) {
+    call.fail(removed.error());
+    co_return;
+  }
+  note_change("api key deleted", call, *id);
+  call.answer_nothing();
+}
+
+Handling Account::delete_current_key(Call call) {
+  const auto remove = [&](StoreDoors& doors) {
+    return doors.keys.remove_own(call.key().user, call.key().id);
+  };
+  auto outcome = co_await on_store(pool_, call.holder(), remove);
+  const auto removed = told(std::move(outcome), call);
+  if (!removed) {
+    // It is not there: it was deleted a moment ago, and is only remembered.
+    call.fail(removed.error().code == ApiErrorCode::kNotFound ? invalid_api_key()
+                                                              : removed.error());
+    co_return;
+  }
+  note_change("api key deleted", call, call.key().id);
+  call.answer_nothing();
+}
+
+Handling Account::list_ledger(Call call) {
+  const auto asked = read_page_of<std::uint64_t>(call, kLedgerCursor);
+  if (!asked) {
+    call.fail(asked.error());
+    co_return;
+  }
+  const auto read = [&](StoreDoors& doors) {
+    return doors.accounts.ledger(call.key().user, asked->before, asked->limit);
+  };
+  auto outcome = co_await on_store(pool_, call.holder(), read);
+  const auto page = told(std::move(outcome), call);
+  if (!page) {
+    call.fail(page.error());
+    co_return;
+  }
+  std::optional<std::string> next;
+  if (page->has_more) {
+    next = encode_cursor(kLedgerCursor, position_bytes(page->rows.back().entry.after.seq));
+  }
+  call.answer_tagged(render_page(page->rows, next, write_entry));
+}
+
+}  // namespace audiogen::api

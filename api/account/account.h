@@ -1,0 +1,33 @@
+// What belongs to the owner of a key: the account, its keys, its ledger.
+#pragma once
+
+#include "api/server/call.h"
+#include "api/server/handling.h"
+#include "api/server/rate_limiter.h"
+#include "api/server/store_doors.h"
+#include "common/base/config.h"
+
+namespace audiogen::api {
+
+class Account {
+ public:
+  // All are to live as long as this.
+  Account(const Config& config, const RateLimiter& limiter, DoorsPool& pool);
+
+  Handling show(Call call);
+  Handling list_keys(Call call);
+  // The one answer that has the key's text.
+  Handling create_key(Call call);
+  Handling change_key(Call call);
+  Handling delete_key(Call call);
+  // The key of the call itself.
+  Handling delete_current_key(Call call);
+  Handling list_ledger(Call call);
+
+ private:
+  const Config& config_;
+  const RateLimiter& limiter_;
+  DoorsPool& pool_;
+};
+
+}  // namespace audiogen::api

@@ -1,0 +1,901 @@
+#include "api/admin/admin.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+#include <pwd.h>
+#include <rapidjson/document.h>
+#include <unistd.h>
+
+#include "api/admin/faults.h"
+#include "api/admin/output.h"
+#include "common/base/ascii.h"
+#include "common/base/config.h"
+#include "common/base/log.h"
+#include "common/domain/api_key.h"
+#include "common/queue/amqp.h"
+#include "common/store/accounts.h"
+#include "common/store/audit.h"
+#include "common/store/keys.h"
+#include "common/store/operators.h"
+
+namespace audiogen::api {
+namespace {
+
+using store::GrantKind;
+using store::Plan;
+
+// --- the commands
+
+struct Answer {
+  std::string json;
+  std::string note = {};  // For people only.
+  bool ok = true;
+};
+
+// Why a command did nothing, as the operator is told and as it is recorded.
+struct Failure {
+  std::string message;
+  store::ActionResult result = store::ActionResult::kRefused;
+};
+
+Failure failure(const store::Fault& fault) {
+  return {
+      worded(fault),
+      store::is_refusal(fault.code) ? store::ActionResult::kRefused : store::ActionResult::kFailed};
+}
+
+using Reply = Result<Answer, Failure>;
+
+// The store as one command uses it. What it changes is recorded with `note`.
+struct Doors {
+  Doors(const DatabaseUrl& to, const store::ActionNote* note)
+      : url(to),
+        session(to, store::kOperatorPatience),
+        accounts(session, note),
+        keys(session, note),
+        operators(session, note) {}
+
+  const DatabaseUrl& url;
+  store::Session session;
+  store::Accounts accounts;
+  store::Keys keys;
+  store::Operators operators;
+};
+
+// The options of all commands; each offers its own.
+struct Options {
+  std::string email, plan = "free", user, credits, kind, reference, name, id, status;
+  std::vector<std::string> scopes{"generate"};
+  std::string expires, as, reason;
+  std::size_t limit = 50;
+  bool json = false;
+};
+
+const std::map<std::string, Plan>& plans() {
+  static const std::map<std::string, Plan> all = {{"free", Plan::kFree}, {"paid", Plan::kPaid}};
+  return all;
+}
+
+const std::map<std::string, GrantKind>& kinds() {
+  static const std::map<std::string, GrantKind> all = {{"purchase", GrantKind::kPurchase},
+                                                       {"plan", GrantKind::kPlan},
+                                                       {"bonus", GrantKind::kBonus},
+                                                       {"adjustment", GrantKind::kAdjustment}};
+  return all;
+}
+
+const char* plan_name(Plan plan) {
+  return plan == Plan::kPaid ? "paid" : "free";
+}
+
+const char* entry_name(EntryKind kind) {
+  switch (kind) {
+    case EntryKind::kHold:
+      return "hold";
+    case EntryKind::kResolve:
+      return "resolve";
+    case EntryKind::kGrant:
+      return "grant";
+    case EntryKind::kClawback:
+      return "clawback";
+  }
+  return "unknown";
+}
+
+const char* attempt_name(std::uint8_t state) {
+  switch (state) {
+    case store::kAttemptStarted:
+      return "started";
+    case store::kAttemptSucceeded:
+      return "succeeded";
+    case store::kAttemptFailed:
+      return "failed";
+    default:
+      return "unknown outcome";
+  }
+}
+
+// "12", "-0.5", "18.750": at most three decimals.
+std::optional<Units> parse_credits(std::string_view text) {
+  constexpr std::size_t kDigitsMax = 13;  // 10^12 credits; more could overflow.
+  const bool negative = text.starts_with('-');
+  text.remove_prefix(negative ? 1 : 0);
+  const auto point = text.find('.');
+  const std::string whole(text.substr(0, point));
+  std::string decimals(point == std::string_view::npos ? "0" : text.substr(point + 1));
+  if (whole.empty() || whole.size() > kDigitsMax || decimals.empty() || decimals.size() > 3) {
+    return std::nullopt;
+  }
+  decimals.resize(3, '0');
+  const std::string digits = whole + decimals;
+  std::int64_t value = 0;
+  if (!std::all_of(digits.begin(), digits.end(), ascii::is_digit)) {
+    return std::nullopt;
+  }
+  std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  return Units{negative ? -value : value};
+}
+
+Json& user_members(Json& json, const store::User& user) {
+  return json.member("id", user.id)
+      .member("email", user.email)
+      .member("plan", plan_name(user.plan))
+      .member("api_access", user.api_access)
+      .member("available_credits", user.balance.available)
+      .member("reserved_credits", user.balance.held);
+}
+
+// "generate,manage"; "" of a key that only reads.
+std::string scope_list(Scopes scopes) {
+  std::string out;
+  for (const Scope scope : kScopes) {
+    if (scopes.has(scope)) {
+      out += out.empty() ? "" : ",";
+      out += scope_name(scope);
+    }
+  }
+  return out;
+}
+
+void key_members(Json& json, const store::KeyInfo& key) {
+  json.member("id", key.id)
+      .member("name", key.name)
+      .member("prefix", key.prefix)
+      .member("scopes", scope_list(key.scopes))
+      .member("expires_at", key.expires_at)
+      .member("created_at", key.created_at)
+      .member("last_used_at", key.last_used_at)
+      .member("deleted_at", key.deleted_at);
+}
+
+Reply user_create(Doors& doors, const Options& o) {
+  const auto user = doors.accounts.create(o.email, plans().at(o.plan));
+  if (!user) {
+    return failure(user.error());
+  }
+  return Answer{Json()
+                    .member("id", user->id)
+                    .member("email", user->email)
+                    .member("plan", plan_name(user->plan))
+                    .finish()};
+}
+
+Reply shown(const Result<store::User, store::Fault>& user) {
+  if (!user) {
+    return failure(user.error());
+  }
+  Json json;
+  return Answer{user_members(json, *user).finish()};
+}
+
+Reply user_show(Doors& doors, const Options& o) {
+  const auto user = doors.accounts.resolve(o.user);
+  return user ? shown(doors.accounts.find(*user)) : failure(user.error());
+}
+
+Reply user_plan(Doors& doors, const Options& o) {
+  const auto user = doors.accounts.resolve(o.user);
+  return user ? shown(doors.accounts.set_plan(*user, plans().at(o.plan))) : failure(user.error());
+}
+
+Reply credits_grant(Doors& doors, const Options& o) {
+  const auto amount = parse_credits(o.credits);
+  if (!amount) {
+    return Failure{"--credits must be a number of at most three decimals, like 500 or 18.75"};
+  }
+  const auto user = doors.accounts.resolve(o.user);
+  if (!user) {
+    return failure(user.error());
+  }
+  const auto granted = doors.accounts.grant(*user, *amount, kinds().at(o.kind), o.reference);
+  if (!granted) {
+    return failure(granted.error());
+  }
+  Json json;
+  user_members(json, granted->user).member("reference", o.reference);
+  json.member("repeated", granted->repeated);
+  return Answer{json.finish(),
+                granted->repeated ? "This reference was booked before; nothing was changed." : ""};
+}
+
+Reply key_create(Doors& doors, const Options& o) {
+  const auto brand = load_brand();
+  if (!brand) {
+    return Failure{brand.error().message};
+  }
+  const auto user = doors.accounts.resolve(o.user);
+  if (!user) {
+    return failure(user.error());
+  }
+  KeyTerms terms{.name = o.name, .scopes = {}, .expires_at = {}};
+  for (const std::string& name : o.scopes) {
+    const auto scope = parse_scope(name);
+    if (!scope) {
+      return Failure{"--scopes must be generate, manage, or both, as generate,manage"};
+    }
+    terms.scopes.add(*scope);
+  }
+  if (!o.expires.empty()) {
+    terms.expires_at = parse_iso(o.expires);
+    if (!terms.expires_at) {
+      return Failure{"--expires must be a date and time (RFC 3339) like 2027-01-01T00:00:00Z"};
+    }
+  }
+  const NewApiKey key = make_api_key(*brand);
+  const auto stored = doors.keys.add(*user, terms, key);
+  if (!stored) {
+    return failure(stored.error());
+  }
+  return Answer{Json()
+                    .member("id", stored->id)
+                    .member("name", stored->name)
+                    .member("prefix", stored->prefix)
+                    .member("scopes", scope_list(stored->scopes))
+                    .member("expires_at", stored->expires_at)
+                    .member("key", key.text)
+                    .finish(),
+                "The key is shown this once and stored nowhere; keep it now."};
+}
+
+Reply key_list(Doors& doors, const Options& o) {
+  const auto user = doors.accounts.resolve(o.user);
+  if (!user) {
+    return failure(user.error());
+  }
+  const auto keys = doors.keys.list(*user);
+  if (!keys) {
+    return failure(keys.error());
+  }
+  Json json;
+  json.objects("keys", *keys, [&](const store::KeyInfo& key) { key_members(json, key); });
+  return Answer{json.finish()};
+}
+
+Reply key_delete(Doors& doors, const Options& o) {
+  const auto id = KeyId::parse(o.id);
+  if (!id) {
+    return Failure{"--key must be a key's id (key_...), as key list shows it"};
+  }
+  const auto deleted = doors.keys.remove(*id);
+  if (!deleted) {
+    return failure(deleted.error());
+  }
+  Json json;
+  key_members(json, deleted->key);
+  json.member("repeated", deleted->repeated);
+  return Answer{json.finish(),
+                deleted->repeated ? "It was deleted before; nothing was changed."
+                                  : "Deleted: it stops working within a second."};
+}
+
+void task_members(Json& json, const store::TaskRow& task) {
+  const TaskView& view = task.view;
+  json.member("id", view.id)
+      .member("user", task.user)
+      .member("status", state_name(view.state))
+      .member("claims", view.claims)
+      .member("calls", task.attempts)
+      .member("reserved_credits", view.held)
+      .member("charged_credits", view.charged)
+      .member("error",
+              view.failure ? std::optional(failure_code_name(*view.failure)) : std::nullopt)
+      .member("created_at", view.created_at)
+      .member("updated_at", view.updated_at);
+}
+
+Reply task_list(Doors& doors, const Options& o) {
+  std::optional<UserId> user;
+  if (!o.user.empty()) {
+    const auto found = doors.accounts.resolve(o.user);
+    if (!found) {
+      return failure(found.error());
+    }
+    user = *found;
+  }
+  const auto tasks = doors.operators.list_tasks(user, parse_state(o.status), o.limit);
+  if (!tasks) {
+    return failure(tasks.error());
+  }
+  Json json;
+  json.objects("tasks", *tasks, [&](const store::TaskRow& task) { task_members(json, task); });
+  return Answer{json.finish()};
+}
+
+struct Event {
+  Instant at;
+  std::string what;
+};
+
+// What happened to a task and what is to come, in order.
+std::vector<Event> timeline(const store::TaskDetail& detail) {
+  std::vector<Event> out;
+  const store::TaskRow& task = detail.task;
+  for (const store::AttemptRow& attempt : detail.attempts) {
+    const std::string name = "call " + std::to_string(attempt.n) + " to " + attempt.provider;
+    out.push_back({attempt.started_at, name + " started"});
+    if (attempt.ended_at) {
+      out.push_back({*attempt.ended_at,
+                     name + ": " + attempt_name(attempt.state) +
+                         (attempt.detail.empty() ? "" : ", " + attempt.detail)});
+    }
+  }
+  for (const store::LedgerRow& row : detail.ledger) {
+    if (row.kind == EntryKind::kHold) {
+      out.push_back({row.created_at, "created, " + format_credits(row.d_held) + " reserved"});
+    } else {
+      out.push_back({row.created_at,
+                     std::string(state_name(task.view.state)) + ", " +
+                         format_credits(row.d_system) + " charged, " +
+                         format_credits(row.d_available) + " returned"});
+    }
+  }
+  if (!is_final(task.view.state)) {
+    if (task.lease_until) {
+      out.push_back({*task.lease_until, "lease ends unless renewed"});
+    } else {
+      out.push_back({task.next_run_at, "due"});
+    }
+    out.push_back({task.deadline_at, "deadline"});
+  }
+  std::stable_sort(
+      out.begin(), out.end(), [](const Event& a, const Event& b) { return a.at < b.at; });
+  return out;
+}
+
+Result<TaskId, Failure> task_id(const Options& o) {
+  const auto id = TaskId::parse(o.id);
+  if (!id) {
+    return Failure{"ID must be a task's id (aud_...)"};
+  }
+  return *id;
+}
+
+Reply task_show(Doors& doors, const Options& o) {
+  const auto id = task_id(o);
+  if (!id) {
+    return id.error();
+  }
+  const auto detail = doors.operators.show_task(*id);
+  if (!detail) {
+    return failure(detail.error());
+  }
+  const store::TaskRow& task = detail->task;
+  const TaskView& view = task.view;
+  Json json;
+  task_members(json, task);
+  json.member("public_status", public_status(view.state, view.claims))
+      .member("epoch", task.epoch)
+      .member("worker", task.worker)
+      .member("lease_until", task.lease_until)
+      .member("next_run_at", task.next_run_at)
+      .member("wake_at", task.wake_at)
+      .member("deadline_at", task.deadline_at);
+  if (view.state == TaskState::kSucceeded) {
+    json.member("output_key", view.output_key)
+        .member("output_bytes", task.output_bytes)
+        .member("duration_seconds", Units{view.duration_ms});
+  }
+  if (view.failure) {
+    json.member("error_message",
+                view.failure_message.empty() ? failure_message(*view.failure)
+                                             : std::string_view(view.failure_message));
+  }
+  json.objects("attempts", detail->attempts, [&](const store::AttemptRow& attempt) {
+    json.member("n", attempt.n)
+        .member("epoch", attempt.epoch)
+        .member("provider", attempt.provider)
+        .member("state", attempt_name(attempt.state))
+        .member("started_at", attempt.started_at)
+        .member("ended_at", attempt.ended_at)
+        .member("detail", attempt.detail);
+  });
+  json.objects("ledger", detail->ledger, [&](const store::LedgerRow& row) {
+    json.member("seq", row.seq)
+        .member("kind", entry_name(row.kind))
+        .member("available", row.d_available)
+        .member("reserved", row.d_held)
+        .member("system", row.d_system)
+        .member("available_after", row.after.available)
+        .member("reserved_after", row.after.held)
+        .member("at", row.created_at);
+  });
+  json.objects("timeline", timeline(*detail), [&](const Event& event) {
+    json.member("at", event.at).member("event", event.what);
+  });
+  return Answer{json.finish()};
+}
+
+Reply task_cancel(Doors& doors, const Options& o) {
+  const auto id = task_id(o);
+  if (!id) {
+    return id.error();
+  }
+  store::TaskStore tasks(doors.url);
+  const auto canceled = doors.operators.cancel_task(tasks, *id);
+  if (!canceled) {
+    return failure(canceled.error());
+  }
+  return Answer{Json().member("id", *id).member("status", "canceled").finish(),
+                "Canceled: what was reserved is returned."};
+}
+
+const char* state_of(store::QueueView::Worker::State state) {
+  using State = store::QueueView::Worker::State;
+  switch (state) {
+    case State::kWorking:
+      return "working";
+    case State::kEnded:
+      return "ended";
+    case State::kLost:
+      break;
+  }
+  return "lost";
+}
+
+// One provider over all living workers.
+struct ProviderSum {
+  std::string state;
+  std::uint64_t in_flight = 0, workers = 0;
+};
+
+// Adds what one worker reports of its providers; a report of another form adds nothing.
+void add_providers(std::map<std::string, ProviderSum>& sums, const std::string& status_json) {
+  rapidjson::Document status;
+  status.Parse(status_json.c_str());
+  if (!status.IsObject() || !status.HasMember("providers") || !status["providers"].IsArray()) {
+    return;
+  }
+  for (const auto& provider : status["providers"].GetArray()) {
+    if (!provider.IsObject() || !provider.HasMember("name") || !provider["name"].IsString() ||
+        !provider.HasMember("state") || !provider["state"].IsString() ||
+        !provider.HasMember("in_flight") || !provider["in_flight"].IsUint64()) {
+      continue;
+    }
+    ProviderSum& sum = sums[provider["name"].GetString()];
+    // Trouble seen by one worker is what an operator wants to see.
+    if (sum.workers == 0 || sum.state == "ready") {
+      sum.state = provider["state"].GetString();
+    }
+    sum.in_flight += provider["in_flight"].GetUint64();
+    ++sum.workers;
+  }
+}
+
+Reply queue(Doors& doors, const Options&) {
+  const auto view = doors.operators.queue();
+  if (!view) {
+    return failure(view.error());
+  }
+  std::optional<queue::Depth> depth;
+  if (const auto broker = load_amqp_url()) {
+    depth = queue::read_depth(*broker);
+  }
+  std::map<std::string, ProviderSum> providers;
+  for (const auto& worker : view->workers) {
+    if (worker.state == store::QueueView::Worker::State::kWorking) {
+      add_providers(providers, worker.status_json);
+    }
+  }
+  Json json;
+  json.member("ready", view->ready)
+      .member("in_flight", view->in_flight)
+      .member("waiting_retry", view->waiting_retry)
+      .member("dead", depth ? std::optional(depth->dead) : std::nullopt)
+      .member("oldest_seconds", view->oldest_seconds)
+      .objects("workers",
+               view->workers,
+               [&](const store::QueueView::Worker& worker) {
+                 json.member("id", worker.id)
+                     .member("host", worker.host)
+                     .member("pid", worker.pid)
+                     .member("state", state_of(worker.state))
+                     .member("alive", worker.state == store::QueueView::Worker::State::kWorking)
+                     .member("in_flight", worker.in_flight)
+                     .member("started_at", worker.started_at)
+                     .member("seen_at", worker.seen_at);
+               })
+      .objects("providers", providers, [&](const auto& provider) {
+        json.member("name", provider.first)
+            .member("state", provider.second.state)
+            .member("in_flight", provider.second.in_flight)
+            .member("workers", provider.second.workers);
+      });
+  return Answer{json.finish(),
+                depth ? "" : "The broker did not answer (AMQP_URL), so dead is not known."};
+}
+
+Reply audit(Doors& doors, const Options&) {
+  const auto checks = store::audit(doors.url);
+  if (!checks) {
+    return Failure{"the audit was not completed: " + worded(checks.error())};
+  }
+  const bool ok = std::all_of(
+      checks->begin(), checks->end(), [](const store::Check& check) { return check.bad == 0; });
+  Json json;
+  json.member("ok", ok).objects("checks", *checks, [&](const store::Check& check) {
+    json.member("name", check.name).member("bad", check.bad);
+  });
+  return Answer{.json = json.finish(), .ok = ok};
+}
+
+const char* result_name(store::ActionResult result) {
+  switch (result) {
+    case store::ActionResult::kDone:
+      return "ok";
+    case store::ActionResult::kRefused:
+      return "refused";
+    case store::ActionResult::kFailed:
+      break;
+  }
+  return "failed";
+}
+
+Reply actions(Doors& doors, const Options& o) {
+  const auto rows = doors.operators.list_actions(o.limit);
+  if (!rows) {
+    return failure(rows.error());
+  }
+  Json json;
+  json.objects("actions", *rows, [&](const store::ActionRow& row) {
+    json.member("at", row.done_at)
+        .member("who", row.action.who)
+        .member("action", row.action.action)
+        .member("target", row.action.target)
+        .member("detail", row.action.detail)
+        .member("reason", row.action.reason)
+        .member("result", result_name(row.result))
+        .member("message", row.message);
+  });
+  return Answer{json.finish()};
+}
+
+// Who sits at the keyboard, as far as the system knows: user@host.
+std::string operating_user() {
+  // NOLINTBEGIN(concurrency-mt-unsafe): one thread.
+  const char* const sudo = std::getenv("SUDO_USER");
+  const passwd* const entry = ::getpwuid(::getuid());
+  // NOLINTEND(concurrency-mt-unsafe)
+  char host[256] = {};
+  static_cast<void>(::gethostname(host, sizeof host - 1));
+  const std::string user = sudo != nullptr && *sudo != '\0' ? sudo
+                           : entry != nullptr               ? entry->pw_name
+                                                            : std::to_string(::getuid());
+  return user + "@" + host;
+}
+
+// --- the command line
+
+using Command = Reply (*)(Doors&, const Options&);
+
+// What a command that changes something is recorded with: on whom, and its other arguments.
+struct Subject {
+  std::string target, detail = {};
+};
+using Describe = Subject (*)(const Options&);
+
+std::string key_terms(const Options& o) {
+  std::string out = "name=" + o.name + " scopes=";
+  for (const std::string& scope : o.scopes) {
+    out += (out.ends_with('=') ? "" : ",") + scope;
+  }
+  return out + (o.expires.empty() ? "" : " expires=" + o.expires);
+}
+
+class CommandLine {
+ public:
+  CommandLine() : app_("Users, credits, keys, tasks, the queue and the audit.", "audio-api admin") {
+    app_.footer(
+        "Needs DATABASE_URL in the environment; key create uses BRAND, queue AMQP_URL.\n"
+        "--user takes an email address or a user id. Each command has --help and --json; those "
+        "that\n"
+        "change something are recorded (actions) with --as NAME and --reason TEXT.");
+    app_.require_subcommand(1);
+    add_user_commands();
+    add_credits_commands();
+    add_key_commands();
+    add_task_commands();
+    leaf(&app_, "queue", "how much work waits, and who does it", queue, "queue");
+    leaf(&app_,
+         "audit",
+         "check the books and the queue against their rules; exit 1 unless all hold",
+         audit,
+         "audit --json");
+    CLI::App* list = leaf(&app_,
+                          "actions",
+                          "who changed what by these commands, on whom, why, and what came of it; "
+                          "newest first",
+                          actions,
+                          "actions --limit 20");
+    limit(list);
+  }
+
+  // May throw CLI::ParseError, for --help too.
+  void parse(std::vector<std::string> args) {
+    std::reverse(args.begin(), args.end());  // As CLI11 wants it.
+    app_.parse(std::move(args));
+  }
+
+  CLI::App& app() { return app_; }
+  const Options& options() const { return options_; }
+  Command command() const { return command_; }
+  // Of a command that changes something.
+  std::optional<store::ActionNote> note() const {
+    if (describe_ == nullptr) {
+      return std::nullopt;
+    }
+    const Subject subject = describe_(options_);
+    return store::ActionNote(
+        {.who = options_.as.empty() ? operating_user() : options_.as,
+         .action = action_,
+         .target = subject.target,
+         .detail = subject.detail,
+         .reason = options_.reason.empty() ? std::nullopt : std::optional(options_.reason)});
+  }
+
+ private:
+  void add_user_commands() {
+    CLI::App* user = group("user", "make and show users");
+    CLI::App* create = leaf(user,
+                            "create",
+                            "make a user without credits",
+                            user_create,
+                            "user create --email ann@example.com --plan paid",
+                            [](const Options& o) {
+                              return Subject{o.email, "plan=" + o.plan};
+                            });
+    create->add_option("--email", options_.email, "address, unique; kept in lower case")
+        ->required();
+    plan(create);
+    CLI::App* show = leaf(user,
+                          "show",
+                          "plan, API access and credits of a user",
+                          user_show,
+                          "user show --user ann@example.com");
+    who(show);
+    CLI::App* change = leaf(user,
+                            "plan",
+                            "put a user on a plan; a paid one opens API access",
+                            user_plan,
+                            "user plan --user ann@example.com --plan paid",
+                            [](const Options& o) {
+                              return Subject{o.user, "plan=" + o.plan};
+                            });
+    who(change);
+    plan(change)->required();
+  }
+
+  void add_credits_commands() {
+    CLI::App* credits = group("credits", "give credits and take them back");
+    CLI::App* grant = leaf(
+        credits,
+        "grant",
+        "book credits, once per reference",
+        credits_grant,
+        "credits grant --user ann@example.com --credits 500 --kind purchase --reference inv-1001\n"
+        "  audio-api admin credits grant --user ann@example.com --credits=-12.5 --kind adjustment "
+        "--reference fix-7",
+        [](const Options& o) {
+          return Subject{o.user,
+                         "credits=" + o.credits + " kind=" + o.kind + " reference=" + o.reference};
+        });
+    who(grant);
+    grant
+        ->add_option("--credits",
+                     options_.credits,
+                     "how many, at most three decimals; less than 0 only for an adjustment")
+        ->required();
+    grant
+        ->add_option(
+            "--kind", options_.kind, "purchase (opens API access), plan, bonus or adjustment")
+        ->required()
+        ->check(CLI::IsMember(kinds()));
+    grant
+        ->add_option("--reference",
+                     options_.reference,
+                     "the payment's own id: repeating a grant with it changes nothing")
+        ->required();
+  }
+
+  void add_key_commands() {
+    CLI::App* key = group("key", "make, list and delete API keys");
+    CLI::App* create = leaf(key,
+                            "create",
+                            "make an API key; it is shown only once",
+                            key_create,
+                            "key create --user ann@example.com --name laptop",
+                            [](const Options& o) {
+                              return Subject{o.user, key_terms(o)};
+                            });
+    who(create);
+    create->add_option("--name", options_.name, "what the key is for, 1-100 characters")
+        ->required();
+    create
+        ->add_option("--scopes",
+                     options_.scopes,
+                     "what it may do beside reading: generate (audio), manage (the account and its "
+                     "keys), or both, as generate,manage")
+        ->delimiter(',')
+        ->capture_default_str();
+    create->add_option(
+        "--expires", options_.expires, "when it stops working, like 2027-01-01T00:00:00Z");
+    CLI::App* list = leaf(key,
+                          "list",
+                          "the keys of a user, without their secret part",
+                          key_list,
+                          "key list --user ann@example.com");
+    who(list);
+    CLI::App* end = leaf(key,
+                         "delete",
+                         "end a key, at once and for good",
+                         key_delete,
+                         "key delete --key key_01j...",
+                         [](const Options& o) { return Subject{o.id}; });
+    end->add_option("--key", options_.id, "the key's id, as key list shows it")->required();
+  }
+
+  void add_task_commands() {
+    CLI::App* task = group("task", "look at tasks and cancel them");
+    CLI::App* list = leaf(task,
+                          "list",
+                          "tasks, newest first",
+                          task_list,
+                          "task list --user ann@example.com --status running --limit 10");
+    list->add_option("--user", options_.user, "email address or user id; all users without it")
+        ->check(not_empty());
+    list->add_option("--status", options_.status, "queued, running, succeeded, failed or canceled")
+        ->check(CLI::IsMember({"queued", "running", "succeeded", "failed", "canceled"}));
+    limit(list);
+    CLI::App* show = leaf(task,
+                          "show",
+                          "one task: attempts, ledger rows, timeline",
+                          task_show,
+                          "task show aud_01j...");
+    id(show);
+    CLI::App* cancel = leaf(task,
+                            "cancel",
+                            "end an open task and return what it reserved",
+                            task_cancel,
+                            "task cancel aud_01j...",
+                            [](const Options& o) { return Subject{o.id}; });
+    id(cancel);
+  }
+
+  CLI::App* group(const char* name, const char* description) {
+    CLI::App* out = app_.add_subcommand(name, description);
+    out->require_subcommand(1);
+    return out;
+  }
+
+  CLI::App* leaf(CLI::App* parent,
+                 const char* name,
+                 const char* description,
+                 Command run,
+                 const char* example,
+                 Describe describe = nullptr) {
+    CLI::App* out = parent->add_subcommand(name, description);
+    if (describe != nullptr) {
+      out->add_option(
+             "--as", options_.as, "who does this, for the record; default: the user of this system")
+          ->check(not_empty());
+      out->add_option("--reason", options_.reason, "why, for the record")->check(not_empty());
+    }
+    const std::string action =
+        (parent == &app_ ? "" : parent->get_name() + " ") + std::string(name);
+    out->add_flag("--json", options_.json, "answer with one JSON object");
+    out->footer(std::string("Example:\n  audio-api admin ") + example);
+    out->callback([this, run, describe, action] {
+      command_ = run;
+      describe_ = describe;
+      action_ = action;
+    });
+    return out;
+  }
+
+  static CLI::Validator not_empty() {
+    return CLI::Validator([](std::string& text) { return text.empty() ? "must not be empty" : ""; },
+                          "");
+  }
+  void who(CLI::App* command) {
+    command->add_option("--user", options_.user, "email address or user id")->required();
+  }
+  CLI::Option* plan(CLI::App* command) {
+    return command->add_option("--plan", options_.plan, "free or paid")
+        ->check(CLI::IsMember(plans()));
+  }
+  void limit(CLI::App* command) {
+    command->add_option("--limit", options_.limit, "at most so many, 1-1000; default 50")
+        ->check(CLI::Range(1, 1000));
+  }
+  void id(CLI::App* command) {
+    command->add_option("ID", options_.id, "the task's id (aud_...)")->required();
+  }
+
+  CLI::App app_;
+  Options options_;
+  Command command_ = nullptr;
+  Describe describe_ = nullptr;
+  std::string action_;
+};
+
+int fail(std::string message, bool json, std::ostream& err) {
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  if (json) {
+    Json line;
+    line.member("message", message);
+    err << "{\"error\":" << line.finish() << "}\n";
+  } else {
+    err << "audio-api admin: " << message << "\n";
+  }
+  return 1;
+}
+
+}  // namespace
+
+int run_admin(const std::vector<std::string>& args, std::ostream& out, std::ostream& err) {
+  CommandLine line;
+  try {
+    line.parse(args);
+  } catch (const CLI::Success& help) {
+    return line.app().exit(help, out, err);
+  } catch (const CLI::ParseError& e) {
+    const bool json = std::find(args.begin(), args.end(), "--json") != args.end();
+    return fail(std::string(e.what()) + "; see --help", json, err);
+  }
+  const bool json = line.options().json;
+  // What the store logs is in the one line of a failure.
+  log::init("audio-api", "error", "text");
+  const auto url = load_database_url();
+  if (!url) {
+    return fail(url.error().message, json, err);
+  }
+  try {
+    const auto note = line.note();
+    Doors doors(*url, note ? &*note : nullptr);
+    const auto answer = line.command()(doors, line.options());
+    if (!answer) {
+      const auto& [why, result] = answer.error();
+      const bool noted = static_cast<bool>(doors.operators.note_failure(result, why));
+      return fail(noted ? why : why + " (and this could not be recorded)", json, err);
+    }
+    if (json) {
+      out << answer->json << "\n";
+    } else {
+      out << for_people(answer->json);
+      if (!answer->note.empty()) {
+        out << "\n" << answer->note << "\n";
+      }
+    }
+    return answer->ok ? 0 : 1;
+  } catch (const std::exception& e) {
+    return fail(e.what(), json, err);
+  }
+}
+
+}  // namespace audiogen::api

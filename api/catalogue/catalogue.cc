@@ -1,0 +1,97 @@
+#include "api/catalogue/catalogue.h"
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "api/server/etag.h"
+#include "common/base/json.h"
+#include "common/domain/pricing.h"
+#include "common/domain/request.h"
+#include "common/domain/voices.h"
+
+namespace audiogen::api {
+namespace {
+
+// When the model was published: 2025-11-20T00:00:00Z.
+constexpr std::int64_t kModelCreated = 1'763'596'800;
+
+// Milliseconds of audio that the price list shows the price of: a sentence, whose price is the
+// least one, a quarter of a minute, the longest.
+constexpr std::array<std::int64_t, 3> kPriced = {
+    1'724, 15'000, std::int64_t{kAudioSecondsMax} * 1000};
+
+// A list that is always whole; `items` writes them.
+template <class Items>
+std::string list(Items items) {
+  std::string out;
+  JsonWriter json(out);
+  json.begin_object().member("object", "list").key("data").begin_array();
+  items(json);
+  json.end_array().member("has_more", false).key("next_cursor").null().end_object();
+  return out;
+}
+
+std::string render_voices() {
+  return list([](JsonWriter& json) {
+    for (const Voice& voice : voices()) {
+      json.begin_object();
+      json.member("id", voice.id).member("object", "voice").member("name", voice.name);
+      json.key("languages").begin_array().value(voice.language).end_array();
+      json.member("description", voice.description);
+      json.end_object();
+    }
+  });
+}
+
+std::string render_models(const Config& config) {
+  return list([&](JsonWriter& json) {
+    json.begin_object();
+    json.member("id", config.model_name()).member("object", "model");
+    json.member("created", kModelCreated).member("owned_by", config.brand);
+    json.member("name", "Audio 1.0");
+    json.member("description", "Speech and audio scenes from a prompt, with optional references.");
+    json.member("prompt_max_characters", kPromptMax);
+    json.member("audio_references_max", kAudioReferencesMax);
+    json.member("audio_seconds_max", kAudioSecondsMax);
+    json.key("output_formats").begin_array();
+    for (const OutputFormat format : kOutputFormats) {
+      json.value(format_name(format));
+    }
+    json.end_array().key("sample_rates").begin_array();
+    for (const int rate : kSampleRates) {
+      json.value(rate);
+    }
+    json.end_array().end_object();
+  });
+}
+
+std::string render_pricing(const Config& config) {
+  constexpr std::int64_t kMinute = 60'000;
+  const Units longest = charge_for(std::int64_t{kAudioSecondsMax} * 1000);
+  std::string out;
+  JsonWriter json(out);
+  json.begin_object().member("object", "pricing").member("model", config.model_name());
+  json.key("credits_per_minute").raw(format_credits(charge_for(kMinute)));
+  json.key("min_credits").raw(format_credits(kChargeMin));
+  json.key("max_credits").raw(format_credits(longest));
+  json.key("reserved_credits").raw(format_credits(kHoldAmount));
+  json.member("audio_seconds_max", kAudioSecondsMax).member("failed_credits", 0);
+  json.key("examples").begin_array();
+  for (const std::int64_t ms : kPriced) {
+    json.begin_object().key("audio_seconds").raw(format_seconds(ms));
+    json.key("credits").raw(format_credits(charge_for(ms))).end_object();
+  }
+  json.end_array().end_object();
+  return out;
+}
+
+}  // namespace
+
+Catalogue::Document::Document(std::string text) : json(std::move(text)), etag(strong_etag(json)) {}
+
+Catalogue::Catalogue(const Config& config)
+    : voices_(render_voices()), models_(render_models(config)), pricing_(render_pricing(config)) {}
+
+}  // namespace audiogen::api

@@ -1,0 +1,251 @@
+#include "api/generations/generations.h"
+
+#include <optional>
+#include <utility>
+
+#include "api/server/answer.h"
+#include "api/server/asking.h"
+#include "common/base/log.h"
+#include "common/domain/estimate.h"
+#include "common/domain/preference.h"
+
+namespace audiogen::api {
+namespace {
+
+// Two transactions at a time keep both cores and the log busy; more only wait for each other.
+constexpr std::size_t kCommitThreads = 2;
+// One: two make smaller batches and wake each other (7.2 against 5.1 us of the
+// database for each poll).
+constexpr std::size_t kReadThreads = 1;
+// Creations in one transaction. Only an overload fills it: twice as many cost the broker half and
+// the database a tenth less each; twice that again, and the wait of those behind is felt. At their
+// largest (2,048 characters, three addresses and all of metadata each) they are sent in several
+// statements of some 4 MB.
+constexpr std::size_t kBatchMax = 128;
+constexpr std::size_t kCreatesWaitingMax = 8'000;
+constexpr std::size_t kFindsWaitingMax = 20'000;
+// Few cancel; a batch of them is what a program stops that has gone wrong.
+constexpr std::size_t kCancelThreads = 1, kCancelBatchMax = 64, kCancelsWaitingMax = 2'000;
+// Above this a 503 now is better than a late answer, and under lasting overload above that.
+constexpr std::chrono::milliseconds kCreateWait{100}, kCreateHold{30};
+constexpr std::chrono::milliseconds kFindWait{500};
+
+}  // namespace
+
+Generations::Generations(const Config& config, TaskPublisher& publisher, std::size_t waits_max)
+    : config_(config),
+      names_(wire_names(config)),
+      rules_{config.model_name(), config.url_policy == UrlPolicy::kAny},
+      publisher_(publisher),
+      created_(metrics::counter("api_creates_total", "Creations answered 202")),
+      read_(metrics::counter("api_reads_total", "Status reads answered 200")),
+      canceled_(metrics::counter("api_cancels_total", "Tasks canceled by their owners")),
+      creates_(config.database,
+               {.threads = kCommitThreads,
+                .batch_max = kBatchMax,
+                .capacity = kCreatesWaitingMax,
+                .refuse_above = kCreateWait,
+                .hold_at = kCreateHold},
+               [](store::TaskStore& store,
+                  std::span<const store::CreateCommand> commands,
+                  const store::Turn& turn) { return store.create(commands, turn); }),
+      finds_(config.database,
+             {.threads = kReadThreads,
+              .batch_max = kBatchMax,
+              .capacity = kFindsWaitingMax,
+              .refuse_above = kFindWait},
+             [](store::TaskStore& store, std::span<const store::FindCommand> commands) {
+               return store.find(commands);
+             }),
+      cancels_(
+          config.database,
+          {.threads = kCancelThreads, .batch_max = kCancelBatchMax, .capacity = kCancelsWaitingMax},
+          [](store::TaskStore& store, std::span<const store::CancelCommand> commands) {
+            return store.cancel(commands);
+          }),
+      waits_([this](const store::FindCommand& command,
+                    Waits::Found found) { return finds_.submit(command, std::move(found)); },
+             {.total = waits_max}) {}
+
+Handling Generations::create(Call call) {
+  const auto body = co_await call.json_body();
+  if (!body) {
+    call.fail(body.error());
+    co_return;
+  }
+  auto command = read_create(call, *body);
+  if (!command) {
+    call.fail(command.error());
+    co_return;
+  }
+  const TaskId task = command->id;
+  publisher_.expect(task);
+  const auto outcome = co_await ask(creates_, *std::move(command), call.received_at());
+  using Kind = store::CreateOutcome::Kind;
+  const bool may_exist = outcome ? outcome->kind == Kind::kCreated
+                                 : outcome.error() == store::StoreFault::kUnknownOutcome;
+  if (!may_exist) {
+    publisher_.forget(task);
+  }
+  if (!outcome) {
+    call.fail(service_unavailable());
+    co_return;
+  }
+  answer_created(call, *outcome);
+  if (outcome->kind == Kind::kCreated) {
+    AG_CRASH_POINT("create.replied");
+    publisher_.publish(task);
+  }
+}
+
+Result<store::CreateCommand, ApiError> Generations::read_create(const Call& call,
+                                                                std::string_view body) const {
+  const http::Request& request = call.request();
+  store::CreateCommand command;
+  if (request.has_header("idempotency-key")) {
+    command.idempotency_key = parse_idempotency_key(request.header("idempotency-key"));
+    if (!command.idempotency_key) {
+      return invalid_request("Idempotency-Key must be 1 to 128 visible ASCII characters.");
+    }
+  }
+  const auto parsed = parse_request(body, rules_);
+  if (!parsed) {
+    return invalid_request(parsed.error().message);
+  }
+  command.id = TaskId::make();
+  command.user = call.key().user;
+  command.request = encode_request(*parsed);
+  command.fingerprint = fingerprint(command.request);
+  command.output_format = parsed->output_format;
+  command.deadline = std::chrono::seconds(config_.task_deadline_seconds);
+  return command;
+}
+
+void Generations::answer_created(const Call& call, const store::CreateOutcome& outcome) {
+  using Kind = store::CreateOutcome::Kind;
+  switch (outcome.kind) {
+    case Kind::kConflict:
+      call.fail(idempotency_conflict());
+      return;
+    case Kind::kInsufficient:
+      call.fail(insufficient_credits());
+      return;
+    case Kind::kFailed:
+      call.fail(service_unavailable());
+      return;
+    case Kind::kCreated:
+    case Kind::kReplayed:
+      break;
+  }
+  const TaskView& task = outcome.task;
+  std::string headers;
+  append_header(headers, "Location", "/api/v1/audio/generations/" + task.id.text());
+  if (outcome.kind == Kind::kReplayed) {
+    append_header(headers, "Idempotent-Replayed", "true");
+  } else if (log::enabled(log::Level::kDebug)) {
+    // Not info: the row tells as much, and a line per creation costs a tenth of one.
+    log::debug(
+        "task created",
+        {{"request_id", call.request_id()}, {"task_id", task.id}, {"user_id", call.key().user}});
+  }
+  AG_CRASH_POINT("create.committed");
+  created_.Increment();
+  call.answer(202, render_task(task, names_), headers);
+}
+
+Handling Generations::get(Call call) {
+  const auto id = TaskId::parse(call.parameter(0));
+  if (!id) {
+    call.fail(task_not_found());
+    co_return;
+  }
+  store::FindCommand command{.id = *id, .user = call.key().user};
+  auto found = co_await ask(finds_, std::move(command), call.received_at());
+  if (!found) {
+    call.fail(service_unavailable());
+    co_return;
+  }
+  if (!*found) {
+    call.fail(task_not_found());
+    co_return;
+  }
+  TaskView task = std::move(**found);
+  std::string headers;
+  if (call.request().has_header("prefer")) {
+    append_header(headers, "Vary", "Prefer");
+    const auto wait = preferred_wait(call.request().joined_headers("prefer"));
+    bool applied = wait && is_final(task.state);
+    if (wait && !applied) {
+      call.exchange().allow(*wait);
+      const bool waited = co_await waits_.until_final(call, task, *wait);
+      applied = waited;
+    }
+    if (applied) {
+      append_header(headers, "Preference-Applied", "wait=" + std::to_string(wait->count()));
+    }
+  }
+  read_.Increment();
+  call.answer(200, render_task(task, names_), headers);
+}
+
+Handling Generations::estimate(Call call) {
+  const auto body = co_await call.json_body();
+  if (!body) {
+    call.fail(body.error());
+    co_return;
+  }
+  const auto parsed = parse_request(*body, rules_);
+  if (parsed) {
+    call.answer(200, render_estimate(audiogen::estimate(*parsed)));
+  } else if (parsed.error().param.empty()) {
+    call.fail(invalid_request(parsed.error().message));
+  } else {
+    call.fail(invalid_parameter(parsed.error().param, parsed.error().message));
+  }
+}
+
+Handling Generations::cancel(Call call) {
+  const auto id = TaskId::parse(call.parameter(0));
+  if (!id) {
+    call.fail(task_not_found());
+    co_return;
+  }
+  store::CancelCommand command{.task = *id, .user = call.key().user};
+  const auto canceled = co_await ask(cancels_, std::move(command), call.received_at());
+  if (!canceled) {
+    call.fail(service_unavailable());
+    co_return;
+  }
+  answer_canceled(call, *canceled);
+}
+
+void Generations::answer_canceled(const Call& call, const store::Cancellation& canceled) {
+  using Outcome = store::CancelOutcome;
+  switch (canceled.outcome) {
+    case Outcome::kFailed:
+      call.fail(service_unavailable());
+      return;
+    case Outcome::kNotFound:
+      call.fail(task_not_found());
+      return;
+    case Outcome::kAlreadyFinal:
+      if (canceled.task.state != TaskState::kCanceled) {
+        call.fail(already_final(canceled.task.state));
+        return;
+      }
+      break;
+    case Outcome::kCanceled:
+      canceled_.Increment();
+      break;
+  }
+  call.answer(200, render_task(canceled.task, names_));
+}
+
+void Generations::stop() {
+  waits_.release();
+  creates_.stop();
+  finds_.stop();
+  cancels_.stop();
+}
+
+}  // namespace audiogen::api

@@ -1,0 +1,133 @@
+#include "api/generations/history.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "api/server/page.h"
+
+namespace audiogen::api {
+namespace {
+
+// A position is the number of a ledger row of the user.
+constexpr std::uint8_t kCursorVersion = 1;
+
+// What a request asks for.
+struct Asked {
+  store::HistoryFilter filter;
+  PageRequest<std::uint64_t> page;
+};
+
+// No task is older or younger than what a column of the database can hold.
+Instant within_reach(Instant at) {
+  using std::chrono::sys_days;
+  using namespace std::chrono_literals;
+  return std::clamp(at, Instant(sys_days(1970y / 1 / 1)), Instant(sys_days(9999y / 1 / 1)));
+}
+
+// The time in `name`, if it is there.
+Result<std::optional<Instant>, ApiError> time_in(const Query& query, std::string_view name) {
+  const auto text = query.text(name);
+  if (!text) {
+    return std::optional<Instant>();
+  }
+  const auto at = parse_iso(*text);
+  if (!at) {
+    return invalid_parameter(
+        std::string(name),
+        std::string(name) + " must be an RFC 3339 time such as 2026-11-01T00:00:00Z.");
+  }
+  return std::optional(within_reach(*at));
+}
+
+Result<Asked, ApiError> read(std::string_view text) {
+  const auto query =
+      Query::parse(text, {"status", "created_after", "created_before", "limit", "cursor"});
+  if (!query) {
+    return query.error();
+  }
+  Asked out;
+  const auto page = read_page<std::uint64_t>(*query, kCursorVersion);
+  if (!page) {
+    return page.error();
+  }
+  out.page = *page;
+  if (const auto status = query->text("status")) {
+    if (std::find(kPublicStatuses.begin(), kPublicStatuses.end(), *status) ==
+        kPublicStatuses.end()) {
+      std::string message = "status must be one of ";
+      for (const std::string_view name : kPublicStatuses) {
+        message += std::string(name) + (name == kPublicStatuses.back() ? "." : ", ");
+      }
+      return invalid_parameter("status", std::move(message));
+    }
+    out.filter.status = *status;
+  }
+  const auto after = time_in(*query, "created_after");
+  if (!after) {
+    return after.error();
+  }
+  const auto before = time_in(*query, "created_before");
+  if (!before) {
+    return before.error();
+  }
+  if (*after && *before && **before <= **after) {
+    return invalid_parameter("created_before", "created_before must be later than created_after.");
+  }
+  out.filter.created_after = *after;
+  out.filter.created_before = *before;
+  return out;
+}
+
+}  // namespace
+
+Handling History::list(Call call) {
+  const auto asked = read(call.request().query);
+  if (!asked) {
+    call.fail(asked.error());
+    co_return;
+  }
+  const auto look = [&](StoreDoors& doors) {
+    return doors.history.list(
+        call.key().user, asked->filter, asked->page.before, asked->page.limit);
+  };
+  const auto page = co_await on_store(pool_, call.holder(), look);
+  if (!page || !*page) {
+    call.fail(service_unavailable());
+    co_return;
+  }
+  std::optional<std::string> next;
+  if ((*page)->next) {
+    next = encode_cursor(kCursorVersion, position_bytes(*(*page)->next));
+  }
+  const auto write = [this](JsonWriter& json, const auto& item) {
+    json.raw(render_listed(item.view, item.request, names_));
+  };
+  call.answer_tagged(render_page((*page)->items, next, write));
+}
+
+Handling History::erase(Call call) {
+  const auto id = TaskId::parse(call.parameter(0));
+  if (!id) {
+    call.fail(task_not_found());
+    co_return;
+  }
+  const auto use = [&](StoreDoors& doors) { return doors.history.erase(call.key().user, *id); };
+  const auto erased = co_await on_store(pool_, call.holder(), use);
+  if (!erased || !*erased) {
+    call.fail(service_unavailable());
+    co_return;
+  }
+  switch (**erased) {
+    case store::Erasure::kErased:
+      call.answer_nothing();
+      break;
+    case store::Erasure::kNotFound:
+      call.fail(task_not_found());
+      break;
+    case store::Erasure::kNotFinal:
+      call.fail(not_final());
+      break;
+  }
+}
+
+}  // namespace audiogen::api

@@ -1,0 +1,88 @@
+#include "api/generations/publishing.h"
+
+#include <array>
+
+#include "common/base/log.h"
+
+namespace audiogen::api {
+namespace {
+
+// Well before the sweeper's first look at a task (kFirstLook).
+constexpr auto kReportEvery = std::chrono::seconds(2);
+// By then the sweeper has looked at a task whose hint was not confirmed.
+constexpr auto kWaitMax = std::chrono::seconds(60);
+
+// The clock that makes ids.
+Instant now() {
+  return std::chrono::floor<Instant::duration>(std::chrono::system_clock::now());
+}
+
+}  // namespace
+
+TaskPublisher::TaskPublisher(const Config& config)
+    : store_(config.database), publisher_(config.amqp, {}, [this](std::span<const Hint> hints) {
+        const std::scoped_lock lock(mutex_);
+        for (const Hint& hint : hints) {
+          unsent_.settled(hint.task);
+        }
+      }) {
+  // Before the first task, so that the sweeper never takes another process's word for it.
+  report();
+  reporter_ = std::thread([this] { keep_reporting(); });
+}
+
+TaskPublisher::~TaskPublisher() {
+  stop(std::chrono::milliseconds(0));
+}
+
+void TaskPublisher::expect(TaskId task) {
+  const std::scoped_lock lock(mutex_);
+  unsent_.expect(task);
+}
+
+void TaskPublisher::publish(TaskId task) {
+  const std::array<Hint, 1> hint = {Hint{.task = task, .epoch = 0}};
+  if (publisher_.submit(hint) == 0) {
+    log::debug("hint not queued", {{"task_id", task}});
+  }
+}
+
+void TaskPublisher::forget(TaskId task) {
+  const std::scoped_lock lock(mutex_);
+  unsent_.settled(task);
+}
+
+void TaskPublisher::report() {
+  TaskId from;
+  {
+    const std::scoped_lock lock(mutex_);
+    unsent_.forget(now() - kWaitMax);
+    from = unsent_.from(now());
+  }
+  // Without a report more tasks than necessary are looked at.
+  static_cast<void>(store_.report_api(id_, from));
+}
+
+void TaskPublisher::keep_reporting() {
+  for (bool last = false; !last;) {
+    {
+      std::unique_lock lock(mutex_);
+      last = changed_.wait_for(lock, kReportEvery, [&] { return stopping_; });
+    }
+    report();
+  }
+}
+
+void TaskPublisher::stop(std::chrono::milliseconds limit) {
+  publisher_.stop(limit);
+  {
+    const std::scoped_lock lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (reporter_.joinable()) {
+    reporter_.join();
+  }
+}
+
+}  // namespace audiogen::api

@@ -1,0 +1,123 @@
+#include "api/generations/resource.h"
+
+#include "common/base/json.h"
+#include "common/base/log.h"
+
+namespace audiogen::api {
+namespace {
+
+void append_output(std::string& out, const TaskView& task, const WireNames& names) {
+  out += "{\"url\":";
+  std::string url = names.cdn_url + "/" + task.output_key;
+  if (names.links) {
+    url += names.links->query(
+        task.output_key,
+        std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now()));
+  }
+  append_json_string(out, url);
+  out += ",\"duration_seconds\":";
+  out += format_seconds(task.duration_ms);
+  out += ',';
+  append_json_member(out, "format", format_name(task.output_format));
+  if (task.output_deleted_at) {
+    out += ',';
+    append_json_member(out, "deleted_at", format_iso(*task.output_deleted_at));
+  } else if (names.retention.count() > 0) {
+    out += ',';
+    append_json_member(out, "expires_at", format_iso(task.created_at + names.retention));
+  }
+  out += '}';
+}
+
+void append_failure(std::string& out, const TaskView& task) {
+  const FailureCode code = task.failure.value_or(FailureCode::kInternalError);
+  out += '{';
+  append_json_member(out, "code", failure_code_name(code));
+  out += ',';
+  append_json_member(
+      out, "message", task.failure_message.empty() ? failure_message(code) : task.failure_message);
+  out += failure_retriable(code) ? ",\"retriable\":true}" : ",\"retriable\":false}";
+}
+
+}  // namespace
+
+WireNames wire_names(const Config& config) {
+  return {config.model_name(),
+          config.cdn_url,
+          LinkSigner::from(config),
+          std::chrono::days(config.output_retention_days)};
+}
+
+std::string render_task(const TaskView& task, const WireNames& names) {
+  const bool succeeded = task.state == TaskState::kSucceeded;
+  std::string out;
+  out.reserve(512);
+  out += '{';
+  append_json_member(out, "id", task.id.text());
+  out += ",\"object\":\"audio.generation\",";
+  append_json_member(out, "model", names.model);
+  out += ',';
+  append_json_member(out, "status", public_status(task.state, task.claims));
+  out += ',';
+  append_json_member(out, "created_at", format_iso(task.created_at));
+  out += ',';
+  append_json_member(out, "updated_at", format_iso(task.updated_at));
+  out += ",\"output\":";
+  if (succeeded) {
+    append_output(out, task, names);
+  } else {
+    out += "null";
+  }
+  out += ",\"usage\":";
+  if (succeeded) {
+    out += "{\"credits\":" + format_credits(task.charged.value_or(Units{})) + "}";
+  } else {
+    out += "null";
+  }
+  out += ",\"billing\":{\"reserved_credits\":" + format_credits(task.held);
+  if (task.charged) {
+    out += ",\"charged_credits\":" + format_credits(*task.charged);
+    out += ",\"returned_credits\":" + format_credits(task.held - *task.charged);
+  }
+  out += "},\"error\":";
+  if (task.state == TaskState::kFailed) {
+    append_failure(out, task);
+  } else {
+    out += "null";
+  }
+  out += '}';
+  return out;
+}
+
+std::string render_listed(const TaskView& task, std::string_view request, const WireNames& names) {
+  std::string out = render_task(task, names);
+  out.back() = ',';
+  out += "\"prompt\":";
+  const auto asked = decode_request(request);
+  if (asked) {
+    append_json_string(out, asked->prompt);
+  } else {
+    out += "null";
+    if (!request.empty()) {
+      log::error("a stored request cannot be read", {{"task_id", task.id}});
+    }
+  }
+  out += '}';
+  return out;
+}
+
+std::string render_estimate(const Estimate& estimate) {
+  std::string out;
+  JsonWriter json(out);
+  json.begin_object().member("object", "audio.estimate");
+  json.key("expected_credits").raw(format_credits(estimate.expected));
+  json.key("min_credits").raw(format_credits(estimate.least));
+  json.key("max_credits").raw(format_credits(estimate.most));
+  json.key("seconds").begin_object();
+  json.key("p10").raw(format_seconds(estimate.short_ms));
+  json.key("p90").raw(format_seconds(estimate.long_ms));
+  json.end_object().end_object();
+  return out;
+}
+
+}  // namespace audiogen::api

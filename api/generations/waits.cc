@@ -1,0 +1,147 @@
+#include "api/generations/waits.h"
+
+#include <vector>
+
+namespace audiogen::api {
+namespace {
+
+// A database that does not answer keeps nobody for much longer than he asked for.
+constexpr std::chrono::seconds kLookMax{2};
+
+}  // namespace
+
+// One reading of all tasks that are waited for. Whoever reads for it may answer when it is over.
+struct Waits::Look {
+  std::mutex mutex;
+  std::condition_variable changed;
+  // All guarded by mutex.
+  std::unordered_map<TaskId, std::optional<TaskView>> tasks;
+  std::size_t left = 0;  // Reads that have not answered.
+};
+
+Waits::Waits(Find find, WaitsOptions options)
+    : find_(std::move(find)), options_(options), thread_([this] { work(); }) {}
+
+Waits::~Waits() {
+  release();
+  {
+    const std::scoped_lock lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+Waits::Wait Waits::until_final(const Call& call, TaskView& task, std::chrono::milliseconds limit) {
+  return {*this, call, task, limit};
+}
+
+void Waits::release() {
+  {
+    const std::scoped_lock lock(mutex_);
+    released_ = true;
+  }
+  changed_.notify_all();
+}
+
+bool Waits::add(Waiter waiter) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (released_ || waiters_.size() >= options_.total) {
+      return false;
+    }
+    std::size_t& places = places_[waiter.call->key().id];
+    if (places >= options_.per_key) {
+      return false;
+    }
+    ++places;
+    waiters_.push_back(std::move(waiter));
+  }
+  changed_.notify_all();
+  return true;
+}
+
+void Waits::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return stopping_ || !waiters_.empty(); });
+    if (waiters_.empty()) {
+      return;
+    }
+    changed_.wait_for(lock, options_.look_every, [this] { return released_; });
+    const auto seen = look(lock);
+    std::list<Waiter> ended = take_ended(*seen, Clock::now() + options_.look_every);
+    lock.unlock();
+    for (const Waiter& waiter : ended) {
+      waiter.share.resume();
+    }
+    ended.clear();  // May destroy handlers.
+    lock.lock();
+  }
+}
+
+// Reads each task once; the lock is not held meanwhile.
+std::shared_ptr<Waits::Look> Waits::look(std::unique_lock<std::mutex>& lock) {
+  auto out = std::make_shared<Look>();
+  if (released_) {
+    return out;
+  }
+  std::vector<store::FindCommand> commands;
+  for (const Waiter& waiter : waiters_) {
+    if (out->tasks.try_emplace(waiter.task->id).second) {
+      commands.push_back({.id = waiter.task->id, .user = waiter.call->key().user});
+    }
+  }
+  out->left = commands.size();
+  lock.unlock();
+  for (const store::FindCommand& command : commands) {
+    const bool asked = find_(
+        command, [out, id = command.id](Result<store::FindOutcome, store::StoreFault> outcome) {
+          const std::scoped_lock inner(out->mutex);
+          if (outcome) {
+            out->tasks[id] = *std::move(outcome);
+          }
+          --out->left;
+          out->changed.notify_all();
+        });
+    if (!asked) {
+      const std::scoped_lock inner(out->mutex);
+      --out->left;
+    }
+  }
+  {
+    std::unique_lock inner(out->mutex);
+    out->changed.wait_for(inner, kLookMax, [&] { return out->left == 0; });
+  }
+  lock.lock();
+  return out;
+}
+
+// Tells the waiters what was seen, and takes out those that wait no longer.
+std::list<Waits::Waiter> Waits::take_ended(Look& look, Clock::time_point next) {
+  const std::scoped_lock inner(look.mutex);
+  const auto ended = [&](const Waiter& waiter) {
+    if (const auto seen = look.tasks.find(waiter.task->id);
+        seen != look.tasks.end() && seen->second) {
+      *waiter.task = *seen->second;
+    }
+    return released_ || is_final(waiter.task->state) || waiter.deadline < next ||
+           waiter.call->exchange().client_ended();
+  };
+  std::list<Waiter> out;
+  for (auto it = waiters_.begin(); it != waiters_.end();) {
+    const auto waiter = it++;
+    if (ended(*waiter)) {
+      out.splice(out.end(), waiters_, waiter);
+    }
+  }
+  for (const Waiter& waiter : out) {
+    const auto places = places_.find(waiter.call->key().id);
+    if (--places->second == 0) {
+      places_.erase(places);
+    }
+  }
+  return out;
+}
+
+}  // namespace audiogen::api

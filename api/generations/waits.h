@@ -1,0 +1,112 @@
+// Requests that wait for a task to become final (Prefer: wait). All of a process are one thread's,
+// which looks at all of their tasks together, once in a quarter of a second; whoever waits for the
+// same task shares the look.
+//
+// Who can fill it, and what the others feel: a key has kWaitsPerKey places, its next wait is
+// answered at once, without waiting. All together have `total`; when they are taken, the same
+// happens to everybody's, and who was not going to wait feels nothing but the reads: at most
+// `total` every quarter of a second, in batches, through the group that all reads go through, and
+// refused there, like any other, when others wait too long.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+
+#include "api/server/call.h"
+#include "api/server/handling.h"
+#include "common/domain/task.h"
+#include "common/store/commands.h"
+
+namespace audiogen::api {
+
+inline constexpr std::size_t kWaitsPerKey = 20;
+
+struct WaitsOptions {
+  std::size_t total = 1'000;
+  std::size_t per_key = kWaitsPerKey;
+  std::chrono::milliseconds look_every{250};
+};
+
+class Waits {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using Found = std::function<void(Result<store::FindOutcome, store::StoreFault>)>;
+  // Reads a task, as store::GroupCommit::submit() does: false, without an answer, when that is too
+  // much now; else one answer, on any thread.
+  using Find = std::function<bool(const store::FindCommand&, Found)>;
+
+  explicit Waits(Find find, WaitsOptions options = {});
+  ~Waits();
+  Waits(const Waits&) = delete;
+  Waits& operator=(const Waits&) = delete;
+
+  class Wait;
+  // `const bool waited = co_await waits.until_final(call, task, limit);`: false, at once, when
+  // there is no place. Else `task`, which is call.key().user's, has been read again: it is final,
+  // or the next look would come after `limit`, or the client has ended, or release() was called.
+  // The handler goes on on the thread of this object, and is not to keep it for long.
+  Wait until_final(const Call& call, TaskView& task, std::chrono::milliseconds limit);
+
+  // Ends all waits; later ones end at once. For a server that drains. Any thread.
+  void release();
+
+ private:
+  struct Waiter {
+    const Call* call;  // In the handler's frame, as is the task: `share` keeps them.
+    TaskView* task;
+    Clock::time_point deadline;
+    Handling::Share share;
+  };
+  struct Look;
+
+  bool add(Waiter waiter);
+  void work();
+  std::shared_ptr<Look> look(std::unique_lock<std::mutex>& lock);
+  std::list<Waiter> take_ended(Look& look, Clock::time_point next);
+
+  const Find find_;
+  const WaitsOptions options_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // All guarded by mutex_.
+  std::list<Waiter> waiters_;
+  std::unordered_map<KeyId, std::size_t> places_;  // Taken, by key.
+  bool released_ = false, stopping_ = false;
+  std::thread thread_;
+};
+
+class Waits::Wait {
+ public:
+  Wait(Waits& waits, const Call& call, TaskView& task, std::chrono::milliseconds limit)
+      : waits_(waits), call_(call), task_(task), limit_(limit) {}
+
+  bool await_ready() const noexcept { return false; }
+  bool await_suspend(Handling::Frame frame) {
+    // Once added, this object may be gone before add() returns.
+    waited_ = true;
+    if (waits_.add({&call_, &task_, Clock::now() + limit_, Handling::Share(frame)})) {
+      return true;
+    }
+    waited_ = false;
+    return false;
+  }
+  bool await_resume() const noexcept { return waited_; }
+
+ private:
+  Waits& waits_;
+  const Call& call_;
+  TaskView& task_;
+  std::chrono::milliseconds limit_;
+  bool waited_ = false;
+};
+
+}  // namespace audiogen::api

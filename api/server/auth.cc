@@ -1,0 +1,329 @@
+#include "api/server/auth.h"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <utility>
+
+#include "common/base/ascii.h"
+#include "common/base/metrics.h"
+#include "common/domain/api_key.h"
+
+namespace audiogen::api {
+namespace {
+
+// Deleting a key takes effect within one second, and making one too; the rest is for the
+// lookup itself.
+constexpr auto kRememberFor = std::chrono::milliseconds(800);
+// So long after it was last found valid, a key is looked up in the lane of the known ones.
+// A working day and the night after it: at an address that many share, wrong keys of one must not
+// keep out those who come back.
+constexpr auto kSeenFor = std::chrono::hours(24);
+constexpr std::size_t kCacheMax = 100'000;
+// Of keys that do not exist, twice; about 3 MB. Beyond it they are looked up again.
+constexpr std::size_t kMissingMax = 20'000;
+constexpr store::GroupOptions kKnownLane{.threads = 1, .batch_max = 64, .capacity = 10'000};
+// Short: what waits here longer than a few milliseconds is a flood.
+constexpr store::GroupOptions kUnknownLane{.threads = 1, .batch_max = 64, .capacity = 1'000};
+// last_used_at is for people: one write per key and minute is enough.
+constexpr auto kNoteUseEvery = std::chrono::seconds(60);
+
+prometheus::Counter& refused_unread() {
+  static auto& counter = metrics::counter("api_keys_refused_unread_total",
+                                          "Keys of the right form refused without a look-up");
+  return counter;
+}
+
+}  // namespace
+
+std::size_t Authenticator::HashOfHash::operator()(const Sha256& hash) const {
+  std::size_t out = 0;
+  std::memcpy(&out, hash.data(), sizeof out);
+  return out;
+}
+
+std::optional<std::string_view> bearer_token(const http::Request& request) {
+  constexpr std::string_view kScheme = "bearer ";
+  if (request.header_count("authorization") != 1) {
+    return std::nullopt;
+  }
+  const std::string_view value = request.header("authorization");
+  if (value.size() <= kScheme.size() ||
+      !ascii::equals_ignoring_case(value.substr(0, kScheme.size()), kScheme)) {
+    return std::nullopt;
+  }
+  return value.substr(kScheme.size());
+}
+
+Authenticator::Authenticator(const Config& config, RateLimiter& limiter)
+    : brand_(config.brand),
+      unauthenticated_max_(static_cast<std::size_t>(config.unauthenticated_per_minute)),
+      limiter_(limiter),
+      known_(config.database,
+             kKnownLane,
+             [this](store::TaskStore& store, std::span<const Sha256> hashes) {
+               static auto& reads = metrics::counter(
+                   "api_key_reads_total", "Keys looked up in the database", {{"lane", "known"}});
+               reads.Increment(static_cast<double>(hashes.size()));
+               return read_keys(store, hashes);
+             }),
+      unknown_(config.database,
+               kUnknownLane,
+               [this](store::TaskStore& store, std::span<const Sha256> hashes) {
+                 static auto& reads = metrics::counter("api_key_reads_total",
+                                                       "Keys looked up in the database",
+                                                       {{"lane", "unknown"}});
+                 reads.Increment(static_cast<double>(hashes.size()));
+                 return read_keys(store, hashes);
+               }) {}
+
+store::Batch<store::KeyOutcome> Authenticator::read_keys(store::TaskStore& store,
+                                                         std::span<const Sha256> hashes) {
+  auto found = store.find_keys(hashes);
+  std::vector<KeyId> used;
+  const auto now = Clock::now();
+  {
+    const std::scoped_lock lock(used_mutex_);
+    for (const auto& outcome : found) {
+      if (const auto key = outcome ? *outcome : std::nullopt) {
+        auto [it, fresh] = noted_.try_emplace(key->id, now);
+        if (fresh || now - it->second > kNoteUseEvery) {
+          it->second = now;
+          used.push_back(key->id);
+        }
+      }
+    }
+    if (noted_.size() > kCacheMax) {
+      noted_.clear();
+    }
+  }
+  if (!used.empty()) {
+    static_cast<void>(store.touch_keys(used));  // Only for people: a failure is not worth a 503.
+  }
+  return found;
+}
+
+Authenticator::Seen Authenticator::recall(const Sha256& hash, store::KeyRecord& record) {
+  const auto now = Clock::now();
+  const std::scoped_lock lock(mutex_);
+  const auto it = cache_.find(hash);
+  if (it == cache_.end() || now - it->second.asked_at > kSeenFor) {
+    return Seen::kNever;
+  }
+  record = it->second.record;
+  return now - it->second.asked_at > kRememberFor ? Seen::kLately : Seen::kJustNow;
+}
+
+void Authenticator::remember(const Sha256& hash,
+                             Clock::time_point asked_at,
+                             const store::KeyRecord& record) {
+  const std::scoped_lock lock(mutex_);
+  if (cache_.size() >= kCacheMax) {
+    const auto now = Clock::now();
+    const auto forget_before = [&](Clock::duration age) {
+      std::erase_if(cache_, [&](const auto& entry) { return now - entry.second.asked_at > age; });
+    };
+    for (const Clock::duration age : {Clock::duration(kSeenFor),
+                                      Clock::duration(std::chrono::hours(1)),
+                                      Clock::duration(std::chrono::minutes(1)),
+                                      Clock::duration(kRememberFor)}) {
+      forget_before(age);
+      if (cache_.size() < kCacheMax) {
+        break;
+      }
+    }
+    if (cache_.size() >= kCacheMax) {
+      return;
+    }
+  }
+  cache_.insert_or_assign(hash, Remembered{record, asked_at});
+}
+
+bool Authenticator::known_missing(const Sha256& hash) {
+  const auto now = Clock::now();
+  const std::scoped_lock lock(missing_mutex_);
+  for (const auto* keys : {&missing_, &missing_before_}) {
+    const auto it = keys->find(hash);
+    if (it != keys->end() && now - it->second <= kRememberFor) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Two generations, the older forgotten as a whole: no entry is ever searched for its age.
+void Authenticator::remember_missing(const Sha256& hash, Clock::time_point asked_at) {
+  {
+    const std::scoped_lock lock(mutex_);
+    cache_.erase(hash);
+  }
+  const auto now = Clock::now();
+  const std::scoped_lock lock(missing_mutex_);
+  if (now - missing_since_ > kRememberFor) {
+    missing_before_ = std::move(missing_);
+    missing_.clear();
+    missing_since_ = now;
+  }
+  if (missing_.size() < kMissingMax) {
+    missing_.insert_or_assign(hash, asked_at);
+  }
+}
+
+// Of a request without a valid key, as the limit of its address has it.
+Authenticator::Judgement Authenticator::refused(const IpAddress& client) {
+  const RateDecision decision = limiter_.take_unauthenticated(client);
+  return {.verdict = decision.allowed ? Verdict::kInvalid : Verdict::kLimited,
+          .key = {},
+          .retry_after = decision.retry_after};
+}
+
+bool Authenticator::lookups_fill_limit(const IpAddress& client) const {
+  const auto found = counted_.find(client.limited());
+  return found != counted_.end() && 2 * found->second > unauthenticated_max_;
+}
+
+std::optional<Authenticator::Judgement> Authenticator::judge(const http::Request& request,
+                                                             const Wish& wish,
+                                                             Lookup& lookup) {
+  const auto token = bearer_token(request);
+  const auto hash = token ? api_key_hash(*token, brand_) : std::nullopt;
+  if (!hash) {
+    return refused(request.client);
+  }
+  Judgement judgement;
+  const Seen seen = recall(*hash, judgement.key);
+  if (seen == Seen::kJustNow && (judgement.key.api_access || !wish.api_access)) {
+    judgement.verdict = Verdict::kValid;
+    return judgement;
+  }
+  if (seen != Seen::kNever) {
+    judgement.rate = limiter_.peek(judgement.key.id, wish.rate);
+    if (!judgement.rate.allowed) {
+      judgement.verdict = Verdict::kOverRate;
+      return judgement;
+    }
+  } else if (known_missing(*hash)) {
+    refused_unread().Increment();
+    return refused(request.client);
+  }
+  lookup = {.hash = *hash, .client = request.client, .wish = wish, .seen = seen != Seen::kNever};
+  return std::nullopt;
+}
+
+void Authenticator::look_up(const Lookup& lookup, Answer answer) {
+  const auto now = Clock::now();
+  std::optional<Judgement> at_once;
+  {
+    const std::scoped_lock lock(asking_mutex_);
+    const auto under_way = asking_.find(lookup.hash);
+    if (under_way != asking_.end()) {
+      under_way->second.waiters.push_back(
+          {lookup.client, lookup.wish.api_access, now, std::move(answer)});
+      return;
+    }
+    Question question;
+    if (!lookup.seen) {
+      const Judgement counted = refused(lookup.client);
+      if (counted.verdict == Verdict::kLimited) {
+        at_once = counted;
+        if (lookups_fill_limit(lookup.client)) {
+          at_once->verdict = Verdict::kUnavailable;
+        }
+      } else {
+        question.counted = lookup.client.limited();
+        ++counted_[*question.counted];
+      }
+    }
+    if (!at_once) {
+      question.waiters.push_back({lookup.client, lookup.wish.api_access, now, std::move(answer)});
+      asking_.emplace(lookup.hash, std::move(question));
+    }
+  }
+  if (at_once) {
+    refused_unread().Increment();
+    answer(*at_once);
+    return;
+  }
+  ask(lookup.seen ? known_ : unknown_, lookup.hash, now);
+}
+
+void Authenticator::ask(Lane& lane, const Sha256& hash, Clock::time_point asked_at) {
+  const bool taken = lane.submit(
+      hash,
+      [this, hash, asked_at](const Result<store::KeyOutcome, store::StoreFault>& found) {
+        answered(hash, asked_at, found);
+      },
+      asked_at);
+  if (!taken) {
+    answered(hash, asked_at, store::StoreFault::kUnavailable);
+  }
+}
+
+void Authenticator::answered(const Sha256& hash,
+                             Clock::time_point asked_at,
+                             const Result<store::KeyOutcome, store::StoreFault>& found) {
+  const bool missing = found && !*found;
+  Judgement judgement;
+  if (!found) {
+    judgement.verdict = Verdict::kUnavailable;
+  } else if (missing) {
+    remember_missing(hash, asked_at);
+  } else {
+    remember(hash, asked_at, **found);
+    judgement.verdict = Verdict::kValid;
+    judgement.key = **found;
+  }
+  const bool no_access = judgement.verdict == Verdict::kValid && !judgement.key.api_access;
+  // Only now, so that whoever comes meanwhile waits as well, or finds it remembered.
+  const Answered done = take_waiters(hash, asked_at, missing, no_access);
+  bool counted = done.counted;
+  for (const Waiter& waiter : done.waiters) {
+    // One of them has been counted before the lookup.
+    const bool count = missing && !std::exchange(counted, false);
+    waiter.answer(count ? refused(waiter.client) : judgement);
+  }
+  if (done.again_at) {
+    ask(known_, hash, *done.again_at);
+  }
+}
+
+Authenticator::Answered Authenticator::take_waiters(const Sha256& hash,
+                                                    Clock::time_point asked_at,
+                                                    bool missing,
+                                                    bool no_access) {
+  const std::scoped_lock lock(asking_mutex_);
+  const auto it = asking_.find(hash);
+  Question& question = it->second;
+  Answered out{.waiters = std::move(question.waiters), .counted = question.counted.has_value()};
+  if (const auto client = std::exchange(question.counted, std::nullopt)) {
+    if (const auto theirs = counted_.find(*client); --theirs->second == 0) {
+      counted_.erase(theirs);
+    }
+    if (!missing) {
+      limiter_.give_back_unauthenticated(*client);
+    }
+  }
+  question.waiters.clear();
+  if (no_access) {
+    // To create, and come after this was asked: access may have been bought meanwhile.
+    const auto late =
+        std::stable_partition(out.waiters.begin(), out.waiters.end(), [&](const Waiter& waiter) {
+          return !waiter.api_access || waiter.came_at <= asked_at;
+        });
+    std::move(late, out.waiters.end(), std::back_inserter(question.waiters));
+    out.waiters.erase(late, out.waiters.end());
+  }
+  if (question.waiters.empty()) {
+    asking_.erase(it);
+  } else {
+    out.again_at = Clock::now();
+  }
+  return out;
+}
+
+void Authenticator::stop() {
+  known_.stop();
+  unknown_.stop();
+}
+
+}  // namespace audiogen::api

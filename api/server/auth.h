@@ -1,0 +1,151 @@
+// Who is asking: the bearer key of a request, looked up in the database and
+// remembered for less than a second, so that a deleted key stops working everywhere within one.
+//
+// Wrong keys cost anybody nothing to make, so they must not cost the others anything either:
+//  - A key whose form or checksum is wrong never reaches the database.
+//  - A key that was not seen valid lately counts towards its address's limit of requests without a
+//    valid key *before* it is looked up, and the count is taken back when it proves valid. So an
+//    address cannot cause more reads than that limit.
+//  - A key seen valid lately is looked up only within its own limit, and no key twice at a time:
+//    whoever else shows it waits for the same answer. So no key causes more reads than its limit,
+//    and has no more than one place in a lane, however slow the database.
+//  - A key that has expired is one that does not exist.
+//  - A key found not to exist is remembered as such for as long as a valid one: a key made a moment
+//    ago works within that time, whoever tried it before it was there.
+//  - Keys seen valid lately have a lane to the database of their own. Unknown ones wait in another,
+//    short one; when that is full they get a 503, and nobody else does.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "api/server/rate_limiter.h"
+#include "common/base/config.h"
+#include "common/http/server.h"
+#include "common/store/group_commit.h"
+
+namespace audiogen::api {
+
+class Authenticator {
+ public:
+  Authenticator(const Config& config, RateLimiter& limiter);
+
+  enum class Verdict {
+    kValid,
+    kInvalid,      // 401.
+    kLimited,      // 429: the address has shown too many keys that are not valid.
+    kOverRate,     // 429: too many requests of this key, as far as it is remembered.
+    kUnavailable,  // 503.
+  };
+  struct Judgement {
+    Verdict verdict = Verdict::kInvalid;
+    store::KeyRecord key;                 // When valid.
+    std::chrono::seconds retry_after{0};  // When limited.
+    RateDecision rate{};                  // When over its rate.
+  };
+  using Answer = std::function<void(const Judgement&)>;
+
+  // What a request asks for.
+  struct Wish {
+    RateClass rate = RateClass::kRead;  // One of a key.
+    // A remembered key without API access is then looked up again, so that a purchase opens the
+    // door at once.
+    bool api_access = false;
+  };
+  // What is to be looked up before anybody can tell.
+  struct Lookup {
+    Sha256 hash{};
+    IpAddress client;
+    Wish wish;
+    bool seen = false;  // The key, valid, lately.
+  };
+
+  // The judgement, where no lookup is needed; else nullopt, and `lookup` is for look_up(). Counts
+  // nothing towards the key's own limit. Never blocks.
+  std::optional<Judgement> judge(const http::Request& request, const Wish& wish, Lookup& lookup);
+  // Calls `answer` once, on a lookup thread, or at once where there is no room. Never blocks.
+  void look_up(const Lookup& lookup, Answer answer);
+
+  void stop();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  using Lane = store::GroupCommit<Sha256, store::KeyOutcome>;
+
+  struct Remembered {
+    store::KeyRecord record;
+    Clock::time_point asked_at;  // Before the lookup was sent.
+  };
+  struct HashOfHash {
+    std::size_t operator()(const Sha256& hash) const;
+  };
+  // A request that waits for the lookup of its key.
+  struct Waiter {
+    IpAddress client;
+    bool api_access;  // Wish::api_access.
+    Clock::time_point came_at;
+    Answer answer;
+  };
+  // The lookup of one key, on its way.
+  struct Question {
+    std::optional<IpAddress> counted;  // Towards whose limit, if any.
+    std::vector<Waiter> waiters;       // The first is the one that was counted.
+  };
+  // Whom an answer is for.
+  struct Answered {
+    std::vector<Waiter> waiters;
+    bool counted = false;                         // The first of them.
+    std::optional<Clock::time_point> again_at{};  // For the others it is to be asked once more.
+  };
+
+  Judgement refused(const IpAddress& client);
+  // Is most of what the limit of `client` allows taken by lookups under way? Then nobody can tell
+  // yet whose fault it is that there is no more room. asking_mutex_ is held.
+  bool lookups_fill_limit(const IpAddress& client) const;
+  void ask(Lane& lane, const Sha256& hash, Clock::time_point asked_at);
+  void answered(const Sha256& hash,
+                Clock::time_point asked_at,
+                const Result<store::KeyOutcome, store::StoreFault>& found);
+  Answered take_waiters(const Sha256& hash,
+                        Clock::time_point asked_at,
+                        bool missing,
+                        bool no_access);
+  // How lately was this key seen valid? kNever also when it is not known any more.
+  enum class Seen { kNever, kLately, kJustNow };
+  Seen recall(const Sha256& hash, store::KeyRecord& record);
+  void remember(const Sha256& hash, Clock::time_point asked_at, const store::KeyRecord& record);
+  bool known_missing(const Sha256& hash);
+  void remember_missing(const Sha256& hash, Clock::time_point asked_at);
+  store::Batch<store::KeyOutcome> read_keys(store::TaskStore& store,
+                                            std::span<const Sha256> hashes);
+
+  const std::string brand_;
+  const std::size_t unauthenticated_max_;
+  RateLimiter& limiter_;
+  std::mutex mutex_;
+  std::unordered_map<Sha256, Remembered, HashOfHash> cache_;  // Guarded by mutex_.
+  std::mutex asking_mutex_;
+  std::unordered_map<Sha256, Question, HashOfHash> asking_;  // Guarded by asking_mutex_.
+  // How many of them count towards an address's limit. Guarded by asking_mutex_.
+  std::unordered_map<IpAddress, std::size_t, HashOfIpAddress> counted_;
+  std::mutex missing_mutex_;
+  // Keys that do not exist, by when that was asked. Guarded by missing_mutex_.
+  std::unordered_map<Sha256, Clock::time_point, HashOfHash> missing_, missing_before_;
+  Clock::time_point missing_since_ = Clock::now();  // Of missing_. Guarded by missing_mutex_.
+  std::mutex used_mutex_;
+  std::unordered_map<KeyId, Clock::time_point> noted_;  // Guarded by used_mutex_.
+  Lane known_, unknown_;
+};
+
+// The token of an Authorization: Bearer header (RFC 6750 section 2.1), or nullopt.
+std::optional<std::string_view> bearer_token(const http::Request& request);
+
+}  // namespace audiogen::api

@@ -1,0 +1,147 @@
+#include "api/server/call.h"
+
+#include "api/server/answer.h"
+#include "api/server/etag.h"
+#include "api/server/security_events.h"
+#include "common/base/ascii.h"
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/base/metrics.h"
+#include "common/base/occasionally.h"
+
+namespace audiogen::api {
+namespace {
+
+// "application/json", optionally with charset=utf-8.
+bool is_json(std::string_view type) {
+  std::string lower;
+  for (const char c : type) {
+    if (c != ' ' && c != '\t' && c != '"') {
+      lower += ascii::lower(c);
+    }
+  }
+  return lower == "application/json" || lower == "application/json;charset=utf-8";
+}
+
+}  // namespace
+
+Call::Call(http::Exchange exchange, const Route& route, const PathParameters& parameters)
+    : exchange_(std::move(exchange)),
+      route_(&route),
+      parameters_(parameters),
+      request_id_(request_id_of(&exchange_.request())) {}
+
+std::uint64_t Call::holder() const {
+  return route_->access == Access::kPublic ? HashOfIpAddress()(request().client.limited())
+                                           : std::hash<UserId>()(key_.user);
+}
+
+JsonBody Call::json_body(std::size_t bytes_max) const {
+  AG_CHECK(route_->body == Body::kJson);
+  return {*this, bytes_max};
+}
+
+void Call::reply(http::Response&& response) const {
+  if (route_->cross_origin) {
+    append_cross_origin(response.headers, request());
+  }
+  reply_refused(exchange_, std::move(response));
+}
+
+void Call::answer(int status, std::string json, std::string_view extra_headers) const {
+  http::Response response;
+  response.status = status;
+  response.headers.reserve(kHeadersUsual);
+  response.headers += "Content-Type: application/json\r\nCache-Control: no-store\r\n";
+  append_header(response.headers, "X-Request-Id", request_id_);
+  response.headers += rate_headers_;
+  response.headers += extra_headers;
+  response.body = std::move(json);
+  reply(std::move(response));
+}
+
+void Call::answer_tagged(std::string json) const {
+  const std::string etag = strong_etag(json);
+  http::Response response;
+  response.headers.reserve(kHeadersUsual);
+  // A browser keeps it, and asks each time.
+  append_header(response.headers, "Cache-Control", "private, no-cache");
+  append_header(response.headers, "ETag", etag);
+  append_header(response.headers, "X-Request-Id", request_id_);
+  response.headers += rate_headers_;
+  response.headers += "Vary: Origin\r\n";
+  if (none_match(request(), etag)) {
+    response.status = 304;
+  } else {
+    response.headers += "Content-Type: application/json\r\n";
+    response.body = std::move(json);
+  }
+  reply(std::move(response));
+}
+
+void Call::answer_public(std::string json, std::string_view etag) const {
+  http::Response response;
+  response.headers.reserve(kHeadersUsual);
+  append_header(response.headers, "Cache-Control", "public, max-age=300");
+  if (!etag.empty()) {
+    append_header(response.headers, "ETag", etag);
+  }
+  append_header(response.headers, "X-Request-Id", request_id_);
+  response.headers += rate_headers_;
+  // For everybody: a cache must not give a page what was answered to somebody who is none.
+  response.headers += "Vary: Origin\r\n";
+  if (!etag.empty() && none_match(request(), etag)) {
+    response.status = 304;
+  } else {
+    response.headers += "Content-Type: application/json\r\n";
+    response.body = std::move(json);
+  }
+  reply(std::move(response));
+}
+
+void Call::answer_nothing() const {
+  http::Response response;
+  response.status = 204;
+  append_header(response.headers, "Cache-Control", "no-store");
+  append_header(response.headers, "X-Request-Id", request_id_);
+  response.headers += rate_headers_;
+  reply(std::move(response));
+}
+
+void Call::fail(const ApiError& error) const {
+  http::Response response = error_response(error, request_id_);
+  response.headers += rate_headers_;
+  count_refusal(response.status, request_id_);
+  reply(std::move(response));
+}
+
+void count_refusal(int status, const std::string& request_id) {
+  static auto& refused =
+      metrics::counter("api_refused_total", "Requests answered with an error status below 500");
+  static auto& unavailable = metrics::counter("api_unavailable_total", "Requests answered 503");
+  if (status != 503) {
+    refused.Increment();
+    return;
+  }
+  unavailable.Increment();
+  static Occasionally line;  // Under overload a line each would make it worse.
+  if (line.due()) {
+    log::warn("requests unavailable", {{"request_id", request_id}});
+  }
+}
+
+Result<std::string_view, ApiError> JsonBody::await_resume() const {
+  const http::Request& request = call_.request();
+  if (!is_json(request.header("content-type"))) {
+    return invalid_request("Content-Type must be application/json.");
+  }
+  if (request.has_header("content-encoding") && request.header("content-encoding") != "identity") {
+    return invalid_request("Content-Encoding is not supported: send the body as it is.");
+  }
+  if (request.body.size() > bytes_max_) {
+    return invalid_request("The body must be at most " + std::to_string(bytes_max_) + " bytes.");
+  }
+  return request.body;
+}
+
+}  // namespace audiogen::api

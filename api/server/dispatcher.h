@@ -1,0 +1,77 @@
+// From a request to the handler of its route: which row of the table it is, whether the caller may,
+// and what the table says about every other method.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/server/auth.h"
+#include "api/server/call.h"
+#include "api/server/rate_limiter.h"
+#include "api/server/route.h"
+#include "common/http/server.h"
+
+namespace audiogen::api {
+
+// The paths of a table as a tree of segments: a look-up compares no more than the segments of one
+// path, however many routes there are, and allocates nothing.
+class RouteTree {
+ public:
+  // A path of the table and what it answers.
+  struct Path {
+    std::vector<const Route*> routes;
+    std::string allow;  // Its methods, in the table's order.
+
+    // The route of a method; HEAD is its GET's. Null: 405.
+    const Route* find(std::string_view method) const;
+  };
+
+  // Paths that begin with `placeholder` begin with `prefix` instead ("" or "/…").
+  void add(const Route& route, std::string_view placeholder = {}, std::string_view prefix = {});
+
+  // Null: there is no such path.
+  const Path* find(std::string_view path, PathParameters& parameters) const;
+
+ private:
+  struct Node {
+    std::string segment;
+    std::vector<Node> children;
+    std::unique_ptr<Node> any, rest;  // "{name}", "{name*}".
+    Path path;                        // No routes: the way to longer ones only.
+  };
+  Node root_;
+};
+
+class Dispatcher {
+ public:
+  // All are to live as long as this. With `no_proxies` nobody's X-Forwarded-For is believed.
+  Dispatcher(const RouteTree& tree,
+             Parts& parts,
+             Authenticator& authenticator,
+             RateLimiter& limiter,
+             bool no_proxies);
+
+  // Answers the exchange, now or later. Runs on an I/O thread.
+  //
+  // In this order: 404, 405; 503 where the route is late; 401, 429, 403; then the handler, which
+  // reads the body. HEAD is answered by its GET. OPTIONS is answered for every path of the table:
+  // 204, and to a page of another site what it may send (Fetch standard, CORS-preflight).
+  void handle(http::Exchange exchange);
+
+ private:
+  void admit(Call call);
+  void judged(Call call, const Authenticator::Judgement& judgement);
+
+  const RouteTree& tree_;
+  Parts& parts_;
+  Authenticator& authenticator_;
+  RateLimiter& limiter_;
+  const bool no_proxies_;
+};
+
+}  // namespace audiogen::api

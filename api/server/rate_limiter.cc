@@ -1,0 +1,131 @@
+#include "api/server/rate_limiter.h"
+
+#include <algorithm>
+
+#include "api/server/answer.h"
+#include "common/base/check.h"
+
+namespace audiogen::api {
+namespace {
+
+constexpr std::array<std::string_view, kKeyRates> kNames = {"create", "read", "manage"};
+// For what a person or a setup script does to an account.
+constexpr RatePolicy kManage{.per_minute = 120, .burst = 30};
+// A state whose bucket is full again says nothing; such entries are dropped this often.
+constexpr auto kForgetEvery = std::chrono::seconds(30);
+
+std::size_t index(RateClass rate) {
+  const auto out = static_cast<std::size_t>(rate);
+  AG_CHECK(out < kKeyRates);
+  return out;
+}
+
+// The window in which `burst` requests come back: what RateLimit-Policy calls w.
+int window_seconds(const RatePolicy& policy) {
+  return static_cast<int>((std::int64_t{policy.burst} * 60 + policy.per_minute - 1) /
+                          policy.per_minute);
+}
+
+}  // namespace
+
+RateLimiter::RateLimiter(const Config& config)
+    : policies_{RatePolicy{config.create_per_minute, config.create_burst},
+                RatePolicy{config.read_per_minute, config.read_burst},
+                kManage},
+      unauthenticated_{config.unauthenticated_per_minute, config.unauthenticated_per_minute},
+      files_{config.files_per_minute, config.files_burst} {
+  for (std::size_t i = 0; i < policies_.size(); ++i) {
+    const std::string burst = std::to_string(policies_[i].burst);
+    append_header(policy_lines_[i],
+                  "RateLimit-Policy",
+                  "\"" + std::string(kNames[i]) + "\";q=" + burst +
+                      ";w=" + std::to_string(window_seconds(policies_[i])));
+    append_header(policy_lines_[i], "X-RateLimit-Limit", burst);
+  }
+}
+
+void RateLimiter::forget_full(Shard& shard, std::chrono::steady_clock::time_point now) {
+  if (now - shard.swept < kForgetEvery) {
+    return;
+  }
+  shard.swept = now;
+  std::erase_if(shard.keys, [&](const auto& entry) {
+    return std::all_of(entry.second.begin(), entry.second.end(), [&](const RateState& state) {
+      return state.full_at <= now;
+    });
+  });
+  for (Addresses* const addresses : {&shard.addresses, &shard.readers}) {
+    std::erase_if(*addresses, [&](const auto& entry) { return entry.second.full_at <= now; });
+  }
+}
+
+RateDecision RateLimiter::take(KeyId key, RateClass rate) {
+  const auto now = std::chrono::steady_clock::now();
+  Shard& shard = shards_[std::hash<KeyId>()(key) % shards_.size()];
+  const std::scoped_lock lock(shard.mutex);
+  forget_full(shard, now);
+  return audiogen::take(shard.keys[key][index(rate)], policies_[index(rate)], now);
+}
+
+RateDecision RateLimiter::peek(KeyId key, RateClass rate) {
+  const auto now = std::chrono::steady_clock::now();
+  Shard& shard = shards_[std::hash<KeyId>()(key) % shards_.size()];
+  const std::scoped_lock lock(shard.mutex);
+  const auto found = shard.keys.find(key);
+  return audiogen::peek(found == shard.keys.end() ? RateState{} : found->second[index(rate)],
+                        policies_[index(rate)],
+                        now);
+}
+
+const RatePolicy& RateLimiter::policy(RateClass rate) const {
+  return policies_[index(rate)];
+}
+
+RateLimiter::Shard& RateLimiter::shard_of(const IpAddress& limited) {
+  return shards_[HashOfIpAddress()(limited) % shards_.size()];
+}
+
+RateDecision RateLimiter::take_unauthenticated(const IpAddress& client) {
+  return take_by_address(&Shard::addresses, unauthenticated_, client);
+}
+
+RateDecision RateLimiter::take_file(const IpAddress& client) {
+  return take_by_address(&Shard::readers, files_, client);
+}
+
+RateDecision RateLimiter::take_by_address(Addresses Shard::*which,
+                                          const RatePolicy& policy,
+                                          const IpAddress& client) {
+  const auto now = std::chrono::steady_clock::now();
+  const IpAddress limited = client.limited();
+  Shard& shard = shard_of(limited);
+  const std::scoped_lock lock(shard.mutex);
+  forget_full(shard, now);
+  return audiogen::take((shard.*which)[limited], policy, now);
+}
+
+void RateLimiter::give_back_unauthenticated(const IpAddress& client) {
+  const IpAddress limited = client.limited();
+  Shard& shard = shard_of(limited);
+  const std::scoped_lock lock(shard.mutex);
+  // Forgotten meanwhile: then its bucket is full.
+  if (const auto found = shard.addresses.find(limited); found != shard.addresses.end()) {
+    audiogen::give_back(found->second, unauthenticated_);
+  }
+}
+
+std::string RateLimiter::headers(RateClass rate, const RateDecision& decision) const {
+  const std::string remaining = std::to_string(decision.remaining);
+  std::string out;
+  out.reserve(192);
+  out += policy_lines_[index(rate)];
+  append_header(out,
+                "RateLimit",
+                "\"" + std::string(kNames[index(rate)]) + "\";r=" + remaining +
+                    ";t=" + std::to_string(decision.more_after.count()));
+  append_header(out, "X-RateLimit-Remaining", remaining);
+  append_header(out, "X-RateLimit-Reset", std::to_string(decision.reset_after.count()));
+  return out;
+}
+
+}  // namespace audiogen::api

@@ -1,0 +1,77 @@
+// Who may send how much: GCRA per key and class, and per address for requests
+// without a valid key and for files. In memory, exact for one process: behind several, the proxy
+// hashes on Authorization.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "common/base/config.h"
+#include "common/base/ids.h"
+#include "common/base/ip_address.h"
+#include "common/domain/rate_limit.h"
+
+namespace audiogen::api {
+
+// What a request counts towards.
+enum class RateClass : std::uint8_t {
+  kCreate,  // Of a key, as the next two. RATE_LIMIT_CREATE_…
+  kRead,    // RATE_LIMIT_READ_…
+  kManage,  // 120 a minute, 30 at once.
+  kFile,    // Of an address: files, and documents that need no key. RATE_LIMIT_FILES_…
+  kNone,    // Nothing: what costs no more than a look into memory.
+};
+inline constexpr std::size_t kKeyRates = 3;  // The first so many are of a key.
+
+// Thread-safe; never blocks for longer than a map lookup.
+class RateLimiter {
+ public:
+  explicit RateLimiter(const Config& config);
+
+  // Counts one request of this key; `rate` is one of a key here and below.
+  RateDecision take(KeyId key, RateClass rate);
+  // What take() would say now; counts nothing.
+  RateDecision peek(KeyId key, RateClass rate);
+  // Counts one request without a valid key, or with one that is still to be looked up, from
+  // `client` (or from its IPv6 /64).
+  RateDecision take_unauthenticated(const IpAddress& client);
+  // The key was valid, or nobody could tell: the last count does not stand.
+  void give_back_unauthenticated(const IpAddress& client);
+  // Counts one request for a file from `client` (or from its IPv6 /64).
+  RateDecision take_file(const IpAddress& client);
+
+  // What take() goes by.
+  const RatePolicy& policy(RateClass rate) const;
+
+  // RateLimit-Policy, RateLimit (draft-ietf-httpapi-ratelimit-headers) and X-RateLimit-* lines for
+  // a decision. In RateLimit, `t` is how long until more is allowed than `r`; X-RateLimit-Reset is
+  // when everything is. The one writer of these: the draft still renames its members.
+  std::string headers(RateClass rate, const RateDecision& decision) const;
+
+ private:
+  using Addresses = std::unordered_map<IpAddress, RateState, HashOfIpAddress>;
+  struct Shard {
+    std::mutex mutex;
+    std::unordered_map<KeyId, std::array<RateState, kKeyRates>> keys;  // Guarded by mutex.
+    Addresses addresses, readers;  // Guarded by mutex. Without a key; of files.
+    // Guarded by mutex.
+    std::chrono::steady_clock::time_point swept = std::chrono::steady_clock::now();
+  };
+  Shard& shard_of(const IpAddress& limited);
+  RateDecision take_by_address(Addresses Shard::*which,
+                               const RatePolicy& policy,
+                               const IpAddress& client);
+  static void forget_full(Shard& shard, std::chrono::steady_clock::time_point now);
+
+  std::array<RatePolicy, kKeyRates> policies_;
+  RatePolicy unauthenticated_, files_;
+  std::array<std::string, kKeyRates> policy_lines_;
+  std::array<Shard, 16> shards_;
+};
+
+}  // namespace audiogen::api

@@ -1,0 +1,45 @@
+// Every path the public port answers, in one table: the route table is the security review.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "api/server/dispatcher.h"
+#include "api/server/route.h"
+#include "common/base/config.h"
+#include "common/http/server.h"
+
+namespace audiogen::api {
+
+class Account;
+class Catalogue;
+class Description;
+class Files;
+class Generations;
+class History;
+
+struct Parts {
+  Generations* generations = nullptr;
+  History* history = nullptr;
+  const Files* files = nullptr;  // Null: CDN_URL is served by somebody else.
+  const Description* description = nullptr;
+  Account* account = nullptr;
+  const Catalogue* catalogue = nullptr;
+};
+
+// Stands in the table for the path of CDN_URL.
+inline constexpr std::string_view kFilesRoot = "(CDN_URL)";
+
+std::span<const Route> route_table();
+
+// The table as it is with this configuration.
+RouteTree route_tree(const Config& config, bool with_files);
+
+// What the server itself answers when there is no request to route: bad framing, a deadline, an
+// exception.
+http::Response render_server_error(int status,
+                                   std::string_view reason,
+                                   const http::Request* partial);
+
+}  // namespace audiogen::api

@@ -1,0 +1,123 @@
+#include "api/server/security_events.h"
+
+#include <chrono>
+#include <utility>
+
+#include "common/base/log.h"
+#include "common/base/metrics.h"
+
+namespace audiogen::api {
+namespace {
+
+constexpr std::chrono::seconds kLogEvery{1};
+constexpr std::array kNames = {"unauthorized", "forbidden", "too_many_requests", "range_refused"};
+
+prometheus::Counter& counter(SecurityEvent event) {
+  static const auto all = [] {
+    std::array<prometheus::Counter*, kNames.size()> out{};
+    for (std::size_t i = 0; i < kNames.size(); ++i) {
+      out[i] = &metrics::counter(
+          "api_security_events_total",
+          "Refused: no valid key, no right, too many requests or connections, bad ranges",
+          {{"kind", kNames[i]}});
+    }
+    return out;
+  }();
+  return *all[static_cast<std::size_t>(event)];
+}
+
+}  // namespace
+
+std::optional<SecurityEvent> security_event_of(int status) {
+  switch (status) {
+    case 401:
+      return SecurityEvent::kUnauthorized;
+    case 403:
+      return SecurityEvent::kForbidden;
+    case 416:
+      return SecurityEvent::kRangeRefused;
+    case 429:
+      return SecurityEvent::kTooManyRequests;
+    default:
+      return std::nullopt;
+  }
+}
+
+// The log is there before the process's instance, so it is still there when that one's thread ends.
+SecurityEvents::SecurityEvents() {
+  static_cast<void>(log::enabled(log::Level::kInfo));
+}
+
+SecurityEvents& SecurityEvents::instance() {
+  static SecurityEvents events;
+  return events;
+}
+
+SecurityEvents::~SecurityEvents() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+}
+
+void SecurityEvents::note(SecurityEvent event, const IpAddress& client) {
+  counter(event).Increment();
+  bool first = false;
+  {
+    const std::scoped_lock lock(mutex_);
+    ++counts_[static_cast<std::size_t>(event)];
+    first = !std::exchange(any_, true);
+    if (first) {
+      example_ = client.text();
+    }
+    if (!thread_.joinable()) {
+      thread_ = std::thread([this] { run(); });
+    }
+  }
+  if (first) {
+    changed_.notify_all();
+  }
+}
+
+void reply_refused(const http::Exchange& exchange, http::Response&& response) {
+  if (const auto event = security_event_of(response.status)) {
+    SecurityEvents::instance().note(*event, exchange.request().client);
+  }
+  exchange.reply(std::move(response));
+}
+
+void SecurityEvents::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return any_ || stopping_; });
+    if (any_) {
+      write_line(lock);
+    }
+    if (stopping_) {
+      return;
+    }
+    // What comes meanwhile is summed up in the next line.
+    changed_.wait_for(lock, kLogEvery, [&] { return stopping_; });
+  }
+}
+
+void SecurityEvents::write_line(std::unique_lock<std::mutex>& lock) {
+  static_assert(kNames.size() == kKinds && kKinds == 4);  // All are in the line.
+  const auto counts = std::exchange(counts_, {});
+  const std::string example = std::exchange(example_, {});
+  any_ = false;
+  lock.unlock();
+  log::warn("requests refused",
+            {{kNames[0], counts[0]},
+             {kNames[1], counts[1]},
+             {kNames[2], counts[2]},
+             {kNames[3], counts[3]},
+             {"example_address", example}});
+  lock.lock();
+}
+
+}  // namespace audiogen::api

@@ -1,0 +1,62 @@
+// What looks like an attempt: counted by kind in /metrics (api_security_events_total), and at most
+// one log line a second that sums them up.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "common/base/ip_address.h"
+#include "common/http/server.h"
+
+namespace audiogen::api {
+
+enum class SecurityEvent : std::uint8_t {
+  kUnauthorized,     // 401
+  kForbidden,        // 403
+  kTooManyRequests,  // 429
+  kRangeRefused,     // 416
+};
+
+// The event of a reply with this status, if it is one.
+std::optional<SecurityEvent> security_event_of(int status);
+
+class SecurityEvents {
+ public:
+  // The process's. Its thread starts with the first event.
+  static SecurityEvents& instance();
+
+  SecurityEvents();
+  ~SecurityEvents();
+  SecurityEvents(const SecurityEvents&) = delete;
+  SecurityEvents& operator=(const SecurityEvents&) = delete;
+
+  // `client` is all that is told of whoever did it; nothing of a key. Any thread; does
+  // not block, but for the start of a thread.
+  void note(SecurityEvent event, const IpAddress& client);
+
+ private:
+  static constexpr std::size_t kKinds = 4;
+
+  void run();
+  void write_line(std::unique_lock<std::mutex>& lock);
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_: since the last line.
+  std::array<std::uint64_t, kKinds> counts_{};
+  std::string example_;  // The address of the first one.
+  bool any_ = false;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+// Answers with an error, and counts it where it is such an event.
+void reply_refused(const http::Exchange& exchange, http::Response&& response);
+
+}  // namespace audiogen::api

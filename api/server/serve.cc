@@ -1,0 +1,154 @@
+#include "api/server/serve.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <optional>
+
+#include "api/account/account.h"
+#include "api/catalogue/catalogue.h"
+#include "api/files/files.h"
+#include "api/generations/generations.h"
+#include "api/generations/history.h"
+#include "api/generations/publishing.h"
+#include "api/server/auth.h"
+#include "api/server/description.h"
+#include "api/server/dispatcher.h"
+#include "api/server/rate_limiter.h"
+#include "api/server/routes.h"
+#include "api/server/store_doors.h"
+#include "common/base/log.h"
+#include "common/base/process.h"
+#include "common/blob/blob_store.h"
+#include "common/http/ops_server.h"
+#include "common/http/server.h"
+#include "common/store/migrate.h"
+#include "common/store/probe.h"
+
+namespace audiogen::api {
+namespace {
+
+constexpr int kReactorThreads = 2;
+// More than the largest request there can be (2,048 characters, three addresses, all of metadata),
+// also when every character is spelled as two escapes.
+constexpr std::size_t kBodyMax = Call::kBytesMax;
+// Every request ends within ten seconds, whatever hangs; one that prefers to wait, after that time.
+constexpr auto kReplyTimeout = std::chrono::seconds(9);
+// Requests held back until their task is final, and the part of all connections that they may take.
+constexpr std::size_t kWaitsMax = 2'000, kWaitsPart = 4;
+constexpr auto kDrainLimit = std::chrono::seconds(15);
+constexpr auto kPublishLimit = std::chrono::seconds(3);
+
+// A database that lacks a migration would fail request by request; say it once instead. A database
+// that is away now may come back: that is no reason to refuse to start.
+bool schema_fits(const Config& config) {
+  const auto version = store::schema_version(config.database);
+  if (version && *version != store::newest_migration()) {
+    log::error("the database schema does not fit this program: run audio-api migrate",
+               {{"database_version", *version}, {"program_version", store::newest_migration()}});
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+int serve(const Config& config) {
+  const std::size_t descriptors = raise_descriptor_limit();
+  const std::size_t connections = std::min(static_cast<std::size_t>(config.connections_max),
+                                           http::connections_for(descriptors));
+  if (connections < static_cast<std::size_t>(config.connections_max)) {
+    log::warn("the descriptor limit allows fewer connections than CONNECTIONS_MAX",
+              {{"descriptors", descriptors}, {"connections_max", connections}});
+  }
+  const auto per_address = static_cast<std::size_t>(config.connections_per_address);
+  const std::size_t of_one_address = http::connections_of_one_address(per_address, connections);
+  if (of_one_address < per_address) {
+    log::warn("one address has at most a quarter of all connections",
+              {{"connections_per_address", of_one_address}, {"connections_max", connections}});
+  }
+  if (!schema_fits(config)) {
+    return 1;
+  }
+  std::unique_ptr<DirectoryStore> files;
+  if (const auto folder = blob_folder(config.blob_url)) {
+    auto opened = DirectoryStore::open(*folder, {.keys = config.blob_signing_keys});
+    if (!opened) {
+      log::error(opened.error().message);
+      return 1;
+    }
+    files = std::move(*opened);
+  }
+  std::atomic<bool> draining{false};
+  store::Probe database(config.database);
+  TaskPublisher publisher(config);
+  RateLimiter limiter(config);
+  Authenticator authenticator(config, limiter);
+  Generations generations(config, publisher, std::min(kWaitsMax, connections / kWaitsPart));
+  DoorsPool pool([&config] { return std::make_unique<StoreDoors>(config.database); });
+  Account account(config, limiter, pool);
+  History history(config, pool);
+  const Description description(config);
+  const Catalogue catalogue(config);
+  std::optional<Files> delivered;
+  if (files) {
+    delivered.emplace(config, *files);
+  }
+  Parts parts{.generations = &generations,
+              .history = &history,
+              .files = delivered ? &*delivered : nullptr,
+              .description = &description,
+              .account = &account,
+              .catalogue = &catalogue};
+  const RouteTree tree = route_tree(config, files != nullptr);
+  Dispatcher dispatcher(tree, parts, authenticator, limiter, config.trusted_proxies.empty());
+
+  http::Server server(
+      http::ServerOptions{
+          .host = config.listen.host,
+          .port = config.listen.port,
+          .threads = kReactorThreads,
+          .limits = {.body = kBodyMax},
+          .heads_first = true,
+          .body_budget = static_cast<std::size_t>(config.body_budget_mb) * 1024 * 1024,
+          .trusted_proxies = config.trusted_proxies,
+          .name = "public",
+          .connections_max = connections,
+          .connections_per_address = of_one_address,
+          .reply_timeout = kReplyTimeout},
+      [&dispatcher](http::Exchange exchange) { dispatcher.handle(std::move(exchange)); },
+      render_server_error);
+  http::OpsServer ops(config.ops_listen, [&] {
+    return std::vector<http::ReadyPart>{{"database", database.ok(), true},
+                                        {"broker", publisher.connected(), false},
+                                        {"accepting", !draining.load(), true}};
+  });
+  for (const Result<Done>& started : {server.start(), ops.start()}) {
+    if (!started) {
+      log::error(started.error().message);
+      return 1;
+    }
+  }
+  log::info("audio-api serves",
+            {{"listen", config.listen.host + ":" + std::to_string(server.port())},
+             {"ops_listen", config.ops_listen.host + ":" + std::to_string(ops.port())}});
+
+  while (wait_for_signal() == Signal::kReload) {
+    log::info("nothing to reload: the configuration is the environment's");
+  }
+  log::info("audio-api drains");
+  draining.store(true);
+  generations.release_waits();
+  server.drain(kDrainLimit);
+  authenticator.stop();
+  generations.stop();
+  pool.stop();
+  publisher.stop(kPublishLimit);
+  server.stop();
+  ops.stop();
+  log::info("audio-api stopped");
+  return 0;
+}
+
+}  // namespace audiogen::api

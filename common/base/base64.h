@@ -1,0 +1,20 @@
+// Base64 with the alphabet that is safe in URLs and file names, without padding (RFC 4648 section
+// 5).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace audiogen {
+
+std::string encode_base64url(std::span<const std::uint8_t> bytes);
+
+// The reverse. Nothing but exactly what encode_base64url writes is accepted: no padding, no white
+// space, no bits left over.
+std::optional<std::vector<std::uint8_t>> decode_base64url(std::string_view text);
+
+}  // namespace audiogen

@@ -1,0 +1,137 @@
+#include "common/domain/key_request.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include <rapidjson/document.h>
+
+#include "common/base/utf8.h"
+#include "common/domain/json_body.h"
+
+namespace audiogen {
+namespace {
+
+using rapidjson::Value;
+
+constexpr std::array<std::string_view, 3> kMembers = {"name", "scopes", "expires_at"};
+
+std::string_view text_of(const Value& value) {
+  return {value.GetString(), value.GetStringLength()};
+}
+
+ApiError wrong(std::string_view member, std::string_view rule) {
+  return invalid_parameter(std::string(member), std::string(member) + " " + std::string(rule));
+}
+
+Result<std::string, ApiError> read_name(const Value& value) {
+  if (!value.IsString()) {
+    return wrong("name", "must be a string.");
+  }
+  const std::string_view name = text_of(value);
+  if (const auto length = utf8_length(name); length < 1 || length > kKeyNameMax) {
+    return wrong("name", "must be 1 to " + std::to_string(kKeyNameMax) + " characters long.");
+  }
+  if (!is_key_name(name)) {
+    return wrong("name", "must have no control characters, and no white space at either end.");
+  }
+  return std::string(name);
+}
+
+Result<Scopes, ApiError> read_scopes(const Value& value) {
+  const ApiError refused =
+      wrong("scopes", "must be a list of generate and manage, each at most once.");
+  if (!value.IsArray()) {
+    return refused;
+  }
+  Scopes out;
+  for (const Value& item : value.GetArray()) {
+    const auto scope = item.IsString() ? parse_scope(text_of(item)) : std::nullopt;
+    if (!scope || out.has(*scope)) {
+      return refused;
+    }
+    out.add(*scope);
+  }
+  return out;
+}
+
+Result<Instant, ApiError> read_expiry(const Value& value) {
+  const auto at = value.IsString() ? parse_iso(text_of(value)) : std::nullopt;
+  if (!at) {
+    return wrong("expires_at", "must be a date and time (RFC 3339) like 2027-01-01T00:00:00Z.");
+  }
+  return *at;
+}
+
+// `expires_at: null` says something in a change only: a new key has no end unless it is given one.
+Result<KeyChange, ApiError> read_members(std::string_view body, bool may_be_null) {
+  if (auto fault = json_body_fault(body)) {
+    return invalid_request(*std::move(fault));
+  }
+  rapidjson::Document document;
+  document.Parse<rapidjson::kParseValidateEncodingFlag>(body.data(), body.size());
+  if (document.HasParseError()) {
+    return invalid_request("The body is not valid JSON.");
+  }
+  if (!document.IsObject()) {
+    return invalid_request("The body must be a JSON object.");
+  }
+  KeyChange out;
+  for (const auto& member : document.GetObject()) {
+    const std::string_view given = text_of(member.name);
+    const auto* const known = std::find(kMembers.begin(), kMembers.end(), given);
+    if (known == kMembers.end()) {
+      return unknown_member(given);
+    }
+    const auto index = known - kMembers.begin();
+    if (index == 0   ? out.name.has_value()
+        : index == 1 ? out.scopes.has_value()
+                     : out.expires_at.has_value()) {
+      return wrong(*known, "may be given once only.");
+    }
+    if (index == 0) {
+      auto name = read_name(member.value);
+      if (!name) {
+        return name.error();
+      }
+      out.name = *std::move(name);
+    } else if (index == 1) {
+      const auto scopes = read_scopes(member.value);
+      if (!scopes) {
+        return scopes.error();
+      }
+      out.scopes = *scopes;
+    } else if (may_be_null && member.value.IsNull()) {
+      out.expires_at.emplace();
+    } else {
+      const auto at = read_expiry(member.value);
+      if (!at) {
+        return at.error();
+      }
+      out.expires_at.emplace(*at);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<KeyTerms, ApiError> parse_new_key(std::string_view body) {
+  auto members = read_members(body, false);
+  if (!members) {
+    return members.error();
+  }
+  if (!members->name) {
+    return wrong("name", "is required.");
+  }
+  return KeyTerms{.name = *std::move(members->name),
+                  .scopes = members->scopes.value_or(kUsualScopes),
+                  .expires_at = members->expires_at.value_or(std::nullopt)};
+}
+
+Result<KeyChange, ApiError> parse_key_change(std::string_view body) {
+  return read_members(body, true);
+}
+
+}  // namespace audiogen

@@ -1,0 +1,69 @@
+// The memory for request bodies that are still arriving, shared by all connections of a server.
+// When it is used up, whoever holds most of it loses the body that has been arriving longest: a
+// client that opens many and sends slowly pays itself, and the others do not notice.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace audiogen::http {
+
+class Connection;
+
+// Any thread, never blocks for long. The bytes counted are those received, not those announced.
+class BodyBudget {
+ public:
+  using Clock = std::chrono::steady_clock;
+  struct Victim {
+    std::shared_ptr<Connection> connection;
+    std::uint64_t number = 0;  // See add().
+  };
+  using Victims = std::vector<Victim>;
+
+  explicit BodyBudget(std::size_t bytes) : limit_(bytes) {}
+
+  // `connection` holds `bytes` more, for `holder` (a hash of an account or an address; the first
+  // one told, until release()). `number` counts its bodies, ascending: a victim learns of it when
+  // it may have begun the next. The connections that have to go for it: their bytes no longer
+  // count. It may be among them.
+  [[nodiscard]] Victims add(const std::shared_ptr<Connection>& connection,
+                            std::uint64_t number,
+                            std::uint64_t holder,
+                            std::size_t bytes);
+  // It holds nothing any more. Without effect if it holds nothing.
+  void release(const Connection* connection);
+
+  std::size_t used() const;
+
+ private:
+  struct Body {
+    std::weak_ptr<Connection> connection;
+    std::uint64_t number = 0;
+    std::uint64_t holder = 0;
+    std::size_t bytes = 0;
+    Clock::time_point since;
+  };
+  struct Holder {
+    std::size_t bytes = 0;
+    std::set<std::pair<Clock::time_point, const Connection*>> bodies;  // Longest arriving first.
+  };
+
+  void forget(const Connection* connection);
+  const Connection* worst() const;
+
+  const std::size_t limit_;
+  mutable std::mutex mutex_;
+  // All guarded by mutex_.
+  std::size_t used_ = 0;
+  std::unordered_map<const Connection*, Body> bodies_;
+  std::unordered_map<std::uint64_t, Holder> holders_;
+};
+
+}  // namespace audiogen::http

@@ -1,0 +1,210 @@
+#include "common/store/grants.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "common/base/ascii.h"
+#include "common/base/check.h"
+#include "common/store/migrate.h"
+#include "common/store/session.h"
+
+namespace audiogen::store {
+
+extern const std::string_view grants_sql;  // schema/grants.sql, embedded by the build
+
+namespace {
+
+// Rights on one table: SELECT, INSERT … and "UPDATE (column)", one by one.
+using Rights = std::map<std::string, std::set<std::string>>;
+
+std::string squeezed(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c != '\n' && c != ' ') {
+      out += c;
+    } else if (!out.empty() && out.back() != ' ') {
+      out += ' ';
+    }
+  }
+  return out;
+}
+
+// "SELECT, UPDATE (a, b)" one by one: SELECT, UPDATE (a), UPDATE (b).
+std::set<std::string> one_by_one(std::string_view list) {
+  std::set<std::string> out;
+  std::string verb;
+  std::string word;
+  bool inside = false;
+  const auto take = [&] {
+    if (!word.empty()) {
+      out.insert(inside ? verb + " (" + word + ")" : word);
+    }
+    word.clear();
+  };
+  for (const char c : list) {
+    if (c == '(') {
+      verb = std::exchange(word, "");
+      inside = true;
+    } else if (c == ')' || c == ',') {
+      take();
+      inside = inside && c == ',';
+    } else if (c != ' ') {
+      word += c;
+    }
+  }
+  take();
+  return out;
+}
+
+// What schema/grants.sql gives to `role`: each statement is "GRANT rights ON table TO role".
+Rights wanted(std::string_view role) {
+  Rights out;
+  for (const std::string& statement : split_statements(grants_sql)) {
+    const std::string text = squeezed(statement);
+    constexpr std::string_view kGrant = "GRANT ", kOn = " ON ", kTo = " TO ";
+    const auto on = text.rfind(kOn);
+    const auto to = text.rfind(kTo);
+    AG_CHECK(text.starts_with(kGrant) && on < to && to != std::string::npos);
+    if (text.substr(to + kTo.size()) == role) {
+      const std::string table = text.substr(on + kOn.size(), to - on - kOn.size());
+      out[table].merge(
+          one_by_one(std::string_view(text).substr(kGrant.size(), on - kGrant.size())));
+    }
+  }
+  return out;
+}
+
+// 'name'@'host' of name@host; nullopt when it is not that, or holds what would need escaping.
+std::optional<std::string> quoted(const std::string& account) {
+  const auto at = account.rfind('@');
+  const bool plain = std::all_of(account.begin(), account.end(), [](char c) {
+    return ascii::is_visible(c) && c != '\'' && c != '"' && c != '`' && c != '\\' && c != ';';
+  });
+  if (at == std::string::npos || at == 0 || at + 1 == account.size() || !plain) {
+    return std::nullopt;
+  }
+  return "'" + account.substr(0, at) + "'@'" + account.substr(at + 1) + "'";
+}
+
+// What `account` has on tables and columns of the database, in the form of one_by_one().
+Rights present(Session& session, const std::string& account) {
+  Rights out;
+  const auto read = [&](const char* query) {
+    Sql sql = Sql::trusted(query);
+    Rows rows = session.query(sql.bytes(account));
+    while (rows.next()) {
+      out[rows.text(1)].insert(rows.text(2));
+    }
+  };
+  read(
+      "SELECT TABLE_NAME, PRIVILEGE_TYPE FROM information_schema.TABLE_PRIVILEGES "
+      "WHERE TABLE_SCHEMA=DATABASE() AND PRIVILEGE_TYPE<>'USAGE' AND GRANTEE=");
+  read(
+      "SELECT TABLE_NAME, CONCAT(PRIVILEGE_TYPE, ' (', COLUMN_NAME, ')') FROM "
+      "information_schema.COLUMN_PRIVILEGES WHERE TABLE_SCHEMA=DATABASE() AND GRANTEE=");
+  return out;
+}
+
+std::string joined(const std::set<std::string>& rights) {
+  std::string out;
+  for (const std::string& right : rights) {
+    out += (out.empty() ? "" : ", ") + right;
+  }
+  return out;
+}
+
+std::set<std::string> without(const std::set<std::string>& from,
+                              const std::set<std::string>& less) {
+  std::set<std::string> out;
+  std::set_difference(
+      from.begin(), from.end(), less.begin(), less.end(), std::inserter(out, out.end()));
+  return out;
+}
+
+std::string on(const DatabaseUrl& url, const std::string& table) {
+  return " ON `" + url.database + "`.`" + table + "`";
+}
+
+// Missing rights first, then what is too much, so that nothing needed is ever away.
+std::vector<std::string> statements(Session& session,
+                                    const DatabaseUrl& url,
+                                    const Rights& want,
+                                    const std::string& account) {
+  const Rights have = present(session, account);
+  std::vector<std::string> out;
+  const auto of = [](const Rights& rights, const std::string& table) {
+    const auto found = rights.find(table);
+    return found == rights.end() ? std::set<std::string>() : found->second;
+  };
+  for (const auto& [table, rights] : want) {
+    if (const auto missing = without(rights, of(have, table)); !missing.empty()) {
+      out.push_back("GRANT " + joined(missing) + on(url, table) + " TO " + account);
+    }
+  }
+  Rows whole = session.query(Sql("SELECT 1 FROM information_schema.SCHEMA_PRIVILEGES WHERE "
+                                 "TABLE_SCHEMA=DATABASE() AND PRIVILEGE_TYPE<>'USAGE' AND GRANTEE=")
+                                 .bytes(account));
+  if (whole.next()) {
+    out.push_back("REVOKE ALL PRIVILEGES ON `" + url.database + "`.* FROM " + account);
+  }
+  for (const auto& [table, rights] : have) {
+    if (const auto extra = without(rights, of(want, table)); !extra.empty()) {
+      out.push_back("REVOKE " + joined(extra) + on(url, table) + " FROM " + account);
+    }
+  }
+  return out;
+}
+
+Result<std::vector<std::string>> checked(Session& session,
+                                         const DatabaseUrl& url,
+                                         const Grantee& grantee) {
+  const Rights want = wanted(grantee.role);
+  const auto account = quoted(grantee.account);
+  if (want.empty()) {
+    return Error{"a role must be api, worker or admin"};
+  }
+  if (!account) {
+    return Error{"an account must be name@host of plain characters, like worker@10.0.0.%"};
+  }
+  // MariaDB makes an account that is not there, without a password.
+  const std::string_view name = grantee.account;
+  const auto at = name.rfind('@');
+  Sql known("SELECT 1 FROM mysql.user WHERE User=");
+  known.bytes(name.substr(0, at)) << " AND Host=";
+  if (!session.query(known.bytes(name.substr(at + 1))).next()) {
+    return Error{"there is no account " + grantee.account};
+  }
+  return statements(session, url, want, *account);
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> bring_grants(const DatabaseUrl& url,
+                                              const std::vector<Grantee>& grantees,
+                                              bool only_look) {
+  try {
+    Session session(url);
+    std::vector<std::string> out;
+    for (const Grantee& grantee : grantees) {
+      const auto todo = checked(session, url, grantee);
+      if (!todo) {
+        return todo.error();
+      }
+      for (const std::string& statement : *todo) {
+        if (!only_look) {
+          session.execute(Sql::trusted(statement));
+        }
+        out.push_back(statement);
+      }
+    }
+    return out;
+  } catch (const DbError& e) {
+    return Error{std::string("the rights could not be given; may this user grant? ") + e.what()};
+  }
+}
+
+}  // namespace audiogen::store

@@ -1,0 +1,27 @@
+// What each program's database user may do: schema/grants.sql, compiled into the program.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/config.h"
+#include "common/base/result.h"
+
+namespace audiogen::store {
+
+// An account of the database server, and the part of schema/grants.sql that it plays.
+struct Grantee {
+  std::string role;     // api, worker or admin
+  std::string account;  // name@host; the account must exist
+};
+
+// Gives each account its rights on the tables of `url`'s database, and takes away what it has there
+// beyond them; rights it keeps are never gone in between, so programs may run meanwhile. With
+// `only_look` nothing is changed. The statements it takes; none when all is as it should be. Needs
+// the right to grant. Blocks; an error is one sentence for the operator.
+Result<std::vector<std::string>> bring_grants(const DatabaseUrl& url,
+                                              const std::vector<Grantee>& grantees,
+                                              bool only_look = false);
+
+}  // namespace audiogen::store

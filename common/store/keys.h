@@ -1,0 +1,83 @@
+// The door to API keys. Requests look keys up by TaskStore::find_keys, many at once.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/result.h"
+#include "common/base/time.h"
+#include "common/domain/api_key.h"
+#include "common/store/door.h"
+
+namespace audiogen::store {
+
+struct KeyInfo {
+  KeyId id;
+  std::string name, prefix;
+  Instant created_at;
+  std::optional<Instant> last_used_at, deleted_at;
+  Scopes scopes;
+  std::optional<Instant> expires_at;
+};
+
+struct DeletedKey {
+  KeyInfo key;
+  bool repeated = false;  // It was deleted before; nothing was changed.
+};
+
+// Some of a list, and whether there is more behind them.
+struct KeyPage {
+  std::vector<KeyInfo> keys;
+  bool has_more = false;
+};
+
+// What is changed of a key takes effect everywhere within a second. See Door for threads, blocking
+// and failures.
+class Keys : private Door {
+ public:
+  explicit Keys(Session& session, const ActionNote* note = nullptr) : Door(session, note) {}
+
+  // Stores the hash and the prefix of `key`, never its text. `asker`: the key that asks for it,
+  // which cannot give what it lacks; nullopt: an operator, who can. Whoever makes or changes keys
+  // of a user comes one after the other, so that none is one too many. Faults: kBadKeyName,
+  // kBadKeyExpiry, kNoSuchUser, kTooManyKeys, kAskerIsGone, kScopeNotOwn, kExpiryNotOwn.
+  Result<KeyInfo, Fault> add(UserId user,
+                             const KeyTerms& terms,
+                             const NewApiKey& key,
+                             std::optional<KeyId> asker = std::nullopt);
+
+  // Oldest first, the deleted ones too. None when there is no such user.
+  Result<std::vector<KeyInfo>, Fault> list(UserId user);
+
+  // Those that were not deleted, newest first, at most `limit`; with `before` the ones that follow
+  // it, whether it is there or not.
+  Result<KeyPage, Fault> page(UserId user, std::optional<KeyId> before, std::size_t limit);
+
+  // Changes a key of `user` that was not deleted. `asker` as above, for what is changed; it may be
+  // the key itself. Faults: kNoSuchKey, and as add() but for kNoSuchUser and kTooManyKeys.
+  Result<KeyInfo, Fault> change(UserId user, KeyId id, const KeyChange& change, KeyId asker);
+
+  // The key stops working everywhere within a second. Deleting it again changes nothing and
+  // succeeds. For operators: nobody asks whose it is. Faults: kNoSuchKey.
+  Result<DeletedKey, Fault> remove(KeyId id);
+
+  // The same for a key of `user`; deleting it again is kNoSuchKey, as is another's.
+  Result<Done, Fault> remove_own(UserId user, KeyId id);
+
+ private:
+  std::optional<KeyInfo> load(KeyId id);
+  // Inside a transaction: keeps others from making or changing keys of `user` until its end.
+  void lock_keys(UserId user);
+  std::size_t count(UserId user);  // Those that were not deleted.
+  // Inside a transaction: what keeps `asker` from giving as much.
+  std::optional<Fault> beyond_asker(UserId user,
+                                    KeyId asker,
+                                    std::optional<Scopes> scopes,
+                                    std::optional<std::optional<Instant>> expires_at);
+  std::uint64_t mark_deleted(KeyId id, std::optional<UserId> user);
+};
+
+}  // namespace audiogen::store

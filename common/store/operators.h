@@ -1,0 +1,94 @@
+// The door of operators: what they look at (tasks, the queue, what operators did) and what they
+// end.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/result.h"
+#include "common/base/time.h"
+#include "common/domain/ledger.h"
+#include "common/domain/task.h"
+#include "common/store/door.h"
+#include "common/store/task_store.h"
+
+namespace audiogen::store {
+
+struct TaskRow {  // For operators: everything but the prompt.
+  TaskView view;
+  UserId user;
+  std::uint32_t epoch = 0, attempts = 0;
+  std::optional<WorkerId> worker;
+  std::optional<Instant> lease_until, wake_at;
+  Instant next_run_at, deadline_at;
+  std::uint64_t output_bytes = 0;
+};
+struct AttemptRow {
+  std::uint32_t n = 0, epoch = 0;
+  std::string provider;
+  std::uint8_t state = 0;  // kAttemptStarted …
+  std::string detail;
+  Instant started_at;
+  std::optional<Instant> ended_at;
+};
+struct LedgerRow {
+  std::uint64_t seq = 0;
+  EntryKind kind = EntryKind::kHold;
+  Units d_available, d_held, d_system;
+  Balance after;
+  Instant created_at;
+};
+struct TaskDetail {
+  TaskRow task;
+  std::vector<AttemptRow> attempts;
+  std::vector<LedgerRow> ledger;
+};
+
+struct QueueView {                   // Counted in the database, the queue of record.
+  std::uint64_t ready = 0;           // queued, due
+  std::uint64_t in_flight = 0;       // running
+  std::uint64_t waiting_retry = 0;   // queued, not due yet
+  std::uint64_t oldest_seconds = 0;  // age of the oldest ready task
+  struct Worker {
+    WorkerId id;
+    std::string host;
+    std::uint32_t pid = 0, in_flight = 0;
+    std::string status_json;
+    Instant started_at, seen_at;
+    // Ended: it said so. Lost: not seen for 30 s. Neither holds work, whatever it said last: its
+    // tasks go to others when their leases end.
+    enum class State : std::uint8_t { kWorking, kEnded, kLost };
+    State state = State::kLost;
+  };
+  std::vector<Worker> workers;
+};
+
+// See Door for threads, blocking and failures.
+class Operators : private Door {
+ public:
+  explicit Operators(Session& session, const ActionNote* note = nullptr) : Door(session, note) {}
+
+  // Newest first; without `user`, of all users.
+  Result<std::vector<TaskRow>, Fault> list_tasks(std::optional<UserId> user,
+                                                 std::optional<TaskState> state,
+                                                 std::size_t limit);
+  // Faults: kNoSuchTask.
+  Result<TaskDetail, Fault> show_task(TaskId id);
+  // Ends an open task by `tasks`, a store of this thread's, and returns what it reserved. Faults:
+  // kNoSuchTask, kAlreadyFinal.
+  Result<Done, Fault> cancel_task(TaskStore& tasks, TaskId id);
+
+  Result<QueueView, Fault> queue();
+
+  // Newest first.
+  Result<std::vector<ActionRow>, Fault> list_actions(std::size_t limit);
+  // Writes the note of a call that was refused or failed; `message`: what the operator was told.
+  // Without a note nothing is to be done.
+  Result<Done, Fault> note_failure(ActionResult result, std::string_view message);
+};
+
+}  // namespace audiogen::store

@@ -1,0 +1,314 @@
+// The commands that wait for a transaction, by the row each of them needs. Two kinds of row keep
+// their commands back while all others go on: rows that another session has been found to hold,
+// which are tried again after a while, and rows that a transaction of a sibling thread is changing
+// just now, which could only be found held. A sibling that has nothing left to send but COMMIT
+// hands its rows over: the server is about to free them, before it has written its log, and whoever
+// comes next need not wait for the writing.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/base/ids.h"
+
+namespace audiogen::store {
+
+// After what time a row that has been held for `held_for` is tried again. Another process's
+// transaction, which is over in milliseconds, may hold it, and then the next one: there is no queue
+// for a row, so for longer than the server lets a frozen one of ours live everybody tries alike, at
+// random moments, and who has waited longest is not who tries least. What is held longer than that
+// an operator holds, perhaps for ever: half the time it has been held, a second at most.
+std::chrono::milliseconds held_pause(std::chrono::milliseconds held_for);
+
+// From any thread. `Item` has the members `row`, an std::optional<Uuid>: none where nothing is ever
+// locked; `number`, for this queue's own use; `batch`, the batch it was taken in; `follows`, set
+// when its row was handed over by a batch that is not over yet; and `was_held`, set once it has
+// waited for a held row.
+template <class Item>
+class RowQueue {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // Holds up to `capacity` items whose rows are free, and as many of held rows: those who wait for
+  // a held row take no place from anybody else. `siblings`: several threads take batches, so each
+  // row is in one batch at a time.
+  RowQueue(std::size_t capacity, bool siblings) : capacity_(capacity), siblings_(siblings) {}
+
+  // Adds `item`. False, with `item` untouched, when the queue is full or closed. Never blocks.
+  bool push(Item&& item) {
+    {
+      const std::scoped_lock lock(mutex_);
+      Row* const row = item.row ? find(*item.row) : nullptr;
+      const bool held = row != nullptr && row->held_since;
+      if (closed_ || (held ? held_items_ : free_items_) >= capacity_) {
+        return false;
+      }
+      item.number = ++numbers_;
+      ++(held ? held_items_ : free_items_);
+      if (row != nullptr) {
+        row->waiting.push_back(std::move(item));
+        return true;  // Nobody could take it now.
+      }
+      ready_.push_back(std::move(item));
+    }
+    wake_.notify_one();
+    return true;
+  }
+
+  // Waits for work and takes up to `max` items, oldest first; of held rows at most a quarter, so
+  // that many of them never keep the others waiting. Empty only when closed and drained. All items
+  // have the same `batch`, which finish() must be told of.
+  std::vector<Item> take(std::size_t max) {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      std::vector<Item> out;
+      ++batches_;
+      take_held(out, std::max<std::size_t>(1, max / 4));
+      take_ready(out, max);
+      if (!out.empty()) {
+        return out;
+      }
+      if (closed_ && free_items_ + held_items_ == 0) {
+        return out;
+      }
+      if (retries_.empty()) {
+        wake_.wait(lock);
+      } else {
+        const Clock::time_point retry_at = retries_.begin()->first;  // A copy: it may go meanwhile.
+        wake_.wait_until(lock, retry_at);
+      }
+    }
+  }
+
+  // The transaction of `batch` is about to send its last packet: from here on others may take
+  // `rows`. At most once per batch, before its finish().
+  void hand_over(std::uint64_t batch, std::span<const Uuid> rows) {
+    bool more = false;
+    {
+      const std::scoped_lock lock(mutex_);
+      for (const Uuid& key : rows) {
+        const auto found = rows_.find(key);
+        if (found != rows_.end() && is_of(found->second, batch) && !found->second.held_since) {
+          more |= resume(found);
+          ending_[key] = batch;
+        }
+      }
+    }
+    if (more) {
+      wake_.notify_one();
+    }
+  }
+
+  // The transaction of `batch`, with the items of these rows, is over. `held` are those of its
+  // items whose rows another session holds: they are kept for the next try. Of `untried` no item
+  // was in the transaction.
+  void finish(std::uint64_t batch,
+              std::span<const std::optional<Uuid>> rows,
+              std::vector<Item> held,
+              std::span<const std::optional<Uuid>> untried = {}) {
+    bool more = false;
+    {
+      const std::scoped_lock lock(mutex_);
+      const auto now = Clock::now();
+      for (const auto& key : untried) {
+        Row* const row = key ? find(*key) : nullptr;
+        if (row != nullptr && is_of(*row, batch) && row->held_since) {
+          row->still_held = true;  // As far as anybody knows.
+        }
+      }
+      for (auto item = held.rbegin(); item != held.rend(); ++item) {
+        Row& row = rows_[*item->row];
+        row.waiting.push_front(std::move(*item));
+        ++(row.held_since ? held_items_ : free_items_);
+        // By the sibling that has it now, perhaps; then that one says what becomes of it.
+        row.still_held |= !row.in_batch || is_of(row, batch);
+      }
+      for (const auto& key : rows) {
+        if (!key || (rows_.empty() && ending_.empty())) {
+          continue;
+        }
+        if (const auto ended = ending_.find(*key);
+            ended != ending_.end() && ended->second == batch) {
+          ending_.erase(ended);
+        }
+        const auto found = rows_.find(*key);
+        if (found == rows_.end()) {
+          continue;  // Seen already, as the row of another item.
+        }
+        const Row& row = found->second;
+        if (row.in_batch ? is_of(row, batch) : row.still_held) {
+          more |= settle(found, now);
+        }
+      }
+      more |= closed_;
+    }
+    if (more) {
+      wake_.notify_all();
+    }
+  }
+
+  // No more pushes; takers drain what is left, held or not.
+  void close() {
+    {
+      const std::scoped_lock lock(mutex_);
+      closed_ = true;
+    }
+    wake_.notify_all();
+  }
+
+  bool closed() const {
+    const std::scoped_lock lock(mutex_);
+    return closed_;
+  }
+
+  // Items that wait for nothing but their turn.
+  std::size_t size() const {
+    const std::scoped_lock lock(mutex_);
+    return free_items_;
+  }
+
+ private:
+  // A row that keeps its items back.
+  struct Row {
+    bool in_batch = false;    // Of a sibling, or of a try after it was held.
+    bool still_held = false;  // Said by that batch.
+    std::uint64_t batch = 0;  // Which one.
+    std::optional<Clock::time_point> held_since;
+    std::deque<Item> waiting;
+  };
+  using Rows = std::unordered_map<Uuid, Row>;
+
+  static bool is_of(const Row& row, std::uint64_t batch) {
+    return row.in_batch && row.batch == batch;
+  }
+
+  Row* find(const Uuid& key) {
+    if (rows_.empty()) {
+      return nullptr;
+    }
+    const auto found = rows_.find(key);
+    return found == rows_.end() ? nullptr : &found->second;
+  }
+
+  void take_held(std::vector<Item>& out, std::size_t max) {
+    const auto now = Clock::now();
+    while (!retries_.empty() && out.size() < max && (closed_ || retries_.begin()->first <= now)) {
+      Row& row = rows_.at(retries_.begin()->second);
+      retries_.erase(retries_.begin());
+      AG_CHECK(!row.waiting.empty());  // Else no finish() would ever tell of this row.
+      row.in_batch = true;
+      row.batch = batches_;
+      while (!row.waiting.empty() && out.size() < max) {
+        out.push_back(std::move(row.waiting.front()));
+        out.back().was_held = true;
+        out.back().batch = batches_;
+        out.back().follows = false;
+        row.waiting.pop_front();
+        --held_items_;
+      }
+    }
+  }
+
+  // The oldest item that is ready. There must be one.
+  Item next_ready() {
+    Item item;
+    if (!resumed_.empty() && (ready_.empty() || resumed_.begin()->first < ready_.front().number)) {
+      item = std::move(resumed_.begin()->second);
+      resumed_.erase(resumed_.begin());
+    } else {
+      item = std::move(ready_.front());
+      ready_.pop_front();
+    }
+    return item;
+  }
+
+  void take_ready(std::vector<Item>& out, std::size_t max) {
+    while (!(ready_.empty() && resumed_.empty()) && out.size() < max) {
+      Item item = next_ready();
+      if (Row* const row = item.row ? find(*item.row) : nullptr; row != nullptr) {
+        if (row->held_since || row->batch != batches_) {
+          if (row->held_since) {
+            --free_items_;
+            ++held_items_;
+          }
+          row->waiting.push_back(std::move(item));
+          continue;
+        }
+      } else if (siblings_ && item.row) {
+        Row& own = rows_[*item.row];
+        own.in_batch = true;
+        own.batch = batches_;
+      }
+      --free_items_;
+      item.batch = batches_;
+      item.follows = item.row && !ending_.empty() && ending_.contains(*item.row);
+      out.push_back(std::move(item));
+    }
+  }
+
+  // What becomes of a row after a batch. True: items of it are ready now.
+  bool settle(typename Rows::iterator found, Clock::time_point now) {
+    Row& row = found->second;
+    row.in_batch = false;
+    if (row.still_held && !row.waiting.empty()) {
+      row.still_held = false;
+      if (!row.held_since) {
+        row.held_since = now;
+        free_items_ -= row.waiting.size();
+        held_items_ += row.waiting.size();
+      }
+      const auto held_for =
+          std::chrono::duration_cast<std::chrono::milliseconds>(now - *row.held_since);
+      retries_.emplace(now + held_pause(held_for), found->first);
+      return true;  // Somebody has to wait for it.
+    }
+    return resume(found);
+  }
+
+  // Lets the row's items be taken. True: there are some.
+  bool resume(typename Rows::iterator found) {
+    Row& row = found->second;
+    const bool any = !row.waiting.empty();
+    const bool held = row.held_since.has_value();
+    if (held) {
+      held_items_ -= row.waiting.size();
+      free_items_ += row.waiting.size();
+    }
+    for (Item& item : row.waiting) {
+      item.was_held |= held;
+      const auto number = item.number;
+      resumed_.emplace(number, std::move(item));
+    }
+    rows_.erase(found);
+    return any;
+  }
+
+  const std::size_t capacity_;
+  const bool siblings_;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  // All below are guarded by mutex_.
+  std::deque<Item> ready_;
+  std::map<std::uint64_t, Item> resumed_;  // Ready again, by number: older than some of ready_.
+  Rows rows_;
+  std::unordered_map<Uuid, std::uint64_t> ending_;  // Rows handed over, and by which batch last.
+  std::set<std::pair<Clock::time_point, Uuid>> retries_;
+  std::uint64_t batches_ = 0, numbers_ = 0;  // The newest batch's, the newest item's.
+  std::size_t free_items_ = 0, held_items_ = 0;
+  bool closed_ = false;
+};
+
+}  // namespace audiogen::store

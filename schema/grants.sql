@@ -1,0 +1,61 @@
+-- What each program's database user may do: everything it needs and nothing else. `audio-api grants` gives exactly
+-- this to the accounts it is told (and takes away what goes beyond); api, worker and admin stand for them here.
+-- Nobody changes or deletes rows of ledger, grants and admin_actions. Columns are named where a program writes only
+-- some: a worker cannot give a task to another user, nor change what was asked for or reserved.
+--
+-- Credits move with every creation and every end of a task, so balances must be writable; that they moved by the rules
+-- is what the ledger is for. INSERT … ON DUPLICATE KEY UPDATE wants UPDATE of every column it names (MariaDB): hence
+-- whole rows of balances, workers and api_processes.
+
+-- audio-api serve
+GRANT SELECT ON schema_migrations TO api;
+GRANT SELECT ON users TO api;
+GRANT SELECT, INSERT (id, user_id, key_hash, prefix, name, scopes, expires_at, created_at),
+    UPDATE (name, scopes, expires_at, last_used_at, deleted_at) ON api_keys TO api;
+GRANT SELECT, INSERT, UPDATE ON balances TO api;
+GRANT SELECT, INSERT ON ledger TO api;
+GRANT SELECT ON grants TO api;
+-- To cancel: of the final states it is the only one that needs neither an output nor a failure, and the constraints
+-- of tasks allow none without.
+-- Then, to delete: what was asked for is emptied by nobody else.
+GRANT SELECT, INSERT, UPDATE (state, charged, epoch, worker, lease_until, wake_at, updated_at, attempt_state,
+    attempt_ended_at, room, request, deleted_at, output_deleted_at)
+  ON tasks TO api;
+GRANT INSERT ON deletions TO api;
+GRANT SELECT, UPDATE (state, ended_at) ON past_attempts TO api;
+GRANT SELECT, INSERT ON idempotency TO api;
+GRANT SELECT, INSERT, UPDATE, DELETE ON api_processes TO api;
+
+-- audio-worker
+GRANT SELECT ON schema_migrations TO worker;
+GRANT SELECT, INSERT, UPDATE ON balances TO worker;
+GRANT INSERT ON ledger TO worker;
+GRANT SELECT, UPDATE (state, charged, epoch, claims, attempts, worker, lease_until, next_run_at, wake_at, output_key,
+    output_bytes, output_sha256, duration_ms, failure, failure_message, updated_at, output_deleted_at,
+    attempt_provider, attempt_epoch, attempt_state, attempt_detail, attempt_started_at, attempt_ended_at, room)
+  ON tasks TO worker;
+GRANT SELECT, INSERT, UPDATE (state, detail, ended_at) ON past_attempts TO worker;
+GRANT SELECT, DELETE ON idempotency TO worker;
+GRANT SELECT, INSERT, UPDATE, DELETE ON workers TO worker;
+GRANT SELECT ON api_processes TO worker;
+GRANT SELECT, UPDATE (after_wake_at, after_id, began_at) ON sweep_pass TO worker;
+GRANT SELECT, UPDATE (done_to) ON retention TO worker;
+GRANT SELECT, DELETE ON deletions TO worker;
+
+-- audio-api admin
+GRANT SELECT ON schema_migrations TO admin;
+GRANT SELECT, INSERT, UPDATE (plan, purchased) ON users TO admin;
+GRANT SELECT, INSERT, UPDATE ON balances TO admin;
+GRANT SELECT, INSERT, UPDATE (deleted_at) ON api_keys TO admin;
+GRANT SELECT, INSERT ON grants TO admin;
+GRANT SELECT, INSERT ON ledger TO admin;
+GRANT SELECT, UPDATE (state, charged, epoch, worker, lease_until, wake_at, updated_at, attempt_state,
+    attempt_ended_at, room)
+  ON tasks TO admin;
+GRANT SELECT, UPDATE (state, ended_at) ON past_attempts TO admin;
+GRANT SELECT ON attempts TO admin;
+GRANT SELECT ON deletions TO admin;
+GRANT SELECT ON idempotency TO admin;
+GRANT SELECT ON workers TO admin;
+GRANT SELECT ON api_processes TO admin;
+GRANT SELECT, INSERT ON admin_actions TO admin;

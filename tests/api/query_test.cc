@@ -1,0 +1,100 @@
+// Query parameters: what is read, and how a wrong one is named.
+#include "api/server/query.h"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace audiogen::api {
+namespace {
+
+Result<Query, ApiError> parse(std::string_view text) {
+  return Query::parse(text, {"limit", "cursor", "created_after"});
+}
+
+TEST(Query, ReadsWhatFormsWrite) {
+  const auto query = parse("cursor=a%2Bb%3d&created_after=2026-01-01+00%3A00&limit=7");
+  ASSERT_TRUE(query);
+  EXPECT_EQ(query->text("cursor"), "a+b=");
+  EXPECT_EQ(query->text("created_after"), "2026-01-01 00:00");
+  EXPECT_EQ(*query->page_limit(), 7);
+}
+
+TEST(Query, WhatIsNotThereHasADefault) {
+  for (const char* text : {"", "&", "&&"}) {
+    const auto query = parse(text);
+    ASSERT_TRUE(query) << text;
+    EXPECT_EQ(query->text("cursor"), std::nullopt);
+    EXPECT_EQ(*query->page_limit(), 20);
+  }
+  EXPECT_EQ(parse("cursor=")->text("cursor"), "");
+  EXPECT_EQ(parse("cursor")->text("cursor"), "");
+  EXPECT_EQ(parse("cursor=a=b")->text("cursor"), "a=b");
+  EXPECT_EQ(parse("%63ursor=x&")->text("cursor"), "x");
+}
+
+TEST(Query, NamesTheParameterAtFault) {
+  struct Case {
+    std::string text, param;
+  };
+  for (const Case& c : {Case{"page=2", "page"},
+                        Case{"limit=1&limit=1", "limit"},
+                        Case{"cursor=%", "cursor"},
+                        Case{"cursor=%4", "cursor"},
+                        Case{"cursor=%4g", "cursor"},
+                        Case{"cursor=%00", "cursor"},
+                        Case{"cursor=%0A", "cursor"},
+                        Case{"cursor=%7F", "cursor"},
+                        Case{"cursor=%FF", "cursor"},
+                        Case{"cursor=" + std::string(513, 'x'), "cursor"}}) {
+    const auto query = parse(c.text);
+    ASSERT_FALSE(query) << c.text;
+    EXPECT_EQ(query.error().code, ApiErrorCode::kInvalidRequest);
+    EXPECT_EQ(query.error().param, c.param) << c.text;
+    EXPECT_TRUE(query.error().message.starts_with(c.param)) << query.error().message;
+  }
+  EXPECT_TRUE(parse("cursor=" + std::string(512, 'x')));
+  EXPECT_TRUE(parse("cursor=%C3%A9"));
+}
+
+// A key pasted into an address is no reason to show it once more.
+TEST(Query, ShowsNothingThatMayBeASecret) {
+  for (const std::string& name : {std::string("svc_live_4f9a"),
+                                  std::string("Token"),
+                                  std::string(33, 'a'),
+                                  std::string("%ff"),
+                                  std::string("=x"),
+                                  std::string("a%22b")}) {
+    const auto query = parse(name + "=1");
+    ASSERT_FALSE(query) << name;
+    EXPECT_EQ(query.error().param, std::nullopt) << name;
+    EXPECT_EQ(query.error().message.find(name), std::string::npos) << name;
+  }
+  EXPECT_EQ(parse("limit=secret")->page_limit().error().message.find("secret"), std::string::npos);
+}
+
+TEST(Query, NumbersHaveBounds) {
+  for (const char* good : {"1", "100", "007"}) {
+    EXPECT_TRUE(parse(std::string("limit=") + good)->page_limit()) << good;
+  }
+  for (const char* wrong : {"",
+                            "0",
+                            "101",
+                            "-1",
+                            "+1",
+                            "1.0",
+                            "1e2",
+                            "x",
+                            "1x",
+                            "%31+",
+                            "0x1",
+                            "99999999999999999999"}) {
+    const auto limit = parse(std::string("limit=") + wrong)->page_limit();
+    ASSERT_FALSE(limit) << wrong;
+    EXPECT_EQ(limit.error().param, "limit");
+    EXPECT_EQ(limit.error().message, "limit must be a whole number from 1 to 100.");
+  }
+}
+
+}  // namespace
+}  // namespace audiogen::api

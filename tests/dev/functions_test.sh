@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# Functions of ./dev, against the programs in the folder given.
+# shellcheck disable=SC2031,SC2034,SC2154,SC2317 # Functions called through others, settings of subshells.
+set -euo pipefail
+# shellcheck source=/dev/null
+source "$(dirname "$0")/../../dev"
+binaries=$1
+state=$(mktemp -d)
+trap 'rm -rf "$state"' EXIT
+mkdir -p "$state/run"
+
+failed=0
+expect() {  # expect WHAT COMMAND…
+  "${@:2}" || { echo "not so: $1"; failed=1; }
+}
+differ() { [[ $1 != "$2" ]]; }
+same() { [[ $1 == "$2" ]]; }
+
+# Each setting a program knows makes it start again, given directly or as a file; others do not.
+for program in audio-api audio-worker; do
+  names=$("$binaries/$program" --help | grep -oE '^  [A-Z][A-Z0-9_]+$')
+  expect "$program has settings" test "$(wc -l <<<"$names")" -gt 10
+  plain=$(program_stamp "$binaries/$program")
+  for name in $names; do
+    expect "$name of $program restarts it" \
+      differ "$plain" "$(export "$name=/dev/null-changed" && program_stamp "$binaries/$program")"
+  done
+  expect "a variable of others restarts nothing" \
+    same "$plain" "$(SOMETHING_ELSE=1 program_stamp "$binaries/$program")"
+  echo one >"$state/url"
+  first=$(DATABASE_URL_FILE=$state/url program_stamp "$binaries/$program")
+  echo two >"$state/url"
+  expect "what a NAME_FILE holds restarts $program" \
+    differ "$first" "$(DATABASE_URL_FILE=$state/url program_stamp "$binaries/$program")"
+done
+expect 'CDN_SIGNING_KEY restarts the API' differ \
+  "$(CDN_SIGNING_KEY=0123456789abcdef program_stamp "$binaries/audio-api")" \
+  "$(CDN_SIGNING_KEY=fedcba9876543210 program_stamp "$binaries/audio-api")"
+
+# Programs start in another folder than the caller's: every file he names has its whole path.
+mkdir -p "$state/build"
+ln -s "$binaries" "$state/build/bin"
+(
+  cd "$state"
+  export DATABASE_URL_FILE=url AMQP_URL_FILE=./url BLOB_URL_FILE=url PUBLIC_URL_FILE=url
+  export PROVIDERS_FILE=url
+  for name in {BLOB,CDN}_SIGNING_KEY{,_OLD} AWS_SECRET_ACCESS_KEY; do
+    export "${name}_FILE=../${state##*/}/url"
+  done
+  stack_environment api
+  for name in {DATABASE_URL,AMQP_URL,BLOB_URL,PUBLIC_URL,PROVIDERS,AWS_SECRET_ACCESS_KEY}_FILE \
+    {BLOB,CDN}_SIGNING_KEY{,_OLD}_FILE; do
+    expect "$name has its whole path" same "${!name}" "$state/url"
+  done
+  exit "$failed"
+) || failed=1
+
+# The address of the API is the one it was started with, whatever is set now.
+printf '%s\n' 0.0.0.0:9000 127.0.0.1:9001 >"$state/run/api.addresses"
+(
+  export LISTEN=127.0.0.1:1 OPS_LISTEN=127.0.0.1:2
+  describe api
+  expect 'status shows where the API listens' same "$address" 0.0.0.0:9000
+  expect 'and asks it there' same "${ready_command[*]}" 'answers_ready 127.0.0.1:9001'
+  exit "$failed"
+) || failed=1
+
+# Debian's Node is installed only where there is none; one that is too old is said, not hidden.
+node_of() (  # node_of VERSION: with a node of that version first in PATH
+  printf '#!/bin/sh\necho %s\n' "$1" >"$state/bin/node"
+  PATH=$state/bin:$PATH
+  missing_node_packages 2>&1
+)
+mkdir "$state/bin"
+printf '#!/bin/sh\n' >"$state/bin/npm"
+chmod 755 "$state/bin/npm" && touch "$state/bin/node" && chmod 755 "$state/bin/node"
+expect 'a new node is used' same "$(node_of v22.1.0)" ''
+expect 'the oldest that will do is used' same "$(node_of v18.0.0)" ''
+expect 'an old node is refused' differ "$(node_of v16.20.2)" ''
+expect 'and fails' eval '! node_of v16.20.2 >/dev/null'
+expect 'without a node it is installed' same "$(PATH=$state missing_node_packages)" $'nodejs\nnpm'
+rm "$state/bin/npm"
+expect 'and so it is without npm' \
+  same "$(PATH=$state/bin missing_node_packages)" $'nodejs\nnpm'
+
+# A pid file names its process only in the folder it was written in.
+spawn "$state/run/sleeper.pid" "$state/log" "$state/run" sleep 100
+expect 'a started process is alive' alive "$state/run/sleeper.pid"
+mkdir "$state/copy"
+cp "$state/run/sleeper.pid" "$state/copy/sleeper.pid"
+expect 'a copied pid file is nobody' gone "$state/copy/sleeper.pid"
+kill_daemon "$state/run/sleeper.pid"
+exit "$failed"

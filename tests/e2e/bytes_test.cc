@@ -1,0 +1,95 @@
+// A client that knows the two endpoints and nothing else sees these bytes, whatever has been built
+// around them: every header line in its order, every member of the body.
+#include <regex>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/raw_http.h"
+#include "tests/support/stack.h"
+
+namespace audiogen::test {
+namespace {
+
+// Ids, times and counts of requests, which are others every time, as words.
+std::string masked(std::string text) {
+  for (const auto& [pattern, word] :
+       {std::pair<const char*, const char*>{"Date: [^\r]*", "Date: D"},
+        {"aud_[0-9a-z]{26}", "aud_I"},
+        {"\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d{3}Z", "T"},
+        {"t=\\d+", "t=N"},
+        {"r=\\d+", "r=N"},
+        {"(X-RateLimit-(Remaining|Reset)): \\d+", "$1: N"},
+        {"Content-Length: \\d+", "Content-Length: L"}}) {
+    text = std::regex_replace(text, std::regex(pattern), word);
+  }
+  return text;
+}
+
+std::string lines_of(const std::string& kind, const std::string& burst, const std::string& window) {
+  return "X-Request-Id: mine\r\nRateLimit-Policy: \"" + kind + "\";q=" + burst + ";w=" + window +
+         "\r\nX-RateLimit-Limit: " + burst + "\r\nRateLimit: \"" + kind +
+         "\";r=N;t=N\r\nX-RateLimit-Remaining: N\r\nX-RateLimit-Reset: N\r\n";
+}
+
+constexpr const char* kHead =
+    "Date: D\r\nContent-Type: application/json\r\nCache-Control: no-store\r\n";
+constexpr const char* kTask =
+    R"({"id":"aud_I","object":"audio.generation","model":"svc-audio-1.0","status":"processing",)"
+    R"("created_at":"T","updated_at":"T","output":null,"usage":null,)"
+    R"("billing":{"reserved_credits":150},"error":null})";
+
+TEST(Bytes, OfTheTwoEndpointsAreWhatTheyWere) {
+  Stack::Options options;
+  options.workers = 0;
+  options.environment = {{"RATE_LIMIT_CREATE_PER_MINUTE", "60"},
+                         {"RATE_LIMIT_CREATE_BURST", "20"},
+                         {"RATE_LIMIT_READ_PER_MINUTE", "60"},
+                         {"RATE_LIMIT_READ_BURST", "30"}};
+  Stack stack(options);
+  const Account ann = stack.account(150);
+  const std::string who = "Authorization: Bearer " + ann.key + "\r\nX-Request-Id: mine\r\n";
+  RawConnection client(stack.api_port());
+  const auto create = [&](const std::string& body) {
+    const auto response = client.exchange(post_request(
+        "/api/v1/audio/generations", body, who + "Content-Type: application/json\r\n"));
+    return response ? *response : RawResponse{};
+  };
+  const std::string creating = lines_of("create", "20", "20");
+  const std::string reading = lines_of("read", "30", "30");
+
+  const RawResponse created = create(Stack::body());
+  EXPECT_EQ(masked(created.head),
+            "HTTP/1.1 202 Accepted\r\n" + std::string(kHead) + creating +
+                "Location: /api/v1/audio/generations/aud_I\r\nContent-Length: L\r\n");
+  EXPECT_EQ(masked(created.body), kTask);
+
+  const std::string place = created.header("location");
+  const auto read = client.exchange(get_request(place, who));
+  ASSERT_TRUE(read);
+  EXPECT_EQ(masked(read->head),
+            "HTTP/1.1 200 OK\r\n" + std::string(kHead) + reading + "Content-Length: L\r\n");
+  EXPECT_EQ(read->body, created.body);
+
+  const RawResponse poor = create(Stack::body());
+  EXPECT_EQ(masked(poor.head),
+            "HTTP/1.1 402 Payment Required\r\n" + std::string(kHead) + creating +
+                "Content-Length: L\r\n");
+  EXPECT_EQ(poor.body,
+            R"({"error":{"code":"insufficient_credits","message":"At least 150 credits are )"
+            R"(required to create a generation.","request_id":"mine"}})");
+  EXPECT_EQ(create("{}").body,
+            R"({"error":{"code":"invalid_request","message":"model is required.",)"
+            R"("request_id":"mine"}})");
+  const auto missing =
+      client.exchange(get_request("/api/v1/audio/generations/aud_01jd0000000000000000000000", who));
+  ASSERT_TRUE(missing);
+  EXPECT_EQ(masked(missing->head),
+            "HTTP/1.1 404 Not Found\r\n" + std::string(kHead) + reading + "Content-Length: L\r\n");
+  EXPECT_EQ(missing->body,
+            R"({"error":{"code":"task_not_found","message":"There is no such task.",)"
+            R"("request_id":"mine"}})");
+}
+
+}  // namespace
+}  // namespace audiogen::test

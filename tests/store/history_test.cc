@@ -1,0 +1,267 @@
+// The door of a user's history on a real server: order, pages, filters, and what a page costs.
+#include "common/store/history.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/store/task_fixture.h"
+
+namespace audiogen::store {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+class HistoryTest : public TaskStoreTest {
+ protected:
+  using Ids = std::vector<TaskId>;
+
+  // `count` tasks of `user`, in the order of the list's end.
+  Ids create_many(UserId user, std::size_t count) {
+    constexpr std::size_t kBatch = 100;
+    Ids ids;
+    while (ids.size() < count) {
+      std::vector<CreateCommand> commands;
+      for (std::size_t i = 0; i < std::min(kBatch, count - ids.size()); ++i) {
+        commands.push_back(create_command(user));
+      }
+      must(store_.create(commands));
+      for (const CreateCommand& command : commands) {
+        ids.push_back(command.id);
+      }
+    }
+    return ids;
+  }
+
+  HistoryPage page(UserId user,
+                   const HistoryFilter& filter = {},
+                   std::optional<std::uint64_t> before = std::nullopt,
+                   std::size_t limit = 100) {
+    auto found = history_.list(user, filter, before, limit);
+    if (!found) {
+      ADD_FAILURE() << found.error().detail;
+      return {};
+    }
+    return *std::move(found);
+  }
+  static Ids ids_of(const HistoryPage& page) {
+    Ids out;
+    for (const auto& item : page.items) {
+      out.push_back(item.view.id);
+    }
+    return out;
+  }
+  // All pages.
+  Ids all(UserId user,
+          const HistoryFilter& filter,
+          std::size_t limit,
+          std::size_t* pages = nullptr) {
+    Ids out;
+    std::optional<std::uint64_t> before;
+    std::size_t count = 0;
+    do {
+      const HistoryPage part = page(user, filter, before, limit);
+      EXPECT_LE(part.items.size(), limit);
+      for (const auto& item : part.items) {
+        out.push_back(item.view.id);
+      }
+      before = part.next;
+      ++count;
+    } while (before && count < 1'000);
+    if (pages != nullptr) {
+      *pages = count;
+    }
+    return out;
+  }
+
+  Session session_{db_.url()};
+  History history_{session_};
+};
+
+TEST_F(HistoryTest, NewestFirstPageByPageAndOnlyHisOwn) {
+  const UserId user = db_.add_user(), other = db_.add_user(), nobody = UserId::make();
+  Ids ids = create_many(user, 7);
+  create_many(other, 3);
+  EXPECT_EQ(settle(settle_command(Settle::kSucceed, *claim(ids[2]))), SettleOutcome::kSettled);
+  must(store_.cancel(ids[4]));
+  std::reverse(ids.begin(), ids.end());
+  for (const std::size_t limit : {1U, 2U, 3U, 6U, 7U, 8U}) {
+    EXPECT_EQ(all(user, {}, limit), ids) << limit;
+  }
+  EXPECT_FALSE(page(user, {}, std::nullopt, 7).next) << "nothing is left";
+  EXPECT_THAT(all(other, {}, 100), SizeIs(3));
+  EXPECT_THAT(all(nobody, {}, 100), IsEmpty());
+  EXPECT_THAT(all(db_.add_user(), {}, 100), IsEmpty()) << "a grant is no task";
+  const HistoryPage first = page(user);
+  EXPECT_EQ(first.items.front().request, create_command(user).request);
+  EXPECT_EQ(first.items[4].view.state, TaskState::kSucceeded);
+  EXPECT_EQ(first.items[4].view.charged, credits(75));
+}
+
+// What is added at the front moves nothing of a list that somebody is reading.
+TEST_F(HistoryTest, ACursorIsAPlace) {
+  const UserId user = db_.add_user();
+  const Ids ids = create_many(user, 4);
+  const HistoryPage first = page(user, {}, std::nullopt, 2);
+  create_many(user, 3);
+  must(store_.cancel(ids[0]));
+  EXPECT_THAT(ids_of(page(user, {}, first.next)), ElementsAre(ids[1], ids[0]));
+  // Places that nobody was given: nothing more than with others.
+  EXPECT_THAT(page(user, {}, 0).items, IsEmpty());
+  EXPECT_THAT(page(user, {}, 1).items, IsEmpty());
+  EXPECT_THAT(page(user, {}, ~std::uint64_t{0}).items, SizeIs(7));
+}
+
+TEST_F(HistoryTest, ByStatusAsClientsSeeIt) {
+  const UserId user = db_.add_user();
+  const Ids ids = create_many(user, 6);
+  EXPECT_TRUE(claim(ids[1]));  // processing
+  EXPECT_EQ(settle(settle_command(Settle::kRetry, *claim(ids[2]))), SettleOutcome::kRequeued);
+  EXPECT_EQ(settle(settle_command(Settle::kSucceed, *claim(ids[3]))), SettleOutcome::kSettled);
+  EXPECT_EQ(settle(settle_command(Settle::kFail, *claim(ids[4]))), SettleOutcome::kSettled);
+  must(store_.cancel(ids[5]));
+  EXPECT_THAT(all(user, {.status = "processing"}, 9), ElementsAre(ids[1], ids[0]));
+  EXPECT_THAT(all(user, {.status = "queued"}, 9), ElementsAre(ids[2]));
+  EXPECT_THAT(all(user, {.status = "succeeded"}, 9), ElementsAre(ids[3]));
+  EXPECT_THAT(all(user, {.status = "failed"}, 9), ElementsAre(ids[4]));
+  EXPECT_THAT(all(user, {.status = "canceled"}, 9), ElementsAre(ids[5]));
+  // Each is in exactly the list of its status.
+  for (const std::string_view status : kPublicStatuses) {
+    for (const auto& item : page(user, {.status = std::string(status)}).items) {
+      EXPECT_EQ(public_status(item.view.state, item.view.claims), status);
+    }
+  }
+}
+
+TEST_F(HistoryTest, ByTimeTheFirstIsInAndTheLastIsOut) {
+  const UserId user = db_.add_user();
+  const Ids ids = create_many(user, 100);
+  // One a minute, the grant before them.
+  db_.execute(Sql("UPDATE ledger SET created_at='2026-01-01' + INTERVAL seq MINUTE"));
+  db_.execute(
+      Sql("UPDATE tasks t JOIN ledger l ON l.source_id=t.id SET t.created_at=l.created_at"));
+  const auto at = [](int minute) {
+    using namespace std::chrono_literals;
+    return Instant(std::chrono::sys_days(2026y / 1 / 1)) + std::chrono::minutes(minute);
+  };
+  const auto count = [&](std::optional<Instant> after, std::optional<Instant> before) {
+    return all(user, {.created_after = after, .created_before = before}, 30).size();
+  };
+  // Task i was created in minute i + 2.
+  EXPECT_EQ(count(at(2), {}), 100U);
+  EXPECT_EQ(count(at(3), {}), 99U);
+  EXPECT_EQ(count({}, at(101)), 99U);
+  EXPECT_EQ(count({}, at(102)), 100U);
+  EXPECT_EQ(count(at(50), at(51)), 1U);
+  EXPECT_EQ(count(at(10), at(90)), 80U);
+  EXPECT_EQ(count(at(1000), {}), 0U);
+  EXPECT_EQ(count({}, at(0)), 0U);
+  EXPECT_THAT(all(user, {.created_after = at(50), .created_before = at(51)}, 9),
+              ElementsAre(ids[48]));
+}
+
+// A filter that little passes: pages are short, and lead to the end. With a time there is no page
+// that is only on its way there.
+TEST_F(HistoryTest, APageLooksAtABoundedPartOfALongHistory) {
+  const UserId user = db_.add_user();
+  const Ids ids = create_many(user, 2 * kHistoryRowsMax + 100);
+  must(store_.cancel(ids[0]));
+  db_.execute(Sql("UPDATE ledger SET created_at='2026-01-01' + INTERVAL seq MINUTE"));
+  std::size_t pages = 0;
+  EXPECT_THAT(all(user, {.status = "canceled"}, 20, &pages), ElementsAre(ids[0]));
+  EXPECT_EQ(pages, 3U);
+  using namespace std::chrono_literals;
+  const Instant begin(std::chrono::sys_days(2026y / 1 / 1));
+  EXPECT_THAT(all(user, {.status = "canceled", .created_before = begin + 1h}, 20, &pages),
+              ElementsAre(ids[0]));
+  EXPECT_EQ(pages, 1U) << "the way to a time long ago";
+  EXPECT_THAT(all(user, {.status = "canceled", .created_after = begin + 4'000min}, 20, &pages),
+              IsEmpty());
+  EXPECT_EQ(pages, 1U) << "nothing is older than what was asked for";
+  // What the server reads for it: a range of the ledger's primary key, and rows of tasks by theirs.
+  const auto so_far = [&] {
+    Rows rows = session_.query(
+        Sql("SELECT SUM(variable_value) FROM information_schema.session_status WHERE variable_name "
+            "IN ('Handler_read_key','Handler_read_next','Handler_read_prev','Handler_read_first',"
+            "'Handler_read_last')"));
+    EXPECT_TRUE(rows.next());
+    return rows.i64(1);
+  };
+  const auto reads = [&](const HistoryFilter& filter, std::size_t limit) {
+    const auto before = so_far();
+    page(user, filter, std::nullopt, limit);
+    return so_far() - before;
+  };
+  EXPECT_LT(reads({}, 20), 100) << "not the whole history";
+  EXPECT_LT(reads({.status = "failed"}, 20), 2 * static_cast<int>(kHistoryRowsMax) + 100);
+}
+
+TEST_F(HistoryTest, APageOfLongTextsIsShort) {
+  const UserId user = db_.add_user();
+  for (int i = 0; i < 60; ++i) {
+    CreateCommand command = create_command(user);
+    command.request = std::string(10'000, 'x');
+    must(store_.create({&command, 1}));
+  }
+  const HistoryPage first = page(user);
+  EXPECT_LT(first.items.size(), 30U);
+  EXPECT_TRUE(first.next);
+  EXPECT_THAT(all(user, {}, 100), SizeIs(60));
+}
+
+TEST_F(HistoryTest, RowsThatOthersHoldAreInNobodysWay) {
+  const UserId user = db_.add_user();
+  const TaskId task = create(user);
+  RowHolder balance(db_.url(), balance_of(user)), row(db_.url(), row_of_task(task));
+  EXPECT_THAT(ids_of(page(user)), ElementsAre(task));
+}
+
+TEST_F(HistoryTest, WhatIsDeletedLosesWhatWasAskedForAndKeepsItsPrice) {
+  const UserId user = db_.add_user(), other = db_.add_user();
+  const TaskId done = create(user), open = create(user), canceled = create(user);
+  EXPECT_EQ(settle(settle_command(Settle::kSucceed, *claim(done))), SettleOutcome::kSettled);
+  must(store_.cancel(canceled));
+  const auto erase = [&](UserId whose, TaskId task) {
+    const auto erased = history_.erase(whose, task);
+    EXPECT_TRUE(erased);
+    return erased ? *erased : Erasure::kNotFound;
+  };
+  EXPECT_EQ(erase(other, done), Erasure::kNotFound);
+  EXPECT_EQ(erase(user, TaskId::make()), Erasure::kNotFound);
+  EXPECT_EQ(erase(user, open), Erasure::kNotFinal);
+  const auto before = find(done, user);
+  EXPECT_EQ(erase(user, done), Erasure::kErased);
+  EXPECT_EQ(erase(user, canceled), Erasure::kErased);
+  const auto after = find(done, user);
+  ASSERT_TRUE(after && after->output_deleted_at);
+  EXPECT_EQ(after->charged, before->charged);
+  EXPECT_EQ(after->updated_at, before->updated_at);
+  EXPECT_FALSE(find(canceled, user)->output_deleted_at) << "it never had a file";
+  const HistoryPage page_now = page(user);
+  ASSERT_THAT(page_now.items, SizeIs(3));
+  EXPECT_EQ(page_now.items[0].request, "");
+  EXPECT_NE(page_now.items[1].request, "");
+  EXPECT_EQ(page_now.items[2].request, "");
+  // Once more changes nothing, not even when.
+  EXPECT_EQ(erase(user, done), Erasure::kErased);
+  EXPECT_EQ(find(done, user)->output_deleted_at, after->output_deleted_at);
+  EXPECT_THAT(must(store_.deletions({}, 10)), SizeIs(2));
+}
+
+TEST_F(HistoryTest, ADeletionWaitsForNobody) {
+  const UserId user = db_.add_user();
+  const TaskId task = create(user);
+  must(store_.cancel(task));
+  RowHolder holder(db_.url(), row_of_task(task));
+  const auto refused = history_.erase(user, task);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, FaultCode::kLocked);
+  holder.release();
+  EXPECT_TRUE(history_.erase(user, task));
+  RowHolder again(db_.url(), row_of_task(task));
+  EXPECT_TRUE(history_.erase(user, task)) << "nothing is left to do";
+}
+
+}  // namespace
+}  // namespace audiogen::store

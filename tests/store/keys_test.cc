@@ -1,0 +1,294 @@
+// The door to API keys on a real server.
+#include "common/store/keys.h"
+
+#include <atomic>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/store/doors_fixture.h"
+
+namespace audiogen::store {
+namespace {
+
+using testing::IsEmpty;
+using testing::SizeIs;
+
+class KeysTest : public DoorsTest {};
+
+TEST_F(KeysTest, KeysAreStoredAsHashesOnly) {
+  const UserId user = make_user("a@b", Plan::kPaid);
+  const NewApiKey key = make_api_key("svc");
+  const auto added = keys_.add(user, {.name = "lap\xC3\xA4top"}, key);
+  ASSERT_TRUE(added) << added.error().detail;
+  EXPECT_EQ(added->prefix, key.prefix);
+  EXPECT_EQ(added->name, "lap\xC3\xA4top");
+  EXPECT_FALSE(added->deleted_at);
+  const std::string secret = key.text.substr(key.prefix.size());
+  Sql search("SELECT COUNT(*) FROM api_keys WHERE INSTR(CONCAT_WS('|', HEX(id), name, prefix, ");
+  search << "CAST(key_hash AS CHAR CHARACTER SET latin1)), ";
+  search.bytes(secret) << ") > 0";
+  EXPECT_EQ(db_.number(search), 0);
+
+  const auto found = tasks_.find_keys(std::span(&key.hash, 1)).front();
+  ASSERT_TRUE(found && *found);
+  EXPECT_EQ((*found)->id, added->id);
+  EXPECT_TRUE((*found)->api_access);
+  EXPECT_EQ((*found)->scopes, kUsualScopes);
+}
+
+TEST_F(KeysTest, KeysAreListedAndDeleted) {
+  const UserId user = make_user("a@b", Plan::kPaid);
+  const UserId other = make_user("c@d", Plan::kPaid);
+  const NewApiKey key = make_api_key("svc");
+  const auto one = keys_.add(user, {.name = "one"}, key);
+  ASSERT_TRUE(keys_.add(user, {.name = "two"}, make_api_key("svc")));
+  ASSERT_TRUE(keys_.add(other, {.name = "other"}, make_api_key("svc")));
+  const auto listed = keys_.list(user);
+  ASSERT_THAT(*listed, SizeIs(2));
+  EXPECT_EQ((*listed)[0].name, "one");
+  EXPECT_EQ((*listed)[1].name, "two");
+
+  const auto deleted = keys_.remove(one->id);
+  ASSERT_TRUE(deleted);
+  EXPECT_FALSE(deleted->repeated);
+  ASSERT_TRUE(deleted->key.deleted_at);
+  const auto again = keys_.remove(one->id);
+  ASSERT_TRUE(again) << again.error().detail;
+  EXPECT_TRUE(again->repeated);
+  EXPECT_EQ(again->key.deleted_at, deleted->key.deleted_at);
+  EXPECT_FALSE((*tasks_.find_keys(std::span(&key.hash, 1)).front()));
+  EXPECT_THAT(*keys_.list(user), SizeIs(2));
+  const KeyId unknown = KeyId::make();
+  const auto none = keys_.remove(unknown);
+  EXPECT_EQ(code_of(none), FaultCode::kNoSuchKey);
+  EXPECT_EQ(none.error().about, unknown.text());
+}
+
+TEST_F(KeysTest, NobodyHasNoKeys) {
+  const UserId nobody = UserId::make();
+  EXPECT_EQ(code_of(keys_.add(nobody, {.name = "k"}, make_api_key("svc"))), FaultCode::kNoSuchUser);
+  EXPECT_THAT(*keys_.list(nobody), IsEmpty());
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM api_keys")), 0);
+}
+
+TEST_F(KeysTest, KeyNamesHaveLimits) {
+  const UserId user = make_user("a@b", Plan::kPaid);
+  std::string wide;
+  for (int i = 0; i < 100; ++i) {
+    wide += "\xF0\x9F\x8E\xB5";
+  }
+  EXPECT_TRUE(keys_.add(user, {.name = wide}, make_api_key("svc")));
+  for (const std::string& bad : {std::string(),
+                                 wide + "x",
+                                 std::string("a\nb"),
+                                 std::string("\xFF"),
+                                 std::string("a\x7F"),
+                                 std::string("a ")}) {
+    EXPECT_EQ(code_of(keys_.add(user, {.name = bad}, make_api_key("svc"))), FaultCode::kBadKeyName);
+  }
+}
+
+constexpr Scopes kBoth{3};
+
+class KeysOfAUserTest : public KeysTest {
+ protected:
+  KeyInfo must_add(const std::string& name,
+                   Scopes scopes = kBoth,
+                   std::optional<Instant> expires_at = std::nullopt) {
+    const auto added = keys_.add(
+        user_, {.name = name, .scopes = scopes, .expires_at = expires_at}, make_api_key("svc"));
+    EXPECT_TRUE(added);
+    return added ? *added : KeyInfo{};
+  }
+  // As it comes back: to the microsecond.
+  Instant in(std::chrono::seconds time) { return session_.now() + time; }
+  FaultCode added_by(KeyId asker, const KeyTerms& terms) {
+    return code_of(keys_.add(user_, terms, make_api_key("svc"), asker));
+  }
+
+  UserId user_ = make_user("owner@b", Plan::kPaid);
+};
+
+TEST_F(KeysOfAUserTest, ScopesAndExpiryAreKept) {
+  const Instant end = in(1h);
+  const NewApiKey key = make_api_key("svc");
+  const auto added = keys_.add(user_, {.name = "k", .scopes = {}, .expires_at = end}, key);
+  ASSERT_TRUE(added) << added.error().detail;
+  EXPECT_EQ(added->scopes, Scopes{});
+  EXPECT_EQ(added->expires_at, end);
+  const auto found = tasks_.find_keys(std::span(&key.hash, 1)).front();
+  ASSERT_TRUE(found && *found);
+  EXPECT_EQ((*found)->scopes, Scopes{});
+}
+
+TEST_F(KeysOfAUserTest, AKeyThatHasExpiredIsNotFound) {
+  const NewApiKey key = make_api_key("svc");
+  const auto added = keys_.add(user_, {.name = "k", .expires_at = in(1h)}, key);
+  ASSERT_TRUE(added);
+  EXPECT_TRUE(*tasks_.find_keys(std::span(&key.hash, 1)).front());
+  db_.execute(Sql("UPDATE api_keys SET expires_at=UTC_TIMESTAMP(6) WHERE id=") << added->id);
+  EXPECT_FALSE(*tasks_.find_keys(std::span(&key.hash, 1)).front());
+  EXPECT_THAT(keys_.page(user_, std::nullopt, 10)->keys, SizeIs(1)) << "and is shown";
+}
+
+TEST_F(KeysOfAUserTest, AnEndIsInTheFutureAndNotFarAway) {
+  for (const std::chrono::seconds time : {-1s, 0s, std::chrono::seconds(kKeyLifeMax) + 1min}) {
+    EXPECT_EQ(code_of(keys_.add(user_, {.name = "k", .expires_at = in(time)}, make_api_key("svc"))),
+              FaultCode::kBadKeyExpiry);
+  }
+  EXPECT_TRUE(must_add("k", kBoth, in(std::chrono::seconds(kKeyLifeMax) - 1min)).expires_at);
+}
+
+TEST_F(KeysOfAUserTest, ThereAreFiftyAtMost) {
+  for (std::size_t i = 1; i < kKeysMax; ++i) {
+    must_add("k", kUsualScopes, in(1h));
+  }
+  const KeyInfo last = must_add("last");
+  db_.execute(Sql("UPDATE api_keys SET expires_at=UTC_TIMESTAMP(6) WHERE id<>") << last.id);
+  EXPECT_EQ(code_of(keys_.add(user_, {.name = "more"}, make_api_key("svc"))),
+            FaultCode::kTooManyKeys);
+  ASSERT_TRUE(keys_.add(make_user("x@y"), {.name = "another's"}, make_api_key("svc")));
+  ASSERT_TRUE(keys_.remove_own(user_, last.id));
+  EXPECT_TRUE(keys_.add(user_, {.name = "more"}, make_api_key("svc")));
+}
+
+// Whoever counts sees those that others make meanwhile.
+TEST_F(KeysOfAUserTest, ManyAtOnceDoNotMakeOneTooMany) {
+  for (std::size_t i = 2; i < kKeysMax; ++i) {
+    must_add("k");
+  }
+  std::atomic<int> made{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      Session session(db_.url());
+      Keys keys(session);
+      const auto added = keys.add(user_, {.name = "k"}, make_api_key("svc"));
+      EXPECT_TRUE(added || added.error().code == FaultCode::kTooManyKeys);
+      made += added ? 1 : 0;
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(made, 2);
+}
+
+TEST_F(KeysOfAUserTest, NobodyGivesWhatHeLacks) {
+  const Instant end = in(1h);
+  const KeyId manager = must_add("m", {2}, end).id;
+  EXPECT_EQ(added_by(manager, {.name = "k", .scopes = kBoth, .expires_at = end}),
+            FaultCode::kScopeNotOwn);
+  EXPECT_EQ(added_by(manager, {.name = "k", .scopes = {2}, .expires_at = end + 1us}),
+            FaultCode::kExpiryNotOwn);
+  const auto forever = keys_.add(user_, {.name = "k", .scopes = {2}}, make_api_key("svc"), manager);
+  ASSERT_EQ(code_of(forever), FaultCode::kExpiryNotOwn);
+  EXPECT_EQ(forever.error().about, format_iso(end));
+  EXPECT_TRUE(keys_.add(
+      user_, {.name = "k", .scopes = {2}, .expires_at = end}, make_api_key("svc"), manager));
+  EXPECT_EQ(added_by(must_add("g", kUsualScopes).id, {.name = "k", .scopes = {}}),
+            FaultCode::kScopeNotOwn);
+  EXPECT_TRUE(keys_.add(user_, {.name = "k"}, make_api_key("svc"), must_add("both").id));
+}
+
+TEST_F(KeysOfAUserTest, AKeyThatIsGoneMakesNoOther) {
+  const KeyId expired = must_add("e", kBoth, in(1h)).id;
+  db_.execute(Sql("UPDATE api_keys SET expires_at=UTC_TIMESTAMP(6) WHERE id=") << expired);
+  const KeyId deleted = must_add("d").id;
+  ASSERT_TRUE(keys_.remove(deleted));
+  const auto others =
+      keys_.add(make_user("x@y"), {.name = "o", .scopes = kBoth}, make_api_key("svc"));
+  for (const KeyId asker : {expired, deleted, others->id, KeyId::make()}) {
+    EXPECT_EQ(added_by(asker, {.name = "k", .scopes = {}, .expires_at = in(1min)}),
+              FaultCode::kAskerIsGone);
+  }
+}
+
+TEST_F(KeysOfAUserTest, PagesAreNewestFirstAndHaveNoDeletedOnes) {
+  const KeyInfo first = must_add("1"), second = must_add("2"), third = must_add("3");
+  ASSERT_TRUE(keys_.add(make_user("x@y"), {.name = "another's"}, make_api_key("svc")));
+  ASSERT_TRUE(keys_.remove(must_add("gone").id));
+  const auto page = keys_.page(user_, std::nullopt, 2);
+  ASSERT_TRUE(page);
+  ASSERT_THAT(page->keys, SizeIs(2));
+  EXPECT_EQ(page->keys[0].id, third.id);
+  EXPECT_EQ(page->keys[1].id, second.id);
+  EXPECT_TRUE(page->has_more);
+  const auto rest = keys_.page(user_, second.id, 2);
+  ASSERT_THAT(rest->keys, SizeIs(1));
+  EXPECT_EQ(rest->keys[0].id, first.id);
+  EXPECT_FALSE(rest->has_more);
+  EXPECT_FALSE(keys_.page(user_, std::nullopt, 3)->has_more);
+}
+
+TEST_F(KeysOfAUserTest, AKeyIsDeletedByItsOwnUserOnce) {
+  const KeyId id = must_add("k").id;
+  const UserId other = make_user("x@y");
+  EXPECT_EQ(code_of(keys_.remove_own(other, id)), FaultCode::kNoSuchKey);
+  EXPECT_FALSE(keys_.list(user_)->front().deleted_at);
+  EXPECT_TRUE(keys_.remove_own(user_, id));
+  EXPECT_EQ(code_of(keys_.remove_own(user_, id)), FaultCode::kNoSuchKey);
+  EXPECT_TRUE(keys_.list(user_)->front().deleted_at);
+}
+
+TEST_F(KeysOfAUserTest, AChangeIsOfWhatIsGiven) {
+  const KeyId asker = must_add("both").id;
+  const Instant end = in(1h);
+  const KeyInfo key = must_add("k", kUsualScopes, end);
+  auto changed = keys_.change(user_, key.id, {.name = "other"}, asker);
+  ASSERT_TRUE(changed) << changed.error().detail;
+  EXPECT_EQ(changed->name, "other");
+  EXPECT_EQ(changed->scopes, kUsualScopes);
+  EXPECT_EQ(changed->expires_at, end);
+  changed = keys_.change(user_, key.id, {.scopes = Scopes{}}, asker);
+  ASSERT_TRUE(changed);
+  EXPECT_EQ(changed->scopes, Scopes{});
+  changed = keys_.change(user_, key.id, {.expires_at = std::optional<Instant>()}, asker);
+  ASSERT_TRUE(changed);
+  EXPECT_EQ(changed->expires_at, std::nullopt);
+  changed = keys_.change(user_, key.id, {}, asker);
+  ASSERT_TRUE(changed);
+  EXPECT_EQ(changed->name, "other");
+  EXPECT_EQ(code_of(keys_.change(user_, key.id, {.expires_at = in(-1s)}, asker)),
+            FaultCode::kBadKeyExpiry);
+  EXPECT_EQ(code_of(keys_.change(user_, key.id, {.name = ""}, asker)), FaultCode::kBadKeyName);
+}
+
+TEST_F(KeysOfAUserTest, AChangeGivesNoMoreThanTheAskerHas) {
+  const Instant end = in(1h);
+  const KeyId asker = must_add("m", {2}, end).id;
+  const KeyInfo key = must_add("k", kBoth);
+  EXPECT_EQ(code_of(keys_.change(user_, key.id, {.scopes = kBoth}, asker)),
+            FaultCode::kScopeNotOwn);
+  EXPECT_EQ(code_of(keys_.change(user_, asker, {.expires_at = std::optional<Instant>()}, asker)),
+            FaultCode::kExpiryNotOwn);
+  EXPECT_TRUE(keys_.change(user_, key.id, {.name = "what is not given is not asked"}, asker));
+  EXPECT_TRUE(keys_.change(user_, asker, {.scopes = Scopes{}}, asker));
+  EXPECT_EQ(code_of(keys_.change(user_, key.id, {.name = "x"}, asker)), FaultCode::kScopeNotOwn);
+}
+
+TEST_F(KeysOfAUserTest, OnlyAKeyOfTheUserThatIsThereIsChanged) {
+  const KeyId asker = must_add("both").id;
+  const KeyId gone = must_add("gone").id;
+  ASSERT_TRUE(keys_.remove(gone));
+  const auto others = keys_.add(make_user("x@y"), {.name = "o"}, make_api_key("svc"));
+  for (const KeyId id : {gone, others->id, KeyId::make()}) {
+    EXPECT_EQ(code_of(keys_.change(user_, id, {.name = "x"}, asker)), FaultCode::kNoSuchKey);
+  }
+  const KeyId key = must_add("k").id;
+  EXPECT_EQ(code_of(keys_.change(user_, key, {.name = "x"}, gone)), FaultCode::kAskerIsGone);
+}
+
+// Its end is only a time: one that is over may be given another.
+TEST_F(KeysOfAUserTest, AnExpiredKeyCanBeMadeToWorkAgain) {
+  const NewApiKey secret = make_api_key("svc");
+  const auto key = keys_.add(user_, {.name = "k", .expires_at = in(1h)}, secret);
+  db_.execute(Sql("UPDATE api_keys SET expires_at=UTC_TIMESTAMP(6) WHERE id=") << key->id);
+  ASSERT_TRUE(keys_.change(user_, key->id, {.expires_at = in(1h)}, must_add("both").id));
+  EXPECT_TRUE(*tasks_.find_keys(std::span(&secret.hash, 1)).front());
+}
+
+}  // namespace
+}  // namespace audiogen::store

@@ -1,0 +1,102 @@
+// What a client may say about a key.
+#include "common/domain/key_request.h"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace audiogen {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(NewKeyRequest, HasDefaults) {
+  const auto terms = parse_new_key(R"({"name":"laptop"})");
+  ASSERT_TRUE(terms) << terms.error().message;
+  EXPECT_EQ(terms->name, "laptop");
+  EXPECT_EQ(terms->scopes, kUsualScopes);
+  EXPECT_EQ(terms->expires_at, std::nullopt);
+}
+
+TEST(NewKeyRequest, HasScopesAndAnEnd) {
+  const auto terms = parse_new_key(
+      R"( {"expires_at":"2027-01-01T01:00:00+01:00","scopes":["manage","generate"],"name":"k"} )");
+  ASSERT_TRUE(terms) << terms.error().message;
+  EXPECT_TRUE(terms->scopes.has(Scope::kManage) && terms->scopes.has(Scope::kGenerate));
+  EXPECT_EQ(format_iso(*terms->expires_at), "2027-01-01T00:00:00.000Z");
+  EXPECT_EQ(parse_new_key(R"({"name":"k","scopes":[]})")->scopes, Scopes{});
+}
+
+TEST(NewKeyRequest, NamesTheMemberAtFault) {
+  struct Case {
+    std::string body, param;
+  };
+  for (const Case& c : {Case{R"({})", "name"},
+                        Case{R"({"name":7})", "name"},
+                        Case{R"({"name":null})", "name"},
+                        Case{R"({"name":""})", "name"},
+                        Case{R"({"name":" a"})", "name"},
+                        Case{R"({"name":"a\u0000b"})", "name"},
+                        Case{R"({"name":"a\nb"})", "name"},
+                        Case{R"({"name":")" + std::string(101, 'a') + R"("})", "name"},
+                        Case{R"({"name":"a","name":"b"})", "name"},
+                        Case{R"({"name":"a","scopes":"manage"})", "scopes"},
+                        Case{R"({"name":"a","scopes":null})", "scopes"},
+                        Case{R"({"name":"a","scopes":["admin"]})", "scopes"},
+                        Case{R"({"name":"a","scopes":[1]})", "scopes"},
+                        Case{R"({"name":"a","scopes":["manage","manage"]})", "scopes"},
+                        Case{R"({"name":"a","scopes":[],"scopes":[]})", "scopes"},
+                        Case{R"({"name":"a","expires_at":"tomorrow"})", "expires_at"},
+                        Case{R"({"name":"a","expires_at":1893456000})", "expires_at"},
+                        Case{R"({"name":"a","expires_at":null})", "expires_at"},
+                        Case{R"({"nmae":"a"})", "nmae"}}) {
+    const auto terms = parse_new_key(c.body);
+    ASSERT_FALSE(terms) << c.body;
+    EXPECT_EQ(terms.error().code, ApiErrorCode::kInvalidRequest);
+    EXPECT_EQ(terms.error().param, c.param) << c.body;
+    EXPECT_THAT(terms.error().message, HasSubstr(c.param));
+  }
+}
+
+TEST(NewKeyRequest, IsAJsonObject) {
+  for (const std::string& body : {std::string(),
+                                  std::string("null"),
+                                  std::string("[]"),
+                                  std::string("{\"name\":\"a\"} x"),
+                                  std::string("{\"name\":\"\xFF\"}"),
+                                  std::string("{\"name\":\"a\"}\0", 13),
+                                  std::string("{\"svc_live_Ab3d\":1}"),
+                                  std::string(100'000, '[')}) {
+    const auto terms = parse_new_key(body);
+    ASSERT_FALSE(terms) << body;
+    EXPECT_EQ(terms.error().param, std::nullopt) << body;
+    EXPECT_THAT(terms.error().message, HasSubstr("body"));
+    EXPECT_THAT(terms.error().message, testing::Not(HasSubstr("svc_live")));
+  }
+}
+
+TEST(KeyChangeRequest, IsOfWhatIsGiven) {
+  const auto nothing = parse_key_change("{}");
+  ASSERT_TRUE(nothing);
+  EXPECT_FALSE(nothing->name || nothing->scopes || nothing->expires_at);
+  const auto all =
+      parse_key_change(R"({"name":"b","scopes":[],"expires_at":"2027-01-01T00:00:00Z"})");
+  ASSERT_TRUE(all);
+  EXPECT_EQ(all->name, "b");
+  EXPECT_EQ(all->scopes, Scopes{});
+  EXPECT_EQ(format_iso(all->expires_at->value()), "2027-01-01T00:00:00.000Z");
+}
+
+TEST(KeyChangeRequest, AnEndThatIsNullIsNone) {
+  const auto never = parse_key_change(R"({"expires_at":null})");
+  ASSERT_TRUE(never);
+  ASSERT_TRUE(never->expires_at);
+  EXPECT_EQ(*never->expires_at, std::nullopt);
+  EXPECT_EQ(parse_key_change(R"({"expires_at":null,"expires_at":null})").error().param,
+            "expires_at");
+  EXPECT_EQ(parse_key_change(R"({"name":null})").error().param, "name");
+}
+
+}  // namespace
+}  // namespace audiogen
