@@ -18,9 +18,7 @@ constexpr std::size_t kCommitThreads = 2;
 // database for each poll).
 constexpr std::size_t kReadThreads = 1;
 // Creations in one transaction. Only an overload fills it: twice as many cost the broker half and
-// the database a tenth less each; twice that again, and the wait of those behind is felt. At their
-// largest (2,048 characters, three addresses and all of metadata each) they are sent in several
-// statements of some 4 MB.
+// the database a tenth less each; twice that again, and the wait of those behind is felt.
 constexpr std::size_t kBatchMax = 128;
 constexpr std::size_t kCreatesWaitingMax = 8'000;
 constexpr std::size_t kFindsWaitingMax = 20'000;

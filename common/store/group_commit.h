@@ -39,9 +39,21 @@ inline std::optional<Uuid> row_of(const Sha256&) {
   return std::nullopt;
 }
 
+// What a command adds to its transaction beyond the usual few hundred bytes.
+inline std::size_t bytes_of(const CreateCommand& command) {
+  return command.request.size();
+}
+template <class Command>
+std::size_t bytes_of(const Command&) {
+  return 0;
+}
+
 struct GroupOptions {
   std::size_t threads = 2;
   std::size_t batch_max = 64;
+  // A batch ends with the command that fills it to this: what the others of a transaction wait for,
+  // and the pause before its next packet, stay short however large the commands that came together.
+  std::size_t batch_bytes = std::size_t{1024} * 1024;
   std::size_t capacity = 10'000;  // Commands waiting; more are refused.
   // A command that has waited this long is answered kUnavailable (kLocked if its row was held)
   // without being tried: nobody waits for it any more, and done later it would surprise (a hold for
@@ -89,10 +101,12 @@ class GroupCommit {
   // the group's threads; it must not block.
   bool submit(Command command, Reply reply, Clock::time_point arrived = Clock::now()) {
     const auto row = row_of(command);
+    const std::size_t bytes = bytes_of(command);
     return !late(arrived) && queue_.push(Item{.command = std::move(command),
                                               .reply = std::move(reply),
                                               .arrived = arrived,
-                                              .row = row});
+                                              .row = row,
+                                              .bytes = bytes});
   }
 
   // True when submit() would refuse: ask before preparing a command.
@@ -118,6 +132,7 @@ class GroupCommit {
     Reply reply;
     Clock::time_point arrived;
     std::optional<Uuid> row;
+    std::size_t bytes = 0;
     std::uint64_t number = 0, batch = 0;
     bool follows = false, was_held = false;
   };
@@ -126,7 +141,7 @@ class GroupCommit {
   void work(const DatabaseUrl& url) {
     TaskStore store(url);
     for (;;) {
-      std::vector<Item> items = queue_.take(options_.batch_max);
+      std::vector<Item> items = queue_.take(options_.batch_max, options_.batch_bytes);
       if (items.empty()) {
         return;
       }

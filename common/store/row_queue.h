@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -34,9 +35,9 @@ namespace audiogen::store {
 std::chrono::milliseconds held_pause(std::chrono::milliseconds held_for);
 
 // From any thread. `Item` has the members `row`, an std::optional<Uuid>: none where nothing is ever
-// locked; `number`, for this queue's own use; `batch`, the batch it was taken in; `follows`, set
-// when its row was handed over by a batch that is not over yet; and `was_held`, set once it has
-// waited for a held row.
+// locked; `bytes`, its share of what a batch may carry; `number`, for this queue's own use;
+// `batch`, the batch it was taken in; `follows`, set when its row was handed over by a batch that
+// is not over yet; and `was_held`, set once it has waited for a held row.
 template <class Item>
 class RowQueue {
  public:
@@ -69,15 +70,18 @@ class RowQueue {
   }
 
   // Waits for work and takes up to `max` items, oldest first; of held rows at most a quarter, so
-  // that many of them never keep the others waiting. Empty only when closed and drained. All items
-  // have the same `batch`, which finish() must be told of.
-  std::vector<Item> take(std::size_t max) {
+  // that many of them never keep the others waiting. The batch ends with the item that fills it to
+  // `bytes_max`. Empty only when closed and drained. All items have the same `batch`, which
+  // finish() must be told of.
+  std::vector<Item> take(std::size_t max,
+                         std::size_t bytes_max = std::numeric_limits<std::size_t>::max()) {
     std::unique_lock lock(mutex_);
     for (;;) {
       std::vector<Item> out;
       ++batches_;
-      take_held(out, std::max<std::size_t>(1, max / 4));
-      take_ready(out, max);
+      std::size_t bytes = bytes_max;
+      take_held(out, std::max<std::size_t>(1, max / 4), bytes);
+      take_ready(out, max, bytes);
       if (!out.empty()) {
         return out;
       }
@@ -203,15 +207,18 @@ class RowQueue {
     return found == rows_.end() ? nullptr : &found->second;
   }
 
-  void take_held(std::vector<Item>& out, std::size_t max) {
+  // Both take from `bytes` what their items carry, and nothing once none are left.
+  void take_held(std::vector<Item>& out, std::size_t max, std::size_t& bytes) {
     const auto now = Clock::now();
-    while (!retries_.empty() && out.size() < max && (closed_ || retries_.begin()->first <= now)) {
+    while (!retries_.empty() && out.size() < max && bytes > 0 &&
+           (closed_ || retries_.begin()->first <= now)) {
       Row& row = rows_.at(retries_.begin()->second);
       retries_.erase(retries_.begin());
       AG_CHECK(!row.waiting.empty());  // Else no finish() would ever tell of this row.
       row.in_batch = true;
       row.batch = batches_;
-      while (!row.waiting.empty() && out.size() < max) {
+      while (!row.waiting.empty() && out.size() < max && bytes > 0) {
+        bytes -= std::min(bytes, row.waiting.front().bytes);
         out.push_back(std::move(row.waiting.front()));
         out.back().was_held = true;
         out.back().batch = batches_;
@@ -235,8 +242,8 @@ class RowQueue {
     return item;
   }
 
-  void take_ready(std::vector<Item>& out, std::size_t max) {
-    while (!(ready_.empty() && resumed_.empty()) && out.size() < max) {
+  void take_ready(std::vector<Item>& out, std::size_t max, std::size_t& bytes) {
+    while (!(ready_.empty() && resumed_.empty()) && out.size() < max && bytes > 0) {
       Item item = next_ready();
       if (Row* const row = item.row ? find(*item.row) : nullptr; row != nullptr) {
         if (row->held_since || row->batch != batches_) {
@@ -253,6 +260,7 @@ class RowQueue {
         own.batch = batches_;
       }
       --free_items_;
+      bytes -= std::min(bytes, item.bytes);
       item.batch = batches_;
       item.follows = item.row && !ending_.empty() && ending_.contains(*item.row);
       out.push_back(std::move(item));

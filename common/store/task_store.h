@@ -44,7 +44,8 @@ class TaskStore {
   // Holds credits and writes tasks. Replays and conflicts of idempotency keys are decided under the
   // users' balance locks, so equal keys sent at once give one task, within a batch too. A lost
   // COMMIT reply is resolved by reading the tasks back on a new connection. `turn` is about the
-  // users' balances.
+  // users' balances. The requests go in one statement: a few megabytes of them at most
+  // (GroupOptions::batch_bytes).
   Batch<CreateOutcome> create(std::span<const CreateCommand> commands, const Turn& turn = {});
 
   // One indexed read for all of them.

@@ -55,7 +55,7 @@ KeyUses read_keys(Session& session,
   return uses;
 }
 
-void insert_tasks(Session& session, std::span<const CreateCommand* const> created, Instant now) {
+void insert_rows(Session& session, std::span<const CreateCommand* const> created, Instant now) {
   Sql tasks(
       "INSERT INTO tasks (id, user_id, state, request, output_format, held, next_run_at, "
       "deadline_at, wake_at, created_at, updated_at) VALUES ");
@@ -67,19 +67,6 @@ void insert_tasks(Session& session, std::span<const CreateCommand* const> create
                             << "," << now << ")";
   });
   session.later(tasks);
-}
-
-void insert_rows(Session& session, std::span<const CreateCommand* const> created, Instant now) {
-  // Statements of a few megabytes, however large the requests that came together.
-  constexpr std::size_t kStatementBytes = std::size_t{2} * 1024 * 1024;
-  for (std::size_t from = 0; from < created.size();) {
-    std::size_t to = from, bytes = 0;
-    while (to < created.size() && bytes < kStatementBytes) {
-      bytes += created[to++]->request.size();
-    }
-    insert_tasks(session, created.subspan(from, to - from), now);
-    from = to;
-  }
 
   Sql keys("INSERT INTO idempotency (user_id, idem_key, fingerprint, task_id, created_at) VALUES ");
   bool any = false;

@@ -19,6 +19,7 @@ using testing::IsEmpty;
 struct Item {
   std::string name;
   std::optional<Uuid> row;
+  std::size_t bytes = 0;
   std::uint64_t number = 0, batch = 0;
   bool follows = false, was_held = false;
 };
@@ -73,6 +74,30 @@ TEST_F(RowQueueTest, WhatCameTogetherIsTakenTogether) {
   EXPECT_FALSE(taken[0].was_held);
   EXPECT_EQ(queue.size(), 0U);
   finish(queue, std::move(taken));
+}
+
+TEST_F(RowQueueTest, ABatchEndsWithTheItemThatFillsIt) {
+  Queue queue(10, false);
+  for (const auto& [name, bytes] : {std::pair("a1", 60), {"b1", 60}, {"c1", 500}, {"d1", 0}}) {
+    Item large = item(name);
+    large.bytes = static_cast<std::size_t>(bytes);
+    EXPECT_TRUE(queue.push(std::move(large)));
+  }
+  auto first = queue.take(10, 100);
+  EXPECT_THAT(names(first), ElementsAre("a1", "b1"));
+  auto second = queue.take(10, 100);
+  EXPECT_THAT(names(second), ElementsAre("c1"));
+  EXPECT_THAT(names(queue.take(10, 100)), ElementsAre("d1"));
+  // What comes back carries as much as before.
+  finish(queue, std::move(first), "ab");
+  finish(queue, std::move(second), "c");
+  queue.close();
+  std::vector<std::vector<std::string>> batches;
+  while (!std::empty(batches.emplace_back(names(queue.take(10, 50))))) {
+  }
+  EXPECT_THAT(batches,
+              testing::UnorderedElementsAre(
+                  ElementsAre("a1"), ElementsAre("b1"), ElementsAre("c1"), IsEmpty()));
 }
 
 TEST_F(RowQueueTest, AHeldRowKeepsItsItemsAndNoOthers) {
