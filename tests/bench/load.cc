@@ -84,13 +84,12 @@ class Loop {
         epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
     connections_.resize(options.connections);
     for (std::size_t i = 0; i < connections_.size(); ++i) {
-      open(i);
       idle_.push_back(i);
     }
   }
   ~Loop() {
-    for (const Connection& connection : connections_) {
-      ::close(connection.fd);
+    for (std::size_t i = 0; i < connections_.size(); ++i) {
+      close(i);
     }
     ::close(epoll_);
   }
@@ -122,10 +121,17 @@ class Loop {
   }
 
  private:
+  // When it is first needed, as a client's pool does: a server waits for a first byte not for long.
   void open(std::size_t index) {
     connections_[index].fd = dial(options_.port);
     epoll_event event{.events = EPOLLIN, .data = {.u64 = index}};
     ::epoll_ctl(epoll_, EPOLL_CTL_ADD, connections_[index].fd, &event);
+  }
+
+  void close(std::size_t index) {
+    if (const int fd = std::exchange(connections_[index].fd, -1); fd >= 0) {
+      ::close(fd);
+    }
   }
 
   void launch(Clock::time_point now, Clock::time_point end) {
@@ -161,10 +167,13 @@ class Loop {
     connection.kind = shot.kind;
     connection.due = due;
     ++busy_;
+    if (connection.fd < 0) {
+      open(index);
+    }
     // Requests are far smaller than a socket's buffer: they go in one piece.
     if (::send(connection.fd, shot.bytes.data(), shot.bytes.size(), MSG_NOSIGNAL) !=
         static_cast<ssize_t>(shot.bytes.size())) {
-      reopen(index);
+      lost(index);
     }
   }
 
@@ -187,7 +196,7 @@ class Loop {
     std::array<char, 16384> buffer;
     const ssize_t size = ::recv(connection.fd, buffer.data(), buffer.size(), 0);
     if (size <= 0) {
-      reopen(index);
+      lost(index);
       return;
     }
     std::string_view bytes(buffer.data(), static_cast<std::size_t>(size));
@@ -206,7 +215,7 @@ class Loop {
     aim_.answered(index, answer.status, answer.body);
     connection.in.clear();
     if (answer.close) {
-      renew(index);
+      close(index);
     }
     connection.busy = false;
     --busy_;
@@ -231,12 +240,8 @@ class Loop {
     }
   }
 
-  void renew(std::size_t index) {
-    ::close(connections_[index].fd);
-    open(index);
-  }
-
-  void reopen(std::size_t index) {
+  // The server closed it, perhaps under a request.
+  void lost(std::size_t index) {
     Connection& connection = connections_[index];
     if (connection.busy) {
       ++out_.broken;
@@ -245,7 +250,7 @@ class Loop {
       connection.in.clear();
       idle_.push_back(index);
     }
-    renew(index);
+    close(index);
   }
 
   const LoadOptions options_;

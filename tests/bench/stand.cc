@@ -250,6 +250,8 @@ Stand::Stand(const Options& options) {
   test::purge_jobs(broker);
   std::map<std::string, std::string> environment = {
       {"LOG_LEVEL", "info"},  // The default; the tests' own is more talkative.
+      // All clients here have one address, which as a proxy's may have all connections.
+      {"TRUSTED_PROXIES", "127.0.0.1/32"},
       {"RATE_LIMIT_CREATE_PER_MINUTE", "10000000"},
       {"RATE_LIMIT_CREATE_BURST", "1000000"},
       {"RATE_LIMIT_READ_PER_MINUTE", "10000000"},
