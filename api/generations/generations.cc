@@ -1,5 +1,6 @@
 #include "api/generations/generations.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -27,6 +28,9 @@ constexpr std::size_t kCancelThreads = 1, kCancelBatchMax = 64, kCancelsWaitingM
 // Above this a 503 now is better than a late answer, and under lasting overload above that.
 constexpr std::chrono::milliseconds kCreateWait{100}, kCreateHold{30};
 constexpr std::chrono::milliseconds kFindWait{500};
+// The part of all waits that one user may take with all of his keys, if it is not less than what
+// one key may.
+constexpr std::size_t kWaitsUserPart = 20;
 
 }  // namespace
 
@@ -63,7 +67,8 @@ Generations::Generations(const Config& config, TaskPublisher& publisher, std::si
           }),
       waits_([this](const store::FindCommand& command,
                     Waits::Found found) { return finds_.submit(command, std::move(found)); },
-             {.total = waits_max}) {}
+             {.total = waits_max, .per_user = std::max(kWaitsPerKey, waits_max / kWaitsUserPart)}) {
+}
 
 Handling Generations::create(Call call) {
   const auto body = co_await call.json_body();

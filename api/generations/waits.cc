@@ -47,18 +47,37 @@ void Waits::release() {
 bool Waits::add(Waiter waiter) {
   {
     const std::scoped_lock lock(mutex_);
-    if (released_ || waiters_.size() >= options_.total) {
+    if (released_ || waiters_.size() >= options_.total || !take_place(waiter.call->key())) {
       return false;
     }
-    std::size_t& places = places_[waiter.call->key().id];
-    if (places >= options_.per_key) {
-      return false;
-    }
-    ++places;
     waiters_.push_back(std::move(waiter));
   }
   changed_.notify_all();
   return true;
+}
+
+// mutex_ is held, as in free_place().
+bool Waits::take_place(const store::KeyRecord& key) {
+  const auto of_key = taken_.by_key.find(key.id);
+  const auto of_user = taken_.by_user.find(key.user);
+  if ((of_key != taken_.by_key.end() && of_key->second >= options_.per_key) ||
+      (of_user != taken_.by_user.end() && of_user->second >= options_.per_user)) {
+    return false;
+  }
+  ++taken_.by_key[key.id];
+  ++taken_.by_user[key.user];
+  return true;
+}
+
+void Waits::free_place(const store::KeyRecord& key) {
+  const auto free_one = [](auto& places, const auto& whose) {
+    const auto taken = places.find(whose);
+    if (--taken->second == 0) {
+      places.erase(taken);
+    }
+  };
+  free_one(taken_.by_key, key.id);
+  free_one(taken_.by_user, key.user);
 }
 
 void Waits::work() {
@@ -136,10 +155,7 @@ std::list<Waits::Waiter> Waits::take_ended(Look& look, Clock::time_point next) {
     }
   }
   for (const Waiter& waiter : out) {
-    const auto places = places_.find(waiter.call->key().id);
-    if (--places->second == 0) {
-      places_.erase(places);
-    }
+    free_place(waiter.call->key());
   }
   return out;
 }

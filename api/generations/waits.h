@@ -2,11 +2,11 @@
 // which looks at all of their tasks together, once in a quarter of a second; whoever waits for the
 // same task shares the look.
 //
-// Who can fill it, and what the others feel: a key has kWaitsPerKey places, its next wait is
-// answered at once, without waiting. All together have `total`; when they are taken, the same
-// happens to everybody's, and who was not going to wait feels nothing but the reads: at most
-// `total` every quarter of a second, in batches, through the group that all reads go through, and
-// refused there, like any other, when others wait too long.
+// Who can fill it, and what the others feel: a key has kWaitsPerKey places, and a user, however
+// many keys he has, `per_user`; the next wait is answered at once, without waiting. All together
+// have `total`; when they are taken, the same happens to everybody's, and who was not going to wait
+// feels nothing but the reads: at most `total` every quarter of a second, in batches, through the
+// group that all reads go through, and refused there, like any other, when others wait too long.
 #pragma once
 
 #include <chrono>
@@ -33,6 +33,7 @@ inline constexpr std::size_t kWaitsPerKey = 20;
 struct WaitsOptions {
   std::size_t total = 1'000;
   std::size_t per_key = kWaitsPerKey;
+  std::size_t per_user = 100;
   std::chrono::milliseconds look_every{250};
 };
 
@@ -68,7 +69,15 @@ class Waits {
   };
   struct Look;
 
+  // Whose places a waiter takes.
+  struct Places {
+    std::unordered_map<KeyId, std::size_t> by_key;
+    std::unordered_map<UserId, std::size_t> by_user;
+  };
+
   bool add(Waiter waiter);
+  bool take_place(const store::KeyRecord& key);
+  void free_place(const store::KeyRecord& key);
   void work();
   std::shared_ptr<Look> look(std::unique_lock<std::mutex>& lock);
   std::list<Waiter> take_ended(Look& look, Clock::time_point next);
@@ -79,7 +88,7 @@ class Waits {
   std::condition_variable changed_;
   // All guarded by mutex_.
   std::list<Waiter> waiters_;
-  std::unordered_map<KeyId, std::size_t> places_;  // Taken, by key.
+  Places taken_;
   bool released_ = false, stopping_ = false;
   std::thread thread_;
 };

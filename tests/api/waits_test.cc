@@ -184,6 +184,22 @@ TEST_F(WaitsTest, HaveSoManyPlacesAndNoMore) {
   EXPECT_EQ(said(third), "at once queued");
 }
 
+// However many keys he has; what ends makes room.
+TEST_F(WaitsTest, HaveSoManyPlacesForAUser) {
+  serve({.per_user = 2});
+  RawConnection first = ask("/wait?0");
+  const RawConnection second = ask("/wait?1");
+  ASSERT_TRUE(handlers(2));
+  RawConnection third = ask("/wait?2");
+  EXPECT_EQ(said(third), "at once queued");
+  first.close();
+  ASSERT_TRUE(handlers(1));
+  RawConnection next = ask("/wait?2");
+  ASSERT_TRUE(handlers(2));
+  final_ = true;
+  EXPECT_EQ(said(next), "waited succeeded");
+}
+
 // It may still read.
 TEST_F(WaitsTest, AClientThatSendsNoMoreIsAnsweredAtOnce) {
   serve({});

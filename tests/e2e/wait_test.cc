@@ -114,5 +114,35 @@ TEST(Wait, AKeyHasTwentyAndADrainEndsThem) {
   EXPECT_EQ(stack.api().wait(std::chrono::seconds(20)), 0);
 }
 
+// A twentieth of the 2,000 that there are.
+TEST(Wait, AUserWithManyKeysHasAHundred) {
+  Stack stack(without_worker());
+  const Account ann = stack.account();
+  const std::string id = stack.create(ann, Stack::body()).text("id");
+  std::vector<std::string> keys;
+  for (int i = 0; i < 6; ++i) {
+    keys.emplace_back(
+        stack.admin({"key", "create", "--user", ann.user, "--name", "k"})["key"].GetString());
+  }
+  std::vector<RawConnection> clients;
+  const auto hold = [&](const std::string& key) {
+    Account holder = ann;
+    holder.key = key;
+    clients.emplace_back(stack.api_port());
+    ASSERT_TRUE(clients.back().send(read_of(holder, id, "wait=25")));
+  };
+  for (std::size_t i = 0; i < 100; ++i) {
+    hold(keys.at(i / 20));
+  }
+  // Another key asks until there is no place, and may itself have taken the last one.
+  ASSERT_TRUE(eventually(std::chrono::seconds(20), [&] {
+    hold(keys.back());
+    return get_preferring(stack, ann, id, "wait=1").header("preference-applied").empty();
+  }));
+  const Account bob = stack.account();
+  const std::string his = stack.create(bob, Stack::body()).text("id");
+  EXPECT_EQ(get_preferring(stack, bob, his, "wait=1").header("preference-applied"), "wait=1");
+}
+
 }  // namespace
 }  // namespace audiogen::test
