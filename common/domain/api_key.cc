@@ -148,4 +148,8 @@ bool outlives(std::optional<Instant> given, std::optional<Instant> own) {
   return own && (!given || *given > *own);
 }
 
+bool reaches_beyond(const KeyReach& after, const KeyReach& before) {
+  return scope_beyond(after.scopes, before.scopes) || outlives(after.expires_at, before.expires_at);
+}
+
 }  // namespace audiogen

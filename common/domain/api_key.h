@@ -82,4 +82,13 @@ bool is_key_expiry(Instant expires_at, Instant now);
 std::optional<Scope> scope_beyond(Scopes given, Scopes own);
 bool outlives(std::optional<Instant> given, std::optional<Instant> own);
 
+// What a key may do, and until when.
+struct KeyReach {
+  Scopes scopes;
+  std::optional<Instant> expires_at{};  // Nullopt: never.
+};
+
+// Whether `after` may do anything, or may do it later, that `before` may not.
+bool reaches_beyond(const KeyReach& after, const KeyReach& before);
+
 }  // namespace audiogen

@@ -169,33 +169,42 @@ Result<KeyInfo, Fault> Keys::change(UserId user, KeyId id, const KeyChange& chan
     session_.transact_surely([&](bool) {
       lock_keys(user);
       refused.reset();
-      if (!locked(Sql("SELECT 1 FROM api_keys WHERE id=")
-                  << id << " AND user_id=" << user << " AND deleted_at IS NULL")) {
+      Rows row = session_.query(Sql("SELECT ")
+                                << kColumns << "FROM api_keys WHERE id=" << id
+                                << " AND user_id=" << user << " AND deleted_at IS NULL FOR UPDATE");
+      if (!row.next()) {
         refused = no_such_key(id);
         return;
       }
+      const KeyInfo key = read_key(row);
       const auto end = change.expires_at.value_or(std::nullopt);
       if (end && !is_key_expiry(*end, session_.now())) {
         refused = Fault{.code = FaultCode::kBadKeyExpiry};
         return;
       }
-      refused = beyond_asker(user, asker, change.scopes, change.expires_at);
+      // A scope is given for as long as the key lasts, and a later end for all of its scopes.
+      const KeyReach before{key.scopes, key.expires_at};
+      const KeyReach after{change.scopes.value_or(key.scopes),
+                           change.expires_at.value_or(key.expires_at)};
+      refused = reaches_beyond(after, before)
+                    ? beyond_asker(user, asker, after.scopes, after.expires_at)
+                    : beyond_asker(user, asker, change.scopes, change.expires_at);
       if (refused) {
         return;
       }
-      Sql row("UPDATE api_keys SET name=");
+      Sql update("UPDATE api_keys SET name=");
       if (change.name) {
-        row.utf8(*change.name, kKeyNameMax);
+        update.utf8(*change.name, kKeyNameMax);
       } else {
-        row << "name";
+        update << "name";
       }
       if (change.scopes) {
-        row << ", scopes=" << *change.scopes;
+        update << ", scopes=" << *change.scopes;
       }
       if (change.expires_at) {
-        row << ", expires_at=" << *change.expires_at;
+        update << ", expires_at=" << *change.expires_at;
       }
-      session_.execute(row << " WHERE id=" << id);
+      session_.execute(update << " WHERE id=" << id);
       changed = load(id);
     });
     if (refused) {

@@ -56,8 +56,9 @@ class Keys : private Door {
   // it, whether it is there or not.
   Result<KeyPage, Fault> page(UserId user, std::optional<KeyId> before, std::size_t limit);
 
-  // Changes a key of `user` that was not deleted. `asker` as above, for what is changed; it may be
-  // the key itself. Faults: kNoSuchKey, and as add() but for kNoSuchUser and kTooManyKeys.
+  // Changes a key of `user` that was not deleted. `asker` as above, for what is given, and for the
+  // key as it will be when that is more, or lasts longer, than it was; it may be the key itself.
+  // Faults: kNoSuchKey, and as add() but for kNoSuchUser and kTooManyKeys.
   Result<KeyInfo, Fault> change(UserId user, KeyId id, const KeyChange& change, KeyId asker);
 
   // The key stops working everywhere within a second. Deleting it again changes nothing and

@@ -198,6 +198,15 @@ TEST_F(AccountTest, AKeyDoesWhatItsScopesSay) {
                403,
                "insufficient_scope",
                "expires_at");
+  // Nor to a key that is there and lasts longer.
+  expect_error(call("PATCH",
+                    "/account/keys/{key_id}",
+                    ends,
+                    R"({"scopes":["manage"]})",
+                    make(R"({"name":"forever"})").text("id")),
+               403,
+               "insufficient_scope",
+               "expires_at");
 }
 
 TEST_F(AccountTest, TheListIsNewestFirstInPagesAndTagged) {

@@ -269,6 +269,31 @@ TEST_F(KeysOfAUserTest, AChangeGivesNoMoreThanTheAskerHas) {
   EXPECT_EQ(code_of(keys_.change(user_, key.id, {.name = "x"}, asker)), FaultCode::kScopeNotOwn);
 }
 
+// Else a key that ends in an hour makes another, which never ends, one that manages; and one that
+// only manages keeps a key that generates alive.
+TEST_F(KeysOfAUserTest, WhatAChangeGivesIsGivenToTheWholeKey) {
+  const Instant end = in(1h);
+  const KeyId brief = must_add("both, for an hour", kBoth, end).id;
+  const KeyId forever = must_add("g", kUsualScopes).id;
+  const auto refused = keys_.change(user_, forever, {.scopes = kBoth}, brief);
+  ASSERT_EQ(code_of(refused), FaultCode::kExpiryNotOwn);
+  EXPECT_EQ(refused.error().about, format_iso(end));
+  EXPECT_TRUE(keys_.change(user_, forever, {.scopes = kUsualScopes}, brief)) << "nothing is given";
+  EXPECT_TRUE(
+      keys_.change(user_, forever, {.scopes = kBoth, .expires_at = std::optional(end)}, brief))
+      << "no longer than it lasts itself";
+  EXPECT_TRUE(keys_.change(user_, forever, {.scopes = Scopes{}}, brief)) << "less is no gift";
+
+  const KeyId manager = must_add("m", {2}).id;
+  const KeyId ends = must_add("g", kUsualScopes, end).id;
+  EXPECT_EQ(code_of(keys_.change(user_, ends, {.expires_at = end + 1us}, manager)),
+            FaultCode::kScopeNotOwn);
+  EXPECT_TRUE(keys_.change(user_, ends, {.expires_at = end - 1min}, manager)) << "sooner";
+  EXPECT_TRUE(keys_.change(
+      user_, ends, {.scopes = Scopes{2}, .expires_at = std::optional<Instant>()}, manager))
+      << "with scopes that it has";
+}
+
 TEST_F(KeysOfAUserTest, OnlyAKeyOfTheUserThatIsThereIsChanged) {
   const KeyId asker = must_add("both").id;
   const KeyId gone = must_add("gone").id;

@@ -113,5 +113,17 @@ TEST(ApiKey, NobodyGivesWhatHeLacks) {
   EXPECT_TRUE(outlives(std::nullopt, end));
 }
 
+TEST(ApiKey, AKeyReachesBeyondByAScopeOrByItsEnd) {
+  const Instant now(std::chrono::sys_days(2026y / 11 / 22));
+  const Scopes none, generate{1}, both{3};
+  const KeyReach before{generate, now};
+  EXPECT_FALSE(reaches_beyond(before, before));
+  EXPECT_FALSE(reaches_beyond({none, now - 1s}, before));
+  EXPECT_TRUE(reaches_beyond({both, now - 1s}, before));
+  EXPECT_TRUE(reaches_beyond({none, now + 1us}, before));
+  EXPECT_TRUE(reaches_beyond({none, std::nullopt}, before));
+  EXPECT_FALSE(reaches_beyond(before, {both, std::nullopt}));
+}
+
 }  // namespace
 }  // namespace audiogen
