@@ -215,20 +215,16 @@ Result<KeyInfo, Fault> Keys::change(UserId user, KeyId id, const KeyChange& chan
   });
 }
 
-std::uint64_t Keys::mark_deleted(KeyId id, std::optional<UserId> user) {
-  Sql sql("UPDATE api_keys SET deleted_at=UTC_TIMESTAMP(6) WHERE id=");
-  sql << id << " AND deleted_at IS NULL";
-  if (user) {
-    sql << " AND user_id=" << *user;
-  }
-  return session_.execute(sql);
+std::uint64_t Keys::mark_deleted(KeyId id) {
+  return session_.execute(Sql("UPDATE api_keys SET deleted_at=UTC_TIMESTAMP(6) WHERE id=")
+                          << id << " AND deleted_at IS NULL");
 }
 
 Result<DeletedKey, Fault> Keys::remove(KeyId id) {
   return guarded([&]() -> Result<DeletedKey, Fault> {
     bool repeated = false;
     session_.transact_surely([&](bool again) {
-      const std::uint64_t changed = mark_deleted(id, std::nullopt);
+      const std::uint64_t changed = mark_deleted(id);
       repeated = changed == 0 && !again;
       if (changed != 0) {
         note_done();
@@ -248,10 +244,10 @@ Result<Done, Fault> Keys::remove_own(UserId user, KeyId id) {
   return guarded([&]() -> Result<Done, Fault> {
     bool there = false;
     session_.transact_surely([&](bool again) {
+      // Locked first: of a session that waits for no row, what reads for an update still does.
+      there = locked(Sql("SELECT 1 FROM api_keys WHERE id=") << id << " AND user_id=" << user);
       // The first run may have done it.
-      there = mark_deleted(id, user) != 0 ||
-              (again &&
-               locked(Sql("SELECT 1 FROM api_keys WHERE id=") << id << " AND user_id=" << user));
+      there = there && (mark_deleted(id) != 0 || again);
     });
     if (!there) {
       return no_such_key(id);

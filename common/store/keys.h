@@ -78,7 +78,7 @@ class Keys : private Door {
                                     KeyId asker,
                                     std::optional<Scopes> scopes,
                                     std::optional<std::optional<Instant>> expires_at);
-  std::uint64_t mark_deleted(KeyId id, std::optional<UserId> user);
+  std::uint64_t mark_deleted(KeyId id);  // How many: 1, or 0 when it was deleted before.
 };
 
 }  // namespace audiogen::store
