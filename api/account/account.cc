@@ -11,9 +11,6 @@
 namespace audiogen::api {
 namespace {
 
-// Versions of cursors: the id of the last key shown, the number of the last entry.
-constexpr std::uint8_t kKeyCursor = 1, kLedgerCursor = 1;
-
 ApiError worded(const store::Fault& fault, const Call& call) {
   using Code = store::FaultCode;
   switch (fault.code) {

@@ -8,13 +8,10 @@
 namespace audiogen::api {
 namespace {
 
-// A position is the number of a ledger row of the user.
-constexpr std::uint8_t kCursorVersion = 1;
-
 // What a request asks for.
 struct Asked {
   store::HistoryFilter filter;
-  PageRequest<std::uint64_t> page;
+  PageRequest<std::uint64_t> page;  // Positions are numbers of ledger rows of the user.
 };
 
 // No task is older or younger than what a column of the database can hold.
@@ -46,7 +43,7 @@ Result<Asked, ApiError> read(std::string_view text) {
     return query.error();
   }
   Asked out;
-  const auto page = read_page<std::uint64_t>(*query, kCursorVersion);
+  const auto page = read_page<std::uint64_t>(*query, kHistoryCursor);
   if (!page) {
     return page.error();
   }
@@ -97,7 +94,7 @@ Handling History::list(Call call) {
   }
   std::optional<std::string> next;
   if ((*page)->next) {
-    next = encode_cursor(kCursorVersion, position_bytes(*(*page)->next));
+    next = encode_cursor(kHistoryCursor, position_bytes(*(*page)->next));
   }
   const auto write = [this](JsonWriter& json, const auto& item) {
     json.raw(render_listed(item.view, item.request, names_));

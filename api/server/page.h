@@ -19,6 +19,9 @@
 
 namespace audiogen::api {
 
+// Versions of cursors, none for two lists: no list takes the place of another for one of its own.
+inline constexpr std::uint8_t kKeyCursor = 1, kLedgerCursor = 2, kHistoryCursor = 3;
+
 // Which page of a list is asked for. `Position` is Uuid or std::uint64_t: what the list's order
 // goes by, of the last item that the client has.
 template <class Position>

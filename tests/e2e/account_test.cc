@@ -368,5 +368,23 @@ TEST_F(AccountTest, TheLedgerSaysWhatEachMovementBelongsTo) {
             304);
 }
 
+// A place in one list is none in another, although both are numbers of ledger rows.
+TEST_F(AccountTest, ACursorIsOfOneListOnly) {
+  ASSERT_EQ(stack_.create(ann_, Stack::body()).status, 202);
+  ASSERT_EQ(stack_.create(ann_, Stack::body()).status, 202);
+  const std::vector<std::string> lists{"/account/keys", "/account/ledger", "/audio/generations"};
+  for (const std::string& from : lists) {
+    const std::string cursor = call("GET", from, key_, "", "?limit=1").text("next_cursor");
+    for (const std::string& to : lists) {
+      const Reply reply = call("GET", to, key_, "", "?cursor=" + cursor);
+      if (from == to) {
+        EXPECT_EQ(reply.status, 200) << reply.body;
+      } else {
+        expect_error(reply, 400, "invalid_request", "cursor");
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace audiogen::test
