@@ -79,22 +79,20 @@ void Call::answer_tagged(std::string json) const {
   reply(std::move(response));
 }
 
-void Call::answer_public(std::string json, std::string_view etag) const {
+void Call::answer_public(std::string_view json, std::string_view etag) const {
   http::Response response;
   response.headers.reserve(kHeadersUsual);
   append_header(response.headers, "Cache-Control", "public, max-age=300");
-  if (!etag.empty()) {
-    append_header(response.headers, "ETag", etag);
-  }
+  append_header(response.headers, "ETag", etag);
   append_header(response.headers, "X-Request-Id", request_id_);
   response.headers += rate_headers_;
   // For everybody: a cache must not give a page what was answered to somebody who is none.
   response.headers += "Vary: Origin\r\n";
-  if (!etag.empty() && none_match(request(), etag)) {
+  if (none_match(request(), etag)) {
     response.status = 304;
   } else {
     response.headers += "Content-Type: application/json\r\n";
-    response.body = std::move(json);
+    response.body = json;
   }
   reply(std::move(response));
 }

@@ -58,9 +58,9 @@ class Call {
   // 200 and JSON with a strong ETag, or 304 when the client has it. For lists, never for the
   // generation resource (its table has no 304).
   void answer_tagged(std::string json) const;
-  // 200 and JSON that anybody may keep for five minutes: what is the same for everybody. With an
-  // `etag` of it (strong_etag()) 304 when the client has it.
-  void answer_public(std::string json, std::string_view etag = {}) const;
+  // 200 and JSON that anybody may keep for five minutes: what is the same for everybody. 304 when
+  // the client has it by its `etag` (strong_etag()).
+  void answer_public(std::string_view json, std::string_view etag) const;
   // 204.
   void answer_nothing() const;
   void fail(const ApiError& error) const;

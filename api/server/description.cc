@@ -2,6 +2,8 @@
 
 #include <string_view>
 
+#include "api/server/etag.h"
+
 namespace audiogen::api {
 
 extern const std::string_view openapi_document;  // schema/openapi.json, embedded by the build
@@ -18,6 +20,7 @@ std::string replace_all(std::string text, std::string_view from, std::string_vie
 }  // namespace
 
 Description::Description(const Config& config)
-    : text_(replace_all(std::string(openapi_document), "svc-audio-1.0", config.model_name())) {}
+    : text_(replace_all(std::string(openapi_document), "svc-audio-1.0", config.model_name())),
+      etag_(strong_etag(text_)) {}
 
 }  // namespace audiogen::api

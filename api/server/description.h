@@ -13,10 +13,10 @@ class Description {
   // schema/openapi.json, with the model's name of this configuration.
   explicit Description(const Config& config);
 
-  void serve(const Call& call) const { call.answer_public(text_); }
+  void serve(const Call& call) const { call.answer_public(text_, etag_); }
 
  private:
-  const std::string text_;
+  const std::string text_, etag_;
 };
 
 }  // namespace audiogen::api

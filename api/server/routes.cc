@@ -120,7 +120,7 @@ constexpr std::array kRoutes = {
     Route{.method = "GET",
           .path = "/api/v1/openapi.json",
           .access = Access::kPublic,
-          .rate = RateClass::kNone,
+          .rate = RateClass::kFile,
           .handle = [](Parts& parts, Call call) { parts.description->serve(call); },
           .head = true},
     // Names nobody can guess, signed links when asked for.

@@ -18,7 +18,7 @@ Stack::Options without_worker(std::map<std::string, std::string> environment = {
 
 TEST(Catalogue, IsForAnybodyAndKept) {
   Stack stack(without_worker());
-  for (const char* const path : {"/voices", "/models", "/pricing"}) {
+  for (const char* const path : {"/voices", "/models", "/pricing", "/openapi.json"}) {
     const std::string url = stack.base() + path;
     const Reply reply = stack.judged("GET", path, http("GET", url));
     ASSERT_EQ(reply.status, 200) << reply.body;
@@ -84,14 +84,17 @@ TEST(Catalogue, PricesAreTheRulesOfBilling) {
 
 TEST(Catalogue, AnAddressMayAskAsOftenAsForFiles) {
   Stack stack(
-      without_worker({{"RATE_LIMIT_FILES_PER_MINUTE", "1"}, {"RATE_LIMIT_FILES_BURST", "3"}}));
-  for (const char* const path : {"/voices", "/models", "/pricing"}) {
+      without_worker({{"RATE_LIMIT_FILES_PER_MINUTE", "1"}, {"RATE_LIMIT_FILES_BURST", "4"}}));
+  const auto paths = {"/voices", "/models", "/pricing", "/openapi.json"};
+  for (const char* const path : paths) {
     EXPECT_EQ(http("GET", stack.base() + path).status, 200);
   }
-  const Reply refused = stack.judged("GET", "/voices", http("GET", stack.base() + "/voices"));
-  EXPECT_EQ(refused.status, 429);
-  EXPECT_EQ(refused.text("error.code"), "rate_limit_exceeded");
-  EXPECT_NE(refused.header("retry-after"), "");
+  for (const char* const path : paths) {
+    const Reply refused = stack.judged("GET", path, http("GET", stack.base() + path));
+    EXPECT_EQ(refused.status, 429);
+    EXPECT_EQ(refused.text("error.code"), "rate_limit_exceeded");
+    EXPECT_NE(refused.header("retry-after"), "");
+  }
   EXPECT_EQ(stack.create(stack.account(), Stack::body()).status, 202) << "a class of its own";
 }
 
