@@ -15,22 +15,26 @@ namespace {
 constexpr std::chrono::seconds kEvery{5};
 constexpr std::size_t kBatch = 200;  // Files; what an interrupted run repeats.
 
+void tell(const Error& error) {
+  static Occasionally line;
+  if (line.due()) {
+    log::error("the file of a deleted task cannot be removed", {{"why", error.message}});
+  }
+}
+
 bool remove_one(BlobStore& blobs, const std::string& key) {
   if (key.empty()) {
     return true;
   }
   const auto removed = blobs.remove(key);
   if (!removed) {
-    static Occasionally line;
-    if (line.due()) {
-      log::error("the file of a deleted task cannot be removed",
-                 {{"why", removed.error().message}});
-    }
+    tell(removed.error());
   }
   return static_cast<bool>(removed);
 }
 
-// Those of `tasks` whose files are gone now. As many at once as the store is written to best.
+// Those of `tasks` whose files are gone now, for good. As many at once as the store is written to
+// best.
 std::vector<TaskId> remove_files(BlobStore& blobs, const std::vector<store::TaskOutput>& tasks) {
   std::vector<char> gone(tasks.size(), 0);
   std::atomic<std::size_t> next{0};
@@ -48,10 +52,17 @@ std::vector<TaskId> remove_files(BlobStore& blobs, const std::vector<store::Task
     work();
   }
   std::vector<TaskId> out;
+  std::vector<std::string> keys;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     if (gone[i] != 0) {
       out.push_back(tasks[i].task);
+      keys.push_back(tasks[i].key);
     }
+  }
+  // The note goes to the disk of a database, which must not be faster than that of the files.
+  if (const auto flushed = blobs.flush_removed(keys); !flushed) {
+    tell(flushed.error());
+    return {};
   }
   return out;
 }

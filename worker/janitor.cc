@@ -129,6 +129,11 @@ std::size_t delete_old_outputs(store::TaskStore& store,
       ++count;
       deleted.Increment();
     }
+    // What is marked as done is never looked at again.
+    if (const auto flushed = blobs.flush_removed(old->keys); !flushed) {
+      log::error("old files could not be deleted for good", {{"why", flushed.error().message}});
+      return count;
+    }
     if (!store.old_outputs_deleted(old->last) || old->looked_at < kDeleteBatch) {
       return count;
     }

@@ -21,6 +21,8 @@
 
 namespace audiogen {
 
+struct BlobPlace;
+
 struct NewBlob {
   std::string_view name;  // From make_blob_name().
   std::string_view bytes;
@@ -45,9 +47,12 @@ class BlobStore {
   }
   virtual PutShape put_shape() const = 0;
 
-  // Removes the blob of `key`; a missing one is no error. Nobody may be reading it. Blocks.
-  // Thread-safe.
+  // Removes the blob of `key`; a missing one is no error. Nobody may be reading it. What fails may
+  // be tried again. Blocks. Thread-safe.
   virtual Result<Done> remove(std::string_view key) = 0;
+  // After success what was removed, of these keys, stays so after a power cut. Before that nobody
+  // is to forget that it was to be removed. Blocks. Thread-safe.
+  virtual Result<Done> flush_removed(std::span<const std::string> keys) = 0;
 };
 
 // A blob opened for reading.
@@ -87,6 +92,7 @@ class DirectoryStore final : public BlobStore {
   std::vector<Result<std::string>> put(std::span<const NewBlob> blobs) override;
   PutShape put_shape() const override;
   Result<Done> remove(std::string_view key) override;
+  Result<Done> flush_removed(std::span<const std::string> keys) override;
 
   // Nullopt when there is no such blob, or `key` is none that was given to anybody. An error when
   // nobody can tell now (no descriptor left, a disk that fails): it may well be there.
@@ -116,6 +122,7 @@ class DirectoryStore final : public BlobStore {
 
   DirectoryStore(std::string folder, DirectoryOptions options);
   std::string path_of(std::string_view segment, std::string_view suffix) const;
+  std::string path_of(std::string_view key, const BlobPlace& place) const;
   Result<Done> begin_segment();
   void leave_segment();
   Result<std::string> append(const NewBlob& blob);

@@ -19,6 +19,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -70,6 +71,8 @@ Error failure(const char* what) {
   return Error{std::string("blob store: ") + what + ": " + std::generic_category().message(errno)};
 }
 
+constexpr std::array<char, kBlock> kZeros{};
+
 bool write_all(int fd, std::span<iovec> parts, std::int64_t at) {
   while (!parts.empty()) {
     const ssize_t count = ::pwritev(fd, parts.data(), static_cast<int>(parts.size()), at);
@@ -89,6 +92,22 @@ bool write_all(int fd, std::span<iovec> parts, std::int64_t at) {
       parts.front().iov_base = static_cast<char*>(parts.front().iov_base) + rest;
       parts.front().iov_len -= rest;
     }
+  }
+  return true;
+}
+
+// Zeros over `size` bytes from `from` on.
+bool wipe(int fd, std::int64_t from, std::int64_t size) {
+  while (size > 0) {
+    const std::int64_t count = std::min(size, kBlock);
+    // Nothing is written to through it.
+    std::array<iovec, 1> part{
+        {{const_cast<char*>(kZeros.data()), static_cast<std::size_t>(count)}}};
+    if (!write_all(fd, part, from)) {
+      return false;
+    }
+    from += count;
+    size -= count;
   }
   return true;
 }
@@ -255,6 +274,11 @@ std::string DirectoryStore::path_of(std::string_view segment, std::string_view s
   return path.append(suffix);
 }
 
+std::string DirectoryStore::path_of(std::string_view key, const BlobPlace& place) const {
+  return place.segment.empty() ? old_path(folder_, key)
+                               : path_of(place.segment, place.seal.empty() ? kOld : kSealed);
+}
+
 PutShape DirectoryStore::put_shape() const {
   return {.threads = 1, .batch_max = 128};  // A second one would only make batches smaller.
 }
@@ -299,7 +323,6 @@ Result<std::string> DirectoryStore::append(const NewBlob& blob) {
   AG_CHECK(blob.name.size() <= header.name.size());
   std::copy(blob.name.begin(), blob.name.end(), header.name.begin());
   header.seal = seals_.make(place);
-  static constexpr std::array<char, kBlock> kZeros{};
   const std::int64_t space = space_of(blob.bytes.size());
   const auto padding = static_cast<std::size_t>(space) - sizeof header - blob.bytes.size();
   // Nothing is written to through these.
@@ -351,13 +374,13 @@ Result<Done> DirectoryStore::remove(std::string_view key) {
     return Done{};
   }
   if (place->segment.empty()) {
-    return remove_file(old_path(folder_, key), 2);
+    return remove_file(path_of(key, *place), 2);
   }
   const auto seal = seal_for(seals_, *place);
   if (!seal) {
     return Done{};
   }
-  const std::string path = path_of(place->segment, place->seal.empty() ? kOld : kSealed);
+  const std::string path = path_of(key, *place);
   const UniqueFd file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
   if (file.get() < 0) {
     return errno == ENOENT ? Result<Done>(Done{}) : failure("open");
@@ -369,18 +392,41 @@ Result<Done> DirectoryStore::remove(std::string_view key) {
   if (!*header) {
     return Done{};
   }
-  // Without its header it is gone, even where no part of a file can be freed.
+  // All of it at once or, where no part of a file can be freed, its header last, on the disk as
+  // well: while that is there, whoever removes it again finds what is left.
   constexpr int kFree = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
-  const Header none{.magic = {}};
-  // The sum cannot overflow: see BlobPlace.
-  if (::pwrite(file.get(), &none, sizeof none, place->offset) != kHeader ||
-      (::fallocate(file.get(), kFree, place->offset, space_of(place->length)) != 0 &&
-       errno != EOPNOTSUPP)) {
+  const std::int64_t space = space_of(place->length);
+  // No sum here can overflow: see BlobPlace.
+  const bool freed = ::fallocate(file.get(), kFree, place->offset, space) == 0;
+  if (!freed &&
+      (errno != EOPNOTSUPP || !wipe(file.get(), place->offset + kHeader, space - kHeader) ||
+       ::fdatasync(file.get()) != 0 || !wipe(file.get(), place->offset, kHeader))) {
     return failure("free");
   }
   const bool empty = ::lseek(file.get(), 0, SEEK_DATA) < 0 && errno == ENXIO;
   if (empty && place->segment < slot_of(options_.clock() - kSlotLength)) {
     return remove_file(path, 1);
+  }
+  return Done{};
+}
+
+Result<Done> DirectoryStore::flush_removed(std::span<const std::string> keys) {
+  std::set<std::string> paths;
+  for (const std::string& key : keys) {
+    if (const auto place = parse_blob_key(key)) {
+      paths.insert(path_of(key, *place));
+    }
+  }
+  for (std::string path : paths) {
+    // Where a file is gone as well, the folder that says so.
+    UniqueFd open(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    while (open.get() < 0 && errno == ENOENT && path.size() > folder_.size()) {
+      path.resize(path.rfind('/'));
+      open = UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    }
+    if (open.get() < 0 || ::fsync(open.get()) != 0) {
+      return failure("flush");
+    }
   }
   return Done{};
 }
@@ -393,8 +439,7 @@ Result<std::optional<OpenBlob>> DirectoryStore::read(std::string_view key) const
     return missing;
   }
   const bool alone = place->segment.empty();
-  const std::string path = alone ? old_path(folder_, key)
-                                 : path_of(place->segment, place->seal.empty() ? kOld : kSealed);
+  const std::string path = path_of(key, *place);
   UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (file.get() < 0) {
     return errno == ENOENT ? Result<std::optional<OpenBlob>>(missing) : failure("open");

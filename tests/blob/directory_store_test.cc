@@ -1,12 +1,14 @@
 // Segments: where blobs lie in them, what is left of a put that fails, what removing gives back,
 // and which slots still want a look.
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,10 +16,12 @@
 #include <thread>
 #include <vector>
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,6 +29,31 @@
 #include "common/blob/blob_key.h"
 #include "common/blob/blob_store.h"
 #include "tests/blob/temporary_folder.h"
+
+namespace {
+
+std::atomic<int> free_fails{0};  // With this error, if not 0.
+std::mutex flushed_mutex;
+std::vector<ino_t> flushed;  // Of what fsync() was called for. Guarded by flushed_mutex.
+
+}  // namespace
+
+// In place of the C library's, so that a test can say what the file system does.
+extern "C" int fallocate(int fd, int mode, off_t offset, off_t length) {
+  if (free_fails != 0) {
+    errno = free_fails;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_fallocate, fd, mode, offset, length));
+}
+extern "C" int fsync(int fd) {
+  struct stat info {};
+  if (::fstat(fd, &info) == 0) {
+    const std::scoped_lock lock(flushed_mutex);
+    flushed.push_back(info.st_ino);
+  }
+  return static_cast<int>(::syscall(SYS_fsync, fd));
+}
 
 namespace audiogen {
 namespace {
@@ -406,6 +435,59 @@ TEST_F(DirectoryStoreTest, RemovingGivesTheSpaceBack) {
   EXPECT_EQ(read(before), "before");
   EXPECT_EQ(read(after), "after");
   EXPECT_THAT(keys(store_->unchecked(Instant::max(), 1).at(0)), ElementsAre(before, after));
+}
+
+// The bytes themselves, wherever they lie in the segment.
+bool holds(const std::string& path, const std::string& bytes) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string all((std::istreambuf_iterator<char>(file)), {});
+  return all.find(bytes) != std::string::npos;
+}
+
+TEST_F(DirectoryStoreTest, WhatCouldNotBeFreedIsFreedByTheNextWhoTries) {
+  const std::string key = put("a secret");
+  put("another");
+  free_fails = EIO;
+  const auto refused = store_->remove(key);
+  free_fails = 0;
+  ASSERT_FALSE(refused);
+  EXPECT_TRUE(store_->remove(key));
+  EXPECT_EQ(read(key), std::nullopt);
+  EXPECT_FALSE(holds(path_of(key), "a secret"));
+}
+
+TEST_F(DirectoryStoreTest, WhereNothingCanBeFreedItIsWrittenOver) {
+  const std::string before = put("before");
+  const std::string key = put(std::string(10'000, 'x') + "a secret");
+  const std::string after = put("after");
+  free_fails = EOPNOTSUPP;
+  const auto removed = store_->remove(key);
+  free_fails = 0;
+  EXPECT_TRUE(removed);
+  EXPECT_EQ(read(key), std::nullopt);
+  EXPECT_FALSE(holds(path_of(key), "a secret"));
+  EXPECT_FALSE(holds(path_of(key), std::string(100, 'x')));
+  EXPECT_EQ(read(before), "before");
+  EXPECT_EQ(read(after), "after");
+}
+
+TEST_F(DirectoryStoreTest, WhatIsRemovedIsFlushedWhenAsked) {
+  const std::string first = put(), second = put();
+  const auto segment = info_of(path_of(first)).st_ino;
+  ASSERT_TRUE(store_->remove(first));
+  flushed.clear();
+  ASSERT_TRUE(store_->flush_removed(std::vector{first, second}));
+  EXPECT_THAT(flushed, ElementsAre(segment)) << "once for all in a segment";
+  // The last one takes the segment along.
+  now_ += 2 * kSlot;
+  ASSERT_TRUE(store_->remove(second));
+  ASSERT_FALSE(fs::exists(path_of(first)));
+  flushed.clear();
+  ASSERT_TRUE(store_->flush_removed(std::vector{second}));
+  EXPECT_THAT(flushed, ElementsAre(info_of(folder_.path()).st_ino));
+  flushed.clear();
+  EXPECT_TRUE(store_->flush_removed(std::vector<std::string>{"", "no key"}));
+  EXPECT_THAT(flushed, IsEmpty());
 }
 
 TEST_F(DirectoryStoreTest, ASegmentWithoutBlobsGoesOnceNobodyCanAppend) {

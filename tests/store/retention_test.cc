@@ -23,7 +23,7 @@ using std::chrono::days;
 using testing::HasSubstr;
 using testing::Not;
 
-// Fails to remove after `patience` files.
+// Fails to remove after `patience` files, and to make that last if told so.
 class BrokenStore final : public BlobStore {
  public:
   BrokenStore(BlobStore& inner, std::size_t patience) : inner_(inner), patience_(patience) {}
@@ -38,6 +38,11 @@ class BrokenStore final : public BlobStore {
     --patience_;
     return inner_.remove(key);
   }
+  Result<Done> flush_removed(std::span<const std::string> keys) override {
+    return flushes ? inner_.flush_removed(keys) : Error{"the disk does not answer"};
+  }
+
+  bool flushes = true;
 
  private:
   BlobStore& inner_;
@@ -120,6 +125,16 @@ TEST_F(Retention, AnInterruptedRunGoesOn) {
   EXPECT_EQ(find(tasks[4], user_)->output_deleted_at, marked);
 }
 
+TEST_F(Retention, WhatIsNotGoneForGoodIsLookedAtAgain) {
+  finished(days(40));
+  BrokenStore broken(*blobs_, 100);
+  broken.flushes = false;
+  worker::delete_old_outputs(store_, broken, days(30));
+  EXPECT_EQ(must(store_.take_old_outputs(days(30), 10)).looked_at, 1U);
+  worker::delete_old_outputs(store_, *blobs_, days(30));
+  EXPECT_EQ(must(store_.take_old_outputs(days(30), 10)).looked_at, 0U);
+}
+
 TEST_F(Retention, MoreThanOneBatch) {
   for (int i = 0; i < 7; ++i) {
     finished(days(40));
@@ -185,6 +200,18 @@ TEST_F(Deletions, AnInterruptedRunGoesOnAndAFailureKeepsNobody) {
   EXPECT_EQ(noted(), 3U) << "what is not gone is not forgotten";
   EXPECT_EQ(worker::erase_deleted(store_, *blobs_), 3U);
   EXPECT_TRUE(folder_.files().empty());
+}
+
+// Else a power cut brings the file back, and nobody knows that it was to go.
+TEST_F(Deletions, AreForgottenOnlyOnceTheFileIsGoneForGood) {
+  deleted();
+  BrokenStore broken(*blobs_, 100);
+  broken.flushes = false;
+  EXPECT_EQ(worker::erase_deleted(store_, broken), 0U);
+  EXPECT_EQ(noted(), 1U);
+  broken.flushes = true;
+  EXPECT_EQ(worker::erase_deleted(store_, broken), 1U);
+  EXPECT_EQ(noted(), 0U);
 }
 
 // Died behind the removal: a file that is gone already is no error.
