@@ -158,7 +158,9 @@ void serve_file(const DirectoryStore& store,
   ByteRange range{.first = 0, .length = file->size};
   const bool conditional_miss =
       request.has_header("if-range") && request.header("if-range") != etag;
-  const RangeKind kind = request.has_header("range") && !conditional_miss
+  // Of GET alone (RFC 9110 14.2): HEAD tells how large the whole is.
+  const bool ranged = request.method == "GET" && request.has_header("range");
+  const RangeKind kind = ranged && !conditional_miss
                              ? parse_range(request.header("range"), file->size, range)
                              : RangeKind::kWhole;
   if (kind == RangeKind::kUnsatisfiable) {

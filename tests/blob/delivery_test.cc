@@ -120,6 +120,14 @@ TEST_F(DeliveryTest, PartsAndValidators) {
   EXPECT_EQ(part->status, 206);
   EXPECT_EQ(part->body, "io");
   EXPECT_EQ(part->header("content-range"), "bytes 3-4/5");
+  for (const char* const range : {"bytes=3-", "bytes=9-"}) {
+    ASSERT_TRUE(
+        connection.send("HEAD /" + key_ + " HTTP/1.1\r\nHost: x\r\nRange: " + range + "\r\n\r\n"));
+    const auto head = connection.response(true);
+    ASSERT_TRUE(head);
+    EXPECT_EQ(head->status, 200) << "a range is of GET alone";
+    EXPECT_EQ(head->header("content-length"), "5");
+  }
 }
 
 // The file has neighbours in its segment: other users' audio, with the names it is served by.
