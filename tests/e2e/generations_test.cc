@@ -237,6 +237,25 @@ TEST(List, EveryWrongParameterIsNamed) {
   expect_error(list(stack, {.user = "", .email = "", .key = "wrong"}), 401, "invalid_api_key");
 }
 
+// What the calendar has, though no row is of that time and the database knows no such year.
+TEST(List, TimesBeyondAllRowsAreTimes) {
+  Stack stack(without_worker());
+  const Account ann = stack.account();
+  stack.create(ann, Stack::body());
+  for (const char* const query : {"?created_after=0000-01-01T00:00:00%2B23:59",
+                                  "?created_before=9999-12-31T23:59:59-23:59"}) {
+    const Reply all = list(stack, ann, query);
+    ASSERT_EQ(all.status, 200) << all.body;
+    EXPECT_EQ(all.json()["data"].Size(), 1U) << query;
+  }
+  for (const char* const query : {"?created_before=0000-01-01T00:00:00%2B23:59",
+                                  "?created_after=9999-12-31T23:59:59-23:59"}) {
+    const Reply none = list(stack, ann, query);
+    ASSERT_EQ(none.status, 200) << none.body;
+    EXPECT_EQ(none.json()["data"].Size(), 0U) << query;
+  }
+}
+
 Reply erase(Stack& stack, const Account& account, const std::string& id) {
   return stack.judged(
       "DELETE",

@@ -49,6 +49,23 @@ class BrokenStore final : public BlobStore {
   std::size_t patience_;
 };
 
+// Removes one key and no other.
+class StuckStore final : public BlobStore {
+ public:
+  explicit StuckStore(std::string removable) : removable_(std::move(removable)) {}
+  std::vector<Result<std::string>> put(std::span<const NewBlob> blobs) override {
+    return std::vector<Result<std::string>>(blobs.size(), Error{"nothing is put here"});
+  }
+  PutShape put_shape() const override { return {}; }
+  Result<Done> remove(std::string_view key) override {
+    return key == removable_ ? Result<Done>(Done{}) : Error{"it cannot be removed"};
+  }
+  Result<Done> flush_removed(std::span<const std::string> /*keys*/) override { return Done{}; }
+
+ private:
+  const std::string removable_;
+};
+
 class Retention : public TaskStoreTest {
  protected:
   // A task created `age` ago.
@@ -200,6 +217,23 @@ TEST_F(Deletions, AnInterruptedRunGoesOnAndAFailureKeepsNobody) {
   EXPECT_EQ(noted(), 3U) << "what is not gone is not forgotten";
   EXPECT_EQ(worker::erase_deleted(store_, *blobs_), 3U);
   EXPECT_TRUE(folder_.files().empty());
+}
+
+// More than are looked at in one go, and all before the one that can.
+TEST_F(Deletions, ManyThatCannotBeRemovedKeepNobodyElses) {
+  constexpr std::size_t kMany = 450;
+  std::vector<SettleCommand> ends;
+  for (const Claim& claim : claim_many(user_, kMany)) {
+    ends.push_back(settle_command(SettleCommand::Kind::kSucceed, claim));
+  }
+  must(store_.settle(ends));
+  db_.execute(
+      Sql("UPDATE tasks SET request='', deleted_at=UTC_TIMESTAMP(6), "
+          "output_deleted_at=UTC_TIMESTAMP(6)"));
+  db_.execute(Sql("INSERT INTO deletions SELECT id, deleted_at FROM tasks"));
+  StuckStore stuck(ends.back().output_key);
+  EXPECT_EQ(worker::erase_deleted(store_, stuck), 1U);
+  EXPECT_EQ(noted(), kMany - 1);
 }
 
 // Else a power cut brings the file back, and nobody knows that it was to go.
