@@ -92,12 +92,13 @@ std::string render_task(const TaskView& task, const WireNames& names) {
 std::string render_listed(const TaskView& task, std::string_view request, const WireNames& names) {
   std::string out = render_task(task, names);
   out.back() = ',';
-  out += "\"prompt\":";
   const auto asked = decode_request(request);
   if (asked) {
-    append_json_string(out, asked->prompt);
+    append_json_member(out, "prompt", asked->prompt);
+    out += ",\"metadata\":";
+    append_metadata(out, asked->metadata);
   } else {
-    out += "null";
+    out += "\"prompt\":null,\"metadata\":null";
     if (!request.empty()) {
       log::error("a stored request cannot be read", {{"task_id", task.id}});
     }

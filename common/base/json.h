@@ -44,6 +44,14 @@ class JsonWriter {
     return *this;
   }
 
+  // A name that is not ours, valid UTF-8.
+  JsonWriter& foreign_key(std::string_view name) {
+    value(name);
+    out_ += ':';
+    comma_ = false;
+    return *this;
+  }
+
   // Valid UTF-8.
   JsonWriter& value(std::string_view text) {
     next();

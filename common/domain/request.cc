@@ -483,6 +483,15 @@ Result<GenerationRequest, RequestFault> parse_request(std::string_view body,
   return read(body, &rules);
 }
 
+void append_metadata(std::string& out, const Metadata& metadata) {
+  JsonWriter json(out);
+  json.begin_object();
+  for (const auto& [name, text] : metadata) {
+    json.foreign_key(name).value(std::string_view(text));
+  }
+  json.end_object();
+}
+
 std::string encode_request(const GenerationRequest& request) {
   std::string out;
   out.reserve(256 + request.prompt.size());
@@ -518,15 +527,7 @@ std::string encode_request(const GenerationRequest& request) {
   out += number_text(request.pitch);
   if (!request.metadata.empty()) {
     append_member(out, Member::kMetadata);
-    char separator = '{';
-    for (const auto& [name, text] : request.metadata) {
-      out += separator;
-      append_json_string(out, name);
-      out += ':';
-      append_json_string(out, text);
-      separator = ',';
-    }
-    out += '}';
+    append_metadata(out, request.metadata);
   }
   if (request.max_credits != kHoldAmount) {
     append_member(out, Member::kMaxCredits);

@@ -43,6 +43,13 @@ inline constexpr Range kSpeedRange{0.5, 2.0};     // times the normal speed
 inline constexpr Range kVolumeRange{0.5, 2.0};    // times the normal amplitude
 inline constexpr Range kPitchRange{-12.0, 12.0};  // semitones
 
+// The client's own notes: at most kMetadataMax pairs of valid UTF-8 without control characters but
+// tab and line breaks, and without those in names, which are not empty.
+using Metadata = std::map<std::string, std::string>;
+
+// Appends the pairs as a JSON object, in the order of their names.
+void append_metadata(std::string& out, const Metadata& metadata);
+
 // A request that obeys every rule, with defaults filled in.
 struct GenerationRequest {
   std::string prompt;                         // 1-2048 code points of valid UTF-8 without U+0000
@@ -54,9 +61,7 @@ struct GenerationRequest {
   double speed = 1.0;
   double volume = 1.0;
   double pitch = 0.0;
-  // The client's own notes: at most kMetadataMax pairs of valid UTF-8 without control characters
-  // but tab and line breaks, and without those in names, which are not empty.
-  std::map<std::string, std::string> metadata;
+  Metadata metadata;
   // The charge is never more: audio is cut at longest_ms(). From kChargeMin to kHoldAmount.
   Units max_credits = kHoldAmount;
   friend bool operator==(const GenerationRequest&, const GenerationRequest&) = default;

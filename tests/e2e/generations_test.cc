@@ -166,10 +166,11 @@ TEST(List, HasEveryGenerationNewestFirst) {
   EXPECT_STREQ(data[0]["status"].GetString(), "failed");
   EXPECT_STREQ(data[1]["prompt"].GetString(), "second");
   EXPECT_STREQ(data[2]["prompt"].GetString(), "first \xc3\xa9");
-  // An item is what the law's GET answers, and the prompt.
+  // An item is what the law's GET answers, and what was asked for.
   const std::string alone = stack.get(ann, ids[1]).body;
-  EXPECT_NE(page.body.find(alone.substr(0, alone.size() - 1) + R"(,"prompt":"second"})"),
-            std::string::npos);
+  EXPECT_NE(
+      page.body.find(alone.substr(0, alone.size() - 1) + R"(,"prompt":"second","metadata":{}})"),
+      std::string::npos);
   EXPECT_EQ(list(stack, bob).json()["data"].Size(), 0U) << "nothing of another's";
 
   // Page by page.
@@ -192,6 +193,20 @@ TEST(List, HasEveryGenerationNewestFirst) {
                 .json()["data"]
                 .Size(),
             1U);
+}
+
+TEST(List, ShowsTheNotesOfTheClientAsTheyWere) {
+  Stack stack(without_worker());
+  const Account ann = stack.account();
+  stack.create(ann,
+               R"({"model":"svc-audio-1.0","prompt":"x","metadata":)"
+               R"({"b\"},{\"":"\u2028\\","a":"\ud83d\ude00"}})");
+  const Reply page = list(stack, ann);
+  ASSERT_EQ(page.status, 200) << page.body;
+  EXPECT_NE(page.body.find("\"metadata\":{\"a\":\"\xF0\x9F\x98\x80\","
+                           "\"b\\\"},{\\\"\":\"\xE2\x80\xA8\\\\\"}}"),
+            std::string::npos)
+      << page.body;
 }
 
 TEST(List, AnswersOnlyWhatIsNew) {
@@ -288,6 +303,7 @@ TEST(Delete, PromptAndFileGoTheTaskStays) {
   const Reply page = list(stack, ann);
   EXPECT_EQ(page.body.find(secret), std::string::npos);
   EXPECT_TRUE(page.json()["data"][0]["prompt"].IsNull());
+  EXPECT_TRUE(page.json()["data"][0]["metadata"].IsNull());
   // Its key stays used.
   EXPECT_EQ(stack.create(ann, Stack::body(secret), key).text("id"), id);
   EXPECT_EQ(stack.create(ann, Stack::body("other"), key).status, 409);

@@ -41,8 +41,9 @@ TEST(Json, TheWriterSetsTheCommas) {
   JsonWriter json(out);
   json.begin_object().member("a", 1).key("empty").begin_object().end_object();
   json.key("list").begin_array().value(1).value("two").null().begin_object().member("x", true);
-  json.end_object().begin_array().end_array().end_array().member("z", false).end_object();
-  EXPECT_EQ(out, R"({"a":1,"empty":{},"list":[1,"two",null,{"x":true},[]],"z":false})");
+  json.end_object().begin_array().end_array().end_array().foreign_key("\"y").value(2);
+  json.member("z", false).end_object();
+  EXPECT_EQ(out, R"({"a":1,"empty":{},"list":[1,"two",null,{"x":true},[]],"\"y":2,"z":false})");
 }
 
 TEST(Json, EveryKindOfValue) {
