@@ -35,6 +35,7 @@ namespace {
 std::atomic<int> free_fails{0};  // With this error, if not 0.
 std::mutex flushed_mutex;
 std::vector<ino_t> flushed;  // Of what fsync() was called for. Guarded by flushed_mutex.
+std::string flushed_data;    // Of the file fdatasync() was last called for. Likewise.
 
 }  // namespace
 
@@ -53,6 +54,15 @@ extern "C" int fsync(int fd) {
     flushed.push_back(info.st_ino);
   }
   return static_cast<int>(::syscall(SYS_fsync, fd));
+}
+
+extern "C" int fdatasync(int fd) {
+  {
+    const std::scoped_lock lock(flushed_mutex);
+    std::ifstream file("/proc/self/fd/" + std::to_string(fd), std::ios::binary);
+    flushed_data.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  return static_cast<int>(::syscall(SYS_fdatasync, fd));
 }
 
 namespace audiogen {
@@ -467,6 +477,10 @@ TEST_F(DirectoryStoreTest, WhereNothingCanBeFreedItIsWrittenOver) {
   EXPECT_EQ(read(key), std::nullopt);
   EXPECT_FALSE(holds(path_of(key), "a secret"));
   EXPECT_FALSE(holds(path_of(key), std::string(100, 'x')));
+  EXPECT_FALSE(holds(path_of(key), std::string(parse_blob_key(key)->name)));
+  // The header last, on the disk as well, or nobody finds again what a power cut left.
+  EXPECT_EQ(flushed_data.find("a secret"), std::string::npos);
+  EXPECT_NE(flushed_data.find(parse_blob_key(key)->name), std::string::npos);
   EXPECT_EQ(read(before), "before");
   EXPECT_EQ(read(after), "after");
 }
