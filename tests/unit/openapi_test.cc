@@ -230,7 +230,10 @@ TEST_F(OpenApi, AListedGenerationIsAGenerationAndMore) {
               member.value)
         << member.name.GetString();
   }
-  EXPECT_EQ(members(schema("ListedGeneration/properties")).size(), generation.MemberCount() + 1);
+  // The prompt and the metadata.
+  EXPECT_EQ(members(schema("ListedGeneration/properties")).size(), generation.MemberCount() + 2);
+  EXPECT_STREQ(schema("ListedGeneration/properties/metadata/anyOf/0/$ref").GetString(),
+               "#/components/schemas/Metadata");
 }
 
 // Each member of the request schema is one the code knows, and no other.
