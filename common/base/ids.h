@@ -72,11 +72,15 @@ struct WorkerTag {
 struct ApiTag {
   static constexpr const char* kPrefix = "api_";
 };
+struct SessionTag {
+  static constexpr const char* kPrefix = "ses_";
+};
 using TaskId = Id<TaskTag>;
 using UserId = Id<UserTag>;
 using KeyId = Id<KeyTag>;
 using WorkerId = Id<WorkerTag>;  // One per process start, never the host's name.
 using ApiId = Id<ApiTag>;        // Likewise.
+using SessionId = Id<SessionTag>;
 
 }  // namespace audiogen
 

@@ -7,6 +7,7 @@
 #include "common/base/ascii.h"
 #include "common/base/check.h"
 #include "common/domain/pricing.h"
+#include "common/domain/sign_in.h"
 
 namespace audiogen {
 namespace {
@@ -17,7 +18,7 @@ struct Row {
 };
 
 // In the order of ApiErrorCode.
-constexpr std::array<Row, 14> kRows = {Row{400, "invalid_request"},
+constexpr std::array<Row, 17> kRows = {Row{400, "invalid_request"},
                                        Row{401, "invalid_api_key"},
                                        Row{402, "insufficient_credits"},
                                        Row{403, "api_access_required"},
@@ -30,7 +31,10 @@ constexpr std::array<Row, 14> kRows = {Row{400, "invalid_request"},
                                        Row{403, "insufficient_scope"},
                                        Row{409, "already_final"},
                                        Row{409, "not_final"},
-                                       Row{409, "limit_reached"}};
+                                       Row{409, "limit_reached"},
+                                       Row{401, "invalid_login"},
+                                       Row{403, "step_up_required"},
+                                       Row{403, "cross_site_request"}};
 
 const Row& row(ApiErrorCode code) {
   const auto index = static_cast<std::size_t>(code);
@@ -172,6 +176,35 @@ ApiError not_final() {
 
 ApiError limit_reached(std::string message) {
   return {ApiErrorCode::kLimitReached, std::move(message), std::nullopt};
+}
+
+ApiError invalid_login() {
+  return {ApiErrorCode::kInvalidLogin,
+          "Nobody can sign in with this: a link works once and for " +
+              std::to_string(kLoginLinkLife.count()) +
+              " minutes, a password with its mail address.",
+          std::nullopt};
+}
+
+ApiError not_signed_in() {
+  return {ApiErrorCode::kInvalidApiKey, "You are not signed in, or no longer.", std::nullopt};
+}
+
+ApiError step_up_required() {
+  return {ApiErrorCode::kStepUpRequired,
+          "Sign in again to do this: the last time was more than " +
+              std::to_string(kFreshFor.count()) + " minutes ago.",
+          std::nullopt};
+}
+
+ApiError cross_site_request() {
+  return {ApiErrorCode::kCrossSiteRequest,
+          "Only pages of this service may ask for this.",
+          std::nullopt};
+}
+
+ApiError session_not_found() {
+  return {ApiErrorCode::kNotFound, "There is no such session.", std::nullopt};
 }
 
 }  // namespace audiogen

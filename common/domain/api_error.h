@@ -28,6 +28,10 @@ enum class ApiErrorCode : std::uint8_t {
   kAlreadyFinal,       // 409
   kNotFinal,           // 409
   kLimitReached,       // 409
+  // Of the console alone.
+  kInvalidLogin,      // 401
+  kStepUpRequired,    // 403
+  kCrossSiteRequest,  // 403
 };
 
 struct ApiError {
@@ -79,5 +83,13 @@ ApiError already_final(TaskState state);  // kSucceeded or kFailed.
 ApiError not_final();
 // `message` names the limit.
 ApiError limit_reached(std::string message);
+// Whatever was wrong: nobody learns which accounts there are.
+ApiError invalid_login();
+// No cookie, or none of a session that lives: what a missing key is elsewhere, code
+// invalid_api_key.
+ApiError not_signed_in();
+ApiError step_up_required();
+ApiError cross_site_request();
+ApiError session_not_found();
 
 }  // namespace audiogen

@@ -51,6 +51,8 @@ struct Scopes {
   friend bool operator==(const Scopes&, const Scopes&) = default;
 };
 inline constexpr Scopes kUsualScopes{static_cast<std::uint8_t>(Scope::kGenerate)};
+inline constexpr Scopes kAllScopes{static_cast<std::uint8_t>(Scope::kGenerate) |
+                                   static_cast<std::uint8_t>(Scope::kManage)};
 
 inline constexpr std::size_t kKeysMax = 50;            // Of a user, the expired ones too.
 inline constexpr std::size_t kKeyNameMax = 100;        // Characters.

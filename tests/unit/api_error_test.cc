@@ -40,7 +40,12 @@ TEST(ApiError, HasTheStatusAndNameOfTheInterface) {
                         Case{key_not_found(), 404, "not_found"},
                         Case{already_final(TaskState::kSucceeded), 409, "already_final"},
                         Case{not_final(), 409, "not_final"},
-                        Case{limit_reached("x"), 409, "limit_reached"}}) {
+                        Case{limit_reached("x"), 409, "limit_reached"},
+                        Case{invalid_login(), 401, "invalid_login"},
+                        Case{not_signed_in(), 401, "invalid_api_key"},
+                        Case{step_up_required(), 403, "step_up_required"},
+                        Case{cross_site_request(), 403, "cross_site_request"},
+                        Case{session_not_found(), 404, "not_found"}}) {
     EXPECT_EQ(http_status(c.error.code), c.status);
     EXPECT_EQ(error_name(c.error.code), c.name);
     EXPECT_FALSE(c.error.message.empty());

@@ -1,0 +1,105 @@
+#include "common/domain/sign_in_request.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+
+#include <rapidjson/document.h>
+
+#include "common/base/ascii.h"
+#include "common/domain/json_body.h"
+#include "common/domain/password.h"
+#include "common/domain/sign_in.h"
+
+namespace audiogen {
+namespace {
+
+// A member that a body may have, and how long it may be.
+struct Member {
+  std::string_view name;
+  std::size_t bytes_max;
+};
+constexpr std::size_t kTokenBytesMax = 256;  // Whatever is there instead of one.
+
+using Values = std::array<std::optional<std::string>, 3>;  // In the order of the members.
+
+ApiError wrong(std::string_view member, const std::string& rule) {
+  return invalid_parameter(std::string(member), std::string(member) + " " + rule);
+}
+
+std::string_view text_of(const rapidjson::Value& value) {
+  return {value.GetString(), value.GetStringLength()};
+}
+
+// A JSON object of strings, each of `known`, at most once.
+Result<Values, ApiError> read_strings(std::string_view body, std::span<const Member> known) {
+  if (auto fault = json_body_fault(body)) {
+    return invalid_request(*std::move(fault));
+  }
+  rapidjson::Document document;
+  document.Parse<rapidjson::kParseValidateEncodingFlag>(body.data(), body.size());
+  if (document.HasParseError()) {
+    return invalid_request("The body is not valid JSON.");
+  }
+  if (!document.IsObject()) {
+    return invalid_request("The body must be a JSON object.");
+  }
+  Values out;
+  for (const auto& member : document.GetObject()) {
+    const auto at = std::find_if(known.begin(), known.end(), [&](const Member& m) {
+      return m.name == text_of(member.name);
+    });
+    if (at == known.end()) {
+      return unknown_member(text_of(member.name));
+    }
+    auto& value = out.at(static_cast<std::size_t>(at - known.begin()));
+    if (value) {
+      return wrong(at->name, "may be given once only.");
+    }
+    if (!member.value.IsString()) {
+      return wrong(at->name, "must be a string.");
+    }
+    if (member.value.GetStringLength() > at->bytes_max) {
+      return wrong(at->name, "must be at most " + std::to_string(at->bytes_max) + " bytes long.");
+    }
+    value = text_of(member.value);
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<SignInRequest, ApiError> parse_sign_in(std::string_view body) {
+  static constexpr std::array<Member, 3> kMembers = {Member{"login_token", kTokenBytesMax},
+                                                     Member{"email", kEmailBytesMax},
+                                                     Member{"password", kPasswordBytesMax}};
+  auto values = read_strings(body, kMembers);
+  if (!values) {
+    return values.error();
+  }
+  auto& [token, email, password] = *values;
+  if (token && !email && !password) {
+    return SignInRequest(LinkSignIn{token_hash(*token)});
+  }
+  if (!token && email && password) {
+    return SignInRequest(PasswordSignIn{ascii::lower(*email), *std::move(password)});
+  }
+  return invalid_request("The body must have login_token alone, or email and password.");
+}
+
+Result<PasswordChange, ApiError> parse_password_change(std::string_view body) {
+  static constexpr std::array<Member, 2> kMembers = {Member{"password", kPasswordBytesMax},
+                                                     Member{"current_password", kPasswordBytesMax}};
+  auto values = read_strings(body, kMembers);
+  if (!values) {
+    return values.error();
+  }
+  auto& [password, current, none] = *values;
+  if (!password) {
+    return wrong("password", "is required.");
+  }
+  return PasswordChange{.password = *std::move(password), .current = std::move(current)};
+}
+
+}  // namespace audiogen
