@@ -25,6 +25,10 @@ GRANT INSERT ON deletions TO api;
 GRANT SELECT, UPDATE (state, ended_at) ON past_attempts TO api;
 GRANT SELECT, INSERT ON idempotency TO api;
 GRANT SELECT, INSERT, UPDATE, DELETE ON api_processes TO api;
+-- Whose a session is, and when it began, nobody changes; links are made by operators alone.
+GRANT SELECT, INSERT, UPDATE (last_seen_at), DELETE ON sessions TO api;
+GRANT SELECT, UPDATE (used_at) ON login_links TO api;
+GRANT SELECT, INSERT, UPDATE ON passwords TO api;
 
 -- audio-worker
 GRANT SELECT ON schema_migrations TO worker;
@@ -41,6 +45,9 @@ GRANT SELECT ON api_processes TO worker;
 GRANT SELECT, UPDATE (after_wake_at, after_id, began_at) ON sweep_pass TO worker;
 GRANT SELECT, UPDATE (done_to) ON retention TO worker;
 GRANT SELECT, DELETE ON deletions TO worker;
+-- To forget what is over: no more of it than its age.
+GRANT SELECT (id, last_seen_at), DELETE ON sessions TO worker;
+GRANT SELECT (expires_at), DELETE ON login_links TO worker;
 
 -- audio-api admin
 GRANT SELECT ON schema_migrations TO admin;
@@ -58,4 +65,5 @@ GRANT SELECT ON deletions TO admin;
 GRANT SELECT ON idempotency TO admin;
 GRANT SELECT ON workers TO admin;
 GRANT SELECT ON api_processes TO admin;
+GRANT SELECT, INSERT ON login_links TO admin;
 GRANT SELECT, INSERT ON admin_actions TO admin;

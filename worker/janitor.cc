@@ -186,6 +186,9 @@ void Janitor::do_chores(store::TaskStore& store) {
   for (auto purged = store.purge_idempotency(kPurgeBatch); purged && *purged == kPurgeBatch;
        purged = store.purge_idempotency(kPurgeBatch)) {
   }
+  for (auto purged = store.purge_sessions(kPurgeBatch); purged && *purged == kPurgeBatch;
+       purged = store.purge_sessions(kPurgeBatch)) {
+  }
   if (auto* const folder = dynamic_cast<DirectoryStore*>(&blobs_)) {
     const std::size_t files = delete_orphans(store, *folder, [this] { return stopping(); });
     if (files > 0) {

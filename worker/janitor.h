@@ -1,6 +1,6 @@
 // Slow chores on a thread of their own, so that they never delay the sweeper: forgotten idempotency
-// keys, files no task knows of, files past their retention. Any number of workers may do them at
-// once.
+// keys, sessions that have ended, files no task knows of, files past their retention. Any number of
+// workers may do them at once.
 #pragma once
 
 #include <chrono>

@@ -38,7 +38,10 @@ std::string worded(const store::Fault& fault) {
     case Code::kAskerIsGone:
     case Code::kScopeNotOwn:
     case Code::kExpiryNotOwn:
-      return "a key cannot give what it lacks";  // Nobody asks by a key here.
+    case Code::kNotFresh:
+    case Code::kBadLogin:
+    case Code::kNoSuchSession:
+      return "a key cannot give what it lacks";  // Nobody asks by a key or a session here.
     case Code::kNoSuchUser:
       return "--user: there is no user " + fault.about;
     case Code::kEmailTaken:

@@ -66,13 +66,21 @@ struct FindCommand {
 // Nullopt: there is no such task of this user.
 using FindOutcome = std::optional<TaskView>;
 
+// Who asks, as a key that is shown tells, or a session of the console: that has all scopes and API
+// access, whatever the plan, because its owner sits before it.
 struct KeyRecord {
-  KeyId id{};
+  KeyId id{};  // Nobody's when it is a session.
   UserId user{};
   bool api_access = false;  // A paid plan or a purchase.
   Scopes scopes{};
+  std::optional<SessionId> session{};
+
+  // What was shown: the key or the session.
+  Uuid shown() const { return session ? session->uuid : id.uuid; }
+  // Whose requests count together: a key's, or those of all of a user's sessions.
+  Uuid counted_as() const { return session ? user.uuid : id.uuid; }
 };
-// Nullopt: no such key, or it was deleted, or has expired.
+// Nullopt: no such key, or it was deleted, or has expired; no such session, or it has ended.
 using KeyOutcome = std::optional<KeyRecord>;
 
 // --- working

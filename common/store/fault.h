@@ -30,9 +30,12 @@ enum class FaultCode : std::uint8_t {
   kNoSuchKey,        // `about`: its id.
   kBadKeyExpiry,     // Not one of is_key_expiry().
   kTooManyKeys,      // The user has kKeysMax.
-  kAskerIsGone,      // The key that asks was deleted, or has expired.
+  kAskerIsGone,      // The key or session that asks was deleted, or has ended.
   kScopeNotOwn,      // It lacks a scope that it would give. `about`: its name.
   kExpiryNotOwn,     // It ends before the key that it would make last. `about`: when it ends.
+  kNotFresh,         // The session that asks began too long ago for it.
+  kBadLogin,         // No such link, or it is used or too old; or a password that is no longer it.
+  kNoSuchSession,    // It is not there, or has ended, or is another user's.
   kNoSuchTask,       // `about`: its id.
   kAlreadyFinal,     // `about`: the task's id.
   // The database was in the way. `detail`: its own words, where there are any.

@@ -1,6 +1,7 @@
 #include "common/store/keys.h"
 
 #include "common/base/check.h"
+#include "common/domain/sign_in.h"
 
 namespace audiogen::store {
 namespace {
@@ -46,9 +47,38 @@ std::size_t Keys::count(UserId user) {
 }
 
 std::optional<Fault> Keys::beyond_asker(UserId user,
-                                        KeyId asker,
+                                        const Asker& asker,
                                         std::optional<Scopes> scopes,
                                         std::optional<std::optional<Instant>> expires_at) {
+  if (const auto* const key = std::get_if<KeyId>(&asker)) {
+    return beyond_key(user, *key, scopes, expires_at);
+  }
+  if (const auto* const session = std::get_if<SessionId>(&asker)) {
+    return beyond_session(user, *session, scopes);
+  }
+  return std::nullopt;
+}
+
+std::optional<Fault> Keys::beyond_session(UserId user,
+                                          SessionId asker,
+                                          std::optional<Scopes> scopes) {
+  // One that its owner ends makes no key meanwhile.
+  Rows rows = session_.query(
+      Sql("SELECT created_at, last_seen_at, UTC_TIMESTAMP(6) FROM sessions WHERE id=")
+      << asker << " AND user_id=" << user << " FOR UPDATE");
+  if (!rows.next() || session_end(rows.time(1), rows.time(2)) <= rows.time(3)) {
+    return Fault{.code = FaultCode::kAskerIsGone};
+  }
+  if (scopes && scopes->has(Scope::kManage) && fresh_until(rows.time(1)) <= rows.time(3)) {
+    return Fault{.code = FaultCode::kNotFresh};
+  }
+  return std::nullopt;
+}
+
+std::optional<Fault> Keys::beyond_key(UserId user,
+                                      KeyId asker,
+                                      std::optional<Scopes> scopes,
+                                      std::optional<std::optional<Instant>> expires_at) {
   // Not as it was when the request came: a key that is being taken away makes no other meanwhile.
   Rows rows = session_.query(Sql("SELECT scopes, expires_at FROM api_keys WHERE id=")
                              << asker << " AND user_id=" << user
@@ -74,7 +104,7 @@ std::optional<Fault> Keys::beyond_asker(UserId user,
 Result<KeyInfo, Fault> Keys::add(UserId user,
                                  const KeyTerms& terms,
                                  const NewApiKey& key,
-                                 std::optional<KeyId> asker) {
+                                 const Asker& asker) {
   if (!is_key_name(terms.name)) {
     return Fault{.code = FaultCode::kBadKeyName};
   }
@@ -96,11 +126,9 @@ Result<KeyInfo, Fault> Keys::add(UserId user,
         refused = Fault{.code = FaultCode::kBadKeyExpiry};
         return;
       }
-      if (asker) {
-        refused = beyond_asker(user, *asker, terms.scopes, terms.expires_at);
-        if (refused) {
-          return;
-        }
+      refused = beyond_asker(user, asker, terms.scopes, terms.expires_at);
+      if (refused) {
+        return;
       }
       if (count(user) >= kKeysMax) {
         refused = Fault{.code = FaultCode::kTooManyKeys};
@@ -159,7 +187,10 @@ Result<KeyPage, Fault> Keys::page(UserId user, std::optional<KeyId> before, std:
   });
 }
 
-Result<KeyInfo, Fault> Keys::change(UserId user, KeyId id, const KeyChange& change, KeyId asker) {
+Result<KeyInfo, Fault> Keys::change(UserId user,
+                                    KeyId id,
+                                    const KeyChange& change,
+                                    const Asker& asker) {
   if (change.name && !is_key_name(*change.name)) {
     return Fault{.code = FaultCode::kBadKeyName};
   }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "common/base/ids.h"
@@ -34,20 +35,23 @@ struct KeyPage {
   bool has_more = false;
 };
 
+// Who wants a key made or changed: an operator, who may do anything; a key, which cannot give what
+// it lacks; or a session, which must be fresh to make a key that manages.
+using Asker = std::variant<std::monostate, KeyId, SessionId>;
+
 // What is changed of a key takes effect everywhere within a second. See Door for threads, blocking
 // and failures.
 class Keys : private Door {
  public:
   explicit Keys(Session& session, const ActionNote* note = nullptr) : Door(session, note) {}
 
-  // Stores the hash and the prefix of `key`, never its text. `asker`: the key that asks for it,
-  // which cannot give what it lacks; nullopt: an operator, who can. Whoever makes or changes keys
-  // of a user comes one after the other, so that none is one too many. Faults: kBadKeyName,
-  // kBadKeyExpiry, kNoSuchUser, kTooManyKeys, kAskerIsGone, kScopeNotOwn, kExpiryNotOwn.
+  // Stores the hash and the prefix of `key`, never its text. Whoever makes or changes keys of a
+  // user comes one after the other, so that none is one too many. Faults: kBadKeyName,
+  // kBadKeyExpiry, kNoSuchUser, kTooManyKeys, kAskerIsGone, kScopeNotOwn, kExpiryNotOwn, kNotFresh.
   Result<KeyInfo, Fault> add(UserId user,
                              const KeyTerms& terms,
                              const NewApiKey& key,
-                             std::optional<KeyId> asker = std::nullopt);
+                             const Asker& asker = {});
 
   // Oldest first, the deleted ones too. None when there is no such user.
   Result<std::vector<KeyInfo>, Fault> list(UserId user);
@@ -59,7 +63,7 @@ class Keys : private Door {
   // Changes a key of `user` that was not deleted. `asker` as above, for what is given, and for the
   // key as it will be when that is more, or lasts longer, than it was; it may be the key itself.
   // Faults: kNoSuchKey, and as add() but for kNoSuchUser and kTooManyKeys.
-  Result<KeyInfo, Fault> change(UserId user, KeyId id, const KeyChange& change, KeyId asker);
+  Result<KeyInfo, Fault> change(UserId user, KeyId id, const KeyChange& change, const Asker& asker);
 
   // The key stops working everywhere within a second. Deleting it again changes nothing and
   // succeeds. For operators: nobody asks whose it is. Faults: kNoSuchKey.
@@ -73,11 +77,16 @@ class Keys : private Door {
   // Inside a transaction: keeps others from making or changing keys of `user` until its end.
   void lock_keys(UserId user);
   std::size_t count(UserId user);  // Those that were not deleted.
-  // Inside a transaction: what keeps `asker` from giving as much.
+  // Inside a transaction, the following, too: what keeps `asker` from giving as much.
   std::optional<Fault> beyond_asker(UserId user,
-                                    KeyId asker,
+                                    const Asker& asker,
                                     std::optional<Scopes> scopes,
                                     std::optional<std::optional<Instant>> expires_at);
+  std::optional<Fault> beyond_key(UserId user,
+                                  KeyId asker,
+                                  std::optional<Scopes> scopes,
+                                  std::optional<std::optional<Instant>> expires_at);
+  std::optional<Fault> beyond_session(UserId user, SessionId asker, std::optional<Scopes> scopes);
   std::uint64_t mark_deleted(KeyId id);  // How many: 1, or 0 when it was deleted before.
 };
 

@@ -15,6 +15,7 @@ extern const std::string_view migration_0004;
 extern const std::string_view migration_0005;
 extern const std::string_view migration_0006;
 extern const std::string_view migration_0007;
+extern const std::string_view migration_0008;
 
 namespace {
 
@@ -200,7 +201,8 @@ std::span<const Migration> migrations() {
                                  Migration{4, migration_0004},
                                  Migration{5, migration_0005},
                                  Migration{6, migration_0006},
-                                 Migration{7, migration_0007}};
+                                 Migration{7, migration_0007},
+                                 Migration{8, migration_0008}};
   return all;
 }
 

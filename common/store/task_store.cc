@@ -2,8 +2,10 @@
 // time and no transaction: then no lock is ever held while the server waits for us.
 #include "common/store/task_store.h"
 
+#include <algorithm>
 #include <unordered_map>
 
+#include "common/domain/sign_in.h"
 #include "common/store/task_batch.h"
 #include "common/store/task_rows.h"
 
@@ -93,6 +95,63 @@ Result<Done, StoreFault> TaskStore::touch_keys(std::span<const KeyId> keys) {
       session_.execute(sql);
     }
     return Done{};
+  });
+}
+
+Batch<KeyOutcome> TaskStore::find_sessions(std::span<const Sha256> hashes) {
+  if (hashes.empty()) {
+    return {};
+  }
+  auto found_all = guarded<std::vector<KeyOutcome>>("find_sessions", [&] {
+    Sql sql(
+        "SELECT token_hash, id, user_id, created_at, last_seen_at, UTC_TIMESTAMP(6) FROM sessions "
+        "FORCE INDEX (u_hash) WHERE token_hash IN (");
+    list(sql, hashes, [&](const Sha256& hash) { sql.bytes(hash); }) << ")";
+    std::unordered_map<std::string, KeyRecord> found;
+    Rows rows = session_.query(sql);
+    while (rows.next()) {
+      if (session_end(rows.time(4), rows.time(5)) > rows.time(6)) {
+        found[rows.text(1)] = {.user = rows.id<UserId>(3),
+                               .api_access = true,
+                               .scopes = kAllScopes,
+                               .session = rows.id<SessionId>(2)};
+      }
+    }
+    std::vector<KeyOutcome> outcomes;
+    outcomes.reserve(hashes.size());
+    for (const Sha256& hash : hashes) {
+      const auto row = found.find(std::string(hash.begin(), hash.end()));
+      outcomes.push_back(row == found.end() ? std::nullopt : std::optional(row->second));
+    }
+    return outcomes;
+  });
+  return all_or_fault(std::move(found_all), hashes.size());
+}
+
+Result<Done, StoreFault> TaskStore::touch_sessions(std::span<const SessionId> sessions) {
+  return guarded<Done>("touch_sessions", [&] {
+    if (!sessions.empty()) {
+      Sql sql(
+          "UPDATE sessions FORCE INDEX (PRIMARY) SET last_seen_at=UTC_TIMESTAMP(6) WHERE id IN (");
+      list(sql, sessions, [&](SessionId session) { sql << session; }) << ")";
+      session_.execute(sql);
+    }
+    return Done{};
+  });
+}
+
+Result<std::size_t, StoreFault> TaskStore::purge_sessions(std::size_t limit) {
+  return guarded<std::size_t>("purge_sessions", [&] {
+    // Ids sort by the time they were made, by the clock of whoever made them: a day more for that.
+    const Instant now = session_.now();
+    const SessionId made{first_uuid_at(now - kSessionLifeMax - std::chrono::days(1))};
+    const std::uint64_t idle = session_.execute(Sql("DELETE FROM sessions WHERE last_seen_at<")
+                                                << now - kSessionIdleMax << " LIMIT " << limit);
+    const std::uint64_t old =
+        session_.execute(Sql("DELETE FROM sessions WHERE id<") << made << " LIMIT " << limit);
+    const std::uint64_t links = session_.execute(Sql("DELETE FROM login_links WHERE expires_at<")
+                                                 << now << " LIMIT " << limit);
+    return static_cast<std::size_t>(std::max({idle, old, links}));
   });
 }
 

@@ -53,6 +53,9 @@ class TaskStore {
   Batch<KeyOutcome> find_keys(std::span<const Sha256> hashes);
   // Notes that these keys were used (last_used_at = now).
   Result<Done, StoreFault> touch_keys(std::span<const KeyId> keys);
+  // The same for sessions, by the hashes of their tokens. What is noted makes them live longer.
+  Batch<KeyOutcome> find_sessions(std::span<const Sha256> hashes);
+  Result<Done, StoreFault> touch_sessions(std::span<const SessionId> sessions);
 
   // Takes the tasks that are queued, due, at the hinted epoch and before their deadline. For each
   // of them `first_provider` names the provider that will be called first (empty: none yet): its
@@ -94,6 +97,10 @@ class TaskStore {
   // Deletes up to `limit` idempotency rows older than 7 days whose task is final. The number
   // deleted.
   Result<std::size_t, StoreFault> purge_idempotency(std::size_t limit);
+
+  // Deletes sessions that have ended and sign-in links whose time is over, up to `limit` at a time.
+  // The largest number of a kind: when it is `limit`, there may be more.
+  Result<std::size_t, StoreFault> purge_sessions(std::size_t limit);
 
   // Marks up to `limit` further tasks created longer than `age` ago as having lost their files, and
   // names the files. Call old_outputs_deleted() once they are gone: until then the same tasks come

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/domain/sign_in.h"
 #include "common/store/accounts.h"
 #include "common/store/audit.h"
 #include "common/store/grants.h"
@@ -11,6 +12,7 @@
 #include "common/store/migrate.h"
 #include "common/store/operators.h"
 #include "common/store/task_store.h"
+#include "common/store/web_sessions.h"
 #include "tests/support/test_database.h"
 
 namespace audiogen::store {
@@ -102,6 +104,20 @@ TEST_F(Privileges, TheProgramsDoNotMakeUsersOrGrants) {
   EXPECT_TRUE(refused("worker", "SELECT * FROM users"));
   EXPECT_TRUE(refused("worker", "INSERT INTO idempotency () VALUES ()"));
   EXPECT_TRUE(refused("admin", "INSERT INTO tasks () VALUES ()"));
+  // Nobody takes over a session, a link is an operator's to make, and only the API sees a password.
+  EXPECT_TRUE(refused("api", "UPDATE sessions SET user_id='x'"));
+  EXPECT_TRUE(refused("api", "UPDATE sessions SET created_at=UTC_TIMESTAMP(6)"));
+  EXPECT_TRUE(refused("api", "INSERT INTO login_links () VALUES ()"));
+  EXPECT_TRUE(refused("api", "UPDATE login_links SET expires_at=UTC_TIMESTAMP(6)"));
+  EXPECT_TRUE(refused("admin", "UPDATE login_links SET used_at=NULL"));
+  EXPECT_TRUE(refused("admin", "SELECT * FROM sessions"));
+  EXPECT_TRUE(refused("worker", "SELECT token_hash FROM sessions"));
+  EXPECT_TRUE(refused("worker", "SELECT token_hash FROM login_links"));
+  for (const char* const role : {"worker", "admin"}) {
+    EXPECT_TRUE(refused(role, "SELECT * FROM passwords"));
+    EXPECT_TRUE(refused(role, "UPDATE passwords SET encoded='x'"));
+    EXPECT_TRUE(refused(role, "INSERT INTO sessions () VALUES ()"));
+  }
   EXPECT_TRUE(refused("admin", "DELETE FROM workers"));
 }
 
@@ -196,6 +212,45 @@ TEST_F(Privileges, EveryOperationOfAnOwnerWorks) {
   EXPECT_TRUE(changed) << changed.error().detail;
   const auto removed = keys.remove_own(user->id, made->id);
   EXPECT_TRUE(removed) << removed.error().detail;
+}
+
+// What somebody does who signs in.
+TEST_F(Privileges, EveryOperationOfASessionWorks) {
+  Session operators(db_.as("admin"));
+  const auto user = Accounts(operators).create("a@b", Plan::kFree);
+  ASSERT_TRUE(user);
+  const NewToken link = make_token(), first = make_token(), second = make_token();
+  const auto expires = WebSessions(operators).add_link(user->id, link.hash);
+  ASSERT_TRUE(expires) << expires.error().detail;
+  Session session(db_.as("api"));
+  WebSessions sessions(session);
+  const auto opened = sessions.open_by_link(link.hash,
+                                            {.id = SessionId::make(),
+                                             .token_hash = first.hash,
+                                             .address = "::1",
+                                             .replaces = first.hash});
+  ASSERT_TRUE(opened) << opened.error().detail;
+  const SessionId id = opened->session.id;
+  const auto set = sessions.set_password(user->id, id, "e", std::nullopt);
+  EXPECT_TRUE(set) << set.error().detail;
+  const auto password = sessions.password_of("a@b");
+  ASSERT_TRUE(password && *password);
+  const auto again = sessions.open_by_password(**password,
+                                               {.id = SessionId::make(),
+                                                .token_hash = second.hash,
+                                                .address = "::1",
+                                                .replaces = std::nullopt});
+  EXPECT_TRUE(again) << again.error().detail;
+  EXPECT_TRUE(sessions.set_password(user->id, id, "f", std::nullopt)) << "ends the other";
+  EXPECT_EQ(sessions.list(user->id)->size(), 1U);
+  EXPECT_TRUE(sessions.find(user->id, id));
+  const auto key = Keys(session).add(user->id, {.name = "k"}, make_api_key("svc"), Asker(id));
+  EXPECT_TRUE(key) << key.error().detail;
+  TaskStore api(db_.as("api"));
+  EXPECT_TRUE(*api.find_sessions(std::span(&first.hash, 1)).front());
+  EXPECT_TRUE(api.touch_sessions(std::span(&id, 1)));
+  EXPECT_TRUE(TaskStore(db_.as("worker")).purge_sessions(10));
+  EXPECT_TRUE(sessions.close(user->id, id));
 }
 
 TEST_F(Privileges, EveryOperationOfTheTaskStoreWorks) {

@@ -1,0 +1,275 @@
+#include "common/store/web_sessions.h"
+
+#include "common/base/check.h"
+#include "common/domain/sign_in.h"
+
+namespace audiogen::store {
+namespace {
+
+constexpr char kColumns[] = "id, user_id, created_at, last_seen_at, user_agent, address ";
+constexpr std::size_t kAddressMax = 45, kEmailMax = 254;  // Of the columns.
+
+WebSession read_session(const Rows& rows) {
+  return {.id = rows.id<SessionId>(1),
+          .user = rows.id<UserId>(2),
+          .created_at = rows.time(3),
+          .last_seen_at = rows.time(4),
+          .user_agent = rows.text(5),
+          .address = rows.text(6)};
+}
+
+bool lives(const WebSession& session, Instant now) {
+  return session_end(session.created_at, session.last_seen_at) > now;
+}
+
+Fault no_such_session() {
+  return {.code = FaultCode::kNoSuchSession};
+}
+
+}  // namespace
+
+std::optional<WebSession> WebSessions::load(SessionId id) {
+  Rows rows = session_.query(Sql("SELECT ") << kColumns << "FROM sessions WHERE id=" << id);
+  return rows.next() ? std::optional(read_session(rows)) : std::nullopt;
+}
+
+std::string WebSessions::email_of(UserId user) {
+  Rows rows = session_.query(Sql("SELECT email FROM users WHERE id=") << user);
+  AG_CHECK(rows.next());  // No user is ever deleted.
+  return rows.text(1);
+}
+
+std::optional<std::string> WebSessions::password_row(UserId user, bool lock) {
+  Sql sql("SELECT encoded FROM passwords WHERE user_id=");
+  sql << user;
+  if (lock) {
+    sql << " FOR UPDATE";
+  }
+  Rows rows = session_.query(sql);
+  return rows.next() ? std::optional(rows.text(1)) : std::nullopt;
+}
+
+Result<Instant, Fault> WebSessions::add_link(UserId user, const Sha256& token_hash) {
+  return guarded([&]() -> Result<Instant, Fault> {
+    std::optional<Instant> expires_at;
+    session_.transact_surely([&](bool again) {
+      expires_at.reset();
+      if (!session_.query(Sql("SELECT 1 FROM users WHERE id=") << user).next()) {
+        return;
+      }
+      if (again) {
+        Sql sql("SELECT expires_at FROM login_links WHERE token_hash=");
+        if (Rows rows = session_.query(sql.bytes(token_hash)); rows.next()) {
+          expires_at = rows.time(1);
+          return;
+        }
+      }
+      expires_at = session_.now() + kLoginLinkLife;
+      Sql row("INSERT INTO login_links (token_hash, user_id, expires_at) VALUES (");
+      row.bytes(token_hash) << "," << user << "," << *expires_at << ")";
+      session_.execute(row);
+      note_done();
+    });
+    if (!expires_at) {
+      return Fault{.code = FaultCode::kNoSuchUser, .about = user.text()};
+    }
+    return *expires_at;
+  });
+}
+
+void WebSessions::insert(UserId user, const NewWebSession& made) {
+  Sql row(
+      "INSERT INTO sessions (id, user_id, token_hash, created_at, last_seen_at, user_agent, "
+      "address) VALUES (");
+  row << made.id << "," << user << ",";
+  row.bytes(made.token_hash) << ",UTC_TIMESTAMP(6),UTC_TIMESTAMP(6),";
+  row.utf8(made.user_agent, kUserAgentMax) << ",";
+  row.bytes(std::string_view(made.address).substr(0, kAddressMax)) << ")";
+  session_.execute(row);
+}
+
+// One that somebody holds just now stays until the next.
+void WebSessions::end_surplus(UserId user) {
+  std::vector<SessionId> surplus;
+  Rows rows = session_.query(Sql("SELECT id FROM sessions WHERE user_id=")
+                             << user << " ORDER BY last_seen_at DESC, id DESC LIMIT "
+                             << std::uint64_t{kSessionsMax} << ",1000");
+  while (rows.next()) {
+    surplus.push_back(rows.id<SessionId>(1));
+  }
+  for (const SessionId id : surplus) {
+    Rows held =
+        session_.query(Sql("SELECT 1 FROM sessions WHERE id=") << id << " FOR UPDATE SKIP LOCKED");
+    if (held.next()) {
+      session_.execute(Sql("DELETE FROM sessions WHERE id=") << id);
+    }
+  }
+}
+
+Result<OpenedWebSession, Fault> WebSessions::open(
+    const NewWebSession& made, const std::function<std::optional<UserId>()>& who) {
+  return guarded([&]() -> Result<OpenedWebSession, Fault> {
+    std::optional<WebSession> opened;
+    session_.transact_surely([&](bool again) {
+      opened = again ? load(made.id) : std::nullopt;
+      if (opened) {
+        return;
+      }
+      const auto user = who();
+      if (!user) {
+        return;
+      }
+      if (made.replaces) {
+        Sql before("SELECT id FROM sessions WHERE token_hash=");
+        Rows rows = session_.query(before.bytes(*made.replaces) << " FOR UPDATE");
+        if (rows.next()) {
+          session_.execute(Sql("DELETE FROM sessions WHERE id=") << rows.id<SessionId>(1));
+        }
+      }
+      insert(*user, made);
+      end_surplus(*user);
+      opened = load(made.id);
+    });
+    if (!opened) {
+      return Fault{.code = FaultCode::kBadLogin};
+    }
+    return OpenedWebSession{.session = *opened, .email = email_of(opened->user)};
+  });
+}
+
+Result<OpenedWebSession, Fault> WebSessions::open_by_link(const Sha256& link,
+                                                          const NewWebSession& made) {
+  return open(made, [&]() -> std::optional<UserId> {
+    Sql sql("SELECT user_id, expires_at>UTC_TIMESTAMP(6) FROM login_links WHERE token_hash=");
+    Rows rows = session_.query(sql.bytes(link) << " AND used_at IS NULL FOR UPDATE");
+    if (!rows.next() || rows.i64(2) == 0) {
+      return std::nullopt;
+    }
+    const auto user = rows.id<UserId>(1);
+    Sql used("UPDATE login_links SET used_at=UTC_TIMESTAMP(6) WHERE token_hash=");
+    session_.execute(used.bytes(link));
+    return user;
+  });
+}
+
+Result<std::optional<StoredPassword>, Fault> WebSessions::password_of(std::string_view email) {
+  return guarded([&]() -> Result<std::optional<StoredPassword>, Fault> {
+    Sql sql(
+        "SELECT p.user_id, p.encoded FROM users u JOIN passwords p ON p.user_id=u.id WHERE "
+        "u.email=");
+    Rows rows = session_.query(sql.utf8(email, kEmailMax));
+    if (!rows.next()) {
+      return std::optional<StoredPassword>();
+    }
+    return std::optional(StoredPassword{.user = rows.id<UserId>(1), .encoded = rows.text(2)});
+  });
+}
+
+Result<OpenedWebSession, Fault> WebSessions::open_by_password(const StoredPassword& password,
+                                                              const NewWebSession& made) {
+  return open(made, [&]() -> std::optional<UserId> {
+    // Whoever changes it ends all sessions, and this one is not there yet.
+    return password_row(password.user, true) == password.encoded ? std::optional(password.user)
+                                                                 : std::nullopt;
+  });
+}
+
+Result<std::vector<WebSession>, Fault> WebSessions::list(UserId user) {
+  return guarded([&]() -> Result<std::vector<WebSession>, Fault> {
+    const Instant now = session_.now();
+    Rows rows = session_.query(Sql("SELECT ") << kColumns << "FROM sessions WHERE user_id=" << user
+                                              << " ORDER BY id DESC");
+    std::vector<WebSession> out;
+    while (rows.next()) {
+      out.push_back(read_session(rows));
+    }
+    std::erase_if(out, [&](const WebSession& session) { return !lives(session, now); });
+    return out;
+  });
+}
+
+Result<WebSessionState, Fault> WebSessions::find(UserId user, SessionId id) {
+  return guarded([&]() -> Result<WebSessionState, Fault> {
+    auto session = load(id);
+    const Instant now = session_.now();
+    if (!session || session->user != user || !lives(*session, now)) {
+      return no_such_session();
+    }
+    const bool fresh = fresh_until(session->created_at) > now;
+    return WebSessionState{.session = *std::move(session),
+                           .email = email_of(user),
+                           .password = password_row(user, false),
+                           .fresh = fresh};
+  });
+}
+
+Result<Done, Fault> WebSessions::close(UserId user, SessionId id) {
+  return guarded([&]() -> Result<Done, Fault> {
+    bool there = false;
+    session_.transact_surely([&](bool again) {
+      there = locked(Sql("SELECT 1 FROM sessions WHERE id=") << id << " AND user_id=" << user) ||
+              (again && there);  // The first run has ended it.
+      session_.execute(Sql("DELETE FROM sessions WHERE id=") << id << " AND user_id=" << user);
+    });
+    if (!there) {
+      return no_such_session();
+    }
+    return Done{};
+  });
+}
+
+Result<Done, Fault> WebSessions::set_password(UserId user,
+                                              SessionId id,
+                                              std::string_view encoded,
+                                              const std::optional<std::string>& known) {
+  return guarded([&]() -> Result<Done, Fault> {
+    std::optional<Fault> refused;
+    session_.transact_surely([&](bool again) {
+      refused.reset();
+      // Locked before the sessions are read: whoever signs in by the password until now has done so
+      // by then, or fails.
+      const auto before = password_row(user, true);
+      if (again && before == encoded) {
+        return;
+      }
+      std::vector<SessionId> others;
+      std::optional<WebSession> own;
+      Rows rows = session_.query(Sql("SELECT ") << kColumns << "FROM sessions WHERE user_id="
+                                                << user << " ORDER BY id FOR UPDATE");
+      while (rows.next()) {
+        WebSession session = read_session(rows);
+        if (session.id == id) {
+          own = std::move(session);
+        } else {
+          others.push_back(session.id);
+        }
+      }
+      const Instant now = session_.now();
+      if (!own || !lives(*own, now)) {
+        refused = no_such_session();
+        return;
+      }
+      if (!(known && before == known) && fresh_until(own->created_at) <= now) {
+        refused = Fault{.code = FaultCode::kNotFresh};
+        return;
+      }
+      Sql row("INSERT INTO passwords (user_id, encoded, changed_at) VALUES (");
+      row << user << ",";
+      row.bytes(encoded) << "," << now
+                         << ") ON DUPLICATE KEY UPDATE encoded=VALUES(encoded), "
+                            "changed_at=VALUES(changed_at)";
+      session_.execute(row);
+      if (!others.empty()) {
+        Sql sql("DELETE FROM sessions WHERE id IN (");
+        store::list(sql, others, [&](SessionId other) { sql << other; }) << ")";
+        session_.execute(sql);
+      }
+    });
+    if (refused) {
+      return *std::move(refused);
+    }
+    return Done{};
+  });
+}
+
+}  // namespace audiogen::store

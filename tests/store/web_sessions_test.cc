@@ -1,0 +1,264 @@
+// Sessions of the console, links and passwords in the database: what opens one, what ends one, who
+// may make keys by one.
+#include "common/store/web_sessions.h"
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "common/domain/sign_in.h"
+#include "tests/store/doors_fixture.h"
+
+namespace audiogen::store {
+namespace {
+
+using namespace std::chrono_literals;
+
+class WebSessionsTest : public DoorsTest {
+ protected:
+  WebSessionsTest() : ann_(make_user("ann@example.com")), bob_(make_user("bob@example.com")) {}
+
+  static NewWebSession made(const NewToken& token = make_token()) {
+    return {.id = SessionId::make(),
+            .token_hash = token.hash,
+            .user_agent = "Agent/1.0",
+            .address = "192.0.2.1",
+            .replaces = std::nullopt};
+  }
+  Sha256 link_of(UserId user) {
+    const NewToken token = make_token();
+    EXPECT_TRUE(sessions_.add_link(user, token.hash));
+    return token.hash;
+  }
+  // A session of `user`, by a link.
+  WebSession opened(UserId user, const NewWebSession& terms = made()) {
+    const auto out = sessions_.open_by_link(link_of(user), terms);
+    EXPECT_TRUE(out) << out.error().detail;
+    return out ? out->session : WebSession{};
+  }
+  bool looks_up(const Sha256& token) {
+    const auto found = tasks_.find_sessions(std::span(&token, 1)).front();
+    EXPECT_TRUE(found);
+    return found && *found;
+  }
+  void age(SessionId id, const char* column, int minutes) {
+    db_.execute(Sql::trusted("UPDATE sessions SET " + std::string(column) +
+                             "=UTC_TIMESTAMP(6) - INTERVAL " + std::to_string(minutes) +
+                             " MINUTE WHERE id=" + (Sql() << id).text()));
+  }
+
+  WebSessions sessions_{session_};
+  UserId ann_, bob_;
+};
+
+constexpr int kDay = 24 * 60;
+
+TEST_F(WebSessionsTest, ALinkOpensOneSession) {
+  const NewToken link = make_token();
+  const auto expires = sessions_.add_link(ann_, link.hash);
+  ASSERT_TRUE(expires);
+  EXPECT_GT(*expires, session_.now() + 9min);
+  EXPECT_LE(*expires, session_.now() + 10min);
+  EXPECT_EQ(code_of(sessions_.open_by_link(make_token().hash, made())), FaultCode::kBadLogin);
+  const NewToken cookie = make_token();
+  const auto first = sessions_.open_by_link(link.hash, made(cookie));
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->email, "ann@example.com");
+  EXPECT_EQ(first->session.user, ann_);
+  EXPECT_EQ(first->session.user_agent, "Agent/1.0");
+  EXPECT_EQ(first->session.address, "192.0.2.1");
+  EXPECT_EQ(first->session.created_at, first->session.last_seen_at);
+  EXPECT_EQ(code_of(sessions_.open_by_link(link.hash, made())), FaultCode::kBadLogin) << "used";
+  EXPECT_EQ(sessions_.list(ann_)->size(), 1U);
+  const auto found = tasks_.find_sessions(std::span(&cookie.hash, 1)).front();
+  ASSERT_TRUE(found && *found);
+  EXPECT_EQ((*found)->user, ann_);
+  EXPECT_EQ((*found)->session, first->session.id);
+  EXPECT_TRUE((*found)->api_access) << "whatever the plan";
+  EXPECT_TRUE((*found)->scopes.has(Scope::kGenerate) && (*found)->scopes.has(Scope::kManage));
+  EXPECT_FALSE(looks_up(link.hash)) << "a link is no cookie";
+  EXPECT_EQ(code_of(sessions_.add_link(UserId::make(), make_token().hash)), FaultCode::kNoSuchUser);
+}
+
+TEST_F(WebSessionsTest, ALinkIsOverAfterTenMinutes) {
+  const Sha256 link = link_of(ann_);
+  db_.execute(Sql("UPDATE login_links SET expires_at=UTC_TIMESTAMP(6)"));
+  EXPECT_EQ(code_of(sessions_.open_by_link(link, made())), FaultCode::kBadLogin);
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM sessions")), 0);
+}
+
+TEST_F(WebSessionsTest, OfManyWhoUseALinkAtOnceOneSignsIn) {
+  const Sha256 link = link_of(ann_);
+  std::atomic<int> in{0}, refused{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      Session session(db_.url(), kOperatorPatience);
+      const auto result = WebSessions(session).open_by_link(link, made());
+      (result ? in : refused)++;
+      EXPECT_TRUE(result || result.error().code == FaultCode::kBadLogin) << result.error().detail;
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(in, 1);
+  EXPECT_EQ(refused, 7);
+}
+
+TEST_F(WebSessionsTest, EndsWithTimeAndIsForgotten) {
+  const NewToken idle = make_token(), old = make_token(), used = make_token();
+  const auto a = opened(ann_, made(idle)).id;
+  const auto b = opened(ann_, made(old)).id;
+  const auto c = opened(ann_, made(used)).id;
+  age(a, "created_at", 15 * kDay);
+  age(a, "last_seen_at", 14 * kDay);
+  age(b, "created_at", 30 * kDay);
+  age(c, "created_at", 29 * kDay);
+  age(c, "last_seen_at", 13 * kDay);
+  EXPECT_FALSE(looks_up(idle.hash));
+  EXPECT_FALSE(looks_up(old.hash));
+  EXPECT_TRUE(looks_up(used.hash));
+  const auto list = sessions_.list(ann_);
+  ASSERT_EQ(list->size(), 1U);
+  EXPECT_EQ(list->front().id, c);
+  EXPECT_EQ(code_of(sessions_.find(ann_, a)), FaultCode::kNoSuchSession);
+  EXPECT_EQ(code_of(keys_.add(ann_, {.name = "k"}, make_api_key("svc"), Asker(a))),
+            FaultCode::kAskerIsGone);
+  ASSERT_TRUE(tasks_.touch_sessions(std::span(&c, 1)));
+  EXPECT_GT(sessions_.list(ann_)->front().last_seen_at, session_.now() - 1min);
+  // Ids tell their age: one that is old enough, whatever was seen of it, and the idle one.
+  const SessionId ancient{first_uuid_at(session_.now() - 32 * 24h)};
+  db_.execute(Sql("UPDATE sessions SET id=") << ancient << " WHERE id=" << b);
+  static_cast<void>(link_of(ann_));
+  db_.execute(
+      Sql("UPDATE login_links SET expires_at=UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE "
+          "used_at IS NOT NULL"));
+  EXPECT_EQ(*tasks_.purge_sessions(100), 3U) << "links";
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM sessions")), 1);
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM login_links")), 1);
+  EXPECT_EQ(*tasks_.purge_sessions(100), 0U);
+  EXPECT_TRUE(looks_up(used.hash));
+}
+
+TEST_F(WebSessionsTest, EndsByItsOwnerAndByNobodyElse) {
+  const NewToken token = make_token();
+  const auto mine = opened(ann_, made(token)).id;
+  const auto other = opened(bob_).id;
+  EXPECT_EQ(code_of(sessions_.close(ann_, other)), FaultCode::kNoSuchSession);
+  EXPECT_EQ(code_of(sessions_.find(ann_, other)), FaultCode::kNoSuchSession);
+  EXPECT_EQ(code_of(sessions_.set_password(ann_, other, "x", std::nullopt)),
+            FaultCode::kNoSuchSession);
+  EXPECT_EQ(sessions_.list(bob_)->size(), 1U);
+  ASSERT_TRUE(sessions_.close(ann_, mine));
+  EXPECT_FALSE(looks_up(token.hash));
+  EXPECT_EQ(code_of(sessions_.close(ann_, mine)), FaultCode::kNoSuchSession);
+}
+
+TEST_F(WebSessionsTest, ANewOneTakesThePlaceOfTheCookies) {
+  const NewToken before = make_token(), now = make_token();
+  opened(ann_, made(before));
+  NewWebSession terms = made(now);
+  terms.replaces = before.hash;
+  opened(ann_, terms);
+  EXPECT_FALSE(looks_up(before.hash));
+  EXPECT_TRUE(looks_up(now.hash));
+  terms = made();
+  terms.replaces = make_token().hash;
+  opened(ann_, terms);
+  EXPECT_EQ(sessions_.list(ann_)->size(), 2U);
+}
+
+TEST_F(WebSessionsTest, OfTooManyTheLongestUnusedEnd) {
+  std::vector<SessionId> ids;
+  for (std::size_t i = 0; i < kSessionsMax; ++i) {
+    ids.push_back(opened(ann_).id);
+  }
+  opened(bob_);
+  age(ids[7], "last_seen_at", 60);
+  opened(ann_);
+  const auto list = sessions_.list(ann_);
+  EXPECT_EQ(list->size(), kSessionsMax);
+  EXPECT_EQ(code_of(sessions_.find(ann_, ids[7])), FaultCode::kNoSuchSession);
+  EXPECT_TRUE(sessions_.find(ann_, ids[0]));
+  EXPECT_EQ(sessions_.list(bob_)->size(), 1U);
+}
+
+TEST_F(WebSessionsTest, APasswordIsSetByAFreshSessionAndEndsTheOthers) {
+  const NewToken other = make_token();
+  opened(ann_, made(other));
+  const auto own = opened(ann_);
+  const auto bobs = opened(bob_);
+  EXPECT_FALSE(*sessions_.password_of("ann@example.com"));
+  EXPECT_EQ(sessions_.find(ann_, own.id)->password, std::nullopt);
+  EXPECT_TRUE(sessions_.find(ann_, own.id)->fresh);
+  ASSERT_TRUE(sessions_.set_password(ann_, own.id, "encoded-1", std::nullopt));
+  EXPECT_FALSE(looks_up(other.hash));
+  EXPECT_EQ(sessions_.list(ann_)->size(), 1U);
+  EXPECT_EQ(sessions_.list(bob_)->size(), 1U);
+  const auto stored = *sessions_.password_of("ann@example.com");
+  ASSERT_TRUE(stored);
+  EXPECT_EQ(stored->user, ann_);
+  EXPECT_EQ(stored->encoded, "encoded-1");
+  EXPECT_FALSE(*sessions_.password_of("bob@example.com"));
+  EXPECT_FALSE(*sessions_.password_of("nobody@example.com"));
+
+  age(own.id, "created_at", 10);
+  EXPECT_FALSE(sessions_.find(ann_, own.id)->fresh);
+  EXPECT_EQ(code_of(sessions_.set_password(ann_, own.id, "encoded-2", std::nullopt)),
+            FaultCode::kNotFresh);
+  EXPECT_EQ(code_of(sessions_.set_password(ann_, own.id, "encoded-2", "encoded-0")),
+            FaultCode::kNotFresh)
+      << "changed meanwhile";
+  ASSERT_TRUE(sessions_.set_password(ann_, own.id, "encoded-2", "encoded-1"));
+  EXPECT_EQ(sessions_.find(ann_, own.id)->password, "encoded-2");
+}
+
+TEST_F(WebSessionsTest, APasswordOpensASessionWhileItIsTheOne) {
+  const auto own = opened(ann_);
+  ASSERT_TRUE(sessions_.set_password(ann_, own.id, "encoded-1", std::nullopt));
+  const auto known = *sessions_.password_of("ann@example.com");
+  ASSERT_TRUE(known);
+  const auto in = sessions_.open_by_password(*known, made());
+  ASSERT_TRUE(in);
+  EXPECT_EQ(in->session.user, ann_);
+  ASSERT_TRUE(sessions_.set_password(ann_, own.id, "encoded-2", std::nullopt));
+  EXPECT_EQ(code_of(sessions_.open_by_password(*known, made())), FaultCode::kBadLogin)
+      << "changed while it was looked at";
+}
+
+TEST_F(WebSessionsTest, OnlyAFreshOneMakesAKeyThatManages) {
+  const auto own = opened(ann_).id;
+  const KeyTerms manages{.name = "k", .scopes = kAllScopes};
+  ASSERT_TRUE(keys_.add(ann_, manages, make_api_key("svc"), Asker(own)));
+  const auto plain = keys_.add(ann_, {.name = "plain"}, make_api_key("svc"), Asker(own));
+  ASSERT_TRUE(plain);
+  age(own, "created_at", 10);
+  EXPECT_EQ(code_of(keys_.add(ann_, manages, make_api_key("svc"), Asker(own))),
+            FaultCode::kNotFresh);
+  EXPECT_EQ(code_of(keys_.change(ann_, plain->id, {.scopes = kAllScopes}, Asker(own))),
+            FaultCode::kNotFresh);
+  EXPECT_TRUE(keys_.change(ann_, plain->id, {.name = "renamed"}, Asker(own)));
+  EXPECT_TRUE(keys_.add(ann_, {.name = "another"}, make_api_key("svc"), Asker(own)));
+  const auto bobs = opened(bob_).id;
+  EXPECT_EQ(code_of(keys_.add(ann_, {.name = "k"}, make_api_key("svc"), Asker(bobs))),
+            FaultCode::kAskerIsGone);
+  ASSERT_TRUE(sessions_.close(ann_, own));
+  EXPECT_EQ(code_of(keys_.add(ann_, {.name = "k"}, make_api_key("svc"), Asker(own))),
+            FaultCode::kAskerIsGone);
+}
+
+TEST_F(WebSessionsTest, WhatIsTooLongOrNoTextIsCut) {
+  NewWebSession terms = made();
+  terms.user_agent = std::string(500, 'x') + "\xFF";
+  terms.address = std::string(60, '1');
+  const auto session = opened(ann_, terms);
+  EXPECT_EQ(session.user_agent, std::string(kUserAgentMax, 'x'));
+  EXPECT_EQ(session.address, std::string(45, '1'));
+  terms = made();
+  terms.user_agent = "a\xFF";
+  EXPECT_EQ(opened(ann_, terms).user_agent, "a?");
+}
+
+}  // namespace
+}  // namespace audiogen::store
