@@ -21,7 +21,9 @@ ApiError worded(const store::Fault& fault, const Call& call) {
       return limit_reached("An account has at most " + std::to_string(kKeysMax) +
                            " API keys; delete one first.");
     case Code::kAskerIsGone:
-      return invalid_api_key();
+      return call.key().session ? not_signed_in() : invalid_api_key();
+    case Code::kNotFresh:
+      return step_up_required();
     case Code::kScopeNotOwn:
       return scope_not_own(fault.about);
     case Code::kExpiryNotOwn:
@@ -174,13 +176,19 @@ Result<PageRequest<Position>, ApiError> read_page_of(const Call& call, std::uint
   return read_page<Position>(*query, version);
 }
 
+store::Asker asker_of(const store::KeyRecord& caller) {
+  return caller.session ? store::Asker(*caller.session) : store::Asker(caller.id);
+}
+
 // Who changed which key, for those who look for it later. Never its text.
 void note_change(const char* what, const Call& call, KeyId key) {
-  log::info(what,
-            {{"request_id", call.request_id()},
-             {"user_id", call.key().user},
-             {"key_id", key},
-             {"by_key_id", call.key().id}});
+  const auto& session = call.key().session;
+  log::info(
+      what,
+      {{"request_id", call.request_id()},
+       {"user_id", call.key().user},
+       {"key_id", key},
+       session ? log::Field("by_session_id", *session) : log::Field("by_key_id", call.key().id)});
 }
 
 }  // namespace
@@ -237,7 +245,7 @@ Handling Account::create_key(Call call) {
   }
   const NewApiKey key = make_api_key(config_.brand);
   const auto add = [&](StoreDoors& doors) {
-    return doors.keys.add(call.key().user, *terms, key, call.key().id);
+    return doors.keys.add(call.key().user, *terms, key, asker_of(call.key()));
   };
   auto outcome = co_await on_store(pool_, call.holder(), add);
   const auto added = told(std::move(outcome), call);
@@ -271,7 +279,7 @@ Handling Account::change_key(Call call) {
     co_return;
   }
   const auto write = [&](StoreDoors& doors) {
-    return doors.keys.change(call.key().user, *id, *change, call.key().id);
+    return doors.keys.change(call.key().user, *id, *change, asker_of(call.key()));
   };
   auto outcome = co_await on_store(pool_, call.holder(), write);
   const auto changed = told(std::move(outcome), call);

@@ -19,11 +19,13 @@
 #include "common/base/config.h"
 #include "common/base/log.h"
 #include "common/domain/api_key.h"
+#include "common/domain/sign_in.h"
 #include "common/queue/amqp.h"
 #include "common/store/accounts.h"
 #include "common/store/audit.h"
 #include "common/store/keys.h"
 #include "common/store/operators.h"
+#include "common/store/web_sessions.h"
 
 namespace audiogen::api {
 namespace {
@@ -60,12 +62,14 @@ struct Doors {
         session(to, store::kOperatorPatience),
         accounts(session, note),
         keys(session, note),
+        web_sessions(session, note),
         operators(session, note) {}
 
   const DatabaseUrl& url;
   store::Session session;
   store::Accounts accounts;
   store::Keys keys;
+  store::WebSessions web_sessions;
   store::Operators operators;
 };
 
@@ -203,6 +207,28 @@ Reply user_show(Doors& doors, const Options& o) {
 Reply user_plan(Doors& doors, const Options& o) {
   const auto user = doors.accounts.resolve(o.user);
   return user ? shown(doors.accounts.set_plan(*user, plans().at(o.plan))) : failure(user.error());
+}
+
+Reply user_login_link(Doors& doors, const Options& o) {
+  const auto public_url = load_public_url();
+  if (!public_url) {
+    return Failure{public_url.error().message};
+  }
+  const auto user = doors.accounts.resolve(o.user);
+  if (!user) {
+    return failure(user.error());
+  }
+  const NewToken token = make_token();
+  const auto expires_at = doors.web_sessions.add_link(*user, token.hash);
+  if (!expires_at) {
+    return failure(expires_at.error());
+  }
+  // Behind the #: a browser sends it to nobody, so it stands in no log of a proxy.
+  return Answer{Json()
+                    .member("url", *public_url + "/console/#login=" + token.text)
+                    .member("expires_at", *expires_at)
+                    .finish(),
+                "Whoever opens it first is signed in as this user; it works once."};
 }
 
 Reply credits_grant(Doors& doors, const Options& o) {
@@ -612,7 +638,8 @@ class CommandLine {
  public:
   CommandLine() : app_("Users, credits, keys, tasks, the queue and the audit.", "audio-api admin") {
     app_.footer(
-        "Needs DATABASE_URL in the environment; key create uses BRAND, queue AMQP_URL.\n"
+        "Needs DATABASE_URL in the environment; key create uses BRAND, queue AMQP_URL, user\n"
+        "login-link PUBLIC_URL.\n"
         "--user takes an email address or a user id. Each command has --help and --json; those "
         "that\n"
         "change something are recorded (actions) with --as NAME and --reason TEXT.");
@@ -689,6 +716,14 @@ class CommandLine {
                             });
     who(change);
     plan(change)->required();
+    CLI::App* link = leaf(user,
+                          "login-link",
+                          "make a link that signs a user in to the console, once and within ten "
+                          "minutes",
+                          user_login_link,
+                          "user login-link --user ann@example.com",
+                          [](const Options& o) { return Subject{o.user}; });
+    who(link);
   }
 
   void add_credits_commands() {

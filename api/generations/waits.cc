@@ -58,13 +58,13 @@ bool Waits::add(Waiter waiter) {
 
 // mutex_ is held, as in free_place().
 bool Waits::take_place(const store::KeyRecord& key) {
-  const auto of_key = taken_.by_key.find(key.id);
+  const auto of_key = taken_.by_key.find(key.counted_as());
   const auto of_user = taken_.by_user.find(key.user);
   if ((of_key != taken_.by_key.end() && of_key->second >= options_.per_key) ||
       (of_user != taken_.by_user.end() && of_user->second >= options_.per_user)) {
     return false;
   }
-  ++taken_.by_key[key.id];
+  ++taken_.by_key[key.counted_as()];
   ++taken_.by_user[key.user];
   return true;
 }
@@ -76,7 +76,7 @@ void Waits::free_place(const store::KeyRecord& key) {
       places.erase(taken);
     }
   };
-  free_one(taken_.by_key, key.id);
+  free_one(taken_.by_key, key.counted_as());
   free_one(taken_.by_user, key.user);
 }
 

@@ -71,7 +71,7 @@ class Waits {
 
   // Whose places a waiter takes.
   struct Places {
-    std::unordered_map<KeyId, std::size_t> by_key;
+    std::unordered_map<Uuid, std::size_t> by_key;  // By KeyRecord::counted_as().
     std::unordered_map<UserId, std::size_t> by_user;
   };
 

@@ -6,8 +6,9 @@
 #include <utility>
 
 #include "common/base/ascii.h"
-#include "common/base/metrics.h"
+#include "common/base/origin.h"
 #include "common/domain/api_key.h"
+#include "common/domain/sign_in.h"
 
 namespace audiogen::api {
 namespace {
@@ -27,12 +28,6 @@ constexpr store::GroupOptions kKnownLane{.threads = 1, .batch_max = 64, .capacit
 constexpr store::GroupOptions kUnknownLane{.threads = 1, .batch_max = 64, .capacity = 1'000};
 // last_used_at is for people: one write per key and minute is enough.
 constexpr auto kNoteUseEvery = std::chrono::seconds(60);
-
-prometheus::Counter& refused_unread() {
-  static auto& counter = metrics::counter("api_keys_refused_unread_total",
-                                          "Keys of the right form refused without a look-up");
-  return counter;
-}
 
 }  // namespace
 
@@ -55,41 +50,82 @@ std::optional<std::string_view> bearer_token(const http::Request& request) {
   return value.substr(kScheme.size());
 }
 
-Authenticator::Authenticator(const Config& config, RateLimiter& limiter)
-    : brand_(config.brand),
+std::optional<Sha256> session_token_hash(const http::Request& request, bool secure) {
+  if (request.header_count("cookie") != 1) {
+    return std::nullopt;
+  }
+  const auto token = cookie_value(request.header("cookie"), session_cookie_name(secure));
+  return token ? token_hash(*token) : std::nullopt;
+}
+
+Authenticator::Proof Authenticator::bearer_keys(const Config& config) {
+  return {.what = "key",
+          .hash = [brand = config.brand](const http::Request& request) -> std::optional<Sha256> {
+            const auto token = bearer_token(request);
+            return token ? api_key_hash(*token, brand) : std::nullopt;
+          },
+          .find = [](store::TaskStore& store,
+                     std::span<const Sha256> hashes) { return store.find_keys(hashes); },
+          .note_use =
+              [](store::TaskStore& store, std::span<const store::KeyRecord> used) {
+                std::vector<KeyId> keys;
+                for (const store::KeyRecord& record : used) {
+                  keys.push_back(record.id);
+                }
+                static_cast<void>(store.touch_keys(keys));
+              }};
+}
+
+Authenticator::Proof Authenticator::session_cookies(const Config& config) {
+  const auto origin = parse_origin(config.public_url);
+  return {.what = "session",
+          .hash = [secure = origin && origin->secure](
+                      const http::Request& request) { return session_token_hash(request, secure); },
+          .find = [](store::TaskStore& store,
+                     std::span<const Sha256> hashes) { return store.find_sessions(hashes); },
+          .note_use =
+              [](store::TaskStore& store, std::span<const store::KeyRecord> used) {
+                std::vector<SessionId> sessions;
+                for (const store::KeyRecord& record : used) {
+                  sessions.push_back(*record.session);
+                }
+                static_cast<void>(store.touch_sessions(sessions));
+              }};
+}
+
+Authenticator::Authenticator(const Config& config, RateLimiter& limiter, Proof proof)
+    : proof_(std::move(proof)),
+      refused_unread_(metrics::counter(
+          "api_" + proof_.what + "s_refused_unread_total",
+          "Of the right form, and refused without a look-up: each a " + proof_.what)),
       unauthenticated_max_(static_cast<std::size_t>(config.unauthenticated_per_minute)),
       limiter_(limiter),
-      known_(config.database,
-             kKnownLane,
-             [this](store::TaskStore& store, std::span<const Sha256> hashes) {
-               static auto& reads = metrics::counter(
-                   "api_key_reads_total", "Keys looked up in the database", {{"lane", "known"}});
-               reads.Increment(static_cast<double>(hashes.size()));
-               return read_keys(store, hashes);
-             }),
-      unknown_(config.database,
-               kUnknownLane,
-               [this](store::TaskStore& store, std::span<const Sha256> hashes) {
-                 static auto& reads = metrics::counter("api_key_reads_total",
-                                                       "Keys looked up in the database",
-                                                       {{"lane", "unknown"}});
-                 reads.Increment(static_cast<double>(hashes.size()));
-                 return read_keys(store, hashes);
-               }) {}
+      known_(config.database, kKnownLane, reads("known")),
+      unknown_(config.database, kUnknownLane, reads("unknown")) {}
 
-store::Batch<store::KeyOutcome> Authenticator::read_keys(store::TaskStore& store,
-                                                         std::span<const Sha256> hashes) {
-  auto found = store.find_keys(hashes);
-  std::vector<KeyId> used;
+Authenticator::Lane::Run Authenticator::reads(const char* lane) {
+  auto& count = metrics::counter("api_" + proof_.what + "_reads_total",
+                                 "Looked up in the database: each a " + proof_.what,
+                                 {{"lane", lane}});
+  return [this, &count](store::TaskStore& store, std::span<const Sha256> hashes) {
+    count.Increment(static_cast<double>(hashes.size()));
+    return read(store, hashes);
+  };
+}
+
+store::Batch<store::KeyOutcome> Authenticator::read(store::TaskStore& store,
+                                                    std::span<const Sha256> hashes) {
+  auto found = proof_.find(store, hashes);
+  std::vector<store::KeyRecord> used;
   const auto now = Clock::now();
   {
     const std::scoped_lock lock(used_mutex_);
     for (const auto& outcome : found) {
       if (const auto key = outcome ? *outcome : std::nullopt) {
-        auto [it, fresh] = noted_.try_emplace(key->id, now);
+        auto [it, fresh] = noted_.try_emplace(key->shown(), now);
         if (fresh || now - it->second > kNoteUseEvery) {
           it->second = now;
-          used.push_back(key->id);
+          used.push_back(*key);
         }
       }
     }
@@ -98,7 +134,7 @@ store::Batch<store::KeyOutcome> Authenticator::read_keys(store::TaskStore& store
     }
   }
   if (!used.empty()) {
-    static_cast<void>(store.touch_keys(used));  // Only for people: a failure is not worth a 503.
+    proof_.note_use(store, used);
   }
   return found;
 }
@@ -185,8 +221,7 @@ bool Authenticator::lookups_fill_limit(const IpAddress& client) const {
 std::optional<Authenticator::Judgement> Authenticator::judge(const http::Request& request,
                                                              const Wish& wish,
                                                              Lookup& lookup) {
-  const auto token = bearer_token(request);
-  const auto hash = token ? api_key_hash(*token, brand_) : std::nullopt;
+  const auto hash = proof_.hash(request);
   if (!hash) {
     return refused(request.client);
   }
@@ -197,13 +232,13 @@ std::optional<Authenticator::Judgement> Authenticator::judge(const http::Request
     return judgement;
   }
   if (seen != Seen::kNever) {
-    judgement.rate = limiter_.peek(judgement.key.id, wish.rate);
+    judgement.rate = limiter_.peek(judgement.key.counted_as(), wish.rate);
     if (!judgement.rate.allowed) {
       judgement.verdict = Verdict::kOverRate;
       return judgement;
     }
   } else if (known_missing(*hash)) {
-    refused_unread().Increment();
+    refused_unread_.Increment();
     return refused(request.client);
   }
   lookup = {.hash = *hash, .client = request.client, .wish = wish, .seen = seen != Seen::kNever};
@@ -240,7 +275,7 @@ void Authenticator::look_up(const Lookup& lookup, Answer answer) {
     }
   }
   if (at_once) {
-    refused_unread().Increment();
+    refused_unread_.Increment();
     answer(*at_once);
     return;
   }

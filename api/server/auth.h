@@ -1,5 +1,7 @@
 // Who is asking: the bearer key of a request, looked up in the database and
-// remembered for less than a second, so that a deleted key stops working everywhere within one.
+// remembered for less than a second, so that a deleted key stops working everywhere within one. Or
+// the session of a cookie, by another object of the same class: all that is said of keys here is
+// true of sessions.
 //
 // Wrong keys cost anybody nothing to make, so they must not cost the others anything either:
 //  - A key whose form or checksum is wrong never reaches the database.
@@ -29,6 +31,7 @@
 
 #include "api/server/rate_limiter.h"
 #include "common/base/config.h"
+#include "common/base/metrics.h"
 #include "common/http/server.h"
 #include "common/store/group_commit.h"
 
@@ -36,7 +39,19 @@ namespace audiogen::api {
 
 class Authenticator {
  public:
-  Authenticator(const Config& config, RateLimiter& limiter);
+  // What shows who asks.
+  struct Proof {
+    std::string what;  // "key": of metrics.
+    // The hash that it is looked up by; nullopt when the request has none of the right form.
+    std::function<std::optional<Sha256>(const http::Request&)> hash;
+    std::function<store::Batch<store::KeyOutcome>(store::TaskStore&, std::span<const Sha256>)> find;
+    // Those found are used now. For people: a failure is not worth a 503.
+    std::function<void(store::TaskStore&, std::span<const store::KeyRecord>)> note_use;
+  };
+  static Proof bearer_keys(const Config& config);
+  static Proof session_cookies(const Config& config);
+
+  Authenticator(const Config& config, RateLimiter& limiter, Proof proof);
 
   enum class Verdict {
     kValid,
@@ -124,10 +139,11 @@ class Authenticator {
   void remember(const Sha256& hash, Clock::time_point asked_at, const store::KeyRecord& record);
   bool known_missing(const Sha256& hash);
   void remember_missing(const Sha256& hash, Clock::time_point asked_at);
-  store::Batch<store::KeyOutcome> read_keys(store::TaskStore& store,
-                                            std::span<const Sha256> hashes);
+  Lane::Run reads(const char* lane);
+  store::Batch<store::KeyOutcome> read(store::TaskStore& store, std::span<const Sha256> hashes);
 
-  const std::string brand_;
+  const Proof proof_;
+  prometheus::Counter& refused_unread_;
   const std::size_t unauthenticated_max_;
   RateLimiter& limiter_;
   std::mutex mutex_;
@@ -141,11 +157,14 @@ class Authenticator {
   std::unordered_map<Sha256, Clock::time_point, HashOfHash> missing_, missing_before_;
   Clock::time_point missing_since_ = Clock::now();  // Of missing_. Guarded by missing_mutex_.
   std::mutex used_mutex_;
-  std::unordered_map<KeyId, Clock::time_point> noted_;  // Guarded by used_mutex_.
+  std::unordered_map<Uuid, Clock::time_point> noted_;  // Guarded by used_mutex_.
   Lane known_, unknown_;
 };
 
 // The token of an Authorization: Bearer header (RFC 6750 section 2.1), or nullopt.
 std::optional<std::string_view> bearer_token(const http::Request& request);
+
+// The hash of the token in the session cookie; nullopt when there is none of its form.
+std::optional<Sha256> session_token_hash(const http::Request& request, bool secure);
 
 }  // namespace audiogen::api

@@ -97,12 +97,13 @@ void Call::answer_public(std::string_view json, std::string_view etag) const {
   reply(std::move(response));
 }
 
-void Call::answer_nothing() const {
+void Call::answer_nothing(std::string_view extra_headers) const {
   http::Response response;
   response.status = 204;
   append_header(response.headers, "Cache-Control", "no-store");
   append_header(response.headers, "X-Request-Id", request_id_);
   response.headers += rate_headers_;
+  response.headers += extra_headers;
   reply(std::move(response));
 }
 

@@ -37,7 +37,7 @@ class Call {
   std::string_view parameter(std::size_t i) const { return parameters_.at(i); }
   const std::string& request_id() const { return request_id_; }
   std::chrono::steady_clock::time_point received_at() const { return exchange_.received_at(); }
-  // The key shown and its user. Not of a public route.
+  // The key shown, or the session, and its user. Not of a public route.
   const store::KeyRecord& key() const { return key_; }
   // Whom memory and work of this call count for, as a hash: the user; of a public route the
   // address.
@@ -61,8 +61,8 @@ class Call {
   // 200 and JSON that anybody may keep for five minutes: what is the same for everybody. 304 when
   // the client has it by its `etag` (strong_etag()).
   void answer_public(std::string_view json, std::string_view etag) const;
-  // 204.
-  void answer_nothing() const;
+  // 204; `extra_headers` as above.
+  void answer_nothing(std::string_view extra_headers = {}) const;
   void fail(const ApiError& error) const;
 
  private:

@@ -11,6 +11,8 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/occasionally.h"
+#include "common/base/origin.h"
+#include "common/domain/sign_in.h"
 
 namespace audiogen::api {
 namespace {
@@ -181,14 +183,15 @@ const RouteTree::Path* RouteTree::find(std::string_view path, PathParameters& pa
 
 Dispatcher::Dispatcher(const RouteTree& tree,
                        Parts& parts,
-                       Authenticator& authenticator,
+                       Authenticators authenticators,
                        RateLimiter& limiter,
-                       bool no_proxies)
+                       const Config& config)
     : tree_(tree),
       parts_(parts),
-      authenticator_(authenticator),
+      authenticators_(authenticators),
       limiter_(limiter),
-      no_proxies_(no_proxies) {}
+      no_proxies_(config.trusted_proxies.empty()),
+      own_origin_(parse_origin(config.public_url).value_or(Origin()).text) {}
 
 void Dispatcher::handle(http::Exchange exchange) {
   const http::Request& request = exchange.request();
@@ -219,34 +222,56 @@ void Dispatcher::handle(http::Exchange exchange) {
   admit(Call(std::move(exchange), *route, parameters));
 }
 
+// A page of another site sends the cookie of ours along.
+bool Dispatcher::is_own(const Route& route, const http::Request& request) const {
+  if (route.cross_origin) {
+    return true;
+  }
+  const auto said = [&](std::string_view name) {
+    return request.has_header(name) ? std::optional(request.joined_headers(name)) : std::nullopt;
+  };
+  const auto fetch_site = said("sec-fetch-site"), origin = said("origin");
+  return is_own_request(request.method, fetch_site, origin, own_origin_);
+}
+
 // Whoever has no key is counted by address, also for names that do not exist.
 void Dispatcher::admit(Call call) {
   const Route& route = call.route();
+  if (!is_own(route, call.request())) {
+    call.fail(cross_site_request());
+    return;
+  }
   if (route.access == Access::kPublic) {
+    const IpAddress& client = call.request().client;
+    RateDecision decision{.allowed = true};
     if (route.rate == RateClass::kFile) {
-      const RateDecision decision = limiter_.take_file(call.request().client);
-      if (!decision.allowed) {
-        call.fail(rate_limit_exceeded(decision.retry_after));
-        return;
-      }
+      decision = limiter_.take_file(client);
+    } else if (route.rate == RateClass::kSignIn) {
+      decision = limiter_.take_sign_in(client);
+    }
+    if (!decision.allowed) {
+      call.fail(rate_limit_exceeded(decision.retry_after));
+      return;
     }
     route.handle(parts_, std::move(call));
     return;
   }
+  const bool by_session = route.access == Access::kSession;
+  Authenticator& authenticator = by_session ? *authenticators_.sessions : authenticators_.keys;
   const Authenticator::Wish wish{.rate = route.rate,
                                  .api_access = route.access == Access::kApiAccess};
   Authenticator::Lookup lookup;
-  if (const auto judgement = authenticator_.judge(call.request(), wish, lookup)) {
+  if (const auto judgement = authenticator.judge(call.request(), wish, lookup)) {
     judged(std::move(call), *judgement);
     return;
   }
-  authenticator_.look_up(
+  authenticator.look_up(
       lookup, [this, call = std::move(call)](const Authenticator::Judgement& judgement) mutable {
         judged(std::move(call), judgement);
       });
 }
 
-// The key (401), its rate (429), its rights (403): the one place that says who may.
+// The key or session (401), its rate (429), its rights (403): the one place that says who may.
 void Dispatcher::judged(Call call, const Authenticator::Judgement& judgement) {
   using Verdict = Authenticator::Verdict;
   const Route& route = call.route();
@@ -255,7 +280,7 @@ void Dispatcher::judged(Call call, const Authenticator::Judgement& judgement) {
       call.fail(service_unavailable());
       return;
     case Verdict::kInvalid:
-      call.fail(invalid_api_key());
+      call.fail(route.access == Access::kSession ? not_signed_in() : invalid_api_key());
       return;
     case Verdict::kLimited:
       call.fail(rate_limit_exceeded(judgement.retry_after));
@@ -268,7 +293,7 @@ void Dispatcher::judged(Call call, const Authenticator::Judgement& judgement) {
       break;
   }
   call.key_ = judgement.key;
-  const RateDecision decision = limiter_.take(call.key_.id, route.rate);
+  const RateDecision decision = limiter_.take(call.key_.counted_as(), route.rate);
   call.rate_headers_ = limiter_.headers(route.rate, decision);
   if (!decision.allowed) {
     call.fail(rate_limit_exceeded(decision.retry_after));

@@ -14,6 +14,7 @@
 #include "api/server/call.h"
 #include "api/server/rate_limiter.h"
 #include "api/server/route.h"
+#include "common/base/config.h"
 #include "common/http/server.h"
 
 namespace audiogen::api {
@@ -49,29 +50,37 @@ class RouteTree {
 
 class Dispatcher {
  public:
-  // All are to live as long as this. With `no_proxies` nobody's X-Forwarded-For is believed.
+  // Who asks is told by keys, and by sessions where the tree has routes for them: else null.
+  struct Authenticators {
+    Authenticator& keys;
+    Authenticator* sessions = nullptr;
+  };
+  // All are to live as long as this.
   Dispatcher(const RouteTree& tree,
              Parts& parts,
-             Authenticator& authenticator,
+             Authenticators authenticators,
              RateLimiter& limiter,
-             bool no_proxies);
+             const Config& config);
 
   // Answers the exchange, now or later. Runs on an I/O thread.
   //
-  // In this order: 404, 405; 503 where the route is late; 401, 429, 403; then the handler, which
-  // reads the body. HEAD is answered by its GET. OPTIONS is answered for every path of the table:
-  // 204, and to a page of another site what it may send (Fetch standard, CORS-preflight).
+  // In this order: 404, 405; 503 where the route is late; 403 for another site's page, where it may
+  // not; 401, 429, 403; then the handler, which reads the body. HEAD is answered by its GET.
+  // OPTIONS is answered for every path of the table: 204, and to a page of another site what it may
+  // send (Fetch standard, CORS-preflight).
   void handle(http::Exchange exchange);
 
  private:
+  bool is_own(const Route& route, const http::Request& request) const;
   void admit(Call call);
   void judged(Call call, const Authenticator::Judgement& judgement);
 
   const RouteTree& tree_;
   Parts& parts_;
-  Authenticator& authenticator_;
+  const Authenticators authenticators_;
   RateLimiter& limiter_;
-  const bool no_proxies_;
+  const bool no_proxies_;         // Nobody's X-Forwarded-For is believed.
+  const std::string own_origin_;  // Of our own pages.
 };
 
 }  // namespace audiogen::api

@@ -4,6 +4,7 @@
 
 #include "api/server/answer.h"
 #include "common/base/check.h"
+#include "common/base/crypto.h"
 
 namespace audiogen::api {
 namespace {
@@ -11,6 +12,10 @@ namespace {
 constexpr std::array<std::string_view, kKeyRates> kNames = {"create", "read", "manage"};
 // For what a person or a setup script does to an account.
 constexpr RatePolicy kManage{.per_minute = 120, .burst = 30};
+// An office behind one address may come back from lunch at once; whoever guesses needs thousands.
+constexpr RatePolicy kSignIns{.per_minute = 20, .burst = 20};
+// Some 7,000 a day at an account, of passwords of which the common ones are refused.
+constexpr RatePolicy kGuesses{.per_minute = 5, .burst = 10};
 // A state whose bucket is full again says nothing; such entries are dropped this often.
 constexpr auto kForgetEvery = std::chrono::seconds(30);
 
@@ -49,30 +54,32 @@ void RateLimiter::forget_full(Shard& shard, std::chrono::steady_clock::time_poin
     return;
   }
   shard.swept = now;
-  std::erase_if(shard.keys, [&](const auto& entry) {
+  std::erase_if(shard.callers, [&](const auto& entry) {
     return std::all_of(entry.second.begin(), entry.second.end(), [&](const RateState& state) {
       return state.full_at <= now;
     });
   });
-  for (Addresses* const addresses : {&shard.addresses, &shard.readers}) {
-    std::erase_if(*addresses, [&](const auto& entry) { return entry.second.full_at <= now; });
+  const auto full = [&](const auto& entry) { return entry.second.full_at <= now; };
+  for (Addresses* const addresses : {&shard.addresses, &shard.readers, &shard.attempts}) {
+    std::erase_if(*addresses, full);
   }
+  std::erase_if(shard.guessed, full);
 }
 
-RateDecision RateLimiter::take(KeyId key, RateClass rate) {
+RateDecision RateLimiter::take(const Uuid& caller, RateClass rate) {
   const auto now = std::chrono::steady_clock::now();
-  Shard& shard = shards_[std::hash<KeyId>()(key) % shards_.size()];
+  Shard& shard = shards_[std::hash<Uuid>()(caller) % shards_.size()];
   const std::scoped_lock lock(shard.mutex);
   forget_full(shard, now);
-  return audiogen::take(shard.keys[key][index(rate)], policies_[index(rate)], now);
+  return audiogen::take(shard.callers[caller][index(rate)], policies_[index(rate)], now);
 }
 
-RateDecision RateLimiter::peek(KeyId key, RateClass rate) {
+RateDecision RateLimiter::peek(const Uuid& caller, RateClass rate) {
   const auto now = std::chrono::steady_clock::now();
-  Shard& shard = shards_[std::hash<KeyId>()(key) % shards_.size()];
+  Shard& shard = shards_[std::hash<Uuid>()(caller) % shards_.size()];
   const std::scoped_lock lock(shard.mutex);
-  const auto found = shard.keys.find(key);
-  return audiogen::peek(found == shard.keys.end() ? RateState{} : found->second[index(rate)],
+  const auto found = shard.callers.find(caller);
+  return audiogen::peek(found == shard.callers.end() ? RateState{} : found->second[index(rate)],
                         policies_[index(rate)],
                         now);
 }
@@ -91,6 +98,21 @@ RateDecision RateLimiter::take_unauthenticated(const IpAddress& client) {
 
 RateDecision RateLimiter::take_file(const IpAddress& client) {
   return take_by_address(&Shard::readers, files_, client);
+}
+
+RateDecision RateLimiter::take_sign_in(const IpAddress& client) {
+  return take_by_address(&Shard::attempts, kSignIns, client);
+}
+
+RateDecision RateLimiter::take_guess(std::string_view email) {
+  const auto now = std::chrono::steady_clock::now();
+  const Sha256 hash = sha256(email);
+  Uuid account;
+  std::copy_n(hash.begin(), account.bytes.size(), account.bytes.begin());
+  Shard& shard = shards_[std::hash<Uuid>()(account) % shards_.size()];
+  const std::scoped_lock lock(shard.mutex);
+  forget_full(shard, now);
+  return audiogen::take(shard.guessed[account], kGuesses, now);
 }
 
 RateDecision RateLimiter::take_by_address(Addresses Shard::*which,

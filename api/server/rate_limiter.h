@@ -1,6 +1,6 @@
-// Who may send how much: GCRA per key and class, and per address for requests
-// without a valid key and for files. In memory, exact for one process: behind several, the proxy
-// hashes on Authorization.
+// Who may send how much: GCRA per key and class (all sessions of a user are one key), per address
+// for requests without a valid key and for files, per address and per account for attempts to sign
+// in. In memory, exact for one process: behind several, the proxy hashes on Authorization.
 #pragma once
 
 #include <array>
@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 
 #include "common/base/config.h"
@@ -24,6 +25,7 @@ enum class RateClass : std::uint8_t {
   kRead,    // RATE_LIMIT_READ_…
   kManage,  // 120 a minute, 30 at once.
   kFile,    // Of an address: files, and documents that need no key. RATE_LIMIT_FILES_…
+  kSignIn,  // Of an address: attempts to sign in, 20 a minute.
   kNone,    // Nothing: what costs no more than a look into memory.
 };
 inline constexpr std::size_t kKeyRates = 3;  // The first so many are of a key.
@@ -33,10 +35,11 @@ class RateLimiter {
  public:
   explicit RateLimiter(const Config& config);
 
-  // Counts one request of this key; `rate` is one of a key here and below.
-  RateDecision take(KeyId key, RateClass rate);
+  // Counts one request of this caller (KeyRecord::counted_as()); `rate` is one of a key here and
+  // below.
+  RateDecision take(const Uuid& caller, RateClass rate);
   // What take() would say now; counts nothing.
-  RateDecision peek(KeyId key, RateClass rate);
+  RateDecision peek(const Uuid& caller, RateClass rate);
   // Counts one request without a valid key, or with one that is still to be looked up, from
   // `client` (or from its IPv6 /64).
   RateDecision take_unauthenticated(const IpAddress& client);
@@ -44,6 +47,12 @@ class RateLimiter {
   void give_back_unauthenticated(const IpAddress& client);
   // Counts one request for a file from `client` (or from its IPv6 /64).
   RateDecision take_file(const IpAddress& client);
+  // Counts one attempt to sign in from `client`, whatever comes of it.
+  RateDecision take_sign_in(const IpAddress& client);
+  // Counts one guess of the password of the account with this address, whether there is one or not:
+  // from many places it is to be no quicker. Links are not counted, so whoever guesses at an
+  // account does not lock its owner out.
+  RateDecision take_guess(std::string_view email);
 
   // What take() goes by.
   const RatePolicy& policy(RateClass rate) const;
@@ -57,8 +66,11 @@ class RateLimiter {
   using Addresses = std::unordered_map<IpAddress, RateState, HashOfIpAddress>;
   struct Shard {
     std::mutex mutex;
-    std::unordered_map<KeyId, std::array<RateState, kKeyRates>> keys;  // Guarded by mutex.
-    Addresses addresses, readers;  // Guarded by mutex. Without a key; of files.
+    std::unordered_map<Uuid, std::array<RateState, kKeyRates>> callers;  // Guarded by mutex.
+    // Guarded by mutex. Without a key; of files; of attempts to sign in.
+    Addresses addresses, readers, attempts;
+    // By the first half of the hash of their address. Guarded by mutex.
+    std::unordered_map<Uuid, RateState> guessed;
     // Guarded by mutex.
     std::chrono::steady_clock::time_point swept = std::chrono::steady_clock::now();
   };

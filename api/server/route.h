@@ -15,12 +15,12 @@ class Call;
 struct Parts;  // What the handlers work with (api/server/routes.h).
 
 // Who may. Everything there is to say about it is a value here, and decided in one place
-// (Dispatcher::judged), the scopes of keys as well; who has signed in to the console belongs here,
-// too.
+// (Dispatcher::judged), the scopes of keys as well.
 enum class Access : std::uint8_t {
   kPublic,     // Anybody.
   kBearer,     // Whoever shows a valid key; else 401.
   kApiAccess,  // And has bought API access; else 403 api_access_required.
+  kSession,    // Whoever has signed in to the console, by his cookie and never by a key; else 401.
 };
 
 enum class Body : std::uint8_t { kNone, kJson };
@@ -41,10 +41,13 @@ struct Route {
   // What the key must have; else 403 insufficient_scope, or, of a creation, api_access_required,
   // the one 403 that it has. None for what only reads, and never of kPublic.
   std::optional<Scope> scope = std::nullopt;
-  Body body = Body::kNone;   // What Call::json_body() is for.
-  bool head = false;         // A GET that answers HEAD as well.
-  bool documented = true;    // In schema/openapi.json.
-  bool cross_origin = true;  // Any site's page may call it (append_cross_origin()).
+  Body body = Body::kNone;  // What Call::json_body() is for.
+  bool head = false;        // A GET that answers HEAD as well.
+  bool documented = true;   // In schema/openapi.json.
+  // Any site's page may call it (append_cross_origin()). If not, none but ours may change anything
+  // by it (is_own_request(), 403 cross_site_request).
+  bool cross_origin = true;
+  bool console = true;  // The console has it, too, by the cookie of a session (console_twin()).
   // Asked before all else with the time the request came: 503 at once? Under overload most requests
   // end there, and what they cost is taken from those that are served.
   bool (*late)(Parts& parts, std::chrono::steady_clock::time_point received_at) = nullptr;

@@ -1,10 +1,14 @@
 #include "api/server/routes.h"
 
 #include <array>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "api/account/account.h"
 #include "api/catalogue/catalogue.h"
+#include "api/console/pages.h"
+#include "api/console/sign_ins.h"
 #include "api/files/files.h"
 #include "api/generations/generations.h"
 #include "api/generations/history.h"
@@ -18,6 +22,7 @@ namespace audiogen::api {
 namespace {
 
 constexpr std::string_view kBase = "/api/v1";
+constexpr std::string_view kConsole = "/console";  // Before the paths of the twins, too.
 
 constexpr std::array kRoutes = {
     Route{.method = "POST",
@@ -68,13 +73,14 @@ constexpr std::array kRoutes = {
           .handle = [](Parts& parts, Call call) { parts.account->create_key(std::move(call)); },
           .scope = Scope::kManage,
           .body = Body::kJson},
-    // Whoever finds a key that leaked can end it with it.
+    // Whoever finds a key that leaked can end it with it. Who has signed in shows none.
     Route{.method = "DELETE",
           .path = "/api/v1/account/keys/current",
           .access = Access::kBearer,
           .rate = RateClass::kManage,
           .handle = [](Parts& parts,
-                       Call call) { parts.account->delete_current_key(std::move(call)); }},
+                       Call call) { parts.account->delete_current_key(std::move(call)); },
+          .console = false},
     Route{.method = "PATCH",
           .path = "/api/v1/account/keys/{key_id}",
           .access = Access::kApiAccess,
@@ -132,7 +138,94 @@ constexpr std::array kRoutes = {
           .head = true,
           .documented = false,
           .accepts = is_blob_key},
+    // What the console has besides the twins of the above.
+    Route{.method = "POST",
+          .path = "/console/api/v1/sessions",
+          .access = Access::kPublic,
+          .rate = RateClass::kSignIn,
+          .handle = [](Parts& parts, Call call) { parts.sign_ins->open(std::move(call)); },
+          .body = Body::kJson,
+          .documented = false,
+          .cross_origin = false},
+    Route{.method = "GET",
+          .path = "/console/api/v1/sessions",
+          .access = Access::kSession,
+          .rate = RateClass::kRead,
+          .handle = [](Parts& parts, Call call) { parts.sign_ins->list(std::move(call)); },
+          .documented = false,
+          .cross_origin = false},
+    Route{.method = "GET",
+          .path = "/console/api/v1/sessions/current",
+          .access = Access::kSession,
+          .rate = RateClass::kRead,
+          .handle = [](Parts& parts, Call call) { parts.sign_ins->current(std::move(call)); },
+          .documented = false,
+          .cross_origin = false},
+    Route{.method = "DELETE",
+          .path = "/console/api/v1/sessions/current",
+          .access = Access::kSession,
+          .rate = RateClass::kManage,
+          .handle = [](Parts& parts, Call call) { parts.sign_ins->close_current(std::move(call)); },
+          .documented = false,
+          .cross_origin = false},
+    Route{.method = "DELETE",
+          .path = "/console/api/v1/sessions/{session_id}",
+          .access = Access::kSession,
+          .rate = RateClass::kManage,
+          .handle = [](Parts& parts, Call call) { parts.sign_ins->close(std::move(call)); },
+          .documented = false,
+          .cross_origin = false},
+    Route{.method = "PUT",
+          .path = "/console/api/v1/password",
+          .access = Access::kSession,
+          .rate = RateClass::kManage,
+          .handle = [](Parts& parts, Call call) { parts.sign_ins->set_password(std::move(call)); },
+          .body = Body::kJson,
+          .documented = false,
+          .cross_origin = false},
+    Route{.method = "GET",
+          .path = "/",
+          .access = Access::kPublic,
+          .rate = RateClass::kNone,
+          .handle = [](Parts& parts, Call call) { parts.pages->redirect(call); },
+          .head = true,
+          .documented = false,
+          .cross_origin = false},
+    Route{.method = "GET",
+          .path = "/console",
+          .access = Access::kPublic,
+          .rate = RateClass::kNone,
+          .handle = [](Parts& parts, Call call) { parts.pages->redirect(call); },
+          .head = true,
+          .documented = false,
+          .cross_origin = false},
+    Route{.method = "GET",
+          .path = "/console/{page*}",
+          .access = Access::kPublic,
+          .rate = RateClass::kFile,
+          .handle = [](Parts& parts, Call call) { parts.pages->show(call); },
+          .head = true,
+          .documented = false,
+          .cross_origin = false},
 };
+
+bool is_below(std::string_view path, std::string_view folder) {
+  return path == folder || (path.starts_with(folder) && path[folder.size()] == '/');
+}
+
+// As long as the program: a tree refers to its routes.
+const std::vector<Route>& console_twins() {
+  static const std::vector<Route> twins = [] {
+    std::vector<Route> out;
+    for (const Route& route : kRoutes) {
+      if (route.documented && route.console) {
+        out.push_back(console_twin(route));
+      }
+    }
+    return out;
+  }();
+  return twins;
+}
 
 // The path of an address: "/files" of "https://cdn.example.com/files".
 std::string path_of(std::string_view url) {
@@ -147,13 +240,32 @@ std::span<const Route> route_table() {
   return kRoutes;
 }
 
-RouteTree route_tree(const Config& config, bool with_files) {
+Route console_twin(const Route& route) {
+  Route out = route;
+  out.access = Access::kSession;
+  if (route.access == Access::kPublic) {
+    out.rate = RateClass::kRead;  // Of its user, no longer of an address.
+  }
+  out.cross_origin = false;
+  return out;
+}
+
+RouteTree route_tree(const Config& config, bool with_files, bool with_console) {
   RouteTree out;
   const std::string files = path_of(config.cdn_url);
+  // Nothing of the interface is hidden by a file.
+  const bool hidden = is_below(files, kBase) || (with_console && is_below(files, kConsole));
   for (const Route& route : kRoutes) {
-    // Nothing of the interface is hidden by a file.
-    if (!route.path.starts_with(kFilesRoot) || (with_files && !files.starts_with(kBase))) {
+    const bool here = route.path.starts_with(kFilesRoot) ? with_files && !hidden
+                      : route.documented                 ? true
+                                                         : with_console;
+    if (here) {
       out.add(route, kFilesRoot, files);
+    }
+  }
+  if (with_console) {
+    for (const Route& twin : console_twins()) {
+      out.add(twin, kBase, std::string(kConsole) + std::string(kBase));
     }
   }
   return out;

@@ -18,6 +18,8 @@ class Description;
 class Files;
 class Generations;
 class History;
+class Pages;
+class SignIns;
 
 struct Parts {
   Generations* generations = nullptr;
@@ -26,6 +28,8 @@ struct Parts {
   const Description* description = nullptr;
   Account* account = nullptr;
   const Catalogue* catalogue = nullptr;
+  SignIns* sign_ins = nullptr;  // Null: there is no console.
+  const Pages* pages = nullptr;
 };
 
 // Stands in the table for the path of CDN_URL.
@@ -33,8 +37,12 @@ inline constexpr std::string_view kFilesRoot = "(CDN_URL)";
 
 std::span<const Route> route_table();
 
+// What the console's pages call instead of a documented route, at the same path under /console: the
+// same but for who may, whoever has signed in, and that no other site's page may.
+Route console_twin(const Route& route);
+
 // The table as it is with this configuration.
-RouteTree route_tree(const Config& config, bool with_files);
+RouteTree route_tree(const Config& config, bool with_files, bool with_console);
 
 // What the server itself answers when there is no request to route: bad framing, a deadline, an
 // exception.

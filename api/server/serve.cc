@@ -8,6 +8,8 @@
 
 #include "api/account/account.h"
 #include "api/catalogue/catalogue.h"
+#include "api/console/pages.h"
+#include "api/console/sign_ins.h"
 #include "api/files/files.h"
 #include "api/generations/generations.h"
 #include "api/generations/history.h"
@@ -80,17 +82,32 @@ int serve(const Config& config) {
     }
     files = std::move(*opened);
   }
+  const Pages pages(config, embedded_pages);
+  if (!pages.usable()) {
+    log::error("CONSOLE_DIR has no index.html that can be read");
+    return 1;
+  }
+  const bool with_console = config.console && pages.any();
+  if (config.console && !with_console) {
+    log::info("no console: this program was built without its pages");
+  }
   std::atomic<bool> draining{false};
   store::Probe database(config.database);
   TaskPublisher publisher(config);
   RateLimiter limiter(config);
-  Authenticator authenticator(config, limiter);
+  Authenticator keys(config, limiter, Authenticator::bearer_keys(config));
+  std::optional<Authenticator> sessions;
   Generations generations(config, publisher, std::min(kWaitsMax, connections / kWaitsPart));
   DoorsPool pool([&config] { return std::make_unique<StoreDoors>(config.database); });
   Account account(config, limiter, pool);
   History history(config, pool);
   const Description description(config);
   const Catalogue catalogue(config);
+  std::optional<SignIns> sign_ins;
+  if (with_console) {
+    sessions.emplace(config, limiter, Authenticator::session_cookies(config));
+    sign_ins.emplace(config, limiter, pool);
+  }
   std::optional<Files> delivered;
   if (files) {
     delivered.emplace(config, *files);
@@ -100,9 +117,11 @@ int serve(const Config& config) {
               .files = delivered ? &*delivered : nullptr,
               .description = &description,
               .account = &account,
-              .catalogue = &catalogue};
-  const RouteTree tree = route_tree(config, files != nullptr);
-  Dispatcher dispatcher(tree, parts, authenticator, limiter, config.trusted_proxies.empty());
+              .catalogue = &catalogue,
+              .sign_ins = sign_ins ? &*sign_ins : nullptr,
+              .pages = &pages};
+  const RouteTree tree = route_tree(config, files != nullptr, with_console);
+  Dispatcher dispatcher(tree, parts, {keys, sessions ? &*sessions : nullptr}, limiter, config);
 
   http::Server server(
       http::ServerOptions{
@@ -141,7 +160,11 @@ int serve(const Config& config) {
   draining.store(true);
   generations.release_waits();
   server.drain(kDrainLimit);
-  authenticator.stop();
+  keys.stop();
+  if (with_console) {
+    sessions->stop();
+    sign_ins->stop();
+  }
   generations.stop();
   pool.stop();
   publisher.stop(kPublishLimit);

@@ -10,6 +10,7 @@
 #include "common/store/history.h"
 #include "common/store/keys.h"
 #include "common/store/session.h"
+#include "common/store/web_sessions.h"
 
 namespace audiogen::api {
 
@@ -27,6 +28,7 @@ struct StoreDoors {
   store::Accounts accounts{session};
   store::Keys keys{session};
   store::History history{session};
+  store::WebSessions web_sessions{session};
 };
 
 using DoorsPool = StorePool<StoreDoors>;

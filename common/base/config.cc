@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "common/base/ascii.h"
+#include "common/base/origin.h"
 
 namespace audiogen {
 namespace {
@@ -35,6 +36,16 @@ constexpr std::array kVariables = {
         "address of /healthz, /readyz and /metrics (API 127.0.0.1:8081, worker 127.0.0.1:8082)"},
     Variable{"PUBLIC_URL", "", "address clients use, without /api/v1 (http://LISTEN)"},
     Variable{"CDN_URL", "", "address audio files are delivered under (PUBLIC_URL/files)"},
+    Variable{.name = "CONSOLE",
+             .fallback = "on",
+             .meaning = "the web console under PUBLIC_URL/console/: on or off; on needs a "
+                        "PUBLIC_URL of https, or of http on a loopback address, without a path",
+             .api_only = true},
+    Variable{.name = "CONSOLE_DIR",
+             .fallback = "",
+             .meaning = "folder the console's pages are read from at every request, for those who "
+                        "work on them (the pages built in)",
+             .api_only = true},
     Variable{"DATABASE_URL",
              nullptr,
              "mysql://user:pass@host:port/db, or mysql://user:pass@localhost/db?socket=/path; for "
@@ -369,6 +380,8 @@ bool is_brand(std::string_view text) {
          });
 }
 
+constexpr const char* kAddress = "host:port";
+
 class Reader {
  public:
   explicit Reader(Program program) : program_(program) {}
@@ -492,6 +505,28 @@ std::vector<std::string> read_keys(Reader& in, const std::string& name, std::siz
   return keys;
 }
 
+std::string read_public_url(Reader& in, const HostPort& listen) {
+  const std::string given = without_slash(in.text("PUBLIC_URL"));
+  return !given.empty()
+             ? given
+             : "http://" + (listen.host.empty() ? std::string("127.0.0.1:8080") : listen.text());
+}
+
+// Whether the console can be there: what signs its users in may cross no network in plain text, and
+// its pages name each other by paths from the root.
+bool read_console(Reader& in, const std::string& public_url) {
+  if (in.choice("CONSOLE", {"on", "off"}) != "on") {
+    return false;
+  }
+  const auto origin = parse_origin(public_url);
+  if (!origin || !origin->bare || !(origin->secure || origin->loopback)) {
+    in.errors().push_back(
+        "CONSOLE=on needs a PUBLIC_URL of https, or of http on a loopback address, without a path; "
+        "its sessions would be readable on the way. CONSOLE=off does without the console");
+  }
+  return true;
+}
+
 // What `read` finds, or the first error.
 template <class T>
 Result<T> load_alone(T (*read)(Reader&)) {
@@ -514,12 +549,16 @@ Result<DatabaseUrl> load_database_url() {
 Result<AmqpUrl> load_amqp_url() {
   return load_alone(read_amqp);
 }
+Result<std::string> load_public_url() {
+  return load_alone<std::string>([](Reader& in) {
+    return read_public_url(in, in.parsed<HostPort>("LISTEN", to_host_port, kAddress));
+  });
+}
 
 Result<Config, std::vector<std::string>> load_config(Program program) {
   Reader in(program);
   Config c;
   c.brand = read_brand(in);
-  constexpr const char* kAddress = "host:port";
   if (program == Program::kApi) {
     c.listen = in.parsed<HostPort>("LISTEN", to_host_port, kAddress);
   }
@@ -528,11 +567,7 @@ Result<Config, std::vector<std::string>> load_config(Program program) {
       "OPS_LISTEN",
       [&](std::string_view v) { return to_host_port(v.empty() ? ops_default : v); },
       kAddress);
-  c.public_url = without_slash(in.text("PUBLIC_URL"));
-  if (c.public_url.empty()) {
-    c.public_url =
-        "http://" + (c.listen.host.empty() ? std::string("127.0.0.1:8080") : c.listen.text());
-  }
+  c.public_url = read_public_url(in, c.listen);
   c.cdn_url = without_slash(in.text("CDN_URL"));
   if (c.cdn_url.empty()) {
     c.cdn_url = c.public_url + "/files";
@@ -584,6 +619,8 @@ Result<Config, std::vector<std::string>> load_config(Program program) {
     c.connections_max = in.number("CONNECTIONS_MAX", 1, kConnectionsMax);
     c.connections_per_address = in.number("CONNECTIONS_PER_ADDRESS", 1, kConnectionsMax);
     c.body_budget_mb = in.number("BODY_BUDGET_MB", 1, 65'536);
+    c.console = read_console(in, c.public_url);
+    c.console_dir = in.text("CONSOLE_DIR");
   }
   c.task_deadline_seconds = in.number("TASK_DEADLINE_SECONDS", 1, 86400);
   c.worker_in_flight = in.number("WORKER_IN_FLIGHT", 1, 10000);

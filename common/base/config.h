@@ -69,6 +69,10 @@ struct Config {
   int create_per_minute = 0, create_burst = 0, read_per_minute = 0, read_burst = 0,
       unauthenticated_per_minute = 0, files_per_minute = 0, files_burst = 0;
   std::vector<IpNetwork> trusted_proxies;  // Whose X-Forwarded-For is believed. The API's only.
+  // The console's pages and what they call. With it public_url is an origin that its cookie may be
+  // sent to. The API's only, as is the folder, which is empty for the pages built in.
+  bool console = false;
+  std::string console_dir;
   // The API's public port only.
   int connections_max = 0, connections_per_address = 0, body_budget_mb = 0;
   int task_deadline_seconds = 0;
@@ -94,6 +98,7 @@ Result<Config, std::vector<std::string>> load_config(Program program);
 Result<std::string> load_brand();
 Result<DatabaseUrl> load_database_url();
 Result<AmqpUrl> load_amqp_url();
+Result<std::string> load_public_url();
 
 // One line per variable: name, default, meaning. For --help.
 std::string config_help(Program program);

@@ -104,6 +104,18 @@ constexpr std::array kTable = {
           .rate = RateClass::kNone,
           .handle = show,
           .cross_origin = false},
+    Route{.method = "POST",
+          .path = "/own/page",
+          .access = Access::kPublic,
+          .rate = RateClass::kSignIn,
+          .handle = show,
+          .cross_origin = false},
+    Route{.method = "DELETE",
+          .path = "/own/things/{id}",
+          .access = Access::kSession,
+          .rate = RateClass::kManage,
+          .handle = show,
+          .cross_origin = false},
     Route{.method = "GET",
           .path = "(root)/{rest*}",
           .access = Access::kPublic,
@@ -135,6 +147,7 @@ class DispatcherTest : public testing::Test {
   static Config config() {
     Config out;
     out.brand = "svc";
+    out.public_url = "https://audio.test";
     out.create_per_minute = out.create_burst = 60;
     out.read_per_minute = out.read_burst = 60;
     out.unauthenticated_per_minute = 60;
@@ -157,10 +170,11 @@ class DispatcherTest : public testing::Test {
 
   const Config config_ = config();
   RateLimiter limiter_{config_};
-  Authenticator authenticator_{config_, limiter_};
+  Authenticator keys_{config_, limiter_, Authenticator::bearer_keys(config_)};
+  Authenticator sessions_{config_, limiter_, Authenticator::session_cookies(config_)};
   RouteTree tree_;
   Parts parts_;
-  Dispatcher dispatcher_{tree_, parts_, authenticator_, limiter_, true};
+  Dispatcher dispatcher_{tree_, parts_, {keys_, &sessions_}, limiter_, config_};
   http::Server server_{http::ServerOptions{.heads_first = true},
                        [this](http::Exchange exchange) { dispatcher_.handle(std::move(exchange)); },
                        render_server_error};
@@ -221,6 +235,56 @@ TEST_F(DispatcherTest, WhoMayIsDecidedBeforeTheHandler) {
   EXPECT_EQ(late.status, 503);
   EXPECT_FALSE(late.header("retry-after").empty());
   EXPECT_EQ(ask("GET", "/api/v1/busy").status, 401);
+}
+
+// A cookie goes along with what any site's page sends, so it is asked for last.
+TEST_F(DispatcherTest, OnlyOwnPagesChangeWhatACookieOpens) {
+  const std::string own = "Sec-Fetch-Site: same-origin\r\n";
+  for (const char* path : {"/own/page", "/own/things/a"}) {
+    const std::string method = std::string(path) == "/own/page" ? "POST" : "DELETE";
+    const int allowed = method == "POST" ? 200 : 401;
+    for (const std::string& lines : {std::string(),
+                                     std::string("Sec-Fetch-Site: cross-site\r\n"),
+                                     std::string("Sec-Fetch-Site: same-site\r\n"),
+                                     own + "Sec-Fetch-Site: cross-site\r\n",
+                                     std::string("Origin: https://evil.test\r\n"),
+                                     std::string("Origin: https://audio.test\r\nOrigin: null\r\n"),
+                                     std::string("Origin: null\r\n")}) {
+      const auto refused = ask(method, path, lines);
+      EXPECT_EQ(refused.status, 403) << method << " " << lines;
+      EXPECT_THAT(refused.body, HasSubstr("cross_site_request"));
+      EXPECT_THAT(refused.head, Not(HasSubstr("Access-Control")));
+    }
+    EXPECT_EQ(ask(method, path, own).status, allowed);
+    EXPECT_EQ(ask(method, path, "Origin: https://audio.test\r\n").status, allowed);
+  }
+  EXPECT_EQ(ask("GET", "/own/page", "Sec-Fetch-Site: cross-site\r\n").status, 200);
+  EXPECT_EQ(ask("DELETE", "/api/v1/things/current", "Origin: https://evil.test\r\n").status, 204)
+      << "what is for anybody's page";
+}
+
+TEST_F(DispatcherTest, ASessionIsNoKeyAndAKeyNoSession) {
+  const auto reply = ask("DELETE",
+                         "/own/things/a",
+                         "Sec-Fetch-Site: same-origin\r\nAuthorization: Bearer svc_live_x\r\n");
+  EXPECT_EQ(reply.status, 401);
+  EXPECT_THAT(reply.body, HasSubstr("\"invalid_api_key\""));
+  EXPECT_THAT(reply.body, HasSubstr("not signed in"));
+}
+
+TEST_F(DispatcherTest, AttemptsToSignInCountByAddress) {
+  const std::string own = "Sec-Fetch-Site: same-origin\r\n";
+  int allowed = 0;
+  test::RawResponse reply;
+  // Twenty at once, and three seconds for one more: a machine that takes longer meets the limit
+  // later.
+  while ((reply = ask("POST", "/own/page", own)).status == 200 && allowed < 200) {
+    ++allowed;
+  }
+  EXPECT_GE(allowed, 20);
+  EXPECT_EQ(reply.status, 429);
+  EXPECT_FALSE(reply.header("retry-after").empty());
+  EXPECT_EQ(ask("GET", "/own/page").status, 200);
 }
 
 TEST_F(DispatcherTest, FilesCountByAddress) {

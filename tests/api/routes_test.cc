@@ -81,6 +81,10 @@ TEST(Routes, ChangesNeedAScope) {
                                       "POST /api/v1/audio/estimates"};
   for (const Route& route : route_table()) {
     const std::string name = line(route.method, route.path, false, false);
+    if (route.access == Access::kSession) {
+      EXPECT_FALSE(route.scope) << name << ": sessions have them all";
+      continue;
+    }
     const bool changes =
         route.method != "GET" && route.access != Access::kPublic && !without.contains(name);
     EXPECT_EQ(route.scope.has_value(), changes) << name;
@@ -104,18 +108,89 @@ TEST(Routes, FilesAreWhereTheirAddressSays) {
        {std::pair<std::string, std::string>{"https://cdn.test/files", "/files/"},
         {"https://cdn.test/a/b", "/a/b/"},
         {"https://cdn.test", "/"}}) {
-    const RouteTree tree = route_tree(config(url), true);
+    const RouteTree tree = route_tree(config(url), true, false);
     const std::string whole = path + file;  // What the parameters are views of.
     ASSERT_NE(tree.find(whole, parameters), nullptr) << path;
     EXPECT_EQ(parameters[0], file);
     EXPECT_EQ(tree.find(path + "other.mp3", parameters), nullptr);
     EXPECT_EQ(tree.find(path, parameters), nullptr);
     EXPECT_NE(tree.find("/api/v1/openapi.json", parameters), nullptr);
-    EXPECT_EQ(route_tree(config(url), false).find(whole, parameters), nullptr);
+    EXPECT_EQ(route_tree(config(url), false, false).find(whole, parameters), nullptr);
   }
   // Nothing of the interface is hidden by a file.
-  const RouteTree tree = route_tree(config("https://cdn.test/api/v1/files"), true);
-  EXPECT_EQ(tree.find("/api/v1/files/" + file, parameters), nullptr);
+  for (const char* folder : {"/api/v1", "/api/v1/files", "/console", "/console/assets"}) {
+    const std::string whole = std::string(folder) + "/" + file;
+    const RouteTree tree = route_tree(config("https://cdn.test" + std::string(folder)), true, true);
+    const auto* const found = tree.find(whole, parameters);
+    EXPECT_TRUE(found == nullptr || found->routes.front()->accepts == nullptr) << whole;
+  }
+  const std::string whole = "/console/" + file;
+  EXPECT_NE(route_tree(config("https://cdn.test/console"), true, false).find(whole, parameters),
+            nullptr)
+      << "without a console it is a folder like any other";
+}
+
+// The console's pages call what keys call, by their cookie: the same handlers, nothing left out.
+TEST(Routes, EveryDescribedOneHasItsTwinInTheConsole) {
+  const RouteTree tree = route_tree(config("https://cdn.test/files"), true, true);
+  for (const Route& route : route_table()) {
+    if (!route.documented) {
+      continue;
+    }
+    PathParameters parameters;
+    const std::string path = "/console" + std::string(route.path);
+    const auto* const found = tree.find(path, parameters);
+    const Route* const twin = found == nullptr ? nullptr : found->find(route.method);
+    ASSERT_NE(twin, nullptr) << path;
+    if (route.path == "/api/v1/account/keys/current") {
+      EXPECT_NE(twin->handle, route.handle) << "who has signed in shows none";
+      continue;
+    }
+    EXPECT_EQ(twin->access, Access::kSession) << path;
+    EXPECT_FALSE(twin->cross_origin) << path;
+    EXPECT_EQ(twin->handle, route.handle) << path;
+    EXPECT_EQ(twin->scope, route.scope) << path;
+    EXPECT_EQ(twin->body, route.body) << path;
+    EXPECT_EQ(twin->late, route.late) << path;
+    EXPECT_LT(static_cast<std::size_t>(twin->rate), kKeyRates) << path;
+    if (route.access != Access::kPublic) {
+      EXPECT_EQ(twin->rate, route.rate) << path;
+    }
+  }
+}
+
+TEST(Routes, NothingOfTheConsoleIsThereWithoutIt) {
+  const RouteTree with = route_tree(config("https://cdn.test/files"), true, true);
+  const RouteTree without = route_tree(config("https://cdn.test/files"), true, false);
+  PathParameters parameters;
+  for (const char* path : {"/",
+                           "/console",
+                           "/console/",
+                           "/console/keys",
+                           "/console/generations/aud_1",
+                           "/console/assets/app-1.js",
+                           "/console/api/v1/sessions",
+                           "/console/api/v1/sessions/current",
+                           "/console/api/v1/sessions/ses_1",
+                           "/console/api/v1/password",
+                           "/console/api/v1/account"}) {
+    EXPECT_NE(with.find(path, parameters), nullptr) << path;
+    EXPECT_EQ(without.find(path, parameters), nullptr) << path;
+  }
+  for (const char* path : {"/console/api", "/console/api/v1", "/console/api/v1/nothing"}) {
+    EXPECT_EQ(with.find(path, parameters), nullptr) << path << " is no page";
+  }
+}
+
+// Whatever a cookie opens is for our own pages, and so is signing in.
+TEST(Routes, NoOtherSiteReachesTheConsole) {
+  for (const Route& route : route_table()) {
+    EXPECT_EQ(route.cross_origin, !route.path.starts_with("/console") && route.path != "/")
+        << route.path;
+    EXPECT_EQ(route.access == Access::kSession,
+              route.path.starts_with("/console/api/") && route.rate != RateClass::kSignIn)
+        << route.path;
+  }
 }
 
 }  // namespace

@@ -47,7 +47,10 @@ ln -s "$binaries" "$state/build/bin"
   for name in {BLOB,CDN}_SIGNING_KEY{,_OLD} AWS_SECRET_ACCESS_KEY; do
     export "${name}_FILE=../${state##*/}/url"
   done
+  mkdir pages
+  export CONSOLE_DIR=pages
   stack_environment api
+  expect 'CONSOLE_DIR has its whole path' same "$CONSOLE_DIR" "$state/pages"
   for name in {DATABASE_URL,AMQP_URL,BLOB_URL,PUBLIC_URL,PROVIDERS,AWS_SECRET_ACCESS_KEY}_FILE \
     {BLOB,CDN}_SIGNING_KEY{,_OLD}_FILE; do
     expect "$name has its whole path" same "${!name}" "$state/url"
@@ -82,6 +85,25 @@ expect 'without a node it is installed' same "$(PATH=$state missing_node_package
 rm "$state/bin/npm"
 expect 'and so it is without npm' \
   same "$(PATH=$state/bin missing_node_packages)" $'nodejs\nnpm'
+
+# A link to the console is made where there is one, and for no database but ours.
+(
+  api_listen() { echo 127.0.0.1:1; }
+  console=0
+  local_curl() { return "$console"; }
+  admin() {
+    case "$*" in
+      'user show '*) echo '{"available_credits":500}' ;;
+      'user login-link --user demo@example.com --json') echo '{"url":"http://x/console/#login=T"}' ;;
+      *) return 1 ;;
+    esac
+  }
+  expect 'a link is printed' same "$(sign_in_link)" 'http://x/console/#login=T'
+  expect 'not for a database of the caller' same "$(DATABASE_URL=x sign_in_link)" ''
+  console=22
+  expect 'nor without a console' same "$(sign_in_link)" ''
+  exit "$failed"
+) || failed=1
 
 # A pid file names its process only in the folder it was written in.
 spawn "$state/run/sleeper.pid" "$state/log" "$state/run" sleep 100

@@ -148,7 +148,7 @@ TEST(WrongKeys, KeysSeenLatelyDoNotQueueBehindUnknownOnes) {
   for (int i = 0; i < 1200; ++i) {
     unknown.emplace_back(stack.api_port());
     ASSERT_TRUE(unknown.back().connected());
-    ASSERT_EQ(unknown.back().exchange(get_request("/"))->status, 404);
+    ASSERT_EQ(unknown.back().exchange(get_request("/nothing"))->status, 404);
   }
   ASSERT_TRUE(looked_up_again());
   stack.database().execute(store::Sql("LOCK TABLES api_keys WRITE"));

@@ -406,7 +406,7 @@ TEST(RateLimit, HeadersAnd429PerKeyAndClass) {
 TEST(Paths, UnknownOnesAndWrongMethods) {
   Stack stack(without_worker());
   const Account ann = stack.account();
-  for (const char* path : {"/",
+  for (const char* path : {"/nothing",
                            "/api/v1",
                            "/api/v1/audio",
                            "/api/v2/audio/generations",

@@ -57,6 +57,8 @@ class ConfigTest : public testing::Test {
                              "CONNECTIONS_MAX",
                              "CONNECTIONS_PER_ADDRESS",
                              "BODY_BUDGET_MB",
+                             "CONSOLE",
+                             "CONSOLE_DIR",
                              "DATABASE_URL_FILE"}) {
       unset(name);
     }
@@ -111,6 +113,52 @@ TEST_F(ConfigTest, DefaultsAreAsPublished) {
   EXPECT_EQ(config->connections_per_address, 1000);
   EXPECT_EQ(config->body_budget_mb, 64);
   EXPECT_EQ(load_config(Program::kWorker)->ops_listen.text(), "127.0.0.1:8082");
+}
+
+// What signs people in must not be readable on the way, and the pages' paths begin at the root.
+TEST_F(ConfigTest, TheConsoleNeedsAnAddressForItsCookie) {
+  for (const char* good : {"",
+                           "https://audio.example.com",
+                           "https://audio.example.com:8443/",
+                           "http://127.0.0.1:8080",
+                           "http://localhost:8080",
+                           "http://[::1]:8080"}) {
+    set("PUBLIC_URL", good);
+    const auto config = load_config(Program::kApi);
+    ASSERT_TRUE(config) << good << ": " << config.error().front();
+    EXPECT_TRUE(config->console);
+    EXPECT_EQ(config->console_dir, "");
+  }
+  for (const char* bad : {"http://audio.example.com",
+                          "http://10.0.0.1:8080",
+                          "http://0.0.0.0:8080",
+                          "http://localhost.example.com",
+                          "https://example.com/audio",
+                          "https://user@example.com"}) {
+    set("PUBLIC_URL", bad);
+    unset("CONSOLE");
+    const auto refused = load_config(Program::kApi);
+    ASSERT_FALSE(refused) << bad;
+    EXPECT_THAT(refused.error(), ElementsAre(AllOf(HasSubstr("CONSOLE"), HasSubstr("PUBLIC_URL"))));
+    EXPECT_TRUE(load_config(Program::kWorker)) << "not the worker's";
+    set("CONSOLE", "off");
+    const auto without = load_config(Program::kApi);
+    ASSERT_TRUE(without) << bad;
+    EXPECT_FALSE(without->console);
+  }
+  set("CONSOLE", "maybe");
+  EXPECT_THAT(load_config(Program::kApi).error(), Contains(HasSubstr("CONSOLE must be one of")));
+}
+
+TEST_F(ConfigTest, ThePublicAddressAlone) {
+  set("PUBLIC_URL", "https://audio.example.com/");
+  EXPECT_EQ(*load_public_url(), "https://audio.example.com");
+  unset("PUBLIC_URL");
+  EXPECT_EQ(*load_public_url(), "http://127.0.0.1:8080");
+  set("LISTEN", "127.0.0.1:9");
+  EXPECT_EQ(*load_public_url(), "http://127.0.0.1:9");
+  set("LISTEN", "x");
+  EXPECT_FALSE(load_public_url());
 }
 
 TEST_F(ConfigTest, WhatReferencesMayUse) {

@@ -1,0 +1,44 @@
+#include "api/console/argon2.h"
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+#include <argon2.h>
+
+#include "common/base/check.h"
+#include "common/base/crypto.h"
+
+namespace audiogen::api {
+namespace {
+
+constexpr std::uint32_t kPasses = 2, kMemoryKib = 19 * 1024, kLanes = 1;
+constexpr std::size_t kSaltBytes = 16, kHashBytes = 32;
+
+}  // namespace
+
+std::string argon2_encode(std::string_view password) {
+  std::array<std::uint8_t, kSaltBytes> salt;
+  random_bytes(salt);
+  std::string out(argon2_encodedlen(kPasses, kMemoryKib, kLanes, kSaltBytes, kHashBytes, Argon2_id),
+                  '\0');
+  const int failed = argon2id_hash_encoded(kPasses,
+                                           kMemoryKib,
+                                           kLanes,
+                                           password.data(),
+                                           password.size(),
+                                           salt.data(),
+                                           salt.size(),
+                                           kHashBytes,
+                                           out.data(),
+                                           out.size());
+  AG_CHECK(failed == ARGON2_OK);  // The parameters are constants; without memory nothing goes on.
+  out.resize(std::strlen(out.c_str()));
+  return out;
+}
+
+bool argon2_matches(const std::string& encoded, std::string_view password) {
+  return argon2id_verify(encoded.c_str(), password.data(), password.size()) == ARGON2_OK;
+}
+
+}  // namespace audiogen::api

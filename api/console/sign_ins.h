@@ -1,0 +1,65 @@
+// Signing in to the console and out again, the sessions of a user, his password.
+//
+// Who can fill it, and what the others feel:
+//  - Hashing a password takes 19 MiB and 20 ms of a core, so it has threads of its own, two of
+//  them:
+//    no I/O thread and none of the pool for accounts waits for it, and however many try at once,
+//    no more memory is taken. Addresses take turns there; what waits too long gets a 503.
+//  - An address may try 20 times a minute, and at one account five guesses a minute are made from
+//    all addresses together. Whoever spends those keeps the owner from signing in by his password,
+//    not by a link.
+//  - An account that is not there costs as much as one that is, and is answered alike.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "api/server/call.h"
+#include "api/server/handling.h"
+#include "api/server/rate_limiter.h"
+#include "api/server/store_doors.h"
+#include "common/base/config.h"
+#include "common/domain/sign_in.h"
+#include "common/domain/sign_in_request.h"
+
+namespace audiogen::api {
+
+class SignIns {
+ public:
+  // All are to live as long as this.
+  SignIns(const Config& config, RateLimiter& limiter, DoorsPool& pool);
+
+  // By a link or a password. The cookie's session, if there is one, ends: an id never outlives a
+  // sign-in.
+  Handling open(Call call);
+  Handling list(Call call);
+  Handling current(Call call);
+  Handling close_current(Call call);
+  Handling close(Call call);
+  Handling set_password(Call call);
+
+  // Finishes the hashes that are under way.
+  void stop() { hashers_.stop(); }
+
+ private:
+  struct Hasher {};  // api/console/argon2.h keeps nothing from one call to the next.
+
+  Handling open_by_link(Call call, Sha256 link);
+  Handling open_by_password(Call call, PasswordSignIn shown);
+  void answer_opened(const Call& call,
+                     const Result<store::OpenedWebSession, ApiError>& opened,
+                     const NewToken& token,
+                     const char* how) const;
+  std::optional<ApiError> refusal(const PasswordChange& change,
+                                  const store::WebSessionState& state) const;
+
+  const bool secure_;  // The cookie's.
+  // As stored of an account without a password or of none, which nobody knows.
+  const std::string nobodys_;
+  RateLimiter& limiter_;
+  DoorsPool& pool_;
+  StorePool<Hasher> hashers_;
+};
+
+}  // namespace audiogen::api

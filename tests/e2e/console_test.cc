@@ -1,0 +1,581 @@
+// The console through HTTP: signing in and out, what a cookie opens and what it does not,
+// passwords, who else may try, its pages.
+#include <algorithm>
+#include <array>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/stack.h"
+#include "tests/support/wait.h"
+
+namespace audiogen::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr auto kEverywhere = 5s;  // Within one, and what a slow machine adds.
+constexpr const char* kPages = AUDIOGEN_SOURCE_DIR "/tests/e2e/console_pages";
+constexpr const char* kOwnPage = "Sec-Fetch-Site: same-origin";
+
+// A service without a worker, and two accounts.
+class ConsoleTest : public testing::Test {
+ protected:
+  ConsoleTest() : stack_(with_pages()), ann_(stack_.account()), bob_(stack_.account()) {}
+
+  static Stack::Options with_pages() {
+    Stack::Options options;
+    options.workers = 0;
+    options.environment = {{"CONSOLE_DIR", kPages}};
+    return options;
+  }
+
+  // A request of a page of ours; `cookie` is a token.
+  Reply call(const std::string& method,
+             const std::string& path,
+             const std::string& cookie = "",
+             const std::string& body = "",
+             std::vector<std::string> headers = {kOwnPage}) {
+    if (!cookie.empty()) {
+      headers.push_back("Cookie: theme=dark; session=" + cookie);
+    }
+    if (!body.empty()) {
+      headers.emplace_back("Content-Type: application/json");
+    }
+    return http(method, stack_.public_url() + "/console/api/v1" + path, headers, body);
+  }
+
+  std::string link_of(const Account& account) {
+    const auto made = stack_.admin({"user", "login-link", "--user", account.email});
+    const std::string url = made["url"].GetString();
+    const std::string start = stack_.public_url() + "/console/#login=";
+    EXPECT_TRUE(url.starts_with(start)) << url;
+    return url.substr(std::min(url.size(), start.size()));
+  }
+  Reply by_link(const std::string& token, const std::string& cookie = "") {
+    return call("POST", "/sessions", cookie, R"({"login_token":")" + token + R"("})");
+  }
+  Reply by_password(const std::string& email, const std::string& password) {
+    return call("POST",
+                "/sessions",
+                "",
+                R"({"email":")" + email + R"(","password":")" + password + R"("})");
+  }
+  static std::string cookie_of(const Reply& reply) {
+    const std::string line = reply.header("set-cookie");
+    const auto from = line.find('=') + 1;
+    return line.substr(from, line.find(';') - from);
+  }
+  std::string signed_in(const Account& account) {
+    const Reply reply = by_link(link_of(account));
+    EXPECT_EQ(reply.status, 201) << reply.body;
+    return cookie_of(reply);
+  }
+  void no_longer_fresh() {
+    stack_.database().execute(
+        store::Sql("UPDATE sessions SET created_at=created_at - INTERVAL 11 MINUTE"));
+  }
+  bool ends(const std::string& cookie) {
+    return eventually(kEverywhere, [&] { return call("GET", "/account", cookie).status == 401; });
+  }
+
+  static void expect_error(const Reply& reply,
+                           int status,
+                           const std::string& code,
+                           const std::string& param = "") {
+    EXPECT_EQ(reply.status, status) << reply.body;
+    EXPECT_EQ(reply.text("error.code"), code) << reply.body;
+    EXPECT_EQ(reply.text("error.param"), param) << reply.body;
+    EXPECT_EQ(reply.text("error.request_id"), reply.header("x-request-id"));
+    EXPECT_EQ(reply.header("set-cookie"), "");
+    EXPECT_EQ(reply.header("access-control-allow-origin"), "");
+  }
+
+  Stack stack_;
+  Account ann_, bob_;
+};
+
+TEST_F(ConsoleTest, ALinkSignsInOnce) {
+  const std::string token = link_of(ann_);
+  ASSERT_EQ(token.size(), 43U);
+  // Whoever only looks, a preview in a chat for example, does not use it up.
+  EXPECT_EQ(http("GET", stack_.public_url() + "/console/?login=" + token).status, 200);
+  expect_error(call("GET", "/sessions?login_token=" + token), 401, "invalid_api_key");
+  const Reply reply = by_link(token);
+  ASSERT_EQ(reply.status, 201) << reply.body;
+  EXPECT_EQ(reply.text("email"), ann_.email);
+  EXPECT_EQ(reply.text("current"), "true");
+  EXPECT_TRUE(reply.text("id").starts_with("ses_"));
+  EXPECT_LT(reply.text("created_at"), reply.text("expires_at"));
+  EXPECT_EQ(reply.header("cache-control"), "no-store");
+  EXPECT_EQ(
+      reply.header("set-cookie"),
+      "session=" + cookie_of(reply) + "; Path=/console; HttpOnly; SameSite=Lax; Max-Age=2592000");
+  EXPECT_NE(cookie_of(reply), token);
+  expect_error(by_link(token), 401, "invalid_login");
+
+  const std::string cookie = cookie_of(reply);
+  const Reply current = call("GET", "/sessions/current", cookie);
+  ASSERT_EQ(current.status, 200) << current.body;
+  EXPECT_EQ(current.text("id"), reply.text("id"));
+  EXPECT_EQ(current.text("email"), ann_.email);
+  EXPECT_EQ(current.text("has_password"), "false");
+  EXPECT_LT(current.text("created_at"), current.text("fresh_until"));
+  expect_error(call("GET", "/sessions/current"), 401, "invalid_api_key");
+  expect_error(call("GET", "/sessions/current", token), 401, "invalid_api_key");
+}
+
+TEST_F(ConsoleTest, ALinkIsOverWhenItsTimeIs) {
+  const std::string token = link_of(ann_);
+  stack_.database().execute(
+      store::Sql("UPDATE login_links SET expires_at=expires_at - INTERVAL 10 MINUTE"));
+  const Reply late = by_link(token);
+  expect_error(late, 401, "invalid_login");
+  // The same words whatever is wrong.
+  for (const std::string& other : {std::string("x"), std::string(43, 'A')}) {
+    EXPECT_EQ(by_link(other).text("error.message"), late.text("error.message"));
+  }
+  EXPECT_EQ(by_password(ann_.email, "no such password").text("error.message"),
+            late.text("error.message"));
+}
+
+// The handlers of keys, by a cookie.
+TEST_F(ConsoleTest, ASessionDoesWhatAKeyDoes) {
+  const std::string cookie = signed_in(ann_);
+  const auto described = [&](const std::string& method,
+                             const std::string& path,
+                             const Reply& reply) { return stack_.judged(method, path, reply); };
+  const Reply account = described("GET", "/account", call("GET", "/account", cookie));
+  EXPECT_EQ(account.text("email"), ann_.email);
+  EXPECT_TRUE(account.header("ratelimit").starts_with("\"read\""));
+  const Reply created =
+      described("POST",
+                "/audio/generations",
+                call("POST",
+                     "/audio/generations",
+                     cookie,
+                     Stack::body(),
+                     {kOwnPage, "Idempotency-Key: once", "Origin: " + stack_.public_url()}));
+  ASSERT_EQ(created.status, 202) << created.body;
+  EXPECT_EQ(created.header("access-control-allow-origin"), "");
+  const std::string id = created.text("id");
+  // One account, one set of keys for idempotency.
+  EXPECT_EQ(stack_.create(ann_, Stack::body(), {"Idempotency-Key: once"}).text("id"), id);
+  EXPECT_EQ(call("GET", "/audio/generations/" + id, cookie).text("status"), "processing");
+  EXPECT_THAT(call("GET", "/audio/generations", cookie).body, HasSubstr(id));
+  EXPECT_EQ(call("POST", "/audio/estimates", cookie, Stack::body()).status, 200);
+  EXPECT_EQ(call("POST", "/audio/generations/" + id + "/cancel", cookie).text("status"),
+            "canceled");
+  EXPECT_EQ(call("DELETE", "/audio/generations/" + id, cookie).status, 204);
+  EXPECT_EQ(call("GET", "/account/ledger", cookie).status, 200);
+  for (const char* path : {"/voices", "/models", "/pricing"}) {
+    EXPECT_EQ(call("GET", path, cookie).status, 200) << path;
+    EXPECT_EQ(call("GET", path).status, 401) << path;
+  }
+  EXPECT_EQ(call("DELETE", "/account/keys/current", cookie).status, 404) << "it has none";
+  expect_error(call("GET", "/audio/generations/" + id, signed_in(bob_)), 404, "task_not_found");
+}
+
+TEST_F(ConsoleTest, AllSessionsOfAUserCountTogetherAndApartFromKeys) {
+  stack_.start_api({{"RATE_LIMIT_READ_PER_MINUTE", "1"}, {"RATE_LIMIT_READ_BURST", "5"}});
+  const std::string one = signed_in(ann_), other = signed_in(ann_), bobs = signed_in(bob_);
+  const auto left = [&](const std::string& cookie) {
+    return call("GET", "/account", cookie).header("x-ratelimit-remaining");
+  };
+  EXPECT_EQ(left(one), "4");
+  EXPECT_EQ(left(other), "3");
+  EXPECT_EQ(left(bobs), "4");
+  EXPECT_EQ(stack_.get(ann_, "aud_x").header("x-ratelimit-remaining"), "4");
+  left(one);
+  left(one);
+  left(one);
+  expect_error(call("GET", "/account", other), 429, "rate_limit_exceeded");
+  EXPECT_EQ(call("GET", "/account", bobs).status, 200);
+}
+
+TEST_F(ConsoleTest, AKeyOpensNoConsoleAndACookieNoInterface) {
+  const std::string cookie = signed_in(ann_);
+  const auto with_key = Stack::bearer(ann_.key, {kOwnPage});
+  expect_error(call("GET", "/account", "", "", with_key), 401, "invalid_api_key");
+  expect_error(
+      call("POST", "/account/keys", "", R"({"name":"k"})", with_key), 401, "invalid_api_key");
+  expect_error(call("GET", "/account", ann_.key), 401, "invalid_api_key");
+  for (const char* name : {"session", "__Host-session"}) {
+    const Reply reply = http("GET",
+                             stack_.base() + "/account",
+                             {kOwnPage, std::string("Cookie: ") + name + "=" + cookie});
+    EXPECT_EQ(reply.status, 401);
+  }
+  EXPECT_EQ(http("GET", stack_.base() + "/account", {"Authorization: Bearer " + cookie}).status,
+            401);
+  // Here it is another name's; two headers are two opinions.
+  EXPECT_EQ(call("GET", "/account", "", "", {"Cookie: __Host-session=" + cookie}).status, 401);
+  EXPECT_EQ(call("GET", "/account", cookie, "", {"Cookie: a=b"}).status, 401);
+  EXPECT_EQ(call("GET", "/account", cookie).status, 200);
+}
+
+TEST_F(ConsoleTest, PagesOfOtherSitesChangeNothing) {
+  const std::string cookie = signed_in(ann_);
+  const std::string own = "Origin: " + stack_.public_url();
+  for (const std::vector<std::string>& headers : std::vector<std::vector<std::string>>{
+           {},
+           {"Sec-Fetch-Site: cross-site", "Origin: https://evil.example"},
+           {"Sec-Fetch-Site: same-site", own},
+           {"Origin: http://127.0.0.1:1"},
+           {"Origin: null"}}) {
+    expect_error(call("POST", "/account/keys", cookie, R"({"name":"k"})", headers),
+                 403,
+                 "cross_site_request");
+    expect_error(call("POST", "/audio/generations", cookie, Stack::body(), headers),
+                 403,
+                 "cross_site_request");
+    expect_error(
+        call("DELETE", "/sessions/current", cookie, "", headers), 403, "cross_site_request");
+    // Nor does one sign somebody in to the account of another.
+    expect_error(call("POST", "/sessions", "", R"({"login_token":"x"})", headers),
+                 403,
+                 "cross_site_request");
+  }
+  const Reply read = call("GET",
+                          "/account",
+                          cookie,
+                          "",
+                          {"Sec-Fetch-Site: cross-site", "Origin: https://evil.example"});
+  EXPECT_EQ(read.status, 200) << "a link there";
+  EXPECT_EQ(read.header("access-control-allow-origin"), "") << "which the page cannot read";
+  const Reply asks = call("OPTIONS",
+                          "/account/keys",
+                          "",
+                          "",
+                          {"Origin: https://evil.example", "Access-Control-Request-Method: POST"});
+  EXPECT_EQ(asks.status, 204);
+  EXPECT_EQ(asks.header("access-control-allow-methods"), "");
+  // What a form can send is no JSON.
+  EXPECT_EQ(
+      call("POST", "/account/keys", cookie, "", {kOwnPage, "Content-Type: text/plain"}).status,
+      400);
+  EXPECT_EQ(call("POST", "/account/keys", cookie, R"({"name":"k"})", {own}).status, 201);
+}
+
+TEST_F(ConsoleTest, SessionsAreListedAndEndedByTheirUser) {
+  const std::string first = signed_in(ann_), second = signed_in(ann_), bobs = signed_in(bob_);
+  const Reply list = call("GET", "/sessions", first);
+  ASSERT_EQ(list.status, 200) << list.body;
+  EXPECT_EQ(list.text("object"), "list");
+  EXPECT_EQ(list.text("has_more"), "false");
+  EXPECT_EQ(list.text("next_cursor"), "null");
+  const auto document = list.json();
+  ASSERT_EQ(document["data"].Size(), 2U);
+  for (const auto& item : document["data"].GetArray()) {
+    EXPECT_EQ(item.MemberCount(), 7U);
+    EXPECT_STREQ(item["address"].GetString(), "127.0.0.1");
+    EXPECT_TRUE(item["last_seen_at"].IsString() && item["user_agent"].IsString());
+  }
+  EXPECT_FALSE(document["data"][0]["current"].GetBool()) << "newest first";
+  EXPECT_TRUE(document["data"][1]["current"].GetBool());
+  const std::string second_id = document["data"][0]["id"].GetString();
+  const std::string bobs_id = call("GET", "/sessions/current", bobs).text("id");
+  expect_error(call("DELETE", "/sessions/" + bobs_id, first), 404, "not_found");
+  expect_error(call("DELETE", "/sessions/ses_01j9x4tqkc7v2m8e5r0hfzw3dn", first), 404, "not_found");
+  expect_error(call("DELETE", "/sessions/x", first), 404, "not_found");
+  EXPECT_EQ(call("GET", "/account", bobs).status, 200);
+
+  EXPECT_EQ(call("GET", "/account", second).status, 200);  // It is remembered now.
+  EXPECT_EQ(call("DELETE", "/sessions/" + second_id, first).status, 204);
+  EXPECT_TRUE(ends(second));
+  const Reply out = call("DELETE", "/sessions/current", first);
+  EXPECT_EQ(out.status, 204);
+  EXPECT_EQ(out.header("set-cookie"), "session=; Path=/console; HttpOnly; SameSite=Lax; Max-Age=0");
+  EXPECT_TRUE(ends(first));
+  EXPECT_EQ(call("GET", "/account", bobs).status, 200);
+}
+
+TEST_F(ConsoleTest, SigningInAgainEndsTheSessionOfTheCookie) {
+  const std::string before = signed_in(ann_);
+  const Reply again = by_link(link_of(ann_), before);
+  ASSERT_EQ(again.status, 201) << again.body;
+  EXPECT_NE(cookie_of(again), before);
+  EXPECT_TRUE(ends(before));
+  EXPECT_EQ(call("GET", "/sessions", cookie_of(again)).json()["data"].Size(), 1U);
+}
+
+TEST_F(ConsoleTest, APasswordIsSetWhileFreshAndSignsIn) {
+  const std::string cookie = signed_in(ann_), other = signed_in(ann_);
+  const auto set = [&](const std::string& body) { return call("PUT", "/password", cookie, body); };
+  for (const std::string& wrong : {std::string(R"({"password":"short"})"),
+                                   std::string(R"({"password":"password1234"})"),
+                                   R"({"password":")" + ann_.email + R"("})",
+                                   R"({"password":")" + std::string(1025, 'x') + R"("})",
+                                   std::string(R"({"current_password":"a long enough one"})")}) {
+    expect_error(set(wrong), 400, "invalid_request", "password");
+  }
+  EXPECT_EQ(call("GET", "/account", other).status, 200);
+  ASSERT_EQ(set(R"({"password":"one that is long enough"})").status, 204);
+  EXPECT_TRUE(ends(other));
+  EXPECT_EQ(call("GET", "/sessions/current", cookie).text("has_password"), "true");
+
+  const Reply in = by_password(ann_.email, "one that is long enough");
+  ASSERT_EQ(in.status, 201) << in.body;
+  EXPECT_EQ(in.text("email"), ann_.email);
+  EXPECT_EQ(call("GET", "/account", cookie_of(in)).text("email"), ann_.email);
+  std::string upper = ann_.email;
+  std::transform(upper.begin(), upper.end(), upper.begin(), [](char c) {
+    return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  });
+  EXPECT_EQ(by_password(upper, "one that is long enough").status, 201);
+
+  no_longer_fresh();
+  expect_error(set(R"({"password":"another long enough"})"), 403, "step_up_required");
+  expect_error(set(R"({"password":"another long enough","current_password":"not that one"})"),
+               400,
+               "invalid_request",
+               "current_password");
+  ASSERT_EQ(
+      set(R"({"password":"another long enough","current_password":"one that is long enough"})")
+          .status,
+      204);
+  expect_error(by_password(ann_.email, "one that is long enough"), 401, "invalid_login");
+  EXPECT_EQ(by_password(ann_.email, "another long enough").status, 201);
+  // Bob has none to show.
+  const std::string bobs = signed_in(bob_);
+  no_longer_fresh();
+  expect_error(
+      call(
+          "PUT", "/password", bobs, R"({"password":"another long enough","current_password":"x"})"),
+      403,
+      "step_up_required");
+}
+
+TEST_F(ConsoleTest, NobodyLearnsWhichAccountsThereAre) {
+  const std::string cookie = signed_in(ann_);
+  ASSERT_EQ(call("PUT", "/password", cookie, R"({"password":"one that is long enough"})").status,
+            204);
+  const Reply wrong = by_password(ann_.email, "one that is wrong enough");
+  const Reply without = by_password(bob_.email, "one that is wrong enough");
+  const Reply unknown = by_password("nobody@example.com", "one that is wrong enough");
+  for (const Reply& reply : {wrong, without, unknown}) {
+    expect_error(reply, 401, "invalid_login");
+    EXPECT_EQ(reply.text("error.message"), wrong.text("error.message"));
+  }
+}
+
+TEST_F(ConsoleTest, GuessesAtAnAccountAreFewAndLinksStillWork) {
+  const std::string link = link_of(ann_);
+  // Ten at once, then one in twelve seconds.
+  Reply reply;
+  int guesses = 0;
+  while ((reply = by_password(ann_.email, "one that is wrong enough")).status == 401 &&
+         guesses < 19) {
+    ++guesses;
+  }
+  EXPECT_GE(guesses, 10);
+  expect_error(reply, 429, "rate_limit_exceeded");
+  EXPECT_GT(std::stoi(reply.header("retry-after")), 0);
+  EXPECT_EQ(by_link(link).status, 201);
+  // And from one address few at all, of links as well.
+  int attempts = 0;
+  while ((reply = by_link("x")).status == 401 && attempts < 100) {
+    ++attempts;
+  }
+  expect_error(reply, 429, "rate_limit_exceeded");
+}
+
+TEST_F(ConsoleTest, AnAccountThatIsNotThereIsGuardedAsWell) {
+  Reply reply;
+  int guesses = 0;
+  while ((reply = by_password("nobody@example.com", "x")).status == 401 && guesses < 19) {
+    ++guesses;
+  }
+  EXPECT_GE(guesses, 10);
+  expect_error(reply, 429, "rate_limit_exceeded");
+}
+
+TEST_F(ConsoleTest, AKeyThatManagesNeedsAFreshSession) {
+  const Account free{.user = "", .email = "free@example.com", .key = ""};
+  stack_.admin({"user", "create", "--email", free.email, "--plan", "free"});
+  const std::string cookie = signed_in(free);
+  EXPECT_EQ(call("GET", "/account", cookie).text("api_access"), "false");
+  const auto make = [&](const std::string& scopes) {
+    return call("POST", "/account/keys", cookie, R"({"name":"k","scopes":)" + scopes + "}");
+  };
+  const Reply fresh = make(R"(["manage","generate"])");
+  ASSERT_EQ(fresh.status, 201) << fresh.body;
+  no_longer_fresh();
+  expect_error(make(R"(["manage"])"), 403, "step_up_required");
+  const Reply plain = make(R"(["generate"])");
+  ASSERT_EQ(plain.status, 201) << plain.body;
+  const std::string path = "/account/keys/" + plain.text("id");
+  expect_error(call("PATCH", path, cookie, R"({"scopes":["manage"]})"), 403, "step_up_required");
+  EXPECT_EQ(call("PATCH", path, cookie, R"({"name":"renamed"})").status, 200);
+  EXPECT_EQ(call("DELETE", path, cookie).status, 204);
+  // What its key is not allowed, its owner is: he has the credits.
+  EXPECT_EQ(call("POST", "/audio/generations", cookie, Stack::body()).status, 402);
+  Account by_key = free;
+  by_key.key = fresh.text("key");
+  EXPECT_EQ(stack_.create(by_key, Stack::body()).status, 403);
+}
+
+TEST_F(ConsoleTest, ASessionEndsWithTime) {
+  const std::string cookie = signed_in(ann_);
+  EXPECT_EQ(call("GET", "/account", cookie).status, 200);
+  stack_.database().execute(
+      store::Sql("UPDATE sessions SET created_at=created_at - INTERVAL 30 DAY"));
+  EXPECT_TRUE(ends(cookie));
+  expect_error(call("GET", "/sessions/current", cookie), 401, "invalid_api_key");
+}
+
+// A write for each request would be too many, and none would end what is in use.
+TEST_F(ConsoleTest, ItsUseIsNotedOnceAMinute) {
+  const std::string cookie = signed_in(ann_);
+  const auto minutes_ago = [&] {
+    return stack_.database().number(
+        store::Sql("SELECT TIMESTAMPDIFF(MINUTE, last_seen_at, UTC_TIMESTAMP(6)) FROM sessions"));
+  };
+  const auto an_hour_ago = [&] {
+    stack_.database().execute(
+        store::Sql("UPDATE sessions SET last_seen_at=UTC_TIMESTAMP(6) - INTERVAL 1 HOUR"));
+  };
+  const auto looked_up = [&] {
+    const std::string metrics = http("GET", stack_.ops_url() + "/metrics").body;
+    const std::string name = "api_session_reads_total{lane=\"known\"} ";
+    const auto at = metrics.find(name);
+    return at == std::string::npos ? 0.0 : std::stod(metrics.substr(at + name.size()));
+  };
+  an_hour_ago();
+  EXPECT_EQ(call("GET", "/account", cookie).status, 200);
+  EXPECT_EQ(minutes_ago(), 0);
+  an_hour_ago();
+  const double before = looked_up();
+  EXPECT_TRUE(eventually(kEverywhere, [&] {
+    return call("GET", "/account", cookie).status == 200 && looked_up() > before;
+  }));
+  EXPECT_EQ(minutes_ago(), 60);
+  stack_.start_api();
+  EXPECT_EQ(call("GET", "/account", cookie).status, 200);
+  EXPECT_EQ(minutes_ago(), 0);
+}
+
+TEST_F(ConsoleTest, NothingSecretIsLogged) {
+  const std::string link = link_of(ann_);
+  const Reply in = by_link(link);
+  ASSERT_EQ(in.status, 201);
+  const std::string cookie = cookie_of(in), password = "one that is long enough";
+  ASSERT_EQ(call("PUT", "/password", cookie, R"({"password":")" + password + R"("})").status, 204);
+  const std::string second = cookie_of(by_password(ann_.email, password));
+  by_password(ann_.email, password + "x");
+  call("DELETE", "/sessions/current", cookie);
+  const std::string encoded = stack_.database().text(store::Sql("SELECT encoded FROM passwords"));
+  EXPECT_TRUE(encoded.starts_with("$argon2id$v=19$m=19456,t=2,p=1$")) << encoded;
+  stack_.api().signal(15);
+  EXPECT_EQ(stack_.api().wait(20s), 0);
+  const std::string log = stack_.api().log();
+  EXPECT_THAT(log, HasSubstr("signed in by link"));
+  EXPECT_THAT(log, HasSubstr("signed in by password"));
+  EXPECT_THAT(log, HasSubstr("password set"));
+  EXPECT_THAT(log, HasSubstr("signed out"));
+  for (const std::string& secret : {link, cookie, second, password, encoded, ann_.email}) {
+    ASSERT_FALSE(secret.empty());
+    EXPECT_THAT(log, Not(HasSubstr(secret)));
+  }
+  // Nor is any of it in the database: only what cannot be turned back.
+  const auto note = stack_.admin({"actions", "--limit", "5"});
+  EXPECT_EQ(note["actions"][0]["action"].GetString(), std::string("user login-link"));
+  EXPECT_EQ(note["actions"][0]["detail"].GetString(), std::string());
+}
+
+TEST_F(ConsoleTest, ItsPagesLoadNothingElse) {
+  for (const char* path : {"/console/", "/console/keys", "/console/generations/aud_x"}) {
+    const Reply page = http("GET", stack_.public_url() + path);
+    EXPECT_EQ(page.status, 200) << path;
+    EXPECT_THAT(page.body, HasSubstr("Pages for tests"));
+    EXPECT_EQ(page.header("content-type"), "text/html; charset=utf-8");
+    EXPECT_EQ(page.header("cache-control"), "no-store");
+    EXPECT_EQ(
+        page.header("content-security-policy"),
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "font-src 'self'; connect-src 'self'; media-src 'self' blob:; frame-ancestors 'none'; "
+        "base-uri 'none'; form-action 'none'");
+    EXPECT_EQ(page.header("x-content-type-options"), "nosniff");
+    EXPECT_EQ(page.header("referrer-policy"), "no-referrer");
+    EXPECT_EQ(page.header("cross-origin-opener-policy"), "same-origin");
+    EXPECT_EQ(page.header("set-cookie"), "");
+  }
+  const Reply script = http("GET", stack_.public_url() + "/console/assets/app-0000.js");
+  EXPECT_EQ(script.header("content-type"), "text/javascript; charset=utf-8");
+  EXPECT_THAT(script.header("cache-control"), HasSubstr("immutable"));
+  EXPECT_EQ(http("GET", stack_.public_url() + "/console/assets/gone.js").status, 404);
+  EXPECT_EQ(http("GET", stack_.public_url() + "/console/api/v1/nothing").status, 404);
+  EXPECT_EQ(http("POST", stack_.public_url() + "/console/keys").status, 405);
+  for (const char* path : {"/", "/console"}) {
+    const Reply root = http("GET", stack_.public_url() + path);
+    EXPECT_EQ(root.status, 302) << path;
+    EXPECT_EQ(root.header("location"), "/console/");
+  }
+}
+
+TEST(Console, OverHttpsItsCookieIsForThisHostAlone) {
+  Stack::Options options;
+  options.workers = 0;
+  options.environment = {{"CONSOLE_DIR", kPages}, {"PUBLIC_URL", "https://audio.example.com/"}};
+  Stack stack(options);
+  const Account ann = stack.account();
+  const auto made = stack.admin({"user", "login-link", "--user", ann.user});
+  const std::string url = made["url"].GetString();
+  const std::string start = "https://audio.example.com/console/#login=";
+  ASSERT_TRUE(url.starts_with(start)) << url;
+  const std::string sessions = stack.public_url() + "/console/api/v1/sessions";
+  const std::string body = R"({"login_token":")" + url.substr(start.size()) + R"("})";
+  const std::string json = "Content-Type: application/json";
+  EXPECT_EQ(http("POST", sessions, {json, "Origin: " + stack.public_url()}, body).status, 403);
+  const Reply in = http("POST", sessions, {json, "Origin: https://audio.example.com"}, body);
+  ASSERT_EQ(in.status, 201) << in.body;
+  const std::string line = in.header("set-cookie");
+  const std::string pair = line.substr(0, line.find(';'));
+  EXPECT_TRUE(pair.starts_with("__Host-session=")) << line;
+  EXPECT_EQ(line.substr(pair.size()), "; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=2592000");
+  const std::string current = sessions + "/current";
+  EXPECT_EQ(http("GET", current, {"Cookie: " + pair}).status, 200);
+  EXPECT_EQ(http("GET", current, {"Cookie: session" + pair.substr(pair.find('='))}).status, 401);
+}
+
+TEST(Console, IsNotThereWhenItIsOff) {
+  Stack::Options options;
+  options.workers = 0;
+  options.environment = {{"CONSOLE", "off"}, {"CONSOLE_DIR", kPages}};
+  Stack stack(options);
+  for (const char* path : {"/",
+                           "/console",
+                           "/console/",
+                           "/console/keys",
+                           "/console/assets/app-0000.js",
+                           "/console/api/v1/sessions",
+                           "/console/api/v1/account"}) {
+    for (const char* method : {"GET", "POST", "OPTIONS"}) {
+      const Reply reply = http(method, stack.public_url() + path, {kOwnPage});
+      EXPECT_EQ(reply.status, 404) << method << " " << path;
+    }
+  }
+}
+
+TEST(Console, RefusesToStartWhereItsCookieCouldBeRead) {
+  Stack::Options options;
+  options.workers = 0;
+  options.api = false;
+  Stack stack(options);
+  auto variables = stack.environment();
+  variables["PUBLIC_URL"] = "http://audio.example.com";
+  const std::vector<std::string> serve = {std::string(AUDIOGEN_BIN_DIR) + "/audio-api", "serve"};
+  const Output refused = run(serve, variables);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.out, HasSubstr("CONSOLE=on needs a PUBLIC_URL of https"));
+  variables["PUBLIC_URL"] = stack.public_url();
+  variables["CONSOLE_DIR"] = stack.log_folder();
+  const Output empty = run(serve, variables);
+  EXPECT_EQ(empty.code, 1);
+  EXPECT_THAT(empty.out, HasSubstr("CONSOLE_DIR has no index.html"));
+}
+
+}  // namespace
+}  // namespace audiogen::test
