@@ -11,7 +11,7 @@ report() {
 }
 
 # Our own files; builds and state live in hidden folders and build*/.
-files() { find . \( -path './.*' -o -path './build*' \) -prune -o -type f "$@" -print | sort; }
+files() { find . \( -path './.*' -o -path './build*' -o -name node_modules \) -prune -o -type f "$@" -print | sort; }
 
 # Which folders' headers each folder may include. It forces paths from the repository root, too.
 declare -A allowed=(

@@ -1,0 +1,87 @@
+// Every question the pages ask, by name.
+import type { RequestBody } from "../lib/draft";
+import { query } from "../lib/path";
+import type { Bucket } from "../lib/time";
+import { ask, read, readCsv } from "./client";
+import type {
+  Account, ApiKey, ApiKeyWithSecret, Estimate, Generation, LedgerEntry, List, ListedGeneration,
+  ListedSession, Model, NewApiKey, Pricing, Session, Usage, Voice,
+} from "./types";
+
+type Signal = AbortSignal | undefined;
+const segment = encodeURIComponent;
+
+export const session = {
+  current: (signal?: Signal) => read<Session>("/sessions/current", { signal }),
+  signIn: (with_: { login_token: string } | { email: string; password: string }) =>
+    read<Session>("/sessions", { method: "POST", body: with_ }),
+  list: (signal?: Signal) => read<List<ListedSession>>("/sessions", { signal }),
+  end: (id: string) => read<void>(`/sessions/${segment(id)}`, { method: "DELETE" }),
+  setPassword: (body: { password: string; current_password?: string }) =>
+    read<void>("/password", { method: "PUT", body }),
+};
+
+export const account = {
+  show: (signal?: Signal) => read<Account>("/account", { signal }),
+  ledger: (cursor: string | undefined, signal?: Signal) =>
+    read<List<LedgerEntry>>(`/account/ledger${query({ limit: "50", cursor })}`, { signal }),
+};
+
+export const keys = {
+  /** All of them: an account has 50 at most, and a page holds 100. */
+  list: (signal?: Signal) => read<List<ApiKey>>("/account/keys?limit=100", { signal }),
+  create: (body: NewApiKey) => read<ApiKeyWithSecret>("/account/keys", { method: "POST", body }),
+  rename: (id: string, name: string) =>
+    read<ApiKey>(`/account/keys/${segment(id)}`, { method: "PATCH", body: { name } }),
+  remove: (id: string) => read<void>(`/account/keys/${segment(id)}`, { method: "DELETE" }),
+};
+
+export interface HistoryFilter {
+  status?: string | undefined;
+  created_after?: string | undefined;
+  created_before?: string | undefined;
+  limit?: string | undefined;
+  cursor?: string | undefined;
+}
+
+export const generations = {
+  list: (filter: HistoryFilter, signal?: Signal) =>
+    read<List<ListedGeneration>>(`/audio/generations${query({ ...filter })}`, { signal }),
+  get: (id: string, signal?: Signal) =>
+    read<Generation>(`/audio/generations/${segment(id)}`, { signal }),
+  /** Answers when it is final, or after `seconds`; `waited`: the server did wait. */
+  wait: async (id: string, seconds: number, signal?: Signal) => {
+    const answer = await ask<Generation>(`/audio/generations/${segment(id)}`, {
+      headers: { Prefer: `wait=${seconds}` }, signal,
+    });
+    return { generation: answer.body, waited: answer.headers.has("Preference-Applied") };
+  },
+  create: (body: RequestBody, idempotencyKey: string) =>
+    read<Generation>("/audio/generations", {
+      method: "POST", body, headers: { "Idempotency-Key": idempotencyKey },
+    }),
+  cancel: (id: string) =>
+    read<Generation>(`/audio/generations/${segment(id)}/cancel`, { method: "POST" }),
+  remove: (id: string) => read<void>(`/audio/generations/${segment(id)}`, { method: "DELETE" }),
+  estimate: (body: RequestBody, signal?: Signal) =>
+    read<Estimate>("/audio/estimates", { method: "POST", body, signal }),
+};
+
+export const catalogue = {
+  voices: (signal?: Signal) => read<List<Voice>>("/voices", { signal }),
+  models: (signal?: Signal) => read<List<Model>>("/models", { signal }),
+  pricing: (signal?: Signal) => read<Pricing>("/pricing", { signal }),
+};
+
+export interface UsageQuestion {
+  from: string;
+  to: string;
+  bucket: Bucket;
+  group_by: "none" | "key" | "voice";
+}
+const usagePath = (question: UsageQuestion) => `/usage${query({ ...question })}`;
+
+export const usage = {
+  show: (question: UsageQuestion, signal?: Signal) => read<Usage>(usagePath(question), { signal }),
+  csv: (question: UsageQuestion) => readCsv(usagePath(question)),
+};

@@ -1,0 +1,80 @@
+// What a page shows while its answer is on the way, and when there is none.
+import type { ComponentChildren } from "preact";
+import { type Failure, sentence } from "../api/failure";
+import { clock } from "../lib/time";
+import { useClock } from "../state/clock";
+import type { Loader } from "../state/loader";
+import { Button, CopyButton } from "./basics";
+import { Icon } from "./icons";
+
+/** What failed, why, the request's id for whoever is asked about it, and a way to go on. */
+export function FailureNotice({ what, failure, retryAt, onRetry }: {
+  what: string; failure: Failure; retryAt?: number | undefined; onRetry?: (() => void) | undefined;
+}) {
+  return (
+    <div class="notice bad" role="alert">
+      <Icon name="warning" />
+      <div>
+        <p><strong>{what}</strong> {sentence(failure)}</p>
+        {retryAt === undefined ? null : <Countdown to={retryAt} />}
+        <div class="notice-actions">
+          {failure.kind === "offline" || failure.requestId === "" ? null : (
+            <>
+              <span class="request-id">Request <code>{failure.requestId}</code></span>
+              <CopyButton text={failure.requestId} label="Copy id" look="quiet" />
+            </>
+          )}
+          {onRetry === undefined ? null : <Button icon="repeat" onClick={onRetry}>Retry</Button>}
+        </div>
+      </div>
+    </div>
+  );
+}
+
+// Not read out every second: only the notice around it is an alert, and this is no part of that.
+function Countdown({ to }: { to: number }) {
+  const now = useClock(250);
+  const seconds = Math.max(0, Math.ceil((to - now.value) / 1000));
+  return <p class="countdown" aria-live="off">Trying again {seconds === 0 ? "now" : `in ${seconds} s`}.</p>;
+}
+
+export function Notice({ look = "", children }: { look?: "" | "good" | "bad" | "warn"; children: ComponentChildren }) {
+  return (
+    <div class={`notice ${look}`}>
+      <Icon name={look === "good" ? "check" : look === "" ? "info" : "warning"} />
+      <div>{children}</div>
+    </div>
+  );
+}
+
+export function Skeleton({ lines = 3 }: { lines?: number }) {
+  return (
+    <div class="skeleton" aria-hidden="true">
+      {Array.from({ length: lines }, (_, index) => <div key={index} />)}
+    </div>
+  );
+}
+
+/**
+ * The answer of a loader: a skeleton if it takes long, what is there with its age while a newer one
+ * cannot be had, else why there is nothing.
+ */
+export function Loaded<T>({ loader, what, lines, children }: {
+  loader: Loader<T>; what: string; lines?: number; children: (data: T) => ComponentChildren;
+}) {
+  const data = loader.data.value;
+  const failure = loader.failure.value;
+  return (
+    <div class="loaded" aria-busy={loader.busy.value}>
+      {failure === undefined ? null : (
+        <FailureNotice
+          what={`${what} could not be loaded.`} failure={failure}
+          retryAt={loader.retryAt.value} onRetry={() => void loader.reload()}
+        />
+      )}
+      {failure !== undefined && data !== undefined && loader.loadedAt.value !== undefined
+        ? <p class="age">Shown as of {clock(loader.loadedAt.value)}.</p> : null}
+      {data === undefined ? (loader.slow.value ? <Skeleton lines={lines ?? 3} /> : null) : children(data)}
+    </div>
+  );
+}

@@ -1,0 +1,20 @@
+import type { Failure } from "../api/failure";
+
+const longest = 30;
+
+/**
+ * Seconds until the same question is asked again by itself, undefined where asking again changes
+ * nothing. `attempt` counts from 0.
+ */
+export function retryDelay(failure: Failure, attempt: number): number | undefined {
+  switch (failure.kind) {
+    case "offline":
+      return Math.min(2 ** attempt, longest);
+    case "refused":
+      return failure.status === 429 || failure.status === 503
+        ? Math.max(failure.retryAfter ?? 0, Math.min(2 ** attempt, longest))
+        : undefined;
+    case "broken":
+      return undefined;
+  }
+}

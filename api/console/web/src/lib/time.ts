@@ -1,0 +1,94 @@
+// Times for people. The server's are RFC 3339 in UTC; days and hours of usage are UTC and shown so.
+
+const minute = 60;
+const hour = 60 * minute;
+const day = 24 * hour;
+
+/** "just now", "5 min ago", "in 3 days": whole units, rounded down. */
+export function relative(then: string, now: number): string {
+  const seconds = Math.trunc((Date.parse(then) - now) / 1000);
+  const size = Math.abs(seconds);
+  if (size < minute) {
+    return seconds > 0 ? "in less than a minute" : "just now";
+  }
+  const [count, unit] =
+    size < hour ? [Math.floor(size / minute), "min"]
+    : size < day ? [Math.floor(size / hour), "h"]
+    : [Math.floor(size / day), Math.floor(size / day) === 1 ? "day" : "days"];
+  return seconds > 0 ? `in ${count} ${unit}` : `${count} ${unit} ago`;
+}
+
+const absoluteFormat = new Intl.DateTimeFormat("en-GB", {
+  day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit",
+});
+/** "20 Nov 2026, 23:10", in the time zone of whoever looks. */
+export function absolute(time: string): string {
+  return absoluteFormat.format(new Date(time));
+}
+
+const clockFormat = new Intl.DateTimeFormat("en-GB", {
+  hour: "2-digit", minute: "2-digit", second: "2-digit",
+});
+export function clock(time: number): string {
+  return clockFormat.format(new Date(time));
+}
+
+const dayFormat = new Intl.DateTimeFormat("en-GB", {
+  day: "numeric", month: "short", timeZone: "UTC",
+});
+const hourFormat = new Intl.DateTimeFormat("en-GB", {
+  day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", timeZone: "UTC",
+});
+export type Bucket = "hour" | "day";
+
+/** "20 Nov" or "20 Nov, 23:00", UTC. */
+export function bucketLabel(start: string, bucket: Bucket): string {
+  return (bucket === "day" ? dayFormat : hourFormat).format(new Date(start));
+}
+
+export const bucketMilliseconds: Record<Bucket, number> = { hour: hour * 1000, day: day * 1000 };
+
+/** The starts of the last `count` buckets, oldest first, the running one included. */
+export function lastBuckets(bucket: Bucket, count: number, now: number): string[] {
+  const size = bucketMilliseconds[bucket];
+  const last = Math.floor(now / size) * size;
+  return Array.from({ length: count }, (_, index) => rfc3339(last - (count - 1 - index) * size));
+}
+
+/** Without milliseconds where there are none. */
+export function rfc3339(time: number): string {
+  return new Date(time).toISOString().replace(".000Z", "Z");
+}
+
+/** "1:05" of seconds as the server wrote them. */
+export function duration(seconds: string): string {
+  const whole = Math.floor(Number(seconds));
+  return whole < minute ? `${seconds} s` : `${Math.floor(whole / minute)}:${String(whole % minute).padStart(2, "0")} min`;
+}
+
+/** Was it used at most so many milliseconds ago? "Never" is not. */
+export function within(time: string | null, milliseconds: number, now: number): boolean {
+  return time !== null && now - Date.parse(time) <= milliseconds;
+}
+
+export const anHour = hour * 1000;
+export const aDay = day * 1000;
+
+/** The first moment of a day "2026-11-20" in the time zone of whoever looks; undefined of anything else. */
+export function dayStart(text: string | null): string | undefined {
+  return localDay(text, 0);
+}
+
+/** The first moment of the day after. */
+export function dayEnd(text: string | null): string | undefined {
+  return localDay(text, 1);
+}
+
+function localDay(text: string | null, later: number): string | undefined {
+  const parts = /^(\d{4})-(\d{2})-(\d{2})$/.exec(text ?? "");
+  if (parts === null) {
+    return undefined;
+  }
+  const start = new Date(Number(parts[1]), Number(parts[2]) - 1, Number(parts[3]) + later);
+  return rfc3339(start.getTime());
+}

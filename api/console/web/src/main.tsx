@@ -1,0 +1,80 @@
+import "./style/main.css";
+import { render } from "preact";
+import { PageHead, Empty } from "./components/basics";
+import { Shell } from "./components/shell";
+import { SignInPage, SignInSheet } from "./components/sign_in";
+import { FailureNotice } from "./components/states";
+import { pathOf, type Page } from "./lib/path";
+import { Billing } from "./pages/billing";
+import { Generation } from "./pages/generation";
+import { History } from "./pages/history";
+import { Keys } from "./pages/keys";
+import { Overview } from "./pages/overview";
+import { Playground } from "./pages/playground";
+import { Reference } from "./pages/reference";
+import { Settings } from "./pages/settings";
+import { Start } from "./pages/start";
+import { Usage } from "./pages/usage";
+import { resume } from "./state/playground";
+import { page, startRouter } from "./state/router";
+import { current, start, state } from "./state/session";
+import { startShortcuts } from "./state/shortcuts";
+
+function PageOf({ shown }: { shown: Page }) {
+  switch (shown.name) {
+    case "overview": return <Overview />;
+    case "start": return <Start />;
+    case "playground": return <Playground />;
+    case "history": return <History />;
+    case "generation": return <Generation key={shown.id} id={shown.id} />;
+    case "keys": return <Keys />;
+    case "usage": return <Usage />;
+    case "billing": return <Billing />;
+    case "reference": return <Reference />;
+    case "settings": return <Settings />;
+    case "missing": return <Missing />;
+  }
+}
+
+function Missing() {
+  return (
+    <>
+      <PageHead title="Not found" />
+      <Empty icon="info" title="There is no such page" action={<a class="button plain" href={pathOf({ name: "overview" })}>To the overview</a>} />
+    </>
+  );
+}
+
+function Unreachable() {
+  const now = state.value;
+  return (
+    <main class="sign-in" id="main">
+      <h1 class="visually-hidden">Audio console</h1>
+      {now.name === "unreachable" ? <FailureNotice what="The console could not be opened." failure={now.failure} onRetry={() => void start()} /> : null}
+    </main>
+  );
+}
+
+function App() {
+  switch (state.value.name) {
+    case "starting": return <main id="main" aria-busy="true"><h1 class="visually-hidden">Audio console</h1></main>;
+    case "unreachable": return <Unreachable />;
+    case "out": return <SignInPage />;
+    case "in": return <><Shell><PageOf shown={page.value} /></Shell><SignInSheet /></>;
+  }
+}
+
+const root = document.getElementById("app");
+if (root !== null) {
+  startRouter();
+  startShortcuts();
+  // What a reload interrupted goes on as soon as somebody is signed in.
+  const stop = current.subscribe((session) => {
+    if (session !== undefined) {
+      queueMicrotask(() => stop());
+      resume();
+    }
+  });
+  render(<App />, root);
+  void start();
+}

@@ -1,0 +1,154 @@
+// First run: a key, a request, a sound.
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { catalogue, generations } from "../api/calls";
+import { type ApiKeyWithSecret, type Generation, isOpen } from "../api/types";
+import { Button, Card, CopyButton, PageHead } from "../components/basics";
+import { apiBase, CodeBlock } from "../components/code";
+import { makeKey } from "../components/create_key";
+import { Outcome, Progress } from "../components/outcome";
+import { FailureNotice, Loaded, Notice } from "../components/states";
+import type { RequestBody } from "../lib/draft";
+import { pathOf } from "../lib/path";
+import { snippet } from "../lib/snippets";
+import { useAction } from "../state/action";
+import { announce } from "../state/announce";
+import { follow } from "../state/follow";
+import { useLoader } from "../state/loader";
+
+const prompt = "Hello. This is the first sound of many.";
+const lookEvery = 2000;
+
+export function Start() {
+  const models = useLoader((signal) => catalogue.models(signal));
+  return (
+    <>
+      <PageHead title="From a key to a sound" lead="Three steps. You may leave at any time; this page stays under Help." />
+      <Loaded loader={models} what="The catalogue" lines={6}>
+        {(list) => <Steps body={{ model: list.data[0]?.id ?? "", prompt }} />}
+      </Loaded>
+    </>
+  );
+}
+
+function Steps({ body }: { body: RequestBody }) {
+  const key = useSignal<ApiKeyWithSecret | undefined>(undefined);
+  const heard = useSignal(false);
+  return (
+    <ol class="steps">
+      <li><Card title="Make a key"><MakeKey made={key.value} onMade={(made) => { key.value = made; }} /></Card></li>
+      <li><Card title="Send a request"><Request body={body} secret={key.value} /></Card></li>
+      <li>
+        <Card title="Hear the result">
+          {key.value === undefined
+            ? <p class="muted">It plays here as soon as the request has arrived.</p>
+            : <Listen onHeard={() => { heard.value = true; }} />}
+          {heard.value ? <p><a class="button primary" href={pathOf({ name: "playground" })}>On to the playground</a></p> : null}
+        </Card>
+      </li>
+    </ol>
+  );
+}
+
+function MakeKey({ made, onMade }: { made: ApiKeyWithSecret | undefined; onMade: (key: ApiKeyWithSecret) => void }) {
+  const action = useAction();
+  const make = () => action.run(async () => {
+    const key = await makeKey({ name: "first key", scopes: ["generate"] });
+    if (key !== undefined) {
+      onMade(key);
+      announce("The key was made. It is shown once.");
+    }
+  });
+  if (made !== undefined) {
+    return (
+      <>
+        <Notice look="warn"><p><strong>It is shown this once.</strong> Keep it where secrets are kept.</p></Notice>
+        <pre class="code secret" tabIndex={0} role="region" aria-label="The key"><code>{made.key}</code></pre>
+        <CopyButton text={made.key} label="Copy the key" />
+      </>
+    );
+  }
+  return (
+    <>
+      <p>Programs say with it whose credits they spend.</p>
+      {action.failure.value === undefined ? null : <FailureNotice what="The key was not made." failure={action.failure.value} />}
+      <Button look="primary" icon="keys" busy={action.busy.value} onClick={() => void make()}>Make a key</Button>
+    </>
+  );
+}
+
+/** What is shown masks the key; what is copied has it, so that it works as it is. */
+function Request({ body, secret }: { body: RequestBody; secret: ApiKeyWithSecret | undefined }) {
+  const masked = secret === undefined ? undefined : `${secret.prefix}…`;
+  return (
+    <>
+      <p>In a terminal of your own:</p>
+      <CodeBlock text={snippet("curl", apiBase, body, masked)} label="The request" />
+      {secret === undefined
+        ? <p class="hint">Make the key first; then it is filled in.</p>
+        : <CopyButton text={snippet("curl", apiBase, body, secret.key)} label="Copy with the key" look="primary" />}
+    </>
+  );
+}
+
+/** Waits for the first generation from now on, whoever sends it, and plays it. */
+function Listen({ onHeard }: { onHeard: () => void }) {
+  const generation = useSignal<Generation | undefined>(undefined);
+  useEffect(() => {
+    const waiting = new AbortController();
+    const update = (next: Generation) => {
+      generation.value = next;
+      if (next.status === "succeeded") {
+        onHeard();
+      }
+    };
+    void nextGeneration(waiting.signal).then((first) => {
+      if (first !== undefined) {
+        update(first);
+        void follow(first.id, { update, trouble: () => undefined }, waiting.signal);
+      }
+    });
+    return () => waiting.abort();
+  }, []);
+  const found = generation.value;
+  if (found === undefined) {
+    return <div class="progress"><progress aria-label="Waiting for your request" /><p>Waiting for your request</p></div>;
+  }
+  return (
+    <>
+      {isOpen(found) ? <Progress generation={found} since={Date.parse(found.created_at)} trouble={undefined} /> : null}
+      <Outcome generation={found} onStale={() => void generations.get(found.id).then((next) => { generation.value = next; }, () => undefined)} />
+    </>
+  );
+}
+
+/** The newest generation, or undefined when there is none. Trouble is waited out: nothing can be lost here. */
+async function newest(signal: AbortSignal): Promise<Generation | undefined> {
+  for (;;) {
+    try {
+      return (await generations.list({ limit: "1" }, signal)).data[0];
+    } catch {
+      if (signal.aborted) {
+        return undefined;
+      }
+      await pause();
+    }
+  }
+}
+
+/** The first that was not there before. */
+async function nextGeneration(signal: AbortSignal): Promise<Generation | undefined> {
+  const before = await newest(signal);
+  while (!signal.aborted) {
+    await pause();
+    const now = await newest(signal);
+    if (now !== undefined && now.id !== before?.id) {
+      return now;
+    }
+  }
+  return undefined;
+}
+
+function pause(): Promise<void> {
+  return new Promise((resolve) => window.setTimeout(resolve, lookEvery));
+}

@@ -1,0 +1,197 @@
+// The draft and the one generation that the playground is about. Both outlive a change of page, and in
+// this tab a reload.
+import { effect, signal } from "@preact/signals";
+import { generations } from "../api/calls";
+import { type Failure, failureOf } from "../api/failure";
+import { type Generation, isOpen } from "../api/types";
+import { credits } from "../lib/decimal";
+import { type Draft, draftFrom, emptyDraft, type RequestBody } from "../lib/draft";
+import { retryDelay } from "../lib/retry";
+import { announce } from "./announce";
+import { follow } from "./follow";
+import { signedInAgain } from "./session";
+import { forget, recall, remember } from "./storage";
+
+export interface Run {
+  body: RequestBody;
+  key: string;  // Idempotency-Key: however often this is sent, it is one generation.
+  startedAt: number;
+  id?: string;
+  generation?: Generation;
+  failure?: Failure | undefined;  // While it is not over: tried again by itself.
+  refused?: Failure;  // It never became a generation.
+}
+
+const startDraft = draftFrom(recall("tab", "draft"));
+export const draft = signal<Draft>(startDraft);
+export const run = signal<Run | undefined>(undefined);
+
+let stopRunning = new AbortController();
+
+/** A second press so soon is the other half of a double click. */
+const doubleClick = 1000;
+
+export function isUnderWay(current: Run | undefined): boolean {
+  return current !== undefined && current.refused === undefined &&
+    (current.generation === undefined || isOpen(current.generation));
+}
+
+export function submit(body: RequestBody): void {
+  const before = run.peek();
+  if (isUnderWay(before) || (before !== undefined && Date.now() - before.startedAt < doubleClick)) {
+    return;
+  }
+  begin({ body, key: crypto.randomUUID(), startedAt: Date.now() });
+}
+
+/** The form as the request of a generation was, for another try. */
+export function fillDraft(prompt: string, body: RequestBody | undefined): void {
+  const references = body?.audio_references ?? [];
+  draft.value = {
+    ...emptyDraft,
+    prompt,
+    voice: body?.voice ?? emptyDraft.voice,
+    format: (body?.output_format as Draft["format"] | undefined) ?? emptyDraft.format,
+    rate: String(body?.sample_rate ?? emptyDraft.rate),
+    speed: String(body?.speed ?? emptyDraft.speed),
+    volume: String(body?.volume ?? emptyDraft.volume),
+    pitch: String(body?.pitch ?? emptyDraft.pitch),
+    maxCredits: String(body?.max_credits ?? emptyDraft.maxCredits),
+    audioReferences: emptyDraft.audioReferences.map((none, index) => references[index] ?? none),
+    imageUrl: body?.image_url ?? emptyDraft.imageUrl,
+  };
+}
+
+/** The cancel that was answered, or any newer state that somebody else has read. */
+export function updateRun(generation: Generation): void {
+  if (run.peek()?.id === generation.id) {
+    change({ generation });
+  }
+}
+
+/** What the form was when this tab made the generation; the service does not tell it any more. */
+export function settingsOf(id: string): RequestBody | undefined {
+  return settings()[id];
+}
+
+export function forgetSettings(id: string): void {
+  const { [id]: gone, ...rest } = settings();
+  if (gone !== undefined) {
+    remember("tab", "settings", rest);
+  }
+  if (run.peek()?.id === id) {
+    clearRun();
+  }
+}
+
+export function clearRun(): void {
+  stopRunning.abort();
+  run.value = undefined;
+  forget("tab", "run");
+}
+
+/** At the start of the pages: what a reload interrupted goes on. */
+export function resume(): void {
+  const kept = recall("tab", "run") as Run | undefined;
+  if (kept !== undefined && typeof kept.key === "string" && run.peek() === undefined) {
+    begin(kept);
+  }
+}
+
+function begin(next: Run): void {
+  stopRunning.abort();
+  stopRunning = new AbortController();
+  run.value = next;
+  keep();
+  void carryOut(stopRunning.signal);
+}
+
+async function carryOut(signal: AbortSignal): Promise<void> {
+  let current = run.peek();
+  if (current !== undefined && current.id === undefined) {
+    await send(current, signal);
+  }
+  current = run.peek();
+  if (!signal.aborted && current?.id !== undefined) {
+    await follow(current.id, { update: updateFollowed, trouble: (failure) => change({ failure }) }, signal);
+  }
+}
+
+function updateFollowed(generation: Generation): void {
+  const before = run.peek()?.generation?.status;
+  change({ generation });
+  if (generation.status !== before && !isOpen(generation)) {
+    announce(
+      generation.status === "succeeded" && generation.usage !== null
+        ? `Ready. Charged ${credits(generation.usage.credits)}.`
+        : generation.status === "failed" ? "Failed. The reservation was returned." : "Canceled. The reservation was returned.");
+  }
+}
+
+/** Until the service has taken it or says why not, under one key. */
+async function send(current: Run, signal: AbortSignal): Promise<void> {
+  for (let attempt = 0; !signal.aborted; attempt += 1) {
+    try {
+      const generation = await generations.create(current.body, current.key);
+      if (!signal.aborted) {
+        accepted(current, generation);
+      }
+      return;
+    } catch (thrown) {
+      if (signal.aborted) {
+        return;
+      }
+      const failure = failureOf(thrown);
+      const delay = retryDelay(failure, attempt);
+      if (failure.kind === "refused" && failure.status === 401) {
+        await signedInAgain(signal);
+        continue;
+      } else if (delay !== undefined) {
+        change({ failure });
+        await new Promise((resolve) => window.setTimeout(resolve, delay * 1000));
+        continue;
+      }
+      refusedWith(failure);
+      return;
+    }
+  }
+}
+
+function accepted(current: Run, generation: Generation): void {
+  remember("tab", "settings", Object.fromEntries(
+    [...Object.entries(settings()), [generation.id, current.body]].slice(-50)));
+  change({ id: generation.id, generation, failure: undefined });
+  announce("Accepted. Waiting for the audio.");
+}
+
+function refusedWith(failure: Failure): void {
+  change({ refused: failure, failure: undefined });
+  forget("tab", "run");
+}
+
+function change(changes: Partial<Run>): void {
+  const current = run.peek();
+  if (current !== undefined) {
+    run.value = { ...current, ...changes };
+    keep();
+  }
+}
+
+/** Without what is asked for again anyway. */
+function keep(): void {
+  const current = run.peek();
+  if (current !== undefined) {
+    const { body, key, startedAt, id } = current;
+    remember("tab", "run", { body, key, startedAt, id });
+  }
+}
+
+function settings(): Record<string, RequestBody> {
+  return (recall("tab", "settings") as Record<string, RequestBody> | undefined) ?? {};
+}
+
+effect(() => {
+  if (draft.value !== startDraft) {
+    remember("tab", "draft", draft.value);
+  }
+});

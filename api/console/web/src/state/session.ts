@@ -1,0 +1,126 @@
+// Who is signed in, and what happens when that ends.
+import { computed, signal } from "@preact/signals";
+import { session as calls } from "../api/calls";
+import { onUnauthorized } from "../api/client";
+import { type Failure, failureOf } from "../api/failure";
+import type { Session } from "../api/types";
+import { root } from "../lib/path";
+import { loginToken } from "../lib/text";
+import { forgetTab } from "./storage";
+
+type State =
+  | { name: "starting" }
+  | { name: "unreachable"; failure: Failure }
+  | { name: "out"; failure?: Failure; link: boolean }  // `link`: a sign-in link was refused.
+  | { name: "in"; session: Session };
+
+export const state = signal<State>({ name: "starting" });
+export const current = computed(() => (state.value.name === "in" ? state.value.session : undefined));
+
+/** Why a sign-in sheet lies over the page: the session ended, or what was asked for needs a new one. */
+export const sheet = signal<"expired" | "confirm" | undefined>(undefined);
+
+/** Grows with every sign-in: whatever was refused before may be asked again. */
+export const renewals = signal(0);
+
+let confirmed: ((signedIn: boolean) => void) | undefined;
+
+onUnauthorized(() => {
+  if (state.peek().name === "in" && sheet.peek() === undefined) {
+    sheet.value = "expired";
+  }
+});
+
+/** The token in the address, which is taken out of it before anything else happens. */
+function takeLoginToken(): string | undefined {
+  const token = loginToken(window.location.hash);
+  if (window.location.hash.startsWith("#login=")) {
+    window.history.replaceState(null, "", window.location.pathname + window.location.search);
+  }
+  return token;
+}
+
+export async function start(): Promise<void> {
+  const token = takeLoginToken();
+  if (token !== undefined) {
+    try {
+      await signIn({ login_token: token });
+    } catch (thrown) {
+      state.value = { name: "out", failure: failureOf(thrown), link: true };
+    }
+    return;
+  }
+  try {
+    state.value = { name: "in", session: await calls.current() };
+  } catch (thrown) {
+    const failure = failureOf(thrown);
+    const nobody = failure.kind === "refused" && failure.status === 401;
+    state.value = nobody ? { name: "out", link: false } : { name: "unreachable", failure };
+  }
+}
+
+/** Throws ApiFailure when the server refuses. */
+export async function signIn(with_: Parameters<typeof calls.signIn>[0]): Promise<void> {
+  const before = current.peek()?.email;
+  await calls.signIn(with_);
+  const session = await calls.current();
+  if (before !== undefined && before !== session.email) {
+    leave();  // It is somebody else.
+    return;
+  }
+  state.value = { name: "in", session };
+  sheet.value = undefined;
+  renewals.value += 1;
+  settle(true);
+}
+
+/** Resolves at the next sign-in, or when `signal` says that nobody waits for it any more. */
+export function signedInAgain(signal: AbortSignal): Promise<void> {
+  const before = renewals.peek();
+  return new Promise((resolve) => {
+    const finish = () => {
+      stop();
+      signal.removeEventListener("abort", finish);
+      resolve();
+    };
+    const stop = renewals.subscribe((now) => {
+      if (now !== before) {
+        finish();
+      }
+    });
+    signal.addEventListener("abort", finish);
+  });
+}
+
+/** Resolves when the person has signed in again, with false when they would rather not. */
+export function confirmIdentity(): Promise<boolean> {
+  sheet.value = "confirm";
+  return new Promise((resolve) => {
+    confirmed = resolve;
+  });
+}
+
+export function dismissSheet(): void {
+  sheet.value = undefined;
+  settle(false);
+}
+
+function settle(signedIn: boolean): void {
+  confirmed?.(signedIn);
+  confirmed = undefined;
+}
+
+/** Starts anew with nothing of whoever was here, in this tab's memory or on the page. */
+export function leave(): void {
+  forgetTab();
+  window.location.replace(root);
+}
+
+export async function signOut(): Promise<void> {
+  await calls.end("current");
+  leave();
+}
+
+export async function refreshSession(): Promise<void> {
+  state.value = { name: "in", session: await calls.current() };
+}

@@ -1,0 +1,24 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { retryDelay } from "../src/lib/retry";
+import type { Refused } from "../src/api/failure";
+
+const refused = (status: number, retryAfter?: number): Refused => ({
+  kind: "refused", status, code: "x", message: "x", requestId: "r", ...(retryAfter === undefined ? {} : { retryAfter }),
+});
+
+test("asks again where that helps, later every time, not before it is told", () => {
+  assert.equal(retryDelay({ kind: "offline" }, 0), 1);
+  assert.equal(retryDelay({ kind: "offline" }, 3), 8);
+  assert.equal(retryDelay({ kind: "offline" }, 20), 30);
+  assert.equal(retryDelay(refused(503), 1), 2);
+  assert.equal(retryDelay(refused(429, 12), 0), 12);
+  assert.equal(retryDelay(refused(429, 1), 2), 4);
+});
+
+test("does not where it changes nothing", () => {
+  for (const status of [400, 401, 402, 403, 404, 409]) {
+    assert.equal(retryDelay(refused(status, 1), 0), undefined);
+  }
+  assert.equal(retryDelay({ kind: "broken", status: 502, requestId: "" }, 0), undefined);
+});

@@ -1,0 +1,40 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { bucketLabel, dayEnd, dayStart, duration, lastBuckets, relative, within } from "../src/lib/time";
+
+const now = Date.parse("2026-11-20T23:10:32Z");
+
+test("relative times", () => {
+  assert.equal(relative("2026-11-20T23:10:10Z", now), "just now");
+  assert.equal(relative("2026-11-20T23:05:30Z", now), "5 min ago");
+  assert.equal(relative("2026-11-20T20:00:00Z", now), "3 h ago");
+  assert.equal(relative("2026-11-19T20:00:00Z", now), "1 day ago");
+  assert.equal(relative("2026-12-20T23:10:32Z", now), "in 30 days");
+});
+
+test("buckets are whole, of UTC, and end with the running one", () => {
+  assert.deepEqual(lastBuckets("day", 3, now), ["2026-11-18T00:00:00Z", "2026-11-19T00:00:00Z", "2026-11-20T00:00:00Z"]);
+  assert.deepEqual(lastBuckets("hour", 2, now), ["2026-11-20T22:00:00Z", "2026-11-20T23:00:00Z"]);
+  assert.equal(bucketLabel("2026-11-20T00:00:00Z", "day"), "20 Nov");
+  assert.match(bucketLabel("2026-11-20T22:00:00Z", "hour"), /20 Nov.*22:00/);
+});
+
+test("days of a filter are the reader's, also when the clocks change", () => {
+  assert.equal(dayStart("2026-11-20"), "2026-11-20T05:00:00Z");  // New York: see test.mjs.
+  assert.equal(dayEnd("2026-11-20"), "2026-11-21T05:00:00Z");
+  assert.equal(dayStart("2026-11-01"), "2026-11-01T04:00:00Z");
+  assert.equal(dayEnd("2026-11-01"), "2026-11-02T05:00:00Z");
+  assert.equal(dayStart("yesterday"), undefined);
+  assert.equal(dayEnd(null), undefined);
+});
+
+test("durations", () => {
+  assert.equal(duration("1.724"), "1.724 s");
+  assert.equal(duration("65"), "1:05 min");
+});
+
+test("used within", () => {
+  assert.equal(within(null, 1000, now), false);
+  assert.equal(within("2026-11-20T22:10:32Z", 3600_000, now), true);
+  assert.equal(within("2026-11-20T22:10:31Z", 3600_000, now), false);
+});
