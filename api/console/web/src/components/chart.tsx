@@ -1,6 +1,7 @@
 // Credits over time as bars, and the same as a table: neither says what the other does not.
 import { useSignal } from "@preact/signals";
-import { useId } from "preact/hooks";
+import type { RefObject } from "preact";
+import { useEffect, useId, useRef } from "preact/hooks";
 import { credits, forDrawing, grouped } from "../lib/decimal";
 import { plural } from "../lib/text";
 import { bucketLabel, type Bucket } from "../lib/time";
@@ -8,9 +9,24 @@ import { axisTop, type Point } from "../lib/usage";
 import { Choice, TableFrame } from "./basics";
 
 const height = 160;
-const width = 720;
 const axis = 44;
 const foot = 22;
+const labelWidth = 110;
+
+/** How wide an element is, now and whenever that changes; in units of the picture, which are pixels. */
+function useWidth(element: RefObject<HTMLElement>): number {
+  const width = useSignal(720);
+  useEffect(() => {
+    const observer = new ResizeObserver(([entry]) => {
+      width.value = Math.max(240, Math.floor(entry?.contentRect.width ?? 0));
+    });
+    if (element.current !== null) {
+      observer.observe(element.current);
+    }
+    return () => observer.disconnect();
+  }, []);
+  return width.value;
+}
 
 function describe(point: Point, bucket: Bucket): string {
   const open = point.complete ? "" : ", still being counted";
@@ -18,15 +34,17 @@ function describe(point: Point, bucket: Bucket): string {
 }
 
 function Bars({ points, bucket, title }: { points: readonly Point[]; bucket: Bucket; title: string }) {
+  const figure = useRef<HTMLElement>(null);
+  const width = useWidth(figure);
   const top = axisTop(Math.max(0, ...points.map((point) => forDrawing(point.credits))));
   const step = (width - axis) / Math.max(points.length, 1);
-  const labels = Math.ceil(points.length / 6);
+  const labels = Math.ceil(points.length / Math.max(1, Math.floor(width / labelWidth)));
   const pointed = useSignal<number | undefined>(undefined);
   const shown = pointed.value === undefined ? undefined : points[pointed.value];
   const id = useId();
   return (
-    <figure class="chart" aria-labelledby={id} onMouseLeave={() => { pointed.value = undefined; }}>
-      <svg viewBox={`0 0 ${width} ${height + foot}`} role="img" aria-label={`${title}. The same as a table: choose Table.`}>
+    <figure ref={figure} class="chart" aria-labelledby={id} onMouseLeave={() => { pointed.value = undefined; }}>
+      <svg viewBox={`0 0 ${width} ${height + foot}`} height={height + foot} role="img" aria-label={`${title}. The same as a table: choose Table.`}>
         {[0, 0.5, 1].map((part) => (
           <g key={part} class="grid-line">
             <line x1={axis} x2={width} y1={height - part * (height - 12)} y2={height - part * (height - 12)} />

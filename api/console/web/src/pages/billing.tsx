@@ -62,7 +62,7 @@ function Ledger({ list, paged }: { list: List<LedgerEntry>; paged: boolean }) {
   }
   return (
     <>
-      <TableFrame label="Ledger">
+      <TableFrame label="Lines of the ledger">
         <table>
           <caption class="visually-hidden">Every movement of credits, newest first, with the balance after it</caption>
           <thead>
@@ -87,7 +87,7 @@ function Ledger({ list, paged }: { list: List<LedgerEntry>; paged: boolean }) {
 function LedgerRow({ entry }: { entry: LedgerEntry }) {
   return (
     <tr>
-      <td>{absolute(entry.created_at)}</td>
+      <td class="when">{absolute(entry.created_at)}</td>
       <th scope="row">
         {entry.generation_id === null ? kinds[entry.kind]
           : <a href={pathOf({ name: "generation", id: entry.generation_id })}>{kinds[entry.kind]}</a>}

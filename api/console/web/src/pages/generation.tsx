@@ -21,12 +21,23 @@ import { useLoader } from "../state/loader";
 import { fillDraft, settingsOf, updateRun } from "../state/playground";
 import { navigate } from "../state/router";
 
-/** The text is told by the list only: of the one moment in which the generation was created. */
+/**
+ * The text is told by the list only. Its pages of the one millisecond in which the generation was created
+ * are few, however many were created with it.
+ */
 async function promptOf(generation: Shown, signal: AbortSignal): Promise<string | null> {
   const created = Date.parse(generation.created_at);
-  const list = await generations.list(
-    { created_after: rfc3339(created), created_before: rfc3339(created + 1), limit: "100" }, signal);
-  return list.data.find((item) => item.id === generation.id)?.prompt ?? null;
+  let cursor: string | undefined;
+  do {
+    const list = await generations.list(
+      { created_after: rfc3339(created), created_before: rfc3339(created + 1), limit: "100", cursor }, signal);
+    const found = list.data.find((item) => item.id === generation.id);
+    if (found !== undefined) {
+      return found.prompt;
+    }
+    cursor = list.next_cursor ?? undefined;
+  } while (cursor !== undefined);
+  return null;
 }
 
 export function Generation({ id }: { id: string }) {

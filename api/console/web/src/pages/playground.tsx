@@ -65,6 +65,8 @@ function Bench({ known }: { known: Catalogue }) {
     tried.value = true;
     if (Object.keys(problems.peek()).length === 0) {
       submit(body.peek());
+      // On a phone it is below the form.
+      document.getElementById("result")?.scrollIntoView({ block: "nearest" });
     } else {
       // The first field that is wrong, once its message is there.
       window.setTimeout(() => document.querySelector<HTMLElement>("#main [aria-invalid]")?.focus(), 0);
@@ -74,6 +76,8 @@ function Bench({ known }: { known: Catalogue }) {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
       event.preventDefault();
       send();
+    } else if (event.key === "Enter" && event.target instanceof HTMLInputElement) {
+      event.preventDefault();  // Enter in a field is no wish to spend credits.
     }
   };
   return (
@@ -93,7 +97,7 @@ function Bench({ known }: { known: Catalogue }) {
           <span class="hint submit-keys"><kbd>Ctrl</kbd> <kbd>Enter</kbd></span>
         </div>
       </form>
-      <div class="stack">
+      <div class="stack" id="result">
         <Result balance={balance.data.value} pricing={known.pricing} />
         <Card title="In a program"><CopyAs body={body.value} /></Card>
       </div>
@@ -150,7 +154,7 @@ function Prompt({ limit, problem }: { limit: number; problem: string | undefined
     <Field label="Prompt" problem={problem} hint={<span class={length > limit ? "over" : ""}>{grouped(String(length) as never)} of {grouped(String(limit) as never)} characters</span>}>
       {(described) => (
         <textarea
-          {...described} rows={7} value={draft.value.prompt} spellcheck
+          {...described} rows={5} value={draft.value.prompt} spellcheck
           placeholder="Good morning. The train to the coast leaves in ten minutes."
           onInput={(event) => change({ prompt: event.currentTarget.value })}
         />

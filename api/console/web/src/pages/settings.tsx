@@ -65,7 +65,7 @@ function Password() {
   return (
     <Card title="Sign-in">
       <p>You are signed in as <strong>{own?.email}</strong>.</p>
-      <form class="stack narrow" noValidate aria-label="Password" onSubmit={(event) => { event.preventDefault(); void save(); }}>
+      <form class="stack narrow" noValidate onSubmit={(event) => { event.preventDefault(); void save(); }}>
         <input type="email" class="visually-hidden" autoComplete="username" value={own?.email ?? ""} readOnly tabIndex={-1} aria-hidden="true" />
         {hasOne ? (
           <TextField label="Current password" type="password" autoComplete="current-password" value={before.value} onValue={(value) => { before.value = value; }} />

@@ -118,7 +118,7 @@ function Shares({ answer, by, keys: known }: { answer: Answer; by: "key" | "voic
   }
   return (
     <Card title={label}>
-      <TableFrame label={label}>
+      <TableFrame label={`${label}, table`}>
         <table>
           <caption class="visually-hidden">{label}</caption>
           <thead>
