@@ -1,0 +1,123 @@
+// Everybody can use it: axe finds nothing on any page, in any theme, at any width; nothing scrolls
+// sideways on the smallest screen.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { axeSource, closeBrowser, consoleUrl, eventually, generated, makeKey, newPage, newUser, open, settled, signedIn } from "./support.mjs";
+
+const rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+const widths = [360, 768, 1280];
+let page;
+let pages;
+
+before(async (context) => {
+  page = await signedIn({ after: () => undefined });
+  const made = await generated(page, "A sentence that is long enough to be cut off somewhere on a narrow screen, or to need two lines.");
+  await open(page, "keys");
+  await makeKey(page, "a key");
+  pages = ["", "start", "playground", "history", "history?status=failed", `generations/${made.id}`, "generations/nothing", "keys", "usage", "usage?by=voice", "billing", "reference", "settings", "no-such-page"];
+});
+after(closeBrowser);
+
+async function violations(page) {
+  if (!(await page.evaluate(() => "axe" in window))) {
+    // By the debugger's door: the page's own policy lets in no script but its own.
+    await page.evaluate(await import("node:fs").then((fs) => fs.readFileSync(axeSource, "utf8")));
+  }
+  const { violations: found } = await page.evaluate((tags) => window.axe.run(document, { runOnly: tags }), rules);
+  return found.map((one) => `${one.id}: ${one.nodes.map((node) => `${node.html} (${node.failureSummary})`).join(" | ")}`);
+}
+
+for (const colorScheme of ["light", "dark"]) {
+  for (const width of widths) {
+    test(`axe, ${colorScheme}, ${width} px`, async () => {
+      await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+      await page.setViewportSize({ width, height: 900 });
+      for (const path of pages) {
+        await open(page, path);
+        assert.deepEqual(await violations(page), [], path);
+      }
+    });
+  }
+}
+
+test("axe: what opens over and in pages", async () => {
+  await page.setViewportSize({ width: 1280, height: 900 });
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+    await open(page, "keys");
+    for (const button of ["New key", "Rename a key", "Delete a key"]) {
+      await page.getByRole("button", { name: button }).click();
+      assert.deepEqual(await violations(page), [], button);
+      await page.keyboard.press("Escape");
+    }
+    await page.getByRole("button", { name: "Help and shortcuts" }).click();
+    assert.deepEqual(await violations(page), [], "help");
+    await page.keyboard.press("Escape");
+    await open(page, "usage");
+    await page.getByRole("radio", { name: "Table" }).check({ force: true });
+    assert.deepEqual(await violations(page), [], "table");
+    await open(page, "reference");
+    await page.evaluate(() => document.querySelectorAll("details").forEach((details) => { details.open = true; }));
+    assert.deepEqual(await violations(page), [], "reference, open");
+    await open(page, "playground");
+    await page.getByRole("button", { name: "Generate" }).click();
+    await page.getByText("References optional").click();
+    assert.deepEqual(await violations(page), [], "playground with a problem");
+  }
+});
+
+test("axe: signed out", async (context) => {
+  const out = await newPage(context);
+  await out.goto(consoleUrl);
+  await out.getByRole("heading", { level: 1, name: "Sign in" }).waitFor();
+  for (const colorScheme of ["light", "dark"]) {
+    for (const width of [320, ...widths]) {
+      await out.emulateMedia({ colorScheme });
+      await out.setViewportSize({ width, height: 900 });
+      assert.deepEqual(await violations(out), []);
+      assert.equal(await sideways(out), 0);
+    }
+  }
+});
+
+function sideways(page) {
+  return page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+}
+
+test("nothing scrolls sideways at 320 px", async () => {
+  await page.setViewportSize({ width: 320, height: 640 });
+  for (const path of pages) {
+    await open(page, path);
+    await page.evaluate(() => document.querySelectorAll("details").forEach((details) => { details.open = true; }));
+    assert.equal(await sideways(page), 0, path);
+  }
+});
+
+test("every page has one first heading, a title of its own and the landmarks", async () => {
+  const titles = new Set();
+  for (const path of ["", "start", "playground", "history", "keys", "usage", "billing", "reference", "settings"]) {
+    await open(page, path);
+    assert.equal(await page.locator("h1").count(), 1, path);
+    assert.equal(await page.locator("main").count(), 1, path);
+    titles.add(await page.title());
+  }
+  assert.equal(titles.size, 9);
+});
+
+test("the theme that was chosen is there before the first paint, and stays", async (context) => {
+  const dark = await signedIn(context, { user: await newUser(), path: "settings", colorScheme: "light" });
+  const background = () => dark.evaluate(() => getComputedStyle(document.documentElement).backgroundColor);
+  const light = await background();
+  await dark.getByRole("radio", { name: "Dark" }).check({ force: true });
+  await eventually("it is dark", async () => (await background()) !== light);
+  const chosen = await background();
+  // The pages' own script never arrives: what is seen then is what the first paint is.
+  await dark.route("**/assets/main-*.js", (route) => route.abort());
+  await dark.reload({ waitUntil: "domcontentloaded" });
+  assert.equal(await background(), chosen);
+  await dark.unroute("**/assets/main-*.js");
+  await dark.reload();
+  await settled(dark);
+  await dark.getByRole("radio", { name: "System" }).check({ force: true });
+  await eventually("it is as the system again", async () => (await background()) === light);
+});

@@ -1,0 +1,211 @@
+// What people see while something is missing, slow, refused or away. Answers that a healthy service
+// does not give on demand are put in its place.
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { ask, closeBrowser, eventually, generated, newPage, newUser, open, consoleUrl, settled, signedIn } from "./support.mjs";
+
+after(closeBrowser);
+
+const api = "**/console/api/v1";
+
+function refusal(status, code, headers = {}) {
+  return {
+    status, headers: { "X-Request-Id": "req_test0000000000", ...headers }, contentType: "application/json",
+    body: JSON.stringify({ error: { code, message: "A sentence of the service.", request_id: "req_test0000000000" } }),
+  };
+}
+
+test("an error says what failed, the request's id, and tries again when asked", async (context) => {
+  const page = await signedIn(context);
+  await page.route(`${api}/account/keys**`, (route) => route.fulfill(refusal(500, "internal_error")));
+  await open(page, "keys");
+  const alert = page.getByRole("alert");
+  await alert.getByText("The keys could not be loaded.").waitFor();
+  await alert.getByText("A sentence of the service.").waitFor();
+  await alert.getByText("req_test0000000000").waitFor();
+  await page.unroute(`${api}/account/keys**`);
+  await alert.getByRole("button", { name: "Retry" }).click();
+  await page.getByText("No keys yet").waitFor();
+});
+
+test("too many requests: counts down, then asks again by itself", async (context) => {
+  const page = await signedIn(context);
+  let asked = 0;
+  await page.route(`${api}/account/keys**`, (route) => {
+    asked += 1;
+    return asked === 1 ? route.fulfill(refusal(429, "rate_limit_exceeded", { "Retry-After": "2" })) : route.continue();
+  });
+  await open(page, "keys");
+  await page.getByText(/Trying again in [12] s/).waitFor();
+  await page.getByText("No keys yet").waitFor();
+  assert.equal(asked, 2);
+});
+
+test("busy service: asks again by itself, and keeps what is shown with its age", async (context) => {
+  const page = await signedIn(context, { path: "history" });
+  await generated(page, "Still here.");
+  await open(page, "history");
+  let away = true;
+  await page.route(`${api}/audio/generations?*`, (route) => away ? route.fulfill(refusal(503, "service_unavailable", { "Retry-After": "1" })) : route.continue());
+  await page.getByLabel("Status").selectOption("succeeded");
+  await page.getByText("The service is busy or being restarted.").waitFor();
+  await page.getByText(/Shown as of \d\d:\d\d:\d\d/).waitFor();
+  await page.getByText("Still here.").waitFor();
+  away = false;
+  await page.getByRole("alert").waitFor({ state: "detached" });
+});
+
+test("offline: says so, and goes on when the connection is back", async (context) => {
+  const page = await signedIn(context);
+  await page.context().setOffline(true);
+  await page.getByRole("navigation", { name: "Console" }).getByRole("link", { name: "Billing" }).click();
+  await page.getByText("The service cannot be reached.").first().waitFor();
+  await page.context().setOffline(false);
+  await page.getByRole("table").waitFor();
+  await eventually("no alert is left", async () => (await page.getByRole("alert").count()) === 0);
+});
+
+test("slow: a skeleton and aria-busy, then the answer", async (context) => {
+  const page = await signedIn(context);
+  let release;
+  const held = new Promise((resolve) => { release = resolve; });
+  await page.route(`${api}/account/keys**`, async (route) => {
+    await held;
+    await route.continue();
+  });
+  await page.goto(`${consoleUrl}keys`);
+  await page.locator(".skeleton").waitFor();
+  assert.equal(await page.locator('#main [aria-busy="true"]').count(), 1);
+  release();
+  await page.getByText("No keys yet").waitFor();
+  assert.equal(await page.locator('#main [aria-busy="true"], .skeleton').count(), 0);
+});
+
+test("a session that ends in the middle: sign in over the page, the draft is kept and sent", async (context) => {
+  const user = await newUser();
+  const page = await signedIn(context, { user, path: "settings" });
+  const password = "a sentence as a password";
+  await page.getByLabel("Password").fill(password);
+  await page.getByRole("button", { name: "Set a password" }).click();
+  await page.getByText("Saved.").waitFor();
+  await open(page, "playground");
+  await page.getByLabel("Prompt").fill("Half a thought, kept.");
+  await page.context().clearCookies();
+  await page.getByRole("button", { name: "Generate" }).click();
+  await page.getByRole("dialog", { name: "Your session has ended" }).waitFor();
+  assert.equal(await page.getByLabel("Mail address").inputValue(), user);
+  await page.getByRole("dialog").getByLabel("Password").fill(password);
+  await page.getByRole("button", { name: "Sign in", exact: true }).click();
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  assert.equal(await page.getByLabel("Prompt").inputValue(), "Half a thought, kept.");
+  await page.getByText("credits charged").waitFor();
+  assert.equal((await ask(page, "GET", "/audio/generations")).body.data.length, 1);
+});
+
+test("not enough credits: how many it needs and how many there are", async (context) => {
+  const page = await signedIn(context, { user: await newUser({ credits: 93 }), path: "playground" });
+  await page.getByText("needs 150, you have 93").waitFor();
+  await page.getByLabel("Prompt").fill("Too dear.");
+  await page.getByRole("button", { name: "Generate" }).click();
+  await page.getByText("Not enough credits:").waitFor();
+  await page.getByText("needs 150, you have 93. Nothing was charged.").waitFor();
+});
+
+test("a generation that failed: why, what was refunded, and once more with the same settings", async (context) => {
+  const page = await signedIn(context, { path: "playground" });
+  const bodies = [];
+  page.on("request", (request) => {
+    if (request.method() === "POST" && request.url().endsWith("/audio/generations")) {
+      bodies.push([request.postData(), request.headers()["idempotency-key"]]);
+    }
+  });
+  let fail = true;
+  await page.route(/\/console\/api\/v1\/audio\/generations\/aud_/, async (route) => {
+    const answer = await route.fetch();
+    const body = await answer.json();
+    const failed = {
+      ...body, status: "failed", output: null, usage: null,
+      billing: { reserved_credits: 150, charged_credits: 0, returned_credits: 150 },
+      error: { code: "provider_unavailable", message: "No provider answered.", retriable: true },
+    };
+    return route.fulfill({ response: answer, json: fail ? failed : body });
+  });
+  await page.getByLabel("Prompt").fill("Try me twice.");
+  await page.getByRole("radio", { name: /^Nova/ }).check();
+  await page.getByRole("button", { name: "Generate" }).click();
+  await page.getByText("Refunded 150 credits").waitFor();
+  await page.getByText("provider_unavailable").waitFor();
+  await page.getByLabel("Prompt").fill("Something else by now.");
+  fail = false;
+  await eventually("the double click is over", async () => {
+    await page.getByRole("button", { name: "Try again" }).click({ timeout: 1000 }).catch(() => undefined);
+    return bodies.length === 2;
+  });
+  await page.getByText("credits charged").waitFor();
+  assert.equal(bodies[0][0], bodies[1][0]);
+  assert.notEqual(bodies[0][1], bodies[1][1]);
+});
+
+test("canceled: everything returns", async (context) => {
+  const page = await signedIn(context, { path: "playground" });
+  // It stays open as far as the page can see, until it is canceled.
+  await page.route(/\/audio\/generations\/aud_[^/]+$/, async (route) => {
+    const answer = await route.fetch({ headers: { ...route.request().headers(), prefer: "" } });
+    const open = { ...(await answer.json()), status: "processing", output: null, usage: null, billing: { reserved_credits: 150 } };
+    return route.fulfill({ response: answer, json: open });
+  });
+  await page.route(/\/audio\/generations\/aud_[^/]+\/cancel$/, async (route) => {
+    const id = route.request().url().split("/").at(-2);
+    const { body } = await ask(page, "GET", `/audio/generations/${id}`);
+    return route.fulfill({ json: { ...body, status: "canceled", billing: { reserved_credits: 150, charged_credits: 0, returned_credits: 150 } } });
+  });
+  await page.getByLabel("Prompt").fill("Never mind.");
+  await page.getByRole("button", { name: "Generate" }).click();
+  await page.getByText("Making the audio").waitFor();
+  assert.equal(await page.getByRole("button", { name: "Under way" }).getAttribute("aria-disabled"), "true");
+  await page.getByRole("button", { name: "Cancel" }).click();
+  await page.getByText("Refunded 150 credits").waitFor();
+});
+
+test("without the samples of a file it still plays", async (context) => {
+  const page = await signedIn(context);
+  const made = await generated(page, "No shape.");
+  await page.route("**/files/**", (route) => route.request().resourceType() === "fetch" ? route.abort() : route.continue());
+  await open(page, `generations/${made.id}`);
+  await eventually("it has a length", () => page.locator("audio").evaluate((audio) => audio.duration > 0));
+  assert.equal(await page.locator("canvas").count(), 0);
+});
+
+test("a free account: its keys cannot create, its playground can", async (context) => {
+  const page = await signedIn(context, { user: await newUser({ plan: "free" }), path: "keys" });
+  await page.getByText("Keys of this account cannot create generations yet").waitFor();
+  await open(page, "playground");
+  await page.getByLabel("Prompt").fill("For free.");
+  await page.getByRole("button", { name: "Generate" }).click();
+  await page.getByText("credits charged").waitFor();
+});
+
+test("nothing at all: every page says what would be there", async (context) => {
+  const page = await signedIn(context, { user: await newUser({ credits: 0 }) });
+  for (const [path, text] of [["", "From a key to a sound"], ["", "Nothing yet"], ["playground", "Nothing to hear yet"], ["history", "Nothing yet"], ["keys", "No keys yet"], ["billing", "No movements yet"]]) {
+    await open(page, path);
+    await page.getByText(text).first().waitFor();
+  }
+  await open(page, "");
+  await page.getByRole("button", { name: "Skip" }).click();
+  await page.reload();
+  await settled(page);
+  assert.equal(await page.getByText("From a key to a sound").count(), 0);
+});
+
+test("storage that is switched off breaks nothing", async (context) => {
+  const page = await newPage(context);
+  await page.addInitScript(() => {
+    for (const name of ["localStorage", "sessionStorage"]) {
+      Object.defineProperty(window, name, { get: () => { throw new DOMException("no", "SecurityError"); } });
+    }
+  });
+  await page.goto(consoleUrl);
+  await page.getByRole("heading", { level: 1, name: "Sign in" }).waitFor();
+  assert.deepEqual(page.faults, []);
+});

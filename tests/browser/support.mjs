@@ -1,0 +1,164 @@
+// What the browser tests share: accounts by the operators' command line, pages in Chromium, waiting.
+import { execFile } from "node:child_process";
+import { randomBytes, randomUUID } from "node:crypto";
+import { createRequire } from "node:module";
+import { promisify } from "node:util";
+import { chromium } from "playwright-core";
+
+/** Where the API under test listens; the same as its PUBLIC_URL. */
+export const base = process.env.BASE_URL;
+export const consoleUrl = `${base}/console/`;
+/** How long anything may take that happens at once on a machine with nothing else to do. */
+export const limit = 20_000;
+
+export const axeSource = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
+
+const run = promisify(execFile);
+
+/** Standard output of `audio-api admin …`. */
+export async function admin(...words) {
+  const [program, ...first] = JSON.parse(process.env.ADMIN);
+  const { stdout } = await run(program, [...first, ...words]);
+  return stdout;
+}
+
+/** A user of its own for every test, so that none sees what another left. */
+export async function newUser({ credits = 1000, plan = "paid" } = {}) {
+  const email = `${randomUUID()}@example.com`;
+  await admin("user", "create", "--email", email, "--plan", plan);
+  if (credits > 0) {
+    await admin("credits", "grant", "--user", email, "--credits", String(credits), "--kind", "bonus", "--reference", `test-${email}`);
+  }
+  return email;
+}
+
+export async function loginLink(email) {
+  const link = /https?:\/\/\S+?#login=[\w-]+/.exec(await admin("user", "login-link", "--user", email));
+  return link[0];
+}
+
+let shared;
+/** One Chromium for the tests of a file; closed by `closeBrowser`. */
+export async function browser() {
+  shared ??= await chromium.launch({
+    executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+    // Its sandbox wants a user that is not root.
+    args: [...(process.getuid() === 0 ? ["--no-sandbox"] : []), "--autoplay-policy=no-user-gesture-required"],
+  });
+  return shared;
+}
+
+export async function closeBrowser() {
+  await (await shared)?.close();
+}
+
+/**
+ * A page in a browser profile of its own that notes what no page of ours may do: requests to another
+ * host, reports of the content security policy, errors of scripts.
+ */
+export async function newPage(context, options = {}) {
+  const profile = await (await browser()).newContext({
+    viewport: { width: 1280, height: 800 }, reducedMotion: "reduce",
+    // Attempts to sign in are counted by address, and every test signs in.
+    extraHTTPHeaders: { "X-Forwarded-For": `10.${[...randomBytes(3)].join(".")}` },
+    ...options,
+  });
+  context.after(() => profile.close());
+  const page = await profile.newPage();
+  watch(page);
+  page.setDefaultTimeout(limit);
+  return page;
+}
+
+/** In `page.faults`. */
+export function watch(page) {
+  page.faults = [];
+  page.on("request", (request) => {
+    if (!request.url().startsWith(`${base}/`) && !/^(blob|data):/.test(request.url())) {
+      page.faults.push(`request to ${request.url()}`);
+    }
+  });
+  page.on("pageerror", (error) => page.faults.push(`error: ${error.message}`));
+  page.on("console", (message) => {
+    if (/Content Security Policy|Refused to/i.test(message.text())) {
+      page.faults.push(message.text());
+    }
+  });
+}
+
+/** Signed in by a link, on the page at `path` of the console. */
+export async function signedIn(context, { user, path = "", ...options } = {}) {
+  const email = user ?? (await newUser());
+  const page = await newPage(context, options);
+  await page.goto(await loginLink(email));
+  await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
+  if (path !== "") {
+    await open(page, path);
+  }
+  page.email = email;
+  return page;
+}
+
+export async function open(page, path) {
+  await page.goto(consoleUrl + path);
+  await settled(page);
+}
+
+/** Everything that was asked for has been answered and drawn. */
+export async function settled(page) {
+  await page.locator("#main h1").first().waitFor({ state: "attached" });
+  await page.waitForFunction(() => document.querySelector('#main [aria-busy="true"], #main[aria-busy="true"], .skeleton') === null);
+}
+
+/** Waits until `condition` gives something true, and gives that. */
+export async function eventually(what, condition, within = limit) {
+  const end = Date.now() + within;
+  for (;;) {
+    const result = await condition();
+    if (result) {
+      return result;
+    }
+    if (Date.now() > end) {
+      throw new Error(`never came true: ${what}`);
+    }
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
+/** A request of the page's own session. */
+export function ask(page, method, path, body) {
+  return page.evaluate(async ([method, path, body]) => {
+    const response = await fetch(`/console/api/v1${path}`, {
+      method,
+      headers: body === undefined ? {} : { "Content-Type": "application/json", "Idempotency-Key": crypto.randomUUID() },
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+    const text = await response.text();
+    return { status: response.status, text, body: text.startsWith("{") ? JSON.parse(text) : undefined };
+  }, [method, path, body]);
+}
+
+/** Makes a generation by the session and waits for its end. */
+export async function generated(page, prompt, more = {}) {
+  const models = await ask(page, "GET", "/models");
+  const created = await ask(page, "POST", "/audio/generations", { model: models.body.data[0].id, prompt, ...more });
+  return eventually(`${prompt} is final`, async () => {
+    const now = await ask(page, "GET", `/audio/generations/${created.body.id}`);
+    return ["succeeded", "failed", "canceled"].includes(now.body?.status) && now.body;
+  });
+}
+
+/** Makes a key in the dialog; its secret. */
+export async function makeKey(page, name) {
+  await page.getByRole("button", { name: "New key" }).click();
+  await page.getByRole("textbox", { name: "Name" }).fill(name);
+  await page.getByRole("button", { name: "Make the key" }).click();
+  const secret = await page.getByRole("region", { name: "The key" }).textContent();
+  await page.getByRole("button", { name: "I saved it" }).click();
+  return secret;
+}
+
+/** The status that a bearer key gets. */
+export async function statusWith(key) {
+  return (await fetch(`${base}/api/v1/account`, { headers: { Authorization: `Bearer ${key}` } })).status;
+}
