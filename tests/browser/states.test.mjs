@@ -146,6 +146,18 @@ test("a generation that failed: why, what was refunded, and once more with the s
   assert.notEqual(bodies[0][1], bodies[1][1]);
 });
 
+test("a generation that is not to be had any more does not block the next", async (context) => {
+  const page = await signedIn(context, { path: "playground" });
+  await page.route(/\/audio\/generations\/aud_/, (route) => route.fulfill(refusal(404, "task_not_found")));
+  await page.getByLabel("Prompt").fill("Lost.");
+  await page.getByRole("button", { name: "Generate" }).click();
+  await page.getByText("It cannot be followed any more.").waitFor();
+  await page.unroute(/\/audio\/generations\/aud_/);
+  await page.getByRole("button", { name: "Clear" }).click();
+  await page.getByRole("button", { name: "Generate" }).click();
+  await page.getByText("credits charged").waitFor();
+});
+
 test("canceled: everything returns", async (context) => {
   const page = await signedIn(context, { path: "playground" });
   // It stays open as far as the page can see, until it is canceled.

@@ -14,11 +14,12 @@ test("asks again where that helps, later every time, not before it is told", () 
   assert.equal(retryDelay(refused(503), 1), 2);
   assert.equal(retryDelay(refused(429, 12), 0), 12);
   assert.equal(retryDelay(refused(429, 1), 2), 4);
+  assert.equal(retryDelay({ kind: "broken", status: 502, requestId: "" }, 1), 2);
 });
 
 test("does not where it changes nothing", () => {
   for (const status of [400, 401, 402, 403, 404, 409]) {
     assert.equal(retryDelay(refused(status, 1), 0), undefined);
   }
-  assert.equal(retryDelay({ kind: "broken", status: 502, requestId: "" }, 0), undefined);
+  assert.equal(retryDelay({ kind: "broken", status: 200, requestId: "" }, 0), undefined);
 });

@@ -15,6 +15,7 @@ export function retryDelay(failure: Failure, attempt: number): number | undefine
         ? Math.max(failure.retryAfter ?? 0, Math.min(2 ** attempt, longest))
         : undefined;
     case "broken":
-      return undefined;
+      // A proxy says in its own words that the service behind it is away.
+      return failure.status >= 500 ? Math.min(2 ** attempt, longest) : undefined;
   }
 }

@@ -225,7 +225,7 @@ function Result({ balance, pricing }: { balance: Account | undefined; pricing: P
   };
   return (
     <Card title="Result">
-      {now.refused !== undefined ? <Refused failure={now.refused} balance={balance} pricing={pricing} /> : null}
+      {now.refused !== undefined ? <Refused known={now.id !== undefined} failure={now.refused} balance={balance} pricing={pricing} /> : null}
       {generation === undefined ? null : <StatusLine generation={generation} />}
       {isUnderWay(now) ? <Progress generation={generation} since={now.startedAt} trouble={now.failure} /> : null}
       {generation === undefined ? null : <Outcome generation={generation} onStale={() => void cancel.run(refresh)} />}
@@ -240,7 +240,7 @@ function Result({ balance, pricing }: { balance: Account | undefined; pricing: P
   );
 }
 
-function Refused({ failure, balance, pricing }: { failure: Failure; balance: Account | undefined; pricing: Pricing }) {
+function Refused({ known, failure, balance, pricing }: { known: boolean; failure: Failure; balance: Account | undefined; pricing: Pricing }) {
   if (isCode(failure, "insufficient_credits")) {
     return (
       <Notice look="bad">
@@ -252,5 +252,5 @@ function Refused({ failure, balance, pricing }: { failure: Failure; balance: Acc
       </Notice>
     );
   }
-  return <FailureNotice what="It was not accepted; nothing was charged." failure={failure} />;
+  return <FailureNotice what={known ? "It cannot be followed any more." : "It was not accepted; nothing was charged."} failure={failure} />;
 }

@@ -14,10 +14,11 @@ export interface Follower {
 }
 
 /**
- * Asks until the generation is final, it cannot be had, or `signal` says so. Most of the time one
- * request waits at the server; where that has no room for it, it asks every few seconds.
+ * Asks until the generation is final, `signal` says so, or it cannot be had; then the answer is why.
+ * Most of the time one request waits at the server; where that has no room for it, it asks every few
+ * seconds.
  */
-export async function follow(id: string, follower: Follower, signal: AbortSignal): Promise<void> {
+export async function follow(id: string, follower: Follower, signal: AbortSignal): Promise<Failure | undefined> {
   let attempt = 0;
   while (!signal.aborted) {
     try {
@@ -28,14 +29,14 @@ export async function follow(id: string, follower: Follower, signal: AbortSignal
       }
       follower.update(generation);
       if (!isOpen(generation)) {
-        return;
+        return undefined;
       }
       if (!waited) {
         await pause(pauseSeconds, signal);
       }
     } catch (thrown) {
       if (signal.aborted) {
-        return;
+        return undefined;
       }
       const failure = failureOf(thrown);
       follower.trouble(failure);
@@ -45,12 +46,13 @@ export async function follow(id: string, follower: Follower, signal: AbortSignal
       if (expired) {
         await signedInAgain(signal);
       } else if (delay === undefined) {
-        return;
+        return failure;
       } else {
         await pause(delay, signal);
       }
     }
   }
+  return undefined;
 }
 
 /** Ends early when the connection comes back. */

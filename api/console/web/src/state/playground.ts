@@ -19,7 +19,7 @@ export interface Run {
   id?: string;
   generation?: Generation;
   failure?: Failure | undefined;  // While it is not over: tried again by itself.
-  refused?: Failure;  // It never became a generation.
+  refused?: Failure;  // It never became a generation; with an id: it is not to be had any more.
 }
 
 const startDraft = draftFrom(recall("tab", "draft"));
@@ -113,7 +113,10 @@ async function carryOut(signal: AbortSignal): Promise<void> {
   }
   current = run.peek();
   if (!signal.aborted && current?.id !== undefined) {
-    await follow(current.id, { update: updateFollowed, trouble: (failure) => change({ failure }) }, signal);
+    const end = await follow(current.id, { update: updateFollowed, trouble: (failure) => change({ failure }) }, signal);
+    if (end !== undefined) {
+      refusedWith(end);
+    }
   }
 }
 
