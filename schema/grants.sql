@@ -19,7 +19,7 @@ GRANT SELECT ON grants TO api;
 -- of tasks allow none without.
 -- Then, to delete: what was asked for is emptied by nobody else.
 GRANT SELECT, INSERT, UPDATE (state, charged, epoch, worker, lease_until, wake_at, updated_at, attempt_state,
-    attempt_ended_at, room, request, deleted_at, output_deleted_at)
+    attempt_ended_at, room, request, voice, deleted_at, output_deleted_at)
   ON tasks TO api;
 GRANT INSERT ON deletions TO api;
 GRANT SELECT, UPDATE (state, ended_at) ON past_attempts TO api;
@@ -29,11 +29,14 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON api_processes TO api;
 GRANT SELECT, INSERT, UPDATE (last_seen_at), DELETE ON sessions TO api;
 GRANT SELECT, UPDATE (used_at) ON login_links TO api;
 GRANT SELECT, INSERT, UPDATE ON passwords TO api;
+GRANT SELECT ON usage_hours TO api;
+GRANT SELECT ON usage_marks TO api;
 
 -- audio-worker
 GRANT SELECT ON schema_migrations TO worker;
 GRANT SELECT, INSERT, UPDATE ON balances TO worker;
-GRANT INSERT ON ledger TO worker;
+-- To read: what usage is rolled up from, and nothing of grants.
+GRANT INSERT, SELECT (user_id, seq, kind, source_id, d_system, created_at) ON ledger TO worker;
 GRANT SELECT, UPDATE (state, charged, epoch, claims, attempts, worker, lease_until, next_run_at, wake_at, output_key,
     output_bytes, output_sha256, duration_ms, failure, failure_message, updated_at, output_deleted_at,
     attempt_provider, attempt_epoch, attempt_state, attempt_detail, attempt_started_at, attempt_ended_at, room)
@@ -48,6 +51,8 @@ GRANT SELECT, DELETE ON deletions TO worker;
 -- To forget what is over: no more of it than its age.
 GRANT SELECT (id, last_seen_at), DELETE ON sessions TO worker;
 GRANT SELECT (expires_at), DELETE ON login_links TO worker;
+GRANT SELECT, INSERT, UPDATE ON usage_hours TO worker;
+GRANT SELECT, INSERT, UPDATE ON usage_marks TO worker;
 
 -- audio-api admin
 GRANT SELECT ON schema_migrations TO admin;
@@ -66,4 +71,6 @@ GRANT SELECT ON idempotency TO admin;
 GRANT SELECT ON workers TO admin;
 GRANT SELECT ON api_processes TO admin;
 GRANT SELECT, INSERT ON login_links TO admin;
+GRANT SELECT ON usage_hours TO admin;
+GRANT SELECT ON usage_marks TO admin;
 GRANT SELECT, INSERT ON admin_actions TO admin;

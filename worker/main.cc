@@ -28,6 +28,7 @@
 #include "worker/sandbox/helper.h"
 #include "worker/spool.h"
 #include "worker/sweeper.h"
+#include "worker/usage_roller.h"
 
 namespace audiogen::worker {
 namespace {
@@ -119,6 +120,7 @@ int work(const Config& config) {
       });
   Janitor janitor(config, **blobs);
   Eraser eraser(config, **blobs);
+  UsageRoller usage_roller(config);
   std::atomic<bool> draining{false};
   http::OpsServer ops(config.ops_listen, [&] {
     return std::vector<http::ReadyPart>{{"database", database.ok(), true},
@@ -142,6 +144,7 @@ int work(const Config& config) {
   sweeper.stop();
   janitor.stop();
   eraser.stop();
+  usage_roller.stop();
   publisher.stop(kCloseLimit);
   ops.stop();
   log::info("audio-worker stopped");

@@ -117,6 +117,7 @@ Result<store::CreateCommand, ApiError> Generations::read_create(const Call& call
   }
   command.id = TaskId::make();
   command.user = call.key().user;
+  command.key = call.key().id;
   command.request = encode_request(*parsed);
   command.fingerprint = fingerprint(command.request);
   command.output_format = parsed->output_format;

@@ -97,6 +97,21 @@ void Call::answer_public(std::string_view json, std::string_view etag) const {
   reply(std::move(response));
 }
 
+void Call::answer_csv(std::string csv, std::string_view file_name) const {
+  http::Response response;
+  response.headers.reserve(kHeadersUsual);
+  response.headers +=
+      "Content-Type: text/csv; charset=utf-8; header=present\r\nCache-Control: no-store\r\n"
+      "X-Content-Type-Options: nosniff\r\nVary: Accept\r\n";
+  append_header(response.headers,
+                "Content-Disposition",
+                "attachment; filename=\"" + std::string(file_name) + "\"");
+  append_header(response.headers, "X-Request-Id", request_id_);
+  response.headers += rate_headers_;
+  response.body = std::move(csv);
+  reply(std::move(response));
+}
+
 void Call::answer_nothing(std::string_view extra_headers) const {
   http::Response response;
   response.status = 204;

@@ -61,6 +61,8 @@ class Call {
   // 200 and JSON that anybody may keep for five minutes: what is the same for everybody. 304 when
   // the client has it by its `etag` (strong_etag()).
   void answer_public(std::string_view json, std::string_view etag) const;
+  // 200 and CSV, for those who prefer it, to be kept under `file_name`, a plain word.
+  void answer_csv(std::string csv, std::string_view file_name) const;
   // 204; `extra_headers` as above.
   void answer_nothing(std::string_view extra_headers = {}) const;
   void fail(const ApiError& error) const;

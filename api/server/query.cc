@@ -108,4 +108,18 @@ Result<std::int64_t, ApiError> Query::number(std::string_view name,
   return value;
 }
 
+Result<std::optional<Instant>, ApiError> Query::time(std::string_view name) const {
+  using std::chrono::sys_days;
+  const auto given = text(name);
+  if (!given) {
+    return std::optional<Instant>();
+  }
+  const auto at = parse_iso(*given);
+  if (!at) {
+    return wrong(name, "must be an RFC 3339 time such as 2026-11-01T00:00:00Z.");
+  }
+  return std::optional(
+      std::clamp(*at, Instant(sys_days(1970y / 1 / 1)), Instant(sys_days(9999y / 1 / 1))));
+}
+
 }  // namespace audiogen::api

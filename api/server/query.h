@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/base/time.h"
 #include "common/domain/api_error.h"
 
 namespace audiogen::api {
@@ -37,6 +38,9 @@ class Query {
                                         std::int64_t low,
                                         std::int64_t high,
                                         std::int64_t fallback) const;
+  // A time (RFC 3339), moved to the years 1970 to 9998, what a column of the database can hold;
+  // nullopt when it is not there. 400 when it is none.
+  Result<std::optional<Instant>, ApiError> time(std::string_view name) const;
   // `limit` of a list: 1 to 100, 20 when it is not there.
   Result<std::int64_t, ApiError> page_limit() const { return number("limit", 1, 100, 20); }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "api/account/account.h"
+#include "api/account/usage.h"
 #include "api/catalogue/catalogue.h"
 #include "api/console/pages.h"
 #include "api/console/sign_ins.h"
@@ -99,6 +100,11 @@ constexpr std::array kRoutes = {
           .access = Access::kBearer,
           .rate = RateClass::kRead,
           .handle = [](Parts& parts, Call call) { parts.account->list_ledger(std::move(call)); }},
+    Route{.method = "GET",
+          .path = "/api/v1/usage",
+          .access = Access::kBearer,
+          .rate = RateClass::kRead,
+          .handle = [](Parts& parts, Call call) { parts.usage->read(std::move(call)); }},
     Route{.method = "POST",
           .path = "/api/v1/audio/estimates",
           .access = Access::kBearer,

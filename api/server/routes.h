@@ -20,6 +20,7 @@ class Generations;
 class History;
 class Pages;
 class SignIns;
+class Usage;
 
 struct Parts {
   Generations* generations = nullptr;
@@ -27,6 +28,7 @@ struct Parts {
   const Files* files = nullptr;  // Null: CDN_URL is served by somebody else.
   const Description* description = nullptr;
   Account* account = nullptr;
+  Usage* usage = nullptr;
   const Catalogue* catalogue = nullptr;
   SignIns* sign_ins = nullptr;  // Null: there is no console.
   const Pages* pages = nullptr;

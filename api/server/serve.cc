@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "api/account/account.h"
+#include "api/account/usage.h"
 #include "api/catalogue/catalogue.h"
 #include "api/console/pages.h"
 #include "api/console/sign_ins.h"
@@ -100,6 +101,7 @@ int serve(const Config& config) {
   Generations generations(config, publisher, std::min(kWaitsMax, connections / kWaitsPart));
   DoorsPool pool([&config] { return std::make_unique<StoreDoors>(config.database); });
   Account account(config, limiter, pool);
+  Usage usage(pool);
   History history(config, pool);
   const Description description(config);
   const Catalogue catalogue(config);
@@ -117,6 +119,7 @@ int serve(const Config& config) {
               .files = delivered ? &*delivered : nullptr,
               .description = &description,
               .account = &account,
+              .usage = &usage,
               .catalogue = &catalogue,
               .sign_ins = sign_ins ? &*sign_ins : nullptr,
               .pages = &pages};

@@ -10,6 +10,7 @@
 #include "common/store/history.h"
 #include "common/store/keys.h"
 #include "common/store/session.h"
+#include "common/store/usage.h"
 #include "common/store/web_sessions.h"
 
 namespace audiogen::api {
@@ -28,6 +29,7 @@ struct StoreDoors {
   store::Accounts accounts{session};
   store::Keys keys{session};
   store::History history{session};
+  store::Usage usage{session};
   store::WebSessions web_sessions{session};
 };
 

@@ -95,6 +95,22 @@ constexpr std::array kRules = {
          "SELECT COUNT(*) FROM tasks WHERE (deleted_at IS NOT NULL)<>(LENGTH(request)=0) "
          "OR (deleted_at IS NOT NULL AND (state<=2 OR "
          "(output_key IS NOT NULL)<>(output_deleted_at IS NOT NULL)))"},
+    // Of the ledger's rows up to each user's mark, by his hours and keys; which voice it was, only
+    // the request says. Both sides in one list: what is equal is there twice, with opposite signs.
+    Rule{"I19 usage is the sum of the ledger up to its mark, and no mark is ahead of its ledger",
+         "SELECT (SELECT COUNT(*) FROM usage_marks m LEFT JOIN balances b ON b.user_id=m.user_id "
+         "WHERE b.user_id IS NULL OR m.seq>b.seq)+(SELECT COUNT(*) FROM (SELECT 1 FROM ("
+         "SELECT user_id, starts_at, key_id, CAST(generations AS SIGNED) AS g, "
+         "CAST(succeeded AS SIGNED) AS s, CAST(failed AS SIGNED) AS f, CAST(canceled AS SIGNED) "
+         "AS c, CAST(audio_ms AS SIGNED) AS a, CAST(charged AS SIGNED) AS u FROM usage_hours "
+         "UNION ALL SELECT l.user_id, CAST(DATE_FORMAT(l.created_at, '%Y-%m-%d %H:00:00') AS "
+         "DATETIME), "
+         "COALESCE(t.key_id, REPEAT(CHAR(0), 16)), -(l.kind=1), -(l.kind=2 AND t.state=3), "
+         "-(l.kind=2 AND t.state=4), -(l.kind=2 AND t.state=5), "
+         "-IF(l.kind=2, COALESCE(CAST(t.duration_ms AS SIGNED), 0), 0), -IF(l.kind=2, l.d_system, "
+         "0) FROM usage_marks m JOIN ledger l ON l.user_id=m.user_id AND l.seq<=m.seq AND "
+         "l.kind<=2 LEFT JOIN tasks t ON t.id=l.source_id) b GROUP BY user_id, starts_at, key_id "
+         "HAVING SUM(g)<>0 OR SUM(s)<>0 OR SUM(f)<>0 OR SUM(c)<>0 OR SUM(a)<>0 OR SUM(u)<>0) x)"},
     // A queue that is long because there is more work than workers breaks none of these: the
     // sweeper moves every wake_at it has seen, but those of new tasks whose hint was confirmed.
     Rule{"L1 the sweeper looks at tasks when it should",

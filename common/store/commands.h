@@ -37,6 +37,7 @@ using Batch = std::vector<Result<Outcome, StoreFault>>;
 struct CreateCommand {
   TaskId id{};
   UserId user{};
+  std::optional<KeyId> key{};  // That asks for it; nullopt: none does.
   std::optional<std::string> idempotency_key{};
   Sha256 fingerprint{};
   std::string request{};  // Canonical JSON.

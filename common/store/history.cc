@@ -70,7 +70,7 @@ Result<HistoryPage, Fault> History::list(UserId user,
       return page;
     }
     const std::uint64_t from = to - oldest > kHistoryRowsMax ? to - kHistoryRowsMax : oldest;
-    Sql sql("SELECT l.seq, t.request, ");
+    Sql sql("SELECT l.seq, t.request, t.key_id, ");
     sql << kViewColumns
         << " FROM ledger l FORCE INDEX (PRIMARY) STRAIGHT_JOIN tasks t FORCE INDEX (PRIMARY) "
            "ON t.id=l.source_id WHERE l.user_id="
@@ -87,6 +87,9 @@ Result<HistoryPage, Fault> History::list(UserId user,
       sql << " AND ";
       write_status(sql, *filter.status);
     }
+    if (filter.key) {
+      sql << " AND t.key_id=" << *filter.key;
+    }
     sql << " ORDER BY l.seq DESC LIMIT " << static_cast<std::uint64_t>(limit + 1);
     if (from > oldest) {
       page.next = from;
@@ -100,7 +103,10 @@ Result<HistoryPage, Fault> History::list(UserId user,
         break;
       }
       reached = rows.u64(1);
-      page.items.push_back({.view = read_view(rows, 3), .request = rows.text(2)});
+      page.items.push_back(
+          {.view = read_view(rows, 4),
+           .request = rows.text(2),
+           .key = rows.is_null(3) ? std::nullopt : std::optional(rows.id<KeyId>(3))});
       bytes += page.items.back().request.size();
     }
     return page;
@@ -132,7 +138,10 @@ Result<Erasure, Fault> History::erase(UserId user, TaskId task) {
         return;
       }
       const Instant now = locked.time(1);
-      Sql erase("UPDATE tasks FORCE INDEX (PRIMARY) SET request='', deleted_at=");
+      // The voice is nothing of the client's own, and the usage of this hour may still want it.
+      // Assignments are made in their order.
+      Sql erase("UPDATE tasks FORCE INDEX (PRIMARY) SET voice=");
+      erase << kVoiceOfRequest << ", request='', deleted_at=";
       session_.later(erase << now << ", output_deleted_at=IF(output_key IS NULL, NULL, "
                            << "COALESCE(output_deleted_at, " << now << ")) WHERE id=" << task);
       Sql note("INSERT INTO deletions (task_id, deleted_at) VALUES (");

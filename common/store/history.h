@@ -20,12 +20,14 @@ struct HistoryFilter {
   std::optional<std::string> status{};      // One of kPublicStatuses.
   std::optional<Instant> created_after{};   // Then or later.
   std::optional<Instant> created_before{};  // Before, not then.
+  std::optional<KeyId> key{};               // The key that asked for it.
 };
 
 struct HistoryPage {
   struct Item {
     TaskView view;
-    std::string request;  // Canonical JSON; empty once deleted.
+    std::string request;       // Canonical JSON; empty once deleted.
+    std::optional<KeyId> key;  // That asked for it; nullopt when that is not known.
   };
   std::vector<Item> items;  // Newest first.
   // Where the next page begins; nullopt: older tasks there are none.

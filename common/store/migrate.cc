@@ -16,6 +16,7 @@ extern const std::string_view migration_0005;
 extern const std::string_view migration_0006;
 extern const std::string_view migration_0007;
 extern const std::string_view migration_0008;
+extern const std::string_view migration_0009;
 
 namespace {
 
@@ -202,7 +203,8 @@ std::span<const Migration> migrations() {
                                  Migration{5, migration_0005},
                                  Migration{6, migration_0006},
                                  Migration{7, migration_0007},
-                                 Migration{8, migration_0008}};
+                                 Migration{8, migration_0008},
+                                 Migration{9, migration_0009}};
   return all;
 }
 

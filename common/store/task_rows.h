@@ -129,6 +129,12 @@ inline constexpr char kViewColumns[] =
     "t.output_format, t.duration_ms, t.failure, t.failure_message, t.output_deleted_at";
 TaskView read_view(const Rows& rows, std::uint32_t first);
 
+// The voice that a request asks for, of a row of `tasks`; null: none, or the request is emptied.
+// JSON by name and not by place: texts of the client's own may look like a member.
+inline constexpr char kVoiceOfRequest[] =
+    "IF(LENGTH(request)=0, NULL, LEFT(JSON_UNQUOTE(JSON_EXTRACT(CONVERT(request USING utf8mb4), "
+    "'$.voice')), 40))";
+
 // Those of these tasks that are there, and whose they are: one indexed read without locks.
 struct OwnedView {
   UserId user;

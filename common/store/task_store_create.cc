@@ -57,11 +57,11 @@ KeyUses read_keys(Session& session,
 
 void insert_rows(Session& session, std::span<const CreateCommand* const> created, Instant now) {
   Sql tasks(
-      "INSERT INTO tasks (id, user_id, state, request, output_format, held, next_run_at, "
+      "INSERT INTO tasks (id, user_id, key_id, state, request, output_format, held, next_run_at, "
       "deadline_at, wake_at, created_at, updated_at) VALUES ");
   list(tasks, created, [&](const CreateCommand* c) {
     const Instant deadline = now + c->deadline;
-    tasks << "(" << c->id << "," << c->user << "," << TaskState::kQueued << ",";
+    tasks << "(" << c->id << "," << c->user << "," << c->key << "," << TaskState::kQueued << ",";
     tasks.bytes(c->request) << "," << c->output_format << "," << kHoldAmount << "," << now << ","
                             << deadline << "," << std::min(now + kFirstLook, deadline) << "," << now
                             << "," << now << ")";

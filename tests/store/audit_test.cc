@@ -10,6 +10,7 @@
 
 #include "common/store/accounts.h"
 #include "common/store/task_store.h"
+#include "common/store/usage.h"
 #include "tests/support/tcp_proxy.h"
 #include "tests/support/test_database.h"
 #include "tests/support/wait.h"
@@ -114,7 +115,7 @@ class AuditTest : public testing::Test {
 
 TEST_F(AuditTest, NothingIsBrokenAtFirst) {
   EXPECT_THAT(broken(), IsEmpty());
-  EXPECT_THAT(*audit(db_.url()), SizeIs(22));
+  EXPECT_THAT(*audit(db_.url()), SizeIs(23));
 }
 
 TEST_F(AuditTest, I1BalanceDiffers) {
@@ -343,6 +344,45 @@ TEST_F(AuditTest, I18ErasedButOpen) {
 TEST_F(AuditTest, I18DeletedWithAFile) {
   run(Sql("UPDATE tasks SET deleted_at=UTC_TIMESTAMP(6), request='' WHERE id=") << done_);
   EXPECT_THAT(broken(), ElementsAre("I18"));
+}
+
+// What usage has, in each of its columns, more or less than the ledger.
+TEST_F(AuditTest, I19UsageIsNotTheLedger) {
+  run(Sql("UPDATE ledger SET created_at=UTC_DATE()"));  // One hour.
+  Usage usage(session_);
+  ASSERT_TRUE(usage.roll_up(std::nullopt));
+  EXPECT_THAT(broken(), IsEmpty());
+  for (const char* const change : {"generations=generations+1",
+                                   "generations=generations-1",
+                                   "succeeded=succeeded+1",
+                                   "failed=failed-1",
+                                   "canceled=canceled+1",
+                                   "audio_ms=audio_ms+1",
+                                   "charged=charged-1",
+                                   "starts_at=starts_at - INTERVAL 1 HOUR",
+                                   "key_id=UNHEX(REPEAT('07', 16))"}) {
+    run(Sql("CREATE TABLE kept AS SELECT * FROM usage_hours"));
+    const std::string wrong =
+        "UPDATE usage_hours SET " + std::string(change) + " ORDER BY charged DESC LIMIT 1";
+    run(Sql::trusted(wrong));
+    EXPECT_THAT(broken(), ElementsAre("I19")) << change;
+    run(Sql("DELETE FROM usage_hours"));
+    EXPECT_THAT(broken(), ElementsAre("I19")) << "nothing at all";
+    run(Sql("INSERT INTO usage_hours SELECT * FROM kept"));
+    run(Sql("DROP TABLE kept"));
+    EXPECT_THAT(broken(), IsEmpty());
+  }
+}
+
+TEST_F(AuditTest, I19TheMarkIsNotWhereUsageIs) {
+  Usage usage(session_);
+  ASSERT_TRUE(usage.roll_up(std::nullopt));
+  run(Sql("UPDATE usage_marks SET seq=seq-1 WHERE user_id=") << user_);
+  EXPECT_THAT(broken(), ElementsAre("I19"));
+  run(Sql("UPDATE usage_marks SET seq=seq+2 WHERE user_id=") << user_);
+  EXPECT_THAT(broken(), ElementsAre("I19")) << "ahead of the ledger";
+  run(Sql("DELETE FROM usage_marks"));
+  EXPECT_THAT(broken(), ElementsAre("I19")) << "it would all be added once more";
 }
 
 TEST_F(AuditTest, L4AFileIsForgotten) {

@@ -12,6 +12,7 @@
 #include "common/store/migrate.h"
 #include "common/store/operators.h"
 #include "common/store/task_store.h"
+#include "common/store/usage.h"
 #include "common/store/web_sessions.h"
 #include "tests/support/test_database.h"
 
@@ -102,6 +103,15 @@ TEST_F(Privileges, TheProgramsDoNotMakeUsersOrGrants) {
   EXPECT_TRUE(refused("worker", "INSERT INTO tasks () VALUES ()"));
   EXPECT_TRUE(refused("worker", "SELECT * FROM api_keys"));
   EXPECT_TRUE(refused("worker", "SELECT * FROM users"));
+  EXPECT_TRUE(refused("worker", "SELECT available_after FROM ledger"));
+  EXPECT_TRUE(refused("worker", "UPDATE tasks SET key_id=NULL"));
+  EXPECT_TRUE(refused("api", "UPDATE tasks SET key_id=NULL"));
+  for (const char* const role : {"api", "admin"}) {
+    EXPECT_TRUE(refused(role, "UPDATE usage_hours SET charged=0"));
+    EXPECT_TRUE(refused(role, "UPDATE usage_marks SET seq=0"));
+    EXPECT_TRUE(refused(role, "INSERT INTO usage_hours () VALUES ()"));
+  }
+  EXPECT_TRUE(refused("worker", "DELETE FROM usage_hours"));
   EXPECT_TRUE(refused("worker", "INSERT INTO idempotency () VALUES ()"));
   EXPECT_TRUE(refused("admin", "INSERT INTO tasks () VALUES ()"));
   // Nobody takes over a session, a link is an operator's to make, and only the API sees a password.
@@ -340,6 +350,7 @@ TEST_F(Privileges, EveryOperationOfTheTaskStoreWorks) {
   EXPECT_EQ(swept->expired, 1U);
   Session reading(db_.as("api"));
   EXPECT_TRUE(History(reading).list(user->id, {}, std::nullopt, 100));
+  EXPECT_TRUE(History(reading).list(user->id, {.key = stored->id}, std::nullopt, 100));
   const CancelCommand cancel{.task = ids[0], .user = user->id};
   const auto canceled = api.cancel(std::span(&cancel, 1)).front();
   ASSERT_TRUE(canceled);
@@ -347,6 +358,14 @@ TEST_F(Privileges, EveryOperationOfTheTaskStoreWorks) {
   const auto erased = History(reading).erase(user->id, ids[0]);
   ASSERT_TRUE(erased) << erased.error().detail;
   EXPECT_EQ(*erased, Erasure::kErased);
+  Session rolling(db_.as("worker"));
+  const auto rolled = Usage(rolling).roll_up(std::nullopt);
+  ASSERT_TRUE(rolled) << rolled.error().detail;
+  EXPECT_GT(rolled->entries, 0U);
+  const auto used = Usage(reading).read(
+      user->id, {.from = reading.now() - 1h, .to = reading.now() + 1h}, UsageGroup::kKey);
+  ASSERT_TRUE(used) << used.error().detail;
+  EXPECT_EQ(used->totals.succeeded, 1U);
   const auto deletions = tasks.deletions({}, 10);
   ASSERT_TRUE(deletions);
   ASSERT_EQ(deletions->size(), 1U);

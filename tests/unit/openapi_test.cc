@@ -179,7 +179,10 @@ TEST_F(OpenApi, EveryObjectOfABodyIsClosed) {
                            "NewApiKey",
                            "ApiKeyChange",
                            "LedgerEntry",
-                           "LedgerList"}) {
+                           "LedgerList",
+                           "UsageReport",
+                           "UsageBucket",
+                           "UsageCounts"}) {
     EXPECT_TRUE(schema(std::string(name) + "/additionalProperties").IsFalse()) << name;
     for (const auto& required : schema(std::string(name) + "/required").GetArray()) {
       EXPECT_TRUE(schema(std::string(name) + "/properties").HasMember(required)) << name;

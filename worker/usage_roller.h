@@ -1,0 +1,34 @@
+// Keeps usage up with the ledger, seconds after, on a thread of its own: so that a long ledger
+// delays no other chore. Any number of workers may do it at once.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "common/base/config.h"
+#include "common/store/usage.h"
+
+namespace audiogen::worker {
+
+class UsageRoller {
+ public:
+  explicit UsageRoller(const Config& config);
+  ~UsageRoller() { stop(); }
+  UsageRoller(const UsageRoller&) = delete;
+  UsageRoller& operator=(const UsageRoller&) = delete;
+
+  void stop();
+
+ private:
+  void run(const DatabaseUrl& url);
+  // Once over all users. Whether there is more to do at once. `lock` is held but while it looks.
+  bool pass(store::Usage& usage, std::unique_lock<std::mutex>& lock);
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false;  // Guarded by mutex_.
+  std::thread thread_;
+};
+
+}  // namespace audiogen::worker
