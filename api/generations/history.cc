@@ -14,31 +14,9 @@ struct Asked {
   PageRequest<std::uint64_t> page;  // Positions are numbers of ledger rows of the user.
 };
 
-// No task is older or younger than what a column of the database can hold.
-Instant within_reach(Instant at) {
-  using std::chrono::sys_days;
-  using namespace std::chrono_literals;
-  return std::clamp(at, Instant(sys_days(1970y / 1 / 1)), Instant(sys_days(9999y / 1 / 1)));
-}
-
-// The time in `name`, if it is there.
-Result<std::optional<Instant>, ApiError> time_in(const Query& query, std::string_view name) {
-  const auto text = query.text(name);
-  if (!text) {
-    return std::optional<Instant>();
-  }
-  const auto at = parse_iso(*text);
-  if (!at) {
-    return invalid_parameter(
-        std::string(name),
-        std::string(name) + " must be an RFC 3339 time such as 2026-11-01T00:00:00Z.");
-  }
-  return std::optional(within_reach(*at));
-}
-
 Result<Asked, ApiError> read(std::string_view text) {
   const auto query =
-      Query::parse(text, {"status", "created_after", "created_before", "limit", "cursor"});
+      Query::parse(text, {"status", "created_after", "created_before", "key", "limit", "cursor"});
   if (!query) {
     return query.error();
   }
@@ -59,11 +37,18 @@ Result<Asked, ApiError> read(std::string_view text) {
     }
     out.filter.status = *status;
   }
-  const auto after = time_in(*query, "created_after");
+  if (const auto key = query->text("key")) {
+    // Whosever it is, or was: his own tasks are all that anybody is shown.
+    out.filter.key = KeyId::parse(*key);
+    if (!out.filter.key) {
+      return invalid_parameter("key", "key must be the id of an API key.");
+    }
+  }
+  const auto after = query->time("created_after");
   if (!after) {
     return after.error();
   }
-  const auto before = time_in(*query, "created_before");
+  const auto before = query->time("created_before");
   if (!before) {
     return before.error();
   }
@@ -97,7 +82,7 @@ Handling History::list(Call call) {
     next = encode_cursor(kHistoryCursor, position_bytes(*(*page)->next));
   }
   const auto write = [this](JsonWriter& json, const auto& item) {
-    json.raw(render_listed(item.view, item.request, names_));
+    json.raw(render_listed(item.view, item.request, item.key, names_));
   };
   call.answer_tagged(render_page((*page)->items, next, write));
 }

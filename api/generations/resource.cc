@@ -89,7 +89,10 @@ std::string render_task(const TaskView& task, const WireNames& names) {
   return out;
 }
 
-std::string render_listed(const TaskView& task, std::string_view request, const WireNames& names) {
+std::string render_listed(const TaskView& task,
+                          std::string_view request,
+                          std::optional<KeyId> key,
+                          const WireNames& names) {
   std::string out = render_task(task, names);
   out.back() = ',';
   const auto asked = decode_request(request);
@@ -102,6 +105,12 @@ std::string render_listed(const TaskView& task, std::string_view request, const 
     if (!request.empty()) {
       log::error("a stored request cannot be read", {{"task_id", task.id}});
     }
+  }
+  out += ",\"key_id\":";
+  if (key) {
+    append_json_string(out, key->text());
+  } else {
+    out += "null";
   }
   out += '}';
   return out;

@@ -27,8 +27,11 @@ std::string render_estimate(const Estimate& estimate);
 // The generation resource of a task.
 std::string render_task(const TaskView& task, const WireNames& names);
 
-// The same and what was asked for: an item of a list. `request` is the canonical JSON,
-// empty of a deleted task.
-std::string render_listed(const TaskView& task, std::string_view request, const WireNames& names);
+// The same, what was asked for and by which key, if that is known: an item of a list. `request` is
+// the canonical JSON, empty of a deleted task.
+std::string render_listed(const TaskView& task,
+                          std::string_view request,
+                          std::optional<KeyId> key,
+                          const WireNames& names);
 
 }  // namespace audiogen::api

@@ -36,6 +36,12 @@ Reply cancel(Stack& stack,
                            body));
 }
 
+// Of an account with one key.
+std::string key_of(Stack& stack, const Account& account) {
+  const auto keys = stack.admin({"key", "list", "--user", account.user});
+  return keys["keys"][0]["id"].GetString();
+}
+
 double available(Stack& stack, const Account& account) {
   return stack.admin({"user", "show", "--user", account.user})["available_credits"].GetDouble();
 }
@@ -168,9 +174,10 @@ TEST(List, HasEveryGenerationNewestFirst) {
   EXPECT_STREQ(data[2]["prompt"].GetString(), "first \xc3\xa9");
   // An item is what the law's GET answers, and what was asked for.
   const std::string alone = stack.get(ann, ids[1]).body;
-  EXPECT_NE(
-      page.body.find(alone.substr(0, alone.size() - 1) + R"(,"prompt":"second","metadata":{}})"),
-      std::string::npos);
+  const std::string key = key_of(stack, ann);
+  EXPECT_NE(page.body.find(alone.substr(0, alone.size() - 1) +
+                           R"(,"prompt":"second","metadata":{},"key_id":")" + key + "\"}"),
+            std::string::npos);
   EXPECT_EQ(list(stack, bob).json()["data"].Size(), 0U) << "nothing of another's";
 
   // Page by page.
@@ -204,9 +211,38 @@ TEST(List, ShowsTheNotesOfTheClientAsTheyWere) {
   const Reply page = list(stack, ann);
   ASSERT_EQ(page.status, 200) << page.body;
   EXPECT_NE(page.body.find("\"metadata\":{\"a\":\"\xF0\x9F\x98\x80\","
-                           "\"b\\\"},{\\\"\":\"\xE2\x80\xA8\\\\\"}}"),
+                           "\"b\\\"},{\\\"\":\"\xE2\x80\xA8\\\\\"},"),
             std::string::npos)
       << page.body;
+}
+
+TEST(List, ByKeyWithTheNotesOfTheClient) {
+  Stack stack(without_worker());
+  const Account ann = stack.account(), bob = stack.account();
+  Account second = ann;
+  const auto made = stack.admin({"key", "create", "--user", ann.user, "--name", "second"});
+  second.key = made["key"].GetString();
+  const std::string id = made["id"].GetString();
+  stack.create(ann, Stack::body("by the first"));
+  stack.create(
+      second,
+      R"({"model":"svc-audio-1.0","prompt":"x","metadata":{"order":"10\"42","a":"\u00e9"}})");
+  const auto page = list(stack, ann, "?key=" + id).json();
+  ASSERT_EQ(page["data"].Size(), 1U) << "of the other key, though the first one asks";
+  const auto& item = page["data"][0];
+  EXPECT_STREQ(item["key_id"].GetString(), id.c_str());
+  EXPECT_STREQ(item["metadata"]["order"].GetString(), "10\"42");
+  EXPECT_STREQ(item["metadata"]["a"].GetString(), "\xc3\xa9");
+  EXPECT_EQ(list(stack, ann, "?key=" + key_of(stack, ann)).json()["data"].Size(), 1U);
+  EXPECT_EQ(list(stack, ann).json()["data"].Size(), 2U);
+  // Also when it is no more: that is what one looks for after a leak.
+  stack.admin({"key", "delete", "--key", id});
+  const Reply after = list(stack, ann, "?key=" + id);
+  EXPECT_EQ(after.json()["data"].Size(), 1U);
+  EXPECT_NE(after.body.find(R"("key_id":")" + id), std::string::npos);
+  // Of others' keys there is nothing, be they there or not.
+  EXPECT_EQ(list(stack, bob, "?key=" + id).json()["data"].Size(), 0U);
+  EXPECT_EQ(list(stack, ann, "?key=" + KeyId::make().text()).json()["data"].Size(), 0U);
 }
 
 TEST(List, AnswersOnlyWhatIsNew) {
@@ -238,6 +274,8 @@ TEST(List, EveryWrongParameterIsNamed) {
            {"cursor=AAAA", "cursor"},
            {"cursor=!", "cursor"},
            {"status=running", "status"},
+           {"key=key_1", "key"},
+           {"key=", "key"},
            {"created_after=yesterday", "created_after"},
            {"created_after=2026-02-30T00:00:00Z", "created_after"},
            {"created_before=2026-01-01", "created_before"},
@@ -304,6 +342,7 @@ TEST(Delete, PromptAndFileGoTheTaskStays) {
   EXPECT_EQ(page.body.find(secret), std::string::npos);
   EXPECT_TRUE(page.json()["data"][0]["prompt"].IsNull());
   EXPECT_TRUE(page.json()["data"][0]["metadata"].IsNull());
+  EXPECT_STREQ(page.json()["data"][0]["key_id"].GetString(), key_of(stack, ann).c_str());
   // Its key stays used.
   EXPECT_EQ(stack.create(ann, Stack::body(secret), key).text("id"), id);
   EXPECT_EQ(stack.create(ann, Stack::body("other"), key).status, 409);

@@ -233,8 +233,8 @@ TEST_F(OpenApi, AListedGenerationIsAGenerationAndMore) {
               member.value)
         << member.name.GetString();
   }
-  // The prompt and the metadata.
-  EXPECT_EQ(members(schema("ListedGeneration/properties")).size(), generation.MemberCount() + 2);
+  // The prompt, the metadata and the key.
+  EXPECT_EQ(members(schema("ListedGeneration/properties")).size(), generation.MemberCount() + 3);
   EXPECT_STREQ(schema("ListedGeneration/properties/metadata/anyOf/0/$ref").GetString(),
                "#/components/schemas/Metadata");
 }
