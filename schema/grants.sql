@@ -11,7 +11,8 @@
 GRANT SELECT ON schema_migrations TO api;
 GRANT SELECT ON users TO api;
 GRANT SELECT, INSERT (id, user_id, key_hash, prefix, name, scopes, expires_at, created_at),
-    UPDATE (name, scopes, expires_at, last_used_at, deleted_at) ON api_keys TO api;
+    UPDATE (name, scopes, expires_at, last_used_at, deleted_at, key_hash, prefix, previous_hash, previous_until)
+  ON api_keys TO api;
 GRANT SELECT, INSERT, UPDATE ON balances TO api;
 GRANT SELECT, INSERT ON ledger TO api;
 GRANT SELECT ON grants TO api;

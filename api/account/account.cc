@@ -100,6 +100,7 @@ void write_key_members(JsonWriter& json, const store::KeyInfo& key) {
   }
   json.end_array()
       .member("expires_at", key.expires_at)
+      .member("previous_key_expires_at", key.previous_until)
       .member("created_at", key.created_at)
       .member("last_used_at", key.last_used_at);
 }
@@ -108,6 +109,16 @@ void write_key(JsonWriter& json, const store::KeyInfo& key) {
   json.begin_object();
   write_key_members(json, key);
   json.end_object();
+}
+
+// With its secret, which is shown this once.
+std::string render_new_secret(const store::KeyInfo& info, const NewApiKey& key) {
+  std::string out;
+  JsonWriter json(out);
+  json.begin_object();
+  write_key_members(json, info);
+  json.member("key", std::string_view(key.text)).end_object();
+  return out;
 }
 
 std::string_view entry_kind_name(EntryKind kind) {
@@ -254,12 +265,7 @@ Handling Account::create_key(Call call) {
     co_return;
   }
   note_change("api key made", call, added->id);
-  std::string out;
-  JsonWriter json(out);
-  json.begin_object();
-  write_key_members(json, *added);
-  json.member("key", std::string_view(key.text)).end_object();
-  call.answer(201, std::move(out));
+  call.answer(201, render_new_secret(*added, key));
 }
 
 Handling Account::change_key(Call call) {
@@ -292,6 +298,38 @@ Handling Account::change_key(Call call) {
   JsonWriter json(out);
   write_key(json, *changed);
   call.answer(200, std::move(out));
+}
+
+Handling Account::rotate_key(Call call) {
+  const auto body = co_await call.json_body();
+  if (!body) {
+    call.fail(body.error());
+    co_return;
+  }
+  const auto id = KeyId::parse(call.parameter(0));
+  if (!id) {
+    call.fail(key_not_found());
+    co_return;
+  }
+  const auto overlap = parse_key_rotation(*body);
+  if (!overlap) {
+    call.fail(overlap.error());
+    co_return;
+  }
+  const NewApiKey key = make_api_key(config_.brand);
+  const auto write = [&](StoreDoors& doors) {
+    return doors.keys.rotate(call.key().user, *id, *overlap, key, asker_of(call.key()));
+  };
+  auto outcome = co_await on_store(pool_, call.holder(), write);
+  const auto rotated = told(std::move(outcome), call);
+  if (!rotated) {
+    ApiError error = rotated.error();
+    error.param.reset();  // What is too much is the key's, and no member of this body.
+    call.fail(error);
+    co_return;
+  }
+  note_change("api key rotated", call, *id);
+  call.answer(200, render_new_secret(*rotated, key));
 }
 
 Handling Account::delete_key(Call call) {

@@ -16,9 +16,11 @@ class Account {
 
   Handling show(Call call);
   Handling list_keys(Call call);
-  // The one answer that has the key's text.
+  // This answer has the key's text.
   Handling create_key(Call call);
   Handling change_key(Call call);
+  // The other answer that has a key's text.
+  Handling rotate_key(Call call);
   Handling delete_key(Call call);
   // The key of the call itself.
   Handling delete_current_key(Call call);

@@ -174,6 +174,7 @@ void key_members(Json& json, const store::KeyInfo& key) {
       .member("prefix", key.prefix)
       .member("scopes", scope_list(key.scopes))
       .member("expires_at", key.expires_at)
+      .member("previous_key_expires_at", key.previous_until)
       .member("created_at", key.created_at)
       .member("last_used_at", key.last_used_at)
       .member("deleted_at", key.deleted_at);

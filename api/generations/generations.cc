@@ -117,7 +117,9 @@ Result<store::CreateCommand, ApiError> Generations::read_create(const Call& call
   }
   command.id = TaskId::make();
   command.user = call.key().user;
-  command.key = call.key().id;
+  if (!call.key().session) {
+    command.key = call.key().id;
+  }
   command.request = encode_request(*parsed);
   command.fingerprint = fingerprint(command.request);
   command.output_format = parsed->output_format;

@@ -54,8 +54,10 @@ inline constexpr Scopes kUsualScopes{static_cast<std::uint8_t>(Scope::kGenerate)
 inline constexpr Scopes kAllScopes{static_cast<std::uint8_t>(Scope::kGenerate) |
                                    static_cast<std::uint8_t>(Scope::kManage)};
 
-inline constexpr std::size_t kKeysMax = 50;            // Of a user, the expired ones too.
-inline constexpr std::size_t kKeyNameMax = 100;        // Characters.
+inline constexpr std::size_t kKeysMax = 50;      // Of a user, the expired ones too.
+inline constexpr std::size_t kKeyNameMax = 100;  // Characters.
+// The longest that the secret before a rotation still works.
+inline constexpr std::chrono::hours kKeyOverlapMax{168};
 inline constexpr std::chrono::days kKeyLifeMax{3653};  // Ten years, however many are leap years.
 
 // What a key is made with.

@@ -64,8 +64,8 @@ Result<Instant, ApiError> read_expiry(const Value& value) {
   return *at;
 }
 
-// `expires_at: null` says something in a change only: a new key has no end unless it is given one.
-Result<KeyChange, ApiError> read_members(std::string_view body, bool may_be_null) {
+// The JSON object that a body is.
+Result<rapidjson::Document, ApiError> read_object(std::string_view body) {
   if (auto fault = json_body_fault(body)) {
     return invalid_request(*std::move(fault));
   }
@@ -77,8 +77,17 @@ Result<KeyChange, ApiError> read_members(std::string_view body, bool may_be_null
   if (!document.IsObject()) {
     return invalid_request("The body must be a JSON object.");
   }
+  return document;
+}
+
+// `expires_at: null` says something in a change only: a new key has no end unless it is given one.
+Result<KeyChange, ApiError> read_members(std::string_view body, bool may_be_null) {
+  const auto document = read_object(body);
+  if (!document) {
+    return document.error();
+  }
   KeyChange out;
-  for (const auto& member : document.GetObject()) {
+  for (const auto& member : document->GetObject()) {
     const std::string_view given = text_of(member.name);
     const auto* const known = std::find(kMembers.begin(), kMembers.end(), given);
     if (known == kMembers.end()) {
@@ -132,6 +141,34 @@ Result<KeyTerms, ApiError> parse_new_key(std::string_view body) {
 
 Result<KeyChange, ApiError> parse_key_change(std::string_view body) {
   return read_members(body, true);
+}
+
+Result<std::chrono::hours, ApiError> parse_key_rotation(std::string_view body) {
+  constexpr std::string_view kOverlap = "overlap_hours";
+  const auto document = read_object(body);
+  if (!document) {
+    return document.error();
+  }
+  std::optional<std::chrono::hours> out;
+  for (const auto& member : document->GetObject()) {
+    if (text_of(member.name) != kOverlap) {
+      return unknown_member(text_of(member.name));
+    }
+    if (out) {
+      return wrong(kOverlap, "may be given once only.");
+    }
+    const Value& value = member.value;
+    if (!value.IsUint() || value.GetUint() > static_cast<unsigned>(kKeyOverlapMax.count())) {
+      return wrong(
+          kOverlap,
+          "must be a whole number from 0 to " + std::to_string(kKeyOverlapMax.count()) + ".");
+    }
+    out = std::chrono::hours(value.GetUint());
+  }
+  if (!out) {
+    return wrong(kOverlap, "is required.");
+  }
+  return *out;
 }
 
 }  // namespace audiogen

@@ -1,8 +1,9 @@
-// What a client asks for when it makes a key, or changes one: reading it from JSON. Its expiry is
-// judged by the database's clock, so not here. schema/openapi.json publishes the rules as NewApiKey
-// and ApiKeyChange.
+// What a client asks for when it makes a key, changes one or gives it a new secret: reading it from
+// JSON. Its expiry is judged by the database's clock, so not here. schema/openapi.json publishes
+// the rules as NewApiKey, ApiKeyChange and ApiKeyRotation.
 #pragma once
 
+#include <chrono>
 #include <string_view>
 
 #include "common/base/result.h"
@@ -15,5 +16,8 @@ namespace audiogen {
 // those that are missing. Never quotes a value. Pure; no I/O.
 Result<KeyTerms, ApiError> parse_new_key(std::string_view body);
 Result<KeyChange, ApiError> parse_key_change(std::string_view body);
+// For how long the secret that is replaced still works: 0 to kKeyOverlapMax. Never by default: it
+// may have leaked.
+Result<std::chrono::hours, ApiError> parse_key_rotation(std::string_view body);
 
 }  // namespace audiogen

@@ -81,7 +81,8 @@ struct KeyRecord {
   // Whose requests count together: a key's, or those of all of a user's sessions.
   Uuid counted_as() const { return session ? user.uuid : id.uuid; }
 };
-// Nullopt: no such key, or it was deleted, or has expired; no such session, or it has ended.
+// Nullopt: no such key, or it was deleted, has expired, or got another secret; no such session, or
+// it has ended.
 using KeyOutcome = std::optional<KeyRecord>;
 
 // --- working

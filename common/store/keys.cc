@@ -7,7 +7,8 @@ namespace audiogen::store {
 namespace {
 
 constexpr char kColumns[] =
-    "id, name, prefix, created_at, last_used_at, deleted_at, scopes, expires_at ";
+    "id, name, prefix, created_at, last_used_at, deleted_at, scopes, expires_at, "
+    "IF(previous_until>UTC_TIMESTAMP(6), previous_until, NULL) ";
 
 KeyInfo read_key(const Rows& rows) {
   return {.id = rows.id<KeyId>(1),
@@ -17,7 +18,8 @@ KeyInfo read_key(const Rows& rows) {
           .last_used_at = rows.maybe_time(5),
           .deleted_at = rows.maybe_time(6),
           .scopes = rows.scopes(7),
-          .expires_at = rows.maybe_time(8)};
+          .expires_at = rows.maybe_time(8),
+          .previous_until = rows.maybe_time(9)};
 }
 
 Fault no_such_key(KeyId id) {
@@ -243,6 +245,58 @@ Result<KeyInfo, Fault> Keys::change(UserId user,
     }
     AG_CHECK(changed.has_value());
     return *std::move(changed);
+  });
+}
+
+Result<KeyInfo, Fault> Keys::rotate(
+    UserId user, KeyId id, std::chrono::hours overlap, const NewApiKey& key, const Asker& asker) {
+  return guarded([&]() -> Result<KeyInfo, Fault> {
+    std::optional<Fault> refused;
+    std::optional<KeyInfo> rotated;
+    session_.transact_surely([&](bool again) {
+      lock_keys(user);
+      refused.reset();
+      std::optional<Scopes> scopes;
+      std::optional<Instant> end;
+      {
+        Sql sql("SELECT scopes, expires_at, key_hash=");
+        sql.bytes(key.hash) << " FROM api_keys WHERE id=" << id << " AND user_id=" << user
+                            << " AND deleted_at IS NULL FOR UPDATE";
+        Rows rows = session_.query(sql);
+        if (!rows.next()) {
+          refused = no_such_key(id);
+          return;
+        }
+        if (again && rows.i64(3) != 0) {
+          rotated = load(id);
+          return;
+        }
+        scopes = rows.scopes(1);
+        end = rows.maybe_time(2);
+      }
+      refused = beyond_asker(user, asker, scopes, end);
+      if (refused) {
+        return;
+      }
+      // Assignments are made in their order.
+      Sql row("UPDATE api_keys SET previous_hash=");
+      if (overlap.count() > 0) {
+        row << "key_hash, previous_until=UTC_TIMESTAMP(6) + INTERVAL "
+            << std::int64_t{overlap.count()} << " HOUR";
+      } else {
+        row << "NULL, previous_until=NULL";
+      }
+      row << ", key_hash=";
+      row.bytes(key.hash) << ", prefix=";
+      row.bytes(key.prefix) << " WHERE id=" << id;
+      session_.execute(row);
+      rotated = load(id);
+    });
+    if (refused) {
+      return *std::move(refused);
+    }
+    AG_CHECK(rotated.has_value());
+    return *std::move(rotated);
   });
 }
 

@@ -1,6 +1,7 @@
 // The door to API keys. Requests look keys up by TaskStore::find_keys, many at once.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@ struct KeyInfo {
   std::optional<Instant> last_used_at, deleted_at;
   Scopes scopes;
   std::optional<Instant> expires_at;
+  std::optional<Instant> previous_until;  // The secret before its last rotation works until then.
 };
 
 struct DeletedKey {
@@ -64,6 +66,14 @@ class Keys : private Door {
   // key as it will be when that is more, or lasts longer, than it was; it may be the key itself.
   // Faults: kNoSuchKey, and as add() but for kNoSuchUser and kTooManyKeys.
   Result<KeyInfo, Fault> change(UserId user, KeyId id, const KeyChange& change, const Asker& asker);
+
+  // Gives a key of `user` that was not deleted another secret, which works at once. The one that it
+  // had works for `overlap` more (0: not at all), if the key itself does; one from before that ends
+  // now. `asker` as above, and as though the key were given to it with all it has: whoever rotates
+  // a key learns its secret. Faults: kNoSuchKey, kAskerIsGone, kScopeNotOwn, kExpiryNotOwn,
+  // kNotFresh.
+  Result<KeyInfo, Fault> rotate(
+      UserId user, KeyId id, std::chrono::hours overlap, const NewApiKey& key, const Asker& asker);
 
   // The key stops working everywhere within a second. Deleting it again changes nothing and
   // succeeds. For operators: nobody asks whose it is. Faults: kNoSuchKey.

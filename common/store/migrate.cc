@@ -17,6 +17,7 @@ extern const std::string_view migration_0006;
 extern const std::string_view migration_0007;
 extern const std::string_view migration_0008;
 extern const std::string_view migration_0009;
+extern const std::string_view migration_0010;
 
 namespace {
 
@@ -204,7 +205,8 @@ std::span<const Migration> migrations() {
                                  Migration{6, migration_0006},
                                  Migration{7, migration_0007},
                                  Migration{8, migration_0008},
-                                 Migration{9, migration_0009}};
+                                 Migration{9, migration_0009},
+                                 Migration{10, migration_0010}};
   return all;
 }
 

@@ -66,7 +66,13 @@ Batch<KeyOutcome> TaskStore::find_keys(std::span<const Sha256> hashes) {
         "SELECT k.key_hash, k.id, k.user_id, u.plan=1 OR u.purchased=1, k.scopes FROM api_keys k "
         "FORCE INDEX (u_hash) JOIN users u ON u.id=k.user_id WHERE k.deleted_at IS NULL "
         "AND (k.expires_at IS NULL OR k.expires_at>UTC_TIMESTAMP(6)) AND k.key_hash IN (");
-    list(sql, hashes, [&](const Sha256& hash) { sql.bytes(hash); }) << ")";
+    const auto write = [&](const Sha256& hash) { sql.bytes(hash); };
+    list(sql, hashes, write)
+        << ") UNION ALL SELECT k.previous_hash, k.id, k.user_id, u.plan=1 OR u.purchased=1, "
+           "k.scopes FROM api_keys k FORCE INDEX (u_previous) JOIN users u ON u.id=k.user_id WHERE "
+           "k.deleted_at IS NULL AND (k.expires_at IS NULL OR k.expires_at>UTC_TIMESTAMP(6)) AND "
+           "k.previous_until>UTC_TIMESTAMP(6) AND k.previous_hash IN (";
+    list(sql, hashes, write) << ")";
     std::unordered_map<std::string, KeyRecord> found;
     Rows rows = session_.query(sql);
     while (rows.next()) {

@@ -259,6 +259,98 @@ TEST_F(AccountTest, ADeletedKeyStopsWorkingWithinASecond) {
   EXPECT_EQ(call("GET", "/account/keys", key_).body.find(made.text("id")), std::string::npos);
 }
 
+TEST_F(AccountTest, ARotatedKeyHasTwoSecretsForAWhile) {
+  const Reply made = make(R"({"name":"k","scopes":["generate","manage"]})");
+  const std::string id = made.text("id"), first = made.text("key");
+  EXPECT_EQ(made.text("previous_key_expires_at"), "null");
+  const auto rotate = [&](const std::string& key, const std::string& body) {
+    return call("POST", "/account/keys/{key_id}/rotate", key, body, id);
+  };
+  EXPECT_EQ(status_of(first), 200);
+  const Reply rotated = rotate(first, R"({"overlap_hours":24})");
+  ASSERT_EQ(rotated.status, 200) << rotated.body;
+  EXPECT_EQ(rotated.header("cache-control"), "no-store");
+  EXPECT_EQ(rotated.text("id"), id);
+  EXPECT_EQ(rotated.text("name"), "k");
+  EXPECT_EQ(rotated.text("created_at"), made.text("created_at"));
+  EXPECT_NE(rotated.text("previous_key_expires_at"), "null");
+  const std::string second = rotated.text("key");
+  EXPECT_NE(second, first);
+  EXPECT_TRUE(second.starts_with(rotated.text("prefix")));
+  EXPECT_EQ(status_of(second), 200);
+  EXPECT_EQ(status_of(first), 200);
+  const Reply list = call("GET", "/account/keys", second);
+  EXPECT_EQ(list.body.find(second), std::string::npos);
+  EXPECT_NE(list.body.find(rotated.text("prefix")), std::string::npos);
+  // Both are one key: what is done with either is this key's.
+  Account old = ann_;
+  old.key = first;
+  EXPECT_EQ(stack_.create(old, Stack::body()).status, 202);
+  // The end of the overlap ends it everywhere, and nothing of the other one.
+  stack_.database().execute(
+      store::Sql("UPDATE api_keys SET previous_until=UTC_TIMESTAMP(6) WHERE id=")
+      << *KeyId::parse(id));
+  EXPECT_TRUE(eventually(kEverywhere, [&] { return status_of(first) == 401; }));
+  EXPECT_EQ(status_of(second), 200);
+  // Once more, and again within the overlap: the oldest ends.
+  const std::string third = rotate(second, R"({"overlap_hours":168})").text("key");
+  EXPECT_EQ(status_of(second), 200);
+  const std::string fourth = rotate(third, R"({"overlap_hours":168})").text("key");
+  EXPECT_TRUE(eventually(kEverywhere, [&] { return status_of(second) == 401; }));
+  EXPECT_EQ(status_of(third), 200);
+  // It leaked: with any of its secrets all of them can be ended.
+  EXPECT_EQ(call("DELETE", "/account/keys/current", third).status, 204);
+  EXPECT_TRUE(eventually(kEverywhere, [&] { return status_of(fourth) == 401; }));
+  EXPECT_TRUE(eventually(kEverywhere, [&] { return status_of(third) == 401; }));
+  const std::string log = stack_.api().log();
+  EXPECT_NE(log.find("api key rotated"), std::string::npos);
+  for (const std::string& secret : {first, second, third, fourth}) {
+    EXPECT_EQ(log.find(secret), std::string::npos);
+  }
+}
+
+TEST_F(AccountTest, RotationHasItsRules) {
+  const Reply made = make(R"({"name":"k"})");
+  const std::string id = made.text("id");
+  const auto rotate = [&](const std::string& key, const std::string& body, const std::string& of) {
+    return call("POST", "/account/keys/{key_id}/rotate", key, body, of);
+  };
+  for (const auto& [body, param] : std::vector<std::pair<std::string, std::string>>{
+           {"{}", "overlap_hours"},
+           {R"({"overlap_hours":169})", "overlap_hours"},
+           {R"({"overlap_hours":"1"})", "overlap_hours"},
+           {R"({"hours":1})", "hours"},
+           {"not json", ""}}) {
+    expect_error(rotate(key_, body, id), 400, "invalid_request", param);
+  }
+  const std::string body = R"({"overlap_hours":0})";
+  expect_error(rotate("wrong", body, id), 401, "invalid_api_key");
+  expect_error(rotate(made.text("key"), body, id), 403, "insufficient_scope");
+  const std::string manager = make(R"({"name":"m","scopes":["manage"]})").text("key");
+  expect_error(rotate(manager, body, id), 403, "insufficient_scope");
+  const Account bob = stack_.account();
+  const std::string bobs = made_by_hand("bob", "generate,manage", bob.user);
+  for (const std::string& name : {id, KeyId::make().text(), std::string("x")}) {
+    expect_error(rotate(bobs, body, name), 404, "not_found");
+  }
+  EXPECT_EQ(status_of(made.text("key")), 200) << "nothing was changed";
+  const Reply rotated = rotate(key_, body, id);
+  EXPECT_EQ(rotated.status, 200);
+  EXPECT_EQ(rotated.text("previous_key_expires_at"), "null");
+  EXPECT_TRUE(eventually(kEverywhere, [&] { return status_of(made.text("key")) == 401; }));
+  EXPECT_EQ(status_of(rotated.text("key")), 200);
+  // Operators see both ends, and end both.
+  rotate(key_, R"({"overlap_hours":5})", id);
+  const auto listed = stack_.admin({"key", "list", "--user", ann_.user});
+  bool seen = false;
+  for (const auto& key : listed["keys"].GetArray()) {
+    seen = seen || (key["id"].GetString() == id && key["previous_key_expires_at"].IsString());
+  }
+  EXPECT_TRUE(seen);
+  stack_.admin({"key", "delete", "--key", id});
+  EXPECT_TRUE(eventually(kEverywhere, [&] { return status_of(rotated.text("key")) == 401; }));
+}
+
 TEST_F(AccountTest, AnExpiredKeyIsNone) {
   const Reply made = make(R"({"name":"k","expires_at":"2030-01-01T00:00:00Z"})");
   EXPECT_EQ(status_of(made.text("key")), 200);

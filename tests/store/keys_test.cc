@@ -9,6 +9,7 @@
 
 #include "tests/store/doors_fixture.h"
 #include "tests/store/task_fixture.h"
+#include "tests/support/tcp_proxy.h"
 #include "tests/support/wait.h"
 
 namespace audiogen::store {
@@ -332,6 +333,109 @@ TEST_F(KeysOfAUserTest, OnlyAKeyOfTheUserThatIsThereIsChanged) {
   }
   const KeyId key = must_add("k").id;
   EXPECT_EQ(code_of(keys_.change(user_, key, {.name = "x"}, gone)), FaultCode::kAskerIsGone);
+}
+
+class RotationTest : public KeysOfAUserTest {
+ protected:
+  bool works(const NewApiKey& secret) {
+    const auto found = tasks_.find_keys(std::span(&secret.hash, 1)).front();
+    EXPECT_TRUE(found);
+    if (found && *found) {
+      EXPECT_EQ((*found)->id, key_);
+      EXPECT_EQ((*found)->scopes, kBoth);
+    }
+    return found && *found;
+  }
+  KeyInfo rotate(std::chrono::hours overlap, const NewApiKey& secret) {
+    const auto rotated = keys_.rotate(user_, key_, overlap, secret, key_);
+    EXPECT_TRUE(rotated) << rotated.error().detail;
+    return rotated ? *rotated : KeyInfo{};
+  }
+  void end_overlap() {
+    db_.execute(Sql("UPDATE api_keys SET previous_until=UTC_TIMESTAMP(6) WHERE id=") << key_);
+  }
+
+  const NewApiKey first_ = make_api_key("svc"), second_ = make_api_key("svc"),
+                  third_ = make_api_key("svc");
+  const KeyId key_ = keys_.add(user_, {.name = "k", .scopes = kBoth}, first_)->id;
+};
+
+TEST_F(RotationTest, BothSecretsWorkUntilTheOverlapIsOver) {
+  const KeyInfo rotated = rotate(2h, second_);
+  EXPECT_EQ(rotated.id, key_);
+  EXPECT_EQ(rotated.prefix, second_.prefix);
+  ASSERT_TRUE(rotated.previous_until);
+  EXPECT_GT(*rotated.previous_until, in(119min));
+  EXPECT_LE(*rotated.previous_until, in(120min));
+  EXPECT_TRUE(works(first_) && works(second_));
+  const std::vector<Sha256> both = {second_.hash, first_.hash, third_.hash};
+  const auto found = tasks_.find_keys(both);
+  EXPECT_TRUE(*found[0] && *found[1] && !*found[2]) << "each at its place";
+  end_overlap();
+  EXPECT_FALSE(works(first_));
+  EXPECT_TRUE(works(second_));
+  EXPECT_FALSE(keys_.list(user_)->front().previous_until) << "it is over";
+}
+
+TEST_F(RotationTest, WithoutOverlapTheOldOneEndsAtOnce) {
+  EXPECT_FALSE(rotate(0h, second_).previous_until);
+  EXPECT_FALSE(works(first_));
+  EXPECT_TRUE(works(second_));
+}
+
+TEST_F(RotationTest, ASecondRotationEndsTheOldest) {
+  rotate(168h, second_);
+  rotate(1h, third_);
+  EXPECT_FALSE(works(first_));
+  EXPECT_TRUE(works(second_) && works(third_));
+  rotate(0h, make_api_key("svc"));
+  EXPECT_FALSE(works(second_) || works(third_));
+}
+
+TEST_F(RotationTest, DeletionAndExpiryEndBoth) {
+  rotate(1h, second_);
+  db_.execute(Sql("UPDATE api_keys SET expires_at=UTC_TIMESTAMP(6) WHERE id=") << key_);
+  EXPECT_FALSE(works(first_) || works(second_));
+  db_.execute(Sql("UPDATE api_keys SET expires_at=NULL WHERE id=") << key_);
+  EXPECT_TRUE(works(first_) && works(second_));
+  ASSERT_TRUE(keys_.remove_own(user_, key_));
+  EXPECT_FALSE(works(first_) || works(second_));
+  EXPECT_EQ(code_of(keys_.rotate(user_, key_, 1h, third_, must_add("m").id)),
+            FaultCode::kNoSuchKey);
+}
+
+// Whoever rotates a key has its new secret: it must not be more than he has himself.
+TEST_F(RotationTest, NobodyGetsWhatHeLacks) {
+  const KeyId manager = must_add("m", {2}).id, generator = must_add("g", kUsualScopes).id;
+  const KeyId ends = must_add("e", kBoth, in(1h)).id;
+  const auto others =
+      keys_.add(make_user("x@y"), {.name = "o", .scopes = kBoth}, make_api_key("svc"));
+  const auto fault = [&](KeyId key, KeyId asker) {
+    return code_of(keys_.rotate(user_, key, 1h, second_, asker));
+  };
+  EXPECT_EQ(fault(key_, manager), FaultCode::kScopeNotOwn);
+  EXPECT_EQ(fault(key_, generator), FaultCode::kScopeNotOwn);
+  EXPECT_EQ(fault(generator, generator), FaultCode::kScopeNotOwn);
+  EXPECT_EQ(fault(key_, ends), FaultCode::kExpiryNotOwn);
+  EXPECT_EQ(fault(key_, others->id), FaultCode::kAskerIsGone);
+  EXPECT_EQ(fault(others->id, key_), FaultCode::kNoSuchKey);
+  EXPECT_EQ(fault(KeyId::make(), key_), FaultCode::kNoSuchKey);
+  EXPECT_TRUE(works(first_)) << "nothing was changed";
+  EXPECT_FALSE(*tasks_.find_keys(std::span(&second_.hash, 1)).front());
+  EXPECT_TRUE(keys_.rotate(user_, generator, 1h, second_, key_));
+  EXPECT_TRUE(keys_.rotate(user_, ends, 1h, third_, ends)) << "its own";
+}
+
+TEST_F(RotationTest, ALostReplyRotatesOnce) {
+  test::TcpProxy proxy(db_.url().port);
+  proxy.drop_reply_after("COMMIT", test::TcpProxy::Cut::kReset);
+  Session session(db_.tcp_url(proxy.port()), kOperatorPatience);
+  Keys keys(session);
+  const auto rotated = keys.rotate(user_, key_, 1h, second_, key_);
+  ASSERT_TRUE(rotated) << rotated.error().detail;
+  EXPECT_EQ(proxy.triggered(), 1);
+  EXPECT_TRUE(works(first_)) << "not pushed out by a second run";
+  EXPECT_TRUE(works(second_));
 }
 
 // Its end is only a time: one that is over may be given another.

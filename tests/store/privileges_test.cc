@@ -65,7 +65,6 @@ TEST_F(Privileges, NobodyChangesTheBooks) {
     EXPECT_TRUE(refused(role, "UPDATE tasks SET user_id='x'"));
     EXPECT_TRUE(refused(role, "UPDATE tasks SET held=0"));
     EXPECT_TRUE(refused(role, "UPDATE api_keys SET user_id='x'"));
-    EXPECT_TRUE(refused(role, "UPDATE api_keys SET key_hash='x'"));
     EXPECT_TRUE(refused(role, "UPDATE users SET email='x'"));
   }
 }
@@ -96,7 +95,12 @@ TEST_F(Privileges, TheProgramsDoNotMakeUsersOrGrants) {
   EXPECT_TRUE(refused("api", "UPDATE tasks SET deadline_at=UTC_TIMESTAMP(6)"));
   EXPECT_TRUE(refused("api", "DELETE FROM idempotency"));
   EXPECT_TRUE(refused("api", "UPDATE workers SET in_flight=0"));
-  EXPECT_TRUE(refused("api", "UPDATE api_keys SET prefix='x'"));
+  // Only the API gives a key another secret.
+  for (const char* const role : {"worker", "admin"}) {
+    EXPECT_TRUE(refused(role, "UPDATE api_keys SET key_hash='x'"));
+    EXPECT_TRUE(refused(role, "UPDATE api_keys SET prefix='x'"));
+    EXPECT_TRUE(refused(role, "UPDATE api_keys SET previous_until=NULL"));
+  }
   EXPECT_TRUE(refused("api", "UPDATE api_keys SET created_at='2026-01-01'"));
   EXPECT_TRUE(refused("api", "INSERT INTO api_keys (last_used_at) VALUES (NULL)"));
   EXPECT_TRUE(refused("worker", "UPDATE api_keys SET deleted_at=NULL"));
@@ -220,6 +224,8 @@ TEST_F(Privileges, EveryOperationOfAnOwnerWorks) {
                   {.name = "x", .scopes = Scopes{}, .expires_at = std::optional<Instant>()},
                   first->id);
   EXPECT_TRUE(changed) << changed.error().detail;
+  const auto rotated = keys.rotate(user->id, made->id, 1h, make_api_key("svc"), first->id);
+  EXPECT_TRUE(rotated) << rotated.error().detail;
   const auto removed = keys.remove_own(user->id, made->id);
   EXPECT_TRUE(removed) << removed.error().detail;
 }

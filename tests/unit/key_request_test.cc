@@ -1,7 +1,10 @@
 // What a client may say about a key.
 #include "common/domain/key_request.h"
 
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,6 +20,34 @@ TEST(NewKeyRequest, HasDefaults) {
   EXPECT_EQ(terms->name, "laptop");
   EXPECT_EQ(terms->scopes, kUsualScopes);
   EXPECT_EQ(terms->expires_at, std::nullopt);
+}
+
+TEST(KeyRotation, SaysForHowLongBothWork) {
+  for (const int hours : {0, 1, 168}) {
+    const auto overlap = parse_key_rotation(R"({"overlap_hours":)" + std::to_string(hours) + "}");
+    ASSERT_TRUE(overlap) << hours;
+    EXPECT_EQ(overlap->count(), hours);
+  }
+  for (const auto& [body, param] : std::vector<std::pair<std::string, std::optional<std::string>>>{
+           {"{}", "overlap_hours"},
+           {R"({"overlap_hours":null})", "overlap_hours"},
+           {R"({"overlap_hours":"1"})", "overlap_hours"},
+           {R"({"overlap_hours":-1})", "overlap_hours"},
+           {R"({"overlap_hours":169})", "overlap_hours"},
+           {R"({"overlap_hours":1.5})", "overlap_hours"},
+           {R"({"overlap_hours":4294967297})", "overlap_hours"},
+           {R"({"overlap_hours":true})", "overlap_hours"},
+           {R"({"overlap_hours":1,"overlap_hours":1})", "overlap_hours"},
+           {R"({"overlap":1})", "overlap"},
+           {R"({"svc_live_4f9a":1})", std::nullopt},
+           {"[]", std::nullopt},
+           {"7", std::nullopt},
+           {"", std::nullopt}}) {
+    const auto overlap = parse_key_rotation(body);
+    ASSERT_FALSE(overlap) << body;
+    EXPECT_EQ(overlap.error().code, ApiErrorCode::kInvalidRequest);
+    EXPECT_EQ(overlap.error().param, param) << body;
+  }
 }
 
 TEST(NewKeyRequest, HasScopesAndAnEnd) {

@@ -178,6 +178,7 @@ TEST_F(OpenApi, EveryObjectOfABodyIsClosed) {
                            "ApiKeyList",
                            "NewApiKey",
                            "ApiKeyChange",
+                           "ApiKeyRotation",
                            "LedgerEntry",
                            "LedgerList",
                            "UsageReport",
@@ -214,6 +215,8 @@ TEST_F(OpenApi, HasTheScopesAndLimitsOfKeys) {
     EXPECT_EQ(members(schema(std::string(name) + "/properties")),
               (Names{"name", "scopes", "expires_at"}));
   }
+  EXPECT_EQ(schema("ApiKeyRotation/properties/overlap_hours/maximum").GetInt(),
+            kKeyOverlapMax.count());
   const auto usual = parse_new_key(R"({"name":"k"})");
   ASSERT_TRUE(usual);
   Names defaults;
