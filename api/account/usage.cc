@@ -1,7 +1,9 @@
 #include "api/account/usage.h"
 
 #include <array>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "api/server/query.h"
 #include "common/base/csv.h"

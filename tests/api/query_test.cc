@@ -73,6 +73,24 @@ TEST(Query, ShowsNothingThatMayBeASecret) {
   EXPECT_EQ(parse("limit=secret")->page_limit().error().message.find("secret"), std::string::npos);
 }
 
+TEST(Query, TimesAreMovedToWhatADatabaseHolds) {
+  const auto time = [](const std::string& text) {
+    const auto out = Query::parse("at=" + text, {"at"})->time("at");
+    EXPECT_TRUE(out) << text;
+    return out && *out ? format_iso(**out) : "none";
+  };
+  EXPECT_EQ(time("2026-11-01T01:00:00%2B01:00"), "2026-11-01T00:00:00.000Z");
+  EXPECT_EQ(time("0001-01-01T00:00:00Z"), "1970-01-01T00:00:00.000Z");
+  EXPECT_EQ(time("9999-12-31T00:00:00Z"), "9999-01-01T00:00:00.000Z");
+  EXPECT_FALSE(*Query::parse("", {"at"})->time("at"));
+  for (const char* const wrong : {"", "now", "2026-11-01", "2026-02-30T00:00:00Z"}) {
+    const auto out = Query::parse(std::string("at=") + wrong, {"at"})->time("at");
+    ASSERT_FALSE(out) << wrong;
+    EXPECT_EQ(out.error().param, "at");
+    EXPECT_EQ(out.error().message, "at must be an RFC 3339 time such as 2026-11-01T00:00:00Z.");
+  }
+}
+
 TEST(Query, NumbersHaveBounds) {
   for (const char* good : {"1", "100", "007"}) {
     EXPECT_TRUE(parse(std::string("limit=") + good)->page_limit()) << good;
