@@ -29,7 +29,11 @@ test("link, key, sound, price, history, usage, no key", async (context) => {
   const price = String(made.usage.credits);
   assert.match(await page.locator(".price").textContent(), new RegExp(`^${price.replace(".", "\\.")} credits charged`));
   await hear(page);
-  await page.locator("canvas.waveform").waitFor();
+  await eventually("the shape of it has filled", () => page.locator("canvas.waveform").evaluate((canvas) => {
+    const accent = getComputedStyle(canvas).accentColor;
+    const { data } = canvas.getContext("2d").getImageData(0, canvas.height / 2, 4, 1);
+    return [...data].some((value, at) => at % 4 === 3 && value === 255 && accent === `rgb(${data[at - 3]}, ${data[at - 2]}, ${data[at - 1]})`);
+  }));
 
   await page.reload();
   await page.getByText("credits charged").waitFor();
@@ -222,6 +226,7 @@ test("a password, and with it a session; the sessions end", async (context) => {
   await page.reload();
   await page.getByRole("button", { name: /^Revoke/ }).click();
   await eventually("only this session is left", async () => (await page.getByRole("button", { name: /^Revoke/ }).count()) === 0);
+  await eventually("the other session is over everywhere", async () => (await ask(other, "GET", "/account")).status === 401);
   await other.getByRole("link", { name: "History" }).first().click();
   await other.getByText("Your session has ended").waitFor();
 

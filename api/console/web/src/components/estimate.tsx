@@ -50,7 +50,7 @@ export function PriceEstimate({ body, ready }: { body: RequestBody; ready: boole
   return (
     <p class="estimate">
       About <strong>{grouped(shown.expected_credits)} credits</strong>
-      <span class="muted"> for {grouped(shown.seconds.p10)}–{grouped(shown.seconds.p90)} s; {grouped(shown.min_credits)} at least, {grouped(shown.max_credits)} at most</span>
+      <span class="muted"> for {Math.floor(Number(shown.seconds.p10))}–{Math.ceil(Number(shown.seconds.p90))} s; {grouped(shown.min_credits)} at least, {grouped(shown.max_credits)} at most</span>
     </p>
   );
 }

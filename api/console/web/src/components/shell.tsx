@@ -1,7 +1,7 @@
 // The frame around every page: navigation, skip link, live region, the keys that work everywhere.
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { useEffect, useMemo } from "preact/hooks";
+import { useLayoutEffect, useMemo } from "preact/hooks";
 import { pathOf, type Page } from "../lib/path";
 import { announcement } from "../state/announce";
 import { navigate, page, path } from "../state/router";
@@ -96,7 +96,7 @@ function toFilters(): void {
 function useFocusOnNavigation(): void {
   const where = path.value;
   const first = useSignal(true);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (first.peek()) {
       first.value = false;
     } else if (document.querySelector("dialog[open]") === null) {

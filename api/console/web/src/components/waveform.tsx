@@ -33,7 +33,7 @@ function draw(canvas: HTMLCanvasElement, levels: readonly number[], played: numb
   const step = width / levels.length;
   levels.forEach((level, index) => {
     const size = Math.max(2, level * (height - 4));
-    context.fillStyle = (index + 0.5) / levels.length <= played ? style.getPropertyValue("--played") : style.color;
+    context.fillStyle = (index + 0.5) / levels.length <= played ? style.accentColor : style.color;
     context.fillRect(index * step, (height - size) / 2, Math.max(1, step - 1), size);
   });
 }

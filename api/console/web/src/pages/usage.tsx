@@ -130,7 +130,7 @@ function Shares({ answer, by, keys: known }: { answer: Answer; by: "key" | "voic
           <tbody>
             {rows.map((row) => (
               <tr key={row.group ?? ""}>
-                <th scope="row">{by === "key" ? keyName(row.group, known) : row.group ?? "Any"}</th>
+                <th scope="row">{by === "key" ? keyName(row.group, known) : row.group ?? "None named"}</th>
                 {measures.map((measure) => <td key={measure} class="number">{grouped(row.totals[measure])}</td>)}
               </tr>
             ))}
@@ -143,7 +143,7 @@ function Shares({ answer, by, keys: known }: { answer: Answer; by: "key" | "voic
 
 function keyName(id: string | null, known: readonly ApiKey[]) {
   if (id === null) {
-    return "This console";
+    return "Console, or keys deleted since";
   }
   return known.find((key) => key.id === id)?.name ?? <>deleted key <code class="id">{id}</code></>;
 }
