@@ -1,7 +1,7 @@
 // Passwords as they are stored: argon2id (RFC 9106), which costs whoever has stolen the table as
 // much for each guess as it costs us.
 //
-// 19 MiB and two passes in one lane are the least that OWASP names for it: about 20 ms of a core
+// 19 MiB and two passes in one lane are the least that OWASP names for it: about 26 ms of a core
 // here. More memory would be better against stolen tables and worse against whoever sends us
 // passwords to check: what is hashed at once is bounded by the threads that do it (SignIns), and
 // each needs as much.

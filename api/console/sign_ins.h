@@ -1,7 +1,7 @@
 // Signing in to the console and out again, the sessions of a user, his password.
 //
 // Who can fill it, and what the others feel:
-//  - Hashing a password takes 19 MiB and 20 ms of a core, so it has threads of its own, two of
+//  - Hashing a password takes 19 MiB and 26 ms of a core, so it has threads of its own, two of
 //  them:
 //    no I/O thread and none of the pool for accounts waits for it, and however many try at once,
 //    no more memory is taken. Addresses take turns there; what waits too long gets a 503.
