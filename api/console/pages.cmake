@@ -12,7 +12,7 @@ endif()
 option(AUDIOGEN_CONSOLE "Compile the console's pages in (needs Node, and the npm registry once)" ${can_build})
 
 set(embedded ${CMAKE_CURRENT_BINARY_DIR}/embedded_pages.cc)
-if(AUDIOGEN_CONSOLE AND EXISTS ${web}/package.json)
+if(AUDIOGEN_CONSOLE)
   if(NOT can_build)
     message(FATAL_ERROR "the console's pages need node and npm; -DAUDIOGEN_CONSOLE=OFF builds without them")
   endif()
