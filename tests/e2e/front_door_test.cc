@@ -145,15 +145,17 @@ TEST(WrongKeys, KeysSeenLatelyDoNotQueueBehindUnknownOnes) {
   RawConnection valid(stack.api_port());
   ASSERT_EQ(valid.exchange(read_with(ann.key))->status, 404);
   std::vector<RawConnection> unknown;
+  std::vector<std::string> requests;  // Ready before the lock: a look-up does not wait for ever.
   for (int i = 0; i < 1200; ++i) {
     unknown.emplace_back(stack.api_port());
+    requests.push_back(read_with(make_api_key("svc").text));
     ASSERT_TRUE(unknown.back().connected());
     ASSERT_EQ(unknown.back().exchange(get_request("/nothing"))->status, 404);
   }
   ASSERT_TRUE(looked_up_again());
   stack.database().execute(store::Sql("LOCK TABLES api_keys WRITE"));
-  for (RawConnection& client : unknown) {
-    ASSERT_TRUE(client.send(read_with(make_api_key("svc").text)));
+  for (std::size_t i = 0; i < unknown.size(); ++i) {
+    ASSERT_TRUE(unknown[i].send(requests[i]));
   }
   // The first who find no room are told at once.
   EXPECT_EQ(unknown.back().response()->status, 503);
