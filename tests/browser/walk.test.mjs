@@ -115,6 +115,16 @@ test("a reload in the middle goes on with the same generation", async (context) 
   assert.equal((await ask(page, "GET", "/audio/generations")).body.data.length, 1);
 });
 
+test("the keys to submit, pressed again and again, are one generation", async (context) => {
+  const page = await signedIn(context, { path: "playground" });
+  await page.getByLabel("Prompt").fill("Once.");
+  for (let press = 0; press < 3; press += 1) {
+    await page.keyboard.press("Control+Enter");
+  }
+  await page.getByText("credits charged").waitFor();
+  assert.equal((await ask(page, "GET", "/audio/generations")).body.data.length, 1);
+});
+
 test("the form is the request: every control arrives", async (context) => {
   const page = await signedIn(context, { path: "playground" });
   await page.getByLabel("Prompt").fill("Everything is set.");
