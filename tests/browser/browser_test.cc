@@ -49,7 +49,7 @@ TEST_P(Browser, Passes) {
 INSTANTIATE_TEST_SUITE_P(Console,
                          Browser,
                          testing::Values("walk", "access", "safety", "states", "keyboard"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& one) { return std::string(one.param); });
 
 }  // namespace
 }  // namespace audiogen::test
