@@ -83,6 +83,8 @@ Result<SignInRequest, ApiError> parse_sign_in(std::string_view body) {
     return SignInRequest(LinkSignIn{token_hash(*token)});
   }
   if (!token && email && password) {
+    // The database compares as though trailing spaces were not there: so does whoever counts.
+    email->erase(email->find_last_not_of(' ') + 1);
     return SignInRequest(PasswordSignIn{ascii::lower(*email), *std::move(password)});
   }
   return invalid_request("The body must have login_token alone, or email and password.");

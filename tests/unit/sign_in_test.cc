@@ -154,6 +154,13 @@ TEST(SignInRequest, IsALinkOrAPassword) {
   ASSERT_TRUE(password);
   EXPECT_EQ(std::get<PasswordSignIn>(*password).email, "ann@example.com");
   EXPECT_EQ(std::get<PasswordSignIn>(*password).password, std::string("P\0x", 3));
+  // One account, so one count of guesses, however it is spelled.
+  for (const char* const spelling : {"ann@example.com ", "ANN@example.com     "}) {
+    const auto spaced =
+        parse_sign_in(R"({"password":"x","email":")" + std::string(spelling) + R"("})");
+    ASSERT_TRUE(spaced);
+    EXPECT_EQ(std::get<PasswordSignIn>(*spaced).email, "ann@example.com");
+  }
 }
 
 TEST(SignInRequest, NamesTheMemberAtFaultAndNeverRepeatsIt) {
