@@ -89,8 +89,11 @@ int serve(const Config& config) {
     return 1;
   }
   const bool with_console = config.console && pages.any();
-  if (config.console && !with_console) {
-    log::info("no console: this program was built without its pages");
+  if (!with_console) {
+    log::info(config.console
+                  ? "no console: this program was built without its pages"
+                  : "no console: CONSOLE is off, or PUBLIC_URL is neither https nor http on a "
+                    "loopback address, or has a path");
   }
   std::atomic<bool> draining{false};
   store::Probe database(config.database);

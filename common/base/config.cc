@@ -37,9 +37,10 @@ constexpr std::array kVariables = {
     Variable{"PUBLIC_URL", "", "address clients use, without /api/v1 (http://LISTEN)"},
     Variable{"CDN_URL", "", "address audio files are delivered under (PUBLIC_URL/files)"},
     Variable{.name = "CONSOLE",
-             .fallback = "on",
-             .meaning = "the web console under PUBLIC_URL/console/: on or off; on needs a "
-                        "PUBLIC_URL of https, or of http on a loopback address, without a path",
+             .fallback = "auto",
+             .meaning = "the web console under PUBLIC_URL/console/: on, off or auto; on needs a "
+                        "PUBLIC_URL of https, or of http on a loopback address, without a path; "
+                        "auto is on there, and off elsewhere",
              .api_only = true},
     Variable{.name = "CONSOLE_DIR",
              .fallback = "",
@@ -515,16 +516,15 @@ std::string read_public_url(Reader& in, const HostPort& listen) {
 // Whether the console can be there: what signs its users in may cross no network in plain text, and
 // its pages name each other by paths from the root.
 bool read_console(Reader& in, const std::string& public_url) {
-  if (in.choice("CONSOLE", {"on", "off"}) != "on") {
-    return false;
-  }
+  const std::string wanted = in.choice("CONSOLE", {"auto", "on", "off"});
   const auto origin = parse_origin(public_url);
-  if (!origin || !origin->bare || !(origin->secure || origin->loopback)) {
+  const bool fits = origin && origin->bare && (origin->secure || origin->loopback);
+  if (wanted == "on" && !fits) {
     in.errors().push_back(
         "CONSOLE=on needs a PUBLIC_URL of https, or of http on a loopback address, without a path; "
         "its sessions would be readable on the way. CONSOLE=off does without the console");
   }
-  return true;
+  return fits && wanted != "off";
 }
 
 // What `read` finds, or the first error.

@@ -566,6 +566,7 @@ TEST(Console, RefusesToStartWhereItsCookieCouldBeRead) {
   Stack stack(options);
   auto variables = stack.environment();
   variables["PUBLIC_URL"] = "http://audio.example.com";
+  variables["CONSOLE"] = "on";
   const std::vector<std::string> serve = {std::string(AUDIOGEN_BIN_DIR) + "/audio-api", "serve"};
   const Output refused = run(serve, variables);
   EXPECT_EQ(refused.code, 2);

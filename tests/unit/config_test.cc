@@ -137,6 +137,10 @@ TEST_F(ConfigTest, TheConsoleNeedsAnAddressForItsCookie) {
                           "https://user@example.com"}) {
     set("PUBLIC_URL", bad);
     unset("CONSOLE");
+    const auto alone = load_config(Program::kApi);
+    ASSERT_TRUE(alone) << bad;
+    EXPECT_FALSE(alone->console) << "nobody asked for it";
+    set("CONSOLE", "on");
     const auto refused = load_config(Program::kApi);
     ASSERT_FALSE(refused) << bad;
     EXPECT_THAT(refused.error(), ElementsAre(AllOf(HasSubstr("CONSOLE"), HasSubstr("PUBLIC_URL"))));
