@@ -12,8 +12,11 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kEvery{5};
-// Nothing here waits for a lock.
-constexpr store::SessionOptions kNeverWaits{.lock_wait = std::chrono::seconds(0)};
+// Nothing here waits for a lock, and nobody waits for it: a step over rows that are not in memory
+// may take its time, and one that was given up would only be begun again.
+constexpr store::SessionOptions kNeverWaits{.read_timeout = std::chrono::seconds(25),
+                                            .statement_max = std::chrono::seconds(20),
+                                            .lock_wait = std::chrono::seconds(0)};
 
 }  // namespace
 
@@ -52,10 +55,9 @@ bool UsageRoller::pass(store::Usage& usage, std::unique_lock<std::mutex>& lock) 
     taken.Increment(static_cast<double>(rolled->entries));
     more = more || rolled->more;
     after = rolled->next;
-    if (rolled->entries > 0) {
-      // A long ledger has the database for half of the time at most.
-      changed_.wait_for(lock, took, [this] { return stopping_; });
-    }
+    // It has the database for half of the time at most, whether there is much to take in or only
+    // very many users to look at.
+    changed_.wait_for(lock, took, [this] { return stopping_; });
   } while (after && !stopping_);
   return more;
 }
