@@ -183,6 +183,7 @@ TEST_F(Admin, KeyCommands) {
                           "prefix",
                           "scopes",
                           "expires_at",
+                          "previous_key_expires_at",
                           "created_at",
                           "last_used_at",
                           "deleted_at"));
@@ -331,8 +332,9 @@ TEST_F(Admin, PeopleReadColumns) {
   EXPECT_THAT(
       admin({"key", "list", "--user", "ann@example.com"}).out,
       MatchesRegex("keys:\n"
-                   "id +name +prefix +scopes +expires at +created at +last used at +deleted at\n"
-                   "key_[0-9a-z]+ +\xC3\xA4 b +acme_live_[^ ]+ +generate +- +[^ ]+Z +- +-\n"));
+                   "id +name +prefix +scopes +expires at +previous key expires at +created at "
+                   "+last used at +deleted at\n"
+                   "key_[0-9a-z]+ +\xC3\xA4 b +acme_live_[^ ]+ +generate +- +- +[^ ]+Z +- +-\n"));
 }
 
 TEST_F(Admin, ControlCharactersNeverReachTheTerminal) {
