@@ -117,3 +117,23 @@ test("signing out leaves nothing of the person in the tab", async (context) => {
   assert.ok(!traces.includes("private thought"));
   assert.ok(!traces.includes(page.email));
 });
+
+test("a link pasted into an open page signs in, and stays in no address", async (context) => {
+  const page = await newPage(context);
+  await page.goto(consoleUrl);
+  await page.getByRole("heading", { level: 1, name: "Sign in" }).waitFor();
+  const link = await loginLink(await newUser());
+  await page.evaluate((fragment) => { window.location.hash = fragment; }, new URL(link).hash);
+  await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
+  assert.ok(!page.url().includes("#login="));
+});
+
+test("who signs in where somebody else has worked finds nothing of his", async (context) => {
+  const page = await signedIn(context, { path: "playground" });
+  await page.getByLabel("Prompt").fill("A private thought.");
+  await page.context().clearCookies();  // The session is over; nobody has signed out.
+  await page.goto(await loginLink(await newUser()));
+  await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
+  await open(page, "playground");
+  assert.equal(await page.getByLabel("Prompt").inputValue(), "");
+});

@@ -6,7 +6,7 @@ import { type Failure, failureOf } from "../api/failure";
 import type { Session } from "../api/types";
 import { root } from "../lib/path";
 import { loginToken } from "../lib/text";
-import { forgetTab } from "./storage";
+import { forgetTab, recall, remember } from "./storage";
 
 type State =
   | { name: "starting" }
@@ -40,6 +40,25 @@ function takeLoginToken(): string | undefined {
   return token;
 }
 
+// A link pasted into this tab changes nothing but the fragment, which loads nothing by itself.
+window.addEventListener("hashchange", () => {
+  if (window.location.hash.startsWith("#login=")) {
+    window.location.reload();
+  }
+});
+
+/** Shows the console to whoever has signed in. If this tab still remembers somebody else's work, it starts anew without it. */
+function enter(session: Session): boolean {
+  const before = recall("tab", "user");
+  if (before !== undefined && before !== session.email) {
+    leave();
+    return false;
+  }
+  remember("tab", "user", session.email);
+  state.value = { name: "in", session };
+  return true;
+}
+
 export async function start(): Promise<void> {
   const token = takeLoginToken();
   if (token !== undefined) {
@@ -51,7 +70,7 @@ export async function start(): Promise<void> {
     return;
   }
   try {
-    state.value = { name: "in", session: await calls.current() };
+    enter(await calls.current());
   } catch (thrown) {
     const failure = failureOf(thrown);
     const nobody = failure.kind === "refused" && failure.status === 401;
@@ -61,14 +80,10 @@ export async function start(): Promise<void> {
 
 /** Throws ApiFailure when the server refuses. */
 export async function signIn(with_: Parameters<typeof calls.signIn>[0]): Promise<void> {
-  const before = current.peek()?.email;
   await calls.signIn(with_);
-  const session = await calls.current();
-  if (before !== undefined && before !== session.email) {
-    leave();  // It is somebody else.
+  if (!enter(await calls.current())) {
     return;
   }
-  state.value = { name: "in", session };
   sheet.value = undefined;
   renewals.value += 1;
   settle(true);
