@@ -16,6 +16,19 @@ constexpr std::chrono::seconds kLogEvery{1};
 // Nothing here waits for a lock.
 constexpr SessionOptions kNeverWaits{.lock_wait = std::chrono::seconds(0)};
 
+using KeysByHash = std::unordered_map<std::string, KeyRecord>;
+
+// Outcome i is what was found for hash i.
+std::vector<KeyOutcome> in_order(std::span<const Sha256> hashes, const KeysByHash& found) {
+  std::vector<KeyOutcome> out;
+  out.reserve(hashes.size());
+  for (const Sha256& hash : hashes) {
+    const auto row = found.find(std::string(hash.begin(), hash.end()));
+    out.push_back(row == found.end() ? std::nullopt : std::optional(row->second));
+  }
+  return out;
+}
+
 }  // namespace
 
 TaskStore::TaskStore(const DatabaseUrl& url) : session_(url, kNeverWaits) {}
@@ -73,7 +86,7 @@ Batch<KeyOutcome> TaskStore::find_keys(std::span<const Sha256> hashes) {
            "k.deleted_at IS NULL AND (k.expires_at IS NULL OR k.expires_at>UTC_TIMESTAMP(6)) AND "
            "k.previous_until>UTC_TIMESTAMP(6) AND k.previous_hash IN (";
     list(sql, hashes, write) << ")";
-    std::unordered_map<std::string, KeyRecord> found;
+    KeysByHash found;
     Rows rows = session_.query(sql);
     while (rows.next()) {
       found[rows.text(1)] = {.id = rows.id<KeyId>(2),
@@ -81,13 +94,7 @@ Batch<KeyOutcome> TaskStore::find_keys(std::span<const Sha256> hashes) {
                              .api_access = rows.i64(4) != 0,
                              .scopes = rows.scopes(5)};
     }
-    std::vector<KeyOutcome> outcomes;
-    outcomes.reserve(hashes.size());
-    for (const Sha256& hash : hashes) {
-      const auto row = found.find(std::string(hash.begin(), hash.end()));
-      outcomes.push_back(row == found.end() ? std::nullopt : std::optional(row->second));
-    }
-    return outcomes;
+    return in_order(hashes, found);
   });
   return all_or_fault(std::move(found_all), hashes.size());
 }
@@ -113,7 +120,7 @@ Batch<KeyOutcome> TaskStore::find_sessions(std::span<const Sha256> hashes) {
         "SELECT token_hash, id, user_id, created_at, last_seen_at, UTC_TIMESTAMP(6) FROM sessions "
         "FORCE INDEX (u_hash) WHERE token_hash IN (");
     list(sql, hashes, [&](const Sha256& hash) { sql.bytes(hash); }) << ")";
-    std::unordered_map<std::string, KeyRecord> found;
+    KeysByHash found;
     Rows rows = session_.query(sql);
     while (rows.next()) {
       if (session_end(rows.time(4), rows.time(5)) > rows.time(6)) {
@@ -123,13 +130,7 @@ Batch<KeyOutcome> TaskStore::find_sessions(std::span<const Sha256> hashes) {
                                .session = rows.id<SessionId>(2)};
       }
     }
-    std::vector<KeyOutcome> outcomes;
-    outcomes.reserve(hashes.size());
-    for (const Sha256& hash : hashes) {
-      const auto row = found.find(std::string(hash.begin(), hash.end()));
-      outcomes.push_back(row == found.end() ? std::nullopt : std::optional(row->second));
-    }
-    return outcomes;
+    return in_order(hashes, found);
   });
   return all_or_fault(std::move(found_all), hashes.size());
 }
