@@ -5,10 +5,8 @@
 #include <string>
 #include <utility>
 
-#include <rapidjson/document.h>
-
 #include "common/base/utf8.h"
-#include "common/domain/json_body.h"
+#include "common/domain/json_object.h"
 
 namespace audiogen {
 namespace {
@@ -17,31 +15,25 @@ using rapidjson::Value;
 
 constexpr std::array<std::string_view, 3> kMembers = {"name", "scopes", "expires_at"};
 
-std::string_view text_of(const Value& value) {
-  return {value.GetString(), value.GetStringLength()};
-}
-
-ApiError wrong(std::string_view member, std::string_view rule) {
-  return invalid_parameter(std::string(member), std::string(member) + " " + std::string(rule));
-}
-
 Result<std::string, ApiError> read_name(const Value& value) {
   if (!value.IsString()) {
-    return wrong("name", "must be a string.");
+    return wrong_member("name", "must be a string.");
   }
   const std::string_view name = text_of(value);
   if (const auto length = utf8_length(name); length < 1 || length > kKeyNameMax) {
-    return wrong("name", "must be 1 to " + std::to_string(kKeyNameMax) + " characters long.");
+    return wrong_member("name",
+                        "must be 1 to " + std::to_string(kKeyNameMax) + " characters long.");
   }
   if (!is_key_name(name)) {
-    return wrong("name", "must have no control characters, and no white space at either end.");
+    return wrong_member("name",
+                        "must have no control characters, and no white space at either end.");
   }
   return std::string(name);
 }
 
 Result<Scopes, ApiError> read_scopes(const Value& value) {
   const ApiError refused =
-      wrong("scopes", "must be a list of generate and manage, each at most once.");
+      wrong_member("scopes", "must be a list of generate and manage, each at most once.");
   if (!value.IsArray()) {
     return refused;
   }
@@ -59,30 +51,15 @@ Result<Scopes, ApiError> read_scopes(const Value& value) {
 Result<Instant, ApiError> read_expiry(const Value& value) {
   const auto at = value.IsString() ? parse_iso(text_of(value)) : std::nullopt;
   if (!at) {
-    return wrong("expires_at", "must be a date and time (RFC 3339) like 2027-01-01T00:00:00Z.");
+    return wrong_member("expires_at",
+                        "must be a date and time (RFC 3339) like 2027-01-01T00:00:00Z.");
   }
   return *at;
 }
 
-// The JSON object that a body is.
-Result<rapidjson::Document, ApiError> read_object(std::string_view body) {
-  if (auto fault = json_body_fault(body)) {
-    return invalid_request(*std::move(fault));
-  }
-  rapidjson::Document document;
-  document.Parse<rapidjson::kParseValidateEncodingFlag>(body.data(), body.size());
-  if (document.HasParseError()) {
-    return invalid_request("The body is not valid JSON.");
-  }
-  if (!document.IsObject()) {
-    return invalid_request("The body must be a JSON object.");
-  }
-  return document;
-}
-
 // `expires_at: null` says something in a change only: a new key has no end unless it is given one.
 Result<KeyChange, ApiError> read_members(std::string_view body, bool may_be_null) {
-  const auto document = read_object(body);
+  const auto document = read_json_object(body);
   if (!document) {
     return document.error();
   }
@@ -97,7 +74,7 @@ Result<KeyChange, ApiError> read_members(std::string_view body, bool may_be_null
     if (index == 0   ? out.name.has_value()
         : index == 1 ? out.scopes.has_value()
                      : out.expires_at.has_value()) {
-      return wrong(*known, "may be given once only.");
+      return wrong_member(*known, "may be given once only.");
     }
     if (index == 0) {
       auto name = read_name(member.value);
@@ -132,7 +109,7 @@ Result<KeyTerms, ApiError> parse_new_key(std::string_view body) {
     return members.error();
   }
   if (!members->name) {
-    return wrong("name", "is required.");
+    return wrong_member("name", "is required.");
   }
   return KeyTerms{.name = *std::move(members->name),
                   .scopes = members->scopes.value_or(kUsualScopes),
@@ -145,7 +122,7 @@ Result<KeyChange, ApiError> parse_key_change(std::string_view body) {
 
 Result<std::chrono::hours, ApiError> parse_key_rotation(std::string_view body) {
   constexpr std::string_view kOverlap = "overlap_hours";
-  const auto document = read_object(body);
+  const auto document = read_json_object(body);
   if (!document) {
     return document.error();
   }
@@ -155,18 +132,18 @@ Result<std::chrono::hours, ApiError> parse_key_rotation(std::string_view body) {
       return unknown_member(text_of(member.name));
     }
     if (out) {
-      return wrong(kOverlap, "may be given once only.");
+      return wrong_member(kOverlap, "may be given once only.");
     }
     const Value& value = member.value;
     if (!value.IsUint() || value.GetUint() > static_cast<unsigned>(kKeyOverlapMax.count())) {
-      return wrong(
+      return wrong_member(
           kOverlap,
           "must be a whole number from 0 to " + std::to_string(kKeyOverlapMax.count()) + ".");
     }
     out = std::chrono::hours(value.GetUint());
   }
   if (!out) {
-    return wrong(kOverlap, "is required.");
+    return wrong_member(kOverlap, "is required.");
   }
   return *out;
 }

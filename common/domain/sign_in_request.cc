@@ -5,10 +5,8 @@
 #include <span>
 #include <utility>
 
-#include <rapidjson/document.h>
-
 #include "common/base/ascii.h"
-#include "common/domain/json_body.h"
+#include "common/domain/json_object.h"
 #include "common/domain/password.h"
 #include "common/domain/sign_in.h"
 
@@ -24,29 +22,14 @@ constexpr std::size_t kTokenBytesMax = 256;  // Whatever is there instead of one
 
 using Values = std::array<std::optional<std::string>, 3>;  // In the order of the members.
 
-ApiError wrong(std::string_view member, const std::string& rule) {
-  return invalid_parameter(std::string(member), std::string(member) + " " + rule);
-}
-
-std::string_view text_of(const rapidjson::Value& value) {
-  return {value.GetString(), value.GetStringLength()};
-}
-
 // A JSON object of strings, each of `known`, at most once.
 Result<Values, ApiError> read_strings(std::string_view body, std::span<const Member> known) {
-  if (auto fault = json_body_fault(body)) {
-    return invalid_request(*std::move(fault));
-  }
-  rapidjson::Document document;
-  document.Parse<rapidjson::kParseValidateEncodingFlag>(body.data(), body.size());
-  if (document.HasParseError()) {
-    return invalid_request("The body is not valid JSON.");
-  }
-  if (!document.IsObject()) {
-    return invalid_request("The body must be a JSON object.");
+  const auto document = read_json_object(body);
+  if (!document) {
+    return document.error();
   }
   Values out;
-  for (const auto& member : document.GetObject()) {
+  for (const auto& member : document->GetObject()) {
     const auto at = std::find_if(known.begin(), known.end(), [&](const Member& m) {
       return m.name == text_of(member.name);
     });
@@ -55,13 +38,14 @@ Result<Values, ApiError> read_strings(std::string_view body, std::span<const Mem
     }
     auto& value = out.at(static_cast<std::size_t>(at - known.begin()));
     if (value) {
-      return wrong(at->name, "may be given once only.");
+      return wrong_member(at->name, "may be given once only.");
     }
     if (!member.value.IsString()) {
-      return wrong(at->name, "must be a string.");
+      return wrong_member(at->name, "must be a string.");
     }
     if (member.value.GetStringLength() > at->bytes_max) {
-      return wrong(at->name, "must be at most " + std::to_string(at->bytes_max) + " bytes long.");
+      return wrong_member(at->name,
+                          "must be at most " + std::to_string(at->bytes_max) + " bytes long.");
     }
     value = text_of(member.value);
   }
@@ -99,7 +83,7 @@ Result<PasswordChange, ApiError> parse_password_change(std::string_view body) {
   }
   auto& [password, current, none] = *values;
   if (!password) {
-    return wrong("password", "is required.");
+    return wrong_member("password", "is required.");
   }
   return PasswordChange{.password = *std::move(password), .current = std::move(current)};
 }
