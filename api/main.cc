@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <CLI/CLI.hpp>
+#include <malloc.h>
 
 #include "api/admin/admin.h"
 #include "api/server/serve.h"
@@ -72,11 +73,17 @@ int grant(const std::vector<audiogen::store::Grantee>& grantees, bool print) {
 
 int main(int argc, char** argv) {
   audiogen::leave_no_core();
+  // By default the end of a heap is given back and taken again, page by page, for every
+  // transaction.
+  constexpr int kMegabyte = 1 << 20;
+  mallopt(M_TRIM_THRESHOLD, kMegabyte);
+  mallopt(M_MMAP_THRESHOLD, kMegabyte);
   audiogen::block_signals();
   audiogen::prefer_batches();
   audiogen::store::init_driver();
   // The admin command has a command line of its own.
   if (argc > 1 && std::string(argv[1]) == "admin") {
+    audiogen::allow_signals();
     return audiogen::api::run_admin(std::vector<std::string>(argv + 2, argv + argc));
   }
 

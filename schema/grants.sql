@@ -5,14 +5,19 @@
 --
 -- Credits move with every creation and every end of a task, so balances must be writable; that they moved by the rules
 -- is what the ledger is for. INSERT … ON DUPLICATE KEY UPDATE wants UPDATE of every column it names (MariaDB): hence
--- whole rows of balances, workers and api_processes.
+-- whole rows of balances, workers, api_processes, usage_* and spend_days.
 
 -- audio-api serve
 GRANT SELECT ON schema_migrations TO api;
-GRANT SELECT ON users TO api;
-GRANT SELECT, INSERT (id, user_id, key_hash, prefix, name, scopes, expires_at, created_at),
-    UPDATE (name, scopes, expires_at, last_used_at, deleted_at, key_hash, prefix, previous_hash, previous_until)
+-- Where people sign up, on no plan; their addresses, and that they have ended their accounts.
+GRANT SELECT, INSERT (id, email, created_at), UPDATE (email, deleted_at) ON users TO api;
+GRANT SELECT, INSERT (id, user_id, key_hash, prefix, name, scopes, expires_at, created_at, spend_limit, spend_period),
+    UPDATE (name, scopes, expires_at, last_used_at, deleted_at, key_hash, prefix, previous_hash, previous_until,
+    spend_limit, spend_period)
   ON api_keys TO api;
+-- How far they are counted moves on; from where on, and whose they are, nobody changes.
+GRANT SELECT, INSERT, UPDATE (seq), DELETE ON spend_marks TO api;
+GRANT SELECT, INSERT, UPDATE, DELETE ON spend_days TO api;
 GRANT SELECT, INSERT, UPDATE ON balances TO api;
 GRANT SELECT, INSERT ON ledger TO api;
 GRANT SELECT ON grants TO api;
@@ -22,14 +27,23 @@ GRANT SELECT ON grants TO api;
 GRANT SELECT, INSERT, UPDATE (state, charged, epoch, worker, lease_until, wake_at, updated_at, attempt_state,
     attempt_ended_at, room, request, voice, deleted_at, output_deleted_at)
   ON tasks TO api;
-GRANT INSERT ON deletions TO api;
+GRANT SELECT, INSERT ON deletions TO api;
 GRANT SELECT, UPDATE (state, ended_at) ON past_attempts TO api;
 GRANT SELECT, INSERT ON idempotency TO api;
 GRANT SELECT, INSERT, UPDATE, DELETE ON api_processes TO api;
--- Whose a session is, and when it began, nobody changes; links are made by operators alone.
+-- Whose a session is, and when it began, nobody changes.
 GRANT SELECT, INSERT, UPDATE (last_seen_at), DELETE ON sessions TO api;
-GRANT SELECT, UPDATE (used_at) ON login_links TO api;
-GRANT SELECT, INSERT, UPDATE ON passwords TO api;
+GRANT SELECT, INSERT (token_hash, user_id, expires_at), UPDATE (used_at), DELETE ON login_links TO api;
+GRANT SELECT, INSERT, UPDATE, DELETE ON passwords TO api;
+-- Another key in the place of one that is there would be another person's.
+GRANT SELECT, INSERT, UPDATE (counter, name, last_used_at), DELETE ON passkeys TO api;
+GRANT SELECT, INSERT ON challenge_key TO api;
+GRANT INSERT ON used_challenges TO api;
+-- Who was invited, operators say.
+GRANT SELECT, INSERT (token_hash, email, invited, expires_at), UPDATE (used_at) ON sign_ups TO api;
+GRANT SELECT, INSERT, UPDATE, DELETE ON mail_changes TO api;
+GRANT SELECT, INSERT, DELETE ON oidc_identities TO api;
+GRANT SELECT, INSERT, UPDATE (next_seq), DELETE ON account_deletions TO api;
 GRANT SELECT ON usage_hours TO api;
 GRANT SELECT ON usage_marks TO api;
 
@@ -52,14 +66,21 @@ GRANT SELECT, DELETE ON deletions TO worker;
 -- To forget what is over: no more of it than its age.
 GRANT SELECT (id, last_seen_at), DELETE ON sessions TO worker;
 GRANT SELECT (expires_at), DELETE ON login_links TO worker;
+GRANT SELECT (expires_at), DELETE ON used_challenges TO worker;
+GRANT SELECT (expires_at), DELETE ON sign_ups TO worker;
+GRANT SELECT (expires_at), DELETE ON mail_changes TO worker;
 GRANT SELECT, INSERT, UPDATE ON usage_hours TO worker;
 GRANT SELECT, INSERT, UPDATE ON usage_marks TO worker;
+GRANT SELECT, UPDATE (seq) ON spend_marks TO worker;
+GRANT SELECT, INSERT, UPDATE ON spend_days TO worker;
 
 -- audio-api admin
 GRANT SELECT ON schema_migrations TO admin;
-GRANT SELECT, INSERT, UPDATE (plan, purchased) ON users TO admin;
+GRANT SELECT, INSERT, UPDATE (plan, purchased, email) ON users TO admin;
 GRANT SELECT, INSERT, UPDATE ON balances TO admin;
-GRANT SELECT, INSERT, UPDATE (deleted_at) ON api_keys TO admin;
+GRANT SELECT, INSERT, UPDATE (deleted_at, key_hash, prefix, previous_hash, previous_until) ON api_keys TO admin;
+GRANT SELECT, INSERT, DELETE ON spend_marks TO admin;
+GRANT SELECT, DELETE ON spend_days TO admin;
 GRANT SELECT, INSERT ON grants TO admin;
 GRANT SELECT, INSERT ON ledger TO admin;
 GRANT SELECT, UPDATE (state, charged, epoch, worker, lease_until, wake_at, updated_at, attempt_state,
@@ -71,7 +92,11 @@ GRANT SELECT ON deletions TO admin;
 GRANT SELECT ON idempotency TO admin;
 GRANT SELECT ON workers TO admin;
 GRANT SELECT ON api_processes TO admin;
-GRANT SELECT, INSERT ON login_links TO admin;
+GRANT SELECT, INSERT, DELETE ON login_links TO admin;
+-- To end them: by whom and from where they are used is their owner's to see.
+GRANT SELECT (user_id), DELETE ON sessions TO admin;
+GRANT SELECT, INSERT ON sign_ups TO admin;
+GRANT SELECT ON account_deletions TO admin;
 GRANT SELECT ON usage_hours TO admin;
 GRANT SELECT ON usage_marks TO admin;
 GRANT SELECT, INSERT ON admin_actions TO admin;

@@ -14,33 +14,42 @@ namespace {
 
 constexpr std::chrono::seconds kEvery{5};
 constexpr std::size_t kBatch = 200;  // Files; what an interrupted run repeats.
+// Once whatever was in the way is gone, so are the files within a minute (rule L4 of the audit).
+constexpr std::chrono::seconds kPauseMax{40};
 
-void tell(const Error& error) {
+void tell(TaskId task, const std::string& why) {
   static Occasionally line;
   if (line.due()) {
-    log::error("the file of a deleted task cannot be removed", {{"why", error.message}});
+    log::error("the file of a deleted task cannot be removed", {{"task_id", task}, {"why", why}});
   }
 }
 
-bool remove_one(BlobStore& blobs, const std::string& key) {
-  if (key.empty()) {
+bool remove_one(BlobStore& blobs, const store::TaskOutput& output) {
+  if (output.key.empty()) {
     return true;
   }
-  const auto removed = blobs.remove(key);
+  const auto removed = blobs.remove(output.key);
   if (!removed) {
-    tell(removed.error());
+    tell(output.task, removed.error().message);
+  } else if (*removed == Removal::kNotOurs) {
+    // A worker that was told another key than the others would forget files that it cannot know.
+    tell(output.task,
+         "its key is sealed neither with BLOB_SIGNING_KEY nor with BLOB_SIGNING_KEY_OLD");
   }
-  return static_cast<bool>(removed);
+  return removed && *removed == Removal::kGone;
 }
 
-// Those of `tasks` whose files are gone now, for good. As many at once as the store is written to
-// best.
-std::vector<TaskId> remove_files(BlobStore& blobs, const std::vector<store::TaskOutput>& tasks) {
+// Those of `tasks` whose files are gone now, for good; the others are postponed. As many at once as
+// the store is written to best.
+std::vector<TaskId> remove_files(BlobStore& blobs,
+                                 const std::vector<store::TaskOutput>& tasks,
+                                 Postponed& postponed,
+                                 Postponed::Clock::time_point now) {
   std::vector<char> gone(tasks.size(), 0);
   std::atomic<std::size_t> next{0};
   const auto work = [&] {
     for (std::size_t i = 0; (i = next.fetch_add(1)) < tasks.size();) {
-      gone[i] = remove_one(blobs, tasks[i].key) ? 1 : 0;
+      gone[i] = remove_one(blobs, tasks[i]) ? 1 : 0;
     }
   };
   {
@@ -57,11 +66,16 @@ std::vector<TaskId> remove_files(BlobStore& blobs, const std::vector<store::Task
     if (gone[i] != 0) {
       out.push_back(tasks[i].task);
       keys.push_back(tasks[i].key);
+    } else {
+      postponed.failed(tasks[i].task, now);
     }
+  }
+  if (out.empty()) {
+    return out;
   }
   // The note goes to the disk of a database, which must not be faster than that of the files.
   if (const auto flushed = blobs.flush_removed(keys); !flushed) {
-    tell(flushed.error());
+    tell(out.front(), flushed.error().message);
     return {};
   }
   return out;
@@ -69,26 +83,57 @@ std::vector<TaskId> remove_files(BlobStore& blobs, const std::vector<store::Task
 
 }  // namespace
 
-std::size_t erase_deleted(store::TaskStore& store, BlobStore& blobs) {
+bool Postponed::rests(TaskId task, Clock::time_point now) const {
+  const auto note = notes_.find(task);
+  return note != notes_.end() && now < note->second.next;
+}
+
+void Postponed::failed(TaskId task, Clock::time_point now) {
+  const auto known = notes_.find(task);
+  if (known != notes_.end()) {
+    known->second.pause = std::min(2 * known->second.pause, kPauseMax);
+    known->second.next = now + known->second.pause;
+  } else if (notes_.size() < kMost) {
+    notes_.emplace(task, Note{.pause = kEvery, .next = now + kEvery});
+  }
+}
+
+void Postponed::forget_seen_to(Clock::time_point now) {
+  std::erase_if(notes_, [&](const auto& note) { return note.second.next <= now; });
+}
+
+std::size_t erase_deleted(store::TaskStore& store,
+                          BlobStore& blobs,
+                          Postponed& postponed,
+                          Postponed::Clock::time_point now) {
   static auto& erased = metrics::counter("deletions_done_total",
                                          "Tasks deleted by their owners whose files are gone");
+  static auto& failed = metrics::counter("deletions_failed_total",
+                                         "Tries to remove the file of a deleted task that failed");
   std::size_t count = 0;
   for (TaskId after;;) {
-    const auto tasks = store.deletions(after, kBatch);
-    if (!tasks || tasks->empty()) {
+    auto tasks = store.deletions(after, kBatch);
+    if (!tasks) {
       return count;
     }
-    const std::vector<TaskId> done = remove_files(blobs, *tasks);
+    const bool last = tasks->size() < kBatch;
+    if (!last) {
+      after = tasks->back().task;
+    }
+    std::erase_if(
+        *tasks, [&](const store::TaskOutput& output) { return postponed.rests(output.task, now); });
+    const std::vector<TaskId> done = remove_files(blobs, *tasks, postponed, now);
     AG_CRASH_POINT("erase.removed");
     if (!store.deletions_done(done)) {
       return count;
     }
     count += done.size();
     erased.Increment(static_cast<double>(done.size()));
-    if (tasks->size() < kBatch) {
+    failed.Increment(static_cast<double>(tasks->size() - done.size()));
+    if (last) {
+      postponed.forget_seen_to(now);
       return count;
     }
-    after = tasks->back().task;
   }
 }
 
@@ -107,11 +152,15 @@ void Eraser::stop() {
 }
 
 void Eraser::run(const DatabaseUrl& url) {
+  static auto& resting = metrics::gauge("deletions_postponed",
+                                        "Deleted tasks whose files this worker could not remove");
   store::TaskStore store(url);
+  Postponed postponed;
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, kEvery, [this] { return stopping_; })) {
     lock.unlock();
-    erase_deleted(store, blobs_);
+    erase_deleted(store, blobs_, postponed);
+    resting.Set(static_cast<double>(postponed.size()));
     lock.lock();
   }
 }

@@ -2,22 +2,53 @@
 // slower chore may keep it from its minute. Any number of workers may do it at once.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <mutex>
 #include <thread>
+#include <unordered_map>
 
 #include "common/base/config.h"
+#include "common/base/ids.h"
 #include "common/blob/blob_store.h"
 #include "common/store/task_store.h"
 
 namespace audiogen::worker {
 
+// The notes that one worker could not see to, and when it tries each again: after 5 s, then after
+// twice as long each time, up to 40 s. It gives none up: a corrected key, or a store that is
+// back, removes the file after all. For one thread at a time.
+class Postponed {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // Notes of which this is remembered; those beyond are tried every time.
+  static constexpr std::size_t kMost = 10'000;
+
+  bool rests(TaskId task, Clock::time_point now) const;
+  void failed(TaskId task, Clock::time_point now);
+  // After a look at all notes: what was due and did not fail again has been seen to, by this worker
+  // or by another.
+  void forget_seen_to(Clock::time_point now);
+  std::size_t size() const { return notes_.size(); }
+
+ private:
+  struct Note {
+    std::chrono::seconds pause;
+    Clock::time_point next;
+  };
+  std::unordered_map<TaskId, Note> notes_;
+};
+
 // Removes the files of all deleted tasks that are noted, and then their notes. What cannot be
-// removed keeps its note, and nobody else's waits for it. Interrupted anywhere, the next run goes
-// on. Whoever reads such a file meanwhile may be left with a piece of it: it is the owner's wish.
-// The number of tasks. Blocks.
-std::size_t erase_deleted(store::TaskStore& store, BlobStore& blobs);
+// removed keeps its note and is postponed, and nobody else's waits for it. Interrupted anywhere,
+// the next run goes on. Whoever reads such a file meanwhile may be left with a piece of it: it is
+// the owner's wish. The number of tasks. Blocks.
+std::size_t erase_deleted(store::TaskStore& store,
+                          BlobStore& blobs,
+                          Postponed& postponed,
+                          Postponed::Clock::time_point now = Postponed::Clock::now());
 
 class Eraser {
  public:

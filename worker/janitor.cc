@@ -7,6 +7,7 @@
 
 #include "common/base/log.h"
 #include "common/base/metrics.h"
+#include "common/base/occasionally.h"
 #include "common/blob/blob_key.h"
 
 namespace audiogen::worker {
@@ -115,6 +116,8 @@ std::size_t delete_old_outputs(store::TaskStore& store,
                                std::chrono::seconds age) {
   static auto& deleted =
       metrics::counter("retention_deleted_total", "Files deleted after their retention");
+  static auto& not_ours = metrics::counter(
+      "retention_not_ours_total", "Old files that stay, because their key is not known here");
   std::size_t count = 0;
   for (;;) {
     const auto old = store.take_old_outputs(age, kDeleteBatch);
@@ -122,9 +125,21 @@ std::size_t delete_old_outputs(store::TaskStore& store,
       return count;
     }
     for (const std::string& key : old->keys) {
-      if (const auto removed = blobs.remove(key); !removed) {
+      const auto removed = blobs.remove(key);
+      if (!removed) {
         log::error("an old file could not be deleted", {{"why", removed.error().message}});
         return count;
+      }
+      if (*removed == Removal::kNotOurs) {
+        // Nobody can wait for it: everything that is older than the mark counts as done.
+        static Occasionally line;
+        if (line.due()) {
+          log::error(
+              "an old file stays for good: its key is sealed neither with BLOB_SIGNING_KEY "
+              "nor with BLOB_SIGNING_KEY_OLD");
+        }
+        not_ours.Increment();
+        continue;
       }
       ++count;
       deleted.Increment();

@@ -43,6 +43,10 @@ std::uint8_t attempt_state(Fault fault) {
   return fault == Fault::kUnknownOutcome ? store::kAttemptUnknown : store::kAttemptFailed;
 }
 
+bool refers(const GenerationRequest& request) {
+  return !request.audio_references.empty() || request.image_url;
+}
+
 // Silence and next to nothing come from what was asked for; the rest from who made it.
 Fault fault_of(PipelineFault::Kind kind) {
   switch (kind) {
@@ -338,7 +342,8 @@ store::Batch<std::optional<JobRunner::Claimed>> JobRunner::claim_batch(
       return std::string();
     }
     const auto chain = chains_.get();
-    const auto first = chain->choose(*request, 0);
+    // What it refers to is fetched before anybody is called.
+    const auto first = refers(*request) ? std::nullopt : chain->choose(*request, 0);
     requests[claim.task] = std::make_shared<const GenerationRequest>(std::move(*request));
     return first ? chain->at(*first).name() : std::string();
   });
@@ -428,7 +433,11 @@ void JobRunner::begin(const queue::Delivery& delivery,
 void JobRunner::no_provider(const JobPtr& job) {
   if (const auto now = job->chain->choose(*job->request, 0)) {
     job->provider = *now;
-    start_attempt(job, store::kAttemptFailed, "not called");
+    if (refers(*job->request) && !job->references) {
+      fetch_references(job);
+    } else {
+      start_attempt(job, store::kAttemptFailed, store::kNotCalled);
+    }
     return;
   }
   const bool later = job->chain->serves(*job->request);  // Their breakers are open.
@@ -437,7 +446,7 @@ void JobRunner::no_provider(const JobPtr& job) {
   command.failure = later ? FailureCode::kProviderUnavailable : FailureCode::kUnsupportedInput;
   command.retry_after = retry_delay(job->claim.claims, jitter());
   command.attempt_state = store::kAttemptFailed;
-  command.attempt_detail = "not called";
+  command.attempt_detail = store::kNotCalled;
   settle(job, std::move(command), 0);
 }
 
@@ -473,19 +482,20 @@ void JobRunner::references_fetched(
   }
   if (fetched) {
     job->references = std::move(*fetched);
-    call_provider(job);
+    no_provider(job);
     return;
   }
   const ReferenceFault& fault = fetched.error();
   if (fault.kind == ReferenceFault::Kind::kCanceled) {
-    attempt_failed(job, ProviderFault{Fault::kCanceled, "canceled", std::nullopt});
+    auto command = job->command(Kind::kRelease);
+    command.attempt = 0;
+    settle(job, std::move(command), 0);
     return;
   }
   log::info("references refused",
             {{"task_id", job->claim.task}, {"why", fault.message}, {"detail", fault.detail}});
   auto command = job->command(Kind::kFail);
-  command.attempt_state = store::kAttemptFailed;
-  command.attempt_detail = "not called: a reference is not usable";
+  command.attempt = 0;  // Nobody was called.
   command.failure = FailureCode::kReferenceUnavailable;
   command.failure_message = fault.message;
   if (fault.kind != ReferenceFault::Kind::kUnusable) {
@@ -494,17 +504,11 @@ void JobRunner::references_fetched(
     command.failure = FailureCode::kInternalError;
     command.failure_message.clear();
     command.retry_after = busy ? fault.after : retry_delay(job->claim.claims, jitter());
-    command.attempt_detail = "not called: " + fault.message;
   }
   settle(job, std::move(command), 0);
 }
 
 void JobRunner::call_provider(const JobPtr& job) {
-  const bool refers = !job->request->audio_references.empty() || job->request->image_url;
-  if (refers && !job->references) {
-    fetch_references(job);
-    return;
-  }
   if (!job->chain->admit(job->provider)) {
     attempt_failed(job, ProviderFault{Fault::kTryNext, "breaker open", std::nullopt});
     return;
@@ -567,7 +571,8 @@ void JobRunner::open_hedge(const JobPtr& job,
         } else if (*ours && job->awaits(attempt.step) && job->chain->admit(attempt.provider)) {
           job->hold(attempt.step, open_call(job, attempt));
         } else {
-          step_answered(job, attempt, ProviderFault{Fault::kTryNext, "not called", std::nullopt});
+          step_answered(
+              job, attempt, ProviderFault{Fault::kTryNext, store::kNotCalled, std::nullopt});
         }
       });
   if (!taken) {

@@ -12,11 +12,21 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kEvery{5};
-// Nothing here waits for a lock, and nobody waits for it: a step over rows that are not in memory
-// may take its time, and one that was given up would only be begun again.
-constexpr store::SessionOptions kNeverWaits{.read_timeout = std::chrono::seconds(25),
-                                            .statement_max = std::chrono::seconds(20),
-                                            .lock_wait = std::chrono::seconds(0)};
+// Nothing here waits for a lock, and nobody waits for it but the users behind the one whose rows
+// are just taken in: what takes longer is given up and tried again with fewer of them. A process
+// that freezes has the turn for as long as its session may idle.
+constexpr store::SessionOptions kNeverWaits{.read_timeout = std::chrono::seconds(8),
+                                            .statement_max = std::chrono::seconds(5),
+                                            .lock_wait = std::chrono::seconds(0),
+                                            .idle_in_transaction_max = 3 * kEvery,
+                                            .idle_max = 3 * kEvery};
+
+void tell(const store::Fault& fault) {
+  static Occasionally line;
+  if (line.due()) {
+    log::warn("usage cannot be rolled up", {{"reason", fault.detail}});
+  }
+}
 
 }  // namespace
 
@@ -37,19 +47,21 @@ void UsageRoller::stop() {
 bool UsageRoller::pass(store::Usage& usage, std::unique_lock<std::mutex>& lock) {
   static auto& taken =
       metrics::counter("usage_entries_total", "Ledger entries that were added to usage");
+  static auto& has_turn =
+      metrics::gauge("usage_turn", "1 where usage is rolled up, which one worker at a time does");
   bool more = false;
   std::optional<UserId> after;
   do {
     lock.unlock();
+    const auto turn = usage.take_turn();
     const auto began = steady_clock::now();
-    const auto rolled = usage.roll_up(after);
+    const auto rolled = turn && *turn ? usage.roll_up(after) : store::RolledUp{};
     const auto took = steady_clock::now() - began;
     lock.lock();
-    if (!rolled) {
-      static Occasionally line;
-      if (line.due()) {
-        log::warn("usage cannot be rolled up", {{"reason", rolled.error().detail}});
-      }
+    has_turn_ = turn && *turn;
+    has_turn.Set(has_turn_ ? 1 : 0);
+    if (!turn || !rolled) {
+      tell(turn ? rolled.error() : turn.error());
       return false;
     }
     taken.Increment(static_cast<double>(rolled->entries));
@@ -62,12 +74,32 @@ bool UsageRoller::pass(store::Usage& usage, std::unique_lock<std::mutex>& lock) 
   return more;
 }
 
+bool UsageRoller::pass(store::Spending& spending, std::unique_lock<std::mutex>& lock) {
+  lock.unlock();
+  const auto began = steady_clock::now();
+  const auto rolled = spending.roll_up();
+  const auto took = steady_clock::now() - began;
+  lock.lock();
+  if (!rolled) {
+    static Occasionally line;
+    if (line.due()) {
+      log::warn("what keys spend cannot be rolled up", {{"reason", rolled.error().detail}});
+    }
+    return false;
+  }
+  changed_.wait_for(lock, took, [this] { return stopping_; });
+  return rolled->more;
+}
+
 void UsageRoller::run(const DatabaseUrl& url) {
   store::Session session(url, kNeverWaits);
   store::Usage usage(session);
+  store::Spending spending(session);
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    if (!pass(usage, lock)) {
+    bool more = pass(usage, lock);
+    more = (!stopping_ && has_turn_ && pass(spending, lock)) || more;
+    if (!more) {
       changed_.wait_for(lock, kEvery, [this] { return stopping_; });
     }
   }

@@ -2,60 +2,17 @@
 
 #include <utility>
 
+#include "api/account/ledger_entry.h"
+#include "api/console/mails.h"
+#include "api/generations/event_stream.h"
+#include "api/server/answers_of_store.h"
 #include "api/server/page.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
-#include "common/base/occasionally.h"
 #include "common/domain/key_request.h"
 
 namespace audiogen::api {
 namespace {
-
-ApiError worded(const store::Fault& fault, const Call& call) {
-  using Code = store::FaultCode;
-  switch (fault.code) {
-    case Code::kBadKeyExpiry:
-      return invalid_parameter("expires_at",
-                               "expires_at must be in the future and at most ten years ahead.");
-    case Code::kTooManyKeys:
-      return limit_reached("An account has at most " + std::to_string(kKeysMax) +
-                           " API keys; delete one first.");
-    case Code::kAskerIsGone:
-      return call.key().session ? not_signed_in() : invalid_api_key();
-    case Code::kNotFresh:
-      return step_up_required();
-    case Code::kScopeNotOwn:
-      return scope_not_own(fault.about);
-    case Code::kExpiryNotOwn:
-      return expiry_not_own(fault.about);
-    case Code::kNoSuchKey:
-      return key_not_found();
-    default:
-      break;
-  }
-  static Occasionally line;
-  if (line.due()) {
-    log::warn("account requests unavailable",
-              {{"request_id", call.request_id()}, {"reason", fault.detail}});
-  }
-  return service_unavailable();
-}
-
-// What a call of the store came to, or what to tell the client.
-template <class T>
-Result<T, ApiError> told(std::optional<Result<T, store::Fault>> outcome, const Call& call) {
-  if (!outcome) {
-    return service_unavailable();
-  }
-  if (!*outcome) {
-    return worded(outcome->error(), call);
-  }
-  return **std::move(outcome);
-}
-
-void write_credits(JsonWriter& json, std::string_view name, Units amount) {
-  json.key(name).raw(format_credits(amount));
-}
 
 void write_rate(JsonWriter& json, std::string_view name, const RatePolicy& policy) {
   json.key(name)
@@ -81,7 +38,11 @@ std::string render_account(const store::User& user, const RateLimiter& limiter) 
   write_rate(json, "create", limiter.policy(RateClass::kCreate));
   write_rate(json, "read", limiter.policy(RateClass::kRead));
   write_rate(json, "manage", limiter.policy(RateClass::kManage));
-  json.end_object().member("keys", kKeysMax).end_object().end_object();
+  json.end_object()
+      .member("keys", kKeysMax)
+      .member("streams", kStreamsPerKey)
+      .end_object()
+      .end_object();
   return out;
 }
 
@@ -101,8 +62,16 @@ void write_key_members(JsonWriter& json, const store::KeyInfo& key) {
   json.end_array()
       .member("expires_at", key.expires_at)
       .member("previous_key_expires_at", key.previous_until)
-      .member("created_at", key.created_at)
-      .member("last_used_at", key.last_used_at);
+      .key("spend_limit");
+  if (key.spend_limit) {
+    json.begin_object();
+    write_credits(json, "credits", key.spend_limit->amount);
+    json.member("period", period_name(key.spend_limit->period)).end_object();
+    write_credits(json, "spent_credits", key.spent);
+  } else {
+    json.null().key("spent_credits").null();
+  }
+  json.member("created_at", key.created_at).member("last_used_at", key.last_used_at);
 }
 
 void write_key(JsonWriter& json, const store::KeyInfo& key) {
@@ -119,62 +88,6 @@ std::string render_new_secret(const store::KeyInfo& info, const NewApiKey& key) 
   write_key_members(json, info);
   json.member("key", std::string_view(key.text)).end_object();
   return out;
-}
-
-std::string_view entry_kind_name(EntryKind kind) {
-  switch (kind) {
-    case EntryKind::kHold:
-      return "reservation";
-    case EntryKind::kResolve:
-      return "settlement";
-    case EntryKind::kGrant:
-      return "grant";
-    case EntryKind::kClawback:
-      break;
-  }
-  return "clawback";
-}
-
-std::string_view grant_kind_name(store::GrantKind kind) {
-  switch (kind) {
-    case store::GrantKind::kPurchase:
-      return "purchase";
-    case store::GrantKind::kPlan:
-      return "plan";
-    case store::GrantKind::kBonus:
-      return "bonus";
-    case store::GrantKind::kAdjustment:
-      break;
-  }
-  return "adjustment";
-}
-
-void write_entry(JsonWriter& json, const store::LedgerEntry& row) {
-  const bool of_task = row.entry.kind == EntryKind::kHold || row.entry.kind == EntryKind::kResolve;
-  json.begin_object()
-      .member("object", "ledger.entry")
-      .member("seq", row.entry.after.seq)
-      .member("kind", entry_kind_name(row.entry.kind));
-  write_credits(json, "available_change", row.entry.d_available);
-  write_credits(json, "reserved_change", row.entry.d_held);
-  // What a grant adds comes from the service, and is nothing that was charged.
-  write_credits(json, "charged_credits", of_task ? row.entry.d_system : Units{});
-  json.key("balance_after").begin_object();
-  write_credits(json, "available", row.entry.after.available);
-  write_credits(json, "reserved", row.entry.after.held);
-  json.end_object()
-      .member("generation_id",
-              of_task ? std::optional(TaskId{row.source}) : std::optional<TaskId>())
-      .key("grant");
-  if (row.grant) {
-    json.begin_object()
-        .member("kind", grant_kind_name(row.grant->kind))
-        .member("reference", std::string_view(row.grant->reference))
-        .end_object();
-  } else {
-    json.null();
-  }
-  json.member("created_at", row.created_at).end_object();
 }
 
 // The page that a list without filters is asked for.
@@ -204,8 +117,14 @@ void note_change(const char* what, const Call& call, KeyId key) {
 
 }  // namespace
 
-Account::Account(const Config& config, const RateLimiter& limiter, DoorsPool& pool)
-    : config_(config), limiter_(limiter), pool_(pool) {}
+Account::Account(const Config& config, const RateLimiter& limiter, DoorsPool& pool, Mails* mails)
+    : config_(config), limiter_(limiter), pool_(pool), mails_(mails) {}
+
+void Account::tell_of(const Call& call, Scopes scopes) const {
+  if (mails_ != nullptr && scopes.has(Scope::kManage)) {
+    mails_->tell(Notice::kManagingKeyMade, call.key().user);
+  }
+}
 
 Handling Account::show(Call call) {
   const auto find = [user = call.key().user](StoreDoors& doors) {
@@ -265,6 +184,7 @@ Handling Account::create_key(Call call) {
     co_return;
   }
   note_change("api key made", call, added->id);
+  tell_of(call, added->scopes);
   call.answer(201, render_new_secret(*added, key));
 }
 
@@ -294,6 +214,7 @@ Handling Account::change_key(Call call) {
     co_return;
   }
   note_change("api key changed", call, *id);
+  tell_of(call, change->scopes.value_or(Scopes()));
   std::string out;
   JsonWriter json(out);
   write_key(json, *changed);
@@ -329,6 +250,7 @@ Handling Account::rotate_key(Call call) {
     co_return;
   }
   note_change("api key rotated", call, *id);
+  tell_of(call, rotated->scopes);
   call.answer(200, render_new_secret(*rotated, key));
 }
 

@@ -9,10 +9,12 @@
 
 namespace audiogen::api {
 
+class Mails;
+
 class Account {
  public:
-  // All are to live as long as this.
-  Account(const Config& config, const RateLimiter& limiter, DoorsPool& pool);
+  // All are to live as long as this; without `mails` nobody is written to.
+  Account(const Config& config, const RateLimiter& limiter, DoorsPool& pool, Mails* mails);
 
   Handling show(Call call);
   Handling list_keys(Call call);
@@ -27,9 +29,13 @@ class Account {
   Handling list_ledger(Call call);
 
  private:
+  // Writes to the account's owner that there is such a key, if it manages.
+  void tell_of(const Call& call, Scopes scopes) const;
+
   const Config& config_;
   const RateLimiter& limiter_;
   DoorsPool& pool_;
+  Mails* const mails_;
 };
 
 }  // namespace audiogen::api

@@ -15,15 +15,18 @@
 
 #include "api/admin/faults.h"
 #include "api/admin/output.h"
+#include "api/admin/previews.h"
 #include "common/base/ascii.h"
 #include "common/base/config.h"
 #include "common/base/log.h"
 #include "common/domain/api_key.h"
 #include "common/domain/sign_in.h"
+#include "common/domain/voices.h"
 #include "common/queue/amqp.h"
 #include "common/store/accounts.h"
 #include "common/store/audit.h"
 #include "common/store/keys.h"
+#include "common/store/mail_links.h"
 #include "common/store/operators.h"
 #include "common/store/web_sessions.h"
 
@@ -63,6 +66,7 @@ struct Doors {
         accounts(session, note),
         keys(session, note),
         web_sessions(session, note),
+        mail_links(session, note),
         operators(session, note) {}
 
   const DatabaseUrl& url;
@@ -70,6 +74,7 @@ struct Doors {
   store::Accounts accounts;
   store::Keys keys;
   store::WebSessions web_sessions;
+  store::MailLinks mail_links;
   store::Operators operators;
 };
 
@@ -77,9 +82,10 @@ struct Doors {
 struct Options {
   std::string email, plan = "free", user, credits, kind, reference, name, id, status;
   std::vector<std::string> scopes{"generate"};
-  std::string expires, as, reason;
+  std::string expires, spend_limit, period, url, as, reason;
+  int overlap_hours = 0;
   std::size_t limit = 50;
-  bool json = false;
+  bool again = false, json = false;
 };
 
 const std::map<std::string, Plan>& plans() {
@@ -168,13 +174,21 @@ std::string scope_list(Scopes scopes) {
   return out;
 }
 
+Json& limit_members(Json& json, const store::KeyInfo& key) {
+  const auto& limit = key.spend_limit;
+  return json.member("spend_limit", limit ? std::optional(limit->amount) : std::nullopt)
+      .member("period", limit ? std::optional(period_name(limit->period)) : std::nullopt)
+      .member("spent_credits", limit ? std::optional(key.spent) : std::nullopt);
+}
+
 void key_members(Json& json, const store::KeyInfo& key) {
   json.member("id", key.id)
       .member("name", key.name)
       .member("prefix", key.prefix)
       .member("scopes", scope_list(key.scopes))
       .member("expires_at", key.expires_at)
-      .member("previous_key_expires_at", key.previous_until)
+      .member("previous_key_expires_at", key.previous_until);
+  limit_members(json, key)
       .member("created_at", key.created_at)
       .member("last_used_at", key.last_used_at)
       .member("deleted_at", key.deleted_at);
@@ -229,7 +243,45 @@ Reply user_login_link(Doors& doors, const Options& o) {
                     .member("url", *public_url + "/console/#login=" + token.text)
                     .member("expires_at", *expires_at)
                     .finish(),
-                "Whoever opens it first is signed in as this user; it works once."};
+                "Whoever uses it first is signed in as this user; it works once."};
+}
+
+Reply user_sign_out(Doors& doors, const Options& o) {
+  const auto user = doors.accounts.resolve(o.user);
+  if (!user) {
+    return failure(user.error());
+  }
+  const auto ended = doors.web_sessions.close_all(*user);
+  if (!ended) {
+    return failure(ended.error());
+  }
+  return Answer{Json().member("id", *user).member("ended_sessions", *ended).finish(),
+                "Ended: within a second they open nothing. Keys of the account work on."};
+}
+
+Reply user_email(Doors& doors, const Options& o) {
+  const auto user = doors.accounts.resolve(o.user);
+  return user ? shown(doors.accounts.set_email(*user, o.email)) : failure(user.error());
+}
+
+Reply user_invite(Doors& doors, const Options& o) {
+  const auto public_url = load_public_url();
+  if (!public_url) {
+    return Failure{public_url.error().message};
+  }
+  const NewToken token = make_token();
+  const auto expires_at = doors.mail_links.invite(o.email, token.hash);
+  if (!expires_at) {
+    return failure(expires_at.error());
+  }
+  return Answer{
+      Json()
+          .member("url", *public_url + "/console/#login=" + token.text)
+          .member("expires_at", *expires_at)
+          .finish(),
+      "Whoever opens it first makes the account and is signed in; it works once, where "
+      "the API has\nSIGNUP=invite or open. With SMTP_URL the page mails a link of its own "
+      "to that address, too."};
 }
 
 Reply credits_grant(Doors& doors, const Options& o) {
@@ -251,6 +303,9 @@ Reply credits_grant(Doors& doors, const Options& o) {
   return Answer{json.finish(),
                 granted->repeated ? "This reference was booked before; nothing was changed." : ""};
 }
+
+constexpr char kShownOnce[] = "The key is shown this once and stored nowhere; keep it now.";
+constexpr char kBadKeyId[] = "--key must be a key's id (key_...), as key list shows it";
 
 Reply key_create(Doors& doors, const Options& o) {
   const auto brand = load_brand();
@@ -275,20 +330,43 @@ Reply key_create(Doors& doors, const Options& o) {
       return Failure{"--expires must be a date and time (RFC 3339) like 2027-01-01T00:00:00Z"};
     }
   }
+  if (!o.spend_limit.empty()) {
+    const auto amount = parse_credits(o.spend_limit);
+    terms.spend_limit = SpendLimit{amount.value_or(Units{}), *parse_period(o.period)};
+  }
   const NewApiKey key = make_api_key(*brand);
   const auto stored = doors.keys.add(*user, terms, key);
   if (!stored) {
     return failure(stored.error());
   }
-  return Answer{Json()
-                    .member("id", stored->id)
-                    .member("name", stored->name)
-                    .member("prefix", stored->prefix)
-                    .member("scopes", scope_list(stored->scopes))
-                    .member("expires_at", stored->expires_at)
-                    .member("key", key.text)
-                    .finish(),
-                "The key is shown this once and stored nowhere; keep it now."};
+  Json json;
+  json.member("id", stored->id)
+      .member("name", stored->name)
+      .member("prefix", stored->prefix)
+      .member("scopes", scope_list(stored->scopes))
+      .member("expires_at", stored->expires_at);
+  limit_members(json, *stored).member("key", key.text);
+  return Answer{json.finish(), kShownOnce};
+}
+
+Reply key_rotate(Doors& doors, const Options& o) {
+  const auto brand = load_brand();
+  if (!brand) {
+    return Failure{brand.error().message};
+  }
+  const auto id = KeyId::parse(o.id);
+  if (!id) {
+    return Failure{kBadKeyId};
+  }
+  const NewApiKey key = make_api_key(*brand);
+  const auto rotated = doors.keys.rotate(*id, std::chrono::hours(o.overlap_hours), key);
+  if (!rotated) {
+    return failure(rotated.error());
+  }
+  Json json;
+  key_members(json, *rotated);
+  json.member("key", key.text);
+  return Answer{json.finish(), kShownOnce};
 }
 
 Reply key_list(Doors& doors, const Options& o) {
@@ -308,7 +386,7 @@ Reply key_list(Doors& doors, const Options& o) {
 Reply key_delete(Doors& doors, const Options& o) {
   const auto id = KeyId::parse(o.id);
   if (!id) {
-    return Failure{"--key must be a key's id (key_...), as key list shows it"};
+    return Failure{kBadKeyId};
   }
   const auto deleted = doors.keys.remove(*id);
   if (!deleted) {
@@ -558,6 +636,109 @@ Reply queue(Doors& doors, const Options&) {
                 depth ? "" : "The broker did not answer (AMQP_URL), so dead is not known."};
 }
 
+// Whom previews are made for. No mail reaches it (RFC 2606), so nobody else can be it.
+constexpr std::string_view kPreviewUser = "voice-previews@audio.invalid";
+// A run that was interrupted leaves its key behind.
+constexpr auto kPreviewKeyLife = std::chrono::hours(1);
+
+// The account of previews, with credits for so many at a time.
+Result<UserId, store::Fault> preview_account(Doors& doors, std::size_t count) {
+  auto user = doors.accounts.resolve(kPreviewUser);
+  if (!user) {
+    const auto created = doors.accounts.create(kPreviewUser, Plan::kPaid);
+    if (!created) {
+      return created.error();
+    }
+    user = created->id;
+  }
+  const auto found = doors.accounts.find(*user);
+  if (!found) {
+    return found.error();
+  }
+  const Units missing =
+      Units{kHoldAmount.value * static_cast<std::int64_t>(count)} - found->balance.available;
+  if (missing > Units{}) {
+    const auto granted = doors.accounts.grant(
+        *user, missing, GrantKind::kAdjustment, "voice-previews-" + random_base32(26));
+    if (!granted) {
+      return granted.error();
+    }
+  }
+  return *user;
+}
+
+// A key of that account that does not last, instead of those that earlier runs may have left.
+Result<store::KeyInfo, store::Fault> preview_key(Doors& doors, UserId user, const NewApiKey& key) {
+  const Instant now = std::chrono::floor<Instant::duration>(std::chrono::system_clock::now());
+  const auto before = doors.keys.list(user);
+  if (!before) {
+    return before.error();
+  }
+  for (const store::KeyInfo& old : *before) {
+    if (!old.deleted_at && old.expires_at && *old.expires_at <= now) {
+      if (const auto removed = doors.keys.remove(old.id); !removed) {
+        return removed.error();
+      }
+    }
+  }
+  return doors.keys.add(
+      user,
+      {.name = "voices render", .scopes = kUsualScopes, .expires_at = now + kPreviewKeyLife},
+      key);
+}
+
+Reply voices_render(Doors& doors, const Options& o) {
+  const auto folder = load_voice_previews_dir();
+  const auto brand = load_brand();
+  const auto public_url = load_public_url();
+  for (const auto* const read : {&folder, &brand, &public_url}) {
+    if (!*read) {
+      return Failure{read->error().message};
+    }
+  }
+  if (folder->empty()) {
+    return Failure{"VOICE_PREVIEWS_DIR is not set; it names the folder that previews are kept in"};
+  }
+  const VoicePreviews previews(*folder);
+  const std::vector<bool> there = previews.which();
+  std::vector<std::string_view> wanted;
+  for (std::size_t i = 0; i < there.size(); ++i) {
+    if (o.again || !there[i]) {
+      wanted.push_back(voices()[i].id);
+    }
+  }
+  std::vector<PreviewMade> made;
+  if (!wanted.empty()) {
+    const auto user = preview_account(doors, wanted.size());
+    if (!user) {
+      return failure(user.error());
+    }
+    const NewApiKey key = make_api_key(*brand);
+    const auto stored = preview_key(doors, *user, key);
+    if (!stored) {
+      return failure(stored.error());
+    }
+    made = make_previews({.url = o.url.empty() ? *public_url : o.url,
+                          .public_url = *public_url,
+                          .key = key.text,
+                          .model = *brand + "-audio-1.0"},
+                         previews,
+                         wanted);
+    if (const auto removed = doors.keys.remove(stored->id); !removed) {
+      return failure(removed.error());
+    }
+  }
+  const auto kept = std::count_if(
+      made.begin(), made.end(), [](const PreviewMade& one) { return one.why_not.empty(); });
+  Json json;
+  json.member("rendered", kept).objects("voices", made, [&](const PreviewMade& one) {
+    json.member("id", one.voice).member("result", one.why_not.empty() ? "kept" : one.why_not);
+  });
+  return Answer{.json = json.finish(),
+                .note = made.empty() ? "Every voice has one; --again renders them anew." : "",
+                .ok = kept == static_cast<std::ptrdiff_t>(made.size())};
+}
+
 Reply audit(Doors& doors, const Options&) {
   const auto checks = store::audit(doors.url);
   if (!checks) {
@@ -632,15 +813,17 @@ std::string key_terms(const Options& o) {
   for (const std::string& scope : o.scopes) {
     out += (out.ends_with('=') ? "" : ",") + scope;
   }
-  return out + (o.expires.empty() ? "" : " expires=" + o.expires);
+  out += o.expires.empty() ? "" : " expires=" + o.expires;
+  return out + (o.spend_limit.empty() ? "" : " spend_limit=" + o.spend_limit + " a " + o.period);
 }
 
 class CommandLine {
  public:
   CommandLine() : app_("Users, credits, keys, tasks, the queue and the audit.", "audio-api admin") {
     app_.footer(
-        "Needs DATABASE_URL in the environment; key create uses BRAND, queue AMQP_URL, user\n"
-        "login-link PUBLIC_URL.\n"
+        "Needs DATABASE_URL in the environment; key create and key rotate use BRAND, queue\n"
+        "AMQP_URL, user login-link and user invite PUBLIC_URL, voices render BRAND,\n"
+        "PUBLIC_URL and VOICE_PREVIEWS_DIR.\n"
         "--user takes an email address or a user id. Each command has --help and --json; those "
         "that\n"
         "change something are recorded (actions) with --as NAME and --reason TEXT.");
@@ -649,6 +832,7 @@ class CommandLine {
     add_credits_commands();
     add_key_commands();
     add_task_commands();
+    add_voice_commands();
     leaf(&app_, "queue", "how much work waits, and who does it", queue, "queue");
     leaf(&app_,
          "audit",
@@ -725,6 +909,31 @@ class CommandLine {
                           "user login-link --user ann@example.com",
                           [](const Options& o) { return Subject{o.user}; });
     who(link);
+    CLI::App* out = leaf(user,
+                         "sign-out",
+                         "end all sessions of a user in the console, at once",
+                         user_sign_out,
+                         "user sign-out --user ann@example.com",
+                         [](const Options& o) { return Subject{o.user}; });
+    who(out);
+    CLI::App* email = leaf(user,
+                           "email",
+                           "give a user another address; links mailed to the one before end",
+                           user_email,
+                           "user email --user ann@example.com --email ann@example.net",
+                           [](const Options& o) {
+                             return Subject{o.user, "email=" + o.email};
+                           });
+    who(email);
+    email->add_option("--email", options_.email, "the new address, unique")->required();
+    CLI::App* invite = leaf(user,
+                            "invite",
+                            "make a link by which somebody makes an account of his own, within a "
+                            "week",
+                            user_invite,
+                            "user invite --email ann@example.com",
+                            [](const Options& o) { return Subject{o.email}; });
+    invite->add_option("--email", options_.email, "whose: the account's address")->required();
   }
 
   void add_credits_commands() {
@@ -760,7 +969,7 @@ class CommandLine {
   }
 
   void add_key_commands() {
-    CLI::App* key = group("key", "make, list and delete API keys");
+    CLI::App* key = group("key", "make, list, rotate and delete API keys");
     CLI::App* create = leaf(key,
                             "create",
                             "make an API key; it is shown only once",
@@ -781,12 +990,38 @@ class CommandLine {
         ->capture_default_str();
     create->add_option(
         "--expires", options_.expires, "when it stops working, like 2027-01-01T00:00:00Z");
+    CLI::Option* spend = create->add_option(
+        "--spend-limit",
+        options_.spend_limit,
+        "the most it may spend in a --period, in whole credits, reserved ones included");
+    CLI::Option* period =
+        create->add_option("--period", options_.period, "day or month, of UTC, for --spend-limit")
+            ->check(CLI::IsMember({"day", "month"}));
+    spend->needs(period)->check(not_empty());
+    period->needs(spend);
     CLI::App* list = leaf(key,
                           "list",
-                          "the keys of a user, without their secret part",
+                          "the keys of a user, without their secret part, and what they have spent "
+                          "of their limits",
                           key_list,
                           "key list --user ann@example.com");
     who(list);
+    CLI::App* rotate =
+        leaf(key,
+             "rotate",
+             "give a key another secret, which is shown only once",
+             key_rotate,
+             "key rotate --key key_01j... --overlap-hours 24",
+             [](const Options& o) {
+               return Subject{o.id, "overlap_hours=" + std::to_string(o.overlap_hours)};
+             });
+    rotate->add_option("--key", options_.id, "the key's id, as key list shows it")->required();
+    rotate
+        ->add_option("--overlap-hours",
+                     options_.overlap_hours,
+                     "for how long the secret that is replaced still works, 0-168; 0: not at all")
+        ->required()
+        ->check(CLI::Range(0, static_cast<int>(kKeyOverlapMax.count())));
     CLI::App* end = leaf(key,
                          "delete",
                          "end a key, at once and for good",
@@ -821,6 +1056,24 @@ class CommandLine {
                             "task cancel aud_01j...",
                             [](const Options& o) { return Subject{o.id}; });
     id(cancel);
+  }
+
+  void add_voice_commands() {
+    CLI::App* voices = group("voices", "what the preset voices sound like");
+    CLI::App* render = leaf(voices,
+                            "render",
+                            "have a short sample made of each voice that has none, as an account "
+                            "of the service's own, and keep it in VOICE_PREVIEWS_DIR; needs the "
+                            "API and a worker. May be interrupted and repeated",
+                            voices_render,
+                            "voices render",
+                            [](const Options& o) {
+                              return Subject{std::string(kPreviewUser), o.again ? "again" : ""};
+                            });
+    render->add_flag("--again", options_.again, "of those that have one, too");
+    render->add_option("--url",
+                       options_.url,
+                       "where this machine reaches the API, without /api/v1; default: PUBLIC_URL");
   }
 
   CLI::App* group(const char* name, const char* description) {

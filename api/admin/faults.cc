@@ -29,8 +29,11 @@ std::string worded(const store::Fault& fault) {
     case Code::kBadReference:
       return "--reference must be 1 to 128 visible ASCII characters without spaces";
     case Code::kBadKeyName:
-      return "--name must be 1 to 100 characters of UTF-8 without control characters, and no "
-             "white space at either end";
+      return "--name must be 1 to 100 characters of UTF-8, none of them a control character, "
+             "invisible or changing the direction of text, and no white space at either end";
+    case Code::kBadSpendLimit:
+      return "--spend-limit must be a whole number of credits from " +
+             std::to_string(kSpendLimitMin) + " to " + std::to_string(kSpendLimitMax);
     case Code::kBadKeyExpiry:
       return "--expires must be in the future and at most ten years ahead";
     case Code::kTooManyKeys:
@@ -38,9 +41,18 @@ std::string worded(const store::Fault& fault) {
     case Code::kAskerIsGone:
     case Code::kScopeNotOwn:
     case Code::kExpiryNotOwn:
+    case Code::kSpendingNotOwn:
+    case Code::kLimitNotOwn:
     case Code::kNotFresh:
     case Code::kBadLogin:
     case Code::kNoSuchSession:
+    case Code::kNoSuchPasskey:
+    case Code::kTooManyPasskeys:
+    case Code::kPasskeyTaken:
+    case Code::kChallengeUsed:
+    case Code::kCounterBack:
+    case Code::kLastWayIn:
+    case Code::kCreditsLeft:
       return "a key cannot give what it lacks";  // Nobody asks by a key or a session here.
     case Code::kNoSuchUser:
       return "--user: there is no user " + fault.about;

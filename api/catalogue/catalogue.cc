@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "api/files/files.h"
 #include "api/server/etag.h"
 #include "common/base/json.h"
 #include "common/domain/pricing.h"
@@ -22,6 +23,10 @@ constexpr std::int64_t kModelCreated = 1'763'596'800;
 constexpr std::array<std::int64_t, 3> kPriced = {
     1'724, 15'000, std::int64_t{kAudioSecondsMax} * 1000};
 
+// How long a preview may be unknown after it was rendered, so that a list costs no look at the
+// disk.
+constexpr auto kLookEvery = std::chrono::seconds(1);
+
 // A list that is always whole; `items` writes them.
 template <class Items>
 std::string list(Items items) {
@@ -33,13 +38,20 @@ std::string list(Items items) {
   return out;
 }
 
-std::string render_voices() {
-  return list([](JsonWriter& json) {
+// `has_preview` by the order of voices().
+std::string render_voices(const std::string& url, const std::vector<bool>& has_preview) {
+  return list([&](JsonWriter& json) {
+    auto has = has_preview.begin();
     for (const Voice& voice : voices()) {
       json.begin_object();
       json.member("id", voice.id).member("object", "voice").member("name", voice.name);
       json.key("languages").begin_array().value(voice.language).end_array();
       json.member("description", voice.description);
+      if (*has++) {
+        json.member("preview_url", url + std::string(voice.id) + "/preview");
+      } else {
+        json.key("preview_url").null();
+      }
       json.end_object();
     }
   });
@@ -91,7 +103,46 @@ std::string render_pricing(const Config& config) {
 
 Catalogue::Document::Document(std::string text) : json(std::move(text)), etag(strong_etag(json)) {}
 
+std::shared_ptr<const Catalogue::Document> Catalogue::VoiceList::now() {
+  const std::scoped_lock lock(mutex_);
+  const auto at = std::chrono::steady_clock::now();
+  if (!looked_at_ || at - *looked_at_ >= kLookEvery) {
+    std::vector<bool> which = previews_.which();
+    if (document_ == nullptr || which != which_) {
+      document_ = std::make_shared<const Document>(render_voices(url_, which));
+      which_ = std::move(which);
+    }
+    looked_at_ = at;
+  }
+  return document_;
+}
+
 Catalogue::Catalogue(const Config& config)
-    : voices_(render_voices()), models_(render_models(config)), pricing_(render_pricing(config)) {}
+    : previews_(config.voice_previews_dir),
+      voice_list_(config, previews_),
+      models_(render_models(config)),
+      pricing_(render_pricing(config)) {}
+
+void Catalogue::preview(const Call& call) const {
+  auto preview = previews_.open(call.parameter(0));
+  if (!preview) {
+    count_unreadable(preview.error());
+    call.fail(service_unavailable());
+    return;
+  }
+  if (!*preview) {
+    call.fail({ApiErrorCode::kNotFound, "There is no preview of this voice.", std::nullopt});
+    return;
+  }
+  Preview& found = **preview;
+  send_file(call.exchange(),
+            call.route().cross_origin,
+            {.fd = std::move(found.fd),
+             .size = found.size,
+             .modified = found.modified,
+             .etag = std::move(found.etag),
+             .content_type = "audio/mpeg",
+             .caching = "public, max-age=3600"});
+}
 
 }  // namespace audiogen::api

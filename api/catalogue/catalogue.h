@@ -1,19 +1,28 @@
-// What can be asked for and what it costs: the tables of the domain, as documents for anybody.
+// What can be asked for and what it costs: the tables of the domain, as documents for anybody, and
+// how the voices sound.
 #pragma once
 
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "api/catalogue/previews.h"
 #include "api/server/call.h"
 #include "common/base/config.h"
 
 namespace audiogen::api {
 
-// Rendered once: nothing of it changes while the program runs.
+// Rendered once: nothing of it changes while the program runs, but which voices have a preview.
 class Catalogue {
  public:
   explicit Catalogue(const Config& config);
 
-  void voices(const Call& call) const { serve(call, voices_); }
+  void voices(const Call& call) const { serve(call, *voice_list_.now()); }
+  // The recording of the voice that the route names; 404 where there is none.
+  void preview(const Call& call) const;
   void models(const Call& call) const { serve(call, models_); }
   void pricing(const Call& call) const { serve(call, pricing_); }
 
@@ -27,7 +36,25 @@ class Catalogue {
     call.answer_public(document.json, document.etag);
   }
 
-  const Document voices_, models_, pricing_;
+  // The list of voices, rendered again when there are other previews than before.
+  class VoiceList {
+   public:
+    VoiceList(const Config& config, const VoicePreviews& previews)
+        : url_(config.public_url + "/api/v1/voices/"), previews_(previews) {}
+    std::shared_ptr<const Document> now();
+
+   private:
+    const std::string url_;
+    const VoicePreviews& previews_;
+    std::mutex mutex_;  // Guards what follows.
+    std::optional<std::chrono::steady_clock::time_point> looked_at_;
+    std::vector<bool> which_;
+    std::shared_ptr<const Document> document_;
+  };
+
+  const VoicePreviews previews_;
+  mutable VoiceList voice_list_;
+  const Document models_, pricing_;
 };
 
 }  // namespace audiogen::api

@@ -17,7 +17,7 @@ constexpr std::size_t kSaltBytes = 16, kHashBytes = 32;
 
 }  // namespace
 
-std::string argon2_encode(std::string_view password) {
+std::optional<std::string> argon2_encode(std::string_view password) {
   std::array<std::uint8_t, kSaltBytes> salt;
   random_bytes(salt);
   std::string out(argon2_encodedlen(kPasses, kMemoryKib, kLanes, kSaltBytes, kHashBytes, Argon2_id),
@@ -32,13 +32,18 @@ std::string argon2_encode(std::string_view password) {
                                            kHashBytes,
                                            out.data(),
                                            out.size());
-  AG_CHECK(failed == ARGON2_OK);  // The parameters are constants; without memory nothing goes on.
+  if (failed == ARGON2_MEMORY_ALLOCATION_ERROR) {
+    return std::nullopt;
+  }
+  AG_CHECK(failed == ARGON2_OK);  // The parameters are constants.
   out.resize(std::strlen(out.c_str()));
   return out;
 }
 
-bool argon2_matches(const std::string& encoded, std::string_view password) {
-  return argon2id_verify(encoded.c_str(), password.data(), password.size()) == ARGON2_OK;
+std::optional<bool> argon2_matches(const std::string& encoded, std::string_view password) {
+  const int verdict = argon2id_verify(encoded.c_str(), password.data(), password.size());
+  return verdict == ARGON2_MEMORY_ALLOCATION_ERROR ? std::nullopt
+                                                   : std::optional(verdict == ARGON2_OK);
 }
 
 }  // namespace audiogen::api

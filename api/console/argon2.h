@@ -7,16 +7,18 @@
 // each needs as much.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
 namespace audiogen::api {
 
 // `password`, at most some kilobytes, with a new salt, in argon2's own text form (97 characters,
-// parameters included). Blocks for the whole work; any thread.
-std::string argon2_encode(std::string_view password);
+// parameters included). Nullopt: there is no memory for it just now. Blocks for the whole work; any
+// thread.
+std::optional<std::string> argon2_encode(std::string_view password);
 
-// Whether `encoded` was made of this password. As much work, whatever the answer.
-bool argon2_matches(const std::string& encoded, std::string_view password);
+// Whether `encoded` was made of this password; nullopt as above. As much work, whatever the answer.
+std::optional<bool> argon2_matches(const std::string& encoded, std::string_view password);
 
 }  // namespace audiogen::api

@@ -5,11 +5,13 @@
 #include <variant>
 
 #include "api/console/argon2.h"
+#include "api/console/mails.h"
 #include "api/server/answer.h"
+#include "api/server/answers_of_store.h"
 #include "api/server/auth.h"
+#include "common/base/check.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
-#include "common/base/occasionally.h"
 #include "common/base/origin.h"
 #include "common/domain/password.h"
 #include "common/domain/sign_in.h"
@@ -22,49 +24,9 @@ constexpr StorePoolOptions kHashers{.threads = 2, .per_user = 4, .total = 100};
 // More than all that a body can be about, also with every character spelled as an escape.
 constexpr std::size_t kBodyMax = std::size_t{16} * 1024;
 
-ApiError worded(const store::Fault& fault, const Call& call) {
-  using Code = store::FaultCode;
-  switch (fault.code) {
-    case Code::kBadLogin:
-      return invalid_login();
-    case Code::kNoSuchSession:
-      return session_not_found();
-    case Code::kNotFresh:
-      return step_up_required();
-    default:
-      break;
-  }
-  static Occasionally line;
-  if (line.due()) {
-    log::warn("sign-in unavailable", {{"request_id", call.request_id()}, {"reason", fault.detail}});
-  }
-  return service_unavailable();
-}
-
-// What a call of the store came to, or what to tell the client.
-template <class T>
-Result<T, ApiError> told(std::optional<Result<T, store::Fault>> outcome, const Call& call) {
-  if (!outcome) {
-    return service_unavailable();
-  }
-  if (!*outcome) {
-    return worded(outcome->error(), call);
-  }
-  return **std::move(outcome);
-}
-
 // Of the session that asks: one that was ended a moment ago is only remembered.
 ApiError of_own(const ApiError& error) {
   return error.code == ApiErrorCode::kNotFound ? not_signed_in() : error;
-}
-
-store::NewWebSession new_session(const Call& call, const Sha256& token, bool secure) {
-  const http::Request& request = call.request();
-  return {.id = SessionId::make(),
-          .token_hash = token,
-          .user_agent = std::string(request.header("user-agent")),
-          .address = request.client.text(),
-          .replaces = session_token_hash(request, secure)};
 }
 
 std::string set_cookie(const std::string& cookie) {
@@ -83,6 +45,7 @@ std::string render_opened(const store::OpenedWebSession& opened) {
   JsonWriter json(out);
   json.begin_object()
       .member("id", opened.session.id)
+      .member("account", opened.session.user)
       .member("email", std::string_view(opened.email));
   write_times(json, opened.session);
   json.member("current", true).end_object();
@@ -92,7 +55,10 @@ std::string render_opened(const store::OpenedWebSession& opened) {
 std::string render_state(const store::WebSessionState& state) {
   std::string out;
   JsonWriter json(out);
-  json.begin_object().member("id", state.session.id).member("email", std::string_view(state.email));
+  json.begin_object()
+      .member("id", state.session.id)
+      .member("account", state.session.user)
+      .member("email", std::string_view(state.email));
   write_times(json, state.session);
   json.member("has_password", state.password.has_value())
       .member("fresh_until", fresh_until(state.session.created_at))
@@ -126,14 +92,35 @@ void note(const char* what, const Call& call, UserId user, SessionId session) {
              {"address", call.request().client.text()}});
 }
 
+std::string nobodys_password() {
+  auto encoded = argon2_encode(make_token().text);
+  AG_CHECK(encoded);  // Without memory no program starts.
+  return *std::move(encoded);
+}
+
 }  // namespace
 
-SignIns::SignIns(const Config& config, RateLimiter& limiter, DoorsPool& pool)
+store::NewWebSession new_session(const Call& call, const Sha256& token, bool secure) {
+  const http::Request& request = call.request();
+  return {.id = SessionId::make(),
+          .token_hash = token,
+          .user_agent = std::string(request.header("user-agent")),
+          .address = request.client.text(),
+          .replaces = session_token_hash(request, secure)};
+}
+
+SignIns::SignIns(const Config& config, RateLimiter& limiter, DoorsPool& pool, Mails* mails)
     : secure_(parse_origin(config.public_url).value_or(Origin()).secure),
-      nobodys_(argon2_encode(make_token().text)),
+      nobodys_(nobodys_password()),
       limiter_(limiter),
       pool_(pool),
-      hashers_([] { return std::make_unique<Hasher>(); }, kHashers) {}
+      hashers_([] { return std::make_unique<Hasher>(); }, kHashers),
+      mails_(mails),
+      signs_up_(config.sign_up != SignUp::kClosed) {}
+
+store::NewWebSession SignIns::new_session(const Call& call, const NewToken& token) const {
+  return api::new_session(call, token.hash, secure_);
+}
 
 Handling SignIns::open(Call call) {
   const auto body = co_await call.json_body(kBodyMax);
@@ -158,7 +145,11 @@ Handling SignIns::open(Call call) {
 Handling SignIns::open_by_link(Call call, Sha256 link) {
   const NewToken token = make_token();
   const auto write = [&](StoreDoors& doors) {
-    return doors.web_sessions.open_by_link(link, new_session(call, token.hash, secure_));
+    const store::NewWebSession made = new_session(call, token);
+    auto opened = doors.web_sessions.open_by_link(link, made);
+    return signs_up_ && !opened && opened.error().code == store::FaultCode::kBadLogin
+               ? doors.web_sessions.open_by_sign_up(link, made)
+               : opened;
   };
   auto outcome = co_await on_store(pool_, call.holder(), write);
   answer_opened(call, told(std::move(outcome), call), token, "signed in by link");
@@ -177,21 +168,22 @@ Handling SignIns::open_by_password(Call call, PasswordSignIn shown) {
     call.fail(password.error());
     co_return;
   }
+  // Nullopt: there is no memory for it. Nobody is told that his password is wrong for that.
   const auto match = [&](Hasher&) {
     return argon2_matches(*password ? (*password)->encoded : nobodys_, shown.password);
   };
   const auto matches = co_await on_store(hashers_, call.holder(), match);
-  if (!matches) {
+  if (!matches || !*matches) {
     call.fail(service_unavailable());
     co_return;
   }
-  if (!*matches || !*password) {
+  if (!**matches || !*password) {
     call.fail(invalid_login());
     co_return;
   }
   const NewToken token = make_token();
   const auto write = [&](StoreDoors& doors) {
-    return doors.web_sessions.open_by_password(**password, new_session(call, token.hash, secure_));
+    return doors.web_sessions.open_by_password(**password, new_session(call, token));
   };
   auto outcome = co_await on_store(pool_, call.holder(), write);
   answer_opened(call, told(std::move(outcome), call), token, "signed in by password");
@@ -307,24 +299,28 @@ Handling SignIns::set_password(Call call) {
     co_return;
   }
   const bool by_password = !state->fresh;
-  // The new hash where the old one is not needed or was right; else empty.
-  const auto hash = [&](Hasher&) {
-    const bool knows = !by_password || argon2_matches(*state->password, *change->current);
-    return knows ? argon2_encode(change->password) : std::string();
+  // The new hash where the old one is not needed or was right; else empty. Nullopt as above.
+  const auto hash = [&](Hasher&) -> std::optional<std::string> {
+    const auto knows =
+        by_password ? argon2_matches(*state->password, *change->current) : std::optional(true);
+    return !knows   ? std::nullopt
+           : *knows ? argon2_encode(change->password)
+                    : std::optional(std::string());
   };
-  const auto encoded = co_await on_store(hashers_, call.holder(), hash);
-  if (!encoded) {
+  const auto hashed = co_await on_store(hashers_, call.holder(), hash);
+  if (!hashed || !*hashed) {
     call.fail(service_unavailable());
     co_return;
   }
-  if (encoded->empty()) {
+  const std::string& encoded = **hashed;
+  if (encoded.empty()) {
     call.fail(invalid_parameter("current_password", "current_password is not the one in force."));
     co_return;
   }
   const auto write = [&](StoreDoors& doors) {
     return doors.web_sessions.set_password(call.key().user,
                                            *call.key().session,
-                                           *encoded,
+                                           encoded,
                                            by_password ? state->password : std::nullopt);
   };
   auto outcome = co_await on_store(pool_, call.holder(), write);
@@ -334,6 +330,9 @@ Handling SignIns::set_password(Call call) {
     co_return;
   }
   note("password set", call, call.key().user, *call.key().session);
+  if (mails_ != nullptr) {
+    mails_->tell(Notice::kPasswordSet, state->email);
+  }
   call.answer_nothing();
 }
 

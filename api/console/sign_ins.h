@@ -25,19 +25,32 @@
 
 namespace audiogen::api {
 
+class Mails;
+
+// A session that is to be opened for whoever makes this call; it ends the one of his cookie.
+store::NewWebSession new_session(const Call& call, const Sha256& token, bool secure);
+
 class SignIns {
  public:
-  // All are to live as long as this.
-  SignIns(const Config& config, RateLimiter& limiter, DoorsPool& pool);
+  // All are to live as long as this; without `mails` nobody is written to.
+  SignIns(const Config& config, RateLimiter& limiter, DoorsPool& pool, Mails* mails);
 
-  // By a link or a password. The cookie's session, if there is one, ends: an id never outlives a
-  // sign-in.
+  // By a link, which may make the account (SIGNUP), or a password. The cookie's session, if there
+  // is one, ends: an id never outlives a sign-in.
   Handling open(Call call);
   Handling list(Call call);
   Handling current(Call call);
   Handling close_current(Call call);
   Handling close(Call call);
   Handling set_password(Call call);
+
+  // For whatever else signs somebody in: the session that is to be opened with `token`, and the
+  // answer to who is signed in by it, or why not. `how` is for the log.
+  store::NewWebSession new_session(const Call& call, const NewToken& token) const;
+  void answer_opened(const Call& call,
+                     const Result<store::OpenedWebSession, ApiError>& opened,
+                     const NewToken& token,
+                     const char* how) const;
 
   // Finishes the hashes that are under way.
   void stop() { hashers_.stop(); }
@@ -47,10 +60,6 @@ class SignIns {
 
   Handling open_by_link(Call call, Sha256 link);
   Handling open_by_password(Call call, PasswordSignIn shown);
-  void answer_opened(const Call& call,
-                     const Result<store::OpenedWebSession, ApiError>& opened,
-                     const NewToken& token,
-                     const char* how) const;
   std::optional<ApiError> refusal(const PasswordChange& change,
                                   const store::WebSessionState& state) const;
 
@@ -60,6 +69,8 @@ class SignIns {
   RateLimiter& limiter_;
   DoorsPool& pool_;
   StorePool<Hasher> hashers_;
+  Mails* const mails_;
+  const bool signs_up_;  // A link may make an account.
 };
 
 }  // namespace audiogen::api

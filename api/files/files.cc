@@ -34,12 +34,12 @@ std::optional<std::int64_t> to_number(std::string_view text) {
 }
 
 // The one place where bytes of a blob are taken: its neighbours in the segment are other users'.
-http::FileBody part_of(const OpenBlob& file, UniqueFd fd, const ByteRange& part) {
+http::FileBody part_of(SentFile file, const ByteRange& part) {
   AG_CHECK(part.first >= 0);
   AG_CHECK(part.first <= file.size);
   AG_CHECK(part.length >= 0);
   AG_CHECK(part.length <= file.size - part.first);
-  return {std::move(fd), file.offset + part.first, part.length};
+  return {std::move(file.fd), file.offset + part.first, part.length};
 }
 
 std::string http_date(std::int64_t seconds) {
@@ -49,21 +49,6 @@ std::string http_date(std::int64_t seconds) {
   char out[64];
   std::strftime(out, sizeof out, "%a, %d %b %Y %H:%M:%S GMT", &parts);
   return out;
-}
-
-// One line a second: whatever keeps one file from being opened keeps all of them.
-void count_unreadable(const Error& error) {
-  using Clock = std::chrono::steady_clock;
-  static auto& unreadable =
-      metrics::counter("api_files_unreadable_total", "Requests for files answered 503");
-  static std::atomic<Clock::rep> next{0};
-  unreadable.Increment();
-  const auto now = Clock::now().time_since_epoch();
-  auto due = next.load();
-  if (now.count() >= due &&
-      next.compare_exchange_strong(due, (now + std::chrono::seconds(1)).count())) {
-    log::error("a file could not be opened", {{"why", error.message}});
-  }
 }
 
 }  // namespace
@@ -104,6 +89,69 @@ RangeKind parse_range(std::string_view header, std::int64_t size, ByteRange& out
   return RangeKind::kPart;
 }
 
+void count_unreadable(const Error& error) {
+  // Whatever keeps one file from being opened keeps all of them.
+  using Clock = std::chrono::steady_clock;
+  static auto& unreadable =
+      metrics::counter("api_files_unreadable_total", "Requests for files answered 503");
+  static std::atomic<Clock::rep> next{0};
+  unreadable.Increment();
+  const auto now = Clock::now().time_since_epoch();
+  auto due = next.load();
+  if (now.count() >= due &&
+      next.compare_exchange_strong(due, (now + std::chrono::seconds(1)).count())) {
+    log::error("a file could not be opened", {{"why", error.message}});
+  }
+}
+
+void send_file(const http::Exchange& exchange, bool cross_origin, SentFile file) {
+  const http::Request& request = exchange.request();
+  const auto answer = [&](http::Response&& reply) {
+    if (cross_origin) {
+      append_cross_origin(reply.headers, request);
+    }
+    reply_refused(exchange, std::move(reply));
+  };
+  http::Response response;
+  append_header(response.headers, "X-Request-Id", request_id_of(&request));
+  append_header(response.headers, "Content-Type", file.content_type);
+  append_header(response.headers, "ETag", file.etag);
+  append_header(response.headers, "Last-Modified", http_date(file.modified));
+  append_header(response.headers, "Cache-Control", file.caching);
+  // Vary also for those who name no origin: a page that has played the file finds this answer in
+  // its browser's cache when it reads it as data.
+  response.headers += "Accept-Ranges: bytes\r\nX-Content-Type-Options: nosniff\r\nVary: Origin\r\n";
+  if (none_match(request, file.etag)) {
+    response.status = 304;
+    answer(std::move(response));
+    return;
+  }
+  ByteRange range{.first = 0, .length = file.size};
+  const bool conditional_miss =
+      request.has_header("if-range") && request.header("if-range") != file.etag;
+  // Of GET alone (RFC 9110 14.2): HEAD tells how large the whole is.
+  const bool ranged = request.method == "GET" && request.has_header("range");
+  const RangeKind kind = ranged && !conditional_miss
+                             ? parse_range(request.header("range"), file.size, range)
+                             : RangeKind::kWhole;
+  if (kind == RangeKind::kUnsatisfiable) {
+    response.status = 416;
+    append_header(response.headers, "Content-Range", "bytes */" + std::to_string(file.size));
+    answer(std::move(response));
+    return;
+  }
+  if (kind == RangeKind::kPart) {
+    response.status = 206;
+    append_header(response.headers,
+                  "Content-Range",
+                  "bytes " + std::to_string(range.first) + "-" +
+                      std::to_string(range.first + range.length - 1) + "/" +
+                      std::to_string(file.size));
+  }
+  response.file = part_of(std::move(file), range);
+  answer(std::move(response));
+}
+
 void serve_file(const DirectoryStore& store,
                 const std::optional<LinkSigner>& links,
                 std::chrono::seconds retention,
@@ -137,48 +185,17 @@ void serve_file(const DirectoryStore& store,
                           request_id));
     return;
   }
-  UniqueFd fd(file->fd);
-  // The name is random and its content never changes, so the name alone is a strong validator.
-  const std::string etag = "\"" + std::string(key) + "\"";
-  http::Response response;
-  append_header(response.headers, "X-Request-Id", request_id);
-  append_header(response.headers, "Content-Type", blob_content_type(key));
-  append_header(response.headers, "ETag", etag);
-  append_header(response.headers, "Last-Modified", http_date(file->modified));
-  response.headers +=
-      "Accept-Ranges: bytes\r\nCache-Control: private, max-age=31536000, immutable\r\n";
-  // Vary also for those who name no origin: a page that has played the file finds this answer in
-  // its browser's cache when it reads it as data.
-  response.headers += "X-Content-Type-Options: nosniff\r\nVary: Origin\r\n";
-  if (none_match(request, etag)) {
-    response.status = 304;
-    answer(std::move(response));
-    return;
-  }
-  ByteRange range{.first = 0, .length = file->size};
-  const bool conditional_miss =
-      request.has_header("if-range") && request.header("if-range") != etag;
-  // Of GET alone (RFC 9110 14.2): HEAD tells how large the whole is.
-  const bool ranged = request.method == "GET" && request.has_header("range");
-  const RangeKind kind = ranged && !conditional_miss
-                             ? parse_range(request.header("range"), file->size, range)
-                             : RangeKind::kWhole;
-  if (kind == RangeKind::kUnsatisfiable) {
-    response.status = 416;
-    append_header(response.headers, "Content-Range", "bytes */" + std::to_string(file->size));
-    answer(std::move(response));
-    return;
-  }
-  if (kind == RangeKind::kPart) {
-    response.status = 206;
-    append_header(response.headers,
-                  "Content-Range",
-                  "bytes " + std::to_string(range.first) + "-" +
-                      std::to_string(range.first + range.length - 1) + "/" +
-                      std::to_string(file->size));
-  }
-  response.file = part_of(*file, std::move(fd), range);
-  answer(std::move(response));
+  send_file(exchange,
+            true,
+            {.fd = UniqueFd(file->fd),
+             .offset = file->offset,
+             .size = file->size,
+             .modified = file->modified,
+             // The name is random and its content never changes, so the name alone is a strong
+             // validator.
+             .etag = "\"" + std::string(key) + "\"",
+             .content_type = blob_content_type(key),
+             .caching = "private, max-age=31536000, immutable"});
 }
 
 }  // namespace audiogen::api

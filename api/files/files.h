@@ -3,17 +3,37 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "api/server/call.h"
 #include "common/base/config.h"
+#include "common/base/unique_fd.h"
 #include "common/blob/blob_store.h"
 #include "common/blob/link_signer.h"
 #include "common/http/server.h"
 
 namespace audiogen::api {
+
+// A file to be sent, open, and what is said of it.
+struct SentFile {
+  UniqueFd fd;
+  std::int64_t offset = 0, size = 0;
+  std::int64_t modified = 0;  // Seconds since the epoch.
+  std::string etag;           // Strong, with its quotes.
+  std::string content_type;
+  std::string_view caching;  // Cache-Control.
+};
+
+// Answers with the file, with the part of it that is asked for, or that the client has it already.
+// `cross_origin`: pages of other sites may read it.
+void send_file(const http::Exchange& exchange, bool cross_origin, SentFile file);
+
+// Counts a file that could not be opened, and says why, at most once a second.
+void count_unreadable(const Error& error);
 
 // Reads file metadata on the calling I/O thread (the page cache answers) and answers the exchange.
 // With `links` only to an address it signed: 404 without a valid signature, as if there were no

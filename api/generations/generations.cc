@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "api/generations/event_stream.h"
 #include "api/server/answer.h"
 #include "api/server/asking.h"
 #include "common/base/log.h"
@@ -28,19 +29,28 @@ constexpr std::size_t kCancelThreads = 1, kCancelBatchMax = 64, kCancelsWaitingM
 // Above this a 503 now is better than a late answer, and under lasting overload above that.
 constexpr std::chrono::milliseconds kCreateWait{100}, kCreateHold{30};
 constexpr std::chrono::milliseconds kFindWait{500};
-// The part of all waits that one user may take with all of his keys, if it is not less than what
-// one key may.
-constexpr std::size_t kWaitsUserPart = 20;
+// The part of all waits, and of all streams, that one user may take with all of his keys, if it is
+// not less than what one key may.
+constexpr std::size_t kUserPart = 20;
+
+Places::Limits held_limits(std::size_t total, std::size_t per_key) {
+  return {.total = total, .per_key = per_key, .per_user = std::max(per_key, total / kUserPart)};
+}
 
 }  // namespace
 
-Generations::Generations(const Config& config, TaskPublisher& publisher, std::size_t waits_max)
+Generations::Generations(const Config& config,
+                         TaskPublisher& publisher,
+                         const Lookout& lookout,
+                         std::size_t held_max)
     : config_(config),
       names_(wire_names(config)),
       rules_{config.model_name(), config.url_policy == UrlPolicy::kAny},
       publisher_(publisher),
+      lookout_(lookout),
       created_(metrics::counter("api_creates_total", "Creations answered 202")),
       read_(metrics::counter("api_reads_total", "Status reads answered 200")),
+      streamed_(metrics::counter("api_streams_total", "Streams of events that were begun")),
       canceled_(metrics::counter("api_cancels_total", "Tasks canceled by their owners")),
       creates_(config.database,
                {.threads = kCommitThreads,
@@ -65,10 +75,10 @@ Generations::Generations(const Config& config, TaskPublisher& publisher, std::si
           [](store::TaskStore& store, std::span<const store::CancelCommand> commands) {
             return store.cancel(commands);
           }),
+      streams_(held_limits(held_max, kStreamsPerKey)),
       waits_([this](const store::FindCommand& command,
                     Waits::Found found) { return finds_.submit(command, std::move(found)); },
-             {.total = waits_max, .per_user = std::max(kWaitsPerKey, waits_max / kWaitsUserPart)}) {
-}
+             {.places = held_limits(held_max, kWaitsPerKey)}) {}
 
 Handling Generations::create(Call call) {
   const auto body = co_await call.json_body();
@@ -119,6 +129,7 @@ Result<store::CreateCommand, ApiError> Generations::read_create(const Call& call
   command.user = call.key().user;
   if (!call.key().session) {
     command.key = call.key().id;
+    command.limited = call.key().limited;
   }
   command.request = encode_request(*parsed);
   command.fingerprint = fingerprint(command.request);
@@ -135,6 +146,9 @@ void Generations::answer_created(const Call& call, const store::CreateOutcome& o
       return;
     case Kind::kInsufficient:
       call.fail(insufficient_credits());
+      return;
+    case Kind::kOverLimit:
+      call.fail(spend_limit_reached(outcome.limit, outcome.spent));
       return;
     case Kind::kFailed:
       call.fail(service_unavailable());
@@ -190,8 +204,91 @@ Handling Generations::get(Call call) {
       append_header(headers, "Preference-Applied", "wait=" + std::to_string(wait->count()));
     }
   }
+  if (!is_final(task.state)) {
+    const auto rest = read_again_after(lookout_.of(task).done_in);
+    append_header(headers, "Retry-After", std::to_string(rest.count()));
+  }
   read_.Increment();
   call.answer(200, render_task(task, names_), headers);
+}
+
+Handling Generations::events(Call call) {
+  using Clock = std::chrono::steady_clock;
+  const auto id = TaskId::parse(call.parameter(0));
+  if (!id) {
+    call.fail(task_not_found());
+    co_return;
+  }
+  store::FindCommand command{.id = *id, .user = call.key().user};
+  auto found = co_await ask(finds_, std::move(command), call.received_at());
+  if (!found) {
+    call.fail(service_unavailable());
+    co_return;
+  }
+  if (!*found) {
+    call.fail(task_not_found());
+    co_return;
+  }
+  TaskView task = std::move(**found);
+  // What the client has seen; whoever has seen the end is told, by 204, to ask no more.
+  auto seen = parse_event_id(call.request().header("last-event-id"));
+  if (is_final(task.state) && seen == event_id(task)) {
+    call.answer_nothing();
+    co_return;
+  }
+  if (call.request().method == "HEAD") {
+    call.begin_events();
+    co_return;
+  }
+  auto taken = streams_.take(call.key());
+  if (!taken) {
+    call.fail(taken.error() == Places::Full::kAll ? service_unavailable() : too_many_streams());
+    co_return;
+  }
+  std::optional<Places::Place> place(*std::move(taken));
+  streamed_.Increment();
+  call.begin_events();
+  const auto end = Clock::now() + kStreamMax;
+  std::string text(kStreamBegin);
+  std::optional<Prospect> told;
+  auto spoke = Clock::now(), progress_at = spoke;
+  for (;;) {
+    const auto now = Clock::now();
+    if (event_id(task) != seen) {
+      seen = event_id(task);
+      text += status_event(task, names_);
+      progress_at = now;
+    }
+    if (is_final(task.state) || now >= end) {
+      break;
+    }
+    if (now >= progress_at) {
+      progress_at = now + kProgressEvery;
+      if (const Prospect prospect = lookout_.of(task); prospect != told) {
+        told = prospect;
+        text += progress_event(prospect);
+      }
+    }
+    if (text.empty() && now - spoke >= kCommentEvery) {
+      text = kStreamComment;
+    }
+    if (!text.empty()) {
+      if (!call.exchange().send(text)) {
+        co_return;
+      }
+      text.clear();
+      spoke = now;
+    }
+    const auto rest = std::chrono::ceil<std::chrono::milliseconds>(
+        std::min({progress_at, spoke + kCommentEvery, end}) - now);
+    const bool waited = co_await waits_.until_changed(call, task, rest);
+    if (!waited || call.exchange().client_ended()) {
+      break;
+    }
+  }
+  call.exchange().send(text);
+  place.reset();  // Before its client can tell.
+  call.exchange().end_stream();
 }
 
 Handling Generations::estimate(Call call) {
@@ -202,7 +299,7 @@ Handling Generations::estimate(Call call) {
   }
   const auto parsed = parse_request(*body, rules_);
   if (parsed) {
-    call.answer(200, render_estimate(audiogen::estimate(*parsed)));
+    call.answer(200, render_estimate(audiogen::estimate(*parsed), lookout_.start_in()));
   } else if (parsed.error().param.empty()) {
     call.fail(invalid_request(parsed.error().message));
   } else {

@@ -1,14 +1,16 @@
-// Generations, one at a time: create, get, cancel.
+// Generations, one at a time: create, get, follow, cancel.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 
+#include "api/generations/lookout.h"
 #include "api/generations/publishing.h"
 #include "api/generations/resource.h"
 #include "api/generations/waits.h"
 #include "api/server/call.h"
 #include "api/server/handling.h"
+#include "api/server/places.h"
 #include "common/base/config.h"
 #include "common/base/metrics.h"
 #include "common/domain/request.h"
@@ -18,11 +20,17 @@ namespace audiogen::api {
 
 class Generations {
  public:
-  // At most `waits_max` requests at a time are held back until their task is final.
-  Generations(const Config& config, TaskPublisher& publisher, std::size_t waits_max);
+  // At most `held_max` requests at a time are held back until their task is final, and as many
+  // streams are open.
+  Generations(const Config& config,
+              TaskPublisher& publisher,
+              const Lookout& lookout,
+              std::size_t held_max);
 
   Handling create(Call call);
   Handling get(Call call);
+  // Tells what becomes of a task for as long as it takes, kStreamMax at most.
+  Handling events(Call call);
   Handling cancel(Call call);
   // What a creation with this body would be refused for or cost. Reserves and stores nothing.
   Handling estimate(Call call);
@@ -32,7 +40,8 @@ class Generations {
     return creates_.late(received_at);
   }
 
-  // Answers whoever waits for a task, and lets nobody wait any more: the server drains.
+  // Answers whoever waits for a task, ends all streams, and lets nobody wait any more: the server
+  // drains.
   void release_waits() { waits_.release(); }
   // Finishes what was accepted.
   void stop();
@@ -47,12 +56,15 @@ class Generations {
   const WireNames names_;
   const RequestRules rules_;
   TaskPublisher& publisher_;
+  const Lookout& lookout_;
   prometheus::Counter& created_;
   prometheus::Counter& read_;
+  prometheus::Counter& streamed_;
   prometheus::Counter& canceled_;
   store::GroupCommit<store::CreateCommand, store::CreateOutcome> creates_;
   store::GroupCommit<store::FindCommand, store::FindOutcome> finds_;
   store::GroupCommit<store::CancelCommand, store::Cancellation> cancels_;
+  Places streams_;
   Waits waits_;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "api/generations/details.h"
 #include "api/server/page.h"
 
 namespace audiogen::api {
@@ -85,6 +86,26 @@ Handling History::list(Call call) {
     json.raw(render_listed(item.view, item.request, item.key, names_));
   };
   call.answer_tagged(render_page((*page)->items, next, write));
+}
+
+Handling History::details(Call call) {
+  const auto id = TaskId::parse(call.parameter(0));
+  if (!id) {
+    call.fail(task_not_found());
+    co_return;
+  }
+  const auto read = [&](StoreDoors& doors) { return doors.history.details(call.key().user, *id); };
+  const auto found = co_await on_store(pool_, call.holder(), read);
+  if (!found || !*found) {
+    call.fail(service_unavailable());
+    co_return;
+  }
+  const std::optional<store::TaskDetails>& details = **found;
+  if (!details) {
+    call.fail(task_not_found());
+    co_return;
+  }
+  call.answer(200, render_details(*details, lookout_.of(details->view)));
 }
 
 Handling History::erase(Call call) {

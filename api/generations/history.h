@@ -1,6 +1,7 @@
-// A user's generations, as a list, and their deletion.
+// A user's generations: the list, all there is about one, and deletion.
 #pragma once
 
+#include "api/generations/lookout.h"
 #include "api/generations/resource.h"
 #include "api/server/call.h"
 #include "api/server/handling.h"
@@ -11,14 +12,17 @@ namespace audiogen::api {
 
 class History {
  public:
-  History(const Config& config, DoorsPool& pool) : names_(wire_names(config)), pool_(pool) {}
+  History(const Config& config, DoorsPool& pool, const Lookout& lookout)
+      : names_(wire_names(config)), pool_(pool), lookout_(lookout) {}
 
   Handling list(Call call);
+  Handling details(Call call);
   Handling erase(Call call);
 
  private:
   const WireNames names_;
   DoorsPool& pool_;
+  const Lookout& lookout_;
 };
 
 }  // namespace audiogen::api

@@ -1,6 +1,5 @@
 #include "api/generations/resource.h"
 
-#include "common/base/json.h"
 #include "common/base/log.h"
 
 namespace audiogen::api {
@@ -29,14 +28,31 @@ void append_output(std::string& out, const TaskView& task, const WireNames& name
   out += '}';
 }
 
+// {"p50":…,"p90":…}: seconds to the tenth, which is more than anybody can tell.
+void write_spread(JsonWriter& json, std::string_view name, const std::optional<Spread>& spread) {
+  json.key(name);
+  if (!spread) {
+    json.null();
+    return;
+  }
+  const auto seconds = [](std::chrono::milliseconds time) {
+    const auto tenths = (time.count() + 50) / 100;
+    std::string out = std::to_string(tenths / 10);
+    return tenths % 10 == 0 ? out : out + "." + std::to_string(tenths % 10);
+  };
+  json.begin_object();
+  json.key("p50").raw(seconds(spread->p50));
+  json.key("p90").raw(seconds(spread->p90));
+  json.end_object();
+}
+
 void append_failure(std::string& out, const TaskView& task) {
-  const FailureCode code = task.failure.value_or(FailureCode::kInternalError);
+  const TaskFailure failure = failure_of(task);
   out += '{';
-  append_json_member(out, "code", failure_code_name(code));
+  append_json_member(out, "code", failure.code);
   out += ',';
-  append_json_member(
-      out, "message", task.failure_message.empty() ? failure_message(code) : task.failure_message);
-  out += failure_retriable(code) ? ",\"retriable\":true}" : ",\"retriable\":false}";
+  append_json_member(out, "message", failure.message);
+  out += failure.retriable ? ",\"retriable\":true}" : ",\"retriable\":false}";
 }
 
 }  // namespace
@@ -46,6 +62,14 @@ WireNames wire_names(const Config& config) {
           config.cdn_url,
           LinkSigner::from(config),
           std::chrono::days(config.output_retention_days)};
+}
+
+TaskFailure failure_of(const TaskView& task) {
+  const FailureCode code = task.failure.value_or(FailureCode::kInternalError);
+  return {
+      failure_code_name(code),
+      task.failure_message.empty() ? failure_message(code) : std::string_view(task.failure_message),
+      failure_retriable(code)};
 }
 
 std::string render_task(const TaskView& task, const WireNames& names) {
@@ -116,7 +140,19 @@ std::string render_listed(const TaskView& task,
   return out;
 }
 
-std::string render_estimate(const Estimate& estimate) {
+void write_prospect(JsonWriter& json, const Prospect& prospect) {
+  json.key("waiting_on");
+  if (prospect.waiting_on) {
+    json.value(waiting_on_name(*prospect.waiting_on));
+  } else {
+    json.null();
+  }
+  json.member("position", prospect.position);
+  write_spread(json, "start_in_seconds", prospect.start_in);
+  write_spread(json, "done_in_seconds", prospect.done_in);
+}
+
+std::string render_estimate(const Estimate& estimate, const std::optional<Spread>& start_in) {
   std::string out;
   JsonWriter json(out);
   json.begin_object().member("object", "audio.estimate");
@@ -126,7 +162,9 @@ std::string render_estimate(const Estimate& estimate) {
   json.key("seconds").begin_object();
   json.key("p10").raw(format_seconds(estimate.short_ms));
   json.key("p90").raw(format_seconds(estimate.long_ms));
-  json.end_object().end_object();
+  json.end_object();
+  write_spread(json, "start_in_seconds", start_in);
+  json.end_object();
   return out;
 }
 

@@ -7,8 +7,10 @@
 #include <string_view>
 
 #include "common/base/config.h"
+#include "common/base/json.h"
 #include "common/blob/link_signer.h"
 #include "common/domain/estimate.h"
+#include "common/domain/outlook.h"
 #include "common/domain/task.h"
 
 namespace audiogen::api {
@@ -21,8 +23,19 @@ struct WireNames {
 };
 
 WireNames wire_names(const Config& config);
-// The answer to a question what a request would cost.
-std::string render_estimate(const Estimate& estimate);
+// The answer to a question what a request would cost, and when it would begin, if that is known.
+std::string render_estimate(const Estimate& estimate, const std::optional<Spread>& start_in);
+
+// The members that say when a task is probably done, of an object that is begun and ended
+// elsewhere.
+void write_prospect(JsonWriter& json, const Prospect& prospect);
+
+// Why a task failed, in the words of the interface. Views of the task, or of the program's own.
+struct TaskFailure {
+  std::string_view code, message;
+  bool retriable;
+};
+TaskFailure failure_of(const TaskView& task);
 
 // The generation resource of a task.
 std::string render_task(const TaskView& task, const WireNames& names);

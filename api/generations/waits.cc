@@ -20,7 +20,10 @@ struct Waits::Look {
 };
 
 Waits::Waits(Find find, WaitsOptions options)
-    : find_(std::move(find)), options_(options), thread_([this] { work(); }) {}
+    : find_(std::move(find)),
+      options_(options),
+      places_(options.places),
+      thread_([this] { work(); }) {}
 
 Waits::~Waits() {
   release();
@@ -33,7 +36,13 @@ Waits::~Waits() {
 }
 
 Waits::Wait Waits::until_final(const Call& call, TaskView& task, std::chrono::milliseconds limit) {
-  return {*this, call, task, limit};
+  return {*this, call, task, limit, false};
+}
+
+Waits::Wait Waits::until_changed(const Call& call,
+                                 TaskView& task,
+                                 std::chrono::milliseconds limit) {
+  return {*this, call, task, limit, true};
 }
 
 void Waits::release() {
@@ -47,37 +56,20 @@ void Waits::release() {
 bool Waits::add(Waiter waiter) {
   {
     const std::scoped_lock lock(mutex_);
-    if (released_ || waiters_.size() >= options_.total || !take_place(waiter.call->key())) {
+    if (released_) {
       return false;
+    }
+    if (!waiter.for_change) {
+      auto place = places_.take(waiter.call->key());
+      if (!place) {
+        return false;
+      }
+      waiter.place.emplace(*std::move(place));
     }
     waiters_.push_back(std::move(waiter));
   }
   changed_.notify_all();
   return true;
-}
-
-// mutex_ is held, as in free_place().
-bool Waits::take_place(const store::KeyRecord& key) {
-  const auto of_key = taken_.by_key.find(key.counted_as());
-  const auto of_user = taken_.by_user.find(key.user);
-  if ((of_key != taken_.by_key.end() && of_key->second >= options_.per_key) ||
-      (of_user != taken_.by_user.end() && of_user->second >= options_.per_user)) {
-    return false;
-  }
-  ++taken_.by_key[key.counted_as()];
-  ++taken_.by_user[key.user];
-  return true;
-}
-
-void Waits::free_place(const store::KeyRecord& key) {
-  const auto free_one = [](auto& places, const auto& whose) {
-    const auto taken = places.find(whose);
-    if (--taken->second == 0) {
-      places.erase(taken);
-    }
-  };
-  free_one(taken_.by_key, key.counted_as());
-  free_one(taken_.by_user, key.user);
 }
 
 void Waits::work() {
@@ -140,12 +132,16 @@ std::shared_ptr<Waits::Look> Waits::look(std::unique_lock<std::mutex>& lock) {
 std::list<Waits::Waiter> Waits::take_ended(Look& look, Clock::time_point next) {
   const std::scoped_lock inner(look.mutex);
   const auto ended = [&](const Waiter& waiter) {
+    bool changed = false;
+    // Who came while the look was under way may know more than it has seen.
     if (const auto seen = look.tasks.find(waiter.task->id);
-        seen != look.tasks.end() && seen->second) {
+        seen != look.tasks.end() && seen->second && seen->second->epoch >= waiter.task->epoch) {
+      changed =
+          seen->second->state != waiter.task->state || seen->second->epoch != waiter.task->epoch;
       *waiter.task = *seen->second;
     }
-    return released_ || is_final(waiter.task->state) || waiter.deadline < next ||
-           waiter.call->exchange().client_ended();
+    return released_ || (waiter.for_change && changed) || is_final(waiter.task->state) ||
+           waiter.deadline < next || waiter.call->exchange().client_ended();
   };
   std::list<Waiter> out;
   for (auto it = waiters_.begin(); it != waiters_.end();) {
@@ -154,8 +150,8 @@ std::list<Waits::Waiter> Waits::take_ended(Look& look, Clock::time_point next) {
       out.splice(out.end(), waiters_, waiter);
     }
   }
-  for (const Waiter& waiter : out) {
-    free_place(waiter.call->key());
+  for (Waiter& waiter : out) {
+    waiter.place.reset();  // Before its client can tell.
   }
   return out;
 }

@@ -1,12 +1,13 @@
-// Requests that wait for a task to become final (Prefer: wait). All of a process are one thread's,
-// which looks at all of their tasks together, once in a quarter of a second; whoever waits for the
-// same task shares the look.
+// Requests that wait for a task to become final (Prefer: wait), and streams that wait for it to
+// change. All of a process are one thread's, which looks at all of their tasks together, once in a
+// quarter of a second; whoever waits for the same task shares the look.
 //
 // Who can fill it, and what the others feel: a key has kWaitsPerKey places, and a user, however
 // many keys he has, `per_user`; the next wait is answered at once, without waiting. All together
 // have `total`; when they are taken, the same happens to everybody's, and who was not going to wait
 // feels nothing but the reads: at most `total` every quarter of a second, in batches, through the
 // group that all reads go through, and refused there, like any other, when others wait too long.
+// Streams have places of their own (Generations::events), as many again.
 #pragma once
 
 #include <chrono>
@@ -23,6 +24,7 @@
 
 #include "api/server/call.h"
 #include "api/server/handling.h"
+#include "api/server/places.h"
 #include "common/domain/task.h"
 #include "common/store/commands.h"
 
@@ -31,9 +33,7 @@ namespace audiogen::api {
 inline constexpr std::size_t kWaitsPerKey = 20;
 
 struct WaitsOptions {
-  std::size_t total = 1'000;
-  std::size_t per_key = kWaitsPerKey;
-  std::size_t per_user = 100;
+  Places::Limits places{.per_key = kWaitsPerKey};
   std::chrono::milliseconds look_every{250};
 };
 
@@ -56,6 +56,9 @@ class Waits {
   // or the next look would come after `limit`, or the client has ended, or release() was called.
   // The handler goes on on the thread of this object, and is not to keep it for long.
   Wait until_final(const Call& call, TaskView& task, std::chrono::milliseconds limit);
+  // The same until `task` is another than it is now. For whoever has a place elsewhere: it needs
+  // none, and is false only after release().
+  Wait until_changed(const Call& call, TaskView& task, std::chrono::milliseconds limit);
 
   // Ends all waits; later ones end at once. For a server that drains. Any thread.
   void release();
@@ -65,44 +68,42 @@ class Waits {
     const Call* call;  // In the handler's frame, as is the task: `share` keeps them.
     TaskView* task;
     Clock::time_point deadline;
+    bool for_change;
     Handling::Share share;
+    std::optional<Places::Place> place{};
   };
   struct Look;
 
-  // Whose places a waiter takes.
-  struct Places {
-    std::unordered_map<Uuid, std::size_t> by_key;  // By KeyRecord::counted_as().
-    std::unordered_map<UserId, std::size_t> by_user;
-  };
-
   bool add(Waiter waiter);
-  bool take_place(const store::KeyRecord& key);
-  void free_place(const store::KeyRecord& key);
   void work();
   std::shared_ptr<Look> look(std::unique_lock<std::mutex>& lock);
   std::list<Waiter> take_ended(Look& look, Clock::time_point next);
 
   const Find find_;
   const WaitsOptions options_;
+  Places places_;
   std::mutex mutex_;
   std::condition_variable changed_;
   // All guarded by mutex_.
   std::list<Waiter> waiters_;
-  Places taken_;
   bool released_ = false, stopping_ = false;
   std::thread thread_;
 };
 
 class Waits::Wait {
  public:
-  Wait(Waits& waits, const Call& call, TaskView& task, std::chrono::milliseconds limit)
-      : waits_(waits), call_(call), task_(task), limit_(limit) {}
+  Wait(Waits& waits,
+       const Call& call,
+       TaskView& task,
+       std::chrono::milliseconds limit,
+       bool for_change)
+      : waits_(waits), call_(call), task_(task), limit_(limit), for_change_(for_change) {}
 
   bool await_ready() const noexcept { return false; }
   bool await_suspend(Handling::Frame frame) {
     // Once added, this object may be gone before add() returns.
     waited_ = true;
-    if (waits_.add({&call_, &task_, Clock::now() + limit_, Handling::Share(frame)})) {
+    if (waits_.add({&call_, &task_, Clock::now() + limit_, for_change_, Handling::Share(frame)})) {
       return true;
     }
     waited_ = false;
@@ -115,6 +116,7 @@ class Waits::Wait {
   const Call& call_;
   TaskView& task_;
   std::chrono::milliseconds limit_;
+  bool for_change_;
   bool waited_ = false;
 };
 

@@ -89,6 +89,10 @@ void append_cross_origin(std::string& headers, const http::Request& request) {
   }
 }
 
+void append_own_only(std::string& headers) {
+  headers += "X-Content-Type-Options: nosniff\r\nCross-Origin-Resource-Policy: same-origin\r\n";
+}
+
 std::string request_id_of(const http::Request* request) {
   if (request != nullptr && request->header_count(kRequestIdHeader) == 1) {
     const std::string_view given = request->header(kRequestIdHeader);

@@ -32,6 +32,10 @@ void append_header(std::string& out, std::string_view name, std::string_view val
 // comes from a page.
 void append_cross_origin(std::string& headers, const http::Request& request);
 
+// For pages of our own alone: no page of another site gets to load it as anything, and it is never
+// taken for another type than it says.
+void append_own_only(std::string& headers);
+
 // The client's X-Request-Id when it is well-formed ([A-Za-z0-9._-]{1,64}), else a new one.
 std::string request_id_of(const http::Request* request);
 

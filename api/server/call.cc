@@ -44,6 +44,8 @@ JsonBody Call::json_body(std::size_t bytes_max) const {
 void Call::reply(http::Response&& response) const {
   if (route_->cross_origin) {
     append_cross_origin(response.headers, request());
+  } else {
+    append_own_only(response.headers);
   }
   reply_refused(exchange_, std::move(response));
 }
@@ -60,38 +62,36 @@ void Call::answer(int status, std::string json, std::string_view extra_headers) 
   reply(std::move(response));
 }
 
-void Call::answer_tagged(std::string json) const {
-  const std::string etag = strong_etag(json);
+http::Response Call::tagged(std::string_view cache_control, std::string_view etag) const {
   http::Response response;
   response.headers.reserve(kHeadersUsual);
-  // A browser keeps it, and asks each time.
-  append_header(response.headers, "Cache-Control", "private, no-cache");
+  append_header(response.headers, "Cache-Control", cache_control);
   append_header(response.headers, "ETag", etag);
   append_header(response.headers, "X-Request-Id", request_id_);
   response.headers += rate_headers_;
+  // Also for nobody in particular: a cache must not give a page what was answered to somebody who
+  // is none.
   response.headers += "Vary: Origin\r\n";
   if (none_match(request(), etag)) {
     response.status = 304;
   } else {
     response.headers += "Content-Type: application/json\r\n";
+  }
+  return response;
+}
+
+void Call::answer_tagged(std::string json) const {
+  // A browser keeps it, and asks each time.
+  http::Response response = tagged("private, no-cache", strong_etag(json));
+  if (response.status != 304) {
     response.body = std::move(json);
   }
   reply(std::move(response));
 }
 
 void Call::answer_public(std::string_view json, std::string_view etag) const {
-  http::Response response;
-  response.headers.reserve(kHeadersUsual);
-  append_header(response.headers, "Cache-Control", "public, max-age=300");
-  append_header(response.headers, "ETag", etag);
-  append_header(response.headers, "X-Request-Id", request_id_);
-  response.headers += rate_headers_;
-  // For everybody: a cache must not give a page what was answered to somebody who is none.
-  response.headers += "Vary: Origin\r\n";
-  if (none_match(request(), etag)) {
-    response.status = 304;
-  } else {
-    response.headers += "Content-Type: application/json\r\n";
+  http::Response response = tagged("public, max-age=300", etag);
+  if (response.status != 304) {
     response.body = json;
   }
   reply(std::move(response));
@@ -102,7 +102,10 @@ void Call::answer_csv(std::string csv, std::string_view file_name) const {
   response.headers.reserve(kHeadersUsual);
   response.headers +=
       "Content-Type: text/csv; charset=utf-8; header=present\r\nCache-Control: no-store\r\n"
-      "X-Content-Type-Options: nosniff\r\nVary: Accept\r\n";
+      "Vary: Accept\r\n";
+  if (route_->cross_origin) {  // The others all have it.
+    response.headers += "X-Content-Type-Options: nosniff\r\n";
+  }
   append_header(response.headers,
                 "Content-Disposition",
                 "attachment; filename=\"" + std::string(file_name) + "\"");
@@ -110,6 +113,22 @@ void Call::answer_csv(std::string csv, std::string_view file_name) const {
   response.headers += rate_headers_;
   response.body = std::move(csv);
   reply(std::move(response));
+}
+
+void Call::begin_events() const {
+  http::Response head;
+  head.headers.reserve(kHeadersUsual);
+  // The last one is for nginx, which keeps answers back until they are long enough.
+  head.headers +=
+      "Content-Type: text/event-stream\r\nCache-Control: no-store\r\nX-Accel-Buffering: no\r\n";
+  append_header(head.headers, "X-Request-Id", request_id_);
+  head.headers += rate_headers_;
+  if (route_->cross_origin) {
+    append_cross_origin(head.headers, request());
+  } else {
+    append_own_only(head.headers);
+  }
+  exchange_.begin_stream(std::move(head));
 }
 
 void Call::answer_nothing(std::string_view extra_headers) const {

@@ -63,6 +63,8 @@ class Call {
   void answer_public(std::string_view json, std::string_view etag) const;
   // 200 and CSV, for those who prefer it, to be kept under `file_name`, a plain word.
   void answer_csv(std::string csv, std::string_view file_name) const;
+  // 200 and server-sent events, which follow by exchange().send() until exchange().end_stream().
+  void begin_events() const;
   // 204; `extra_headers` as above.
   void answer_nothing(std::string_view extra_headers = {}) const;
   void fail(const ApiError& error) const;
@@ -71,6 +73,8 @@ class Call {
   friend class Dispatcher;
   friend class JsonBody;
 
+  // 200 with this ETag, for a body of JSON, or 304 when the client has it.
+  http::Response tagged(std::string_view cache_control, std::string_view etag) const;
   void reply(http::Response&& response) const;
 
   http::Exchange exchange_;

@@ -19,6 +19,8 @@ namespace {
 
 // Everything below it is for pages of any site, its errors as well.
 constexpr std::string_view kBase = "/api/v1/";
+// And everything below this for pages of our own.
+constexpr std::string_view kConsole = "/console/";
 
 // A proxy that nobody told us about makes all its clients one address to every limit. Never the
 // value: it is anybody's word.
@@ -61,9 +63,17 @@ std::string refuse(const http::Exchange& exchange,
   }
   if (cross_origin) {
     append_cross_origin(response.headers, request);
+  } else if (request.path.starts_with(kConsole)) {
+    append_own_only(response.headers);
   }
   exchange.reply(std::move(response));
   return request_id;
+}
+
+// Cookies are the browser's: when somebody else has signed in in one tab, another still shows the
+// page of whoever was there, and would act for the wrong one. So a page says whose it is.
+bool is_other_account(const http::Request& request, UserId user) {
+  return request.has_header("x-account") && request.joined_headers("x-account") != user.text();
 }
 
 void answer_options(const http::Exchange& exchange, const std::string& allow, bool cross_origin) {
@@ -297,6 +307,8 @@ void Dispatcher::judged(Call call, const Authenticator::Judgement& judgement) {
   call.rate_headers_ = limiter_.headers(route.rate, decision);
   if (!decision.allowed) {
     call.fail(rate_limit_exceeded(decision.retry_after));
+  } else if (route.access == Access::kSession && is_other_account(call.request(), call.key_.user)) {
+    call.fail(other_account());
   } else if (route.access == Access::kApiAccess && !call.key_.api_access) {
     call.fail(api_access_required());
   } else if (route.scope && !call.key_.scopes.has(*route.scope)) {

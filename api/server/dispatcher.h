@@ -65,9 +65,10 @@ class Dispatcher {
   // Answers the exchange, now or later. Runs on an I/O thread.
   //
   // In this order: 404, 405; 503 where the route is late; 403 for another site's page, where it may
-  // not; 401, 429, 403; then the handler, which reads the body. HEAD is answered by its GET.
-  // OPTIONS is answered for every path of the table: 204, and to a page of another site what it may
-  // send (Fetch standard, CORS-preflight).
+  // not; 401, 429, 409 where a page of ours (X-Account) is another user's than the session, 403;
+  // then the handler, which reads the body. HEAD is answered by its GET. OPTIONS is answered for
+  // every path of the table: 204, and to a page of another site what it may send (Fetch standard,
+  // CORS-preflight).
   void handle(http::Exchange exchange);
 
  private:

@@ -16,6 +16,8 @@ constexpr RatePolicy kManage{.per_minute = 120, .burst = 30};
 constexpr RatePolicy kSignIns{.per_minute = 20, .burst = 20};
 // Some 7,000 a day at an account, of passwords of which the common ones are refused.
 constexpr RatePolicy kGuesses{.per_minute = 5, .burst = 10};
+// For somebody whose first mail did not come, and nobody's inbox is filled.
+constexpr RatePolicy kMails{.per_minute = 1, .burst = 3};
 // A state whose bucket is full again says nothing; such entries are dropped this often.
 constexpr auto kForgetEvery = std::chrono::seconds(30);
 
@@ -64,6 +66,7 @@ void RateLimiter::forget_full(Shard& shard, std::chrono::steady_clock::time_poin
     std::erase_if(*addresses, full);
   }
   std::erase_if(shard.guessed, full);
+  std::erase_if(shard.mailed, full);
 }
 
 RateDecision RateLimiter::take(const Uuid& caller, RateClass rate) {
@@ -105,14 +108,24 @@ RateDecision RateLimiter::take_sign_in(const IpAddress& client) {
 }
 
 RateDecision RateLimiter::take_guess(std::string_view email) {
+  return take_by_name(&Shard::guessed, kGuesses, email);
+}
+
+RateDecision RateLimiter::take_mail(std::string_view name) {
+  return take_by_name(&Shard::mailed, kMails, name);
+}
+
+RateDecision RateLimiter::take_by_name(std::unordered_map<Uuid, RateState> Shard::*which,
+                                       const RatePolicy& policy,
+                                       std::string_view name) {
   const auto now = std::chrono::steady_clock::now();
-  const Sha256 hash = sha256(email);
+  const Sha256 hash = sha256(name);
   Uuid account;
   std::copy_n(hash.begin(), account.bytes.size(), account.bytes.begin());
   Shard& shard = shards_[std::hash<Uuid>()(account) % shards_.size()];
   const std::scoped_lock lock(shard.mutex);
   forget_full(shard, now);
-  return audiogen::take(shard.guessed[account], kGuesses, now);
+  return audiogen::take((shard.*which)[account], policy, now);
 }
 
 RateDecision RateLimiter::take_by_address(Addresses Shard::*which,

@@ -53,6 +53,9 @@ class RateLimiter {
   // from many places it is to be no quicker. Links are not counted, so whoever guesses at an
   // account does not lock its owner out.
   RateDecision take_guess(std::string_view email);
+  // Counts one mail that a stranger may have asked for, to this address, whether there is such an
+  // account or not; or one that this user asked for, to any.
+  RateDecision take_mail(std::string_view name);
 
   // What take() goes by.
   const RatePolicy& policy(RateClass rate) const;
@@ -69,8 +72,8 @@ class RateLimiter {
     std::unordered_map<Uuid, std::array<RateState, kKeyRates>> callers;  // Guarded by mutex.
     // Guarded by mutex. Without a key; of files; of attempts to sign in.
     Addresses addresses, readers, attempts;
-    // By the first half of the hash of their address. Guarded by mutex.
-    std::unordered_map<Uuid, RateState> guessed;
+    // By the first half of the hash of their address: guesses, mails. Guarded by mutex.
+    std::unordered_map<Uuid, RateState> guessed, mailed;
     // Guarded by mutex.
     std::chrono::steady_clock::time_point swept = std::chrono::steady_clock::now();
   };
@@ -78,6 +81,9 @@ class RateLimiter {
   RateDecision take_by_address(Addresses Shard::*which,
                                const RatePolicy& policy,
                                const IpAddress& client);
+  RateDecision take_by_name(std::unordered_map<Uuid, RateState> Shard::*which,
+                            const RatePolicy& policy,
+                            std::string_view name);
   static void forget_full(Shard& shard, std::chrono::steady_clock::time_point now);
 
   std::array<RatePolicy, kKeyRates> policies_;

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "api/server/rate_limiter.h"
+#include "common/base/config.h"
 #include "common/domain/api_key.h"
 
 namespace audiogen::api {
@@ -47,6 +48,8 @@ struct Route {
   // Any site's page may call it (append_cross_origin()). If not, none but ours may change anything
   // by it (is_own_request(), 403 cross_site_request).
   bool cross_origin = true;
+  // Whether it is there with this configuration; null: always. What is not there is 404.
+  bool (*there)(const Config& config) = nullptr;
   bool console = true;  // The console has it, too, by the cookie of a session (console_twin()).
   // Asked before all else with the time the request came: 503 at once? Under overload most requests
   // end there, and what they cost is taken from those that are served.

@@ -8,7 +8,12 @@
 #include "api/account/account.h"
 #include "api/account/usage.h"
 #include "api/catalogue/catalogue.h"
+#include "api/console/account_end.h"
+#include "api/console/mails.h"
+#include "api/console/oidc.h"
 #include "api/console/pages.h"
+#include "api/console/passkeys.h"
+#include "api/console/sign_in_ways.h"
 #include "api/console/sign_ins.h"
 #include "api/files/files.h"
 #include "api/generations/generations.h"
@@ -18,12 +23,24 @@
 #include "common/base/log.h"
 #include "common/base/occasionally.h"
 #include "common/blob/blob_key.h"
+#include "common/domain/webauthn.h"
 
 namespace audiogen::api {
 namespace {
 
 constexpr std::string_view kBase = "/api/v1";
 constexpr std::string_view kConsole = "/console";  // Before the paths of the twins, too.
+
+bool has_mail(const Config& config) {
+  return config.smtp.has_value();
+}
+
+bool has_passkeys(const Config& config) {
+  return relying_party(config.public_url).has_value();
+}
+bool has_issuer(const Config& config) {
+  return config.oidc.has_value();
+}
 
 constexpr std::array kRoutes = {
     Route{.method = "POST",
@@ -51,6 +68,17 @@ constexpr std::array kRoutes = {
           .rate = RateClass::kManage,
           .handle = [](Parts& parts, Call call) { parts.history->erase(std::move(call)); },
           .scope = Scope::kGenerate},
+    Route{.method = "GET",
+          .path = "/api/v1/audio/generations/{task_id}/details",
+          .access = Access::kBearer,
+          .rate = RateClass::kRead,
+          .handle = [](Parts& parts, Call call) { parts.history->details(std::move(call)); }},
+    Route{.method = "GET",
+          .path = "/api/v1/audio/generations/{task_id}/events",
+          .access = Access::kBearer,
+          .rate = RateClass::kRead,
+          .handle = [](Parts& parts, Call call) { parts.generations->events(std::move(call)); },
+          .head = true},
     Route{.method = "POST",
           .path = "/api/v1/audio/generations/{task_id}/cancel",
           .access = Access::kApiAccess,
@@ -125,6 +153,12 @@ constexpr std::array kRoutes = {
           .handle = [](Parts& parts, Call call) { parts.catalogue->voices(call); },
           .head = true},
     Route{.method = "GET",
+          .path = "/api/v1/voices/{voice_id}/preview",
+          .access = Access::kPublic,
+          .rate = RateClass::kFile,
+          .handle = [](Parts& parts, Call call) { parts.catalogue->preview(call); },
+          .head = true},
+    Route{.method = "GET",
           .path = "/api/v1/models",
           .access = Access::kPublic,
           .rate = RateClass::kFile,
@@ -196,6 +230,126 @@ constexpr std::array kRoutes = {
           .body = Body::kJson,
           .documented = false,
           .cross_origin = false},
+    Route{.method = "POST",
+          .path = "/console/api/v1/passkeys/challenge",
+          .access = Access::kPublic,
+          .rate = RateClass::kSignIn,
+          .handle = [](Parts& parts, Call call) { parts.passkeys->challenge(std::move(call)); },
+          .documented = false,
+          .cross_origin = false,
+          .there = has_passkeys},
+    Route{.method = "POST",
+          .path = "/console/api/v1/sessions/passkey",
+          .access = Access::kPublic,
+          .rate = RateClass::kSignIn,
+          .handle = [](Parts& parts, Call call) { parts.passkeys->open_session(std::move(call)); },
+          .body = Body::kJson,
+          .documented = false,
+          .cross_origin = false,
+          .there = has_passkeys},
+    Route{.method = "POST",
+          .path = "/console/api/v1/passkeys/invitation",
+          .access = Access::kSession,
+          .rate = RateClass::kManage,
+          .handle = [](Parts& parts, Call call) { parts.passkeys->invite(std::move(call)); },
+          .documented = false,
+          .cross_origin = false,
+          .there = has_passkeys},
+    Route{.method = "GET",
+          .path = "/console/api/v1/passkeys",
+          .access = Access::kSession,
+          .rate = RateClass::kRead,
+          .handle = [](Parts& parts, Call call) { parts.passkeys->list(std::move(call)); },
+          .documented = false,
+          .cross_origin = false,
+          .there = has_passkeys},
+    Route{.method = "POST",
+          .path = "/console/api/v1/passkeys",
+          .access = Access::kSession,
+          .rate = RateClass::kManage,
+          .handle = [](Parts& parts, Call call) { parts.passkeys->add(std::move(call)); },
+          .body = Body::kJson,
+          .documented = false,
+          .cross_origin = false,
+          .there = has_passkeys},
+    Route{.method = "PATCH",
+          .path = "/console/api/v1/passkeys/{passkey_id}",
+          .access = Access::kSession,
+          .rate = RateClass::kManage,
+          .handle = [](Parts& parts, Call call) { parts.passkeys->rename(std::move(call)); },
+          .body = Body::kJson,
+          .documented = false,
+          .cross_origin = false,
+          .there = has_passkeys},
+    Route{.method = "DELETE",
+          .path = "/console/api/v1/passkeys/{passkey_id}",
+          .access = Access::kSession,
+          .rate = RateClass::kManage,
+          .handle = [](Parts& parts, Call call) { parts.passkeys->remove(std::move(call)); },
+          .documented = false,
+          .cross_origin = false,
+          .there = has_passkeys},
+    Route{.method = "POST",
+          .path = "/console/api/v1/account/deletion",
+          .access = Access::kSession,
+          .rate = RateClass::kManage,
+          .handle = [](Parts& parts, Call call) { parts.account_end->end(std::move(call)); },
+          .body = Body::kJson,
+          .documented = false,
+          .cross_origin = false},
+    // For the page of whoever has not signed in yet.
+    Route{.method = "GET",
+          .path = "/console/api/v1/sign-in",
+          .access = Access::kPublic,
+          .rate = RateClass::kFile,
+          .handle = [](Parts& parts, Call call) { parts.sign_in_ways->show(call); },
+          .documented = false,
+          .cross_origin = false},
+    Route{.method = "POST",
+          .path = "/console/api/v1/sign-in/link",
+          .access = Access::kPublic,
+          .rate = RateClass::kSignIn,
+          .handle = [](Parts& parts, Call call) { parts.mails->ask_link(std::move(call)); },
+          .body = Body::kJson,
+          .documented = false,
+          .cross_origin = false,
+          .there = has_mail},
+    // A browser goes there and comes back from another site: by addresses, and with a cookie of its
+    // own alone.
+    Route{.method = "GET",
+          .path = "/console/api/v1/sign-in/oidc",
+          .access = Access::kPublic,
+          .rate = RateClass::kSignIn,
+          .handle = [](Parts& parts, Call call) { parts.oidc->begin(std::move(call)); },
+          .documented = false,
+          .cross_origin = false,
+          .there = has_issuer},
+    Route{.method = "GET",
+          .path = "/console/api/v1/sign-in/oidc/callback",
+          .access = Access::kPublic,
+          .rate = RateClass::kSignIn,
+          .handle = [](Parts& parts, Call call) { parts.oidc->finish(std::move(call)); },
+          .documented = false,
+          .cross_origin = false,
+          .there = has_issuer},
+    Route{.method = "PUT",
+          .path = "/console/api/v1/email",
+          .access = Access::kSession,
+          .rate = RateClass::kManage,
+          .handle = [](Parts& parts, Call call) { parts.mails->ask_change(std::move(call)); },
+          .body = Body::kJson,
+          .documented = false,
+          .cross_origin = false,
+          .there = has_mail},
+    Route{.method = "POST",
+          .path = "/console/api/v1/email/confirmation",
+          .access = Access::kSession,
+          .rate = RateClass::kManage,
+          .handle = [](Parts& parts, Call call) { parts.mails->confirm_change(std::move(call)); },
+          .body = Body::kJson,
+          .documented = false,
+          .cross_origin = false,
+          .there = has_mail},
     Route{.method = "GET",
           .path = "/",
           .access = Access::kPublic,
@@ -272,7 +426,7 @@ RouteTree route_tree(const Config& config, bool with_files, bool with_console) {
     const bool here = route.path.starts_with(kFilesRoot) ? with_files && !hidden
                       : route.documented                 ? true
                                                          : with_console;
-    if (here) {
+    if (here && (route.there == nullptr || route.there(config))) {
       out.add(route, kFilesRoot, files);
     }
   }
@@ -301,6 +455,8 @@ http::Response render_server_error(int status,
       request_id);
   if (partial != nullptr && partial->path.starts_with(kBase)) {
     append_cross_origin(response.headers, *partial);
+  } else if (partial != nullptr && partial->path.starts_with(kConsole)) {
+    append_own_only(response.headers);
   }
   return response;
 }

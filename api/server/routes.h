@@ -13,13 +13,18 @@
 namespace audiogen::api {
 
 class Account;
+class AccountEnd;
 class Catalogue;
 class Description;
 class Files;
 class Generations;
 class History;
+class Mails;
+class Oidc;
 class Pages;
+class Passkeys;
 class SignIns;
+class SignInWays;
 class Usage;
 
 struct Parts {
@@ -30,8 +35,13 @@ struct Parts {
   Account* account = nullptr;
   Usage* usage = nullptr;
   const Catalogue* catalogue = nullptr;
-  SignIns* sign_ins = nullptr;  // Null: there is no console.
+  SignIns* sign_ins = nullptr;   // Null: there is no console.
+  Passkeys* passkeys = nullptr;  // Null: browsers have none for PUBLIC_URL.
   const Pages* pages = nullptr;
+  const SignInWays* sign_in_ways = nullptr;
+  AccountEnd* account_end = nullptr;
+  Mails* mails = nullptr;  // Null: SMTP_URL is not set.
+  Oidc* oidc = nullptr;    // Null: OIDC_ISSUER is not set.
 };
 
 // Stands in the table for the path of CDN_URL.

@@ -9,11 +9,18 @@
 #include "api/account/account.h"
 #include "api/account/usage.h"
 #include "api/catalogue/catalogue.h"
+#include "api/console/account_end.h"
+#include "api/console/account_eraser.h"
+#include "api/console/mails.h"
+#include "api/console/oidc.h"
 #include "api/console/pages.h"
+#include "api/console/passkeys.h"
+#include "api/console/sign_in_ways.h"
 #include "api/console/sign_ins.h"
 #include "api/files/files.h"
 #include "api/generations/generations.h"
 #include "api/generations/history.h"
+#include "api/generations/lookout.h"
 #include "api/generations/publishing.h"
 #include "api/server/auth.h"
 #include "api/server/description.h"
@@ -38,8 +45,9 @@ constexpr int kReactorThreads = 2;
 constexpr std::size_t kBodyMax = Call::kBytesMax;
 // Every request ends within ten seconds, whatever hangs; one that prefers to wait, after that time.
 constexpr auto kReplyTimeout = std::chrono::seconds(9);
-// Requests held back until their task is final, and the part of all connections that they may take.
-constexpr std::size_t kWaitsMax = 2'000, kWaitsPart = 4;
+// Requests held back until their task is final, and the part of all connections that they may take;
+// and the same of streams.
+constexpr std::size_t kHeldMax = 2'000, kHeldPart = 4;
 constexpr auto kDrainLimit = std::chrono::seconds(15);
 constexpr auto kPublishLimit = std::chrono::seconds(3);
 
@@ -101,17 +109,35 @@ int serve(const Config& config) {
   RateLimiter limiter(config);
   Authenticator keys(config, limiter, Authenticator::bearer_keys(config));
   std::optional<Authenticator> sessions;
-  Generations generations(config, publisher, std::min(kWaitsMax, connections / kWaitsPart));
+  const Lookout lookout(config);
+  Generations generations(config, publisher, lookout, std::min(kHeldMax, connections / kHeldPart));
   DoorsPool pool([&config] { return std::make_unique<StoreDoors>(config.database); });
-  Account account(config, limiter, pool);
+  std::optional<Mails> mails;
+  if (with_console && config.smtp) {
+    mails.emplace(config, limiter, pool);
+  }
+  Mails* const written = mails ? &*mails : nullptr;
+  Account account(config, limiter, pool, written);
   Usage usage(pool);
-  History history(config, pool);
+  History history(config, pool, lookout);
   const Description description(config);
   const Catalogue catalogue(config);
+  std::optional<Oidc> oidc;
+  if (with_console && config.oidc) {
+    oidc.emplace(config, pool);
+  }
+  const SignInWays sign_in_ways(config);
+  AccountEnd account_end(config, pool, written);
+  std::optional<AccountEraser> eraser;
   std::optional<SignIns> sign_ins;
+  std::optional<Passkeys> passkeys;
   if (with_console) {
     sessions.emplace(config, limiter, Authenticator::session_cookies(config));
-    sign_ins.emplace(config, limiter, pool);
+    sign_ins.emplace(config, limiter, pool, written);
+    eraser.emplace(config);
+    if (auto party = relying_party(config.public_url)) {
+      passkeys.emplace(*std::move(party), *sign_ins, pool, written);
+    }
   }
   std::optional<Files> delivered;
   if (files) {
@@ -125,7 +151,12 @@ int serve(const Config& config) {
               .usage = &usage,
               .catalogue = &catalogue,
               .sign_ins = sign_ins ? &*sign_ins : nullptr,
-              .pages = &pages};
+              .passkeys = passkeys ? &*passkeys : nullptr,
+              .pages = &pages,
+              .sign_in_ways = &sign_in_ways,
+              .account_end = &account_end,
+              .mails = written,
+              .oidc = oidc ? &*oidc : nullptr};
   const RouteTree tree = route_tree(config, files != nullptr, with_console);
   Dispatcher dispatcher(tree, parts, {keys, sessions ? &*sessions : nullptr}, limiter, config);
 
@@ -170,9 +201,13 @@ int serve(const Config& config) {
   if (with_console) {
     sessions->stop();
     sign_ins->stop();
+    eraser->stop();
   }
   generations.stop();
   pool.stop();
+  if (mails) {
+    mails->stop();
+  }
   publisher.stop(kPublishLimit);
   server.stop();
   ops.stop();

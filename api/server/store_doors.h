@@ -6,9 +6,12 @@
 
 #include "api/server/store_pool.h"
 #include "common/base/config.h"
+#include "common/store/account_ends.h"
 #include "common/store/accounts.h"
 #include "common/store/history.h"
 #include "common/store/keys.h"
+#include "common/store/mail_links.h"
+#include "common/store/passkeys.h"
 #include "common/store/session.h"
 #include "common/store/usage.h"
 #include "common/store/web_sessions.h"
@@ -31,6 +34,9 @@ struct StoreDoors {
   store::History history{session};
   store::Usage usage{session};
   store::WebSessions web_sessions{session};
+  store::Passkeys passkeys{session};
+  store::MailLinks mail_links{session};
+  store::AccountEnds account_ends{session};
 };
 
 using DoorsPool = StorePool<StoreDoors>;

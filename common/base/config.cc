@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "common/base/ascii.h"
+#include "common/base/mail_address.h"
 #include "common/base/origin.h"
 
 namespace audiogen {
@@ -46,6 +47,43 @@ constexpr std::array kVariables = {
              .fallback = "",
              .meaning = "folder the console's pages are read from at every request, for those who "
                         "work on them (the pages built in)",
+             .api_only = true},
+    Variable{.name = "SMTP_URL",
+             .fallback = "",
+             .meaning = "server that takes the console's mails: smtp://user:pass@host:port for "
+                        "STARTTLS, smtps:// for TLS from the first byte, verified, as needed with "
+                        "?cacertfile (a PEM file); ?tls=off is for a relay in the house and goes "
+                        "without user and password (no mails)",
+             .secret = true,
+             .api_only = true},
+    Variable{.name = "MAIL_FROM",
+             .fallback = "",
+             .meaning = "the address that mails are from; required with SMTP_URL",
+             .api_only = true},
+    Variable{.name = "SIGNUP",
+             .fallback = "closed",
+             .meaning = "who may make an account in the console: closed (nobody), invite (whom an "
+                        "operator has invited), open (whoever reads the mail to an address, or is "
+                        "named by the issuer; needs SMTP_URL or OIDC_ISSUER)",
+             .api_only = true},
+    Variable{.name = "OIDC_ISSUER",
+             .fallback = "",
+             .meaning = "an issuer of OpenID Connect, by which people may sign in to the console: "
+                        "its https address, as it writes it itself (none)",
+             .api_only = true},
+    Variable{.name = "OIDC_CLIENT_ID",
+             .fallback = "",
+             .meaning = "what the console is called there; required with OIDC_ISSUER",
+             .api_only = true},
+    Variable{.name = "OIDC_CLIENT_SECRET",
+             .fallback = "",
+             .meaning = "the secret of OIDC_CLIENT_ID; required with it",
+             .secret = true,
+             .api_only = true},
+    Variable{.name = "VOICE_PREVIEWS_DIR",
+             .fallback = "",
+             .meaning = "folder of the samples that audio-api admin voices render makes of the "
+                        "preset voices (voices have none)",
              .api_only = true},
     Variable{"DATABASE_URL",
              nullptr,
@@ -367,6 +405,37 @@ std::optional<AmqpUrl> to_amqp(std::string_view text) {
   return out;
 }
 
+bool is_host_name(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return ascii::is_alnum(c) || c == '-' || c == '.';
+  });
+}
+
+std::optional<SmtpUrl> to_smtp(std::string_view text) {
+  const bool tls_first = text.starts_with("smtps://");
+  const auto url = split_url(text, tls_first ? "smtps://" : "smtp://");
+  if (!url || !is_host_name(url->host) || !url->path.empty()) {
+    return std::nullopt;
+  }
+  auto query = split_query(url->query, {"tls", "cacertfile"});
+  if (!query) {
+    return std::nullopt;
+  }
+  SmtpUrl out{.user = url->user,
+              .password = url->password,
+              .host = url->host,
+              .tls_first = tls_first,
+              .plain = query->contains("tls"),
+              .ca = (*query)["cacertfile"]};
+  constexpr std::uint16_t kSmtp = 25, kSubmission = 587, kSubmissions = 465;
+  out.port = url->port.value_or(out.plain ? kSmtp : tls_first ? kSubmissions : kSubmission);
+  if (out.plain) {
+    const bool alone = out.user.empty() && out.password.empty() && out.ca.empty() && !tls_first;
+    return alone && (*query)["tls"] == "off" ? std::optional(out) : std::nullopt;
+  }
+  return to_tls({.ca = out.ca, .cert = {}, .key = {}}) ? std::optional(out) : std::nullopt;
+}
+
 std::string without_slash(std::string text) {
   while (text.ends_with('/')) {
     text.pop_back();
@@ -527,6 +596,56 @@ bool read_console(Reader& in, const std::string& public_url) {
   return fits && wanted != "off";
 }
 
+// What belongs together: where mails go, whom they are from, and who may come by one.
+void read_mail(Reader& in, Config& c) {
+  if (!in.text("SMTP_URL").empty()) {
+    c.smtp = in.parsed<SmtpUrl>(
+        "SMTP_URL",
+        to_smtp,
+        "smtp://user:pass@host:port or smtps://…, with [?cacertfile=FILE] and a file that can be "
+        "read; or smtp://host:port?tls=off, which takes no user");
+  }
+  c.mail_from = in.parsed<std::string>(
+      "MAIL_FROM",
+      [](std::string_view v) {
+        return v.empty() || is_mail_address(v) ? std::optional(std::string(v)) : std::nullopt;
+      },
+      "an address like audio@example.com, and nothing else");
+  if (c.smtp.has_value() != !c.mail_from.empty()) {
+    in.errors().push_back("SMTP_URL and MAIL_FROM go together: one is not set, or is wrong");
+  }
+  const std::string sign_up = in.choice("SIGNUP", {"closed", "invite", "open"});
+  c.sign_up = sign_up == "open"     ? SignUp::kOpen
+              : sign_up == "invite" ? SignUp::kInvite
+                                    : SignUp::kClosed;
+  if (c.sign_up == SignUp::kOpen && !c.smtp && !c.oidc) {
+    in.errors().push_back(
+        "SIGNUP=open needs SMTP_URL or OIDC_ISSUER: a mail or an issuer shows whose an address is");
+  }
+}
+
+void read_oidc(Reader& in, Config& c) {
+  const OidcSettings given{.issuer = in.text("OIDC_ISSUER"),
+                           .client_id = in.text("OIDC_CLIENT_ID"),
+                           .client_secret = in.text("OIDC_CLIENT_SECRET")};
+  if (given.issuer.empty() && given.client_id.empty() && given.client_secret.empty()) {
+    return;
+  }
+  if (given.issuer.empty() || given.client_id.empty() || given.client_secret.empty()) {
+    in.errors().push_back(
+        "OIDC_ISSUER, OIDC_CLIENT_ID and OIDC_CLIENT_SECRET go together: set all three or none");
+    return;
+  }
+  const auto origin = parse_origin(given.issuer);
+  if (!origin || !(origin->secure || origin->loopback) ||
+      given.issuer.find_first_of("?#") != std::string::npos) {
+    in.errors().push_back(
+        "OIDC_ISSUER must be an https address (http on a loopback address alone) without ? and #");
+    return;
+  }
+  c.oidc = given;
+}
+
 // What `read` finds, or the first error.
 template <class T>
 Result<T> load_alone(T (*read)(Reader&)) {
@@ -553,6 +672,9 @@ Result<std::string> load_public_url() {
   return load_alone<std::string>([](Reader& in) {
     return read_public_url(in, in.parsed<HostPort>("LISTEN", to_host_port, kAddress));
   });
+}
+Result<std::string> load_voice_previews_dir() {
+  return load_alone<std::string>([](Reader& in) { return in.text("VOICE_PREVIEWS_DIR"); });
 }
 
 Result<Config, std::vector<std::string>> load_config(Program program) {
@@ -621,6 +743,9 @@ Result<Config, std::vector<std::string>> load_config(Program program) {
     c.body_budget_mb = in.number("BODY_BUDGET_MB", 1, 65'536);
     c.console = read_console(in, c.public_url);
     c.console_dir = in.text("CONSOLE_DIR");
+    read_oidc(in, c);
+    read_mail(in, c);
+    c.voice_previews_dir = in.text("VOICE_PREVIEWS_DIR");
   }
   c.task_deadline_seconds = in.number("TASK_DEADLINE_SECONDS", 1, 86400);
   c.worker_in_flight = in.number("WORKER_IN_FLIGHT", 1, 10000);

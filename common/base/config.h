@@ -41,6 +41,25 @@ struct AmqpUrl {
   std::optional<TlsFiles> tls = std::nullopt;
 };
 
+// Where mail is handed over: smtp://user:pass@host:port by STARTTLS, smtps://… by TLS from the
+// first byte. Verified, both of them.
+struct SmtpUrl {
+  std::string user{}, password{};  // Empty: without a login.
+  std::string host{};
+  std::uint16_t port = 587;
+  bool tls_first = false;  // smtps
+  bool plain = false;      // No TLS at all, and no login.
+  std::string ca{};        // PEM file of who may have signed its certificate. Empty: the system's.
+};
+
+// Who else says who somebody is: an issuer of OpenID Connect, and what we are called there.
+struct OidcSettings {
+  std::string issuer{}, client_id{}, client_secret{};
+};
+
+// Who may make an account in the console.
+enum class SignUp { kClosed, kInvite, kOpen };
+
 // Who writes to an S3 bucket.
 struct S3Credentials {
   std::string access_key_id, secret_key;
@@ -73,6 +92,12 @@ struct Config {
   // sent to. The API's only, as is the folder, which is empty for the pages built in.
   bool console = false;
   std::string console_dir;
+  // Links and notices by mail; nullopt: none. The API's only, as is who may sign up.
+  std::optional<SmtpUrl> smtp;
+  std::string mail_from;
+  SignUp sign_up = SignUp::kClosed;
+  std::optional<OidcSettings> oidc;  // Nullopt: nobody.
+  std::string voice_previews_dir;    // Empty: voices have none. The API's only.
   // The API's public port only.
   int connections_max = 0, connections_per_address = 0, body_budget_mb = 0;
   int task_deadline_seconds = 0;
@@ -99,6 +124,7 @@ Result<std::string> load_brand();
 Result<DatabaseUrl> load_database_url();
 Result<AmqpUrl> load_amqp_url();
 Result<std::string> load_public_url();
+Result<std::string> load_voice_previews_dir();  // "" when it is not set.
 
 // One line per variable: name, default, meaning. For --help.
 std::string config_help(Program program);

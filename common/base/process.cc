@@ -29,6 +29,11 @@ void block_signals() {
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
+void allow_signals() {
+  const sigset_t set = waited_signals();
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
+
 void prefer_batches() {
   const sched_param none{};
   // Needs no privilege; where it is forbidden all the same, work is only slower.

@@ -9,6 +9,9 @@ namespace audiogen {
 // first in main.
 void block_signals();
 
+// Undoes the blocking, for commands that a person may interrupt: they end where they are.
+void allow_signals();
+
 // Puts this thread, and what it starts, into SCHED_BATCH (sched(7)): a thread that wakes does not
 // interrupt one that runs, so on busy cores it finds a batch of work where it found one piece, for
 // at most a time slice (3 ms) of delay; on idle ones nothing changes. Call first in main.

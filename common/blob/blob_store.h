@@ -33,6 +33,11 @@ struct PutShape {
   std::size_t threads = 1, batch_max = 1;
 };
 
+enum class Removal {
+  kGone,     // It was removed now or before, or never was there.
+  kNotOurs,  // No key of this store, or sealed with a key of which it was not told: it stays.
+};
+
 class BlobStore {
  public:
   virtual ~BlobStore() = default;
@@ -47,9 +52,9 @@ class BlobStore {
   }
   virtual PutShape put_shape() const = 0;
 
-  // Removes the blob of `key`; a missing one is no error. Nobody may be reading it. What fails may
-  // be tried again. Blocks. Thread-safe.
-  virtual Result<Done> remove(std::string_view key) = 0;
+  // Removes the blob of `key`. Nobody may be reading it. What fails may be tried again. Blocks.
+  // Thread-safe.
+  virtual Result<Removal> remove(std::string_view key) = 0;
   // After success what was removed, of these keys, stays so after a power cut. Before that nobody
   // is to forget that it was to be removed. Blocks. Thread-safe.
   virtual Result<Done> flush_removed(std::span<const std::string> keys) = 0;
@@ -91,7 +96,7 @@ class DirectoryStore final : public BlobStore {
   using BlobStore::put;
   std::vector<Result<std::string>> put(std::span<const NewBlob> blobs) override;
   PutShape put_shape() const override;
-  Result<Done> remove(std::string_view key) override;
+  Result<Removal> remove(std::string_view key) override;
   Result<Done> flush_removed(std::span<const std::string> keys) override;
 
   // Nullopt when there is no such blob, or `key` is none that was given to anybody. An error when

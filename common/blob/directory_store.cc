@@ -224,14 +224,14 @@ std::string old_path(const std::string& folder, std::string_view name) {
 }
 
 // Removes `path`, and of the `folders` above it those that this leaves empty.
-Result<Done> remove_file(std::string path, int folders) {
+Result<Removal> remove_file(std::string path, int folders) {
   if (::unlink(path.c_str()) != 0 && errno != ENOENT) {
     return failure("unlink");
   }
   do {
     path.resize(path.rfind('/'));  // Fails, harmlessly, while there is something in it.
   } while (::rmdir(path.c_str()) == 0 && --folders > 0);
-  return Done{};
+  return Removal::kGone;
 }
 
 }  // namespace
@@ -368,29 +368,31 @@ void DirectoryStore::leave_segment() {
   segment_ = {};
 }
 
-Result<Done> DirectoryStore::remove(std::string_view key) {
+Result<Removal> DirectoryStore::remove(std::string_view key) {
   const auto place = parse_blob_key(key);
   if (!place) {
-    return Done{};
+    return Removal::kNotOurs;
   }
   if (place->segment.empty()) {
     return remove_file(path_of(key, *place), 2);
   }
-  const auto seal = seal_for(seals_, *place);
-  if (!seal) {
-    return Done{};
-  }
   const std::string path = path_of(key, *place);
   const UniqueFd file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
   if (file.get() < 0) {
-    return errno == ENOENT ? Result<Done>(Done{}) : failure("open");
+    return errno == ENOENT ? Result<Removal>(Removal::kGone) : failure("open");
   }
-  const auto header = find_blob(file.get(), *place, *seal);
+  const auto seal = seal_for(seals_, *place);
+  // Without the key nobody can tell whose a header is, but that there is none everybody can.
+  const auto header = seal ? find_blob(file.get(), *place, *seal)
+                           : header_at(file.get(), place->offset, Header{}.magic);
   if (!header) {
     return header.error();
   }
   if (!*header) {
-    return Done{};
+    return Removal::kGone;
+  }
+  if (!seal) {
+    return Removal::kNotOurs;
   }
   // All of it at once or, where no part of a file can be freed, its header last, on the disk as
   // well: while that is there, whoever removes it again finds what is left.
@@ -407,7 +409,7 @@ Result<Done> DirectoryStore::remove(std::string_view key) {
   if (empty && place->segment < slot_of(options_.clock() - kSlotLength)) {
     return remove_file(path, 1);
   }
-  return Done{};
+  return Removal::kGone;
 }
 
 Result<Done> DirectoryStore::flush_removed(std::span<const std::string> keys) {

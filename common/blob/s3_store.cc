@@ -215,11 +215,12 @@ PutShape S3Store::put_shape() const {
   return {.threads = 16, .batch_max = 1};  // They wait for the network, each for its own request.
 }
 
-Result<Done> S3Store::remove(std::string_view key) {
+Result<Removal> S3Store::remove(std::string_view key) {
   if (!is_blob_key(key)) {
-    return Done{};
+    return Removal::kNotOurs;
   }
-  return send({"DELETE", key, "", to_hex(sha256(""))});
+  const auto sent = send({"DELETE", key, "", to_hex(sha256(""))});
+  return sent ? Result<Removal>(Removal::kGone) : sent.error();
 }
 
 Result<Done> S3Store::send(const Call& call) {

@@ -44,7 +44,7 @@ class S3Store final : public BlobStore {
   using BlobStore::put;
   std::vector<Result<std::string>> put(std::span<const NewBlob> blobs) override;
   PutShape put_shape() const override;
-  Result<Done> remove(std::string_view key) override;
+  Result<Removal> remove(std::string_view key) override;
   // The service has answered: nothing is left to do.
   Result<Done> flush_removed(std::span<const std::string> /*keys*/) override { return Done{}; }
 

@@ -18,7 +18,7 @@ struct Row {
 };
 
 // In the order of ApiErrorCode.
-constexpr std::array<Row, 17> kRows = {Row{400, "invalid_request"},
+constexpr std::array<Row, 19> kRows = {Row{400, "invalid_request"},
                                        Row{401, "invalid_api_key"},
                                        Row{402, "insufficient_credits"},
                                        Row{403, "api_access_required"},
@@ -34,7 +34,9 @@ constexpr std::array<Row, 17> kRows = {Row{400, "invalid_request"},
                                        Row{409, "limit_reached"},
                                        Row{401, "invalid_login"},
                                        Row{403, "step_up_required"},
-                                       Row{403, "cross_site_request"}};
+                                       Row{403, "cross_site_request"},
+                                       Row{409, "other_account"},
+                                       Row{409, "last_way_in"}};
 
 const Row& row(ApiErrorCode code) {
   const auto index = static_cast<std::size_t>(code);
@@ -59,7 +61,8 @@ std::string_view error_name(ApiErrorCode code) {
 
 bool retry_is_pointless(ApiErrorCode code) {
   return code == ApiErrorCode::kAlreadyFinal || code == ApiErrorCode::kNotFinal ||
-         code == ApiErrorCode::kLimitReached;
+         code == ApiErrorCode::kLimitReached || code == ApiErrorCode::kOtherAccount ||
+         code == ApiErrorCode::kLastWayIn;
 }
 
 ApiError invalid_request(std::string message) {
@@ -76,6 +79,14 @@ ApiError insufficient_credits() {
       ApiErrorCode::kInsufficientCredits,
       "At least " + format_credits(kHoldAmount) + " credits are required to create a generation.",
       std::nullopt};
+}
+
+ApiError spend_limit_reached(const SpendLimit& limit, Units spent) {
+  return {ApiErrorCode::kInsufficientCredits,
+          "The spend limit of this API key is " + spend_limit_text(limit) + " (UTC), and " +
+              format_credits(spent) + " are spent or reserved; at least " +
+              format_credits(kHoldAmount) + " credits are required to create a generation.",
+          std::nullopt};
 }
 
 ApiError api_access_required() {
@@ -109,6 +120,13 @@ ApiError rate_limit_exceeded(std::chrono::seconds retry_after) {
           "Requests are too frequent; send the next one in " + std::to_string(retry_after.count()) +
               " s.",
           retry_after};
+}
+
+ApiError too_many_streams() {
+  constexpr std::chrono::seconds kSomeEnd{5};
+  return {ApiErrorCode::kRateLimitExceeded,
+          "Too many streams of events are open at once; end one, or read the generation instead.",
+          kSomeEnd};
 }
 
 ApiError service_unavailable() {
@@ -160,6 +178,21 @@ ApiError expiry_not_own(std::string_view own) {
           "expires_at"};
 }
 
+ApiError spending_not_own() {
+  return {ApiErrorCode::kInsufficientScope,
+          "An API key with a spend limit cannot let another one create generations: both together "
+          "would spend more than its limit.",
+          std::nullopt,
+          "scopes"};
+}
+
+ApiError limit_not_own(std::string_view own) {
+  return {ApiErrorCode::kInsufficientScope,
+          "An API key cannot raise its own spend limit, " + std::string(own) + ".",
+          std::nullopt,
+          "spend_limit"};
+}
+
 ApiError key_not_found() {
   return {ApiErrorCode::kNotFound, "There is no such API key.", std::nullopt};
 }
@@ -205,6 +238,23 @@ ApiError cross_site_request() {
 
 ApiError session_not_found() {
   return {ApiErrorCode::kNotFound, "There is no such session.", std::nullopt};
+}
+
+ApiError other_account() {
+  return {ApiErrorCode::kOtherAccount,
+          "Somebody else has signed in here meanwhile; load the page again.",
+          std::nullopt};
+}
+
+ApiError passkey_not_found() {
+  return {ApiErrorCode::kNotFound, "There is no such passkey.", std::nullopt};
+}
+
+ApiError last_way_in() {
+  return {ApiErrorCode::kLastWayIn,
+          "This passkey is the only way into the account: set a password or add another passkey "
+          "first.",
+          std::nullopt};
 }
 
 }  // namespace audiogen

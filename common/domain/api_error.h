@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/domain/spend_limit.h"
 #include "common/domain/task.h"
 
 namespace audiogen {
@@ -32,6 +33,8 @@ enum class ApiErrorCode : std::uint8_t {
   kInvalidLogin,      // 401
   kStepUpRequired,    // 403
   kCrossSiteRequest,  // 403
+  kOtherAccount,      // 409
+  kLastWayIn,         // 409
 };
 
 struct ApiError {
@@ -54,12 +57,16 @@ bool retry_is_pointless(ApiErrorCode code);
 ApiError invalid_request(std::string message);
 ApiError invalid_api_key();
 ApiError insufficient_credits();
+// The key has no room left under its limit: 402 too, and the message names both.
+ApiError spend_limit_reached(const SpendLimit& limit, Units spent);
 ApiError api_access_required();
 ApiError task_not_found();
 ApiError not_found();
 ApiError method_not_allowed(std::string_view allowed);  // "GET, POST"
 ApiError idempotency_conflict();
 ApiError rate_limit_exceeded(std::chrono::seconds retry_after);
+// A key, or a user with all of them, has as many streams as there may be.
+ApiError too_many_streams();
 ApiError service_unavailable();
 // 400 that names the member or query parameter at fault. `param` is a name of ours, or one that may
 // be shown.
@@ -78,6 +85,10 @@ ApiError generate_scope_required();
 // to give more. 403 insufficient_scope.
 ApiError scope_not_own(std::string_view scope);
 ApiError expiry_not_own(std::string_view own);
+// A key with a spend limit was asked to let another one spend, or to raise its own, `own` as
+// spend_limit_text() has it. 403 insufficient_scope.
+ApiError spending_not_own();
+ApiError limit_not_own(std::string_view own);
 ApiError key_not_found();
 ApiError already_final(TaskState state);  // kSucceeded or kFailed.
 ApiError not_final();
@@ -91,5 +102,10 @@ ApiError not_signed_in();
 ApiError step_up_required();
 ApiError cross_site_request();
 ApiError session_not_found();
+// The page that asks was shown to somebody else than who is signed in by now.
+ApiError other_account();
+ApiError passkey_not_found();
+// Whoever lost it could not sign in any more.
+ApiError last_way_in();
 
 }  // namespace audiogen

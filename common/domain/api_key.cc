@@ -68,15 +68,39 @@ constexpr std::array<std::string_view, 18> kWideSpaces = {"\u00A0",
                                                           "\u205F",
                                                           "\u3000"};
 
-// The controls of ASCII, and U+0080 to U+009F.
-bool has_control(std::string_view text) {
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (ascii::is_control(text[i]) || (text[i] == '\xC2' && i + 1 < text.size() &&
-                                       static_cast<unsigned char>(text[i + 1]) < 0xA0)) {
-      return true;
-    }
+struct CodePoints {
+  char32_t first, last;
+};
+
+// Cc, Zl, Zp, and Default_Ignorable_Code_Point without Variation_Selector (Unicode 15).
+constexpr std::array<CodePoints, 19> kUnseen = {{{0x0000, 0x001F},
+                                                 {0x007F, 0x009F},
+                                                 {0x00AD, 0x00AD},
+                                                 {0x034F, 0x034F},
+                                                 {0x061C, 0x061C},
+                                                 {0x115F, 0x1160},
+                                                 {0x17B4, 0x17B5},
+                                                 {0x180E, 0x180E},
+                                                 {0x200B, 0x200F},
+                                                 {0x2028, 0x202E},
+                                                 {0x2060, 0x206F},
+                                                 {0x3164, 0x3164},
+                                                 {0xFEFF, 0xFEFF},
+                                                 {0xFFA0, 0xFFA0},
+                                                 {0xFFF0, 0xFFF8},
+                                                 {0x1BCA0, 0x1BCA3},
+                                                 {0x1D173, 0x1D17A},
+                                                 {0xE0000, 0xE00FF},
+                                                 {0xE01F0, 0xE0FFF}}};
+
+// Of one well-formed sequence.
+char32_t code_point(std::string_view sequence) {
+  constexpr std::array<unsigned, 5> kLeadBits = {0, 0x7F, 0x1F, 0x0F, 0x07};
+  char32_t out = static_cast<unsigned char>(sequence[0]) & kLeadBits[sequence.size()];
+  for (const char byte : sequence.substr(1)) {
+    out = out << 6U | (static_cast<unsigned char>(byte) & 0x3FU);
   }
-  return false;
+  return out;
 }
 
 bool has_space_at_an_end(std::string_view text) {
@@ -126,8 +150,24 @@ std::optional<Scope> parse_scope(std::string_view name) {
   return std::nullopt;
 }
 
+bool has_unseen_character(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t length = utf8_sequence_length(text);
+    if (length != 0) {
+      const char32_t c = code_point(text.substr(0, length));
+      if (std::any_of(kUnseen.begin(), kUnseen.end(), [&](const CodePoints& range) {
+            return c >= range.first && c <= range.last;
+          })) {
+        return true;
+      }
+    }
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return false;
+}
+
 bool is_key_name(std::string_view name) {
-  return !name.empty() && name == clip_utf8(name, kKeyNameMax) && !has_control(name) &&
+  return !name.empty() && name == clip_utf8(name, kKeyNameMax) && !has_unseen_character(name) &&
          !has_space_at_an_end(name);
 }
 
@@ -149,7 +189,9 @@ bool outlives(std::optional<Instant> given, std::optional<Instant> own) {
 }
 
 bool reaches_beyond(const KeyReach& after, const KeyReach& before) {
-  return scope_beyond(after.scopes, before.scopes) || outlives(after.expires_at, before.expires_at);
+  return scope_beyond(after.scopes, before.scopes) ||
+         outlives(after.expires_at, before.expires_at) ||
+         lifts(after.spend_limit, before.spend_limit);
 }
 
 }  // namespace audiogen

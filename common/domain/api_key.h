@@ -2,7 +2,8 @@
 // is stored; 256 random bits need no slow hash. The checksum spares a look-up for what was mistyped
 // or cut off, and lets scanners for leaked secrets tell a key from other text.
 //
-// What a key may do beside reading are its scopes, and it may have an end.
+// What a key may do beside reading are its scopes, and it may have an end and a limit of what it
+// spends.
 #pragma once
 
 #include <array>
@@ -15,6 +16,7 @@
 
 #include "common/base/crypto.h"
 #include "common/base/time.h"
+#include "common/domain/spend_limit.h"
 
 namespace audiogen {
 
@@ -65,17 +67,24 @@ struct KeyTerms {
   std::string name;
   Scopes scopes = kUsualScopes;
   std::optional<Instant> expires_at{};  // Nullopt: never.
+  std::optional<SpendLimit> spend_limit{};
 };
 
 // What is to be changed of a key; what is not there stays.
 struct KeyChange {
   std::optional<std::string> name{};
   std::optional<Scopes> scopes{};
-  std::optional<std::optional<Instant>> expires_at{};  // Nullopt inside: never.
+  std::optional<std::optional<Instant>> expires_at{};      // Nullopt inside: never.
+  std::optional<std::optional<SpendLimit>> spend_limit{};  // Nullopt inside: none any more.
 };
 
-// 1 to kKeyNameMax characters of UTF-8, no control character (Unicode: Cc) among them, no white
-// space at either end.
+// Whether `text`, UTF-8, has a control character (Unicode: Cc), one that separates lines, or one
+// that is not seen or turns the direction of what is (Default_Ignorable_Code_Point). Variation
+// selectors may be there: they say which picture of a character is meant.
+bool has_unseen_character(std::string_view text);
+
+// 1 to kKeyNameMax characters of UTF-8, none of has_unseen_character() among them, no white space
+// at either end: two names that differ look different, and none can turn round the text beside it.
 bool is_key_name(std::string_view name);
 
 // In the future, and not further ahead than kKeyLifeMax.
@@ -86,13 +95,14 @@ bool is_key_expiry(Instant expires_at, Instant now);
 std::optional<Scope> scope_beyond(Scopes given, Scopes own);
 bool outlives(std::optional<Instant> given, std::optional<Instant> own);
 
-// What a key may do, and until when.
+// What a key may do, until when, and for how much.
 struct KeyReach {
   Scopes scopes;
   std::optional<Instant> expires_at{};  // Nullopt: never.
+  std::optional<SpendLimit> spend_limit{};
 };
 
-// Whether `after` may do anything, or may do it later, that `before` may not.
+// Whether `after` may do anything, or may do it later, or for more, that `before` may not.
 bool reaches_beyond(const KeyReach& after, const KeyReach& before);
 
 }  // namespace audiogen

@@ -13,7 +13,8 @@ namespace {
 
 using rapidjson::Value;
 
-constexpr std::array<std::string_view, 3> kMembers = {"name", "scopes", "expires_at"};
+constexpr std::array<std::string_view, 4> kMembers = {
+    "name", "scopes", "expires_at", "spend_limit"};
 
 Result<std::string, ApiError> read_name(const Value& value) {
   if (!value.IsString()) {
@@ -26,7 +27,8 @@ Result<std::string, ApiError> read_name(const Value& value) {
   }
   if (!is_key_name(name)) {
     return wrong_member("name",
-                        "must have no control characters, and no white space at either end.");
+                        "must have no control characters, none that are invisible or change the "
+                        "direction of text, and no white space at either end.");
   }
   return std::string(name);
 }
@@ -57,7 +59,35 @@ Result<Instant, ApiError> read_expiry(const Value& value) {
   return *at;
 }
 
-// `expires_at: null` says something in a change only: a new key has no end unless it is given one.
+Result<SpendLimit, ApiError> read_spend_limit(const Value& value) {
+  const ApiError refused = wrong_member(
+      "spend_limit",
+      "must have the members credits, a whole number from " + std::to_string(kSpendLimitMin) +
+          " to " + std::to_string(kSpendLimitMax) + ", and period, day or month, and no other.");
+  if (!value.IsObject()) {
+    return refused;
+  }
+  std::optional<Units> amount;
+  std::optional<SpendPeriod> period;
+  for (const auto& member : value.GetObject()) {
+    const std::string_view name = text_of(member.name);
+    const Value& given = member.value;
+    if (name == "credits" && !amount && given.IsInt64() && given.GetInt64() >= kSpendLimitMin &&
+        given.GetInt64() <= kSpendLimitMax) {
+      amount = credits(given.GetInt64());
+    } else if (name == "period" && !period && given.IsString() && parse_period(text_of(given))) {
+      period = parse_period(text_of(given));
+    } else {
+      return refused;
+    }
+  }
+  if (!amount || !period) {
+    return refused;
+  }
+  return SpendLimit{*amount, *period};
+}
+
+// Null says something in a change only: a new key has no end and no limit unless it is given one.
 Result<KeyChange, ApiError> read_members(std::string_view body, bool may_be_null) {
   const auto document = read_json_object(body);
   if (!document) {
@@ -73,7 +103,8 @@ Result<KeyChange, ApiError> read_members(std::string_view body, bool may_be_null
     const auto index = known - kMembers.begin();
     if (index == 0   ? out.name.has_value()
         : index == 1 ? out.scopes.has_value()
-                     : out.expires_at.has_value()) {
+        : index == 2 ? out.expires_at.has_value()
+                     : out.spend_limit.has_value()) {
       return wrong_member(*known, "may be given once only.");
     }
     if (index == 0) {
@@ -89,13 +120,23 @@ Result<KeyChange, ApiError> read_members(std::string_view body, bool may_be_null
       }
       out.scopes = *scopes;
     } else if (may_be_null && member.value.IsNull()) {
-      out.expires_at.emplace();
-    } else {
+      if (index == 2) {
+        out.expires_at.emplace();
+      } else {
+        out.spend_limit.emplace();
+      }
+    } else if (index == 2) {
       const auto at = read_expiry(member.value);
       if (!at) {
         return at.error();
       }
       out.expires_at.emplace(*at);
+    } else {
+      const auto limit = read_spend_limit(member.value);
+      if (!limit) {
+        return limit.error();
+      }
+      out.spend_limit.emplace(*limit);
     }
   }
   return out;
@@ -113,7 +154,8 @@ Result<KeyTerms, ApiError> parse_new_key(std::string_view body) {
   }
   return KeyTerms{.name = *std::move(members->name),
                   .scopes = members->scopes.value_or(kUsualScopes),
-                  .expires_at = members->expires_at.value_or(std::nullopt)};
+                  .expires_at = members->expires_at.value_or(std::nullopt),
+                  .spend_limit = members->spend_limit.value_or(std::nullopt)};
 }
 
 Result<KeyChange, ApiError> parse_key_change(std::string_view body) {

@@ -1,8 +1,6 @@
 #include "common/domain/sign_in_request.h"
 
-#include <algorithm>
 #include <array>
-#include <span>
 #include <utility>
 
 #include "common/base/ascii.h"
@@ -13,44 +11,7 @@
 namespace audiogen {
 namespace {
 
-// A member that a body may have, and how long it may be.
-struct Member {
-  std::string_view name;
-  std::size_t bytes_max;
-};
 constexpr std::size_t kTokenBytesMax = 256;  // Whatever is there instead of one.
-
-using Values = std::array<std::optional<std::string>, 3>;  // In the order of the members.
-
-// A JSON object of strings, each of `known`, at most once.
-Result<Values, ApiError> read_strings(std::string_view body, std::span<const Member> known) {
-  const auto document = read_json_object(body);
-  if (!document) {
-    return document.error();
-  }
-  Values out;
-  for (const auto& member : document->GetObject()) {
-    const auto at = std::find_if(known.begin(), known.end(), [&](const Member& m) {
-      return m.name == text_of(member.name);
-    });
-    if (at == known.end()) {
-      return unknown_member(text_of(member.name));
-    }
-    auto& value = out.at(static_cast<std::size_t>(at - known.begin()));
-    if (value) {
-      return wrong_member(at->name, "may be given once only.");
-    }
-    if (!member.value.IsString()) {
-      return wrong_member(at->name, "must be a string.");
-    }
-    if (member.value.GetStringLength() > at->bytes_max) {
-      return wrong_member(at->name,
-                          "must be at most " + std::to_string(at->bytes_max) + " bytes long.");
-    }
-    value = text_of(member.value);
-  }
-  return out;
-}
 
 }  // namespace
 
@@ -81,7 +42,7 @@ Result<PasswordChange, ApiError> parse_password_change(std::string_view body) {
   if (!values) {
     return values.error();
   }
-  auto& [password, current, none] = *values;
+  auto& [password, current] = *values;
   if (!password) {
     return wrong_member("password", "is required.");
   }

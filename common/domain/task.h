@@ -119,6 +119,10 @@ struct TaskView {
   std::optional<Instant> output_deleted_at{};  // Past its retention: the file is gone.
   std::optional<FailureCode> failure;          // Set exactly when failed.
   std::string failure_message;                 // Empty: the code's own.
+  std::uint32_t epoch = 0;                     // Grows with every change of an open task.
+  Instant next_run_at{};                       // Open, and put back: not taken before.
+  // Open, and what it refers to is being fetched, or it was put back because that cannot be yet.
+  bool waits_for_reference = false;
 };
 
 }  // namespace audiogen

@@ -15,6 +15,7 @@ struct Voice {
   std::string_view name;         // For people.
   std::string_view language;     // BCP 47: the one it speaks best.
   std::string_view description;  // For people: how it sounds, whoever provides it.
+  std::string_view sample;       // What it says to be heard before it is chosen, in its language.
 };
 
 // All of them, by id.

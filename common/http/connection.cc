@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <ctime>
 #include <iterator>
 #include <limits>
@@ -37,6 +38,8 @@ constexpr std::size_t kProgressBytes = 64 * 1024;
 constexpr std::size_t kDiscardMax = 16 * 1024 * 1024;
 // Of the connections there may be, this part is ended at once when there is no room.
 constexpr std::size_t kEvictedPart = 128;
+// When a connection is looked at again whose bytes wait for its thread.
+constexpr auto kUnreadGrace = std::chrono::seconds(1);
 // How long a new connection may wait for those to be gone.
 constexpr auto kMakeRoomMax = std::chrono::seconds(1);
 
@@ -113,6 +116,19 @@ std::chrono::milliseconds reactor_lag(int fd) {
 
 bool would_block(int error) {
   return error == EAGAIN || error == EINTR;
+}
+
+// A head up to the lines that say where the body ends: this thread's, until it begins the next.
+std::string& begin_head(const Response& response) {
+  thread_local std::string head;
+  head = "HTTP/1.1 ";
+  head += std::to_string(response.status);
+  head += ' ';
+  head += reason_phrase(response.status);
+  head += "\r\n";
+  head += date_line();
+  head += response.headers;
+  return head;
 }
 
 }  // namespace
@@ -360,7 +376,7 @@ void Connection::on_eof() {
   eof_ = true;
   // A client may say that it sends no more and still wait for its answers (RFC 9293 3.6).
   const bool unfinished = phase_ == Phase::kBusy || phase_ == Phase::kJudging ||
-                          phase_ == Phase::kWriting ||
+                          phase_ == Phase::kWriting || phase_ == Phase::kStreaming ||
                           (phase_ == Phase::kReading && (pumping_ || resuming_));
   if (!unfinished || !own_the_socket()) {
     close_now();
@@ -632,27 +648,24 @@ void Connection::answer(Response&& response) noexcept {
   }
 }
 
+void Connection::end_head(std::string& head) const {
+  head += close_after_ ? "Connection: close\r\n\r\n"
+          : http10_    ? "Connection: keep-alive\r\n\r\n"
+                       : "\r\n";
+}
+
 void Connection::write_response(Response& response) {
   close_after_ = response.close || !keep_alive_ || discarding_ || core_->draining;
   const bool bodyless = response.status == 204 || response.status == 304;
   const std::uint64_t length =
       response.file ? static_cast<std::uint64_t>(response.file->length) : response.body.size();
-  thread_local std::string head;
-  head = "HTTP/1.1 ";
-  head += std::to_string(response.status);
-  head += ' ';
-  head += reason_phrase(response.status);
-  head += "\r\n";
-  head += date_line();
-  head += response.headers;
+  std::string& head = begin_head(response);
   if (!bodyless) {
     head += "Content-Length: ";
     head += std::to_string(length);
     head += "\r\n";
   }
-  head += close_after_ ? "Connection: close\r\n\r\n"
-          : http10_    ? "Connection: keep-alive\r\n\r\n"
-                       : "\r\n";
+  end_head(head);
   const bool send_body = !bodyless && !head_only_ && length > 0;
   const bool send_file = send_body && response.file;
   if (!send_body || response.file) {
@@ -693,11 +706,129 @@ void Connection::write_response(Response& response) {
     return close_now();
   }
   phase_ = Phase::kWriting;
+  await_reader();
+}
+
+// Something is left to send: the housekeeper sees to it.
+void Connection::await_reader() {
   progress_ = Clock::now().time_since_epoch().count();
   set_rest(Rest::kStalled);
   sent_since_deadline_ = 0;
   set_deadline(core_->options.write_stall_timeout);
   core_->housekeeper.post(shared_from_this());
+}
+
+bool Connection::begin_stream(Response&& response) noexcept {
+  try {
+    const Lock lock(mutex_);
+    refuse_body();
+    if (phase_ != Phase::kBusy) {
+      return false;
+    }
+    // HTTP/1.0 knows no chunks: the end of the connection is the end of the body.
+    close_after_ = response.close || !keep_alive_ || discarding_ || core_->draining || http10_;
+    std::string& head = begin_head(response);
+    if (!http10_) {
+      head += "Transfer-Encoding: chunked\r\n";
+    }
+    end_head(head);
+    phase_ = Phase::kStreaming;
+    no_deadline();
+    if (push(head) && head_only_) {
+      finish_stream();
+    }
+    return phase_ == Phase::kStreaming;
+  } catch (...) {
+    abort();
+    return false;
+  }
+}
+
+bool Connection::send_part(std::string_view part) noexcept {
+  try {
+    const Lock lock(mutex_);
+    if (phase_ != Phase::kStreaming) {
+      return false;
+    }
+    if (http10_ || part.empty()) {  // A chunk of no bytes would be the last one.
+      return push(part);
+    }
+    std::array<char, 20> size{};
+    const auto end = std::to_chars(size.data(), size.data() + size.size(), part.size(), 16).ptr;
+    std::string chunk(size.data(), end);
+    chunk += "\r\n";
+    chunk += part;
+    chunk += "\r\n";
+    return push(chunk);
+  } catch (...) {
+    abort();
+    return false;
+  }
+}
+
+void Connection::end_stream(bool whole) noexcept {
+  try {
+    const Lock lock(mutex_);
+    if (phase_ != Phase::kStreaming) {
+      return;
+    }
+    if (!whole) {
+      return reset_now();
+    }
+    if (http10_ || push("0\r\n\r\n")) {
+      finish_stream();
+    }
+  } catch (...) {
+    abort();
+  }
+}
+
+// Of a stream: sends `bytes` behind what is left. False: the connection is at its end.
+bool Connection::push(std::string_view bytes) {
+  const std::size_t left = remainder_.bytes.size() - remainder_.sent;
+  if (left + static_cast<std::size_t>(unsent()) + bytes.size() > kStreamUnsentMax) {
+    core_->drops.count(Drop::kSlowReader, peer_);
+    reset_now();
+    return false;
+  }
+  if (left > 0) {
+    remainder_.bytes.erase(0, std::exchange(remainder_.sent, 0));
+    remainder_.bytes += bytes;
+    return true;
+  }
+  const ssize_t count = ::send(fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (count < 0 && !would_block(errno)) {
+    close_now();
+    return false;
+  }
+  bytes.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+  if (bytes.empty()) {
+    return true;
+  }
+  if (!own_the_socket()) {
+    close_now();
+    return false;
+  }
+  remainder_.bytes = bytes;
+  remainder_.sent = 0;
+  await_reader();
+  return true;
+}
+
+// Nothing more comes; what is left goes the way of any response.
+void Connection::finish_stream() {
+  if (remainder_.sent < remainder_.bytes.size()) {
+    phase_ = Phase::kWriting;
+  } else {
+    finish_response();
+  }
+}
+
+// Nothing of a stream is left to send, and nobody knows when there is.
+void Connection::rest_stream() {
+  remainder_ = Remainder();
+  set_rest(Rest::kNo);
+  no_deadline();
 }
 
 // Sends about `budget` bytes of what is left, as far as the socket takes them.
@@ -780,7 +911,7 @@ void Connection::resume() {
     if (call) {
       call->reply(core_->render_error(503, kNoMemory, &call->request()));
     }
-  } else if (phase_ == Phase::kWriting && !watched_) {
+  } else if (has_remainder() && !watched_) {
     watched_ = core_->housekeeper.watch(own_fd_.get(), shared_from_this());
     if (!watched_) {
       close_now();
@@ -792,10 +923,14 @@ void Connection::resume() {
 
 void Connection::on_writable() {
   const Lock lock(mutex_);
-  if (phase_ == Phase::kWriting) {
+  if (has_remainder()) {
     switch (write_remainder(kTurnBytes)) {
       case Sent::kAll:
-        finish_response();
+        if (phase_ == Phase::kStreaming) {
+          rest_stream();
+        } else {
+          finish_response();
+        }
         break;
       case Sent::kFailed:
         close_now();
@@ -820,6 +955,10 @@ void Connection::expire(Clock::time_point now) {
   if (deadline() > now) {
     return;
   }
+  // What has come in time and was not read in time is our delay, not the client's.
+  if (phase_ == Phase::kReading && unread() > 0) {
+    return set_deadline(kUnreadGrace);
+  }
   if (phase_ == Phase::kReading && received_ != Received::kNothing) {
     return refuse(lock,
                   408,
@@ -839,7 +978,7 @@ void Connection::expire(Clock::time_point now) {
     }
     return;
   }
-  if (phase_ == Phase::kWriting) {
+  if (phase_ == Phase::kWriting || phase_ == Phase::kStreaming) {
     return reset_now();
   }
   if (silent_) {
@@ -867,6 +1006,12 @@ Connection::Rest Connection::rest() const {
                                                                                         : rest;
 }
 
+// The bytes that have come and that its thread has not taken yet.
+int Connection::unread() const {
+  int bytes = 0;
+  return ::ioctl(fd(), FIONREAD, &bytes) == 0 ? bytes : 0;
+}
+
 // Of what was sent, the bytes that have not reached the client's machine.
 int Connection::unsent() const {
   int bytes = 0;
@@ -879,9 +1024,7 @@ bool Connection::evict() {
   if (rest == Rest::kNo || pumping_ || resuming_) {
     return false;
   }
-  int unread = 0;
-  if (rest == Rest::kIdle && phase_ == Phase::kReading && ::ioctl(fd(), FIONREAD, &unread) == 0 &&
-      unread > 0) {
+  if (rest == Rest::kIdle && phase_ == Phase::kReading && unread() > 0) {
     return false;  // Its next request is here, only not read yet.
   }
   if (phase_ == Phase::kLingering && unsent() > 0) {
@@ -907,7 +1050,7 @@ void Connection::close_now() {
     phase_ = Phase::kClosed;
     drop_awaited();
     set_rest(Rest::kNo);
-    deadline_.store(Clock::time_point::max().time_since_epoch().count(), std::memory_order_relaxed);
+    no_deadline();
     remainder_ = Remainder();
     inbox_.reset();
     spare_.reset();
@@ -931,7 +1074,7 @@ bool Connection::closed() const {
 bool Connection::active() const {
   const Lock lock(mutex_);
   return phase_ == Phase::kBusy || phase_ == Phase::kJudging || phase_ == Phase::kWriting ||
-         (phase_ == Phase::kReading && inbox_ && inbox_->begun());
+         phase_ == Phase::kStreaming || (phase_ == Phase::kReading && inbox_ && inbox_->begun());
 }
 
 void Connection::take_back(std::unique_ptr<Framer> framer) noexcept {
@@ -958,7 +1101,20 @@ Call::~Call() {
   if (!answered_ && !connection_->closed()) {
     reply(connection_->core()->render_error(500, "the handler gave no reply", &request()));
   }
+  end_stream(false);
   connection_->take_back(std::move(framer_));
+}
+
+void Call::begin_stream(Response&& head) noexcept {
+  if (!answered_.exchange(true)) {
+    streaming_ = connection_->begin_stream(std::move(head));
+  }
+}
+
+void Call::end_stream(bool whole) noexcept {
+  if (streaming_.exchange(false)) {
+    connection_->end_stream(whole);
+  }
 }
 
 void Call::read_body(std::uint64_t holder, std::function<void()> next) {
@@ -988,6 +1144,15 @@ void Exchange::read_body(std::uint64_t holder, std::function<void()> next) const
 }
 void Exchange::reply(Response&& response) const noexcept {
   call_->reply(std::move(response));
+}
+void Exchange::begin_stream(Response&& head) const noexcept {
+  call_->begin_stream(std::move(head));
+}
+bool Exchange::send(std::string_view part) const noexcept {
+  return call_->send(part);
+}
+void Exchange::end_stream() const noexcept {
+  call_->end_stream(true);
 }
 void Exchange::allow(std::chrono::milliseconds longer) const {
   call_->allow(longer);

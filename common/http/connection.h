@@ -99,6 +99,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Called by any thread.
   void answer(Response&& response) noexcept;  // The request being handled; once per Call.
   void take_back(std::unique_ptr<Framer> framer) noexcept;
+  // See Exchange. Only the call whose begin_stream() was true, parts are awaited, calls the others;
+  // `whole`: all was sent.
+  bool begin_stream(Response&& head) noexcept;
+  bool send_part(std::string_view part) noexcept;
+  void end_stream(bool whole) noexcept;
   // See Exchange. Nothing happens if it handles another call by now.
   void allow(const Call& call, std::chrono::milliseconds longer);
   bool client_ended() const;
@@ -127,6 +132,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     kReading,    // Between requests, or receiving one.
     kJudging,    // The head of a request is being handled, its body is to come.
     kBusy,       // A request is being handled.
+    kStreaming,  // Its response comes in parts; what is left of them waits for the client to read.
     kWriting,    // Its response waits for the client to read.
     kLingering,  // The last response is sent; input is read and dropped until the client closes.
     kClosed,
@@ -151,6 +157,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   enum class Sent { kAll, kPart, kFailed };
 
   void set_deadline(std::chrono::milliseconds after);
+  void no_deadline() {
+    deadline_.store(Clock::time_point::max().time_since_epoch().count(), std::memory_order_relaxed);
+  }
   void set_rest(Rest rest) { rest_.store(rest, std::memory_order_relaxed); }
   // `lag`: how long the bytes had waited for this thread.
   void pump(Lock& lock, std::chrono::milliseconds lag);
@@ -163,6 +172,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool given_up() const { return holding_ && given_up_ == body_; }
   bool awaiting_body() const { return phase_ == Phase::kReading && awaited_.call; }
   void refuse_body();
+  int unread() const;
   int unsent() const;
   void drop_awaited();
   Awaited take_dropped();
@@ -170,7 +180,17 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void refuse(Lock& lock, int status, const std::string& reason);
   void begin_busy(const Request& request, Phase phase = Phase::kBusy);
   void end_busy();
+  void end_head(std::string& head) const;
   void write_response(Response& response);
+  bool push(std::string_view bytes);
+  void await_reader();
+  void finish_stream();
+  void rest_stream();
+  // Part of a response waits for its client to read.
+  bool has_remainder() const {
+    return phase_ == Phase::kWriting ||
+           (phase_ == Phase::kStreaming && remainder_.sent < remainder_.bytes.size());
+  }
   Sent write_remainder(std::size_t budget);
   void finish_response();
   void close_now();
@@ -234,6 +254,9 @@ class Call {
   Clock::time_point received_at() const { return received_at_; }
   void reply(Response&& response) noexcept;
   void read_body(std::uint64_t holder, std::function<void()> next);
+  void begin_stream(Response&& head) noexcept;
+  bool send(std::string_view part) noexcept { return streaming_ && connection_->send_part(part); }
+  void end_stream(bool whole) noexcept;
   void allow(std::chrono::milliseconds longer) { connection_->allow(*this, longer); }
   bool client_ended() const { return connection_->client_ended(); }
   // Called by the connection while nobody else looks: read_body() was called and `next` is still
@@ -248,7 +271,8 @@ class Call {
   std::unique_ptr<Framer> whole_;   // … and this, when it has.
   Clock::time_point received_at_ = Clock::now();
   const bool body_to_come_;
-  std::atomic<bool> answered_{false};  // The connection stays busy with this call until then.
+  std::atomic<bool> answered_{false};   // The connection stays busy with this call until then …
+  std::atomic<bool> streaming_{false};  // … and longer, when the answer comes in parts.
 };
 
 }  // namespace audiogen::http

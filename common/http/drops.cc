@@ -9,14 +9,15 @@
 namespace audiogen::http {
 namespace {
 
-constexpr std::array<std::string_view, 8> kNames = {"silent",
+constexpr std::array<std::string_view, 9> kNames = {"silent",
                                                     "evicted_idle",
                                                     "evicted_head",
                                                     "evicted_stalled",
                                                     "refused_address",
                                                     "refused_full",
                                                     "no_descriptor",
-                                                    "body_budget"};
+                                                    "body_budget",
+                                                    "slow_reader"};
 
 }  // namespace
 

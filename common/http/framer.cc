@@ -74,6 +74,9 @@ bool parse_length(std::string_view text, std::size_t& value) {
 }  // namespace
 
 std::string_view Request::header(std::string_view lower_case_name) const {
+  if ((marks_ & mark_of(lower_case_name)) == 0) {
+    return {};
+  }
   for (const Field& field : fields_) {
     if (name_of(field) == lower_case_name) {
       return {base_ + field.value, field.value_size};
@@ -83,6 +86,9 @@ std::string_view Request::header(std::string_view lower_case_name) const {
 }
 
 int Request::header_count(std::string_view lower_case_name) const {
+  if ((marks_ & mark_of(lower_case_name)) == 0) {
+    return 0;
+  }
   return static_cast<int>(std::count_if(fields_.begin(), fields_.end(), [&](const Field& field) {
     return name_of(field) == lower_case_name;
   }));
@@ -411,7 +417,7 @@ Framer::Status Framer::advance(const FramerLimits& limits) {
           if (request_.fields_.size() == limits.headers) {
             refuse("there are more than " + std::to_string(limits.headers) + " headers");
           } else if (read_field(begin, end, field)) {
-            request_.fields_.push_back(field);
+            request_.add(field, std::string_view(bytes_).substr(field.name, field.name_size));
           }
         }
         break;

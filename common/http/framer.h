@@ -65,7 +65,23 @@ class Request {
     return {base_ + field.name, field.name_size};
   }
 
+  // One bit for all names that look alike. Most of what is asked for is in no request, and most
+  // names are asked for in every one.
+  static std::uint64_t mark_of(std::string_view name) {
+    const auto code = [](char c) { return static_cast<unsigned char>(c); };
+    return name.empty() ? 0
+                        : std::uint64_t{1}
+                              << ((name.size() * 5 + code(name.front()) + code(name.back()) * 3U) %
+                                  64);
+  }
+  // `name` is where the field says, wherever those bytes are just now.
+  void add(const Field& field, std::string_view name) {
+    fields_.push_back(field);
+    marks_ |= mark_of(name);
+  }
+
   std::vector<Field> fields_;
+  std::uint64_t marks_ = 0;  // Of the names of all fields.
   const char* base_ = nullptr;
 };
 

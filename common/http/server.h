@@ -63,6 +63,18 @@ class Exchange {
   // Answers. Any thread, never blocks; only the first reply of a request counts, and one that comes
   // after the client or the deadline is dropped.
   void reply(Response&& response) const noexcept;
+  // Answers with the status and the headers of `head` and a body that comes in parts, of a length
+  // that nobody knows yet: chunked, or, for a client of HTTP/1.0, up to the end of the connection.
+  // No deadline is on it but write_stall_timeout: whoever begins it ends it. Any thread, never
+  // blocks; it is the one answer, as reply() is. To HEAD it is the whole answer.
+  void begin_stream(Response&& head) const noexcept;
+  // The next part of that body, as it is. False when it has no taker: the client has gone, is
+  // ended because it took too little (kStreamUnsentMax), or asked for no body. By one thread at a
+  // time.
+  bool send(std::string_view part) const noexcept;
+  // That was all of it. When the last copy goes without this, the connection is cut, so that the
+  // client knows that something is missing.
+  void end_stream() const noexcept;
   // The reply may come later, by so much from now on, than ServerOptions::reply_timeout allows. For
   // a handler that waits for something else than its own work. Any thread, never blocks.
   void allow(std::chrono::milliseconds longer) const;
@@ -75,6 +87,10 @@ class Exchange {
  private:
   std::shared_ptr<Call> call_;
 };
+
+// What a client may leave untaken of a body that comes in parts; then its connection is reset, so
+// that slow readers cost no more than this each, here and in the kernel.
+inline constexpr std::size_t kStreamUnsentMax = std::size_t{64} * 1024;
 
 // Runs on a thread of the server and must not block: every other connection of that thread waits.
 using Handler = std::function<void(Exchange)>;

@@ -74,6 +74,15 @@ std::optional<Fault> what_is_wrong(Units amount, GrantKind kind, std::string_vie
 
 }  // namespace
 
+void insert_user(Session& session, UserId id, std::string_view email) {
+  Sql user("INSERT INTO users (id, email, created_at) VALUES (");
+  user << id << ",";
+  user.utf8(email, kEmailMax) << ",UTC_TIMESTAMP(6))";
+  session.execute(user);
+  session.execute(Sql("INSERT INTO balances (user_id, available, held, seq) VALUES (")
+                  << id << ",0,0,0)");
+}
+
 std::optional<UserId> Accounts::id_of_email(std::string_view normal) {
   Sql sql("SELECT id FROM users WHERE email=");
   Rows rows = session_.query(sql.utf8(normal, kEmailMax));
@@ -108,12 +117,10 @@ Result<User, Fault> Accounts::create(std::string_view email, Plan plan) {
         if (again && locked(Sql("SELECT 1 FROM users WHERE id=") << id)) {
           return;
         }
-        Sql user("INSERT INTO users (id, email, plan, purchased, created_at) VALUES (");
-        user << id << ",";
-        user.utf8(*address, kEmailMax) << "," << plan << ",0,UTC_TIMESTAMP(6))";
-        session_.execute(user);
-        session_.execute(Sql("INSERT INTO balances (user_id, available, held, seq) VALUES (")
-                         << id << ",0,0,0)");
+        insert_user(session_, id, *address);
+        if (plan != Plan::kFree) {
+          session_.execute(Sql("UPDATE users SET plan=") << plan << " WHERE id=" << id);
+        }
         note_done(id.text());
       });
     } catch (const DbError& e) {
@@ -159,6 +166,35 @@ Result<User, Fault> Accounts::set_plan(UserId id, Plan plan) {
         note_done();
       }
     });
+    return there ? load(id) : no_such_user(id);
+  });
+}
+
+Result<User, Fault> Accounts::set_email(UserId id, std::string_view email) {
+  const auto address = normal_email(email);
+  if (!address) {
+    return Fault{.code = FaultCode::kBadEmail, .about = std::string(email)};
+  }
+  return guarded([&]() -> Result<User, Fault> {
+    bool there = false;
+    try {
+      session_.transact_surely([&](bool) {
+        there = locked(Sql("SELECT 1 FROM users WHERE deleted_at IS NULL AND id=") << id);
+        if (there) {
+          Sql row("UPDATE users SET email=");
+          row.utf8(*address, kEmailMax) << " WHERE id=" << id;
+          session_.execute(row);
+          session_.execute(Sql("DELETE FROM login_links WHERE user_id=") << id);
+          note_done();
+        }
+      });
+    } catch (const DbError& e) {
+      if (e.fault() != DbFault::kDuplicate) {
+        throw;
+      }
+      return Fault{
+          .code = FaultCode::kEmailTaken, .about = *address, .user = id_of_email(*address)};
+    }
     return there ? load(id) : no_such_user(id);
   });
 }

@@ -50,6 +50,10 @@ struct LedgerPage {
   bool has_more = false;
 };
 
+// Inside a transaction: a user without credits, and his balance. kDuplicate when somebody has the
+// address, in lower case. The plan is the free one, by the table's default.
+void insert_user(Session& session, UserId id, std::string_view email);
+
 // See Door for threads, blocking and failures.
 class Accounts : private Door {
  public:
@@ -65,6 +69,9 @@ class Accounts : private Door {
   // Faults of the following: kNoSuchUser.
   Result<User, Fault> find(UserId id);
   Result<User, Fault> set_plan(UserId id, Plan plan);
+  // Gives an account that has not ended another address, of the form as above. Links that sign in
+  // by the one it had work no more. Faults besides: kBadEmail, kEmailTaken.
+  Result<User, Fault> set_email(UserId id, std::string_view email);
 
   // Books `amount` (adjustments may be negative) once per reference (1-128 visible ASCII
   // characters): the same reference again with the same user, kind and amount changes nothing and

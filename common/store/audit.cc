@@ -111,6 +111,28 @@ constexpr std::array kRules = {
          "0) FROM usage_marks m JOIN ledger l ON l.user_id=m.user_id AND l.seq<=m.seq AND "
          "l.kind<=2 LEFT JOIN tasks t ON t.id=l.source_id) b GROUP BY user_id, starts_at, key_id "
          "HAVING SUM(g)<>0 OR SUM(s)<>0 OR SUM(f)<>0 OR SUM(c)<>0 OR SUM(a)<>0 OR SUM(u)<>0) x)"},
+    // Of the ledger's rows between the beginning of each key's count and its mark, as in I19; what
+    // is behind the mark is read from the ledger each time. A key that was deleted counts no more.
+    Rule{"I20 what a key with a limit has spent is the sum of the ledger up to its mark",
+         "SELECT (SELECT COUNT(*) FROM api_keys k LEFT JOIN spend_marks m ON m.key_id=k.id LEFT "
+         "JOIN "
+         "balances b ON b.user_id=k.user_id WHERE k.deleted_at IS NULL AND "
+         "((k.spend_limit IS NOT NULL)<>(m.key_id IS NOT NULL) OR m.user_id<>k.user_id OR "
+         "m.seq>b.seq))+(SELECT COUNT(*) FROM (SELECT 1 FROM (SELECT s.key_id, s.day, s.spent FROM "
+         "spend_days s UNION ALL SELECT m.key_id, DATE(t.created_at), l.d_available FROM "
+         "spend_marks "
+         "m JOIN ledger l ON l.user_id=m.user_id AND l.seq<=m.seq AND l.seq>m.after_seq AND "
+         "l.kind<=2 JOIN tasks t ON t.id=l.source_id AND t.key_id=m.key_id JOIN ledger h ON "
+         "h.source_id=l.source_id AND h.kind=1 AND h.seq>m.after_seq) x GROUP BY key_id, day "
+         "HAVING SUM(spent)<>0) y)"},
+    Rule{"I21 an ended account has no key that works, and nothing of its tasks once that is said",
+         "SELECT (SELECT COUNT(*) FROM users u WHERE u.deleted_at IS NOT NULL AND "
+         "(u.email NOT LIKE '%@deleted.invalid' OR EXISTS (SELECT 1 FROM api_keys k WHERE "
+         "k.user_id=u.id AND k.deleted_at IS NULL)))+(SELECT COUNT(*) FROM users u "
+         "LEFT JOIN account_deletions d ON d.user_id=u.id JOIN ledger l ON l.user_id=u.id AND "
+         "l.kind=1 JOIN tasks t ON t.id=l.source_id WHERE u.deleted_at IS NOT NULL AND d.user_id "
+         "IS NULL AND t.deleted_at IS NULL)+(SELECT COUNT(*) FROM account_deletions d LEFT JOIN "
+         "users u ON u.id=d.user_id WHERE u.deleted_at IS NULL)"},
     // A queue that is long because there is more work than workers breaks none of these: the
     // sweeper moves every wake_at it has seen, but those of new tasks whose hint was confirmed.
     Rule{"L1 the sweeper looks at tasks when it should",
@@ -125,6 +147,8 @@ constexpr std::array kRules = {
          "AND deadline_at<@now - INTERVAL 60 SECOND"},
     Rule{"L4 no file is there a minute after its deletion",
          "SELECT COUNT(*) FROM deletions WHERE deleted_at<@now - INTERVAL 60 SECOND"},
+    Rule{"L5 nothing of an ended account is there an hour after its end",
+         "SELECT COUNT(*) FROM account_deletions WHERE asked_at<@now - INTERVAL 1 HOUR"},
 };
 
 }  // namespace

@@ -38,6 +38,7 @@ struct CreateCommand {
   TaskId id{};
   UserId user{};
   std::optional<KeyId> key{};  // That asks for it; nullopt: none does.
+  bool limited = false;        // It has a spend limit, as far as the caller knows.
   std::optional<std::string> idempotency_key{};
   Sha256 fingerprint{};
   std::string request{};  // Canonical JSON.
@@ -51,10 +52,14 @@ struct CreateOutcome {
     kReplayed,      // The key's first task, as it stands now.
     kConflict,      // The key was used with another request.
     kInsufficient,  // Less than the hold is available.
+    kOverLimit,     // The hold would go beyond the key's spend limit.
     kFailed,        // This command alone could not be done (logged); nothing was written for it.
   };
   Kind kind = Kind::kFailed;
   TaskView task{};  // For kCreated and kReplayed.
+  // For kOverLimit: what was spent of it before.
+  SpendLimit limit{};
+  Units spent{};
 };
 
 // --- reading
@@ -74,6 +79,7 @@ struct KeyRecord {
   UserId user{};
   bool api_access = false;  // A paid plan or a purchase.
   Scopes scopes{};
+  bool limited = false;  // It has a spend limit.
   std::optional<SessionId> session{};
 
   // What was shown: the key or the session.
@@ -114,6 +120,8 @@ inline constexpr std::uint8_t kAttemptStarted = 1;
 inline constexpr std::uint8_t kAttemptSucceeded = 2;
 inline constexpr std::uint8_t kAttemptFailed = 3;
 inline constexpr std::uint8_t kAttemptUnknown = 4;  // Nobody can tell.
+// The detail of an attempt that ended before its provider was called.
+inline constexpr char kNotCalled[] = "not called";
 
 // How a claimed task ends, or goes back.
 struct SettleCommand {

@@ -21,6 +21,7 @@ enum class FaultCode : std::uint8_t {
   kNotAnAdjustment,  // Only adjustments take credits back.
   kBadReference,     // Not 1-128 visible ASCII characters.
   kBadKeyName,       // Not one of is_key_name().
+  kBadSpendLimit,    // Not one of is_spend_limit().
   // A rule about the values and what is there.
   kNoSuchUser,       // `about`: what was given.
   kEmailTaken,       // `about`: the address; `user`: whose it is.
@@ -33,11 +34,20 @@ enum class FaultCode : std::uint8_t {
   kAskerIsGone,      // The key or session that asks was deleted, or has ended.
   kScopeNotOwn,      // It lacks a scope that it would give. `about`: its name.
   kExpiryNotOwn,     // It ends before the key that it would make last. `about`: when it ends.
+  kSpendingNotOwn,   // It has a spend limit, and would let another key spend.
+  kLimitNotOwn,      // It would raise its own spend limit. `about`: that.
   kNotFresh,         // The session that asks began too long ago for it.
+  kCreditsLeft,      // `available`: what would be lost.
   kBadLogin,         // No such link, or it is used or too old; or a password that is no longer it.
   kNoSuchSession,    // It is not there, or has ended, or is another user's.
   kNoSuchTask,       // `about`: its id.
   kAlreadyFinal,     // `about`: the task's id.
+  kNoSuchPasskey,    // It is not there, or is another user's.
+  kTooManyPasskeys,  // The user has kPasskeysMax.
+  kPasskeyTaken,     // The credential is registered already, with whomever.
+  kChallengeUsed,    // What answers it was taken before.
+  kCounterBack,      // The authenticator has counted its signatures backwards.
+  kLastWayIn,        // Without it nobody could sign in to the account.
   // The database was in the way. `detail`: its own words, where there are any.
   kLocked,          // Another session holds the rows; nothing was done, worth trying again.
   kBusy,            // A deadlock, or a statement that took too long; as kLocked.

@@ -33,6 +33,28 @@ void write_status(Sql& sql, std::string_view status) {
   sql << ")";
 }
 
+PastAttempt read_attempt(const Rows& rows, std::uint32_t first) {
+  using End = PastAttempt::End;
+  PastAttempt out{.n = rows.u32(first),
+                  .started_at = rows.time(first + 3),
+                  .ended_at = rows.maybe_time(first + 4)};
+  const std::string detail = rows.is_null(first + 2) ? "" : rows.text(first + 2);
+  switch (rows.u32(first + 1)) {
+    case kAttemptStarted:
+      break;
+    case kAttemptSucceeded:  // With a detail: it brought audio that came to nothing.
+      out.end = detail.empty() ? End::kSucceeded : End::kFailed;
+      break;
+    case kAttemptFailed:
+      out.end = detail == kNotCalled ? End::kNotBegun : End::kFailed;
+      break;
+    default:
+      out.end = End::kInterrupted;
+      break;
+  }
+  return out;
+}
+
 }  // namespace
 
 std::uint64_t History::first_since(UserId user, std::uint64_t last, Instant at) {
@@ -113,6 +135,60 @@ Result<HistoryPage, Fault> History::list(UserId user,
   });
 }
 
+Result<std::optional<TaskDetails>, Fault> History::details(UserId user, TaskId task) {
+  return guarded([&]() -> Result<std::optional<TaskDetails>, Fault> {
+    Rows rows = session_.query(
+        Sql("SELECT t.user_id, t.request, t.key_id, t.deadline_at, t.deleted_at, t.attempts, "
+            "t.attempt_state, t.attempt_detail, t.attempt_started_at, t.attempt_ended_at, ")
+        << kViewColumns << " FROM tasks t FORCE INDEX (PRIMARY) WHERE t.id=" << task);
+    if (!rows.next() || rows.id<UserId>(1) != user) {
+      return std::optional<TaskDetails>();
+    }
+    TaskDetails out{.view = read_view(rows, 11),
+                    .request = rows.text(2),
+                    .key = rows.is_null(3) ? std::nullopt : std::optional(rows.id<KeyId>(3)),
+                    .deadline_at = rows.time(4),
+                    .deleted_at = rows.maybe_time(5),
+                    .attempts = rows.u32(6)};
+    std::optional<PastAttempt> newest;
+    if (out.attempts > 0) {
+      newest = read_attempt(rows, 6);  // Its number is how many there are.
+    }
+    if (out.attempts > 1) {
+      const std::uint32_t from =
+          out.attempts > kAttemptsShown ? out.attempts - kAttemptsShown + 1 : 1;
+      rows = session_.query(Sql("SELECT n, state, detail, started_at, ended_at FROM past_attempts "
+                                "FORCE INDEX (PRIMARY) WHERE task_id=")
+                            << task << " AND n>=" << from << " AND n<" << out.attempts
+                            << " ORDER BY n");
+      while (rows.next()) {
+        out.timeline.push_back(read_attempt(rows, 1));
+      }
+    }
+    if (newest) {
+      out.timeline.push_back(*newest);
+    }
+    rows = session_.query(Sql("SELECT seq, kind, d_available, d_held, d_system, available_after, "
+                              "held_after, created_at FROM ledger FORCE INDEX (u_source) "
+                              "WHERE source_id=")
+                          << task << " AND kind IN (" << EntryKind::kHold << ","
+                          << EntryKind::kResolve << ") ORDER BY kind");
+    while (rows.next()) {
+      out.ledger.push_back({.entry = {.kind = static_cast<EntryKind>(rows.u32(2)),
+                                      .d_available = rows.units(3),
+                                      .d_held = rows.units(4),
+                                      .d_system = rows.units(5),
+                                      .after = {.available = rows.units(6),
+                                                .held = rows.units(7),
+                                                .seq = rows.u64(1)}},
+                            .source = task.uuid,
+                            .grant = {},
+                            .created_at = rows.time(8)});
+    }
+    return std::optional(std::move(out));
+  });
+}
+
 Result<Erasure, Fault> History::erase(UserId user, TaskId task) {
   return guarded([&]() -> Result<Erasure, Fault> {
     // Neither whose a task is nor that it is final ever changes.
@@ -137,18 +213,45 @@ Result<Erasure, Fault> History::erase(UserId user, TaskId task) {
       if (!locked.is_null(2)) {
         return;
       }
-      const Instant now = locked.time(1);
-      // The voice is nothing of the client's own, and the usage of this hour may still want it.
-      // Assignments are made in their order.
-      Sql erase("UPDATE tasks FORCE INDEX (PRIMARY) SET voice=");
-      erase << kVoiceOfRequest << ", request='', deleted_at=";
-      session_.later(erase << now << ", output_deleted_at=IF(output_key IS NULL, NULL, "
-                           << "COALESCE(output_deleted_at, " << now << ")) WHERE id=" << task);
-      Sql note("INSERT INTO deletions (task_id, deleted_at) VALUES (");
-      session_.later(note << task << "," << now << ")");
+      wipe(std::span(&task, 1), locked.time(1));
     });
     return Erasure::kErased;
   });
+}
+
+Result<std::size_t, Fault> History::erase_all(std::span<const TaskId> tasks) {
+  return guarded([&]() -> Result<std::size_t, Fault> {
+    std::vector<TaskId> free;
+    session_.transact([&] {
+      free.clear();
+      std::optional<Instant> now;
+      Sql sql("SELECT id, UTC_TIMESTAMP(6) FROM tasks FORCE INDEX (PRIMARY) WHERE id IN (");
+      store::list(sql, tasks, [&](TaskId task) { sql << task; })
+          << ") AND deleted_at IS NULL AND charged IS NOT NULL ORDER BY id FOR UPDATE SKIP LOCKED";
+      Rows rows = session_.query(sql);
+      while (rows.next()) {
+        free.push_back(rows.id<TaskId>(1));
+        now = rows.time(2);
+      }
+      if (now) {
+        wipe(free, *now);
+      }
+    });
+    return free.size();
+  });
+}
+
+void History::wipe(std::span<const TaskId> tasks, Instant now) {
+  // The voice is nothing of the client's own, and the usage of this hour may still want it.
+  // Assignments are made in their order.
+  Sql erase("UPDATE tasks FORCE INDEX (PRIMARY) SET voice=");
+  erase << kVoiceOfRequest << ", request='', deleted_at=" << now
+        << ", output_deleted_at=IF(output_key IS NULL, NULL, COALESCE(output_deleted_at, " << now
+        << ")) WHERE id IN (";
+  session_.later(store::list(erase, tasks, [&](TaskId task) { erase << task; }) << ")");
+  Sql notes("INSERT INTO deletions (task_id, deleted_at) VALUES ");
+  session_.later(
+      store::list(notes, tasks, [&](TaskId task) { notes << "(" << task << "," << now << ")"; }));
 }
 
 }  // namespace audiogen::store

@@ -1,9 +1,10 @@
-// The door of a user's own history: his tasks, newest first.
+// The door of a user's own history: his tasks, newest first, and all there is about one.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "common/base/result.h"
 #include "common/base/time.h"
 #include "common/domain/task.h"
+#include "common/store/accounts.h"
 #include "common/store/door.h"
 
 namespace audiogen::store {
@@ -33,6 +35,34 @@ struct HistoryPage {
   // Where the next page begins; nullopt: older tasks there are none.
   std::optional<std::uint64_t> next;
 };
+
+// One attempt, without what is for operators alone: who was asked, and what he said.
+struct PastAttempt {
+  enum class End {
+    kNone,         // It is under way.
+    kSucceeded,    // It brought the audio that was delivered.
+    kFailed,       // It brought none, or none that could be kept.
+    kInterrupted,  // Nobody can tell.
+    kNotBegun,     // Nobody was asked.
+  };
+  std::uint32_t n = 0;  // 1, 2, 3 …
+  End end = End::kNone;
+  Instant started_at{};
+  std::optional<Instant> ended_at{};
+};
+
+// All there is to tell its owner about a task.
+struct TaskDetails {
+  TaskView view{};
+  std::string request{};  // Canonical JSON; empty once deleted.
+  std::optional<KeyId> key{};
+  Instant deadline_at{};
+  std::optional<Instant> deleted_at{};
+  std::uint32_t attempts = 0;           // All there were …
+  std::vector<PastAttempt> timeline{};  // … and the newest kAttemptsShown, oldest first.
+  std::vector<LedgerEntry> ledger{};    // The hold and, once it is final, its resolution.
+};
+inline constexpr std::uint32_t kAttemptsShown = 100;
 
 enum class Erasure {
   kErased,    // Now or before.
@@ -60,15 +90,25 @@ class History : private Door {
                                   std::optional<std::uint64_t> before,
                                   std::size_t limit);
 
+  // Nullopt: there is no such task of this user. Three reads by keys, or two before a second
+  // attempt.
+  Result<std::optional<TaskDetails>, Fault> details(UserId user, TaskId task);
+
   // Empties what a final task was asked for, says that its file is gone, and leaves a note for the
   // workers to see to that (TaskStore::deletions). All or nothing; once more does no harm. Waits
   // for nobody: kLocked when another session holds the task.
   Result<Erasure, Fault> erase(UserId user, TaskId task);
 
+  // The same for final tasks of one user in one transaction; those that another session holds are
+  // left out, and so are those that were deleted before. How many were erased.
+  Result<std::size_t, Fault> erase_all(std::span<const TaskId> tasks);
+
  private:
   // The first of the ledger rows 1 to `last` that was not written before `at`; `last` + 1 without
   // one.
   std::uint64_t first_since(UserId user, std::uint64_t last, Instant at);
+  // Inside a transaction that has locked them, and found them final and not deleted.
+  void wipe(std::span<const TaskId> tasks, Instant now);
 };
 
 }  // namespace audiogen::store

@@ -1,14 +1,28 @@
 #include "common/store/keys.h"
 
 #include "common/base/check.h"
-#include "common/domain/sign_in.h"
+#include "common/store/asking_session.h"
+#include "common/store/spending.h"
 
 namespace audiogen::store {
 namespace {
 
 constexpr char kColumns[] =
     "id, name, prefix, created_at, last_used_at, deleted_at, scopes, expires_at, "
-    "IF(previous_until>UTC_TIMESTAMP(6), previous_until, NULL) ";
+    "IF(previous_until>UTC_TIMESTAMP(6), previous_until, NULL), spend_limit, spend_period ";
+
+// The limit in two columns from `first` on.
+std::optional<SpendLimit> read_limit(const Rows& rows, std::uint32_t first) {
+  if (rows.is_null(first)) {
+    return std::nullopt;
+  }
+  return SpendLimit{rows.units(first), static_cast<SpendPeriod>(rows.u32(first + 1))};
+}
+
+void write_limit(Sql& sql, const std::optional<SpendLimit>& limit) {
+  sql << "spend_limit=" << (limit ? std::optional(limit->amount) : std::nullopt)
+      << ", spend_period=" << (limit ? std::optional(limit->period) : std::nullopt);
+}
 
 KeyInfo read_key(const Rows& rows) {
   return {.id = rows.id<KeyId>(1),
@@ -19,7 +33,8 @@ KeyInfo read_key(const Rows& rows) {
           .deleted_at = rows.maybe_time(6),
           .scopes = rows.scopes(7),
           .expires_at = rows.maybe_time(8),
-          .previous_until = rows.maybe_time(9)};
+          .previous_until = rows.maybe_time(9),
+          .spend_limit = read_limit(rows, 10)};
 }
 
 Fault no_such_key(KeyId id) {
@@ -29,8 +44,41 @@ Fault no_such_key(KeyId id) {
 }  // namespace
 
 std::optional<KeyInfo> Keys::load(KeyId id) {
-  Rows rows = session_.query(Sql("SELECT ") << kColumns << "FROM api_keys WHERE id=" << id);
-  return rows.next() ? std::optional(read_key(rows)) : std::nullopt;
+  std::optional<KeyInfo> key;
+  {
+    Rows rows = session_.query(Sql("SELECT ") << kColumns << "FROM api_keys WHERE id=" << id);
+    if (rows.next()) {
+      key = read_key(rows);
+    }
+  }
+  if (key) {
+    count_spent({&*key, 1});
+  }
+  return key;
+}
+
+void Keys::count_spent(std::span<KeyInfo> keys) {
+  std::vector<KeyId> limited;
+  for (const KeyInfo& key : keys) {
+    if (key.spend_limit && !key.deleted_at) {
+      limited.push_back(key.id);
+    }
+  }
+  if (limited.empty()) {
+    return;
+  }
+  const KeySpendings spendings = read_spending(session_, limited, session_.now(), kSpendTailShown);
+  for (KeyInfo& key : keys) {
+    const auto found = spendings.find(key.id);
+    if (found == spendings.end()) {
+      continue;
+    }
+    if (found->second.behind > kSpendTailShown) {
+      // The workers are at it: seconds after, at most, this is another answer.
+      throw DbError(DbFault::kTimeout, 0, "what a key has spent is not counted yet");
+    }
+    key.spent = found->second.spent;
+  }
 }
 
 // The oldest key stands for all: everybody locks it first. A user without any has none to count.
@@ -48,44 +96,35 @@ std::size_t Keys::count(UserId user) {
   return rows.u64(1);
 }
 
-std::optional<Fault> Keys::beyond_asker(UserId user,
-                                        const Asker& asker,
-                                        std::optional<Scopes> scopes,
-                                        std::optional<std::optional<Instant>> expires_at) {
+std::optional<Fault> Keys::beyond_asker(UserId user, const Asker& asker, const Gift& gift) {
   if (const auto* const key = std::get_if<KeyId>(&asker)) {
-    return beyond_key(user, *key, scopes, expires_at);
+    return beyond_key(user, *key, gift);
   }
   if (const auto* const session = std::get_if<SessionId>(&asker)) {
-    return beyond_session(user, *session, scopes);
+    return beyond_session(user, *session, gift);
   }
   return std::nullopt;
 }
 
-std::optional<Fault> Keys::beyond_session(UserId user,
-                                          SessionId asker,
-                                          std::optional<Scopes> scopes) {
+std::optional<Fault> Keys::beyond_session(UserId user, SessionId asker, const Gift& gift) {
   // One that its owner ends makes no key meanwhile.
-  Rows rows = session_.query(
-      Sql("SELECT created_at, last_seen_at, UTC_TIMESTAMP(6) FROM sessions WHERE id=")
-      << asker << " AND user_id=" << user << " FOR UPDATE");
-  if (!rows.next() || session_end(rows.time(1), rows.time(2)) <= rows.time(3)) {
+  const auto asking = lock_asking_session(session_, user, asker);
+  if (!asking) {
     return Fault{.code = FaultCode::kAskerIsGone};
   }
-  if (scopes && scopes->has(Scope::kManage) && fresh_until(rows.time(1)) <= rows.time(3)) {
+  if (gift.scopes && gift.scopes->has(Scope::kManage) && !asking->fresh) {
     return Fault{.code = FaultCode::kNotFresh};
   }
   return std::nullopt;
 }
 
-std::optional<Fault> Keys::beyond_key(UserId user,
-                                      KeyId asker,
-                                      std::optional<Scopes> scopes,
-                                      std::optional<std::optional<Instant>> expires_at) {
+std::optional<Fault> Keys::beyond_key(UserId user, KeyId asker, const Gift& gift) {
   // Not as it was when the request came: a key that is being taken away makes no other meanwhile.
-  Rows rows = session_.query(Sql("SELECT scopes, expires_at FROM api_keys WHERE id=")
-                             << asker << " AND user_id=" << user
-                             << " AND deleted_at IS NULL AND (expires_at IS NULL OR "
-                                "expires_at>UTC_TIMESTAMP(6)) FOR UPDATE");
+  Rows rows = session_.query(
+      Sql("SELECT scopes, expires_at, spend_limit, spend_period FROM api_keys WHERE id=")
+      << asker << " AND user_id=" << user
+      << " AND deleted_at IS NULL AND (expires_at IS NULL OR "
+         "expires_at>UTC_TIMESTAMP(6)) FOR UPDATE");
   if (!rows.next()) {
     return Fault{.code = FaultCode::kAskerIsGone};
   }
@@ -93,12 +132,19 @@ std::optional<Fault> Keys::beyond_key(UserId user,
   if (!own.has(Scope::kManage)) {
     return Fault{.code = FaultCode::kScopeNotOwn, .about = std::string(scope_name(Scope::kManage))};
   }
-  if (const auto scope = scopes ? scope_beyond(*scopes, own) : std::nullopt) {
+  if (const auto scope = gift.scopes ? scope_beyond(*gift.scopes, own) : std::nullopt) {
     return Fault{.code = FaultCode::kScopeNotOwn, .about = std::string(scope_name(*scope))};
   }
   const auto own_end = rows.maybe_time(2);
-  if (expires_at && outlives(*expires_at, own_end)) {
+  if (gift.expires_at && outlives(*gift.expires_at, own_end)) {
     return Fault{.code = FaultCode::kExpiryNotOwn, .about = format_iso(*own_end)};
+  }
+  const auto own_limit = read_limit(rows, 3);
+  if (own_limit && gift.key != asker && gift.scopes && gift.scopes->has(Scope::kGenerate)) {
+    return Fault{.code = FaultCode::kSpendingNotOwn};
+  }
+  if (gift.key == asker && gift.spend_limit && lifts(*gift.spend_limit, own_limit)) {
+    return Fault{.code = FaultCode::kLimitNotOwn, .about = spend_limit_text(*own_limit)};
   }
   return std::nullopt;
 }
@@ -110,13 +156,17 @@ Result<KeyInfo, Fault> Keys::add(UserId user,
   if (!is_key_name(terms.name)) {
     return Fault{.code = FaultCode::kBadKeyName};
   }
+  if (terms.spend_limit && !is_spend_limit(*terms.spend_limit)) {
+    return Fault{.code = FaultCode::kBadSpendLimit};
+  }
   return guarded([&]() -> Result<KeyInfo, Fault> {
     const KeyId id = KeyId::make();
     std::optional<Fault> refused;
     session_.transact_surely([&](bool again) {
       refused.reset();
-      // No foreign key says it; and no user is ever deleted.
-      if (!session_.query(Sql("SELECT 1 FROM users WHERE id=") << user).next()) {
+      // No foreign key says it. One whose account ends meanwhile loses this key as well.
+      if (!session_.query(Sql("SELECT 1 FROM users WHERE deleted_at IS NULL AND id=") << user)
+               .next()) {
         refused = Fault{.code = FaultCode::kNoSuchUser, .about = user.text()};
         return;
       }
@@ -128,7 +178,11 @@ Result<KeyInfo, Fault> Keys::add(UserId user,
         refused = Fault{.code = FaultCode::kBadKeyExpiry};
         return;
       }
-      refused = beyond_asker(user, asker, terms.scopes, terms.expires_at);
+      refused = beyond_asker(user,
+                             asker,
+                             {.scopes = terms.scopes,
+                              .expires_at = terms.expires_at,
+                              .spend_limit = terms.spend_limit});
       if (refused) {
         return;
       }
@@ -136,15 +190,18 @@ Result<KeyInfo, Fault> Keys::add(UserId user,
         refused = Fault{.code = FaultCode::kTooManyKeys};
         return;
       }
-      Sql row(
-          "INSERT INTO api_keys (id, user_id, key_hash, prefix, name, scopes, expires_at, "
-          "created_at) VALUES (");
-      row << id << "," << user << ",";
-      row.bytes(key.hash) << ",";
-      row.bytes(key.prefix) << ",";
+      Sql row("INSERT INTO api_keys SET id=");
+      row << id << ", user_id=" << user << ", key_hash=";
+      row.bytes(key.hash) << ", prefix=";
+      row.bytes(key.prefix) << ", name=";
       row.utf8(terms.name, kKeyNameMax)
-          << "," << terms.scopes << "," << terms.expires_at << ",UTC_TIMESTAMP(6))";
+          << ", scopes=" << terms.scopes << ", expires_at=" << terms.expires_at
+          << ", created_at=UTC_TIMESTAMP(6), ";
+      write_limit(row, terms.spend_limit);
       session_.execute(row);
+      if (terms.spend_limit) {
+        begin_spending(session_, user, id);
+      }
       note_done(id.text());
     });
     if (refused) {
@@ -164,6 +221,7 @@ Result<std::vector<KeyInfo>, Fault> Keys::list(UserId user) {
     while (rows.next()) {
       out.push_back(read_key(rows));
     }
+    count_spent(out);
     return out;
   });
 }
@@ -185,6 +243,7 @@ Result<KeyPage, Fault> Keys::page(UserId user, std::optional<KeyId> before, std:
       }
       out.keys.push_back(read_key(rows));
     }
+    count_spent(out.keys);
     return out;
   });
 }
@@ -196,32 +255,39 @@ Result<KeyInfo, Fault> Keys::change(UserId user,
   if (change.name && !is_key_name(*change.name)) {
     return Fault{.code = FaultCode::kBadKeyName};
   }
+  const auto limit = change.spend_limit.value_or(std::nullopt);
+  if (limit && !is_spend_limit(*limit)) {
+    return Fault{.code = FaultCode::kBadSpendLimit};
+  }
   return guarded([&]() -> Result<KeyInfo, Fault> {
     std::optional<Fault> refused;
     std::optional<KeyInfo> changed;
     session_.transact_surely([&](bool) {
       lock_keys(user);
       refused.reset();
-      Rows row = session_.query(Sql("SELECT ")
-                                << kColumns << "FROM api_keys WHERE id=" << id
-                                << " AND user_id=" << user << " AND deleted_at IS NULL FOR UPDATE");
-      if (!row.next()) {
-        refused = no_such_key(id);
-        return;
+      KeyReach before;
+      {
+        Rows row = session_.query(
+            Sql("SELECT scopes, expires_at, spend_limit, spend_period FROM api_keys WHERE id=")
+            << id << " AND user_id=" << user << " AND deleted_at IS NULL FOR UPDATE");
+        if (!row.next()) {
+          refused = no_such_key(id);
+          return;
+        }
+        before = {row.scopes(1), row.maybe_time(2), read_limit(row, 3)};
       }
-      const KeyInfo key = read_key(row);
       const auto end = change.expires_at.value_or(std::nullopt);
       if (end && !is_key_expiry(*end, session_.now())) {
         refused = Fault{.code = FaultCode::kBadKeyExpiry};
         return;
       }
       // A scope is given for as long as the key lasts, and a later end for all of its scopes.
-      const KeyReach before{key.scopes, key.expires_at};
-      const KeyReach after{change.scopes.value_or(key.scopes),
-                           change.expires_at.value_or(key.expires_at)};
-      refused = reaches_beyond(after, before)
-                    ? beyond_asker(user, asker, after.scopes, after.expires_at)
-                    : beyond_asker(user, asker, change.scopes, change.expires_at);
+      const KeyReach after{change.scopes.value_or(before.scopes),
+                           change.expires_at.value_or(before.expires_at),
+                           change.spend_limit.value_or(before.spend_limit)};
+      const Gift whole{id, after.scopes, after.expires_at, after.spend_limit};
+      const Gift part{id, change.scopes, change.expires_at, change.spend_limit};
+      refused = beyond_asker(user, asker, reaches_beyond(after, before) ? whole : part);
       if (refused) {
         return;
       }
@@ -237,7 +303,15 @@ Result<KeyInfo, Fault> Keys::change(UserId user,
       if (change.expires_at) {
         update << ", expires_at=" << *change.expires_at;
       }
+      if (change.spend_limit) {
+        write_limit(update << ", ", *change.spend_limit);
+      }
       session_.execute(update << " WHERE id=" << id);
+      if (after.spend_limit && !before.spend_limit) {
+        begin_spending(session_, user, id);
+      } else if (before.spend_limit && !after.spend_limit) {
+        end_spending(session_, id);
+      }
       changed = load(id);
     });
     if (refused) {
@@ -274,7 +348,7 @@ Result<KeyInfo, Fault> Keys::rotate(
         scopes = rows.scopes(1);
         end = rows.maybe_time(2);
       }
-      refused = beyond_asker(user, asker, scopes, end);
+      refused = beyond_asker(user, asker, {.key = id, .scopes = scopes, .expires_at = end});
       if (refused) {
         return;
       }
@@ -290,6 +364,7 @@ Result<KeyInfo, Fault> Keys::rotate(
       row.bytes(key.hash) << ", prefix=";
       row.bytes(key.prefix) << " WHERE id=" << id;
       session_.execute(row);
+      note_done();
       rotated = load(id);
     });
     if (refused) {
@@ -300,9 +375,25 @@ Result<KeyInfo, Fault> Keys::rotate(
   });
 }
 
+Result<KeyInfo, Fault> Keys::rotate(KeyId id, std::chrono::hours overlap, const NewApiKey& key) {
+  const auto owner = guarded([&]() -> Result<std::optional<UserId>, Fault> {
+    Rows rows = session_.query(Sql("SELECT user_id FROM api_keys WHERE id=") << id);
+    return rows.next() ? std::optional(rows.id<UserId>(1)) : std::nullopt;
+  });
+  if (!owner) {
+    return owner.error();
+  }
+  return *owner ? rotate(**owner, id, overlap, key, {}) : no_such_key(id);
+}
+
 std::uint64_t Keys::mark_deleted(KeyId id) {
-  return session_.execute(Sql("UPDATE api_keys SET deleted_at=UTC_TIMESTAMP(6) WHERE id=")
-                          << id << " AND deleted_at IS NULL");
+  const std::uint64_t deleted =
+      session_.execute(Sql("UPDATE api_keys SET deleted_at=UTC_TIMESTAMP(6) WHERE id=")
+                       << id << " AND deleted_at IS NULL");
+  if (deleted != 0) {
+    end_spending(session_, id);
+  }
+  return deleted;
 }
 
 Result<DeletedKey, Fault> Keys::remove(KeyId id) {

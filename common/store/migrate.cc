@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <thread>
 
 #include "common/base/check.h"
+#include "common/base/log.h"
 #include "common/store/session.h"
 
 namespace audiogen::store {
@@ -18,6 +20,9 @@ extern const std::string_view migration_0007;
 extern const std::string_view migration_0008;
 extern const std::string_view migration_0009;
 extern const std::string_view migration_0010;
+extern const std::string_view migration_0011;
+extern const std::string_view migration_0012;
+extern const std::string_view migration_0013;
 
 namespace {
 
@@ -82,7 +87,8 @@ struct Progress {
 
 class Migrator {
  public:
-  explicit Migrator(const DatabaseUrl& url) : session_(url, kPatient) {}
+  Migrator(const DatabaseUrl& url, const TablePatience& patience)
+      : session_(url, kPatient), patience_(patience) {}
 
   Result<std::vector<int>> run(std::span<const Migration> known) {
     // A lock of the server, not a row: the first DDL statement would release a row's lock, and a
@@ -92,6 +98,8 @@ class Migrator {
     if (!locked.next() || locked.is_null(1) || locked.i64(1) != 1) {
       return Error{"another process has been migrating this database for ten minutes; try again"};
     }
+    // For metadata locks; without it the server waits for a day, and all others behind it.
+    session_.execute(Sql("SET SESSION lock_wait_timeout=") << patience_.each.count());
     session_.execute(
         Sql("CREATE TABLE IF NOT EXISTS schema_migrations ("
             "version INT UNSIGNED NOT NULL PRIMARY KEY, statements_done INT UNSIGNED NOT NULL, "
@@ -136,9 +144,33 @@ class Migrator {
                      << migration.version);
   }
 
-  // Runs statement `index`. What changes rows commits together with its record; DDL commits before
-  // its record, so it is marked first.
+  // Runs statement `index`, as soon as nobody else has its table.
   void step(int version, const std::string& statement, std::uint64_t index, bool in_doubt) {
+    for (int tries = 1;; ++tries) {
+      try {
+        try_step(version, statement, index, in_doubt);
+        return;
+      } catch (const DbError& e) {
+        if (e.fault() != DbFault::kBusy || tries >= patience_.tries) {
+          throw DbError(e.fault(),
+                        e.code(),
+                        "migration " + std::to_string(version) + " at \"" + first_line(statement) +
+                            "\": " + e.what() + in_the_way(e));
+        }
+        log::warn("a migration waits for a table that others use",
+                  {{"version", version},
+                   {"statement", first_line(statement)},
+                   {"try", tries},
+                   {"of", patience_.tries},
+                   {"kept_perhaps", holders()}});
+      }
+      std::this_thread::sleep_for(patience_.pause);
+    }
+  }
+
+  // What changes rows commits together with its record; DDL commits before its record, so it is
+  // marked first. With `in_doubt` it may have been done before; set when it may be from now on.
+  void try_step(int version, const std::string& statement, std::uint64_t index, bool& in_doubt) {
     session_.execute(Sql("UPDATE schema_migrations SET in_doubt=1 WHERE version=") << version);
     try {
       session_.transact([&] {
@@ -150,24 +182,56 @@ class Migrator {
             throw;
           }
         }
-        in_doubt = true;  // For the next try of this transaction, if there is one.
+        in_doubt = true;  // For the next try, if there is one.
         session_.execute(Sql("UPDATE schema_migrations SET in_doubt=0, statements_done=")
                          << index + 1 << " WHERE version=" << version);
       });
     } catch (const DbError& e) {
-      if (e.fault() != DbFault::kUnavailable && e.fault() != DbFault::kUnknownOutcome) {
+      // That it was refused now says nothing of what was in doubt before.
+      const bool still = in_doubt;
+      if (!still && e.fault() != DbFault::kUnavailable && e.fault() != DbFault::kUnknownOutcome) {
         // Refused, so not done: what is in its way was not put there by us.
         session_.execute(Sql("UPDATE schema_migrations SET in_doubt=0 WHERE version=") << version);
       }
-      throw DbError(e.fault(),
-                    e.code(),
-                    "migration " + std::to_string(version) + " at \"" +
-                        statement.substr(0, std::min<std::size_t>(statement.find('\n'), 60)) +
-                        "\": " + e.what());
+      throw;
+    }
+  }
+
+  static std::string first_line(const std::string& statement) {
+    return statement.substr(0, std::min<std::size_t>(statement.find('\n'), 60));
+  }
+
+  // The end of the sentence about `e`.
+  std::string in_the_way(const DbError& e) {
+    return e.fault() == DbFault::kBusy
+               ? "; its table was kept, perhaps " + holders() + "; try again"
+               : std::string();
+  }
+
+  // The connections with the oldest transactions, in words: whose lock is waited for no server says
+  // unasked, but who keeps a table for long is one of these.
+  std::string holders() {
+    try {
+      Rows rows = session_.query(
+          Sql("SELECT p.id, p.user, p.command, p.time FROM information_schema.innodb_trx t JOIN "
+              "information_schema.processlist p ON p.id=t.trx_mysql_thread_id WHERE "
+              "p.id<>CONNECTION_ID() AND p.db=DATABASE() ORDER BY t.trx_started LIMIT 5"));
+      std::string out;
+      while (rows.next()) {
+        out += (out.empty() ? "" : ", ") + ("by connection " + rows.text(1)) + " of " +
+               rows.text(2) + " (" + rows.text(3) + " for " + rows.text(4) + " s)";
+      }
+      return out.empty() ? "by a connection that has ended since" : out;
+    } catch (const DbError& e) {
+      if (e.fault() == DbFault::kUnavailable) {
+        throw;
+      }
+      return "by somebody whom only a user with the right PROCESS sees";
     }
   }
 
   Session session_;
+  const TablePatience patience_;
 };
 
 }  // namespace
@@ -206,7 +270,10 @@ std::span<const Migration> migrations() {
                                  Migration{7, migration_0007},
                                  Migration{8, migration_0008},
                                  Migration{9, migration_0009},
-                                 Migration{10, migration_0010}};
+                                 Migration{10, migration_0010},
+                                 Migration{11, migration_0011},
+                                 Migration{12, migration_0012},
+                                 Migration{13, migration_0013}};
   return all;
 }
 
@@ -218,9 +285,11 @@ Result<std::vector<int>> migrate(const DatabaseUrl& url) {
   return migrate(url, migrations());
 }
 
-Result<std::vector<int>> migrate(const DatabaseUrl& url, std::span<const Migration> known) {
+Result<std::vector<int>> migrate(const DatabaseUrl& url,
+                                 std::span<const Migration> known,
+                                 const TablePatience& patience) {
   try {
-    return Migrator(url).run(known);
+    return Migrator(url, patience).run(known);
   } catch (const DbError& e) {
     return Error{std::string("the schema could not be migrated: ") + e.what()};
   }

@@ -11,7 +11,6 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -57,13 +56,12 @@ class RowQueue {
       if (closed_ || (held ? held_items_ : free_items_) >= capacity_) {
         return false;
       }
-      item.number = ++numbers_;
       ++(held ? held_items_ : free_items_);
+      Items& items = row != nullptr ? row->waiting : ready_;
+      items.emplace_hint(items.end(), ++numbers_, std::move(item));
       if (row != nullptr) {
-        row->waiting.push_back(std::move(item));
         return true;  // Nobody could take it now.
       }
-      ready_.push_back(std::move(item));
     }
     wake_.notify_one();
     return true;
@@ -78,6 +76,7 @@ class RowQueue {
     std::unique_lock lock(mutex_);
     for (;;) {
       std::vector<Item> out;
+      out.reserve(std::min(max, free_items_ + held_items_));
       ++batches_;
       std::size_t bytes = bytes_max;
       take_held(out, std::max<std::size_t>(1, max / 4), bytes);
@@ -133,9 +132,10 @@ class RowQueue {
           row->still_held = true;  // As far as anybody knows.
         }
       }
-      for (auto item = held.rbegin(); item != held.rend(); ++item) {
-        Row& row = rows_[*item->row];
-        row.waiting.push_front(std::move(*item));
+      for (Item& item : held) {
+        Row& row = rows_[*item.row];
+        const std::uint64_t number = item.number;
+        row.waiting.emplace(number, std::move(item));
         ++(row.held_since ? held_items_ : free_items_);
         // By the sibling that has it now, perhaps; then that one says what becomes of it.
         row.still_held |= !row.in_batch || is_of(row, batch);
@@ -185,13 +185,16 @@ class RowQueue {
   }
 
  private:
+  // By number, so oldest first, wherever they have been meanwhile. An item stays in its node on its
+  // way through the queue.
+  using Items = std::map<std::uint64_t, Item>;
   // A row that keeps its items back.
   struct Row {
     bool in_batch = false;    // Of a sibling, or of a try after it was held.
     bool still_held = false;  // Said by that batch.
     std::uint64_t batch = 0;  // Which one.
     std::optional<Clock::time_point> held_since;
-    std::deque<Item> waiting;
+    Items waiting;
   };
   using Rows = std::unordered_map<Uuid, Row>;
 
@@ -218,52 +221,44 @@ class RowQueue {
       row.in_batch = true;
       row.batch = batches_;
       while (!row.waiting.empty() && out.size() < max && bytes > 0) {
-        bytes -= std::min(bytes, row.waiting.front().bytes);
-        out.push_back(std::move(row.waiting.front()));
-        out.back().was_held = true;
-        out.back().batch = batches_;
-        out.back().follows = false;
-        row.waiting.pop_front();
+        Item& item = give(row.waiting.extract(row.waiting.begin()), out, bytes);
+        item.was_held = true;
+        item.follows = false;
         --held_items_;
       }
     }
   }
 
-  // The oldest item that is ready. There must be one.
-  Item next_ready() {
-    Item item;
-    if (!resumed_.empty() && (ready_.empty() || resumed_.begin()->first < ready_.front().number)) {
-      item = std::move(resumed_.begin()->second);
-      resumed_.erase(resumed_.begin());
-    } else {
-      item = std::move(ready_.front());
-      ready_.pop_front();
-    }
+  // Puts the item of `node` into a batch.
+  Item& give(typename Items::node_type node, std::vector<Item>& out, std::size_t& bytes) {
+    Item& item = out.emplace_back(std::move(node.mapped()));
+    item.number = node.key();
+    item.batch = batches_;
+    bytes -= std::min(bytes, item.bytes);
     return item;
   }
 
   void take_ready(std::vector<Item>& out, std::size_t max, std::size_t& bytes) {
-    while (!(ready_.empty() && resumed_.empty()) && out.size() < max && bytes > 0) {
-      Item item = next_ready();
-      if (Row* const row = item.row ? find(*item.row) : nullptr; row != nullptr) {
+    while (!ready_.empty() && out.size() < max && bytes > 0) {
+      auto node = ready_.extract(ready_.begin());
+      const auto& key = node.mapped().row;
+      if (Row* const row = key ? find(*key) : nullptr; row != nullptr) {
         if (row->held_since || row->batch != batches_) {
           if (row->held_since) {
             --free_items_;
             ++held_items_;
           }
-          row->waiting.push_back(std::move(item));
+          row->waiting.insert(row->waiting.end(), std::move(node));
           continue;
         }
-      } else if (siblings_ && item.row) {
-        Row& own = rows_[*item.row];
+      } else if (siblings_ && key) {
+        Row& own = rows_[*key];
         own.in_batch = true;
         own.batch = batches_;
       }
       --free_items_;
-      bytes -= std::min(bytes, item.bytes);
-      item.batch = batches_;
+      Item& item = give(std::move(node), out, bytes);
       item.follows = item.row && !ending_.empty() && ending_.contains(*item.row);
-      out.push_back(std::move(item));
     }
   }
 
@@ -295,11 +290,12 @@ class RowQueue {
       held_items_ -= row.waiting.size();
       free_items_ += row.waiting.size();
     }
-    for (Item& item : row.waiting) {
-      item.was_held |= held;
-      const auto number = item.number;
-      resumed_.emplace(number, std::move(item));
+    if (held) {
+      for (auto& [number, item] : row.waiting) {
+        item.was_held = true;
+      }
     }
+    ready_.merge(row.waiting);
     rows_.erase(found);
     return any;
   }
@@ -309,8 +305,7 @@ class RowQueue {
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   // All below are guarded by mutex_.
-  std::deque<Item> ready_;
-  std::map<std::uint64_t, Item> resumed_;  // Ready again, by number: older than some of ready_.
+  Items ready_;
   Rows rows_;
   std::unordered_map<Uuid, std::uint64_t> ending_;  // Rows handed over, and by which batch last.
   std::set<std::pair<Clock::time_point, Uuid>> retries_;

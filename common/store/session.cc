@@ -250,7 +250,8 @@ void Session::connect() {
     const std::string idle = std::to_string(options_.idle_in_transaction_max.count());
     run(*connection_,
         "SET SESSION time_zone='+00:00', wait_timeout=" + idle + ", innodb_lock_wait_timeout=" +
-            lock_wait + "/*M!100301 , wait_timeout=60, idle_transaction_timeout=" + idle +
+            lock_wait + "/*M!100301 , wait_timeout=" + std::to_string(options_.idle_max.count()) +
+            ", idle_transaction_timeout=" + idle +
             ", max_statement_time=" + std::to_string(options_.statement_max.count()) +
             " */"
             ", sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'");

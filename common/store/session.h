@@ -110,6 +110,8 @@ struct SessionOptions {
   // frozen process or a cut cable holds is free again. Nothing of ours thinks that long between two
   // statements.
   std::chrono::seconds idle_in_transaction_max{1};
+  // The same for a session without a transaction (MariaDB; MySQL knows only the limit above).
+  std::chrono::seconds idle_max{60};
   // Whether a connection that died while idle is replaced. Without it one connection is all this
   // session ever has: what it keeps on the server (a snapshot, a variable, a named lock) is either
   // there or every later statement fails.

@@ -91,6 +91,12 @@ class Sql {
     return bytes(clip_utf8(value, max));
   }
 
+  // A part of a statement.
+  Sql& append(const Sql& part) {
+    text_ += part.text_;
+    return *this;
+  }
+
   const std::string& text() const { return text_; }
 
  private:

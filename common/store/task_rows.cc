@@ -375,6 +375,9 @@ TaskView read_view(const Rows& rows, std::uint32_t first) {
     task.failure = static_cast<FailureCode>(rows.u32(first + 10));
     task.failure_message = rows.is_null(first + 11) ? "" : rows.text(first + 11);
   }
+  task.epoch = rows.u32(first + 13);
+  task.next_run_at = rows.time(first + 14);
+  task.waits_for_reference = rows.u64(first + 15) != 0;
   return task;
 }
 

@@ -76,13 +76,15 @@ Batch<KeyOutcome> TaskStore::find_keys(std::span<const Sha256> hashes) {
   }
   auto found_all = guarded<std::vector<KeyOutcome>>("find_keys", [&] {
     Sql sql(
-        "SELECT k.key_hash, k.id, k.user_id, u.plan=1 OR u.purchased=1, k.scopes FROM api_keys k "
-        "FORCE INDEX (u_hash) JOIN users u ON u.id=k.user_id WHERE k.deleted_at IS NULL "
+        "SELECT k.key_hash, k.id, k.user_id, u.plan=1 OR u.purchased=1, k.scopes, k.spend_limit IS "
+        "NOT NULL FROM api_keys k FORCE INDEX (u_hash) JOIN users u ON u.id=k.user_id WHERE "
+        "k.deleted_at IS NULL "
         "AND (k.expires_at IS NULL OR k.expires_at>UTC_TIMESTAMP(6)) AND k.key_hash IN (");
     const auto write = [&](const Sha256& hash) { sql.bytes(hash); };
     list(sql, hashes, write)
         << ") UNION ALL SELECT k.previous_hash, k.id, k.user_id, u.plan=1 OR u.purchased=1, "
-           "k.scopes FROM api_keys k FORCE INDEX (u_previous) JOIN users u ON u.id=k.user_id WHERE "
+           "k.scopes, k.spend_limit IS NOT NULL FROM api_keys k FORCE INDEX (u_previous) JOIN "
+           "users u ON u.id=k.user_id WHERE "
            "k.deleted_at IS NULL AND (k.expires_at IS NULL OR k.expires_at>UTC_TIMESTAMP(6)) AND "
            "k.previous_until>UTC_TIMESTAMP(6) AND k.previous_hash IN (";
     list(sql, hashes, write) << ")";
@@ -92,7 +94,8 @@ Batch<KeyOutcome> TaskStore::find_keys(std::span<const Sha256> hashes) {
       found[rows.text(1)] = {.id = rows.id<KeyId>(2),
                              .user = rows.id<UserId>(3),
                              .api_access = rows.i64(4) != 0,
-                             .scopes = rows.scopes(5)};
+                             .scopes = rows.scopes(5),
+                             .limited = rows.i64(6) != 0};
     }
     return in_order(hashes, found);
   });
@@ -158,7 +161,15 @@ Result<std::size_t, StoreFault> TaskStore::purge_sessions(std::size_t limit) {
         session_.execute(Sql("DELETE FROM sessions WHERE id<") << made << " LIMIT " << limit);
     const std::uint64_t links = session_.execute(Sql("DELETE FROM login_links WHERE expires_at<")
                                                  << now << " LIMIT " << limit);
-    return static_cast<std::size_t>(std::max({idle, old, links}));
+    // A challenge's end is by the clock of whoever made it.
+    const std::uint64_t challenges =
+        session_.execute(Sql("DELETE FROM used_challenges WHERE expires_at<")
+                         << now - std::chrono::hours(1) << " LIMIT " << limit);
+    const std::uint64_t sign_ups = session_.execute(Sql("DELETE FROM sign_ups WHERE expires_at<")
+                                                    << now << " LIMIT " << limit);
+    const std::uint64_t changes = session_.execute(Sql("DELETE FROM mail_changes WHERE expires_at<")
+                                                   << now << " LIMIT " << limit);
+    return static_cast<std::size_t>(std::max({idle, old, links, challenges, sign_ups, changes}));
   });
 }
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_set>
@@ -45,7 +46,8 @@ class TaskStore {
   // users' balance locks, so equal keys sent at once give one task, within a batch too. A lost
   // COMMIT reply is resolved by reading the tasks back on a new connection. `turn` is about the
   // users' balances. The requests go in one statement: a few megabytes of them at most
-  // (GroupOptions::batch_bytes).
+  // (GroupOptions::batch_bytes). Only keys with a spend limit are asked after what they have spent;
+  // a command whose key cannot be counted at once gets kLocked, as though its row were held.
   Batch<CreateOutcome> create(std::span<const CreateCommand> commands, const Turn& turn = {});
 
   // One indexed read for all of them.
@@ -98,7 +100,8 @@ class TaskStore {
   // deleted.
   Result<std::size_t, StoreFault> purge_idempotency(std::size_t limit);
 
-  // Deletes sessions that have ended and sign-in links whose time is over, up to `limit` at a time.
+  // Deletes sessions that have ended, and links of all kinds whose time is over, up to `limit` at a
+  // time.
   // The largest number of a kind: when it is `limit`, there may be more.
   Result<std::size_t, StoreFault> purge_sessions(std::size_t limit);
 
@@ -154,7 +157,8 @@ class TaskStore {
 
   void create_in(std::vector<BatchItem<CreateCommand, CreateOutcome>>& entries,
                  const Turn& turn,
-                 bool again);
+                 bool again,
+                 std::set<UserId>& behind);
   void settle_in(std::vector<BatchItem<SettleCommand, SettleOutcome>>& entries);
   // The number of tasks that this run ends.
   std::size_t cancel_in(std::vector<BatchItem<CancelCommand, Cancellation>>& entries, bool again);

@@ -1,9 +1,11 @@
 // Creating tasks: holds, idempotency keys, and the rows of the tasks.
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/store/spending.h"
 #include "common/store/task_batch.h"
 #include "common/store/task_rows.h"
 #include "common/store/task_store.h"
@@ -55,6 +57,23 @@ KeyUses read_keys(Session& session,
   return uses;
 }
 
+// What the limited keys that ask have spent. Creations of a user come one after the other, under
+// the lock of his balance, and so do all ends of his tasks: what the ledger says there is exact,
+// and stays so until this transaction has added its own.
+KeySpendings read_limits(Session& session,
+                         std::span<const BatchItem<CreateCommand, CreateOutcome>> entries,
+                         Instant now) {
+  std::vector<KeyId> keys;
+  for (const auto& entry : entries) {
+    if (entry.command->limited && entry.command->key && !entry.held) {
+      keys.push_back(*entry.command->key);
+    }
+  }
+  std::sort(keys.begin(), keys.end());
+  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+  return read_spending(session, keys, now, kSpendTailMax);
+}
+
 void insert_rows(Session& session, std::span<const CreateCommand* const> created, Instant now) {
   Sql tasks(
       "INSERT INTO tasks (id, user_id, key_id, state, request, output_format, held, next_run_at, "
@@ -91,16 +110,27 @@ void insert_rows(Session& session, std::span<const CreateCommand* const> created
 Batch<CreateOutcome> TaskStore::create(std::span<const CreateCommand> commands, const Turn& turn) {
   const Turn alone;
   bool first = true;
-  return in_batch<CreateCommand, CreateOutcome>(
+  std::set<UserId> behind;
+  auto outcomes = in_batch<CreateCommand, CreateOutcome>(
       "create", commands, CreateOutcome{}, [&](auto& entries, bool again) {
         // A second run says that something is wrong: it takes what is free and hands nothing over.
-        create_in(entries, std::exchange(first, false) ? turn : alone, again);
+        create_in(entries, std::exchange(first, false) ? turn : alone, again, behind);
       });
+  // Afterwards, when nobody's row is locked. Whoever is refused it now comes again, and whoever has
+  // no turn: the others of the batch wait for their answers.
+  constexpr int kTurns = 2;
+  int turns = 0;
+  for (auto user = behind.begin(); user != behind.end() && turns < kTurns; ++user, ++turns) {
+    static_cast<void>(guarded<std::uint64_t>(
+        "roll_up_spending", [&] { return roll_up_spending(session_, *user, kSpendTailMax); }));
+  }
+  return outcomes;
 }
 
 void TaskStore::create_in(std::vector<BatchItem<CreateCommand, CreateOutcome>>& entries,
                           const Turn& turn,
-                          bool again) {
+                          bool again,
+                          std::set<UserId>& behind) {
   AG_CRASH_POINT("create.begin");
   std::vector<UserId> users;
   users.reserve(entries.size());
@@ -132,6 +162,8 @@ void TaskStore::create_in(std::vector<BatchItem<CreateCommand, CreateOutcome>>& 
   }
 
   KeyUses uses = read_keys(session_, entries);
+  KeySpendings limits = read_limits(session_, entries, now);
+  std::set<UserId> uncounted;
   std::vector<const CreateCommand*> created;
   for (auto& [asked, outcome, held] : entries) {
     if (held) {
@@ -163,12 +195,34 @@ void TaskStore::create_in(std::vector<BatchItem<CreateCommand, CreateOutcome>>& 
       outcome.kind = Kind::kInsufficient;
       continue;
     }
+    // Without a limit, or none any more: nobody counts.
+    const auto limit = command.limited && command.key ? limits.find(*command.key) : limits.end();
+    if (limit != limits.end()) {
+      KeySpending& spending = limit->second;
+      if (!spending.marked) {
+        continue;  // kFailed: the next look at the key tells that it was deleted.
+      }
+      if (spending.behind > kSpendTailUsual) {
+        behind.insert(command.user);
+      }
+      if (spending.behind > kSpendTailMax) {
+        held = true;  // Until its mark has come nearer, which is seen to at once.
+        uncounted.insert(command.user);
+        continue;
+      }
+      if (spending.spent + kHoldAmount > spending.limit.amount) {
+        outcome = {.kind = Kind::kOverLimit, .limit = spending.limit, .spent = spending.spent};
+        continue;
+      }
+      spending.spent = spending.spent + kHoldAmount;
+    }
     books.book(command.user, command.id.uuid, *entry);
     created.push_back(&command);
     outcome.kind = Kind::kCreated;
     outcome.task.id = command.id;
     outcome.task.created_at = now;
     outcome.task.updated_at = now;
+    outcome.task.next_run_at = now;
     outcome.task.held = kHoldAmount;
     outcome.task.output_format = command.output_format;
     if (command.idempotency_key) {
@@ -183,7 +237,9 @@ void TaskStore::create_in(std::vector<BatchItem<CreateCommand, CreateOutcome>>& 
   books.write(now);
   AG_CRASH_POINT("create.inserted");
   if (turn.ends) {
-    turn.ends(books.locked());  // What is left to send leaves in one packet with COMMIT.
+    auto rows = books.locked();
+    std::erase_if(rows, [&](const Uuid& user) { return uncounted.contains(UserId{user}); });
+    turn.ends(rows);  // What is left to send leaves in one packet with COMMIT.
   }
 }
 

@@ -332,6 +332,7 @@ std::size_t TaskStore::cancel_in(std::vector<BatchItem<CancelCommand, Cancellati
     out = {CancelOutcome::kCanceled, view};
     out.task.state = TaskState::kCanceled;
     out.task.claims = task->claims;
+    out.task.epoch = task->epoch + 1;
     out.task.charged = Units{};
     out.task.updated_at = tasks.now;
   }

@@ -15,6 +15,8 @@ namespace audiogen::store {
 namespace {
 
 constexpr std::uint64_t kUsersOfTransaction = 64;
+// By which a step that took too long gets smaller; each that does not doubles it.
+constexpr std::uint64_t kSmaller = 8;
 
 const Uuid kUnknownKey{};  // As usage_hours has it.
 
@@ -137,6 +139,19 @@ Result<UsageReport, Fault> Usage::read(UserId user, const UsageSpan& span, Usage
   });
 }
 
+Result<bool, Fault> Usage::take_turn() {
+  return guarded([&]() -> Result<bool, Fault> {
+    // A lock of the server's and no row: it ends with its holder's connection, and nobody has to
+    // judge by a clock whether he is still there. Asked each time, so that no new connection takes
+    // itself for the one before.
+    Rows rows = session_.query(
+        Sql("SELECT COALESCE(IS_USED_LOCK(n)=CONNECTION_ID(), GET_LOCK(n,0), 0) FROM "
+            "(SELECT CONCAT('audiogen.usage.', MD5(DATABASE())) AS n) l"));
+    AG_CHECK(rows.next());
+    return rows.i64(1) == 1;
+  });
+}
+
 Result<RolledUp, Fault> Usage::roll_up(std::optional<UserId> after) {
   return guarded([&]() -> Result<RolledUp, Fault> {
     RolledUp out;
@@ -171,7 +186,7 @@ Result<RolledUp, Fault> Usage::roll_up(std::optional<UserId> after) {
       for (std::uint64_t entries = 0;
            to < behind.size() && to - from < kUsersOfTransaction && entries < kUsageOfTransaction;
            ++to) {
-        entries += std::min(behind[to].last - behind[to].mark, kUsageOfUser);
+        entries += std::min(behind[to].last - behind[to].mark, step_of(behind[to].user));
       }
       add(std::span(behind).subspan(from, to - from), out);
       from = to;
@@ -201,13 +216,27 @@ void Usage::add(std::span<const Behind> users, RolledUp& out) {
     session_.transact([&] { added = add_locked(users); });
     out.entries += added.entries;
     out.more = out.more || added.more;
+    for (const Behind& user : added.entries > 0 ? users : std::span<const Behind>()) {
+      went_well(user.user);
+    }
   } catch (const DbError& e) {
-    if (!may_be_of_one(e.fault())) {
+    if (e.fault() == DbFault::kUnavailable || e.fault() == DbFault::kUnknownOutcome) {
+      // Perhaps because it took too long: where the server ends no such statement (MySQL), we give
+      // the connection up, and whose rows they were cannot be asked then.
+      for (const Behind& user : users) {
+        took_too_long(user.user);
+      }
+    }
+    const bool too_long = e.fault() == DbFault::kTimeout;
+    if (!too_long && !may_be_of_one(e.fault())) {
       throw;
     }
     if (users.size() > 1) {
       add_each(users, out);
       return;
+    }
+    if (too_long && took_too_long(users.front().user)) {
+      out.more = true;
     }
     static Occasionally line;
     if (e.fault() != DbFault::kBusy && line.due()) {
@@ -215,6 +244,27 @@ void Usage::add(std::span<const Behind> users, RolledUp& out) {
                  {{"user_id", users.front().user}, {"code", e.code()}, {"error", e.what()}});
     }
   }
+}
+
+std::uint64_t Usage::step_of(UserId user) const {
+  const auto slow = slow_.find(user);
+  return slow == slow_.end() ? kUsageOfUser : slow->second;
+}
+
+void Usage::went_well(UserId user) {
+  if (const auto slow = slow_.find(user); slow != slow_.end()) {
+    slow->second *= 2;
+    if (slow->second >= kUsageOfUser) {
+      slow_.erase(slow);
+    }
+  }
+}
+
+bool Usage::took_too_long(UserId user) {
+  const std::uint64_t before = step_of(user);
+  const std::uint64_t now = std::max<std::uint64_t>(1, before / kSmaller);
+  slow_[user] = now;
+  return now < before;
 }
 
 // One user's rows spoil the transaction; whose, only adding each alone tells.
@@ -243,7 +293,7 @@ RolledUp Usage::add_locked(std::span<const Behind> users) {
     if (mark == marks.end() || mark->second >= user.last) {
       continue;
     }
-    const std::uint64_t to = std::min(user.last, mark->second + kUsageOfUser);
+    const std::uint64_t to = std::min(user.last, mark->second + step_of(user.user));
     ranges.push_back({user.user, mark->second, to});
     out.entries += to - mark->second;
     out.more = out.more || to < user.last;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "common/base/ids.h"
@@ -42,7 +43,9 @@ struct RolledUp {
 };
 
 // Users that one look sees, and ledger rows that it takes in: of one user, and, but for the last
-// user's, of a transaction. So one with a long history keeps no other waiting.
+// user's, of a transaction. So one with a long history keeps no other waiting. Of a user whose rows
+// took longer than the session waits for a statement, fewer from then on, until they come in
+// quickly again.
 inline constexpr std::uint64_t kUsageUsersSeen = 1'000;
 inline constexpr std::uint64_t kUsageOfUser = 5'000;
 inline constexpr std::uint64_t kUsageOfTransaction = 5'000;
@@ -58,6 +61,11 @@ class Usage : private Door {
 
   // What `user` used in `span`.
   Result<UsageReport, Fault> read(UserId user, const UsageSpan& span, UsageGroup group);
+
+  // Whether it is this session's turn to roll up, which one at a time has until its connection
+  // ends; taken where nobody has it. A frozen process has it no longer than its session may idle.
+  // What it spares is work: roll_up() is right without it.
+  Result<bool, Fault> take_turn();
 
   // Adds to the hours of some users after `after` (nullopt: from the first on) what their ledgers
   // have that is not in there yet: each row exactly once, whatever crashes, because the mark moves
@@ -77,6 +85,13 @@ class Usage : private Door {
   void add_each(std::span<const Behind> users, RolledUp& out);
   // Inside a transaction.
   RolledUp add_locked(std::span<const Behind> users);
+  // How many rows of a user a transaction takes in.
+  std::uint64_t step_of(UserId user) const;
+  void went_well(UserId user);
+  // Whether the next step will be smaller.
+  bool took_too_long(UserId user);
+
+  std::unordered_map<UserId, std::uint64_t> slow_;  // step_of() those who have not the usual one.
 };
 
 }  // namespace audiogen::store

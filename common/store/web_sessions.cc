@@ -1,7 +1,10 @@
 #include "common/store/web_sessions.h"
 
+#include <algorithm>
+
 #include "common/base/check.h"
 #include "common/domain/sign_in.h"
+#include "common/store/accounts.h"
 
 namespace audiogen::store {
 namespace {
@@ -54,7 +57,8 @@ Result<Instant, Fault> WebSessions::add_link(UserId user, const Sha256& token_ha
     std::optional<Instant> expires_at;
     session_.transact_surely([&](bool again) {
       expires_at.reset();
-      if (!session_.query(Sql("SELECT 1 FROM users WHERE id=") << user).next()) {
+      if (!session_.query(Sql("SELECT 1 FROM users WHERE deleted_at IS NULL AND id=") << user)
+               .next()) {
         return;
       }
       if (again) {
@@ -152,6 +156,84 @@ Result<OpenedWebSession, Fault> WebSessions::open_by_link(const Sha256& link,
   });
 }
 
+Result<OpenedWebSession, Fault> WebSessions::open_by_sign_up(const Sha256& link,
+                                                             const NewWebSession& made) {
+  const UserId id = UserId::make();
+  const auto make = [&]() -> std::optional<UserId> {
+    Sql sql("SELECT email, expires_at>UTC_TIMESTAMP(6) FROM sign_ups WHERE token_hash=");
+    Rows rows = session_.query(sql.bytes(link) << " AND used_at IS NULL FOR UPDATE");
+    if (!rows.next() || rows.i64(2) == 0) {
+      return std::nullopt;
+    }
+    Sql used("UPDATE sign_ups SET used_at=UTC_TIMESTAMP(6) WHERE token_hash=");
+    session_.execute(used.bytes(link));
+    Sql taken("SELECT 1 FROM users WHERE email=");
+    if (session_.query(taken.utf8(rows.text(1), kEmailMax)).next()) {
+      return std::nullopt;
+    }
+    make_account(id, rows.text(1));
+    return id;
+  };
+  return open(made, make);
+}
+
+Result<OpenedWebSession, Fault> WebSessions::open_by_identity(
+    const Sha256& identity,
+    const std::optional<std::string>& email,
+    SignUp sign_up,
+    const NewWebSession& made) {
+  const UserId fresh = UserId::make();
+  return open(made, [&]() -> std::optional<UserId> {
+    Sql known("SELECT user_id FROM oidc_identities WHERE id_hash=");
+    if (Rows rows = session_.query(known.bytes(identity) << " FOR UPDATE"); rows.next()) {
+      return rows.id<UserId>(1);
+    }
+    if (!email) {
+      return std::nullopt;
+    }
+    std::optional<UserId> user;
+    Sql sql("SELECT id FROM users WHERE email=");
+    if (Rows rows = session_.query(sql.utf8(*email, kEmailMax) << " FOR UPDATE"); rows.next()) {
+      user = rows.id<UserId>(1);
+      // An address may be another person's by now; the account is still the first one's.
+      if (session_.query(Sql("SELECT 1 FROM oidc_identities WHERE user_id=") << *user).next()) {
+        return std::nullopt;
+      }
+    } else {
+      if (sign_up != SignUp::kOpen && !(sign_up == SignUp::kInvite && take_invitation(*email))) {
+        return std::nullopt;
+      }
+      make_account(fresh, *email);
+      user = fresh;
+    }
+    Sql row("INSERT INTO oidc_identities (id_hash, user_id, created_at) VALUES (");
+    row.bytes(identity) << "," << *user << ",UTC_TIMESTAMP(6))";
+    session_.execute(row);
+    return user;
+  });
+}
+
+// Whoever has come needs no other link, and nobody else may come by his: not even he himself, once
+// he has another address.
+void WebSessions::make_account(UserId id, std::string_view email) {
+  insert_user(session_, id, email);
+  Sql used("UPDATE sign_ups SET used_at=UTC_TIMESTAMP(6) WHERE email=");
+  session_.execute(used.utf8(email, kEmailMax) << " AND used_at IS NULL");
+}
+
+bool WebSessions::take_invitation(std::string_view email) {
+  Sql sql("SELECT token_hash FROM sign_ups FORCE INDEX (k_email) WHERE email=");
+  sql.utf8(email, kEmailMax)
+      << " AND invited=1 AND used_at IS NULL AND expires_at>UTC_TIMESTAMP(6) LIMIT 1 FOR UPDATE";
+  Rows rows = session_.query(sql);
+  if (!rows.next()) {
+    return false;
+  }
+  Sql used("UPDATE sign_ups SET used_at=UTC_TIMESTAMP(6) WHERE token_hash=");
+  session_.execute(used.bytes(rows.text(1)));
+  return true;
+}
+
 Result<std::optional<StoredPassword>, Fault> WebSessions::password_of(std::string_view email) {
   return guarded([&]() -> Result<std::optional<StoredPassword>, Fault> {
     Sql sql(
@@ -218,6 +300,28 @@ Result<Done, Fault> WebSessions::close(UserId user, SessionId id) {
   });
 }
 
+// Whoever opens one at this moment has done so by then, and his session is found, or fails.
+void WebSessions::end_links(UserId user) {
+  static_cast<void>(locked(Sql("SELECT 1 FROM login_links FORCE INDEX (k_user) WHERE user_id=")
+                           << user << " AND used_at IS NULL"));
+  session_.execute(Sql("UPDATE login_links FORCE INDEX (k_user) SET used_at=UTC_TIMESTAMP(6) "
+                       "WHERE user_id=")
+                   << user << " AND used_at IS NULL");
+}
+
+Result<std::uint64_t, Fault> WebSessions::close_all(UserId user) {
+  return guarded([&]() -> Result<std::uint64_t, Fault> {
+    std::uint64_t ended = 0;
+    session_.transact_surely([&](bool again) {
+      const std::uint64_t now =
+          session_.execute(Sql("DELETE FROM sessions WHERE user_id=") << user);
+      ended = again ? std::max(ended, now) : now;  // The first run may have ended them.
+      note_done();
+    });
+    return ended;
+  });
+}
+
 Result<Done, Fault> WebSessions::set_password(UserId user,
                                               SessionId id,
                                               std::string_view encoded,
@@ -232,6 +336,7 @@ Result<Done, Fault> WebSessions::set_password(UserId user,
       if (again && before == encoded) {
         return;
       }
+      end_links(user);
       std::vector<SessionId> others;
       std::optional<WebSession> own;
       Rows rows = session_.query(Sql("SELECT ") << kColumns << "FROM sessions WHERE user_id="

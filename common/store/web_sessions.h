@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/config.h"
 #include "common/base/crypto.h"
 #include "common/base/ids.h"
 #include "common/base/result.h"
@@ -60,10 +61,27 @@ class WebSessions : private Door {
   // A link by which `user` signs in once; when its time is over. Faults: kNoSuchUser.
   Result<Instant, Fault> add_link(UserId user, const Sha256& token_hash);
 
+  // Opens a session for whom `who` names, inside the transaction, which may run it again; nobody:
+  // kBadLogin. For the doors to what opens sessions.
+  Result<OpenedWebSession, Fault> open(const NewWebSession& made,
+                                       const std::function<std::optional<UserId>()>& who);
   // Opens a session by a link, which works no more from then on, also for one who comes at the same
   // moment. Where the user has more than kSessionsMax then, the longest unused ones end. Faults:
   // kBadLogin.
   Result<OpenedWebSession, Fault> open_by_link(const Sha256& link, const NewWebSession& made);
+
+  // The same by a link that makes the account: it is there from then on, on no plan and without
+  // credits. Faults: kBadLogin, also when the address has an account by now.
+  Result<OpenedWebSession, Fault> open_by_sign_up(const Sha256& link, const NewWebSession& made);
+
+  // The same for somebody whom an issuer has named, by the hash of its name and his. Once he has
+  // signed in it is known whose `identity` it is. The first time it is the account with `email`,
+  // which the issuer has verified, or one that is made for it where `sign_up` lets it. Faults:
+  // kBadLogin.
+  Result<OpenedWebSession, Fault> open_by_identity(const Sha256& identity,
+                                                   const std::optional<std::string>& email,
+                                                   SignUp sign_up,
+                                                   const NewWebSession& made);
 
   // The password of the account with that address (in lower case), if there are both.
   Result<std::optional<StoredPassword>, Fault> password_of(std::string_view email);
@@ -78,9 +96,11 @@ class WebSessions : private Door {
   // Faults of the following: kNoSuchSession, also for another user's.
   Result<WebSessionState, Fault> find(UserId user, SessionId id);
   Result<Done, Fault> close(UserId user, SessionId id);
-  // Sets the password, and ends all of the user's sessions but the one that asks. That must be
-  // fresh, or `known` be the password until now, as argon2 wrote it: its owner has shown that he
-  // knows it. Faults besides: kNotFresh.
+  // Ends all of them, for an operator; how many there were.
+  Result<std::uint64_t, Fault> close_all(UserId user);
+  // Sets the password, and ends all of the user's sessions but the one that asks, and his unused
+  // links. That session must be fresh, or `known` be the password until now, as argon2 wrote it:
+  // its owner has shown that he knows it. Faults besides: kNotFresh.
   Result<Done, Fault> set_password(UserId user,
                                    SessionId id,
                                    std::string_view encoded,
@@ -90,10 +110,11 @@ class WebSessions : private Door {
   std::optional<WebSession> load(SessionId id);
   std::string email_of(UserId user);
   std::optional<std::string> password_row(UserId user, bool lock);
-  Result<OpenedWebSession, Fault> open(const NewWebSession& made,
-                                       const std::function<std::optional<UserId>()>& who);
   void insert(UserId user, const NewWebSession& made);
+  void make_account(UserId id, std::string_view email);
+  bool take_invitation(std::string_view email);  // False: there is none that works.
   void end_surplus(UserId user);
+  void end_links(UserId user);
 };
 
 }  // namespace audiogen::store

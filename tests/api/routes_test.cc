@@ -159,6 +159,30 @@ TEST(Routes, EveryDescribedOneHasItsTwinInTheConsole) {
   }
 }
 
+TEST(Routes, PasskeysAreThereWhereBrowsersHaveThem) {
+  Config here = config("https://cdn.test/files");
+  PathParameters parameters;
+  std::size_t count = 0;
+  for (const Route& route : route_table()) {
+    if (route.path.find("/passkey") != std::string_view::npos) {
+      ++count;
+      EXPECT_NE(route.there, nullptr) << route.path;
+    }
+  }
+  EXPECT_EQ(count, 7U);
+  for (const auto& [url, there] : {std::pair<const char*, bool>{"https://audio.test", true},
+                                   {"http://127.0.0.1:8080", false}}) {
+    here.public_url = url;
+    const RouteTree tree = route_tree(here, true, true);
+    for (const char* path : {"/console/api/v1/passkeys", "/console/api/v1/passkeys/psk_1"}) {
+      EXPECT_EQ(tree.find(path, parameters) != nullptr, there) << url << path;
+    }
+    const auto* const session = tree.find("/console/api/v1/sessions/passkey", parameters);
+    EXPECT_EQ(session != nullptr && session->find("POST") != nullptr, there) << url;
+    EXPECT_EQ(route_tree(here, true, false).find("/console/api/v1/passkeys", parameters), nullptr);
+  }
+}
+
 TEST(Routes, NothingOfTheConsoleIsThereWithoutIt) {
   const RouteTree with = route_tree(config("https://cdn.test/files"), true, true);
   const RouteTree without = route_tree(config("https://cdn.test/files"), true, false);
@@ -188,8 +212,39 @@ TEST(Routes, NoOtherSiteReachesTheConsole) {
     EXPECT_EQ(route.cross_origin, !route.path.starts_with("/console") && route.path != "/")
         << route.path;
     EXPECT_EQ(route.access == Access::kSession,
-              route.path.starts_with("/console/api/") && route.rate != RateClass::kSignIn)
+              route.path.starts_with("/console/api/") && route.rate != RateClass::kSignIn &&
+                  route.path != "/console/api/v1/sign-in")
         << route.path;
+  }
+}
+
+TEST(Routes, WhatNeedsAnIssuerIsThereWithIt) {
+  Config with_issuer = config("https://cdn.test/files");
+  with_issuer.oidc = OidcSettings{};
+  const RouteTree with = route_tree(with_issuer, true, true);
+  const RouteTree without = route_tree(config("https://cdn.test/files"), true, true);
+  PathParameters parameters;
+  for (const char* path :
+       {"/console/api/v1/sign-in/oidc", "/console/api/v1/sign-in/oidc/callback"}) {
+    EXPECT_NE(with.find(path, parameters), nullptr) << path;
+    EXPECT_EQ(without.find(path, parameters), nullptr) << path;
+  }
+}
+
+TEST(Routes, WhatNeedsMailIsThereWithIt) {
+  Config with_mail = config("https://cdn.test/files");
+  with_mail.smtp = SmtpUrl{.host = "mail.example.com"};
+  const RouteTree with = route_tree(with_mail, true, true);
+  const RouteTree without = route_tree(config("https://cdn.test/files"), true, true);
+  PathParameters parameters;
+  for (const char* path : {"/console/api/v1/sign-in/link",
+                           "/console/api/v1/email",
+                           "/console/api/v1/email/confirmation"}) {
+    EXPECT_NE(with.find(path, parameters), nullptr) << path;
+    EXPECT_EQ(without.find(path, parameters), nullptr) << path;
+  }
+  for (const char* path : {"/console/api/v1/sign-in", "/console/api/v1/account/deletion"}) {
+    EXPECT_NE(without.find(path, parameters), nullptr) << path;
   }
 }
 

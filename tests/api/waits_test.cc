@@ -29,8 +29,8 @@ constexpr Route kRoute{.method = "GET",
                        .handle = [](Parts&, Call) {}};
 constexpr std::chrono::milliseconds kLooks{20};
 
-// "GET /wait?N" waits for task N for ten seconds, "GET /brief?N" for one look, and answers whether
-// it waited and the task's state.
+// "GET /wait?N" waits for task N for ten seconds, "GET /brief?N" for one look, "GET /change?N" for
+// ten seconds for it to change, and answers whether it waited and the task's state.
 class WaitsTest : public testing::Test {
  protected:
   void serve(WaitsOptions options) {
@@ -41,9 +41,13 @@ class WaitsTest : public testing::Test {
     server_ = std::make_unique<http::Server>(
         http::ServerOptions{},
         [this](http::Exchange exchange) {
-          const auto limit = exchange.request().path == "/wait" ? 10'000ms : kLooks;
+          const std::string path(exchange.request().path);
+          const auto limit = path == "/brief" ? kLooks : 10'000ms;
           const std::string number(exchange.request().query);
-          answer(Call(std::move(exchange), kRoute, {}), tasks_.at(std::stoul(number)), limit);
+          answer(Call(std::move(exchange), kRoute, {}),
+                 tasks_.at(std::stoul(number)),
+                 limit,
+                 path == "/change");
         },
         [](int status, std::string_view, const http::Request*) {
           http::Response out;
@@ -72,12 +76,13 @@ class WaitsTest : public testing::Test {
     TaskView task;
     task.id = command.id;
     task.state = final_ ? TaskState::kSucceeded : TaskState::kRunning;
+    task.epoch = epoch_;
     found(failing_ ? Result<store::FindOutcome, store::StoreFault>(store::StoreFault::kUnavailable)
                    : store::FindOutcome(task));
     return true;
   }
 
-  Handling answer(Call call, TaskId id, std::chrono::milliseconds limit) {
+  Handling answer(Call call, TaskId id, std::chrono::milliseconds limit, bool change) {
     struct Present {
       explicit Present(std::atomic<int>& all) : count(all) { ++count; }
       Present(const Present&) = delete;
@@ -87,7 +92,14 @@ class WaitsTest : public testing::Test {
     const Present present(handlers_);
     TaskView task;
     task.id = id;
-    const bool waited = co_await waits_->until_final(call, task, limit);
+    bool waited = false;
+    if (change) {
+      task.state = TaskState::kRunning;
+      task.epoch = 1;
+      waited = co_await waits_->until_changed(call, task, limit);
+    } else {
+      waited = co_await waits_->until_final(call, task, limit);
+    }
     call.answer(200, (waited ? "waited " : "at once ") + std::string(state_name(task.state)));
   }
 
@@ -110,6 +122,7 @@ class WaitsTest : public testing::Test {
 
   const std::vector<TaskId> tasks_{TaskId::make(), TaskId::make(), TaskId::make()};
   std::atomic<int> handlers_{0}, finds_{0};
+  std::atomic<std::uint32_t> epoch_{1};
   std::atomic<bool> final_{false}, refusing_{false}, failing_{false}, hanging_{false};
   std::optional<Waits> waits_;
   std::unique_ptr<http::Server> server_;
@@ -177,7 +190,7 @@ TEST_F(WaitsTest, HaveTwentyPlacesForAKey) {
 }
 
 TEST_F(WaitsTest, HaveSoManyPlacesAndNoMore) {
-  serve({.total = 2, .per_key = 100});
+  serve({.places = {.total = 2, .per_key = 100}});
   const RawConnection first = ask("/wait?0"), second = ask("/wait?1");
   ASSERT_TRUE(handlers(2));
   RawConnection third = ask("/wait?2");
@@ -186,7 +199,7 @@ TEST_F(WaitsTest, HaveSoManyPlacesAndNoMore) {
 
 // However many keys he has; what ends makes room.
 TEST_F(WaitsTest, HaveSoManyPlacesForAUser) {
-  serve({.per_user = 2});
+  serve({.places = {.per_user = 2}});
   RawConnection first = ask("/wait?0");
   const RawConnection second = ask("/wait?1");
   ASSERT_TRUE(handlers(2));
@@ -198,6 +211,42 @@ TEST_F(WaitsTest, HaveSoManyPlacesForAUser) {
   ASSERT_TRUE(handlers(2));
   final_ = true;
   EXPECT_EQ(said(next), "waited succeeded");
+}
+
+// Whoever has a place of his own needs none here.
+TEST_F(WaitsTest, ForAChangeEndWithItAndTakeNoPlace) {
+  serve({.places = {.total = 1}});
+  std::vector<RawConnection> clients;
+  for (int i = 0; i < 3; ++i) {
+    clients.push_back(ask("/change?0"));
+  }
+  ASSERT_TRUE(handlers(3));
+  RawConnection other = ask("/wait?0");
+  ASSERT_TRUE(handlers(4));
+  ASSERT_TRUE(looks(2));
+  EXPECT_EQ(handlers_, 4);
+  epoch_ = 2;
+  for (RawConnection& client : clients) {
+    EXPECT_EQ(said(client), "waited running");
+  }
+  ASSERT_TRUE(handlers(1)) << "who waits for the end";
+  RawConnection late = ask("/change?0");
+  EXPECT_EQ(said(late), "waited running");
+  final_ = true;
+  EXPECT_EQ(said(other), "waited succeeded");
+  epoch_ = 1;
+  RawConnection last = ask("/change?0");
+  EXPECT_EQ(said(last), "waited succeeded");
+}
+
+TEST_F(WaitsTest, ForAChangeEndWhenTheServerDrains) {
+  serve({});
+  RawConnection client = ask("/change?0");
+  ASSERT_TRUE(looks(1));
+  waits_->release();
+  EXPECT_EQ(said(client), "waited running");
+  RawConnection later = ask("/change?0");
+  EXPECT_EQ(said(later), "at once running");
 }
 
 // It may still read.

@@ -3,7 +3,7 @@
 //   BASE_URL=$(./dev up | head -n 1 | sed 's|/api/v1$||') ADMIN='["./dev","admin"]'
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import { ask, closeBrowser, generated, makeKey, newPage, newUser, consoleUrl, open, signedIn } from "./support.mjs";
+import { ask, closeBrowser, generated, loginLink, makeKey, newPage, newUser, consoleUrl, open, signedIn } from "./support.mjs";
 
 const [folder] = process.argv.slice(2);
 const never = { after: () => undefined };
@@ -25,6 +25,9 @@ const out = await newPage(never);
 await out.goto(consoleUrl);
 await out.getByRole("heading", { level: 1, name: "Sign in" }).waitFor();
 await shoot(out, "sign-in");
+await out.goto(await loginLink(await newUser()));
+await out.getByRole("button", { name: "Sign in with this link" }).waitFor();
+await shoot(out, "link");
 
 const empty = await signedIn(never, { user: await newUser({ credits: 0 }) });
 for (const path of ["", "history", "keys", "billing"]) {
@@ -53,4 +56,22 @@ await page.getByRole("button", { name: "Generate" }).click();
 await page.getByText("credits charged").waitFor();
 await page.locator("canvas.waveform").waitFor();
 await shoot(page, "played", () => open(page, "playground").then(() => page.locator("canvas.waveform").waitFor()));
+await open(page, "reference");
+await shoot(page, "try", async () => {
+  await open(page, "reference");
+  await page.locator("#createAudioGeneration summary").first().click();
+  await page.locator("#createAudioGeneration").getByText("Try it", { exact: true }).click();
+  const form = page.getByRole("form", { name: "Try createAudioGeneration" });
+  await form.getByRole("button", { name: "Send" }).click();
+  await form.locator(".answer pre").waitFor();
+  await form.scrollIntoViewIfNeeded();
+});
+const waiting = JSON.stringify({ waiting_on: "capacity", position: 3, start_in_seconds: { p50: 2, p90: 5 }, done_in_seconds: { p50: 4, p90: 9 } });
+const open1 = { ...list.data[0], status: "processing", output: null, usage: null, billing: { reserved_credits: 150 } };
+await page.route(/generations\/aud_[^/]+$/, (route) => route.fulfill({ json: open1 }));
+await page.route(/\/events$/, (route) => route.fulfill({ contentType: "text/event-stream", body: `event: progress\ndata: ${waiting}\n\n` }));
+await shoot(page, "waiting", async () => {
+  await open(page, `generations/${list.data[0].id}`);
+  await page.getByText("Number 3 in line").waitFor();
+});
 await closeBrowser();

@@ -28,6 +28,53 @@ test("an error says what failed, the request's id, and tries again when asked", 
   await page.getByText("No keys yet").waitFor();
 });
 
+test("the countdown of an old secret goes away when it is over", async (context) => {
+  const page = await signedIn(context);
+  const until = new Date(Date.now() + 4000).toISOString();
+  await page.route(`${api}/account/keys**`, (route) => route.fulfill({
+    status: 200, contentType: "application/json",
+    body: JSON.stringify({
+      object: "list", has_more: false, next_cursor: null,
+      data: [{
+        id: "key_01k9hq2m4c7p9s1v3x5z7b9d1f", name: "turned", prefix: "svc_live_Ab3d", mode: "live", scopes: ["generate", "manage"],
+        expires_at: null, previous_key_expires_at: until, spend_limit: { credits: 1000, period: "day" }, spent_credits: 925.5,
+        created_at: until, last_used_at: null,
+      }],
+    }),
+  }));
+  await open(page, "keys");
+  await page.getByText(/old secret works for 0:0\d min/).waitFor();
+  await page.getByText("925.5 of 1,000 credits today").waitFor();
+  await page.getByText("limit reached").waitFor();
+  await eventually("it is gone, without another question", async () => (await page.getByText("old secret works for").count()) === 0);
+});
+
+test("what the service says of a limit and of a rotation is told; a fresh sign-in is asked for where it wants one", async (context) => {
+  const page = await signedIn(context, { path: "keys" });
+  await ask(page, "POST", "/account/keys", { name: "mine", scopes: ["generate"] });
+  await open(page, "keys");
+  await page.route(`${api}/account/keys/**`, (route) => route.fulfill(refusal(400, "invalid_request")));
+  await page.getByRole("button", { name: "Spend limit of mine" }).click();
+  await page.getByLabel("Spend limit", { exact: true }).selectOption("day");
+  await page.getByLabel("Credits a day").fill("1000");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByRole("alert").getByText("The limit was not changed.").waitFor();
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: "Rotate mine" }).click();
+  await page.getByRole("button", { name: "Make a new secret" }).click();
+  await page.getByRole("alert").getByText("The key was not changed.").waitFor();
+  await page.unroute(`${api}/account/keys/**`);
+  await page.route(`${api}/account/keys/**`, (route) => route.fulfill(refusal(403, "step_up_required")), { times: 1 });
+  await page.getByRole("button", { name: "Make a new secret" }).click();
+  const sheet = page.getByRole("dialog").filter({ hasText: "Confirm that it is you" });
+  await sheet.waitFor();
+  await page.keyboard.press("Escape");
+  await sheet.waitFor({ state: "detached" });
+  assert.equal(await page.getByRole("alert").count(), 0, "whoever would rather not is told nothing");
+  await page.getByRole("button", { name: "Make a new secret" }).click();
+  await page.getByRole("region", { name: "The key" }).waitFor();
+});
+
 test("too many requests: counts down, then asks again by itself", async (context) => {
   const page = await signedIn(context);
   let asked = 0;
@@ -121,6 +168,9 @@ test("a generation that failed: why, what was refunded, and once more with the s
   });
   let fail = true;
   await page.route(/\/console\/api\/v1\/audio\/generations\/aud_/, async (route) => {
+    if (route.request().url().endsWith("/events")) {
+      return route.abort();
+    }
     const answer = await route.fetch();
     const body = await answer.json();
     const failed = {
@@ -161,6 +211,7 @@ test("a generation that is not to be had any more does not block the next", asyn
 test("canceled: everything returns", async (context) => {
   const page = await signedIn(context, { path: "playground" });
   // It stays open as far as the page can see, until it is canceled.
+  await page.route(/\/events$/, (route) => route.abort());
   await page.route(/\/audio\/generations\/aud_[^/]+$/, async (route) => {
     const answer = await route.fetch({ headers: { ...route.request().headers(), prefer: "" } });
     const open = { ...(await answer.json()), status: "processing", output: null, usage: null, billing: { reserved_credits: 150 } };

@@ -1,6 +1,7 @@
 // What the browser tests share: accounts by the operators' command line, pages in Chromium, waiting.
 import { execFile } from "node:child_process";
 import { randomBytes, randomUUID } from "node:crypto";
+import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { promisify } from "node:util";
 import { chromium } from "playwright-core";
@@ -11,7 +12,8 @@ export const consoleUrl = `${base}/console/`;
 /** How long anything may take that happens at once on a machine with nothing else to do. */
 export const limit = 20_000;
 
-export const axeSource = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
+const axeSource = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
+const rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
 
 const run = promisify(execFile);
 
@@ -86,11 +88,17 @@ export function watch(page) {
   });
 }
 
+/** Opens a sign-in link and does what its page asks for. */
+export async function follow(page, link) {
+  await page.goto(link);
+  await page.getByRole("button", { name: "Sign in with this link" }).click();
+}
+
 /** Signed in by a link, on the page at `path` of the console. */
 export async function signedIn(context, { user, path = "", ...options } = {}) {
   const email = user ?? (await newUser());
   const page = await newPage(context, options);
-  await page.goto(await loginLink(email));
+  await follow(page, await loginLink(email));
   await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
   if (path !== "") {
     await open(page, path);
@@ -161,4 +169,14 @@ export async function makeKey(page, name) {
 /** The status that a bearer key gets. */
 export async function statusWith(key) {
   return (await fetch(`${base}/api/v1/account`, { headers: { Authorization: `Bearer ${key}` } })).status;
+}
+
+/** What axe has to say against the page. */
+export async function violations(page) {
+  if (!(await page.evaluate(() => "axe" in window))) {
+    // By the debugger's door: the page's own policy lets in no script but its own.
+    await page.evaluate(await readFile(axeSource, "utf8"));
+  }
+  const { violations: found } = await page.evaluate((tags) => window.axe.run(document, { runOnly: tags }), rules);
+  return found.map((one) => `${one.id}: ${one.nodes.map((node) => `${node.html} (${node.failureSummary})`).join(" | ")}`);
 }

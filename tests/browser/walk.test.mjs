@@ -1,14 +1,14 @@
 // From a sign-in link to a deleted key: what a customer does, in one go and piece by piece.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { ask, closeBrowser, consoleUrl, eventually, generated, loginLink, makeKey, newPage, newUser, open, settled, signedIn, statusWith } from "./support.mjs";
+import { admin, ask, base, closeBrowser, consoleUrl, eventually, follow, generated, loginLink, makeKey, newPage, newUser, open, settled, signedIn, statusWith } from "./support.mjs";
 
 after(closeBrowser);
 
 test("link, key, sound, price, history, usage, no key", async (context) => {
   const email = await newUser();
   const page = await newPage(context);
-  await page.goto(await loginLink(email));
+  await follow(page, await loginLink(email));
   await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
   assert.equal(page.url(), consoleUrl);
 
@@ -67,7 +67,7 @@ test("link, key, sound, price, history, usage, no key", async (context) => {
 
 /** Plays it: the browser has decoded it when the time moves. */
 async function hear(page) {
-  const duration = await page.locator("audio").evaluate(async (audio) => {
+  const duration = await page.locator(".player audio").evaluate(async (audio) => {
     audio.muted = true;
     await audio.play();
     await new Promise((resolve) => audio.addEventListener("timeupdate", resolve, { once: true }));
@@ -76,16 +76,53 @@ async function hear(page) {
   assert.ok(duration > 0.1, `${duration} s`);
 }
 
-test("a sign-in link works once, and looking at it does not use it up", async (context) => {
+test("a sign-in link works once, and opening it does not use it up", async (context) => {
   const link = await loginLink(await newUser());
   assert.equal((await fetch(link)).status, 200);
+  // What looks into mails opens it in a browser and presses nothing.
+  const scanner = await newPage(context);
+  await scanner.goto(link);
+  await scanner.getByRole("button", { name: "Sign in with this link" }).waitFor();
+  assert.equal((await ask(scanner, "GET", "/account")).status, 401);
+  assert.ok(!scanner.url().includes("#"));
   const first = await newPage(context);
-  await first.goto(link);
+  await follow(first, link);
   await first.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
   const second = await newPage(context);
-  await second.goto(link);
+  await follow(second, link);
   await second.getByText("This sign-in link was used before").waitFor();
+  await second.getByLabel("Mail address").waitFor();
   assert.ok(!second.url().includes("#"));
+});
+
+test("a link opened by somebody who is signed in says so, and leaves the choice", async (context) => {
+  const page = await signedIn(context);
+  const before = page.email;
+  const other = await newUser();
+  await page.goto(await loginLink(other));
+  await page.getByText(`You are signed in as ${before}.`).waitFor();
+  await page.getByRole("button", { name: `Stay signed in as ${before}` }).click();
+  await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
+  assert.equal((await ask(page, "GET", "/sessions/current")).body.email, before);
+  await follow(page, await loginLink(other));
+  await page.getByText(other).first().waitFor();
+  assert.equal((await ask(page, "GET", "/sessions/current")).body.email, other);
+  assert.deepEqual(page.faults, []);
+});
+
+test("two tabs: one that shows another person does nothing for who is signed in now", async (context) => {
+  const page = await signedIn(context, { path: "keys" });
+  const other = await page.context().newPage();
+  const second = await newUser();
+  await follow(other, await loginLink(second));
+  await other.getByText(second).first().waitFor();
+  await page.getByRole("button", { name: "New key" }).click();
+  await page.getByRole("textbox", { name: "Name" }).fill("for whom?");
+  await page.getByRole("button", { name: "Make the key" }).click();
+  await page.getByText(second).first().waitFor();
+  await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
+  assert.equal((await page.getByRole("dialog").count()), 0);
+  assert.deepEqual((await ask(other, "GET", "/account/keys")).body.data, []);
 });
 
 test("a reload in the middle goes on with the same generation", async (context) => {
@@ -146,7 +183,7 @@ test("the form is the request: every control arrives", async (context) => {
   await page.getByText("credits charged").waitFor();
   assert.match(await page.getByRole("region", { name: "Request in curl" }).textContent(), /\$AUDIO_API_KEY/);
   await page.getByRole("link", { name: "Details" }).click();
-  await page.getByText("48000", { exact: true }).waitFor();
+  await page.getByText("wav, 48,000 Hz").waitFor();
 });
 
 test("characters are counted as the service counts them", async (context) => {
@@ -246,6 +283,85 @@ test("a password, and with it a session; the sessions end", async (context) => {
   assert.equal((await ask(page, "GET", "/account")).status, 401);
 });
 
+/** The status that a creation with a bearer key gets. */
+async function createWith(key) {
+  const answer = await fetch(`${base}/api/v1/audio/generations`, {
+    method: "POST", headers: { Authorization: `Bearer ${key}`, "Content-Type": "application/json" },
+    body: JSON.stringify({ model: "svc-audio-1.0", prompt: "Counted." }),
+  });
+  return answer.status;
+}
+
+test("a spend limit: set with the key, spent, changed, removed", async (context) => {
+  const page = await signedIn(context, { path: "keys" });
+  await page.getByRole("button", { name: "New key" }).click();
+  await page.getByRole("textbox", { name: "Name" }).fill("limited");
+  await page.getByLabel("Spend limit", { exact: true }).selectOption("day");
+  await page.getByRole("button", { name: "Make the key" }).click();
+  await page.getByText("A whole number from 150 to 1,000,000,000.").waitFor();
+  await page.getByLabel("Credits a day").fill("149");
+  await page.getByRole("button", { name: "Make the key" }).click();
+  await page.getByText("A whole number from 150 to 1,000,000,000.").waitFor();
+  await page.getByLabel("Credits a day").fill("150");
+  await page.getByRole("button", { name: "Make the key" }).click();
+  const key = await page.getByRole("region", { name: "The key" }).textContent();
+  await page.getByRole("button", { name: "I saved it" }).click();
+  await page.getByText("0 of 150 credits today").waitFor();
+
+  assert.equal(await createWith(key), 202);
+  assert.equal(await createWith(key), 402);
+  await page.reload();
+  await page.getByText(/^(150|[1-9]\d(\.\d+)?) of 150 credits today$/).waitFor();  // It may have ended meanwhile.
+  await page.getByText("limit reached").waitFor();
+
+  await page.getByRole("button", { name: "Spend limit of limited" }).click();
+  const dialog = page.getByRole("dialog");
+  assert.equal(await dialog.getByLabel("Credits a day").inputValue(), "150");
+  await dialog.getByLabel("Spend limit", { exact: true }).selectOption("month");
+  await dialog.getByLabel("Credits a month").fill("25,000");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await page.getByText(/ of 25,000 credits this month$/).waitFor();
+  assert.equal(await page.getByText("limit reached").count(), 0);
+  assert.equal(await createWith(key), 202);
+
+  await page.getByRole("button", { name: "Spend limit of limited" }).click();
+  await dialog.getByLabel("Spend limit", { exact: true }).selectOption("");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await page.getByText("no spend limit").waitFor();
+  assert.equal((await ask(page, "GET", "/account/keys")).body.data[0].spend_limit, null);
+});
+
+test("rotation: the new secret is shown once, the old one works on for as long as was said", async (context) => {
+  const page = await signedIn(context, { path: "keys" });
+  const first = await makeKey(page, "turned");
+  const rotate = async (hours) => {
+    await page.getByRole("button", { name: "Rotate turned" }).click();
+    await page.getByRole("spinbutton", { name: "Hours that both work" }).fill(hours);
+    await page.getByRole("button", { name: "Make a new secret" }).click();
+  };
+  await rotate("169");
+  await page.getByText("A whole number from 0 to 168").waitFor();
+  await page.keyboard.press("Escape");
+  await rotate("24");
+  const second = await page.getByRole("region", { name: "The key" }).textContent();
+  await page.getByText("The secret before it works until").waitFor();
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: "I saved it" }).click();
+  await page.getByText(/old secret works for (1 day 0 h|23 h 59 min)/).waitFor();
+  assert.notEqual(second, first);
+  assert.deepEqual([await statusWith(first), await statusWith(second)], [200, 200]);
+
+  await page.getByRole("button", { name: "Rotate turned" }).click();
+  await page.getByText("The one before that").waitFor();
+  await page.keyboard.press("Escape");
+  await rotate("0");
+  const third = await page.getByRole("region", { name: "The key" }).textContent();
+  await page.getByRole("button", { name: "I saved it" }).click();
+  await eventually("the countdown is gone", async () => (await page.getByText("old secret works for").count()) === 0);
+  assert.equal(await statusWith(third), 200);
+  await eventually("the others are refused", async () => (await statusWith(first)) === 401 && (await statusWith(second)) === 401);
+});
+
 test("two tabs: what one deletes the other does not have", async (context) => {
   const page = await signedIn(context, { path: "keys" });
   await makeKey(page, "both");
@@ -258,4 +374,40 @@ test("two tabs: what one deletes the other does not have", async (context) => {
   await other.getByRole("button", { name: "Delete both" }).click();
   await other.getByRole("button", { name: "Delete the key" }).click();
   await other.getByText("It was not deleted.").waitFor();
+});
+
+test("a voice can be heard before it is chosen: one at a time, until the page is left", async (context) => {
+  const page = await signedIn(context, { path: "playground" });
+  assert.ok(await page.getByRole("button", { name: "No sample of Aria" }).isDisabled());
+  await admin("voices", "render");
+  await eventually("there are samples", async () => {
+    await open(page, "playground");
+    return (await page.getByRole("button", { name: "Hear Aria" }).count()) === 1;
+  });
+  const audio = await page.locator(".voices audio").elementHandle();
+  await audio.evaluate((player) => { player.loop = true; });
+  const heard = () => audio.evaluate((player) => !player.paused && player.currentTime > 0 && new URL(player.src).pathname);
+  await page.getByRole("button", { name: "Hear Aria" }).click();
+  await page.getByRole("button", { name: "Stop the sample of Aria" }).waitFor();
+  await eventually("Aria speaks", async () => (await heard()) === "/api/v1/voices/aria/preview");
+  await page.getByRole("button", { name: "Hear Sage" }).click();
+  await page.getByRole("button", { name: "Stop the sample of Sage" }).waitFor();
+  await page.getByRole("button", { name: "Hear Aria" }).waitFor();
+  await eventually("Sage speaks", async () => (await heard()) === "/api/v1/voices/sage/preview");
+  assert.ok(await page.getByRole("radio", { name: /^Any The/ }).isChecked(), "to hear is not to choose");
+  await page.getByRole("button", { name: "Stop the sample of Sage" }).click();
+  await page.getByRole("button", { name: "Hear Sage" }).waitFor();
+  assert.equal(await heard(), false);
+  await page.getByRole("button", { name: "Hear Sage" }).focus();
+  await page.keyboard.press("Enter");
+  await eventually("Sage speaks", heard);
+  await page.getByRole("navigation", { name: "Console" }).getByRole("link", { name: "Usage" }).click();
+  await page.getByRole("heading", { level: 1, name: "Usage" }).waitFor();
+  assert.ok(await audio.evaluate((player) => player.paused));
+  assert.deepEqual(page.faults, []);
+
+  await page.route("**/preview", (route) => route.fulfill({ status: 404, json: {} }));
+  await open(page, "playground");
+  await page.getByRole("button", { name: "Hear Lena" }).click();
+  await page.locator(".problem", { hasText: "The sample of Lena could not be played." }).waitFor();
 });

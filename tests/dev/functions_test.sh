@@ -51,6 +51,7 @@ ln -s "$binaries" "$state/build/bin"
   export CONSOLE_DIR=pages
   stack_environment api
   expect 'CONSOLE_DIR has its whole path' same "$CONSOLE_DIR" "$state/pages"
+  expect 'previews are kept with the stack' same "$VOICE_PREVIEWS_DIR" "$state/previews"
   for name in {DATABASE_URL,AMQP_URL,BLOB_URL,PUBLIC_URL,PROVIDERS,AWS_SECRET_ACCESS_KEY}_FILE \
     {BLOB,CDN}_SIGNING_KEY{,_OLD}_FILE; do
     expect "$name has its whole path" same "${!name}" "$state/url"

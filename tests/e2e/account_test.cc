@@ -1,5 +1,8 @@
 // The account of a key's owner through HTTP: itself, its keys, its ledger. Every answer is judged
 // by the published description.
+#include <atomic>
+#include <thread>
+
 #include <gtest/gtest.h>
 
 #include "tests/support/stack.h"
@@ -146,6 +149,11 @@ TEST_F(AccountTest, BadBodiesNameTheMember) {
            {"{}", "name"},
            {"not json", ""},
            {R"({"name":" x"})", "name"},
+           {"{\"name\":\"x\u200B\"}", "name"},
+           {R"({"name":"x\u202Ey"})", "name"},
+           {R"({"name":"x","spend_limit":null})", "spend_limit"},
+           {R"({"name":"x","spend_limit":{"credits":149,"period":"day"}})", "spend_limit"},
+           {R"({"name":"x","spend_limit":{"credits":150,"period":"week"}})", "spend_limit"},
            {R"({"name":"x","scopes":["admin"]})", "scopes"},
            {R"({"name":"x","expires_at":"2020-01-01T00:00:00Z"})", "expires_at"},
            {R"({"name":"x","expires_at":"2099-01-01T00:00:00Z"})", "expires_at"},
@@ -349,6 +357,148 @@ TEST_F(AccountTest, RotationHasItsRules) {
   EXPECT_TRUE(seen);
   stack_.admin({"key", "delete", "--key", id});
   EXPECT_TRUE(eventually(kEverywhere, [&] { return status_of(rotated.text("key")) == 401; }));
+}
+
+TEST_F(AccountTest, ALimitedKeySpendsUpToItsLimit) {
+  const Reply made = make(R"({"name":"k","spend_limit":{"credits":450,"period":"day"}})");
+  ASSERT_EQ(made.status, 201) << made.body;
+  EXPECT_EQ(made.text("spend_limit"), R"({"credits":450,"period":"day"})");
+  EXPECT_EQ(made.text("spent_credits"), "0");
+  Account limited = ann_;
+  limited.key = made.text("key");
+  const std::string id = made.text("id");
+  const auto change = [&](const std::string& body) {
+    const Reply changed = call("PATCH", "/account/keys/{key_id}", key_, body, id);
+    EXPECT_EQ(changed.status, 200) << changed.body;
+    return changed;
+  };
+  const std::vector<std::string> idempotent = {"Idempotency-Key: one"};
+  const Reply first = stack_.create(limited, Stack::body(), idempotent);
+  ASSERT_EQ(first.status, 202) << first.body;
+  ASSERT_EQ(stack_.create(limited, Stack::body()).status, 202);
+  ASSERT_EQ(stack_.create(limited, Stack::body()).status, 202);
+  const Reply refused = stack_.create(limited, Stack::body());
+  expect_error(refused, 402, "insufficient_credits");
+  const std::string message = refused.text("error.message");
+  EXPECT_NE(message.find("450 credits a day"), std::string::npos) << message;
+  EXPECT_NE(message.find("at least 150 credits are required"), std::string::npos) << message;
+  EXPECT_EQ(stack_.create(limited, Stack::body(), idempotent).text("id"), first.text("id"))
+      << "a repeat needs no room";
+  EXPECT_EQ(stack_.create(ann_, Stack::body()).status, 202) << "the other keys go on";
+  EXPECT_EQ(change(R"({"name":"k"})").text("spent_credits"), "450");
+  // What comes back can be spent.
+  EXPECT_EQ(stack_
+                .judged("POST",
+                        "/audio/generations/{task_id}/cancel",
+                        http("POST",
+                             stack_.base() + "/audio/generations/" + first.text("id") + "/cancel",
+                             Stack::bearer(limited.key)))
+                .status,
+            200);
+  EXPECT_EQ(call("GET", "/account/keys", limited.key).json()["data"][0]["spent_credits"].GetInt(),
+            300);
+  EXPECT_EQ(stack_.create(limited, Stack::body()).status, 202);
+  expect_error(stack_.create(limited, Stack::body()), 402, "insufficient_credits");
+  // Another limit goes on counting, and holds at once.
+  EXPECT_EQ(change(R"({"spend_limit":{"credits":600,"period":"month"}})").text("spent_credits"),
+            "450");
+  EXPECT_EQ(stack_.create(limited, Stack::body()).status, 202);
+  expect_error(stack_.create(limited, Stack::body()), 402, "insufficient_credits");
+  // Another secret of the same key has spent the same.
+  const Reply rotated =
+      call("POST", "/account/keys/{key_id}/rotate", key_, R"({"overlap_hours":1})", id);
+  EXPECT_EQ(rotated.text("spend_limit"), R"({"credits":600,"period":"month"})");
+  EXPECT_EQ(rotated.text("spent_credits"), "600");
+  limited.key = rotated.text("key");
+  expect_error(stack_.create(limited, Stack::body()), 402, "insufficient_credits");
+  const Reply without = change(R"({"spend_limit":null})");
+  EXPECT_EQ(without.text("spend_limit"), "null");
+  EXPECT_EQ(without.text("spent_credits"), "null");
+  EXPECT_EQ(stack_.create(limited, Stack::body()).status, 202);
+  // Set on a key that is in use, it holds within a second.
+  change(R"({"spend_limit":{"credits":150,"period":"day"}})");
+  stack_.admin({"credits",
+                "grant",
+                "--user",
+                ann_.user,
+                "--credits",
+                "100000",
+                "--kind",
+                "bonus",
+                "--reference",
+                "never-too-few"});
+  EXPECT_TRUE(eventually(kEverywhere, [&] {
+    const Reply reply = stack_.create(limited, Stack::body());
+    return reply.text("error.message").find("150 credits a day") != std::string::npos;
+  }));
+}
+
+TEST_F(AccountTest, AHundredCreationsAtOnceStayUnderTheLimit) {
+  stack_.start_api(
+      {{"RATE_LIMIT_CREATE_PER_MINUTE", "100000"}, {"RATE_LIMIT_CREATE_BURST", "1000"}});
+  const Account rich = stack_.account(1'000'000);
+  const std::string manager = made_by_hand("m", "generate,manage", rich.user);
+  Account limited = rich;
+  limited.key = call("POST",
+                     "/account/keys",
+                     manager,
+                     R"({"name":"k","spend_limit":{"credits":1650,"period":"month"}})")
+                    .text("key");
+  std::atomic<int> created{0}, refused{0}, others{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 20; ++i) {
+    threads.emplace_back([&] {
+      const auto create = [&](const std::string& key) {
+        return http("POST",
+                    stack_.base() + "/audio/generations",
+                    Stack::bearer(key, {"Content-Type: application/json"}),
+                    Stack::body())
+            .status;
+      };
+      for (int n = 0; n < 5; ++n) {
+        const int status = create(limited.key);
+        created += status == 202 ? 1 : 0;
+        refused += status == 402 ? 1 : 0;
+        others += create(rich.key) == 202 ? 1 : 0;
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(created, 11);
+  EXPECT_EQ(refused, 89);
+  EXPECT_EQ(others, 100);
+}
+
+TEST_F(AccountTest, AKeyWithALimitGivesNoMore) {
+  const Reply made = make(
+      R"({"name":"l","scopes":["generate","manage"],"spend_limit":{"credits":1000,"period":"day"}})");
+  const std::string limited = made.text("key"), id = made.text("id");
+  const std::string other = make(R"({"name":"o"})").text("id");
+  const auto forbidden = [&](const std::string& method,
+                             const std::string& path,
+                             const std::string& body,
+                             const std::string& of,
+                             const std::string& param) {
+    expect_error(call(method, path, limited, body, of), 403, "insufficient_scope", param);
+  };
+  const std::string one = "/account/keys/{key_id}";
+  forbidden("POST", "/account/keys", R"({"name":"k"})", "", "scopes");
+  forbidden("POST",
+            "/account/keys",
+            R"({"name":"k","spend_limit":{"credits":150,"period":"day"}})",
+            "",
+            "scopes");
+  forbidden("PATCH", one, R"({"spend_limit":null})", id, "spend_limit");
+  forbidden("PATCH", one, R"({"spend_limit":{"credits":1001,"period":"day"}})", id, "spend_limit");
+  forbidden("PATCH", one, R"({"spend_limit":{"credits":150,"period":"month"}})", id, "spend_limit");
+  forbidden("POST", one + "/rotate", R"({"overlap_hours":1})", other, "");
+  EXPECT_EQ(call("POST", "/account/keys", limited, R"({"name":"k","scopes":[]})").status, 201);
+  EXPECT_EQ(call("PATCH", one, limited, R"({"spend_limit":{"credits":900,"period":"day"}})", id)
+                .text("spend_limit"),
+            R"({"credits":900,"period":"day"})");
+  EXPECT_EQ(call("POST", one + "/rotate", limited, R"({"overlap_hours":1})", id).status, 200);
 }
 
 TEST_F(AccountTest, AnExpiredKeyIsNone) {

@@ -1,10 +1,12 @@
-// What anybody may ask without a key: voices, models, prices.
+// What anybody may ask without a key: voices, how they sound, models, prices.
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "tests/support/stack.h"
+#include "tests/support/wait.h"
 
 namespace audiogen::test {
 namespace {
@@ -96,6 +98,148 @@ TEST(Catalogue, AnAddressMayAskAsOftenAsForFiles) {
     EXPECT_NE(refused.header("retry-after"), "");
   }
   EXPECT_EQ(stack.create(stack.account(), Stack::body()).status, 202) << "a class of its own";
+}
+
+class Previews : public testing::Test {
+ protected:
+  Previews() {
+    std::string pattern = std::filesystem::temp_directory_path() / "audiogen-previews-XXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+  }
+  ~Previews() override {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+
+  Stack::Options options() const {
+    Stack::Options options;
+    // One that is missing is made.
+    options.environment = {{"VOICE_PREVIEWS_DIR", folder_ + "/previews"}};
+    return options;
+  }
+  std::string file(const std::string& voice) const {
+    return folder_ + "/previews/" + voice + ".mp3";
+  }
+
+  // How many voices name a preview. The list may be a second old.
+  static unsigned listed(Stack& stack) {
+    const Reply reply = stack.judged("GET", "/voices", http("GET", stack.base() + "/voices"));
+    unsigned count = 0;
+    const rapidjson::Document voices = reply.json();
+    for (const auto& voice : voices["data"].GetArray()) {
+      count += voice["preview_url"].IsString() ? 1U : 0U;
+    }
+    return count;
+  }
+
+  std::string folder_;
+};
+
+TEST_F(Previews, AreRenderedOnceAndServed) {
+  Stack stack(options());
+  const unsigned all = http("GET", stack.base() + "/voices").json()["data"].Size();
+  const std::string path = "/voices/{voice_id}/preview",
+                    url = stack.base() + "/voices/aria/preview";
+  EXPECT_EQ(listed(stack), 0U);
+  EXPECT_EQ(stack.judged("GET", path, http("GET", url)).status, 404);
+
+  EXPECT_EQ(stack.admin({"voices", "render"})["rendered"].GetUint(), all);
+  EXPECT_TRUE(eventually(std::chrono::seconds(10), [&] { return listed(stack) == all; }));
+  const rapidjson::Document voices = http("GET", stack.base() + "/voices").json();
+  for (const auto& voice : voices["data"].GetArray()) {
+    const std::string address = voice["preview_url"].GetString();
+    EXPECT_EQ(address, stack.base() + "/voices/" + voice["id"].GetString() + "/preview");
+    EXPECT_GT(http("GET", address).body.size(), 1000U) << address;
+  }
+
+  const Reply whole = http("GET", url, {"Origin: https://a.example"});
+  ASSERT_EQ(whole.status, 200);
+  EXPECT_EQ(whole.header("content-type"), "audio/mpeg");
+  EXPECT_EQ(whole.header("cache-control"), "public, max-age=3600");
+  EXPECT_EQ(whole.header("access-control-allow-origin"), "*");
+  EXPECT_EQ(whole.header("x-content-type-options"), "nosniff");
+  const std::string etag = whole.header("etag");
+  const Reply kept = stack.judged("GET", path, http("GET", url, {"If-None-Match: " + etag}));
+  EXPECT_EQ(kept.status, 304);
+  EXPECT_EQ(kept.header("etag"), etag);
+  const Reply part = http("GET", url, {"Range: bytes=10-19", "If-Range: " + etag});
+  EXPECT_EQ(part.status, 206);
+  EXPECT_EQ(part.body, whole.body.substr(10, 10));
+  EXPECT_EQ(part.header("content-range"), "bytes 10-19/" + std::to_string(whole.body.size()));
+  EXPECT_EQ(stack.judged("GET", path, http("GET", url, {"Range: bytes=9999999-"})).status, 416);
+  const Reply head = http("HEAD", url);
+  EXPECT_EQ(head.status, 200);
+  EXPECT_EQ(head.header("content-length"), std::to_string(whole.body.size()));
+  for (const char* const other : {"nobody", "", "..%2Faria", "aria.mp3", "ARIA"}) {
+    const Reply none =
+        stack.judged("GET", path, http("GET", stack.base() + "/voices/" + other + "/preview"));
+    EXPECT_EQ(none.status, 404) << other;
+    EXPECT_EQ(none.text("error.code"), "not_found") << other;
+  }
+
+  // Whatever an interrupted run left out is made by the next, and nothing else is.
+  std::filesystem::remove(file("sage"));
+  const auto again = stack.admin({"voices", "render"});
+  ASSERT_EQ(again["voices"].Size(), 1U);
+  EXPECT_STREQ(again["voices"][0]["id"].GetString(), "sage");
+  EXPECT_EQ(stack.admin({"voices", "render"})["rendered"].GetUint(), 0U);
+  EXPECT_EQ(http("GET", url).header("etag"), etag);
+  EXPECT_EQ(stack.admin({"voices", "render", "--again"})["rendered"].GetUint(), all);
+  EXPECT_NE(http("GET", url).header("etag"), etag);
+
+  // By an account of the service's own, whose keys do not stay.
+  const auto keys = stack.admin({"key", "list", "--user", "voice-previews@audio.invalid"});
+  EXPECT_EQ(keys["keys"].Size(), 3U);
+  for (const auto& key : keys["keys"].GetArray()) {
+    EXPECT_TRUE(key["deleted_at"].IsString());
+  }
+  const auto user = stack.admin({"user", "show", "--user", "voice-previews@audio.invalid"});
+  EXPECT_EQ(user["reserved_credits"].GetDouble(), 0);
+  EXPECT_STREQ(stack.admin({"actions"})["actions"][0]["action"].GetString(), "voices render");
+  EXPECT_TRUE(stack.admin({"audit"})["ok"].GetBool());
+  stack.database().expect_invariants();
+}
+
+TEST_F(Previews, OutliveTheAudioTheyWereMadeAs) {
+  Stack::Options with = options();
+  with.environment["CDN_SIGNING_KEY"] =
+      "0123456789abcdef";  // Its address expires, theirs does not.
+  Stack stack(with);
+  stack.admin({"voices", "render"});
+  const auto tasks = stack.admin({"task", "list"});
+  const std::string key = stack
+                              .admin({"key",
+                                      "create",
+                                      "--user",
+                                      "voice-previews@audio.invalid",
+                                      "--name",
+                                      "to delete with"})["key"]
+                              .GetString();
+  for (const auto& task : tasks["tasks"].GetArray()) {
+    const std::string generation = stack.base() + "/audio/generations/" + task["id"].GetString();
+    EXPECT_EQ(http("DELETE", generation, Stack::bearer(key)).status, 204);
+  }
+  EXPECT_GT(tasks["tasks"].Size(), 0U);
+  EXPECT_EQ(http("GET", stack.base() + "/voices/aria/preview").status, 200);
+}
+
+TEST_F(Previews, ThatCannotBeMadeAreTold) {
+  Stack::Options without = options();
+  without.workers = 0;
+  Stack stack(without);
+  // Nobody listens on port 1.
+  const Output output =
+      stack.admin_raw({"voices", "render", "--url", "http://127.0.0.1:1", "--json"});
+  EXPECT_EQ(output.code, 1);
+  EXPECT_NE(output.out.find(R"("rendered":0)"), std::string::npos) << output.out;
+  EXPECT_NE(output.out.find("not reached (--url)"), std::string::npos) << output.out;
+  EXPECT_FALSE(std::filesystem::exists(file("aria")));
+
+  Stack elsewhere(without_worker());
+  const Output unset = elsewhere.admin_raw({"voices", "render"});
+  EXPECT_EQ(unset.code, 1);
+  EXPECT_NE(unset.out.find("VOICE_PREVIEWS_DIR"), std::string::npos) << unset.out;
+  EXPECT_EQ(listed(elsewhere), 0U);
 }
 
 }  // namespace

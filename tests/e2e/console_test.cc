@@ -216,6 +216,90 @@ TEST_F(ConsoleTest, AKeyOpensNoConsoleAndACookieNoInterface) {
   EXPECT_EQ(call("GET", "/account", cookie).status, 200);
 }
 
+// Somebody else has signed in in another tab: this one must not act for him.
+TEST_F(ConsoleTest, ATabActsForNobodyButWhomItShows) {
+  const std::string cookie = signed_in(ann_);
+  const Reply current = call("GET", "/sessions/current", cookie);
+  EXPECT_EQ(current.text("account"), ann_.user);
+  const auto by_tab_of = [&](const std::string& account,
+                             const std::string& method,
+                             const std::string& path,
+                             const std::string& body = "") {
+    return call(method, path, cookie, body, {kOwnPage, "X-Account: " + account});
+  };
+  EXPECT_EQ(by_tab_of(ann_.user, "GET", "/account").status, 200);
+  EXPECT_EQ(by_tab_of(ann_.user, "POST", "/account/keys", R"({"name":"k"})").status, 201);
+  for (const std::string& other : {bob_.user, std::string("x"), ann_.user + ", " + bob_.user}) {
+    const Reply refused = by_tab_of(other, "POST", "/account/keys", R"({"name":"k"})");
+    expect_error(refused, 409, "other_account");
+    EXPECT_EQ(refused.header("x-should-retry"), "false");
+    expect_error(by_tab_of(other, "GET", "/account"), 409, "other_account");
+    expect_error(by_tab_of(other, "GET", "/voices"), 409, "other_account");
+    expect_error(by_tab_of(other, "DELETE", "/sessions/current"), 409, "other_account");
+  }
+  EXPECT_EQ(call("GET", "/account/keys", cookie).json()["data"].Size(), 2U) << "stack's, and one";
+  EXPECT_EQ(
+      http("GET", stack_.base() + "/account", Stack::bearer(ann_.key, {"X-Account: " + bob_.user}))
+          .status,
+      200)
+      << "keys are what they are";
+}
+
+TEST_F(ConsoleTest, ItsAnswersAreForItsOwnPagesAlone) {
+  const std::string cookie = signed_in(ann_);
+  for (const Reply& reply : {call("GET", "/account", cookie),
+                             call("GET", "/account"),
+                             call("GET", "/nothing", cookie),
+                             call("PUT", "/account", cookie, "{}"),
+                             call("GET", "/voices", cookie),
+                             call("GET", "/account/keys", cookie),
+                             call("DELETE", "/sessions/ses_x", cookie),
+                             call("POST", "/sessions", "", "{}"),
+                             call("GET", "/usage", cookie, "", {"Accept: text/csv"})}) {
+    EXPECT_EQ(reply.header("x-content-type-options"), "nosniff") << reply.status << reply.body;
+    EXPECT_EQ(reply.header("cross-origin-resource-policy"), "same-origin") << reply.status;
+  }
+  const Reply by_key = http("GET", stack_.base() + "/account", Stack::bearer(ann_.key));
+  EXPECT_EQ(by_key.header("cross-origin-resource-policy"), "");
+}
+
+TEST_F(ConsoleTest, AnOperatorSignsAUserOut) {
+  const std::string one = signed_in(ann_), other = signed_in(ann_), bobs = signed_in(bob_);
+  const auto out = stack_.admin({"user", "sign-out", "--user", ann_.email});
+  EXPECT_EQ(out["ended_sessions"].GetInt(), 2);
+  EXPECT_TRUE(ends(one));
+  EXPECT_TRUE(ends(other));
+  EXPECT_EQ(call("GET", "/account", bobs).status, 200);
+}
+
+TEST_F(ConsoleTest, ANewPasswordEndsUnusedLinks) {
+  const std::string link = link_of(ann_), cookie = signed_in(ann_);
+  ASSERT_EQ(call("PUT", "/password", cookie, R"({"password":"one that is long enough"})").status,
+            204);
+  expect_error(by_link(link), 401, "invalid_login");
+  EXPECT_EQ(by_link(link_of(ann_)).status, 201);
+}
+
+// What is wrong then is not the password.
+TEST_F(ConsoleTest, WithoutMemoryForAPasswordItIsBusy) {
+  stack_.start_api({{"ASAN_OPTIONS", "allocator_may_return_null=1"}});
+  const std::string cookie = signed_in(ann_);
+  ASSERT_EQ(call("PUT", "/password", cookie, R"({"password":"one that is long enough"})").status,
+            204);
+  // 4 TiB.
+  stack_.database().execute(
+      store::Sql("UPDATE passwords SET encoded=REPLACE(encoded, 'm=19456', 'm=4294967295')"));
+  expect_error(by_password(ann_.email, "one that is long enough"), 503, "service_unavailable");
+  no_longer_fresh();
+  expect_error(
+      call("PUT",
+           "/password",
+           cookie,
+           R"({"password":"another long enough","current_password":"one that is long enough"})"),
+      503,
+      "service_unavailable");
+}
+
 TEST_F(ConsoleTest, PagesOfOtherSitesChangeNothing) {
   const std::string cookie = signed_in(ann_);
   const std::string own = "Origin: " + stack_.public_url();

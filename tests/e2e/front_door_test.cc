@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "common/base/process.h"
@@ -163,7 +164,8 @@ TEST(WrongKeys, KeysSeenLatelyDoNotQueueBehindUnknownOnes) {
   EXPECT_FALSE(valid.response(false, std::chrono::milliseconds(100)));
   stack.database().execute(store::Sql("UNLOCK TABLES"));
   EXPECT_EQ(valid.response()->status, 404);
-  EXPECT_EQ(unknown.front().response()->status, 401);
+  // Or that its look-up took too long, where 1,200 requests do.
+  EXPECT_THAT(unknown.front().response()->status, testing::AnyOf(401, 503));
 }
 
 TEST(WrongKeys, BehindATrustedProxyEachClientHasALimitOfItsOwn) {

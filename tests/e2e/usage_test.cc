@@ -1,5 +1,8 @@
 // Usage through HTTP, with a worker that rolls it up: as JSON judged by the published description,
 // and as CSV.
+#include <csignal>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "common/base/time.h"
@@ -149,6 +152,45 @@ TEST_F(UsageTest, EveryWrongParameterIsNamed) {
   EXPECT_EQ(usage(ann_, from + "&to=2027-02-01T00:00:00Z").status, 200);
   EXPECT_EQ(usage(ann_, "from=0001-01-01T00:00:00Z&to=0001-01-02T00:00:00Z").status, 400);
   EXPECT_EQ(usage(ann_, "from=9998-12-31T00:00:00Z&to=9999-12-31T00:00:00Z").status, 200);
+}
+
+// Of three workers one rolls up, whoever works on the tasks; when it freezes, another.
+TEST(UsageOfSeveralWorkers, OneRollsUpAndTheNextWhenItFreezes) {
+  Stack::Options options;
+  options.workers = 3;
+  Stack stack(options);
+  const Account ann = stack.account();
+  std::vector<std::size_t> awake = {0, 1, 2};
+  const auto with_turn = [&] {
+    std::vector<std::size_t> out;
+    for (const std::size_t worker : awake) {
+      if (http("GET", stack.worker_ops_url(worker) + "/metrics").body.find("\nusage_turn 1\n") !=
+          std::string::npos) {
+        out.push_back(worker);
+      }
+    }
+    return out;
+  };
+  const auto rolled_up = [&](std::int64_t generations) {
+    return eventually(60s, [&] {
+      return stack.database().number(
+                 store::Sql("SELECT COALESCE(SUM(generations),0) FROM usage_hours")) == generations;
+    });
+  };
+  stack.wait_final(ann, stack.create(ann, Stack::body("   ")).text("id"));
+  ASSERT_TRUE(rolled_up(1));
+  ASSERT_TRUE(eventually(30s, [&] { return !with_turn().empty(); }));
+  const auto holders = with_turn();
+  ASSERT_EQ(holders.size(), 1U);
+
+  stack.worker(holders.front()).signal(SIGSTOP);
+  std::erase(awake, holders.front());
+  stack.create(ann, Stack::body("   "));
+  EXPECT_TRUE(rolled_up(2));
+  EXPECT_TRUE(eventually(30s, [&] { return with_turn().size() == 1; }));
+  stack.worker(holders.front()).signal(SIGCONT);
+  awake = {0, 1, 2};
+  EXPECT_TRUE(eventually(60s, [&] { return with_turn().size() == 1; })) << "it knows";
 }
 
 }  // namespace

@@ -1060,6 +1060,27 @@ TEST_F(HttpServer, TheFirstByteHasATimeOfItsOwn) {
   EXPECT_TRUE(used.exchange(get_request("/hello")));
 }
 
+// Whose bytes are there has done his part; that the thread is late is no fault of his.
+TEST_F(HttpServer, NobodyIsEndedWhoseBytesWaitForTheThread) {
+  serve({.threads = 1, .first_byte_timeout = 3s});
+  RawConnection blocking = connect();
+  ASSERT_TRUE(blocking.exchange(get_request("/hello")));
+  const double before = dropped("silent");
+  RawConnection waiting = connect(), silent = connect();
+  ASSERT_TRUE(eventually([&] { return server_->stats().connections == 3; }));
+  ASSERT_TRUE(blocking.send(get_request("/block")));
+  ASSERT_TRUE(eventually([&] { return blocked_.load(); }));
+  ASSERT_TRUE(waiting.send(get_request("/hello")));
+  // It has been silent for no longer than the one that waits.
+  EXPECT_TRUE(eventually([&] { return dropped("silent") > before; }));
+  blocked_ = false;
+  blocked_.notify_all();
+  const auto answer = waiting.response();
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->status, 200);
+  EXPECT_EQ(dropped("silent"), before + 1);
+}
+
 TEST_F(HttpServer, AcceptsATargetInAbsoluteForm) {
   serve();
   EXPECT_EQ(

@@ -9,16 +9,23 @@
 #include <rapidjson/document.h>
 
 #include "common/domain/api_key.h"
+#include "common/domain/sign_in.h"
+#include "common/store/accounts.h"
 #include "common/store/task_store.h"
+#include "common/store/web_sessions.h"
 #include "tests/support/test_database.h"
 
 namespace audiogen::api {
 namespace {
 
+using store::Accounts;
 using store::Claim;
 using store::CreateCommand;
+using store::kOperatorPatience;
+using store::Session;
 using store::Sql;
 using store::TaskStore;
+using store::WebSessions;
 using test::TestDatabase;
 using testing::AllOf;
 using testing::ElementsAre;
@@ -115,6 +122,32 @@ TEST_F(Admin, UserCommands) {
   EXPECT_TRUE(paid["api_access"].GetBool());
 }
 
+TEST_F(Admin, SignsAUserOutEverywhere) {
+  json({"user", "create", "--email", "a@b"});
+  json({"user", "create", "--email", "c@d"});
+  Session session(db_.url(), kOperatorPatience);
+  for (const char* const email : {"a@b", "a@b", "c@d"}) {
+    const auto user = Accounts(session).resolve(email);
+    const NewToken link = make_token();
+    ASSERT_TRUE(WebSessions(session).add_link(*user, link.hash));
+    ASSERT_TRUE(WebSessions(session).open_by_link(
+        link.hash, {.id = SessionId::make(), .token_hash = make_token().hash}));
+  }
+  const auto out = json({"user", "sign-out", "--user", "a@b", "--reason", "lost a laptop"});
+  EXPECT_THAT(members(out), ElementsAre("id", "ended_sessions"));
+  EXPECT_EQ(out["ended_sessions"].GetInt(), 2);
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM sessions")), 1) << "another's goes on";
+  EXPECT_EQ(json({"user", "sign-out", "--user", "a@b"})["ended_sessions"].GetInt(), 0);
+  EXPECT_NE(admin({"user", "sign-out", "--user", "x@y"}).code, 0);
+  const auto actions = json({"actions", "--limit", "3"});
+  EXPECT_STREQ(actions["actions"][0]["result"].GetString(), "refused");
+  const auto& done = actions["actions"][2];
+  EXPECT_STREQ(done["action"].GetString(), "user sign-out");
+  EXPECT_STREQ(done["target"].GetString(), "a@b");
+  EXPECT_STREQ(done["reason"].GetString(), "lost a laptop");
+  EXPECT_STREQ(done["result"].GetString(), "ok");
+}
+
 TEST_F(Admin, CreditsAreExactNumbers) {
   json({"user", "create", "--email", "a@b"});
   const auto grant = [](const char* credits, const char* kind, const char* reference) {
@@ -172,7 +205,16 @@ TEST_F(Admin, CreditsAreExactNumbers) {
 TEST_F(Admin, KeyCommands) {
   user_with_credits();
   const auto key = json({"key", "create", "--user", "ann@example.com", "--name", "lap \"top\""});
-  EXPECT_THAT(members(key), ElementsAre("id", "name", "prefix", "scopes", "expires_at", "key"));
+  EXPECT_THAT(members(key),
+              ElementsAre("id",
+                          "name",
+                          "prefix",
+                          "scopes",
+                          "expires_at",
+                          "spend_limit",
+                          "period",
+                          "spent_credits",
+                          "key"));
   EXPECT_THAT(key["key"].GetString(), StartsWith("acme_live_"));
   EXPECT_TRUE(api_key_hash(key["key"].GetString(), "acme"));
   const auto listed = json({"key", "list", "--user", "ann@example.com"});
@@ -184,6 +226,9 @@ TEST_F(Admin, KeyCommands) {
                           "scopes",
                           "expires_at",
                           "previous_key_expires_at",
+                          "spend_limit",
+                          "period",
+                          "spent_credits",
                           "created_at",
                           "last_used_at",
                           "deleted_at"));
@@ -203,6 +248,62 @@ TEST_F(Admin, KeyCommands) {
   EXPECT_THAT(again.out, HasSubstr("It was deleted before"));
   EXPECT_EQ(admin({"key", "delete", "--key", KeyId::make().text()}).code, 1);
   EXPECT_EQ(admin({"key", "delete", "--key", "nonsense"}).code, 1);
+}
+
+TEST_F(Admin, AKeyIsGivenALimit) {
+  user_with_credits();
+  const std::vector<std::string> create = {
+      "key", "create", "--user", "ann@example.com", "--name", "k"};
+  const auto with = [&](std::vector<std::string> options) {
+    options.insert(options.begin(), create.begin(), create.end());
+    return options;
+  };
+  const auto key = json(with({"--spend-limit", "1000", "--period", "month"}));
+  EXPECT_EQ(key["spend_limit"].GetInt(), 1000);
+  EXPECT_STREQ(key["period"].GetString(), "month");
+  EXPECT_EQ(key["spent_credits"].GetInt(), 0);
+  const auto listed = json({"key", "list", "--user", "ann@example.com"});
+  EXPECT_EQ(listed["keys"][0]["spend_limit"].GetInt(), 1000);
+  EXPECT_EQ(listed["keys"][0]["spent_credits"].GetInt(), 0);
+  EXPECT_TRUE(json(with({}))["spend_limit"].IsNull());
+  for (const char* const bad : {"149", "150.5", "1000000001", "many", "-1000"}) {
+    const Output refused = admin(with({"--spend-limit=" + std::string(bad), "--period", "day"}));
+    EXPECT_EQ(refused.code, 1) << bad;
+    EXPECT_THAT(refused.err, HasSubstr("--spend-limit must be a whole number")) << bad;
+  }
+  for (const auto& half : {std::vector<std::string>{"--spend-limit", "1000"},
+                           std::vector<std::string>{"--period", "day"},
+                           std::vector<std::string>{"--spend-limit", "1000", "--period", "week"}}) {
+    EXPECT_EQ(admin(with(half)).code, 1) << half.front();
+  }
+  EXPECT_EQ(json({"key", "list", "--user", "ann@example.com"})["keys"].Size(), 2U);
+  EXPECT_THAT(admin({"actions"}).out, HasSubstr("spend_limit=1000 a month"));
+}
+
+TEST_F(Admin, AKeyIsGivenAnotherSecret) {
+  user_with_credits();
+  const auto key = json({"key", "create", "--user", "ann@example.com", "--name", "k"});
+  const std::string id = key["id"].GetString();
+  const auto rotate = [&](const std::string& hours) {
+    return std::vector<std::string>{"key", "rotate", "--key", id, "--overlap-hours", hours};
+  };
+  const auto rotated = json(rotate("24"));
+  EXPECT_STREQ(rotated["id"].GetString(), id.c_str());
+  EXPECT_TRUE(rotated["previous_key_expires_at"].IsString());
+  EXPECT_STRNE(rotated["key"].GetString(), key["key"].GetString());
+  EXPECT_TRUE(api_key_hash(rotated["key"].GetString(), "acme"));
+  EXPECT_TRUE(json(rotate("0"))["previous_key_expires_at"].IsNull());
+  const std::string done = admin({"actions"}).out;
+  EXPECT_THAT(done, HasSubstr("key rotate"));
+  EXPECT_THAT(done, HasSubstr("overlap_hours=24"));
+  EXPECT_THAT(done, Not(HasSubstr(rotated["key"].GetString())));
+  for (const char* const hours : {"-1", "169", "1.5", "many"}) {
+    EXPECT_EQ(admin(rotate(hours)).code, 1) << hours;
+  }
+  EXPECT_EQ(admin({"key", "rotate", "--key", id}).code, 1) << "never by default";
+  EXPECT_EQ(admin({"key", "rotate", "--key", "nonsense", "--overlap-hours", "1"}).code, 1);
+  json({"key", "delete", "--key", id});
+  EXPECT_THAT(admin(rotate("1")).err, HasSubstr("--key: there is no key " + id));
 }
 
 TEST_F(Admin, AKeyIsGivenScopesAndAnEnd) {
@@ -332,9 +433,10 @@ TEST_F(Admin, PeopleReadColumns) {
   EXPECT_THAT(
       admin({"key", "list", "--user", "ann@example.com"}).out,
       MatchesRegex("keys:\n"
-                   "id +name +prefix +scopes +expires at +previous key expires at +created at "
-                   "+last used at +deleted at\n"
-                   "key_[0-9a-z]+ +\xC3\xA4 b +acme_live_[^ ]+ +generate +- +- +[^ ]+Z +- +-\n"));
+                   "id +name +prefix +scopes +expires at +previous key expires at +spend "
+                   "limit +period +spent credits +created at +last used at +deleted at\n"
+                   "key_[0-9a-z]+ +\xC3\xA4 b +acme_live_[^ ]+ +generate +- +- +- +- +- +[^ ]+Z +- "
+                   "+-\n"));
 }
 
 TEST_F(Admin, ControlCharactersNeverReachTheTerminal) {
@@ -450,6 +552,7 @@ TEST_F(Admin, EveryCommandExplainsItself) {
                                              {"credits", "grant"},
                                              {"key", "create"},
                                              {"key", "list"},
+                                             {"key", "rotate"},
                                              {"key", "delete"},
                                              {"task", "list"},
                                              {"task", "show"},

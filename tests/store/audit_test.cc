@@ -9,6 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "common/store/accounts.h"
+#include "common/store/keys.h"
+#include "common/store/spending.h"
 #include "common/store/task_store.h"
 #include "common/store/usage.h"
 #include "tests/support/tcp_proxy.h"
@@ -115,7 +117,7 @@ class AuditTest : public testing::Test {
 
 TEST_F(AuditTest, NothingIsBrokenAtFirst) {
   EXPECT_THAT(broken(), IsEmpty());
-  EXPECT_THAT(*audit(db_.url()), SizeIs(23));
+  EXPECT_THAT(*audit(db_.url()), SizeIs(26));
 }
 
 TEST_F(AuditTest, I1BalanceDiffers) {
@@ -383,6 +385,71 @@ TEST_F(AuditTest, I19TheMarkIsNotWhereUsageIs) {
   EXPECT_THAT(broken(), ElementsAre("I19")) << "ahead of the ledger";
   run(Sql("DELETE FROM usage_marks"));
   EXPECT_THAT(broken(), ElementsAre("I19")) << "it would all be added once more";
+}
+
+// What a limited key has spent, more or less than the ledger, or counted from elsewhere.
+TEST_F(AuditTest, I20SpentIsNotTheLedger) {
+  Keys keys(session_);
+  const auto key =
+      keys.add(user_, {.name = "k", .spend_limit = SpendLimit{credits(1000)}}, make_api_key("svc"));
+  ASSERT_TRUE(key);
+  for (const auto kind : {SettleCommand::Kind::kSucceed, SettleCommand::Kind::kFail}) {
+    CreateCommand command{
+        .id = TaskId::make(), .user = user_, .key = key->id, .limited = true, .request = "{}"};
+    ASSERT_TRUE(tasks_.create({&command, 1}).front());
+    settle(command.id,
+           {.kind = kind, .output_key = "key", .output_bytes = 1, .duration_ms = 60'000});
+  }
+  EXPECT_THAT(broken(), IsEmpty());
+  EXPECT_EQ(roll_up_spending(session_, user_, 100), 0U);
+  EXPECT_THAT(broken(), IsEmpty());
+  for (const char* const wrong : {"UPDATE spend_days SET spent=spent+1",
+                                  "UPDATE spend_days SET spent=spent-1",
+                                  "UPDATE spend_days SET day=day - INTERVAL 1 DAY",
+                                  "UPDATE spend_days SET key_id=UNHEX(REPEAT('07', 16))",
+                                  "DELETE FROM spend_days",
+                                  "UPDATE spend_marks SET seq=after_seq",
+                                  "UPDATE spend_marks SET seq=seq+1",
+                                  "UPDATE spend_marks SET after_seq=seq",
+                                  "UPDATE spend_marks SET user_id=UNHEX(REPEAT('07', 16))",
+                                  "DELETE FROM spend_marks",
+                                  "UPDATE api_keys SET spend_limit=NULL, spend_period=NULL"}) {
+    for (const char* const table : {"api_keys", "spend_days", "spend_marks"}) {
+      run(Sql::trusted("CREATE TABLE kept_" + std::string(table) + " AS SELECT * FROM " + table));
+    }
+    run(Sql::trusted(wrong));
+    EXPECT_THAT(broken(), ElementsAre("I20")) << wrong;
+    for (const char* const table : {"api_keys", "spend_days", "spend_marks"}) {
+      run(Sql::trusted("DELETE FROM " + std::string(table)));
+      run(Sql::trusted("INSERT INTO " + std::string(table) + " SELECT * FROM kept_" + table));
+      run(Sql::trusted("DROP TABLE kept_" + std::string(table)));
+    }
+    EXPECT_THAT(broken(), IsEmpty()) << wrong;
+  }
+}
+
+TEST_F(AuditTest, I21AnEndedAccountGoesOn) {
+  const std::string end =
+      "UPDATE users SET deleted_at=UTC_TIMESTAMP(6), email='x@deleted.invalid' WHERE id=";
+  run(Sql("UPDATE users SET deleted_at=UTC_TIMESTAMP(6) WHERE id=") << other_);
+  EXPECT_THAT(broken(), ElementsAre("I21")) << "its address is not free";
+  run(Sql::trusted(end) << other_);
+  EXPECT_THAT(broken(), IsEmpty());
+  run(Sql("INSERT INTO api_keys (id, user_id, key_hash, prefix, name, created_at) VALUES (")
+      << UserId::make() << "," << other_ << ",'h','p','n',UTC_TIMESTAMP(6))");
+  EXPECT_THAT(broken(), ElementsAre("I21")) << "it has a key";
+}
+
+TEST_F(AuditTest, I21AnEndedAccountKeepsItsTasks) {
+  run(Sql("UPDATE users SET deleted_at=UTC_TIMESTAMP(6), email='x@deleted.invalid' WHERE id=")
+      << user_);
+  EXPECT_THAT(broken(), ElementsAre("I21"));
+  run(Sql("INSERT INTO account_deletions VALUES (") << user_ << ",UTC_TIMESTAMP(6),1)");
+  EXPECT_THAT(broken(), IsEmpty()) << "it is being done";
+  run(Sql("UPDATE account_deletions SET asked_at=asked_at - INTERVAL 61 MINUTE"));
+  EXPECT_THAT(broken(), ElementsAre("L5"));
+  run(Sql("UPDATE account_deletions SET asked_at=UTC_TIMESTAMP(6), user_id=") << other_);
+  EXPECT_THAT(broken(), ElementsAre("I21")) << "one is wiped that has not ended";
 }
 
 TEST_F(AuditTest, L4AFileIsForgotten) {

@@ -253,9 +253,21 @@ TEST_F(CreateTest, TheLargestRequestsComeTogether) {
                       }
                       return store.create(batch, turn);
                     }));
-  for (const auto& outcome : through_group(group, commands, 8)) {
-    ASSERT_TRUE(outcome);
-    EXPECT_EQ(outcome->kind, Kind::kCreated);
+  // A machine that does ten other things may be too slow for one of the transactions; then nothing
+  // of it is there, and its clients come again.
+  for (std::vector<CreateCommand> left = commands; !left.empty();) {
+    const auto outcomes = through_group(group, left, 8);
+    std::vector<CreateCommand> again;
+    for (std::size_t i = 0; i < outcomes.size(); ++i) {
+      if (!outcomes[i]) {
+        ASSERT_EQ(outcomes[i].error(), StoreFault::kUnavailable);
+        ASSERT_EQ(db_.number(Sql("SELECT COUNT(*) FROM tasks WHERE id=") << left[i].id), 0);
+        again.push_back(left[i]);
+      } else {
+        EXPECT_EQ(outcomes[i]->kind, Kind::kCreated);
+      }
+    }
+    left = std::move(again);
   }
   EXPECT_LT(largest, options.batch_bytes + commands.front().request.size());
   EXPECT_EQ(tasks(), 128);

@@ -1,7 +1,9 @@
 // A database with the doors to it, over one session.
 #pragma once
 
+#include <atomic>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -12,6 +14,7 @@
 #include "common/store/operators.h"
 #include "common/store/task_store.h"
 #include "tests/support/test_database.h"
+#include "tests/support/wait.h"
 
 namespace audiogen::store {
 
@@ -43,6 +46,27 @@ class DoorsTest : public testing::Test {
       ids.push_back(command.id);
     }
     return ids;
+  }
+
+  // Runs `use` while another session is about to commit `change`, which it does as soon as a
+  // statement with `waiting` in it waits for that, or `use` has ended without.
+  template <std::size_t N, class Use>
+  void during(const Sql& change, const char (&waiting)[N], const Use& use) {
+    Session changing(db_.url(), {.idle_in_transaction_max = std::chrono::seconds(600)});
+    changing.execute(Sql("BEGIN"));
+    changing.execute(change);
+    std::atomic<bool> done{false};
+    std::thread committing([&] {
+      const auto look = Sql("SELECT COUNT(*) FROM information_schema.processlist WHERE "
+                            "db=DATABASE() AND id<>CONNECTION_ID() AND info LIKE '%")
+                        << waiting << "%'";
+      EXPECT_TRUE(
+          test::eventually(std::chrono::seconds(10), [&] { return done || db_.number(look) > 0; }));
+      changing.execute(Sql("COMMIT"));
+    });
+    use();
+    done = true;
+    committing.join();
   }
 
   void expect_sound() {

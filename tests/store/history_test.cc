@@ -263,5 +263,182 @@ TEST_F(HistoryTest, ADeletionWaitsForNobody) {
   EXPECT_TRUE(history_.erase(user, task)) << "nothing is left to do";
 }
 
+// --- all there is about one
+
+class DetailsTest : public HistoryTest {
+ protected:
+  using End = PastAttempt::End;
+
+  TaskDetails details(UserId user, TaskId task) {
+    auto found = history_.details(user, task);
+    if (!found || !*found) {
+      ADD_FAILURE() << (found ? "not there" : found.error().detail);
+      return {};
+    }
+    return **std::move(found);
+  }
+  static std::vector<std::pair<std::uint32_t, End>> ends_of(const TaskDetails& details) {
+    std::vector<std::pair<std::uint32_t, End>> out;
+    for (const PastAttempt& attempt : details.timeline) {
+      EXPECT_EQ(attempt.ended_at.has_value(), attempt.end != End::kNone);
+      out.emplace_back(attempt.n, attempt.end);
+    }
+    return out;
+  }
+  // Claims it, and ends its attempt so.
+  void attempt(TaskId task, std::uint32_t epoch, std::uint8_t state, std::string detail) {
+    make_due(task);
+    const auto claimed = claim(task, epoch);
+    ASSERT_TRUE(claimed);
+    SettleCommand command = settle_command(Settle::kRelease, *claimed);
+    command.attempt = claimed->attempts + 1;
+    command.attempt_state = state;
+    command.attempt_detail = std::move(detail);
+    command.retry_after = 1h;
+    EXPECT_EQ(settle(command), SettleOutcome::kRequeued);
+  }
+};
+
+TEST_F(DetailsTest, AreOfHisOwnTasksAlone) {
+  const UserId user = db_.add_user(), other = db_.add_user();
+  const TaskId task = create(user);
+  EXPECT_EQ(details(user, task).view.id, task);
+  for (const auto& [who, what] : {std::pair(other, task), std::pair(user, TaskId::make())}) {
+    const auto found = history_.details(who, what);
+    ASSERT_TRUE(found);
+    EXPECT_FALSE(*found);
+  }
+}
+
+TEST_F(DetailsTest, BeginWithTheHold) {
+  const UserId user = db_.add_user();
+  CreateCommand command = create_command(user);
+  command.key = KeyId::make();
+  command.deadline = 900s;
+  create(command);
+  const TaskDetails open = details(user, command.id);
+  EXPECT_EQ(open.request, command.request);
+  EXPECT_EQ(open.key, command.key);
+  EXPECT_EQ(open.deadline_at, open.view.created_at + 900s);
+  EXPECT_EQ(open.view.next_run_at, open.view.created_at);
+  EXPECT_EQ(open.attempts, 0u);
+  EXPECT_THAT(open.timeline, IsEmpty());
+  ASSERT_THAT(open.ledger, SizeIs(1));
+  EXPECT_EQ(open.ledger[0].entry.kind, EntryKind::kHold);
+  EXPECT_EQ(open.ledger[0].entry.d_held, kHoldAmount);
+  EXPECT_EQ(open.ledger[0].entry.after.held, kHoldAmount);
+  EXPECT_EQ(open.ledger[0].source, command.id.uuid);
+  EXPECT_EQ(open.ledger[0].created_at, open.view.created_at);
+}
+
+TEST_F(DetailsTest, TellEveryAttemptButNotWhoWasAsked) {
+  const UserId user = db_.add_user();
+  const TaskId task = create(user);
+  attempt(task, 0, kAttemptFailed, "HTTP 503 from primary");
+  attempt(task, 2, kAttemptUnknown, "");
+  attempt(task, 4, kAttemptFailed, kNotCalled);
+  attempt(task, 6, kAttemptSucceeded, "audio could not be stored");
+  attempt(task, 8, kAttemptFailed, "not called by name");
+  make_due(task);
+  const auto claimed = claim(task, 10);
+  ASSERT_TRUE(claimed);
+  const TaskDetails running = details(user, task);
+  EXPECT_EQ(running.view.epoch, 11u);
+  EXPECT_EQ(running.attempts, 6u);
+  const std::vector<std::pair<std::uint32_t, End>> before{{1, End::kFailed},
+                                                          {2, End::kInterrupted},
+                                                          {3, End::kNotBegun},
+                                                          {4, End::kFailed},
+                                                          {5, End::kFailed}};
+  auto expected = before;
+  expected.emplace_back(6, End::kNone);
+  EXPECT_EQ(ends_of(running), expected);
+  SettleCommand command = settle_command(Settle::kSucceed, *claimed);
+  command.attempt = 6;
+  command.attempt_state = kAttemptSucceeded;
+  EXPECT_EQ(settle(command), SettleOutcome::kSettled);
+  const TaskDetails done = details(user, task);
+  expected = before;
+  expected.emplace_back(6, End::kSucceeded);
+  EXPECT_EQ(ends_of(done), expected);
+  EXPECT_EQ(done.timeline.back().ended_at, done.view.updated_at);
+  ASSERT_THAT(done.ledger, SizeIs(2));
+  EXPECT_EQ(done.ledger[1].entry.kind, EntryKind::kResolve);
+  EXPECT_EQ(done.ledger[1].entry.d_system, credits(75));
+  EXPECT_EQ(done.ledger[1].entry.d_available, credits(75));
+  ASSERT_TRUE(history_.erase(user, task));
+  const TaskDetails erased = details(user, task);
+  EXPECT_EQ(erased.request, "");
+  EXPECT_TRUE(erased.deleted_at);
+  EXPECT_EQ(ends_of(erased), expected);
+}
+
+// A claim that has called nobody is at what the request refers to.
+TEST_F(DetailsTest, TellWhatWaitsForItsReferences) {
+  const UserId user = db_.add_user();
+  for (const char* const request : {R"({"prompt":"x","audio_references":["https://a.test/"]})",
+                                    R"({"prompt":"x","image_url":"https://a.test/"})",
+                                    R"({"prompt":"\"audio_references\":[ \"image_url\":\""})"}) {
+    const bool refers = std::string_view(request).find("a.test") != std::string_view::npos;
+    CreateCommand command = create_command(user);
+    command.request = request;
+    create(command);
+    const TaskId task = command.id;
+    const auto waits = [&] { return find(task, user)->waits_for_reference; };
+    EXPECT_FALSE(waits()) << "nobody has taken it";
+    const auto take = [&](std::uint32_t epoch, const auto& provider) {
+      const Hint hint{task, epoch};
+      return *only(store_.claim({&hint, 1}, worker_, provider));
+    };
+    const Claim fetching = take(0, no_provider);
+    EXPECT_TRUE(waits());
+    SettleCommand command_back = settle_command(Settle::kRelease, fetching);
+    command_back.retry_after = 1h;
+    EXPECT_EQ(settle(command_back), SettleOutcome::kRequeued);
+    EXPECT_EQ(waits(), refers);
+    make_due(task);
+    EXPECT_FALSE(waits()) << "it waits for somebody to take it";
+    const Claim again = take(2, no_provider);
+    const AttemptStart start{.task = task, .epoch = again.epoch, .n = 1, .provider = "primary"};
+    EXPECT_TRUE(only(store_.start_attempts({&start, 1})));
+    EXPECT_FALSE(waits()) << "somebody is called";
+    SettleCommand retry = settle_command(Settle::kRetry, again);
+    retry.attempt = 1;
+    retry.attempt_state = kAttemptFailed;
+    retry.retry_after = 5min;
+    EXPECT_EQ(settle(retry), SettleOutcome::kRequeued);
+    EXPECT_FALSE(waits()) << "for another attempt";
+    must(store_.cancel(task));
+    EXPECT_FALSE(waits());
+  }
+}
+
+TEST_F(DetailsTest, HaveTheNewestOfManyAttempts) {
+  const UserId user = db_.add_user();
+  const TaskId task = create(user);
+  constexpr std::uint32_t kMany = kAttemptsShown + 2;
+  for (std::uint32_t i = 0; i < kMany; ++i) {
+    attempt(task, 2 * i, kAttemptFailed, "no");
+  }
+  const TaskDetails many = details(user, task);
+  EXPECT_EQ(many.attempts, kMany);
+  ASSERT_THAT(many.timeline, SizeIs(kAttemptsShown));
+  EXPECT_EQ(many.timeline.front().n, 3u);
+  EXPECT_EQ(many.timeline.back().n, kMany);
+}
+
+// By the rights of the program that asks.
+TEST_F(DetailsTest, AreReadByTheApi) {
+  const UserId user = db_.add_user();
+  const TaskId task = create(user);
+  attempt(task, 0, kAttemptFailed, "no");
+  attempt(task, 2, kAttemptFailed, "no");
+  Session session(db_.as("api"));
+  const auto found = History(session).details(user, task);
+  ASSERT_TRUE(found) << found.error().detail;
+  ASSERT_TRUE(*found);
+  EXPECT_THAT((*found)->timeline, SizeIs(2));
+}
+
 }  // namespace
 }  // namespace audiogen::store

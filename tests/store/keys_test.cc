@@ -107,6 +107,14 @@ class KeysOfAUserTest : public KeysTest {
   }
   // As it comes back: to the microsecond.
   Instant in(std::chrono::seconds time) { return session_.now() + time; }
+  KeyId must_limit(const std::string& name,
+                   Scopes scopes = kBoth,
+                   SpendLimit limit = {credits(1000), SpendPeriod::kDay}) {
+    const auto added = keys_.add(
+        user_, {.name = name, .scopes = scopes, .spend_limit = limit}, make_api_key("svc"));
+    EXPECT_TRUE(added);
+    return added ? added->id : KeyId();
+  }
   FaultCode added_by(KeyId asker, const KeyTerms& terms) {
     return code_of(keys_.add(user_, terms, make_api_key("svc"), asker));
   }
@@ -207,6 +215,31 @@ TEST_F(KeysOfAUserTest, AKeyThatIsGoneMakesNoOther) {
     EXPECT_EQ(added_by(asker, {.name = "k", .scopes = {}, .expires_at = in(1min)}),
               FaultCode::kAskerIsGone);
   }
+}
+
+// Whoever deletes a key is sure that it makes no other at the same moment.
+TEST_F(KeysOfAUserTest, AKeyThatIsJustDeletedMakesNoOther) {
+  must_add("the oldest, which stands for all");
+  const KeyId asker = must_add("asker").id;
+  during(Sql("UPDATE api_keys SET deleted_at=UTC_TIMESTAMP(6) WHERE id=") << asker,
+         "expires_at>UTC_TIMESTAMP(6)) FOR UPDATE",
+         [&] { EXPECT_EQ(added_by(asker, {.name = "k", .scopes = {}}), FaultCode::kAskerIsGone); });
+}
+
+TEST_F(KeysOfAUserTest, ALostReplyDeletesOnce) {
+  const KeyId key = must_add("k").id;
+  test::TcpProxy proxy(db_.url().port);
+  Session session(db_.tcp_url(proxy.port()), kOperatorPatience);
+  Keys keys(session);
+  session.now();  // What opens a session has the word as well.
+  proxy.drop_reply_after("COMMIT", test::TcpProxy::Cut::kReset);
+  const auto removed = keys.remove_own(user_, key);
+  EXPECT_TRUE(removed) << "it is this call that did it";
+  proxy.drop_reply_after("COMMIT", test::TcpProxy::Cut::kReset);
+  const auto by_operator = keys.remove(must_add("other").id);
+  ASSERT_TRUE(by_operator);
+  EXPECT_FALSE(by_operator->repeated);
+  EXPECT_EQ(proxy.triggered(), 2);
 }
 
 TEST_F(KeysOfAUserTest, PagesAreNewestFirstAndHaveNoDeletedOnes) {
@@ -323,6 +356,111 @@ TEST_F(KeysOfAUserTest, WhatAChangeGivesIsGivenToTheWholeKey) {
       << "with scopes that it has";
 }
 
+TEST_F(KeysOfAUserTest, ALimitIsKeptAndChanged) {
+  const NewApiKey secret = make_api_key("svc");
+  const SpendLimit day{credits(1000), SpendPeriod::kDay}, month{credits(150), SpendPeriod::kMonth};
+  const auto added = keys_.add(user_, {.name = "k", .spend_limit = day}, secret);
+  ASSERT_TRUE(added) << added.error().detail;
+  EXPECT_EQ(added->spend_limit, day);
+  EXPECT_EQ(added->spent, Units{});
+  const auto limited = [&] {
+    return (*tasks_.find_keys(std::span(&secret.hash, 1)).front())->limited;
+  };
+  EXPECT_TRUE(limited());
+  const KeyId asker = must_add("both").id;
+  const auto change = [&](const KeyChange& wanted) {
+    const auto changed = keys_.change(user_, added->id, wanted, asker);
+    EXPECT_TRUE(changed) << changed.error().detail;
+    return changed ? changed->spend_limit : std::nullopt;
+  };
+  EXPECT_EQ(change({.spend_limit = month}), month);
+  EXPECT_EQ(change({.name = "other"}), month) << "what is not given stays";
+  EXPECT_EQ(keys_.page(user_, std::nullopt, 10)->keys.back().spend_limit, month);
+  EXPECT_EQ(change({.spend_limit = std::optional<SpendLimit>()}), std::nullopt);
+  EXPECT_FALSE(limited());
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM spend_marks")), 0);
+  EXPECT_EQ(change({.spend_limit = day}), day);
+  EXPECT_TRUE(limited());
+  for (const Units amount : {Units{}, credits(149), Units{150'001}}) {
+    const SpendLimit wrong{amount, SpendPeriod::kDay};
+    EXPECT_EQ(code_of(keys_.change(user_, added->id, {.spend_limit = wrong}, asker)),
+              FaultCode::kBadSpendLimit);
+    EXPECT_EQ(code_of(keys_.add(user_, {.name = "k", .spend_limit = wrong}, make_api_key("svc"))),
+              FaultCode::kBadSpendLimit);
+  }
+  const auto rotated = keys_.rotate(user_, added->id, 1h, make_api_key("svc"), asker);
+  ASSERT_TRUE(rotated);
+  EXPECT_EQ(rotated->spend_limit, day) << "rotation keeps it";
+  EXPECT_TRUE(limited()) << "by the secret before, too";
+  expect_sound();
+}
+
+// Else it makes as many keys as it likes, each with a limit of its own.
+TEST_F(KeysOfAUserTest, AKeyWithALimitLetsNoOtherSpend) {
+  const KeyId asker = must_limit("limited");
+  const SpendLimit less{credits(150), SpendPeriod::kDay};
+  for (const auto& limit : {std::optional(less), std::optional<SpendLimit>()}) {
+    for (const Scopes scopes : {kUsualScopes, kBoth}) {
+      EXPECT_EQ(added_by(asker, {.name = "k", .scopes = scopes, .spend_limit = limit}),
+                FaultCode::kSpendingNotOwn);
+    }
+  }
+  EXPECT_TRUE(keys_.add(user_, {.name = "reads", .scopes = {}}, make_api_key("svc"), asker));
+  const auto manager = keys_.add(user_, {.name = "m", .scopes = {2}}, make_api_key("svc"), asker);
+  ASSERT_TRUE(manager) << "it cannot spend";
+  const KeyId other = must_limit("other", kUsualScopes, less), free = must_add("free").id;
+  const auto change = [&](KeyId key, const KeyChange& wanted) {
+    return code_of(keys_.change(user_, key, wanted, asker));
+  };
+  const SpendLimit more{credits(151), SpendPeriod::kDay};
+  EXPECT_EQ(change(manager->id, {.scopes = kBoth}), FaultCode::kSpendingNotOwn);
+  EXPECT_EQ(change(other, {.spend_limit = more}), FaultCode::kSpendingNotOwn);
+  EXPECT_EQ(change(other, {.spend_limit = std::optional<SpendLimit>()}),
+            FaultCode::kSpendingNotOwn);
+  const KeyId ends = must_add("ends", kUsualScopes, in(1h)).id;
+  EXPECT_EQ(change(ends, {.expires_at = in(2h)}), FaultCode::kSpendingNotOwn) << "for longer";
+  EXPECT_TRUE(keys_.change(user_, free, {.spend_limit = less}, asker)) << "less is no gift";
+  EXPECT_TRUE(keys_.change(user_, other, {.name = "x", .scopes = Scopes{}}, asker));
+  const auto rotate = [&](KeyId key, KeyId by) {
+    return keys_.rotate(user_, key, 1h, make_api_key("svc"), by);
+  };
+  EXPECT_EQ(code_of(rotate(free, asker)), FaultCode::kSpendingNotOwn) << "he would have its secret";
+  EXPECT_TRUE(rotate(asker, asker)) << "his own";
+  EXPECT_TRUE(rotate(manager->id, asker));
+  // Nor by way of the key that manages only.
+  EXPECT_EQ(code_of(rotate(asker, manager->id)), FaultCode::kScopeNotOwn);
+  EXPECT_EQ(code_of(keys_.change(
+                user_, asker, {.spend_limit = std::optional<SpendLimit>()}, manager->id)),
+            FaultCode::kScopeNotOwn);
+}
+
+TEST_F(KeysOfAUserTest, NoKeyRaisesItsOwnLimit) {
+  const KeyId asker = must_limit("limited");
+  const auto change = [&](std::optional<SpendLimit> limit) {
+    return keys_.change(user_, asker, {.spend_limit = limit}, asker);
+  };
+  for (const auto& limit : {std::optional<SpendLimit>(),
+                            std::optional(SpendLimit{credits(1001), SpendPeriod::kDay}),
+                            std::optional(SpendLimit{credits(150), SpendPeriod::kMonth})}) {
+    const auto refused = change(limit);
+    ASSERT_EQ(code_of(refused), FaultCode::kLimitNotOwn);
+    EXPECT_EQ(refused.error().about, "1000 credits a day");
+  }
+  EXPECT_TRUE(change(SpendLimit{credits(1000), SpendPeriod::kDay})) << "as it is";
+  EXPECT_TRUE(change(SpendLimit{credits(900), SpendPeriod::kDay}));
+  EXPECT_EQ(code_of(change(SpendLimit{credits(1000), SpendPeriod::kDay})), FaultCode::kLimitNotOwn);
+  EXPECT_TRUE(keys_.change(user_, asker, {.name = "x", .scopes = kBoth}, asker));
+}
+
+TEST_F(KeysOfAUserTest, AKeyThatIsDeletedCountsNoMore) {
+  const KeyId one = must_limit("1"), two = must_limit("2");
+  ASSERT_TRUE(keys_.remove_own(user_, one));
+  ASSERT_TRUE(keys_.remove(two));
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM spend_marks")), 0);
+  EXPECT_THAT(*keys_.list(user_), SizeIs(2)) << "and is still listed";
+  expect_sound();
+}
+
 TEST_F(KeysOfAUserTest, OnlyAKeyOfTheUserThatIsThereIsChanged) {
   const KeyId asker = must_add("both").id;
   const KeyId gone = must_add("gone").id;
@@ -424,6 +562,19 @@ TEST_F(RotationTest, NobodyGetsWhatHeLacks) {
   EXPECT_FALSE(*tasks_.find_keys(std::span(&second_.hash, 1)).front());
   EXPECT_TRUE(keys_.rotate(user_, generator, 1h, second_, key_));
   EXPECT_TRUE(keys_.rotate(user_, ends, 1h, third_, ends)) << "its own";
+}
+
+TEST_F(RotationTest, AnOperatorRotatesAnybodys) {
+  const auto rotated = keys_.rotate(key_, 1h, second_);
+  ASSERT_TRUE(rotated) << rotated.error().detail;
+  EXPECT_EQ(rotated->prefix, second_.prefix);
+  EXPECT_TRUE(works(first_) && works(second_));
+  ASSERT_TRUE(keys_.remove(key_));
+  for (const KeyId id : {key_, KeyId::make()}) {
+    const auto none = keys_.rotate(id, 1h, third_);
+    ASSERT_EQ(code_of(none), FaultCode::kNoSuchKey);
+    EXPECT_EQ(none.error().about, id.text());
+  }
 }
 
 TEST_F(RotationTest, ALostReplyRotatesOnce) {

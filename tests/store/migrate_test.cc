@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <future>
+#include <limits>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -271,6 +272,89 @@ TEST(Migrate, ATableOfAnotherIsNotTakenForItsOwn) {
   }
   db.execute(Sql("DROP TABLE users"));
   EXPECT_TRUE(migrate(db.url()));
+}
+
+// Others who come to a table wait behind the DDL that waits for it.
+class MigrateWhileATableIsRead : public ::testing::Test {
+ protected:
+  MigrateWhileATableIsRead() {
+    db_.execute(Sql("CREATE TABLE a (n INT)"));
+    reader_.execute(Sql("BEGIN"));
+    reader_.query(Sql("SELECT COUNT(*) FROM a"));
+  }
+
+  std::future<Result<std::vector<int>>> start(int tries) {
+    return std::async(std::launch::async, [this, tries] {
+      return migrate(db_.url(), known_, {.each = 1s, .pause = 50ms, .tries = tries});
+    });
+  }
+  // Has the migration waited for the table that often?
+  bool wait_for_tries(int tries) {
+    int seen = 0;
+    const auto deadline = std::chrono::steady_clock::now() + 60s;
+    for (bool before = false; std::chrono::steady_clock::now() < deadline && seen < tries;) {
+      const bool now = db_.number(Sql("SELECT COUNT(*) FROM information_schema.processlist WHERE "
+                                      "db=DATABASE() AND state LIKE "
+                                      "'Waiting for table metadata lock' AND info LIKE "
+                                      "'ALTER TABLE%'")) > 0;
+      seen += now && !before ? 1 : 0;
+      before = now;
+    }
+    return seen == tries;
+  }
+
+  TestDatabase db_{TestDatabase::Tables::kNone};
+  Session reader_{db_.url(), {.idle_in_transaction_max = std::chrono::seconds(600)}};
+  const std::vector<Migration> known_ = {{1, "ALTER TABLE a ADD COLUMN m INT"}};
+};
+
+TEST_F(MigrateWhileATableIsRead, OthersWaitForSecondsOnly) {
+  auto migrating = start(std::numeric_limits<int>::max());
+  // As the API's sessions are: an answer that takes longer than 5 s is none.
+  Session creations(db_.url());
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(wait_for_tries(1));
+    EXPECT_NO_THROW(creations.execute(Sql("INSERT INTO a (n) VALUES (1)")));
+  }
+  reader_.execute(Sql("ROLLBACK"));
+  const auto applied = migrating.get();
+  ASSERT_TRUE(applied) << applied.error().message;
+  EXPECT_THAT(*applied, ElementsAre(1));
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM a WHERE m IS NULL")), 3);
+}
+
+TEST_F(MigrateWhileATableIsRead, GivesUpAndSaysWhoKeepsIt) {
+  Rows own = reader_.query(Sql("SELECT CONNECTION_ID()"));
+  ASSERT_TRUE(own.next());
+  const std::string connection = own.text(1);
+  testing::internal::CaptureStderr();
+  const auto given_up = start(2).get();
+  const std::string log = testing::internal::GetCapturedStderr();
+  ASSERT_FALSE(given_up);
+  EXPECT_THAT(given_up.error().message,
+              HasSubstr("migration 1 at \"ALTER TABLE a ADD COLUMN m INT\""));
+  EXPECT_THAT(given_up.error().message, HasSubstr("by connection " + connection + " of "));
+  EXPECT_THAT(log, HasSubstr("a migration waits for a table that others use"));
+  EXPECT_THAT(log, HasSubstr("by connection " + connection + " of "));
+  EXPECT_EQ(db_.number(Sql("SELECT in_doubt FROM schema_migrations")), 0) << "it was refused";
+  reader_.execute(Sql("ROLLBACK"));
+  EXPECT_TRUE(migrate(db_.url(), known_));
+}
+
+// Done before a crash, and its table is kept when the next run asks whether it was.
+TEST_F(MigrateWhileATableIsRead, ADoubtLastsUntilItIsAnswered) {
+  reader_.execute(Sql("ROLLBACK"));
+  ASSERT_TRUE(migrate(db_.url(), {}));
+  db_.execute(Sql::trusted(std::string(known_.front().sql)));
+  db_.execute(Sql("INSERT INTO schema_migrations VALUES (1,0,1,NULL)"));
+  reader_.execute(Sql("LOCK TABLES a WRITE"));
+  EXPECT_FALSE(start(1).get());
+  auto migrating = start(std::numeric_limits<int>::max());
+  ASSERT_TRUE(wait_for_tries(2));
+  reader_.execute(Sql("UNLOCK TABLES"));
+  const auto applied = migrating.get();
+  ASSERT_TRUE(applied) << applied.error().message;
+  EXPECT_THAT(*applied, ElementsAre(1));
 }
 
 TEST(Migrate, SaysThatTheDatabaseIsAway) {

@@ -4,13 +4,17 @@
 #include <gtest/gtest.h>
 
 #include "common/domain/sign_in.h"
+#include "common/store/account_ends.h"
 #include "common/store/accounts.h"
 #include "common/store/audit.h"
 #include "common/store/grants.h"
 #include "common/store/history.h"
 #include "common/store/keys.h"
+#include "common/store/mail_links.h"
 #include "common/store/migrate.h"
 #include "common/store/operators.h"
+#include "common/store/passkeys.h"
+#include "common/store/spending.h"
 #include "common/store/task_store.h"
 #include "common/store/usage.h"
 #include "common/store/web_sessions.h"
@@ -65,20 +69,37 @@ TEST_F(Privileges, NobodyChangesTheBooks) {
     EXPECT_TRUE(refused(role, "UPDATE tasks SET user_id='x'"));
     EXPECT_TRUE(refused(role, "UPDATE tasks SET held=0"));
     EXPECT_TRUE(refused(role, "UPDATE api_keys SET user_id='x'"));
-    EXPECT_TRUE(refused(role, "UPDATE users SET email='x'"));
   }
 }
 
 TEST_F(Privileges, TheProgramsDoNotMakeUsersOrGrants) {
   for (const char* const role : {"api", "worker"}) {
     for (const char* const table : {"users", "api_keys", "grants", "admin_actions"}) {
-      if (std::string_view(role) != "api" || std::string_view(table) != "api_keys") {
+      const bool some = std::string_view(table) == "api_keys" || std::string_view(table) == "users";
+      if (std::string_view(role) != "api" || !some) {
         EXPECT_TRUE(refused(role, std::string("INSERT INTO ") + table + " () VALUES ()"));
       }
     }
     EXPECT_TRUE(refused(role, "UPDATE users SET plan=1"));
     EXPECT_TRUE(refused(role, "UPDATE users SET purchased=1"));
     EXPECT_TRUE(refused(role, "SELECT * FROM admin_actions"));
+    EXPECT_TRUE(refused(role, "INSERT INTO users (plan) VALUES (1)"));
+    EXPECT_TRUE(refused(role, "INSERT INTO users (purchased) VALUES (1)"));
+  }
+  EXPECT_TRUE(refused("worker", "UPDATE users SET email='x'"));
+  EXPECT_TRUE(refused("admin", "UPDATE users SET deleted_at=NULL")) << "its owner ends an account";
+  // Whoever signs up has the address that an operator invited, or that the link was mailed to.
+  EXPECT_TRUE(refused("api", "UPDATE sign_ups SET email='x'"));
+  EXPECT_TRUE(refused("api", "UPDATE sign_ups SET expires_at=UTC_TIMESTAMP(6)"));
+  EXPECT_TRUE(refused("api", "UPDATE account_deletions SET asked_at=UTC_TIMESTAMP(6)"));
+  for (const char* const table : {"sign_ups", "mail_changes"}) {
+    EXPECT_TRUE(refused("worker", "SELECT token_hash FROM " + std::string(table)));
+  }
+  EXPECT_TRUE(refused("admin", "SELECT * FROM mail_changes"));
+  EXPECT_TRUE(refused("worker", "SELECT * FROM account_deletions"));
+  EXPECT_TRUE(refused("api", "UPDATE oidc_identities SET user_id='x'"));
+  for (const char* const role : {"worker", "admin"}) {
+    EXPECT_TRUE(refused(role, "SELECT * FROM oidc_identities"));
   }
   // The API may cancel, which is a state and nothing that belongs to another end.
   EXPECT_TRUE(refused("api", "UPDATE tasks SET state=3, output_key='x'"));
@@ -95,12 +116,19 @@ TEST_F(Privileges, TheProgramsDoNotMakeUsersOrGrants) {
   EXPECT_TRUE(refused("api", "UPDATE tasks SET deadline_at=UTC_TIMESTAMP(6)"));
   EXPECT_TRUE(refused("api", "DELETE FROM idempotency"));
   EXPECT_TRUE(refused("api", "UPDATE workers SET in_flight=0"));
-  // Only the API gives a key another secret.
+  // A worker gives no key another secret; and what keys may spend changes where their owners ask.
+  EXPECT_TRUE(refused("worker", "UPDATE api_keys SET key_hash='x'"));
+  EXPECT_TRUE(refused("worker", "UPDATE api_keys SET prefix='x'"));
+  EXPECT_TRUE(refused("worker", "UPDATE api_keys SET previous_until=NULL"));
   for (const char* const role : {"worker", "admin"}) {
-    EXPECT_TRUE(refused(role, "UPDATE api_keys SET key_hash='x'"));
-    EXPECT_TRUE(refused(role, "UPDATE api_keys SET prefix='x'"));
-    EXPECT_TRUE(refused(role, "UPDATE api_keys SET previous_until=NULL"));
+    EXPECT_TRUE(refused(role, "UPDATE api_keys SET spend_limit=NULL"));
+    EXPECT_TRUE(refused(role, "UPDATE spend_marks SET after_seq=0"));
   }
+  EXPECT_TRUE(refused("api", "UPDATE spend_marks SET after_seq=0"));
+  EXPECT_TRUE(refused("api", "UPDATE spend_marks SET user_id='x'"));
+  EXPECT_TRUE(refused("admin", "UPDATE spend_days SET spent=0"));
+  EXPECT_TRUE(refused("worker", "DELETE FROM spend_marks"));
+  EXPECT_TRUE(refused("worker", "INSERT INTO spend_marks () VALUES ()"));
   EXPECT_TRUE(refused("api", "UPDATE api_keys SET created_at='2026-01-01'"));
   EXPECT_TRUE(refused("api", "INSERT INTO api_keys (last_used_at) VALUES (NULL)"));
   EXPECT_TRUE(refused("worker", "UPDATE api_keys SET deleted_at=NULL"));
@@ -118,10 +146,10 @@ TEST_F(Privileges, TheProgramsDoNotMakeUsersOrGrants) {
   EXPECT_TRUE(refused("worker", "DELETE FROM usage_hours"));
   EXPECT_TRUE(refused("worker", "INSERT INTO idempotency () VALUES ()"));
   EXPECT_TRUE(refused("admin", "INSERT INTO tasks () VALUES ()"));
-  // Nobody takes over a session, a link is an operator's to make, and only the API sees a password.
+  // Nobody takes over a session, nor a link, and only the API sees a password.
   EXPECT_TRUE(refused("api", "UPDATE sessions SET user_id='x'"));
   EXPECT_TRUE(refused("api", "UPDATE sessions SET created_at=UTC_TIMESTAMP(6)"));
-  EXPECT_TRUE(refused("api", "INSERT INTO login_links () VALUES ()"));
+  EXPECT_TRUE(refused("api", "UPDATE login_links SET user_id='x'"));
   EXPECT_TRUE(refused("api", "UPDATE login_links SET expires_at=UTC_TIMESTAMP(6)"));
   EXPECT_TRUE(refused("admin", "UPDATE login_links SET used_at=NULL"));
   EXPECT_TRUE(refused("admin", "SELECT * FROM sessions"));
@@ -131,7 +159,16 @@ TEST_F(Privileges, TheProgramsDoNotMakeUsersOrGrants) {
     EXPECT_TRUE(refused(role, "SELECT * FROM passwords"));
     EXPECT_TRUE(refused(role, "UPDATE passwords SET encoded='x'"));
     EXPECT_TRUE(refused(role, "INSERT INTO sessions () VALUES ()"));
+    EXPECT_TRUE(refused(role, "INSERT INTO passkeys () VALUES ()"));
+    EXPECT_TRUE(refused(role, "SELECT * FROM challenge_key"));
   }
+  // Nobody puts his key in the place of another's, and what was answered stays so.
+  EXPECT_TRUE(refused("api", "UPDATE passkeys SET public_key='x'"));
+  EXPECT_TRUE(refused("api", "UPDATE passkeys SET user_id='x'"));
+  EXPECT_TRUE(refused("api", "UPDATE challenge_key SET secret='x'"));
+  EXPECT_TRUE(refused("api", "DELETE FROM used_challenges"));
+  EXPECT_TRUE(refused("worker", "SELECT challenge_hash FROM used_challenges"));
+  EXPECT_TRUE(refused("admin", "SELECT token_hash FROM sessions"));
   EXPECT_TRUE(refused("admin", "DELETE FROM workers"));
 }
 
@@ -179,7 +216,14 @@ TEST_F(Privileges, EveryOperationOfOperatorsWorks) {
   EXPECT_TRUE(accounts.grant(user->id, Units{-1}, GrantKind::kAdjustment, "s"));
   const auto key = keys.add(user->id, {.name = "k"}, make_api_key("svc"));
   ASSERT_TRUE(key) << key.error().detail;
+  const auto limited = keys.add(
+      user->id, {.name = "l", .spend_limit = SpendLimit{credits(150)}}, make_api_key("svc"));
+  ASSERT_TRUE(limited) << limited.error().detail;
   EXPECT_TRUE(keys.list(user->id));
+  const auto rotated = keys.rotate(limited->id, 1h, make_api_key("svc"));
+  EXPECT_TRUE(rotated) << rotated.error().detail;
+  const auto removed = keys.remove(limited->id);
+  EXPECT_TRUE(removed) << removed.error().detail;
   EXPECT_TRUE(keys.remove(key->id));
   TaskStore api(db_.as("api"));
   CreateCommand command{.id = TaskId::make(), .user = user->id, .request = "{}"};
@@ -224,6 +268,10 @@ TEST_F(Privileges, EveryOperationOfAnOwnerWorks) {
                   {.name = "x", .scopes = Scopes{}, .expires_at = std::optional<Instant>()},
                   first->id);
   EXPECT_TRUE(changed) << changed.error().detail;
+  for (const auto& limit : {std::optional(SpendLimit{credits(150)}), std::optional<SpendLimit>()}) {
+    const auto spends = keys.change(user->id, made->id, {.spend_limit = limit}, first->id);
+    EXPECT_TRUE(spends) << spends.error().detail;
+  }
   const auto rotated = keys.rotate(user->id, made->id, 1h, make_api_key("svc"), first->id);
   EXPECT_TRUE(rotated) << rotated.error().detail;
   const auto removed = keys.remove_own(user->id, made->id);
@@ -266,7 +314,85 @@ TEST_F(Privileges, EveryOperationOfASessionWorks) {
   EXPECT_TRUE(*api.find_sessions(std::span(&first.hash, 1)).front());
   EXPECT_TRUE(api.touch_sessions(std::span(&id, 1)));
   EXPECT_TRUE(TaskStore(db_.as("worker")).purge_sessions(10));
+  Passkeys passkeys(session);
+  EXPECT_TRUE(passkeys.challenge_key());
+  const AnsweredChallenge made{.hash = make_token().hash, .expires_at = session.now()};
+  const AnsweredChallenge used{.hash = make_token().hash, .expires_at = session.now()};
+  const PasskeyId phone = PasskeyId::make();
+  const auto added = passkeys.add(
+      user->id, id, {.id = phone, .name = "n", .credential_id = "c", .public_key = "k"}, made);
+  EXPECT_TRUE(added) << added.error().detail;
+  EXPECT_EQ(passkeys.credential_ids(user->id)->size(), 1U);
+  EXPECT_TRUE(*passkeys.find("c"));
+  const auto by_passkey = passkeys.open_session(
+      phone, 0, used, {.id = SessionId::make(), .token_hash = make_token().hash, .address = "::1"});
+  EXPECT_TRUE(by_passkey) << by_passkey.error().detail;
+  const auto renamed = passkeys.rename(user->id, phone, "m");
+  EXPECT_TRUE(renamed) << renamed.error().detail;
+  const auto removed = passkeys.remove(user->id, id, phone);
+  EXPECT_TRUE(removed) << removed.error().detail;
   EXPECT_TRUE(sessions.close(user->id, id));
+  EXPECT_EQ(*WebSessions(operators).close_all(user->id), 1U);
+}
+
+// Accounts by mail, from an invitation to the end.
+TEST_F(Privileges, EveryOperationOfMailsWorks) {
+  Session operating(db_.as("admin"));
+  const NewToken invitation = make_token(), link = make_token(), change = make_token();
+  const auto invited = MailLinks(operating).invite("ann@example.com", invitation.hash);
+  ASSERT_TRUE(invited) << invited.error().detail;
+  Session session(db_.as("api"));
+  MailLinks links(session);
+  WebSessions sessions(session);
+  const auto added = links.add("bob@example.com", make_token().hash, SignUp::kOpen);
+  EXPECT_TRUE(added) << added.error().detail;
+  const auto opened = sessions.open_by_sign_up(invitation.hash,
+                                               {.id = SessionId::make(),
+                                                .token_hash = make_token().hash,
+                                                .address = "::1",
+                                                .replaces = std::nullopt});
+  ASSERT_TRUE(opened) << opened.error().detail;
+  const UserId user = opened->session.user;
+  const auto mailed = links.add("ann@example.com", link.hash, SignUp::kClosed);
+  ASSERT_TRUE(mailed) << mailed.error().detail;
+  EXPECT_EQ(*mailed, MailedLink::kSignIn);
+  const auto asked = links.ask_change(user, opened->session.id, "eve@example.com", change.hash);
+  ASSERT_TRUE(asked) << asked.error().detail;
+  const auto changed = links.confirm_change(user, change.hash);
+  ASSERT_TRUE(changed) << changed.error().detail;
+  const auto by_operator = Accounts(operating).set_email(user, "ann@example.net");
+  ASSERT_TRUE(by_operator) << by_operator.error().detail;
+  ASSERT_TRUE(Accounts(operating).grant(user, credits(500), GrantKind::kPurchase, "of-ann"));
+  TaskStore api(db_.as("api"));
+  CreateCommand command{.id = TaskId::make(), .user = user, .request = "{}"};
+  ASSERT_TRUE(api.create(std::span(&command, 1)).front());
+  ASSERT_TRUE(
+      Keys(session).add(user, {.name = "k"}, make_api_key("svc"), Asker(opened->session.id)));
+  const auto named = sessions.open_by_identity(make_token().hash,
+                                               "ann@example.net",
+                                               SignUp::kOpen,
+                                               {.id = SessionId::make(),
+                                                .token_hash = make_token().hash,
+                                                .address = "::1",
+                                                .replaces = std::nullopt});
+  ASSERT_TRUE(named) << named.error().detail;
+  AccountEnds ends(session);
+  const auto ended = ends.end(user, opened->session.id, true);
+  ASSERT_TRUE(ended) << ended.error().detail;
+  EXPECT_EQ(ends.open()->size(), 1U);
+  const auto canceled = ends.cancel_tasks(api, user);
+  ASSERT_TRUE(canceled) << canceled.error().detail;
+  db_.execute(Sql("UPDATE account_deletions SET asked_at=asked_at - INTERVAL 2 MINUTE"));
+  auto wiped = ends.wipe(user);
+  ASSERT_TRUE(wiped) << wiped.error().detail;
+  EXPECT_EQ(*wiped, Wiping::kMore);
+  wiped = ends.wipe(user);
+  ASSERT_TRUE(wiped) << wiped.error().detail;
+  EXPECT_EQ(*wiped, Wiping::kDone);
+  EXPECT_TRUE(TaskStore(db_.as("worker")).purge_sessions(10));
+  const auto checks = audit(db_.as("admin"));
+  ASSERT_TRUE(checks) << checks.error().detail;
+  EXPECT_THAT(*checks, Each(Field(&Check::bad, 0U)));
 }
 
 TEST_F(Privileges, EveryOperationOfTheTaskStoreWorks) {
@@ -354,7 +480,7 @@ TEST_F(Privileges, EveryOperationOfTheTaskStoreWorks) {
   ASSERT_TRUE(swept);
   EXPECT_EQ(swept->reaped, 1U);
   EXPECT_EQ(swept->expired, 1U);
-  Session reading(db_.as("api"));
+  Session reading(db_.as("api")), rolling(db_.as("worker"));
   EXPECT_TRUE(History(reading).list(user->id, {}, std::nullopt, 100));
   EXPECT_TRUE(History(reading).list(user->id, {.key = stored->id}, std::nullopt, 100));
   const CancelCommand cancel{.task = ids[0], .user = user->id};
@@ -364,7 +490,19 @@ TEST_F(Privileges, EveryOperationOfTheTaskStoreWorks) {
   const auto erased = History(reading).erase(user->id, ids[0]);
   ASSERT_TRUE(erased) << erased.error().detail;
   EXPECT_EQ(*erased, Erasure::kErased);
-  Session rolling(db_.as("worker"));
+  const auto limited = Keys(session).add(
+      user->id, {.name = "l", .spend_limit = SpendLimit{credits(300)}}, make_api_key("svc"));
+  ASSERT_TRUE(limited) << limited.error().detail;
+  CreateCommand counted{
+      .id = TaskId::make(), .user = user->id, .key = limited->id, .limited = true, .request = "{}"};
+  const auto spent = api.create(std::span(&counted, 1)).front();
+  ASSERT_TRUE(spent && spent->kind == CreateOutcome::Kind::kCreated);
+  EXPECT_EQ(roll_up_spending(reading, user->id, 100), 0U);
+  counted.id = TaskId::make();
+  ASSERT_TRUE(api.create(std::span(&counted, 1)).front());
+  EXPECT_EQ(roll_up_spending(rolling, user->id, 100), 0U);
+  EXPECT_TRUE(Spending(rolling).roll_up());
+  EXPECT_EQ(Keys(session).list(user->id)->back().spent, credits(300));
   const auto rolled = Usage(rolling).roll_up(std::nullopt);
   ASSERT_TRUE(rolled) << rolled.error().detail;
   EXPECT_GT(rolled->entries, 0U);

@@ -1,5 +1,7 @@
 // Files past their retention go, their tasks stay and say so; files of no task go; and an
 // interrupted run goes on.
+#include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 
@@ -31,7 +33,8 @@ class BrokenStore final : public BlobStore {
     return inner_.put(blobs);
   }
   PutShape put_shape() const override { return inner_.put_shape(); }
-  Result<Done> remove(std::string_view key) override {
+  Result<Removal> remove(std::string_view key) override {
+    ++asked;
     if (patience_ == 0) {
       return Error{"the store is away"};
     }
@@ -43,6 +46,7 @@ class BrokenStore final : public BlobStore {
   }
 
   bool flushes = true;
+  std::atomic<int> asked = 0;  // To remove something.
 
  private:
   BlobStore& inner_;
@@ -57,8 +61,8 @@ class StuckStore final : public BlobStore {
     return std::vector<Result<std::string>>(blobs.size(), Error{"nothing is put here"});
   }
   PutShape put_shape() const override { return {}; }
-  Result<Done> remove(std::string_view key) override {
-    return key == removable_ ? Result<Done>(Done{}) : Error{"it cannot be removed"};
+  Result<Removal> remove(std::string_view key) override {
+    return key == removable_ ? Result<Removal>(Removal::kGone) : Error{"it cannot be removed"};
   }
   Result<Done> flush_removed(std::span<const std::string> /*keys*/) override { return Done{}; }
 
@@ -174,6 +178,11 @@ class Deletions : public Retention {
     return find(task, user_)->output_key;
   }
   std::size_t noted() { return must(store_.deletions({}, 1'000)).size(); }
+  // As a worker does that has just started.
+  std::size_t erase(BlobStore& blobs) {
+    worker::Postponed none;
+    return worker::erase_deleted(store_, blobs, none);
+  }
 
   Session session_{db_.url()};
   History history_{session_};
@@ -186,13 +195,13 @@ TEST_F(Deletions, TheFileGoesAndNoOther) {
   must(store_.cancel(without));
   EXPECT_TRUE(history_.erase(user_, without));
   EXPECT_TRUE(*blobs_->read(mine)) << "until somebody sees to it";
-  EXPECT_EQ(worker::erase_deleted(store_, *blobs_), 2U);
+  EXPECT_EQ(erase(*blobs_), 2U);
   EXPECT_FALSE(*blobs_->read(mine));
   const auto kept = *blobs_->read(other);
   ASSERT_TRUE(kept);
   ::close(kept->fd);
   EXPECT_EQ(noted(), 0U);
-  EXPECT_EQ(worker::erase_deleted(store_, *blobs_), 0U) << "done once";
+  EXPECT_EQ(erase(*blobs_), 0U) << "done once";
 }
 
 // Also in the segment that is being written.
@@ -200,7 +209,7 @@ TEST_F(Deletions, InASegmentThatIsStillWritten) {
   const TaskId task = created(std::chrono::seconds(0)), next = created(std::chrono::seconds(0));
   succeed(task);
   EXPECT_TRUE(history_.erase(user_, task));
-  EXPECT_EQ(worker::erase_deleted(store_, *blobs_), 1U);
+  EXPECT_EQ(erase(*blobs_), 1U);
   EXPECT_FALSE(*blobs_->read(find(task, user_)->output_key));
   succeed(next);
   const auto kept = *blobs_->read(find(next, user_)->output_key);
@@ -213,9 +222,9 @@ TEST_F(Deletions, AnInterruptedRunGoesOnAndAFailureKeepsNobody) {
     deleted();
   }
   BrokenStore broken(*blobs_, 2);
-  EXPECT_EQ(worker::erase_deleted(store_, broken), 2U);
+  EXPECT_EQ(erase(broken), 2U);
   EXPECT_EQ(noted(), 3U) << "what is not gone is not forgotten";
-  EXPECT_EQ(worker::erase_deleted(store_, *blobs_), 3U);
+  EXPECT_EQ(erase(*blobs_), 3U);
   EXPECT_TRUE(folder_.files().empty());
 }
 
@@ -232,7 +241,7 @@ TEST_F(Deletions, ManyThatCannotBeRemovedKeepNobodyElses) {
           "output_deleted_at=UTC_TIMESTAMP(6)"));
   db_.execute(Sql("INSERT INTO deletions SELECT id, deleted_at FROM tasks"));
   StuckStore stuck(ends.back().output_key);
-  EXPECT_EQ(worker::erase_deleted(store_, stuck), 1U);
+  EXPECT_EQ(erase(stuck), 1U);
   EXPECT_EQ(noted(), kMany - 1);
 }
 
@@ -241,18 +250,95 @@ TEST_F(Deletions, AreForgottenOnlyOnceTheFileIsGoneForGood) {
   deleted();
   BrokenStore broken(*blobs_, 100);
   broken.flushes = false;
-  EXPECT_EQ(worker::erase_deleted(store_, broken), 0U);
+  EXPECT_EQ(erase(broken), 0U);
   EXPECT_EQ(noted(), 1U);
   broken.flushes = true;
-  EXPECT_EQ(worker::erase_deleted(store_, broken), 1U);
+  EXPECT_EQ(erase(broken), 1U);
   EXPECT_EQ(noted(), 0U);
+}
+
+// What the worker cannot know is not forgotten: one that was told another key than the rest.
+TEST_F(Deletions, WaitForAWorkerThatKnowsTheKey) {
+  const std::string key = deleted(), gone = deleted();
+  ASSERT_EQ(*blobs_->remove(gone), Removal::kGone);
+  const auto mistaken = *DirectoryStore::open(folder_.path(), {.keys = {std::string(32, 'w')}});
+  EXPECT_EQ(erase(*mistaken), 1U) << "where nothing is any more, whose it was does not matter";
+  EXPECT_EQ(noted(), 1U);
+  const auto kept = *blobs_->read(key);
+  ASSERT_TRUE(kept);
+  ::close(kept->fd);
+  const auto corrected =
+      *DirectoryStore::open(folder_.path(), {.keys = {std::string(32, 'w'), std::string(32, 'k')}});
+  EXPECT_EQ(erase(*corrected), 1U);
+  EXPECT_FALSE(*blobs_->read(key));
+  EXPECT_EQ(noted(), 0U);
+}
+
+// Old files do not wait for it, and say so: what is behind them goes.
+TEST_F(Retention, AFileOfAnUnknownKeyKeepsNoOther) {
+  const TaskId unknown = finished(days(41)), old = finished(days(40));
+  const auto as_of_another = db_.text(Sql("SELECT output_key FROM tasks WHERE id=") << unknown);
+  std::string forged = as_of_another;
+  char& of_seal = forged[forged.rfind('/') - 1];
+  of_seal = of_seal == '0' ? '1' : '0';
+  Sql sql("UPDATE tasks SET output_key=");
+  db_.execute(sql.bytes(forged) << " WHERE id=" << unknown);
+  EXPECT_EQ(worker::delete_old_outputs(store_, *blobs_, days(30)), 1U);
+  EXPECT_FALSE(*blobs_->read(find(old, user_)->output_key));
+  const auto stays = *blobs_->read(as_of_another);
+  ASSERT_TRUE(stays);
+  ::close(stays->fd);
+}
+
+// Less and less often, for ever, and only what has failed.
+TEST_F(Deletions, WhatCannotBeRemovedIsTriedLessAndLessOften) {
+  using std::chrono::seconds;
+  deleted();
+  BrokenStore broken(*blobs_, 0);
+  worker::Postponed postponed;
+  const auto began = worker::Postponed::Clock::now();
+  auto now = began;
+  seconds pause(5);
+  for (int i = 0; i < 6; ++i) {
+    EXPECT_EQ(worker::erase_deleted(store_, broken, postponed, now), 0U);
+    EXPECT_EQ(broken.asked, i + 1);
+    EXPECT_EQ(worker::erase_deleted(store_, broken, postponed, now + pause - seconds(1)), 0U);
+    EXPECT_EQ(broken.asked, i + 1) << "it rests";
+    now += pause;
+    pause = std::min(2 * pause, seconds(40));
+  }
+  EXPECT_EQ(postponed.size(), 1U);
+  EXPECT_EQ(noted(), 1U);
+  // A new one does not wait for it, and it is not forgotten over that.
+  deleted();
+  EXPECT_EQ(worker::erase_deleted(store_, *blobs_, postponed, now - seconds(1)), 1U);
+  EXPECT_EQ(noted(), 1U);
+  EXPECT_EQ(worker::erase_deleted(store_, *blobs_, postponed, now), 1U);
+  EXPECT_EQ(noted(), 0U);
+  EXPECT_EQ(postponed.size(), 0U);
+}
+
+TEST_F(Deletions, NoMoreIsRememberedThanThereIsRoomFor) {
+  worker::Postponed postponed;
+  const auto now = worker::Postponed::Clock::now();
+  const TaskId first = TaskId::make(), last = TaskId::make();
+  postponed.failed(first, now);
+  while (postponed.size() < worker::Postponed::kMost) {
+    postponed.failed(TaskId::make(), now);
+  }
+  postponed.failed(last, now);
+  EXPECT_EQ(postponed.size(), worker::Postponed::kMost);
+  EXPECT_TRUE(postponed.rests(first, now));
+  EXPECT_FALSE(postponed.rests(last, now)) << "it is tried every time";
+  postponed.forget_seen_to(now + std::chrono::seconds(5));
+  EXPECT_EQ(postponed.size(), 0U);
 }
 
 // Died behind the removal: a file that is gone already is no error.
 TEST_F(Deletions, AFileMayBeGoneBefore) {
   const std::string key = deleted();
   EXPECT_TRUE(blobs_->remove(key));
-  EXPECT_EQ(worker::erase_deleted(store_, *blobs_), 1U);
+  EXPECT_EQ(erase(*blobs_), 1U);
   EXPECT_EQ(noted(), 0U);
 }
 
@@ -262,7 +348,7 @@ TEST_F(Deletions, RetentionAndTheyDoNotMind) {
   const auto gone = find(old, user_)->output_deleted_at;
   EXPECT_TRUE(history_.erase(user_, old));
   EXPECT_EQ(find(old, user_)->output_deleted_at, gone) << "it was gone then";
-  EXPECT_EQ(worker::erase_deleted(store_, *blobs_), 1U);
+  EXPECT_EQ(erase(*blobs_), 1U);
 }
 
 class Orphans : public Retention {

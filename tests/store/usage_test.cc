@@ -4,15 +4,19 @@
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "common/store/accounts.h"
 #include "common/store/history.h"
 #include "common/store/keys.h"
 #include "tests/store/task_fixture.h"
 #include "tests/support/tcp_proxy.h"
+#include "tests/support/wait.h"
 
 namespace audiogen::store {
 namespace {
@@ -138,6 +142,10 @@ TEST_F(UsageTest, EachRowCountsInItsOwnHour) {
   ASSERT_TRUE(one);
   ASSERT_THAT(one->rows, SizeIs(1));
   EXPECT_EQ(one->rows[0].counts, hours[1].counts);
+  const auto without_last = usage_.read(
+      user, {.from = hours[0].start, .to = hours[2].start, .bucket = UsageBucket::kHour}, {});
+  ASSERT_TRUE(without_last);
+  EXPECT_THAT(without_last->rows, SizeIs(2)) << "its end is not in it";
 }
 
 TEST_F(UsageTest, ByKeyAndByVoice) {
@@ -288,8 +296,11 @@ TEST_F(UsageTest, ALongLedgerDelaysNobody) {
               << heavy
               << ", 1+s.seq, 1, UNHEX(CONCAT('01900000000070008000', LPAD(HEX(s.seq), 12, '0'))), "
                  "-150000, 150000, 0, 150000*(12000-s.seq), 150000*s.seq, UTC_TIMESTAMP(6) FROM "
-                 "(SELECT @n:=@n+1 AS seq FROM information_schema.columns a, "
-                 "information_schema.columns b, (SELECT @n:=0) c LIMIT 12000) s");
+                 "(WITH d AS (SELECT 0 AS n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT "
+                 "3 UNION ALL SELECT 4 UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 "
+                 "UNION ALL SELECT 8 UNION ALL SELECT 9) SELECT "
+                 "1+a.n+10*b.n+100*c.n+1000*e.n+10000*f.n AS seq FROM d a, d b, d c, d e, d f) s "
+                 "WHERE s.seq<=12000");
   db_.execute(Sql("INSERT INTO tasks (id, user_id, state, request, output_format, held, "
                   "next_run_at, deadline_at, wake_at, created_at, updated_at) SELECT source_id, "
                   "user_id, 1, '{}', 1, 150000, created_at, created_at + INTERVAL 900 SECOND, "
@@ -308,6 +319,81 @@ TEST_F(UsageTest, ALongLedgerDelaysNobody) {
   EXPECT_FALSE(last->more);
   EXPECT_EQ(last->entries, 12'001U - 2 * kUsageOfUser);
   EXPECT_EQ(totals(heavy).generations, 12'000U);
+}
+
+// Whose rows take longer than a statement may keeps nobody behind him, and comes in by fewer at a
+// time; also where only the connection ends what takes too long.
+TEST_F(UsageTest, WhoTakesTooLongComesInByFewer) {
+  constexpr std::size_t kHours = 60;
+  const UserId one = db_.add_user(), another = db_.add_user();
+  const UserId slow = std::min(one, another), behind = std::max(one, another);
+  db_.execute(Sql("CREATE TRIGGER slow BEFORE INSERT ON usage_hours FOR EACH ROW SET "
+                  "@x=IF(NEW.user_id=")
+              << slow << ", SLEEP(0.03), 0)");
+  SessionOptions ended_by_server{.statement_max = 1s}, ended_by_client{.read_timeout = 1s};
+  std::uint64_t rounds = 0;
+  for (const SessionOptions& options : {ended_by_server, ended_by_client}) {
+    ++rounds;
+    for (std::size_t i = 0; i < kHours; ++i) {
+      create(slow);
+    }
+    create(behind);
+    db_.execute(Sql("UPDATE ledger SET created_at=created_at - INTERVAL seq HOUR WHERE user_id=")
+                << slow << " AND seq>" << mark(slow));
+    Session session(db_.url(), options);
+    Usage usage(session);
+    std::uint64_t before_slow = 0;
+    EXPECT_TRUE(test::eventually(60s, [&] {
+      const auto rolled = usage.roll_up(std::nullopt);
+      EXPECT_TRUE(rolled || options.statement_max != 1s);
+      if (mark(behind) <= static_cast<std::int64_t>(rounds)) {
+        before_slow = static_cast<std::uint64_t>(mark(slow));
+      }
+      return mark(slow) == static_cast<std::int64_t>(1 + rounds * kHours);
+    }));
+    // What a client gave up the server goes on with for a while, rows and all.
+    if (options.statement_max == 1s) {
+      EXPECT_LE(before_slow, 1 + 9U) << "the others do not wait for all of his";
+    }
+  }
+  db_.execute(Sql("DROP TRIGGER slow"));
+}
+
+TEST_F(UsageTest, OneAtATimeHasTheTurn) {
+  Session first(db_.url()), second(db_.url()), third(db_.url());
+  Usage one(first), two(second), three(third);
+  EXPECT_TRUE(*one.take_turn());
+  EXPECT_FALSE(*two.take_turn());
+  EXPECT_FALSE(*three.take_turn());
+  EXPECT_TRUE(*one.take_turn()) << "it stays his";
+  test::TestDatabase other;
+  Session elsewhere(other.url());
+  EXPECT_TRUE(*Usage(elsewhere).take_turn()) << "of another database";
+  first.disconnect();
+  EXPECT_TRUE(test::eventually(30s, [&] { return *two.take_turn(); }));
+  EXPECT_FALSE(*one.take_turn()) << "a new connection is not the one before";
+  EXPECT_FALSE(*three.take_turn());
+}
+
+// It is there, and so is its connection, but nothing comes of it.
+TEST_F(UsageTest, AFrozenProcessLosesItsTurn) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    Session session(db_.url(), {.idle_in_transaction_max = 1s, .idle_max = 1s});
+    Usage usage(session);
+    const auto had = usage.take_turn();
+    ::raise(SIGSTOP);
+    const auto has = usage.take_turn();
+    ::_exit(had && *had && has && !*has ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, WUNTRACED), child);
+  ASSERT_TRUE(WIFSTOPPED(status));
+  EXPECT_TRUE(test::eventually(30s, [&] { return *usage_.take_turn(); }));
+  ASSERT_EQ(::kill(child, SIGCONT), 0);
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "had it, and knows that it has not";
 }
 
 TEST_F(UsageTest, WaitsForNobody) {

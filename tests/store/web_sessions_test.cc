@@ -7,7 +7,10 @@
 #include <vector>
 
 #include "common/domain/sign_in.h"
+#include "common/store/mail_links.h"
 #include "tests/store/doors_fixture.h"
+#include "tests/store/task_fixture.h"
+#include "tests/support/tcp_proxy.h"
 
 namespace audiogen::store {
 namespace {
@@ -78,6 +81,42 @@ TEST_F(WebSessionsTest, ALinkOpensOneSession) {
   EXPECT_TRUE((*found)->scopes.has(Scope::kGenerate) && (*found)->scopes.has(Scope::kManage));
   EXPECT_FALSE(looks_up(link.hash)) << "a link is no cookie";
   EXPECT_EQ(code_of(sessions_.add_link(UserId::make(), make_token().hash)), FaultCode::kNoSuchUser);
+}
+
+TEST_F(WebSessionsTest, WhomAnIssuerNamesIsKnownFromThenOn) {
+  const Sha256 one = make_token().hash, other = make_token().hash;
+  const auto open = [&](const Sha256& identity,
+                        const std::optional<std::string>& email,
+                        SignUp sign_up = SignUp::kClosed) {
+    return sessions_.open_by_identity(identity, email, sign_up, made());
+  };
+  EXPECT_EQ(code_of(open(one, std::nullopt)), FaultCode::kBadLogin) << "no verified address";
+  EXPECT_EQ(code_of(open(one, "new@example.com")), FaultCode::kBadLogin) << "no account";
+  const auto first = open(one, "ann@example.com");
+  ASSERT_TRUE(first) << first.error().detail;
+  EXPECT_EQ(first->session.user, ann_);
+  // From then on by his name there, whatever his address is there, or hers here.
+  for (const std::optional<std::string>& email :
+       {std::optional<std::string>(), std::optional<std::string>("bob@example.com")}) {
+    const auto again = open(one, email);
+    ASSERT_TRUE(again);
+    EXPECT_EQ(again->session.user, ann_);
+  }
+  EXPECT_EQ(open(other, "bob@example.com")->session.user, bob_);
+  EXPECT_EQ(code_of(open(make_token().hash, "ann@example.com")), FaultCode::kBadLogin)
+      << "somebody else has her address there by now";
+  EXPECT_EQ(code_of(open(make_token().hash, "new@example.com", SignUp::kInvite)),
+            FaultCode::kBadLogin)
+      << "nobody has invited him";
+  ASSERT_TRUE(MailLinks(session_).invite("new@example.com", make_token().hash));
+  EXPECT_EQ(code_of(open(make_token().hash, "new@example.com")), FaultCode::kBadLogin);
+  const auto invited = open(make_token().hash, "new@example.com", SignUp::kInvite);
+  ASSERT_TRUE(invited);
+  EXPECT_EQ(invited->email, "new@example.com");
+  const auto stranger = open(make_token().hash, "any@example.com", SignUp::kOpen);
+  ASSERT_TRUE(stranger);
+  EXPECT_EQ(accounts_.find(stranger->session.user)->plan, Plan::kFree);
+  expect_sound();
 }
 
 TEST_F(WebSessionsTest, ALinkIsOverAfterTenMinutes) {
@@ -182,6 +221,15 @@ TEST_F(WebSessionsTest, OfTooManyTheLongestUnusedEnd) {
   EXPECT_EQ(code_of(sessions_.find(ann_, ids[7])), FaultCode::kNoSuchSession);
   EXPECT_TRUE(sessions_.find(ann_, ids[0]));
   EXPECT_EQ(sessions_.list(bob_)->size(), 1U);
+  // One that somebody holds keeps nobody from signing in, and ends with the next.
+  age(ids[8], "last_seen_at", 60);
+  RowHolder holder(db_.url(), Sql("SELECT 1 FROM sessions WHERE id=") << ids[8]);
+  opened(ann_);
+  EXPECT_EQ(sessions_.list(ann_)->size(), kSessionsMax + 1);
+  holder.release();
+  opened(ann_);
+  EXPECT_EQ(sessions_.list(ann_)->size(), kSessionsMax);
+  EXPECT_EQ(code_of(sessions_.find(ann_, ids[8])), FaultCode::kNoSuchSession);
 }
 
 TEST_F(WebSessionsTest, APasswordIsSetByAFreshSessionAndEndsTheOthers) {
@@ -212,6 +260,46 @@ TEST_F(WebSessionsTest, APasswordIsSetByAFreshSessionAndEndsTheOthers) {
       << "changed meanwhile";
   ASSERT_TRUE(sessions_.set_password(ann_, own.id, "encoded-2", "encoded-1"));
   EXPECT_EQ(sessions_.find(ann_, own.id)->password, "encoded-2");
+  age(own.id, "created_at", 30 * kDay);
+  EXPECT_EQ(code_of(sessions_.set_password(ann_, own.id, "encoded-3", "encoded-2")),
+            FaultCode::kNoSuchSession)
+      << "it has ended";
+}
+
+// Whoever sets a password is sure that nobody is in by another way, also at the same moment.
+TEST_F(WebSessionsTest, APasswordEndsASessionThatIsJustOpened) {
+  const auto own = opened(ann_);
+  Sql opening(
+      "INSERT INTO sessions (id, user_id, token_hash, created_at, last_seen_at, user_agent, "
+      "address) VALUES (");
+  opening << SessionId::make() << "," << ann_ << ",";
+  opening.bytes(make_token().hash) << ",UTC_TIMESTAMP(6),UTC_TIMESTAMP(6),'','')";
+  during(opening, "FROM sessions WHERE user_id=", [&] {
+    EXPECT_TRUE(sessions_.set_password(ann_, own.id, "encoded-1", std::nullopt));
+  });
+  EXPECT_EQ(sessions_.list(ann_)->size(), 1U);
+}
+
+TEST_F(WebSessionsTest, ALostReplyIsFoundOut) {
+  test::TcpProxy proxy(db_.url().port);
+  Session session(db_.tcp_url(proxy.port()), kOperatorPatience);
+  WebSessions sessions(session);
+  session.now();  // What opens a session has the word as well.
+  const auto lose_next = [&] { proxy.drop_reply_after("COMMIT", test::TcpProxy::Cut::kReset); };
+  const NewToken link = make_token();
+  lose_next();
+  ASSERT_TRUE(sessions.add_link(ann_, link.hash));
+  lose_next();
+  const auto own = sessions.open_by_link(link.hash, made());
+  ASSERT_TRUE(own) << "the link is used, by this very call";
+  EXPECT_EQ(sessions_.list(ann_)->size(), 1U);
+  ASSERT_TRUE(sessions_.set_password(ann_, own->session.id, "encoded-1", std::nullopt));
+  age(own->session.id, "created_at", 10);
+  lose_next();
+  EXPECT_TRUE(sessions.set_password(ann_, own->session.id, "encoded-2", "encoded-1"));
+  lose_next();
+  EXPECT_TRUE(sessions.close(ann_, own->session.id));
+  EXPECT_EQ(proxy.triggered(), 4);
 }
 
 TEST_F(WebSessionsTest, APasswordOpensASessionWhileItIsTheOne) {
@@ -225,6 +313,27 @@ TEST_F(WebSessionsTest, APasswordOpensASessionWhileItIsTheOne) {
   ASSERT_TRUE(sessions_.set_password(ann_, own.id, "encoded-2", std::nullopt));
   EXPECT_EQ(code_of(sessions_.open_by_password(*known, made())), FaultCode::kBadLogin)
       << "changed while it was looked at";
+  const auto changed = *sessions_.password_of("ann@example.com");
+  during(Sql("UPDATE passwords SET encoded='encoded-3' WHERE user_id=") << ann_,
+         "FROM passwords WHERE user_id=",
+         [&] {
+           EXPECT_EQ(code_of(sessions_.open_by_password(*changed, made())), FaultCode::kBadLogin)
+               << "and at this moment";
+         });
+}
+
+TEST_F(WebSessionsTest, ANewPasswordEndsTheLinksThatNobodyHasUsed) {
+  const Sha256 unused = link_of(ann_), bobs = link_of(bob_);
+  const auto own = opened(ann_);
+  age(own.id, "created_at", 10);
+  EXPECT_EQ(code_of(sessions_.set_password(ann_, own.id, "encoded", std::nullopt)),
+            FaultCode::kNotFresh);
+  const Sha256 other = link_of(ann_);
+  EXPECT_TRUE(sessions_.open_by_link(other, made())) << "nothing was set";
+  ASSERT_TRUE(sessions_.set_password(ann_, opened(ann_).id, "encoded", std::nullopt));
+  EXPECT_EQ(code_of(sessions_.open_by_link(unused, made())), FaultCode::kBadLogin);
+  EXPECT_TRUE(sessions_.open_by_link(bobs, made()));
+  EXPECT_TRUE(sessions_.open_by_link(link_of(ann_), made())) << "one of later";
 }
 
 TEST_F(WebSessionsTest, OnlyAFreshOneMakesAKeyThatManages) {
@@ -243,7 +352,11 @@ TEST_F(WebSessionsTest, OnlyAFreshOneMakesAKeyThatManages) {
   const auto bobs = opened(bob_).id;
   EXPECT_EQ(code_of(keys_.add(ann_, {.name = "k"}, make_api_key("svc"), Asker(bobs))),
             FaultCode::kAskerIsGone);
-  ASSERT_TRUE(sessions_.close(ann_, own));
+  during(Sql("DELETE FROM sessions WHERE id=") << own, "FROM sessions WHERE id=", [&] {
+    EXPECT_EQ(code_of(keys_.add(ann_, {.name = "k"}, make_api_key("svc"), Asker(own))),
+              FaultCode::kAskerIsGone)
+        << "also at this moment";
+  });
   EXPECT_EQ(code_of(keys_.add(ann_, {.name = "k"}, make_api_key("svc"), Asker(own))),
             FaultCode::kAskerIsGone);
 }

@@ -131,7 +131,12 @@ std::string OpenApi::check(const std::string& method,
   if (!content.HasMember(type.c_str())) {
     return status + " has the undescribed Content-Type '" + type + "'";
   }
-  const Document body = reply.json();
+  Document body;
+  if (type == "application/json") {
+    body = reply.json();
+  } else {
+    body.SetString(reply.body.c_str(), body.GetAllocator());
+  }
   const std::string wrong = validate(content[type.c_str()]["schema"], body);
   return wrong.empty() ? "" : status + " " + wrong + ": " + reply.body;
 }

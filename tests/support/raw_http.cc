@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cerrno>
 #include <charconv>
+#include <utility>
 
 #include <netdb.h>
 #include <netinet/in.h>
@@ -146,6 +147,37 @@ std::optional<RawResponse> RawConnection::response(bool head_only,
   response.body = buffer_.substr(0, length);
   buffer_.erase(0, length);
   return response;
+}
+
+std::optional<std::string> RawConnection::chunk(std::chrono::milliseconds patience) {
+  const auto deadline = Clock::now() + patience;
+  std::size_t line = std::string::npos;
+  while ((line = buffer_.find("\r\n")) == std::string::npos) {
+    if (!fill(deadline)) {
+      return std::nullopt;
+    }
+  }
+  std::size_t size = 0;
+  const auto [end, error] = std::from_chars(buffer_.data(), buffer_.data() + line, size, 16);
+  if (error != std::errc() || end != buffer_.data() + line) {
+    return std::nullopt;
+  }
+  while (buffer_.size() < line + 2 + size + 2) {
+    if (!fill(deadline)) {
+      return std::nullopt;
+    }
+  }
+  std::string out = buffer_.substr(line + 2, size);
+  const bool closed = buffer_.compare(line + 2 + size, 2, "\r\n") == 0;
+  buffer_.erase(0, line + 2 + size + 2);
+  return closed ? std::optional(out) : std::nullopt;
+}
+
+std::optional<std::string> RawConnection::rest(std::chrono::milliseconds patience) {
+  const auto deadline = Clock::now() + patience;
+  while (fill(deadline)) {
+  }
+  return ended_ ? std::optional(std::exchange(buffer_, {})) : std::nullopt;
 }
 
 std::optional<RawResponse> RawConnection::exchange(std::string_view request) {

@@ -40,6 +40,11 @@ class RawConnection {
   // bytes that are not a response, or when it takes too long.
   std::optional<RawResponse> response(bool head_only = false,
                                       std::chrono::milliseconds patience = kPatience);
+  // Of a response whose head was read by response(true): the next chunk of its body, empty the last
+  // one. Nothing on a close, or when it takes too long.
+  std::optional<std::string> chunk(std::chrono::milliseconds patience = kPatience);
+  // Of one without a length: all up to the close.
+  std::optional<std::string> rest(std::chrono::milliseconds patience = kPatience);
   // send() and response().
   std::optional<RawResponse> exchange(std::string_view request);
   // True when the server closes (or resets) within `patience` and sends nothing before that.

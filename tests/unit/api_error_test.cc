@@ -24,6 +24,7 @@ TEST(ApiError, HasTheStatusAndNameOfTheInterface) {
   for (const Case& c : {Case{invalid_request("x"), 400, "invalid_request"},
                         Case{invalid_api_key(), 401, "invalid_api_key"},
                         Case{insufficient_credits(), 402, "insufficient_credits"},
+                        Case{spend_limit_reached({}, {}), 402, "insufficient_credits"},
                         Case{api_access_required(), 403, "api_access_required"},
                         Case{task_not_found(), 404, "task_not_found"},
                         Case{not_found(), 404, "not_found"},
@@ -45,7 +46,10 @@ TEST(ApiError, HasTheStatusAndNameOfTheInterface) {
                         Case{not_signed_in(), 401, "invalid_api_key"},
                         Case{step_up_required(), 403, "step_up_required"},
                         Case{cross_site_request(), 403, "cross_site_request"},
-                        Case{session_not_found(), 404, "not_found"}}) {
+                        Case{session_not_found(), 404, "not_found"},
+                        Case{other_account(), 409, "other_account"},
+                        Case{passkey_not_found(), 404, "not_found"},
+                        Case{last_way_in(), 409, "last_way_in"}}) {
     EXPECT_EQ(http_status(c.error.code), c.status);
     EXPECT_EQ(error_name(c.error.code), c.name);
     EXPECT_FALSE(c.error.message.empty());
@@ -54,8 +58,11 @@ TEST(ApiError, HasTheStatusAndNameOfTheInterface) {
 }
 
 TEST(ApiError, OnlyAConflictThatStaysIsNotWorthRepeating) {
-  for (const ApiError& stays :
-       {already_final(TaskState::kSucceeded), not_final(), limit_reached("x")}) {
+  for (const ApiError& stays : {already_final(TaskState::kSucceeded),
+                                not_final(),
+                                limit_reached("x"),
+                                other_account(),
+                                last_way_in()}) {
     EXPECT_TRUE(retry_is_pointless(stays.code)) << error_name(stays.code);
   }
   for (const ApiError& other : {idempotency_conflict(), service_unavailable(), invalid_api_key()}) {
@@ -74,6 +81,13 @@ TEST(ApiError, SaysWhatToDo) {
   EXPECT_EQ(unknown_member("nmae").param, "nmae");
   EXPECT_EQ(invalid_request("prompt is required.").message, "prompt is required.");
   EXPECT_THAT(insufficient_credits().message, HasSubstr("At least 150 credits are required"));
+  const auto over = spend_limit_reached({credits(1000), SpendPeriod::kDay}, Units{925'500});
+  EXPECT_THAT(over.message, HasSubstr("1000 credits a day"));
+  EXPECT_THAT(over.message, HasSubstr("925.5"));
+  EXPECT_THAT(over.message, HasSubstr("at least 150 credits are required"));
+  EXPECT_EQ(over.param, std::nullopt) << "the two endpoints have none";
+  EXPECT_EQ(spending_not_own().param, "scopes");
+  EXPECT_EQ(limit_not_own("x").param, "spend_limit");
   EXPECT_THAT(rate_limit_exceeded(7s).message, HasSubstr("7 s"));
   EXPECT_EQ(rate_limit_exceeded(7s).retry_after, 7s);
   EXPECT_GE(service_unavailable().retry_after, 1s);
@@ -105,6 +119,7 @@ TEST(Voices, AreSortedDistinctAndListed) {
     EXPECT_THAT(list, HasSubstr(std::string(voice.id)));
     EXPECT_FALSE(voice.name.empty() || voice.language.empty() || voice.description.empty())
         << voice.id;
+    EXPECT_FALSE(voice.sample.empty()) << voice.id;
   }
   EXPECT_TRUE(is_voice(kDefaultVoice));
   for (const char* wrong : {"", "Aria", "aria ", "ari", "zzz", "nova,sage"}) {

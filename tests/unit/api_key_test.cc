@@ -73,6 +73,10 @@ TEST(ApiKey, NamesAreTextForPeople) {
   for (const std::string& name : {std::string("a"),
                                   std::string("a b"),
                                   std::string("l\xC3\xA4ptop"),
+                                  std::string("\u05D0\u05D1"),      // Written from the right.
+                                  std::string("\u2764\uFE0F"),      // A heart, in colour.
+                                  std::string("\u845B\U000E0100"),  // A variant of a character.
+                                  std::string("a\u200Az"),          // A narrow space is seen.
                                   std::string(100, 'x')}) {
     EXPECT_TRUE(is_key_name(name)) << name;
   }
@@ -88,6 +92,25 @@ TEST(ApiKey, NamesAreTextForPeople) {
                                   std::string("a\xFF")}) {
     EXPECT_FALSE(is_key_name(name)) << name;
   }
+}
+
+// Two names that look alike, or one that turns round what stands beside it, would let a key pass
+// for another one.
+TEST(ApiKey, NamesHaveNothingUnseen) {
+  for (const char* const unseen :
+       {"\u0001",     "\u001F",     "\u009F",     "\u00AD",    "\u034F", "\u061C",     "\u115F",
+        "\u180E",     "\u200B",     "\u200C",     "\u200D",    "\u200E", "\u200F",     "\u2028",
+        "\u2029",     "\u202A",     "\u202E",     "\u2060",    "\u2064", "\u2066",     "\u2069",
+        "\u206F",     "\u3164",     "\uFEFF",     "\uFFA0",    "\uFFF0", "\U0001BCA0", "\U0001D173",
+        "\U000E0001", "\U000E0041", "\U000E007F", "\U000E0FFF"}) {
+    const std::string c = unseen;
+    EXPECT_TRUE(has_unseen_character(c));
+    for (const std::string& name : {c, "a" + c, c + "a", "lap" + c + "top"}) {
+      EXPECT_FALSE(is_key_name(name)) << testing::PrintToString(name);
+    }
+  }
+  EXPECT_FALSE(has_unseen_character(""));
+  EXPECT_FALSE(has_unseen_character("\xE2\x80")) << "no character at all";
 }
 
 TEST(ApiKey, EndsLieInTheFutureAndNotFarAway) {
@@ -123,6 +146,9 @@ TEST(ApiKey, AKeyReachesBeyondByAScopeOrByItsEnd) {
   EXPECT_TRUE(reaches_beyond({none, now + 1us}, before));
   EXPECT_TRUE(reaches_beyond({none, std::nullopt}, before));
   EXPECT_FALSE(reaches_beyond(before, {both, std::nullopt}));
+  const SpendLimit limit{credits(150), SpendPeriod::kDay};
+  EXPECT_TRUE(reaches_beyond(before, {generate, now, limit}));
+  EXPECT_FALSE(reaches_beyond({generate, now, limit}, before));
 }
 
 }  // namespace

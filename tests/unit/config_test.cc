@@ -59,6 +59,13 @@ class ConfigTest : public testing::Test {
                              "BODY_BUDGET_MB",
                              "CONSOLE",
                              "CONSOLE_DIR",
+                             "SMTP_URL",
+                             "MAIL_FROM",
+                             "SIGNUP",
+                             "OIDC_ISSUER",
+                             "OIDC_CLIENT_ID",
+                             "OIDC_CLIENT_SECRET",
+                             "VOICE_PREVIEWS_DIR",
                              "DATABASE_URL_FILE"}) {
       unset(name);
     }
@@ -152,6 +159,98 @@ TEST_F(ConfigTest, TheConsoleNeedsAnAddressForItsCookie) {
   }
   set("CONSOLE", "maybe");
   EXPECT_THAT(load_config(Program::kApi).error(), Contains(HasSubstr("CONSOLE must be one of")));
+}
+
+TEST_F(ConfigTest, MailIsByVerifiedTlsOrInTheHouse) {
+  const auto smtp = [&](const std::string& url) {
+    set("SMTP_URL", url);
+    const auto config = load_config(Program::kApi);
+    return config ? config->smtp : std::nullopt;
+  };
+  EXPECT_FALSE(load_config(Program::kApi)->smtp) << "nobody asked for it";
+  set("MAIL_FROM", "audio@example.com");
+  const auto started = smtp("smtp://me%40example.com:smtp%3Asecret@mail.example.com");
+  ASSERT_TRUE(started);
+  EXPECT_EQ(started->user, "me@example.com");
+  EXPECT_EQ(started->password, "smtp:secret");
+  EXPECT_EQ(started->host, "mail.example.com");
+  EXPECT_EQ(started->port, 587);
+  EXPECT_FALSE(started->tls_first || started->plain);
+  const auto first = smtp("smtps://mail.example.com");
+  ASSERT_TRUE(first);
+  EXPECT_TRUE(first->tls_first);
+  EXPECT_EQ(first->port, 465);
+  const auto relay = smtp("smtp://relay:2525?tls=off");
+  ASSERT_TRUE(relay);
+  EXPECT_TRUE(relay->plain);
+  EXPECT_EQ(relay->port, 2525);
+  const std::string ca = testing::TempDir() + "audiogen_config_test_smtp_ca";
+  std::ofstream(ca) << "\n";
+  EXPECT_EQ(smtp("smtps://mail.example.com?cacertfile=" + ca)->ca, ca);
+  std::remove(ca.c_str());
+  for (const std::string& bad : {std::string("http://mail.example.com"),
+                                 std::string("smtp://"),
+                                 std::string("smtp://mail.example.com/path"),
+                                 std::string("smtp://mail.example.com:0"),
+                                 std::string("smtp://mail example.com"),
+                                 std::string("smtp://mail.example.com?tls=on"),
+                                 std::string("smtps://mail.example.com?tls=off"),
+                                 std::string("smtp://me:secret@mail.example.com?tls=off"),
+                                 "smtps://mail.example.com?cacertfile=" + ca}) {
+    set("SMTP_URL", bad);
+    const auto config = load_config(Program::kApi);
+    ASSERT_FALSE(config) << bad;
+    EXPECT_THAT(config.error(), Contains(HasSubstr("SMTP_URL must be"))) << bad;
+    EXPECT_THAT(config.error(), Not(Contains(HasSubstr("secret"))));
+    EXPECT_TRUE(load_config(Program::kWorker)) << "not the worker's";
+  }
+  set("SMTP_URL", "smtp://me:secret@mail.example.com");
+  EXPECT_THAT(print_config(Program::kApi), HasSubstr("SMTP_URL=smtp://***@mail.example.com\n"));
+  for (const char* bad : {"", "audio", "Audio <audio@example.com>", "a@b\r\nBcc: c@d"}) {
+    set("MAIL_FROM", bad);
+    EXPECT_THAT(load_config(Program::kApi).error(), Contains(HasSubstr("MAIL_FROM"))) << bad;
+  }
+}
+
+TEST_F(ConfigTest, WhoMaySignUp) {
+  EXPECT_EQ(load_config(Program::kApi)->sign_up, SignUp::kClosed);
+  set("SIGNUP", "invite");
+  EXPECT_EQ(load_config(Program::kApi)->sign_up, SignUp::kInvite) << "by an operator's link";
+  set("SIGNUP", "open");
+  EXPECT_THAT(load_config(Program::kApi).error(),
+              ElementsAre(HasSubstr("SIGNUP=open needs SMTP_URL")));
+  set("SMTP_URL", "smtps://mail.example.com");
+  set("MAIL_FROM", "audio@example.com");
+  EXPECT_EQ(load_config(Program::kApi)->sign_up, SignUp::kOpen);
+  set("SIGNUP", "everybody");
+  EXPECT_THAT(load_config(Program::kApi).error(), Contains(HasSubstr("SIGNUP must be one of")));
+}
+
+TEST_F(ConfigTest, AnIssuerIsKnownWholeOrNotAtAll) {
+  EXPECT_FALSE(load_config(Program::kApi)->oidc) << "nobody asked for it";
+  set("OIDC_ISSUER", "https://login.example.com/realm");
+  EXPECT_THAT(load_config(Program::kApi).error(), ElementsAre(HasSubstr("go together")));
+  set("OIDC_CLIENT_ID", "console");
+  EXPECT_THAT(load_config(Program::kApi).error(), ElementsAre(HasSubstr("go together")));
+  set("OIDC_CLIENT_SECRET", "oidc-secret");
+  for (const char* good : {"https://login.example.com/realm", "http://127.0.0.1:9"}) {
+    set("OIDC_ISSUER", good);
+    const auto config = load_config(Program::kApi);
+    ASSERT_TRUE(config) << good;
+    EXPECT_EQ(config->oidc->issuer, good);
+    EXPECT_EQ(config->oidc->client_secret, "oidc-secret");
+  }
+  set("SIGNUP", "open");
+  EXPECT_TRUE(load_config(Program::kApi)) << "the issuer says whose an address is";
+  EXPECT_THAT(print_config(Program::kApi), Not(HasSubstr("oidc-secret")));
+  for (const char* bad : {"http://login.example.com",
+                          "login.example.com",
+                          "https://login.example.com/?x=1",
+                          "https://login.example.com/#x"}) {
+    set("OIDC_ISSUER", bad);
+    EXPECT_THAT(load_config(Program::kApi).error(), Contains(HasSubstr("OIDC_ISSUER must be")))
+        << bad;
+  }
 }
 
 TEST_F(ConfigTest, ThePublicAddressAlone) {

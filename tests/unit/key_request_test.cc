@@ -70,6 +70,9 @@ TEST(NewKeyRequest, NamesTheMemberAtFault) {
                         Case{R"({"name":" a"})", "name"},
                         Case{R"({"name":"a\u0000b"})", "name"},
                         Case{R"({"name":"a\nb"})", "name"},
+                        Case{"{\"name\":\"a\u200Bb\"}", "name"},
+                        Case{R"({"name":"a\u202Eb"})", "name"},
+                        Case{R"({"name":"a","spend_limit":null})", "spend_limit"},
                         Case{R"({"name":")" + std::string(101, 'a') + R"("})", "name"},
                         Case{R"({"name":"a","name":"b"})", "name"},
                         Case{R"({"name":"a","scopes":"manage"})", "scopes"},
@@ -87,6 +90,53 @@ TEST(NewKeyRequest, NamesTheMemberAtFault) {
     EXPECT_EQ(terms.error().code, ApiErrorCode::kInvalidRequest);
     EXPECT_EQ(terms.error().param, c.param) << c.body;
     EXPECT_THAT(terms.error().message, HasSubstr(c.param));
+  }
+}
+
+TEST(NewKeyRequest, ANameThatIsRefusedIsToldWhy) {
+  EXPECT_THAT(parse_new_key(R"({"name":"a\u202Eb"})").error().message,
+              HasSubstr("invisible or change the direction of text"));
+}
+
+TEST(NewKeyRequest, HasALimit) {
+  const auto terms =
+      parse_new_key(R"({"name":"k","spend_limit":{"period":"month","credits":25000}})");
+  ASSERT_TRUE(terms) << terms.error().message;
+  EXPECT_EQ(terms->spend_limit, (SpendLimit{credits(25'000), SpendPeriod::kMonth}));
+  EXPECT_EQ(parse_new_key(R"({"name":"k"})")->spend_limit, std::nullopt);
+  for (const char* const wrong : {"7",
+                                  "[]",
+                                  "{}",
+                                  R"({"credits":1000})",
+                                  R"({"period":"day"})",
+                                  R"({"credits":149,"period":"day"})",
+                                  R"({"credits":1000000001,"period":"day"})",
+                                  R"({"credits":-1000,"period":"day"})",
+                                  R"({"credits":1000.5,"period":"day"})",
+                                  R"({"credits":1e3,"period":"day"})",
+                                  R"({"credits":"1000","period":"day"})",
+                                  R"({"credits":null,"period":"day"})",
+                                  R"({"credits":1000,"period":"week"})",
+                                  R"({"credits":1000,"period":1})",
+                                  R"({"credits":1000,"period":"day","period":"day"})",
+                                  R"({"credits":1000,"credits":1000,"period":"day"})",
+                                  R"({"credits":1000,"period":"day","per":1})"}) {
+    for (const std::string& limit : {std::string(wrong), std::string(wrong) + R"(,"name":"a")"}) {
+      const std::string body = R"({"spend_limit":)" + limit + "}";
+      const auto refused = parse_key_change(body);
+      ASSERT_FALSE(refused) << body;
+      EXPECT_EQ(refused.error().param, "spend_limit") << body;
+      EXPECT_THAT(refused.error().message, HasSubstr("from 150 to 1000000000")) << body;
+    }
+  }
+}
+
+TEST(NewKeyRequest, SaysHowLongANameIs) {
+  const std::string longest(100, 'a');
+  EXPECT_EQ(parse_new_key(R"({"name":")" + longest + R"("})")->name, longest);
+  for (const std::string& name : {std::string(), longest + "a"}) {
+    EXPECT_THAT(parse_new_key(R"({"name":")" + name + R"("})").error().message,
+                HasSubstr("must be 1 to 100 characters long"));
   }
 }
 
@@ -110,7 +160,7 @@ TEST(NewKeyRequest, IsAJsonObject) {
 TEST(KeyChangeRequest, IsOfWhatIsGiven) {
   const auto nothing = parse_key_change("{}");
   ASSERT_TRUE(nothing);
-  EXPECT_FALSE(nothing->name || nothing->scopes || nothing->expires_at);
+  EXPECT_FALSE(nothing->name || nothing->scopes || nothing->expires_at || nothing->spend_limit);
   const auto all =
       parse_key_change(R"({"name":"b","scopes":[],"expires_at":"2027-01-01T00:00:00Z"})");
   ASSERT_TRUE(all);
@@ -127,6 +177,12 @@ TEST(KeyChangeRequest, AnEndThatIsNullIsNone) {
   EXPECT_EQ(parse_key_change(R"({"expires_at":null,"expires_at":null})").error().param,
             "expires_at");
   EXPECT_EQ(parse_key_change(R"({"name":null})").error().param, "name");
+  const auto unlimited = parse_key_change(R"({"spend_limit":null})");
+  ASSERT_TRUE(unlimited && unlimited->spend_limit);
+  EXPECT_EQ(*unlimited->spend_limit, std::nullopt);
+  EXPECT_FALSE(unlimited->expires_at);
+  EXPECT_EQ(parse_key_change(R"({"spend_limit":null,"spend_limit":null})").error().param,
+            "spend_limit");
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "common/domain/api_error.h"
 #include "common/domain/key_request.h"
+#include "common/domain/outlook.h"
 #include "common/domain/pricing.h"
 #include "common/domain/request.h"
 #include "common/domain/task.h"
@@ -110,6 +111,17 @@ TEST_F(OpenApi, ListsTheChoicesOfTheCode) {
     ids.emplace(voice.id);
   }
   EXPECT_EQ(strings(schema("GenerationRequest/properties/voice/enum")), ids);
+  Names waits;
+  for (const Value& what : schema("GenerationDetails/properties/waiting_on/enum").GetArray()) {
+    if (!what.IsNull()) {
+      waits.emplace(what.GetString());
+    }
+  }
+  Names reasons;
+  for (int i = 0; i <= static_cast<int>(WaitingOn::kReference); ++i) {
+    reasons.emplace(waiting_on_name(static_cast<WaitingOn>(i)));
+  }
+  EXPECT_EQ(waits, reasons);
   Names formats;
   for (const OutputFormat format : kOutputFormats) {
     formats.emplace(format_name(format));
@@ -178,6 +190,7 @@ TEST_F(OpenApi, EveryObjectOfABodyIsClosed) {
                            "ApiKeyList",
                            "NewApiKey",
                            "ApiKeyChange",
+                           "SpendLimit",
                            "ApiKeyRotation",
                            "LedgerEntry",
                            "LedgerList",
@@ -213,8 +226,13 @@ TEST_F(OpenApi, HasTheScopesAndLimitsOfKeys) {
     const std::string path = std::string(name) + "/properties/";
     EXPECT_EQ(schema(path + "name/maxLength").GetUint(), kKeyNameMax);
     EXPECT_EQ(members(schema(std::string(name) + "/properties")),
-              (Names{"name", "scopes", "expires_at"}));
+              (Names{"name", "scopes", "expires_at", "spend_limit"}));
   }
+  EXPECT_EQ(schema("SpendLimit/properties/credits/minimum").GetInt64(), kSpendLimitMin);
+  EXPECT_EQ(schema("SpendLimit/properties/credits/maximum").GetInt64(), kSpendLimitMax);
+  EXPECT_EQ(strings(schema("SpendLimit/properties/period/enum")),
+            (Names{std::string(period_name(SpendPeriod::kDay)),
+                   std::string(period_name(SpendPeriod::kMonth))}));
   EXPECT_EQ(schema("ApiKeyRotation/properties/overlap_hours/maximum").GetInt(),
             kKeyOverlapMax.count());
   const auto usual = parse_new_key(R"({"name":"k"})");

@@ -173,6 +173,8 @@ TEST(SignInRequest, NamesTheMemberAtFaultAndNeverRepeatsIt) {
         Case{"[]", ""},
         Case{"{}", ""},
         Case{R"({"login_token":")" + secret + R"(","email":"a"})", ""},
+        Case{R"({"login_token":")" + secret + R"(","password":"a"})", ""},
+        Case{R"({"login_token":")" + secret + R"(","email":"a","password":"b"})", ""},
         Case{R"({"email":"a"})", ""},
         Case{R"({"password":")" + secret + R"("})", ""},
         Case{R"({"login_token":1})", "login_token"},

@@ -24,6 +24,12 @@ TEST(UsageSpan, IsWidenedToWholeBuckets) {
   ASSERT_TRUE(days);
   EXPECT_EQ(days->from, at("2026-11-20T00:00:00Z"));
   EXPECT_EQ(days->to, at("2026-11-22T00:00:00Z"));
+  // Before 1970 time is counted backwards, and buckets begin where they do after.
+  const auto old =
+      usage_span(at("1969-12-30T22:30:00Z"), at("1969-12-31T22:30:00Z"), UsageBucket::kDay);
+  ASSERT_TRUE(old);
+  EXPECT_EQ(old->from, at("1969-12-30T00:00:00Z"));
+  EXPECT_EQ(old->to, at("1970-01-01T00:00:00Z"));
   // What is whole stays, whatever the offset that it was told in.
   const auto whole =
       usage_span(at("2026-11-20T01:00:00+01:00"), at("2026-11-21T00:00:00Z"), UsageBucket::kDay);

@@ -1,8 +1,9 @@
 import "./style/main.css";
 import { render } from "preact";
 import { PageHead, Empty } from "./components/basics";
+import { ConfirmMail } from "./components/mail_change";
 import { Shell } from "./components/shell";
-import { SignInPage, SignInSheet } from "./components/sign_in";
+import { LinkPage, SignInPage, SignInSheet } from "./components/sign_in";
 import { FailureNotice } from "./components/states";
 import { pathOf, type Page } from "./lib/path";
 import { Billing } from "./pages/billing";
@@ -19,6 +20,7 @@ import { resume } from "./state/playground";
 import { page, startRouter } from "./state/router";
 import { current, start, state } from "./state/session";
 import { startShortcuts } from "./state/shortcuts";
+import { startSound } from "./state/sound";
 
 function PageOf({ shown }: { shown: Page }) {
   switch (shown.name) {
@@ -59,8 +61,9 @@ function App() {
   switch (state.value.name) {
     case "starting": return <main id="main" aria-busy="true"><h1 class="visually-hidden">Audio console</h1></main>;
     case "unreachable": return <Unreachable />;
+    case "link": return <LinkPage />;
     case "out": return <SignInPage />;
-    case "in": return <><Shell><PageOf shown={page.value} /></Shell><SignInSheet /></>;
+    case "in": return <><Shell><PageOf shown={page.value} /></Shell><ConfirmMail /><SignInSheet /></>;
   }
 }
 
@@ -68,6 +71,7 @@ const root = document.getElementById("app");
 if (root !== null) {
   startRouter();
   startShortcuts();
+  startSound();
   // What a reload interrupted goes on as soon as somebody is signed in.
   const stop = current.subscribe((session) => {
     if (session !== undefined) {

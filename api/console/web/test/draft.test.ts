@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { draftFrom, emptyDraft, problemsOf, requestOf } from "../src/lib/draft";
+import type { AskedFor } from "../src/api/types";
+import type { Decimal } from "../src/lib/decimal";
+import { draftFrom, emptyDraft, problemsOf, requestFrom, requestOf } from "../src/lib/draft";
 
 const model = "svc-audio-1.0";
 
@@ -17,6 +19,18 @@ test("everything else is, as numbers", () => {
     model, prompt: " a ", voice: "sage", output_format: "wav", sample_rate: 48000, speed: 0.9, volume: 1.2, pitch: -1.5,
     max_credits: 18.75, audio_references: ["https://example.com/a.mp3"],
   });
+});
+
+test("what was asked for is the same request again, but for the references", () => {
+  const number = (text: string) => text as Decimal;
+  const asked: AskedFor = {
+    prompt: "a", voice: null, output_format: "mp3", sample_rate: number("24000"), speed: number("1"), volume: number("1.0"), pitch: number("0"),
+    max_credits: number("150"), metadata: {}, references: [{ param: "image_url", kind: "image" }],
+  };
+  assert.deepEqual(requestFrom(asked, model), { model, prompt: "a" });
+  assert.deepEqual(
+    requestFrom({ ...asked, voice: "sage", output_format: "wav", sample_rate: number("48000"), pitch: number("-1.5"), max_credits: number("18.75"), metadata: { order: "4711" } }, model),
+    { model, prompt: "a", voice: "sage", output_format: "wav", sample_rate: 48000, pitch: -1.5, max_credits: 18.75, metadata: { order: "4711" } });
 });
 
 test("problems are told before the service is asked", () => {

@@ -19,7 +19,7 @@ const small = {
     },
   },
   components: {
-    parameters: { Id: { name: "id", in: "path", required: true, schema: { type: "string" }, description: "Which." } },
+    parameters: { Id: { name: "id", in: "path", required: true, schema: { type: "string" }, example: "t1", description: "Which." } },
     responses: { Thing: { description: "It.", content: { "application/json": { schema: { $ref: "#/components/schemas/Thing" } } } } },
     schemas: {
       Thing: {
@@ -39,7 +39,7 @@ test("an operation with what it needs and answers; circles end", () => {
   assert.deepEqual(read.sections.map((section) => section.name), ["A"]);
   const operation = read.sections[0]?.operations[0];
   assert.equal(operation?.needsKey, false);
-  assert.deepEqual(operation?.parameters, [{ name: "id", place: "path", required: true, type: "string", text: "Which." }]);
+  assert.deepEqual(operation?.parameters, [{ name: "id", place: "path", required: true, type: "string", text: "Which.", choices: [], example: "t1" }]);
   const members = operation?.replies[0]?.members ?? [];
   assert.deepEqual(members[0], { name: "size", depth: 0, required: true, type: "number", text: "How big. 0.5 to 2. Default `1`." });
   assert.deepEqual(members.find((member) => member.name === "kind")?.type, "string or null");

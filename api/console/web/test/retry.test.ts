@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { retryDelay } from "../src/lib/retry";
+import { allowedAgain, retryDelay } from "../src/lib/retry";
 import type { Refused } from "../src/api/failure";
 
 const refused = (status: number, retryAfter?: number): Refused => ({
@@ -22,4 +22,11 @@ test("does not where it changes nothing", () => {
     assert.equal(retryDelay(refused(status, 1), 0), undefined);
   }
   assert.equal(retryDelay({ kind: "broken", status: 200, requestId: "" }, 0), undefined);
+});
+
+test("a person is told when a refusal for being too frequent is over", () => {
+  assert.equal(allowedAgain(refused(429, 12), 1000), 13_000);
+  assert.equal(allowedAgain(refused(429), 1000), undefined);
+  assert.equal(allowedAgain(refused(503, 12), 1000), undefined);
+  assert.equal(allowedAgain({ kind: "offline" }, 1000), undefined);
 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { codePoints, deviceName, excerpt, loginToken, plural } from "../src/lib/text";
+import { codePoints, deviceName, excerpt, loginToken, mailToken, plural } from "../src/lib/text";
 
 test("code points, as the service counts", () => {
   assert.equal(codePoints(""), 0);
@@ -38,4 +38,11 @@ test("the token of a sign-in link", () => {
   assert.equal(loginToken("#login=x"), "x");
   assert.equal(loginToken("#login="), undefined);
   assert.equal(loginToken("http://127.0.0.1/console/?login=x"), undefined);
+});
+
+test("the token of a link that confirms a mail address", () => {
+  assert.equal(mailToken("#mail=abc_-9"), "abc_-9");
+  assert.equal(mailToken("#login=abc"), undefined);
+  assert.equal(mailToken("#mail="), undefined);
+  assert.equal(mailToken("#mail=a b"), undefined);
 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { bucketLabel, dayEnd, dayStart, duration, lastBuckets, relative, within } from "../src/lib/time";
+import { bucketLabel, dayEnd, dayStart, duration, lastBuckets, overlapHours, relative, remaining, within } from "../src/lib/time";
 
 const now = Date.parse("2026-11-20T23:10:32Z");
 
@@ -26,6 +26,23 @@ test("days of a filter are the reader's, also when the clocks change", () => {
   assert.equal(dayEnd("2026-11-01"), "2026-11-02T05:00:00Z");
   assert.equal(dayStart("yesterday"), undefined);
   assert.equal(dayEnd(null), undefined);
+});
+
+test("what is left of an overlap", () => {
+  assert.equal(remaining("2026-11-23T02:11:00Z", now), "2 days 3 h");
+  assert.equal(remaining("2026-11-21T23:10:32Z", now), "1 day 0 h");
+  assert.equal(remaining("2026-11-21T04:23:00Z", now), "5 h 12 min");
+  assert.equal(remaining("2026-11-20T23:14:37Z", now), "4:05 min");
+  assert.equal(remaining("2026-11-20T23:10:33Z", now), "0:01 min");
+  assert.equal(remaining("2026-11-20T23:10:32Z", now), undefined);
+});
+
+test("hours of an overlap", () => {
+  assert.equal(overlapHours("0"), 0);
+  assert.equal(overlapHours(" 168 "), 168);
+  for (const text of ["", "169", "1.5", "-1", "1e2", "many"]) {
+    assert.equal(overlapHours(text), undefined, text);
+  }
 });
 
 test("durations", () => {

@@ -2,10 +2,10 @@
 import type { RequestBody } from "../lib/draft";
 import { query } from "../lib/path";
 import type { Bucket } from "../lib/time";
-import { ask, read, readCsv } from "./client";
+import { ask, read, readCsv, stream, type StreamOptions } from "./client";
 import type {
-  Account, ApiKey, ApiKeyWithSecret, Estimate, Generation, LedgerEntry, List, ListedGeneration,
-  ListedSession, Model, NewApiKey, Pricing, Session, Usage, Voice,
+  Account, ApiKey, ApiKeyWithSecret, Challenge, Details, Estimate, Generation, Invitation, LedgerEntry, List,
+  ListedGeneration, ListedSession, Model, NewApiKey, NewSpendLimit, Passkey, Pricing, Session, SignInWays, Usage, Voice,
 } from "./types";
 
 type Signal = AbortSignal | undefined;
@@ -21,6 +21,40 @@ export const session = {
     read<void>("/password", { method: "PUT", body }),
 };
 
+/** Bytes in base64url. */
+export interface PasskeyAnswer {
+  credential_id: string;
+  client_data: string;
+  authenticator_data: string;
+  signature: string;
+  user_handle: string;
+}
+export interface MadePasskey { name: string; client_data: string; authenticator_data: string; public_key: string }
+
+export const passkeys = {
+  challenge: () => read<Challenge>("/passkeys/challenge", { method: "POST" }),
+  signIn: (answer: PasskeyAnswer) => read<Session>("/sessions/passkey", { method: "POST", body: answer }),
+  invite: () => read<Invitation>("/passkeys/invitation", { method: "POST" }),
+  add: (made: MadePasskey) => read<Passkey>("/passkeys", { method: "POST", body: made }),
+  list: (signal?: Signal) => read<List<Passkey>>("/passkeys", { signal }),
+  rename: (id: string, name: string) =>
+    read<Passkey>(`/passkeys/${segment(id)}`, { method: "PATCH", body: { name } }),
+  remove: (id: string) => read<void>(`/passkeys/${segment(id)}`, { method: "DELETE" }),
+};
+
+/** A browser goes there by itself: the issuer sends it back. */
+export const issuerPath = "/console/api/v1/sign-in/oidc";
+
+/** Accounts by mail, and their end. */
+export const mail = {
+  ways: () => read<SignInWays>("/sign-in"),
+  link: (email: string) => read<void>("/sign-in/link", { method: "POST", body: { email } }),
+  change: (email: string) => read<void>("/email", { method: "PUT", body: { email } }),
+  confirm: (token: string) => read<void>("/email/confirmation", { method: "POST", body: { token } }),
+  deleteAccount: (body: { email: string; forfeit_credits?: true }) =>
+    read<void>("/account/deletion", { method: "POST", body }),
+};
+
 export const account = {
   show: (signal?: Signal) => read<Account>("/account", { signal }),
   ledger: (cursor: string | undefined, signal?: Signal) =>
@@ -33,6 +67,10 @@ export const keys = {
   create: (body: NewApiKey) => read<ApiKeyWithSecret>("/account/keys", { method: "POST", body }),
   rename: (id: string, name: string) =>
     read<ApiKey>(`/account/keys/${segment(id)}`, { method: "PATCH", body: { name } }),
+  limit: (id: string, spend_limit: NewSpendLimit | null) =>
+    read<ApiKey>(`/account/keys/${segment(id)}`, { method: "PATCH", body: { spend_limit } }),
+  rotate: (id: string, overlap_hours: number) =>
+    read<ApiKeyWithSecret>(`/account/keys/${segment(id)}/rotate`, { method: "POST", body: { overlap_hours } }),
   remove: (id: string) => read<void>(`/account/keys/${segment(id)}`, { method: "DELETE" }),
 };
 
@@ -40,6 +78,7 @@ export interface HistoryFilter {
   status?: string | undefined;
   created_after?: string | undefined;
   created_before?: string | undefined;
+  key?: string | undefined;
   limit?: string | undefined;
   cursor?: string | undefined;
 }
@@ -49,6 +88,10 @@ export const generations = {
     read<List<ListedGeneration>>(`/audio/generations${query({ ...filter })}`, { signal }),
   get: (id: string, signal?: Signal) =>
     read<Generation>(`/audio/generations/${segment(id)}`, { signal }),
+  details: (id: string, signal?: Signal) =>
+    read<Details>(`/audio/generations/${segment(id)}/details`, { signal }),
+  /** Its changes as they happen, `status` and `progress`, until the server ends it. */
+  events: (id: string, options: StreamOptions) => stream(`/audio/generations/${segment(id)}/events`, options),
   /** Answers when it is final, or after `seconds`; `waited`: the server did wait. */
   wait: async (id: string, seconds: number, signal?: Signal) => {
     const answer = await ask<Generation>(`/audio/generations/${segment(id)}`, {

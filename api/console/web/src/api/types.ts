@@ -1,6 +1,7 @@
 // Answers of the API, with the members that the pages use; `schema/openapi.json` describes them all.
 // Numbers are the text that the server wrote (src/lib/exact_json.ts).
 import type { Decimal } from "../lib/decimal";
+import type { Period, SpendLimit } from "../lib/spend";
 import type { UsageRow, Measure } from "../lib/usage";
 
 export type Status = "queued" | "processing" | "succeeded" | "failed" | "canceled";
@@ -29,6 +30,49 @@ export interface ListedGeneration extends Generation {
   prompt: string | null;
 }
 
+/** Seconds: half of all are done sooner than p50, nine in ten sooner than p90. */
+export interface Range { p50: Decimal; p90: Decimal }
+
+/** Why a generation is not final yet; nothing but nulls once it is. */
+export interface Progress {
+  waiting_on: "capacity" | "provider" | "retry" | "reference" | null;
+  position: Decimal | null;  // 1 is next.
+  start_in_seconds: Range | null;
+  done_in_seconds: Range | null;
+}
+
+export type TimelineItem =
+  | { type: "created" | "succeeded" | "canceled" | "deleted"; at: string }
+  | { type: "failed"; at: string; code: string; message: string }
+  | {
+    type: "attempt"; at: string; number: Decimal; ended_at: string | null; message: string | null;
+    outcome: "running" | "succeeded" | "failed" | "interrupted" | "not_begun";
+  };
+
+/** What was asked for. Addresses of references are told to nobody again: they may hold secrets. */
+export interface AskedFor {
+  prompt: string;
+  voice: string | null;
+  output_format: OutputFormat;
+  sample_rate: Decimal;
+  speed: Decimal;
+  volume: Decimal;
+  pitch: Decimal;
+  max_credits: Decimal;
+  metadata: Record<string, string>;
+  references: { param: string; kind: "audio" | "image" }[];
+}
+
+export interface Details extends Progress {
+  id: string;
+  status: Status;
+  request: AskedFor | null;  // Null: it was deleted.
+  key_id: string | null;
+  settled_by: string | null;
+  attempts: Decimal;
+  timeline: TimelineItem[];
+}
+
 export interface List<T> { data: T[]; has_more: boolean; next_cursor: string | null }
 
 export interface Balance { available: Decimal; reserved: Decimal }
@@ -48,11 +92,15 @@ export interface ApiKey {
   prefix: string;
   scopes: Scope[];
   expires_at: string | null;
+  previous_key_expires_at: string | null;
+  spend_limit: SpendLimit | null;
+  spent_credits: Decimal | null;
   created_at: string;
   last_used_at: string | null;
 }
+export interface NewSpendLimit { credits: number; period: Period }
 export interface ApiKeyWithSecret extends ApiKey { key: string }
-export interface NewApiKey { name: string; scopes: Scope[]; expires_at?: string }
+export interface NewApiKey { name: string; scopes: Scope[]; expires_at?: string; spend_limit?: NewSpendLimit }
 
 export interface LedgerEntry {
   seq: Decimal;
@@ -71,8 +119,9 @@ export interface Estimate {
   min_credits: Decimal;
   max_credits: Decimal;
   seconds: { p10: Decimal; p90: Decimal };
+  start_in_seconds: Range | null;
 }
-export interface Voice { id: string; name: string; languages: string[]; description: string }
+export interface Voice { id: string; name: string; languages: string[]; description: string; preview_url: string | null }
 export interface Model {
   id: string;
   prompt_max_characters: Decimal;
@@ -93,11 +142,18 @@ export interface Usage { data: UsageRow[]; totals: Record<Measure, Decimal>; com
 
 export interface Session {
   id: string;
+  account: string;
   email: string;
   created_at: string;
   expires_at: string;
   has_password: boolean;
   fresh_until: string;
+}
+/** What the sign-in page may offer. */
+export interface SignInWays {
+  mail: boolean;
+  sign_up: "closed" | "invite" | "open";
+  oidc: boolean;
 }
 export interface ListedSession {
   id: string;
@@ -108,6 +164,16 @@ export interface ListedSession {
   address: string;
   current: boolean;
 }
+
+export interface Passkey {
+  id: string;
+  name: string;
+  synced: boolean;
+  created_at: string;
+  last_used_at: string | null;
+}
+export interface Challenge { challenge: string; rp_id: string }
+export interface Invitation extends Challenge { user_handle: string; user_name: string; exclude: string[] }
 
 export function isOpen(generation: Generation): boolean {
   return generation.status === "queued" || generation.status === "processing";

@@ -4,35 +4,44 @@ import type { ApiKey } from "../api/types";
 import { anHour, within } from "../lib/time";
 import { useAction } from "../state/action";
 import { announce } from "../state/announce";
+import { withFreshSignIn } from "../state/session";
 import { Button, Time } from "./basics";
 import { Dialog } from "./dialog";
 import { TextField } from "./fields";
+import { RenameDialog } from "./rename";
+import { LimitFields, useLimitDraft } from "./spend_limit";
 import { FailureNotice, Notice } from "./states";
 
 interface Props { shown: ApiKey; onClose: () => void; onDone: () => void }
 
 export function RenameKey({ shown, onClose, onDone }: Props) {
-  const name = useSignal(shown.name);
-  const missing = useSignal(false);
+  return <RenameDialog what="key" before={shown.name} rename={(name) => keys.rename(shown.id, name)} onClose={onClose} onDone={onDone} />;
+}
+
+export function LimitKey({ shown, onClose, onDone }: Props) {
+  const draft = useLimitDraft(shown.spend_limit);
   const action = useAction();
-  const rename = () => action.run(async () => {
-    missing.value = name.value.trim() === "";
-    if (!missing.value) {
-      await keys.rename(shown.id, name.value.trim());
-      announce("Renamed");
+  const change = () => action.run(async () => {
+    const limit = draft.read();
+    if (limit === undefined) {
+      return;
+    }
+    const changed = await withFreshSignIn(() => keys.limit(shown.id, limit));
+    if (changed !== undefined) {
+      announce(limit === null ? "The limit was removed" : "The limit was set");
       onDone();
     }
   });
   return (
-    <Dialog title="Rename the key" onClose={onClose}>
-      <form class="stack" noValidate onSubmit={(event) => { event.preventDefault(); void rename(); }}>
-        <TextField
-          label="Name" autoComplete="off" maxLength={100} required value={name.value}
-          problem={missing.value ? "Give it a name." : undefined} onValue={(value) => { name.value = value; }}
-        />
-        {action.failure.value === undefined ? null : <FailureNotice what="It was not renamed." failure={action.failure.value} />}
+    <Dialog title={`Spend limit of “${shown.name}”`} onClose={onClose}>
+      <form class="stack" noValidate onSubmit={(event) => { event.preventDefault(); void change(); }}>
+        {shown.spend_limit === null
+          ? <p>What the key creates from then on counts, nothing of before.</p>
+          : <p>A new limit goes on counting where this one is. Without one nothing counts.</p>}
+        <LimitFields draft={draft} />
+        {action.failure.value === undefined ? null : <FailureNotice what="The limit was not changed." failure={action.failure.value} />}
         <div class="dialog-actions">
-          <Button type="submit" look="primary" busy={action.busy.value}>Rename</Button>
+          <Button type="submit" look="primary" busy={action.busy.value}>Save</Button>
           <Button onClick={onClose}>Cancel</Button>
         </div>
       </form>

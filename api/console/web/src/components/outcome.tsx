@@ -1,8 +1,9 @@
 // How a generation stands, what came of it and what it cost: the same in the playground and on its page.
-import { isOpen, type Generation } from "../api/types";
+import { isOpen, type Generation, type Progress as Told } from "../api/types";
 import type { Failure } from "../api/failure";
 import { sentence } from "../api/failure";
 import { credits, grouped } from "../lib/decimal";
+import { forecast, waitingFor } from "../lib/progress";
 import { useClock } from "../state/clock";
 import { StatusBadge } from "./basics";
 import { Player } from "./player";
@@ -18,19 +19,19 @@ const reasons: Record<string, string> = {
   internal_error: "Something went wrong on our side.",
 };
 
-export function Progress({ generation, since, trouble }: {
-  generation: Generation | undefined; since: number; trouble: Failure | undefined;
+/** `told`: what the service says of it, as long as it says anything. */
+export function Progress({ generation, since, told, trouble }: {
+  generation: Generation | undefined; since: number; told?: Told | undefined; trouble: Failure | undefined;
 }) {
   const now = useClock(1000);
   const seconds = Math.max(0, Math.floor((now.value - since) / 1000));
-  const text =
-    generation === undefined ? "Sending"
-    : generation.status === "queued" ? "Waiting for another attempt"
-    : "Making the audio";
+  const text = generation === undefined ? "Sending" : waitingFor(told, generation.status === "queued");
+  const when = generation === undefined ? "" : forecast(told);
   return (
     <div class="progress">
       <progress aria-label={text} />
       <p>{text} <span class="muted">{seconds} s</span></p>
+      {when === "" ? null : <p class="muted forecast">{when.charAt(0).toUpperCase() + when.slice(1)}.</p>}
       {trouble === undefined ? null : <p class="muted">{sentence(trouble)} It goes on by itself.</p>}
     </div>
   );

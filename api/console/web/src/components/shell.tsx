@@ -6,7 +6,7 @@ import { pathOf, type Page } from "../lib/path";
 import { announcement } from "../state/announce";
 import { navigate, page, path } from "../state/router";
 import { current } from "../state/session";
-import { enabled, type Shortcut, useShortcuts } from "../state/shortcuts";
+import { enabled, modifier, type Shortcut, useShortcuts } from "../state/shortcuts";
 import { IconButton } from "./basics";
 import { Dialog } from "./dialog";
 import { Icon, type IconName } from "./icons";
@@ -122,7 +122,7 @@ const onPages: readonly [string, string][] = [
   ["j", "Next in a list"],
   ["k", "Previous in a list"],
   ["Enter", "Open it"],
-  ["Ctrl Enter", "Submit the playground (⌘ Enter on a Mac)"],
+  [`${modifier} Enter`, "Submit the playground"],
   ["Esc", "Close what lies over the page"],
 ];
 

@@ -1,19 +1,26 @@
 import { useSignal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 import { failureOf, isCode, sentence, type Failure } from "../api/failure";
 import { retryDelay } from "../lib/retry";
 import { loginToken } from "../lib/text";
 import { useClock } from "../state/clock";
-import { current, dismissSheet, leave, sheet, signIn, state } from "../state/session";
+import { NotUsed, possible } from "../state/passkeys";
+import { current, dismissSheet, leave, sheet, signIn, signInWithPasskey, state, stay } from "../state/session";
 import { useAction } from "../state/action";
 import { Button } from "./basics";
 import { Dialog } from "./dialog";
 import { TextField } from "./fields";
+import { MailWays } from "./mail_ways";
 import { Notice } from "./states";
 
-function Refusal({ failure, until }: { failure: Failure; until: number | undefined }) {
+const linkRefused = "This sign-in link was used before, or is older than ten minutes. Ask your operator for a new one.";
+
+function Refusal({ failure, until, how }: { failure: Failure; until: number | undefined; how: "form" | "passkey" }) {
   const now = useClock(250);
   const seconds = until === undefined ? 0 : Math.ceil((until - now.value) / 1000);
-  const text = isCode(failure, "invalid_login") ? "That did not sign you in. Check the mail address and the password, or ask for a new link." : sentence(failure);
+  const text = !isCode(failure, "invalid_login") ? sentence(failure)
+    : how === "passkey" ? "That passkey did not sign you in: it is not known here, or no longer."
+    : "That did not sign you in. Check the mail address and the password, or ask for a new link.";
   return (
     <div role="alert">
       <Notice look="bad"><p>{text}{seconds > 0 ? ` Try again in ${seconds} s.` : ""}</p></Notice>
@@ -21,21 +28,29 @@ function Refusal({ failure, until }: { failure: Failure; until: number | undefin
   );
 }
 
-/** Mail and password, or a link that an operator gave. */
-export function SignInForm({ email: known = "" }: { email?: string }) {
+/** Mail and password, a passkey, or a link that an operator gave. */
+export function SignInForm({ email: known = "", signUp = false }: { email?: string; signUp?: boolean }) {
   const email = useSignal(known);
   const password = useSignal("");
   const link = useSignal("");
   const linkProblem = useSignal<string | undefined>(undefined);
   const failure = useSignal<Failure | undefined>(undefined);
   const until = useSignal<number | undefined>(undefined);
+  const how = useSignal<"form" | "passkey">("form");
+  const notUsed = useSignal<string | undefined>(undefined);
   const action = useAction();
 
-  const send = (with_: Parameters<typeof signIn>[0]) => action.run(async () => {
+  const run = (by: "form" | "passkey", open: () => Promise<void>) => action.run(async () => {
     failure.value = undefined;
+    notUsed.value = undefined;
+    how.value = by;
     try {
-      await signIn(with_);
+      await open();
     } catch (thrown) {
+      if (thrown instanceof NotUsed) {
+        notUsed.value = thrown.message;
+        return;
+      }
       const refused = failureOf(thrown);
       failure.value = refused;
       const limited = refused.kind === "refused" && refused.status === 429;
@@ -43,6 +58,7 @@ export function SignInForm({ email: known = "" }: { email?: string }) {
       password.value = "";
     }
   });
+  const send = (with_: Parameters<typeof signIn>[0]) => run("form", () => signIn(with_));
   const withPassword = (event: Event) => {
     event.preventDefault();
     void send({ email: email.value.trim(), password: password.value });
@@ -58,7 +74,8 @@ export function SignInForm({ email: known = "" }: { email?: string }) {
   };
   return (
     <>
-      {failure.value === undefined ? null : <Refusal failure={failure.value} until={until.value} />}
+      {failure.value === undefined ? null : <Refusal failure={failure.value} until={until.value} how={how.value} />}
+      {notUsed.value === undefined ? null : <div role="alert"><Notice><p>{notUsed.value}</p></Notice></div>}
       <form onSubmit={withPassword} class="stack">
         <TextField
           label="Mail address" type="email" autoComplete="username" required value={email.value}
@@ -74,6 +91,10 @@ export function SignInForm({ email: known = "" }: { email?: string }) {
         />
         <Button type="submit" look="primary" busy={action.busy.value}>Sign in</Button>
       </form>
+      {possible
+        ? <Button icon="keys" busy={action.busy.value} onClick={() => void run("passkey", signInWithPasskey)}>Sign in with a passkey</Button>
+        : null}
+      <MailWays known={known} signUp={signUp} />
       <details class="more">
         <summary>Use a sign-in link</summary>
         <form onSubmit={withLink} class="stack">
@@ -91,28 +112,60 @@ export function SignInForm({ email: known = "" }: { email?: string }) {
   );
 }
 
-export function SignInPage() {
-  const now = state.value;
+function SignInCard({ children }: { children: ComponentChildren }) {
   return (
     <main class="sign-in" id="main">
       <div class="sign-in-card">
         <p class="brand"><Logo /> Audio console</p>
         <h1 tabIndex={-1}>Sign in</h1>
-        {now.name === "out" && now.failure !== undefined ? (
-          <div role="alert">
-            <Notice look="bad">
-              <p>{isCode(now.failure, "invalid_login")
-                ? "This sign-in link was used before, or is older than ten minutes. Ask your operator for a new one."
-                : sentence(now.failure)}</p>
-            </Notice>
-          </div>
-        ) : null}
-        <SignInForm />
-        <p class="hint">
-          No password yet? Your operator makes a sign-in link: <code>audio-api admin user login-link --user …</code>
-        </p>
+        {children}
       </div>
     </main>
+  );
+}
+
+export function SignInPage() {
+  return (
+    <SignInCard>
+      <SignInForm signUp />
+      <p class="hint">
+        No password yet? Your operator makes a sign-in link: <code>audio-api admin user login-link --user …</code>
+      </p>
+    </SignInCard>
+  );
+}
+
+/** What a sign-in link opens. Whose account it is for only the service knows, and tells nobody before it is used. */
+export function LinkPage() {
+  const now = state.value;
+  const action = useAction();
+  if (now.name !== "link") {
+    return null;
+  }
+  const { token, before } = now;
+  const failure = action.failure.value;
+  const over = isCode(failure, "invalid_login");
+  return (
+    <SignInCard>
+      {failure === undefined ? null : (
+        <div role="alert"><Notice look="bad"><p>{over ? linkRefused : sentence(failure)}</p></Notice></div>
+      )}
+      {before === undefined ? null : (
+        <Notice look="warn">
+          <p>You are signed in as <strong>{before.email}</strong>. Using the link ends that session; it may be for another account.</p>
+        </Notice>
+      )}
+      {over ? null : (
+        <>
+          <p>This link was made to sign you in to the console. Use it only if you asked for it. It works once.</p>
+          <Button look="primary" busy={action.busy.value} onClick={() => void action.run(() => signIn({ login_token: token }))}>
+            Sign in with this link
+          </Button>
+        </>
+      )}
+      {before !== undefined ? <Button onClick={stay}>Stay signed in as {before.email}</Button>
+        : over ? <SignInForm /> : null}
+    </SignInCard>
   );
 }
 

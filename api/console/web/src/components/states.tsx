@@ -1,6 +1,8 @@
 // What a page shows while its answer is on the way, and when there is none.
 import type { ComponentChildren } from "preact";
+import { useMemo } from "preact/hooks";
 import { type Failure, sentence } from "../api/failure";
+import { allowedAgain } from "../lib/retry";
 import { clock } from "../lib/time";
 import { useClock } from "../state/clock";
 import type { Loader } from "../state/loader";
@@ -11,12 +13,15 @@ import { Icon } from "./icons";
 export function FailureNotice({ what, failure, retryAt, onRetry }: {
   what: string; failure: Failure; retryAt?: number | undefined; onRetry?: (() => void) | undefined;
 }) {
+  // What a person did is not done again by itself; they are told when it may be.
+  const allowedAt = useMemo(() => allowedAgain(failure, Date.now()), [failure]);
   return (
     <div class="notice bad" role="alert">
       <Icon name="warning" />
       <div>
         <p><strong>{what}</strong> {sentence(failure)}</p>
-        {retryAt === undefined ? null : <Countdown to={retryAt} />}
+        {retryAt !== undefined ? <Countdown what="Trying again" to={retryAt} />
+          : allowedAt !== undefined ? <Countdown what="You may try again" to={allowedAt} /> : null}
         <div class="notice-actions">
           {failure.kind === "offline" || failure.requestId === "" ? null : (
             <>
@@ -32,10 +37,10 @@ export function FailureNotice({ what, failure, retryAt, onRetry }: {
 }
 
 // Not read out every second: only the notice around it is an alert, and this is no part of that.
-function Countdown({ to }: { to: number }) {
+function Countdown({ what, to }: { what: string; to: number }) {
   const now = useClock(250);
   const seconds = Math.max(0, Math.ceil((to - now.value) / 1000));
-  return <p class="countdown" aria-live="off">Trying again {seconds === 0 ? "now" : `in ${seconds} s`}.</p>;
+  return <p class="countdown" aria-live="off">{what} {seconds === 0 ? "now" : `in ${seconds} s`}.</p>;
 }
 
 export function Notice({ look = "", children }: { look?: "" | "good" | "bad" | "warn"; children: ComponentChildren }) {

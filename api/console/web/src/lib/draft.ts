@@ -1,5 +1,5 @@
 // What the form of the playground holds, and the request that it means.
-import type { OutputFormat } from "../api/types";
+import type { AskedFor, OutputFormat } from "../api/types";
 import { codePoints } from "./text";
 
 export interface Draft {
@@ -42,6 +42,7 @@ export interface RequestBody {
   max_credits?: number;
   audio_references?: string[];
   image_url?: string;
+  metadata?: Record<string, string>;  // Of programs; the form has none.
 }
 
 /** The request of a draft; what is at its default is left out, as a person would write it. */
@@ -72,6 +73,18 @@ export function requestOf(draft: Draft, model: string): RequestBody {
     body.image_url = draft.imageUrl.trim();
   }
   return body;
+}
+
+/** What a generation was asked for as the same request again, without the references: nobody is told their addresses. */
+export function requestFrom(asked: AskedFor, model: string): RequestBody {
+  const draft: Draft = {
+    ...emptyDraft,
+    prompt: asked.prompt, voice: asked.voice ?? "", format: asked.output_format, rate: asked.sample_rate,
+    speed: asked.speed, volume: asked.volume, pitch: asked.pitch,
+    maxCredits: Number(asked.max_credits) === creditsCap.max ? "" : asked.max_credits,
+  };
+  const body = requestOf(draft, model);
+  return Object.keys(asked.metadata).length === 0 ? body : { ...body, metadata: asked.metadata };
 }
 
 export type DraftProblems = Partial<Record<keyof Draft, string>>;

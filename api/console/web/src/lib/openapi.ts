@@ -2,7 +2,11 @@
 
 type Json = { readonly [name: string]: unknown };
 
-export interface Parameter { name: string; place: string; required: boolean; type: string; text: string }
+export interface Parameter {
+  name: string; place: string; required: boolean; type: string; text: string;
+  example?: string;
+  choices: string[];  // Of those that take one of a list.
+}
 export interface Member { name: string; depth: number; required: boolean; type: string; text: string }
 export interface Reply { status: string; text: string; members: Member[]; example?: string }
 export interface Operation {
@@ -64,12 +68,16 @@ function readOperation(root: Json, path: string, method: string, operation: Json
 }
 
 function readParameter(root: Json, parameter: Json): Parameter {
+  const schema = shapeOf(root, parameter["schema"]);
+  const example = parameter["example"] ?? schema["example"] ?? list(schema["examples"])[0];
   return {
     name: text(parameter["name"]),
     place: text(parameter["in"]),
     required: parameter["required"] === true,
     type: typeName(root, parameter["schema"]),
     text: text(parameter["description"]),
+    choices: list(shapeOf(root, parameter["schema"])["enum"]).map(String),
+    ...(example === undefined ? {} : { example: String(example) }),
   };
 }
 

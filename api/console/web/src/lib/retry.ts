@@ -19,3 +19,9 @@ export function retryDelay(failure: Failure, attempt: number): number | undefine
       return failure.status >= 500 ? Math.min(2 ** attempt, longest) : undefined;
   }
 }
+
+/** When the service allows what it has refused as too frequent. */
+export function allowedAgain(failure: Failure, now: number): number | undefined {
+  return failure.kind === "refused" && failure.status === 429 && failure.retryAfter !== undefined
+    ? now + failure.retryAfter * 1000 : undefined;
+}

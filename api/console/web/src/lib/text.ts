@@ -42,6 +42,11 @@ export function deviceName(agent: string): string {
   return browser ?? system ?? (agent === "" ? "Unknown device" : excerpt(agent, 60));
 }
 
+/** The token of the link that confirms a mail address, in the fragment of an address. */
+export function mailToken(hash: string): string | undefined {
+  return /^#mail=([A-Za-z0-9_-]+)$/.exec(hash)?.[1];
+}
+
 /** The token of a sign-in link, or of its fragment alone; undefined when there is none. */
 export function loginToken(text: string): string | undefined {
   return /#login=([A-Za-z0-9_-]+)/.exec(text)?.[1];

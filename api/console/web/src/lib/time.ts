@@ -71,6 +71,29 @@ export function within(time: string | null, milliseconds: number, now: number): 
   return time !== null && now - Date.parse(time) <= milliseconds;
 }
 
+/** "2 days 3 h", "5 h 12 min", "4:05 min": what is left until then; undefined when that is over. */
+export function remaining(until: string, now: number): string | undefined {
+  const left = Math.ceil((Date.parse(until) - now) / 1000);
+  if (left <= 0) {
+    return undefined;
+  }
+  if (left < hour) {
+    return `${Math.floor(left / minute)}:${String(left % minute).padStart(2, "0")} min`;
+  }
+  const days = Math.floor(left / day);
+  const hours = Math.floor((left % day) / hour);
+  return days === 0 ? `${hours} h ${Math.floor((left % hour) / minute)} min` : `${days} ${days === 1 ? "day" : "days"} ${hours} h`;
+}
+
+/** For how long the secret before a rotation may go on working, in hours (ApiKeyRotation in the description). */
+export const overlapMax = 168;
+
+/** The hours that somebody typed; undefined where the service would refuse them. */
+export function overlapHours(text: string): number | undefined {
+  const value = /^\d{1,3}$/.test(text.trim()) ? Number(text) : Number.NaN;
+  return value <= overlapMax ? value : undefined;
+}
+
 export const anHour = hour * 1000;
 export const aDay = day * 1000;
 

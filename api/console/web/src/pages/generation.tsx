@@ -1,44 +1,28 @@
 import { useSignal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { generations } from "../api/calls";
 import { isCode, type Failure } from "../api/failure";
-import { type Generation as Shown, isOpen } from "../api/types";
-import { Button, Card, CopyButton, Empty, Facts, PageHead, Time } from "../components/basics";
+import { type AskedFor, type Details as Known, type Generation as Shown, isOpen, type Progress, type TimelineItem } from "../api/types";
+import { Button, Card, CopyButton, Empty, Facts, PageHead, StatusBadge, Time } from "../components/basics";
 import { CopyAs } from "../components/code";
 import { DeleteGeneration } from "../components/delete_generation";
-import { Outcome, Progress } from "../components/outcome";
-import { StatusBadge } from "../components/basics";
+import { Outcome, Progress as ShownProgress } from "../components/outcome";
 import { FailureNotice, Loaded } from "../components/states";
-import { grouped, signed } from "../lib/decimal";
-import type { RequestBody } from "../lib/draft";
+import { compare, type Decimal, grouped, signed } from "../lib/decimal";
+import { creditsCap, emptyDraft, type RequestBody, requestFrom } from "../lib/draft";
+import { integer } from "../lib/exact_json";
 import { pathOf } from "../lib/path";
+import { happened } from "../lib/progress";
 import { receiptLines, receiptSum } from "../lib/receipt";
-import { absolute, duration, rfc3339 } from "../lib/time";
+import { plural } from "../lib/text";
+import { absolute, clock, duration } from "../lib/time";
 import { useAction } from "../state/action";
 import { announce } from "../state/announce";
 import { follow } from "../state/follow";
 import { useLoader } from "../state/loader";
-import { fillDraft, settingsOf, updateRun } from "../state/playground";
+import { fillDraft, isUnderWay, run, settingsOf, submit, updateRun } from "../state/playground";
 import { navigate } from "../state/router";
-
-/**
- * The text is told by the list only. Its pages of the one millisecond in which the generation was created
- * are few, however many were created with it.
- */
-async function promptOf(generation: Shown, signal: AbortSignal): Promise<string | null> {
-  const created = Date.parse(generation.created_at);
-  let cursor: string | undefined;
-  do {
-    const list = await generations.list(
-      { created_after: rfc3339(created), created_before: rfc3339(created + 1), limit: "100", cursor }, signal);
-    const found = list.data.find((item) => item.id === generation.id);
-    if (found !== undefined) {
-      return found.prompt;
-    }
-    cursor = list.next_cursor ?? undefined;
-  } while (cursor !== undefined);
-  return null;
-}
 
 export function Generation({ id }: { id: string }) {
   const loader = useLoader((signal) => generations.get(id, signal));
@@ -62,66 +46,123 @@ export function Generation({ id }: { id: string }) {
 
 function Details({ generation, onChange }: { generation: Shown; onChange: (next: Shown) => void }) {
   const trouble = useSignal<Failure | undefined>(undefined);
-  const prompt = useLoader((signal) => promptOf(generation, signal), [generation.output?.deleted_at]);
+  const progress = useSignal<Progress | undefined>(undefined);
+  // Asked for again whenever there is something new to tell.
+  const details = useLoader((signal) => generations.details(generation.id, signal), [generation.updated_at, generation.output?.deleted_at]);
   const open = isOpen(generation);
   useEffect(() => {
     if (!open) {
       return;
     }
     const following = new AbortController();
-    void follow(generation.id, { update: onChange, trouble: (failure) => { trouble.value = failure; } }, following.signal);
+    void follow(generation.id, {
+      update: onChange,
+      progress: (told) => { progress.value = told; },
+      trouble: (failure) => { trouble.value = failure; },
+    }, following.signal);
     return () => following.abort();
   }, [generation.id, open]);
-  const settings = settingsOf(generation.id);
+  const known = details.data.value;
+  const request = known?.request;
+  const body = sameAgain(generation, request ?? undefined);
   return (
     <div class="bench">
       <div class="stack">
         <Card title="Result">
-          {open ? <Progress generation={generation} since={Date.parse(generation.created_at)} trouble={trouble.value} /> : null}
+          {open ? <ShownProgress generation={generation} since={Date.parse(generation.created_at)} told={progress.value ?? known} trouble={trouble.value} /> : null}
+          {open && known?.settled_by != null ? <p class="muted">Final by {absolute(known.settled_by)} at the latest, and refunded if nothing was delivered.</p> : null}
           <Outcome generation={generation} onStale={() => void generations.get(generation.id).then(onChange, () => undefined)} />
-          <Actions generation={generation} prompt={prompt.data.value} settings={settings} onChange={onChange} onDeleted={() => void prompt.reload()} />
+          <Actions generation={generation} request={request} body={body} onChange={onChange} onDeleted={() => void details.reload()} />
         </Card>
         <Card title="Prompt">
-          <Loaded loader={prompt} what="The prompt" lines={2}>
-            {(text) => text === null ? <p class="muted">The text was deleted.</p> : <blockquote class="prompt">{text}</blockquote>}
+          <Loaded loader={details} what="What was asked for" lines={2}>
+            {({ request: asked }) => asked === null ? <p class="muted">The text was deleted.</p> : <blockquote class="prompt">{asked.prompt}</blockquote>}
           </Loaded>
         </Card>
         <Receipt generation={generation} />
+        {known === undefined ? null : <Card title="Timeline"><Timeline items={known.timeline} attempts={known.attempts} /></Card>}
       </div>
       <div class="stack">
-        <Card title="Facts"><GenerationFacts generation={generation} /></Card>
-        {settings === undefined ? null : <Card title="In a program"><CopyAs body={settings} /></Card>}
+        <Card title="Facts"><GenerationFacts generation={generation} details={known} /></Card>
+        {body === undefined ? null : (
+          <Card title="In a program">
+            <CopyAs body={body.request} />
+            {body.whole ? null : <p class="hint">The addresses of its references are not kept; add them.</p>}
+          </Card>
+        )}
       </div>
     </div>
   );
 }
 
-function GenerationFacts({ generation }: { generation: Shown }) {
+/** The request again; `whole`: with its references, whose addresses only the tab knows that has sent them. */
+interface Again { request: RequestBody; whole: boolean }
+
+function sameAgain(generation: Shown, asked: AskedFor | undefined): Again | undefined {
+  if (asked === undefined) {
+    return undefined;
+  }
+  const sent = settingsOf(generation.id);
+  return sent === undefined
+    ? { request: requestFrom(asked, generation.model), whole: asked.references.length === 0 }
+    : { request: sent, whole: true };
+}
+
+function GenerationFacts({ generation, details }: { generation: Shown; details: Known | undefined }) {
   const { output } = generation;
-  const settings = settingsOf(generation.id);
-  const optional = (label: string, value: string | number | undefined) =>
-    value === undefined ? undefined : [label, String(value)] as const;
+  const asked = details?.request ?? undefined;
   return (
     <Facts items={[
       ["Status", <StatusBadge status={generation.status} />],
       ["Id", <span class="with-copy"><code class="id">{generation.id}</code><CopyButton text={generation.id} look="quiet" /></span>],
       ["Created", <><Time at={generation.created_at} /> <span class="muted">{absolute(generation.created_at)}</span></>],
       ["Changed", <Time at={generation.updated_at} />],
+      details?.key_id == null ? undefined : ["By key", <code class="id">{details.key_id}</code>],
       ["Model", generation.model],
       output === null ? undefined : ["Length", duration(output.duration_seconds)],
-      output === null ? undefined : ["Format", output.format],
-      optional("Voice", settings?.voice),
-      optional("Sample rate", settings?.sample_rate),
-      optional("Speed", settings?.speed),
-      optional("Volume", settings?.volume),
-      optional("Pitch", settings?.pitch),
-      optional("Spend at most", settings?.max_credits),
+      asked === undefined ? (output === null ? undefined : ["Format", output.format]) : ["Format", `${asked.output_format}, ${grouped(asked.sample_rate)} Hz`],
+      ...(asked === undefined ? [] : settingsFacts(asked)),
     ]} />
   );
 }
 
-function Actions({ generation, prompt, settings, onChange, onDeleted }: {
-  generation: Shown; prompt: string | null | undefined; settings: RequestBody | undefined;
+function settingsFacts(asked: AskedFor): (readonly [string, ComponentChildren] | undefined)[] {
+  const changed = (label: string, value: Decimal, usual: string) => (compare(value, usual as Decimal) === 0 ? undefined : [label, grouped(value)] as const);
+  const metadata = Object.entries(asked.metadata);
+  return [
+    ["Voice", asked.voice ?? "none named"],
+    changed("Speed", asked.speed, emptyDraft.speed),
+    changed("Volume", asked.volume, emptyDraft.volume),
+    changed("Pitch, semitones", asked.pitch, emptyDraft.pitch),
+    changed("Spend at most, credits", asked.max_credits, String(creditsCap.max)),
+    asked.references.length === 0 ? undefined : ["References", asked.references.map((one) => one.kind).join(", ")],
+    metadata.length === 0 ? undefined
+      : ["Metadata", <ul class="metadata">{metadata.map(([name, value]) => <li key={name}><code>{name}</code> {value}</li>)}</ul>],
+  ];
+}
+
+function Timeline({ items, attempts }: { items: readonly TimelineItem[]; attempts: Decimal }) {
+  const told = items.filter((item) => item.type === "attempt").length;
+  const missing = integer(attempts) - told;
+  return (
+    <>
+      <ol class="timeline">
+        {items.map((item, index) => (
+          <li key={index}>
+            <span class="timeline-what">{happened(item)}</span>
+            <time class="muted" dateTime={item.at} title={absolute(item.at)}>{clock(Date.parse(item.at))}</time>
+            {"message" in item && item.message !== null ? <span class="timeline-more">{item.message}</span> : null}
+          </li>
+        ))}
+      </ol>
+      {missing > 0 ? <p class="hint">{plural(missing, "earlier attempt")} not shown.</p> : null}
+    </>
+  );
+}
+
+/** `request`: null where it was deleted, undefined where it is not known yet. */
+function Actions({ generation, request, body, onChange, onDeleted }: {
+  generation: Shown; request: AskedFor | null | undefined; body: Again | undefined;
   onChange: (next: Shown) => void; onDeleted: () => void;
 }) {
   const action = useAction();
@@ -131,28 +172,34 @@ function Actions({ generation, prompt, settings, onChange, onDeleted }: {
     onChange(await generations.cancel(generation.id));
     announce("Canceled. The reservation was returned.");
   });
-  const again = () => {
-    fillDraft(prompt ?? "", settings);
+  const toPlayground = (sent: RequestBody) => {
+    fillDraft(sent);
     navigate(pathOf({ name: "playground" }));
+  };
+  const retry = (sent: RequestBody) => {
+    toPlayground(sent);
+    submit(sent);
   };
   const deleted = async () => {
     deleting.value = false;
     onChange(await generations.get(generation.id));
     onDeleted();
   };
-  const gone = prompt === null;
+  const gone = request === null;
+  const unfinished = generation.status === "failed" || generation.status === "canceled";
   return (
     <>
       {action.failure.value === undefined ? null : <FailureNotice what="It was not canceled." failure={action.failure.value} />}
       <div class="actions">
         {open ? <Button icon="stop" busy={action.busy.value} onClick={() => void cancel()}>Cancel</Button> : null}
-        {typeof prompt === "string" ? <Button icon="repeat" onClick={again}>Use in the playground</Button> : null}
+        {body !== undefined && body.whole && unfinished && !isUnderWay(run.value) ? <Button icon="repeat" onClick={() => retry(body.request)}>Retry with the same settings</Button> : null}
+        {body === undefined ? null : <Button icon="pen" onClick={() => toPlayground(body.request)}>Use in the playground</Button>}
         {open || gone ? null : <Button icon="bin" onClick={() => { deleting.value = true; }}>Delete</Button>}
       </div>
       {deleting.value
         ? (
           <DeleteGeneration
-            generation={{ ...generation, prompt: prompt ?? null }} onClose={() => { deleting.value = false; }}
+            generation={{ ...generation, prompt: request?.prompt ?? null }} onClose={() => { deleting.value = false; }}
             onDeleted={() => void action.run(deleted)}
           />
         )

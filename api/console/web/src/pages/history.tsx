@@ -1,6 +1,6 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
-import { generations, type HistoryFilter } from "../api/calls";
+import { generations, type HistoryFilter, keys } from "../api/calls";
 import { isOpen, type List, type ListedGeneration } from "../api/types";
 import { Button, Empty, IconButton, PageHead } from "../components/basics";
 import { DeleteGeneration } from "../components/delete_generation";
@@ -26,8 +26,14 @@ function filterOf(parameters: URLSearchParams): HistoryFilter {
     status: oneOf(parameters.get("status"), statuses),
     created_after: dayStart(parameters.get("from")),
     created_before: dayEnd(parameters.get("to")),
+    key: keyOf(parameters),
     cursor: parameters.get("cursor") ?? undefined,
   };
+}
+
+/** Anything else in the address is no key, and filters nothing. */
+function keyOf(parameters: URLSearchParams): string | undefined {
+  return /^key_[0-9a-z]{26}$/.exec(parameters.get("key") ?? "")?.[0];
 }
 
 export function History() {
@@ -38,13 +44,15 @@ export function History() {
       <PageHead title="History"><a class="button primary" href={pathOf({ name: "playground" })}>New generation</a></PageHead>
       <Filters parameters={parameters} />
       <Loaded loader={loader} what="The history" lines={8}>
-        {(list) => <Page list={list} loader={loader} filtered={["status", "from", "to"].some((name) => parameters.has(name))} />}
+        {(list) => <Page list={list} loader={loader} filtered={["status", "key", "from", "to"].some((name) => parameters.has(name))} />}
       </Loaded>
     </>
   );
 }
 
 function Filters({ parameters }: { parameters: URLSearchParams }) {
+  const known = useLoader((signal) => keys.list(signal)).data.value?.data ?? [];
+  const key = keyOf(parameters) ?? "";
   // Another filter begins at its newest: a cursor belongs to the list it came from.
   const set = (name: string, value: string) => changeSearch({ [name]: value, cursor: undefined });
   return (
@@ -53,6 +61,12 @@ function Filters({ parameters }: { parameters: URLSearchParams }) {
         label="Status" value={oneOf(parameters.get("status"), statuses)} first
         options={statuses.map((status) => [status, statusNames[status]] as const)} onValue={(value) => set("status", value)}
       />
+      {known.length === 0 && key === "" ? null : (
+        <SelectField
+          label="Key" value={key} onValue={(value) => set("key", value)}
+          options={[["", "Any"], ...known.map((one) => [one.id, one.name] as const), ...(key === "" || known.some((one) => one.id === key) ? [] : [[key, "One that was deleted"] as const])]}
+        />
+      )}
       <TextField label="From" type="date" value={parameters.get("from") ?? ""} onValue={(value) => set("from", value)} />
       <TextField label="To" type="date" value={parameters.get("to") ?? ""} onValue={(value) => set("to", value)} />
     </form>
@@ -120,7 +134,7 @@ function Nothing({ filtered, more, paged }: { filtered: boolean; more: boolean; 
   }
   if (filtered || paged) {
     const clear = <Button icon="cross" onClick={() => navigate(pathOf({ name: "history" }))}>Clear the filters</Button>;
-    return <Empty icon="history" title="Nothing matches" action={clear}>No generation has this status in this time.</Empty>;
+    return <Empty icon="history" title="Nothing matches" action={clear}>No generation fits these filters.</Empty>;
   }
   const go = <a class="button primary" href={pathOf({ name: "playground" })}>Open the playground</a>;
   return <Empty icon="history" title="Nothing yet" action={go}>Everything you generate, here or by API, is listed here with its price.</Empty>;

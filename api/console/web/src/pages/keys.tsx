@@ -3,14 +3,18 @@ import { account, keys } from "../api/calls";
 import type { ApiKey } from "../api/types";
 import { Badge, Button, Empty, IconButton, PageHead, Time } from "../components/basics";
 import { CreateKey } from "../components/create_key";
-import { DeleteKey, RenameKey } from "../components/change_key";
+import { DeleteKey, LimitKey, RenameKey } from "../components/change_key";
+import { RotateKey } from "../components/rotate_key";
 import { Loaded, Notice } from "../components/states";
 import { integer } from "../lib/exact_json";
 import { pathOf } from "../lib/path";
-import { absolute, aDay, within } from "../lib/time";
+import { isUsedUp, share, spentText } from "../lib/spend";
+import { absolute, aDay, remaining, within } from "../lib/time";
+import { useClock } from "../state/clock";
 import { useLoader } from "../state/loader";
 
-type Open = { name: "create" } | { name: "rename" | "delete"; key: ApiKey } | undefined;
+type Change = "rename" | "rotate" | "limit" | "delete";
+type Open = { name: "create" } | { name: Change; key: ApiKey } | undefined;
 
 export function Keys() {
   const list = useLoader((signal) => keys.list(signal));
@@ -51,12 +55,14 @@ export function Keys() {
       </Loaded>
       {open.value?.name === "create" ? <CreateKey onClose={close} onDone={done} /> : null}
       {open.value?.name === "rename" ? <RenameKey shown={open.value.key} onClose={close} onDone={done} /> : null}
+      {open.value?.name === "rotate" ? <RotateKey shown={open.value.key} onClose={close} onDone={done} /> : null}
+      {open.value?.name === "limit" ? <LimitKey shown={open.value.key} onClose={close} onDone={done} /> : null}
       {open.value?.name === "delete" ? <DeleteKey shown={open.value.key} onClose={close} onDone={done} /> : null}
     </>
   );
 }
 
-function KeyRow({ shown, onOpen }: { shown: ApiKey; onOpen: (name: "rename" | "delete") => void }) {
+function KeyRow({ shown, onOpen }: { shown: ApiKey; onOpen: (name: Change) => void }) {
   return (
     <li class="row key-row">
       <span class="row-main">
@@ -69,12 +75,37 @@ function KeyRow({ shown, onOpen }: { shown: ApiKey; onOpen: (name: "rename" | "d
         <LastUse shown={shown} />
         <Expiry shown={shown} />
         <span>made <Time at={shown.created_at} /></span>
+        {shown.previous_key_expires_at === null ? null : <Overlap until={shown.previous_key_expires_at} />}
+        <Spending shown={shown} />
       </span>
       <span class="row-actions">
         <IconButton icon="pen" label={`Rename ${shown.name}`} onClick={() => onOpen("rename")} />
+        <IconButton icon="repeat" label={`Rotate ${shown.name}`} onClick={() => onOpen("rotate")} />
+        <IconButton icon="billing" label={`Spend limit of ${shown.name}`} onClick={() => onOpen("limit")} />
         <IconButton icon="bin" label={`Delete ${shown.name}`} onClick={() => onOpen("delete")} />
       </span>
     </li>
+  );
+}
+
+/** Counts down until the secret before the last rotation stops working; then it is gone. */
+function Overlap({ until }: { until: string }) {
+  const now = useClock(1000);
+  const left = remaining(until, now.value);
+  return left === undefined ? null : <Badge look="warn" icon="clock">old secret works for {left}</Badge>;
+}
+
+function Spending({ shown }: { shown: ApiKey }) {
+  if (shown.spend_limit === null || shown.spent_credits === null) {
+    return <span>no spend limit</span>;
+  }
+  const text = spentText(shown.spent_credits, shown.spend_limit);
+  return (
+    <span class="spending">
+      <meter min={0} max={1} value={share(shown.spent_credits, shown.spend_limit)} aria-label={`Spent by ${shown.name}`} aria-valuetext={text} />
+      <span>{text}</span>
+      {isUsedUp(shown.spent_credits, shown.spend_limit) ? <Badge look="warn" icon="warning">limit reached</Badge> : null}
+    </span>
   );
 }
 

@@ -18,6 +18,7 @@ import { pathOf } from "../lib/path";
 import { codePoints } from "../lib/text";
 import { useAction } from "../state/action";
 import { useLoader } from "../state/loader";
+import { modifier } from "../state/shortcuts";
 import { clearRun, draft, isUnderWay, run, submit, updateRun } from "../state/playground";
 
 interface Catalogue { voices: Voice[]; model: Model; pricing: Pricing }
@@ -94,7 +95,7 @@ function Bench({ known }: { known: Catalogue }) {
           <PriceEstimate body={body.value} ready={Object.keys(problems.value).length === 0} />
           <Balance account={balance.data.value} pricing={known.pricing} />
           <Button type="submit" look="primary" busy={under}>{under ? "Under way" : "Generate"}</Button>
-          <span class="hint submit-keys"><kbd>Ctrl</kbd> <kbd>Enter</kbd></span>
+          <span class="hint submit-keys"><kbd>{modifier}</kbd> <kbd>Enter</kbd></span>
         </div>
       </form>
       <div class="stack" id="result">
@@ -227,7 +228,7 @@ function Result({ balance, pricing }: { balance: Account | undefined; pricing: P
     <Card title="Result">
       {now.refused !== undefined ? <Refused known={now.id !== undefined} failure={now.refused} balance={balance} pricing={pricing} /> : null}
       {generation === undefined ? null : <StatusLine generation={generation} />}
-      {isUnderWay(now) ? <Progress generation={generation} since={now.startedAt} trouble={now.failure} /> : null}
+      {isUnderWay(now) ? <Progress generation={generation} since={now.startedAt} told={now.progress} trouble={now.failure} /> : null}
       {generation === undefined ? null : <Outcome generation={generation} onStale={() => void cancel.run(refresh)} />}
       {cancel.failure.value === undefined ? null : <FailureNotice what="That did not work." failure={cancel.failure.value} />}
       <div class="actions">

@@ -1,6 +1,8 @@
-// The API as it describes itself at /api/v1/openapi.json.
+// The API as it describes itself at /api/v1/openapi.json, to be read and to be tried.
+import { type Signal, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { ApiFailure } from "../api/failure";
+import { AttemptForm, type Sender, SenderCard } from "../components/attempt";
 import { Badge, Card, Empty, PageHead, TableFrame } from "../components/basics";
 import { apiBase, CodeBlock } from "../components/code";
 import { Loaded } from "../components/states";
@@ -37,6 +39,7 @@ export function Reference() {
 }
 
 function Document({ shown }: { shown: Shown }) {
+  const sender = useSignal<Sender>({ as: "session", key: "" });
   // The place that the address names is there only now.
   useEffect(() => {
     const target = document.getElementById(decodeURIComponent(window.location.hash.slice(1)));
@@ -51,17 +54,19 @@ function Document({ shown }: { shown: Shown }) {
   return (
     <>
       <Card title={`${shown.title} ${shown.version}`}><Prose markdown={shown.text} /></Card>
+      <SenderCard sender={sender} />
       {shown.sections.map((section) => (
         <Card key={section.name} title={section.name}>
           <Prose markdown={section.text} />
-          {section.operations.map((operation) => <OperationDetails key={operation.id} shown={operation} />)}
+          {section.operations.map((operation) => <OperationDetails key={operation.id} shown={operation} sender={sender} />)}
         </Card>
       ))}
     </>
   );
 }
 
-function OperationDetails({ shown }: { shown: Operation }) {
+function OperationDetails({ shown, sender }: { shown: Operation; sender: Signal<Sender> }) {
+  const tried = useSignal(false);
   return (
     <details class="operation" id={shown.id}>
       <summary>
@@ -73,6 +78,10 @@ function OperationDetails({ shown }: { shown: Operation }) {
       {shown.parameters.length === 0 ? null : <Parameters of={shown.id} rows={shown.parameters} />}
       {shown.body.length === 0 ? null : <Members title="Body" of={shown.id} rows={shown.body} />}
       {shown.bodyExample === undefined ? null : <CodeBlock text={shown.bodyExample} label={`Example body of ${shown.id}`} />}
+      <details class="try" onToggle={(event) => { tried.value ||= event.currentTarget.open; }}>
+        <summary>Try it</summary>
+        {tried.value ? <AttemptForm operation={shown} sender={sender} /> : null}
+      </details>
       <h3>Answers</h3>
       {shown.replies.map((reply) => <ReplyDetails key={reply.status} of={shown.id} reply={reply} />)}
     </details>

@@ -3,7 +3,10 @@ import { session } from "../api/calls";
 import { isCode } from "../api/failure";
 import type { ListedSession } from "../api/types";
 import { Badge, Button, Card, Choice, PageHead, Time } from "../components/basics";
+import { DeleteAccount } from "../components/delete_account";
 import { CheckField, TextField } from "../components/fields";
+import { Passkeys } from "../components/passkeys";
+import { MailChange } from "../components/mail_change";
 import { FailureNotice, Loaded, Notice } from "../components/states";
 import { pathOf } from "../lib/path";
 import { codePoints, deviceName } from "../lib/text";
@@ -26,7 +29,10 @@ export function Settings() {
         <p><a href={pathOf({ name: "start" })}>First run: from a key to a sound</a></p>
       </Card>
       <Password />
+      <Passkeys />
+      <MailChange />
       <Sessions />
+      <DeleteAccount />
     </>
   );
 }

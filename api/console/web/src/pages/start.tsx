@@ -2,7 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { catalogue, generations } from "../api/calls";
-import { type ApiKeyWithSecret, type Generation, isOpen } from "../api/types";
+import { type ApiKeyWithSecret, type Generation, isOpen, type Progress as Told } from "../api/types";
 import { Button, Card, CopyButton, PageHead } from "../components/basics";
 import { apiBase, CodeBlock } from "../components/code";
 import { makeKey } from "../components/create_key";
@@ -94,6 +94,7 @@ function Request({ body, secret }: { body: RequestBody; secret: ApiKeyWithSecret
 /** Waits for the first generation from now on, whoever sends it, and plays it. */
 function Listen({ onHeard }: { onHeard: () => void }) {
   const generation = useSignal<Generation | undefined>(undefined);
+  const progress = useSignal<Told | undefined>(undefined);
   useEffect(() => {
     const waiting = new AbortController();
     const update = (next: Generation) => {
@@ -105,7 +106,7 @@ function Listen({ onHeard }: { onHeard: () => void }) {
     void nextGeneration(waiting.signal).then((first) => {
       if (first !== undefined) {
         update(first);
-        void follow(first.id, { update, trouble: () => undefined }, waiting.signal);
+        void follow(first.id, { update, progress: (told) => { progress.value = told; }, trouble: () => undefined }, waiting.signal);
       }
     });
     return () => waiting.abort();
@@ -116,7 +117,7 @@ function Listen({ onHeard }: { onHeard: () => void }) {
   }
   return (
     <>
-      {isOpen(found) ? <Progress generation={found} since={Date.parse(found.created_at)} trouble={undefined} /> : null}
+      {isOpen(found) ? <Progress generation={found} since={Date.parse(found.created_at)} told={progress.value} trouble={undefined} /> : null}
       <Outcome generation={found} onStale={() => void generations.get(found.id).then((next) => { generation.value = next; }, () => undefined)} />
     </>
   );

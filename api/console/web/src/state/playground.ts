@@ -3,7 +3,7 @@
 import { effect, signal } from "@preact/signals";
 import { generations } from "../api/calls";
 import { type Failure, failureOf } from "../api/failure";
-import { type Generation, isOpen } from "../api/types";
+import { type Generation, isOpen, type Progress } from "../api/types";
 import { credits } from "../lib/decimal";
 import { type Draft, draftFrom, emptyDraft, type RequestBody } from "../lib/draft";
 import { retryDelay } from "../lib/retry";
@@ -18,6 +18,7 @@ export interface Run {
   startedAt: number;
   id?: string;
   generation?: Generation;
+  progress?: Progress | undefined;
   failure?: Failure | undefined;  // While it is not over: tried again by itself.
   refused?: Failure;  // It never became a generation; with an id: it is not to be had any more.
 }
@@ -45,20 +46,20 @@ export function submit(body: RequestBody): void {
 }
 
 /** The form as the request of a generation was, for another try. */
-export function fillDraft(prompt: string, body: RequestBody | undefined): void {
-  const references = body?.audio_references ?? [];
+export function fillDraft(body: RequestBody): void {
+  const references = body.audio_references ?? [];
   draft.value = {
     ...emptyDraft,
-    prompt,
-    voice: body?.voice ?? emptyDraft.voice,
-    format: (body?.output_format as Draft["format"] | undefined) ?? emptyDraft.format,
-    rate: String(body?.sample_rate ?? emptyDraft.rate),
-    speed: String(body?.speed ?? emptyDraft.speed),
-    volume: String(body?.volume ?? emptyDraft.volume),
-    pitch: String(body?.pitch ?? emptyDraft.pitch),
-    maxCredits: String(body?.max_credits ?? emptyDraft.maxCredits),
+    prompt: body.prompt,
+    voice: body.voice ?? emptyDraft.voice,
+    format: (body.output_format as Draft["format"] | undefined) ?? emptyDraft.format,
+    rate: String(body.sample_rate ?? emptyDraft.rate),
+    speed: String(body.speed ?? emptyDraft.speed),
+    volume: String(body.volume ?? emptyDraft.volume),
+    pitch: String(body.pitch ?? emptyDraft.pitch),
+    maxCredits: String(body.max_credits ?? emptyDraft.maxCredits),
     audioReferences: emptyDraft.audioReferences.map((none, index) => references[index] ?? none),
-    imageUrl: body?.image_url ?? emptyDraft.imageUrl,
+    imageUrl: body.image_url ?? emptyDraft.imageUrl,
   };
 }
 
@@ -69,7 +70,7 @@ export function updateRun(generation: Generation): void {
   }
 }
 
-/** What the form was when this tab made the generation; the service does not tell it any more. */
+/** What this tab made the generation with, the addresses of its references too, which the service tells nobody again. */
 export function settingsOf(id: string): RequestBody | undefined {
   return settings()[id];
 }
@@ -113,7 +114,11 @@ async function carryOut(signal: AbortSignal): Promise<void> {
   }
   current = run.peek();
   if (!signal.aborted && current?.id !== undefined) {
-    const end = await follow(current.id, { update: updateFollowed, trouble: (failure) => change({ failure }) }, signal);
+    const end = await follow(current.id, {
+      update: updateFollowed,
+      progress: (progress) => change({ progress }),
+      trouble: (failure) => change({ failure }),
+    }, signal);
     if (end !== undefined) {
       refusedWith(end);
     }

@@ -1,17 +1,19 @@
 // Who is signed in, and what happens when that ends.
 import { computed, signal } from "@preact/signals";
-import { session as calls } from "../api/calls";
-import { onUnauthorized } from "../api/client";
-import { type Failure, failureOf } from "../api/failure";
+import { passkeys, session as calls } from "../api/calls";
+import { onOtherAccount, onUnauthorized, showAccount } from "../api/client";
+import { type Failure, failureOf, isCode } from "../api/failure";
 import type { Session } from "../api/types";
 import { root } from "../lib/path";
 import { loginToken } from "../lib/text";
+import { useOne } from "./passkeys";
 import { forgetTab, recall, remember } from "./storage";
 
 type State =
   | { name: "starting" }
   | { name: "unreachable"; failure: Failure }
-  | { name: "out"; failure?: Failure; link: boolean }  // `link`: a sign-in link was refused.
+  | { name: "link"; token: string; before?: Session }  // `before`: who is signed in as yet.
+  | { name: "out" }
   | { name: "in"; session: Session };
 
 export const state = signal<State>({ name: "starting" });
@@ -24,6 +26,9 @@ export const sheet = signal<"expired" | "confirm" | undefined>(undefined);
 export const renewals = signal(0);
 
 let confirmed: ((signedIn: boolean) => void) | undefined;
+
+// Whoever it is finds his own console, and nothing of what this tab showed.
+onOtherAccount(() => leave());
 
 onUnauthorized(() => {
   if (state.peek().name === "in" && sheet.peek() === undefined) {
@@ -55,32 +60,53 @@ function enter(session: Session): boolean {
     return false;
   }
   remember("tab", "user", session.email);
+  showAccount(session.account);
   state.value = { name: "in", session };
   return true;
 }
 
+/**
+ * A link signs nobody in by being opened: programs that look into mails open it, too, and so does
+ * whoever is sent the link of somebody else's account. The page asks first.
+ */
 export async function start(): Promise<void> {
   const token = takeLoginToken();
-  if (token !== undefined) {
-    try {
-      await signIn({ login_token: token });
-    } catch (thrown) {
-      state.value = { name: "out", failure: failureOf(thrown), link: true };
-    }
-    return;
-  }
   try {
-    enter(await calls.current());
+    const session = await calls.current();
+    if (token === undefined) {
+      enter(session);
+    } else {
+      state.value = { name: "link", token, before: session };
+    }
   } catch (thrown) {
     const failure = failureOf(thrown);
     const nobody = failure.kind === "refused" && failure.status === 401;
-    state.value = nobody ? { name: "out", link: false } : { name: "unreachable", failure };
+    state.value = token !== undefined ? { name: "link", token }
+      : nobody ? { name: "out" } : { name: "unreachable", failure };
+  }
+}
+
+/** Goes on as whoever was signed in before the link was opened. */
+export function stay(): void {
+  const now = state.peek();
+  if (now.name === "link" && now.before !== undefined) {
+    enter(now.before);
   }
 }
 
 /** Throws ApiFailure when the server refuses. */
-export async function signIn(with_: Parameters<typeof calls.signIn>[0]): Promise<void> {
-  await calls.signIn(with_);
+export function signIn(with_: Parameters<typeof calls.signIn>[0]): Promise<void> {
+  return enterBy(() => calls.signIn(with_));
+}
+
+/** Throws NotUsed besides. */
+export function signInWithPasskey(): Promise<void> {
+  return enterBy(async () => passkeys.signIn(await useOne()));
+}
+
+async function enterBy(open: () => Promise<Session>): Promise<void> {
+  await open();
+  showAccount(undefined);  // It may be somebody else, whom this tab has not shown yet.
   if (!enter(await calls.current())) {
     return;
   }
@@ -113,6 +139,18 @@ export function confirmIdentity(): Promise<boolean> {
   return new Promise((resolve) => {
     confirmed = resolve;
   });
+}
+
+/** Does it, after a fresh sign-in where the service wants one; undefined: the person would rather not. */
+export async function withFreshSignIn<T>(work: () => Promise<T>): Promise<T | undefined> {
+  try {
+    return await work();
+  } catch (thrown) {
+    if (!isCode(failureOf(thrown), "step_up_required")) {
+      throw thrown;
+    }
+  }
+  return (await confirmIdentity()) ? work() : undefined;
 }
 
 export function dismissSheet(): void {

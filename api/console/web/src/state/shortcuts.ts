@@ -11,6 +11,9 @@ export function enableShortcuts(on: boolean): void {
   remember("browser", "shortcuts", on);
 }
 
+/** The key that makes a shortcut of Enter, as keyboards here name it. */
+export const modifier = /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘" : "Ctrl";
+
 export interface Shortcut { keys: string; does: string; act: () => void }
 
 const active = new Set<readonly Shortcut[]>();

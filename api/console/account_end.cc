@@ -1,0 +1,71 @@
+#include "api/console/account_end.h"
+
+#include <string>
+#include <utility>
+
+#include "api/console/mails.h"
+#include "api/console/session_words.h"
+#include "api/server/answer.h"
+#include "common/base/log.h"
+#include "common/base/origin.h"
+#include "common/domain/mail_request.h"
+#include "common/domain/sign_in.h"
+
+namespace audiogen::api {
+namespace {
+
+constexpr std::size_t kBodyMax = std::size_t{4} * 1024;
+
+}  // namespace
+
+AccountEnd::AccountEnd(const Config& config, DoorsPool& pool, Mails* mails)
+    : secure_(parse_origin(config.public_url).value_or(Origin()).secure),
+      pool_(pool),
+      mails_(mails) {}
+
+Handling AccountEnd::end(Call call) {
+  const auto body = co_await call.json_body(kBodyMax);
+  if (!body) {
+    call.fail(body.error());
+    co_return;
+  }
+  const auto asked = parse_account_end(*body);
+  if (!asked) {
+    call.fail(asked.error());
+    co_return;
+  }
+  const auto read = [&](StoreDoors& doors) {
+    return doors.web_sessions.find(call.key().user, *call.key().session);
+  };
+  auto found = co_await on_store(pool_, call.holder(), read);
+  const auto state = told(std::move(found), call, session_worded);
+  if (!state) {
+    call.fail(state.error());
+    co_return;
+  }
+  if (asked->email != state->email) {
+    call.fail(invalid_parameter("email", "email must be the mail address of this account."));
+    co_return;
+  }
+  const auto write = [&](StoreDoors& doors) {
+    return doors.account_ends.end(call.key().user, *call.key().session, asked->forfeits_credits);
+  };
+  auto outcome = co_await on_store(pool_, call.holder(), write);
+  const auto ended = told(std::move(outcome), call, session_worded);
+  if (!ended) {
+    call.fail(ended.error());
+    co_return;
+  }
+  log::info("account deleted by its user",
+            {{"request_id", call.request_id()},
+             {"user_id", call.key().user},
+             {"address", call.request().client.text()}});
+  if (mails_ != nullptr) {
+    mails_->tell(Notice::kAccountDeleted, state->email);
+  }
+  std::string cookie;
+  append_header(cookie, "Set-Cookie", ended_session_cookie(secure_));
+  call.answer_nothing(cookie);
+}
+
+}  // namespace audiogen::api

@@ -1,0 +1,210 @@
+#include "api/console/mails.h"
+
+#include <functional>
+#include <utility>
+
+#include "api/console/session_words.h"
+#include "common/base/log.h"
+#include "common/base/mail_address.h"
+#include "common/base/occasionally.h"
+#include "common/domain/mail_request.h"
+#include "common/domain/sign_in.h"
+
+namespace audiogen::api {
+namespace {
+
+// A minute is nothing to somebody who waits for a mail, and too long for a link that lives for ten.
+constexpr StorePoolOptions kLookups{
+    .threads = 1, .per_user = 20, .total = 1'000, .wait_max = std::chrono::minutes(1)};
+constexpr std::size_t kBodyMax = std::size_t{4} * 1024;
+
+void missed(const char* why) {
+  static Occasionally line;
+  if (line.due()) {
+    log::error("a mail was not written", {{"why", why}});
+  }
+}
+
+Instant now() {
+  return std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now());
+}
+
+void note(const char* what, const Call& call) {
+  log::info(what,
+            {{"request_id", call.request_id()},
+             {"user_id", call.key().user},
+             {"session_id", *call.key().session},
+             {"address", call.request().client.text()}});
+}
+
+}  // namespace
+
+Mails::Mails(const Config& config, RateLimiter& limiter, DoorsPool& pool)
+    : site_(config.public_url),
+      sign_up_(config.sign_up),
+      limiter_(limiter),
+      pool_(pool),
+      mailer_(*config.smtp, config.mail_from),
+      lookups_([url = config.database] { return std::make_unique<Doors>(url); }, kLookups) {}
+
+void Mails::stop() {
+  lookups_.stop();
+  mailer_.stop();
+}
+
+// Behind the #: a browser sends it to nobody, so it stands in no log of a proxy.
+std::string Mails::link(const char* what, const std::string& token) const {
+  return site_ + "/console/#" + what + "=" + token;
+}
+
+Handling Mails::ask_link(Call call) {
+  const auto body = co_await call.json_body(kBodyMax);
+  if (!body) {
+    call.fail(body.error());
+    co_return;
+  }
+  const auto email = parse_mail_address(*body);
+  if (!email) {
+    call.fail(email.error());
+    co_return;
+  }
+  // Of an address without an account as well: nobody learns which there are.
+  const RateDecision decision = limiter_.take_mail(inbox_of(*email));
+  if (!decision.allowed) {
+    call.fail(rate_limit_exceeded(decision.retry_after));
+    co_return;
+  }
+  const bool taken = lookups_.submit(
+      call.holder(), [this, address = *email](Doors* doors) { mail_link(doors, address); });
+  if (!taken) {
+    call.fail(service_unavailable());
+    co_return;
+  }
+  call.answer_nothing();
+}
+
+void Mails::mail_link(Doors* doors, const std::string& email) {
+  if (doors == nullptr) {
+    missed("too many wait");
+    return;
+  }
+  const NewToken token = make_token();
+  const auto made = doors->links.add(email, token.hash, sign_up_);
+  if (!made) {
+    missed(made.error().detail.c_str());
+    return;
+  }
+  switch (*made) {
+    case store::MailedLink::kNone:
+      return;
+    case store::MailedLink::kSignIn:
+      mailer_.send(
+          {.to = email, .text = sign_in_mail(link("login", token.text)), .kind = "sign-in link"});
+      return;
+    case store::MailedLink::kSignUp:
+      mailer_.send(
+          {.to = email, .text = sign_up_mail(link("login", token.text)), .kind = "sign-up link"});
+      return;
+  }
+}
+
+Handling Mails::ask_change(Call call) {
+  const auto body = co_await call.json_body(kBodyMax);
+  if (!body) {
+    call.fail(body.error());
+    co_return;
+  }
+  const auto email = parse_mail_address(*body);
+  if (!email) {
+    call.fail(email.error());
+    co_return;
+  }
+  // Of whoever asks, and of whoever would get it; apart from links to sign in, which nobody else
+  // may use up.
+  for (const std::string& counted : {call.key().user.text(), "change " + inbox_of(*email)}) {
+    const RateDecision decision = limiter_.take_mail(counted);
+    if (!decision.allowed) {
+      call.fail(rate_limit_exceeded(decision.retry_after));
+      co_return;
+    }
+  }
+  const NewToken token = make_token();
+  const auto ask = [&](StoreDoors& doors) {
+    return doors.mail_links.ask_change(call.key().user, *call.key().session, *email, token.hash);
+  };
+  auto outcome = co_await on_store(pool_, call.holder(), ask);
+  const auto asked = told(std::move(outcome), call, session_worded);
+  if (!asked) {
+    call.fail(asked.error());
+    co_return;
+  }
+  const bool queued = mailer_.send({.to = *email,
+                                    .text = mail_change_mail(site_, link("mail", token.text)),
+                                    .kind = "mail change"});
+  if (!queued) {
+    call.fail(service_unavailable());
+    co_return;
+  }
+  note("mail change asked for", call);
+  call.answer_nothing();
+}
+
+Handling Mails::confirm_change(Call call) {
+  const auto body = co_await call.json_body(kBodyMax);
+  if (!body) {
+    call.fail(body.error());
+    co_return;
+  }
+  const auto token = parse_mail_token(*body);
+  if (!token) {
+    call.fail(token.error());
+    co_return;
+  }
+  const auto confirm = [&](StoreDoors& doors) -> Result<store::MailChange, store::Fault> {
+    if (!*token) {
+      return store::Fault{.code = store::FaultCode::kBadLogin};
+    }
+    return doors.mail_links.confirm_change(call.key().user, **token);
+  };
+  auto outcome = co_await on_store(pool_, call.holder(), confirm);
+  const auto changed = told(std::move(outcome), call, session_worded);
+  if (!changed) {
+    call.fail(changed.error());
+    co_return;
+  }
+  tell(Notice::kMailChanged, changed->before);
+  note("mail address changed", call);
+  call.answer_nothing();
+}
+
+void Mails::tell(Notice notice, UserId user) {
+  // Who does the same all the time has been told of it, and others wait for their mails.
+  const std::string counted = "notice " + std::to_string(static_cast<int>(notice)) + user.text();
+  if (!limiter_.take_mail(counted).allowed) {
+    return missed("too many of one account");
+  }
+  const bool taken = lookups_.submit(std::hash<UserId>()(user), [this, notice, user](Doors* doors) {
+    if (doors == nullptr) {
+      missed("too many wait");
+      return;
+    }
+    const auto found = doors->accounts.find(user);
+    if (!found) {
+      missed(found.error().detail.c_str());
+      return;
+    }
+    tell(notice, found->email);
+  });
+  if (!taken) {
+    missed("too many wait");
+  }
+}
+
+void Mails::tell(Notice notice, const std::string& address) {
+  // An operator may have made an account by another form, which has no mail.
+  if (is_mail_address(address)) {
+    mailer_.send({.to = address, .text = notice_mail(notice, site_, now()), .kind = "notice"});
+  }
+}
+
+}  // namespace audiogen::api

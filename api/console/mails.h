@@ -1,0 +1,63 @@
+// What accounts have by mail: links that sign in or make an account, another address, notices of
+// what somebody else may have done. There where SMTP_URL is set.
+//
+// Who can fill it, and what the others feel:
+//  - Whoever asks for a link is answered before anybody has looked whether there is such an
+//  account,
+//    so he learns nothing, neither by the answer nor by its time. The look is on a thread and a
+//    connection of its own, whatever the others wait for.
+//  - An address (of the network) may ask 20 times a minute, counted with its attempts to sign in; a
+//    mail address gets three at once and one a minute, and has at most kMailedLinksMax links that
+//    work. So an inbox is not filled by somebody else.
+#pragma once
+
+#include <string>
+
+#include "api/console/mailer.h"
+#include "api/server/call.h"
+#include "api/server/handling.h"
+#include "api/server/rate_limiter.h"
+#include "api/server/store_doors.h"
+#include "common/base/config.h"
+#include "common/domain/mail.h"
+
+namespace audiogen::api {
+
+class Mails {
+ public:
+  // With config.smtp. All are to live as long as this.
+  Mails(const Config& config, RateLimiter& limiter, DoorsPool& pool);
+
+  Handling ask_link(Call call);
+  Handling ask_change(Call call);
+  Handling confirm_change(Call call);
+
+  // Writes to an account, or to the address that was its own; neither waits nor tells whether it
+  // could. Any thread.
+  void tell(Notice notice, UserId user);
+  void tell(Notice notice, const std::string& address);
+
+  // Does what was asked for, then sends what waits, for some seconds at most.
+  void stop();
+
+ private:
+  // What the thread that looks accounts up has.
+  struct Doors {
+    explicit Doors(const DatabaseUrl& url) : session(url) {}
+    store::Session session;
+    store::MailLinks links{session};
+    store::Accounts accounts{session};
+  };
+
+  void mail_link(Doors* doors, const std::string& email);
+  std::string link(const char* what, const std::string& token) const;
+
+  const std::string site_;
+  const SignUp sign_up_;
+  RateLimiter& limiter_;
+  DoorsPool& pool_;
+  Mailer mailer_;
+  StorePool<Doors> lookups_;
+};
+
+}  // namespace audiogen::api

@@ -1,0 +1,221 @@
+#include "api/console/oidc.h"
+
+#include <utility>
+
+#include "api/console/session_words.h"
+#include "api/console/sign_ins.h"
+#include "api/server/answer.h"
+#include "common/base/log.h"
+#include "common/base/occasionally.h"
+#include "common/base/origin.h"
+#include "common/domain/sign_in.h"
+
+namespace audiogen::api {
+namespace {
+
+constexpr std::size_t kCallsMax = 100;
+constexpr std::size_t kBodyMax = std::size_t{256} * 1024;
+// Both calls of one attempt end before the server gives the request up.
+constexpr std::chrono::milliseconds kConnect{2'000}, kCallMax{4'000};
+constexpr std::chrono::hours kKnownFor{1};  // Endpoints move seldom.
+
+OidcClient client_of(const Config& config) {
+  return {.issuer = config.oidc->issuer,
+          .id = config.oidc->client_id,
+          .secret = config.oidc->client_secret,
+          .redirect_uri = config.public_url + "/console/api/v1/sign-in/oidc/callback"};
+}
+
+http::ClientRequest request_to(std::string url) {
+  http::ClientRequest out;
+  out.url = std::move(url);
+  out.headers = {"Accept: application/json"};
+  out.connect_timeout = kConnect;
+  out.total_timeout = kCallMax;
+  out.body_max = kBodyMax;
+  return out;
+}
+
+std::string set_cookie(const std::string& cookie) {
+  std::string out;
+  append_header(out, "Set-Cookie", cookie);
+  return out;
+}
+
+void warn(const std::string& why) {
+  static Occasionally line;
+  if (line.due()) {
+    log::warn("sign-in by the issuer failed", {{"why", why}});
+  }
+}
+
+// The token of the attempt that this browser has begun.
+std::optional<std::string> attempt_of(const http::Request& request, bool secure) {
+  if (request.header_count("cookie") != 1) {
+    return std::nullopt;
+  }
+  const auto token = cookie_value(request.header("cookie"), oidc_cookie_name(secure));
+  return token && token_hash(*token) ? std::optional(std::string(*token)) : std::nullopt;
+}
+
+}  // namespace
+
+// `co_await Fetching(client, request)`: the answer; goes on on the client's thread, which must not
+// be kept.
+class Oidc::Fetching {
+ public:
+  Fetching(http::Client& client, http::ClientRequest request)
+      : client_(client), request_(std::move(request)) {}
+
+  bool await_ready() const noexcept { return false; }
+  void await_suspend(Handling::Frame frame) {
+    // This object may be gone before start() returns.
+    client_.start(std::move(request_), [this, waiting = Handling::Share(frame)](Answer answer) {
+      answer_ = std::move(answer);
+      waiting.resume();
+    });
+  }
+  Answer await_resume() { return std::move(answer_); }
+
+ private:
+  http::Client& client_;
+  http::ClientRequest request_;
+  Answer answer_ = http::ClientError{};
+};
+
+Oidc::Oidc(const Config& config, DoorsPool& pool)
+    : secure_(parse_origin(config.public_url).value_or(Origin()).secure),
+      self_(client_of(config)),
+      sign_up_(config.sign_up),
+      pool_(pool) {}
+
+std::optional<OidcIssuer> Oidc::known() {
+  const std::scoped_lock lock(mutex_);
+  return known_ && Clock::now() < known_->until ? std::optional(known_->issuer) : std::nullopt;
+}
+
+std::optional<OidcIssuer> Oidc::learn(const Answer& answer) {
+  if (!answer || answer->status != 200) {
+    warn("no description of the issuer: " +
+         (answer ? "status " + std::to_string(answer->status) : answer.error().detail));
+    return std::nullopt;
+  }
+  auto issuer = parse_oidc_discovery(answer->body, self_.issuer);
+  if (!issuer) {
+    warn(issuer.error().message);
+    return std::nullopt;
+  }
+  const std::scoped_lock lock(mutex_);
+  known_ = Known{.issuer = *issuer, .until = Clock::now() + kKnownFor};
+  return *issuer;
+}
+
+void Oidc::go(const Call& call, const std::string& to, const std::string& headers) const {
+  http::Response response;
+  response.status = 302;
+  append_header(response.headers, "Location", to);
+  append_header(response.headers, "Cache-Control", "no-store");
+  append_header(response.headers, "Referrer-Policy", "no-referrer");
+  append_header(response.headers, "X-Request-Id", call.request_id());
+  append_own_only(response.headers);
+  response.headers += headers;
+  call.exchange().reply(std::move(response));
+}
+
+// The page says that it did not work, and not why: whoever runs the service reads that in the log.
+void Oidc::refuse(const Call& call, const std::string& why) const {
+  warn(why);
+  go(call, "/console/#sign-in=failed", set_cookie(ended_oidc_cookie(secure_)));
+}
+
+Handling Oidc::begin(Call call) {
+  // Another site's page would sign its visitor in, in the place of whoever he is here.
+  const auto site = call.request().header("sec-fetch-site");
+  if (!site.empty() && site != "same-origin" && site != "none") {
+    go(call, "/console/", "");
+    co_return;
+  }
+  auto issuer = known();
+  if (!issuer && client_.in_flight() < kCallsMax) {
+    http::ClientRequest question = request_to(oidc_discovery_url(self_.issuer));
+    const auto answer = co_await Fetching(client_, std::move(question));
+    issuer = learn(answer);
+  }
+  if (!issuer) {
+    refuse(call, "the issuer is not there");
+    co_return;
+  }
+  const NewToken token = make_token();
+  go(call,
+     oidc_authorization_url(*issuer, self_, oidc_attempt(token.text)),
+     set_cookie(oidc_cookie(secure_, token.text)));
+}
+
+Handling Oidc::finish(Call call) {
+  const auto token = attempt_of(call.request(), secure_);
+  if (!token) {
+    refuse(call, "a browser came back that had not begun, or too late");
+    co_return;
+  }
+  const OidcAttempt attempt = oidc_attempt(*token);
+  const auto code = oidc_code(call.request().query, self_, attempt);
+  if (!code) {
+    refuse(call, "a browser came back without a code, or with that of another attempt");
+    co_return;
+  }
+  auto issuer = known();
+  if (!issuer && client_.in_flight() < kCallsMax) {
+    http::ClientRequest question = request_to(oidc_discovery_url(self_.issuer));
+    const auto answer = co_await Fetching(client_, std::move(question));
+    issuer = learn(answer);
+  }
+  if (!issuer || client_.in_flight() >= kCallsMax) {
+    refuse(call, "the issuer is not there");
+    co_return;
+  }
+  const OidcTokenRequest wanted = oidc_token_request(*issuer, self_, attempt, *code);
+  http::ClientRequest request = request_to(issuer->token);
+  request.method = "POST";
+  request.headers.emplace_back("Content-Type: application/x-www-form-urlencoded");
+  if (wanted.authorization) {
+    request.headers.push_back("Authorization: " + *wanted.authorization);
+  }
+  request.body = wanted.body;
+  const auto answer = co_await Fetching(client_, std::move(request));
+  if (!answer || answer->status != 200) {
+    refuse(call,
+           "the token endpoint refused: " +
+               (answer ? "status " + std::to_string(answer->status) : answer.error().detail));
+    co_return;
+  }
+  const auto person = read_oidc_token(
+      answer->body,
+      self_,
+      attempt,
+      std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now()));
+  if (!person) {
+    refuse(call, person.error().message);
+    co_return;
+  }
+  const NewToken session = make_token();
+  const auto open = [&](StoreDoors& doors) {
+    return doors.web_sessions.open_by_identity(
+        person->identity, person->email, sign_up_, new_session(call, session.hash, secure_));
+  };
+  auto outcome = co_await on_store(pool_, call.holder(), open);
+  const auto opened = told(std::move(outcome), call, session_worded);
+  if (!opened) {
+    refuse(call, "there is no account for whom the issuer named");
+    co_return;
+  }
+  log::info("signed in by the issuer",
+            {{"request_id", call.request_id()},
+             {"user_id", opened->session.user},
+             {"session_id", opened->session.id},
+             {"address", call.request().client.text()}});
+  go(call,
+     "/console/",
+     set_cookie(ended_oidc_cookie(secure_)) + set_cookie(session_cookie(secure_, session.text)));
+}
+
+}  // namespace audiogen::api

@@ -1,0 +1,57 @@
+// Signing in by an issuer of OpenID Connect: there and back again. There where OIDC_ISSUER is set.
+//
+// Who can fill it, and what the others feel: nobody waits for the issuer but whoever signs in by
+// it; calls are made by a client with a thread of its own, kCallsMax at a time, and one that takes
+// too long is given up. Attempts count with the other attempts to sign in, 20 a minute from an
+// address.
+#pragma once
+
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "api/server/call.h"
+#include "api/server/handling.h"
+#include "api/server/store_doors.h"
+#include "common/base/config.h"
+#include "common/domain/oidc.h"
+#include "common/http/client.h"
+
+namespace audiogen::api {
+
+class Oidc {
+ public:
+  // With config.oidc. Both are to live as long as this.
+  Oidc(const Config& config, DoorsPool& pool);
+
+  // Sends the browser to the issuer.
+  Handling begin(Call call);
+  // It is back: signed in, or not and told so by the page. By a redirect in any case.
+  Handling finish(Call call);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  using Answer = Result<http::ClientResponse, http::ClientError>;
+  class Fetching;
+  struct Known {
+    OidcIssuer issuer;
+    Clock::time_point until;
+  };
+
+  std::optional<OidcIssuer> known();
+  // What a call for the issuer's description came to.
+  std::optional<OidcIssuer> learn(const Answer& answer);
+  void refuse(const Call& call, const std::string& why) const;
+  void go(const Call& call, const std::string& to, const std::string& headers) const;
+
+  const bool secure_;  // The cookies'.
+  const OidcClient self_;
+  const SignUp sign_up_;
+  DoorsPool& pool_;
+  std::mutex mutex_;
+  std::optional<Known> known_;  // Guarded by mutex_.
+  http::Client client_;
+};
+
+}  // namespace audiogen::api

@@ -1,0 +1,100 @@
+// Another mail address: asked for here, confirmed by the link that goes to it.
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { mail } from "../api/calls";
+import { failureOf, isCode } from "../api/failure";
+import { useAction } from "../state/action";
+import { announce } from "../state/announce";
+import { mailLink } from "../state/mail_link";
+import { confirmIdentity, current, refreshSession } from "../state/session";
+import { remember } from "../state/storage";
+import { learnWays, ways } from "../state/ways";
+import { Button, Card } from "./basics";
+import { Dialog } from "./dialog";
+import { TextField } from "./fields";
+import { FailureNotice, Notice } from "./states";
+
+/** Does it, after a fresh sign-in where the service wants one; false: the person would rather not. */
+export async function afterStepUp(work: () => Promise<void>): Promise<boolean> {
+  try {
+    await work();
+    return true;
+  } catch (thrown) {
+    if (!isCode(failureOf(thrown), "step_up_required")) {
+      throw thrown;
+    }
+  }
+  if (!(await confirmIdentity())) {
+    return false;
+  }
+  await work();
+  return true;
+}
+
+export function MailChange() {
+  const wanted = useSignal("");
+  const sentTo = useSignal<string | undefined>(undefined);
+  const action = useAction();
+  useEffect(() => {
+    void learnWays();
+  }, []);
+  if (ways.value?.mail !== true) {
+    return null;
+  }
+  const ask = () => action.run(async () => {
+    sentTo.value = undefined;
+    const address = wanted.value.trim();
+    if (await afterStepUp(() => mail.change(address))) {
+      wanted.value = "";
+      sentTo.value = address;
+      announce("A link is on its way");
+    }
+  });
+  const failure = action.failure.value;
+  const ruled = failure?.kind === "refused" && failure.param === "email";
+  return (
+    <Card title="Mail address">
+      <form class="stack narrow" onSubmit={(event) => { event.preventDefault(); void ask(); }}>
+        <TextField
+          label="New mail address" type="email" autoComplete="email" required value={wanted.value}
+          hint="We send a link to it. Until you open it, everything stays as it is."
+          problem={ruled ? failure.message : undefined} onValue={(value) => { wanted.value = value; }}
+        />
+        {failure === undefined || ruled ? null : <FailureNotice what="The address was not changed." failure={failure} />}
+        {sentTo.value === undefined ? null : (
+          <Notice look="good"><p>A link is on its way to <strong>{sentTo.value}</strong>. Open it in this browser, within an hour.</p></Notice>
+        )}
+        <div><Button type="submit" busy={action.busy.value}>Send the link</Button></div>
+      </form>
+    </Card>
+  );
+}
+
+/** Over whatever page the link has led to. A button, because programs that look at mails open links, too. */
+export function ConfirmMail() {
+  const action = useAction();
+  const token = mailLink.value;
+  if (token === undefined) {
+    return null;
+  }
+  const close = () => {
+    mailLink.value = undefined;
+  };
+  const confirm = () => action.run(async () => {
+    await mail.confirm(token);
+    await refreshSession();
+    remember("tab", "user", current.value?.email);
+    close();
+    announce("The mail address was changed");
+  });
+  return (
+    <Dialog title="Confirm your new mail address" onClose={close}>
+      <p>You are signed in as <strong>{current.value?.email}</strong>. From now on you sign in with the address that this link was sent to.</p>
+      {action.failure.value === undefined ? null : <FailureNotice what="The address was not changed." failure={action.failure.value} />}
+      <div class="dialog-actions">
+        <Button look="primary" busy={action.busy.value} onClick={() => void confirm()}>Confirm</Button>
+        <Button onClick={close}>Not now</Button>
+      </div>
+    </Dialog>
+  );
+}

@@ -1,0 +1,41 @@
+// What GET …/events says of a task: server-sent events (WHATWG HTML, 9.2), as text.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "api/generations/resource.h"
+#include "common/domain/outlook.h"
+#include "common/domain/task.h"
+
+namespace audiogen::api {
+
+// Streams of a key at a time.
+inline constexpr std::size_t kStreamsPerKey = 20;
+// After this a stream ends, and its client asks again: so no process is kept from stopping,
+// nobody's connection is forgotten, and a key that was deleted soon hears nothing more.
+inline constexpr std::chrono::minutes kStreamMax{5};
+inline constexpr std::chrono::seconds kProgressEvery{2}, kCommentEvery{15};
+
+// The beginning of a stream: how long a client waits before it asks again.
+inline constexpr std::string_view kStreamBegin = "retry: 3000\n\n";
+// So that proxies and clients see that it lives.
+inline constexpr std::string_view kStreamComment = ": still there\n\n";
+
+// Tells the states of one task that a client can see from each other, and grows: the epoch, and one
+// more once it is final, because the worker that ends a task does so under the epoch of its claim.
+std::uint64_t event_id(const TaskView& task);
+
+// `Last-Event-ID` as event_id() writes it; nullopt: none, or none of ours.
+std::optional<std::uint64_t> parse_event_id(std::string_view header);
+
+// With the id, and the generation resource.
+std::string status_event(const TaskView& task, const WireNames& names);
+// Without an id: it says nothing that lasts.
+std::string progress_event(const Prospect& prospect);
+
+}  // namespace audiogen::api

@@ -1,0 +1,93 @@
+#include "api/generations/lookout.h"
+
+#include <utility>
+
+#include "common/store/queue_figures.h"
+#include "common/store/session.h"
+
+namespace audiogen::api {
+namespace {
+
+constexpr store::SessionOptions kPatience{.read_timeout = std::chrono::seconds(4),
+                                          .statement_max = std::chrono::seconds(3),
+                                          .lock_wait = std::chrono::seconds(0)};
+
+Lookout::Look look_by(const DatabaseUrl& url) {
+  struct Eyes {
+    explicit Eyes(const DatabaseUrl& database) : session(database, kPatience) {}
+    store::Session session;
+    store::QueueFigures figures{session};
+  };
+  return [eyes = std::make_shared<Eyes>(url)]() -> std::optional<QueueSample> {
+    auto sample = eyes->figures.sample();
+    return sample ? std::optional(*std::move(sample)) : std::nullopt;
+  };
+}
+
+}  // namespace
+
+Lookout::Lookout(const Config& config)
+    : Lookout([url = config.database] { return look_by(url); }) {}
+
+Lookout::Lookout(std::function<Look()> make, Options options)
+    : options_(options), thread_([this, make = std::move(make)] { work(make); }) {}
+
+Lookout::~Lookout() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+std::shared_ptr<const Lookout::Seen> Lookout::seen() const {
+  asked_.store(true, std::memory_order_relaxed);
+  const std::scoped_lock lock(mutex_);
+  return seen_ && Clock::now() - seen_->taken <= options_.kept ? seen_ : nullptr;
+}
+
+Prospect Lookout::of(const TaskView& task) const {
+  if (const auto seen = this->seen()) {
+    // What was put back is due by the clock that said when.
+    const auto passed =
+        std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - seen->taken);
+    return seen->outlook.of(task, seen->at + passed);
+  }
+  return Outlook().of(
+      task, std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now()));
+}
+
+std::optional<Spread> Lookout::start_in() const {
+  const auto seen = this->seen();
+  return seen ? seen->outlook.start_in() : std::nullopt;
+}
+
+void Lookout::work(const std::function<Look()>& make) {
+  const Look look = make();
+  auto asked_at = Clock::now(), looked_at = asked_at - options_.unasked;
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    const auto now = Clock::now();
+    if (asked_.exchange(false, std::memory_order_relaxed)) {
+      asked_at = now;
+    }
+    if (now - asked_at <= options_.unasked || now - looked_at >= options_.unasked) {
+      lock.unlock();
+      auto sample = look();
+      looked_at = Clock::now();
+      std::shared_ptr<const Seen> next;
+      if (sample) {
+        const Instant at = sample->at;
+        next = std::make_shared<const Seen>(Seen{Outlook(*std::move(sample)), at, looked_at});
+      }
+      lock.lock();
+      if (next) {
+        seen_ = std::move(next);
+      }
+    }
+    changed_.wait_for(lock, options_.asked, [this] { return stopping_; });
+  }
+}
+
+}  // namespace audiogen::api

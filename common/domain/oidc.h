@@ -1,0 +1,88 @@
+// Signing in by somebody else's word: the client's half of OpenID Connect Core 1.0, authorization
+// code flow with PKCE (RFC 7636). Pure.
+//
+// One random text per attempt lies in a cookie of the browser that makes it; state, nonce and the
+// verifier are derived from it, so nothing has to be remembered here, and nobody finishes an
+// attempt in a browser that did not begin it.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/base/crypto.h"
+#include "common/base/result.h"
+#include "common/base/time.h"
+
+namespace audiogen {
+
+// How long somebody may take at the issuer's page.
+inline constexpr std::chrono::minutes kOidcAttemptLife{10};
+
+// What we know of an issuer, by its discovery document.
+struct OidcIssuer {
+  std::string authorization{}, token{};  // Endpoints.
+  bool secret_in_body = false;           // It takes a client's secret in no header.
+};
+
+// Whose client we are.
+struct OidcClient {
+  std::string issuer, id, secret;
+  std::string redirect_uri;  // Where a browser comes back to.
+};
+
+// Where the discovery document of an issuer is.
+std::string oidc_discovery_url(std::string_view issuer);
+
+// Reads it. The error says what is wrong with it: another issuer's name, endpoints that are not
+// https (or, of an issuer by http on a loopback address, not there).
+Result<OidcIssuer> parse_oidc_discovery(std::string_view body, std::string_view issuer);
+
+struct OidcAttempt {
+  std::string state, nonce, verifier;
+};
+OidcAttempt oidc_attempt(std::string_view token);  // Of make_token().
+
+// Where the browser is sent.
+std::string oidc_authorization_url(const OidcIssuer& issuer,
+                                   const OidcClient& client,
+                                   const OidcAttempt& attempt);
+
+// What it comes back with, of the query; nullopt without a code, or with the state of another
+// attempt, or from another issuer where it says so (RFC 9207).
+std::optional<std::string> oidc_code(std::string_view query,
+                                     const OidcClient& client,
+                                     const OidcAttempt& attempt);
+
+// The token request: its body, and the value of Authorization where the secret goes there.
+struct OidcTokenRequest {
+  std::string body;
+  std::optional<std::string> authorization;
+};
+OidcTokenRequest oidc_token_request(const OidcIssuer& issuer,
+                                    const OidcClient& client,
+                                    const OidcAttempt& attempt,
+                                    std::string_view code);
+
+// Whom the issuer says it is.
+struct OidcPerson {
+  Sha256 identity{};                   // Of issuer and subject: the same person has the same.
+  std::optional<std::string> email{};  // In lower case, if the issuer says that it is verified.
+};
+
+// Reads the answer of the token endpoint and judges the ID token in it as OpenID Connect Core 1.0
+// wants it (3.1.3.7): it came from there over TLS, so its signature says nothing more; iss, aud,
+// azp, exp, iat, nonce and sub must be right. The error names the claim and never its value.
+Result<OidcPerson> read_oidc_token(std::string_view body,
+                                   const OidcClient& client,
+                                   const OidcAttempt& attempt,
+                                   Instant now);
+
+// The cookie of an attempt: its name, and the Set-Cookie values that keep its token and take it
+// away.
+std::string_view oidc_cookie_name(bool secure);
+std::string oidc_cookie(bool secure, std::string_view token);
+std::string ended_oidc_cookie(bool secure);
+
+}  // namespace audiogen

@@ -1,0 +1,160 @@
+// What an owner is told of a generation, at once or as it happens: the text, and when it is known.
+#include "api/generations/details.h"
+
+#include <atomic>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "api/generations/event_stream.h"
+#include "api/generations/lookout.h"
+#include "tests/support/wait.h"
+
+namespace audiogen::api {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using testing::Not;
+using End = store::PastAttempt::End;
+
+const Instant kBegin = *parse_iso("2026-11-20T23:10:32.123Z");
+
+TaskView task_in(TaskState state, std::uint32_t epoch) {
+  TaskView out;
+  out.id = *TaskId::parse("aud_01k9hsx7v3fzq8n5m2r4t6w9yb");
+  out.state = state;
+  out.epoch = epoch;
+  out.created_at = kBegin;
+  out.updated_at = out.next_run_at = kBegin + 5s;
+  out.held = kHoldAmount;
+  return out;
+}
+
+store::TaskDetails details_of(TaskView task) {
+  store::TaskDetails out{.view = std::move(task), .deadline_at = kBegin + 15min};
+  GenerationRequest request;
+  request.prompt = "Line\n\"two\"";
+  request.audio_references = {"https://ann:secret@media.example.com/a.mp3?token=t0ken",
+                              "https://media.example.com/b.mp3"};
+  request.speed = 0.9;
+  request.metadata = {{"order", "4711"}};
+  out.request = encode_request(request);
+  return out;
+}
+
+TEST(Details, TellWhatWasAskedForWithoutAddresses) {
+  const std::string text = render_details(details_of(task_in(TaskState::kQueued, 0)),
+                                          {.waiting_on = WaitingOn::kCapacity,
+                                           .position = 3,
+                                           .start_in = Spread{1'449ms, 2s},
+                                           .done_in = Spread{1'450ms, 61'050ms}});
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          R"("request":{"prompt":"Line\u000a\"two\"","voice":null,"output_format":"mp3","sample_rate":24000,)"
+          R"("speed":0.9,"volume":1,"pitch":0,"max_credits":150,"metadata":{"order":"4711"},)"
+          R"("references":[{"param":"audio_references[0]","kind":"audio"},{"param":"audio_references[1]","kind":"audio"}]},)"
+          R"("key_id":null,"waiting_on":"capacity","position":3,"start_in_seconds":{"p50":1.4,"p90":2},)"
+          R"("done_in_seconds":{"p50":1.5,"p90":61.1},"settled_by":"2026-11-20T23:25:32.123Z","attempts":0,)"
+          R"("timeline":[{"type":"created","at":"2026-11-20T23:10:32.123Z"}],"ledger":[]})"));
+  EXPECT_THAT(text, Not(HasSubstr("media.example.com")));
+  EXPECT_THAT(text, Not(HasSubstr("t0ken")));
+}
+
+TEST(Details, TellHowItWentAndWhy) {
+  auto details = details_of(task_in(TaskState::kFailed, 4));
+  details.view.failure = FailureCode::kReferenceUnavailable;
+  details.view.failure_message = "audio_references[0] cannot be used.";
+  details.request.clear();
+  details.deleted_at = kBegin + 1h;
+  details.key = *KeyId::parse("key_01k9hq2m4c7p9s1v3x5z7b9d1f");
+  details.attempts = 5;
+  std::uint32_t n = 0;
+  for (const End end :
+       {End::kInterrupted, End::kFailed, End::kNotBegun, End::kSucceeded, End::kNone}) {
+    details.timeline.push_back({.n = ++n, .end = end, .started_at = kBegin + 1s});
+    if (end != End::kNone) {
+      details.timeline.back().ended_at = kBegin + 2s;
+    }
+  }
+  const std::string text = render_details(details, {});
+  EXPECT_THAT(text, HasSubstr(R"("request":null,"key_id":"key_01k9hq2m4c7p9s1v3x5z7b9d1f",)"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          R"("waiting_on":null,"position":null,"start_in_seconds":null,"done_in_seconds":null,"settled_by":null,"attempts":5,)"));
+  for (const char* const outcome : {"interrupted", "failed", "not_begun", "succeeded"}) {
+    EXPECT_THAT(text,
+                HasSubstr(R"("ended_at":"2026-11-20T23:10:34.123Z","outcome":")" +
+                          std::string(outcome) + "\""));
+  }
+  EXPECT_THAT(text, HasSubstr(R"("number":5,"ended_at":null,"outcome":"running")"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          R"({"type":"failed","at":"2026-11-20T23:10:37.123Z","code":"reference_unavailable","message":"audio_references[0] cannot be used."},)"
+          R"({"type":"deleted","at":"2026-11-21T00:10:32.123Z"}])"));
+}
+
+TEST(Events, IdsGrowAndTellAllThatCanBeSeenApart) {
+  // Created, claimed, put back, claimed; then the end, by whoever held it or by somebody else.
+  std::uint64_t last = 0;
+  for (const auto& [state, epoch] : {std::pair(TaskState::kRunning, 1U),
+                                     std::pair(TaskState::kQueued, 2U),
+                                     std::pair(TaskState::kRunning, 3U),
+                                     std::pair(TaskState::kSucceeded, 3U),
+                                     std::pair(TaskState::kCanceled, 4U)}) {
+    const std::uint64_t id = event_id(task_in(state, epoch));
+    EXPECT_GT(id, last);
+    last = id;
+    EXPECT_EQ(parse_event_id(std::to_string(id)), id);
+  }
+  EXPECT_EQ(event_id(task_in(TaskState::kQueued, 0)), 0u);
+  for (const char* const other : {"", "x", "1x", "-1", " 1", "18446744073709551616"}) {
+    EXPECT_EQ(parse_event_id(other), std::nullopt) << other;
+  }
+}
+
+TEST(Events, AreLinesThatEndWithAnEmptyOne) {
+  const WireNames names{.model = "svc-audio-1.0", .cdn_url = "https://cdn.test/files"};
+  const TaskView task = task_in(TaskState::kRunning, 1);
+  EXPECT_EQ(status_event(task, names),
+            "id: 1\nevent: status\ndata: " + render_task(task, names) + "\n\n");
+  EXPECT_EQ(progress_event({.waiting_on = WaitingOn::kProvider, .done_in = Spread{3s, 8s}}),
+            "event: progress\ndata: {\"waiting_on\":\"provider\",\"position\":null,"
+            "\"start_in_seconds\":null,\"done_in_seconds\":{\"p50\":3,\"p90\":8}}\n\n");
+}
+
+// A thread looks, and whoever asks gets what it saw last.
+TEST(Lookout, TellsWhatWasSeenAndNotForTooLong) {
+  std::atomic<int> looks{0};
+  std::atomic<bool> away{false};
+  const auto make = [&]() -> Lookout::Look {
+    return [&]() -> std::optional<QueueSample> {
+      ++looks;
+      if (away) {
+        return std::nullopt;
+      }
+      const auto now =
+          std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now());
+      return QueueSample{.at = now, .starts = {{.created = now - 3s, .began = now - 1s}}};
+    };
+  };
+  const Lookout lookout(make, {.asked = 5ms, .unasked = 50ms, .kept = 300ms});
+  EXPECT_TRUE(test::eventually(10s, [&] { return lookout.start_in() == Spread{2s, 2s}; }));
+  TaskView due = task_in(TaskState::kQueued, 0);
+  due.next_run_at = {};
+  EXPECT_EQ(lookout.of(due).start_in, (Spread{2s, 2s}));
+  away = true;
+  EXPECT_TRUE(test::eventually(10s, [&] { return !lookout.start_in(); }));
+  EXPECT_EQ(lookout.of(task_in(TaskState::kRunning, 1)).waiting_on, WaitingOn::kProvider);
+  away = false;
+  EXPECT_TRUE(test::eventually(10s, [&] { return lookout.start_in().has_value(); }));
+  // Also while nobody asks.
+  const int seen = looks;
+  EXPECT_TRUE(test::eventually(10s, [&] { return looks > seen + 3; }));
+}
+
+}  // namespace
+}  // namespace audiogen::api
