@@ -342,9 +342,11 @@ void Connection::on_bytes(std::string_view bytes) {
   }
   silent_ = false;
   const FramerLimits& limits = core_->options.limits;
+  // More than any request is taken with. What is here stays, for an answer that says so, or because
+  // it is one request and the beginning of others: the verdict decides.
   if (phase_ == Phase::kJudging && !discarding_ &&
       inbox_->size() + bytes.size() > limits.head + limits.body) {
-    return reset_now();  // Not one request, but several at once: there is no place for them.
+    discarding_ = true;
   }
   // Requests sent ahead: with heads_first their bodies are nobody's yet.
   if (phase_ != Phase::kReading && phase_ != Phase::kJudging && phase_ != Phase::kLingering &&
@@ -415,6 +417,10 @@ void Connection::pump(Lock& lock, std::chrono::milliseconds lag) {
     }
     if (status == Framer::Status::kRefused) {
       refuse(lock, 400, std::string(inbox_->reason()));
+      continue;
+    }
+    if (discarding_) {  // Its end was dropped with what came beyond.
+      refuse(lock, 400, "the request is too long with the lines about its chunks");
       continue;
     }
     if (status == Framer::Status::kHead && received_ == Received::kNothing && inbox_->begun()) {

@@ -205,6 +205,66 @@ TEST_F(HttpBodies, TheBodyMayComeBeforeTheVerdict) {
   }
 }
 
+// A key that has to be looked up takes a moment, in which a client sends on. It is told what is
+// wrong whatever came meanwhile: a reset would take the answer with it.
+TEST_F(HttpBodies, WhatIsTooLargeMayComeBeforeTheVerdict) {
+  serve();
+  const std::string later = "Authorization: later\r\n";
+  const std::string chunked =
+      "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n" + later + "\r\n";
+  std::string wordy;  // Few bytes of a body, and much about each.
+  while (wordy.size() < 6 * kBodyMax) {
+    wordy += "1\r\nx\r\n";
+  }
+  const std::string body(6 * kBodyMax, 'x');
+  const std::vector<std::pair<std::string, std::string>> requests = {
+      {head(body.size(), later), body},
+      {chunked, "60000\r\n" + body},
+      {chunked, wordy + "0\r\n\r\n"},
+  };
+  for (const auto& [start, rest] : requests) {
+    for (const bool good : {true, false}) {
+      RawConnection client = connect();
+      ASSERT_TRUE(client.send(start));
+      auto exchanges = take_later(1);
+      ASSERT_EQ(exchanges.size(), 1U);
+      ASSERT_TRUE(client.send(rest));
+      settle();
+      if (good) {
+        accept(exchanges[0]);
+      } else {
+        exchanges[0].reply(text("no", 401));
+      }
+      exchanges.clear();
+      const auto response = client.response();
+      ASSERT_TRUE(response) << rest.substr(0, 20);
+      EXPECT_EQ(response->status, good ? 400 : 401) << response->body;
+      EXPECT_EQ(response->header("connection"), "close");
+    }
+  }
+}
+
+// The first is a request like any other; the client asks again for what has no answer.
+TEST_F(HttpBodies, MoreThanIsKeptOfRequestsSentAheadEndsTheConnectionAfterTheFirst) {
+  serve();
+  RawConnection client = connect();
+  ASSERT_TRUE(client.send(head(5, "Authorization: later\r\n") + "he"));
+  auto exchanges = take_later(1);
+  ASSERT_EQ(exchanges.size(), 1U);
+  const std::string next = post_request("/x", std::string(kBodyMax, 'x'));
+  ASSERT_TRUE(client.send("llo" + next + next + next));
+  settle();
+  const int before = bodies_;
+  accept(exchanges[0]);
+  exchanges.clear();
+  const auto response = client.response();
+  ASSERT_TRUE(response);
+  EXPECT_EQ(response->body, "hello");
+  EXPECT_EQ(response->header("connection"), "close");
+  EXPECT_TRUE(client.closed());
+  EXPECT_EQ(bodies_, before + 1);
+}
+
 TEST_F(HttpBodies, SaysContinueToWhomItKnows) {
   serve();
   RawConnection bad = connect(), good = connect();
