@@ -18,7 +18,7 @@ namespace audiogen::test {
 using namespace std::chrono_literals;
 using Form = DoubleReply::Form;
 
-inline constexpr auto kPatience = 20s;  // For what must happen; never waited out.
+inline constexpr auto kPatience = 300s;  // For what must happen; never waited out.
 // Words that must not come back in a fault's detail.
 inline constexpr const char* kSecret = "sk-very-secret";
 inline constexpr const char* kPrompt = "a private prompt";

@@ -41,7 +41,7 @@ class Fetching : public testing::Test {
              const std::vector<std::string>& urls,
              bool keep = false,
              const UserId& user = UserId::make(),
-             std::chrono::seconds time = 30s) {
+             std::chrono::seconds time = 10min) {
     auto request = std::make_shared<GenerationRequest>();
     request->audio_references = urls;
     auto promise = std::make_shared<std::promise<Fetched>>();
