@@ -154,6 +154,8 @@ Result<std::optional<TaskDetails>, Fault> History::details(UserId user, TaskId t
     if (out.attempts > 0) {
       newest = read_attempt(rows, 6);  // Its number is how many there are.
     }
+    TaskView* const view = &out.view;
+    find_references(session_, {&view, 1});
     if (out.attempts > 1) {
       const std::uint32_t from =
           out.attempts > kAttemptsShown ? out.attempts - kAttemptsShown + 1 : 1;

@@ -1,6 +1,7 @@
 #include "common/store/task_rows.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/base/log.h"
 
@@ -377,8 +378,35 @@ TaskView read_view(const Rows& rows, std::uint32_t first) {
   }
   task.epoch = rows.u32(first + 13);
   task.next_run_at = rows.time(first + 14);
-  task.waits_for_reference = rows.u64(first + 15) != 0;
+  const bool called = !rows.is_null(first + 15);
+  const std::uint32_t called_in = called ? rows.u32(first + 15) : 0;
+  if (task.state == TaskState::kRunning) {
+    task.waits_for_reference = !called || called_in != task.epoch;
+  } else if (task.state == TaskState::kQueued) {
+    task.waits_for_reference = task.epoch > 0 && (!called || called_in + 1 != task.epoch);
+  }
   return task;
+}
+
+void find_references(Session& session, std::span<TaskView* const> tasks) {
+  std::unordered_map<TaskId, TaskView*> may;
+  for (TaskView* const task : tasks) {
+    if (task->state == TaskState::kQueued && std::exchange(task->waits_for_reference, false)) {
+      may.emplace(task->id, task);
+    }
+  }
+  if (may.empty()) {
+    return;
+  }
+  Sql sql(
+      "SELECT id FROM tasks FORCE INDEX (PRIMARY) WHERE "
+      "JSON_CONTAINS_PATH(CONVERT(request USING utf8mb4), 'one', '$.audio_references[0]', "
+      "'$.image_url') AND next_run_at>UTC_TIMESTAMP(6) AND id IN (");
+  list(sql, may, [&](const auto& task) { sql << task.first; }) << ")";
+  Rows rows = session.query(sql);
+  while (rows.next()) {
+    may.at(rows.id<TaskId>(1))->waits_for_reference = true;
+  }
 }
 
 std::unordered_map<TaskId, OwnedView> read_views(Session& session, std::span<const TaskId> ids) {
@@ -391,6 +419,13 @@ std::unordered_map<TaskId, OwnedView> read_views(Session& session, std::span<con
     TaskView view = read_view(rows, 2);
     found.emplace(view.id, OwnedView{rows.id<UserId>(1), std::move(view)});
   }
+  std::vector<TaskView*> views;
+  for (auto& [id, owned] : found) {
+    if (owned.view.waits_for_reference) {
+      views.push_back(&owned.view);
+    }
+  }
+  find_references(session, views);
   return found;
 }
 

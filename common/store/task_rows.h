@@ -123,19 +123,16 @@ inline constexpr char kRecordColumns[] =
 inline constexpr std::uint32_t kRecordColumnCount = 14;
 TaskRecord read_record(const Rows& rows, std::uint32_t first);
 
-// The columns of a TaskView, and reading them from column `first` on.
+// The columns of a TaskView, and reading them from column `first` on. Of a queued task
+// `waits_for_reference` then says only that it may: find_references() tells.
 inline constexpr char kViewColumns[] =
     "t.id, t.state, t.claims, t.created_at, t.updated_at, t.held, t.charged, t.output_key, "
     "t.output_format, t.duration_ms, t.failure, t.failure_message, t.output_deleted_at, t.epoch, "
-    "t.next_run_at, "
-    // Claimed, and nobody was called. Put back by such a claim, it is for its references' sake if
-    // it has any. Only then is the request looked at, by a read of its own: it may be long, and
-    // every status read has these columns.
-    "IF(t.state=2, NOT (t.attempt_epoch<=>t.epoch), t.state=1 AND t.epoch>0 AND "
-    "NOT (t.attempt_epoch+1<=>t.epoch) AND t.next_run_at>UTC_TIMESTAMP(6) AND COALESCE((SELECT "
-    "JSON_CONTAINS_PATH(CONVERT(r.request USING utf8mb4), 'one', '$.audio_references[0]', "
-    "'$.image_url') FROM tasks r WHERE r.id=t.id), 0))";
+    "t.next_run_at, t.attempt_epoch";
 TaskView read_view(const Rows& rows, std::uint32_t first);
+// A task whose claim called nobody was put back for its references' sake, if it has any. Few are,
+// so only then is the request looked at, by a read of its own: every status read has the columns.
+void find_references(Session& session, std::span<TaskView* const> tasks);
 
 // The voice that a request asks for, of a row of `tasks`; null: none, or the request is emptied.
 // JSON by name and not by place: texts of the client's own may look like a member.
