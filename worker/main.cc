@@ -21,14 +21,14 @@
 #include "common/store/session.h"
 #include "worker/chain.h"
 #include "worker/decode/sandboxed_decoder.h"
-#include "worker/eraser.h"
-#include "worker/janitor.h"
 #include "worker/providers_file.h"
 #include "worker/runner.h"
 #include "worker/sandbox/helper.h"
 #include "worker/spool.h"
-#include "worker/sweeper.h"
-#include "worker/usage_roller.h"
+#include "worker/upkeep/eraser.h"
+#include "worker/upkeep/janitor.h"
+#include "worker/upkeep/sweeper.h"
+#include "worker/upkeep/usage_roller.h"
 
 namespace audiogen::worker {
 namespace {

@@ -15,8 +15,8 @@
 #include "common/store/history.h"
 #include "tests/blob/temporary_folder.h"
 #include "tests/store/task_fixture.h"
-#include "worker/eraser.h"
-#include "worker/janitor.h"
+#include "worker/upkeep/eraser.h"
+#include "worker/upkeep/janitor.h"
 
 namespace audiogen::store {
 namespace {

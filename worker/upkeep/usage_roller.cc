@@ -1,4 +1,4 @@
-#include "worker/usage_roller.h"
+#include "worker/upkeep/usage_roller.h"
 
 #include <chrono>
 

@@ -1,4 +1,4 @@
-#include "worker/janitor.h"
+#include "worker/upkeep/janitor.h"
 
 #include <algorithm>
 #include <optional>

@@ -1,4 +1,4 @@
-#include "worker/eraser.h"
+#include "worker/upkeep/eraser.h"
 
 #include <algorithm>
 #include <atomic>

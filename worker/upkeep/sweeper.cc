@@ -1,4 +1,4 @@
-#include "worker/sweeper.h"
+#include "worker/upkeep/sweeper.h"
 
 #include <chrono>
 
