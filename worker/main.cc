@@ -19,7 +19,7 @@
 #include "common/store/migrate.h"
 #include "common/store/probe.h"
 #include "common/store/session.h"
-#include "worker/chain.h"
+#include "worker/chain/chain.h"
 #include "worker/decode/sandboxed_decoder.h"
 #include "worker/providers_file.h"
 #include "worker/runner.h"

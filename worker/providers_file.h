@@ -7,7 +7,7 @@
 
 #include "common/base/result.h"
 #include "common/http/client.h"
-#include "worker/providers/provider.h"
+#include "worker/chain/provider.h"
 
 namespace audiogen::worker {
 

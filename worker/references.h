@@ -16,8 +16,8 @@
 #include "common/http/client.h"
 #include "worker/audio/decoder.h"
 #include "worker/audio/reference.h"
+#include "worker/chain/provider.h"
 #include "worker/pool.h"
-#include "worker/providers/provider.h"
 
 namespace audiogen::worker {
 

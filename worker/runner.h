@@ -23,7 +23,7 @@
 #include "common/queue/consumer.h"
 #include "common/store/group_commit.h"
 #include "worker/audio/pipeline.h"
-#include "worker/chain.h"
+#include "worker/chain/chain.h"
 #include "worker/pool.h"
 #include "worker/references.h"
 #include "worker/scheduler.h"

@@ -13,7 +13,7 @@
 #include "worker/audio/codec.h"
 #include "worker/audio/in_process_decoder.h"
 #include "worker/decode/sandboxed_decoder.h"
-#include "worker/providers/speech_helper.h"
+#include "worker/local/speech_helper.h"
 
 namespace audiogen {
 namespace {

@@ -18,8 +18,8 @@
 #include "common/domain/voices.h"
 #include "worker/audio/in_process_decoder.h"
 #include "worker/audio/pipeline.h"
-#include "worker/providers/local_provider.h"
-#include "worker/providers/local_voices.h"
+#include "worker/local/local_provider.h"
+#include "worker/local/local_voices.h"
 
 namespace audiogen {
 namespace {

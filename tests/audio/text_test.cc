@@ -1,5 +1,5 @@
 // Text preparation: what is cleaned away, and which voice reads which run.
-#include "worker/audio/text.h"
+#include "worker/local/text.h"
 
 #include <string>
 #include <vector>

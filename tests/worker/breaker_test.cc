@@ -1,4 +1,4 @@
-#include "worker/breaker.h"
+#include "worker/chain/breaker.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "worker/providers/bulkhead.h"
+#include "worker/chain/bulkhead.h"
 
 #include <gtest/gtest.h>
 

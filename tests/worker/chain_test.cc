@@ -1,4 +1,4 @@
-#include "worker/chain.h"
+#include "worker/chain/chain.h"
 
 #include <future>
 #include <optional>
@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/worker/fake_provider.h"
-#include "worker/providers/local_provider.h"
+#include "worker/local/local_provider.h"
 
 namespace audiogen::worker {
 namespace {

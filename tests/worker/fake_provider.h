@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "worker/providers/provider.h"
+#include "worker/chain/provider.h"
 
 namespace audiogen::worker {
 

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "common/http/client.h"
+#include "worker/chain/provider.h"
 #include "worker/providers/dialogue.h"
-#include "worker/providers/provider.h"
 
 namespace audiogen {
 

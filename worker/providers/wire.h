@@ -12,7 +12,7 @@
 #include "common/base/result.h"
 #include "common/http/client.h"
 #include "worker/audio/audio.h"
-#include "worker/providers/provider.h"
+#include "worker/chain/provider.h"
 
 namespace audiogen::wire {
 

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "worker/providers/provider.h"
+#include "worker/chain/provider.h"
 
 namespace audiogen {
 

@@ -1,4 +1,4 @@
-#include "worker/chain.h"
+#include "worker/chain/chain.h"
 
 #include <algorithm>
 #include <iterator>

@@ -1,4 +1,4 @@
-#include "worker/providers/speech_helper.h"
+#include "worker/local/speech_helper.h"
 
 #include <algorithm>
 #include <cstring>

@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "worker/providers/provider.h"
-#include "worker/providers/speech_helper.h"
+#include "worker/chain/provider.h"
+#include "worker/local/speech_helper.h"
 
 namespace audiogen {
 

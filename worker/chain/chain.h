@@ -13,9 +13,9 @@
 
 #include "common/base/result.h"
 #include "common/domain/task.h"
-#include "worker/breaker.h"
-#include "worker/providers/bulkhead.h"
-#include "worker/providers/provider.h"
+#include "worker/chain/breaker.h"
+#include "worker/chain/bulkhead.h"
+#include "worker/chain/provider.h"
 
 namespace audiogen::worker {
 

@@ -1,4 +1,4 @@
-#include "worker/audio/text.h"
+#include "worker/local/text.h"
 
 #include <algorithm>
 #include <array>

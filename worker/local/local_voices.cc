@@ -1,4 +1,4 @@
-#include "worker/providers/local_voices.h"
+#include "worker/local/local_voices.h"
 
 #include <algorithm>
 #include <array>

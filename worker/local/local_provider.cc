@@ -1,4 +1,4 @@
-#include "worker/providers/local_provider.h"
+#include "worker/local/local_provider.h"
 
 #include <algorithm>
 #include <array>
@@ -9,8 +9,8 @@
 #include "common/base/check.h"
 #include "common/domain/voices.h"
 #include "worker/audio/pipeline.h"
-#include "worker/audio/text.h"
-#include "worker/providers/local_voices.h"
+#include "worker/local/local_voices.h"
+#include "worker/local/text.h"
 
 namespace audiogen {
 namespace {
