@@ -23,12 +23,21 @@ declare -A allowed=(
   [common/blob]='common/base|common/domain|common/http|common/blob'
   [api]='common/(base|domain|store|queue|http|blob)|api'
   [worker]='common/(base|domain|store|queue|http|blob)|worker'
+  [worker/audio]='common/(base|domain)|worker/audio'
+  [worker/sandbox]='common/base|worker/sandbox'
+  [worker/speech]='common/base|worker/(sandbox|speech)'
+  [worker/decode]='common/base|worker/(audio|sandbox|decode)'
+  [worker/chain]='common/(base|domain)|worker/(audio|chain)'
+  [worker/local]='common/(base|domain)|worker/(audio|sandbox|speech|chain|local)'
+  [worker/providers]='common/(base|domain|http)|worker/(audio|chain|local|providers)'
+  [worker/job]='common/(base|domain|store|queue|http|blob)|worker/(audio|chain|job)'
+  [worker/upkeep]='common/(base|domain|store|queue|blob)|worker/upkeep'
 )
 
 rule_layering() {
   local file folder line
   for file in $(files -path './*/*' \( -name '*.h' -o -name '*.cc' \)); do
-    folder=$(grep -oE '^(common/[^/]+|api|worker)/' <<<"${file#./}") || continue
+    folder=$(grep -oE '^(common/[^/]+|api|worker/[^/]+|worker)/' <<<"${file#./}") || continue
     folder=${folder%/}
     if [[ -z ${allowed[$folder]:-} ]]; then
       report "$file: no rule says what $folder may include"

@@ -54,9 +54,12 @@ for rule in layering listed banned format shell citations; do
 done
 
 refuses layering common/domain/a.cc 'not for common/domain' <<<'#include "common/store/sql.h"'
-refuses layering api/b.cc 'not for api' <<<'#include "worker/pool.h"'
+refuses layering api/b.cc 'not for api' <<<'#include "worker/job/pool.h"'
 refuses layering api/b.cc 'not for api' <<<'#include "wire.h"'
+refuses layering worker/chain/a.cc 'not for worker/chain' <<<'#include "worker/job/pool.h"'
+refuses layering worker/upkeep/a.cc 'not for worker/upkeep' <<<'#include "worker/job/runner.h"'
 refuses layering common/other/a.cc 'no rule says' <<<'#include "common/base/ids.h"'
+refuses layering worker/other/a.cc 'no rule says' <<<'#include "common/base/ids.h"'
 refuses listed tests/unit/b_test.cc 'never built' <<<'int g();'
 refuses listed api/b.cc 'never built' <<<'int g();'
 refuses listed tests/fault/CMakeLists.txt 'does not add tests/fault' <<<'add_test(NAME x COMMAND y)'

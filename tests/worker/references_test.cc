@@ -1,6 +1,6 @@
 // Fetching what requests refer to: only from public addresses, within a budget of memory, and not
 // longer than somebody waits for it.
-#include "worker/references.h"
+#include "worker/job/references.h"
 
 #include <atomic>
 #include <condition_variable>
@@ -16,7 +16,7 @@
 #include "common/base/unique_fd.h"
 #include "tests/support/provider_double.h"
 #include "worker/audio/in_process_decoder.h"
-#include "worker/spool.h"
+#include "worker/job/spool.h"
 
 namespace audiogen::worker {
 namespace {

@@ -17,7 +17,7 @@
 #include "worker/audio/decoder.h"
 #include "worker/audio/reference.h"
 #include "worker/chain/provider.h"
-#include "worker/pool.h"
+#include "worker/job/pool.h"
 
 namespace audiogen::worker {
 

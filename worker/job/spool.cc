@@ -1,4 +1,4 @@
-#include "worker/spool.h"
+#include "worker/job/spool.h"
 
 #include <cerrno>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-#include "worker/scheduler.h"
+#include "worker/job/scheduler.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "worker/references.h"
+#include "worker/job/references.h"
 
 #include <algorithm>
 #include <array>
@@ -18,7 +18,7 @@
 
 #include "common/base/ascii.h"
 #include "common/domain/public_url.h"
-#include "worker/spool.h"
+#include "worker/job/spool.h"
 
 namespace audiogen::worker {
 namespace {

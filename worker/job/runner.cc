@@ -1,4 +1,4 @@
-#include "worker/runner.h"
+#include "worker/job/runner.h"
 
 #include <algorithm>
 #include <random>

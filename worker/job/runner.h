@@ -24,9 +24,9 @@
 #include "common/store/group_commit.h"
 #include "worker/audio/pipeline.h"
 #include "worker/chain/chain.h"
-#include "worker/pool.h"
-#include "worker/references.h"
-#include "worker/scheduler.h"
+#include "worker/job/pool.h"
+#include "worker/job/references.h"
+#include "worker/job/scheduler.h"
 
 namespace audiogen::worker {
 
