@@ -89,13 +89,4 @@ bool failure_retriable(FailureCode code) {
   return failure(code).retriable;
 }
 
-std::chrono::milliseconds retry_delay(std::uint32_t claims, double jitter) {
-  AG_CHECK(claims >= 1);
-  AG_CHECK(jitter >= -1 && jitter <= 1);
-  constexpr std::array<std::chrono::milliseconds, 4> kDelays = {2s, 8s, 30s, 90s};
-  constexpr double kSpread = 0.2;
-  const auto base = kDelays[std::min<std::size_t>(claims, kDelays.size()) - 1];
-  return std::chrono::round<std::chrono::milliseconds>(base * (1 + kSpread * jitter));
-}
-
 }  // namespace audiogen

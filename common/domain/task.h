@@ -1,12 +1,5 @@
-// The states of a task and every rule about moving between them.
-//
-//   create ──> queued ──claim──> running ──succeed──> succeeded   (charge captured, rest returned)
-//                │ ^                │ └─────fail────> failed      (full return)
-//                │ └──retry, reap───┘
-//                └──cancel (also from running)──> canceled        (full return)
-//                └──deadline (also from running)──> failed
-//
-// Final states never change. The hold exists exactly while a task is queued or running.
+// A task: its states, why it failed, what a queue message says of it, and what a client sees. How
+// it moves from state to state: lifecycle.h.
 #pragma once
 
 #include <array>
@@ -30,32 +23,9 @@ enum class TaskState : std::uint8_t {
   kFailed = 4,
   kCanceled = 5
 };
-enum class TaskEvent : std::uint8_t { kClaim, kRetry, kReap, kSucceed, kFail, kCancel, kDeadline };
 
 constexpr bool is_final(TaskState state) {
   return state >= TaskState::kSucceeded;
-}
-
-// The state after `event`, or nullopt when the event is not allowed in `from`.
-constexpr std::optional<TaskState> next_state(TaskState from, TaskEvent event) {
-  const bool queued = from == TaskState::kQueued;
-  const bool running = from == TaskState::kRunning;
-  switch (event) {
-    case TaskEvent::kClaim:
-      return queued ? std::optional(TaskState::kRunning) : std::nullopt;
-    case TaskEvent::kRetry:
-    case TaskEvent::kReap:
-      return running ? std::optional(TaskState::kQueued) : std::nullopt;
-    case TaskEvent::kSucceed:
-      return running ? std::optional(TaskState::kSucceeded) : std::nullopt;
-    case TaskEvent::kFail:
-      return running ? std::optional(TaskState::kFailed) : std::nullopt;
-    case TaskEvent::kDeadline:
-      return queued || running ? std::optional(TaskState::kFailed) : std::nullopt;
-    case TaskEvent::kCancel:
-      return queued || running ? std::optional(TaskState::kCanceled) : std::nullopt;
-  }
-  return std::nullopt;
 }
 
 // What a client sees: `processing` from creation; `queued` only for a task put back to wait for
@@ -82,20 +52,6 @@ std::string_view failure_code_name(FailureCode code);
 std::string_view failure_message(
     FailureCode code);                     // For codes whose task carries no message of its own.
 bool failure_retriable(FailureCode code);  // May the same request succeed when sent again?
-
-// Attempts, leases and retries (common/domain/README.md, "Leases"). Only the database's clock is
-// ever compared.
-inline constexpr std::uint32_t kClaimsMax = 5;  // The fifth lost lease ends the task.
-inline constexpr std::chrono::seconds kLease =
-    30s;  // Renewed every 10 s; a worker stops itself at 25 s.
-inline constexpr std::chrono::seconds kLeaseRenew = 10s;
-inline constexpr std::chrono::seconds kLeaseSelfStop = 25s;
-static_assert(kLeaseRenew * 2 < kLeaseSelfStop, "one lost renewal must not end a job");
-static_assert(kLeaseSelfStop < kLease, "a worker must stop before another may start");
-
-// Wait before attempt `claims + 1` (claims >= 1): 2, 8, 30, 90 s, spread by `jitter` in [-1, 1]
-// times 20 %.
-std::chrono::milliseconds retry_delay(std::uint32_t claims, double jitter);
 
 // What a queue message says: task `task` may be ready at epoch `epoch`. Only a hint; the database
 // decides.

@@ -16,6 +16,7 @@
 #include "common/base/time.h"
 #include "common/domain/api_key.h"
 #include "common/domain/ledger.h"
+#include "common/domain/lifecycle.h"
 #include "common/domain/task.h"
 
 namespace audiogen::store {
@@ -123,30 +124,13 @@ inline constexpr std::uint8_t kAttemptUnknown = 4;  // Nobody can tell.
 // The detail of an attempt that ended before its provider was called.
 inline constexpr char kNotCalled[] = "not called";
 
-// How a claimed task ends, or goes back.
-struct SettleCommand {
-  enum class Kind {
-    kSucceed,  // Captures the charge of duration_ms, charge_max at most, returns the rest.
-    kFail,     // Full return.
-    kRetry,  // Back to queued, due after retry_after. Ends as kFail with `failure` when claims are
-             // used up.
-    kRelease,  // Back to queued, due after retry_after, without using up an attempt (shutdown, or
-               // no room)
-  };
-  Kind kind = Kind::kFail;
+// How a claimed task ends, or goes back; and what is written with it.
+struct SettleCommand : ClaimEnd {
   TaskId task{};
   UserId user{};
-  std::uint32_t epoch = 0;
   // kSucceed
-  std::string output_key{};
   std::uint64_t output_bytes = 0;
   Sha256 output_sha256{};
-  std::int64_t duration_ms = 0;
-  Units charge_max = kHoldAmount;  // Of the request: whatever the duration, no more is captured.
-  // kFail, kRetry, kRelease
-  FailureCode failure = FailureCode::kInternalError;
-  std::string failure_message{};  // For the client; empty: the code's own.
-  std::chrono::milliseconds retry_after{0};
   // The outcome of the running provider attempt, if any: written in the same transaction.
   std::uint32_t attempt = 0;       // 0: none
   std::uint8_t attempt_state = 0;  // One of kAttempt…, but not started.

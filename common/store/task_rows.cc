@@ -8,41 +8,6 @@
 namespace audiogen::store {
 namespace {
 
-// The row of `task` after it leaves for the final state `state`.
-TaskChange end(const TaskRecord& task, TaskState state, Units charged) {
-  return {.id = task.id,
-          .state = state,
-          .epoch = task.epoch,
-          .claims = task.claims,
-          .attempts = task.attempts,
-          .attempt_open = task.attempt_open,
-          .next_run_at = task.next_run_at,
-          .charged = charged};
-}
-
-bool allowed(const TaskRecord& task, TaskEvent event) {
-  return next_state(task.state, event).has_value();
-}
-
-// Was `command` carried out before, its answer lost on the way? Only the holder of the epoch leaves
-// it in a final row, or one above it in a queued one.
-SettleOutcome settled_before(const TaskRecord& task, const SettleCommand& command) {
-  using Kind = SettleCommand::Kind;
-  const bool may_requeue = command.kind == Kind::kRetry || command.kind == Kind::kRelease;
-  if (task.state == TaskState::kSucceeded && task.epoch == command.epoch &&
-      command.kind == Kind::kSucceed && task.output_key == command.output_key) {
-    return SettleOutcome::kSettled;
-  }
-  if (task.state == TaskState::kFailed && task.epoch == command.epoch &&
-      (command.kind == Kind::kFail || command.kind == Kind::kRetry)) {
-    return SettleOutcome::kSettled;
-  }
-  if (task.state == TaskState::kQueued && task.epoch == command.epoch + 1 && may_requeue) {
-    return SettleOutcome::kRequeued;
-  }
-  return SettleOutcome::kNotOurs;
-}
-
 // What every row that leaves its state assigns, last.
 constexpr char kLeftState[] = ", t.worker=NULL, t.lease_until=NULL, t.room='', t.updated_at=";
 
@@ -192,99 +157,13 @@ void end_past_attempts(Session& session, std::span<const TaskChange* const> chan
 
 }  // namespace
 
-bool may_claim(const TaskRecord& task, std::uint32_t epoch, Instant now) {
-  return allowed(task, TaskEvent::kClaim) && task.epoch == epoch && task.next_run_at <= now &&
-         task.deadline_at > now;
-}
-
-TaskChange requeue(const TaskRecord& task, std::uint32_t claims, Instant due, Instant wake_at) {
-  return {.id = task.id,
-          .state = TaskState::kQueued,
-          .epoch = task.epoch + 1,
-          .claims = claims,
-          .attempts = task.attempts,
-          .attempt_open = task.attempt_open,
-          .next_run_at = due,
-          .wake_at = std::min(wake_at, task.deadline_at)};
-}
-
-TaskChange fail_task(const TaskRecord& task, FailureCode failure) {
-  TaskChange change = end(task, TaskState::kFailed, Units{});
-  change.epoch = task.epoch + 1;
-  change.failure = failure;
-  return change;
-}
-
-TaskChange cancel_task(const TaskRecord& task) {
-  TaskChange change = end(task, TaskState::kCanceled, Units{});
-  change.epoch = task.epoch + 1;
-  return change;
-}
-
-SettleDecision decide_settle(const TaskRecord& task, const SettleCommand& command, Instant now) {
-  if (task.state != TaskState::kRunning || task.epoch != command.epoch) {
-    return {settled_before(task, command), std::nullopt};
-  }
-  const auto failed = [&] {
-    TaskChange change = end(task, TaskState::kFailed, Units{});
-    change.failure = command.failure;
-    change.failure_message = command.failure_message;
-    return SettleDecision{SettleOutcome::kSettled, std::move(change)};
-  };
-  SettleDecision out;
-  switch (command.kind) {
-    case SettleCommand::Kind::kSucceed:
-      out = {SettleOutcome::kSettled,
-             end(task,
-                 TaskState::kSucceeded,
-                 std::min({charge_for(command.duration_ms), command.charge_max, task.held}))};
-      break;
-    case SettleCommand::Kind::kFail:
-      out = failed();
-      break;
-    case SettleCommand::Kind::kRetry: {
-      const Instant due = now + command.retry_after;
-      out = task.claims >= kClaimsMax || due >= task.deadline_at
-                ? failed()
-                : SettleDecision{SettleOutcome::kRequeued, requeue(task, task.claims, due, due)};
-      break;
-    }
-    case SettleCommand::Kind::kRelease: {
-      const Instant due = std::min(now + command.retry_after, std::max(now, task.deadline_at));
-      out = {SettleOutcome::kRequeued,
-             requeue(task, task.claims - std::min(task.claims, 1U), due, due)};
-      break;
-    }
-  }
-  out.change->command = &command;
+TaskChange change_of(const TaskRecord& task, TaskMove move, const SettleCommand* command) {
+  TaskChange out{std::move(move)};
+  out.id = task.id;
+  out.attempts = task.attempts;
+  out.attempt_open = task.attempt_open;
+  out.command = command;
   return out;
-}
-
-SweepDecision decide_sweep(const TaskRecord& task, Instant now, TaskId unsent_from) {
-  using Kind = SweepDecision::Kind;
-  if (!task.wake_at || *task.wake_at > now) {
-    return {};
-  }
-  if (is_final(task.state)) {
-    return {Kind::kLook, std::nullopt};
-  }
-  if (task.deadline_at <= now) {
-    return {Kind::kExpire, std::nullopt};
-  }
-  if (task.state == TaskState::kQueued) {
-    const bool first_look = task.epoch == 0 && *task.wake_at <= task.next_run_at + kFirstLook;
-    if (first_look && task.id < unsent_from && now < task.next_run_at + kTrustInHint &&
-        now < task.deadline_at - kWholePass) {
-      return {Kind::kHinted, std::nullopt};
-    }
-    return task.next_run_at <= now
-               ? SweepDecision{Kind::kPublish, std::min(now + kLookAgain, task.deadline_at)}
-               : SweepDecision{Kind::kLook, std::min(task.next_run_at, task.deadline_at)};
-  }
-  if (task.lease_until > now) {
-    return {Kind::kLook, std::min(*task.lease_until, task.deadline_at)};
-  }
-  return {task.claims >= kClaimsMax ? Kind::kExhaust : Kind::kReap, std::nullopt};
 }
 
 TaskRecord* LockedTasks::find(TaskId id) {
@@ -332,17 +211,18 @@ TaskRecord read_record(const Rows& rows, std::uint32_t first) {
   const auto time = [&](std::uint32_t column) {
     return rows.is_null(column) ? std::nullopt : std::optional(rows.time(column));
   };
-  TaskRecord task{.id = rows.id<TaskId>(first),
-                  .user = rows.id<UserId>(first + 1),
-                  .state = static_cast<TaskState>(rows.u32(first + 2)),
-                  .epoch = rows.u32(first + 3),
-                  .claims = rows.u32(first + 4),
-                  .attempts = rows.u32(first + 5),
-                  .held = rows.units(first + 6),
-                  .lease_until = time(first + 8),
-                  .next_run_at = rows.time(first + 9),
-                  .deadline_at = rows.time(first + 10),
-                  .wake_at = time(first + 11)};
+  TaskRecord task;
+  task.id = rows.id<TaskId>(first);
+  task.user = rows.id<UserId>(first + 1);
+  task.state = static_cast<TaskState>(rows.u32(first + 2));
+  task.epoch = rows.u32(first + 3);
+  task.claims = rows.u32(first + 4);
+  task.attempts = rows.u32(first + 5);
+  task.held = rows.units(first + 6);
+  task.lease_until = time(first + 8);
+  task.next_run_at = rows.time(first + 9);
+  task.deadline_at = rows.time(first + 10);
+  task.wake_at = time(first + 11);
   if (!rows.is_null(first + 7)) {
     task.worker = rows.id<WorkerId>(first + 7);
   }

@@ -1,5 +1,5 @@
-// Rows of `tasks` as transactions read and change them: the decisions about them are pure functions
-// of a row and the database's clock, and every change is written by one of four statements.
+// Rows of `tasks` as transactions read and change them: what becomes of one is decided by
+// common/domain/lifecycle.h, and every change is written by one of four statements.
 #pragma once
 
 #include <cstdint>
@@ -12,94 +12,35 @@
 
 #include "common/base/crypto.h"
 #include "common/domain/ledger.h"
-#include "common/domain/task.h"
+#include "common/domain/lifecycle.h"
 #include "common/store/books.h"
 #include "common/store/commands.h"
 #include "common/store/session.h"
 
 namespace audiogen::store {
 
-// What the rules about a task look at.
-struct TaskRecord {
-  TaskId id;
+struct TaskRecord : TaskFacts {
   UserId user;
-  TaskState state = TaskState::kQueued;
-  std::uint32_t epoch = 0, claims = 0, attempts = 0;
+  std::uint32_t attempts = 0;
   bool attempt_open = false;  // The newest attempt has not ended.
-  Units held;
-  std::optional<WorkerId> worker{};
-  std::optional<Instant> lease_until{};
-  Instant next_run_at, deadline_at;
-  std::optional<Instant> wake_at{};
-  std::string output_key{};
   // Read only with Columns::kWithWork.
   std::string request{};
   Instant created_at{};
 };
 
-// What leaving a state writes. The rest of the row stays, or follows: the lease ends, a final row
-// is never looked at again.
-struct TaskChange {
-  TaskId id;
-  TaskState state = TaskState::kQueued;  // kQueued or a final one
-  std::uint32_t epoch = 0, claims = 0;
-  std::uint32_t attempts = 0;  // Provider calls so far; never changed by this.
-  bool attempt_open = false;   // The newest of them has not ended: this ends it.
-  Instant next_run_at;
-  std::optional<Instant> wake_at{};
-  std::optional<Units> charged{};
+// What leaving a state writes. The rest of the row stays, or follows from it.
+struct TaskChange : TaskMove {
+  TaskId id{};
+  std::uint32_t attempts = 0;              // Provider calls so far; never changed by this.
+  bool attempt_open = false;               // The newest of them has not ended: this ends it.
   const SettleCommand* command = nullptr;  // Brings the output and the attempt's outcome, if any.
-  std::optional<FailureCode> failure{};
-  std::string failure_message{};
 };
+// `command` must outlive it.
+TaskChange change_of(const TaskRecord& task, TaskMove move, const SettleCommand* command = nullptr);
 
 // Characters in tasks.failure_message and the detail of an attempt, and in its provider.
 inline constexpr std::size_t kMessageMax = 200;
 inline constexpr std::size_t kProviderMax = 64;
-
-// --- rules
-
-// No message was confirmed, or nobody took the task: look again after this long.
-inline constexpr std::chrono::seconds kFirstLook{15};
-inline constexpr std::chrono::seconds kLookAgain{30};
-// A confirmed hint that still waits after this long may have been lost by the broker.
-inline constexpr std::chrono::seconds kTrustInHint{120};
-// A new task is not written to say that its hint was confirmed, so the sweepers pass by it and see
-// it again in the next pass, after this long: not shortly before its deadline.
-inline constexpr std::chrono::seconds kWholePass{60};
-
-bool may_claim(const TaskRecord& task, std::uint32_t epoch, Instant now);
-
-// Back to queued, due at `due`, with `claims` used; whoever ran it is fenced.
-TaskChange requeue(const TaskRecord& task, std::uint32_t claims, Instant due, Instant wake_at);
-
-// Failed or canceled from outside, whoever runs it is fenced.
-TaskChange fail_task(const TaskRecord& task, FailureCode failure);
-TaskChange cancel_task(const TaskRecord& task);
-
-struct SettleDecision {
-  SettleOutcome outcome = SettleOutcome::kNotOurs;
-  std::optional<TaskChange> change;
-};
-// `command` must outlive the change.
-SettleDecision decide_settle(const TaskRecord& task, const SettleCommand& command, Instant now);
-
-struct SweepDecision {
-  enum class Kind {
-    kNothing,  // Not to be looked at yet.
-    kHinted,   // The broker has its hint: nothing to do, and nothing to write.
-    kLook,     // Only set the next look.
-    kPublish,  // Ready: send the hint, and set the next look.
-    kReap,     // The lease ran out.
-    kExhaust,  // The lease ran out, and so did the claims.
-    kExpire,   // Past the deadline.
-  };
-  Kind kind = Kind::kNothing;
-  std::optional<Instant> wake_at;  // kLook, kPublish. Nullopt: never again.
-  bool ends() const { return kind == Kind::kExhaust || kind == Kind::kExpire; }
-};
-// The first hints of all tasks before `unsent_from` were confirmed.
-SweepDecision decide_sweep(const TaskRecord& task, Instant now, TaskId unsent_from = {});
 
 // --- rows
 

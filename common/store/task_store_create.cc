@@ -82,8 +82,8 @@ void insert_rows(Session& session, std::span<const CreateCommand* const> created
     const Instant deadline = now + c->deadline;
     tasks << "(" << c->id << "," << c->user << "," << c->key << "," << TaskState::kQueued << ",";
     tasks.bytes(c->request) << "," << c->output_format << "," << kHoldAmount << "," << now << ","
-                            << deadline << "," << std::min(now + kFirstLook, deadline) << "," << now
-                            << "," << now << ")";
+                            << deadline << "," << first_look(now, deadline) << "," << now << ","
+                            << now << ")";
   });
   session.later(tasks);
 

@@ -4,7 +4,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "common/base/check.h"
 #include "common/store/task_batch.h"
 #include "common/store/task_rows.h"
 #include "common/store/task_store.h"
@@ -208,13 +207,13 @@ SweepResult TaskStore::sweep_locked(std::span<const Due> due, std::unordered_set
   const Instant now = tasks.now;
   std::vector<TaskChange> changes;
   std::vector<Look> looks;
-  const auto end = [&](const TaskRecord& task, FailureCode failure, std::size_t& count) {
+  const auto end = [&](const TaskRecord& task, const TaskMove& move, std::size_t& count) {
     // Every look moves its row, so that rows nothing can be done about never hide the others.
     if (books.find(task.user) == nullptr || !book_end(books, task, Units{})) {
       looks.push_back({task.id, now + kBusyPause});
       return;
     }
-    changes.push_back(fail_task(task, failure));
+    changes.push_back(change_of(task, move));
     ++count;
   };
   for (const TaskId id : ids) {
@@ -234,16 +233,15 @@ SweepResult TaskStore::sweep_locked(std::span<const Due> due, std::unordered_set
         looks.push_back({task->id, decision.wake_at});
         break;
       case SweepDecision::Kind::kReap:
-        AG_CHECK(next_state(task->state, TaskEvent::kReap));
-        changes.push_back(requeue(*task, task->claims, now, now + kLookAgain));
-        result.publish.push_back({task->id, task->epoch + 1});
+        changes.push_back(change_of(*task, *decision.move));
+        result.publish.push_back({task->id, decision.move->epoch});
         ++result.reaped;
         break;
       case SweepDecision::Kind::kExhaust:
-        end(*task, FailureCode::kInternalError, result.exhausted);
+        end(*task, *decision.move, result.exhausted);
         break;
       case SweepDecision::Kind::kExpire:
-        end(*task, FailureCode::kDeadlineExceeded, result.expired);
+        end(*task, *decision.move, result.expired);
         break;
     }
   }

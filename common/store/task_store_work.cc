@@ -56,6 +56,13 @@ void begin_attempt(Sql& sql, const std::string& provider, Instant now) {
       << ", attempt_detail=NULL, attempt_started_at=" << now << ", attempt_ended_at=NULL";
 }
 
+SettleOutcome outcome_of(const SettleDecision& decision) {
+  if (!decision.to) {
+    return SettleOutcome::kNotOurs;
+  }
+  return is_final(*decision.to) ? SettleOutcome::kSettled : SettleOutcome::kRequeued;
+}
+
 }  // namespace
 
 Batch<ClaimOutcome> TaskStore::claim(
@@ -130,8 +137,7 @@ Batch<bool> TaskStore::renew(std::span<const Lease> leases, WorkerId worker) {
     for (auto& [lease, out, held] : entries) {
       const TaskRecord* task = tasks.find(lease->task);
       held = tasks.held.contains(lease->task);
-      out = task != nullptr && task->state == TaskState::kRunning && task->epoch == lease->epoch &&
-            task->worker == worker && task->deadline_at > tasks.now;
+      out = task != nullptr && may_renew(*task, lease->epoch, worker, tasks.now);
       if (out) {
         ours.push_back(task->id);
       }
@@ -159,7 +165,7 @@ Batch<bool> TaskStore::start_attempts(std::span<const AttemptStart> attempts) {
       const AttemptStart& start = *command;
       const TaskRecord* task = tasks.find(start.task);
       held = tasks.held.contains(start.task);
-      out = task != nullptr && task->state == TaskState::kRunning && task->epoch == start.epoch;
+      out = task != nullptr && is_of(*task, start.epoch);
       // Only the holder of the epoch counts attempts: at n already, this is a lost answer's repeat.
       if (!out || task->attempts == start.n) {
         continue;
@@ -227,22 +233,22 @@ void TaskStore::settle_in(std::vector<BatchItem<SettleCommand, SettleOutcome>>& 
       continue;
     }
     SettleDecision decision = decide_settle(*task, command, tasks.now);
-    outcome = decision.outcome;
-    if (!decision.change) {
+    outcome = outcome_of(decision);
+    if (!decision.move) {
       continue;
     }
-    const TaskChange& change = *decision.change;
-    if (is_final(change.state)) {
+    TaskMove& move = *decision.move;
+    if (is_final(move.state)) {
       held = books.is_held(task->user);
-      if (held || !book_end(books, *task, *change.charged)) {
+      if (held || !book_end(books, *task, *move.charged)) {
         outcome = SettleOutcome::kFailed;
         continue;
       }
     }
-    task->state = change.state;  // A repeat in the same batch meets the row as it will be.
-    task->epoch = change.epoch;
+    task->state = move.state;  // A repeat in the same batch meets the row as it will be.
+    task->epoch = move.epoch;
     task->output_key = command.output_key;
-    changes.push_back(std::move(*decision.change));
+    changes.push_back(change_of(*task, std::move(move), &command));
   }
   write_changes(session_, changes, tasks.now);
   books.write(tasks.now);
@@ -322,12 +328,11 @@ std::size_t TaskStore::cancel_in(std::vector<BatchItem<CancelCommand, Cancellati
     if (held) {
       continue;
     }
-    AG_CHECK(next_state(task->state, TaskEvent::kCancel));
     if (!book_end(books, *task, Units{})) {
       out = {};
       continue;
     }
-    changes.push_back(cancel_task(*task));
+    changes.push_back(change_of(*task, cancel_task(*task)));
     task->state = TaskState::kCanceled;
     out = {CancelOutcome::kCanceled, view};
     out.task.state = TaskState::kCanceled;

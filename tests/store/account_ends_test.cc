@@ -44,15 +44,15 @@ class AccountEndsTest : public DoorsTest {
           tasks_.claim({&hint, 1}, worker, [](const Claim&) { return std::string("local"); })
               .front();
       ASSERT_TRUE(claimed && *claimed);
-      SettleCommand settle{.kind = SettleCommand::Kind::kSucceed,
-                           .task = id,
-                           .user = ann_,
-                           .epoch = (*claimed)->epoch,
-                           .output_key = "key",
-                           .output_bytes = 1,
-                           .duration_ms = 1'000,
-                           .attempt = 1,
-                           .attempt_state = 2};
+      SettleCommand settle{{.kind = ClaimEnd::Kind::kSucceed,
+                            .epoch = (*claimed)->epoch,
+                            .output_key = "key",
+                            .duration_ms = 1'000}};
+      settle.task = id;
+      settle.user = ann_;
+      settle.output_bytes = 1;
+      settle.attempt = 1;
+      settle.attempt_state = 2;
       const auto settled = tasks_.settle({&settle, 1}).front();
       EXPECT_TRUE(settled && *settled == SettleOutcome::kSettled);
     }

@@ -40,13 +40,9 @@ class AuditTest : public testing::Test {
     done_ = create();
     failed_ = create();
     canceled_ = create();
-    settle(waiting_, {.kind = SettleCommand::Kind::kRetry, .retry_after = 1h});
-    settle(done_,
-           {.kind = SettleCommand::Kind::kSucceed,
-            .output_key = "key",
-            .output_bytes = 1,
-            .duration_ms = 60'000});
-    settle(failed_, {.kind = SettleCommand::Kind::kFail});
+    settle(waiting_, {.kind = ClaimEnd::Kind::kRetry, .retry_after = 1h});
+    settle(done_, {.kind = ClaimEnd::Kind::kSucceed, .output_key = "key", .duration_ms = 60'000});
+    settle(failed_, {.kind = ClaimEnd::Kind::kFail});
     EXPECT_EQ(*tasks_.cancel(canceled_), CancelOutcome::kCanceled);
     claim(running_);
   }
@@ -81,10 +77,12 @@ class AuditTest : public testing::Test {
     return (*claimed)->epoch;
   }
 
-  void settle(TaskId task, SettleCommand command) {
+  void settle(TaskId task, ClaimEnd claim_end) {
+    SettleCommand command{std::move(claim_end)};
     command.task = task;
     command.user = user_;
     command.epoch = claim(task);
+    command.output_bytes = 1;
     command.attempt = 1;
     command.attempt_state = 2;
     const auto settled = tasks_.settle({&command, 1}).front();
@@ -393,12 +391,11 @@ TEST_F(AuditTest, I20SpentIsNotTheLedger) {
   const auto key =
       keys.add(user_, {.name = "k", .spend_limit = SpendLimit{credits(1000)}}, make_api_key("svc"));
   ASSERT_TRUE(key);
-  for (const auto kind : {SettleCommand::Kind::kSucceed, SettleCommand::Kind::kFail}) {
+  for (const auto kind : {ClaimEnd::Kind::kSucceed, ClaimEnd::Kind::kFail}) {
     CreateCommand command{
         .id = TaskId::make(), .user = user_, .key = key->id, .limited = true, .request = "{}"};
     ASSERT_TRUE(tasks_.create({&command, 1}).front());
-    settle(command.id,
-           {.kind = kind, .output_key = "key", .output_bytes = 1, .duration_ms = 60'000});
+    settle(command.id, {.kind = kind, .output_key = "key", .duration_ms = 60'000});
   }
   EXPECT_THAT(broken(), IsEmpty());
   EXPECT_EQ(roll_up_spending(session_, user_, 100), 0U);

@@ -60,15 +60,15 @@ TEST_F(OperatorsTest, ATaskIsShownWithItsHistory) {
   EXPECT_FALSE(shown->attempts[0].ended_at);
   EXPECT_THAT(shown->ledger, SizeIs(1));
 
-  SettleCommand settle{.kind = SettleCommand::Kind::kSucceed,
-                       .task = id,
-                       .user = user,
-                       .epoch = (*claimed)->epoch,
-                       .output_key = "k",
-                       .output_bytes = 5,
-                       .duration_ms = 12'000,
-                       .attempt = 1,
-                       .attempt_state = 2};
+  SettleCommand settle{{.kind = ClaimEnd::Kind::kSucceed,
+                        .epoch = (*claimed)->epoch,
+                        .output_key = "k",
+                        .duration_ms = 12'000}};
+  settle.task = id;
+  settle.user = user;
+  settle.output_bytes = 5;
+  settle.attempt = 1;
+  settle.attempt_state = 2;
   const auto settled = tasks_.settle(std::span(&settle, 1)).front();
   ASSERT_TRUE(settled && *settled == SettleOutcome::kSettled);
   shown = operators_.show_task(id);

@@ -440,15 +440,13 @@ TEST_F(Privileges, EveryOperationOfTheTaskStoreWorks) {
                             .previous = 1,
                             .previous_state = 3};
     EXPECT_TRUE((*tasks.start_attempts(std::span(&next, 1)).front()));
-    SettleCommand settle{.kind = kind,
-                         .task = command.id,
-                         .user = user->id,
-                         .epoch = lease.epoch,
-                         .output_key = "k",
-                         .output_bytes = 1,
-                         .duration_ms = 1000,
-                         .attempt = 2,
-                         .attempt_state = 2};
+    SettleCommand settle{
+        {.kind = kind, .epoch = lease.epoch, .output_key = "k", .duration_ms = 1000}};
+    settle.task = command.id;
+    settle.user = user->id;
+    settle.output_bytes = 1;
+    settle.attempt = 2;
+    settle.attempt_state = 2;
     const auto settled = tasks.settle(std::span(&settle, 1)).front();
     ASSERT_TRUE(settled);
     EXPECT_EQ(*settled,

@@ -1,4 +1,4 @@
-// The states of a task, their names, and the waits between attempts.
+// The states of a task, why one fails, and their names.
 #include "common/domain/task.h"
 
 #include <set>
@@ -21,29 +21,6 @@ constexpr FailureCode kFailures[] = {FailureCode::kProviderUnavailable,
                                      FailureCode::kReferenceUnavailable,
                                      FailureCode::kDeadlineExceeded,
                                      FailureCode::kInternalError};
-
-TEST(Task, EveryTransitionIsAsTheDiagramSays) {
-  struct Row {
-    TaskEvent event;
-    std::string to[5];  // From queued, running, succeeded, failed, canceled; "" = not allowed.
-  };
-  const Row table[] = {
-      {TaskEvent::kClaim, {"running", "", "", "", ""}},
-      {TaskEvent::kRetry, {"", "queued", "", "", ""}},
-      {TaskEvent::kReap, {"", "queued", "", "", ""}},
-      {TaskEvent::kSucceed, {"", "succeeded", "", "", ""}},
-      {TaskEvent::kFail, {"", "failed", "", "", ""}},
-      {TaskEvent::kCancel, {"canceled", "canceled", "", "", ""}},
-      {TaskEvent::kDeadline, {"failed", "failed", "", "", ""}},
-  };
-  for (const Row& row : table) {
-    for (std::size_t i = 0; i < 5; ++i) {
-      const auto to = next_state(kStates[i], row.event);
-      EXPECT_EQ(to ? state_name(*to) : "", row.to[i])
-          << state_name(kStates[i]) << " on event " << static_cast<int>(row.event);
-    }
-  }
-}
 
 TEST(Task, ClientsSeeProcessingUntilATaskWaitsForAnotherAttempt) {
   EXPECT_EQ(public_status(TaskState::kQueued, 0), "processing");
@@ -84,22 +61,6 @@ TEST(Task, OnlyWhatMayPassIsRetriable) {
   EXPECT_TRUE(failure_retriable(FailureCode::kReferenceUnavailable));
   EXPECT_TRUE(failure_retriable(FailureCode::kDeadlineExceeded));
   EXPECT_TRUE(failure_retriable(FailureCode::kInternalError));
-}
-
-TEST(Task, WaitsGrowAndSpread) {
-  EXPECT_EQ(retry_delay(1, 0), 2s);
-  EXPECT_EQ(retry_delay(2, 0), 8s);
-  EXPECT_EQ(retry_delay(3, 0), 30s);
-  EXPECT_EQ(retry_delay(4, 0), 90s);
-  EXPECT_EQ(retry_delay(1000, 0), 90s);
-  EXPECT_EQ(retry_delay(1, 1), 2400ms);
-  EXPECT_EQ(retry_delay(1, -1), 1600ms);
-  EXPECT_EQ(retry_delay(4, 0.5), 99s);
-}
-
-TEST(TaskDeathTest, WaitsAreForAttemptsThatWereMade) {
-  EXPECT_DEATH(static_cast<void>(retry_delay(0, 0)), "claims >= 1");
-  EXPECT_DEATH(static_cast<void>(retry_delay(1, 1.01)), "jitter");
 }
 
 }  // namespace

@@ -1,0 +1,200 @@
+#include "common/domain/lifecycle.h"
+
+#include <algorithm>
+#include <array>
+
+#include "common/base/check.h"
+
+namespace audiogen {
+namespace {
+
+bool allowed(const TaskFacts& task, TaskEvent event) {
+  return next_state(task.state, event).has_value();
+}
+
+// Back to queued, due at `due`, with `claims` used; whoever ran it is fenced.
+TaskMove requeue(const TaskFacts& task, std::uint32_t claims, Instant due, Instant wake_at) {
+  return {.state = TaskState::kQueued,
+          .epoch = task.epoch + 1,
+          .claims = claims,
+          .next_run_at = due,
+          .wake_at = std::min(wake_at, task.deadline_at)};
+}
+
+// To the final state `state`, by whoever has the claim.
+TaskMove end(const TaskFacts& task, TaskState state, Units charged) {
+  return {.state = state,
+          .epoch = task.epoch,
+          .claims = task.claims,
+          .next_run_at = task.next_run_at,
+          .charged = charged};
+}
+
+TaskMove fail(const TaskFacts& task, FailureCode failure) {
+  TaskMove move = end(task, TaskState::kFailed, Units{});
+  move.failure = failure;
+  return move;
+}
+
+// From outside.
+TaskMove fail_fenced(const TaskFacts& task, FailureCode failure) {
+  TaskMove move = fail(task, failure);
+  ++move.epoch;
+  return move;
+}
+
+// Was `claim_end` carried out before, its answer lost on the way? Only the holder of the epoch
+// leaves it in a final row, or one above it in a queued one.
+std::optional<TaskState> settled_before(const TaskFacts& task, const ClaimEnd& claim_end) {
+  using Kind = ClaimEnd::Kind;
+  const Kind kind = claim_end.kind;
+  const bool may_requeue = kind == Kind::kRetry || kind == Kind::kRelease;
+  const bool may_fail = kind == Kind::kRetry || kind == Kind::kFail;
+  const bool done =
+      (task.state == TaskState::kSucceeded && task.epoch == claim_end.epoch &&
+       kind == Kind::kSucceed && task.output_key == claim_end.output_key) ||
+      (task.state == TaskState::kFailed && task.epoch == claim_end.epoch && may_fail) ||
+      (task.state == TaskState::kQueued && task.epoch == claim_end.epoch + 1 && may_requeue);
+  return done ? std::optional(task.state) : std::nullopt;
+}
+
+TaskMove move_by(const TaskFacts& task, const ClaimEnd& claim_end, Instant now) {
+  const auto failed = [&] {
+    TaskMove move = fail(task, claim_end.failure);
+    move.failure_message = claim_end.failure_message;
+    return move;
+  };
+  switch (claim_end.kind) {
+    case ClaimEnd::Kind::kSucceed:
+      return end(task,
+                 TaskState::kSucceeded,
+                 std::min({charge_for(claim_end.duration_ms), claim_end.charge_max, task.held}));
+    case ClaimEnd::Kind::kFail:
+      break;
+    case ClaimEnd::Kind::kRetry: {
+      const Instant due = now + claim_end.retry_after;
+      return task.claims >= kClaimsMax || due >= task.deadline_at
+                 ? failed()
+                 : requeue(task, task.claims, due, due);
+    }
+    case ClaimEnd::Kind::kRelease: {
+      const Instant due = std::min(now + claim_end.retry_after, std::max(now, task.deadline_at));
+      return requeue(task, task.claims - std::min(task.claims, 1U), due, due);
+    }
+  }
+  return failed();
+}
+
+}  // namespace
+
+std::chrono::milliseconds retry_delay(std::uint32_t claims, double jitter) {
+  AG_CHECK(claims >= 1);
+  AG_CHECK(jitter >= -1 && jitter <= 1);
+  constexpr std::array<std::chrono::milliseconds, 4> kDelays = {2s, 8s, 30s, 90s};
+  constexpr double kSpread = 0.2;
+  const auto base = kDelays[std::min<std::size_t>(claims, kDelays.size()) - 1];
+  return std::chrono::round<std::chrono::milliseconds>(base * (1 + kSpread * jitter));
+}
+
+Instant first_look(Instant now, Instant deadline) {
+  return std::min(now + kFirstLook, deadline);
+}
+
+bool may_claim(const TaskFacts& task, std::uint32_t epoch, Instant now) {
+  return allowed(task, TaskEvent::kClaim) && task.epoch == epoch && task.next_run_at <= now &&
+         task.deadline_at > now;
+}
+
+bool is_of(const TaskFacts& task, std::uint32_t epoch) {
+  return task.state == TaskState::kRunning && task.epoch == epoch;
+}
+
+bool may_renew(const TaskFacts& task, std::uint32_t epoch, WorkerId worker, Instant now) {
+  return is_of(task, epoch) && task.worker == worker && task.deadline_at > now;
+}
+
+Verdict verdict_on(Trouble trouble) {
+  using Kind = ClaimEnd::Kind;
+  switch (trouble) {
+    case Trouble::kUnreadable:
+      return {Kind::kFail, FailureCode::kInternalError};
+    case Trouble::kNobodyCan:
+      return {Kind::kFail, FailureCode::kUnsupportedInput};
+    case Trouble::kContentRefused:
+      return {Kind::kFail, FailureCode::kContentRejected};
+    case Trouble::kBadReference:
+      return {Kind::kFail, FailureCode::kReferenceUnavailable};
+    case Trouble::kNobodyNow:
+      return {Kind::kRetry, FailureCode::kProviderUnavailable};
+    case Trouble::kOurs:
+      return {Kind::kRetry, FailureCode::kInternalError};
+    case Trouble::kNoRoom:
+    case Trouble::kStopping:
+      break;
+  }
+  return {Kind::kRelease, FailureCode::kInternalError};
+}
+
+ClaimEnd end_by(Trouble trouble,
+                std::uint32_t claims,
+                double jitter,
+                std::chrono::milliseconds not_before) {
+  const Verdict verdict = verdict_on(trouble);
+  ClaimEnd out{.kind = verdict.kind, .failure = verdict.failure};
+  if (out.kind == ClaimEnd::Kind::kRetry) {
+    out.retry_after = std::max(retry_delay(claims, jitter), not_before);
+  } else if (out.kind == ClaimEnd::Kind::kRelease) {
+    out.retry_after = not_before;
+  }
+  return out;
+}
+
+SettleDecision decide_settle(const TaskFacts& task, const ClaimEnd& claim_end, Instant now) {
+  if (!is_of(task, claim_end.epoch)) {
+    return {.to = settled_before(task, claim_end)};
+  }
+  TaskMove move = move_by(task, claim_end, now);
+  const TaskState to = move.state;
+  return {.to = to, .move = std::move(move)};
+}
+
+TaskMove cancel_task(const TaskFacts& task) {
+  AG_CHECK(allowed(task, TaskEvent::kCancel));
+  TaskMove move = end(task, TaskState::kCanceled, Units{});
+  ++move.epoch;
+  return move;
+}
+
+SweepDecision decide_sweep(const TaskFacts& task, Instant now, TaskId unsent_from) {
+  using Kind = SweepDecision::Kind;
+  if (!task.wake_at || *task.wake_at > now) {
+    return {};
+  }
+  if (is_final(task.state)) {
+    return {.kind = Kind::kLook};
+  }
+  if (task.deadline_at <= now) {
+    return {.kind = Kind::kExpire, .move = fail_fenced(task, FailureCode::kDeadlineExceeded)};
+  }
+  if (task.state == TaskState::kQueued) {
+    const bool awaits_first_look =
+        task.epoch == 0 && *task.wake_at <= task.next_run_at + kFirstLook;
+    if (awaits_first_look && task.id < unsent_from && now < task.next_run_at + kTrustInHint &&
+        now < task.deadline_at - kWholePass) {
+      return {.kind = Kind::kHinted};
+    }
+    if (task.next_run_at <= now) {
+      return {.kind = Kind::kPublish, .wake_at = std::min(now + kLookAgain, task.deadline_at)};
+    }
+    return {.kind = Kind::kLook, .wake_at = std::min(task.next_run_at, task.deadline_at)};
+  }
+  if (task.lease_until > now) {
+    return {.kind = Kind::kLook, .wake_at = std::min(*task.lease_until, task.deadline_at)};
+  }
+  if (task.claims >= kClaimsMax) {
+    return {.kind = Kind::kExhaust, .move = fail_fenced(task, FailureCode::kInternalError)};
+  }
+  return {.kind = Kind::kReap, .move = requeue(task, task.claims, now, now + kLookAgain)};
+}
+
+}  // namespace audiogen

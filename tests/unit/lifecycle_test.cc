@@ -1,0 +1,405 @@
+// Every rule about moving a task, row by row: one table for each decision.
+#include "common/domain/lifecycle.h"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace audiogen {
+namespace {
+
+constexpr TaskState kStates[] = {TaskState::kQueued,
+                                 TaskState::kRunning,
+                                 TaskState::kSucceeded,
+                                 TaskState::kFailed,
+                                 TaskState::kCanceled};
+
+TEST(Lifecycle, EveryTransitionIsAsTheDiagramSays) {
+  struct Row {
+    TaskEvent event;
+    std::string to[5];  // From queued, running, succeeded, failed, canceled; "" = not allowed.
+  };
+  const Row table[] = {
+      {TaskEvent::kClaim, {"running", "", "", "", ""}},
+      {TaskEvent::kRetry, {"", "queued", "", "", ""}},
+      {TaskEvent::kReap, {"", "queued", "", "", ""}},
+      {TaskEvent::kSucceed, {"", "succeeded", "", "", ""}},
+      {TaskEvent::kFail, {"", "failed", "", "", ""}},
+      {TaskEvent::kCancel, {"canceled", "canceled", "", "", ""}},
+      {TaskEvent::kDeadline, {"failed", "failed", "", "", ""}},
+  };
+  for (const Row& row : table) {
+    for (std::size_t i = 0; i < 5; ++i) {
+      const auto to = next_state(kStates[i], row.event);
+      EXPECT_EQ(to ? state_name(*to) : "", row.to[i])
+          << state_name(kStates[i]) << " on event " << static_cast<int>(row.event);
+    }
+  }
+}
+
+TEST(RetryDelay, WaitsGrowAndSpread) {
+  EXPECT_EQ(retry_delay(1, 0), 2s);
+  EXPECT_EQ(retry_delay(2, 0), 8s);
+  EXPECT_EQ(retry_delay(3, 0), 30s);
+  EXPECT_EQ(retry_delay(4, 0), 90s);
+  EXPECT_EQ(retry_delay(1000, 0), 90s);
+  EXPECT_EQ(retry_delay(1, 1), 2400ms);
+  EXPECT_EQ(retry_delay(1, -1), 1600ms);
+  EXPECT_EQ(retry_delay(4, 0.5), 99s);
+}
+
+TEST(RetryDelayDeathTest, WaitsAreForAttemptsThatWereMade) {
+  EXPECT_DEATH(static_cast<void>(retry_delay(0, 0)), "claims >= 1");
+  EXPECT_DEATH(static_cast<void>(retry_delay(1, 1.01)), "jitter");
+}
+
+const WorkerId kWorker = WorkerId::make();
+
+// Created at 0 s, to end by 900 s; claimed once, if it runs, by kWorker until 130 s.
+TaskFacts facts(TaskState state) {
+  TaskFacts task;
+  task.id = TaskId::make();
+  task.state = state;
+  task.epoch = 3;
+  task.claims = 1;
+  task.held = kHoldAmount;
+  task.next_run_at = Instant(0s);
+  task.deadline_at = Instant(900s);
+  task.wake_at = Instant(100s);
+  if (state == TaskState::kRunning) {
+    task.worker = kWorker;
+    task.lease_until = Instant(130s);
+  }
+  return task;
+}
+
+TEST(Beginning, TheFirstLookIsNoLaterThanTheEnd) {
+  EXPECT_EQ(first_look(Instant(100s), Instant(1000s)), Instant(115s));
+  EXPECT_EQ(first_look(Instant(100s), Instant(115s)), Instant(115s));
+  EXPECT_EQ(first_look(Instant(100s), Instant(101s)), Instant(101s));
+}
+
+TEST(Claim, OnlyWhatIsQueuedDueAndHintedAt) {
+  TaskFacts task = facts(TaskState::kQueued);
+  task.next_run_at = Instant(100s);
+  struct Row {
+    std::uint32_t epoch;
+    Instant now;
+    bool may;
+  };
+  const Row table[] = {
+      {3, Instant(100s) - 1us, false},  // Not due.
+      {3, Instant(100s), true},
+      {2, Instant(100s), false},  // An old hint.
+      {4, Instant(100s), false},
+      {3, Instant(900s) - 1us, true},
+      {3, Instant(900s), false},  // Past its deadline.
+  };
+  for (const Row& row : table) {
+    EXPECT_EQ(may_claim(task, row.epoch, row.now), row.may)
+        << row.epoch << " at " << row.now.time_since_epoch().count();
+  }
+  for (const TaskState state : kStates) {
+    EXPECT_EQ(may_claim(facts(state), 3, Instant(100s)), state == TaskState::kQueued)
+        << state_name(state);
+  }
+}
+
+TEST(Work, AClaimHoldsForItsEpochAndItsWorker) {
+  const TaskFacts task = facts(TaskState::kRunning);
+  EXPECT_TRUE(is_of(task, 3));
+  EXPECT_FALSE(is_of(task, 2));
+  EXPECT_FALSE(is_of(task, 4));
+  EXPECT_TRUE(may_renew(task, 3, kWorker, Instant(899s)));
+  // The lease may have run out: as long as nobody took the task back, it goes on.
+  EXPECT_TRUE(may_renew(task, 3, kWorker, Instant(131s)));
+  EXPECT_FALSE(may_renew(task, 2, kWorker, Instant(100s)));
+  EXPECT_FALSE(may_renew(task, 3, WorkerId::make(), Instant(100s)));
+  EXPECT_FALSE(may_renew(task, 3, kWorker, Instant(900s))) << "its time is over";
+  for (const TaskState state : kStates) {
+    TaskFacts other = facts(state);
+    other.worker = kWorker;
+    EXPECT_EQ(is_of(other, 3), state == TaskState::kRunning) << state_name(state);
+    EXPECT_EQ(may_renew(other, 3, kWorker, Instant(100s)), state == TaskState::kRunning)
+        << state_name(state);
+  }
+}
+
+TEST(Trouble, EachHasOneEnd) {
+  using Kind = ClaimEnd::Kind;
+  struct Row {
+    Trouble trouble;
+    Kind kind;
+    FailureCode failure;
+    std::chrono::milliseconds plain, late;  // Due: without more, and with "not before 20 s".
+  };
+  // Of the second claim, whose own wait is 8 s.
+  const Row table[] = {
+      {Trouble::kUnreadable, Kind::kFail, FailureCode::kInternalError, 0s, 0s},
+      {Trouble::kNobodyCan, Kind::kFail, FailureCode::kUnsupportedInput, 0s, 0s},
+      {Trouble::kContentRefused, Kind::kFail, FailureCode::kContentRejected, 0s, 0s},
+      {Trouble::kBadReference, Kind::kFail, FailureCode::kReferenceUnavailable, 0s, 0s},
+      {Trouble::kNobodyNow, Kind::kRetry, FailureCode::kProviderUnavailable, 8s, 20s},
+      {Trouble::kOurs, Kind::kRetry, FailureCode::kInternalError, 8s, 20s},
+      {Trouble::kNoRoom, Kind::kRelease, FailureCode::kInternalError, 0s, 20s},
+      {Trouble::kStopping, Kind::kRelease, FailureCode::kInternalError, 0s, 20s},
+  };
+  for (const Row& row : table) {
+    const auto what = static_cast<int>(row.trouble);
+    const ClaimEnd plain = end_by(row.trouble, 2, 0);
+    EXPECT_EQ(plain.kind, row.kind) << what;
+    EXPECT_EQ(plain.failure, row.failure) << what;
+    EXPECT_EQ(plain.retry_after, row.plain) << what;
+    EXPECT_EQ(end_by(row.trouble, 2, 0, 20s).retry_after, row.late) << what;
+    EXPECT_EQ(verdict_on(row.trouble).kind, row.kind) << what;
+  }
+  EXPECT_EQ(end_by(Trouble::kNobodyNow, 2, 0, 7s).retry_after, 8s) << "its own wait is longer";
+  EXPECT_EQ(end_by(Trouble::kNobodyNow, 1, 1).retry_after, 2400ms);
+}
+
+TEST(Settle, SuccessIsChargedByItsLengthNeverMoreThanAllowed) {
+  struct Row {
+    std::int64_t duration_ms;
+    Units charge_max, held, charged;
+  };
+  const Row table[] = {
+      {60'000, kHoldAmount, kHoldAmount, credits(75)},
+      {1, kHoldAmount, kHoldAmount, credits(10)},
+      {600'000, kHoldAmount, kHoldAmount, kHoldAmount},
+      {60'000, credits(20), kHoldAmount, credits(20)},
+      {60'000, kHoldAmount, credits(30), credits(30)},
+  };
+  for (const Row& row : table) {
+    TaskFacts task = facts(TaskState::kRunning);
+    task.held = row.held;
+    const SettleDecision decision = decide_settle(task,
+                                                  {.kind = ClaimEnd::Kind::kSucceed,
+                                                   .epoch = 3,
+                                                   .duration_ms = row.duration_ms,
+                                                   .charge_max = row.charge_max},
+                                                  Instant(899s));
+    ASSERT_TRUE(decision.move) << row.duration_ms;
+    EXPECT_EQ(decision.to, TaskState::kSucceeded);
+    EXPECT_EQ(decision.move->charged, row.charged) << row.duration_ms;
+    EXPECT_EQ(decision.move->epoch, 3U) << "whoever settles keeps its epoch";
+    EXPECT_FALSE(decision.move->wake_at) << "never looked at again";
+    EXPECT_FALSE(decision.move->failure);
+  }
+}
+
+TEST(Settle, WhatComesBackIsTriedAgainUntilClaimsOrTimeAreUsedUp) {
+  using Kind = ClaimEnd::Kind;
+  struct Row {
+    Kind kind;
+    std::uint32_t claims;
+    std::chrono::milliseconds after;
+    Instant now;
+    TaskState to;
+    std::uint32_t claims_after;
+    Instant due;
+  };
+  constexpr auto kQueued = TaskState::kQueued, kFailed = TaskState::kFailed;
+  const Instant at(100s);
+  const Row table[] = {
+      {Kind::kRetry, 1, 8s, at, kQueued, 1, Instant(108s)},
+      {Kind::kRetry, kClaimsMax - 1, 8s, at, kQueued, kClaimsMax - 1, Instant(108s)},
+      {Kind::kRetry, kClaimsMax, 8s, at, kFailed, kClaimsMax, Instant(0s)},
+      {Kind::kRetry, kClaimsMax + 1, 8s, at, kFailed, kClaimsMax + 1, Instant(0s)},
+      {Kind::kRetry, 1, 800s - 1ms, at, kQueued, 1, Instant(900s) - 1ms},
+      {Kind::kRetry, 1, 800s, at, kFailed, 1, Instant(0s)},  // Due when its time is over.
+      {Kind::kRetry, 1, 0s, Instant(901s), kFailed, 1, Instant(0s)},
+      {Kind::kFail, 1, 8s, at, kFailed, 1, Instant(0s)},
+      // What was not tried costs no claim, and never ends a task.
+      {Kind::kRelease, 1, 0s, at, kQueued, 0, at},
+      {Kind::kRelease, kClaimsMax, 8s, at, kQueued, kClaimsMax - 1, Instant(108s)},
+      {Kind::kRelease, 0, 8s, at, kQueued, 0, Instant(108s)},
+      {Kind::kRelease, 1, 9000s, at, kQueued, 0, Instant(900s)},  // No later than its end.
+      {Kind::kRelease, 1, 9000s, Instant(901s), kQueued, 0, Instant(901s)},
+  };
+  int n = 0;
+  for (const Row& row : table) {
+    TaskFacts task = facts(TaskState::kRunning);
+    task.claims = row.claims;
+    const SettleDecision decision = decide_settle(task,
+                                                  {.kind = row.kind,
+                                                   .epoch = 3,
+                                                   .failure = FailureCode::kProviderRejected,
+                                                   .failure_message = "for the client",
+                                                   .retry_after = row.after},
+                                                  row.now);
+    ASSERT_TRUE(decision.move) << n;
+    const TaskMove& move = *decision.move;
+    EXPECT_EQ(decision.to, row.to) << n;
+    EXPECT_EQ(move.state, row.to) << n;
+    EXPECT_EQ(move.claims, row.claims_after) << n;
+    EXPECT_EQ(move.next_run_at, row.due) << n;
+    if (row.to == kQueued) {
+      EXPECT_EQ(move.epoch, 4U) << n << ": whoever had it is fenced";
+      EXPECT_EQ(move.wake_at, std::min(row.due, task.deadline_at)) << n;
+      EXPECT_FALSE(move.charged) << n << ": it stays reserved";
+      EXPECT_FALSE(move.failure) << n;
+    } else {
+      EXPECT_EQ(move.epoch, 3U) << n;
+      EXPECT_FALSE(move.wake_at) << n;
+      EXPECT_EQ(move.charged, Units{}) << n << ": all of it comes back";
+      EXPECT_EQ(move.failure, FailureCode::kProviderRejected) << n;
+      EXPECT_EQ(move.failure_message, "for the client") << n;
+    }
+    ++n;
+  }
+}
+
+// The answer to COMMIT was lost, and the same command comes again; or another's, which is too late.
+TEST(Settle, ARepeatIsToldApartFromALostClaim) {
+  using Kind = ClaimEnd::Kind;
+  struct Row {
+    TaskState state;
+    std::uint32_t epoch;  // Of the row, where the command's is 3.
+    std::string to[4];    // Of succeed, fail, retry, release; "" = not ours.
+  };
+  const Row table[] = {
+      {TaskState::kSucceeded, 3, {"succeeded", "", "", ""}},
+      {TaskState::kSucceeded, 4, {"", "", "", ""}},
+      {TaskState::kFailed, 3, {"", "failed", "failed", ""}},
+      {TaskState::kFailed, 4, {"", "", "", ""}},
+      {TaskState::kQueued, 4, {"", "", "queued", "queued"}},
+      {TaskState::kQueued, 3, {"", "", "", ""}},
+      {TaskState::kQueued, 5, {"", "", "", ""}},
+      {TaskState::kRunning, 4, {"", "", "", ""}},
+      {TaskState::kRunning, 2, {"", "", "", ""}},
+      {TaskState::kCanceled, 3, {"", "", "", ""}},
+      {TaskState::kCanceled, 4, {"", "", "", ""}},
+  };
+  constexpr Kind kKinds[] = {Kind::kSucceed, Kind::kFail, Kind::kRetry, Kind::kRelease};
+  for (const Row& row : table) {
+    TaskFacts task = facts(row.state);
+    task.epoch = row.epoch;
+    task.output_key = "mine";
+    for (std::size_t i = 0; i < 4; ++i) {
+      const SettleDecision decision =
+          decide_settle(task, {.kind = kKinds[i], .epoch = 3, .output_key = "mine"}, Instant(100s));
+      EXPECT_EQ(decision.to ? state_name(*decision.to) : "", row.to[i])
+          << state_name(row.state) << " at " << row.epoch << " by command " << i;
+      EXPECT_FALSE(decision.move);
+    }
+  }
+  const TaskFacts done = facts(TaskState::kSucceeded);
+  EXPECT_FALSE(
+      decide_settle(done, {.kind = Kind::kSucceed, .epoch = 3, .output_key = "x"}, Instant(0s)).to)
+      << "another's file";
+}
+
+TEST(Cancel, EndsWhatIsOpenAndFencesWhoeverRunsIt) {
+  for (const TaskState state : {TaskState::kQueued, TaskState::kRunning}) {
+    const TaskMove move = cancel_task(facts(state));
+    EXPECT_EQ(move.state, TaskState::kCanceled);
+    EXPECT_EQ(move.epoch, 4U);
+    EXPECT_EQ(move.charged, Units{});
+    EXPECT_FALSE(move.wake_at);
+    EXPECT_FALSE(move.failure);
+  }
+}
+
+TEST(CancelDeathTest, FinalStatesNeverChange) {
+  EXPECT_DEATH(static_cast<void>(cancel_task(facts(TaskState::kSucceeded))), "kCancel");
+}
+
+TEST(Sweep, NothingBeforeItsTime) {
+  TaskFacts task = facts(TaskState::kQueued);
+  EXPECT_EQ(decide_sweep(task, Instant(100s) - 1us).kind, SweepDecision::Kind::kNothing);
+  EXPECT_EQ(decide_sweep(task, Instant(100s)).kind, SweepDecision::Kind::kPublish);
+  task.wake_at.reset();
+  EXPECT_EQ(decide_sweep(task, Instant(5000s)).kind, SweepDecision::Kind::kNothing);
+}
+
+TEST(Sweep, Queued) {
+  TaskFacts task = facts(TaskState::kQueued);
+  EXPECT_EQ(decide_sweep(task, Instant(100s)).wake_at, Instant(130s));
+  EXPECT_EQ(decide_sweep(task, Instant(880s)).wake_at, Instant(900s)) << "no later than the end";
+  task.next_run_at = Instant(200s);
+  EXPECT_EQ(decide_sweep(task, Instant(150s)).kind, SweepDecision::Kind::kLook);
+  EXPECT_EQ(decide_sweep(task, Instant(150s)).wake_at, Instant(200s));
+  EXPECT_EQ(decide_sweep(task, Instant(200s)).kind, SweepDecision::Kind::kPublish);
+  EXPECT_EQ(decide_sweep(task, Instant(900s) - 1us).kind, SweepDecision::Kind::kPublish);
+  EXPECT_EQ(decide_sweep(task, Instant(900s)).kind, SweepDecision::Kind::kExpire);
+}
+
+TEST(Sweep, AConfirmedHintIsTrustedForAWhile) {
+  TaskFacts task = facts(TaskState::kQueued);
+  task.epoch = 0;
+  task.next_run_at = Instant(100s);
+  task.wake_at = Instant(115s);
+  const TaskId later = TaskId::make();
+  EXPECT_EQ(decide_sweep(task, Instant(115s), later).kind, SweepDecision::Kind::kHinted);
+  EXPECT_EQ(decide_sweep(task, Instant(115s), task.id).kind, SweepDecision::Kind::kPublish)
+      << "not confirmed";
+  EXPECT_EQ(decide_sweep(task, Instant(220s) - 1us, later).kind, SweepDecision::Kind::kHinted);
+  EXPECT_EQ(decide_sweep(task, Instant(220s), later).kind, SweepDecision::Kind::kPublish)
+      << "perhaps lost";
+  task.deadline_at = Instant(200s);
+  EXPECT_EQ(decide_sweep(task, Instant(140s) - 1us, later).kind, SweepDecision::Kind::kHinted);
+  EXPECT_EQ(decide_sweep(task, Instant(140s), later).kind, SweepDecision::Kind::kPublish)
+      << "its end must not be missed";
+  task.wake_at = Instant(115s) + 1us;
+  EXPECT_EQ(decide_sweep(task, Instant(120s), later).kind, SweepDecision::Kind::kPublish)
+      << "the sweeper has sent one, and may have done so in vain";
+  task.wake_at = Instant(115s);
+  task.epoch = 1;
+  EXPECT_EQ(decide_sweep(task, Instant(120s), later).kind, SweepDecision::Kind::kPublish)
+      << "not its first hint";
+}
+
+TEST(Sweep, Running) {
+  TaskFacts task = facts(TaskState::kRunning);
+  EXPECT_EQ(decide_sweep(task, Instant(130s) - 1us).kind, SweepDecision::Kind::kLook);
+  EXPECT_EQ(decide_sweep(task, Instant(110s)).wake_at, Instant(130s));
+  EXPECT_EQ(decide_sweep(task, Instant(130s)).kind, SweepDecision::Kind::kReap);
+  task.claims = kClaimsMax;
+  EXPECT_EQ(decide_sweep(task, Instant(130s)).kind, SweepDecision::Kind::kExhaust);
+  EXPECT_EQ(decide_sweep(task, Instant(900s)).kind, SweepDecision::Kind::kExpire);
+  task.lease_until = Instant(950s);
+  EXPECT_EQ(decide_sweep(task, Instant(880s)).wake_at, Instant(900s));
+  EXPECT_EQ(decide_sweep(task, Instant(900s)).kind, SweepDecision::Kind::kExpire)
+      << "with a live lease";
+}
+
+TEST(Sweep, Final) {
+  const SweepDecision decision = decide_sweep(facts(TaskState::kFailed), Instant(100s));
+  EXPECT_EQ(decision.kind, SweepDecision::Kind::kLook);
+  EXPECT_FALSE(decision.wake_at);
+}
+
+TEST(Sweep, WhatItMovesIsFenced) {
+  TaskFacts task = facts(TaskState::kRunning);
+  const SweepDecision reaped = decide_sweep(task, Instant(130s));
+  ASSERT_TRUE(reaped.move);
+  EXPECT_EQ(reaped.move->state, TaskState::kQueued);
+  EXPECT_EQ(reaped.move->epoch, 4U);
+  EXPECT_EQ(reaped.move->claims, 1U) << "a lost lease counts";
+  EXPECT_EQ(reaped.move->next_run_at, Instant(130s));
+  EXPECT_EQ(reaped.move->wake_at, Instant(160s));
+  EXPECT_FALSE(reaped.ends());
+  EXPECT_EQ(decide_sweep(task, Instant(899s)).move->wake_at, Instant(900s));
+
+  task.claims = kClaimsMax;
+  const SweepDecision exhausted = decide_sweep(task, Instant(130s));
+  ASSERT_TRUE(exhausted.move && exhausted.ends());
+  EXPECT_EQ(exhausted.move->state, TaskState::kFailed);
+  EXPECT_EQ(exhausted.move->failure, FailureCode::kInternalError);
+  EXPECT_EQ(exhausted.move->epoch, 4U);
+
+  for (const TaskState state : {TaskState::kQueued, TaskState::kRunning}) {
+    const SweepDecision expired = decide_sweep(facts(state), Instant(900s));
+    ASSERT_TRUE(expired.move && expired.ends());
+    EXPECT_EQ(expired.move->state, TaskState::kFailed);
+    EXPECT_EQ(expired.move->failure, FailureCode::kDeadlineExceeded);
+    EXPECT_EQ(expired.move->charged, Units{});
+    EXPECT_EQ(expired.move->epoch, 4U);
+  }
+  for (const TaskState state : kStates) {
+    EXPECT_FALSE(decide_sweep(facts(state), Instant(100s)).move) << state_name(state);
+  }
+}
+
+}  // namespace
+}  // namespace audiogen
