@@ -38,8 +38,24 @@ milliseconds wait_before_same(const ProviderFault& fault, const Standing& standi
   return wait;
 }
 
-Decision elsewhere(bool another, FailureCode failure) {
-  return {another ? NextStep::kNextProvider : NextStep::kRetryLater, failure, {}};
+// Nobody is asked any more in this claim.
+Decision stop(Trouble trouble) {
+  const Verdict verdict = verdict_on(trouble);
+  const NextStep step = verdict.kind == ClaimEnd::Kind::kFail    ? NextStep::kFail
+                        : verdict.kind == ClaimEnd::Kind::kRetry ? NextStep::kRetryLater
+                                                                 : NextStep::kGiveBack;
+  return {.step = step, .failure = verdict.failure, .trouble = trouble};
+}
+
+Decision ask(NextStep step, milliseconds wait = milliseconds(0)) {
+  return {.step = step,
+          .failure = verdict_on(Trouble::kNobodyNow).failure,
+          .wait = wait,
+          .trouble = Trouble::kNobodyNow};
+}
+
+Decision elsewhere(bool another) {
+  return another ? ask(NextStep::kNextProvider) : stop(Trouble::kNobodyNow);
 }
 
 }  // namespace
@@ -47,29 +63,29 @@ Decision elsewhere(bool another, FailureCode failure) {
 Decision after_fault(const ProviderFault& fault, const Standing& standing) {
   switch (fault.fault) {
     case Fault::kRejected:
-      return {NextStep::kFail, FailureCode::kContentRejected, {}};
+      return stop(Trouble::kContentRefused);
     case Fault::kCanceled:
-      return {NextStep::kGiveBack, FailureCode::kInternalError, {}};
+      return stop(Trouble::kStopping);
     case Fault::kUnsupportedInput:
       // One that cannot says nothing of one that could have, had it worked just now.
       if (!standing.another && !standing.later) {
-        return {NextStep::kFail, FailureCode::kUnsupportedInput, {}};
+        return stop(Trouble::kNobodyCan);
       }
-      return elsewhere(standing.another, FailureCode::kProviderUnavailable);
+      return elsewhere(standing.another);
     case Fault::kRetrySame: {
       const milliseconds wait = wait_before_same(fault, standing);
       if (standing.tries < kTriesMax && wait <= kWaitMax &&
           wait + kCallReserve < standing.time_left) {
-        return {NextStep::kSameProvider, FailureCode::kProviderUnavailable, wait};
+        return ask(NextStep::kSameProvider, wait);
       }
-      return elsewhere(standing.another, FailureCode::kProviderUnavailable);
+      return elsewhere(standing.another);
     }
     case Fault::kTryNext:
     case Fault::kBrokenByInput:
     case Fault::kUnknownOutcome:
-      return elsewhere(standing.another, FailureCode::kProviderUnavailable);
+      break;
   }
-  return {NextStep::kFail, FailureCode::kInternalError, {}};
+  return elsewhere(standing.another);
 }
 
 Chain::Chain(std::vector<std::unique_ptr<AudioProvider>> providers) {

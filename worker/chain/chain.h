@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/base/result.h"
-#include "common/domain/task.h"
+#include "common/domain/lifecycle.h"
 #include "worker/chain/breaker.h"
 #include "worker/chain/bulkhead.h"
 #include "worker/chain/provider.h"
@@ -23,6 +23,7 @@ namespace audiogen::worker {
 enum class NextStep {
   kSameProvider,  // Once more, after `wait`.
   kNextProvider,
+  // The claim ends, by `trouble`, which means:
   kRetryLater,  // Back to the queue; ends as the failure code when attempts are used up.
   kFail,        // Now, with the failure code.
   kGiveBack,    // The worker is stopping: no attempt is used up.
@@ -31,6 +32,7 @@ struct Decision {
   NextStep step = NextStep::kFail;
   FailureCode failure = FailureCode::kInternalError;
   std::chrono::milliseconds wait{0};
+  Trouble trouble = Trouble::kNobodyNow;
 };
 
 // Where a task stands when a provider has failed it.

@@ -1,6 +1,8 @@
 // A fixed number of threads working through a bounded queue, in batches of what has come together.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <thread>
 #include <utility>
@@ -9,6 +11,11 @@
 #include "common/base/batch_queue.h"
 
 namespace audiogen::worker {
+
+// At least one.
+inline std::size_t cores() {
+  return std::max(1U, std::thread::hardware_concurrency());
+}
 
 template <class Item>
 class BatchPool {

@@ -165,6 +165,16 @@ std::string reference_message(std::string_view member, std::string_view reason) 
   return std::string(member) + " cannot be used: " + std::string(reason) + ".";
 }
 
+ReferenceLimits reference_limits(const Config& config) {
+  constexpr std::size_t kFewest = 8, kMost = 64;
+  const auto in_flight = static_cast<std::size_t>(config.worker_in_flight);
+  return {.bytes_max = static_cast<std::size_t>(config.references_max_mb) << 20U,
+          .tasks_max = std::clamp(in_flight / 4, kFewest, kMost),
+          .waiting_max = std::max(in_flight * 2, kFewest),
+          .time_max = std::chrono::seconds(config.references_seconds),
+          .folder = config.references_folder};
+}
+
 // Who is open, and what they hold. Numbers of fetches grow with their age.
 struct ReferenceFetcher::Budget {
   struct User {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/config.h"
 #include "common/base/ids.h"
 #include "common/base/ip_address.h"
 #include "common/base/result.h"
@@ -50,6 +51,10 @@ struct ReferenceLimits {
   std::chrono::milliseconds time_max{30'000};
   std::string folder = "/var/tmp";  // where files lie meanwhile, without a name
 };
+
+// What the configuration leaves them: a quarter of what the worker holds at once is fetched for,
+// twice as many tasks as it holds wait.
+ReferenceLimits reference_limits(const Config& config);
 
 class ReferenceFetcher {
  public:

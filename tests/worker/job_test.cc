@@ -1,0 +1,253 @@
+// A job alone: what its claim says, how long its lease lasts, and the race of a call with its
+// hedge.
+#include "worker/job/job.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/worker/fake_provider.h"
+
+namespace audiogen::worker {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = Job::Clock;
+using LeaseIs = Job::LeaseIs;
+using Race = Job::Race;
+
+const Clock::time_point kStart(1000s);
+
+struct Line final : ProviderCall {
+  void cancel() override { ++cancels; }
+  int cancels = 0;
+};
+
+std::shared_ptr<const Chain> chain_of(const std::vector<std::string>& names) {
+  std::vector<std::unique_ptr<AudioProvider>> providers;
+  for (const std::string& name : names) {
+    providers.push_back(std::make_unique<FakeProvider>(name));
+  }
+  return std::make_shared<const Chain>(std::move(providers));
+}
+
+class JobTest : public testing::Test {
+ protected:
+  // Of the second claim of a task with three calls behind it; `named` was written with the claim.
+  static std::shared_ptr<Job> job(std::string named = "first") {
+    store::Claim claim;
+    claim.task = TaskId::make();
+    claim.user = UserId::make();
+    claim.epoch = 4;
+    claim.claims = 2;
+    claim.attempts = 3;
+    claim.provider = std::move(named);
+    claim.request = "{}";
+    claim.until_deadline = 600s;
+    return std::make_shared<Job>(
+        Claimed{std::move(claim), std::make_shared<const GenerationRequest>()},
+        chain_of({"first", "second", "third"}),
+        kStart,
+        kStart + 1s);
+  }
+  // The call of a job whose step has just begun.
+  static Call begun(Job& job) {
+    return {.step = job.begin_step(), .provider = job.provider, .row = job.row};
+  }
+
+  std::shared_ptr<Line> one_ = std::make_shared<Line>();
+  std::shared_ptr<Line> two_ = std::make_shared<Line>();
+};
+
+// --- what the claim says
+
+TEST_F(JobTest, TheCallWrittenWithTheClaimIsItsNewest) {
+  const auto named = job("second");
+  EXPECT_TRUE(named->call_written);
+  EXPECT_EQ(named->provider, 1U);
+  EXPECT_EQ(named->row, 4U);
+  EXPECT_EQ(named->next_row(), 5U);
+  EXPECT_EQ(named->deadline, kStart + 601s);
+  EXPECT_TRUE(named->claim.request.empty()) << "nobody reads it any more";
+}
+
+TEST_F(JobTest, ARowOfAProviderThatHasGoneKeepsItsNumber) {
+  const auto gone = job("gone");
+  EXPECT_FALSE(gone->call_written);
+  EXPECT_EQ(gone->row, 4U);
+  EXPECT_EQ(gone->next_row(), 5U);
+}
+
+TEST_F(JobTest, WithoutARowTheNumbersGoOnFromTheClaimBefore) {
+  const auto none = job("");
+  EXPECT_FALSE(none->call_written);
+  EXPECT_EQ(none->row, 3U);
+  EXPECT_EQ(none->next_row(), 4U);
+}
+
+TEST_F(JobTest, IsSettledUnderItsOwnEpoch) {
+  const auto one = job();
+  const store::SettleCommand command =
+      one->command({.kind = ClaimEnd::Kind::kRetry, .epoch = 99, .retry_after = 8s});
+  EXPECT_EQ(command.task, one->claim.task);
+  EXPECT_EQ(command.user, one->claim.user);
+  EXPECT_EQ(command.epoch, 4U);
+  EXPECT_EQ(command.retry_after, 8s);
+  EXPECT_EQ(command.attempt, 0U);
+}
+
+// --- the lease
+
+TEST_F(JobTest, ALeaseIsRenewedOnceAtATimeAndOverInTime) {
+  const auto one = job();
+  EXPECT_EQ(one->look_at_lease(kStart + kLeaseRenew), LeaseIs::kGood);
+  EXPECT_EQ(one->look_at_lease(kStart + kLeaseRenew + 1ms), LeaseIs::kDue);
+  EXPECT_EQ(one->look_at_lease(kStart + 20s), LeaseIs::kGood) << "it is being renewed";
+  one->renewal_ended(std::nullopt);
+  EXPECT_EQ(one->look_at_lease(kStart + 20s), LeaseIs::kDue) << "nobody could tell";
+  one->renewal_ended(kStart + 20s);
+  EXPECT_EQ(one->look_at_lease(kStart + 30s), LeaseIs::kGood);
+  EXPECT_EQ(one->look_at_lease(kStart + 31s), LeaseIs::kDue);
+  EXPECT_EQ(one->look_at_lease(kStart + 20s + kLeaseSelfStop), LeaseIs::kGood);
+  EXPECT_EQ(one->look_at_lease(kStart + 20s + kLeaseSelfStop + 1ms), LeaseIs::kOver)
+      << "though it is being renewed";
+}
+
+TEST_F(JobTest, LosingEndsItsCallsAndIsSaidOnce) {
+  const auto one = job();
+  const Call call = begun(*one);
+  one->hold(call.step, one_);
+  EXPECT_TRUE(one->lose());
+  EXPECT_FALSE(one->lose());
+  EXPECT_TRUE(one->is_lost());
+  EXPECT_EQ(one_->cancels, 1);
+  EXPECT_EQ(one->look_at_lease(kStart + 999s), LeaseIs::kGood) << "nothing is left to be done";
+  one->hold(call.step, two_);
+  EXPECT_EQ(two_->cancels, 1) << "whatever comes later";
+}
+
+TEST_F(JobTest, GivenBackItsCallsEndNowAndLater) {
+  const auto one = job();
+  const Call call = begun(*one);
+  one->hold(call.step, one_);
+  one->give_back();
+  EXPECT_TRUE(one->is_given_back());
+  EXPECT_FALSE(one->is_lost());
+  EXPECT_EQ(one_->cancels, 1);
+  const Call next = begun(*one);
+  one->hold(next.step, two_);
+  EXPECT_EQ(two_->cancels, 1);
+  EXPECT_EQ(one->answered(next.step, false), Race::kEnds) << "as canceled: it is still settled";
+}
+
+// --- the race
+
+TEST_F(JobTest, OneCallEndsItsStepEitherWay) {
+  for (const bool audio : {true, false}) {
+    const auto one = job();
+    const Call call = begun(*one);
+    one->hold(call.step, one_);
+    EXPECT_TRUE(one->awaits(call.step));
+    EXPECT_EQ(one->answered(call.step, audio), Race::kEnds);
+    EXPECT_FALSE(one->awaits(call.step));
+    EXPECT_EQ(one->answered(call.step, audio), Race::kOver);
+    EXPECT_EQ(one_->cancels, 0) << "it has answered";
+  }
+}
+
+TEST_F(JobTest, AnAnswerOfAnEarlierStepIsTooLate) {
+  const auto one = job();
+  const Call old = begun(*one);
+  const Call now = begun(*one);
+  EXPECT_NE(old.step, now.step);
+  EXPECT_EQ(one->answered(old.step, true), Race::kOver);
+  EXPECT_FALSE(one->awaits(old.step));
+  EXPECT_TRUE(one->awaits(now.step));
+}
+
+TEST_F(JobTest, ACallHeldTooLateIsEnded) {
+  const auto one = job();
+  const Call call = begun(*one);
+  EXPECT_EQ(one->answered(call.step, true), Race::kEnds) << "before start() returned";
+  one->hold(call.step, one_);
+  EXPECT_EQ(one_->cancels, 1);
+}
+
+struct RaceRow {
+  const char* what;
+  bool first_audio, last_audio;  // What the one brings that answers first, and the other.
+  Race first, last;
+};
+
+TEST_F(JobTest, TheFirstAudioWinsAndAFailureWaitsForTheOther) {
+  const RaceRow table[] = {
+      {"the first delivers", true, true, Race::kEnds, Race::kOver},
+      {"the first delivers, the other fails too late", true, false, Race::kEnds, Race::kOver},
+      {"the first fails, the other delivers", false, true, Race::kGoesOn, Race::kEnds},
+      {"both fail", false, false, Race::kGoesOn, Race::kEnds},
+  };
+  for (const RaceRow& row : table) {
+    const auto one = job();
+    const auto slow_line = std::make_shared<Line>(), hedge_line = std::make_shared<Line>();
+    const Call slow = begun(*one);
+    one->hold(slow.step, slow_line);
+    const auto hedge = one->hedge(slow, 1);
+    ASSERT_TRUE(hedge) << row.what;
+    EXPECT_EQ(hedge->step, slow.step) << row.what;
+    EXPECT_EQ(hedge->provider, 1U) << row.what;
+    EXPECT_EQ(hedge->row, slow.row + 1) << row.what;
+    one->hold(hedge->step, hedge_line);
+    EXPECT_EQ(one->reached(), 1U) << row.what;
+    EXPECT_EQ(one->answered(slow.step, row.first_audio), row.first) << row.what;
+    EXPECT_EQ(one->awaits(slow.step), row.first == Race::kGoesOn) << row.what;
+    // Whoever has answered takes no notice of being ended; until a step ends nobody is.
+    const int ended = row.first == Race::kEnds ? 1 : 0;
+    EXPECT_EQ(slow_line->cancels, ended) << row.what;
+    EXPECT_EQ(hedge_line->cancels, ended) << row.what;
+    EXPECT_EQ(one->answered(slow.step, row.last_audio), row.last) << row.what;
+    EXPECT_EQ(slow_line->cancels, 1) << row.what;
+    EXPECT_EQ(hedge_line->cancels, 1) << row.what;
+    EXPECT_EQ(one->reached(), 1U) << row.what << ": the chain goes on after the later one";
+    EXPECT_EQ(one->next_row(), slow.row + 2) << row.what;
+  }
+}
+
+TEST_F(JobTest, NoHedgeForWhatNobodyWaitsFor) {
+  const auto answered = job();
+  const Call done = begun(*answered);
+  answered->answered(done.step, false);
+  EXPECT_FALSE(answered->hedge(done, 1));
+
+  const auto later = job();
+  const Call old = begun(*later);
+  begun(*later);
+  EXPECT_FALSE(later->hedge(old, 1));
+
+  const auto lost = job();
+  const Call call = begun(*lost);
+  lost->lose();
+  EXPECT_FALSE(lost->hedge(call, 1));
+
+  const auto stopping = job();
+  const Call last = begun(*stopping);
+  stopping->give_back();
+  EXPECT_FALSE(stopping->hedge(last, 1));
+  EXPECT_EQ(stopping->next_row(), last.row + 1) << "no number was taken";
+}
+
+TEST_F(JobTest, AHedgeWhoseCallIsNotMadeLeavesTheFirstAwaited) {
+  const auto one = job();
+  const Call slow = begun(*one);
+  one->hold(slow.step, one_);
+  const auto hedge = one->hedge(slow, 2);
+  ASSERT_TRUE(hedge);
+  EXPECT_EQ(one->answered(hedge->step, false), Race::kGoesOn);
+  EXPECT_EQ(one_->cancels, 0);
+  EXPECT_EQ(one->answered(slow.step, true), Race::kEnds);
+}
+
+}  // namespace
+}  // namespace audiogen::worker

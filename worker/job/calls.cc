@@ -1,0 +1,165 @@
+#include "worker/job/calls.h"
+
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "worker/job/batches.h"
+#include "worker/job/leases.h"
+
+namespace audiogen::worker {
+namespace {
+
+store::AttemptStart row_of(const Job& job, std::size_t provider, std::uint32_t number) {
+  store::AttemptStart start;
+  start.task = job.claim.task;
+  start.epoch = job.claim.epoch;
+  start.n = number;
+  start.provider = job.chain->at(provider).name();
+  return start;
+}
+
+ProviderFault not_called() {
+  return {Fault::kTryNext, store::kNotCalled, std::nullopt};
+}
+
+}  // namespace
+
+Calls::Calls(const DatabaseUrl& database, Scheduler& scheduler, Answered answered)
+    : scheduler_(scheduler),
+      answered_(std::move(answered)),
+      rows_(database,
+            {.threads = 1, .batch_max = kBatchMax, .capacity = kWaitingMax},
+            [](store::TaskStore& store, std::span<const store::AttemptStart> starts) {
+              return store.start_attempts(starts);
+            }) {}
+
+void Calls::stop() {
+  rows_.stop();
+}
+
+void Calls::write_and_call(const JobPtr& job, const CallEnd& previous) {
+  store::AttemptStart start = row_of(*job, job->provider, job->next_row());
+  if (job->row > job->claim.attempts) {  // The one before was of this claim.
+    start.previous = job->row;
+    start.previous_state = previous.state;
+    start.previous_detail = previous.detail;
+  }
+  write(job, start);
+}
+
+void Calls::write(const JobPtr& job, const store::AttemptStart& start) {
+  if (job->is_lost()) {
+    answered_(job, not_called());
+    return;
+  }
+  const bool taken =
+      rows_.submit(start, [this, job, start](const Result<bool, store::StoreFault>& ours) {
+        if (!ours) {
+          write_later(job, start);
+        } else if (!*ours) {
+          lose(*job, "lease lost before the next attempt");
+          answered_(job, not_called());
+        } else {
+          job->row = start.n;
+          call(job);
+        }
+      });
+  if (!taken) {
+    write_later(job, start);
+  }
+}
+
+void Calls::write_later(const JobPtr& job, const store::AttemptStart& start) {
+  scheduler_.after(store_pause(1), [this, job, start] { write(job, start); });
+}
+
+void Calls::call(const JobPtr& job) {
+  if (!job->chain->admit(job->provider)) {
+    answered_(job, ProviderFault{Fault::kTryNext, "breaker open", std::nullopt});
+    return;
+  }
+  ++job->tries;
+  AG_CRASH_POINT("worker.attempt_row");
+  const Call call{.step = job->begin_step(), .provider = job->provider, .row = job->row};
+  job->hold(call.step, open(job, call));
+  const auto patience = job->chain->at(call.provider).capabilities().hedge_after;
+  if (patience.count() > 0) {
+    scheduler_.after(patience, [this, job, call] { hedge(job, call); });
+  }
+}
+
+std::shared_ptr<ProviderCall> Calls::open(const JobPtr& job, const Call& call) {
+  ProviderRequest request;
+  request.request = job->request;
+  request.references = job->references;
+  request.request_key = job->claim.task.text() + "-" + std::to_string(call.row);
+  request.deadline = job->deadline;
+  return job->chain->at(call.provider).start(std::move(request), [this, job, call](Answer answer) {
+    provider_answered(job, call, std::move(answer));
+  });
+}
+
+// Asks the next provider as well. Both may charge us; the client pays for the one that wins.
+void Calls::hedge(const JobPtr& job, const Call& slow) {
+  if (const auto second = job->chain->choose(*job->request, slow.provider + 1)) {
+    if (const auto call = job->hedge(slow, *second)) {
+      write_hedge(job, *call);
+    }
+  }
+}
+
+// The row's number is taken, so it is written whatever happens; the call is made if somebody still
+// waits for it.
+void Calls::write_hedge(const JobPtr& job, const Call& call) {
+  const bool taken = rows_.submit(
+      row_of(*job, call.provider, call.row),
+      [this, job, call](const Result<bool, store::StoreFault>& ours) {
+        if (!ours) {
+          write_hedge_later(job, call);
+        } else if (*ours && job->awaits(call.step) && job->chain->admit(call.provider)) {
+          job->hold(call.step, open(job, call));
+        } else {
+          call_ended(job, call, not_called());
+        }
+      });
+  if (!taken) {
+    write_hedge_later(job, call);
+  }
+}
+
+void Calls::write_hedge_later(const JobPtr& job, const Call& call) {
+  scheduler_.after(store_pause(1), [this, job, call] { write_hedge(job, call); });
+}
+
+void Calls::provider_answered(const JobPtr& job, const Call& call, Answer answer) {
+  AG_CRASH_POINT("worker.answered");
+  if (answer) {
+    job->chain->answered(call.provider);
+  } else {
+    job->chain->failed(call.provider, answer.error().fault);
+  }
+  call_ended(job, call, std::move(answer));
+}
+
+void Calls::call_ended(const JobPtr& job, const Call& call, Answer answer) {
+  switch (job->answered(call.step, static_cast<bool>(answer))) {
+    case Job::Race::kOver:
+      return;  // Another was faster.
+    case Job::Race::kGoesOn:
+      log::warn("provider attempt failed, its hedge goes on",
+                {{"task_id", job->claim.task},
+                 {"provider", job->chain->at(call.provider).name()},
+                 {"attempt", call.row},
+                 {"fault", fault_name(answer.error().fault)}});
+      return;
+    case Job::Race::kEnds:
+      break;
+  }
+  // Where both failed, the chain goes on after the later one.
+  job->provider = answer ? call.provider : job->reached();
+  job->row = call.row;
+  answered_(job, std::move(answer));
+}
+
+}  // namespace audiogen::worker

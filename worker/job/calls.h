@@ -1,0 +1,51 @@
+// Calls providers: writes a call's row, opens the call, asks the next provider as well when the
+// first is slow, and tells the job's one answer.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "common/base/config.h"
+#include "common/store/group_commit.h"
+#include "worker/job/job.h"
+#include "worker/job/scheduler.h"
+
+namespace audiogen::worker {
+
+class Calls {
+ public:
+  using Answer = Result<Audio, ProviderFault>;
+  using Answered = std::function<void(const JobPtr&, Answer)>;
+
+  // `answered` gets the answer of each step, once, on any thread; the job's provider and row are
+  // those that it came from. It must not block. A job that was lost meanwhile may be answered with
+  // any fault.
+  Calls(const DatabaseUrl& database, Scheduler& scheduler, Answered answered);
+  Calls(const Calls&) = delete;
+  Calls& operator=(const Calls&) = delete;
+
+  // Calls the provider at job->provider, whose row is written. Never blocks.
+  void call(const JobPtr& job);
+  // Writes its row first. `previous` is how the call before it ended, if it was of this claim.
+  // Never blocks; as long as the database is away, it asks again.
+  void write_and_call(const JobPtr& job, const CallEnd& previous);
+
+  // Waits for the rows that were to be written.
+  void stop();
+
+ private:
+  void write(const JobPtr& job, const store::AttemptStart& start);
+  void write_later(const JobPtr& job, const store::AttemptStart& start);
+  std::shared_ptr<ProviderCall> open(const JobPtr& job, const Call& call);
+  void hedge(const JobPtr& job, const Call& slow);
+  void write_hedge(const JobPtr& job, const Call& call);
+  void write_hedge_later(const JobPtr& job, const Call& call);
+  void provider_answered(const JobPtr& job, const Call& call, Answer answer);
+  void call_ended(const JobPtr& job, const Call& call, Answer answer);
+
+  Scheduler& scheduler_;
+  const Answered answered_;
+  store::GroupCommit<store::AttemptStart, bool> rows_;
+};
+
+}  // namespace audiogen::worker

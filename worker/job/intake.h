@@ -1,0 +1,84 @@
+// Where tasks come in: hints wait here until there is a place, then their tasks are claimed, as
+// many together as have come.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "common/base/config.h"
+#include "common/queue/consumer.h"
+#include "common/store/group_commit.h"
+#include "worker/job/roster.h"
+#include "worker/job/scheduler.h"
+
+namespace audiogen::worker {
+
+// Does what the request refers to have to be fetched, before anybody is called?
+bool needs_references(const GenerationRequest& request);
+
+class Intake {
+ public:
+  using Ack = std::function<void(const queue::Delivery&)>;
+  using Begin = std::function<void(const JobPtr&)>;
+
+  // `ack` tells the broker that a hint is done: its task is claimed, so that the lease guards it
+  // from here on, or there is nothing to do. `begin` gets each job, entered in `roster`, on the
+  // claims' thread. Both must be thread-safe and must not block.
+  Intake(const DatabaseUrl& database,
+         WorkerId worker,
+         const CurrentChain& chains,
+         Roster& roster,
+         Scheduler& scheduler,
+         Ack ack,
+         Begin begin);
+  Intake(const Intake&) = delete;
+  Intake& operator=(const Intake&) = delete;
+
+  // Takes hints; what there is no place for waits here, its message unacknowledged. Thread-safe,
+  // never blocks.
+  void deliver(std::vector<queue::Delivery> deliveries);
+
+  // Takes as many of the hints as there are places for, without a message of the broker, and says
+  // how many. Thread-safe, never blocks.
+  std::size_t take(std::span<const Hint> hints);
+
+  // Claims what waits, as far as there are places. Thread-safe, never blocks.
+  void go_on();
+
+  // Claims nothing more: what is not acknowledged the broker gives to another worker.
+  void close();
+  // And waits for what was asked for.
+  void stop();
+
+ private:
+  using Clock = Job::Clock;
+  using Outcome = Result<std::optional<Claimed>, store::StoreFault>;
+
+  void claim(const queue::Delivery& delivery, int tries);
+  void claim_later(const queue::Delivery& delivery, int tries);
+  // What `claims_` runs: nullopt where there is nothing to do.
+  store::Batch<std::optional<Claimed>> claim_batch(store::TaskStore& store,
+                                                   std::span<const Hint> hints);
+  void not_claimed(const queue::Delivery& delivery);
+  void not_free(const queue::Delivery& delivery);
+  void claimed(const queue::Delivery& delivery, Claimed claimed, Clock::time_point asked_at);
+
+  const WorkerId worker_;
+  const CurrentChain& chains_;
+  Roster& roster_;
+  Scheduler& scheduler_;
+  const Ack ack_;
+  const Begin begin_;
+
+  std::atomic<bool> closed_{false};
+  std::mutex mutex_;
+  std::deque<queue::Delivery> waiting_;  // Guarded by mutex_: not asked for yet.
+  store::GroupCommit<Hint, std::optional<Claimed>> claims_;
+};
+
+}  // namespace audiogen::worker

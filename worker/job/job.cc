@@ -1,0 +1,170 @@
+#include "worker/job/job.h"
+
+#include <utility>
+
+namespace audiogen::worker {
+namespace {
+
+store::Claim without_text(store::Claim claim) {
+  claim.request = {};
+  return claim;
+}
+
+void cancel(const std::vector<std::shared_ptr<ProviderCall>>& calls) {
+  for (const auto& call : calls) {
+    call->cancel();
+  }
+}
+
+}  // namespace
+
+Job::Job(Claimed claimed,
+         std::shared_ptr<const Chain> in_force,
+         Clock::time_point asked_at,
+         Clock::time_point now)
+    : claim(without_text(std::move(claimed.claim))),
+      request(std::move(claimed.request)),
+      chain(std::move(in_force)),
+      began_at(now),
+      deadline(now + claim.until_deadline),
+      call_written(chain->find(claim.provider).has_value()),
+      provider(chain->find(claim.provider).value_or(0)),
+      row(claim.attempts + (claim.provider.empty() ? 0U : 1U)),
+      lease_{.from = asked_at},
+      rows_(row) {}
+
+store::SettleCommand Job::command(ClaimEnd claim_end) const {
+  store::SettleCommand out{std::move(claim_end)};
+  out.task = claim.task;
+  out.user = claim.user;
+  out.epoch = claim.epoch;
+  return out;
+}
+
+bool Job::is_lost() const {
+  const std::scoped_lock lock(mutex_);
+  return lost_;
+}
+
+bool Job::is_given_back() const {
+  const std::scoped_lock lock(mutex_);
+  return giving_back_;
+}
+
+Job::LeaseIs Job::look_at_lease(Clock::time_point now) {
+  const std::scoped_lock lock(mutex_);
+  if (lost_) {
+    return LeaseIs::kGood;
+  }
+  if (now - lease_.from > kLeaseSelfStop) {
+    return LeaseIs::kOver;
+  }
+  if (lease_.renewing || now - lease_.from <= kLeaseRenew) {
+    return LeaseIs::kGood;
+  }
+  lease_.renewing = true;
+  return LeaseIs::kDue;
+}
+
+void Job::renewal_ended(std::optional<Clock::time_point> renewed_from) {
+  const std::scoped_lock lock(mutex_);
+  lease_.renewing = false;
+  if (renewed_from) {
+    lease_.from = *renewed_from;
+  }
+}
+
+bool Job::lose() {
+  OpenCalls calls;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (lost_) {
+      return false;
+    }
+    lost_ = true;
+    calls = calls_;
+  }
+  cancel(calls);
+  return true;
+}
+
+void Job::give_back() {
+  OpenCalls calls;
+  {
+    const std::scoped_lock lock(mutex_);
+    giving_back_ = true;
+    calls = calls_;
+  }
+  cancel(calls);
+}
+
+std::uint32_t Job::next_row() {
+  const std::scoped_lock lock(mutex_);
+  return ++rows_;
+}
+
+std::uint64_t Job::begin_step() {
+  const std::scoped_lock lock(mutex_);
+  calls_.clear();
+  awaited_ = 1;
+  reached_ = provider;
+  return ++step_;
+}
+
+std::optional<Call> Job::hedge(const Call& slow, std::size_t second) {
+  const std::scoped_lock lock(mutex_);
+  if (step_ != slow.step || awaited_ == 0 || lost_ || giving_back_) {
+    return std::nullopt;
+  }
+  ++awaited_;
+  reached_ = second;
+  return Call{.step = slow.step, .provider = second, .row = ++rows_};
+}
+
+bool Job::awaits(std::uint64_t of) const {
+  const std::scoped_lock lock(mutex_);
+  return of == step_ && awaited_ > 0;
+}
+
+void Job::hold(std::uint64_t of, std::shared_ptr<ProviderCall> call) {
+  bool stop = false;
+  {
+    const std::scoped_lock lock(mutex_);
+    const bool late = of != step_ || awaited_ == 0;
+    stop = late || lost_ || giving_back_;
+    if (!late) {
+      calls_.push_back(call);
+    }
+  }
+  if (stop) {
+    call->cancel();
+  }
+}
+
+Job::Race Job::answered(std::uint64_t of, bool audio) {
+  OpenCalls losers;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (of != step_ || awaited_ == 0) {
+      return Race::kOver;
+    }
+    --awaited_;
+    if (!audio && awaited_ > 0) {
+      return Race::kGoesOn;
+    }
+    awaited_ = 0;
+    if (reached_ != provider) {  // Else it is the one that answered.
+      losers = std::move(calls_);
+    }
+    calls_.clear();
+  }
+  cancel(losers);
+  return Race::kEnds;
+}
+
+std::size_t Job::reached() const {
+  const std::scoped_lock lock(mutex_);
+  return reached_;
+}
+
+}  // namespace audiogen::worker

@@ -1,0 +1,136 @@
+// A job: a task while this worker has it. Its data, how long its lease lasts, and the race of the
+// calls that are made for it; what becomes of it is for the rooms it walks through.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/domain/lifecycle.h"
+#include "common/domain/request.h"
+#include "common/store/commands.h"
+#include "worker/chain/chain.h"
+#include "worker/chain/provider.h"
+
+namespace audiogen::worker {
+
+// What a claim brought.
+struct Claimed {
+  store::Claim claim;
+  std::shared_ptr<const GenerationRequest> request;  // Null: it cannot be read.
+};
+
+// One call to a provider.
+struct Call {
+  std::uint64_t step = 0;    // of the job; later steps make its answer meaningless
+  std::size_t provider = 0;  // position in the chain
+  std::uint32_t row = 0;     // its number among the task's calls
+};
+
+// How a call ended, as its row says.
+struct CallEnd {
+  std::uint8_t state = 0;  // One of store::kAttempt…, but not started.
+  std::string detail{};
+};
+
+class Job {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // The claim was asked for at `asked_at` and granted by `now`.
+  Job(Claimed claimed,
+      std::shared_ptr<const Chain> in_force,
+      Clock::time_point asked_at,
+      Clock::time_point now);
+
+  // --- given with the claim
+
+  const store::Claim claim;  // Without the text of its request.
+  const std::shared_ptr<const GenerationRequest> request;
+  const std::shared_ptr<const Chain> chain;  // The one in force at the claim, to the end.
+  const Clock::time_point began_at;
+  const Clock::time_point deadline;
+  // The row of its first call was written with the claim. Not so when nobody could be named there,
+  // or the configuration has changed since.
+  const bool call_written;
+
+  // --- of the step under way: there is only one at a time, and only its end changes them
+
+  std::shared_ptr<const References> references;  // fetched before the first call that needs them
+  std::size_t provider = 0;                      // Position in the chain.
+  int tries = 0;                                 // Calls to this provider in this claim.
+  std::uint32_t row = 0;                         // Number of its call's row.
+  // Positions of the providers that said, in this claim, that they cannot.
+  std::vector<std::size_t> unable;
+  std::shared_ptr<void> audio_kept;  // While its audio waits for a codec or for the disk.
+
+  // To settle it as `claim_end` says. Nothing is said of a call.
+  store::SettleCommand command(ClaimEnd claim_end) const;
+
+  // All from here on: any thread.
+
+  // --- the lease
+
+  // It is somebody else's, or nobody's: stop, discard, say nothing.
+  bool is_lost() const;
+  bool is_given_back() const;
+  enum class LeaseIs { kGood, kDue, kOver };
+  // kDue: to be renewed, said once until renewal_ended(). kOver: this worker must stop, before
+  // another may start. kGood also when it is lost already.
+  LeaseIs look_at_lease(Clock::time_point now);
+  // Asked for at `renewed_from`, since when it lasts anew. Nullopt: nobody could tell.
+  void renewal_ended(std::optional<Clock::time_point> renewed_from);
+  // Ends its calls. False when it was lost before.
+  bool lose();
+  // Ends its calls, whose answers, kCanceled, give the task back.
+  void give_back();
+
+  // --- calls, and the race of two of them
+
+  // The number of the next call's row.
+  std::uint32_t next_row();
+  // Before a step's first call is opened.
+  std::uint64_t begin_step();
+  // A call beside `slow`, which is still awaited, to the provider at `second`; nullopt when it is
+  // too late for that.
+  std::optional<Call> hedge(const Call& slow, std::size_t second);
+  // Would anybody take an answer for step `of`?
+  bool awaits(std::uint64_t of) const;
+  // Keeps a call of step `of`, so that it can be ended from outside; ends it when it is too late
+  // for it already.
+  void hold(std::uint64_t of, std::shared_ptr<ProviderCall> call);
+  enum class Race { kOver, kGoesOn, kEnds };
+  // One call of step `of` has answered. kOver: the step had ended before. kEnds: by audio, or
+  // because nobody else is awaited; what loses the race is ended.
+  Race answered(std::uint64_t of, bool audio);
+  // The last provider of the chain that was asked in this step.
+  std::size_t reached() const;
+
+ private:
+  using OpenCalls = std::vector<std::shared_ptr<ProviderCall>>;
+
+  struct Lease {
+    Clock::time_point from;  // Asked for at this time: it runs at least kLease from here.
+    bool renewing = false;
+  };
+
+  mutable std::mutex mutex_;  // Guards all of these.
+  Lease lease_;
+  bool lost_ = false;
+  bool giving_back_ = false;
+  std::uint32_t rows_;  // Number of the newest call's row.
+  // What may still answer for step `step_`: one call, or two where it is hedged.
+  std::uint64_t step_ = 0;
+  int awaited_ = 0;
+  std::size_t reached_ = 0;
+  OpenCalls calls_;
+};
+
+using JobPtr = std::shared_ptr<Job>;
+
+}  // namespace audiogen::worker
