@@ -13,27 +13,24 @@ void Scheduler::after(std::chrono::milliseconds delay, std::function<void()> wha
 }
 
 void Scheduler::stop() {
-  {
-    const std::scoped_lock lock(mutex_);
-    stopping_ = true;
-    due_.clear();
-  }
-  changed_.notify_one();
+  thread_.request_stop();
   if (thread_.joinable()) {
     thread_.join();
   }
+  const std::scoped_lock lock(mutex_);
+  due_.clear();
 }
 
-void Scheduler::run() {
+void Scheduler::run(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  while (!stopping_) {
+  while (!stop.stop_requested()) {
     if (due_.empty()) {
-      changed_.wait(lock);
+      changed_.wait(lock, stop, [this] { return !due_.empty(); });
       continue;
     }
     const auto at = due_.begin()->first;
     if (at > Clock::now()) {
-      changed_.wait_until(lock, at);
+      changed_.wait_until(lock, stop, at, [this, at] { return due_.begin()->first < at; });
       continue;
     }
     auto what = std::move(due_.begin()->second);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <stop_token>
 #include <thread>
 
 namespace audiogen::worker {
@@ -14,7 +15,7 @@ class Scheduler {
  public:
   using Clock = std::chrono::steady_clock;
 
-  Scheduler() : thread_([this] { run(); }) {}
+  Scheduler() : thread_([this](const std::stop_token& stop) { run(stop); }) {}
   ~Scheduler() { stop(); }
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
@@ -26,13 +27,12 @@ class Scheduler {
   void stop();
 
  private:
-  void run();
+  void run(const std::stop_token& stop);
 
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable_any changed_;
   std::multimap<Clock::time_point, std::function<void()>> due_;  // Guarded by mutex_.
-  bool stopping_ = false;                                        // Guarded by mutex_.
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace audiogen::worker

@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/base/metrics.h"
 #include "common/base/occasionally.h"
+#include "worker/upkeep/rest.h"
 
 namespace audiogen::worker {
 namespace {
@@ -138,30 +139,21 @@ std::size_t erase_deleted(store::TaskStore& store,
 }
 
 Eraser::Eraser(const Config& config, BlobStore& blobs)
-    : blobs_(blobs), thread_([this, url = config.database] { run(url); }) {}
+    : blobs_(blobs),
+      thread_([this, url = config.database](const std::stop_token& stop) { run(stop, url); }) {}
 
 void Eraser::stop() {
-  {
-    const std::scoped_lock lock(mutex_);
-    stopping_ = true;
-  }
-  changed_.notify_all();
-  if (thread_.joinable()) {
-    thread_.join();
-  }
+  stop_and_join(thread_);
 }
 
-void Eraser::run(const DatabaseUrl& url) {
+void Eraser::run(const std::stop_token& stop, const DatabaseUrl& url) {
   static auto& resting = metrics::gauge("deletions_postponed",
                                         "Deleted tasks whose files this worker could not remove");
   store::TaskStore store(url);
   Postponed postponed;
-  std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, kEvery, [this] { return stopping_; })) {
-    lock.unlock();
+  while (!stopped_within(stop, kEvery)) {
     erase_deleted(store, blobs_, postponed);
     resting.Set(static_cast<double>(postponed.size()));
-    lock.lock();
   }
 }
 

@@ -3,9 +3,8 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
-#include <mutex>
+#include <stop_token>
 #include <thread>
 #include <unordered_map>
 
@@ -60,13 +59,10 @@ class Eraser {
   void stop();
 
  private:
-  void run(const DatabaseUrl& url);
+  void run(const std::stop_token& stop, const DatabaseUrl& url);
 
   BlobStore& blobs_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool stopping_ = false;  // Guarded by mutex_.
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace audiogen::worker

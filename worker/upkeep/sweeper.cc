@@ -6,13 +6,14 @@
 
 #include "common/base/log.h"
 #include "common/base/metrics.h"
+#include "worker/upkeep/rest.h"
 
 namespace audiogen::worker {
 namespace {
 
 using std::chrono::steady_clock;
 
-constexpr auto kLookEvery = std::chrono::seconds(1);
+constexpr std::chrono::seconds kLookEvery{1};
 constexpr auto kReportEvery = std::chrono::seconds(5);
 constexpr std::size_t kLookBatch = 200;  // Keeps each transaction short.
 
@@ -32,17 +33,10 @@ Sweeper::Sweeper(const Config& config,
       publisher_(publisher),
       take_(std::move(take)),
       report_(std::move(report)),
-      thread_([this, url = config.database] { run(url); }) {}
+      thread_([this, url = config.database](const std::stop_token& stop) { run(stop, url); }) {}
 
 void Sweeper::stop() {
-  {
-    const std::scoped_lock lock(mutex_);
-    stopping_ = true;
-  }
-  changed_.notify_all();
-  if (thread_.joinable()) {
-    thread_.join();
-  }
+  stop_and_join(thread_);
 }
 
 bool Sweeper::sweep_once(store::TaskStore& store) {
@@ -69,13 +63,11 @@ bool Sweeper::sweep_once(store::TaskStore& store) {
   return swept->more;
 }
 
-void Sweeper::run(const DatabaseUrl& url) {
+void Sweeper::run(const std::stop_token& stop, const DatabaseUrl& url) {
   store::TaskStore store(url);
   const std::string host = host_name();
   auto next_report = steady_clock::now();
-  std::unique_lock lock(mutex_);
-  while (!stopping_) {
-    lock.unlock();
+  for (bool more = true; !stopped_within(stop, more ? std::chrono::seconds(0) : kLookEvery);) {
     const auto now = steady_clock::now();
     if (now >= next_report) {
       const WorkerReport report = report_();
@@ -83,13 +75,8 @@ void Sweeper::run(const DatabaseUrl& url) {
           store.report_worker(worker_, host, ::getpid(), report.in_flight, report.status_json));
       next_report = now + kReportEvery;
     }
-    const bool more = sweep_once(store);
-    lock.lock();
-    if (!more) {
-      changed_.wait_for(lock, kLookEvery, [&] { return stopping_; });
-    }
+    more = sweep_once(store);
   }
-  lock.unlock();
   static_cast<void>(store.report_worker_ended(worker_));  // Only for people.
 }
 

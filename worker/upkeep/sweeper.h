@@ -3,11 +3,10 @@
 // rare housekeeping. Any number may run.
 #pragma once
 
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <thread>
 
@@ -42,16 +41,13 @@ class Sweeper {
   bool sweep_once(store::TaskStore& store);
 
  private:
-  void run(const DatabaseUrl& url);
+  void run(const std::stop_token& stop, const DatabaseUrl& url);
 
   const WorkerId worker_;
   queue::Publisher& publisher_;
   const std::function<std::size_t(std::span<const Hint>)> take_;
   const std::function<WorkerReport()> report_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool stopping_ = false;  // Guarded by mutex_.
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace audiogen::worker

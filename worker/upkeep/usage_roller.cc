@@ -5,6 +5,7 @@
 #include "common/base/log.h"
 #include "common/base/metrics.h"
 #include "common/base/occasionally.h"
+#include "worker/upkeep/rest.h"
 
 namespace audiogen::worker {
 namespace {
@@ -31,20 +32,13 @@ void tell(const store::Fault& fault) {
 }  // namespace
 
 UsageRoller::UsageRoller(const Config& config)
-    : thread_([this, url = config.database] { run(url); }) {}
+    : thread_([this, url = config.database](const std::stop_token& stop) { run(stop, url); }) {}
 
 void UsageRoller::stop() {
-  {
-    const std::scoped_lock lock(mutex_);
-    stopping_ = true;
-  }
-  changed_.notify_all();
-  if (thread_.joinable()) {
-    thread_.join();
-  }
+  stop_and_join(thread_);
 }
 
-bool UsageRoller::pass(store::Usage& usage, std::unique_lock<std::mutex>& lock) {
+bool UsageRoller::pass(store::Usage& usage, const std::stop_token& stop) {
   static auto& taken =
       metrics::counter("usage_entries_total", "Ledger entries that were added to usage");
   static auto& has_turn =
@@ -52,12 +46,10 @@ bool UsageRoller::pass(store::Usage& usage, std::unique_lock<std::mutex>& lock) 
   bool more = false;
   std::optional<UserId> after;
   do {
-    lock.unlock();
     const auto turn = usage.take_turn();
     const auto began = steady_clock::now();
     const auto rolled = turn && *turn ? usage.roll_up(after) : store::RolledUp{};
     const auto took = steady_clock::now() - began;
-    lock.lock();
     has_turn_ = turn && *turn;
     has_turn.Set(has_turn_ ? 1 : 0);
     if (!turn || !rolled) {
@@ -69,17 +61,17 @@ bool UsageRoller::pass(store::Usage& usage, std::unique_lock<std::mutex>& lock) 
     after = rolled->next;
     // It has the database for half of the time at most, whether there is much to take in or only
     // very many users to look at.
-    changed_.wait_for(lock, took, [this] { return stopping_; });
-  } while (after && !stopping_);
+    if (stopped_within(stop, took)) {
+      break;
+    }
+  } while (after);
   return more;
 }
 
-bool UsageRoller::pass(store::Spending& spending, std::unique_lock<std::mutex>& lock) {
-  lock.unlock();
+bool UsageRoller::pass(store::Spending& spending, const std::stop_token& stop) {
   const auto began = steady_clock::now();
   const auto rolled = spending.roll_up();
   const auto took = steady_clock::now() - began;
-  lock.lock();
   if (!rolled) {
     static Occasionally line;
     if (line.due()) {
@@ -87,21 +79,16 @@ bool UsageRoller::pass(store::Spending& spending, std::unique_lock<std::mutex>& 
     }
     return false;
   }
-  changed_.wait_for(lock, took, [this] { return stopping_; });
-  return rolled->more;
+  return !stopped_within(stop, took) && rolled->more;
 }
 
-void UsageRoller::run(const DatabaseUrl& url) {
+void UsageRoller::run(const std::stop_token& stop, const DatabaseUrl& url) {
   store::Session session(url, kNeverWaits);
   store::Usage usage(session);
   store::Spending spending(session);
-  std::unique_lock lock(mutex_);
-  while (!stopping_) {
-    bool more = pass(usage, lock);
-    more = (!stopping_ && has_turn_ && pass(spending, lock)) || more;
-    if (!more) {
-      changed_.wait_for(lock, kEvery, [this] { return stopping_; });
-    }
+  for (bool more = true; !stopped_within(stop, more ? std::chrono::seconds(0) : kEvery);) {
+    more = pass(usage, stop);
+    more = (!stop.stop_requested() && has_turn_ && pass(spending, stop)) || more;
   }
 }
 

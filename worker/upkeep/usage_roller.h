@@ -3,8 +3,7 @@
 // up; when that one ends or freezes, the next.
 #pragma once
 
-#include <condition_variable>
-#include <mutex>
+#include <stop_token>
 #include <thread>
 
 #include "common/base/config.h"
@@ -23,17 +22,13 @@ class UsageRoller {
   void stop();
 
  private:
-  void run(const DatabaseUrl& url);
-  // Once over all users, if it is this worker's turn. Whether there is more to do at once. `lock`
-  // is held but while it looks.
-  bool pass(store::Usage& usage, std::unique_lock<std::mutex>& lock);
-  bool pass(store::Spending& spending, std::unique_lock<std::mutex>& lock);
+  void run(const std::stop_token& stop, const DatabaseUrl& url);
+  // Once over all users, if it is this worker's turn. Whether there is more to do at once.
+  bool pass(store::Usage& usage, const std::stop_token& stop);
+  bool pass(store::Spending& spending, const std::stop_token& stop);
 
   bool has_turn_ = false;  // The thread's own.
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool stopping_ = false;  // Guarded by mutex_.
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace audiogen::worker

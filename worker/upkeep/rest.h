@@ -1,0 +1,30 @@
+// How a thread that does something now and then waits in between.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+
+namespace audiogen::worker {
+
+// Waits for `pause`, or until this thread is asked to stop, which a std::jthread does at its end.
+// True: it was, and is to end.
+inline bool stopped_within(const std::stop_token& stop, std::chrono::nanoseconds pause) {
+  std::mutex mutex;
+  std::condition_variable_any never;
+  std::unique_lock lock(mutex);
+  never.wait_for(lock, stop, pause, [] { return false; });
+  return stop.stop_requested();
+}
+
+// Asks `thread` to stop and waits for its end; the second time, for nothing.
+inline void stop_and_join(std::jthread& thread) {
+  thread.request_stop();
+  if (thread.joinable()) {
+    thread.join();
+  }
+}
+
+}  // namespace audiogen::worker
