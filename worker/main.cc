@@ -27,6 +27,7 @@
 #include "worker/sandbox/helper.h"
 #include "worker/upkeep/eraser.h"
 #include "worker/upkeep/janitor.h"
+#include "worker/upkeep/puller.h"
 #include "worker/upkeep/sweeper.h"
 #include "worker/upkeep/usage_roller.h"
 
@@ -118,6 +119,11 @@ int work(const Config& config) {
         return WorkerReport{runner.in_flight(),
                             "{\"providers\":" + chains.get()->status_json() + "}"};
       });
+  Puller puller(
+      config,
+      [&runner] { return runner.room(); },
+      [&runner](std::span<const Hint> hints) { return runner.take(hints); },
+      [&consumer] { return consumer.connected(); });
   Janitor janitor(config, **blobs);
   Eraser eraser(config, **blobs);
   UsageRoller usage_roller(config);
@@ -140,6 +146,7 @@ int work(const Config& config) {
   log::info("audio-worker drains", {{"in_flight", runner.in_flight()}});
   draining.store(true);
   consumer.stop(kCloseLimit);  // What is not claimed goes to other workers now.
+  puller.stop();
   runner.drain(kDrainLimit);
   sweeper.stop();
   janitor.stop();

@@ -194,7 +194,7 @@ SweepDecision decide_sweep(const TaskFacts& task, Instant now, TaskId unsent_fro
   if (task.claims >= kClaimsMax) {
     return {.kind = Kind::kExhaust, .move = fail_fenced(task, FailureCode::kInternalError)};
   }
-  return {.kind = Kind::kReap, .move = requeue(task, task.claims, now, now + kLookAgain)};
+  return {.kind = Kind::kReap, .move = requeue(task, task.claims, now, now + kFirstLook)};
 }
 
 }  // namespace audiogen

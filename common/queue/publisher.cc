@@ -25,6 +25,9 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kWindowMax = 4;
 constexpr std::size_t kBatchMax = 256;  // Confirmed hints per call of the callback.
 constexpr std::chrono::milliseconds kCloseLimit{500};
+// For flows(): a confirm that takes so long, and after a refusal.
+constexpr std::chrono::seconds kSlow{2};
+constexpr std::chrono::seconds kFullFor{5};
 
 std::chrono::milliseconds until(Clock::time_point at) {
   return std::chrono::ceil<std::chrono::milliseconds>(at - Clock::now());
@@ -69,6 +72,10 @@ struct Publisher::Impl {
 
   std::atomic<std::size_t> held = 0;  // Submitted and not yet settled.
   std::atomic<bool> is_connected = false;
+  // For flows(), as the thread saw it last: since the clock's epoch.
+  std::atomic<bool> is_blocked = false;
+  std::atomic<Clock::duration> unconfirmed_since{Clock::duration::max()};
+  std::atomic<Clock::duration> refused_at{Clock::duration::min()};
   std::atomic<bool> stopping = false;
   std::atomic<Clock::duration> stop_by{Clock::duration::max()};  // Since the clock's epoch.
 
@@ -134,10 +141,13 @@ void Publisher::Impl::serve(Connection& connection) {
       report();
     }
     unconfirmed.Set(static_cast<double>(confirms.hints()));
+    is_blocked = blocked;
+    const auto since = confirms.oldest();
+    unconfirmed_since = since ? since->time_since_epoch() : Clock::duration::max();
     const auto now = Clock::now();
     auto wake_at = now + connection.sleep_max();
-    if (const auto oldest = confirms.oldest(); oldest && !blocked) {
-      const auto expires = *oldest + options.confirm_timeout;
+    if (since && !blocked) {
+      const auto expires = *since + options.confirm_timeout;
       if (now >= expires) {
         lost = "no confirm in time";
         return;
@@ -241,6 +251,9 @@ bool Publisher::Impl::account(const std::optional<Confirms::Settled>& settled) {
   taken.insert(taken.end(), settled->taken.begin(), settled->taken.end());
   confirmed_total.Increment(static_cast<double>(settled->taken.size()));
   nacked_total.Increment(static_cast<double>(settled->refused));
+  if (settled->refused > 0) {
+    refused_at = Clock::now().time_since_epoch();
+  }
   returned_total.Increment(static_cast<double>(settled->returned));
   forget(settled->taken.size() + settled->refused + settled->returned);
   return true;
@@ -361,6 +374,15 @@ std::size_t Publisher::submit(std::span<const Hint> hints) {
 
 bool Publisher::connected() const {
   return impl_->is_connected;
+}
+
+bool Publisher::flows() const {
+  const Clock::duration now = Clock::now().time_since_epoch();
+  const Clock::duration since = impl_->unconfirmed_since;
+  const Clock::duration refused = impl_->refused_at;
+  return impl_->is_connected && !impl_->is_blocked &&
+         (since == Clock::duration::max() || now - since < kSlow) &&
+         (refused == Clock::duration::min() || now - refused > kFullFor);
 }
 
 std::size_t Publisher::waiting() const {

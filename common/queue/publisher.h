@@ -45,6 +45,9 @@ class Publisher {
   std::size_t submit(std::span<const Hint> hints);
 
   bool connected() const;
+  // Does the broker take hints over? Not while it is away, out of memory or disk, slower than 2 s,
+  // or, for 5 s, after it refused one because the queue is full. Thread-safe, never blocks.
+  bool flows() const;
   std::size_t waiting() const;  // In memory, sent or not, not yet confirmed.
 
   // Sends what waits, up to `limit`, then closes. What is left is found by the sweeper. May take

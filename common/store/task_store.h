@@ -89,8 +89,17 @@ class TaskStore {
   // expired leases (or fails them when their claims are used up), fails those past the deadline,
   // and names those whose hint must be sent (again). New tasks whose hint was confirmed are left as
   // they are, and seen again in a minute. Any number of workers may sweep at once: rows another one
-  // holds are skipped, and so are those another one has left.
-  Result<SweepResult, StoreFault> sweep(std::size_t limit);
+  // holds are skipped, and so are those another one has left. `hints_go_out` false: the broker takes
+  // no hints, so ready tasks are left as they are for whoever asks for them with ready().
+  Result<SweepResult, StoreFault> sweep(std::size_t limit, bool hints_go_out = true);
+
+  // Up to `limit` tasks that could be claimed now and could have been for `age`, the oldest first,
+  // but none of `without`. Reads, locks nothing and writes nothing: whether a task is still free
+  // its claim decides. Workers that ask at the same time get different ones where there are more
+  // than a few. What others work on hides what comes after it beyond the first 10,000 rows.
+  Result<std::vector<Hint>, StoreFault> ready(std::size_t limit,
+                                              std::chrono::seconds age,
+                                              const std::unordered_set<TaskId>& without = {});
 
   // An API process is alive, and the first hints of its tasks before `unsent_from` were confirmed.
   // Forgets processes not seen for a day.
@@ -162,7 +171,10 @@ class TaskStore {
   void settle_in(std::vector<BatchItem<SettleCommand, SettleOutcome>>& entries);
   // The number of tasks that this run ends.
   std::size_t cancel_in(std::vector<BatchItem<CancelCommand, Cancellation>>& entries, bool again);
-  SweepResult sweep_rows(std::size_t limit);
+  SweepResult sweep_rows(std::size_t limit, bool hints_go_out);
+  std::vector<Hint> ready_rows(std::size_t limit,
+                               std::chrono::seconds age,
+                               const std::unordered_set<TaskId>& without);
   // A row that a look has found to be due.
   struct Due {
     SweepPosition at;

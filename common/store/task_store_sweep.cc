@@ -1,6 +1,8 @@
 // The sweeper: what became of tasks nobody told us about.
 #include <algorithm>
+#include <iterator>
 #include <optional>
+#include <random>
 #include <unordered_map>
 #include <utility>
 
@@ -72,11 +74,11 @@ void move_pass(Session& session, const Pass& from, const Position& to) {
 
 }  // namespace
 
-Result<SweepResult, StoreFault> TaskStore::sweep(std::size_t limit) {
-  return guarded<SweepResult>("sweep", [&] { return sweep_rows(limit); });
+Result<SweepResult, StoreFault> TaskStore::sweep(std::size_t limit, bool hints_go_out) {
+  return guarded<SweepResult>("sweep", [&] { return sweep_rows(limit, hints_go_out); });
 }
 
-SweepResult TaskStore::sweep_rows(std::size_t limit) {
+SweepResult TaskStore::sweep_rows(std::size_t limit, bool hints_go_out) {
   const Pass pass = read_pass(session_);
   const bool resumed = resume_at_.has_value();
   const Position after = resumed ? *resume_at_ : pass.over ? kStart : pass.after;
@@ -97,7 +99,10 @@ SweepResult TaskStore::sweep_rows(std::size_t limit) {
     while (due.size() < limit && rows.next()) {
       ++count;
       const TaskRecord task = read_record(rows, 2);
-      const SweepDecision decision = decide_sweep(task, rows.time(1), pass.unsent_from);
+      SweepDecision decision = decide_sweep(task, rows.time(1), pass.unsent_from);
+      if (decision.kind == SweepDecision::Kind::kPublish && !hints_go_out) {
+        decision.kind = SweepDecision::Kind::kHinted;  // As little to do, and to write, as then.
+      }
       if (task.wake_at) {
         last = Position{*task.wake_at, task.id};
       }
@@ -249,6 +254,49 @@ SweepResult TaskStore::sweep_locked(std::span<const Due> due, std::unordered_set
   write_changes(session_, changes, now);
   books.write(now);
   return result;
+}
+
+Result<std::vector<Hint>, StoreFault> TaskStore::ready(std::size_t limit,
+                                                       std::chrono::seconds age,
+                                                       const std::unordered_set<TaskId>& without) {
+  return guarded<std::vector<Hint>>("ready", [&] { return ready_rows(limit, age, without); });
+}
+
+// New tasks are in the index of wake_at from the start, at their first look: so this reads as far
+// ahead as that.
+std::vector<Hint> TaskStore::ready_rows(std::size_t limit,
+                                        std::chrono::seconds age,
+                                        const std::unordered_set<TaskId>& without) {
+  constexpr std::size_t kPage = 1000, kReadyRows = 10'000;
+  constexpr std::size_t kShare = 4;  // Of so many times as many as asked for, some are taken.
+  std::vector<Hint> found;
+  Position after = kStart;
+  for (std::size_t seen = 0, count = kPage; count == kPage && seen < kReadyRows; seen += count) {
+    Sql sql("SELECT UTC_TIMESTAMP(6), ");
+    sql << kRecordColumns
+        << " FROM tasks t FORCE INDEX (k_wake) WHERE t.wake_at<=UTC_TIMESTAMP(6) + INTERVAL "
+        << kFirstLook.count() << " SECOND AND t.wake_at>=" << after.wake_at
+        << " AND (t.wake_at>" << after.wake_at << " OR t.id>" << after.id
+        << ") ORDER BY t.wake_at, t.id LIMIT " << kPage;
+    Rows rows = session_.query(sql);
+    for (count = 0; rows.next(); ++count) {
+      const TaskRecord task = read_record(rows, 2);
+      const Instant now = rows.time(1);
+      after = {*task.wake_at, task.id};
+      if (may_claim(task, task.epoch, now) && task.next_run_at + age <= now &&
+          !without.contains(task.id)) {
+        found.push_back({task.id, task.epoch});
+      }
+    }
+    if (found.size() >= limit * kShare) {
+      found.resize(limit * kShare);
+      break;
+    }
+  }
+  thread_local std::minstd_rand random(std::random_device{}());
+  std::vector<Hint> out;
+  std::sample(found.begin(), found.end(), std::back_inserter(out), limit, random);
+  return out;
 }
 
 }  // namespace audiogen::store

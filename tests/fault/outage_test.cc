@@ -30,6 +30,16 @@ void expect_unavailable(const Reply& reply, double seconds) {
   EXPECT_LT(reply.seconds, seconds);
 }
 
+// Twenty fillings of a worker's two places: ten minutes, were there one in 30 s.
+void expect_all_soon(Stack& stack, const Account& account, const std::vector<std::string>& ids) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(4);
+  for (const std::string& id : ids) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(
+        until - std::chrono::steady_clock::now());
+    ASSERT_EQ(stack.wait_final(account, id, left).text("status"), "succeeded");
+  }
+}
+
 TEST(Broker, DownCreatesAreAcceptedAndRunWhenItIsBack) {
   PrivateBroker broker;
   Stack::Options options;
@@ -56,6 +66,76 @@ TEST(Broker, DownCreatesAreAcceptedAndRunWhenItIsBack) {
   for (const std::string& id : ids) {
     EXPECT_EQ(stack.wait_final(ann, id, std::chrono::seconds(90)).text("status"), "succeeded");
   }
+  stack.database().expect_invariants();
+}
+
+// The database is the queue: without a broker a worker takes what it has room for, and the next as
+// soon as there is room again. It used to take its fill once in 30 s.
+TEST(Broker, AwayForGoodTasksRunAsTheyCome) {
+  PrivateBroker broker;
+  Stack::Options options;
+  options.amqp_url = text_of(broker.url());
+  options.environment = kUnlimited;
+  options.environment["WORKER_IN_FLIGHT"] = "2";
+  Stack stack(options);
+  const Account ann = stack.account(100'000);
+  broker.kill();
+  std::vector<std::string> ids;
+  for (int i = 0; i < 40; ++i) {
+    const Reply reply = stack.create(ann, Stack::body("Number " + std::to_string(i)));
+    ASSERT_EQ(reply.status, 202);
+    ids.push_back(reply.text("id"));
+  }
+  expect_all_soon(stack, ann, ids);
+  stack.database().expect_invariants();
+}
+
+// The broker is there and takes nothing: no hint comes, and none is refused either.
+TEST(Broker, OutOfMemoryTasksRunAsTheyCome) {
+  PrivateBroker broker;
+  Stack::Options options;
+  options.amqp_url = text_of(broker.url());
+  options.environment = kUnlimited;
+  options.environment["WORKER_IN_FLIGHT"] = "2";
+  Stack stack(options);
+  const Account ann = stack.account(100'000);
+  broker.alarm();
+  std::vector<std::string> ids;
+  for (int i = 0; i < 40; ++i) {
+    const Reply reply = stack.create(ann, Stack::body("Number " + std::to_string(i)));
+    ASSERT_EQ(reply.status, 202);
+    ids.push_back(reply.text("id"));
+  }
+  expect_all_soon(stack, ann, ids);
+  broker.no_alarm();
+  stack.database().expect_invariants();
+}
+
+// Their hints were confirmed, so the sweeper would believe for two minutes that they are there.
+TEST(Broker, APurgedQueueCostsSeconds) {
+  PrivateBroker broker;
+  Stack::Options options;
+  options.amqp_url = text_of(broker.url());
+  options.environment = kUnlimited;
+  options.workers = 0;
+  Stack stack(options);
+  const Account ann = stack.account(100'000);
+  std::vector<std::string> ids;
+  for (int i = 0; i < 20; ++i) {
+    ids.push_back(stack.create(ann, Stack::body("Number " + std::to_string(i))).text("id"));
+  }
+  ASSERT_TRUE(eventually(std::chrono::seconds(30), [&] {
+    const std::string metrics = http("GET", stack.ops_url() + "/metrics").body;
+    return metrics.find("queue_confirmed_total 20") != std::string::npos;
+  }));
+  purge_jobs(broker.url());
+  stack.start_worker();
+  for (const std::string& id : ids) {
+    ASSERT_EQ(stack.wait_final(ann, id, std::chrono::seconds(60)).text("status"), "succeeded");
+  }
+  EXPECT_NE(http("GET", stack.worker_ops_url(0) + "/metrics").body.find("worker_pulled_total 20"),
+            std::string::npos)
+      << "not by the sweeper, which trusts a hint for two minutes";
   stack.database().expect_invariants();
 }
 

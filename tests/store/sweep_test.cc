@@ -52,6 +52,54 @@ TEST_F(SweepTest, ARunningTaskIsLeftInPeace) {
   EXPECT_EQ(column(task, "wake_at=lease_until"), 1);
 }
 
+// Without a broker there is nobody to send a hint to: to move the row away would hide it.
+TEST_F(SweepTest, WhatNoHintCanBeSentForStaysWhereItIs) {
+  const std::vector<TaskId> tasks = {create(db_.add_user()), create(db_.add_user())};
+  claim(tasks[1]);
+  db_.execute(Sql("UPDATE tasks SET wake_at=UTC_TIMESTAMP(6), lease_until=IF(state=2, "
+                  "UTC_TIMESTAMP(6) - INTERVAL 1 SECOND, NULL)"));
+  const std::int64_t before = column(tasks[0], "MICROSECOND(wake_at)");
+  const SweepResult result = must(store_.sweep(10, false));
+  EXPECT_EQ(result.reaped, 1U) << "what time demands is done all the same";
+  EXPECT_EQ(result.publish, (std::vector<Hint>{{tasks[1], 2}}));
+  EXPECT_EQ(column(tasks[0], "MICROSECOND(wake_at)"), before);
+  EXPECT_THAT(must(store_.ready(10, 0s)),
+              testing::UnorderedElementsAre(Hint{tasks[0], 0}, Hint{tasks[1], 2}));
+}
+
+TEST_F(SweepTest, ReadyIsWhatAClaimWouldGet) {
+  const UserId user = db_.add_user(credits(150 * 6));
+  const TaskId fresh = create(user), running = create(user), later = create(user),
+               over = create(user), ended = create(user), asked = create(user);
+  claim(running);
+  db_.execute(Sql("UPDATE tasks SET next_run_at=UTC_TIMESTAMP(6) + INTERVAL 5 SECOND, "
+                  "wake_at=next_run_at WHERE id=")
+              << later);
+  pass_deadline(over);
+  ASSERT_EQ(only(store_.cancel(std::vector<CancelCommand>{{.task = ended}})).outcome,
+            CancelOutcome::kCanceled);
+  EXPECT_EQ(must(store_.ready(10, 0s, {asked})), (std::vector<Hint>{{fresh, 0}}));
+  EXPECT_TRUE(must(store_.ready(10, 60s)).empty()) << "a hint may still be on its way";
+  EXPECT_EQ(must(store_.ready(1, 0s)).size(), 1U);
+  EXPECT_TRUE(claim(fresh));
+  EXPECT_EQ(must(store_.ready(10, 0s)), (std::vector<Hint>{{asked, 0}}));
+}
+
+// Each of several workers gets some of what there is, not all the same.
+TEST_F(SweepTest, ReadyIsShared) {
+  const UserId user = db_.add_user(credits(150 * 40));
+  for (int i = 0; i < 40; ++i) {
+    create(user);
+  }
+  std::set<TaskId> named;
+  for (int i = 0; i < 30; ++i) {
+    for (const Hint& hint : must(store_.ready(10, 0s))) {
+      named.insert(hint.task);
+    }
+  }
+  EXPECT_EQ(named.size(), 40U);
+}
+
 TEST_F(SweepTest, AReapedTaskRunsAgain) {
   const UserId user = db_.add_user();
   const TaskId task = create(user);
@@ -62,7 +110,7 @@ TEST_F(SweepTest, AReapedTaskRunsAgain) {
   EXPECT_EQ(result.publish, (std::vector<Hint>{{task, 2}}));
   EXPECT_EQ(column(task, "claims"), 1);
   EXPECT_EQ(public_status(find(task, user)->state, find(task, user)->claims), "queued");
-  EXPECT_NEAR(static_cast<double>(seconds_to_look(task)), 30, 1);
+  EXPECT_NEAR(static_cast<double>(seconds_to_look(task)), 15, 1);
   EXPECT_EQ(db_.number(Sql("SELECT state FROM attempts")), kAttemptUnknown);
 }
 

@@ -377,7 +377,7 @@ TEST(Sweep, WhatItMovesIsFenced) {
   EXPECT_EQ(reaped.move->epoch, 4U);
   EXPECT_EQ(reaped.move->claims, 1U) << "a lost lease counts";
   EXPECT_EQ(reaped.move->next_run_at, Instant(130s));
-  EXPECT_EQ(reaped.move->wake_at, Instant(160s));
+  EXPECT_EQ(reaped.move->wake_at, Instant(145s));
   EXPECT_FALSE(reaped.ends());
   EXPECT_EQ(decide_sweep(task, Instant(899s)).move->wake_at, Instant(900s));
 

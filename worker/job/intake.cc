@@ -61,6 +61,11 @@ std::size_t Intake::take(std::span<const Hint> hints) {
   return count;
 }
 
+std::size_t Intake::room() const {
+  const std::scoped_lock lock(mutex_);
+  return closed_.load() ? 0 : roster_.free(waiting_.size());
+}
+
 void Intake::go_on() {
   std::vector<queue::Delivery> next;
   {

@@ -47,6 +47,9 @@ class Intake {
   // how many. Thread-safe, never blocks.
   std::size_t take(std::span<const Hint> hints);
 
+  // How many take() would take. Thread-safe, never blocks.
+  std::size_t room() const;
+
   // Claims what waits, as far as there are places. Thread-safe, never blocks.
   void go_on();
 
@@ -76,7 +79,7 @@ class Intake {
   const Begin begin_;
 
   std::atomic<bool> closed_{false};
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::deque<queue::Delivery> waiting_;  // Guarded by mutex_: not asked for yet.
   store::GroupCommit<Hint, std::optional<Claimed>> claims_;
 };

@@ -10,10 +10,14 @@ Roster::Roster(std::size_t places, std::function<void()> freed)
 
 std::size_t Roster::reserve(std::size_t most, std::size_t spoken_for) {
   const std::scoped_lock lock(mutex_);
-  const std::size_t used = taken() + spoken_for;
-  const std::size_t count = used >= places_ ? 0 : std::min(most, places_ - used);
+  const std::size_t count = std::min(most, left(spoken_for));
   reserved_ += count;
   return count;
+}
+
+std::size_t Roster::free(std::size_t spoken_for) const {
+  const std::scoped_lock lock(mutex_);
+  return left(spoken_for);
 }
 
 void Roster::unreserve() {

@@ -21,6 +21,8 @@ class Roster {
   Roster(const Roster&) = delete;
   Roster& operator=(const Roster&) = delete;
 
+  // How many reserve() would give at most.
+  std::size_t free(std::size_t spoken_for = 0) const;
   // Reserves up to `most` places for tasks that are asked for; the number. Of those that are free
   // `spoken_for` are somebody else's.
   std::size_t reserve(std::size_t most, std::size_t spoken_for = 0);
@@ -52,6 +54,10 @@ class Roster {
   };
 
   // mutex_ is held.
+  std::size_t left(std::size_t spoken_for) const {
+    const std::size_t used = taken() + spoken_for;
+    return used >= places_ ? 0 : places_ - used;
+  }
   std::size_t taken() const { return jobs_.size() - out_ - aside_ + reserved_; }
   Entry* entry_of(const JobPtr& job);
   void uncount(const Entry& entry);

@@ -47,6 +47,9 @@ class JobRunner {
   // Thread-safe, never blocks.
   std::size_t take(std::span<const Hint> hints) { return intake_.take(hints); }
 
+  // How many more take() would take. Thread-safe, never blocks.
+  std::size_t room() const { return intake_.room(); }
+
   // Tasks claimed and not yet settled, those included that wait for references.
   std::size_t in_flight() const { return roster_.size(); }
 

@@ -45,7 +45,7 @@ bool Sweeper::sweep_once(store::TaskStore& store) {
       metrics::counter("sweeper_reaped_total", "Tasks put back after a lost lease");
   static auto& expired =
       metrics::counter("sweeper_expired_total", "Tasks failed at their deadline");
-  const auto swept = store.sweep(kLookBatch);
+  const auto swept = store.sweep(kLookBatch, publisher_.flows());
   if (!swept) {
     return false;
   }

@@ -1,0 +1,42 @@
+// Takes ready tasks from the database while there is room here and no hint brings any: the broker
+// is away, its queue was purged or is full, or another worker keeps more hints than it can work
+// on. The database is the queue of record; a hint only makes it instant.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <stop_token>
+#include <thread>
+
+#include "common/base/config.h"
+#include "common/domain/task.h"
+
+namespace audiogen::worker {
+
+class Puller {
+ public:
+  // `room`: how many tasks could be taken now. `take` works on the first of the hints and says how
+  // many it took. `connected`: does the broker bring hints, as far as one can see? All are called
+  // on the puller's thread.
+  Puller(const Config& config,
+         std::function<std::size_t()> room,
+         std::function<std::size_t(std::span<const Hint>)> take,
+         std::function<bool()> connected);
+  ~Puller() { stop(); }
+  Puller(const Puller&) = delete;
+  Puller& operator=(const Puller&) = delete;
+
+  // Takes nothing more. Waits for the look under way: a few seconds at most.
+  void stop();
+
+ private:
+  void run(const std::stop_token& stop, const DatabaseUrl& url);
+
+  const std::function<std::size_t()> room_;
+  const std::function<std::size_t(std::span<const Hint>)> take_;
+  const std::function<bool()> connected_;
+  std::jthread thread_;
+};
+
+}  // namespace audiogen::worker
