@@ -1,0 +1,61 @@
+#include "common/domain/clock_trust.h"
+
+namespace audiogen {
+namespace {
+
+using std::chrono::microseconds;
+
+microseconds between(ClockLook::Steady from, ClockLook::Steady to) {
+  return std::chrono::floor<microseconds>(to - from);
+}
+
+// What of `moved` is not explained by anything from `least` to `most`.
+microseconds beyond(microseconds moved, microseconds least, microseconds most) {
+  return moved > most ? moved - most : moved < least ? moved - least : microseconds(0);
+}
+
+bool above(microseconds step, microseconds limit) {
+  return step > limit || step < -limit;
+}
+
+}  // namespace
+
+microseconds step_of_database(const ClockLook& from, const ClockLook& to) {
+  return beyond(to.database - from.database,
+                between(from.answered, to.asked),
+                between(from.asked, to.answered));
+}
+
+microseconds step_of_local(const ClockLook& from, const ClockLook& to) {
+  return to.local - from.local - between(from.asked, to.asked);
+}
+
+microseconds ahead_of_local(const ClockLook& look) {
+  return beyond(look.database - look.local, microseconds(0), between(look.asked, look.answered));
+}
+
+std::optional<microseconds> ClockWatch::look(const ClockLook& now) {
+  const microseconds step = last_ ? step_of_database(*last_, now) : ahead_of_local(now);
+  last_ = now;
+  if (!above(step, kClockStep)) {
+    return std::nullopt;
+  }
+  if (step > microseconds(0)) {
+    until_ = now.answered + kLease;
+  }
+  return step;
+}
+
+DeletionTrust::Verdict DeletionTrust::look(const ClockLook& now) {
+  if (last_ && (above(step_of_database(*last_, now), kClockAgreement) ||
+                above(step_of_local(*last_, now), kClockAgreement))) {
+    jumped_at_ = now.answered;
+  }
+  last_ = now;
+  if (above(ahead_of_local(now), kClockAgreement)) {
+    return Verdict::kDisagree;
+  }
+  return jumped_at_ && now.asked - *jumped_at_ < kClockProof ? Verdict::kJumped : Verdict::kTrusted;
+}
+
+}  // namespace audiogen
