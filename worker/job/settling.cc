@@ -22,7 +22,7 @@ Settling::Settling(const DatabaseUrl& database,
                    BlobStore& blobs,
                    Roster& roster,
                    Scheduler& scheduler)
-    : blobs_(blobs),
+    : removals_(blobs),
       roster_(roster),
       scheduler_(scheduler),
       settlements_(database,
@@ -33,13 +33,14 @@ Settling::Settling(const DatabaseUrl& database,
 
 void Settling::stop() {
   settlements_.stop();
+  removals_.stop();
 }
 
 void Settling::settle(const JobPtr& job, store::SettleCommand command, int tries) {
   if (job->is_lost()) {
     // Once it was sent it may have been committed, its answer lost: then the file is the task's.
     if (tries == 0) {
-      drop_output(command);
+      static_cast<void>(removals_.post(command.output_key));
     }
     roster_.leave(job);
     return;
@@ -74,7 +75,7 @@ void Settling::settled(const JobPtr& job,
   if (outcome == store::SettleOutcome::kNotOurs) {
     log::warn("lease lost, result dropped", {{"task_id", job->claim.task}});
     count_settled("fenced");
-    drop_output(command);
+    static_cast<void>(removals_.post(command.output_key));
   } else if (outcome == store::SettleOutcome::kRequeued) {
     log::info("task requeued", {{"task_id", job->claim.task}, {"claims", job->claim.claims}});
     count_settled("requeued");
@@ -88,12 +89,6 @@ void Settling::settled(const JobPtr& job,
     count_settled(succeeded ? "succeeded" : "failed");
   }
   roster_.leave(job);
-}
-
-void Settling::drop_output(const store::SettleCommand& command) {
-  if (!command.output_key.empty()) {
-    static_cast<void>(blobs_.remove(command.output_key));
-  }
 }
 
 }  // namespace audiogen::worker

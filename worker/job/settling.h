@@ -7,6 +7,7 @@
 #include "common/base/config.h"
 #include "common/blob/blob_store.h"
 #include "common/store/group_commit.h"
+#include "worker/job/removals.h"
 #include "worker/job/roster.h"
 #include "worker/job/scheduler.h"
 
@@ -33,9 +34,8 @@ class Settling {
   void settled(const JobPtr& job,
                const store::SettleCommand& command,
                store::SettleOutcome outcome);
-  void drop_output(const store::SettleCommand& command);
 
-  BlobStore& blobs_;
+  Removals removals_;  // Outputs that came too late.
   Roster& roster_;
   Scheduler& scheduler_;
   store::GroupCommit<store::SettleCommand, store::SettleOutcome> settlements_;

@@ -1,0 +1,81 @@
+// Outputs nobody wants are removed by somebody who has nothing else to do.
+#include "worker/job/removals.h"
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/wait.h"
+
+namespace audiogen::worker {
+namespace {
+
+// A store that does not answer until it is told to.
+class SlowStore final : public BlobStore {
+ public:
+  std::vector<Result<std::string>> put(std::span<const NewBlob> blobs) override {
+    return std::vector<Result<std::string>>(blobs.size(), Error{"nothing is put here"});
+  }
+  PutShape put_shape() const override { return {}; }
+  Result<Removal> remove(std::string_view key) override {
+    std::unique_lock lock(mutex_);
+    asked_.emplace_back(key);
+    changed_.wait(lock, [this] { return answers_; });
+    return Removal::kGone;
+  }
+  Result<Done> flush_removed(std::span<const std::string> /*keys*/) override { return Done{}; }
+
+  void answer() {
+    {
+      const std::scoped_lock lock(mutex_);
+      answers_ = true;
+    }
+    changed_.notify_all();
+  }
+  std::vector<std::string> asked() {
+    const std::scoped_lock lock(mutex_);
+    return asked_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::string> asked_;
+  bool answers_ = false;
+};
+
+using Keys = std::vector<std::string>;
+
+TEST(Removals, NobodyWaitsForThem) {
+  SlowStore store;
+  Removals removals(store);
+  EXPECT_TRUE(removals.post("a"));
+  EXPECT_TRUE(removals.post(""));
+  EXPECT_TRUE(removals.post("b"));  // Here, while the first is under way or waits.
+  EXPECT_TRUE(
+      test::eventually(std::chrono::seconds(10), [&] { return store.asked() == Keys{"a"}; }));
+  store.answer();
+  EXPECT_TRUE(test::eventually(std::chrono::seconds(10), [&] {
+    return store.asked() == Keys{"a", "b"};
+  }));
+}
+
+TEST(Removals, TheEndWaitsForNoneThatHasNotBegun) {
+  SlowStore store;
+  Removals removals(store);
+  EXPECT_TRUE(removals.post("a"));
+  EXPECT_TRUE(removals.post("b"));
+  EXPECT_TRUE(
+      test::eventually(std::chrono::seconds(10), [&] { return store.asked() == Keys{"a"}; }));
+  std::thread end([&] { removals.stop(); });
+  EXPECT_TRUE(test::eventually(std::chrono::seconds(10), [&] { return !removals.post("c"); }));
+  store.answer();
+  end.join();
+  EXPECT_EQ(store.asked(), Keys{"a"});
+}
+
+}  // namespace
+}  // namespace audiogen::worker

@@ -1,0 +1,32 @@
+#include "worker/job/removals.h"
+
+#include <utility>
+
+#include "common/base/log.h"
+#include "common/base/occasionally.h"
+#include "worker/job/batches.h"
+
+namespace audiogen::worker {
+Removals::Removals(BlobStore& blobs) : blobs_(blobs), thread_(1, kWaitingMax) {}
+
+bool Removals::post(std::string key) {
+  if (key.empty()) {
+    return true;
+  }
+  return thread_.post([this, key = std::move(key)] {
+    if (stopping_.load()) {
+      return;
+    }
+    static Occasionally line;
+    if (const auto removed = blobs_.remove(key); !removed && line.due()) {
+      log::warn("an output that came too late stays", {{"why", removed.error().message}});
+    }
+  });
+}
+
+void Removals::stop() {
+  stopping_.store(true);
+  thread_.stop();
+}
+
+}  // namespace audiogen::worker
