@@ -21,6 +21,7 @@ constexpr int kTransactionTries = 5;
 // A connection the server had closed says so at once; what takes longer is trouble of another kind.
 constexpr std::chrono::milliseconds kStaleWithin{500};
 constexpr int kShutdown = 1053;
+constexpr std::int64_t kTableMargin = 1;  // Seconds.
 // What waits in later() is sent before it grows past this: a server takes no packet of more than
 // max_allowed_packet, 16 MB unless it is told otherwise.
 constexpr std::size_t kPacketMax = std::size_t{6} * 1024 * 1024;
@@ -248,9 +249,15 @@ void Session::connect() {
     const std::string lock_wait =
         std::to_string(std::max<std::int64_t>(1, options_.lock_wait.count()));
     const std::string idle = std::to_string(options_.idle_in_transaction_max.count());
+    // A table that is locked as a whole (a backup, an ALTER TABLE) is waited for until shortly
+    // before we would take the silence for a database that is away. Longer than a migration asks
+    // for one.
+    const std::string table_wait =
+        std::to_string(std::max<std::int64_t>(1, options_.read_timeout.count() - kTableMargin));
     run(*connection_,
-        "SET SESSION time_zone='+00:00', wait_timeout=" + idle + ", innodb_lock_wait_timeout=" +
-            lock_wait + "/*M!100301 , wait_timeout=" + std::to_string(options_.idle_max.count()) +
+        "SET SESSION time_zone='+00:00', wait_timeout=" + idle +
+            ", lock_wait_timeout=" + table_wait + ", innodb_lock_wait_timeout=" + lock_wait +
+            "/*M!100301 , wait_timeout=" + std::to_string(options_.idle_max.count()) +
             ", idle_transaction_timeout=" + idle +
             ", max_statement_time=" + std::to_string(options_.statement_max.count()) +
             " */"

@@ -681,6 +681,18 @@ TEST_F(Admin, WhatTheDatabasePreventsIsRecordedAsFailed) {
               HasSubstr("another session of the database holds the rows"));
 }
 
+// A backup, or an ALTER TABLE: the server is there, and the operator is to know who is in the way.
+TEST_F(Admin, ALockedTableIsNoDatabaseThatIsAway) {
+  const TaskId task = create(db_.add_user());
+  store::Session other(db_.url(), {.idle_max = std::chrono::seconds(600)});
+  other.execute(Sql("LOCK TABLES balances WRITE"));
+  const auto refused = admin({"task", "cancel", task.text()});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.err, HasSubstr("another session of the database holds the rows"));
+  other.execute(Sql("UNLOCK TABLES"));
+  EXPECT_EQ(admin({"task", "cancel", task.text()}).code, 0);
+}
+
 TEST_F(Admin, AWorkerThatIsGoneHoldsNoWork) {
   TaskStore tasks(db_.url());
   const WorkerId working = WorkerId::make(), ended = WorkerId::make(), lost = WorkerId::make();
