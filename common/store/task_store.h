@@ -67,10 +67,12 @@ class TaskStore {
                             WorkerId worker,
                             const std::function<std::string(const Claim&)>& first_provider);
 
-  // Extends leases by kLease. False: that lease is lost.
+  // Extends leases by kLease, past a deadline too, until the sweeper ends the task. False: that
+  // lease is lost.
   Batch<bool> renew(std::span<const Lease> leases, WorkerId worker);
 
-  // Writes the next attempt before the next provider is called. False: the lease is lost.
+  // Writes the next attempt before the next provider is called. False: the lease is lost. kLocked,
+  // too, when the attempt before it is not written yet.
   Batch<bool> start_attempts(std::span<const AttemptStart> attempts);
 
   Batch<SettleOutcome> settle(std::span<const SettleCommand> commands);

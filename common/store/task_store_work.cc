@@ -1,5 +1,6 @@
 // Working on tasks: claims, leases, provider attempts and how tasks end.
 #include <map>
+#include <unordered_set>
 #include <utility>
 
 #include "common/base/check.h"
@@ -156,6 +157,7 @@ Batch<bool> TaskStore::start_attempts(std::span<const AttemptStart> attempts) {
   const auto body = [&](std::vector<BatchItem<AttemptStart, bool>>& entries, bool) {
     LockedTasks tasks = lock_tasks(session_, ids_of(entries));
     ByProvider started;
+    std::unordered_set<TaskId> written;
     std::vector<TaskId> called_before;
     Sql ended(
         "UPDATE past_attempts a FORCE INDEX (PRIMARY) JOIN (SELECT x'' AS id, 0 AS n, 0 AS state, "
@@ -167,11 +169,13 @@ Batch<bool> TaskStore::start_attempts(std::span<const AttemptStart> attempts) {
       held = tasks.held.contains(start.task);
       out = task != nullptr && is_of(*task, start.epoch);
       // Only the holder of the epoch counts attempts: at n already, this is a lost answer's repeat.
-      if (!out || task->attempts == start.n) {
+      if (!out || task->attempts >= start.n) {
         continue;
       }
-      if (task->attempts + 1 != start.n) {
-        out = false;
+      // A hedge and what follows it are written by themselves, so they may come together, or the
+      // later one first. One at a time: each takes the place of the one before it in the row.
+      held = task->attempts + 1 != start.n || !written.insert(start.task).second;
+      if (held) {
         continue;
       }
       started[start.provider].push_back(start.task);

@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 
+#include "common/store/group_commit.h"
 #include "common/store/task_rows.h"
 #include "tests/store/task_fixture.h"
 #include "tests/support/wait.h"
@@ -414,7 +415,10 @@ TEST_F(WorkTest, AttemptsFollowEachOther) {
             "1fallback1");
   AttemptStart gap = start;
   gap.n = 4;
-  EXPECT_FALSE(only(store_.start_attempts({&gap, 1})));
+  const auto waits = store_.start_attempts({&gap, 1});
+  ASSERT_FALSE(waits.front()) << "the one before it is on its way";
+  EXPECT_EQ(waits.front().error(), StoreFault::kLocked);
+  EXPECT_EQ(column(task, "attempts"), 2);
   AttemptStart stale = start;
   stale.epoch = 0;
   stale.n = 3;
@@ -425,6 +429,50 @@ TEST_F(WorkTest, AttemptsFollowEachOther) {
   settle(done);
   start.n = 3;
   EXPECT_FALSE(only(store_.start_attempts({&start, 1}))) << "final";
+}
+
+// A hedge's attempt and the one that follows it are written by themselves, and meet in a batch.
+TEST_F(WorkTest, TwoAttemptsOfOneTaskMayComeTogether) {
+  const TaskId task = create(db_.add_user());
+  const Claim mine = *claim(task);
+  const AttemptStart hedge{.task = task, .epoch = mine.epoch, .n = 2, .provider = "hedge"};
+  AttemptStart third{.task = task, .epoch = mine.epoch, .n = 3, .provider = "third"};
+  for (const auto& order : {std::vector{hedge, third}, std::vector{third, hedge}}) {
+    const auto started = store_.start_attempts(order);
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      if (order[i].n == 2) {
+        EXPECT_TRUE(started[i] && *started[i]);
+      } else if (!started[i]) {
+        EXPECT_EQ(started[i].error(), StoreFault::kLocked) << "its lease is not lost";
+      } else {
+        EXPECT_TRUE(*started[i]);
+      }
+    }
+  }
+  EXPECT_TRUE(only(store_.start_attempts({&third, 1})));
+  EXPECT_TRUE(only(store_.start_attempts({&hedge, 1}))) << "whose answer was lost";
+  EXPECT_EQ(history(task), "1 1 primary 1, 2 1 hedge 1, 3 1 third 1");
+}
+
+TEST_F(WorkTest, TwoAttemptsOfOneTaskAreWrittenByTheGroup) {
+  const TaskId task = create(db_.add_user());
+  const Claim mine = *claim(task);
+  std::atomic<int> written{0};
+  GroupCommit<AttemptStart, bool> group(
+      db_.url(), {.threads = 1}, [](TaskStore& store, std::span<const AttemptStart> starts) {
+        return store.start_attempts(starts);
+      });
+  {
+    RowHolder holder(db_.url(), row_of_task(task));  // So that they come together.
+    for (const std::uint32_t n : {3U, 2U, 4U}) {
+      ASSERT_TRUE(group.submit(
+          {.task = task, .epoch = mine.epoch, .n = n, .provider = "p" + std::to_string(n)},
+          [&](const Result<bool, StoreFault>& ours) { written += ours && *ours ? 1 : 0; }));
+    }
+    holder.release();
+  }
+  EXPECT_TRUE(test::eventually(20s, [&] { return written == 3; })) << written;
+  EXPECT_EQ(history(task), "1 1 primary 1, 2 1 p2 1, 3 1 p3 1, 4 1 p4 1");
 }
 
 TEST_F(WorkTest, TheHistoryOfManyClaimsAndHedgesIsComplete) {
