@@ -52,15 +52,18 @@ void TaskPublisher::forget(TaskId task) {
   unsent_.settled(task);
 }
 
-void TaskPublisher::report() {
+bool TaskPublisher::report() {
   TaskId from;
+  bool all_sent = false;
   {
     const std::scoped_lock lock(mutex_);
     unsent_.forget(now() - kWaitMax);
     from = unsent_.from(now());
+    all_sent = unsent_.empty();
   }
   // Without a report more tasks than necessary are looked at.
   static_cast<void>(store_.report_api(id_, from));
+  return all_sent;
 }
 
 void TaskPublisher::keep_reporting() {
@@ -69,7 +72,9 @@ void TaskPublisher::keep_reporting() {
       std::unique_lock lock(mutex_);
       last = changed_.wait_for(lock, kReportEvery, [&] { return stopping_; });
     }
-    report();
+    if (report() && last) {
+      static_cast<void>(store_.report_api_ended(id_));
+    }
   }
 }
 

@@ -36,7 +36,8 @@ class TaskPublisher {
   void stop(std::chrono::milliseconds limit);
 
  private:
-  void report();
+  // Whether all hints were sent.
+  bool report();
   void keep_reporting();
 
   const ApiId id_ = ApiId::make();

@@ -22,6 +22,8 @@ class UnsentHints {
 
   // No task whose hint is missing, or will be, sorts below this. `now` by the clock that makes ids.
   TaskId from(Instant now) const;
+  // No hint is missing.
+  bool empty() const { return open_.empty(); }
 
  private:
   std::map<std::chrono::sys_seconds, std::size_t> open_;  // Never 0.

@@ -238,6 +238,17 @@ Result<Done, StoreFault> TaskStore::report_api(ApiId api, TaskId unsent_from) {
   });
 }
 
+Result<Done, StoreFault> TaskStore::report_api_ended(ApiId api) {
+  return guarded<Done>("report_api_ended", [&] {
+    // As though it had been silent for a minute: it counts no more, but where there is no other its
+    // last word does. It is left for that; after a day any process forgets it.
+    session_.execute(
+        Sql("UPDATE api_processes SET seen_at=UTC_TIMESTAMP(6) - INTERVAL 60 SECOND WHERE id=")
+        << api);
+    return Done{};
+  });
+}
+
 bool TaskStore::ping() {
   return static_cast<bool>(guarded<Done>("ping", [&] {
     session_.now();

@@ -147,6 +147,10 @@ class TaskStore {
   // This worker has ended and holds nothing.
   Result<Done, StoreFault> report_worker_ended(WorkerId worker);
 
+  // This API process has ended, and the hints of all its tasks were confirmed: it keeps no other
+  // process's tasks from counting as hinted.
+  Result<Done, StoreFault> report_api_ended(ApiId api);
+
   // True when the database answers (readiness).
   bool ping();
 

@@ -157,6 +157,21 @@ TEST(Zombie, AFrozenWorkerComesBackAndChargesNothing) {
   stack.database().expect_invariants();
 }
 
+// It says so: else its last word would keep the hints of all other processes from counting.
+TEST(CleanStop, AnApiProcessThatEndedCountsNoMore) {
+  Stack stack;
+  const Account ann = stack.account(1000);
+  EXPECT_EQ(stack.wait_final(ann, stack.create(ann, Stack::body()).text("id")).text("status"),
+            "succeeded");
+  stack.api().signal(SIGTERM);
+  EXPECT_EQ(stack.api().wait(std::chrono::seconds(60)), 0);
+  EXPECT_EQ(count(stack, store::Sql("SELECT COUNT(*) FROM api_processes")), 1);
+  EXPECT_EQ(count(stack,
+                  store::Sql("SELECT COUNT(*) FROM api_processes WHERE seen_at>UTC_TIMESTAMP(6) - "
+                             "INTERVAL 60 SECOND")),
+            0);
+}
+
 TEST(Deadline, AnUnservedTaskFailsAndIsRefunded) {
   Stack::Options options;
   options.workers = 0;

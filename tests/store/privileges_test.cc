@@ -415,6 +415,7 @@ TEST_F(Privileges, EveryOperationOfTheTaskStoreWorks) {
   EXPECT_TRUE(tasks.report_worker(worker, "h", 1, 0, "{}"));
   EXPECT_TRUE(tasks.report_worker_ended(worker));
   EXPECT_TRUE(api.report_api(ApiId::make(), TaskId::make()));
+  EXPECT_TRUE(api.report_api_ended(ApiId::make()));
 
   using Kind = SettleCommand::Kind;
   for (const Kind kind : {Kind::kSucceed, Kind::kFail, Kind::kRetry, Kind::kRelease}) {

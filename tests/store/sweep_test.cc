@@ -422,5 +422,23 @@ TEST_F(HintedTest, ReportsAreForgottenAfterADay) {
   EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM api_processes")), 1);
 }
 
+// Else all new tasks of the other processes would be looked at for a minute.
+TEST_F(HintedTest, AProcessThatEndedCountsNoMore) {
+  const std::vector<TaskId> tasks = create_some(3);
+  const ApiId ended = ApiId::make(), alive = ApiId::make();
+  must(store_.report_api(ended, tasks[0]));
+  must(store_.report_api(alive, tasks[2]));
+  must(store_.report_api_ended(ended));
+  EXPECT_EQ(must(store_.sweep(10)).publish, first_hints(std::span(tasks).subspan(2)));
+}
+
+TEST_F(HintedTest, TheLastWordOfTheLastProcessCounts) {
+  const std::vector<TaskId> tasks = create_some(3);
+  const ApiId last = ApiId::make();
+  must(store_.report_api(last, tasks[2]));
+  must(store_.report_api_ended(last));
+  EXPECT_EQ(must(store_.sweep(10)).publish, first_hints(std::span(tasks).subspan(2)));
+}
+
 }  // namespace
 }  // namespace audiogen::store
