@@ -52,8 +52,9 @@ GRANT SELECT ON schema_migrations TO worker;
 GRANT SELECT, INSERT, UPDATE ON balances TO worker;
 -- To read: what usage is rolled up from, and nothing of grants.
 GRANT INSERT, SELECT (user_id, seq, kind, source_id, d_system, created_at) ON ledger TO worker;
-GRANT SELECT, UPDATE (state, charged, epoch, claims, attempts, worker, lease_until, next_run_at, wake_at, output_key,
-    output_bytes, output_sha256, duration_ms, failure, failure_message, updated_at, output_deleted_at,
+-- A deadline may move, to come no later than it was meant to when the clock was set back.
+GRANT SELECT, UPDATE (state, charged, epoch, claims, attempts, worker, lease_until, next_run_at, deadline_at, wake_at,
+    output_key, output_bytes, output_sha256, duration_ms, failure, failure_message, updated_at, output_deleted_at,
     attempt_provider, attempt_epoch, attempt_state, attempt_detail, attempt_started_at, attempt_ended_at, room)
   ON tasks TO worker;
 GRANT SELECT, INSERT, UPDATE (state, detail, ended_at) ON past_attempts TO worker;

@@ -101,16 +101,17 @@ Instant first_look(Instant now, Instant deadline) {
 }
 
 bool may_claim(const TaskFacts& task, std::uint32_t epoch, Instant now) {
-  return allowed(task, TaskEvent::kClaim) && task.epoch == epoch && task.next_run_at <= now &&
-         task.deadline_at > now;
+  // What nobody has claimed yet was due from the start, whatever the clock says now.
+  const bool due = task.epoch == 0 || task.next_run_at <= now;
+  return allowed(task, TaskEvent::kClaim) && task.epoch == epoch && due && task.deadline_at > now;
 }
 
 bool is_of(const TaskFacts& task, std::uint32_t epoch) {
   return task.state == TaskState::kRunning && task.epoch == epoch;
 }
 
-bool may_renew(const TaskFacts& task, std::uint32_t epoch, WorkerId worker, Instant now) {
-  return is_of(task, epoch) && task.worker == worker && task.deadline_at > now;
+bool may_renew(const TaskFacts& task, std::uint32_t epoch, WorkerId worker) {
+  return is_of(task, epoch) && task.worker == worker;
 }
 
 Verdict verdict_on(Trouble trouble) {
@@ -189,7 +190,7 @@ SweepDecision decide_sweep(const TaskFacts& task, Instant now, TaskId unsent_fro
     return {.kind = Kind::kLook, .wake_at = std::min(task.next_run_at, task.deadline_at)};
   }
   if (task.lease_until > now) {
-    return {.kind = Kind::kLook, .wake_at = std::min(*task.lease_until, task.deadline_at)};
+    return {.kind = Kind::kLook, .wake_at = std::min({*task.lease_until, now + kLease, task.deadline_at})};
   }
   if (task.claims >= kClaimsMax) {
     return {.kind = Kind::kExhaust, .move = fail_fenced(task, FailureCode::kInternalError)};

@@ -108,8 +108,10 @@ bool may_claim(const TaskFacts& task, std::uint32_t epoch, Instant now);
 
 // Is it still of the claim that gave it `epoch`? Nobody else may have anybody called for it.
 bool is_of(const TaskFacts& task, std::uint32_t epoch);
-// May `worker` have the lease of that claim for longer?
-bool may_renew(const TaskFacts& task, std::uint32_t epoch, WorkerId worker, Instant now);
+// May `worker` have the lease of that claim for longer? Past its deadline, too: whether that has
+// passed the sweeper judges, which knows of jumps of the clock. It ends the task then, and with it
+// the lease.
+bool may_renew(const TaskFacts& task, std::uint32_t epoch, WorkerId worker);
 
 // What keeps a claim from bringing audio: all that there is.
 enum class Trouble : std::uint8_t {

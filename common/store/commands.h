@@ -188,6 +188,7 @@ struct SweepResult {
   std::vector<Hint> publish{};                         // Send these to the queue.
   std::size_t looked_at = 0;                           // Those left as they are do not count.
   bool more = false;                                   // There may be.
+  std::size_t kept = 0;                                // Not judged: the clock has just jumped.
   std::size_t reaped = 0, expired = 0, exhausted = 0;  // Lost leases; deadlines; claims used up.
 };
 

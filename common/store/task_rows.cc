@@ -331,14 +331,15 @@ void write_changes(Session& session, std::span<const TaskChange> changes, Instan
   end_past_attempts(session, others, now);
 }
 
-void write_looks(Session& session, std::span<const Look> looks) {
+void write_looks(Session& session, std::span<const Look> looks, Instant now) {
   if (looks.empty()) {
     return;
   }
   Sql sql = update_tasks("NULL AS wake_at", looks, [](Sql& row, const Look& look) {
     row << look.id << "," << look.wake_at;
   });
-  session.later(sql << "t.wake_at=u.wake_at");
+  session.later(sql << "t.wake_at=u.wake_at, t.lease_until=LEAST(t.lease_until, TIMESTAMP"
+                    << now + kLease << ")");
 }
 
 }  // namespace audiogen::store

@@ -98,11 +98,12 @@ bool book_end(Books& books, const TaskRecord& task, Units charged);
 // says, any other still open with an unknown outcome: nobody is left to tell.
 void write_changes(Session& session, std::span<const TaskChange> changes, Instant now);
 
-// Sets the next look of locked rows.
+// Sets the next look of locked rows. No lease is left that lasts longer than a new one: the clock
+// may have been set back since it was given.
 struct Look {
   TaskId id;
   std::optional<Instant> wake_at;
 };
-void write_looks(Session& session, std::span<const Look> looks);
+void write_looks(Session& session, std::span<const Look> looks, Instant now);
 
 }  // namespace audiogen::store

@@ -31,7 +31,8 @@ std::vector<KeyOutcome> in_order(std::span<const Sha256> hashes, const KeysByHas
 
 }  // namespace
 
-TaskStore::TaskStore(const DatabaseUrl& url) : session_(url, kNeverWaits) {}
+TaskStore::TaskStore(const DatabaseUrl& url, LocalClocks clocks)
+    : session_(url, kNeverWaits), clocks_(std::move(clocks)) {}
 
 void TaskStore::log_fault(const char* what, const DbError& error, std::size_t commands) {
   // With the database away every call fails; one line a second says it. That a row is held is no

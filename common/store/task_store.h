@@ -11,7 +11,9 @@
 #include <unordered_set>
 #include <vector>
 
+#include "common/base/local_clocks.h"
 #include "common/base/result.h"
+#include "common/domain/clock_trust.h"
 #include "common/store/books.h"
 #include "common/store/commands.h"
 #include "common/store/session.h"
@@ -40,7 +42,8 @@ class TaskStore {
     friend auto operator<=>(const SweepPosition&, const SweepPosition&) = default;
   };
 
-  explicit TaskStore(const DatabaseUrl& url);
+  // What is concluded from the database's clock alone is first compared with `clocks`.
+  explicit TaskStore(const DatabaseUrl& url, LocalClocks clocks = {});
 
   // Holds credits and writes tasks. Replays and conflicts of idempotency keys are decided under the
   // users' balance locks, so equal keys sent at once give one task, within a batch too. A lost
@@ -91,8 +94,10 @@ class TaskStore {
   // expired leases (or fails them when their claims are used up), fails those past the deadline,
   // and names those whose hint must be sent (again). New tasks whose hint was confirmed are left as
   // they are, and seen again in a minute. Any number of workers may sweep at once: rows another one
-  // holds are skipped, and so are those another one has left. `hints_go_out` false: the broker takes
-  // no hints, so ready tasks are left as they are for whoever asks for them with ready().
+  // holds are skipped, and so are those another one has left. `hints_go_out` false: the broker
+  // takes no hints, so ready tasks are left as they are for whoever asks for them with ready().
+  // After a jump of the database's clock leases and deadlines are not judged for a while, and what
+  // lies in its future is brought back (common/domain/README.md, "Clocks that jump").
   Result<SweepResult, StoreFault> sweep(std::size_t limit, bool hints_go_out = true);
 
   // Up to `limit` tasks that could be claimed now and could have been for `age`, the oldest first,
@@ -181,6 +186,9 @@ class TaskStore {
   std::vector<Hint> ready_rows(std::size_t limit,
                                std::chrono::seconds age,
                                const std::unordered_set<TaskId>& without);
+  void watch_clock(const ClockLook& look, bool marks_ahead);
+  bool pull_back(Instant now);
+  bool try_pull_back(Instant now);
   // A row that a look has found to be due.
   struct Due {
     SweepPosition at;
@@ -188,11 +196,20 @@ class TaskStore {
     bool ends = false;  // So its user's balance is needed.
   };
   // Adds to `result` and to `held`, the rows that others hold.
-  void sweep_due(std::span<const Due> due, SweepResult& result, std::unordered_set<TaskId>& held);
-  void sweep_each(std::span<const Due> due, SweepResult& result, std::unordered_set<TaskId>& held);
-  SweepResult sweep_locked(std::span<const Due> due, std::unordered_set<TaskId>& held);
+  void sweep_due(std::span<const Due> due,
+                 Instant now,
+                 SweepResult& result,
+                 std::unordered_set<TaskId>& held);
+  void sweep_each(std::span<const Due> due,
+                  Instant now,
+                  SweepResult& result,
+                  std::unordered_set<TaskId>& held);
+  SweepResult sweep_locked(std::span<const Due> due, Instant now, std::unordered_set<TaskId>& held);
 
   Session session_;
+  const LocalClocks clocks_;
+  ClockWatch watch_;          // Of sweep().
+  bool pulling_back_ = true;  // There may be rows that a clock put into the future.
   // The last fault of the whole database.
   std::optional<std::chrono::steady_clock::time_point> logged_at_;
   // Where the next look of sweep() begins: after rows that another session holds.

@@ -138,7 +138,7 @@ Batch<bool> TaskStore::renew(std::span<const Lease> leases, WorkerId worker) {
     for (auto& [lease, out, held] : entries) {
       const TaskRecord* task = tasks.find(lease->task);
       held = tasks.held.contains(lease->task);
-      out = task != nullptr && may_renew(*task, lease->epoch, worker, tasks.now);
+      out = task != nullptr && may_renew(*task, lease->epoch, worker);
       if (out) {
         ours.push_back(task->id);
       }

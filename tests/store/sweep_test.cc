@@ -412,6 +412,217 @@ TEST_F(HintedTest, APassIsNotWrittenWithoutThem) {
   EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM sweep_pass WHERE after_wake_at='2000-01-01'")), 1);
 }
 
+// Rows are moved instead of the server's clock: all that they say lies as much later as the clock
+// would be set back, and as much earlier as it would be set forward. Sweepers see it by the clocks
+// of this machine, which go the same way.
+class JumpTest : public SweepTest {
+ protected:
+  JumpTest() : store_with_clocks_(db_.url(), clocks()) {}
+
+  LocalClocks clocks() {
+    return {.steady = [this] { return std::chrono::steady_clock::now() + ahead_; },
+            .wall =
+                [this] {
+                  return std::chrono::floor<Instant::duration>(std::chrono::system_clock::now()) +
+                         ahead_;
+                }};
+  }
+  SweepResult sweep() { return must(store_with_clocks_.sweep(100)); }
+  // By the local clocks some time passes, and sweepers look meanwhile; too little for a step at
+  // once.
+  void pass(std::chrono::seconds time) {
+    for (; time > 4s; time -= 4s) {
+      ahead_ += 4s;
+      sweep();
+    }
+    ahead_ += time;
+  }
+  // The database's clock is set forward by `step`, back if that is below zero.
+  void set_clock(std::chrono::seconds step) {
+    move_rows(step);
+    ahead_ -= step;
+  }
+  void move_rows(std::chrono::seconds step) {
+    const auto by = [&](Sql& sql, auto& name) {
+      sql << name << "=" << name << " - INTERVAL " << step.count() << " SECOND";
+    };
+    Sql tasks("UPDATE tasks SET ");
+    by(tasks, "created_at");
+    by(tasks << ", ", "updated_at");
+    by(tasks << ", ", "next_run_at");
+    by(tasks << ", ", "deadline_at");
+    by(tasks << ", ", "wake_at");
+    by(tasks << ", ", "lease_until");
+    db_.execute(tasks);
+    Sql marks("UPDATE sweep_pass SET ");
+    by(marks, "began_at");
+    by(marks << ", ", "after_wake_at");
+    db_.execute(marks << " WHERE began_at>'2020-01-01'");
+  }
+  bool renew(const Claim& claim) {
+    const Lease lease{claim.task, claim.epoch};
+    return only(store_.renew({&lease, 1}, worker_));
+  }
+  std::int64_t seconds_until(TaskId task, const char* column) {
+    return db_.number(
+        Sql("SELECT TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(6), ").append(Sql::trusted(column))
+        << ") FROM tasks WHERE id=" << task);
+  }
+
+  std::chrono::microseconds ahead_{0};
+  TaskStore store_with_clocks_;
+};
+
+TEST_F(JumpTest, AStepForwardReapsNoLeaseThatIsRenewed) {
+  const UserId user = db_.add_user();
+  std::vector<Claim> claims = claim_many(user, 3);
+  const TaskId waiting = create(user);
+  sweep();
+  set_clock(1h);
+  SweepResult jumped = sweep();
+  EXPECT_EQ(jumped.reaped + jumped.expired, 0U);
+  EXPECT_EQ(jumped.kept, 4U);
+  EXPECT_TRUE(renew(claims[0])) << "its deadline seems to have passed";
+  EXPECT_EQ(settle(settle_command(Settle::kSucceed, claims[1])), SettleOutcome::kSettled);
+  pass(kLease - 2s);
+  EXPECT_EQ(sweep().kept, 3U);
+  set_clock(-1h);  // It was a mistake.
+  pass(3s);
+  EXPECT_TRUE(renew(claims[2]));
+  SweepResult back = sweep();
+  EXPECT_EQ(back.reaped + back.expired + back.kept, 0U);
+  EXPECT_EQ(column(claims[0].task, "state"), 2);
+  EXPECT_EQ(column(waiting, "state"), 1);
+}
+
+TEST_F(JumpTest, WhoDoesNotRenewAfterAStepForwardIsReapedALeaseLater) {
+  const std::vector<Claim> claims = claim_many(db_.add_user(), 2);
+  sweep();
+  set_clock(2min);
+  EXPECT_EQ(sweep().kept, 2U);
+  EXPECT_TRUE(renew(claims[0]));
+  pass(kLease + 1s);
+  EXPECT_EQ(sweep().reaped, 1U);
+  EXPECT_EQ(column(claims[0].task, "state"), 2);
+  EXPECT_EQ(column(claims[1].task, "state"), 1);
+}
+
+// What is not judged hides nothing that is.
+TEST_F(JumpTest, WhatIsNotJudgedKeepsNothingElse) {
+  const UserId user = db_.add_user();
+  claim_many(user, 30);
+  sweep();
+  set_clock(2min);
+  const TaskId due = create(user);
+  make_due(due);
+  std::vector<Hint> found;
+  for (bool more = true; more;) {
+    const SweepResult swept = must(store_with_clocks_.sweep(2));
+    found.insert(found.end(), swept.publish.begin(), swept.publish.end());
+    more = swept.more;
+  }
+  EXPECT_THAT(found, testing::ElementsAre(Hint{due, 0}));
+}
+
+// A worker that has just been started compares with its own machine.
+TEST_F(JumpTest, AFirstLookWithAClockThatIsAheadReapsNothing) {
+  const std::vector<Claim> claims = claim_many(db_.add_user(), 1);
+  set_clock(1h);
+  EXPECT_EQ(sweep().kept, 1U);
+  EXPECT_TRUE(renew(claims[0]));
+  pass(kLease + 1s);
+  EXPECT_EQ(sweep().kept, 0U);
+}
+
+TEST_F(JumpTest, AStepBackBlindsNobody) {
+  const UserId user = db_.add_user();
+  const TaskId hinted = create(user), retried = create(user), lost = create(user);
+  db_.execute(Sql("UPDATE tasks SET wake_at=UTC_TIMESTAMP(6) WHERE id=") << hinted);
+  must(store_.report_api(ApiId::make(), TaskId::make()));
+  sweep();
+  ASSERT_EQ(db_.number(Sql("SELECT COUNT(*) FROM sweep_pass WHERE after_id=") << hinted), 1);
+  SettleCommand retry = settle_command(Settle::kRetry, *claim(retried));
+  retry.retry_after = 2s;
+  settle(retry);
+  claim(lost);
+  set_clock(-240s);
+  sweep();
+  EXPECT_LE(seconds_until(retried, "next_run_at"), 2);
+  EXPECT_LE(seconds_until(retried, "wake_at"), 2);
+  EXPECT_LE(seconds_until(lost, "lease_until"), 30);
+  EXPECT_LE(seconds_until(lost, "wake_at"), 30);
+  for (const TaskId task : {hinted, retried, lost}) {
+    EXPECT_LE(seconds_until(task, "deadline_at"), 900);
+  }
+  // Time goes on: a retry is sent, a lease is taken back, in the pass that began after the step.
+  db_.execute(
+      Sql("UPDATE tasks SET next_run_at=UTC_TIMESTAMP(6), wake_at=UTC_TIMESTAMP(6) WHERE id=")
+      << retried);
+  db_.execute(
+      Sql("UPDATE tasks SET lease_until=UTC_TIMESTAMP(6), wake_at=UTC_TIMESTAMP(6) WHERE id=")
+      << lost);
+  const SweepResult after = sweep();
+  EXPECT_THAT(after.publish, testing::Contains(Hint{retried, 2}));
+  EXPECT_EQ(after.reaped, 1U);
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM sweep_pass WHERE began_at>UTC_TIMESTAMP(6) OR "
+                           "after_wake_at>UTC_TIMESTAMP(6)")),
+            0);
+}
+
+// Nobody was there when it happened: the marks tell.
+TEST_F(JumpTest, APassWhoseMarksLieAheadIsOver) {
+  const TaskId due = create(db_.add_user());
+  make_due(due);
+  db_.execute(
+      Sql("UPDATE sweep_pass SET began_at=UTC_TIMESTAMP(6) + INTERVAL 240 SECOND, "
+          "after_wake_at=UTC_TIMESTAMP(6) + INTERVAL 240 SECOND"));
+  EXPECT_EQ(must(store_.sweep(10)).publish.size(), 1U);
+}
+
+// Made while the clock was 40 days ahead: nobody would look at it for as long.
+TEST_F(JumpTest, WhatWasMadeFarInTheFutureIsBroughtBack) {
+  const UserId user = db_.add_user();
+  std::vector<TaskId> tasks(700);  // More than one transaction takes.
+  std::generate(tasks.begin(), tasks.end(), [&] { return create(user); });
+  claim(tasks[0]);
+  move_rows(-std::chrono::days(40));
+  EXPECT_TRUE(claim(tasks[1])) << "its hint is good";
+  SweepResult swept;
+  do {
+    swept = must(store_.sweep(10));
+  } while (swept.more);
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM tasks WHERE wake_at>UTC_TIMESTAMP(6) + INTERVAL "
+                           "31 SECOND OR deadline_at>UTC_TIMESTAMP(6) + INTERVAL 901 SECOND OR "
+                           "next_run_at>UTC_TIMESTAMP(6) + INTERVAL 1 SECOND")),
+            0);
+}
+
+// By the rights that a worker has.
+TEST_F(JumpTest, AWorkerMayBringThemBack) {
+  const TaskId task = create(db_.add_user());
+  move_rows(-1h);
+  TaskStore worker(db_.as("worker"));
+  must(worker.sweep(10));
+  EXPECT_LE(seconds_until(task, "deadline_at"), 900);
+  EXPECT_LE(seconds_until(task, "wake_at"), 30);
+}
+
+// What is as it should be is not touched.
+TEST_F(JumpTest, WithoutAJumpNothingIsMoved) {
+  const UserId user = db_.add_user();
+  const std::vector<TaskId> tasks = {create(user), create(user), create(user)};
+  const Claim claimed = *claim(tasks[1]);
+  SettleCommand retry = settle_command(Settle::kRetry, *claim(tasks[2]));
+  retry.retry_after = 90s;
+  settle(retry);
+  const Sql rows(
+      "SELECT GROUP_CONCAT(CONCAT_WS(' ', next_run_at, wake_at, deadline_at, lease_until, "
+      "updated_at) ORDER BY id) FROM tasks");
+  const std::string before = db_.text(rows);
+  EXPECT_EQ(sweep().looked_at, 0U);
+  EXPECT_EQ(db_.text(rows), before);
+}
+
 TEST_F(HintedTest, ReportsAreForgottenAfterADay) {
   const ApiId old = ApiId::make();
   must(store_.report_api(old, TaskId{}));

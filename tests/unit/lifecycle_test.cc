@@ -110,17 +110,15 @@ TEST(Work, AClaimHoldsForItsEpochAndItsWorker) {
   EXPECT_TRUE(is_of(task, 3));
   EXPECT_FALSE(is_of(task, 2));
   EXPECT_FALSE(is_of(task, 4));
-  EXPECT_TRUE(may_renew(task, 3, kWorker, Instant(899s)));
-  // The lease may have run out: as long as nobody took the task back, it goes on.
-  EXPECT_TRUE(may_renew(task, 3, kWorker, Instant(131s)));
-  EXPECT_FALSE(may_renew(task, 2, kWorker, Instant(100s)));
-  EXPECT_FALSE(may_renew(task, 3, WorkerId::make(), Instant(100s)));
-  EXPECT_FALSE(may_renew(task, 3, kWorker, Instant(900s))) << "its time is over";
+  // The lease may have run out, or the deadline: as long as nobody took the task back, it goes on.
+  EXPECT_TRUE(may_renew(task, 3, kWorker));
+  EXPECT_FALSE(may_renew(task, 2, kWorker));
+  EXPECT_FALSE(may_renew(task, 3, WorkerId::make()));
   for (const TaskState state : kStates) {
     TaskFacts other = facts(state);
     other.worker = kWorker;
     EXPECT_EQ(is_of(other, 3), state == TaskState::kRunning) << state_name(state);
-    EXPECT_EQ(may_renew(other, 3, kWorker, Instant(100s)), state == TaskState::kRunning)
+    EXPECT_EQ(may_renew(other, 3, kWorker), state == TaskState::kRunning)
         << state_name(state);
   }
 }
@@ -361,6 +359,23 @@ TEST(Sweep, Running) {
   EXPECT_EQ(decide_sweep(task, Instant(880s)).wake_at, Instant(900s));
   EXPECT_EQ(decide_sweep(task, Instant(900s)).kind, SweepDecision::Kind::kExpire)
       << "with a live lease";
+}
+
+// None is given for longer, so the clock has been set back since.
+TEST(Sweep, NoLeaseIsWaitedForLongerThanANewOneLasts) {
+  TaskFacts task = facts(TaskState::kRunning);
+  task.wake_at = Instant(100s);
+  task.lease_until = Instant(340s);
+  EXPECT_EQ(decide_sweep(task, Instant(100s)).kind, SweepDecision::Kind::kLook);
+  EXPECT_EQ(decide_sweep(task, Instant(100s)).wake_at, Instant(130s));
+}
+
+TEST(Sweep, WhatNobodyHasClaimedWasDueFromTheStart) {
+  TaskFacts task = facts(TaskState::kQueued);
+  task.next_run_at = Instant(340s);
+  EXPECT_FALSE(may_claim(task, task.epoch, Instant(100s))) << "put back for a while";
+  task.epoch = 0;
+  EXPECT_TRUE(may_claim(task, 0, Instant(100s))) << "the clock was set back";
 }
 
 TEST(Sweep, Final) {
