@@ -65,7 +65,7 @@ GRANT SELECT, UPDATE (after_wake_at, after_id, began_at) ON sweep_pass TO worker
 GRANT SELECT, UPDATE (done_to) ON retention TO worker;
 GRANT SELECT, DELETE ON deletions TO worker;
 -- To forget what is over: no more of it than its age.
-GRANT SELECT (id, last_seen_at), DELETE ON sessions TO worker;
+GRANT SELECT (id, created_at, last_seen_at), DELETE ON sessions TO worker;
 GRANT SELECT (expires_at), DELETE ON login_links TO worker;
 GRANT SELECT (expires_at), DELETE ON used_challenges TO worker;
 GRANT SELECT (expires_at), DELETE ON sign_ups TO worker;

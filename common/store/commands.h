@@ -174,7 +174,16 @@ struct Cancellation {
 struct OldOutputs {
   std::vector<std::string> keys{};  // Their files.
   std::size_t looked_at = 0;        // As many as asked for: there may be more.
+  std::size_t kept = 0;             // Of them, by their rows not old: their files stay for good.
   TaskId last{};                    // The newest of them.
+};
+
+// An idempotency key that may be forgotten.
+struct OldKey {
+  UserId user{};
+  std::string key{};
+  TaskId task{};      // That it stands for.
+  Instant used_at{};  // First.
 };
 
 // A final task of which more files may lie about than its own.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "common/base/check.h"
 #include "common/domain/sign_in.h"
 #include "common/store/task_batch.h"
 #include "common/store/task_rows.h"
@@ -13,6 +14,7 @@ namespace audiogen::store {
 namespace {
 
 constexpr std::chrono::seconds kLogEvery{1};
+constexpr std::chrono::days kIdempotencyKept{7};
 // Nothing here waits for a lock.
 constexpr SessionOptions kNeverWaits{.lock_wait = std::chrono::seconds(0)};
 
@@ -153,13 +155,14 @@ Result<Done, StoreFault> TaskStore::touch_sessions(std::span<const SessionId> se
 
 Result<std::size_t, StoreFault> TaskStore::purge_sessions(std::size_t limit) {
   return guarded<std::size_t>("purge_sessions", [&] {
-    // Ids sort by the time they were made, by the clock of whoever made them: a day more for that.
+    // Ids sort by the time they were made, by the clock of whoever made them, which may be wrong.
     const Instant now = session_.now();
     const SessionId made{first_uuid_at(now - kSessionLifeMax - std::chrono::days(1))};
     const std::uint64_t idle = session_.execute(Sql("DELETE FROM sessions WHERE last_seen_at<")
                                                 << now - kSessionIdleMax << " LIMIT " << limit);
-    const std::uint64_t old =
-        session_.execute(Sql("DELETE FROM sessions WHERE id<") << made << " LIMIT " << limit);
+    const std::uint64_t old = session_.execute(Sql("DELETE FROM sessions WHERE id<")
+                                               << made << " AND created_at<"
+                                               << now - kSessionLifeMax << " LIMIT " << limit);
     const std::uint64_t links = session_.execute(Sql("DELETE FROM login_links WHERE expires_at<")
                                                  << now << " LIMIT " << limit);
     // A challenge's end is by the clock of whoever made it.
@@ -174,28 +177,76 @@ Result<std::size_t, StoreFault> TaskStore::purge_sessions(std::size_t limit) {
   });
 }
 
-Result<std::size_t, StoreFault> TaskStore::purge_idempotency(std::size_t limit) {
-  return guarded<std::size_t>("purge_idempotency", [&] {
-    Sql old(
-        "SELECT i.user_id, i.idem_key FROM idempotency i FORCE INDEX (k_age) "
-        "STRAIGHT_JOIN tasks t FORCE INDEX (PRIMARY) ON t.id=i.task_id "
-        "WHERE i.created_at < UTC_TIMESTAMP(6) - INTERVAL 7 DAY AND t.state>=");
-    old << TaskState::kSucceeded << " ORDER BY i.created_at LIMIT " << limit;
-    // Nobody changes such a row any more, so reading first and deleting then misses nothing.
-    Sql rows_of("DELETE FROM idempotency WHERE ");
-    std::size_t count = 0;
-    Rows rows = session_.query(old);
+Result<std::optional<Instant>, StoreFault> TaskStore::oldest_idempotency() {
+  return guarded<std::optional<Instant>>("oldest_idempotency", [&] {
+    Rows rows = session_.query(Sql("SELECT MIN(created_at) FROM idempotency"));
+    return rows.next() ? rows.maybe_time(1) : std::nullopt;
+  });
+}
+
+Result<std::vector<OldKey>, StoreFault> TaskStore::old_idempotency(std::size_t limit,
+                                                                   Instant from,
+                                                                   Instant until) {
+  return guarded<std::vector<OldKey>>("old_idempotency", [&] {
+    const Instant before = std::min(until, session_.now() - kIdempotencyKept);
+    Sql sql(
+        "SELECT i.user_id, i.idem_key, i.task_id, i.created_at FROM idempotency i FORCE INDEX "
+        "(k_age) STRAIGHT_JOIN tasks t FORCE INDEX (PRIMARY) ON t.id=i.task_id WHERE "
+        "i.created_at>=");
+    sql << from << " AND i.created_at<" << before << " AND t.state>=" << TaskState::kSucceeded
+        << " ORDER BY i.created_at LIMIT " << limit;
+    std::vector<OldKey> old;
+    Rows rows = session_.query(sql);
     while (rows.next()) {
-      if (count++ != 0) {
-        rows_of << " OR ";
-      }
-      rows_of << "(user_id=" << rows.uuid(1) << " AND idem_key=";
-      rows_of.bytes(rows.text(2)) << ")";
+      old.push_back({.user = rows.id<UserId>(1),
+                     .key = rows.text(2),
+                     .task = rows.id<TaskId>(3),
+                     .used_at = rows.time(4)});
     }
-    if (count != 0) {
-      session_.execute(rows_of);
+    return old;
+  });
+}
+
+Result<std::size_t, StoreFault> TaskStore::forget_idempotency(std::span<const OldKey> keys) {
+  return guarded<std::size_t>("forget_idempotency", [&]() -> std::size_t {
+    if (keys.empty()) {
+      return 0;
     }
-    return count;
+    // Somebody else may have deleted such a row meanwhile, and its user may use the key for another
+    // task: that one stays.
+    Sql sql("DELETE FROM idempotency WHERE ");
+    bool first = true;
+    for (const OldKey& old : keys) {
+      sql.append(first ? Sql() : Sql(" OR ")) << "(user_id=" << old.user << " AND idem_key=";
+      sql.bytes(old.key) << " AND task_id=" << old.task << ")";
+      first = false;
+    }
+    return session_.execute(sql);
+  });
+}
+
+Result<bool, StoreFault> TaskStore::take_turn(Chore chore) {
+  return guarded<bool>("take_turn", [&] {
+    // A lock of the server's, as for the roll-up of usage: it ends with its holder's connection, or
+    // once that has been idle for a while. Asked before each step, so that no new connection takes
+    // itself for the one before.
+    Sql sql(
+        "SELECT COALESCE(IS_USED_LOCK(n)=CONNECTION_ID(), GET_LOCK(n,0), 0) FROM (SELECT "
+        "CONCAT('audiogen.chore");
+    Rows rows = session_.query(sql << chore << ".', LEFT(SHA2(DATABASE(),256),32)) AS n) l");
+    AG_CHECK(rows.next());
+    return rows.i64(1) == 1;
+  });
+}
+
+Result<ClockLook, StoreFault> TaskStore::look_at_clocks() {
+  return guarded<ClockLook>("look_at_clocks", [&] {
+    ClockLook look;
+    look.local = clocks_.wall();
+    look.asked = clocks_.steady();
+    look.database = session_.now();
+    look.answered = clocks_.steady();
+    return look;
   });
 }
 

@@ -112,19 +112,40 @@ class TaskStore {
   // Forgets processes not seen for a day.
   Result<Done, StoreFault> report_api(ApiId api, TaskId unsent_from);
 
-  // Deletes up to `limit` idempotency rows older than 7 days whose task is final. The number
-  // deleted.
-  Result<std::size_t, StoreFault> purge_idempotency(std::size_t limit);
+  // Whether this store, and no other one of this database, has the turn with a chore. It has it for
+  // as long as it goes on asking.
+  enum class Chore : std::uint8_t { kIdempotency = 1, kSessions = 2, kOrphans = 3, kOutputs = 4 };
+  Result<bool, StoreFault> take_turn(Chore chore);
+
+  // All clocks at once.
+  Result<ClockLook, StoreFault> look_at_clocks();
+
+  // When the oldest idempotency key that is kept was first used; nullopt: there is none.
+  Result<std::optional<Instant>, StoreFault> oldest_idempotency();
+  // Up to `limit` idempotency keys, oldest first, that were first used from `from` until before
+  // `until`, more than 7 days ago, and whose tasks are final.
+  Result<std::vector<OldKey>, StoreFault> old_idempotency(std::size_t limit,
+                                                          Instant from,
+                                                          Instant until);
+  // Deletes those of them that still stand for the same task. The number.
+  Result<std::size_t, StoreFault> forget_idempotency(std::span<const OldKey> keys);
 
   // Deletes sessions that have ended, and links of all kinds whose time is over, up to `limit` at a
   // time.
   // The largest number of a kind: when it is `limit`, there may be more.
   Result<std::size_t, StoreFault> purge_sessions(std::size_t limit);
 
-  // Marks up to `limit` further tasks created longer than `age` ago as having lost their files, and
-  // names the files. Call old_outputs_deleted() once they are gone: until then the same tasks come
-  // again. `age` must be longer than a task can be open.
-  Result<OldOutputs, StoreFault> take_old_outputs(std::chrono::seconds age, std::size_t limit);
+  // When the oldest task was made of which take_old_outputs() has not told yet, by its id; nullopt:
+  // there is none.
+  Result<std::optional<Instant>, StoreFault> oldest_output();
+  // Marks up to `limit` further tasks created longer than `age` ago, and made before `until`, as
+  // having lost their files, and names the files. Call old_outputs_deleted() once they are gone:
+  // until then the same tasks come again. `age` must be longer than a task can be open. A task
+  // whose id says that it is old, but its row that it is not, keeps its file for good: whoever made
+  // its id had a wrong clock.
+  Result<OldOutputs, StoreFault> take_old_outputs(std::chrono::seconds age,
+                                                  std::size_t limit,
+                                                  Instant until);
   Result<Done, StoreFault> old_outputs_deleted(TaskId last);
 
   // The final tasks with from <= id <= to that were claimed more than once or have no output, by id

@@ -1,12 +1,24 @@
 // Which finished tasks lose their files, by age or because their owners delete them, and how far
 // that has come; which files are no task's.
+#include <algorithm>
+
 #include "common/store/task_batch.h"
 #include "common/store/task_store.h"
 
 namespace audiogen::store {
 
+Result<std::optional<Instant>, StoreFault> TaskStore::oldest_output() {
+  return guarded<std::optional<Instant>>("oldest_output", [&] {
+    Rows rows = session_.query(
+        Sql("SELECT t.id FROM tasks t FORCE INDEX (PRIMARY) WHERE t.id>(SELECT done_to FROM "
+            "retention WHERE id=1) ORDER BY t.id LIMIT 1"));
+    return rows.next() ? std::optional(made_at(rows.uuid(1))) : std::nullopt;
+  });
+}
+
 Result<OldOutputs, StoreFault> TaskStore::take_old_outputs(std::chrono::seconds age,
-                                                           std::size_t limit) {
+                                                           std::size_t limit,
+                                                           Instant until) {
   return guarded<OldOutputs>("take_old_outputs", [&] {
     OldOutputs out;
     // Ids sort by creation time, so this is a short range of the primary key, whatever the number
@@ -17,20 +29,25 @@ Result<OldOutputs, StoreFault> TaskStore::take_old_outputs(std::chrono::seconds 
       return out;
     }
     const TaskId from = state.id<TaskId>(1);
-    const TaskId before{first_uuid_at(state.time(2) - age)};
-    Rows rows = session_.query(Sql("SELECT id, output_key FROM tasks WHERE id>")
-                               << from << " AND id<" << before << " ORDER BY id LIMIT " << limit);
+    const Instant old = state.time(2) - age;
+    const TaskId before{first_uuid_at(std::min(old, until))};
+    // That range is by the clock of whoever made the ids.
+    Rows rows = session_.query(Sql("SELECT id, output_key, created_at<")
+                               << old << " FROM tasks WHERE id>" << from << " AND id<" << before
+                               << " ORDER BY id LIMIT " << limit);
     while (rows.next()) {
       out.last = rows.id<TaskId>(1);
       ++out.looked_at;
-      if (!rows.is_null(2)) {
+      if (rows.i64(3) == 0) {
+        ++out.kept;
+      } else if (!rows.is_null(2)) {
         out.keys.push_back(rows.text(2));
       }
     }
     if (!out.keys.empty()) {
       session_.execute(Sql("UPDATE tasks SET output_deleted_at=UTC_TIMESTAMP(6), "
                            "updated_at=UTC_TIMESTAMP(6) WHERE id>")
-                       << from << " AND id<=" << out.last
+                       << from << " AND id<=" << out.last << " AND created_at<" << old
                        << " AND output_key IS NOT NULL AND output_deleted_at IS NULL");
     }
     return out;

@@ -504,11 +504,35 @@ TEST_F(CreateTest, PurgeForgetsOldKeysOfFinalTasksOnly) {
   db_.execute(
       Sql("UPDATE idempotency SET created_at=created_at - INTERVAL 8 DAY "
           "WHERE idem_key<>'young done'"));
-  EXPECT_EQ(must(store_.purge_idempotency(100)), 1U);
-  EXPECT_EQ(must(store_.purge_idempotency(100)), 0U);
+  const auto oldest = must(store_.oldest_idempotency());
+  ASSERT_TRUE(oldest);
+  const auto purge = [&] {
+    return must(store_.forget_idempotency(
+        must(store_.old_idempotency(100, *oldest, *oldest + std::chrono::days(30)))));
+  };
+  EXPECT_EQ(purge(), 1U);
+  EXPECT_EQ(purge(), 0U);
   EXPECT_EQ(keys(), 2);
   EXPECT_EQ(create(create_command(user, "old done")).kind, Kind::kCreated);
   EXPECT_EQ(create(create_command(user, "old open")).kind, Kind::kReplayed);
+}
+
+// Two purge, and between the look of one and its deletion the user uses the key again.
+TEST_F(CreateTest, AKeyThatIsUsedAgainIsNotForgottenWithItsOldTask) {
+  const UserId user = db_.add_user();
+  const CreateCommand first = create_command(user, "again"), second = create_command(user, "again");
+  EXPECT_EQ(create(first).kind, Kind::kCreated);
+  settle(settle_command(Settle::kFail, *claim(first.id)));
+  db_.execute(Sql("UPDATE idempotency SET created_at=created_at - INTERVAL 8 DAY"));
+  const auto oldest = must(store_.oldest_idempotency());
+  const auto seen = must(store_.old_idempotency(100, *oldest, *oldest + std::chrono::days(1)));
+  ASSERT_EQ(seen.size(), 1U);
+  TaskStore rival(db_.url());
+  EXPECT_EQ(must(rival.forget_idempotency(seen)), 1U);
+  EXPECT_EQ(create(second).kind, Kind::kCreated);
+  EXPECT_EQ(must(store_.forget_idempotency(seen)), 0U);
+  EXPECT_EQ(create(create_command(user, "again")).kind, Kind::kReplayed);
+  EXPECT_EQ(db_.balance(user).held, kHoldAmount) << "one hold for one key";
 }
 
 TEST_F(CreateTest, FindHidesForeignTasks) {

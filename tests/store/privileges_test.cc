@@ -515,10 +515,18 @@ TEST_F(Privileges, EveryOperationOfTheTaskStoreWorks) {
   EXPECT_TRUE(tasks.deletions_done(std::span(&deletions->front().task, 1)));
   EXPECT_EQ(*TaskStore(db_.as("admin")).cancel(ids[2]), CancelOutcome::kCanceled);
   db_.execute(Sql("UPDATE idempotency SET created_at=created_at - INTERVAL 8 DAY"));
-  const auto purged = tasks.purge_idempotency(100);
+  const auto oldest = tasks.oldest_idempotency();
+  ASSERT_TRUE(oldest && *oldest);
+  const auto old_keys = tasks.old_idempotency(100, **oldest, **oldest + std::chrono::days(1));
+  ASSERT_TRUE(old_keys);
+  const auto purged = tasks.forget_idempotency(*old_keys);
   ASSERT_TRUE(purged);
   EXPECT_EQ(*purged, 2U);  // Two of the four are still open.
-  const auto old = tasks.take_old_outputs(std::chrono::seconds(0), 100);
+  EXPECT_TRUE(tasks.take_turn(TaskStore::Chore::kOutputs));
+  EXPECT_TRUE(tasks.look_at_clocks());
+  EXPECT_TRUE(tasks.oldest_output());
+  const auto old =
+      tasks.take_old_outputs(std::chrono::seconds(0), 100, session.now() + std::chrono::days(1));
   ASSERT_TRUE(old);
   EXPECT_TRUE(tasks.old_outputs_deleted(old->last));
   EXPECT_TRUE(tasks.doubtful_outputs(TaskId(), old->last, 10));

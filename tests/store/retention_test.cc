@@ -15,6 +15,7 @@
 #include "common/store/history.h"
 #include "tests/blob/temporary_folder.h"
 #include "tests/store/task_fixture.h"
+#include "tests/support/wait.h"
 #include "worker/upkeep/eraser.h"
 #include "worker/upkeep/janitor.h"
 
@@ -80,7 +81,17 @@ class Retention : public TaskStoreTest {
     const Uuid start = first_uuid_at(now - age);
     std::copy(start.bytes.begin(), start.bytes.begin() + 6, command.id.uuid.bytes.begin());
     must(store_.create({&command, 1}));
+    db_.execute(Sql("UPDATE tasks SET created_at=")
+                << made_at(command.id.uuid) << " WHERE id=" << command.id);
     return command.id;
+  }
+  // What an end-of-retention run does with 30 days.
+  std::size_t delete_old(BlobStore& blobs) {
+    return worker::delete_old_outputs(store_, blobs, days(30), [] { return false; });
+  }
+  Result<OldOutputs, StoreFault> take_old(std::size_t limit) {
+    return store_.take_old_outputs(
+        days(30), limit, std::chrono::floor<Instant::duration>(std::chrono::system_clock::now()));
   }
   // A file of this task, written when the task was created.
   std::string stored(TaskId task) {
@@ -122,14 +133,14 @@ TEST_F(Retention, OldFilesGoAndTheirTasksSaySo) {
   const TaskId old = finished(days(31));
   const TaskId recent = finished(days(29));
   EXPECT_THAT(rendered(old), HasSubstr("\"expires_at\":\""));
-  EXPECT_EQ(worker::delete_old_outputs(store_, *blobs_, days(30)), 1U);
+  EXPECT_EQ(delete_old(*blobs_), 1U);
   EXPECT_FALSE(*blobs_->read(find(old, user_)->output_key));
   EXPECT_TRUE(*blobs_->read(find(recent, user_)->output_key));
   EXPECT_THAT(rendered(old), HasSubstr("\"deleted_at\":\""));
   EXPECT_THAT(rendered(old), Not(HasSubstr("expires_at")));
   EXPECT_THAT(rendered(old), HasSubstr("\"duration_seconds\":60"));
   EXPECT_THAT(rendered(recent), Not(HasSubstr("deleted_at")));
-  EXPECT_EQ(worker::delete_old_outputs(store_, *blobs_, days(30)), 0U) << "done once";
+  EXPECT_EQ(delete_old(*blobs_), 0U) << "done once";
 }
 
 TEST_F(Retention, AnInterruptedRunGoesOn) {
@@ -138,10 +149,10 @@ TEST_F(Retention, AnInterruptedRunGoesOn) {
     tasks.push_back(finished(days(40) - std::chrono::seconds(i)));
   }
   BrokenStore broken(*blobs_, 2);
-  EXPECT_EQ(worker::delete_old_outputs(store_, broken, days(30)), 2U);
+  EXPECT_EQ(delete_old(broken), 2U);
   const auto marked = find(tasks[4], user_)->output_deleted_at;
   EXPECT_TRUE(marked) << "said before the file goes";
-  EXPECT_EQ(worker::delete_old_outputs(store_, *blobs_, days(30)), 5U);
+  EXPECT_EQ(delete_old(*blobs_), 5U);
   EXPECT_TRUE(folder_.files().empty());
   EXPECT_EQ(find(tasks[4], user_)->output_deleted_at, marked);
 }
@@ -150,10 +161,10 @@ TEST_F(Retention, WhatIsNotGoneForGoodIsLookedAtAgain) {
   finished(days(40));
   BrokenStore broken(*blobs_, 100);
   broken.flushes = false;
-  worker::delete_old_outputs(store_, broken, days(30));
-  EXPECT_EQ(must(store_.take_old_outputs(days(30), 10)).looked_at, 1U);
-  worker::delete_old_outputs(store_, *blobs_, days(30));
-  EXPECT_EQ(must(store_.take_old_outputs(days(30), 10)).looked_at, 0U);
+  delete_old(broken);
+  EXPECT_EQ(must(take_old(10)).looked_at, 1U);
+  delete_old(*blobs_);
+  EXPECT_EQ(must(take_old(10)).looked_at, 0U);
 }
 
 TEST_F(Retention, MoreThanOneBatch) {
@@ -161,12 +172,146 @@ TEST_F(Retention, MoreThanOneBatch) {
     finished(days(40));
   }
   std::size_t seen = 0;
-  for (auto old = must(store_.take_old_outputs(days(30), 3)); old.looked_at > 0;
-       old = must(store_.take_old_outputs(days(30), 3))) {
+  for (auto old = must(take_old(3)); old.looked_at > 0; old = must(take_old(3))) {
     seen += old.keys.size();
     must(store_.old_outputs_deleted(old.last));
   }
   EXPECT_EQ(seen, 7U);
+}
+
+// Should all that guards it be deceived, a day is lost and not everything.
+TEST_F(Retention, ARunDeletesADaysWorthAtMost) {
+  finished(days(60));
+  finished(days(60) - std::chrono::hours(23));
+  const TaskId later = finished(days(58));
+  EXPECT_EQ(delete_old(*blobs_), 2U);
+  EXPECT_FALSE(find(later, user_)->output_deleted_at);
+  EXPECT_EQ(delete_old(*blobs_), 1U);
+}
+
+// An API whose clock was behind: made today, though its id says otherwise.
+TEST_F(Retention, WhatOnlyItsIdCallsOldStays) {
+  const TaskId today = finished(days(40)), old = finished(days(40));
+  db_.execute(Sql("UPDATE tasks SET created_at=UTC_TIMESTAMP(6) WHERE id=") << today);
+  EXPECT_EQ(delete_old(*blobs_), 1U);
+  EXPECT_FALSE(find(today, user_)->output_deleted_at);
+  const auto stays = *blobs_->read(find(today, user_)->output_key);
+  ASSERT_TRUE(stays);
+  ::close(stays->fd);
+  EXPECT_FALSE(*blobs_->read(find(old, user_)->output_key)) << "it keeps nobody else's";
+}
+
+TEST_F(Retention, AFileIsTheLastOfARunThatIsToEnd) {
+  for (int i = 0; i < 5; ++i) {
+    finished(days(40));
+  }
+  int looks = 0;
+  const auto stopping = [&] { return ++looks > 3; };  // Before the batch, then at each file.
+  EXPECT_EQ(worker::delete_old_outputs(store_, *blobs_, days(30), stopping), 2U);
+  EXPECT_EQ(delete_old(*blobs_), 5U) << "what an interrupted run did is done again";
+}
+
+class ChoresTest : public Retention {
+ protected:
+  using Duration = std::chrono::steady_clock::duration;
+
+  // Keys of one task that is final, each first used so long ago.
+  void keep_keys(std::size_t count, std::chrono::hours age) {
+    const TaskId task = created(std::chrono::hours(0));
+    EXPECT_EQ(settle(settle_command(Settle::kFail, *claim(task))), SettleOutcome::kSettled);
+    for (std::size_t from = 0; from < count; from += 1000) {
+      Sql sql(
+          "INSERT INTO idempotency (user_id, idem_key, fingerprint, task_id, created_at) VALUES ");
+      const std::size_t to = std::min(from + 1000, count);
+      for (std::size_t i = from; i < to; ++i) {
+        sql.append(i == from ? Sql() : Sql(",")) << "(" << user_ << ",";
+        sql.bytes(std::to_string(age.count()) + "-" + std::to_string(i))
+            << ",REPEAT('f',32)," << task << ",UTC_TIMESTAMP(6) - INTERVAL "
+            << std::int64_t{age.count()} << " HOUR)";
+      }
+      db_.execute(sql);
+    }
+  }
+  std::int64_t keys() { return db_.number(Sql("SELECT COUNT(*) FROM idempotency")); }
+  static bool never(Duration) { return false; }
+  // This machine's clocks, and so far ahead of them.
+  static LocalClocks ahead(const std::chrono::microseconds& wall) {
+    LocalClocks clocks;
+    clocks.wall = [&wall] {
+      return std::chrono::floor<Instant::duration>(std::chrono::system_clock::now()) + wall;
+    };
+    return clocks;
+  }
+};
+
+TEST_F(ChoresTest, DoTheirWork) {
+  keep_keys(3, days(8));
+  keep_keys(2, days(6));
+  const TaskId old = finished(days(40));
+  worker::Chores chores(*blobs_, days(30));
+  EXPECT_TRUE(chores.run(store_, never));
+  EXPECT_EQ(keys(), 2);
+  EXPECT_TRUE(find(old, user_)->output_deleted_at);
+}
+
+// The database's clock is 40 days ahead of this machine's, for 20 seconds perhaps.
+TEST_F(ChoresTest, DeleteNothingWhileTheClocksDiffer) {
+  keep_keys(3, days(8));
+  const TaskId old = finished(days(40));
+  std::chrono::microseconds wall = -days(40);
+  TaskStore store(db_.url(), ahead(wall));
+  worker::Chores chores(*blobs_, days(30));
+  EXPECT_FALSE(chores.run(store, never));
+  wall = std::chrono::microseconds(0);
+  EXPECT_FALSE(chores.run(store, never)) << "one of them has jumped";
+  EXPECT_EQ(keys(), 3);
+  EXPECT_FALSE(find(old, user_)->output_deleted_at);
+  worker::Chores others(*blobs_, days(30));
+  EXPECT_TRUE(others.run(store, never)) << "of a worker for whom nothing has happened";
+}
+
+TEST_F(ChoresTest, ARunForgetsADaysKeysAtMost) {
+  keep_keys(600, days(30));
+  keep_keys(600, days(30) - std::chrono::hours(23));
+  keep_keys(600, days(28));
+  EXPECT_EQ(worker::purge_keys(store_, never), 1200U);
+  EXPECT_EQ(worker::purge_keys(store_, never), 600U);
+  EXPECT_EQ(worker::purge_keys(store_, never), 0U);
+}
+
+TEST_F(ChoresTest, ARunThatIsToEndEndsAfterABatch) {
+  keep_keys(2000, days(30));
+  int rests = 0;
+  const auto stop_at_second = [&](Duration) { return ++rests == 2; };
+  EXPECT_EQ(worker::purge_keys(store_, stop_at_second), 1000U);
+  EXPECT_EQ(keys(), 1000);
+}
+
+// Else each of them reads the same keys.
+TEST_F(ChoresTest, AreOneWorkersAtATime) {
+  using Chore = TaskStore::Chore;
+  keep_keys(3, days(8));
+  auto rival = std::make_unique<TaskStore>(db_.url());
+  ASSERT_TRUE(must(rival->take_turn(Chore::kIdempotency)));
+  EXPECT_EQ(worker::purge_keys(store_, never), 0U);
+  EXPECT_TRUE(must(store_.take_turn(Chore::kOutputs))) << "each by itself";
+  EXPECT_TRUE(must(rival->take_turn(Chore::kIdempotency))) << "whoever has it keeps it";
+  rival.reset();
+  EXPECT_TRUE(test::eventually(std::chrono::seconds(10), [&] {
+    return worker::purge_keys(store_, never) == 3;
+  })) << "and it ends with his connection";
+}
+
+// SIGTERM does not wait for all that is there.
+TEST_F(ChoresTest, AJanitorEndsInTheMiddleOfManyKeys) {
+  constexpr std::int64_t kMany = 30'000;
+  keep_keys(kMany, days(8));
+  Config config;
+  config.database = db_.url();
+  worker::Janitor janitor(config, *blobs_, {.first = std::chrono::milliseconds(1)});
+  ASSERT_TRUE(test::eventually(std::chrono::seconds(30), [&] { return keys() < kMany; }));
+  janitor.stop();
+  EXPECT_GT(keys(), 0);
 }
 
 class Deletions : public Retention {
@@ -276,14 +421,14 @@ TEST_F(Deletions, WaitForAWorkerThatKnowsTheKey) {
 
 // Old files do not wait for it, and say so: what is behind them goes.
 TEST_F(Retention, AFileOfAnUnknownKeyKeepsNoOther) {
-  const TaskId unknown = finished(days(41)), old = finished(days(40));
+  const TaskId unknown = finished(days(40) + std::chrono::hours(1)), old = finished(days(40));
   const auto as_of_another = db_.text(Sql("SELECT output_key FROM tasks WHERE id=") << unknown);
   std::string forged = as_of_another;
   char& of_seal = forged[forged.rfind('/') - 1];
   of_seal = of_seal == '0' ? '1' : '0';
   Sql sql("UPDATE tasks SET output_key=");
   db_.execute(sql.bytes(forged) << " WHERE id=" << unknown);
-  EXPECT_EQ(worker::delete_old_outputs(store_, *blobs_, days(30)), 1U);
+  EXPECT_EQ(delete_old(*blobs_), 1U);
   EXPECT_FALSE(*blobs_->read(find(old, user_)->output_key));
   const auto stays = *blobs_->read(as_of_another);
   ASSERT_TRUE(stays);
@@ -344,7 +489,7 @@ TEST_F(Deletions, AFileMayBeGoneBefore) {
 
 TEST_F(Deletions, RetentionAndTheyDoNotMind) {
   const TaskId old = finished(days(40));
-  EXPECT_EQ(worker::delete_old_outputs(store_, *blobs_, days(30)), 1U);
+  EXPECT_EQ(delete_old(*blobs_), 1U);
   const auto gone = find(old, user_)->output_deleted_at;
   EXPECT_TRUE(history_.erase(user_, old));
   EXPECT_EQ(find(old, user_)->output_deleted_at, gone) << "it was gone then";
@@ -505,7 +650,7 @@ TEST_F(Orphans, ASlotThatCannotBeReadIsLookedAtAgain) {
 
 TEST_F(Orphans, RetentionAndTheyLeaveNoFolder) {
   orphan(days(40));
-  EXPECT_EQ(worker::delete_old_outputs(store_, *blobs_, days(30)), 1U);
+  EXPECT_EQ(delete_old(*blobs_), 1U);
   EXPECT_EQ(delete_orphans(), 1U);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path()), {}), 1)
       << "the note alone";

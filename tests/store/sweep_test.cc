@@ -56,8 +56,9 @@ TEST_F(SweepTest, ARunningTaskIsLeftInPeace) {
 TEST_F(SweepTest, WhatNoHintCanBeSentForStaysWhereItIs) {
   const std::vector<TaskId> tasks = {create(db_.add_user()), create(db_.add_user())};
   claim(tasks[1]);
-  db_.execute(Sql("UPDATE tasks SET wake_at=UTC_TIMESTAMP(6), lease_until=IF(state=2, "
-                  "UTC_TIMESTAMP(6) - INTERVAL 1 SECOND, NULL)"));
+  db_.execute(
+      Sql("UPDATE tasks SET wake_at=UTC_TIMESTAMP(6), lease_until=IF(state=2, "
+          "UTC_TIMESTAMP(6) - INTERVAL 1 SECOND, NULL)"));
   const std::int64_t before = column(tasks[0], "MICROSECOND(wake_at)");
   const SweepResult result = must(store_.sweep(10, false));
   EXPECT_EQ(result.reaped, 1U) << "what time demands is done all the same";

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/log.h"
@@ -13,7 +14,6 @@
 namespace audiogen::worker {
 namespace {
 
-constexpr std::chrono::minutes kFirst{1}, kEvery{10};
 constexpr std::size_t kPurgeBatch = 500;
 constexpr std::size_t kDeleteBatch = 100;  // Files; what an interrupted run repeats.
 constexpr auto kOrphanAge = std::chrono::hours(24);
@@ -109,22 +109,78 @@ bool delete_orphans_of(const BlobSlot& slot,
   }
 }
 
+// Purges as much as there is by `step`, which says how many it deleted of at most kPurgeBatch, or
+// nullopt when it failed. Half of the time the database is left alone. The number.
+std::size_t purge(const Rest& rest, const std::function<std::optional<std::size_t>()>& step) {
+  std::size_t count = 0;
+  for (;;) {
+    const auto began = std::chrono::steady_clock::now();
+    const auto purged = step();
+    count += purged.value_or(0);
+    if (!purged || *purged < kPurgeBatch || rest(std::chrono::steady_clock::now() - began)) {
+      return count;
+    }
+  }
+}
+
 }  // namespace
+
+std::size_t purge_keys(store::TaskStore& store, const Rest& rest) {
+  const auto oldest = store.oldest_idempotency();
+  if (!oldest || !*oldest) {
+    return 0;
+  }
+  Instant from = **oldest;
+  const Instant until = from + kDeletedARun;
+  std::size_t count = 0;
+  purge(rest, [&]() -> std::optional<std::size_t> {
+    const auto turn = store.take_turn(store::TaskStore::Chore::kIdempotency);
+    const auto old = turn && *turn ? store.old_idempotency(kPurgeBatch, from, until)
+                                   : std::vector<store::OldKey>();
+    if (!old || old->empty()) {
+      return std::nullopt;
+    }
+    const auto forgotten = store.forget_idempotency(*old);
+    if (!forgotten) {
+      return std::nullopt;
+    }
+    from = old->back().used_at;
+    count += *forgotten;
+    return old->size();
+  });
+  return count;
+}
 
 std::size_t delete_old_outputs(store::TaskStore& store,
                                BlobStore& blobs,
-                               std::chrono::seconds age) {
+                               std::chrono::seconds age,
+                               const std::function<bool()>& stopping) {
   static auto& deleted =
       metrics::counter("retention_deleted_total", "Files deleted after their retention");
   static auto& not_ours = metrics::counter(
       "retention_not_ours_total", "Old files that stay, because their key is not known here");
+  static auto& kept =
+      metrics::counter("retention_kept_total",
+                       "Files that stay, because only their tasks' ids say that they are old");
   std::size_t count = 0;
+  const auto oldest = store.oldest_output();
+  if (!oldest || !*oldest) {
+    return count;
+  }
+  const Instant until = **oldest + kDeletedARun;
   for (;;) {
-    const auto old = store.take_old_outputs(age, kDeleteBatch);
+    const auto turn = store.take_turn(store::TaskStore::Chore::kOutputs);
+    if (!turn || !*turn || stopping()) {
+      return count;
+    }
+    const auto old = store.take_old_outputs(age, kDeleteBatch, until);
     if (!old || old->looked_at == 0) {
       return count;
     }
     for (const std::string& key : old->keys) {
+      if (stopping()) {
+        return count;
+      }
       const auto removed = blobs.remove(key);
       if (!removed) {
         log::error("an old file could not be deleted", {{"why", removed.error().message}});
@@ -149,6 +205,7 @@ std::size_t delete_old_outputs(store::TaskStore& store,
       log::error("old files could not be deleted for good", {{"why", flushed.error().message}});
       return count;
     }
+    kept.Increment(static_cast<double>(old->kept));
     if (!store.old_outputs_deleted(old->last) || old->looked_at < kDeleteBatch) {
       return count;
     }
@@ -176,9 +233,64 @@ std::size_t delete_orphans(store::TaskStore& store,
   return count;
 }
 
-Janitor::Janitor(const Config& config, BlobStore& blobs)
-    : blobs_(blobs),
-      retention_(std::chrono::days(config.output_retention_days)),
+bool Chores::believes(store::TaskStore& store) {
+  static auto& distrusted = metrics::gauge(
+      "clocks_distrusted", "1 while nothing old is deleted, because clocks cannot be believed");
+  const auto look = store.look_at_clocks();
+  if (!look) {
+    return false;
+  }
+  const DeletionTrust::Verdict verdict = trust_.look(*look);
+  const bool trusted = verdict == DeletionTrust::Verdict::kTrusted;
+  distrusted.Set(trusted ? 0 : 1);
+  if (!trusted) {
+    log::error(verdict == DeletionTrust::Verdict::kDisagree
+                   ? "nothing old is deleted: the clocks of the database and of this machine differ"
+                   : "nothing old is deleted for a day: a clock was set",
+               {{"database_ahead_seconds",
+                 std::chrono::duration_cast<std::chrono::seconds>(ahead_of_local(*look)).count()}});
+  }
+  return trusted;
+}
+
+bool Chores::run(store::TaskStore& store, const Rest& rest) {
+  using Chore = store::TaskStore::Chore;
+  if (!believes(store)) {
+    return false;
+  }
+  const auto stopping = [&] { return rest(std::chrono::steady_clock::duration::zero()); };
+  const auto has_turn = [&](Chore chore) {
+    const auto turn = store.take_turn(chore);
+    return turn && *turn && !stopping();
+  };
+  purge_keys(store, rest);
+  purge(rest, [&]() -> std::optional<std::size_t> {
+    if (!has_turn(Chore::kSessions)) {
+      return std::nullopt;
+    }
+    const auto purged = store.purge_sessions(kPurgeBatch);
+    return purged ? std::optional(*purged) : std::nullopt;
+  });
+  auto* const folder = dynamic_cast<DirectoryStore*>(&blobs_);
+  if (folder != nullptr && has_turn(Chore::kOrphans)) {
+    const std::size_t files = delete_orphans(store, *folder, stopping);
+    if (files > 0) {
+      log::info("files of no task deleted", {{"files", files}});
+    }
+  }
+  if (retention_.count() > 0) {
+    const std::size_t files =
+        delete_old_outputs(store, blobs_, retention_ + kReadersGrace, stopping);
+    if (files > 0) {
+      log::info("old files deleted", {{"files", files}});
+    }
+  }
+  return true;
+}
+
+Janitor::Janitor(const Config& config, BlobStore& blobs, JanitorOptions options)
+    : options_(std::move(options)),
+      chores_(blobs, std::chrono::days(config.output_retention_days)),
       thread_([this, url = config.database] { run(url); }) {}
 
 void Janitor::stop() {
@@ -192,40 +304,15 @@ void Janitor::stop() {
   }
 }
 
-bool Janitor::stopping() {
-  const std::scoped_lock lock(mutex_);
-  return stopping_;
-}
-
-void Janitor::do_chores(store::TaskStore& store) {
-  for (auto purged = store.purge_idempotency(kPurgeBatch); purged && *purged == kPurgeBatch;
-       purged = store.purge_idempotency(kPurgeBatch)) {
-  }
-  for (auto purged = store.purge_sessions(kPurgeBatch); purged && *purged == kPurgeBatch;
-       purged = store.purge_sessions(kPurgeBatch)) {
-  }
-  if (auto* const folder = dynamic_cast<DirectoryStore*>(&blobs_)) {
-    const std::size_t files = delete_orphans(store, *folder, [this] { return stopping(); });
-    if (files > 0) {
-      log::info("files of no task deleted", {{"files", files}});
-    }
-  }
-  if (retention_.count() > 0) {
-    const std::size_t files = delete_old_outputs(store, blobs_, retention_ + kReadersGrace);
-    if (files > 0) {
-      log::info("old files deleted", {{"files", files}});
-    }
-  }
-}
-
 void Janitor::run(const DatabaseUrl& url) {
-  store::TaskStore store(url);
-  std::unique_lock lock(mutex_);
-  for (auto pause = kFirst; !changed_.wait_for(lock, pause, [this] { return stopping_; });
-       pause = kEvery) {
-    lock.unlock();
-    do_chores(store);
-    lock.lock();
+  store::TaskStore store(url, options_.clocks);
+  const Rest rest = [this](std::chrono::steady_clock::duration pause) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, pause, [this] { return stopping_; });
+  };
+  chores_.believes(store);  // Where the clocks are now, so that the first run sees if they jump.
+  for (auto pause = options_.first; !rest(pause); pause = options_.every) {
+    chores_.run(store, rest);
   }
 }
 

@@ -1,6 +1,7 @@
 // Slow chores on a thread of their own, so that they never delay the sweeper: forgotten idempotency
 // keys, sessions that have ended, files no task knows of, files past their retention. Any number of
-// workers may do them at once.
+// workers may run; each chore is one's at a time. What they delete is gone, so they do it only
+// while the clocks can be believed, and a day's worth in a run.
 #pragma once
 
 #include <chrono>
@@ -12,14 +13,25 @@
 
 #include "common/base/config.h"
 #include "common/blob/blob_store.h"
+#include "common/domain/clock_trust.h"
 #include "common/store/task_store.h"
 
 namespace audiogen::worker {
 
-// Deletes the files of tasks created longer than `age` ago; the tasks stay and say so from before
-// their file goes. Interrupted anywhere, the next run goes on. Stops at the first failure. The
-// number of files. Blocks.
-std::size_t delete_old_outputs(store::TaskStore& store, BlobStore& blobs, std::chrono::seconds age);
+// Waits as long as that; true when the run is to end instead.
+using Rest = std::function<bool(std::chrono::steady_clock::duration)>;
+
+// Forgets idempotency keys more than 7 days old of tasks that are final: of a day, from the oldest
+// on. It has the database for half of the time at most. The number of keys. Blocks.
+std::size_t purge_keys(store::TaskStore& store, const Rest& rest);
+
+// Deletes the files of tasks created longer than `age` ago, of those made within a day from the
+// oldest on; the tasks stay and say so from before their file goes. Interrupted anywhere, or by
+// `stopping`, the next run goes on. Stops at the first failure. The number of files. Blocks.
+std::size_t delete_old_outputs(store::TaskStore& store,
+                               BlobStore& blobs,
+                               std::chrono::seconds age,
+                               const std::function<bool()>& stopping);
 
 // Deletes the files that crashes left: of final tasks, more than a day old, and not their output.
 // Looks at each slot of segments once, at no more than some hours of them a call, and ends early
@@ -28,9 +40,32 @@ std::size_t delete_orphans(store::TaskStore& store,
                            DirectoryStore& blobs,
                            const std::function<bool()>& stopping);
 
+// All of them, once each time. For one thread at a time.
+class Chores {
+ public:
+  // `retention`: how long files are kept. 0: for ever.
+  Chores(BlobStore& blobs, std::chrono::seconds retention) : blobs_(blobs), retention_(retention) {}
+
+  // Looks at the clocks. Whether they can be believed.
+  bool believes(store::TaskStore& store);
+  // Does nothing unless it believes them. False: they cannot be believed, or the database is away.
+  bool run(store::TaskStore& store, const Rest& rest);
+
+ private:
+  BlobStore& blobs_;
+  const std::chrono::seconds retention_;
+  DeletionTrust trust_;
+};
+
+struct JanitorOptions {
+  std::chrono::milliseconds first = std::chrono::minutes(1);  // From the start to the first run.
+  std::chrono::milliseconds every = std::chrono::minutes(10);
+  LocalClocks clocks{};
+};
+
 class Janitor {
  public:
-  Janitor(const Config& config, BlobStore& blobs);
+  Janitor(const Config& config, BlobStore& blobs, JanitorOptions options = {});
   ~Janitor() { stop(); }
   Janitor(const Janitor&) = delete;
   Janitor& operator=(const Janitor&) = delete;
@@ -39,11 +74,9 @@ class Janitor {
 
  private:
   void run(const DatabaseUrl& url);
-  void do_chores(store::TaskStore& store);
-  bool stopping();
 
-  BlobStore& blobs_;
-  const std::chrono::seconds retention_;  // 0: files stay for ever
+  const JanitorOptions options_;
+  Chores chores_;  // The thread's.
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false;  // Guarded by mutex_.
