@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "common/base/ascii.h"
 #include "common/base/utf8.h"
@@ -103,6 +104,42 @@ char32_t code_point(std::string_view sequence) {
   return out;
 }
 
+bool is_unseen(char32_t c) {
+  return std::any_of(kUnseen.begin(), kUnseen.end(), [&](const CodePoints& range) {
+    return c >= range.first && c <= range.last;
+  });
+}
+
+bool is_joiner(char32_t c) {
+  return c == 0x200C || c == 0x200D;
+}
+
+bool is_space(std::string_view sequence) {
+  return sequence == " " ||
+         std::find(kWideSpaces.begin(), kWideSpaces.end(), sequence) != kWideSpaces.end();
+}
+
+// The characters of `text`; an empty one for each byte that is no part of any.
+std::vector<std::string_view> characters(std::string_view text) {
+  std::vector<std::string_view> out;
+  while (!text.empty()) {
+    const std::size_t length = utf8_sequence_length(text);
+    out.push_back(text.substr(0, length));
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return out;
+}
+
+// Whether a joiner between these two changes what is seen; "": there is none, or no character.
+bool may_join(std::string_view before, std::string_view after) {
+  constexpr char32_t kLatinEnd = 0x300;
+  const auto is_seen = [](std::string_view one) {
+    return !one.empty() && !is_space(one) && !is_unseen(code_point(one));
+  };
+  return is_seen(before) && is_seen(after) &&
+         (code_point(before) >= kLatinEnd || code_point(after) >= kLatinEnd);
+}
+
 bool has_space_at_an_end(std::string_view text) {
   return text.starts_with(' ') || text.ends_with(' ') ||
          std::any_of(kWideSpaces.begin(), kWideSpaces.end(), [&](std::string_view space) {
@@ -151,17 +188,15 @@ std::optional<Scope> parse_scope(std::string_view name) {
 }
 
 bool has_unseen_character(std::string_view text) {
-  while (!text.empty()) {
-    const std::size_t length = utf8_sequence_length(text);
-    if (length != 0) {
-      const char32_t c = code_point(text.substr(0, length));
-      if (std::any_of(kUnseen.begin(), kUnseen.end(), [&](const CodePoints& range) {
-            return c >= range.first && c <= range.last;
-          })) {
-        return true;
-      }
+  const auto all = characters(text);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (all[i].empty() || !is_unseen(code_point(all[i]))) {
+      continue;
     }
-    text.remove_prefix(std::max<std::size_t>(length, 1));
+    const bool inside = i > 0 && i + 1 < all.size();
+    if (!is_joiner(code_point(all[i])) || !inside || !may_join(all[i - 1], all[i + 1])) {
+      return true;
+    }
   }
   return false;
 }

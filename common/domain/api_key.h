@@ -80,7 +80,9 @@ struct KeyChange {
 
 // Whether `text`, UTF-8, has a control character (Unicode: Cc), one that separates lines, or one
 // that is not seen or turns the direction of what is (Default_Ignorable_Code_Point). Variation
-// selectors may be there: they say which picture of a character is meant.
+// selectors may be there: they say which picture of a character is meant. So may a joiner or
+// non-joiner (U+200D, U+200C) between two characters that are seen: pictures are made of several by
+// it, and Persian is written with it. Not between two Latin ones, where it would change nothing.
 bool has_unseen_character(std::string_view text);
 
 // 1 to kKeyNameMax characters of UTF-8, none of has_unseen_character() among them, no white space

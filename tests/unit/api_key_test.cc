@@ -77,6 +77,10 @@ TEST(ApiKey, NamesAreTextForPeople) {
                                   std::string("\u2764\uFE0F"),      // A heart, in colour.
                                   std::string("\u845B\U000E0100"),  // A variant of a character.
                                   std::string("a\u200Az"),          // A narrow space is seen.
+                                  std::string("\U0001F469\u200D\U0001F4BB"),  // One picture of two.
+                                  std::string("\u2764\uFE0F\u200D\U0001F525"),
+                                  std::string("\u0645\u06CC\u200C\u062E\u0648\u0627\u0647\u0645"),
+                                  std::string("PDF\u200C\u0647\u0627"),
                                   std::string(100, 'x')}) {
     EXPECT_TRUE(is_key_name(name)) << name;
   }
@@ -111,6 +115,32 @@ TEST(ApiKey, NamesHaveNothingUnseen) {
   }
   EXPECT_FALSE(has_unseen_character(""));
   EXPECT_FALSE(has_unseen_character("\xE2\x80")) << "no character at all";
+}
+
+// Where they change what is seen, and nowhere else.
+TEST(ApiKey, NamesHaveJoinersBetweenWhatTheyJoin) {
+  const std::string woman = "\U0001F469", laptop = "\U0001F4BB";
+  for (const std::string& joiner : {std::string("\u200C"), std::string("\u200D")}) {
+    const std::string other = joiner == "\u200C" ? "\u200D" : "\u200C";
+    EXPECT_FALSE(has_unseen_character(woman + joiner + laptop));
+    EXPECT_FALSE(has_unseen_character(woman + joiner + laptop + joiner + woman));
+    for (const std::string& name : {joiner,
+                                    joiner + joiner,
+                                    joiner + woman,
+                                    woman + joiner,
+                                    woman + joiner + joiner + laptop,
+                                    woman + joiner + other + laptop,
+                                    woman + " " + joiner + laptop,
+                                    woman + joiner + " " + laptop,
+                                    woman + joiner + "\u3000" + laptop,
+                                    woman + joiner + "\u200B" + laptop,
+                                    woman + joiner + "\xFF" + laptop,
+                                    "lap" + joiner + "top",
+                                    "l\u00E4" + joiner + "ptop"}) {
+      EXPECT_FALSE(is_key_name(name)) << testing::PrintToString(name);
+      EXPECT_TRUE(has_unseen_character(name)) << testing::PrintToString(name);
+    }
+  }
 }
 
 TEST(ApiKey, EndsLieInTheFutureAndNotFarAway) {
