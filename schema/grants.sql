@@ -42,7 +42,9 @@ GRANT INSERT ON used_challenges TO api;
 -- Who was invited, operators say.
 GRANT SELECT, INSERT (token_hash, email, invited, expires_at), UPDATE (used_at) ON sign_ups TO api;
 GRANT SELECT, INSERT, UPDATE, DELETE ON mail_changes TO api;
-GRANT SELECT, INSERT, DELETE ON oidc_identities TO api;
+-- Whom an issuer has named, and whose account that is, nobody changes.
+GRANT SELECT, INSERT, UPDATE (issuer, email, last_used_at), DELETE ON oidc_identities TO api;
+GRANT SELECT, INSERT, DELETE ON issuer_refusals TO api;
 GRANT SELECT, INSERT, UPDATE (next_seq), DELETE ON account_deletions TO api;
 GRANT SELECT ON usage_hours TO api;
 GRANT SELECT ON usage_marks TO api;

@@ -47,6 +47,7 @@ std::string worded(const store::Fault& fault) {
     case Code::kBadLogin:
     case Code::kNoSuchSession:
     case Code::kNoSuchPasskey:
+    case Code::kNoSuchIssuer:
     case Code::kTooManyPasskeys:
     case Code::kPasskeyTaken:
     case Code::kChallengeUsed:

@@ -2,9 +2,11 @@
 
 #include <utility>
 
+#include "api/console/mails.h"
 #include "api/console/session_words.h"
 #include "api/console/sign_ins.h"
 #include "api/server/answer.h"
+#include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/occasionally.h"
 #include "common/base/origin.h"
@@ -14,7 +16,8 @@ namespace audiogen::api {
 namespace {
 
 constexpr std::size_t kCallsMax = 100;
-constexpr std::size_t kBodyMax = std::size_t{256} * 1024;
+constexpr std::size_t kBodyMax = std::size_t{256} * 1024;  // Of an issuer.
+constexpr std::size_t kAskedMax = std::size_t{1} * 1024;   // Of our page.
 // Both calls of one attempt end before the server gives the request up.
 constexpr std::chrono::milliseconds kConnect{2'000}, kCallMax{4'000};
 constexpr std::chrono::hours kKnownFor{1};  // Endpoints move seldom.
@@ -83,11 +86,13 @@ class Oidc::Fetching {
   Answer answer_ = http::ClientError{};
 };
 
-Oidc::Oidc(const Config& config, DoorsPool& pool)
+Oidc::Oidc(const Config& config, RateLimiter& limiter, DoorsPool& pool, Mails* mails)
     : secure_(parse_origin(config.public_url).value_or(Origin()).secure),
       self_(client_of(config)),
       sign_up_(config.sign_up),
-      pool_(pool) {}
+      limiter_(limiter),
+      pool_(pool),
+      mails_(mails) {}
 
 std::optional<OidcIssuer> Oidc::known() {
   const std::scoped_lock lock(mutex_);
@@ -129,10 +134,14 @@ void Oidc::refuse(const Call& call, const std::string& why) const {
 }
 
 Handling Oidc::begin(Call call) {
-  // Another site's page would sign its visitor in, in the place of whoever he is here.
-  const auto site = call.request().header("sec-fetch-site");
-  if (!site.empty() && site != "same-origin" && site != "none") {
-    go(call, "/console/", "");
+  const auto body = co_await call.json_body(kAskedMax);
+  if (!body) {
+    call.fail(body.error());
+    co_return;
+  }
+  const auto purpose = parse_oidc_purpose(*body);
+  if (!purpose) {
+    call.fail(purpose.error());
     co_return;
   }
   auto issuer = known();
@@ -142,19 +151,26 @@ Handling Oidc::begin(Call call) {
     issuer = learn(answer);
   }
   if (!issuer) {
-    refuse(call, "the issuer is not there");
+    call.fail(service_unavailable());
     co_return;
   }
   const NewToken token = make_token();
-  go(call,
-     oidc_authorization_url(*issuer, self_, oidc_attempt(token.text)),
-     set_cookie(oidc_cookie(secure_, token.text)));
+  std::string out;
+  JsonWriter json(out);
+  const std::string url =
+      oidc_authorization_url(*issuer, self_, oidc_attempt(token.text), *purpose);
+  json.begin_object().member("url", std::string_view(url)).end_object();
+  call.answer(200, std::move(out), set_cookie(oidc_cookie(secure_, token.text)));
 }
 
 Handling Oidc::finish(Call call) {
   const auto token = attempt_of(call.request(), secure_);
   if (!token) {
     refuse(call, "a browser came back that had not begun, or too late");
+    co_return;
+  }
+  if (const auto limit = limiter_.take_sign_in(call.request().client); !limit.allowed) {
+    call.fail(rate_limit_exceeded(limit.retry_after));
     co_return;
   }
   const OidcAttempt attempt = oidc_attempt(*token);
@@ -188,19 +204,20 @@ Handling Oidc::finish(Call call) {
                (answer ? "status " + std::to_string(answer->status) : answer.error().detail));
     co_return;
   }
-  const auto person = read_oidc_token(
-      answer->body,
-      self_,
-      attempt,
-      std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now()));
+  const Instant now =
+      std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now());
+  const auto person = read_oidc_token(answer->body, self_, attempt, now);
   if (!person) {
     refuse(call, person.error().message);
     co_return;
   }
   const NewToken session = make_token();
+  const store::NamedPerson named{
+      .identity = person->identity, .issuer = self_.issuer, .email = person->email};
+  store::NewWebSession made = new_session(call, session.hash, secure_);
+  made.fresh_for = fresh_for(person->shown_at, now);
   const auto open = [&](StoreDoors& doors) {
-    return doors.web_sessions.open_by_identity(
-        person->identity, person->email, sign_up_, new_session(call, session.hash, secure_));
+    return doors.web_sessions.open_by_identity(named, sign_up_, made);
   };
   auto outcome = co_await on_store(pool_, call.holder(), open);
   const auto opened = told(std::move(outcome), call, session_worded);
@@ -213,6 +230,16 @@ Handling Oidc::finish(Call call) {
              {"user_id", opened->session.user},
              {"session_id", opened->session.id},
              {"address", call.request().client.text()}});
+  if (opened->linked) {
+    log::info("issuer linked",
+              {{"request_id", call.request_id()},
+               {"user_id", opened->session.user},
+               {"issuer_link_id", issuer_link_id(person->identity)},
+               {"address", call.request().client.text()}});
+    if (mails_ != nullptr) {
+      mails_->tell(Notice::kIssuerLinked, opened->session.user);
+    }
+  }
   go(call,
      "/console/",
      set_cookie(ended_oidc_cookie(secure_)) + set_cookie(session_cookie(secure_, session.text)));

@@ -3,7 +3,8 @@
 // Who can fill it, and what the others feel: nobody waits for the issuer but whoever signs in by
 // it; calls are made by a client with a thread of its own, kCallsMax at a time, and one that takes
 // too long is given up. Attempts count with the other attempts to sign in, 20 a minute from an
-// address.
+// address: their beginning, which only a page of ours makes, and a return with the cookie of one,
+// which goes along with nothing that another site's page embeds. So that uses up nobody's.
 #pragma once
 
 #include <chrono>
@@ -13,6 +14,7 @@
 
 #include "api/server/call.h"
 #include "api/server/handling.h"
+#include "api/server/rate_limiter.h"
 #include "api/server/store_doors.h"
 #include "common/base/config.h"
 #include "common/domain/oidc.h"
@@ -20,12 +22,14 @@
 
 namespace audiogen::api {
 
+class Mails;
+
 class Oidc {
  public:
-  // With config.oidc. Both are to live as long as this.
-  Oidc(const Config& config, DoorsPool& pool);
+  // With config.oidc. All are to live as long as this; without `mails` nobody is written to.
+  Oidc(const Config& config, RateLimiter& limiter, DoorsPool& pool, Mails* mails);
 
-  // Sends the browser to the issuer.
+  // Tells our page where to send the browser.
   Handling begin(Call call);
   // It is back: signed in, or not and told so by the page. By a redirect in any case.
   Handling finish(Call call);
@@ -48,7 +52,9 @@ class Oidc {
   const bool secure_;  // The cookies'.
   const OidcClient self_;
   const SignUp sign_up_;
+  RateLimiter& limiter_;
   DoorsPool& pool_;
+  Mails* const mails_;
   std::mutex mutex_;
   std::optional<Known> known_;  // Guarded by mutex_.
   http::Client client_;

@@ -61,7 +61,7 @@ std::string render_state(const store::WebSessionState& state) {
       .member("email", std::string_view(state.email));
   write_times(json, state.session);
   json.member("has_password", state.password.has_value())
-      .member("fresh_until", fresh_until(state.session.created_at))
+      .member("fresh_until", state.session.fresh_until)
       .end_object();
   return out;
 }

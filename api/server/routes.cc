@@ -9,6 +9,7 @@
 #include "api/account/usage.h"
 #include "api/catalogue/catalogue.h"
 #include "api/console/account_end.h"
+#include "api/console/issuer_links.h"
 #include "api/console/mails.h"
 #include "api/console/oidc.h"
 #include "api/console/pages.h"
@@ -289,6 +290,21 @@ constexpr std::array kRoutes = {
           .documented = false,
           .cross_origin = false,
           .there = has_passkeys},
+    // There without an issuer, too: what was linked while there was one.
+    Route{.method = "GET",
+          .path = "/console/api/v1/account/issuers",
+          .access = Access::kSession,
+          .rate = RateClass::kRead,
+          .handle = [](Parts& parts, Call call) { parts.issuer_links->list(std::move(call)); },
+          .documented = false,
+          .cross_origin = false},
+    Route{.method = "DELETE",
+          .path = "/console/api/v1/account/issuers/{issuer_link_id}",
+          .access = Access::kSession,
+          .rate = RateClass::kManage,
+          .handle = [](Parts& parts, Call call) { parts.issuer_links->remove(std::move(call)); },
+          .documented = false,
+          .cross_origin = false},
     Route{.method = "POST",
           .path = "/console/api/v1/account/deletion",
           .access = Access::kSession,
@@ -314,20 +330,22 @@ constexpr std::array kRoutes = {
           .documented = false,
           .cross_origin = false,
           .there = has_mail},
-    // A browser goes there and comes back from another site: by addresses, and with a cookie of its
-    // own alone.
-    Route{.method = "GET",
+    // No GET: any site's page can have a browser make one, and would use up its attempts.
+    Route{.method = "POST",
           .path = "/console/api/v1/sign-in/oidc",
           .access = Access::kPublic,
           .rate = RateClass::kSignIn,
           .handle = [](Parts& parts, Call call) { parts.oidc->begin(std::move(call)); },
+          .body = Body::kJson,
           .documented = false,
           .cross_origin = false,
           .there = has_issuer},
+    // A browser comes back from another site: by an address, and with a cookie of its own alone.
+    // Whoever has that is counted, there.
     Route{.method = "GET",
           .path = "/console/api/v1/sign-in/oidc/callback",
           .access = Access::kPublic,
-          .rate = RateClass::kSignIn,
+          .rate = RateClass::kNone,
           .handle = [](Parts& parts, Call call) { parts.oidc->finish(std::move(call)); },
           .documented = false,
           .cross_origin = false,

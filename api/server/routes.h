@@ -19,6 +19,7 @@ class Description;
 class Files;
 class Generations;
 class History;
+class IssuerLinks;
 class Mails;
 class Oidc;
 class Pages;
@@ -37,6 +38,7 @@ struct Parts {
   const Catalogue* catalogue = nullptr;
   SignIns* sign_ins = nullptr;   // Null: there is no console.
   Passkeys* passkeys = nullptr;  // Null: browsers have none for PUBLIC_URL.
+  IssuerLinks* issuer_links = nullptr;
   const Pages* pages = nullptr;
   const SignInWays* sign_in_ways = nullptr;
   AccountEnd* account_end = nullptr;

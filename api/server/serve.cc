@@ -11,6 +11,7 @@
 #include "api/catalogue/catalogue.h"
 #include "api/console/account_end.h"
 #include "api/console/account_eraser.h"
+#include "api/console/issuer_links.h"
 #include "api/console/mails.h"
 #include "api/console/oidc.h"
 #include "api/console/pages.h"
@@ -124,10 +125,11 @@ int serve(const Config& config) {
   const Catalogue catalogue(config);
   std::optional<Oidc> oidc;
   if (with_console && config.oidc) {
-    oidc.emplace(config, pool);
+    oidc.emplace(config, limiter, pool, written);
   }
   const SignInWays sign_in_ways(config);
   AccountEnd account_end(config, pool, written);
+  IssuerLinks issuer_links(pool, written);
   std::optional<AccountEraser> eraser;
   std::optional<SignIns> sign_ins;
   std::optional<Passkeys> passkeys;
@@ -152,6 +154,7 @@ int serve(const Config& config) {
               .catalogue = &catalogue,
               .sign_ins = sign_ins ? &*sign_ins : nullptr,
               .passkeys = passkeys ? &*passkeys : nullptr,
+              .issuer_links = &issuer_links,
               .pages = &pages,
               .sign_in_ways = &sign_in_ways,
               .account_end = &account_end,

@@ -9,6 +9,7 @@
 #include "common/store/account_ends.h"
 #include "common/store/accounts.h"
 #include "common/store/history.h"
+#include "common/store/issuer_links.h"
 #include "common/store/keys.h"
 #include "common/store/mail_links.h"
 #include "common/store/passkeys.h"
@@ -35,6 +36,7 @@ struct StoreDoors {
   store::Usage usage{session};
   store::WebSessions web_sessions{session};
   store::Passkeys passkeys{session};
+  store::IssuerLinks issuer_links{session};
   store::MailLinks mail_links{session};
   store::AccountEnds account_ends{session};
 };

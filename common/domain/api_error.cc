@@ -250,10 +250,13 @@ ApiError passkey_not_found() {
   return {ApiErrorCode::kNotFound, "There is no such passkey.", std::nullopt};
 }
 
+ApiError issuer_link_not_found() {
+  return {ApiErrorCode::kNotFound, "There is no such linked issuer.", std::nullopt};
+}
+
 ApiError last_way_in() {
   return {ApiErrorCode::kLastWayIn,
-          "This passkey is the only way into the account: set a password or add another passkey "
-          "first.",
+          "This is the only way into the account: set a password or add a passkey first.",
           std::nullopt};
 }
 

@@ -106,6 +106,7 @@ ApiError session_not_found();
 ApiError other_account();
 ApiError passkey_not_found();
 // Whoever lost it could not sign in any more.
+ApiError issuer_link_not_found();
 ApiError last_way_in();
 
 }  // namespace audiogen

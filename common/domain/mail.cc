@@ -60,6 +60,14 @@ std::string_view what_happened(Notice notice) {
       return "An API key of your account that may make other keys was made or changed.";
     case Notice::kMailChanged:
       return "The mail address of your account was changed. This one no longer belongs to it.";
+    case Notice::kIssuerLinked:
+      return "Somebody signed in to your account by an issuer for the first time. Its word opens "
+             "the\n"
+             "account from now on.";
+    case Notice::kIssuerUnlinked:
+      return "The issuer by which you could sign in to your account was unlinked. Its word opens "
+             "the\n"
+             "account no more.";
     case Notice::kAccountDeleted:
       break;
   }
@@ -77,6 +85,10 @@ std::string_view subject_of(Notice notice) {
       return "An API key that manages your account";
     case Notice::kMailChanged:
       return "Your mail address was changed";
+    case Notice::kIssuerLinked:
+      return "An issuer may sign in to your account";
+    case Notice::kIssuerUnlinked:
+      return "An issuer was unlinked from your account";
     case Notice::kAccountDeleted:
       break;
   }

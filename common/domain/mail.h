@@ -30,6 +30,8 @@ enum class Notice : std::uint8_t {
   kPasskeyAdded,
   kManagingKeyMade,  // Or it was given another secret, or the scope.
   kMailChanged,      // To the address that was.
+  kIssuerLinked,
+  kIssuerUnlinked,
   kAccountDeleted,
 };
 

@@ -1,6 +1,7 @@
 #include "common/domain/oidc.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include <rapidjson/document.h>
@@ -10,6 +11,7 @@
 #include "common/base/mail_address.h"
 #include "common/base/origin.h"
 #include "common/domain/json_object.h"
+#include "common/domain/sign_in.h"
 
 namespace audiogen {
 namespace {
@@ -17,6 +19,10 @@ namespace {
 // Clocks differ; and an ID token is read seconds after it was made.
 constexpr std::chrono::seconds kSkew{120}, kAgeMax{600};
 constexpr std::size_t kCodeMax = 4'096, kSubjectMax = 255, kEndpointMax = 2'048;
+constexpr std::size_t kPurposeMax = 32;  // Whatever is there instead of one.
+// Nobody is asked again for this; but an answer to it must have auth_time, which not every issuer
+// tells by itself.
+constexpr std::chrono::seconds kShownWithin = kSessionLifeMax;
 
 // RFC 3986 section 2.3.
 std::string encoded(std::string_view text) {
@@ -210,15 +216,31 @@ OidcAttempt oidc_attempt(std::string_view token) {
           .verifier = derived("verifier", token)};
 }
 
+Result<OidcPurpose, ApiError> parse_oidc_purpose(std::string_view body) {
+  static constexpr std::array<Member, 1> kMembers = {Member{"purpose", kPurposeMax}};
+  const auto values = read_strings(body, kMembers);
+  if (!values) {
+    return values.error();
+  }
+  const auto& purpose = values->front();
+  if (purpose && *purpose != "sign_in" && *purpose != "step_up") {
+    return wrong_member("purpose", "must be sign_in or step_up.");
+  }
+  return purpose == "step_up" ? OidcPurpose::kStepUp : OidcPurpose::kSignIn;
+}
+
 std::string oidc_authorization_url(const OidcIssuer& issuer,
                                    const OidcClient& client,
-                                   const OidcAttempt& attempt) {
+                                   const OidcAttempt& attempt,
+                                   OidcPurpose purpose) {
   const char join = issuer.authorization.find('?') == std::string::npos ? '?' : '&';
   return issuer.authorization + join + "response_type=code&client_id=" + encoded(client.id) +
          "&redirect_uri=" + encoded(client.redirect_uri) +
          "&scope=openid%20email&state=" + attempt.state + "&nonce=" + attempt.nonce +
          "&code_challenge=" + encode_base64url(sha256(attempt.verifier)) +
-         "&code_challenge_method=S256";
+         "&code_challenge_method=S256" +
+         (purpose == OidcPurpose::kStepUp ? "&prompt=login&max_age=0"
+                                          : "&max_age=" + std::to_string(kShownWithin.count()));
 }
 
 std::optional<std::string> oidc_code(std::string_view query,
@@ -289,11 +311,23 @@ Result<OidcPerson> read_oidc_token(std::string_view body,
   if (!subject || subject->empty() || subject->size() > kSubjectMax) {
     return wrong("sub");
   }
-  OidcPerson out{.identity = sha256(client.issuer + std::string(1, '\0') + *subject)};
+  // Read as soon as it is there: what is no time must not pass for none.
+  const auto shown_at = instant(claims, "auth_time");
+  if (find(claims, "auth_time") != nullptr && (!shown_at || *shown_at > now + kSkew)) {
+    return wrong("auth_time");
+  }
+  OidcPerson out{.identity = sha256(client.issuer + std::string(1, '\0') + *subject),
+                 .shown_at = shown_at};
   const auto email = text(claims, "email");
   if (email && is_mail_address(*email) && is_true(find(claims, "email_verified"))) {
     out.email = ascii::lower(*email);
   }
+  return out;
+}
+
+IssuerLinkId issuer_link_id(const Sha256& identity) {
+  IssuerLinkId out;
+  std::copy_n(identity.begin(), out.uuid.bytes.size(), out.uuid.bytes.begin());
   return out;
 }
 

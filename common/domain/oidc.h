@@ -7,15 +7,24 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "common/base/crypto.h"
+#include "common/base/ids.h"
 #include "common/base/result.h"
 #include "common/base/time.h"
+#include "common/domain/api_error.h"
 
 namespace audiogen {
+
+struct IssuerLinkTag {
+  static constexpr const char* kPrefix = "iss_";
+};
+// An issuer's person and the account that he opens.
+using IssuerLinkId = Id<IssuerLinkTag>;
 
 // How long somebody may take at the issuer's page.
 inline constexpr std::chrono::minutes kOidcAttemptLife{10};
@@ -44,10 +53,20 @@ struct OidcAttempt {
 };
 OidcAttempt oidc_attempt(std::string_view token);  // Of make_token().
 
-// Where the browser is sent.
+enum class OidcPurpose : std::uint8_t {
+  kSignIn,  // Whom the issuer knows it may let in without asking.
+  kStepUp,  // It is to ask again: somebody is to show that he is who he was.
+};
+
+// Of a body {"purpose"?: "sign_in" or "step_up"}, closed; kSignIn where it says nothing.
+Result<OidcPurpose, ApiError> parse_oidc_purpose(std::string_view body);
+
+// Where the browser is sent. It asks for auth_time in any case, by max_age (OpenID Connect Core
+// 1.0, 3.1.2.1).
 std::string oidc_authorization_url(const OidcIssuer& issuer,
                                    const OidcClient& client,
-                                   const OidcAttempt& attempt);
+                                   const OidcAttempt& attempt,
+                                   OidcPurpose purpose);
 
 // What it comes back with, of the query; nullopt without a code, or with the state of another
 // attempt, or from another issuer where it says so (RFC 9207).
@@ -69,11 +88,17 @@ OidcTokenRequest oidc_token_request(const OidcIssuer& issuer,
 struct OidcPerson {
   Sha256 identity{};                   // Of issuer and subject: the same person has the same.
   std::optional<std::string> email{};  // In lower case, if the issuer says that it is verified.
+  // When he showed the issuer who he is; nullopt: it does not say, though it was asked.
+  std::optional<Instant> shown_at{};
 };
+
+// What a link is called: the same for the same person of an issuer.
+IssuerLinkId issuer_link_id(const Sha256& identity);
 
 // Reads the answer of the token endpoint and judges the ID token in it as OpenID Connect Core 1.0
 // wants it (3.1.3.7): it came from there over TLS, so its signature says nothing more; iss, aud,
-// azp, exp, iat, nonce and sub must be right. The error names the claim and never its value.
+// azp, exp, iat, nonce and sub must be right, and auth_time where it is there. The error names the
+// claim and never its value.
 Result<OidcPerson> read_oidc_token(std::string_view body,
                                    const OidcClient& client,
                                    const OidcAttempt& attempt,

@@ -42,8 +42,16 @@ Instant session_end(Instant created_at, Instant last_seen_at) {
   return std::min(created_at + kSessionLifeMax, last_seen_at + kSessionIdleMax);
 }
 
-Instant fresh_until(Instant created_at) {
-  return created_at + kFreshFor;
+Instant fresh_until(Instant created_at, std::chrono::seconds fresh_for) {
+  return created_at + fresh_for;
+}
+
+std::chrono::seconds fresh_for(std::optional<Instant> shown_at, Instant now) {
+  return shown_at
+             ? std::clamp(std::chrono::floor<std::chrono::seconds>(*shown_at + kFreshFor - now),
+                          kNeverFresh,
+                          std::chrono::seconds(kFreshFor))
+             : kNeverFresh;
 }
 
 std::optional<std::string_view> cookie_value(std::string_view header, std::string_view name) {

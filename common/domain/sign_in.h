@@ -21,6 +21,8 @@ inline constexpr std::chrono::days kSessionIdleMax{14}, kSessionLifeMax{30};
 // So long after signing in, what would outlive the session may be made: a key that makes others, a
 // password. A cookie that somebody stole is older.
 inline constexpr std::chrono::minutes kFreshFor{10};
+// A session of somebody who has not shown who he is: it is never fresh.
+inline constexpr std::chrono::seconds kNeverFresh{0};
 // It is handed over at once or made again; what lies in a chat's history is worth nothing.
 inline constexpr std::chrono::minutes kLoginLinkLife{10};
 inline constexpr std::size_t kSessionsMax = 50;    // Of a user; for one more the oldest ends.
@@ -39,8 +41,12 @@ std::optional<Sha256> token_hash(std::string_view presented);
 // When a session ends unless it is used before.
 Instant session_end(Instant created_at, Instant last_seen_at);
 
-// Until when it is a fresh one.
-Instant fresh_until(Instant created_at);
+// Until when it is a fresh one that is so for `fresh_for` after its beginning.
+Instant fresh_until(Instant created_at, std::chrono::seconds fresh_for = kFreshFor);
+
+// How long a session that begins `now` is fresh, of somebody who showed elsewhere who he is at
+// `shown_at`, or nobody knows when.
+std::chrono::seconds fresh_for(std::optional<Instant> shown_at, Instant now);
 
 // The value of the first cookie of that name in a Cookie header (RFC 6265 section 4.2): of those
 // with one name, browsers send the one with the longest path first.

@@ -44,6 +44,7 @@ void AccountEnds::end_ways_in(UserId user) {
   static_cast<void>(locked(Sql("SELECT id FROM sessions WHERE user_id=") << user));
   static_cast<void>(locked(Sql("SELECT token_hash FROM login_links WHERE user_id=") << user));
   static_cast<void>(locked(Sql("SELECT id_hash FROM oidc_identities WHERE user_id=") << user));
+  static_cast<void>(locked(Sql("SELECT user_id FROM issuer_refusals WHERE user_id=") << user));
   static_cast<void>(locked(
       Sql("SELECT id FROM api_keys FORCE INDEX (k_live) WHERE deleted_at IS NULL AND user_id=")
       << user));
@@ -54,6 +55,7 @@ void AccountEnds::end_ways_in(UserId user) {
   session_.later(Sql("DELETE FROM login_links WHERE user_id=") << user);
   session_.later(Sql("DELETE FROM mail_changes WHERE user_id=") << user);
   session_.later(Sql("DELETE FROM oidc_identities WHERE user_id=") << user);
+  session_.later(Sql("DELETE FROM issuer_refusals WHERE user_id=") << user);
   session_.later(Sql("UPDATE api_keys SET deleted_at=UTC_TIMESTAMP(6), previous_hash=NULL, "
                      "previous_until=NULL WHERE deleted_at IS NULL AND user_id=")
                  << user);

@@ -1,17 +1,22 @@
 #include "common/store/asking_session.h"
 
+#include <chrono>
+
 #include "common/domain/sign_in.h"
 
 namespace audiogen::store {
 
 std::optional<AskingSession> lock_asking_session(Session& session, UserId user, SessionId asker) {
   Rows rows =
-      session.query(Sql("SELECT created_at, last_seen_at, UTC_TIMESTAMP(6) FROM sessions WHERE id=")
+      session.query(Sql("SELECT created_at, last_seen_at, UTC_TIMESTAMP(6), fresh_seconds FROM "
+                        "sessions WHERE id=")
                     << asker << " AND user_id=" << user << " FOR UPDATE");
   if (!rows.next() || session_end(rows.time(1), rows.time(2)) <= rows.time(3)) {
     return std::nullopt;
   }
-  return AskingSession{.now = rows.time(3), .fresh = fresh_until(rows.time(1)) > rows.time(3)};
+  const std::chrono::seconds fresh_for(rows.u32(4));
+  return AskingSession{.now = rows.time(3),
+                       .fresh = fresh_until(rows.time(1), fresh_for) > rows.time(3)};
 }
 
 Result<Instant, Fault> lock_fresh_session(Session& session, UserId user, SessionId asker) {

@@ -43,6 +43,7 @@ enum class FaultCode : std::uint8_t {
   kNoSuchTask,       // `about`: its id.
   kAlreadyFinal,     // `about`: the task's id.
   kNoSuchPasskey,    // It is not there, or is another user's.
+  kNoSuchIssuer,     // The same of a link to one.
   kTooManyPasskeys,  // The user has kPasskeysMax.
   kPasskeyTaken,     // The credential is registered already, with whomever.
   kChallengeUsed,    // What answers it was taken before.

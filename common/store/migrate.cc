@@ -23,6 +23,7 @@ extern const std::string_view migration_0010;
 extern const std::string_view migration_0011;
 extern const std::string_view migration_0012;
 extern const std::string_view migration_0013;
+extern const std::string_view migration_0014;
 
 namespace {
 
@@ -273,7 +274,8 @@ std::span<const Migration> migrations() {
                                  Migration{10, migration_0010},
                                  Migration{11, migration_0011},
                                  Migration{12, migration_0012},
-                                 Migration{13, migration_0013}};
+                                 Migration{13, migration_0013},
+                                 Migration{14, migration_0014}};
   return all;
 }
 

@@ -5,12 +5,14 @@
 #include "common/base/check.h"
 #include "common/domain/sign_in.h"
 #include "common/store/accounts.h"
+#include "common/store/asking_session.h"
 
 namespace audiogen::store {
 namespace {
 
-constexpr char kColumns[] = "id, user_id, created_at, last_seen_at, user_agent, address ";
-constexpr std::size_t kAddressMax = 45, kEmailMax = 254;  // Of the columns.
+constexpr char kColumns[] =
+    "id, user_id, created_at, last_seen_at, user_agent, address, fresh_seconds ";
+constexpr std::size_t kAddressMax = 45, kEmailMax = 254, kIssuerMax = 255;  // Of the columns.
 
 WebSession read_session(const Rows& rows) {
   return {.id = rows.id<SessionId>(1),
@@ -18,7 +20,8 @@ WebSession read_session(const Rows& rows) {
           .created_at = rows.time(3),
           .last_seen_at = rows.time(4),
           .user_agent = rows.text(5),
-          .address = rows.text(6)};
+          .address = rows.text(6),
+          .fresh_until = fresh_until(rows.time(3), std::chrono::seconds(rows.u32(7)))};
 }
 
 bool lives(const WebSession& session, Instant now) {
@@ -84,11 +87,12 @@ Result<Instant, Fault> WebSessions::add_link(UserId user, const Sha256& token_ha
 void WebSessions::insert(UserId user, const NewWebSession& made) {
   Sql row(
       "INSERT INTO sessions (id, user_id, token_hash, created_at, last_seen_at, user_agent, "
-      "address) VALUES (");
+      "address, fresh_seconds) VALUES (");
   row << made.id << "," << user << ",";
   row.bytes(made.token_hash) << ",UTC_TIMESTAMP(6),UTC_TIMESTAMP(6),";
   row.utf8(made.user_agent, kUserAgentMax) << ",";
-  row.bytes(std::string_view(made.address).substr(0, kAddressMax)) << ")";
+  row.bytes(std::string_view(made.address).substr(0, kAddressMax))
+      << "," << std::int64_t{made.fresh_for.count()} << ")";
   session_.execute(row);
 }
 
@@ -177,40 +181,85 @@ Result<OpenedWebSession, Fault> WebSessions::open_by_sign_up(const Sha256& link,
   return open(made, make);
 }
 
-Result<OpenedWebSession, Fault> WebSessions::open_by_identity(
-    const Sha256& identity,
-    const std::optional<std::string>& email,
-    SignUp sign_up,
-    const NewWebSession& made) {
+Result<OpenedWebSession, Fault> WebSessions::open_by_identity(const NamedPerson& person,
+                                                              SignUp sign_up,
+                                                              const NewWebSession& made) {
   const UserId fresh = UserId::make();
-  return open(made, [&]() -> std::optional<UserId> {
-    Sql known("SELECT user_id FROM oidc_identities WHERE id_hash=");
-    if (Rows rows = session_.query(known.bytes(identity) << " FOR UPDATE"); rows.next()) {
-      return rows.id<UserId>(1);
-    }
-    if (!email) {
+  bool linked = false;
+  auto opened = open(made, [&] { return link(person, sign_up, made, fresh, linked); });
+  if (opened) {
+    opened->linked = linked;
+  }
+  return opened;
+}
+
+// Whose account it is, from now on at the latest; `fresh` is whose it is if he gets a new one.
+std::optional<UserId> WebSessions::link(const NamedPerson& person,
+                                        SignUp sign_up,
+                                        const NewWebSession& made,
+                                        UserId fresh,
+                                        bool& linked) {
+  linked = false;
+  const auto email = [&](Sql& sql) -> Sql& {
+    return person.email ? sql.utf8(*person.email, kEmailMax) : sql << "NULL";
+  };
+  Sql known("SELECT user_id FROM oidc_identities WHERE id_hash=");
+  if (Rows rows = session_.query(known.bytes(person.identity) << " FOR UPDATE"); rows.next()) {
+    const auto user = rows.id<UserId>(1);
+    Sql used("UPDATE oidc_identities SET issuer=");
+    used.utf8(person.issuer, kIssuerMax) << ",email=";
+    email(used) << ",last_used_at=UTC_TIMESTAMP(6) WHERE id_hash=";
+    session_.execute(used.bytes(person.identity));
+    return user;
+  }
+  if (!person.email) {
+    return std::nullopt;
+  }
+  std::optional<UserId> user;
+  Sql sql("SELECT id FROM users WHERE email=");
+  if (Rows rows = session_.query(sql.utf8(*person.email, kEmailMax) << " FOR UPDATE");
+      rows.next()) {
+    user = rows.id<UserId>(1);
+    // An address may be another person's by now; the account is still the first one's.
+    if (session_.query(Sql("SELECT 1 FROM oidc_identities WHERE user_id=") << *user).next() ||
+        !may_link_again(*user, made.replaces)) {
       return std::nullopt;
     }
-    std::optional<UserId> user;
-    Sql sql("SELECT id FROM users WHERE email=");
-    if (Rows rows = session_.query(sql.utf8(*email, kEmailMax) << " FOR UPDATE"); rows.next()) {
-      user = rows.id<UserId>(1);
-      // An address may be another person's by now; the account is still the first one's.
-      if (session_.query(Sql("SELECT 1 FROM oidc_identities WHERE user_id=") << *user).next()) {
-        return std::nullopt;
-      }
-    } else {
-      if (sign_up != SignUp::kOpen && !(sign_up == SignUp::kInvite && take_invitation(*email))) {
-        return std::nullopt;
-      }
-      make_account(fresh, *email);
-      user = fresh;
+    linked = true;
+  } else {
+    if (sign_up != SignUp::kOpen &&
+        !(sign_up == SignUp::kInvite && take_invitation(*person.email))) {
+      return std::nullopt;
     }
-    Sql row("INSERT INTO oidc_identities (id_hash, user_id, created_at) VALUES (");
-    row.bytes(identity) << "," << *user << ",UTC_TIMESTAMP(6))";
-    session_.execute(row);
-    return user;
-  });
+    make_account(fresh, *person.email);
+    user = fresh;
+  }
+  Sql row(
+      "INSERT INTO oidc_identities (id_hash, user_id, created_at, issuer, email, last_used_at) "
+      "VALUES (");
+  row.bytes(person.identity) << "," << *user << ",UTC_TIMESTAMP(6),";
+  row.utf8(person.issuer, kIssuerMax) << ",";
+  email(row) << ",UTC_TIMESTAMP(6))";
+  session_.execute(row);
+  return user;
+}
+
+// Whoever has unlinked an issuer decides whether there is one again, and not whoever has his
+// address there: only he is signed in, and has just shown it.
+bool WebSessions::may_link_again(UserId user, const std::optional<Sha256>& asker) {
+  if (!locked(Sql("SELECT 1 FROM issuer_refusals WHERE user_id=") << user)) {
+    return true;
+  }
+  if (!asker) {
+    return false;
+  }
+  Sql sql("SELECT id FROM sessions WHERE token_hash=");
+  Rows rows = session_.query(sql.bytes(*asker));
+  if (!rows.next() || !lock_fresh_session(session_, user, rows.id<SessionId>(1))) {
+    return false;
+  }
+  session_.execute(Sql("DELETE FROM issuer_refusals WHERE user_id=") << user);
+  return true;
 }
 
 // Whoever has come needs no other link, and nobody else may come by his: not even he himself, once
@@ -277,7 +326,7 @@ Result<WebSessionState, Fault> WebSessions::find(UserId user, SessionId id) {
     if (!session || session->user != user || !lives(*session, now)) {
       return no_such_session();
     }
-    const bool fresh = fresh_until(session->created_at) > now;
+    const bool fresh = session->fresh_until > now;
     return WebSessionState{.session = *std::move(session),
                            .email = email_of(user),
                            .password = password_row(user, false),
@@ -354,7 +403,7 @@ Result<Done, Fault> WebSessions::set_password(UserId user,
         refused = no_such_session();
         return;
       }
-      if (!(known && before == known) && fresh_until(own->created_at) <= now) {
+      if (!(known && before == known) && own->fresh_until <= now) {
         refused = Fault{.code = FaultCode::kNotFresh};
         return;
       }

@@ -3,6 +3,7 @@
 // something else: a connection to the database.)
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 #include "common/base/ids.h"
 #include "common/base/result.h"
 #include "common/base/time.h"
+#include "common/domain/sign_in.h"
 #include "common/store/door.h"
 
 namespace audiogen::store {
@@ -23,6 +25,7 @@ struct WebSession {
   UserId user;
   Instant created_at, last_seen_at;
   std::string user_agent, address;
+  Instant fresh_until;
 };
 
 // One that is to be opened.
@@ -31,11 +34,20 @@ struct NewWebSession {
   Sha256 token_hash{};
   std::string user_agent{}, address{};  // What is too long is cut.
   std::optional<Sha256> replaces{};     // The token of one that ends: the cookie is the same.
+  std::chrono::seconds fresh_for = kFreshFor;
 };
 
 struct OpenedWebSession {
   WebSession session;
   std::string email;
+  bool linked = false;  // From now on an issuer's word opens an account that was there before.
+};
+
+// Whom an issuer has named.
+struct NamedPerson {
+  Sha256 identity{};  // The hash of its name and his.
+  std::string issuer{};
+  std::optional<std::string> email{};  // In lower case; the issuer has verified it.
 };
 
 // Whose password it is, as argon2 wrote it.
@@ -74,12 +86,11 @@ class WebSessions : private Door {
   // credits. Faults: kBadLogin, also when the address has an account by now.
   Result<OpenedWebSession, Fault> open_by_sign_up(const Sha256& link, const NewWebSession& made);
 
-  // The same for somebody whom an issuer has named, by the hash of its name and his. Once he has
-  // signed in it is known whose `identity` it is. The first time it is the account with `email`,
-  // which the issuer has verified, or one that is made for it where `sign_up` lets it. Faults:
-  // kBadLogin.
-  Result<OpenedWebSession, Fault> open_by_identity(const Sha256& identity,
-                                                   const std::optional<std::string>& email,
+  // The same for somebody whom an issuer has named. Once he has signed in it is known whose
+  // identity it is. The first time it is the account with his address, or one that is made for it
+  // where `sign_up` lets it. Where its owner has unlinked an issuer it is that account only if the
+  // session that `made` replaces is a fresh one of it. Faults: kBadLogin.
+  Result<OpenedWebSession, Fault> open_by_identity(const NamedPerson& person,
                                                    SignUp sign_up,
                                                    const NewWebSession& made);
 
@@ -110,6 +121,12 @@ class WebSessions : private Door {
   std::optional<WebSession> load(SessionId id);
   std::string email_of(UserId user);
   std::optional<std::string> password_row(UserId user, bool lock);
+  std::optional<UserId> link(const NamedPerson& person,
+                             SignUp sign_up,
+                             const NewWebSession& made,
+                             UserId fresh,
+                             bool& linked);
+  bool may_link_again(UserId user, const std::optional<Sha256>& asker);
   void insert(UserId user, const NewWebSession& made);
   void make_account(UserId id, std::string_view email);
   bool take_invitation(std::string_view email);  // False: there is none that works.

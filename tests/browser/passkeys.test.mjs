@@ -67,7 +67,7 @@ test("add one, sign out, sign in with it, rename, remove", async (context) => {
   await page.getByRole("button", { name: "Rename", exact: true }).click();
   await page.getByRole("button", { name: "Remove Telephone" }).click();
   await page.getByRole("button", { name: "Remove the passkey" }).click();
-  await page.getByText("This passkey is the only way into the account").waitFor();
+  await page.getByText("This is the only way into the account").waitFor();
   await page.getByRole("button", { name: "Keep it" }).click();
 
   await page.getByLabel("Password").fill("correct horse and some staples");
@@ -146,7 +146,7 @@ test("a session of long ago confirms who it is before it adds one, by a passkey 
   const sheet = page.getByRole("dialog", { name: "Confirm that it is you" });
   await sheet.getByRole("button", { name: "Sign in with a passkey" }).click();
   await sheet.waitFor({ state: "detached" });
-  await page.getByText("This passkey is the only way into the account").waitFor();
+  await page.getByText("This is the only way into the account").waitFor();
   assert.equal((await ask(page, "GET", "/sessions")).body.data.length, 1, "the new session takes the place of the old");
 });
 

@@ -1,4 +1,6 @@
 // Signing in to the console by an issuer: there and back, and issuers that lie, dawdle or are away.
+#include <algorithm>
+#include <chrono>
 #include <mutex>
 #include <optional>
 
@@ -8,7 +10,9 @@
 #include "common/base/base64.h"
 #include "common/base/crypto.h"
 #include "tests/support/provider_double.h"
+#include "tests/support/smtp_double.h"
 #include "tests/support/stack.h"
+#include "tests/support/wait.h"
 
 namespace audiogen::test {
 namespace {
@@ -35,10 +39,13 @@ class OidcTest : public testing::Test {
   OidcTest() : double_([this](const DoubleCall& call) { return answer(call); }) {
     Stack::Options options;
     options.workers = 0;
-    options.environment = {{"CONSOLE_DIR", kPages},
-                           {"OIDC_ISSUER", issuer()},
-                           {"OIDC_CLIENT_ID", "console"},
-                           {"OIDC_CLIENT_SECRET", "canary-of-the-secret"}};
+    options.environment = {
+        {"CONSOLE_DIR", kPages},
+        {"OIDC_ISSUER", issuer()},
+        {"OIDC_CLIENT_ID", "console"},
+        {"OIDC_CLIENT_SECRET", "canary-of-the-secret"},
+        {"SMTP_URL", "smtp://127.0.0.1:" + std::to_string(mails_.port()) + "?tls=off"},
+        {"MAIL_FROM", "audio@example.com"}};
     stack_.emplace(options);
   }
 
@@ -56,16 +63,62 @@ class OidcTest : public testing::Test {
     return token_.value_or(
         DoubleReply{.body = R"({"id_token":")" + part("{}") + "." + part(claims_) + R"(.x"})"});
   }
-  // Our own page leads there, the issuer back.
-  Reply get(const std::string& path, const std::string& cookie = "") {
-    return get_from(path.empty() ? "same-origin" : "cross-site", path, cookie);
+  // Our own page asks for the way there.
+  Reply post(const std::string& body, const std::string& site = "same-origin") {
+    return http("POST",
+                stack_->public_url() + "/console/api/v1/sign-in/oidc",
+                {"Sec-Fetch-Site: " + site, "Content-Type: application/json"},
+                body);
   }
-  Reply get_from(const std::string& site, const std::string& path, const std::string& cookie = "") {
-    std::vector<std::string> headers = {"Sec-Fetch-Site: " + site, "Sec-Fetch-Mode: navigate"};
+  // The issuer leads back: with the attempt's cookie, and that of whoever is signed in already.
+  Reply back(const std::string& query,
+             const std::string& cookie = "",
+             const std::string& session = "") {
+    std::vector<std::string> headers = {"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate"};
     if (!cookie.empty()) {
-      headers.push_back("Cookie: oidc=" + cookie);
+      headers.push_back("Cookie: oidc=" + cookie + (session.empty() ? "" : "; session=" + session));
     }
-    return http("GET", stack_->public_url() + "/console/api/v1/sign-in/oidc" + path, headers);
+    return http(
+        "GET", stack_->public_url() + "/console/api/v1/sign-in/oidc/callback" + query, headers);
+  }
+  // Whoever has signed in does something else.
+  Reply call(const std::string& method,
+             const std::string& path,
+             const std::string& session,
+             const std::string& body = "") {
+    std::vector<std::string> headers = {"Sec-Fetch-Site: same-origin",
+                                        "Cookie: session=" + session};
+    if (!body.empty()) {
+      headers.emplace_back("Content-Type: application/json");
+    }
+    return http(method, stack_->public_url() + "/console/api/v1" + path, headers, body);
+  }
+  // The cookie of a session that an operator's link has opened.
+  std::string signed_in(const Account& account) {
+    const auto made = stack_->admin({"user", "login-link", "--user", account.email});
+    const std::string url = made["url"].GetString();
+    return cookie_in(http("POST",
+                          stack_->public_url() + "/console/api/v1/sessions",
+                          {"Sec-Fetch-Site: same-origin", "Content-Type: application/json"},
+                          R"({"login_token":")" + url.substr(url.find('=') + 1) + R"("})"),
+                     "session");
+  }
+  // Whether it may do what only a fresh one may.
+  bool is_fresh(const std::string& session) {
+    const Reply current = call("GET", "/sessions/current", session);
+    EXPECT_EQ(current.status, 200) << current.body;
+    const Reply set = call("PUT", "/password", session, R"({"password":"correct horse battery"})");
+    EXPECT_EQ(set.status == 204, current.text("fresh_until") > current.text("created_at"))
+        << set.body;
+    if (set.status != 204) {
+      EXPECT_EQ(set.text("error.code"), "step_up_required") << set.body;
+    }
+    return set.status == 204;
+  }
+  static std::int64_t seconds_now() {
+    return std::chrono::duration_cast<std::chrono::seconds>(
+               std::chrono::system_clock::now().time_since_epoch())
+        .count();
   }
   static std::string cookie_in(const Reply& reply, const std::string& name) {
     const auto [from, to] = reply.headers.equal_range("set-cookie");
@@ -77,14 +130,16 @@ class OidcTest : public testing::Test {
     return "";
   }
   struct Begun {
-    std::string cookie, state, nonce, challenge;
+    std::string url, cookie, state, nonce, challenge;
   };
-  Begun begin() {
-    const Reply reply = get("");
-    EXPECT_EQ(reply.status, 302) << reply.body;
-    const std::string to = reply.header("location");
+  Begun begin(const std::string& body = "{}") {
+    const Reply reply = post(body);
+    EXPECT_EQ(reply.status, 200) << reply.body;
+    EXPECT_EQ(reply.header("cache-control"), "no-store");
+    const std::string to = reply.text("url");
     EXPECT_TRUE(to.starts_with(issuer() + "/auth?")) << to;
-    return {.cookie = cookie_in(reply, "oidc"),
+    return {.url = to,
+            .cookie = cookie_in(reply, "oidc"),
             .state = value_of(to, "state"),
             .nonce = value_of(to, "nonce"),
             .challenge = value_of(to, "code_challenge")};
@@ -94,16 +149,14 @@ class OidcTest : public testing::Test {
             const std::string& email,
             const std::string& subject = "ann",
             const std::string& more = R"(,"email_verified":true)") {
-    const auto now = std::chrono::duration_cast<std::chrono::seconds>(
-                         std::chrono::system_clock::now().time_since_epoch())
-                         .count();
+    const auto now = seconds_now();
     const std::scoped_lock lock(mutex_);
     claims_ = R"({"iss":")" + issuer() + R"(","aud":"console","exp":)" + std::to_string(now + 300) +
               R"(,"iat":)" + std::to_string(now) + R"(,"nonce":")" + begun.nonce + R"(","sub":")" +
               subject + R"(","email":")" + email + "\"" + more + "}";
   }
-  Reply finish(const Begun& begun) {
-    return get("/callback?code=a%2Fcode&state=" + begun.state, begun.cookie);
+  Reply finish(const Begun& begun, const std::string& session = "") {
+    return back("?code=a%2Fcode&state=" + begun.state, begun.cookie, session);
   }
   void expect_refused(const Reply& reply) {
     EXPECT_EQ(reply.status, 302) << reply.body;
@@ -131,13 +184,14 @@ class OidcTest : public testing::Test {
   DoubleCall token_call_;
   int discoveries_ = 0;
   ProviderDouble double_;
+  SmtpDouble mails_;
   std::optional<Stack> stack_;
 };
 
 TEST_F(OidcTest, WhoIsNamedIsSignedIn) {
   const Account ann = stack_->account(), bob = stack_->account();
   EXPECT_EQ(http("GET", stack_->public_url() + "/console/api/v1/sign-in").body,
-            R"({"mail":false,"sign_up":"closed","oidc":true})");
+            R"({"mail":true,"sign_up":"closed","oidc":true})");
   const Begun begun = begin();
   says(begun, ann.email);
   const Reply in = finish(begun);
@@ -174,12 +228,12 @@ TEST_F(OidcTest, OnlyTheBrowserThatBeganFinishes) {
   const Account ann = stack_->account();
   const Begun begun = begin(), other = begin();
   says(begun, ann.email);
-  expect_refused(get("/callback?code=c&state=" + begun.state));
-  expect_refused(get("/callback?code=c&state=" + begun.state, other.cookie));
-  expect_refused(get("/callback?code=c&state=" + other.state, begun.cookie));
-  expect_refused(get("/callback?code=c", begun.cookie));
-  expect_refused(get("/callback?error=access_denied&state=" + begun.state, begun.cookie));
-  expect_refused(get("/callback?code=c&state=" + begun.state, "x"));
+  expect_refused(back("?code=c&state=" + begun.state));
+  expect_refused(back("?code=c&state=" + begun.state, other.cookie));
+  expect_refused(back("?code=c&state=" + other.state, begun.cookie));
+  expect_refused(back("?code=c", begun.cookie));
+  expect_refused(back("?error=access_denied&state=" + begun.state, begun.cookie));
+  expect_refused(back("?code=c&state=" + begun.state, "x"));
   const std::scoped_lock lock(mutex_);
   EXPECT_EQ(token_call_.method, "") << "no code was shown to anybody";
 }
@@ -220,7 +274,9 @@ TEST_F(OidcTest, AnIssuerThatIsAwayIsNoFaultOfOurs) {
       const std::scoped_lock lock(mutex_);
       discovery_ = bad;
     }
-    expect_refused(get(""));
+    const Reply away = post("{}");
+    EXPECT_EQ(away.status, 503) << away.body;
+    EXPECT_EQ(cookie_in(away, "oidc"), "");
   }
   {
     const std::scoped_lock lock(mutex_);
@@ -249,24 +305,116 @@ TEST_F(OidcTest, WithSignUpTheIssuersPeopleHaveAccounts) {
   stack_->database().expect_invariants();
 }
 
+// Its own page asks, and its own attempt comes back; both count.
 TEST_F(OidcTest, AttemptsAreFewFromOneAddress) {
+  const Begun begun = begin();
   Reply reply;
-  int attempts = 0;
-  while ((reply = get("/callback")).status == 302 && attempts < 40) {
+  int attempts = 1;
+  while ((reply = back("?error=x", begun.cookie)).status == 302 && attempts < 40) {
     ++attempts;
   }
   EXPECT_EQ(reply.status, 429);
   EXPECT_GE(attempts, 20);
+  EXPECT_EQ(post("{}").status, 429);
 }
 
-TEST_F(OidcTest, NoOtherSiteBeginsIt) {
-  for (const char* const site : {"cross-site", "same-site"}) {
-    const Reply reply = get_from(site, "");
-    EXPECT_EQ(reply.status, 302);
-    EXPECT_EQ(reply.header("location"), "/console/") << site;
-    EXPECT_EQ(cookie_in(reply, "oidc"), "");
+// What another site's page embeds asks by GET and without cookies, or says where it comes from.
+TEST_F(OidcTest, NoOtherSiteUsesUpItsAttempts) {
+  for (int i = 0; i < 30; ++i) {
+    EXPECT_EQ(
+        http("GET",
+             stack_->public_url() + "/console/api/v1/sign-in/oidc",
+             {"Sec-Fetch-Site: cross-site", "Sec-Fetch-Dest: image", "Sec-Fetch-Mode: no-cors"})
+            .status,
+        405);
+    EXPECT_EQ(post("{}", i % 2 == 0 ? "cross-site" : "same-site").status, 403);
+    expect_refused(back("?code=c&state=s"));
   }
-  EXPECT_TRUE(get_from("none", "").header("location").starts_with(issuer())) << "typed by hand";
+  EXPECT_EQ(post("{}").status, 200);
+}
+
+TEST_F(OidcTest, ItsBodyIsRead) {
+  EXPECT_EQ(post(R"({"purpose":"other"})").text("error.param"), "purpose");
+  EXPECT_EQ(post("").status, 400);
+}
+
+// Whom the issuer knows it lets in without asking, so a sign-in by it is worth what it says of the
+// last time that somebody has shown who he is, and no more.
+TEST_F(OidcTest, ASessionIsFreshFromWhenItsOwnerShowedHimself) {
+  const Account ann = stack_->account();
+  const auto opened = [&](const std::string& more) {
+    const Begun begun = begin();
+    EXPECT_EQ(value_of(begun.url, "max_age"), "2592000");
+    EXPECT_EQ(value_of(begun.url, "prompt"), "");
+    says(begun, ann.email, "ann", R"(,"email_verified":true)" + more);
+    return cookie_in(finish(begun), "session");
+  };
+  const auto shown = [](std::int64_t ago) {
+    return R"(,"auth_time":)" + std::to_string(seconds_now() - ago);
+  };
+  EXPECT_FALSE(is_fresh(opened(""))) << "nobody knows when";
+  EXPECT_FALSE(is_fresh(opened(shown(3'600))));
+  EXPECT_TRUE(is_fresh(opened(shown(60))));
+  const Begun ahead = begin();
+  says(ahead, ann.email, "ann", R"(,"email_verified":true)" + shown(-600));
+  expect_refused(finish(ahead));
+  const Begun again = begin(R"({"purpose":"step_up"})");
+  EXPECT_EQ(value_of(again.url, "prompt"), "login");
+  EXPECT_EQ(value_of(again.url, "max_age"), "0");
+  says(again, ann.email, "ann", shown(0));
+  EXPECT_TRUE(is_fresh(cookie_in(finish(again), "session")));
+}
+
+TEST_F(OidcTest, ItsOwnerSeesTheLinkAndEndsIt) {
+  const Account ann = stack_->account(), bob = stack_->account();
+  const auto mail_about = [&](const std::string& subject) {
+    return eventually(std::chrono::seconds(30), [&] {
+      const auto all = mails_.mails();
+      return std::any_of(all.begin(), all.end(), [&](const ReceivedMail& mail) {
+        return mail.to == ann.email && mail.header("Subject") == subject;
+      });
+    });
+  };
+  const auto attempt = [&](const std::string& session = "") {
+    const Begun begun = begin();
+    says(begun, ann.email);
+    return finish(begun, session);
+  };
+  EXPECT_EQ(account_of(attempt()), ann.email);
+  EXPECT_TRUE(mail_about("An issuer may sign in to your account"));
+  const std::string anns = signed_in(ann), bobs = signed_in(bob);
+  const Reply listed = call("GET", "/account/issuers", anns);
+  EXPECT_EQ(listed.status, 200) << listed.body;
+  const rapidjson::Document list = listed.json();
+  ASSERT_EQ(list["data"].Size(), 1U) << listed.body;
+  const rapidjson::Value& link = list["data"][0];
+  const std::string id = link["id"].GetString();
+  EXPECT_TRUE(id.starts_with("iss_")) << listed.body;
+  EXPECT_STREQ(link["issuer"].GetString(), issuer().c_str());
+  EXPECT_EQ(link["email"].GetString(), ann.email);
+  EXPECT_STREQ(link["linked_at"].GetString(), link["last_used_at"].GetString());
+  EXPECT_EQ(call("GET", "/account/issuers", bobs).body,
+            R"({"object":"list","data":[],"has_more":false,"next_cursor":null})");
+  const std::string path = "/account/issuers/" + id;
+  const Reply last = call("DELETE", path, anns);
+  EXPECT_EQ(last.status, 409);
+  EXPECT_EQ(last.text("error.code"), "last_way_in");
+  ASSERT_TRUE(is_fresh(anns)) << "and now has a password";
+  for (const auto& [where, whose] : {std::pair(path, bobs), {"/account/issuers/iss_x", anns}}) {
+    EXPECT_EQ(call("DELETE", where, whose).text("error.code"), "not_found");
+  }
+  const std::string old = cookie_in(attempt(), "session");
+  const Reply stale = call("DELETE", path, old);
+  EXPECT_EQ(stale.status, 403);
+  EXPECT_EQ(stale.text("error.code"), "step_up_required");
+  EXPECT_EQ(call("DELETE", path, anns).status, 204);
+  EXPECT_TRUE(mail_about("An issuer was unlinked from your account"));
+  EXPECT_EQ(call("DELETE", path, anns).status, 404);
+  expect_refused(attempt());
+  expect_refused(attempt(bobs));
+  // He links it again: signed in, and just now.
+  EXPECT_EQ(account_of(attempt(anns)), ann.email);
+  EXPECT_EQ(account_of(attempt()), ann.email);
 }
 
 TEST(Oidc, WithoutAnIssuerItsPathsAreNotThere) {

@@ -144,11 +144,14 @@ TEST_F(AccountEndsTest, EveryWayInEndsAtOnce) {
                                 .user_agent = "",
                                 .address = "",
                                 .replaces = std::nullopt};
-  const Sha256 identity = make_token().hash;
-  ASSERT_TRUE(sessions_.open_by_identity(identity, "ann@example.com", SignUp::kClosed, by_issuer));
+  const NamedPerson named{.identity = make_token().hash,
+                          .issuer = "https://login.example.com",
+                          .email = "ann@example.com"};
+  ASSERT_TRUE(sessions_.open_by_identity(named, SignUp::kClosed, by_issuer));
   end();
-  EXPECT_EQ(code_of(sessions_.open_by_identity(identity, std::nullopt, SignUp::kClosed, by_issuer)),
-            FaultCode::kBadLogin);
+  EXPECT_EQ(
+      code_of(sessions_.open_by_identity({.identity = named.identity}, SignUp::kClosed, by_issuer)),
+      FaultCode::kBadLogin);
   for (const Sha256& hash : {key.hash, second.hash}) {
     const auto found = tasks_.find_keys(std::span(&hash, 1)).front();
     EXPECT_TRUE(found && !*found);

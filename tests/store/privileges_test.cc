@@ -9,6 +9,7 @@
 #include "common/store/audit.h"
 #include "common/store/grants.h"
 #include "common/store/history.h"
+#include "common/store/issuer_links.h"
 #include "common/store/keys.h"
 #include "common/store/mail_links.h"
 #include "common/store/migrate.h"
@@ -100,6 +101,7 @@ TEST_F(Privileges, TheProgramsDoNotMakeUsersOrGrants) {
   EXPECT_TRUE(refused("api", "UPDATE oidc_identities SET user_id='x'"));
   for (const char* const role : {"worker", "admin"}) {
     EXPECT_TRUE(refused(role, "SELECT * FROM oidc_identities"));
+    EXPECT_TRUE(refused(role, "SELECT * FROM issuer_refusals"));
   }
   // The API may cancel, which is a state and nothing that belongs to another end.
   EXPECT_TRUE(refused("api", "UPDATE tasks SET state=3, output_key='x'"));
@@ -368,16 +370,31 @@ TEST_F(Privileges, EveryOperationOfMailsWorks) {
   ASSERT_TRUE(api.create(std::span(&command, 1)).front());
   ASSERT_TRUE(
       Keys(session).add(user, {.name = "k"}, make_api_key("svc"), Asker(opened->session.id)));
-  const auto named = sessions.open_by_identity(make_token().hash,
-                                               "ann@example.net",
-                                               SignUp::kOpen,
-                                               {.id = SessionId::make(),
-                                                .token_hash = make_token().hash,
-                                                .address = "::1",
-                                                .replaces = std::nullopt});
+  // Linked, used, unlinked, and linked again.
+  const NamedPerson ann{
+      .identity = make_token().hash, .issuer = "https://i.example", .email = "ann@example.net"};
+  const NewToken cookie = make_token();
+  const auto by_issuer = [&](const NewToken& token, const std::optional<Sha256>& replaces) {
+    return sessions.open_by_identity(ann,
+                                     SignUp::kOpen,
+                                     {.id = SessionId::make(),
+                                      .token_hash = token.hash,
+                                      .address = "::1",
+                                      .replaces = replaces});
+  };
+  ASSERT_TRUE(by_issuer(make_token(), std::nullopt));
+  const auto named = by_issuer(cookie, std::nullopt);
   ASSERT_TRUE(named) << named.error().detail;
+  ASSERT_TRUE(sessions.set_password(user, named->session.id, "encoded", std::nullopt));
+  IssuerLinks issuers(session);
+  const auto listed = issuers.list(user);
+  ASSERT_TRUE(listed && listed->size() == 1U);
+  const auto removed = issuers.remove(user, named->session.id, listed->front().id);
+  ASSERT_TRUE(removed) << removed.error().detail;
+  const auto again = by_issuer(make_token(), cookie.hash);
+  ASSERT_TRUE(again) << again.error().detail;
   AccountEnds ends(session);
-  const auto ended = ends.end(user, opened->session.id, true);
+  const auto ended = ends.end(user, again->session.id, true);
   ASSERT_TRUE(ended) << ended.error().detail;
   EXPECT_EQ(ends.open()->size(), 1U);
   const auto canceled = ends.cancel_tasks(api, user);

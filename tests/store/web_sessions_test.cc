@@ -88,7 +88,10 @@ TEST_F(WebSessionsTest, WhomAnIssuerNamesIsKnownFromThenOn) {
   const auto open = [&](const Sha256& identity,
                         const std::optional<std::string>& email,
                         SignUp sign_up = SignUp::kClosed) {
-    return sessions_.open_by_identity(identity, email, sign_up, made());
+    return sessions_.open_by_identity(
+        {.identity = identity, .issuer = "https://login.example.com", .email = email},
+        sign_up,
+        made());
   };
   EXPECT_EQ(code_of(open(one, std::nullopt)), FaultCode::kBadLogin) << "no verified address";
   EXPECT_EQ(code_of(open(one, "new@example.com")), FaultCode::kBadLogin) << "no account";
@@ -178,6 +181,29 @@ TEST_F(WebSessionsTest, EndsWithTimeAndIsForgotten) {
   EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM login_links")), 1);
   EXPECT_EQ(*tasks_.purge_sessions(100), 0U);
   EXPECT_TRUE(looks_up(used.hash));
+}
+
+TEST_F(WebSessionsTest, IsFreshAsLongAsItsOwnerHasShownHimself) {
+  const auto state = [&](std::chrono::seconds fresh_for) {
+    NewWebSession terms = made();
+    terms.fresh_for = fresh_for;
+    const WebSession session = opened(ann_, terms);
+    EXPECT_EQ(session.fresh_until, session.created_at + fresh_for);
+    return *sessions_.find(ann_, session.id);
+  };
+  EXPECT_TRUE(state(kFreshFor).fresh);
+  EXPECT_TRUE(state(60s).fresh);
+  const auto never = state(kNeverFresh);
+  EXPECT_FALSE(never.fresh);
+  EXPECT_EQ(code_of(sessions_.set_password(ann_, never.session.id, "encoded", std::nullopt)),
+            FaultCode::kNotFresh);
+  EXPECT_TRUE(sessions_.set_password(ann_, state(60s).session.id, "encoded", std::nullopt));
+  // A program of the release before writes none.
+  NewWebSession before = made();
+  ASSERT_TRUE(opened(ann_, before).id == before.id);
+  db_.execute(Sql("UPDATE sessions SET fresh_seconds=DEFAULT(fresh_seconds) WHERE id=")
+              << before.id);
+  EXPECT_TRUE(sessions_.find(ann_, before.id)->fresh);
 }
 
 TEST_F(WebSessionsTest, EndsByItsOwnerAndByNobodyElse) {

@@ -112,6 +112,8 @@ TEST(Mail, TextsOfOursFitTheScreen) {
                                notice_mail(Notice::kPasskeyAdded, site, at),
                                notice_mail(Notice::kManagingKeyMade, site, at),
                                notice_mail(Notice::kMailChanged, site, at),
+                               notice_mail(Notice::kIssuerLinked, site, at),
+                               notice_mail(Notice::kIssuerUnlinked, site, at),
                                notice_mail(Notice::kAccountDeleted, site, at)}) {
     EXPECT_THAT(text.subject, Not(HasSubstr("\n")));
     EXPECT_LE(text.subject.size(), 69U);

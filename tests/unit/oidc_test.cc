@@ -80,13 +80,16 @@ TEST(Oidc, AnAttemptIsDerivedFromOneText) {
   EXPECT_NE(attempt.nonce, attempt.verifier);
   EXPECT_EQ(attempt.verifier.size(), 43U) << "RFC 7636 section 4.1";
   const OidcIssuer issuer{.authorization = "https://login.example.com/auth?x=1", .token = ""};
-  const std::string url = oidc_authorization_url(issuer, client(), attempt);
+  const std::string url = oidc_authorization_url(issuer, client(), attempt, OidcPurpose::kSignIn);
   EXPECT_EQ(url,
             "https://login.example.com/auth?x=1&response_type=code&client_id=the%20console"
             "&redirect_uri=https%3a%2f%2faudio.example.com%2fconsole%2fapi%2fv1%2fsign-in%2foidc"
             "%2fcallback&scope=openid%20email&state=" +
-                attempt.state + "&nonce=" + attempt.nonce + "&code_challenge=" +
-                encode_base64url(sha256(attempt.verifier)) + "&code_challenge_method=S256");
+                attempt.state + "&nonce=" + attempt.nonce +
+                "&code_challenge=" + encode_base64url(sha256(attempt.verifier)) +
+                "&code_challenge_method=S256&max_age=2592000");
+  EXPECT_TRUE(oidc_authorization_url(issuer, client(), attempt, OidcPurpose::kStepUp)
+                  .ends_with("&code_challenge_method=S256&prompt=login&max_age=0"));
   EXPECT_THAT(url, Not(HasSubstr(token)));
   EXPECT_THAT(url, Not(HasSubstr(attempt.verifier)));
 }
@@ -187,6 +190,13 @@ TEST_F(OidcToken, NamesAPerson) {
   EXPECT_TRUE(read(good("email_verified", R"("true")"))->email);
 }
 
+TEST_F(OidcToken, SaysWhenItsPersonShowedHimself) {
+  EXPECT_EQ(read(good())->shown_at, std::nullopt);
+  EXPECT_EQ(read(good("auth_time", "999000"))->shown_at, Instant(std::chrono::seconds(999'000)));
+  EXPECT_EQ(read(good("auth_time", "0"))->shown_at, Instant(std::chrono::seconds(0)));
+  EXPECT_TRUE(read(good("auth_time", "1000130"))) << "clocks differ";
+}
+
 TEST_F(OidcToken, AnAddressThatNobodyVerifiedIsNone) {
   for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{
            {"email_verified", "false"},
@@ -224,6 +234,10 @@ TEST_F(OidcToken, EachClaimMustBeRight) {
            {"iat", "1000200", "iat"},
            {"iat", "999000", "iat"},
            {"iat", "", "iat"},
+           {"auth_time", "1000131", "auth_time"},
+           {"auth_time", R"("1000000")", "auth_time"},
+           {"auth_time", "null", "auth_time"},
+           {"auth_time", "-1", "auth_time"},
            {"nonce", R"("another")", "nonce"},
            {"nonce", "\"" + attempt_.state + "\"", "nonce"},
            {"nonce", "", "nonce"},
@@ -250,6 +264,28 @@ TEST_F(OidcToken, WhatIsNoTokenIsRefused) {
                                  packed("{")}) {
     EXPECT_FALSE(read(bad)) << bad;
   }
+}
+
+TEST(Oidc, APageSaysWhatItIsFor) {
+  EXPECT_EQ(*parse_oidc_purpose("{}"), OidcPurpose::kSignIn);
+  EXPECT_EQ(*parse_oidc_purpose(R"({"purpose":"sign_in"})"), OidcPurpose::kSignIn);
+  EXPECT_EQ(*parse_oidc_purpose(R"({"purpose":"step_up"})"), OidcPurpose::kStepUp);
+  for (const char* bad : {"",
+                          "[]",
+                          R"({"purpose":""})",
+                          R"({"purpose":"login"})",
+                          R"({"purpose":7})",
+                          R"({"prompt":"none"})",
+                          R"({"purpose":"sign_in","purpose":"step_up"})"}) {
+    EXPECT_FALSE(parse_oidc_purpose(bad)) << bad;
+  }
+}
+
+TEST(Oidc, ALinkIsCalledByWhomItNames) {
+  const Sha256 ann = sha256("ann"), bob = sha256("bob");
+  EXPECT_EQ(issuer_link_id(ann), issuer_link_id(ann));
+  EXPECT_NE(issuer_link_id(ann), issuer_link_id(bob));
+  EXPECT_EQ(IssuerLinkId::parse(issuer_link_id(ann).text()), issuer_link_id(ann));
 }
 
 TEST(Oidc, ItsCookieIsShortLived) {

@@ -42,6 +42,17 @@ TEST(SignInSession, EndsAfterTwoWeeksAloneAndAMonthInAnyCase) {
   EXPECT_EQ(fresh_until(begun), begun + 10min);
 }
 
+TEST(SignInSession, OfSomebodyWhoShowedHimselfElsewhereIsFreshFromThenOn) {
+  const Instant now(std::chrono::sys_days(std::chrono::year(2026) / 11 / 1));
+  EXPECT_EQ(fresh_for(now, now), 10min);
+  EXPECT_EQ(fresh_for(now - 4min, now), 6min);
+  EXPECT_EQ(fresh_for(now - 10min, now), 0s);
+  EXPECT_EQ(fresh_for(now - 30 * 24h, now), 0s);
+  EXPECT_EQ(fresh_for(now + 2min, now), 10min) << "by a clock that is ahead";
+  EXPECT_EQ(fresh_for(std::nullopt, now), 0s) << "nobody knows";
+  EXPECT_EQ(fresh_until(now, fresh_for(std::nullopt, now)), now);
+}
+
 TEST(SignInCookie, IsTheFirstOfItsName) {
   EXPECT_EQ(cookie_value("session=a", "session"), "a");
   EXPECT_EQ(cookie_value("a=1; session=b; c=2", "session"), "b");

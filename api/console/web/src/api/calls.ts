@@ -42,8 +42,10 @@ export const passkeys = {
   remove: (id: string) => read<void>(`/passkeys/${segment(id)}`, { method: "DELETE" }),
 };
 
-/** A browser goes there by itself: the issuer sends it back. */
-export const issuerPath = "/console/api/v1/sign-in/oidc";
+/** Where the browser is to go: the issuer sends it back. With "step_up" the issuer asks its person again. */
+export const issuer = {
+  begin: (purpose: "sign_in" | "step_up") => read<{ url: string }>("/sign-in/oidc", { method: "POST", body: { purpose } }),
+};
 
 /** Accounts by mail, and their end. */
 export const mail = {

@@ -1,11 +1,12 @@
 // Signing in, or up, by a link that comes by mail, or by an issuer's word.
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { issuerPath, mail } from "../api/calls";
+import { issuer, mail } from "../api/calls";
 import type { SignInWays } from "../api/types";
 import { useAction } from "../state/action";
 import { announce } from "../state/announce";
 import { issuerFailed, mailLink } from "../state/mail_link";
+import { sheet } from "../state/session";
 import { learnWays, ways } from "../state/ways";
 import { Button } from "./basics";
 import { TextField } from "./fields";
@@ -36,6 +37,21 @@ function AskForLink({ label, known, hint, send, done }: { label: string; known: 
   );
 }
 
+function IssuerButton() {
+  const action = useAction();
+  const begin = () => action.run(async () => {
+    const { url } = await issuer.begin(sheet.value === "confirm" ? "step_up" : "sign_in");
+    window.location.assign(url);
+  });
+  const failure = action.failure.value;
+  return (
+    <>
+      {failure === undefined ? null : <FailureNotice what="Your organization could not be asked." failure={failure} />}
+      <Button busy={action.busy.value} onClick={() => void begin()}>Sign in with your organization</Button>
+    </>
+  );
+}
+
 /** Beside the form for mail and password; nothing where the service has no other ways. */
 export function MailWays({ known = "", signUp = false }: { known?: string; signUp?: boolean }) {
   useEffect(() => {
@@ -50,7 +66,7 @@ export function MailWays({ known = "", signUp = false }: { known?: string; signU
       {issuerFailed.value ? (
         <div role="alert"><Notice look="bad"><p>That did not sign you in. Perhaps there is no account for you here; your operator can tell.</p></Notice></div>
       ) : null}
-      {offered.oidc ? <a class="button plain" href={issuerPath} target="_self">Sign in with your organization</a> : null}
+      {offered.oidc ? <IssuerButton /> : null}
       {offered.mail ? <MailForms known={known} signUp={signUp} offered={offered} /> : null}
     </>
   );
