@@ -75,7 +75,9 @@ Handling Mails::ask_link(Call call) {
     co_return;
   }
   const bool taken = lookups_.submit(
-      call.holder(), [this, address = *email](Doors* doors) { mail_link(doors, address); });
+      call.holder(), [this, client = call.request().client, address = *email](Doors* doors) {
+        mail_link(doors, client, address);
+      });
   if (!taken) {
     call.fail(service_unavailable());
     co_return;
@@ -83,13 +85,16 @@ Handling Mails::ask_link(Call call) {
   call.answer_nothing();
 }
 
-void Mails::mail_link(Doors* doors, const std::string& email) {
+// One at a time, so what may be is still so when it is counted.
+void Mails::mail_link(Doors* doors, const IpAddress& client, const std::string& email) {
   if (doors == nullptr) {
     missed("too many wait");
     return;
   }
   const NewToken token = make_token();
-  const auto made = doors->links.add(email, token.hash, sign_up_);
+  const std::string inbox = inbox_of(email);
+  const SignUp sign_up = limiter_.may_mail_sign_up(client, inbox) ? sign_up_ : SignUp::kClosed;
+  const auto made = doors->links.add(email, token.hash, sign_up);
   if (!made) {
     missed(made.error().detail.c_str());
     return;
@@ -102,6 +107,7 @@ void Mails::mail_link(Doors* doors, const std::string& email) {
           {.to = email, .text = sign_in_mail(link("login", token.text)), .kind = "sign-in link"});
       return;
     case store::MailedLink::kSignUp:
+      limiter_.take_mail_sign_up(client, inbox);
       mailer_.send(
           {.to = email, .text = sign_up_mail(link("login", token.text)), .kind = "sign-up link"});
       return;
@@ -121,12 +127,10 @@ Handling Mails::ask_change(Call call) {
   }
   // Of whoever asks, and of whoever would get it; apart from links to sign in, which nobody else
   // may use up.
-  for (const std::string& counted : {call.key().user.text(), "change " + inbox_of(*email)}) {
-    const RateDecision decision = limiter_.take_mail(counted);
-    if (!decision.allowed) {
-      call.fail(rate_limit_exceeded(decision.retry_after));
-      co_return;
-    }
+  if (const auto today = limiter_.take_mail_change(call.key().user, inbox_of(*email));
+      !today.allowed) {
+    call.fail(rate_limit_exceeded(today.retry_after));
+    co_return;
   }
   const NewToken token = make_token();
   const auto ask = [&](StoreDoors& doors) {
@@ -135,6 +139,7 @@ Handling Mails::ask_change(Call call) {
   auto outcome = co_await on_store(pool_, call.holder(), ask);
   const auto asked = told(std::move(outcome), call, session_worded);
   if (!asked) {
+    limiter_.give_back_mail_change(call.key().user, inbox_of(*email));
     call.fail(asked.error());
     co_return;
   }

@@ -8,7 +8,10 @@
 //    connection of its own, whatever the others wait for.
 //  - An address (of the network) may ask 20 times a minute, counted with its attempts to sign in; a
 //    mail address gets three at once and one a minute, and has at most kMailedLinksMax links that
-//    work. So an inbox is not filled by somebody else.
+//    work. So an inbox is not filled by somebody else; and less so where nobody has asked us for
+//    anything yet: in any day it gets three mails by which an account is made, and an address of
+//    the network brings 50 about, and five by which one confirms that it is his, as many as an
+//    account brings about. What is beyond the first two is not sent, and nobody is told.
 #pragma once
 
 #include <string>
@@ -49,7 +52,7 @@ class Mails {
     store::Accounts accounts{session};
   };
 
-  void mail_link(Doors* doors, const std::string& email);
+  void mail_link(Doors* doors, const IpAddress& client, const std::string& email);
   std::string link(const char* what, const std::string& token) const;
 
   const std::string site_;

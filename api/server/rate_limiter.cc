@@ -18,6 +18,12 @@ constexpr RatePolicy kSignIns{.per_minute = 20, .burst = 20};
 constexpr RatePolicy kGuesses{.per_minute = 5, .burst = 10};
 // For somebody whose first mail did not come, and nobody's inbox is filled.
 constexpr RatePolicy kMails{.per_minute = 1, .burst = 3};
+// Nobody changes his address often; and an inbox may be a stranger's.
+constexpr SlowPolicy kChangesADay{.burst = 3, .interval = std::chrono::hours(12)};
+// Somebody whose first mail did not come asks again; an office, or a class, makes its accounts at
+// once.
+constexpr SlowPolicy kSignUpsADay{.burst = 2, .interval = std::chrono::hours(24)};
+constexpr SlowPolicy kSignUpsADayFromAnAddress{.burst = 25, .interval = std::chrono::minutes(58)};
 // A state whose bucket is full again says nothing; such entries are dropped this often.
 constexpr auto kForgetEvery = std::chrono::seconds(30);
 
@@ -31,6 +37,27 @@ std::size_t index(RateClass rate) {
 int window_seconds(const RatePolicy& policy) {
   return static_cast<int>((std::int64_t{policy.burst} * 60 + policy.per_minute - 1) /
                           policy.per_minute);
+}
+
+Uuid half_hash(std::string_view name) {
+  const Sha256 hash = sha256(name);
+  Uuid out;
+  std::copy_n(hash.begin(), out.bytes.size(), out.bytes.begin());
+  return out;
+}
+
+// What mails of a day are counted by.
+std::string changes_by(UserId user) {
+  return "change by " + user.text();
+}
+std::string changes_to(std::string_view inbox) {
+  return "change to " + std::string(inbox);
+}
+std::string sign_ups_from(const IpAddress& client) {
+  return "sign-up from " + client.limited().text();
+}
+std::string sign_ups_to(std::string_view inbox) {
+  return "sign-up to " + std::string(inbox);
 }
 
 }  // namespace
@@ -67,6 +94,7 @@ void RateLimiter::forget_full(Shard& shard, std::chrono::steady_clock::time_poin
   }
   std::erase_if(shard.guessed, full);
   std::erase_if(shard.mailed, full);
+  std::erase_if(shard.mailed_today, full);
 }
 
 RateDecision RateLimiter::take(const Uuid& caller, RateClass rate) {
@@ -115,13 +143,58 @@ RateDecision RateLimiter::take_mail(std::string_view name) {
   return take_by_name(&Shard::mailed, kMails, name);
 }
 
+template <class Use>
+auto RateLimiter::with_mailed_today(std::string_view name, const Use& use) {
+  const Uuid hash = half_hash(name);
+  Shard& shard = shards_[std::hash<Uuid>()(hash) % shards_.size()];
+  const std::scoped_lock lock(shard.mutex);
+  forget_full(shard, std::chrono::steady_clock::now());
+  return use(shard.mailed_today[hash]);
+}
+
+RateDecision RateLimiter::take_mail_change(UserId user, std::string_view inbox) {
+  const auto now = std::chrono::steady_clock::now();
+  const auto count = [&](RateState& state) { return audiogen::take(state, kChangesADay, now); };
+  const auto own = with_mailed_today(changes_by(user), count);
+  if (!own.allowed) {
+    return own;
+  }
+  const auto theirs = with_mailed_today(changes_to(inbox), count);
+  if (!theirs.allowed) {
+    with_mailed_today(changes_by(user), [](RateState& state) { give_back(state, kChangesADay); });
+  }
+  return theirs;
+}
+
+void RateLimiter::give_back_mail_change(UserId user, std::string_view inbox) {
+  for (const std::string& name : {changes_by(user), changes_to(inbox)}) {
+    with_mailed_today(name, [](RateState& state) { give_back(state, kChangesADay); });
+  }
+}
+
+bool RateLimiter::may_mail_sign_up(const IpAddress& client, std::string_view inbox) {
+  const auto now = std::chrono::steady_clock::now();
+  const auto look = [&](const SlowPolicy& policy) {
+    return [&policy, now](RateState& state) { return audiogen::peek(state, policy, now); };
+  };
+  return with_mailed_today(sign_ups_from(client), look(kSignUpsADayFromAnAddress)).allowed &&
+         with_mailed_today(sign_ups_to(inbox), look(kSignUpsADay)).allowed;
+}
+
+void RateLimiter::take_mail_sign_up(const IpAddress& client, std::string_view inbox) {
+  const auto now = std::chrono::steady_clock::now();
+  const auto count = [&](const SlowPolicy& policy) {
+    return [&policy, now](RateState& state) { return audiogen::take(state, policy, now); };
+  };
+  with_mailed_today(sign_ups_from(client), count(kSignUpsADayFromAnAddress));
+  with_mailed_today(sign_ups_to(inbox), count(kSignUpsADay));
+}
+
 RateDecision RateLimiter::take_by_name(std::unordered_map<Uuid, RateState> Shard::*which,
                                        const RatePolicy& policy,
                                        std::string_view name) {
   const auto now = std::chrono::steady_clock::now();
-  const Sha256 hash = sha256(name);
-  Uuid account;
-  std::copy_n(hash.begin(), account.bytes.size(), account.bytes.begin());
+  const Uuid account = half_hash(name);
   Shard& shard = shards_[std::hash<Uuid>()(account) % shards_.size()];
   const std::scoped_lock lock(shard.mutex);
   forget_full(shard, now);

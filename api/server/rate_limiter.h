@@ -54,8 +54,19 @@ class RateLimiter {
   // account does not lock its owner out.
   RateDecision take_guess(std::string_view email);
   // Counts one mail that a stranger may have asked for, to this address, whether there is such an
-  // account or not; or one that this user asked for, to any.
+  // account or not; or a notice of one kind to one account.
   RateDecision take_mail(std::string_view name);
+  // Counts one mail that lets this user confirm an address as his own, to this inbox, whosever it
+  // is: five in any day of either. What is refused counts towards neither.
+  RateDecision take_mail_change(UserId user, std::string_view inbox);
+  // It was not sent: the last count does not stand.
+  void give_back_mail_change(UserId user, std::string_view inbox);
+  // Whether one more mail by which an account is made may go to this inbox, asked for from
+  // `client` (or from its IPv6 /64): in any day three to an inbox, 50 from an address. Counts
+  // nothing.
+  bool may_mail_sign_up(const IpAddress& client, std::string_view inbox);
+  // Counts one.
+  void take_mail_sign_up(const IpAddress& client, std::string_view inbox);
 
   // What take() goes by.
   const RatePolicy& policy(RateClass rate) const;
@@ -72,8 +83,9 @@ class RateLimiter {
     std::unordered_map<Uuid, std::array<RateState, kKeyRates>> callers;  // Guarded by mutex.
     // Guarded by mutex. Without a key; of files; of attempts to sign in.
     Addresses addresses, readers, attempts;
-    // By the first half of the hash of their address: guesses, mails. Guarded by mutex.
-    std::unordered_map<Uuid, RateState> guessed, mailed;
+    // By the first half of the hash of their address: guesses, mails, mails of a day. Guarded by
+    // mutex.
+    std::unordered_map<Uuid, RateState> guessed, mailed, mailed_today;
     // Guarded by mutex.
     std::chrono::steady_clock::time_point swept = std::chrono::steady_clock::now();
   };
@@ -84,6 +96,9 @@ class RateLimiter {
   RateDecision take_by_name(std::unordered_map<Uuid, RateState> Shard::*which,
                             const RatePolicy& policy,
                             std::string_view name);
+  // Runs `use` on the state of `name` in mailed_today.
+  template <class Use>
+  auto with_mailed_today(std::string_view name, const Use& use);
   static void forget_full(Shard& shard, std::chrono::steady_clock::time_point now);
 
   std::array<RatePolicy, kKeyRates> policies_;

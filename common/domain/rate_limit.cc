@@ -11,16 +11,32 @@ using std::chrono::nanoseconds;
 using std::chrono::seconds;
 using TimePoint = std::chrono::steady_clock::time_point;
 
+// A policy by what it comes to.
+struct Pace {
+  nanoseconds interval;
+  int burst;
+};
+
+Pace pace(const RatePolicy& policy) {
+  AG_CHECK(policy.per_minute > 0);
+  AG_CHECK(policy.burst > 0);
+  return {nanoseconds(std::chrono::minutes(1)) / policy.per_minute, policy.burst};
+}
+
+Pace pace(const SlowPolicy& policy) {
+  AG_CHECK(policy.interval.count() > 0);
+  AG_CHECK(policy.burst > 0);
+  return {policy.interval, policy.burst};
+}
+
 struct Verdict {
   RateDecision decision;
   TimePoint full_at;
 };
 
 // What is left of `policy` at `now` for a bucket that is full again at `full_at`.
-Verdict judge(TimePoint full_at, const RatePolicy& policy, TimePoint now, bool count) {
-  AG_CHECK(policy.per_minute > 0);
-  AG_CHECK(policy.burst > 0);
-  const nanoseconds interval = nanoseconds(std::chrono::minutes(1)) / policy.per_minute;
+Verdict judge(TimePoint full_at, const Pace& policy, TimePoint now, bool count) {
+  const nanoseconds interval = policy.interval;
   const nanoseconds window = interval * policy.burst;
   full_at = std::max(full_at, now);
   Verdict out;
@@ -42,9 +58,7 @@ Verdict judge(TimePoint full_at, const RatePolicy& policy, TimePoint now, bool c
   return out;
 }
 
-}  // namespace
-
-RateDecision take(RateState& state, const RatePolicy& policy, TimePoint now) {
+RateDecision take_at(RateState& state, const Pace& policy, TimePoint now) {
   const Verdict verdict = judge(state.full_at, policy, now, true);
   if (verdict.decision.allowed) {
     state.full_at = verdict.full_at;
@@ -52,13 +66,31 @@ RateDecision take(RateState& state, const RatePolicy& policy, TimePoint now) {
   return verdict.decision;
 }
 
+}  // namespace
+
+RateDecision take(RateState& state, const RatePolicy& policy, TimePoint now) {
+  return take_at(state, pace(policy), now);
+}
+
+RateDecision take(RateState& state, const SlowPolicy& policy, TimePoint now) {
+  return take_at(state, pace(policy), now);
+}
+
+// A bucket that is full already stays so: full_at in the past counts as now.
 void give_back(RateState& state, const RatePolicy& policy) {
-  // A bucket that is full already stays so: full_at in the past counts as now.
-  state.full_at -= nanoseconds(std::chrono::minutes(1)) / policy.per_minute;
+  state.full_at -= pace(policy).interval;
+}
+
+void give_back(RateState& state, const SlowPolicy& policy) {
+  state.full_at -= pace(policy).interval;
 }
 
 RateDecision peek(const RateState& state, const RatePolicy& policy, TimePoint now) {
-  return judge(state.full_at, policy, now, false).decision;
+  return judge(state.full_at, pace(policy), now, false).decision;
+}
+
+RateDecision peek(const RateState& state, const SlowPolicy& policy, TimePoint now) {
+  return judge(state.full_at, pace(policy), now, false).decision;
 }
 
 }  // namespace audiogen

@@ -12,6 +12,13 @@ struct RatePolicy {
   int burst = 1;
 };
 
+// For what is rare: `burst` at once, then one each `interval`. So in any day at most `burst` and as
+// many as there are intervals in it. Both > 0.
+struct SlowPolicy {
+  int burst = 1;
+  std::chrono::minutes interval{60};
+};
+
 struct RateDecision {
   bool allowed = false;
   int remaining = 0;                    // Requests that would be allowed right now.
@@ -32,13 +39,20 @@ struct RateState {
 RateDecision take(RateState& state,
                   const RatePolicy& policy,
                   std::chrono::steady_clock::time_point now);
+RateDecision take(RateState& state,
+                  const SlowPolicy& policy,
+                  std::chrono::steady_clock::time_point now);
 
 // The same without counting: for headers on refused requests of another kind.
 RateDecision peek(const RateState& state,
                   const RatePolicy& policy,
                   std::chrono::steady_clock::time_point now);
+RateDecision peek(const RateState& state,
+                  const SlowPolicy& policy,
+                  std::chrono::steady_clock::time_point now);
 
 // Takes back one request that take() has counted.
 void give_back(RateState& state, const RatePolicy& policy);
+void give_back(RateState& state, const SlowPolicy& policy);
 
 }  // namespace audiogen

@@ -251,19 +251,26 @@ TEST_F(MailTest, AnAddressChangesWhenItsMailIsRead) {
 
 TEST_F(MailTest, NobodyFillsAnInboxByChanges) {
   const Account ann = stack_.account();
-  const std::string cookie = signed_in(ann);
-  Reply reply;
-  int sent = 0;
-  while (sent < 10 &&
-         (reply = call("PUT",
-                       "/email",
-                       cookie,
-                       R"({"email":"victim)" + std::to_string(sent) + R"(@example.com"})"))
-                 .status == 204) {
-    ++sent;
+  const std::string stale = signed_in(ann);
+  const auto change = [&](const std::string& cookie, const std::string& to) {
+    return call("PUT", "/email", cookie, R"({"email":")" + to + R"("})");
+  };
+  no_longer_fresh();
+  for (int i = 0; i < 4; ++i) {
+    expect_error(change(stale, "victim@example.com"), 403, "step_up_required");
   }
-  EXPECT_EQ(sent, 3);
-  expect_error(reply, 429, "rate_limit_exceeded");
+  const std::string cookie = signed_in(ann), bobs = signed_in(stack_.account());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(change(cookie, "victim+" + std::to_string(i) + "@example.com").status, 204)
+        << "what was refused was not sent";
+  }
+  for (const auto& [who, to] :
+       {std::pair(cookie, "another@example.com"), {bobs, "victim@example.com"}}) {
+    const Reply reply = change(who, to);
+    expect_error(reply, 429, "rate_limit_exceeded");
+    EXPECT_GT(std::stoi(reply.header("retry-after")), 11 * 3'600) << "five a day: " << to;
+  }
+  EXPECT_EQ(change(bobs, "another@example.com").status, 204);
 }
 
 TEST_F(MailTest, ItsOwnerIsToldWhatSomebodyElseMayHaveDone) {
@@ -333,6 +340,17 @@ TEST_F(OpenMailTest, AnybodyWhoReadsTheMailHasAnAccount) {
   EXPECT_EQ(ask("new@example.com").status, 204);
   EXPECT_EQ(mail_to("new@example.com", 2).header("Subject"), "Your sign-in link");
   stack_.database().expect_invariants();
+}
+
+// The same answer whether or not a mail is sent, so nobody learns whether there is an account.
+TEST_F(OpenMailTest, AStrangersInboxGetsFewMailsADay) {
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(ask("new@example.com").status, 204);
+  }
+  mail_to("new@example.com", 2);
+  EXPECT_EQ(ask("last@example.com").status, 204);
+  mail_to("last@example.com");  // By then the third was looked at.
+  mail_to("new@example.com", 2);
 }
 
 class InviteMailTest : public MailTest {

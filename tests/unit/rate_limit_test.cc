@@ -1,6 +1,9 @@
 // The rate limit, in a time of its own.
 #include "common/domain/rate_limit.h"
 
+#include <algorithm>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 namespace audiogen {
@@ -123,6 +126,34 @@ TEST(RateLimit, TheAverageHolds) {
   // Ten minutes' worth and the burst once.
   EXPECT_GE(allowed, 6099);
   EXPECT_LE(allowed, 6100);
+}
+
+TEST(RateLimit, WhatIsSlowIsSoInAnyDay) {
+  constexpr SlowPolicy policy{.burst = 3, .interval = 12h};
+  RateState state;
+  std::vector<TimePoint> taken;
+  for (auto now = kStart; now < kStart + 10 * 24h; now += 10min) {
+    if (take(state, policy, now).allowed) {
+      taken.push_back(now);
+    }
+  }
+  EXPECT_EQ(taken.size(), 3U + 19U);
+  for (const TimePoint from : taken) {
+    EXPECT_LE(std::count_if(taken.begin(),
+                            taken.end(),
+                            [&](TimePoint at) { return at >= from && at < from + 24h; }),
+              5);
+  }
+  RateState other;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(take(other, policy, kStart).allowed);
+  }
+  EXPECT_FALSE(peek(other, policy, kStart).allowed);
+  EXPECT_EQ(take(other, policy, kStart).retry_after, 12h);
+  give_back(other, policy);
+  EXPECT_TRUE(peek(other, policy, kStart).allowed);
+  EXPECT_TRUE(take(other, policy, kStart).allowed);
+  EXPECT_FALSE(take(other, policy, kStart).allowed) << "peeking counts nothing";
 }
 
 TEST(RateLimit, TheLargestPoliciesDoNotOverflow) {

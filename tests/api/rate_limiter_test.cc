@@ -1,0 +1,79 @@
+// Limits that are no key's, by what they count.
+#include "api/server/rate_limiter.h"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace audiogen::api {
+namespace {
+
+using namespace std::chrono_literals;
+
+IpAddress address(const std::string& text) {
+  return *IpAddress::parse(text);
+}
+
+class RateLimiterTest : public testing::Test {
+ protected:
+  static Config config() {
+    Config out;
+    out.create_per_minute = out.create_burst = out.read_per_minute = out.read_burst = 60;
+    out.unauthenticated_per_minute = out.files_per_minute = out.files_burst = 60;
+    return out;
+  }
+
+  RateLimiter limiter_{config()};
+};
+
+TEST_F(RateLimiterTest, OfMailsThatConfirmAnAddressThereAreFiveADay) {
+  const UserId ann = UserId::make();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(limiter_.take_mail_change(ann, "to" + std::to_string(i) + "@example.com").allowed);
+  }
+  const auto fourth = limiter_.take_mail_change(ann, "to3@example.com");
+  EXPECT_FALSE(fourth.allowed);
+  EXPECT_GT(fourth.retry_after, 11h);
+  // One inbox, of many accounts.
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(limiter_.take_mail_change(UserId::make(), "to0@example.com").allowed);
+  }
+  const UserId bob = UserId::make();
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_FALSE(limiter_.take_mail_change(bob, "to0@example.com").allowed);
+  }
+  EXPECT_TRUE(limiter_.take_mail_change(bob, "to3@example.com").allowed)
+      << "what is refused counts towards neither";
+  for (int i = 0; i < 5; ++i) {
+    limiter_.give_back_mail_change(bob, "to3@example.com");
+    EXPECT_TRUE(limiter_.take_mail_change(bob, "to3@example.com").allowed)
+        << "nor what is not sent";
+  }
+}
+
+TEST_F(RateLimiterTest, OfMailsThatMakeAccountsThereAreThreeADay) {
+  const IpAddress home = address("192.0.2.1"), away = address("192.0.2.2");
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(limiter_.may_mail_sign_up(home, "new@example.com"));
+    limiter_.take_mail_sign_up(home, "new@example.com");
+  }
+  EXPECT_FALSE(limiter_.may_mail_sign_up(home, "new@example.com"));
+  EXPECT_FALSE(limiter_.may_mail_sign_up(away, "new@example.com")) << "from wherever";
+  EXPECT_TRUE(limiter_.may_mail_sign_up(home, "other@example.com"));
+}
+
+TEST_F(RateLimiterTest, AnAddressBringsAboutFiftyOfThemADay) {
+  const IpAddress home = address("2001:db8::1"), neighbour = address("2001:db8::2"),
+                  away = address("2001:db8:1::1");
+  int sent = 0;
+  while (sent < 60 && limiter_.may_mail_sign_up(home, std::to_string(sent) + "@example.com")) {
+    limiter_.take_mail_sign_up(home, std::to_string(sent) + "@example.com");
+    ++sent;
+  }
+  EXPECT_EQ(sent, 25) << "at once";
+  EXPECT_FALSE(limiter_.may_mail_sign_up(neighbour, "new@example.com")) << "one network";
+  EXPECT_TRUE(limiter_.may_mail_sign_up(away, "new@example.com"));
+}
+
+}  // namespace
+}  // namespace audiogen::api
