@@ -97,9 +97,8 @@ void Mailer::run() {
     const auto due = std::max(first->next_at, paused_until_.value_or(first->next_at));
     if (stopping_ && (out_of_time() || due > Clock::now())) {
       // There is no later.
-      for (const Waiting& left : waiting_) {
-        drop(left, "the program ends", "");
-      }
+      mails("dropped").Increment(static_cast<double>(waiting_.size()));
+      log::error("mails not sent", {{"why", "the program ends"}, {"count", waiting_.size()}});
       return;
     }
     if (due > Clock::now()) {

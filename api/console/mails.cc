@@ -17,13 +17,11 @@ namespace {
 constexpr StorePoolOptions kLookups{
     .threads = 1, .per_user = 20, .total = 1'000, .wait_max = std::chrono::minutes(1)};
 constexpr std::size_t kBodyMax = std::size_t{4} * 1024;
-
-void missed(const char* why) {
-  static Occasionally line;
-  if (line.due()) {
-    log::error("a mail was not written", {{"why", why}});
-  }
-}
+// What waits when the program ends; the look-up under way then takes no longer than its patience.
+constexpr std::chrono::seconds kStopWithin{3};
+constexpr store::SessionOptions kPatience{.read_timeout = std::chrono::seconds(4),
+                                          .statement_max = std::chrono::seconds(3),
+                                          .lock_wait = std::chrono::seconds(2)};
 
 Instant now() {
   return std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now());
@@ -47,8 +45,25 @@ Mails::Mails(const Config& config, RateLimiter& limiter, DoorsPool& pool)
       mailer_(*config.smtp, config.mail_from),
       lookups_([url = config.database] { return std::make_unique<Doors>(url); }, kLookups) {}
 
+Mails::Doors::Doors(const DatabaseUrl& url) : session(url, kPatience) {}
+
+void Mails::missed(const char* why) {
+  if (stopping_) {
+    ++unwritten_;
+    return;
+  }
+  static Occasionally line;
+  if (line.due()) {
+    log::error("a mail was not written", {{"why", why}});
+  }
+}
+
 void Mails::stop() {
-  lookups_.stop();
+  stopping_ = true;
+  lookups_.stop(kStopWithin);
+  if (const std::size_t count = unwritten_; count > 0) {
+    log::error("mails not written", {{"why", "the program ends"}, {"count", count}});
+  }
   mailer_.stop();
 }
 

@@ -14,6 +14,8 @@
 //    account brings about. What is beyond the first two is not sent, and nobody is told.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <string>
 
 #include "api/console/mailer.h"
@@ -40,13 +42,14 @@ class Mails {
   void tell(Notice notice, UserId user);
   void tell(Notice notice, const std::string& address);
 
-  // Does what was asked for, then sends what waits, for some seconds at most.
+  // Does what was asked for, then sends what waits, each for some seconds at most, however slow the
+  // database and the mail server are. How many mails were not written, or not sent, is in the log.
   void stop();
 
  private:
   // What the thread that looks accounts up has.
   struct Doors {
-    explicit Doors(const DatabaseUrl& url) : session(url) {}
+    explicit Doors(const DatabaseUrl& url);
     store::Session session;
     store::MailLinks links{session};
     store::Accounts accounts{session};
@@ -54,12 +57,16 @@ class Mails {
 
   void mail_link(Doors* doors, const IpAddress& client, const std::string& email);
   std::string link(const char* what, const std::string& token) const;
+  // A mail is not written. While the program ends they are counted, else the log says why.
+  void missed(const char* why);
 
   const std::string site_;
   const SignUp sign_up_;
   RateLimiter& limiter_;
   DoorsPool& pool_;
   Mailer mailer_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<std::size_t> unwritten_{0};  // Since then.
   StorePool<Doors> lookups_;
 };
 

@@ -86,11 +86,13 @@ class StorePool {
   }
 
   // Finishes what was accepted (what has waited for too long is told so), then ends the threads.
-  // Nothing more is accepted. For one thread at a time.
-  void stop() {
+  // What has not begun after `within` is not run, and told that it has waited for too long. Nothing
+  // more is accepted. For one thread at a time.
+  void stop(std::chrono::milliseconds within = std::chrono::hours(1)) {
     {
       const std::scoped_lock lock(mutex_);
       stopping_ = true;
+      give_up_at_ = Clock::now() + within;
     }
     changed_.notify_all();
     for (std::thread& thread : threads_) {
@@ -121,8 +123,10 @@ class StorePool {
       const std::uint64_t user = turns_.front();
       turns_.pop_front();
       Waiting next = take(user);
+      const auto now = Clock::now();
+      const bool late = now - next.since > options_.wait_max || now >= give_up_at_;
       lock.unlock();
-      next.job(Clock::now() - next.since > options_.wait_max ? nullptr : store.get());
+      next.job(late ? nullptr : store.get());
       next.job = nullptr;
       lock.lock();
       ended(user);
@@ -164,6 +168,7 @@ class StorePool {
   std::deque<std::uint64_t> turns_;                // Who waits and does not run; each once.
   std::size_t waiting_ = 0;                        // Jobs of all users.
   bool stopping_ = false;
+  Clock::time_point give_up_at_ = Clock::time_point::max();
   std::vector<std::thread> threads_;
 };
 

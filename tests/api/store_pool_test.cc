@@ -188,6 +188,25 @@ TEST(StorePool, StoppingFinishesWhatWasAcceptedAndTakesNoMore) {
   EXPECT_EQ(ran, 16);
 }
 
+TEST(StorePool, AnEndWithinATimeTellsWhatHasNotBegun) {
+  Gate gate;
+  std::atomic<int> ran{0}, told{0};
+  Pool pool(make_store, patient(1));
+  ASSERT_TRUE(pool.submit(1, gate.job(1)));
+  gate.wait_for_begun(1);
+  for (int user = 2; user < 5; ++user) {
+    ASSERT_TRUE(pool.submit(static_cast<std::uint64_t>(user),
+                            [&](FakeStore* store) { ++(store == nullptr ? told : ran); }));
+  }
+  std::thread stopping([&] { pool.stop(0ms); });
+  ASSERT_TRUE(test::eventually(20s, [&] { return !pool.submit(6, [](FakeStore*) {}); }));
+  EXPECT_EQ(told, 0) << "what runs is waited for";
+  gate.let_all_end();
+  stopping.join();
+  EXPECT_EQ(told, 3);
+  EXPECT_EQ(ran, 0);
+}
+
 struct Told {
   std::promise<std::optional<std::string>> value;
 };

@@ -11,6 +11,7 @@
 #include "tests/support/certificates.h"
 #include "tests/support/smtp_double.h"
 #include "tests/support/stack.h"
+#include "tests/support/tcp_proxy.h"
 #include "tests/support/wait.h"
 
 namespace audiogen::test {
@@ -213,6 +214,32 @@ TEST_F(MailTest, AMailServerThatIsAwayHoldsUpNobody) {
               HasSubstr("mails_total{result=\"postponed\"}"));
   server_.fail_always(std::nullopt);
   mail_to(ann.email, 2);
+}
+
+// However many mails wait for it: there are 30 s before somebody ends the program.
+TEST(Mail, ADatabaseThatHangsDoesNotHoldUpTheEnd) {
+  SmtpDouble server;
+  Stack::Options options;
+  options.workers = 0;
+  options.api = false;
+  options.environment = by_mail(server);
+  Stack stack(options);
+  TcpProxy proxy(stack.database().url().port);
+  stack.start_api({{"DATABASE_URL", stack.database_through(proxy.port())}});
+  const auto ask = [&](int i) {
+    return http("POST",
+                stack.public_url() + "/console/api/v1/sign-in/link",
+                {kOwnPage, "Content-Type: application/json"},
+                R"({"email":"user)" + std::to_string(i) + R"(@example.com"})");
+  };
+  ASSERT_EQ(ask(0).status, 204);
+  proxy.blackhole();
+  for (int i = 1; i < 16; ++i) {
+    ASSERT_EQ(ask(i).status, 204);
+  }
+  stack.api().signal(15);
+  EXPECT_EQ(stack.api().wait(30s), 0);
+  EXPECT_THAT(stack.api().log(), HasSubstr("mails not written"));
 }
 
 TEST_F(MailTest, AnAddressChangesWhenItsMailIsRead) {
