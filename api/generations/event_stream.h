@@ -16,10 +16,12 @@ namespace audiogen::api {
 
 // Streams of a key at a time.
 inline constexpr std::size_t kStreamsPerKey = 20;
-// After this a stream ends, and its client asks again: so no process is kept from stopping,
-// nobody's connection is forgotten, and a key that was deleted soon hears nothing more.
+// After this a stream ends, and its client asks again: so no process is kept from stopping, and
+// nobody's connection is forgotten.
 inline constexpr std::chrono::minutes kStreamMax{5};
 inline constexpr std::chrono::seconds kProgressEvery{2}, kCommentEvery{15};
+// How often it is asked whether the key, or the session, by which it came still works.
+inline constexpr std::chrono::milliseconds kKeyEvery{500};
 
 // The beginning of a stream: how long a client waits before it asks again.
 inline constexpr std::string_view kStreamBegin = "retry: 3000\n\n";

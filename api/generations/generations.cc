@@ -42,12 +42,15 @@ Places::Limits held_limits(std::size_t total, std::size_t per_key) {
 Generations::Generations(const Config& config,
                          TaskPublisher& publisher,
                          const Lookout& lookout,
-                         std::size_t held_max)
+                         const Authenticators& authenticators,
+                         const HeldOptions& held)
     : config_(config),
       names_(wire_names(config)),
       rules_{config.model_name(), config.url_policy == UrlPolicy::kAny},
       publisher_(publisher),
       lookout_(lookout),
+      authenticators_(authenticators),
+      stream_max_(held.stream_max),
       created_(metrics::counter("api_creates_total", "Creations answered 202")),
       read_(metrics::counter("api_reads_total", "Status reads answered 200")),
       streamed_(metrics::counter("api_streams_total", "Streams of events that were begun")),
@@ -75,10 +78,10 @@ Generations::Generations(const Config& config,
           [](store::TaskStore& store, std::span<const store::CancelCommand> commands) {
             return store.cancel(commands);
           }),
-      streams_(held_limits(held_max, kStreamsPerKey)),
+      streams_(held_limits(held.max, kStreamsPerKey)),
       waits_([this](const store::FindCommand& command,
                     Waits::Found found) { return finds_.submit(command, std::move(found)); },
-             {.places = held_limits(held_max, kWaitsPerKey)}) {}
+             {.places = held_limits(held.max, kWaitsPerKey)}) {}
 
 Handling Generations::create(Call call) {
   const auto body = co_await call.json_body();
@@ -212,6 +215,32 @@ Handling Generations::get(Call call) {
   call.answer(200, render_task(task, names_), headers);
 }
 
+// `co_await StillValid(authenticators, call)`: whether the key or session of the call works still;
+// goes on at once, or on a look-up thread, which is not to be kept.
+class Generations::StillValid {
+ public:
+  StillValid(const Authenticators& authenticators, const Call& call)
+      : authenticator_(call.route().access == Access::kSession ? *authenticators.sessions
+                                                               : authenticators.keys),
+        call_(call) {}
+
+  bool await_ready() { return authenticator_.seen_just_now(call_.request()); }
+  void await_suspend(Handling::Frame frame) {
+    // This object may be gone before look_again() returns.
+    authenticator_.look_again(call_.request(),
+                              [this, waiting = Handling::Share(frame)](bool valid) {
+                                valid_ = valid;
+                                waiting.resume();
+                              });
+  }
+  bool await_resume() const noexcept { return valid_; }
+
+ private:
+  Authenticator& authenticator_;
+  const Call& call_;
+  bool valid_ = true;
+};
+
 Handling Generations::events(Call call) {
   using Clock = std::chrono::steady_clock;
   const auto id = TaskId::parse(call.parameter(0));
@@ -248,10 +277,10 @@ Handling Generations::events(Call call) {
   std::optional<Places::Place> place(*std::move(taken));
   streamed_.Increment();
   call.begin_events();
-  const auto end = Clock::now() + kStreamMax;
+  const auto end = Clock::now() + stream_max_;
   std::string text(kStreamBegin);
   std::optional<Prospect> told;
-  auto spoke = Clock::now(), progress_at = spoke;
+  auto spoke = Clock::now(), progress_at = spoke, key_at = spoke + kKeyEvery;
   for (;;) {
     const auto now = Clock::now();
     if (event_id(task) != seen) {
@@ -280,10 +309,18 @@ Handling Generations::events(Call call) {
       spoke = now;
     }
     const auto rest = std::chrono::ceil<std::chrono::milliseconds>(
-        std::min({progress_at, spoke + kCommentEvery, end}) - now);
+        std::min({progress_at, spoke + kCommentEvery, key_at, end}) - now);
     const bool waited = co_await waits_.until_changed(call, task, rest);
     if (!waited || call.exchange().client_ended()) {
       break;
+    }
+    // Before anything of what has changed is told.
+    if (Clock::now() >= key_at) {
+      const bool valid = co_await StillValid(authenticators_, call);
+      if (!valid) {
+        break;
+      }
+      key_at = Clock::now() + kKeyEvery;
     }
   }
   call.exchange().send(text);

@@ -4,10 +4,12 @@
 #include <chrono>
 #include <cstddef>
 
+#include "api/generations/event_stream.h"
 #include "api/generations/lookout.h"
 #include "api/generations/publishing.h"
 #include "api/generations/resource.h"
 #include "api/generations/waits.h"
+#include "api/server/auth.h"
 #include "api/server/call.h"
 #include "api/server/handling.h"
 #include "api/server/places.h"
@@ -18,18 +20,27 @@
 
 namespace audiogen::api {
 
+// What is held open.
+struct HeldOptions {
+  // At most so many requests at a time are held back until their task is final, and as many streams
+  // are open.
+  std::size_t max = 2'000;
+  std::chrono::milliseconds stream_max = kStreamMax;
+};
+
 class Generations {
  public:
-  // At most `held_max` requests at a time are held back until their task is final, and as many
-  // streams are open.
+  // All but the options are to live as long as this.
   Generations(const Config& config,
               TaskPublisher& publisher,
               const Lookout& lookout,
-              std::size_t held_max);
+              const Authenticators& authenticators,
+              const HeldOptions& held);
 
   Handling create(Call call);
   Handling get(Call call);
-  // Tells what becomes of a task for as long as it takes, kStreamMax at most.
+  // Tells what becomes of a task for as long as it takes, HeldOptions::stream_max at most, and the
+  // key or the session works.
   Handling events(Call call);
   Handling cancel(Call call);
   // What a creation with this body would be refused for or cost. Reserves and stores nothing.
@@ -47,6 +58,8 @@ class Generations {
   void stop();
 
  private:
+  class StillValid;
+
   // What a request asks the store for, or why it is refused.
   Result<store::CreateCommand, ApiError> read_create(const Call& call, std::string_view body) const;
   void answer_created(const Call& call, const store::CreateOutcome& outcome);
@@ -57,6 +70,8 @@ class Generations {
   const RequestRules rules_;
   TaskPublisher& publisher_;
   const Lookout& lookout_;
+  const Authenticators authenticators_;
+  const std::chrono::milliseconds stream_max_;
   prometheus::Counter& created_;
   prometheus::Counter& read_;
   prometheus::Counter& streamed_;

@@ -282,6 +282,36 @@ void Authenticator::look_up(const Lookup& lookup, Answer answer) {
   ask(lookup.seen ? known_ : unknown_, lookup.hash, now);
 }
 
+bool Authenticator::seen_just_now(const http::Request& request) {
+  const auto hash = proof_.hash(request);
+  store::KeyRecord record;
+  return hash && recall(*hash, record) == Seen::kJustNow;
+}
+
+void Authenticator::look_again(const http::Request& request, std::function<void(bool)> answer) {
+  const auto hash = proof_.hash(request);
+  if (!hash) {
+    answer(false);
+    return;
+  }
+  const auto now = Clock::now();
+  {
+    const std::scoped_lock lock(asking_mutex_);
+    const auto [question, first] = asking_.try_emplace(*hash);
+    question->second.waiters.push_back(
+        {.client = request.client,
+         .api_access = false,
+         .came_at = now,
+         .answer = [answer = std::move(answer)](
+                       const Judgement& judged) { answer(judged.verdict != Verdict::kInvalid); },
+         .counts = false});
+    if (!first) {
+      return;
+    }
+  }
+  ask(known_, *hash, now);
+}
+
 void Authenticator::ask(Lane& lane, const Sha256& hash, Clock::time_point asked_at) {
   const bool taken = lane.submit(
       hash,
@@ -314,7 +344,7 @@ void Authenticator::answered(const Sha256& hash,
   bool counted = done.counted;
   for (const Waiter& waiter : done.waiters) {
     // One of them has been counted before the lookup.
-    const bool count = missing && !std::exchange(counted, false);
+    const bool count = missing && waiter.counts && !std::exchange(counted, false);
     waiter.answer(count ? refused(waiter.client) : judgement);
   }
   if (done.again_at) {

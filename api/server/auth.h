@@ -89,6 +89,13 @@ class Authenticator {
   // Calls `answer` once, on a lookup thread, or at once where there is no room. Never blocks.
   void look_up(const Lookup& lookup, Answer answer);
 
+  // For what goes on long after it was let in: was what the request shows found valid within the
+  // last second? Never blocks.
+  bool seen_just_now(const http::Request& request);
+  // Else: is it still valid? True also when nobody can tell now. Calls `answer` once, on a look-up
+  // thread or at once. Counts towards no limit, so whoever asks is to do so seldom. Never blocks.
+  void look_again(const http::Request& request, std::function<void(bool)> answer);
+
   void stop();
 
  private:
@@ -108,6 +115,7 @@ class Authenticator {
     bool api_access;  // Wish::api_access.
     Clock::time_point came_at;
     Answer answer;
+    bool counts = true;  // Towards its address's limit, when the key is not valid.
   };
   // The lookup of one key, on its way.
   struct Question {
@@ -159,6 +167,12 @@ class Authenticator {
   std::mutex used_mutex_;
   std::unordered_map<Uuid, Clock::time_point> noted_;  // Guarded by used_mutex_.
   Lane known_, unknown_;
+};
+
+// Who asks is told by keys, and by sessions where there is a console: else null.
+struct Authenticators {
+  Authenticator& keys;
+  Authenticator* sessions = nullptr;
 };
 
 // The token of an Authorization: Bearer header (RFC 6750 section 2.1), or nullopt.

@@ -50,11 +50,6 @@ class RouteTree {
 
 class Dispatcher {
  public:
-  // Who asks is told by keys, and by sessions where the tree has routes for them: else null.
-  struct Authenticators {
-    Authenticator& keys;
-    Authenticator* sessions = nullptr;
-  };
   // All are to live as long as this.
   Dispatcher(const RouteTree& tree,
              Parts& parts,

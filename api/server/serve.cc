@@ -29,6 +29,7 @@
 #include "api/server/rate_limiter.h"
 #include "api/server/routes.h"
 #include "api/server/store_doors.h"
+#include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/process.h"
 #include "common/blob/blob_store.h"
@@ -110,8 +111,17 @@ int serve(const Config& config) {
   RateLimiter limiter(config);
   Authenticator keys(config, limiter, Authenticator::bearer_keys(config));
   std::optional<Authenticator> sessions;
+  if (with_console) {
+    sessions.emplace(config, limiter, Authenticator::session_cookies(config));
+  }
+  const Authenticators authenticators{keys, sessions ? &*sessions : nullptr};
   const Lookout lookout(config);
-  Generations generations(config, publisher, lookout, std::min(kHeldMax, connections / kHeldPart));
+  Generations generations(config,
+                          publisher,
+                          lookout,
+                          authenticators,
+                          {.max = std::min(kHeldMax, connections / kHeldPart),
+                           .stream_max = AG_TEST_LIMIT("STREAM_MAX_MS", kStreamMax)});
   DoorsPool pool([&config] { return std::make_unique<StoreDoors>(config.database); });
   std::optional<Mails> mails;
   if (with_console && config.smtp) {
@@ -134,7 +144,6 @@ int serve(const Config& config) {
   std::optional<SignIns> sign_ins;
   std::optional<Passkeys> passkeys;
   if (with_console) {
-    sessions.emplace(config, limiter, Authenticator::session_cookies(config));
     sign_ins.emplace(config, limiter, pool, written);
     eraser.emplace(config);
     if (auto party = relying_party(config.public_url)) {
@@ -161,7 +170,7 @@ int serve(const Config& config) {
               .mails = written,
               .oidc = oidc ? &*oidc : nullptr};
   const RouteTree tree = route_tree(config, files != nullptr, with_console);
-  Dispatcher dispatcher(tree, parts, {keys, sessions ? &*sessions : nullptr}, limiter, config);
+  Dispatcher dispatcher(tree, parts, authenticators, limiter, config);
 
   http::Server server(
       http::ServerOptions{

@@ -51,4 +51,9 @@ void crash_point(const char* name) {
   std::_Exit(137);  // As a kill -9 would: no destructors, no flush.
 }
 
+std::chrono::milliseconds test_limit(const char* name, std::chrono::milliseconds usual) {
+  const char* const text = std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
+  return text == nullptr ? usual : std::chrono::milliseconds(std::strtol(text, nullptr, 10));
+}
+
 }  // namespace audiogen

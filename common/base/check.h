@@ -2,6 +2,8 @@
 // provider, the broker or the database can cause is an error, never a check.
 #pragma once
 
+#include <chrono>
+
 namespace audiogen {
 
 // Prints the failed condition and aborts the process.
@@ -11,6 +13,10 @@ namespace audiogen {
 // chooses: "name:n" ends the process at the n-th pass as a kill -9 would, "name:n:pause" stops
 // there for two seconds and goes on. Compiled to nothing unless AUDIOGEN_CRASH_POINTS is defined.
 void crash_point(const char* name);
+
+// A limit that a test may shorten: by the environment variable `name`, in milliseconds; without it
+// `usual`. Compiled to `usual` unless AUDIOGEN_CRASH_POINTS is defined.
+std::chrono::milliseconds test_limit(const char* name, std::chrono::milliseconds usual);
 
 }  // namespace audiogen
 
@@ -23,6 +29,8 @@ void crash_point(const char* name);
 
 #ifdef AUDIOGEN_CRASH_POINTS
 #define AG_CRASH_POINT(name) ::audiogen::crash_point(name)
+#define AG_TEST_LIMIT(name, usual) ::audiogen::test_limit(name, usual)
 #else
+#define AG_TEST_LIMIT(name, usual) (usual)
 #define AG_CRASH_POINT(name) static_cast<void>(0)
 #endif

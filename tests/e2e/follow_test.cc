@@ -93,9 +93,16 @@ class Follower {
            const std::string& id,
            const std::string& lines = "",
            const std::string& source = "")
-      : client_(stack.api_port(), "127.0.0.1", 0, source) {
-    EXPECT_TRUE(client_.send(get_request("/api/v1/audio/generations/" + id + "/events",
-                                         "Authorization: Bearer " + key + "\r\n" + lines)));
+      : Follower(stack.api_port(),
+                 source,
+                 get_request("/api/v1/audio/generations/" + id + "/events",
+                             "Authorization: Bearer " + key + "\r\n" + lines)) {}
+  // As the console does it.
+  static Follower by_session(Stack& stack, const std::string& cookie, const std::string& id) {
+    return {stack.api_port(),
+            "",
+            get_request("/console/api/v1/audio/generations/" + id + "/events",
+                        "Cookie: session=" + cookie + "\r\nSec-Fetch-Site: same-origin\r\n")};
   }
 
   // The status of the answer; a refusal has a body.
@@ -131,6 +138,11 @@ class Follower {
   RawConnection& client() { return client_; }
 
  private:
+  Follower(std::uint16_t port, const std::string& source, const std::string& request)
+      : client_(port, "127.0.0.1", 0, source) {
+    EXPECT_TRUE(client_.send(request));
+  }
+
   RawConnection client_;
   std::optional<RawResponse> head_;
   std::vector<Event> events_;
@@ -390,6 +402,83 @@ TEST(Events, AllTogetherHaveAPartOfAllConnections) {
   EXPECT_EQ(refused.status, 503);
   EXPECT_NE(refused.header("retry-after"), "");
   EXPECT_EQ(stack.get(bob, id).status, 200);
+}
+
+// So long that a test would wait for minutes: it says how long.
+TEST(Events, EndAfterATimeAndGoOnWhereTheyWere) {
+  Stack stack(without_worker());
+  stack.start_api({{"STREAM_MAX_MS", "1500"}});
+  const Account ann = stack.account();
+  const std::string id = stack.create(ann, Stack::body()).text("id");
+  Follower follower(stack, ann.key, id);
+  ASSERT_EQ(follower.status(), 200);
+  const auto begun = follower.next("status");
+  ASSERT_TRUE(begun);
+  EXPECT_FALSE(follower.next("status")) << "nothing has happened";
+  EXPECT_TRUE(follower.ends());
+  // Whoever comes back hears what he has missed, and no more.
+  Follower again(stack, ann.key, id, "Last-Event-ID: " + begun->id + "\r\n");
+  ASSERT_EQ(again.status(), 200);
+  const std::string cancel = stack.base() + "/audio/generations/" + id + "/cancel";
+  ASSERT_EQ(http("POST", cancel, Stack::bearer(ann.key)).status, 200);
+  const auto end = again.next("status");
+  ASSERT_TRUE(end);
+  EXPECT_EQ(as_reply(end->data).text("status"), "canceled");
+}
+
+// A stream is no way to go on with what opens nothing any more.
+TEST(Events, EndWithTheirKey) {
+  Stack stack(without_worker());
+  const Account ann = stack.account(), bob = stack.account();
+  const std::string id = stack.create(ann, Stack::body()).text("id");
+  const auto key = [&](const char* name) {
+    return stack.admin({"key", "create", "--user", ann.user, "--name", name});
+  };
+  const auto deleted = key("deleted"), expired = key("expired");
+  Follower first(stack, deleted["key"].GetString(), id),
+      second(stack, expired["key"].GetString(), id), stays(stack, ann.key, id);
+  for (Follower* const each : {&first, &second, &stays}) {
+    ASSERT_EQ(each->status(), 200);
+    ASSERT_TRUE(each->next("status"));
+  }
+  stack.admin({"key", "delete", "--key", deleted["id"].GetString()});
+  EXPECT_FALSE(first.next("status"));
+  EXPECT_TRUE(first.ends());
+  stack.database().execute(
+      store::Sql("UPDATE api_keys SET expires_at=UTC_TIMESTAMP(6) WHERE name='expired'"));
+  EXPECT_FALSE(second.next("status"));
+  EXPECT_TRUE(second.ends());
+  const std::string cancel = stack.base() + "/audio/generations/" + id + "/cancel";
+  ASSERT_EQ(http("POST", cancel, Stack::bearer(ann.key)).status, 200);
+  const auto end = stays.next("status");
+  ASSERT_TRUE(end) << "another key's goes on";
+  EXPECT_EQ(as_reply(end->data).text("status"), "canceled");
+  EXPECT_EQ(events(stack, bob, id).status, 404);
+}
+
+TEST(Events, OfTheConsoleEndWithTheirSession) {
+  Stack::Options options = without_worker();
+  options.environment["CONSOLE_DIR"] = AUDIOGEN_SOURCE_DIR "/tests/e2e/console_pages";
+  Stack stack(options);
+  const Account ann = stack.account();
+  const std::string id = stack.create(ann, Stack::body()).text("id");
+  const std::string console = stack.public_url() + "/console/api/v1/sessions";
+  const std::string own = "Sec-Fetch-Site: same-origin";
+  const auto made = stack.admin({"user", "login-link", "--user", ann.email});
+  const std::string url = made["url"].GetString();
+  const Reply in = http("POST",
+                        console,
+                        {own, "Content-Type: application/json"},
+                        R"({"login_token":")" + url.substr(url.find('=') + 1) + R"("})");
+  ASSERT_EQ(in.status, 201) << in.body;
+  const std::string line = in.header("set-cookie");
+  const std::string cookie = line.substr(line.find('=') + 1, line.find(';') - line.find('=') - 1);
+  Follower follower = Follower::by_session(stack, cookie, id);
+  ASSERT_EQ(follower.status(), 200);
+  ASSERT_TRUE(follower.next("status"));
+  EXPECT_EQ(http("DELETE", console + "/current", {own, "Cookie: session=" + cookie}).status, 204);
+  EXPECT_FALSE(follower.next("status"));
+  EXPECT_TRUE(follower.ends());
 }
 
 TEST(Events, ACommentComesWhenNothingElseDoes) {
