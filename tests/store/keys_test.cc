@@ -165,6 +165,25 @@ TEST_F(KeysOfAUserTest, ThereAreFiftyAtMost) {
   EXPECT_TRUE(keys_.add(user_, {.name = "more"}, make_api_key("svc")));
 }
 
+// Whoever counts waits for who has counted and not committed yet: he has locked the oldest.
+TEST_F(KeysOfAUserTest, TheLastOneIsMadeOnce) {
+  const KeyInfo oldest = must_add("oldest");
+  for (std::size_t i = 2; i < kKeysMax; ++i) {
+    must_add("k");
+  }
+  const NewApiKey key = make_api_key("svc");
+  Sql last(
+      "INSERT INTO api_keys (id, user_id, key_hash, prefix, name, scopes, created_at) SELECT ");
+  last << KeyId::make() << ", user_id, ";
+  last.bytes(key.hash) << ", prefix, 'last', scopes, created_at FROM api_keys WHERE id="
+                       << oldest.id << " FOR UPDATE";
+  during(last, "ORDER BY id LIMIT 1 FOR UPDATE", [&] {
+    EXPECT_EQ(code_of(keys_.add(user_, {.name = "more"}, make_api_key("svc"))),
+              FaultCode::kTooManyKeys);
+  });
+  EXPECT_EQ(keys_.list(user_)->size(), kKeysMax);
+}
+
 // Whoever counts sees those that others make meanwhile.
 TEST_F(KeysOfAUserTest, ManyAtOnceDoNotMakeOneTooMany) {
   for (std::size_t i = 2; i < kKeysMax; ++i) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -225,6 +226,37 @@ TEST_F(UsageTest, WhatCommitsLateIsNotPassedBy) {
   slow.execute(Sql("COMMIT"));
   EXPECT_EQ(roll_up(), 1U);
   EXPECT_EQ(totals(late).generations, 2U);
+}
+
+// Between the look without locks and the locks another process sees more than that look did, and
+// adds it: a mark that went back would count it again.
+TEST_F(UsageTest, AMarkThatIsFurtherStays) {
+  const UserId user = db_.add_user();
+  create(user);
+  Session other(db_.url(), kHolds);
+  other.execute(Sql("BEGIN"));
+  other.execute(Sql("INSERT INTO usage_marks (user_id, seq) VALUES (") << user << ",0)");
+  std::thread late([&] {
+    Session session(db_.url());
+    const auto rolled = Usage(session).roll_up(std::nullopt);
+    ASSERT_TRUE(rolled) << rolled.error().detail;
+    EXPECT_EQ(rolled->entries, 0U);
+    EXPECT_FALSE(rolled->more);
+  });
+  // It has looked, and waits to know whether there is a mark.
+  EXPECT_TRUE(test::eventually(std::chrono::seconds(20), [&] {
+    return db_.number(Sql("SELECT COUNT(*) FROM information_schema.processlist WHERE "
+                          "db=DATABASE() AND id<>CONNECTION_ID() AND info LIKE "
+                          "'INSERT IGNORE INTO usage_marks%'")) > 0;
+  }));
+  create(user);
+  const std::int64_t all = db_.number(Sql("SELECT MAX(seq) FROM ledger WHERE user_id=") << user);
+  other.execute(Sql("UPDATE usage_marks SET seq=")
+                << static_cast<std::uint64_t>(all) << " WHERE user_id=" << user);
+  other.execute(Sql("COMMIT"));
+  late.join();
+  EXPECT_EQ(mark(user), all);
+  EXPECT_EQ(roll_up(), 0U);
 }
 
 TEST_F(UsageTest, CompleteToPromisesNoMoreThanThereIs) {
