@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { codePoints, deviceName, excerpt, loginToken, mailToken, plural } from "../src/lib/text";
+import { codePoints, deviceName, excerpt, issuerHost, loginToken, mailToken, plural } from "../src/lib/text";
 
 test("code points, as the service counts", () => {
   assert.equal(codePoints(""), 0);
@@ -45,4 +45,13 @@ test("the token of a link that confirms a mail address", () => {
   assert.equal(mailToken("#login=abc"), undefined);
   assert.equal(mailToken("#mail="), undefined);
   assert.equal(mailToken("#mail=a b"), undefined);
+});
+
+test("an issuer by its host", () => {
+  assert.equal(issuerHost("https://login.example.com"), "login.example.com");
+  assert.equal(issuerHost("https://login.example.com:8443/realms/a?b=c"), "login.example.com:8443");
+  assert.equal(issuerHost("https://löwe.example"), "xn--lwe-sna.example");  // What looks like another name is not shown as it.
+  for (const other of ["", "no address", "urn:example:issuer"]) {
+    assert.equal(issuerHost(other), other);
+  }
 });

@@ -4,7 +4,7 @@ import { query } from "../lib/path";
 import type { Bucket } from "../lib/time";
 import { ask, read, readCsv, stream, type StreamOptions } from "./client";
 import type {
-  Account, ApiKey, ApiKeyWithSecret, Challenge, Details, Estimate, Generation, Invitation, LedgerEntry, List,
+  Account, ApiKey, ApiKeyWithSecret, Challenge, Details, Estimate, Generation, Invitation, LedgerEntry, LinkedIssuer, List,
   ListedGeneration, ListedSession, Model, NewApiKey, NewSpendLimit, Passkey, Pricing, Session, SignInWays, Usage, Voice,
 } from "./types";
 
@@ -61,6 +61,12 @@ export const account = {
   show: (signal?: Signal) => read<Account>("/account", { signal }),
   ledger: (cursor: string | undefined, signal?: Signal) =>
     read<List<LedgerEntry>>(`/account/ledger${query({ limit: "50", cursor })}`, { signal }),
+};
+
+/** Those who sign this account in. */
+export const issuers = {
+  list: (signal?: Signal) => read<List<LinkedIssuer>>("/account/issuers", { signal }),
+  remove: (id: string) => read<void>(`/account/issuers/${segment(id)}`, { method: "DELETE" }),
 };
 
 export const keys = {

@@ -175,6 +175,15 @@ export interface Passkey {
 export interface Challenge { challenge: string; rp_id: string }
 export interface Invitation extends Challenge { user_handle: string; user_name: string; exclude: string[] }
 
+/** Who signs this account in by OpenID Connect. What it says is text of another host. */
+export interface LinkedIssuer {
+  id: string;
+  issuer: string | null;  // Null: linked before it was kept, and not used since.
+  email: string | null;  // Of whom it named last; null: it has verified none.
+  linked_at: string;
+  last_used_at: string | null;
+}
+
 export function isOpen(generation: Generation): boolean {
   return generation.status === "queued" || generation.status === "processing";
 }

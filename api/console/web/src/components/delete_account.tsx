@@ -3,11 +3,10 @@ import { account, mail } from "../api/calls";
 import { credits, sum, thousandths } from "../lib/decimal";
 import { useAction } from "../state/action";
 import { useLoader } from "../state/loader";
-import { current, leave } from "../state/session";
+import { afterFreshSignIn, current, leave } from "../state/session";
 import { Button, Card } from "./basics";
 import { Dialog } from "./dialog";
 import { CheckField, TextField } from "./fields";
-import { afterStepUp } from "./mail_change";
 import { FailureNotice, Loaded } from "./states";
 
 export function DeleteAccount() {
@@ -35,7 +34,7 @@ function Ask({ onClose }: { onClose: () => void }) {
     if (problem.value !== undefined) {
       return;
     }
-    const gone = await afterStepUp(() => mail.deleteAccount({ email: own, ...(forfeits.value ? { forfeit_credits: true } : {}) }));
+    const gone = await afterFreshSignIn(() => mail.deleteAccount({ email: own, ...(forfeits.value ? { forfeit_credits: true } : {}) }));
     if (gone) {
       leave();
     }

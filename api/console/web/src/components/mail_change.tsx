@@ -2,34 +2,16 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { mail } from "../api/calls";
-import { failureOf, isCode } from "../api/failure";
 import { useAction } from "../state/action";
 import { announce } from "../state/announce";
 import { mailLink } from "../state/mail_link";
-import { confirmIdentity, current, refreshSession } from "../state/session";
+import { afterFreshSignIn, current, refreshSession } from "../state/session";
 import { remember } from "../state/storage";
 import { learnWays, ways } from "../state/ways";
 import { Button, Card } from "./basics";
 import { Dialog } from "./dialog";
 import { TextField } from "./fields";
 import { FailureNotice, Notice } from "./states";
-
-/** Does it, after a fresh sign-in where the service wants one; false: the person would rather not. */
-export async function afterStepUp(work: () => Promise<void>): Promise<boolean> {
-  try {
-    await work();
-    return true;
-  } catch (thrown) {
-    if (!isCode(failureOf(thrown), "step_up_required")) {
-      throw thrown;
-    }
-  }
-  if (!(await confirmIdentity())) {
-    return false;
-  }
-  await work();
-  return true;
-}
 
 export function MailChange() {
   const wanted = useSignal("");
@@ -44,7 +26,7 @@ export function MailChange() {
   const ask = () => action.run(async () => {
     sentTo.value = undefined;
     const address = wanted.value.trim();
-    if (await afterStepUp(() => mail.change(address))) {
+    if (await afterFreshSignIn(() => mail.change(address))) {
       wanted.value = "";
       sentTo.value = address;
       announce("A link is on its way");

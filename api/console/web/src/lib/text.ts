@@ -42,6 +42,15 @@ export function deviceName(agent: string): string {
   return browser ?? system ?? (agent === "" ? "Unknown device" : excerpt(agent, 60));
 }
 
+/** Whose sign-in it is, for people: the host of an issuer's address; the address itself where it is none. */
+export function issuerHost(issuer: string): string {
+  try {
+    return new URL(issuer).host || issuer;
+  } catch {
+    return issuer;
+  }
+}
+
 /** The token of the link that confirms a mail address, in the fragment of an address. */
 export function mailToken(hash: string): string | undefined {
   return /^#mail=([A-Za-z0-9_-]+)$/.exec(hash)?.[1];

@@ -5,6 +5,7 @@ import type { ListedSession } from "../api/types";
 import { Badge, Button, Card, Choice, PageHead, Time } from "../components/basics";
 import { DeleteAccount } from "../components/delete_account";
 import { CheckField, TextField } from "../components/fields";
+import { Issuers } from "../components/issuers";
 import { Passkeys } from "../components/passkeys";
 import { MailChange } from "../components/mail_change";
 import { FailureNotice, Loaded, Notice } from "../components/states";
@@ -30,6 +31,7 @@ export function Settings() {
       </Card>
       <Password />
       <Passkeys />
+      <Issuers />
       <MailChange />
       <Sessions />
       <DeleteAccount />

@@ -153,6 +153,11 @@ export async function withFreshSignIn<T>(work: () => Promise<T>): Promise<T | un
   return (await confirmIdentity()) ? work() : undefined;
 }
 
+/** The same for what has no answer: whether it was done. */
+export async function afterFreshSignIn(work: () => Promise<void>): Promise<boolean> {
+  return (await withFreshSignIn(() => work().then(() => true))) === true;
+}
+
 export function dismissSheet(): void {
   sheet.value = undefined;
   settle(false);
