@@ -24,9 +24,11 @@ test("does not where it changes nothing", () => {
   assert.equal(retryDelay({ kind: "broken", status: 200, requestId: "" }, 0), undefined);
 });
 
-test("a person is told when a refusal for being too frequent is over", () => {
+test("a person is told when a refusal for being too frequent, or of a busy service, is over", () => {
   assert.equal(allowedAgain(refused(429, 12), 1000), 13_000);
   assert.equal(allowedAgain(refused(429), 1000), undefined);
-  assert.equal(allowedAgain(refused(503, 12), 1000), undefined);
+  assert.equal(allowedAgain(refused(503, 12), 1000), 13_000);
+  assert.equal(allowedAgain(refused(503), 1000), undefined);
+  assert.equal(allowedAgain(refused(409, 12), 1000), undefined);
   assert.equal(allowedAgain({ kind: "offline" }, 1000), undefined);
 });

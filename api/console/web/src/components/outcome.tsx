@@ -1,13 +1,13 @@
 // How a generation stands, what came of it and what it cost: the same in the playground and on its page.
 import { isOpen, type Generation, type Progress as Told } from "../api/types";
-import type { Failure } from "../api/failure";
 import { sentence } from "../api/failure";
 import { credits, grouped } from "../lib/decimal";
 import { forecast, waitingFor } from "../lib/progress";
 import { useClock } from "../state/clock";
+import type { Trouble } from "../state/follow";
 import { StatusBadge } from "./basics";
 import { Player } from "./player";
-import { Notice } from "./states";
+import { Countdown, Notice } from "./states";
 
 const reasons: Record<string, string> = {
   provider_unavailable: "Nobody could make it just now.",
@@ -21,7 +21,7 @@ const reasons: Record<string, string> = {
 
 /** `told`: what the service says of it, as long as it says anything. */
 export function Progress({ generation, since, told, trouble }: {
-  generation: Generation | undefined; since: number; told?: Told | undefined; trouble: Failure | undefined;
+  generation: Generation | undefined; since: number; told?: Told | undefined; trouble: Trouble | undefined;
 }) {
   const now = useClock(1000);
   const seconds = Math.max(0, Math.floor((now.value - since) / 1000));
@@ -32,7 +32,12 @@ export function Progress({ generation, since, told, trouble }: {
       <progress aria-label={text} />
       <p>{text} <span class="muted">{seconds} s</span></p>
       {when === "" ? null : <p class="muted forecast">{when.charAt(0).toUpperCase() + when.slice(1)}.</p>}
-      {trouble === undefined ? null : <p class="muted">{sentence(trouble)} It goes on by itself.</p>}
+      {trouble === undefined ? null : (
+        <>
+          <p class="muted">{sentence(trouble.failure)} It goes on by itself.</p>
+          {trouble.retryAt === undefined ? null : <Countdown what="Trying again" to={trouble.retryAt} />}
+        </>
+      )}
     </div>
   );
 }

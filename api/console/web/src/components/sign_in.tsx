@@ -3,7 +3,7 @@ import type { ComponentChildren } from "preact";
 import { failureOf, isCode, sentence, type Failure } from "../api/failure";
 import { retryDelay } from "../lib/retry";
 import { loginToken } from "../lib/text";
-import { useClock } from "../state/clock";
+import { useSecondsUntil } from "../state/clock";
 import { NotUsed, possible } from "../state/passkeys";
 import { current, dismissSheet, leave, sheet, signIn, signInWithPasskey, state, stay } from "../state/session";
 import { useAction } from "../state/action";
@@ -16,8 +16,7 @@ import { Notice } from "./states";
 const linkRefused = "This sign-in link was used before, or is older than ten minutes. Ask your operator for a new one.";
 
 function Refusal({ failure, until, how }: { failure: Failure; until: number | undefined; how: "form" | "passkey" }) {
-  const now = useClock(250);
-  const seconds = until === undefined ? 0 : Math.ceil((until - now.value) / 1000);
+  const seconds = useSecondsUntil(until);
   const text = !isCode(failure, "invalid_login") ? sentence(failure)
     : how === "passkey" ? "That passkey did not sign you in: it is not known here, or no longer."
     : "That did not sign you in. Check the mail address and the password, or ask for a new link.";

@@ -4,7 +4,7 @@ import { useMemo } from "preact/hooks";
 import { type Failure, sentence } from "../api/failure";
 import { allowedAgain } from "../lib/retry";
 import { clock } from "../lib/time";
-import { useClock } from "../state/clock";
+import { useSecondsUntil } from "../state/clock";
 import type { Loader } from "../state/loader";
 import { Button, CopyButton } from "./basics";
 import { Icon } from "./icons";
@@ -36,10 +36,9 @@ export function FailureNotice({ what, failure, retryAt, onRetry }: {
   );
 }
 
-// Not read out every second: only the notice around it is an alert, and this is no part of that.
-function Countdown({ what, to }: { what: string; to: number }) {
-  const now = useClock(250);
-  const seconds = Math.max(0, Math.ceil((to - now.value) / 1000));
+/** Not read out every second: only the notice around it is an alert, and this is no part of that. */
+export function Countdown({ what, to }: { what: string; to: number }) {
+  const seconds = useSecondsUntil(to);
   return <p class="countdown" aria-live="off">{what} {seconds === 0 ? "now" : `in ${seconds} s`}.</p>;
 }
 
@@ -62,15 +61,16 @@ export function Skeleton({ lines = 3 }: { lines?: number }) {
 
 /**
  * The answer of a loader: a skeleton if it takes long, what is there with its age while a newer one
- * cannot be had, else why there is nothing.
+ * cannot be had, else why there is nothing. `room`: what it will be is about that high, so that nothing
+ * below it moves when it comes.
  */
-export function Loaded<T>({ loader, what, lines, children }: {
-  loader: Loader<T>; what: string; lines?: number; children: (data: T) => ComponentChildren;
+export function Loaded<T>({ loader, what, lines, room, children }: {
+  loader: Loader<T>; what: string; lines?: number; room?: "figures" | "text" | "chart" | "balance"; children: (data: T) => ComponentChildren;
 }) {
   const data = loader.data.value;
   const failure = loader.failure.value;
   return (
-    <div class="loaded" aria-busy={loader.busy.value}>
+    <div class={room !== undefined && data === undefined && failure === undefined ? `loaded room-${room}` : "loaded"} aria-busy={loader.busy.value}>
       {failure === undefined ? null : (
         <FailureNotice
           what={`${what} could not be loaded.`} failure={failure}

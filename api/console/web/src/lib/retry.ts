@@ -20,8 +20,8 @@ export function retryDelay(failure: Failure, attempt: number): number | undefine
   }
 }
 
-/** When the service allows what it has refused as too frequent. */
+/** When the service allows what it has refused as too frequent, or because it is busy; undefined when it does not say. */
 export function allowedAgain(failure: Failure, now: number): number | undefined {
-  return failure.kind === "refused" && failure.status === 429 && failure.retryAfter !== undefined
+  return failure.kind === "refused" && (failure.status === 429 || failure.status === 503) && failure.retryAfter !== undefined
     ? now + failure.retryAfter * 1000 : undefined;
 }

@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { generations } from "../api/calls";
-import { isCode, type Failure } from "../api/failure";
+import { isCode } from "../api/failure";
 import { type AskedFor, type Details as Known, type Generation as Shown, isOpen, type Progress, type TimelineItem } from "../api/types";
 import { Button, Card, CopyButton, Empty, Facts, PageHead, StatusBadge, Time } from "../components/basics";
 import { CopyAs } from "../components/code";
@@ -19,7 +19,7 @@ import { plural } from "../lib/text";
 import { absolute, clock, duration } from "../lib/time";
 import { useAction } from "../state/action";
 import { announce } from "../state/announce";
-import { follow } from "../state/follow";
+import { follow, type Trouble } from "../state/follow";
 import { useLoader } from "../state/loader";
 import { fillDraft, isUnderWay, run, settingsOf, submit, updateRun } from "../state/playground";
 import { navigate } from "../state/router";
@@ -45,7 +45,7 @@ export function Generation({ id }: { id: string }) {
 }
 
 function Details({ generation, onChange }: { generation: Shown; onChange: (next: Shown) => void }) {
-  const trouble = useSignal<Failure | undefined>(undefined);
+  const trouble = useSignal<Trouble | undefined>(undefined);
   const progress = useSignal<Progress | undefined>(undefined);
   // Asked for again whenever there is something new to tell.
   const details = useLoader((signal) => generations.details(generation.id, signal), [generation.updated_at, generation.output?.deleted_at]);
@@ -58,7 +58,7 @@ function Details({ generation, onChange }: { generation: Shown; onChange: (next:
     void follow(generation.id, {
       update: onChange,
       progress: (told) => { progress.value = told; },
-      trouble: (failure) => { trouble.value = failure; },
+      trouble: (now) => { trouble.value = now; },
     }, following.signal);
     return () => following.abort();
   }, [generation.id, open]);
@@ -76,7 +76,7 @@ function Details({ generation, onChange }: { generation: Shown; onChange: (next:
         </Card>
         <Card title="Prompt">
           <Loaded loader={details} what="What was asked for" lines={2}>
-            {({ request: asked }) => asked === null ? <p class="muted">The text was deleted.</p> : <blockquote class="prompt">{asked.prompt}</blockquote>}
+            {({ request: asked }) => asked === null ? <p class="muted">The text was deleted.</p> : <blockquote class="prompt" dir="auto">{asked.prompt}</blockquote>}
           </Loaded>
         </Card>
         <Receipt generation={generation} />
@@ -87,7 +87,7 @@ function Details({ generation, onChange }: { generation: Shown; onChange: (next:
         {body === undefined ? null : (
           <Card title="In a program">
             <CopyAs body={body.request} />
-            {body.whole ? null : <p class="hint">The addresses of its references are not kept; add them.</p>}
+            {body.whole ? null : <p class="hint">The addresses of its references are told to nobody again; add them.</p>}
           </Card>
         )}
       </div>
@@ -187,6 +187,11 @@ function Actions({ generation, request, body, onChange, onDeleted }: {
   };
   const gone = request === null;
   const unfinished = generation.status === "failed" || generation.status === "canceled";
+  const noRetry = !unfinished ? undefined
+    : gone ? "It cannot be retried: what was asked for was deleted."
+    : body !== undefined && !body.whole
+      ? "It cannot be retried as it was: nobody is told the addresses of its references again. Use it in the playground and add them there."
+    : undefined;
   return (
     <>
       {action.failure.value === undefined ? null : <FailureNotice what="It was not canceled." failure={action.failure.value} />}
@@ -196,6 +201,7 @@ function Actions({ generation, request, body, onChange, onDeleted }: {
         {body === undefined ? null : <Button icon="pen" onClick={() => toPlayground(body.request)}>Use in the playground</Button>}
         {open || gone ? null : <Button icon="bin" onClick={() => { deleting.value = true; }}>Delete</Button>}
       </div>
+      {noRetry === undefined ? null : <p class="hint">{noRetry}</p>}
       {deleting.value
         ? (
           <DeleteGeneration

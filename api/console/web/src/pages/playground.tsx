@@ -17,6 +17,7 @@ import { integer } from "../lib/exact_json";
 import { pathOf } from "../lib/path";
 import { codePoints } from "../lib/text";
 import { useAction } from "../state/action";
+import { useSecondsUntil } from "../state/clock";
 import { useLoader } from "../state/loader";
 import { modifier } from "../state/shortcuts";
 import { clearRun, draft, isUnderWay, run, submit, updateRun } from "../state/playground";
@@ -53,6 +54,7 @@ function Bench({ known }: { known: Catalogue }) {
   const problems = useComputed(() => problemsOf(draft.value, integer(known.model.prompt_max_characters)));
   const body = useComputed(() => requestOf(draft.value, known.model.id));
   const under = isUnderWay(run.value);
+  const wait = useSecondsUntil(run.value?.allowedAt);
 
   // What is available changes when something is reserved and when it ends.
   const phase = run.value?.generation?.status;
@@ -94,7 +96,7 @@ function Bench({ known }: { known: Catalogue }) {
         <div class="submit-bar">
           <PriceEstimate body={body.value} ready={Object.keys(problems.value).length === 0} />
           <Balance account={balance.data.value} pricing={known.pricing} />
-          <Button type="submit" look="primary" busy={under}>{under ? "Under way" : "Generate"}</Button>
+          <Button type="submit" look="primary" busy={under || wait > 0}>{under ? "Under way" : wait > 0 ? `Wait ${wait} s` : "Generate"}</Button>
           <span class="hint submit-keys"><kbd>{modifier}</kbd> <kbd>Enter</kbd></span>
         </div>
       </form>
@@ -155,7 +157,7 @@ function Prompt({ limit, problem }: { limit: number; problem: string | undefined
     <Field label="Prompt" problem={problem} hint={<span class={length > limit ? "over" : ""}>{grouped(String(length) as never)} of {grouped(String(limit) as never)} characters</span>}>
       {(described) => (
         <textarea
-          {...described} rows={5} value={draft.value.prompt} spellcheck
+          {...described} dir="auto" rows={5} value={draft.value.prompt} spellcheck
           placeholder="Good morning. The train to the coast leaves in ten minutes."
           onInput={(event) => change({ prompt: event.currentTarget.value })}
         />
@@ -203,6 +205,7 @@ function Balance({ account: shown, pricing }: { account: Account | undefined; pr
 function Result({ balance, pricing }: { balance: Account | undefined; pricing: Pricing }) {
   const now = run.value;
   const cancel = useAction();
+  const wait = useSecondsUntil(now?.allowedAt);
   if (now === undefined) {
     return (
       <Card title="Result">
@@ -228,13 +231,16 @@ function Result({ balance, pricing }: { balance: Account | undefined; pricing: P
     <Card title="Result">
       {now.refused !== undefined ? <Refused known={now.id !== undefined} failure={now.refused} balance={balance} pricing={pricing} /> : null}
       {generation === undefined ? null : <StatusLine generation={generation} />}
-      {isUnderWay(now) ? <Progress generation={generation} since={now.startedAt} told={now.progress} trouble={now.failure} /> : null}
+      {isUnderWay(now) ? <Progress generation={generation} since={now.startedAt} told={now.progress} trouble={now.trouble} /> : null}
       {generation === undefined ? null : <Outcome generation={generation} onStale={() => void cancel.run(refresh)} />}
       {cancel.failure.value === undefined ? null : <FailureNotice what="That did not work." failure={cancel.failure.value} />}
+      {generation === undefined && now.trouble !== undefined
+        ? <p class="hint">Should it have been accepted although no answer came, the history has it.</p> : null}
       <div class="actions">
         {open ? <Button icon="stop" busy={cancel.busy.value} onClick={() => void stop()}>Cancel</Button> : null}
         {generation === undefined ? null : <a class="button plain" href={pathOf({ name: "generation", id: generation.id })}>Details</a>}
-        {isUnderWay(now) ? null : <Button icon="repeat" onClick={() => submit(now.body)}>{generation?.status === "succeeded" ? "Once more" : "Try again"}</Button>}
+        {generation === undefined && now.trouble !== undefined ? <Button icon="stop" onClick={clearRun}>Stop trying</Button> : null}
+        {isUnderWay(now) ? null : <Button icon="repeat" busy={wait > 0} onClick={() => submit(now.body)}>{generation?.status === "succeeded" ? "Once more" : "Try again"}</Button>}
         {isUnderWay(now) ? null : <Button look="quiet" onClick={clearRun}>Clear</Button>}
       </div>
     </Card>

@@ -3,6 +3,7 @@ import { generations } from "../api/calls";
 import { ApiFailure, type Failure, failureOf } from "../api/failure";
 import { type Generation, isOpen, type Progress } from "../api/types";
 import { retryDelay } from "../lib/retry";
+import { pause } from "./pause";
 import { signedInAgain } from "./session";
 
 const holdSeconds = 20;
@@ -10,10 +11,13 @@ const pauseSeconds = 3;
 /** After so many failures that a lost connection does not explain, something on the way does not let events through. */
 const streamFailuresMax = 3;
 
+/** Why there is no answer now, and when it is asked for again by itself; nobody knows when while nobody is signed in. */
+export interface Trouble { failure: Failure; retryAt?: number | undefined }
+
 export interface Follower {
   update: (generation: Generation) => void;
   progress: (progress: Progress | undefined) => void;  // undefined: not known now.
-  trouble: (failure: Failure | undefined) => void;  // undefined: it is over.
+  trouble: (trouble: Trouble | undefined) => void;  // undefined: it is over.
 }
 
 /** What is followed now, by its id: once, however many places show it. */
@@ -60,7 +64,7 @@ class Shared implements Follower {
   }
 
   readonly update = (generation: Generation) => this.followers.forEach((one) => one.update(generation));
-  readonly trouble = (failure: Failure | undefined) => this.followers.forEach((one) => one.trouble(failure));
+  readonly trouble = (trouble: Trouble | undefined) => this.followers.forEach((one) => one.trouble(trouble));
   readonly progress = (progress: Progress | undefined) => {
     this.told = progress;
     this.followers.forEach((one) => one.progress(progress));
@@ -101,9 +105,9 @@ async function run(id: string, follower: Follower, signal: AbortSignal): Promise
         return undefined;
       }
       const failure = failureOf(thrown);
-      follower.trouble(failure);
       const expired = failure.kind === "refused" && failure.status === 401;
       const delay = retryDelay(failure, attempt);
+      follower.trouble({ failure, ...(delay === undefined ? {} : { retryAt: Date.now() + delay * 1000 }) });
       attempt += 1;
       if (expired) {
         await signedInAgain(signal);
@@ -187,19 +191,4 @@ class Streamed {
     }
     return false;
   }
-}
-
-/** Ends early when the connection comes back. */
-function pause(seconds: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const done = () => {
-      window.clearTimeout(timer);
-      window.removeEventListener("online", done);
-      signal.removeEventListener("abort", done);
-      resolve();
-    };
-    const timer = window.setTimeout(done, seconds * 1000);
-    window.addEventListener("online", done);
-    signal.addEventListener("abort", done);
-  });
 }

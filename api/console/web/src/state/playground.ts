@@ -6,9 +6,10 @@ import { type Failure, failureOf } from "../api/failure";
 import { type Generation, isOpen, type Progress } from "../api/types";
 import { credits } from "../lib/decimal";
 import { type Draft, draftFrom, emptyDraft, type RequestBody } from "../lib/draft";
-import { retryDelay } from "../lib/retry";
+import { allowedAgain, retryDelay } from "../lib/retry";
 import { announce } from "./announce";
-import { follow } from "./follow";
+import { follow, type Trouble } from "./follow";
+import { pause } from "./pause";
 import { signedInAgain } from "./session";
 import { forget, recall, remember } from "./storage";
 
@@ -19,8 +20,9 @@ export interface Run {
   id?: string;
   generation?: Generation;
   progress?: Progress | undefined;
-  failure?: Failure | undefined;  // While it is not over: tried again by itself.
+  trouble?: Trouble | undefined;  // While it is not over: tried again by itself.
   refused?: Failure;  // It never became a generation; with an id: it is not to be had any more.
+  allowedAt?: number | undefined;  // When the service takes another one, where it said so.
 }
 
 const startDraft = draftFrom(recall("tab", "draft"));
@@ -39,7 +41,8 @@ export function isUnderWay(current: Run | undefined): boolean {
 
 export function submit(body: RequestBody): void {
   const before = run.peek();
-  if (isUnderWay(before) || (before !== undefined && Date.now() - before.startedAt < doubleClick)) {
+  const now = Date.now();
+  if (isUnderWay(before) || (before !== undefined && (now - before.startedAt < doubleClick || now < (before.allowedAt ?? 0)))) {
     return;
   }
   begin({ body, key: crypto.randomUUID(), startedAt: Date.now() });
@@ -117,7 +120,7 @@ async function carryOut(signal: AbortSignal): Promise<void> {
     const end = await follow(current.id, {
       update: updateFollowed,
       progress: (progress) => change({ progress }),
-      trouble: (failure) => change({ failure }),
+      trouble: (trouble) => change({ trouble }),
     }, signal);
     if (end !== undefined) {
       refusedWith(end);
@@ -136,7 +139,10 @@ function updateFollowed(generation: Generation): void {
   }
 }
 
-/** Until the service has taken it or says why not, under one key. */
+/**
+ * Until the service has taken it or says why not, under one key. Whoever made too many is told when the next may be made,
+ * and makes it himself; what is only away or busy is asked again by itself.
+ */
 async function send(current: Run, signal: AbortSignal): Promise<void> {
   for (let attempt = 0; !signal.aborted; attempt += 1) {
     try {
@@ -150,17 +156,17 @@ async function send(current: Run, signal: AbortSignal): Promise<void> {
         return;
       }
       const failure = failureOf(thrown);
-      const delay = retryDelay(failure, attempt);
-      if (failure.kind === "refused" && failure.status === 401) {
+      const status = failure.kind === "refused" ? failure.status : undefined;
+      const delay = status === 429 ? undefined : retryDelay(failure, attempt);
+      if (status === 401) {
         await signedInAgain(signal);
-        continue;
       } else if (delay !== undefined) {
-        change({ failure });
-        await new Promise((resolve) => window.setTimeout(resolve, delay * 1000));
-        continue;
+        change({ trouble: { failure, retryAt: Date.now() + delay * 1000 } });
+        await pause(delay, signal);
+      } else {
+        refusedWith(failure);
+        return;
       }
-      refusedWith(failure);
-      return;
     }
   }
 }
@@ -168,12 +174,12 @@ async function send(current: Run, signal: AbortSignal): Promise<void> {
 function accepted(current: Run, generation: Generation): void {
   remember("tab", "settings", Object.fromEntries(
     [...Object.entries(settings()), [generation.id, current.body]].slice(-50)));
-  change({ id: generation.id, generation, failure: undefined });
+  change({ id: generation.id, generation, trouble: undefined });
   announce("Accepted. Waiting for the audio.");
 }
 
 function refusedWith(failure: Failure): void {
-  change({ refused: failure, failure: undefined });
+  change({ refused: failure, trouble: undefined, allowedAt: allowedAgain(failure, Date.now()) });
   forget("tab", "run");
 }
 
