@@ -135,8 +135,17 @@ test("references are told, not their addresses", async (context) => {
     return route.fulfill({ response: answer, json: details });
   });
   await open(page, `generations/${made.id}`);
-  await page.getByText("The addresses of its references are not kept").waitFor();
+  await page.getByText("The addresses of its references are told to nobody again").waitFor();
   assert.match(await page.locator(".facts").textContent(), /Referencesimage/);
+  assert.equal(await page.getByText("It cannot be retried").count(), 0, "there is nothing to retry");
+
+  // As if it had failed, on a page that has not sent it: why there is no button to retry it is said.
+  await page.route(one, (route) => route.fulfill({ json: {
+    ...made, status: "failed", output: null, usage: null, billing: { reserved_credits: 150, charged_credits: 0, returned_credits: 150 },
+    error: { code: "reference_unavailable", message: "A reference could not be fetched.", retriable: true },
+  } }));
+  await page.reload();
+  await page.getByText("It cannot be retried as it was: nobody is told the addresses of its references again.").waitFor();
   assert.equal(await page.getByRole("button", { name: "Retry with the same settings" }).count(), 0);
 });
 

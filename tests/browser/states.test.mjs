@@ -2,7 +2,7 @@
 // does not give on demand are put in its place.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { ask, closeBrowser, eventually, generated, newPage, newUser, open, consoleUrl, settled, signedIn } from "./support.mjs";
+import { ask, closeBrowser, eventually, generated, newPage, newUser, open, consoleUrl, settled, signedIn, violations } from "./support.mjs";
 
 after(closeBrowser);
 
@@ -86,6 +86,118 @@ test("too many requests: counts down, then asks again by itself", async (context
   await page.getByText(/Trying again in [12] s/).waitFor();
   await page.getByText("No keys yet").waitFor();
   assert.equal(asked, 2);
+});
+
+/** How creations were sent, by their keys; the first is answered with `refused`. */
+async function refuseFirst(page, refused) {
+  const sent = [];
+  await page.route(`${api}/audio/generations`, (route) => {
+    if (route.request().method() !== "POST") {
+      return route.continue();
+    }
+    sent.push(route.request().headers()["idempotency-key"]);
+    return sent.length === 1 ? route.fulfill(refused) : route.continue();
+  });
+  return sent;
+}
+
+test("too many generations: the playground counts down, sends nothing meanwhile, and its buttons come back", async (context) => {
+  const page = await signedIn(context, { path: "playground" });
+  const sent = await refuseFirst(page, refusal(429, "rate_limit_exceeded", { "Retry-After": "3" }));
+  await page.getByLabel("Prompt").fill("Patience.");
+  await page.getByRole("button", { name: "Generate" }).click();
+  await page.getByRole("alert").getByText(/You may try again in [123] s/).waitFor();
+  const generate = page.getByRole("button", { name: /^Wait [123] s$/ });
+  assert.equal(await generate.getAttribute("aria-disabled"), "true");
+  assert.equal(await page.getByRole("button", { name: "Try again" }).getAttribute("aria-disabled"), "true");
+  await page.getByLabel("Prompt").press("Control+Enter");
+  await page.getByRole("button", { name: "Generate" }).waitFor();
+  await page.getByText("You may try again now.").waitFor();
+  assert.equal(sent.length, 1);
+  assert.equal(await page.getByRole("button", { name: "Generate" }).getAttribute("aria-disabled"), null);
+  await page.getByRole("button", { name: "Try again" }).click();
+  await page.getByText("credits charged").waitFor();
+  assert.equal(new Set(sent).size, 2, "what was refused and what is asked for now are two intentions");
+});
+
+test("a service that is busy: the playground counts down and sends the same again by itself", async (context) => {
+  const page = await signedIn(context, { path: "playground" });
+  const sent = await refuseFirst(page, refusal(503, "service_unavailable", { "Retry-After": "3" }));
+  await page.getByLabel("Prompt").fill("Again.");
+  await page.getByRole("button", { name: "Generate" }).click();
+  await page.getByText(/Trying again in [123] s/).waitFor();
+  await page.getByText("credits charged").waitFor();
+  assert.equal(sent.length, 2);
+  assert.equal(new Set(sent).size, 1);
+  assert.equal(await page.getByText(/Trying again/).count(), 0);
+  assert.equal(await page.getByRole("button", { name: "Generate" }).getAttribute("aria-disabled"), null);
+});
+
+test("nobody has to wait for a service that is busy for long", async (context) => {
+  const page = await signedIn(context, { path: "playground" });
+  const sent = await refuseFirst(page, refusal(503, "service_unavailable", { "Retry-After": "3000" }));
+  await page.getByLabel("Prompt").fill("Never mind.");
+  await page.getByRole("button", { name: "Generate" }).click();
+  await page.getByText(/Trying again in \d+ s/).waitFor();
+  await page.getByRole("button", { name: "Stop trying" }).click();
+  await page.getByText("Nothing to hear yet").waitFor();
+  await page.reload();
+  await settled(page);
+  await page.getByRole("button", { name: "Generate" }).waitFor();
+  assert.equal(await page.getByLabel("Prompt").inputValue(), "Never mind.");
+  assert.equal(sent.length, 1);
+});
+
+const linked = {
+  id: "iss_01k9hq2m4c7p9s1v3x5z7b9d1f", issuer: "https://login.example.com/realms/ours", email: "ann@example.com",
+  linked_at: "2026-01-02T03:04:05.000Z", last_used_at: null,
+};
+
+/** The issuers of the account as `answer` says, which may be changed. */
+async function withIssuers(page, shown) {
+  await page.route(`${api}/account/issuers`, (route) => route.fulfill({ json: { object: "list", has_more: false, next_cursor: null, data: shown.data } }));
+}
+
+test("linked issuers: who they are, unlinked after a question and a fresh sign-in, then none", async (context) => {
+  const page = await signedIn(context);
+  const shown = { data: [linked, { ...linked, id: "iss_01k9hq2m4c7p9s1v3x5z7b9d1g", issuer: null, email: null }] };
+  await withIssuers(page, shown);
+  const answers = [refusal(403, "step_up_required"), refusal(409, "last_way_in"), { status: 204 }];
+  const asked = [];
+  await page.route(`${api}/account/issuers/*`, (route) => {
+    asked.push(`${route.request().method()} ${route.request().url().split("/").at(-1)}`);
+    shown.data = asked.length < 3 ? shown.data : [];
+    return route.fulfill(answers[asked.length - 1]);
+  });
+  await open(page, "settings");
+  const card = page.getByRole("region", { name: "Linked issuers" });
+  for (const text of ["login.example.com", "https://login.example.com/realms/ours", "ann@example.com", "linked before names were kept", "An issuer without a name"]) {
+    await card.getByText(text, { exact: !text.startsWith("linked") }).waitFor();
+  }
+  assert.deepEqual(await violations(page), []);
+
+  await card.getByRole("button", { name: "Unlink login.example.com" }).click();
+  const question = page.getByRole("dialog", { name: "Unlink login.example.com?" });
+  await question.waitFor();
+  assert.deepEqual(await violations(page), []);
+  await question.getByRole("button", { name: "Keep it" }).click();
+  await question.waitFor({ state: "detached" });
+  assert.deepEqual(asked, []);
+
+  await card.getByRole("button", { name: "Unlink login.example.com" }).click();
+  await question.getByRole("button", { name: "Unlink it" }).click();
+  const sheet = page.getByRole("dialog", { name: "Confirm that it is you" });
+  await sheet.waitFor();
+  await page.keyboard.press("Escape");
+  await sheet.waitFor({ state: "detached" });
+  assert.equal(await page.getByRole("alert").count(), 0, "whoever would rather not is told nothing");
+  await question.getByRole("button", { name: "Unlink it" }).click();
+  await question.getByRole("alert").getByText("It is the only way in.").waitFor();
+  await question.getByRole("button", { name: "Unlink it" }).click();
+  await question.waitFor({ state: "detached" });
+  await card.getByText(/^None/).waitFor();
+  assert.deepEqual(asked, Array(3).fill(`DELETE ${linked.id}`));
+  assert.deepEqual(page.faults, []);
 });
 
 test("busy service: asks again by itself, and keeps what is shown with its age", async (context) => {
