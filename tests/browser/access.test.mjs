@@ -95,6 +95,67 @@ test("nothing scrolls sideways at 320 px", async () => {
   }
 });
 
+test("whatever a finger presses is 40 px high and wide, and no word is cut", async (context) => {
+  const phone = await signedIn(context, { user: page.email, viewport: { width: 360, height: 740 }, hasTouch: true });
+  for (const path of pages) {
+    await open(phone, path);
+    assert.deepEqual(await phone.evaluate(() => {
+      const found = [];
+      const size = (element) => element.getBoundingClientRect();
+      for (const element of document.querySelectorAll("#main :is(a, button, input, select, textarea, summary), nav :is(a, button)")) {
+        const style = getComputedStyle(element);
+        // A label is pressed for its box, a row for its link; a link in a sentence is as high as its line.
+        const pressed = element.matches("[type=checkbox], [type=radio]") ? element.labels[0]
+          : element.matches(".row-main") ? element.closest("li") : element;
+        const hidden = element.closest(".visually-hidden, details:not([open]) > :not(summary)") !== null;
+        if (!hidden && style.display !== "inline" && size(element).height > 0 && (size(pressed).height < 39.5 || size(pressed).width < 39.5)) {
+          found.push(`small: ${element.outerHTML.slice(0, 120)}`);
+        }
+      }
+      for (const element of document.querySelectorAll(".button span, nav span, .figure .value")) {
+        if (size(element).height > 0 && element.scrollWidth > element.clientWidth + 1 && getComputedStyle(element).display !== "inline") {
+          found.push(`cut: ${element.textContent}`);
+        }
+      }
+      return found;
+    }), [], path);
+  }
+});
+
+test("a dialog is in the middle, wherever on its page it was opened", async () => {
+  await page.setViewportSize({ width: 1280, height: 900 });
+  for (const [path, button] of [["keys", "New key"], ["settings", "Delete the account"]]) {
+    await open(page, path);
+    await page.getByRole("button", { name: button }).click();
+    const { x, y, width, height } = await page.getByRole("dialog").boundingBox();
+    assert.ok(Math.abs(x + width / 2 - 640) < 2 && Math.abs(y + height / 2 - 450) < 2, `${path}: ${x} ${y} ${width} ${height}`);
+    await page.keyboard.press("Escape");
+  }
+});
+
+test("what is asked for keeps its place, so that nothing below it moves when it comes", async (context) => {
+  const slow = await signedIn(context, { user: page.email, viewport: { width: 360, height: 740 } });
+  await slow.addInitScript(() => {
+    window.moved = 0;
+    new PerformanceObserver((list) => list.getEntries().forEach((entry) => { window.moved += entry.hadRecentInput ? 0 : entry.value; }))
+      .observe({ type: "layout-shift", buffered: true });
+  });
+  // One after the other, each after the browser has painted the one before.
+  let last = Promise.resolve();
+  await slow.route("**/console/api/v1/**", (route) => {
+    last = last.then(async () => {
+      await slow.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))).catch(() => undefined);
+      await route.continue().catch(() => undefined);
+    });
+    return last;
+  });
+  for (const path of ["", "keys", "billing", "settings"]) {
+    await open(slow, path);
+    const moved = await slow.evaluate(() => window.moved);
+    assert.ok(moved < 0.1, `${path}: ${moved}, and 0.1 is what is called good`);
+  }
+});
+
 test("every page has one first heading, a title of its own and the landmarks", async () => {
   const titles = new Set();
   for (const path of ["", "start", "playground", "history", "keys", "usage", "billing", "reference", "settings"]) {

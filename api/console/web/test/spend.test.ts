@@ -7,8 +7,10 @@ import { isUsedUp, limitCredits, limitMax, limitMin, share, spentText, type Spen
 const of = (text: string) => text as Decimal;
 const day: SpendLimit = { credits: of("1000"), period: "day" };
 
-test("bounds are those of the description", () => {
-  const description = JSON.parse(readFileSync(process.env.OPENAPI ?? "", "utf8"));
+const published = process.env["OPENAPI"];
+
+test("bounds are those of the description", { skip: published === undefined }, () => {
+  const description = JSON.parse(readFileSync(published ?? "", "utf8"));
   const { credits, period } = description.components.schemas.SpendLimit.properties;
   assert.deepEqual([credits.minimum, credits.maximum], [limitMin, limitMax]);
   assert.deepEqual(period.enum, ["day", "month"]);

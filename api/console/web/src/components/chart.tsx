@@ -13,6 +13,9 @@ const axis = 44;
 const foot = 22;
 const labelWidth = 110;
 
+/** "500", "2.5K", "100M": beside the axis there is room for no more. */
+const short = new Intl.NumberFormat("en", { notation: "compact" });
+
 /** How wide an element is, now and whenever that changes; in units of the picture, which are pixels. */
 function useWidth(element: RefObject<HTMLElement>): number {
   const width = useSignal(720);
@@ -48,7 +51,7 @@ function Bars({ points, bucket, title }: { points: readonly Point[]; bucket: Buc
         {[0, 0.5, 1].map((part) => (
           <g key={part} class="grid-line">
             <line x1={axis} x2={width} y1={height - part * (height - 12)} y2={height - part * (height - 12)} />
-            <text x={axis - 8} y={height - part * (height - 12) + 4} text-anchor="end">{part * top}</text>
+            <text x={axis - 8} y={height - part * (height - 12) + 4} text-anchor="end">{short.format(part * top)}</text>
           </g>
         ))}
         {points.map((point, index) => {

@@ -20,7 +20,7 @@ export function DeleteGeneration({ generation, onClose, onDeleted }: {
   });
   return (
     <Dialog title="Delete this generation?" onClose={onClose}>
-      {typeof generation.prompt === "string" ? <blockquote>{excerpt(generation.prompt, 200)}</blockquote> : null}
+      {typeof generation.prompt === "string" ? <blockquote dir="auto">{excerpt(generation.prompt, 200)}</blockquote> : null}
       <p>The text, the references and the audio are erased for good. That it was made and what it cost stays on the books.</p>
       {action.failure.value === undefined ? null : <FailureNotice what="It was not deleted." failure={action.failure.value} />}
       <div class="dialog-actions">

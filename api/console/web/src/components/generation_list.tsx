@@ -13,8 +13,8 @@ export function GenerationRow({ generation, actions, chosen = false }: {
   const { output, usage, prompt } = generation;
   return (
     <li class={chosen ? "row chosen" : "row"}>
-      <a class="row-main" href={pathOf({ name: "generation", id: generation.id })} aria-current={chosen ? "true" : undefined}>
-        {prompt === null ? <em class="muted">Deleted: the text and the audio are gone</em> : excerpt(prompt)}
+      <a class="row-main" href={pathOf({ name: "generation", id: generation.id })} dir="auto" aria-current={chosen ? "true" : undefined}>
+        {prompt === null ? <em class="muted">Deleted: the text and the audio are gone</em> : excerpt(prompt, 240)}
       </a>
       <span class="row-status"><StatusBadge status={generation.status} /></span>
       <span class="row-facts">

@@ -69,7 +69,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
           </button>
         </nav>
         <div class="side-foot">
-          <span class="who">{current.value?.email}</span>
+          <span class="who" title={current.value?.email}>{current.value?.email}</span>
           <IconButton icon="help" label="Help and shortcuts" onClick={() => { help.value = true; }} />
         </div>
       </header>

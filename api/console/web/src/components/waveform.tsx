@@ -47,15 +47,19 @@ export function Waveform({ url, format, audio }: {
   url: string; format: OutputFormat; audio: RefObject<HTMLAudioElement>;
 }) {
   const levels = useSignal<number[] | undefined>(undefined);
+  const none = useSignal(false);
   const canvas = useRef<HTMLCanvasElement>(null);
 
   useEffect(() => {
     const loading = new AbortController();
+    none.value = false;
     load(url, format, loading.signal).then(
       (loaded) => {
         levels.value = loaded;
       },
-      () => undefined);
+      () => {
+        none.value = !loading.signal.aborted;
+      });
     return () => loading.abort();
   }, [url, format]);
 
@@ -95,6 +99,7 @@ export function Waveform({ url, format, audio }: {
       player.currentTime = (event.offsetX / element.clientWidth) * player.duration;
     }
   };
+  // Its place is kept while it is being read.
   return levels.value === undefined
-    ? null : <canvas ref={canvas} class="waveform" aria-hidden="true" onClick={seek} />;
+    ? none.value ? null : <div class="waveform" /> : <canvas ref={canvas} class="waveform" aria-hidden="true" onClick={seek} />;
 }

@@ -18,7 +18,7 @@ export function Billing() {
     <>
       <PageHead title="Billing" />
       <Card title="Balance">
-        <Loaded loader={owner} what="The balance" lines={2}>
+        <Loaded loader={owner} what="The balance" lines={2} room="balance">
           {(shown) => (
             <>
               <dl class="figures">
@@ -34,7 +34,7 @@ export function Billing() {
           )}
         </Loaded>
       </Card>
-      <Card title="Prices"><Loaded loader={prices} what="The prices" lines={2}>{(shown) => <Prices shown={shown} />}</Loaded></Card>
+      <Card title="Prices"><Loaded loader={prices} what="The prices" lines={2} room="text">{(shown) => <Prices shown={shown} />}</Loaded></Card>
       <Card title="Ledger">
         <Loaded loader={ledger} what="The ledger" lines={8}>{(list) => <Ledger list={list} paged={cursor !== undefined} />}</Loaded>
       </Card>

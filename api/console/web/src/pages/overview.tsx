@@ -31,12 +31,12 @@ export function Overview() {
       <PageHead title="Overview"><a class="button primary" href={pathOf({ name: "playground" })}>New generation</a></PageHead>
       <FirstRunCard />
       <Card title="Balance">
-        <Loaded loader={balance} what="The balance" lines={2}>
+        <Loaded loader={balance} what="The balance" lines={2} room="figures">
           {(shown) => <BalanceFigures shown={shown} month={month.data.value} />}
         </Loaded>
       </Card>
       <Card title={`Credits, last ${span} days`} actions={<a href={pathOf({ name: "usage" })}>Usage</a>}>
-        <Loaded loader={month} what="Usage" lines={5}>
+        <Loaded loader={month} what="Usage" lines={5} room="chart">
           {(shown) => (
             <CreditsChart
               title="Credits a day (UTC)" bucket="day"
