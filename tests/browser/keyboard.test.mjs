@@ -1,7 +1,7 @@
 // Without a mouse: from the first run to a sound, and the single keys.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { base, closeBrowser, eventually, generated, open, signedIn } from "./support.mjs";
+import { base, closeBrowser, consoleUrl, eventually, generated, newPage, open, signedIn } from "./support.mjs";
 
 after(closeBrowser);
 
@@ -140,4 +140,62 @@ test("a key that is shown once does not go away by a slip", async (context) => {
   assert.equal(await page.getByRole("region", { name: "The key" }).count(), 1);
   await page.getByRole("button", { name: "I saved it" }).click();
   await page.getByRole("dialog").waitFor({ state: "detached" });
+});
+
+test("what happens is read out: in a dialog, on a page, and where nobody is signed in", async (context) => {
+  const page = await signedIn(context, { path: "keys" });
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"], { origin: base });
+  /** In a live region that a reader knows of: nothing outside a modal dialog is there while it is open. */
+  const told = (where, text) => where.getByRole("status").filter({ hasText: text }).first().waitFor({ state: "attached" });
+  await page.getByRole("button", { name: "New key" }).click();
+  await page.getByRole("textbox", { name: "Name" }).fill("told");
+  await page.keyboard.press("Enter");
+  const dialog = page.getByRole("dialog");
+  await told(dialog, "The key was made. It is shown once.");
+  await dialog.getByRole("button", { name: "Copy the key" }).click();
+  await told(dialog, "Copied");
+  await dialog.getByRole("button", { name: "I saved it" }).click();
+  await dialog.waitFor({ state: "detached" });
+
+  const made = await generated(page, "Told.");
+  const one = /\/audio\/generations\/aud_[^/]+$/;
+  let shown = { ...made, status: "processing", output: null, usage: null, billing: { reserved_credits: 150 } };
+  await page.route(/\/events$/, (route) => route.abort());
+  await page.route(one, (route) => route.fulfill({ json: shown }));
+  await open(page, `generations/${made.id}`);
+  await told(page, "Making the audio");
+  shown = made;
+  await told(page, "Ready. Charged");
+  await page.unroute(one);
+
+  await open(page, "history");
+  await page.getByLabel("Status").selectOption("failed");
+  await told(page, "0 generations");
+
+  const out = await newPage(context);
+  await out.route("**/console/api/v1/sign-in", (route) => route.fulfill({ json: { mail: true, sign_up: "closed", oidc: false } }));
+  await out.route("**/console/api/v1/sign-in/link", (route) => route.fulfill({ status: 204 }));
+  await out.goto(consoleUrl);
+  await out.getByText("Get a link by mail").click();
+  await out.getByLabel("Address for the link").fill("ann@example.com");
+  await out.getByRole("button", { name: "Send a sign-in link" }).click();
+  await told(out, "A link is on its way");
+});
+
+test("what has the focus is in sight, on a phone too", async (context) => {
+  const page = await signedIn(context, { path: "playground", viewport: { width: 360, height: 740 } });
+  for (let step = 0; step < 45; step += 1) {
+    await page.keyboard.press("Tab");
+    const covered = await page.evaluate(() => {
+      const element = document.activeElement;
+      if (element === null || element.closest(".skip, .side, .submit-bar, textarea, pre") !== null || element === document.body) {
+        return undefined;
+      }
+      const { top, bottom, height } = element.getBoundingClientRect();
+      const bars = [...document.querySelectorAll(".submit-bar, .side nav")].map((bar) => bar.getBoundingClientRect());
+      const under = bars.some((bar) => bottom - bar.top > 2 && bar.bottom - top > 2);
+      return height < 200 && (under || top < 0) ? element.outerHTML.slice(0, 120) : undefined;
+    });
+    assert.equal(covered, undefined);
+  }
 });

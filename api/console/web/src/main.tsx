@@ -1,5 +1,6 @@
 import "./style/main.css";
 import { render } from "preact";
+import { Announcer } from "./components/announcer";
 import { PageHead, Empty } from "./components/basics";
 import { ConfirmMail } from "./components/mail_change";
 import { Shell } from "./components/shell";
@@ -58,6 +59,10 @@ function Unreachable() {
 }
 
 function App() {
+  return <><Shown /><Announcer /></>;
+}
+
+function Shown() {
   switch (state.value.name) {
     case "starting": return <main id="main" aria-busy="true"><h1 class="visually-hidden">Audio console</h1></main>;
     case "unreachable": return <Unreachable />;

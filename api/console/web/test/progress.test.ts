@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Progress } from "../src/api/types";
 import type { Decimal } from "../src/lib/decimal";
-import { forecast, happened, waitingFor, within } from "../src/lib/progress";
+import { ending, forecast, happened, waitingFor, within } from "../src/lib/progress";
 
 const range = (p50: string, p90: string) => ({ p50: p50 as Decimal, p90: p90 as Decimal });
 const nothing: Progress = { waiting_on: null, position: null, start_in_seconds: null, done_in_seconds: null };
@@ -32,4 +32,11 @@ test("what happened to it", () => {
   const at = "2026-11-20T23:10:32.123Z";
   assert.equal(happened({ type: "attempt", at, number: "2" as Decimal, ended_at: null, outcome: "interrupted", message: null }), "Attempt 2 was interrupted");
   assert.equal(happened({ type: "failed", at, code: "internal_error", message: "x" }), "Failed");
+});
+
+test("how it ended, to be read out", () => {
+  assert.equal(ending({ status: "succeeded", usage: { credits: "10.5" as Decimal } }), "Ready. Charged 10.5 credits.");
+  assert.equal(ending({ status: "succeeded", usage: null }), "Ready.");
+  assert.equal(ending({ status: "failed", usage: null }), "Failed. The reservation was returned.");
+  assert.equal(ending({ status: "canceled", usage: null }), "Canceled. The reservation was returned.");
 });

@@ -1,12 +1,13 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef } from "preact/hooks";
+import { Announcer } from "./announcer";
 
 /**
  * A modal dialog: the browser's own, which keeps the focus inside and gives it back. Without `onClose`
  * neither Esc nor anything but its own buttons closes it.
  */
-export function Dialog({ title, onClose, children, wide = false }: {
-  title: string; onClose?: (() => void) | undefined; children: ComponentChildren; wide?: boolean;
+export function Dialog({ title, onClose, children }: {
+  title: string; onClose?: (() => void) | undefined; children: ComponentChildren;
 }) {
   const element = useRef<HTMLDialogElement>(null);
   const id = useId();
@@ -23,7 +24,7 @@ export function Dialog({ title, onClose, children, wide = false }: {
   }, []);
   return (
     <dialog
-      ref={element} aria-labelledby={id} class={wide ? "wide" : ""}
+      ref={element} aria-labelledby={id}
       onCancel={(event) => {
         event.preventDefault();
         onClose?.();
@@ -40,6 +41,7 @@ export function Dialog({ title, onClose, children, wide = false }: {
         <h2 id={id}>{title}</h2>
         {children}
       </div>
+      <Announcer />
     </dialog>
   );
 }

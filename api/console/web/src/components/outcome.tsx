@@ -30,7 +30,7 @@ export function Progress({ generation, since, told, trouble }: {
   return (
     <div class="progress">
       <progress aria-label={text} />
-      <p>{text} <span class="muted">{seconds} s</span></p>
+      <p><span role="status">{text}</span> <span class="muted">{seconds} s</span></p>
       {when === "" ? null : <p class="muted forecast">{when.charAt(0).toUpperCase() + when.slice(1)}.</p>}
       {trouble === undefined ? null : (
         <>

@@ -3,7 +3,6 @@ import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useMemo } from "preact/hooks";
 import { pathOf, type Page } from "../lib/path";
-import { announcement } from "../state/announce";
 import { navigate, page, path } from "../state/router";
 import { current } from "../state/session";
 import { enabled, modifier, type Shortcut, useShortcuts } from "../state/shortcuts";
@@ -76,7 +75,6 @@ export function Shell({ children }: { children: ComponentChildren }) {
       <main id="main">{children}</main>
       {menu.value ? <Menu onClose={() => { menu.value = false; }} onHelp={() => { menu.value = false; help.value = true; }} /> : null}
       {help.value ? <Help shortcuts={shortcuts} onClose={() => { help.value = false; }} /> : null}
-      <div class="visually-hidden" role="status" aria-live="polite">{announcement}</div>
     </div>
   );
 }

@@ -1,6 +1,6 @@
 // What is told of a generation that is not final yet, in words.
-import type { Progress, Range, TimelineItem } from "../api/types";
-import { type Decimal, grouped } from "./decimal";
+import type { Generation, Progress, Range, TimelineItem } from "../api/types";
+import { credits, type Decimal, grouped } from "./decimal";
 
 /** What it waits for. `queued`: as far as the status alone tells. */
 export function waitingFor(progress: Progress | undefined, queued: boolean): string {
@@ -43,6 +43,13 @@ export function within({ p50, p90 }: Range): string {
   const from = Math.round(soon / size);
   const to = Math.ceil(late / size);
   return from >= to ? `in about ${to} ${unit}` : from === 0 ? `within ${to} ${unit}` : `in about ${from}–${to} ${unit}`;
+}
+
+/** How a final one ended, to be read out. */
+export function ending({ status, usage }: Pick<Generation, "status" | "usage">): string {
+  return status === "succeeded" && usage !== null ? `Ready. Charged ${credits(usage.credits)}.`
+    : status === "succeeded" ? "Ready."
+    : status === "failed" ? "Failed. The reservation was returned." : "Canceled. The reservation was returned.";
 }
 
 /** One line of the timeline; what is said of an attempt beside how it went is the service's own sentence. */

@@ -13,7 +13,7 @@ import { compare, type Decimal, grouped, signed } from "../lib/decimal";
 import { creditsCap, emptyDraft, type RequestBody, requestFrom } from "../lib/draft";
 import { integer } from "../lib/exact_json";
 import { pathOf } from "../lib/path";
-import { happened } from "../lib/progress";
+import { ending, happened } from "../lib/progress";
 import { receiptLines, receiptSum } from "../lib/receipt";
 import { plural } from "../lib/text";
 import { absolute, clock, duration } from "../lib/time";
@@ -56,7 +56,12 @@ function Details({ generation, onChange }: { generation: Shown; onChange: (next:
     }
     const following = new AbortController();
     void follow(generation.id, {
-      update: onChange,
+      update: (next) => {
+        onChange(next);
+        if (!isOpen(next) && run.peek()?.id !== next.id) {  // The playground tells of its own.
+          announce(ending(next));
+        }
+      },
       progress: (told) => { progress.value = told; },
       trouble: (now) => { trouble.value = now; },
     }, following.signal);

@@ -1,5 +1,5 @@
 import { useSignal } from "@preact/signals";
-import { useEffect, useMemo } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import { generations, type HistoryFilter, keys } from "../api/calls";
 import { isOpen, type List, type ListedGeneration } from "../api/types";
 import { Button, Empty, IconButton, PageHead } from "../components/basics";
@@ -10,6 +10,8 @@ import { Icon } from "../components/icons";
 import { Loaded } from "../components/states";
 import { dayEnd, dayStart } from "../lib/time";
 import { oneOf, pathOf } from "../lib/path";
+import { plural } from "../lib/text";
+import { announce } from "../state/announce";
 import { type Loader, useLoader } from "../state/loader";
 import { changeSearch, navigate, search } from "../state/router";
 import { useShortcuts } from "../state/shortcuts";
@@ -79,6 +81,14 @@ function Page({ list, loader, filtered }: {
   const chosen = useSignal(-1);
   const deleting = useSignal<ListedGeneration | undefined>(undefined);
   const paged = search.value.has("cursor");
+  const asked = search.value.toString();
+  const told = useRef(asked);
+  useEffect(() => {
+    if (told.current !== asked) {
+      announce(`${plural(list.data.length, "generation")}${list.has_more ? ", and more" : ""}`);
+    }
+    told.current = asked;
+  }, [list]);
   useEffect(() => {
     chosen.value = -1;
   }, [list.data[0]?.id]);

@@ -1,5 +1,5 @@
 import { useComputed, useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { account, catalogue, generations } from "../api/calls";
 import { isCode, type Failure } from "../api/failure";
 import { type Account, isOpen, type Model, type OutputFormat, type Pricing, type Voice } from "../api/types";
@@ -17,6 +17,7 @@ import { integer } from "../lib/exact_json";
 import { pathOf } from "../lib/path";
 import { codePoints } from "../lib/text";
 import { useAction } from "../state/action";
+import { announce } from "../state/announce";
 import { useSecondsUntil } from "../state/clock";
 import { useLoader } from "../state/loader";
 import { modifier } from "../state/shortcuts";
@@ -55,6 +56,14 @@ function Bench({ known }: { known: Catalogue }) {
   const body = useComputed(() => requestOf(draft.value, known.model.id));
   const under = isUnderWay(run.value);
   const wait = useSecondsUntil(run.value?.allowedAt);
+
+  const waited = useRef(false);
+  useEffect(() => {
+    if (waited.current && wait === 0 && run.peek()?.refused !== undefined) {
+      announce("The wait is over.");
+    }
+    waited.current = wait > 0;
+  }, [wait > 0]);
 
   // What is available changes when something is reserved and when it ends.
   const phase = run.value?.generation?.status;

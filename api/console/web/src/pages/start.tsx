@@ -10,6 +10,7 @@ import { Outcome, Progress } from "../components/outcome";
 import { FailureNotice, Loaded, Notice } from "../components/states";
 import type { RequestBody } from "../lib/draft";
 import { pathOf } from "../lib/path";
+import { ending } from "../lib/progress";
 import { snippet } from "../lib/snippets";
 import { useAction } from "../state/action";
 import { announce } from "../state/announce";
@@ -99,6 +100,9 @@ function Listen({ onHeard }: { onHeard: () => void }) {
     const waiting = new AbortController();
     const update = (next: Generation) => {
       generation.value = next;
+      if (!isOpen(next)) {
+        announce(ending(next));
+      }
       if (next.status === "succeeded") {
         onHeard();
       }

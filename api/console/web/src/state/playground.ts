@@ -4,8 +4,8 @@ import { effect, signal } from "@preact/signals";
 import { generations } from "../api/calls";
 import { type Failure, failureOf } from "../api/failure";
 import { type Generation, isOpen, type Progress } from "../api/types";
-import { credits } from "../lib/decimal";
 import { type Draft, draftFrom, emptyDraft, type RequestBody } from "../lib/draft";
+import { ending } from "../lib/progress";
 import { allowedAgain, retryDelay } from "../lib/retry";
 import { announce } from "./announce";
 import { follow, type Trouble } from "./follow";
@@ -132,10 +132,7 @@ function updateFollowed(generation: Generation): void {
   const before = run.peek()?.generation?.status;
   change({ generation });
   if (generation.status !== before && !isOpen(generation)) {
-    announce(
-      generation.status === "succeeded" && generation.usage !== null
-        ? `Ready. Charged ${credits(generation.usage.credits)}.`
-        : generation.status === "failed" ? "Failed. The reservation was returned." : "Canceled. The reservation was returned.");
+    announce(ending(generation));
   }
 }
 
