@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "common/base/time.h"
-#include "common/domain/task.h"
+#include "common/domain/lifecycle.h"
 
 namespace audiogen {
 
