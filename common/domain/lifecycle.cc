@@ -190,7 +190,8 @@ SweepDecision decide_sweep(const TaskFacts& task, Instant now, TaskId unsent_fro
     return {.kind = Kind::kLook, .wake_at = std::min(task.next_run_at, task.deadline_at)};
   }
   if (task.lease_until > now) {
-    return {.kind = Kind::kLook, .wake_at = std::min({*task.lease_until, now + kLease, task.deadline_at})};
+    return {.kind = Kind::kLook,
+            .wake_at = std::min({*task.lease_until, now + kLease, task.deadline_at})};
   }
   if (task.claims >= kClaimsMax) {
     return {.kind = Kind::kExhaust, .move = fail_fenced(task, FailureCode::kInternalError)};

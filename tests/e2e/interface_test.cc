@@ -150,8 +150,7 @@ TEST(Create, BadBodiesAndHeadersAre400AndHoldNothing) {
       stack.create(ann, Stack::body(), {"Content-Encoding: gzip"}), 400, "invalid_request");
   // Of a key that is known, and of one that is looked up while the body comes.
   expect_error(stack.create(ann, std::string(300 * 1024, ' ')), 400, "invalid_request");
-  expect_error(
-      stack.create(stack.account(), std::string(300 * 1024, ' ')), 400, "invalid_request");
+  expect_error(stack.create(stack.account(), std::string(300 * 1024, ' ')), 400, "invalid_request");
   EXPECT_EQ(stack.admin({"user", "show", "--user", ann.user})["reserved_credits"].GetDouble(), 0);
   EXPECT_EQ(stack.admin({"task", "list", "--user", ann.user})["tasks"].Size(), 0U);
 }

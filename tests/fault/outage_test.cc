@@ -34,8 +34,8 @@ void expect_unavailable(const Reply& reply, double seconds) {
 void expect_all_soon(Stack& stack, const Account& account, const std::vector<std::string>& ids) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(4);
   for (const std::string& id : ids) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(
-        until - std::chrono::steady_clock::now());
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
     ASSERT_EQ(stack.wait_final(account, id, left).text("status"), "succeeded");
   }
 }

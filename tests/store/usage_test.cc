@@ -257,6 +257,9 @@ TEST_F(UsageTest, AMarkThatIsFurtherStays) {
   late.join();
   EXPECT_EQ(mark(user), all);
   EXPECT_EQ(roll_up(), 0U);
+  // The other one only said that it had counted.
+  db_.execute(Sql("UPDATE usage_marks SET seq=0"));
+  EXPECT_EQ(roll_up(), static_cast<std::size_t>(all));
 }
 
 TEST_F(UsageTest, CompleteToPromisesNoMoreThanThereIs) {

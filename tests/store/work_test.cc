@@ -152,10 +152,11 @@ TEST_F(WorkTest, AClaimTakesWhatIsReady) {
 TEST_F(WorkTest, AClaimLeavesWhatIsNotReady) {
   const UserId user = db_.add_user();
   const TaskId early = create(user), late = create(user), other_epoch = create(user);
-  db_.execute(Sql("UPDATE tasks SET next_run_at=next_run_at + INTERVAL 60 SECOND WHERE id=")
-              << early);
+  db_.execute(
+      Sql("UPDATE tasks SET epoch=2, next_run_at=next_run_at + INTERVAL 60 SECOND WHERE id=")
+      << early);
   pass_deadline(late);
-  EXPECT_FALSE(claim(early));
+  EXPECT_FALSE(claim(early, 2));
   EXPECT_FALSE(claim(late));
   EXPECT_FALSE(claim(other_epoch, 1));
   const std::vector<Hint> twice = {{other_epoch, 0}, {other_epoch, 0}};

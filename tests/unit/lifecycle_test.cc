@@ -118,8 +118,7 @@ TEST(Work, AClaimHoldsForItsEpochAndItsWorker) {
     TaskFacts other = facts(state);
     other.worker = kWorker;
     EXPECT_EQ(is_of(other, 3), state == TaskState::kRunning) << state_name(state);
-    EXPECT_EQ(may_renew(other, 3, kWorker), state == TaskState::kRunning)
-        << state_name(state);
+    EXPECT_EQ(may_renew(other, 3, kWorker), state == TaskState::kRunning) << state_name(state);
   }
 }
 

@@ -17,9 +17,9 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// Between looks. While they find tasks, as soon as a place may be free again; while hints come, just
-// often enough that one which was lost costs seconds: each look reads what waits or runs of the
-// last seconds.
+// Between looks. While they find tasks, as soon as a place may be free again; while hints come,
+// just often enough that one which was lost costs seconds: each look reads what waits or runs of
+// the last seconds.
 constexpr milliseconds kFinding{50};
 constexpr milliseconds kWithoutBroker{500};
 constexpr milliseconds kWithBroker{3000};
