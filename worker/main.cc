@@ -145,6 +145,7 @@ int work(const Config& config) {
   }
   log::info("audio-worker drains", {{"in_flight", runner.in_flight()}});
   draining.store(true);
+  runner.close();
   consumer.stop(kCloseLimit);  // What is not claimed goes to other workers now.
   puller.stop();
   runner.drain(kDrainLimit);

@@ -347,6 +347,10 @@ void Connection::on_bytes(std::string_view bytes) {
   if (phase_ == Phase::kJudging && !discarding_ &&
       inbox_->size() + bytes.size() > limits.head + limits.body) {
     discarding_ = true;
+    const std::size_t room = limits.head + limits.body - inbox_->size();
+    inbox_->append(bytes.substr(0, room));
+    hold(holder_, room);
+    bytes.remove_prefix(room);
   }
   // Requests sent ahead: with heads_first their bodies are nobody's yet.
   if (phase_ != Phase::kReading && phase_ != Phase::kJudging && phase_ != Phase::kLingering &&

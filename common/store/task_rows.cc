@@ -279,9 +279,9 @@ void find_references(Session& session, std::span<TaskView* const> tasks) {
     return;
   }
   Sql sql(
-      "SELECT id FROM tasks FORCE INDEX (PRIMARY) WHERE "
+      "SELECT id FROM tasks FORCE INDEX (PRIMARY) WHERE IF(state=1 AND LENGTH(request)>0, "
       "JSON_CONTAINS_PATH(CONVERT(request USING utf8mb4), 'one', '$.audio_references[0]', "
-      "'$.image_url') AND next_run_at>UTC_TIMESTAMP(6) AND id IN (");
+      "'$.image_url'), 0) AND next_run_at>UTC_TIMESTAMP(6) AND id IN (");
   list(sql, may, [&](const auto& task) { sql << task.first; }) << ")";
   Rows rows = session.query(sql);
   while (rows.next()) {

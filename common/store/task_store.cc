@@ -179,8 +179,12 @@ Result<std::size_t, StoreFault> TaskStore::purge_sessions(std::size_t limit) {
 
 Result<std::optional<Instant>, StoreFault> TaskStore::oldest_idempotency() {
   return guarded<std::optional<Instant>>("oldest_idempotency", [&] {
-    Rows rows = session_.query(Sql("SELECT MIN(created_at) FROM idempotency"));
-    return rows.next() ? rows.maybe_time(1) : std::nullopt;
+    // As old_idempotency() takes them: a key whose task never ends keeps no other.
+    Rows rows = session_.query(Sql("SELECT i.created_at FROM idempotency i FORCE INDEX (k_age) "
+                                   "STRAIGHT_JOIN tasks t FORCE "
+                                   "INDEX (PRIMARY) ON t.id=i.task_id WHERE t.state>=")
+                               << TaskState::kSucceeded << " ORDER BY i.created_at LIMIT 1");
+    return rows.next() ? std::optional(rows.time(1)) : std::nullopt;
   });
 }
 

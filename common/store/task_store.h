@@ -103,7 +103,7 @@ class TaskStore {
   // Up to `limit` tasks that could be claimed now and could have been for `age`, the oldest first,
   // but none of `without`. Reads, locks nothing and writes nothing: whether a task is still free
   // its claim decides. Workers that ask at the same time get different ones where there are more
-  // than a few. What others work on hides what comes after it beyond the first 10,000 rows.
+  // than a few. What others work on hides what comes after it beyond the first 5,000 rows.
   Result<std::vector<Hint>, StoreFault> ready(std::size_t limit,
                                               std::chrono::seconds age,
                                               const std::unordered_set<TaskId>& without = {});

@@ -65,7 +65,7 @@ Pass read_pass(Session& session) {
   const Instant newest = std::max(pass.began, pass.after.wake_at);
   pass.ahead = newest > pass.now + kClockStep;
   // With marks in the future nobody would see what is due before them.
-  pass.over = pass.began < pass.now - kWholePass || newest > pass.now;
+  pass.over = pass.began < pass.now - kWholePass || pass.ahead;
   if (!rows.is_null(5)) {
     pass.unsent_from = rows.id<TaskId>(5);
   }
@@ -144,8 +144,8 @@ bool TaskStore::pull_back(Instant now) {
   {
     Sql sql("SELECT id FROM tasks FORCE INDEX (k_wake) WHERE wake_at>");
     Rows rows =
-        session_.query(sql << now << " AND (updated_at>" << now << " OR lease_until>"
-                           << now + kLease << " OR (wake_at>" << now + kLookAgain
+        session_.query(sql << now << " AND (updated_at>" << now + kClockStep << " OR lease_until>"
+                           << now + kLease + kClockStep << " OR (wake_at>" << now + kLookAgain
                            << " AND (next_run_at<=" << now << " OR state=" << TaskState::kRunning
                            << "))) ORDER BY wake_at DESC LIMIT " << kPulledAtOnce);
     while (rows.next()) {
@@ -202,8 +202,11 @@ SweepResult TaskStore::sweep_rows(std::size_t limit, bool hints_go_out) {
       ++count;
       const TaskRecord task = read_record(rows, 1);
       SweepDecision decision = decide_sweep(task, now, pass.unsent_from);
-      if (decision.kind == SweepDecision::Kind::kPublish && !hints_go_out) {
-        decision.kind = SweepDecision::Kind::kHinted;  // As little to do, and to write, as then.
+      // As little to do, and to write, as for one that was hinted, and no more: its end must not be
+      // missed.
+      if (decision.kind == SweepDecision::Kind::kPublish && !hints_go_out &&
+          now < task.deadline_at - kWholePass) {
+        decision.kind = SweepDecision::Kind::kHinted;
       }
       if (task.wake_at) {
         last = Position{*task.wake_at, task.id};
@@ -389,16 +392,19 @@ Result<std::vector<Hint>, StoreFault> TaskStore::ready(std::size_t limit,
 std::vector<Hint> TaskStore::ready_rows(std::size_t limit,
                                         std::chrono::seconds age,
                                         const std::unordered_set<TaskId>& without) {
-  constexpr std::size_t kPage = 1000, kReadyRows = 10'000;
+  constexpr std::size_t kPageLeast = 100, kPageMost = 1000, kReadyRows = 5'000;
   constexpr std::size_t kShare = 4;  // Of so many times as many as asked for, some are taken.
+  const std::size_t page = std::clamp(limit * kShare + without.size(), kPageLeast, kPageMost);
   std::vector<Hint> found;
   Position after = kStart;
-  for (std::size_t seen = 0, count = kPage; count == kPage && seen < kReadyRows; seen += count) {
+  for (std::size_t seen = 0, count = page;
+       count == page && seen < kReadyRows && found.size() < limit;
+       seen += count) {
     Sql sql("SELECT UTC_TIMESTAMP(6), ");
     sql << kRecordColumns
         << " FROM tasks t FORCE INDEX (k_wake) WHERE t.wake_at<=UTC_TIMESTAMP(6) + INTERVAL "
         << kFirstLook.count() << " SECOND AND t.wake_at>=" << after.wake_at << " AND (t.wake_at>"
-        << after.wake_at << " OR t.id>" << after.id << ") ORDER BY t.wake_at, t.id LIMIT " << kPage;
+        << after.wake_at << " OR t.id>" << after.id << ") ORDER BY t.wake_at, t.id LIMIT " << page;
     Rows rows = session_.query(sql);
     for (count = 0; rows.next(); ++count) {
       const TaskRecord task = read_record(rows, 2);
@@ -408,10 +414,6 @@ std::vector<Hint> TaskStore::ready_rows(std::size_t limit,
           !without.contains(task.id)) {
         found.push_back({task.id, task.epoch});
       }
-    }
-    if (found.size() >= limit * kShare) {
-      found.resize(limit * kShare);
-      break;
     }
   }
   thread_local std::minstd_rand random(std::random_device{}());

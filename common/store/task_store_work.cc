@@ -118,9 +118,11 @@ Batch<ClaimOutcome> TaskStore::claim(
         sql << ", attempt_epoch=epoch+1, ";  // Before epoch itself: left to right.
       }
       // wake_at stays as it is: it is only when the sweeper looks, and most tasks are done by then.
+      // But the sweepers may have gone past one that has come.
       sql << "state=" << TaskState::kRunning
           << ", epoch=epoch+1, claims=claims+1, worker=" << worker << ", lease_until=" << lease
-          << ", updated_at=" << tasks.now;
+          << ", wake_at=IF(wake_at<=" << tasks.now << ",LEAST(" << lease
+          << ",deadline_at),wake_at), updated_at=" << tasks.now;
       take_room(sql, kLeaseBytes + (provider.empty() ? 0 : kAttemptBytes + provider.size()));
       sql << " WHERE id IN (";
       list(sql, ids, [&](TaskId id) { sql << id; }) << ")";

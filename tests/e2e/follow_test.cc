@@ -131,7 +131,7 @@ class Follower {
   }
   // True when it ends as it should.
   bool ends() {
-    while (next("")) {
+    while (!ended_ && next("")) {
     }
     return ended_;
   }

@@ -8,12 +8,7 @@
 #include "worker/job/batches.h"
 
 namespace audiogen::worker {
-namespace {
-
-// A task whose row another session holds is asked for again after this.
-constexpr auto kHeldPause = std::chrono::seconds(5);
-
-}  // namespace
+namespace {}  // namespace
 
 bool needs_references(const GenerationRequest& request) {
   return !request.audio_references.empty() || request.image_url;
@@ -155,8 +150,7 @@ void Intake::not_free(const queue::Delivery& delivery) {
     roster_.unreserve();
     return;  // Not acknowledged: the broker gives it to another worker.
   }
-  not_claimed(delivery);
-  scheduler_.after(kHeldPause, [this, hint = delivery.hint] { take({&hint, 1}); });
+  not_claimed(delivery);  // Whoever pulls finds the task again, or the sweeper does.
 }
 
 // Final, taken, or not due: the table comes back to it if it must.

@@ -47,6 +47,9 @@ class JobRunner {
   // Thread-safe, never blocks.
   std::size_t take(std::span<const Hint> hints) { return intake_.take(hints); }
 
+  // Claims nothing more. Thread-safe, never blocks.
+  void close() { intake_.close(); }
+
   // How many more take() would take. Thread-safe, never blocks.
   std::size_t room() const { return intake_.room(); }
 

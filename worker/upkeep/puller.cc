@@ -1,7 +1,7 @@
 #include "worker/upkeep/puller.h"
 
 #include <chrono>
-#include <optional>
+#include <deque>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -20,13 +20,14 @@ using std::chrono::steady_clock;
 // Between looks. While they find tasks, as soon as a place may be free again; while hints come,
 // just often enough that one which was lost costs seconds: each look reads what waits or runs of
 // the last seconds.
-constexpr milliseconds kFinding{50};
+constexpr milliseconds kFindingWithoutBroker{50};
+constexpr milliseconds kFindingWithBroker{250};  // The next ones may be those that hints bring.
 constexpr milliseconds kWithoutBroker{500};
 constexpr milliseconds kWithBroker{3000};
 // A hint is on its way this long at most, when all is well.
 constexpr std::chrono::seconds kOnItsWay{1};
-// What was found is not found again while its claim is asked for.
-constexpr std::chrono::seconds kClaimed{2};
+// What was found is not found again while its claim is asked for, or its row is somebody else's.
+constexpr std::chrono::seconds kAskedFor{5};
 
 }  // namespace
 
@@ -48,14 +49,14 @@ void Puller::run(const std::stop_token& stop, const DatabaseUrl& url) {
       metrics::counter("worker_pulled_total", "Tasks taken from the database without a hint");
   store::TaskStore store(url);
   std::unordered_set<TaskId> asked_for;
-  std::optional<steady_clock::time_point> asked_since;
+  std::deque<std::pair<steady_clock::time_point, TaskId>> asked_at;  // Of those, the oldest first.
   bool finding = false;
   milliseconds pause = kWithoutBroker;
   while (!stopped_within(stop, pause)) {
     const bool connected = connected_();
-    if (asked_since && steady_clock::now() - *asked_since > kClaimed) {
-      asked_for.clear();
-      asked_since.reset();
+    while (!asked_at.empty() && steady_clock::now() - asked_at.front().first > kAskedFor) {
+      asked_for.erase(asked_at.front().second);
+      asked_at.pop_front();
     }
     const std::size_t room = room_();
     const auto found =
@@ -65,8 +66,8 @@ void Puller::run(const std::stop_token& stop, const DatabaseUrl& url) {
       const std::span<const Hint> taken = std::span(*found).first(take_(*found));
       for (const Hint& hint : taken) {
         asked_for.insert(hint.task);
+        asked_at.emplace_back(steady_clock::now(), hint.task);
       }
-      asked_since = asked_since.value_or(steady_clock::now());
       pulled.Increment(static_cast<double>(taken.size()));
       if (!std::exchange(finding, true)) {
         log::info("tasks are taken from the database: no hint brings them",
@@ -75,7 +76,11 @@ void Puller::run(const std::stop_token& stop, const DatabaseUrl& url) {
     } else if (room > 0) {
       finding = false;
     }
-    pause = finding ? kFinding : connected ? kWithBroker : kWithoutBroker;
+    if (connected) {
+      pause = finding ? kFindingWithBroker : kWithBroker;
+    } else {
+      pause = finding ? kFindingWithoutBroker : kWithoutBroker;
+    }
   }
 }
 
