@@ -220,8 +220,12 @@ std::optional<UserId> WebSessions::link(const NamedPerson& person,
   if (Rows rows = session_.query(sql.utf8(*person.email, kEmailMax) << " FOR UPDATE");
       rows.next()) {
     user = rows.id<UserId>(1);
-    // An address may be another person's by now; the account is still the first one's.
-    if (session_.query(Sql("SELECT 1 FROM oidc_identities WHERE user_id=") << *user).next() ||
+    // An address may be another person's by now; the account is still the first one's. What another
+    // issuer has said, of which the service may be no client any more, is no reason; where nobody
+    // knows which it was, it is.
+    Sql other("SELECT 1 FROM oidc_identities WHERE user_id=");
+    other << *user << " AND (issuer IS NULL OR issuer=";
+    if (session_.query(other.utf8(person.issuer, kIssuerMax) << ") LIMIT 1").next() ||
         !may_link_again(*user, made.replaces)) {
       return std::nullopt;
     }

@@ -151,6 +151,28 @@ TEST_F(IssuerLinksTest, OnceRemovedOnlyItsOwnerLinksItAgain) {
   EXPECT_TRUE(by_issuer({.identity = make_token().hash, .email = "bob@example.com"}));
 }
 
+TEST_F(IssuerLinksTest, ThoseOfAnotherIssuerKeepNobodyOut) {
+  const std::string next = "https://new.example.com";
+  const NamedPerson moved{
+      .identity = make_token().hash, .issuer = next, .email = "ann@example.com"};
+  const NamedPerson second{
+      .identity = make_token().hash, .issuer = next, .email = "ann@example.com"};
+  ASSERT_TRUE(by_issuer(person_));
+  db_.execute(Sql("UPDATE oidc_identities SET issuer=NULL"));
+  EXPECT_EQ(code_of(by_issuer(moved)), FaultCode::kBadLogin) << "perhaps it was this one";
+  ASSERT_TRUE(by_issuer(person_));
+  const auto opened = by_issuer(moved);
+  ASSERT_TRUE(opened) << opened.error().detail;
+  EXPECT_EQ(opened->session.user, ann_);
+  EXPECT_TRUE(opened->linked);
+  EXPECT_EQ(links_.list(ann_)->size(), 2U);
+  EXPECT_EQ(code_of(by_issuer(second)), FaultCode::kBadLogin)
+      << "another who has her address there";
+  set_password(anns_);
+  ASSERT_TRUE(links_.remove(ann_, anns_, issuer_link_id(moved.identity)));
+  EXPECT_EQ(code_of(by_issuer(moved)), FaultCode::kBadLogin) << "unlinked";
+}
+
 TEST_F(IssuerLinksTest, ALostReplyIsFoundOut) {
   ASSERT_TRUE(by_issuer(person_));
   set_password(anns_);
