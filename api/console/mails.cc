@@ -6,6 +6,7 @@
 #include "api/console/session_words.h"
 #include "common/base/log.h"
 #include "common/base/mail_address.h"
+#include "common/base/metrics.h"
 #include "common/base/occasionally.h"
 #include "common/domain/mail_request.h"
 #include "common/domain/sign_in.h"
@@ -33,6 +34,18 @@ void note(const char* what, const Call& call) {
              {"user_id", call.key().user},
              {"session_id", *call.key().session},
              {"address", call.request().client.text()}});
+}
+
+// Nobody else learns that so many were asked for.
+void note_capped(const IpAddress& client) {
+  static auto& capped = metrics::counter("mails_capped_total",
+                                         "Mails not written because so many were asked for today");
+  capped.Increment();
+  static Occasionally line;
+  if (line.due()) {
+    log::warn("sign-up link not written",
+              {{"why", "so many were asked for today"}, {"address", client.text()}});
+  }
 }
 
 }  // namespace
@@ -100,7 +113,7 @@ Handling Mails::ask_link(Call call) {
   call.answer_nothing();
 }
 
-// One at a time, so what may be is still so when it is counted.
+// One at a time, as take_mail_sign_up() wants it.
 void Mails::mail_link(Doors* doors, const IpAddress& client, const std::string& email) {
   if (doors == nullptr) {
     missed("too many wait");
@@ -108,21 +121,24 @@ void Mails::mail_link(Doors* doors, const IpAddress& client, const std::string& 
   }
   const NewToken token = make_token();
   const std::string inbox = inbox_of(email);
-  const SignUp sign_up = limiter_.may_mail_sign_up(client, inbox) ? sign_up_ : SignUp::kClosed;
-  const auto made = doors->links.add(email, token.hash, sign_up);
+  // Counted whatever comes of it: what is left must not tell who has an account.
+  const bool capped = sign_up_ != SignUp::kClosed && !limiter_.take_mail_sign_up(client, inbox);
+  const auto made = doors->links.add(email, token.hash, capped ? SignUp::kClosed : sign_up_);
   if (!made) {
     missed(made.error().detail.c_str());
     return;
   }
   switch (*made) {
     case store::MailedLink::kNone:
+      if (capped) {
+        note_capped(client);
+      }
       return;
     case store::MailedLink::kSignIn:
       mailer_.send(
           {.to = email, .text = sign_in_mail(link("login", token.text)), .kind = "sign-in link"});
       return;
     case store::MailedLink::kSignUp:
-      limiter_.take_mail_sign_up(client, inbox);
       mailer_.send(
           {.to = email, .text = sign_up_mail(link("login", token.text)), .kind = "sign-up link"});
       return;

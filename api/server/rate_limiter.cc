@@ -1,6 +1,8 @@
 #include "api/server/rate_limiter.h"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "api/server/answer.h"
 #include "common/base/check.h"
@@ -23,6 +25,8 @@ constexpr SlowPolicy kChangesADay{.burst = 3, .interval = std::chrono::hours(12)
 // Somebody whose first mail did not come asks again; an office, or a class, makes its accounts at
 // once.
 constexpr SlowPolicy kSignUpsADay{.burst = 2, .interval = std::chrono::hours(24)};
+// Of all who ask for that inbox: one of them alone does not use it up.
+constexpr SlowPolicy kSignUpsADayToAnInbox{.burst = 10, .interval = std::chrono::minutes(144)};
 constexpr SlowPolicy kSignUpsADayFromAnAddress{.burst = 25, .interval = std::chrono::minutes(58)};
 // A state whose bucket is full again says nothing; such entries are dropped this often.
 constexpr auto kForgetEvery = std::chrono::seconds(30);
@@ -58,6 +62,9 @@ std::string sign_ups_from(const IpAddress& client) {
 }
 std::string sign_ups_to(std::string_view inbox) {
   return "sign-up to " + std::string(inbox);
+}
+std::string sign_ups_between(const IpAddress& client, std::string_view inbox) {
+  return sign_ups_from(client) + " to " + std::string(inbox);
 }
 
 }  // namespace
@@ -172,22 +179,25 @@ void RateLimiter::give_back_mail_change(UserId user, std::string_view inbox) {
   }
 }
 
-bool RateLimiter::may_mail_sign_up(const IpAddress& client, std::string_view inbox) {
+bool RateLimiter::take_mail_sign_up(const IpAddress& client, std::string_view inbox) {
   const auto now = std::chrono::steady_clock::now();
-  const auto look = [&](const SlowPolicy& policy) {
-    return [&policy, now](RateState& state) { return audiogen::peek(state, policy, now); };
-  };
-  return with_mailed_today(sign_ups_from(client), look(kSignUpsADayFromAnAddress)).allowed &&
-         with_mailed_today(sign_ups_to(inbox), look(kSignUpsADay)).allowed;
-}
-
-void RateLimiter::take_mail_sign_up(const IpAddress& client, std::string_view inbox) {
-  const auto now = std::chrono::steady_clock::now();
-  const auto count = [&](const SlowPolicy& policy) {
-    return [&policy, now](RateState& state) { return audiogen::take(state, policy, now); };
-  };
-  with_mailed_today(sign_ups_from(client), count(kSignUpsADayFromAnAddress));
-  with_mailed_today(sign_ups_to(inbox), count(kSignUpsADay));
+  const std::array<std::pair<std::string, SlowPolicy>, 3> counted = {
+      std::pair(sign_ups_from(client), kSignUpsADayFromAnAddress),
+      {sign_ups_between(client, inbox), kSignUpsADay},
+      {sign_ups_to(inbox), kSignUpsADayToAnInbox}};
+  const bool may = std::all_of(counted.begin(), counted.end(), [&](const auto& one) {
+    return with_mailed_today(one.first, [&](const RateState& state) {
+      return audiogen::peek(state, one.second, now).allowed;
+    });
+  });
+  if (may) {
+    for (const auto& [name, policy] : counted) {
+      with_mailed_today(name, [&policy = policy, now](RateState& state) {
+        return audiogen::take(state, policy, now);
+      });
+    }
+  }
+  return may;
 }
 
 RateDecision RateLimiter::take_by_name(std::unordered_map<Uuid, RateState> Shard::*which,

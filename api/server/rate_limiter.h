@@ -61,12 +61,11 @@ class RateLimiter {
   RateDecision take_mail_change(UserId user, std::string_view inbox);
   // It was not sent: the last count does not stand.
   void give_back_mail_change(UserId user, std::string_view inbox);
-  // Whether one more mail by which an account is made may go to this inbox, asked for from
-  // `client` (or from its IPv6 /64): in any day three to an inbox, 50 from an address. Counts
-  // nothing.
-  bool may_mail_sign_up(const IpAddress& client, std::string_view inbox);
-  // Counts one.
-  void take_mail_sign_up(const IpAddress& client, std::string_view inbox);
+  // Counts one mail by which an account may be made, to this inbox, asked for from `client` (or
+  // from its IPv6 /64), whether there is an account already or not: in any day three from an
+  // address to an inbox, 50 from an address, 20 to an inbox. False: it may not be, and counts
+  // towards none. By one thread at a time, else some more may be.
+  bool take_mail_sign_up(const IpAddress& client, std::string_view inbox);
 
   // What take() goes by.
   const RatePolicy& policy(RateClass rate) const;

@@ -51,28 +51,39 @@ TEST_F(RateLimiterTest, OfMailsThatConfirmAnAddressThereAreFiveADay) {
   }
 }
 
-TEST_F(RateLimiterTest, OfMailsThatMakeAccountsThereAreThreeADay) {
+TEST_F(RateLimiterTest, OfMailsThatMakeAccountsOneBringsAboutThreeADay) {
   const IpAddress home = address("192.0.2.1"), away = address("192.0.2.2");
   for (int i = 0; i < 2; ++i) {
-    ASSERT_TRUE(limiter_.may_mail_sign_up(home, "new@example.com"));
-    limiter_.take_mail_sign_up(home, "new@example.com");
+    EXPECT_TRUE(limiter_.take_mail_sign_up(home, "new@example.com"));
   }
-  EXPECT_FALSE(limiter_.may_mail_sign_up(home, "new@example.com"));
-  EXPECT_FALSE(limiter_.may_mail_sign_up(away, "new@example.com")) << "from wherever";
-  EXPECT_TRUE(limiter_.may_mail_sign_up(home, "other@example.com"));
+  for (int i = 0; i < 30; ++i) {
+    EXPECT_FALSE(limiter_.take_mail_sign_up(home, "new@example.com"));
+  }
+  EXPECT_TRUE(limiter_.take_mail_sign_up(away, "new@example.com")) << "a stranger denies it nobody";
+  EXPECT_TRUE(limiter_.take_mail_sign_up(home, "other@example.com"))
+      << "what is refused counts towards none";
+}
+
+TEST_F(RateLimiterTest, AnInboxGetsTwentyOfThemADay) {
+  int sent = 0;
+  while (sent < 30 &&
+         limiter_.take_mail_sign_up(address("192.0.2." + std::to_string(sent)), "a@example.com")) {
+    ++sent;
+  }
+  EXPECT_EQ(sent, 10) << "at once";
+  EXPECT_TRUE(limiter_.take_mail_sign_up(address("192.0.2.99"), "b@example.com"));
 }
 
 TEST_F(RateLimiterTest, AnAddressBringsAboutFiftyOfThemADay) {
   const IpAddress home = address("2001:db8::1"), neighbour = address("2001:db8::2"),
                   away = address("2001:db8:1::1");
   int sent = 0;
-  while (sent < 60 && limiter_.may_mail_sign_up(home, std::to_string(sent) + "@example.com")) {
-    limiter_.take_mail_sign_up(home, std::to_string(sent) + "@example.com");
+  while (sent < 60 && limiter_.take_mail_sign_up(home, std::to_string(sent) + "@example.com")) {
     ++sent;
   }
   EXPECT_EQ(sent, 25) << "at once";
-  EXPECT_FALSE(limiter_.may_mail_sign_up(neighbour, "new@example.com")) << "one network";
-  EXPECT_TRUE(limiter_.may_mail_sign_up(away, "new@example.com"));
+  EXPECT_FALSE(limiter_.take_mail_sign_up(neighbour, "new@example.com")) << "one network";
+  EXPECT_TRUE(limiter_.take_mail_sign_up(away, "new@example.com"));
 }
 
 }  // namespace

@@ -380,6 +380,14 @@ TEST_F(OpenMailTest, AStrangersInboxGetsFewMailsADay) {
   mail_to("new@example.com", 2);
 }
 
+TEST_F(OpenMailTest, WhoHasAnAccountGetsHisLinkBeyondThatToo) {
+  const Account ann = stack_.account();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(ask(ann.email).status, 204);
+  }
+  mail_to(ann.email, 3);
+}
+
 class InviteMailTest : public MailTest {
  protected:
   InviteMailTest() : MailTest({{"SIGNUP", "invite"}}) {}
