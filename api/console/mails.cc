@@ -178,6 +178,7 @@ Handling Mails::ask_change(Call call) {
                                     .text = mail_change_mail(site_, link("mail", token.text)),
                                     .kind = "mail change"});
   if (!queued) {
+    limiter_.give_back_mail_change(call.key().user, inbox_of(*email));
     call.fail(service_unavailable());
     co_return;
   }
