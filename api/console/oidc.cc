@@ -21,6 +21,8 @@ constexpr std::size_t kAskedMax = std::size_t{1} * 1024;   // Of our page.
 // Both calls of one attempt end before the server gives the request up.
 constexpr std::chrono::milliseconds kConnect{2'000}, kCallMax{4'000};
 constexpr std::chrono::hours kKnownFor{1};  // Endpoints move seldom.
+// What our page is told.
+constexpr const char kFailed[] = "/console/#sign-in=failed";
 
 OidcClient client_of(const Config& config) {
   return {.issuer = config.oidc->issuer,
@@ -130,7 +132,7 @@ void Oidc::go(const Call& call, const std::string& to, const std::string& header
 // The page says that it did not work, and not why: whoever runs the service reads that in the log.
 void Oidc::refuse(const Call& call, const std::string& why) const {
   warn(why);
-  go(call, "/console/#sign-in=failed", set_cookie(ended_oidc_cookie(secure_)));
+  go(call, kFailed, set_cookie(ended_oidc_cookie(secure_)));
 }
 
 Handling Oidc::begin(Call call) {
@@ -170,7 +172,9 @@ Handling Oidc::finish(Call call) {
     co_return;
   }
   if (const auto limit = limiter_.take_sign_in(call.request().client); !limit.allowed) {
-    call.fail(rate_limit_exceeded(limit.retry_after));
+    // Its cookie stays: so nothing of the attempt is used up.
+    warn("too many attempts from " + call.request().client.text());
+    go(call, kFailed, "");
     co_return;
   }
   const OidcAttempt attempt = oidc_attempt(*token);
