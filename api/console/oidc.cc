@@ -21,8 +21,9 @@ constexpr std::size_t kAskedMax = std::size_t{1} * 1024;   // Of our page.
 // Both calls of one attempt end before the server gives the request up.
 constexpr std::chrono::milliseconds kConnect{2'000}, kCallMax{4'000};
 constexpr std::chrono::hours kKnownFor{1};  // Endpoints move seldom.
-// What our page is told.
+// What our page is told: it did not work; he is signed in, but did not show anew who he is.
 constexpr const char kFailed[] = "/console/#sign-in=failed";
+constexpr const char kNotShown[] = "/console/#sign-in=not-shown";
 
 OidcClient client_of(const Config& config) {
   return {.issuer = config.oidc->issuer,
@@ -54,13 +55,13 @@ void warn(const std::string& why) {
   }
 }
 
-// The token of the attempt that this browser has begun.
-std::optional<std::string> attempt_of(const http::Request& request, bool secure) {
+// Of the attempt that this browser has begun.
+std::optional<OidcCookie> attempt_of(const http::Request& request, bool secure) {
   if (request.header_count("cookie") != 1) {
     return std::nullopt;
   }
-  const auto token = cookie_value(request.header("cookie"), oidc_cookie_name(secure));
-  return token && token_hash(*token) ? std::optional(std::string(*token)) : std::nullopt;
+  const auto value = cookie_value(request.header("cookie"), oidc_cookie_name(secure));
+  return value ? parse_oidc_cookie(*value) : std::nullopt;
 }
 
 }  // namespace
@@ -162,12 +163,12 @@ Handling Oidc::begin(Call call) {
   const std::string url =
       oidc_authorization_url(*issuer, self_, oidc_attempt(token.text), *purpose);
   json.begin_object().member("url", std::string_view(url)).end_object();
-  call.answer(200, std::move(out), set_cookie(oidc_cookie(secure_, token.text)));
+  call.answer(200, std::move(out), set_cookie(oidc_cookie(secure_, token.text, *purpose)));
 }
 
 Handling Oidc::finish(Call call) {
-  const auto token = attempt_of(call.request(), secure_);
-  if (!token) {
+  const auto begun = attempt_of(call.request(), secure_);
+  if (!begun) {
     refuse(call, "a browser came back that had not begun, or too late");
     co_return;
   }
@@ -177,7 +178,7 @@ Handling Oidc::finish(Call call) {
     go(call, kFailed, "");
     co_return;
   }
-  const OidcAttempt attempt = oidc_attempt(*token);
+  const OidcAttempt attempt = oidc_attempt(begun->token);
   const auto code = oidc_code(call.request().query, self_, attempt);
   if (!code) {
     refuse(call, "a browser came back without a code, or with that of another attempt");
@@ -244,8 +245,9 @@ Handling Oidc::finish(Call call) {
       mails_->tell(Notice::kIssuerLinked, opened->session.user);
     }
   }
+  const bool shown = begun->purpose != OidcPurpose::kStepUp || made.fresh_for > kNeverFresh;
   go(call,
-     "/console/",
+     shown ? "/console/" : kNotShown,
      set_cookie(ended_oidc_cookie(secure_)) + set_cookie(session_cookie(secure_, session.text)));
 }
 

@@ -20,6 +20,8 @@ namespace {
 constexpr std::chrono::seconds kSkew{120}, kAgeMax{600};
 constexpr std::size_t kCodeMax = 4'096, kSubjectMax = 255, kEndpointMax = 2'048;
 constexpr std::size_t kPurposeMax = 32;  // Whatever is there instead of one.
+// Of the cookie of an attempt; no token has a dot.
+constexpr std::string_view kStepUpEnd = ".step_up";
 // Nobody is asked again for this; but an answer to it must have auth_time, which not every issuer
 // tells by itself.
 constexpr std::chrono::seconds kShownWithin = kSessionLifeMax;
@@ -335,8 +337,20 @@ std::string_view oidc_cookie_name(bool secure) {
   return secure ? "__Host-oidc" : "oidc";
 }
 
-std::string oidc_cookie(bool secure, std::string_view token) {
-  return cookie(secure, token, kOidcAttemptLife);
+std::string oidc_cookie(bool secure, std::string_view token, OidcPurpose purpose) {
+  const std::string_view end = purpose == OidcPurpose::kStepUp ? kStepUpEnd : "";
+  return cookie(secure, std::string(token) + std::string(end), kOidcAttemptLife);
+}
+
+std::optional<OidcCookie> parse_oidc_cookie(std::string_view value) {
+  const bool steps_up = value.ends_with(kStepUpEnd);
+  const std::string_view token =
+      steps_up ? value.substr(0, value.size() - kStepUpEnd.size()) : value;
+  if (!token_hash(token)) {
+    return std::nullopt;
+  }
+  return OidcCookie{.token = std::string(token),
+                    .purpose = steps_up ? OidcPurpose::kStepUp : OidcPurpose::kSignIn};
 }
 
 std::string ended_oidc_cookie(bool secure) {

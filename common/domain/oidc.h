@@ -104,10 +104,20 @@ Result<OidcPerson> read_oidc_token(std::string_view body,
                                    const OidcAttempt& attempt,
                                    Instant now);
 
-// The cookie of an attempt: its name, and the Set-Cookie values that keep its token and take it
-// away.
+// The cookie of an attempt: its name, and the Set-Cookie values that keep its token, and what it is
+// for, and take it away.
 std::string_view oidc_cookie_name(bool secure);
-std::string oidc_cookie(bool secure, std::string_view token);
+std::string oidc_cookie(bool secure,
+                        std::string_view token,
+                        OidcPurpose purpose = OidcPurpose::kSignIn);
 std::string ended_oidc_cookie(bool secure);
+
+// What is in one. Its browser may have written it: so what it is for decides of nothing but what
+// its page says.
+struct OidcCookie {
+  std::string token;  // Of the form of make_token().
+  OidcPurpose purpose = OidcPurpose::kSignIn;
+};
+std::optional<OidcCookie> parse_oidc_cookie(std::string_view value);
 
 }  // namespace audiogen

@@ -367,6 +367,22 @@ TEST_F(OidcTest, ASessionIsFreshFromWhenItsOwnerShowedHimself) {
   EXPECT_TRUE(is_fresh(cookie_in(finish(again), "session")));
 }
 
+// An issuer may let its person in without asking, whatever it was asked.
+TEST_F(OidcTest, AStepUpThatShowedNobodyIsSaidToBeNone) {
+  const Account ann = stack_->account();
+  const auto led_to = [&](const std::string& purpose, const std::string& more) {
+    const Begun begun = begin(R"({"purpose":")" + purpose + R"("})");
+    says(begun, ann.email, "ann", R"(,"email_verified":true)" + more);
+    const Reply reply = finish(begun);
+    EXPECT_NE(cookie_in(reply, "session"), "");
+    return reply.header("location");
+  };
+  const std::string now = R"(,"auth_time":)" + std::to_string(seconds_now());
+  EXPECT_EQ(led_to("step_up", ""), "/console/#sign-in=not-shown");
+  EXPECT_EQ(led_to("step_up", now), "/console/");
+  EXPECT_EQ(led_to("sign_in", ""), "/console/");
+}
+
 TEST_F(OidcTest, ItsOwnerSeesTheLinkAndEndsIt) {
   const Account ann = stack_->account(), bob = stack_->account();
   const auto mail_about = [&](const std::string& subject) {

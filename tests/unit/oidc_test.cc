@@ -288,6 +288,21 @@ TEST(Oidc, ALinkIsCalledByWhomItNames) {
   EXPECT_EQ(IssuerLinkId::parse(issuer_link_id(ann).text()), issuer_link_id(ann));
 }
 
+TEST(Oidc, ItsCookieSaysWhatTheAttemptIsFor) {
+  const std::string token = make_token().text;
+  for (const OidcPurpose purpose : {OidcPurpose::kSignIn, OidcPurpose::kStepUp}) {
+    const std::string line = oidc_cookie(false, token, purpose);
+    const auto read = parse_oidc_cookie(line.substr(5, line.find(';') - 5));
+    ASSERT_TRUE(read) << line;
+    EXPECT_EQ(read->token, token);
+    EXPECT_EQ(read->purpose, purpose);
+  }
+  for (const std::string& bad :
+       {std::string(), std::string("x"), std::string(".step_up"), token + ".", token + ".other"}) {
+    EXPECT_FALSE(parse_oidc_cookie(bad)) << bad;
+  }
+}
+
 TEST(Oidc, ItsCookieIsShortLived) {
   EXPECT_EQ(oidc_cookie(true, "t"),
             "__Host-oidc=t; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=600");
