@@ -130,7 +130,7 @@ std::vector<std::string_view> characters(std::string_view text) {
   return out;
 }
 
-// Whether a joiner between these two changes what is seen; "": there is none, or no character.
+// Whether a joiner between these two may change what is seen; "": there is none, or no character.
 bool may_join(std::string_view before, std::string_view after) {
   constexpr char32_t kLatinEnd = 0x300;
   const auto is_seen = [](std::string_view one) {

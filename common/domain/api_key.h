@@ -81,12 +81,14 @@ struct KeyChange {
 // Whether `text`, UTF-8, has a control character (Unicode: Cc), one that separates lines, or one
 // that is not seen or turns the direction of what is (Default_Ignorable_Code_Point). Variation
 // selectors may be there: they say which picture of a character is meant. So may a joiner or
-// non-joiner (U+200D, U+200C) between two characters that are seen: pictures are made of several by
-// it, and Persian is written with it. Not between two Latin ones, where it would change nothing.
+// non-joiner (U+200D, U+200C): pictures are made of several by it, and Persian is written with it.
+// Not alone, at either end, beside another or a space, or between two characters before U+0300,
+// basic Latin ones among them; between others it may be there though it changes nothing that is
+// seen.
 bool has_unseen_character(std::string_view text);
 
 // 1 to kKeyNameMax characters of UTF-8, none of has_unseen_character() among them, no white space
-// at either end: two names that differ look different, and none can turn round the text beside it.
+// at either end: none can turn round the text beside it, and few that differ look alike.
 bool is_key_name(std::string_view name);
 
 // In the future, and not further ahead than kKeyLifeMax.
