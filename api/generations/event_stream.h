@@ -20,8 +20,9 @@ inline constexpr std::size_t kStreamsPerKey = 20;
 // nobody's connection is forgotten.
 inline constexpr std::chrono::minutes kStreamMax{5};
 inline constexpr std::chrono::seconds kProgressEvery{2}, kCommentEvery{15};
-// How often it is asked whether the key, or the session, by which it came still works.
-inline constexpr std::chrono::milliseconds kKeyEvery{500};
+// How often it is asked, at the least, whether the key, or the session, by which it came still
+// works; up to a quarter earlier, so that streams that began together do not all ask together.
+inline constexpr std::chrono::milliseconds kKeyEvery{1'000};
 
 // The beginning of a stream: how long a client waits before it asks again.
 inline constexpr std::string_view kStreamBegin = "retry: 3000\n\n";

@@ -1,7 +1,9 @@
 #include "api/generations/generations.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
+#include <random>
 #include <utility>
 
 #include "api/generations/event_stream.h"
@@ -35,6 +37,12 @@ constexpr std::size_t kUserPart = 20;
 
 Places::Limits held_limits(std::size_t total, std::size_t per_key) {
   return {.total = total, .per_key = per_key, .per_user = std::max(per_key, total / kUserPart)};
+}
+
+std::chrono::milliseconds until_key_is_asked() {
+  thread_local std::minstd_rand random(std::random_device{}());
+  std::uniform_int_distribution<std::int64_t> earlier(0, kKeyEvery.count() / 4);
+  return kKeyEvery - std::chrono::milliseconds(earlier(random));
 }
 
 }  // namespace
@@ -280,7 +288,7 @@ Handling Generations::events(Call call) {
   const auto end = Clock::now() + stream_max_;
   std::string text(kStreamBegin);
   std::optional<Prospect> told;
-  auto spoke = Clock::now(), progress_at = spoke, key_at = spoke + kKeyEvery;
+  auto spoke = Clock::now(), progress_at = spoke, key_at = spoke + until_key_is_asked();
   for (;;) {
     const auto now = Clock::now();
     if (event_id(task) != seen) {
@@ -320,7 +328,7 @@ Handling Generations::events(Call call) {
       if (!valid) {
         break;
       }
-      key_at = Clock::now() + kKeyEvery;
+      key_at = Clock::now() + until_key_is_asked();
     }
   }
   call.exchange().send(text);
