@@ -120,6 +120,34 @@ test("too many generations: the playground counts down, sends nothing meanwhile,
   assert.equal(new Set(sent).size, 2, "what was refused and what is asked for now are two intentions");
 });
 
+test("a refusal after an answer that was lost: it may have been accepted, and is sent again under its key", async (context) => {
+  const page = await signedIn(context, { path: "playground" });
+  const sent = [];
+  await page.route(`${api}/audio/generations`, async (route) => {
+    if (route.request().method() !== "POST") {
+      return route.continue();
+    }
+    sent.push(route.request().headers()["idempotency-key"]);
+    if (sent.length === 1) {
+      await route.fetch();
+      return route.abort();
+    }
+    return sent.length < 4 ? route.fulfill(refusal(429, "rate_limit_exceeded", { "Retry-After": "1" })) : route.continue();
+  });
+  await page.getByLabel("Prompt").fill("Once.");
+  await page.getByRole("button", { name: "Generate" }).click();
+  await page.getByRole("alert").getByText("It may have been accepted before").waitFor();
+  assert.equal(await page.getByText("nothing was charged").count(), 0);
+  await page.reload();
+  await page.getByRole("alert").getByText("It may have been accepted before").waitFor();
+  await page.getByText("You may try again now.").waitFor();
+  await page.getByRole("button", { name: "Try again" }).click();
+  await page.getByText("credits charged").waitFor();
+  assert.equal(sent.length, 4);
+  assert.equal(new Set(sent).size, 1);
+  assert.equal((await ask(page, "GET", "/audio/generations")).body.data.length, 1);
+});
+
 test("a service that is busy: the playground counts down and sends the same again by itself", async (context) => {
   const page = await signedIn(context, { path: "playground" });
   const sent = await refuseFirst(page, refusal(503, "service_unavailable", { "Retry-After": "3" }));

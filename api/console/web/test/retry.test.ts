@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { allowedAgain, retryDelay } from "../src/lib/retry";
+import { allowedAgain, leavesOpen, retryDelay } from "../src/lib/retry";
 import type { Refused } from "../src/api/failure";
 
 const refused = (status: number, retryAfter?: number): Refused => ({
@@ -22,6 +22,16 @@ test("does not where it changes nothing", () => {
     assert.equal(retryDelay(refused(status, 1), 0), undefined);
   }
   assert.equal(retryDelay({ kind: "broken", status: 200, requestId: "" }, 0), undefined);
+});
+
+test("only the service's own word says that nothing was done", () => {
+  assert.ok(leavesOpen({ kind: "offline" }));
+  assert.ok(leavesOpen({ kind: "broken", status: 200, requestId: "" }));
+  assert.ok(leavesOpen(refused(503, 1)));
+  assert.ok(leavesOpen(refused(500)));
+  for (const status of [400, 401, 402, 403, 409, 429]) {
+    assert.ok(!leavesOpen(refused(status, 1)));
+  }
 });
 
 test("a person is told when a refusal for being too frequent, or of a busy service, is over", () => {

@@ -20,6 +20,11 @@ export function retryDelay(failure: Failure, attempt: number): number | undefine
   }
 }
 
+/** Is it no word of the service on what was asked? Then that may have been done although no answer came. */
+export function leavesOpen(failure: Failure): boolean {
+  return failure.kind !== "refused" || failure.status >= 500;
+}
+
 /** When the service allows what it has refused as too frequent, or because it is busy; undefined when it does not say. */
 export function allowedAgain(failure: Failure, now: number): number | undefined {
   return failure.kind === "refused" && (failure.status === 429 || failure.status === 503) && failure.retryAfter !== undefined

@@ -21,7 +21,7 @@ import { announce } from "../state/announce";
 import { useSecondsUntil } from "../state/clock";
 import { useLoader } from "../state/loader";
 import { modifier } from "../state/shortcuts";
-import { clearRun, draft, isUnderWay, run, submit, updateRun } from "../state/playground";
+import { clearRun, draft, isUnderWay, mayBeAccepted, run, submit, updateRun } from "../state/playground";
 
 interface Catalogue { voices: Voice[]; model: Model; pricing: Pricing }
 
@@ -238,7 +238,7 @@ function Result({ balance, pricing }: { balance: Account | undefined; pricing: P
   };
   return (
     <Card title="Result">
-      {now.refused !== undefined ? <Refused known={now.id !== undefined} failure={now.refused} balance={balance} pricing={pricing} /> : null}
+      {now.refused !== undefined ? <Refused known={now.id !== undefined} unsure={mayBeAccepted(now)} failure={now.refused} balance={balance} pricing={pricing} /> : null}
       {generation === undefined ? null : <StatusLine generation={generation} />}
       {isUnderWay(now) ? <Progress generation={generation} since={now.startedAt} told={now.progress} trouble={now.trouble} /> : null}
       {generation === undefined ? null : <Outcome generation={generation} onStale={() => void cancel.run(refresh)} />}
@@ -256,7 +256,9 @@ function Result({ balance, pricing }: { balance: Account | undefined; pricing: P
   );
 }
 
-function Refused({ known, failure, balance, pricing }: { known: boolean; failure: Failure; balance: Account | undefined; pricing: Pricing }) {
+function Refused({ known, unsure, failure, balance, pricing }: {
+  known: boolean; unsure: boolean; failure: Failure; balance: Account | undefined; pricing: Pricing;
+}) {
   if (isCode(failure, "insufficient_credits")) {
     return (
       <Notice look="bad">
@@ -268,5 +270,8 @@ function Refused({ known, failure, balance, pricing }: { known: boolean; failure
       </Notice>
     );
   }
-  return <FailureNotice what={known ? "It cannot be followed any more." : "It was not accepted; nothing was charged."} failure={failure} />;
+  const what = known ? "It cannot be followed any more."
+    : unsure ? "It may have been accepted before, although no answer came. Trying again does not charge it twice."
+    : "It was not accepted; nothing was charged.";
+  return <FailureNotice what={what} failure={failure} />;
 }

@@ -6,7 +6,7 @@ import { type Failure, failureOf } from "../api/failure";
 import { type Generation, isOpen, type Progress } from "../api/types";
 import { type Draft, draftFrom, emptyDraft, type RequestBody } from "../lib/draft";
 import { ending } from "../lib/progress";
-import { allowedAgain, retryDelay } from "../lib/retry";
+import { allowedAgain, leavesOpen, retryDelay } from "../lib/retry";
 import { announce } from "./announce";
 import { follow, type Trouble } from "./follow";
 import { pause } from "./pause";
@@ -17,6 +17,7 @@ export interface Run {
   body: RequestBody;
   key: string;  // Idempotency-Key: however often this is sent, it is one generation.
   startedAt: number;
+  unanswered?: boolean;  // A send under this key ended without the service's word: it may have been accepted.
   id?: string;
   generation?: Generation;
   progress?: Progress | undefined;
@@ -39,13 +40,20 @@ export function isUnderWay(current: Run | undefined): boolean {
     (current.generation === undefined || isOpen(current.generation));
 }
 
+/** It was refused in the end, which says nothing of an earlier send of the same. */
+export function mayBeAccepted(current: Run): boolean {
+  return current.id === undefined && current.unanswered === true;
+}
+
+/** The same again is the same intention, and goes under the same key, as long as nobody knows what became of it. */
 export function submit(body: RequestBody): void {
   const before = run.peek();
   const now = Date.now();
   if (isUnderWay(before) || (before !== undefined && (now - before.startedAt < doubleClick || now < (before.allowedAt ?? 0)))) {
     return;
   }
-  begin({ body, key: crypto.randomUUID(), startedAt: Date.now() });
+  const again = before !== undefined && mayBeAccepted(before) && JSON.stringify(before.body) === JSON.stringify(body);
+  begin(again ? { body, key: before.key, startedAt: now, unanswered: true } : { body, key: crypto.randomUUID(), startedAt: now });
 }
 
 /** The form as the request of a generation was, for another try. */
@@ -98,7 +106,7 @@ export function clearRun(): void {
 export function resume(): void {
   const kept = recall("tab", "run") as Run | undefined;
   if (kept !== undefined && typeof kept.key === "string" && run.peek() === undefined) {
-    begin(kept);
+    begin(kept.id === undefined ? { ...kept, unanswered: true } : kept);
   }
 }
 
@@ -153,6 +161,9 @@ async function send(current: Run, signal: AbortSignal): Promise<void> {
         return;
       }
       const failure = failureOf(thrown);
+      if (leavesOpen(failure)) {
+        change({ unanswered: true });
+      }
       const status = failure.kind === "refused" ? failure.status : undefined;
       const delay = status === 429 ? undefined : retryDelay(failure, attempt);
       if (status === 401) {
@@ -177,7 +188,10 @@ function accepted(current: Run, generation: Generation): void {
 
 function refusedWith(failure: Failure): void {
   change({ refused: failure, trouble: undefined, allowedAt: allowedAgain(failure, Date.now()) });
-  forget("tab", "run");
+  const current = run.peek();
+  if (current === undefined || !mayBeAccepted(current)) {
+    forget("tab", "run");
+  }
 }
 
 function change(changes: Partial<Run>): void {
@@ -192,8 +206,8 @@ function change(changes: Partial<Run>): void {
 function keep(): void {
   const current = run.peek();
   if (current !== undefined) {
-    const { body, key, startedAt, id } = current;
-    remember("tab", "run", { body, key, startedAt, id });
+    const { body, key, startedAt, unanswered, id } = current;
+    remember("tab", "run", { body, key, startedAt, unanswered, id });
   }
 }
 
