@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { bucketLabel, dayEnd, dayStart, duration, lastBuckets, overlapHours, relative, remaining, within } from "../src/lib/time";
+import { bucketLabel, dayEnd, dayStart, duration, lastBuckets, overlapHours, relative, remaining, waiting, within } from "../src/lib/time";
 
 const now = Date.parse("2026-11-20T23:10:32Z");
 
@@ -10,6 +10,10 @@ test("relative times", () => {
   assert.equal(relative("2026-11-20T20:00:00Z", now), "3 h ago");
   assert.equal(relative("2026-11-19T20:00:00Z", now), "1 day ago");
   assert.equal(relative("2026-12-20T23:10:32Z", now), "in 30 days");
+});
+
+test("a wait is told in seconds up to two minutes, then in whole minutes", () => {
+  assert.deepEqual([1, 120, 121, 3000, 3541, 7500].map(waiting), ["1 s", "120 s", "3 min", "50 min", "1 h", "2 h 5 min"]);
 });
 
 test("buckets are whole, of UTC, and end with the running one", () => {

@@ -3,6 +3,7 @@ import type { ComponentChildren } from "preact";
 import { failureOf, isCode, sentence, type Failure } from "../api/failure";
 import { retryDelay } from "../lib/retry";
 import { loginToken } from "../lib/text";
+import { waiting } from "../lib/time";
 import { useSecondsUntil } from "../state/clock";
 import { NotUsed, possible } from "../state/passkeys";
 import { current, dismissSheet, leave, sheet, signIn, signInWithPasskey, state, stay } from "../state/session";
@@ -22,7 +23,7 @@ function Refusal({ failure, until, how }: { failure: Failure; until: number | un
     : "That did not sign you in. Check the mail address and the password, or ask for a new link.";
   return (
     <div role="alert">
-      <Notice look="bad"><p>{text}{seconds > 0 ? ` Try again in ${seconds} s.` : ""}</p></Notice>
+      <Notice look="bad"><p>{text}{seconds > 0 ? <span aria-live="off"> Try again in {waiting(seconds)}.</span> : null}</p></Notice>
     </div>
   );
 }

@@ -3,7 +3,7 @@ import type { ComponentChildren } from "preact";
 import { useMemo } from "preact/hooks";
 import { type Failure, sentence } from "../api/failure";
 import { allowedAgain } from "../lib/retry";
-import { clock } from "../lib/time";
+import { clock, waiting } from "../lib/time";
 import { useSecondsUntil } from "../state/clock";
 import type { Loader } from "../state/loader";
 import { Button, CopyButton } from "./basics";
@@ -39,7 +39,7 @@ export function FailureNotice({ what, failure, retryAt, onRetry }: {
 /** Not read out every second: only the notice around it is an alert, and this is no part of that. */
 export function Countdown({ what, to }: { what: string; to: number }) {
   const seconds = useSecondsUntil(to);
-  return <p class="countdown" aria-live="off">{what} {seconds === 0 ? "now" : `in ${seconds} s`}.</p>;
+  return <p class="countdown" aria-live="off">{what} {seconds === 0 ? "now" : `in ${waiting(seconds)}`}.</p>;
 }
 
 export function Notice({ look = "", children }: { look?: "" | "good" | "bad" | "warn"; children: ComponentChildren }) {

@@ -85,6 +85,16 @@ export function remaining(until: string, now: number): string | undefined {
   return days === 0 ? `${hours} h ${Math.floor((left % hour) / minute)} min` : `${days} ${days === 1 ? "day" : "days"} ${hours} h`;
 }
 
+/** What is left of a wait: "95 s", "50 min", "2 h 5 min"; whole minutes from two on. */
+export function waiting(seconds: number): string {
+  if (seconds <= 2 * minute) {
+    return `${seconds} s`;
+  }
+  const minutes = Math.ceil(seconds / minute);
+  const hours = Math.floor(minutes / 60);
+  return hours === 0 ? `${minutes} min` : minutes % 60 === 0 ? `${hours} h` : `${hours} h ${minutes % 60} min`;
+}
+
 /** For how long the secret before a rotation may go on working, in hours (ApiKeyRotation in the description). */
 export const overlapMax = 168;
 

@@ -16,6 +16,7 @@ import { creditsCap, type Draft, type DraftProblems, problemsOf, ranges, request
 import { integer } from "../lib/exact_json";
 import { pathOf } from "../lib/path";
 import { codePoints } from "../lib/text";
+import { waiting } from "../lib/time";
 import { useAction } from "../state/action";
 import { announce } from "../state/announce";
 import { useSecondsUntil } from "../state/clock";
@@ -105,7 +106,10 @@ function Bench({ known }: { known: Catalogue }) {
         <div class="submit-bar">
           <PriceEstimate body={body.value} ready={Object.keys(problems.value).length === 0} />
           <Balance account={balance.data.value} pricing={known.pricing} />
-          <Button type="submit" look="primary" busy={under || wait > 0}>{under ? "Under way" : wait > 0 ? `Wait ${wait} s` : "Generate"}</Button>
+          {/* Its name stays while the seconds go: it may have the focus. */}
+          <Button type="submit" look="primary" busy={under || wait > 0} aria-label={!under && wait > 0 ? "Wait" : undefined}>
+            {under ? "Under way" : wait > 0 ? `Wait ${waiting(wait)}` : "Generate"}
+          </Button>
           <span class="hint submit-keys"><kbd>{modifier}</kbd> <kbd>Enter</kbd></span>
         </div>
       </form>
