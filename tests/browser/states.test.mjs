@@ -229,6 +229,42 @@ test("linked issuers: who they are, unlinked after a question and a fresh sign-i
   assert.deepEqual(page.faults, []);
 });
 
+test("no linked issuer: the organization is linked by whoever has just signed in", async (context) => {
+  const page = await signedIn(context);
+  await withIssuers(page, { data: [] });
+  await page.route(`${api}/sign-in`, (route) => route.fulfill({ json: { mail: true, sign_up: "closed", oidc: true } }));
+  let fresh = false;
+  await page.route(`${api}/session`, async (route) => {
+    if (route.request().method() !== "GET") {
+      return route.continue();
+    }
+    const answer = await route.fetch();
+    const until = new Date(Date.now() + (fresh ? 600_000 : -1000)).toISOString();
+    return route.fulfill({ response: answer, json: { ...(await answer.json()), fresh_until: until } });
+  });
+  const asked = [];
+  await page.route(`${api}/sign-in/oidc`, (route) => {
+    asked.push(route.request().postDataJSON());
+    return route.fulfill({ json: { url: `${consoleUrl}history#issuer` } });
+  });
+  await open(page, "settings");
+  const card = page.getByRole("region", { name: "Linked issuers" });
+  await card.getByText("None. Link your organization").waitFor();
+  await card.getByRole("button", { name: "Link your organization" }).click();
+  const sheet = page.getByRole("dialog", { name: "Confirm that it is you" });
+  await sheet.waitFor();
+  assert.deepEqual(await violations(page), []);
+  await page.keyboard.press("Escape");
+  await sheet.waitFor({ state: "detached" });
+  assert.deepEqual(asked, []);
+  fresh = true;
+  await page.reload();
+  await settled(page);
+  await card.getByRole("button", { name: "Link your organization" }).click();
+  await page.waitForURL(/history/);
+  assert.deepEqual(asked, [{ purpose: "sign_in" }]);
+});
+
 test("busy service: asks again by itself, and keeps what is shown with its age", async (context) => {
   const page = await signedIn(context, { path: "history" });
   await generated(page, "Still here.");

@@ -7,8 +7,8 @@ import { issuerHost } from "../lib/text";
 import { useAction } from "../state/action";
 import { announce } from "../state/announce";
 import { useLoader } from "../state/loader";
-import { afterFreshSignIn } from "../state/session";
-import { ways } from "../state/ways";
+import { afterFreshSignIn, confirmIdentity, current } from "../state/session";
+import { goToIssuer, ways } from "../state/ways";
 import { Button, Card, IconButton, Time } from "./basics";
 import { Dialog } from "./dialog";
 import { FailureNotice, Loaded } from "./states";
@@ -19,7 +19,7 @@ function nameOf({ issuer }: LinkedIssuer): string {
 
 function none(offered: SignInWays | undefined): string {
   return offered === undefined ? "None yet."
-    : offered.oidc ? "None yet. The first sign-in with your organization links it."
+    : offered.oidc ? "None. Link your organization, and it signs you in here."
     : "None. This service signs nobody in by an issuer.";
 }
 
@@ -38,11 +38,30 @@ export function Issuers() {
       <p>Your organization, for example: who signs in there is signed in here.</p>
       <Loaded loader={list} what="The linked issuers" lines={2}>
         {(shown) => shown.data.length === 0
-          ? <p class="hint">{none(ways.value)}</p>
+          ? <><p class="hint">{none(ways.value)}</p>{ways.value?.oidc === true ? <Link /> : null}</>
           : <ul class="rows">{shown.data.map((linked) => <IssuerRow key={linked.id} linked={linked} onRemove={() => { removing.value = linked; }} />)}</ul>}
       </Loaded>
       {removing.value === undefined ? null : <Unlink linked={removing.value} onClose={close} onRemoved={removed} />}
     </Card>
+  );
+}
+
+/** The service links whom the issuer names to whoever has signed in within the last ten minutes. */
+function Link() {
+  const action = useAction();
+  const link = () => action.run(async () => {
+    const own = current.peek();
+    if (own !== undefined && Date.parse(own.fresh_until) <= Date.now() && !(await confirmIdentity())) {
+      return;
+    }
+    await goToIssuer("sign_in");
+  });
+  const failure = action.failure.value;
+  return (
+    <>
+      {failure === undefined ? null : <FailureNotice what="Your organization could not be asked." failure={failure} />}
+      <div><Button busy={action.busy.value} onClick={() => void link()}>Link your organization</Button></div>
+    </>
   );
 }
 

@@ -1,13 +1,13 @@
 // Signing in, or up, by a link that comes by mail, or by an issuer's word.
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { issuer, mail } from "../api/calls";
+import { mail } from "../api/calls";
 import type { SignInWays } from "../api/types";
 import { useAction } from "../state/action";
 import { announce } from "../state/announce";
 import { issuerFailed, mailLink } from "../state/mail_link";
 import { sheet } from "../state/session";
-import { learnWays, ways } from "../state/ways";
+import { goToIssuer, learnWays, ways } from "../state/ways";
 import { Button } from "./basics";
 import { TextField } from "./fields";
 import { FailureNotice, Notice } from "./states";
@@ -39,10 +39,7 @@ function AskForLink({ label, known, hint, send, done }: { label: string; known: 
 
 function IssuerButton() {
   const action = useAction();
-  const begin = () => action.run(async () => {
-    const { url } = await issuer.begin(sheet.value === "confirm" ? "step_up" : "sign_in");
-    window.location.assign(url);
-  });
+  const begin = () => action.run(() => goToIssuer(sheet.value === "confirm" ? "step_up" : "sign_in"));
   const failure = action.failure.value;
   return (
     <>

@@ -1,6 +1,6 @@
 // Which ways in the service offers besides a password and an operator's link.
 import { signal } from "@preact/signals";
-import { mail } from "../api/calls";
+import { issuer, mail } from "../api/calls";
 import { failureOf } from "../api/failure";
 import type { SignInWays } from "../api/types";
 
@@ -13,4 +13,10 @@ export async function learnWays(): Promise<void> {
   } catch (thrown) {
     failureOf(thrown);
   }
+}
+
+/** The browser leaves for the issuer. */
+export async function goToIssuer(purpose: Parameters<typeof issuer.begin>[0]): Promise<void> {
+  const { url } = await issuer.begin(purpose);
+  window.location.assign(url);
 }
