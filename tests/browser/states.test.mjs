@@ -265,6 +265,19 @@ test("no linked issuer: the organization is linked by whoever has just signed in
   assert.deepEqual(asked, [{ purpose: "sign_in" }]);
 });
 
+test("an issuer that did not say when: told to whoever is signed in, and to whoever is not", async (context) => {
+  const text = "Your organization did not say when you signed in. Confirm with a password, a passkey or a link.";
+  for (const page of [await signedIn(context), await newPage(context)]) {
+    await page.route(`${api}/sign-in`, (route) => route.fulfill({ json: { mail: true, sign_up: "closed", oidc: true } }));
+    await page.goto("about:blank");
+    await page.goto(`${consoleUrl}#sign-in=not-shown`);
+    await page.getByRole("alert").getByText(text).waitFor();
+    assert.equal(await page.getByRole("alert").count(), 1);
+    assert.ok(!page.url().includes("#"));
+    assert.deepEqual(await violations(page), []);
+  }
+});
+
 test("busy service: asks again by itself, and keeps what is shown with its age", async (context) => {
   const page = await signedIn(context, { path: "history" });
   await generated(page, "Still here.");

@@ -5,8 +5,8 @@ import { mail } from "../api/calls";
 import type { SignInWays } from "../api/types";
 import { useAction } from "../state/action";
 import { announce } from "../state/announce";
-import { issuerFailed, mailLink } from "../state/mail_link";
-import { sheet } from "../state/session";
+import { issuerOutcome, mailLink } from "../state/mail_link";
+import { current, sheet } from "../state/session";
 import { goToIssuer, learnWays, ways } from "../state/ways";
 import { Button } from "./basics";
 import { TextField } from "./fields";
@@ -49,6 +49,18 @@ function IssuerButton() {
   );
 }
 
+/** How it ended that the browser was sent to an issuer: on the sign-in page, else over the page of whoever is signed in. */
+export function IssuerOutcome() {
+  const outcome = issuerOutcome.value;
+  if (outcome === undefined) {
+    return null;
+  }
+  const text = outcome === "not-shown" ? "Your organization did not say when you signed in. Confirm with a password, a passkey or a link."
+    : current.value !== undefined ? "That did not work with your organization; your operator can tell why."
+    : "That did not sign you in. Perhaps there is no account for you here; your operator can tell.";
+  return <div role="alert"><Notice look="bad"><p>{text}</p></Notice></div>;
+}
+
 /** Beside the form for mail and password; nothing where the service has no other ways. */
 export function MailWays({ known = "", signUp = false }: { known?: string; signUp?: boolean }) {
   useEffect(() => {
@@ -60,9 +72,7 @@ export function MailWays({ known = "", signUp = false }: { known?: string; signU
   }
   return (
     <>
-      {issuerFailed.value ? (
-        <div role="alert"><Notice look="bad"><p>That did not sign you in. Perhaps there is no account for you here; your operator can tell.</p></Notice></div>
-      ) : null}
+      {current.value === undefined ? <IssuerOutcome /> : null}
       {offered.oidc ? <IssuerButton /> : null}
       {offered.mail ? <MailForms known={known} signUp={signUp} offered={offered} /> : null}
     </>

@@ -9,6 +9,7 @@ import { enabled, modifier, type Shortcut, useShortcuts } from "../state/shortcu
 import { IconButton } from "./basics";
 import { Dialog } from "./dialog";
 import { Icon, type IconName } from "./icons";
+import { IssuerOutcome } from "./mail_ways";
 import { Button } from "./basics";
 import { Logo } from "./sign_in";
 
@@ -72,7 +73,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
           <IconButton icon="help" label="Help and shortcuts" onClick={() => { help.value = true; }} />
         </div>
       </header>
-      <main id="main">{children}</main>
+      <main id="main"><IssuerOutcome />{children}</main>
       {menu.value ? <Menu onClose={() => { menu.value = false; }} onHelp={() => { menu.value = false; help.value = true; }} /> : null}
       {help.value ? <Help shortcuts={shortcuts} onClose={() => { help.value = false; }} /> : null}
     </div>

@@ -5,15 +5,16 @@ import { mailToken } from "../lib/text";
 
 /** The token of the link that shows that a new mail address is read, until it is used. */
 export const mailLink = signal<string | undefined>(undefined);
-/** The browser came back from an issuer, and nobody was signed in. */
-export const issuerFailed = signal(false);
+/** The browser came back from an issuer: nobody was signed in, or it was not said when he signed in there. */
+export const issuerOutcome = signal<"failed" | "not-shown" | undefined>(undefined);
+const outcomes = { "#sign-in=failed": "failed", "#sign-in=not-shown": "not-shown" } as const;
 
 function take(): void {
   const token = mailToken(window.location.hash);
-  const failed = window.location.hash === "#sign-in=failed";
-  if (token !== undefined || failed) {
+  const outcome = outcomes[window.location.hash as keyof typeof outcomes];
+  if (token !== undefined || outcome !== undefined) {
     mailLink.value = token ?? mailLink.value;
-    issuerFailed.value = failed;
+    issuerOutcome.value = outcome;
     window.history.replaceState(null, "", window.location.pathname + window.location.search);
   }
 }
