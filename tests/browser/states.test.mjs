@@ -234,14 +234,10 @@ test("no linked issuer: the organization is linked by whoever has just signed in
   await withIssuers(page, { data: [] });
   await page.route(`${api}/sign-in`, (route) => route.fulfill({ json: { mail: true, sign_up: "closed", oidc: true } }));
   let fresh = false;
-  await page.route(`${api}/session`, async (route) => {
-    if (route.request().method() !== "GET") {
-      return route.continue();
-    }
-    const answer = await route.fetch();
-    const until = new Date(Date.now() + (fresh ? 600_000 : -1000)).toISOString();
-    return route.fulfill({ response: answer, json: { ...(await answer.json()), fresh_until: until } });
-  });
+  const { body: session } = await ask(page, "GET", "/sessions/current");
+  await page.route(`${api}/sessions/current`, (route) => route.fulfill({
+    json: { ...session, fresh_until: new Date(Date.now() + (fresh ? 600_000 : -1000)).toISOString() },
+  }));
   const asked = [];
   await page.route(`${api}/sign-in/oidc`, (route) => {
     asked.push(route.request().postDataJSON());
