@@ -109,6 +109,7 @@ class ModelTest : public TaskStoreTest {
         task.state = TaskState::kRunning;
         ++task.epoch;
         ++task.claims;
+        task.wake = false;  // A look that was due moves to the lease.
         task.lease_lost = false;
         ASSERT_EQ(outcomes[i]->epoch, task.epoch);
         ASSERT_EQ(outcomes[i]->claims, task.claims);
