@@ -26,7 +26,7 @@ test("a link that comes by mail signs in", async (context) => {
   await page.getByText("Get a link by mail").click();
   await page.getByLabel("Address for the link").fill(email);
   await page.getByRole("button", { name: "Send a sign-in link" }).click();
-  await page.getByText("a link is on its way").waitFor();
+  await page.getByText("If this address has an account, a link is on its way").waitFor();
   await follow(page, await mailedLink(email, "login"));
   await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
   assert.deepEqual(page.faults, []);
