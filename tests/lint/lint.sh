@@ -67,15 +67,15 @@ rule_listed() {
 
 lists() { sed 's/#.*//' "$1" 2>/dev/null | tr -s ' ()\t"' '\n' | grep -qFx -- "$2"; }
 
-# search REASON PATTERN FILE…: code only, without line comments.
+# search REASON PATTERN FILE…: code only, without line comments. One process for all files: with a
+# few for each, the rules took minutes on a busy machine.
 search() {
-  local reason=$1 pattern=$2 file line
+  local reason=$1 pattern=$2 line
   shift 2
-  for file; do
-    while read -r line; do
-      report "$file:$line: $reason"
-    done < <(sed -E 's@(^|[^:])//.*@\1@' "$file" | grep -nE -- "$pattern")
-  done
+  while read -r line; do
+    report "$line: $reason"
+  done < <(perl -ne 'BEGIN { $pattern = shift } s@(^|[^:])//.*@$1@;
+    print "$ARGV:$.:$_" if /$pattern/; close ARGV if eof' -- "$pattern" "$@")
 }
 
 rule_banned() {
