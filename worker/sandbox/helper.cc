@@ -32,6 +32,9 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kStartTimeout{5000};
+// A helper that was killed takes its children with it. One that it had just forked may hold the
+// helper's end of the socket, too, for a moment after its answer has ended.
+constexpr milliseconds kDiesTogether{200};
 // The first failures cost nothing: a helper killed by hand is back at once.
 constexpr int kFreeFailures = 3;
 constexpr milliseconds kBackoffFirst{100}, kBackoffMax{10000};
@@ -177,11 +180,10 @@ class Helper::Process {
     return sendmsg(socket_.get(), &message, MSG_NOSIGNAL) == static_cast<ssize_t>(packet.size());
   }
 
-  // The kernel closes a process's descriptors before it kills its children, so a child that died
-  // with its parent finds this false.
-  bool alive() const {
+  // Is it, and does it stay so for `within`?
+  bool alive(milliseconds within = milliseconds(0)) const {
     pollfd socket{socket_.get(), POLLIN, 0};
-    return poll(&socket, 1, 0) == 0;
+    return poll(&socket, 1, static_cast<int>(within.count())) == 0;
   }
 
  private:
@@ -311,7 +313,7 @@ Ending Helper::ask(const Request& request,
         const std::lock_guard lock(mutex_);
         failures_ = 0;
       }
-      if (ending != Ending::kCrashed || process->alive()) {
+      if (ending != Ending::kCrashed || process->alive(kDiesTogether)) {
         return ending;
       }
     }
