@@ -46,6 +46,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON mail_changes TO api;
 GRANT SELECT, INSERT, UPDATE (issuer, email, last_used_at), DELETE ON oidc_identities TO api;
 GRANT SELECT, INSERT, DELETE ON issuer_refusals TO api;
 GRANT SELECT, INSERT, UPDATE (next_seq), DELETE ON account_deletions TO api;
+GRANT SELECT ON release_window TO api;
 GRANT SELECT ON usage_hours TO api;
 GRANT SELECT ON usage_marks TO api;
 
@@ -55,15 +56,17 @@ GRANT SELECT, INSERT, UPDATE ON balances TO worker;
 -- To read: what usage is rolled up from, and nothing of grants.
 GRANT INSERT, SELECT (user_id, seq, kind, source_id, d_system, created_at) ON ledger TO worker;
 -- A deadline may move, to come no later than it was meant to when the clock was set back.
-GRANT SELECT, UPDATE (state, charged, epoch, claims, attempts, worker, lease_until, next_run_at, deadline_at, wake_at,
-    output_key, output_bytes, output_sha256, duration_ms, failure, failure_message, updated_at, output_deleted_at,
-    attempt_provider, attempt_epoch, attempt_state, attempt_detail, attempt_started_at, attempt_ended_at, room)
+GRANT SELECT, UPDATE (state, charged, epoch, claims, lost_leases, attempts, worker, lease_until, next_run_at,
+    deadline_at, wake_at, output_key, output_bytes, output_sha256, duration_ms, failure, failure_message, updated_at,
+    output_deleted_at, attempt_provider, attempt_epoch, attempt_state, attempt_detail, attempt_started_at,
+    attempt_ended_at, room, lane)
   ON tasks TO worker;
 GRANT SELECT, INSERT, UPDATE (state, detail, ended_at) ON past_attempts TO worker;
 GRANT SELECT, DELETE ON idempotency TO worker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON workers TO worker;
 GRANT SELECT ON api_processes TO worker;
 GRANT SELECT, UPDATE (after_wake_at, after_id, began_at) ON sweep_pass TO worker;
+GRANT SELECT, UPDATE (size, crowds, pace) ON release_window TO worker;
 GRANT SELECT, UPDATE (done_to) ON retention TO worker;
 GRANT SELECT, DELETE ON deletions TO worker;
 -- To forget what is over: no more of it than its age.
@@ -99,6 +102,7 @@ GRANT SELECT, INSERT, DELETE ON login_links TO admin;
 -- To end them: by whom and from where they are used is their owner's to see.
 GRANT SELECT (user_id), DELETE ON sessions TO admin;
 GRANT SELECT, INSERT ON sign_ups TO admin;
+GRANT SELECT ON release_window TO admin;
 GRANT SELECT ON account_deletions TO admin;
 GRANT SELECT ON usage_hours TO admin;
 GRANT SELECT ON usage_marks TO admin;

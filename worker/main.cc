@@ -106,18 +106,27 @@ int work(const Config& config) {
         receiver->deliver(std::move(deliveries));
       });
   JobRunner runner(
-      config, id, chains, **blobs, client, decoder, [&consumer](const queue::Delivery& delivery) {
-        consumer.ack(delivery);
-      });
+      config,
+      id,
+      chains,
+      **blobs,
+      client,
+      decoder,
+      [&consumer](const queue::Delivery& delivery) { consumer.ack(delivery); },
+      [&publisher](std::span<const Hint> hints) { publisher.submit(hints); });
   receiver = &runner;
   Sweeper sweeper(
       config,
       id,
       publisher,
       [&runner](std::span<const Hint> hints) { return runner.take(hints); },
-      [&runner, &chains] {
-        return WorkerReport{runner.in_flight(),
-                            "{\"providers\":" + chains.get()->status_json() + "}"};
+      [&runner, &chains, &config] {
+        const auto chain = chains.get();
+        const auto most = static_cast<std::size_t>(config.worker_in_flight);
+        return WorkerReport{.in_flight = runner.in_flight(),
+                            .places = std::min(most, chain->capacity()),
+                            .ended = runner.ended(),
+                            .status_json = "{\"providers\":" + chain->status_json() + "}"};
       });
   Puller puller(
       config,

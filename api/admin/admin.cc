@@ -497,6 +497,7 @@ Reply task_show(Doors& doors, const Options& o) {
   task_members(json, task);
   json.member("public_status", public_status(view.state, view.claims))
       .member("epoch", task.epoch)
+      .member("lost_leases", task.lost_leases)
       .member("worker", task.worker)
       .member("lease_until", task.lease_until)
       .member("next_run_at", task.next_run_at)

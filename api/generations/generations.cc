@@ -118,7 +118,7 @@ Handling Generations::create(Call call) {
   answer_created(call, *outcome);
   if (outcome->kind == Kind::kCreated) {
     AG_CRASH_POINT("create.replied");
-    publisher_.publish(task);
+    publisher_.publish(task, outcome->lane);
   }
 }
 
@@ -146,7 +146,14 @@ Result<store::CreateCommand, ApiError> Generations::read_create(const Call& call
   command.fingerprint = fingerprint(command.request);
   command.output_format = parsed->output_format;
   command.deadline = std::chrono::seconds(config_.task_deadline_seconds);
+  const PlanLimits& plan = plan_of(call);
+  command.open_max = static_cast<std::uint32_t>(plan.open_tasks);
+  command.released_max = static_cast<std::uint32_t>(plan.running_tasks);
   return command;
+}
+
+const PlanLimits& Generations::plan_of(const Call& call) const {
+  return call.key().paid ? config_.paid_plan : config_.free_plan;
 }
 
 void Generations::answer_created(const Call& call, const store::CreateOutcome& outcome) {
@@ -160,6 +167,12 @@ void Generations::answer_created(const Call& call, const store::CreateOutcome& o
       return;
     case Kind::kOverLimit:
       call.fail(spend_limit_reached(outcome.limit, outcome.spent));
+      return;
+    case Kind::kTooManyOpen:
+      call.fail(too_many_open(static_cast<std::uint64_t>(plan_of(call).open_tasks)));
+      return;
+    case Kind::kTooLate:
+      call.fail(too_much_waits(outcome.late_by));
       return;
     case Kind::kFailed:
       call.fail(service_unavailable());

@@ -40,8 +40,12 @@ void TaskPublisher::expect(TaskId task) {
   unsent_.expect(task);
 }
 
-void TaskPublisher::publish(TaskId task) {
-  const std::array<Hint, 1> hint = {Hint{.task = task, .epoch = 0}};
+void TaskPublisher::publish(TaskId task, Lane lane) {
+  if (lane == Lane::kParked) {
+    forget(task);
+    return;
+  }
+  const std::array<Hint, 1> hint = {Hint{.task = task, .epoch = 0, .lane = lane}};
   if (publisher_.submit(hint) == 0) {
     log::debug("hint not queued", {{"task_id", task}});
   }

@@ -25,8 +25,9 @@ class TaskPublisher {
   // All three: thread-safe, never block, promise nothing. Before the task's transaction: should its
   // hint never be confirmed, for whatever reason, the sweeper sends another one at its first look.
   void expect(TaskId task);
-  // It was committed. When nobody knows that, neither this nor forget() is to be called.
-  void publish(TaskId task);
+  // It was committed, and is for `lane`: a parked one has no hint. When nobody knows that, neither
+  // this nor forget() is to be called.
+  void publish(TaskId task, Lane lane);
   // It was not.
   void forget(TaskId task);
 

@@ -232,7 +232,7 @@ std::optional<Authenticator::Judgement> Authenticator::judge(const http::Request
     return judgement;
   }
   if (seen != Seen::kNever) {
-    judgement.rate = limiter_.peek(judgement.key.counted_as(), wish.rate);
+    judgement.rate = limiter_.peek(judgement.key.counted_as(), judgement.key.user, wish.rate);
     if (!judgement.rate.allowed) {
       judgement.verdict = Verdict::kOverRate;
       return judgement;

@@ -303,7 +303,7 @@ void Dispatcher::judged(Call call, const Authenticator::Judgement& judgement) {
       break;
   }
   call.key_ = judgement.key;
-  const RateDecision decision = limiter_.take(call.key_.counted_as(), route.rate);
+  const RateDecision decision = limiter_.take(call.key_.counted_as(), call.key_.user, route.rate);
   call.rate_headers_ = limiter_.headers(route.rate, decision);
   if (!decision.allowed) {
     call.fail(rate_limit_exceeded(decision.retry_after));

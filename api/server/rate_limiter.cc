@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <utility>
 
 #include "api/server/answer.h"
@@ -30,6 +31,20 @@ constexpr SlowPolicy kSignUpsADayToAnInbox{.burst = 10, .interval = std::chrono:
 constexpr SlowPolicy kSignUpsADayFromAnAddress{.burst = 25, .interval = std::chrono::minutes(58)};
 // A state whose bucket is full again says nothing; such entries are dropped this often.
 constexpr auto kForgetEvery = std::chrono::seconds(30);
+
+// A user with any number of keys: so many times what one key may.
+constexpr int kUserTimes = 2;
+
+RatePolicy of_user(const RatePolicy& key) {
+  constexpr int kMost = std::numeric_limits<int>::max() / kUserTimes;
+  return {.per_minute = std::min(key.per_minute, kMost) * kUserTimes,
+          .burst = std::min(key.burst, kMost) * kUserTimes};
+}
+
+// Of two limits on one request the one that allows less.
+const RateDecision& stricter(const RateDecision& a, const RateDecision& b) {
+  return a.allowed != b.allowed ? (a.allowed ? b : a) : b.remaining < a.remaining ? b : a;
+}
 
 std::size_t index(RateClass rate) {
   const auto out = static_cast<std::size_t>(rate);
@@ -76,6 +91,7 @@ RateLimiter::RateLimiter(const Config& config)
       unauthenticated_{config.unauthenticated_per_minute, config.unauthenticated_per_minute},
       files_{config.files_per_minute, config.files_burst} {
   for (std::size_t i = 0; i < policies_.size(); ++i) {
+    user_policies_[i] = of_user(policies_[i]);
     const std::string burst = std::to_string(policies_[i].burst);
     append_header(policy_lines_[i],
                   "RateLimit-Policy",
@@ -90,11 +106,13 @@ void RateLimiter::forget_full(Shard& shard, std::chrono::steady_clock::time_poin
     return;
   }
   shard.swept = now;
-  std::erase_if(shard.callers, [&](const auto& entry) {
-    return std::all_of(entry.second.begin(), entry.second.end(), [&](const RateState& state) {
-      return state.full_at <= now;
+  for (auto* const counted : {&shard.callers, &shard.users}) {
+    std::erase_if(*counted, [&](const auto& entry) {
+      return std::all_of(entry.second.begin(), entry.second.end(), [&](const RateState& state) {
+        return state.full_at <= now;
+      });
     });
-  });
+  }
   const auto full = [&](const auto& entry) { return entry.second.full_at <= now; };
   for (Addresses* const addresses : {&shard.addresses, &shard.readers, &shard.attempts}) {
     std::erase_if(*addresses, full);
@@ -104,22 +122,35 @@ void RateLimiter::forget_full(Shard& shard, std::chrono::steady_clock::time_poin
   std::erase_if(shard.mailed_today, full);
 }
 
-RateDecision RateLimiter::take(const Uuid& caller, RateClass rate) {
+RateDecision RateLimiter::take(const Uuid& caller, UserId user, RateClass rate) {
   const auto now = std::chrono::steady_clock::now();
-  Shard& shard = shards_[std::hash<Uuid>()(caller) % shards_.size()];
+  const std::size_t i = index(rate);
+  Shard& shard = shards_[std::hash<Uuid>()(user.uuid) % shards_.size()];
   const std::scoped_lock lock(shard.mutex);
   forget_full(shard, now);
-  return audiogen::take(shard.callers[caller][index(rate)], policies_[index(rate)], now);
+  RateState& users_state = shard.users[user.uuid][i];
+  const RateDecision all = audiogen::take(users_state, user_policies_[i], now);
+  if (!all.allowed) {
+    return all;
+  }
+  const RateDecision one = audiogen::take(shard.callers[caller][i], policies_[i], now);
+  if (!one.allowed) {
+    give_back(users_state, user_policies_[i]);
+  }
+  return stricter(one, all);
 }
 
-RateDecision RateLimiter::peek(const Uuid& caller, RateClass rate) {
+RateDecision RateLimiter::peek(const Uuid& caller, UserId user, RateClass rate) {
   const auto now = std::chrono::steady_clock::now();
-  Shard& shard = shards_[std::hash<Uuid>()(caller) % shards_.size()];
+  const std::size_t i = index(rate);
+  Shard& shard = shards_[std::hash<Uuid>()(user.uuid) % shards_.size()];
   const std::scoped_lock lock(shard.mutex);
-  const auto found = shard.callers.find(caller);
-  return audiogen::peek(found == shard.callers.end() ? RateState{} : found->second[index(rate)],
-                        policies_[index(rate)],
-                        now);
+  const auto state = [i](const auto& counted, const Uuid& who) {
+    const auto found = counted.find(who);
+    return found == counted.end() ? RateState{} : found->second[i];
+  };
+  return stricter(audiogen::peek(state(shard.callers, caller), policies_[i], now),
+                  audiogen::peek(state(shard.users, user.uuid), user_policies_[i], now));
 }
 
 const RatePolicy& RateLimiter::policy(RateClass rate) const {

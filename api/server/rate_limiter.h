@@ -1,6 +1,7 @@
-// Who may send how much: GCRA per key and class (all sessions of a user are one key), per address
-// for requests without a valid key and for files, per address and per account for attempts to sign
-// in. In memory, exact for one process: behind several, the proxy hashes on Authorization.
+// Who may send how much: GCRA per key and class (all sessions of a user are one key), for all keys
+// of a user together twice what one may, per address for requests without a valid key and for
+// files, per address and per account for attempts to sign in. In memory, exact for one process:
+// behind several, the proxy hashes on Authorization, so a user's keys may be counted apart.
 #pragma once
 
 #include <array>
@@ -35,11 +36,12 @@ class RateLimiter {
  public:
   explicit RateLimiter(const Config& config);
 
-  // Counts one request of this caller (KeyRecord::counted_as()); `rate` is one of a key here and
-  // below.
-  RateDecision take(const Uuid& caller, RateClass rate);
+  // Counts one request of this caller (KeyRecord::counted_as()), and of this user with all of his
+  // keys; the decision is that of whichever allows less. What is refused counts towards neither.
+  // `rate` is one of a key here and below.
+  RateDecision take(const Uuid& caller, UserId user, RateClass rate);
   // What take() would say now; counts nothing.
-  RateDecision peek(const Uuid& caller, RateClass rate);
+  RateDecision peek(const Uuid& caller, UserId user, RateClass rate);
   // Counts one request without a valid key, or with one that is still to be looked up, from
   // `client` (or from its IPv6 /64).
   RateDecision take_unauthenticated(const IpAddress& client);
@@ -79,7 +81,8 @@ class RateLimiter {
   using Addresses = std::unordered_map<IpAddress, RateState, HashOfIpAddress>;
   struct Shard {
     std::mutex mutex;
-    std::unordered_map<Uuid, std::array<RateState, kKeyRates>> callers;  // Guarded by mutex.
+    // Guarded by mutex. Callers are with their users, so that one lock is enough.
+    std::unordered_map<Uuid, std::array<RateState, kKeyRates>> callers, users;
     // Guarded by mutex. Without a key; of files; of attempts to sign in.
     Addresses addresses, readers, attempts;
     // By the first half of the hash of their address: guesses, mails, mails of a day. Guarded by
@@ -100,7 +103,7 @@ class RateLimiter {
   auto with_mailed_today(std::string_view name, const Use& use);
   static void forget_full(Shard& shard, std::chrono::steady_clock::time_point now);
 
-  std::array<RatePolicy, kKeyRates> policies_;
+  std::array<RatePolicy, kKeyRates> policies_, user_policies_;
   RatePolicy unauthenticated_, files_;
   std::array<std::string, kKeyRates> policy_lines_;
   std::array<Shard, 16> shards_;

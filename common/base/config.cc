@@ -175,7 +175,33 @@ constexpr std::array kVariables = {
              .api_only = true},
     Variable{
         "TASK_DEADLINE_SECONDS", "900", "a task is final this long after its creation, 1-86400"},
-    Variable{"WORKER_IN_FLIGHT", "200", "tasks one worker holds at once, 1-10000"},
+    Variable{.name = "OPEN_TASKS_FREE",
+             .fallback = "10000",
+             .meaning =
+                 "open tasks of a user on no paid plan, 1-10000000; above that creations are "
+                 "answered 429",
+             .api_only = true},
+    Variable{.name = "OPEN_TASKS_PAID",
+             .fallback = "200000",
+             .meaning = "open tasks of a user on a paid plan, 1-10000000",
+             .api_only = true},
+    Variable{.name = "RUNNING_TASKS_FREE",
+             .fallback = "200",
+             .meaning =
+                 "tasks of a user on no paid plan that workers are given at once, 0-1000000; "
+                 "0: as many as his share of all workers",
+             .api_only = true},
+    Variable{.name = "RUNNING_TASKS_PAID",
+             .fallback = "0",
+             .meaning =
+                 "tasks of a user on a paid plan that workers are given at once, 0-1000000; 0: "
+                 "as many as his share of all workers",
+             .api_only = true},
+    Variable{
+        "WORKER_IN_FLIGHT",
+        "200",
+        "tasks one worker holds at once, 1-10000; and an eighth more, for users who have little "
+        "under way"},
     Variable{"URL_POLICY",
              "public",
              "which reference addresses are accepted: public, or any (tests only)"},
@@ -746,6 +772,11 @@ Result<Config, std::vector<std::string>> load_config(Program program) {
     read_oidc(in, c);
     read_mail(in, c);
     c.voice_previews_dir = in.text("VOICE_PREVIEWS_DIR");
+    constexpr int kOpenMax = 10'000'000, kRunningMax = 1'000'000;
+    c.free_plan.open_tasks = in.number("OPEN_TASKS_FREE", 1, kOpenMax);
+    c.free_plan.running_tasks = in.number("RUNNING_TASKS_FREE", 0, kRunningMax);
+    c.paid_plan.open_tasks = in.number("OPEN_TASKS_PAID", 1, kOpenMax);
+    c.paid_plan.running_tasks = in.number("RUNNING_TASKS_PAID", 0, kRunningMax);
   }
   c.task_deadline_seconds = in.number("TASK_DEADLINE_SECONDS", 1, 86400);
   c.worker_in_flight = in.number("WORKER_IN_FLIGHT", 1, 10000);

@@ -70,6 +70,12 @@ enum class UrlPolicy { kPublic, kAny };
 // What the worker does on a kernel without Landlock, where helpers could read files.
 enum class SandboxPolicy { kRequired, kBestEffort };
 
+// Of one user.
+struct PlanLimits {
+  int open_tasks = 0;
+  int running_tasks = 0;  // 0: no limit but his share.
+};
+
 struct Config {
   std::string brand;
   HostPort listen, ops_listen;
@@ -101,6 +107,7 @@ struct Config {
   // The API's public port only.
   int connections_max = 0, connections_per_address = 0, body_budget_mb = 0;
   int task_deadline_seconds = 0;
+  PlanLimits free_plan, paid_plan;  // The API's only.
   int worker_in_flight = 0;
   UrlPolicy url_policy = UrlPolicy::kPublic;
   SandboxPolicy sandbox = SandboxPolicy::kBestEffort;  // The worker's only.

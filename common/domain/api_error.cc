@@ -49,6 +49,9 @@ constexpr std::chrono::seconds kRetryUnavailable{2};
 
 constexpr std::size_t kShownNameMax = 32;
 
+// Until something of the caller's own has ended, which nobody can foretell.
+constexpr std::chrono::seconds kSomeEnd{5};
+
 }  // namespace
 
 int http_status(ApiErrorCode code) {
@@ -122,11 +125,24 @@ ApiError rate_limit_exceeded(std::chrono::seconds retry_after) {
           retry_after};
 }
 
+ApiError too_many_open(std::uint64_t max) {
+  return {ApiErrorCode::kRateLimitExceeded,
+          "There are " + std::to_string(max) +
+              " generations that have not ended, as many as the plan allows; wait until some have, "
+              "or cancel some.",
+          kSomeEnd};
+}
+
 ApiError too_many_streams() {
-  constexpr std::chrono::seconds kSomeEnd{5};
   return {ApiErrorCode::kRateLimitExceeded,
           "Too many streams of events are open at once; end one, or read the generation instead.",
           kSomeEnd};
+}
+
+ApiError too_much_waits(std::chrono::seconds wait) {
+  return {ApiErrorCode::kServiceUnavailable,
+          "So many of your generations are waiting that a further one would not end in time.",
+          std::clamp(wait, std::chrono::seconds(1), std::chrono::seconds(3600))};
 }
 
 ApiError service_unavailable() {

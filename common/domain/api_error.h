@@ -65,9 +65,13 @@ ApiError not_found();
 ApiError method_not_allowed(std::string_view allowed);  // "GET, POST"
 ApiError idempotency_conflict();
 ApiError rate_limit_exceeded(std::chrono::seconds retry_after);
+// The user has as many open generations as his plan allows, `max`.
+ApiError too_many_open(std::uint64_t max);
 // A key, or a user with all of them, has as many streams as there may be.
 ApiError too_many_streams();
 ApiError service_unavailable();
+// A generation that were created now would not end in time; one that is created after `wait` may.
+ApiError too_much_waits(std::chrono::seconds wait);
 // 400 that names the member or query parameter at fault. `param` is a name of ours, or one that may
 // be shown.
 ApiError invalid_parameter(std::string param, std::string message);

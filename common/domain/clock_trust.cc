@@ -35,12 +35,18 @@ microseconds ahead_of_local(const ClockLook& look) {
 }
 
 std::optional<microseconds> ClockWatch::look(const ClockLook& now) {
+  const bool first = !last_;
   const microseconds step = last_ ? step_of_database(*last_, now) : ahead_of_local(now);
+  if (last_ && now.answered - last_->answered > kLeaseRenew) {
+    away_until_ = now.answered + kLease;
+  }
   last_ = now;
   if (!above(step, kClockStep)) {
     return std::nullopt;
   }
-  if (step > microseconds(0)) {
+  // Of a clock that is behind at the first look nobody can tell whether it was further behind a
+  // moment ago.
+  if (step > microseconds(0) || first) {
     until_ = now.answered + kLease;
   }
   return step;

@@ -43,9 +43,14 @@ class ClockWatch {
   // renewed by then.
   bool may_judge(ClockLook::Steady now) const { return !until_ || now >= *until_; }
 
+  // Was the database away from here, and so probably from all, for so long that leases were lost
+  // with every worker alive? Said for the length of a lease: by then all of these were found.
+  bool was_away(ClockLook::Steady now) const { return away_until_ && now < *away_until_; }
+
  private:
   std::optional<ClockLook> last_;
-  std::optional<ClockLook::Steady> until_;  // The end of the grace.
+  std::optional<ClockLook::Steady> until_;       // The end of the grace.
+  std::optional<ClockLook::Steady> away_until_;  // The end of what was_away() says.
 };
 
 // What is deleted for good is days old, so a minute makes no difference, and no clock that is kept

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "common/base/check.h"
 
@@ -17,8 +18,24 @@ TaskMove requeue(const TaskFacts& task, std::uint32_t claims, Instant due, Insta
   return {.state = TaskState::kQueued,
           .epoch = task.epoch + 1,
           .claims = claims,
+          .lost_leases = task.lost_leases,
           .next_run_at = due,
           .wake_at = std::min(wake_at, task.deadline_at)};
+}
+
+std::uint32_t one_less(std::uint32_t claims) {
+  return claims - std::min(claims, 1U);
+}
+
+// Its worker is gone. Only work that really ran uses up a claim, and a suspect for which nobody was
+// called has only waited for its turn: whatever ended the worker, it was not that one.
+TaskMove reap(const TaskFacts& task, Instant now, bool was_away) {
+  TaskMove move =
+      requeue(task, task.called ? task.claims : one_less(task.claims), now, now + kFirstLook);
+  if (!was_away && (task.called || !runs_alone(task.lost_leases))) {
+    ++move.lost_leases;
+  }
+  return move;
 }
 
 // To the final state `state`, by whoever has the claim.
@@ -26,6 +43,7 @@ TaskMove end(const TaskFacts& task, TaskState state, Units charged) {
   return {.state = state,
           .epoch = task.epoch,
           .claims = task.claims,
+          .lost_leases = task.lost_leases,
           .next_run_at = task.next_run_at,
           .charged = charged};
 }
@@ -79,10 +97,16 @@ TaskMove move_by(const TaskFacts& task, const ClaimEnd& claim_end, Instant now) 
     }
     case ClaimEnd::Kind::kRelease: {
       const Instant due = std::min(now + claim_end.retry_after, std::max(now, task.deadline_at));
-      return requeue(task, task.claims - std::min(task.claims, 1U), due, due);
+      return requeue(task, one_less(task.claims), due, due);
     }
   }
   return failed();
+}
+
+// From 1 to 15 s.
+std::chrono::milliseconds left_alone_delay(double jitter) {
+  constexpr std::chrono::milliseconds kMiddle = 8s, kSpread = 7s;
+  return kMiddle + std::chrono::round<std::chrono::milliseconds>(kSpread * jitter);
 }
 
 }  // namespace
@@ -96,14 +120,30 @@ std::chrono::milliseconds retry_delay(std::uint32_t claims, double jitter) {
   return std::chrono::round<std::chrono::milliseconds>(base * (1 + kSpread * jitter));
 }
 
-Instant first_look(Instant now, Instant deadline) {
-  return std::min(now + kFirstLook, deadline);
+std::chrono::milliseconds alone_delay(double jitter) {
+  AG_CHECK(jitter >= -1 && jitter <= 1);
+  constexpr std::chrono::milliseconds kDelay = 5s;
+  constexpr double kSpread = 0.5;
+  return std::chrono::round<std::chrono::milliseconds>(kDelay * (1 + kSpread * jitter));
+}
+
+Instant first_look(Lane lane, Instant now, Instant deadline) {
+  return lane == Lane::kParked ? deadline : std::min(now + kFirstLook, deadline);
 }
 
 bool may_claim(const TaskFacts& task, std::uint32_t epoch, Instant now) {
   // What nobody has claimed yet was due from the start, whatever the clock says now.
   const bool due = task.epoch == 0 || task.next_run_at <= now;
-  return allowed(task, TaskEvent::kClaim) && task.epoch == epoch && due && task.deadline_at > now;
+  return allowed(task, TaskEvent::kClaim) && task.lane != Lane::kParked && task.epoch == epoch &&
+         due && task.deadline_at > now;
+}
+
+bool runs_alone(std::uint32_t lost_leases) {
+  return lost_leases >= kLostTogether;
+}
+
+Instant put_off(const TaskFacts& task, Instant now, double jitter) {
+  return std::min(now + alone_delay(jitter), task.deadline_at);
 }
 
 bool is_of(const TaskFacts& task, std::uint32_t epoch) {
@@ -129,6 +169,11 @@ Verdict verdict_on(Trouble trouble) {
       return {Kind::kRetry, FailureCode::kProviderUnavailable};
     case Trouble::kOurs:
       return {Kind::kRetry, FailureCode::kInternalError};
+    // Waiting for the deadline would change nothing but the hour at which its user knows.
+    case Trouble::kOutOfTime:
+      return {Kind::kFail, FailureCode::kDeadlineExceeded};
+    case Trouble::kLeftAlone:
+      return {Kind::kRelease, FailureCode::kProviderUnavailable};
     case Trouble::kNoRoom:
     case Trouble::kStopping:
       break;
@@ -146,6 +191,9 @@ ClaimEnd end_by(Trouble trouble,
     out.retry_after = std::max(retry_delay(claims, jitter), not_before);
   } else if (out.kind == ClaimEnd::Kind::kRelease) {
     out.retry_after = not_before;
+    if (trouble == Trouble::kLeftAlone) {
+      out.retry_after += left_alone_delay(jitter);
+    }
   }
   return out;
 }
@@ -166,7 +214,7 @@ TaskMove cancel_task(const TaskFacts& task) {
   return move;
 }
 
-SweepDecision decide_sweep(const TaskFacts& task, Instant now, TaskId unsent_from) {
+SweepDecision decide_sweep(const TaskFacts& task, Instant now, TaskId unsent_from, bool was_away) {
   using Kind = SweepDecision::Kind;
   if (!task.wake_at || *task.wake_at > now) {
     return {};
@@ -176,6 +224,9 @@ SweepDecision decide_sweep(const TaskFacts& task, Instant now, TaskId unsent_fro
   }
   if (task.deadline_at <= now) {
     return {.kind = Kind::kExpire, .move = fail_fenced(task, FailureCode::kDeadlineExceeded)};
+  }
+  if (task.lane == Lane::kParked) {
+    return {.kind = Kind::kLook, .wake_at = task.deadline_at};
   }
   if (task.state == TaskState::kQueued) {
     const bool awaits_first_look =
@@ -193,10 +244,12 @@ SweepDecision decide_sweep(const TaskFacts& task, Instant now, TaskId unsent_fro
     return {.kind = Kind::kLook,
             .wake_at = std::min({*task.lease_until, now + kLease, task.deadline_at})};
   }
-  if (task.claims >= kClaimsMax) {
-    return {.kind = Kind::kExhaust, .move = fail_fenced(task, FailureCode::kInternalError)};
+  if (task.called && task.claims >= kClaimsMax) {
+    TaskMove move = fail_fenced(task, FailureCode::kInternalError);
+    ++move.lost_leases;
+    return {.kind = Kind::kExhaust, .move = std::move(move)};
   }
-  return {.kind = Kind::kReap, .move = requeue(task, task.claims, now, now + kFirstLook)};
+  return {.kind = Kind::kReap, .move = reap(task, now, was_away)};
 }
 
 }  // namespace audiogen

@@ -49,7 +49,8 @@ constexpr std::optional<TaskState> next_state(TaskState from, TaskEvent event) {
 
 // --- numbers (README.md, "Leases")
 
-inline constexpr std::uint32_t kClaimsMax = 5;  // The fifth lost lease ends the task.
+inline constexpr std::uint32_t kClaimsMax = 5;     // The fifth lost lease ends the task.
+inline constexpr std::uint32_t kLostTogether = 2;  // With others beside it; then it runs alone.
 inline constexpr std::chrono::seconds kLease =
     30s;  // Renewed every 10 s; a worker stops itself at 25 s.
 inline constexpr std::chrono::seconds kLeaseRenew = 10s;
@@ -70,13 +71,19 @@ inline constexpr std::chrono::seconds kWholePass{60};
 // times 20 %.
 std::chrono::milliseconds retry_delay(std::uint32_t claims, double jitter);
 
+// Until a suspect for which there is no worker yet comes again: 5 s, spread by `jitter` in [-1, 1]
+// times 50 %, so that many of them do not come together.
+std::chrono::milliseconds alone_delay(double jitter);
+
 // --- what the rules look at, and what they make of it
 
 struct TaskFacts {
   TaskId id;
   TaskState state = TaskState::kQueued;
-  std::uint32_t epoch = 0, claims = 0;
+  std::uint32_t epoch = 0, claims = 0, lost_leases = 0;
+  bool called = true;  // Was anybody, in the claim that gave it `epoch`?
   Units held;
+  Lane lane = Lane::kBulk;
   std::optional<WorkerId> worker{};
   std::optional<Instant> lease_until{};
   Instant next_run_at, deadline_at;
@@ -88,7 +95,7 @@ struct TaskFacts {
 // again.
 struct TaskMove {
   TaskState state = TaskState::kQueued;  // kQueued or a final one
-  std::uint32_t epoch = 0, claims = 0;
+  std::uint32_t epoch = 0, claims = 0, lost_leases = 0;
   Instant next_run_at;
   std::optional<Instant> wake_at{};
   std::optional<Units> charged{};  // Set exactly when final.
@@ -98,11 +105,19 @@ struct TaskMove {
 
 // --- beginning
 
-// When the sweepers look at a new task for the first time.
-Instant first_look(Instant now, Instant deadline);
+// When the sweepers look at a new task for the first time: at one that is parked not before its
+// deadline.
+Instant first_look(Lane lane, Instant now, Instant deadline);
 
 // May it be taken, by whoever was hinted to `epoch` of it?
 bool may_claim(const TaskFacts& task, std::uint32_t epoch, Instant now);
+
+// Is it a suspect, to be worked on by a worker that does nothing else meanwhile? Its workers were
+// lost so often that it may be what ends them, or one of those beside it.
+bool runs_alone(std::uint32_t lost_leases);
+
+// When a task is due again that could have been claimed, and for which no worker is free enough.
+Instant put_off(const TaskFacts& task, Instant now, double jitter);
 
 // --- working
 
@@ -119,7 +134,10 @@ enum class Trouble : std::uint8_t {
   kNobodyCan,       // No provider is able to make what is asked for.
   kContentRefused,  // A provider refused what is asked for.
   kBadReference,    // What the request refers to cannot be had, or used.
-  kNobodyNow,       // Whoever is able has failed, or is left alone at the moment.
+  kNobodyNow,       // Whoever is able has failed.
+  kLeftAlone,       // Whoever is able is left alone at the moment: nobody was called.
+  kOutOfTime,       // Less time is left than those who are able need: nobody was called, or the
+                    // deadline ended the call.
   kOurs,            // Something of ours is away or full: a decoder, a disk, the blob store.
   kNoRoom,          // Too many wait for what it needs: nothing was tried.
   kStopping,        // Its worker stops.
@@ -132,8 +150,8 @@ struct ClaimEnd {
     kFail,     // Full return.
     kRetry,  // Back to queued, due after retry_after. Ends as kFail with `failure` when claims are
              // used up.
-    kRelease,  // Back to queued, due after retry_after, without using up an attempt (shutdown, or
-               // no room)
+    kRelease,  // Back to queued, due after retry_after, without using up an attempt (shutdown, no
+               // room, nobody to call)
   };
   Kind kind = Kind::kFail;
   std::uint32_t epoch = 0;  // Of the claim.
@@ -156,7 +174,8 @@ Verdict verdict_on(Trouble trouble);
 
 // The end of the claim number `claims` (>= 1) of a task, by `trouble`. What goes back is due after
 // its own wait, spread by `jitter` in [-1, 1], and not before `not_before` from now; what was not
-// tried, after that alone.
+// tried, after that alone, or, where it waits for a provider to be asked again, spread after that:
+// one of them finds out whether it works, and the rest had better come when it does.
 ClaimEnd end_by(Trouble trouble,
                 std::uint32_t claims,
                 double jitter,
@@ -189,7 +208,11 @@ struct SweepDecision {
   std::optional<TaskMove> move{};    // kReap, kExhaust, kExpire. Whoever runs it is fenced.
   bool ends() const { return kind == Kind::kExhaust || kind == Kind::kExpire; }
 };
-// The first hints of all tasks before `unsent_from` were confirmed.
-SweepDecision decide_sweep(const TaskFacts& task, Instant now, TaskId unsent_from = {});
+// The first hints of all tasks before `unsent_from` were confirmed. `was_away`: the database was,
+// so that no task has to do with a lost lease.
+SweepDecision decide_sweep(const TaskFacts& task,
+                           Instant now,
+                           TaskId unsent_from = {},
+                           bool was_away = false);
 
 }  // namespace audiogen

@@ -140,6 +140,9 @@ Prospect Outlook::of(const TaskView& task, Instant now) const {
       out.done_in = done_after(std::max(now - task.updated_at, microseconds(0)));
       return out;
     case WaitingOn::kCapacity:
+      if (task.lane == Lane::kParked) {
+        return out;  // Its turn comes with the ends of its user's others.
+      }
       if (whole_) {
         const auto place = std::lower_bound(
             waiting_.begin(), waiting_.end(), QueueSample::Waiting{task.next_run_at, task.id});

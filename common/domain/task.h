@@ -53,12 +53,22 @@ std::string_view failure_message(
     FailureCode code);                     // For codes whose task carries no message of its own.
 bool failure_retriable(FailureCode code);  // May the same request succeed when sent again?
 
+// How an open task comes to the workers (shares.h). Stored.
+enum class Lane : std::uint8_t {
+  kBulk = 0,     // In turn with everybody else's.
+  kExpress = 1,  // Before those: its user has little under way.
+  kParked = 2,   // Not yet: its user has enough under way.
+};
+
 // What a queue message says: task `task` may be ready at epoch `epoch`. Only a hint; the database
 // decides.
 struct Hint {
   TaskId task;
   std::uint32_t epoch = 0;
-  friend bool operator==(const Hint&, const Hint&) = default;
+  Lane lane = Lane::kBulk;  // By which it is sent; no part of what it says.
+  friend bool operator==(const Hint& a, const Hint& b) {
+    return a.task == b.task && a.epoch == b.epoch;
+  }
 };
 
 // The user-facing picture of one task: what the API renders.
@@ -77,6 +87,7 @@ struct TaskView {
   std::string failure_message;                 // Empty: the code's own.
   std::uint32_t epoch = 0;                     // Grows with every change of an open task.
   Instant next_run_at{};                       // Open, and put back: not taken before.
+  Lane lane = Lane::kBulk;                     // Open: how it comes to the workers.
   // Open, and what it refers to is being fetched, or it was put back because that cannot be yet.
   bool waits_for_reference = false;
 };

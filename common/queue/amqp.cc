@@ -68,12 +68,11 @@ std::optional<Depth> read_depth(const AmqpUrl& url, const Topology& topology) {
   if (!connection) {
     return std::nullopt;
   }
-  const auto ready = (*connection)->message_count(topology.jobs());
-  if (!ready) {
-    return std::nullopt;
-  }
-  const auto dead = (*connection)->message_count(topology.dead());
-  return dead ? std::optional(Depth{*ready, *dead}) : std::nullopt;
+  const auto count = [&](const std::string& queue) { return (*connection)->message_count(queue); };
+  const auto jobs = count(topology.jobs());
+  const auto express = jobs ? count(topology.express()) : std::nullopt;
+  const auto dead = express ? count(topology.dead()) : std::nullopt;
+  return dead ? std::optional(Depth{*jobs + *express, *dead}) : std::nullopt;
 }
 
 }  // namespace audiogen::queue

@@ -32,16 +32,20 @@ std::optional<std::vector<Hint>> decode_hints(std::string_view body);
 // never change once it exists: another argument needs another name.
 struct Topology {
   std::string prefix = "audiogen";
-  std::int64_t max_length = 100'000;  // Of the work queue; when full, publishing is refused.
+  std::int64_t max_length = 100'000;  // Of each work queue; when full, publishing is refused.
 
   std::string exchange() const { return prefix; }
   std::string dead_exchange() const { return prefix + ".dlx"; }
+  // The work queue of each lane that is sent.
   std::string jobs() const { return prefix + ".jobs.v1"; }
+  std::string express() const { return prefix + ".express.v1"; }
   std::string dead() const { return prefix + ".dead.v1"; }
 };
 
+inline constexpr int kWorkQueues = 2;
+
 struct Depth {
-  std::uint64_t ready = 0;  // Messages waiting in the work queue.
+  std::uint64_t ready = 0;  // Messages waiting in the work queues.
   std::uint64_t dead = 0;   // Messages in the dead-letter queue: more than 0 is an alert.
 };
 

@@ -19,7 +19,8 @@ class Confirms {
 
   struct Message {
     std::vector<Hint> hints{};
-    bool repeated = false;  // It was sent before, on another connection.
+    Lane lane = Lane::kBulk;  // Of all of them.
+    bool repeated = false;    // It was sent before, on another connection.
   };
   // What one answer of the broker settled, in hints.
   struct Settled {

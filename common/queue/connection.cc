@@ -35,8 +35,10 @@ constexpr std::int64_t kDeadLengthMax = 100'000;
 constexpr std::int64_t kDeadKeptMs = 14LL * 24 * 3600 * 1000;
 constexpr std::chrono::milliseconds kConnectLimit{3'000};
 constexpr const char* kJobKey = "job";
+constexpr const char* kExpressKey = "express";
 constexpr const char* kDeadKey = "dead";
 constexpr const char* kConsumerTag = "worker";
+constexpr const char* kExpressConsumerTag = "worker-express";
 
 // The bytes stay `text`'s.
 amqp_bytes_t bytes(std::string_view text) {
@@ -235,6 +237,7 @@ std::optional<OpenError> Connection::declare_topology() {
   const std::string exchange = topology_.exchange();
   const std::string dead_exchange = topology_.dead_exchange();
   const std::string jobs = topology_.jobs();
+  const std::string express = topology_.express();
   const std::string dead = topology_.dead();
 
   Table job_arguments;
@@ -300,6 +303,12 @@ std::optional<OpenError> Connection::declare_topology() {
   }
   if (!error) {
     error = step("bind queue", [&] { bind(jobs, exchange, kJobKey); });
+  }
+  if (!error) {
+    error = step("declare express queue", [&] { declare_queue(express, job_arguments); });
+  }
+  if (!error) {
+    error = step("bind express queue", [&] { bind(express, exchange, kExpressKey); });
   }
   return error;
 }
@@ -421,9 +430,11 @@ std::optional<Incoming> Connection::take_method(std::uint32_t id, void* decoded)
       return std::nullopt;
     case AMQP_BASIC_DELIVER_METHOD: {
       const auto* deliver = static_cast<amqp_basic_deliver_t*>(decoded);
+      const bool express = text(deliver->consumer_tag) == kExpressConsumerTag;
       partial_ = Incoming{.event = Event::kDeliver,
                           .tag = deliver->delivery_tag,
-                          .redelivered = deliver->redelivered != 0};
+                          .redelivered = deliver->redelivered != 0,
+                          .lane = express ? Lane::kExpress : Lane::kBulk};
       return std::nullopt;
     }
     case AMQP_BASIC_CANCEL_METHOD:
@@ -462,7 +473,7 @@ bool Connection::can_send() const {
   return poll(&socket, 1, 0) == 1 && (socket.revents & POLLOUT) != 0;
 }
 
-bool Connection::publish(std::span<const Hint> hints) {
+bool Connection::publish(std::span<const Hint> hints, Lane lane) {
   const std::string exchange = topology_.exchange();
   const std::string body = encode_hints(hints);
   amqp_basic_properties_t properties{};
@@ -472,7 +483,7 @@ bool Connection::publish(std::span<const Hint> hints) {
   return sent(amqp_basic_publish(state_,
                                  kChannel,
                                  bytes(exchange),
-                                 bytes(kJobKey),
+                                 bytes(lane == Lane::kExpress ? kExpressKey : kJobKey),
                                  /*mandatory=*/1,
                                  /*immediate=*/0,
                                  &properties,
@@ -480,26 +491,33 @@ bool Connection::publish(std::span<const Hint> hints) {
 }
 
 bool Connection::consume(std::uint16_t prefetch) {
-  const std::string queue = topology_.jobs();
   amqp_basic_qos_t qos{.prefetch_size = 0, .prefetch_count = prefetch, .global = 0};
-  amqp_basic_consume_t consume{};
-  consume.queue = bytes(queue);
-  consume.consumer_tag = bytes(kConsumerTag);
+  const auto begin = [&](const std::string& queue, const char* tag) {
+    amqp_basic_consume_t consume{};
+    consume.queue = bytes(queue);
+    consume.consumer_tag = bytes(tag);
+    return sent(amqp_send_method(state_, kChannel, AMQP_BASIC_CONSUME_METHOD, &consume));
+  };
   return sent(amqp_send_method(state_, kChannel, AMQP_BASIC_QOS_METHOD, &qos)) &&
-         sent(amqp_send_method(state_, kChannel, AMQP_BASIC_CONSUME_METHOD, &consume));
+         begin(topology_.express(), kExpressConsumerTag) && begin(topology_.jobs(), kConsumerTag);
 }
 
 bool Connection::cancel_consume() {
-  amqp_basic_cancel_t cancel{.consumer_tag = bytes(kConsumerTag), .nowait = 0};
-  return sent(amqp_send_method(state_, kChannel, AMQP_BASIC_CANCEL_METHOD, &cancel));
+  const auto end = [&](const char* tag) {
+    amqp_basic_cancel_t cancel{.consumer_tag = bytes(tag), .nowait = 0};
+    return sent(amqp_send_method(state_, kChannel, AMQP_BASIC_CANCEL_METHOD, &cancel));
+  };
+  return end(kExpressConsumerTag) && end(kConsumerTag);
 }
 
-bool Connection::check_queue() {
-  const std::string queue = topology_.jobs();
-  amqp_queue_declare_t declare{};
-  declare.queue = bytes(queue);
-  declare.passive = 1;
-  return sent(amqp_send_method(state_, kChannel, AMQP_QUEUE_DECLARE_METHOD, &declare));
+bool Connection::check_queues() {
+  const auto check = [&](const std::string& queue) {
+    amqp_queue_declare_t declare{};
+    declare.queue = bytes(queue);
+    declare.passive = 1;
+    return sent(amqp_send_method(state_, kChannel, AMQP_QUEUE_DECLARE_METHOD, &declare));
+  };
+  return check(topology_.jobs()) && check(topology_.express());
 }
 
 bool Connection::ack(std::uint64_t tag, bool multiple) {

@@ -29,7 +29,7 @@ enum class Event {
   kReturn,    // `body` could not be routed. Its ack still follows.
   kDeliver,   // A message: `tag`, `redelivered`, `body`.
   kCanceled,  // The broker ended our consumption: the queue is gone.
-  kQueue,     // The reply to check_queue(): `consumers`.
+  kQueue,     // A reply to check_queues(): `consumers`. One for each work queue.
   kBlocked,   // The broker is out of memory or disk: publish nothing.
   kUnblocked,
   kClosed,  // The reply to send_close(): the broker has handled everything sent before.
@@ -41,6 +41,7 @@ struct Incoming {
   std::uint64_t tag = 0;
   bool multiple = false;
   bool redelivered = false;
+  Lane lane = Lane::kBulk;  // Whose work queue it came from.
   std::uint32_t consumers = 0;
   std::string body{};  // At most kMessageBytesMax + 1 bytes are kept of a longer one.
 };
@@ -82,10 +83,10 @@ class Connection {
   bool can_send() const;
 
   // These send and do not wait. False: the connection is lost.
-  bool publish(std::span<const Hint> hints);  // One message.
-  bool consume(std::uint16_t prefetch);
+  bool publish(std::span<const Hint> hints, Lane lane);  // One message.
+  bool consume(std::uint16_t prefetch);                  // From each work queue so much.
   bool cancel_consume();
-  bool check_queue();  // Answered by kQueue, or by kLost when the queue is gone.
+  bool check_queues();  // Answered by kWorkQueues times kQueue, or by kLost when one is gone.
   bool ack(std::uint64_t tag, bool multiple);
   bool reject(std::uint64_t tag);  // To the dead-letter queue.
   bool send_close();

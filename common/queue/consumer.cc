@@ -80,7 +80,8 @@ struct Consumer::Impl {
   std::optional<Clock::time_point> sent_at;  // The last of them.
   std::vector<Delivery> batch;
   std::string lost;
-  std::optional<Clock::time_point> asked_at;  // An unanswered check_queue().
+  std::optional<Clock::time_point> asked_at;  // An unanswered check_queues().
+  int answers = 0;                            // To it, so far.
   Clock::time_point check_at = Clock::now();
 
   prometheus::Counter& delivered_total =
@@ -156,7 +157,8 @@ void Consumer::Impl::serve(Connection& connection) {
     }
     if (!asked_at && consuming && now >= check_at && connection.can_send()) {
       asked_at = now;
-      if (!connection.check_queue()) {
+      answers = 0;
+      if (!connection.check_queues()) {
         lose(connection.lost_because());
         return;
       }
@@ -185,8 +187,10 @@ bool Consumer::Impl::read_batch(Connection& connection) {
         if (in.consumers == 0) {
           return lose("the queue was made anew");
         }
-        asked_at.reset();
-        check_at = Clock::now() + options.check_interval;
+        if (++answers == kWorkQueues) {
+          asked_at.reset();
+          check_at = Clock::now() + options.check_interval;
+        }
         break;
       case Event::kCanceled:
         return lose("the queue was deleted");
@@ -211,7 +215,8 @@ bool Consumer::Impl::take(Connection& connection, const Incoming& in) {
     return lose("delivery tags out of order");
   }
   if (hints) {
-    for (const Hint& hint : *hints) {
+    for (Hint hint : *hints) {
+      hint.lane = in.lane;
       batch.push_back(
           {.hint = hint, .connection = generation, .tag = in.tag, .redelivered = in.redelivered});
     }

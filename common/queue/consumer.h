@@ -21,10 +21,10 @@ struct Delivery {
 };
 
 struct ConsumerOptions {
-  std::uint16_t prefetch = 200;  // Unacknowledged messages at once.
+  std::uint16_t prefetch = 200;  // Unacknowledged messages at once, of each work queue.
   std::chrono::seconds heartbeat{10};
   std::size_t batch_max = 128;  // Hints handed over at once, at least kHintsMax.
-  std::chrono::milliseconds check_interval{30'000};  // Between two looks whether the queue exists.
+  std::chrono::milliseconds check_interval{30'000};  // Between two looks whether the queues exist.
   Topology topology{};
 };
 

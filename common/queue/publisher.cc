@@ -81,13 +81,14 @@ struct Publisher::Impl {
 
   // The thread's own.
   Dialer dialer;
-  std::deque<Confirms::Message> again;  // Unconfirmed by a connection that broke.
-  std::deque<Hint> unsent;
+  std::deque<Confirms::Message> again;      // Unconfirmed by a connection that broke.
+  std::deque<Hint> unsent, unsent_express;  // By lane.
   Confirms confirms;
   std::vector<Hint> taken;  // To be reported.
   std::string lost;
   std::optional<Clock::time_point> sent_at;  // The last message.
   std::optional<Clock::time_point> gather_until;
+  bool sent_express = false;  // The last message was.
   bool blocked = false;
   bool unroutable = false;  // A message was returned: the topology needs repair.
 
@@ -180,7 +181,7 @@ void Publisher::Impl::serve(Connection& connection) {
           confirms.sent(*message, now);
           sent_at = now;
           published_total.Increment(static_cast<double>(message->hints.size()));
-          if (!connection.publish(message->hints)) {
+          if (!connection.publish(message->hints, message->lane)) {
             lost = connection.lost_because();
             return;
           }
@@ -275,9 +276,9 @@ std::optional<Confirms::Message> Publisher::Impl::next(Clock::time_point now) {
     again.pop_front();
     return out;
   }
-  if (unsent.size() < options.hints_per_message) {
+  if (std::max(unsent.size(), unsent_express.size()) < options.hints_per_message) {
     const std::scoped_lock lock(mutex);
-    const std::size_t waiting = unsent.size() + submitted.size();
+    const std::size_t waiting = unsent.size() + unsent_express.size() + submitted.size();
     if (waiting == 0) {
       return std::nullopt;
     }
@@ -290,13 +291,20 @@ std::optional<Confirms::Message> Publisher::Impl::next(Clock::time_point now) {
         return std::nullopt;
       }
     }
-    unsent.insert(unsent.end(), submitted.begin(), submitted.end());
+    for (const Hint& hint : submitted) {
+      (hint.lane == Lane::kExpress ? unsent_express : unsent).push_back(hint);
+    }
     submitted.clear();
   }
-  const auto end = unsent.begin() +
-                   static_cast<std::ptrdiff_t>(std::min(unsent.size(), options.hints_per_message));
-  out.hints.assign(unsent.begin(), end);
-  unsent.erase(unsent.begin(), end);
+  // In turn where both wait: neither lane keeps the other from its queue.
+  const bool express = !unsent_express.empty() && (unsent.empty() || !sent_express);
+  sent_express = express;
+  std::deque<Hint>& lane = express ? unsent_express : unsent;
+  const auto end =
+      lane.begin() + static_cast<std::ptrdiff_t>(std::min(lane.size(), options.hints_per_message));
+  out.hints.assign(lane.begin(), end);
+  out.lane = express ? Lane::kExpress : Lane::kBulk;
+  lane.erase(lane.begin(), end);
   return out;
 }
 

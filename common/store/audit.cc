@@ -133,6 +133,17 @@ constexpr std::array kRules = {
          "l.kind=1 JOIN tasks t ON t.id=l.source_id WHERE u.deleted_at IS NOT NULL AND d.user_id "
          "IS NULL AND t.deleted_at IS NULL)+(SELECT COUNT(*) FROM account_deletions d LEFT JOIN "
          "users u ON u.id=d.user_id WHERE u.deleted_at IS NULL)"},
+    Rule{"I22 every user's released and parked tasks are counted, and only queued ones are parked",
+         "SELECT (SELECT COUNT(*) FROM balances b LEFT JOIN (SELECT user_id, SUM(lane<>2) AS r, "
+         "SUM(lane=2) AS p FROM tasks WHERE state<=2 GROUP BY user_id) t ON t.user_id=b.user_id "
+         "WHERE b.released<>COALESCE(t.r,0) OR b.parked<>COALESCE(t.p,0) OR "
+         "(b.crowded=1)<>(b.parked>0))+(SELECT COUNT(*) FROM tasks WHERE lane=2 AND state=2)+"
+         "(SELECT COUNT(*) FROM tasks t JOIN ledger l ON l.source_id=t.id AND l.kind=1 JOIN "
+         "balances b ON b.user_id=t.user_id WHERE t.lane=2 AND t.state=1 AND "
+         "l.seq<=b.parked_after)"},
+    // A claim raises the epoch, and so does its end.
+    Rule{"I23 no task has lost more leases than it was given",
+         "SELECT COUNT(*) FROM tasks WHERE lost_leases*2>epoch"},
     // A queue that is long because there is more work than workers breaks none of these: the
     // sweeper moves every wake_at it has seen, but those of new tasks whose hint was confirmed.
     Rule{"L1 the sweeper looks at tasks when it should",

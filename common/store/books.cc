@@ -1,7 +1,6 @@
 #include "common/store/books.h"
 
 #include <algorithm>
-#include <set>
 
 #include "common/base/check.h"
 
@@ -28,14 +27,14 @@ Books::Books(Session& session,
       throw DbError(DbFault::kConflict, e.code(), e.what());
     }
   }
-  std::erase_if(users, [this](UserId user) { return balances_.contains(user); });
+  std::erase_if(users, [this](UserId user) { return accounts_.contains(user); });
   if (users.empty()) {
     return;
   }
-  const std::size_t before = balances_.size();
+  const std::size_t before = accounts_.size();
   lock(users, locking);
-  if (locking == Locking::kSkipLocked && balances_.size() - before != users.size()) {
-    std::erase_if(users, [this](UserId user) { return balances_.contains(user); });
+  if (locking == Locking::kSkipLocked && accounts_.size() - before != users.size()) {
+    std::erase_if(users, [this](UserId user) { return accounts_.contains(user); });
     Sql missing("SELECT user_id FROM balances FORCE INDEX (PRIMARY) WHERE user_id IN (");
     list(missing, users, [&](UserId user) { missing << user; }) << ")";
     Rows there = session_.query(missing);  // Without a lock: reads past those of others.
@@ -46,10 +45,13 @@ Books::Books(Session& session,
 }
 
 void Books::lock(std::span<const UserId> users, Locking locking) {
+  // Subqueries are read without a lock: a join would lock the one row that everybody reads.
   Sql sql(locking == Locking::kFollow
               ? Sql("/*M!100301 SET STATEMENT max_statement_time=0.1 FOR */ ")
               : Sql(""));
-  sql << "SELECT user_id, available, held, seq, UTC_TIMESTAMP(6) FROM balances "
+  sql << "SELECT user_id, available, held, seq, released, parked, parked_after, released_max, "
+         "UTC_TIMESTAMP(6), (SELECT size FROM release_window WHERE id=1), (SELECT crowds FROM "
+         "release_window WHERE id=1), (SELECT pace FROM release_window WHERE id=1) FROM balances "
          "FORCE INDEX (PRIMARY) WHERE user_id IN (";
   list(sql, users, [&](UserId user) { sql << user; }) << ") ORDER BY user_id FOR UPDATE";
   if (locking == Locking::kSkipLocked) {
@@ -57,57 +59,82 @@ void Books::lock(std::span<const UserId> users, Locking locking) {
   }
   Rows rows = session_.query(sql);
   while (rows.next()) {
-    balances_[rows.id<UserId>(1)] = {
-        .available = rows.units(2), .held = rows.units(3), .seq = rows.u64(4)};
-    now_ = rows.time(5);
+    accounts_[rows.id<UserId>(1)] = {
+        .balance = {.available = rows.units(2), .held = rows.units(3), .seq = rows.u64(4)},
+        .open = {.released = rows.u32(5),
+                 .parked = rows.u32(6),
+                 .parked_after = rows.u64(7),
+                 .released_max = rows.u32(8)}};
+    now_ = rows.time(9);
+    window_ = {.size = rows.u32(10), .crowds = rows.u32(11), .pace = rows.u32(12)};
   }
 }
 
 std::vector<Uuid> Books::locked() const {
   std::vector<Uuid> out;
-  out.reserve(balances_.size());
-  for (const auto& [user, balance] : balances_) {
+  out.reserve(accounts_.size());
+  for (const auto& [user, account] : accounts_) {
     out.push_back(user.uuid);
   }
   return out;
 }
 
 const Balance* Books::find(UserId user) const {
-  const auto found = balances_.find(user);
-  return found == balances_.end() ? nullptr : &found->second;
+  const auto found = accounts_.find(user);
+  return found == accounts_.end() ? nullptr : &found->second.balance;
+}
+
+OpenTasks* Books::open_tasks(UserId user) {
+  const auto found = accounts_.find(user);
+  return found == accounts_.end() ? nullptr : &found->second.open;
 }
 
 void Books::book(UserId user, Uuid source, const Entry& entry) {
-  Balance& balance = balances_.at(user);
+  Balance& balance = accounts_.at(user).balance;
   AG_CHECK(entry.after.seq == balance.seq + 1);
   balance = entry.after;
   bookings_.push_back({user, source, entry});
+  touch(user);
 }
 
 void Books::write(Instant now) {
-  if (bookings_.empty()) {
+  if (!bookings_.empty()) {
+    write_ledger(now);
+  }
+  if (touched_.empty()) {
     return;
   }
-  Sql ledger(
-      "INSERT INTO ledger (user_id, seq, kind, source_id, d_available, d_held, d_system, "
-      "available_after, held_after, created_at) VALUES ");
-  std::set<UserId> touched;
-  list(ledger, bookings_, [&](const Booking& b) {
-    ledger << "(" << b.user << "," << b.entry.after.seq << "," << b.entry.kind << "," << b.source
-           << "," << b.entry.d_available << "," << b.entry.d_held << "," << b.entry.d_system << ","
-           << b.entry.after.available << "," << b.entry.after.held << "," << now << ")";
-    touched.insert(b.user);
-  });
-  session_.later(ledger);
-
   // The rows exist and are locked: the one statement that sets many rows to different values at
   // once, and cheaply, never inserts here.
-  Sql balances("INSERT INTO balances (user_id, available, held, seq) VALUES ");
-  list(balances, touched, [&](UserId user) {
-    const Balance& b = balances_.at(user);
-    balances << "(" << user << "," << b.available << "," << b.held << "," << b.seq << ")";
-  }) << " ON DUPLICATE KEY UPDATE available=VALUES(available), held=VALUES(held), seq=VALUES(seq)";
-  session_.later(balances);
+  Sql sql(
+      "INSERT INTO balances (user_id, available, held, seq, released, parked, parked_after, "
+      "released_max, crowded) VALUES ");
+  list(sql,
+       touched_,
+       [&](UserId user) {
+         const auto& [balance, open] = accounts_.at(user);
+         sql << "(" << user << "," << balance.available << "," << balance.held << "," << balance.seq
+             << "," << open.released << "," << open.parked << "," << open.parked_after << ","
+             << open.released_max << "," << std::uint32_t{open.crowded()} << ")";
+       })
+      << " ON DUPLICATE KEY UPDATE available=VALUES(available), held=VALUES(held), "
+         "seq=VALUES(seq), released=VALUES(released), parked=VALUES(parked), "
+         "parked_after=VALUES(parked_after), released_max=VALUES(released_max), "
+         "crowded=VALUES(crowded)";
+  session_.later(sql);
+  touched_.clear();
+}
+
+void Books::write_ledger(Instant now) {
+  Sql sql(
+      "INSERT INTO ledger (user_id, seq, kind, source_id, d_available, d_held, d_system, "
+      "available_after, held_after, created_at) VALUES ");
+  list(sql, bookings_, [&](const Booking& b) {
+    sql << "(" << b.user << "," << b.entry.after.seq << "," << b.entry.kind << "," << b.source
+        << "," << b.entry.d_available << "," << b.entry.d_held << "," << b.entry.d_system << ","
+        << b.entry.after.available << "," << b.entry.after.held << "," << now << ")";
+  });
+  session_.later(sql);
   bookings_.clear();
 }
 

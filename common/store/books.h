@@ -1,8 +1,11 @@
-// The locked balances of one transaction: every change of a user's credits goes through here.
+// The locked balances of one transaction: every change of a user's credits, and of how many of his
+// tasks are open, goes through here.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
@@ -11,6 +14,7 @@
 #include "common/base/ids.h"
 #include "common/base/time.h"
 #include "common/domain/ledger.h"
+#include "common/domain/shares.h"
 #include "common/store/session.h"
 
 namespace audiogen::store {
@@ -40,8 +44,15 @@ class Books {
   // Whose balances are locked, in no order.
   std::vector<Uuid> locked() const;
 
-  // Notes `entry`, made from find(user), for `source`.
+  // How many of his tasks are open, to be changed: touch() says that it was. Null as for find().
+  OpenTasks* open_tasks(UserId user);
+  // As of the locks. Of no meaning without any.
+  const ReleaseWindow& window() const { return window_; }
+
+  // Notes `entry`, made from find(user), for `source`. Touches the user.
   void book(UserId user, Uuid source, const Entry& entry);
+  // His row is to be written.
+  void touch(UserId user) { touched_.insert(user); }
 
   // Writes the ledger rows and the balances, together with what the session sends next.
   void write(Instant now);
@@ -50,6 +61,10 @@ class Books {
   std::optional<Instant> now() const { return now_; }
 
  private:
+  struct Account {
+    Balance balance;
+    OpenTasks open;
+  };
   struct Booking {
     UserId user;
     Uuid source;
@@ -57,12 +72,15 @@ class Books {
   };
 
   void lock(std::span<const UserId> users, Locking locking);
+  void write_ledger(Instant now);
 
   Session& session_;
-  std::unordered_map<UserId, Balance> balances_;
+  std::unordered_map<UserId, Account> accounts_;
   std::unordered_set<UserId> held_;
   std::vector<Booking> bookings_;
+  std::set<UserId> touched_;
   std::optional<Instant> now_;
+  ReleaseWindow window_;
 };
 
 }  // namespace audiogen::store

@@ -45,6 +45,8 @@ struct CreateCommand {
   std::string request{};  // Canonical JSON.
   OutputFormat output_format = OutputFormat::kMp3;
   std::chrono::seconds deadline{900};  // From creation.
+  // By the plan of its user; 0: no limit. Tasks open at once, and those of them that are released.
+  std::uint32_t open_max = 0, released_max = 0;
 };
 
 struct CreateOutcome {
@@ -54,10 +56,14 @@ struct CreateOutcome {
     kConflict,      // The key was used with another request.
     kInsufficient,  // Less than the hold is available.
     kOverLimit,     // The hold would go beyond the key's spend limit.
+    kTooManyOpen,   // The user has as many open tasks as he may have.
+    kTooLate,       // Behind the user's other tasks it would not end before its deadline.
     kFailed,        // This command alone could not be done (logged); nothing was written for it.
   };
   Kind kind = Kind::kFailed;
-  TaskView task{};  // For kCreated and kReplayed.
+  TaskView task{};          // For kCreated and kReplayed.
+  Lane lane = Lane::kBulk;  // For kCreated: by which its hint is to be sent, unless it is parked.
+  std::chrono::seconds late_by{0};  // For kTooLate.
   // For kOverLimit: what was spent of it before.
   SpendLimit limit{};
   Units spent{};
@@ -81,6 +87,7 @@ struct KeyRecord {
   bool api_access = false;  // A paid plan or a purchase.
   Scopes scopes{};
   bool limited = false;  // It has a spend limit.
+  bool paid = false;     // Its user is on a paid plan.
   std::optional<SessionId> session{};
 
   // What was shown: the key or the session.
@@ -99,8 +106,9 @@ using KeyOutcome = std::optional<KeyRecord>;
 struct Claim {
   TaskId task{};
   UserId user{};
-  std::uint32_t epoch = 0;     // After the claim.
-  std::uint32_t claims = 0;    // Attempts used, this one included.
+  std::uint32_t epoch = 0;   // After the claim.
+  std::uint32_t claims = 0;  // Attempts used, this one included.
+  std::uint32_t lost_leases = 0;
   std::uint32_t attempts = 0;  // Provider calls before this claim.
   std::string provider{};      // Named by first_provider: its attempt is written.
   std::string request{};       // Canonical JSON.
@@ -108,7 +116,7 @@ struct Claim {
   std::chrono::microseconds until_deadline{0};  // By the database's clock at the claim.
 };
 // Nullopt: nothing to do for this hint (final, claimed by another, not due, another epoch,
-// unknown).
+// unknown, put off).
 using ClaimOutcome = std::optional<Claim>;
 
 struct Lease {

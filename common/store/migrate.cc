@@ -24,6 +24,8 @@ extern const std::string_view migration_0011;
 extern const std::string_view migration_0012;
 extern const std::string_view migration_0013;
 extern const std::string_view migration_0014;
+extern const std::string_view migration_0015;
+extern const std::string_view migration_0016;
 
 namespace {
 
@@ -275,7 +277,9 @@ std::span<const Migration> migrations() {
                                  Migration{11, migration_0011},
                                  Migration{12, migration_0012},
                                  Migration{13, migration_0013},
-                                 Migration{14, migration_0014}};
+                                 Migration{14, migration_0014},
+                                 Migration{15, migration_0015},
+                                 Migration{16, migration_0016}};
   return all;
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr char kOperatorColumns[] =
     "t.user_id, t.epoch, t.attempts, t.worker, t.lease_until, t.wake_at, t.next_run_at, "
-    "t.deadline_at, t.output_bytes";
+    "t.deadline_at, t.output_bytes, t.lost_leases";
 
 std::string maybe_text(const Rows& rows, std::uint32_t column) {
   return rows.is_null(column) ? std::string() : rows.text(column);
@@ -18,7 +18,7 @@ std::string maybe_text(const Rows& rows, std::uint32_t column) {
 
 // The columns of kOperatorColumns and kViewColumns.
 TaskRow read_task(const Rows& rows) {
-  return {.view = read_view(rows, 10),
+  return {.view = read_view(rows, 11),
           .user = rows.id<UserId>(1),
           .epoch = rows.u32(2),
           .attempts = rows.u32(3),
@@ -27,7 +27,8 @@ TaskRow read_task(const Rows& rows) {
           .wake_at = rows.maybe_time(6),
           .next_run_at = rows.time(7),
           .deadline_at = rows.time(8),
-          .output_bytes = rows.is_null(9) ? 0 : rows.u64(9)};
+          .output_bytes = rows.is_null(9) ? 0 : rows.u64(9),
+          .lost_leases = rows.u32(10)};
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ struct TaskRow {  // For operators: everything but the prompt.
   std::optional<Instant> lease_until, wake_at;
   Instant next_run_at, deadline_at;
   std::uint64_t output_bytes = 0;
+  std::uint32_t lost_leases = 0;
 };
 struct AttemptRow {
   std::uint32_t n = 0, epoch = 0;

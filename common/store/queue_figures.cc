@@ -10,8 +10,11 @@ namespace audiogen::store {
 namespace {
 
 // Only open tasks have a wake_at: the index holds just those, however many final ones there are.
+// Nor does it count the many that may be parked, until shortly before their deadlines: what is
+// released is looked at sooner.
 constexpr char kOpen[] =
-    "SELECT id FROM tasks FORCE INDEX (k_wake) WHERE wake_at IS NOT NULL LIMIT ";
+    "SELECT id FROM tasks FORCE INDEX (k_wake) WHERE wake_at<=UTC_TIMESTAMP(6) + INTERVAL 120 "
+    "SECOND LIMIT ";
 
 }  // namespace
 
@@ -30,7 +33,8 @@ Result<QueueSample, Fault> QueueFigures::sample() {
           session_.query(waiting << kOpen << kOpenSeen
                                  << ") o STRAIGHT_JOIN tasks t FORCE INDEX (PRIMARY) ON t.id=o.id "
                                     "WHERE t.state="
-                                 << TaskState::kQueued << " AND t.next_run_at<=" << out.at);
+                                 << TaskState::kQueued << " AND t.lane<>" << Lane::kParked
+                                 << " AND t.next_run_at<=" << out.at);
       while (rows.next()) {
         out.waiting.push_back({.due = rows.time(2), .id = rows.id<TaskId>(1)});
       }

@@ -80,13 +80,15 @@ void write_others(Session& session, std::span<const TaskChange* const> changes, 
     return;
   }
   Sql sql = update_tasks(
-      "0 AS state, 0 AS epoch, 0 AS claims, NULL AS next_run_at, NULL AS wake_at, NULL AS charged, "
+      "0 AS state, 0 AS epoch, 0 AS claims, 0 AS lost_leases, NULL AS next_run_at, NULL AS "
+      "wake_at, NULL AS charged, "
       "NULL AS output_key, NULL AS output_bytes, NULL AS output_sha256, NULL AS duration_ms, "
       "NULL AS failure, NULL AS failure_message, NULL AS attempt_state, NULL AS attempt_detail",
       changes,
       [](Sql& row, const TaskChange* c) {
         row << c->id << "," << c->state << "," << c->epoch << "," << c->claims << ","
-            << c->next_run_at << "," << c->wake_at << "," << c->charged << ",";
+            << c->lost_leases << "," << c->next_run_at << "," << c->wake_at << "," << c->charged
+            << ",";
         if (c->state == TaskState::kSucceeded) {
           write_output(row, *c->command);
         } else {
@@ -96,7 +98,8 @@ void write_others(Session& session, std::span<const TaskChange* const> changes, 
         text_or_null(row, c->failure_message) << ",";
         newest_attempt_end(row, *c);
       });
-  sql << "t.state=u.state, t.epoch=u.epoch, t.claims=u.claims, t.next_run_at=u.next_run_at, "
+  sql << "t.state=u.state, t.epoch=u.epoch, t.claims=u.claims, t.lost_leases=u.lost_leases, "
+         "t.next_run_at=u.next_run_at, "
          "t.wake_at=u.wake_at, t.charged=u.charged, t.output_key=u.output_key, "
          "t.output_bytes=u.output_bytes, t.output_sha256=u.output_sha256, "
          "t.duration_ms=u.duration_ms, t.failure=u.failure, t.failure_message=u.failure_message, "
@@ -230,6 +233,9 @@ TaskRecord read_record(const Rows& rows, std::uint32_t first) {
     task.output_key = rows.text(first + 12);
   }
   task.attempt_open = !rows.is_null(first + 13) && rows.u32(first + 13) == kAttemptStarted;
+  task.lane = static_cast<Lane>(rows.u32(first + 16));
+  task.called = !rows.is_null(first + 14) && rows.u32(first + 14) == task.epoch;
+  task.lost_leases = rows.u32(first + 15);
   return task;
 }
 
@@ -263,8 +269,10 @@ TaskView read_view(const Rows& rows, std::uint32_t first) {
   if (task.state == TaskState::kRunning) {
     task.waits_for_reference = !called || called_in != task.epoch;
   } else if (task.state == TaskState::kQueued) {
-    task.waits_for_reference = task.epoch > 0 && (!called || called_in + 1 != task.epoch);
+    // Nobody had it before its second epoch: the first may be that of its release.
+    task.waits_for_reference = task.epoch > 1 && (!called || called_in + 1 != task.epoch);
   }
+  task.lane = static_cast<Lane>(rows.u32(first + 16));
   return task;
 }
 
@@ -317,6 +325,7 @@ bool book_end(Books& books, const TaskRecord& task, Units charged) {
     return false;
   }
   books.book(task.user, task.id.uuid, resolve(*balance, task.held, charged));
+  end_task(*books.open_tasks(task.user), task.lane);
   return true;
 }
 
@@ -340,6 +349,15 @@ void write_looks(Session& session, std::span<const Look> looks, Instant now) {
   });
   session.later(sql << "t.wake_at=u.wake_at, t.lease_until=LEAST(t.lease_until, TIMESTAMP"
                     << now + kLease << ")");
+}
+
+void write_due(Session& session, std::span<const DueAt> tasks, Instant now) {
+  if (tasks.empty()) {
+    return;
+  }
+  Sql sql = update_tasks(
+      "NULL AS due", tasks, [](Sql& row, const DueAt& due) { row << due.id << "," << due.at; });
+  session.later(sql << "t.next_run_at=u.due, t.wake_at=u.due, t.updated_at=" << now);
 }
 
 }  // namespace audiogen::store

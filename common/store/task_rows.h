@@ -1,5 +1,5 @@
 // Rows of `tasks` as transactions read and change them: what becomes of one is decided by
-// common/domain/lifecycle.h, and every change is written by one of four statements.
+// common/domain/lifecycle.h, and every change is written by one of five statements.
 #pragma once
 
 #include <cstdint>
@@ -60,8 +60,9 @@ LockedTasks lock_tasks(Session& session,
 // The columns of a TaskRecord, and reading them from column `first` on.
 inline constexpr char kRecordColumns[] =
     "t.id, t.user_id, t.state, t.epoch, t.claims, t.attempts, t.held, t.worker, t.lease_until, "
-    "t.next_run_at, t.deadline_at, t.wake_at, t.output_key, t.attempt_state";
-inline constexpr std::uint32_t kRecordColumnCount = 14;
+    "t.next_run_at, t.deadline_at, t.wake_at, t.output_key, t.attempt_state, t.attempt_epoch, "
+    "t.lost_leases, t.lane";
+inline constexpr std::uint32_t kRecordColumnCount = 17;
 TaskRecord read_record(const Rows& rows, std::uint32_t first);
 
 // The columns of a TaskView, and reading them from column `first` on. Of a queued task
@@ -69,7 +70,7 @@ TaskRecord read_record(const Rows& rows, std::uint32_t first);
 inline constexpr char kViewColumns[] =
     "t.id, t.state, t.claims, t.created_at, t.updated_at, t.held, t.charged, t.output_key, "
     "t.output_format, t.duration_ms, t.failure, t.failure_message, t.output_deleted_at, t.epoch, "
-    "t.next_run_at, t.attempt_epoch";
+    "t.next_run_at, t.attempt_epoch, t.lane";
 TaskView read_view(const Rows& rows, std::uint32_t first);
 // A task whose claim called nobody was put back for its references' sake, if it has any. Few are,
 // so only then is the request looked at, by a read of its own: every status read has the columns.
@@ -88,8 +89,8 @@ struct OwnedView {
 };
 std::unordered_map<TaskId, OwnedView> read_views(Session& session, std::span<const TaskId> ids);
 
-// Books the end of the task's hold. False, and logged, when its balance is not locked or holds less
-// than that: then nothing is booked.
+// Books the end of the task, and of its hold. False, and logged, when its balance is not locked or
+// holds less than that: then nothing is booked.
 bool book_end(Books& books, const TaskRecord& task, Units charged);
 
 // What follows is written together with what the session sends next.
@@ -105,5 +106,12 @@ struct Look {
   std::optional<Instant> wake_at;
 };
 void write_looks(Session& session, std::span<const Look> looks, Instant now);
+
+// Sets when locked rows of queued tasks are due, and looked at next.
+struct DueAt {
+  TaskId id;
+  Instant at;
+};
+void write_due(Session& session, std::span<const DueAt> tasks, Instant now);
 
 }  // namespace audiogen::store

@@ -80,13 +80,15 @@ Batch<KeyOutcome> TaskStore::find_keys(std::span<const Sha256> hashes) {
   auto found_all = guarded<std::vector<KeyOutcome>>("find_keys", [&] {
     Sql sql(
         "SELECT k.key_hash, k.id, k.user_id, u.plan=1 OR u.purchased=1, k.scopes, k.spend_limit IS "
-        "NOT NULL FROM api_keys k FORCE INDEX (u_hash) JOIN users u ON u.id=k.user_id WHERE "
+        "NOT NULL, u.plan=1 FROM api_keys k FORCE INDEX (u_hash) JOIN users u ON u.id=k.user_id "
+        "WHERE "
         "k.deleted_at IS NULL "
         "AND (k.expires_at IS NULL OR k.expires_at>UTC_TIMESTAMP(6)) AND k.key_hash IN (");
     const auto write = [&](const Sha256& hash) { sql.bytes(hash); };
     list(sql, hashes, write)
         << ") UNION ALL SELECT k.previous_hash, k.id, k.user_id, u.plan=1 OR u.purchased=1, "
-           "k.scopes, k.spend_limit IS NOT NULL FROM api_keys k FORCE INDEX (u_previous) JOIN "
+           "k.scopes, k.spend_limit IS NOT NULL, u.plan=1 FROM api_keys k FORCE INDEX (u_previous) "
+           "JOIN "
            "users u ON u.id=k.user_id WHERE "
            "k.deleted_at IS NULL AND (k.expires_at IS NULL OR k.expires_at>UTC_TIMESTAMP(6)) AND "
            "k.previous_until>UTC_TIMESTAMP(6) AND k.previous_hash IN (";
@@ -98,7 +100,8 @@ Batch<KeyOutcome> TaskStore::find_keys(std::span<const Sha256> hashes) {
                              .user = rows.id<UserId>(3),
                              .api_access = rows.i64(4) != 0,
                              .scopes = rows.scopes(5),
-                             .limited = rows.i64(6) != 0};
+                             .limited = rows.i64(6) != 0,
+                             .paid = rows.i64(7) != 0};
     }
     return in_order(hashes, found);
   });
@@ -123,8 +126,9 @@ Batch<KeyOutcome> TaskStore::find_sessions(std::span<const Sha256> hashes) {
   }
   auto found_all = guarded<std::vector<KeyOutcome>>("find_sessions", [&] {
     Sql sql(
-        "SELECT token_hash, id, user_id, created_at, last_seen_at, UTC_TIMESTAMP(6) FROM sessions "
-        "FORCE INDEX (u_hash) WHERE token_hash IN (");
+        "SELECT s.token_hash, s.id, s.user_id, s.created_at, s.last_seen_at, UTC_TIMESTAMP(6), "
+        "u.plan=1 FROM sessions s FORCE INDEX (u_hash) JOIN users u ON u.id=s.user_id WHERE "
+        "s.token_hash IN (");
     list(sql, hashes, [&](const Sha256& hash) { sql.bytes(hash); }) << ")";
     KeysByHash found;
     Rows rows = session_.query(sql);
@@ -133,6 +137,7 @@ Batch<KeyOutcome> TaskStore::find_sessions(std::span<const Sha256> hashes) {
         found[rows.text(1)] = {.user = rows.id<UserId>(3),
                                .api_access = true,
                                .scopes = kAllScopes,
+                               .paid = rows.i64(7) != 0,
                                .session = rows.id<SessionId>(2)};
       }
     }
@@ -258,15 +263,20 @@ Result<Done, StoreFault> TaskStore::report_worker(WorkerId worker,
                                                   const std::string& host,
                                                   int pid,
                                                   std::size_t in_flight,
+                                                  std::size_t places,
+                                                  std::uint64_t ended,
                                                   const std::string& status_json) {
   constexpr std::size_t kHostMax = 255;
   return guarded<Done>("report_worker", [&] {
-    Sql sql("INSERT INTO workers (id, host, pid, in_flight, status, started_at, seen_at) VALUES (");
+    Sql sql(
+        "INSERT INTO workers (id, host, pid, in_flight, places, ended, status, started_at, "
+        "seen_at) VALUES (");
     sql << worker << ",";
-    sql.utf8(host, kHostMax) << "," << pid << "," << in_flight << ",";
-    sql.bytes(status_json)
-        << ",UTC_TIMESTAMP(6),UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE "
-           "in_flight=VALUES(in_flight), status=VALUES(status), seen_at=VALUES(seen_at)";
+    sql.utf8(host, kHostMax) << "," << pid << "," << in_flight << "," << places << "," << ended
+                             << ",";
+    sql.bytes(status_json) << ",UTC_TIMESTAMP(6),UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE "
+                              "in_flight=VALUES(in_flight), places=VALUES(places), "
+                              "ended=VALUES(ended), status=VALUES(status), seen_at=VALUES(seen_at)";
     session_.execute(sql);
     session_.execute(Sql("DELETE FROM workers WHERE seen_at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY"));
     return Done{};

@@ -14,6 +14,7 @@
 #include "common/base/local_clocks.h"
 #include "common/base/result.h"
 #include "common/domain/clock_trust.h"
+#include "common/domain/shares.h"
 #include "common/store/books.h"
 #include "common/store/commands.h"
 #include "common/store/session.h"
@@ -64,11 +65,12 @@ class TaskStore {
 
   // Takes the tasks that are queued, due, at the hinted epoch and before their deadline. For each
   // of them `first_provider` names the provider that will be called first (empty: none yet): its
-  // attempt is written in the same transaction. It must be quick and pure; it may run more than
-  // once.
+  // attempt is written in the same transaction. Nullopt: not by this worker now; the task is put
+  // off. It must be quick and pure; it may run more than once.
+  using FirstProvider = std::function<std::optional<std::string>(const Claim&)>;
   Batch<ClaimOutcome> claim(std::span<const Hint> hints,
                             WorkerId worker,
-                            const std::function<std::string(const Claim&)>& first_provider);
+                            const FirstProvider& first_provider);
 
   // Extends leases by kLease, past a deadline too, until the sweeper ends the task. False: that
   // lease is lost.
@@ -78,6 +80,8 @@ class TaskStore {
   // too, when the attempt before it is not written yet.
   Batch<bool> start_attempts(std::span<const AttemptStart> attempts);
 
+  // Where this ends tasks of users who have parked ones, it releases those: released() has their
+  // hints.
   Batch<SettleOutcome> settle(std::span<const SettleCommand> commands);
 
   // Ends open tasks and returns all of their holds; whoever works on them is fenced, and told so at
@@ -100,13 +104,26 @@ class TaskStore {
   // lies in its future is brought back (common/domain/README.md, "Clocks that jump").
   Result<SweepResult, StoreFault> sweep(std::size_t limit, bool hints_go_out = true);
 
+  // Sets the release window by the workers and crowds there are, and releases parked tasks of those
+  // of the next crowds, up to `limit` in a round of all, who have fewer released than they may:
+  // what nobody else has seen to. True: all crowds were looked at since this was true last. The
+  // pace is what has ended in the last `pace_over` and a little more.
+  Result<bool, StoreFault> look_after_crowds(
+      std::size_t limit, std::chrono::seconds pace_over = std::chrono::seconds(20));
+
+  // The hints to be sent for what settle() and look_after_crowds() have released since this was
+  // asked last.
+  std::vector<Hint> released();
+
   // Up to `limit` tasks that could be claimed now and could have been for `age`, the oldest first,
   // but none of `without`. Reads, locks nothing and writes nothing: whether a task is still free
   // its claim decides. Workers that ask at the same time get different ones where there are more
   // than a few. What others work on hides what comes after it beyond the first 5,000 rows.
+  // Those of the express lane come first, with some of the bulk lane between them.
   Result<std::vector<Hint>, StoreFault> ready(std::size_t limit,
                                               std::chrono::seconds age,
-                                              const std::unordered_set<TaskId>& without = {});
+                                              const std::unordered_set<TaskId>& without = {},
+                                              bool express_only = false);
 
   // An API process is alive, and the first hints of its tasks before `unsent_from` were confirmed.
   // Forgets processes not seen for a day.
@@ -114,7 +131,13 @@ class TaskStore {
 
   // Whether this store, and no other one of this database, has the turn with a chore. It has it for
   // as long as it goes on asking.
-  enum class Chore : std::uint8_t { kIdempotency = 1, kSessions = 2, kOrphans = 3, kOutputs = 4 };
+  enum class Chore : std::uint8_t {
+    kIdempotency = 1,
+    kSessions = 2,
+    kOrphans = 3,
+    kOutputs = 4,
+    kCrowds = 5
+  };
   Result<bool, StoreFault> take_turn(Chore chore);
 
   // All clocks at once.
@@ -163,11 +186,14 @@ class TaskStore {
   // The database's clock.
   Result<Instant, StoreFault> now();
 
-  // Upserts this worker's row in `workers`, and forgets rows not seen for a day.
+  // Upserts this worker's row in `workers`, and forgets rows not seen for a day. `places`: how many
+  // tasks it can work on at once; `ended`: so many has it ended so far.
   Result<Done, StoreFault> report_worker(WorkerId worker,
                                          const std::string& host,
                                          int pid,
                                          std::size_t in_flight,
+                                         std::size_t places,
+                                         std::uint64_t ended,
                                          const std::string& status_json);
 
   // This worker has ended and holds nothing.
@@ -206,7 +232,9 @@ class TaskStore {
   SweepResult sweep_rows(std::size_t limit, bool hints_go_out);
   std::vector<Hint> ready_rows(std::size_t limit,
                                std::chrono::seconds age,
-                               const std::unordered_set<TaskId>& without);
+                               const std::unordered_set<TaskId>& without,
+                               bool express_only);
+  bool look_after_some_crowds(std::size_t limit, std::chrono::seconds pace_over);
   void watch_clock(const ClockLook& look, bool marks_ahead);
   bool pull_back(Instant now);
   bool try_pull_back(Instant now);
@@ -225,7 +253,9 @@ class TaskStore {
                   Instant now,
                   SweepResult& result,
                   std::unordered_set<TaskId>& held);
-  SweepResult sweep_locked(std::span<const Due> due, Instant now, std::unordered_set<TaskId>& held);
+  SweepResult sweep_locked(std::span<const Due> due,
+                           Instant looked_at,
+                           std::unordered_set<TaskId>& held);
 
   Session session_;
   const LocalClocks clocks_;
@@ -233,6 +263,9 @@ class TaskStore {
   bool pulling_back_ = true;  // There may be rows that a clock put into the future.
   // The last fault of the whole database.
   std::optional<std::chrono::steady_clock::time_point> logged_at_;
+  std::vector<Hint> released_;      // Until somebody asks for them.
+  std::optional<UserId> crowd_at_;  // How far look_after_crowds() has come.
+  PaceWatch pace_;                  // Of the same.
   // Where the next look of sweep() begins: after rows that another session holds.
   std::optional<SweepPosition> resume_at_;
 };

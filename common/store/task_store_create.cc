@@ -74,22 +74,28 @@ KeySpendings read_limits(Session& session,
   return read_spending(session, keys, now, kSpendTailMax);
 }
 
-void insert_rows(Session& session, std::span<const CreateCommand* const> created, Instant now) {
+struct Created {
+  const CreateCommand* command;
+  Lane lane;
+};
+
+void insert_rows(Session& session, std::span<const Created> created, Instant now) {
   Sql tasks(
       "INSERT INTO tasks (id, user_id, key_id, state, request, output_format, held, next_run_at, "
-      "deadline_at, wake_at, created_at, updated_at) VALUES ");
-  list(tasks, created, [&](const CreateCommand* c) {
+      "deadline_at, wake_at, created_at, updated_at, lane) VALUES ");
+  list(tasks, created, [&](const Created& task) {
+    const CreateCommand* const c = task.command;
     const Instant deadline = now + c->deadline;
     tasks << "(" << c->id << "," << c->user << "," << c->key << "," << TaskState::kQueued << ",";
     tasks.bytes(c->request) << "," << c->output_format << "," << kHoldAmount << "," << now << ","
-                            << deadline << "," << first_look(now, deadline) << "," << now << ","
-                            << now << ")";
+                            << deadline << "," << first_look(task.lane, now, deadline) << "," << now
+                            << "," << now << "," << task.lane << ")";
   });
   session.later(tasks);
 
   Sql keys("INSERT INTO idempotency (user_id, idem_key, fingerprint, task_id, created_at) VALUES ");
   bool any = false;
-  for (const CreateCommand* c : created) {
+  for (const auto& [c, lane] : created) {
     if (c->idempotency_key) {
       if (any) {
         keys << ",";
@@ -164,7 +170,7 @@ void TaskStore::create_in(std::vector<BatchItem<CreateCommand, CreateOutcome>>& 
   KeyUses uses = read_keys(session_, entries);
   KeySpendings limits = read_limits(session_, entries, now);
   std::set<UserId> uncounted;
-  std::vector<const CreateCommand*> created;
+  std::vector<Created> created;
   for (auto& [asked, outcome, held] : entries) {
     if (held) {
       continue;
@@ -195,6 +201,19 @@ void TaskStore::create_in(std::vector<BatchItem<CreateCommand, CreateOutcome>>& 
       outcome.kind = Kind::kInsufficient;
       continue;
     }
+    OpenTasks& open = *books.open_tasks(command.user);
+    if (command.open_max != 0 && open.count() >= command.open_max) {
+      outcome.kind = Kind::kTooManyOpen;
+      continue;
+    }
+    if (would_park(open, books.window().size)) {
+      const auto ends_in = parked_for(open, books.window());
+      if (ends_in && *ends_in > command.deadline) {
+        outcome.kind = Kind::kTooLate;
+        outcome.late_by = *ends_in - command.deadline;
+        continue;
+      }
+    }
     // Without a limit, or none any more: nobody counts.
     const auto limit = command.limited && command.key ? limits.find(*command.key) : limits.end();
     if (limit != limits.end()) {
@@ -216,8 +235,10 @@ void TaskStore::create_in(std::vector<BatchItem<CreateCommand, CreateOutcome>>& 
       }
       spending.spent = spending.spent + kHoldAmount;
     }
+    open.released_max = command.released_max;
+    outcome.lane = add_task(open, books.window().size, balance->seq);
     books.book(command.user, command.id.uuid, *entry);
-    created.push_back(&command);
+    created.push_back({&command, outcome.lane});
     outcome.kind = Kind::kCreated;
     outcome.task.id = command.id;
     outcome.task.created_at = now;

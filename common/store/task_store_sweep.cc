@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "common/domain/clock_trust.h"
+#include "common/domain/shares.h"
+#include "common/store/lanes.h"
 #include "common/store/task_batch.h"
 #include "common/store/task_rows.h"
 #include "common/store/task_store.h"
@@ -20,6 +22,8 @@ constexpr std::chrono::seconds kBusyPause{1};
 constexpr std::chrono::seconds kFaultPause{5};
 // Rows read for each that may be changed: reading those that are left as they are costs little.
 constexpr std::size_t kLeftPerChanged = 5;
+// The longest time that a task can be given.
+constexpr std::chrono::seconds kDeadlineMost = std::chrono::hours(24);
 // Rows of one transaction of pull_back().
 constexpr std::size_t kPulledAtOnce = 500;
 
@@ -92,7 +96,11 @@ void move_pass(Session& session, const Pass& from, const Position& to) {
 }
 
 // What was due when it was written is due now, what waits waits no longer than it was to wait, and
-// no lease lasts longer than a new one.
+// no lease lasts longer than a new one. To do it twice changes nothing, and after a further step
+// back a task has the time that it had left: created_at stays where the first step put it, so what
+// is written here is counted from updated_at, where that is earlier. But not of a row that this has
+// not seen, and that was claimed since the step: by more than any task's time, its deadline would
+// have to lie before its creation had it been here.
 void write_pulled_back(Session& session, const LockedTasks& tasks, Instant now) {
   // One table, so assignments run from left to right: each goes by what those before it made.
   Sql sql("UPDATE tasks FORCE INDEX (PRIMARY) SET next_run_at=IF(updated_at>TIMESTAMP");
@@ -102,12 +110,14 @@ void write_pulled_back(Session& session, const LockedTasks& tasks, Instant now) 
          "IF(state="
       << TaskState::kRunning << ", LEAST(next_run_at, TIMESTAMP" << now
       << "), next_run_at)), deadline_at=LEAST(deadline_at, TIMESTAMP" << now
-      << " + INTERVAL TIMESTAMPDIFF(MICROSECOND, created_at, deadline_at) MICROSECOND), "
+      << " + INTERVAL TIMESTAMPDIFF(MICROSECOND, IF(deadline_at>created_at AND "
+         "created_at>updated_at + INTERVAL "
+      << kDeadlineMost.count()
+      << " SECOND, created_at, LEAST(created_at, updated_at)), deadline_at) MICROSECOND), "
          "lease_until=LEAST(lease_until, TIMESTAMP"
-      << now + kLease
-      << "), wake_at=LEAST(wake_at, deadline_at, COALESCE(lease_until, GREATEST(next_run_at, "
-         "TIMESTAMP"
-      << now << "))), updated_at=LEAST(updated_at, TIMESTAMP" << now
+      << now + kLease << "), wake_at=LEAST(wake_at, deadline_at, IF(lane=" << Lane::kParked
+      << ", deadline_at, COALESCE(lease_until, GREATEST(next_run_at, TIMESTAMP" << now
+      << ")))), updated_at=LEAST(updated_at, TIMESTAMP" << now
       << ") WHERE wake_at IS NOT NULL AND id IN (";
   list(sql, tasks.rows, [&](const auto& row) { sql << row.first; }) << ")";
   session.later(sql);
@@ -138,16 +148,17 @@ void TaskStore::watch_clock(const ClockLook& look, bool marks_ahead) {
 }
 
 // What was written before the clock went back lies in its future: claims, retries and looks would
-// come late by as much. True: there is more of it.
+// come late by as much. True: there is more of it, to be done at once. What others hold is left for
+// the next look.
 bool TaskStore::pull_back(Instant now) {
   std::vector<TaskId> found;
   {
     Sql sql("SELECT id FROM tasks FORCE INDEX (k_wake) WHERE wake_at>");
-    Rows rows =
-        session_.query(sql << now << " AND (updated_at>" << now + kClockStep << " OR lease_until>"
-                           << now + kLease + kClockStep << " OR (wake_at>" << now + kLookAgain
-                           << " AND (next_run_at<=" << now << " OR state=" << TaskState::kRunning
-                           << "))) ORDER BY wake_at DESC LIMIT " << kPulledAtOnce);
+    Rows rows = session_.query(
+        sql << now << " AND (updated_at>" << now + kClockStep << " OR lease_until>"
+            << now + kLease + kClockStep << " OR (wake_at>" << now + kLookAgain << " AND lane<>"
+            << Lane::kParked << " AND (next_run_at<=" << now << " OR state=" << TaskState::kRunning
+            << "))) ORDER BY wake_at DESC LIMIT " << kPulledAtOnce);
     while (rows.next()) {
       found.push_back(rows.id<TaskId>(1));
     }
@@ -165,6 +176,7 @@ bool TaskStore::pull_back(Instant now) {
   if (pulled != 0) {
     log::warn("tasks that a clock had put into the future were brought back", {{"count", pulled}});
   }
+  pulling_back_ = pulled != found.size() || found.size() == kPulledAtOnce;
   return found.size() == kPulledAtOnce && pulled != 0;
 }
 
@@ -177,9 +189,7 @@ SweepResult TaskStore::sweep_rows(std::size_t limit, bool hints_go_out) {
   // The reading that is watched is the one that decides: else a jump between two would go unseen.
   const Instant now = look.database = pass.now;
   watch_clock(look, pass.ahead);
-  if (pulling_back_) {
-    pulling_back_ = try_pull_back(now);
-  }
+  const bool more_late = pulling_back_ && try_pull_back(now);
   const bool may_judge = watch_.may_judge(look.asked);
   const bool resumed = resume_at_.has_value();
   const Position after = resumed ? *resume_at_ : pass.over ? kStart : pass.after;
@@ -231,7 +241,7 @@ SweepResult TaskStore::sweep_rows(std::size_t limit, bool hints_go_out) {
   if (!due.empty()) {
     sweep_due(due, now, result, held);
   }
-  result.more = more || pulling_back_;
+  result.more = more || more_late;
   const auto first_held = std::find_if(
       due.begin(), due.end(), [&](const Due& row) { return held.contains(row.at.id); });
   if (first_held != due.end() && (!stuck || first_held->at < *stuck)) {
@@ -261,7 +271,10 @@ bool TaskStore::try_pull_back(Instant now) {
     return pull_back(now);
   } catch (const DbError& e) {
     log_fault("pull_back", e, 1);
-    return e.fault() == DbFault::kUnavailable || e.fault() == DbFault::kBusy;
+    // Again at the next look, unless it is the rows themselves: then it would only fail again.
+    pulling_back_ = e.fault() == DbFault::kUnavailable || e.fault() == DbFault::kBusy ||
+                    e.fault() == DbFault::kUnknownOutcome;
+    return false;
   }
 }
 
@@ -321,7 +334,7 @@ void TaskStore::sweep_each(std::span<const Due> due,
 }
 
 SweepResult TaskStore::sweep_locked(std::span<const Due> due,
-                                    Instant now,
+                                    Instant looked_at,
                                     std::unordered_set<TaskId>& held) {
   SweepResult result;
   std::vector<TaskId> ids;
@@ -335,6 +348,10 @@ SweepResult TaskStore::sweep_locked(std::span<const Due> due,
   Books books(session_, std::move(users), Locking::kSkipLocked);
   LockedTasks tasks = lock_tasks(session_, ids);
   held = std::move(tasks.held);
+  const bool was_away = watch_.was_away(clocks_.steady());
+  // The clock may have been set back since the look, and the rows brought back with it: by the time
+  // of the look their deadlines would have passed.
+  const Instant now = std::min(looked_at, tasks.now);
   std::vector<TaskChange> changes;
   std::vector<Look> looks;
   const auto end = [&](const TaskRecord& task, const TaskMove& move, std::size_t& count) {
@@ -351,7 +368,7 @@ SweepResult TaskStore::sweep_locked(std::span<const Due> due,
     if (task == nullptr) {
       continue;
     }
-    const SweepDecision decision = decide_sweep(*task, now);
+    const SweepDecision decision = decide_sweep(*task, now, {}, was_away);
     switch (decision.kind) {
       case SweepDecision::Kind::kNothing:
       case SweepDecision::Kind::kHinted:
@@ -383,22 +400,25 @@ SweepResult TaskStore::sweep_locked(std::span<const Due> due,
 
 Result<std::vector<Hint>, StoreFault> TaskStore::ready(std::size_t limit,
                                                        std::chrono::seconds age,
-                                                       const std::unordered_set<TaskId>& without) {
-  return guarded<std::vector<Hint>>("ready", [&] { return ready_rows(limit, age, without); });
+                                                       const std::unordered_set<TaskId>& without,
+                                                       bool express_only) {
+  return guarded<std::vector<Hint>>("ready",
+                                    [&] { return ready_rows(limit, age, without, express_only); });
 }
 
 // New tasks are in the index of wake_at from the start, at their first look: so this reads as far
 // ahead as that.
 std::vector<Hint> TaskStore::ready_rows(std::size_t limit,
                                         std::chrono::seconds age,
-                                        const std::unordered_set<TaskId>& without) {
+                                        const std::unordered_set<TaskId>& without,
+                                        bool express_only) {
   constexpr std::size_t kPageLeast = 100, kPageMost = 1000, kReadyRows = 5'000;
   constexpr std::size_t kShare = 4;  // Of so many times as many as asked for, some are taken.
   const std::size_t page = std::clamp(limit * kShare + without.size(), kPageLeast, kPageMost);
-  std::vector<Hint> found;
+  std::vector<Hint> express, bulk;
+  const auto found = [&] { return express.size() + (express_only ? 0 : bulk.size()); };
   Position after = kStart;
-  for (std::size_t seen = 0, count = page;
-       count == page && seen < kReadyRows && found.size() < limit;
+  for (std::size_t seen = 0, count = page; count == page && seen < kReadyRows && found() < limit;
        seen += count) {
     Sql sql("SELECT UTC_TIMESTAMP(6), ");
     sql << kRecordColumns
@@ -412,14 +432,113 @@ std::vector<Hint> TaskStore::ready_rows(std::size_t limit,
       after = {*task.wake_at, task.id};
       if (may_claim(task, task.epoch, now) && task.next_run_at + age <= now &&
           !without.contains(task.id)) {
-        found.push_back({task.id, task.epoch});
+        (task.lane == Lane::kExpress ? express : bulk).push_back({task.id, task.epoch, task.lane});
       }
     }
   }
   thread_local std::minstd_rand random(std::random_device{}());
+  LaneTurns turns(static_cast<std::uint32_t>(random()));
+  std::vector<Lane> lanes;
+  std::size_t of_express = 0, of_bulk = 0;
+  for (const std::size_t most = std::min(limit, found()); lanes.size() < most;) {
+    const bool bulk_left = !express_only && of_bulk < bulk.size();
+    lanes.push_back(turns.next(of_express < express.size(), bulk_left));
+    ++(lanes.back() == Lane::kExpress ? of_express : of_bulk);
+  }
+  // As many as are taken, and no more: what is drawn keeps its order, so the end of a longer draw
+  // would always be the same.
+  const auto some = [&](const std::vector<Hint>& of, std::size_t count) {
+    std::vector<Hint> out;
+    std::sample(of.begin(), of.end(), std::back_inserter(out), count, random);
+    return out;
+  };
+  const std::vector<Hint> first = some(express, of_express), others = some(bulk, of_bulk);
   std::vector<Hint> out;
-  std::sample(found.begin(), found.end(), std::back_inserter(out), limit, random);
+  for (auto e = first.begin(), b = others.begin(); const Lane lane : lanes) {
+    out.push_back(lane == Lane::kExpress ? *e++ : *b++);
+  }
   return out;
+}
+
+Result<bool, StoreFault> TaskStore::look_after_crowds(std::size_t limit,
+                                                      std::chrono::seconds pace_over) {
+  return guarded<bool>("look_after_crowds",
+                       [&] { return look_after_some_crowds(limit, pace_over); });
+}
+
+// Without a lock first: most of them have as many as they may.
+bool TaskStore::look_after_some_crowds(std::size_t limit, std::chrono::seconds pace_over) {
+  // A worker that was not seen for so long has none.
+  constexpr std::chrono::seconds kSeenWithin{15};
+  constexpr std::uint32_t kCrowdsCounted = 10'000;  // With as many, the window is the smallest.
+  ReleaseWindow window;
+  {
+    Sql sql(
+        "SELECT SUM(places), SUM(in_flight), SUM(ended), COUNT(*), (SELECT COUNT(*) FROM (SELECT 1 "
+        "FROM balances FORCE INDEX (k_crowded) WHERE crowded=1 LIMIT ");
+    Rows rows = session_.query(
+        sql << kCrowdsCounted
+            << ") c), (SELECT size FROM release_window), (SELECT crowds FROM release_window), "
+               "(SELECT pace FROM release_window), UTC_TIMESTAMP(6) FROM workers WHERE ended_at IS "
+               "NULL AND seen_at>UTC_TIMESTAMP(6) - INTERVAL "
+            << kSeenWithin.count() << " SECOND");
+    AG_CHECK(rows.next());
+    window = {.size = rows.u32(6), .crowds = rows.u32(7), .pace = rows.u32(8)};
+    ReleaseWindow next = window;
+    next.crowds = rows.u32(5);
+    if (rows.u64(4) > 0) {
+      const PaceWatch::Seen seen{.at = rows.time(9),
+                                 .workers = rows.u64(4),
+                                 .places = rows.u64(1),
+                                 .in_flight = rows.u64(2),
+                                 .ended = rows.u64(3)};
+      next.size = window_size(seen.places, next.crowds).value_or(window.size);
+      next.pace = pace_.look(seen, next.crowds, window.pace, pace_over);
+    }
+    if (next != window) {
+      Sql update("UPDATE release_window SET size=");
+      session_.execute(update << next.size << ", crowds=" << next.crowds << ", pace=" << next.pace);
+      window = next;
+    }
+  }
+  Sql sql(
+      "SELECT user_id, released, parked, released_max FROM balances FORCE INDEX (k_crowded) "
+      "WHERE crowded=1 AND user_id>");
+  sql << crowd_at_.value_or(UserId{}) << " ORDER BY user_id LIMIT " << limit;
+  std::vector<UserId> waiting;
+  std::size_t seen = 0;
+  {
+    Rows rows = session_.query(sql);
+    for (; rows.next(); ++seen) {
+      crowd_at_ = rows.id<UserId>(1);
+      const OpenTasks open{.released = rows.u32(2),
+                           .parked = rows.u32(3),
+                           .parked_after = 0,
+                           .released_max = rows.u32(4)};
+      if (may_release(open, window.size) > 0) {
+        waiting.push_back(*crowd_at_);
+      }
+    }
+  }
+  constexpr std::size_t kUsersAtOnce = 20;
+  for (std::size_t i = 0; i < waiting.size(); i += kUsersAtOnce) {
+    const auto some =
+        std::span(waiting).subspan(i).first(std::min(kUsersAtOnce, waiting.size() - i));
+    std::vector<Hint> hints;
+    session_.transact([&] {
+      Books books(session_, {some.begin(), some.end()}, Locking::kSkipLocked);
+      hints.clear();
+      if (books.now()) {
+        hints = release_next(session_, books, some, *books.now());
+        books.write(*books.now());
+      }
+    });
+    released_.insert(released_.end(), hints.begin(), hints.end());
+  }
+  if (seen < limit) {
+    crowd_at_.reset();
+  }
+  return seen < limit;
 }
 
 }  // namespace audiogen::store

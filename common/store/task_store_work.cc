@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/jitter.h"
+#include "common/store/lanes.h"
 #include "common/store/task_batch.h"
 #include "common/store/task_rows.h"
 #include "common/store/task_store.h"
@@ -66,10 +68,9 @@ SettleOutcome outcome_of(const SettleDecision& decision) {
 
 }  // namespace
 
-Batch<ClaimOutcome> TaskStore::claim(
-    std::span<const Hint> hints,
-    WorkerId worker,
-    const std::function<std::string(const Claim&)>& first_provider) {
+Batch<ClaimOutcome> TaskStore::claim(std::span<const Hint> hints,
+                                     WorkerId worker,
+                                     const FirstProvider& first_provider) {
   std::optional<Instant> written_lease;  // By the run before, of which we do not know whether it
                                          // was committed.
   const auto body = [&](std::vector<BatchItem<Hint, ClaimOutcome>>& entries, bool again) {
@@ -77,6 +78,7 @@ Batch<ClaimOutcome> TaskStore::claim(
     const Instant lease = tasks.now + kLease;
     ByProvider claimed;
     std::vector<TaskId> called_before;
+    std::vector<DueAt> later;
     for (auto& [hint, out, held] : entries) {
       TaskRecord* task = tasks.find(hint->task);
       if (task == nullptr) {
@@ -91,22 +93,31 @@ Batch<ClaimOutcome> TaskStore::claim(
       if (!may_claim(*task, hint->epoch, tasks.now)) {
         continue;
       }
-      task->state = TaskState::kRunning;  // The same hint twice in one batch is one claim.
-      out = Claim{.task = task->id,
+      Claim claim{.task = task->id,
                   .user = task->user,
                   .epoch = task->epoch + 1,
                   .claims = task->claims + 1,
+                  .lost_leases = task->lost_leases,
                   .attempts = task->attempts,
                   .request = std::move(task->request),
                   .created_at = task->created_at,
                   .deadline_at = task->deadline_at,
                   .until_deadline = task->deadline_at - tasks.now};
-      out->provider = first_provider(*out);
-      claimed[out->provider].push_back(task->id);
-      if (task->attempts != 0 && !out->provider.empty()) {
+      auto provider = first_provider(claim);
+      if (!provider) {
+        task->next_run_at = put_off(*task, tasks.now, jitter());
+        later.push_back({task->id, task->next_run_at});
+        continue;
+      }
+      task->state = TaskState::kRunning;  // The same hint twice in one batch is one claim.
+      claim.provider = std::move(*provider);
+      claimed[claim.provider].push_back(task->id);
+      if (task->attempts != 0 && !claim.provider.empty()) {
         called_before.push_back(task->id);
       }
+      out = std::move(claim);
     }
+    write_due(session_, later, tasks.now);
     if (claimed.empty()) {
       return;
     }
@@ -230,6 +241,7 @@ void TaskStore::settle_in(std::vector<BatchItem<SettleCommand, SettleOutcome>>& 
   LockedTasks tasks = lock_tasks(session_, ids_of(entries));
   AG_CRASH_POINT("settle.locked");
   std::vector<TaskChange> changes;
+  std::vector<UserId> crowds;
   for (auto& [settle_command, outcome, held] : entries) {
     const SettleCommand& command = *settle_command;
     TaskRecord* task = tasks.find(command.task);
@@ -250,15 +262,25 @@ void TaskStore::settle_in(std::vector<BatchItem<SettleCommand, SettleOutcome>>& 
         outcome = SettleOutcome::kFailed;
         continue;
       }
+      if (books.open_tasks(task->user)->crowded()) {
+        crowds.push_back(task->user);
+      }
     }
     task->state = move.state;  // A repeat in the same batch meets the row as it will be.
     task->epoch = move.epoch;
     task->output_key = command.output_key;
     changes.push_back(change_of(*task, std::move(move), &command));
   }
+  // Sent even if this is not committed after all: then nobody can claim them, and no harm is done.
+  const auto next = release_next(session_, books, crowds, tasks.now);
+  released_.insert(released_.end(), next.begin(), next.end());
   write_changes(session_, changes, tasks.now);
   books.write(tasks.now);
   AG_CRASH_POINT("settle.written");
+}
+
+std::vector<Hint> TaskStore::released() {
+  return std::exchange(released_, {});
 }
 
 Batch<Cancellation> TaskStore::cancel(std::span<const CancelCommand> commands) {

@@ -359,7 +359,7 @@ TEST_F(Local, CancelEndsACallOnce) {
     EXPECT_TRUE(answer || answer.error().fault == Fault::kCanceled);
   }
   EXPECT_EQ(fault_of(calls.back()->wait()), Fault::kCanceled);
-  EXPECT_EQ(fault_of(Pending(provider_, prompt("hi"), seconds(0)).wait()), Fault::kTryNext);
+  EXPECT_EQ(fault_of(Pending(provider_, prompt("hi"), seconds(0)).wait()), Fault::kOutOfTime);
   EXPECT_TRUE(say(prompt("still here")));
 }
 

@@ -36,6 +36,8 @@ void bench_in_flight(Context& context);
 void bench_overload(Context& context);
 // neighbours_driver.cc
 void bench_neighbours(Context& context);
+// fairness_driver.cc
+void bench_fairness(Context& context);
 // scale_driver.cc
 void bench_scale(Context& context);
 

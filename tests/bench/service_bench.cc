@@ -87,6 +87,7 @@ constexpr Driver kDrivers[] = {{"start", bench_start},
                                {"in-flight", bench_in_flight},
                                {"overload", bench_overload},
                                {"neighbours", bench_neighbours},
+                               {"fairness", bench_fairness},
                                {"scale", bench_scale},
                                {"codec", bench_codec}};
 

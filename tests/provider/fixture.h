@@ -44,7 +44,7 @@ inline ProviderRequest request_of(GenerationRequest request = {}) {
   ProviderRequest out;
   out.request = std::make_shared<const GenerationRequest>(std::move(request));
   out.request_key = "aud_test-1";
-  out.deadline = std::chrono::steady_clock::now() + 60s;
+  out.deadline = std::chrono::steady_clock::now() + 300s;
   return out;
 }
 

@@ -36,6 +36,41 @@ struct Published {
   Publisher publisher;
 };
 
+TEST(Publisher, EachLaneHasItsQueueAndTheConsumerKnowsByWhichAHintCame) {
+  TestTopology topology;
+  Published out(test_broker_url(), {.topology = topology.names()});
+  std::vector<Hint> hints = make_hints(300);
+  for (std::size_t i = 0; i < hints.size(); i += 3) {
+    hints[i].lane = Lane::kExpress;
+  }
+  ASSERT_EQ(out.publisher.submit(hints), hints.size());
+  ASSERT_TRUE(out.confirmed.wait_for(hints.size()));
+  TestConsumer in(test_broker_url(), {.topology = topology.names()});
+  ASSERT_TRUE(in.received().wait_for(hints.size()));
+  std::map<TaskId, Lane> lanes;
+  for (const queue::Delivery& delivery : in.deliveries()) {
+    lanes[delivery.hint.task] = delivery.hint.lane;
+  }
+  for (const Hint& hint : hints) {
+    EXPECT_EQ(lanes[hint.task], hint.lane);
+  }
+}
+
+// A crowd's hints fill one queue; the other one is nobody's to fill but those who want little.
+TEST(Publisher, AFullBulkQueueKeepsNobodyFromTheExpressLane) {
+  TestTopology topology(test_broker_url(), 1);
+  Published out(test_broker_url(), {.hints_per_message = 1, .topology = topology.names()});
+  ASSERT_TRUE(eventually([&] { return out.publisher.connected(); }));
+  ASSERT_EQ(out.publisher.submit(make_hints(20)), 20U);
+  ASSERT_TRUE(eventually([&] { return out.publisher.waiting() == 0; })) << "the rest is refused";
+  std::vector<Hint> express = make_hints(1);
+  express.front().lane = Lane::kExpress;
+  const std::size_t before = out.confirmed.size();
+  out.publisher.submit(express);
+  ASSERT_TRUE(out.confirmed.wait_for(before + 1));
+  EXPECT_EQ(out.confirmed.counts().count(express.front().task), 1U);
+}
+
 TEST(Publisher, EveryConfirmedHintIsDelivered) {
   constexpr std::size_t kCount = 20'000;
   TestTopology topology;

@@ -115,7 +115,7 @@ class AuditTest : public testing::Test {
 
 TEST_F(AuditTest, NothingIsBrokenAtFirst) {
   EXPECT_THAT(broken(), IsEmpty());
-  EXPECT_THAT(*audit(db_.url()), SizeIs(26));
+  EXPECT_THAT(*audit(db_.url()), SizeIs(28));
 }
 
 TEST_F(AuditTest, I1BalanceDiffers) {
@@ -282,6 +282,31 @@ TEST_F(AuditTest, I16NewestProviderCallIsNobodys) {
 TEST_F(AuditTest, I17ProviderCallOfAFinalTaskGoesOn) {
   run(Sql("UPDATE tasks SET attempt_state=1, attempt_ended_at=NULL WHERE id=") << done_);
   EXPECT_THAT(broken(), ElementsAre("I17"));
+}
+
+TEST_F(AuditTest, I22ReleasedTasksAreMiscounted) {
+  run(Sql("UPDATE balances SET released=released+1 WHERE user_id=") << user_);
+  EXPECT_THAT(broken(), ElementsAre("I22"));
+}
+
+TEST_F(AuditTest, I22ParkedTasksAreNotCounted) {
+  run(Sql("UPDATE tasks SET lane=2, wake_at=deadline_at WHERE id=") << queued_);
+  EXPECT_THAT(broken(), ElementsAre("I22"));
+}
+
+TEST_F(AuditTest, I22AParkedTaskIsBehindTheMark) {
+  run(Sql("UPDATE tasks SET lane=2, wake_at=deadline_at WHERE id=") << queued_);
+  run(Sql("UPDATE balances SET released=released-1, parked=1, crowded=1, parked_after=seq WHERE "
+          "user_id=(SELECT user_id FROM tasks WHERE id=")
+      << queued_ << ")");
+  EXPECT_THAT(broken(), ElementsAre("I22"));
+}
+
+TEST_F(AuditTest, I23MoreLeasesLostThanGiven) {
+  run(Sql("UPDATE tasks SET lost_leases=1, epoch=2 WHERE id=") << queued_);
+  EXPECT_THAT(broken(), IsEmpty());
+  run(Sql("UPDATE tasks SET lost_leases=2, epoch=3 WHERE id=") << queued_);
+  EXPECT_THAT(broken(), ElementsAre("I23"));
 }
 
 TEST_F(AuditTest, L1SweeperDoesNotLook) {

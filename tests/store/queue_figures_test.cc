@@ -98,6 +98,7 @@ TEST_F(QueueFiguresTest, AStartIsOfTheFirstAndOnlyAttempt) {
 // Of those that wait there may be more than a look has room for.
 TEST_F(QueueFiguresTest, StartsAreFoundBehindManyWhoWait) {
   const UserId user = db_.add_user();
+  db_.execute(Sql("UPDATE release_window SET size=") << 3 * kStartsSeen);
   claim_many(user, 20);
   std::vector<CreateCommand> commands;
   for (std::size_t i = 0; i < 2 * kStartsSeen; ++i) {
@@ -111,6 +112,16 @@ TEST_F(QueueFiguresTest, StartsAreFoundBehindManyWhoWait) {
   EXPECT_THAT(seen.waiting, SizeIs(2 * kStartsSeen));
   EXPECT_TRUE(std::is_sorted(seen.waiting.begin(), seen.waiting.end()));
   EXPECT_THAT(seen.starts, SizeIs(20));
+}
+
+// They are nobody's to take yet, and there may be very many.
+TEST_F(QueueFiguresTest, ParkedTasksAreNotAmongThoseThatWait) {
+  const UserId user = db_.add_user();
+  db_.execute(Sql("UPDATE release_window SET size=5"));
+  for (int i = 0; i < 9; ++i) {
+    create(user);
+  }
+  EXPECT_THAT(sample().waiting, SizeIs(5));
 }
 
 }  // namespace

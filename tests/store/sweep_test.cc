@@ -93,7 +93,7 @@ TEST_F(SweepTest, ReadyIsShared) {
     create(user);
   }
   std::set<TaskId> named;
-  for (int i = 0; i < 30; ++i) {
+  for (int i = 0; i < 300 && named.size() < 40; ++i) {
     for (const Hint& hint : must(store_.ready(10, 0s))) {
       named.insert(hint.task);
     }
@@ -115,6 +115,29 @@ TEST_F(SweepTest, AReapedTaskRunsAgain) {
   EXPECT_EQ(db_.number(Sql("SELECT state FROM attempts")), kAttemptUnknown);
 }
 
+// Whoever ended its worker, it was not what nobody was called for.
+TEST_F(SweepTest, ALostLeaseInWhichNobodyWasCalledUsesUpNoClaim) {
+  const UserId user = db_.add_user();
+  const TaskId task = create(user);
+  ASSERT_TRUE(claim(task));
+  expire_lease(task);
+  must(store_.sweep(10));
+  EXPECT_EQ(column(task, "claims"), 1);
+  EXPECT_EQ(column(task, "lost_leases"), 1);
+  for (std::uint32_t i = 1; i < kClaimsMax + 2; ++i) {
+    const Hint hint{task, i * 2};
+    const auto again = only(store_.claim({&hint, 1}, worker_, no_provider));
+    ASSERT_TRUE(again);
+    EXPECT_EQ(again->claims, 2U);
+    EXPECT_EQ(again->lost_leases, std::min(i, kLostTogether));
+    expire_lease(task);
+    const SweepResult result = must(store_.sweep(10));
+    EXPECT_EQ(result.reaped, 1U);
+    EXPECT_EQ(column(task, "claims"), 1) << i;
+    EXPECT_EQ(column(task, "lost_leases"), kLostTogether) << i << ": from then on it only waits";
+  }
+}
+
 TEST_F(SweepTest, TheLastLostLeaseEndsTheTask) {
   const UserId user = db_.add_user(credits(150));
   const TaskId task = create(user);
@@ -126,6 +149,7 @@ TEST_F(SweepTest, TheLastLostLeaseEndsTheTask) {
   }
   EXPECT_EQ(find(task, user)->state, TaskState::kFailed);
   EXPECT_EQ(find(task, user)->failure, FailureCode::kInternalError);
+  EXPECT_EQ(column(task, "lost_leases"), kClaimsMax);
   EXPECT_EQ(db_.balance(user).available, credits(150));
 }
 
@@ -148,6 +172,7 @@ TEST_F(SweepTest, DeadlinesEndQueuedAndRunning) {
 TEST_F(SweepTest, RowsNothingCanBeDoneAboutHideNoOther) {
   constexpr std::size_t kRows = 10'000;
   const UserId user = db_.add_user(credits(150 * 10'001));
+  db_.execute(Sql("UPDATE release_window SET size=") << 2 * kRows);
   std::vector<CreateCommand> commands;
   for (std::size_t i = 0; i < kRows; ++i) {
     commands.push_back(create_command(user));
@@ -476,6 +501,23 @@ class JumpTest : public SweepTest {
   TaskStore store_with_clocks_;
 };
 
+// Nobody could renew meanwhile: what lost its lease then has not ended any worker.
+TEST_F(JumpTest, WhenTheDatabaseWasAwayNoTaskIsSuspected) {
+  const TaskId task = create(db_.add_user());
+  ASSERT_TRUE(claim(task));
+  sweep();
+  ahead_ += kLeaseRenew + 1s;
+  expire_lease(task);
+  EXPECT_EQ(sweep().reaped, 1U);
+  EXPECT_EQ(column(task, "claims"), 1);
+  EXPECT_EQ(column(task, "lost_leases"), 0);
+  pass(kLease + 1s);
+  ASSERT_TRUE(claim(task, 2));
+  expire_lease(task);
+  EXPECT_EQ(sweep().reaped, 1U);
+  EXPECT_EQ(column(task, "lost_leases"), 1);
+}
+
 TEST_F(JumpTest, AStepForwardReapsNoLeaseThatIsRenewed) {
   const UserId user = db_.add_user();
   std::vector<Claim> claims = claim_many(user, 3);
@@ -598,6 +640,37 @@ TEST_F(JumpTest, WhatWasMadeFarInTheFutureIsBroughtBack) {
                            "31 SECOND OR deadline_at>UTC_TIMESTAMP(6) + INTERVAL 901 SECOND OR "
                            "next_run_at>UTC_TIMESTAMP(6) + INTERVAL 1 SECOND")),
             0);
+}
+
+// By two sweepers that look at the same time, or because the clock is set back again.
+TEST_F(JumpTest, WhatIsBroughtBackTwiceKeepsItsTime) {
+  const UserId user = db_.add_user();
+  const TaskId waiting = create(user), running = create(user);
+  claim(running);
+  for (int i = 0; i < 3; ++i) {
+    set_clock(-10min);
+    EXPECT_EQ(sweep().expired, 0U);
+    for (const TaskId task : {waiting, running}) {
+      EXPECT_GT(seconds_until(task, "deadline_at"), 900 - 300);
+      EXPECT_LE(seconds_until(task, "deadline_at"), 900);
+    }
+  }
+}
+
+// A frozen transaction, or somebody's console, has it at that moment.
+TEST_F(JumpTest, WhatIsHeldIsBroughtBackByALaterLook) {
+  const UserId user = db_.add_user();
+  const TaskId held = create(user), other = create(user);
+  sweep();
+  set_clock(-1h);
+  RowHolder holder(db_.url(), row_of_task(held));
+  EXPECT_FALSE(sweep().more) << "not at once: it may be held for long";
+  EXPECT_LE(seconds_until(other, "wake_at"), 30);
+  EXPECT_GT(seconds_until(held, "wake_at"), 3000);
+  holder.release();
+  sweep();
+  EXPECT_LE(seconds_until(held, "wake_at"), 30);
+  EXPECT_LE(seconds_until(held, "deadline_at"), 900);
 }
 
 // By the rights that a worker has.

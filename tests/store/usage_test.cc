@@ -204,8 +204,8 @@ TEST_F(UsageTest, WhatCommitsLateIsNotPassedBy) {
   // As though its transaction were still under way: nothing of it is to be seen.
   Session slow(db_.url(), kHolds);
   slow.execute(Sql("BEGIN"));
-  slow.execute(Sql("UPDATE balances SET available=available-150000, held=held+150000, seq=seq+1 "
-                   "WHERE user_id=")
+  slow.execute(Sql("UPDATE balances SET available=available-150000, held=held+150000, seq=seq+1, "
+                   "released=released+1 WHERE user_id=")
                << late);
   const TaskId second = TaskId::make();
   slow.execute(Sql("INSERT INTO tasks (id, user_id, state, request, output_format, held, "
@@ -341,7 +341,8 @@ TEST_F(UsageTest, ALongLedgerDelaysNobody) {
                   "user_id, 1, '{}', 1, 150000, created_at, created_at + INTERVAL 900 SECOND, "
                   "created_at, created_at, created_at FROM ledger WHERE kind=1 AND user_id=")
               << heavy);
-  db_.execute(Sql("UPDATE balances SET available=0, held=150000*12000, seq=12001 WHERE user_id=")
+  db_.execute(Sql("UPDATE balances SET available=0, held=150000*12000, seq=12001, "
+                  "released=12000 WHERE user_id=")
               << heavy);
   const auto first = usage_.roll_up(std::nullopt);
   ASSERT_TRUE(first) << first.error().detail;

@@ -167,6 +167,36 @@ TEST_F(WorkTest, AClaimLeavesWhatIsNotReady) {
   EXPECT_TRUE(must(store_.claim({}, worker_, no_provider)).empty());
 }
 
+TEST_F(WorkTest, WhatAWorkerDoesNotWantNowIsPutOff) {
+  const UserId user = db_.add_user();
+  const TaskId task = create(user), other = create(user);
+  db_.execute(Sql("UPDATE tasks SET epoch=2, lost_leases=1 WHERE id=") << task);
+  const std::vector<Hint> hints = {{task, 2}, {other, 0}, {task, 2}};
+  int asked = 0;
+  const auto claims =
+      must(store_.claim(hints, worker_, [&](const Claim& claim) -> std::optional<std::string> {
+        if (claim.task != task) {
+          return "primary";
+        }
+        ++asked;
+        EXPECT_EQ(claim.lost_leases, 1U);
+        return std::nullopt;
+      }));
+  EXPECT_FALSE(claims[0]);
+  EXPECT_TRUE(claims[1]);
+  EXPECT_FALSE(claims[2]);
+  EXPECT_EQ(asked, 1) << "it is not due any more";
+  EXPECT_EQ(column(task, "state=1 AND epoch=2 AND claims=0 AND attempts=0 AND lost_leases=1"), 1);
+  EXPECT_EQ(column(task, "next_run_at=wake_at AND updated_at<next_run_at"), 1);
+  EXPECT_EQ(column(task,
+                   "next_run_at BETWEEN updated_at + INTERVAL 2500000 MICROSECOND AND updated_at + "
+                   "INTERVAL 7500000 MICROSECOND"),
+            1);
+  EXPECT_FALSE(claim(task, 2));
+  make_due(task);
+  EXPECT_TRUE(claim(task, 2)) << "the same hint is good again";
+}
+
 TEST_F(WorkTest, EveryTaskIsClaimedOnce) {
   constexpr std::size_t kTasks = 200;
   const UserId user = db_.add_user();
@@ -801,10 +831,10 @@ TEST_F(WorkTest, DeadlineAgainstSettle) {
 
 TEST_F(WorkTest, WorkersReportAndAreForgotten) {
   const WorkerId old = WorkerId::make();
-  must(store_.report_worker(old, "a", 1, 0, "{}"));
+  must(store_.report_worker(old, "a", 1, 0, 200, 0, "{}"));
   db_.execute(Sql("UPDATE workers SET seen_at=seen_at - INTERVAL 2 DAY"));
-  must(store_.report_worker(worker_, "host", 42, 7, R"({"v":1})"));
-  must(store_.report_worker(worker_, "host", 42, 9, R"({"v":2})"));
+  must(store_.report_worker(worker_, "host", 42, 7, 200, 0, R"({"v":1})"));
+  must(store_.report_worker(worker_, "host", 42, 9, 200, 0, R"({"v":2})"));
   EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM workers")), 1);
   EXPECT_EQ(db_.text(Sql("SELECT CONCAT(host, pid, in_flight, status) FROM workers")),
             R"(host429{"v":2})");

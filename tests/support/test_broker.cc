@@ -129,6 +129,7 @@ AmqpUrl test_broker_url() {
 void purge_jobs(const AmqpUrl& url) {
   with_channel(url, true, [&](amqp_connection_state_t connection) {
     amqp_queue_purge(connection, kChannel, bytes(queue::Topology{}.jobs()));
+    amqp_queue_purge(connection, kChannel, bytes(queue::Topology{}.express()));
   });
 }
 
@@ -137,7 +138,7 @@ TestTopology::TestTopology(const AmqpUrl& url, std::int64_t max_length)
 
 TestTopology::~TestTopology() {
   with_channel(url_, true, [&](amqp_connection_state_t connection) {
-    for (const std::string& queue : {names_.jobs(), names_.dead()}) {
+    for (const std::string& queue : {names_.jobs(), names_.express(), names_.dead()}) {
       amqp_queue_delete(connection, kChannel, bytes(queue), 0, 0);
     }
     for (const std::string& exchange : {names_.exchange(), names_.dead_exchange()}) {

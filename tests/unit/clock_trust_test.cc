@@ -56,6 +56,20 @@ TEST(ClockWatch, SaysHowFarTheClockWasSet) {
   EXPECT_FALSE(watch.look(look(seconds(6)))) << "as clocks are kept right";
 }
 
+TEST(ClockWatch, SaysForALeaseThatTheDatabaseWasAway) {
+  ClockWatch watch;
+  const auto at = [](seconds after) { return look(after).asked; };
+  watch.look(look(seconds(0)));
+  EXPECT_FALSE(watch.was_away(at(seconds(0)))) << "nobody has looked before";
+  watch.look(look(kLeaseRenew));
+  EXPECT_FALSE(watch.was_away(at(kLeaseRenew))) << "a renewal was possible";
+  watch.look(look(seconds(60)));
+  EXPECT_TRUE(watch.was_away(at(seconds(60))));
+  watch.look(look(seconds(65)));
+  EXPECT_TRUE(watch.was_away(at(seconds(60) + kLease - seconds(1))));
+  EXPECT_FALSE(watch.was_away(at(seconds(60) + kLease)));
+}
+
 TEST(ClockWatch, AfterAStepForwardNothingIsJudgedForALease) {
   ClockWatch watch;
   EXPECT_FALSE(watch.look(look(seconds(0))));
@@ -82,6 +96,14 @@ TEST(ClockWatch, TheFirstLookComparesWithThisMachine) {
   EXPECT_EQ(wrong.look(look(seconds(0), hours(1))), hours(1));
   EXPECT_FALSE(wrong.may_judge(look(seconds(29)).asked));
   EXPECT_FALSE(wrong.look(look(seconds(30), hours(1)))) << "it does not jump, it is off";
+  EXPECT_TRUE(wrong.may_judge(look(seconds(30)).asked));
+}
+
+// It may have been further behind, and have gone forward, when nobody looked.
+TEST(ClockWatch, AClockThatIsBehindAtTheFirstLookIsNotBelievedEither) {
+  ClockWatch wrong;
+  EXPECT_EQ(wrong.look(look(seconds(0), hours(-1))), hours(-1));
+  EXPECT_FALSE(wrong.may_judge(look(seconds(29)).asked));
   EXPECT_TRUE(wrong.may_judge(look(seconds(30)).asked));
 }
 

@@ -53,6 +53,12 @@ TEST(RetryDelayDeathTest, WaitsAreForAttemptsThatWereMade) {
   EXPECT_DEATH(static_cast<void>(retry_delay(1, 1.01)), "jitter");
 }
 
+TEST(AloneDelay, Spreads) {
+  EXPECT_EQ(alone_delay(0), 5s);
+  EXPECT_EQ(alone_delay(-1), 2500ms);
+  EXPECT_EQ(alone_delay(1), 7500ms);
+}
+
 const WorkerId kWorker = WorkerId::make();
 
 // Created at 0 s, to end by 900 s; claimed once, if it runs, by kWorker until 130 s.
@@ -74,9 +80,10 @@ TaskFacts facts(TaskState state) {
 }
 
 TEST(Beginning, TheFirstLookIsNoLaterThanTheEnd) {
-  EXPECT_EQ(first_look(Instant(100s), Instant(1000s)), Instant(115s));
-  EXPECT_EQ(first_look(Instant(100s), Instant(115s)), Instant(115s));
-  EXPECT_EQ(first_look(Instant(100s), Instant(101s)), Instant(101s));
+  EXPECT_EQ(first_look(Lane::kBulk, Instant(100s), Instant(1000s)), Instant(115s));
+  EXPECT_EQ(first_look(Lane::kBulk, Instant(100s), Instant(115s)), Instant(115s));
+  EXPECT_EQ(first_look(Lane::kBulk, Instant(100s), Instant(101s)), Instant(101s));
+  EXPECT_EQ(first_look(Lane::kParked, Instant(100s), Instant(1000s)), Instant(1000s));
 }
 
 TEST(Claim, OnlyWhatIsQueuedDueAndHintedAt) {
@@ -103,6 +110,12 @@ TEST(Claim, OnlyWhatIsQueuedDueAndHintedAt) {
     EXPECT_EQ(may_claim(facts(state), 3, Instant(100s)), state == TaskState::kQueued)
         << state_name(state);
   }
+}
+
+TEST(Claim, WhatIsPutOffIsDueNoLaterThanItsEnd) {
+  const TaskFacts task = facts(TaskState::kQueued);
+  EXPECT_EQ(put_off(task, Instant(100s), 0), Instant(105s));
+  EXPECT_EQ(put_off(task, Instant(898s), 0), Instant(900s));
 }
 
 TEST(Work, AClaimHoldsForItsEpochAndItsWorker) {
@@ -138,6 +151,8 @@ TEST(Trouble, EachHasOneEnd) {
       {Trouble::kBadReference, Kind::kFail, FailureCode::kReferenceUnavailable, 0s, 0s},
       {Trouble::kNobodyNow, Kind::kRetry, FailureCode::kProviderUnavailable, 8s, 20s},
       {Trouble::kOurs, Kind::kRetry, FailureCode::kInternalError, 8s, 20s},
+      {Trouble::kOutOfTime, Kind::kFail, FailureCode::kDeadlineExceeded, 0s, 0s},
+      {Trouble::kLeftAlone, Kind::kRelease, FailureCode::kProviderUnavailable, 8s, 28s},
       {Trouble::kNoRoom, Kind::kRelease, FailureCode::kInternalError, 0s, 20s},
       {Trouble::kStopping, Kind::kRelease, FailureCode::kInternalError, 0s, 20s},
   };
@@ -152,6 +167,10 @@ TEST(Trouble, EachHasOneEnd) {
   }
   EXPECT_EQ(end_by(Trouble::kNobodyNow, 2, 0, 7s).retry_after, 8s) << "its own wait is longer";
   EXPECT_EQ(end_by(Trouble::kNobodyNow, 1, 1).retry_after, 2400ms);
+  // Not all at the moment at which a provider is asked again, and never at once.
+  EXPECT_EQ(end_by(Trouble::kLeftAlone, 1, -1, 7s).retry_after, 8s);
+  EXPECT_EQ(end_by(Trouble::kLeftAlone, 5, 1, 7s).retry_after, 22s);
+  EXPECT_EQ(end_by(Trouble::kLeftAlone, 1, -1).retry_after, 1s);
 }
 
 TEST(Settle, SuccessIsChargedByItsLengthNeverMoreThanAllowed) {
@@ -358,6 +377,67 @@ TEST(Sweep, Running) {
   EXPECT_EQ(decide_sweep(task, Instant(880s)).wake_at, Instant(900s));
   EXPECT_EQ(decide_sweep(task, Instant(900s)).kind, SweepDecision::Kind::kExpire)
       << "with a live lease";
+}
+
+// Whose neighbour ended the worker five times must not fail for it: only what ran uses up a claim,
+// and what waited for its turn, alone, is not suspected more than before.
+TEST(Sweep, ALostLeaseCountsForWhatRan) {
+  struct Row {
+    std::uint32_t claims, lost;
+    bool called, was_away;
+    bool ends;
+    std::uint32_t claims_after, lost_after;
+  };
+  const Row table[] = {
+      {1, 0, true, false, false, 1, 1},
+      {2, 1, true, false, false, 2, 2},
+      {4, 3, true, false, false, 4, 4},
+      {5, 4, true, false, true, 5, 5},
+      {5, 0, true, false, true, 5, 1},  // It was tried often enough, however that ended.
+      // Nobody was called.
+      {1, 0, false, false, false, 0, 1},
+      {1, 1, false, false, false, 0, 2},  // It may be what is fetched for it.
+      {3, 2, false, false, false, 2, 2},
+      {5, 4, false, false, false, 4, 4},
+      {0, 9, false, false, false, 0, 9},
+      // Nobody could renew.
+      {1, 0, true, true, false, 1, 0},
+      {3, 2, true, true, false, 3, 2},
+      {1, 0, false, true, false, 0, 0},
+  };
+  int n = 0;
+  for (const Row& row : table) {
+    TaskFacts task = facts(TaskState::kRunning);
+    task.claims = row.claims;
+    task.lost_leases = row.lost;
+    task.called = row.called;
+    const SweepDecision decision = decide_sweep(task, Instant(130s), {}, row.was_away);
+    ASSERT_TRUE(decision.move) << n;
+    EXPECT_EQ(decision.ends(), row.ends) << n;
+    EXPECT_EQ(decision.move->claims, row.claims_after) << n;
+    EXPECT_EQ(decision.move->lost_leases, row.lost_after) << n;
+    EXPECT_EQ(decision.move->epoch, 4U) << n;
+    ++n;
+  }
+}
+
+TEST(Sweep, TwoLostLeasesMakeASuspect) {
+  EXPECT_FALSE(runs_alone(0));
+  EXPECT_FALSE(runs_alone(1));
+  EXPECT_TRUE(runs_alone(2));
+  EXPECT_TRUE(runs_alone(7));
+}
+
+TEST(Sweep, OtherEndsOfAClaimLeaveTheLostLeasesAsTheyAre) {
+  using Kind = ClaimEnd::Kind;
+  TaskFacts task = facts(TaskState::kRunning);
+  task.lost_leases = 3;
+  for (const Kind kind : {Kind::kSucceed, Kind::kFail, Kind::kRetry, Kind::kRelease}) {
+    const auto decision = decide_settle(task, {.kind = kind, .epoch = 3}, Instant(100s));
+    ASSERT_TRUE(decision.move);
+    EXPECT_EQ(decision.move->lost_leases, 3U) << static_cast<int>(kind);
+  }
+  EXPECT_EQ(decide_sweep(task, Instant(900s)).move->lost_leases, 3U);
 }
 
 // None is given for longer, so the clock has been set back since.

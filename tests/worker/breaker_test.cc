@@ -69,6 +69,23 @@ TEST_F(BreakerTest, AFailedProbeOpensItAgain) {
   EXPECT_TRUE(breaker_.allow(now_));
 }
 
+TEST_F(BreakerTest, TellsHowLongItLetsNothingThrough) {
+  EXPECT_EQ(breaker_.closed_to_calls(now_), seconds(0));
+  record(10, false);
+  EXPECT_EQ(breaker_.closed_to_calls(now_), seconds(15));
+  now_ += seconds(14);
+  EXPECT_EQ(breaker_.closed_to_calls(now_), seconds(1));
+  now_ += seconds(2);
+  EXPECT_EQ(breaker_.closed_to_calls(now_), seconds(0)) << "for the probe";
+  ASSERT_TRUE(breaker_.allow(now_));
+  EXPECT_EQ(breaker_.closed_to_calls(now_), seconds(15)) << "it is under way";
+  now_ += seconds(16);
+  EXPECT_EQ(breaker_.closed_to_calls(now_), seconds(0)) << "another";
+  ASSERT_TRUE(breaker_.allow(now_));
+  breaker_.record(true, now_);
+  EXPECT_EQ(breaker_.closed_to_calls(now_), seconds(0));
+}
+
 TEST_F(BreakerTest, AProbeThatSaysNothingIsRepeatedAtOnceAndClosesNothing) {
   record(10, false);
   breaker_.said_nothing(now_);

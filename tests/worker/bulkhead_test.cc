@@ -16,15 +16,22 @@ class BulkheadTest : public testing::Test {
     fake_ = fake.get();
     bulkhead_ = std::make_unique<Bulkhead>(std::move(fake));
   }
-  std::shared_ptr<ProviderCall> start(int number) {
-    return bulkhead_->start({}, [this, number](const Result<Audio, ProviderFault>& answer) {
-      ended_.push_back(number);
-      canceled_ += !answer && answer.error().fault == Fault::kCanceled ? 1 : 0;
-    });
+  std::shared_ptr<ProviderCall> start(int number,
+                                      std::chrono::milliseconds left = std::chrono::hours(1)) {
+    return bulkhead_->start({.request = nullptr,
+                             .request_key = {},
+                             .deadline = std::chrono::steady_clock::now() + left,
+                             .lifetime = std::chrono::hours(1)},
+                            [this, number](const Result<Audio, ProviderFault>& answer) {
+                              ended_.push_back(number);
+                              canceled_ +=
+                                  !answer && answer.error().fault == Fault::kCanceled ? 1 : 0;
+                              late_ += !answer && answer.error().fault == Fault::kNotCalled ? 1 : 0;
+                            });
   }
 
   std::vector<int> ended_;
-  int canceled_ = 0;
+  int canceled_ = 0, late_ = 0;
   FakeProvider* fake_;
   std::unique_ptr<Bulkhead> bulkhead_;  // Answers while it goes: last.
 };
@@ -55,6 +62,42 @@ TEST_F(BulkheadTest, AWaitingCallIsCanceledAtOnceARunningOneByItsProvider) {
   running->cancel();
   EXPECT_EQ(fake_->calls[0]->cancels, 1);
   EXPECT_EQ(bulkhead_->running(), 2U);
+}
+
+TEST_F(BulkheadTest, WhoseTurnComesTooLateIsNotCalled) {
+  using std::chrono::milliseconds;
+  for (int i = 0; i < 5; ++i) {
+    start(i);
+    fake_->calls.back()->answer(Audio{});
+  }
+  ASSERT_LT(bulkhead_->needed(), milliseconds(100'000)) << "a second, and what these took";
+  ended_.clear();
+  start(10);
+  start(11);
+  start(12, milliseconds(500));
+  start(13, milliseconds(-1));
+  start(14);
+  EXPECT_EQ(bulkhead_->waiting(), 3U);
+  const std::size_t before = fake_->calls.size();
+  fake_->calls.back()->answer(Audio{});
+  EXPECT_EQ(fake_->calls.size(), before + 1) << "of those that wait only the last was called";
+  EXPECT_EQ(late_, 2);
+  EXPECT_EQ(bulkhead_->running(), 2U);
+  EXPECT_EQ(bulkhead_->waiting(), 0U);
+}
+
+TEST_F(BulkheadTest, WhatWeCutOffTookLonger) {
+  for (int i = 0; i < 20; ++i) {
+    start(i);
+    fake_->calls.back()->answer(
+        ProviderFault{i % 2 == 0 ? Fault::kUnknownOutcome : Fault::kNotCalled, "", std::nullopt});
+  }
+  EXPECT_EQ(bulkhead_->needed(), std::nullopt) << "failures say nothing of how long success takes";
+  for (int i = 0; i < 5; ++i) {
+    start(i);
+    fake_->calls.back()->answer(ProviderFault{Fault::kOutOfTime, "", std::nullopt});
+  }
+  EXPECT_NE(bulkhead_->needed(), std::nullopt);
 }
 
 TEST_F(BulkheadTest, ClosingAnswersWhatWaits) {

@@ -30,8 +30,13 @@ TEST(AfterFault, Table) {
   const Standing last{.tries = 1, .another = false, .time_left = seconds(600)};
   const Standing third{.tries = 3, .another = true, .time_left = seconds(600)};
   const Standing third_last{.tries = 3, .another = false, .time_left = seconds(600)};
-  const Standing only_later{.another = false, .later = true, .time_left = seconds(600)};
-  const Standing both{.another = true, .later = true, .time_left = seconds(600)};
+  const Standing last_of_all{.nobody = Trouble::kNobodyCan, .time_left = seconds(600)};
+  const Standing both{.another = true, .time_left = seconds(600)};
+  const Standing uncalled{.called = false, .time_left = seconds(600)};
+  const Standing uncalled_late{
+      .called = false, .nobody = Trouble::kOutOfTime, .time_left = seconds(5)};
+  const Standing uncalled_first{.called = false, .another = true, .time_left = seconds(600)};
+  const Standing slow{.another = true, .time_left = seconds(30), .call_time = seconds(30)};
   const Standing late{.tries = 1, .another = true, .time_left = seconds(9)};
   const std::vector<Row> rows = {
       {Fault::kRetrySame, {}, first, NextStep::kSameProvider, kUnavailable},
@@ -49,13 +54,23 @@ TEST(AfterFault, Table) {
       {Fault::kUnknownOutcome, {}, last, NextStep::kRetryLater, kUnavailable},
       {Fault::kRejected, {}, first, NextStep::kFail, FailureCode::kContentRejected},
       {Fault::kUnsupportedInput, {}, first, NextStep::kNextProvider, kUnavailable},
-      {Fault::kUnsupportedInput, {}, last, NextStep::kFail, FailureCode::kUnsupportedInput},
+      {Fault::kUnsupportedInput, {}, last_of_all, NextStep::kFail, FailureCode::kUnsupportedInput},
       // Another could have served it, and may when it works again.
-      {Fault::kUnsupportedInput, {}, only_later, NextStep::kRetryLater, kUnavailable},
+      {Fault::kUnsupportedInput, {}, last, NextStep::kRetryLater, kUnavailable},
       {Fault::kUnsupportedInput, {}, both, NextStep::kNextProvider, kUnavailable},
       // Refused content stays refused.
-      {Fault::kRejected, {}, only_later, NextStep::kFail, FailureCode::kContentRejected},
+      {Fault::kRejected, {}, last, NextStep::kFail, FailureCode::kContentRejected},
       {Fault::kCanceled, {}, first, NextStep::kGiveBack, FailureCode::kInternalError},
+      // A call that would not end in time is not made.
+      {Fault::kRetrySame, {}, slow, NextStep::kNextProvider, kUnavailable},
+      // No time is left for anybody else either.
+      {Fault::kOutOfTime, {}, first, NextStep::kFail, FailureCode::kDeadlineExceeded},
+      // Where nobody was called no attempt is used up.
+      {Fault::kNotCalled, {}, uncalled, NextStep::kGiveBack, kUnavailable},
+      {Fault::kNotCalled, {}, uncalled_first, NextStep::kNextProvider, kUnavailable},
+      {Fault::kNotCalled, {}, uncalled_late, NextStep::kFail, FailureCode::kDeadlineExceeded},
+      {Fault::kNotCalled, {}, last, NextStep::kRetryLater, kUnavailable},
+      {Fault::kNotCalled, {}, first, NextStep::kNextProvider, kUnavailable},
   };
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const Decision decision =
@@ -77,6 +92,8 @@ TEST(AfterFault, WaitsGrowSpreadAndHonourRetryAfter) {
   EXPECT_EQ(after_fault(busy, standing).wait, milliseconds(250));
   EXPECT_EQ(after_fault({Fault::kRetrySame, "", seconds(7)}, standing).wait, seconds(7));
 }
+
+constexpr TaskTime kTime{.left = seconds(600), .whole = seconds(900)};
 
 std::unique_ptr<AudioProvider> provider(const char* name,
                                         bool references,
@@ -100,31 +117,35 @@ Chain three() {
 TEST(Chain, ChoosesTheFirstThatCan) {
   const Chain chain = three();
   GenerationRequest request;
-  EXPECT_EQ(chain.choose(request, 0), 0U);
-  EXPECT_EQ(chain.choose(request, 1), 1U);
+  EXPECT_EQ(chain.choose(request, 0, kTime), 0U);
+  EXPECT_EQ(chain.choose(request, 1, kTime), 1U);
   request.voice = "atlas";
-  EXPECT_EQ(chain.choose(request, 0), 1U);
+  EXPECT_EQ(chain.choose(request, 0, kTime), 1U);
   request.audio_references = {"https://a.example/a"};
-  EXPECT_EQ(chain.choose(request, 0), 1U);
-  EXPECT_EQ(chain.choose(request, 2), std::nullopt);
+  EXPECT_EQ(chain.choose(request, 0, kTime), 1U);
+  EXPECT_EQ(chain.choose(request, 2, kTime), std::nullopt);
   request.audio_references.clear();
   request.image_url = "https://a.example/i";
-  EXPECT_EQ(chain.choose(request, 0), 2U);
+  EXPECT_EQ(chain.choose(request, 0, kTime), 2U);
   EXPECT_EQ(chain.find("images"), 2U);
   EXPECT_EQ(chain.find("nobody"), std::nullopt);
 }
 
-TEST(Chain, ServesUnlessAllWhoCouldSaidTheyCannot) {
+Trouble trouble(const Chain& chain,
+                const GenerationRequest& request,
+                std::vector<std::size_t> unable = {}) {
+  return chain.nobody(request, kTime, unable).trouble;
+}
+
+TEST(Chain, SomebodyCanUnlessAllWhoCouldSaidTheyCannot) {
   const Chain chain = three();
   GenerationRequest request;
   request.voice = "aria";
-  const std::vector<std::size_t> first = {0};
-  const std::vector<std::size_t> all = {2, 0, 1};
-  EXPECT_TRUE(chain.serves(request, first));
-  EXPECT_FALSE(chain.serves(request, all));
+  EXPECT_EQ(trouble(chain, request, {0}), Trouble::kLeftAlone);
+  EXPECT_EQ(trouble(chain, request, {2, 0, 1}), Trouble::kNobodyCan);
   request.image_url = "https://a.example/i";
-  EXPECT_TRUE(chain.serves(request, first));
-  EXPECT_FALSE(chain.serves(request, std::vector<std::size_t>{2}));
+  EXPECT_EQ(trouble(chain, request, {0}), Trouble::kLeftAlone);
+  EXPECT_EQ(trouble(chain, request, {2}), Trouble::kNobodyCan);
 }
 
 TEST(Chain, KeepsToTheLongestPromptInCharacters) {
@@ -135,25 +156,129 @@ TEST(Chain, KeepsToTheLongestPromptInCharacters) {
   const Chain chain(std::move(providers));
   GenerationRequest request;
   request.prompt = "\xF0\x9F\x98\x80\xC3\xA9x";  // Seven bytes, three characters.
-  EXPECT_TRUE(chain.serves(request));
-  EXPECT_EQ(chain.choose(request, 0), 0U);
+  EXPECT_EQ(chain.choose(request, 0, kTime), 0U);
   request.prompt += "y";
-  EXPECT_FALSE(chain.serves(request));
-  EXPECT_EQ(chain.choose(request, 0), std::nullopt);
+  EXPECT_EQ(trouble(chain, request), Trouble::kNobodyCan);
+  EXPECT_EQ(chain.choose(request, 0, kTime), std::nullopt);
 }
 
-TEST(Chain, PassesOverOpenBreakersButStillServes) {
+TEST(Chain, PassesOverOpenBreakersAndTellsUntilWhen) {
   const Chain chain = three();
   GenerationRequest request;
   request.voice = "aria";
   for (int i = 0; i < 20; ++i) {
-    ASSERT_TRUE(chain.admit(0) || i >= 10);
+    ASSERT_TRUE(chain.admit(0, kTime) || i >= 10);
     chain.failed(0, Fault::kUnknownOutcome);
   }
-  EXPECT_FALSE(chain.admit(0));
-  EXPECT_EQ(chain.choose(request, 0), 1U);
-  EXPECT_TRUE(chain.serves(request));
+  EXPECT_FALSE(chain.admit(0, kTime));
+  EXPECT_EQ(chain.choose(request, 0, kTime), 1U);
+  EXPECT_EQ(chain.nobody(request, kTime, std::vector<std::size_t>{1, 2}).trouble,
+            Trouble::kLeftAlone);
+  EXPECT_GT(chain.nobody(request, kTime, std::vector<std::size_t>{1, 2}).wait, milliseconds(0));
+  EXPECT_EQ(chain.nobody(request, kTime).wait, milliseconds(0)) << "of the one that is trusted";
   EXPECT_NE(chain.status_json().find(R"({"name":"plain","state":"open")"), std::string::npos);
+}
+
+TEST(Chain, WhatWeEndOurselvesIsNoFailureOfTheProvider) {
+  const Chain chain = three();
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_TRUE(chain.admit(0, kTime));
+    chain.failed(0, Fault::kOutOfTime);
+    chain.failed(0, Fault::kNotCalled);
+  }
+  EXPECT_TRUE(chain.admit(0, kTime));
+}
+
+// Providers that have shown how long they take.
+struct Timed {
+  // Each with two slots.
+  explicit Timed(const std::vector<Capabilities>& of) {
+    std::vector<std::unique_ptr<AudioProvider>> providers;
+    for (Capabilities able : of) {
+      able.max_in_flight = 2;
+      auto fake = std::make_unique<FakeProvider>("fake", able);
+      fakes.push_back(fake.get());
+      providers.push_back(std::move(fake));
+    }
+    chain = std::make_unique<Chain>(std::move(providers));
+  }
+  void start(std::size_t position) {
+    chain->at(position).start({.request = nullptr,
+                               .request_key = {},
+                               .deadline = Clock::now() + seconds(600),
+                               .lifetime = seconds(900)},
+                              [](const Result<Audio, ProviderFault>&) {});
+  }
+  // Calls that take no time: a second is needed then.
+  void learn(std::size_t position) {
+    for (int i = 0; i < 5; ++i) {
+      start(position);
+      fakes[position]->calls.back()->answer(Audio{});
+    }
+  }
+  void fail(std::size_t position) {
+    for (int i = 0; i < 10; ++i) {
+      chain->failed(position, Fault::kTryNext);
+    }
+  }
+  std::vector<FakeProvider*> fakes;
+  std::unique_ptr<Chain> chain;
+};
+
+TEST(Chain, PassesOverWhoWouldNotEndInTime) {
+  Timed two(std::vector<Capabilities>(2));
+  const GenerationRequest request;
+  const TaskTime late{.left = milliseconds(900), .whole = seconds(900)};
+  EXPECT_EQ(two.chain->choose(request, 0, late), 0U) << "nothing is known yet";
+  two.learn(0);
+  EXPECT_EQ(two.chain->choose(request, 0, late), 1U);
+  EXPECT_FALSE(two.chain->admit(0, late));
+  EXPECT_TRUE(two.chain->admit(0, kTime));
+  two.learn(1);
+  EXPECT_EQ(two.chain->choose(request, 0, late), std::nullopt);
+  EXPECT_EQ(two.chain->nobody(request, late).trouble, Trouble::kOutOfTime);
+  EXPECT_EQ(two.chain->choose(request, 0, kTime), 0U);
+  // Whoever has the time waits for the first one that works again.
+  two.fail(0);
+  EXPECT_EQ(two.chain->nobody(request, late).trouble, Trouble::kOutOfTime);
+}
+
+TEST(Chain, HasRoomForFreeSlotsAndAFewThatWait) {
+  Timed one(std::vector<Capabilities>(1));
+  EXPECT_EQ(one.chain->room(), 3U);
+  one.start(0);
+  EXPECT_EQ(one.chain->room(), 2U);
+  one.start(0);
+  EXPECT_EQ(one.chain->room(), 1U);
+  one.start(0);
+  EXPECT_EQ(one.chain->room(), 0U) << "one waits";
+  one.fakes[0]->calls[0]->answer(Audio{});
+  EXPECT_EQ(one.chain->room(), 1U);
+}
+
+TEST(Chain, WhatOnlyOneServesKeepsNothingFromTheOther) {
+  Timed two(std::vector<Capabilities>{{.voices = {"aria"}}, {.voices = {"atlas"}}});
+  EXPECT_EQ(two.chain->room(), 6U);
+  for (int i = 0; i < 20; ++i) {
+    two.start(0);
+  }
+  EXPECT_EQ(two.chain->room(), 2U) << "the slots of the other";
+}
+
+TEST(Chain, WhoServesNothingMoreThanTheOneBeforeItAddsNoRoom) {
+  Timed same(std::vector<Capabilities>(2));
+  EXPECT_EQ(same.chain->room(), 3U);
+  same.fail(0);
+  EXPECT_EQ(same.chain->room(), 3U) << "the other takes its place";
+  same.fail(1);
+  EXPECT_EQ(same.chain->room(), 0U);
+  Capabilities image;
+  image.image = true;
+  Timed more(std::vector<Capabilities>{
+      {.voices = {"aria"}}, {.voices = {"aria", "atlas"}}, std::move(image)});
+  EXPECT_EQ(more.chain->room(), 8U);
+  EXPECT_EQ(more.chain->capacity(), 6U);
+  EXPECT_EQ(same.chain->capacity(), 2U) << "whatever is trusted now";
 }
 
 TEST(Chain, RefusedContentIsNoFailureOfTheProvider) {
@@ -163,7 +288,7 @@ TEST(Chain, RefusedContentIsNoFailureOfTheProvider) {
     chain.failed(0, Fault::kUnsupportedInput);
     chain.failed(0, Fault::kCanceled);
   }
-  EXPECT_TRUE(chain.admit(0));
+  EXPECT_TRUE(chain.admit(0, kTime));
 }
 
 // As a success it would hide what fails for everybody.
@@ -174,7 +299,7 @@ TEST(Chain, ATextThatCrashesTheEngineIsNoSuccessEither) {
     chain.failed(0, Fault::kBrokenByInput);
     chain.failed(0, Fault::kTryNext);
   }
-  EXPECT_FALSE(chain.admit(0));
+  EXPECT_FALSE(chain.admit(0, kTime));
 }
 
 // The breaker of the local engine after `count` texts were given to the helper `program`.
@@ -183,7 +308,7 @@ bool admits_after(const std::string& program, int count, milliseconds time_max =
   providers.push_back(std::make_unique<LocalProvider>(
       LocalOptions{.helper_path = program, .threads = 1, .time_max = time_max}));
   const Chain chain(std::move(providers));
-  for (int i = 0; i < count && chain.admit(0); ++i) {
+  for (int i = 0; i < count && chain.admit(0, kTime); ++i) {
     auto request = std::make_shared<GenerationRequest>();
     request->prompt = "Hello";
     std::promise<Result<Audio, ProviderFault>> promise;
@@ -194,7 +319,7 @@ bool admits_after(const std::string& program, int count, milliseconds time_max =
     EXPECT_FALSE(answer);
     chain.failed(0, answer.error().fault);
   }
-  return chain.admit(0);
+  return chain.admit(0, kTime);
 }
 
 // The child dies on each text, the helper lives: one user's texts are not everybody's outage. A

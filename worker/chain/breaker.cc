@@ -15,19 +15,22 @@ Breaker::State Breaker::state(Time now) const {
   return now - *opened_at_ >= rules_.open_for ? State::kHalfOpen : State::kOpen;
 }
 
-bool Breaker::allow(Time now) {
-  switch (state(now)) {
-    case State::kClosed:
-      return true;
-    case State::kOpen:
-      return false;
-    case State::kHalfOpen:
-      break;
+Breaker::Time::duration Breaker::closed_to_calls(Time now) const {
+  constexpr Time::duration kNone{0};
+  if (!opened_at_) {
+    return kNone;
   }
-  if (probe_at_ && now - *probe_at_ < rules_.open_for) {
+  const Time from = state(now) == State::kOpen ? *opened_at_ : probe_at_.value_or(*opened_at_);
+  return std::max(kNone, from + rules_.open_for - now);
+}
+
+bool Breaker::allow(Time now) {
+  if (closed_to_calls(now).count() > 0) {
     return false;
   }
-  probe_at_ = now;
+  if (opened_at_) {
+    probe_at_ = now;
+  }
   return true;
 }
 

@@ -26,6 +26,8 @@ class Breaker {
   // May a call start now? In the half-open state exactly one may, until its outcome is recorded or
   // the open time has passed once more.
   bool allow(Time now);
+  // How long allow() will say no, if nothing else happens; 0: it would say yes.
+  Time::duration closed_to_calls(Time now) const;
 
   // The outcome of a call that was allowed. A call that was refused for its content is no failure
   // of the provider.

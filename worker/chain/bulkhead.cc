@@ -4,8 +4,16 @@
 #include <deque>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 namespace audiogen {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::duration_cast;
+using std::chrono::milliseconds;
+
+}  // namespace
 
 struct Bulkhead::State {
   AudioProvider* inner = nullptr;
@@ -13,6 +21,7 @@ struct Bulkhead::State {
   std::mutex mutex;
   std::size_t running = 0;                    // Guarded by mutex.
   std::deque<std::shared_ptr<Call>> waiting;  // Guarded by mutex.
+  UsualTime usual;                            // Guarded by mutex.
 };
 
 struct Bulkhead::Call final : ProviderCall {
@@ -83,18 +92,23 @@ std::shared_ptr<ProviderCall> Bulkhead::start(ProviderRequest request, Done done
 }
 
 void Bulkhead::run(const std::shared_ptr<State>& state, const std::shared_ptr<Call>& call) {
-  auto inner = state->inner->start(std::move(call->request),
-                                   [state, call](Result<Audio, ProviderFault> answer) {
-                                     {
-                                       // The call and the provider's call hold each other until
-                                       // now.
-                                       const std::scoped_lock lock(state->mutex);
-                                       call->ended = true;
-                                       call->inner.reset();
-                                     }
-                                     finished(state);
-                                     std::exchange(call->done, nullptr)(std::move(answer));
-                                   });
+  auto inner =
+      state->inner->start(std::move(call->request),
+                          [state, call, began = Clock::now()](Result<Audio, ProviderFault> answer) {
+                            const auto time = duration_cast<milliseconds>(Clock::now() - began);
+                            {
+                              // The call and the provider's call hold each other until
+                              // now.
+                              const std::scoped_lock lock(state->mutex);
+                              call->ended = true;
+                              call->inner.reset();
+                              if (answer || answer.error().fault == Fault::kOutOfTime) {
+                                state->usual.add(time);
+                              }
+                            }
+                            finished(state);
+                            std::exchange(call->done, nullptr)(std::move(answer));
+                          });
   bool canceled = false;
   {
     const std::scoped_lock lock(state->mutex);
@@ -111,16 +125,34 @@ void Bulkhead::run(const std::shared_ptr<State>& state, const std::shared_ptr<Ca
 
 void Bulkhead::finished(const std::shared_ptr<State>& state) {
   std::shared_ptr<Call> next;
+  std::vector<std::shared_ptr<Call>> late;
   {
     const std::scoped_lock lock(state->mutex);
-    if (state->waiting.empty()) {
-      --state->running;
-      return;
+    while (!next && !state->waiting.empty()) {
+      auto first = std::move(state->waiting.front());
+      state->waiting.pop_front();
+      if (in_time(*state, first->request)) {
+        next = std::move(first);
+      } else {
+        late.push_back(std::move(first));
+      }
     }
-    next = std::move(state->waiting.front());
-    state->waiting.pop_front();
+    if (!next) {
+      --state->running;
+    }
   }
-  run(state, next);
+  if (next) {
+    run(state, next);
+  }
+  for (const auto& call : late) {
+    std::exchange(call->done, nullptr)(
+        ProviderFault{Fault::kNotCalled, "its turn came too late", std::nullopt});
+  }
+}
+
+bool Bulkhead::in_time(const State& state, const ProviderRequest& request) {
+  return state.usual.fits({.left = duration_cast<milliseconds>(request.deadline - Clock::now()),
+                           .whole = request.lifetime});
 }
 
 std::size_t Bulkhead::running() const {
@@ -131,6 +163,26 @@ std::size_t Bulkhead::running() const {
 std::size_t Bulkhead::waiting() const {
   const std::scoped_lock lock(state_->mutex);
   return state_->waiting.size();
+}
+
+std::optional<milliseconds> Bulkhead::needed() const {
+  const std::scoped_lock lock(state_->mutex);
+  return state_->usual.needed();
+}
+
+bool Bulkhead::fits(TaskTime time) const {
+  const std::scoped_lock lock(state_->mutex);
+  return state_->usual.fits(time);
+}
+
+bool Bulkhead::fits_in_turn(TaskTime time) const {
+  const std::scoped_lock lock(state_->mutex);
+  if (state_->running >= state_->limit) {
+    // Those that run may all have begun just now.
+    const auto rounds = static_cast<milliseconds::rep>(state_->waiting.size() / state_->limit + 1);
+    time.left -= rounds * state_->usual.usual().value_or(milliseconds(0));
+  }
+  return state_->usual.fits(time);
 }
 
 }  // namespace audiogen

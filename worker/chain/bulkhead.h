@@ -1,12 +1,15 @@
 // Keeps a provider to its max_in_flight: further calls wait their turn, first come first served, so
 // that one slow provider never takes more of the worker, and never gets more calls, than it was
-// given.
+// given. Learns how long they take: one whose turn comes too late for that is not made.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
+#include <optional>
 
 #include "worker/chain/provider.h"
+#include "worker/chain/usual_time.h"
 
 namespace audiogen {
 
@@ -17,17 +20,24 @@ class Bulkhead final : public AudioProvider {
 
   const std::string& name() const override { return inner_->name(); }
   const Capabilities& capabilities() const override { return inner_->capabilities(); }
-  // A call that waits and is canceled is answered on the canceling thread.
+  // A call that waits and is canceled is answered on the canceling thread; one whose turn comes too
+  // late, with kNotCalled.
   std::shared_ptr<ProviderCall> start(ProviderRequest request, Done done) override;
 
   std::size_t running() const;
   std::size_t waiting() const;
+  // What a call has usually needed, with all that follows it. Nullopt: not known yet.
+  std::optional<std::chrono::milliseconds> needed() const;
+  // Would a call that begins now end in time? One that is asked for now, after those that wait?
+  bool fits(TaskTime time) const;
+  bool fits_in_turn(TaskTime time) const;
 
  private:
   struct Call;
   struct State;
   static void run(const std::shared_ptr<State>& state, const std::shared_ptr<Call>& call);
   static void finished(const std::shared_ptr<State>& state);
+  static bool in_time(const State& state, const ProviderRequest& request);
 
   std::shared_ptr<State> state_;
   std::unique_ptr<AudioProvider> inner_;

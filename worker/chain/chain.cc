@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include "common/base/utf8.h"
@@ -17,8 +18,8 @@ using Clock = std::chrono::steady_clock;
 constexpr int kTriesMax = 3;
 constexpr milliseconds kFirstWait{250};
 constexpr milliseconds kWaitMax{20'000};
-// Time that must remain for the call itself after a wait.
-constexpr milliseconds kCallReserve{10'000};
+// Of the slots of a chain, so many more tasks are claimed: one, and a quarter.
+constexpr std::size_t kReserveShare = 4;
 
 bool can_serve(const Capabilities& able, const GenerationRequest& request) {
   return (request.prompt.size() <= able.prompt_max ||
@@ -27,6 +28,25 @@ bool can_serve(const Capabilities& able, const GenerationRequest& request) {
          (!request.image_url || able.image) &&
          (!request.voice || able.voices.empty() ||
           std::find(able.voices.begin(), able.voices.end(), *request.voice) != able.voices.end());
+}
+
+// Does `first` serve everything that `second` does?
+bool covers(const Capabilities& first, const Capabilities& second) {
+  const auto known = [&first](const std::string& voice) {
+    return std::find(first.voices.begin(), first.voices.end(), voice) != first.voices.end();
+  };
+  return first.prompt_max >= second.prompt_max &&
+         (first.audio_references || !second.audio_references) && (first.image || !second.image) &&
+         (first.voices.empty() || (!second.voices.empty() &&
+                                   std::all_of(second.voices.begin(), second.voices.end(), known)));
+}
+
+// Does any of those before it serve everything that `able` does? Then it only gets what those have
+// failed.
+bool is_covered(const std::vector<const Capabilities*>& before, const Capabilities& able) {
+  return std::any_of(before.begin(), before.end(), [&able](const Capabilities* first) {
+    return covers(*first, able);
+  });
 }
 
 milliseconds wait_before_same(const ProviderFault& fault, const Standing& standing) {
@@ -66,16 +86,24 @@ Decision after_fault(const ProviderFault& fault, const Standing& standing) {
       return stop(Trouble::kContentRefused);
     case Fault::kCanceled:
       return stop(Trouble::kStopping);
+    case Fault::kOutOfTime:
+      return stop(Trouble::kOutOfTime);
     case Fault::kUnsupportedInput:
       // One that cannot says nothing of one that could have, had it worked just now.
-      if (!standing.another && !standing.later) {
+      if (!standing.another && standing.nobody == Trouble::kNobodyCan) {
         return stop(Trouble::kNobodyCan);
+      }
+      return elsewhere(standing.another);
+    case Fault::kNotCalled:
+      // Whoever was called before, and failed, has used it up.
+      if (!standing.another && !standing.called) {
+        return stop(standing.nobody);
       }
       return elsewhere(standing.another);
     case Fault::kRetrySame: {
       const milliseconds wait = wait_before_same(fault, standing);
       if (standing.tries < kTriesMax && wait <= kWaitMax &&
-          wait + kCallReserve < standing.time_left) {
+          wait + standing.call_time < standing.time_left) {
         return ask(NextStep::kSameProvider, wait);
       }
       return elsewhere(standing.another);
@@ -94,27 +122,76 @@ Chain::Chain(std::vector<std::unique_ptr<AudioProvider>> providers) {
   }
 }
 
-std::optional<std::size_t> Chain::choose(const GenerationRequest& request, std::size_t from) const {
+std::optional<std::size_t> Chain::choose(const GenerationRequest& request,
+                                         std::size_t from,
+                                         TaskTime time) const {
   for (std::size_t i = from; i < links_.size(); ++i) {
-    if (!can_serve(links_[i]->provider.capabilities(), request)) {
-      continue;
-    }
-    const std::scoped_lock lock(links_[i]->mutex);
-    if (links_[i]->breaker.state(Clock::now()) != Breaker::State::kOpen) {
+    Link& link = *links_[i];
+    if (can_serve(link.provider.capabilities(), request) && link.provider.fits_in_turn(time) &&
+        link.closed_to_calls().count() == 0) {
       return i;
     }
   }
   return std::nullopt;
 }
 
-bool Chain::serves(const GenerationRequest& request, std::span<const std::size_t> except) const {
+Nobody Chain::nobody(const GenerationRequest& request,
+                     TaskTime time,
+                     std::span<const std::size_t> except) const {
+  Trouble trouble = Trouble::kNobodyCan;
+  auto wait = milliseconds::max();
   for (std::size_t i = 0; i < links_.size(); ++i) {
-    if (std::find(except.begin(), except.end(), i) == except.end() &&
-        can_serve(links_[i]->provider.capabilities(), request)) {
-      return true;
+    Link& link = *links_[i];
+    if (std::find(except.begin(), except.end(), i) != except.end() ||
+        !can_serve(link.provider.capabilities(), request)) {
+      continue;
+    }
+    if (link.provider.fits(time)) {
+      trouble = Trouble::kLeftAlone;
+      wait = std::min(wait, link.closed_to_calls());
+    } else if (trouble == Trouble::kNobodyCan) {
+      trouble = Trouble::kOutOfTime;
     }
   }
-  return false;
+  return {.trouble = trouble, .wait = trouble == Trouble::kLeftAlone ? wait : milliseconds(0)};
+}
+
+std::size_t Chain::room() const {
+  if (links_.empty()) {
+    return std::numeric_limits<std::size_t>::max();  // That nobody can is said at once.
+  }
+  std::size_t slots = 0, free = 0, waiting = 0;
+  std::vector<const Capabilities*> trusted;
+  for (const auto& link : links_) {
+    const Capabilities& able = link->provider.capabilities();
+    if (link->closed_to_calls().count() > 0 || is_covered(trusted, able)) {
+      continue;
+    }
+    if (link->probes()) {
+      ++free;  // And whoever comes after it gets what it cannot take.
+      continue;
+    }
+    const auto limit = static_cast<std::size_t>(able.max_in_flight);
+    slots += limit;
+    free += limit - std::min(limit, link->provider.running());
+    waiting += link->provider.waiting();
+    trusted.push_back(&able);
+  }
+  const std::size_t reserve = slots == 0 ? 0 : 1 + slots / kReserveShare;
+  return free + reserve - std::min(reserve, waiting);
+}
+
+std::size_t Chain::capacity() const {
+  std::size_t slots = 0;
+  std::vector<const Capabilities*> before;
+  for (const auto& link : links_) {
+    const Capabilities& able = link->provider.capabilities();
+    if (!is_covered(before, able)) {
+      slots += static_cast<std::size_t>(able.max_in_flight);
+      before.push_back(&able);
+    }
+  }
+  return slots;
 }
 
 bool Chain::sends_reference_bytes() const {
@@ -132,22 +209,36 @@ std::optional<std::size_t> Chain::find(const std::string& name) const {
   return std::nullopt;
 }
 
-bool Chain::admit(std::size_t position) const {
+bool Chain::admit(std::size_t position, TaskTime time) const {
   Link& link = *links_[position];
+  if (!link.provider.fits(time)) {
+    return false;
+  }
   const std::scoped_lock lock(link.mutex);
   return link.breaker.allow(Clock::now());
 }
 
 void Chain::failed(std::size_t position, Fault fault) const {
-  if (fault == Fault::kBrokenByInput) {
+  switch (fault) {
     // A text that kills it is no sign that it works: as a success it would close a breaker that
-    // others' failures have opened.
-    Link& link = *links_[position];
-    const std::scoped_lock lock(link.mutex);
-    link.breaker.said_nothing(Clock::now());
-  } else if (fault != Fault::kCanceled) {
-    answered(position);
-    proved(position, fault);
+    // others' failures have opened. And what we end, or never begin, is nobody's failure.
+    case Fault::kBrokenByInput:
+    case Fault::kOutOfTime:
+    case Fault::kNotCalled:
+    case Fault::kCanceled: {
+      Link& link = *links_[position];
+      const std::scoped_lock lock(link.mutex);
+      link.breaker.said_nothing(Clock::now());
+      break;
+    }
+    case Fault::kRetrySame:
+    case Fault::kTryNext:
+    case Fault::kRejected:
+    case Fault::kUnsupportedInput:
+    case Fault::kUnknownOutcome:
+      answered(position);
+      proved(position, fault);
+      break;
   }
 }
 
@@ -164,6 +255,16 @@ void Chain::proved(std::size_t position, std::optional<Fault> fault) const {
   Link& link = *links_[position];
   const std::scoped_lock lock(link.mutex);
   link.breaker.proved(!its_failure, Clock::now());
+}
+
+milliseconds Chain::Link::closed_to_calls() {
+  const std::scoped_lock lock(mutex);
+  return std::chrono::ceil<milliseconds>(breaker.closed_to_calls(Clock::now()));
+}
+
+bool Chain::Link::probes() {
+  const std::scoped_lock lock(mutex);
+  return breaker.state(Clock::now()) != Breaker::State::kClosed;
 }
 
 std::string Chain::status_json() const {

@@ -26,7 +26,7 @@ enum class NextStep {
   // The claim ends, by `trouble`, which means:
   kRetryLater,  // Back to the queue; ends as the failure code when attempts are used up.
   kFail,        // Now, with the failure code.
-  kGiveBack,    // The worker is stopping: no attempt is used up.
+  kGiveBack,    // Back to the queue: no attempt is used up.
 };
 struct Decision {
   NextStep step = NextStep::kFail;
@@ -35,17 +35,27 @@ struct Decision {
   Trouble trouble = Trouble::kNobodyNow;
 };
 
+// Why nobody is named for a task, and for how long that stays so at least.
+struct Nobody {
+  Trouble trouble = Trouble::kLeftAlone;  // kNobodyCan, kOutOfTime or kLeftAlone
+  std::chrono::milliseconds wait{0};
+};
+
 // Where a task stands when a provider has failed it.
 struct Standing {
   int tries = 1;         // Calls to this provider in this claim, the failed one included.
+  bool called = true;    // Somebody was called in this claim.
   bool another = false;  // A further provider could serve it.
-  bool later = false;    // Some provider that has not said it cannot may serve it another time.
-  std::chrono::milliseconds time_left{0};  // Until the task's deadline.
-  double jitter = 0;                       // In [-1, 1].
+  // Why nobody serves it in this claim, unless there is another: kNobodyCan when all have said that
+  // they cannot.
+  Trouble nobody = Trouble::kLeftAlone;
+  std::chrono::milliseconds time_left{0};       // Until the task's deadline.
+  std::chrono::milliseconds call_time{10'000};  // Must remain for a call to this provider.
+  double jitter = 0;                            // In [-1, 1].
 };
 
 // Pure. Content that was refused is not shopped around; an unknown outcome is not repeated at the
-// same provider.
+// same provider; what was never called uses up nothing.
 Decision after_fault(const ProviderFault& fault, const Standing& standing);
 
 // One configuration's providers. Thread-safe.
@@ -53,19 +63,32 @@ class Chain {
  public:
   explicit Chain(std::vector<std::unique_ptr<AudioProvider>> providers);
 
-  // The first provider at or after `from` that can serve `request` and whose breaker lets calls
-  // through; nullopt: none now.
-  std::optional<std::size_t> choose(const GenerationRequest& request, std::size_t from) const;
-  // Could any provider serve it, breakers aside? Those at the positions `except` are known not to.
-  bool serves(const GenerationRequest& request, std::span<const std::size_t> except = {}) const;
+  // The first provider at or after `from` that can serve `request`, whose usual call, in its turn,
+  // fits into the task's time, and whose breaker lets calls through; nullopt: none now.
+  std::optional<std::size_t> choose(const GenerationRequest& request,
+                                    std::size_t from,
+                                    TaskTime time) const;
+  // Why choose() names none. Those at the positions `except` are known to be unable.
+  Nobody nobody(const GenerationRequest& request,
+                TaskTime time,
+                std::span<const std::size_t> except = {}) const;
+  // How many more tasks can be called for now, or soon: free slots of the providers that are
+  // trusted, and a few that may wait, so that no slot idles while the next task is claimed. A
+  // provider counts if it serves what none before it does: the others only get what those have
+  // failed.
+  std::size_t room() const;
+  // How many tasks can be called for at once while all providers are trusted, counted as for
+  // room().
+  std::size_t capacity() const;
   // Does any provider send the files that requests refer to, not their addresses?
   bool sends_reference_bytes() const;
   std::optional<std::size_t> find(const std::string& name) const;
-  AudioProvider& at(std::size_t position) const { return links_[position]->provider; }
+  Bulkhead& at(std::size_t position) const { return links_[position]->provider; }
 
-  // Asks the breaker for leave to call; every call that got leave is followed by failed(), or by
-  // answered() and, when its audio could be delivered or not, proved().
-  bool admit(std::size_t position) const;
+  // Asks for leave to call: is there time for it, and does the breaker let it through? Every call
+  // that got leave is followed by failed(), or by answered() and, when its audio could be delivered
+  // or not, proved().
+  bool admit(std::size_t position, TaskTime time) const;
   void failed(std::size_t position, Fault fault) const;
   void answered(std::size_t position) const;
   // nullopt: good audio. Never kBrokenByInput, which only failed() is told.
@@ -77,6 +100,8 @@ class Chain {
  private:
   struct Link {
     explicit Link(std::unique_ptr<AudioProvider> of) : provider(std::move(of)) {}
+    std::chrono::milliseconds closed_to_calls();
+    bool probes();  // Is the next call a probe, if there may be one?
     Bulkhead provider;
     std::mutex mutex;
     Breaker breaker;  // Guarded by mutex.

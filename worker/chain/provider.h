@@ -27,6 +27,9 @@ enum class Fault : std::uint8_t {
   kRejected,          // refused for its content
   kUnsupportedInput,  // this provider cannot make audio of this input, however often it is asked
   kUnknownOutcome,    // may have happened (and be billed) there: not again without the request key
+  kOutOfTime,         // ended by the request's deadline, not by the provider's own limit: the same,
+                      // but the provider's fault it is not
+  kNotCalled,         // nobody was asked: the breaker is open, or no time was left for a call
   kCanceled,          // by ProviderCall::cancel
 };
 
@@ -44,6 +47,10 @@ constexpr std::string_view fault_name(Fault fault) {
       return "unsupported_input";
     case Fault::kUnknownOutcome:
       return "unknown_outcome";
+    case Fault::kOutOfTime:
+      return "out_of_time";
+    case Fault::kNotCalled:
+      return "not_called";
     case Fault::kCanceled:
       return "canceled";
   }
@@ -66,6 +73,7 @@ struct ProviderRequest {
   std::shared_ptr<const GenerationRequest> request;
   std::string request_key;  // the same for every attempt that must have one effect
   std::chrono::steady_clock::time_point deadline;
+  std::chrono::milliseconds lifetime{0};           // of the task, from its creation to the deadline
   std::shared_ptr<const References> references{};  // null when the request has none
 };
 

@@ -19,14 +19,15 @@ store::AttemptStart row_of(const Job& job, std::size_t provider, std::uint32_t n
   return start;
 }
 
-ProviderFault not_called() {
-  return {Fault::kTryNext, store::kNotCalled, std::nullopt};
+ProviderFault not_called(const char* why) {
+  return {Fault::kNotCalled, why, std::nullopt};
 }
 
 }  // namespace
 
-Calls::Calls(const DatabaseUrl& database, Scheduler& scheduler, Answered answered)
-    : scheduler_(scheduler),
+Calls::Calls(const DatabaseUrl& database, Roster& roster, Scheduler& scheduler, Answered answered)
+    : roster_(roster),
+      scheduler_(scheduler),
       answered_(std::move(answered)),
       rows_(database,
             {.threads = 1, .batch_max = kBatchMax, .capacity = kWaitingMax},
@@ -50,7 +51,7 @@ void Calls::write_and_call(const JobPtr& job, const CallEnd& previous) {
 
 void Calls::write(const JobPtr& job, const store::AttemptStart& start) {
   if (job->is_lost()) {
-    answered_(job, not_called());
+    answered_(job, not_called("lost"));
     return;
   }
   const bool taken =
@@ -59,7 +60,7 @@ void Calls::write(const JobPtr& job, const store::AttemptStart& start) {
           write_later(job, start);
         } else if (!*ours) {
           lose(*job, "lease lost before the next attempt");
-          answered_(job, not_called());
+          answered_(job, not_called("lost"));
         } else {
           job->row = start.n;
           call(job);
@@ -75,14 +76,22 @@ void Calls::write_later(const JobPtr& job, const store::AttemptStart& start) {
 }
 
 void Calls::call(const JobPtr& job) {
-  if (!job->chain->admit(job->provider)) {
-    answered_(job, ProviderFault{Fault::kTryNext, "breaker open", std::nullopt});
+  // The process may have stood still since the row was written, and go on before whoever watches
+  // the leases does: somebody else may have the task by now, and have called.
+  if (job->lease_is_over(Job::Clock::now())) {
+    lose(*job, "not renewed before a call");
+    answered_(job, not_called("lease over"));
+    return;
+  }
+  if (!job->chain->admit(job->provider, job->time(Job::Clock::now()))) {
+    answered_(job, not_called("breaker open, or too late"));
     return;
   }
   ++job->tries;
   AG_CRASH_POINT("worker.attempt_row");
   const Call call{.step = job->begin_step(), .provider = job->provider, .row = job->row};
   job->hold(call.step, open(job, call));
+  roster_.begin(job);
   const auto patience = job->chain->at(call.provider).capabilities().hedge_after;
   if (patience.count() > 0) {
     scheduler_.after(patience, [this, job, call] { hedge(job, call); });
@@ -95,6 +104,7 @@ std::shared_ptr<ProviderCall> Calls::open(const JobPtr& job, const Call& call) {
   request.references = job->references;
   request.request_key = job->claim.task.text() + "-" + std::to_string(call.row);
   request.deadline = job->deadline;
+  request.lifetime = time_of(job->claim).whole;
   return job->chain->at(call.provider).start(std::move(request), [this, job, call](Answer answer) {
     provider_answered(job, call, std::move(answer));
   });
@@ -102,7 +112,8 @@ std::shared_ptr<ProviderCall> Calls::open(const JobPtr& job, const Call& call) {
 
 // Asks the next provider as well. Both may charge us; the client pays for the one that wins.
 void Calls::hedge(const JobPtr& job, const Call& slow) {
-  if (const auto second = job->chain->choose(*job->request, slow.provider + 1)) {
+  if (const auto second =
+          job->chain->choose(*job->request, slow.provider + 1, job->time(Job::Clock::now()))) {
     if (const auto call = job->hedge(slow, *second)) {
       write_hedge(job, *call);
     }
@@ -112,17 +123,18 @@ void Calls::hedge(const JobPtr& job, const Call& slow) {
 // The row's number is taken, so it is written whatever happens; the call is made if somebody still
 // waits for it.
 void Calls::write_hedge(const JobPtr& job, const Call& call) {
-  const bool taken = rows_.submit(
-      row_of(*job, call.provider, call.row),
-      [this, job, call](const Result<bool, store::StoreFault>& ours) {
-        if (!ours) {
-          write_hedge_later(job, call);
-        } else if (*ours && job->awaits(call.step) && job->chain->admit(call.provider)) {
-          job->hold(call.step, open(job, call));
-        } else {
-          call_ended(job, call, not_called());
-        }
-      });
+  const bool taken =
+      rows_.submit(row_of(*job, call.provider, call.row),
+                   [this, job, call](const Result<bool, store::StoreFault>& ours) {
+                     if (!ours) {
+                       write_hedge_later(job, call);
+                     } else if (*ours && job->awaits(call.step) &&
+                                job->chain->admit(call.provider, job->time(Job::Clock::now()))) {
+                       job->hold(call.step, open(job, call));
+                     } else {
+                       call_ended(job, call, not_called("its hedge came too late"));
+                     }
+                   });
   if (!taken) {
     write_hedge_later(job, call);
   }
@@ -134,6 +146,9 @@ void Calls::write_hedge_later(const JobPtr& job, const Call& call) {
 
 void Calls::provider_answered(const JobPtr& job, const Call& call, Answer answer) {
   AG_CRASH_POINT("worker.answered");
+  if (answer || answer.error().fault != Fault::kNotCalled) {
+    job->called = true;
+  }
   if (answer) {
     job->chain->answered(call.provider);
   } else {

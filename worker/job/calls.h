@@ -8,6 +8,7 @@
 #include "common/base/config.h"
 #include "common/store/group_commit.h"
 #include "worker/job/job.h"
+#include "worker/job/roster.h"
 #include "worker/job/scheduler.h"
 
 namespace audiogen::worker {
@@ -20,7 +21,7 @@ class Calls {
   // `answered` gets the answer of each step, once, on any thread; the job's provider and row are
   // those that it came from. It must not block. A job that was lost meanwhile may be answered with
   // any fault.
-  Calls(const DatabaseUrl& database, Scheduler& scheduler, Answered answered);
+  Calls(const DatabaseUrl& database, Roster& roster, Scheduler& scheduler, Answered answered);
   Calls(const Calls&) = delete;
   Calls& operator=(const Calls&) = delete;
 
@@ -43,6 +44,7 @@ class Calls {
   void provider_answered(const JobPtr& job, const Call& call, Answer answer);
   void call_ended(const JobPtr& job, const Call& call, Answer answer);
 
+  Roster& roster_;
   Scheduler& scheduler_;
   const Answered answered_;
   store::GroupCommit<store::AttemptStart, bool> rows_;

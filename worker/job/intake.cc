@@ -1,5 +1,6 @@
 #include "worker/job/intake.h"
 
+#include <algorithm>
 #include <unordered_map>
 #include <utility>
 
@@ -8,7 +9,12 @@
 #include "worker/job/batches.h"
 
 namespace audiogen::worker {
-namespace {}  // namespace
+namespace {
+
+// Nobody tells when a breaker lets calls through again.
+constexpr std::chrono::milliseconds kLookAgainAfter{250};
+
+}  // namespace
 
 bool needs_references(const GenerationRequest& request) {
   return !request.audio_references.empty() || request.image_url;
@@ -18,12 +24,14 @@ Intake::Intake(const DatabaseUrl& database,
                WorkerId worker,
                const CurrentChain& chains,
                Roster& roster,
+               Suspects& suspects,
                Scheduler& scheduler,
                Ack ack,
                Begin begin)
     : worker_(worker),
       chains_(chains),
       roster_(roster),
+      suspects_(suspects),
       scheduler_(scheduler),
       ack_(std::move(ack)),
       begin_(std::move(begin)),
@@ -39,7 +47,9 @@ Intake::Intake(const DatabaseUrl& database,
 void Intake::deliver(std::vector<queue::Delivery> deliveries) {
   {
     const std::scoped_lock lock(mutex_);
-    waiting_.insert(waiting_.end(), deliveries.begin(), deliveries.end());
+    for (const queue::Delivery& delivery : deliveries) {
+      (delivery.hint.lane == Lane::kExpress ? waiting_express_ : waiting_).push_back(delivery);
+    }
   }
   go_on();
 }
@@ -48,7 +58,14 @@ std::size_t Intake::take(std::span<const Hint> hints) {
   std::size_t count = 0;
   {
     const std::scoped_lock lock(mutex_);
-    count = closed_.load() ? 0 : roster_.reserve(hints.size(), waiting_.size());
+    const auto reserve = [&, callable = callable()](Lane lane) {
+      const std::size_t before = waiting_express_.size();
+      const std::size_t all = before + waiting_.size();
+      return roster_.reserve(lane, callable, lane == Lane::kExpress ? before : all);
+    };
+    while (count < hints.size() && !closed_.load() && reserve(hints[count].lane)) {
+      ++count;
+    }
   }
   for (const Hint& hint : hints.first(count)) {
     claim(queue::Delivery{.hint = hint}, 0);
@@ -56,26 +73,69 @@ std::size_t Intake::take(std::span<const Hint> hints) {
   return count;
 }
 
-std::size_t Intake::room() const {
+Room Intake::room() const {
   const std::scoped_lock lock(mutex_);
-  return closed_.load() ? 0 : roster_.free(waiting_.size());
+  if (closed_.load()) {
+    return {};
+  }
+  const Room room = roster_.room(callable());
+  const auto less = [](std::size_t free, std::size_t waiting) {
+    return free - std::min(free, waiting);
+  };
+  return {.bulk = less(room.bulk, waiting_express_.size() + waiting_.size()),
+          .express = less(room.express, waiting_express_.size())};
 }
 
 void Intake::go_on() {
   std::vector<queue::Delivery> next;
   {
     const std::scoped_lock lock(mutex_);
-    if (closed_.load()) {
+    if (closed_.load() || (waiting_.empty() && waiting_express_.empty())) {
       return;
     }
-    for (std::size_t count = roster_.reserve(waiting_.size()); count > 0; --count) {
-      next.push_back(waiting_.front());
-      waiting_.pop_front();
+    for (const std::size_t most = callable();;) {
+      const Room room = roster_.room(most);
+      const bool express = !waiting_express_.empty() && room.express > 0;
+      const bool bulk = !waiting_.empty() && room.bulk > 0;
+      if (!express && !bulk) {
+        break;
+      }
+      const Lane lane = turns_.next(express, bulk);
+      if (!roster_.reserve(lane, most)) {
+        break;  // Whoever has taken it meanwhile says when it is free again.
+      }
+      auto& from = lane == Lane::kExpress ? waiting_express_ : waiting_;
+      next.push_back(from.front());
+      from.pop_front();
+    }
+    if (next.empty()) {
+      look_again();
     }
   }
   for (const queue::Delivery& delivery : next) {
     claim(delivery, 0);
   }
+}
+
+// As long as all that come are too late for a call, more and more are claimed at a time: they take
+// nobody's slot, and whoever is in time must not wait behind them.
+std::size_t Intake::callable() const {
+  const std::size_t room = chains_.get()->room();
+  return room == 0 ? 0 : std::max(room, beyond_room_.load());
+}
+
+// mutex_ is held.
+void Intake::look_again() {
+  if (std::exchange(looks_again_, true)) {
+    return;
+  }
+  scheduler_.after(kLookAgainAfter, [this] {
+    {
+      const std::scoped_lock lock(mutex_);
+      looks_again_ = false;
+    }
+    go_on();
+  });
 }
 
 void Intake::close() {
@@ -118,29 +178,43 @@ void Intake::claim_later(const queue::Delivery& delivery, int tries) {
 store::Batch<std::optional<Claimed>> Intake::claim_batch(store::TaskStore& store,
                                                          std::span<const Hint> hints) {
   std::unordered_map<TaskId, std::shared_ptr<const GenerationRequest>> requests;
+  using Provider = std::optional<std::string>;
+  bool any_in_time = false;
   auto outcomes = store.claim(hints, worker_, [&](const store::Claim& claim) {
+    const bool alone = runs_alone(claim.lost_leases);
+    if (alone && !suspects_.offer(claim.task)) {
+      return Provider();
+    }
     auto request = decode_request(claim.request);
     if (!request) {
-      return std::string();
+      return Provider(std::string());
     }
     const auto chain = chains_.get();
     // What it refers to is fetched before anybody is called.
-    const auto first = needs_references(*request) ? std::nullopt : chain->choose(*request, 0);
+    const bool later = alone || needs_references(*request);
+    const auto first = later ? std::nullopt : chain->choose(*request, 0, time_of(claim));
+    any_in_time = any_in_time || later || first;
     requests[claim.task] = std::make_shared<const GenerationRequest>(std::move(*request));
-    return first ? chain->at(*first).name() : std::string();
+    return Provider(first ? chain->at(*first).name() : std::string());
   });
+  std::optional<TaskId> suspect;
+  beyond_room_ = any_in_time || requests.empty() ? 0 : std::min(2 * requests.size(), kBatchMax);
   store::Batch<std::optional<Claimed>> out;
   out.reserve(outcomes.size());
   for (auto& outcome : outcomes) {
     if (!outcome) {
       out.push_back(outcome.error());
     } else if (auto& claim = *outcome) {
+      if (runs_alone(claim->lost_leases)) {
+        suspect = claim->task;
+      }
       auto& request = requests[claim->task];
       out.push_back(std::optional(Claimed{std::move(*claim), std::move(request)}));
     } else {
       out.push_back(std::optional<Claimed>());
     }
   }
+  suspects_.granted(suspect);
   return out;
 }
 

@@ -11,10 +11,12 @@
 #include <vector>
 
 #include "common/base/config.h"
+#include "common/domain/shares.h"
 #include "common/queue/consumer.h"
 #include "common/store/group_commit.h"
 #include "worker/job/roster.h"
 #include "worker/job/scheduler.h"
+#include "worker/job/suspects.h"
 
 namespace audiogen::worker {
 
@@ -33,14 +35,15 @@ class Intake {
          WorkerId worker,
          const CurrentChain& chains,
          Roster& roster,
+         Suspects& suspects,
          Scheduler& scheduler,
          Ack ack,
          Begin begin);
   Intake(const Intake&) = delete;
   Intake& operator=(const Intake&) = delete;
 
-  // Takes hints; what there is no place for waits here, its message unacknowledged. Thread-safe,
-  // never blocks.
+  // Takes hints; what there is no place for, or nobody to call for, waits here, its message
+  // unacknowledged. Thread-safe, never blocks.
   void deliver(std::vector<queue::Delivery> deliveries);
 
   // Takes as many of the hints as there are places for, without a message of the broker, and says
@@ -48,9 +51,10 @@ class Intake {
   std::size_t take(std::span<const Hint> hints);
 
   // How many take() would take. Thread-safe, never blocks.
-  std::size_t room() const;
+  Room room() const;
 
-  // Claims what waits, as far as there are places. Thread-safe, never blocks.
+  // Claims what waits, as far as there are places and somebody to call: what would wait here for a
+  // provider had better wait in the database, where others can have it. Thread-safe, never blocks.
   void go_on();
 
   // Claims nothing more: what is not acknowledged the broker gives to another worker.
@@ -62,6 +66,8 @@ class Intake {
   using Clock = Job::Clock;
   using Outcome = Result<std::optional<Claimed>, store::StoreFault>;
 
+  void look_again();
+  std::size_t callable() const;
   void claim(const queue::Delivery& delivery, int tries);
   void claim_later(const queue::Delivery& delivery, int tries);
   // What `claims_` runs: nullopt where there is nothing to do.
@@ -74,13 +80,19 @@ class Intake {
   const WorkerId worker_;
   const CurrentChain& chains_;
   Roster& roster_;
+  Suspects& suspects_;
   Scheduler& scheduler_;
   const Ack ack_;
   const Begin begin_;
 
   std::atomic<bool> closed_{false};
   mutable std::mutex mutex_;
-  std::deque<queue::Delivery> waiting_;  // Guarded by mutex_: not asked for yet.
+  // Guarded by mutex_: not asked for yet, by lane, and whose turn it is.
+  std::deque<queue::Delivery> waiting_, waiting_express_;
+  LaneTurns turns_;
+  bool looks_again_ = false;  // Guarded by mutex_.
+  // Claimed beyond what there is room for: for nobody of the last ones anybody could be called.
+  std::atomic<std::size_t> beyond_room_{0};
   store::GroupCommit<Hint, std::optional<Claimed>> claims_;
 };
 

@@ -18,6 +18,13 @@ void cancel(const std::vector<std::shared_ptr<ProviderCall>>& calls) {
 
 }  // namespace
 
+TaskTime time_of(const store::Claim& claim) {
+  using std::chrono::duration_cast;
+  using std::chrono::milliseconds;
+  return {.left = duration_cast<milliseconds>(claim.until_deadline),
+          .whole = duration_cast<milliseconds>(claim.deadline_at - claim.created_at)};
+}
+
 Job::Job(Claimed claimed,
          std::shared_ptr<const Chain> in_force,
          Clock::time_point asked_at,
@@ -32,6 +39,11 @@ Job::Job(Claimed claimed,
       row(claim.attempts + (claim.provider.empty() ? 0U : 1U)),
       lease_{.from = asked_at},
       rows_(row) {}
+
+TaskTime Job::time(Clock::time_point now) const {
+  return {.left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - now),
+          .whole = time_of(claim).whole};
+}
 
 store::SettleCommand Job::command(ClaimEnd claim_end) const {
   store::SettleCommand out{std::move(claim_end)};
@@ -49,6 +61,11 @@ bool Job::is_lost() const {
 bool Job::is_given_back() const {
   const std::scoped_lock lock(mutex_);
   return giving_back_;
+}
+
+bool Job::lease_is_over(Clock::time_point now) const {
+  const std::scoped_lock lock(mutex_);
+  return lost_ || now - lease_.from > kLeaseSelfStop;
 }
 
 Job::LeaseIs Job::look_at_lease(Clock::time_point now) {

@@ -2,6 +2,7 @@
 // calls that are made for it; what becomes of it is for the rooms it walks through.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +19,9 @@
 #include "worker/chain/provider.h"
 
 namespace audiogen::worker {
+
+// The task's time, as the claim found it.
+TaskTime time_of(const store::Claim& claim);
 
 // What a claim brought.
 struct Claimed {
@@ -69,6 +73,10 @@ class Job {
   std::vector<std::size_t> unable;
   std::shared_ptr<void> audio_kept;  // While its audio waits for a codec or for the disk.
 
+  // Somebody was called in this claim, whatever came of it.
+  std::atomic<bool> called = false;
+
+  TaskTime time(Clock::time_point now) const;
   // To settle it as `claim_end` says. Nothing is said of a call.
   store::SettleCommand command(ClaimEnd claim_end) const;
 
@@ -83,6 +91,8 @@ class Job {
   // kDue: to be renewed, said once until renewal_ended(). kOver: this worker must stop, before
   // another may start. kGood also when it is lost already.
   LeaseIs look_at_lease(Clock::time_point now);
+  // Nobody may be called for it any more, whether or not that look was taken.
+  bool lease_is_over(Clock::time_point now) const;
   // Asked for at `renewed_from`, since when it lasts anew. Nullopt: nobody could tell.
   void renewal_ended(std::optional<Clock::time_point> renewed_from);
   // Ends its calls. False when it was lost before.

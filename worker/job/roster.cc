@@ -8,16 +8,18 @@ namespace audiogen::worker {
 Roster::Roster(std::size_t places, std::function<void()> freed)
     : places_(places), freed_(std::move(freed)) {}
 
-std::size_t Roster::reserve(std::size_t most, std::size_t spoken_for) {
+Room Roster::room(std::size_t callable) const {
   const std::scoped_lock lock(mutex_);
-  const std::size_t count = std::min(most, left(spoken_for));
-  reserved_ += count;
-  return count;
+  return {.bulk = left(Lane::kBulk, callable), .express = left(Lane::kExpress, callable)};
 }
 
-std::size_t Roster::free(std::size_t spoken_for) const {
+bool Roster::reserve(Lane lane, std::size_t callable, std::size_t spoken_for) {
   const std::scoped_lock lock(mutex_);
-  return left(spoken_for);
+  if (left(lane, callable) <= spoken_for) {
+    return false;
+  }
+  ++reserved_;
+  return true;
 }
 
 void Roster::unreserve() {
@@ -38,6 +40,19 @@ void Roster::enter(const JobPtr& job) {
   entry = Entry{.job = job};
 }
 
+void Roster::begin(const JobPtr& job) {
+  {
+    const std::scoped_lock lock(mutex_);
+    Entry* const entry = entry_of(job);
+    if (entry == nullptr || entry->begun) {
+      return;
+    }
+    entry->begun = true;
+    ++begun_;
+  }
+  freed_();
+}
+
 void Roster::go_out(const JobPtr& job) {
   {
     const std::scoped_lock lock(mutex_);
@@ -47,6 +62,8 @@ void Roster::go_out(const JobPtr& job) {
     }
     entry->out = true;
     ++out_;
+    begun_ += entry->begun ? 0U : 1U;
+    entry->begun = true;
   }
   freed_();
 }
@@ -86,6 +103,27 @@ void Roster::leave(const JobPtr& job) {
   freed_();
 }
 
+void Roster::close() {
+  const std::scoped_lock lock(mutex_);
+  closed_ = true;
+}
+
+void Roster::open() {
+  {
+    const std::scoped_lock lock(mutex_);
+    closed_ = false;
+  }
+  freed_();
+}
+
+Roster::Company Roster::company_of(const JobPtr& job) const {
+  const std::scoped_lock lock(mutex_);
+  if (!has(job) || jobs_.at(job->claim.task).aside) {
+    return Company::kGone;
+  }
+  return jobs_.size() == 1 && reserved_ == 0 ? Company::kAlone : Company::kOthers;
+}
+
 std::vector<JobPtr> Roster::all() const {
   const std::scoped_lock lock(mutex_);
   std::vector<JobPtr> out;
@@ -107,11 +145,25 @@ bool Roster::wait_empty(std::chrono::milliseconds limit) {
 }
 
 Roster::Entry* Roster::entry_of(const JobPtr& job) {
+  return has(job) ? &jobs_.find(job->claim.task)->second : nullptr;
+}
+
+bool Roster::has(const JobPtr& job) const {
   const auto found = jobs_.find(job->claim.task);
-  return found == jobs_.end() || found->second.job != job ? nullptr : &found->second;
+  return found != jobs_.end() && found->second.job == job;
+}
+
+std::size_t Roster::left(Lane lane, std::size_t callable) const {
+  if (closed_) {
+    return 0;
+  }
+  const auto rest = [](std::size_t all, std::size_t used) { return all - std::min(all, used); };
+  const std::size_t most = places_ + (lane == Lane::kExpress ? places_ / kExpressPart : 0);
+  return std::min(rest(most, taken()), rest(callable, jobs_.size() - begun_ + reserved_));
 }
 
 void Roster::uncount(const Entry& entry) {
+  begun_ -= entry.begun ? 1U : 0U;
   out_ -= entry.out ? 1U : 0U;
   aside_ -= entry.aside ? 1U : 0U;
 }

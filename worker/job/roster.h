@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "common/domain/shares.h"
 #include "worker/job/job.h"
 
 namespace audiogen::worker {
@@ -16,20 +17,26 @@ namespace audiogen::worker {
 // Thread-safe; nothing but wait_empty() blocks.
 class Roster {
  public:
-  // `freed` is called, without a lock, whenever there may be a place again.
+  // An eighth more than `places` may be taken by the express lane: whoever has little under way
+  // does not wait until one of somebody else's long jobs ends. `freed` is called, without a lock,
+  // whenever there may be a place again.
   Roster(std::size_t places, std::function<void()> freed);
   Roster(const Roster&) = delete;
   Roster& operator=(const Roster&) = delete;
 
-  // How many reserve() would give at most.
-  std::size_t free(std::size_t spoken_for = 0) const;
-  // Reserves up to `most` places for tasks that are asked for; the number. Of those that are free
-  // `spoken_for` are somebody else's.
-  std::size_t reserve(std::size_t most, std::size_t spoken_for = 0);
+  // How many times reserve() would give a place.
+  Room room(std::size_t callable) const;
+  // Reserves a place for a task of this lane that is asked for, if there is one, and somebody to be
+  // called: for no more than `callable` tasks, among which those count that are asked for, or here,
+  // and have not begun. Of those that are free `spoken_for` are somebody else's. False: there is
+  // none.
+  bool reserve(Lane lane, std::size_t callable, std::size_t spoken_for = 0);
   // For one that was reserved, and there is no job.
   void unreserve();
   // A job, in the place that was reserved for it.
   void enter(const JobPtr& job);
+  // Somebody is called for it, or it is certain that in this claim nobody will be.
+  void begin(const JobPtr& job);
 
   // Its references are fetched: it waits for servers of its user's choice, so it takes nobody's
   // place; the fetcher bounds how many do.
@@ -41,6 +48,14 @@ class Roster {
 
   void leave(const JobPtr& job);
 
+  // From close() to open() there are no places, however many are free; what is here, or asked for,
+  // stays.
+  void close();
+  void open();
+  enum class Company { kGone, kOthers, kAlone };
+  // Whether `job` is here and has not stepped aside, and anything else is, or was asked for.
+  Company company_of(const JobPtr& job) const;
+
   std::vector<JobPtr> all() const;
   std::size_t size() const;
 
@@ -50,25 +65,26 @@ class Roster {
  private:
   struct Entry {
     JobPtr job;
-    bool out = false, aside = false;
+    bool begun = false, out = false, aside = false;
   };
 
   // mutex_ is held.
-  std::size_t left(std::size_t spoken_for) const {
-    const std::size_t used = taken() + spoken_for;
-    return used >= places_ ? 0 : places_ - used;
-  }
+  std::size_t left(Lane lane, std::size_t callable) const;
   std::size_t taken() const { return jobs_.size() - out_ - aside_ + reserved_; }
   Entry* entry_of(const JobPtr& job);
+  bool has(const JobPtr& job) const;
   void uncount(const Entry& entry);
+
+  static constexpr std::size_t kExpressPart = 8;
 
   const std::size_t places_;
   const std::function<void()> freed_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::unordered_map<TaskId, Entry> jobs_;  // Guarded by mutex_.
-  std::size_t reserved_ = 0;                // Guarded by mutex_: asked for, no answer yet.
-  std::size_t out_ = 0, aside_ = 0;         // Guarded by mutex_: of jobs_.
+  std::unordered_map<TaskId, Entry> jobs_;       // Guarded by mutex_.
+  std::size_t reserved_ = 0;                     // Guarded by mutex_: asked for, no answer yet.
+  std::size_t begun_ = 0, out_ = 0, aside_ = 0;  // Guarded by mutex_: of jobs_.
+  bool closed_ = false;                          // Guarded by mutex_.
 };
 
 }  // namespace audiogen::worker

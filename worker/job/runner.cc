@@ -1,9 +1,9 @@
 #include "worker/job/runner.h"
 
 #include <algorithm>
-#include <random>
 #include <utility>
 
+#include "common/base/jitter.h"
 #include "common/base/log.h"
 #include "worker/job/batches.h"
 
@@ -11,20 +11,20 @@ namespace audiogen::worker {
 namespace {
 
 constexpr auto kGiveBackLimit = std::chrono::seconds(5);
-
-double jitter() {
-  thread_local std::minstd_rand random(std::random_device{}());
-  return std::uniform_real_distribution<double>(-1.0, 1.0)(random);
-}
-
-CallEnd end_of(const ProviderFault& fault) {
-  const bool unknown = fault.fault == Fault::kUnknownOutcome;
-  return {.state = unknown ? store::kAttemptUnknown : store::kAttemptFailed,
-          .detail = fault.detail};
-}
+// What a call needs, as long as its provider has not shown it.
+constexpr auto kCallTime = std::chrono::milliseconds(10'000);
 
 CallEnd not_called() {
   return {.state = store::kAttemptFailed, .detail = store::kNotCalled};
+}
+
+CallEnd end_of(const ProviderFault& fault) {
+  if (fault.fault == Fault::kNotCalled) {
+    return not_called();
+  }
+  const bool unknown = fault.fault == Fault::kUnknownOutcome || fault.fault == Fault::kOutOfTime;
+  return {.state = unknown ? store::kAttemptUnknown : store::kAttemptFailed,
+          .detail = fault.detail};
 }
 
 Trouble trouble_of(ReferenceFault::Kind kind) {
@@ -49,16 +49,29 @@ JobRunner::JobRunner(const Config& config,
                      BlobStore& blobs,
                      http::Client& client,
                      Decoder& decoder,
-                     Intake::Ack ack)
-    : roster_(static_cast<std::size_t>(config.worker_in_flight), [this] { intake_.go_on(); }),
+                     Intake::Ack ack,
+                     Settling::Send send)
+    : roster_(static_cast<std::size_t>(config.worker_in_flight),
+              [this] {
+                suspects_.look();
+                intake_.go_on();
+              }),
+      suspects_(
+          roster_,
+          scheduler_,
+          [this](const JobPtr& job) { begin(job); },
+          [this](const JobPtr& job, std::chrono::milliseconds after) {
+            give_up_uncalled(job, end_by(Trouble::kNoRoom, job->claim.claims, jitter(), after));
+          }),
       intake_(config.database,
               worker,
               chains,
               roster_,
+              suspects_,
               scheduler_,
               std::move(ack),
               [this](const JobPtr& job) { claimed(job); }),
-      settling_(config.database, blobs, roster_, scheduler_),
+      settling_(config.database, blobs, roster_, scheduler_, std::move(send)),
       leases_(config.database, worker, roster_, scheduler_),
       output_(blobs,
               client,
@@ -67,6 +80,7 @@ JobRunner::JobRunner(const Config& config,
                 output_made(job, std::move(made));
               }),
       calls_(config.database,
+             roster_,
              scheduler_,
              [this](const JobPtr& job, Calls::Answer answer) {
                provider_answered(job, std::move(answer));
@@ -92,6 +106,14 @@ JobRunner::~JobRunner() {
 }
 
 void JobRunner::claimed(const JobPtr& job) {
+  if (runs_alone(job->claim.lost_leases)) {
+    suspects_.came(job);
+  } else {
+    begin(job);
+  }
+}
+
+void JobRunner::begin(const JobPtr& job) {
   if (!job->request) {
     log::error("a stored request cannot be read", {{"task_id", job->claim.task}});
     give_up_uncalled(job, end_by(Trouble::kUnreadable, job->claim.claims, jitter()));
@@ -103,10 +125,11 @@ void JobRunner::claimed(const JobPtr& job) {
 }
 
 void JobRunner::choose_provider(const JobPtr& job) {
-  const auto first = job->chain->choose(*job->request, 0);
+  const TaskTime time = job->time(Job::Clock::now());
+  const auto first = job->chain->choose(*job->request, 0, time);
   if (!first) {
-    const bool later = job->chain->serves(*job->request);  // Their breakers are open.
-    give_up(job, later ? Trouble::kNobodyNow : Trouble::kNobodyCan, not_called());
+    const Nobody nobody = job->chain->nobody(*job->request, time);
+    give_up(job, nobody.trouble, not_called(), nobody.wait);
     return;
   }
   job->provider = *first;
@@ -164,6 +187,7 @@ void JobRunner::call_next(const JobPtr& job, const CallEnd& previous) {
 }
 
 void JobRunner::provider_answered(const JobPtr& job, Calls::Answer answer) {
+  intake_.go_on();  // Its provider has room again.
   if (job->is_lost()) {
     roster_.leave(job);
   } else if (answer) {
@@ -177,15 +201,18 @@ void JobRunner::provider_failed(const JobPtr& job, const ProviderFault& fault) {
   if (fault.fault == Fault::kUnsupportedInput) {
     job->unable.push_back(job->provider);
   }
-  const auto another = job->chain->choose(*job->request, job->provider + 1);
-  const auto time_left =
-      std::chrono::duration_cast<std::chrono::milliseconds>(job->deadline - Job::Clock::now());
-  const Decision decision = after_fault(fault,
-                                        {.tries = job->tries,
-                                         .another = another.has_value(),
-                                         .later = job->chain->serves(*job->request, job->unable),
-                                         .time_left = time_left,
-                                         .jitter = jitter()});
+  const TaskTime time = job->time(Job::Clock::now());
+  const auto another = job->chain->choose(*job->request, job->provider + 1, time);
+  const Nobody nobody = job->chain->nobody(*job->request, time, job->unable);
+  const Decision decision =
+      after_fault(fault,
+                  {.tries = job->tries,
+                   .called = job->called,
+                   .another = another.has_value(),
+                   .nobody = nobody.trouble,
+                   .time_left = time.left,
+                   .call_time = job->chain->at(job->provider).needed().value_or(kCallTime),
+                   .jitter = jitter()});
   log::warn("provider attempt failed",
             {{"task_id", job->claim.task},
              {"provider", job->chain->at(job->provider).name()},
@@ -205,7 +232,12 @@ void JobRunner::provider_failed(const JobPtr& job, const ProviderFault& fault) {
     case NextStep::kRetryLater:
     case NextStep::kFail:
     case NextStep::kGiveBack:
-      give_up(job, decision.trouble, call, fault.retry_after.value_or(std::chrono::seconds(0)));
+      give_up(job,
+              decision.trouble,
+              call,
+              decision.trouble == nobody.trouble
+                  ? nobody.wait
+                  : fault.retry_after.value_or(std::chrono::seconds(0)));
       break;
   }
 }
@@ -247,20 +279,25 @@ void JobRunner::give_up(const JobPtr& job,
                         Trouble trouble,
                         const CallEnd& call,
                         std::chrono::milliseconds not_before) {
+  roster_.begin(job);
   auto command = job->command(end_by(trouble, job->claim.claims, jitter(), not_before));
-  command.attempt = job->row;
-  command.attempt_state = call.state;
-  command.attempt_detail = call.detail;
+  if (job->row > job->claim.attempts) {  // Else it is of an earlier claim.
+    command.attempt = job->row;
+    command.attempt_state = call.state;
+    command.attempt_detail = call.detail;
+  }
   settling_.settle(job, std::move(command));
 }
 
 // Nobody was called.
 void JobRunner::give_up_uncalled(const JobPtr& job, ClaimEnd claim_end) {
+  roster_.begin(job);
   settling_.settle(job, job->command(std::move(claim_end)));
 }
 
 void JobRunner::drain(std::chrono::milliseconds limit) {
   intake_.close();
+  suspects_.stop();
   if (roster_.wait_empty(limit)) {
     return;
   }

@@ -21,20 +21,23 @@
 #include "worker/job/roster.h"
 #include "worker/job/scheduler.h"
 #include "worker/job/settling.h"
+#include "worker/job/suspects.h"
 
 namespace audiogen::worker {
 
 class JobRunner {
  public:
   // `ack` tells the broker that a hint is done: its task is claimed, so that the lease guards it
-  // from here on, or there is nothing to do. It must be thread-safe and must not block.
+  // from here on, or there is nothing to do. `send` sends hints. Both must be thread-safe and must
+  // not block.
   JobRunner(const Config& config,
             WorkerId worker,
             const CurrentChain& chains,
             BlobStore& blobs,
             http::Client& client,
             Decoder& decoder,
-            Intake::Ack ack);
+            Intake::Ack ack,
+            Settling::Send send);
   ~JobRunner();
   JobRunner(const JobRunner&) = delete;
   JobRunner& operator=(const JobRunner&) = delete;
@@ -51,10 +54,13 @@ class JobRunner {
   void close() { intake_.close(); }
 
   // How many more take() would take. Thread-safe, never blocks.
-  std::size_t room() const { return intake_.room(); }
+  Room room() const { return intake_.room(); }
 
   // Tasks claimed and not yet settled, those included that wait for references.
   std::size_t in_flight() const { return roster_.size(); }
+
+  // Tasks that have become final by this worker.
+  std::uint64_t ended() const { return settling_.ended(); }
 
   // Claims nothing more; waits up to `limit` for what runs, then gives the rest back without using
   // up an attempt.
@@ -65,6 +71,7 @@ class JobRunner {
 
   // The steps, in their order. Each ends by handing the job on.
   void claimed(const JobPtr& job);
+  void begin(const JobPtr& job);
   void choose_provider(const JobPtr& job);
   void fetch_references(const JobPtr& job);
   void references_fetched(const JobPtr& job, Fetched fetched);
@@ -81,6 +88,7 @@ class JobRunner {
 
   Scheduler scheduler_;
   Roster roster_;
+  Suspects suspects_;
   Intake intake_;
   Settling settling_;
   Leases leases_;

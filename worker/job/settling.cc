@@ -18,17 +18,20 @@ void count_settled(const char* outcome) {
 
 }  // namespace
 
-Settling::Settling(const DatabaseUrl& database,
-                   BlobStore& blobs,
-                   Roster& roster,
-                   Scheduler& scheduler)
+Settling::Settling(
+    const DatabaseUrl& database, BlobStore& blobs, Roster& roster, Scheduler& scheduler, Send send)
     : removals_(blobs),
       roster_(roster),
       scheduler_(scheduler),
       settlements_(database,
                    {.threads = 1, .batch_max = kBatchMax, .capacity = kWaitingMax},
-                   [](store::TaskStore& store, std::span<const store::SettleCommand> commands) {
-                     return store.settle(commands);
+                   [send = std::move(send)](store::TaskStore& store,
+                                            std::span<const store::SettleCommand> commands) {
+                     auto outcomes = store.settle(commands);
+                     if (const auto released = store.released(); !released.empty()) {
+                       send(released);
+                     }
+                     return outcomes;
                    }) {}
 
 void Settling::stop() {
@@ -80,6 +83,7 @@ void Settling::settled(const JobPtr& job,
     log::info("task requeued", {{"task_id", job->claim.task}, {"claims", job->claim.claims}});
     count_settled("requeued");
   } else {
+    ended_.fetch_add(1, std::memory_order_relaxed);
     const bool succeeded = command.kind == ClaimEnd::Kind::kSucceed;
     log::info(
         succeeded ? "task succeeded" : "task failed",

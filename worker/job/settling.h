@@ -2,6 +2,10 @@
 // lost.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <span>
 #include <utility>
 
 #include "common/base/config.h"
@@ -15,8 +19,15 @@ namespace audiogen::worker {
 
 class Settling {
  public:
-  // Jobs leave `roster` when they are settled, or lost.
-  Settling(const DatabaseUrl& database, BlobStore& blobs, Roster& roster, Scheduler& scheduler);
+  using Send = std::function<void(std::span<const Hint>)>;
+
+  // Jobs leave `roster` when they are settled, or lost. `send` gets the hints of tasks that were
+  // released thereby, on a thread that it must not block.
+  Settling(const DatabaseUrl& database,
+           BlobStore& blobs,
+           Roster& roster,
+           Scheduler& scheduler,
+           Send send);
   Settling(const Settling&) = delete;
   Settling& operator=(const Settling&) = delete;
 
@@ -24,6 +35,9 @@ class Settling {
   void settle(const JobPtr& job, store::SettleCommand command) {
     settle(job, std::move(command), 0);
   }
+
+  // Tasks that have become final by this. Thread-safe, never blocks.
+  std::uint64_t ended() const { return ended_.load(std::memory_order_relaxed); }
 
   // Waits for what was asked for.
   void stop();
@@ -38,6 +52,7 @@ class Settling {
   Removals removals_;  // Outputs that came too late.
   Roster& roster_;
   Scheduler& scheduler_;
+  std::atomic<std::uint64_t> ended_{0};
   store::GroupCommit<store::SettleCommand, store::SettleOutcome> settlements_;
 };
 

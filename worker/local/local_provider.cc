@@ -136,7 +136,7 @@ ProviderFault fault_of(SpeechFault fault) {
     case SpeechFault::kCanceled:
       return {Fault::kCanceled, "canceled", {}};
     case SpeechFault::kDeadline:
-      return {Fault::kTryNext, "deadline", {}};
+      return {Fault::kOutOfTime, "deadline", {}};
     case SpeechFault::kCrashed:
       return {Fault::kBrokenByInput, "the engine crashes on this text", {}};
     case SpeechFault::kVoiceMissing:

@@ -13,6 +13,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kWithdrawTimeout = std::chrono::seconds(10);
+// The timers of an exchange are set in whole milliseconds.
+constexpr auto kTimerSlack = std::chrono::milliseconds(10);
 
 }  // namespace
 
@@ -30,8 +32,13 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
   Call(std::shared_ptr<State> of,
        std::unique_ptr<Dialogue> with,
        Clock::time_point until,
+       bool until_is_ours,
        Done reply)
-      : state(std::move(of)), dialogue(std::move(with)), deadline(until), done(std::move(reply)) {}
+      : state(std::move(of)),
+        dialogue(std::move(with)),
+        deadline(until),
+        deadline_is_ours(until_is_ours),
+        done(std::move(reply)) {}
 
   void cancel() override {
     const std::scoped_lock lock(state->mutex);
@@ -86,7 +93,7 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
   void send(http::ClientRequest request) {
     const auto rest = left();
     if (rest.count() <= 0) {
-      give_up({asked ? Fault::kUnknownOutcome : Fault::kTryNext, "out of time", std::nullopt});
+      give_up({asked ? Fault::kUnknownOutcome : Fault::kNotCalled, "out of time", std::nullopt});
       return;
     }
     asked = true;
@@ -114,6 +121,11 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
   void finish(Result<Audio, ProviderFault> result) {
     finished = true;
     exchange.reset();
+    if (!result && deadline_is_ours && left() <= kTimerSlack &&
+        (result.error().fault == Fault::kUnknownOutcome ||
+         result.error().fault == Fault::kTryNext)) {
+      result = ProviderFault{Fault::kOutOfTime, result.error().detail, std::nullopt};
+    }
     const Done reply = std::move(done);
     reply(std::move(result));
     // Only now: the destructor waits for this.
@@ -125,6 +137,7 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
   const std::shared_ptr<State> state;
   const std::unique_ptr<Dialogue> dialogue;
   const Clock::time_point deadline;
+  const bool deadline_is_ours;  // The task's, not our patience with the provider.
   Done done;
   std::shared_ptr<http::ClientCall> exchange;
   bool asked = false;
@@ -148,8 +161,10 @@ RemoteProvider::~RemoteProvider() {
 }
 
 std::shared_ptr<ProviderCall> RemoteProvider::start(ProviderRequest request, Done done) {
-  const auto deadline = std::min(request.deadline, Clock::now() + options_.timeout);
-  auto call = std::make_shared<Call>(state_, options_.open(request), deadline, std::move(done));
+  const auto patience = Clock::now() + options_.timeout;
+  const bool ours = request.deadline < patience;
+  auto call = std::make_shared<Call>(
+      state_, options_.open(request), ours ? request.deadline : patience, ours, std::move(done));
   {
     const std::scoped_lock lock(state_->mutex);
     state_->open.insert(call);

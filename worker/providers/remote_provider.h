@@ -32,8 +32,9 @@ class RemoteProvider final : public AudioProvider {
 
   const std::string& name() const override { return options_.name; }
   const Capabilities& capabilities() const override { return options_.capabilities; }
-  // `done` runs on the client's thread. A call whose time is over before a request has left ends
-  // with kTryNext, later with kUnknownOutcome.
+  // `done` runs on the client's thread. A call whose time is over ends with kUnknownOutcome where
+  // that was our patience with the provider, with kOutOfTime where it was the request's deadline;
+  // with kNotCalled where no request had left by then.
   std::shared_ptr<ProviderCall> start(ProviderRequest request, Done done) override;
 
  private:

@@ -1,5 +1,6 @@
 #include "worker/upkeep/puller.h"
 
+#include <algorithm>
 #include <chrono>
 #include <deque>
 #include <unordered_set>
@@ -32,7 +33,7 @@ constexpr std::chrono::seconds kAskedFor{5};
 }  // namespace
 
 Puller::Puller(const Config& config,
-               std::function<std::size_t()> room,
+               std::function<Room()> room,
                std::function<std::size_t(std::span<const Hint>)> take,
                std::function<bool()> connected)
     : room_(std::move(room)),
@@ -58,10 +59,13 @@ void Puller::run(const std::stop_token& stop, const DatabaseUrl& url) {
       asked_for.erase(asked_at.front().second);
       asked_at.pop_front();
     }
-    const std::size_t room = room_();
+    const Room room = room_();
+    const std::size_t most = std::max(room.bulk, room.express);
     const auto found =
-        room == 0 ? Result<std::vector<Hint>, store::StoreFault>(std::vector<Hint>())
-                  : store.ready(room, connected ? kOnItsWay : std::chrono::seconds(0), asked_for);
+        most == 0
+            ? Result<std::vector<Hint>, store::StoreFault>(std::vector<Hint>())
+            : store.ready(
+                  most, connected ? kOnItsWay : std::chrono::seconds(0), asked_for, room.bulk == 0);
     if (found && !found->empty()) {
       const std::span<const Hint> taken = std::span(*found).first(take_(*found));
       for (const Hint& hint : taken) {
@@ -73,7 +77,7 @@ void Puller::run(const std::stop_token& stop, const DatabaseUrl& url) {
         log::info("tasks are taken from the database: no hint brings them",
                   {{"found", found->size()}, {"broker", connected ? "connected" : "away"}});
       }
-    } else if (room > 0) {
+    } else if (most > 0) {
       finding = false;
     }
     if (connected) {

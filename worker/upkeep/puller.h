@@ -10,17 +10,18 @@
 #include <thread>
 
 #include "common/base/config.h"
+#include "common/domain/shares.h"
 #include "common/domain/task.h"
 
 namespace audiogen::worker {
 
 class Puller {
  public:
-  // `room`: how many tasks could be taken now. `take` works on the first of the hints and says how
-  // many it took. `connected`: does the broker bring hints, as far as one can see? All are called
-  // on the puller's thread.
+  // `room`: how many tasks could be taken now, by lane. `take` works on the first of the hints and
+  // says how many it took. `connected`: does the broker bring hints, as far as one can see? All are
+  // called on the puller's thread.
   Puller(const Config& config,
-         std::function<std::size_t()> room,
+         std::function<Room()> room,
          std::function<std::size_t(std::span<const Hint>)> take,
          std::function<bool()> connected);
   ~Puller() { stop(); }
@@ -33,7 +34,7 @@ class Puller {
  private:
   void run(const std::stop_token& stop, const DatabaseUrl& url);
 
-  const std::function<std::size_t()> room_;
+  const std::function<Room()> room_;
   const std::function<std::size_t(std::span<const Hint>)> take_;
   const std::function<bool()> connected_;
   std::jthread thread_;

@@ -16,6 +16,7 @@ using std::chrono::steady_clock;
 constexpr std::chrono::seconds kLookEvery{1};
 constexpr auto kReportEvery = std::chrono::seconds(5);
 constexpr std::size_t kLookBatch = 200;  // Keeps each transaction short.
+constexpr std::size_t kCrowdBatch = 500;
 
 std::string host_name() {
   char name[256] = {};
@@ -63,19 +64,45 @@ bool Sweeper::sweep_once(store::TaskStore& store) {
   return swept->more;
 }
 
+void Sweeper::look_after_crowds(store::TaskStore& store) {
+  static auto& released =
+      metrics::counter("crowd_released_total", "Parked tasks released by the look after crowds");
+  const auto turn = store.take_turn(store::TaskStore::Chore::kCrowds);
+  if (!turn || !*turn) {
+    return;
+  }
+  const auto until = steady_clock::now() + kLookEvery;
+  for (bool done = false; !done && steady_clock::now() < until;) {
+    const auto round = store.look_after_crowds(kCrowdBatch);
+    done = !round || *round;
+    const auto hints = store.released();
+    publisher_.submit(hints);
+    released.Increment(static_cast<double>(hints.size()));
+  }
+}
+
 void Sweeper::run(const std::stop_token& stop, const DatabaseUrl& url) {
   store::TaskStore store(url);
   const std::string host = host_name();
-  auto next_report = steady_clock::now();
+  auto next_report = steady_clock::now(), next_crowds = next_report;
   for (bool more = true; !stopped_within(stop, more ? std::chrono::seconds(0) : kLookEvery);) {
     const auto now = steady_clock::now();
     if (now >= next_report) {
       const WorkerReport report = report_();
-      static_cast<void>(
-          store.report_worker(worker_, host, ::getpid(), report.in_flight, report.status_json));
+      static_cast<void>(store.report_worker(worker_,
+                                            host,
+                                            ::getpid(),
+                                            report.in_flight,
+                                            report.places,
+                                            report.ended,
+                                            report.status_json));
       next_report = now + kReportEvery;
     }
     more = sweep_once(store);
+    if (now >= next_crowds) {
+      look_after_crowds(store);
+      next_crowds = steady_clock::now() + kLookEvery;
+    }
   }
   static_cast<void>(store.report_worker_ended(worker_));  // Only for people.
 }

@@ -3,6 +3,7 @@
 // rare housekeeping. Any number may run.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -18,7 +19,8 @@ namespace audiogen::worker {
 
 // What this worker tells operators about itself.
 struct WorkerReport {
-  std::size_t in_flight = 0;
+  std::size_t in_flight = 0, places = 0;
+  std::uint64_t ended = 0;
   std::string status_json;
 };
 
@@ -39,6 +41,8 @@ class Sweeper {
 
   // One look. True when there may be more to do at once.
   bool sweep_once(store::TaskStore& store);
+  // Releases parked tasks that nobody else has released, where it is this worker's turn.
+  void look_after_crowds(store::TaskStore& store);
 
  private:
   void run(const std::stop_token& stop, const DatabaseUrl& url);

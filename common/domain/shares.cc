@@ -1,0 +1,105 @@
+#include "common/domain/shares.h"
+
+#include <algorithm>
+
+namespace audiogen {
+namespace {
+
+constexpr double kPaceIn = 1000;  // Seconds.
+
+// Of a user, all limits considered: one at the least.
+std::uint32_t released_most(const OpenTasks& open, std::uint32_t window) {
+  const std::uint32_t most = open.released_max == 0 ? window : std::min(window, open.released_max);
+  return std::max(most, 1U);
+}
+
+}  // namespace
+
+std::optional<std::uint32_t> window_size(std::uint64_t places, std::uint64_t crowds) {
+  if (places == 0) {
+    return std::nullopt;
+  }
+  constexpr std::uint64_t kAtHand = 2;  // For each place: the task at work, and the next.
+  const std::uint64_t users = std::max<std::uint64_t>(crowds, 1);
+  const std::uint64_t most = std::min<std::uint64_t>(places, kWindowMax) * kAtHand;
+  const std::uint64_t size = (most + users - 1) / users;
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(size, kWindowMin, kWindowMax));
+}
+
+Lane LaneTurns::next(bool express, bool bulk) {
+  if (!express || !bulk) {
+    return express ? Lane::kExpress : Lane::kBulk;
+  }
+  taken_ = (taken_ + 1) % kBulkEvery;
+  return taken_ == 0 ? Lane::kBulk : Lane::kExpress;
+}
+
+std::uint32_t pace_of(std::uint64_t ended, std::chrono::microseconds time) {
+  const double seconds = std::chrono::duration<double>(time).count();
+  const double pace = static_cast<double>(ended) * kPaceIn / seconds;
+  return static_cast<std::uint32_t>(std::min(pace, 4e9));
+}
+
+std::uint32_t PaceWatch::look(const Seen& now,
+                              std::uint64_t crowds,
+                              std::uint32_t last,
+                              std::chrono::seconds over) {
+  constexpr std::uint64_t kFullOf = 10, kFull = 9;  // So many of so many places.
+  if (crowds == 0 || now.in_flight * kFullOf < now.places * kFull) {
+    from_.reset();
+    return 0;
+  }
+  // Workers that come or go make the sum jump.
+  if (!from_ || from_->workers != now.workers || from_->ended > now.ended || from_->at > now.at) {
+    from_ = now;
+  } else if (now.at - from_->at >= over) {
+    last = pace_of(now.ended - from_->ended, now.at - from_->at);
+    from_ = now;
+  }
+  return last;
+}
+
+bool would_park(const OpenTasks& open, std::uint32_t window) {
+  return open.parked > 0 || open.released >= released_most(open, window);
+}
+
+std::optional<std::chrono::seconds> parked_for(const OpenTasks& open, const ReleaseWindow& window) {
+  if (window.pace == 0) {
+    return std::nullopt;
+  }
+  const double users = std::max(window.crowds, 1U);
+  const double seconds = static_cast<double>(open.count() + 1) * users * kPaceIn / window.pace;
+  constexpr double kMost = 1e9;  // Longer than any deadline.
+  return std::chrono::ceil<std::chrono::seconds>(
+      std::chrono::duration<double>(std::min(seconds, kMost)));
+}
+
+Lane add_task(OpenTasks& open, std::uint32_t window, std::uint64_t seq) {
+  if (would_park(open, window)) {
+    if (open.parked == 0) {
+      open.parked_after = seq;
+    }
+    ++open.parked;
+    return Lane::kParked;
+  }
+  return open.released++ < kExpressMax ? Lane::kExpress : Lane::kBulk;
+}
+
+void end_task(OpenTasks& open, Lane lane) {
+  std::uint32_t& count = lane == Lane::kParked ? open.parked : open.released;
+  count -= std::min(count, 1U);
+}
+
+std::uint32_t may_release(const OpenTasks& open, std::uint32_t window) {
+  const std::uint32_t most = released_most(open, window);
+  return open.released >= most ? 0 : std::min(most - open.released, open.parked);
+}
+
+void release_tasks(OpenTasks& open, std::uint32_t count, std::uint64_t seq) {
+  const std::uint32_t some = std::min(count, open.parked);
+  open.parked -= some;
+  open.released += some;
+  open.parked_after = std::max(open.parked_after, seq);
+}
+
+}  // namespace audiogen

@@ -1,0 +1,117 @@
+// Who works for whom next: the rules by which one user's tasks keep nobody else waiting.
+//
+// Of each user only so many open tasks are *released* at once: hinted to the workers, and theirs to
+// claim. Further ones are *parked*, and whoever ends one of the user's tasks releases the next, the
+// oldest first. So what waits before anybody's task is bounded by the number of users who want
+// something, not by how much one of them wants; and as each of them has as many released as the
+// others, and a new one is released for each that ends, they get on equally fast.
+//
+// The window, how many that is, is twice what all workers can work on at once, shared by the
+// crowds: the users who have parked tasks. Alone, one of them keeps every worker busy, the next
+// task at hand when one ends.
+//
+// Whoever has little under way does not wait behind crowds at all: his first few tasks go by the
+// express lane.
+//
+// Pure.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "common/base/time.h"
+#include "common/domain/task.h"
+
+namespace audiogen {
+
+// A task goes express while its user has fewer released ones than this.
+inline constexpr std::uint32_t kExpressMax = 4;
+// The least and the most of a window. The least keeps a task of each user at hand while the one
+// before it ends, however many users there are.
+inline constexpr std::uint32_t kWindowMin = kExpressMax, kWindowMax = 1'000'000;
+// When there is room for both, every so-many-th place is for the bulk lane: however many have
+// little under way, the crowds get on.
+inline constexpr std::uint32_t kBulkEvery = 4;
+
+// How many more tasks of each lane a worker could take, if none of the other were taken.
+struct Room {
+  std::size_t bulk = 0, express = 0;
+};
+
+// Whose turn it is.
+class LaneTurns {
+ public:
+  // `begin`: any number, so that those who take little at a time do not all begin with express.
+  explicit LaneTurns(std::uint32_t begin = 0) : taken_(begin % kBulkEvery) {}
+  // Of the lanes that have something, of which there is one at least: from which to take.
+  Lane next(bool express, bool bulk);
+
+ private:
+  std::uint32_t taken_;
+};
+
+// How many tasks of a user are released at once, when all workers together can work on `places`
+// and so many users have parked tasks. Nullopt: there is no worker, and nothing to go by.
+std::optional<std::uint32_t> window_size(std::uint64_t places, std::uint64_t crowds);
+
+// As all programs know it.
+struct ReleaseWindow {
+  std::uint32_t size = 0;    // Tasks of a user.
+  std::uint32_t crowds = 0;  // Users who have parked tasks.
+  std::uint32_t pace = 0;    // Tasks that end in 1000 s, of all users; 0: not known.
+  friend bool operator==(const ReleaseWindow&, const ReleaseWindow&) = default;
+};
+// So many tasks ended within `time`, which is positive.
+std::uint32_t pace_of(std::uint64_t ended, std::chrono::microseconds time);
+
+// Tells the pace by what is seen of all workers from time to time. Only what ends while they are
+// full, and somebody waits, says how much can be done; else it says how much was asked for, and
+// nobody is to be refused for that.
+class PaceWatch {
+ public:
+  struct Seen {
+    Instant at;
+    std::uint64_t workers = 0, places = 0, in_flight = 0;  // Of all workers there are.
+    std::uint64_t ended = 0;                               // By them so far.
+  };
+  // The pace from now on, which was `last` until now: measured anew every `over`, and known only
+  // after the first of these times.
+  std::uint32_t look(const Seen& now,
+                     std::uint64_t crowds,
+                     std::uint32_t last,
+                     std::chrono::seconds over);
+
+ private:
+  std::optional<Seen> from_;
+};
+
+// The open tasks of one user.
+struct OpenTasks {
+  std::uint32_t released = 0, parked = 0;
+  // The holds of all parked ones come after this row of the user's ledger.
+  std::uint64_t parked_after = 0;
+  std::uint32_t released_max = 0;  // By the plan; 0: no limit but the window.
+
+  std::uint64_t count() const { return std::uint64_t{released} + parked; }
+  bool crowded() const { return parked > 0; }
+  friend bool operator==(const OpenTasks&, const OpenTasks&) = default;
+};
+
+// Would a further task be parked?
+bool would_park(const OpenTasks& open, std::uint32_t window);
+// After what time such a one has ended, as things go: all before it, at the user's share of the
+// pace. Nullopt: not known.
+std::optional<std::chrono::seconds> parked_for(const OpenTasks& open, const ReleaseWindow& window);
+
+// Adds a task whose hold will be the ledger's row after `seq`. Those that are parked go first.
+Lane add_task(OpenTasks& open, std::uint32_t window, std::uint64_t seq);
+// A task in `lane` has ended.
+void end_task(OpenTasks& open, Lane lane);
+// How many parked tasks may be released now.
+std::uint32_t may_release(const OpenTasks& open, std::uint32_t window);
+// `count` of them are. From now on those that are parked come after the ledger's row `seq`.
+void release_tasks(OpenTasks& open, std::uint32_t count, std::uint64_t seq);
+
+}  // namespace audiogen

@@ -1,0 +1,153 @@
+// A task that ends every worker it runs on, among others that do nothing: they must not fail for
+// it.
+//
+// A lease lasts 30 s, and what waits for a worker of its own comes back after seconds; instead of
+// waiting, the test lets the time pass in the database.
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "common/domain/lifecycle.h"
+#include "tests/e2e/chain.h"
+
+namespace audiogen::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr const char* kPoison = "The poison.";
+constexpr double kPrice = 10;  // Of a short sound.
+
+std::int64_t count(Stack& stack, const char* where) {
+  return stack.database().number(
+      store::Sql("SELECT COUNT(*) FROM tasks WHERE ").append(store::Sql::trusted(where)));
+}
+
+// Of workers that are dead.
+void let_leases_run_out(Stack& stack) {
+  stack.database().execute(
+      store::Sql("UPDATE tasks SET lease_until=UTC_TIMESTAMP(6) - INTERVAL 1 SECOND, "
+                 "wake_at=UTC_TIMESTAMP(6) WHERE state=2"));
+}
+
+// What waits is due; called again and again while a worker runs.
+void let_waits_end(Stack& stack) {
+  pace(50ms);
+  stack.database().execute(store::Sql(
+      "UPDATE tasks SET next_run_at=UTC_TIMESTAMP(6), wake_at=UTC_TIMESTAMP(6) WHERE state=1"));
+}
+
+bool all_end(Stack& stack) {
+  return eventually(300s, [&] {
+    let_waits_end(stack);
+    return count(stack, "state<=2") == 0;
+  });
+}
+
+TEST(Poison, ATaskThatEndsItsWorkersEndsAloneAndNoNeighbourFails) {
+  constexpr int kNeighbours = 6;
+  std::atomic<std::uint32_t> poisoned{0};
+  ProviderDouble provider([&](const DoubleCall& call) {
+    DoubleReply reply = wav_reply(0.5);
+    reply.delay = 600ms;
+    if (member_of(call, "input") == kPoison) {
+      reply.form = DoubleReply::Form::kHang;
+      ++poisoned;
+    }
+    return reply;
+  });
+  const ChainFile chain({openai_entry("primary", provider)});
+  Stack::Options options = chain.options();
+  options.workers = 0;
+  Stack stack(options);
+  const Account ann = stack.account(10'000);
+  for (int i = 0; i < kNeighbours; ++i) {
+    stack.create(ann, wav_body("A neighbour."));
+  }
+  const std::string poison = stack.create(ann, wav_body(kPoison)).text("id");
+
+  std::uint32_t killed = 0;
+  for (;; ++killed) {
+    ASSERT_LE(killed, kClaimsMax);
+    const std::size_t worker = stack.start_worker();
+    ASSERT_TRUE(eventually(300s, [&] {
+      let_waits_end(stack);
+      return poisoned.load() > killed || stack.get(ann, poison).text("status") == "failed";
+    })) << stack.worker(worker).log();
+    if (poisoned.load() == killed) {
+      break;
+    }
+    if (killed >= kLostTogether) {
+      EXPECT_EQ(count(stack, "state=2"), 1) << "nobody beside it";
+    }
+    stack.worker(worker).kill();
+    let_leases_run_out(stack);
+  }
+  EXPECT_EQ(killed, kClaimsMax);
+  const Reply failed = stack.get(ann, poison);
+  EXPECT_EQ(failed.text("error.code"), "internal_error") << failed.body;
+  EXPECT_EQ(stack.admin({"task", "show", poison})["lost_leases"].GetUint(), kClaimsMax);
+
+  ASSERT_TRUE(all_end(stack));
+  EXPECT_EQ(count(stack, "state=3"), kNeighbours);
+  EXPECT_EQ(count(stack, "state=3 AND lost_leases>2"), 0) << "none was beside it any more";
+  EXPECT_EQ(count(stack, "state=3 AND claims<>lost_leases+1"), 0)
+      << "where nobody was called no claim is used up";
+  EXPECT_EQ(credits_of(stack, ann, "available_credits"), 10'000 - kNeighbours * kPrice);
+  stack.database().expect_invariants();
+}
+
+// One worker, and always something to do: suspects have their turn, alone, and the others go on.
+TEST(Poison, SuspectsAndOthersTakeTurns) {
+  constexpr int kTasks = 24;
+  constexpr auto kTakes = 250ms;
+  struct Seen {
+    std::chrono::steady_clock::time_point at;
+    bool suspect = false;
+  };
+  std::mutex mutex;
+  std::vector<Seen> seen;
+  ProviderDouble provider([&](const DoubleCall& call) {
+    const std::scoped_lock lock(mutex);
+    seen.push_back({std::chrono::steady_clock::now(), member_of(call, "input") == kPoison});
+    DoubleReply reply = wav_reply(0.5);
+    reply.delay = kTakes;
+    return reply;
+  });
+  const ChainFile chain({openai_entry("primary", provider)});
+  Stack::Options options = chain.options();
+  options.workers = 0;
+  options.environment["WORKER_IN_FLIGHT"] = "4";
+  Stack stack(options);
+  const Account ann = stack.account(10'000);
+  std::vector<std::string> suspects;
+  for (int i = 0; i < kTasks; ++i) {
+    const bool suspect = i % 8 == 0;
+    const std::string id = stack.create(ann, wav_body(suspect ? kPoison : "Another.")).text("id");
+    if (suspect) {
+      suspects.push_back(id);
+      stack.database().execute(store::Sql("UPDATE tasks SET lost_leases=2, epoch=4 WHERE id=")
+                               << TaskId::parse(id).value());
+    }
+  }
+  const std::size_t worker = stack.start_worker();
+  ASSERT_TRUE(all_end(stack)) << stack.worker(worker).log();
+  EXPECT_EQ(count(stack, "state=3"), kTasks);
+  EXPECT_EQ(count(stack, "claims<>1"), 0) << "to wait uses up nothing";
+  const std::scoped_lock lock(mutex);
+  ASSERT_EQ(seen.size(), static_cast<std::size_t>(kTasks)) << "each was called once";
+  std::size_t beside = 0;
+  for (std::size_t i = 1; i < seen.size(); ++i) {
+    // No call ends sooner than it takes.
+    const bool together = seen[i].at - seen[i - 1].at < kTakes;
+    beside += together && (seen[i].suspect || seen[i - 1].suspect) ? 1U : 0U;
+  }
+  EXPECT_EQ(beside, 0U);
+  EXPECT_EQ(credits_of(stack, ann, "available_credits"), 10'000 - kTasks * kPrice);
+  stack.database().expect_invariants();
+}
+
+}  // namespace
+}  // namespace audiogen::test

@@ -1,0 +1,146 @@
+// A database as the store sees it: rows that one transaction at a time has locked, a clock that
+// somebody may set, and answers to COMMIT that get lost.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "common/domain/ledger.h"
+#include "common/domain/lifecycle.h"
+#include "tests/simulation/shared.h"
+
+namespace audiogen::simulation {
+
+// A row of `tasks`.
+struct Row : TaskFacts {
+  UserId user{};
+  Instant created_at, updated_at;
+  std::uint32_t attempts = 0;
+  std::optional<Units> charged{};
+  std::optional<FailureCode> failure{};
+};
+
+// What the sweepers know together (`sweep_pass`), and what API processes have said.
+struct SweepMarks {
+  std::pair<Instant, TaskId> after;
+  Instant began;
+};
+struct ApiSeen {
+  TaskId unsent_from;
+  Instant seen_at;
+};
+
+// What a transaction has locked, and what it will leave of it.
+class Transaction {
+ public:
+  Instant now;  // The database's clock when it began, which is when it locked.
+
+  // Null: not there, or held.
+  Row* task(TaskId id);
+  Balance* balance(UserId user);
+  bool is_held(TaskId id) const;
+  bool is_held(UserId user) const;
+
+  void book(UserId user, TaskId task, const Entry& entry);
+  void insert(const Row& row) { inserted_.push_back(row); }
+  // Happens with COMMIT, before the rows are seen.
+  void at_commit(Action what) { at_commit_.push_back(std::move(what)); }
+
+ private:
+  friend class Database;
+  struct Booking {
+    UserId user;
+    TaskId task;
+    Entry entry;
+  };
+  std::uint64_t number_ = 0;
+  bool open_ = true;
+  std::vector<Row> tasks_, inserted_;
+  std::vector<std::pair<UserId, Balance>> balances_;
+  std::vector<TaskId> held_tasks_;
+  std::vector<UserId> held_users_;
+  std::vector<Booking> bookings_;
+  std::vector<Action> at_commit_;
+};
+
+// How a transaction ended, as far as its client knows.
+enum class TxEnd { kCommitted, kNothing, kUnknown };
+
+class Database {
+ public:
+  using Body = std::function<void(Transaction&)>;
+  using Ended = std::function<void(TxEnd)>;
+
+  explicit Database(Shared& shared) : shared_(shared) {}
+  Database(const Database&) = delete;
+  Database& operator=(const Database&) = delete;
+
+  // Sends a transaction: `body` runs in the server, locks, reads and says what is to be written;
+  // `ended` in the client, unless that has died.
+  void transact(Process& client, Body body, Ended ended);
+  // Sends one statement without locks. `ended` is told whether it was carried out.
+  void execute(Process& client, Action statement, std::function<void(bool)> ended);
+
+  // --- in the server
+
+  Instant now() const { return kBeginning + shared_.timeline.now() + set_by_; }
+  // Skips what others hold.
+  void lock_tasks(Transaction& tx, std::vector<TaskId> ids);
+  void lock_balances(Transaction& tx, std::vector<UserId> users);
+  const Row* find(TaskId id) const;
+  // Those with a wake_at in [from, until], in its order; with `from_id`, only what comes after it.
+  std::vector<const Row*> awake(Instant until) const;
+
+  SweepMarks marks{{Instant(std::chrono::sys_days(std::chrono::year(2000) / 1 / 1)), {}},
+                   Instant(std::chrono::sys_days(std::chrono::year(2000) / 1 / 1))};
+  std::map<std::size_t, ApiSeen> apis;
+
+  // --- from outside
+
+  void add_user(UserId user, Units amount);
+  const std::deque<Row>& rows() const { return rows_; }
+  void audit();
+  void set_clock(Duration by);
+  void go_away();
+  void come_back() { away_ = false; }
+  bool away() const { return away_; }
+  // Somebody's console holds this row, or this user's balance.
+  void hold(TaskId task, Duration time);
+  void hold(UserId user, Duration time);
+
+ private:
+  struct Account {
+    Balance balance;
+    std::uint64_t locked_by = 0;  // 0: nobody.
+  };
+
+  std::shared_ptr<Transaction> begin();
+  void send_commit(Process& client, const std::shared_ptr<Transaction>& tx, const Ended& ended);
+  // False: the server has ended it before.
+  bool commit(Transaction& tx);
+  void roll_back(Transaction& tx);
+  void release(Transaction& tx);
+  void show(const Row& row);
+  void keep(const Row& row);
+
+  Shared& shared_;
+  Duration set_by_{0};
+  bool away_ = false;
+  std::uint64_t numbers_ = 0;
+  std::deque<Row> rows_;
+  std::unordered_map<TaskId, Row*> by_id_;
+  std::unordered_map<TaskId, std::uint64_t> locked_;
+  std::unordered_map<UserId, Account> accounts_;
+  std::vector<Row*> awake_;  // Rows with a wake_at, in no order.
+  std::vector<std::weak_ptr<Transaction>> open_;
+};
+
+}  // namespace audiogen::simulation

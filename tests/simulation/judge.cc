@@ -1,0 +1,393 @@
+#include "tests/simulation/judge.h"
+
+#include <algorithm>
+
+namespace audiogen::simulation {
+namespace {
+
+using std::chrono::seconds;
+
+// What the pages of the project promise: at most five claims; retries after 2, 8, 30 and 90 s, a
+// fifth more or less; 150 credits held, 1.25 units a millisecond, 10 credits at least.
+constexpr std::uint32_t kClaims = 5;
+constexpr Duration kDelays[] = {seconds(2), seconds(8), seconds(30), seconds(90)};
+constexpr Units kHeld{150'000};
+constexpr Units kLeast{10'000};
+
+// Who has a lease stops after 25 s, and looks once a second.
+constexpr Duration kBelieves = seconds(26) + std::chrono::milliseconds(500);
+// A task is final so long after its deadline, or after the last trouble that kept everybody from
+// ending it: the length of a lease in which a clock that was set is not believed, and a pass of the
+// sweepers.
+constexpr Duration kLate = seconds(120);
+
+Units price(std::int64_t ms) {
+  return Units{std::clamp((ms * 125 + 50) / 100, kLeast.value, kHeld.value)};
+}
+
+std::string name_of(TaskId task) {
+  return "task " + std::to_string(task.uuid.bytes[14] * 256 + task.uuid.bytes[15]);
+}
+
+std::string text_of(Duration time) {
+  return std::to_string(std::chrono::duration<double>(time).count()) + " s";
+}
+
+}  // namespace
+
+void Judge::wrong(const std::string& what) {
+  if (!verdict_) {
+    verdict_ = what + " (at " + text_of(timeline_.now()) + ")";
+  }
+}
+
+Judge::Task& Judge::task(TaskId id) {
+  return tasks_[id];
+}
+
+Judge::Working* Judge::working(const ClaimOf& claim) {
+  const auto found = std::find_if(working_.begin(), working_.end(), [&](const Working& w) {
+    return w.claim.worker == claim.worker && w.claim.task == claim.task &&
+           w.claim.epoch == claim.epoch;
+  });
+  return found == working_.end() ? nullptr : &*found;
+}
+
+void Judge::clock_was_set(Duration by) {
+  set_by_ += by;
+  last_trouble_ = timeline_.now();
+  clock_set_at_ = timeline_.now();
+  for (auto& [id, task] : tasks_) {
+    task.not_before.reset();
+    if (by < Duration(0) && task.deadline) {
+      // No task is given longer than it was to have.
+      task.deadline = std::min(*task.deadline, database_now() + task.length);
+    }
+  }
+}
+
+void Judge::blocked(bool is) {
+  if (is_blocked_ || is) {
+    last_trouble_ = timeline_.now();
+  }
+  is_blocked_ = is;
+}
+
+void Judge::healed(Duration within) {
+  healed_at_ = timeline_.now();
+  heals_within_ = within;
+}
+
+void Judge::granted(UserId user, Units amount) {
+  granted_[user] = granted_[user] + amount;
+}
+
+void Judge::accepted(TaskId id, UserId user, Instant created_at, Duration deadline) {
+  Task& of = task(id);
+  of.user = user;
+  of.sure = true;
+  of.length = deadline;
+  if (!of.last) {
+    wrong(name_of(id) + " was accepted and is not there");
+  } else if (of.last->created_at != created_at) {
+    wrong(name_of(id) + " was created at two times");
+  }
+}
+
+void Judge::perhaps_accepted(TaskId id, UserId user, Duration deadline) {
+  Task& of = task(id);
+  of.user = user;
+  of.length = deadline;
+}
+
+void Judge::refused(TaskId id) {
+  Task& of = task(id);
+  of.refused = true;
+  if (of.last) {
+    wrong(name_of(id) + " was refused and is there");
+  }
+}
+
+void Judge::cancel_answered(TaskId id, bool canceled) {
+  Task& of = task(id);
+  if (!of.last || !is_final(of.last->state)) {
+    wrong(name_of(id) + " is open, its cancellation answered");
+  } else if (canceled && of.last->state != TaskState::kCanceled) {
+    wrong(name_of(id) + " was told to be canceled and is not");
+  }
+}
+
+void Judge::saw(const Seen& now) {
+  Task& of = task(now.task);
+  if (of.refused) {
+    wrong(name_of(now.task) + " was refused and is there");
+  }
+  if (!of.last) {
+    ++open_;
+    of.user = now.user;
+    of.deadline = now.created_at + of.length;
+    of.began = timeline_.now();
+  } else {
+    const Seen& before = *of.last;
+    if (is_final(before.state) &&
+        (before.state != now.state || before.charged != now.charged ||
+         before.output_key != now.output_key || before.failure != now.failure)) {
+      wrong(name_of(now.task) + " was final and has changed");
+    }
+    if (now.epoch < before.epoch) {
+      wrong("the epoch of " + name_of(now.task) + " went back");
+    }
+    if (before.state == TaskState::kRunning && now.state == TaskState::kQueued) {
+      if (of.open_claim && has_believer(now.task, of.claim)) {
+        wrong(name_of(now.task) + " was taken back from a worker that believes to have it");
+      }
+      of.open_claim = false;
+      if (now.epoch == before.epoch) {
+        wrong(name_of(now.task) + " was put back, and whoever ran it is not fenced");
+      }
+    }
+  }
+  if (now.claims > kClaims) {
+    wrong(name_of(now.task) + " was claimed more than five times");
+  }
+  const bool was_final = of.last && is_final(of.last->state);
+  of.last = now;
+  if (is_final(now.state) && !was_final) {
+    ended(of, now);
+  }
+}
+
+void Judge::ended(Task& of, const Seen& now) {
+  const std::string name = name_of(now.task);
+  ++ended_;
+  --open_;
+  of.open_claim = false;
+  if (!now.charged) {
+    wrong(name + " ended without a price");
+    return;
+  }
+  if (now.state == TaskState::kSucceeded) {
+    ++succeeded_;
+    const auto made = delivered_.find(now.output_key);
+    if (made == delivered_.end()) {
+      wrong(name + " succeeded with what nobody delivered");
+      return;
+    }
+    if (made->second.epoch != of.claim) {
+      wrong(name + " was settled by a stale claim");
+    }
+    const Units due = std::min(price(made->second.ms), made->second.most);
+    if (*now.charged != due) {
+      wrong(name + " costs " + std::to_string(now.charged->value) + " and not " +
+            std::to_string(due.value));
+    }
+  } else if (now.charged->value != 0) {
+    wrong(name + " brought nothing and costs something");
+  }
+  if (of.deadline) {
+    // By neither clock. The clock may have been set while it was being ended.
+    if (now.failure == FailureCode::kDeadlineExceeded && database_now() < *of.deadline &&
+        timeline_.now() < of.began + of.length - seconds(1)) {
+      wrong(name + " was ended before its deadline");
+    }
+    const Duration deadline = timeline_.now() - (database_now() - *of.deadline);
+    const Duration from = is_blocked_ ? timeline_.now() : std::max(deadline, last_trouble_);
+    const Duration late = timeline_.now() - from;
+    if (timeline_.now() > deadline) {
+      latest_after_deadline_ = std::max(latest_after_deadline_, late);
+      if (late > kLate) {
+        wrong(name + " ended " + text_of(late) + " late");
+      }
+    }
+  }
+  if (healed_at_) {
+    const Duration took = timeline_.now() - *healed_at_;
+    latest_after_healing_ = std::max(latest_after_healing_, took);
+    if (took > heals_within_) {
+      wrong(name + " ended " + text_of(took) + " after everything had healed");
+    }
+  }
+}
+
+void Judge::booked(UserId user, TaskId id, const Entry& entry) {
+  Balance& balance = balances_[user];
+  balance.available = balance.available + entry.d_available;
+  balance.held = balance.held + entry.d_held;
+  ++balance.seq;
+  if (entry.d_available + entry.d_held + entry.d_system != Units{}) {
+    wrong("a ledger row does not sum to zero");
+  }
+  if (entry.after != balance) {
+    wrong("a ledger row does not follow from the one before");
+  }
+  if (balance.available < Units{} || balance.held < Units{}) {
+    wrong("a balance is below zero");
+  }
+  if (entry.kind == EntryKind::kGrant) {
+    return;
+  }
+  Task& of = task(id);
+  const std::string name = name_of(id);
+  if (entry.kind == EntryKind::kHold) {
+    if (of.held) {
+      wrong(name + " has two holds");
+    }
+    of.held = entry.d_held;
+    if (entry.d_held != kHeld || entry.d_system != Units{}) {
+      wrong("the hold of " + name + " is not 150 credits");
+    }
+    return;
+  }
+  if (!of.held || of.charged) {
+    wrong("the hold of " + name + (of.held ? " ended twice" : " ended and never was"));
+    return;
+  }
+  of.charged = entry.d_system;
+  taken_[user] = taken_[user] + entry.d_system;
+  if (Units{} - entry.d_held != *of.held || *of.charged < Units{} || *of.charged > *of.held) {
+    wrong("charge and return of " + name + " are not its hold");
+  }
+}
+
+void Judge::balance_is(UserId user, const Balance& balance) {
+  if (balance != balances_[user]) {
+    wrong("a balance is not what its ledger says");
+  }
+  if (balance.available + balance.held + taken_[user] != granted_[user]) {
+    wrong("credits came or went");
+  }
+}
+
+void Judge::claimed(const ClaimOf& claim) {
+  Task& of = task(claim.task);
+  const std::string name = name_of(claim.task);
+  if (!of.last || of.last->state != TaskState::kQueued) {
+    wrong(name + " was claimed and did not wait");
+  }
+  if (claim.epoch <= of.claim) {
+    wrong(name + " was claimed twice with one epoch");
+  }
+  if (of.not_before && timeline_.now() < *of.not_before) {
+    wrong(name + " was claimed before it was due");
+  }
+  of.not_before.reset();
+  of.claim = claim.epoch;
+  of.open_claim = true;
+  ++of.tries;
+}
+
+void Judge::delivered(const ClaimOf& claim, const std::string& key, std::int64_t ms, Units most) {
+  delivered_[key] = {claim.epoch, ms, most};
+}
+
+void Judge::settled(TaskId id, std::uint32_t epoch, Left how, Duration not_before) {
+  Task& of = task(id);
+  const std::string name = name_of(id);
+  if (!of.open_claim) {
+    wrong(name + " was settled, and nobody had it");
+  } else if (epoch != of.claim) {
+    wrong(name + " was settled by a stale claim");
+  }
+  of.open_claim = false;
+  if (how == Left::kWaits) {
+    const std::size_t row = std::clamp<std::size_t>(of.last ? of.last->claims : 1, 1, 4) - 1;
+    const Duration least = std::max(kDelays[row] * 8 / 10, not_before);
+    // The rules see the time when the transaction began, a second before its COMMIT at the most.
+    of.not_before = timeline_.now() + least - seconds(1);
+  } else if (how == Left::kReleased) {
+    of.not_before = timeline_.now() + not_before - seconds(1);
+  }
+  if (clock_set_at_ && timeline_.now() - *clock_set_at_ < seconds(1)) {
+    of.not_before.reset();  // Set between the transaction's beginning and its COMMIT.
+  }
+  // However long it is to wait, not past its deadline.
+  if (of.not_before && of.deadline) {
+    const Duration left = std::max<Duration>(*of.deadline - database_now(), Duration(0));
+    of.not_before = std::min(*of.not_before, timeline_.now() + left);
+  }
+}
+
+void Judge::settle_answered(const ClaimOf& claim, bool succeeded, const std::string& key) {
+  const Task& of = task(claim.task);
+  const std::string name = name_of(claim.task);
+  if (!of.last) {
+    wrong(name + " is not there, its settlement answered");
+  } else if (succeeded && (of.last->state != TaskState::kSucceeded || of.last->output_key != key)) {
+    wrong(name + " was told to have succeeded and has not");
+  }
+}
+
+bool Judge::believes(const Working& worker) const {
+  const bool frozen = worker.claim.worker < frozen_.size() && frozen_[worker.claim.worker];
+  return !frozen && timeline_.now() - worker.leased_from <= kBelieves;
+}
+
+bool Judge::has_believer(TaskId id, std::uint32_t epoch) const {
+  return std::any_of(working_.begin(), working_.end(), [&](const Working& worker) {
+    return worker.claim.task == id && worker.claim.epoch == epoch && believes(worker);
+  });
+}
+
+void Judge::leased(const ClaimOf& claim, Duration asked_at) {
+  if (Working* const found = working(claim)) {
+    found->leased_from = asked_at;
+  } else {
+    working_.push_back({claim, asked_at, false});
+  }
+}
+
+void Judge::call_made(const ClaimOf& claim) {
+  Working* const own = working(claim);
+  const std::string name = name_of(claim.task);
+  if (own == nullptr) {
+    wrong(name + " is called for by a worker that never had it");
+    return;
+  }
+  if (timeline_.now() - own->leased_from > kBelieves) {
+    wrong(name + " is called for by a worker whose own lease is over");
+  }
+  own->calls = true;
+  for (const Working& other : working_) {
+    if (other.claim.task == claim.task && other.claim.worker != claim.worker && other.calls &&
+        believes(other)) {
+      wrong(name + " is called for by two workers that both believe to have it");
+    }
+  }
+}
+
+void Judge::call_ended(const ClaimOf& claim) {
+  if (Working* const own = working(claim)) {
+    own->calls = false;
+  }
+}
+
+void Judge::froze(std::size_t worker, bool is) {
+  frozen_.resize(std::max(frozen_.size(), worker + 1));
+  frozen_[worker] = is;
+}
+
+void Judge::died(std::size_t worker) {
+  std::erase_if(working_, [&](const Working& w) { return w.claim.worker == worker; });
+  froze(worker, false);
+}
+
+void Judge::finish() {
+  for (const auto& [id, task] : tasks_) {
+    const std::string name = name_of(id);
+    if (!task.last) {
+      if (task.sure) {
+        wrong(name + " was accepted and is lost");
+      }
+      continue;
+    }
+    if (!is_final(task.last->state)) {
+      wrong(name + " never ended");
+    } else if (!task.held || !task.charged) {
+      wrong(name + " has ended and its hold has not");
+    } else if (task.charged != task.last->charged) {
+      wrong(name + " costs what its ledger does not say");
+    }
+  }
+}
+
+}  // namespace audiogen::simulation

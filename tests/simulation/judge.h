@@ -1,0 +1,152 @@
+// The judge of a simulation. It knows what the interface promises and none of the rules by which
+// the service keeps it: everything here is said in its own words and counted in its own way.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/domain/ledger.h"
+#include "common/domain/task.h"
+#include "tests/simulation/timeline.h"
+
+namespace audiogen::simulation {
+
+// The database's clock when a simulation begins.
+inline constexpr Instant kBeginning{std::chrono::sys_days(std::chrono::year(2030) / 1 / 1)};
+
+// A claim of a task by a worker.
+struct ClaimOf {
+  std::size_t worker = 0;  // Its number.
+  TaskId task;
+  std::uint32_t epoch = 0;
+};
+
+class Judge {
+ public:
+  explicit Judge(const Timeline& timeline) : timeline_(timeline) {}
+
+  // The first thing that is not as promised.
+  const std::optional<std::string>& verdict() const { return verdict_; }
+
+  // --- the world
+
+  // Whoever can set the database's clock has set it by so much.
+  void clock_was_set(Duration by);
+  // Nobody is there to do anything, or what they need is away: promises wait.
+  void blocked(bool is);
+  // From here on nothing goes wrong: all tasks end within `within`, and not for want of time.
+  void healed(Duration within);
+
+  // --- clients
+
+  void granted(UserId user, Units amount);
+  void accepted(TaskId task, UserId user, Instant created_at, Duration deadline);
+  // No answer, or one that says that nobody knows.
+  void perhaps_accepted(TaskId task, UserId user, Duration deadline);
+  void refused(TaskId task);
+  void cancel_answered(TaskId task, bool canceled);
+
+  // --- what the database shows
+
+  struct Seen {
+    TaskId task;
+    UserId user;
+    TaskState state = TaskState::kQueued;
+    std::uint32_t epoch = 0, claims = 0;
+    Instant created_at;
+    std::optional<Units> charged{};
+    std::optional<FailureCode> failure{};
+    std::string output_key{};
+  };
+  void saw(const Seen& task);
+  void booked(UserId user, TaskId task, const Entry& entry);
+  void balance_is(UserId user, const Balance& balance);
+
+  // --- workers
+
+  void claimed(const ClaimOf& claim);
+  // What a worker sends to be written for a success.
+  void delivered(const ClaimOf& claim, const std::string& key, std::int64_t ms, Units most);
+  enum class Left { kEnded, kWaits, kReleased };
+  // A settlement of `epoch` has moved the task.
+  void settled(TaskId task, std::uint32_t epoch, Left how, Duration not_before);
+  void settle_answered(const ClaimOf& claim, bool succeeded, const std::string& key);
+  // Its lease lasts, as far as the worker can know, for 30 s from when it asked for it.
+  void leased(const ClaimOf& claim, Duration asked_at);
+  void call_made(const ClaimOf& claim);
+  void call_ended(const ClaimOf& claim);
+  void froze(std::size_t worker, bool is);
+  void died(std::size_t worker);
+
+  // --- the end
+
+  bool all_final() const { return open_ == 0; }
+  void finish();
+
+  // How long after its time, or after the last trouble, the latest task ended; and how long after
+  // everything had healed.
+  Duration latest_after_deadline() const { return latest_after_deadline_; }
+  Duration latest_after_healing() const { return latest_after_healing_; }
+  std::size_t succeeded() const { return succeeded_; }
+  std::size_t ended() const { return ended_; }
+
+ private:
+  struct Task {
+    UserId user;
+    bool sure = false;     // A client was told that it was accepted.
+    bool refused = false;  // Or that it was not.
+    Duration length{};
+    std::optional<Instant> deadline;  // By the database's clock, as it should be.
+    Duration began{};                 // By the true clock.
+    std::optional<Seen> last;
+    std::optional<Units> held, charged;  // By the ledger: reserved, and taken when that ended.
+    std::uint32_t claim = 0;             // The newest.
+    bool open_claim = false;
+    std::uint32_t tries = 0;
+    std::optional<Duration> not_before;  // By the true clock, as long as nobody sets the other.
+    bool canceled = false;
+    std::optional<std::string> output;  // A worker was told that this is it.
+  };
+  struct Delivered {
+    std::uint32_t epoch = 0;
+    std::int64_t ms = 0;
+    Units most;
+  };
+  struct Working {
+    ClaimOf claim;
+    Duration leased_from{};
+    bool calls = false;
+  };
+
+  void wrong(const std::string& what);
+  Task& task(TaskId id);
+  Working* working(const ClaimOf& claim);
+  bool believes(const Working& worker) const;
+  bool has_believer(TaskId id, std::uint32_t epoch) const;
+  void ended(Task& task, const Seen& now);
+  Instant database_now() const { return kBeginning + timeline_.now() + set_by_; }
+
+  const Timeline& timeline_;
+  std::optional<std::string> verdict_;
+  Duration set_by_{0};
+  bool is_blocked_ = false;
+  Duration last_trouble_{0};
+  std::optional<Duration> clock_set_at_;
+  std::optional<Duration> healed_at_;
+  Duration heals_within_{0};
+  Duration latest_after_deadline_{0}, latest_after_healing_{0};
+  std::size_t open_ = 0, succeeded_ = 0, ended_ = 0;
+  std::unordered_map<TaskId, Task> tasks_;
+  std::unordered_map<UserId, Balance> balances_;  // As the ledger adds up.
+  std::unordered_map<UserId, Units> granted_, taken_;
+  std::unordered_map<std::string, Delivered> delivered_;
+  std::vector<Working> working_;
+  std::vector<bool> frozen_;  // By worker.
+};
+
+}  // namespace audiogen::simulation

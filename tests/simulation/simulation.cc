@@ -1,0 +1,378 @@
+#include "tests/simulation/simulation.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "tests/simulation/api.h"
+#include "tests/simulation/worker.h"
+
+namespace audiogen::simulation {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+// Everything ends so long after it has healed: a lease, the time in which a clock is not believed,
+// a call of 90 s, the longest wait for a retry; and where nobody pulls, the time in which a hint
+// that may be lost is trusted, and a pass of the sweepers.
+constexpr Duration kHealsPulling = seconds(330);
+constexpr Duration kHealsSwept = seconds(510);
+// Whoever was late is still there for so long.
+constexpr Duration kAfterwards = seconds(45);
+// A broker gives up a process that says nothing for so long.
+constexpr Duration kSilent = seconds(25);
+
+UserId make_user_id(std::size_t number) {
+  UserId id;
+  id.uuid.bytes[15] = static_cast<std::uint8_t>(number + 1);
+  return id;
+}
+
+class Simulation {
+ public:
+  Simulation(std::uint64_t seed, Mutant mutant, bool log)
+      : shared_(seed, mutant, log),
+        database_(shared_),
+        store_(shared_, database_),
+        broker_(shared_) {}
+
+  Report run() {
+    begin();
+    const Timeline& timeline = shared_.timeline;
+    const Duration last = shared_.plan.heals + shared_.plan.deadline + minutes(10);
+    Duration end = last;
+    while (!shared_.judge.verdict() && timeline.now() < end && shared_.timeline.step()) {
+      if (!shared_.healed || !shared_.judge.all_final()) {
+        end = last;
+      } else if (end == last) {
+        end = timeline.now() + kAfterwards;
+      }
+    }
+    if (!shared_.judge.verdict()) {
+      database_.audit();
+      shared_.judge.finish();
+    }
+    const Judge& judge = shared_.judge;
+    return {.verdict = judge.verdict(),
+            .plan = describe(shared_.plan),
+            .log = shared_.log.text(),
+            .events = timeline.events(),
+            .lasted = timeline.now(),
+            .tasks = judge.ended(),
+            .succeeded = judge.succeeded(),
+            .latest_after_deadline = judge.latest_after_deadline(),
+            .latest_after_healing = judge.latest_after_healing()};
+  }
+
+ private:
+  void begin() {
+    const Plan& plan = shared_.plan;
+    for (std::size_t i = 0; i < plan.users; ++i) {
+      users_.push_back(make_user_id(i));
+      const auto tasks = static_cast<std::int64_t>(
+          static_cast<double>(plan.tasks) * plan.credits_for / static_cast<double>(plan.users));
+      database_.add_user(users_.back(), credits(150 * (tasks + 1)));
+    }
+    apis_.resize(plan.apis);
+    workers_.resize(plan.workers);
+    restart();
+    for (std::size_t i = 0; i < plan.tasks; ++i) {
+      const auto number = static_cast<std::uint16_t>(i + 1);
+      at(shared_.random.between(Duration(0), plan.heals), [this, number] { ask(number); });
+    }
+    strike(plan.worker_dies, &Simulation::kill_worker);
+    strike(plan.worker_freezes, &Simulation::freeze_worker);
+    strike(plan.worker_stops, &Simulation::stop_worker);
+    strike(plan.api_dies, &Simulation::kill_api);
+    strike(plan.api_freezes, &Simulation::freeze_api);
+    strike(plan.database_away, &Simulation::end_database);
+    strike(plan.broker_away, &Simulation::end_broker);
+    strike(plan.broker_purged, &Simulation::purge);
+    strike(plan.clock_set, &Simulation::set_clock);
+    strike(plan.row_held, &Simulation::hold_row);
+    at(plan.heals, [this] { heal(); });
+  }
+
+  void at(Duration delay, Action what) { shared_.timeline.after(delay, std::move(what)); }
+
+  // Does `what` now and then, as long as things go wrong.
+  void strike(Duration mean, void (Simulation::*what)()) {
+    if (mean == Duration(0)) {
+      return;
+    }
+    at(shared_.random.between(mean / 5, mean * 2), [this, mean, what] {
+      if (!shared_.healed) {
+        (this->*what)();
+        look();
+        strike(mean, what);
+      }
+    });
+  }
+
+  // Tells the judge whether anybody can do anything.
+  void look() {
+    const bool works = std::any_of(workers_.begin(), workers_.end(), [](const Worker* worker) {
+      return worker != nullptr && worker->runs();
+    });
+    shared_.judge.blocked(!works || database_.away() || holds_ > 0);
+  }
+
+  void note(const std::string& what) {
+    shared_.note("world", [&] { return what; });
+  }
+
+  // --- clients
+
+  void ask(std::uint16_t number) {
+    Api* const api = shared_.random.pick(apis_);
+    if (api == nullptr) {
+      return;
+    }
+    const UserId user = shared_.random.pick(users_);
+    api->after(shared_.way(), [api, user, number] { api->create(user, number); });
+    if (shared_.random.chance(shared_.plan.cancels)) {
+      at(shared_.random.between(milliseconds(1), seconds(60)), [this] { cancel_some(); });
+    }
+  }
+
+  void cancel_some() {
+    Api* const api = shared_.random.pick(apis_);
+    if (api != nullptr && !database_.rows().empty()) {
+      const TaskId task = database_.rows()[shared_.random.below(database_.rows().size())].id;
+      api->after(shared_.way(), [api, task] { api->cancel(task); });
+    }
+  }
+
+  // --- processes
+
+  void restart() {
+    for (Api*& api : apis_) {
+      if (api == nullptr) {
+        all_apis_.push_back(
+            std::make_unique<Api>(shared_, database_, store_, broker_, all_apis_.size() + 1));
+        api = all_apis_.back().get();
+      }
+    }
+    for (Worker*& worker : workers_) {
+      if (worker == nullptr) {
+        all_workers_.push_back(
+            std::make_unique<Worker>(shared_, database_, store_, broker_, all_workers_.size() + 1));
+        worker = all_workers_.back().get();
+        note(worker->name() + " begins");
+      }
+    }
+    look();
+  }
+
+  void restart_later() {
+    const Duration most = shared_.healed ? Duration(0) : seconds(40);
+    at(shared_.random.between(Duration(0), most), [this] { restart(); });
+  }
+
+  void kill(Worker& worker) {
+    if (!worker.alive()) {
+      return;
+    }
+    note(worker.name() + " ends");
+    worker.die();
+    broker_.leave(worker);
+    shared_.judge.died(worker.number());
+    std::replace(workers_.begin(), workers_.end(), &worker, static_cast<Worker*>(nullptr));
+    look();
+    restart_later();
+  }
+
+  void kill_worker() {
+    if (Worker* const worker = shared_.random.pick(workers_)) {
+      at_some_time(*worker, [this, worker] { kill(*worker); });
+    }
+  }
+
+  void stop_worker() {
+    Worker* const worker = shared_.random.pick(workers_);
+    if (worker != nullptr && worker->runs() && !worker->stopping()) {
+      note(worker->name() + " is asked to stop");
+      worker->stop([this, worker] { kill(*worker); });
+    }
+  }
+
+  Duration freezing_time() {
+    const std::vector<Duration> most = {seconds(1), seconds(10), seconds(40), seconds(120)};
+    return shared_.random.between(milliseconds(50), shared_.random.pick(most));
+  }
+
+  void freeze_worker() {
+    Worker* const worker = shared_.random.pick(workers_);
+    if (worker != nullptr) {
+      at_some_time(*worker, [this, worker] { freeze(*worker); });
+    }
+  }
+
+  // Now, or in the middle of something.
+  void at_some_time(Process& process, Action what) {
+    if (shared_.random.chance(0.6)) {
+      process.when_it_sends([this, what = std::move(what)] {
+        if (!shared_.healed) {
+          what();
+          look();
+        }
+      });
+    } else {
+      what();
+    }
+  }
+
+  void freeze(Worker& worker) {
+    if (!worker.runs()) {
+      return;
+    }
+    const Duration time = freezing_time();
+    note(worker.name() + " freezes");
+    worker.freeze();
+    shared_.judge.froze(worker.number(), true);
+    at(std::min(time, kSilent), [this, &worker, time] {
+      if (worker.frozen() && time > kSilent) {
+        broker_.leave(worker);
+      }
+    });
+    at(time, [this, &worker] { thaw(worker); });
+  }
+
+  void thaw(Worker& worker) {
+    if (!worker.frozen()) {
+      return;
+    }
+    note(worker.name() + " goes on");
+    worker.thaw();
+    shared_.judge.froze(worker.number(), false);
+    broker_.leave(worker);
+    if (!worker.stopping()) {
+      broker_.consume(worker, shared_.plan.places);
+    }
+    look();
+  }
+
+  void kill_api() {
+    Api*& api = apis_[shared_.random.below(apis_.size())];
+    if (api != nullptr) {
+      note(api->name() + " ends");
+      api->die();
+      api = nullptr;
+      restart_later();
+    }
+  }
+
+  void freeze_api() {
+    Api* const api = shared_.random.pick(apis_);
+    if (api != nullptr && !api->frozen()) {
+      note(api->name() + " freezes");
+      api->freeze();
+      at(freezing_time(), [api] { api->thaw(); });
+    }
+  }
+
+  // --- what they need
+
+  void end_database() {
+    if (database_.away()) {
+      return;
+    }
+    note("the database ends");
+    database_.go_away();
+    at(shared_.random.between(milliseconds(500), seconds(40)), [this] { begin_database(); });
+  }
+
+  void begin_database() {
+    if (database_.away()) {
+      note("the database is back");
+      database_.come_back();
+      look();
+    }
+  }
+
+  void end_broker() {
+    if (broker_.connected()) {
+      note("the broker ends");
+      broker_.go_away(shared_.random.chance(0.5));
+      at(shared_.random.between(seconds(1), seconds(100)), [this] { begin_broker(); });
+    }
+  }
+
+  void begin_broker() {
+    if (!broker_.connected()) {
+      note("the broker is back");
+      broker_.come_back();
+    }
+  }
+
+  void purge() {
+    note("the queue is purged");
+    broker_.purge();
+  }
+
+  // Small steps are what keeps a clock right; what is larger somebody has done.
+  void set_clock() {
+    const std::vector<Duration> most = {seconds(1), seconds(20), seconds(240), seconds(4000)};
+    const Duration limit = shared_.random.pick(most);
+    const Duration by = shared_.random.between(-limit, limit);
+    note("the database's clock is set by " +
+         std::to_string(std::chrono::duration<double>(by).count()) + " s");
+    database_.set_clock(by);
+  }
+
+  void hold_row() {
+    const Duration left = shared_.plan.heals - shared_.timeline.now();
+    const Duration time = std::min(left, shared_.random.between(milliseconds(100), seconds(20)));
+    ++holds_;
+    at(time, [this] {
+      --holds_;
+      look();
+    });
+    if (database_.rows().empty() || shared_.random.chance(0.4)) {
+      note("a balance is held");
+      database_.hold(shared_.random.pick(users_), time);
+    } else {
+      const TaskId task = database_.rows()[shared_.random.below(database_.rows().size())].id;
+      note(short_name(task) + " is held");
+      database_.hold(task, time);
+    }
+  }
+
+  void heal() {
+    note("everything heals");
+    shared_.healed = true;
+    for (const auto& worker : all_workers_) {
+      thaw(*worker);
+    }
+    for (const auto& api : all_apis_) {
+      api->thaw();
+    }
+    begin_database();
+    begin_broker();
+    restart();
+    shared_.judge.healed(shared_.plan.pull ? kHealsPulling : kHealsSwept);
+  }
+
+  Shared shared_;
+  Database database_;
+  Store store_;
+  Broker broker_;
+  std::vector<UserId> users_;
+  // Those that have died, too: what they sent may still be on its way.
+  std::vector<std::unique_ptr<Api>> all_apis_;
+  std::vector<std::unique_ptr<Worker>> all_workers_;
+  std::vector<Api*> apis_;        // Null: dead.
+  std::vector<Worker*> workers_;  // Likewise.
+  int holds_ = 0;
+};
+
+}  // namespace
+
+Report simulate(std::uint64_t seed, Mutant mutant, bool log) {
+  return Simulation(seed, mutant, log).run();
+}
+
+}  // namespace audiogen::simulation

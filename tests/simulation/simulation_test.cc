@@ -1,0 +1,108 @@
+// Seeds of the simulation, those that have once shown something, and the judge's own test.
+#include "tests/simulation/simulation.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace audiogen::simulation {
+namespace {
+
+// What once showed something.
+constexpr std::array<std::uint64_t, 8> kRemembered = {
+    437,     // Two sweepers bring the same row back from the future.
+    1300,    // Clients ask until the very end.
+    19827,   // A row is brought back between a sweeper's look and its lock.
+    34474,   // The COMMIT that brings a row back is lost.
+    43528,   // A row is held while others are brought back.
+    61240,   // The clock is set back twice.
+    64061,   // A worker begins just after a clock that was behind went forward.
+    111692,  // The clock is set between a settlement's lock and its COMMIT.
+};
+
+void expect_as_promised(std::uint64_t seed) {
+  const Report report = simulate(seed);
+  if (!report.verdict) {
+    return;
+  }
+  const Report told = simulate(seed, Mutant::kNone, true);
+  ADD_FAILURE() << "seed " << seed << ": " << *report.verdict << "\n"
+                << told.plan << "\n\n"
+                << told.log << "\nAgain: ./dev simulate --seed " << seed << " --log";
+}
+
+TEST(Simulation, TheFirstSeedsAreAsPromised) {
+  constexpr std::uint64_t kSeeds = 300;
+  for (std::uint64_t seed = 0; seed < kSeeds && !testing::Test::HasFailure(); ++seed) {
+    expect_as_promised(seed);
+  }
+}
+
+TEST(Simulation, RememberedSeedsAreAsPromised) {
+  for (const std::uint64_t seed : kRemembered) {
+    expect_as_promised(seed);
+  }
+}
+
+TEST(Simulation, ASeedIsAlwaysTheSame) {
+  for (const std::uint64_t seed : {1U, 2U, 3U}) {
+    const Report first = simulate(seed, Mutant::kNone, true);
+    const Report second = simulate(seed, Mutant::kNone, true);
+    EXPECT_EQ(first.log, second.log);
+    EXPECT_EQ(first.events, simulate(seed).events) << "the log changes nothing";
+    EXPECT_FALSE(first.log.empty());
+  }
+}
+
+// Else the seeds above say nothing.
+TEST(Simulation, SomethingHappens) {
+  std::size_t tasks = 0, succeeded = 0;
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    const Report report = simulate(seed);
+    tasks += report.tasks;
+    succeeded += report.succeeded;
+  }
+  EXPECT_GT(tasks, 300U);
+  EXPECT_GT(succeeded, tasks / 4);
+  EXPECT_LT(succeeded, tasks);
+}
+
+class Broken : public testing::TestWithParam<Mutant> {};
+
+TEST_P(Broken, IsNoticedByTheJudge) {
+  constexpr std::uint64_t kSeeds = 1'000;
+  for (const std::uint64_t seed : kRemembered) {
+    if (simulate(seed, GetParam()).verdict) {
+      return;
+    }
+  }
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    if (simulate(seed, GetParam()).verdict) {
+      return;
+    }
+  }
+  ADD_FAILURE() << mutant_name(GetParam()) << " is not noticed within " << kSeeds << " seeds";
+}
+
+std::vector<Mutant> all_mutants() {
+  std::vector<Mutant> all;
+  for (int i = 1; i <= static_cast<int>(Mutant::kLastMutant); ++i) {
+    all.push_back(static_cast<Mutant>(i));
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Simulation,
+                         Broken,
+                         testing::ValuesIn(all_mutants()),
+                         [](const testing::TestParamInfo<Mutant>& of) {
+                           std::string name(mutant_name(of.param));
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace audiogen::simulation

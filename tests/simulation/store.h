@@ -1,0 +1,115 @@
+// The mechanics of the store's transactions, as common/store/task_store_*.cc has them: what each
+// reads, locks and writes. What becomes of a task the product's own rules decide
+// (common/domain/lifecycle.h, common/domain/ledger.h).
+//
+// A rule that lets only some of a user's tasks be released belongs into create() (what is released,
+// what is parked) and into end(), through which every transaction ends a task.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <unordered_set>
+#include <vector>
+
+#include "common/domain/clock_trust.h"
+#include "tests/simulation/group.h"
+
+namespace audiogen::simulation {
+
+using CreateItems = Group<store::CreateCommand, store::CreateOutcome>::Items;
+using ClaimItems = Group<Hint, store::ClaimOutcome>::Items;
+using RenewItems = Group<store::Lease, bool>::Items;
+using StartItems = Group<store::AttemptStart, bool>::Items;
+using SettleItems = Group<store::SettleCommand, store::SettleOutcome>::Items;
+using CancelItems = Group<store::CancelCommand, store::Cancellation>::Items;
+
+// Who claims: the judge knows workers by number.
+struct Claimant {
+  WorkerId id;
+  std::size_t number = 0;
+};
+
+class Store {
+ public:
+  Store(Shared& shared, Database& database) : shared_(shared), database_(database) {}
+
+  void create(Transaction& tx, CreateItems& items, const Runs& runs);
+  void claim(Transaction& tx, ClaimItems& items, Runs& runs, const Claimant& worker);
+  void renew(Transaction& tx, RenewItems& items, WorkerId worker);
+  void start_attempts(Transaction& tx, StartItems& items);
+  void settle(Transaction& tx, SettleItems& items);
+  void cancel(Transaction& tx, CancelItems& items, const Runs& runs);
+
+  std::vector<Hint> ready(std::size_t limit,
+                          std::chrono::seconds age,
+                          const std::unordered_set<TaskId>& without);
+
+  // --- the sweeper's
+
+  struct Pass {
+    Instant now;
+    std::pair<Instant, TaskId> after;
+    Instant began;
+    bool over = false, ahead = false;
+    TaskId unsent_from;
+  };
+  Pass read_pass();
+  void move_pass(const Pass& from, const std::pair<Instant, TaskId>& to);
+  std::vector<TaskId> to_pull_back(Instant now);
+  // The number of rows pulled back.
+  std::size_t pull_back(Transaction& tx, const std::vector<TaskId>& found, Instant now);
+  struct Due {
+    std::pair<Instant, TaskId> at;
+    UserId user;
+    bool ends = false;
+  };
+  // The hints to be sent; adds what others hold to `held`.
+  std::vector<Hint> sweep(Transaction& tx,
+                          std::span<const Due> due,
+                          Instant looked_at,
+                          std::set<TaskId>& held);
+
+ private:
+  // Ends the task's hold, and with it what its user has reserved. False: the books do not allow it.
+  bool end(Transaction& tx, const Row& task, Units charged);
+  void move(Row& task, const TaskMove& move, Instant now) const;
+
+  Shared& shared_;
+  Database& database_;
+};
+
+// One worker's sweeps, one after the other (TaskStore::sweep).
+class Sweeps {
+ public:
+  Sweeps(Shared& shared, Database& database, Store& store, Process& client)
+      : shared_(shared), database_(database), store_(store), client_(client) {}
+
+  struct Result {
+    bool done = false;  // False: the database was away.
+    std::vector<Hint> publish{};
+    bool more = false;
+  };
+  // One at a time.
+  void sweep(bool hints_go_out, std::function<void(Result)> done);
+
+ private:
+  using Position = std::pair<Instant, TaskId>;
+  struct Look;
+
+  void pull_back(const std::shared_ptr<Look>& look);
+  void look_at_rows(const std::shared_ptr<Look>& look);
+  void change(const std::shared_ptr<Look>& look);
+  void finish(const std::shared_ptr<Look>& look);
+
+  Shared& shared_;
+  Database& database_;
+  Store& store_;
+  Process& client_;
+  ClockWatch watch_;
+  bool pulling_back_ = true;
+  std::optional<Position> resume_at_;
+};
+
+}  // namespace audiogen::simulation

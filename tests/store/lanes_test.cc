@@ -1,0 +1,383 @@
+// Tasks that are parked and released: by whom, in which order, and that the counts are always true.
+#include <algorithm>
+
+#include <gmock/gmock.h>
+
+#include "tests/store/task_fixture.h"
+#include "tests/support/wait.h"
+
+namespace audiogen::store {
+namespace {
+
+constexpr std::uint32_t kWindow = 6;
+
+class LanesTest : public TaskStoreTest {
+ protected:
+  LanesTest() { set_window(kWindow); }
+
+  void set_window(std::uint32_t size) {
+    db_.execute(Sql("UPDATE release_window SET size=") << size);
+  }
+  std::vector<TaskId> create_many(UserId user, std::size_t count) {
+    std::vector<CreateCommand> commands;
+    std::vector<TaskId> ids;
+    for (std::size_t i = 0; i < count; ++i) {
+      commands.push_back(create_command(user));
+      ids.push_back(commands.back().id);
+    }
+    for (const CreateOutcome& outcome : must(store_.create(commands))) {
+      EXPECT_EQ(outcome.kind, CreateOutcome::Kind::kCreated);
+      lanes_.push_back(outcome.lane);
+    }
+    return ids;
+  }
+  Lane lane(TaskId task) { return static_cast<Lane>(column(task, "lane")); }
+  std::int64_t of(UserId user, const char* name) {
+    const std::string which = name;
+    Sql sql = which == "released" ? Sql("SELECT released") : Sql("SELECT parked");
+    return db_.number(sql << " FROM balances WHERE user_id=" << user);
+  }
+  // Claims and ends it.
+  void work(TaskId task, std::uint32_t epoch) {
+    const ClaimOutcome claimed = claim(task, epoch);
+    ASSERT_TRUE(claimed);
+    EXPECT_EQ(settle(settle_command(Settle::kSucceed, *claimed)), SettleOutcome::kSettled);
+  }
+  // The look of the one whose turn it is, to its end.
+  std::vector<Hint> look_after_crowds(std::size_t limit = 100) {
+    while (!must(store_.look_after_crowds(limit))) {
+    }
+    return store_.released();
+  }
+
+  std::vector<Lane> lanes_;
+};
+
+TEST_F(LanesTest, WhatIsBeyondTheWindowIsParkedUntilOneEnds) {
+  const UserId user = db_.add_user();
+  const auto tasks = create_many(user, kWindow + 3);
+  EXPECT_EQ(std::count(lanes_.begin(), lanes_.end(), Lane::kExpress), kExpressMax);
+  EXPECT_EQ(std::count(lanes_.begin(), lanes_.end(), Lane::kBulk), kWindow - kExpressMax);
+  EXPECT_EQ(std::count(lanes_.begin(), lanes_.end(), Lane::kParked), 3);
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    EXPECT_EQ(lane(tasks[i]), lanes_[i]) << i;
+  }
+  EXPECT_EQ(of(user, "released"), kWindow);
+  EXPECT_EQ(of(user, "parked"), 3);
+  EXPECT_FALSE(claim(tasks[kWindow])) << "a parked task is nobody's to claim";
+
+  work(tasks[1], 0);
+  EXPECT_EQ(store_.released(), (std::vector<Hint>{{tasks[kWindow], 1}})) << "the oldest of them";
+  EXPECT_EQ(lane(tasks[kWindow]), Lane::kBulk);
+  EXPECT_EQ(lane(tasks[kWindow + 1]), Lane::kParked);
+  EXPECT_FALSE(claim(tasks[kWindow], 0)) << "an old hint, if there were any";
+  work(tasks[kWindow], 1);
+  EXPECT_EQ(store_.released(), (std::vector<Hint>{{tasks[kWindow + 1], 1}}));
+  EXPECT_TRUE(store_.released().empty()) << "told once";
+}
+
+TEST_F(LanesTest, OthersAreNotConcerned) {
+  const UserId many = db_.add_user(), few = db_.add_user();
+  create_many(many, kWindow + 5);
+  lanes_.clear();
+  create_many(few, 2);
+  EXPECT_EQ(lanes_, (std::vector<Lane>{Lane::kExpress, Lane::kExpress}));
+}
+
+TEST_F(LanesTest, ManyEndTogetherAndAsManyAreReleased) {
+  const UserId one = db_.add_user(), other = db_.add_user();
+  const auto first = create_many(one, kWindow + 10), second = create_many(other, kWindow + 1);
+  std::vector<Hint> hints;
+  for (std::size_t i = 0; i < kWindow; ++i) {
+    hints.push_back({first[i], 0});
+    hints.push_back({second[i], 0});
+  }
+  std::vector<SettleCommand> commands;
+  for (ClaimOutcome& claimed : must(store_.claim(hints, worker_, some_provider))) {
+    commands.push_back(settle_command(Settle::kSucceed, claimed.value()));
+  }
+  must(store_.settle(commands));
+  const auto released = store_.released();
+  EXPECT_EQ(released.size(), kWindow + 1U);
+  for (std::size_t i = 0; i < kWindow; ++i) {
+    EXPECT_THAT(released, testing::Contains(Hint{first[kWindow + i], 1}));
+  }
+  EXPECT_THAT(released, testing::Contains(Hint{second[kWindow], 1}));
+  EXPECT_EQ(of(one, "released"), kWindow);
+  EXPECT_EQ(of(one, "parked"), 10 - static_cast<int>(kWindow));
+  EXPECT_EQ(of(other, "parked"), 0);
+}
+
+// Put back is not ended: its place is its own.
+TEST_F(LanesTest, ARetryReleasesNobody) {
+  const UserId user = db_.add_user();
+  const auto tasks = create_many(user, kWindow + 1);
+  const ClaimOutcome claimed = claim(tasks[0]);
+  ASSERT_TRUE(claimed);
+  EXPECT_EQ(settle(settle_command(Settle::kRetry, *claimed)), SettleOutcome::kRequeued);
+  EXPECT_TRUE(store_.released().empty());
+  EXPECT_EQ(lane(tasks[0]), Lane::kExpress);
+  EXPECT_EQ(of(user, "released"), kWindow);
+}
+
+TEST_F(LanesTest, WhatWasCanceledWhileItWasParkedIsPassedBy) {
+  const UserId user = db_.add_user();
+  const auto tasks = create_many(user, kWindow + 3);
+  const CancelCommand cancel{.task = tasks[kWindow], .user = user};
+  EXPECT_EQ(only(store_.cancel({&cancel, 1})).outcome, CancelOutcome::kCanceled);
+  EXPECT_EQ(of(user, "parked"), 2);
+  EXPECT_EQ(of(user, "released"), kWindow);
+  work(tasks[0], 0);
+  EXPECT_EQ(store_.released(), (std::vector<Hint>{{tasks[kWindow + 1], 1}}));
+}
+
+// Many of them: what one look passes by it need not pass by again.
+TEST_F(LanesTest, BehindManyThatWereCanceledTheNextIsFound) {
+  const UserId user = db_.add_user();
+  const auto tasks = create_many(user, kWindow + 101);
+  std::vector<CancelCommand> cancels;
+  for (std::size_t i = kWindow; i + 1 < tasks.size(); ++i) {
+    cancels.push_back({.task = tasks[i], .user = user});
+  }
+  must(store_.cancel(cancels));
+  work(tasks[0], 0);
+  auto released = store_.released();
+  for (int looks = 0; released.empty() && looks < 20; ++looks) {
+    released = look_after_crowds();
+  }
+  EXPECT_EQ(released, (std::vector<Hint>{{tasks.back(), 1}}));
+}
+
+TEST_F(LanesTest, ACanceledPlaceIsGivenToTheNextByTheLookAfterCrowds) {
+  const UserId user = db_.add_user();
+  const auto tasks = create_many(user, kWindow + 2);
+  const CancelCommand cancel{.task = tasks[0], .user = user};
+  must(store_.cancel({&cancel, 1}));
+  EXPECT_EQ(look_after_crowds(), (std::vector<Hint>{{tasks[kWindow], 1}}));
+  EXPECT_TRUE(look_after_crowds().empty());
+}
+
+TEST_F(LanesTest, AParkedTaskEndsAtItsDeadlineAndIsLookedAtNotBefore) {
+  const UserId user = db_.add_user();
+  const auto tasks = create_many(user, kWindow + 2);
+  EXPECT_EQ(column(tasks[kWindow], "wake_at=deadline_at"), 1);
+  db_.execute(Sql("UPDATE tasks SET wake_at=UTC_TIMESTAMP(6) WHERE id=") << tasks[kWindow]);
+  const SweepResult early = must(store_.sweep(10));
+  EXPECT_TRUE(early.publish.empty()) << "should somebody look all the same";
+  EXPECT_EQ(column(tasks[kWindow], "wake_at=deadline_at"), 1);
+  pass_deadline(tasks[kWindow]);
+  EXPECT_EQ(must(store_.sweep(10)).expired, 1U);
+  EXPECT_EQ(of(user, "parked"), 1);
+  EXPECT_EQ(of(user, "released"), kWindow);
+  work(tasks[0], 0);
+  EXPECT_EQ(store_.released(), (std::vector<Hint>{{tasks[kWindow + 1], 1}}));
+}
+
+TEST_F(LanesTest, ReleasedTasksAreLookedAtLikeNewOnesButTheirHintsAreNotTrusted) {
+  const UserId user = db_.add_user();
+  const auto tasks = create_many(user, kWindow + 1);
+  work(tasks[0], 0);
+  must(store_.report_api(
+      ApiId::make(),
+      TaskId{first_uuid_at(
+          std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now()) + 100s)}));
+  db_.execute(Sql("UPDATE tasks SET wake_at=UTC_TIMESTAMP(6) WHERE id=") << tasks[kWindow]);
+  EXPECT_EQ(must(store_.sweep(10)).publish, (std::vector<Hint>{{tasks[kWindow], 1}}));
+}
+
+// An operator's session has it: its own user waits, and nobody else.
+TEST_F(LanesTest, AParkedTaskWhoseRowIsHeldKeepsNobodyElseWaiting) {
+  const UserId one = db_.add_user(), other = db_.add_user();
+  const auto first = create_many(one, kWindow + 2), second = create_many(other, kWindow + 2);
+  RowHolder holder(db_.url(), row_of_task(first[kWindow]));
+  work(first[0], 0);
+  EXPECT_TRUE(store_.released().empty()) << "nobody overtakes it";
+  work(second[0], 0);
+  EXPECT_EQ(store_.released(), (std::vector<Hint>{{second[kWindow], 1}}));
+  holder.release();
+  EXPECT_EQ(look_after_crowds(), (std::vector<Hint>{{first[kWindow], 1}}));
+}
+
+TEST_F(LanesTest, TheWindowFollowsWorkersAndCrowds) {
+  const UserId user = db_.add_user();
+  const auto tasks = create_many(user, kWindow + 40);
+  look_after_crowds();
+  EXPECT_EQ(db_.number(Sql("SELECT size FROM release_window")), kWindow) << "no worker, no word";
+  must(store_.report_worker(worker_, "here", 1, 0, 10, 0, "{}"));
+  const auto released = look_after_crowds();
+  EXPECT_EQ(db_.number(Sql("SELECT size FROM release_window")), 20);
+  EXPECT_EQ(released.size(), 20 - kWindow);
+  for (std::size_t i = 0; i < released.size(); ++i) {
+    EXPECT_EQ(released[i], (Hint{tasks[kWindow + i], 1})) << i;
+  }
+  const UserId other = db_.add_user();
+  create_many(other, 30);
+  look_after_crowds();
+  EXPECT_EQ(db_.number(Sql("SELECT size FROM release_window")), 10) << "shared by two";
+  must(store_.report_worker_ended(worker_));
+  look_after_crowds();
+  EXPECT_EQ(db_.number(Sql("SELECT size FROM release_window")), 10) << "until one comes again";
+}
+
+// More crowds than a look sees at once.
+TEST_F(LanesTest, ALookGoesOnWhereTheOneBeforeEnded) {
+  std::vector<std::vector<TaskId>> all;
+  for (int i = 0; i < 7; ++i) {
+    all.push_back(create_many(db_.add_user(), kWindow + 2));
+  }
+  set_window(kWindow + 1);
+  EXPECT_EQ(look_after_crowds(2).size(), 7U);
+  for (const auto& tasks : all) {
+    EXPECT_EQ(lane(tasks[kWindow]), Lane::kBulk);
+    EXPECT_EQ(lane(tasks[kWindow + 1]), Lane::kParked);
+  }
+}
+
+TEST_F(LanesTest, APlanKeepsTheWindowSmaller) {
+  const UserId user = db_.add_user();
+  std::vector<CreateCommand> commands;
+  for (int i = 0; i < 4; ++i) {
+    commands.push_back(create_command(user));
+    commands.back().released_max = 2;
+  }
+  std::vector<Lane> lanes;
+  for (const CreateOutcome& outcome : must(store_.create(commands))) {
+    lanes.push_back(outcome.lane);
+  }
+  EXPECT_EQ(lanes,
+            (std::vector<Lane>{Lane::kExpress, Lane::kExpress, Lane::kParked, Lane::kParked}));
+  EXPECT_TRUE(look_after_crowds().empty());
+}
+
+TEST_F(LanesTest, SoManyMayBeOpenAndNoMore) {
+  const UserId user = db_.add_user();
+  const auto limited = [&](std::optional<std::string> key = std::nullopt) {
+    CreateCommand command = create_command(user, std::move(key));
+    command.open_max = kWindow + 2;
+    return command;
+  };
+  create_many(user, kWindow + 1);
+  const CreateOutcome last = create(limited("k"));
+  EXPECT_EQ(last.kind, CreateOutcome::Kind::kCreated);
+  const Balance before = db_.balance(user);
+  EXPECT_EQ(create(limited()).kind, CreateOutcome::Kind::kTooManyOpen);
+  EXPECT_EQ(db_.balance(user), before) << "nothing is held for it";
+  EXPECT_EQ(create(limited("k")).kind, CreateOutcome::Kind::kReplayed) << "it is there already";
+  const CancelCommand cancel{.task = last.task.id, .user = user};
+  must(store_.cancel({&cancel, 1}));
+  EXPECT_EQ(create(limited()).kind, CreateOutcome::Kind::kCreated);
+}
+
+// By the pace of the workers and the user's share of it.
+TEST_F(LanesTest, WhatWouldNotEndInTimeIsRefusedAtOnce) {
+  const UserId user = db_.add_user(), other = db_.add_user();
+  create_many(user, kWindow + 50);
+  db_.execute(Sql("UPDATE release_window SET crowds=1, pace=1000"));  // One a second.
+  CreateCommand command = create_command(user);
+  command.deadline = 56s;
+  const Balance before = db_.balance(user);
+  const CreateOutcome refused = create(command);
+  EXPECT_EQ(refused.kind, CreateOutcome::Kind::kTooLate);
+  EXPECT_EQ(refused.late_by, 1s);
+  EXPECT_EQ(db_.balance(user), before) << "nothing is held for it";
+  command.id = TaskId::make();
+  command.deadline = 57s;
+  EXPECT_EQ(create(command).kind, CreateOutcome::Kind::kCreated);
+  command = create_command(other);
+  command.deadline = 1s;
+  EXPECT_EQ(create(command).kind, CreateOutcome::Kind::kCreated) << "nothing waits before it";
+  db_.execute(Sql("UPDATE release_window SET pace=0"));
+  command = create_command(user);
+  command.deadline = 1s;
+  EXPECT_EQ(create(command).kind, CreateOutcome::Kind::kCreated) << "nobody knows";
+}
+
+TEST_F(LanesTest, ThePaceIsWhatAllWorkersEndWhileTheyAreFullAndSomebodyWaits) {
+  const auto pace = [&] {
+    must(store_.look_after_crowds(10, 0s));
+    return db_.number(Sql("SELECT pace FROM release_window"));
+  };
+  const WorkerId other = WorkerId::make();
+  const auto report = [&](std::size_t in_flight, std::uint64_t ended) {
+    must(store_.report_worker(worker_, "here", 1, in_flight, 10, ended, "{}"));
+    must(store_.report_worker(other, "here", 2, 10, 10, 50, "{}"));
+  };
+  report(10, 100);
+  EXPECT_EQ(pace(), 0);
+  report(10, 160);
+  EXPECT_EQ(pace(), 0) << "nobody waits: so much was asked for, and no more";
+  create_many(db_.add_user(), 100);
+  EXPECT_EQ(pace(), 0) << "nothing to compare with";
+  report(10, 220);
+  EXPECT_GT(pace(), 0);
+  report(4, 230);
+  EXPECT_EQ(pace(), 0) << "there are places that nobody takes";
+}
+
+TEST_F(LanesTest, WhoeverPullsGetsTheExpressLaneFirst) {
+  const UserId many = db_.add_user(), few = db_.add_user();
+  set_window(1000);
+  create_many(many, 100);
+  const auto express = create_many(few, 3);
+  const auto hints = must(store_.ready(4, 0s));
+  ASSERT_EQ(hints.size(), 4U);
+  EXPECT_GE(
+      std::count_if(
+          hints.begin(), hints.end(), [](const Hint& hint) { return hint.lane == Lane::kExpress; }),
+      3);
+  for (const Hint& hint : must(store_.ready(20, 0s, {}, true))) {
+    EXPECT_EQ(hint.lane, Lane::kExpress);
+  }
+  EXPECT_EQ(must(store_.ready(20, 0s, {}, true)).size(), kExpressMax + 3U);
+}
+
+TEST_F(LanesTest, AClockThatWasSetBackReleasesNobodyEarly) {
+  const UserId user = db_.add_user();
+  const auto tasks = create_many(user, kWindow + 1);
+  db_.execute(
+      Sql("UPDATE tasks SET updated_at=updated_at + INTERVAL 1 HOUR, next_run_at="
+          "next_run_at + INTERVAL 1 HOUR, created_at=created_at + INTERVAL 1 HOUR, "
+          "deadline_at=deadline_at + INTERVAL 1 HOUR, wake_at=wake_at + INTERVAL 1 HOUR"));
+  must(store_.sweep(10));
+  EXPECT_EQ(column(tasks[kWindow], "wake_at=deadline_at"), 1);
+  EXPECT_EQ(column(tasks[kWindow], "deadline_at<=UTC_TIMESTAMP(6) + INTERVAL 900 SECOND"), 1);
+  EXPECT_EQ(lane(tasks[kWindow]), Lane::kParked);
+}
+
+// Everything at once, on several threads: the invariants count what is open.
+TEST_F(LanesTest, TheCountsAreTrueWhateverHappensAtOnce) {
+  const std::vector<UserId> users = {db_.add_user(), db_.add_user(), db_.add_user()};
+  in_parallel(4, [&](std::size_t n) {
+    TaskStore store(db_.url());
+    for (int round = 0; round < 15; ++round) {
+      std::vector<CreateCommand> commands;
+      for (int i = 0; i < 5; ++i) {
+        commands.push_back(create_command(users[(n + static_cast<std::size_t>(i)) % users.size()]));
+      }
+      until_free(std::span<const CreateCommand>(commands),
+                 [&](auto some) { return store.create(some); });
+      const auto hints = must(store.ready(8, 0s));
+      std::vector<SettleCommand> ends;
+      for (auto& claimed : store.claim(hints, worker_, some_provider)) {
+        if (claimed && *claimed) {
+          ends.push_back(
+              settle_command(ends.size() % 3 == 0 ? Settle::kFail : Settle::kSucceed, **claimed));
+        }
+      }
+      until_free(std::span<const SettleCommand>(ends),
+                 [&](auto some) { return store.settle(some); });
+      const std::vector<CancelCommand> cancels = {{.task = commands[n].id}};
+      until_free(std::span<const CancelCommand>(cancels),
+                 [&](auto some) { return store.cancel(some); });
+      must(store.look_after_crowds(10));
+    }
+  });
+  while (!look_after_crowds().empty()) {
+  }
+  // And with nobody in the way each crowd has as many released as it may.
+  EXPECT_EQ(
+      db_.number(Sql("SELECT COUNT(*) FROM balances WHERE crowded=1 AND released<") << kWindow), 0);
+}
+
+}  // namespace
+}  // namespace audiogen::store

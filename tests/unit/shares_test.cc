@@ -1,0 +1,295 @@
+// Who works for whom next: windows, lanes, turns.
+#include "common/domain/shares.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace audiogen {
+namespace {
+
+TEST(Window, IsTwiceThePlacesSharedByTheCrowds) {
+  EXPECT_EQ(window_size(0, 0), std::nullopt);
+  EXPECT_EQ(window_size(0, 7), std::nullopt);
+  EXPECT_EQ(window_size(200, 0), 400U) << "the first who comes is a crowd, too";
+  EXPECT_EQ(window_size(200, 1), 400U);
+  EXPECT_EQ(window_size(200, 3), 134U) << "rounded up";
+  EXPECT_EQ(window_size(200, 1'000'000), kWindowMin);
+  EXPECT_EQ(window_size(1, 1), kWindowMin);
+  EXPECT_EQ(window_size(UINT64_MAX, 1), kWindowMax);
+  EXPECT_EQ(window_size(UINT64_MAX, UINT64_MAX), kWindowMin);
+}
+
+TEST(OpenTasks, TheFirstGoExpressThenInBulkAndWhatIsBeyondTheWindowIsParked) {
+  OpenTasks open;
+  std::map<Lane, int> lanes;
+  for (std::uint64_t seq = 10; seq < 30; ++seq) {
+    ++lanes[add_task(open, 12, seq)];
+  }
+  EXPECT_EQ(lanes[Lane::kExpress], static_cast<int>(kExpressMax));
+  EXPECT_EQ(lanes[Lane::kBulk], 12 - static_cast<int>(kExpressMax));
+  EXPECT_EQ(lanes[Lane::kParked], 8);
+  EXPECT_EQ(open, (OpenTasks{.released = 12, .parked = 8, .parked_after = 22, .released_max = 0}));
+  EXPECT_EQ(open.count(), 20U);
+  EXPECT_TRUE(open.crowded());
+}
+
+TEST(OpenTasks, NobodyOvertakesWhatIsParked) {
+  OpenTasks open{.released = 1, .parked = 1, .parked_after = 5, .released_max = 0};
+  EXPECT_EQ(add_task(open, 100, 9), Lane::kParked);
+  EXPECT_EQ(open.parked_after, 5U) << "the oldest is where it was";
+}
+
+TEST(OpenTasks, APlanMayAllowLessThanTheWindow) {
+  OpenTasks open{.released = 0, .parked = 0, .parked_after = 0, .released_max = 2};
+  EXPECT_EQ(add_task(open, 100, 1), Lane::kExpress);
+  EXPECT_EQ(add_task(open, 100, 2), Lane::kExpress);
+  EXPECT_EQ(add_task(open, 100, 3), Lane::kParked);
+  EXPECT_EQ(may_release(open, 100), 0U);
+  end_task(open, Lane::kExpress);
+  EXPECT_EQ(may_release(open, 100), 1U);
+}
+
+TEST(OpenTasks, OneIsAlwaysReleased) {
+  OpenTasks open;
+  EXPECT_EQ(add_task(open, 0, 1), Lane::kExpress);
+  EXPECT_EQ(add_task(open, 0, 2), Lane::kParked);
+  end_task(open, Lane::kExpress);
+  EXPECT_EQ(may_release(open, 0), 1U);
+}
+
+TEST(OpenTasks, AsManyAreReleasedAsHaveRoom) {
+  OpenTasks open{.released = 3, .parked = 10, .parked_after = 7, .released_max = 0};
+  EXPECT_EQ(may_release(open, 2), 0U) << "the window has become smaller";
+  EXPECT_EQ(may_release(open, 3), 0U);
+  EXPECT_EQ(may_release(open, 8), 5U);
+  EXPECT_EQ(may_release(open, 1000), 10U);
+  release_tasks(open, 5, 12);
+  EXPECT_EQ(open, (OpenTasks{.released = 8, .parked = 5, .parked_after = 12, .released_max = 0}));
+  end_task(open, Lane::kBulk);
+  end_task(open, Lane::kParked);
+  EXPECT_EQ(open, (OpenTasks{.released = 7, .parked = 4, .parked_after = 12, .released_max = 0}));
+}
+
+TEST(OpenTasks, NoCountFallsBelowNothing) {
+  OpenTasks open;
+  end_task(open, Lane::kParked);
+  end_task(open, Lane::kExpress);
+  release_tasks(open, 3, 0);
+  EXPECT_EQ(open, OpenTasks());
+}
+
+TEST(OpenTasks, WhatIsParkedTakesAsLongAsAllBeforeItAtTheUsersShareOfThePace) {
+  using namespace std::chrono_literals;
+  const OpenTasks open{.released = 10, .parked = 89, .parked_after = 0, .released_max = 0};
+  EXPECT_EQ(parked_for(open, {.size = 10, .crowds = 1, .pace = 0}), std::nullopt) << "not known";
+  EXPECT_EQ(parked_for(open, {.size = 10, .crowds = 1, .pace = 2000}), 50s);
+  EXPECT_EQ(parked_for(open, {.size = 10, .crowds = 0, .pace = 2000}), 50s) << "he is the first";
+  EXPECT_EQ(parked_for(open, {.size = 10, .crowds = 4, .pace = 2000}), 200s);
+  EXPECT_EQ(
+      parked_for(
+          {.released = UINT32_MAX, .parked = UINT32_MAX, .parked_after = 0, .released_max = 0},
+          {.size = 1, .crowds = UINT32_MAX, .pace = 1}) > 1h,
+      true);
+  EXPECT_TRUE(would_park(open, 1000)) << "behind what is parked";
+  EXPECT_TRUE(would_park({.released = 5, .parked = 0, .parked_after = 0, .released_max = 0}, 5));
+  EXPECT_FALSE(would_park({.released = 4, .parked = 0, .parked_after = 0, .released_max = 0}, 5));
+}
+
+TEST(Pace, IsTasksInAThousandSeconds) {
+  using namespace std::chrono_literals;
+  EXPECT_EQ(pace_of(0, 20s), 0U);
+  EXPECT_EQ(pace_of(40, 20s), 2000U);
+  EXPECT_EQ(pace_of(1, 3s), 333U);
+  EXPECT_EQ(pace_of(UINT64_MAX, 1us), 4'000'000'000U);
+}
+
+class PaceWatchTest : public testing::Test {
+ protected:
+  std::uint32_t look(PaceWatch::Seen seen, std::uint64_t crowds = 1) {
+    seen.at = Instant(now_ += std::chrono::seconds(10));
+    return last_ = watch_.look(seen, crowds, last_, std::chrono::seconds(20));
+  }
+  static PaceWatch::Seen full(std::uint64_t ended, std::uint64_t workers = 2) {
+    return {.at = {}, .workers = workers, .places = 20, .in_flight = 20, .ended = ended};
+  }
+
+  PaceWatch watch_;
+  std::chrono::seconds now_{1000};
+  std::uint32_t last_ = 0;
+};
+
+TEST_F(PaceWatchTest, IsMeasuredOverATimeAndKeptUntilTheNext) {
+  EXPECT_EQ(look(full(100)), 0U);
+  EXPECT_EQ(look(full(150)), 0U) << "not yet";
+  EXPECT_EQ(look(full(200)), 5000U);
+  EXPECT_EQ(look(full(200)), 5000U);
+  EXPECT_EQ(look(full(220)), 1000U);
+}
+
+// A few tasks in a quiet minute are no reason to refuse the many that come after it.
+TEST_F(PaceWatchTest, WhatEndsWhileNobodyWaitsSaysNothing) {
+  look(full(100), 0);
+  look(full(101), 0);
+  EXPECT_EQ(look(full(102), 0), 0U);
+  EXPECT_EQ(look(full(103)), 0U) << "nor when somebody has just come";
+  look(full(110));
+  EXPECT_EQ(look(full(123)), 1000U);
+  EXPECT_EQ(look(full(130), 0), 0U);
+}
+
+// Somebody waits because of his plan: the places are there.
+TEST_F(PaceWatchTest, WhatEndsWhilePlacesAreFreeSaysNothing) {
+  PaceWatch::Seen seen = full(100);
+  for (int i = 0; i < 4; ++i) {
+    seen.in_flight = 17;
+    seen.ended += 1;
+    EXPECT_EQ(look(seen), 0U);
+  }
+  seen.in_flight = 18;
+  look(seen);
+  look(seen);
+  seen.ended += 40;
+  EXPECT_EQ(look(seen), 2000U) << "nearly full will do";
+}
+
+TEST_F(PaceWatchTest, WorkersThatComeOrGoBringNothingAlong) {
+  look(full(100));
+  look(full(120));
+  EXPECT_EQ(look(full(140)), 2000U);
+  EXPECT_EQ(look(full(1'000'000, 3)), 2000U);
+  EXPECT_EQ(look(full(50, 3)), 2000U) << "fewer than before";
+  look(full(60, 3));
+  EXPECT_EQ(look(full(70, 3)), 1000U);
+}
+
+TEST(LaneTurns, ExpressGoesFirstAndEveryFourthIsForTheOthers) {
+  LaneTurns turns;
+  std::vector<Lane> taken;
+  for (int i = 0; i < 8; ++i) {
+    taken.push_back(turns.next(true, true));
+  }
+  EXPECT_EQ(std::count(taken.begin(), taken.end(), Lane::kBulk), 2);
+  EXPECT_EQ(taken.front(), Lane::kExpress);
+  EXPECT_EQ(turns.next(false, true), Lane::kBulk);
+  EXPECT_EQ(turns.next(true, false), Lane::kExpress);
+}
+
+// One place at a time, by somebody who begins anew each time: neither lane starves.
+TEST(LaneTurns, WhoeverTakesOneAtATimeDoesNotAlwaysTakeTheSame) {
+  std::map<Lane, int> taken;
+  for (std::uint32_t begin = 0; begin < 400; ++begin) {
+    ++taken[LaneTurns(begin).next(true, true)];
+  }
+  EXPECT_EQ(taken[Lane::kBulk], 100);
+}
+
+constexpr std::size_t kPlaces = 20;
+
+// The whole protocol in small: users with different demands, one queue in the order of release.
+class Service {
+ public:
+  explicit Service(std::size_t places) : places_(places) {}
+
+  void create(int user) {
+    User& u = users_[user];
+    const Lane lane = add_task(u.open, window(), u.seq++);
+    if (lane == Lane::kParked) {
+      ++u.waiting;
+    } else {
+      (lane == Lane::kExpress ? express_ : bulk_).push_back({user, lane});
+    }
+  }
+
+  // As many tasks as there are places begin and end. The users they were of.
+  std::vector<int> work() {
+    std::vector<Released> taken;
+    while (taken.size() < places_ && (!express_.empty() || !bulk_.empty())) {
+      auto& from =
+          turns_.next(!express_.empty(), !bulk_.empty()) == Lane::kExpress ? express_ : bulk_;
+      taken.push_back(from.front());
+      from.pop_front();
+    }
+    std::vector<int> out;
+    for (const auto& [user, lane] : taken) {
+      out.push_back(user);
+      end_task(users_[user].open, lane);
+      release(user);
+    }
+    return out;
+  }
+
+ private:
+  struct User {
+    OpenTasks open;
+    std::uint64_t seq = 0;
+    std::uint32_t waiting = 0;
+  };
+  struct Released {
+    int user;
+    Lane lane;
+  };
+
+  std::uint32_t window() const {
+    std::uint64_t crowds = 0;
+    for (const auto& [id, user] : users_) {
+      crowds += user.open.crowded() ? 1U : 0U;
+    }
+    return window_size(places_, crowds).value();
+  }
+  void release(int user) {
+    User& u = users_[user];
+    const std::uint32_t count = may_release(u.open, window());
+    release_tasks(u.open, count, 0);
+    u.waiting -= count;
+    bulk_.insert(bulk_.end(), count, Released{user, Lane::kBulk});
+  }
+
+  const std::size_t places_;
+  std::map<int, User> users_;
+  std::deque<Released> express_, bulk_;
+  LaneTurns turns_;
+};
+
+TEST(Shares, WhoeverAsksForLittleIsNextWhateverOthersWant) {
+  Service service(kPlaces);
+  for (int i = 0; i < 100'000; ++i) {
+    service.create(1);
+  }
+  for (int round = 0; round < 50; ++round) {
+    service.create(2);
+    const std::vector<int> served = service.work();
+    EXPECT_EQ(std::count(served.begin(), served.end(), 2), 1) << "in the first round";
+    EXPECT_EQ(served.size(), kPlaces) << "and nobody else's place stays empty";
+  }
+}
+
+TEST(Shares, CrowdsGetOnEquallyFastHoweverLargeTheyAre) {
+  Service service(kPlaces);
+  constexpr int kUsers = 7;
+  for (int user = 0; user < kUsers; ++user) {
+    for (int i = 0; i < 2000 * (user + 1); ++i) {
+      service.create(user);
+    }
+  }
+  for (int round = 0; round < 50; ++round) {
+    service.work();  // Those who came first had the queue for themselves.
+  }
+  std::map<int, int> served;
+  constexpr int kRounds = 350;
+  for (int round = 0; round < kRounds; ++round) {
+    for (const int user : service.work()) {
+      ++served[user];
+    }
+  }
+  for (int user = 0; user < kUsers; ++user) {
+    constexpr double kShare = 1.0 * kRounds * kPlaces / kUsers;
+    EXPECT_NEAR(served[user], kShare, 0.1 * kShare) << user;
+  }
+}
+
+}  // namespace
+}  // namespace audiogen
