@@ -15,7 +15,7 @@ class RosterTest : public testing::Test {
   JobPtr enter(TaskId task = TaskId::make()) {
     EXPECT_EQ(reserve(1), 1U);
     JobPtr one = idle_job(task);
-    roster_.enter(one);
+    roster_.enter(one, Lane::kBulk);
     return one;
   }
 
@@ -37,7 +37,7 @@ TEST_F(RosterTest, ReservesNoMoreThanThereIs) {
   EXPECT_EQ(reserve(2), 2U);
   EXPECT_EQ(reserve(2), 1U);
   EXPECT_EQ(reserve(1), 0U);
-  roster_.unreserve();
+  roster_.unreserve(Lane::kBulk);
   EXPECT_EQ(freed_, 1);
   EXPECT_EQ(reserve(5, 1), 0U) << "the free one is spoken for";
   EXPECT_EQ(reserve(5), 1U);
@@ -59,7 +59,7 @@ TEST_F(RosterTest, NoMoreAreAskedForThanSomebodyCanBeCalledFor) {
   EXPECT_EQ(reserve(9, 0, 2), 2U);
   EXPECT_EQ(reserve(9, 0, 2), 0U) << "two are asked for";
   const JobPtr one = idle_job();
-  roster_.enter(one);
+  roster_.enter(one, Lane::kBulk);
   EXPECT_EQ(free(2), 0U) << "nobody has been called for it";
   roster_.begin(one);
   EXPECT_EQ(freed_, 1);
@@ -67,7 +67,7 @@ TEST_F(RosterTest, NoMoreAreAskedForThanSomebodyCanBeCalledFor) {
   EXPECT_EQ(reserve(1, 1, 2), 0U);
   roster_.begin(one);
   EXPECT_EQ(freed_, 1) << "it had begun";
-  roster_.unreserve();
+  roster_.unreserve(Lane::kBulk);
   EXPECT_EQ(free(1), 1U);
   roster_.leave(one);
   EXPECT_EQ(free(1), 1U) << "counted once";
@@ -77,7 +77,7 @@ TEST_F(RosterTest, NoMoreAreAskedForThanSomebodyCanBeCalledFor) {
 TEST_F(RosterTest, WhoWaitsForReferencesKeepsNobodyFromBeingCalledFor) {
   EXPECT_EQ(reserve(1, 0, 1), 1U);
   const JobPtr one = idle_job();
-  roster_.enter(one);
+  roster_.enter(one, Lane::kBulk);
   EXPECT_EQ(free(1), 0U);
   roster_.go_out(one);
   EXPECT_EQ(free(1), 1U);
@@ -95,7 +95,7 @@ TEST_F(RosterTest, WhoWaitsForReferencesTakesNobodysPlace) {
   EXPECT_EQ(reserve(9), 3U);
   roster_.come_in(one);
   EXPECT_EQ(roster_.size(), 1U) << "four for three places, for a while";
-  roster_.unreserve();
+  roster_.unreserve(Lane::kBulk);
   EXPECT_EQ(reserve(9), 0U);
   roster_.leave(one);
   EXPECT_EQ(reserve(9), 1U);
@@ -148,9 +148,33 @@ TEST_F(RosterTest, TheExpressLaneHasAnEighthMore) {
   EXPECT_TRUE(roster.reserve(Lane::kExpress, kMany));
   EXPECT_TRUE(roster.reserve(Lane::kExpress, kMany));
   EXPECT_FALSE(roster.reserve(Lane::kExpress, kMany));
-  roster.unreserve();
+  roster.unreserve(Lane::kExpress);
   EXPECT_FALSE(roster.reserve(Lane::kBulk, kMany)) << "the eighth is not theirs";
   EXPECT_TRUE(roster.reserve(Lane::kExpress, kMany));
+}
+
+// Else whatever ends would make room for express jobs alone, for as long as there are any.
+TEST_F(RosterTest, HoweverManyGoExpressWhatEndsMakesRoomForBothLanes) {
+  Roster roster(16, [] {});
+  std::vector<JobPtr> jobs;
+  while (roster.reserve(Lane::kExpress, kMany)) {
+    jobs.push_back(idle_job());
+    roster.enter(jobs.back(), Lane::kExpress);
+  }
+  EXPECT_EQ(jobs.size(), 18U);
+  EXPECT_EQ(roster.room(kMany).bulk, 0U);
+  roster.leave(jobs[0]);
+  EXPECT_EQ(roster.room(kMany).bulk, 1U);
+  EXPECT_EQ(roster.room(kMany).express, 1U);
+  EXPECT_TRUE(roster.reserve(Lane::kBulk, kMany));
+  EXPECT_FALSE(roster.reserve(Lane::kExpress, kMany));
+  roster.go_out(jobs[1]);
+  EXPECT_TRUE(roster.reserve(Lane::kBulk, kMany));
+  roster.come_in(jobs[1]);
+  roster.step_aside(jobs[2]);
+  EXPECT_FALSE(roster.reserve(Lane::kBulk, kMany)) << "one more than there are places, for a while";
+  roster.leave(jobs[1]);
+  EXPECT_TRUE(roster.reserve(Lane::kBulk, kMany));
 }
 
 TEST_F(RosterTest, GivesNoPlaceWhileItIsClosed) {
@@ -159,7 +183,7 @@ TEST_F(RosterTest, GivesNoPlaceWhileItIsClosed) {
   roster_.close();
   EXPECT_EQ(free(), 0U);
   EXPECT_EQ(reserve(9), 0U);
-  roster_.enter(idle_job());
+  roster_.enter(idle_job(), Lane::kBulk);
   EXPECT_EQ(roster_.size(), 2U) << "what was asked for comes";
   roster_.open();
   EXPECT_EQ(freed_, 1);
@@ -174,7 +198,7 @@ TEST_F(RosterTest, TellsWhetherAJobIsAlone) {
   EXPECT_EQ(reserve(1), 1U);
   EXPECT_EQ(roster_.company_of(one), Company::kOthers) << "one may be on its way";
   const JobPtr two = idle_job();
-  roster_.enter(two);
+  roster_.enter(two, Lane::kBulk);
   roster_.step_aside(two);
   EXPECT_EQ(roster_.company_of(one), Company::kOthers) << "its work would be lost";
   EXPECT_EQ(roster_.company_of(two), Company::kGone) << "its work is done";
@@ -191,7 +215,7 @@ TEST_F(RosterTest, IsEmptyWithoutJobsAndReservations) {
   EXPECT_FALSE(roster_.wait_empty(0ms));
   roster_.leave(one);
   EXPECT_FALSE(roster_.wait_empty(0ms));
-  roster_.unreserve();
+  roster_.unreserve(Lane::kBulk);
   EXPECT_TRUE(roster_.wait_empty(0ms));
 }
 

@@ -113,8 +113,22 @@ TEST_F(IsolationTest, OthersGetAsMuchTime) {
   EXPECT_EQ(look(Company::kGone), Next::kOver);
   isolation_.end(now_);
   now_ += 12s - 1ms;
+  EXPECT_FALSE(offer(TaskId::make(), true));
+  now_ += 1ms;
+  EXPECT_TRUE(offer(TaskId::make(), true));
+}
+
+// Else many that were lost together, and that are all there is, would not end before their
+// deadlines.
+TEST_F(IsolationTest, IfAnyCome) {
+  come();
+  EXPECT_EQ(look(Company::kAlone), Next::kBegin);
+  now_ += 60s;
+  isolation_.end(now_);
+  now_ += Isolation::kRestAlone - 1ms;
   EXPECT_FALSE(offer(TaskId::make()));
   now_ += 1ms;
+  EXPECT_FALSE(offer(TaskId::make(), true));
   EXPECT_TRUE(offer(TaskId::make()));
 }
 
@@ -125,7 +139,7 @@ class SuspectsTest : public testing::Test {
     EXPECT_TRUE(roster_.reserve(Lane::kBulk,
                                 kMany));  // A call: nothing here must begin before it has ended.
     other_ = job();
-    roster_.enter(other_);
+    roster_.enter(other_, Lane::kBulk);
   }
   ~SuspectsTest() override { scheduler_.stop(); }
 
@@ -137,7 +151,7 @@ class SuspectsTest : public testing::Test {
     while (!suspects_.offer(suspect->claim.task)) {
     }
     suspects_.granted(suspect->claim.task);
-    roster_.enter(suspect);
+    roster_.enter(suspect, Lane::kBulk);
     suspects_.came(suspect);
     return suspect;
   }
@@ -208,7 +222,7 @@ TEST_F(SuspectsTest, OneWhoseClaimWasUnderWayWhenTheWorkerStoppedIsGivenBack) {
   }
   suspects_.stop();
   suspects_.granted(suspect->claim.task);
-  roster_.enter(suspect);
+  roster_.enter(suspect, Lane::kBulk);
   suspects_.came(suspect);
   EXPECT_EQ(given_back_, std::vector<JobPtr>{suspect});
   EXPECT_TRUE(begun_.empty());

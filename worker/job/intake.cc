@@ -149,7 +149,7 @@ void Intake::stop() {
 
 void Intake::claim(const queue::Delivery& delivery, int tries) {
   if (closed_.load()) {
-    roster_.unreserve();
+    roster_.unreserve(delivery.hint.lane);
     return;  // Never acknowledged: the broker gives it to another worker.
   }
   AG_CRASH_POINT("worker.delivered");
@@ -221,7 +221,7 @@ store::Batch<std::optional<Claimed>> Intake::claim_batch(store::TaskStore& store
 // A row that somebody keeps for seconds must not keep a place here.
 void Intake::not_free(const queue::Delivery& delivery) {
   if (closed_.load()) {
-    roster_.unreserve();
+    roster_.unreserve(delivery.hint.lane);
     return;  // Not acknowledged: the broker gives it to another worker.
   }
   not_claimed(delivery);  // Whoever pulls finds the task again, or the sweeper does.
@@ -230,13 +230,13 @@ void Intake::not_free(const queue::Delivery& delivery) {
 // Final, taken, or not due: the table comes back to it if it must.
 void Intake::not_claimed(const queue::Delivery& delivery) {
   ack_(delivery);
-  roster_.unreserve();
+  roster_.unreserve(delivery.hint.lane);
 }
 
 void Intake::claimed(const queue::Delivery& delivery, Claimed claimed, Clock::time_point asked_at) {
   AG_CRASH_POINT("worker.claimed");
   const auto job = std::make_shared<Job>(std::move(claimed), chains_.get(), asked_at, Clock::now());
-  roster_.enter(job);
+  roster_.enter(job, delivery.hint.lane);
   ack_(delivery);
   if (log::enabled(log::Level::kDebug)) {
     log::debug("task claimed", {{"task_id", job->claim.task}, {"claims", job->claim.claims}});

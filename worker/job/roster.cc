@@ -19,25 +19,29 @@ bool Roster::reserve(Lane lane, std::size_t callable, std::size_t spoken_for) {
     return false;
   }
   ++reserved_;
+  ++taken(lane);
   return true;
 }
 
-void Roster::unreserve() {
+void Roster::unreserve(Lane lane) {
   {
     const std::scoped_lock lock(mutex_);
     --reserved_;
+    --taken(lane);
   }
   changed_.notify_all();
   freed_();
 }
 
-void Roster::enter(const JobPtr& job) {
+void Roster::enter(const JobPtr& job, Lane lane) {
   const std::scoped_lock lock(mutex_);
   --reserved_;
   // Where it was lost and claimed again, the old job is still on its way out.
   Entry& entry = jobs_[job->claim.task];
-  uncount(entry);
-  entry = Entry{.job = job};
+  if (entry.job) {
+    uncount(entry);
+  }
+  entry = Entry{.job = job, .lane = lane};
 }
 
 void Roster::begin(const JobPtr& job) {
@@ -60,8 +64,8 @@ void Roster::go_out(const JobPtr& job) {
     if (entry == nullptr || entry->out) {
       return;
     }
+    taken(entry->lane) -= entry->takes_place() ? 1U : 0U;
     entry->out = true;
-    ++out_;
     begun_ += entry->begun ? 0U : 1U;
     entry->begun = true;
   }
@@ -72,7 +76,7 @@ void Roster::come_in(const JobPtr& job) {
   const std::scoped_lock lock(mutex_);
   if (Entry* const entry = entry_of(job); entry != nullptr && entry->out) {
     entry->out = false;
-    --out_;
+    taken(entry->lane) += entry->takes_place() ? 1U : 0U;
   }
 }
 
@@ -83,6 +87,7 @@ void Roster::step_aside(const JobPtr& job) {
     if (entry == nullptr || entry->aside || aside_ >= places_) {
       return;
     }
+    taken(entry->lane) -= entry->takes_place() ? 1U : 0U;
     entry->aside = true;
     ++aside_;
   }
@@ -158,13 +163,15 @@ std::size_t Roster::left(Lane lane, std::size_t callable) const {
     return 0;
   }
   const auto rest = [](std::size_t all, std::size_t used) { return all - std::min(all, used); };
-  const std::size_t most = places_ + (lane == Lane::kExpress ? places_ / kExpressPart : 0);
-  return std::min(rest(most, taken()), rest(callable, jobs_.size() - begun_ + reserved_));
+  const std::size_t more = places_ / kExpressPart;
+  const std::size_t free = lane == Lane::kExpress ? rest(places_ + more, bulk_ + express_)
+                                                  : rest(places_, bulk_ + rest(express_, more));
+  return std::min(free, rest(callable, jobs_.size() - begun_ + reserved_));
 }
 
 void Roster::uncount(const Entry& entry) {
+  taken(entry.lane) -= entry.takes_place() ? 1U : 0U;
   begun_ -= entry.begun ? 1U : 0U;
-  out_ -= entry.out ? 1U : 0U;
   aside_ -= entry.aside ? 1U : 0U;
 }
 

@@ -17,8 +17,9 @@ namespace audiogen::worker {
 // Thread-safe; nothing but wait_empty() blocks.
 class Roster {
  public:
-  // An eighth more than `places` may be taken by the express lane: whoever has little under way
-  // does not wait until one of somebody else's long jobs ends. `freed` is called, without a lock,
+  // An eighth more than `places` may be taken by the express lane, whose jobs take these first:
+  // whoever has little under way does not wait until one of somebody else's long jobs ends, and
+  // however many they are, what ends makes room for both lanes. `freed` is called, without a lock,
   // whenever there may be a place again.
   Roster(std::size_t places, std::function<void()> freed);
   Roster(const Roster&) = delete;
@@ -32,9 +33,9 @@ class Roster {
   // none.
   bool reserve(Lane lane, std::size_t callable, std::size_t spoken_for = 0);
   // For one that was reserved, and there is no job.
-  void unreserve();
-  // A job, in the place that was reserved for it.
-  void enter(const JobPtr& job);
+  void unreserve(Lane lane);
+  // A job, in the place that was reserved for one of its lane.
+  void enter(const JobPtr& job, Lane lane);
   // Somebody is called for it, or it is certain that in this claim nobody will be.
   void begin(const JobPtr& job);
 
@@ -65,12 +66,15 @@ class Roster {
  private:
   struct Entry {
     JobPtr job;
+    Lane lane = Lane::kBulk;
     bool begun = false, out = false, aside = false;
+
+    bool takes_place() const { return !out && !aside; }
   };
 
   // mutex_ is held.
   std::size_t left(Lane lane, std::size_t callable) const;
-  std::size_t taken() const { return jobs_.size() - out_ - aside_ + reserved_; }
+  std::size_t& taken(Lane lane) { return lane == Lane::kExpress ? express_ : bulk_; }
   Entry* entry_of(const JobPtr& job);
   bool has(const JobPtr& job) const;
   void uncount(const Entry& entry);
@@ -81,10 +85,11 @@ class Roster {
   const std::function<void()> freed_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::unordered_map<TaskId, Entry> jobs_;       // Guarded by mutex_.
-  std::size_t reserved_ = 0;                     // Guarded by mutex_: asked for, no answer yet.
-  std::size_t begun_ = 0, out_ = 0, aside_ = 0;  // Guarded by mutex_: of jobs_.
-  bool closed_ = false;                          // Guarded by mutex_.
+  std::unordered_map<TaskId, Entry> jobs_;  // Guarded by mutex_.
+  std::size_t reserved_ = 0;                // Guarded by mutex_: asked for, no answer yet.
+  std::size_t bulk_ = 0, express_ = 0;      // Guarded by mutex_: places taken, or reserved.
+  std::size_t begun_ = 0, aside_ = 0;       // Guarded by mutex_: of jobs_.
+  bool closed_ = false;                     // Guarded by mutex_.
 };
 
 }  // namespace audiogen::worker

@@ -24,7 +24,8 @@ bool Isolation::offer(TaskId task, bool busy, double chance, Clock::time_point n
   if (turn_) {
     return is(Turn::Stage::kOffered) && turn_->task == task;
   }
-  if ((rest_until_ && now < *rest_until_) || (busy && chance < kGoOn)) {
+  const bool rests = rest_until_ && now < *rest_until_ && (busy || now < *ended_at_ + kRestAlone);
+  if (rests || (busy && chance < kGoOn)) {
     return false;
   }
   turn_ = Turn{.task = task, .from = now};
@@ -63,6 +64,7 @@ Isolation::Next Isolation::look(Roster::Company company, Clock::time_point now) 
 }
 
 void Isolation::end(Clock::time_point now) {
+  ended_at_ = now;
   rest_until_ = now + (now - turn_->from);
   turn_.reset();
 }

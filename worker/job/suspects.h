@@ -37,7 +37,10 @@ class Isolation {
   Next look(Roster::Company company, Clock::time_point now);
   // It has come, and nobody was called.
   bool waits() const { return is(Turn::Stage::kWaits); }
-  // Its turn is over. As long as it lasted, the next has none: others get half of the time.
+  // How long a worker that nobody else wants waits for somebody else.
+  static constexpr std::chrono::seconds kRestAlone{2};
+  // Its turn is over. As long as it lasted, the next has none: others get half of the time, if any
+  // come.
   void end(Clock::time_point now);
 
  private:
@@ -49,7 +52,7 @@ class Isolation {
   bool is(Turn::Stage stage) const { return turn_ && turn_->stage == stage; }
 
   std::optional<Turn> turn_;
-  std::optional<Clock::time_point> rest_until_;
+  std::optional<Clock::time_point> ended_at_, rest_until_;
   std::chrono::seconds patience_ = kPatience;
 };
 
