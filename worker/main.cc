@@ -123,10 +123,11 @@ int work(const Config& config) {
       [&runner, &chains, &config] {
         const auto chain = chains.get();
         const auto most = static_cast<std::size_t>(config.worker_in_flight);
-        return WorkerReport{.in_flight = runner.in_flight(),
-                            .places = std::min(most, chain->capacity()),
-                            .ended = runner.ended(),
-                            .status_json = "{\"providers\":" + chain->status_json() + "}"};
+        return store::WorkerReport{.in_flight = runner.in_flight(),
+                                   .places = std::min(most, chain->capacity()),
+                                   .room = runner.room().bulk,
+                                   .ended = runner.ended(),
+                                   .status_json = "{\"providers\":" + chain->status_json() + "}"};
       });
   Puller puller(
       config,

@@ -15,15 +15,31 @@ std::uint32_t released_most(const OpenTasks& open, std::uint32_t window) {
 
 }  // namespace
 
-std::optional<std::uint32_t> window_size(std::uint64_t places, std::uint64_t crowds) {
-  if (places == 0) {
+bool WorkersSeen::full() const {
+  constexpr std::uint64_t kOf = 10;
+  return room < places / kOf + 1;
+}
+
+std::optional<std::uint32_t> window_size(const WorkersSeen& now,
+                                         std::uint64_t crowds,
+                                         const ReleaseWindow& last) {
+  if (now.places == 0) {
     return std::nullopt;
   }
   constexpr std::uint64_t kAtHand = 2;  // For each place: the task at work, and the next.
-  const std::uint64_t users = std::max<std::uint64_t>(crowds, 1);
-  const std::uint64_t most = std::min<std::uint64_t>(places, kWindowMax) * kAtHand;
-  const std::uint64_t size = (most + users - 1) / users;
-  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(size, kWindowMin, kWindowMax));
+  const std::uint64_t all = std::min<std::uint64_t>(now.places, kWindowMax) * kAtHand;
+  const auto shared_by = [&](std::uint64_t users) {
+    const std::uint64_t size = (all + users - 1) / users;
+    return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(size, kWindowMin, kWindowMax));
+  };
+  const std::uint32_t most = shared_by(1), share = shared_by(std::max<std::uint64_t>(crowds, 1));
+  // Whoever has just come is to wait behind no more than the shares of the others.
+  if (crowds > last.crowds || last.size <= share) {
+    return now.full() || crowds > last.crowds ? share : std::min(most, share + share / 2);
+  }
+  constexpr std::uint32_t kShrinks = 20;
+  return now.full() ? std::max(share, last.size - last.size / kShrinks - 1)
+                    : std::min(most, last.size + last.size / 2);
 }
 
 Lane LaneTurns::next(bool express, bool bulk) {
@@ -40,19 +56,23 @@ std::uint32_t pace_of(std::uint64_t ended, std::chrono::microseconds time) {
   return static_cast<std::uint32_t>(std::min(pace, 4e9));
 }
 
-std::uint32_t PaceWatch::look(const Seen& now,
+std::uint32_t PaceWatch::look(const WorkersSeen& now,
                               std::uint64_t crowds,
                               std::uint32_t last,
                               std::chrono::seconds over) {
-  constexpr std::uint64_t kFullOf = 10, kFull = 9;  // So many of so many places.
-  if (crowds == 0 || now.in_flight * kFullOf < now.places * kFull) {
+  // Of a time without looks nobody knows whether all were full.
+  constexpr std::chrono::seconds kLooks{10};
+  const bool continues = looked_at_ && now.at >= *looked_at_ && now.at - *looked_at_ <= kLooks;
+  looked_at_ = now.at;
+  if (crowds == 0 || !now.full()) {
     from_.reset();
     return 0;
   }
   // Workers that come or go make the sum jump.
-  if (!from_ || from_->workers != now.workers || from_->ended > now.ended || from_->at > now.at) {
+  if (!continues || !from_ || from_->workers != now.workers || from_->ended > now.ended) {
     from_ = now;
-  } else if (now.at - from_->at >= over) {
+  } else if (now.at - from_->at >= over && now.ended - from_->ended >= now.places &&
+             now.at > from_->at) {
     last = pace_of(now.ended - from_->ended, now.at - from_->at);
     from_ = now;
   }
@@ -68,7 +88,9 @@ std::optional<std::chrono::seconds> parked_for(const OpenTasks& open, const Rele
     return std::nullopt;
   }
   const double users = std::max(window.crowds, 1U);
-  const double seconds = static_cast<double>(open.count() + 1) * users * kPaceIn / window.pace;
+  const double tasks = std::min(static_cast<double>(open.count()) * users,
+                                static_cast<double>(std::max(window.tasks, open.count())));
+  const double seconds = (tasks + 1) * kPaceIn / window.pace;
   constexpr double kMost = 1e9;  // Longer than any deadline.
   return std::chrono::ceil<std::chrono::seconds>(
       std::chrono::duration<double>(std::min(seconds, kMost)));

@@ -8,7 +8,8 @@
 //
 // The window, how many that is, is twice what all workers can work on at once, shared by the
 // crowds: the users who have parked tasks. Alone, one of them keeps every worker busy, the next
-// task at hand when one ends.
+// task at hand when one ends. Where workers have room all the same, because what is released of
+// some waits for something else, the window grows until they have none.
 //
 // Whoever has little under way does not wait behind crowds at all: his first few tasks go by the
 // express lane.
@@ -52,39 +53,51 @@ class LaneTurns {
   std::uint32_t taken_;
 };
 
-// How many tasks of a user are released at once, when all workers together can work on `places`
-// and so many users have parked tasks. Nullopt: there is no worker, and nothing to go by.
-std::optional<std::uint32_t> window_size(std::uint64_t places, std::uint64_t crowds);
-
 // As all programs know it.
 struct ReleaseWindow {
   std::uint32_t size = 0;    // Tasks of a user.
   std::uint32_t crowds = 0;  // Users who have parked tasks.
+  std::uint64_t tasks = 0;   // Open ones of these users.
   std::uint32_t pace = 0;    // Tasks that end in 1000 s, of all users; 0: not known.
   friend bool operator==(const ReleaseWindow&, const ReleaseWindow&) = default;
 };
+
+// What is seen of all workers together, from time to time.
+struct WorkersSeen {
+  Instant at;
+  std::uint64_t workers = 0;
+  std::uint64_t places = 0;  // They can work on so many tasks at once,
+  std::uint64_t room = 0;    // and would take so many more now.
+  std::uint64_t ended = 0;   // Tasks so far.
+
+  // But for a few places that are just changing hands.
+  bool full() const;
+};
+
+// How many tasks of a user are released at once from now on, while so many users have parked
+// tasks; `last` is how things were. Nullopt: there is no place, and nothing to go by.
+std::optional<std::uint32_t> window_size(const WorkersSeen& now,
+                                         std::uint64_t crowds,
+                                         const ReleaseWindow& last);
+
 // So many tasks ended within `time`, which is positive.
 std::uint32_t pace_of(std::uint64_t ended, std::chrono::microseconds time);
 
-// Tells the pace by what is seen of all workers from time to time. Only what ends while they are
-// full, and somebody waits, says how much can be done; else it says how much was asked for, and
-// nobody is to be refused for that.
+// Tells the pace by looks at all workers. Only what ends while they are full, and somebody waits,
+// says how much can be done; else it says how much was asked for, and nobody is to be refused for
+// that.
 class PaceWatch {
  public:
-  struct Seen {
-    Instant at;
-    std::uint64_t workers = 0, places = 0, in_flight = 0;  // Of all workers there are.
-    std::uint64_t ended = 0;                               // By them so far.
-  };
-  // The pace from now on, which was `last` until now: measured anew every `over`, and known only
-  // after the first of these times.
-  std::uint32_t look(const Seen& now,
+  // The pace from now on, which was `last` until now. Measured anew over `over` at the least, and
+  // as many ends as there are places: tasks that began together end together.
+  std::uint32_t look(const WorkersSeen& now,
                      std::uint64_t crowds,
                      std::uint32_t last,
                      std::chrono::seconds over);
 
  private:
-  std::optional<Seen> from_;
+  std::optional<WorkersSeen> from_;
+  std::optional<Instant> looked_at_;
 };
 
 // The open tasks of one user.
@@ -101,8 +114,8 @@ struct OpenTasks {
 
 // Would a further task be parked?
 bool would_park(const OpenTasks& open, std::uint32_t window);
-// After what time such a one has ended, as things go: all before it, at the user's share of the
-// pace. Nullopt: not known.
+// After what time such a one has ended, as things go: all of the user's before it at his share of
+// the pace, or all of all crowds' at the whole of it, whichever is sooner. Nullopt: not known.
 std::optional<std::chrono::seconds> parked_for(const OpenTasks& open, const ReleaseWindow& window);
 
 // Adds a task whose hold will be the ledger's row after `seq`. Those that are parked go first.

@@ -79,8 +79,9 @@ void insert_user(Session& session, UserId id, std::string_view email) {
   user << id << ",";
   user.utf8(email, kEmailMax) << ",UTC_TIMESTAMP(6))";
   session.execute(user);
-  session.execute(Sql("INSERT INTO balances (user_id, available, held, seq) VALUES (")
-                  << id << ",0,0,0)");
+  session.execute(Sql("INSERT INTO balances (user_id, available, held, seq, released, parked, "
+                      "parked_after, released_max, crowded) VALUES (")
+                  << id << ",0,0,0,0,0,0,0,0)");
 }
 
 std::optional<UserId> Accounts::id_of_email(std::string_view normal) {

@@ -32,6 +32,15 @@ enum class StoreFault {
 template <class Outcome>
 using Batch = std::vector<Result<Outcome, StoreFault>>;
 
+// What a worker tells about itself.
+struct WorkerReport {
+  std::size_t in_flight = 0;  // Tasks in hand.
+  std::size_t places = 0;     // It can work on so many at once,
+  std::size_t room = 0;       // and would take so many more now.
+  std::uint64_t ended = 0;    // Tasks so far.
+  std::string status_json = "{}";
+};
+
 // --- creating tasks
 // -------------------------------------------------------------------------------------------
 

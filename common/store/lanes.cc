@@ -13,8 +13,6 @@ namespace {
 // Of one user, and users, in one transaction: it is to be short.
 constexpr std::uint32_t kReleasedAtOnce = 200;
 constexpr std::size_t kUsersAtOnce = 64;
-// Holds that are looked at beyond those that are wanted: the tasks of some have ended since.
-constexpr std::uint32_t kEndedSeen = 16;
 
 // A hold of the ledger, and what has become of its task.
 struct Held {
@@ -27,6 +25,7 @@ struct Held {
 // by the ledger's primary key, where a user's holds stand in the order of their creation.
 std::map<UserId, std::vector<Held>> oldest_holds(Session& session,
                                                  const std::map<UserId, std::uint32_t>& wanted,
+                                                 std::uint32_t beyond,
                                                  Books& books) {
   Sql sql("");
   bool any = false;
@@ -37,7 +36,7 @@ std::map<UserId, std::vector<Held>> oldest_holds(Session& session,
     sql << "SELECT l.user_id, l.seq, t.id, t.state, t.lane FROM (SELECT user_id, seq, source_id "
            "FROM ledger FORCE INDEX (PRIMARY) WHERE user_id="
         << user << " AND seq>" << books.open_tasks(user)->parked_after
-        << " AND kind=" << EntryKind::kHold << " ORDER BY seq LIMIT " << count + kEndedSeen
+        << " AND kind=" << EntryKind::kHold << " ORDER BY seq LIMIT " << count + beyond
         << ") l STRAIGHT_JOIN tasks t FORCE INDEX (PRIMARY) ON t.id=l.source_id";
     any = true;
   }
@@ -59,10 +58,11 @@ std::map<UserId, std::vector<Held>> oldest_holds(Session& session,
 
 }  // namespace
 
-std::vector<Hint> release_next(Session& session,
-                               Books& books,
-                               std::span<const UserId> users,
-                               Instant now) {
+Released release_next(Session& session,
+                      Books& books,
+                      std::span<const UserId> users,
+                      Instant now,
+                      std::uint32_t beyond) {
   std::map<UserId, std::uint32_t> wanted;
   for (const UserId user : users) {
     const OpenTasks* const open = books.open_tasks(user);
@@ -74,7 +74,7 @@ std::vector<Hint> release_next(Session& session,
   if (wanted.empty()) {
     return {};
   }
-  const auto found = oldest_holds(session, wanted, books);
+  const auto found = oldest_holds(session, wanted, beyond, books);
   std::vector<TaskId> ids;
   for (const auto& [user, holds] : found) {
     std::uint32_t count = 0;
@@ -90,31 +90,36 @@ std::vector<Hint> release_next(Session& session,
   if (!ids.empty()) {
     locked = lock_tasks(session, ids);
   }
-  std::vector<Hint> out;
+  Released out;
   for (const auto& [user, holds] : found) {
     OpenTasks& open = *books.open_tasks(user);
     std::uint32_t count = 0;
     std::uint64_t seq = open.parked_after;
+    bool in_use = false;
     for (const Held& held : holds) {
       if (held.parked) {
         const TaskRecord* const task = count < wanted.at(user) ? locked.find(held.task) : nullptr;
         if (task == nullptr) {
+          in_use = true;
           break;
         }
-        out.push_back({.task = task->id, .epoch = task->epoch + 1, .lane = Lane::kBulk});
+        out.hints.push_back({.task = task->id, .epoch = task->epoch + 1, .lane = Lane::kBulk});
         ++count;
       }
       seq = held.seq;
     }
     release_tasks(open, count, seq);
     books.touch(user);
+    if (!in_use && count < wanted.at(user) && holds.size() >= wanted.at(user) + beyond) {
+      out.further.push_back(user);
+    }
   }
-  if (!out.empty()) {
+  if (!out.hints.empty()) {
     // A new epoch, so that nobody takes it for a new task whose first hint was confirmed.
     Sql sql("UPDATE tasks FORCE INDEX (PRIMARY) SET lane=");
     sql << Lane::kBulk << ", epoch=epoch+1, next_run_at=" << now << ", wake_at=LEAST(deadline_at,"
         << now + kFirstLook << "), updated_at=" << now << " WHERE id IN (";
-    list(sql, out, [&](const Hint& hint) { sql << hint.task; }) << ")";
+    list(sql, out.hints, [&](const Hint& hint) { sql << hint.task; }) << ")";
     session.later(sql);
   }
   return out;

@@ -16,7 +16,9 @@ namespace {
 constexpr std::chrono::seconds kLogEvery{1};
 constexpr std::chrono::days kIdempotencyKept{7};
 // Nothing here waits for a lock.
-constexpr SessionOptions kNeverWaits{.lock_wait = std::chrono::seconds(0)};
+SessionOptions never_waits(std::chrono::seconds idle_max) {
+  return {.lock_wait = std::chrono::seconds(0), .idle_max = idle_max};
+}
 
 using KeysByHash = std::unordered_map<std::string, KeyRecord>;
 
@@ -33,8 +35,8 @@ std::vector<KeyOutcome> in_order(std::span<const Sha256> hashes, const KeysByHas
 
 }  // namespace
 
-TaskStore::TaskStore(const DatabaseUrl& url, LocalClocks clocks)
-    : session_(url, kNeverWaits), clocks_(std::move(clocks)) {}
+TaskStore::TaskStore(const DatabaseUrl& url, LocalClocks clocks, std::chrono::seconds idle_max)
+    : session_(url, never_waits(idle_max)), clocks_(std::move(clocks)) {}
 
 void TaskStore::log_fault(const char* what, const DbError& error, std::size_t commands) {
   // With the database away every call fails; one line a second says it. That a row is held is no
@@ -262,21 +264,20 @@ Result<ClockLook, StoreFault> TaskStore::look_at_clocks() {
 Result<Done, StoreFault> TaskStore::report_worker(WorkerId worker,
                                                   const std::string& host,
                                                   int pid,
-                                                  std::size_t in_flight,
-                                                  std::size_t places,
-                                                  std::uint64_t ended,
-                                                  const std::string& status_json) {
+                                                  const WorkerReport& report) {
   constexpr std::size_t kHostMax = 255;
   return guarded<Done>("report_worker", [&] {
     Sql sql(
-        "INSERT INTO workers (id, host, pid, in_flight, places, ended, status, started_at, "
+        "INSERT INTO workers (id, host, pid, in_flight, places, room, ended, status, started_at, "
         "seen_at) VALUES (");
     sql << worker << ",";
-    sql.utf8(host, kHostMax) << "," << pid << "," << in_flight << "," << places << "," << ended
-                             << ",";
-    sql.bytes(status_json) << ",UTC_TIMESTAMP(6),UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE "
-                              "in_flight=VALUES(in_flight), places=VALUES(places), "
-                              "ended=VALUES(ended), status=VALUES(status), seen_at=VALUES(seen_at)";
+    sql.utf8(host, kHostMax) << "," << pid << "," << report.in_flight << "," << report.places << ","
+                             << report.room << "," << report.ended << ",";
+    sql.bytes(report.status_json)
+        << ",UTC_TIMESTAMP(6),UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE "
+           "in_flight=VALUES(in_flight), places=VALUES(places), "
+           "room=VALUES(room), "
+           "ended=VALUES(ended), status=VALUES(status), seen_at=VALUES(seen_at)";
     session_.execute(sql);
     session_.execute(Sql("DELETE FROM workers WHERE seen_at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY"));
     return Done{};

@@ -44,7 +44,10 @@ class TaskStore {
   };
 
   // What is concluded from the database's clock alone is first compared with `clocks`.
-  explicit TaskStore(const DatabaseUrl& url, LocalClocks clocks = {});
+  // `idle_max`: how long the turns that a process took remain its own when it freezes (MariaDB).
+  explicit TaskStore(const DatabaseUrl& url,
+                     LocalClocks clocks = {},
+                     std::chrono::seconds idle_max = SessionOptions().idle_max);
 
   // Holds credits and writes tasks. Replays and conflicts of idempotency keys are decided under the
   // users' balance locks, so equal keys sent at once give one task, within a batch too. A lost
@@ -186,15 +189,11 @@ class TaskStore {
   // The database's clock.
   Result<Instant, StoreFault> now();
 
-  // Upserts this worker's row in `workers`, and forgets rows not seen for a day. `places`: how many
-  // tasks it can work on at once; `ended`: so many has it ended so far.
+  // Upserts this worker's row in `workers`, and forgets rows not seen for a day.
   Result<Done, StoreFault> report_worker(WorkerId worker,
                                          const std::string& host,
                                          int pid,
-                                         std::size_t in_flight,
-                                         std::size_t places,
-                                         std::uint64_t ended,
-                                         const std::string& status_json);
+                                         const WorkerReport& report);
 
   // This worker has ended and holds nothing.
   Result<Done, StoreFault> report_worker_ended(WorkerId worker);

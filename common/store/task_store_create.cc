@@ -178,7 +178,7 @@ void TaskStore::create_in(std::vector<BatchItem<CreateCommand, CreateOutcome>>& 
     const CreateCommand& command = *asked;
     outcome = CreateOutcome{};
     if (const auto row = there.find(command.id); row != there.end()) {
-      outcome = {Kind::kCreated, row->second};
+      outcome = {.kind = Kind::kCreated, .task = row->second, .lane = row->second.lane};
       continue;
     }
     const Balance* balance = books.find(command.user);

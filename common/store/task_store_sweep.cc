@@ -374,14 +374,14 @@ SweepResult TaskStore::sweep_locked(std::span<const Due> due,
       case SweepDecision::Kind::kHinted:
         break;
       case SweepDecision::Kind::kPublish:
-        result.publish.push_back({task->id, task->epoch});
+        result.publish.push_back({task->id, task->epoch, task->lane});
         [[fallthrough]];
       case SweepDecision::Kind::kLook:
         looks.push_back({task->id, decision.wake_at});
         break;
       case SweepDecision::Kind::kReap:
         changes.push_back(change_of(*task, *decision.move));
-        result.publish.push_back({task->id, decision.move->epoch});
+        result.publish.push_back({task->id, decision.move->epoch, task->lane});
         ++result.reaped;
         break;
       case SweepDecision::Kind::kExhaust:
@@ -471,33 +471,36 @@ bool TaskStore::look_after_some_crowds(std::size_t limit, std::chrono::seconds p
   // A worker that was not seen for so long has none.
   constexpr std::chrono::seconds kSeenWithin{15};
   constexpr std::uint32_t kCrowdsCounted = 10'000;  // With as many, the window is the smallest.
+  constexpr std::chrono::milliseconds kFurtherTime{500};
   ReleaseWindow window;
   {
     Sql sql(
-        "SELECT SUM(places), SUM(in_flight), SUM(ended), COUNT(*), (SELECT COUNT(*) FROM (SELECT 1 "
-        "FROM balances FORCE INDEX (k_crowded) WHERE crowded=1 LIMIT ");
-    Rows rows = session_.query(
-        sql << kCrowdsCounted
-            << ") c), (SELECT size FROM release_window), (SELECT crowds FROM release_window), "
-               "(SELECT pace FROM release_window), UTC_TIMESTAMP(6) FROM workers WHERE ended_at IS "
-               "NULL AND seen_at>UTC_TIMESTAMP(6) - INTERVAL "
-            << kSeenWithin.count() << " SECOND");
+        "SELECT UTC_TIMESTAMP(6), w.n, w.places, w.room, w.ended, c.n, c.tasks, r.size, r.crowds, "
+        "r.tasks, r.pace FROM release_window r JOIN (SELECT COUNT(*) AS n, COALESCE(SUM(places),0) "
+        "AS places, COALESCE(SUM(room),0) AS room, COALESCE(SUM(ended),0) AS ended FROM workers "
+        "WHERE ended_at IS NULL AND seen_at>UTC_TIMESTAMP(6) - INTERVAL ");
+    sql << kSeenWithin.count()
+        << " SECOND) w JOIN (SELECT COUNT(*) AS n, COALESCE(SUM(open),0) AS tasks FROM (SELECT "
+           "released+parked AS open FROM balances FORCE INDEX (k_crowded) WHERE crowded=1 LIMIT "
+        << kCrowdsCounted << ") b) c";
+    Rows rows = session_.query(sql);
     AG_CHECK(rows.next());
-    window = {.size = rows.u32(6), .crowds = rows.u32(7), .pace = rows.u32(8)};
+    const WorkersSeen seen{.at = rows.time(1),
+                           .workers = rows.u64(2),
+                           .places = rows.u64(3),
+                           .room = rows.u64(4),
+                           .ended = rows.u64(5)};
+    window = {
+        .size = rows.u32(8), .crowds = rows.u32(9), .tasks = rows.u64(10), .pace = rows.u32(11)};
     ReleaseWindow next = window;
-    next.crowds = rows.u32(5);
-    if (rows.u64(4) > 0) {
-      const PaceWatch::Seen seen{.at = rows.time(9),
-                                 .workers = rows.u64(4),
-                                 .places = rows.u64(1),
-                                 .in_flight = rows.u64(2),
-                                 .ended = rows.u64(3)};
-      next.size = window_size(seen.places, next.crowds).value_or(window.size);
-      next.pace = pace_.look(seen, next.crowds, window.pace, pace_over);
-    }
+    next.crowds = rows.u32(6);
+    next.tasks = rows.u64(7);
+    next.size = window_size(seen, next.crowds, window).value_or(window.size);
+    next.pace = pace_.look(seen, next.crowds, window.pace, pace_over);
     if (next != window) {
       Sql update("UPDATE release_window SET size=");
-      session_.execute(update << next.size << ", crowds=" << next.crowds << ", pace=" << next.pace);
+      session_.execute(update << next.size << ", crowds=" << next.crowds << ", tasks=" << next.tasks
+                              << ", pace=" << next.pace);
       window = next;
     }
   }
@@ -520,20 +523,33 @@ bool TaskStore::look_after_some_crowds(std::size_t limit, std::chrono::seconds p
       }
     }
   }
-  constexpr std::size_t kUsersAtOnce = 20;
-  for (std::size_t i = 0; i < waiting.size(); i += kUsersAtOnce) {
-    const auto some =
-        std::span(waiting).subspan(i).first(std::min(kUsersAtOnce, waiting.size() - i));
-    std::vector<Hint> hints;
+  // Of those whose oldest tasks have all ended since, many more are read at once.
+  constexpr std::size_t kUsersAtOnce = 20, kFurtherAtOnce = 4;
+  constexpr std::uint32_t kFurther = 1000;
+  std::vector<UserId> further;
+  const auto release = [&](std::span<const UserId> users, std::uint32_t beyond) {
+    Released out;
     session_.transact([&] {
-      Books books(session_, {some.begin(), some.end()}, Locking::kSkipLocked);
-      hints.clear();
+      Books books(session_, {users.begin(), users.end()}, Locking::kSkipLocked);
+      out = {};
       if (books.now()) {
-        hints = release_next(session_, books, some, *books.now());
+        out = release_next(session_, books, users, *books.now(), beyond);
         books.write(*books.now());
       }
     });
-    released_.insert(released_.end(), hints.begin(), hints.end());
+    released_.insert(released_.end(), out.hints.begin(), out.hints.end());
+    further.insert(further.end(), out.further.begin(), out.further.end());
+  };
+  for (std::size_t i = 0; i < waiting.size(); i += kUsersAtOnce) {
+    release(std::span(waiting).subspan(i).first(std::min(kUsersAtOnce, waiting.size() - i)),
+            kEndedSeen);
+  }
+  const auto until = std::chrono::steady_clock::now() + kFurtherTime;
+  while (!further.empty() && std::chrono::steady_clock::now() < until) {
+    const std::size_t count = std::min(kFurtherAtOnce, further.size());
+    const std::vector<UserId> some(further.begin(), further.begin() + static_cast<int>(count));
+    further.erase(further.begin(), further.begin() + static_cast<int>(count));
+    release(some, kFurther);
   }
   if (seen < limit) {
     crowd_at_.reset();

@@ -272,7 +272,7 @@ void TaskStore::settle_in(std::vector<BatchItem<SettleCommand, SettleOutcome>>& 
     changes.push_back(change_of(*task, std::move(move), &command));
   }
   // Sent even if this is not committed after all: then nobody can claim them, and no harm is done.
-  const auto next = release_next(session_, books, crowds, tasks.now);
+  const auto next = release_next(session_, books, crowds, tasks.now).hints;
   released_.insert(released_.end(), next.begin(), next.end());
   write_changes(session_, changes, tasks.now);
   books.write(tasks.now);

@@ -382,7 +382,8 @@ TEST_F(Admin, QueueMergesWhatLivingWorkersReport) {
   create(user);
   const auto report = [&](const char* status) {
     const WorkerId id = WorkerId::make();
-    EXPECT_TRUE(tasks_.report_worker(id, "host", 7, 2, 200, 0, status));
+    EXPECT_TRUE(tasks_.report_worker(
+        id, "host", 7, {.in_flight = 2, .places = 200, .status_json = status}));
     return id;
   };
   report(R"({"providers":[{"name":"a","state":"ready","in_flight":2},
@@ -441,7 +442,8 @@ TEST_F(Admin, PeopleReadColumns) {
 
 TEST_F(Admin, ControlCharactersNeverReachTheTerminal) {
   user_with_credits();
-  EXPECT_TRUE(tasks_.report_worker(WorkerId::make(), "ho\x1B[31mst", 7, 2, 200, 0, "{}"));
+  EXPECT_TRUE(
+      tasks_.report_worker(WorkerId::make(), "ho\x1B[31mst", 7, {.in_flight = 2, .places = 200}));
   EXPECT_THAT(admin({"queue"}).out, AllOf(HasSubstr("ho?[31mst"), Not(HasSubstr("\x1B"))));
 }
 
@@ -697,7 +699,7 @@ TEST_F(Admin, AWorkerThatIsGoneHoldsNoWork) {
   TaskStore tasks(db_.url());
   const WorkerId working = WorkerId::make(), ended = WorkerId::make(), lost = WorkerId::make();
   for (const WorkerId worker : {working, ended, lost}) {
-    ASSERT_TRUE(tasks.report_worker(worker, "h", 1, 1, 200, 0, "{}"));
+    ASSERT_TRUE(tasks.report_worker(worker, "h", 1, {.in_flight = 1, .places = 200}));
   }
   ASSERT_TRUE(tasks.report_worker_ended(ended));
   db_.execute(Sql("UPDATE workers SET seen_at=seen_at - INTERVAL 60 SECOND WHERE id=") << lost);

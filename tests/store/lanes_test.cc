@@ -203,7 +203,7 @@ TEST_F(LanesTest, TheWindowFollowsWorkersAndCrowds) {
   const auto tasks = create_many(user, kWindow + 40);
   look_after_crowds();
   EXPECT_EQ(db_.number(Sql("SELECT size FROM release_window")), kWindow) << "no worker, no word";
-  must(store_.report_worker(worker_, "here", 1, 0, 10, 0, "{}"));
+  must(store_.report_worker(worker_, "here", 1, {.in_flight = 0, .places = 10}));
   const auto released = look_after_crowds();
   EXPECT_EQ(db_.number(Sql("SELECT size FROM release_window")), 20);
   EXPECT_EQ(released.size(), 20 - kWindow);
@@ -214,6 +214,11 @@ TEST_F(LanesTest, TheWindowFollowsWorkersAndCrowds) {
   create_many(other, 30);
   look_after_crowds();
   EXPECT_EQ(db_.number(Sql("SELECT size FROM release_window")), 10) << "shared by two";
+  EXPECT_EQ(db_.number(Sql("SELECT tasks FROM release_window")), kWindow + 40 + 30);
+  must(store_.report_worker(worker_, "here", 1, {.in_flight = 2, .places = 10, .room = 8}));
+  look_after_crowds();
+  EXPECT_EQ(db_.number(Sql("SELECT size FROM release_window")), 15) << "there is room for more";
+  set_window(10);
   must(store_.report_worker_ended(worker_));
   look_after_crowds();
   EXPECT_EQ(db_.number(Sql("SELECT size FROM release_window")), 10) << "until one comes again";
@@ -272,7 +277,8 @@ TEST_F(LanesTest, SoManyMayBeOpenAndNoMore) {
 TEST_F(LanesTest, WhatWouldNotEndInTimeIsRefusedAtOnce) {
   const UserId user = db_.add_user(), other = db_.add_user();
   create_many(user, kWindow + 50);
-  db_.execute(Sql("UPDATE release_window SET crowds=1, pace=1000"));  // One a second.
+  // One a second.
+  db_.execute(Sql("UPDATE release_window SET crowds=2, tasks=56, pace=1000"));
   CreateCommand command = create_command(user);
   command.deadline = 56s;
   const Balance before = db_.balance(user);
@@ -298,20 +304,85 @@ TEST_F(LanesTest, ThePaceIsWhatAllWorkersEndWhileTheyAreFullAndSomebodyWaits) {
     return db_.number(Sql("SELECT pace FROM release_window"));
   };
   const WorkerId other = WorkerId::make();
-  const auto report = [&](std::size_t in_flight, std::uint64_t ended) {
-    must(store_.report_worker(worker_, "here", 1, in_flight, 10, ended, "{}"));
-    must(store_.report_worker(other, "here", 2, 10, 10, 50, "{}"));
+  const auto report = [&](std::size_t room, std::uint64_t ended) {
+    must(store_.report_worker(worker_, "here", 1, {.places = 10, .room = room, .ended = ended}));
+    must(store_.report_worker(other, "here", 2, {.places = 10, .ended = 50}));
   };
-  report(10, 100);
+  report(0, 100);
   EXPECT_EQ(pace(), 0);
-  report(10, 160);
+  report(0, 160);
   EXPECT_EQ(pace(), 0) << "nobody waits: so much was asked for, and no more";
   create_many(db_.add_user(), 100);
   EXPECT_EQ(pace(), 0) << "nothing to compare with";
-  report(10, 220);
+  report(0, 220);
   EXPECT_GT(pace(), 0);
-  report(4, 230);
+  report(6, 280);
   EXPECT_EQ(pace(), 0) << "there are places that nobody takes";
+}
+
+// Whoever has little under way waits behind no crowd when his task has to be tried again, either.
+TEST_F(LanesTest, AHintThatIsSentAgainKeepsItsLane) {
+  const UserId user = db_.add_user();
+  const auto tasks = create_many(user, kExpressMax + 1);
+  const auto published = [&](TaskId task) {
+    const auto hints = must(store_.sweep(10)).publish;
+    return hints.size() == 1 && hints[0].task == task ? std::optional(hints[0].lane) : std::nullopt;
+  };
+  const auto look_now = [&](TaskId task) {
+    db_.execute(Sql("UPDATE tasks SET wake_at=UTC_TIMESTAMP(6) WHERE id=") << task);
+  };
+  look_now(tasks[0]);
+  EXPECT_EQ(published(tasks[0]), Lane::kExpress);
+  look_now(tasks[kExpressMax]);
+  EXPECT_EQ(published(tasks[kExpressMax]), Lane::kBulk);
+  ASSERT_TRUE(claim(tasks[1]));
+  db_.execute(
+      Sql("UPDATE tasks SET lease_until=UTC_TIMESTAMP(6), wake_at=UTC_TIMESTAMP(6) WHERE id=")
+      << tasks[1]);
+  EXPECT_EQ(published(tasks[1]), Lane::kExpress) << "its worker is gone";
+}
+
+// Canceled, all but the newest: what is next lies behind all their holds.
+TEST_F(LanesTest, BehindVeryManyThatHaveEndedTheNextIsFoundInOneLook) {
+  const UserId user = db_.add_user();
+  constexpr std::size_t kMany = 1500;
+  std::vector<TaskId> tasks;
+  while (tasks.size() < kMany) {
+    const auto some = create_many(user, 250);
+    tasks.insert(tasks.end(), some.begin(), some.end());
+  }
+  for (std::size_t i = 0; i + 1 < kMany; i += 250) {
+    std::vector<CancelCommand> cancels;
+    for (std::size_t k = i; k < std::min(i + 250, kMany - 1); ++k) {
+      cancels.push_back({.task = tasks[k], .user = user});
+    }
+    for (const auto& canceled : store_.cancel(cancels)) {
+      ASSERT_TRUE(canceled);
+    }
+  }
+  must(store_.look_after_crowds(10));
+  EXPECT_EQ(store_.released(), (std::vector<Hint>{{tasks.back(), 1}}));
+}
+
+// It does not count, and a count that has gone wrong parks its user's tasks for ever.
+TEST_F(LanesTest, AProgramOfTheReleaseBeforeCannotWriteABalance) {
+  const UserId user = db_.add_user();
+  const Balance before = db_.balance(user);
+  Sql sql("INSERT INTO balances (user_id, available, held, seq) VALUES (");
+  sql << user
+      << ",1,0,2) ON DUPLICATE KEY UPDATE available=VALUES(available), held=VALUES(held), "
+         "seq=VALUES(seq)";
+  EXPECT_THROW(db_.execute(sql), DbError);
+  EXPECT_EQ(db_.balance(user), before);
+}
+
+// A process that has the turn may freeze.
+TEST_F(LanesTest, ATurnEndsWithAnIdleSession) {
+  TaskStore frozen(db_.url(), {}, 1s);
+  EXPECT_TRUE(must(frozen.take_turn(TaskStore::Chore::kCrowds)));
+  EXPECT_FALSE(must(store_.take_turn(TaskStore::Chore::kCrowds)));
+  EXPECT_TRUE(
+      test::eventually(20s, [&] { return must(store_.take_turn(TaskStore::Chore::kCrowds)); }));
 }
 
 TEST_F(LanesTest, WhoeverPullsGetsTheExpressLaneFirst) {

@@ -95,9 +95,9 @@ TEST_F(OperatorsTest, TheQueueIsCounted) {
               << ids[2]);
   db_.execute(Sql("UPDATE tasks SET created_at=created_at - INTERVAL 100 SECOND WHERE id=")
               << ids[3]);
-  ASSERT_TRUE(tasks_.report_worker(WorkerId::make(), "here", 12, 3, 200, 0, "{}"));
+  ASSERT_TRUE(tasks_.report_worker(WorkerId::make(), "here", 12, {.in_flight = 3, .places = 200}));
   const WorkerId gone = WorkerId::make();
-  ASSERT_TRUE(tasks_.report_worker(gone, "there", 13, 0, 200, 0, "{}"));
+  ASSERT_TRUE(tasks_.report_worker(gone, "there", 13, {.in_flight = 0, .places = 200}));
   db_.execute(Sql("UPDATE workers SET seen_at=seen_at - INTERVAL 31 SECOND WHERE id=") << gone);
 
   const auto view = operators_.queue();

@@ -429,7 +429,7 @@ TEST_F(Privileges, EveryOperationOfTheTaskStoreWorks) {
   EXPECT_TRUE(api.find_keys(std::span(&key.hash, 1)).front());
   EXPECT_TRUE(api.touch_keys(std::span(&stored->id, 1)));
   const WorkerId worker = WorkerId::make();
-  EXPECT_TRUE(tasks.report_worker(worker, "h", 1, 0, 200, 0, "{}"));
+  EXPECT_TRUE(tasks.report_worker(worker, "h", 1, {.in_flight = 0, .places = 200}));
   EXPECT_TRUE(tasks.report_worker_ended(worker));
   EXPECT_TRUE(api.report_api(ApiId::make(), TaskId::make()));
   EXPECT_TRUE(api.report_api_ended(ApiId::make()));

@@ -496,13 +496,15 @@ TEST_F(UsageTest, OneBadUserIsLeftOut) {
 
 TEST_F(UsageTest, AllUsersAreSeenPageByPage) {
   Sql users("INSERT INTO users (id, email, plan, purchased, created_at) VALUES ");
-  Sql balances("INSERT INTO balances (user_id, available, held, seq) VALUES ");
+  Sql balances(
+      "INSERT INTO balances (user_id, available, held, seq, released, parked, parked_after, "
+      "released_max, crowded) VALUES ");
   std::vector<UserId> ids(kUsageUsersSeen);
   std::generate(ids.begin(), ids.end(), [] { return UserId::make(); });
   list(users, ids, [&](UserId user) {
     users << "(" << user << ",HEX(" << user << "),0,0,UTC_TIMESTAMP(6))";
   });
-  list(balances, ids, [&](UserId user) { balances << "(" << user << ",0,0,0)"; });
+  list(balances, ids, [&](UserId user) { balances << "(" << user << ",0,0,0,0,0,0,0,0)"; });
   db_.execute(users);
   db_.execute(balances);
   const UserId last = db_.add_user();

@@ -831,10 +831,12 @@ TEST_F(WorkTest, DeadlineAgainstSettle) {
 
 TEST_F(WorkTest, WorkersReportAndAreForgotten) {
   const WorkerId old = WorkerId::make();
-  must(store_.report_worker(old, "a", 1, 0, 200, 0, "{}"));
+  must(store_.report_worker(old, "a", 1, {.in_flight = 0, .places = 200}));
   db_.execute(Sql("UPDATE workers SET seen_at=seen_at - INTERVAL 2 DAY"));
-  must(store_.report_worker(worker_, "host", 42, 7, 200, 0, R"({"v":1})"));
-  must(store_.report_worker(worker_, "host", 42, 9, 200, 0, R"({"v":2})"));
+  must(store_.report_worker(
+      worker_, "host", 42, {.in_flight = 7, .places = 200, .status_json = R"({"v":1})"}));
+  must(store_.report_worker(
+      worker_, "host", 42, {.in_flight = 9, .places = 200, .status_json = R"({"v":2})"}));
   EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM workers")), 1);
   EXPECT_EQ(db_.text(Sql("SELECT CONCAT(host, pid, in_flight, status) FROM workers")),
             R"(host429{"v":2})");

@@ -138,8 +138,9 @@ UserId TestDatabase::add_user(Units available) {
     users.utf8(user.text() + "@example.com", 254) << ",1,0,UTC_TIMESTAMP(6))";
     session_.execute(users);
     const int booked = available > Units{} ? 1 : 0;
-    session_.execute(Sql("INSERT INTO balances (user_id, available, held, seq) VALUES (")
-                     << user << "," << available << ",0," << booked << ")");
+    session_.execute(Sql("INSERT INTO balances (user_id, available, held, seq, released, parked, "
+                         "parked_after, released_max, crowded) VALUES (")
+                     << user << "," << available << ",0," << booked << ",0,0,0,0,0)");
     if (booked != 0) {
       const Uuid grant = new_uuid();
       session_.execute(Sql("INSERT INTO grants (id, reference, user_id, kind, amount, created_at) "

@@ -11,16 +11,52 @@
 namespace audiogen {
 namespace {
 
+WorkersSeen workers(std::uint64_t places, std::uint64_t room = 0) {
+  return {.at = {}, .workers = 1, .places = places, .room = room, .ended = 0};
+}
+
+ReleaseWindow was(std::uint32_t size, std::uint32_t crowds) {
+  return {.size = size, .crowds = crowds, .tasks = 0, .pace = 0};
+}
+
 TEST(Window, IsTwiceThePlacesSharedByTheCrowds) {
-  EXPECT_EQ(window_size(0, 0), std::nullopt);
-  EXPECT_EQ(window_size(0, 7), std::nullopt);
-  EXPECT_EQ(window_size(200, 0), 400U) << "the first who comes is a crowd, too";
-  EXPECT_EQ(window_size(200, 1), 400U);
-  EXPECT_EQ(window_size(200, 3), 134U) << "rounded up";
-  EXPECT_EQ(window_size(200, 1'000'000), kWindowMin);
-  EXPECT_EQ(window_size(1, 1), kWindowMin);
-  EXPECT_EQ(window_size(UINT64_MAX, 1), kWindowMax);
-  EXPECT_EQ(window_size(UINT64_MAX, UINT64_MAX), kWindowMin);
+  const auto size = [](std::uint64_t places, std::uint64_t crowds) {
+    return window_size(workers(places), crowds, {});
+  };
+  EXPECT_EQ(size(0, 0), std::nullopt);
+  EXPECT_EQ(size(0, 7), std::nullopt);
+  EXPECT_EQ(size(200, 0), 400U) << "the first who comes is a crowd, too";
+  EXPECT_EQ(size(200, 1), 400U);
+  EXPECT_EQ(size(200, 3), 134U) << "rounded up";
+  EXPECT_EQ(size(200, 1'000'000), kWindowMin);
+  EXPECT_EQ(size(1, 1), kWindowMin);
+  EXPECT_EQ(size(UINT64_MAX, 1), kWindowMax);
+  EXPECT_EQ(size(UINT64_MAX, UINT64_MAX), kWindowMin);
+}
+
+// What is released of others waits for slow servers, say: then this one's share alone leaves
+// workers without work.
+TEST(Window, GrowsWhileWorkersHaveRoomAndShrinksSlowlyAfterwards) {
+  constexpr std::uint32_t kShare = 16, kAlone = 128;
+  EXPECT_EQ(window_size(workers(64, 6), 8, was(kShare, 8)), kShare) << "as good as full";
+  EXPECT_EQ(window_size(workers(64, 48), 8, was(kShare, 8)), 24U);
+  std::uint32_t size = kShare;
+  for (int i = 0; i < 10; ++i) {
+    size = *window_size(workers(64, 48), 8, was(size, 8));
+  }
+  EXPECT_EQ(size, kAlone) << "as though nobody else were there";
+  const std::uint32_t full = *window_size(workers(64), 8, was(size, 8));
+  EXPECT_LT(full, kAlone);
+  EXPECT_GT(full, kAlone * 9 / 10);
+  for (int i = 0; i < 100; ++i) {
+    size = *window_size(workers(64), 8, was(size, 8));
+  }
+  EXPECT_EQ(size, kShare);
+}
+
+TEST(Window, WhoeverHasJustComeWaitsBehindNoMoreThanShares) {
+  EXPECT_EQ(window_size(workers(64, 48), 9, was(128, 8)), 15U);
+  EXPECT_EQ(window_size(workers(64), 9, was(128, 8)), 15U);
 }
 
 TEST(OpenTasks, TheFirstGoExpressThenInBulkAndWhatIsBeyondTheWindowIsParked) {
@@ -85,15 +121,19 @@ TEST(OpenTasks, NoCountFallsBelowNothing) {
 TEST(OpenTasks, WhatIsParkedTakesAsLongAsAllBeforeItAtTheUsersShareOfThePace) {
   using namespace std::chrono_literals;
   const OpenTasks open{.released = 10, .parked = 89, .parked_after = 0, .released_max = 0};
-  EXPECT_EQ(parked_for(open, {.size = 10, .crowds = 1, .pace = 0}), std::nullopt) << "not known";
-  EXPECT_EQ(parked_for(open, {.size = 10, .crowds = 1, .pace = 2000}), 50s);
-  EXPECT_EQ(parked_for(open, {.size = 10, .crowds = 0, .pace = 2000}), 50s) << "he is the first";
-  EXPECT_EQ(parked_for(open, {.size = 10, .crowds = 4, .pace = 2000}), 200s);
-  EXPECT_EQ(
-      parked_for(
+  const auto ends_in = [&](std::uint32_t crowds, std::uint32_t pace, std::uint64_t tasks) {
+    return parked_for(open, {.size = 10, .crowds = crowds, .tasks = tasks, .pace = pace});
+  };
+  EXPECT_EQ(ends_in(1, 0, 99), std::nullopt) << "not known";
+  EXPECT_EQ(ends_in(1, 2000, 99), 50s);
+  EXPECT_EQ(ends_in(0, 2000, 0), 50s) << "he is the first";
+  EXPECT_EQ(ends_in(5, 2000, 10'000), 248s);
+  EXPECT_EQ(ends_in(5, 2000, 103), 52s) << "the others have little: they will soon be gone";
+  EXPECT_GT(
+      *parked_for(
           {.released = UINT32_MAX, .parked = UINT32_MAX, .parked_after = 0, .released_max = 0},
-          {.size = 1, .crowds = UINT32_MAX, .pace = 1}) > 1h,
-      true);
+          {.size = 1, .crowds = UINT32_MAX, .tasks = UINT64_MAX, .pace = 1}),
+      1h);
   EXPECT_TRUE(would_park(open, 1000)) << "behind what is parked";
   EXPECT_TRUE(would_park({.released = 5, .parked = 0, .parked_after = 0, .released_max = 0}, 5));
   EXPECT_FALSE(would_park({.released = 4, .parked = 0, .parked_after = 0, .released_max = 0}, 5));
@@ -109,12 +149,12 @@ TEST(Pace, IsTasksInAThousandSeconds) {
 
 class PaceWatchTest : public testing::Test {
  protected:
-  std::uint32_t look(PaceWatch::Seen seen, std::uint64_t crowds = 1) {
+  std::uint32_t look(WorkersSeen seen, std::uint64_t crowds = 1) {
     seen.at = Instant(now_ += std::chrono::seconds(10));
     return last_ = watch_.look(seen, crowds, last_, std::chrono::seconds(20));
   }
-  static PaceWatch::Seen full(std::uint64_t ended, std::uint64_t workers = 2) {
-    return {.at = {}, .workers = workers, .places = 20, .in_flight = 20, .ended = ended};
+  static WorkersSeen full(std::uint64_t ended, std::uint64_t workers = 2) {
+    return {.at = {}, .workers = workers, .places = 20, .room = 0, .ended = ended};
   }
 
   PaceWatch watch_;
@@ -126,30 +166,41 @@ TEST_F(PaceWatchTest, IsMeasuredOverATimeAndKeptUntilTheNext) {
   EXPECT_EQ(look(full(100)), 0U);
   EXPECT_EQ(look(full(150)), 0U) << "not yet";
   EXPECT_EQ(look(full(200)), 5000U);
-  EXPECT_EQ(look(full(200)), 5000U);
-  EXPECT_EQ(look(full(220)), 1000U);
+  EXPECT_EQ(look(full(220)), 5000U);
+  EXPECT_EQ(look(full(240)), 2000U);
+}
+
+// Calls of minutes that began together end together: the first few of a wave, or the time between
+// two, say nothing.
+TEST_F(PaceWatchTest, IsMeasuredOverAsManyEndsAsThereArePlaces) {
+  look(full(100));
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(look(full(100)), 0U);
+  }
+  EXPECT_EQ(look(full(103)), 0U);
+  EXPECT_EQ(look(full(120)), 166U) << "20 in 120 s";
 }
 
 // A few tasks in a quiet minute are no reason to refuse the many that come after it.
 TEST_F(PaceWatchTest, WhatEndsWhileNobodyWaitsSaysNothing) {
   look(full(100), 0);
-  look(full(101), 0);
-  EXPECT_EQ(look(full(102), 0), 0U);
-  EXPECT_EQ(look(full(103)), 0U) << "nor when somebody has just come";
-  look(full(110));
-  EXPECT_EQ(look(full(123)), 1000U);
-  EXPECT_EQ(look(full(130), 0), 0U);
+  look(full(150), 0);
+  EXPECT_EQ(look(full(200), 0), 0U);
+  EXPECT_EQ(look(full(250)), 0U) << "nor when somebody has just come";
+  look(full(270));
+  EXPECT_EQ(look(full(290)), 2000U);
+  EXPECT_EQ(look(full(300), 0), 0U);
 }
 
-// Somebody waits because of his plan: the places are there.
-TEST_F(PaceWatchTest, WhatEndsWhilePlacesAreFreeSaysNothing) {
-  PaceWatch::Seen seen = full(100);
+// Somebody waits because of his plan, or for his references: the places are there.
+TEST_F(PaceWatchTest, WhatEndsWhileWorkersHaveRoomSaysNothing) {
+  WorkersSeen seen = full(100);
   for (int i = 0; i < 4; ++i) {
-    seen.in_flight = 17;
-    seen.ended += 1;
+    seen.room = 3;
+    seen.ended += 50;
     EXPECT_EQ(look(seen), 0U);
   }
-  seen.in_flight = 18;
+  seen.room = 2;
   look(seen);
   look(seen);
   seen.ended += 40;
@@ -164,6 +215,17 @@ TEST_F(PaceWatchTest, WorkersThatComeOrGoBringNothingAlong) {
   EXPECT_EQ(look(full(50, 3)), 2000U) << "fewer than before";
   look(full(60, 3));
   EXPECT_EQ(look(full(70, 3)), 1000U);
+}
+
+// Somebody else had the turn, or a clock was set: nobody knows what was in between.
+TEST_F(PaceWatchTest, ATimeWithoutLooksSaysNothing) {
+  look(full(100));
+  now_ += std::chrono::hours(1);
+  EXPECT_EQ(look(full(200)), 0U);
+  now_ -= std::chrono::hours(2);
+  EXPECT_EQ(look(full(300)), 0U);
+  look(full(320));
+  EXPECT_EQ(look(full(340)), 2000U);
 }
 
 TEST(LaneTurns, ExpressGoesFirstAndEveryFourthIsForTheOthers) {
@@ -238,7 +300,7 @@ class Service {
     for (const auto& [id, user] : users_) {
       crowds += user.open.crowded() ? 1U : 0U;
     }
-    return window_size(places_, crowds).value();
+    return window_size(workers(places_), crowds, {}).value();
   }
   void release(int user) {
     User& u = users_[user];

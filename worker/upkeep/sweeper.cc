@@ -17,6 +17,8 @@ constexpr std::chrono::seconds kLookEvery{1};
 constexpr auto kReportEvery = std::chrono::seconds(5);
 constexpr std::size_t kLookBatch = 200;  // Keeps each transaction short.
 constexpr std::size_t kCrowdBatch = 500;
+// A process that freezes has the turn to look after crowds for as long as its session may idle.
+constexpr auto kTurnLost = 5 * kLookEvery;
 
 std::string host_name() {
   char name[256] = {};
@@ -29,7 +31,7 @@ Sweeper::Sweeper(const Config& config,
                  WorkerId worker,
                  queue::Publisher& publisher,
                  std::function<std::size_t(std::span<const Hint>)> take,
-                 std::function<WorkerReport()> report)
+                 std::function<store::WorkerReport()> report)
     : worker_(worker),
       publisher_(publisher),
       take_(std::move(take)),
@@ -82,20 +84,13 @@ void Sweeper::look_after_crowds(store::TaskStore& store) {
 }
 
 void Sweeper::run(const std::stop_token& stop, const DatabaseUrl& url) {
-  store::TaskStore store(url);
+  store::TaskStore store(url, {}, kTurnLost);
   const std::string host = host_name();
   auto next_report = steady_clock::now(), next_crowds = next_report;
   for (bool more = true; !stopped_within(stop, more ? std::chrono::seconds(0) : kLookEvery);) {
     const auto now = steady_clock::now();
     if (now >= next_report) {
-      const WorkerReport report = report_();
-      static_cast<void>(store.report_worker(worker_,
-                                            host,
-                                            ::getpid(),
-                                            report.in_flight,
-                                            report.places,
-                                            report.ended,
-                                            report.status_json));
+      static_cast<void>(store.report_worker(worker_, host, ::getpid(), report_()));
       next_report = now + kReportEvery;
     }
     more = sweep_once(store);

@@ -17,13 +17,6 @@
 
 namespace audiogen::worker {
 
-// What this worker tells operators about itself.
-struct WorkerReport {
-  std::size_t in_flight = 0, places = 0;
-  std::uint64_t ended = 0;
-  std::string status_json;
-};
-
 class Sweeper {
  public:
   // `take` works on the first of the hints here and says how many it took.
@@ -31,7 +24,7 @@ class Sweeper {
           WorkerId worker,
           queue::Publisher& publisher,
           std::function<std::size_t(std::span<const Hint>)> take,
-          std::function<WorkerReport()> report);
+          std::function<store::WorkerReport()> report);
   ~Sweeper() { stop(); }
   Sweeper(const Sweeper&) = delete;
   Sweeper& operator=(const Sweeper&) = delete;
@@ -50,7 +43,7 @@ class Sweeper {
   const WorkerId worker_;
   queue::Publisher& publisher_;
   const std::function<std::size_t(std::span<const Hint>)> take_;
-  const std::function<WorkerReport()> report_;
+  const std::function<store::WorkerReport()> report_;
   std::jthread thread_;
 };
 
