@@ -38,6 +38,9 @@ void bench_overload(Context& context);
 void bench_neighbours(Context& context);
 // fairness_driver.cc
 void bench_fairness(Context& context);
+// promises_driver.cc
+void bench_broker_away(Context& context);
+void bench_over_capacity(Context& context);
 // scale_driver.cc
 void bench_scale(Context& context);
 

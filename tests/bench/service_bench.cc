@@ -88,6 +88,8 @@ constexpr Driver kDrivers[] = {{"start", bench_start},
                                {"overload", bench_overload},
                                {"neighbours", bench_neighbours},
                                {"fairness", bench_fairness},
+                               {"broker-away", bench_broker_away},
+                               {"over-capacity", bench_over_capacity},
                                {"scale", bench_scale},
                                {"codec", bench_codec}};
 

@@ -156,7 +156,8 @@ std::vector<store::SettleCommand> claim_all(store::TaskStore& store,
   return out;
 }
 
-Provider::Provider(const std::string& folder, int delay_ms) : file_(folder + "/providers.json") {
+Provider::Provider(const std::string& folder, int delay_ms, int most)
+    : file_(folder + "/providers.json") {
   const std::uint16_t port = test::free_port();
   process_ = std::make_unique<test::Process>(
       std::vector<std::string>{std::string(AUDIOGEN_BIN_DIR) + "/provider-double",
@@ -174,8 +175,8 @@ Provider::Provider(const std::string& folder, int delay_ms) : file_(folder + "/p
     fail("provider-double does not start");
   }
   std::ofstream(file_) << R"({"providers":[{"name":"double","kind":"openai","base_url":")" << url
-                       << R"(/v1","model":"m","max_in_flight":10000,"timeout_seconds":60,)"
-                       << R"("voices":{"aria":"coral"}}]})";
+                       << R"(/v1","model":"m","max_in_flight":)" << most
+                       << R"(,"timeout_seconds":60,"voices":{"aria":"coral"}}]})";
 }
 
 Proxy::Proxy(const std::string& folder, const std::vector<std::uint16_t>& apis)
@@ -262,6 +263,7 @@ Stand::Stand(const Options& options) {
   stack.workers = 0;
   stack.api = options.api;
   stack.keep_folder = true;
+  stack.amqp_url = options.amqp_url;
   stack.environment = std::move(environment);
   stack_ = std::make_unique<test::Stack>(stack);
   store::Session session(database());
@@ -318,6 +320,45 @@ void Stand::publish(const std::vector<TaskId>& tasks) {
     fail("the broker does not take the hints");
   }
   publisher.stop(std::chrono::seconds(1));
+}
+
+int Stand::create(std::size_t user) {
+  return test::http("POST",
+                    stack_->base() + "/audio/generations",
+                    test::Stack::bearer(keys_[user], {"Content-Type: application/json"}),
+                    usual_body())
+      .status;
+}
+
+Histogram Stand::claim_waits(std::size_t user, std::size_t count) {
+  const std::string from = stack_->database().text(Sql("SELECT UTC_TIMESTAMP(6)"));
+  for (std::size_t i = 0; i < count; ++i) {
+    if (const int status = create(user); status != 202) {
+      fail("a creation was answered " + std::to_string(status));
+    }
+    test::pace(std::chrono::milliseconds(250));
+  }
+  const auto theirs = [&](std::string_view what) {
+    Sql sql = Sql::trusted("SELECT " + std::string(what) + " FROM tasks t WHERE created_at>='" +
+                           from + "' AND user_id=");
+    sql << users_[user];
+    return sql;
+  };
+  const bool all = test::eventually(std::chrono::minutes(5), [&] {
+    return stack_->database().number(theirs("COALESCE(SUM(attempts>0), 0)")) ==
+           static_cast<std::int64_t>(count);
+  });
+  if (!all) {
+    fail("tasks are not claimed");
+  }
+  Histogram waits;
+  store::Rows rows = stack_->database().session().query(
+      theirs("TIMESTAMPDIFF(MICROSECOND, created_at, (SELECT MIN(started_at) FROM attempts a "
+             "WHERE a.task_id=t.id))"));
+  while (rows.next()) {
+    waits.record(std::chrono::microseconds(rows.i64(1)));
+  }
+  return waits;
 }
 
 std::uint16_t Stand::add_api() {

@@ -14,6 +14,7 @@
 #include <sys/types.h>
 
 #include "common/store/task_store.h"
+#include "tests/bench/load.h"
 #include "tests/support/stack.h"
 
 namespace audiogen::bench {
@@ -30,7 +31,8 @@ inline constexpr Units kGranted = credits(1'000'000'000);
 // The provider of the benchmarks: answers every call with the same 20 KB of WAV after `delay_ms`.
 class Provider {
  public:
-  Provider(const std::string& folder, int delay_ms);
+  // `most`: calls that a worker may have with it at once.
+  Provider(const std::string& folder, int delay_ms, int most = 10'000);
   const std::string& file() const { return file_; }  // For PROVIDERS_FILE.
   pid_t pid() const { return process_->pid(); }
 
@@ -58,6 +60,7 @@ class Stand {
     bool api = true;
     std::size_t users = 256;
     std::map<std::string, std::string> environment;  // For both programs.
+    std::string amqp_url{};                          // Empty: the broker of all tests.
   };
   explicit Stand(const Options& options);
   ~Stand();
@@ -79,6 +82,12 @@ class Stand {
   std::vector<TaskId> fill(std::size_t count);
   // Sends the hints of tasks made by fill() and waits until the broker has them.
   void publish(const std::vector<TaskId>& tasks);
+
+  // Creates one by HTTP as that user; the status of the answer.
+  int create(std::size_t user);
+  // Creates `count` tasks as that user, one each quarter of a second, and waits until all are
+  // claimed: how long each was not.
+  Histogram claim_waits(std::size_t user, std::size_t count);
 
   // Starts one more API over the same database and broker; its port.
   std::uint16_t add_api();

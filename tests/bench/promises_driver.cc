@@ -1,0 +1,234 @@
+// Promises of time when a part is missing: without the broker, and with more work than the
+// providers can do.
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/bench/drivers.h"
+#include "tests/bench/requests.h"
+#include "tests/support/test_broker.h"
+
+namespace audiogen::bench {
+namespace {
+
+using store::Sql;
+
+std::int64_t number(Stand& stand, const std::string& sql) {
+  return stand.stack().database().number(Sql::trusted(sql));
+}
+
+void wait_for_none_open(Stand& stand) {
+  const bool none = test::eventually(std::chrono::minutes(10), [&] {
+    test::pace(std::chrono::milliseconds(20));
+    return number(stand, "SELECT COUNT(*) FROM tasks WHERE wake_at IS NOT NULL") == 0;
+  });
+  if (!none) {
+    fail("the workers do not finish their tasks");
+  }
+}
+
+// Creates `count` tasks at once and waits for all of them: how many a second.
+double finish(Context& context,
+              Stand& stand,
+              const std::string& name,
+              std::size_t count,
+              double ceiling,
+              double normal = 0) {
+  const Usage before = stand.usage();
+  const auto began = Clock::now();
+  for (std::size_t i = 0; i < count; ++i) {
+    if (const int status = stand.create(i % stand.users().size()); status != 202) {
+      fail("a creation was answered " + std::to_string(status));
+    }
+  }
+  wait_for_none_open(stand);
+  const double rate = static_cast<double>(count) / since(began);
+  context.report.row({.name = name,
+                      .per_second = rate,
+                      .ceiling = ceiling,
+                      .note = normal > 0 ? fixed(rate / normal, 2) + " of normal" : std::string()},
+                     static_cast<double>(count),
+                     before,
+                     stand.usage());
+  return rate;
+}
+
+// One at a time: from creation to claim.
+double single(Context& context, Stand& stand, const std::string& name, std::size_t count) {
+  const Usage before = stand.usage();
+  const auto began = Clock::now();
+  const Histogram waits = stand.claim_waits(0, count);
+  context.report.row({.name = name,
+                      .per_second = static_cast<double>(count) / since(began),
+                      .latency = &waits,
+                      .note = "from creation to claim"},
+                     static_cast<double>(count),
+                     before,
+                     stand.usage());
+  wait_for_none_open(stand);
+  return waits.quantile(0.99);
+}
+
+// So many times what the provider can do: its calls take `call`, `slots` at once, and a task is
+// worth nothing after `deadline`.
+void over_capacity(Context& context, double times) {
+  const int slots = 20;
+  const auto call = std::chrono::milliseconds(context.smoke ? 500 : 5000);
+  const auto deadline = std::chrono::seconds(context.smoke ? 5 : 60);
+  constexpr int kQuarters = 4;
+  Stand stand({.api = true,
+               .users = 16,
+               .environment = {{"TASK_DEADLINE_SECONDS", std::to_string(deadline.count())}}});
+  const Provider provider(stand.stack().log_folder(), static_cast<int>(call.count()), slots);
+  stand.watch("provider", {provider.pid()});
+  stand.add_worker({{"PROVIDERS_FILE", provider.file()}});
+  const double capacity = slots / std::chrono::duration<double>(call).count();
+  // The first calls teach how long one takes, and fill the places.
+  const double warm_up = std::chrono::duration<double>(2 * call).count();
+  const double lasts = context.seconds * 24;
+  const std::string from = stand.stack().database().text(Sql("SELECT UTC_TIMESTAMP(6)"));
+  Rounds offer = creates_of(stand.keys());
+  const Usage before = stand.usage();
+  const LoadResult result = run_load({.port = stand.api_port(),
+                                      .connections = 16,
+                                      .rate = times * capacity,
+                                      .seconds = warm_up + lasts},
+                                     offer);
+  const Usage after = stand.usage();
+  wait_for_none_open(stand);
+  double made = 0, least = 1e9;
+  std::string quarters;
+  for (int i = 0; i < kQuarters; ++i) {
+    const auto at = [&](int n) {
+      return "'" + from + "' + INTERVAL " +
+             std::to_string(std::llround((warm_up + lasts * n / kQuarters) * 1e6)) + " MICROSECOND";
+    };
+    const auto some = static_cast<double>(
+        number(stand,
+               "SELECT COUNT(*) FROM tasks WHERE state=3 AND updated_at>=" + at(i) +
+                   " AND updated_at<" + at(i + 1)));
+    made += some;
+    const double part = some / (capacity * lasts / kQuarters);
+    least = std::min(least, part);
+    quarters += (i == 0 ? "" : ", ") + fixed(part, 2);
+  }
+  const auto refused = result.kinds.at(0).refused();
+  context.report.row(
+      {.name = fixed(times, 1) + " times the capacity",
+       .per_second = made / lasts,
+       .ceiling = capacity,
+       .note =
+           "quarters " + quarters + " of capacity; " + std::to_string(refused) +
+           " refused with 503, " +
+           std::to_string(number(stand, "SELECT COUNT(*) FROM tasks WHERE state=4")) +
+           " refunded after their deadline, " +
+           std::to_string(number(stand, "SELECT COUNT(*) FROM attempts WHERE state NOT IN (2)")) +
+           " calls without a result"},
+      made,
+      before,
+      after);
+  context.report.goal({.what = "goodput at " + fixed(times, 1) +
+                               " times what providers take, of their capacity, worst quarter",
+                       .figure = least,
+                       .target = 0.95,
+                       .unit = "",
+                       .digits = 2});
+  stand.audit();
+}
+
+}  // namespace
+
+void bench_broker_away(Context& context) {
+  constexpr int kPlaces = 20;
+  const int call_ms = context.smoke ? 100 : 1000;
+  const double ceiling = kPlaces * 1000.0 / call_ms;
+  const std::size_t many = context.scaled(400, 40), few = context.scaled(20, 3);
+  context.report.begin(
+      "broker-away",
+      "One worker of 20 places, a provider that takes 1 s. 400 tasks at once, and single "
+      "ones, with the broker and after kill -9 of it; then tasks whose hints the broker "
+      "took and lost. Ceiling: places / 1 s.");
+  auto broker = std::make_unique<test::PrivateBroker>();
+  const auto url = [&] {
+    const AmqpUrl& at = broker->url();
+    return "amqp://" + at.user + ":" + at.password + "@" + at.host + ":" + std::to_string(at.port) +
+           "/";
+  };
+  Stand stand({.api = true, .users = 1, .environment = {}, .amqp_url = url()});
+  const Provider provider(stand.stack().log_folder(), call_ms, kPlaces);
+  stand.watch("provider", {provider.pid()});
+  const std::map<std::string, std::string> worker = {{"PROVIDERS_FILE", provider.file()},
+                                                     {"WORKER_IN_FLIGHT", std::to_string(kPlaces)}};
+  stand.add_worker(worker);
+  const double normal = finish(context, stand, "with the broker", many, ceiling);
+  const double wait = single(context, stand, "… single tasks", few);
+  broker->kill();
+  const double away = finish(context, stand, "broker killed", many, ceiling, normal);
+  const double wait_away = single(context, stand, "… single tasks", few);
+  broker->start();
+  // What the broker took, and no worker ever saw.
+  stand.stack().worker(0).kill();
+  const auto confirmed = [&] {
+    constexpr std::string_view kLine = "\nqueue_confirmed_total ";
+    const std::string text = test::http("GET", stand.stack().ops_url() + "/metrics").body;
+    const auto found = text.find(kLine);
+    return found == std::string::npos ? 0.0 : std::atof(text.c_str() + found + kLine.size());
+  };
+  static_cast<void>(test::eventually(std::chrono::seconds(30), [&] {
+    return test::http("GET", stand.stack().ops_url() + "/readyz").status == 200;
+  }));
+  const double had = confirmed();
+  for (std::size_t i = 0; i < few; ++i) {
+    if (const int status = stand.create(0); status != 202) {
+      fail("a creation was answered " + std::to_string(status));
+    }
+  }
+  if (!test::eventually(std::chrono::seconds(60),
+                        [&] { return confirmed() >= had + static_cast<double>(few); })) {
+    fail("the broker does not take the hints");
+  }
+  test::purge_jobs(broker->url());
+  stand.add_worker(worker);
+  const auto began = Clock::now();
+  if (!test::eventually(std::chrono::minutes(5), [&] {
+        return number(stand,
+                      "SELECT COUNT(*) FROM tasks WHERE wake_at IS NOT NULL AND attempts=0") == 0;
+      })) {
+    fail("tasks whose hints were lost are not claimed");
+  }
+  const double found = since(began);
+  context.report.line({.name = "queue purged",
+                       .note = "all of " + std::to_string(few) + " claimed " + fixed(found, 2) +
+                               " s after a worker listened"});
+  wait_for_none_open(stand);
+  context.report.goal({.what = "jobs without the broker, of normal",
+                       .figure = away / normal,
+                       .target = 0.8,
+                       .unit = "",
+                       .digits = 2});
+  context.report.goal({.what = "wait of a new task without the broker, p99, more than normal",
+                       .figure = wait_away - wait,
+                       .target = 1000,
+                       .unit = "ms",
+                       .at_most = true});
+  context.report.goal({.what = "a purged queue costs",
+                       .figure = found,
+                       .target = 5,
+                       .unit = "s",
+                       .at_most = true,
+                       .digits = 2});
+  stand.audit();
+}
+
+void bench_over_capacity(Context& context) {
+  context.report.begin("over-capacity",
+                       "A provider whose calls take 5 s, 20 at once; a task is worth nothing after "
+                       "60 s. Creations at a "
+                       "rate, successes in each quarter of the time. Ceiling: 20 / 5 s.");
+  over_capacity(context, 1.5);
+  over_capacity(context, 3);
+}
+
+}  // namespace audiogen::bench
