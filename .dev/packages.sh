@@ -1,0 +1,76 @@
+# shellcheck shell=bash
+# Debian's packages and Node: which, and how they are installed.
+
+readonly database_packages=(mariadb-server)
+readonly broker_packages=(rabbitmq-server)
+readonly runtime_packages=(ca-certificates curl espeak-ng-data jq)
+readonly build_packages=(
+  ccache cmake g++ ninja-build pkg-config
+  libargon2-dev libboost-dev libcli11-dev libcurl4-openssl-dev libebur128-dev libespeak-ng-dev
+  libfmt-dev libkakasi2-dev libmpg123-dev libmysqlcppconn-dev libopusenc-dev libpistache-dev libpng-dev
+  librabbitmq-dev libseccomp-dev libsndfile1-dev libsoundtouch-dev libsoxr-dev libspdlog-dev
+  libssl-dev libturbojpeg0-dev libutf8proc-dev libwebp-dev prometheus-cpp-dev rapidjson-dev)
+readonly test_packages=(
+  clang clang-format ffmpeg libbenchmark-dev libclang-rt-14-dev libgmock-dev libgtest-dev
+  nginx-light openssl opus-tools python3-jsonschema python3-yaml shellcheck)
+readonly browser_packages=(chromium fonts-dejavu-core)  # For the tests of the console.
+
+readonly node_packages=(nodejs npm)  # Where there is none of at least this version:
+readonly node_version=18
+
+# Runs as root, through declare -f. Packages that hold daemons would start them; this hook refuses.
+apt_install() {
+  local hook=/usr/sbin/policy-rc.d
+  if [[ ! -e $hook ]]; then
+    trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+    printf '#!/bin/sh\nexit 101\n' >"$hook"
+    chmod 755 "$hook"
+  fi
+  umask 022
+  export DEBIAN_FRONTEND=noninteractive
+  local get=(apt-get -y -o DPkg::Lock::Timeout=300)
+  local install=("${get[@]}" install --no-install-recommends)
+  # Lists are fetched only when they are missing, or so old that a file they name is gone.
+  if "${install[@]}" --simulate "$@" >/dev/null 2>&1 && "${install[@]}" "$@"; then
+    return 0
+  fi
+  "${get[@]}" update && "${install[@]}" "$@"
+}
+
+need_packages() {
+  command -v dpkg-query >/dev/null || die 'this script installs Debian packages; use Debian 12'
+  local installed missing=() package
+  installed=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "$@" 2>/dev/null || true)
+  for package; do
+    [[ $'\n'$installed$'\n' == *$'\n'"$package installed"$'\n'* ]] || missing+=("$package")
+  done
+  ((${#missing[@]} > 0)) || return 0
+  local as_root=()
+  if ((EUID != 0)); then
+    if ! sudo -n true 2>/dev/null && ! { [[ -t 0 ]] && sudo -v; }; then
+      die "packages are missing, and this user may not install them. As root, run:
+  apt-get update && apt-get install --no-install-recommends ${missing[*]}"
+    fi
+    as_root=(sudo -n)
+  fi
+  make_state
+  step "Installing packages (${#missing[@]})"
+  [[ -t 2 ]] || say "$step_name …"
+  logged "$state/logs/install.log" "${as_root[@]}" \
+    bash -c "set -e; $(declare -f apt_install); apt_install \"\$@\"" _ "${missing[@]}"
+  step_done
+}
+
+# What has to be installed to have Node and npm: nothing where PATH has them already (Debian's npm
+# and other builds of Node exclude each other). Dies when that Node is too old: it would still be
+# found before Debian's.
+missing_node_packages() {
+  local version
+  if ! version=$(node --version 2>/dev/null) || ! command -v npm >/dev/null; then
+    printf '%s\n' "${node_packages[@]}"
+    return
+  fi
+  version=${version#v}
+  ((${version%%.*} >= node_version)) ||
+    die "node is of version $version, needed is $node_version; take it out of PATH to have Debian's"
+}

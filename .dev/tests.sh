@@ -1,0 +1,157 @@
+# shellcheck shell=bash
+# The commands that test and measure, over instances of their own.
+
+# private_services FOLDER NAME PREFERRED_PORT: MariaDB and RabbitMQ of this run alone, in
+# .local/FOLDER. They end with this script, however it ends.
+private_services() {
+  private_folder=$state/$1
+  local mariadb=$private_folder/mariadb rabbitmq=$private_folder/rabbitmq
+  trap remove_private_services EXIT
+  remove_private_services  # What a killed run left.
+  spawn_prefix=(setpriv --pdeathsig KILL)
+  step "Starting MariaDB and RabbitMQ in .local/$1"
+  with_ports "$2_MARIADB_PORT" "$3" 1 "$mariadb/mariadbd.pid" private_mariadb "$mariadb" ||
+    die 'MariaDB does not start'
+  TEST_DATABASE_URL=$(mariadb_url "$mariadb" "$port" owner)
+  with_ports "$2_AMQP_PORT" $(($3 + 366)) 3 "$rabbitmq/rabbitmq.pid" private_rabbitmq "$rabbitmq" ||
+    die 'RabbitMQ does not start'
+  TEST_AMQP_URL=$(rabbitmq_url "$rabbitmq" "$port")
+  # A test of the whole service takes one of these for itself (tests/CMakeLists.txt).
+  logged "$state/logs/$1-hosts.log" rabbitmq_hosts "$rabbitmq" "$port" 1 2 3
+  cat >"$private_folder/resources.json" <<'END'
+{"version": {"major": 1, "minor": 0}, "local": [{"broker": [{"id": "1"}, {"id": "2"}, {"id": "3"}]}]}
+END
+  TEST_STACK_DIR=$private_folder/stack
+  mkdir -p "$TEST_STACK_DIR"
+  export TEST_DATABASE_URL TEST_AMQP_URL TEST_STACK_DIR
+  step_done ready
+}
+
+remove_private_services() {
+  end_ticker
+  kill_daemon "$private_folder/mariadb/mariadbd.pid"
+  kill_daemon "$private_folder/rabbitmq/rabbitmq.pid"
+  kill_strays "$private_folder/"
+  rm -rf "$private_folder"
+}
+
+# run_ctest FOLDER ARGUMENTS…
+run_ctest() {
+  local folder=$state/$1 fixed=()
+  shift
+  # Sanitizers of this compiler fail at random where the kernel randomizes addresses widely.
+  ! setarch --addr-no-randomize true 2>/dev/null || fixed=(setarch --addr-no-randomize)
+  UBSAN_OPTIONS=print_stacktrace=1 \
+    TSAN_OPTIONS=suppressions=$root/tests/support/tsan.supp:second_deadlock_stack=1 \
+    "${fixed[@]}" \
+    ctest --test-dir "$folder" --output-on-failure --no-tests=error -j 3 \
+    --resource-spec-file "$private_folder/resources.json" "$@"
+}
+
+command_test() {
+  local selection=()
+  case $# in
+    0) ;;
+    2) [[ $1 == -R ]] || usage_error test; selection=(-R "$2") ;;
+    *) usage_error test ;;
+  esac
+  exec </dev/null
+  local node
+  node=$(missing_node_packages) || exit 1
+  # shellcheck disable=SC2086 # None, or several.
+  need_packages "${build_packages[@]}" "${runtime_packages[@]}" "${database_packages[@]}" \
+    "${broker_packages[@]}" "${test_packages[@]}" "${browser_packages[@]}" $node
+  make_state
+  exec {test_lock_fd}>"$state/logs/test.lock"
+  flock -n "$test_lock_fd" || die 'another ./dev test is running here'
+  build dev build-test
+  local with_tsan=0
+  if ((${#selection[@]} == 0)) && [[ ${DEV_TEST_TSAN:-1} != 0 ]]; then
+    with_tsan=1
+    build tsan build-tsan tsan_tests
+  fi
+  private_services test TEST 28306
+  if ((with_tsan)); then
+    say 'Tests under ThreadSanitizer'
+    # Only what the target tsan_tests built is there to run.
+    run_ctest build-tsan -E '_NOT_BUILT$' -LE 'dev|lint|console|fuzz|bench'
+  fi
+  run_ctest build-test "${selection[@]}"
+}
+
+command_bench() {
+  (($# <= 1)) || usage_error bench
+  local results=()
+  (($# == 1)) || results=(--results "$root/tests/bench/RESULTS.md")
+  exec </dev/null
+  need_packages "${build_packages[@]}" "${runtime_packages[@]}" "${database_packages[@]}" \
+    "${broker_packages[@]}" "${test_packages[@]}"
+  make_state
+  exec {bench_lock_fd}>"$state/logs/bench.lock"
+  flock -n "$bench_lock_fd" || die 'another ./dev bench is running here'
+  build bench build-bench bench
+  private_services bench BENCH 29306
+  "$state/build-bench/bin/bench-service" \
+    --max-rows "${BENCH_MAX_ROWS:-1000000}" "${results[@]}" "$@"
+}
+
+command_simulate() {
+  need_packages "${build_packages[@]}" "${test_packages[@]}"
+  make_state
+  build bench build-bench simulate
+  exec "$state/build-bench/bin/simulate" "$@"
+}
+
+# One deliberate break after the other, in a copy of the sources (tests/mutation).
+command_mutate() {
+  local tree=$state/mutants fixed=()
+  exec </dev/null
+  need_packages "${build_packages[@]}" "${runtime_packages[@]}" "${database_packages[@]}" \
+    "${broker_packages[@]}" "${test_packages[@]}"
+  make_state
+  mkdir -p "$tree"
+  (cd "$root" && git ls-files -z -co --exclude-standard | tar --null -T - -cf -) | tar -C "$tree" -xf -
+  export CCACHE_BASEDIR=$tree CCACHE_NOHASHDIR=1
+  step 'Building the copy'
+  (cd "$tree" && logged "$state/logs/mutants.log" cmake --preset dev -DAUDIOGEN_CONSOLE=OFF)
+  logged "$state/logs/mutants.log" ninja -C "$tree/.local/build-test" -j "$(build_jobs)"
+  step_done
+  private_services mutation TEST 28306
+  ! setarch --addr-no-randomize true 2>/dev/null || fixed=(setarch --addr-no-randomize)
+  "${fixed[@]}" env "RESOURCES=$private_folder/resources.json" \
+    perl "$root/tests/mutation/mutate.pl" "$root/tests/mutation/mutants" "$tree" run "$@"
+}
+
+# instance_folder DIR PORT: the folder's real path, made when missing.
+instance_folder() {
+  [[ $# == 2 && $2 =~ ^[0-9]+$ ]] || die 'usage: start|stop|kill DIR PORT'
+  mkdir -p "$1" && cd "$1" && pwd -P
+}
+
+command__mariadb() {
+  local action=${1:-} dir
+  dir=$(instance_folder "${@:2:2}")
+  case $action in
+    start)
+      mariadb_start "$dir" "$3" || die 'MariaDB does not start'
+      mariadb_url "$dir" "$3" owner && echo
+      ;;
+    stop) stop "$dir/mariadbd.pid" 60 ;;
+    kill) kill_daemon "$dir/mariadbd.pid" ;;
+    *) die 'usage: _mariadb start|stop|kill DIR PORT' ;;
+  esac
+}
+
+command__rabbitmq() {
+  local action=${1:-} dir
+  dir=$(instance_folder "${@:2:2}")
+  case $action in
+    start)
+      rabbitmq_start "$dir" "$3" || die 'RabbitMQ does not start'
+      rabbitmq_url "$dir" "$3" && echo
+      ;;
+    stop) rabbitmq_stop "$dir" ;;
+    kill) kill_daemon "$dir/rabbitmq.pid" ;;
+    *) die 'usage: _rabbitmq start|stop|kill DIR PORT' ;;
+  esac
+}
