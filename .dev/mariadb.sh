@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# A private MariaDB in a folder.
+# A private MariaDB in a folder; with DATABASE=mysql MySQL.
 
 # Users: `owner` may do everything (migrations, tests); the others, one for each program, what
 # `audio-api grants` gives them.
@@ -68,9 +68,10 @@ mariadb_install() {
 }
 
 mariadb_client() {
-  local dir=$1
+  local dir=$1 data=data
   shift
-  (cd "$dir/data" && exec mariadb --defaults-file=../client.cnf --batch --skip-column-names "$@")
+  ! is_mysql || data=data-mysql
+  (cd "$dir/$data" && exec mariadb --defaults-file=../client.cnf --batch --skip-column-names "$@")
 }
 
 mariadb_answers() { mariadb_client "$1" --execute 'SELECT 1' >/dev/null 2>&1; }
@@ -78,6 +79,10 @@ mariadb_answers() { mariadb_client "$1" --execute 'SELECT 1' >/dev/null 2>&1; }
 # mariadb_start DIR PORT: installs at the first use, returns when it answers.
 mariadb_start() {
   local dir=$1 port=$2 user=()
+  ! is_mysql || {
+    mysql_start "$@"
+    return
+  }
   ((EUID != 0)) || user=(--user=root)  # Else it refuses to run as root.
   if ! alive "$dir/mariadbd.pid"; then
     mariadb_configure "$dir" "$port"

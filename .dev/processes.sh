@@ -112,7 +112,7 @@ kill_strays() {
       [[ $name == "$1"* ]] || continue
     fi
     case $name in
-      "$1"* | */mariadbd | */beam.smp | */erl_child_setup | */inet_gethost | */epmd | */ctest)
+      "$1"* | */mariadbd | */mysqld | */beam.smp | */erl_child_setup | */inet_gethost | */epmd | */ctest)
         kill -KILL "${process##*/}" 2>/dev/null || true
         ;;
     esac

@@ -3,7 +3,7 @@
 
 rabbitmq_configure() {
   local dir=$1 port=$2
-  mkdir -p "$dir"/{home,mnesia,log}
+  mkdir -p "$dir"/{home,mnesia,mnesia-4,log}
   [[ -s $dir/home/.erlang.cookie ]] || {
     new_secret >"$dir/home/.erlang.cookie"
     chmod 400 "$dir/home/.erlang.cookie"
@@ -47,22 +47,40 @@ rabbitmq_command() {
     /usr/lib/rabbitmq/bin/rabbitmq-server)
   # It would be taken for a second port, without TLS.
   [[ ! -s $dir/tls/server.pem ]] || rabbitmq_launch=("${rabbitmq_launch[@]/RABBITMQ_NODE_PORT=*/TLS_ONLY=1}")
+  rabbitmq_epmd=(epmd -port $((port + 2)) -address 127.0.0.1)
+  if is_broker_4; then
+    local command_there
+    in_unstable "$dir" "${rabbitmq_launch[@]/RABBITMQ_MNESIA_BASE=*/RABBITMQ_MNESIA_BASE=$dir/mnesia-4}"
+    rabbitmq_launch=("${command_there[@]}")
+    in_unstable "$dir" "${rabbitmq_epmd[@]}"
+    rabbitmq_epmd=("${command_there[@]}")
+  fi
+}
+
+# rabbitmq_control DIR PORT ARGUMENTS…: rabbitmqctl.
+rabbitmq_control() {
+  local dir=$1 port=$2 command_there
+  shift 2
+  command_there=(env -i PATH="$PATH" LANG=C.UTF-8 HOME="$dir/home" ERL_EPMD_PORT="$((port + 2))"
+    /usr/lib/rabbitmq/bin/rabbitmqctl -q -n audiogen@localhost "$@")
+  ! is_broker_4 || in_unstable "$dir" "${command_there[@]}"
+  "${command_there[@]}"
 }
 
 # rabbitmq_start DIR PORT: returns when it takes connections.
 rabbitmq_start() {
-  local dir=$1 port=$2 rabbitmq_launch
+  local dir=$1 port=$2 rabbitmq_launch rabbitmq_epmd
   if ! alive "$dir/rabbitmq.pid"; then
+    ! is_broker_4 || lay_unstable
     rabbitmq_configure "$dir" "$port"
+    rabbitmq_command "$dir" "$port"
     # Our own epmd, first: one that the node starts by itself outlives everything.
     stop "$dir/epmd.pid" 5
-    spawn "$dir/epmd.pid" "$dir/log/epmd.log" "$dir" \
-      epmd -port $((port + 2)) -address 127.0.0.1
+    spawn "$dir/epmd.pid" "$dir/log/epmd.log" "$dir" "${rabbitmq_epmd[@]}"
     if ! wait_ready "$dir/epmd.pid" 20 port_taken $((port + 2)); then
       show_log "$dir/log/epmd.log"
       return 1
     fi
-    rabbitmq_command "$dir" "$port"
     : >"$dir/console.log"
     spawn "$dir/rabbitmq.pid" "$dir/console.log" "$dir" "${rabbitmq_launch[@]}"
   fi
@@ -80,11 +98,10 @@ rabbitmq_hosts() {
   local dir=$1 port=$2 names
   shift 2
   names=$(printf ',<<"%s">>' "$@")
-  env -i PATH="$PATH" LANG=C.UTF-8 HOME="$dir/home" ERL_EPMD_PORT="$((port + 2))" \
-    /usr/lib/rabbitmq/bin/rabbitmqctl -q -n audiogen@localhost eval "[ok, ok] = lists:usort(
-      [rabbit_vhost:add(V, <<\"dev\">>) || V <- [${names:1}]]) ++ lists:usort(
-      [rabbit_auth_backend_internal:set_permissions(<<\"app\">>, V, <<\".*\">>, <<\".*\">>, <<\".*\">>, <<\"dev\">>) ||
-        V <- [${names:1}]])."
+  rabbitmq_control "$dir" "$port" eval "[ok, ok] = lists:usort(
+    [rabbit_vhost:add(V, <<\"dev\">>) || V <- [${names:1}]]) ++ lists:usort(
+    [rabbit_auth_backend_internal:set_permissions(<<\"app\">>, V, <<\".*\">>, <<\".*\">>, <<\".*\">>, <<\"dev\">>) ||
+      V <- [${names:1}]])."
 }
 
 rabbitmq_stop() {

@@ -49,10 +49,11 @@ run_ctest() {
 }
 
 command_test() {
-  local selection=()
-  case $# in
-    0) ;;
-    2) [[ $1 == -R ]] || usage_error test; selection=(-R "$2") ;;
+  local selection=() all=0
+  case ${1:-}:$# in
+    :0) ;;
+    --all:1) all=1 ;;
+    -R:2) selection=(-R "$2") ;;
     *) usage_error test ;;
   esac
   exec </dev/null
@@ -77,6 +78,12 @@ command_test() {
     run_ctest build-tsan -E '_NOT_BUILT$' -LE 'dev|lint|console|fuzz|bench'
   fi
   run_ctest build-test "${selection[@]}"
+  if ((all)); then
+    say 'The same on MySQL and RabbitMQ 4'
+    export DATABASE=mysql BROKER=4
+    private_services test TEST 28306
+    run_ctest build-test -L '^(store|queue|e2e|fault)$'
+  fi
 }
 
 command_bench() {
@@ -152,6 +159,7 @@ command__rabbitmq() {
       ;;
     stop) rabbitmq_stop "$dir" ;;
     kill) kill_daemon "$dir/rabbitmq.pid" ;;
-    *) die 'usage: _rabbitmq start|stop|kill DIR PORT' ;;
+    control) rabbitmq_control "$dir" "${@:3}" ;;
+    *) die 'usage: _rabbitmq start|stop|kill DIR PORT, or control DIR PORT ARGUMENTS…' ;;
   esac
 }

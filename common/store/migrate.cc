@@ -96,8 +96,7 @@ class Migrator {
   Result<std::vector<int>> run(std::span<const Migration> known) {
     // A lock of the server, not a row: the first DDL statement would release a row's lock, and a
     // row that says "locked" would outlive a crash. This one ends with our connection.
-    Rows locked =
-        session_.query(Sql("SELECT GET_LOCK(CONCAT('audiogen.migrate.', MD5(DATABASE())), 600)"));
+    Rows locked = session_.query(Sql("SELECT GET_LOCK(").append(lock_name("migrate")) << ", 600)");
     if (!locked.next() || locked.is_null(1) || locked.i64(1) != 1) {
       return Error{"another process has been migrating this database for ten minutes; try again"};
     }

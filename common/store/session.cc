@@ -125,7 +125,8 @@ DbFault classify(int code) {
     case 1205:  // lock wait timeout
       return DbFault::kBusy;
     case 1317:  // query interrupted
-    case 1969:  // max_statement_time
+    case 1969:  // max_statement_time (MariaDB)
+    case 3024:  // max_execution_time (MySQL)
       return DbFault::kTimeout;
     case 1062:
       return DbFault::kDuplicate;
@@ -260,6 +261,10 @@ void Session::connect() {
             "/*M!100301 , wait_timeout=" + std::to_string(options_.idle_max.count()) +
             ", idle_transaction_timeout=" + idle +
             ", max_statement_time=" + std::to_string(options_.statement_max.count()) +
+            " */"
+            // Of reads only; the number says that MariaDB is not meant.
+            "/*!50708 , max_execution_time=" +
+            std::to_string(std::chrono::milliseconds(options_.statement_max).count()) +
             " */"
             ", sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'");
     connected_before_ = true;

@@ -241,10 +241,11 @@ Result<bool, StoreFault> TaskStore::take_turn(Chore chore) {
     // A lock of the server's, as for the roll-up of usage: it ends with its holder's connection, or
     // once that has been idle for a while. Asked before each step, so that no new connection takes
     // itself for the one before.
-    Sql sql(
-        "SELECT COALESCE(IS_USED_LOCK(n)=CONNECTION_ID(), GET_LOCK(n,0), 0) FROM (SELECT "
-        "CONCAT('audiogen.chore");
-    Rows rows = session_.query(sql << chore << ".', LEFT(SHA2(DATABASE(),256),32)) AS n) l");
+    const std::string kind = "chore" + std::to_string(static_cast<int>(chore));
+    Rows rows = session_.query(
+        Sql("SELECT COALESCE(IS_USED_LOCK(n)=CONNECTION_ID(), GET_LOCK(n,0), 0) FROM (SELECT ")
+            .append(lock_name(kind))
+        << " AS n) l");
     AG_CHECK(rows.next());
     return rows.i64(1) == 1;
   });

@@ -145,8 +145,9 @@ Result<bool, Fault> Usage::take_turn() {
     // judge by a clock whether he is still there. Asked each time, so that no new connection takes
     // itself for the one before.
     Rows rows = session_.query(
-        Sql("SELECT COALESCE(IS_USED_LOCK(n)=CONNECTION_ID(), GET_LOCK(n,0), 0) FROM "
-            "(SELECT CONCAT('audiogen.usage.', MD5(DATABASE())) AS n) l"));
+        Sql("SELECT COALESCE(IS_USED_LOCK(n)=CONNECTION_ID(), GET_LOCK(n,0), 0) FROM (SELECT ")
+            .append(lock_name("usage"))
+        << " AS n) l");
     AG_CHECK(rows.next());
     return rows.i64(1) == 1;
   });

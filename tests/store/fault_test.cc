@@ -193,7 +193,8 @@ TEST_F(SessionTest, ErrorsHaveAKindAndQuoteNoValue) {
 // Reads locked rows only: a transaction that has written nothing yet holds as much as any other.
 TEST_F(SessionTest, AFrozenClientLosesItsLocks) {
   Session frozen(db_.url());
-  Rows limits = frozen.query(Sql("SELECT @@idle_transaction_timeout"));
+  Rows limits = frozen.query(
+      Sql("SELECT /*M!100301 @@idle_transaction_timeout */ /*!50708 @@wait_timeout */"));
   ASSERT_TRUE(limits.next());
   EXPECT_EQ(limits.u64(1), 1U) << "seconds";
   frozen.execute(Sql("BEGIN"));

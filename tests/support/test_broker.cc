@@ -269,8 +269,7 @@ void PrivateBroker::renew_certificate() {
 }
 
 void PrivateBroker::control(const std::string& arguments) {
-  run_shell("HOME=" + quoted(folder_ / "home") + " ERL_EPMD_PORT=" + std::to_string(port_ + 2) +
-            " /usr/lib/rabbitmq/bin/rabbitmqctl -q -n audiogen@localhost " + arguments + " >&2");
+  run_shell(dev("control", folder_, port_) + " " + arguments + " >&2");
 }
 
 }  // namespace audiogen::test

@@ -1,0 +1,116 @@
+# shellcheck shell=bash
+# MySQL and a newer RabbitMQ than Debian 12 has: DATABASE=mysql, BROKER=4. Debian's unstable suite is laid into
+# a folder, and programs run in it (chroot), in a mount namespace of their own: nothing stays mounted.
+
+unstable=$state/unstable
+readonly unstable_packages=(mysql-server-core rabbitmq-server)
+
+is_mysql() {
+  case ${DATABASE:-mariadb} in
+    mariadb) return 1 ;;
+    mysql) ;;
+    *) die 'DATABASE must be mariadb or mysql' ;;
+  esac
+}
+
+is_broker_4() {
+  case ${BROKER:-3} in
+    3) return 1 ;;
+    4) ;;
+    *) die "BROKER must be 3 (Debian 12's) or 4" ;;
+  esac
+}
+
+# Only root may run programs in another root folder.
+lay_unstable() {
+  [[ ! -e $unstable/.complete ]] || return 0
+  ((EUID == 0)) || die 'DATABASE=mysql and BROKER=4 run in a folder with a root of its own: be root'
+  need_packages debootstrap
+  step 'Laying MySQL and RabbitMQ of Debian unstable into .local/unstable'
+  rm -rf "$unstable"
+  mkdir -p "$state/logs"
+  (
+    umask 022
+    logged "$state/logs/unstable.log" debootstrap --variant=minbase \
+      "--include=$(IFS=,; echo "${unstable_packages[*]}")" \
+      unstable "$unstable" http://deb.debian.org/debian
+  ) || exit 1
+  echo '127.0.0.1 localhost' >"$unstable/etc/hosts"
+  touch "$unstable/.complete"
+  step_done
+}
+
+# in_unstable DIR COMMAND…: sets `command_there` to what runs it there, with DIR under its own name.
+in_unstable() {
+  # shellcheck disable=SC2016 # For the shell there.
+  local script='root=$1 dir=$2; shift 2
+    mount --bind /proc "$root/proc" && mount --bind /dev "$root/dev" && mkdir -p "$root$dir" &&
+      mount --bind "$dir" "$root$dir" && exec chroot "$root" "$@"'
+  command_there=(unshare --mount --propagation private sh -c "$script" sh "$unstable" "$@")
+}
+
+mysql_configure() {
+  local dir=$1 port=$2 owner
+  mkdir -p "$dir/tmp"
+  owner=$(secret_in "$dir/owner.password")
+  # The socket is relative to the data folder, as MariaDB's. Redo log and buffer pool are MariaDB's, too;
+  # the binary log is on, as MySQL has it.
+  cat >"$dir/my.cnf" <<END
+[mysqld]
+user=root
+datadir=$dir/data-mysql
+socket=../s
+pid-file=$dir/mariadbd.own-pid
+tmpdir=$dir/tmp
+secure-file-priv=
+mysqlx=OFF
+bind-address=127.0.0.1
+port=$port
+skip-name-resolve
+character-set-server=utf8mb4
+collation-server=utf8mb4_bin
+transaction-isolation=READ-COMMITTED
+innodb_buffer_pool_size=256M
+innodb_redo_log_capacity=256M
+innodb_flush_log_at_trx_commit=1
+max_connections=300
+init-file=$dir/init.sql
+END
+  [[ ! -s $dir/tls/server.pem ]] ||  # Made by tests only.
+    printf '%s\n' "ssl-ca=$dir/tls/ca.pem" "ssl-cert=$dir/tls/server.pem" \
+      "ssl-key=$dir/tls/server.key" >>"$dir/my.cnf"
+  {
+    echo 'CREATE DATABASE IF NOT EXISTS audiogen;'
+    mariadb_users "$dir"
+    echo 'DROP USER IF EXISTS root@localhost;'  # It has no password.
+  } >"$dir/init.sql"
+  printf '[client]\nuser=owner\npassword=%s\nsocket=../s\n' "$owner" >"$dir/client.cnf"
+}
+
+mysql_install() {
+  local dir=$1 command_there
+  [[ ! -d $dir/data-mysql ]] || return 0
+  rm -rf "$dir/data.new"
+  in_unstable "$dir" /usr/sbin/mysqld --no-defaults --initialize-insecure --user=root \
+    "--datadir=$dir/data.new" --secure-file-priv=
+  "${command_there[@]}" >"$dir/install.log" 2>&1 </dev/null || return 1
+  mv "$dir/data.new" "$dir/data-mysql"
+}
+
+# As mariadb_start.
+mysql_start() {
+  local dir=$1 port=$2 command_there
+  if ! alive "$dir/mariadbd.pid"; then
+    lay_unstable
+    mysql_configure "$dir" "$port"
+    if ! mysql_install "$dir"; then
+      show_log "$dir/install.log"
+      return 1
+    fi
+    in_unstable "$dir" /usr/sbin/mysqld "--defaults-file=$dir/my.cnf"
+    spawn "$dir/mariadbd.pid" "$dir/mariadb.log" "$dir/data-mysql" "${command_there[@]}"
+  fi
+  wait_ready "$dir/mariadbd.pid" 120 mariadb_answers "$dir" && return 0
+  show_log "$dir/mariadb.log"
+  return 1
+}
