@@ -70,7 +70,7 @@ mariadb_install() {
 mariadb_client() {
   local dir=$1 data=data
   shift
-  ! is_mysql || data=data-mysql
+  [[ $(database_kind "$dir") != mysql ]] || data=data-mysql
   (cd "$dir/$data" && exec mariadb --defaults-file=../client.cnf --batch --skip-column-names "$@")
 }
 
@@ -78,11 +78,13 @@ mariadb_answers() { mariadb_client "$1" --execute 'SELECT 1' >/dev/null 2>&1; }
 
 # mariadb_start DIR PORT: installs at the first use, returns when it answers.
 mariadb_start() {
-  local dir=$1 port=$2 user=()
-  ! is_mysql || {
+  local dir=$1 port=$2 user=() kind
+  kind=$(database_kind "$dir") || return 1
+  ! becomes "$dir" "$kind" || stop "$dir/mariadbd.pid" 60
+  if [[ $kind == mysql ]]; then
     mysql_start "$@"
     return
-  }
+  fi
   ((EUID != 0)) || user=(--user=root)  # Else it refuses to run as root.
   if ! alive "$dir/mariadbd.pid"; then
     mariadb_configure "$dir" "$port"

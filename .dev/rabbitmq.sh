@@ -48,7 +48,7 @@ rabbitmq_command() {
   # It would be taken for a second port, without TLS.
   [[ ! -s $dir/tls/server.pem ]] || rabbitmq_launch=("${rabbitmq_launch[@]/RABBITMQ_NODE_PORT=*/TLS_ONLY=1}")
   rabbitmq_epmd=(epmd -port $((port + 2)) -address 127.0.0.1)
-  if is_broker_4; then
+  if [[ $(broker_kind "$dir") == 4 ]]; then
     local command_there
     in_unstable "$dir" "${rabbitmq_launch[@]/RABBITMQ_MNESIA_BASE=*/RABBITMQ_MNESIA_BASE=$dir/mnesia-4}"
     rabbitmq_launch=("${command_there[@]}")
@@ -63,15 +63,17 @@ rabbitmq_control() {
   shift 2
   command_there=(env -i PATH="$PATH" LANG=C.UTF-8 HOME="$dir/home" ERL_EPMD_PORT="$((port + 2))"
     /usr/lib/rabbitmq/bin/rabbitmqctl -q -n audiogen@localhost "$@")
-  ! is_broker_4 || in_unstable "$dir" "${command_there[@]}"
+  [[ $(broker_kind "$dir") != 4 ]] || in_unstable "$dir" "${command_there[@]}"
   "${command_there[@]}"
 }
 
 # rabbitmq_start DIR PORT: returns when it takes connections.
 rabbitmq_start() {
-  local dir=$1 port=$2 rabbitmq_launch rabbitmq_epmd
+  local dir=$1 port=$2 kind rabbitmq_launch rabbitmq_epmd
+  kind=$(broker_kind "$dir") || return 1
+  ! becomes "$dir" "$kind" || rabbitmq_stop "$dir"
   if ! alive "$dir/rabbitmq.pid"; then
-    ! is_broker_4 || lay_unstable
+    [[ $kind != 4 ]] || lay_unstable
     rabbitmq_configure "$dir" "$port"
     rabbitmq_command "$dir" "$port"
     # Our own epmd, first: one that the node starts by itself outlives everything.

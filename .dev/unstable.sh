@@ -5,20 +5,28 @@
 unstable=$state/unstable
 readonly unstable_packages=(mysql-server-core rabbitmq-server)
 
-is_mysql() {
-  case ${DATABASE:-mariadb} in
-    mariadb) return 1 ;;
-    mysql) ;;
-    *) die 'DATABASE must be mariadb or mysql' ;;
-  esac
+# kind_of DIR CHOSEN DEFAULT…: what runs from DIR: what is chosen, else what ran there last, else the
+# default, the first of those that there are.
+kind_of() {
+  local kind other
+  kind=${2:-$(cat "$1/kind" 2>/dev/null || echo "$3")}
+  for other in "${@:3}"; do
+    [[ $kind != "$other" ]] || {
+      echo "$kind"
+      return
+    }
+  done
+  die "DATABASE is mariadb or mysql, BROKER 3 or 4; not $kind"
 }
+database_kind() { kind_of "$1" "${DATABASE:-}" mariadb mysql; }
+broker_kind() { kind_of "$1" "${BROKER:-}" 3 4; }
 
-is_broker_4() {
-  case ${BROKER:-3} in
-    3) return 1 ;;
-    4) ;;
-    *) die "BROKER must be 3 (Debian 12's) or 4" ;;
-  esac
+# becomes DIR KIND: from now on KIND runs from DIR. Whether that was another one until now.
+becomes() {
+  local was
+  was=$(cat "$1/kind" 2>/dev/null || echo "$2")
+  echo "$2" >"$1/kind"
+  [[ $was != "$2" ]]
 }
 
 # Only root may run programs in another root folder.

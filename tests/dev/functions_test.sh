@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Functions of ./dev, against the programs in the folder given.
-# shellcheck disable=SC2031,SC2034,SC2154,SC2317 # Functions called through others, settings of subshells.
+# shellcheck disable=SC2016,SC2031,SC2034,SC2154,SC2317 # Functions called through others, settings of subshells.
 set -euo pipefail
 # shellcheck source=/dev/null
 source "$(dirname "$0")/../../dev"
@@ -105,6 +105,15 @@ expect 'and so it is without npm' \
   expect 'nor without a console' same "$(sign_in_link)" ''
   exit "$failed"
 ) || failed=1
+
+# What runs from a folder is what was chosen last; a start notices when that is another one.
+mkdir "$state/db"
+expect 'MariaDB where nothing is chosen' same "$(database_kind "$state/db")" mariadb
+expect 'the first start is no change' eval '! becomes "$state/db" mysql'
+expect 'what was chosen is kept' same "$(database_kind "$state/db")" mysql
+expect 'until something else is' same "$(DATABASE=mariadb database_kind "$state/db")" mariadb
+expect 'which is a change' becomes "$state/db" mariadb
+expect 'what is not known is refused' eval '! (DATABASE=oracle database_kind "$state/db" 2>/dev/null)'
 
 # A pid file names its process only in the folder it was written in.
 spawn "$state/run/sleeper.pid" "$state/log" "$state/run" sleep 100
