@@ -145,8 +145,10 @@ TEST(Broker, ASecondAndATenthMessageChangeNothing) {
   const std::string id = stack.create(ann, Stack::body()).text("id");
   EXPECT_EQ(stack.wait_final(ann, id).text("status"), "succeeded");
   std::atomic<std::size_t> confirmed{0};
+  AmqpUrl broker = test_broker_url();
+  broker.vhost = Stack::virtual_host();
   queue::Publisher publisher(
-      test_broker_url(), {}, [&](std::span<const Hint> hints) { confirmed += hints.size(); });
+      broker, {}, [&](std::span<const Hint> hints) { confirmed += hints.size(); });
   const std::vector<Hint> hints(10, Hint{.task = *TaskId::parse(id), .epoch = 0});
   ASSERT_TRUE(eventually(std::chrono::seconds(20), [&] { return publisher.connected(); }));
   publisher.submit(hints);
@@ -154,6 +156,8 @@ TEST(Broker, ASecondAndATenthMessageChangeNothing) {
   // A task created after them is done after them.
   EXPECT_EQ(stack.wait_final(ann, stack.create(ann, Stack::body()).text("id")).text("status"),
             "succeeded");
+  const auto delivered = [&] { return http("GET", stack.worker_ops_url(0) + "/metrics").body; };
+  EXPECT_NE(delivered().find("queue_delivered_total 12"), std::string::npos);
   EXPECT_EQ(stack.admin({"task", "show", id})["attempts"].Size(), 1U);
   EXPECT_EQ(stack.admin({"user", "show", "--user", ann.user})["available_credits"].GetDouble(),
             980);

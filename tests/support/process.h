@@ -49,7 +49,11 @@ struct Output {
 Output run(const std::vector<std::string>& argv,
            const std::map<std::string, std::string>& environment);
 
-// A loopback port nobody listens on now, below the ephemeral range.
+// Which of the tests that run side by side this one is: the number that ctest's resource groups
+// have given to it alone, else 0.
+int test_lane();
+
+// A loopback port nobody listens on now, below the ephemeral range, of this lane's own.
 std::uint16_t free_port();
 
 }  // namespace audiogen::test

@@ -28,24 +28,21 @@ std::string url_of(const DatabaseUrl& url) {
   return url.socket.empty() ? out : out + "?socket=" + url.socket;
 }
 
-// The virtual host that ctest has given to this test alone, "id:1,slots:1"; without ctest the "/"
-// that nobody else may use meanwhile.
 std::string broker_url() {
   const char* const url = std::getenv("TEST_AMQP_URL");  // NOLINT(concurrency-mt-unsafe)
   if (url == nullptr) {
     throw std::runtime_error("TEST_AMQP_URL is not set: run the tests by ./dev test");
   }
-  // NOLINTNEXTLINE(concurrency-mt-unsafe)
-  const char* const given = std::getenv("CTEST_RESOURCE_GROUP_0_BROKER");
-  if (given == nullptr) {
-    return url;
-  }
-  const std::string_view name(given);
-  constexpr std::size_t kPrefix = std::string_view("id:").size();
-  return url + std::string(name.substr(kPrefix, name.find(',') - kPrefix));
+  const std::string host = Stack::virtual_host();
+  return host == "/" ? url : url + host;
 }
 
 }  // namespace
+
+std::string Stack::virtual_host() {
+  const int lane = test_lane();
+  return lane == 0 ? "/" : std::to_string(lane);
+}
 
 Stack::Stack() : Stack(Options()) {}
 

@@ -84,6 +84,9 @@ class Stack {
                                          std::vector<std::string> more = {});
 
   std::string log_folder() const { return folder_; }
+  // The virtual host of the broker on which its queues are: one of those that ctest gives to one
+  // test at a time, or "/", which without ctest nobody else may use meanwhile.
+  static std::string virtual_host();
   // Of both programs, but for the database's user: here it is the owner.
   std::map<std::string, std::string> environment() const;
   // DATABASE_URL of a program: of its own user, "api", "worker" or "admin".
