@@ -13,6 +13,12 @@ std::uint32_t released_most(const OpenTasks& open, std::uint32_t window) {
   return std::max(most, 1U);
 }
 
+// Of a time without looks nobody knows what was in it.
+bool continues(std::optional<Instant> last, Instant now) {
+  constexpr std::chrono::seconds kLooks{10};
+  return last && now >= *last && now - *last <= kLooks;
+}
+
 }  // namespace
 
 bool WorkersSeen::full() const {
@@ -20,11 +26,22 @@ bool WorkersSeen::full() const {
   return room < places / kOf + 1;
 }
 
-std::optional<std::uint32_t> window_size(const WorkersSeen& now,
-                                         std::uint64_t crowds,
-                                         const ReleaseWindow& last) {
+std::optional<std::uint32_t> WindowWatch::look(const WorkersSeen& now,
+                                               std::uint64_t crowds,
+                                               const ReleaseWindow& last,
+                                               std::chrono::seconds reports) {
+  const bool known = continues(looked_at_, now.at);
+  looked_at_ = now.at;
   if (now.places == 0) {
+    room_from_.reset();
     return std::nullopt;
+  }
+  if (now.full() || !known || !room_from_) {
+    room_from_ = now.full() ? std::nullopt : std::optional(now.at);
+  }
+  const bool grows = room_from_ && now.at - *room_from_ > reports;
+  if (grows) {
+    room_from_ = now.at;
   }
   constexpr std::uint64_t kAtHand = 2;  // For each place: the task at work, and the next.
   const std::uint64_t all = std::min<std::uint64_t>(now.places, kWindowMax) * kAtHand;
@@ -33,13 +50,15 @@ std::optional<std::uint32_t> window_size(const WorkersSeen& now,
     return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(size, kWindowMin, kWindowMax));
   };
   const std::uint32_t most = shared_by(1), share = shared_by(std::max<std::uint64_t>(crowds, 1));
-  // Whoever has just come is to wait behind no more than the shares of the others.
-  if (crowds > last.crowds || last.size <= share) {
-    return now.full() || crowds > last.crowds ? share : std::min(most, share + share / 2);
+  if (crowds > last.crowds) {
+    return share;  // Whoever has just come is to wait behind no more than the shares of the others.
+  }
+  const std::uint32_t size = std::max(last.size, share);
+  if (grows) {
+    return std::min(most, size + size / 2);
   }
   constexpr std::uint32_t kShrinks = 20;
-  return now.full() ? std::max(share, last.size - last.size / kShrinks - 1)
-                    : std::min(most, last.size + last.size / 2);
+  return std::clamp(now.full() ? size - size / kShrinks - 1 : size, share, most);
 }
 
 Lane LaneTurns::next(bool express, bool bulk) {
@@ -60,16 +79,14 @@ std::uint32_t PaceWatch::look(const WorkersSeen& now,
                               std::uint64_t crowds,
                               std::uint32_t last,
                               std::chrono::seconds over) {
-  // Of a time without looks nobody knows whether all were full.
-  constexpr std::chrono::seconds kLooks{10};
-  const bool continues = looked_at_ && now.at >= *looked_at_ && now.at - *looked_at_ <= kLooks;
+  const bool known = continues(looked_at_, now.at);
   looked_at_ = now.at;
-  if (crowds == 0 || !now.full()) {
+  if (crowds == 0 || now.places == 0 || !now.full()) {
     from_.reset();
     return 0;
   }
   // Workers that come or go make the sum jump.
-  if (!continues || !from_ || from_->workers != now.workers || from_->ended > now.ended) {
+  if (!known || !from_ || from_->workers != now.workers || from_->ended > now.ended) {
     from_ = now;
   } else if (now.at - from_->at >= over && now.ended - from_->ended >= now.places &&
              now.at > from_->at) {

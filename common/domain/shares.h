@@ -74,11 +74,21 @@ struct WorkersSeen {
   bool full() const;
 };
 
-// How many tasks of a user are released at once from now on, while so many users have parked
-// tasks; `last` is how things were. Nullopt: there is no place, and nothing to go by.
-std::optional<std::uint32_t> window_size(const WorkersSeen& now,
-                                         std::uint64_t crowds,
-                                         const ReleaseWindow& last);
+// Tells the window by looks at all workers.
+class WindowWatch {
+ public:
+  // How many tasks of a user are released at once from now on, while so many users have parked
+  // tasks; `last` is how things were. It grows only when there was room for longer than `reports`,
+  // the time after which each worker tells of itself again: one that has just come has all of its
+  // places free. Nullopt: there is no place, and nothing to go by.
+  std::optional<std::uint32_t> look(const WorkersSeen& now,
+                                    std::uint64_t crowds,
+                                    const ReleaseWindow& last,
+                                    std::chrono::seconds reports);
+
+ private:
+  std::optional<Instant> room_from_, looked_at_;
+};
 
 // So many tasks ended within `time`, which is positive.
 std::uint32_t pace_of(std::uint64_t ended, std::chrono::microseconds time);

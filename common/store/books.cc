@@ -51,7 +51,9 @@ void Books::lock(std::span<const UserId> users, Locking locking) {
               : Sql(""));
   sql << "SELECT user_id, available, held, seq, released, parked, parked_after, released_max, "
          "UTC_TIMESTAMP(6), (SELECT size FROM release_window WHERE id=1), (SELECT crowds FROM "
-         "release_window WHERE id=1), (SELECT pace FROM release_window WHERE id=1) FROM balances "
+         "release_window WHERE id=1), (SELECT pace FROM release_window WHERE id=1), (SELECT tasks "
+         "FROM "
+         "release_window WHERE id=1) FROM balances "
          "FORCE INDEX (PRIMARY) WHERE user_id IN (";
   list(sql, users, [&](UserId user) { sql << user; }) << ") ORDER BY user_id FOR UPDATE";
   if (locking == Locking::kSkipLocked) {
@@ -66,7 +68,8 @@ void Books::lock(std::span<const UserId> users, Locking locking) {
                  .parked_after = rows.u64(7),
                  .released_max = rows.u32(8)}};
     now_ = rows.time(9);
-    window_ = {.size = rows.u32(10), .crowds = rows.u32(11), .pace = rows.u32(12)};
+    window_ = {
+        .size = rows.u32(10), .crowds = rows.u32(11), .tasks = rows.u64(13), .pace = rows.u32(12)};
   }
 }
 

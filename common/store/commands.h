@@ -32,7 +32,8 @@ enum class StoreFault {
 template <class Outcome>
 using Batch = std::vector<Result<Outcome, StoreFault>>;
 
-// What a worker tells about itself.
+// How often a worker tells about itself, and what.
+inline constexpr std::chrono::seconds kWorkersReport{5};
 struct WorkerReport {
   std::size_t in_flight = 0;  // Tasks in hand.
   std::size_t places = 0;     // It can work on so many at once,

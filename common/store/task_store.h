@@ -233,6 +233,7 @@ class TaskStore {
                                std::chrono::seconds age,
                                const std::unordered_set<TaskId>& without,
                                bool express_only);
+  std::uint32_t set_window(std::chrono::seconds pace_over);
   bool look_after_some_crowds(std::size_t limit, std::chrono::seconds pace_over);
   void watch_clock(const ClockLook& look, bool marks_ahead);
   bool pull_back(Instant now);
@@ -265,6 +266,8 @@ class TaskStore {
   std::vector<Hint> released_;      // Until somebody asks for them.
   std::optional<UserId> crowd_at_;  // How far look_after_crowds() has come.
   PaceWatch pace_;                  // Of the same.
+  WindowWatch window_;              // Of the same.
+  std::uint32_t crowd_window_ = 0;  // As it was when the round of crowd_at_ began.
   // Where the next look of sweep() begins: after rows that another session holds.
   std::optional<SweepPosition> resume_at_;
 };

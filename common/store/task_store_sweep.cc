@@ -466,43 +466,48 @@ Result<bool, StoreFault> TaskStore::look_after_crowds(std::size_t limit,
                        [&] { return look_after_some_crowds(limit, pace_over); });
 }
 
-// Without a lock first: most of them have as many as they may.
-bool TaskStore::look_after_some_crowds(std::size_t limit, std::chrono::seconds pace_over) {
+// What all programs go by until the next look: by what is seen of workers and crowds now.
+std::uint32_t TaskStore::set_window(std::chrono::seconds pace_over) {
   // A worker that was not seen for so long has none.
   constexpr std::chrono::seconds kSeenWithin{15};
   constexpr std::uint32_t kCrowdsCounted = 10'000;  // With as many, the window is the smallest.
+  Sql sql(
+      "SELECT UTC_TIMESTAMP(6), w.n, w.places, w.room, w.ended, c.n, c.tasks, r.size, r.crowds, "
+      "r.tasks, r.pace FROM release_window r JOIN (SELECT COUNT(*) AS n, COALESCE(SUM(places),0) "
+      "AS places, COALESCE(SUM(room),0) AS room, COALESCE(SUM(ended),0) AS ended FROM workers "
+      "WHERE ended_at IS NULL AND seen_at>UTC_TIMESTAMP(6) - INTERVAL ");
+  sql << kSeenWithin.count()
+      << " SECOND) w JOIN (SELECT COUNT(*) AS n, COALESCE(SUM(open),0) AS tasks FROM (SELECT "
+         "released+parked AS open FROM balances FORCE INDEX (k_crowded) WHERE crowded=1 LIMIT "
+      << kCrowdsCounted << ") b) c";
+  Rows rows = session_.query(sql);
+  AG_CHECK(rows.next());
+  const WorkersSeen seen{.at = rows.time(1),
+                         .workers = rows.u64(2),
+                         .places = rows.u64(3),
+                         .room = rows.u64(4),
+                         .ended = rows.u64(5)};
+  const ReleaseWindow last{
+      .size = rows.u32(8), .crowds = rows.u32(9), .tasks = rows.u64(10), .pace = rows.u32(11)};
+  const std::uint32_t crowds = rows.u32(6);
+  const ReleaseWindow next{
+      .size = window_.look(seen, crowds, last, kWorkersReport).value_or(last.size),
+      .crowds = crowds,
+      .tasks = rows.u64(7),
+      .pace = pace_.look(seen, crowds, last.pace, pace_over)};
+  if (next != last) {
+    Sql update("UPDATE release_window SET size=");
+    session_.execute(update << next.size << ", crowds=" << next.crowds << ", tasks=" << next.tasks
+                            << ", pace=" << next.pace);
+  }
+  return next.size;
+}
+
+// Without a lock first: most of them have as many as they may.
+bool TaskStore::look_after_some_crowds(std::size_t limit, std::chrono::seconds pace_over) {
   constexpr std::chrono::milliseconds kFurtherTime{500};
-  ReleaseWindow window;
-  {
-    Sql sql(
-        "SELECT UTC_TIMESTAMP(6), w.n, w.places, w.room, w.ended, c.n, c.tasks, r.size, r.crowds, "
-        "r.tasks, r.pace FROM release_window r JOIN (SELECT COUNT(*) AS n, COALESCE(SUM(places),0) "
-        "AS places, COALESCE(SUM(room),0) AS room, COALESCE(SUM(ended),0) AS ended FROM workers "
-        "WHERE ended_at IS NULL AND seen_at>UTC_TIMESTAMP(6) - INTERVAL ");
-    sql << kSeenWithin.count()
-        << " SECOND) w JOIN (SELECT COUNT(*) AS n, COALESCE(SUM(open),0) AS tasks FROM (SELECT "
-           "released+parked AS open FROM balances FORCE INDEX (k_crowded) WHERE crowded=1 LIMIT "
-        << kCrowdsCounted << ") b) c";
-    Rows rows = session_.query(sql);
-    AG_CHECK(rows.next());
-    const WorkersSeen seen{.at = rows.time(1),
-                           .workers = rows.u64(2),
-                           .places = rows.u64(3),
-                           .room = rows.u64(4),
-                           .ended = rows.u64(5)};
-    window = {
-        .size = rows.u32(8), .crowds = rows.u32(9), .tasks = rows.u64(10), .pace = rows.u32(11)};
-    ReleaseWindow next = window;
-    next.crowds = rows.u32(6);
-    next.tasks = rows.u64(7);
-    next.size = window_size(seen, next.crowds, window).value_or(window.size);
-    next.pace = pace_.look(seen, next.crowds, window.pace, pace_over);
-    if (next != window) {
-      Sql update("UPDATE release_window SET size=");
-      session_.execute(update << next.size << ", crowds=" << next.crowds << ", tasks=" << next.tasks
-                              << ", pace=" << next.pace);
-      window = next;
-    }
+  if (!crowd_at_) {  // A round begins.
+    crowd_window_ = set_window(pace_over);
   }
   Sql sql(
       "SELECT user_id, released, parked, released_max FROM balances FORCE INDEX (k_crowded) "
@@ -518,7 +523,7 @@ bool TaskStore::look_after_some_crowds(std::size_t limit, std::chrono::seconds p
                            .parked = rows.u32(3),
                            .parked_after = 0,
                            .released_max = rows.u32(4)};
-      if (may_release(open, window.size) > 0) {
+      if (may_release(open, crowd_window_) > 0) {
         waiting.push_back(*crowd_at_);
       }
     }

@@ -15,48 +15,69 @@ WorkersSeen workers(std::uint64_t places, std::uint64_t room = 0) {
   return {.at = {}, .workers = 1, .places = places, .room = room, .ended = 0};
 }
 
-ReleaseWindow was(std::uint32_t size, std::uint32_t crowds) {
-  return {.size = size, .crowds = crowds, .tasks = 0, .pace = 0};
+// Looks of a second each; the window as it becomes.
+class WindowTest : public testing::Test {
+ protected:
+  std::optional<std::uint32_t> look(WorkersSeen seen, std::uint32_t crowds) {
+    seen.at = Instant(now_ += std::chrono::seconds(1));
+    const auto size = watch_.look(seen, crowds, last_, std::chrono::seconds(5));
+    last_ = {.size = size.value_or(last_.size), .crowds = crowds, .tasks = 0, .pace = 0};
+    return size;
+  }
+  std::uint32_t after(int looks, const WorkersSeen& seen, std::uint32_t crowds) {
+    for (int i = 0; i < looks; ++i) {
+      EXPECT_TRUE(look(seen, crowds));
+    }
+    return last_.size;
+  }
+
+  WindowWatch watch_;
+  ReleaseWindow last_;
+  std::chrono::seconds now_{1000};
+};
+
+TEST_F(WindowTest, IsTwiceThePlacesSharedByTheCrowds) {
+  EXPECT_EQ(look(workers(0), 0), std::nullopt);
+  EXPECT_EQ(look(workers(0), 7), std::nullopt);
+  EXPECT_EQ(look(workers(200), 0), 400U) << "the first who comes is a crowd, too";
+  EXPECT_EQ(look(workers(200), 1), 400U);
+  EXPECT_EQ(look(workers(200), 3), 134U) << "rounded up";
+  EXPECT_EQ(look(workers(200), 1'000'000), kWindowMin);
+  EXPECT_EQ(look(workers(1), 1'000'000), kWindowMin);
+  EXPECT_EQ(look(workers(UINT64_MAX), 1), kWindowMax);
+  EXPECT_EQ(look(workers(UINT64_MAX), UINT32_MAX), kWindowMin);
 }
 
-TEST(Window, IsTwiceThePlacesSharedByTheCrowds) {
-  const auto size = [](std::uint64_t places, std::uint64_t crowds) {
-    return window_size(workers(places), crowds, {});
-  };
-  EXPECT_EQ(size(0, 0), std::nullopt);
-  EXPECT_EQ(size(0, 7), std::nullopt);
-  EXPECT_EQ(size(200, 0), 400U) << "the first who comes is a crowd, too";
-  EXPECT_EQ(size(200, 1), 400U);
-  EXPECT_EQ(size(200, 3), 134U) << "rounded up";
-  EXPECT_EQ(size(200, 1'000'000), kWindowMin);
-  EXPECT_EQ(size(1, 1), kWindowMin);
-  EXPECT_EQ(size(UINT64_MAX, 1), kWindowMax);
-  EXPECT_EQ(size(UINT64_MAX, UINT64_MAX), kWindowMin);
+TEST_F(WindowTest, ThatIsTooLargeForThePlacesIsNotKept) {
+  last_.size = 1000;
+  EXPECT_EQ(look(workers(10, 10), 0), 20U);
 }
 
 // What is released of others waits for slow servers, say: then this one's share alone leaves
 // workers without work.
-TEST(Window, GrowsWhileWorkersHaveRoomAndShrinksSlowlyAfterwards) {
+TEST_F(WindowTest, GrowsWhileWorkersHaveRoomAndShrinksSlowlyAfterwards) {
   constexpr std::uint32_t kShare = 16, kAlone = 128;
-  EXPECT_EQ(window_size(workers(64, 6), 8, was(kShare, 8)), kShare) << "as good as full";
-  EXPECT_EQ(window_size(workers(64, 48), 8, was(kShare, 8)), 24U);
-  std::uint32_t size = kShare;
-  for (int i = 0; i < 10; ++i) {
-    size = *window_size(workers(64, 48), 8, was(size, 8));
-  }
-  EXPECT_EQ(size, kAlone) << "as though nobody else were there";
-  const std::uint32_t full = *window_size(workers(64), 8, was(size, 8));
+  EXPECT_EQ(after(20, workers(64, 6), 8), kShare) << "as good as full";
+  EXPECT_EQ(after(6, workers(64, 48), 8), kShare) << "the workers may have come just now";
+  EXPECT_EQ(after(1, workers(64, 48), 8), 24U);
+  EXPECT_EQ(after(5, workers(64, 48), 8), 24U) << "nothing was heard of them since";
+  EXPECT_EQ(after(1, workers(64, 48), 8), 36U);
+  EXPECT_EQ(after(100, workers(64, 48), 8), kAlone) << "as though nobody else were there";
+  const std::uint32_t full = after(1, workers(64), 8);
   EXPECT_LT(full, kAlone);
   EXPECT_GT(full, kAlone * 9 / 10);
-  for (int i = 0; i < 100; ++i) {
-    size = *window_size(workers(64), 8, was(size, 8));
-  }
-  EXPECT_EQ(size, kShare);
+  EXPECT_EQ(after(100, workers(64), 8), kShare);
 }
 
-TEST(Window, WhoeverHasJustComeWaitsBehindNoMoreThanShares) {
-  EXPECT_EQ(window_size(workers(64, 48), 9, was(128, 8)), 15U);
-  EXPECT_EQ(window_size(workers(64), 9, was(128, 8)), 15U);
+TEST_F(WindowTest, ATimeWithoutLooksSaysNothing) {
+  after(5, workers(64, 48), 8);
+  now_ += std::chrono::hours(1);
+  EXPECT_EQ(after(5, workers(64, 48), 8), 16U);
+}
+
+TEST_F(WindowTest, WhoeverHasJustComeWaitsBehindNoMoreThanShares) {
+  after(100, workers(64, 48), 8);
+  EXPECT_EQ(look(workers(64, 48), 9), 15U);
 }
 
 TEST(OpenTasks, TheFirstGoExpressThenInBulkAndWhatIsBeyondTheWindowIsParked) {
@@ -217,6 +238,17 @@ TEST_F(PaceWatchTest, WorkersThatComeOrGoBringNothingAlong) {
   EXPECT_EQ(look(full(70, 3)), 1000U);
 }
 
+// Every provider is left alone: what ends before and after that is no pace of such a time.
+TEST_F(PaceWatchTest, ATimeInWhichNobodyCanBeCalledSaysNothing) {
+  look(full(100));
+  WorkersSeen nobody = full(110);
+  nobody.places = 0;
+  EXPECT_EQ(look(nobody), 0U);
+  EXPECT_EQ(look(full(110)), 0U);
+  look(full(120));
+  EXPECT_EQ(look(full(150)), 2000U);
+}
+
 // Somebody else had the turn, or a clock was set: nobody knows what was in between.
 TEST_F(PaceWatchTest, ATimeWithoutLooksSaysNothing) {
   look(full(100));
@@ -300,7 +332,7 @@ class Service {
     for (const auto& [id, user] : users_) {
       crowds += user.open.crowded() ? 1U : 0U;
     }
-    return window_size(workers(places_), crowds, {}).value();
+    return WindowWatch().look(workers(places_), crowds, {}, std::chrono::seconds(5)).value();
   }
   void release(int user) {
     User& u = users_[user];

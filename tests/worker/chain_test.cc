@@ -270,6 +270,7 @@ TEST(Chain, WhoServesNothingMoreThanTheOneBeforeItAddsNoRoom) {
   EXPECT_EQ(same.chain->room(), 3U);
   same.fail(0);
   EXPECT_EQ(same.chain->room(), 3U) << "the other takes its place";
+  EXPECT_EQ(same.chain->capacity(), 2U) << "whichever of them is trusted";
   same.fail(1);
   EXPECT_EQ(same.chain->room(), 0U);
   Capabilities image;
@@ -278,7 +279,7 @@ TEST(Chain, WhoServesNothingMoreThanTheOneBeforeItAddsNoRoom) {
       {.voices = {"aria"}}, {.voices = {"aria", "atlas"}}, std::move(image)});
   EXPECT_EQ(more.chain->room(), 8U);
   EXPECT_EQ(more.chain->capacity(), 6U);
-  EXPECT_EQ(same.chain->capacity(), 2U) << "whatever is trusted now";
+  EXPECT_EQ(same.chain->capacity(), 0U) << "nobody is trusted now";
 }
 
 TEST(Chain, RefusedContentIsNoFailureOfTheProvider) {

@@ -183,15 +183,17 @@ std::size_t Chain::room() const {
 
 std::size_t Chain::capacity() const {
   std::size_t slots = 0;
+  bool any_open = false;
   std::vector<const Capabilities*> before;
   for (const auto& link : links_) {
+    any_open = any_open || link->closed_to_calls().count() == 0;
     const Capabilities& able = link->provider.capabilities();
     if (!is_covered(before, able)) {
       slots += static_cast<std::size_t>(able.max_in_flight);
       before.push_back(&able);
     }
   }
-  return slots;
+  return any_open ? slots : 0;
 }
 
 bool Chain::sends_reference_bytes() const {

@@ -78,7 +78,7 @@ class Chain {
   // failed.
   std::size_t room() const;
   // How many tasks can be called for at once while all providers are trusted, counted as for
-  // room().
+  // room(). 0 while all of them are left alone.
   std::size_t capacity() const;
   // Does any provider send the files that requests refer to, not their addresses?
   bool sends_reference_bytes() const;

@@ -14,7 +14,6 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kLookEvery{1};
-constexpr auto kReportEvery = std::chrono::seconds(5);
 constexpr std::size_t kLookBatch = 200;  // Keeps each transaction short.
 constexpr std::size_t kCrowdBatch = 500;
 // A process that freezes has the turn to look after crowds for as long as its session may idle.
@@ -91,7 +90,7 @@ void Sweeper::run(const std::stop_token& stop, const DatabaseUrl& url) {
     const auto now = steady_clock::now();
     if (now >= next_report) {
       static_cast<void>(store.report_worker(worker_, host, ::getpid(), report_()));
-      next_report = now + kReportEvery;
+      next_report = now + store::kWorkersReport;
     }
     more = sweep_once(store);
     if (now >= next_crowds) {
