@@ -80,7 +80,7 @@ mariadb_answers() { mariadb_client "$1" --execute 'SELECT 1' >/dev/null 2>&1; }
 mariadb_start() {
   local dir=$1 port=$2 user=() kind
   kind=$(database_kind "$dir") || return 1
-  ! becomes "$dir" "$kind" || stop "$dir/mariadbd.pid" 60
+  becomes "$dir" "$kind" mariadb stop "$dir/mariadbd.pid" 60
   if [[ $kind == mysql ]]; then
     mysql_start "$@"
     return

@@ -103,7 +103,8 @@ kill_daemon() {
 kill_strays() {
   local process name
   for process in /proc/[0-9]*; do
-    if [[ $(readlink "$process/cwd" 2>/dev/null) == "$1"* ]]; then
+    # Those of unstable.sh see the same folder below a root of their own.
+    if [[ $(readlink "$process/cwd" 2>/dev/null) =~ ^("$unstable")?"$1" ]]; then
       name=$(readlink "$process/exe" 2>/dev/null) || continue
       name=${name% (deleted)}
     else

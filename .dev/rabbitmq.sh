@@ -71,7 +71,7 @@ rabbitmq_control() {
 rabbitmq_start() {
   local dir=$1 port=$2 kind rabbitmq_launch rabbitmq_epmd
   kind=$(broker_kind "$dir") || return 1
-  ! becomes "$dir" "$kind" || rabbitmq_stop "$dir"
+  becomes "$dir" "$kind" 3 rabbitmq_stop "$dir"
   if ! alive "$dir/rabbitmq.pid"; then
     [[ $kind != 4 ]] || lay_unstable
     rabbitmq_configure "$dir" "$port"

@@ -113,11 +113,14 @@ command_simulate() {
 command_mutate() {
   local tree=$state/mutants fixed=()
   exec </dev/null
+  make_state
+  exec {mutate_lock_fd}>"$state/logs/mutate.lock"
+  flock -n "$mutate_lock_fd" || die 'another ./dev mutate is running here'
   need_packages "${build_packages[@]}" "${runtime_packages[@]}" "${database_packages[@]}" \
     "${broker_packages[@]}" "${test_packages[@]}"
-  make_state
   mkdir -p "$tree"
-  (cd "$root" && git ls-files -z -co --exclude-standard | tar --null -T - -cf -) | tar -C "$tree" -xf -
+  (cd "$root" && git ls-files -z -co --exclude-standard | tar --ignore-failed-read --null -T - -cf -) |
+    tar -C "$tree" -xf -
   export CCACHE_BASEDIR=$tree CCACHE_NOHASHDIR=1
   step 'Building the copy'
   (cd "$tree" && logged "$state/logs/mutants.log" cmake --preset dev -DAUDIOGEN_CONSOLE=OFF)

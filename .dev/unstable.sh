@@ -21,12 +21,12 @@ kind_of() {
 database_kind() { kind_of "$1" "${DATABASE:-}" mariadb mysql; }
 broker_kind() { kind_of "$1" "${BROKER:-}" 3 4; }
 
-# becomes DIR KIND: from now on KIND runs from DIR. Whether that was another one until now.
+# becomes DIR KIND DEFAULT STOP…: from now on KIND runs from DIR; STOP ends what does now, when that is another.
 becomes() {
-  local was
-  was=$(cat "$1/kind" 2>/dev/null || echo "$2")
-  echo "$2" >"$1/kind"
-  [[ $was != "$2" ]]
+  local dir=$1 kind=$2 was
+  was=$(cat "$dir/kind" 2>/dev/null || echo "$3")
+  [[ $was == "$kind" ]] || "${@:4}"
+  echo "$kind" >"$dir/kind"
 }
 
 # Only root may run programs in another root folder.
@@ -39,7 +39,8 @@ lay_unstable() {
   mkdir -p "$state/logs"
   (
     umask 022
-    logged "$state/logs/unstable.log" debootstrap --variant=minbase \
+    # What it mounts meanwhile is gone with it.
+    logged "$state/logs/unstable.log" unshare --mount --propagation private debootstrap --variant=minbase \
       "--include=$(IFS=,; echo "${unstable_packages[*]}")" \
       unstable "$unstable" http://deb.debian.org/debian
   ) || exit 1
@@ -53,7 +54,8 @@ in_unstable() {
   # shellcheck disable=SC2016 # For the shell there.
   local script='root=$1 dir=$2; shift 2
     mount --bind /proc "$root/proc" && mount --bind /dev "$root/dev" && mkdir -p "$root$dir" &&
-      mount --bind "$dir" "$root$dir" && exec chroot "$root" "$@"'
+      mount --bind "$dir" "$root$dir" &&
+      exec chroot "$root" sh -c '"'"'cd "$0" && exec "$@"'"'"' "$dir" "$@"'
   command_there=(unshare --mount --propagation private sh -c "$script" sh "$unstable" "$@")
 }
 

@@ -109,10 +109,13 @@ expect 'and so it is without npm' \
 # What runs from a folder is what was chosen last; a start notices when that is another one.
 mkdir "$state/db"
 expect 'MariaDB where nothing is chosen' same "$(database_kind "$state/db")" mariadb
-expect 'the first start is no change' eval '! becomes "$state/db" mysql'
+becomes "$state/db" mysql mariadb touch "$state/db/stopped"
+expect 'a start of another kind stops what there was' test -e "$state/db/stopped"
 expect 'what was chosen is kept' same "$(database_kind "$state/db")" mysql
 expect 'until something else is' same "$(DATABASE=mariadb database_kind "$state/db")" mariadb
-expect 'which is a change' becomes "$state/db" mariadb
+rm "$state/db/stopped"
+becomes "$state/db" mysql mariadb touch "$state/db/stopped"
+expect 'the same kind goes on' test ! -e "$state/db/stopped"
 expect 'what is not known is refused' eval '! (DATABASE=oracle database_kind "$state/db" 2>/dev/null)'
 
 # A pid file names its process only in the folder it was written in.

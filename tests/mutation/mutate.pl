@@ -39,7 +39,41 @@ for my $block (split /\n\n+/, slurp($table) =~ s/^#.*\n//gmr) {
   push @mutants, \%one;
 }
 
-my ($bad, @rows) = (0);
+my ($bad, %sound, @broken) = (0);
+my ($log, $broken_mark) = ("$tree/.local/mutant.log", "$tree/.local/mutant");
+$| = 1;
+
+# The test programs and the service's own.
+sub built {
+  my @programs = (grep { /^(e2e|fault)_/ } @_) ? qw(audio-api audio-worker audio-speech audio-decode) : ();
+  return system("ninja -C $build @_ @programs >$log 2>&1") == 0;
+}
+
+# The first failed test of a program; undefined: none.
+sub failed {
+  my ($test) = @_;
+  my $out = `ctest --test-dir $build -R '^$test\\.' --stop-on-failure -j 2 --no-tests=error $spec 2>&1`;
+  return undef if $? == 0;
+  spit($log, $out);
+  my ($name) = $out =~ /^\s+\d+ - (\S+).* \([^()]+\)\s*$/m;
+  die "ctest does not say what failed; see $log\n" unless defined $name;
+  return $name;
+}
+
+# Puts back what is broken, now, so that it is built again.
+sub mend {
+  return unless @broken;
+  spit(@broken);
+  @broken = ();
+  unlink $broken_mark;
+}
+END { mend() }
+$SIG{$_} = sub { exit 1 } for qw(INT TERM HUP);
+if (-e $broken_mark) {  # What a run left that was killed: its source is as it was, not what was built of it.
+  my $left = "$tree/" . slurp($broken_mark);
+  utime undef, undef, $left;
+  unlink $broken_mark;
+}
 for my $one (@mutants) {
   next if @names && !grep { $_ eq $one->{name} } @names;
   my $path = "$tree/$one->{file}";
@@ -51,27 +85,26 @@ for my $one (@mutants) {
     next;
   }
   next if $check;
+  # Unbroken, once: else nobody knows what a failure means.
+  for my $test (@{$one->{tests}}) {
+    $sound{$test} //= built($test) && !defined failed($test);
+    die "$test fails without any break; see $log\n" unless $sound{$test};
+  }
   (my $broken = $text) =~ s/\Q$one->{from}\E/$one->{to}/;
+  @broken = ($path, $text);
+  spit($broken_mark, $one->{file});
   spit($path, $broken);
   my $by = '';
-  if (system("ninja -C $build @{$one->{tests}} >$tree/.local/mutant.log 2>&1") != 0) {
+  if (!built(@{$one->{tests}})) {
     $by = 'does not build';
     ++$bad;
   } else {
     for my $test (@{$one->{tests}}) {
-      # As many as one test program has may fail: the first is enough.
-      my $out = `ctest --test-dir $build -R '^$test\\.' --stop-on-failure -j 2 --no-tests=error $spec 2>&1`;
-      if ($? != 0) {
-        ($by) = $out =~ /^\s+\d+ - (.+?) \((?:Failed|Timeout|SEGFAULT|Subprocess aborted|.*?)\)\s*$/m;
-        $by //= 'something else: ' . substr($out, -300);
-        last;
-      }
+      last if $by = failed($test) // '';
     }
   }
-  spit($path, $text);
+  mend();
   ++$bad if $by eq '';
-  my $row = "| $one->{name} | $one->{what} | " . ($by eq '' ? '**survived**' : $by) . " |";
-  print "$row\n";
-  push @rows, $row;
+  print "| $one->{name} | $one->{what} | ", ($by eq '' ? '**survived**' : $by), " |\n";
 }
 exit($bad == 0 ? 0 : 1);
