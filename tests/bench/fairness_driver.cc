@@ -14,7 +14,7 @@ using store::Rows;
 using store::Session;
 using store::Sql;
 
-// Makes `count` open tasks of one user; as an API does, but for the hints.
+// Makes `count` open tasks of one user; as an API does, but for the hints, which the caller sends.
 void fill(Stand& stand, UserId user, std::size_t count) {
   constexpr std::size_t kAtOnce = 100;
   store::TaskStore store(stand.database());
@@ -55,7 +55,8 @@ void one_backlog(Context& context) {
   add_worker(stand, provider, kPlaces, session);
   const std::size_t backlog = context.scaled(100'000, 200);
   fill(stand, stand.users()[0], backlog);
-  const std::size_t count = context.scaled(static_cast<std::size_t>(context.seconds * 20), 5);
+  stand.publish_released();
+  const std::size_t count = context.scaled(static_cast<std::size_t>(context.seconds * 10), 5);
   const Usage before = stand.usage();
   const auto began = Clock::now();
   const Histogram waits = stand.claim_waits(1, count);
@@ -85,6 +86,7 @@ void many_backlogs(Context& context) {
   for (std::size_t i = 0; i < kUsers; ++i) {
     fill(stand, stand.users()[i], context.scaled(2000 + 500 * i, 20));
   }
+  stand.publish_released();
   const auto done = [&] {
     std::vector<double> out(kUsers, 0);
     Rows rows =
@@ -142,6 +144,7 @@ void one_users_jobs(Context& context) {
   const double done_before = stand.succeeded();
   const auto began = Clock::now();
   fill(stand, stand.users().front(), count);
+  stand.publish_released();
   const double filled = since(began);
   const bool all = test::eventually(std::chrono::minutes(3), [&] {
     test::pace(std::chrono::milliseconds(20));
@@ -164,7 +167,7 @@ void one_users_jobs(Context& context) {
 void bench_fairness(Context& context) {
   context.report.begin("fairness",
                        "Users with backlogs. First: a provider that takes 1 s, one worker of 20 "
-                       "places, and somebody else who creates four a second. Then a provider that "
+                       "places, and somebody else who creates two a second. Then a provider that "
                        "takes 0.2 s, 40 places, and users who all want more than that. Then one "
                        "that answers at once.");
   one_backlog(context);

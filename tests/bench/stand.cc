@@ -308,15 +308,30 @@ std::vector<TaskId> Stand::fill(std::size_t count) {
 }
 
 void Stand::publish(const std::vector<TaskId>& tasks) {
-  std::atomic<std::size_t> confirmed{0};
-  queue::Publisher publisher(
-      test::test_broker_url(), {}, [&](std::span<const Hint> hints) { confirmed += hints.size(); });
   std::vector<Hint> hints;
   for (const TaskId task : tasks) {
     hints.push_back({.task = task, .epoch = 0});
   }
+  publish_all(hints);
+}
+
+void Stand::publish_released() {
+  std::vector<Hint> hints;
+  Sql sql("SELECT id, epoch, lane FROM tasks WHERE state=");
+  sql << TaskState::kQueued << " AND lane<>" << Lane::kParked;
+  store::Rows rows = stack_->database().session().query(sql);
+  while (rows.next()) {
+    hints.push_back({rows.id<TaskId>(1), rows.u32(2), static_cast<Lane>(rows.u32(3))});
+  }
+  publish_all(hints);
+}
+
+void Stand::publish_all(const std::vector<Hint>& hints) {
+  std::atomic<std::size_t> confirmed{0};
+  queue::Publisher publisher(
+      test::test_broker_url(), {}, [&](std::span<const Hint> some) { confirmed += some.size(); });
   publisher.submit(hints);
-  if (!test::eventually(std::chrono::seconds(60), [&] { return confirmed == tasks.size(); })) {
+  if (!test::eventually(std::chrono::seconds(60), [&] { return confirmed == hints.size(); })) {
     fail("the broker does not take the hints");
   }
   publisher.stop(std::chrono::seconds(1));
@@ -331,12 +346,15 @@ int Stand::create(std::size_t user) {
 }
 
 Histogram Stand::claim_waits(std::size_t user, std::size_t count) {
+  // With calls of a second this user has two or three tasks open, as one who wants little has; with
+  // four and more they would go by the bulk lane, in turn with everybody's.
+  constexpr std::chrono::milliseconds kBetween{500};
   const std::string from = stack_->database().text(Sql("SELECT UTC_TIMESTAMP(6)"));
   for (std::size_t i = 0; i < count; ++i) {
     if (const int status = create(user); status != 202) {
       fail("a creation was answered " + std::to_string(status));
     }
-    test::pace(std::chrono::milliseconds(250));
+    test::pace(kBetween);
   }
   const auto theirs = [&](std::string_view what) {
     Sql sql = Sql::trusted("SELECT " + std::string(what) + " FROM tasks t WHERE created_at>='" +

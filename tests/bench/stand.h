@@ -82,10 +82,12 @@ class Stand {
   std::vector<TaskId> fill(std::size_t count);
   // Sends the hints of tasks made by fill() and waits until the broker has them.
   void publish(const std::vector<TaskId>& tasks);
+  // The same of all tasks that wait and are not parked.
+  void publish_released();
 
   // Creates one by HTTP as that user; the status of the answer.
   int create(std::size_t user);
-  // Creates `count` tasks as that user, one each quarter of a second, and waits until all are
+  // Creates `count` tasks as that user, one each half second, and waits until all are
   // claimed: how long each was not.
   Histogram claim_waits(std::size_t user, std::size_t count);
 
@@ -110,6 +112,8 @@ class Stand {
   void audit();
 
  private:
+  static void publish_all(const std::vector<Hint>& hints);
+
   std::unique_ptr<test::Stack> stack_;
   std::vector<UserId> users_;
   std::vector<std::string> keys_;
