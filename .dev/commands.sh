@@ -251,7 +251,7 @@ stop_all() {
   fi
   stop_part 'the API' "$state/run/api.pid" stop "$state/run/api.pid" 30
   stop_part RabbitMQ "$state/rabbitmq/epmd.pid" rabbitmq_stop "$state/rabbitmq"
-  stop_part MariaDB "$state/mariadb/mariadbd.pid" stop "$state/mariadb/mariadbd.pid" 60
+  stop_part "$(database_name "$state/mariadb")" "$state/mariadb/mariadbd.pid" stop "$state/mariadb/mariadbd.pid" 60
 }
 
 # stop_part NAME PIDFILE COMMAND…

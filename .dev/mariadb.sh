@@ -20,6 +20,24 @@ mariadb_users() {
   echo "DROP USER IF EXISTS app@localhost, app@'127.0.0.1';"  # Of releases with one for all.
 }
 
+# server_files DIR OWNER_PASSWORD [STATEMENT…]: what either kind of server has besides its own settings.
+server_files() {
+  local dir=$1 owner=$2
+  shift 2
+  # Made by tests only.
+  [[ ! -s $dir/tls/server.pem ]] ||
+    printf '%s\n' "ssl-ca=$dir/tls/ca.pem" "ssl-cert=$dir/tls/server.pem" \
+      "ssl-key=$dir/tls/server.key" >>"$dir/my.cnf"
+  # Run by the server at each start before it listens: no moment with an open account, and a start
+  # that was cut short heals.
+  {
+    echo 'CREATE DATABASE IF NOT EXISTS audiogen;'
+    mariadb_users "$dir"
+    printf '%s\n' "$@"
+  } >"$dir/init.sql"
+  printf '[client]\nuser=owner\npassword=%s\nsocket=../s\n' "$owner" >"$dir/client.cnf"
+}
+
 mariadb_configure() {
   local dir=$1 port=$2 owner
   mkdir -p "$dir/tmp"
@@ -47,14 +65,7 @@ tcp_keepalive_interval=5
 tcp_keepalive_probes=3
 init-file=$dir/init.sql
 END
-  # Made by tests only.
-  [[ ! -s $dir/tls/server.pem ]] ||
-    printf '%s\n' "ssl-ca=$dir/tls/ca.pem" "ssl-cert=$dir/tls/server.pem" \
-      "ssl-key=$dir/tls/server.key" >>"$dir/my.cnf"
-  # Run by the server at each start before it listens: no moment with an open account, and a start
-  # that was cut short heals.
-  { echo 'CREATE DATABASE IF NOT EXISTS audiogen;'; mariadb_users "$dir"; } >"$dir/init.sql"
-  printf '[client]\nuser=owner\npassword=%s\nsocket=../s\n' "$owner" >"$dir/client.cnf"
+  server_files "$dir" "$owner"
 }
 
 mariadb_install() {

@@ -150,9 +150,9 @@ private_rabbitmq() { mkdir -p "$1" && rabbitmq_start "$1" "$port"; }
 
 start_services() {
   if ((own_database)); then
-    step 'Starting MariaDB'
+    step "Starting $(database_name "$state/mariadb")"
     with_ports MARIADB_PORT 27306 1 "$state/mariadb/mariadbd.pid" \
-      private_mariadb "$state/mariadb" || die 'MariaDB does not start'
+      private_mariadb "$state/mariadb" || die "$(database_name "$state/mariadb") does not start"
     step_done "ready on port $port"
     expected+=(mariadb)
   fi

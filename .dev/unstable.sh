@@ -19,6 +19,8 @@ kind_of() {
   die "DATABASE is mariadb or mysql, BROKER 3 or 4; not $kind"
 }
 database_kind() { kind_of "$1" "${DATABASE:-}" mariadb mysql; }
+# For people.
+database_name() { [[ $(database_kind "$1") == mysql ]] && echo MySQL || echo MariaDB; }
 broker_kind() { kind_of "$1" "${BROKER:-}" 3 4; }
 
 # becomes DIR KIND DEFAULT STOP…: from now on KIND runs from DIR; STOP ends what does now, when that is another.
@@ -86,15 +88,7 @@ innodb_flush_log_at_trx_commit=1
 max_connections=300
 init-file=$dir/init.sql
 END
-  [[ ! -s $dir/tls/server.pem ]] ||  # Made by tests only.
-    printf '%s\n' "ssl-ca=$dir/tls/ca.pem" "ssl-cert=$dir/tls/server.pem" \
-      "ssl-key=$dir/tls/server.key" >>"$dir/my.cnf"
-  {
-    echo 'CREATE DATABASE IF NOT EXISTS audiogen;'
-    mariadb_users "$dir"
-    echo 'DROP USER IF EXISTS root@localhost;'  # It has no password.
-  } >"$dir/init.sql"
-  printf '[client]\nuser=owner\npassword=%s\nsocket=../s\n' "$owner" >"$dir/client.cnf"
+  server_files "$dir" "$owner" 'DROP USER IF EXISTS root@localhost;'  # It has no password.
 }
 
 mysql_install() {
