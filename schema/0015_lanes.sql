@@ -26,7 +26,7 @@ ALTER TABLE workers
   ADD COLUMN ended BIGINT UNSIGNED NOT NULL DEFAULT 0;
 
 -- One row: how many of a user's tasks are released at once. All transactions that release read it, so it is the same for
--- all programs from one moment to the next; whichever worker comes first writes it, when workers or crowds change.
+-- all programs from one moment to the next; one worker at a time writes it, when workers or crowds change, which with crowds is every second.
 CREATE TABLE release_window (
   id TINYINT UNSIGNED NOT NULL PRIMARY KEY,
   size INT UNSIGNED NOT NULL,
