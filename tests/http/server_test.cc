@@ -704,7 +704,7 @@ TEST_F(HttpServer, NeverAnswersTheWrongClient) {
       }
     });
   }
-  EXPECT_TRUE(eventually([&] { return right > 5000; }, 60s));
+  EXPECT_TRUE(eventually([&] { return right > 2000; }, 100s));
   stop = true;
   for (std::thread& thread : threads) {
     thread.join();
