@@ -36,6 +36,8 @@ bool all_threads_stopped(pid_t process) {
 
 PrivateDatabase::PrivateDatabase(const std::function<void(const std::string& folder)>& prepare)
     : port_(free_port()) {
+  const char* const url = std::getenv("TEST_DATABASE_URL");  // NOLINT(concurrency-mt-unsafe)
+  before_ = url != nullptr ? std::optional<std::string>(url) : std::nullopt;
   const char* const parent = std::getenv("TEST_STACK_DIR");  // NOLINT(concurrency-mt-unsafe)
   std::filesystem::path under = parent != nullptr ? parent : std::filesystem::temp_directory_path();
   folder_ = (under / "db-XXXXXX").string();
@@ -51,6 +53,9 @@ PrivateDatabase::PrivateDatabase(const std::function<void(const std::string& fol
 PrivateDatabase::~PrivateDatabase() {
   thaw();
   kill();
+  if (before_) {
+    ::setenv("TEST_DATABASE_URL", before_->c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
+  }
   std::error_code ignored;
   std::filesystem::remove_all(folder_, ignored);
 }

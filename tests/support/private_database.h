@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include <sys/types.h>
@@ -28,6 +29,7 @@ class PrivateDatabase {
  private:
   pid_t pid() const;
 
+  std::optional<std::string> before_;  // TEST_DATABASE_URL
   std::string folder_;
   std::uint16_t port_ = 0;
 };

@@ -108,6 +108,14 @@ std::string Stack::database_url(const std::string& role) {
   return "mysql://" + url.user + ":" + url.password + given.substr(given.find('@'));
 }
 
+std::string Stack::database_url(const std::string& role, std::uint16_t port) {
+  DatabaseUrl url = database_.as(role);
+  url.socket.clear();
+  url.host = "127.0.0.1";
+  url.port = port;
+  return url_of(url);
+}
+
 void Stack::wait_ready(const std::string& ops, Process& process, bool ready, bool may_end) const {
   const bool up = eventually(kStartLimit, [&] {
     return !process.running() || http("GET", ops + (ready ? "/readyz" : "/healthz")).status == 200;

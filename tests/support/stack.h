@@ -91,6 +91,8 @@ class Stack {
   std::map<std::string, std::string> environment() const;
   // DATABASE_URL of a program: of its own user, "api", "worker" or "admin".
   std::string database_url(const std::string& role);
+  // The same, by this port of the loopback interface instead of the server's.
+  std::string database_url(const std::string& role, std::uint16_t port);
 
  private:
   void wait_ready(const std::string& ops, Process& process, bool ready, bool may_end) const;

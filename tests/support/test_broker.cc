@@ -126,28 +126,33 @@ AmqpUrl test_broker_url() {
   return parse_url(text);
 }
 
-void purge_jobs(const AmqpUrl& url) {
-  with_channel(url, true, [&](amqp_connection_state_t connection) {
-    amqp_queue_purge(connection, kChannel, bytes(queue::Topology{}.jobs()));
-    amqp_queue_purge(connection, kChannel, bytes(queue::Topology{}.express()));
-  });
+void purge_jobs(const AmqpUrl& url, const queue::Topology& names) {
+  for (const std::string& queue : {names.jobs(), names.express()}) {
+    with_channel(url, true, [&](amqp_connection_state_t connection) {
+      amqp_queue_purge(connection, kChannel, bytes(queue));
+    });
+  }
 }
 
-TestTopology::TestTopology(const AmqpUrl& url, std::int64_t max_length)
-    : url_(url), names_{.prefix = "test-" + random_base32(12), .max_length = max_length} {}
-
-TestTopology::~TestTopology() {
-  with_channel(url_, true, [&](amqp_connection_state_t connection) {
-    for (const std::string& queue : {names_.jobs(), names_.express(), names_.dead()}) {
+void delete_jobs(const AmqpUrl& url, const queue::Topology& names) {
+  for (const std::string& queue : {names.jobs(), names.express()}) {
+    with_channel(url, true, [&](amqp_connection_state_t connection) {
       amqp_queue_delete(connection, kChannel, bytes(queue), 0, 0);
-    }
-    for (const std::string& exchange : {names_.exchange(), names_.dead_exchange()}) {
-      amqp_exchange_delete(connection, kChannel, bytes(exchange), 0);
-    }
-  });
+    });
+  }
 }
 
-void TestTopology::publish(std::string_view body, int depth) {
+void unbind_jobs(const AmqpUrl& url, const queue::Topology& names) {
+  const std::string exchange = names.exchange();
+  for (const auto& [queue, key] : {std::pair(names.jobs(), "job"), {names.express(), "express"}}) {
+    with_channel(url, false, [&](amqp_connection_state_t connection) {
+      amqp_queue_unbind(
+          connection, kChannel, bytes(queue), bytes(exchange), bytes(key), amqp_empty_table);
+    });
+  }
+}
+
+void publish(const AmqpUrl& url, std::string_view body, int depth, const queue::Topology& names) {
   // From the inside out; the vector never moves its elements.
   std::vector<amqp_table_entry_t> entries;
   entries.reserve(static_cast<std::size_t>(depth) + 1);
@@ -167,9 +172,9 @@ void TestTopology::publish(std::string_view body, int depth) {
     properties._flags |= AMQP_BASIC_HEADERS_FLAG;
     properties.headers = headers;
   }
-  with_channel(url_, false, [&](amqp_connection_state_t connection) {
+  with_channel(url, false, [&](amqp_connection_state_t connection) {
     amqp_confirm_select(connection, kChannel);
-    const std::string exchange = names_.exchange();
+    const std::string exchange = names.exchange();
     const int status = amqp_basic_publish(
         connection, kChannel, bytes(exchange), bytes("job"), 1, 0, &properties, bytes(body));
     amqp_frame_t frame{};
@@ -182,18 +187,17 @@ void TestTopology::publish(std::string_view body, int depth) {
   });
 }
 
-void TestTopology::delete_jobs() {
-  with_channel(url_, false, [&](amqp_connection_state_t connection) {
-    amqp_queue_delete(connection, kChannel, bytes(names_.jobs()), 0, 0);
-  });
-}
+TestTopology::TestTopology(const AmqpUrl& url, std::int64_t max_length)
+    : url_(url), names_{.prefix = "test-" + random_base32(12), .max_length = max_length} {}
 
-void TestTopology::unbind_jobs() {
-  with_channel(url_, false, [&](amqp_connection_state_t connection) {
-    const std::string jobs = names_.jobs();
-    const std::string exchange = names_.exchange();
-    amqp_queue_unbind(
-        connection, kChannel, bytes(jobs), bytes(exchange), bytes("job"), amqp_empty_table);
+TestTopology::~TestTopology() {
+  with_channel(url_, true, [&](amqp_connection_state_t connection) {
+    for (const std::string& queue : {names_.jobs(), names_.express(), names_.dead()}) {
+      amqp_queue_delete(connection, kChannel, bytes(queue), 0, 0);
+    }
+    for (const std::string& exchange : {names_.exchange(), names_.dead_exchange()}) {
+      amqp_exchange_delete(connection, kChannel, bytes(exchange), 0);
+    }
   });
 }
 
@@ -237,6 +241,13 @@ void PrivateBroker::start() {
 
 void PrivateBroker::kill() {
   run_shell(dev("kill", folder_, port_) + " >&2");
+}
+
+void PrivateBroker::wipe() {
+  kill();
+  for (const char* const data : {"mnesia", "mnesia-4"}) {
+    std::filesystem::remove_all(folder_ / data);
+  }
 }
 
 int PrivateBroker::pid() const {

@@ -17,11 +17,19 @@ namespace audiogen::test {
 // process with a clear message when TEST_AMQP_URL is missing or malformed.
 AmqpUrl test_broker_url();
 
-// Throws away what waits in the service's own work queue, if there is one.
-void purge_jobs(const AmqpUrl& url);
+// What an operator (or an enemy) may do to the work queues, the service's own unless others are
+// named. Every call opens a connection of its own; a failure ends the test, but that there is no
+// queue is none.
+void purge_jobs(const AmqpUrl& url, const queue::Topology& names = {});
+void delete_jobs(const AmqpUrl& url, const queue::Topology& names = {});
+void unbind_jobs(const AmqpUrl& url, const queue::Topology& names = {});
+// Sends `body` to the work queue, confirmed. `depth`: with a header of so many nested tables.
+void publish(const AmqpUrl& url,
+             std::string_view body,
+             int depth = 0,
+             const queue::Topology& names = {});
 
-// Names nobody else uses, deleted at the end, and what an operator (or an enemy) may do to them.
-// Every call opens a connection of its own; a failure ends the test.
+// Names nobody else uses, deleted at the end.
 class TestTopology {
  public:
   explicit TestTopology(const AmqpUrl& url = test_broker_url(), std::int64_t max_length = 100'000);
@@ -31,10 +39,11 @@ class TestTopology {
 
   const queue::Topology& names() const { return names_; }
 
-  // Sends `body` to the work queue, confirmed. `depth`: with a header of so many nested tables.
-  void publish(std::string_view body, int depth = 0);
-  void delete_jobs();
-  void unbind_jobs();
+  void publish(std::string_view body, int depth = 0) const {
+    test::publish(url_, body, depth, names_);
+  }
+  void delete_jobs() const { test::delete_jobs(url_, names_); }
+  void unbind_jobs() const { test::unbind_jobs(url_, names_); }
   // A work queue with other arguments than ours.
   void declare_jobs_otherwise();
 
@@ -55,6 +64,7 @@ class PrivateBroker {
   const AmqpUrl& url() const { return url_; }
   void kill();    // kill -9
   void start();   // Again, with the same data; returns when it takes connections.
+  void wipe();    // kill -9, and everything it knew is gone; start() makes it anew.
   void freeze();  // SIGSTOP
   void thaw();    // SIGCONT
   void alarm();   // Out of memory, as the broker sees it.
