@@ -102,6 +102,25 @@ command_bench() {
     --max-rows "${BENCH_MAX_ROWS:-1000000}" "${results[@]}" "$@"
 }
 
+# Its servers are made, killed and made again by the program itself.
+command_soak() {
+  local fixed=()
+  exec </dev/null
+  need_packages "${build_packages[@]}" "${runtime_packages[@]}" "${database_packages[@]}" \
+    "${broker_packages[@]}" "${test_packages[@]}"
+  make_state
+  exec {soak_lock_fd}>"$state/logs/soak.lock"
+  flock -n "$soak_lock_fd" || die 'another ./dev soak is running here'
+  build dev build-test soak
+  private_folder=$state/soak
+  trap remove_private_services EXIT
+  remove_private_services
+  mkdir -p "$private_folder/stack"
+  ! setarch --addr-no-randomize true 2>/dev/null || fixed=(setarch --addr-no-randomize)
+  TEST_STACK_DIR=$private_folder/stack UBSAN_OPTIONS=print_stacktrace=1 \
+    "${fixed[@]}" "$state/build-test/bin/soak" "$@"
+}
+
 command_simulate() {
   need_packages "${build_packages[@]}" "${test_packages[@]}"
   make_state
