@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 #include <malloc.h>
 
+#include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/process.h"
 #include "common/blob/blob_store.h"
@@ -158,7 +159,7 @@ int work(const Config& config) {
   runner.close();
   consumer.stop(kCloseLimit);  // What is not claimed goes to other workers now.
   puller.stop();
-  runner.drain(kDrainLimit);
+  runner.drain(AG_TEST_LIMIT("DRAIN_LIMIT_MS", kDrainLimit));
   sweeper.stop();
   janitor.stop();
   eraser.stop();
