@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/metrics.h"
 #include "common/queue/confirms.h"
@@ -185,6 +186,7 @@ void Publisher::Impl::serve(Connection& connection) {
             lost = connection.lost_because();
             return;
           }
+          AG_CRASH_POINT("publisher.sent");
           continue;
         }
         wake_at = std::min(wake_at, gather_until.value_or(wake_at));
@@ -263,6 +265,7 @@ bool Publisher::Impl::account(const std::optional<Confirms::Settled>& settled) {
 // Hands over what was confirmed.
 void Publisher::Impl::report() {
   if (!taken.empty()) {
+    AG_CRASH_POINT("publisher.confirmed");
     confirmed(taken);
     taken.clear();
   }
