@@ -290,6 +290,7 @@ void TaskStore::sweep_due(std::span<const Due> due,
       skipped.clear();
       changed = sweep_locked(due, now, skipped);
     });
+    AG_CRASH_POINT("sweep.committed");
     held.merge(skipped);
     result.publish.insert(result.publish.end(), changed.publish.begin(), changed.publish.end());
     result.reaped += changed.reaped;
@@ -368,6 +369,7 @@ SweepResult TaskStore::sweep_locked(std::span<const Due> due,
     if (task == nullptr) {
       continue;
     }
+    AG_CRASH_POINT("sweep.row");
     const SweepDecision decision = decide_sweep(*task, now, {}, was_away);
     switch (decision.kind) {
       case SweepDecision::Kind::kNothing:
