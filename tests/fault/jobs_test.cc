@@ -1,0 +1,308 @@
+// Jobs under way while something ends or lasts: their worker is told to leave, or killed as it
+// leaves; a call outlasts a lease; what was made cannot be stored; whoever puts lost ones back
+// dies.
+#include <atomic>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/base/ids.h"
+#include "common/domain/lifecycle.h"
+#include "tests/e2e/chain.h"
+
+namespace audiogen::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::Each;
+using testing::HasSubstr;
+using testing::Not;
+using testing::SizeIs;
+
+constexpr double kPrice = 10;  // Of a short sound.
+
+std::int64_t count(Stack& stack, const char* where) {
+  return stack.database().number(
+      store::Sql("SELECT COUNT(*) FROM tasks WHERE ").append(store::Sql::trusted(where)));
+}
+
+std::int64_t column(Stack& stack, const std::string& id, const char* name) {
+  return stack.database().number(store::Sql("SELECT ").append(store::Sql::trusted(name))
+                                 << " FROM tasks WHERE id=" << TaskId::parse(id).value());
+}
+
+// Of workers that are dead.
+void let_leases_run_out(Stack& stack) {
+  stack.database().execute(
+      store::Sql("UPDATE tasks SET lease_until=UTC_TIMESTAMP(6) - INTERVAL 1 SECOND, "
+                 "wake_at=UTC_TIMESTAMP(6) WHERE state=2"));
+}
+
+// What waits is due; called again and again while a worker runs.
+bool all_end(Stack& stack) {
+  return eventually(120s, [&] {
+    pace(50ms);
+    stack.database().execute(store::Sql(
+        "UPDATE tasks SET next_run_at=UTC_TIMESTAMP(6), wake_at=UTC_TIMESTAMP(6) WHERE state=1"));
+    return count(stack, "state<=2") == 0;
+  });
+}
+
+bool says(Process& process, const char* what) {
+  return eventually(60s, [&] { return process.log().find(what) != std::string::npos; });
+}
+
+// --- a worker that leaves
+
+class Leaving : public testing::Test {
+ protected:
+  static constexpr int kRunning = 4;
+  static constexpr const char* kDrains = "audio-worker drains";
+
+  static Stack::Options options(const ChainFile& chain) {
+    Stack::Options out = chain.options();
+    out.workers = 0;
+    out.environment["WORKER_IN_FLIGHT"] = "8";  // Room for more than what runs.
+    return out;
+  }
+
+  // A worker with calls under way that nobody answers, and one that is answered soon.
+  void begin(std::chrono::milliseconds drain_limit) {
+    leaver_ = stack_.start_worker({{"DRAIN_LIMIT_MS", std::to_string(drain_limit.count())}});
+    quick_ = stack_.create(ann_, wav_body("quick")).text("id");
+    for (int i = 0; i < kRunning - 1; ++i) {
+      slow_.push_back(stack_.create(ann_, wav_body("slow")).text("id"));
+    }
+    ASSERT_TRUE(provider_.wait_until([&] { return provider_.call_count() == kRunning; }, 120s));
+  }
+  Process& leaver() { return stack_.worker(leaver_); }
+
+  // Whoever comes next ends all of them, once each.
+  void expect_the_next_ends(std::size_t tasks) {
+    hangs_ = false;
+    stack_.start_worker();
+    ASSERT_TRUE(all_end(stack_));
+    EXPECT_EQ(count(stack_, "state=3"), static_cast<std::int64_t>(tasks));
+    EXPECT_EQ(stack_.database().number(store::Sql("SELECT COUNT(*) FROM ledger WHERE kind=2")),
+              static_cast<std::int64_t>(tasks));
+    EXPECT_EQ(credits_of(stack_, ann_, "available_credits"),
+              1000 - static_cast<double>(tasks) * kPrice);
+    EXPECT_EQ(credits_of(stack_, ann_, "reserved_credits"), 0);
+    stack_.database().expect_invariants();
+  }
+
+  std::atomic<bool> hangs_{true};
+  ProviderDouble provider_{[this](const DoubleCall& call) {
+    DoubleReply reply = wav_reply(0.5);
+    if (member_of(call, "input") == "quick") {
+      reply.delay = 500ms;
+    } else if (hangs_) {
+      reply.form = DoubleReply::Form::kHang;
+    }
+    return reply;
+  }};
+  ChainFile chain_{{openai_entry("primary", provider_, R"(,"timeout_seconds":600)")}};
+  Stack stack_{options(chain_)};
+  Account ann_ = stack_.account(1000);
+  std::size_t leaver_ = 0;
+  std::string quick_;
+  std::vector<std::string> slow_;
+};
+
+TEST_F(Leaving, ClaimsNothingMoreEndsInTimeAndGivesBackTheRest) {
+  constexpr auto kLimit = 5s;
+  begin(kLimit);
+  leaver().signal(SIGTERM);
+  ASSERT_TRUE(says(leaver(), kDrains)) << leaver().log();
+  const std::string late = stack_.create(ann_, wav_body("late")).text("id");
+  EXPECT_EQ(leaver().wait(kLimit + 15s), 0) << "giving back takes 5 s at most, and closing little";
+  EXPECT_EQ(column(stack_, late, "epoch"), 0) << "nobody has ever claimed it";
+  EXPECT_EQ(stack_.get(ann_, quick_).text("status"), "succeeded") << "it was waited for";
+  for (const std::string& id : slow_) {
+    EXPECT_EQ(column(stack_, id, "state"), 1);
+    EXPECT_EQ(column(stack_, id, "claims"), 0) << "that a worker leaves uses up nothing";
+    EXPECT_EQ(column(stack_, id, "lost_leases"), 0);
+    EXPECT_EQ(column(stack_, id, "lease_until IS NULL"), 1) << "nobody waits for a lease to end";
+    const std::vector<std::string> story = attempts_of(stack_, id);
+    EXPECT_THAT(story, SizeIs(1));
+    EXPECT_THAT(story, Each(Not(HasSubstr("started")))) << "the row of its call has an end";
+  }
+  EXPECT_TRUE(provider_.wait_until([&] { return provider_.open_connections() == 0; }));
+  expect_the_next_ends(kRunning + 1);
+  EXPECT_EQ(provider_.call_count(), 2U * kRunning) << "each of the slow ones was called again";
+}
+
+TEST_F(Leaving, KilledMeanwhileStrandsNothing) {
+  begin(10min);
+  leaver().signal(SIGTERM);
+  ASSERT_TRUE(says(leaver(), kDrains)) << leaver().log();
+  leaver().kill();
+  EXPECT_GE(count(stack_, "state=2"), kRunning - 1);
+  let_leases_run_out(stack_);
+  expect_the_next_ends(kRunning);
+  for (const std::string& id : slow_) {
+    EXPECT_EQ(column(stack_, id, "lost_leases"), 1);
+  }
+}
+
+// --- a call that lasts
+
+// In real time: renewals are counted by the clocks of worker and database.
+TEST(LongCall, KeepsItsLeaseAndIsMadeOnce) {
+  const ProviderDouble provider([](const DoubleCall&) {
+    DoubleReply reply = wav_reply(0.5);
+    reply.delay = kLease + 8s;
+    return reply;
+  });
+  const ChainFile chain({openai_entry("primary", provider, R"(,"timeout_seconds":600)")});
+  Stack::Options options = chain.options();
+  options.workers = 2;  // One of them would take it over.
+  Stack stack(options);
+  const Account ann = stack.account(1000);
+  const std::string id = stack.create(ann, wav_body("long")).text("id");
+  const Reply done = stack.wait_final(ann, id, 120s);
+  EXPECT_EQ(done.text("status"), "succeeded") << done.body;
+  EXPECT_EQ(provider.call_count(), 1U);
+  EXPECT_EQ(column(stack, id, "claims"), 1);
+  EXPECT_EQ(column(stack, id, "lost_leases"), 0);
+  for (std::size_t worker = 0; worker < 2; ++worker) {
+    const std::string metrics = http("GET", stack.worker_ops_url(worker) + "/metrics").body;
+    EXPECT_THAT(metrics, HasSubstr(R"(queue_connected{role="consumer"} 1)"));
+    EXPECT_THAT(metrics, HasSubstr(R"(queue_reconnects_total{role="consumer"} 0)"));
+  }
+  EXPECT_EQ(credits_of(stack, ann, "available_credits"), 1000 - kPrice);
+  stack.database().expect_invariants();
+}
+
+// --- audio that cannot be stored
+
+// Files in the way of the folders in which audio of now and soon would go: as good as a full disk,
+// whoever runs the test.
+std::vector<std::string> bar_the_way(const std::string& folder) {
+  constexpr auto kSlot = std::chrono::milliseconds(1 << 20);
+  std::filesystem::create_directories(folder);
+  std::vector<std::string> files;
+  const auto now = std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now());
+  for (int slot = 0; slot < 3; ++slot) {
+    files.push_back(folder + "/" + encode_base32(first_uuid_at(now + slot * kSlot)).substr(0, 6));
+    std::ofstream(files.back()) << "in the way";
+  }
+  return files;
+}
+
+TEST(Storing, ThatFailsToTheLastIsRefundedAndTheNextTaskRuns) {
+  ProviderDouble provider([](const DoubleCall&) { return wav_reply(0.5); });
+  const ChainFile chain({openai_entry("primary", provider)});
+  Stack::Options options = chain.options();
+  options.workers = 0;
+  Stack stack(options);
+  const std::string folder = stack.log_folder() + "/blobs";
+  const std::vector<std::string> in_the_way = bar_the_way(folder);
+  stack.start_worker();
+  const Account ann = stack.account(1000);
+  const std::string id = stack.create(ann, wav_body("unlucky")).text("id");
+  ASSERT_TRUE(all_end(stack)) << stack.worker(0).log();
+  const Reply failed = stack.get(ann, id);
+  EXPECT_EQ(failed.text("status"), "failed") << failed.body;
+  EXPECT_EQ(failed.text("error.code"), "internal_error");
+  EXPECT_EQ(failed.text("output"), "null") << "nothing is served";
+  EXPECT_EQ(column(stack, id, "claims"), kClaimsMax) << "it was tried as often as it may be";
+  EXPECT_EQ(provider.call_count(), kClaimsMax);
+  EXPECT_THAT(stack.worker(0).log(), HasSubstr("audio could not be stored"));
+  EXPECT_EQ(credits_of(stack, ann, "available_credits"), 1000);
+  EXPECT_EQ(credits_of(stack, ann, "reserved_credits"), 0);
+
+  for (const std::string& file : in_the_way) {
+    std::filesystem::remove(file);
+  }
+  const Reply done = stack.wait_final(ann, stack.create(ann, wav_body("lucky")).text("id"));
+  EXPECT_EQ(done.text("status"), "succeeded") << done.body;
+  EXPECT_EQ(http("GET", done.text("output.url")).body.size(), tone_wav(0.5).size());
+  EXPECT_EQ(credits_of(stack, ann, "available_credits"), 1000 - kPrice);
+  stack.database().expect_invariants();
+}
+
+// --- a sweeper that dies
+
+constexpr int kCrashed = 137;
+
+// A look ends tasks and puts others back by the dozen, all in one transaction.
+class SweeperCrash : public testing::TestWithParam<const char*> {};
+
+TEST_P(SweeperCrash, TheNextOneEndsEachTaskOnce) {
+  constexpr std::size_t kOfEach = 7;
+  constexpr std::size_t kAll = 3 * kOfEach;
+  std::atomic<bool> hangs{true};
+  ProviderDouble provider([&](const DoubleCall&) {
+    DoubleReply reply = wav_reply(0.5);
+    reply.form = hangs ? DoubleReply::Form::kHang : DoubleReply::Form::kWhole;
+    return reply;
+  });
+  const ChainFile chain({openai_entry("primary", provider, R"(,"timeout_seconds":600)")});
+  Stack::Options options = chain.options();
+  options.workers = 0;
+  options.environment["WORKER_IN_FLIGHT"] = "32";
+  Stack stack(options);
+  const Account ann = stack.account(10'000);
+  const std::size_t dead = stack.start_worker();
+  std::vector<std::string> late, used_up, lost;
+  for (std::size_t i = 0; i < kOfEach; ++i) {
+    for (std::vector<std::string>* const kind : {&late, &used_up, &lost}) {
+      kind->push_back(stack.create(ann, wav_body("Number " + std::to_string(i))).text("id"));
+    }
+  }
+  ASSERT_TRUE(provider.wait_until([&] { return provider.call_count() == kAll; }, 120s));
+  stack.worker(dead).kill();
+  for (std::size_t i = 0; i < kOfEach; ++i) {
+    stack.database().execute(
+        store::Sql("UPDATE tasks SET deadline_at=UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE id=")
+        << TaskId::parse(late[i]).value());
+    stack.database().execute(
+        store::Sql("UPDATE tasks SET lost_leases=4, claims=5, epoch=9, attempt_epoch=9 WHERE id=")
+        << TaskId::parse(used_up[i]).value());
+  }
+  let_leases_run_out(stack);
+  hangs = false;
+
+  const std::size_t first = stack.start_worker({{"CRASH_POINT", GetParam()}});
+  ASSERT_EQ(stack.worker(first).wait(60s), kCrashed) << "the crash point was never passed";
+  const auto left = static_cast<std::size_t>(count(stack, "state=2"));
+  EXPECT_TRUE(left == kAll || left == 0) << "all of a look or nothing: " << left;
+  stack.database().expect_invariants();
+
+  stack.start_worker();
+  ASSERT_TRUE(all_end(stack));
+  const auto expect_failed = [&](const std::vector<std::string>& ids, const char* code) {
+    for (const std::string& id : ids) {
+      EXPECT_EQ(stack.get(ann, id).text("error.code"), code);
+    }
+  };
+  expect_failed(late, "deadline_exceeded");
+  expect_failed(used_up, "internal_error");
+  for (const std::string& id : lost) {
+    EXPECT_EQ(stack.get(ann, id).text("status"), "succeeded");
+    EXPECT_EQ(column(stack, id, "lost_leases"), 1) << "it was put back once";
+  }
+  EXPECT_EQ(provider.call_count(), kAll + kOfEach);
+  EXPECT_EQ(stack.database().number(store::Sql("SELECT COUNT(*) FROM ledger WHERE kind=2")),
+            static_cast<std::int64_t>(kAll));
+  EXPECT_EQ(credits_of(stack, ann, "available_credits"),
+            10'000 - static_cast<double>(kOfEach) * kPrice);
+  stack.database().expect_invariants();
+}
+
+INSTANTIATE_TEST_SUITE_P(Points,
+                         SweeperCrash,
+                         testing::Values("sweep.row:5", "sweep.committed:1"),
+                         [](const testing::TestParamInfo<const char*>& point) {
+                           const std::string name = point.param;
+                           return name.substr(name.find('.') + 1, name.find(':') - 6);
+                         });
+
+}  // namespace
+}  // namespace audiogen::test
