@@ -93,5 +93,59 @@ TEST(Bytes, OfTheTwoEndpointsAreWhatTheyWere) {
             R"("request_id":"mine"}})");
 }
 
+// Nobody learns from an answer whether a task of somebody else is there.
+TEST(Bytes, OfAForeignTaskARandomIdAndNonsenseAreTheSame) {
+  Stack::Options options;
+  options.workers = 0;
+  options.environment = {{"RATE_LIMIT_READ_BURST", "1000"}, {"RATE_LIMIT_MANAGE_BURST", "1000"}};
+  Stack stack(options);
+  const Account ann = stack.account(), bob = stack.account();
+  const std::string foreign = stack.create(ann, Stack::body()).text("id");
+  const std::string who = "Authorization: Bearer " + bob.key + "\r\nX-Request-Id: mine\r\n";
+  // All that may differ is the time, and how many requests are left.
+  const auto answer_to = [&](const std::string& method, const std::string& path) {
+    RawConnection client(stack.api_port());
+    const std::string length = method == "POST" ? "Content-Length: 0\r\n" : "";
+    if (!client.send(method + " " + path + " HTTP/1.1\r\nHost: x\r\n" + who + length + "\r\n")) {
+      return std::string("nothing sent");
+    }
+    const auto response = client.response(method == "HEAD");
+    if (!response) {
+      return std::string("no answer");
+    }
+    std::string text = response->head + response->body;
+    for (const auto& [pattern, word] :
+         {std::pair<const char*, const char*>{"Date: [^\r]*", "Date: D"},
+          {";r=\\d+;t=\\d+", ";r=N;t=N"},
+          {"(X-RateLimit-(Remaining|Reset)): \\d+", "$1: N"}}) {
+      text = std::regex_replace(text, std::regex(pattern), word);
+    }
+    return text;
+  };
+  for (const auto& [method, more] : {std::pair<const char*, const char*>{"GET", ""},
+                                     {"GET", "/details"},
+                                     {"GET", "/events"},
+                                     {"HEAD", "/events"},
+                                     {"POST", "/cancel"},
+                                     {"DELETE", ""}}) {
+    SCOPED_TRACE(std::string(method) + " " + more);
+    const auto ask = [&, method = method, more = more](const std::string& id) {
+      return answer_to(method, "/api/v1/audio/generations/" + id + more);
+    };
+    const std::string expected = ask(foreign);
+    EXPECT_EQ(expected.substr(0, 22), "HTTP/1.1 404 Not Found") << expected;
+    for (const char* id : {"aud_01jd0000000000000000000000",
+                           "aud_01JD0000000000000000000000",
+                           "aud_01jd000000000000000000000",
+                           "aud_",
+                           "nonsense",
+                           "%00",
+                           "1%27%20OR%201=1"}) {
+      EXPECT_EQ(ask(id), expected) << id;
+    }
+  }
+  EXPECT_EQ(stack.get(ann, foreign).text("status"), "processing") << "nothing was done to it";
+}
+
 }  // namespace
 }  // namespace audiogen::test

@@ -1,11 +1,16 @@
 // The two endpoints as clients know them, row by row, through HTTP: statuses, codes, fields,
 // headers, the order of checks.
 #include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
 #include <set>
 #include <thread>
 
 #include <gtest/gtest.h>
 
+#include "tests/e2e/chain.h"
+#include "tests/support/raw_http.h"
 #include "tests/support/stack.h"
 
 namespace audiogen::test {
@@ -247,6 +252,136 @@ TEST(Idempotency, SixtyFourAtOnceGiveOneTask) {
   }
   EXPECT_EQ(ids.size(), 1U);
   EXPECT_EQ(stack.admin({"user", "show", "--user", ann.user})["reserved_credits"].GetDouble(), 150);
+}
+
+TEST(Idempotency, OfTwoRequestsWithOneKeyAtOnceOneWins) {
+  Stack stack(without_worker());
+  const Account ann = stack.account();
+  std::mutex mutex;
+  std::map<int, std::set<std::string>> ids;    // By which of the two.
+  std::map<int, std::map<int, int>> statuses;  // Likewise.
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 64; ++i) {
+    clients.emplace_back([&, body = i % 2] {
+      const Reply reply = stack.create(
+          ann, Stack::body(body == 0 ? "The one." : "The other."), {"Idempotency-Key: one"});
+      const std::scoped_lock lock(mutex);
+      ++statuses[body][reply.status];
+      if (reply.status == 202) {
+        ids[body].insert(reply.text("id"));
+      } else {
+        expect_error(reply, 409, "idempotency_conflict");
+      }
+    });
+  }
+  for (std::thread& client : clients) {
+    client.join();
+  }
+  ASSERT_EQ(ids.size(), 1U) << "the same key made a task of either body, or of none";
+  const int winner = ids.begin()->first;
+  EXPECT_EQ(ids[winner].size(), 1U);
+  EXPECT_EQ(statuses[winner], (std::map<int, int>{{202, 32}}));
+  EXPECT_EQ(statuses[1 - winner], (std::map<int, int>{{409, 32}}));
+  EXPECT_EQ(stack.admin({"user", "show", "--user", ann.user})["reserved_credits"].GetDouble(), 150);
+  stack.database().expect_invariants();
+}
+
+// A client that resets its connection cannot know what became of its creation: perhaps it was never
+// read. Either way the key tells, the list agrees, and what there is runs and is paid for once.
+TEST(Idempotency, AClientThatResetsFindsOneTaskByItsKey) {
+  constexpr int kClients = 100;
+  const ProviderDouble provider([](const DoubleCall&) { return wav_reply(0.5); });
+  const ChainFile chain({openai_entry("primary", provider)});
+  Stack stack(chain.options());
+  const Account ann = stack.account(100'000);
+  const auto name = [](int i) { return "reset-" + std::to_string(i); };
+  const auto key = [&](int i) { return "Idempotency-Key: " + name(i); };
+  const auto body = [](int i) { return wav_body("Number " + std::to_string(i)); };
+  const auto tasks = [&] {
+    return stack.database().number(store::Sql("SELECT COUNT(*) FROM tasks"));
+  };
+  const auto is_there = [&](int i) {
+    return stack.database().number(
+               store::Sql("SELECT COUNT(*) FROM idempotency WHERE idem_key=").bytes(name(i))) == 1;
+  };
+  for (int i = 0; i < kClients; ++i) {
+    RawConnection client(stack.api_port());
+    ASSERT_TRUE(
+        client.send(post_request("/api/v1/audio/generations",
+                                 body(i),
+                                 "Authorization: Bearer " + ann.key +
+                                     "\r\nContent-Type: application/json\r\n" + key(i) + "\r\n")));
+    if (i % 2 == 0) {  // Of these there surely is a task; only the answer finds nobody.
+      ASSERT_TRUE(eventually(std::chrono::seconds(20), [&] { return is_there(i); }));
+    }
+    client.reset();
+  }
+  std::set<std::string> ids;
+  for (int i = 0; i < kClients; ++i) {
+    const Reply again = stack.create(ann, body(i), {key(i)});
+    ASSERT_EQ(again.status, 202) << again.body;
+    EXPECT_TRUE(ids.insert(again.text("id")).second) << "another one's task";
+  }
+  EXPECT_EQ(tasks(), kClients);
+  const Reply page = stack.judged(
+      "GET",
+      "/audio/generations",
+      http("GET", stack.base() + "/audio/generations?limit=100", Stack::bearer(ann.key)));
+  const auto document = page.json();
+  std::set<std::string> listed;
+  for (const auto& task : document["data"].GetArray()) {
+    listed.insert(task["id"].GetString());
+  }
+  EXPECT_EQ(listed, ids);
+  EXPECT_EQ(page.text("has_more"), "false");
+  for (const std::string& id : ids) {
+    EXPECT_EQ(stack.wait_final(ann, id).text("status"), "succeeded");
+  }
+  EXPECT_EQ(stack.admin({"user", "show", "--user", ann.user})["available_credits"].GetDouble(),
+            100'000 - kClients * 10);
+  stack.database().expect_invariants();
+}
+
+TEST(Credits, AHeldBalanceIs503InTimeAndLeavesNothing) {
+  Stack stack(without_worker());
+  const Account ann = stack.account(), bob = stack.account();
+  const auto of_ann = [&](store::Sql sql) {
+    return stack.database().number(sql << " WHERE user_id=" << UserId::parse(ann.user).value());
+  };
+  store::Session holder(stack.database().url(),
+                        {.idle_in_transaction_max = std::chrono::seconds(600)});
+  holder.execute(store::Sql("BEGIN"));
+  ASSERT_TRUE(holder
+                  .query(store::Sql("SELECT seq FROM balances WHERE user_id=")
+                         << UserId::parse(ann.user).value() << " FOR UPDATE")
+                  .next());
+  std::vector<std::thread> clients;
+  for (const bool with_key : {true, false}) {
+    clients.emplace_back([&, with_key] {
+      const std::vector<std::string> headers =
+          with_key ? std::vector<std::string>{"Idempotency-Key: k"} : std::vector<std::string>{};
+      const Reply reply = stack.create(ann, Stack::body(), headers);
+      expect_error(reply, 503, "service_unavailable");
+      EXPECT_FALSE(reply.header("retry-after").empty());
+      EXPECT_LT(reply.seconds, 5);
+    });
+  }
+  EXPECT_EQ(stack.create(bob, Stack::body()).status, 202) << "nobody else waits";
+  for (std::thread& client : clients) {
+    client.join();
+  }
+  holder.execute(store::Sql("ROLLBACK"));
+
+  // Whatever were still to come of them would be before this one.
+  EXPECT_EQ(stack.create(ann, Stack::body()).status, 202);
+  EXPECT_EQ(of_ann(store::Sql("SELECT COUNT(*) FROM tasks")), 1) << "a refused creation came late";
+  EXPECT_EQ(of_ann(store::Sql("SELECT COUNT(*) FROM idempotency")), 0);
+  const Reply again = stack.create(ann, Stack::body(), {"Idempotency-Key: k"});
+  EXPECT_EQ(again.status, 202) << again.body;
+  EXPECT_EQ(again.header("idempotent-replayed"), "") << "there was nothing to replay";
+  EXPECT_EQ(of_ann(store::Sql("SELECT COUNT(*) FROM tasks")), 2);
+  EXPECT_EQ(stack.admin({"user", "show", "--user", ann.user})["reserved_credits"].GetDouble(), 300);
+  stack.database().expect_invariants();
 }
 
 TEST(Credits, ThirtyTwoCreatesForOneHold) {

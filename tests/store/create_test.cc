@@ -187,6 +187,44 @@ TEST_F(CreateTest, EqualKeysAtOnceAreOneTask) {
   EXPECT_EQ(tasks(), 1);
 }
 
+// Of many at once, of sessions that know nothing of each other.
+TEST_F(CreateTest, OfTwoRequestsWithOneKeyOneWins) {
+  constexpr std::size_t kStores = 16, kEach = 4, kRounds = 4;
+  const UserId user = db_.add_user();
+  for (std::size_t round = 0; round < kRounds; ++round) {
+    const std::string key = "the key of round " + std::to_string(round);
+    std::mutex mutex;
+    std::map<std::size_t, std::map<Kind, std::size_t>> kinds;  // By which of the two.
+    std::set<TaskId> ids;
+    in_parallel(kStores, [&](std::size_t store_number) {
+      TaskStore store(db_.url());
+      std::vector<CreateCommand> commands;
+      for (std::size_t i = 0; i < kEach; ++i) {
+        commands.push_back(create_command(user, key));
+        // Half of the stores begin with one, half with the other.
+        const bool other = (i + store_number) % 2 == 1;
+        commands.back().fingerprint = sha256(other ? "another request" : "a request");
+      }
+      const auto outcomes = until_free(std::span<const CreateCommand>(commands),
+                                       [&](auto some) { return store.create(some); });
+      const std::scoped_lock lock(mutex);
+      for (std::size_t i = 0; i < kEach; ++i) {
+        ++kinds[(i + store_number) % 2][outcomes[i].kind];
+        if (outcomes[i].kind != Kind::kConflict) {
+          ids.insert(outcomes[i].task.id);
+        }
+      }
+    });
+    EXPECT_EQ(ids.size(), 1U);
+    constexpr std::size_t kHalf = kStores * kEach / 2;
+    const std::size_t winner = kinds[0].contains(Kind::kCreated) ? 0 : 1;
+    EXPECT_EQ(kinds[winner],
+              (std::map<Kind, std::size_t>{{Kind::kCreated, 1}, {Kind::kReplayed, kHalf - 1}}));
+    EXPECT_EQ(kinds[1 - winner], (std::map<Kind, std::size_t>{{Kind::kConflict, kHalf}}));
+  }
+  EXPECT_EQ(tasks(), static_cast<std::int64_t>(kRounds));
+}
+
 TEST_F(CreateTest, ABatchSeesItsOwnKeysAndHolds) {
   const UserId user = db_.add_user(credits(300)), other = db_.add_user();
   std::vector<CreateCommand> commands = {create_command(user, "a"),
