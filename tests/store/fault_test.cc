@@ -1,5 +1,6 @@
 // The database as it fails: lost answers, lost connections, conflicts, a server that is away or
 // silent; and the traps of the connector (common/store/README.md).
+#include <algorithm>
 #include <atomic>
 #include <set>
 #include <thread>
@@ -148,6 +149,56 @@ TEST_F(SessionTest, ADeadlockIsRunAgain) {
   EXPECT_GE(runs, 2);
   EXPECT_EQ(n(1), 11);
   EXPECT_EQ(n(2), 11);
+}
+
+// Whoever is the victim again and again gives up in the end, and has done nothing.
+TEST_F(SessionTest, AfterTheFifthDeadlockInARowItIsNotRunAgain) {
+  constexpr int kTries = 5;
+  for (int i = 10; i < 40; ++i) {
+    db_.execute(Sql("INSERT INTO t VALUES (") << i << ", 0)");
+  }
+  const SessionOptions patient{
+      .read_timeout = 90s, .statement_max = 0s, .lock_wait = 60s, .idle_in_transaction_max = 600s};
+  Session session(db_.url(), patient);
+  std::atomic<int> runs{0}, rivalled{0};
+  // For each run another one, that has more to undo, holds what the run wants second, and then
+  // wants what the run holds.
+  std::atomic<bool> over{false};
+  std::jthread rivals([&] {
+    Session rival(db_.url(), patient);
+    for (int round = 1; round <= kTries; ++round) {
+      rival.execute(Sql("BEGIN"));
+      rival.execute(Sql("UPDATE t SET n=n+1 WHERE id>=10"));
+      rival.execute(Sql("UPDATE t SET n=n+1 WHERE id=2"));
+      rivalled = round;
+      while (runs < round && !over) {
+        std::this_thread::yield();
+      }
+      rival.execute(Sql("UPDATE t SET n=n+1 WHERE id=1"));
+      rival.execute(Sql("ROLLBACK"));
+    }
+  });
+  int tries = 0;
+  const DbFault fault = fault_of([&] {
+    session.transact([&] {
+      ++tries;
+      // A sixth run would meet nobody, and succeed.
+      while (rivalled < std::min(tries, kTries)) {
+        std::this_thread::yield();
+      }
+      session.execute(Sql("UPDATE t SET n=n+10 WHERE id=1"));
+      runs = tries;
+      session.execute(Sql("UPDATE t SET n=n+10 WHERE id=2"));
+    });
+  });
+  over = true;
+  rivals.join();
+  EXPECT_EQ(fault, DbFault::kConflict);
+  EXPECT_EQ(tries, kTries);
+  EXPECT_EQ(n(1), 0);
+  EXPECT_EQ(n(2), 0);
+  session.transact([&] { session.execute(Sql("UPDATE t SET n=1 WHERE id=1")); });
+  EXPECT_EQ(n(1), 1) << "the next transaction is none the worse";
 }
 
 TEST_F(SessionTest, ALockWaitEndsAndUndoesEverything) {
