@@ -32,7 +32,8 @@
 
 namespace {
 
-std::atomic<int> free_fails{0};  // With this error, if not 0.
+std::atomic<int> free_fails{0};   // With this error, if not 0.
+std::atomic<int> flush_fails{0};  // The same, of the next fdatasync() alone.
 std::mutex flushed_mutex;
 std::vector<ino_t> flushed;  // Of what fsync() was called for. Guarded by flushed_mutex.
 std::string flushed_data;    // Of the file fdatasync() was last called for. Likewise.
@@ -61,6 +62,10 @@ extern "C" int fdatasync(int fd) {
     const std::scoped_lock lock(flushed_mutex);
     std::ifstream file("/proc/self/fd/" + std::to_string(fd), std::ios::binary);
     flushed_data.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  if (const int error = flush_fails.exchange(0); error != 0) {
+    errno = error;
+    return -1;
   }
   return static_cast<int>(::syscall(SYS_fdatasync, fd));
 }
@@ -424,6 +429,25 @@ TEST_F(DirectoryStoreTest, AFullDiskFailsThatBlobAloneAndLeavesNothingOfIt) {
   ASSERT_THAT(folder_.files(), SizeIs(1));
   EXPECT_EQ(fs::file_size(folder_.files()[0]), 13 * kBlock);
   EXPECT_THAT(keys(store_->unchecked(Instant::max(), 1).at(0)), SizeIs(1));
+}
+
+// The kernel forgets what it could not write, and the next flush of that file would succeed.
+TEST_F(DirectoryStoreTest, AFailedFlushStoredNothingAndNothingMoreGoesThere) {
+  const std::string before = put("before");
+  const std::string first = name(), second = name();
+  const std::array<NewBlob, 2> blobs = {NewBlob{first, "lost"}, NewBlob{second, "lost as well"}};
+  flush_fails = EIO;
+  const auto keys = store_->put(blobs);
+  ASSERT_EQ(flush_fails, 0) << "it was never asked for";
+  ASSERT_THAT(keys, SizeIs(2));
+  for (const auto& key : keys) {
+    ASSERT_FALSE(key) << "whoever gets a key takes it for stored";
+    EXPECT_EQ(key.error().message, "blob store: flush: Input/output error");
+  }
+  const std::string after = put("after");
+  EXPECT_NE(path_of(after), path_of(before));
+  EXPECT_EQ(read(after), "after");
+  EXPECT_EQ(read(before), "before") << "it was flushed before";
 }
 
 TEST_F(DirectoryStoreTest, ASegmentThatCannotBeBegunIsACleanErrorAndTriedAgain) {
