@@ -117,5 +117,81 @@ TEST(BrokerFault, ABrokerOutOfMemoryIsLeftAlone) {
   EXPECT_EQ(reconnects(), before);
 }
 
+// Who publishes is kept waiting, as without memory; who consumes goes on, or nothing would ever
+// leave the disk.
+TEST(BrokerFault, ABrokerOutOfDiskIsLeftAloneAndStillTakesAcks) {
+  PrivateBroker broker;
+  constexpr std::size_t kAtOnce = 5, kBefore = 10, kDuring = 5'000;
+  TestConsumer in(broker.url(), {.prefetch = kAtOnce}, false);
+  Collector confirmed;
+  Publisher first(broker.url(), {.hints_per_message = 1}, [](std::span<const Hint>) {});
+  Publisher publisher(broker.url(), {}, [&](std::span<const Hint> hints) { confirmed.add(hints); });
+  ASSERT_TRUE(eventually([&] { return publisher.connected() && in->connected(); }));
+  let_the_queue_settle(broker);
+  ASSERT_EQ(first.submit(make_hints(kBefore)), kBefore);
+  ASSERT_TRUE(in.received().wait_for(kAtOnce));
+  ASSERT_TRUE(eventually([&] { return first.waiting() == 0; }));
+  broker.disk_alarm();
+  const double before = reconnects();
+  ASSERT_EQ(publisher.submit(make_hints(kDuring)), kDuring);
+  for (std::size_t i = 0; i < kAtOnce; ++i) {
+    in->ack(in.deliveries()[i]);
+  }
+  EXPECT_TRUE(in.received().wait_for(kBefore)) << "the next ones come when those are acknowledged";
+  // Well past the confirm deadline of 5 s, which must not fire.
+  EXPECT_FALSE(confirmed.wait_for(kDuring, 12s));
+  EXPECT_LE(confirmed.size(), 200U);
+  EXPECT_TRUE(publisher.connected());
+  EXPECT_EQ(reconnects(), before);
+  broker.no_disk_alarm();
+  std::size_t acknowledged = kAtOnce;
+  EXPECT_TRUE(eventually(
+      [&] {
+        for (const auto all = in.deliveries(); acknowledged < all.size(); ++acknowledged) {
+          in->ack(all[acknowledged]);
+        }
+        return confirmed.size() == kDuring && in.received().size() == kBefore + kDuring;
+      },
+      kRecovery))
+      << confirmed.size() << " " << in.received().size();
+  EXPECT_EQ(reconnects(), before);
+  for (const queue::Delivery& delivery : in.deliveries()) {
+    ASSERT_FALSE(delivery.redelivered) << "an ack was lost";
+    ASSERT_EQ(delivery.connection, 1U);
+  }
+}
+
+// The broker ends a channel on which a message waits for its ack for too long, or when its own
+// clock has jumped by as much.
+TEST(BrokerFault, WhatIsKeptTooLongComesAgainOnANewConnection) {
+  PrivateBroker broker;
+  broker.end_channels_after(5s);
+  constexpr std::size_t kCount = 10;
+  TestConsumer in(broker.url(), {}, false);
+  Publisher publisher(broker.url(), {}, [](std::span<const Hint>) {});
+  ASSERT_TRUE(eventually([&] { return publisher.connected() && in->connected(); }));
+  let_the_queue_settle(broker);
+  ASSERT_EQ(publisher.submit(make_hints(kCount)), kCount);
+  ASSERT_TRUE(in.received().wait_for(kCount));
+  ASSERT_TRUE(eventually([&] { return in.deliveries().size() >= 2 * kCount; }, kRecovery));
+  const std::vector<queue::Delivery> deliveries = in.deliveries();
+  for (std::size_t i = 0; i < deliveries.size(); ++i) {
+    EXPECT_EQ(deliveries[i].connection, i < kCount ? 1U : 2U) << i;
+    EXPECT_EQ(deliveries[i].redelivered, i >= kCount) << i;
+  }
+  EXPECT_EQ(in.received().size(), kCount) << "the same ones";
+  for (const queue::Delivery& delivery : deliveries) {
+    in->ack(delivery);  // Those of the old connection do nothing.
+  }
+  // On that connection nothing is kept any more, so it stays; later ones come there.
+  ASSERT_EQ(publisher.submit(make_hints(1)), 1U);
+  ASSERT_TRUE(in.received().wait_for(kCount + 1));
+  EXPECT_EQ(in.deliveries().back().connection, 2U);
+  EXPECT_FALSE(in.deliveries().back().redelivered);
+  in->ack(in.deliveries().back());
+  in->stop(10s);
+  EXPECT_EQ(queue::read_depth(broker.url())->ready, 0U);
+}
+
 }  // namespace
 }  // namespace audiogen::test

@@ -279,6 +279,20 @@ void PrivateBroker::renew_certificate() {
   control("eval 'ssl:clear_pem_cache().'");
 }
 
+void PrivateBroker::disk_alarm() {
+  control("set_disk_free_limit 999999999999999");
+}
+
+void PrivateBroker::no_disk_alarm() {
+  control("set_disk_free_limit 50000000");
+}
+
+void PrivateBroker::end_channels_after(std::chrono::milliseconds unacknowledged) {
+  control("eval 'application:set_env(rabbit, consumer_timeout, " +
+          std::to_string(unacknowledged.count()) +
+          "), application:set_env(rabbit, channel_tick_interval, 500).'");
+}
+
 void PrivateBroker::control(const std::string& arguments) {
   run_shell(dev("control", folder_, port_) + " " + arguments + " >&2");
 }

@@ -1,6 +1,7 @@
 // The broker as tests use it: names of their own on a shared one, or a whole broker to break.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -73,6 +74,11 @@ class PrivateBroker {
   void renew_certificate();
 
   const std::filesystem::path& folder() const { return folder_; }
+
+  void disk_alarm();  // Out of disk, as the broker sees it.
+  void no_disk_alarm();
+  // Ends channels that keep a message for longer: those opened from now on.
+  void end_channels_after(std::chrono::milliseconds unacknowledged);
 
  private:
   void control(const std::string& arguments);
