@@ -1,13 +1,16 @@
 // The database and the broker go away under load and come back.
 #include <atomic>
 #include <mutex>
+#include <sstream>
 #include <thread>
 
 #include <gtest/gtest.h>
 
 #include "common/queue/publisher.h"
+#include "tests/support/certificates.h"
 #include "tests/support/private_database.h"
 #include "tests/support/stack.h"
+#include "tests/support/tcp_proxy.h"
 #include "tests/support/test_broker.h"
 
 namespace audiogen::test {
@@ -164,6 +167,44 @@ TEST(Broker, ASecondAndATenthMessageChangeNothing) {
   stack.database().expect_invariants();
 }
 
+// A worker whose database is silent keeps the hints it has; the broker ends its channel for it, as
+// it does for all when its own clock jumps ahead, and sends them again.
+TEST(Broker, AHintKeptTooLongComesTwiceAndItsTaskRunsOnce) {
+  PrivateBroker broker;
+  broker.end_channels_after(std::chrono::seconds(5));
+  Stack::Options options;
+  options.amqp_url = text_of(broker.url());
+  options.environment = kUnlimited;
+  options.workers = 0;
+  Stack stack(options);
+  TcpProxy proxy(stack.database().url().port);
+  const Account ann = stack.account(1000);
+  stack.start_worker({{"DATABASE_URL", stack.database_through(proxy.port())}});
+  const auto says = [&](const char* line) {
+    return eventually(std::chrono::seconds(120), [&] {
+      return http("GET", stack.worker_ops_url(0) + "/metrics").body.find(line) != std::string::npos;
+    });
+  };
+  ASSERT_TRUE(says("queue_connected{role=\"consumer\"} 1"));
+  proxy.blackhole();
+  const std::string id = stack.create(ann, Stack::body()).text("id");
+  ASSERT_TRUE(says("queue_delivered_total 1"));
+  ASSERT_TRUE(says("queue_reconnects_total{role=\"consumer\"} 1")) << stack.worker(0).log();
+  ASSERT_TRUE(says("queue_delivered_total 2")) << "it comes again";
+  proxy.resume();
+  const Reply done = stack.wait_final(ann, id, std::chrono::seconds(120));
+  EXPECT_EQ(done.text("status"), "succeeded") << done.body;
+  EXPECT_EQ(stack.admin({"task", "show", id})["attempts"].Size(), 1U);
+  EXPECT_EQ(stack.database().number(store::Sql("SELECT COUNT(*) FROM ledger WHERE kind=2")), 1);
+  EXPECT_EQ(stack.admin({"user", "show", "--user", ann.user})["available_credits"].GetDouble(),
+            990);
+  ASSERT_TRUE(eventually(std::chrono::seconds(30), [&] {
+    const auto depth = queue::read_depth(broker.url());
+    return depth && depth->ready == 0;
+  }));
+  stack.database().expect_invariants();
+}
+
 TEST(Database, DownIs503AndComesBackWithoutARestart) {
   PrivateDatabase server;
   Stack::Options options;
@@ -262,6 +303,86 @@ TEST(Database, KilledUnderLoadKeepsEvery202) {
     EXPECT_EQ(stack.wait_final(ann, id, std::chrono::seconds(120)).text("status"), "succeeded");
   }
   stack.database().expect_invariants();
+}
+
+// --- servers with somebody else's certificate: a mistake of an operator, who needs to be told
+
+int lines_with(const std::string& log, const std::string& one, const std::string& other) {
+  std::istringstream lines(log);
+  int count = 0;
+  for (std::string line; std::getline(lines, line);) {
+    count += line.find(one) != std::string::npos && line.find(other) != std::string::npos ? 1 : 0;
+  }
+  return count;
+}
+
+TEST(Broker, WithAnotherNameInItsCertificateIsSaidInOneLine) {
+  const Certificates certificates;
+  PrivateBroker broker([&](const std::string& folder) { certificates.give_to_server(folder); });
+  const auto url_by = [&](const std::string& host) {
+    return "amqps://" + broker.url().user + ":" + broker.url().password + "@" + host + ":" +
+           std::to_string(broker.url().port) + "/?cacertfile=" + certificates.ca() +
+           "&certfile=" + certificates.client_cert() + "&keyfile=" + certificates.client_key();
+  };
+  Stack::Options options;
+  options.amqp_url = url_by("127.0.0.1");
+  options.workers = 0;
+  options.api = false;
+  Stack stack(options);
+  stack.start_api();  // It takes creations all the same.
+  stack.start_worker({}, false);
+  const auto begun = std::chrono::steady_clock::now();
+  const std::string why = "not for the host of AMQP_URL";
+  const auto expect_one_line = [&](Process& program, const std::string& role) {
+    EXPECT_TRUE(eventually(std::chrono::seconds(30), [&] {
+      return lines_with(program.log(), why, "\"role\":\"" + role + "\"") > 0;
+    })) << program.log();
+  };
+  expect_one_line(stack.api(), "publisher");
+  expect_one_line(stack.worker(0), "publisher");
+  expect_one_line(stack.worker(0), "consumer");
+  // By the next of its tries it says nothing more for a minute.
+  ASSERT_TRUE(eventually(std::chrono::seconds(20), [&] {
+    return std::chrono::steady_clock::now() - begun > std::chrono::seconds(6);
+  }));
+  const auto minutes = static_cast<int>(
+      std::chrono::ceil<std::chrono::minutes>(std::chrono::steady_clock::now() - begun).count());
+  for (const char* role : {"publisher", "consumer"}) {
+    EXPECT_LE(lines_with(stack.worker(0).log(), why, "\"role\":\"" + std::string(role) + "\""),
+              minutes)
+        << stack.worker(0).log();
+  }
+  EXPECT_EQ(stack.worker(0).log().find(broker.url().password), std::string::npos);
+  EXPECT_EQ(http("GET", stack.worker_ops_url(0) + "/readyz").status, 503);
+  stack.start_worker({{"AMQP_URL", url_by("localhost")}});  // Ready: the name was all.
+}
+
+TEST(Database, WithAnotherNameInItsCertificateIsSaidAndNeverTold) {
+  const Certificates certificates;
+  PrivateDatabase server([&](const std::string& folder) { certificates.give_to_server(folder); });
+  Stack::Options options;
+  options.workers = 0;
+  options.api = false;
+  Stack stack(options);
+  const auto url_by = [&](const std::string& host) {
+    std::string url = stack.database_through(stack.database().url().port);
+    return url.replace(url.find("127.0.0.1"), 9, host) +
+           "?ssl-mode=verify_identity&ssl-ca=" + certificates.ca();
+  };
+  const std::map<std::string, std::string> wrong = {{"DATABASE_URL", url_by("127.0.0.1")}};
+  const std::map<std::string, std::string> right = {{"DATABASE_URL", url_by("localhost")}};
+  stack.start_api(wrong, false);
+  stack.start_worker(wrong, false);
+  for (Process* const program : {&stack.api(), &stack.worker(0)}) {
+    EXPECT_TRUE(eventually(std::chrono::seconds(30), [&] {
+      return program->log().find("not for the host of DATABASE_URL") != std::string::npos;
+    })) << program->log();
+    EXPECT_EQ(program->log().find(stack.database().url().password), std::string::npos);
+  }
+  EXPECT_EQ(http("GET", stack.ops_url() + "/readyz").status, 503);
+  EXPECT_EQ(http("GET", stack.worker_ops_url(0) + "/readyz").status, 503);
+  stack.start_api(right);  // Ready: the name was all.
+  stack.start_worker(right);
 }
 
 }  // namespace
