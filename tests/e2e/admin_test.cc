@@ -1,4 +1,6 @@
 // The two programs as an operator meets them: configuration, refusals to start, help, admin output.
+#include <sstream>
+
 #include <gtest/gtest.h>
 
 #include "tests/support/stack.h"
@@ -59,9 +61,18 @@ TEST(Programs, RefuseADatabaseWithoutTheSchema) {
   const auto to = url.find('?');
   variables["DATABASE_URL"] = url.substr(0, from + 1) + empty.url().database +
                               (to == std::string::npos ? "" : url.substr(to));
-  const Output output = run({binary("audio-api"), "serve"}, variables);
-  EXPECT_EQ(output.code, 1);
-  EXPECT_NE(output.out.find("migrate"), std::string::npos) << output.out;
+  for (const std::vector<std::string>& program : std::vector<std::vector<std::string>>{
+           {binary("audio-api"), "serve"}, {binary("audio-worker")}}) {
+    const Output output = run(program, variables);
+    EXPECT_EQ(output.code, 1) << program[0];
+    EXPECT_NE(output.out.find("migrate"), std::string::npos) << output.out;
+    std::istringstream lines(output.out);
+    int errors = 0;
+    for (std::string line; std::getline(lines, line);) {
+      errors += line.find(R"("level":"error")") != std::string::npos ? 1 : 0;
+    }
+    EXPECT_EQ(errors, 1) << "one clear line: " << output.out;
+  }
   EXPECT_EQ(run({binary("audio-api"), "migrate"}, variables).code, 0);
 }
 

@@ -449,5 +449,37 @@ TEST(Connections, SilentOnesOfOneAddressLeaveTheOthersAlone) {
   EXPECT_EQ(stack.create(ann, Stack::body()).status, 202);
 }
 
+// One connection may carry requests of two users, one after the other without waiting: a key that
+// is remembered, and one that must be looked up. Each answer is what its own key may see.
+TEST(Pipelined, RequestsAreAnsweredUnderTheirOwnKeys) {
+  Stack stack(options_with({{"RATE_LIMIT_READ_BURST", "1000"}}));
+  const Account ann = stack.account();
+  const std::string id = stack.create(ann, Stack::body()).text("id");
+  const auto ask = [&](const std::string& key) {
+    return get_request("/api/v1/audio/generations/" + id, "Authorization: Bearer " + key + "\r\n");
+  };
+  const auto expect_next = [&](RawConnection& client, bool hers) {
+    const auto response = client.response();
+    ASSERT_TRUE(response);
+    EXPECT_EQ(response->status, hers ? 200 : 404) << response->body;
+    EXPECT_EQ(response->body.find(id) != std::string::npos, hers) << response->body;
+  };
+  for (int round = 0; round < 4; ++round) {
+    const Account bob = stack.account();  // Never seen before.
+    ASSERT_EQ(stack.get(ann, id).status, 200) << "seen lately";
+    RawConnection client(stack.api_port());
+    if (round % 2 == 0) {
+      ASSERT_TRUE(client.send(ask(ann.key) + ask(bob.key)));
+      expect_next(client, true);
+      expect_next(client, false);
+    } else {
+      ASSERT_TRUE(client.send(ask(bob.key) + ask(ann.key) + ask(bob.key)));
+      expect_next(client, false);
+      expect_next(client, true);
+      expect_next(client, false);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace audiogen::test

@@ -251,6 +251,38 @@ TEST(Fallback, AnInputOnlyTheFirstCanServeWaitsForIt) {
   stack.database().expect_invariants();
 }
 
+// Nothing was sent, so nothing can have been made there.
+TEST(Fallback, FromAPortNobodyListensOnAndAHostNobodyHas) {
+  const ProviderDouble second([](const DoubleCall&) { return wav_reply(0.5); });
+  std::uint16_t closed = 0;
+  {
+    closed = ProviderDouble([](const DoubleCall&) { return DoubleReply{}; }).port();
+  }
+  const auto entry = [](const std::string& base_url) {
+    return R"({"name":")" + std::string(kFirst) + R"(","kind":"openai","base_url":")" + base_url +
+           R"(","api_key_env":"PROVIDER_KEY","model":"m","voices":{"aria":"coral"}})";
+  };
+  for (const std::string& base_url : {"http://127.0.0.1:" + std::to_string(closed) + "/v1",
+                                      std::string("http://no-such-host.invalid/v1")}) {
+    SCOPED_TRACE(base_url);
+    const std::size_t before = second.call_count();
+    const ChainFile chain({entry(base_url), openai_entry(kSecond, second)});
+    Stack stack(chain.options());
+    const Account ann = stack.account(1000);
+    const std::string id = stack.create(ann, wav_body("Nobody is there.")).text("id");
+    const Reply done = stack.wait_final(ann, id);
+    EXPECT_EQ(done.text("status"), "succeeded") << done.body;
+    EXPECT_THAT(attempts_of(stack, id),
+                ElementsAre(std::string(kFirst) + " failed", std::string(kSecond) + " succeeded"));
+    EXPECT_EQ(second.call_count() - before, 1U);
+    EXPECT_EQ(stack.admin({"task", "show", id})["claims"].GetInt(), 1);
+    EXPECT_EQ(done.body.find("upstream"), std::string::npos) << "the client learns nothing of it";
+    EXPECT_EQ(credits_of(stack, ann, "available_credits"), 990);
+    EXPECT_EQ(credits_of(stack, ann, "reserved_credits"), 0);
+    stack.database().expect_invariants();
+  }
+}
+
 TEST(Fallback, ALateSuccessIsNeitherDeliveredNorCharged) {
   ProviderDouble first([](const DoubleCall&) {
     DoubleReply out = wav_reply(60.0);

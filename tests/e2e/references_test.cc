@@ -141,6 +141,70 @@ TEST(References, WhatCannotBeUsedIsNamedAndRefunded) {
   stack.database().expect_invariants();
 }
 
+// What follows the question mark is often what lets one read the file: a signature, a token. It
+// goes to that server and nowhere else, least of all into a log, whatever goes wrong.
+TEST(References, TheirQueriesAreNeverLogged) {
+  const std::string canary = "canary-of-the-query";
+  const ProviderDouble files([&](const DoubleCall& call) {
+    DoubleCall without = call;
+    without.target.resize(std::min(call.target.find('?'), call.target.size()));
+    if (without.target == "/elsewhere") {
+      return redirect("http://no-such-host.invalid/a.wav?token=" + canary);
+    }
+    if (without.target == "/nowhere") {
+      return redirect("gopher://example.com/?token=" + canary);
+    }
+    if (without.target == "/moved.wav") {
+      return redirect("/good.wav?token=" + canary);
+    }
+    return shelf(without);
+  });
+  std::uint16_t closed = 0;
+  { closed = ProviderDouble(shelf).port(); }
+  Stack stack(any_address());
+  const std::size_t guarded = 1;
+  const Account ann = stack.account(10'000);
+  const std::string query = "?X-Amz-Signature=" + canary + "&token=" + canary;
+  const auto run = [&](const std::string& member) {
+    const Reply done = stack.wait_final(ann, stack.create(ann, body_with(member)).text("id"));
+    EXPECT_EQ(done.body.find(canary), std::string::npos) << done.body;
+    return done;
+  };
+  for (const char* path : {"/missing.wav",
+                           "/secret",
+                           "/broken",
+                           "/page.html",
+                           "/short.wav",
+                           "/big.wav",
+                           "/loop/0",
+                           "/elsewhere",
+                           "/nowhere"}) {
+    const Reply done = run(sounds({files.url() + path + query}));
+    EXPECT_EQ(done.text("error.code"), "reference_unavailable") << path << done.body;
+  }
+  for (const std::string& host : {std::string("http://127.0.0.1:") + std::to_string(closed),
+                                  std::string("http://no-such-host.invalid")}) {
+    EXPECT_EQ(run(sounds({host + "/a.wav" + query})).text("error.code"), "reference_unavailable");
+  }
+  EXPECT_EQ(run(sounds({files.url() + "/moved.wav" + query})).text("status"), "succeeded");
+  // Refused before anybody is asked for it, by the API and by a worker.
+  for (const char* url : {"ftp://example.com/a.wav", "http:///a.wav", "http://us er@x/a.wav"}) {
+    const Reply refused = stack.create(ann, body_with(sounds({url + query})));
+    EXPECT_EQ(refused.status, 400) << url << refused.body;
+    EXPECT_EQ(refused.body.find(canary), std::string::npos) << refused.body;
+  }
+  stack.worker(0).kill();
+  stack.start_worker({{"URL_POLICY", "public"}});
+  EXPECT_EQ(run(sounds({files.url() + "/good.wav" + query})).text("error.code"),
+            "reference_unavailable");
+
+  EXPECT_THAT(stack.worker(0).log(), HasSubstr("references refused")) << "there was much to tell";
+  EXPECT_THAT(stack.worker(guarded).log(), HasSubstr("references refused"));
+  for (Process* const program : {&stack.api(), &stack.worker(0), &stack.worker(guarded)}) {
+    EXPECT_THAT(program->log(), testing::Not(HasSubstr(canary)));
+  }
+}
+
 TEST(References, RedirectsAndPassingTroubleAreFollowed) {
   const ProviderDouble files(shelf);
   Stack stack(any_address());
