@@ -4,14 +4,22 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdio>
 #include <future>
 #include <mutex>
+#include <thread>
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <net/if.h>
 #include <netinet/in.h>
+#include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "common/base/unique_fd.h"
 #include "tests/support/provider_double.h"
@@ -117,6 +125,111 @@ TEST_F(Fetching, NeverConnectsToAnAddressThatIsNotPublic) {
     EXPECT_FALSE(fetch(fetcher, {url}).wait()) << url;
   }
   EXPECT_LT(::accept(canary.get(), nullptr, nullptr), 0) << "somebody connected";
+}
+
+// An address that everybody takes for public, on a loopback interface of this process's own. For a
+// process with one thread, which cannot go back. False where the kernel does not let it.
+bool live_at_a_public_address(const char* address) {
+  if (::unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) {
+    return false;
+  }
+  const UniqueFd any(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const auto set = [&any](const char* name, unsigned long what, const char* to, short flags) {
+    ifreq request{};
+    std::snprintf(request.ifr_name, sizeof request.ifr_name, "%s", name);
+    if (to != nullptr) {
+      auto* const in = reinterpret_cast<sockaddr_in*>(&request.ifr_addr);
+      in->sin_family = AF_INET;
+      ::inet_pton(AF_INET, to, &in->sin_addr);
+    } else {
+      request.ifr_flags = flags;
+    }
+    return ::ioctl(any.get(), what, &request) == 0;
+  };
+  return set("lo", SIOCSIFFLAGS, nullptr, IFF_UP | IFF_RUNNING) &&
+         set("lo:1", SIOCSIFADDR, address, 0) && set("lo:1", SIOCSIFNETMASK, "255.255.255.255", 0);
+}
+
+// On the port that references may name.
+UniqueFd listen_at(const char* address) {
+  UniqueFd out(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_port = htons(80);
+  ::inet_pton(AF_INET, address, &at.sin_addr);
+  const bool listens = ::bind(out.get(), reinterpret_cast<sockaddr*>(&at), sizeof at) == 0 &&
+                       ::listen(out.get(), 64) == 0;
+  return listens ? std::move(out) : UniqueFd();
+}
+
+// Runs in a process of its own. 0: refused, and nobody was asked for it on the private side.
+int follow_a_redirect_to(const std::string& target_host) {
+  constexpr const char* kPublic = "11.0.0.1";
+  if (!live_at_a_public_address(kPublic)) {
+    return 77;
+  }
+  const UniqueFd server = listen_at(kPublic), canary = listen_at("127.0.0.1");
+  if (!server || !canary) {
+    return 4;
+  }
+  ::fcntl(canary.get(), F_SETFL, O_NONBLOCK);
+  std::atomic<int> asked{0};
+  std::thread redirects([&] {
+    while (const UniqueFd client{::accept(server.get(), nullptr, nullptr)}) {
+      std::string head;
+      for (char byte = 0; !head.ends_with("\r\n\r\n") && ::read(client.get(), &byte, 1) == 1;) {
+        head.push_back(byte);
+      }
+      ++asked;
+      const std::string answer = "HTTP/1.1 302 Found\r\nLocation: http://" + target_host +
+                                 "/a.wav\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+      static_cast<void>(::send(client.get(), answer.data(), answer.size(), MSG_NOSIGNAL));
+    }
+  });
+  int result = 1;
+  {
+    InProcessDecoder decoder;
+    Pool codecs{2, 100};
+    ReferenceFetcher fetcher(decoder, codecs, http::Reach::kPublicOnly);
+    auto request = std::make_shared<GenerationRequest>();
+    request->audio_references = {"http://" + std::string(kPublic) + "/a.wav"};
+    std::promise<Fetched> promise;
+    const auto call = fetcher.fetch(
+        UserId::make(), request, false, std::chrono::steady_clock::now() + 10min, [&](Fetched got) {
+          promise.set_value(std::move(got));
+        });
+    const Fetched got = promise.get_future().get();
+    if (asked == 0) {
+      result = 2;  // The first hop was to be followed.
+    } else if (::accept(canary.get(), nullptr, nullptr) >= 0) {
+      result = 3;
+    } else if (!got && got.error().kind == Kind::kUnusable) {
+      result = 0;
+    }
+  }
+  ::shutdown(server.get(), SHUT_RDWR);
+  redirects.join();
+  return result;
+}
+
+// Every hop is judged, not only the address that the client gave.
+TEST(Redirects, FromAPublicAddressDoNotLeadToAPrivateOne) {
+  for (const char* const target : {"127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0.0.0.0"}) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::_exit(follow_a_redirect_to(target));
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status)) << status;
+    if (WEXITSTATUS(status) == 77) {
+      GTEST_SKIP() << "this kernel lets nobody have a network of his own";
+    }
+    EXPECT_EQ(WEXITSTATUS(status), 0)
+        << target
+        << ": 1 it was taken, 2 the first hop was refused, 3 somebody connected inside, "
+           "4 nobody can listen";
+  }
 }
 
 DoubleReply hang(const DoubleCall&) {
