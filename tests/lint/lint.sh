@@ -215,6 +215,17 @@ def names(path, text):
     else:
         yield from tree.findall(text)
 
+# Tests, and faults of the arena, by their names.
+test = re.compile(r"`([A-Z]\w*?[a-z]\w*)\.([A-Z]\w*?[a-z]\w*)`")
+fault = re.compile(r"`(?:Link|DatabaseServer|BrokerServer)/(\w+)`")
+tests = set()
+for folder, _, files in os.walk("tests"):
+    for name in files:
+        if name.endswith("_test.cc") or name == "faults.cc":
+            text = open(os.path.join(folder, name), encoding="utf-8").read()
+            tests |= set(re.findall(r"^TEST(?:_[FP])?\((\w+),\s*(\w+)\)", text, re.M))
+            tests |= set(re.findall(r"\bFault\{\"(\w+)\"", text))
+
 bad = False
 for path in sys.stdin.read().split("\n"):
     if not path:
@@ -235,6 +246,9 @@ for path in sys.stdin.read().split("\n"):
             bases += filter(os.path.isdir, there)  # What else a row of a table names lies in its first.
             if not there and not example.search(name):
                 wrong.append(name + ": not here")
+        if path.endswith(".md"):
+            wrong += [found[0] + ": no such test" for found in test.finditer(text) if found.groups() not in tests]
+            wrong += [found[0] + ": no such fault" for found in fault.finditer(text) if found[1] not in tests]
         for what in wrong:
             print(f"{path}:{line}: {what}")
             bad = True

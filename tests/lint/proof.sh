@@ -100,6 +100,10 @@ refuses citations worker/c.h 'common/domain/gone.h: not here' <<<'// As in commo
 refuses citations CONTRIBUTING.md 'tests/gone/: not here' <<<'Tests lie in `tests/unit/` and `tests/gone/`.'
 # shellcheck disable=SC2016
 refuses citations common/README.md 'domain/gone.h: not here' <<<'Rules: `domain/README.md`, `domain/gone.h`.'
+# shellcheck disable=SC2016
+refuses citations tests/fault/README.md 'no such test' <<<'By `Broker.IsNeverAway`.'
+# shellcheck disable=SC2016
+refuses citations tests/fault/README.md 'no such fault' <<<'By `Link/NothingEverBreaks`.'
 refuses citations common/domain/c.h 'has no "Leases"' <<<'// Only its clock counts (README.md,
 // "Leases").'
 refuses compose compose.yaml 'no service worker' <<<'services: {api: {image: x}}'

@@ -237,8 +237,8 @@ DoubleReply hang(const DoubleCall&) {
 }
 
 // Takes minutes, and is never so slow that it would be given up.
-DoubleReply slow(const DoubleCall&) {
-  static const std::string file = tone_wav(25);
+DoubleReply trickle(const DoubleCall&) {
+  static const std::string file = test::tone_wav(25);
   return {.headers = {"Content-Type: audio/wav"},
           .body = file,
           .form = DoubleReply::Form::kDrip,
@@ -301,7 +301,7 @@ TEST_F(Fetching, OneUserHasAQuarterOfTheTurnsAndOneHostHalf) {
 // A user whose tasks have three files each at one host leaves room there for others.
 TEST_F(Fetching, OneUserHasHalfOfAHostsFiles) {
   const ProviderDouble shared(
-      [](const DoubleCall& call) { return call.target == "/slow" ? slow(call) : sound(call); });
+      [](const DoubleCall& call) { return call.target == "/slow" ? trickle(call) : sound(call); });
   ReferenceFetcher fetcher(
       decoder_, codecs_, http::Reach::kAny, {.tasks_max = 24, .waiting_max = 48});
   const UserId ann = UserId::make();
@@ -316,7 +316,7 @@ TEST_F(Fetching, OneUserHasHalfOfAHostsFiles) {
 // Nor does what a redirect leads to fill it: that waits for nobody.
 TEST_F(Fetching, OneUsersRedirectsLeaveAHostToOthers) {
   const ProviderDouble shared(
-      [](const DoubleCall& call) { return call.target == "/slow" ? slow(call) : sound(call); });
+      [](const DoubleCall& call) { return call.target == "/slow" ? trickle(call) : sound(call); });
   const ProviderDouble own([&](const DoubleCall&) {
     return DoubleReply{.status = 302, .headers = {"Location: " + shared.url() + "/slow"}};
   });
@@ -342,7 +342,7 @@ TEST_F(Fetching, OneUsersRedirectsLeaveAHostToOthers) {
 // Turns go to those who have the fewest, not to whoever came first with many.
 TEST_F(Fetching, OneUsersWaitingTasksAreNotBeforeEverybodyElses) {
   const ProviderDouble shared(
-      [](const DoubleCall& call) { return call.target == "/slow" ? slow(call) : sound(call); });
+      [](const DoubleCall& call) { return call.target == "/slow" ? trickle(call) : sound(call); });
   ReferenceFetcher fetcher(
       decoder_, codecs_, http::Reach::kAny, {.tasks_max = 12, .waiting_max = 24});
   const UserId ann = UserId::make();
