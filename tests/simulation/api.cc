@@ -47,11 +47,12 @@ Api::Api(Shared& shared, Database& database, Store& store, Broker& broker, std::
   report();
 }
 
-void Api::create(UserId user, std::uint16_t task_number) {
+void Api::create(UserId user, std::uint16_t task_number, std::uint32_t released_max) {
   store::CreateCommand command;
   command.id = make_task_id(wall_time(), task_number);
   command.user = user;
   command.deadline = std::chrono::duration_cast<seconds>(shared_.plan.deadline);
+  command.released_max = released_max;
   const TaskId task = command.id;
   shared_.judge.perhaps_accepted(task, user, shared_.plan.deadline);
   unsent_.expect(task);
@@ -66,7 +67,11 @@ void Api::create(UserId user, std::uint16_t task_number) {
     });
     if (created) {
       shared_.judge.accepted(task, user, outcome->task.created_at, shared_.plan.deadline);
-      publisher_.submit(std::array{Hint{task, 0}});
+      if (outcome->lane == Lane::kParked && !shared_.is(Mutant::kParkedIsClaimed)) {
+        unsent_.settled(task);
+      } else {
+        publisher_.submit(std::array{Hint{task, 0, outcome->lane}});
+      }
     } else if (!unknown) {
       shared_.judge.refused(task);
       unsent_.settled(task);

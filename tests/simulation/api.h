@@ -14,7 +14,8 @@ class Api : public Process {
   // `number`: unlike that of any other start of an API process.
   Api(Shared& shared, Database& database, Store& store, Broker& broker, std::size_t number);
 
-  void create(UserId user, std::uint16_t task_number);
+  // `released_max`: by the user's plan.
+  void create(UserId user, std::uint16_t task_number, std::uint32_t released_max);
   void cancel(TaskId task);
 
  private:

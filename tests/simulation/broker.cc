@@ -15,7 +15,7 @@ constexpr int kDeliveriesMax = 20;
 }  // namespace
 
 void Broker::consume(Consumer& consumer, std::size_t prefetch) {
-  links_.push_back({&consumer, prefetch, {}});
+  links_.push_back({&consumer, prefetch, {}, {}});
   hand_out();
 }
 
@@ -25,18 +25,26 @@ void Broker::leave(Consumer& consumer) {
   if (found == links_.end()) {
     return;
   }
-  const auto unacked = std::move(found->unacked);
+  put_back(*found);
   links_.erase(found);
-  for (const auto& [number, message] : unacked) {
-    ready_.push_front(message);
-  }
   hand_out();
+}
+
+void Broker::put_back(Link& link) {
+  for (auto& [number, message] : std::exchange(link.unacked, {})) {
+    ready_[queue_of(message.hint)].push_front(message);
+  }
+  link.counts = {};
 }
 
 void Broker::ack(Consumer& consumer, std::uint64_t message) {
   for (Link& link : links_) {
-    if (link.consumer == &consumer) {
-      link.unacked.erase(message);
+    if (link.consumer != &consumer) {
+      continue;
+    }
+    if (const auto found = link.unacked.find(message); found != link.unacked.end()) {
+      --link.counts[queue_of(found->second.hint)];
+      link.unacked.erase(found);
     }
   }
   hand_out();
@@ -67,15 +75,23 @@ Broker::Fate Broker::publish(const Hint& hint) {
 }
 
 void Broker::enqueue(Message message) {
-  ready_.push_back(std::move(message));
-  hand_out();
+  const std::size_t queue = queue_of(message.hint);
+  ready_[queue].push_back(std::move(message));
+  hand_out(queue);
 }
 
 void Broker::hand_out() {
-  while (!away_ && !ready_.empty()) {
+  for (std::size_t queue = 0; queue < ready_.size(); ++queue) {
+    hand_out(queue);
+  }
+}
+
+void Broker::hand_out(std::size_t queue) {
+  Queue& ready = ready_[queue];
+  while (!away_ && !ready.empty()) {
     std::vector<Link*> free;
     for (Link& link : links_) {
-      if (link.unacked.size() < link.prefetch) {
+      if (link.counts[queue] < link.prefetch) {
         free.push_back(&link);
       }
     }
@@ -83,14 +99,15 @@ void Broker::hand_out() {
       return;
     }
     Link& link = *shared_.random.pick(free);
-    Message message = std::move(ready_.front());
-    ready_.pop_front();
+    Message message = std::move(ready.front());
+    ready.pop_front();
     if (++message.deliveries > kDeliveriesMax) {
       continue;
     }
     message.number = ++numbers_;
     const Delivery delivery{message.hint, message.number};
     link.unacked.emplace(message.number, std::move(message));
+    ++link.counts[queue];
     Consumer* const consumer = link.consumer;
     consumer->process().after(shared_.way(), [consumer, delivery] { consumer->deliver(delivery); });
   }
@@ -99,12 +116,10 @@ void Broker::hand_out() {
 void Broker::go_away(bool wiped) {
   away_ = true;
   for (Link& link : links_) {
-    for (auto& [number, message] : std::exchange(link.unacked, {})) {
-      ready_.push_front(message);
-    }
+    put_back(link);
   }
   if (wiped) {
-    ready_.clear();
+    purge();
   }
 }
 

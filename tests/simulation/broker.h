@@ -2,6 +2,7 @@
 // side of it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -32,7 +33,7 @@ class Broker {
   Broker(const Broker&) = delete;
   Broker& operator=(const Broker&) = delete;
 
-  // `prefetch`: unacknowledged messages at once.
+  // `prefetch`: unacknowledged messages at once, of each work queue.
   void consume(Consumer& consumer, std::size_t prefetch);
   // What it has not acknowledged goes to others.
   void leave(Consumer& consumer);
@@ -45,7 +46,7 @@ class Broker {
 
   void go_away(bool wiped);
   void come_back();
-  void purge() { ready_.clear(); }
+  void purge() { ready_ = {}; }
 
  private:
   struct Message {
@@ -57,15 +58,21 @@ class Broker {
     Consumer* consumer;
     std::size_t prefetch;
     std::map<std::uint64_t, Message> unacked;
+    std::array<std::size_t, 2> counts{};  // Of these, by queue.
   };
+  using Queue = std::deque<Message>;
 
+  // The work queues: bulk and express.
+  static std::size_t queue_of(const Hint& hint) { return hint.lane == Lane::kExpress ? 1 : 0; }
   void enqueue(Message message);
+  void put_back(Link& link);
   void hand_out();
+  void hand_out(std::size_t queue);
 
   Shared& shared_;
   bool away_ = false;
   std::uint64_t numbers_ = 0;
-  std::deque<Message> ready_;
+  std::array<Queue, 2> ready_;
   std::vector<Link> links_;
 };
 

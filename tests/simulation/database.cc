@@ -12,6 +12,8 @@ using std::chrono::seconds;
 
 // The server ends a session that keeps a transaction idle for longer.
 constexpr Duration kIdleMax = seconds(1);
+// Of the session that looks after crowds, between two transactions (worker/upkeep/sweeper.cc).
+constexpr Duration kTurnLost = seconds(5);
 
 std::string text_of(const Row& row) {
   std::string out = short_name(row.id) + " is " + std::string(state_name(row.state)) + ", epoch " +
@@ -19,6 +21,8 @@ std::string text_of(const Row& row) {
   const auto since = [](Instant at) {
     return std::to_string(std::chrono::duration<double>(at - kBeginning).count());
   };
+  out += row.lost_leases != 0 ? ", lost leases " + std::to_string(row.lost_leases) : "";
+  out += row.lane == Lane::kParked ? ", parked" : row.lane == Lane::kExpress ? ", express" : "";
   out += row.wake_at ? ", wakes " + since(*row.wake_at) : ", sleeps";
   if (row.state == TaskState::kQueued) {
     out += ", due " + since(row.next_run_at);
@@ -38,13 +42,23 @@ Row* Transaction::task(TaskId id) {
   return found == tasks_.end() ? nullptr : &*found;
 }
 
-Balance* Transaction::balance(UserId user) {
-  for (auto& [id, balance] : balances_) {
+Account* Transaction::account(UserId user) {
+  for (auto& [id, account] : accounts_) {
     if (id == user) {
-      return &balance;
+      return &account;
     }
   }
   return nullptr;
+}
+
+Balance* Transaction::balance(UserId user) {
+  Account* const found = account(user);
+  return found == nullptr ? nullptr : &found->balance;
+}
+
+OpenTasks* Transaction::open_tasks(UserId user) {
+  Account* const found = account(user);
+  return found == nullptr ? nullptr : &found->open;
 }
 
 bool Transaction::is_held(TaskId id) const {
@@ -135,6 +149,7 @@ std::shared_ptr<Transaction> Database::begin() {
   auto tx = std::make_shared<Transaction>();
   tx->number_ = ++numbers_;
   tx->now = now();
+  tx->window = window_;
   std::erase_if(open_, [](const auto& other) { return other.expired(); });
   open_.push_back(tx);
   return tx;
@@ -162,13 +177,13 @@ void Database::lock_balances(Transaction& tx, std::vector<UserId> users) {
   std::sort(users.begin(), users.end());
   users.erase(std::unique(users.begin(), users.end()), users.end());
   for (const UserId user : users) {
-    Account& account = accounts_.at(user);
+    Stored& account = accounts_.at(user);
     if (account.locked_by != 0 && !shared_.is(Mutant::kNoLocks)) {
       tx.held_users_.push_back(user);
       continue;
     }
     account.locked_by = tx.number_;
-    tx.balances_.emplace_back(user, account.balance);
+    tx.accounts_.emplace_back(user, account);
   }
 }
 
@@ -177,17 +192,49 @@ const Row* Database::find(TaskId id) const {
   return found == by_id_.end() ? nullptr : found->second;
 }
 
-std::vector<const Row*> Database::awake(Instant until) const {
+std::vector<const Row*> Database::awake(const Position& after, Instant until) const {
   std::vector<const Row*> out;
-  for (const Row* row : awake_) {
-    if (*row->wake_at <= until) {
-      out.push_back(row);
+  for (auto row = awake_.upper_bound(after); row != awake_.end() && row->first.first <= until;
+       ++row) {
+    out.push_back(row->second);
+  }
+  return out;
+}
+
+std::vector<Hold> Database::holds(UserId user, std::uint64_t seq, std::size_t count) const {
+  const std::vector<Hold>& all = accounts_.at(user).holds;
+  const auto first = std::upper_bound(
+      all.begin(), all.end(), seq, [](std::uint64_t at, const Hold& of) { return at < of.seq; });
+  const auto left = static_cast<std::size_t>(all.end() - first);
+  return {first, first + static_cast<std::ptrdiff_t>(std::min(left, count))};
+}
+
+std::vector<std::pair<UserId, OpenTasks>> Database::crowds(std::optional<UserId> after) const {
+  std::vector<std::pair<UserId, OpenTasks>> out;
+  for (const auto& [user, account] : accounts_) {
+    if (account.open.crowded() && (!after || *after < user)) {
+      out.emplace_back(user, account.open);
     }
   }
-  std::sort(out.begin(), out.end(), [](const Row* a, const Row* b) {
-    return std::pair(*a->wake_at, a->id) < std::pair(*b->wake_at, b->id);
-  });
   return out;
+}
+
+void Database::set_window(const ReleaseWindow& window) {
+  window_ = window;
+  shared_.note("database", [&] {
+    return "the window is " + std::to_string(window.size) + " for " +
+           std::to_string(window.crowds) + " crowds, the pace " + std::to_string(window.pace);
+  });
+  shared_.judge.window_is(window.size);
+}
+
+bool Database::take_turn(std::size_t worker) {
+  const Duration at = shared_.timeline.now();
+  if (turn_ && turn_->first != worker && at - turn_->second < kTurnLost) {
+    return false;
+  }
+  turn_ = {worker, at};
+  return true;
 }
 
 bool Database::commit(Transaction& tx) {
@@ -200,9 +247,19 @@ bool Database::commit(Transaction& tx) {
   for (const auto& booking : tx.bookings_) {
     shared_.judge.booked(booking.user, booking.task, booking.entry);
   }
-  for (const auto& [user, balance] : tx.balances_) {
-    accounts_.at(user).balance = balance;
+  for (const auto& booking : tx.bookings_) {
+    if (booking.entry.kind == EntryKind::kHold) {
+      accounts_.at(booking.user).holds.push_back({booking.entry.after.seq, booking.task});
+    }
   }
+  for (const auto& [user, account] : tx.accounts_) {
+    static_cast<Account&>(accounts_.at(user)) = account;
+  }
+  const auto keep = [this](const Row& row) {
+    if (row.wake_at) {
+      awake_[{*row.wake_at, row.id}] = &row;
+    }
+  };
   for (const Row& row : tx.inserted_) {
     rows_.push_back(row);
     by_id_.emplace(row.id, &rows_.back());
@@ -213,13 +270,22 @@ bool Database::commit(Transaction& tx) {
     Row& there = *by_id_.at(row.id);
     const bool shown = there.epoch != row.epoch || there.state != row.state ||
                        there.charged != row.charged || there.wake_at != row.wake_at ||
-                       there.lease_until != row.lease_until;
+                       there.lease_until != row.lease_until || there.lane != row.lane ||
+                       there.lost_leases != row.lost_leases;
+    if (there.wake_at) {
+      awake_.erase({*there.wake_at, there.id});
+    }
     there = row;
     keep(there);
     if (shown) {
       show(there);
     }
   }
+  for (const auto& [user, account] : tx.accounts_) {
+    shared_.judge.open_is(
+        user, account.open.released, account.open.parked, account.open.parked_after);
+  }
+  shared_.judge.committed();
   release(tx);
   return true;
 }
@@ -236,19 +302,9 @@ void Database::release(Transaction& tx) {
     std::uint64_t& holder = locked_[row.id];
     holder = holder == tx.number_ ? 0 : holder;
   }
-  for (const auto& [user, balance] : tx.balances_) {
+  for (const auto& [user, account] : tx.accounts_) {
     std::uint64_t& holder = accounts_.at(user).locked_by;
     holder = holder == tx.number_ ? 0 : holder;
-  }
-}
-
-// In the index of wake_at, or out of it.
-void Database::keep(const Row& row) {
-  const auto found = std::find(awake_.begin(), awake_.end(), &row);
-  if (row.wake_at && found == awake_.end()) {
-    awake_.push_back(by_id_.at(row.id));
-  } else if (!row.wake_at && found != awake_.end()) {
-    awake_.erase(found);
   }
 }
 
@@ -259,6 +315,8 @@ void Database::show(const Row& row) {
                      .state = row.state,
                      .epoch = row.epoch,
                      .claims = row.claims,
+                     .lost_leases = row.lost_leases,
+                     .parked = row.lane == Lane::kParked,
                      .created_at = row.created_at,
                      .charged = row.charged,
                      .failure = row.failure,
@@ -266,7 +324,7 @@ void Database::show(const Row& row) {
 }
 
 void Database::add_user(UserId user, Units amount) {
-  Account& account = accounts_[user];
+  Stored& account = accounts_[user];
   const auto entry = grant(account.balance, amount);
   AG_CHECK(entry.has_value());
   account.balance = entry->after;
@@ -306,7 +364,7 @@ void Database::hold(TaskId task, Duration time) {
 }
 
 void Database::hold(UserId user, Duration time) {
-  Account& account = accounts_.at(user);
+  Stored& account = accounts_.at(user);
   if (account.locked_by == 0) {
     account.locked_by = ++numbers_;
     shared_.timeline.after(time, [this, user, mine = numbers_] {

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -15,6 +16,7 @@
 
 #include "common/domain/ledger.h"
 #include "common/domain/lifecycle.h"
+#include "common/domain/shares.h"
 #include "tests/simulation/shared.h"
 
 namespace audiogen::simulation {
@@ -37,15 +39,34 @@ struct ApiSeen {
   TaskId unsent_from;
   Instant seen_at;
 };
+// A row of `workers`.
+struct WorkerSeen {
+  std::uint64_t places = 0, room = 0, ended = 0;
+  Instant seen_at;
+  bool has_ended = false;
+};
+
+// A row of `balances`.
+struct Account {
+  Balance balance;
+  OpenTasks open;
+};
+// A ledger row that begins a hold.
+struct Hold {
+  std::uint64_t seq = 0;
+  TaskId task;
+};
 
 // What a transaction has locked, and what it will leave of it.
 class Transaction {
  public:
-  Instant now;  // The database's clock when it began, which is when it locked.
+  Instant now;           // The database's clock when it began, which is when it locked.
+  ReleaseWindow window;  // As of the locks.
 
   // Null: not there, or held.
   Row* task(TaskId id);
   Balance* balance(UserId user);
+  OpenTasks* open_tasks(UserId user);
   bool is_held(TaskId id) const;
   bool is_held(UserId user) const;
 
@@ -56,6 +77,7 @@ class Transaction {
 
  private:
   friend class Database;
+  Account* account(UserId user);
   struct Booking {
     UserId user;
     TaskId task;
@@ -64,7 +86,7 @@ class Transaction {
   std::uint64_t number_ = 0;
   bool open_ = true;
   std::vector<Row> tasks_, inserted_;
-  std::vector<std::pair<UserId, Balance>> balances_;
+  std::vector<std::pair<UserId, Account>> accounts_;
   std::vector<TaskId> held_tasks_;
   std::vector<UserId> held_users_;
   std::vector<Booking> bookings_;
@@ -78,6 +100,7 @@ class Database {
  public:
   using Body = std::function<void(Transaction&)>;
   using Ended = std::function<void(TxEnd)>;
+  using Position = std::pair<Instant, TaskId>;  // In the index of wake_at.
 
   explicit Database(Shared& shared) : shared_(shared) {}
   Database(const Database&) = delete;
@@ -96,12 +119,21 @@ class Database {
   void lock_tasks(Transaction& tx, std::vector<TaskId> ids);
   void lock_balances(Transaction& tx, std::vector<UserId> users);
   const Row* find(TaskId id) const;
-  // Those with a wake_at in [from, until], in its order; with `from_id`, only what comes after it.
-  std::vector<const Row*> awake(Instant until) const;
+  // Those with a wake_at after `after` and no later than `until`, in its order.
+  std::vector<const Row*> awake(const Position& after, Instant until) const;
+  // The first `count` holds of a user after the row `seq` of his ledger.
+  std::vector<Hold> holds(UserId user, std::uint64_t seq, std::size_t count) const;
+  // The users with parked tasks after this one, in order, and their rows as they are.
+  std::vector<std::pair<UserId, OpenTasks>> crowds(std::optional<UserId> after) const;
+  const ReleaseWindow& window() const { return window_; }
+  void set_window(const ReleaseWindow& window);
+  // Of the look after crowds. A session that has been idle for some seconds has none.
+  bool take_turn(std::size_t worker);
 
   SweepMarks marks{{Instant(std::chrono::sys_days(std::chrono::year(2000) / 1 / 1)), {}},
                    Instant(std::chrono::sys_days(std::chrono::year(2000) / 1 / 1))};
   std::map<std::size_t, ApiSeen> apis;
+  std::map<std::size_t, WorkerSeen> workers;
 
   // --- from outside
 
@@ -117,9 +149,9 @@ class Database {
   void hold(UserId user, Duration time);
 
  private:
-  struct Account {
-    Balance balance;
+  struct Stored : Account {
     std::uint64_t locked_by = 0;  // 0: nobody.
+    std::vector<Hold> holds{};    // In the order of the ledger.
   };
 
   std::shared_ptr<Transaction> begin();
@@ -129,7 +161,6 @@ class Database {
   void roll_back(Transaction& tx);
   void release(Transaction& tx);
   void show(const Row& row);
-  void keep(const Row& row);
 
   Shared& shared_;
   Duration set_by_{0};
@@ -138,8 +169,10 @@ class Database {
   std::deque<Row> rows_;
   std::unordered_map<TaskId, Row*> by_id_;
   std::unordered_map<TaskId, std::uint64_t> locked_;
-  std::unordered_map<UserId, Account> accounts_;
-  std::vector<Row*> awake_;  // Rows with a wake_at, in no order.
+  std::map<UserId, Stored> accounts_;
+  std::map<Position, const Row*> awake_;
+  ReleaseWindow window_{.size = 1000};
+  std::optional<std::pair<std::size_t, Duration>> turn_;  // Whose it is, and since when unused.
   std::vector<std::weak_ptr<Transaction>> open_;
 };
 

@@ -38,19 +38,22 @@ class Group {
   using Done = std::function<void(Answer)>;
 
   // A command that the transaction does nothing about has the outcome `failed`. One whose row is
-  // held for longer than `patience` is answered kLocked.
+  // held for longer than `patience` is answered kLocked. `over` is done once all of a batch have
+  // been answered.
   Group(Shared& shared,
         Database& database,
         Process& client,
         Outcome failed,
         Duration patience,
-        Body body)
+        Body body,
+        Action over = {})
       : shared_(shared),
         database_(database),
         client_(client),
         failed_(std::move(failed)),
         patience_(patience),
-        body_(std::move(body)) {}
+        body_(std::move(body)),
+        over_(std::move(over)) {}
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
@@ -123,15 +126,20 @@ class Group {
       }
       batch_.clear();
     }
-    if (batch_.empty()) {
-      busy_ = false;
-    } else {
+    const bool over = batch_.empty();
+    if (!over) {
       client_.after(how == TxEnd::kCommitted ? kHeldPause : kConnectPause, [this] { run(); });
     }
     for (auto& [waiting, answer] : answers) {
       answered(std::move(waiting), std::move(answer));
     }
-    start();
+    if (over) {
+      busy_ = false;
+      if (over_) {
+        over_();
+      }
+      start();
+    }
   }
 
   // What has an outcome leaves the batch; what is held too, unless its fate has to be found out.
@@ -190,6 +198,7 @@ class Group {
   const Outcome failed_;
   const Duration patience_;
   const Body body_;
+  const Action over_;
   std::vector<Waiting> waiting_, batch_;
   Items items_;  // Of batch_, one by one.
   Runs runs_;

@@ -1,6 +1,7 @@
 #include "tests/simulation/judge.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace audiogen::simulation {
 namespace {
@@ -20,6 +21,13 @@ constexpr Duration kBelieves = seconds(26) + std::chrono::milliseconds(500);
 // ending it: the length of a lease in which a clock that was set is not believed, and a pass of the
 // sweepers.
 constexpr Duration kLate = seconds(120);
+// Who has parked tasks and nothing released has something released so soon: somebody looks once a
+// second, after five at the latest somebody else does, and a statement may take three.
+constexpr Duration kStuck = seconds(20);
+// A transaction that releases goes by the window of when it began: the server ends it after this.
+constexpr Duration kWindowCounts = seconds(1);
+// What has lost so many leases is a suspect.
+constexpr std::uint32_t kSuspect = 2;
 
 Units price(std::int64_t ms) {
   return Units{std::clamp((ms * 125 + 50) / 100, kLeast.value, kHeld.value)};
@@ -46,11 +54,15 @@ Judge::Task& Judge::task(TaskId id) {
 }
 
 Judge::Working* Judge::working(const ClaimOf& claim) {
-  const auto found = std::find_if(working_.begin(), working_.end(), [&](const Working& w) {
-    return w.claim.worker == claim.worker && w.claim.task == claim.task &&
-           w.claim.epoch == claim.epoch;
-  });
-  return found == working_.end() ? nullptr : &*found;
+  const auto all = working_.find(claim.task);
+  if (all == working_.end()) {
+    return nullptr;
+  }
+  const auto found =
+      std::find_if(all->second.begin(), all->second.end(), [&](const Working& other) {
+        return other.claim.worker == claim.worker && other.claim.epoch == claim.epoch;
+      });
+  return found == all->second.end() ? nullptr : &*found;
 }
 
 void Judge::clock_was_set(Duration by) {
@@ -80,6 +92,10 @@ void Judge::healed(Duration within) {
 
 void Judge::granted(UserId user, Units amount) {
   granted_[user] = granted_[user] + amount;
+}
+
+void Judge::allowed(UserId user, std::uint32_t released_max) {
+  crowds_[user].released_max = released_max;
 }
 
 void Judge::accepted(TaskId id, UserId user, Instant created_at, Duration deadline) {
@@ -127,6 +143,8 @@ void Judge::saw(const Seen& now) {
     of.user = now.user;
     of.deadline = now.created_at + of.length;
     of.began = timeline_.now();
+    const Crowd& crowd = crowds_[now.user];
+    of.single = crowd.released == 0 && crowd.parked.empty();
   } else {
     const Seen& before = *of.last;
     if (is_final(before.state) &&
@@ -141,19 +159,153 @@ void Judge::saw(const Seen& now) {
       if (of.open_claim && has_believer(now.task, of.claim)) {
         wrong(name_of(now.task) + " was taken back from a worker that believes to have it");
       }
+      if (of.open_claim) {
+        ++of.lost;
+        if (timeline_.now() < say_nothing_.second && now.lost_leases != before.lost_leases &&
+            was_leased_at(now.task, of.claim, say_nothing_.first)) {
+          wrong(name_of(now.task) + " is blamed for a lease that nobody could renew");
+        }
+      }
       of.open_claim = false;
       if (now.epoch == before.epoch) {
         wrong(name_of(now.task) + " was put back, and whoever ran it is not fenced");
       }
     }
   }
+  if (now.state == TaskState::kQueued &&
+      (now.lost_leases > of.lost ||
+       (undisturbed_.leases && now.lost_leases < std::min(of.lost, kSuspect)))) {
+    wrong(name_of(now.task) + " has lost " + std::to_string(of.lost) + " leases and not " +
+          std::to_string(now.lost_leases));
+  }
+  if (now.parked && now.state == TaskState::kRunning) {
+    wrong(name_of(now.task) + " is parked, and somebody has it");
+  }
   if (now.claims > kClaims) {
     wrong(name_of(now.task) + " was claimed more than five times");
   }
   const bool was_final = of.last && is_final(of.last->state);
+  if (of.last && of.last->lost_leases < kSuspect && now.lost_leases >= kSuspect) {
+    ++suspects_;
+  }
+  count(of, now);
   of.last = now;
   if (is_final(now.state) && !was_final) {
     ended(of, now);
+  }
+}
+
+// Keeps the table of its user's open tasks.
+void Judge::count(Task& of, const Seen& now) {
+  enum class Is { kGone, kReleased, kParked };
+  const auto is = [](const Seen& task) {
+    return is_final(task.state) ? Is::kGone : task.parked ? Is::kParked : Is::kReleased;
+  };
+  const Is was = of.last ? is(*of.last) : Is::kGone, is_now = is(now);
+  Crowd& crowd = crowds_[now.user];
+  crowd.shown = true;
+  if (was == is_now) {
+    return;
+  }
+  if (was == Is::kParked) {
+    crowd.parked.erase(of.hold);
+    crowd.parked_ended = crowd.parked_ended || is_now == Is::kGone;
+  } else if (was == Is::kReleased) {
+    --crowd.released;
+  }
+  if (is_now == Is::kParked) {
+    crowd.parked[of.hold] = now.task;
+    ++parked_;
+    if (was == Is::kReleased) {
+      wrong(name_of(now.task) + " was released and is parked");
+    }
+  } else if (is_now == Is::kReleased) {
+    ++crowd.released;
+    crowd.newest_released = std::max(crowd.newest_released.value_or(0), of.hold);
+  }
+}
+
+void Judge::window_is(std::uint32_t size) {
+  windows_.emplace_back(timeline_.now(), window_);
+  window_ = size;
+}
+
+// The largest by which anybody may still release.
+std::uint32_t Judge::window() const {
+  std::uint32_t most = window_;
+  for (const auto& [until, size] : windows_) {
+    most = std::max(most, size);
+  }
+  return most;
+}
+
+void Judge::open_is(UserId user,
+                    std::size_t released,
+                    std::size_t parked,
+                    std::uint64_t parked_after) {
+  Crowd& crowd = crowds_[user];
+  crowd.shown = true;
+  crowd.kept_released = released;
+  crowd.kept_parked = parked;
+  crowd.parked_after = parked_after;
+}
+
+void Judge::committed() {
+  while (!windows_.empty() && windows_.front().first < timeline_.now() - kWindowCounts) {
+    windows_.pop_front();
+  }
+  for (auto& [user, crowd] : crowds_) {
+    if (std::exchange(crowd.shown, false)) {
+      look_at(crowd);
+    }
+  }
+}
+
+void Judge::look_at(Crowd& crowd) {
+  const auto counts = [&] {
+    return std::to_string(crowd.released) + " released and " + std::to_string(crowd.parked.size()) +
+           " parked tasks";
+  };
+  if (crowd.kept_released != crowd.released || crowd.kept_parked != crowd.parked.size()) {
+    wrong("a user has " + counts() + ", and his row says " + std::to_string(crowd.kept_released) +
+          " and " + std::to_string(crowd.kept_parked));
+  }
+  if (!crowd.parked.empty() && crowd.parked.begin()->first <= crowd.parked_after) {
+    wrong(name_of(crowd.parked.begin()->second) + " is parked where nobody looks for it");
+  }
+  const auto newest = std::exchange(crowd.newest_released, std::nullopt);
+  if (newest && crowd.released > std::max(window(), 1U)) {
+    wrong("a user has " + counts() + " at a window of " + std::to_string(window()));
+  }
+  if (newest && crowd.released_max != 0 && crowd.released > crowd.released_max) {
+    wrong("a user has " + counts() + ", and his plan allows " + std::to_string(crowd.released_max));
+  }
+  if (newest && !crowd.parked.empty() && *newest > crowd.parked.begin()->first) {
+    wrong(name_of(crowd.parked.begin()->second) + " is parked, and a later one is released");
+  }
+  look_at_stuck(crowd);
+  const bool stuck = crowd.released == 0 && !crowd.parked.empty();
+  if (!stuck) {
+    crowd.stuck_from.reset();
+  } else if (!crowd.stuck_from) {
+    crowd.stuck_from = timeline_.now();
+  }
+  if (std::exchange(crowd.settled, false) && stuck && undisturbed_.releases &&
+      !crowd.parked_ended && *task(crowd.parked.begin()->second).deadline > database_now()) {
+    wrong(name_of(crowd.parked.begin()->second) +
+          " was not released by the end of the last one that was");
+  }
+}
+
+void Judge::look_at_stuck(Crowd& crowd) {
+  if (!crowd.stuck_from || is_blocked_) {
+    return;
+  }
+  const Duration from = std::max({*crowd.stuck_from, last_trouble_, last_strike_});
+  const Duration time = timeline_.now() - from;
+  longest_stuck_ = std::max(longest_stuck_, time);
+  if (time > kStuck) {
+    wrong("a user's tasks were parked for " + text_of(time) + " with nothing of his released");
   }
 }
 
@@ -162,6 +314,9 @@ void Judge::ended(Task& of, const Seen& now) {
   ++ended_;
   --open_;
   of.open_claim = false;
+  if (of.tries == 0) {
+    waited(of, name);
+  }
   if (!now.charged) {
     wrong(name + " ended without a price");
     return;
@@ -233,6 +388,7 @@ void Judge::booked(UserId user, TaskId id, const Entry& entry) {
       wrong(name + " has two holds");
     }
     of.held = entry.d_held;
+    of.hold = entry.after.seq;
     if (entry.d_held != kHeld || entry.d_system != Units{}) {
       wrong("the hold of " + name + " is not 150 credits");
     }
@@ -267,13 +423,32 @@ void Judge::claimed(const ClaimOf& claim) {
   if (claim.epoch <= of.claim) {
     wrong(name + " was claimed twice with one epoch");
   }
+  if (of.last && of.last->parked) {
+    wrong(name + " was claimed and is parked");
+  }
+  if (of.tries == 0) {
+    waited(of, name);
+  }
   if (of.not_before && timeline_.now() < *of.not_before) {
     wrong(name + " was claimed before it was due");
   }
   of.not_before.reset();
   of.claim = claim.epoch;
   of.open_claim = true;
+  of.claim_is_suspect = of.last && of.last->lost_leases >= kSuspect;
   ++of.tries;
+}
+
+// For its first claim, or for its end without one.
+void Judge::waited(const Task& of, const std::string& name) {
+  if (!of.single || !undisturbed_.single_within) {
+    return;
+  }
+  const Duration time = timeline_.now() - of.began;
+  longest_single_ = std::max(longest_single_, time);
+  if (time > *undisturbed_.single_within) {
+    wrong(name + ", the only one of its user, waited for " + text_of(time));
+  }
 }
 
 void Judge::delivered(const ClaimOf& claim, const std::string& key, std::int64_t ms, Units most) {
@@ -289,6 +464,9 @@ void Judge::settled(TaskId id, std::uint32_t epoch, Left how, Duration not_befor
     wrong(name + " was settled by a stale claim");
   }
   of.open_claim = false;
+  if (how == Left::kEnded) {
+    crowds_[of.user].settled = true;
+  }
   if (how == Left::kWaits) {
     const std::size_t row = std::clamp<std::size_t>(of.last ? of.last->claims : 1, 1, 4) - 1;
     const Duration least = std::max(kDelays[row] * 8 / 10, not_before);
@@ -323,16 +501,28 @@ bool Judge::believes(const Working& worker) const {
 }
 
 bool Judge::has_believer(TaskId id, std::uint32_t epoch) const {
-  return std::any_of(working_.begin(), working_.end(), [&](const Working& worker) {
-    return worker.claim.task == id && worker.claim.epoch == epoch && believes(worker);
-  });
+  const auto all = working_.find(id);
+  return all != working_.end() &&
+         std::any_of(all->second.begin(), all->second.end(), [&](const Working& worker) {
+           return worker.claim.epoch == epoch && believes(worker);
+         });
+}
+
+bool Judge::was_leased_at(TaskId id, std::uint32_t epoch, Duration time) const {
+  const auto all = working_.find(id);
+  return all != working_.end() &&
+         std::any_of(all->second.begin(), all->second.end(), [&](const Working& worker) {
+           return worker.claim.epoch == epoch && worker.leased_from + kBelieves > time;
+         });
 }
 
 void Judge::leased(const ClaimOf& claim, Duration asked_at) {
   if (Working* const found = working(claim)) {
     found->leased_from = asked_at;
   } else {
-    working_.push_back({claim, asked_at, false});
+    const Task& of = task(claim.task);
+    const bool suspect = of.claim == claim.epoch && of.claim_is_suspect;
+    working_[claim.task].push_back({claim, asked_at, false, suspect});
   }
 }
 
@@ -346,19 +536,33 @@ void Judge::call_made(const ClaimOf& claim) {
   if (timeline_.now() - own->leased_from > kBelieves) {
     wrong(name + " is called for by a worker whose own lease is over");
   }
+  if (const Task& of = task(claim.task); of.last && of.last->parked) {
+    wrong(name + " is called for and is parked");
+  }
   own->calls = true;
-  for (const Working& other : working_) {
-    if (other.claim.task == claim.task && other.claim.worker != claim.worker && other.calls &&
-        believes(other)) {
+  for (const Working& other : working_[claim.task]) {
+    if (other.claim.worker != claim.worker && other.calls && believes(other)) {
       wrong(name + " is called for by two workers that both believe to have it");
     }
   }
+  auto& calling = calling_[claim.worker];
+  for (const Working& other : calling) {
+    if (other.claim.task != claim.task && (other.suspect || own->suspect)) {
+      const bool it = other.suspect;
+      wrong((it ? name_of(other.claim.task) : name) + ", a suspect, is called for beside " +
+            (it ? name : name_of(other.claim.task)));
+    }
+  }
+  calling.push_back(*own);
 }
 
 void Judge::call_ended(const ClaimOf& claim) {
   if (Working* const own = working(claim)) {
     own->calls = false;
   }
+  std::erase_if(calling_[claim.worker], [&](const Working& other) {
+    return other.claim.task == claim.task && other.claim.epoch == claim.epoch;
+  });
 }
 
 void Judge::froze(std::size_t worker, bool is) {
@@ -367,11 +571,17 @@ void Judge::froze(std::size_t worker, bool is) {
 }
 
 void Judge::died(std::size_t worker) {
-  std::erase_if(working_, [&](const Working& w) { return w.claim.worker == worker; });
+  for (auto& [id, all] : working_) {
+    std::erase_if(all, [&](const Working& other) { return other.claim.worker == worker; });
+  }
+  calling_.erase(worker);
   froze(worker, false);
 }
 
 void Judge::finish() {
+  for (auto& [user, crowd] : crowds_) {
+    look_at_stuck(crowd);
+  }
   for (const auto& [id, task] : tasks_) {
     const std::string name = name_of(id);
     if (!task.last) {

@@ -34,10 +34,26 @@ enum class Mutant : std::uint8_t {
   kBlindRepeat,       // After a lost COMMIT a transaction runs again as though for the first time.
   kLostIsNothing,     // A lost COMMIT is taken for one that was not carried out.
   kClaimsUnlimited,   // No number of claims ends a task.
-  kCancelKeepsCredits,  // A cancellation charges the whole hold.
-  kChargeWhole,         // So does a success.
-  kNoReturn,            // The end of a task leaves its hold.
-  kLastMutant = kNoReturn,
+  kCancelKeepsCredits,    // A cancellation charges the whole hold.
+  kChargeWhole,           // So does a success.
+  kNoReturn,              // The end of a task leaves its hold.
+  kReleaseNobodyAtEnd,    // The end of a task releases nobody.
+  kNoLookAfterCrowds,     // Nobody releases what that leaves.
+  kReleaseAll,            // Whoever releases does not look at the window,
+  kParkNobody,            // nor does whoever creates.
+  kNoPlanLimit,           // What a user's plan allows is forgotten.
+  kReleaseNewest,         // The newest parked task is released first.
+  kReleasePastHeld,       // One whose row others hold is passed over.
+  kParkedIsClaimed,       // Parked tasks are hinted and claimed like all others.
+  kCancelKeepsPlace,      // A cancellation leaves the count of a user's open tasks,
+  kParkedEndsAsReleased,  // or any end takes from that of the released.
+  kLostNotCounted,        // A lost lease is not counted.
+  kLostAlwaysCounted,     // It is, where nobody could renew it.
+  kSuspectsTogether,      // Suspects are worked on like all others.
+  kSuspectBeginsAtOnce,   // One does not wait until the worker has nothing else.
+  kOthersBesideSuspect,   // The worker goes on taking tasks meanwhile.
+  kBulkFirst,             // The express lane has what places the bulk lane leaves.
+  kLastMutant = kBulkFirst,
 };
 std::string_view mutant_name(Mutant mutant);
 
@@ -45,8 +61,11 @@ std::string_view mutant_name(Mutant mutant);
 // seeds have much of one and none of the others.
 struct Plan {
   std::size_t apis = 1, workers = 1, users = 1, tasks = 1;
-  std::size_t places = 1;         // Of a worker.
-  std::size_t sweep_limit = 200;  // Rows of a look: small, so that a look does not see all.
+  std::size_t places = 1;             // Of a worker.
+  std::size_t sweep_limit = 200;      // Rows of a look: small, so that a look does not see all.
+  std::vector<std::size_t> bursts{};  // So many tasks at once, of one user each.
+  std::vector<std::uint32_t> released_max{};  // By the plan of each user; 0: no limit.
+  bool calm = false;                          // Nothing goes wrong.
   bool pull = true;
   bool start_named = true;  // Claims name the provider that is called first.
   Duration deadline{};      // Of every task.
@@ -57,6 +76,7 @@ struct Plan {
   double commit_lost = 0, row_slow = 0;
   double hint_lost = 0, hint_twice = 0, hint_late = 0, hint_refused = 0;
   double provider_fails = 0, provider_slow = 0, cancels = 0, uncalled = 0;
+  double deadly = 0;  // Of tasks: each ends the worker that has anybody called for it.
 
   // Mean time from one to the next; zero: never.
   Duration worker_dies{}, worker_freezes{}, worker_stops{}, api_dies{}, api_freezes{};
@@ -78,7 +98,7 @@ class Log {
 
 struct Shared {
   Shared(std::uint64_t seed, Mutant broken, bool log_on)
-      : random(seed), plan(plan_for(random)), mutant(broken), judge(timeline) {
+      : random(seed), plan(plan_for(random)), mutant(broken), judge(timeline), seed_(seed) {
     log.on = log_on;
   }
   Shared(const Shared&) = delete;
@@ -95,6 +115,8 @@ struct Shared {
   bool is(Mutant of) const { return mutant == of; }
   // Chances of trouble end when everything heals.
   bool strikes(double probability) { return !healed && random.chance(probability); }
+  // Does this task end whoever has anybody called for it?
+  bool is_deadly(TaskId task) const;
   // One way over the network.
   Duration way() { return random.between(Duration(100), Duration(3000)); }
   // `what` is made only when somebody reads it.
@@ -104,9 +126,13 @@ struct Shared {
       log.line(timeline.now(), who, what());
     }
   }
+
+ private:
+  const std::uint64_t seed_;
 };
 
-// Ids that tell, in a log, which is which.
+// The number of a task, which tells in a log which is which.
+std::size_t number_of(TaskId task);
 std::string short_name(TaskId task);
 
 }  // namespace audiogen::simulation

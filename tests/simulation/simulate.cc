@@ -25,10 +25,21 @@ struct Failed {
 };
 
 struct Totals {
-  std::uint64_t seeds = 0, events = 0, tasks = 0, succeeded = 0, failed = 0;
+  std::uint64_t seeds = 0, events = 0, tasks = 0, succeeded = 0, parked = 0, suspects = 0,
+                failed = 0;
   std::chrono::duration<double> simulated{0};
-  Duration latest_after_deadline{0}, latest_after_healing{0};
-  std::uint64_t latest_deadline_seed = 0, latest_healing_seed = 0;
+  // The longest of a time, and its seed.
+  struct Longest {
+    Duration time{0};
+    std::uint64_t seed = 0;
+    void add(Duration of, std::uint64_t from) {
+      if (of > time) {
+        time = of;
+        seed = from;
+      }
+    }
+  };
+  Longest after_deadline, after_healing, stuck, single;
   std::vector<Failed> shown;
 
   void add(std::uint64_t seed, Report report) {
@@ -37,14 +48,12 @@ struct Totals {
     tasks += report.tasks;
     succeeded += report.succeeded;
     simulated += report.lasted;
-    if (report.latest_after_deadline > latest_after_deadline) {
-      latest_after_deadline = report.latest_after_deadline;
-      latest_deadline_seed = seed;
-    }
-    if (report.latest_after_healing > latest_after_healing) {
-      latest_after_healing = report.latest_after_healing;
-      latest_healing_seed = seed;
-    }
+    parked += report.parked;
+    suspects += report.suspects;
+    after_deadline.add(report.latest_after_deadline, seed);
+    after_healing.add(report.latest_after_healing, seed);
+    stuck.add(report.longest_stuck, seed);
+    single.add(report.longest_single, seed);
     if (report.verdict) {
       ++failed;
       if (shown.size() < kShown) {
@@ -92,7 +101,8 @@ int run_many(std::uint64_t from, std::uint64_t count, unsigned threads, Mutant m
   }
   const double took = std::chrono::duration<double>(Clock::now() - began).count();
   std::printf("%" PRIu64 " seeds from %" PRIu64 " in %.1f s, %.0f a minute: %" PRIu64
-              " events, %.0f days, %" PRIu64 " tasks, of which %" PRIu64 " succeeded\n",
+              " events, %.0f days, %" PRIu64 " tasks, of which %" PRIu64 " succeeded, %" PRIu64
+              " were parked, %" PRIu64 " were suspects\n",
               totals.seeds,
               from,
               took,
@@ -100,13 +110,21 @@ int run_many(std::uint64_t from, std::uint64_t count, unsigned threads, Mutant m
               totals.events,
               totals.simulated.count() / 86'400,
               totals.tasks,
-              totals.succeeded);
+              totals.succeeded,
+              totals.parked,
+              totals.suspects);
   std::printf("latest end after a deadline or the trouble that kept it: %.1f s (seed %" PRIu64
               "); after healing: %.1f s (seed %" PRIu64 ")\n",
-              seconds_of(totals.latest_after_deadline),
-              totals.latest_deadline_seed,
-              seconds_of(totals.latest_after_healing),
-              totals.latest_healing_seed);
+              seconds_of(totals.after_deadline.time),
+              totals.after_deadline.seed,
+              seconds_of(totals.after_healing.time),
+              totals.after_healing.seed);
+  std::printf("longest without trouble: a crowd with nothing released %.1f s (seed %" PRIu64
+              "), a user's only task not claimed %.1f s (seed %" PRIu64 ")\n",
+              seconds_of(totals.stuck.time),
+              totals.stuck.seed,
+              seconds_of(totals.single.time),
+              totals.single.seed);
   if (totals.shown.empty()) {
     std::printf("all of it as promised\n");
     return 0;

@@ -1,6 +1,7 @@
 #include "tests/simulation/simulation.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -20,6 +21,8 @@ using std::chrono::seconds;
 // that may be lost is trusted, and a pass of the sweepers.
 constexpr Duration kHealsPulling = seconds(330);
 constexpr Duration kHealsSwept = seconds(510);
+// And what is open then takes its time: a job, and a suspect with what it waits for.
+constexpr Duration kJob = seconds(5), kSuspectsTurn = seconds(30);
 // Whoever was late is still there for so long.
 constexpr Duration kAfterwards = seconds(45);
 // A broker gives up a process that says nothing for so long.
@@ -63,8 +66,12 @@ class Simulation {
             .lasted = timeline.now(),
             .tasks = judge.ended(),
             .succeeded = judge.succeeded(),
+            .parked = judge.parked(),
+            .suspects = judge.suspects(),
             .latest_after_deadline = judge.latest_after_deadline(),
-            .latest_after_healing = judge.latest_after_healing()};
+            .latest_after_healing = judge.latest_after_healing(),
+            .longest_stuck = judge.longest_stuck(),
+            .longest_single = judge.longest_single()};
   }
 
  private:
@@ -74,14 +81,26 @@ class Simulation {
       users_.push_back(make_user_id(i));
       const auto tasks = static_cast<std::int64_t>(
           static_cast<double>(plan.tasks) * plan.credits_for / static_cast<double>(plan.users));
-      database_.add_user(users_.back(), credits(150 * (tasks + 1)));
+      const auto at_once = static_cast<std::int64_t>(burst_of(i));
+      database_.add_user(users_.back(), credits(150 * (tasks + at_once + 1)));
+      shared_.judge.allowed(users_.back(), plan.released_max[i]);
     }
+    shared_.judge.undisturbed(undisturbed());
     apis_.resize(plan.apis);
     workers_.resize(plan.workers);
     restart();
     for (std::size_t i = 0; i < plan.tasks; ++i) {
       const auto number = static_cast<std::uint16_t>(i + 1);
-      at(shared_.random.between(Duration(0), plan.heals), [this, number] { ask(number); });
+      at(shared_.random.between(Duration(0), plan.heals),
+         [this, number] { ask(shared_.random.below(users_.size()), number); });
+    }
+    for (std::size_t i = 0, number = plan.tasks; i < plan.bursts.size(); ++i) {
+      const Duration from = shared_.random.between(Duration(0), plan.heals - seconds(3));
+      for (std::size_t j = 0; j < plan.bursts[i]; ++j) {
+        const auto next = static_cast<std::uint16_t>(++number);
+        at(from + shared_.random.between(Duration(0), seconds(2)),
+           [this, user = i % users_.size(), next] { ask(user, next); });
+      }
     }
     strike(plan.worker_dies, &Simulation::kill_worker);
     strike(plan.worker_freezes, &Simulation::freeze_worker);
@@ -96,6 +115,52 @@ class Simulation {
     at(plan.heals, [this] { heal(); });
   }
 
+  // What the judge may count on.
+  Judge::Undisturbed undisturbed() const {
+    const Plan& plan = shared_.plan;
+    const Duration never{0};
+    Judge::Undisturbed out;
+    out.leases = plan.database_away == never && plan.worker_freezes == never && plan.row_slow == 0;
+    out.releases = plan.row_held == never && plan.clock_set == never && plan.cancels == 0;
+    if (plan.calm) {
+      // Before it in the express lane are at most so many of each other user's; with every fourth
+      // place for the bulk lane, one worker has to take all of them and it.
+      const std::size_t express = 4 * (plan.users - 1) + 1;
+      const std::size_t places = express + (express + 2) / 3;
+      const std::size_t rounds = 1 + (places + plan.places - 1) / plan.places;
+      out.single_within = kJob * static_cast<int>(rounds);
+    }
+    return out;
+  }
+
+  // So many tasks of this user come in bursts.
+  std::size_t burst_of(std::size_t user) const {
+    std::size_t count = 0;
+    for (std::size_t i = user; i < shared_.plan.bursts.size(); i += shared_.plan.users) {
+      count += shared_.plan.bursts[i];
+    }
+    return count;
+  }
+
+  // What has not ended of bursts when everything heals takes its time, one after the other.
+  Duration heals_within() const {
+    const Plan& plan = shared_.plan;
+    std::map<UserId, std::size_t> ended;
+    std::size_t suspects = 0, jobs = 0;
+    for (const Row& row : database_.rows()) {
+      ended[row.user] += is_final(row.state) ? 1U : 0U;
+      suspects += !is_final(row.state) && row.lost_leases >= kLostTogether - 1 ? 1U : 0U;
+    }
+    const auto shared_by = [](std::size_t count, std::size_t by) { return (count + by - 1) / by; };
+    for (std::size_t i = 0; i < users_.size(); ++i) {
+      const std::size_t places = plan.places * plan.workers, most = plan.released_max[i];
+      const std::size_t left = burst_of(i) - std::min(burst_of(i), ended[users_[i]]);
+      jobs += shared_by(left, most == 0 ? places : std::min(places, most));
+    }
+    return (plan.pull ? kHealsPulling : kHealsSwept) + kJob * static_cast<int>(jobs) +
+           kSuspectsTurn * static_cast<int>(shared_by(suspects, plan.workers));
+  }
+
   void at(Duration delay, Action what) { shared_.timeline.after(delay, std::move(what)); }
 
   // Does `what` now and then, as long as things go wrong.
@@ -106,6 +171,7 @@ class Simulation {
     at(shared_.random.between(mean / 5, mean * 2), [this, mean, what] {
       if (!shared_.healed) {
         (this->*what)();
+        shared_.judge.struck();
         look();
         strike(mean, what);
       }
@@ -126,13 +192,14 @@ class Simulation {
 
   // --- clients
 
-  void ask(std::uint16_t number) {
+  void ask(std::size_t whose, std::uint16_t number) {
     Api* const api = shared_.random.pick(apis_);
     if (api == nullptr) {
       return;
     }
-    const UserId user = shared_.random.pick(users_);
-    api->after(shared_.way(), [api, user, number] { api->create(user, number); });
+    const UserId user = users_[whose];
+    const std::uint32_t most = shared_.plan.released_max[whose];
+    api->after(shared_.way(), [api, user, number, most] { api->create(user, number, most); });
     if (shared_.random.chance(shared_.plan.cancels)) {
       at(shared_.random.between(milliseconds(1), seconds(60)), [this] { cancel_some(); });
     }
@@ -158,9 +225,13 @@ class Simulation {
     }
     for (Worker*& worker : workers_) {
       if (worker == nullptr) {
-        all_workers_.push_back(
-            std::make_unique<Worker>(shared_, database_, store_, broker_, all_workers_.size() + 1));
+        all_workers_.push_back(std::make_unique<Worker>(
+            shared_, database_, store_, broker_, all_workers_.size() + 1, [this](Worker& crashed) {
+              kill(crashed);
+            }));
         worker = all_workers_.back().get();
+        began_last_ = shared_.timeline.now();
+        shared_.judge.leases_say_nothing({}, {});  // This one has not seen it.
         note(worker->name() + " begins");
       }
     }
@@ -180,6 +251,7 @@ class Simulation {
     worker.die();
     broker_.leave(worker);
     shared_.judge.died(worker.number());
+    shared_.judge.struck();
     std::replace(workers_.begin(), workers_.end(), &worker, static_cast<Worker*>(nullptr));
     look();
     restart_later();
@@ -248,6 +320,7 @@ class Simulation {
     note(worker.name() + " goes on");
     worker.thaw();
     shared_.judge.froze(worker.number(), false);
+    shared_.judge.struck();
     broker_.leave(worker);
     if (!worker.stopping()) {
       broker_.consume(worker, shared_.plan.places);
@@ -282,6 +355,8 @@ class Simulation {
     }
     note("the database ends");
     database_.go_away();
+    away_from_ = shared_.timeline.now();
+    shared_.judge.leases_say_nothing({}, {});
     at(shared_.random.between(milliseconds(500), seconds(40)), [this] { begin_database(); });
   }
 
@@ -289,6 +364,11 @@ class Simulation {
     if (database_.away()) {
       note("the database is back");
       database_.come_back();
+      // Who has looked every second until then sees how long that was.
+      const Duration now = shared_.timeline.now();
+      if (now - away_from_ > seconds(13) && away_from_ - began_last_ > seconds(10)) {
+        shared_.judge.leases_say_nothing(away_from_, now + seconds(25));
+      }
       look();
     }
   }
@@ -353,7 +433,8 @@ class Simulation {
     begin_database();
     begin_broker();
     restart();
-    shared_.judge.healed(shared_.plan.pull ? kHealsPulling : kHealsSwept);
+    shared_.judge.struck();
+    shared_.judge.healed(heals_within());
   }
 
   Shared shared_;
@@ -367,6 +448,7 @@ class Simulation {
   std::vector<Api*> apis_;        // Null: dead.
   std::vector<Worker*> workers_;  // Likewise.
   int holds_ = 0;
+  Duration away_from_{0}, began_last_{0};  // The database; the newest worker.
 };
 
 }  // namespace

@@ -17,7 +17,9 @@ struct Report {
   std::uint64_t events = 0;
   Duration lasted{};
   std::size_t tasks = 0, succeeded = 0;
+  std::size_t parked = 0, suspects = 0;  // Tasks that once were.
   Duration latest_after_deadline{}, latest_after_healing{};
+  Duration longest_stuck{}, longest_single{};
 };
 
 // The same arguments give the same report, on any machine. Any thread.

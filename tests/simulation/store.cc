@@ -1,6 +1,7 @@
 #include "tests/simulation/store.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 namespace audiogen::simulation {
@@ -16,6 +17,9 @@ constexpr std::size_t kLeftPerChanged = 5;
 constexpr std::chrono::seconds kApiCounts{60};
 const std::pair<Instant, TaskId> kStart{
     Instant(std::chrono::sys_days(std::chrono::year(2000) / 1 / 1)), {}};
+
+// As in common/store/lanes.{h,cc}.
+constexpr std::size_t kEndedSeen = 16, kReleasedAtOnce = 200, kUsersAtOnce = 64;
 
 template <class Items>
 std::vector<TaskId> ids_of(const Items& items) {
@@ -46,13 +50,14 @@ void Store::create(Transaction& tx, CreateItems& items, const Runs& runs) {
       continue;
     }
     item.outcome = {};
-    const auto created = [&](Instant at) {
+    const auto created = [&](Instant at, Lane lane) {
       item.outcome.kind = CreateOutcome::Kind::kCreated;
       item.outcome.task.id = command.id;
       item.outcome.task.created_at = at;
+      item.outcome.lane = lane;
     };
     if (const Row* const there = runs.again ? database_.find(command.id) : nullptr) {
-      created(there->created_at);
+      created(there->created_at, there->lane);
       continue;
     }
     const Balance* const balance = tx.balance(command.user);
@@ -61,20 +66,37 @@ void Store::create(Transaction& tx, CreateItems& items, const Runs& runs) {
       item.outcome.kind = CreateOutcome::Kind::kInsufficient;
       continue;
     }
-    tx.book(command.user, command.id, *entry);
+    OpenTasks& open = *tx.open_tasks(command.user);
+    const std::uint32_t window = shared_.is(Mutant::kParkNobody) ? kWindowMax : tx.window.size;
+    if (would_park(open, window)) {
+      const auto ends_in = parked_for(open, tx.window);
+      if (ends_in && *ends_in > command.deadline) {
+        item.outcome.kind = CreateOutcome::Kind::kTooLate;
+        item.outcome.late_by = *ends_in - command.deadline;
+        continue;
+      }
+    }
+    open.released_max = shared_.is(Mutant::kNoPlanLimit) ? 0 : command.released_max;
     Row row;
+    row.lane = add_task(open, window, balance->seq);
+    tx.book(command.user, command.id, *entry);
     row.id = command.id;
     row.user = command.user;
+    row.called = false;
     row.held = kHoldAmount;
     row.created_at = row.updated_at = row.next_run_at = tx.now;
     row.deadline_at = tx.now + command.deadline;
-    row.wake_at = first_look(Lane::kBulk, tx.now, row.deadline_at);
+    row.wake_at = first_look(row.lane, tx.now, row.deadline_at);
     tx.insert(row);
-    created(tx.now);
+    created(tx.now, row.lane);
   }
 }
 
-void Store::claim(Transaction& tx, ClaimItems& items, Runs& runs, const Claimant& worker) {
+void Store::claim(Transaction& tx,
+                  ClaimItems& items,
+                  Runs& runs,
+                  const Claimant& worker,
+                  const FirstProvider& first_provider) {
   database_.lock_tasks(tx, ids_of(items));
   const Instant lease = tx.now + kLease;
   for (auto& item : items) {
@@ -96,22 +118,32 @@ void Store::claim(Transaction& tx, ClaimItems& items, Runs& runs, const Claimant
       facts.state = TaskState::kQueued;
       facts.epoch = item.command.epoch;
     }
+    if (shared_.is(Mutant::kParkedIsClaimed)) {
+      facts.lane = Lane::kBulk;
+    }
     if (!may_claim(facts, item.command.epoch, tx.now)) {
       continue;
     }
-    item.outcome = store::Claim{};
-    store::Claim& claim = *item.outcome;
+    store::Claim claim;
     claim.task = task->id;
     claim.user = task->user;
     claim.epoch = task->epoch + 1;
     claim.claims = task->claims + 1;
+    claim.lost_leases = task->lost_leases;
     claim.attempts = task->attempts;
     claim.deadline_at = task->deadline_at;
     claim.until_deadline = task->deadline_at - tx.now;
-    if (shared_.plan.start_named) {
-      claim.provider = "p";
-      ++task->attempts;
+    auto provider = first_provider(claim);
+    if (!provider) {
+      task->next_run_at = put_off(*task, tx.now, shared_.random.jitter());
+      task->wake_at = task->next_run_at;
+      task->updated_at = tx.now;
+      continue;
     }
+    claim.provider = std::move(*provider);
+    task->called = !claim.provider.empty();
+    task->attempts += task->called ? 1U : 0U;
+    item.outcome = std::move(claim);
     task->state = TaskState::kRunning;
     ++task->epoch;
     ++task->claims;
@@ -154,12 +186,13 @@ void Store::start_attempts(Transaction& tx, StartItems& items) {
     item.held = task->attempts + 1 != start.n;
     if (!item.held) {
       ++task->attempts;
+      task->called = true;
     }
   }
 }
 
-void Store::settle(Transaction& tx, SettleItems& items) {
-  std::vector<UserId> users;
+void Store::settle(Transaction& tx, SettleItems& items, std::vector<Hint>& released) {
+  std::vector<UserId> users, crowds;
   for (const auto& item : items) {
     if (item.command.kind != ClaimEnd::Kind::kRelease) {
       users.push_back(item.command.user);
@@ -204,6 +237,9 @@ void Store::settle(Transaction& tx, SettleItems& items) {
         item.outcome = SettleOutcome::kFailed;
         continue;
       }
+      if (tx.open_tasks(task->user)->crowded()) {
+        crowds.push_back(task->user);
+      }
     }
     if (shared_.is(Mutant::kNoWakeAtRetry)) {
       to.wake_at.reset();
@@ -221,6 +257,86 @@ void Store::settle(Transaction& tx, SettleItems& items) {
       shared_.judge.settled(id, epoch, left, wait);
     });
   }
+  if (shared_.is(Mutant::kReleaseNobodyAtEnd)) {
+    return;
+  }
+  // Sent even if this is not committed after all.
+  const auto next = release_next(tx, crowds, kEndedSeen).hints;
+  released.insert(released.end(), next.begin(), next.end());
+}
+
+Store::Released Store::release_next(Transaction& tx,
+                                    std::span<const UserId> users,
+                                    std::size_t beyond) {
+  std::map<UserId, std::size_t> wanted;
+  for (const UserId user : users) {
+    const OpenTasks* const open = tx.open_tasks(user);
+    std::size_t count = open == nullptr ? 0 : may_release(*open, tx.window.size);
+    if (open != nullptr && shared_.is(Mutant::kReleaseAll)) {
+      count = open->parked;
+    }
+    if (count > 0 && wanted.size() < kUsersAtOnce) {
+      wanted[user] = std::min({count, kReleasedAtOnce, shared_.plan.sweep_limit});
+    }
+  }
+  struct Held {
+    std::uint64_t seq = 0;
+    TaskId task;
+    bool parked = false;
+  };
+  const bool newest = shared_.is(Mutant::kReleaseNewest);
+  std::map<UserId, std::vector<Held>> found;
+  std::vector<TaskId> ids;
+  for (const auto& [user, most] : wanted) {
+    auto holds = database_.holds(
+        user, tx.open_tasks(user)->parked_after, newest ? kWindowMax : most + beyond);
+    if (newest) {
+      std::reverse(holds.begin(), holds.end());
+    }
+    std::size_t count = 0;
+    for (const Hold& hold : holds) {
+      const Row& row = *database_.find(hold.task);
+      const bool parked = row.state == TaskState::kQueued && row.lane == Lane::kParked;
+      found[user].push_back({hold.seq, hold.task, parked});
+      if (parked && count++ < most) {
+        ids.push_back(hold.task);
+      }
+    }
+  }
+  database_.lock_tasks(tx, ids);
+  Released out;
+  for (const auto& [user, holds] : found) {
+    OpenTasks& open = *tx.open_tasks(user);
+    const std::size_t most = wanted.at(user);
+    std::uint32_t count = 0;
+    std::uint64_t seq = open.parked_after;
+    bool in_use = false;
+    for (const Held& held : holds) {
+      if (held.parked) {
+        Row* const task = count < most ? tx.task(held.task) : nullptr;
+        if (task == nullptr && count < most && shared_.is(Mutant::kReleasePastHeld)) {
+          continue;
+        }
+        if (task == nullptr) {
+          in_use = true;
+          break;
+        }
+        // A new epoch, so that nobody takes it for a new task whose first hint was confirmed.
+        task->lane = Lane::kBulk;
+        ++task->epoch;
+        task->next_run_at = task->updated_at = tx.now;
+        task->wake_at = std::min(task->deadline_at, tx.now + kFirstLook);
+        out.hints.push_back({task->id, task->epoch, task->lane});
+        ++count;
+      }
+      seq = newest ? seq : held.seq;
+    }
+    release_tasks(open, count, seq);
+    if (!in_use && count < most && holds.size() >= most + beyond) {
+      out.further.push_back(user);
+    }
+  }
+  return out;
 }
 
 void Store::cancel(Transaction& tx, CancelItems& items, const Runs& runs) {
@@ -261,9 +377,13 @@ void Store::cancel(Transaction& tx, CancelItems& items, const Runs& runs) {
     if (shared_.is(Mutant::kCancelKeepsCredits)) {
       to.charged = task->held;
     }
+    const OpenTasks before = *tx.open_tasks(task->user);
     if (!end(tx, *task, *to.charged)) {
       out = {};
       continue;
+    }
+    if (shared_.is(Mutant::kCancelKeepsPlace)) {
+      *tx.open_tasks(task->user) = before;
     }
     move(*task, to, tx.now);
     out.outcome = CancelOutcome::kCanceled;
@@ -272,20 +392,23 @@ void Store::cancel(Transaction& tx, CancelItems& items, const Runs& runs) {
 
 bool Store::end(Transaction& tx, const Row& task, Units charged) {
   const Balance* const balance = tx.balance(task.user);
-  if (shared_.is(Mutant::kNoReturn)) {
-    return true;
-  }
   if (balance == nullptr || balance->held < task.held) {
     return false;
   }
-  tx.book(task.user, task.id, resolve(*balance, task.held, charged));
+  if (!shared_.is(Mutant::kNoReturn)) {
+    tx.book(task.user, task.id, resolve(*balance, task.held, charged));
+  }
+  end_task(*tx.open_tasks(task.user),
+           shared_.is(Mutant::kParkedEndsAsReleased) ? Lane::kBulk : task.lane);
   return true;
 }
 
 void Store::move(Row& task, const TaskMove& to, Instant now) const {
   task.state = to.state;
+  task.called = task.called && to.epoch == task.epoch;
   task.epoch = to.epoch;
   task.claims = to.claims;
+  task.lost_leases = to.lost_leases;
   task.next_run_at = to.next_run_at;
   task.wake_at = to.wake_at;
   task.charged = to.charged;
@@ -297,20 +420,54 @@ void Store::move(Row& task, const TaskMove& to, Instant now) const {
 
 std::vector<Hint> Store::ready(std::size_t limit,
                                std::chrono::seconds age,
-                               const std::unordered_set<TaskId>& without) {
+                               const std::unordered_set<TaskId>& without,
+                               bool express_only) {
+  constexpr std::size_t kPageLeast = 100, kPageMost = 1000, kReadyRows = 5'000, kShare = 4;
+  const std::size_t page = std::clamp(limit * kShare + without.size(), kPageLeast, kPageMost);
   const Instant now = database_.now();
-  std::vector<Hint> found;
-  for (const Row* row : database_.awake(now + kFirstLook)) {
+  std::vector<Hint> express, bulk;
+  const auto found = [&] { return express.size() + (express_only ? 0 : bulk.size()); };
+  std::size_t seen = 0;
+  for (const Row* row : database_.awake(kStart, now + kFirstLook)) {
+    if (seen % page == 0 && (found() >= limit || seen >= kReadyRows)) {
+      break;
+    }
+    ++seen;
     TaskFacts task = *row;
     if (shared_.is(Mutant::kClaimEarly)) {
       task.next_run_at = std::min(task.next_run_at, now - age);
     }
-    if (found.size() < limit && may_claim(task, task.epoch, now) && task.next_run_at + age <= now &&
+    if (shared_.is(Mutant::kParkedIsClaimed) && task.lane == Lane::kParked) {
+      task.lane = Lane::kBulk;
+    }
+    if (may_claim(task, task.epoch, now) && task.next_run_at + age <= now &&
         !without.contains(task.id)) {
-      found.push_back({task.id, task.epoch});
+      (task.lane == Lane::kExpress ? express : bulk).push_back({task.id, task.epoch, task.lane});
     }
   }
-  return found;
+  LaneTurns turns(static_cast<std::uint32_t>(shared_.random.below(kBulkEvery)));
+  std::vector<Lane> lanes;
+  std::size_t of_express = 0, of_bulk = 0;
+  for (const std::size_t most = std::min(limit, found()); lanes.size() < most;) {
+    const bool bulk_left = !express_only && of_bulk < bulk.size();
+    lanes.push_back(turns.next(of_express < express.size(), bulk_left));
+    ++(lanes.back() == Lane::kExpress ? of_express : of_bulk);
+  }
+  const auto some = [&](const std::vector<Hint>& of, std::size_t count) {
+    std::vector<Hint> out;
+    for (std::size_t i = 0; i < of.size() && out.size() < count; ++i) {
+      if (shared_.random.below(of.size() - i) < count - out.size()) {
+        out.push_back(of[i]);
+      }
+    }
+    return out;
+  };
+  const std::vector<Hint> first = some(express, of_express), others = some(bulk, of_bulk);
+  std::vector<Hint> out;
+  for (auto e = first.begin(), b = others.begin(); const Lane lane : lanes) {
+    out.push_back(lane == Lane::kExpress ? *e++ : *b++);
+  }
+  return out;
 }
 
 Store::Pass Store::read_pass() {
@@ -347,11 +504,11 @@ void Store::move_pass(const Pass& from, const std::pair<Instant, TaskId>& to) {
 
 std::vector<TaskId> Store::to_pull_back(Instant now) {
   std::vector<TaskId> found;
-  for (const Row* row : database_.awake(Instant::max())) {
+  for (const Row* row : database_.awake({now, TaskId{}}, Instant::max())) {
     if (*row->wake_at > now &&
         (row->updated_at > now + kClockStep ||
          (row->lease_until && *row->lease_until > now + kLease + kClockStep) ||
-         (*row->wake_at > now + kLookAgain &&
+         (*row->wake_at > now + kLookAgain && row->lane != Lane::kParked &&
           (row->next_run_at <= now || row->state == TaskState::kRunning)))) {
       found.push_back(row->id);
     }
@@ -387,7 +544,9 @@ std::size_t Store::pull_back(Transaction& tx, const std::vector<TaskId>& found, 
     }
     row->wake_at = std::min({*row->wake_at,
                              row->deadline_at,
-                             row->lease_until.value_or(std::max(row->next_run_at, now))});
+                             row->lane == Lane::kParked
+                                 ? row->deadline_at
+                                 : row->lease_until.value_or(std::max(row->next_run_at, now))});
     row->updated_at = std::min(row->updated_at, now);
   }
   return pulled;
@@ -396,6 +555,7 @@ std::size_t Store::pull_back(Transaction& tx, const std::vector<TaskId>& found, 
 std::vector<Hint> Store::sweep(Transaction& tx,
                                std::span<const Due> due,
                                Instant looked_at,
+                               bool was_away,
                                std::set<TaskId>& held) {
   const Instant now =
       shared_.is(Mutant::kSweepByOldClock) ? looked_at : std::min(looked_at, tx.now);
@@ -428,25 +588,29 @@ std::vector<Hint> Store::sweep(Transaction& tx,
     if (shared_.is(Mutant::kClaimsUnlimited)) {
       facts.claims = std::min(facts.claims, kClaimsMax - 1);
     }
-    const SweepDecision decision = decide_sweep(facts, now);
+    const SweepDecision decision =
+        decide_sweep(facts, now, {}, was_away && !shared_.is(Mutant::kLostAlwaysCounted));
     switch (decision.kind) {
       case SweepDecision::Kind::kNothing:
       case SweepDecision::Kind::kHinted:
         break;
       case SweepDecision::Kind::kPublish:
-        publish.push_back({task->id, task->epoch});
+        publish.push_back({task->id, task->epoch, task->lane});
         [[fallthrough]];
       case SweepDecision::Kind::kLook:
         set_look(*task, decision.wake_at);
         break;
       case SweepDecision::Kind::kReap: {
         TaskMove to = *decision.move;
-        to.claims = task->claims;
+        to.claims += task->claims - facts.claims;
         if (shared_.is(Mutant::kNoEpochAtReap)) {
           to.epoch = task->epoch;
         }
+        if (shared_.is(Mutant::kLostNotCounted)) {
+          to.lost_leases = task->lost_leases;
+        }
         move(*task, to, now);
-        publish.push_back({task->id, task->epoch});
+        publish.push_back({task->id, task->epoch, task->lane});
         break;
       }
       case SweepDecision::Kind::kExhaust:
@@ -543,11 +707,8 @@ void Sweeps::look_at_rows(const std::shared_ptr<Look>& look) {
     const std::size_t page = limit * kLeftPerChanged;
     const Instant now = look->pass.now;
     std::size_t count = 0;
-    for (const Row* row : database_.awake(now)) {
+    for (const Row* row : database_.awake(after, now)) {
       const Position at{*row->wake_at, row->id};
-      if (at <= after) {
-        continue;
-      }
       if (count == page || look->due.size() == limit) {
         break;
       }
@@ -589,7 +750,8 @@ void Sweeps::change(const std::shared_ptr<Look>& look) {
       client_,
       [this, look](Transaction& tx) {
         look->held.clear();
-        look->publish = store_.sweep(tx, look->due, look->pass.now, look->held);
+        look->publish = store_.sweep(
+            tx, look->due, look->pass.now, watch_.was_away(client_.steady()), look->held);
       },
       [this, look](TxEnd how) {
         if (how == TxEnd::kCommitted) {
@@ -629,6 +791,178 @@ void Sweeps::finish(const std::shared_ptr<Look>& look) {
       client_,
       [this, look, to] { store_.move_pass(look->pass, *to); },
       [look, result = std::move(result)](bool) { look->done(result); });
+}
+
+// From the turn to the end of what there is time for.
+struct Crowds::Look {
+  Action done;
+  ClockLook::Steady until, further_until;
+  WorkersSeen seen;
+  ReleaseWindow last, next;
+  std::vector<UserId> waiting, further;
+  std::size_t crowds = 0;  // That this round has read.
+  std::vector<Hint> released;
+};
+
+void Crowds::look(Action done) {
+  const auto look = std::make_shared<Look>();
+  look->done = std::move(done);
+  const auto turn = std::make_shared<bool>(false);
+  // Both at once: who has lost the turn meanwhile does no harm.
+  database_.execute(
+      client_,
+      [this, look, turn] {
+        *turn = database_.take_turn(worker_);
+        read_window(*look);
+      },
+      [this, look, turn](bool answered) {
+        if (!answered || !*turn || shared_.is(Mutant::kNoLookAfterCrowds)) {
+          look->done();
+          return;
+        }
+        look->until = client_.steady() + std::chrono::seconds(1);
+        if (crowd_at_) {
+          read_crowds(look);
+        } else {
+          set_window(look);
+        }
+      });
+}
+
+void Crowds::begin_round(const LookPtr& look) {
+  if (crowd_at_) {
+    read_crowds(look);
+    return;
+  }
+  database_.execute(
+      client_,
+      [this, look] { read_window(*look); },
+      [this, look](bool answered) {
+        if (answered) {
+          set_window(look);
+        } else {
+          end_round(look, true);
+        }
+      });
+}
+
+// In the server.
+void Crowds::read_window(Look& look) const {
+  constexpr std::chrono::seconds kSeenWithin{15};
+  look.seen = {.at = database_.now()};
+  for (const auto& [number, worker] : database_.workers) {
+    if (!worker.has_ended && worker.seen_at > look.seen.at - kSeenWithin) {
+      ++look.seen.workers;
+      look.seen.places += worker.places;
+      look.seen.room += worker.room;
+      look.seen.ended += worker.ended;
+    }
+  }
+  look.last = database_.window();
+  look.next = {};
+  for (const auto& [user, open] : database_.crowds(std::nullopt)) {
+    ++look.next.crowds;
+    look.next.tasks += open.count();
+  }
+}
+
+void Crowds::set_window(const LookPtr& look) {
+  constexpr std::chrono::seconds kPaceOver{20};
+  const ReleaseWindow& last = look->last;
+  ReleaseWindow& next = look->next;
+  next.size =
+      window_.look(look->seen, next.crowds, last, store::kWorkersReport).value_or(last.size);
+  next.pace = pace_.look(look->seen, next.crowds, last.pace, kPaceOver);
+  crowd_window_ = next.size;
+  if (next == last && next.crowds == 0) {
+    end_round(look, true);  // To ask for none costs the simulation a statement a second.
+    return;
+  }
+  if (next == last) {
+    read_crowds(look);
+    return;
+  }
+  database_.execute(
+      client_,
+      [this, next] { database_.set_window(next); },
+      [this, look](bool answered) {
+        if (answered) {
+          read_crowds(look);
+        } else {
+          end_round(look, true);
+        }
+      });
+}
+
+void Crowds::read_crowds(const LookPtr& look) {
+  const auto limit = std::min<std::size_t>(500, shared_.plan.sweep_limit);
+  const auto read = std::make_shared<std::vector<std::pair<UserId, OpenTasks>>>();
+  database_.execute(
+      client_,
+      [this, read] { *read = database_.crowds(crowd_at_); },
+      [this, look, read, limit](bool answered) {
+        constexpr std::chrono::milliseconds kFurtherTime{500};
+        if (!answered) {
+          end_round(look, true);
+          return;
+        }
+        look->crowds = std::min(limit, read->size());
+        for (const auto& [user, open] : std::span(*read).first(look->crowds)) {
+          crowd_at_ = user;
+          if (may_release(open, crowd_window_) > 0) {
+            look->waiting.push_back(user);
+          }
+        }
+        look->further_until = client_.steady() + kFurtherTime;
+        release(look);
+      });
+}
+
+// Those that wait, and then further ones of those whose oldest tasks have all ended since.
+void Crowds::release(const LookPtr& look) {
+  constexpr std::size_t kWaitingAtOnce = 20, kFurtherAtOnce = 4, kFurther = 1000;
+  const bool first = !look->waiting.empty();
+  if (!first && (look->further.empty() || client_.steady() >= look->further_until)) {
+    const bool all = look->crowds < std::min<std::size_t>(500, shared_.plan.sweep_limit);
+    if (all) {
+      crowd_at_.reset();
+    }
+    look->further.clear();
+    end_round(look, all);
+    return;
+  }
+  std::vector<UserId>& from = first ? look->waiting : look->further;
+  const std::size_t count = std::min(first ? kWaitingAtOnce : kFurtherAtOnce, from.size());
+  const auto end = from.begin() + static_cast<std::ptrdiff_t>(count);
+  const std::vector<UserId> users(from.begin(), end);
+  from.erase(from.begin(), end);
+  const auto out = std::make_shared<Store::Released>();
+  database_.transact(
+      client_,
+      [this, users, first, out](Transaction& tx) {
+        database_.lock_balances(tx, users);
+        *out = store_.release_next(tx, users, first ? kEndedSeen : kFurther);
+      },
+      [this, look, out](TxEnd how) {
+        if (how != TxEnd::kCommitted) {
+          look->waiting.clear();
+          look->further.clear();
+          end_round(look, true);
+          return;
+        }
+        look->released.insert(look->released.end(), out->hints.begin(), out->hints.end());
+        look->further.insert(look->further.end(), out->further.begin(), out->further.end());
+        release(look);
+      });
+}
+
+void Crowds::end_round(const LookPtr& look, bool done) {
+  send_(std::exchange(look->released, {}));
+  if (done || client_.steady() >= look->until) {
+    look->done();
+  } else {
+    begin_round(look);
+  }
 }
 
 }  // namespace audiogen::simulation

@@ -1,11 +1,10 @@
 // The mechanics of the store's transactions, as common/store/task_store_*.cc has them: what each
 // reads, locks and writes. What becomes of a task the product's own rules decide
-// (common/domain/lifecycle.h, common/domain/ledger.h).
-//
-// A rule that lets only some of a user's tasks be released belongs into create() (what is released,
-// what is parked) and into end(), through which every transaction ends a task.
+// (common/domain/lifecycle.h, common/domain/ledger.h), and who works for whom next those of
+// common/domain/shares.h.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -36,15 +35,30 @@ class Store {
   Store(Shared& shared, Database& database) : shared_(shared), database_(database) {}
 
   void create(Transaction& tx, CreateItems& items, const Runs& runs);
-  void claim(Transaction& tx, ClaimItems& items, Runs& runs, const Claimant& worker);
+  // Which provider is called first; empty: nobody yet; nullopt: not by this worker now.
+  using FirstProvider = std::function<std::optional<std::string>(const store::Claim&)>;
+  void claim(Transaction& tx,
+             ClaimItems& items,
+             Runs& runs,
+             const Claimant& worker,
+             const FirstProvider& first_provider);
   void renew(Transaction& tx, RenewItems& items, WorkerId worker);
   void start_attempts(Transaction& tx, StartItems& items);
-  void settle(Transaction& tx, SettleItems& items);
+  // Adds the hints of the tasks that it releases to `released`.
+  void settle(Transaction& tx, SettleItems& items, std::vector<Hint>& released);
   void cancel(Transaction& tx, CancelItems& items, const Runs& runs);
 
   std::vector<Hint> ready(std::size_t limit,
                           std::chrono::seconds age,
-                          const std::unordered_set<TaskId>& without);
+                          const std::unordered_set<TaskId>& without,
+                          bool express_only);
+
+  // Releases parked tasks of these users, whose balances are locked (common/store/lanes.h).
+  struct Released {
+    std::vector<Hint> hints;
+    std::vector<UserId> further;
+  };
+  Released release_next(Transaction& tx, std::span<const UserId> users, std::size_t beyond);
 
   // --- the sweeper's
 
@@ -69,10 +83,12 @@ class Store {
   std::vector<Hint> sweep(Transaction& tx,
                           std::span<const Due> due,
                           Instant looked_at,
+                          bool was_away,
                           std::set<TaskId>& held);
 
  private:
-  // Ends the task's hold, and with it what its user has reserved. False: the books do not allow it.
+  // Ends the task's hold, and with it what its user has reserved, and counts one open task less.
+  // False: the books do not allow it.
   bool end(Transaction& tx, const Row& task, Units charged);
   void move(Row& task, const TaskMove& move, Instant now) const;
 
@@ -110,6 +126,52 @@ class Sweeps {
   ClockWatch watch_;
   bool pulling_back_ = true;
   std::optional<Position> resume_at_;
+};
+
+// One worker's looks after crowds, one after the other (Sweeper::look_after_crowds and
+// TaskStore::look_after_crowds).
+class Crowds {
+ public:
+  using Send = std::function<void(std::span<const Hint>)>;
+
+  // `send` gets the hints of what was released.
+  Crowds(Shared& shared,
+         Database& database,
+         Store& store,
+         Process& client,
+         std::size_t worker,
+         Send send)
+      : shared_(shared),
+        database_(database),
+        store_(store),
+        client_(client),
+        worker_(worker),
+        send_(std::move(send)) {}
+
+  // Where it is this worker's turn. One at a time.
+  void look(Action done);
+
+ private:
+  struct Look;
+  using LookPtr = std::shared_ptr<Look>;
+
+  void begin_round(const LookPtr& look);
+  void read_window(Look& look) const;
+  void set_window(const LookPtr& look);
+  void read_crowds(const LookPtr& look);
+  void release(const LookPtr& look);
+  void end_round(const LookPtr& look, bool done);
+
+  Shared& shared_;
+  Database& database_;
+  Store& store_;
+  Process& client_;
+  const std::size_t worker_;
+  const Send send_;
+  WindowWatch window_;
+  PaceWatch pace_;
+  std::optional<UserId> crowd_at_;  // How far a round has come.
+  std::uint32_t crowd_window_ = 0;  // As it was when that began.
 };
 
 }  // namespace audiogen::simulation

@@ -11,6 +11,7 @@ using std::chrono::seconds;
 
 constexpr Duration kWatchEvery = seconds(1);  // Of leases.
 constexpr Duration kLookEvery = seconds(1);   // Of the sweeper.
+constexpr std::size_t kExpressPart = 8;       // As in worker/job/roster.h.
 constexpr Duration kDrainLimit = seconds(20), kGiveBackLimit = seconds(5);
 constexpr int kCallsMax = 3;  // In a claim.
 
@@ -28,21 +29,31 @@ WorkerId make_worker_id(std::size_t number) {
 
 }  // namespace
 
-Worker::Worker(Shared& shared, Database& database, Store& store, Broker& broker, std::size_t number)
+Worker::Worker(Shared& shared,
+               Database& database,
+               Store& store,
+               Broker& broker,
+               std::size_t number,
+               std::function<void(Worker&)> crash)
     : Process(shared.timeline, shared.random, "worker " + std::to_string(number)),
       shared_(shared),
       database_(database),
       store_(store),
       broker_(broker),
       claimant_{make_worker_id(number), number},
-      claims_(shared,
-              database,
-              *this,
-              std::nullopt,
-              milliseconds(500),
-              [this](Transaction& tx, auto& items, Runs& runs) {
-                store_.claim(tx, items, runs, claimant_);
-              }),
+      crash_(std::move(crash)),
+      claims_(
+          shared,
+          database,
+          *this,
+          std::nullopt,
+          milliseconds(500),
+          [this](Transaction& tx, auto& items, Runs& runs) {
+            store_.claim(tx, items, runs, claimant_, [this](const store::Claim& claim) {
+              return first_provider(claim);
+            });
+          },
+          [this] { batch_of_claims_over(); }),
       renewals_(
           shared,
           database,
@@ -56,15 +67,25 @@ Worker::Worker(Shared& shared, Database& database, Store& store, Broker& broker,
                 false,
                 seconds(2),
                 [this](Transaction& tx, auto& items, Runs&) { store_.start_attempts(tx, items); }),
-      settlements_(shared,
-                   database,
-                   *this,
-                   store::SettleOutcome::kFailed,
-                   seconds(2),
-                   [this](Transaction& tx, auto& items, Runs&) { store_.settle(tx, items); }),
+      settlements_(
+          shared,
+          database,
+          *this,
+          store::SettleOutcome::kFailed,
+          seconds(2),
+          [this](Transaction& tx, auto& items, Runs&) { store_.settle(tx, items, released_); },
+          [this] { publisher_.submit(std::exchange(released_, {})); }),
       publisher_(shared, broker, *this, [](const Hint&) {}),
-      sweeps_(shared, database, store, *this) {
-  after(shared.random.between(milliseconds(0), kLookEvery), [this] { sweep(); });
+      sweeps_(shared, database, store, *this),
+      crowds_(shared,
+              database,
+              store,
+              *this,
+              number,
+              [this](std::span<const Hint> hints) { publisher_.submit(hints); }),
+      next_report_(steady()),
+      next_crowds_(steady()) {
+  after(shared.random.between(milliseconds(0), kLookEvery), [this] { report(); });
   after(kWatchEvery, [this] { watch(); });
   if (shared.plan.pull) {
     after(milliseconds(500), [this] { pull(); });
@@ -78,21 +99,174 @@ void Worker::log(const Job& job, const std::string& what) {
   });
 }
 
+// --- places
+
+std::size_t Worker::left(Lane lane) const {
+  if (roster_closed_ && !shared_.is(Mutant::kOthersBesideSuspect)) {
+    return 0;
+  }
+  const auto rest = [](std::size_t all, std::size_t used) { return all - std::min(all, used); };
+  const std::size_t places = shared_.plan.places, more = places / kExpressPart;
+  return lane == Lane::kExpress ? rest(places + more, bulk_ + express_)
+                                : rest(places, bulk_ + rest(express_, more));
+}
+
+bool Worker::reserve(Lane lane, std::size_t spoken_for) {
+  if (left(lane) <= spoken_for) {
+    return false;
+  }
+  ++reserved_;
+  ++taken(lane);
+  return true;
+}
+
+void Worker::unreserve(Lane lane) {
+  --reserved_;
+  --taken(lane);
+  freed();
+}
+
+void Worker::enter(const JobPtr& job) {
+  --reserved_;
+  JobPtr& entry = jobs_[job->claim.task];
+  if (entry != nullptr && !entry->aside) {
+    --taken(entry->lane);
+  }
+  entry = job;  // Where it was lost and claimed again, the old one is on its way out.
+}
+
+void Worker::step_aside(const JobPtr& job) {
+  if (has(job) && !job->aside) {
+    job->aside = true;
+    --taken(job->lane);
+    freed();
+  }
+}
+
+void Worker::leave(const JobPtr& job) {
+  if (!has(job)) {
+    return;
+  }
+  if (!job->aside) {
+    --taken(job->lane);
+  }
+  jobs_.erase(job->claim.task);
+  freed();
+}
+
+bool Worker::has(const JobPtr& job) const {
+  const auto found = jobs_.find(job->claim.task);
+  return found != jobs_.end() && found->second == job;
+}
+
+void Worker::freed() {
+  look_at_suspect();
+  go_on();
+}
+
+// --- suspects
+
+bool Worker::offer(TaskId task) {
+  if (closed_ || !isolation_.offer(task, !jobs_.empty(), shared_.random.real(), steady())) {
+    return false;
+  }
+  roster_closed_ = true;
+  return true;
+}
+
+void Worker::batch_of_claims_over() {
+  if (!isolation_.granted(std::nullopt)) {
+    roster_closed_ = false;
+    freed();
+  }
+}
+
+void Worker::came(const JobPtr& job) {
+  isolation_.granted(job->claim.task);
+  if (closed_) {
+    suspect_is_over();
+    give_back(job, Duration(0));
+    return;
+  }
+  log(*job, "will run alone");
+  suspect_ = job;
+  watch_suspect(job);
+}
+
+void Worker::watch_suspect(const JobPtr& job) {
+  look_at_suspect();
+  if (suspect_ == job && isolation_.waits()) {
+    after(kWatchEvery, [this, job] { watch_suspect(job); });
+  }
+}
+
+void Worker::look_at_suspect() {
+  if (suspect_ == nullptr) {
+    return;
+  }
+  using Company = worker::Roster::Company;
+  const JobPtr job = suspect_;
+  const bool alone =
+      (jobs_.size() == 1 && reserved_ == 0) || shared_.is(Mutant::kSuspectBeginsAtOnce);
+  const auto company = !has(job) || job->aside ? Company::kGone
+                       : alone                 ? Company::kAlone
+                                               : Company::kOthers;
+  if (company != Company::kGone && isolation_.waits() && job->lost) {
+    leave(job);  // Which looks again.
+    return;
+  }
+  switch (isolation_.look(company, steady())) {
+    case worker::Isolation::Next::kWait:
+      break;
+    case worker::Isolation::Next::kBegin:
+      begin(job);
+      break;
+    case worker::Isolation::Next::kGiveBack:
+      suspect_is_over();
+      give_back(job, alone_delay(shared_.random.jitter()));
+      break;
+    case worker::Isolation::Next::kOver:
+      suspect_is_over();
+      break;
+  }
+}
+
+void Worker::suspect_is_over() {
+  isolation_.end(steady());
+  suspect_.reset();
+  roster_closed_ = false;
+  freed();
+}
+
+void Worker::give_back(const JobPtr& job, Duration wait) {
+  give_up(job, Trouble::kNoRoom, wait);
+}
+
 // --- intake
 
-std::size_t Worker::room() const {
-  const std::size_t taken = jobs_.size() + reserved_ + waiting_.size();
-  return closed_ || taken >= shared_.plan.places ? 0 : shared_.plan.places - taken;
+Room Worker::room() const {
+  if (closed_) {
+    return {};
+  }
+  const auto less = [](std::size_t free, std::size_t waiting) {
+    return free - std::min(free, waiting);
+  };
+  return {.bulk = less(left(Lane::kBulk), waiting_express_.size() + waiting_.size()),
+          .express = less(left(Lane::kExpress), waiting_express_.size())};
 }
 
 void Worker::deliver(const Delivery& delivery) {
-  waiting_.push_back(delivery);
+  (delivery.hint.lane == Lane::kExpress ? waiting_express_ : waiting_).push_back(delivery);
   go_on();
 }
 
 std::size_t Worker::take(const std::vector<Hint>& hints) {
-  const std::size_t count = std::min(hints.size(), room());
-  reserved_ += count;
+  const std::size_t before = waiting_express_.size(), all = before + waiting_.size();
+  std::size_t count = 0;
+  while (count < hints.size() && !closed_ &&
+         reserve(hints[count].lane, hints[count].lane == Lane::kExpress ? before : all)) {
+    ++count;
+  }
   for (std::size_t i = 0; i < count; ++i) {
     claim({hints[i], 0}, 0);
   }
@@ -100,11 +274,24 @@ std::size_t Worker::take(const std::vector<Hint>& hints) {
 }
 
 void Worker::go_on() {
-  while (!closed_ && !waiting_.empty() && jobs_.size() + reserved_ < shared_.plan.places) {
-    const Delivery next = waiting_.front();
-    waiting_.pop_front();
-    ++reserved_;
-    claim(next, 0);
+  std::vector<Delivery> next;
+  while (!closed_) {
+    const bool express = !waiting_express_.empty() && left(Lane::kExpress) > 0;
+    const bool bulk = !waiting_.empty() && left(Lane::kBulk) > 0;
+    if (!express && !bulk) {
+      break;
+    }
+    const Lane lane =
+        shared_.is(Mutant::kBulkFirst) && bulk ? Lane::kBulk : turns_.next(express, bulk);
+    if (!reserve(lane)) {
+      break;
+    }
+    auto& from = lane == Lane::kExpress ? waiting_express_ : waiting_;
+    next.push_back(from.front());
+    from.pop_front();
+  }
+  for (const Delivery& delivery : next) {
+    claim(delivery, 0);
   }
 }
 
@@ -117,7 +304,7 @@ void Worker::ack(const Delivery& delivery) {
 
 void Worker::claim(const Delivery& delivery, int tries) {
   if (closed_) {
-    --reserved_;
+    unreserve(delivery.hint.lane);
     return;
   }
   const auto asked_at = steady();
@@ -125,29 +312,44 @@ void Worker::claim(const Delivery& delivery, int tries) {
     const bool locked = !outcome && outcome.error() == store::StoreFault::kLocked;
     if (!outcome && !locked) {
       after(store_pause(tries), [this, delivery, tries] { claim(delivery, tries + 1); });
-      return;
+    } else if (locked && closed_) {
+      unreserve(delivery.hint.lane);
+    } else if (outcome && *outcome) {
+      ack(delivery);
+      claimed(**outcome, delivery.hint.lane, asked_at);
+    } else {
+      ack(delivery);
+      unreserve(delivery.hint.lane);
     }
-    --reserved_;
-    if (locked && closed_) {
-      return;
-    }
-    ack(delivery);
-    if (outcome && *outcome) {
-      claimed(**outcome, asked_at);
-    }
-    go_on();
   });
 }
 
-void Worker::claimed(const store::Claim& claim, ClockLook::Steady asked_at) {
+std::optional<std::string> Worker::first_provider(const store::Claim& claim) {
+  const bool alone = runs_alone(claim.lost_leases) && !shared_.is(Mutant::kSuspectsTogether);
+  if (alone && !offer(claim.task)) {
+    return std::nullopt;
+  }
+  return alone || !shared_.plan.start_named ? "" : "p";
+}
+
+void Worker::claimed(const store::Claim& claim, Lane lane, ClockLook::Steady asked_at) {
   const auto job = std::make_shared<Job>();
   job->claim = claim;
+  job->lane = lane;
   job->lease_from = shared_.is(Mutant::kLeaseFromAnswer) ? steady() : asked_at;
   job->row = claim.attempts + (claim.provider.empty() ? 0U : 1U);
-  jobs_[claim.task] = job;  // Where it was lost and claimed again, the old one is on its way out.
+  enter(job);
   const auto ago = std::chrono::duration_cast<Duration>(steady() - asked_at);
   shared_.judge.leased(of(*job), shared_.timeline.now() - ago);
   log(*job, "is mine, claim " + std::to_string(claim.claims));
+  if (runs_alone(claim.lost_leases) && !shared_.is(Mutant::kSuspectsTogether)) {
+    came(job);
+  } else {
+    begin(job);
+  }
+}
+
+void Worker::begin(const JobPtr& job) {
   if (shared_.strikes(shared_.plan.uncalled)) {
     const std::vector<Trouble> troubles = {
         Trouble::kOurs, Trouble::kNoRoom, Trouble::kBadReference, Trouble::kNobodyNow};
@@ -159,7 +361,7 @@ void Worker::claimed(const store::Claim& claim, ClockLook::Steady asked_at) {
         give_up(job, trouble, trouble == Trouble::kNoRoom ? seconds(3) : seconds(0));
       }
     });
-  } else if (claim.provider.empty()) {
+  } else if (job->claim.provider.empty()) {
     write_and_call(job);
   } else {
     call(job);
@@ -208,6 +410,14 @@ void Worker::call(const JobPtr& job) {
   const std::uint64_t number = ++job->call;
   job->called = true;
   log(*job, "calls");
+  if (!shared_.healed && shared_.is_deadly(job->claim.task)) {
+    after(shared_.random.between(milliseconds(1), seconds(3)), [this, job] {
+      if (job->called && !shared_.healed) {
+        log(*job, "ends its worker");
+        crash_(*this);
+      }
+    });
+  }
   shared_.judge.call_made(of(*job));
   const Duration time = shared_.strikes(shared_.plan.provider_slow)
                             ? shared_.random.between(seconds(5), seconds(90))
@@ -290,6 +500,9 @@ void Worker::settle(const JobPtr& job, const store::SettleCommand& command, int 
   }
   settlements_.submit(command, [this, job, command, tries](const auto& outcome) {
     using Outcome = store::SettleOutcome;
+    if (!outcome && outcome.error() == store::StoreFault::kLocked) {
+      step_aside(job);
+    }
     if (!outcome || *outcome == Outcome::kFailed) {
       after(store_pause(tries), [this, job, command, tries] { settle(job, command, tries + 1); });
       return;
@@ -298,19 +511,12 @@ void Worker::settle(const JobPtr& job, const store::SettleCommand& command, int 
       log(*job, "was not mine any more");
     } else {
       log(*job, *outcome == Outcome::kSettled ? "settled" : "put back");
+      ended_ += *outcome == Outcome::kSettled ? 1U : 0U;
       const bool succeeded = command.kind == ClaimEnd::Kind::kSucceed;
       shared_.judge.settle_answered(of(*job), succeeded, command.output_key);
     }
     leave(job);
   });
-}
-
-void Worker::leave(const JobPtr& job) {
-  const auto found = jobs_.find(job->claim.task);
-  if (found != jobs_.end() && found->second == job) {
-    jobs_.erase(found);
-  }
-  go_on();
 }
 
 // --- leases
@@ -365,11 +571,36 @@ void Worker::lose(const JobPtr& job, const char* why) {
 
 // --- upkeep
 
-void Worker::sweep() {
+// The sweeper's thread: one thing after the other.
+void Worker::report() {
+  if (steady() < next_report_) {
+    upkeep();
+    return;
+  }
+  next_report_ = steady() + store::kWorkersReport;
+  database_.execute(
+      *this,
+      [this, places = shared_.plan.places, free = room().bulk, ended = ended_] {
+        database_.workers[number()] = {places, free, ended, database_.now()};
+      },
+      [this](bool) { upkeep(); });
+}
+
+void Worker::upkeep() {
   sweeps_.sweep(publisher_.flows(), [this](const Sweeps::Result& result) {
     const std::size_t taken = take(result.publish);
     publisher_.submit(std::span(result.publish).subspan(taken));
-    after(result.more ? Duration(0) : kLookEvery, [this] { sweep(); });
+    const auto go_on_later = [this, pause = result.more ? Duration(0) : kLookEvery] {
+      after(pause, [this] { report(); });
+    };
+    if (steady() < next_crowds_) {
+      go_on_later();
+      return;
+    }
+    crowds_.look([this, go_on_later] {
+      next_crowds_ = steady() + kLookEvery;
+      go_on_later();
+    });
   });
 }
 
@@ -389,16 +620,17 @@ void Worker::pull() {
       }
     });
   };
-  const std::size_t places = room();
-  if (places == 0) {
+  const Room free = room();
+  const std::size_t most = std::max(free.bulk, free.express);
+  if (most == 0) {
     go_on_pulling();
     return;
   }
   const auto found = std::make_shared<std::vector<Hint>>();
   database_.execute(
       *this,
-      [this, found, places, connected] {
-        *found = store_.ready(places, seconds(connected ? 1 : 0), asked_for_);
+      [this, found, most, connected, express_only = free.bulk == 0] {
+        *found = store_.ready(most, seconds(connected ? 1 : 0), asked_for_, express_only);
       },
       [this, found, go_on_pulling](bool) {
         const std::size_t taken = take(*found);
@@ -414,7 +646,13 @@ void Worker::pull() {
 void Worker::stop(Action ended) {
   closed_ = true;
   waiting_.clear();
+  waiting_express_.clear();
   broker_.leave(*this);
+  if (suspect_ != nullptr && isolation_.waits()) {
+    const JobPtr job = suspect_;
+    suspect_is_over();
+    give_back(job, Duration(0));
+  }
   after(kDrainLimit, [this] {
     for (const auto& [task, job] : std::map(jobs_)) {
       job->given_back = true;
@@ -424,7 +662,12 @@ void Worker::stop(Action ended) {
       }
     }
   });
-  after(kDrainLimit + kGiveBackLimit, std::move(ended));
+  after(kDrainLimit + kGiveBackLimit, [this, ended = std::move(ended)] {
+    database_.execute(
+        *this,
+        [this] { database_.workers[number()].has_ended = true; },
+        [ended](bool) { ended(); });
+  });
 }
 
 }  // namespace audiogen::simulation

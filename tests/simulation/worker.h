@@ -9,13 +9,20 @@
 
 #include "tests/simulation/broker.h"
 #include "tests/simulation/store.h"
+#include "worker/job/suspects.h"
 
 namespace audiogen::simulation {
 
 class Worker : public Process, public Consumer {
  public:
-  // `number`: unlike that of any other start of a worker.
-  Worker(Shared& shared, Database& database, Store& store, Broker& broker, std::size_t number);
+  // `number`: unlike that of any other start of a worker. `crash`: what it is asked to do has ended
+  // it.
+  Worker(Shared& shared,
+         Database& database,
+         Store& store,
+         Broker& broker,
+         std::size_t number,
+         std::function<void(Worker&)> crash);
 
   // Finishes what it can within 20 s, gives the rest back, and then does `ended`.
   void stop(Action ended);
@@ -28,6 +35,8 @@ class Worker : public Process, public Consumer {
  private:
   struct Job {
     store::Claim claim;
+    Lane lane = Lane::kBulk;
+    bool aside = false;  // Its place is free again.
     ClockLook::Steady lease_from;
     bool renewing = false, lost = false, given_back = false;
     bool called = false;     // A call is open.
@@ -38,13 +47,34 @@ class Worker : public Process, public Consumer {
   using JobPtr = std::shared_ptr<Job>;
 
   ClaimOf of(const Job& job) const { return {claimant_.number, job.claim.task, job.claim.epoch}; }
-  std::size_t room() const;
+
+  // --- places (worker/job/roster.h)
+  std::size_t left(Lane lane) const;
+  std::size_t& taken(Lane lane) { return lane == Lane::kExpress ? express_ : bulk_; }
+  bool reserve(Lane lane, std::size_t spoken_for = 0);
+  void unreserve(Lane lane);
+  void enter(const JobPtr& job);
+  void step_aside(const JobPtr& job);
+  bool has(const JobPtr& job) const;
+  void freed();
+
+  // --- suspects (worker/job/suspects.h)
+  bool offer(TaskId task);
+  void batch_of_claims_over();
+  void came(const JobPtr& job);
+  void watch_suspect(const JobPtr& job);
+  void look_at_suspect();
+  void suspect_is_over();
+  void give_back(const JobPtr& job, Duration wait);
 
   // --- intake
+  Room room() const;
   std::size_t take(const std::vector<Hint>& hints);
   void go_on();
   void claim(const Delivery& delivery, int tries);
-  void claimed(const store::Claim& claim, ClockLook::Steady asked_at);
+  std::optional<std::string> first_provider(const store::Claim& claim);
+  void claimed(const store::Claim& claim, Lane lane, ClockLook::Steady asked_at);
+  void begin(const JobPtr& job);
   void ack(const Delivery& delivery);
 
   // --- calls
@@ -68,7 +98,8 @@ class Worker : public Process, public Consumer {
   void lose(const JobPtr& job, const char* why);
 
   // --- upkeep
-  void sweep();
+  void report();
+  void upkeep();
   void pull();
 
   void log(const Job& job, const std::string& what);
@@ -78,16 +109,25 @@ class Worker : public Process, public Consumer {
   Store& store_;
   Broker& broker_;
   const Claimant claimant_;
-  std::deque<Delivery> waiting_;
-  std::size_t reserved_ = 0;
+  const std::function<void(Worker&)> crash_;
+  std::deque<Delivery> waiting_, waiting_express_;
+  LaneTurns turns_;
+  std::size_t reserved_ = 0, bulk_ = 0, express_ = 0;  // Of the places, the last two by lane.
   std::map<TaskId, JobPtr> jobs_;
-  bool closed_ = false;
+  bool closed_ = false;         // Claims nothing more.
+  bool roster_closed_ = false;  // There is no place for others than the suspect.
+  std::uint64_t ended_ = 0;
+  worker::Isolation isolation_;
+  JobPtr suspect_;
+  std::vector<Hint> released_;
   Group<Hint, store::ClaimOutcome> claims_;
   Group<store::Lease, bool> renewals_;
   Group<store::AttemptStart, bool> attempts_;
   Group<store::SettleCommand, store::SettleOutcome> settlements_;
   Publisher publisher_;
   Sweeps sweeps_;
+  Crowds crowds_;
+  ClockLook::Steady next_report_, next_crowds_;
   // Of the puller.
   std::unordered_set<TaskId> asked_for_;
   std::deque<std::pair<ClockLook::Steady, TaskId>> asked_at_;
