@@ -169,7 +169,9 @@ bool TaskStore::pull_back(Instant now) {
       const LockedTasks tasks = lock_tasks(session_, found);
       pulled = tasks.rows.size();
       if (pulled != 0) {
-        write_pulled_back(session_, tasks, now);
+        // By the clock of the locks: this process may have been frozen since it looked, and what
+        // was written meanwhile is not of the future.
+        write_pulled_back(session_, tasks, tasks.now);
       }
     });
   }

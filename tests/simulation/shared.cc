@@ -23,6 +23,7 @@ constexpr std::array kNames = {
     std::string_view("pull-from-creation"),
     std::string_view("sweep-by-old-clock"),
     std::string_view("pull-back-once"),
+    std::string_view("pull-back-by-old-clock"),
     std::string_view("marks-stay"),
     std::string_view("no-self-stop"),
     std::string_view("lease-from-answer"),

@@ -26,14 +26,15 @@ enum class Mutant : std::uint8_t {
   kPullFromCreation,  // What is brought back twice has lost its time by the second.
   kSweepByOldClock,   // Rows are judged by when they were looked at, whatever happened since.
   kPullBackOnce,      // What others hold then, and what a lost COMMIT leaves unknown, stays there.
-  kMarksStay,         // So do the marks of the sweepers.
-  kNoSelfStop,        // A worker works on after its own lease.
-  kLeaseFromAnswer,   // A worker counts its lease from the answer, not from the question.
-  kCallOnThaw,        // A worker makes a call without a look at its own lease.
-  kNoLocks,           // Transactions do not keep each other from rows.
-  kBlindRepeat,       // After a lost COMMIT a transaction runs again as though for the first time.
-  kLostIsNothing,     // A lost COMMIT is taken for one that was not carried out.
-  kClaimsUnlimited,   // No number of claims ends a task.
+  kPullBackByOldClock,  // What is brought back is by the clock of the look, whenever that was.
+  kMarksStay,           // So do the marks of the sweepers.
+  kNoSelfStop,          // A worker works on after its own lease.
+  kLeaseFromAnswer,     // A worker counts its lease from the answer, not from the question.
+  kCallOnThaw,          // A worker makes a call without a look at its own lease.
+  kNoLocks,             // Transactions do not keep each other from rows.
+  kBlindRepeat,      // After a lost COMMIT a transaction runs again as though for the first time.
+  kLostIsNothing,    // A lost COMMIT is taken for one that was not carried out.
+  kClaimsUnlimited,  // No number of claims ends a task.
   kCancelKeepsCredits,    // A cancellation charges the whole hold.
   kChargeWhole,           // So does a success.
   kNoReturn,              // The end of a task leaves its hold.

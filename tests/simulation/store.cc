@@ -516,7 +516,8 @@ std::vector<TaskId> Store::to_pull_back(Instant now) {
   return found;
 }
 
-std::size_t Store::pull_back(Transaction& tx, const std::vector<TaskId>& found, Instant now) {
+std::size_t Store::pull_back(Transaction& tx, const std::vector<TaskId>& found, Instant looked_at) {
+  const Instant now = shared_.is(Mutant::kPullBackByOldClock) ? looked_at : tx.now;
   database_.lock_tasks(tx, found);
   std::size_t pulled = 0;
   for (const TaskId id : found) {

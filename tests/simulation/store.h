@@ -73,7 +73,7 @@ class Store {
   void move_pass(const Pass& from, const std::pair<Instant, TaskId>& to);
   std::vector<TaskId> to_pull_back(Instant now);
   // The number of rows pulled back.
-  std::size_t pull_back(Transaction& tx, const std::vector<TaskId>& found, Instant now);
+  std::size_t pull_back(Transaction& tx, const std::vector<TaskId>& found, Instant looked_at);
   struct Due {
     std::pair<Instant, TaskId> at;
     UserId user;
