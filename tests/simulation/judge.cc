@@ -141,7 +141,8 @@ void Judge::saw(const Seen& now) {
   if (!of.last) {
     ++open_;
     of.user = now.user;
-    of.deadline = now.created_at + of.length;
+    // The clock may have been set back since the transaction began.
+    of.deadline = std::min(now.created_at, database_now()) + of.length;
     of.began = timeline_.now();
     const Crowd& crowd = crowds_[now.user];
     of.single = crowd.released == 0 && crowd.parked.empty();

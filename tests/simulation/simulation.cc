@@ -366,9 +366,11 @@ class Simulation {
       database_.come_back();
       // Who has looked every second until then sees how long that was.
       const Duration now = shared_.timeline.now();
-      if (now - away_from_ > seconds(13) && away_from_ - began_last_ > seconds(10)) {
+      if (shared_.plan.worker_freezes == Duration(0) && now - away_from_ > seconds(13) &&
+          away_from_ - std::max(began_last_, back_at_) > seconds(10)) {
         shared_.judge.leases_say_nothing(away_from_, now + seconds(25));
       }
+      back_at_ = now;
       look();
     }
   }
@@ -448,7 +450,8 @@ class Simulation {
   std::vector<Api*> apis_;        // Null: dead.
   std::vector<Worker*> workers_;  // Likewise.
   int holds_ = 0;
-  Duration away_from_{0}, began_last_{0};  // The database; the newest worker.
+  Duration away_from_{0}, back_at_{0};  // The database.
+  Duration began_last_{0};              // The newest worker.
 };
 
 }  // namespace
