@@ -108,6 +108,7 @@ Arena::Arena(const Options& options) : options_(options), workers_(kWorkers) {
   Stack::Options stack;
   stack.api = false;
   stack.workers = 0;
+  stack.amqp_url = text_of(broker_url_, broker_url_.port);
   stack.environment = {{"PROVIDERS_FILE", chain_file_},
                        {"PROVIDER_KEY", "sk-of-the-provider"},
                        {"WORKER_IN_FLIGHT", "4"},
@@ -139,9 +140,9 @@ Arena::Arena(const Options& options) : options_(options), workers_(kWorkers) {
   }
   sampler_ = std::thread([this] { sample(); });
   for (std::size_t number = 0; number < options_.clients; ++number) {
-    clients_.push_back(std::make_unique<Client>());
-    clients_.back()->number = number;
-    clients_.back()->thread = std::thread([this, number] { live(*clients_[number]); });
+    Client& client = *clients_.emplace_back(std::make_unique<Client>());
+    client.number = number;
+    client.thread = std::thread([this, &client] { live(client); });
   }
 }
 

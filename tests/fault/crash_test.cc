@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/fault/crash_points.h"
 #include "tests/support/stack.h"
 
 namespace audiogen::test {
@@ -69,18 +70,7 @@ TEST_P(ApiCrash, TheRetryGivesExactlyOneTask) {
   stack.database().expect_invariants();
 }
 
-INSTANTIATE_TEST_SUITE_P(Points,
-                         ApiCrash,
-                         testing::Values("create.begin",
-                                         "create.locked",
-                                         "create.inserted",
-                                         "store.commit_sent",
-                                         "store.committed",
-                                         "create.committed",
-                                         "create.replied",
-                                         "publisher.sent",
-                                         "publisher.confirmed"),
-                         point_name);
+INSTANTIATE_TEST_SUITE_P(Points, ApiCrash, testing::ValuesIn(kApiCrashPoints), point_name);
 
 class WorkerCrash : public testing::TestWithParam<const char*> {};
 
@@ -103,18 +93,7 @@ TEST_P(WorkerCrash, AnotherWorkerFinishesTheTask) {
   stack.database().expect_invariants();
 }
 
-INSTANTIATE_TEST_SUITE_P(Points,
-                         WorkerCrash,
-                         testing::Values("worker.delivered",
-                                         "worker.claimed",
-                                         "worker.attempt_row",
-                                         "worker.answered",
-                                         "blob.written",
-                                         "worker.stored",
-                                         "settle.locked",
-                                         "settle.written",
-                                         "worker.settled"),
-                         point_name);
+INSTANTIATE_TEST_SUITE_P(Points, WorkerCrash, testing::ValuesIn(kWorkerCrashPoints), point_name);
 
 TEST(Poison, ATaskThatKillsEveryWorkerFailsAndIsRefunded) {
   Stack::Options options;

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/e2e/failures.h"
+#include "tests/fault/crash_points.h"
 
 namespace audiogen::test {
 namespace {
@@ -269,17 +270,10 @@ constexpr std::array kLinkFaults = {
           start_dead_workers},
     Fault{"WorkersDieAtEveryStep",
           [](Arena& a) {
-            for (const char* const point : {"worker.delivered",
-                                            "worker.claimed",
-                                            "worker.attempt_row",
-                                            "worker.answered",
-                                            "blob.written",
-                                            "worker.stored",
-                                            "settle.locked",
-                                            "settle.written",
-                                            "worker.settled",
-                                            "store.commit_sent",
-                                            "store.committed"}) {
+            for (const char* const point : kWorkerCrashPoints) {
+              die_at(a, point);
+            }
+            for (const char* const point : {"store.commit_sent", "store.committed"}) {
               die_at(a, point);
             }
           },
@@ -287,13 +281,7 @@ constexpr std::array kLinkFaults = {
           1},
     Fault{"TheApiDiesAtEveryStep",
           [](Arena& a) {
-            for (const char* const point : {"create.begin",
-                                            "create.locked",
-                                            "create.inserted",
-                                            "store.commit_sent",
-                                            "store.committed",
-                                            "create.committed",
-                                            "create.replied"}) {
+            for (const char* const point : kApiCrashPoints) {
               api_dies_at(a, point);
             }
           },
