@@ -62,11 +62,13 @@ bool is_final(const std::string& status) {
 
 Arena::Arena(const Options& options) : options_(options), workers_(kWorkers) {
   // First: it needs a process of one thread.
-  if (options_.small_disk) {
-    disk_ = std::make_unique<SmallDisk>();
+  if (const int megabytes = options_.audio_disk + options_.database_disk; megabytes > 0) {
+    disk_ = std::make_unique<SmallDisk>(megabytes);
   }
   if (options_.own_database) {
-    own_database_ = std::make_unique<PrivateDatabase>();
+    own_database_ = std::make_unique<PrivateDatabase>(
+        PrivateDatabase::Options{.under = options_.database_disk > 0 ? disk_->folder() : "",
+                                 .movable_clock = options_.movable_clock});
   }
   if (options_.own_broker) {
     own_broker_ = std::make_unique<PrivateBroker>();
@@ -118,7 +120,7 @@ Arena::Arena(const Options& options) : options_(options), workers_(kWorkers) {
                        {"RATE_LIMIT_READ_PER_MINUTE", "1000000"},
                        {"RATE_LIMIT_FILES_BURST", "1000000"},
                        {"RATE_LIMIT_FILES_PER_MINUTE", "1000000"}};
-  if (disk_) {
+  if (options_.audio_disk > 0) {
     stack.environment["BLOB_URL"] = "file://" + disk_->folder() + "/blobs";
   }
   for (const auto& [name, value] : options_.environment) {

@@ -41,7 +41,9 @@ class Arena {
     bool own_database = false;  // To kill and freeze; else that of all tests.
     bool own_broker = false;
     bool soak = false;
-    bool small_disk = false;  // Audio is stored on a disk that can be filled.
+    bool movable_clock = false;  // Of its own database.
+    // Megabytes of a disk that can be filled, with the audio, or its own database, on it.
+    int audio_disk = 0, database_disk = 0;
     std::size_t clients = 4;
     std::uint64_t seed = 1;
     std::map<std::string, std::string> environment{};
@@ -59,7 +61,7 @@ class Arena {
   TcpProxy& api_broker() { return *api_broker_; }
   TcpProxy& worker_broker() { return *worker_broker_; }
   TcpProxy& first_provider() { return *first_provider_; }
-  // Options::own_database, Options::own_broker, Options::small_disk.
+  // Options::own_database, Options::own_broker, one of the disks.
   PrivateDatabase& database() { return *own_database_; }
   PrivateBroker& broker() { return *own_broker_; }
   SmallDisk& disk() { return *disk_; }

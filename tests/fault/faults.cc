@@ -7,6 +7,7 @@
 
 #include "tests/e2e/failures.h"
 #include "tests/fault/crash_points.h"
+#include "tests/support/wrong_clock.h"
 
 namespace audiogen::test {
 namespace {
@@ -104,6 +105,21 @@ void api_dies_at(Arena& arena, const char* point) {
   arena.stack().api().kill();
   arena.start_api({{"CRASH_POINT", std::string(point) + ":3"}});
   EXPECT_EQ(arena.stack().api().wait(60s), kCrashed) << point << " was not passed three times";
+}
+
+// As an update does: it is asked to stop, and another one takes its place.
+void replace_worker(Arena& arena,
+                    std::size_t place,
+                    const std::map<std::string, std::string>& environment = {}) {
+  arena.worker(place).signal(SIGTERM);
+  EXPECT_EQ(arena.worker(place).wait(60s), 0);
+  arena.start_worker(place, environment);
+}
+
+void replace_api(Arena& arena, const std::map<std::string, std::string>& environment = {}) {
+  arena.stack().api().signal(SIGTERM);
+  EXPECT_EQ(arena.stack().api().wait(60s), 0);
+  arena.start_api(environment);
 }
 
 template <class Use>
@@ -249,9 +265,7 @@ constexpr std::array kLinkFaults = {
     Fault{"WorkersAreUpdatedOneAfterTheOther",
           [](Arena& a) {
             for (std::size_t place = 0; place < Arena::kWorkers; ++place) {
-              a.worker(place).signal(SIGTERM);
-              EXPECT_EQ(a.worker(place).wait(60s), 0);
-              a.start_worker(place);
+              replace_worker(a, place);
               a.felt(100);
             }
           },
@@ -287,6 +301,24 @@ constexpr std::array kLinkFaults = {
           },
           [](Arena& a) { a.start_api(); },
           1},
+    Fault{"WorkersClocksAreHoursApart",
+          [](Arena& a) {
+            replace_worker(a, 0, wrong_clock(1h));
+            replace_worker(a, 1, wrong_clock(-1h));
+          },
+          [](Arena& a) {
+            replace_worker(a, 0);
+            replace_worker(a, 1);
+          },
+          300},
+    Fault{"TheApisClockIsAhead",
+          [](Arena& a) { replace_api(a, wrong_clock(1h)); },
+          [](Arena& a) { replace_api(a); },
+          300},
+    Fault{"TheApisClockIsBehind",
+          [](Arena& a) { replace_api(a, wrong_clock(-1h)); },
+          [](Arena& a) { replace_api(a); },
+          300},
     Fault{"TheApiIsKilled",
           [](Arena& a) { a.stack().api().kill(); },
           [](Arena& a) { a.start_api(); },

@@ -359,7 +359,8 @@ TEST(Broker, WithAnotherNameInItsCertificateIsSaidInOneLine) {
 
 TEST(Database, WithAnotherNameInItsCertificateIsSaidAndNeverTold) {
   const Certificates certificates;
-  PrivateDatabase server([&](const std::string& folder) { certificates.give_to_server(folder); });
+  PrivateDatabase server(
+      {.prepare = [&](const std::string& folder) { certificates.give_to_server(folder); }});
   Stack::Options options;
   options.workers = 0;
   options.api = false;

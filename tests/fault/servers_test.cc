@@ -24,15 +24,33 @@ TEST_P(BrokerServer, NothingIsLostNorPaidTwice) {
 
 INSTANTIATE_TEST_SUITE_P(Faults, BrokerServer, testing::ValuesIn(broker_faults()), fault_name);
 
+constexpr Fault kFullDisk{.name = "DiskIsFull",
+                          .strike = [](Arena& a) { a.disk().fill(); },
+                          .heal = [](Arena& a) { a.disk().empty(); }};
+
 TEST(Disk, FullNothingIsLostNorPaidTwice) {
   if (::geteuid() != 0) {
     GTEST_SKIP() << "only root may make a disk";
   }
-  Arena arena({.small_disk = true});
+  Arena arena({.audio_disk = 64});
+  try_once(arena, kFullDisk);
+}
+
+TEST(DatabaseDisk, FullNothingIsLostNorPaidTwice) {
+  if (::geteuid() != 0) {
+    GTEST_SKIP() << "only root may make a disk";
+  }
+  Arena arena({.own_database = true, .database_disk = 320});
+  try_once(arena, kFullDisk);
+}
+
+// By as much as no task's deadline is away, but more than a lease lasts.
+TEST(DatabaseClock, SetAheadAndBackNothingIsLostNorPaidTwice) {
+  Arena arena({.own_database = true, .movable_clock = true});
   try_once(arena,
-           {.name = "DiskIsFull",
-            .strike = [](Arena& a) { a.disk().fill(); },
-            .heal = [](Arena& a) { a.disk().empty(); }});
+           {.name = "DatabaseClockIsSet",
+            .strike = [](Arena& a) { a.database().set_clock(std::chrono::minutes(10)); },
+            .heal = [](Arena& a) { a.database().set_clock(std::chrono::minutes(0)); }});
 }
 
 }  // namespace

@@ -15,8 +15,6 @@
 namespace audiogen::test {
 namespace {
 
-constexpr const char* kSize = "size=64m,mode=0700";
-
 void need(bool worked, const char* what) {
   if (!worked) {
     throw std::runtime_error(std::string(what) + ": " + std::strerror(errno));
@@ -25,13 +23,15 @@ void need(bool worked, const char* what) {
 
 }  // namespace
 
-SmallDisk::SmallDisk() {
+SmallDisk::SmallDisk(int megabytes) {
   std::string pattern = std::filesystem::temp_directory_path() / "audiogen-disk-XXXXXX";
   need(::mkdtemp(pattern.data()) != nullptr, "mkdtemp");
   folder_ = pattern;
   need(::unshare(CLONE_NEWNS) == 0, "unshare");
   need(::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0, "mount --make-rprivate");
-  need(::mount("tmpfs", folder_.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, kSize) == 0, "mount tmpfs");
+  const std::string size = "size=" + std::to_string(megabytes) + "m,mode=0700";
+  need(::mount("tmpfs", folder_.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, size.c_str()) == 0,
+       "mount tmpfs");
 }
 
 SmallDisk::~SmallDisk() {

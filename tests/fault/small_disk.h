@@ -1,4 +1,4 @@
-// A disk of a few megabytes, to be full.
+// A small disk, to be full.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ class SmallDisk {
   // Makes it in memory (tmpfs), visible to this process and those it starts from now on. Throws
   // std::runtime_error where the kernel does not allow that: to be constructed while this process
   // has one thread.
-  SmallDisk();
+  explicit SmallDisk(int megabytes);
   ~SmallDisk();
   SmallDisk(const SmallDisk&) = delete;
   SmallDisk& operator=(const SmallDisk&) = delete;

@@ -57,7 +57,7 @@ class DatabaseTls : public testing::Test {
 
   Certificates certificates_;
   PrivateDatabase server_{
-      [this](const std::string& folder) { certificates_.give_to_server(folder); }};
+      {.prepare = [this](const std::string& folder) { certificates_.give_to_server(folder); }}};
   TestDatabase db_{TestDatabase::Tables::kNone};
 };
 

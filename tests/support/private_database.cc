@@ -8,14 +8,19 @@
 #include <stdexcept>
 
 #include "tests/support/process.h"
+#include "tests/support/test_database.h"
+#include "tests/support/wrong_clock.h"
 
 namespace audiogen::test {
 namespace {
 
-Output dev(const char* action, const std::string& folder, std::uint16_t port) {
+Output dev(const char* action,
+           const std::string& folder,
+           std::uint16_t port,
+           const std::map<std::string, std::string>& environment = {}) {
   return run(
       {std::string(AUDIOGEN_SOURCE_DIR) + "/dev", "_mariadb", action, folder, std::to_string(port)},
-      {});
+      environment);
 }
 
 bool all_threads_stopped(pid_t process) {
@@ -34,18 +39,24 @@ bool all_threads_stopped(pid_t process) {
 
 }  // namespace
 
-PrivateDatabase::PrivateDatabase(const std::function<void(const std::string& folder)>& prepare)
-    : port_(free_port()) {
-  const char* const url = std::getenv("TEST_DATABASE_URL");  // NOLINT(concurrency-mt-unsafe)
+PrivateDatabase::PrivateDatabase(const Options& options) : port_(free_port()) {
+  const char* const url = std::getenv("TEST_DATABASE_URL");
   before_ = url != nullptr ? std::optional<std::string>(url) : std::nullopt;
-  const char* const parent = std::getenv("TEST_STACK_DIR");  // NOLINT(concurrency-mt-unsafe)
+  const char* const parent = std::getenv("TEST_STACK_DIR");
   std::filesystem::path under = parent != nullptr ? parent : std::filesystem::temp_directory_path();
+  if (!options.under.empty()) {
+    under = options.under;
+  }
   folder_ = (under / "db-XXXXXX").string();
   if (::mkdtemp(folder_.data()) == nullptr) {
     throw std::runtime_error("cannot make a folder under " + under.string());
   }
-  if (prepare) {
-    prepare(folder_);
+  if (options.prepare) {
+    options.prepare(folder_);
+  }
+  if (options.movable_clock) {
+    environment_ = movable_clock(folder_ + "/clock");
+    test::set_clock(folder_ + "/clock", std::chrono::seconds(0));
   }
   start();
 }
@@ -54,18 +65,18 @@ PrivateDatabase::~PrivateDatabase() {
   thaw();
   kill();
   if (before_) {
-    ::setenv("TEST_DATABASE_URL", before_->c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
+    ::setenv("TEST_DATABASE_URL", before_->c_str(), 1);
   }
   std::error_code ignored;
   std::filesystem::remove_all(folder_, ignored);
 }
 
 void PrivateDatabase::start() {
-  const Output output = dev("start", folder_, port_);
+  const Output output = dev("start", folder_, port_, environment_);
   std::istringstream lines(output.out);
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with("mysql://owner:")) {
-      ::setenv("TEST_DATABASE_URL", line.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
+      ::setenv("TEST_DATABASE_URL", line.c_str(), 1);
       return;
     }
   }
@@ -95,6 +106,22 @@ void PrivateDatabase::freeze() const {
 void PrivateDatabase::thaw() const {
   if (const pid_t process = pid(); process > 1) {
     ::kill(process, SIGCONT);
+  }
+}
+
+void PrivateDatabase::set_clock(std::chrono::seconds ahead) const {
+  using std::chrono::system_clock;
+  test::set_clock(folder_ + "/clock", ahead);
+  store::Session session(test_server());
+  const bool moved = eventually(std::chrono::seconds(60), [&] {
+    store::Rows rows = session.query(store::Sql("SELECT UNIX_TIMESTAMP()"));
+    rows.next();
+    const auto now =
+        std::chrono::duration_cast<std::chrono::seconds>(system_clock::now().time_since_epoch());
+    return std::abs(rows.i64(1) - (now + ahead).count()) <= 1;
+  });
+  if (!moved) {
+    throw std::runtime_error("the database keeps to another clock");
   }
 }
 

@@ -2,8 +2,10 @@
 // its databases there.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -13,8 +15,14 @@ namespace audiogen::test {
 
 class PrivateDatabase {
  public:
-  // `prepare` may put things into its folder first, as Certificates::give_to_server does.
-  explicit PrivateDatabase(const std::function<void(const std::string& folder)>& prepare = {});
+  struct Options {
+    // May put things into its folder first, as Certificates::give_to_server does.
+    std::function<void(const std::string& folder)> prepare{};
+    std::string under{};         // Where its folder is made; empty: where tests keep theirs.
+    bool movable_clock = false;  // For set_clock().
+  };
+  PrivateDatabase() : PrivateDatabase(Options{}) {}
+  explicit PrivateDatabase(const Options& options);
   ~PrivateDatabase();
   PrivateDatabase(const PrivateDatabase&) = delete;
   PrivateDatabase& operator=(const PrivateDatabase&) = delete;
@@ -23,6 +31,8 @@ class PrivateDatabase {
   void start();         // Again, with the same data; returns when it answers.
   void freeze() const;  // SIGSTOP
   void thaw() const;    // SIGCONT
+  // Its clock is `ahead` of this machine's from a moment on that is over when this returns.
+  void set_clock(std::chrono::seconds ahead) const;
 
   const std::string& folder() const { return folder_; }
 
@@ -32,6 +42,7 @@ class PrivateDatabase {
   std::optional<std::string> before_;  // TEST_DATABASE_URL
   std::string folder_;
   std::uint16_t port_ = 0;
+  std::map<std::string, std::string> environment_;
 };
 
 }  // namespace audiogen::test
