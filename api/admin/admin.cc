@@ -787,10 +787,8 @@ Reply actions(Doors& doors, const Options& o) {
 
 // Who sits at the keyboard, as far as the system knows: user@host.
 std::string operating_user() {
-  // NOLINTBEGIN(concurrency-mt-unsafe): one thread.
   const char* const sudo = std::getenv("SUDO_USER");
   const passwd* const entry = ::getpwuid(::getuid());
-  // NOLINTEND(concurrency-mt-unsafe)
   char host[256] = {};
   static_cast<void>(::gethostname(host, sizeof host - 1));
   const std::string user = sudo != nullptr && *sudo != '\0' ? sudo

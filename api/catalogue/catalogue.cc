@@ -104,7 +104,7 @@ std::string render_pricing(const Config& config) {
 Catalogue::Document::Document(std::string text) : json(std::move(text)), etag(strong_etag(json)) {}
 
 std::shared_ptr<const Catalogue::Document> Catalogue::VoiceList::now() {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto at = std::chrono::steady_clock::now();
   if (!looked_at_ || at - *looked_at_ >= kLookEvery) {
     std::vector<bool> which = previews_.which();

@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "api/catalogue/previews.h"
 #include "api/server/call.h"
 #include "common/base/config.h"
+#include "common/base/mutex.h"
 
 namespace audiogen::api {
 
@@ -46,10 +46,10 @@ class Catalogue {
    private:
     const std::string url_;
     const VoicePreviews& previews_;
-    std::mutex mutex_;  // Guards what follows.
-    std::optional<std::chrono::steady_clock::time_point> looked_at_;
-    std::vector<bool> which_;
-    std::shared_ptr<const Document> document_;
+    Mutex mutex_;
+    std::optional<std::chrono::steady_clock::time_point> looked_at_ GUARDED_BY(mutex_);
+    std::vector<bool> which_ GUARDED_BY(mutex_);
+    std::shared_ptr<const Document> document_ GUARDED_BY(mutex_);
   };
 
   const VoicePreviews previews_;

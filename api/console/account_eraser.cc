@@ -64,7 +64,7 @@ AccountEraser::AccountEraser(const Config& config)
 
 void AccountEraser::stop() {
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_all();
@@ -78,12 +78,12 @@ void AccountEraser::run(const DatabaseUrl& url) {
   store::AccountEnds ends(session);
   store::TaskStore tasks(url);
   const auto stopping = [this] {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     return stopping_;
   };
   auto pause = kEvery;
-  std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, pause, [this] { return stopping_; })) {
+  MutexLock lock(mutex_);
+  while (!changed_.wait_for(lock, pause, [this]() LOCKS_REQUIRED(mutex_) { return stopping_; })) {
     lock.unlock();
     pause = wipe_ended_accounts(ends, tasks, stopping) ? kEvery : kWhileSome;
     lock.lock();

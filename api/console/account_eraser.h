@@ -4,12 +4,11 @@
 // it at once, and one that ends leaves the rest to the others.
 #pragma once
 
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <thread>
 
 #include "common/base/config.h"
+#include "common/base/mutex.h"
 #include "common/store/account_ends.h"
 #include "common/store/task_store.h"
 
@@ -33,9 +32,9 @@ class AccountEraser {
  private:
   void run(const DatabaseUrl& url);
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool stopping_ = false;  // Guarded by mutex_.
+  Mutex mutex_;
+  ConditionVariable changed_;
+  bool stopping_ GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

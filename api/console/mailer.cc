@@ -45,7 +45,7 @@ Mailer::Mailer(const SmtpUrl& server, std::string from, const MailerOptions& opt
 bool Mailer::send(Mail mail) {
   const char* const kind = mail.kind;
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!stopping_ && count_ < options_.queue_max) {
       const auto at = Clock::now();
       waiting_.push_back({std::move(mail), new_unique(), at, at + options_.keep_for});
@@ -64,7 +64,7 @@ bool Mailer::send(Mail mail) {
 
 void Mailer::stop() {
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!stopping_) {
       stopping_ = true;
       stop_at_.store((Clock::now() + options_.stop_within).time_since_epoch().count());
@@ -87,9 +87,9 @@ std::deque<Mailer::Waiting>::iterator Mailer::first_due() {
 }
 
 void Mailer::run() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return !waiting_.empty() || stopping_; });
+    changed_.wait(lock, [this]() LOCKS_REQUIRED(mutex_) { return !waiting_.empty() || stopping_; });
     if (waiting_.empty()) {
       return;
     }

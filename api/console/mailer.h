@@ -11,15 +11,14 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <deque>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 
 #include "common/base/config.h"
+#include "common/base/mutex.h"
 #include "common/domain/mail.h"
 #include "common/http/smtp.h"
 
@@ -62,23 +61,22 @@ class Mailer {
   };
 
   void run();
-  // mutex_ is held, here and below. The next mail and when, or nullopt.
-  std::deque<Waiting>::iterator first_due();
-  void settle(Waiting waiting, const Result<Done, http::MailError>& outcome);
+  std::deque<Waiting>::iterator first_due() LOCKS_REQUIRED(mutex_);
+  void settle(Waiting waiting, const Result<Done, http::MailError>& outcome) LOCKS_REQUIRED(mutex_);
   void drop(const Waiting& waiting, const char* why, const std::string& detail);
   bool out_of_time() const;
 
   const SmtpUrl server_;
   const std::string from_;
   const MailerOptions options_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  // All guarded by mutex_.
-  std::deque<Waiting> waiting_;
-  std::size_t count_ = 0;  // Those in waiting_ and the one under way.
-  std::optional<Clock::time_point> paused_until_;
-  std::chrono::milliseconds pause_{0};  // Since the server last answered; 0: it did.
-  bool stopping_ = false;
+  Mutex mutex_;
+  ConditionVariable changed_;
+  std::deque<Waiting> waiting_ GUARDED_BY(mutex_);
+  std::size_t count_ GUARDED_BY(mutex_) = 0;  // Those in waiting_ and the one under way.
+  std::optional<Clock::time_point> paused_until_ GUARDED_BY(mutex_);
+  // Since the server last answered; 0: it did.
+  std::chrono::milliseconds pause_ GUARDED_BY(mutex_) = std::chrono::milliseconds(0);
+  bool stopping_ GUARDED_BY(mutex_) = false;
   std::atomic<Clock::rep> stop_at_;  // Not guarded: read while a mail is under way.
   std::thread thread_;
 };

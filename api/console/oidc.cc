@@ -98,7 +98,7 @@ Oidc::Oidc(const Config& config, RateLimiter& limiter, DoorsPool& pool, Mails* m
       mails_(mails) {}
 
 std::optional<OidcIssuer> Oidc::known() {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return known_ && Clock::now() < known_->until ? std::optional(known_->issuer) : std::nullopt;
 }
 
@@ -113,7 +113,7 @@ std::optional<OidcIssuer> Oidc::learn(const Answer& answer) {
     warn(issuer.error().message);
     return std::nullopt;
   }
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   known_ = Known{.issuer = *issuer, .until = Clock::now() + kKnownFor};
   return *issuer;
 }

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <chrono>
-#include <mutex>
 #include <optional>
 #include <string>
 
@@ -17,6 +16,7 @@
 #include "api/server/rate_limiter.h"
 #include "api/server/store_doors.h"
 #include "common/base/config.h"
+#include "common/base/mutex.h"
 #include "common/domain/oidc.h"
 #include "common/http/client.h"
 
@@ -55,8 +55,8 @@ class Oidc {
   RateLimiter& limiter_;
   DoorsPool& pool_;
   Mails* const mails_;
-  std::mutex mutex_;
-  std::optional<Known> known_;  // Guarded by mutex_.
+  Mutex mutex_;
+  std::optional<Known> known_ GUARDED_BY(mutex_);
   http::Client client_;
 };
 

@@ -154,7 +154,7 @@ Passkeys::Passkeys(RelyingParty party, const SignIns& sign_ins, DoorsPool& pool,
     : party_(std::move(party)), sign_ins_(sign_ins), pool_(pool), mails_(mails) {}
 
 std::optional<Sha256> Passkeys::remembered_key() const {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return key_;
 }
 
@@ -164,7 +164,7 @@ Result<Sha256, store::Fault> Passkeys::key(StoreDoors& doors) {
   }
   auto read = doors.passkeys.challenge_key();
   if (read) {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     key_ = *read;
   }
   return read;

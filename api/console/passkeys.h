@@ -6,7 +6,6 @@
 // is, and is answered alike. A user has ten.
 #pragma once
 
-#include <mutex>
 #include <optional>
 #include <string>
 
@@ -14,6 +13,7 @@
 #include "api/server/call.h"
 #include "api/server/handling.h"
 #include "api/server/store_doors.h"
+#include "common/base/mutex.h"
 #include "common/domain/webauthn.h"
 
 namespace audiogen::api {
@@ -45,8 +45,8 @@ class Passkeys {
   const SignIns& sign_ins_;
   DoorsPool& pool_;
   Mails* const mails_;
-  mutable std::mutex mutex_;
-  std::optional<Sha256> key_;  // Guarded by mutex_. It never changes.
+  mutable Mutex mutex_;
+  std::optional<Sha256> key_ GUARDED_BY(mutex_);  // It never changes.
 };
 
 }  // namespace audiogen::api

@@ -34,7 +34,7 @@ Lookout::Lookout(std::function<Look()> make, Options options)
 
 Lookout::~Lookout() {
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_all();
@@ -43,7 +43,7 @@ Lookout::~Lookout() {
 
 std::shared_ptr<const Lookout::Seen> Lookout::seen() const {
   asked_.store(true, std::memory_order_relaxed);
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return seen_ && Clock::now() - seen_->taken <= options_.kept ? seen_ : nullptr;
 }
 
@@ -66,7 +66,7 @@ std::optional<Spread> Lookout::start_in() const {
 void Lookout::work(const std::function<Look()>& make) {
   const Look look = make();
   auto asked_at = Clock::now(), looked_at = asked_at - options_.unasked;
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!stopping_) {
     const auto now = Clock::now();
     if (asked_.exchange(false, std::memory_order_relaxed)) {
@@ -86,7 +86,7 @@ void Lookout::work(const std::function<Look()>& make) {
         seen_ = std::move(next);
       }
     }
-    changed_.wait_for(lock, options_.asked, [this] { return stopping_; });
+    changed_.wait_for(lock, options_.asked, [this]() LOCKS_REQUIRED(mutex_) { return stopping_; });
   }
 }
 

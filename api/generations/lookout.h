@@ -5,14 +5,13 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 
 #include "common/base/config.h"
+#include "common/base/mutex.h"
 #include "common/domain/outlook.h"
 
 namespace audiogen::api {
@@ -52,10 +51,10 @@ class Lookout {
 
   const Options options_;
   mutable std::atomic<bool> asked_{false};
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::shared_ptr<const Seen> seen_;  // Guarded by mutex_.
-  bool stopping_ = false;             // Guarded by mutex_.
+  mutable Mutex mutex_;
+  ConditionVariable changed_;
+  std::shared_ptr<const Seen> seen_ GUARDED_BY(mutex_);
+  bool stopping_ GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

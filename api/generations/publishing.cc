@@ -21,7 +21,7 @@ Instant now() {
 
 TaskPublisher::TaskPublisher(const Config& config)
     : store_(config.database), publisher_(config.amqp, {}, [this](std::span<const Hint> hints) {
-        const std::scoped_lock lock(mutex_);
+        const MutexLock lock(mutex_);
         for (const Hint& hint : hints) {
           unsent_.settled(hint.task);
         }
@@ -36,7 +36,7 @@ TaskPublisher::~TaskPublisher() {
 }
 
 void TaskPublisher::expect(TaskId task) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   unsent_.expect(task);
 }
 
@@ -52,7 +52,7 @@ void TaskPublisher::publish(TaskId task, Lane lane) {
 }
 
 void TaskPublisher::forget(TaskId task) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   unsent_.settled(task);
 }
 
@@ -60,7 +60,7 @@ bool TaskPublisher::report() {
   TaskId from;
   bool all_sent = false;
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     unsent_.forget(now() - kWaitMax);
     from = unsent_.from(now());
     all_sent = unsent_.empty();
@@ -73,8 +73,9 @@ bool TaskPublisher::report() {
 void TaskPublisher::keep_reporting() {
   for (bool last = false; !last;) {
     {
-      std::unique_lock lock(mutex_);
-      last = changed_.wait_for(lock, kReportEvery, [&] { return stopping_; });
+      MutexLock lock(mutex_);
+      last =
+          changed_.wait_for(lock, kReportEvery, [&]() LOCKS_REQUIRED(mutex_) { return stopping_; });
     }
     if (report() && last) {
       static_cast<void>(store_.report_api_ended(id_));
@@ -85,7 +86,7 @@ void TaskPublisher::keep_reporting() {
 void TaskPublisher::stop(std::chrono::milliseconds limit) {
   publisher_.stop(limit);
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_all();

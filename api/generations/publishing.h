@@ -3,11 +3,10 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 
 #include "common/base/config.h"
+#include "common/base/mutex.h"
 #include "common/queue/publisher.h"
 #include "common/queue/unsent.h"
 #include "common/store/task_store.h"
@@ -43,10 +42,10 @@ class TaskPublisher {
 
   const ApiId id_ = ApiId::make();
   store::TaskStore store_;  // The constructor's, then the reporter's.
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  queue::UnsentHints unsent_;  // Guarded by mutex_.
-  bool stopping_ = false;      // Guarded by mutex_.
+  Mutex mutex_;
+  ConditionVariable changed_;
+  queue::UnsentHints unsent_ GUARDED_BY(mutex_);
+  bool stopping_ GUARDED_BY(mutex_) = false;
   queue::Publisher publisher_;
   std::thread reporter_;
 };

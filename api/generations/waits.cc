@@ -12,11 +12,10 @@ constexpr std::chrono::seconds kLookMax{2};
 
 // One reading of all tasks that are waited for. Whoever reads for it may answer when it is over.
 struct Waits::Look {
-  std::mutex mutex;
-  std::condition_variable changed;
-  // All guarded by mutex.
-  std::unordered_map<TaskId, std::optional<TaskView>> tasks;
-  std::size_t left = 0;  // Reads that have not answered.
+  Mutex mutex;
+  ConditionVariable changed;
+  std::unordered_map<TaskId, std::optional<TaskView>> tasks GUARDED_BY(mutex);
+  std::size_t left GUARDED_BY(mutex) = 0;  // Reads that have not answered.
 };
 
 Waits::Waits(Find find, WaitsOptions options)
@@ -28,7 +27,7 @@ Waits::Waits(Find find, WaitsOptions options)
 Waits::~Waits() {
   release();
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_all();
@@ -47,7 +46,7 @@ Waits::Wait Waits::until_changed(const Call& call,
 
 void Waits::release() {
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     released_ = true;
   }
   changed_.notify_all();
@@ -55,7 +54,7 @@ void Waits::release() {
 
 bool Waits::add(Waiter waiter) {
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (released_) {
       return false;
     }
@@ -73,14 +72,15 @@ bool Waits::add(Waiter waiter) {
 }
 
 void Waits::work() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return stopping_ || !waiters_.empty(); });
+    changed_.wait(lock, [this]() LOCKS_REQUIRED(mutex_) { return stopping_ || !waiters_.empty(); });
     if (waiters_.empty()) {
       return;
     }
-    changed_.wait_for(lock, options_.look_every, [this] { return released_; });
-    const auto seen = look(lock);
+    changed_.wait_for(
+        lock, options_.look_every, [this]() LOCKS_REQUIRED(mutex_) { return released_; });
+    const auto seen = look();
     std::list<Waiter> ended = take_ended(*seen, Clock::now() + options_.look_every);
     lock.unlock();
     for (const Waiter& waiter : ended) {
@@ -92,23 +92,26 @@ void Waits::work() {
 }
 
 // Reads each task once; the lock is not held meanwhile.
-std::shared_ptr<Waits::Look> Waits::look(std::unique_lock<std::mutex>& lock) {
+std::shared_ptr<Waits::Look> Waits::look() {
   auto out = std::make_shared<Look>();
   if (released_) {
     return out;
   }
   std::vector<store::FindCommand> commands;
-  for (const Waiter& waiter : waiters_) {
-    if (out->tasks.try_emplace(waiter.task->id).second) {
-      commands.push_back({.id = waiter.task->id, .user = waiter.call->key().user});
+  {
+    const MutexLock inner(out->mutex);
+    for (const Waiter& waiter : waiters_) {
+      if (out->tasks.try_emplace(waiter.task->id).second) {
+        commands.push_back({.id = waiter.task->id, .user = waiter.call->key().user});
+      }
     }
+    out->left = commands.size();
   }
-  out->left = commands.size();
-  lock.unlock();
+  const MutexUnlock unlocked(mutex_);
   for (const store::FindCommand& command : commands) {
     const bool asked = find_(
         command, [out, id = command.id](Result<store::FindOutcome, store::StoreFault> outcome) {
-          const std::scoped_lock inner(out->mutex);
+          const MutexLock inner(out->mutex);
           if (outcome) {
             out->tasks[id] = *std::move(outcome);
           }
@@ -116,22 +119,20 @@ std::shared_ptr<Waits::Look> Waits::look(std::unique_lock<std::mutex>& lock) {
           out->changed.notify_all();
         });
     if (!asked) {
-      const std::scoped_lock inner(out->mutex);
+      const MutexLock inner(out->mutex);
       --out->left;
     }
   }
-  {
-    std::unique_lock inner(out->mutex);
-    out->changed.wait_for(inner, kLookMax, [&] { return out->left == 0; });
-  }
-  lock.lock();
+  MutexLock inner(out->mutex);
+  out->changed.wait_for(
+      inner, kLookMax, [&]() LOCKS_REQUIRED(out->mutex) { return out->left == 0; });
   return out;
 }
 
 // Tells the waiters what was seen, and takes out those that wait no longer.
 std::list<Waits::Waiter> Waits::take_ended(Look& look, Clock::time_point next) {
-  const std::scoped_lock inner(look.mutex);
-  const auto ended = [&](const Waiter& waiter) {
+  const MutexLock inner(look.mutex);
+  const auto ended = [&](const Waiter& waiter) LOCKS_REQUIRED(mutex_, look.mutex) {
     bool changed = false;
     // Who came while the look was under way may know more than it has seen.
     if (const auto seen = look.tasks.find(waiter.task->id);

@@ -11,12 +11,10 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <functional>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <unordered_map>
@@ -25,6 +23,7 @@
 #include "api/server/call.h"
 #include "api/server/handling.h"
 #include "api/server/places.h"
+#include "common/base/mutex.h"
 #include "common/domain/task.h"
 #include "common/store/commands.h"
 
@@ -76,17 +75,17 @@ class Waits {
 
   bool add(Waiter waiter);
   void work();
-  std::shared_ptr<Look> look(std::unique_lock<std::mutex>& lock);
-  std::list<Waiter> take_ended(Look& look, Clock::time_point next);
+  std::shared_ptr<Look> look() LOCKS_REQUIRED(mutex_);
+  std::list<Waiter> take_ended(Look& look, Clock::time_point next) LOCKS_REQUIRED(mutex_);
 
   const Find find_;
   const WaitsOptions options_;
   Places places_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  // All guarded by mutex_.
-  std::list<Waiter> waiters_;
-  bool released_ = false, stopping_ = false;
+  Mutex mutex_;
+  ConditionVariable changed_;
+  std::list<Waiter> waiters_ GUARDED_BY(mutex_);
+  bool released_ GUARDED_BY(mutex_) = false;
+  bool stopping_ GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

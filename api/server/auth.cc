@@ -119,7 +119,7 @@ store::Batch<store::KeyOutcome> Authenticator::read(store::TaskStore& store,
   std::vector<store::KeyRecord> used;
   const auto now = Clock::now();
   {
-    const std::scoped_lock lock(used_mutex_);
+    const MutexLock lock(used_mutex_);
     for (const auto& outcome : found) {
       if (const auto key = outcome ? *outcome : std::nullopt) {
         auto [it, fresh] = noted_.try_emplace(key->shown(), now);
@@ -141,7 +141,7 @@ store::Batch<store::KeyOutcome> Authenticator::read(store::TaskStore& store,
 
 Authenticator::Seen Authenticator::recall(const Sha256& hash, store::KeyRecord& record) {
   const auto now = Clock::now();
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto it = cache_.find(hash);
   if (it == cache_.end() || now - it->second.asked_at > kSeenFor) {
     return Seen::kNever;
@@ -153,10 +153,10 @@ Authenticator::Seen Authenticator::recall(const Sha256& hash, store::KeyRecord& 
 void Authenticator::remember(const Sha256& hash,
                              Clock::time_point asked_at,
                              const store::KeyRecord& record) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (cache_.size() >= kCacheMax) {
     const auto now = Clock::now();
-    const auto forget_before = [&](Clock::duration age) {
+    const auto forget_before = [&](Clock::duration age) LOCKS_REQUIRED(mutex_) {
       std::erase_if(cache_, [&](const auto& entry) { return now - entry.second.asked_at > age; });
     };
     for (const Clock::duration age : {Clock::duration(kSeenFor),
@@ -177,7 +177,7 @@ void Authenticator::remember(const Sha256& hash,
 
 bool Authenticator::known_missing(const Sha256& hash) {
   const auto now = Clock::now();
-  const std::scoped_lock lock(missing_mutex_);
+  const MutexLock lock(missing_mutex_);
   for (const auto* keys : {&missing_, &missing_before_}) {
     const auto it = keys->find(hash);
     if (it != keys->end() && now - it->second <= kRememberFor) {
@@ -190,11 +190,11 @@ bool Authenticator::known_missing(const Sha256& hash) {
 // Two generations, the older forgotten as a whole: no entry is ever searched for its age.
 void Authenticator::remember_missing(const Sha256& hash, Clock::time_point asked_at) {
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     cache_.erase(hash);
   }
   const auto now = Clock::now();
-  const std::scoped_lock lock(missing_mutex_);
+  const MutexLock lock(missing_mutex_);
   if (now - missing_since_ > kRememberFor) {
     missing_before_ = std::move(missing_);
     missing_.clear();
@@ -249,7 +249,7 @@ void Authenticator::look_up(const Lookup& lookup, Answer answer) {
   const auto now = Clock::now();
   std::optional<Judgement> at_once;
   {
-    const std::scoped_lock lock(asking_mutex_);
+    const MutexLock lock(asking_mutex_);
     const auto under_way = asking_.find(lookup.hash);
     if (under_way != asking_.end()) {
       under_way->second.waiters.push_back(
@@ -296,7 +296,7 @@ void Authenticator::look_again(const http::Request& request, std::function<void(
   }
   const auto now = Clock::now();
   {
-    const std::scoped_lock lock(asking_mutex_);
+    const MutexLock lock(asking_mutex_);
     const auto [question, first] = asking_.try_emplace(*hash);
     question->second.waiters.push_back(
         {.client = request.client,
@@ -356,7 +356,7 @@ Authenticator::Answered Authenticator::take_waiters(const Sha256& hash,
                                                     Clock::time_point asked_at,
                                                     bool missing,
                                                     bool no_access) {
-  const std::scoped_lock lock(asking_mutex_);
+  const MutexLock lock(asking_mutex_);
   const auto it = asking_.find(hash);
   Question& question = it->second;
   Answered out{.waiters = std::move(question.waiters), .counted = question.counted.has_value()};

@@ -21,7 +21,6 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -32,6 +31,7 @@
 #include "api/server/rate_limiter.h"
 #include "common/base/config.h"
 #include "common/base/metrics.h"
+#include "common/base/mutex.h"
 #include "common/http/server.h"
 #include "common/store/group_commit.h"
 
@@ -131,8 +131,8 @@ class Authenticator {
 
   Judgement refused(const IpAddress& client);
   // Is most of what the limit of `client` allows taken by lookups under way? Then nobody can tell
-  // yet whose fault it is that there is no more room. asking_mutex_ is held.
-  bool lookups_fill_limit(const IpAddress& client) const;
+  // yet whose fault it is that there is no more room.
+  bool lookups_fill_limit(const IpAddress& client) const LOCKS_REQUIRED(asking_mutex_);
   void ask(Lane& lane, const Sha256& hash, Clock::time_point asked_at);
   void answered(const Sha256& hash,
                 Clock::time_point asked_at,
@@ -154,18 +154,20 @@ class Authenticator {
   prometheus::Counter& refused_unread_;
   const std::size_t unauthenticated_max_;
   RateLimiter& limiter_;
-  std::mutex mutex_;
-  std::unordered_map<Sha256, Remembered, HashOfHash> cache_;  // Guarded by mutex_.
-  std::mutex asking_mutex_;
-  std::unordered_map<Sha256, Question, HashOfHash> asking_;  // Guarded by asking_mutex_.
-  // How many of them count towards an address's limit. Guarded by asking_mutex_.
-  std::unordered_map<IpAddress, std::size_t, HashOfIpAddress> counted_;
-  std::mutex missing_mutex_;
-  // Keys that do not exist, by when that was asked. Guarded by missing_mutex_.
-  std::unordered_map<Sha256, Clock::time_point, HashOfHash> missing_, missing_before_;
-  Clock::time_point missing_since_ = Clock::now();  // Of missing_. Guarded by missing_mutex_.
-  std::mutex used_mutex_;
-  std::unordered_map<Uuid, Clock::time_point> noted_;  // Guarded by used_mutex_.
+  Mutex mutex_;
+  std::unordered_map<Sha256, Remembered, HashOfHash> cache_ GUARDED_BY(mutex_);
+  Mutex asking_mutex_;
+  std::unordered_map<Sha256, Question, HashOfHash> asking_ GUARDED_BY(asking_mutex_);
+  // How many of them count towards an address's limit.
+  std::unordered_map<IpAddress, std::size_t, HashOfIpAddress> counted_ GUARDED_BY(asking_mutex_);
+  Mutex missing_mutex_;
+  // Keys that do not exist, by when that was asked.
+  std::unordered_map<Sha256, Clock::time_point, HashOfHash> missing_ GUARDED_BY(missing_mutex_);
+  std::unordered_map<Sha256, Clock::time_point, HashOfHash> missing_before_
+      GUARDED_BY(missing_mutex_);
+  Clock::time_point missing_since_ GUARDED_BY(missing_mutex_) = Clock::now();  // Of missing_.
+  Mutex used_mutex_;
+  std::unordered_map<Uuid, Clock::time_point> noted_ GUARDED_BY(used_mutex_);
   Lane known_, unknown_;
 };
 

@@ -21,7 +21,7 @@ void free_one(Map& places, const Whose& whose) {
 
 Result<Places::Place, Places::Full> Places::take(const store::KeyRecord& key) {
   const Limits& limits = taken_->limits;
-  const std::scoped_lock lock(taken_->mutex);
+  const MutexLock lock(taken_->mutex);
   if (count(taken_->by_key, key.counted_as()) >= limits.per_key) {
     return Full::kKey;
   }
@@ -38,7 +38,7 @@ Result<Places::Place, Places::Full> Places::take(const store::KeyRecord& key) {
 }
 
 void Places::Place::free() {
-  const std::scoped_lock lock(taken_->mutex);
+  const MutexLock lock(taken_->mutex);
   --taken_->all;
   free_one(taken_->by_key, key_);
   free_one(taken_->by_user, user_);

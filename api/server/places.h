@@ -4,11 +4,11 @@
 
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 #include <utility>
 
 #include "common/base/ids.h"
+#include "common/base/mutex.h"
 #include "common/base/result.h"
 #include "common/store/commands.h"
 
@@ -36,11 +36,10 @@ class Places {
   struct Taken {
     explicit Taken(Limits most) : limits(most) {}
     const Limits limits;
-    std::mutex mutex;
-    // All guarded by mutex.
-    std::size_t all = 0;
-    std::unordered_map<Uuid, std::size_t> by_key;  // By KeyRecord::counted_as().
-    std::unordered_map<UserId, std::size_t> by_user;
+    Mutex mutex;
+    std::size_t all GUARDED_BY(mutex) = 0;
+    std::unordered_map<Uuid, std::size_t> by_key GUARDED_BY(mutex);  // By KeyRecord::counted_as().
+    std::unordered_map<UserId, std::size_t> by_user GUARDED_BY(mutex);
   };
 
   std::shared_ptr<Taken> taken_;

@@ -126,7 +126,7 @@ RateDecision RateLimiter::take(const Uuid& caller, UserId user, RateClass rate) 
   const auto now = std::chrono::steady_clock::now();
   const std::size_t i = index(rate);
   Shard& shard = shards_[std::hash<Uuid>()(user.uuid) % shards_.size()];
-  const std::scoped_lock lock(shard.mutex);
+  const MutexLock lock(shard.mutex);
   forget_full(shard, now);
   RateState& users_state = shard.users[user.uuid][i];
   const RateDecision all = audiogen::take(users_state, user_policies_[i], now);
@@ -144,7 +144,7 @@ RateDecision RateLimiter::peek(const Uuid& caller, UserId user, RateClass rate) 
   const auto now = std::chrono::steady_clock::now();
   const std::size_t i = index(rate);
   Shard& shard = shards_[std::hash<Uuid>()(user.uuid) % shards_.size()];
-  const std::scoped_lock lock(shard.mutex);
+  const MutexLock lock(shard.mutex);
   const auto state = [i](const auto& counted, const Uuid& who) {
     const auto found = counted.find(who);
     return found == counted.end() ? RateState{} : found->second[i];
@@ -185,7 +185,7 @@ template <class Use>
 auto RateLimiter::with_mailed_today(std::string_view name, const Use& use) {
   const Uuid hash = half_hash(name);
   Shard& shard = shards_[std::hash<Uuid>()(hash) % shards_.size()];
-  const std::scoped_lock lock(shard.mutex);
+  const MutexLock lock(shard.mutex);
   forget_full(shard, std::chrono::steady_clock::now());
   return use(shard.mailed_today[hash]);
 }
@@ -237,7 +237,7 @@ RateDecision RateLimiter::take_by_name(std::unordered_map<Uuid, RateState> Shard
   const auto now = std::chrono::steady_clock::now();
   const Uuid account = half_hash(name);
   Shard& shard = shards_[std::hash<Uuid>()(account) % shards_.size()];
-  const std::scoped_lock lock(shard.mutex);
+  const MutexLock lock(shard.mutex);
   forget_full(shard, now);
   return audiogen::take((shard.*which)[account], policy, now);
 }
@@ -248,7 +248,7 @@ RateDecision RateLimiter::take_by_address(Addresses Shard::*which,
   const auto now = std::chrono::steady_clock::now();
   const IpAddress limited = client.limited();
   Shard& shard = shard_of(limited);
-  const std::scoped_lock lock(shard.mutex);
+  const MutexLock lock(shard.mutex);
   forget_full(shard, now);
   return audiogen::take((shard.*which)[limited], policy, now);
 }
@@ -256,7 +256,7 @@ RateDecision RateLimiter::take_by_address(Addresses Shard::*which,
 void RateLimiter::give_back_unauthenticated(const IpAddress& client) {
   const IpAddress limited = client.limited();
   Shard& shard = shard_of(limited);
-  const std::scoped_lock lock(shard.mutex);
+  const MutexLock lock(shard.mutex);
   // Forgotten meanwhile: then its bucket is full.
   if (const auto found = shard.addresses.find(limited); found != shard.addresses.end()) {
     audiogen::give_back(found->second, unauthenticated_);

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -16,6 +15,7 @@
 #include "common/base/config.h"
 #include "common/base/ids.h"
 #include "common/base/ip_address.h"
+#include "common/base/mutex.h"
 #include "common/domain/rate_limit.h"
 
 namespace audiogen::api {
@@ -80,16 +80,19 @@ class RateLimiter {
  private:
   using Addresses = std::unordered_map<IpAddress, RateState, HashOfIpAddress>;
   struct Shard {
-    std::mutex mutex;
-    // Guarded by mutex. Callers are with their users, so that one lock is enough.
-    std::unordered_map<Uuid, std::array<RateState, kKeyRates>> callers, users;
-    // Guarded by mutex. Without a key; of files; of attempts to sign in.
-    Addresses addresses, readers, attempts;
-    // By the first half of the hash of their address: guesses, mails, mails of a day. Guarded by
-    // mutex.
-    std::unordered_map<Uuid, RateState> guessed, mailed, mailed_today;
-    // Guarded by mutex.
-    std::chrono::steady_clock::time_point swept = std::chrono::steady_clock::now();
+    Mutex mutex;
+    // Callers are with their users, so that one lock is enough.
+    std::unordered_map<Uuid, std::array<RateState, kKeyRates>> callers GUARDED_BY(mutex);
+    std::unordered_map<Uuid, std::array<RateState, kKeyRates>> users GUARDED_BY(mutex);
+    Addresses addresses GUARDED_BY(mutex);  // Without a key.
+    Addresses readers GUARDED_BY(mutex);    // Of files.
+    Addresses attempts GUARDED_BY(mutex);   // To sign in.
+    // By the first half of the hash of their address: guesses, mails, mails of a day.
+    std::unordered_map<Uuid, RateState> guessed GUARDED_BY(mutex);
+    std::unordered_map<Uuid, RateState> mailed GUARDED_BY(mutex);
+    std::unordered_map<Uuid, RateState> mailed_today GUARDED_BY(mutex);
+    std::chrono::steady_clock::time_point swept GUARDED_BY(mutex) =
+        std::chrono::steady_clock::now();
   };
   Shard& shard_of(const IpAddress& limited);
   RateDecision take_by_address(Addresses Shard::*which,
@@ -101,7 +104,8 @@ class RateLimiter {
   // Runs `use` on the state of `name` in mailed_today.
   template <class Use>
   auto with_mailed_today(std::string_view name, const Use& use);
-  static void forget_full(Shard& shard, std::chrono::steady_clock::time_point now);
+  static void forget_full(Shard& shard, std::chrono::steady_clock::time_point now)
+      LOCKS_REQUIRED(shard.mutex);
 
   std::array<RatePolicy, kKeyRates> policies_, user_policies_;
   RatePolicy unauthenticated_, files_;

@@ -55,7 +55,7 @@ SecurityEvents& SecurityEvents::instance() {
 
 SecurityEvents::~SecurityEvents() {
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_all();
@@ -68,7 +68,7 @@ void SecurityEvents::note(SecurityEvent event, const IpAddress& client) {
   counter(event).Increment();
   bool first = false;
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     ++counts_[static_cast<std::size_t>(event)];
     first = !std::exchange(any_, true);
     if (first) {
@@ -91,33 +91,32 @@ void reply_refused(const http::Exchange& exchange, http::Response&& response) {
 }
 
 void SecurityEvents::run() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return any_ || stopping_; });
+    changed_.wait(lock, [&]() LOCKS_REQUIRED(mutex_) { return any_ || stopping_; });
     if (any_) {
-      write_line(lock);
+      write_line();
     }
     if (stopping_) {
       return;
     }
     // What comes meanwhile is summed up in the next line.
-    changed_.wait_for(lock, kLogEvery, [&] { return stopping_; });
+    changed_.wait_for(lock, kLogEvery, [&]() LOCKS_REQUIRED(mutex_) { return stopping_; });
   }
 }
 
-void SecurityEvents::write_line(std::unique_lock<std::mutex>& lock) {
+void SecurityEvents::write_line() {
   static_assert(kNames.size() == kKinds && kKinds == 4);  // All are in the line.
   const auto counts = std::exchange(counts_, {});
   const std::string example = std::exchange(example_, {});
   any_ = false;
-  lock.unlock();
+  const MutexUnlock unlocked(mutex_);
   log::warn("requests refused",
             {{kNames[0], counts[0]},
              {kNames[1], counts[1]},
              {kNames[2], counts[2]},
              {kNames[3], counts[3]},
              {"example_address", example}});
-  lock.lock();
 }
 
 }  // namespace audiogen::api

@@ -3,15 +3,14 @@
 #pragma once
 
 #include <array>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
 
 #include "common/base/ip_address.h"
+#include "common/base/mutex.h"
 #include "common/http/server.h"
 
 namespace audiogen::api {
@@ -44,16 +43,16 @@ class SecurityEvents {
   static constexpr std::size_t kKinds = 4;
 
   void run();
-  void write_line(std::unique_lock<std::mutex>& lock);
+  void write_line() LOCKS_REQUIRED(mutex_);
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  // Guarded by mutex_: since the last line.
-  std::array<std::uint64_t, kKinds> counts_{};
-  std::string example_;  // The address of the first one.
-  bool any_ = false;
-  bool stopping_ = false;
-  std::thread thread_;
+  Mutex mutex_;
+  ConditionVariable changed_;
+  // Since the last line.
+  std::array<std::uint64_t, kKinds> counts_ GUARDED_BY(mutex_){};
+  std::string example_ GUARDED_BY(mutex_);  // The address of the first one.
+  bool any_ GUARDED_BY(mutex_) = false;
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  std::thread thread_ GUARDED_BY(mutex_);
 };
 
 // Answers with an error, and counts it where it is such an event.

@@ -16,14 +16,12 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <type_traits>
@@ -32,6 +30,7 @@
 #include <vector>
 
 #include "api/server/handling.h"
+#include "common/base/mutex.h"
 
 namespace audiogen::api {
 
@@ -66,7 +65,7 @@ class StorePool {
   // is stopped. `user` is a hash: two users who share one share a turn. Any thread, never blocks.
   bool submit(std::uint64_t user, Job job) {
     {
-      const std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       if (stopping_ || waiting_ >= options_.total) {
         return false;
       }
@@ -90,7 +89,7 @@ class StorePool {
   // more is accepted. For one thread at a time.
   void stop(std::chrono::milliseconds within = std::chrono::hours(1)) {
     {
-      const std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       stopping_ = true;
       give_up_at_ = Clock::now() + within;
     }
@@ -114,9 +113,11 @@ class StorePool {
 
   void work() {
     const std::unique_ptr<Store> store = make_();
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     for (;;) {
-      changed_.wait(lock, [&] { return !turns_.empty() || (stopping_ && waiting_ == 0); });
+      changed_.wait(lock, [&]() LOCKS_REQUIRED(mutex_) {
+        return !turns_.empty() || (stopping_ && waiting_ == 0);
+      });
       if (turns_.empty()) {
         return;
       }
@@ -133,8 +134,7 @@ class StorePool {
     }
   }
 
-  // mutex_ is held, here and below.
-  Waiting take(std::uint64_t user) {
+  Waiting take(std::uint64_t user) LOCKS_REQUIRED(mutex_) {
     User& theirs = users_[user];
     theirs.running = true;
     Waiting out = std::move(theirs.jobs.front());
@@ -143,7 +143,7 @@ class StorePool {
     return out;
   }
 
-  void ended(std::uint64_t user) {
+  void ended(std::uint64_t user) LOCKS_REQUIRED(mutex_) {
     const auto theirs = users_.find(user);
     theirs->second.running = false;
     if (theirs->second.jobs.empty()) {
@@ -161,14 +161,13 @@ class StorePool {
 
   const Make make_;
   const StorePoolOptions options_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  // All guarded by mutex_.
-  std::unordered_map<std::uint64_t, User> users_;  // Who runs or waits.
-  std::deque<std::uint64_t> turns_;                // Who waits and does not run; each once.
-  std::size_t waiting_ = 0;                        // Jobs of all users.
-  bool stopping_ = false;
-  Clock::time_point give_up_at_ = Clock::time_point::max();
+  Mutex mutex_;
+  ConditionVariable changed_;
+  std::unordered_map<std::uint64_t, User> users_ GUARDED_BY(mutex_);  // Who runs or waits.
+  std::deque<std::uint64_t> turns_ GUARDED_BY(mutex_);  // Who waits and does not run; each once.
+  std::size_t waiting_ GUARDED_BY(mutex_) = 0;          // Jobs of all users.
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  Clock::time_point give_up_at_ GUARDED_BY(mutex_) = Clock::time_point::max();
   std::vector<std::thread> threads_;
 };
 

@@ -3,11 +3,11 @@
 // idle.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <deque>
-#include <mutex>
 #include <vector>
+
+#include "common/base/mutex.h"
 
 namespace audiogen {
 
@@ -19,7 +19,7 @@ class BatchQueue {
   // Adds `item`. False, with `item` untouched, when the queue is full or closed. Never blocks.
   bool push(T&& item) {
     {
-      const std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       if (closed_ || items_.size() >= capacity_) {
         return false;
       }
@@ -31,32 +31,32 @@ class BatchQueue {
 
   // Waits for work and takes up to `max` items, oldest first. Empty only when closed and drained.
   std::vector<T> pop_batch(std::size_t max) {
-    std::unique_lock lock(mutex_);
-    ready_.wait(lock, [&] { return closed_ || !items_.empty(); });
+    MutexLock lock(mutex_);
+    ready_.wait(lock, [&]() LOCKS_REQUIRED(mutex_) { return closed_ || !items_.empty(); });
     return take(max);
   }
 
   // No more pushes; poppers drain what is left.
   void close() {
     {
-      const std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       closed_ = true;
     }
     ready_.notify_all();
   }
 
   bool closed() const {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     return closed_;
   }
 
   std::size_t size() const {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     return items_.size();
   }
 
  private:
-  std::vector<T> take(std::size_t max) {
+  std::vector<T> take(std::size_t max) LOCKS_REQUIRED(mutex_) {
     std::vector<T> out;
     const std::size_t count = items_.size() < max ? items_.size() : max;
     out.reserve(count);
@@ -68,10 +68,10 @@ class BatchQueue {
   }
 
   const std::size_t capacity_;
-  mutable std::mutex mutex_;
-  std::condition_variable ready_;
-  std::deque<T> items_;  // Guarded by mutex_.
-  bool closed_ = false;  // Guarded by mutex_.
+  mutable Mutex mutex_;
+  ConditionVariable ready_;
+  std::deque<T> items_ GUARDED_BY(mutex_);
+  bool closed_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace audiogen

@@ -26,7 +26,7 @@ void crash_point(const char* name) {
   };
   static const Chosen chosen = [] {
     Chosen c;
-    const char* text = std::getenv("CRASH_POINT");  // NOLINT(concurrency-mt-unsafe)
+    const char* text = std::getenv("CRASH_POINT");
     if (text == nullptr) {
       return c;
     }
@@ -52,7 +52,7 @@ void crash_point(const char* name) {
 }
 
 std::chrono::milliseconds test_limit(const char* name, std::chrono::milliseconds usual) {
-  const char* const text = std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
+  const char* const text = std::getenv(name);
   return text == nullptr ? usual : std::chrono::milliseconds(std::strtol(text, nullptr, 10));
 }
 

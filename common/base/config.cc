@@ -239,8 +239,8 @@ bool concerns(const Variable& variable, Program program) {
 
 // The variable's value, or that of the file NAME_FILE points to (without its last line break).
 Result<std::optional<std::string>> read_variable(const std::string& name) {
-  const char* direct = std::getenv(name.c_str());            // NOLINT(concurrency-mt-unsafe)
-  const char* file = std::getenv((name + "_FILE").c_str());  // NOLINT(concurrency-mt-unsafe)
+  const char* direct = std::getenv(name.c_str());
+  const char* file = std::getenv((name + "_FILE").c_str());
   if (name == "PROVIDERS") {
     file = nullptr;
   }

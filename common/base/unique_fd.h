@@ -10,7 +10,7 @@ namespace audiogen {
 class UniqueFd {
  public:
   UniqueFd() = default;
-  UniqueFd(int fd) : fd_(fd) {}  // NOLINT(google-explicit-constructor)
+  UniqueFd(int fd) : fd_(fd) {}
   UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   UniqueFd& operator=(UniqueFd&& other) noexcept {
     if (this != &other) {

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "common/base/config.h"
+#include "common/base/mutex.h"
 #include "common/base/result.h"
 #include "common/base/time.h"
 #include "common/base/unique_fd.h"
@@ -128,15 +128,15 @@ class DirectoryStore final : public BlobStore {
   DirectoryStore(std::string folder, DirectoryOptions options);
   std::string path_of(std::string_view segment, std::string_view suffix) const;
   std::string path_of(std::string_view key, const BlobPlace& place) const;
-  Result<Done> begin_segment();
-  void leave_segment();
-  Result<std::string> append(const NewBlob& blob);
+  Result<Done> begin_segment() LOCKS_REQUIRED(mutex_);
+  void leave_segment() LOCKS_REQUIRED(mutex_);
+  Result<std::string> append(const NewBlob& blob) LOCKS_REQUIRED(mutex_);
 
   const std::string folder_;
   const DirectoryOptions options_;
   const BlobSeals seals_;
-  std::mutex mutex_;
-  Segment segment_;  // Guarded by mutex_.
+  Mutex mutex_;
+  Segment segment_ GUARDED_BY(mutex_);
 };
 
 // The store that BLOB_URL names; `credentials` are for s3:// alone, `keys` for file:// (see

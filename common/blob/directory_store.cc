@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "common/base/check.h"
+#include "common/base/mutex.h"
 #include "common/base/unique_fd.h"
 #include "common/blob/blob_key.h"
 #include "common/blob/blob_store.h"
@@ -264,8 +265,7 @@ Result<std::unique_ptr<DirectoryStore>> DirectoryStore::open(const std::string& 
       return std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now());
     };
   }
-  return std::unique_ptr<DirectoryStore>(
-      new DirectoryStore(folder, std::move(options)));  // NOLINT(cppcoreguidelines-owning-memory)
+  return std::unique_ptr<DirectoryStore>(new DirectoryStore(folder, std::move(options)));
 }
 
 std::string DirectoryStore::path_of(std::string_view segment, std::string_view suffix) const {
@@ -284,7 +284,7 @@ PutShape DirectoryStore::put_shape() const {
 }
 
 std::vector<Result<std::string>> DirectoryStore::put(std::span<const NewBlob> blobs) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!segment_.fd || segment_.end >= options_.segment_max ||
       !segment_.name.starts_with(slot_of(options_.clock()))) {
     if (const auto begun = begin_segment(); !begun) {

@@ -246,7 +246,7 @@ Result<Done> S3Store::send(const Call& call) {
 S3Store::Outcome S3Store::send_once(const Call& call, milliseconds limit) {
   std::unique_ptr<Connection> connection;
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!idle_.empty()) {
       connection = std::move(idle_.back());
       idle_.pop_back();
@@ -287,7 +287,7 @@ S3Store::Outcome S3Store::send_once(const Call& call, milliseconds limit) {
   c.reset();  // Before what it points to goes.
   curl_slist_free_all(lines);
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     idle_.push_back(std::move(connection));
   }
 

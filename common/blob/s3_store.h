@@ -3,12 +3,12 @@
 
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "common/base/config.h"
+#include "common/base/mutex.h"
 #include "common/blob/blob_store.h"
 
 namespace audiogen {
@@ -59,8 +59,8 @@ class S3Store final : public BlobStore {
   const S3Address address_;
   const S3Credentials credentials_;
   const S3Limits limits_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Connection>> idle_;  // Guarded by mutex_. One per caller at work.
+  Mutex mutex_;
+  std::vector<std::unique_ptr<Connection>> idle_ GUARDED_BY(mutex_);  // One per caller at work.
 };
 
 }  // namespace audiogen

@@ -108,7 +108,7 @@ class RequestReader {
   // Without rules it reads the canonical form: no model, addresses as they are.
   explicit RequestReader(const RequestRules* rules) : rules_(rules) {}
 
-  // NOLINTBEGIN(readability-identifier-naming): the names are RapidJSON's.
+  // The names are RapidJSON's.
   bool Null() { return wrong_type("null"); }
   bool Bool(bool /*value*/) { return wrong_type("a boolean"); }
   bool RawNumber(const char* text, rapidjson::SizeType length, bool /*copy*/) {
@@ -151,7 +151,6 @@ class RequestReader {
   bool Int64(std::int64_t /*value*/) { return false; }
   bool Uint64(std::uint64_t /*value*/) { return false; }
   bool Double(double /*value*/) { return false; }
-  // NOLINTEND(readability-identifier-naming)
 
   // The rules between members, once the text has ended.
   bool finish() {

@@ -9,7 +9,7 @@ BodyBudget::Victims BodyBudget::add(const std::shared_ptr<Connection>& connectio
                                     std::uint64_t holder,
                                     std::size_t bytes) {
   Victims victims;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto [at, fresh] = bodies_.try_emplace(connection.get());
   Body& body = at->second;
   if (fresh) {
@@ -60,12 +60,12 @@ void BodyBudget::forget(const Connection* connection) {
 }
 
 void BodyBudget::release(const Connection* connection) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   forget(connection);
 }
 
 std::size_t BodyBudget::used() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return used_;
 }
 

@@ -7,11 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <unordered_map>
 #include <utility>
 #include <vector>
+
+#include "common/base/mutex.h"
 
 namespace audiogen::http {
 
@@ -55,15 +56,14 @@ class BodyBudget {
     std::set<std::pair<Clock::time_point, const Connection*>> bodies;  // Longest arriving first.
   };
 
-  void forget(const Connection* connection);
-  const Connection* worst() const;
+  void forget(const Connection* connection) LOCKS_REQUIRED(mutex_);
+  const Connection* worst() const LOCKS_REQUIRED(mutex_);
 
   const std::size_t limit_;
-  mutable std::mutex mutex_;
-  // All guarded by mutex_.
-  std::size_t used_ = 0;
-  std::unordered_map<const Connection*, Body> bodies_;
-  std::unordered_map<std::uint64_t, Holder> holders_;
+  mutable Mutex mutex_;
+  std::size_t used_ GUARDED_BY(mutex_) = 0;
+  std::unordered_map<const Connection*, Body> bodies_ GUARDED_BY(mutex_);
+  std::unordered_map<std::uint64_t, Holder> holders_ GUARDED_BY(mutex_);
 };
 
 }  // namespace audiogen::http

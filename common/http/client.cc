@@ -5,7 +5,6 @@
 #include <atomic>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <thread>
@@ -21,6 +20,7 @@
 
 #include "common/base/ascii.h"
 #include "common/base/check.h"
+#include "common/base/mutex.h"
 #include "common/base/unique_fd.h"
 #include "common/base/wake_event.h"
 #include "common/domain/public_url.h"
@@ -182,28 +182,28 @@ struct Client::Impl {
 
   // Shared with the handles callers keep, which may outlive the client.
   struct Inbox {
-    std::mutex mutex;
-    std::vector<Order> orders;                 // Guarded by mutex.
-    std::vector<std::uint64_t> cancellations;  // Guarded by mutex.
-    std::vector<std::uint64_t> go_ons;         // Guarded by mutex.
-    std::vector<Timed> timed;                  // Guarded by mutex.
-    bool stopping = false;                     // Guarded by mutex.
-    std::atomic<std::size_t> kept{0};          // Bytes of answers in use.
-    std::atomic<bool> starved{false};          // Bodies wait for room.
+    Mutex mutex;
+    std::vector<Order> orders GUARDED_BY(mutex);
+    std::vector<std::uint64_t> cancellations GUARDED_BY(mutex);
+    std::vector<std::uint64_t> go_ons GUARDED_BY(mutex);
+    std::vector<Timed> timed GUARDED_BY(mutex);
+    bool stopping GUARDED_BY(mutex) = false;
+    std::atomic<std::size_t> kept{0};  // Bytes of answers in use.
+    std::atomic<bool> starved{false};  // Bodies wait for room.
     WakeEvent wake;
   };
   struct Call final : ClientCall {
     Call(std::shared_ptr<Inbox> to, std::uint64_t n) : inbox(std::move(to)), number(n) {}
     void cancel() override {
       {
-        const std::scoped_lock lock(inbox->mutex);
+        const MutexLock lock(inbox->mutex);
         inbox->cancellations.push_back(number);
       }
       inbox->wake.ring();
     }
     void go_on() override {
       {
-        const std::scoped_lock lock(inbox->mutex);
+        const MutexLock lock(inbox->mutex);
         inbox->go_ons.push_back(number);
       }
       inbox->wake.ring();
@@ -225,7 +225,7 @@ struct Client::Impl {
 
   ~Impl() {
     {
-      const std::scoped_lock lock(inbox->mutex);
+      const MutexLock lock(inbox->mutex);
       inbox->stopping = true;
     }
     inbox->wake.ring();
@@ -700,7 +700,7 @@ struct Client::Impl {
     std::vector<std::uint64_t> go_ons;
     bool stop = false;
     {
-      const std::scoped_lock lock(inbox->mutex);
+      const MutexLock lock(inbox->mutex);
       orders.swap(inbox->orders);
       cancellations.swap(inbox->cancellations);
       go_ons.swap(inbox->go_ons);
@@ -825,7 +825,7 @@ std::shared_ptr<ClientCall> Client::start(ClientRequest request, Reply reply) {
   auto call = std::make_shared<Impl::Call>(impl_->inbox, number);
   impl_->in_flight.fetch_add(1);
   {
-    const std::scoped_lock lock(impl_->inbox->mutex);
+    const MutexLock lock(impl_->inbox->mutex);
     impl_->inbox->orders.push_back({number, std::move(request), std::move(reply)});
   }
   impl_->inbox->wake.ring();
@@ -834,7 +834,7 @@ std::shared_ptr<ClientCall> Client::start(ClientRequest request, Reply reply) {
 
 void Client::after(std::chrono::milliseconds delay, std::function<void()> work) {
   {
-    const std::scoped_lock lock(impl_->inbox->mutex);
+    const MutexLock lock(impl_->inbox->mutex);
     impl_->inbox->timed.push_back({std::chrono::steady_clock::now() + delay, std::move(work)});
   }
   impl_->inbox->wake.ring();

@@ -177,13 +177,15 @@ void ServerCore::for_each(const Use& use) const {
 
 bool ServerCore::add(const std::shared_ptr<Connection>& connection) {
   const IpAddress address = connection->peer().limited();
-  std::unique_lock lock(mutex_);
-  const auto crowded = [&] {
+  MutexLock lock(mutex_);
+  const auto crowded = [&]() LOCKS_REQUIRED(mutex_) {
     const auto found = connections_.find(address);
     return options.connections_per_address > 0 && !connection->peer_trusted() &&
            found != connections_.end() && found->second.size() >= options.connections_per_address;
   };
-  const auto room = [&] { return count_ < options.connections_max && !crowded(); };
+  const auto room = [&]() LOCKS_REQUIRED(mutex_) {
+    return count_ < options.connections_max && !crowded();
+  };
   const auto give_up = Clock::now() + kMakeRoomMax;
   while (!room()) {
     const Drop refusal = crowded() ? Drop::kRefusedAddress : Drop::kRefusedFull;
@@ -219,7 +221,7 @@ std::size_t ServerCore::evict_resting(const IpAddress* only) {
   for (std::size_t most = wanted;; most *= kWiden) {
     std::vector<std::shared_ptr<Connection>> resting;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       resting = longest_resting(only, most);
     }
     for (const std::shared_ptr<Connection>& connection : resting) {
@@ -273,7 +275,7 @@ std::vector<std::shared_ptr<Connection>> ServerCore::longest_resting(const IpAdd
 
 void ServerCore::remove(const std::shared_ptr<Connection>& connection) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto group = connections_.find(connection->peer().limited());
     if (group == connections_.end() || group->second.erase(connection) == 0) {
       return;
@@ -287,7 +289,7 @@ void ServerCore::remove(const std::shared_ptr<Connection>& connection) {
 }
 
 std::vector<std::shared_ptr<Connection>> ServerCore::all() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<std::shared_ptr<Connection>> out;
   out.reserve(count_);
   for_each([&](const auto& connection) { out.push_back(connection); });
@@ -295,14 +297,14 @@ std::vector<std::shared_ptr<Connection>> ServerCore::all() const {
 }
 
 std::size_t ServerCore::count() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return count_;
 }
 
 void ServerCore::sweep(Clock::time_point now) {
   std::vector<std::shared_ptr<Connection>> late;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for_each([&](const auto& connection) {
       if (connection->deadline() <= now) {
         late.push_back(connection);
@@ -336,7 +338,7 @@ std::unique_ptr<Framer> Connection::new_framer() {
 }
 
 void Connection::on_bytes(std::string_view bytes) {
-  Lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (phase_ == Phase::kClosed) {
     return;
   }
@@ -374,11 +376,11 @@ void Connection::on_bytes(std::string_view bytes) {
   if (phase_ == Phase::kJudging || awaited_.call) {
     hold(holder_, bytes.size());
   }
-  pump(lock, reactor_lag(reactor_fd_));
+  pump(reactor_lag(reactor_fd_));
 }
 
 void Connection::on_eof() {
-  const Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   eof_ = true;
   // A client may say that it sends no more and still wait for its answers (RFC 9293 3.6).
   const bool unfinished = phase_ == Phase::kBusy || phase_ == Phase::kJudging ||
@@ -399,7 +401,7 @@ bool Connection::own_the_socket() {
 
 // Turns input into requests, one after the other, until a request waits for its reply. Calls the
 // handler with the lock released; only one thread at a time gets past the first line.
-void Connection::pump(Lock& lock, std::chrono::milliseconds lag) {
+void Connection::pump(std::chrono::milliseconds lag) {
   if (pumping_) {
     return;
   }
@@ -408,23 +410,23 @@ void Connection::pump(Lock& lock, std::chrono::milliseconds lag) {
     const Framer::Status status = inbox_->advance(core_->options.limits);
     if (status == Framer::Status::kComplete) {
       if (awaited_.call) {
-        dispatch_body(lock, lag);
+        dispatch_body(lag);
       } else {
-        dispatch(lock, lag);
+        dispatch(lag);
       }
       continue;
     }
     if (core_->options.heads_first && received_ != Received::kBody &&
         (status == Framer::Status::kBody || inbox_->too_large())) {
-      dispatch_head(lock, lag);
+      dispatch_head(lag);
       continue;
     }
     if (status == Framer::Status::kRefused) {
-      refuse(lock, 400, std::string(inbox_->reason()));
+      refuse(400, std::string(inbox_->reason()));
       continue;
     }
     if (discarding_) {  // Its end was dropped with what came beyond.
-      refuse(lock, 400, "the request is too long with the lines about its chunks");
+      refuse(400, "the request is too long with the lines about its chunks");
       continue;
     }
     if (status == Framer::Status::kHead && received_ == Received::kNothing && inbox_->begun()) {
@@ -478,7 +480,7 @@ void Connection::end_busy() {
   }
 }
 
-void Connection::dispatch(Lock& lock, std::chrono::milliseconds lag) {
+void Connection::dispatch(std::chrono::milliseconds lag) {
   std::unique_ptr<Framer> framer = std::move(inbox_);
   framer->request().client = client_of(framer->request());
   begin_busy(framer->request());
@@ -489,10 +491,9 @@ void Connection::dispatch(Lock& lock, std::chrono::milliseconds lag) {
   auto call =
       std::make_shared<Call>(shared_from_this(), std::move(framer), Clock::now() - lag, false);
   call_ = call;
-  lock.unlock();
+  const MutexUnlock unlocked(mutex_);
   handle(call);
   call.reset();  // May lock.
-  lock.lock();
 }
 
 void Connection::handle(const std::shared_ptr<Call>& call) const {
@@ -508,7 +509,7 @@ void Connection::handle(const std::shared_ptr<Call>& call) const {
 }
 
 // The handler gets a copy of the head: what it may look at while more of the body comes.
-void Connection::dispatch_head(Lock& lock, std::chrono::milliseconds lag) {
+void Connection::dispatch_head(std::chrono::milliseconds lag) {
   std::unique_ptr<Framer> head = inbox_->copy_head();
   head->request().client = client_of(head->request());
   begin_busy(head->request(), Phase::kJudging);
@@ -517,13 +518,12 @@ void Connection::dispatch_head(Lock& lock, std::chrono::milliseconds lag) {
   auto call = std::make_shared<Call>(shared_from_this(), std::move(head), Clock::now() - lag, true);
   call_ = call;
   hold(holder_, inbox_->size());
-  lock.unlock();
+  const MutexUnlock unlocked(mutex_);
   handle(call);
   call.reset();  // May lock.
-  lock.lock();
 }
 
-void Connection::dispatch_body(Lock& lock, std::chrono::milliseconds lag) {
+void Connection::dispatch_body(std::chrono::milliseconds lag) {
   std::unique_ptr<Framer> framer = std::move(inbox_);
   let_go();
   framer->request().client = client_of(framer->request());
@@ -533,7 +533,7 @@ void Connection::dispatch_body(Lock& lock, std::chrono::milliseconds lag) {
     inbox_->append(framer->surplus());
   }
   Awaited arrived = std::exchange(awaited_, {});
-  lock.unlock();
+  const MutexUnlock unlocked(mutex_);
   arrived.call->body_arrived(std::move(framer), Clock::now() - lag);
   try {
     arrived.next();
@@ -541,11 +541,10 @@ void Connection::dispatch_body(Lock& lock, std::chrono::milliseconds lag) {
     arrived.call->reply(core_->render_error(500, "the handler threw", &arrived.call->request()));
   }
   arrived = {};  // May lock.
-  lock.lock();
 }
 
 void Connection::receive_body(std::uint64_t holder, std::function<void()> next) {
-  Lock lock(mutex_);
+  MutexLock lock(mutex_);
   const std::shared_ptr<Call> call = call_.lock();
   if (phase_ != Phase::kJudging || !call) {
     lock.unlock();  // `next` may hold the last reference to the call.
@@ -566,7 +565,7 @@ void Connection::receive_body(std::uint64_t holder, std::function<void()> next) 
 
 void Connection::allow(const Call& call, std::chrono::milliseconds longer) {
   std::shared_ptr<Call> current;  // Let go of without the lock: it may be the last one.
-  const Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   current = call_.lock();
   if ((phase_ == Phase::kBusy || phase_ == Phase::kJudging) && current.get() == &call &&
       !overdue_) {
@@ -575,12 +574,12 @@ void Connection::allow(const Call& call, std::chrono::milliseconds longer) {
 }
 
 bool Connection::client_ended() const {
-  const Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return eof_ || phase_ == Phase::kClosed;
 }
 
 Connection::Awaited Connection::take_dropped() {
-  const Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return std::exchange(dropped_, {});
 }
 
@@ -631,16 +630,18 @@ void Connection::drop_awaited() {
   }
 }
 
-void Connection::refuse(Lock& lock, int status, const std::string& reason) {
+void Connection::refuse(int status, const std::string& reason) {
   const std::unique_ptr<Framer> framer = std::move(inbox_);
   framer->request().client = client_of(framer->request());
   begin_busy(framer->request());
   drop_awaited();
   // What follows a malformed request cannot be told apart from it.
   discarding_ = true;
-  lock.unlock();
-  Response response = core_->render_error(status, reason, &framer->request());
-  lock.lock();
+  Response response;
+  {
+    const MutexUnlock unlocked(mutex_);
+    response = core_->render_error(status, reason, &framer->request());
+  }
   if (phase_ == Phase::kBusy) {
     write_response(response);
   }
@@ -648,7 +649,7 @@ void Connection::refuse(Lock& lock, int status, const std::string& reason) {
 
 void Connection::answer(Response&& response) noexcept {
   try {
-    const Lock lock(mutex_);
+    const MutexLock lock(mutex_);
     refuse_body();
     if (phase_ == Phase::kBusy) {
       write_response(response);
@@ -730,7 +731,7 @@ void Connection::await_reader() {
 
 bool Connection::begin_stream(Response&& response) noexcept {
   try {
-    const Lock lock(mutex_);
+    const MutexLock lock(mutex_);
     refuse_body();
     if (phase_ != Phase::kBusy) {
       return false;
@@ -756,7 +757,7 @@ bool Connection::begin_stream(Response&& response) noexcept {
 
 bool Connection::send_part(std::string_view part) noexcept {
   try {
-    const Lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (phase_ != Phase::kStreaming) {
       return false;
     }
@@ -778,7 +779,7 @@ bool Connection::send_part(std::string_view part) noexcept {
 
 void Connection::end_stream(bool whole) noexcept {
   try {
-    const Lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (phase_ != Phase::kStreaming) {
       return;
     }
@@ -909,11 +910,11 @@ void Connection::finish_response() {
 
 void Connection::resume() {
   const Awaited dropped = take_dropped();
-  Lock lock(mutex_);
+  MutexLock lock(mutex_);
   resuming_ = false;
   constexpr const char* kNoMemory = "there is no memory for the request body";
   if (given_up() && awaiting_body() && inbox_ && !pumping_) {
-    refuse(lock, 503, kNoMemory);
+    refuse(503, kNoMemory);
   } else if (given_up() && phase_ == Phase::kJudging) {
     const std::shared_ptr<Call> call = call_.lock();
     refuse_body();
@@ -927,12 +928,12 @@ void Connection::resume() {
       close_now();
     }
   } else {
-    pump(lock, std::chrono::milliseconds(0));
+    pump(std::chrono::milliseconds(0));
   }
 }
 
 void Connection::on_writable() {
-  const Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (has_remainder()) {
     switch (write_remainder(kTurnBytes)) {
       case Sent::kAll:
@@ -961,7 +962,7 @@ void Connection::on_writable() {
 }
 
 void Connection::expire(Clock::time_point now) {
-  Lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (deadline() > now) {
     return;
   }
@@ -970,8 +971,7 @@ void Connection::expire(Clock::time_point now) {
     return set_deadline(kUnreadGrace);
   }
   if (phase_ == Phase::kReading && received_ != Received::kNothing) {
-    return refuse(lock,
-                  408,
+    return refuse(408,
                   received_ == Received::kHead ? "the request head did not arrive in time"
                                                : "the request body did not arrive in time");
   }
@@ -1005,7 +1005,7 @@ void Connection::reset_now() {
 }
 
 void Connection::abort() {
-  const Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   close_now();
 }
 
@@ -1029,7 +1029,7 @@ int Connection::unsent() const {
 }
 
 bool Connection::evict() {
-  const Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   const Rest rest = this->rest();
   if (rest == Rest::kNo || pumping_ || resuming_) {
     return false;
@@ -1077,12 +1077,12 @@ void Connection::close_now() {
 }
 
 bool Connection::closed() const {
-  const Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return phase_ == Phase::kClosed;
 }
 
 bool Connection::active() const {
-  const Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return phase_ == Phase::kBusy || phase_ == Phase::kJudging || phase_ == Phase::kWriting ||
          phase_ == Phase::kStreaming || (phase_ == Phase::kReading && inbox_ && inbox_->begun());
 }
@@ -1092,7 +1092,7 @@ void Connection::take_back(std::unique_ptr<Framer> framer) noexcept {
     return;
   }
   framer->reset();
-  const Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!spare_ && phase_ != Phase::kClosed) {
     spare_ = std::move(framer);
   }

@@ -7,16 +7,15 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
+#include "common/base/mutex.h"
 #include "common/http/body_budget.h"
 #include "common/http/drops.h"
 #include "common/http/housekeeper.h"
@@ -68,15 +67,16 @@ struct ServerCore {
   std::size_t evict_resting(const IpAddress* only);
   // Those to end first, up to `most`.
   std::vector<std::shared_ptr<Connection>> longest_resting(const IpAddress* only,
-                                                           std::size_t most) const;
+                                                           std::size_t most) const
+      LOCKS_REQUIRED(mutex_);
   template <class Use>
-  void for_each(const Use& use) const;
+  void for_each(const Use& use) const LOCKS_REQUIRED(mutex_);
 
-  mutable std::mutex mutex_;
-  std::condition_variable left_;
-  // By IpAddress::limited(). Guarded by mutex_.
-  std::unordered_map<IpAddress, Connections, HashOfIpAddress> connections_;
-  std::size_t count_ = 0;  // Guarded by mutex_.
+  mutable Mutex mutex_;
+  ConditionVariable left_;
+  // By IpAddress::limited().
+  std::unordered_map<IpAddress, Connections, HashOfIpAddress> connections_ GUARDED_BY(mutex_);
+  std::size_t count_ GUARDED_BY(mutex_) = 0;
 };
 
 class Connection : public std::enable_shared_from_this<Connection> {
@@ -149,9 +149,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     std::shared_ptr<Call> call;
     std::function<void()> next;
   };
-  using Lock = std::unique_lock<std::mutex>;
 
-  int fd() const { return own_fd_ ? own_fd_.get() : reactor_fd_; }
+  int fd() const LOCKS_REQUIRED(mutex_) { return own_fd_ ? own_fd_.get() : reactor_fd_; }
   // What of the next request has arrived.
   enum class Received { kNothing, kHead, kBody };
   enum class Sent { kAll, kPart, kFailed };
@@ -162,41 +161,43 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
   void set_rest(Rest rest) { rest_.store(rest, std::memory_order_relaxed); }
   // `lag`: how long the bytes had waited for this thread.
-  void pump(Lock& lock, std::chrono::milliseconds lag);
-  void dispatch(Lock& lock, std::chrono::milliseconds lag);
-  void dispatch_head(Lock& lock, std::chrono::milliseconds lag);
-  void dispatch_body(Lock& lock, std::chrono::milliseconds lag);
+  void pump(std::chrono::milliseconds lag) LOCKS_REQUIRED(mutex_);
+  void dispatch(std::chrono::milliseconds lag) LOCKS_REQUIRED(mutex_);
+  void dispatch_head(std::chrono::milliseconds lag) LOCKS_REQUIRED(mutex_);
+  void dispatch_body(std::chrono::milliseconds lag) LOCKS_REQUIRED(mutex_);
   void handle(const std::shared_ptr<Call>& call) const;
-  void hold(std::uint64_t holder, std::size_t bytes);
-  void let_go();
-  bool given_up() const { return holding_ && given_up_ == body_; }
-  bool awaiting_body() const { return phase_ == Phase::kReading && awaited_.call; }
-  void refuse_body();
-  int unread() const;
-  int unsent() const;
-  void drop_awaited();
+  void hold(std::uint64_t holder, std::size_t bytes) LOCKS_REQUIRED(mutex_);
+  void let_go() LOCKS_REQUIRED(mutex_);
+  bool given_up() const LOCKS_REQUIRED(mutex_) { return holding_ && given_up_ == body_; }
+  bool awaiting_body() const LOCKS_REQUIRED(mutex_) {
+    return phase_ == Phase::kReading && awaited_.call;
+  }
+  void refuse_body() LOCKS_REQUIRED(mutex_);
+  int unread() const LOCKS_REQUIRED(mutex_);
+  int unsent() const LOCKS_REQUIRED(mutex_);
+  void drop_awaited() LOCKS_REQUIRED(mutex_);
   Awaited take_dropped();
-  void await_body();
-  void refuse(Lock& lock, int status, const std::string& reason);
-  void begin_busy(const Request& request, Phase phase = Phase::kBusy);
-  void end_busy();
-  void end_head(std::string& head) const;
-  void write_response(Response& response);
-  bool push(std::string_view bytes);
-  void await_reader();
-  void finish_stream();
-  void rest_stream();
+  void await_body() LOCKS_REQUIRED(mutex_);
+  void refuse(int status, const std::string& reason) LOCKS_REQUIRED(mutex_);
+  void begin_busy(const Request& request, Phase phase = Phase::kBusy) LOCKS_REQUIRED(mutex_);
+  void end_busy() LOCKS_REQUIRED(mutex_);
+  void end_head(std::string& head) const LOCKS_REQUIRED(mutex_);
+  void write_response(Response& response) LOCKS_REQUIRED(mutex_);
+  bool push(std::string_view bytes) LOCKS_REQUIRED(mutex_);
+  void await_reader() LOCKS_REQUIRED(mutex_);
+  void finish_stream() LOCKS_REQUIRED(mutex_);
+  void rest_stream() LOCKS_REQUIRED(mutex_);
   // Part of a response waits for its client to read.
-  bool has_remainder() const {
+  bool has_remainder() const LOCKS_REQUIRED(mutex_) {
     return phase_ == Phase::kWriting ||
            (phase_ == Phase::kStreaming && remainder_.sent < remainder_.bytes.size());
   }
-  Sent write_remainder(std::size_t budget);
-  void finish_response();
-  void close_now();
-  void reset_now();
-  bool own_the_socket();
-  std::unique_ptr<Framer> new_framer();
+  Sent write_remainder(std::size_t budget) LOCKS_REQUIRED(mutex_);
+  void finish_response() LOCKS_REQUIRED(mutex_);
+  void close_now() LOCKS_REQUIRED(mutex_);
+  void reset_now() LOCKS_REQUIRED(mutex_);
+  bool own_the_socket() LOCKS_REQUIRED(mutex_);
+  std::unique_ptr<Framer> new_framer() LOCKS_REQUIRED(mutex_);
   IpAddress client_of(const Request& request) const;
 
   const std::shared_ptr<ServerCore> core_;
@@ -208,34 +209,38 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::atomic<std::uint64_t> given_up_{0};  // Set by another connection, see give_up_body().
   std::atomic<Clock::rep> progress_{0};     // When its client last took a part of its answer.
 
-  mutable std::mutex
-      mutex_;  // Guards everything below. Taken before ServerCore's and Housekeeper's.
-  Phase phase_ = Phase::kReading;
-  bool silent_ = true;  // Not one byte has come.
-  int reactor_fd_;
-  UniqueFd own_fd_;        // A duplicate: while the housekeeper writes, and after the client's end.
-  bool watched_ = false;   // own_fd_ is registered with the housekeeper.
-  bool eof_ = false;       // The client sends no more and Pistache has let go.
-  bool pumping_ = false;   // Some thread is inside pump().
-  bool resuming_ = false;  // The housekeeper is going to call resume().
-  bool discarding_ = false;  // Input is dropped; the connection closes with the next response.
-  bool close_after_ = false;
-  std::size_t discarded_ = 0;
-  std::size_t sent_since_deadline_ = 0;
-  Received received_ = Received::kNothing;
-  std::unique_ptr<Framer> inbox_;  // The request being received, or the bytes of the next ones.
-  std::unique_ptr<Framer> spare_;
-  Awaited awaited_, dropped_;
-  std::uint64_t holder_ = 0;
-  bool counted_ = false;     // In ServerCore::in_flight.
-  bool holding_ = false;     // Its bytes count in ServerCore::bodies …
-  std::uint64_t body_ = 1;   // … under this number.
-  bool overdue_ = false;     // The request being handled has missed its deadline once.
-  bool head_only_ = false;   // The request being handled is HEAD …
-  bool http10_ = false;      // … is of version 1.0 …
-  bool keep_alive_ = false;  // … and leaves the connection open.
-  std::weak_ptr<Call> call_;
-  Remainder remainder_;
+  mutable Mutex mutex_;  // Taken before ServerCore's and Housekeeper's.
+  Phase phase_ GUARDED_BY(mutex_) = Phase::kReading;
+  bool silent_ GUARDED_BY(mutex_) = true;  // Not one byte has come.
+  int reactor_fd_ GUARDED_BY(mutex_);
+  // A duplicate: while the housekeeper writes, and after the client's end.
+  UniqueFd own_fd_ GUARDED_BY(mutex_);
+  bool watched_ GUARDED_BY(mutex_) = false;   // own_fd_ is registered with the housekeeper.
+  bool eof_ GUARDED_BY(mutex_) = false;       // The client sends no more and Pistache has let go.
+  bool pumping_ GUARDED_BY(mutex_) = false;   // Some thread is inside pump().
+  bool resuming_ GUARDED_BY(mutex_) = false;  // The housekeeper is going to call resume().
+  // Input is dropped; the connection closes with the next response.
+  bool discarding_ GUARDED_BY(mutex_) = false;
+  bool close_after_ GUARDED_BY(mutex_) = false;
+  std::size_t discarded_ GUARDED_BY(mutex_) = 0;
+  std::size_t sent_since_deadline_ GUARDED_BY(mutex_) = 0;
+  Received received_ GUARDED_BY(mutex_) = Received::kNothing;
+  // The request being received, or the bytes of the next ones.
+  std::unique_ptr<Framer> inbox_ GUARDED_BY(mutex_);
+  std::unique_ptr<Framer> spare_ GUARDED_BY(mutex_);
+  Awaited awaited_ GUARDED_BY(mutex_);
+  Awaited dropped_ GUARDED_BY(mutex_);
+  std::uint64_t holder_ GUARDED_BY(mutex_) = 0;
+  bool counted_ GUARDED_BY(mutex_) = false;    // In ServerCore::in_flight.
+  bool holding_ GUARDED_BY(mutex_) = false;    // Its bytes count in ServerCore::bodies …
+  std::uint64_t body_ GUARDED_BY(mutex_) = 1;  // … under this number.
+  // The request being handled has missed its deadline once.
+  bool overdue_ GUARDED_BY(mutex_) = false;
+  bool head_only_ GUARDED_BY(mutex_) = false;   // The request being handled is HEAD …
+  bool http10_ GUARDED_BY(mutex_) = false;      // … is of version 1.0 …
+  bool keep_alive_ GUARDED_BY(mutex_) = false;  // … and leaves the connection open.
+  std::weak_ptr<Call> call_ GUARDED_BY(mutex_);
+  Remainder remainder_ GUARDED_BY(mutex_);
 };
 
 // A request on its way through the application. Owns the request's bytes, so that they live as long

@@ -34,7 +34,7 @@ void Drops::count(Drop kind, const IpAddress& address) {
   const auto index = static_cast<std::size_t>(kind);
   counters_[index]->Increment();
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ++untold_[index];
     any_untold_ = true;
     last_ = address;
@@ -46,7 +46,7 @@ void Drops::tell() {
   std::string kinds;
   std::string address;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!any_untold_ || !line_.due()) {
       return;
     }

@@ -5,10 +5,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <string>
 
 #include "common/base/ip_address.h"
+#include "common/base/mutex.h"
 #include "common/base/occasionally.h"
 
 namespace prometheus {
@@ -44,10 +44,10 @@ class Drops {
 
   const std::string server_;
   std::array<prometheus::Counter*, kKinds> counters_;
-  std::mutex mutex_;
-  std::array<std::uint64_t, kKinds> untold_{};  // Guarded by mutex_.
-  bool any_untold_ = false;                     // Guarded by mutex_.
-  IpAddress last_;                              // Guarded by mutex_.
+  Mutex mutex_;
+  std::array<std::uint64_t, kKinds> untold_ GUARDED_BY(mutex_){};
+  bool any_untold_ GUARDED_BY(mutex_) = false;
+  IpAddress last_ GUARDED_BY(mutex_);
   Occasionally line_;
 };
 

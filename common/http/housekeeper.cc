@@ -29,17 +29,19 @@ void Housekeeper::stop() {
     return;
   }
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   ::eventfd_write(wakeup_.get(), 1);
   thread_.join();
   watched_.clear();
-  posted_.clear();
+  std::vector<std::shared_ptr<Connection>> posted;  // Let go of without the lock.
+  const MutexLock lock(mutex_);
+  posted.swap(posted_);
 }
 
 void Housekeeper::post(std::shared_ptr<Connection> connection) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!stopping_) {
     posted_.push_back(std::move(connection));
     ::eventfd_write(wakeup_.get(), 1);
@@ -89,7 +91,7 @@ void Housekeeper::run(std::chrono::milliseconds interval,
     }
     bool stopping = false;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       stopping = stopping_;
       posted.swap(posted_);
     }

@@ -5,11 +5,11 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
+#include "common/base/mutex.h"
 #include "common/base/unique_fd.h"
 
 namespace audiogen::http {
@@ -40,9 +40,9 @@ class Housekeeper {
 
   UniqueFd epoll_, wakeup_;
   std::unordered_map<int, std::shared_ptr<Connection>> watched_;  // The thread's own.
-  std::mutex mutex_;
-  std::vector<std::shared_ptr<Connection>> posted_;
-  bool stopping_ = false;
+  Mutex mutex_;
+  std::vector<std::shared_ptr<Connection>> posted_ GUARDED_BY(mutex_);
+  bool stopping_ GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

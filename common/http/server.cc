@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <mutex>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -15,6 +14,7 @@
 #include <pistache/transport.h>
 #include <sys/socket.h>
 
+#include "common/base/mutex.h"
 #include "common/http/acceptor.h"
 #include "common/http/connection.h"
 
@@ -32,19 +32,19 @@ constexpr auto kQuiet = 100ms;
 class Handover {
  public:
   void put(int fd, std::shared_ptr<Connection> connection) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     waiting_.insert_or_assign(fd, std::move(connection));
   }
   // Null when there is none.
   std::shared_ptr<Connection> take(int fd) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = waiting_.extract(fd);
     return found.empty() ? nullptr : std::move(found.mapped());
   }
 
  private:
-  std::mutex mutex_;
-  std::unordered_map<int, std::shared_ptr<Connection>> waiting_;  // Guarded by mutex_.
+  Mutex mutex_;
+  std::unordered_map<int, std::shared_ptr<Connection>> waiting_ GUARDED_BY(mutex_);
 };
 
 // The reactor's side. Pistache clones it for each of its threads; a clone and all its connections

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -11,6 +10,7 @@
 
 #include "common/base/log.h"
 #include "common/base/metrics.h"
+#include "common/base/mutex.h"
 #include "common/queue/ack_window.h"
 #include "common/queue/connection.h"
 #include "common/queue/dialer.h"
@@ -64,8 +64,8 @@ struct Consumer::Impl {
   const std::function<void(std::vector<Delivery>)> deliver;
   Wakeup wakeup;
 
-  std::mutex mutex;
-  std::vector<Mark> marks;  // Guarded by mutex: from ack().
+  Mutex mutex;
+  std::vector<Mark> marks GUARDED_BY(mutex);  // From ack().
 
   std::atomic<bool> is_connected = false;
   std::atomic<bool> canceled = false;
@@ -234,7 +234,7 @@ bool Consumer::Impl::take(Connection& connection, const Incoming& in) {
 bool Consumer::Impl::send_acks(Connection& connection) {
   std::vector<Mark> fresh;
   {
-    const std::scoped_lock lock(mutex);
+    const MutexLock lock(mutex);
     fresh.swap(marks);
   }
   for (const Mark& mark : fresh) {
@@ -310,7 +310,7 @@ void Consumer::start() {
 void Consumer::ack(const Delivery& delivery) {
   bool was_empty = false;
   {
-    const std::scoped_lock lock(impl_->mutex);
+    const MutexLock lock(impl_->mutex);
     was_empty = impl_->marks.empty();
     impl_->marks.push_back({.connection = delivery.connection, .tag = delivery.tag});
   }

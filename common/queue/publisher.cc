@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <deque>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/metrics.h"
+#include "common/base/mutex.h"
 #include "common/queue/confirms.h"
 #include "common/queue/connection.h"
 #include "common/queue/dialer.h"
@@ -68,8 +68,8 @@ struct Publisher::Impl {
   const std::function<void(std::span<const Hint>)> confirmed;
   Wakeup wakeup;
 
-  std::mutex mutex;
-  std::deque<Hint> submitted;  // Guarded by mutex.
+  Mutex mutex;
+  std::deque<Hint> submitted GUARDED_BY(mutex);
 
   std::atomic<std::size_t> held = 0;  // Submitted and not yet settled.
   std::atomic<bool> is_connected = false;
@@ -280,7 +280,7 @@ std::optional<Confirms::Message> Publisher::Impl::next(Clock::time_point now) {
     return out;
   }
   if (std::max(unsent.size(), unsent_express.size()) < options.hints_per_message) {
-    const std::scoped_lock lock(mutex);
+    const MutexLock lock(mutex);
     const std::size_t waiting = unsent.size() + unsent_express.size() + submitted.size();
     if (waiting == 0) {
       return std::nullopt;
@@ -365,7 +365,7 @@ std::size_t Publisher::submit(std::span<const Hint> hints) {
   std::size_t count = 0;
   bool wake = false;
   {
-    const std::scoped_lock lock(impl_->mutex);
+    const MutexLock lock(impl_->mutex);
     const std::size_t held = impl_->held;
     count =
         std::min(hints.size(), impl_->options.capacity - std::min(held, impl_->options.capacity));

@@ -4,10 +4,9 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 
+#include "common/base/mutex.h"
 #include "common/store/task_store.h"
 
 namespace audiogen::store {
@@ -17,7 +16,7 @@ class Probe {
   explicit Probe(const DatabaseUrl& url) : thread_([this, url] { watch(url); }) {}
   ~Probe() {
     {
-      const std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       stopping_ = true;
     }
     changed_.notify_all();
@@ -32,19 +31,20 @@ class Probe {
  private:
   void watch(const DatabaseUrl& url) {
     TaskStore store(url);
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     while (!stopping_) {
       lock.unlock();
       ok_.store(store.ping());
       lock.lock();
-      changed_.wait_for(lock, std::chrono::seconds(1), [&] { return stopping_; });
+      changed_.wait_for(
+          lock, std::chrono::seconds(1), [&]() LOCKS_REQUIRED(mutex_) { return stopping_; });
     }
   }
 
   std::atomic<bool> ok_{false};
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool stopping_ = false;  // Guarded by mutex_.
+  Mutex mutex_;
+  ConditionVariable changed_;
+  bool stopping_ GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

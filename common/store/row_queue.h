@@ -8,12 +8,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <span>
@@ -23,6 +21,7 @@
 
 #include "common/base/check.h"
 #include "common/base/ids.h"
+#include "common/base/mutex.h"
 
 namespace audiogen::store {
 
@@ -50,7 +49,7 @@ class RowQueue {
   // Adds `item`. False, with `item` untouched, when the queue is full or closed. Never blocks.
   bool push(Item&& item) {
     {
-      const std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       Row* const row = item.row ? find(*item.row) : nullptr;
       const bool held = row != nullptr && row->held_since;
       if (closed_ || (held ? held_items_ : free_items_) >= capacity_) {
@@ -73,7 +72,7 @@ class RowQueue {
   // finish() must be told of.
   std::vector<Item> take(std::size_t max,
                          std::size_t bytes_max = std::numeric_limits<std::size_t>::max()) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     for (;;) {
       std::vector<Item> out;
       out.reserve(std::min(max, free_items_ + held_items_));
@@ -101,7 +100,7 @@ class RowQueue {
   void hand_over(std::uint64_t batch, std::span<const Uuid> rows) {
     bool more = false;
     {
-      const std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       for (const Uuid& key : rows) {
         const auto found = rows_.find(key);
         if (found != rows_.end() && is_of(found->second, batch) && !found->second.held_since) {
@@ -124,7 +123,7 @@ class RowQueue {
               std::span<const std::optional<Uuid>> untried = {}) {
     bool more = false;
     {
-      const std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       const auto now = Clock::now();
       for (const auto& key : untried) {
         Row* const row = key ? find(*key) : nullptr;
@@ -167,20 +166,20 @@ class RowQueue {
   // No more pushes; takers drain what is left, held or not.
   void close() {
     {
-      const std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       closed_ = true;
     }
     wake_.notify_all();
   }
 
   bool closed() const {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     return closed_;
   }
 
   // Items that wait for nothing but their turn.
   std::size_t size() const {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     return free_items_;
   }
 
@@ -202,7 +201,7 @@ class RowQueue {
     return row.in_batch && row.batch == batch;
   }
 
-  Row* find(const Uuid& key) {
+  Row* find(const Uuid& key) LOCKS_REQUIRED(mutex_) {
     if (rows_.empty()) {
       return nullptr;
     }
@@ -211,7 +210,8 @@ class RowQueue {
   }
 
   // Both take from `bytes` what their items carry, and nothing once none are left.
-  void take_held(std::vector<Item>& out, std::size_t max, std::size_t& bytes) {
+  void take_held(std::vector<Item>& out, std::size_t max, std::size_t& bytes)
+      LOCKS_REQUIRED(mutex_) {
     const auto now = Clock::now();
     while (!retries_.empty() && out.size() < max && bytes > 0 &&
            (closed_ || retries_.begin()->first <= now)) {
@@ -230,7 +230,8 @@ class RowQueue {
   }
 
   // Puts the item of `node` into a batch.
-  Item& give(typename Items::node_type node, std::vector<Item>& out, std::size_t& bytes) {
+  Item& give(typename Items::node_type node, std::vector<Item>& out, std::size_t& bytes)
+      LOCKS_REQUIRED(mutex_) {
     Item& item = out.emplace_back(std::move(node.mapped()));
     item.number = node.key();
     item.batch = batches_;
@@ -238,7 +239,8 @@ class RowQueue {
     return item;
   }
 
-  void take_ready(std::vector<Item>& out, std::size_t max, std::size_t& bytes) {
+  void take_ready(std::vector<Item>& out, std::size_t max, std::size_t& bytes)
+      LOCKS_REQUIRED(mutex_) {
     while (!ready_.empty() && out.size() < max && bytes > 0) {
       auto node = ready_.extract(ready_.begin());
       const auto& key = node.mapped().row;
@@ -263,7 +265,7 @@ class RowQueue {
   }
 
   // What becomes of a row after a batch. True: items of it are ready now.
-  bool settle(typename Rows::iterator found, Clock::time_point now) {
+  bool settle(typename Rows::iterator found, Clock::time_point now) LOCKS_REQUIRED(mutex_) {
     Row& row = found->second;
     row.in_batch = false;
     if (row.still_held && !row.waiting.empty()) {
@@ -282,7 +284,7 @@ class RowQueue {
   }
 
   // Lets the row's items be taken. True: there are some.
-  bool resume(typename Rows::iterator found) {
+  bool resume(typename Rows::iterator found) LOCKS_REQUIRED(mutex_) {
     Row& row = found->second;
     const bool any = !row.waiting.empty();
     const bool held = row.held_since.has_value();
@@ -302,16 +304,18 @@ class RowQueue {
 
   const std::size_t capacity_;
   const bool siblings_;
-  mutable std::mutex mutex_;
-  std::condition_variable wake_;
-  // All below are guarded by mutex_.
-  Items ready_;
-  Rows rows_;
-  std::unordered_map<Uuid, std::uint64_t> ending_;  // Rows handed over, and by which batch last.
-  std::set<std::pair<Clock::time_point, Uuid>> retries_;
-  std::uint64_t batches_ = 0, numbers_ = 0;  // The newest batch's, the newest item's.
-  std::size_t free_items_ = 0, held_items_ = 0;
-  bool closed_ = false;
+  mutable Mutex mutex_;
+  ConditionVariable wake_;
+  Items ready_ GUARDED_BY(mutex_);
+  Rows rows_ GUARDED_BY(mutex_);
+  // Rows handed over, and by which batch last.
+  std::unordered_map<Uuid, std::uint64_t> ending_ GUARDED_BY(mutex_);
+  std::set<std::pair<Clock::time_point, Uuid>> retries_ GUARDED_BY(mutex_);
+  std::uint64_t batches_ GUARDED_BY(mutex_) = 0;  // The newest batch's number.
+  std::uint64_t numbers_ GUARDED_BY(mutex_) = 0;  // The newest item's.
+  std::size_t free_items_ GUARDED_BY(mutex_) = 0;
+  std::size_t held_items_ GUARDED_BY(mutex_) = 0;
+  bool closed_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace audiogen::store

@@ -16,10 +16,10 @@
 #include "tests/support/raw_http.h"
 
 // Of the sanitizers' allocators: what is too much is no memory, and not the end, as without them.
-extern "C" const char* __asan_default_options() {  // NOLINT(bugprone-reserved-identifier)
+extern "C" const char* __asan_default_options() {
   return "allocator_may_return_null=1";
 }
-extern "C" const char* __tsan_default_options() {  // NOLINT(bugprone-reserved-identifier)
+extern "C" const char* __tsan_default_options() {
   return "allocator_may_return_null=1";
 }
 

@@ -39,7 +39,7 @@ int dial(std::uint16_t port) {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   if (fd < 0 || ::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
     std::perror("bench: connect");
-    std::exit(1);  // NOLINT(concurrency-mt-unsafe)
+    std::exit(1);
   }
   const int on = 1;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);

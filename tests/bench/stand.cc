@@ -66,7 +66,7 @@ std::vector<pid_t> listeners_on(std::uint16_t port) {
 
 void fail(const std::string& why) {
   std::fprintf(stderr, "bench: %s\n", why.c_str());
-  std::exit(1);  // NOLINT(concurrency-mt-unsafe)
+  std::exit(1);
 }
 
 double memory_mb(pid_t pid, const std::string& name) {

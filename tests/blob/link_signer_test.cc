@@ -95,7 +95,6 @@ TEST(LinkSigner, TwoKeysAreValidAtOnceAndTheFirstSigns) {
   EXPECT_EQ(done.check(kKey, old_link, kNow), Verdict::kWrong);
 }
 
-// NOLINTBEGIN(concurrency-mt-unsafe): one thread.
 class BlobConfig : public testing::Test {
  protected:
   void SetUp() override {
@@ -196,7 +195,6 @@ TEST_F(BlobConfig, SecretsAreMaskedWhateverTheyLookLike) {
   EXPECT_THAT(print_config(Program::kWorker),
               AllOf(HasSubstr("AWS_SECRET_ACCESS_KEY=***\n"), Not(HasSubstr("signs"))));
 }
-// NOLINTEND(concurrency-mt-unsafe)
 
 }  // namespace
 }  // namespace audiogen

@@ -152,7 +152,7 @@ TEST_F(S3StoreTest, GivesUpInTime) {
   }
 }
 
-// NOLINTBEGIN(concurrency-mt-unsafe): before the store is asked.
+// Before the store is asked.
 TEST_F(S3StoreTest, AProxyOfTheEnvironmentIsNotUsed) {
   for (const char* name : {"http_proxy", "https_proxy", "all_proxy", "ALL_PROXY"}) {
     ASSERT_EQ(setenv(name, "http://127.0.0.1:9", 1), 0);  // Nobody listens there.
@@ -165,7 +165,6 @@ TEST_F(S3StoreTest, AProxyOfTheEnvironmentIsNotUsed) {
   EXPECT_TRUE(stored) << stored.error().message;
   EXPECT_EQ(double_.requests(), 1);
 }
-// NOLINTEND(concurrency-mt-unsafe)
 
 TEST(S3StoreAlone, NobodyListensIsAnError) {
   S3Store store(*parse_s3_url("s3://audio?endpoint=http://127.0.0.1:1"),

@@ -23,7 +23,7 @@ namespace {
 using namespace std::chrono_literals;
 
 unsigned long setting(const char* name, unsigned long fallback) {
-  const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
+  const char* const value = std::getenv(name);
   return value == nullptr ? fallback : std::stoul(value);
 }
 

@@ -11,7 +11,7 @@
 #include "worker/audio/in_process_decoder.h"
 #include "worker/audio/reference.h"
 
-using namespace audiogen;  // NOLINT(google-build-using-namespace): a program of one function.
+using namespace audiogen;
 
 namespace {
 
@@ -53,7 +53,7 @@ void check_image(std::string_view bytes) {
 
 // libsndfile forgets what libvorbis has made when a file's headers are bad. The sandbox's child
 // ends with its file.
-extern "C" const char* __lsan_default_suppressions() {  // NOLINT: the sanitizer's name
+extern "C" const char* __lsan_default_suppressions() {  // The sanitizer's name.
   return "leak:libvorbis";
 }
 

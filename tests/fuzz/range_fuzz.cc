@@ -10,7 +10,7 @@
 #include "api/files/files.h"
 #include "common/base/check.h"
 
-using namespace audiogen;  // NOLINT(google-build-using-namespace): a program of one function.
+using namespace audiogen;
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include "common/domain/request.h"
 #include "common/domain/voices.h"
 
-using namespace audiogen;  // NOLINT(google-build-using-namespace): a program of one function.
+using namespace audiogen;
 
 namespace {
 

@@ -14,7 +14,7 @@
 #include "common/base/check.h"
 #include "common/domain/public_url.h"
 
-using namespace audiogen;  // NOLINT(google-build-using-namespace): a program of one function.
+using namespace audiogen;
 
 namespace {
 

@@ -13,7 +13,7 @@
 #include "common/base/check.h"
 #include "worker/providers/wire.h"
 
-using namespace audiogen;  // NOLINT(google-build-using-namespace): a program of one function.
+using namespace audiogen;
 
 namespace {
 

@@ -122,6 +122,28 @@ rule_shell() {
   shellcheck -x ./dev || report 'shellcheck found something in ./dev or .dev/'  # As the one program that it is.
 }
 
+# Mutexes are those that say what they guard (common/base/mutex.h), and clang proves that it is so.
+rule_locks() {
+  local sources headers header line
+  mapfile -t sources < <(files \( -path './api/*' -o -path './worker/*' -o -path './common/*' \) \
+    \( -name '*.h' -o -name '*.cc' \) ! -path './common/base/mutex.h')
+  search 'use Mutex of common/base/mutex.h, whose rules are checked' \
+    'std::((shared_|recursive_|timed_)*mutex|(shared|unique|scoped)_lock|lock_guard|condition_variable)\b' \
+    "${sources[@]}"
+  while read -r line; do
+    report "$line: say what it guards, with GUARDED_BY"
+  done < <(perl -0777 -ne 'while (/\bMutex (\w+);(?!  \/\/ Guards nothing)/g) { print "$ARGV: $1\n" unless /GUARDED_BY\($1\)/ }' "${sources[@]}")
+  mapfile -t headers < <(grep -lE 'GUARDED_BY' "${sources[@]}" | grep '\.h$')
+  {
+    grep -lE '\b(MutexLock|GUARDED_BY)\b' "${sources[@]}" | grep '\.cc$' || true
+    for header in "${headers[@]}"; do  # What is a template is checked where it is used.
+      grep -lF "\"${header#./}\"" "${sources[@]}" | grep '\.cc$' || true
+    done
+  } | sort -u | xargs --no-run-if-empty -P "$(nproc)" -n 4 \
+    clang++ -std=c++20 -I. -fsyntax-only -Wno-everything -Wthread-safety -Werror '-DAUDIOGEN_VERSION=""' 2>&1 ||
+    report 'clang found what is not guarded'
+}
+
 # The compose file is meant for other machines; here it is only read.
 rule_compose() {
   /usr/bin/python3 - <<'END' || report 'compose.yaml'
@@ -263,6 +285,7 @@ case ${1:-} in
   banned) rule_banned ;;
   format) rule_format ;;
   shell) rule_shell ;;
+  locks) rule_locks ;;
   compose) rule_compose ;;
   citations) rule_citations ;;
   *) report "no such rule: ${1:-}" ;;

@@ -30,7 +30,7 @@ accepts() {
   fi
 }
 
-mkdir -p "$tree"/{api,.ci,common/domain,tests/unit,tests/support}
+mkdir -p "$tree"/{api,.ci,common/base,common/domain,tests/unit,tests/support,worker}
 cp "$(dirname "$lint")/../../.clang-format" "$tree"
 printf '#!/bin/bash\nset -e\n' | tee "$tree/dev" >"$tree/.ci/run"
 echo 'add_library(api a.cc)' >"$tree/api/CMakeLists.txt"
@@ -49,7 +49,14 @@ printf '%s\n' '// RFC 9110 section 14, ISO 11172-3; in a string "https://x.test/
 printf '%s\n' '| `tests/` | `unit/`, `unit/a_test.cc` | `schema/NNNN_x.sql`, `audio/mpeg`, `.local/bin/x`, `/a/b.json` |' \
   >"$tree/README.md"
 
-for rule in layering listed banned format shell citations; do
+echo 'add_library(worker a.cc)' >"$tree/worker/CMakeLists.txt"
+cp "$(dirname "$lint")/../../common/base/mutex.h" "$tree/common/base"
+printf '%s\n' '#include "common/base/mutex.h"' 'struct A {' '  int get();' '  audiogen::Mutex mutex;' \
+  '  int x GUARDED_BY(mutex) = 0;' '};' >"$tree/worker/a.h"
+printf '%s\n' '#include "worker/a.h"' 'int A::get() {' '  const audiogen::MutexLock lock(mutex);' '  return x;' '}' \
+  >"$tree/worker/a.cc"
+
+for rule in layering listed banned format shell locks citations; do
   accepts "$rule"
 done
 
@@ -80,6 +87,11 @@ refuses format api/b.cc 'clang-format' <<<'int  f( ){return 0;}'
 # shellcheck disable=SC2016
 refuses shell tests/x.sh 'SC2086' <<<'#!/bin/bash
 rm $1'
+refuses locks api/b.h 'use Mutex' <<<'class A { std::mutex mutex_; };'
+refuses locks api/b.cc 'use Mutex' <<<'void f() { const std::scoped_lock lock(mutex); }'
+refuses locks api/b.h 'mutex_: say what it guards' <<<'class A { Mutex mutex_; int x_ = 0; };'
+refuses locks worker/b.cc 'requires holding mutex' <<<'#include "worker/a.h"
+int f(A& a) { return a.x; }  // As in MutexLock lock(a.mutex);'
 refuses citations common/domain/c.h 'DESIGN' <<<'// The order of checks (DESIGN 1).'
 refuses citations common/domain/c.h 'reliability 9' <<<'// The books and their rules (reliability
 // 9), each one query.'

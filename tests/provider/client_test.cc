@@ -121,7 +121,7 @@ TEST(Client, KeepsConnections) {
   EXPECT_EQ(server.connections(), 1U);
 }
 
-// NOLINTBEGIN(concurrency-mt-unsafe): before the client's thread starts.
+// Before the client's thread starts.
 TEST(Client, AProxyOfTheEnvironmentIsNotUsed) {
   ProviderDouble server(always({.body = "x"}));
   for (const char* name : {"http_proxy", "https_proxy", "all_proxy", "ALL_PROXY"}) {
@@ -135,7 +135,6 @@ TEST(Client, AProxyOfTheEnvironmentIsNotUsed) {
     unsetenv(name);
   }
 }
-// NOLINTEND(concurrency-mt-unsafe)
 
 TEST(Client, RedirectsAreAnswersNotFollowed) {
   ProviderDouble canary(always({.body = "private"}));

@@ -19,9 +19,9 @@ using testing::Not;
 class Entries : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    ::setenv("TEST_PROVIDER_KEY", "sk-1234", 1);        // NOLINT(concurrency-mt-unsafe)
-    ::setenv("TEST_PROVIDER_BAD_KEY", "a\r\nB: c", 1);  // NOLINT(concurrency-mt-unsafe)
-    ::unsetenv("TEST_PROVIDER_NO_KEY");                 // NOLINT(concurrency-mt-unsafe)
+    ::setenv("TEST_PROVIDER_KEY", "sk-1234", 1);
+    ::setenv("TEST_PROVIDER_BAD_KEY", "a\r\nB: c", 1);
+    ::unsetenv("TEST_PROVIDER_NO_KEY");
   }
 
   static std::vector<std::string> errors(const std::string& entries) {

@@ -300,7 +300,7 @@ class ModelTest : public TaskStoreTest {
 TEST_F(ModelTest, RandomWorkAgreesWithTheModel) {
   constexpr unsigned kSeeds = 15;
   constexpr int kSteps = 200;
-  if (const char* seed = std::getenv("MODEL_SEED")) {  // NOLINT(concurrency-mt-unsafe)
+  if (const char* seed = std::getenv("MODEL_SEED")) {
     run(static_cast<unsigned>(std::strtoul(seed, nullptr, 10)), kSteps);
     return;
   }

@@ -12,7 +12,7 @@ constexpr const char* kNewKey = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v
 
 void openssl(const std::string& arguments) {
   const std::string command = "openssl " + arguments + " 2>/dev/null";
-  if (std::system(command.c_str()) != 0) {  // NOLINT(concurrency-mt-unsafe)
+  if (std::system(command.c_str()) != 0) {
     throw std::runtime_error("failed: " + command);
   }
 }

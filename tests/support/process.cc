@@ -158,7 +158,6 @@ Output run(const std::vector<std::string>& argv,
 }
 
 int test_lane() {
-  // NOLINTNEXTLINE(concurrency-mt-unsafe)
   const char* const given = std::getenv("CTEST_RESOURCE_GROUP_0_BROKER");  // "id:1,slots:1"
   constexpr std::string_view kPrefix = "id:";
   return given != nullptr && std::string_view(given).starts_with(kPrefix)

@@ -44,7 +44,7 @@ std::string audio_of(const Options& options) {
   std::ifstream in(options.audio_file, std::ios::binary);
   if (!in) {
     std::fprintf(stderr, "provider-double: cannot read %s\n", options.audio_file.c_str());
-    std::exit(1);  // NOLINT(concurrency-mt-unsafe): before any thread starts.
+    std::exit(1);  // Before any thread starts.
   }
   return {std::istreambuf_iterator<char>(in), {}};
 }

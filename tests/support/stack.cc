@@ -29,7 +29,7 @@ std::string url_of(const DatabaseUrl& url) {
 }
 
 std::string broker_url() {
-  const char* const url = std::getenv("TEST_AMQP_URL");  // NOLINT(concurrency-mt-unsafe)
+  const char* const url = std::getenv("TEST_AMQP_URL");
   if (url == nullptr) {
     throw std::runtime_error("TEST_AMQP_URL is not set: run the tests by ./dev test");
   }

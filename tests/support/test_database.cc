@@ -39,7 +39,7 @@ DatabaseUrl make_database(const DatabaseUrl& base) {
 }  // namespace
 
 DatabaseUrl test_server() {
-  const char* text = std::getenv("TEST_DATABASE_URL");  // NOLINT(concurrency-mt-unsafe)
+  const char* text = std::getenv("TEST_DATABASE_URL");
   if (text == nullptr) {
     give_up("TEST_DATABASE_URL is missing");
   }

@@ -20,7 +20,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-// NOLINTBEGIN(concurrency-mt-unsafe): one thread.
 // A process environment with the three required variables; put back as it was at the end.
 class ConfigTest : public testing::Test {
  protected:
@@ -96,8 +95,6 @@ class ConfigTest : public testing::Test {
   }
   std::vector<std::pair<std::string, std::optional<std::string>>> saved_;
 };
-
-// NOLINTEND(concurrency-mt-unsafe)
 
 TEST_F(ConfigTest, DefaultsAreAsPublished) {
   const auto config = load_config(Program::kApi);

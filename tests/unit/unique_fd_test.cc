@@ -34,7 +34,7 @@ TEST(UniqueFdTest, MovingGivesItAway) {
   UniqueFd one(opened());
   const int first = one.get();
   UniqueFd two(std::move(one));
-  EXPECT_FALSE(one);  // NOLINT(bugprone-use-after-move): it owns nothing now.
+  EXPECT_FALSE(one);  // It owns nothing now.
   EXPECT_EQ(two.get(), first);
   UniqueFd three(opened());
   const int second = three.get();

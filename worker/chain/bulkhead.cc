@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <deque>
-#include <mutex>
 #include <utility>
 #include <vector>
+
+#include "common/base/mutex.h"
 
 namespace audiogen {
 namespace {
@@ -18,10 +19,15 @@ using std::chrono::milliseconds;
 struct Bulkhead::State {
   AudioProvider* inner = nullptr;
   std::size_t limit = 1;
-  std::mutex mutex;
-  std::size_t running = 0;                    // Guarded by mutex.
-  std::deque<std::shared_ptr<Call>> waiting;  // Guarded by mutex.
-  UsualTime usual;                            // Guarded by mutex.
+  Mutex mutex;
+  std::size_t running GUARDED_BY(mutex) = 0;
+  std::deque<std::shared_ptr<Call>> waiting GUARDED_BY(mutex);
+  UsualTime usual GUARDED_BY(mutex);
+
+  bool in_time(const ProviderRequest& request) const LOCKS_REQUIRED(mutex) {
+    return usual.fits({.left = duration_cast<milliseconds>(request.deadline - Clock::now()),
+                       .whole = request.lifetime});
+  }
 };
 
 struct Bulkhead::Call final : ProviderCall {
@@ -32,7 +38,7 @@ struct Bulkhead::Call final : ProviderCall {
     std::shared_ptr<ProviderCall> started;
     bool dropped = false;
     if (const auto owner = state.lock()) {
-      const std::scoped_lock lock(owner->mutex);
+      const MutexLock lock(owner->mutex);
       const auto at = std::find_if(owner->waiting.begin(),
                                    owner->waiting.end(),
                                    [this](const auto& call) { return call.get() == this; });
@@ -68,7 +74,7 @@ Bulkhead::Bulkhead(std::unique_ptr<AudioProvider> inner)
 Bulkhead::~Bulkhead() {
   std::deque<std::shared_ptr<Call>> waiting;
   {
-    const std::scoped_lock lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     waiting.swap(state_->waiting);
   }
   for (const auto& call : waiting) {
@@ -80,7 +86,7 @@ Bulkhead::~Bulkhead() {
 std::shared_ptr<ProviderCall> Bulkhead::start(ProviderRequest request, Done done) {
   auto call = std::make_shared<Call>(state_, std::move(request), std::move(done));
   {
-    const std::scoped_lock lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     if (state_->running >= state_->limit) {
       state_->waiting.push_back(call);
       return call;
@@ -99,7 +105,7 @@ void Bulkhead::run(const std::shared_ptr<State>& state, const std::shared_ptr<Ca
                             {
                               // The call and the provider's call hold each other until
                               // now.
-                              const std::scoped_lock lock(state->mutex);
+                              const MutexLock lock(state->mutex);
                               call->ended = true;
                               call->inner.reset();
                               if (answer || answer.error().fault == Fault::kOutOfTime) {
@@ -111,7 +117,7 @@ void Bulkhead::run(const std::shared_ptr<State>& state, const std::shared_ptr<Ca
                           });
   bool canceled = false;
   {
-    const std::scoped_lock lock(state->mutex);
+    const MutexLock lock(state->mutex);
     if (call->ended) {
       return;
     }
@@ -127,11 +133,11 @@ void Bulkhead::finished(const std::shared_ptr<State>& state) {
   std::shared_ptr<Call> next;
   std::vector<std::shared_ptr<Call>> late;
   {
-    const std::scoped_lock lock(state->mutex);
+    const MutexLock lock(state->mutex);
     while (!next && !state->waiting.empty()) {
       auto first = std::move(state->waiting.front());
       state->waiting.pop_front();
-      if (in_time(*state, first->request)) {
+      if (state->in_time(first->request)) {
         next = std::move(first);
       } else {
         late.push_back(std::move(first));
@@ -150,33 +156,28 @@ void Bulkhead::finished(const std::shared_ptr<State>& state) {
   }
 }
 
-bool Bulkhead::in_time(const State& state, const ProviderRequest& request) {
-  return state.usual.fits({.left = duration_cast<milliseconds>(request.deadline - Clock::now()),
-                           .whole = request.lifetime});
-}
-
 std::size_t Bulkhead::running() const {
-  const std::scoped_lock lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   return state_->running;
 }
 
 std::size_t Bulkhead::waiting() const {
-  const std::scoped_lock lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   return state_->waiting.size();
 }
 
 std::optional<milliseconds> Bulkhead::needed() const {
-  const std::scoped_lock lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   return state_->usual.needed();
 }
 
 bool Bulkhead::fits(TaskTime time) const {
-  const std::scoped_lock lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   return state_->usual.fits(time);
 }
 
 bool Bulkhead::fits_in_turn(TaskTime time) const {
-  const std::scoped_lock lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   if (state_->running >= state_->limit) {
     // Those that run may all have begun just now.
     const auto rounds = static_cast<milliseconds::rep>(state_->waiting.size() / state_->limit + 1);

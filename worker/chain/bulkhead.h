@@ -37,7 +37,6 @@ class Bulkhead final : public AudioProvider {
   struct State;
   static void run(const std::shared_ptr<State>& state, const std::shared_ptr<Call>& call);
   static void finished(const std::shared_ptr<State>& state);
-  static bool in_time(const State& state, const ProviderRequest& request);
 
   std::shared_ptr<State> state_;
   std::unique_ptr<AudioProvider> inner_;

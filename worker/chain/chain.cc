@@ -216,7 +216,7 @@ bool Chain::admit(std::size_t position, TaskTime time) const {
   if (!link.provider.fits(time)) {
     return false;
   }
-  const std::scoped_lock lock(link.mutex);
+  const MutexLock lock(link.mutex);
   return link.breaker.allow(Clock::now());
 }
 
@@ -229,7 +229,7 @@ void Chain::failed(std::size_t position, Fault fault) const {
     case Fault::kNotCalled:
     case Fault::kCanceled: {
       Link& link = *links_[position];
-      const std::scoped_lock lock(link.mutex);
+      const MutexLock lock(link.mutex);
       link.breaker.said_nothing(Clock::now());
       break;
     }
@@ -246,7 +246,7 @@ void Chain::failed(std::size_t position, Fault fault) const {
 
 void Chain::answered(std::size_t position) const {
   Link& link = *links_[position];
-  const std::scoped_lock lock(link.mutex);
+  const MutexLock lock(link.mutex);
   link.breaker.answered(Clock::now());
 }
 
@@ -255,17 +255,17 @@ void Chain::proved(std::size_t position, std::optional<Fault> fault) const {
   const bool its_failure =
       fault && *fault != Fault::kRejected && *fault != Fault::kUnsupportedInput;
   Link& link = *links_[position];
-  const std::scoped_lock lock(link.mutex);
+  const MutexLock lock(link.mutex);
   link.breaker.proved(!its_failure, Clock::now());
 }
 
 milliseconds Chain::Link::closed_to_calls() {
-  const std::scoped_lock lock(mutex);
+  const MutexLock lock(mutex);
   return std::chrono::ceil<milliseconds>(breaker.closed_to_calls(Clock::now()));
 }
 
 bool Chain::Link::probes() {
-  const std::scoped_lock lock(mutex);
+  const MutexLock lock(mutex);
   return breaker.state(Clock::now()) != Breaker::State::kClosed;
 }
 
@@ -278,7 +278,7 @@ std::string Chain::status_json() const {
     }
     Breaker::State state{};
     {
-      const std::scoped_lock lock(link->mutex);
+      const MutexLock lock(link->mutex);
       state = link->breaker.state(Clock::now());
     }
     out += "\",\"state\":\"";
@@ -290,19 +290,19 @@ std::string Chain::status_json() const {
 }
 
 std::shared_ptr<const Chain> CurrentChain::get() const {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return chain_;
 }
 
 void CurrentChain::replace(std::shared_ptr<const Chain> chain) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   replaced_.push_back(std::exchange(chain_, std::move(chain)));
 }
 
 void CurrentChain::collect() {
   std::vector<std::shared_ptr<const Chain>> unused;
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto first = std::partition(replaced_.begin(), replaced_.end(), [](const auto& chain) {
       return chain.use_count() > 1;
     });

@@ -5,12 +5,12 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "common/base/mutex.h"
 #include "common/base/result.h"
 #include "common/domain/lifecycle.h"
 #include "worker/chain/breaker.h"
@@ -103,8 +103,8 @@ class Chain {
     std::chrono::milliseconds closed_to_calls();
     bool probes();  // Is the next call a probe, if there may be one?
     Bulkhead provider;
-    std::mutex mutex;
-    Breaker breaker;  // Guarded by mutex.
+    Mutex mutex;
+    Breaker breaker GUARDED_BY(mutex);
   };
   std::vector<std::unique_ptr<Link>> links_;
 };
@@ -122,9 +122,9 @@ class CurrentChain {
   void collect();
 
  private:
-  mutable std::mutex mutex_;
-  std::shared_ptr<const Chain> chain_;                  // Guarded by mutex_.
-  std::vector<std::shared_ptr<const Chain>> replaced_;  // Guarded by mutex_.
+  mutable Mutex mutex_;
+  std::shared_ptr<const Chain> chain_ GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<const Chain>> replaced_ GUARDED_BY(mutex_);
 };
 
 }  // namespace audiogen::worker

@@ -46,7 +46,7 @@ Intake::Intake(const DatabaseUrl& database,
 
 void Intake::deliver(std::vector<queue::Delivery> deliveries) {
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const queue::Delivery& delivery : deliveries) {
       (delivery.hint.lane == Lane::kExpress ? waiting_express_ : waiting_).push_back(delivery);
     }
@@ -57,8 +57,8 @@ void Intake::deliver(std::vector<queue::Delivery> deliveries) {
 std::size_t Intake::take(std::span<const Hint> hints) {
   std::size_t count = 0;
   {
-    const std::scoped_lock lock(mutex_);
-    const auto reserve = [&, callable = callable()](Lane lane) {
+    const MutexLock lock(mutex_);
+    const auto reserve = [&, callable = callable()](Lane lane) LOCKS_REQUIRED(mutex_) {
       const std::size_t before = waiting_express_.size();
       const std::size_t all = before + waiting_.size();
       return roster_.reserve(lane, callable, lane == Lane::kExpress ? before : all);
@@ -74,7 +74,7 @@ std::size_t Intake::take(std::span<const Hint> hints) {
 }
 
 Room Intake::room() const {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (closed_.load()) {
     return {};
   }
@@ -89,7 +89,7 @@ Room Intake::room() const {
 void Intake::go_on() {
   std::vector<queue::Delivery> next;
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (closed_.load() || (waiting_.empty() && waiting_express_.empty())) {
       return;
     }
@@ -124,14 +124,13 @@ std::size_t Intake::callable() const {
   return room == 0 ? 0 : std::max(room, beyond_room_.load());
 }
 
-// mutex_ is held.
 void Intake::look_again() {
   if (std::exchange(looks_again_, true)) {
     return;
   }
   scheduler_.after(kLookAgainAfter, [this] {
     {
-      const std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       looks_again_ = false;
     }
     go_on();

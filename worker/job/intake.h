@@ -5,12 +5,12 @@
 #include <atomic>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "common/base/config.h"
+#include "common/base/mutex.h"
 #include "common/domain/shares.h"
 #include "common/queue/consumer.h"
 #include "common/store/group_commit.h"
@@ -66,7 +66,7 @@ class Intake {
   using Clock = Job::Clock;
   using Outcome = Result<std::optional<Claimed>, store::StoreFault>;
 
-  void look_again();
+  void look_again() LOCKS_REQUIRED(mutex_);
   std::size_t callable() const;
   void claim(const queue::Delivery& delivery, int tries);
   void claim_later(const queue::Delivery& delivery, int tries);
@@ -86,11 +86,12 @@ class Intake {
   const Begin begin_;
 
   std::atomic<bool> closed_{false};
-  mutable std::mutex mutex_;
-  // Guarded by mutex_: not asked for yet, by lane, and whose turn it is.
-  std::deque<queue::Delivery> waiting_, waiting_express_;
-  LaneTurns turns_;
-  bool looks_again_ = false;  // Guarded by mutex_.
+  mutable Mutex mutex_;
+  // Not asked for yet, by lane, and whose turn it is.
+  std::deque<queue::Delivery> waiting_ GUARDED_BY(mutex_);
+  std::deque<queue::Delivery> waiting_express_ GUARDED_BY(mutex_);
+  LaneTurns turns_ GUARDED_BY(mutex_);
+  bool looks_again_ GUARDED_BY(mutex_) = false;
   // Claimed beyond what there is room for: for nobody of the last ones anybody could be called.
   std::atomic<std::size_t> beyond_room_{0};
   store::GroupCommit<Hint, std::optional<Claimed>> claims_;

@@ -54,22 +54,22 @@ store::SettleCommand Job::command(ClaimEnd claim_end) const {
 }
 
 bool Job::is_lost() const {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return lost_;
 }
 
 bool Job::is_given_back() const {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return giving_back_;
 }
 
 bool Job::lease_is_over(Clock::time_point now) const {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return lost_ || now - lease_.from > kLeaseSelfStop;
 }
 
 Job::LeaseIs Job::look_at_lease(Clock::time_point now) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (lost_) {
     return LeaseIs::kGood;
   }
@@ -84,7 +84,7 @@ Job::LeaseIs Job::look_at_lease(Clock::time_point now) {
 }
 
 void Job::renewal_ended(std::optional<Clock::time_point> renewed_from) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   lease_.renewing = false;
   if (renewed_from) {
     lease_.from = *renewed_from;
@@ -94,7 +94,7 @@ void Job::renewal_ended(std::optional<Clock::time_point> renewed_from) {
 bool Job::lose() {
   OpenCalls calls;
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (lost_) {
       return false;
     }
@@ -108,7 +108,7 @@ bool Job::lose() {
 void Job::give_back() {
   OpenCalls calls;
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     giving_back_ = true;
     calls = calls_;
   }
@@ -116,12 +116,12 @@ void Job::give_back() {
 }
 
 std::uint32_t Job::next_row() {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return ++rows_;
 }
 
 std::uint64_t Job::begin_step() {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   calls_.clear();
   awaited_ = 1;
   reached_ = provider;
@@ -129,7 +129,7 @@ std::uint64_t Job::begin_step() {
 }
 
 std::optional<Call> Job::hedge(const Call& slow, std::size_t second) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (step_ != slow.step || awaited_ == 0 || lost_ || giving_back_) {
     return std::nullopt;
   }
@@ -139,14 +139,14 @@ std::optional<Call> Job::hedge(const Call& slow, std::size_t second) {
 }
 
 bool Job::awaits(std::uint64_t of) const {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return of == step_ && awaited_ > 0;
 }
 
 void Job::hold(std::uint64_t of, std::shared_ptr<ProviderCall> call) {
   bool stop = false;
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     const bool late = of != step_ || awaited_ == 0;
     stop = late || lost_ || giving_back_;
     if (!late) {
@@ -161,7 +161,7 @@ void Job::hold(std::uint64_t of, std::shared_ptr<ProviderCall> call) {
 Job::Race Job::answered(std::uint64_t of, bool audio) {
   OpenCalls losers;
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (of != step_ || awaited_ == 0) {
       return Race::kOver;
     }
@@ -180,7 +180,7 @@ Job::Race Job::answered(std::uint64_t of, bool audio) {
 }
 
 std::size_t Job::reached() const {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return reached_;
 }
 

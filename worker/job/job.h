@@ -7,11 +7,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "common/base/mutex.h"
 #include "common/domain/lifecycle.h"
 #include "common/domain/request.h"
 #include "common/store/commands.h"
@@ -129,16 +129,16 @@ class Job {
     bool renewing = false;
   };
 
-  mutable std::mutex mutex_;  // Guards all of these.
-  Lease lease_;
-  bool lost_ = false;
-  bool giving_back_ = false;
-  std::uint32_t rows_;  // Number of the newest call's row.
+  mutable Mutex mutex_;
+  Lease lease_ GUARDED_BY(mutex_);
+  bool lost_ GUARDED_BY(mutex_) = false;
+  bool giving_back_ GUARDED_BY(mutex_) = false;
+  std::uint32_t rows_ GUARDED_BY(mutex_);  // Number of the newest call's row.
   // What may still answer for step `step_`: one call, or two where it is hedged.
-  std::uint64_t step_ = 0;
-  int awaited_ = 0;
-  std::size_t reached_ = 0;
-  OpenCalls calls_;
+  std::uint64_t step_ GUARDED_BY(mutex_) = 0;
+  int awaited_ GUARDED_BY(mutex_) = 0;
+  std::size_t reached_ GUARDED_BY(mutex_) = 0;
+  OpenCalls calls_ GUARDED_BY(mutex_);
 };
 
 using JobPtr = std::shared_ptr<Job>;

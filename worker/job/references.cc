@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <unordered_map>
@@ -17,6 +15,7 @@
 #include <curl/curl.h>
 
 #include "common/base/ascii.h"
+#include "common/base/mutex.h"
 #include "common/domain/public_url.h"
 #include "worker/job/spool.h"
 
@@ -189,18 +188,18 @@ struct ReferenceFetcher::Budget {
   explicit Budget(ReferenceLimits with) : limits(std::move(with)) {}
 
   const ReferenceLimits limits;
-  std::mutex mutex;
-  std::condition_variable ended;
-  std::unordered_set<std::shared_ptr<Fetch>> open;  // Guarded by mutex.
-  std::deque<std::shared_ptr<Fetch>> waiting;       // Guarded by mutex; open ones.
-  std::set<std::uint64_t> begun;                    // Guarded by mutex.
-  std::map<UserId, User> users;                     // Guarded by mutex.
-  // Guarded by mutex: files asked for, of each user no more than its share. (Only redirects, which
+  Mutex mutex;
+  ConditionVariable ended;
+  std::unordered_set<std::shared_ptr<Fetch>> open GUARDED_BY(mutex);
+  std::deque<std::shared_ptr<Fetch>> waiting GUARDED_BY(mutex);  // Open ones.
+  std::set<std::uint64_t> begun GUARDED_BY(mutex);
+  std::map<UserId, User> users GUARDED_BY(mutex);
+  // Files asked for, of each user no more than its share. (Only redirects, which
   // wait for nobody, get a user above it.)
-  std::unordered_map<std::string, std::size_t> hosts;
-  std::vector<std::shared_ptr<http::ClientCall>> starved;  // Guarded by mutex.
-  std::size_t bytes = 0;                                   // Guarded by mutex.
-  std::uint64_t last_number = 0;                           // Guarded by mutex.
+  std::unordered_map<std::string, std::size_t> hosts GUARDED_BY(mutex);
+  std::vector<std::shared_ptr<http::ClientCall>> starved GUARDED_BY(mutex);
+  std::size_t bytes GUARDED_BY(mutex) = 0;
+  std::uint64_t last_number GUARDED_BY(mutex) = 0;
 
   std::size_t tasks_each() const { return std::max<std::size_t>(limits.tasks_max / kUserShare, 1); }
   std::size_t waiting_each() const {
@@ -229,12 +228,16 @@ struct ReferenceFetcher::Budget {
   void leave(const std::shared_ptr<Fetch>& fetch);
 
  private:
-  void forget_if_idle(const UserId& user);              // A lock is held.
-  bool may_begin(const Fetch& fetch);                   // A lock is held.
-  void add_file(User& user, const std::string& host);   // A lock is held.
-  void drop_file(User& user, const std::string& host);  // A lock is held.
-  // Begins whom there is room for, and has those go on who starved: after anything was given back.
-  void look_again(std::unique_lock<std::mutex> lock);
+  using Calls = std::vector<std::shared_ptr<http::ClientCall>>;
+
+  void forget_if_idle(const UserId& user) LOCKS_REQUIRED(mutex);
+  bool may_begin(const Fetch& fetch) LOCKS_REQUIRED(mutex);
+  void add_file(User& user, const std::string& host) LOCKS_REQUIRED(mutex);
+  void drop_file(User& user, const std::string& host) LOCKS_REQUIRED(mutex);
+  // Begins whom there is room for: after anything was given back. Those who starved are to go on,
+  // see feed(), once the mutex is free.
+  Calls look_again() LOCKS_REQUIRED(mutex);
+  static void feed(const Calls& hungry);
 };
 
 // Everything but cancel() and inspect() happens on the client's thread.
@@ -261,7 +264,7 @@ struct ReferenceFetcher::Fetch final : ProviderCall, std::enable_shared_from_thi
 
   void end_soon(ReferenceFault fault) {
     // Not needed once it has ended, and the client may be gone by then.
-    const std::scoped_lock lock(budget->mutex);
+    const MutexLock lock(budget->mutex);
     if (budget->open.count(shared_from_this()) > 0) {
       fetcher.client_.after(
           std::chrono::milliseconds(0),
@@ -521,7 +524,7 @@ struct ReferenceFetcher::Fetch final : ProviderCall, std::enable_shared_from_thi
 
 std::optional<std::chrono::milliseconds> ReferenceFetcher::Budget::admit(
     const std::shared_ptr<Fetch>& fetch) {
-  std::unique_lock lock(mutex);
+  MutexLock lock(mutex);
   open.insert(fetch);
   User& user = users[fetch->user];
   if (waiting.size() >= limits.waiting_max || user.open >= waiting_each() + tasks_each()) {
@@ -537,14 +540,16 @@ std::optional<std::chrono::milliseconds> ReferenceFetcher::Budget::admit(
   fetch->number = ++last_number;
   ++user.open;
   waiting.push_back(fetch);
-  look_again(std::move(lock));
+  const Calls hungry = look_again();
+  lock.unlock();
+  feed(hungry);
   return std::nullopt;
 }
 
 bool ReferenceFetcher::Budget::take(Fetch& fetch,
                                     std::size_t more,
                                     const std::shared_ptr<http::ClientCall>& call) {
-  const std::scoped_lock lock(mutex);
+  const MutexLock lock(mutex);
   User& user = users[fetch.user];
   const bool of_user =
       user.bytes + more <= limits.bytes_max / kUserShare || *user.begun.begin() == fetch.number;
@@ -562,11 +567,13 @@ void ReferenceFetcher::Budget::give_back(const UserId& user, std::size_t fewer) 
   if (fewer == 0) {
     return;
   }
-  std::unique_lock lock(mutex);
+  MutexLock lock(mutex);
   users[user].bytes -= fewer;
   bytes -= fewer;
   forget_if_idle(user);
-  look_again(std::move(lock));
+  const Calls hungry = look_again();
+  lock.unlock();
+  feed(hungry);
 }
 
 void ReferenceFetcher::Budget::add_file(User& user, const std::string& host) {
@@ -587,17 +594,19 @@ void ReferenceFetcher::Budget::drop_file(User& user, const std::string& host) {
 }
 
 void ReferenceFetcher::Budget::move_host(const UserId& id, std::string& from, std::string to) {
-  std::unique_lock lock(mutex);
+  MutexLock lock(mutex);
   User& user = users[id];
   drop_file(user, from);
   // It has its turn: it is counted there, but waits for nobody.
   add_file(user, to);
   from = std::move(to);
-  look_again(std::move(lock));
+  const Calls hungry = look_again();
+  lock.unlock();
+  feed(hungry);
 }
 
 bool ReferenceFetcher::Budget::may_inspect(const std::shared_ptr<Fetch>& fetch) {
-  const std::scoped_lock lock(mutex);
+  const MutexLock lock(mutex);
   User& user = users[fetch->user];
   user.inspections.push_back(fetch);
   return user.inspections.size() == 1;
@@ -605,14 +614,14 @@ bool ReferenceFetcher::Budget::may_inspect(const std::shared_ptr<Fetch>& fetch) 
 
 std::shared_ptr<ReferenceFetcher::Fetch> ReferenceFetcher::Budget::next_inspection(
     const UserId& id) {
-  const std::scoped_lock lock(mutex);
+  const MutexLock lock(mutex);
   User& user = users[id];
   user.inspections.pop_front();
   return user.inspections.empty() ? nullptr : user.inspections.front();
 }
 
 void ReferenceFetcher::Budget::leave(const std::shared_ptr<Fetch>& fetch) {
-  std::unique_lock lock(mutex);
+  MutexLock lock(mutex);
   if (fetch->number != 0) {
     User& user = users[fetch->user];
     if (begun.erase(fetch->number) > 0) {
@@ -633,7 +642,9 @@ void ReferenceFetcher::Budget::leave(const std::shared_ptr<Fetch>& fetch) {
   open.erase(fetch);
   // Only now: the fetcher's destructor waits for this.
   ended.notify_all();
-  look_again(std::move(lock));
+  const Calls hungry = look_again();
+  lock.unlock();
+  feed(hungry);
 }
 
 void ReferenceFetcher::Budget::forget_if_idle(const UserId& id) {
@@ -654,13 +665,14 @@ bool ReferenceFetcher::Budget::may_begin(const Fetch& fetch) {
       (bytes >= limits.bytes_max && !begun.empty())) {
     return false;
   }
-  return std::all_of(fetch.items.begin(), fetch.items.end(), [&](const Item& item) {
+  const auto fits = [&](const Item& item) LOCKS_REQUIRED(mutex) {
     return has_room(user.hosts, item.host, files_per_host_each()) &&
            has_room(hosts, item.host, files_per_host());
-  });
+  };
+  return std::all_of(fetch.items.begin(), fetch.items.end(), fits);
 }
 
-void ReferenceFetcher::Budget::look_again(std::unique_lock<std::mutex> lock) {
+ReferenceFetcher::Budget::Calls ReferenceFetcher::Budget::look_again() {
   std::vector<std::shared_ptr<Fetch>> ready;
   while (begun.size() < limits.tasks_max) {
     // Of the users with the fewest turns, the one who has waited longest: however many of one user
@@ -686,11 +698,14 @@ void ReferenceFetcher::Budget::look_again(std::unique_lock<std::mutex> lock) {
     ready.push_back(std::move(*next));
     waiting.erase(next);
   }
-  const auto hungry = std::exchange(starved, {});
+  Calls hungry = std::exchange(starved, {});
   for (const auto& one : ready) {
     one->begin();
   }
-  lock.unlock();
+  return hungry;
+}
+
+void ReferenceFetcher::Budget::feed(const Calls& hungry) {
   for (const auto& call : hungry) {
     call->go_on();
   }
@@ -710,14 +725,15 @@ ReferenceFetcher::ReferenceFetcher(Decoder& decoder,
 ReferenceFetcher::~ReferenceFetcher() {
   std::vector<std::shared_ptr<Fetch>> open;
   {
-    const std::scoped_lock lock(budget_->mutex);
+    const MutexLock lock(budget_->mutex);
     open.assign(budget_->open.begin(), budget_->open.end());
   }
   for (const auto& fetch : open) {
     fetch->cancel();
   }
-  std::unique_lock lock(budget_->mutex);
-  budget_->ended.wait(lock, [this] { return budget_->open.empty(); });
+  MutexLock lock(budget_->mutex);
+  budget_->ended.wait(lock,
+                      [this]() LOCKS_REQUIRED(budget_->mutex) { return budget_->open.empty(); });
 }
 
 std::shared_ptr<ProviderCall> ReferenceFetcher::fetch(

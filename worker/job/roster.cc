@@ -9,12 +9,12 @@ Roster::Roster(std::size_t places, std::function<void()> freed)
     : places_(places), freed_(std::move(freed)) {}
 
 Room Roster::room(std::size_t callable) const {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return {.bulk = left(Lane::kBulk, callable), .express = left(Lane::kExpress, callable)};
 }
 
 bool Roster::reserve(Lane lane, std::size_t callable, std::size_t spoken_for) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (left(lane, callable) <= spoken_for) {
     return false;
   }
@@ -25,7 +25,7 @@ bool Roster::reserve(Lane lane, std::size_t callable, std::size_t spoken_for) {
 
 void Roster::unreserve(Lane lane) {
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     --reserved_;
     --taken(lane);
   }
@@ -34,7 +34,7 @@ void Roster::unreserve(Lane lane) {
 }
 
 void Roster::enter(const JobPtr& job, Lane lane) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   --reserved_;
   // Where it was lost and claimed again, the old job is still on its way out.
   Entry& entry = jobs_[job->claim.task];
@@ -46,7 +46,7 @@ void Roster::enter(const JobPtr& job, Lane lane) {
 
 void Roster::begin(const JobPtr& job) {
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     Entry* const entry = entry_of(job);
     if (entry == nullptr || entry->begun) {
       return;
@@ -59,7 +59,7 @@ void Roster::begin(const JobPtr& job) {
 
 void Roster::go_out(const JobPtr& job) {
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     Entry* const entry = entry_of(job);
     if (entry == nullptr || entry->out) {
       return;
@@ -73,7 +73,7 @@ void Roster::go_out(const JobPtr& job) {
 }
 
 void Roster::come_in(const JobPtr& job) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (Entry* const entry = entry_of(job); entry != nullptr && entry->out) {
     entry->out = false;
     taken(entry->lane) += entry->takes_place() ? 1U : 0U;
@@ -82,7 +82,7 @@ void Roster::come_in(const JobPtr& job) {
 
 void Roster::step_aside(const JobPtr& job) {
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     Entry* const entry = entry_of(job);
     if (entry == nullptr || entry->aside || aside_ >= places_) {
       return;
@@ -96,7 +96,7 @@ void Roster::step_aside(const JobPtr& job) {
 
 void Roster::leave(const JobPtr& job) {
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     const Entry* const entry = entry_of(job);
     if (entry == nullptr) {
       return;
@@ -109,20 +109,20 @@ void Roster::leave(const JobPtr& job) {
 }
 
 void Roster::close() {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   closed_ = true;
 }
 
 void Roster::open() {
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     closed_ = false;
   }
   freed_();
 }
 
 Roster::Company Roster::company_of(const JobPtr& job) const {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!has(job) || jobs_.at(job->claim.task).aside) {
     return Company::kGone;
   }
@@ -130,7 +130,7 @@ Roster::Company Roster::company_of(const JobPtr& job) const {
 }
 
 std::vector<JobPtr> Roster::all() const {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<JobPtr> out;
   out.reserve(jobs_.size());
   for (const auto& [task, entry] : jobs_) {
@@ -140,13 +140,14 @@ std::vector<JobPtr> Roster::all() const {
 }
 
 std::size_t Roster::size() const {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return jobs_.size();
 }
 
 bool Roster::wait_empty(std::chrono::milliseconds limit) {
-  std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, limit, [this] { return jobs_.empty() && reserved_ == 0; });
+  MutexLock lock(mutex_);
+  return changed_.wait_for(
+      lock, limit, [this]() LOCKS_REQUIRED(mutex_) { return jobs_.empty() && reserved_ == 0; });
 }
 
 Roster::Entry* Roster::entry_of(const JobPtr& job) {

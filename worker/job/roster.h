@@ -2,13 +2,12 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <functional>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
+#include "common/base/mutex.h"
 #include "common/domain/shares.h"
 #include "worker/job/job.h"
 
@@ -72,24 +71,27 @@ class Roster {
     bool takes_place() const { return !out && !aside; }
   };
 
-  // mutex_ is held.
-  std::size_t left(Lane lane, std::size_t callable) const;
-  std::size_t& taken(Lane lane) { return lane == Lane::kExpress ? express_ : bulk_; }
-  Entry* entry_of(const JobPtr& job);
-  bool has(const JobPtr& job) const;
-  void uncount(const Entry& entry);
+  std::size_t left(Lane lane, std::size_t callable) const LOCKS_REQUIRED(mutex_);
+  std::size_t& taken(Lane lane) LOCKS_REQUIRED(mutex_) {
+    return lane == Lane::kExpress ? express_ : bulk_;
+  }
+  Entry* entry_of(const JobPtr& job) LOCKS_REQUIRED(mutex_);
+  bool has(const JobPtr& job) const LOCKS_REQUIRED(mutex_);
+  void uncount(const Entry& entry) LOCKS_REQUIRED(mutex_);
 
   static constexpr std::size_t kExpressPart = 8;
 
   const std::size_t places_;
   const std::function<void()> freed_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::unordered_map<TaskId, Entry> jobs_;  // Guarded by mutex_.
-  std::size_t reserved_ = 0;                // Guarded by mutex_: asked for, no answer yet.
-  std::size_t bulk_ = 0, express_ = 0;      // Guarded by mutex_: places taken, or reserved.
-  std::size_t begun_ = 0, aside_ = 0;       // Guarded by mutex_: of jobs_.
-  bool closed_ = false;                     // Guarded by mutex_.
+  mutable Mutex mutex_;
+  ConditionVariable changed_;
+  std::unordered_map<TaskId, Entry> jobs_ GUARDED_BY(mutex_);
+  std::size_t reserved_ GUARDED_BY(mutex_) = 0;  // Asked for, no answer yet.
+  std::size_t bulk_ GUARDED_BY(mutex_) = 0;      // Places taken, or reserved.
+  std::size_t express_ GUARDED_BY(mutex_) = 0;   // The same.
+  std::size_t begun_ GUARDED_BY(mutex_) = 0;     // Of jobs_.
+  std::size_t aside_ GUARDED_BY(mutex_) = 0;     // Of jobs_.
+  bool closed_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace audiogen::worker

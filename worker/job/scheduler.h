@@ -5,9 +5,10 @@
 #include <condition_variable>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <stop_token>
 #include <thread>
+
+#include "common/base/mutex.h"
 
 namespace audiogen::worker {
 
@@ -29,9 +30,9 @@ class Scheduler {
  private:
   void run(const std::stop_token& stop);
 
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable_any changed_;
-  std::multimap<Clock::time_point, std::function<void()>> due_;  // Guarded by mutex_.
+  std::multimap<Clock::time_point, std::function<void()>> due_ GUARDED_BY(mutex_);
   std::jthread thread_;
 };
 

@@ -76,7 +76,7 @@ Suspects::Suspects(Roster& roster, Scheduler& scheduler, Begin begin, GiveBack g
       give_back_(std::move(give_back)) {}
 
 bool Suspects::offer(TaskId task) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (stopped_ || !isolation_.offer(task, roster_.size() > 0, chance(), Clock::now())) {
     return false;
   }
@@ -86,7 +86,7 @@ bool Suspects::offer(TaskId task) {
 
 void Suspects::granted(std::optional<TaskId> task) {
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (isolation_.granted(task)) {
       return;
     }
@@ -95,9 +95,11 @@ void Suspects::granted(std::optional<TaskId> task) {
 }
 
 void Suspects::came(const JobPtr& job) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (stopped_) {
-    over(std::move(lock));
+    end_turn();
+    lock.unlock();
+    roster_.open();
     give_back_(job, std::chrono::milliseconds(0));
     return;
   }
@@ -110,14 +112,14 @@ void Suspects::came(const JobPtr& job) {
 
 void Suspects::watch(const JobPtr& job) {
   look();
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (job_ == job && isolation_.waits()) {
     scheduler_.after(kWatchEvery, [this, job] { watch(job); });
   }
 }
 
 void Suspects::look() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (!job_) {
     return;
   }
@@ -128,36 +130,40 @@ void Suspects::look() {
     roster_.leave(job);  // Which looks again.
     return;
   }
-  switch (isolation_.look(company, Clock::now())) {
+  const Isolation::Next next = isolation_.look(company, Clock::now());
+  if (next == Isolation::Next::kGiveBack || next == Isolation::Next::kOver) {
+    end_turn();
+  }
+  lock.unlock();
+  switch (next) {
     case Isolation::Next::kWait:
       break;
     case Isolation::Next::kBegin:
-      lock.unlock();
       begin_(job);
       break;
     case Isolation::Next::kGiveBack:
-      over(std::move(lock));
+      roster_.open();
       give_back_(job, alone_delay(jitter()));
       break;
     case Isolation::Next::kOver:
-      over(std::move(lock));
+      roster_.open();
       break;
   }
 }
 
-void Suspects::over(std::unique_lock<std::mutex> lock) {
+void Suspects::end_turn() {
   isolation_.end(Clock::now());
   job_.reset();
-  lock.unlock();
-  roster_.open();
 }
 
 void Suspects::stop() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   stopped_ = true;
   if (job_ && isolation_.waits()) {
     const JobPtr job = job_;
-    over(std::move(lock));
+    end_turn();
+    lock.unlock();
+    roster_.open();
     give_back_(job, std::chrono::milliseconds(0));
   }
 }

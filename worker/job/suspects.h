@@ -4,10 +4,10 @@
 
 #include <chrono>
 #include <functional>
-#include <mutex>
 #include <optional>
 
 #include "common/base/ids.h"
+#include "common/base/mutex.h"
 #include "worker/job/roster.h"
 #include "worker/job/scheduler.h"
 
@@ -83,17 +83,17 @@ class Suspects {
 
  private:
   void watch(const JobPtr& job);
-  void over(std::unique_lock<std::mutex> lock);
+  void end_turn() LOCKS_REQUIRED(mutex_);
 
   Roster& roster_;
   Scheduler& scheduler_;
   const Begin begin_;
   const GiveBack give_back_;
 
-  std::mutex mutex_;
-  Isolation isolation_;   // Guarded by mutex_.
-  JobPtr job_;            // Guarded by mutex_: the suspect that has come.
-  bool stopped_ = false;  // Guarded by mutex_.
+  Mutex mutex_;
+  Isolation isolation_ GUARDED_BY(mutex_);
+  JobPtr job_ GUARDED_BY(mutex_);  // The suspect that has come.
+  bool stopped_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace audiogen::worker

@@ -169,7 +169,7 @@ LocalProvider::LocalProvider(LocalOptions options)
 
 LocalProvider::~LocalProvider() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
     for (const auto& call : waiting_) {
       call->cancel();
@@ -187,7 +187,7 @@ LocalProvider::~LocalProvider() {
 std::shared_ptr<ProviderCall> LocalProvider::start(ProviderRequest request, Done done) {
   auto call = std::make_shared<Call>(std::move(request), std::move(done));
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     AG_CHECK(!stopping_);
     waiting_.push_back(call);
   }
@@ -199,8 +199,9 @@ void LocalProvider::work() {
   for (;;) {
     std::shared_ptr<Call> call;
     {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
+      MutexLock lock(mutex_);
+      changed_.wait(lock,
+                    [this]() LOCKS_REQUIRED(mutex_) { return stopping_ || !waiting_.empty(); });
       if (waiting_.empty()) {
         return;
       }
@@ -210,7 +211,7 @@ void LocalProvider::work() {
     }
     Result<Audio, ProviderFault> result = speak(*call);
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       std::erase(running_, call);
     }
     call->done(std::move(result));

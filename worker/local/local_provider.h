@@ -3,14 +3,13 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "common/base/mutex.h"
 #include "worker/chain/provider.h"
 #include "worker/local/speech_helper.h"
 
@@ -48,11 +47,11 @@ class LocalProvider : public AudioProvider {
   const Capabilities capabilities_;
   SpeechHelper helper_;
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool stopping_ = false;
-  std::deque<std::shared_ptr<Call>> waiting_;
-  std::vector<std::shared_ptr<Call>> running_;
+  Mutex mutex_;
+  ConditionVariable changed_;
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  std::deque<std::shared_ptr<Call>> waiting_ GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Call>> running_ GUARDED_BY(mutex_);
   std::vector<std::thread> threads_;
 };
 

@@ -187,7 +187,7 @@ std::string read_key(Members& members, const KindRules& rules) {
     members.complain("api_key_env must be the name of an environment variable");
     return "";
   }
-  const char* const value = std::getenv(variable.c_str());  // NOLINT(concurrency-mt-unsafe)
+  const char* const value = std::getenv(variable.c_str());
   if (value == nullptr || *value == '\0') {
     members.complain("the environment variable " + variable + " (api_key_env) is not set");
     return "";

@@ -1,11 +1,11 @@
 #include "worker/providers/remote_provider.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
 #include <unordered_set>
 #include <utility>
 #include <variant>
+
+#include "common/base/mutex.h"
 
 namespace audiogen {
 namespace {
@@ -22,9 +22,9 @@ struct RemoteProvider::State {
   explicit State(http::Client& to) : client(to) {}
 
   http::Client& client;  // There as long as a call is open.
-  std::mutex mutex;
-  std::condition_variable ended;
-  std::unordered_set<std::shared_ptr<Call>> open;  // Guarded by mutex.
+  Mutex mutex;
+  ConditionVariable ended;
+  std::unordered_set<std::shared_ptr<Call>> open GUARDED_BY(mutex);
 };
 
 // Everything but cancel() happens on the client's thread.
@@ -41,7 +41,7 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
         done(std::move(reply)) {}
 
   void cancel() override {
-    const std::scoped_lock lock(state->mutex);
+    const MutexLock lock(state->mutex);
     if (state->open.count(shared_from_this()) > 0) {
       post(std::chrono::milliseconds(0), [](Call& call) {
         call.give_up({Fault::kCanceled, "canceled", std::nullopt});
@@ -129,7 +129,7 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
     const Done reply = std::move(done);
     reply(std::move(result));
     // Only now: the destructor waits for this.
-    const std::scoped_lock lock(state->mutex);
+    const MutexLock lock(state->mutex);
     state->open.erase(shared_from_this());
     state->ended.notify_all();
   }
@@ -150,14 +150,14 @@ RemoteProvider::RemoteProvider(RemoteOptions options, http::Client& client)
 RemoteProvider::~RemoteProvider() {
   std::vector<std::shared_ptr<Call>> open;
   {
-    const std::scoped_lock lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     open.assign(state_->open.begin(), state_->open.end());
   }
   for (const auto& call : open) {
     call->cancel();
   }
-  std::unique_lock lock(state_->mutex);
-  state_->ended.wait(lock, [this] { return state_->open.empty(); });
+  MutexLock lock(state_->mutex);
+  state_->ended.wait(lock, [this]() LOCKS_REQUIRED(state_->mutex) { return state_->open.empty(); });
 }
 
 std::shared_ptr<ProviderCall> RemoteProvider::start(ProviderRequest request, Done done) {
@@ -166,7 +166,7 @@ std::shared_ptr<ProviderCall> RemoteProvider::start(ProviderRequest request, Don
   auto call = std::make_shared<Call>(
       state_, options_.open(request), ours ? request.deadline : patience, ours, std::move(done));
   {
-    const std::scoped_lock lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     state_->open.insert(call);
   }
   call->post(std::chrono::milliseconds(0), [](Call& started) { started.begin(); });

@@ -251,12 +251,12 @@ Helper::Helper(std::string path, std::uint32_t version)
 Helper::~Helper() = default;
 
 std::optional<pid_t> Helper::process() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return process_ ? std::optional(process_->pid()) : std::nullopt;
 }
 
 std::shared_ptr<Helper::Process> Helper::running() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (process_ && process_->alive()) {
     return process_;
   }
@@ -274,7 +274,7 @@ std::shared_ptr<Helper::Process> Helper::running() {
 }
 
 void Helper::lost(const std::shared_ptr<Process>& process) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (process_ == process) {
     process_.reset();
     note_failure();
@@ -310,7 +310,7 @@ Ending Helper::ask(const Request& request,
       begin();
       const Ending ending = listen(answer.get(), request, take);
       if (ending == Ending::kComplete) {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         failures_ = 0;
       }
       if (ending != Ending::kCrashed || process->alive(kDiesTogether)) {

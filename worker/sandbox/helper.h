@@ -6,12 +6,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include <sys/types.h>
+
+#include "common/base/mutex.h"
 
 namespace audiogen::sandbox {
 
@@ -84,14 +85,15 @@ class Helper {
 
   std::shared_ptr<Process> running();
   void lost(const std::shared_ptr<Process>& process);
-  void note_failure();  // mutex_ is held
+  void note_failure() LOCKS_REQUIRED(mutex_);
 
   const std::string path_;
   const std::uint32_t version_;
-  mutable std::mutex mutex_;
-  std::shared_ptr<Process> process_;
-  int failures_ = 0;  // since the last complete answer
-  std::optional<std::chrono::steady_clock::time_point> next_start_;  // Not before, after failures.
+  mutable Mutex mutex_;
+  std::shared_ptr<Process> process_ GUARDED_BY(mutex_);
+  int failures_ GUARDED_BY(mutex_) = 0;  // since the last complete answer
+  // Not before, after failures.
+  std::optional<std::chrono::steady_clock::time_point> next_start_ GUARDED_BY(mutex_);
 };
 
 }  // namespace audiogen::sandbox

@@ -295,7 +295,7 @@ Janitor::Janitor(const Config& config, BlobStore& blobs, JanitorOptions options)
 
 void Janitor::stop() {
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_all();
@@ -307,8 +307,8 @@ void Janitor::stop() {
 void Janitor::run(const DatabaseUrl& url) {
   store::TaskStore store(url, options_.clocks);
   const Rest rest = [this](std::chrono::steady_clock::duration pause) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, pause, [this] { return stopping_; });
+    MutexLock lock(mutex_);
+    return changed_.wait_for(lock, pause, [this]() LOCKS_REQUIRED(mutex_) { return stopping_; });
   };
   chores_.believes(store);  // Where the clocks are now, so that the first run sees if they jump.
   for (auto pause = options_.first; !rest(pause); pause = options_.every) {

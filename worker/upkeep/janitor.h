@@ -5,13 +5,12 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <functional>
-#include <mutex>
 #include <thread>
 
 #include "common/base/config.h"
+#include "common/base/mutex.h"
 #include "common/blob/blob_store.h"
 #include "common/domain/clock_trust.h"
 #include "common/store/task_store.h"
@@ -77,9 +76,9 @@ class Janitor {
 
   const JanitorOptions options_;
   Chores chores_;  // The thread's.
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool stopping_ = false;  // Guarded by mutex_.
+  Mutex mutex_;
+  ConditionVariable changed_;
+  bool stopping_ GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

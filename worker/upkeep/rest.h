@@ -3,18 +3,19 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <mutex>
 #include <stop_token>
 #include <thread>
+
+#include "common/base/mutex.h"
 
 namespace audiogen::worker {
 
 // Waits for `pause`, or until this thread is asked to stop, which a std::jthread does at its end.
 // True: it was, and is to end.
 inline bool stopped_within(const std::stop_token& stop, std::chrono::nanoseconds pause) {
-  std::mutex mutex;
+  Mutex mutex;  // Guards nothing, but a wait needs one.
   std::condition_variable_any never;
-  std::unique_lock lock(mutex);
+  MutexLock lock(mutex);
   never.wait_for(lock, stop, pause, [] { return false; });
   return stop.stop_requested();
 }
