@@ -41,7 +41,14 @@ TEST(DatabaseDisk, FullNothingIsLostNorPaidTwice) {
     GTEST_SKIP() << "only root may make a disk";
   }
   Arena arena({.own_database = true, .database_disk = 320});
-  try_once(arena, kFullDisk);
+  try_once(arena,
+           {.name = "DatabaseDiskIsFull",
+            .strike =
+                [](Arena& a) {
+                  a.disk().fill();
+                  a.expect_refusals(5);  // Until then it had pages left.
+                },
+            .heal = [](Arena& a) { a.disk().empty(); }});
 }
 
 // By as much as no task's deadline is away, but more than a lease lasts.
