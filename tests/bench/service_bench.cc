@@ -21,6 +21,7 @@
 #include <sys/utsname.h>
 
 #include "tests/bench/drivers.h"
+#include "tests/support/places.h"
 #include "tests/support/wait.h"
 
 namespace audiogen::bench {
@@ -62,7 +63,7 @@ void bench_start(Context& context) {
 }
 
 void bench_codec(Context& context) {
-  const std::string program = std::string(AUDIOGEN_BIN_DIR) + "/bench-codec";
+  const std::string program = test::program_path("bench-codec");
   if (!std::filesystem::exists(program)) {
     context.report.note("codec: " + program + " is not built.");
     return;

@@ -16,6 +16,7 @@
 #include "common/store/accounts.h"
 #include "common/store/keys.h"
 #include "tests/bench/cpu_time.h"
+#include "tests/support/places.h"
 #include "tests/support/test_broker.h"
 
 namespace audiogen::bench {
@@ -160,7 +161,7 @@ Provider::Provider(const std::string& folder, int delay_ms, int most)
     : file_(folder + "/providers.json") {
   const std::uint16_t port = test::free_port();
   process_ = std::make_unique<test::Process>(
-      std::vector<std::string>{std::string(AUDIOGEN_BIN_DIR) + "/provider-double",
+      std::vector<std::string>{test::program_path("provider-double"),
                                "--port",
                                std::to_string(port),
                                "--seconds",
@@ -387,7 +388,7 @@ std::uint16_t Stand::add_api() {
   environment["LISTEN"] = "127.0.0.1:" + std::to_string(port);
   environment["OPS_LISTEN"] = ops;
   more_apis_.push_back(std::make_unique<test::Process>(
-      std::vector<std::string>{std::string(AUDIOGEN_BIN_DIR) + "/audio-api", "serve"},
+      std::vector<std::string>{test::program_path("audio-api"), "serve"},
       environment,
       stack_->log_folder() + "/api" + std::to_string(port) + ".log"));
   if (!test::eventually(std::chrono::seconds(30), [&] {

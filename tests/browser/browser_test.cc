@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/blob/temporary_folder.h"
+#include "tests/support/places.h"
 #include "tests/support/smtp_double.h"
 #include "tests/support/stack.h"
 
@@ -52,7 +53,7 @@ TEST_P(Browser, Passes) {
   environment["DATABASE_URL"] = stack_.database_url("admin");
   environment["MAILS"] = mails_.path();
   environment["BASE_URL"] = base;
-  environment["ADMIN"] = json_list({std::string(AUDIOGEN_BIN_DIR) + "/audio-api", "admin"});
+  environment["ADMIN"] = json_list({program_path("audio-api"), "admin"});
   const std::string folder = BROWSER_FOLDER;
   const Output output = run({"/usr/bin/env",
                              "node",

@@ -3,18 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/places.h"
 #include "tests/support/stack.h"
 
 namespace audiogen::test {
 namespace {
 
-std::string binary(const char* name) {
-  return std::string(AUDIOGEN_BIN_DIR) + "/" + name;
-}
-
 TEST(Programs, ReportEveryBadVariableAtOnce) {
   for (const char* name : {"audio-api", "audio-worker"}) {
-    std::vector<std::string> argv = {binary(name)};
+    std::vector<std::string> argv = {program_path(name)};
     if (std::string(name) == "audio-api") {
       argv.emplace_back("serve");
     }
@@ -36,17 +33,17 @@ TEST(Programs, ReportEveryBadVariableAtOnce) {
 
 TEST(Programs, HelpAndPrintedConfigurationMaskSecrets) {
   for (const char* name : {"audio-api", "audio-worker"}) {
-    const Output help = run({binary(name), "--help"}, {});
+    const Output help = run({program_path(name), "--help"}, {});
     EXPECT_EQ(help.code, 0);
     EXPECT_NE(help.out.find("DATABASE_URL"), std::string::npos);
-    const Output shown = run({binary(name), "--print-config"},
+    const Output shown = run({program_path(name), "--print-config"},
                              {{"DATABASE_URL", "mysql://u:hunter2@127.0.0.1/db"},
                               {"AMQP_URL", "amqp://u:hunter3@127.0.0.1/"}});
     EXPECT_EQ(shown.code, 0);
     EXPECT_EQ(shown.out.find("hunter"), std::string::npos) << shown.out;
     EXPECT_NE(shown.out.find("***@127.0.0.1"), std::string::npos) << shown.out;
   }
-  EXPECT_EQ(run({binary("audio-api"), "admin", "--help"}, {}).code, 0);
+  EXPECT_EQ(run({program_path("audio-api"), "admin", "--help"}, {}).code, 0);
 }
 
 TEST(Programs, RefuseADatabaseWithoutTheSchema) {
@@ -62,7 +59,7 @@ TEST(Programs, RefuseADatabaseWithoutTheSchema) {
   variables["DATABASE_URL"] = url.substr(0, from + 1) + empty.url().database +
                               (to == std::string::npos ? "" : url.substr(to));
   for (const std::vector<std::string>& program : std::vector<std::vector<std::string>>{
-           {binary("audio-api"), "serve"}, {binary("audio-worker")}}) {
+           {program_path("audio-api"), "serve"}, {program_path("audio-worker")}}) {
     const Output output = run(program, variables);
     EXPECT_EQ(output.code, 1) << program[0];
     EXPECT_NE(output.out.find("migrate"), std::string::npos) << output.out;
@@ -73,14 +70,14 @@ TEST(Programs, RefuseADatabaseWithoutTheSchema) {
     }
     EXPECT_EQ(errors, 1) << "one clear line: " << output.out;
   }
-  EXPECT_EQ(run({binary("audio-api"), "migrate"}, variables).code, 0);
+  EXPECT_EQ(run({program_path("audio-api"), "migrate"}, variables).code, 0);
 }
 
 TEST(Programs, APortInUseIsOneClearLine) {
   Stack::Options options;
   options.workers = 0;
   Stack stack(options);
-  const Output output = run({binary("audio-api"), "serve"}, stack.environment());
+  const Output output = run({program_path("audio-api"), "serve"}, stack.environment());
   EXPECT_EQ(output.code, 1);
   EXPECT_NE(output.out.find("in use"), std::string::npos) << output.out;
 }

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/places.h"
 #include "tests/support/stack.h"
 #include "tests/support/wait.h"
 
@@ -17,7 +18,7 @@ using testing::HasSubstr;
 using testing::Not;
 
 constexpr auto kEverywhere = 5s;  // Within one, and what a slow machine adds.
-constexpr const char* kPages = AUDIOGEN_SOURCE_DIR "/tests/e2e/console_pages";
+const std::string kPages = source_path("tests/e2e/console_pages");
 constexpr const char* kOwnPage = "Sec-Fetch-Site: same-origin";
 
 // A service without a worker, and two accounts.
@@ -651,7 +652,7 @@ TEST(Console, RefusesToStartWhereItsCookieCouldBeRead) {
   auto variables = stack.environment();
   variables["PUBLIC_URL"] = "http://audio.example.com";
   variables["CONSOLE"] = "on";
-  const std::vector<std::string> serve = {std::string(AUDIOGEN_BIN_DIR) + "/audio-api", "serve"};
+  const std::vector<std::string> serve = {program_path("audio-api"), "serve"};
   const Output refused = run(serve, variables);
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.out, HasSubstr("CONSOLE=on needs a PUBLIC_URL of https"));

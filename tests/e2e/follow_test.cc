@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/e2e/chain.h"
+#include "tests/support/places.h"
 #include "tests/support/raw_http.h"
 #include "tests/support/wait.h"
 
@@ -458,7 +459,7 @@ TEST(Events, EndWithTheirKey) {
 
 TEST(Events, OfTheConsoleEndWithTheirSession) {
   Stack::Options options = without_worker();
-  options.environment["CONSOLE_DIR"] = AUDIOGEN_SOURCE_DIR "/tests/e2e/console_pages";
+  options.environment["CONSOLE_DIR"] = source_path("tests/e2e/console_pages");
   Stack stack(options);
   const Account ann = stack.account();
   const std::string id = stack.create(ann, Stack::body()).text("id");

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/e2e/chain.h"
+#include "tests/support/places.h"
 #include "tests/support/raw_http.h"
 #include "tests/support/stack.h"
 
@@ -619,7 +620,7 @@ TEST(OpenApiDocument, IsServedAndDescribesTheRoutes) {
   EXPECT_EQ(reply.text("info.version"), "1.0.0");
   const OpenApi served = OpenApi::from_text(reply.body);
   EXPECT_EQ(served.operations(),
-            OpenApi::from_file(AUDIOGEN_SOURCE_DIR "/schema/openapi.json").operations());
+            OpenApi::from_file(source_path("schema/openapi.json")).operations());
   // What the document allows the service accepts, and the other way round.
   const Account ann = stack.account();
   for (const char* body :

@@ -9,6 +9,7 @@
 
 #include "common/store/account_ends.h"
 #include "tests/support/certificates.h"
+#include "tests/support/places.h"
 #include "tests/support/smtp_double.h"
 #include "tests/support/stack.h"
 #include "tests/support/tcp_proxy.h"
@@ -23,7 +24,7 @@ using testing::Not;
 using testing::UnorderedElementsAre;
 
 constexpr auto kLimit = 30s;
-constexpr const char* kPages = AUDIOGEN_SOURCE_DIR "/tests/e2e/console_pages";
+const std::string kPages = source_path("tests/e2e/console_pages");
 constexpr const char* kOwnPage = "Sec-Fetch-Site: same-origin";
 
 std::map<std::string, std::string> by_mail(const SmtpDouble& server) {

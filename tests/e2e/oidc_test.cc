@@ -9,6 +9,7 @@
 
 #include "common/base/base64.h"
 #include "common/base/crypto.h"
+#include "tests/support/places.h"
 #include "tests/support/provider_double.h"
 #include "tests/support/smtp_double.h"
 #include "tests/support/stack.h"
@@ -20,7 +21,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr const char* kPages = AUDIOGEN_SOURCE_DIR "/tests/e2e/console_pages";
+const std::string kPages = source_path("tests/e2e/console_pages");
 
 std::string part(std::string_view text) {
   return encode_base64url({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});

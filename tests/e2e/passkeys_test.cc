@@ -8,6 +8,7 @@
 #include "common/base/base64.h"
 #include "common/domain/webauthn.h"
 #include "tests/support/authenticator.h"
+#include "tests/support/places.h"
 #include "tests/support/stack.h"
 #include "tests/support/wait.h"
 
@@ -18,7 +19,7 @@ using namespace std::chrono_literals;
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr const char* kPages = AUDIOGEN_SOURCE_DIR "/tests/e2e/console_pages";
+const std::string kPages = source_path("tests/e2e/console_pages");
 constexpr const char* kOwnPage = "Sec-Fetch-Site: same-origin";
 
 class PasskeysTest : public testing::Test {

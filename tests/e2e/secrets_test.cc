@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "common/base/time.h"
+#include "tests/support/places.h"
 #include "tests/support/stack.h"
 
 namespace audiogen::test {
@@ -62,8 +63,7 @@ TEST(Secrets, StayInTheProcess) {
   }));
 
   for (const std::vector<std::string>& program : std::vector<std::vector<std::string>>{
-           {std::string(AUDIOGEN_BIN_DIR) + "/audio-api", "serve"},
-           {std::string(AUDIOGEN_BIN_DIR) + "/audio-worker"}}) {
+           {program_path("audio-api"), "serve"}, {program_path("audio-worker")}}) {
     Process process(plain(program), stack.environment(), stack.log_folder() + "/program.log");
     ASSERT_TRUE(eventually(std::chrono::seconds(30), [&] {
       return !process.running() || http("GET", stack.ops_url() + "/readyz").status == 200;
@@ -101,7 +101,7 @@ TEST(Sandbox, WithoutLandlockTheWorkerWarnsOrRefuses) {
   without_landlock([&] {
     auto variables = stack.environment();
     variables["SANDBOX"] = "required";
-    const Output refused = run({std::string(AUDIOGEN_BIN_DIR) + "/audio-worker"}, variables);
+    const Output refused = run({program_path("audio-worker")}, variables);
     EXPECT_EQ(refused.code, 1);
     EXPECT_THAT(refused.out, HasSubstr(kWarning));
 

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "tests/support/places.h"
 #include "tests/support/process.h"
 #include "tests/support/test_database.h"
 #include "tests/support/wrong_clock.h"
@@ -18,9 +19,7 @@ Output dev(const char* action,
            const std::string& folder,
            std::uint16_t port,
            const std::map<std::string, std::string>& environment = {}) {
-  return run(
-      {std::string(AUDIOGEN_SOURCE_DIR) + "/dev", "_mariadb", action, folder, std::to_string(port)},
-      environment);
+  return run({source_path("dev"), "_mariadb", action, folder, std::to_string(port)}, environment);
 }
 
 bool all_threads_stopped(pid_t process) {

@@ -5,14 +5,12 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/places.h"
+
 namespace audiogen::test {
 namespace {
 
 constexpr auto kStartLimit = std::chrono::seconds(30);
-
-std::string binary(const char* name) {
-  return std::string(AUDIOGEN_BIN_DIR) + "/" + name;
-}
 
 std::string fresh_folder() {
   std::string pattern = std::filesystem::temp_directory_path() / "audiogen-test-XXXXXX";
@@ -52,7 +50,7 @@ Stack::Stack(const Options& options)
       api_port_(free_port()),
       api_ops_port_(free_port()),
       public_url_("http://127.0.0.1:" + std::to_string(api_port_)),
-      openapi_(OpenApi::from_file(std::string(AUDIOGEN_SOURCE_DIR) + "/schema/openapi.json")) {
+      openapi_(OpenApi::from_file(source_path("schema/openapi.json"))) {
   if (options_.api) {
     start_api();
   }
@@ -132,7 +130,7 @@ void Stack::start_api(const std::map<std::string, std::string>& extra, bool read
     variables[name] = value;
   }
   api_.reset();
-  std::vector<std::string> argv = {binary("audio-api"), "serve"};
+  std::vector<std::string> argv = {program_path("audio-api"), "serve"};
   if (options_.descriptors > 0) {
     const std::string limit = std::to_string(options_.descriptors);
     argv.insert(argv.begin(), {"/usr/bin/prlimit", "--nofile=" + limit + ":" + limit});
@@ -152,7 +150,7 @@ std::size_t Stack::start_worker(const std::map<std::string, std::string>& extra,
   const std::size_t index = workers_.size();
   worker_ops_urls_.push_back("http://" + listen);
   workers_.push_back(
-      std::make_unique<Process>(std::vector<std::string>{binary("audio-worker")},
+      std::make_unique<Process>(std::vector<std::string>{program_path("audio-worker")},
                                 variables,
                                 folder_ + "/worker" + std::to_string(index) + ".log"));
   // A job that waited may reach the crash point before anybody asked whether the worker is ready.
@@ -161,7 +159,7 @@ std::size_t Stack::start_worker(const std::map<std::string, std::string>& extra,
 }
 
 Output Stack::admin_raw(std::vector<std::string> arguments) {
-  std::vector<std::string> argv = {binary("audio-api"), "admin"};
+  std::vector<std::string> argv = {program_path("audio-api"), "admin"};
   argv.insert(argv.end(), arguments.begin(), arguments.end());
   auto variables = environment();
   variables["DATABASE_URL"] = url_of(database_.as("admin"));  // Not through a proxy under test.

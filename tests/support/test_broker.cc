@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "common/base/ids.h"
+#include "tests/support/places.h"
 
 namespace audiogen::test {
 namespace {
@@ -112,7 +113,7 @@ std::string quoted(const std::filesystem::path& path) {
 std::string dev(const std::string& action,
                 const std::filesystem::path& folder,
                 std::uint16_t port) {
-  return quoted(std::filesystem::path(AUDIOGEN_SOURCE_DIR) / "dev") + " _rabbitmq " + action + " " +
+  return quoted(std::filesystem::path(source_path("dev"))) + " _rabbitmq " + action + " " +
          quoted(folder) + " " + std::to_string(port);
 }
 

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/places.h"
 #include "tests/worker/fake_provider.h"
 #include "worker/local/local_provider.h"
 
@@ -326,14 +327,13 @@ bool admits_after(const std::string& program, int count, milliseconds time_max =
 // The child dies on each text, the helper lives: one user's texts are not everybody's outage. A
 // helper that cannot run is.
 TEST(Chain, ATextThatCrashesTheEngineIsNoFailureOfTheProvider) {
-  EXPECT_TRUE(admits_after(std::string(AUDIOGEN_BIN_DIR) + "/crashing-speech", 30));
+  EXPECT_TRUE(admits_after(test::program_path("crashing-speech"), 30));
   EXPECT_FALSE(admits_after("/nowhere/audio-speech", 30));
 }
 
 // Nor does it have one of the few threads for minutes.
 TEST(Chain, ATextThatTakesTooLongIsNoFailureOfTheProvider) {
-  EXPECT_TRUE(
-      admits_after(std::string(AUDIOGEN_BIN_DIR) + "/hanging-speech", 12, milliseconds(50)));
+  EXPECT_TRUE(admits_after(test::program_path("hanging-speech"), 12, milliseconds(50)));
 }
 
 TEST(CurrentChain, AReplacedOneLivesAsLongAsItIsUsed) {
