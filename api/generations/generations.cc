@@ -172,7 +172,7 @@ void Generations::answer_created(const Call& call, const store::CreateOutcome& o
       call.fail(too_many_open(static_cast<std::uint64_t>(plan_of(call).open_tasks)));
       return;
     case Kind::kTooLate:
-      call.fail(too_much_waits(outcome.late_by));
+      call.fail(too_much_waits(outcome.again_in));
       return;
     case Kind::kFailed:
       call.fail(service_unavailable());

@@ -141,7 +141,7 @@ ApiError too_many_streams() {
 
 ApiError too_much_waits(std::chrono::seconds wait) {
   return {ApiErrorCode::kServiceUnavailable,
-          "So many of your generations are waiting that a further one would not end in time.",
+          "So many generations are waiting that a further one would not end in time.",
           std::clamp(wait, std::chrono::seconds(1), std::chrono::seconds(3600))};
 }
 

@@ -1,6 +1,8 @@
 #include "common/domain/shares.h"
 
 #include <algorithm>
+#include <cmath>
+#include <span>
 
 namespace audiogen {
 namespace {
@@ -19,7 +21,43 @@ bool continues(std::optional<Instant> last, Instant now) {
   return last && now >= *last && now - *last <= kLooks;
 }
 
+std::uint32_t in_seconds(double seconds) {
+  constexpr double kMost = 1e9;  // Longer than any deadline.
+  return static_cast<std::uint32_t>(std::ceil(std::clamp(seconds, 0.0, kMost)));
+}
+
+// What a task must have left when it begins, or nobody is called for it
+// (worker/chain/usual_time.h).
+constexpr double called_with(double takes) {
+  return takes * 5 / 4 + 1;
+}
+
+// And with what it is accepted: half as much again as it takes, because so many are claimed before
+// there is a slot for them, and because what began together ends together; and what a look is late.
+constexpr double accepted_with(double takes) {
+  constexpr double kLooks = 2;
+  return called_with(takes) + takes / 2 + kLooks;
+}
+
+// How many tasks of a lane are begun before a further one, at so many a second: all that wait, but
+// for those whose time is over by then.
+double begun_before(std::span<const QueueSeen::Waiting> waiting, double pace, double takes) {
+  double begun = 0;
+  for (const auto& [left, count] : waiting) {
+    const double in_time = (static_cast<double>(left.count()) - called_with(takes)) * pace;
+    begun = std::clamp(in_time, begun, begun + static_cast<double>(count));
+  }
+  return begun;
+}
+
 }  // namespace
+
+ReleaseWindow known_at(ReleaseWindow window, std::optional<Instant> looked_at, Instant now) {
+  if (!continues(looked_at, now)) {
+    window.pace = 0;
+  }
+  return window;
+}
 
 bool WorkersSeen::full() const {
   constexpr std::uint64_t kOf = 10;
@@ -76,12 +114,12 @@ std::uint32_t pace_of(std::uint64_t ended, std::chrono::microseconds time) {
 }
 
 std::uint32_t PaceWatch::look(const WorkersSeen& now,
-                              std::uint64_t crowds,
+                              bool somebody_waits,
                               std::uint32_t last,
                               std::chrono::seconds over) {
   const bool known = continues(looked_at_, now.at);
   looked_at_ = now.at;
-  if (crowds == 0 || now.places == 0 || !now.full()) {
+  if (!somebody_waits || now.places == 0 || !now.full()) {
     from_.reset();
     return 0;
   }
@@ -100,17 +138,82 @@ bool would_park(const OpenTasks& open, std::uint32_t window) {
   return open.parked > 0 || open.released >= released_most(open, window);
 }
 
-std::optional<std::chrono::seconds> parked_for(const OpenTasks& open, const ReleaseWindow& window) {
+ReleaseWindow with_waits(ReleaseWindow window,
+                         const QueueSeen& queue,
+                         std::uint64_t places,
+                         const ReleaseWindow& last) {
+  if (window.pace == 0) {
+    return window;
+  }
+  const double pace = window.pace / kPaceIn;
+  const double takes = static_cast<double>(places) / pace;
+  window.takes = in_seconds(takes);
+  // Where both lanes wait, the bulk lane gets a part of the places, and it may get more where few
+  // want the others.
+  constexpr double kPart = 1.0 / kBulkEvery;
+  const auto called = static_cast<double>(queue.called_bulk + queue.called_express);
+  const double of_bulk = called > 0 ? static_cast<double>(queue.called_bulk) / called : kPart;
+  // While nobody waits for it the lane could have that part at the least. A few calls say little:
+  // with those of some time, in which what was called for has ended, they say more.
+  constexpr double kLooks = 8;
+  const double gets = queue.bulk.empty() ? std::max(of_bulk, kPart) : of_bulk;
+  double share = gets;
+  if (last.pace != 0) {
+    share = std::min(static_cast<double>(last.bulk_pace) / last.pace, 1.0);
+    share += (gets - share) / std::max(kLooks, 2 * takes);
+  }
+  window.bulk_pace = static_cast<std::uint32_t>(share * window.pace);
+  const auto wait = [&](std::span<const QueueSeen::Waiting> waiting, double of_lane) {
+    const double its_pace = std::max(of_lane, 1.0) / kPaceIn;
+    return in_seconds(begun_before(waiting, its_pace, takes) / its_pace);
+  };
+  window.express_wait = wait(queue.express, window.pace * (1 - std::min(of_bulk, kPart)));
+  window.bulk_wait = wait(queue.bulk, window.bulk_pace);
+  return window;
+}
+
+std::optional<std::chrono::seconds> begins_in(const OpenTasks& open, const ReleaseWindow& window) {
   if (window.pace == 0) {
     return std::nullopt;
+  }
+  if (!would_park(open, window.size)) {
+    const bool express = open.released < kExpressMax;
+    return std::chrono::seconds(express ? window.express_wait : window.bulk_wait);
   }
   const double users = std::max(window.crowds, 1U);
   const double tasks = std::min(static_cast<double>(open.count()) * users,
                                 static_cast<double>(std::max(window.tasks, open.count())));
-  const double seconds = (tasks + 1) * kPaceIn / window.pace;
-  constexpr double kMost = 1e9;  // Longer than any deadline.
-  return std::chrono::ceil<std::chrono::seconds>(
-      std::chrono::duration<double>(std::min(seconds, kMost)));
+  const double ends_in = (tasks + 1) * kPaceIn / std::max(window.bulk_pace, 1U);
+  return std::chrono::seconds(std::max(in_seconds(ends_in - window.takes), window.bulk_wait));
+}
+
+std::optional<std::chrono::seconds> refused_for(const OpenTasks& open,
+                                                const ReleaseWindow& window,
+                                                std::chrono::seconds deadline,
+                                                double draw) {
+  const auto begins = begins_in(open, window);
+  if (!begins) {
+    return std::nullopt;
+  }
+  constexpr double kBand = 8;
+  const double time = std::chrono::duration<double>(deadline).count();
+  // What has half of its time left somebody is called for, whatever is believed of providers.
+  const double last = time - std::min(accepted_with(window.takes), time / 2), band = last / kBand;
+  const double beyond = std::chrono::duration<double>(*begins).count() - (last - band);
+  if (beyond <= draw * band) {
+    return std::nullopt;
+  }
+  return std::chrono::seconds(std::max(in_seconds(beyond), 1U));
+}
+
+double draw_of(TaskId task) {
+  // The last bytes of a UUIDv7 are random.
+  std::uint64_t bits = 0;
+  for (std::size_t i = 8; i < task.uuid.bytes.size(); ++i) {
+    bits = bits << 8U | task.uuid.bytes[i];
+  }
+  constexpr std::uint64_t kMix = 0x9E3779B97F4A7C15;
+  return static_cast<double>(bits * kMix >> 11U) / static_cast<double>(std::uint64_t{1} << 53U);
 }
 
 Lane add_task(OpenTasks& open, std::uint32_t window, std::uint64_t seq) {

@@ -14,6 +14,9 @@
 // Whoever has little under way does not wait behind crowds at all: his first few tasks go by the
 // express lane.
 //
+// What could not end in time is refused when it is asked for, by what waits before it in its own
+// lane alone: so no crowd has a small user refused.
+//
 // Pure.
 #pragma once
 
@@ -21,6 +24,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "common/base/time.h"
 #include "common/domain/task.h"
@@ -59,8 +63,17 @@ struct ReleaseWindow {
   std::uint32_t crowds = 0;  // Users who have parked tasks.
   std::uint64_t tasks = 0;   // Open ones of these users.
   std::uint32_t pace = 0;    // Tasks that end in 1000 s, of all users; 0: not known.
+  // Of no meaning where the pace is not known. Of the pace, what is of the bulk lane; in seconds,
+  // what a task takes once it has begun, and until a further one of each lane begins.
+  std::uint32_t bulk_pace = 0;
+  std::uint32_t takes = 0;
+  std::uint32_t express_wait = 0, bulk_wait = 0;
   friend bool operator==(const ReleaseWindow&, const ReleaseWindow&) = default;
 };
+
+// What is still true at `now` of what was written at `looked_at`: of a time without looks nobody
+// knows the pace.
+ReleaseWindow known_at(ReleaseWindow window, std::optional<Instant> looked_at, Instant now);
 
 // What is seen of all workers together, from time to time.
 struct WorkersSeen {
@@ -68,7 +81,7 @@ struct WorkersSeen {
   std::uint64_t workers = 0;
   std::uint64_t places = 0;  // They can work on so many tasks at once,
   std::uint64_t room = 0;    // and would take so many more now.
-  std::uint64_t ended = 0;   // Tasks so far.
+  std::uint64_t ended = 0;   // Tasks so far, but for want of time.
 
   // But for a few places that are just changing hands.
   bool full() const;
@@ -101,7 +114,7 @@ class PaceWatch {
   // The pace from now on, which was `last` until now. Measured anew over `over` at the least, and
   // as many ends as there are places: tasks that began together end together.
   std::uint32_t look(const WorkersSeen& now,
-                     std::uint64_t crowds,
+                     bool somebody_waits,
                      std::uint32_t last,
                      std::chrono::seconds over);
 
@@ -109,6 +122,28 @@ class PaceWatch {
   std::optional<WorkersSeen> from_;
   std::optional<Instant> looked_at_;
 };
+
+// The released tasks there are, from time to time.
+struct QueueSeen {
+  // That many of a lane wait to be taken, and have so much of their time left.
+  struct Waiting {
+    std::chrono::seconds left{0};
+    std::uint64_t count = 0;
+  };
+  // The least time first: so they were created, and so they are taken.
+  std::vector<Waiting> express, bulk;
+  std::uint64_t called_express = 0, called_bulk = 0;  // Somebody is called for that many.
+
+  bool somebody_waits() const { return !express.empty() || !bulk.empty(); }
+};
+
+// `window` with all that follows from its pace, which is known: the time that a task takes, of
+// which `places` at once make the pace; and how long a further one of each lane waits. `last`: how
+// things were until now.
+ReleaseWindow with_waits(ReleaseWindow window,
+                         const QueueSeen& queue,
+                         std::uint64_t places,
+                         const ReleaseWindow& last);
 
 // The open tasks of one user.
 struct OpenTasks {
@@ -124,9 +159,21 @@ struct OpenTasks {
 
 // Would a further task be parked?
 bool would_park(const OpenTasks& open, std::uint32_t window);
-// After what time such a one has ended, as things go: all of the user's before it at his share of
-// the pace, or all of all crowds' at the whole of it, whichever is sooner. Nullopt: not known.
-std::optional<std::chrono::seconds> parked_for(const OpenTasks& open, const ReleaseWindow& window);
+// After what time a further task begins, as things go: those before it in its lane at that lane's
+// pace. Where it would be parked, not before all of the user's others, at his share of the crowds'
+// pace, or all of all crowds' at the whole of it, whichever is sooner. Nullopt: not known.
+std::optional<std::chrono::seconds> begins_in(const OpenTasks& open, const ReleaseWindow& window);
+// Whether a further task of this user, that is worth nothing after `deadline`, is refused: nullopt
+// if not; else after what time that is over, if nobody asks for more. What is known of the queue is
+// a look old, and many who ask at once know the same. So in the last eighth of the time in which a
+// task may begin more and more are refused, by `draw`, any number from 0 to 1 for each task; and
+// after it all.
+std::optional<std::chrono::seconds> refused_for(const OpenTasks& open,
+                                                const ReleaseWindow& window,
+                                                std::chrono::seconds deadline,
+                                                double draw);
+// One for each task.
+double draw_of(TaskId task);
 
 // Adds a task whose hold will be the ledger's row after `seq`. Those that are parked go first.
 Lane add_task(OpenTasks& open, std::uint32_t window, std::uint64_t seq);

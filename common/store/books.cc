@@ -45,16 +45,18 @@ Books::Books(Session& session,
 }
 
 void Books::lock(std::span<const UserId> users, Locking locking) {
-  // Subqueries are read without a lock: a join would lock the one row that everybody reads.
+  // Subqueries are read without a lock: a join would lock the one row that everybody reads. All of
+  // one statement see the same row.
   Sql sql(locking == Locking::kFollow
               ? Sql("/*M!100301 SET STATEMENT max_statement_time=0.1 FOR */ ")
               : Sql(""));
   sql << "SELECT user_id, available, held, seq, released, parked, parked_after, released_max, "
          "UTC_TIMESTAMP(6), (SELECT size FROM release_window WHERE id=1), (SELECT crowds FROM "
-         "release_window WHERE id=1), (SELECT pace FROM release_window WHERE id=1), (SELECT tasks "
-         "FROM "
-         "release_window WHERE id=1) FROM balances "
-         "FORCE INDEX (PRIMARY) WHERE user_id IN (";
+         "release_window WHERE id=1), (SELECT tasks FROM release_window WHERE id=1), (SELECT pace "
+         "FROM release_window WHERE id=1), (SELECT bulk_pace FROM release_window WHERE id=1), "
+         "(SELECT takes FROM release_window WHERE id=1), (SELECT express_wait FROM release_window "
+         "WHERE id=1), (SELECT bulk_wait FROM release_window WHERE id=1), (SELECT looked_at FROM "
+         "release_window WHERE id=1) FROM balances FORCE INDEX (PRIMARY) WHERE user_id IN (";
   list(sql, users, [&](UserId user) { sql << user; }) << ") ORDER BY user_id FOR UPDATE";
   if (locking == Locking::kSkipLocked) {
     sql << " SKIP LOCKED";
@@ -68,8 +70,16 @@ void Books::lock(std::span<const UserId> users, Locking locking) {
                  .parked_after = rows.u64(7),
                  .released_max = rows.u32(8)}};
     now_ = rows.time(9);
-    window_ = {
-        .size = rows.u32(10), .crowds = rows.u32(11), .tasks = rows.u64(13), .pace = rows.u32(12)};
+    window_ = known_at({.size = rows.u32(10),
+                        .crowds = rows.u32(11),
+                        .tasks = rows.u64(12),
+                        .pace = rows.u32(13),
+                        .bulk_pace = rows.u32(14),
+                        .takes = rows.u32(15),
+                        .express_wait = rows.u32(16),
+                        .bulk_wait = rows.u32(17)},
+                       rows.maybe_time(18),
+                       *now_);
   }
 }
 

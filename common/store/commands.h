@@ -38,7 +38,7 @@ struct WorkerReport {
   std::size_t in_flight = 0;  // Tasks in hand.
   std::size_t places = 0;     // It can work on so many at once,
   std::size_t room = 0;       // and would take so many more now.
-  std::uint64_t ended = 0;    // Tasks so far.
+  std::uint64_t ended = 0;    // Tasks so far, but for want of time.
   std::string status_json = "{}";
 };
 
@@ -67,13 +67,13 @@ struct CreateOutcome {
     kInsufficient,  // Less than the hold is available.
     kOverLimit,     // The hold would go beyond the key's spend limit.
     kTooManyOpen,   // The user has as many open tasks as he may have.
-    kTooLate,       // Behind the user's other tasks it would not end before its deadline.
+    kTooLate,       // Behind what waits before it, it would not end before its deadline.
     kFailed,        // This command alone could not be done (logged); nothing was written for it.
   };
   Kind kind = Kind::kFailed;
   TaskView task{};          // For kCreated and kReplayed.
   Lane lane = Lane::kBulk;  // For kCreated: by which its hint is to be sent, unless it is parked.
-  std::chrono::seconds late_by{0};  // For kTooLate.
+  std::chrono::seconds again_in{0};  // For kTooLate: it is worth trying again then.
   // For kOverLimit: what was spent of it before.
   SpendLimit limit{};
   Units spent{};

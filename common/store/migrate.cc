@@ -26,6 +26,7 @@ extern const std::string_view migration_0013;
 extern const std::string_view migration_0014;
 extern const std::string_view migration_0015;
 extern const std::string_view migration_0016;
+extern const std::string_view migration_0017;
 
 namespace {
 
@@ -278,7 +279,8 @@ std::span<const Migration> migrations() {
                                  Migration{13, migration_0013},
                                  Migration{14, migration_0014},
                                  Migration{15, migration_0015},
-                                 Migration{16, migration_0016}};
+                                 Migration{16, migration_0016},
+                                 Migration{17, migration_0017}};
   return all;
 }
 

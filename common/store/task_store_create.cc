@@ -206,13 +206,11 @@ void TaskStore::create_in(std::vector<BatchItem<CreateCommand, CreateOutcome>>& 
       outcome.kind = Kind::kTooManyOpen;
       continue;
     }
-    if (would_park(open, books.window().size)) {
-      const auto ends_in = parked_for(open, books.window());
-      if (ends_in && *ends_in > command.deadline) {
-        outcome.kind = Kind::kTooLate;
-        outcome.late_by = *ends_in - command.deadline;
-        continue;
-      }
+    if (const auto again_in =
+            refused_for(open, books.window(), command.deadline, draw_of(command.id))) {
+      outcome.kind = Kind::kTooLate;
+      outcome.again_in = *again_in;
+      continue;
     }
     // Without a limit, or none any more: nobody counts.
     const auto limit = command.limited && command.key ? limits.find(*command.key) : limits.end();

@@ -470,14 +470,57 @@ Result<bool, StoreFault> TaskStore::look_after_crowds(std::size_t limit,
                        [&] { return look_after_some_crowds(limit, pace_over); });
 }
 
-// What all programs go by until the next look: by what is seen of workers and crowds now.
+// Released tasks that wait, and that somebody is called for. Those that are parked are not among
+// what is looked at so soon, but for the last of their time.
+QueueSeen TaskStore::see_queue() {
+  constexpr std::size_t kSeen = 200'000;  // More than any pace has done before a deadline.
+  Sql sql(
+      "SELECT lane, state, GREATEST(TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(6), deadline_at), 0) AS "
+      "time_left, COUNT(*) FROM (SELECT lane, state, deadline_at FROM tasks FORCE INDEX (k_wake) "
+      "WHERE wake_at<=UTC_TIMESTAMP(6) + INTERVAL ");
+  sql << kLookAgain.count() << " SECOND AND lane<>" << Lane::kParked
+      << " AND ((state=" << TaskState::kQueued
+      << " AND next_run_at<=UTC_TIMESTAMP(6)) OR (state=" << TaskState::kRunning
+      << " AND attempt_state=" << std::uint32_t{kAttemptStarted} << ")) LIMIT " << kSeen
+      << ") o GROUP BY lane, state, time_left ORDER BY time_left";
+  QueueSeen out;
+  Rows rows = session_.query(sql);
+  while (rows.next()) {
+    const bool express = static_cast<Lane>(rows.u32(1)) == Lane::kExpress;
+    if (static_cast<TaskState>(rows.u32(2)) == TaskState::kRunning) {
+      (express ? out.called_express : out.called_bulk) += rows.u64(4);
+    } else {
+      (express ? out.express : out.bulk)
+          .push_back({.left = std::chrono::seconds(rows.i64(3)), .count = rows.u64(4)});
+    }
+  }
+  return out;
+}
+
+// Only where somebody has to wait. However many there are, a tenth of the time is enough.
+void TaskStore::count_queue(bool full) {
+  constexpr int kRests = 9;
+  const auto began = std::chrono::steady_clock::now();
+  if (!full) {
+    queue_ = {};
+    count_at_.reset();
+  } else if (!count_at_ || began >= *count_at_) {
+    queue_ = see_queue();
+    const auto ended = std::chrono::steady_clock::now();
+    count_at_ = ended + kRests * (ended - began);
+  }
+}
+
+// What all programs go by until the next look: by what is seen of workers, crowds and the queue
+// now.
 std::uint32_t TaskStore::set_window(std::chrono::seconds pace_over) {
   // A worker that was not seen for so long has none.
   constexpr std::chrono::seconds kSeenWithin{15};
   constexpr std::uint32_t kCrowdsCounted = 10'000;  // With as many, the window is the smallest.
   Sql sql(
       "SELECT UTC_TIMESTAMP(6), w.n, w.places, w.room, w.ended, c.n, c.tasks, r.size, r.crowds, "
-      "r.tasks, r.pace FROM release_window r JOIN (SELECT COUNT(*) AS n, COALESCE(SUM(places),0) "
+      "r.tasks, r.pace, r.bulk_pace, r.takes, r.express_wait, r.bulk_wait, r.looked_at FROM "
+      "release_window r JOIN (SELECT COUNT(*) AS n, COALESCE(SUM(places),0) "
       "AS places, COALESCE(SUM(room),0) AS room, COALESCE(SUM(ended),0) AS ended FROM workers "
       "WHERE ended_at IS NULL AND seen_at>UTC_TIMESTAMP(6) - INTERVAL ");
   sql << kSeenWithin.count()
@@ -491,18 +534,30 @@ std::uint32_t TaskStore::set_window(std::chrono::seconds pace_over) {
                          .places = rows.u64(3),
                          .room = rows.u64(4),
                          .ended = rows.u64(5)};
-  const ReleaseWindow last{
-      .size = rows.u32(8), .crowds = rows.u32(9), .tasks = rows.u64(10), .pace = rows.u32(11)};
+  const ReleaseWindow written{.size = rows.u32(8),
+                              .crowds = rows.u32(9),
+                              .tasks = rows.u64(10),
+                              .pace = rows.u32(11),
+                              .bulk_pace = rows.u32(12),
+                              .takes = rows.u32(13),
+                              .express_wait = rows.u32(14),
+                              .bulk_wait = rows.u32(15)};
+  const ReleaseWindow last = known_at(written, rows.maybe_time(16), seen.at);
   const std::uint32_t crowds = rows.u32(6);
-  const ReleaseWindow next{
-      .size = window_.look(seen, crowds, last, kWorkersReport).value_or(last.size),
-      .crowds = crowds,
-      .tasks = rows.u64(7),
-      .pace = pace_.look(seen, crowds, last.pace, pace_over)};
-  if (next != last) {
+  ReleaseWindow next{.size = window_.look(seen, crowds, last, kWorkersReport).value_or(last.size),
+                     .crowds = crowds,
+                     .tasks = rows.u64(7)};
+  count_queue(seen.full());
+  next.pace = pace_.look(seen, crowds > 0 || queue_.somebody_waits(), last.pace, pace_over);
+  next = with_waits(next, queue_, seen.places, last);
+  // What is known is good for some seconds only.
+  if (next != written || next.pace != 0) {
     Sql update("UPDATE release_window SET size=");
-    session_.execute(update << next.size << ", crowds=" << next.crowds << ", tasks=" << next.tasks
-                            << ", pace=" << next.pace);
+    update << next.size << ", crowds=" << next.crowds << ", tasks=" << next.tasks
+           << ", pace=" << next.pace << ", bulk_pace=" << next.bulk_pace << ", takes=" << next.takes
+           << ", express_wait=" << next.express_wait << ", bulk_wait=" << next.bulk_wait
+           << ", looked_at=" << seen.at;
+    session_.execute(update);
   }
   return next.size;
 }

@@ -74,6 +74,9 @@ void Api::create(UserId user, std::uint16_t task_number, std::uint32_t released_
       }
     } else if (!unknown) {
       shared_.judge.refused(task);
+      if (outcome && outcome->kind == store::CreateOutcome::Kind::kTooLate) {
+        shared_.judge.refused_as_late(task);
+      }
       unsent_.settled(task);
     }
   });

@@ -149,7 +149,7 @@ std::shared_ptr<Transaction> Database::begin() {
   auto tx = std::make_shared<Transaction>();
   tx->number_ = ++numbers_;
   tx->now = now();
-  tx->window = window_;
+  tx->window = known_window();
   std::erase_if(open_, [](const auto& other) { return other.expired(); });
   open_.push_back(tx);
   return tx;
@@ -219,11 +219,14 @@ std::vector<std::pair<UserId, OpenTasks>> Database::crowds(std::optional<UserId>
   return out;
 }
 
-void Database::set_window(const ReleaseWindow& window) {
+void Database::set_window(const ReleaseWindow& window, Instant looked_at) {
   window_ = window;
+  looked_at_ = looked_at;
   shared_.note("database", [&] {
     return "the window is " + std::to_string(window.size) + " for " +
-           std::to_string(window.crowds) + " crowds, the pace " + std::to_string(window.pace);
+           std::to_string(window.crowds) + " crowds, the pace " + std::to_string(window.pace) +
+           ", waits of " + std::to_string(window.express_wait) + " and " +
+           std::to_string(window.bulk_wait) + " s";
   });
   shared_.judge.window_is(window.size);
 }

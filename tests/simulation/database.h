@@ -125,8 +125,10 @@ class Database {
   std::vector<Hold> holds(UserId user, std::uint64_t seq, std::size_t count) const;
   // The users with parked tasks after this one, in order, and their rows as they are.
   std::vector<std::pair<UserId, OpenTasks>> crowds(std::optional<UserId> after) const;
+  // As it was written, and as it is known now.
   const ReleaseWindow& window() const { return window_; }
-  void set_window(const ReleaseWindow& window);
+  ReleaseWindow known_window() const { return known_at(window_, looked_at_, now()); }
+  void set_window(const ReleaseWindow& window, Instant looked_at);
   // Of the look after crowds. A session that has been idle for some seconds has none.
   bool take_turn(std::size_t worker);
 
@@ -172,6 +174,7 @@ class Database {
   std::map<UserId, Stored> accounts_;
   std::map<Position, const Row*> awake_;
   ReleaseWindow window_{.size = 1000};
+  std::optional<Instant> looked_at_;
   std::optional<std::pair<std::size_t, Duration>> turn_;  // Whose it is, and since when unused.
   std::vector<std::weak_ptr<Transaction>> open_;
 };

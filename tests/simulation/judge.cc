@@ -124,6 +124,16 @@ void Judge::refused(TaskId id) {
   }
 }
 
+void Judge::refused_as_late(TaskId id) {
+  const Task& of = task(id);
+  const Crowd& crowd = crowds_[of.user];
+  ++refused_as_late_;
+  if (crowd.released == 0 && crowd.parked.empty() && undisturbed_.single_within &&
+      *undisturbed_.single_within < of.length / 2) {
+    wrong(name_of(id) + ", the only one of its user, was refused for want of time");
+  }
+}
+
 void Judge::cancel_answered(TaskId id, bool canceled) {
   Task& of = task(id);
   if (!of.last || !is_final(of.last->state)) {

@@ -52,7 +52,7 @@ class Judge {
     bool leases = false;    // Whoever loses one is gone, and so is known to be.
     bool releases = false;  // Nobody but the service holds rows or ends tasks.
     std::optional<Duration>
-        single_within{};  // Nothing at all: a user's only task is claimed so soon.
+        single_within{};  // Nothing at all: a user's only task is claimed so soon, and accepted.
   };
   void undisturbed(const Undisturbed& what) { undisturbed_ = what; }
   // From here on nothing goes wrong: all tasks end within `within`, and not for want of time.
@@ -67,6 +67,8 @@ class Judge {
   // No answer, or one that says that nobody knows.
   void perhaps_accepted(TaskId task, UserId user, Duration deadline);
   void refused(TaskId task);
+  // It was, because it would not end in time.
+  void refused_as_late(TaskId task);
   void cancel_answered(TaskId task, bool canceled);
 
   // --- what the database shows
@@ -123,6 +125,7 @@ class Judge {
   // Tasks that once were.
   std::size_t parked() const { return parked_; }
   std::size_t suspects() const { return suspects_; }
+  std::size_t refused_as_late() const { return refused_as_late_; }
   std::size_t succeeded() const { return succeeded_; }
   std::size_t ended() const { return ended_; }
 
@@ -194,6 +197,7 @@ class Judge {
   Duration heals_within_{0};
   Duration latest_after_deadline_{0}, latest_after_healing_{0};
   std::size_t open_ = 0, succeeded_ = 0, ended_ = 0, parked_ = 0, suspects_ = 0;
+  std::size_t refused_as_late_ = 0;
   std::unordered_map<TaskId, Task> tasks_;
   std::unordered_map<UserId, Balance> balances_;  // As the ledger adds up.
   std::unordered_map<UserId, Units> granted_, taken_;

@@ -51,6 +51,7 @@ constexpr std::array kNames = {
     std::string_view("suspect-begins-at-once"),
     std::string_view("others-beside-suspect"),
     std::string_view("bulk-first"),
+    std::string_view("small-are-refused"),
 };
 static_assert(kNames.size() == static_cast<std::size_t>(Mutant::kLastMutant) + 1);
 

@@ -54,7 +54,8 @@ enum class Mutant : std::uint8_t {
   kSuspectBeginsAtOnce,   // One does not wait until the worker has nothing else.
   kOthersBesideSuspect,   // The worker goes on taking tasks meanwhile.
   kBulkFirst,             // The express lane has what places the bulk lane leaves.
-  kLastMutant = kBulkFirst,
+  kSmallAreRefused,       // Who has little under way is refused for what crowds want.
+  kLastMutant = kSmallAreRefused,
 };
 std::string_view mutant_name(Mutant mutant);
 

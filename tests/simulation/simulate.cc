@@ -26,7 +26,7 @@ struct Failed {
 
 struct Totals {
   std::uint64_t seeds = 0, events = 0, tasks = 0, succeeded = 0, parked = 0, suspects = 0,
-                failed = 0;
+                refused_as_late = 0, failed = 0;
   std::chrono::duration<double> simulated{0};
   // The longest of a time, and its seed.
   struct Longest {
@@ -50,6 +50,7 @@ struct Totals {
     simulated += report.lasted;
     parked += report.parked;
     suspects += report.suspects;
+    refused_as_late += report.refused_as_late;
     after_deadline.add(report.latest_after_deadline, seed);
     after_healing.add(report.latest_after_healing, seed);
     stuck.add(report.longest_stuck, seed);
@@ -102,7 +103,8 @@ int run_many(std::uint64_t from, std::uint64_t count, unsigned threads, Mutant m
   const double took = std::chrono::duration<double>(Clock::now() - began).count();
   std::printf("%" PRIu64 " seeds from %" PRIu64 " in %.1f s, %.0f a minute: %" PRIu64
               " events, %.0f days, %" PRIu64 " tasks, of which %" PRIu64 " succeeded, %" PRIu64
-              " were parked, %" PRIu64 " were suspects\n",
+              " were parked, %" PRIu64 " were suspects; %" PRIu64
+              " were refused for want of time\n",
               totals.seeds,
               from,
               took,
@@ -112,7 +114,8 @@ int run_many(std::uint64_t from, std::uint64_t count, unsigned threads, Mutant m
               totals.tasks,
               totals.succeeded,
               totals.parked,
-              totals.suspects);
+              totals.suspects,
+              totals.refused_as_late);
   std::printf("latest end after a deadline or the trouble that kept it: %.1f s (seed %" PRIu64
               "); after healing: %.1f s (seed %" PRIu64 ")\n",
               seconds_of(totals.after_deadline.time),

@@ -68,6 +68,7 @@ class Simulation {
             .succeeded = judge.succeeded(),
             .parked = judge.parked(),
             .suspects = judge.suspects(),
+            .refused_as_late = judge.refused_as_late(),
             .latest_after_deadline = judge.latest_after_deadline(),
             .latest_after_healing = judge.latest_after_healing(),
             .longest_stuck = judge.longest_stuck(),

@@ -18,6 +18,7 @@ struct Report {
   Duration lasted{};
   std::size_t tasks = 0, succeeded = 0;
   std::size_t parked = 0, suspects = 0;  // Tasks that once were.
+  std::size_t refused_as_late = 0;
   Duration latest_after_deadline{}, latest_after_healing{};
   Duration longest_stuck{}, longest_single{};
 };

@@ -68,13 +68,14 @@ void Store::create(Transaction& tx, CreateItems& items, const Runs& runs) {
     }
     OpenTasks& open = *tx.open_tasks(command.user);
     const std::uint32_t window = shared_.is(Mutant::kParkNobody) ? kWindowMax : tx.window.size;
-    if (would_park(open, window)) {
-      const auto ends_in = parked_for(open, tx.window);
-      if (ends_in && *ends_in > command.deadline) {
-        item.outcome.kind = CreateOutcome::Kind::kTooLate;
-        item.outcome.late_by = *ends_in - command.deadline;
-        continue;
-      }
+    ReleaseWindow waits = tx.window;
+    if (shared_.is(Mutant::kSmallAreRefused) && waits.crowds > 0) {
+      waits.express_wait = UINT32_MAX;
+    }
+    if (const auto again_in = refused_for(open, waits, command.deadline, draw_of(command.id))) {
+      item.outcome.kind = CreateOutcome::Kind::kTooLate;
+      item.outcome.again_in = *again_in;
+      continue;
     }
     open.released_max = shared_.is(Mutant::kNoPlanLimit) ? 0 : command.released_max;
     Row row;
@@ -799,7 +800,8 @@ struct Crowds::Look {
   Action done;
   ClockLook::Steady until, further_until;
   WorkersSeen seen;
-  ReleaseWindow last, next;
+  QueueSeen queue;
+  ReleaseWindow written, last, next;
   std::vector<UserId> waiting, further;
   std::size_t crowds = 0;  // That this round has read.
   std::vector<Hint> released;
@@ -859,12 +861,36 @@ void Crowds::read_window(Look& look) const {
       look.seen.ended += worker.ended;
     }
   }
-  look.last = database_.window();
+  look.queue = look.seen.full() ? see_queue() : QueueSeen();
+  look.written = database_.window();
+  look.last = database_.known_window();
   look.next = {};
   for (const auto& [user, open] : database_.crowds(std::nullopt)) {
     ++look.next.crowds;
     look.next.tasks += open.count();
   }
+}
+
+// In the server. Reads rows by when they wake, so those of a lane are sorted afterwards.
+QueueSeen Crowds::see_queue() const {
+  const Instant now = database_.now();
+  QueueSeen out;
+  for (const Row* const row : database_.awake({}, now + kLookAgain)) {
+    const bool express = row->lane == Lane::kExpress;
+    if (row->state == TaskState::kRunning && row->called) {
+      ++(express ? out.called_express : out.called_bulk);
+    } else if (row->state == TaskState::kQueued && row->lane != Lane::kParked &&
+               row->next_run_at <= now) {
+      const auto left = std::chrono::duration_cast<std::chrono::seconds>(row->deadline_at - now);
+      (express ? out.express : out.bulk)
+          .push_back({.left = std::max(left, std::chrono::seconds(0)), .count = 1});
+    }
+  }
+  for (auto* const lane : {&out.express, &out.bulk}) {
+    std::sort(
+        lane->begin(), lane->end(), [](const auto& a, const auto& b) { return a.left < b.left; });
+  }
+  return out;
 }
 
 void Crowds::set_window(const LookPtr& look) {
@@ -873,19 +899,22 @@ void Crowds::set_window(const LookPtr& look) {
   ReleaseWindow& next = look->next;
   next.size =
       window_.look(look->seen, next.crowds, last, store::kWorkersReport).value_or(last.size);
-  next.pace = pace_.look(look->seen, next.crowds, last.pace, kPaceOver);
+  next.pace =
+      pace_.look(look->seen, next.crowds > 0 || look->queue.somebody_waits(), last.pace, kPaceOver);
+  next = with_waits(next, look->queue, look->seen.places, last);
   crowd_window_ = next.size;
-  if (next == last && next.crowds == 0) {
+  const bool writes = next != look->written || next.pace != 0;
+  if (!writes && next.crowds == 0) {
     end_round(look, true);  // To ask for none costs the simulation a statement a second.
     return;
   }
-  if (next == last) {
+  if (!writes) {
     read_crowds(look);
     return;
   }
   database_.execute(
       client_,
-      [this, next] { database_.set_window(next); },
+      [this, next, at = look->seen.at] { database_.set_window(next, at); },
       [this, look](bool answered) {
         if (answered) {
           read_crowds(look);

@@ -157,6 +157,7 @@ class Crowds {
 
   void begin_round(const LookPtr& look);
   void read_window(Look& look) const;
+  QueueSeen see_queue() const;
   void set_window(const LookPtr& look);
   void read_crowds(const LookPtr& look);
   void release(const LookPtr& look);

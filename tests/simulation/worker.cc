@@ -511,8 +511,9 @@ void Worker::settle(const JobPtr& job, const store::SettleCommand& command, int 
       log(*job, "was not mine any more");
     } else {
       log(*job, *outcome == Outcome::kSettled ? "settled" : "put back");
-      ended_ += *outcome == Outcome::kSettled ? 1U : 0U;
       const bool succeeded = command.kind == ClaimEnd::Kind::kSucceed;
+      const bool worked = succeeded || command.failure != FailureCode::kDeadlineExceeded;
+      ended_ += *outcome == Outcome::kSettled && worked ? 1U : 0U;
       shared_.judge.settle_answered(of(*job), succeeded, command.output_key);
     }
     leave(job);

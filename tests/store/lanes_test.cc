@@ -43,6 +43,18 @@ class LanesTest : public TaskStoreTest {
     ASSERT_TRUE(claimed);
     EXPECT_EQ(settle(settle_command(Settle::kSucceed, *claimed)), SettleOutcome::kSettled);
   }
+  // As the look of a worker would have just found it.
+  void set_known(const char* what) {
+    db_.execute(
+        Sql::trusted("UPDATE release_window SET bulk_pace=0, takes=0, express_wait=0, "
+                     "bulk_wait=0, looked_at=UTC_TIMESTAMP(6), " +
+                     std::string(what)));
+  }
+  CreateOutcome create_within(UserId user, std::chrono::seconds deadline) {
+    CreateCommand command = create_command(user);
+    command.deadline = deadline;
+    return create(command);
+  }
   // The look of the one whose turn it is, to its end.
   std::vector<Hint> look_after_crowds(std::size_t limit = 100) {
     while (!must(store_.look_after_crowds(limit))) {
@@ -274,28 +286,121 @@ TEST_F(LanesTest, WhatWouldNotEndInTimeIsRefusedAtOnce) {
   const UserId user = db_.add_user(), other = db_.add_user();
   create_many(user, kWindow + 50);
   // One a second.
-  db_.execute(Sql("UPDATE release_window SET crowds=2, tasks=70, pace=1000"));
-  CreateCommand command = create_command(user);
-  command.deadline = 70s;
+  set_known("crowds=2, tasks=70, pace=1000, bulk_pace=1000");
   const Balance before = db_.balance(user);
-  const CreateOutcome refused = create(command);
+  const CreateOutcome refused = create_within(user, 71s);
   EXPECT_EQ(refused.kind, CreateOutcome::Kind::kTooLate);
-  EXPECT_EQ(refused.late_by, 1s);
+  EXPECT_EQ(refused.again_in, 12s)
+      << "then 59 are before it, and in its 71 s there is time for all";
   EXPECT_EQ(db_.balance(user), before) << "nothing is held for it";
-  command.id = TaskId::make();
-  command.deadline = 71s;
-  EXPECT_EQ(create(command).kind, CreateOutcome::Kind::kCreated) << "70 of all, not twice his 56";
-  db_.execute(Sql("UPDATE release_window SET crowds=1"));
-  command.id = TaskId::make();
-  command.deadline = 58s;
-  EXPECT_EQ(create(command).kind, CreateOutcome::Kind::kCreated) << "57 of his, and this one";
-  command = create_command(other);
-  command.deadline = 1s;
-  EXPECT_EQ(create(command).kind, CreateOutcome::Kind::kCreated) << "nothing waits before it";
-  db_.execute(Sql("UPDATE release_window SET pace=0"));
-  command = create_command(user);
-  command.deadline = 1s;
-  EXPECT_EQ(create(command).kind, CreateOutcome::Kind::kCreated) << "nobody knows";
+  EXPECT_EQ(create_within(user, 90s).kind, CreateOutcome::Kind::kCreated)
+      << "70 of all, not twice his 56";
+  set_known("crowds=1, tasks=70, pace=1000, bulk_pace=1000");
+  EXPECT_EQ(create_within(user, 70s).kind, CreateOutcome::Kind::kCreated) << "57 of his";
+  set_known("crowds=1, tasks=70, pace=1000, bulk_pace=500");
+  EXPECT_EQ(create_within(user, 70s).kind, CreateOutcome::Kind::kTooLate)
+      << "others have half of the places";
+  EXPECT_EQ(create_within(other, 1s).kind, CreateOutcome::Kind::kCreated)
+      << "nothing waits before it";
+  set_known("crowds=1, tasks=70, pace=0");
+  EXPECT_EQ(create_within(user, 1s).kind, CreateOutcome::Kind::kCreated) << "nobody knows";
+}
+
+// Many users, none of whom wants much.
+TEST_F(LanesTest, BehindAFullExpressLaneWhoeverIsNextIsRefused) {
+  const UserId first = db_.add_user(), second = db_.add_user();
+  set_known("pace=4000, takes=5, express_wait=60");
+  const CreateOutcome refused = create_within(first, 60s);
+  EXPECT_EQ(refused.kind, CreateOutcome::Kind::kTooLate);
+  EXPECT_EQ(refused.again_in, 18s);
+  EXPECT_EQ(create_within(first, 90s).kind, CreateOutcome::Kind::kCreated) << "it has more time";
+  EXPECT_EQ(create_within(second, 60s).kind, CreateOutcome::Kind::kTooLate);
+  set_known("pace=4000, takes=5, express_wait=42");
+  EXPECT_EQ(create_within(second, 60s).kind, CreateOutcome::Kind::kCreated);
+}
+
+TEST_F(LanesTest, WhatWaitsInBulkHasOnlyThoseRefusedWhoWouldWaitThereToo) {
+  const UserId many = db_.add_user(), few = db_.add_user();
+  create_many(many, kExpressMax);
+  create_many(few, kExpressMax - 1);
+  set_known("pace=4000, takes=5, express_wait=1, bulk_wait=1000, crowds=10, tasks=1000000");
+  EXPECT_EQ(create_within(many, 60s).kind, CreateOutcome::Kind::kTooLate);
+  EXPECT_EQ(create_within(few, 60s).kind, CreateOutcome::Kind::kCreated);
+}
+
+// All workers may be gone.
+TEST_F(LanesTest, NobodyIsRefusedByWhatWasSeenLongAgo) {
+  const UserId user = db_.add_user();
+  set_known("pace=4000, takes=5, express_wait=60");
+  EXPECT_EQ(create_within(user, 60s).kind, CreateOutcome::Kind::kTooLate);
+  db_.execute(Sql("UPDATE release_window SET looked_at=looked_at - INTERVAL 1 MINUTE"));
+  EXPECT_EQ(create_within(user, 60s).kind, CreateOutcome::Kind::kCreated);
+  set_known("pace=4000, takes=5, express_wait=60");
+  db_.execute(Sql("UPDATE release_window SET looked_at=looked_at + INTERVAL 1 MINUTE"));
+  EXPECT_EQ(create_within(user, 60s).kind, CreateOutcome::Kind::kCreated) << "a clock was set";
+  // A worker of the release before.
+  set_known("pace=4000, takes=5, express_wait=60");
+  db_.execute(Sql("UPDATE release_window SET looked_at=NULL"));
+  EXPECT_EQ(create_within(user, 60s).kind, CreateOutcome::Kind::kCreated);
+}
+
+TEST_F(LanesTest, WhileWorkersAreFullTheWaitOfEachLaneIsTold) {
+  const std::vector<UserId> users = {db_.add_user(), db_.add_user(), db_.add_user()};
+  std::vector<Hint> hints;
+  for (const UserId user : users) {
+    for (const TaskId task : create_many(user, kExpressMax + 1)) {
+      hints.push_back({task, 0});
+    }
+  }
+  create_many(users[0], 20);  // One more in bulk, and what is parked waits for another of his.
+  // Two are called for, one of each lane; one has been put back, and is not due.
+  std::vector<ClaimOutcome> claimed;
+  for (ClaimOutcome& one : must(store_.claim(
+           std::vector<Hint>{hints[0], hints[1], hints[kExpressMax]}, worker_, some_provider))) {
+    ASSERT_TRUE(one);
+    claimed.push_back(std::move(one));
+  }
+  SettleCommand later = settle_command(Settle::kRetry, *claimed[1]);
+  later.retry_after = 10min;
+  EXPECT_EQ(settle(later), SettleOutcome::kRequeued);
+  const auto look = [&](std::uint64_t ended, std::size_t room = 0) {
+    must(store_.report_worker(
+        worker_, "here", 1, {.in_flight = 2, .places = 2, .room = room, .ended = ended}));
+    set_window(kWindow);
+    must(store_.look_after_crowds(1, 0s));
+    static_cast<void>(store_.released());
+  };
+  const auto known = [&](const char* name) {
+    return db_.number(Sql::trusted("SELECT " + std::string(name) + " FROM release_window"));
+  };
+  look(100);
+  EXPECT_EQ(known("pace"), 0);
+  look(1'000'000);
+  const auto pace = known("pace");
+  ASSERT_GT(pace, 100'000) << "the looks came within seconds";
+  EXPECT_NEAR(static_cast<double>(known("bulk_pace")), static_cast<double>(pace) / 2, pace / 100.0);
+  EXPECT_EQ(known("takes"), 1) << "far less than a second";
+  EXPECT_EQ(known("express_wait"), 1);
+  EXPECT_EQ(known("bulk_wait"), 1);
+  EXPECT_EQ(known("looked_at>UTC_TIMESTAMP(6) - INTERVAL 1 MINUTE"), 1);
+  // The same, at a pace that can be counted by: 10 wait express, 3 in bulk.
+  set_known("pace=100, bulk_pace=50, takes=20");
+  look(1'000'000);
+  ASSERT_EQ(known("pace"), 100) << "nothing has ended since";
+  EXPECT_EQ(known("takes"), 20);
+  EXPECT_EQ(known("express_wait"), 134) << "10 at three in 40 s";
+  EXPECT_EQ(known("bulk_wait"), 60) << "3 at half of the pace";
+  // Those that are parked do not become theirs shortly before their deadlines, either.
+  db_.execute(Sql("UPDATE tasks SET deadline_at=UTC_TIMESTAMP(6) + INTERVAL 29 SECOND, "
+                  "wake_at=deadline_at WHERE lane=")
+              << Lane::kParked);
+  set_known("pace=1000, bulk_pace=500, takes=2");
+  look(1'000'000);
+  EXPECT_EQ(known("express_wait"), 14);
+  EXPECT_EQ(known("bulk_wait"), 6);
+  look(1'000'000, 2);
+  EXPECT_EQ(known("pace"), 0) << "there are places that nobody takes";
+  EXPECT_EQ(known("express_wait"), 0);
 }
 
 TEST_F(LanesTest, ThePaceIsWhatAllWorkersEndWhileTheyAreFullAndSomebodyWaits) {

@@ -2,6 +2,7 @@
 #include "common/domain/shares.h"
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <map>
 #include <vector>
@@ -10,6 +11,8 @@
 
 namespace audiogen {
 namespace {
+
+using namespace std::chrono_literals;
 
 WorkersSeen workers(std::uint64_t places, std::uint64_t room = 0) {
   return {.at = {}, .workers = 1, .places = places, .room = room, .ended = 0};
@@ -21,7 +24,7 @@ class WindowTest : public testing::Test {
   std::optional<std::uint32_t> look(WorkersSeen seen, std::uint32_t crowds) {
     seen.at = Instant(now_ += std::chrono::seconds(1));
     const auto size = watch_.look(seen, crowds, last_, std::chrono::seconds(5));
-    last_ = {.size = size.value_or(last_.size), .crowds = crowds, .tasks = 0, .pace = 0};
+    last_ = {.size = size.value_or(last_.size), .crowds = crowds};
     return size;
   }
   std::uint32_t after(int looks, const WorkersSeen& seen, std::uint32_t crowds) {
@@ -140,18 +143,28 @@ TEST(OpenTasks, NoCountFallsBelowNothing) {
 }
 
 TEST(OpenTasks, WhatIsParkedTakesAsLongAsAllBeforeItAtTheUsersShareOfThePace) {
-  using namespace std::chrono_literals;
   const OpenTasks open{.released = 10, .parked = 89, .parked_after = 0, .released_max = 0};
-  const auto ends_in = [&](std::uint32_t crowds, std::uint32_t pace, std::uint64_t tasks) {
-    return parked_for(open, {.size = 10, .crowds = crowds, .tasks = tasks, .pace = pace});
+  const auto begins = [&](std::uint32_t crowds, std::uint32_t pace, std::uint64_t tasks) {
+    return begins_in(
+        open, {.size = 10, .crowds = crowds, .tasks = tasks, .pace = pace, .bulk_pace = pace});
   };
-  EXPECT_EQ(ends_in(1, 0, 99), std::nullopt) << "not known";
-  EXPECT_EQ(ends_in(1, 2000, 99), 50s);
-  EXPECT_EQ(ends_in(0, 2000, 0), 50s) << "he is the first";
-  EXPECT_EQ(ends_in(5, 2000, 10'000), 248s);
-  EXPECT_EQ(ends_in(5, 2000, 103), 52s) << "the others have little: they will soon be gone";
+  EXPECT_EQ(begins(1, 0, 99), std::nullopt) << "not known";
+  EXPECT_EQ(begins(1, 2000, 99), 50s);
+  EXPECT_EQ(begins(0, 2000, 0), 50s) << "he is the first";
+  EXPECT_EQ(begins(5, 2000, 10'000), 248s);
+  EXPECT_EQ(begins(5, 2000, 103), 52s) << "the others have little: they will soon be gone";
+  ReleaseWindow window{.size = 10, .crowds = 1, .tasks = 99, .pace = 2000, .bulk_pace = 2000};
+  window.takes = 8;
+  EXPECT_EQ(begins_in(open, window), 42s) << "to its begin, and not to its end";
+  window.bulk_wait = 70;
+  EXPECT_EQ(begins_in(open, window), 70s) << "behind what others have released";
+  window.bulk_wait = 0;
+  window.bulk_pace = 1000;
+  EXPECT_EQ(begins_in(open, window), 92s) << "half of the places are others'";
+  window.bulk_pace = 0;
+  EXPECT_GT(begins_in(open, window), 1h) << "all of them are";
   EXPECT_GT(
-      *parked_for(
+      *begins_in(
           {.released = UINT32_MAX, .parked = UINT32_MAX, .parked_after = 0, .released_max = 0},
           {.size = 1, .crowds = UINT32_MAX, .tasks = UINT64_MAX, .pace = 1}),
       1h);
@@ -160,8 +173,179 @@ TEST(OpenTasks, WhatIsParkedTakesAsLongAsAllBeforeItAtTheUsersShareOfThePace) {
   EXPECT_FALSE(would_park({.released = 4, .parked = 0, .parked_after = 0, .released_max = 0}, 5));
 }
 
+// However much crowds want.
+TEST(OpenTasks, WhatIsReleasedWaitsBehindItsOwnLaneAlone) {
+  const ReleaseWindow window{.size = 100,
+                             .crowds = 50,
+                             .tasks = 1'000'000,
+                             .pace = 4000,
+                             .bulk_pace = 1000,
+                             .takes = 5,
+                             .express_wait = 7,
+                             .bulk_wait = 300};
+  const auto begins = [&](std::uint32_t released) {
+    return begins_in({.released = released, .parked = 0, .parked_after = 0, .released_max = 0},
+                     window);
+  };
+  EXPECT_EQ(begins(0), 7s);
+  EXPECT_EQ(begins(kExpressMax - 1), 7s);
+  EXPECT_EQ(begins(kExpressMax), 300s);
+  EXPECT_EQ(begins(99), 300s);
+}
+
+using Waiting = QueueSeen::Waiting;
+
+class WaitsTest : public testing::Test {
+ protected:
+  static constexpr std::uint64_t kPlacesThere = 20;
+  // Calls take 5 s, 4 end in a second.
+  ReleaseWindow waits(const ReleaseWindow& last = {}) const {
+    return with_waits({.size = 40, .pace = pace_}, queue_, kPlacesThere, last);
+  }
+
+  QueueSeen queue_;
+  std::uint32_t pace_ = 4000;
+};
+
+TEST_F(WaitsTest, AreThoseOfAllBeforeAtThePaceOfTheirLane) {
+  EXPECT_FALSE(queue_.somebody_waits());
+  EXPECT_EQ(waits().takes, 5U);
+  EXPECT_EQ(waits().express_wait, 0U);
+  EXPECT_EQ(waits().bulk_wait, 0U);
+  queue_.express = {{.left = 800s, .count = 30}, {.left = 900s, .count = 11}};
+  queue_.called_express = 20;
+  EXPECT_TRUE(queue_.somebody_waits());
+  EXPECT_EQ(waits().express_wait, 11U) << "41 at 4 a second, rounded up";
+  EXPECT_EQ(waits().bulk_wait, 0U);
+  EXPECT_EQ(waits().bulk_pace, 1000U) << "every fourth place could be theirs";
+  queue_.bulk = {{.left = 900s, .count = 40}};
+  queue_.called_express = 15;
+  queue_.called_bulk = 5;
+  EXPECT_EQ(waits().express_wait, 14U) << "at 3 a second";
+  EXPECT_EQ(waits().bulk_wait, 40U) << "at 1";
+  queue_.called_express = 8;
+  queue_.called_bulk = 12;
+  EXPECT_EQ(waits().express_wait, 14U) << "no fewer than 3";
+  EXPECT_EQ(waits().bulk_wait, 17U);
+  queue_.express.clear();
+  queue_.called_express = 0;
+  EXPECT_EQ(waits().bulk_wait, 10U) << "at all 4";
+  queue_.called_bulk = 0;
+  EXPECT_EQ(waits().bulk_wait, 40U) << "nobody is called for: nobody knows whose places they are";
+}
+
+TEST_F(WaitsTest, OfAnUnknownPaceAreNotKnown) {
+  pace_ = 0;
+  queue_.express = {{.left = 900s, .count = 1'000'000}};
+  EXPECT_EQ(waits(), (ReleaseWindow{.size = 40, .pace = 0}));
+}
+
+// A few places change hands by chance, and what has just begun to wait is called for later.
+TEST_F(WaitsTest, TheSharesOfTheLanesAreThoseOfSomeTime) {
+  queue_.bulk = {{.left = 900s, .count = 1}};
+  queue_.called_bulk = 10;
+  queue_.called_express = 10;
+  const ReleaseWindow first = waits();
+  EXPECT_EQ(first.bulk_pace, 2000U);
+  queue_.called_bulk = 20;
+  queue_.called_express = 0;
+  const ReleaseWindow next = waits(first);
+  EXPECT_EQ(next.bulk_pace, 2200U) << "a tenth: twice the 5 s that a call takes";
+  ReleaseWindow last = next;
+  for (int i = 0; i < 60; ++i) {
+    last = waits(last);
+  }
+  EXPECT_GT(last.bulk_pace, 3950U);
+}
+
+// 1,000 came at once before anybody knew the pace. Most of them are never begun, and whoever comes
+// now, when those are nearly over, is behind the few that are.
+TEST_F(WaitsTest, WhatWillBeTooLateIsNotWaitedFor) {
+  queue_.express = {{.left = 60s, .count = 1000}};
+  queue_.called_express = 20;
+  EXPECT_EQ(waits().express_wait, 53U) << "60 s but for a call, a quarter of one, and a second";
+  queue_.express = {{.left = 30s, .count = 1000}};
+  EXPECT_EQ(waits().express_wait, 23U);
+  queue_.express = {{.left = 5s, .count = 1000}};
+  EXPECT_EQ(waits().express_wait, 0U);
+  queue_.express = {{.left = 30s, .count = 1000}, {.left = 60s, .count = 40}};
+  EXPECT_EQ(waits().express_wait, 33U) << "and those who came after them";
+}
+
+TEST_F(WaitsTest, OfTheSlowestPaceAreWhatTheyAre) {
+  pace_ = 1;
+  queue_.express = {{.left = 86'400s, .count = UINT64_MAX}};
+  queue_.bulk = queue_.express;
+  EXPECT_EQ(waits().takes, 20'000U);
+  EXPECT_LT(waits().express_wait, 86'400U);
+  pace_ = UINT32_MAX;
+  EXPECT_GE(waits().express_wait, 86'000U) << "so many do not end in time at any pace";
+}
+
+class RefusalTest : public testing::Test {
+ protected:
+  std::optional<std::chrono::seconds> refused(std::uint32_t wait,
+                                              std::chrono::seconds deadline = 60s,
+                                              double draw = 0) const {
+    ReleaseWindow window = window_;
+    window.express_wait = wait;
+    return refused_for(OpenTasks(), window, deadline, draw);
+  }
+
+  // Of 60 s the last 11.75 are needed once it has begun: a call of 5 s and three quarters of that,
+  // and 3 s more. In the last eighth of the others, from 42.2 to 48.25, some are refused.
+  ReleaseWindow window_{.size = 40, .pace = 4000, .takes = 5};
+};
+
+TEST_F(RefusalTest, IsForWhatCannotBeginInTime) {
+  EXPECT_EQ(refused(0), std::nullopt);
+  EXPECT_EQ(refused(42), std::nullopt);
+  EXPECT_EQ(refused(43), 1s);
+  EXPECT_EQ(refused(43, 60s, 0.2), std::nullopt);
+  EXPECT_EQ(refused(48, 60s, 0.9), 6s);
+  EXPECT_EQ(refused(48, 60s, 0.99), std::nullopt);
+  EXPECT_EQ(refused(49, 60s, 0.9999999), 7s) << "all are";
+  EXPECT_EQ(refused(1042), 1000s) << "until it is worth trying again";
+}
+
+TEST_F(RefusalTest, IsForNobodyWhoHasNothingBeforeHim) {
+  window_.takes = 100'000;
+  EXPECT_EQ(refused(0), std::nullopt) << "somebody is called for it, whatever is believed of him";
+  EXPECT_EQ(refused(26), std::nullopt);
+  EXPECT_NE(refused(31, 60s, 0.9999999), std::nullopt) << "with less than half of its time left";
+  EXPECT_EQ(refused(0, 1s), std::nullopt);
+}
+
+TEST_F(RefusalTest, IsForNobodyWhereThePaceIsNotKnown) {
+  window_.pace = 0;
+  EXPECT_EQ(refused(UINT32_MAX), std::nullopt);
+}
+
+TEST_F(RefusalTest, IsForMoreAndMoreTheLaterItIs) {
+  std::map<std::uint32_t, int> of;
+  constexpr int kOf = 1000;
+  for (int i = 0; i < kOf; ++i) {
+    for (const std::uint32_t wait : {42U, 44U, 46U, 49U}) {
+      of[wait] += refused(wait, 60s, draw_of(TaskId::make())) ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(of[42], 0);
+  EXPECT_NEAR(of[44], 0.3 * kOf, 0.1 * kOf);
+  EXPECT_NEAR(of[46], 0.63 * kOf, 0.1 * kOf);
+  EXPECT_EQ(of[49], kOf);
+}
+
+TEST_F(RefusalTest, GoesByNothingThatIsOld) {
+  const Instant at(1000s);
+  EXPECT_EQ(known_at(window_, at, at), window_);
+  EXPECT_EQ(known_at(window_, at, at + 10s), window_);
+  EXPECT_EQ(known_at(window_, at, at + 11s).pace, 0U) << "its workers may be gone";
+  EXPECT_EQ(known_at(window_, at, at - 1s).pace, 0U) << "a clock was set";
+  EXPECT_EQ(known_at(window_, std::nullopt, at).pace, 0U) << "of a release before";
+  EXPECT_EQ(known_at(window_, std::nullopt, at).size, window_.size);
+}
+
 TEST(Pace, IsTasksInAThousandSeconds) {
-  using namespace std::chrono_literals;
   EXPECT_EQ(pace_of(0, 20s), 0U);
   EXPECT_EQ(pace_of(40, 20s), 2000U);
   EXPECT_EQ(pace_of(1, 3s), 333U);
@@ -170,9 +354,9 @@ TEST(Pace, IsTasksInAThousandSeconds) {
 
 class PaceWatchTest : public testing::Test {
  protected:
-  std::uint32_t look(WorkersSeen seen, std::uint64_t crowds = 1) {
+  std::uint32_t look(WorkersSeen seen, bool somebody_waits = true) {
     seen.at = Instant(now_ += std::chrono::seconds(10));
-    return last_ = watch_.look(seen, crowds, last_, std::chrono::seconds(20));
+    return last_ = watch_.look(seen, somebody_waits, last_, std::chrono::seconds(20));
   }
   static WorkersSeen full(std::uint64_t ended, std::uint64_t workers = 2) {
     return {.at = {}, .workers = workers, .places = 20, .room = 0, .ended = ended};
@@ -204,13 +388,13 @@ TEST_F(PaceWatchTest, IsMeasuredOverAsManyEndsAsThereArePlaces) {
 
 // A few tasks in a quiet minute are no reason to refuse the many that come after it.
 TEST_F(PaceWatchTest, WhatEndsWhileNobodyWaitsSaysNothing) {
-  look(full(100), 0);
-  look(full(150), 0);
-  EXPECT_EQ(look(full(200), 0), 0U);
+  look(full(100), false);
+  look(full(150), false);
+  EXPECT_EQ(look(full(200), false), 0U);
   EXPECT_EQ(look(full(250)), 0U) << "nor when somebody has just come";
   look(full(270));
   EXPECT_EQ(look(full(290)), 2000U);
-  EXPECT_EQ(look(full(300), 0), 0U);
+  EXPECT_EQ(look(full(300), false), 0U);
 }
 
 // Somebody waits because of his plan, or for his references: the places are there.
@@ -383,6 +567,301 @@ TEST(Shares, CrowdsGetOnEquallyFastHoweverLargeTheyAre) {
     constexpr double kShare = 1.0 * kRounds * kPlaces / kUsers;
     EXPECT_NEAR(served[user], kShare, 0.1 * kShare) << user;
   }
+}
+
+// All of it in small, in virtual time: more work than can be done, for some minutes.
+class Overload {
+ public:
+  using Time = std::chrono::milliseconds;
+  static constexpr std::size_t kSlots = 20;
+  static constexpr Time kCall{5000}, kStep{50}, kDeadline{60'000};
+  static constexpr double kCapacity = 4;  // A second.
+
+  struct Asked {
+    int accepted = 0, refused = 0, succeeded = 0, refunded = 0;
+  };
+
+  explicit Overload(bool refuses = true) : refuses_(refuses) {}
+
+  // So many tasks a second by so many users in turn, beside all others.
+  void add_users(std::size_t count, double rate) {
+    groups_.push_back({.first = users_.size(), .count = count, .rate = rate, .due = 0, .next = 0});
+    users_.resize(users_.size() + count);
+    asked_.emplace_back();
+  }
+
+  // Nobody asks for anything any more.
+  void stop() {
+    for (Group& group : groups_) {
+      group.rate = 0;
+    }
+  }
+
+  void run(Time time) {
+    for (const Time end = now_ + time; now_ < end; now_ += kStep) {
+      end_calls();
+      expire();
+      for (std::size_t i = 0; i < groups_.size(); ++i) {
+        Group& group = groups_[i];
+        for (group.due += group.rate * kStep / 1s; group.due >= 1; group.due -= 1) {
+          ask(i, group.first + group.next++ % group.count);
+        }
+      }
+      begin_calls();
+      if (now_ % 5000ms == 0ms) {
+        reported_ = {.workers = 1, .places = kSlots, .room = free_slots(), .ended = ended_};
+      }
+      if (now_ % 1000ms == 0ms) {
+        look();
+      }
+    }
+  }
+
+  const Asked& asked(std::size_t group) const { return asked_[group]; }
+  const ReleaseWindow& window() const { return window_; }
+
+ private:
+  struct Group {
+    std::size_t first, count;
+    double rate, due;
+    std::size_t next;
+  };
+  struct Task {
+    std::size_t group, user;
+    Time deadline;
+    Lane lane;
+  };
+  struct Call {
+    Task task;
+    Time ends;
+  };
+  struct User {
+    OpenTasks open;
+    std::deque<Task> parked;
+  };
+
+  Instant instant() const { return Instant(now_); }
+  std::size_t free_slots() const {
+    return express_.empty() && bulk_.empty() ? kSlots - calls_.size() : 0;
+  }
+
+  void ask(std::size_t group, std::size_t whose) {
+    User& user = users_[whose];
+    const ReleaseWindow known = known_at(window_, looked_at_, instant());
+    constexpr double kGolden = 0.6180339887498949;
+    draw_ = std::fmod(draw_ + kGolden, 1.0);
+    if (refuses_ && refused_for(user.open, known, 60s, draw_)) {
+      ++asked_[group].refused;
+      return;
+    }
+    ++asked_[group].accepted;
+    const Task task{group, whose, now_ + kDeadline, add_task(user.open, known.size, 0)};
+    (task.lane == Lane::kParked    ? user.parked
+     : task.lane == Lane::kExpress ? express_
+                                   : bulk_)
+        .push_back(task);
+  }
+
+  void end(const Task& task, bool well) {
+    ++(well ? asked_[task.group].succeeded : asked_[task.group].refunded);
+    ended_ += well ? 1U : 0U;
+    User& user = users_[task.user];
+    end_task(user.open, task.lane);
+    for (std::uint32_t count = may_release(user.open, window_.size); count > 0; --count) {
+      release_tasks(user.open, 1, 0);
+      user.parked.front().lane = Lane::kBulk;
+      bulk_.push_back(user.parked.front());
+      user.parked.pop_front();
+    }
+  }
+
+  void end_calls() {
+    std::vector<Call> calls;
+    calls.swap(calls_);
+    for (const Call& call : calls) {
+      if (call.ends <= now_) {
+        end(call.task, true);
+      } else {
+        calls_.push_back(call);
+      }
+    }
+  }
+
+  void expire() {
+    for (auto* const lane : {&express_, &bulk_}) {
+      while (!lane->empty() && lane->front().deadline <= now_) {
+        const Task task = lane->front();
+        lane->pop_front();
+        end(task, false);
+      }
+    }
+    for (User& user : users_) {
+      while (!user.parked.empty() && user.parked.front().deadline <= now_) {
+        const Task task = user.parked.front();
+        user.parked.pop_front();
+        end(task, false);
+      }
+    }
+  }
+
+  void begin_calls() {
+    while (calls_.size() < kSlots && (!express_.empty() || !bulk_.empty())) {
+      auto& from =
+          turns_.next(!express_.empty(), !bulk_.empty()) == Lane::kExpress ? express_ : bulk_;
+      const Task task = from.front();
+      from.pop_front();
+      if (task.deadline - now_ < kCall * 5 / 4 + 1s) {
+        end(task, false);
+      } else {
+        calls_.push_back({task, now_ + kCall});
+      }
+    }
+  }
+
+  void look() {
+    const ReleaseWindow last = known_at(window_, looked_at_, instant());
+    WorkersSeen seen = reported_;
+    seen.at = instant();
+    ReleaseWindow next;
+    for (const User& user : users_) {
+      next.crowds += user.open.crowded() ? 1U : 0U;
+      next.tasks += user.open.crowded() ? user.open.count() : 0;
+    }
+    QueueSeen queue;
+    const auto see = [&](const std::deque<Task>& lane, std::vector<QueueSeen::Waiting>& out) {
+      for (const Task& task : lane) {
+        const Time left = std::max(task.deadline - now_, Time(0));
+        out.push_back({.left = std::chrono::floor<std::chrono::seconds>(left), .count = 1});
+      }
+      std::sort(
+          out.begin(), out.end(), [](const auto& a, const auto& b) { return a.left < b.left; });
+    };
+    see(express_, queue.express);
+    see(bulk_, queue.bulk);
+    for (const Call& call : calls_) {
+      ++(call.task.lane == Lane::kExpress ? queue.called_express : queue.called_bulk);
+    }
+    next.size = window_watch_.look(seen, next.crowds, last, 5s).value_or(last.size);
+    next.pace = pace_watch_.look(seen, next.crowds > 0 || queue.somebody_waits(), last.pace, 20s);
+    window_ = with_waits(next, queue, seen.places, last);
+    looked_at_ = instant();
+  }
+
+  const bool refuses_;
+  Time now_{0};
+  double draw_ = 0;
+  std::vector<Group> groups_;
+  std::vector<User> users_;
+  std::vector<Asked> asked_;
+  std::deque<Task> express_, bulk_;
+  std::vector<Call> calls_;
+  LaneTurns turns_;
+  std::uint64_t ended_ = 0;
+  WorkersSeen reported_;
+  WindowWatch window_watch_;
+  PaceWatch pace_watch_;
+  ReleaseWindow window_{.size = 1000};
+  std::optional<Instant> looked_at_;
+};
+
+constexpr int kMinutes = 10;
+constexpr double kCapacityAMinute = 60 * Overload::kCapacity;
+
+// Times the capacity, by 16 users with a dozen tasks each, and by 400 with one or two.
+struct Load {
+  const char* name;
+  double few, small;
+};
+class OverloadTest : public testing::TestWithParam<Load> {
+ protected:
+  void add_users() {
+    service_.add_users(16, GetParam().few * Overload::kCapacity);
+    service_.add_users(400, GetParam().small * Overload::kCapacity);
+  }
+  Overload::Asked all() const {
+    Overload::Asked sum;
+    for (const std::size_t group : {0U, 1U}) {
+      sum.accepted += service_.asked(group).accepted;
+      sum.refused += service_.asked(group).refused;
+      sum.succeeded += service_.asked(group).succeeded;
+      sum.refunded += service_.asked(group).refunded;
+    }
+    return sum;
+  }
+
+  Overload service_;
+};
+
+TEST_P(OverloadTest, WhatIsAcceptedEndsInTimeAndNoPlaceIsEmpty) {
+  add_users();
+  service_.run(60s);
+  for (int minute = 1; minute < kMinutes; ++minute) {
+    const Overload::Asked before = all();
+    service_.run(60s);
+    EXPECT_GE(all().succeeded - before.succeeded, 0.99 * kCapacityAMinute) << minute;
+  }
+  EXPECT_LE(all().refunded, all().accepted / 200);
+  EXPECT_GT(all().refused, 0);
+  if (GetParam().small > 0) {
+    EXPECT_GT(service_.asked(1).succeeded, service_.asked(0).succeeded * 0.9)
+        << "whoever wants little comes first";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shares,
+                         OverloadTest,
+                         testing::Values(Load{"few_at_1_5", 1.5, 0},
+                                         Load{"few_at_3", 3, 0},
+                                         Load{"small_at_1_5", 0, 1.5},
+                                         Load{"small_at_3", 0, 3},
+                                         Load{"both_at_1_5", 0.75, 0.75},
+                                         Load{"both_at_3", 1.5, 1.5}),
+                         [](const auto& of) { return std::string(of.param.name); });
+
+// What the test above is for.
+TEST(Overload, WithoutRefusalsMostIsRefunded) {
+  Overload service(false);
+  service.add_users(400, 3 * Overload::kCapacity);
+  service.run(600s);
+  EXPECT_GT(service.asked(0).refunded, service.asked(0).accepted / 2);
+}
+
+TEST(Overload, OfCrowdsRefusesNobodyWhoWantsLittle) {
+  Overload service;
+  service.add_users(5, 20 * Overload::kCapacity);
+  service.add_users(100, 0.4 * Overload::kCapacity);
+  service.run(600s);
+  EXPECT_GT(service.asked(0).refused, 40'000);
+  EXPECT_EQ(service.asked(1).refused, 0);
+  EXPECT_EQ(service.asked(1).refunded, 0);
+}
+
+TEST(Overload, ThatIsNoneRefusesNobody) {
+  Overload service;
+  service.add_users(3, 0.5 * Overload::kCapacity);
+  service.add_users(400, 0.45 * Overload::kCapacity);
+  service.run(600s);
+  service.add_users(400, 10 * Overload::kCapacity);
+  service.run(3s);  // 120 at once, half a minute of work.
+  service.stop();
+  service.run(60s);
+  for (const std::size_t group : {0U, 1U, 2U}) {
+    EXPECT_EQ(service.asked(group).refused, 0) << group;
+    EXPECT_EQ(service.asked(group).refunded, 0) << group;
+  }
+}
+
+TEST(Overload, ThatIsOverIsForgotten) {
+  Overload service;
+  service.add_users(400, 3 * Overload::kCapacity);
+  service.run(180s);
+  EXPECT_GT(service.window().express_wait, 40U);
+  service.stop();
+  service.run(60s);
+  EXPECT_EQ(service.window().pace, 0U) << "nobody waits, nobody knows";
+  service.add_users(400, 0.9 * Overload::kCapacity);
+  service.run(120s);
+  EXPECT_EQ(service.asked(1).refused, 0);
 }
 
 }  // namespace

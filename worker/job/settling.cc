@@ -83,8 +83,10 @@ void Settling::settled(const JobPtr& job,
     log::info("task requeued", {{"task_id", job->claim.task}, {"claims", job->claim.claims}});
     count_settled("requeued");
   } else {
-    ended_.fetch_add(1, std::memory_order_relaxed);
     const bool succeeded = command.kind == ClaimEnd::Kind::kSucceed;
+    if (succeeded || command.failure != FailureCode::kDeadlineExceeded) {
+      ended_.fetch_add(1, std::memory_order_relaxed);
+    }
     log::info(
         succeeded ? "task succeeded" : "task failed",
         {{"task_id", job->claim.task},

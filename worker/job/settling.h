@@ -36,7 +36,8 @@ class Settling {
     settle(job, std::move(command), 0);
   }
 
-  // Tasks that have become final by this. Thread-safe, never blocks.
+  // Tasks that have become final by this, but for want of time: with more than can be done many of
+  // those end at once, which says nothing of how much can. Thread-safe, never blocks.
   std::uint64_t ended() const { return ended_.load(std::memory_order_relaxed); }
 
   // Waits for what was asked for.
