@@ -2,7 +2,9 @@
 // providers can do.
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -71,15 +73,46 @@ double single(Context& context, Stand& stand, const std::string& name, std::size
   return waits.quantile(0.99);
 }
 
+// Who asks for more than the providers can do.
+struct Askers {
+  const char* name;
+  std::size_t crowds, small;  // Users who share one half of the load each, if there are both.
+};
+constexpr Askers kFew{.name = "16 users", .crowds = 16, .small = 0};
+// So many that none of them has more than two or three tasks under way.
+constexpr Askers kSmall{.name = "400 small users", .crowds = 0, .small = 400};
+constexpr Askers kBoth{.name = "4 crowds and 400 small users", .crowds = 4, .small = 400};
+
+// Creations by these users: of both kinds in turn.
+Rounds creates_by(const Askers& askers, std::span<const std::string> keys) {
+  std::vector<std::string> out;
+  const auto crowds = keys.first(askers.crowds), small = keys.subspan(askers.crowds);
+  for (std::size_t i = 0; i < std::max(askers.crowds, askers.small); ++i) {
+    for (const auto& some : {crowds, small}) {
+      if (!some.empty()) {
+        out.push_back(create_request(some[i % some.size()]));
+      }
+    }
+  }
+  return Rounds(std::move(out));
+}
+
+// How long each load of over_capacity() lasts, without its beginning.
+double over_capacity_seconds(const Context& context) {
+  const char* const asked = std::getenv("BENCH_OVER_CAPACITY_SECONDS");
+  const double seconds = asked == nullptr ? 0 : std::atof(asked);
+  return seconds > 0 && !context.smoke ? seconds : context.seconds * 24;
+}
+
 // So many times what the provider can do: its calls take `call`, `slots` at once, and a task is
 // worth nothing after `deadline`.
-void over_capacity(Context& context, double times) {
+void over_capacity(Context& context, double times, const Askers& askers) {
   const int slots = 20;
   const auto call = std::chrono::milliseconds(context.smoke ? 500 : 5000);
   const auto deadline = std::chrono::seconds(context.smoke ? 5 : 60);
   constexpr int kQuarters = 4;
   Stand stand({.api = true,
-               .users = 16,
+               .users = askers.crowds + askers.small,
                .environment = {{"TASK_DEADLINE_SECONDS", std::to_string(deadline.count())}}});
   const Provider provider(stand.stack().log_folder(), static_cast<int>(call.count()), slots);
   stand.watch("provider", {provider.pid()});
@@ -87,9 +120,9 @@ void over_capacity(Context& context, double times) {
   const double capacity = slots / std::chrono::duration<double>(call).count();
   // The first calls teach how long one takes, and fill the places.
   const double warm_up = std::chrono::duration<double>(2 * call).count();
-  const double lasts = context.seconds * 24;
+  const double lasts = over_capacity_seconds(context);
   const std::string from = stand.stack().database().text(Sql("SELECT UTC_TIMESTAMP(6)"));
-  Rounds offer = creates_of(stand.keys());
+  Rounds offer = creates_by(askers, stand.keys());
   const Usage before = stand.usage();
   const LoadResult result = run_load({.port = stand.api_port(),
                                       .connections = 16,
@@ -98,39 +131,45 @@ void over_capacity(Context& context, double times) {
                                      offer);
   const Usage after = stand.usage();
   wait_for_none_open(stand);
-  double made = 0, least = 1e9;
-  std::string quarters;
-  for (int i = 0; i < kQuarters; ++i) {
+  const auto count = [&](int quarter, const std::string& which, const std::string& when) {
     const auto at = [&](int n) {
       return "'" + from + "' + INTERVAL " +
              std::to_string(std::llround((warm_up + lasts * n / kQuarters) * 1e6)) + " MICROSECOND";
     };
-    const auto some = static_cast<double>(
-        number(stand,
-               "SELECT COUNT(*) FROM tasks WHERE state=3 AND updated_at>=" + at(i) +
-                   " AND updated_at<" + at(i + 1)));
+    return number(stand,
+                  "SELECT COUNT(*) FROM tasks WHERE " + which + when + ">=" + at(quarter) +
+                      " AND " + when + "<" + at(quarter + 1));
+  };
+  double made = 0, least = 1e9;
+  std::string quarters, accepted, refunded;
+  for (int i = 0; i < kQuarters; ++i) {
+    const auto some = static_cast<double>(count(i, "state=3 AND ", "updated_at"));
     made += some;
     const double part = some / (capacity * lasts / kQuarters);
     least = std::min(least, part);
-    quarters += (i == 0 ? "" : ", ") + fixed(part, 2);
+    const std::string comma = i == 0 ? "" : ", ";
+    quarters += comma + fixed(part, 2);
+    accepted += comma + std::to_string(count(i, "", "created_at"));
+    refunded += comma + std::to_string(count(i, "state=4 AND ", "created_at"));
   }
-  const auto refused = result.kinds.at(0).refused();
+  const std::string name = fixed(times, 1) + " times the capacity, " + askers.name;
+  const auto total = [&](const std::string& sql) { return std::to_string(number(stand, sql)); };
   context.report.row(
-      {.name = fixed(times, 1) + " times the capacity",
+      {.name = name,
        .per_second = made / lasts,
        .ceiling = capacity,
-       .note =
-           "quarters " + quarters + " of capacity; " + std::to_string(refused) +
-           " refused with 503, " +
-           std::to_string(number(stand, "SELECT COUNT(*) FROM tasks WHERE state=4")) +
-           " refunded after their deadline, " +
-           std::to_string(number(stand, "SELECT COUNT(*) FROM attempts WHERE state NOT IN (2)")) +
-           " calls without a result"},
+       .note = "quarters " + quarters + " of capacity; accepted " + accepted +
+               ", of which refunded after their deadline " + refunded + "; with the beginning " +
+               total("SELECT COUNT(*) FROM tasks") + " accepted, " +
+               std::to_string(result.kinds.at(0).refused()) + " refused with 503, " +
+               total("SELECT COUNT(*) FROM tasks WHERE state=4") + " refunded, " +
+               total("SELECT COUNT(*) FROM attempts WHERE state NOT IN (2)") +
+               " calls without a result"},
       made,
       before,
       after);
-  context.report.goal({.what = "goodput at " + fixed(times, 1) +
-                               " times what providers take, of their capacity, worst quarter",
+  context.report.goal({.what = "goodput at " + fixed(times, 1) + " times what providers take, " +
+                               askers.name + ", of their capacity, worst quarter",
                        .figure = least,
                        .target = 0.95,
                        .unit = "",
@@ -227,8 +266,10 @@ void bench_over_capacity(Context& context) {
                        "A provider whose calls take 5 s, 20 at once; a task is worth nothing after "
                        "60 s. Creations at a "
                        "rate, successes in each quarter of the time. Ceiling: 20 / 5 s.");
-  over_capacity(context, 1.5);
-  over_capacity(context, 3);
+  over_capacity(context, 1.5, kBoth);
+  over_capacity(context, 3, kFew);
+  over_capacity(context, 3, kSmall);
+  over_capacity(context, 3, kBoth);
 }
 
 }  // namespace audiogen::bench
