@@ -139,6 +139,34 @@ TEST(OpenTasks, AreLimitedByPlanAndTheAnswerSaysSo) {
   stack.database().expect_invariants();
 }
 
+// As many small users would have filled the queue; there is no worker that would say something
+// else.
+TEST(OpenTasks, ThatCouldNotEndInTimeAreRefusedAtOnceAndTheAnswerSaysForHowLong) {
+  Stack::Options options;
+  options.workers = 0;
+  Stack stack(options);
+  const Account ann = stack.account();
+  ASSERT_EQ(stack.create(ann, Stack::body(), {"Idempotency-Key: k"}).status, 202);
+  const auto set_wait = [&](std::uint32_t seconds) {
+    stack.database().execute(
+        store::Sql("UPDATE release_window SET pace=4000, takes=5, looked_at=UTC_TIMESTAMP(6), "
+                   "express_wait=")
+        << seconds);
+  };
+  set_wait(2000);
+  const Reply refused = stack.create(ann, Stack::body());
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.text("error.code"), "service_unavailable");
+  EXPECT_THAT(refused.text("error.message"), HasSubstr("in time"));
+  EXPECT_EQ(refused.header("retry-after"), "1223") << "then it may begin after 777 s";
+  EXPECT_EQ(credits_of(stack, ann, "reserved_credits"), 150) << "nothing is held for it";
+  set_wait(2000);
+  EXPECT_EQ(stack.create(ann, Stack::body(), {"Idempotency-Key: k"}).status, 202) << "a replay";
+  set_wait(777);
+  EXPECT_EQ(stack.create(ann, Stack::body()).status, 202);
+  stack.database().expect_invariants();
+}
+
 TEST(RateLimit, HoldsForAllKeysOfAUserTogether) {
   Stack::Options options;
   options.workers = 0;
