@@ -7,7 +7,9 @@
 namespace audiogen {
 namespace {
 
-constexpr double kPaceIn = 1000;  // Seconds.
+constexpr double kPaceIn = 1000;            // Seconds.
+constexpr double kPaceLeast = 1 / kPaceIn;  // Tasks a second.
+constexpr double kMillionths = 1'000'000;
 
 // Of a user, all limits considered: one at the least.
 std::uint32_t released_most(const OpenTasks& open, std::uint32_t window) {
@@ -154,21 +156,22 @@ ReleaseWindow with_waits(ReleaseWindow window,
   const auto called = static_cast<double>(queue.called_bulk + queue.called_express);
   const double of_bulk = called > 0 ? static_cast<double>(queue.called_bulk) / called : kPart;
   // While nobody waits for it the lane could have that part at the least. A few calls say little:
-  // with those of some time, in which what was called for has ended, they say more.
-  constexpr double kLooks = 8;
+  // only with those of some time, in which what was called for has ended, and enough has, they say
+  // how things go.
+  constexpr double kLooks = 8, kEnds = 64;
   const double gets = queue.bulk.empty() ? std::max(of_bulk, kPart) : of_bulk;
   double share = gets;
   if (last.pace != 0) {
-    share = std::min(static_cast<double>(last.bulk_pace) / last.pace, 1.0);
-    share += (gets - share) / std::max(kLooks, 2 * takes);
+    share = std::min(last.bulk_share / kMillionths, 1.0);
+    share += (gets - share) / std::max({kLooks, 2 * takes, kEnds / pace});
   }
-  window.bulk_pace = static_cast<std::uint32_t>(share * window.pace);
+  window.bulk_share = static_cast<std::uint32_t>(std::llround(share * kMillionths));
   const auto wait = [&](std::span<const QueueSeen::Waiting> waiting, double of_lane) {
-    const double its_pace = std::max(of_lane, 1.0) / kPaceIn;
+    const double its_pace = std::max(of_lane * pace, kPaceLeast);
     return in_seconds(begun_before(waiting, its_pace, takes) / its_pace);
   };
-  window.express_wait = wait(queue.express, window.pace * (1 - std::min(of_bulk, kPart)));
-  window.bulk_wait = wait(queue.bulk, window.bulk_pace);
+  window.express_wait = wait(queue.express, 1 - std::min(of_bulk, kPart));
+  window.bulk_wait = wait(queue.bulk, share);
   return window;
 }
 
@@ -183,7 +186,8 @@ std::optional<std::chrono::seconds> begins_in(const OpenTasks& open, const Relea
   const double users = std::max(window.crowds, 1U);
   const double tasks = std::min(static_cast<double>(open.count()) * users,
                                 static_cast<double>(std::max(window.tasks, open.count())));
-  const double ends_in = (tasks + 1) * kPaceIn / std::max(window.bulk_pace, 1U);
+  const double pace = window.pace / kPaceIn * (window.bulk_share / kMillionths);
+  const double ends_in = (tasks + 1) / std::max(pace, kPaceLeast);
   return std::chrono::seconds(std::max(in_seconds(ends_in - window.takes), window.bulk_wait));
 }
 

@@ -63,9 +63,9 @@ struct ReleaseWindow {
   std::uint32_t crowds = 0;  // Users who have parked tasks.
   std::uint64_t tasks = 0;   // Open ones of these users.
   std::uint32_t pace = 0;    // Tasks that end in 1000 s, of all users; 0: not known.
-  // Of no meaning where the pace is not known. Of the pace, what is of the bulk lane; in seconds,
-  // what a task takes once it has begun, and until a further one of each lane begins.
-  std::uint32_t bulk_pace = 0;
+  // Of no meaning where the pace is not known. In millionths, what part of it the bulk lane gets;
+  // in seconds, what a task takes once it has begun, and until a further one of each lane begins.
+  std::uint32_t bulk_share = 0;
   std::uint32_t takes = 0;
   std::uint32_t express_wait = 0, bulk_wait = 0;
   friend bool operator==(const ReleaseWindow&, const ReleaseWindow&) = default;

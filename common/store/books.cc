@@ -53,7 +53,7 @@ void Books::lock(std::span<const UserId> users, Locking locking) {
   sql << "SELECT user_id, available, held, seq, released, parked, parked_after, released_max, "
          "UTC_TIMESTAMP(6), (SELECT size FROM release_window WHERE id=1), (SELECT crowds FROM "
          "release_window WHERE id=1), (SELECT tasks FROM release_window WHERE id=1), (SELECT pace "
-         "FROM release_window WHERE id=1), (SELECT bulk_pace FROM release_window WHERE id=1), "
+         "FROM release_window WHERE id=1), (SELECT bulk_share FROM release_window WHERE id=1), "
          "(SELECT takes FROM release_window WHERE id=1), (SELECT express_wait FROM release_window "
          "WHERE id=1), (SELECT bulk_wait FROM release_window WHERE id=1), (SELECT looked_at FROM "
          "release_window WHERE id=1) FROM balances FORCE INDEX (PRIMARY) WHERE user_id IN (";
@@ -74,7 +74,7 @@ void Books::lock(std::span<const UserId> users, Locking locking) {
                         .crowds = rows.u32(11),
                         .tasks = rows.u64(12),
                         .pace = rows.u32(13),
-                        .bulk_pace = rows.u32(14),
+                        .bulk_share = rows.u32(14),
                         .takes = rows.u32(15),
                         .express_wait = rows.u32(16),
                         .bulk_wait = rows.u32(17)},

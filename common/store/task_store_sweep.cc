@@ -519,7 +519,7 @@ std::uint32_t TaskStore::set_window(std::chrono::seconds pace_over) {
   constexpr std::uint32_t kCrowdsCounted = 10'000;  // With as many, the window is the smallest.
   Sql sql(
       "SELECT UTC_TIMESTAMP(6), w.n, w.places, w.room, w.ended, c.n, c.tasks, r.size, r.crowds, "
-      "r.tasks, r.pace, r.bulk_pace, r.takes, r.express_wait, r.bulk_wait, r.looked_at FROM "
+      "r.tasks, r.pace, r.bulk_share, r.takes, r.express_wait, r.bulk_wait, r.looked_at FROM "
       "release_window r JOIN (SELECT COUNT(*) AS n, COALESCE(SUM(places),0) "
       "AS places, COALESCE(SUM(room),0) AS room, COALESCE(SUM(ended),0) AS ended FROM workers "
       "WHERE ended_at IS NULL AND seen_at>UTC_TIMESTAMP(6) - INTERVAL ");
@@ -538,7 +538,7 @@ std::uint32_t TaskStore::set_window(std::chrono::seconds pace_over) {
                               .crowds = rows.u32(9),
                               .tasks = rows.u64(10),
                               .pace = rows.u32(11),
-                              .bulk_pace = rows.u32(12),
+                              .bulk_share = rows.u32(12),
                               .takes = rows.u32(13),
                               .express_wait = rows.u32(14),
                               .bulk_wait = rows.u32(15)};
@@ -554,9 +554,9 @@ std::uint32_t TaskStore::set_window(std::chrono::seconds pace_over) {
   if (next != written || next.pace != 0) {
     Sql update("UPDATE release_window SET size=");
     update << next.size << ", crowds=" << next.crowds << ", tasks=" << next.tasks
-           << ", pace=" << next.pace << ", bulk_pace=" << next.bulk_pace << ", takes=" << next.takes
-           << ", express_wait=" << next.express_wait << ", bulk_wait=" << next.bulk_wait
-           << ", looked_at=" << seen.at;
+           << ", pace=" << next.pace << ", bulk_share=" << next.bulk_share
+           << ", takes=" << next.takes << ", express_wait=" << next.express_wait
+           << ", bulk_wait=" << next.bulk_wait << ", looked_at=" << seen.at;
     session_.execute(update);
   }
   return next.size;

@@ -46,9 +46,9 @@ class LanesTest : public TaskStoreTest {
   // As the look of a worker would have just found it.
   void set_known(const char* what) {
     db_.execute(
-        Sql::trusted("UPDATE release_window SET bulk_pace=0, takes=0, express_wait=0, "
-                     "bulk_wait=0, looked_at=UTC_TIMESTAMP(6), " +
-                     std::string(what)));
+        Sql("UPDATE release_window SET bulk_share=0, takes=0, express_wait=0, bulk_wait=0, "
+            "looked_at=UTC_TIMESTAMP(6)"));
+    db_.execute(Sql::trusted("UPDATE release_window SET " + std::string(what)));
   }
   CreateOutcome create_within(UserId user, std::chrono::seconds deadline) {
     CreateCommand command = create_command(user);
@@ -286,7 +286,7 @@ TEST_F(LanesTest, WhatWouldNotEndInTimeIsRefusedAtOnce) {
   const UserId user = db_.add_user(), other = db_.add_user();
   create_many(user, kWindow + 50);
   // One a second.
-  set_known("crowds=2, tasks=70, pace=1000, bulk_pace=1000");
+  set_known("crowds=2, tasks=70, pace=1000, bulk_share=1000000");
   const Balance before = db_.balance(user);
   const CreateOutcome refused = create_within(user, 71s);
   EXPECT_EQ(refused.kind, CreateOutcome::Kind::kTooLate);
@@ -295,9 +295,9 @@ TEST_F(LanesTest, WhatWouldNotEndInTimeIsRefusedAtOnce) {
   EXPECT_EQ(db_.balance(user), before) << "nothing is held for it";
   EXPECT_EQ(create_within(user, 90s).kind, CreateOutcome::Kind::kCreated)
       << "70 of all, not twice his 56";
-  set_known("crowds=1, tasks=70, pace=1000, bulk_pace=1000");
+  set_known("crowds=1, tasks=70, pace=1000, bulk_share=1000000");
   EXPECT_EQ(create_within(user, 70s).kind, CreateOutcome::Kind::kCreated) << "57 of his";
-  set_known("crowds=1, tasks=70, pace=1000, bulk_pace=500");
+  set_known("crowds=1, tasks=70, pace=1000, bulk_share=500000");
   EXPECT_EQ(create_within(user, 70s).kind, CreateOutcome::Kind::kTooLate)
       << "others have half of the places";
   EXPECT_EQ(create_within(other, 1s).kind, CreateOutcome::Kind::kCreated)
@@ -378,13 +378,13 @@ TEST_F(LanesTest, WhileWorkersAreFullTheWaitOfEachLaneIsTold) {
   look(1'000'000);
   const auto pace = known("pace");
   ASSERT_GT(pace, 100'000) << "the looks came within seconds";
-  EXPECT_NEAR(static_cast<double>(known("bulk_pace")), static_cast<double>(pace) / 2, pace / 100.0);
+  EXPECT_EQ(known("bulk_share"), 500'000);
   EXPECT_EQ(known("takes"), 1) << "far less than a second";
   EXPECT_EQ(known("express_wait"), 1);
   EXPECT_EQ(known("bulk_wait"), 1);
   EXPECT_EQ(known("looked_at>UTC_TIMESTAMP(6) - INTERVAL 1 MINUTE"), 1);
   // The same, at a pace that can be counted by: 10 wait express, 3 in bulk.
-  set_known("pace=100, bulk_pace=50, takes=20");
+  set_known("pace=100, bulk_share=500000, takes=20");
   look(1'000'000);
   ASSERT_EQ(known("pace"), 100) << "nothing has ended since";
   EXPECT_EQ(known("takes"), 20);
@@ -394,7 +394,7 @@ TEST_F(LanesTest, WhileWorkersAreFullTheWaitOfEachLaneIsTold) {
   db_.execute(Sql("UPDATE tasks SET deadline_at=UTC_TIMESTAMP(6) + INTERVAL 29 SECOND, "
                   "wake_at=deadline_at WHERE lane=")
               << Lane::kParked);
-  set_known("pace=1000, bulk_pace=500, takes=2");
+  set_known("pace=1000, bulk_share=500000, takes=2");
   look(1'000'000);
   EXPECT_EQ(known("express_wait"), 14);
   EXPECT_EQ(known("bulk_wait"), 6);

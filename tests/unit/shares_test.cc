@@ -146,22 +146,23 @@ TEST(OpenTasks, WhatIsParkedTakesAsLongAsAllBeforeItAtTheUsersShareOfThePace) {
   const OpenTasks open{.released = 10, .parked = 89, .parked_after = 0, .released_max = 0};
   const auto begins = [&](std::uint32_t crowds, std::uint32_t pace, std::uint64_t tasks) {
     return begins_in(
-        open, {.size = 10, .crowds = crowds, .tasks = tasks, .pace = pace, .bulk_pace = pace});
+        open,
+        {.size = 10, .crowds = crowds, .tasks = tasks, .pace = pace, .bulk_share = 1'000'000});
   };
   EXPECT_EQ(begins(1, 0, 99), std::nullopt) << "not known";
   EXPECT_EQ(begins(1, 2000, 99), 50s);
   EXPECT_EQ(begins(0, 2000, 0), 50s) << "he is the first";
   EXPECT_EQ(begins(5, 2000, 10'000), 248s);
   EXPECT_EQ(begins(5, 2000, 103), 52s) << "the others have little: they will soon be gone";
-  ReleaseWindow window{.size = 10, .crowds = 1, .tasks = 99, .pace = 2000, .bulk_pace = 2000};
+  ReleaseWindow window{.size = 10, .crowds = 1, .tasks = 99, .pace = 2000, .bulk_share = 1'000'000};
   window.takes = 8;
   EXPECT_EQ(begins_in(open, window), 42s) << "to its begin, and not to its end";
   window.bulk_wait = 70;
   EXPECT_EQ(begins_in(open, window), 70s) << "behind what others have released";
   window.bulk_wait = 0;
-  window.bulk_pace = 1000;
+  window.bulk_share = 500'000;
   EXPECT_EQ(begins_in(open, window), 92s) << "half of the places are others'";
-  window.bulk_pace = 0;
+  window.bulk_share = 0;
   EXPECT_GT(begins_in(open, window), 1h) << "all of them are";
   EXPECT_GT(
       *begins_in(
@@ -179,7 +180,7 @@ TEST(OpenTasks, WhatIsReleasedWaitsBehindItsOwnLaneAlone) {
                              .crowds = 50,
                              .tasks = 1'000'000,
                              .pace = 4000,
-                             .bulk_pace = 1000,
+                             .bulk_share = 250'000,
                              .takes = 5,
                              .express_wait = 7,
                              .bulk_wait = 300};
@@ -217,7 +218,7 @@ TEST_F(WaitsTest, AreThoseOfAllBeforeAtThePaceOfTheirLane) {
   EXPECT_TRUE(queue_.somebody_waits());
   EXPECT_EQ(waits().express_wait, 11U) << "41 at 4 a second, rounded up";
   EXPECT_EQ(waits().bulk_wait, 0U);
-  EXPECT_EQ(waits().bulk_pace, 1000U) << "every fourth place could be theirs";
+  EXPECT_EQ(waits().bulk_share, 250'000U) << "every fourth place could be theirs";
   queue_.bulk = {{.left = 900s, .count = 40}};
   queue_.called_express = 15;
   queue_.called_bulk = 5;
@@ -246,16 +247,20 @@ TEST_F(WaitsTest, TheSharesOfTheLanesAreThoseOfSomeTime) {
   queue_.called_bulk = 10;
   queue_.called_express = 10;
   const ReleaseWindow first = waits();
-  EXPECT_EQ(first.bulk_pace, 2000U);
+  EXPECT_EQ(first.bulk_share, 500'000U);
   queue_.called_bulk = 20;
   queue_.called_express = 0;
   const ReleaseWindow next = waits(first);
-  EXPECT_EQ(next.bulk_pace, 2200U) << "a tenth: twice the 5 s that a call takes";
+  EXPECT_EQ(next.bulk_share, 531'250U) << "a 16th: the time in which 64 end";
+  EXPECT_EQ(with_waits({.size = 40, .pace = 400}, queue_, kPlacesThere, first).bulk_share, 503'125U)
+      << "which may be long";
+  EXPECT_EQ(with_waits({.size = 40, .pace = 4000}, queue_, 200, first).bulk_share, 505'000U)
+      << "and no shorter than twice what a call takes";
   ReleaseWindow last = next;
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < 100; ++i) {
     last = waits(last);
   }
-  EXPECT_GT(last.bulk_pace, 3950U);
+  EXPECT_GT(last.bulk_share, 990'000U);
 }
 
 // 1,000 came at once before anybody knew the pace. Most of them are never begun, and whoever comes
