@@ -111,8 +111,8 @@ class TaskStore {
   // of the next crowds, up to `limit` in a round of all, who have fewer released than they may:
   // what nobody else has seen to. True: all crowds were looked at since this was true last. The
   // pace is what has ended in the last `pace_over` and a little more. While workers are full, tells
-  // how long a further task waits: that reads all released tasks, and takes a tenth of the time at
-  // most.
+  // how long a further task waits: that reads 10,000 released tasks, and takes a tenth of the time,
+  // at most.
   Result<bool, StoreFault> look_after_crowds(
       std::size_t limit, std::chrono::seconds pace_over = std::chrono::seconds(20));
 
@@ -272,8 +272,8 @@ class TaskStore {
   PaceWatch pace_;                  // Of the same.
   WindowWatch window_;              // Of the same.
   QueueSeen queue_;                 // Of the same, as it was when it was counted last.
-  // When it is to be counted again.
-  std::optional<std::chrono::steady_clock::time_point> count_at_;
+  std::uint32_t queue_part_ = 1;    // One of so many tasks is counted the next time,
+  std::optional<std::chrono::steady_clock::time_point> count_at_;  // not before this.
   std::uint32_t crowd_window_ = 0;  // As it was when the round of crowd_at_ began.
   // Where the next look of sweep() begins: after rows that another session holds.
   std::optional<SweepPosition> resume_at_;

@@ -425,6 +425,25 @@ TEST_F(LanesTest, ThePaceIsWhatAllWorkersEndWhileTheyAreFullAndSomebodyWaits) {
   EXPECT_EQ(pace(), 0) << "there are places that nobody takes";
 }
 
+// Some of them tell of all.
+TEST_F(LanesTest, OfVeryManyAPartIsCounted) {
+  constexpr std::size_t kMany = 12'000, kAtOnce = 500;
+  set_window(kMany);
+  for (std::size_t made = 0; made < kMany; made += kAtOnce) {
+    create_many(db_.add_user(), kAtOnce);
+  }
+  const auto wait = [&] {
+    must(store_.report_worker(worker_, "here", 1, {.places = 100, .ended = 5}));
+    set_known("pace=1000000, bulk_share=250000");
+    must(store_.look_after_crowds(1, 0s));
+    EXPECT_EQ(db_.number(Sql("SELECT pace FROM release_window")), 1'000'000);
+    return db_.number(Sql("SELECT bulk_wait FROM release_window"));
+  };
+  std::int64_t last = 0;
+  EXPECT_TRUE(test::eventually(60s, [&] { return (last = wait()) >= 46 && last <= 50; }))
+      << last << ": 12,000 but for 24 times 4, at 250 a second, are 48 s";
+}
+
 // Whoever has little under way waits behind no crowd when his task has to be tried again, either.
 TEST_F(LanesTest, AHintThatIsSentAgainKeepsItsLane) {
   const UserId user = db_.add_user();
