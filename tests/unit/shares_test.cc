@@ -614,7 +614,8 @@ class Overload {
       }
       begin_calls();
       if (now_ % 5000ms == 0ms) {
-        reported_ = {.workers = 1, .places = kSlots, .room = free_slots(), .ended = ended_};
+        reported_ = {
+            .at = {}, .workers = 1, .places = kSlots, .room = free_slots(), .ended = ended_};
       }
       if (now_ % 1000ms == 0ms) {
         look();
