@@ -99,7 +99,7 @@ command_bench() {
   build bench build-bench bench
   private_services bench BENCH 29306
   "$state/build-bench/bin/bench-service" \
-    --max-rows "${BENCH_MAX_ROWS:-1000000}" "${results[@]}" "$@"
+    --max-rows "${BENCH_MAX_ROWS:-1000000}" --backlog "${BENCH_BACKLOG:-1000000}" "${results[@]}" "$@"
 }
 
 # Its servers are made, killed and made again by the program itself.

@@ -15,6 +15,7 @@ namespace audiogen::bench {
 struct Context {
   double seconds = 5;  // Of each load.
   std::int64_t rows_max = 1'000'000;
+  std::int64_t backlog = 1'000'000;  // Tasks that wait.
   bool smoke = false;
   Report report;
 
@@ -41,6 +42,8 @@ void bench_fairness(Context& context);
 // promises_driver.cc
 void bench_broker_away(Context& context);
 void bench_over_capacity(Context& context);
+// backlog_driver.cc
+void bench_backlog(Context& context);
 // scale_driver.cc
 void bench_scale(Context& context);
 

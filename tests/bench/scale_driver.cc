@@ -86,11 +86,7 @@ class History {
 
   void append(std::int64_t count) {
     // In the order of the primary keys: rows append, whole pages are filled.
-    Sql numbers(
-        "(WITH RECURSIVE d(n) AS (SELECT 0 UNION ALL SELECT n+1 FROM d WHERE n<999) SELECT ");
-    numbers << size_ << "+a.n*1000+b.n AS n FROM d a JOIN d b WHERE a.n<=" << count / 1000
-            << " AND a.n*1000+b.n<" << count << ") x";
-    const std::string from = " FROM " + numbers.text();
+    const std::string from = " FROM " + numbers(size_, count);
     const std::string owner = (Sql() << this->owner()).text();
     const std::string request = Sql().bytes(usual_request()).text();
     const std::string granted = std::to_string(kGranted.value);

@@ -89,6 +89,7 @@ constexpr Driver kDrivers[] = {{"start", bench_start},
                                {"overload", bench_overload},
                                {"neighbours", bench_neighbours},
                                {"fairness", bench_fairness},
+                               {"backlog", bench_backlog},
                                {"broker-away", bench_broker_away},
                                {"over-capacity", bench_over_capacity},
                                {"scale", bench_scale},
@@ -148,6 +149,7 @@ int run(int argc, char** argv) {
   app.add_option("--seconds", context.seconds, "of each load");
   app.add_flag("--smoke", context.smoke, "shows only that everything works");
   app.add_option("--max-rows", context.rows_max, "finished tasks that `scale` goes up to");
+  app.add_option("--backlog", context.backlog, "waiting tasks that `backlog` makes");
   app.add_option("--results", results, "file to write the tables to");
   app.add_option("name", names, "drivers; without: all");
   CLI11_PARSE(app, argc, argv);

@@ -65,6 +65,13 @@ std::vector<pid_t> listeners_on(std::uint16_t port) {
 
 }  // namespace
 
+std::string numbers(std::int64_t from, std::int64_t count) {
+  Sql sql("(WITH RECURSIVE d(n) AS (SELECT 0 UNION ALL SELECT n+1 FROM d WHERE n<999) SELECT ");
+  sql << from << "+a.n*1000+b.n AS n FROM d a JOIN d b WHERE a.n<=" << count / 1000
+      << " AND a.n*1000+b.n<" << count << ") x";
+  return sql.text();
+}
+
 void fail(const std::string& why) {
   std::fprintf(stderr, "bench: %s\n", why.c_str());
   std::exit(1);
@@ -331,8 +338,11 @@ void Stand::publish_all(const std::vector<Hint>& hints) {
   std::atomic<std::size_t> confirmed{0};
   queue::Publisher publisher(
       test::test_broker_url(), {}, [&](std::span<const Hint> some) { confirmed += some.size(); });
-  publisher.submit(hints);
-  if (!test::eventually(std::chrono::seconds(60), [&] { return confirmed == hints.size(); })) {
+  std::span<const Hint> left = hints;  // More than it keeps in memory.
+  if (!test::eventually(std::chrono::minutes(10), [&] {
+        left = left.subspan(publisher.submit(left));
+        return confirmed == hints.size();
+      })) {
     fail("the broker does not take the hints");
   }
   publisher.stop(std::chrono::seconds(1));

@@ -139,6 +139,9 @@ std::vector<store::SettleCommand> claim_all(store::TaskStore& store,
 // A line of /proc/PID/status in MB, such as "VmRSS".
 double memory_mb(pid_t pid, const std::string& name);
 
+// SQL of a table `x` whose column `n` has `count` numbers from `from` on: 1,000,000 at most.
+std::string numbers(std::int64_t from, std::int64_t count);
+
 // The end of the benchmark, with a reason.
 [[noreturn]] void fail(const std::string& why);
 
