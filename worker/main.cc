@@ -120,7 +120,9 @@ int work(const Config& config) {
       config,
       id,
       publisher,
-      [&runner](std::span<const Hint> hints) { return runner.take(hints); },
+      {.take = [&runner](std::span<const Hint> hints) { return runner.take(hints); },
+       .take_tried = [&runner](std::span<const Hint> hints) { return runner.take_tried(hints); },
+       .queues_seen = [&runner] { return runner.queues_seen(); }},
       [&runner, &chains, &config] {
         const auto chain = chains.get();
         const auto most = static_cast<std::size_t>(config.worker_in_flight);

@@ -103,6 +103,29 @@ TaskMove move_by(const TaskFacts& task, const ClaimEnd& claim_end, Instant now) 
   return failed();
 }
 
+// When the hint that was sent last was; nullopt: none was yet, as far as anybody knows. Where a
+// sweeper sends one, it looks again kLookAgain later.
+std::optional<Instant> hinted_at(const TaskFacts& task, TaskId unsent_from) {
+  if (*task.wake_at > task.next_run_at + kFirstLook) {
+    return *task.wake_at - kLookAgain;
+  }
+  return task.epoch == 0 && task.id < unsent_from ? std::optional(task.next_run_at) : std::nullopt;
+}
+
+// Does its hint wait in the broker for certain? A further one would only wait behind it: one after
+// the other they come out as they went in.
+bool waits_in_queue(const TaskFacts& task, TaskId unsent_from, const QueuesSeen& queues) {
+  const std::optional<Instant> at = hinted_at(task, unsent_from);
+  const auto& seen = task.lane == Lane::kExpress ? queues.express : queues.bulk;
+  return at && task.claims == 0 && seen && *at + kTrustInHint > *seen;
+}
+
+// Has its first hint been sent so lately that it may be on its way?
+bool is_newly_hinted(const TaskFacts& task, Instant now, TaskId unsent_from) {
+  return task.epoch == 0 && *task.wake_at <= task.next_run_at + kFirstLook &&
+         task.id < unsent_from && now < task.next_run_at + kTrustInHint;
+}
+
 // From 1 to 15 s.
 std::chrono::milliseconds left_alone_delay(double jitter) {
   constexpr std::chrono::milliseconds kMiddle = 8s, kSpread = 7s;
@@ -214,7 +237,11 @@ TaskMove cancel_task(const TaskFacts& task) {
   return move;
 }
 
-SweepDecision decide_sweep(const TaskFacts& task, Instant now, TaskId unsent_from, bool was_away) {
+SweepDecision decide_sweep(const TaskFacts& task,
+                           Instant now,
+                           TaskId unsent_from,
+                           bool was_away,
+                           const QueuesSeen& queues) {
   using Kind = SweepDecision::Kind;
   if (!task.wake_at || *task.wake_at > now) {
     return {};
@@ -229,14 +256,19 @@ SweepDecision decide_sweep(const TaskFacts& task, Instant now, TaskId unsent_fro
     return {.kind = Kind::kLook, .wake_at = task.deadline_at};
   }
   if (task.state == TaskState::kQueued) {
-    const bool awaits_first_look =
-        task.epoch == 0 && *task.wake_at <= task.next_run_at + kFirstLook;
-    if (awaits_first_look && task.id < unsent_from && now < task.next_run_at + kTrustInHint &&
-        now < task.deadline_at - kWholePass) {
+    const bool waits = waits_in_queue(task, unsent_from, queues);
+    if (now < task.deadline_at - kWholePass && (waits || is_newly_hinted(task, now, unsent_from))) {
       return {.kind = Kind::kHinted};
     }
+    if (waits) {
+      return {.kind = Kind::kLook, .wake_at = task.deadline_at};  // Its end must not be missed.
+    }
     if (task.next_run_at <= now) {
-      return {.kind = Kind::kPublish, .wake_at = std::min(now + kLookAgain, task.deadline_at)};
+      // What was tried does not wait for long, or its hint is lost: whoever pulls is to see it.
+      const bool tried = task.claims > 0;
+      return {.kind = Kind::kPublish,
+              .wake_at = std::min(now + (tried ? kFirstLook : kLookAgain), task.deadline_at),
+              .tried = tried};
     }
     return {.kind = Kind::kLook, .wake_at = std::min(task.next_run_at, task.deadline_at)};
   }
@@ -249,7 +281,9 @@ SweepDecision decide_sweep(const TaskFacts& task, Instant now, TaskId unsent_fro
     ++move.lost_leases;
     return {.kind = Kind::kExhaust, .move = std::move(move)};
   }
-  return {.kind = Kind::kReap, .move = reap(task, now, was_away)};
+  TaskMove move = reap(task, now, was_away);
+  const bool tried = move.claims > 0;
+  return {.kind = Kind::kReap, .move = std::move(move), .tried = tried};
 }
 
 }  // namespace audiogen

@@ -61,7 +61,8 @@ static_assert(kLeaseSelfStop < kLease, "a worker must stop before another may st
 // No message was confirmed, or nobody took the task: look again after this long.
 inline constexpr std::chrono::seconds kFirstLook{15};
 inline constexpr std::chrono::seconds kLookAgain{30};
-// A confirmed hint that still waits after this long may have been lost by the broker.
+// A hint that was not taken after this long may have been lost by the broker, unless what comes
+// from its queue is older, or not younger by as much: then it waits there still.
 inline constexpr std::chrono::seconds kTrustInHint{120};
 // A new task is not written to say that its hint was confirmed, so the sweepers pass by it and see
 // it again in the next pass, after this long: not shortly before its deadline.
@@ -206,13 +207,21 @@ struct SweepDecision {
   Kind kind = Kind::kNothing;
   std::optional<Instant> wake_at{};  // kLook, kPublish. Nullopt: never again.
   std::optional<TaskMove> move{};    // kReap, kExhaust, kExpire. Whoever runs it is fenced.
+  // kPublish, kReap: it has had a turn, so it does not wait behind those that wait for their first.
+  bool tried = false;
   bool ends() const { return kind == Kind::kExhaust || kind == Kind::kExpire; }
+};
+// How far the broker has come with its queues, as far as one worker knows: what comes to it next
+// was hinted after this. Nullopt: nothing comes, so no hint waits there.
+struct QueuesSeen {
+  std::optional<Instant> bulk{}, express{};
 };
 // The first hints of all tasks before `unsent_from` were confirmed. `was_away`: the database was,
 // so that no task has to do with a lost lease.
 SweepDecision decide_sweep(const TaskFacts& task,
                            Instant now,
                            TaskId unsent_from = {},
-                           bool was_away = false);
+                           bool was_away = false,
+                           const QueuesSeen& queues = {});
 
 }  // namespace audiogen

@@ -109,6 +109,11 @@ Lane LaneTurns::next(bool express, bool bulk) {
   return taken_ == 0 ? Lane::kBulk : Lane::kExpress;
 }
 
+bool TriedTurns::next(bool tried, bool others) {
+  was_tried_ = tried && (!others || !was_tried_);
+  return was_tried_;
+}
+
 std::uint32_t pace_of(std::uint64_t ended, std::chrono::microseconds time) {
   const double seconds = std::chrono::duration<double>(time).count();
   const double pace = static_cast<double>(ended) * kPaceIn / seconds;

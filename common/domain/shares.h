@@ -57,6 +57,19 @@ class LaneTurns {
   std::uint32_t taken_;
 };
 
+// Whose turn it is of those that were tried before, and are due again, and those that wait for
+// their first turn. A task that has begun had waited already: it does not queue a second time
+// behind everybody. But every second place that is free for both is for the others: where all that
+// is tried fails, they get on all the same.
+class TriedTurns {
+ public:
+  // True: it is one that was tried. Of the two, one at least has something.
+  bool next(bool tried, bool others);
+
+ private:
+  bool was_tried_ = false;
+};
+
 // As all programs know it.
 struct ReleaseWindow {
   std::uint32_t size = 0;    // Tasks of a user.

@@ -145,11 +145,12 @@ constexpr std::array kRules = {
     Rule{"I23 no task has lost more leases than it was given",
          "SELECT COUNT(*) FROM tasks WHERE lost_leases*2>epoch"},
     // A queue that is long because there is more work than workers breaks none of these: the
-    // sweeper moves every wake_at it has seen, but those of new tasks whose hint was confirmed.
+    // sweeper moves every wake_at it has seen, but those of tasks that wait for their first turn
+    // and were hinted: by their API, or by a sweeper, which looks again later than kFirstLook.
     Rule{"L1 the sweeper looks at tasks when it should",
          "SELECT COUNT(*) FROM tasks FORCE INDEX (k_wake) WHERE wake_at<@now - INTERVAL 60 SECOND "
-         "AND NOT (state=1 AND epoch=0 AND next_run_at>@now - INTERVAL 180 SECOND AND id<(SELECT "
-         "COALESCE(MAX(unsent_from), '') FROM api_processes))"},
+         "AND NOT (state=1 AND claims=0 AND (wake_at>next_run_at + INTERVAL 15 SECOND OR (epoch=0 "
+         "AND id<(SELECT COALESCE(MAX(unsent_from), '') FROM api_processes))))"},
     Rule{"L2 no lease has been over for a minute",
          "SELECT COUNT(*) FROM tasks FORCE INDEX (k_wake) WHERE wake_at IS NOT NULL AND state=2 "
          "AND lease_until<@now - INTERVAL 60 SECOND"},

@@ -213,6 +213,7 @@ struct TaskOutput {
 // What one look of the sweeper did.
 struct SweepResult {
   std::vector<Hint> publish{};                         // Send these to the queue.
+  std::size_t tried = 0;                               // The first of them: they had a turn.
   std::size_t looked_at = 0;                           // Those left as they are do not count.
   bool more = false;                                   // There may be.
   std::size_t kept = 0;                                // Not judged: the clock has just jumped.

@@ -100,12 +100,17 @@ class TaskStore {
   // Looks at rows whose wake_at has come and changes up to `limit` of them: puts back tasks with
   // expired leases (or fails them when their claims are used up), fails those past the deadline,
   // and names those whose hint must be sent (again). New tasks whose hint was confirmed are left as
-  // they are, and seen again in a minute. Any number of workers may sweep at once: rows another one
+  // they are, and seen again in a minute, and so are those whose hint waits in the broker still,
+  // as far as `queues` tells. Any number of workers may sweep at once: rows another one
   // holds are skipped, and so are those another one has left. `hints_go_out` false: the broker
-  // takes no hints, so ready tasks are left as they are for whoever asks for them with ready().
+  // takes no hints, so tasks that wait for their first turn are left as they are for whoever asks
+  // for them with ready(). However many are left, what has become due since the last look is seen
+  // by this one, up to the limit.
   // After a jump of the database's clock leases and deadlines are not judged for a while, and what
   // lies in its future is brought back (common/domain/README.md, "Clocks that jump").
-  Result<SweepResult, StoreFault> sweep(std::size_t limit, bool hints_go_out = true);
+  Result<SweepResult, StoreFault> sweep(std::size_t limit,
+                                        bool hints_go_out = true,
+                                        const QueuesSeen& queues = {});
 
   // Sets the release window by the workers and crowds there are, and releases parked tasks of those
   // of the next crowds, up to `limit` in a round of all, who have fewer released than they may:
@@ -141,7 +146,8 @@ class TaskStore {
     kSessions = 2,
     kOrphans = 3,
     kOutputs = 4,
-    kCrowds = 5
+    kCrowds = 5,
+    kPass = 6
   };
   Result<bool, StoreFault> take_turn(Chore chore);
 
@@ -230,7 +236,7 @@ class TaskStore {
   void settle_in(std::vector<BatchItem<SettleCommand, SettleOutcome>>& entries);
   // The number of tasks that this run ends.
   std::size_t cancel_in(std::vector<BatchItem<CancelCommand, Cancellation>>& entries, bool again);
-  SweepResult sweep_rows(std::size_t limit, bool hints_go_out);
+  SweepResult sweep_rows(std::size_t limit, bool hints_go_out, const QueuesSeen& queues);
   std::vector<Hint> ready_rows(std::size_t limit,
                                std::chrono::seconds age,
                                const std::unordered_set<TaskId>& without,
@@ -248,17 +254,23 @@ class TaskStore {
     UserId user;
     bool ends = false;  // So its user's balance is needed.
   };
+  // What a look goes by.
+  struct SweepLook {
+    Instant now;
+    TaskId unsent_from;
+    QueuesSeen queues;
+  };
   // Adds to `result` and to `held`, the rows that others hold.
   void sweep_due(std::span<const Due> due,
-                 Instant now,
+                 const SweepLook& look,
                  SweepResult& result,
                  std::unordered_set<TaskId>& held);
   void sweep_each(std::span<const Due> due,
-                  Instant now,
+                  const SweepLook& look,
                   SweepResult& result,
                   std::unordered_set<TaskId>& held);
   SweepResult sweep_locked(std::span<const Due> due,
-                           Instant looked_at,
+                           const SweepLook& look,
                            std::unordered_set<TaskId>& held);
 
   Session session_;
@@ -277,6 +289,8 @@ class TaskStore {
   std::uint32_t crowd_window_ = 0;  // As it was when the round of crowd_at_ began.
   // Where the next look of sweep() begins: after rows that another session holds.
   std::optional<SweepPosition> resume_at_;
+  // How far sweep() has seen what became due, while a pass has not come to its end.
+  std::optional<SweepPosition> seen_to_;
 };
 
 }  // namespace audiogen::store

@@ -24,6 +24,8 @@ constexpr std::chrono::seconds kFaultPause{5};
 constexpr std::size_t kLeftPerChanged = 5;
 // The longest time that a task can be given.
 constexpr std::chrono::seconds kDeadlineMost = std::chrono::hours(24);
+// A pass through very many rows may take so long; then the next one begins all the same.
+constexpr std::chrono::minutes kPassMost{10};
 // Rows of one transaction of pull_back().
 constexpr std::size_t kPulledAtOnce = 500;
 
@@ -131,8 +133,10 @@ bool is_of_time(SweepDecision::Kind kind) {
 
 }  // namespace
 
-Result<SweepResult, StoreFault> TaskStore::sweep(std::size_t limit, bool hints_go_out) {
-  return guarded<SweepResult>("sweep", [&] { return sweep_rows(limit, hints_go_out); });
+Result<SweepResult, StoreFault> TaskStore::sweep(std::size_t limit,
+                                                 bool hints_go_out,
+                                                 const QueuesSeen& queues) {
+  return guarded<SweepResult>("sweep", [&] { return sweep_rows(limit, hints_go_out, queues); });
 }
 
 void TaskStore::watch_clock(const ClockLook& look, bool marks_ahead) {
@@ -182,27 +186,29 @@ bool TaskStore::pull_back(Instant now) {
   return found.size() == kPulledAtOnce && pulled != 0;
 }
 
-SweepResult TaskStore::sweep_rows(std::size_t limit, bool hints_go_out) {
+SweepResult TaskStore::sweep_rows(std::size_t limit, bool hints_go_out, const QueuesSeen& queues) {
   ClockLook look;
   look.local = clocks_.wall();
   look.asked = clocks_.steady();
-  const Pass pass = read_pass(session_);
+  Pass pass = read_pass(session_);
   look.answered = clocks_.steady();
   // The reading that is watched is the one that decides: else a jump between two would go unseen.
   const Instant now = look.database = pass.now;
   watch_clock(look, pass.ahead);
   const bool more_late = pulling_back_ && try_pull_back(now);
   const bool may_judge = watch_.may_judge(look.asked);
-  const bool resumed = resume_at_.has_value();
-  const Position after = resumed ? *resume_at_ : pass.over ? kStart : pass.after;
   // Balances are locked before tasks, so a look without locks says first whose will be needed.
-  std::vector<Due> due;                      // In order.
-  std::optional<Position> first_left, left;  // Up to here all were seen, and some left.
-  std::optional<Position> stuck;             // The first that nobody may see to now.
-  SweepResult result;
-  Position last = after;
-  bool more = false;
-  {
+  struct Page {
+    std::vector<Due> due{};                        // In order.
+    std::optional<Position> first_left{}, left{};  // Up to here all were seen, and some left.
+    std::optional<Position> stuck{};               // The first that nobody may see to now.
+    Position last;
+    std::size_t kept = 0;
+    bool more = false;
+  };
+  const auto read_page = [&](const Position& after) {
+    Page out{.last = after};
+    auto& [due, first_left, left, stuck, last, kept, more] = out;
     const std::size_t page = limit * kLeftPerChanged;
     Sql sql("SELECT ");
     sql << kRecordColumns << " FROM tasks t FORCE INDEX (k_wake) WHERE t.wake_at<=" << now
@@ -213,10 +219,10 @@ SweepResult TaskStore::sweep_rows(std::size_t limit, bool hints_go_out) {
     while (due.size() < limit && rows.next()) {
       ++count;
       const TaskRecord task = read_record(rows, 1);
-      SweepDecision decision = decide_sweep(task, now, pass.unsent_from);
+      SweepDecision decision = decide_sweep(task, now, pass.unsent_from, false, queues);
       // As little to do, and to write, as for one that was hinted, and no more: its end must not be
       // missed.
-      if (decision.kind == SweepDecision::Kind::kPublish && !hints_go_out &&
+      if (decision.kind == SweepDecision::Kind::kPublish && !decision.tried && !hints_go_out &&
           now < task.deadline_at - kWholePass) {
         decision.kind = SweepDecision::Kind::kHinted;
       }
@@ -231,19 +237,46 @@ SweepResult TaskStore::sweep_rows(std::size_t limit, bool hints_go_out) {
         continue;
       }
       if (!may_judge && is_of_time(decision.kind)) {
-        ++result.kept;
+        ++kept;
         stuck = stuck ? stuck : last;
         continue;
       }
       due.push_back({last, task.user, decision.ends()});
     }
     more = due.size() == limit || count == page;
-  }
+    return out;
+  };
+  const SweepLook seen{.now = now, .unsent_from = pass.unsent_from, .queues = queues};
+  SweepResult result;
   std::unordered_set<TaskId> held;
-  if (!due.empty()) {
-    sweep_due(due, now, result, held);
+  // What comes last in a pass through a million rows may be due now. This goes on whatever it
+  // meets: the pass comes to all of it in the end.
+  bool more_new = false;
+  if (seen_to_) {
+    const Page fresh = read_page(std::min(*seen_to_, Position{now, {}}));
+    if (!fresh.due.empty()) {
+      sweep_due(fresh.due, seen, result, held);
+      held.clear();
+    }
+    result.kept += fresh.kept;
+    more_new = fresh.more;
+    seen_to_ = fresh.more ? fresh.last : Position{now, {}};
+    pass.over = pass.ahead || (pass.over && pass.began < now - kPassMost);
   }
-  result.more = more || more_late;
+  const bool resumed = resume_at_.has_value();
+  const Position after = resumed ? *resume_at_ : pass.over ? kStart : pass.after;
+  Page page = read_page(after);
+  auto& [due, first_left, left, stuck, last, kept, more] = page;
+  result.kept += kept;
+  if (!due.empty()) {
+    sweep_due(due, seen, result, held);
+  }
+  result.more = more || more_new || more_late;
+  if (!more) {
+    seen_to_.reset();
+  } else if (!seen_to_) {
+    seen_to_ = Position{now, {}};
+  }
   const auto first_held = std::find_if(
       due.begin(), due.end(), [&](const Due& row) { return held.contains(row.at.id); });
   if (first_held != due.end() && (!stuck || first_held->at < *stuck)) {
@@ -281,7 +314,7 @@ bool TaskStore::try_pull_back(Instant now) {
 }
 
 void TaskStore::sweep_due(std::span<const Due> due,
-                          Instant now,
+                          const SweepLook& look,
                           SweepResult& result,
                           std::unordered_set<TaskId>& held) {
   result.looked_at += due.size();
@@ -290,11 +323,14 @@ void TaskStore::sweep_due(std::span<const Due> due,
     std::unordered_set<TaskId> skipped;
     session_.transact([&] {
       skipped.clear();
-      changed = sweep_locked(due, now, skipped);
+      changed = sweep_locked(due, look, skipped);
     });
     AG_CRASH_POINT("sweep.committed");
     held.merge(skipped);
-    result.publish.insert(result.publish.end(), changed.publish.begin(), changed.publish.end());
+    const auto tried = changed.publish.begin() + static_cast<std::ptrdiff_t>(changed.tried);
+    result.publish.insert(result.publish.end(), tried, changed.publish.end());
+    result.publish.insert(result.publish.begin(), changed.publish.begin(), tried);
+    result.tried += changed.tried;
     result.reaped += changed.reaped;
     result.expired += changed.expired;
     result.exhausted += changed.exhausted;
@@ -304,7 +340,7 @@ void TaskStore::sweep_due(std::span<const Due> due,
     }
     log_fault("sweep", e, due.size());
     if (due.size() > 1) {
-      sweep_each(due, now, result, held);
+      sweep_each(due, look, result, held);
       return;
     }
     // This row alone: it comes again later, and hides no other one until then.
@@ -312,7 +348,7 @@ void TaskStore::sweep_due(std::span<const Due> due,
     log::error("a task cannot be swept", {{"task", task}, {"code", e.code()}, {"error", e.what()}});
     held.insert(task);
     Sql later("UPDATE tasks FORCE INDEX (PRIMARY) SET wake_at=");
-    session_.execute(later << now + kFaultPause << " WHERE id=" << task
+    session_.execute(later << look.now + kFaultPause << " WHERE id=" << task
                            << " AND wake_at IS NOT NULL");
   }
 }
@@ -320,14 +356,14 @@ void TaskStore::sweep_due(std::span<const Due> due,
 // One row spoils the look; which one, only looking at each alone tells. What is not done in time is
 // there at the next look.
 void TaskStore::sweep_each(std::span<const Due> due,
-                           Instant now,
+                           const SweepLook& look,
                            SweepResult& result,
                            std::unordered_set<TaskId>& held) {
   result.looked_at -= due.size();
   const auto until = std::chrono::steady_clock::now() + kEachWithin;
   for (std::size_t i = 0; i < due.size() && std::chrono::steady_clock::now() < until; ++i) {
     try {
-      sweep_due(due.subspan(i, 1), now, result, held);
+      sweep_due(due.subspan(i, 1), look, result, held);
     } catch (const DbError& e) {
       if (!may_be_of_one(e.fault())) {
         throw;
@@ -337,7 +373,7 @@ void TaskStore::sweep_each(std::span<const Due> due,
 }
 
 SweepResult TaskStore::sweep_locked(std::span<const Due> due,
-                                    Instant looked_at,
+                                    const SweepLook& look,
                                     std::unordered_set<TaskId>& held) {
   SweepResult result;
   std::vector<TaskId> ids;
@@ -354,9 +390,14 @@ SweepResult TaskStore::sweep_locked(std::span<const Due> due,
   const bool was_away = watch_.was_away(clocks_.steady());
   // The clock may have been set back since the look, and the rows brought back with it: by the time
   // of the look their deadlines would have passed.
-  const Instant now = std::min(looked_at, tasks.now);
+  const Instant now = std::min(look.now, tasks.now);
   std::vector<TaskChange> changes;
   std::vector<Look> looks;
+  const auto publish = [&](const Hint& hint, bool tried) {
+    const auto at = tried ? static_cast<std::ptrdiff_t>(result.tried++)
+                          : static_cast<std::ptrdiff_t>(result.publish.size());
+    result.publish.insert(result.publish.begin() + at, hint);
+  };
   const auto end = [&](const TaskRecord& task, const TaskMove& move, std::size_t& count) {
     // Every look moves its row, so that rows nothing can be done about never hide the others.
     if (books.find(task.user) == nullptr || !book_end(books, task, Units{})) {
@@ -372,20 +413,21 @@ SweepResult TaskStore::sweep_locked(std::span<const Due> due,
       continue;
     }
     AG_CRASH_POINT("sweep.row");
-    const SweepDecision decision = decide_sweep(*task, now, {}, was_away);
+    const SweepDecision decision =
+        decide_sweep(*task, now, look.unsent_from, was_away, look.queues);
     switch (decision.kind) {
       case SweepDecision::Kind::kNothing:
       case SweepDecision::Kind::kHinted:
         break;
       case SweepDecision::Kind::kPublish:
-        result.publish.push_back({task->id, task->epoch, task->lane});
+        publish({task->id, task->epoch, task->lane}, decision.tried);
         [[fallthrough]];
       case SweepDecision::Kind::kLook:
         looks.push_back({task->id, decision.wake_at});
         break;
       case SweepDecision::Kind::kReap:
         changes.push_back(change_of(*task, *decision.move));
-        result.publish.push_back({task->id, decision.move->epoch, task->lane});
+        publish({task->id, decision.move->epoch, task->lane}, decision.tried);
         ++result.reaped;
         break;
       case SweepDecision::Kind::kExhaust:

@@ -52,6 +52,7 @@ constexpr std::array kNames = {
     std::string_view("others-beside-suspect"),
     std::string_view("bulk-first"),
     std::string_view("small-are-refused"),
+    std::string_view("trust-queue"),
 };
 static_assert(kNames.size() == static_cast<std::size_t>(Mutant::kLastMutant) + 1);
 

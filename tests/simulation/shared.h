@@ -55,7 +55,8 @@ enum class Mutant : std::uint8_t {
   kOthersBesideSuspect,   // The worker goes on taking tasks meanwhile.
   kBulkFirst,             // The express lane has what places the bulk lane leaves.
   kSmallAreRefused,       // Who has little under way is refused for what crowds want.
-  kLastMutant = kSmallAreRefused,
+  kTrustQueue,            // A hint is taken to wait in the broker though nothing comes from there.
+  kLastMutant = kTrustQueue,
 };
 std::string_view mutant_name(Mutant mutant);
 

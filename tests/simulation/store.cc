@@ -14,6 +14,7 @@ using store::SettleOutcome;
 // As in common/store/task_store_sweep.cc.
 constexpr std::chrono::seconds kBusyPause{1};
 constexpr std::size_t kLeftPerChanged = 5;
+constexpr std::chrono::minutes kPassMost{10};
 constexpr std::chrono::seconds kApiCounts{60};
 const std::pair<Instant, TaskId> kStart{
     Instant(std::chrono::sys_days(std::chrono::year(2000) / 1 / 1)), {}};
@@ -554,13 +555,13 @@ std::size_t Store::pull_back(Transaction& tx, const std::vector<TaskId>& found, 
   return pulled;
 }
 
-std::vector<Hint> Store::sweep(Transaction& tx,
-                               std::span<const Due> due,
-                               Instant looked_at,
-                               bool was_away,
-                               std::set<TaskId>& held) {
-  const Instant now =
-      shared_.is(Mutant::kSweepByOldClock) ? looked_at : std::min(looked_at, tx.now);
+Store::Publish Store::sweep(Transaction& tx,
+                            std::span<const Due> due,
+                            const Pass& pass,
+                            const QueuesSeen& queues,
+                            bool was_away,
+                            std::set<TaskId>& held) {
+  const Instant now = shared_.is(Mutant::kSweepByOldClock) ? pass.now : std::min(pass.now, tx.now);
   std::vector<TaskId> ids;
   std::vector<UserId> users;
   for (const Due& row : due) {
@@ -571,7 +572,10 @@ std::vector<Hint> Store::sweep(Transaction& tx,
   }
   database_.lock_balances(tx, users);
   database_.lock_tasks(tx, ids);
-  std::vector<Hint> publish;
+  Publish publish;
+  const auto send = [&](const Row& task, bool tried) {
+    (tried ? publish.tried : publish.others).push_back({task.id, task.epoch, task.lane});
+  };
   const auto set_look = [&](Row& task, std::optional<Instant> wake_at) {
     task.wake_at = wake_at;
     if (task.lease_until) {
@@ -590,14 +594,14 @@ std::vector<Hint> Store::sweep(Transaction& tx,
     if (shared_.is(Mutant::kClaimsUnlimited)) {
       facts.claims = std::min(facts.claims, kClaimsMax - 1);
     }
-    const SweepDecision decision =
-        decide_sweep(facts, now, {}, was_away && !shared_.is(Mutant::kLostAlwaysCounted));
+    const SweepDecision decision = decide_sweep(
+        facts, now, pass.unsent_from, was_away && !shared_.is(Mutant::kLostAlwaysCounted), queues);
     switch (decision.kind) {
       case SweepDecision::Kind::kNothing:
       case SweepDecision::Kind::kHinted:
         break;
       case SweepDecision::Kind::kPublish:
-        publish.push_back({task->id, task->epoch, task->lane});
+        send(*task, decision.tried);
         [[fallthrough]];
       case SweepDecision::Kind::kLook:
         set_look(*task, decision.wake_at);
@@ -612,7 +616,7 @@ std::vector<Hint> Store::sweep(Transaction& tx,
           to.lost_leases = task->lost_leases;
         }
         move(*task, to, now);
-        publish.push_back({task->id, task->epoch, task->lane});
+        send(*task, decision.tried);
         break;
       }
       case SweepDecision::Kind::kExhaust:
@@ -632,22 +636,24 @@ std::vector<Hint> Store::sweep(Transaction& tx,
 // One look, from its question to its end.
 struct Sweeps::Look {
   bool hints_go_out = true;
+  QueuesSeen queues;
   std::function<void(Result)> done;
   ClockLook clocks;
   Store::Pass pass;
-  bool may_judge = true, resumed = false, more = false;
+  bool may_judge = true, resumed = false, more = false, more_new = false;
   std::vector<TaskId> late;
   std::size_t pulled = 0;
   std::vector<Store::Due> due;
   std::optional<Position> first_left, left, stuck;
   Position last;
-  std::vector<Hint> publish;
+  Store::Publish publish;
   std::set<TaskId> held;
 };
 
-void Sweeps::sweep(bool hints_go_out, std::function<void(Result)> done) {
+void Sweeps::sweep(bool hints_go_out, const QueuesSeen& queues, std::function<void(Result)> done) {
   const auto look = std::make_shared<Look>();
   look->hints_go_out = hints_go_out;
+  look->queues = queues;
   look->done = std::move(done);
   look->clocks.local = kBeginning + client_.wall();
   look->clocks.asked = client_.steady();
@@ -678,7 +684,7 @@ void Sweeps::sweep(bool hints_go_out, std::function<void(Result)> done) {
 void Sweeps::pull_back(const std::shared_ptr<Look>& look) {
   pulling_back_ = pulling_back_ && !shared_.is(Mutant::kNoPullBack);
   if (!pulling_back_) {
-    look_at_rows(look);
+    look_at_new_rows(look);
     return;
   }
   const auto read = [this, look] { look->late = store_.to_pull_back(look->pass.now); };
@@ -688,84 +694,133 @@ void Sweeps::pull_back(const std::shared_ptr<Look>& look) {
   database_.execute(client_, read, [this, look, write](bool answered) {
     if (!answered || look->late.empty()) {
       pulling_back_ = !answered;
-      look_at_rows(look);
+      look_at_new_rows(look);
       return;
     }
     database_.transact(client_, write, [this, look](TxEnd how) {
       pulling_back_ = shared_.is(Mutant::kPullBackOnce)
                           ? how == TxEnd::kNothing
                           : how != TxEnd::kCommitted || look->pulled != look->late.size();
-      look_at_rows(look);
+      look_at_new_rows(look);
     });
   });
+}
+
+void Sweeps::read_page(Look& look, const Position& after) {
+  const std::size_t limit = shared_.plan.sweep_limit;
+  const std::size_t page = limit * kLeftPerChanged;
+  const Instant now = look.pass.now;
+  std::size_t count = 0;
+  look.due.clear();
+  look.first_left.reset();
+  look.left.reset();
+  look.stuck.reset();
+  look.last = after;
+  for (const Row* row : database_.awake(after, now)) {
+    const Position at{*row->wake_at, row->id};
+    if (count == page || look.due.size() == limit) {
+      break;
+    }
+    ++count;
+    SweepDecision decision = decide_sweep(*row, now, look.pass.unsent_from, false, look.queues);
+    if (decision.kind == SweepDecision::Kind::kPublish && !decision.tried && !look.hints_go_out &&
+        now < row->deadline_at - kWholePass) {
+      decision.kind = SweepDecision::Kind::kHinted;
+    }
+    look.last = at;
+    if (look.left || decision.kind == SweepDecision::Kind::kHinted) {
+      look.first_left = look.first_left ? look.first_left : at;
+      look.left = at;
+    }
+    if (decision.kind == SweepDecision::Kind::kHinted) {
+      continue;
+    }
+    if (!look.may_judge && is_of_time(decision.kind)) {
+      look.stuck = look.stuck ? look.stuck : at;
+      continue;
+    }
+    look.due.push_back({at, row->user, decision.ends()});
+  }
+  look.more = look.due.size() == limit || count == page;
+}
+
+void Sweeps::look_at_new_rows(const std::shared_ptr<Look>& look) {
+  if (!seen_to_) {
+    look_at_rows(look);
+    return;
+  }
+  const auto over = [this, look] {
+    look->more_new = look->more;
+    seen_to_ = look->more ? look->last : Position{look->pass.now, {}};
+    look->held.clear();
+    look->pass.over =
+        look->pass.ahead || (look->pass.over && look->pass.began < look->pass.now - kPassMost);
+    look_at_rows(look);
+  };
+  database_.execute(
+      client_,
+      [this, look] {
+        read_page(*look, std::min(*seen_to_, Position{look->pass.now, {}}));
+      },
+      [this, look, over](bool answered) {
+        if (!answered) {
+          look->done({});
+        } else if (look->due.empty()) {
+          over();
+        } else {
+          change(look, over);
+        }
+      });
 }
 
 void Sweeps::look_at_rows(const std::shared_ptr<Look>& look) {
   look->resumed = resume_at_.has_value();
   const Position after = look->resumed ? *resume_at_ : look->pass.over ? kStart : look->pass.after;
-  look->last = after;
-  const auto read = [this, look, after] {
-    const std::size_t limit = shared_.plan.sweep_limit;
-    const std::size_t page = limit * kLeftPerChanged;
-    const Instant now = look->pass.now;
-    std::size_t count = 0;
-    for (const Row* row : database_.awake(after, now)) {
-      const Position at{*row->wake_at, row->id};
-      if (count == page || look->due.size() == limit) {
-        break;
-      }
-      ++count;
-      SweepDecision decision = decide_sweep(*row, now, look->pass.unsent_from);
-      if (decision.kind == SweepDecision::Kind::kPublish && !look->hints_go_out &&
-          now < row->deadline_at - kWholePass) {
-        decision.kind = SweepDecision::Kind::kHinted;
-      }
-      look->last = at;
-      if (look->left || decision.kind == SweepDecision::Kind::kHinted) {
-        look->first_left = look->first_left ? look->first_left : at;
-        look->left = at;
-      }
-      if (decision.kind == SweepDecision::Kind::kHinted) {
-        continue;
-      }
-      if (!look->may_judge && is_of_time(decision.kind)) {
-        look->stuck = look->stuck ? look->stuck : at;
-        continue;
-      }
-      look->due.push_back({at, row->user, decision.ends()});
-    }
-    look->more = look->due.size() == limit || count == page;
-  };
-  database_.execute(client_, read, [this, look](bool answered) {
-    if (!answered) {
-      look->done({});
-    } else if (look->due.empty()) {
-      finish(look);
-    } else {
-      change(look);
-    }
-  });
-}
-
-void Sweeps::change(const std::shared_ptr<Look>& look) {
-  database_.transact(
+  database_.execute(
       client_,
-      [this, look](Transaction& tx) {
-        look->held.clear();
-        look->publish = store_.sweep(
-            tx, look->due, look->pass.now, watch_.was_away(client_.steady()), look->held);
-      },
-      [this, look](TxEnd how) {
-        if (how == TxEnd::kCommitted) {
+      [this, look, after] { read_page(*look, after); },
+      [this, look](bool answered) {
+        if (!answered) {
+          look->done({});
+        } else if (look->due.empty()) {
           finish(look);
         } else {
-          look->done({});  // What was done, and what was not, the next look finds.
+          change(look, [this, look] { finish(look); });
         }
       });
 }
 
+void Sweeps::change(const std::shared_ptr<Look>& look, const Action& then) {
+  const auto publish = std::make_shared<Store::Publish>();
+  database_.transact(
+      client_,
+      [this, look, publish](Transaction& tx) {
+        look->held.clear();
+        *publish = store_.sweep(
+            tx, look->due, look->pass, look->queues, watch_.was_away(client_.steady()), look->held);
+      },
+      [look, publish, then](TxEnd how) {
+        if (how != TxEnd::kCommitted) {
+          // What was done, and what was not, the next look finds.
+          look->done({});
+          return;
+        }
+        const auto add = [](std::vector<Hint>& to, const std::vector<Hint>& some) {
+          to.insert(to.end(), some.begin(), some.end());
+        };
+        add(look->publish.tried, publish->tried);
+        add(look->publish.others, publish->others);
+        then();
+      });
+}
+
 void Sweeps::finish(const std::shared_ptr<Look>& look) {
-  Result result{true, std::move(look->publish), look->more};
+  if (!look->more) {
+    seen_to_.reset();
+  } else if (!seen_to_) {
+    seen_to_ = Position{look->pass.now, {}};
+  }
+  Result result{true, std::move(look->publish), look->more || look->more_new};
   const auto first_held =
       std::find_if(look->due.begin(), look->due.end(), [&](const Store::Due& row) {
         return look->held.contains(row.at.second);

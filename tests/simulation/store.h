@@ -79,12 +79,16 @@ class Store {
     UserId user;
     bool ends = false;
   };
-  // The hints to be sent; adds what others hold to `held`.
-  std::vector<Hint> sweep(Transaction& tx,
-                          std::span<const Due> due,
-                          Instant looked_at,
-                          bool was_away,
-                          std::set<TaskId>& held);
+  // The hints to be sent, first those of tasks that were tried; adds what others hold to `held`.
+  struct Publish {
+    std::vector<Hint> tried, others;
+  };
+  Publish sweep(Transaction& tx,
+                std::span<const Due> due,
+                const Pass& pass,
+                const QueuesSeen& queues,
+                bool was_away,
+                std::set<TaskId>& held);
 
  private:
   // Ends the task's hold, and with it what its user has reserved, and counts one open task less.
@@ -104,19 +108,21 @@ class Sweeps {
 
   struct Result {
     bool done = false;  // False: the database was away.
-    std::vector<Hint> publish{};
+    Store::Publish publish{};
     bool more = false;
   };
   // One at a time.
-  void sweep(bool hints_go_out, std::function<void(Result)> done);
+  void sweep(bool hints_go_out, const QueuesSeen& queues, std::function<void(Result)> done);
 
  private:
   using Position = std::pair<Instant, TaskId>;
   struct Look;
 
   void pull_back(const std::shared_ptr<Look>& look);
+  void look_at_new_rows(const std::shared_ptr<Look>& look);
+  void read_page(Look& look, const Position& after);
   void look_at_rows(const std::shared_ptr<Look>& look);
-  void change(const std::shared_ptr<Look>& look);
+  void change(const std::shared_ptr<Look>& look, const Action& then);
   void finish(const std::shared_ptr<Look>& look);
 
   Shared& shared_;
@@ -126,6 +132,7 @@ class Sweeps {
   ClockWatch watch_;
   bool pulling_back_ = true;
   std::optional<Position> resume_at_;
+  std::optional<Position> seen_to_;
 };
 
 // One worker's looks after crowds, one after the other (Sweeper::look_after_crowds and

@@ -251,8 +251,9 @@ Room Worker::room() const {
   const auto less = [](std::size_t free, std::size_t waiting) {
     return free - std::min(free, waiting);
   };
-  return {.bulk = less(left(Lane::kBulk), waiting_express_.size() + waiting_.size()),
-          .express = less(left(Lane::kExpress), waiting_express_.size())};
+  const std::size_t before = waiting_express_.size() + waiting_tried_.size();
+  return {.bulk = less(left(Lane::kBulk), before + waiting_.size()),
+          .express = less(left(Lane::kExpress), before)};
 }
 
 void Worker::deliver(const Delivery& delivery) {
@@ -261,7 +262,8 @@ void Worker::deliver(const Delivery& delivery) {
 }
 
 std::size_t Worker::take(const std::vector<Hint>& hints) {
-  const std::size_t before = waiting_express_.size(), all = before + waiting_.size();
+  const std::size_t before = waiting_express_.size() + waiting_tried_.size();
+  const std::size_t all = before + waiting_.size();
   std::size_t count = 0;
   while (count < hints.size() && !closed_ &&
          reserve(hints[count].lane, hints[count].lane == Lane::kExpress ? before : all)) {
@@ -273,18 +275,49 @@ std::size_t Worker::take(const std::vector<Hint>& hints) {
   return count;
 }
 
+std::size_t Worker::take_tried(const std::vector<Hint>& hints) {
+  if (closed_) {
+    return 0;
+  }
+  for (const Hint& hint : hints) {
+    if (std::find(waiting_tried_.begin(), waiting_tried_.end(), hint) == waiting_tried_.end()) {
+      waiting_tried_.push_back(hint);
+    }
+  }
+  go_on();
+  return hints.size();
+}
+
+QueuesSeen Worker::queues_seen() const {
+  const auto next = [this](const std::deque<Delivery>& waiting) {
+    if (shared_.is(Mutant::kTrustQueue)) {
+      return std::optional(kBeginning);
+    }
+    return waiting.empty() ? std::nullopt : std::optional(made_at(waiting.front().hint.task.uuid));
+  };
+  return {.bulk = next(waiting_), .express = next(waiting_express_)};
+}
+
 void Worker::go_on() {
   std::vector<Delivery> next;
   while (!closed_) {
     const bool express = !waiting_express_.empty() && left(Lane::kExpress) > 0;
     const bool bulk = !waiting_.empty() && left(Lane::kBulk) > 0;
-    if (!express && !bulk) {
+    const bool tried = !waiting_tried_.empty() && left(waiting_tried_.front().lane) > 0;
+    if (!express && !bulk && !tried) {
       break;
     }
-    const Lane lane =
-        shared_.is(Mutant::kBulkFirst) && bulk ? Lane::kBulk : turns_.next(express, bulk);
+    const bool first = !tried_turns_.next(tried, express || bulk);
+    const Lane lane = !first                                   ? waiting_tried_.front().lane
+                      : shared_.is(Mutant::kBulkFirst) && bulk ? Lane::kBulk
+                                                               : turns_.next(express, bulk);
     if (!reserve(lane)) {
       break;
+    }
+    if (!first) {
+      next.push_back({waiting_tried_.front(), 0});
+      waiting_tried_.pop_front();
+      continue;
     }
     auto& from = lane == Lane::kExpress ? waiting_express_ : waiting_;
     next.push_back(from.front());
@@ -588,9 +621,10 @@ void Worker::report() {
 }
 
 void Worker::upkeep() {
-  sweeps_.sweep(publisher_.flows(), [this](const Sweeps::Result& result) {
-    const std::size_t taken = take(result.publish);
-    publisher_.submit(std::span(result.publish).subspan(taken));
+  sweeps_.sweep(publisher_.flows(), queues_seen(), [this](const Sweeps::Result& result) {
+    const auto& [tried, others] = result.publish;
+    publisher_.submit(std::span(tried).subspan(take_tried(tried)));
+    publisher_.submit(std::span(others).subspan(take(others)));
     const auto go_on_later = [this, pause = result.more ? Duration(0) : kLookEvery] {
       after(pause, [this] { report(); });
     };
@@ -648,6 +682,7 @@ void Worker::stop(Action ended) {
   closed_ = true;
   waiting_.clear();
   waiting_express_.clear();
+  waiting_tried_.clear();
   broker_.leave(*this);
   if (suspect_ != nullptr && isolation_.waits()) {
     const JobPtr job = suspect_;

@@ -70,6 +70,8 @@ class Worker : public Process, public Consumer {
   // --- intake
   Room room() const;
   std::size_t take(const std::vector<Hint>& hints);
+  std::size_t take_tried(const std::vector<Hint>& hints);
+  QueuesSeen queues_seen() const;
   void go_on();
   void claim(const Delivery& delivery, int tries);
   std::optional<std::string> first_provider(const store::Claim& claim);
@@ -111,7 +113,9 @@ class Worker : public Process, public Consumer {
   const Claimant claimant_;
   const std::function<void(Worker&)> crash_;
   std::deque<Delivery> waiting_, waiting_express_;
+  std::deque<Hint> waiting_tried_;
   LaneTurns turns_;
+  TriedTurns tried_turns_;
   std::size_t reserved_ = 0, bulk_ = 0, express_ = 0;  // Of the places, the last two by lane.
   std::map<TaskId, JobPtr> jobs_;
   bool closed_ = false;         // Claims nothing more.

@@ -399,6 +399,53 @@ TEST_F(HintedTest, APassGoesOnBehindThemForAllSweepers) {
   EXPECT_EQ(must(store_.sweep(100)).looked_at, 0U);
 }
 
+TEST_F(HintedTest, WhatWaitsInTheBrokerIsLeftHoweverLongItWaits) {
+  const std::vector<TaskId> tasks = create_some(4);
+  must(store_.report_api(ApiId::make(), TaskId::make()));
+  db_.execute(
+      Sql("UPDATE tasks SET created_at=created_at - INTERVAL 500 SECOND, "
+          "next_run_at=next_run_at - INTERVAL 500 SECOND, wake_at=wake_at - INTERVAL 500 "
+          "SECOND"));
+  const QueuesSeen behind{.bulk = must(store_.now()) - 1000s,
+                          .express = must(store_.now()) - 1000s};
+  const std::string before = db_.text(Sql("SELECT GROUP_CONCAT(wake_at ORDER BY id) FROM tasks"));
+  for (int passes = 0; passes < 3; ++passes) {
+    EXPECT_EQ(must(store_.sweep(10, true, behind)).looked_at, 0U);
+    let_pass_end();
+  }
+  EXPECT_EQ(db_.text(Sql("SELECT GROUP_CONCAT(wake_at ORDER BY id) FROM tasks")), before);
+  db_.execute(Sql("UPDATE tasks SET deadline_at=UTC_TIMESTAMP(6) + INTERVAL 50 SECOND WHERE id=")
+              << tasks[0]);
+  const SweepResult late = must(store_.sweep(10, true, behind));
+  EXPECT_TRUE(late.publish.empty());
+  EXPECT_EQ(column(tasks[0], "wake_at=deadline_at"), 1) << "its end is not missed";
+  let_pass_end();
+  EXPECT_THAT(must(store_.sweep(10)).publish,
+              testing::UnorderedElementsAreArray(first_hints(std::span(tasks).subspan(1))))
+      << "nothing comes from the broker: they were lost";
+}
+
+// A retry that was due in 2 s, behind 600,000 tasks that wait, was looked at after 40 s.
+TEST_F(HintedTest, WhatHasJustBecomeDueIsSeenBeforeThePassComesToIt) {
+  std::vector<TaskId> tasks = create_some(40);
+  const TaskId retry = tasks.back();
+  tasks.pop_back();
+  must(store_.report_api(ApiId::make(), TaskId::make()));
+  const auto claimed = claim(retry);
+  ASSERT_TRUE(claimed);
+  ASSERT_TRUE(must(store_.sweep(1)).more) << "a long way";
+  auto back = settle_command(Settle::kRetry, *claimed);
+  ASSERT_EQ(settle(back), SettleOutcome::kRequeued);
+  db_.execute(Sql("UPDATE tasks SET next_run_at=UTC_TIMESTAMP(6), wake_at=UTC_TIMESTAMP(6) WHERE "
+                  "id=")
+              << retry);
+  const SweepResult look = must(store_.sweep(1));
+  EXPECT_EQ(look.publish, (std::vector<Hint>{{retry, 2}}));
+  EXPECT_EQ(look.tried, 1U);
+  EXPECT_TRUE(look.more) << "the pass is not at its end";
+  EXPECT_NEAR(static_cast<double>(seconds_to_look(retry)), 15, 1);
+}
+
 TEST_F(HintedTest, NobodyWaitsForTheSweeperThatMovesThePass) {
   const std::vector<TaskId> tasks = create_some(3);
   must(store_.report_api(ApiId::make(), tasks[2]));

@@ -330,6 +330,7 @@ TEST(Sweep, NothingBeforeItsTime) {
 
 TEST(Sweep, Queued) {
   TaskFacts task = facts(TaskState::kQueued);
+  task.claims = 0;
   EXPECT_EQ(decide_sweep(task, Instant(100s)).wake_at, Instant(130s));
   EXPECT_EQ(decide_sweep(task, Instant(880s)).wake_at, Instant(900s)) << "no later than the end";
   task.next_run_at = Instant(200s);
@@ -363,6 +364,65 @@ TEST(Sweep, AConfirmedHintIsTrustedForAWhile) {
   task.epoch = 1;
   EXPECT_EQ(decide_sweep(task, Instant(120s), later).kind, SweepDecision::Kind::kPublish)
       << "not its first hint";
+}
+
+// With a million tasks in line each was hinted again, and its row written, every 30 s.
+TEST(Sweep, AHintThatWaitsInTheBrokerIsNotSentAgain) {
+  using Kind = SweepDecision::Kind;
+  TaskFacts task = facts(TaskState::kQueued);
+  task.epoch = 0;
+  task.claims = 0;
+  task.next_run_at = Instant(1000s);
+  task.wake_at = Instant(1015s);
+  task.deadline_at = Instant(9000s);
+  const TaskId later = TaskId::make();
+  const auto kind = [&](Instant now, const QueuesSeen& queues) {
+    return decide_sweep(task, now, later, false, queues).kind;
+  };
+  for (const Lane lane : {Lane::kBulk, Lane::kExpress}) {
+    task.lane = lane;
+    const auto at = [&](Instant seen) {
+      return lane == Lane::kBulk ? QueuesSeen{.bulk = seen} : QueuesSeen{.express = seen};
+    };
+    EXPECT_EQ(kind(Instant(5000s), at(Instant(500s))), Kind::kHinted) << "there are others before";
+    EXPECT_EQ(kind(Instant(5000s), at(Instant(1120s) - 1us)), Kind::kHinted) << "clocks differ";
+    EXPECT_EQ(kind(Instant(5000s), at(Instant(1120s))), Kind::kPublish)
+        << "what was hinted after it comes already: it was lost";
+    EXPECT_EQ(kind(Instant(5000s), {}), Kind::kPublish) << "the queue is empty: it was lost";
+    EXPECT_EQ(kind(Instant(8940s), at(Instant(500s))), Kind::kLook) << "its end must not be missed";
+    EXPECT_EQ(decide_sweep(task, Instant(8940s), later, false, at(Instant(500s))).wake_at,
+              task.deadline_at);
+    EXPECT_EQ(decide_sweep(task, Instant(5000s), task.id, false, at(Instant(500s))).kind,
+              Kind::kPublish)
+        << "not confirmed";
+  }
+  EXPECT_EQ(kind(Instant(5000s), {.bulk = Instant(500s)}), Kind::kPublish) << "the other lane";
+  // A sweeper has hinted it, at 3000 s.
+  task.lane = Lane::kBulk;
+  task.epoch = 1;
+  task.wake_at = Instant(3000s) + kLookAgain;
+  EXPECT_EQ(kind(Instant(5000s), {.bulk = Instant(3000s)}), Kind::kHinted);
+  EXPECT_EQ(kind(Instant(5000s), {.bulk = Instant(3120s)}), Kind::kPublish);
+  // Released just now: whoever was to send its hint may have died.
+  task.wake_at = task.next_run_at + kFirstLook;
+  EXPECT_EQ(kind(Instant(5000s), {.bulk = Instant(500s)}), Kind::kPublish);
+}
+
+// It would wait behind everybody a second time.
+TEST(Sweep, WhatWasTriedIsNotLeftToTheQueue) {
+  TaskFacts task = facts(TaskState::kQueued);
+  task.claims = 1;
+  task.next_run_at = Instant(100s);
+  task.wake_at = Instant(200s);
+  const SweepDecision again =
+      decide_sweep(task, Instant(200s), TaskId::make(), false, {.bulk = Instant(0s)});
+  EXPECT_EQ(again.kind, SweepDecision::Kind::kPublish);
+  EXPECT_TRUE(again.tried);
+  EXPECT_EQ(again.wake_at, Instant(200s) + kFirstLook) << "whoever pulls sees it at once";
+  task.claims = 0;
+  EXPECT_FALSE(decide_sweep(task, Instant(200s)).tried);
+  task = facts(TaskState::kRunning);
+  EXPECT_TRUE(decide_sweep(task, Instant(130s)).tried) << "its worker was lost";
 }
 
 TEST(Sweep, Running) {

@@ -462,6 +462,19 @@ TEST(LaneTurns, ExpressGoesFirstAndEveryFourthIsForTheOthers) {
 }
 
 // One place at a time, by somebody who begins anew each time: neither lane starves.
+TEST(TriedTurns, EverySecondPlaceIsForTheOthers) {
+  TriedTurns turns;
+  int tried = 0;
+  for (int i = 0; i < 10; ++i) {
+    tried += turns.next(true, true) ? 1 : 0;
+  }
+  EXPECT_EQ(tried, 5);
+  EXPECT_TRUE(turns.next(true, false));
+  EXPECT_TRUE(turns.next(true, false)) << "nobody else wants it";
+  EXPECT_FALSE(turns.next(false, true));
+  EXPECT_TRUE(turns.next(true, true)) << "the other one was the last";
+}
+
 TEST(LaneTurns, WhoeverTakesOneAtATimeDoesNotAlwaysTakeTheSame) {
   std::map<Lane, int> taken;
   for (std::uint32_t begin = 0; begin < 400; ++begin) {

@@ -59,7 +59,7 @@ std::size_t Intake::take(std::span<const Hint> hints) {
   {
     const MutexLock lock(mutex_);
     const auto reserve = [&, callable = callable()](Lane lane) LOCKS_REQUIRED(mutex_) {
-      const std::size_t before = waiting_express_.size();
+      const std::size_t before = waiting_express_.size() + waiting_tried_.size();
       const std::size_t all = before + waiting_.size();
       return roster_.reserve(lane, callable, lane == Lane::kExpress ? before : all);
     };
@@ -73,6 +73,35 @@ std::size_t Intake::take(std::span<const Hint> hints) {
   return count;
 }
 
+std::size_t Intake::take_tried(std::span<const Hint> hints) {
+  std::size_t count = 0;
+  {
+    const MutexLock lock(mutex_);
+    for (; count < hints.size() && !closed_.load(); ++count) {
+      const Hint& hint = hints[count];
+      // Found again, because it has waited here for long.
+      if (std::find(waiting_tried_.begin(), waiting_tried_.end(), hint) != waiting_tried_.end()) {
+        continue;
+      }
+      if (waiting_tried_.size() == kTriedMax) {
+        break;
+      }
+      waiting_tried_.push_back(hint);
+    }
+  }
+  go_on();
+  return count;
+}
+
+QueuesSeen Intake::queues_seen() const {
+  const MutexLock lock(mutex_);
+  // It was hinted when it was made, or later.
+  const auto next = [](const std::deque<queue::Delivery>& waiting) {
+    return waiting.empty() ? std::nullopt : std::optional(made_at(waiting.front().hint.task.uuid));
+  };
+  return {.bulk = next(waiting_), .express = next(waiting_express_)};
+}
+
 Room Intake::room() const {
   const MutexLock lock(mutex_);
   if (closed_.load()) {
@@ -82,27 +111,38 @@ Room Intake::room() const {
   const auto less = [](std::size_t free, std::size_t waiting) {
     return free - std::min(free, waiting);
   };
-  return {.bulk = less(room.bulk, waiting_express_.size() + waiting_.size()),
-          .express = less(room.express, waiting_express_.size())};
+  const std::size_t before = waiting_express_.size() + waiting_tried_.size();
+  return {.bulk = less(room.bulk, before + waiting_.size()), .express = less(room.express, before)};
 }
 
 void Intake::go_on() {
   std::vector<queue::Delivery> next;
   {
     const MutexLock lock(mutex_);
-    if (closed_.load() || (waiting_.empty() && waiting_express_.empty())) {
+    if (closed_.load() ||
+        (waiting_.empty() && waiting_express_.empty() && waiting_tried_.empty())) {
       return;
     }
     for (const std::size_t most = callable();;) {
       const Room room = roster_.room(most);
       const bool express = !waiting_express_.empty() && room.express > 0;
       const bool bulk = !waiting_.empty() && room.bulk > 0;
-      if (!express && !bulk) {
+      const auto room_of = [&](Lane lane) {
+        return lane == Lane::kExpress ? room.express : room.bulk;
+      };
+      const bool tried = !waiting_tried_.empty() && room_of(waiting_tried_.front().lane) > 0;
+      if (!express && !bulk && !tried) {
         break;
       }
-      const Lane lane = turns_.next(express, bulk);
+      const bool first = !tried_turns_.next(tried, express || bulk);
+      const Lane lane = first ? turns_.next(express, bulk) : waiting_tried_.front().lane;
       if (!roster_.reserve(lane, most)) {
         break;  // Whoever has taken it meanwhile says when it is free again.
+      }
+      if (!first) {
+        next.push_back(queue::Delivery{.hint = waiting_tried_.front()});
+        waiting_tried_.pop_front();
+        continue;
       }
       auto& from = lane == Lane::kExpress ? waiting_express_ : waiting_;
       next.push_back(from.front());

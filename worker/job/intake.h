@@ -11,6 +11,7 @@
 
 #include "common/base/config.h"
 #include "common/base/mutex.h"
+#include "common/domain/lifecycle.h"
 #include "common/domain/shares.h"
 #include "common/queue/consumer.h"
 #include "common/store/group_commit.h"
@@ -50,8 +51,15 @@ class Intake {
   // how many. Thread-safe, never blocks.
   std::size_t take(std::span<const Hint> hints);
 
+  // Takes hints of tasks that were tried before and are due again: every second place that is free
+  // from now on is theirs. As many as may wait here; how many that is. Thread-safe, never blocks.
+  std::size_t take_tried(std::span<const Hint> hints);
+
   // How many take() would take. Thread-safe, never blocks.
   Room room() const;
+
+  // How far the broker has come with its queues, by what waits here. Thread-safe, never blocks.
+  QueuesSeen queues_seen() const;
 
   // Claims what waits, as far as there are places and somebody to call: what would wait here for a
   // provider had better wait in the database, where others can have it. Thread-safe, never blocks.
@@ -65,6 +73,10 @@ class Intake {
  private:
   using Clock = Job::Clock;
   using Outcome = Result<std::optional<Claimed>, store::StoreFault>;
+
+  // Tasks that were tried and may wait here: more than become due in a second where not all fails.
+  // All others wait in the broker.
+  static constexpr std::size_t kTriedMax = 1000;
 
   void look_again() LOCKS_REQUIRED(mutex_);
   std::size_t callable() const;
@@ -90,7 +102,9 @@ class Intake {
   // Not asked for yet, by lane, and whose turn it is.
   std::deque<queue::Delivery> waiting_ GUARDED_BY(mutex_);
   std::deque<queue::Delivery> waiting_express_ GUARDED_BY(mutex_);
+  std::deque<Hint> waiting_tried_ GUARDED_BY(mutex_);
   LaneTurns turns_ GUARDED_BY(mutex_);
+  TriedTurns tried_turns_ GUARDED_BY(mutex_);
   bool looks_again_ GUARDED_BY(mutex_) = false;
   // Claimed beyond what there is room for: for nobody of the last ones anybody could be called.
   std::atomic<std::size_t> beyond_room_{0};

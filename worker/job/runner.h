@@ -50,11 +50,17 @@ class JobRunner {
   // Thread-safe, never blocks.
   std::size_t take(std::span<const Hint> hints) { return intake_.take(hints); }
 
+  // Takes hints of tasks that were tried before: those wait here for every second place. How many.
+  // Thread-safe, never blocks.
+  std::size_t take_tried(std::span<const Hint> hints) { return intake_.take_tried(hints); }
+
   // Claims nothing more. Thread-safe, never blocks.
   void close() { intake_.close(); }
 
   // How many more take() would take. Thread-safe, never blocks.
   Room room() const { return intake_.room(); }
+  // How far the broker has come with its queues. Thread-safe, never blocks.
+  QueuesSeen queues_seen() const { return intake_.queues_seen(); }
 
   // Tasks claimed and not yet settled, those included that wait for references.
   std::size_t in_flight() const { return roster_.size(); }

@@ -29,11 +29,11 @@ std::string host_name() {
 Sweeper::Sweeper(const Config& config,
                  WorkerId worker,
                  queue::Publisher& publisher,
-                 std::function<std::size_t(std::span<const Hint>)> take,
+                 Work work,
                  std::function<store::WorkerReport()> report)
     : worker_(worker),
       publisher_(publisher),
-      take_(std::move(take)),
+      work_(std::move(work)),
       report_(std::move(report)),
       thread_([this, url = config.database](const std::stop_token& stop) { run(stop, url); }) {}
 
@@ -47,13 +47,14 @@ bool Sweeper::sweep_once(store::TaskStore& store) {
       metrics::counter("sweeper_reaped_total", "Tasks put back after a lost lease");
   static auto& expired =
       metrics::counter("sweeper_expired_total", "Tasks failed at their deadline");
-  const auto swept = store.sweep(kLookBatch, publisher_.flows());
+  const auto swept = store.sweep(kLookBatch, publisher_.flows(), work_.queues_seen());
   if (!swept) {
     return false;
   }
   const std::span<const Hint> ready = swept->publish;
-  const std::size_t taken = take_(ready);
-  publisher_.submit(ready.subspan(taken));
+  const auto tried = ready.first(swept->tried), others = ready.subspan(swept->tried);
+  publisher_.submit(tried.subspan(work_.take_tried(tried)));
+  publisher_.submit(others.subspan(work_.take(others)));
   found.Increment(static_cast<double>(ready.size()));
   reaped.Increment(static_cast<double>(swept->reaped));
   expired.Increment(static_cast<double>(swept->expired));
@@ -61,6 +62,12 @@ bool Sweeper::sweep_once(store::TaskStore& store) {
     log::warn(
         "sweeper ended or put back tasks",
         {{"reaped", swept->reaped}, {"expired", swept->expired}, {"exhausted", swept->exhausted}});
+  }
+  if (swept->more && swept->looked_at == 0) {
+    // A long pass past what is left as it is: one worker goes on with it, the others only look at
+    // what has become due.
+    const auto turn = store.take_turn(store::TaskStore::Chore::kPass);
+    return turn && *turn;
   }
   return swept->more;
 }

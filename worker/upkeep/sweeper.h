@@ -19,11 +19,17 @@ namespace audiogen::worker {
 
 class Sweeper {
  public:
-  // `take` works on the first of the hints here and says how many it took.
+  // What it asks of those who do the work. Thread-safe, none blocks.
+  struct Work {
+    // Works on the first of the hints here and says how many it took; of tasks that were tried
+    // before it takes some to wait here, too.
+    std::function<std::size_t(std::span<const Hint>)> take, take_tried;
+    std::function<QueuesSeen()> queues_seen;
+  };
   Sweeper(const Config& config,
           WorkerId worker,
           queue::Publisher& publisher,
-          std::function<std::size_t(std::span<const Hint>)> take,
+          Work work,
           std::function<store::WorkerReport()> report);
   ~Sweeper() { stop(); }
   Sweeper(const Sweeper&) = delete;
@@ -42,7 +48,7 @@ class Sweeper {
 
   const WorkerId worker_;
   queue::Publisher& publisher_;
-  const std::function<std::size_t(std::span<const Hint>)> take_;
+  const Work work_;
   const std::function<store::WorkerReport()> report_;
   std::jthread thread_;
 };
