@@ -354,9 +354,12 @@ Result<Done, Fault> WebSessions::close(UserId user, SessionId id) {
 }
 
 // Whoever opens one at this moment has done so by then, and his session is found, or fails.
-void WebSessions::end_links(UserId user) {
+void WebSessions::lock_links(UserId user) {
   static_cast<void>(locked(Sql("SELECT 1 FROM login_links FORCE INDEX (k_user) WHERE user_id=")
                            << user << " AND used_at IS NULL"));
+}
+
+void WebSessions::end_links(UserId user) {
   session_.execute(Sql("UPDATE login_links FORCE INDEX (k_user) SET used_at=UTC_TIMESTAMP(6) "
                        "WHERE user_id=")
                    << user << " AND used_at IS NULL");
@@ -389,7 +392,7 @@ Result<Done, Fault> WebSessions::set_password(UserId user,
       if (again && before == encoded) {
         return;
       }
-      end_links(user);
+      lock_links(user);
       std::vector<SessionId> others;
       std::optional<WebSession> own;
       Rows rows = session_.query(Sql("SELECT ") << kColumns << "FROM sessions WHERE user_id="
@@ -411,6 +414,7 @@ Result<Done, Fault> WebSessions::set_password(UserId user,
         refused = Fault{.code = FaultCode::kNotFresh};
         return;
       }
+      end_links(user);
       Sql row("INSERT INTO passwords (user_id, encoded, changed_at) VALUES (");
       row << user << ",";
       row.bytes(encoded) << "," << now

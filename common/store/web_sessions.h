@@ -131,7 +131,8 @@ class WebSessions : private Door {
   void make_account(UserId id, std::string_view email);
   bool take_invitation(std::string_view email);  // False: there is none that works.
   void end_surplus(UserId user);
-  void end_links(UserId user);
+  void lock_links(UserId user);
+  void end_links(UserId user);  // Those that lock_links() has locked.
 };
 
 }  // namespace audiogen::store

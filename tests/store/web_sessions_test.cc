@@ -349,12 +349,13 @@ TEST_F(WebSessionsTest, APasswordOpensASessionWhileItIsTheOne) {
 }
 
 TEST_F(WebSessionsTest, ANewPasswordEndsTheLinksThatNobodyHasUsed) {
-  const Sha256 unused = link_of(ann_), bobs = link_of(bob_);
+  const Sha256 unused = link_of(ann_), other = link_of(ann_), bobs = link_of(bob_);
   const auto own = opened(ann_);
   age(own.id, "created_at", 10);
   EXPECT_EQ(code_of(sessions_.set_password(ann_, own.id, "encoded", std::nullopt)),
             FaultCode::kNotFresh);
-  const Sha256 other = link_of(ann_);
+  EXPECT_EQ(code_of(sessions_.set_password(ann_, SessionId::make(), "encoded", std::nullopt)),
+            FaultCode::kNoSuchSession);
   EXPECT_TRUE(sessions_.open_by_link(other, made())) << "nothing was set";
   ASSERT_TRUE(sessions_.set_password(ann_, opened(ann_).id, "encoded", std::nullopt));
   EXPECT_EQ(code_of(sessions_.open_by_link(unused, made())), FaultCode::kBadLogin);
