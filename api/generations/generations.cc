@@ -126,6 +126,9 @@ Result<store::CreateCommand, ApiError> Generations::read_create(const Call& call
                                                                 std::string_view body) const {
   const http::Request& request = call.request();
   store::CreateCommand command;
+  if (request.header_count("idempotency-key") > 1) {
+    return invalid_request("Idempotency-Key must be given once at most.");
+  }
   if (request.has_header("idempotency-key")) {
     command.idempotency_key = parse_idempotency_key(request.header("idempotency-key"));
     if (!command.idempotency_key) {

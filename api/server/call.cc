@@ -165,6 +165,10 @@ void count_refusal(int status, const std::string& request_id) {
 
 Result<std::string_view, ApiError> JsonBody::await_resume() const {
   const http::Request& request = call_.request();
+  // A second one would be a second opinion on what the body is.
+  if (request.header_count("content-type") > 1) {
+    return invalid_request("Content-Type must be given once.");
+  }
   if (!is_json(request.header("content-type"))) {
     return invalid_request("Content-Type must be application/json.");
   }

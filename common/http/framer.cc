@@ -163,7 +163,7 @@ bool Framer::next_line(std::size_t limit,
   return true;
 }
 
-void Framer::read_request_line(std::size_t begin, std::size_t end, const FramerLimits& limits) {
+void Framer::read_request_line(std::size_t begin, std::size_t end) {
   const std::string_view line = std::string_view(bytes_).substr(begin, end - begin);
   if (line.empty() && !skipped_empty_line_) {
     skipped_empty_line_ = true;  // RFC 9112 2.2: some clients end a body with one CRLF too many.
@@ -183,9 +183,6 @@ void Framer::read_request_line(std::size_t begin, std::size_t end, const FramerL
     return refuse("the request line is not method, target and version");
   }
   const std::string_view target = line.substr(first + 1, second - first - 1);
-  if (target.size() > limits.target) {
-    return refuse("the request target is longer than " + std::to_string(limits.target) + " bytes");
-  }
   if (std::any_of(target.begin(), target.end(), [](unsigned char c) {
         return c <= 0x20 || c >= 0x7f || c == '#';
       })) {
@@ -277,11 +274,6 @@ void Framer::end_of_head(const FramerLimits& limits) {
   }
   if (!all_of(kHostChars, request_.header("host"))) {
     return refuse("the Host header is malformed");
-  }
-  for (const std::string& name : limits.single_headers) {
-    if (request_.header_count(name) > 1) {
-      return refuse("the header " + name + " is given more than once");
-    }
   }
   request_.keep_alive = !request_.http10;
   for (const Field& field : request_.fields_) {
@@ -405,7 +397,7 @@ Framer::Status Framer::advance(const FramerLimits& limits) {
         // `next_` counts towards the limit: lines together, not each, must fit.
         more = next_line(limits.head - std::min(next_, limits.head), kHeadTooLong, begin, end);
         if (more) {
-          read_request_line(begin, end, limits);
+          read_request_line(begin, end);
         }
         break;
       case Stage::kHeaders:

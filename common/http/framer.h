@@ -20,11 +20,7 @@ namespace audiogen::http {
 struct FramerLimits {
   std::size_t head = 16 * 1024;  // Request line and header lines together, in bytes.
   std::size_t headers = 100;
-  std::size_t target = 2048;
   std::size_t body = 256 * 1024;  // After chunked decoding.
-  // Lower-case names that may appear once at most: a second one would be a second opinion on who
-  // asks for what.
-  std::vector<std::string> single_headers = {"authorization", "idempotency-key", "content-type"};
 };
 
 // A request as received. All views point into the buffer of its Framer. A refused request has the
@@ -139,7 +135,7 @@ class Framer {
   void refuse(std::string reason);
   // Finds the next whole line, [begin, end) without its CRLF. False: not here yet, or refused.
   bool next_line(std::size_t limit, const char* too_long, std::size_t& begin, std::size_t& end);
-  void read_request_line(std::size_t begin, std::size_t end, const FramerLimits& limits);
+  void read_request_line(std::size_t begin, std::size_t end);
   bool split_absolute_target();
   bool read_field(std::size_t begin, std::size_t end, Field& field);
   void end_of_head(const FramerLimits& limits);

@@ -309,6 +309,7 @@ TEST_F(DispatcherTest, BodiesAreJsonAndNotTooLong) {
   for (const Case& c :
        {Case{"", "{}", "Content-Type must be application/json."},
         Case{"Content-Type: text/plain\r\n", "{}", "Content-Type must be application/json."},
+        Case{json + json, "{}", "Content-Type must be given once."},
         Case{json + "Content-Encoding: gzip\r\n", "{}", "Content-Encoding is not supported"},
         Case{json, std::string(17, '1'), "The body must be at most 16 bytes."}}) {
     const auto reply = ask("POST", "/api/v1/echo", c.lines, c.body);

@@ -143,8 +143,43 @@ TEST(Bytes, OfAForeignTaskARandomIdAndNonsenseAreTheSame) {
                            "1%27%20OR%201=1"}) {
       EXPECT_EQ(ask(id), expected) << id;
     }
+    EXPECT_EQ(ask(std::string(3000, 'a')), expected) << "as long as no task's is";
   }
   EXPECT_EQ(stack.get(ann, foreign).text("status"), "processing") << "nothing was done to it";
+}
+
+// A read has four answers, whatever comes with it that is nobody's business, or is a key too many.
+TEST(Bytes, OfAReadAreNeverABadRequest) {
+  Stack::Options options;
+  options.workers = 0;
+  Stack stack(options);
+  const Account ann = stack.account();
+  const std::string place =
+      "/api/v1/audio/generations/" + stack.create(ann, Stack::body()).text("id");
+  const std::string key = "Authorization: Bearer " + ann.key + "\r\n";
+  RawConnection client(stack.api_port());
+  const auto read = [&](const std::string& path, const std::string& lines) {
+    const auto response = client.exchange(get_request(path, lines + "X-Request-Id: mine\r\n"));
+    return response ? *response : RawResponse{};
+  };
+  const RawResponse known = read(place, key), nobody = read(place, "");
+  EXPECT_EQ(known.status, 200);
+  EXPECT_EQ(nobody.status, 401);
+  for (const char* lines : {"Content-Type: a/b\r\nContent-Type: c/d\r\n",
+                            "Idempotency-Key: a\r\nIdempotency-Key: b\r\n"}) {
+    const RawResponse reply = read(place, key + lines);
+    EXPECT_EQ(reply.status, 200) << reply.body;
+    EXPECT_EQ(reply.body, known.body) << lines;
+  }
+  for (const std::string& lines : {key + key, key + "Authorization: Bearer other\r\n"}) {
+    const RawResponse reply = read(place, lines);
+    EXPECT_EQ(reply.status, 401) << reply.body;
+    EXPECT_EQ(reply.body, nobody.body);
+  }
+  const std::string far = "/api/v1/audio/generations/" + std::string(15'000, 'a');
+  EXPECT_EQ(read(far, key).status, 404);
+  EXPECT_EQ(read(far, "").status, 401);
+  EXPECT_EQ(read(place + "?" + std::string(15'000, 'a'), key).status, 200);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ using audiogen::http::FramerLimits;
 using audiogen::http::Request;
 
 // Small, so that a fuzzer gets to them.
-const FramerLimits kLimits{.head = 400, .headers = 8, .target = 40, .body = 64};
+const FramerLimits kLimits{.head = 400, .headers = 8, .body = 64};
 
 void require(bool condition) {
   if (!condition) {
@@ -53,7 +53,7 @@ std::vector<std::string> read_all(std::string_view input, NextSize next_size) {
     if (status == Framer::Status::kComplete) {
       const Request& request = framer->request();
       require(!request.method.empty() && request.target.front() == '/');
-      require(request.target.size() <= kLimits.target && request.body.size() <= kLimits.body);
+      require(request.target.size() <= kLimits.head && request.body.size() <= kLimits.body);
       require(request.http10 || request.header_count("host") == 1);
       require(request.header_count("content-length") + request.header_count("transfer-encoding") <=
               1);
