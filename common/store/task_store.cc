@@ -1,5 +1,6 @@
 // The parts of TaskStore that only read, or that keep house. What keeps house is one statement at a
-// time and no transaction: then no lock is ever held while the server waits for us.
+// time and no transaction, so that no lock is ever held while the server waits for us; but where it
+// might come upon a row that somebody holds: change_free() is for that.
 #include "common/store/task_store.h"
 
 #include <algorithm>
@@ -18,6 +19,45 @@ constexpr std::chrono::days kIdempotencyKept{7};
 // Nothing here waits for a lock.
 SessionOptions never_waits(std::chrono::seconds idle_max) {
   return {.lock_wait = std::chrono::seconds(0), .idle_max = idle_max};
+}
+
+// Changes those of the rows that nobody holds, and leaves the others as they are: MySQL knows no
+// statement that fails at once instead of waiting for a row, and MariaDB would fail it for all of
+// them. `table` is "FROM …", `change` all that stands before WHERE.
+template <class Key>
+void change_free(Session& session, const Sql& table, const Sql& change, std::span<const Key> ids) {
+  const auto where = [](Sql& sql, const auto& some) -> Sql& {
+    return list(sql << " WHERE id IN (", some, [&](const Key& id) { sql << id; }) << ")";
+  };
+  session.transact([&] {
+    Sql free("SELECT id ");
+    std::vector<Key> found;
+    Rows rows = session.query(where(free.append(table), ids) << " FOR UPDATE SKIP LOCKED");
+    while (rows.next()) {
+      found.push_back(rows.id<Key>(1));
+    }
+    if (!found.empty()) {
+      Sql sql;
+      session.later(where(sql.append(change), found));
+    }
+  });
+}
+
+// Processes that have been silent for a day, of those that say every few seconds that they are
+// there. A read finds them without locking the rows of the others.
+template <class Key>
+void forget_silent(Session& session, const Sql& table) {
+  std::vector<Key> silent;
+  Sql sql("SELECT id ");
+  Rows rows =
+      session.query(sql.append(table) << " WHERE seen_at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY");
+  while (rows.next()) {
+    silent.push_back(rows.id<Key>(1));
+  }
+  if (!silent.empty()) {
+    Sql change("DELETE ");
+    change_free(session, table, change.append(table), std::span<const Key>(silent));
+  }
 }
 
 using KeysByHash = std::unordered_map<std::string, KeyRecord>;
@@ -113,10 +153,10 @@ Batch<KeyOutcome> TaskStore::find_keys(std::span<const Sha256> hashes) {
 Result<Done, StoreFault> TaskStore::touch_keys(std::span<const KeyId> keys) {
   return guarded<Done>("touch_keys", [&] {
     if (!keys.empty()) {
-      Sql sql(
-          "UPDATE api_keys FORCE INDEX (PRIMARY) SET last_used_at=UTC_TIMESTAMP(6) WHERE id IN (");
-      list(sql, keys, [&](KeyId key) { sql << key; }) << ")";
-      session_.execute(sql);
+      change_free(session_,
+                  Sql("FROM api_keys FORCE INDEX (PRIMARY)"),
+                  Sql("UPDATE api_keys FORCE INDEX (PRIMARY) SET last_used_at=UTC_TIMESTAMP(6)"),
+                  keys);
     }
     return Done{};
   });
@@ -151,10 +191,10 @@ Batch<KeyOutcome> TaskStore::find_sessions(std::span<const Sha256> hashes) {
 Result<Done, StoreFault> TaskStore::touch_sessions(std::span<const SessionId> sessions) {
   return guarded<Done>("touch_sessions", [&] {
     if (!sessions.empty()) {
-      Sql sql(
-          "UPDATE sessions FORCE INDEX (PRIMARY) SET last_seen_at=UTC_TIMESTAMP(6) WHERE id IN (");
-      list(sql, sessions, [&](SessionId session) { sql << session; }) << ")";
-      session_.execute(sql);
+      change_free(session_,
+                  Sql("FROM sessions FORCE INDEX (PRIMARY)"),
+                  Sql("UPDATE sessions FORCE INDEX (PRIMARY) SET last_seen_at=UTC_TIMESTAMP(6)"),
+                  sessions);
     }
     return Done{};
   });
@@ -280,7 +320,7 @@ Result<Done, StoreFault> TaskStore::report_worker(WorkerId worker,
            "room=VALUES(room), "
            "ended=VALUES(ended), status=VALUES(status), seen_at=VALUES(seen_at)";
     session_.execute(sql);
-    session_.execute(Sql("DELETE FROM workers WHERE seen_at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY"));
+    forget_silent<WorkerId>(session_, Sql("FROM workers"));
     return Done{};
   });
 }
@@ -300,8 +340,7 @@ Result<Done, StoreFault> TaskStore::report_api(ApiId api, TaskId unsent_from) {
         << ",UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE unsent_from=VALUES(unsent_from), "
            "seen_at=VALUES(seen_at)";
     session_.execute(sql);
-    session_.execute(
-        Sql("DELETE FROM api_processes WHERE seen_at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY"));
+    forget_silent<ApiId>(session_, Sql("FROM api_processes"));
     return Done{};
   });
 }

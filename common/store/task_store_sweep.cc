@@ -88,13 +88,11 @@ void move_pass(Session& session, const Pass& from, const Position& to) {
     sql << " WHERE began_at=" << from.began << " AND (after_wake_at<" << to.wake_at
         << " OR (after_wake_at=" << to.wake_at << " AND after_id<" << to.id << "))";
   }
-  try {
-    session.execute(sql);
-  } catch (const DbError& e) {
-    if (e.fault() != DbFault::kBusy) {
-      throw;
+  session.transact([&] {
+    if (session.query(Sql("SELECT 1 FROM sweep_pass FOR UPDATE SKIP LOCKED")).next()) {
+      session.later(sql);
     }
-  }
+  });
 }
 
 // What was due when it was written is due now, what waits waits no longer than it was to wait, and

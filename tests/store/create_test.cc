@@ -618,6 +618,12 @@ TEST_F(CreateTest, FindsKeysThatStillOpenDoors) {
   must(store_.touch_keys({}));
   must(store_.touch_keys(std::vector{third}));
   EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM api_keys WHERE last_used_at IS NOT NULL")), 1);
+
+  RowHolder holder(db_.url(), Sql("SELECT 1 FROM api_keys WHERE id=") << third);
+  must(store_.touch_keys(std::vector{third, first}));
+  EXPECT_EQ(db_.number(Sql("SELECT last_used_at IS NOT NULL FROM api_keys WHERE id=") << first), 1)
+      << "one that is held keeps no other";
+  holder.release();
 }
 
 TEST_F(CreateTest, AGroupRefusesWhatItCannotHold) {

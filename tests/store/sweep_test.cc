@@ -446,6 +446,24 @@ TEST_F(HintedTest, WhatHasJustBecomeDueIsSeenBeforeThePassComesToIt) {
   EXPECT_NEAR(static_cast<double>(seconds_to_look(retry)), 15, 1);
 }
 
+TEST_F(HintedTest, AProcessThatIsHeldKeepsNoOtherFromSayingThatItIsThere) {
+  const ApiId held = ApiId::make(), gone = ApiId::make();
+  for (const ApiId id : {held, gone}) {
+    must(store_.report_api(id, TaskId::make()));
+  }
+  const WorkerId worker = WorkerId::make();
+  must(store_.report_worker(worker, "h", 1, {}));
+  db_.execute(Sql("UPDATE api_processes SET seen_at=seen_at - INTERVAL 2 DAY WHERE id=") << gone);
+  RowHolder api_holder(db_.url(), Sql("SELECT 1 FROM api_processes WHERE id=") << held);
+  RowHolder worker_holder(db_.url(), Sql("SELECT 1 FROM workers WHERE id=") << worker);
+  must(store_.report_api(ApiId::make(), TaskId::make()));
+  must(store_.report_worker(WorkerId::make(), "h", 2, {}));
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM api_processes")), 2);
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM api_processes WHERE id=") << gone), 0);
+  api_holder.release();
+  worker_holder.release();
+}
+
 TEST_F(HintedTest, NobodyWaitsForTheSweeperThatMovesThePass) {
   const std::vector<TaskId> tasks = create_some(3);
   must(store_.report_api(ApiId::make(), tasks[2]));

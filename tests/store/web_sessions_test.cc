@@ -169,6 +169,12 @@ TEST_F(WebSessionsTest, EndsWithTimeAndIsForgotten) {
             FaultCode::kAskerIsGone);
   ASSERT_TRUE(tasks_.touch_sessions(std::span(&c, 1)));
   EXPECT_GT(sessions_.list(ann_)->front().last_seen_at, session_.now() - 1min);
+  age(c, "last_seen_at", 13 * kDay);
+  RowHolder holder(db_.url(), Sql("SELECT 1 FROM sessions WHERE id=") << a);
+  ASSERT_TRUE(tasks_.touch_sessions(std::vector{a, c}));
+  holder.release();
+  EXPECT_GT(sessions_.list(ann_)->front().last_seen_at, session_.now() - 1min)
+      << "one that is held keeps no other";
   // Ids tell their age: one that is old enough, whatever was seen of it, and the idle one.
   const SessionId ancient{first_uuid_at(session_.now() - 32 * 24h)};
   db_.execute(Sql("UPDATE sessions SET id=") << ancient << " WHERE id=" << b);
