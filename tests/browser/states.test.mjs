@@ -2,18 +2,19 @@
 // does not give on demand are put in its place.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { ask, closeBrowser, eventually, generated, newPage, newUser, open, consoleUrl, settled, signedIn, violations } from "./support.mjs";
+import { ask, closeBrowser, eventually, generated, makeKey, newPage, newUser, open, consoleUrl, settled, signedIn, statusWith, violations } from "./support.mjs";
 
 after(closeBrowser);
 
 const api = "**/console/api/v1";
 
-function refusal(status, code, headers = {}) {
+function refusal(status, code, headers = {}, message = "A sentence of the service.") {
   return {
     status, headers: { "X-Request-Id": "req_test0000000000", ...headers }, contentType: "application/json",
-    body: JSON.stringify({ error: { code, message: "A sentence of the service.", request_id: "req_test0000000000" } }),
+    body: JSON.stringify({ error: { code, message, request_id: "req_test0000000000" } }),
   };
 }
+const away = "The service is temporarily unavailable; send the request again.";
 
 test("an error says what failed, the request's id, and tries again when asked", async (context) => {
   const page = await signedIn(context);
@@ -107,6 +108,7 @@ test("too many generations: the playground counts down, sends nothing meanwhile,
   await page.getByLabel("Prompt").fill("Patience.");
   await page.getByRole("button", { name: "Generate" }).click();
   await page.getByRole("alert").getByText(/You may try again in [123] s/).waitFor();
+  await page.getByRole("alert").getByText("A sentence of the service.").waitFor();
   const generate = page.getByRole("button", { name: "Wait", exact: true });
   await generate.getByText(/^Wait [123] s$/).waitFor();
   assert.equal(await generate.getAttribute("aria-disabled"), "true");
@@ -162,12 +164,13 @@ test("a service that is busy: the playground counts down and sends the same agai
   assert.equal(await page.getByRole("button", { name: "Generate" }).getAttribute("aria-disabled"), null);
 });
 
-test("nobody has to wait for a service that is busy for long", async (context) => {
+test("nobody has to wait for a service that is busy", async (context) => {
   const page = await signedIn(context, { path: "playground" });
-  const sent = await refuseFirst(page, refusal(503, "service_unavailable", { "Retry-After": "3000" }));
+  const sent = await refuseFirst(page, refusal(503, "service_unavailable", { "Retry-After": "60" }, away));
   await page.getByLabel("Prompt").fill("Never mind.");
   await page.getByRole("button", { name: "Generate" }).click();
-  await page.getByText(/Trying again in (49|50) min/).waitFor();
+  await page.getByText("The service is busy or being restarted. It goes on by itself.").waitFor();
+  await page.getByText(/Trying again in [56]\d s/).waitFor();
   await page.getByRole("button", { name: "Stop trying" }).click();
   await page.getByText("Nothing to hear yet").waitFor();
   await page.reload();
@@ -175,6 +178,25 @@ test("nobody has to wait for a service that is busy for long", async (context) =
   await page.getByRole("button", { name: "Generate" }).waitFor();
   assert.equal(await page.getByLabel("Prompt").inputValue(), "Never mind.");
   assert.equal(sent.length, 1);
+});
+
+test("a long wait: why, until when, and nothing is sent but by whoever asks for it", async (context) => {
+  const page = await signedIn(context, { path: "playground" });
+  const sent = await refuseFirst(page, refusal(503, "service_unavailable", { "Retry-After": "3000" }));
+  await page.getByLabel("Prompt").fill("Not in an hour.");
+  await page.getByRole("button", { name: "Generate" }).click();
+  const alert = page.getByRole("alert");
+  await alert.getByText("It was not accepted; nothing was charged. A sentence of the service.").waitFor();
+  await alert.getByText(/You may try again in (49|50) min/).waitFor();
+  assert.equal(await page.getByText(/Trying again/).count(), 0);
+  await page.getByRole("button", { name: "Generate" }).waitFor();
+  assert.equal(sent.length, 1);
+  await eventually("the double click is over", async () => {
+    await page.getByRole("button", { name: "Try again" }).click({ timeout: 1000 }).catch(() => undefined);
+    return sent.length === 2;
+  });
+  await page.getByText("credits charged").waitFor();
+  assert.equal(new Set(sent).size, 2, "what was refused and what is asked for now are two intentions");
 });
 
 const linked = {
@@ -278,13 +300,13 @@ test("busy service: asks again by itself, and keeps what is shown with its age",
   const page = await signedIn(context, { path: "history" });
   await generated(page, "Still here.");
   await open(page, "history");
-  let away = true;
-  await page.route(`${api}/audio/generations?*`, (route) => away ? route.fulfill(refusal(503, "service_unavailable", { "Retry-After": "1" })) : route.continue());
+  let busy = true;
+  await page.route(`${api}/audio/generations?*`, (route) => busy ? route.fulfill(refusal(503, "service_unavailable", { "Retry-After": "1" }, away)) : route.continue());
   await page.getByLabel("Status").selectOption("succeeded");
   await page.getByText("The service is busy or being restarted.").waitFor();
   await page.getByText(/Shown as of \d\d:\d\d:\d\d/).waitFor();
   await page.getByText("Still here.").waitFor();
-  away = false;
+  busy = false;
   await page.getByRole("alert").waitFor({ state: "detached" });
 });
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { allowedAgain, leavesOpen, retryDelay } from "../src/lib/retry";
+import { allowedAgain, heldUntil, leavesOpen, retryDelay } from "../src/lib/retry";
 import type { Refused } from "../src/api/failure";
 
 const refused = (status: number, retryAfter?: number): Refused => ({
@@ -24,11 +24,22 @@ test("does not where it changes nothing", () => {
   assert.equal(retryDelay({ kind: "broken", status: 200, requestId: "" }, 0), undefined);
 });
 
+test("nor by itself after more than a minute: whoever wanted it may not want it any more", () => {
+  for (const status of [429, 503]) {
+    assert.equal(retryDelay(refused(status, 60), 0), 60);
+    assert.equal(retryDelay(refused(status, 61), 0), undefined);
+    assert.equal(heldUntil(refused(status, 60), 1000), 61_000);
+    assert.equal(heldUntil(refused(status, 61), 1000), undefined);
+  }
+  assert.equal(heldUntil(refused(503), 1000), undefined);
+});
+
 test("only the service's own word says that nothing was done", () => {
   assert.ok(leavesOpen({ kind: "offline" }));
   assert.ok(leavesOpen({ kind: "broken", status: 200, requestId: "" }));
   assert.ok(leavesOpen(refused(503, 1)));
   assert.ok(leavesOpen(refused(500)));
+  assert.ok(!leavesOpen(refused(503, 3600)));
   for (const status of [400, 401, 402, 403, 409, 429]) {
     assert.ok(!leavesOpen(refused(status, 1)));
   }

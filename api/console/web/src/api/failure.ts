@@ -22,6 +22,12 @@ export class ApiFailure extends Error {
   }
 }
 
+/** What the service says of every 429 and 503 that has no reason of its own, in our words: the seconds stand beside it, and go. */
+const usual: readonly (readonly [number, RegExp, string])[] = [
+  [429, /^Requests are too frequent; send the next one in \d+ s\.$/, "Too many requests just now."],
+  [503, /^The service is temporarily unavailable; send the request again\.$/, "The service is busy or being restarted."],
+];
+
 /** What happened, for people. */
 export function sentence(failure: Failure): string {
   switch (failure.kind) {
@@ -30,9 +36,7 @@ export function sentence(failure: Failure): string {
     case "broken":
       return `The answer was not understood (HTTP ${failure.status}).`;
     case "refused":
-      return failure.status === 429 ? "Too many requests just now."
-        : failure.status === 503 ? "The service is busy or being restarted."
-        : failure.message;
+      return usual.find(([status, form]) => failure.status === status && form.test(failure.message))?.[2] ?? failure.message;
   }
 }
 

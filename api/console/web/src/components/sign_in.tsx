@@ -1,7 +1,7 @@
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { failureOf, isCode, sentence, type Failure } from "../api/failure";
-import { retryDelay } from "../lib/retry";
+import { allowedAgain } from "../lib/retry";
 import { loginToken } from "../lib/text";
 import { waiting } from "../lib/time";
 import { useSecondsUntil } from "../state/clock";
@@ -54,7 +54,7 @@ export function SignInForm({ email: known = "", signUp = false }: { email?: stri
       const refused = failureOf(thrown);
       failure.value = refused;
       const limited = refused.kind === "refused" && refused.status === 429;
-      until.value = limited ? Date.now() + (retryDelay(refused, 0) ?? 0) * 1000 : undefined;
+      until.value = limited ? allowedAgain(refused, Date.now()) : undefined;
       password.value = "";
     }
   });

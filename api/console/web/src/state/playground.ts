@@ -6,7 +6,7 @@ import { type Failure, failureOf } from "../api/failure";
 import { type Generation, isOpen, type Progress } from "../api/types";
 import { type Draft, draftFrom, emptyDraft, type RequestBody } from "../lib/draft";
 import { ending } from "../lib/progress";
-import { allowedAgain, leavesOpen, retryDelay } from "../lib/retry";
+import { heldUntil, leavesOpen, retryDelay } from "../lib/retry";
 import { announce } from "./announce";
 import { follow, type Trouble } from "./follow";
 import { pause } from "./pause";
@@ -23,7 +23,7 @@ export interface Run {
   progress?: Progress | undefined;
   trouble?: Trouble | undefined;  // While it is not over: tried again by itself.
   refused?: Failure;  // It never became a generation; with an id: it is not to be had any more.
-  allowedAt?: number | undefined;  // When the service takes another one, where it said so.
+  allowedAt?: number | undefined;  // When the service takes another one, where it said so and it is soon.
 }
 
 const startDraft = draftFrom(recall("tab", "draft"));
@@ -145,8 +145,8 @@ function updateFollowed(generation: Generation): void {
 }
 
 /**
- * Until the service has taken it or says why not, under one key. Whoever made too many is told when the next may be made,
- * and makes it himself; what is only away or busy is asked again by itself.
+ * Until the service has taken it or says why not, under one key. Whoever made too many, or has to wait for long, is told when
+ * the next may be made, and makes it himself; what is only away or busy is asked again by itself.
  */
 async function send(current: Run, signal: AbortSignal): Promise<void> {
   for (let attempt = 0; !signal.aborted; attempt += 1) {
@@ -187,7 +187,7 @@ function accepted(current: Run, generation: Generation): void {
 }
 
 function refusedWith(failure: Failure): void {
-  change({ refused: failure, trouble: undefined, allowedAt: allowedAgain(failure, Date.now()) });
+  change({ refused: failure, trouble: undefined, allowedAt: heldUntil(failure, Date.now()) });
   const current = run.peek();
   if (current === undefined || !mayBeAccepted(current)) {
     forget("tab", "run");
