@@ -447,6 +447,25 @@ test("without the samples of a file it still plays", async (context) => {
   assert.equal(await page.locator("canvas").count(), 0);
 });
 
+test("a key that was used since the list was read is not deleted by a slip of the hand", async (context) => {
+  const page = await signedIn(context, { path: "keys" });
+  const secret = await makeKey(page, "in use");
+  await page.getByRole("button", { name: "Delete in use" }).click();
+  const question = page.getByRole("dialog", { name: "Delete “in use”?" });
+  await question.waitFor();
+  assert.equal(await question.getByText("In use:").count(), 0);
+  assert.equal(await statusWith(secret), 200);
+  await question.getByRole("button", { name: "Delete the key" }).click();
+  await question.getByText("In use:").waitFor();
+  assert.equal(await question.getByText("That is not its name.").count(), 0, "nobody has asked for it before");
+  assert.equal(await statusWith(secret), 200);
+  await question.getByRole("button", { name: "Delete the key" }).click();
+  await question.getByText("That is not its name.").waitFor();
+  await question.getByLabel("Type its name, in use").fill("in use");
+  await question.getByRole("button", { name: "Delete the key" }).click();
+  await page.getByText("No keys yet").waitFor();
+});
+
 test("a free account: its keys cannot create, its playground can", async (context) => {
   const page = await signedIn(context, { user: await newUser({ plan: "free" }), path: "keys" });
   await page.getByText("Keys of this account cannot create generations yet").waitFor();

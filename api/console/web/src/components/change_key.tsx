@@ -51,13 +51,18 @@ export function LimitKey({ shown, onClose, onDone }: Props) {
 
 /** One that a program used just now is not deleted by a slip of the hand. */
 export function DeleteKey({ shown, onClose, onDone }: Props) {
+  const known = useSignal(shown);
   const typed = useSignal("");
   const wrong = useSignal(false);
   const action = useAction();
-  const inUse = within(shown.last_used_at, anHour, Date.now());
+  const { last_used_at: used } = known.value;
+  const inUse = within(used, anHour, Date.now());
   const remove = () => action.run(async () => {
-    wrong.value = inUse && typed.value.trim() !== shown.name;
-    if (!wrong.value) {
+    // It may have been used since the page has read the list.
+    known.value = (await keys.list()).data.find((key) => key.id === shown.id) ?? shown;
+    const named = typed.value.trim() === shown.name;
+    wrong.value = inUse && !named;
+    if (named || !within(known.value.last_used_at, anHour, Date.now())) {
       await keys.remove(shown.id);
       announce("The key was deleted");
       onDone();
@@ -67,9 +72,9 @@ export function DeleteKey({ shown, onClose, onDone }: Props) {
     <Dialog title={`Delete “${shown.name}”?`} onClose={onClose}>
       <form class="stack" noValidate onSubmit={(event) => { event.preventDefault(); void remove(); }}>
         <p>Programs that use <code>{shown.prefix}…</code> are refused from then on. What they have started goes on. It cannot be undone.</p>
-        {inUse && shown.last_used_at !== null ? (
+        {inUse && used !== null ? (
           <>
-            <Notice look="warn"><p><strong>In use:</strong> the last request with it was <Time at={shown.last_used_at} />.</p></Notice>
+            <Notice look="warn"><p><strong>In use:</strong> the last request with it was <Time at={used} />.</p></Notice>
             <TextField
               label={`Type its name, ${shown.name}`} autoComplete="off" value={typed.value}
               problem={wrong.value ? "That is not its name." : undefined} onValue={(value) => { typed.value = value; }}
