@@ -469,10 +469,23 @@ test("a key that was used since the list was read is not deleted by a slip of th
 test("a free account: its keys cannot create, its playground can", async (context) => {
   const page = await signedIn(context, { user: await newUser({ plan: "free" }), path: "keys" });
   await page.getByText("Keys of this account cannot create generations yet").waitFor();
-  await open(page, "playground");
+  await open(page, "start");
+  await page.getByText("Keys of this account cannot create generations yet").waitFor();
+  assert.equal(await page.getByRole("button", { name: "Make a key" }).count(), 0);
+  assert.deepEqual(await violations(page), []);
+  await page.getByRole("link", { name: "Open the playground" }).click();
+  await page.getByRole("heading", { level: 1, name: "Playground" }).waitFor();
   await page.getByLabel("Prompt").fill("For free.");
   await page.getByRole("button", { name: "Generate" }).click();
   await page.getByText("credits charged").waitFor();
+});
+
+test("without credits the first run leads to how to get them", async (context) => {
+  const page = await signedIn(context, { user: await newUser({ credits: 93 }), path: "start" });
+  await page.getByText("A generation needs 150 credits, you have 93.").waitFor();
+  assert.equal(await page.getByText("Keys of this account cannot").count(), 0);
+  await page.getByRole("link", { name: "How to get credits" }).click();
+  await page.getByRole("heading", { level: 1, name: "Billing" }).waitFor();
 });
 
 test("nothing at all: every page says what would be there", async (context) => {

@@ -8,7 +8,7 @@ const nasty = { model: "svc-audio-1.0", prompt: "It's \"$HOME\" `id` \\ \n <b>ð
 
 test("no key is ever in it: it comes from the environment", () => {
   for (const language of languages) {
-    assert.match(snippet(language, base, nasty), /AUDIO_API_KEY/);
+    assert.match(snippet(language, base, nasty, "k-1"), /AUDIO_API_KEY/);
   }
 });
 
@@ -19,22 +19,28 @@ test("a shell reads back what was quoted", () => {
 });
 
 test("curl sends the body to the letter", () => {
-  const script = `curl() { for word; do last=$word; done; printf %s "$last"; }; uuidgen() { echo 1; }; ${snippet("curl", base, nasty)}`;
+  const script = `curl() { for word; do last=$word; done; printf %s "$last"; }; ${snippet("curl", base, nasty, "k-1")}`;
   assert.deepEqual(JSON.parse(execFileSync("/bin/sh", ["-c", script], { encoding: "utf8" })), nasty);
 });
 
+test("curl needs nothing that a machine may not have", () => {
+  const script = `curl() { printf '%s\\n' "$@"; }; ${snippet("curl", base, nasty, "k-1")}`;
+  const words = execFileSync("/bin/sh", ["-c", script], { encoding: "utf8", env: { PATH: "/nowhere" } });
+  assert.match(words, /^Idempotency-Key: k-1$/m);
+});
+
 test("a key that is given is filled in", () => {
-  assert.match(snippet("curl", base, nasty, "svc_live_abc"), /"Authorization: Bearer svc_live_abc"/);
+  assert.match(snippet("curl", base, nasty, "k-1", "svc_live_abc"), /"Authorization: Bearer svc_live_abc"/);
 });
 
 test("JavaScript is JavaScript", () => {
-  const checked = spawnSync(process.execPath, ["--check", "--input-type=module"], { input: snippet("JavaScript", base, nasty), encoding: "utf8" });
+  const checked = spawnSync(process.execPath, ["--check", "--input-type=module"], { input: snippet("JavaScript", base, nasty, "k-1"), encoding: "utf8" });
   assert.equal(checked.status, 0, checked.stderr);
 });
 
 test("Python is Python, where there is one", (context) => {
   const parse = "import ast, sys; ast.parse(sys.stdin.read())";
-  const checked = spawnSync("python3", ["-c", parse], { input: snippet("Python", base, nasty), encoding: "utf8" });
+  const checked = spawnSync("python3", ["-c", parse], { input: snippet("Python", base, nasty, "k-1"), encoding: "utf8" });
   if (checked.error !== undefined) {
     context.skip("no python3");
     return;

@@ -1,4 +1,5 @@
 import { useSignal } from "@preact/signals";
+import { useMemo } from "preact/hooks";
 import { type RequestBody } from "../lib/draft";
 import { keyVariable, type Language, languages, snippet } from "../lib/snippets";
 import { Choice, CopyButton } from "./basics";
@@ -13,7 +14,8 @@ export function CodeBlock({ text, label }: { text: string; label: string }) {
 /** The same request for a program. The key stays masked: its variable's name stands in its place. */
 export function CopyAs({ body }: { body: RequestBody }) {
   const language = useSignal<Language>(languages[0]);
-  const text = snippet(language.value, apiBase, body);
+  const intention = useMemo(() => crypto.randomUUID(), [JSON.stringify(body)]);
+  const text = snippet(language.value, apiBase, body, intention);
   return (
     <div class="copy-as">
       <div class="copy-as-head">

@@ -7,11 +7,14 @@ export const languages: readonly [Language, ...Language[]] = ["curl", "Python", 
 
 export const keyVariable = "AUDIO_API_KEY";
 
-/** `base` ends in /api/v1; `key` is shown as given, a shell's variable by default. */
-export function snippet(language: Language, base: string, body: RequestBody, key = `$${keyVariable}`): string {
+/**
+ * `base` ends in /api/v1; `key` is shown as given, a shell's variable by default. `intention`: the Idempotency-Key where
+ * the language has none of its own, for this body alone. Whoever runs the same text again makes nothing new.
+ */
+export function snippet(language: Language, base: string, body: RequestBody, intention: string, key = `$${keyVariable}`): string {
   switch (language) {
     case "curl":
-      return curl(base, body, key);
+      return curl(base, body, intention, key);
     case "Python":
       return python(base, body);
     case "JavaScript":
@@ -24,12 +27,12 @@ export function shellQuoted(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-function curl(base: string, body: RequestBody, key: string): string {
+function curl(base: string, body: RequestBody, intention: string, key: string): string {
   return [
     `curl -sS ${base}/audio/generations \\`,
     `  -H "Authorization: Bearer ${key}" \\`,
     `  -H "Content-Type: application/json" \\`,
-    `  -H "Idempotency-Key: $(uuidgen)" \\`,
+    `  -H "Idempotency-Key: ${intention}" \\`,
     `  -d ${shellQuoted(JSON.stringify(body))}`,
   ].join("\n");
 }

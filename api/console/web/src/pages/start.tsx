@@ -1,14 +1,16 @@
 // First run: a key, a request, a sound.
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
-import { catalogue, generations } from "../api/calls";
-import { type ApiKeyWithSecret, type Generation, isOpen, type Progress as Told } from "../api/types";
+import { useEffect, useMemo } from "preact/hooks";
+import { account, catalogue, generations } from "../api/calls";
+import { type Account, type ApiKeyWithSecret, type Generation, isOpen, type Pricing, type Progress as Told } from "../api/types";
 import { Button, Card, CopyButton, PageHead } from "../components/basics";
 import { apiBase, CodeBlock } from "../components/code";
 import { makeKey } from "../components/create_key";
 import { Outcome, Progress } from "../components/outcome";
 import { FailureNotice, Loaded, Notice } from "../components/states";
+import { grouped } from "../lib/decimal";
 import type { RequestBody } from "../lib/draft";
+import { firstRun } from "../lib/first_run";
 import { pathOf } from "../lib/path";
 import { ending } from "../lib/progress";
 import { snippet } from "../lib/snippets";
@@ -20,14 +22,46 @@ import { useLoader } from "../state/loader";
 const prompt = "Hello. This is the first sound of many.";
 const lookEvery = 2000;
 
+interface Known { model: string; owner: Account; pricing: Pricing }
+
+async function load(signal: AbortSignal): Promise<Known> {
+  const [models, owner, pricing] = await Promise.all([catalogue.models(signal), account.show(signal), catalogue.pricing(signal)]);
+  return { model: models.data[0]?.id ?? "", owner, pricing };
+}
+
 export function Start() {
-  const models = useLoader((signal) => catalogue.models(signal));
+  const loader = useLoader(load);
   return (
     <>
-      <PageHead title="From a key to a sound" lead="Three steps. You may leave at any time; this page stays under Help." />
-      <Loaded loader={models} what="The catalogue" lines={6}>
-        {(list) => <Steps body={{ model: list.data[0]?.id ?? "", prompt }} />}
+      <PageHead title="From a key to a sound" lead="A key, a request, a sound. You may leave at any time; this page stays under Help." />
+      <Loaded loader={loader} what="The catalogue" lines={6}>
+        {({ model, owner, pricing }) => firstRun(owner, pricing) === "key"
+          ? <Steps body={{ model, prompt }} />
+          : <Elsewhere owner={owner} pricing={pricing} />}
       </Loaded>
+    </>
+  );
+}
+
+/** The steps could not be gone to their end: why, and what can. */
+function Elsewhere({ owner, pricing }: { owner: Account; pricing: Pricing }) {
+  const { available } = owner.credits;
+  const access = owner.api_access ? null : <p>Keys of this account cannot create generations yet: that takes a paid plan or a purchase.</p>;
+  if (firstRun(owner, pricing) === "playground") {
+    return (
+      <>
+        <Notice look="warn">{access}<p>The playground works with the credits that you have.</p></Notice>
+        <p>
+          <a class="button primary" href={pathOf({ name: "playground" })}>Open the playground</a>{" "}
+          <a class="button plain" href={pathOf({ name: "billing" })}>Billing</a>
+        </p>
+      </>
+    );
+  }
+  return (
+    <>
+      <Notice look="warn">{access}<p>A generation needs {grouped(pricing.reserved_credits)} credits, you have {grouped(available)}.</p></Notice>
+      <p><a class="button primary" href={pathOf({ name: "billing" })}>How to get credits</a></p>
     </>
   );
 }
@@ -81,13 +115,14 @@ function MakeKey({ made, onMade }: { made: ApiKeyWithSecret | undefined; onMade:
 /** What is shown masks the key; what is copied has it, so that it works as it is. */
 function Request({ body, secret }: { body: RequestBody; secret: ApiKeyWithSecret | undefined }) {
   const masked = secret === undefined ? undefined : `${secret.prefix}…`;
+  const intention = useMemo(() => crypto.randomUUID(), []);
   return (
     <>
       <p>In a terminal of your own:</p>
-      <CodeBlock text={snippet("curl", apiBase, body, masked)} label="The request" />
+      <CodeBlock text={snippet("curl", apiBase, body, intention, masked)} label="The request" />
       {secret === undefined
         ? <p class="hint">Make the key first; then it is filled in.</p>
-        : <CopyButton text={snippet("curl", apiBase, body, secret.key)} label="Copy with the key" look="primary" />}
+        : <CopyButton text={snippet("curl", apiBase, body, intention, secret.key)} label="Copy with the key" look="primary" />}
     </>
   );
 }
@@ -117,7 +152,12 @@ function Listen({ onHeard }: { onHeard: () => void }) {
   }, []);
   const found = generation.value;
   if (found === undefined) {
-    return <div class="progress"><progress aria-label="Waiting for your request" /><p>Waiting for your request</p></div>;
+    return (
+      <div class="progress">
+        <progress aria-label="Waiting for your request" /><p>Waiting for your request</p>
+        <p class="muted">One that is refused does not come here: your terminal shows why.</p>
+      </div>
+    );
   }
   return (
     <>
