@@ -97,7 +97,7 @@ Handling Mails::ask_link(Call call) {
     co_return;
   }
   // Of an address without an account as well: nobody learns which there are.
-  const RateDecision decision = limiter_.take_mail(inbox_of(*email));
+  const RateDecision decision = limiter_.take_mail_link(call.request().client, inbox_of(*email));
   if (!decision.allowed) {
     call.fail(rate_limit_exceeded(decision.retry_after));
     co_return;
@@ -216,8 +216,8 @@ Handling Mails::confirm_change(Call call) {
 
 void Mails::tell(Notice notice, UserId user) {
   // Who does the same all the time has been told of it, and others wait for their mails.
-  const std::string counted = "notice " + std::to_string(static_cast<int>(notice)) + user.text();
-  if (!limiter_.take_mail(counted).allowed) {
+  const std::string counted = std::to_string(static_cast<int>(notice)) + user.text();
+  if (!limiter_.take_notice(counted).allowed) {
     return missed("too many of one account");
   }
   const bool taken = lookups_.submit(std::hash<UserId>()(user), [this, notice, user](Doors* doors) {

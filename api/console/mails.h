@@ -7,13 +7,14 @@
 //    so he learns nothing, neither by the answer nor by its time. The look is on a thread and a
 //    connection of its own, whatever the others wait for.
 //  - An address (of the network) may ask 20 times a minute, counted with its attempts to sign in; a
-//    mail address gets three at once and one a minute, and has at most kMailedLinksMax links that
-//    work. So an inbox is not filled by somebody else; and less so where nobody has asked us for
-//    anything yet: in any day it gets 20 mails by which an account is made, three of them from one
-//    address of the network, which brings 50 about; and five by which one confirms that it is his,
-//    as many as an account brings about. Of the former what is beyond is not sent, and nobody is
-//    told; and links to sign in count with them where anybody may sign up, so that what is left
-//    does not tell who has an account.
+//    mail address gets five at once and one a minute, of which one address of the network brings
+//    about three and then one in ten minutes, and has at most kMailedLinksMax links that work. So
+//    no stranger alone fills an inbox, or keeps its owner from getting a link; and less so where
+//    nobody has asked us for anything yet: in any day it gets 20 mails by which an account is made,
+//    three of them from one address of the network, which brings 50 about; and five by which one
+//    confirms that it is his, as many as an account brings about. Of the former what is beyond is
+//    not sent, and nobody is told; and links to sign in count with them where anybody may sign up,
+//    so that what is left does not tell who has an account.
 #pragma once
 
 #include <atomic>

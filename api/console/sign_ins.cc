@@ -156,7 +156,7 @@ Handling SignIns::open_by_link(Call call, Sha256 link) {
 }
 
 Handling SignIns::open_by_password(Call call, PasswordSignIn shown) {
-  const RateDecision guess = limiter_.take_guess(shown.email);
+  const RateDecision guess = limiter_.take_guess(call.request().client, shown.email);
   if (!guess.allowed) {
     call.fail(rate_limit_exceeded(guess.retry_after));
     co_return;
@@ -259,7 +259,8 @@ Handling SignIns::close(Call call) {
 }
 
 // What keeps the password from being changed like this, but for the current one being wrong.
-std::optional<ApiError> SignIns::refusal(const PasswordChange& change,
+std::optional<ApiError> SignIns::refusal(const Call& call,
+                                         const PasswordChange& change,
                                          const store::WebSessionState& state) const {
   if (auto fault = password_fault(change.password, state.email)) {
     return invalid_parameter("password", *std::move(fault));
@@ -270,7 +271,7 @@ std::optional<ApiError> SignIns::refusal(const PasswordChange& change,
   if (!change.current || !state.password) {
     return step_up_required();
   }
-  const RateDecision guess = limiter_.take_guess(state.email);
+  const RateDecision guess = limiter_.take_guess(call.request().client, state.email);
   return guess.allowed ? std::nullopt : std::optional(rate_limit_exceeded(guess.retry_after));
 }
 
@@ -294,7 +295,7 @@ Handling SignIns::set_password(Call call) {
     call.fail(of_own(state.error()));
     co_return;
   }
-  if (const auto refused = refusal(*change, *state)) {
+  if (const auto refused = refusal(call, *change, *state)) {
     call.fail(*refused);
     co_return;
   }

@@ -5,9 +5,9 @@
 //  them:
 //    no I/O thread and none of the pool for accounts waits for it, and however many try at once,
 //    no more memory is taken. Addresses take turns there; what waits too long gets a 503.
-//  - An address may try 20 times a minute, and at one account five guesses a minute are made from
-//    all addresses together. Whoever spends those keeps the owner from signing in by his password,
-//    not by a link.
+//  - An address may try 20 times a minute, but guess at one account eight times and then once a
+//    minute; from all addresses together five guesses a minute are made at it. So nobody keeps its
+//    owner from signing in by his password but from five addresses at once, and not by a link.
 //  - An account that is not there costs as much as one that is, and is answered alike.
 #pragma once
 
@@ -60,7 +60,8 @@ class SignIns {
 
   Handling open_by_link(Call call, Sha256 link);
   Handling open_by_password(Call call, PasswordSignIn shown);
-  std::optional<ApiError> refusal(const PasswordChange& change,
+  std::optional<ApiError> refusal(const Call& call,
+                                  const PasswordChange& change,
                                   const store::WebSessionState& state) const;
 
   const bool secure_;  // The cookie's.

@@ -19,8 +19,13 @@ constexpr RatePolicy kManage{.per_minute = 120, .burst = 30};
 constexpr RatePolicy kSignIns{.per_minute = 20, .burst = 20};
 // Some 7,000 a day at an account, of passwords of which the common ones are refused.
 constexpr RatePolicy kGuesses{.per_minute = 5, .burst = 10};
-// For somebody whose first mail did not come, and nobody's inbox is filled.
-constexpr RatePolicy kMails{.per_minute = 1, .burst = 3};
+// So few that what is left is enough for whoever knows it, and enough for a slip of his hand.
+constexpr RatePolicy kGuessesFromAnAddress{.per_minute = 1, .burst = 8};
+// Nobody's inbox is filled.
+constexpr RatePolicy kMailLinks{.per_minute = 1, .burst = 5};
+// For somebody whose first mail did not come; while they work there is room for one more.
+constexpr SlowPolicy kMailLinksFromAnAddress{.burst = 3, .interval = std::chrono::minutes(10)};
+constexpr RatePolicy kNotices{.per_minute = 1, .burst = 3};
 // Nobody changes his address often; and an inbox may be a stranger's.
 constexpr SlowPolicy kChangesADay{.burst = 3, .interval = std::chrono::hours(12)};
 // Somebody whose first mail did not come asks again; an office, or a class, makes its accounts at
@@ -65,7 +70,19 @@ Uuid half_hash(std::string_view name) {
   return out;
 }
 
-// What mails of a day are counted by.
+// What is counted by name. None begins as another does, whatever comes behind.
+std::string guesses_at(std::string_view email) {
+  return "guess at " + std::string(email);
+}
+std::string links_to(std::string_view inbox) {
+  return "link to " + std::string(inbox);
+}
+std::string notices_of(std::string_view name) {
+  return "notice " + std::string(name);
+}
+std::string share_of(const IpAddress& client, const std::string& name) {
+  return "from " + client.limited().text() + " " + name;
+}
 std::string changes_by(UserId user) {
   return "change by " + user.text();
 }
@@ -117,9 +134,7 @@ void RateLimiter::forget_full(Shard& shard, std::chrono::steady_clock::time_poin
   for (Addresses* const addresses : {&shard.addresses, &shard.readers, &shard.attempts}) {
     std::erase_if(*addresses, full);
   }
-  std::erase_if(shard.guessed, full);
-  std::erase_if(shard.mailed, full);
-  std::erase_if(shard.mailed_today, full);
+  std::erase_if(shard.named, full);
 }
 
 RateDecision RateLimiter::take(const Uuid& caller, UserId user, RateClass rate) {
@@ -173,40 +188,65 @@ RateDecision RateLimiter::take_sign_in(const IpAddress& client) {
   return take_by_address(&Shard::attempts, kSignIns, client);
 }
 
-RateDecision RateLimiter::take_guess(std::string_view email) {
-  return take_by_name(&Shard::guessed, kGuesses, email);
+RateDecision RateLimiter::take_guess(const IpAddress& client, std::string_view email) {
+  return take_share(kGuessesFromAnAddress, client, kGuesses, guesses_at(email));
 }
 
-RateDecision RateLimiter::take_mail(std::string_view name) {
-  return take_by_name(&Shard::mailed, kMails, name);
+RateDecision RateLimiter::take_mail_link(const IpAddress& client, std::string_view inbox) {
+  return take_share(kMailLinksFromAnAddress, client, kMailLinks, links_to(inbox));
+}
+
+RateDecision RateLimiter::take_notice(std::string_view name) {
+  return take_by_name(kNotices, notices_of(name));
 }
 
 template <class Use>
-auto RateLimiter::with_mailed_today(std::string_view name, const Use& use) {
+auto RateLimiter::with_named(std::string_view name, const Use& use) {
   const Uuid hash = half_hash(name);
   Shard& shard = shards_[std::hash<Uuid>()(hash) % shards_.size()];
   const MutexLock lock(shard.mutex);
   forget_full(shard, std::chrono::steady_clock::now());
-  return use(shard.mailed_today[hash]);
+  return use(shard.named[hash]);
+}
+
+template <class Policy>
+RateDecision RateLimiter::take_by_name(const Policy& policy, std::string_view name) {
+  const auto now = std::chrono::steady_clock::now();
+  return with_named(name, [&](RateState& state) { return audiogen::take(state, policy, now); });
+}
+
+template <class Share>
+RateDecision RateLimiter::take_share(const Share& share,
+                                     const IpAddress& client,
+                                     const RatePolicy& all,
+                                     const std::string& name) {
+  const std::string own = share_of(client, name);
+  const RateDecision first = take_by_name(share, own);
+  if (!first.allowed) {
+    return first;
+  }
+  const RateDecision second = take_by_name(all, name);
+  if (!second.allowed) {
+    with_named(own, [&](RateState& state) { give_back(state, share); });
+  }
+  return second;
 }
 
 RateDecision RateLimiter::take_mail_change(UserId user, std::string_view inbox) {
-  const auto now = std::chrono::steady_clock::now();
-  const auto count = [&](RateState& state) { return audiogen::take(state, kChangesADay, now); };
-  const auto own = with_mailed_today(changes_by(user), count);
+  const auto own = take_by_name(kChangesADay, changes_by(user));
   if (!own.allowed) {
     return own;
   }
-  const auto theirs = with_mailed_today(changes_to(inbox), count);
+  const auto theirs = take_by_name(kChangesADay, changes_to(inbox));
   if (!theirs.allowed) {
-    with_mailed_today(changes_by(user), [](RateState& state) { give_back(state, kChangesADay); });
+    with_named(changes_by(user), [](RateState& state) { give_back(state, kChangesADay); });
   }
   return theirs;
 }
 
 void RateLimiter::give_back_mail_change(UserId user, std::string_view inbox) {
   for (const std::string& name : {changes_by(user), changes_to(inbox)}) {
-    with_mailed_today(name, [](RateState& state) { give_back(state, kChangesADay); });
+    with_named(name, [](RateState& state) { give_back(state, kChangesADay); });
   }
 }
 
@@ -217,29 +257,18 @@ bool RateLimiter::take_mail_sign_up(const IpAddress& client, std::string_view in
       {sign_ups_between(client, inbox), kSignUpsADay},
       {sign_ups_to(inbox), kSignUpsADayToAnInbox}};
   const bool may = std::all_of(counted.begin(), counted.end(), [&](const auto& one) {
-    return with_mailed_today(one.first, [&](const RateState& state) {
+    return with_named(one.first, [&](const RateState& state) {
       return audiogen::peek(state, one.second, now).allowed;
     });
   });
   if (may) {
     for (const auto& [name, policy] : counted) {
-      with_mailed_today(name, [&policy = policy, now](RateState& state) {
+      with_named(name, [&policy = policy, now](RateState& state) {
         return audiogen::take(state, policy, now);
       });
     }
   }
   return may;
-}
-
-RateDecision RateLimiter::take_by_name(std::unordered_map<Uuid, RateState> Shard::*which,
-                                       const RatePolicy& policy,
-                                       std::string_view name) {
-  const auto now = std::chrono::steady_clock::now();
-  const Uuid account = half_hash(name);
-  Shard& shard = shards_[std::hash<Uuid>()(account) % shards_.size()];
-  const MutexLock lock(shard.mutex);
-  forget_full(shard, now);
-  return audiogen::take((shard.*which)[account], policy, now);
 }
 
 RateDecision RateLimiter::take_by_address(Addresses Shard::*which,

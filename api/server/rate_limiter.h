@@ -51,13 +51,17 @@ class RateLimiter {
   RateDecision take_file(const IpAddress& client);
   // Counts one attempt to sign in from `client`, whatever comes of it.
   RateDecision take_sign_in(const IpAddress& client);
-  // Counts one guess of the password of the account with this address, whether there is one or not:
-  // from many places it is to be no quicker. Links are not counted, so whoever guesses at an
-  // account does not lock its owner out.
-  RateDecision take_guess(std::string_view email);
-  // Counts one mail that a stranger may have asked for, to this address, whether there is such an
-  // account or not; or a notice of one kind to one account.
-  RateDecision take_mail(std::string_view name);
+  // Counts one guess, from `client` (or from its IPv6 /64), of the password of the account with
+  // this address, whether there is one or not: from many places it is to be no quicker, five a
+  // minute. From one it is one a minute, so that no stranger alone uses up what the owner may; what
+  // is refused for that counts towards neither. Links are not counted.
+  RateDecision take_guess(const IpAddress& client, std::string_view email);
+  // Counts one mail with a link to sign in, to this inbox, whether there is such an account or not,
+  // that `client` (or its IPv6 /64) has asked for: five and then one a minute to an inbox, of which
+  // an address brings about three and then one in ten minutes. As above.
+  RateDecision take_mail_link(const IpAddress& client, std::string_view inbox);
+  // Counts one notice of one kind to one account.
+  RateDecision take_notice(std::string_view name);
   // Counts one mail that lets this user confirm an address as his own, to this inbox, whosever it
   // is: five in any day of either. What is refused counts towards neither.
   RateDecision take_mail_change(UserId user, std::string_view inbox);
@@ -87,10 +91,8 @@ class RateLimiter {
     Addresses addresses GUARDED_BY(mutex);  // Without a key.
     Addresses readers GUARDED_BY(mutex);    // Of files.
     Addresses attempts GUARDED_BY(mutex);   // To sign in.
-    // By the first half of the hash of their address: guesses, mails, mails of a day.
-    std::unordered_map<Uuid, RateState> guessed GUARDED_BY(mutex);
-    std::unordered_map<Uuid, RateState> mailed GUARDED_BY(mutex);
-    std::unordered_map<Uuid, RateState> mailed_today GUARDED_BY(mutex);
+    // By the first half of the hash of what is counted.
+    std::unordered_map<Uuid, RateState> named GUARDED_BY(mutex);
     std::chrono::steady_clock::time_point swept GUARDED_BY(mutex) =
         std::chrono::steady_clock::now();
   };
@@ -98,12 +100,17 @@ class RateLimiter {
   RateDecision take_by_address(Addresses Shard::*which,
                                const RatePolicy& policy,
                                const IpAddress& client);
-  RateDecision take_by_name(std::unordered_map<Uuid, RateState> Shard::*which,
-                            const RatePolicy& policy,
-                            std::string_view name);
-  // Runs `use` on the state of `name` in mailed_today.
+  // Runs `use` on the state of what is counted by `name`.
   template <class Use>
-  auto with_mailed_today(std::string_view name, const Use& use);
+  auto with_named(std::string_view name, const Use& use);
+  template <class Policy>
+  RateDecision take_by_name(const Policy& policy, std::string_view name);
+  // Counts towards both, or neither: `share` is one address's of all.
+  template <class Share>
+  RateDecision take_share(const Share& share,
+                          const IpAddress& client,
+                          const RatePolicy& all,
+                          const std::string& name);
   static void forget_full(Shard& shard, std::chrono::steady_clock::time_point now)
       LOCKS_REQUIRED(shard.mutex);
 

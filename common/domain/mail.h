@@ -17,7 +17,7 @@ inline constexpr std::chrono::minutes kMailChangeLife{60};
 inline constexpr std::chrono::days kInvitationLife{7};
 // Mailed links that one address may have at a time, of a kind: whoever asks for a neighbour fills
 // nobody's inbox.
-inline constexpr std::uint64_t kMailedLinksMax = 3;
+inline constexpr std::uint64_t kMailedLinksMax = 5;
 
 struct MailText {
   std::string subject;

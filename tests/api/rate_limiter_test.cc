@@ -26,6 +26,69 @@ class RateLimiterTest : public testing::Test {
   RateLimiter limiter_{config()};
 };
 
+TEST_F(RateLimiterTest, NoAddressAloneUsesUpTheGuessesAtAnAccount) {
+  const IpAddress home = address("2001:db8::1"), stranger = address("2001:db8:1::1"),
+                  neighbour = address("2001:db8:1::2");
+  int guesses = 0;
+  while (guesses < 30 && limiter_.take_guess(stranger, "ann@example.com").allowed) {
+    ++guesses;
+  }
+  EXPECT_EQ(guesses, 8) << "at once";
+  const auto refused = limiter_.take_guess(neighbour, "ann@example.com");
+  EXPECT_FALSE(refused.allowed) << "one network";
+  EXPECT_GT(refused.retry_after, 50s) << "then one a minute";
+  EXPECT_TRUE(limiter_.take_guess(stranger, "bob@example.com").allowed);
+  EXPECT_TRUE(limiter_.take_guess(home, "ann@example.com").allowed);
+}
+
+TEST_F(RateLimiterTest, FromManyPlacesGuessesAreNoQuicker) {
+  int guesses = 0;
+  for (int i = 0; i < 30; ++i) {
+    guesses += limiter_.take_guess(address("192.0.2." + std::to_string(i)), "a@example.com").allowed
+                   ? 1
+                   : 0;
+  }
+  EXPECT_EQ(guesses, 10) << "at once";
+  // What is refused for all is not counted as one's own.
+  const auto again = limiter_.take_guess(address("192.0.2.29"), "a@example.com");
+  EXPECT_FALSE(again.allowed);
+  EXPECT_LE(again.retry_after, 12s) << "five a minute";
+}
+
+// Whoever writes an address of his own making counts as no other.
+TEST_F(RateLimiterTest, NoNameIsAnothers) {
+  const IpAddress stranger = address("192.0.2.1"), home = address("192.0.2.2");
+  for (const std::string& name : {std::string("from 192.0.2.2 guess at ann@example.com"),
+                                  std::string("192.0.2.2 guess at ann@example.com"),
+                                  std::string("guess at ann@example.com")}) {
+    for (int i = 0; i < 30; ++i) {
+      static_cast<void>(limiter_.take_guess(stranger, name));
+      static_cast<void>(limiter_.take_mail_link(stranger, name));
+      static_cast<void>(limiter_.take_notice(name));
+    }
+  }
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_TRUE(limiter_.take_guess(home, "ann@example.com").allowed);
+  }
+}
+
+TEST_F(RateLimiterTest, NoAddressAloneUsesUpTheLinksToAnInbox) {
+  const IpAddress home = address("192.0.2.1"), stranger = address("192.0.2.2");
+  int sent = 0;
+  while (sent < 30 && limiter_.take_mail_link(stranger, "ann@example.com").allowed) {
+    ++sent;
+  }
+  EXPECT_EQ(sent, 3) << "at once";
+  EXPECT_GT(limiter_.take_mail_link(stranger, "ann@example.com").retry_after, 9min);
+  EXPECT_TRUE(limiter_.take_mail_link(home, "ann@example.com").allowed);
+  sent = 0;
+  for (int i = 0; i < 30; ++i) {
+    const std::string from = "192.0.2." + std::to_string(i);
+    sent += limiter_.take_mail_link(address(from), "bob@example.com").allowed ? 1 : 0;
+  }
+  EXPECT_EQ(sent, 5) << "and nobody's inbox is filled";
+}
+
 TEST_F(RateLimiterTest, OfMailsThatConfirmAnAddressThereAreFiveADay) {
   const UserId ann = UserId::make();
   for (int i = 0; i < 3; ++i) {
