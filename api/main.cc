@@ -47,7 +47,8 @@ int migrate() {
     std::printf("applied migration %04d\n", version);
   }
   if (applied->empty()) {
-    std::printf("the schema is up to date (version %d)\n", audiogen::store::newest_migration());
+    std::printf("nothing to do: this program knows the schema up to version %d\n",
+                audiogen::store::newest_migration());
   }
   return 0;
 }

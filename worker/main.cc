@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,6 @@
 #include "common/http/ops_server.h"
 #include "common/queue/consumer.h"
 #include "common/queue/publisher.h"
-#include "common/store/migrate.h"
 #include "common/store/probe.h"
 #include "common/store/session.h"
 #include "worker/chain/chain.h"
@@ -37,6 +37,7 @@ namespace {
 
 constexpr auto kDrainLimit = std::chrono::seconds(20);
 constexpr auto kCloseLimit = std::chrono::seconds(2);
+constexpr auto kLookEvery = std::chrono::milliseconds(200);  // At what the probe has found.
 
 void log_providers_errors(const std::vector<std::string>& errors) {
   for (const std::string& error : errors) {
@@ -59,10 +60,7 @@ void reload(const Config& config, http::Client& client, CurrentChain& chains) {
 
 int work(const Config& config) {
   raise_descriptor_limit();
-  const auto version = store::schema_version(config.database);
-  if (version && *version != store::newest_migration()) {
-    log::error("the database schema does not fit this program: run audio-api migrate",
-               {{"database_version", *version}, {"program_version", store::newest_migration()}});
+  if (!store::may_serve(config.database)) {
     return 1;
   }
   if (!sandbox::landlock_available()) {
@@ -143,6 +141,7 @@ int work(const Config& config) {
   std::atomic<bool> draining{false};
   http::OpsServer ops(config.ops_listen, [&] {
     return std::vector<http::ReadyPart>{{"database", database.ok(), true},
+                                        {"schema", database.fits(), true},
                                         {"broker", consumer.connected(), true},
                                         {"accepting", !draining.load(), true}};
   });
@@ -153,15 +152,22 @@ int work(const Config& config) {
   consumer.start();
   log::info("audio-worker works", {{"worker_id", id}, {"ops_listen", config.ops_listen.text()}});
 
-  while (wait_for_signal() == Signal::kReload) {
-    reload(config, client, chains);
+  std::optional<Signal> signal;
+  while (signal != Signal::kStop && database.fits()) {
+    signal = wait_for_signal(kLookEvery);
+    if (signal == Signal::kReload) {
+      reload(config, client, chains);
+    }
   }
-  log::info("audio-worker drains", {{"in_flight", runner.in_flight()}});
+  const bool fits = database.fits();
+  log::info("audio-worker drains", {{"in_flight", runner.in_flight()}, {"schema_fits", fits}});
   draining.store(true);
   runner.close();
   consumer.stop(kCloseLimit);  // What is not claimed goes to other workers now.
   puller.stop();
-  runner.drain(AG_TEST_LIMIT("DRAIN_LIMIT_MS", kDrainLimit));
+  // On a schema of which it knows nothing it could settle nothing, and would only keep the leases:
+  // what it has is given back while that can still be written.
+  runner.drain(fits ? AG_TEST_LIMIT("DRAIN_LIMIT_MS", kDrainLimit) : std::chrono::milliseconds(0));
   sweeper.stop();
   janitor.stop();
   eraser.stop();
@@ -169,7 +175,7 @@ int work(const Config& config) {
   publisher.stop(kCloseLimit);
   ops.stop();
   log::info("audio-worker stopped");
-  return 0;
+  return fits ? 0 : 1;
 }
 
 }  // namespace

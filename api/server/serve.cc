@@ -35,7 +35,6 @@
 #include "common/blob/blob_store.h"
 #include "common/http/ops_server.h"
 #include "common/http/server.h"
-#include "common/store/migrate.h"
 #include "common/store/probe.h"
 
 namespace audiogen::api {
@@ -53,18 +52,6 @@ constexpr std::size_t kHeldMax = 2'000, kHeldPart = 4;
 constexpr auto kDrainLimit = std::chrono::seconds(15);
 constexpr auto kPublishLimit = std::chrono::seconds(3);
 
-// A database that lacks a migration would fail request by request; say it once instead. A database
-// that is away now may come back: that is no reason to refuse to start.
-bool schema_fits(const Config& config) {
-  const auto version = store::schema_version(config.database);
-  if (version && *version != store::newest_migration()) {
-    log::error("the database schema does not fit this program: run audio-api migrate",
-               {{"database_version", *version}, {"program_version", store::newest_migration()}});
-    return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 int serve(const Config& config) {
@@ -81,7 +68,8 @@ int serve(const Config& config) {
     log::warn("one address has at most a quarter of all connections",
               {{"connections_per_address", of_one_address}, {"connections_max", connections}});
   }
-  if (!schema_fits(config)) {
+  // Request by request would fail; say it once instead.
+  if (!store::may_serve(config.database)) {
     return 1;
   }
   std::unique_ptr<DirectoryStore> files;
@@ -189,6 +177,7 @@ int serve(const Config& config) {
       render_server_error);
   http::OpsServer ops(config.ops_listen, [&] {
     return std::vector<http::ReadyPart>{{"database", database.ok(), true},
+                                        {"schema", database.fits(), true},
                                         {"broker", publisher.connected(), false},
                                         {"accepting", !draining.load(), true}};
   });

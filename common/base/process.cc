@@ -21,6 +21,10 @@ sigset_t waited_signals() {
   return set;
 }
 
+Signal meaning(int caught) {
+  return caught == SIGHUP ? Signal::kReload : Signal::kStop;
+}
+
 }  // namespace
 
 void block_signals() {
@@ -68,7 +72,17 @@ Signal wait_for_signal() {
   int caught = 0;
   while (sigwait(&set, &caught) != 0) {
   }
-  return caught == SIGHUP ? Signal::kReload : Signal::kStop;
+  return meaning(caught);
+}
+
+std::optional<Signal> wait_for_signal(std::chrono::milliseconds limit) {
+  const sigset_t set = waited_signals();
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(limit);
+  timespec time{};
+  time.tv_sec = seconds.count();
+  time.tv_nsec = std::chrono::nanoseconds(limit - seconds).count();
+  const int caught = ::sigtimedwait(&set, nullptr, &time);
+  return caught > 0 ? std::optional(meaning(caught)) : std::nullopt;
 }
 
 }  // namespace audiogen

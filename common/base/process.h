@@ -1,7 +1,9 @@
 // What every long-running program does the same way: signals, and how its threads are scheduled.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
+#include <optional>
 
 namespace audiogen {
 
@@ -30,5 +32,8 @@ enum class Signal { kStop, kReload };
 
 // Blocks until SIGTERM or SIGINT (stop) or SIGHUP (reload) arrives.
 Signal wait_for_signal();
+
+// The same, for `limit` at most; nullopt: none has arrived.
+std::optional<Signal> wait_for_signal(std::chrono::milliseconds limit);
 
 }  // namespace audiogen

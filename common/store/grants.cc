@@ -129,11 +129,13 @@ std::string on(const DatabaseUrl& url, const std::string& table) {
   return " ON `" + url.database + "`.`" + table + "`";
 }
 
-// Missing rights first, then what is too much, so that nothing needed is ever away.
+// Missing rights first, then what is too much, so that nothing needed is ever away. What is too
+// much for this program may be what a newer one needs, whose schema is there already.
 std::vector<std::string> statements(Session& session,
                                     const DatabaseUrl& url,
                                     const Rights& want,
-                                    const std::string& account) {
+                                    const std::string& account,
+                                    bool takes) {
   const Rights have = present(session, account);
   std::vector<std::string> out;
   const auto of = [](const Rights& rights, const std::string& table) {
@@ -144,6 +146,9 @@ std::vector<std::string> statements(Session& session,
     if (const auto missing = without(rights, of(have, table)); !missing.empty()) {
       out.push_back("GRANT " + joined(missing) + on(url, table) + " TO " + account);
     }
+  }
+  if (!takes) {
+    return out;
   }
   Rows whole = session.query(Sql("SELECT 1 FROM information_schema.SCHEMA_PRIVILEGES WHERE "
                                  "TABLE_SCHEMA=DATABASE() AND PRIVILEGE_TYPE<>'USAGE' AND GRANTEE=")
@@ -161,7 +166,8 @@ std::vector<std::string> statements(Session& session,
 
 Result<std::vector<std::string>> checked(Session& session,
                                          const DatabaseUrl& url,
-                                         const Grantee& grantee) {
+                                         const Grantee& grantee,
+                                         bool takes) {
   const Rights want = wanted(grantee.role);
   const auto account = quoted(grantee.account);
   if (want.empty()) {
@@ -178,7 +184,7 @@ Result<std::vector<std::string>> checked(Session& session,
   if (!session.query(known.bytes(name.substr(at + 1))).next()) {
     return Error{"there is no account " + grantee.account};
   }
-  return statements(session, url, want, *account);
+  return statements(session, url, want, *account, takes);
 }
 
 }  // namespace
@@ -189,8 +195,9 @@ Result<std::vector<std::string>> bring_grants(const DatabaseUrl& url,
   try {
     Session session(url);
     std::vector<std::string> out;
+    const bool takes = look_at_schema(session).begun <= newest_migration();
     for (const Grantee& grantee : grantees) {
-      const auto todo = checked(session, url, grantee);
+      const auto todo = checked(session, url, grantee, takes);
       if (!todo) {
         return todo.error();
       }

@@ -17,7 +17,8 @@ struct Grantee {
 };
 
 // Gives each account its rights on the tables of `url`'s database, and takes away what it has there
-// beyond them; rights it keeps are never gone in between, so programs may run meanwhile. With
+// beyond them, unless its schema is newer than this program: then it may be what the newer ones
+// need. Rights it keeps are never gone in between, so programs may run meanwhile. With
 // `only_look` nothing is changed. The statements it takes; none when all is as it should be. Needs
 // the right to grant. Blocks; an error is one sentence for the operator.
 Result<std::vector<std::string>> bring_grants(const DatabaseUrl& url,

@@ -33,9 +33,10 @@ namespace {
 // A large table may be altered for a long time.
 constexpr SessionOptions kPatient{.read_timeout = std::chrono::hours(6),
                                   .statement_max = std::chrono::seconds(0),
+                                  .lock_wait = std::chrono::seconds(1),
                                   .idle_in_transaction_max = std::chrono::seconds(60),
                                   .reconnects = false};
-constexpr int kNoSuchTable = 1146;
+constexpr int kNoSuchTable = 1146, kNoSuchColumn = 1054;
 
 // What the server answers to DDL that has been done already: table, column, key, constraint exists;
 // table, key or column to drop, or table to rename, is gone.
@@ -91,7 +92,7 @@ struct Progress {
 
 class Migrator {
  public:
-  Migrator(const DatabaseUrl& url, const TablePatience& patience)
+  Migrator(const DatabaseUrl& url, const Patience& patience)
       : session_(url, kPatient), patience_(patience) {}
 
   Result<std::vector<int>> run(std::span<const Migration> known) {
@@ -103,28 +104,80 @@ class Migrator {
     }
     // For metadata locks; without it the server waits for a day, and all others behind it.
     session_.execute(Sql("SET SESSION lock_wait_timeout=") << patience_.each.count());
-    session_.execute(
-        Sql("CREATE TABLE IF NOT EXISTS schema_migrations ("
-            "version INT UNSIGNED NOT NULL PRIMARY KEY, statements_done INT UNSIGNED NOT NULL, "
-            "in_doubt TINYINT UNSIGNED NOT NULL, applied_at DATETIME(6) NULL) ENGINE=InnoDB"));
+    make_record();
     const int newest = known.empty() ? 0 : known.back().version;
-    Rows rows = session_.query(Sql("SELECT MAX(version) FROM schema_migrations"));
-    if (rows.next() && !rows.is_null(1) && rows.i64(1) > newest) {
-      return Error{"the database's schema is version " + std::to_string(rows.i64(1)) +
+    const SchemaLook schema = look_at_schema(session_);
+    if (schema.begun > newest) {
+      // On the way back from a newer program.
+      if (newest > 0 && schema_fit(schema, newest) == SchemaFit::kFits) {
+        return std::vector<int>();
+      }
+      return Error{"the database's schema is version " + std::to_string(schema.begun) +
                    ", newer than this program, which knows " + std::to_string(newest) +
                    "; use the newer program"};
     }
-    std::vector<int> applied;
+    std::vector<const Migration*> missing;
     for (const Migration& migration : known) {
       if (!progress(migration.version).complete) {
-        apply(migration);
-        applied.push_back(migration.version);
+        missing.push_back(&migration);
       }
+    }
+    if (schema.complete > 0) {
+      give_notice(schema.complete, missing);
+    }
+    std::vector<int> applied;
+    for (const Migration* migration : missing) {
+      apply(*migration);
+      applied.push_back(migration->version);
     }
     return applied;
   }
 
  private:
+  // The table of what was applied. Its rows say `serves_from` since programs may serve on a schema
+  // that is newer than they are; before, each stood for programs that know it.
+  void make_record() {
+    session_.execute(
+        Sql("CREATE TABLE IF NOT EXISTS schema_migrations ("
+            "version INT UNSIGNED NOT NULL PRIMARY KEY, statements_done INT UNSIGNED NOT NULL, "
+            "in_doubt TINYINT UNSIGNED NOT NULL, applied_at DATETIME(6) NULL, "
+            "serves_from INT UNSIGNED NULL) ENGINE=InnoDB"));
+    if (Rows rows = session_.query(Sql("SHOW COLUMNS FROM schema_migrations LIKE 'serves_from'"));
+        !rows.next()) {
+      session_.execute(
+          Sql("ALTER TABLE schema_migrations ADD COLUMN serves_from INT UNSIGNED NULL"));
+    }
+  }
+
+  static int serves_from(const Migration& migration) {
+    return migration.older == Older::kServe ? migration.version - 1 : migration.version;
+  }
+
+  // Says in the database that a migration has begun. False: that is said already.
+  bool begin(const Migration& migration) {
+    return session_.execute(
+               Sql("INSERT IGNORE INTO schema_migrations (version, statements_done, in_doubt, "
+                   "applied_at, serves_from) VALUES (")
+               << migration.version << ",0,0,NULL," << serves_from(migration) << ")") > 0;
+  }
+
+  // Programs that may not serve beside all that is missing stop before it comes.
+  void give_notice(int program, const std::vector<const Migration*>& missing) {
+    for (const Migration* migration : missing) {
+      const SchemaLook then{
+          .complete = program, .begun = migration->version, .serves_from = serves_from(*migration)};
+      if (schema_fit(then, program) == SchemaFit::kFits) {
+        continue;
+      }
+      if (begin(*migration)) {
+        log::info("a migration tells older programs to stop",
+                  {{"version", migration->version}, {"seconds", patience_.notice.count() / 1000}});
+        std::this_thread::sleep_for(patience_.notice);
+      }
+      return;
+    }
+  }
+
   Progress progress(int version) {
     Rows rows = session_.query(Sql("SELECT statements_done, in_doubt, applied_at IS NOT NULL "
                                    "FROM schema_migrations WHERE version=")
@@ -136,8 +189,7 @@ class Migrator {
   }
 
   void apply(const Migration& migration) {
-    session_.execute(Sql("INSERT IGNORE INTO schema_migrations VALUES (")
-                     << migration.version << ",0,0,NULL)");
+    begin(migration);
     const Progress before = progress(migration.version);
     const std::vector<std::string> statements = split_statements(migration.sql);
     for (std::uint64_t i = before.done; i < statements.size(); ++i) {
@@ -155,10 +207,7 @@ class Migrator {
         return;
       } catch (const DbError& e) {
         if (e.fault() != DbFault::kBusy || tries >= patience_.tries) {
-          throw DbError(e.fault(),
-                        e.code(),
-                        "migration " + std::to_string(version) + " at \"" + first_line(statement) +
-                            "\": " + e.what() + in_the_way(e));
+          fail(version, statement, e);
         }
         log::warn("a migration waits for a table that others use",
                   {{"version", version},
@@ -200,6 +249,13 @@ class Migrator {
     }
   }
 
+  [[noreturn]] void fail(int version, const std::string& statement, const DbError& e) {
+    throw DbError(e.fault(),
+                  e.code(),
+                  "migration " + std::to_string(version) + " at \"" + first_line(statement) +
+                      "\": " + e.what() + in_the_way(e));
+  }
+
   static std::string first_line(const std::string& statement) {
     return statement.substr(0, std::min<std::size_t>(statement.find('\n'), 60));
   }
@@ -234,7 +290,7 @@ class Migrator {
   }
 
   Session session_;
-  const TablePatience patience_;
+  const Patience patience_;
 };
 
 }  // namespace
@@ -294,7 +350,7 @@ Result<std::vector<int>> migrate(const DatabaseUrl& url) {
 
 Result<std::vector<int>> migrate(const DatabaseUrl& url,
                                  std::span<const Migration> known,
-                                 const TablePatience& patience) {
+                                 const Patience& patience) {
   try {
     return Migrator(url, patience).run(known);
   } catch (const DbError& e) {
@@ -302,18 +358,37 @@ Result<std::vector<int>> migrate(const DatabaseUrl& url,
   }
 }
 
-Result<int> schema_version(const DatabaseUrl& url) {
-  try {
-    Session session(url);
+SchemaLook look_at_schema(Session& session) {
+  // Of a row that does not say it, or of all in a database that no program has migrated since rows
+  // do, `serves_from` is its own version.
+  const auto read = [&session](const char* newest) {
     Rows rows = session.query(
-        Sql("SELECT COALESCE(MAX(version), 0) FROM schema_migrations WHERE applied_at IS NOT "
-            "NULL"));
+        Sql::trusted(std::string("SELECT COALESCE(MAX(CASE WHEN applied_at IS NOT NULL THEN "
+                                 "version END), 0), COALESCE(MAX(version), 0), COALESCE(MAX(") +
+                     newest + "), 0) FROM schema_migrations"));
     AG_CHECK(rows.next());
-    return static_cast<int>(rows.i64(1));
+    return SchemaLook{.complete = static_cast<int>(rows.i64(1)),
+                      .begun = static_cast<int>(rows.i64(2)),
+                      .serves_from = static_cast<int>(rows.i64(3))};
+  };
+  try {
+    return read("COALESCE(serves_from, version)");
   } catch (const DbError& e) {
     if (e.code() == kNoSuchTable) {
-      return 0;
+      return {};
     }
+    if (e.code() != kNoSuchColumn) {
+      throw;
+    }
+  }
+  return read("version");
+}
+
+Result<SchemaLook> look_at_schema(const DatabaseUrl& url) {
+  try {
+    Session session(url);
+    return look_at_schema(session);
+  } catch (const DbError& e) {
     return Error{std::string("the schema's version could not be read: ") + e.what()};
   }
 }

@@ -1,47 +1,39 @@
-// Watches whether the database answers, for readiness: one small query a second on a thread of its
-// own.
+// Watches whether the database answers and whether its schema is one on which this program may
+// serve, for readiness: one small query a second on a thread of its own.
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <thread>
 
+#include "common/base/config.h"
 #include "common/base/mutex.h"
-#include "common/store/task_store.h"
 
 namespace audiogen::store {
+
+class Session;
+
+// Whether this program may serve on the database's schema; if not, the log says why. A database
+// that is away may come back: that is no reason not to start. Blocks for a few seconds at most.
+bool may_serve(const DatabaseUrl& url);
 
 class Probe {
  public:
   explicit Probe(const DatabaseUrl& url) : thread_([this, url] { watch(url); }) {}
-  ~Probe() {
-    {
-      const MutexLock lock(mutex_);
-      stopping_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
-  }
+  ~Probe();
   Probe(const Probe&) = delete;
   Probe& operator=(const Probe&) = delete;
 
   // Did the database answer the last time it was asked?
   bool ok() const { return ok_.load(); }
+  // May this program serve on the schema, as it was when the database last answered? A migration
+  // may have begun since the start. Until the first answer: yes.
+  bool fits() const { return fits_.load(); }
 
  private:
-  void watch(const DatabaseUrl& url) {
-    TaskStore store(url);
-    MutexLock lock(mutex_);
-    while (!stopping_) {
-      lock.unlock();
-      ok_.store(store.ping());
-      lock.lock();
-      changed_.wait_for(
-          lock, std::chrono::seconds(1), [&]() LOCKS_REQUIRED(mutex_) { return stopping_; });
-    }
-  }
+  void watch(const DatabaseUrl& url);
+  void look(Session& session);
 
-  std::atomic<bool> ok_{false};
+  std::atomic<bool> ok_{false}, fits_{true};
   Mutex mutex_;
   ConditionVariable changed_;
   bool stopping_ GUARDED_BY(mutex_) = false;

@@ -20,6 +20,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
+constexpr Patience kNobodyElse{.notice = 0ms};
+
 TEST(SplitStatements, EndAtSemicolonsOutsideQuotesAndComments) {
   EXPECT_THAT(split_statements("a; b ;\n"), ElementsAre("a", "b "));
   EXPECT_THAT(split_statements("a"), ElementsAre("a"));
@@ -39,12 +41,12 @@ TEST(SplitStatements, EndAtSemicolonsOutsideQuotesAndComments) {
 
 TEST(Migrate, BringsAnEmptyDatabaseUpToDateOnce) {
   TestDatabase db(TestDatabase::Tables::kNone);
-  EXPECT_EQ(*schema_version(db.url()), 0);
+  EXPECT_EQ(look_at_schema(db.url())->complete, 0);
   const auto first = migrate(db.url());
   ASSERT_TRUE(first) << first.error().message;
   EXPECT_EQ(first->size(), migrations().size());
   EXPECT_EQ(first->back(), newest_migration());
-  EXPECT_EQ(*schema_version(db.url()), newest_migration());
+  EXPECT_EQ(look_at_schema(db.url())->complete, newest_migration());
   EXPECT_EQ(db.number(Sql("SELECT COUNT(*) FROM tasks")), 0);
   const auto second = migrate(db.url());
   ASSERT_TRUE(second);
@@ -79,7 +81,7 @@ TEST(Migrate, SeveralAtOnceTakeTurns) {
 TEST(Migrate, RefusesADatabaseNewerThanTheProgram) {
   TestDatabase db(TestDatabase::Tables::kNone);
   ASSERT_TRUE(migrate(db.url()));
-  db.execute(Sql("INSERT INTO schema_migrations VALUES (99,1,0,UTC_TIMESTAMP(6))"));
+  db.execute(Sql("INSERT INTO schema_migrations VALUES (99,1,0,UTC_TIMESTAMP(6),NULL)"));
   const auto refused = migrate(db.url());
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message, HasSubstr("version 99, newer than this program"));
@@ -92,7 +94,7 @@ TEST(Migrate, AppliesOnlyWhatIsNew) {
                                         "ALTER TABLE a ADD COLUMN m INT; INSERT INTO a (n) "
                                         "VALUES (7);"}};
   EXPECT_THAT(*migrate(db.url(), std::span(both).first(1)), ElementsAre(1));
-  EXPECT_THAT(*migrate(db.url(), both), ElementsAre(2));
+  EXPECT_THAT(*migrate(db.url(), both, kNobodyElse), ElementsAre(2));
   EXPECT_EQ(db.number(Sql("SELECT n FROM a WHERE m IS NULL")), 7);
 }
 
@@ -128,8 +130,8 @@ TEST(Migrate, GoesOnAfterACrashAtAnyStatement) {
         db.execute(Sql::trusted(kSteps[i]));
       }
       db.execute(Sql("INSERT INTO schema_migrations VALUES (1,")
-                 << static_cast<std::uint64_t>(at) << ",1,NULL)");
-      EXPECT_EQ(*schema_version(db.url()), 0);
+                 << static_cast<std::uint64_t>(at) << ",1,NULL,NULL)");
+      EXPECT_EQ(look_at_schema(db.url())->complete, 0);
       const auto applied = migrate(db.url(), known);
       ASSERT_TRUE(applied) << step << ": " << applied.error().message;
       EXPECT_THAT(*applied, ElementsAre(1));
@@ -178,8 +180,8 @@ TEST(Migrate, TheNewestAttemptsMoveIntoTheirTasks) {
         db.execute(Sql::trusted(steps[i]));
       }
       db.execute(Sql("INSERT INTO schema_migrations VALUES (3,")
-                 << static_cast<std::uint64_t>(at) << ",1,NULL)");
-      const auto applied = migrate(db.url());
+                 << static_cast<std::uint64_t>(at) << ",1,NULL,NULL)");
+      const auto applied = migrate(db.url(), migrations(), kNobodyElse);
       ASSERT_TRUE(applied) << steps[at] << ": " << applied.error().message;
       EXPECT_EQ(attempts_in(db), before) << steps[at];
       EXPECT_EQ(db.text(Sql("SELECT GROUP_CONCAT(CONCAT_WS(' ', attempts, attempt_provider, "
@@ -207,8 +209,8 @@ TEST(Migrate, KeysThatAreThereKeepWhatTheyCould) {
         db.execute(Sql::trusted(steps[i]));
       }
       db.execute(Sql("INSERT INTO schema_migrations VALUES (6,")
-                 << static_cast<std::uint64_t>(at) << ",1,NULL)");
-      const auto applied = migrate(db.url());
+                 << static_cast<std::uint64_t>(at) << ",1,NULL,NULL)");
+      const auto applied = migrate(db.url(), migrations(), kNobodyElse);
       ASSERT_TRUE(applied) << steps[at] << ": " << applied.error().message;
       EXPECT_EQ(db.text(Sql("SELECT CONCAT_WS(' ', scopes, COALESCE(expires_at, '-')) FROM "
                             "api_keys")),
@@ -285,7 +287,7 @@ class MigrateWhileATableIsRead : public ::testing::Test {
 
   std::future<Result<std::vector<int>>> start(int tries) {
     return std::async(std::launch::async, [this, tries] {
-      return migrate(db_.url(), known_, {.each = 1s, .pause = 50ms, .tries = tries});
+      return migrate(db_.url(), known_, {.each = 1s, .pause = 50ms, .tries = tries, .notice = 0ms});
     });
   }
   // Has the migration waited for the table that often?
@@ -346,7 +348,7 @@ TEST_F(MigrateWhileATableIsRead, ADoubtLastsUntilItIsAnswered) {
   reader_.execute(Sql("ROLLBACK"));
   ASSERT_TRUE(migrate(db_.url(), {}));
   db_.execute(Sql::trusted(std::string(known_.front().sql)));
-  db_.execute(Sql("INSERT INTO schema_migrations VALUES (1,0,1,NULL)"));
+  db_.execute(Sql("INSERT INTO schema_migrations VALUES (1,0,1,NULL,NULL)"));
   reader_.execute(Sql("LOCK TABLES a WRITE"));
   EXPECT_FALSE(start(1).get());
   auto migrating = start(std::numeric_limits<int>::max());
@@ -357,6 +359,93 @@ TEST_F(MigrateWhileATableIsRead, ADoubtLastsUntilItIsAnswered) {
   EXPECT_THAT(*applied, ElementsAre(1));
 }
 
+bool operator==(const SchemaLook& a, const SchemaLook& b) {
+  return a.complete == b.complete && a.begun == b.begun && a.serves_from == b.serves_from;
+}
+
+// What programs of the step before, which do not know it, read.
+TEST(MigrateUnderPrograms, ItSaysFromItsBeginningWhoMayServe) {
+  TestDatabase db(TestDatabase::Tables::kNone);
+  const std::vector<Migration> known = {{1, "CREATE TABLE a (n INT)"},
+                                        {2, "CREATE TABLE b (n INT)", Older::kServe},
+                                        {3, "ALTER TABLE nowhere ADD COLUMN m INT"}};
+  ASSERT_TRUE(migrate(db.url(), std::span(known).first(1)));
+  EXPECT_TRUE(*look_at_schema(db.url()) == (SchemaLook{1, 1, 1}));
+  ASSERT_TRUE(migrate(db.url(), std::span(known).first(2)));
+  EXPECT_TRUE(*look_at_schema(db.url()) == (SchemaLook{2, 2, 1}));
+  EXPECT_FALSE(migrate(db.url(), known, kNobodyElse));
+  EXPECT_TRUE(*look_at_schema(db.url()) == (SchemaLook{2, 3, 3}));
+}
+
+TEST(MigrateUnderPrograms, ADatabaseOfTheReleaseBeforeLearnsToSayIt) {
+  TestDatabase db(TestDatabase::Tables::kNone);
+  db.execute(
+      Sql("CREATE TABLE schema_migrations (version INT UNSIGNED NOT NULL PRIMARY KEY, "
+          "statements_done INT UNSIGNED NOT NULL, in_doubt TINYINT UNSIGNED NOT NULL, applied_at "
+          "DATETIME(6) NULL) ENGINE=InnoDB"));
+  db.execute(Sql("INSERT INTO schema_migrations VALUES (1,1,0,UTC_TIMESTAMP(6))"));
+  EXPECT_TRUE(*look_at_schema(db.url()) == (SchemaLook{1, 1, 1}));
+  const std::vector<Migration> known = {{1, "CREATE TABLE a (n INT)"},
+                                        {2, "CREATE TABLE b (n INT)", Older::kServe}};
+  EXPECT_THAT(*migrate(db.url(), std::span(known).first(1)), IsEmpty());
+  EXPECT_TRUE(*look_at_schema(db.url()) == (SchemaLook{1, 1, 1}));
+  EXPECT_THAT(*migrate(db.url(), known), ElementsAre(2));
+  EXPECT_TRUE(*look_at_schema(db.url()) == (SchemaLook{2, 2, 1}));
+}
+
+// On the way back from a newer program, whoever starts the older one may migrate first.
+TEST(MigrateUnderPrograms, AProgramOneStepBehindHasNothingToDo) {
+  for (const Older older : {Older::kServe, Older::kStop}) {
+    TestDatabase db(TestDatabase::Tables::kNone);
+    const std::vector<Migration> known = {{1, "CREATE TABLE a (n INT)"},
+                                          {2, "CREATE TABLE b (n INT)", older}};
+    ASSERT_TRUE(migrate(db.url(), known));
+    const auto again = migrate(db.url(), std::span(known).first(1));
+    if (older == Older::kServe) {
+      ASSERT_TRUE(again) << again.error().message;
+      EXPECT_THAT(*again, IsEmpty());
+    } else {
+      ASSERT_FALSE(again);
+      EXPECT_THAT(again.error().message, HasSubstr("version 2, newer than this program"));
+    }
+  }
+}
+
+// Nothing that goes on side by side waits: it would wait for an hour here.
+TEST(MigrateUnderPrograms, NobodyIsToldToStopWhoMayServe) {
+  constexpr Patience kHour{.notice = std::chrono::hours(1)};
+  TestDatabase db(TestDatabase::Tables::kNone);
+  const std::vector<Migration> known = {{1, "CREATE TABLE a (n INT)"},
+                                        {2, "CREATE TABLE b (n INT)"},
+                                        {3, "CREATE TABLE c (n INT)", Older::kServe}};
+  ASSERT_TRUE(migrate(db.url(), std::span(known).first(2), kHour)) << "there are no programs yet";
+  EXPECT_THAT(*migrate(db.url(), known, kHour), ElementsAre(3));
+}
+
+// The first statement of all that is missing finds the word of the one that they cannot bear.
+TEST(MigrateUnderPrograms, WhoMayNotServeIsToldBeforeAnythingChanges) {
+  constexpr auto kNotice = 300ms;
+  const auto missing = [](Older second, Older third) {
+    return std::vector<Migration>{
+        {1, "CREATE TABLE a (n INT)"},
+        {2, "CREATE TABLE told AS SELECT version FROM schema_migrations", second},
+        {3, "CREATE TABLE b (n INT)", third}};
+  };
+  for (const auto& [known, told] : {std::pair(missing(Older::kStop, Older::kServe), "1,2"),
+                                    std::pair(missing(Older::kServe, Older::kStop), "1,2,3"),
+                                    // Two steps at once are more than a program can have ahead.
+                                    std::pair(missing(Older::kServe, Older::kServe), "1,2,3")}) {
+    TestDatabase db(TestDatabase::Tables::kNone);
+    ASSERT_TRUE(migrate(db.url(), std::span(known).first(1)));
+    const auto began = std::chrono::steady_clock::now();
+    const auto applied = migrate(db.url(), known, {.notice = kNotice});
+    EXPECT_GE(std::chrono::steady_clock::now() - began, kNotice);
+    ASSERT_TRUE(applied) << applied.error().message;
+    EXPECT_THAT(*applied, ElementsAre(2, 3));
+    EXPECT_EQ(db.text(Sql("SELECT GROUP_CONCAT(version ORDER BY version) FROM told")), told);
+  }
+}
+
 TEST(Migrate, SaysThatTheDatabaseIsAway) {
   TestDatabase db(TestDatabase::Tables::kNone);
   DatabaseUrl nowhere = db.url();
@@ -364,7 +453,7 @@ TEST(Migrate, SaysThatTheDatabaseIsAway) {
   nowhere.host = "127.0.0.1";
   nowhere.port = 1;
   EXPECT_FALSE(migrate(nowhere));
-  EXPECT_FALSE(schema_version(nowhere));
+  EXPECT_FALSE(look_at_schema(nowhere));
 }
 
 }  // namespace

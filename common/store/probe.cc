@@ -1,0 +1,88 @@
+#include "common/store/probe.h"
+
+#include <chrono>
+#include <cstdlib>
+
+#include "common/base/log.h"
+#include "common/store/migrate.h"
+#include "common/store/session.h"
+
+namespace audiogen::store {
+namespace {
+
+// The newest migration that this program knows; a test of two releases has another idea of one.
+int program_version() {
+#ifdef AUDIOGEN_CRASH_POINTS
+  if (const char* const text = std::getenv("SCHEMA_VERSION"); text != nullptr) {
+    return std::atoi(text);
+  }
+#endif
+  return newest_migration();
+}
+
+// Whether this program may serve on it.
+bool serves_on(const SchemaLook& schema) {
+  return schema_fit(schema, program_version()) == SchemaFit::kFits;
+}
+
+void say_why_not(const SchemaLook& schema) {
+  const bool old = schema_fit(schema, program_version()) == SchemaFit::kTooOld;
+  log::error(old ? "the database's schema is older than this program: run audio-api migrate"
+                 : "the database's schema is newer than this program may serve on: use the newer "
+                   "program",
+             {{"database_version", schema.complete},
+              {"begun", schema.begun},
+              {"serves_from", schema.serves_from},
+              {"program_version", program_version()}});
+}
+
+}  // namespace
+
+bool may_serve(const DatabaseUrl& url) {
+  const auto schema = look_at_schema(url);
+  if (!schema || serves_on(*schema)) {
+    return true;
+  }
+  say_why_not(*schema);
+  return false;
+}
+
+Probe::~Probe() {
+  {
+    const MutexLock lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void Probe::watch(const DatabaseUrl& url) {
+  Session session(url);
+  MutexLock lock(mutex_);
+  while (!stopping_) {
+    lock.unlock();
+    look(session);
+    lock.lock();
+    changed_.wait_for(
+        lock, std::chrono::seconds(1), [&]() LOCKS_REQUIRED(mutex_) { return stopping_; });
+  }
+}
+
+void Probe::look(Session& session) {
+  try {
+    const SchemaLook schema = look_at_schema(session);
+    const bool fit = serves_on(schema);
+    const bool fitted = fits_.exchange(fit);
+    if (fitted && !fit) {
+      say_why_not(schema);
+    } else if (!fitted && fit) {
+      log::info("the database's schema is one for this program again");
+    }
+    ok_.store(true);
+  } catch (const DbError& e) {
+    ok_.store(false);
+    log::warn("the database does not answer", {{"code", e.code()}, {"error", e.what()}});
+  }
+}
+
+}  // namespace audiogen::store
