@@ -42,6 +42,13 @@ constexpr int kNoSuchTable = 1146, kNoSuchColumn = 1054;
 // table, key or column to drop, or table to rename, is gone.
 constexpr std::array kDoneAlready = {1050, 1060, 1061, 1826, 3822, 1051, 1091, kNoSuchTable};
 
+// Before a statement that moves rows.
+constexpr std::string_view kRepeat = "REPEAT ";
+// A piece that took longer is followed by a smaller one, one that took less by a larger one.
+constexpr std::chrono::milliseconds kPieceLong{400}, kPieceShort{100};
+constexpr std::chrono::seconds kPieceRest{1};  // Between two pieces, at most.
+constexpr std::chrono::seconds kWordEvery{5};  // In the log.
+
 bool is_space(char c) {
   return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
@@ -193,7 +200,11 @@ class Migrator {
     const Progress before = progress(migration.version);
     const std::vector<std::string> statements = split_statements(migration.sql);
     for (std::uint64_t i = before.done; i < statements.size(); ++i) {
-      step(migration.version, statements[i], i, before.in_doubt && i == before.done);
+      if (statements[i].starts_with(kRepeat)) {
+        repeat(migration.version, statements[i].substr(kRepeat.size()), i);
+      } else {
+        step(migration.version, statements[i], i, before.in_doubt && i == before.done);
+      }
     }
     session_.execute(Sql("UPDATE schema_migrations SET applied_at=UTC_TIMESTAMP(6) WHERE version=")
                      << migration.version);
@@ -247,6 +258,61 @@ class Migrator {
       }
       throw;
     }
+  }
+
+  // Runs statement `index` piece by piece, each in a transaction of its own, until one is not full:
+  // so rows that programs go on writing do not keep it for ever. What is done no longer meets the
+  // statement's condition, so whoever runs it again goes on with what is left.
+  void repeat(int version, const std::string& statement, std::uint64_t index) {
+    using Clock = std::chrono::steady_clock;
+    const auto give_up_after = patience_.tries * (patience_.each + patience_.pause);
+    std::uint64_t rows = patience_.rows, moved = 0;
+    auto last_moved = Clock::now(), last_word = last_moved;
+    for (bool more = true; more;) {
+      const auto began = Clock::now();
+      try {
+        std::uint64_t changed = 0;
+        session_.transact([&] {
+          changed = session_.execute(Sql::trusted(statement + "\nLIMIT " + std::to_string(rows)));
+          if (changed < rows) {
+            session_.execute(Sql("UPDATE schema_migrations SET statements_done=")
+                             << index + 1 << " WHERE version=" << version);
+          }
+        });
+        more = changed >= rows;
+        moved += changed;
+        last_moved = Clock::now();
+        rows = rows_of_next(rows, last_moved - began);
+      } catch (const DbError& e) {
+        const bool others = e.fault() == DbFault::kBusy || e.fault() == DbFault::kConflict;
+        const auto waited =
+            std::chrono::floor<std::chrono::milliseconds>(Clock::now() - last_moved);
+        if (!others || waited > give_up_after) {
+          fail(version, statement, e);
+        }
+        rows = std::max<std::uint64_t>(rows / 2, 1);  // Perhaps without the row that is kept.
+      }
+      const auto now = Clock::now();
+      if (!more || now - last_word > kWordEvery) {
+        last_word = now;
+        log::info(more ? "a migration moves rows" : "a migration has moved rows",
+                  {{"version", version},
+                   {"statement", first_line(statement)},
+                   {"rows", moved},
+                   {"piece", rows}});
+      }
+      if (more) {
+        // As long as it had the disk and the locks for itself, others have them now.
+        std::this_thread::sleep_for(std::min<Clock::duration>(now - began, kPieceRest));
+      }
+    }
+  }
+
+  std::uint64_t rows_of_next(std::uint64_t rows, std::chrono::steady_clock::duration took) const {
+    if (took > kPieceLong) {
+      return std::max<std::uint64_t>(rows / 2, 1);
+    }
+    return took < kPieceShort ? std::min(rows * 2, patience_.rows) : rows;
   }
 
   [[noreturn]] void fail(int version, const std::string& statement, const DbError& e) {

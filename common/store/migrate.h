@@ -24,6 +24,7 @@ enum class Older {
 
 struct Migration {
   int version = 0;  // 1, 2, 3 … without gaps
+  // A statement that begins with REPEAT moves rows: README.md, "Rows move in pieces".
   std::string_view sql;
   Older older = Older::kStop;
 };
@@ -44,6 +45,8 @@ struct Patience {
   // Between the word that older programs must stop and the first statement that they could meet:
   // they hear of it within two seconds, and workers give back what they have within ten.
   std::chrono::milliseconds notice{15'000};
+  // The most rows that one piece of a REPEAT changes.
+  std::uint64_t rows = 1'000;
 };
 
 // Applies the migrations not yet applied, in order. The versions applied now; an error is one

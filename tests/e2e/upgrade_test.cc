@@ -45,7 +45,7 @@ std::vector<Migration> with_next(std::string_view sql, Older older) {
 constexpr std::string_view kExpand =
     "ALTER TABLE tasks ADD COLUMN of_the_next TINYINT UNSIGNED NULL;"
     "CREATE TABLE for_the_next (id BINARY(16) NOT NULL PRIMARY KEY) ENGINE=InnoDB;"
-    "UPDATE tasks SET of_the_next=1 WHERE of_the_next IS NULL LIMIT 20;";
+    "REPEAT UPDATE tasks SET of_the_next=1 WHERE of_the_next IS NULL;";
 
 bool ready(const std::string& ops_url) {
   return http("GET", ops_url + "/readyz").status == 200;
@@ -221,7 +221,8 @@ class Upgrade : public testing::Test {
     return out;
   }
   Result<std::vector<int>> migrate(Stack& stack, std::string_view sql, Older older) {
-    return store::migrate(stack.database().url(), with_next(sql, older), {.notice = 0ms});
+    return store::migrate(
+        stack.database().url(), with_next(sql, older), {.notice = 0ms, .rows = 20});
   }
   // What `migrate` says before its first statement.
   static void begin_next(Stack& stack, Older older) {

@@ -446,6 +446,152 @@ TEST(MigrateUnderPrograms, WhoMayNotServeIsToldBeforeAnythingChanges) {
   }
 }
 
+// Rows that a migration moves while others write them.
+class MigrateMovesRows : public ::testing::Test {
+ protected:
+  void fill(std::uint64_t rows) {
+    db_.execute(
+        Sql("CREATE TABLE a (id INT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, "
+            "n INT NOT NULL DEFAULT 1, m INT NULL, moves INT NOT NULL DEFAULT 0, "
+            "writes INT NOT NULL DEFAULT 0, KEY k_m (m))"));
+    // One statement has one time.
+    db_.execute(Sql("CREATE TABLE pieces (at DATETIME(6) NOT NULL)"));
+    db_.execute(
+        Sql("CREATE TRIGGER moved AFTER UPDATE ON a FOR EACH ROW INSERT INTO pieces SELECT NOW(6) "
+            "FROM DUAL WHERE OLD.m IS NULL AND NEW.m IS NOT NULL"));
+    Sql insert("INSERT INTO a (n) VALUES ");
+    for (std::uint64_t i = 0; i < rows; ++i) {
+      if (i > 0) {
+        insert << ",";
+      }
+      insert << "(" << i << ")";
+    }
+    db_.execute(insert);
+  }
+  std::int64_t moved() { return db_.number(Sql("SELECT COUNT(*) FROM a WHERE m IS NOT NULL")); }
+  std::int64_t largest_piece() {
+    return db_.number(Sql("SELECT MAX(n) FROM (SELECT COUNT(*) AS n FROM pieces GROUP BY at) p"));
+  }
+  // Of all rows, each was moved once.
+  void expect_moved(std::int64_t rows) {
+    EXPECT_EQ(moved(), rows);
+    EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM a WHERE moves=1 AND m=n+1")), rows);
+    EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM after_it")), 0) << "the next statement ran";
+  }
+  std::future<Result<std::vector<int>>> start(std::uint64_t rows, int tries = 1'000'000) {
+    return std::async(std::launch::async, [this, rows, tries] {
+      return migrate(db_.url(), known_, {.each = 1s, .pause = 0ms, .tries = tries, .rows = rows});
+    });
+  }
+  bool eventually_moved(std::int64_t rows) {
+    const auto deadline = std::chrono::steady_clock::now() + 60s;
+    while (moved() < rows && std::chrono::steady_clock::now() < deadline) {
+    }
+    return moved() == rows;
+  }
+  void keep_row(std::uint64_t id) {
+    keeper_.execute(Sql("BEGIN"));
+    keeper_.query(Sql("SELECT n FROM a WHERE id=") << id << " FOR UPDATE");
+  }
+
+  TestDatabase db_{TestDatabase::Tables::kNone};
+  Session keeper_{db_.url(), {.idle_in_transaction_max = std::chrono::seconds(600)}};
+  const std::vector<Migration> known_ = {
+      {1,
+       "REPEAT UPDATE a SET m=n+1, moves=moves+1 WHERE m IS NULL; CREATE TABLE after_it (n INT)"}};
+};
+
+TEST_F(MigrateMovesRows, InPiecesBesideWriters) {
+  constexpr std::uint64_t kRows = 20'000, kPiece = 250;
+  fill(kRows);
+  std::atomic<bool> done{false};
+  std::atomic<std::int64_t> writes{0}, inserts{0};
+  std::vector<std::thread> writers;
+  for (std::uint64_t writer = 0; writer < 3; ++writer) {
+    writers.emplace_back([&, writer] {
+      Session session(db_.url());
+      for (std::uint64_t i = writer; !done; i += 7'919) {
+        session.transact([&] {
+          session.execute(Sql("UPDATE a SET writes=writes+1 WHERE id=") << i % kRows + 1);
+          session.execute(Sql("INSERT INTO a (n, m, moves) VALUES (0, 1, 1)"));
+        });
+        ++writes;
+      }
+    });
+  }
+  // Rows that programs of the step before write meanwhile.
+  writers.emplace_back([&] {
+    Session session(db_.url());
+    for (; !done; ++inserts) {
+      session.execute(Sql("INSERT INTO a (n) VALUES (1)"));
+    }
+  });
+  const auto applied = start(kPiece).get();
+  done = true;
+  for (std::thread& writer : writers) {
+    writer.join();
+  }
+  ASSERT_TRUE(applied) << applied.error().message;
+  EXPECT_GT(writes, 0);
+  EXPECT_EQ(db_.number(Sql("SELECT SUM(writes) FROM a")), writes) << "each write is there";
+  EXPECT_LE(largest_piece(), static_cast<std::int64_t>(kPiece));
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM a WHERE m IS NULL AND id<=") << kRows), 0);
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM a WHERE moves>1")), 0);
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM after_it")), 0);
+}
+
+TEST_F(MigrateMovesRows, AndGoesOnWhereItWasKilled) {
+  constexpr std::int64_t kRows = 2'000, kBefore = 1'000;
+  fill(kRows);
+  keep_row(kBefore + 1);
+  auto first = start(100);
+  ASSERT_TRUE(eventually_moved(kBefore));
+  const std::int64_t victim =
+      db_.number(Sql("SELECT IS_USED_LOCK(").append(lock_name("migrate")) << ")");
+  db_.execute(Sql("KILL ") << victim);
+  const auto killed = first.get();
+  ASSERT_FALSE(killed);
+  EXPECT_THAT(killed.error().message, HasSubstr("migration 1 at \"UPDATE a SET m=n+1"));
+  EXPECT_EQ(moved(), kBefore) << "what was done stays";
+  keeper_.execute(Sql("ROLLBACK"));
+  testing::internal::CaptureStderr();
+  const auto applied = migrate(db_.url(), known_);
+  const std::string log = testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(applied) << applied.error().message;
+  expect_moved(kRows);
+  EXPECT_THAT(log, HasSubstr("a migration has moved rows"));
+  EXPECT_THAT(log, HasSubstr("\"rows\":" + std::to_string(kRows - kBefore)));
+}
+
+// Pieces become smaller until all but that row is done before it.
+TEST_F(MigrateMovesRows, ARowThatSomebodyKeepsIsWaitedForAlone) {
+  constexpr std::int64_t kRows = 60, kKept = 30;
+  fill(kRows);
+  keep_row(kKept);
+  auto migrating = start(4);
+  ASSERT_TRUE(eventually_moved(kKept - 1));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_NO_THROW(db_.execute(Sql("UPDATE a SET writes=writes+1 WHERE id<") << kKept));
+    EXPECT_NO_THROW(db_.execute(Sql("UPDATE a SET writes=writes+1 WHERE id>") << kKept));
+  }
+  keeper_.execute(Sql("ROLLBACK"));
+  const auto applied = migrating.get();
+  ASSERT_TRUE(applied) << applied.error().message;
+  expect_moved(kRows);
+}
+
+TEST_F(MigrateMovesRows, AndGivesUpWhenARowIsKeptForEver) {
+  fill(3);
+  keep_row(2);
+  const auto given_up = start(1, 1).get();
+  ASSERT_FALSE(given_up);
+  EXPECT_THAT(given_up.error().message, HasSubstr("migration 1 at \"UPDATE a SET m=n+1"));
+  EXPECT_THAT(given_up.error().message, HasSubstr("its table was kept"));
+  keeper_.execute(Sql("ROLLBACK"));
+  ASSERT_TRUE(migrate(db_.url(), known_));
+  expect_moved(3);
+}
+
 TEST(Migrate, SaysThatTheDatabaseIsAway) {
   TestDatabase db(TestDatabase::Tables::kNone);
   DatabaseUrl nowhere = db.url();
