@@ -502,7 +502,7 @@ class MigrateMovesRows : public ::testing::Test {
 };
 
 TEST_F(MigrateMovesRows, InPiecesBesideWriters) {
-  constexpr std::uint64_t kRows = 20'000, kPiece = 250;
+  constexpr std::uint64_t kRows = 8'000, kPiece = 200;
   fill(kRows);
   std::atomic<bool> done{false};
   std::atomic<std::int64_t> writes{0}, inserts{0};
