@@ -8,6 +8,7 @@
 
 #include "common/base/check.h"
 #include "common/base/crypto.h"
+#include "common/base/metrics.h"
 
 namespace audiogen::api {
 namespace {
@@ -41,7 +42,11 @@ std::optional<std::string> argon2_encode(std::string_view password) {
 }
 
 std::optional<bool> argon2_matches(const std::string& encoded, std::string_view password) {
+  static auto& checked = metrics::counter("api_password_checks_total", "Passwords compared");
   const int verdict = argon2id_verify(encoded.c_str(), password.data(), password.size());
+  if (verdict == ARGON2_OK || verdict == ARGON2_VERIFY_MISMATCH) {  // Else no work was done.
+    checked.Increment();
+  }
   return verdict == ARGON2_MEMORY_ALLOCATION_ERROR ? std::nullopt
                                                    : std::optional(verdict == ARGON2_OK);
 }

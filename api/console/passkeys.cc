@@ -12,6 +12,7 @@
 #include "common/base/base64.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
+#include "common/base/metrics.h"
 #include "common/base/public_key.h"
 #include "common/domain/passkey_request.h"
 #include "common/domain/sign_in.h"
@@ -144,6 +145,13 @@ std::optional<store::AnsweredChallenge> answered(const Sha256& key,
              : std::nullopt;
 }
 
+bool signed_by(const PublicKey& key, const PasskeySignIn& shown) {
+  static auto& checked =
+      metrics::counter("api_passkey_checks_total", "Signatures of passkeys verified");
+  checked.Increment();
+  return key.verifies(signed_data(shown.authenticator_data, shown.client_data), shown.signature);
+}
+
 ChallengeUse registering(const Call& call) {
   return {.ceremony = Ceremony::kRegister, .bound_to = call.key().session->text()};
 }
@@ -228,9 +236,7 @@ Handling Passkeys::open_session(Call call) {
   // Of one that is not there a signature is checked as well, and takes as long.
   const auto& passkey = found->passkey;
   const auto by = PublicKey::parse(passkey ? passkey->public_key : as_text(kNobodysKey));
-  const bool verified =
-      by &&
-      by->verifies(signed_data(shown->authenticator_data, shown->client_data), shown->signature);
+  const bool verified = by && signed_by(*by, *shown);
   if (!answer || !said || !passkey || !verified ||
       shown->user_handle != user_handle(passkey->user) || said->synced != passkey->synced) {
     call.fail(invalid_login());

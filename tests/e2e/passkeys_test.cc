@@ -245,8 +245,16 @@ TEST_F(PasskeysTest, SignsNobodyInWhoseAnswerIsNotRight) {
   const Authenticator phone, other, unknown;
   added(cookie, phone);
   added(bobs, other);
+  const auto checks = [&] {
+    const std::string lines = http("GET", stack_.ops_url() + "/metrics").body;
+    const std::string name = "\napi_passkey_checks_total ";
+    const auto at = lines.find(name);
+    return at == std::string::npos ? 0.0 : std::stod(lines.substr(at + name.size()));
+  };
+  const double before = checks();
   const Reply stranger = sign_in(unknown, ann_);
   expect_error(stranger, 401, "invalid_login");
+  EXPECT_EQ(checks() - before, 1) << "nor from how long it takes: it is checked by nobody's key";
   const auto refused = [&](const Reply& reply, const char* why) {
     SCOPED_TRACE(why);
     expect_error(reply, 401, "invalid_login");
