@@ -133,6 +133,15 @@ export async function eventually(what, condition, within = limit) {
   }
 }
 
+/**
+ * For what is counted by the day or the month: in the last minute of a day (UTC) it waits for the
+ * next one, in which the test then is from its beginning to its end.
+ */
+export function waitOutMidnight() {
+  const day = 86_400_000;
+  return eventually("it is not a moment before midnight", () => day - (Date.now() % day) > 60_000, 120_000);
+}
+
 /** A request of the page's own session. */
 export function ask(page, method, path, body) {
   return page.evaluate(async ([method, path, body]) => {

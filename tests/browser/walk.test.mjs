@@ -1,7 +1,7 @@
 // From a sign-in link to a deleted key: what a customer does, in one go and piece by piece.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { admin, ask, base, closeBrowser, consoleUrl, eventually, follow, generated, loginLink, makeKey, newPage, newUser, open, settled, signedIn, statusWith } from "./support.mjs";
+import { admin, ask, base, closeBrowser, consoleUrl, eventually, follow, generated, loginLink, makeKey, newPage, newUser, open, settled, signedIn, statusWith, waitOutMidnight } from "./support.mjs";
 
 after(closeBrowser);
 
@@ -293,6 +293,7 @@ async function createWith(key) {
 }
 
 test("a spend limit: set with the key, spent, changed, removed", async (context) => {
+  await waitOutMidnight();
   const page = await signedIn(context, { path: "keys" });
   await page.getByRole("button", { name: "New key" }).click();
   await page.getByRole("textbox", { name: "Name" }).fill("limited");

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/dates.h"
 #include "tests/support/stack.h"
 #include "tests/support/wait.h"
 
@@ -117,15 +118,16 @@ TEST_F(AccountTest, AFreeOneIsReadButNotChanged) {
 }
 
 TEST_F(AccountTest, AMadeKeyWorksAtOnceAndIsShownOnce) {
-  const Reply made =
-      make(R"({"name":"laptop","scopes":["generate"],"expires_at":"2030-01-01T01:00:00+01:00"})");
+  const Instant end = days_ahead(1000);
+  const Reply made = make(R"({"name":"laptop","scopes":["generate"],"expires_at":")" +
+                          an_hour_east(end) + R"("})");
   ASSERT_EQ(made.status, 201) << made.body;
   EXPECT_EQ(made.header("cache-control"), "no-store");
   EXPECT_TRUE(made.text("id").starts_with("key_"));
   EXPECT_EQ(made.text("name"), "laptop");
   EXPECT_EQ(made.text("mode"), "live");
   EXPECT_EQ(made.text("scopes"), R"(["generate"])");
-  EXPECT_EQ(made.text("expires_at"), "2030-01-01T00:00:00.000Z");
+  EXPECT_EQ(made.text("expires_at"), format_iso(end));
   EXPECT_EQ(made.text("last_used_at"), "null");
   const std::string secret = made.text("key");
   EXPECT_TRUE(secret.starts_with(made.text("prefix")));
@@ -156,7 +158,8 @@ TEST_F(AccountTest, BadBodiesNameTheMember) {
            {R"({"name":"x","spend_limit":{"credits":150,"period":"week"}})", "spend_limit"},
            {R"({"name":"x","scopes":["admin"]})", "scopes"},
            {R"({"name":"x","expires_at":"2020-01-01T00:00:00Z"})", "expires_at"},
-           {R"({"name":"x","expires_at":"2099-01-01T00:00:00Z"})", "expires_at"},
+           {R"({"name":"x","expires_at":")" + format_iso(days_ahead(4'000)) + R"("})",
+            "expires_at"},
            {R"({"name":"x","spend":1})", "spend"}}) {
     expect_error(make(body), 400, "invalid_request", param);
   }
@@ -200,8 +203,9 @@ TEST_F(AccountTest, AKeyDoesWhatItsScopesSay) {
   EXPECT_EQ(
       call("POST", "/account/keys", manager.key, R"({"name":"k","scopes":["manage"]})").status,
       201);
-  const std::string ends =
-      make(R"({"name":"e","scopes":["manage"],"expires_at":"2030-01-01T00:00:00Z"})").text("key");
+  const std::string ends = make(R"({"name":"e","scopes":["manage"],"expires_at":")" +
+                                format_iso(days_ahead(1000)) + R"("})")
+                               .text("key");
   expect_error(call("POST", "/account/keys", ends, R"({"name":"k","scopes":[]})"),
                403,
                "insufficient_scope",
@@ -360,6 +364,7 @@ TEST_F(AccountTest, RotationHasItsRules) {
 }
 
 TEST_F(AccountTest, ALimitedKeySpendsUpToItsLimit) {
+  wait_out_midnight();
   const Reply made = make(R"({"name":"k","spend_limit":{"credits":450,"period":"day"}})");
   ASSERT_EQ(made.status, 201) << made.body;
   EXPECT_EQ(made.text("spend_limit"), R"({"credits":450,"period":"day"})");
@@ -434,6 +439,7 @@ TEST_F(AccountTest, ALimitedKeySpendsUpToItsLimit) {
 }
 
 TEST_F(AccountTest, AHundredCreationsAtOnceStayUnderTheLimit) {
+  wait_out_midnight();
   stack_.start_api(
       {{"RATE_LIMIT_CREATE_PER_MINUTE", "100000"}, {"RATE_LIMIT_CREATE_BURST", "1000"}});
   const Account rich = stack_.account(1'000'000);
@@ -502,7 +508,7 @@ TEST_F(AccountTest, AKeyWithALimitGivesNoMore) {
 }
 
 TEST_F(AccountTest, AnExpiredKeyIsNone) {
-  const Reply made = make(R"({"name":"k","expires_at":"2030-01-01T00:00:00Z"})");
+  const Reply made = make(R"({"name":"k","expires_at":")" + format_iso(days_ahead(1000)) + R"("})");
   EXPECT_EQ(status_of(made.text("key")), 200);
   stack_.database().execute(store::Sql("UPDATE api_keys SET expires_at=UTC_TIMESTAMP(6) WHERE id=")
                             << *KeyId::parse(made.text("id")));

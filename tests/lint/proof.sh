@@ -38,7 +38,7 @@ printf '#include "common/domain/task.h"\n\nint f();  // https://x.test commit() 
   >"$tree/api/a.cc"
 echo 'foreach(kind unit)' >"$tree/tests/CMakeLists.txt"
 echo 'audiogen_test(NAME unit SOURCES a_test.cc)' >"$tree/tests/unit/CMakeLists.txt"
-echo 'int g();' >"$tree/tests/unit/a_test.cc"
+echo 'const char* const kKey = R"({"expires_at":"2031-01-01T00:00:00Z"})";' >"$tree/tests/unit/a_test.cc"
 
 printf '# domain\n\n### Money\n\nCounted in integers.\n' >"$tree/common/domain/README.md"
 printf '%s\n' '// RFC 9110 section 14, ISO 11172-3; in a string "https://x.test/a.md" (audio 24 kHz) stays.' \
@@ -76,6 +76,9 @@ refuses banned api/b.cc 'our own handler' <<<'void f(Http::ResponseWriter writer
 refuses banned api/b.cc 'our own handler' <<<'Rest::Router router;'
 refuses banned tests/unit/b.cc 'with a deadline' <<<'void f() { std::this_thread::sleep_for(1s); }'
 refuses banned tests/unit/b.cc 'with a deadline' <<<'void f() { usleep(1); }'
+refuses banned tests/e2e/b.cc 'from now' <<<'void f() { make(R"({"expires_at":"2031-01-01T00:00:00Z"})"); }'
+refuses banned tests/store/b.cc 'from now' <<<'void f() { create("--expires", "2031-01-01T00:00:00Z"); }'
+refuses banned tests/browser/b.mjs 'from now' <<<'const key = { expires_at: "2031-01-01T00:00:00Z" };'
 refuses banned api/b.cc 'say "never"' <<<'struct A { Clock::time_point sent_at{}; };'
 refuses banned api/b.cc 'say "never"' <<<'struct A { Time opened_at = {}; };'
 refuses banned api/b.cc 'say "never"' <<<'class A { std::chrono::steady_clock::time_point logged_at_; };'

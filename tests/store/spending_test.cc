@@ -11,6 +11,7 @@
 #include "common/store/group_commit.h"
 #include "common/store/keys.h"
 #include "tests/store/task_fixture.h"
+#include "tests/support/dates.h"
 #include "tests/support/tcp_proxy.h"
 #include "tests/support/wait.h"
 
@@ -25,6 +26,8 @@ constexpr SpendLimit a_day(std::int64_t amount) {
 
 class SpendingTest : public TaskStoreTest {
  protected:
+  SpendingTest() { test::wait_out_midnight(); }
+
   // A key of `user`, or of the usual one, with this limit.
   KeyId limited(SpendLimit limit, std::optional<UserId> user = {}) {
     const auto key =
