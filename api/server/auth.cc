@@ -13,9 +13,6 @@
 namespace audiogen::api {
 namespace {
 
-// Deleting a key takes effect within one second, and making one too; the rest is for the
-// lookup itself.
-constexpr auto kRememberFor = std::chrono::milliseconds(800);
 // So long after it was last found valid, a key is looked up in the lane of the known ones.
 // A working day and the night after it: at an address that many share, wrong keys of one must not
 // keep out those who come back.
@@ -93,8 +90,12 @@ Authenticator::Proof Authenticator::session_cookies(const Config& config) {
               }};
 }
 
-Authenticator::Authenticator(const Config& config, RateLimiter& limiter, Proof proof)
+Authenticator::Authenticator(const Config& config,
+                             RateLimiter& limiter,
+                             Proof proof,
+                             std::function<Clock::time_point()> now)
     : proof_(std::move(proof)),
+      now_(std::move(now)),
       refused_unread_(metrics::counter(
           "api_" + proof_.what + "s_refused_unread_total",
           "Of the right form, and refused without a look-up: each a " + proof_.what)),
@@ -117,7 +118,7 @@ store::Batch<store::KeyOutcome> Authenticator::read(store::TaskStore& store,
                                                     std::span<const Sha256> hashes) {
   auto found = proof_.find(store, hashes);
   std::vector<store::KeyRecord> used;
-  const auto now = Clock::now();
+  const auto now = now_();
   {
     const MutexLock lock(used_mutex_);
     for (const auto& outcome : found) {
@@ -140,7 +141,7 @@ store::Batch<store::KeyOutcome> Authenticator::read(store::TaskStore& store,
 }
 
 Authenticator::Seen Authenticator::recall(const Sha256& hash, store::KeyRecord& record) {
-  const auto now = Clock::now();
+  const auto now = now_();
   const MutexLock lock(mutex_);
   const auto it = cache_.find(hash);
   if (it == cache_.end() || now - it->second.asked_at > kSeenFor) {
@@ -155,7 +156,7 @@ void Authenticator::remember(const Sha256& hash,
                              const store::KeyRecord& record) {
   const MutexLock lock(mutex_);
   if (cache_.size() >= kCacheMax) {
-    const auto now = Clock::now();
+    const auto now = now_();
     const auto forget_before = [&](Clock::duration age) LOCKS_REQUIRED(mutex_) {
       std::erase_if(cache_, [&](const auto& entry) { return now - entry.second.asked_at > age; });
     };
@@ -176,7 +177,7 @@ void Authenticator::remember(const Sha256& hash,
 }
 
 bool Authenticator::known_missing(const Sha256& hash) {
-  const auto now = Clock::now();
+  const auto now = now_();
   const MutexLock lock(missing_mutex_);
   for (const auto* keys : {&missing_, &missing_before_}) {
     const auto it = keys->find(hash);
@@ -193,7 +194,7 @@ void Authenticator::remember_missing(const Sha256& hash, Clock::time_point asked
     const MutexLock lock(mutex_);
     cache_.erase(hash);
   }
-  const auto now = Clock::now();
+  const auto now = now_();
   const MutexLock lock(missing_mutex_);
   if (now - missing_since_ > kRememberFor) {
     missing_before_ = std::move(missing_);
@@ -246,7 +247,7 @@ std::optional<Authenticator::Judgement> Authenticator::judge(const http::Request
 }
 
 void Authenticator::look_up(const Lookup& lookup, Answer answer) {
-  const auto now = Clock::now();
+  const auto now = now_();
   std::optional<Judgement> at_once;
   {
     const MutexLock lock(asking_mutex_);
@@ -294,7 +295,7 @@ void Authenticator::look_again(const http::Request& request, std::function<void(
     answer(false);
     return;
   }
-  const auto now = Clock::now();
+  const auto now = now_();
   {
     const MutexLock lock(asking_mutex_);
     const auto [question, first] = asking_.try_emplace(*hash);
@@ -338,9 +339,8 @@ void Authenticator::answered(const Sha256& hash,
     judgement.verdict = Verdict::kValid;
     judgement.key = **found;
   }
-  const bool no_access = judgement.verdict == Verdict::kValid && !judgement.key.api_access;
   // Only now, so that whoever comes meanwhile waits as well, or finds it remembered.
-  const Answered done = take_waiters(hash, asked_at, missing, no_access);
+  const Answered done = take_waiters(hash, asked_at, judgement);
   bool counted = done.counted;
   for (const Waiter& waiter : done.waiters) {
     // One of them has been counted before the lookup.
@@ -354,8 +354,7 @@ void Authenticator::answered(const Sha256& hash,
 
 Authenticator::Answered Authenticator::take_waiters(const Sha256& hash,
                                                     Clock::time_point asked_at,
-                                                    bool missing,
-                                                    bool no_access) {
+                                                    const Judgement& judged) {
   const MutexLock lock(asking_mutex_);
   const auto it = asking_.find(hash);
   Question& question = it->second;
@@ -364,16 +363,18 @@ Authenticator::Answered Authenticator::take_waiters(const Sha256& hash,
     if (const auto theirs = counted_.find(*client); --theirs->second == 0) {
       counted_.erase(theirs);
     }
-    if (!missing) {
+    if (judged.verdict != Verdict::kInvalid) {
       limiter_.give_back_unauthenticated(*client);
     }
   }
   question.waiters.clear();
-  if (no_access) {
-    // To create, and come after this was asked: access may have been bought meanwhile.
+  if (judged.verdict == Verdict::kValid) {
+    // Who came when it could not even be remembered any more: the key may have been deleted before.
+    // Or to create, and after this was asked: access may have been bought meanwhile.
     const auto late =
         std::stable_partition(out.waiters.begin(), out.waiters.end(), [&](const Waiter& waiter) {
-          return !waiter.api_access || waiter.came_at <= asked_at;
+          return waiter.came_at <= asked_at || (waiter.came_at - asked_at <= kRememberFor &&
+                                                (judged.key.api_access || !waiter.api_access));
         });
     std::move(late, out.waiters.end(), std::back_inserter(question.waiters));
     out.waiters.erase(late, out.waiters.end());
@@ -381,7 +382,7 @@ Authenticator::Answered Authenticator::take_waiters(const Sha256& hash,
   if (question.waiters.empty()) {
     asking_.erase(it);
   } else {
-    out.again_at = Clock::now();
+    out.again_at = now_();
   }
   return out;
 }

@@ -12,6 +12,8 @@
 //    whoever else shows it waits for the same answer. So no key causes more reads than its limit,
 //    and has no more than one place in a lane, however slow the database.
 //  - A key that has expired is one that does not exist.
+//  - What a lookup says is believed of those who came while it was not yet older than what is
+//    remembered: whoever came later, since the database was slow, is looked up once more.
 //  - A key found not to exist is remembered as such for as long as a valid one: a key made a moment
 //    ago works within that time, whoever tried it before it was there.
 //  - Keys seen valid lately have a lane to the database of their own. Unknown ones wait in another,
@@ -51,7 +53,18 @@ class Authenticator {
   static Proof bearer_keys(const Config& config);
   static Proof session_cookies(const Config& config);
 
-  Authenticator(const Config& config, RateLimiter& limiter, Proof proof);
+  using Clock = std::chrono::steady_clock;
+  // Deleting a key takes effect within one second, and making one too; the rest is for the lookup
+  // itself. Counted from before the lookup was sent, since nobody knows when in it the row was
+  // read.
+  static constexpr std::chrono::milliseconds kRememberFor{800};
+  static_assert(kRememberFor + std::chrono::milliseconds(100) < std::chrono::seconds(1));
+
+  // `now`: tests put a clock of their own in its place.
+  Authenticator(const Config& config,
+                RateLimiter& limiter,
+                Proof proof,
+                std::function<Clock::time_point()> now = Clock::now);
 
   enum class Verdict {
     kValid,
@@ -99,7 +112,6 @@ class Authenticator {
   void stop();
 
  private:
-  using Clock = std::chrono::steady_clock;
   using Lane = store::GroupCommit<Sha256, store::KeyOutcome>;
 
   struct Remembered {
@@ -137,10 +149,7 @@ class Authenticator {
   void answered(const Sha256& hash,
                 Clock::time_point asked_at,
                 const Result<store::KeyOutcome, store::StoreFault>& found);
-  Answered take_waiters(const Sha256& hash,
-                        Clock::time_point asked_at,
-                        bool missing,
-                        bool no_access);
+  Answered take_waiters(const Sha256& hash, Clock::time_point asked_at, const Judgement& judged);
   // How lately was this key seen valid? kNever also when it is not known any more.
   enum class Seen { kNever, kLately, kJustNow };
   Seen recall(const Sha256& hash, store::KeyRecord& record);
@@ -151,6 +160,7 @@ class Authenticator {
   store::Batch<store::KeyOutcome> read(store::TaskStore& store, std::span<const Sha256> hashes);
 
   const Proof proof_;
+  const std::function<Clock::time_point()> now_;
   prometheus::Counter& refused_unread_;
   const std::size_t unauthenticated_max_;
   RateLimiter& limiter_;
@@ -165,7 +175,7 @@ class Authenticator {
   std::unordered_map<Sha256, Clock::time_point, HashOfHash> missing_ GUARDED_BY(missing_mutex_);
   std::unordered_map<Sha256, Clock::time_point, HashOfHash> missing_before_
       GUARDED_BY(missing_mutex_);
-  Clock::time_point missing_since_ GUARDED_BY(missing_mutex_) = Clock::now();  // Of missing_.
+  Clock::time_point missing_since_ GUARDED_BY(missing_mutex_) = now_();  // Of missing_.
   Mutex used_mutex_;
   std::unordered_map<Uuid, Clock::time_point> noted_ GUARDED_BY(used_mutex_);
   Lane known_, unknown_;

@@ -1,0 +1,183 @@
+// For how long what was learned of a key is believed, by a clock that the test drives.
+#include "api/server/auth.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+
+#include <gtest/gtest.h>
+
+namespace audiogen::api {
+namespace {
+
+using namespace std::chrono_literals;
+using Verdict = Authenticator::Verdict;
+
+// Within this everybody is refused who shows a key that was deleted.
+constexpr auto kPromised = 1s;
+
+// A table of keys with one row, and look-ups that can be held after they have read it.
+class Table {
+ public:
+  void put(bool there) {
+    const std::scoped_lock lock(mutex_);
+    there_ = there;
+  }
+  void hold() {
+    const std::scoped_lock lock(mutex_);
+    held_ = true;
+  }
+  void let_go() {
+    const std::scoped_lock lock(mutex_);
+    held_ = false;
+    changed_.notify_all();
+  }
+  void wait_for_reads(int count) {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(changed_.wait_for(lock, 20s, [&] { return reads_ >= count; }));
+  }
+  int reads() {
+    const std::scoped_lock lock(mutex_);
+    return reads_;
+  }
+  store::Batch<store::KeyOutcome> find(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    const store::KeyOutcome found =
+        there_ ? std::optional(store::KeyRecord{.id = KeyId::make(), .api_access = true})
+               : std::nullopt;
+    ++reads_;
+    changed_.notify_all();
+    EXPECT_TRUE(changed_.wait_for(lock, 20s, [&] { return !held_; }));
+    return store::Batch<store::KeyOutcome>(count, found);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool there_ = true, held_ = false;
+  int reads_ = 0;
+};
+
+// The verdict on one request, when it comes.
+class Pending {
+ public:
+  Authenticator::Answer answer() {
+    return [this](const Authenticator::Judgement& judgement) {
+      const std::scoped_lock lock(mutex_);
+      verdict_ = judgement.verdict;
+      changed_.notify_all();
+    };
+  }
+  std::optional<Verdict> wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, 20s, [&] { return verdict_.has_value(); });
+    return verdict_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<Verdict> verdict_;
+};
+
+class AuthenticatorTest : public testing::Test {
+ protected:
+  ~AuthenticatorTest() override {
+    table_.let_go();
+    authenticator_.stop();
+  }
+
+  static Config config() {
+    Config out;
+    out.create_per_minute = out.create_burst = out.read_per_minute = out.read_burst = 60;
+    out.unauthenticated_per_minute = out.files_per_minute = out.files_burst = 60;
+    return out;
+  }
+  Authenticator::Proof proof() {
+    return {.what = "key",
+            .hash = [](const http::Request&) { return std::optional(Sha256{1}); },
+            .find = [this](store::TaskStore&,
+                           std::span<const Sha256> hashes) { return table_.find(hashes.size()); },
+            .note_use = [](store::TaskStore&, std::span<const store::KeyRecord>) {}};
+  }
+  void pass(std::chrono::milliseconds time) { passed_ += time.count(); }
+
+  // Nothing: it was looked up, and `pending` has the verdict.
+  std::optional<Verdict> judged(Pending& pending) {
+    Authenticator::Lookup lookup;
+    const auto judgement = authenticator_.judge(request_, {}, lookup);
+    if (judgement) {
+      return judgement->verdict;
+    }
+    authenticator_.look_up(lookup, pending.answer());
+    return std::nullopt;
+  }
+  std::optional<Verdict> verdict() {
+    Pending pending;
+    const auto at_once = judged(pending);
+    return at_once ? at_once : pending.wait();
+  }
+
+  Table table_;
+  http::Request request_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::atomic<std::int64_t> passed_{0};  // Milliseconds.
+  const Config config_ = config();
+  RateLimiter limiter_{config_};
+  Authenticator authenticator_{
+      config_, limiter_, proof(), [this] { return start_ + std::chrono::milliseconds(passed_); }};
+};
+
+TEST_F(AuthenticatorTest, WhatIsRememberedIsBelievedForLessThanASecond) {
+  EXPECT_EQ(verdict(), Verdict::kValid);
+  table_.put(false);  // Deleted.
+  EXPECT_TRUE(authenticator_.seen_just_now(request_));
+  EXPECT_EQ(verdict(), Verdict::kValid) << "remembered";
+  EXPECT_EQ(table_.reads(), 1);
+  pass(kPromised - 100ms);  // Which are the lookup's.
+  EXPECT_FALSE(authenticator_.seen_just_now(request_));
+  EXPECT_EQ(verdict(), Verdict::kInvalid);
+  EXPECT_EQ(table_.reads(), 2);
+  // The other way round: that there is none is believed for as long.
+  table_.put(true);
+  EXPECT_EQ(verdict(), Verdict::kInvalid);
+  EXPECT_EQ(table_.reads(), 2);
+  pass(kPromised - 100ms);
+  EXPECT_EQ(verdict(), Verdict::kValid);
+}
+
+// The row may have been read at the very start of a lookup that took long.
+TEST_F(AuthenticatorTest, ItIsRememberedFromBeforeTheLookup) {
+  table_.hold();
+  Pending first;
+  EXPECT_EQ(judged(first), std::nullopt);
+  table_.wait_for_reads(1);
+  table_.put(false);
+  pass(500ms);
+  table_.let_go();
+  EXPECT_EQ(first.wait(), Verdict::kValid);
+  pass(kPromised - 500ms - 100ms);
+  EXPECT_EQ(verdict(), Verdict::kInvalid);
+}
+
+TEST_F(AuthenticatorTest, WhoeverComesLateInASlowLookupIsLookedUpOnceMore) {
+  table_.hold();
+  Pending first, soon, late;
+  EXPECT_EQ(judged(first), std::nullopt);
+  table_.wait_for_reads(1);
+  pass(500ms);
+  EXPECT_EQ(judged(soon), std::nullopt);
+  table_.put(false);
+  pass(kPromised);
+  EXPECT_EQ(judged(late), std::nullopt);
+  EXPECT_EQ(table_.reads(), 1) << "one at a time";
+  table_.let_go();
+  EXPECT_EQ(first.wait(), Verdict::kValid);
+  EXPECT_EQ(soon.wait(), Verdict::kValid);
+  EXPECT_EQ(late.wait(), Verdict::kInvalid) << "it was deleted a second before he came";
+  EXPECT_EQ(table_.reads(), 2);
+}
+
+}  // namespace
+}  // namespace audiogen::api
