@@ -1,6 +1,8 @@
 // The console in a real browser, against the real stack: each file of tests beside this one, run by
 // Node over a service of its own.
 #include <cstdlib>
+#include <iostream>
+#include <sstream>
 #include <string_view>
 
 #include <gtest/gtest.h>
@@ -62,6 +64,13 @@ TEST_P(Browser, Passes) {
                              folder + "/" + GetParam() + ".test.mjs"},
                             environment);
   EXPECT_EQ(output.code, 0) << output.out;
+  // What was measured, and how many tests there were.
+  std::istringstream lines(output.out);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("\u2139 ") != std::string::npos) {
+      std::cout << line << "\n";
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -201,19 +201,31 @@ test("history by key, in the address", async (context) => {
   await page.getByText("By the console.").waitFor();
 });
 
-test("the first paint: measured, and told", async (context) => {
+test("the first paint waits for two small files, and nothing else", async (context) => {
   const page = await newPage(context);
   await page.goto(`${process.env.BASE_URL}/console/`);
   await page.getByRole("heading", { level: 1, name: "Sign in" }).waitFor();
-  const paints = await page.evaluate(() => new Promise((resolve) => {
+  const paint = await page.evaluate(() => new Promise((resolve) => {
     new PerformanceObserver((list) => {
-      const entries = list.getEntries().map(({ name, startTime }) => [name, Math.round(startTime)]);
-      if (entries.some(([name]) => name === "first-contentful-paint")) {
-        resolve(entries);
+      const entry = list.getEntries().find(({ name }) => name === "first-contentful-paint");
+      if (entry !== undefined) {
+        resolve(entry.startTime);
       }
     }).observe({ type: "paint", buffered: true });
   }));
+  const asked = await page.evaluate(() => [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
+    .map(({ name, renderBlockingStatus, startTime, responseEnd, transferSize }) => ({
+      name: new URL(name).pathname.replace(/-[0-9a-f]{12}\./, "."), blocks: renderBlockingStatus === "blocking", startTime, responseEnd, transferSize,
+    })));
+  const before = asked.filter(({ startTime }) => startTime < paint);
+  const bytes = before.reduce((sum, { transferSize }) => sum + transferSize, 0);
   // For whoever reads the log: how fast a machine is proves nothing.
-  context.diagnostic(paints.map(([name, time]) => `${name}: ${time} ms`).join(", "));
-  assert.ok(paints.length > 0);
+  context.diagnostic(`first contentful paint: ${Math.round(paint)} ms, ${before.length} requests, ${bytes} bytes`);
+  assert.deepEqual(asked.filter(({ blocks }) => blocks).map(({ name }) => name).sort(), ["/console/assets/early.js", "/console/assets/main.css"]);
+  // Besides them, the page that is drawn, who asks, and what may come later.
+  const needed = ["/console/", "/console/assets/early.js", "/console/assets/main.css", "/console/assets/main.js", "/console/api/v1/sessions/current"];
+  const allowed = [...needed, "/console/assets/icon.svg", "/console/api/v1/sign-in"];
+  assert.deepEqual(before.map(({ name }) => name).filter((name) => !allowed.includes(name)), []);
+  assert.ok(before.length <= allowed.length, "each once");
+  assert.ok(bytes > 10_000 && bytes < 80_000, `${bytes} bytes`);
 });
