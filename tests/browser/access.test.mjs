@@ -184,3 +184,96 @@ test("the theme that was chosen is there before the first paint, and stays", asy
   await dark.getByRole("radio", { name: "System" }).check({ force: true });
   await eventually("it is as the system again", async () => (await background()) === light);
 });
+
+test("nothing scrolls sideways at 200 % of 1280 px", async () => {
+  await page.setViewportSize({ width: 640, height: 450 });
+  for (const path of pages) {
+    await open(page, path);
+    await page.evaluate(() => document.querySelectorAll("details").forEach((details) => { details.open = true; }));
+    assert.equal(await sideways(page), 0, path);
+  }
+});
+
+test("forced colours: what has the focus, and what is chosen, is still seen", async (context) => {
+  const forced = await signedIn(context, { user: page.email, forcedColors: "active" });
+  for (const path of pages) {
+    await open(forced, path);
+    const steps = await forced.evaluate(() => document.querySelectorAll("a[href], button, input, select, textarea, summary").length);
+    const unseen = new Set();
+    for (let i = 0; i < steps; ++i) {
+      await forced.keyboard.press("Tab");
+      const ring = await forced.evaluate(() => {
+        const { activeElement: on } = document;
+        if (on === null || on === document.body) {
+          return undefined;
+        }
+        // What is drawn for a hidden box is beside it.
+        const drawn = [on, on.nextElementSibling, on.parentElement].filter((element) => element !== null);
+        const seen = drawn.some((element) => {
+          const { outlineStyle, outlineWidth, outlineColor } = getComputedStyle(element);
+          return outlineStyle !== "none" && parseFloat(outlineWidth) >= 1 && outlineColor !== "rgba(0, 0, 0, 0)";
+        });
+        // An audio element's own controls have the focus, and draw it.
+        return seen || on.matches("audio") ? "" : on.outerHTML.slice(0, 100);
+      });
+      if (ring === undefined) {
+        break;
+      }
+      if (ring !== "") {
+        unseen.add(ring);
+      }
+    }
+    assert.deepEqual([...unseen], [], path);
+    // What is chosen differs from its neighbours by more than its background, which is forced.
+    assert.deepEqual(await forced.evaluate(() => {
+      const look = (element) => {
+        const { outlineStyle, borderColor, borderWidth, textDecorationLine, fontWeight, color } = getComputedStyle(element);
+        return [outlineStyle, borderColor, borderWidth, textDecorationLine, fontWeight, color].join();
+      };
+      const boxOf = (input) => input.nextElementSibling ?? input;
+      const pairs = [
+        ...[...document.querySelectorAll("nav [aria-current]")].map((chosen) =>
+          [chosen, [...chosen.closest("nav").querySelectorAll("a:not([aria-current])")].find((link) => link.className === chosen.className)]),
+        ...[...document.querySelectorAll("input[type=radio]:checked")].map((chosen) =>
+          [boxOf(chosen), [...document.querySelectorAll("input[type=radio]:not(:checked)")].filter(({ name }) => name === chosen.name).map(boxOf)[0]]),
+      ];
+      return pairs.filter(([chosen, other]) => chosen.getClientRects().length > 0 && other !== undefined && look(chosen) === look(other))
+        .map(([chosen]) => chosen.outerHTML.slice(0, 100));
+    }), [], path);
+  }
+});
+
+test("reduced motion: nothing moves", async (context) => {
+  const still = await signedIn(context, { user: page.email, reducedMotion: "reduce" });
+  // Slow enough that what stands in for an answer is seen as well.
+  await still.addInitScript(() => {
+    window.moving = new Set();
+    const look = () => {
+      for (const animation of document.getAnimations()) {
+        const { duration, iterations } = animation.effect.getComputedTiming();
+        if (duration > 10 || iterations > 1) {
+          window.moving.add(`${animation.animationName ?? animation.transitionProperty} of ${animation.effect.target.className}`);
+        }
+      }
+      requestAnimationFrame(look);
+    };
+    requestAnimationFrame(look);
+  });
+  await still.route("**/console/api/v1/usage?**", async (route) => {
+    await still.locator(".skeleton").first().waitFor().catch(() => undefined);
+    await route.continue().catch(() => undefined);
+  });
+  for (const path of pages) {
+    await open(still, path);
+    assert.deepEqual(await still.evaluate(() => {
+      const long = (times) => times.split(",").some((time) => parseFloat(time) * (time.trim().endsWith("ms") ? 1 : 1000) > 10);
+      return [...document.querySelectorAll("*")].flatMap((element) => ["", "::before", "::after"].map((part) => [element, getComputedStyle(element, part || null)]))
+        .filter(([, style]) => (style.animationName !== "none" && long(style.animationDuration)) || long(style.transitionDuration))
+        .map(([element]) => element.outerHTML.slice(0, 100)).concat([...window.moving]);
+    }), [], path);
+  }
+  await open(still, "keys");
+  await still.getByRole("button", { name: "New key" }).click();
+  await still.getByRole("dialog").waitFor();
+  assert.deepEqual(await still.evaluate(() => [...window.moving]), []);
+});
