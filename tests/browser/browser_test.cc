@@ -52,6 +52,14 @@ TEST_P(Browser, Passes) {
     environment["PUBLIC_URL"] = base;
     stack_.start_api({{"PUBLIC_URL", base}});
   }
+  if (GetParam() == std::string_view("oidc")) {
+    const std::string port = std::to_string(free_port());
+    environment["ISSUER_PORT"] = port;
+    // By its name, so that it is another site than this one.
+    stack_.start_api({{"OIDC_ISSUER", "http://localhost:" + port},
+                      {"OIDC_CLIENT_ID", "console"},
+                      {"OIDC_CLIENT_SECRET", "known to nobody else"}});
+  }
   environment["DATABASE_URL"] = stack_.database_url("admin");
   environment["MAILS"] = mails_.path();
   environment["BASE_URL"] = base;
@@ -73,12 +81,19 @@ TEST_P(Browser, Passes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Console,
-    Browser,
-    testing::Values(
-        "walk", "access", "safety", "states", "keyboard", "passkeys", "mail", "live", "reference"),
-    [](const auto& one) { return std::string(one.param); });
+INSTANTIATE_TEST_SUITE_P(Console,
+                         Browser,
+                         testing::Values("walk",
+                                         "access",
+                                         "safety",
+                                         "states",
+                                         "keyboard",
+                                         "passkeys",
+                                         "mail",
+                                         "live",
+                                         "oidc",
+                                         "reference"),
+                         [](const auto& one) { return std::string(one.param); });
 
 }  // namespace
 }  // namespace audiogen::test
