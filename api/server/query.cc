@@ -3,30 +3,11 @@
 #include <algorithm>
 #include <charconv>
 
-#include "common/base/ascii.h"
+#include "common/base/percent.h"
 #include "common/base/utf8.h"
 
 namespace audiogen::api {
 namespace {
-
-std::optional<std::string> decode(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '%') {
-      const int high = i + 2 < text.size() ? ascii::hex_value(text[i + 1]) : -1;
-      const int low = i + 2 < text.size() ? ascii::hex_value(text[i + 2]) : -1;
-      if (high < 0 || low < 0) {
-        return std::nullopt;
-      }
-      out += static_cast<char>(high * 16 + low);
-      i += 2;
-    } else {
-      out += text[i] == '+' ? ' ' : text[i];
-    }
-  }
-  return out;
-}
 
 bool is_plain_text(std::string_view text) {
   while (!text.empty()) {
@@ -64,7 +45,7 @@ Result<Query, ApiError> Query::parse(std::string_view text,
       continue;
     }
     const auto equals = std::min(piece.find('='), piece.size());
-    const auto name = decode(piece.substr(0, equals));
+    const auto name = form_decode(piece.substr(0, equals));
     const auto parameter = name ? std::find(known.begin(), known.end(), *name) : known.end();
     if (parameter == known.end()) {
       return unknown_parameter(name.value_or(""));
@@ -72,7 +53,7 @@ Result<Query, ApiError> Query::parse(std::string_view text,
     if (out.text(*parameter)) {
       return wrong(*parameter, "may be given once only.");
     }
-    auto value = decode(piece.substr(std::min(equals + 1, piece.size())));
+    auto value = form_decode(piece.substr(std::min(equals + 1, piece.size())));
     if (!value || value->size() > kValueMax || !is_plain_text(*value)) {
       return wrong(*parameter,
                    "must be text in percent encoding, of at most " + std::to_string(kValueMax) +

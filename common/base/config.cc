@@ -12,6 +12,7 @@
 #include "common/base/ascii.h"
 #include "common/base/mail_address.h"
 #include "common/base/origin.h"
+#include "common/base/percent.h"
 
 namespace audiogen {
 namespace {
@@ -280,25 +281,6 @@ std::optional<HostPort> to_host_port(std::string_view text) {
     return std::nullopt;
   }
   return HostPort{std::string(text.substr(0, colon)), static_cast<std::uint16_t>(*port)};
-}
-
-std::optional<std::string> percent_decode(std::string_view text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%') {
-      out += text[i];
-      continue;
-    }
-    unsigned value = 0;
-    if (i + 2 >= text.size() ||
-        std::from_chars(text.data() + i + 1, text.data() + i + 3, value, 16).ptr !=
-            text.data() + i + 3) {
-      return std::nullopt;
-    }
-    out += static_cast<char>(value);
-    i += 2;
-  }
-  return out;
 }
 
 struct UrlParts {

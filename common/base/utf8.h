@@ -34,6 +34,16 @@ constexpr std::size_t utf8_sequence_length(std::string_view text) {
   return 0;
 }
 
+// The character of a well-formed sequence, of which `sequence` is the whole.
+constexpr char32_t utf8_code_point(std::string_view sequence) {
+  constexpr unsigned kLeadBits[] = {0, 0x7F, 0x1F, 0x0F, 0x07};
+  char32_t out = static_cast<unsigned char>(sequence[0]) & kLeadBits[sequence.size()];
+  for (const char byte : sequence.substr(1)) {
+    out = out << 6U | (static_cast<unsigned char>(byte) & 0x3FU);
+  }
+  return out;
+}
+
 // How many characters `text` has; a byte that is no part of a well-formed sequence counts as one.
 std::size_t utf8_length(std::string_view text);
 

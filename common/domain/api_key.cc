@@ -94,16 +94,6 @@ constexpr std::array<CodePoints, 19> kUnseen = {{{0x0000, 0x001F},
                                                  {0xE0000, 0xE00FF},
                                                  {0xE01F0, 0xE0FFF}}};
 
-// Of one well-formed sequence.
-char32_t code_point(std::string_view sequence) {
-  constexpr std::array<unsigned, 5> kLeadBits = {0, 0x7F, 0x1F, 0x0F, 0x07};
-  char32_t out = static_cast<unsigned char>(sequence[0]) & kLeadBits[sequence.size()];
-  for (const char byte : sequence.substr(1)) {
-    out = out << 6U | (static_cast<unsigned char>(byte) & 0x3FU);
-  }
-  return out;
-}
-
 bool is_unseen(char32_t c) {
   return std::any_of(kUnseen.begin(), kUnseen.end(), [&](const CodePoints& range) {
     return c >= range.first && c <= range.last;
@@ -134,10 +124,10 @@ std::vector<std::string_view> characters(std::string_view text) {
 bool may_join(std::string_view before, std::string_view after) {
   constexpr char32_t kLatinEnd = 0x300;
   const auto is_seen = [](std::string_view one) {
-    return !one.empty() && !is_space(one) && !is_unseen(code_point(one));
+    return !one.empty() && !is_space(one) && !is_unseen(utf8_code_point(one));
   };
   return is_seen(before) && is_seen(after) &&
-         (code_point(before) >= kLatinEnd || code_point(after) >= kLatinEnd);
+         (utf8_code_point(before) >= kLatinEnd || utf8_code_point(after) >= kLatinEnd);
 }
 
 bool has_space_at_an_end(std::string_view text) {
@@ -190,11 +180,11 @@ std::optional<Scope> parse_scope(std::string_view name) {
 bool has_unseen_character(std::string_view text) {
   const auto all = characters(text);
   for (std::size_t i = 0; i < all.size(); ++i) {
-    if (all[i].empty() || !is_unseen(code_point(all[i]))) {
+    if (all[i].empty() || !is_unseen(utf8_code_point(all[i]))) {
       continue;
     }
     const bool inside = i > 0 && i + 1 < all.size();
-    if (!is_joiner(code_point(all[i])) || !inside || !may_join(all[i - 1], all[i + 1])) {
+    if (!is_joiner(utf8_code_point(all[i])) || !inside || !may_join(all[i - 1], all[i + 1])) {
       return true;
     }
   }

@@ -18,17 +18,11 @@ constexpr std::int64_t kLetterMs = 67, kSyllableMs = 143, kHanMs = 286;
 // second: languages, voices and pauses differ by so much.
 constexpr double kShort = 0.65, kLong = 1.7;
 
-std::int64_t character_ms(std::string_view character) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(character[i]); };
-  if (character.size() == 4) {
-    return byte(0) == 0xF0 && byte(1) >= 0xA0 ? kHanMs : kLetterMs;  // U+20000 to U+3FFFF
-  }
-  if (character.size() != 3) {
-    return kLetterMs;
-  }
-  const unsigned code = ((byte(0) & 0x0FU) << 12U) | ((byte(1) & 0x3FU) << 6U) | (byte(2) & 0x3FU);
-  const auto within = [&](unsigned first, unsigned last) { return code >= first && code <= last; };
-  if (within(0x3400, 0x9FFF) || within(0xF900, 0xFAFF)) {
+std::int64_t character_ms(char32_t character) {
+  const auto within = [&](char32_t first, char32_t last) {
+    return character >= first && character <= last;
+  };
+  if (within(0x3400, 0x9FFF) || within(0xF900, 0xFAFF) || within(0x20000, 0x3FFFF)) {
     return kHanMs;
   }
   return within(0x3040, 0x30FF) || within(0xAC00, 0xD7A3) ? kSyllableMs : kLetterMs;
@@ -39,9 +33,9 @@ std::int64_t character_ms(std::string_view character) {
 Estimate estimate(const GenerationRequest& request) {
   std::int64_t normal = 0;
   for (std::string_view rest = request.prompt; !rest.empty();) {
-    const std::size_t length = std::max<std::size_t>(1, utf8_sequence_length(rest));
-    normal += character_ms(rest.substr(0, length));
-    rest.remove_prefix(length);
+    const std::size_t length = utf8_sequence_length(rest);
+    normal += length == 0 ? kLetterMs : character_ms(utf8_code_point(rest.substr(0, length)));
+    rest.remove_prefix(std::max<std::size_t>(1, length));
   }
   const std::int64_t longest = longest_ms(request.max_credits);
   const auto part = [&](double factor) {

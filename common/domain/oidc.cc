@@ -10,6 +10,7 @@
 #include "common/base/base64.h"
 #include "common/base/mail_address.h"
 #include "common/base/origin.h"
+#include "common/base/percent.h"
 #include "common/domain/json_object.h"
 #include "common/domain/sign_in.h"
 
@@ -42,23 +43,6 @@ std::string encoded(std::string_view text) {
   return out;
 }
 
-std::optional<std::string> decoded(std::string_view text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%') {
-      out += text[i] == '+' ? ' ' : text[i];
-      continue;
-    }
-    if (i + 2 >= text.size() || ascii::hex_value(text[i + 1]) < 0 ||
-        ascii::hex_value(text[i + 2]) < 0) {
-      return std::nullopt;
-    }
-    out += static_cast<char>(ascii::hex_value(text[i + 1]) * 16 + ascii::hex_value(text[i + 2]));
-    i += 2;
-  }
-  return out;
-}
-
 // The value of a parameter that is there once; "" when it is not.
 std::optional<std::string> parameter(std::string_view query, std::string_view name) {
   std::optional<std::string> out;
@@ -70,7 +54,7 @@ std::optional<std::string> parameter(std::string_view query, std::string_view na
     if (one.substr(0, equals) != name) {
       continue;
     }
-    const auto value = decoded(one.substr(std::min(equals + 1, one.size())));
+    const auto value = form_decode(one.substr(std::min(equals + 1, one.size())));
     if (out || !value) {
       return std::nullopt;
     }

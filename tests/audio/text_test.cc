@@ -97,6 +97,17 @@ TEST(CleanText, IsBounded) {
   EXPECT_GT(cleaned.size(), kCleanMax);
 }
 
+TEST(StripReferenceMarks, TakesOutWhatIsAMarkAndNothingElse) {
+  EXPECT_EQ(strip_reference_marks("Like @Audio1, not @Audio2."), "Like  , not  .");
+  EXPECT_EQ(strip_reference_marks("@Audio3"), " ");
+  for (const char* const text :
+       {"@Audio", "@Audio0", "@Audio4", "@Audio1x", "@Audio12", "Audio1"}) {
+    EXPECT_EQ(strip_reference_marks(text), text);
+  }
+  // What is no letter of ASCII ends a mark, in every locale.
+  EXPECT_EQ(strip_reference_marks("@Audio1\xC3\xA9"), " \xC3\xA9");
+}
+
 TEST(IsSpeakable, Table) {
   for (const char* text : {"a", "7", "你", "😀", ".", "€", "🇪🇺"}) {
     EXPECT_TRUE(is_speakable(clean_text(text))) << text;

@@ -35,6 +35,17 @@ TEST(Utf8, LengthsOfSequences) {
   }
 }
 
+TEST(Utf8, CharactersOfSequences) {
+  EXPECT_EQ(utf8_code_point(std::string_view("\0", 1)), U'\0');
+  EXPECT_EQ(utf8_code_point("\x7F"), U'\x7F');
+  EXPECT_EQ(utf8_code_point("\xC2\x80"), U'\x80');
+  EXPECT_EQ(utf8_code_point("\xDF\xBF"), U'\x7FF');
+  EXPECT_EQ(utf8_code_point("\xE0\xA0\x80"), U'\x800');
+  EXPECT_EQ(utf8_code_point("\xEF\xBF\xBF"), U'\xFFFF');
+  EXPECT_EQ(utf8_code_point("\xF0\x90\x80\x80"), U'\x10000');
+  EXPECT_EQ(utf8_code_point("\xF4\x8F\xBF\xBF"), U'\x10FFFF');
+}
+
 TEST(Utf8, CharactersAreCounted) {
   EXPECT_EQ(utf8_length(""), 0U);
   EXPECT_EQ(utf8_length("a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x8E\xB5"), 4U);

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <optional>
 
 #include <utf8proc.h>
+
+#include "common/base/ascii.h"
 
 namespace audiogen {
 namespace {
@@ -242,8 +243,7 @@ std::string strip_reference_marks(std::string_view prompt) {
       break;
     }
     const auto next = [&](std::size_t i) { return i < prompt.size() ? prompt[i] : ' '; };
-    const bool mark = next(digit) >= '1' && next(digit) <= '3' &&
-                      std::isalnum(static_cast<unsigned char>(next(digit + 1))) == 0;
+    const bool mark = next(digit) >= '1' && next(digit) <= '3' && !ascii::is_alnum(next(digit + 1));
     out.append(mark ? " " : kMark);
     prompt.remove_prefix(mark ? digit + 1 : digit);
   }
