@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/e2e/chain.h"
 #include "tests/support/raw_http.h"
 #include "tests/support/stack.h"
 
@@ -20,6 +21,8 @@ std::string masked(std::string text) {
         {"t=\\d+", "t=N"},
         {"r=\\d+", "r=N"},
         {"(X-RateLimit-(Remaining|Reset)): \\d+", "$1: N"},
+        {"(Retry-After:|the next one in) (59|60)", "$1 N"},
+        {"http://127\\.0\\.0\\.1:\\d+/files/([0-9a-z-]+/)*[0-9a-z]{26}-[0-9a-z]{26}-24000", "FILE"},
         {"Content-Length: \\d+", "Content-Length: L"}}) {
     text = std::regex_replace(text, std::regex(pattern), word);
   }
@@ -91,6 +94,134 @@ TEST(Bytes, OfTheTwoEndpointsAreWhatTheyWere) {
   EXPECT_EQ(missing->body,
             R"({"error":{"code":"task_not_found","message":"There is no such task.",)"
             R"("request_id":"mine"}})");
+}
+
+// The rest of what the two may answer: every end of a task, and every refusal.
+TEST(Bytes, OfEveryEndAndEveryRefusalAreWhatTheyWere) {
+  const ProviderDouble provider([](const DoubleCall& call) {
+    return member_of(call, "input") == "good"
+               ? wav_reply(10.4)
+               : DoubleReply{.status = 400,
+                             .headers = {"Content-Type: application/json"},
+                             .body = R"({"error":{"code":"content_policy_violation"}})"};
+  });
+  const ChainFile chain({openai_entry("primary", provider)});
+  Stack::Options options = chain.options();
+  options.workers = 0;
+  // So few that none comes back while this runs.
+  options.environment["RATE_LIMIT_CREATE_PER_MINUTE"] = "1";
+  options.environment["RATE_LIMIT_CREATE_BURST"] = "8";
+  Stack stack(options);
+  const std::string creating = lines_of("create", "8", "480");
+  const std::string reading = lines_of("read", "1000000", "60");
+  const auto who = [](const std::string& key) {
+    return "Authorization: Bearer " + key + "\r\nX-Request-Id: mine\r\n";
+  };
+  RawConnection client(stack.api_port());
+  const auto create = [&](const std::string& key, const std::string& body, const char* more = "") {
+    const auto response = client.exchange(post_request(
+        "/api/v1/audio/generations", body, who(key) + "Content-Type: application/json\r\n" + more));
+    return response ? *response : RawResponse{};
+  };
+  const auto read = [&](const std::string& key, const std::string& place) {
+    const auto response = client.exchange(get_request(place, who(key)));
+    return response ? *response : RawResponse{};
+  };
+  const auto head = [](const char* status, const std::string& lines, const std::string& more) {
+    return "HTTP/1.1 " + std::string(status) + "\r\n" + kHead + lines + more +
+           "Content-Length: L\r\n";
+  };
+  const auto error = [](const std::string& code, const std::string& message) {
+    return R"({"error":{"code":")" + code + R"(","message":")" + message +
+           R"(","request_id":"mine"}})";
+  };
+  const auto task = [](const char* status, const char* more) {
+    return R"({"id":"aud_I","object":"audio.generation","model":"svc-audio-1.0","status":")" +
+           std::string(status) + R"(","created_at":"T","updated_at":"T",)" + more + "}";
+  };
+
+  const Account ann = stack.account();
+  constexpr const char* kOnce = "Idempotency-Key: once\r\n";
+  const RawResponse created = create(ann.key, wav_body("good"), kOnce);
+  const RawResponse replayed = create(ann.key, wav_body("good"), kOnce);
+  EXPECT_EQ(masked(replayed.head),
+            head("202 Accepted",
+                 creating,
+                 "Location: /api/v1/audio/generations/aud_I\r\nIdempotent-Replayed: true\r\n"));
+  EXPECT_EQ(replayed.body, created.body);
+  const RawResponse conflict = create(ann.key, wav_body("another"), kOnce);
+  EXPECT_EQ(masked(conflict.head), head("409 Conflict", creating, ""));
+  EXPECT_EQ(conflict.body,
+            error("idempotency_conflict",
+                  "This Idempotency-Key was already used with a different request."));
+
+  for (const bool creates : {true, false}) {
+    const RawResponse nobody =
+        creates ? create("wrong", Stack::body()) : read("wrong", created.header("location"));
+    EXPECT_EQ(masked(nobody.head),
+              head("401 Unauthorized", "X-Request-Id: mine\r\n", "WWW-Authenticate: Bearer\r\n"));
+    EXPECT_EQ(nobody.body, error("invalid_api_key", "The API key is missing, invalid or deleted."));
+  }
+  stack.admin({"user", "create", "--email", "free@example.com", "--plan", "free"});
+  const RawResponse barred =
+      create(stack.admin({"key", "create", "--user", "free@example.com", "--name", "k"})["key"]
+                 .GetString(),
+             Stack::body());
+  EXPECT_EQ(masked(barred.head), head("403 Forbidden", creating, ""));
+  EXPECT_EQ(barred.body,
+            error("api_access_required", "API access requires a paid plan or a credit purchase."));
+  const Account eve = stack.account();
+  RawResponse limited;
+  for (int i = 0; i < 9; ++i) {
+    limited = create(eve.key, "{}");
+  }
+  EXPECT_EQ(masked(limited.head),
+            head("429 Too Many Requests",
+                 "X-Request-Id: mine\r\nRetry-After: N\r\n" +
+                     creating.substr(creating.find("RateLimit-Policy")),
+                 ""));
+  EXPECT_EQ(masked(limited.body),
+            error("rate_limit_exceeded", "Requests are too frequent; send the next one in N s."));
+
+  // One that a worker had and gave back; one that was canceled.
+  const std::string place = created.header("location");
+  stack.database().execute(store::Sql("UPDATE tasks SET claims=1"));
+  const RawResponse queued = read(ann.key, place);
+  EXPECT_EQ(masked(queued.head), head("200 OK", reading, "Retry-After: 3\r\n"));
+  EXPECT_EQ(masked(queued.body),
+            task("queued",
+                 R"("output":null,"usage":null,"billing":{"reserved_credits":150},"error":null)"));
+  const std::string ended = create(ann.key, wav_body("good")).header("location");
+  ASSERT_TRUE(client.exchange(post_request(ended + "/cancel", "", who(ann.key))));
+  const RawResponse canceled = read(ann.key, ended);
+  EXPECT_EQ(masked(canceled.head), head("200 OK", reading, ""));
+  EXPECT_EQ(masked(canceled.body),
+            task("canceled",
+                 R"("output":null,"usage":null,"billing":{"reserved_credits":150,)"
+                 R"("charged_credits":0,"returned_credits":150},"error":null)"));
+
+  stack.start_worker();
+  const std::string bad = create(ann.key, wav_body("bad")).header("location");
+  for (const std::string& path : {place, bad}) {
+    stack.wait_final(ann, path.substr(path.rfind('/') + 1));
+  }
+  const RawResponse succeeded = read(ann.key, place);
+  EXPECT_EQ(masked(succeeded.head), head("200 OK", reading, ""));
+  EXPECT_EQ(masked(succeeded.body),
+            task("succeeded",
+                 R"("output":{"url":"FILE.wav","duration_seconds":10.400,"format":"wav"},)"
+                 R"("usage":{"credits":13},"billing":{"reserved_credits":150,)"
+                 R"("charged_credits":13,"returned_credits":137},"error":null)"));
+  const RawResponse failed = read(ann.key, bad);
+  EXPECT_EQ(masked(failed.head), head("200 OK", reading, ""));
+  EXPECT_EQ(
+      masked(failed.body),
+      task("failed",
+           R"("output":null,"usage":null,"billing":{"reserved_credits":150,)"
+           R"("charged_credits":0,"returned_credits":150},"error":{"code":"content_rejected",)"
+           R"("message":"The prompt or a reference was refused by the content rules; change it )"
+           R"(before sending it again.","retriable":false})"));
+  stack.database().expect_invariants();
 }
 
 // Nobody learns from an answer whether a task of somebody else is there.

@@ -213,6 +213,24 @@ TEST_F(OpenApi, EveryObjectOfABodyIsClosed) {
                    "usage",
                    "billing",
                    "error"}));
+  // What a member of it has, and no more: a client's own types were written by these.
+  EXPECT_EQ(members(schema("Output/properties")),
+            (Names{"url", "duration_seconds", "format", "expires_at", "deleted_at"}));
+  EXPECT_EQ(strings(schema("Output/required")), (Names{"url", "duration_seconds", "format"}));
+  EXPECT_EQ(members(schema("Usage/properties")), (Names{"credits"}));
+  EXPECT_EQ(strings(schema("Usage/required")), (Names{"credits"}));
+  EXPECT_EQ(members(schema("Billing/properties")),
+            (Names{"reserved_credits", "charged_credits", "returned_credits"}));
+  EXPECT_EQ(strings(schema("Billing/required")), (Names{"reserved_credits"}));
+  for (const char* const side : {"properties", "required"}) {
+    const Value& failure = schema("GenerationError/" + std::string(side));
+    EXPECT_EQ(failure.IsObject() ? members(failure) : strings(failure),
+              (Names{"code", "message", "retriable"}));
+    const Value& error = schema("ErrorBody/properties/error/" + std::string(side));
+    EXPECT_EQ(error.IsObject() ? members(error) : strings(error),
+              (Names{"code", "message", "request_id"}));
+  }
+  EXPECT_EQ(members(schema("ErrorBody/properties")), (Names{"error"}));
 }
 
 TEST_F(OpenApi, HasTheScopesAndLimitsOfKeys) {
