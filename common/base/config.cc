@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <map>
-#include <sstream>
 
 #include "common/base/ascii.h"
+#include "common/base/environment.h"
 #include "common/base/mail_address.h"
 #include "common/base/origin.h"
 #include "common/base/percent.h"
@@ -236,32 +235,6 @@ constexpr std::array kVariables = {
 bool concerns(const Variable& variable, Program program) {
   return !(program == Program::kWorker && variable.api_only) &&
          !(program == Program::kApi && variable.worker_only);
-}
-
-// The variable's value, or that of the file NAME_FILE points to (without its last line break).
-Result<std::optional<std::string>> read_variable(const std::string& name) {
-  const char* direct = std::getenv(name.c_str());
-  const char* file = std::getenv((name + "_FILE").c_str());
-  if (name == "PROVIDERS") {
-    file = nullptr;
-  }
-  if (direct != nullptr && file != nullptr) {
-    return Error{name + " and " + name + "_FILE are both set; set one"};
-  }
-  if (file != nullptr) {
-    std::ifstream in(file);
-    if (!in) {
-      return Error{name + "_FILE: cannot read " + file};
-    }
-    std::ostringstream text;
-    text << in.rdbuf();
-    std::string value = text.str();
-    while (!value.empty() && (value.back() == '\n' || value.back() == '\r')) {
-      value.pop_back();
-    }
-    return std::optional(value);
-  }
-  return direct != nullptr ? std::optional<std::string>(direct) : std::nullopt;
 }
 
 std::optional<int> to_int(std::string_view text) {

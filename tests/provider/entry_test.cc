@@ -2,10 +2,13 @@
 #include "worker/providers/entry.h"
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 namespace audiogen {
 namespace {
@@ -142,6 +145,28 @@ TEST_F(Entries, KeysAreNeverShown) {
   for (const std::string& error : found) {
     EXPECT_THAT(error, AllOf(Not(HasSubstr("sk-1234")), Not(HasSubstr("B: c"))));
   }
+}
+
+// So that a key can be changed by a new file and SIGHUP.
+TEST_F(Entries, AKeyMayComeFromAFile) {
+  const std::string file =
+      std::filesystem::temp_directory_path() / ("audiogen-key-" + std::to_string(::getpid()));
+  const std::string entries =
+      R"({"providers":[{"name":"a","kind":"seed_audio","api_key_env":"TEST_PROVIDER_FILED"}]})";
+  ::setenv("TEST_PROVIDER_FILED_FILE", file.c_str(), 1);
+  EXPECT_THAT(parse_providers(entries).error(), ElementsAre(HasSubstr("cannot read " + file)));
+  for (const std::string key : {"sk-one", "sk-two"}) {
+    std::ofstream(file) << key << "\n";
+    const auto parsed = parse_providers(entries);
+    ASSERT_TRUE(parsed);
+    EXPECT_EQ(parsed->front().api_key, key);
+  }
+  ::setenv("TEST_PROVIDER_FILED", "sk-three", 1);
+  EXPECT_THAT(parse_providers(entries).error(), ElementsAre(HasSubstr("both set")));
+  ::unsetenv("TEST_PROVIDER_FILED");
+  std::filesystem::remove(file);
+  EXPECT_THAT(parse_providers(entries).error(), ElementsAre(HasSubstr("cannot read")));
+  ::unsetenv("TEST_PROVIDER_FILED_FILE");
 }
 
 }  // namespace

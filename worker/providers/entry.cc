@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdlib>
 #include <set>
 #include <utility>
 
@@ -13,6 +12,7 @@
 #include <rapidjson/writer.h>
 
 #include "common/base/ascii.h"
+#include "common/base/environment.h"
 #include "common/domain/public_url.h"
 #include "common/domain/voices.h"
 #include "worker/local/local_provider.h"
@@ -187,8 +187,13 @@ std::string read_key(Members& members, const KindRules& rules) {
     members.complain("api_key_env must be the name of an environment variable");
     return "";
   }
-  const char* const value = std::getenv(variable.c_str());
-  if (value == nullptr || *value == '\0') {
+  const auto read = read_variable(variable);
+  if (!read) {
+    members.complain("api_key_env: " + read.error().message);
+    return "";
+  }
+  const std::string value = read->value_or("");
+  if (value.empty()) {
     members.complain("the environment variable " + variable + " (api_key_env) is not set");
     return "";
   }

@@ -31,7 +31,7 @@ struct ProviderEntry {
   std::string name;  // 1-64 of [A-Za-z0-9_-], unique in the file
   ProviderKind kind = ProviderKind::kLocal;
   std::string base_url;  // http(s), without a trailing slash; the kind's public address by default
-  std::string api_key;   // the value of the variable api_key_env names; never shown
+  std::string api_key;   // what read_variable() finds by the name api_key_env; never shown
   std::string model;
   std::map<std::string, std::string, std::less<>> voices;  // ours to theirs
   std::chrono::milliseconds timeout{60'000};               // of one call, from start to audio
