@@ -151,6 +151,7 @@ int work(const Config& config) {
   }
   consumer.start();
   log::info("audio-worker works", {{"worker_id", id}, {"ops_listen", config.ops_listen.text()}});
+  tell_service_manager(Stage::kReady);
 
   std::optional<Signal> signal;
   while (signal != Signal::kStop && database.fits()) {
@@ -159,6 +160,7 @@ int work(const Config& config) {
       reload(config, client, chains);
     }
   }
+  tell_service_manager(Stage::kStopping);
   const bool fits = database.fits();
   log::info("audio-worker drains", {{"in_flight", runner.in_flight()}, {"schema_fits", fits}});
   draining.store(true);

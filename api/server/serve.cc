@@ -190,10 +190,12 @@ int serve(const Config& config) {
   log::info("audio-api serves",
             {{"listen", config.listen.host + ":" + std::to_string(server.port())},
              {"ops_listen", config.ops_listen.host + ":" + std::to_string(ops.port())}});
+  tell_service_manager(Stage::kReady);
 
   while (wait_for_signal() == Signal::kReload) {
     log::info("nothing to reload: the configuration is the environment's");
   }
+  tell_service_manager(Stage::kStopping);
   log::info("audio-api drains");
   draining.store(true);
   generations.release_waits();

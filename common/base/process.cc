@@ -1,13 +1,24 @@
 #include "common/base/process.h"
 
+#include <algorithm>
+#include <cerrno>
 #include <csignal>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
 
 #include <pthread.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
 
 #include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/base/unique_fd.h"
 
 namespace audiogen {
 namespace {
@@ -23,6 +34,32 @@ sigset_t waited_signals() {
 
 Signal meaning(int caught) {
   return caught == SIGHUP ? Signal::kReload : Signal::kStop;
+}
+
+// 0, or the error number.
+int send_to_socket(std::string_view path, std::string_view message) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) {
+    return ENAMETOOLONG;
+  }
+  std::copy(path.begin(), path.end(), address.sun_path);
+  if (path.front() == '@') {  // unix(7), "abstract"
+    address.sun_path[0] = '\0';
+  }
+  const UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  // Dropped at once it might be lost while many programs start, and the manager would wait for it.
+  const timeval limit{5, 0};
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size());
+  const bool sent =
+      socket && ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) == 0 &&
+      ::sendto(socket.get(),
+               message.data(),
+               message.size(),
+               MSG_NOSIGNAL,
+               reinterpret_cast<const sockaddr*>(&address),
+               length) == static_cast<ssize_t>(message.size());
+  return sent ? 0 : errno;
 }
 
 }  // namespace
@@ -83,6 +120,18 @@ std::optional<Signal> wait_for_signal(std::chrono::milliseconds limit) {
   time.tv_nsec = std::chrono::nanoseconds(limit - seconds).count();
   const int caught = ::sigtimedwait(&set, nullptr, &time);
   return caught > 0 ? std::optional(meaning(caught)) : std::nullopt;
+}
+
+void tell_service_manager(Stage stage) {
+  const char* const path = std::getenv("NOTIFY_SOCKET");
+  if (path == nullptr || *path == '\0') {
+    return;
+  }
+  const std::string_view message = stage == Stage::kReady ? "READY=1" : "STOPPING=1";
+  if (const int error = send_to_socket(path, message); error != 0) {
+    log::warn("the service manager could not be told",
+              {{"message", message}, {"why", std::strerror(error)}});
+  }
 }
 
 }  // namespace audiogen

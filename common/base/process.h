@@ -36,4 +36,11 @@ Signal wait_for_signal();
 // The same, for `limit` at most; nullopt: none has arrived.
 std::optional<Signal> wait_for_signal(std::chrono::milliseconds limit);
 
+// What the service manager that started this program may want to hear.
+enum class Stage { kReady, kStopping };
+
+// Tells it so, where it asks for that (NOTIFY_SOCKET of sd_notify(3)); else nothing happens. Blocks
+// while the manager has too much to read, 5 s at most; when it cannot be told the log says why.
+void tell_service_manager(Stage stage);
+
 }  // namespace audiogen
