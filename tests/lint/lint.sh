@@ -12,7 +12,7 @@ report() {
 
 # Our own files; builds and state live in hidden folders and build*/.
 files() {
-  find . \( -path './.*' ! -path './.dev' ! -path './.dev/*' -o -path './build*' -o -name node_modules \) -prune \
+  find . \( -path './.*' ! -path './.dev' ! -path './.dev/*' ! -path './.deploy' ! -path './.deploy/*' -o -path './build*' -o -name node_modules \) -prune \
     -o -type f "$@" -print | sort
 }
 
