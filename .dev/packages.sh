@@ -15,6 +15,8 @@ readonly test_packages=(
   nginx-light openssl opus-tools python3-jsonschema python3-yaml shellcheck systemd)
 readonly browser_packages=(chromium fonts-dejavu-core)  # For the tests of the console.
 
+readonly package_packages=(debootstrap dpkg-dev lintian)  # For the test of the Debian package.
+
 readonly node_packages=(nodejs npm)  # Where there is none of at least this version:
 readonly node_version=18
 

@@ -83,7 +83,22 @@ command_test() {
     export DATABASE=mysql BROKER=4
     private_services test TEST 28306
     run_ctest build-test -L '^(store|queue|e2e|fault)$'
+    unset DATABASE BROKER
+    test_package
   fi
+}
+
+# The Debian package, in a fresh Debian of its own.
+test_package() {
+  ((EUID == 0)) || {
+    say 'The Debian package is not tested: only root may install it in another root folder'
+    return
+  }
+  say 'The Debian package'
+  need_packages "${package_packages[@]}"
+  build release build
+  mkdir -p "$private_folder"
+  "$root/tests/deploy/package.sh" "$state/build" "$private_folder/package"
 }
 
 command_bench() {
