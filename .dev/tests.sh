@@ -75,7 +75,7 @@ command_test() {
   if ((with_tsan)); then
     say 'Tests under ThreadSanitizer'
     # Only what the target tsan_tests built is there to run.
-    run_ctest build-tsan -E '_NOT_BUILT$' -LE 'dev|lint|console|fuzz|bench'
+    run_ctest build-tsan -E '_NOT_BUILT$' -LE 'dev|lint|console|deploy|fuzz|bench'
   fi
   run_ctest build-test "${selection[@]}"
   if ((all)); then
