@@ -155,23 +155,47 @@ rule_compose() {
   /usr/bin/python3 - <<'END' || report 'compose.yaml'
 import re, sys, yaml
 text = open("compose.yaml").read()
-services = yaml.safe_load(text)["services"]
+file = yaml.safe_load(text)
+services = file["services"]
 bad = []
-for name in ("api", "worker", "migrate", "rights", "database", "broker"):
+for name in ("nginx", "api-1", "api-2", "worker", "migrate", "users", "rights", "database", "broker"):
     if name not in services:
         bad.append(f"no service {name}")
+used = {part: set() for part in ("secrets", "volumes", "networks")}
 for name, service in services.items():
-    if not ("image" in service or "build" in service):
-        bad.append(f"{name}: neither image nor build")
-    if "healthcheck" not in service:
-        bad.append(f"{name}: no healthcheck")
+    def wants(holds, what):
+        if not holds:
+            bad.append(f"{name}: {what}")
+    wants("image" in service or "build" in service, "neither image nor build")
+    wants("build" in service or re.search(r":[0-9]+\.[0-9.]+$", service.get("image", "")),
+          "the image has to be pinned by a version")
+    wants("healthcheck" in service, "no healthcheck")
+    wants(service.get("read_only") is True, "its root can be written to (read_only)")
+    wants(service.get("cap_drop") == ["ALL"] and "cap_add" not in service, "has rights of root (cap_drop)")
+    wants("no-new-privileges:true" in service.get("security_opt", []), "may gain rights (security_opt)")
+    wants("user" in service or "build" in service, "runs as root (user)")
+    limits = service.get("deploy", {}).get("resources", {}).get("limits", {})
+    wants("memory" in limits and "pids" in limits, "no limits of memory and pids")
+    wants("max-size" in service.get("logging", {}).get("options", {}), "its log has no limit")
+    wants(name == "nginx" or not service.get("ports"), "is not behind nginx (ports)")
     for other in service.get("depends_on", {}):
-        if other not in services:
-            bad.append(f"{name}: depends on {other}, which does not exist")
+        wants(other in services, f"depends on {other}, which does not exist")
+    for key, value in service.get("environment", {}).items():
+        secret = re.search(r"PASSWORD|SECRET|_KEY(_OLD|_[0-9]+)?$|^(DATABASE|AMQP|SMTP)_URL$", key)
+        wants(not secret or key.endswith("_FILE"), f"{key} has to be a file ({key}_FILE)")
+        for path in re.findall(r"^/run/secrets/(.*)", str(value)):
+            wants(path in service.get("secrets", []), f"{key}: it does not have the secret {path}")
+    for secret in service.get("secrets", []):
+        used["secrets"].add(secret if isinstance(secret, str) else secret["source"])
+    used["volumes"] |= {one.split(":")[0] for one in service.get("volumes", []) if one[0] not in "./"}
+    used["networks"] |= set(service.get("networks", ["default"]))
+for part, names in used.items():
+    for name in names ^ set(file.get(part) or {}):
+        bad.append(f"{part}: {name} is {'not declared' if name in names else 'used by nobody'}")
 for use in re.findall(r"(?<!\$)\$\{([^}]*)\}", text):
-    if ":?" not in use and ":-" not in use:
+    if not re.search(r":[?+-]", use):
         bad.append(f"${{{use}}}: required (:?) or with a default (:-)")
-print("\n".join(bad))
+print("\n".join(sorted(bad)))
 sys.exit(bool(bad))
 END
 }

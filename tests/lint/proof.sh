@@ -124,5 +124,19 @@ refuses citations common/domain/c.h 'has no "Leases"' <<<'// Only its clock coun
 refuses compose compose.yaml 'no service worker' <<<'services: {api: {image: x}}'
 # shellcheck disable=SC2016
 refuses compose compose.yaml 'required (:?)' <<<'services: {api: {image: "${IMAGE}"}}'
+# breaks SED MESSAGE: our own file, changed by SED.
+breaks() { refuses compose compose.yaml "$2" < <(sed -E "$1" "$(dirname "$lint")/../../compose.yaml"); }
+breaks 's/^  read_only: true//' 'database: its root can be written to'
+breaks 's/cap_drop: .*/cap_drop: [NET_RAW]/' 'worker: has rights of root'
+breaks 's/no-new-privileges:true/x/' 'api-1: may gain rights'
+breaks 's/user: rabbitmq//' 'broker: runs as root'
+breaks 's/mysql:9.7/mysql:latest/' 'database: the image has to be pinned'
+breaks 's/(memory: 2g), pids: 512/\1/' 'worker: no limits'
+breaks 's/    hostname: broker.*/    ports: ["5672:5672"]/' 'broker: is not behind nginx'
+breaks 's/SMTP_URL_FILE:.*/SMTP_URL: smtp:\/\/ann:secret@x/' 'SMTP_URL has to be a file'
+breaks 's/secrets: .tls_certificate, tls_key./secrets: [tls_key]/' 'tls_certificate is used by nobody'
+breaks 's/secrets: .database_client, database_users./secrets: [database_users]/; s/, database_client\]/]/' \
+  'database_client is used by nobody'
+breaks 's/(secrets: .database_worker_url, )amqp_url, /\1/' 'worker: AMQP_URL_FILE: it does not have the secret amqp_url'
 
 exit "$failures"

@@ -1,0 +1,72 @@
+#!/usr/bin/python3
+"""compose.py BIN: what compose.yaml tells the programs in BIN, with secrets as .deploy/secrets.sh makes them, is what
+they understand. Without containers: the files of /run/secrets lie elsewhere here."""
+import os, re, subprocess, sys, tempfile, yaml
+
+root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
+bin = os.path.abspath(sys.argv[1])
+text = open(f"{root}/compose.yaml").read()
+# ${NAME:-default}, ${NAME:+…} and ${NAME:?…} of nobody who has set anything.
+for _ in range(2):
+    text = re.sub(r"(?<!\$)\$\{\w+(?::([-+?])([^{}]*))?\}", lambda use: use[2] if use[1] == "-" else "", text)
+file = yaml.safe_load(text)
+
+
+def secrets(folder):
+    subprocess.run([f"{root}/.deploy/secrets.sh", folder], check=True)
+    return {name: open(f"{folder}/{name}").read() for name in os.listdir(folder)}
+
+
+def check_secrets(folder):
+    first = secrets(folder)
+    assert set(file["secrets"]) <= set(first), set(file["secrets"]) - set(first)
+    for name, secret in file["secrets"].items():
+        assert secret["file"] == f"./.secrets/{name}", secret
+    assert os.stat(folder).st_mode & 0o777 == 0o700
+    for name in first:
+        assert os.stat(f"{folder}/{name}").st_mode & 0o777 == 0o444, name
+    assert secrets(folder) == first, "a second run changes what is there"
+    os.remove(f"{folder}/database_api_password")
+    changed = {name for name, value in secrets(folder).items() if value != first[name]}
+    assert changed == {"database_api_password", "database_api_url", "database_users"}, changed
+
+
+def settings(program):
+    said = subprocess.run([f"{bin}/{program}", "--help"], check=True, capture_output=True, text=True).stdout
+    return set(re.findall(r"^  ([A-Z][A-Z0-9_]*)$", said, re.M))
+
+
+def run(arguments, environment):
+    return subprocess.run([f"{bin}/{arguments[0]}", *arguments[1:]], env=environment, timeout=60, capture_output=True,
+                          text=True)
+
+
+def check_service(name, service, folder):
+    arguments = [*service.get("entrypoint", []), *service.get("command", [])]
+    program = arguments[0]
+    known = settings(program)
+    environment = {}
+    for variable, value in service["environment"].items():
+        setting = re.sub("_FILE$", "", variable)
+        assert variable in known or setting in known or setting in ("PROVIDER_KEY_1", "PROVIDER_KEY_2"), \
+            f"{name}: {program} has no setting {variable}"
+        environment[variable] = str(value or "").replace("/run/secrets/", f"{folder}/")
+    shown = run([program, "--print-config"], environment)
+    assert shown.returncode == 0 and "(unreadable)" not in shown.stdout, shown
+    assert re.search(r"^DATABASE_URL=mysql://\*\*\*@database:3306/audiogen$", shown.stdout, re.M), shown
+    if name not in ("api-1", "worker"):
+        return
+    # A wrong setting ends a program with 2 before it does anything; a folder that nobody can make, with 1.
+    environment.pop("DATABASE_URL_FILE")
+    environment |= {"DATABASE_URL": "mysql://nobody:x@127.0.0.1:1/x", "BLOB_URL": "file:///proc/none"}
+    ended = run(arguments, environment)
+    assert ended.returncode == 1 and "/proc/none" in ended.stderr, ended
+    ended = run(arguments, environment | {"LOG_LEVEL": "wrong"})
+    assert ended.returncode == 2, ended
+
+
+with tempfile.TemporaryDirectory() as folder:
+    check_secrets(f"{folder}/secrets")
+    for name, service in file["services"].items():
+        if "build" in service:
+            check_service(name, service, f"{folder}/secrets")

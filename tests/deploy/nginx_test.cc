@@ -1,0 +1,279 @@
+// nginx as it stands in front of the API in compose.yaml, with its very files (.deploy/nginx),
+// before two real processes. Only addresses, ports and folders are others.
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/domain/api_key.h"
+#include "tests/support/certificates.h"
+#include "tests/support/raw_http.h"
+#include "tests/support/stack.h"
+
+namespace audiogen::test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kNoTask = "/api/v1/audio/generations/aud_01jd0000000000000000000000";
+
+void replace_all(std::string& text, const std::string& from, const std::string& to) {
+  ASSERT_THAT(text, HasSubstr(from));
+  for (std::size_t at = text.find(from); at != std::string::npos;
+       at = text.find(from, at + to.size())) {
+    text.replace(at, from.size(), to);
+  }
+}
+
+std::string read_file(const std::string& name) {
+  std::ostringstream out;
+  out << std::ifstream(std::string(AUDIOGEN_SOURCE_DIR) + "/" + name).rdbuf();
+  return out.str();
+}
+
+// nginx, with `front` (plain or tls) as the other half of its configuration.
+class Nginx {
+ public:
+  Nginx(const std::string& folder,
+        const std::string& front,
+        std::uint16_t api_1,
+        std::uint16_t api_2)
+      : folder_(folder + "/nginx-" + front), port_(free_port()), alive_port_(free_port()) {
+    std::filesystem::create_directories(folder_);
+    std::string main = read_file(".deploy/nginx/nginx.conf");
+    replace_all(main, "api-1:8080", "127.0.0.1:" + std::to_string(api_1));
+    replace_all(main, "api-2:8080", "127.0.0.1:" + std::to_string(api_2));
+    replace_all(main, "/tmp/", folder_ + "/");
+    replace_all(main, "127.0.0.1:8090", "127.0.0.1:" + std::to_string(alive_port_));
+    std::string listen = read_file(".deploy/nginx/" + front + ".conf");
+    replace_all(listen, "listen 8080", "listen 127.0.0.1:" + std::to_string(port_));
+    if (front == "tls") {
+      replace_all(listen, "/run/secrets/", folder + "/");
+    }
+    std::ofstream(folder_ + "/nginx.conf") << main;
+    std::ofstream(folder_ + "/front.conf") << listen;
+    // A master would leave its workers behind when it is killed.
+    process_ =
+        std::make_unique<Process>(std::vector<std::string>{"/usr/sbin/nginx",
+                                                           "-e",
+                                                           "stderr",
+                                                           "-c",
+                                                           folder_ + "/nginx.conf",
+                                                           "-g",
+                                                           "daemon off; master_process off;"},
+                                  std::map<std::string, std::string>{},
+                                  folder_ + ".log");
+    const std::string alive = "http://127.0.0.1:" + std::to_string(alive_port_) + "/";
+    EXPECT_TRUE(eventually(std::chrono::seconds(20), [&] {
+      return http("GET", alive).status == 204;
+    })) << process_->log();
+  }
+
+  std::uint16_t port() const { return port_; }
+  std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
+
+ private:
+  std::string folder_;
+  std::uint16_t port_, alive_port_;
+  std::unique_ptr<Process> process_;
+};
+
+// Two processes of the API on one database, without workers.
+class Apis : public testing::Test {
+ protected:
+  explicit Apis(std::map<std::string, std::string> environment =
+                    {{"RATE_LIMIT_UNAUTHENTICATED_PER_MINUTE", "100000"}})
+      : stack_(options(std::move(environment))) {
+    auto variables = stack_.environment();
+    variables["DATABASE_URL"] = stack_.database_url("api");
+    variables["LISTEN"] = "127.0.0.1:" + std::to_string(second_port_);
+    variables["OPS_LISTEN"] = second_ops_.substr(second_ops_.find("127"));
+    second_ = std::make_unique<Process>(
+        std::vector<std::string>{std::string(AUDIOGEN_BIN_DIR) + "/audio-api", "serve"},
+        variables,
+        stack_.log_folder() + "/second.log");
+    EXPECT_TRUE(eventually(std::chrono::seconds(30), [&] {
+      return http("GET", second_ops_ + "/readyz").status == 200;
+    })) << second_->log();
+  }
+
+  Nginx front(const std::string& kind = "plain") {
+    return {stack_.log_folder(), kind, stack_.api_port(), second_port_};
+  }
+
+  // What each of them has refused so far.
+  std::vector<double> refused() const {
+    std::vector<double> out;
+    for (const std::string& ops : {stack_.ops_url(), second_ops_}) {
+      std::istringstream lines(http("GET", ops + "/metrics").body);
+      out.push_back(0);
+      for (std::string line; std::getline(lines, line);) {
+        if (line.starts_with("api_refused_total ")) {
+          out.back() = std::stod(line.substr(line.rfind(' ')));
+        }
+      }
+    }
+    return out;
+  }
+
+  // Sends `request`, which will be refused, `count` times over connections of their own; how many
+  // of them each process saw.
+  std::vector<double> seen(const Nginx& nginx, const std::string& request, int count) const {
+    const auto before = refused();
+    for (int i = 0; i < count; ++i) {
+      RawConnection client(nginx.port());
+      const auto response = client.exchange(request);
+      EXPECT_TRUE(response && response->status >= 400 && response->status < 500)
+          << (response ? response->head : "no answer");
+    }
+    const auto after = refused();
+    return {after[0] - before[0], after[1] - before[1]};
+  }
+
+  Stack stack_;
+  std::uint16_t second_port_ = free_port();
+  std::string second_ops_ = "http://127.0.0.1:" + std::to_string(free_port());
+  std::unique_ptr<Process> second_;
+
+ private:
+  static Stack::Options options(std::map<std::string, std::string> environment) {
+    Stack::Options out;
+    out.workers = 0;
+    out.environment = std::move(environment);
+    out.environment["TRUSTED_PROXIES"] = "127.0.0.1/32";
+    return out;
+  }
+};
+
+TEST_F(Apis, OneKeyAndOneSessionMeetOneOfThem) {
+  const Nginx nginx = front();
+  for (const std::string header : {"Authorization: Bearer ", "Cookie: session="}) {
+    std::vector<int> keys{0, 0};
+    for (int i = 0; i < 24; ++i) {
+      const auto counts =
+          seen(nginx, get_request(kNoTask, header + make_api_key("svc").text + "\r\n"), 3);
+      EXPECT_THAT(counts, testing::UnorderedElementsAre(0, 3)) << header;
+      ++keys[counts[0] == 0 ? 1 : 0];
+    }
+    EXPECT_GT(keys[0], 0) << header;
+    EXPECT_GT(keys[1], 0) << header;
+  }
+}
+
+TEST_F(Apis, GuessesMeetTheFirstAsLongAsItIsThere) {
+  const Nginx nginx = front();
+  const auto guess = [](int i) {
+    const std::string lines =
+        "Content-Type: application/json\r\nCookie: session=" + std::to_string(i) +
+        "\r\nAuthorization: Bearer " + std::to_string(i) + "\r\n";
+    std::string request =
+        post_request(i % 2 == 0 ? "/console/api/v1/sessions" : "/console/api/v1/password",
+                     R"({"email":"ann@example.com","password":"wrong"})",
+                     lines);
+    return i % 2 == 0 ? request : "PUT" + request.substr(4);
+  };
+  for (int i = 0; i < 12; ++i) {
+    EXPECT_THAT(seen(nginx, guess(i), 1), testing::ElementsAre(1, 0)) << i;
+  }
+  const std::string ann = stack_.account().key;
+  stack_.api().kill();
+  for (int i = 0; i < 4; ++i) {
+    RawConnection client(nginx.port());
+    const auto response = client.exchange(guess(i));
+    ASSERT_TRUE(response);
+    EXPECT_LT(response->status, 500) << i;
+  }
+  // So does everybody else: what was not sent yet is sent to another one, a creation, too.
+  for (int i = 0; i < 8; ++i) {
+    const std::string key = make_api_key("svc").text;
+    EXPECT_EQ(http("GET", nginx.url() + kNoTask, Stack::bearer(key)).status, 401);
+  }
+  EXPECT_EQ(http("POST",
+                 nginx.url() + "/api/v1/audio/generations",
+                 Stack::bearer(ann, {"Content-Type: application/json"}),
+                 Stack::body())
+                .status,
+            202);
+}
+
+TEST_F(Apis, EventsArriveAsTheyHappenAndTheOperationsPortIsNotBehindIt) {
+  const Nginx nginx = front();
+  for (const char* const path : {"/metrics", "/readyz", "/healthz", "/api/v1/../../metrics"}) {
+    EXPECT_EQ(http("GET", nginx.url() + path).status, 404) << path;
+  }
+  const Account ann = stack_.account();
+  const std::string id = stack_.create(ann, Stack::body()).text("id");
+  const std::string task = "/api/v1/audio/generations/" + id;
+  RawConnection client(nginx.port());
+  ASSERT_TRUE(
+      client.send(get_request(task + "/events", "Authorization: Bearer " + ann.key + "\r\n")));
+  const auto head = client.response(true);
+  ASSERT_TRUE(head);
+  EXPECT_EQ(head->status, 200);
+  EXPECT_EQ(head->header("content-type"), "text/event-stream");
+  // Nobody works on it: nothing more comes before it is canceled.
+  const auto first = client.chunk();
+  ASSERT_TRUE(first);
+  EXPECT_THAT(*first, HasSubstr("processing"));
+  EXPECT_EQ(http("POST", nginx.url() + task + "/cancel", Stack::bearer(ann.key)).status, 200);
+  std::string rest;
+  for (auto part = client.chunk(); part && !part->empty(); part = client.chunk()) {
+    rest += *part;
+  }
+  EXPECT_THAT(rest, HasSubstr("canceled"));
+}
+
+class FewGuesses : public Apis {
+ protected:
+  FewGuesses() : Apis({{"RATE_LIMIT_UNAUTHENTICATED_PER_MINUTE", "5"}}) {}
+};
+
+TEST_F(FewGuesses, TheAddressThatNginxSeesCounts) {
+  second_->kill();  // Else each counts for itself.
+  const Nginx nginx = front();
+  const auto status_of = [&](const std::string& source, const std::string& forged) {
+    RawConnection client(nginx.port(), "127.0.0.1", 0, source);
+    const auto response =
+        client.exchange(get_request(kNoTask,
+                                    "Authorization: Bearer " + make_api_key("svc").text +
+                                        "\r\nX-Forwarded-For: " + forged + "\r\n"));
+    return response ? response->status : 0;
+  };
+  for (int i = 0; i < 6; ++i) {
+    EXPECT_EQ(status_of("127.0.0.9", "203.0.113." + std::to_string(i)), i < 5 ? 401 : 429) << i;
+  }
+  EXPECT_EQ(status_of("127.0.0.8", "203.0.113.1"), 401);
+}
+
+TEST_F(Apis, NginxEndsTlsItself) {
+  const Certificates certificates;
+  const std::string folder = stack_.log_folder();
+  certificates.issue(folder + "/server", "localhost");
+  std::filesystem::rename(folder + "/server.pem", folder + "/tls_certificate");
+  std::filesystem::rename(folder + "/server.key", folder + "/tls_key");
+  const Nginx nginx = front("tls");
+  const Output got = run({"/usr/bin/curl",
+                          "--silent",
+                          "--noproxy",
+                          "*",
+                          "--cacert",
+                          certificates.ca(),
+                          "--connect-to",
+                          "localhost:443:127.0.0.1:" + std::to_string(nginx.port()),
+                          "--write-out",
+                          "%{http_code}",
+                          "--output",
+                          "/dev/null",
+                          "https://localhost" + std::string(kNoTask)},
+                         {});
+  EXPECT_EQ(got.out, "401");
+}
+
+}  // namespace
+}  // namespace audiogen::test
