@@ -99,6 +99,22 @@ TEST_F(SessionTest, EveryConnectionReadsCommitted) {
   }
 }
 
+// What makes a new connection wait for a cluster's node (common/store/README.md, "A new connection
+// catches up") does not stay: each later read would wait for the whole cluster. `./dev clusters`
+// shows the rest.
+TEST_F(SessionTest, OnlyANewConnectionWaitsForItsNode) {
+  Rows version = session_.query(Sql("SELECT VERSION() LIKE '%MariaDB%'"));
+  ASSERT_TRUE(version.next());
+  if (version.i64(1) == 0) {
+    GTEST_SKIP() << "MySQL has no such nodes";
+  }
+  Rows rows =
+      session_.query(Sql("SELECT @@SESSION.wsrep_sync_wait, @@GLOBAL.wsrep_sync_wait, @node"));
+  ASSERT_TRUE(rows.next());
+  EXPECT_EQ(rows.i64(1), rows.i64(2));
+  EXPECT_FALSE(rows.is_null(3)) << "it did not wait";
+}
+
 TEST_F(SessionTest, AConnectionThatDiedIdleIsReplaced) {
   const std::uint64_t first = id_of(session_);
   kill(first);
