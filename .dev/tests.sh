@@ -136,6 +136,28 @@ command_soak() {
     "${fixed[@]}" "$state/build-test/bin/soak" "$@"
 }
 
+# As above; the namespaces of its nodes go with its last process.
+command_clusters() {
+  (($# <= 1)) || usage_error clusters
+  local fixed=() results=()
+  ((EUID == 0)) || die 'nodes are network namespaces: be root'
+  (($# == 1)) || results=(--results "$root/tests/fault/RESULTS.md")
+  exec </dev/null
+  need_packages "${build_packages[@]}" "${runtime_packages[@]}" "${database_packages[@]}" \
+    "${broker_packages[@]}" "${test_packages[@]}"
+  make_state
+  exec {clusters_lock_fd}>"$state/logs/clusters.lock"
+  flock -n "$clusters_lock_fd" || die 'another ./dev clusters is running here'
+  build dev build-test clusters
+  private_folder=$state/clusters
+  trap remove_private_services EXIT
+  remove_private_services
+  mkdir -p "$private_folder/stack"
+  ! setarch --addr-no-randomize true 2>/dev/null || fixed=(setarch --addr-no-randomize)
+  TEST_STACK_DIR=$private_folder/stack UBSAN_OPTIONS=print_stacktrace=1 \
+    "${fixed[@]}" "$state/build-test/bin/clusters" "${results[@]}" "$@"
+}
+
 command_simulate() {
   need_packages "${build_packages[@]}" "${test_packages[@]}"
   make_state

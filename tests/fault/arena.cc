@@ -60,10 +60,34 @@ bool is_final(const std::string& status) {
 
 }  // namespace
 
+void Gap::restart() {
+  const std::scoped_lock lock(mutex_);
+  last_ = Clock::now();
+  longest_ = {};
+}
+
+void Gap::happened() {
+  const std::scoped_lock lock(mutex_);
+  const Clock::time_point now = Clock::now();
+  longest_ = std::max(longest_, now - last_);
+  last_ = now;
+}
+
+std::chrono::milliseconds Gap::longest() const {
+  const std::scoped_lock lock(mutex_);
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::max(longest_, Clock::now() - last_));
+}
+
 Arena::Arena(const Options& options) : options_(options), workers_(kWorkers) {
   // First: it needs a process of one thread.
   if (const int megabytes = options_.audio_disk + options_.database_disk; megabytes > 0) {
     disk_ = std::make_unique<SmallDisk>(megabytes);
+  }
+  if (options_.clusters) {
+    nodes_.emplace();
+    databases_.emplace();
+    brokers_.emplace();
   }
   if (options_.own_database) {
     own_database_ = std::make_unique<PrivateDatabase>(
@@ -73,6 +97,8 @@ Arena::Arena(const Options& options) : options_(options), workers_(kWorkers) {
   if (options_.own_broker) {
     own_broker_ = std::make_unique<PrivateBroker>();
     broker_url_ = own_broker_->url();
+  } else if (options_.clusters) {
+    broker_url_ = brokers_->for_api();
   } else {
     broker_url_ = test_broker_url();
     broker_url_.vhost = Stack::virtual_host();
@@ -83,7 +109,8 @@ Arena::Arena(const Options& options) : options_(options), workers_(kWorkers) {
     worker_database_.push_back(std::make_unique<TcpProxy>(database_port));
   }
   api_broker_ = std::make_unique<TcpProxy>(broker_url_.port);
-  worker_broker_ = std::make_unique<TcpProxy>(broker_url_.port);
+  worker_broker_ = std::make_unique<TcpProxy>(options_.clusters ? brokers_->for_workers().port
+                                                                : broker_url_.port);
 
   // Two providers on one double. The first can be broken; the second one always works, so that
   // every generation has to succeed.
@@ -237,6 +264,18 @@ std::size_t Arena::generations() const {
   return stories_.size();
 }
 
+void Arena::watch() {
+  promises_.restart();
+  ends_.restart();
+  refusals_before_ = refusals_.load();
+}
+
+Arena::Felt Arena::watched() const {
+  return {.without_promise = promises_.longest(),
+          .without_end = ends_.longest(),
+          .refused = refusals_ - refusals_before_};
+}
+
 Reply Arena::ask(const std::string& method,
                  const std::string& path,
                  const Story& story,
@@ -291,6 +330,7 @@ bool Arena::create(Story& story) {
                             body);
     if (reply.status == 202) {
       story.id = reply.text("id");
+      promises_.happened();
       return true;
     }
     if (reply.status != 503 && reply.status != 0) {
@@ -316,6 +356,7 @@ bool Arena::follow(Story& story) {
     story.last = status;
     if (is_final(status)) {
       story.billing = reply.text("billing");
+      ends_.happened();
       if (status == "succeeded") {
         judge_audio(story, reply);
       } else {
@@ -415,6 +456,24 @@ void Arena::judge(std::uint64_t nonsense) {
     return depth.has_value();
   })) << "a queue is missing";
   EXPECT_LE(depth.value_or(queue::Depth{}).dead, dead_before_ + nonsense);
+}
+
+void Arena::expect_one_history() {
+  const auto read = [&](int node) {
+    DatabaseUrl url = databases_->server(node);
+    url.database = stack_->database().url().database;
+    store::Session session(url);
+    store::Rows rows = session.query(store::Sql("CHECKSUM TABLE balances, ledger, tasks"));
+    std::string out;
+    while (rows.next()) {
+      out += rows.text(1) + "=" + rows.text(2) + " ";
+    }
+    return out;
+  };
+  for (const int node : kNodes) {
+    EXPECT_TRUE(eventually(30s, [&] { return read(node) == read(databases_->writer()); }))
+        << "node " << node << ": " << read(node) << "; the writer: " << read(databases_->writer());
+  }
 }
 
 // What a client was told last is true for ever.

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tests/fault/small_disk.h"
+#include "tests/support/clusters.h"
 #include "tests/support/private_database.h"
 #include "tests/support/provider_double.h"
 #include "tests/support/stack.h"
@@ -32,6 +33,21 @@ struct Story {
   std::string sha256;             // In hexadecimal, of the file that was served.
 };
 
+// How long nothing of a kind happened, at the longest.
+class Gap {
+ public:
+  void restart();
+  void happened();
+  std::chrono::milliseconds longest() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  mutable std::mutex mutex_;
+  Clock::time_point last_ = Clock::now();
+  Clock::duration longest_{};
+};
+
 class Arena {
  public:
   // Places for workers, 0 and 1; each has one, dead or alive.
@@ -40,6 +56,7 @@ class Arena {
   struct Options {
     bool own_database = false;  // To kill and freeze; else that of all tests.
     bool own_broker = false;
+    bool clusters = false;  // Of databases and of brokers, in the place of both.
     bool soak = false;
     bool movable_clock = false;  // Of its own database.
     // Megabytes of a disk that can be filled, with the audio, or its own database, on it.
@@ -65,6 +82,10 @@ class Arena {
   PrivateDatabase& database() { return *own_database_; }
   PrivateBroker& broker() { return *own_broker_; }
   SmallDisk& disk() { return *disk_; }
+  // Options::clusters.
+  Nodes& nodes() { return *nodes_; }
+  DatabaseCluster& databases() { return *databases_; }
+  BrokerCluster& brokers() { return *brokers_; }
   // Where the service's queues are, past the proxies.
   const AmqpUrl& broker_url() const { return broker_url_; }
 
@@ -98,8 +119,19 @@ class Arena {
   // Clients finish what they have begun; then everything that they were told is held against the
   // service. Once. `nonsense`: messages that nobody could read were sent to the work queue.
   void judge(std::uint64_t nonsense = 0);
+  // After judge(), of clusters: every node has the same money and the same tasks.
+  void expect_one_history();
 
   std::size_t generations() const;
+
+  // What clients felt since watch(): how long none of them had a generation promised, none saw one
+  // end, and how many requests were refused or had no answer.
+  struct Felt {
+    std::chrono::milliseconds without_promise{}, without_end{};
+    std::size_t refused = 0;
+  };
+  void watch();
+  Felt watched() const;
 
  private:
   struct Client {
@@ -130,6 +162,9 @@ class Arena {
   std::unique_ptr<PrivateDatabase> own_database_;
   std::unique_ptr<PrivateBroker> own_broker_;
   std::unique_ptr<SmallDisk> disk_;
+  std::optional<Nodes> nodes_;
+  std::optional<DatabaseCluster> databases_;
+  std::optional<BrokerCluster> brokers_;
   AmqpUrl broker_url_;
   std::unique_ptr<TcpProxy> api_database_, api_broker_, worker_broker_;
   std::vector<std::unique_ptr<TcpProxy>> worker_database_;  // By place.
@@ -146,7 +181,8 @@ class Arena {
   std::uint64_t dead_before_ = 0;  // Letters.
 
   std::atomic<bool> closing_{false}, abandoned_{false};
-  std::atomic<std::size_t> answers_{0}, refusals_{0}, begun_{0};
+  std::atomic<std::size_t> answers_{0}, refusals_{0}, begun_{0}, refusals_before_{0};
+  Gap promises_, ends_;
   mutable std::mutex stories_mutex_;
   std::vector<Story> stories_;  // That ended.
   std::vector<std::unique_ptr<Client>> clients_;

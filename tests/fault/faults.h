@@ -32,4 +32,22 @@ std::span<const Fault> link_faults();
 std::span<const Fault> database_faults();
 std::span<const Fault> broker_faults();
 
+// What happens to clusters (Arena::Options::clusters): to servers, or to the network among nodes.
+struct ClusterFault {
+  const char* name;
+  void (*strike)(Arena&);
+  bool majority_stays = true;  // Of the databases: the service goes on before anything is mended.
+};
+std::span<const ClusterFault> cluster_faults();
+
+// What clients felt from the strike to the mending, and how long it took until all nodes were in
+// step again.
+struct ClusterFelt {
+  Arena::Felt felt;
+  std::chrono::milliseconds lasted{}, mending{};
+};
+// The fault strikes among clients at work; while a majority stays, their work goes on; it is
+// mended, and everything goes on.
+ClusterFelt try_on_clusters(Arena& arena, const ClusterFault& fault, std::chrono::seconds lasts);
+
 }  // namespace audiogen::test

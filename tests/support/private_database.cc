@@ -22,20 +22,6 @@ Output dev(const char* action,
   return run({source_path("dev"), "_mariadb", action, folder, std::to_string(port)}, environment);
 }
 
-bool all_threads_stopped(pid_t process) {
-  for (const auto& thread :
-       std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/task")) {
-    std::ifstream in(thread.path() / "stat");
-    std::string stat;
-    std::getline(in, stat);
-    if (const auto name_end = stat.rfind(')');
-        name_end == std::string::npos || stat.substr(name_end + 2, 1) != "T") {
-      return false;
-    }
-  }
-  return true;
-}
-
 }  // namespace
 
 PrivateDatabase::PrivateDatabase(const Options& options) : port_(free_port()) {

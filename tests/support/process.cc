@@ -1,6 +1,7 @@
 #include "tests/support/process.h"
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <random>
 #include <set>
@@ -155,6 +156,21 @@ Output run(const std::vector<std::string>& argv,
   ::waitpid(pid, &status, 0);
   out.code = exit_code(status);
   return out;
+}
+
+bool all_threads_stopped(pid_t process) {
+  std::error_code gone;
+  for (const auto& thread :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/task", gone)) {
+    std::ifstream in(thread.path() / "stat");
+    std::string stat;
+    std::getline(in, stat);
+    if (const auto name_end = stat.rfind(')');
+        name_end == std::string::npos || stat.substr(name_end + 2, 1) != "T") {
+      return false;
+    }
+  }
+  return !gone;
 }
 
 int test_lane() {

@@ -49,6 +49,9 @@ struct Output {
 Output run(const std::vector<std::string>& argv,
            const std::map<std::string, std::string>& environment);
 
+// Whether SIGSTOP has stopped all of a process: it stops one thread after the other.
+bool all_threads_stopped(pid_t process);
+
 // Which of the tests that run side by side this one is: the number that ctest's resource groups
 // have given to it alone, else 0.
 int test_lane();

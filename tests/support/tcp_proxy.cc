@@ -29,10 +29,11 @@ sockaddr_in loopback(std::uint16_t port) {
   return address;
 }
 
-int connect_to(std::uint16_t port) {
+int connect_to(const std::string& host, std::uint16_t port) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   AG_CHECK(fd >= 0);
-  const sockaddr_in address = loopback(port);
+  sockaddr_in address = loopback(port);
+  AG_CHECK(inet_pton(AF_INET, host.c_str(), &address.sin_addr) == 1);
   if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     close(fd);
     return -1;
@@ -107,9 +108,10 @@ bool TcpProxy::stopping() const {
   return stopping_;
 }
 
-void TcpProxy::set_target(std::uint16_t target) {
+void TcpProxy::set_target(std::uint16_t target, const std::string& host) {
   const std::scoped_lock lock(mutex_);
   target_ = target;
+  target_host_ = host;
 }
 
 void TcpProxy::cut_all(Cut how) {
@@ -196,6 +198,7 @@ void TcpProxy::accept_loop() {
 void TcpProxy::pump(Link& link) {
   for (bool client_done = false, server_done = false; !client_done || !server_done;) {
     std::uint16_t target = 0;
+    std::string host;
     {
       std::unique_lock lock(mutex_);
       if (link.cut || stopping_) {
@@ -209,9 +212,10 @@ void TcpProxy::pump(Link& link) {
         continue;
       }
       target = target_;
+      host = target_host_;
     }
     if (link.server < 0) {
-      link.server = connect_to(target);
+      link.server = connect_to(host, target);
       if (link.server < 0) {
         end(link, Cut::kReset);
         return;

@@ -16,8 +16,9 @@
 
 namespace audiogen::test {
 
-// Forwards every connection made to port() to 127.0.0.1:`target`. Faults apply to connections open
-// now and later, from the moment the call returns. Every method may be called from any thread.
+// Forwards every connection made to port() to 127.0.0.1:`target`, or that port of a host. Faults
+// apply to connections open now and later, from the moment the call returns. Every method may be
+// called from any thread.
 class TcpProxy {
  public:
   enum class Cut {
@@ -33,8 +34,8 @@ class TcpProxy {
 
   std::uint16_t port() const { return port_; }
 
-  // The server behind it, for connections made from now on.
-  void set_target(std::uint16_t target);
+  // The server behind it, for connections made from now on. `host` is an address.
+  void set_target(std::uint16_t target, const std::string& host = "127.0.0.1");
 
   // Ends every open connection, on both sides.
   void cut_all(Cut how = Cut::kReset);
@@ -105,6 +106,7 @@ class TcpProxy {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false;
+  std::string target_host_ = "127.0.0.1";
   std::uint16_t target_;
   Faults faults_;
   Trigger trigger_;

@@ -28,18 +28,6 @@ namespace {
   std::abort();
 }
 
-AmqpUrl parse_url(std::string text) {
-  amqp_connection_info info{};
-  if (amqp_parse_url(text.data(), &info) != AMQP_STATUS_OK) {
-    give_up("not an AMQP URL: amqp://user:pass@host:port/ is expected");
-  }
-  return {.user = info.user,
-          .password = info.password,
-          .host = info.host,
-          .vhost = *info.vhost == '\0' ? "/" : info.vhost,
-          .port = static_cast<std::uint16_t>(info.port)};
-}
-
 amqp_bytes_t bytes(std::string_view text) {
   return {text.size(), const_cast<char*>(text.data())};
 }
@@ -119,12 +107,25 @@ std::string dev(const std::string& action,
 
 }  // namespace
 
+AmqpUrl parse_broker_url(const std::string& from) {
+  std::string text = from;  // Cut into pieces by the library.
+  amqp_connection_info info{};
+  if (amqp_parse_url(text.data(), &info) != AMQP_STATUS_OK) {
+    give_up("not an AMQP URL: amqp://user:pass@host:port/ is expected");
+  }
+  return {.user = info.user,
+          .password = info.password,
+          .host = info.host,
+          .vhost = *info.vhost == '\0' ? "/" : info.vhost,
+          .port = static_cast<std::uint16_t>(info.port)};
+}
+
 AmqpUrl test_broker_url() {
   const char* text = std::getenv("TEST_AMQP_URL");
   if (text == nullptr) {
     give_up("TEST_AMQP_URL is not set: amqp://user:pass@host:port/ of a RabbitMQ for tests");
   }
-  return parse_url(text);
+  return parse_broker_url(text);
 }
 
 void purge_jobs(const AmqpUrl& url, const queue::Topology& names) {
@@ -237,7 +238,7 @@ PrivateBroker::~PrivateBroker() {
 void PrivateBroker::start() {
   std::string text = run_shell(dev("start", folder_, port_));
   text.resize(text.find_last_not_of('\n') + 1);
-  url_ = parse_url(text);
+  url_ = parse_broker_url(text);
 }
 
 void PrivateBroker::kill() {

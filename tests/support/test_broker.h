@@ -17,6 +17,8 @@ namespace audiogen::test {
 // The broker under test: amqp://user:pass@host:port/ of a user that may do everything. Ends the
 // process with a clear message when TEST_AMQP_URL is missing or malformed.
 AmqpUrl test_broker_url();
+// The same of any such text.
+AmqpUrl parse_broker_url(const std::string& text);
 
 // What an operator (or an enemy) may do to the work queues, the service's own unless others are
 // named. Every call opens a connection of its own; a failure ends the test, but that there is no

@@ -15,8 +15,12 @@ namespace {
 
 using store::Sql;
 
-// By socket and by TCP.
-constexpr const char* kHosts[] = {"localhost", "127.0.0.1"};
+// From where clients come, as the server sees it: by socket and by TCP, or to a cluster's nodes.
+std::vector<std::string> client_hosts() {
+  const char* const clients = std::getenv("TEST_DATABASE_CLIENTS");
+  return clients != nullptr ? std::vector<std::string>{clients}
+                            : std::vector<std::string>{"localhost", "127.0.0.1"};
+}
 
 [[noreturn]] void give_up(const char* why) {
   std::fprintf(stderr,
@@ -74,7 +78,7 @@ TestDatabase::~TestDatabase() {
     session_.disconnect();  // Ends what a failed test may have left open.
     session_.execute(Sql::trusted("DROP DATABASE " + url_.database));
     for (const auto& [role, url] : roles_) {
-      for (const char* const host : kHosts) {
+      for (const std::string& host : client_hosts()) {
         session_.execute(Sql::trusted("DROP USER '" + url.user + "'@'" + host + "'"));
       }
     }
@@ -90,7 +94,7 @@ DatabaseUrl TestDatabase::as(const std::string& role) {
     url.user = role + "_" + random_base32(12);
     url.password = random_base32(20);
     std::vector<store::Grantee> grantees;
-    for (const char* const host : kHosts) {
+    for (const std::string& host : client_hosts()) {
       session_.execute(Sql::trusted("CREATE USER '" + url.user + "'@'" + host +
                                     "' IDENTIFIED BY '" + url.password + "'"));
       grantees.push_back({role, url.user + "@" + host});
