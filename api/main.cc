@@ -9,7 +9,9 @@
 
 #include "api/admin/admin.h"
 #include "api/server/serve.h"
+#include "common/base/commit.h"
 #include "common/base/log.h"
+#include "common/base/metrics.h"
 #include "common/base/process.h"
 #include "common/store/grants.h"
 #include "common/store/migrate.h"
@@ -29,6 +31,7 @@ int with_config(int (*run)(const Config&)) {
     return 2;
   }
   audiogen::log::init("audio-api", config->log_level, config->log_format);
+  audiogen::metrics::set_build(AUDIOGEN_VERSION, audiogen::kCommit);
   return run(*config);
 }
 

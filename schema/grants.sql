@@ -46,6 +46,8 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON mail_changes TO api;
 GRANT SELECT, INSERT, UPDATE (issuer, email, last_used_at), DELETE ON oidc_identities TO api;
 GRANT SELECT, INSERT, DELETE ON issuer_refusals TO api;
 GRANT SELECT, INSERT, UPDATE (next_seq), DELETE ON account_deletions TO api;
+-- To tell operators who works.
+GRANT SELECT ON workers TO api;
 GRANT SELECT ON release_window TO api;
 GRANT SELECT ON usage_hours TO api;
 GRANT SELECT ON usage_marks TO api;

@@ -1,20 +1,26 @@
 // audio-worker: takes tasks from the queue, has them made, settles their price.
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 #include <malloc.h>
 
 #include "common/base/check.h"
+#include "common/base/commit.h"
 #include "common/base/log.h"
+#include "common/base/metrics.h"
 #include "common/base/process.h"
 #include "common/blob/blob_store.h"
+#include "common/domain/worker_status.h"
 #include "common/http/ops_server.h"
 #include "common/queue/consumer.h"
 #include "common/queue/publisher.h"
@@ -45,6 +51,10 @@ void log_providers_errors(const std::vector<std::string>& errors) {
   }
 }
 
+std::size_t places(const Chain& chain, const Config& config) {
+  return std::min(static_cast<std::size_t>(config.worker_in_flight), chain.capacity());
+}
+
 // SIGHUP: takes a new PROVIDERS_FILE into force, or keeps the old one and says why.
 void reload(const Config& config, http::Client& client, CurrentChain& chains) {
   chains.collect();
@@ -56,6 +66,36 @@ void reload(const Config& config, http::Client& client, CurrentChain& chains) {
   }
   chains.replace(std::make_shared<const Chain>(std::move(*providers)));
   log::info("providers reloaded", {{"file", config.providers_file}});
+}
+
+metrics::Snapshot worker_gauges(const Chain& chain,
+                                const Config& config,
+                                std::size_t in_flight,
+                                bool draining) {
+  metrics::Snapshot out;
+  out.gauge("worker_in_flight", "Tasks in hand", static_cast<double>(in_flight))
+      .gauge("worker_capacity",
+             "Tasks it can work on at once",
+             static_cast<double>(places(chain, config)))
+      .gauge("worker_draining", "1 while it takes nothing more", draining ? 1 : 0);
+  for (const ProviderStatus& provider : chain.status()) {
+    const metrics::Labels labels = {{"provider", provider.name}};
+    out.gauge("provider_breaker_state",
+              "0: calls pass; 1: one tries whether it works again; 2: it is left alone",
+              provider.state == "ready"       ? 0
+              : provider.state == "half_open" ? 1
+                                              : 2,
+              labels)
+        .gauge("provider_in_flight",
+               "Calls under way",
+               static_cast<double>(provider.in_flight),
+               labels)
+        .gauge("provider_waiting",
+               "Calls that wait for their turn",
+               static_cast<double>(provider.waiting),
+               labels);
+  }
+  return out;
 }
 
 int work(const Config& config) {
@@ -114,6 +154,9 @@ int work(const Config& config) {
       [&consumer](const queue::Delivery& delivery) { consumer.ack(delivery); },
       [&publisher](std::span<const Hint> hints) { publisher.submit(hints); });
   receiver = &runner;
+  std::atomic<bool> draining{false};
+  using Clock = std::chrono::steady_clock;
+  std::optional<Clock::time_point> broker_lost;  // The sweeper's.
   Sweeper sweeper(
       config,
       id,
@@ -121,14 +164,28 @@ int work(const Config& config) {
       {.take = [&runner](std::span<const Hint> hints) { return runner.take(hints); },
        .take_tried = [&runner](std::span<const Hint> hints) { return runner.take_tried(hints); },
        .queues_seen = [&runner] { return runner.queues_seen(); }},
-      [&runner, &chains, &config] {
+      [&](const MinuteEnded& swept) {
         const auto chain = chains.get();
-        const auto most = static_cast<std::size_t>(config.worker_in_flight);
+        if (consumer.connected()) {
+          broker_lost.reset();
+        } else if (!broker_lost) {
+          broker_lost = Clock::now();
+        }
+        MinuteEnded minute = runner.ended_in_last_minute();
+        minute.add(swept);
+        const WorkerStatus status{.version = AUDIOGEN_VERSION,
+                                  .draining = draining.load(),
+                                  .broker_away = broker_lost
+                                                     ? std::chrono::ceil<std::chrono::seconds>(
+                                                           Clock::now() - *broker_lost + 1ms)
+                                                     : 0s,
+                                  .providers = chain->status(),
+                                  .minute = std::move(minute)};
         return store::WorkerReport{.in_flight = runner.in_flight(),
-                                   .places = std::min(most, chain->capacity()),
+                                   .places = places(*chain, config),
                                    .room = runner.room().bulk,
                                    .ended = runner.ended(),
-                                   .status_json = "{\"providers\":" + chain->status_json() + "}"};
+                                   .status_json = encode_worker_status(status)};
       });
   Puller puller(
       config,
@@ -138,13 +195,17 @@ int work(const Config& config) {
   Janitor janitor(config, **blobs);
   Eraser eraser(config, **blobs);
   UsageRoller usage_roller(config);
-  std::atomic<bool> draining{false};
-  http::OpsServer ops(config.ops_listen, [&] {
-    return std::vector<http::ReadyPart>{{"database", database.ok(), true},
-                                        {"schema", database.fits(), true},
-                                        {"broker", consumer.connected(), true},
-                                        {"accepting", !draining.load(), true}};
-  });
+  http::OpsServer ops(config.ops_listen,
+                      [&] {
+                        return std::vector<http::ReadyPart>{{"database", database.ok(), true},
+                                                            {"schema", database.fits(), true},
+                                                            {"broker", consumer.connected(), true},
+                                                            {"accepting", !draining.load(), true}};
+                      },
+                      {{"/metrics", [&](const http::Exchange& exchange) {
+                          exchange.reply(http::metrics_answer(worker_gauges(
+                              *chains.get(), config, runner.in_flight(), draining.load())));
+                        }}});
   if (const auto started = ops.start(); !started) {
     log::error(started.error().message);
     return 1;
@@ -214,5 +275,6 @@ int main(int argc, char** argv) {
     return 2;
   }
   audiogen::log::init("audio-worker", config->log_level, config->log_format);
+  audiogen::metrics::set_build(AUDIOGEN_VERSION, audiogen::kCommit);
   return audiogen::worker::work(*config);
 }

@@ -10,25 +10,19 @@
 
 #include <CLI/CLI.hpp>
 #include <pwd.h>
-#include <rapidjson/document.h>
 #include <unistd.h>
 
-#include "api/admin/faults.h"
+#include "api/admin/command.h"
 #include "api/admin/output.h"
 #include "api/admin/previews.h"
+#include "api/admin/queue.h"
 #include "common/base/ascii.h"
 #include "common/base/config.h"
 #include "common/base/log.h"
 #include "common/domain/api_key.h"
 #include "common/domain/sign_in.h"
 #include "common/domain/voices.h"
-#include "common/queue/amqp.h"
-#include "common/store/accounts.h"
 #include "common/store/audit.h"
-#include "common/store/keys.h"
-#include "common/store/mail_links.h"
-#include "common/store/operators.h"
-#include "common/store/web_sessions.h"
 
 namespace audiogen::api {
 namespace {
@@ -37,56 +31,6 @@ using store::GrantKind;
 using store::Plan;
 
 // --- the commands
-
-struct Answer {
-  std::string json;
-  std::string note = {};  // For people only.
-  bool ok = true;
-};
-
-// Why a command did nothing, as the operator is told and as it is recorded.
-struct Failure {
-  std::string message;
-  store::ActionResult result = store::ActionResult::kRefused;
-};
-
-Failure failure(const store::Fault& fault) {
-  return {
-      worded(fault),
-      store::is_refusal(fault.code) ? store::ActionResult::kRefused : store::ActionResult::kFailed};
-}
-
-using Reply = Result<Answer, Failure>;
-
-// The store as one command uses it. What it changes is recorded with `note`.
-struct Doors {
-  Doors(const DatabaseUrl& to, const store::ActionNote* note)
-      : url(to),
-        session(to, store::kOperatorPatience),
-        accounts(session, note),
-        keys(session, note),
-        web_sessions(session, note),
-        mail_links(session, note),
-        operators(session, note) {}
-
-  const DatabaseUrl& url;
-  store::Session session;
-  store::Accounts accounts;
-  store::Keys keys;
-  store::WebSessions web_sessions;
-  store::MailLinks mail_links;
-  store::Operators operators;
-};
-
-// The options of all commands; each offers its own.
-struct Options {
-  std::string email, plan = "free", user, credits, kind, reference, name, id, status;
-  std::vector<std::string> scopes{"generate"};
-  std::string expires, spend_limit, period, url, as, reason;
-  int overlap_hours = 0;
-  std::size_t limit = 50;
-  bool again = false, json = false;
-};
 
 const std::map<std::string, Plan>& plans() {
   static const std::map<std::string, Plan> all = {{"free", Plan::kFree}, {"paid", Plan::kPaid}};
@@ -550,91 +494,6 @@ Reply task_cancel(Doors& doors, const Options& o) {
   }
   return Answer{Json().member("id", *id).member("status", "canceled").finish(),
                 "Canceled: what was reserved is returned."};
-}
-
-const char* state_of(store::QueueView::Worker::State state) {
-  using State = store::QueueView::Worker::State;
-  switch (state) {
-    case State::kWorking:
-      return "working";
-    case State::kEnded:
-      return "ended";
-    case State::kLost:
-      break;
-  }
-  return "lost";
-}
-
-// One provider over all living workers.
-struct ProviderSum {
-  std::string state;
-  std::uint64_t in_flight = 0, workers = 0;
-};
-
-// Adds what one worker reports of its providers; a report of another form adds nothing.
-void add_providers(std::map<std::string, ProviderSum>& sums, const std::string& status_json) {
-  rapidjson::Document status;
-  status.Parse(status_json.c_str());
-  if (!status.IsObject() || !status.HasMember("providers") || !status["providers"].IsArray()) {
-    return;
-  }
-  for (const auto& provider : status["providers"].GetArray()) {
-    if (!provider.IsObject() || !provider.HasMember("name") || !provider["name"].IsString() ||
-        !provider.HasMember("state") || !provider["state"].IsString() ||
-        !provider.HasMember("in_flight") || !provider["in_flight"].IsUint64()) {
-      continue;
-    }
-    ProviderSum& sum = sums[provider["name"].GetString()];
-    // Trouble seen by one worker is what an operator wants to see.
-    if (sum.workers == 0 || sum.state == "ready") {
-      sum.state = provider["state"].GetString();
-    }
-    sum.in_flight += provider["in_flight"].GetUint64();
-    ++sum.workers;
-  }
-}
-
-Reply queue(Doors& doors, const Options&) {
-  const auto view = doors.operators.queue();
-  if (!view) {
-    return failure(view.error());
-  }
-  std::optional<queue::Depth> depth;
-  if (const auto broker = load_amqp_url()) {
-    depth = queue::read_depth(*broker);
-  }
-  std::map<std::string, ProviderSum> providers;
-  for (const auto& worker : view->workers) {
-    if (worker.state == store::QueueView::Worker::State::kWorking) {
-      add_providers(providers, worker.status_json);
-    }
-  }
-  Json json;
-  json.member("ready", view->ready)
-      .member("in_flight", view->in_flight)
-      .member("waiting_retry", view->waiting_retry)
-      .member("dead", depth ? std::optional(depth->dead) : std::nullopt)
-      .member("oldest_seconds", view->oldest_seconds)
-      .objects("workers",
-               view->workers,
-               [&](const store::QueueView::Worker& worker) {
-                 json.member("id", worker.id)
-                     .member("host", worker.host)
-                     .member("pid", worker.pid)
-                     .member("state", state_of(worker.state))
-                     .member("alive", worker.state == store::QueueView::Worker::State::kWorking)
-                     .member("in_flight", worker.in_flight)
-                     .member("started_at", worker.started_at)
-                     .member("seen_at", worker.seen_at);
-               })
-      .objects("providers", providers, [&](const auto& provider) {
-        json.member("name", provider.first)
-            .member("state", provider.second.state)
-            .member("in_flight", provider.second.in_flight)
-            .member("workers", provider.second.workers);
-      });
-  return Answer{json.finish(),
-                depth ? "" : "The broker did not answer (AMQP_URL), so dead is not known."};
 }
 
 // Whom previews are made for. No mail reaches it (RFC 2606), so nobody else can be it.

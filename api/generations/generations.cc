@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <random>
 #include <utility>
@@ -45,6 +46,25 @@ std::chrono::milliseconds until_key_is_asked() {
   return kKeyEvery - std::chrono::milliseconds(earlier(random));
 }
 
+// Of what the database has decided; the rest is api_refused_total and api_unavailable_total.
+prometheus::Counter& admissions(store::CreateOutcome::Kind kind) {
+  using Kind = store::CreateOutcome::Kind;
+  static const auto of = [](const char* outcome) {
+    return &metrics::counter(
+        "admissions_total", "Creations decided, by outcome", {{"outcome", outcome}});
+  };
+  static const std::map<Kind, prometheus::Counter*> all = {
+      {Kind::kCreated, of("created")},
+      {Kind::kReplayed, of("replayed")},
+      {Kind::kConflict, of("conflict")},
+      {Kind::kInsufficient, of("insufficient_credits")},
+      {Kind::kOverLimit, of("over_limit")},
+      {Kind::kTooManyOpen, of("too_many_open")},
+      {Kind::kTooLate, of("too_late")},
+      {Kind::kFailed, of("failed")}};
+  return *all.at(kind);
+}
+
 }  // namespace
 
 Generations::Generations(const Config& config,
@@ -59,7 +79,6 @@ Generations::Generations(const Config& config,
       lookout_(lookout),
       authenticators_(authenticators),
       stream_max_(held.stream_max),
-      created_(metrics::counter("api_creates_total", "Creations answered 202")),
       read_(metrics::counter("api_reads_total", "Status reads answered 200")),
       streamed_(metrics::counter("api_streams_total", "Streams of events that were begun")),
       canceled_(metrics::counter("api_cancels_total", "Tasks canceled by their owners")),
@@ -161,6 +180,7 @@ const PlanLimits& Generations::plan_of(const Call& call) const {
 
 void Generations::answer_created(const Call& call, const store::CreateOutcome& outcome) {
   using Kind = store::CreateOutcome::Kind;
+  admissions(outcome.kind).Increment();
   switch (outcome.kind) {
     case Kind::kConflict:
       call.fail(idempotency_conflict());
@@ -196,7 +216,6 @@ void Generations::answer_created(const Call& call, const store::CreateOutcome& o
         {{"request_id", call.request_id()}, {"task_id", task.id}, {"user_id", call.key().user}});
   }
   AG_CRASH_POINT("create.committed");
-  created_.Increment();
   call.answer(202, render_task(task, names_), headers);
 }
 

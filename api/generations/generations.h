@@ -73,7 +73,6 @@ class Generations {
   const Lookout& lookout_;
   const Authenticators authenticators_;
   const std::chrono::milliseconds stream_max_;
-  prometheus::Counter& created_;
   prometheus::Counter& read_;
   prometheus::Counter& streamed_;
   prometheus::Counter& canceled_;

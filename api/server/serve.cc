@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 
@@ -23,6 +24,9 @@
 #include "api/generations/history.h"
 #include "api/generations/lookout.h"
 #include "api/generations/publishing.h"
+#include "api/operators/gauges.h"
+#include "api/operators/scale.h"
+#include "api/operators/situation_watch.h"
 #include "api/server/auth.h"
 #include "api/server/description.h"
 #include "api/server/dispatcher.h"
@@ -175,12 +179,19 @@ int serve(const Config& config) {
           .reply_timeout = kReplyTimeout},
       [&dispatcher](http::Exchange exchange) { dispatcher.handle(std::move(exchange)); },
       render_server_error);
-  http::OpsServer ops(config.ops_listen, [&] {
-    return std::vector<http::ReadyPart>{{"database", database.ok(), true},
-                                        {"schema", database.fits(), true},
-                                        {"broker", publisher.connected(), false},
-                                        {"accepting", !draining.load(), true}};
-  });
+  SituationWatch situations(config);
+  Scale scale(situations, static_cast<std::uint64_t>(config.worker_in_flight));
+  http::OpsServer ops(
+      config.ops_listen,
+      [&] {
+        return std::vector<http::ReadyPart>{{"database", database.ok(), true},
+                                            {"schema", database.fits(), true},
+                                            {"broker", publisher.connected(), false},
+                                            {"accepting", !draining.load(), true}};
+      },
+      {{"/metrics",
+        [&situations](const http::Exchange& exchange) { answer_metrics(situations, exchange); }},
+       {"/scale", [&scale](const http::Exchange& exchange) { scale.handle(exchange); }}});
   for (const Result<Done>& started : {server.start(), ops.start()}) {
     if (!started) {
       log::error(started.error().message);
@@ -213,6 +224,7 @@ int serve(const Config& config) {
   }
   publisher.stop(kPublishLimit);
   server.stop();
+  situations.stop();
   ops.stop();
   log::info("audio-api stopped");
   return 0;

@@ -1,10 +1,21 @@
 #include "common/base/metrics.h"
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <utility>
+
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 namespace audiogen::metrics {
 namespace {
+
+constexpr char kPrefix[] = "audiogen_";
 
 prometheus::Registry& registry() {
   // Merge: asking for a family twice gives the same one.
@@ -12,16 +23,92 @@ prometheus::Registry& registry() {
   return instance;
 }
 
+prometheus::MetricFamily family(std::string name, std::string help, prometheus::MetricType type) {
+  prometheus::MetricFamily out;
+  out.name = std::move(name);
+  out.help = std::move(help);
+  out.type = type;
+  return out;
+}
+
+void add_process(std::vector<prometheus::MetricFamily>& out) {
+  using prometheus::MetricType;
+  const auto add =
+      [&](const char* name, const char* help, double value, MetricType type = MetricType::Gauge) {
+        prometheus::ClientMetric metric;
+        (type == MetricType::Counter ? metric.counter.value : metric.gauge.value) = value;
+        out.push_back(family(name, help, type));
+        out.back().metric.push_back(metric);
+      };
+  rusage used{};
+  if (::getrusage(RUSAGE_SELF, &used) == 0) {
+    const auto seconds = [](const timeval& time) {
+      constexpr double kMicroseconds = 1e6;
+      return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / kMicroseconds;
+    };
+    add("process_cpu_seconds_total",
+        "Processor time used, of the system included",
+        seconds(used.ru_utime) + seconds(used.ru_stime),
+        MetricType::Counter);
+  }
+  std::uint64_t pages = 0, resident = 0;
+  if (std::ifstream("/proc/self/statm") >> pages >> resident) {
+    const auto page = static_cast<double>(::sysconf(_SC_PAGESIZE));
+    add("process_virtual_memory_bytes", "Addresses in use", static_cast<double>(pages) * page);
+    add("process_resident_memory_bytes", "Memory in use", static_cast<double>(resident) * page);
+  }
+  // After the name, which may hold anything and ends with the last bracket: field 22 of proc(5).
+  std::string stat;
+  std::getline(std::ifstream("/proc/self/stat"), stat);
+  std::uint64_t boot = 0;
+  std::ifstream kernel("/proc/stat");
+  for (std::string line; boot == 0 && std::getline(kernel, line);) {
+    std::istringstream(line.starts_with("btime ") ? line.substr(6) : "0") >> boot;
+  }
+  std::istringstream fields(stat.substr(std::min(stat.rfind(')'), stat.size() - 1) + 1));
+  constexpr int kThreadsField = 17, kStartField = 19;  // Counted from the one after the name.
+  double threads = 0, start = 0;
+  int at = 0;
+  for (std::string field; fields >> field && at < kStartField + 1; ++at) {
+    if (at == kThreadsField) {
+      threads = std::stod(field);
+    } else if (at == kStartField) {
+      start = std::stod(field);
+    }
+  }
+  if (at > kStartField && boot > 0) {
+    add("process_threads", "Threads", threads);
+    add("process_start_time_seconds",
+        "When it was started, since 1970",
+        static_cast<double>(boot) + start / static_cast<double>(::sysconf(_SC_CLK_TCK)));
+  }
+  std::error_code failed;
+  const std::filesystem::directory_iterator open("/proc/self/fd", failed);
+  if (!failed) {
+    add("process_open_fds",
+        "Descriptors in use",
+        static_cast<double>(std::distance(begin(open), end(open))));
+  }
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+    add("process_max_fds", "Descriptors there may be", static_cast<double>(limit.rlim_cur));
+  }
+}
+
 }  // namespace
 
 prometheus::Counter& counter(const std::string& name,
                              const std::string& help,
                              const Labels& labels) {
-  return prometheus::BuildCounter().Name(name).Help(help).Register(registry()).Add(labels);
+  return prometheus::BuildCounter()
+      .Name(kPrefix + name)
+      .Help(help)
+      .Register(registry())
+      .Add(labels);
 }
 
 prometheus::Gauge& gauge(const std::string& name, const std::string& help, const Labels& labels) {
-  return prometheus::BuildGauge().Name(name).Help(help).Register(registry()).Add(labels);
+  return prometheus::BuildGauge().Name(kPrefix + name).Help(help).Register(registry()).Add(labels);
 }
 
 prometheus::Histogram& histogram(const std::string& name,
@@ -29,14 +116,44 @@ prometheus::Histogram& histogram(const std::string& name,
                                  const Labels& labels,
                                  const std::vector<double>& buckets) {
   return prometheus::BuildHistogram()
-      .Name(name)
+      .Name(kPrefix + name)
       .Help(help)
       .Register(registry())
       .Add(labels, buckets);
 }
 
-std::string render() {
-  return prometheus::TextSerializer().Serialize(registry().Collect());
+Snapshot& Snapshot::gauge(const std::string& name,
+                          const std::string& help,
+                          double value,
+                          const Labels& labels) {
+  auto found = std::find_if(families_.begin(), families_.end(), [&](const auto& one) {
+    return one.name == kPrefix + name;
+  });
+  if (found == families_.end()) {
+    families_.push_back(family(kPrefix + name, help, prometheus::MetricType::Gauge));
+    found = families_.end() - 1;
+  }
+  prometheus::ClientMetric metric;
+  for (const auto& [label, content] : labels) {
+    metric.label.push_back({label, content});
+  }
+  metric.gauge.value = value;
+  found->metric.push_back(std::move(metric));
+  return *this;
+}
+
+std::string render(const Snapshot& more) {
+  auto families = registry().Collect();
+  families.insert(families.end(), more.families().begin(), more.families().end());
+  add_process(families);
+  return prometheus::TextSerializer().Serialize(families);
+}
+
+void set_build(const std::string& version, const std::string& commit) {
+  gauge("build_info",
+        "1; what this program was built of",
+        {{"version", version}, {"commit", commit.empty() ? "unknown" : commit}})
+      .Set(1);
 }
 
 }  // namespace audiogen::metrics

@@ -2,15 +2,15 @@
 
 #include <algorithm>
 
-#include "common/base/metrics.h"
-
 namespace audiogen::http {
 namespace {
 
 // Monitors and people; what comes above takes the place of the longest idle.
 constexpr std::size_t kConnectionsMax = 32;
 
-Response text(int status, std::string body, std::string_view type) {
+}  // namespace
+
+Response ops_answer(int status, std::string body, std::string_view type) {
   Response response;
   response.status = status;
   response.headers = "Content-Type: " + std::string(type) + "\r\nCache-Control: no-store\r\n";
@@ -18,10 +18,15 @@ Response text(int status, std::string body, std::string_view type) {
   return response;
 }
 
-}  // namespace
+Response metrics_answer(const metrics::Snapshot& more) {
+  return ops_answer(200, metrics::render(more), "text/plain; version=0.0.4");
+}
 
-OpsServer::OpsServer(const HostPort& listen, std::function<std::vector<ReadyPart>()> ready)
+OpsServer::OpsServer(const HostPort& listen,
+                     std::function<std::vector<ReadyPart>()> ready,
+                     Routes routes)
     : ready_(std::move(ready)),
+      routes_(std::move(routes)),
       server_(
           ServerOptions{.host = listen.host,
                         .port = listen.port,
@@ -30,15 +35,17 @@ OpsServer::OpsServer(const HostPort& listen, std::function<std::vector<ReadyPart
                         .connections_max = kConnectionsMax},
           [this](const Exchange& exchange) { handle(exchange); },
           [](int status, std::string_view reason, const Request*) {
-            return text(status, std::string(reason) + "\n", "text/plain");
+            return ops_answer(status, std::string(reason) + "\n", "text/plain");
           }) {}
 
 void OpsServer::handle(const Exchange& exchange) const {
   const Request& request = exchange.request();
   if (request.method != "GET" && request.method != "HEAD") {
-    exchange.reply(text(405, "only GET\n", "text/plain"));
+    exchange.reply(ops_answer(405, "only GET\n", "text/plain"));
+  } else if (const auto route = routes_.find(request.path); route != routes_.end()) {
+    route->second(exchange);
   } else if (request.path == "/healthz") {
-    exchange.reply(text(200, "ok\n", "text/plain"));
+    exchange.reply(ops_answer(200, "ok\n", "text/plain"));
   } else if (request.path == "/readyz") {
     const std::vector<ReadyPart> parts = ready_();
     const bool ready = std::all_of(
@@ -47,11 +54,15 @@ void OpsServer::handle(const Exchange& exchange) const {
     for (const ReadyPart& part : parts) {
       body += ",\"" + part.name + (part.ok ? "\":true" : "\":false");
     }
-    exchange.reply(text(ready ? 200 : 503, body + "}\n", "application/json"));
+    exchange.reply(ops_answer(ready ? 200 : 503, body + "}\n", "application/json"));
   } else if (request.path == "/metrics") {
-    exchange.reply(text(200, metrics::render(), "text/plain; version=0.0.4"));
+    exchange.reply(metrics_answer());
   } else {
-    exchange.reply(text(404, "/healthz, /readyz, /metrics\n", "text/plain"));
+    std::string paths = "/healthz, /readyz, /metrics";
+    for (const auto& [path, unused] : routes_) {
+      paths += path == "/metrics" ? "" : ", " + path;
+    }
+    exchange.reply(ops_answer(404, paths + "\n", "text/plain"));
   }
 }
 

@@ -1,14 +1,17 @@
-// The operations port of both programs: /healthz, /readyz, /metrics. Loopback unless configured
-// otherwise.
+// The operations port of both programs: /healthz, /readyz, /metrics, and what a program adds.
+// Loopback unless configured otherwise.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "common/base/config.h"
+#include "common/base/metrics.h"
 #include "common/base/result.h"
 #include "common/http/server.h"
 
@@ -21,10 +24,20 @@ struct ReadyPart {
   bool needed = true;
 };
 
+// Answers of this port.
+Response ops_answer(int status, std::string body, std::string_view type);
+Response metrics_answer(const metrics::Snapshot& more = {});
+
 class OpsServer {
  public:
+  // By their paths, which go before those that every program has. They run on the server's thread
+  // and must not block; they may answer later.
+  using Routes = std::map<std::string, std::function<void(const Exchange&)>, std::less<>>;
+
   // `ready` runs on the server's thread and must not block.
-  OpsServer(const HostPort& listen, std::function<std::vector<ReadyPart>()> ready);
+  OpsServer(const HostPort& listen,
+            std::function<std::vector<ReadyPart>()> ready,
+            Routes routes = {});
 
   Result<Done> start() { return server_.start(); }
   void stop() { server_.stop(); }
@@ -34,6 +47,7 @@ class OpsServer {
   void handle(const Exchange& exchange) const;
 
   std::function<std::vector<ReadyPart>()> ready_;
+  const Routes routes_;
   Server server_;
 };
 

@@ -85,10 +85,10 @@ struct Consumer::Impl {
   Clock::time_point check_at = Clock::now();
 
   prometheus::Counter& delivered_total =
-      metrics::counter("queue_delivered_total", "Hints received");
-  prometheus::Counter& acked_total = metrics::counter("queue_acked_total", "Hints acknowledged");
+      metrics::counter("hints_delivered_total", "Hints received");
+  prometheus::Counter& acked_total = metrics::counter("hints_acked_total", "Hints acknowledged");
   prometheus::Counter& rejected_total =
-      metrics::counter("queue_rejected_total", "Messages that were no hints");
+      metrics::counter("hints_rejected_total", "Messages that were no hints");
 
   std::thread thread;
 };

@@ -30,9 +30,9 @@ Dialer::Dialer(const AmqpUrl& url,
       options_(options),
       role_(std::move(role)),
       connected_(
-          metrics::gauge("queue_connected", "1 while connected to the broker", {{"role", role_}})),
+          metrics::gauge("broker_connected", "1 while connected to the broker", {{"role", role_}})),
       reconnects_(metrics::counter(
-          "queue_reconnects_total", "Connections after the first one", {{"role", role_}})) {}
+          "broker_reconnects_total", "Connections after the first one", {{"role", role_}})) {}
 
 std::unique_ptr<Connection> Dialer::dial() {
   auto opened = Connection::open(url_, topology_, options_);

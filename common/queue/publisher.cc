@@ -93,15 +93,15 @@ struct Publisher::Impl {
   bool blocked = false;
   bool unroutable = false;  // A message was returned: the topology needs repair.
 
-  prometheus::Counter& published_total = metrics::counter("queue_published_total", "Hints sent");
+  prometheus::Counter& published_total = metrics::counter("hints_published_total", "Hints sent");
   prometheus::Counter& confirmed_total =
-      metrics::counter("queue_confirmed_total", "Hints the broker has taken over");
+      metrics::counter("hints_confirmed_total", "Hints the broker has taken over");
   prometheus::Counter& nacked_total =
-      metrics::counter("queue_nacked_total", "Hints the broker refused");
+      metrics::counter("hints_nacked_total", "Hints the broker refused");
   prometheus::Counter& returned_total =
-      metrics::counter("queue_returned_total", "Hints no queue was bound for");
+      metrics::counter("hints_returned_total", "Hints no queue was bound for");
   prometheus::Gauge& unconfirmed =
-      metrics::gauge("queue_unconfirmed", "Hints sent and not yet confirmed");
+      metrics::gauge("hints_unconfirmed", "Hints sent and not yet confirmed");
 
   std::thread thread;  // Last: everything else exists before it runs.
 };

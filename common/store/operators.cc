@@ -1,8 +1,5 @@
 #include "common/store/operators.h"
 
-#include <algorithm>
-
-#include "common/base/check.h"
 #include "common/store/task_rows.h"
 
 namespace audiogen::store {
@@ -155,46 +152,6 @@ Result<Done, Fault> Operators::note_failure(ActionResult result, std::string_vie
       note_->write(session_, result, message);
     }
     return Done{};
-  });
-}
-
-Result<QueueView, Fault> Operators::queue() {
-  return guarded([&]() -> Result<QueueView, Fault> {
-    // Only open tasks have a wake_at: the index holds just those, however many final ones there
-    // are.
-    Rows rows = session_.query(
-        Sql("SELECT COUNT(CASE WHEN state=1 AND next_run_at<=UTC_TIMESTAMP(6) THEN 1 END), "
-            "COUNT(CASE WHEN state=2 THEN 1 END), "
-            "COUNT(CASE WHEN state=1 AND next_run_at>UTC_TIMESTAMP(6) THEN 1 END), "
-            "COALESCE(TIMESTAMPDIFF(SECOND, MIN(CASE WHEN state=1 AND "
-            "next_run_at<=UTC_TIMESTAMP(6) THEN created_at END), UTC_TIMESTAMP(6)), 0) "
-            "FROM tasks FORCE INDEX (k_wake) WHERE wake_at IS NOT NULL"));
-    AG_CHECK(rows.next());
-    QueueView out{
-        .ready = rows.u64(1),
-        .in_flight = rows.u64(2),
-        .waiting_retry = rows.u64(3),
-        .oldest_seconds = static_cast<std::uint64_t>(std::max<std::int64_t>(rows.i64(4), 0)),
-        .workers = {}};
-    rows = session_.query(
-        Sql("SELECT id, host, pid, in_flight, status, started_at, seen_at, "
-            "seen_at > UTC_TIMESTAMP(6) - INTERVAL 30 SECOND, ended_at IS NOT NULL FROM workers "
-            "ORDER BY id"));
-    while (rows.next()) {
-      using State = QueueView::Worker::State;
-      const State state = rows.u64(9) != 0   ? State::kEnded
-                          : rows.u64(8) != 0 ? State::kWorking
-                                             : State::kLost;
-      out.workers.push_back({.id = rows.id<WorkerId>(1),
-                             .host = rows.text(2),
-                             .pid = rows.u32(3),
-                             .in_flight = state == State::kWorking ? rows.u32(4) : 0,
-                             .status_json = rows.text(5),
-                             .started_at = rows.time(6),
-                             .seen_at = rows.time(7),
-                             .state = state});
-    }
-    return out;
   });
 }
 

@@ -1,5 +1,5 @@
-// The door of operators: what they look at (tasks, the queue, what operators did) and what they
-// end.
+// The door of operators: the tasks they look at, what they end, what they did. How the queue stands
+// is situations.h.
 #pragma once
 
 #include <cstdint>
@@ -49,25 +49,6 @@ struct TaskDetail {
   std::vector<LedgerRow> ledger;
 };
 
-struct QueueView {                   // Counted in the database, the queue of record.
-  std::uint64_t ready = 0;           // queued, due
-  std::uint64_t in_flight = 0;       // running
-  std::uint64_t waiting_retry = 0;   // queued, not due yet
-  std::uint64_t oldest_seconds = 0;  // age of the oldest ready task
-  struct Worker {
-    WorkerId id;
-    std::string host;
-    std::uint32_t pid = 0, in_flight = 0;
-    std::string status_json;
-    Instant started_at, seen_at;
-    // Ended: it said so. Lost: not seen for 30 s. Neither holds work, whatever it said last: its
-    // tasks go to others when their leases end.
-    enum class State : std::uint8_t { kWorking, kEnded, kLost };
-    State state = State::kLost;
-  };
-  std::vector<Worker> workers;
-};
-
 // See Door for threads, blocking and failures.
 class Operators : private Door {
  public:
@@ -82,8 +63,6 @@ class Operators : private Door {
   // Ends an open task by `tasks`, a store of this thread's, and returns what it reserved. Faults:
   // kNoSuchTask, kAlreadyFinal.
   Result<Done, Fault> cancel_task(TaskStore& tasks, TaskId id);
-
-  Result<QueueView, Fault> queue();
 
   // Newest first.
   Result<std::vector<ActionRow>, Fault> list_actions(std::size_t limit);

@@ -210,7 +210,7 @@ void bench_broker_away(Context& context) {
   // What the broker took, and no worker ever saw.
   stand.stack().worker(0).kill();
   const auto confirmed = [&] {
-    constexpr std::string_view kLine = "\nqueue_confirmed_total ";
+    constexpr std::string_view kLine = "\naudiogen_hints_confirmed_total ";
     const std::string text = test::http("GET", stand.stack().ops_url() + "/metrics").body;
     const auto found = text.find(kLine);
     return found == std::string::npos ? 0.0 : std::atof(text.c_str() + found + kLine.size());

@@ -420,7 +420,8 @@ std::int64_t Stand::running() {
 }
 
 double Stand::succeeded() const {
-  constexpr std::string_view kLine = "\nworker_tasks_total{outcome=\"succeeded\"} ";
+  constexpr std::string_view kLine =
+      "\naudiogen_tasks_finished_total{code=\"\",state=\"succeeded\"} ";
   double sum = 0;
   for (std::size_t i = 0; i < workers_; ++i) {
     const std::string text = test::http("GET", stack_->worker_ops_url(i) + "/metrics").body;

@@ -37,7 +37,7 @@ double metric(const Stack& stack, const std::string& name, const std::string& la
   std::istringstream lines(http("GET", stack.ops_url() + "/metrics").body);
   double sum = -1;
   for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with(name) && line.find(labels) != std::string::npos) {
+    if (line.starts_with("audiogen_" + name) && line.find(labels) != std::string::npos) {
       sum = std::max(sum, 0.0) + std::stod(line.substr(line.rfind(' ') + 1));
     }
   }

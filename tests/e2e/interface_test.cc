@@ -660,7 +660,8 @@ TEST(Operations, HealthReadinessAndMetricsOnTheirOwnPort) {
   ASSERT_EQ(stack.create(ann, Stack::body()).status, 202);
   EXPECT_EQ(http("GET", stack.ops_url() + "/healthz").status, 200);
   EXPECT_EQ(http("GET", stack.ops_url() + "/readyz").text("database"), "true");
-  EXPECT_NE(http("GET", stack.ops_url() + "/metrics").body.find("api_creates_total 1"),
+  EXPECT_NE(http("GET", stack.ops_url() + "/metrics")
+                .body.find("audiogen_admissions_total{outcome=\"created\"} 1"),
             std::string::npos);
   EXPECT_EQ(http("GET", stack.ops_url() + "/api/v1/openapi.json").status, 404);
 }

@@ -164,8 +164,8 @@ TEST(UsageOfSeveralWorkers, OneRollsUpAndTheNextWhenItFreezes) {
   const auto with_turn = [&] {
     std::vector<std::size_t> out;
     for (const std::size_t worker : awake) {
-      if (http("GET", stack.worker_ops_url(worker) + "/metrics").body.find("\nusage_turn 1\n") !=
-          std::string::npos) {
+      if (http("GET", stack.worker_ops_url(worker) + "/metrics")
+              .body.find("\naudiogen_usage_turn 1\n") != std::string::npos) {
         out.push_back(worker);
       }
     }

@@ -172,8 +172,8 @@ TEST(LongCall, KeepsItsLeaseAndIsMadeOnce) {
   EXPECT_EQ(column(stack, id, "lost_leases"), 0);
   for (std::size_t worker = 0; worker < 2; ++worker) {
     const std::string metrics = http("GET", stack.worker_ops_url(worker) + "/metrics").body;
-    EXPECT_THAT(metrics, HasSubstr(R"(queue_connected{role="consumer"} 1)"));
-    EXPECT_THAT(metrics, HasSubstr(R"(queue_reconnects_total{role="consumer"} 0)"));
+    EXPECT_THAT(metrics, HasSubstr(R"(broker_connected{role="consumer"} 1)"));
+    EXPECT_THAT(metrics, HasSubstr(R"(broker_reconnects_total{role="consumer"} 0)"));
   }
   EXPECT_EQ(credits_of(stack, ann, "available_credits"), 1000 - kPrice);
   stack.database().expect_invariants();

@@ -129,7 +129,7 @@ TEST(Broker, APurgedQueueCostsSeconds) {
   }
   ASSERT_TRUE(eventually(std::chrono::seconds(30), [&] {
     const std::string metrics = http("GET", stack.ops_url() + "/metrics").body;
-    return metrics.find("queue_confirmed_total 20") != std::string::npos;
+    return metrics.find("hints_confirmed_total 20") != std::string::npos;
   }));
   purge_jobs(broker.url());
   stack.start_worker();
@@ -160,7 +160,7 @@ TEST(Broker, ASecondAndATenthMessageChangeNothing) {
   EXPECT_EQ(stack.wait_final(ann, stack.create(ann, Stack::body()).text("id")).text("status"),
             "succeeded");
   const auto delivered = [&] { return http("GET", stack.worker_ops_url(0) + "/metrics").body; };
-  EXPECT_NE(delivered().find("queue_delivered_total 12"), std::string::npos);
+  EXPECT_NE(delivered().find("hints_delivered_total 12"), std::string::npos);
   EXPECT_EQ(stack.admin({"task", "show", id})["attempts"].Size(), 1U);
   EXPECT_EQ(stack.admin({"user", "show", "--user", ann.user})["available_credits"].GetDouble(),
             980);
@@ -185,12 +185,12 @@ TEST(Broker, AHintKeptTooLongComesTwiceAndItsTaskRunsOnce) {
       return http("GET", stack.worker_ops_url(0) + "/metrics").body.find(line) != std::string::npos;
     });
   };
-  ASSERT_TRUE(says("queue_connected{role=\"consumer\"} 1"));
+  ASSERT_TRUE(says("broker_connected{role=\"consumer\"} 1"));
   proxy.blackhole();
   const std::string id = stack.create(ann, Stack::body()).text("id");
-  ASSERT_TRUE(says("queue_delivered_total 1"));
-  ASSERT_TRUE(says("queue_reconnects_total{role=\"consumer\"} 1")) << stack.worker(0).log();
-  ASSERT_TRUE(says("queue_delivered_total 2")) << "it comes again";
+  ASSERT_TRUE(says("hints_delivered_total 1"));
+  ASSERT_TRUE(says("broker_reconnects_total{role=\"consumer\"} 1")) << stack.worker(0).log();
+  ASSERT_TRUE(says("hints_delivered_total 2")) << "it comes again";
   proxy.resume();
   const Reply done = stack.wait_final(ann, id, std::chrono::seconds(120));
   EXPECT_EQ(done.text("status"), "succeeded") << done.body;

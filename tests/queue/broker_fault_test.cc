@@ -17,7 +17,7 @@ using queue::Publisher;
 constexpr std::chrono::seconds kRecovery{120};  // A cold broker start on a busy machine included.
 
 double reconnects() {
-  return metrics::counter("queue_reconnects_total", "", {{"role", "publisher"}}).Value();
+  return metrics::counter("broker_reconnects_total", "", {{"role", "publisher"}}).Value();
 }
 
 // RabbitMQ 3.10, killed within a second of a queue's declaration, loses that queue

@@ -159,9 +159,9 @@ TEST(Publisher, AnUnroutableHintIsNotConfirmedAndTheBindingIsRepaired) {
                 {.hints_per_message = 1, .redeclare_interval = 1s, .topology = topology.names()});
   ASSERT_TRUE(eventually([&] { return out.publisher.connected(); }));
   topology.unbind_jobs();
-  const double returned = counter("queue_returned_total");
+  const double returned = counter("hints_returned_total");
   ASSERT_EQ(out.publisher.submit(make_hints(10)), 10U);
-  ASSERT_TRUE(eventually([&] { return counter("queue_returned_total") >= returned + 10; }));
+  ASSERT_TRUE(eventually([&] { return counter("hints_returned_total") >= returned + 10; }));
   EXPECT_EQ(out.confirmed.size(), 0U);
   EXPECT_EQ(out.publisher.waiting(), 0U) << "left to the sweeper";
 
@@ -176,10 +176,10 @@ TEST(Publisher, AnUnroutableHintIsNotConfirmedAndTheBindingIsRepaired) {
 TEST(Publisher, AFullQueueRefusesAndNothingIsLostThatWasConfirmed) {
   TestTopology topology(test_broker_url(), 50);
   Published out(test_broker_url(), {.hints_per_message = 1, .topology = topology.names()});
-  const double nacked = counter("queue_nacked_total");
+  const double nacked = counter("hints_nacked_total");
   ASSERT_EQ(out.publisher.submit(make_hints(1'000)), 1'000U);
   ASSERT_TRUE(eventually([&] { return out.publisher.waiting() == 0; }));
-  const double refused = counter("queue_nacked_total") - nacked;
+  const double refused = counter("hints_nacked_total") - nacked;
   EXPECT_GT(refused, 0);
   EXPECT_EQ(out.confirmed.size() + static_cast<std::size_t>(refused), 1'000U);
 

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/store/situations.h"
 #include "tests/store/doors_fixture.h"
 #include "tests/support/tcp_proxy.h"
 #include "tests/support/wait.h"
@@ -342,7 +343,7 @@ TEST_F(AccountsTest, AnAbsentDatabaseIsAFault) {
   for (const FaultCode code : {code_of(accounts.resolve("a@b")),
                                code_of(accounts.create("a@b", Plan::kFree)),
                                code_of(keys.list(UserId::make())),
-                               code_of(operators.queue()),
+                               code_of(Situations(away).look()),
                                code_of(operators.cancel_task(tasks, TaskId::make())),
                                code_of(audit(nowhere))}) {
     EXPECT_EQ(code, FaultCode::kUnavailable);

@@ -396,17 +396,42 @@ TEST_F(Admin, QueueMergesWhatLivingWorkersReport) {
   db_.execute(Sql("UPDATE workers SET seen_at=seen_at - INTERVAL 1 HOUR WHERE id=") << gone);
 
   const auto queue = json({"queue"});
-  EXPECT_THAT(
-      members(queue),
-      ElementsAre(
-          "ready", "in_flight", "waiting_retry", "dead", "oldest_seconds", "workers", "providers"));
+  EXPECT_THAT(members(queue),
+              ElementsAre("verdict",
+                          "as_of",
+                          "ready",
+                          "running",
+                          "waiting_retry",
+                          "parked",
+                          "exact",
+                          "oldest_waiting_seconds",
+                          "arrivals_per_second",
+                          "completions_per_second",
+                          "done_per_minute",
+                          "failed_per_minute",
+                          "service_seconds_p50",
+                          "drain_seconds",
+                          "credits_held",
+                          "dead",
+                          "workers",
+                          "providers",
+                          "apis",
+                          "failed"));
   EXPECT_EQ(queue["ready"].GetInt(), 1);
-  EXPECT_TRUE(queue["dead"].IsNull());
+  for (const char* const unknown : {"dead",
+                                    "completions_per_second",
+                                    "done_per_minute",
+                                    "service_seconds_p50",
+                                    "drain_seconds"}) {
+    EXPECT_TRUE(queue[unknown].IsNull()) << unknown << ": unknown is never 0";
+  }
+  EXPECT_TRUE(queue["exact"].GetBool());
   EXPECT_EQ(queue["workers"].Size(), 4U);
   ASSERT_EQ(queue["providers"].Size(), 2U);
   EXPECT_STREQ(queue["providers"][0]["name"].GetString(), "a");
   EXPECT_STREQ(queue["providers"][0]["state"].GetString(), "open");
   EXPECT_EQ(queue["providers"][0]["in_flight"].GetInt(), 5);
+  EXPECT_TRUE(queue["providers"][0]["limit"].IsNull());
   EXPECT_EQ(queue["providers"][1]["in_flight"].GetInt(), 1);
 }
 
@@ -712,7 +737,7 @@ TEST_F(Admin, AWorkerThatIsGoneHoldsNoWork) {
     const std::string id = worker["id"].GetString();
     const std::string state = worker["state"].GetString();
     EXPECT_EQ(state, id == working.text() ? "working" : id == ended.text() ? "ended" : "lost");
-    EXPECT_EQ(worker["alive"].GetBool(), id == working.text());
+    EXPECT_EQ(worker["ended_at"].IsNull(), id != ended.text());
     EXPECT_EQ(worker["in_flight"].GetInt(), id == working.text() ? 1 : 0);
   }
 }

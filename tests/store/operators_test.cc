@@ -1,4 +1,4 @@
-// The door of operators on a real server: tasks, the queue.
+// The door of operators on a real server: tasks, what they end, what they did.
 #include "common/store/operators.h"
 
 #include <gmock/gmock.h>
@@ -82,46 +82,9 @@ TEST_F(OperatorsTest, ATaskIsShownWithItsHistory) {
   EXPECT_EQ(code_of(operators_.show_task(TaskId::make())), FaultCode::kNoSuchTask);
 }
 
-TEST_F(OperatorsTest, TheQueueIsCounted) {
-  const UserId user = db_.add_user();
-  const auto ids = create_tasks(user, 6);
-  ASSERT_TRUE(tasks_.cancel(ids[0]));
-  const Hint hint{.task = ids[1], .epoch = 0};
-  ASSERT_TRUE((
-      *tasks_
-           .claim(std::span(&hint, 1), WorkerId::make(), [](const Claim&) { return std::string(); })
-           .front()));
-  db_.execute(Sql("UPDATE tasks SET next_run_at=UTC_TIMESTAMP(6) + INTERVAL 1 HOUR WHERE id=")
-              << ids[2]);
-  db_.execute(Sql("UPDATE tasks SET created_at=created_at - INTERVAL 100 SECOND WHERE id=")
-              << ids[3]);
-  ASSERT_TRUE(tasks_.report_worker(WorkerId::make(), "here", 12, {.in_flight = 3, .places = 200}));
-  const WorkerId gone = WorkerId::make();
-  ASSERT_TRUE(tasks_.report_worker(gone, "there", 13, {.in_flight = 0, .places = 200}));
-  db_.execute(Sql("UPDATE workers SET seen_at=seen_at - INTERVAL 31 SECOND WHERE id=") << gone);
-
-  const auto view = operators_.queue();
-  ASSERT_TRUE(view) << view.error().detail;
-  EXPECT_EQ(view->ready, 3U);
-  EXPECT_EQ(view->in_flight, 1U);
-  EXPECT_EQ(view->waiting_retry, 1U);
-  EXPECT_GE(view->oldest_seconds, 100U);
-  EXPECT_LT(view->oldest_seconds, 160U);
-  ASSERT_THAT(view->workers, SizeIs(2));
-  EXPECT_EQ(view->workers[0].state, QueueView::Worker::State::kWorking);
-  EXPECT_EQ(view->workers[0].host, "here");
-  EXPECT_EQ(view->workers[1].state, QueueView::Worker::State::kLost);
-}
-
-TEST_F(OperatorsTest, AnEmptyQueueIsZero) {
-  const auto view = operators_.queue();
-  ASSERT_TRUE(view) << view.error().detail;
-  EXPECT_EQ(view->ready + view->in_flight + view->waiting_retry + view->oldest_seconds, 0U);
-}
-
 // Operators' looks must stay cheap beside millions of final tasks: they read an index range, never
 // the whole table.
-TEST_F(OperatorsTest, QueueAndListsReadNoFinalTasks) {
+TEST_F(OperatorsTest, ListsReadNoFinalTasks) {
   const UserId user = db_.add_user();
   create_tasks(user, 3);
   db_.execute(
@@ -139,9 +102,7 @@ TEST_F(OperatorsTest, QueueAndListsReadNoFinalTasks) {
   db_.execute(Sql("SET GLOBAL userstat=1"));
   Session session(db_.url(), kOperatorPatience);
   Operators fresh(session);
-  ASSERT_TRUE(fresh.queue());
   const auto before = rows_read();
-  ASSERT_TRUE(fresh.queue());
   ASSERT_TRUE(fresh.list_tasks(std::nullopt, TaskState::kRunning, 50));
   ASSERT_TRUE(fresh.list_tasks(std::nullopt, std::nullopt, 10));
   EXPECT_LT(rows_read() - before, 60);

@@ -15,6 +15,7 @@
 #include "common/store/migrate.h"
 #include "common/store/operators.h"
 #include "common/store/passkeys.h"
+#include "common/store/situations.h"
 #include "common/store/spending.h"
 #include "common/store/task_store.h"
 #include "common/store/usage.h"
@@ -254,7 +255,10 @@ TEST_F(Privileges, EveryOperationOfOperatorsWorks) {
   TaskStore tasks(url);
   const auto canceled = operators.cancel_task(tasks, command.id);
   EXPECT_TRUE(canceled) << canceled.error().detail;
-  EXPECT_TRUE(operators.queue());
+  for (const char* const role : {"api", "admin"}) {
+    Session looking(db_.as(role), kLooksPatience);
+    EXPECT_TRUE(Situations(looking).look()) << role;
+  }
   EXPECT_TRUE(operators.note_failure(ActionResult::kRefused, "once more"));
   EXPECT_TRUE(operators.list_actions(5));
   const auto checks = audit(url);

@@ -177,7 +177,13 @@ TEST(Chain, PassesOverOpenBreakersAndTellsUntilWhen) {
             Trouble::kLeftAlone);
   EXPECT_GT(chain.nobody(request, kTime, std::vector<std::size_t>{1, 2}).wait, milliseconds(0));
   EXPECT_EQ(chain.nobody(request, kTime).wait, milliseconds(0)) << "of the one that is trusted";
-  EXPECT_NE(chain.status_json().find(R"({"name":"plain","state":"open")"), std::string::npos);
+  const auto status = chain.status();
+  ASSERT_EQ(status.size(), 3U);
+  EXPECT_EQ(status[0].name, "plain");
+  EXPECT_EQ(status[0].state, "open");
+  EXPECT_EQ(status[0].in_flight, 0U);
+  EXPECT_GE(status[0].limit, 1U);
+  EXPECT_EQ(status[1].state, "ready");
 }
 
 TEST(Chain, WhatWeEndOurselvesIsNoFailureOfTheProvider) {

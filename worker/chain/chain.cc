@@ -269,24 +269,24 @@ bool Chain::Link::probes() {
   return breaker.state(Clock::now()) != Breaker::State::kClosed;
 }
 
-std::string Chain::status_json() const {
-  std::string out = "[";
+std::vector<ProviderStatus> Chain::status() const {
+  std::vector<ProviderStatus> out;
   for (const auto& link : links_) {
-    out += out.size() > 1 ? ",{\"name\":\"" : "{\"name\":\"";
-    for (const char c : link->provider.name()) {
-      out += c == '"' || c == '\\' || static_cast<unsigned char>(c) < 0x20 ? '_' : c;
-    }
     Breaker::State state{};
     {
       const MutexLock lock(link->mutex);
       state = link->breaker.state(Clock::now());
     }
-    out += "\",\"state\":\"";
-    out += state == Breaker::State::kClosed ? "ready" : breaker_state_name(state);
-    out += "\",\"in_flight\":" + std::to_string(link->provider.running()) +
-           ",\"waiting\":" + std::to_string(link->provider.waiting()) + "}";
+    out.push_back(
+        {.name = link->provider.name(),
+         .state =
+             state == Breaker::State::kClosed ? "ready" : std::string(breaker_state_name(state)),
+         .in_flight = link->provider.running(),
+         .waiting = link->provider.waiting(),
+         .limit =
+             static_cast<std::uint64_t>(std::max(1, link->provider.capabilities().max_in_flight))});
   }
-  return out + "]";
+  return out;
 }
 
 std::shared_ptr<const Chain> CurrentChain::get() const {

@@ -13,6 +13,7 @@
 #include "common/base/mutex.h"
 #include "common/base/result.h"
 #include "common/domain/lifecycle.h"
+#include "common/domain/worker_status.h"
 #include "worker/chain/breaker.h"
 #include "worker/chain/bulkhead.h"
 #include "worker/chain/provider.h"
@@ -94,8 +95,8 @@ class Chain {
   // nullopt: good audio. Never kBrokenByInput, which only failed() is told.
   void proved(std::size_t position, std::optional<Fault> fault) const;
 
-  // [{"name":…,"state":…,"in_flight":…,"waiting":…}] for operators.
-  std::string status_json() const;
+  // For operators, in their order.
+  std::vector<ProviderStatus> status() const;
 
  private:
   struct Link {

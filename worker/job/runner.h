@@ -65,8 +65,9 @@ class JobRunner {
   // Tasks claimed and not yet settled, those included that wait for references.
   std::size_t in_flight() const { return roster_.size(); }
 
-  // Tasks that have become final by this worker.
+  // Tasks that have become final by this worker's jobs, ever and within the last minute.
   std::uint64_t ended() const { return settling_.ended(); }
+  MinuteEnded ended_in_last_minute() const { return settling_.ended_in_last_minute(); }
 
   // Claims nothing more; waits up to `limit` for what runs, then gives the rest back without using
   // up an attempt.

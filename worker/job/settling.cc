@@ -1,5 +1,8 @@
 #include "worker/job/settling.h"
 
+#include <chrono>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "common/base/check.h"
@@ -10,10 +13,24 @@
 namespace audiogen::worker {
 namespace {
 
-void count_settled(const char* outcome) {
-  metrics::counter(
-      "worker_tasks_total", "Tasks that left this worker, by how", {{"outcome", outcome}})
+void count_finished(std::optional<FailureCode> failure) {
+  metrics::counter("tasks_finished_total",
+                   "Tasks that this worker has ended",
+                   {{"state", failure ? "failed" : "succeeded"},
+                    {"code", failure ? std::string(failure_code_name(*failure)) : ""}})
       .Increment();
+}
+
+void count_run(std::chrono::duration<double> time) {
+  static auto& runs = metrics::histogram(
+      "task_run_seconds", "From a task's claim here to its end or its way back to the queue");
+  runs.Observe(time.count());
+}
+
+void count_lease_lost() {
+  static auto& lost = metrics::counter(
+      "leases_lost_total", "Tasks whose lease was lost while this worker worked on them");
+  lost.Increment();
 }
 
 }  // namespace
@@ -34,6 +51,16 @@ Settling::Settling(
                      return outcomes;
                    }) {}
 
+std::uint64_t Settling::ended() const {
+  const MutexLock lock(mutex_);
+  return ended_;
+}
+
+MinuteEnded Settling::ended_in_last_minute() const {
+  const MutexLock lock(mutex_);
+  return watch_.last(Job::Clock::now());
+}
+
 void Settling::stop() {
   settlements_.stop();
   removals_.stop();
@@ -41,6 +68,7 @@ void Settling::stop() {
 
 void Settling::settle(const JobPtr& job, store::SettleCommand command, int tries) {
   if (job->is_lost()) {
+    count_lease_lost();
     // Once it was sent it may have been committed, its answer lost: then the file is the task's.
     if (tries == 0) {
       static_cast<void>(removals_.post(command.output_key));
@@ -75,24 +103,34 @@ void Settling::settled(const JobPtr& job,
                        const store::SettleCommand& command,
                        store::SettleOutcome outcome) {
   AG_CRASH_POINT("worker.settled");
+  const auto now = Job::Clock::now();
   if (outcome == store::SettleOutcome::kNotOurs) {
     log::warn("lease lost, result dropped", {{"task_id", job->claim.task}});
-    count_settled("fenced");
+    count_lease_lost();
     static_cast<void>(removals_.post(command.output_key));
   } else if (outcome == store::SettleOutcome::kRequeued) {
     log::info("task requeued", {{"task_id", job->claim.task}, {"claims", job->claim.claims}});
-    count_settled("requeued");
+    static auto& requeued =
+        metrics::counter("tasks_requeued_total", "Tasks that this worker gave back to the queue");
+    requeued.Increment();
+    count_run(now - job->began_at);
   } else {
     const bool succeeded = command.kind == ClaimEnd::Kind::kSucceed;
-    if (succeeded || command.failure != FailureCode::kDeadlineExceeded) {
-      ended_.fetch_add(1, std::memory_order_relaxed);
+    const auto failure = succeeded ? std::nullopt : std::optional(command.failure);
+    {
+      const MutexLock lock(mutex_);
+      if (failure != FailureCode::kDeadlineExceeded) {
+        ++ended_;
+      }
+      watch_.ended(
+          failure, std::chrono::duration_cast<std::chrono::milliseconds>(now - job->began_at), now);
     }
-    log::info(
-        succeeded ? "task succeeded" : "task failed",
-        {{"task_id", job->claim.task},
-         {"duration_ms", command.duration_ms},
-         {"seconds", std::chrono::duration<double>(Job::Clock::now() - job->began_at).count()}});
-    count_settled(succeeded ? "succeeded" : "failed");
+    log::info(succeeded ? "task succeeded" : "task failed",
+              {{"task_id", job->claim.task},
+               {"duration_ms", command.duration_ms},
+               {"seconds", std::chrono::duration<double>(now - job->began_at).count()}});
+    count_finished(failure);
+    count_run(now - job->began_at);
   }
   roster_.leave(job);
 }

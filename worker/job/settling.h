@@ -2,14 +2,15 @@
 // lost.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <span>
 #include <utility>
 
 #include "common/base/config.h"
+#include "common/base/mutex.h"
 #include "common/blob/blob_store.h"
+#include "common/domain/worker_status.h"
 #include "common/store/group_commit.h"
 #include "worker/job/removals.h"
 #include "worker/job/roster.h"
@@ -38,7 +39,9 @@ class Settling {
 
   // Tasks that have become final by this, but for want of time: with more than can be done many of
   // those end at once, which says nothing of how much can. Thread-safe, never blocks.
-  std::uint64_t ended() const { return ended_.load(std::memory_order_relaxed); }
+  std::uint64_t ended() const;
+  // All of the last minute, and how they ended. Thread-safe, never blocks.
+  MinuteEnded ended_in_last_minute() const;
 
   // Waits for what was asked for.
   void stop();
@@ -53,7 +56,9 @@ class Settling {
   Removals removals_;  // Outputs that came too late.
   Roster& roster_;
   Scheduler& scheduler_;
-  std::atomic<std::uint64_t> ended_{0};
+  mutable Mutex mutex_;
+  std::uint64_t ended_ GUARDED_BY(mutex_) = 0;
+  MinuteWatch watch_ GUARDED_BY(mutex_);
   store::GroupCommit<store::SettleCommand, store::SettleOutcome> settlements_;
 };
 

@@ -24,13 +24,22 @@ std::string host_name() {
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
 }
 
+prometheus::Counter& actions(const char* action) {
+  return metrics::counter(
+      "sweeper_actions_total",
+      "Tasks found ready, put back after a lost lease (reaped), failed at their "
+      "deadline (expired) or after their last claim (exhausted), and parked "
+      "ones released",
+      {{"action", action}});
+}
+
 }  // namespace
 
 Sweeper::Sweeper(const Config& config,
                  WorkerId worker,
                  queue::Publisher& publisher,
                  Work work,
-                 std::function<store::WorkerReport()> report)
+                 std::function<store::WorkerReport(const MinuteEnded& swept)> report)
     : worker_(worker),
       publisher_(publisher),
       work_(std::move(work)),
@@ -42,11 +51,10 @@ void Sweeper::stop() {
 }
 
 bool Sweeper::sweep_once(store::TaskStore& store) {
-  static auto& found = metrics::counter("sweeper_found_total", "Ready tasks the sweeper found");
-  static auto& reaped =
-      metrics::counter("sweeper_reaped_total", "Tasks put back after a lost lease");
-  static auto& expired =
-      metrics::counter("sweeper_expired_total", "Tasks failed at their deadline");
+  static auto& found = actions("found");
+  static auto& reaped = actions("reaped");
+  static auto& expired = actions("expired");
+  static auto& exhausted = actions("exhausted");
   const auto swept = store.sweep(kLookBatch, publisher_.flows(), work_.queues_seen());
   if (!swept) {
     return false;
@@ -58,6 +66,12 @@ bool Sweeper::sweep_once(store::TaskStore& store) {
   found.Increment(static_cast<double>(ready.size()));
   reaped.Increment(static_cast<double>(swept->reaped));
   expired.Increment(static_cast<double>(swept->expired));
+  exhausted.Increment(static_cast<double>(swept->exhausted));
+  for (std::size_t i = 0; i < swept->expired + swept->exhausted; ++i) {
+    swept_.ended(i < swept->expired ? FailureCode::kDeadlineExceeded : FailureCode::kInternalError,
+                 std::nullopt,
+                 steady_clock::now());
+  }
   if (swept->reaped + swept->expired + swept->exhausted > 0) {
     log::warn(
         "sweeper ended or put back tasks",
@@ -73,8 +87,7 @@ bool Sweeper::sweep_once(store::TaskStore& store) {
 }
 
 void Sweeper::look_after_crowds(store::TaskStore& store) {
-  static auto& released =
-      metrics::counter("crowd_released_total", "Parked tasks released by the look after crowds");
+  static auto& released = actions("released");
   const auto turn = store.take_turn(store::TaskStore::Chore::kCrowds);
   if (!turn || !*turn) {
     return;
@@ -92,11 +105,15 @@ void Sweeper::look_after_crowds(store::TaskStore& store) {
 void Sweeper::run(const std::stop_token& stop, const DatabaseUrl& url) {
   store::TaskStore store(url, {}, kTurnLost);
   const std::string host = host_name();
+  const auto report = [&] {
+    static_cast<void>(
+        store.report_worker(worker_, host, ::getpid(), report_(swept_.last(steady_clock::now()))));
+  };
   auto next_report = steady_clock::now(), next_crowds = next_report;
   for (bool more = true; !stopped_within(stop, more ? std::chrono::seconds(0) : kLookEvery);) {
     const auto now = steady_clock::now();
     if (now >= next_report) {
-      static_cast<void>(store.report_worker(worker_, host, ::getpid(), report_()));
+      report();
       next_report = now + store::kWorkersReport;
     }
     more = sweep_once(store);
@@ -105,7 +122,9 @@ void Sweeper::run(const std::stop_token& stop, const DatabaseUrl& url) {
       next_crowds = steady_clock::now() + kLookEvery;
     }
   }
-  static_cast<void>(store.report_worker_ended(worker_));  // Only for people.
+  // Only for people: what it has ended last, and that it went.
+  report();
+  static_cast<void>(store.report_worker_ended(worker_));
 }
 
 }  // namespace audiogen::worker

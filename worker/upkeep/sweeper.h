@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "common/base/config.h"
+#include "common/domain/worker_status.h"
 #include "common/queue/publisher.h"
 #include "common/store/task_store.h"
 
@@ -26,11 +27,13 @@ class Sweeper {
     std::function<std::size_t(std::span<const Hint>)> take, take_tried;
     std::function<QueuesSeen()> queues_seen;
   };
+  // `report` is what this worker tells of itself; it is given what the sweeper has ended in the
+  // last minute.
   Sweeper(const Config& config,
           WorkerId worker,
           queue::Publisher& publisher,
           Work work,
-          std::function<store::WorkerReport()> report);
+          std::function<store::WorkerReport(const MinuteEnded& swept)> report);
   ~Sweeper() { stop(); }
   Sweeper(const Sweeper&) = delete;
   Sweeper& operator=(const Sweeper&) = delete;
@@ -49,7 +52,8 @@ class Sweeper {
   const WorkerId worker_;
   queue::Publisher& publisher_;
   const Work work_;
-  const std::function<store::WorkerReport()> report_;
+  const std::function<store::WorkerReport(const MinuteEnded& swept)> report_;
+  MinuteWatch swept_;
   std::jthread thread_;
 };
 

@@ -1,0 +1,77 @@
+// How the service stands, for everybody who asks this process: one look at the database for all of
+// them, at most one every two seconds, and none while nobody asks. So any number of viewers cost
+// what one does.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "common/base/config.h"
+#include "common/base/mutex.h"
+#include "common/domain/situation.h"
+
+namespace audiogen::api {
+
+class SituationWatch {
+ public:
+  using Clock = std::chrono::steady_clock;
+  struct Seen {
+    Situation situation{};
+    // It is this process that tells monitors, and no other.
+    bool tells_monitors = false;
+    // Of that one: messages that nobody could read, as the broker had them half a minute ago at
+    // most. Nullopt: it did not tell.
+    std::optional<std::uint64_t> dead{};
+  };
+  // Both block. Nullopt: the database does not tell. `monitored`: monitors ask this process.
+  using Look = std::function<std::optional<Seen>(bool monitored)>;
+  // Null: it does not tell.
+  using Answer = std::function<void(std::shared_ptr<const Seen>)>;
+  enum class Asks { kPeople, kMonitor };
+  struct Options {
+    // What was seen so long ago, or was not told then, is good enough.
+    std::chrono::milliseconds kept{2'000};
+    // A monitor that has not asked for so long asks no more.
+    std::chrono::milliseconds monitored{120'000};
+  };
+
+  // `make` makes what looks, on the thread that will.
+  explicit SituationWatch(std::function<Look()> make, Options options);
+  explicit SituationWatch(std::function<Look()> make)
+      : SituationWatch(std::move(make), Options()) {}
+  explicit SituationWatch(const Config& config);
+  ~SituationWatch() { stop(); }
+  SituationWatch(const SituationWatch&) = delete;
+  SituationWatch& operator=(const SituationWatch&) = delete;
+
+  // `answer` is called once, here or on the thread that looks; it must not block. Any thread, never
+  // blocks.
+  void ask(Asks who, Answer answer);
+
+  // Waits for a look under way. Whoever waits, and asks from now on, is told nothing.
+  void stop();
+
+ private:
+  struct Looked {
+    std::shared_ptr<const Seen> seen;  // Null: the database did not tell.
+    Clock::time_point at;
+  };
+
+  void work(const std::function<Look()>& make);
+
+  const Options options_;
+  Mutex mutex_;
+  ConditionVariable changed_;
+  std::vector<Answer> waiting_ GUARDED_BY(mutex_);
+  std::optional<Looked> looked_ GUARDED_BY(mutex_);
+  std::optional<Clock::time_point> monitor_asked_ GUARDED_BY(mutex_);
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace audiogen::api

@@ -1,0 +1,278 @@
+#include "common/domain/situation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace audiogen {
+namespace {
+
+using State = Situation::Worker::State;
+using std::chrono::seconds;
+
+constexpr double kMinute = 60;
+// Longer than that nothing should wait while there is room.
+constexpr seconds kWaitsLong{15}, kStalled{60};
+
+double in_seconds(std::chrono::microseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+std::string rate_text(double per_second) {
+  char out[32];
+  std::snprintf(out, sizeof out, per_second < 10 ? "%.1f/s" : "%.0f/s", per_second);
+  return out;
+}
+
+std::string time_text(double of) {
+  constexpr double kHour = 3600;
+  char out[32];
+  if (of < 2 * kMinute) {
+    std::snprintf(out, sizeof out, "%.0f s", of);
+  } else if (of < 2 * kHour) {
+    std::snprintf(out, sizeof out, "%.0f min", of / kMinute);
+  } else {
+    std::snprintf(out, sizeof out, "%.0f h", of / kHour);
+  }
+  return out;
+}
+
+// "provider `primary` open, provider `other` half open"; empty: all are ready, as far as is known.
+std::string troubles_of(const std::vector<ProviderSum>& providers) {
+  std::string out;
+  for (const ProviderSum& provider : providers) {
+    if (provider.state != "ready") {
+      out += (out.empty() ? "provider `" : ", provider `") + provider.name + "` " +
+             (provider.state == "half_open" ? "half open" : provider.state);
+    }
+  }
+  return out;
+}
+
+std::string with_troubles(std::string sentence, const std::string& troubles) {
+  return troubles.empty() ? sentence : sentence + ", " + troubles;
+}
+
+// The first of the chain where nobody calls anybody.
+std::optional<std::string> nobody_calls(const std::vector<ProviderSum>& providers) {
+  const bool none = std::all_of(providers.begin(), providers.end(), [](const ProviderSum& p) {
+    return p.workers_ready == 0;
+  });
+  return none && !providers.empty() ? std::optional(providers.front().name) : std::nullopt;
+}
+
+std::uint64_t working(const Situation& situation) {
+  return static_cast<std::uint64_t>(
+      std::count_if(situation.workers.begin(), situation.workers.end(), [](const auto& worker) {
+        return worker.works() && !worker.drains();
+      }));
+}
+
+}  // namespace
+
+std::string count_text(const AtLeast& count) {
+  std::string out = std::to_string(count.value);
+  constexpr std::size_t kGroup = 3;
+  for (std::size_t at = out.size(); at > kGroup;) {
+    at -= kGroup;
+    out.insert(at, ",");
+  }
+  return count.exact ? out : out + "+";
+}
+
+std::string_view worker_state_name(State state) {
+  switch (state) {
+    case State::kWorking:
+      return "working";
+    case State::kEnded:
+      return "ended";
+    case State::kLost:
+      break;
+  }
+  return "lost";
+}
+
+std::optional<MinuteEnded> ended_in_last_minute(const Situation& situation) {
+  MinuteEnded out;
+  for (const Situation::Worker& worker : situation.workers) {
+    const double ago =
+        std::max(in_seconds(situation.at - worker.ended_at.value_or(worker.seen_at)), 0.0);
+    if (!worker.works() && ago >= kMinute) {
+      continue;
+    }
+    if (!worker.status.minute) {
+      return std::nullopt;
+    }
+    MinuteEnded part = *worker.status.minute;
+    if (!worker.works()) {
+      const auto share = [&](std::uint64_t count) {
+        return static_cast<std::uint64_t>(
+            std::llround(static_cast<double>(count) * (kMinute - ago) / kMinute));
+      };
+      part.succeeded = share(part.succeeded);
+      for (auto& [code, count] : part.failed) {
+        count = share(count);
+      }
+    }
+    out.add(part);
+  }
+  return out;
+}
+
+std::optional<double> completions_per_second(const Situation& situation) {
+  const auto ended = ended_in_last_minute(situation);
+  return ended ? std::optional(static_cast<double>(ended->all()) / kMinute) : std::nullopt;
+}
+
+std::vector<ProviderSum> providers_of(const Situation& situation) {
+  std::vector<ProviderSum> out;
+  for (const Situation::Worker& worker : situation.workers) {
+    if (!worker.works() || !worker.status.providers) {
+      continue;
+    }
+    for (const ProviderStatus& told : *worker.status.providers) {
+      auto sum = std::find_if(
+          out.begin(), out.end(), [&](const ProviderSum& one) { return one.name == told.name; });
+      if (sum == out.end()) {
+        out.push_back({.name = told.name, .state = told.state, .limit = 0});
+        sum = out.end() - 1;
+      }
+      const bool ready = told.state == "ready";
+      sum->state = ready ? sum->state : told.state;
+      sum->in_flight += told.in_flight;
+      sum->waiting += told.waiting;
+      sum->limit =
+          sum->limit && told.limit ? std::optional(*sum->limit + *told.limit) : std::nullopt;
+      sum->workers += 1;
+      sum->workers_ready += ready ? 1 : 0;
+    }
+  }
+  return out;
+}
+
+std::optional<seconds> broker_away(const Situation& situation) {
+  std::optional<seconds> out;
+  for (const Situation::Worker& worker : situation.workers) {
+    if (worker.works() && worker.status.broker_away) {
+      out = std::min(out.value_or(seconds::max()), *worker.status.broker_away);
+    }
+  }
+  return out;
+}
+
+std::optional<double> drain_seconds(const AtLeast& backlog, std::optional<double> completions) {
+  if (backlog.value == 0 && backlog.exact) {
+    return 0.0;
+  }
+  if (!completions || !(*completions > 0)) {
+    return std::nullopt;
+  }
+  return static_cast<double>(backlog.value) / *completions;
+}
+
+std::string verdict(const Situation& situation) {
+  const std::vector<ProviderSum> providers = providers_of(situation);
+  const std::string troubles = troubles_of(providers);
+  const AtLeast backlog = situation.backlog();
+  const auto oldest = situation.oldest_waiting();
+  const auto completions = completions_per_second(situation);
+  if (working(situation) == 0) {
+    return backlog.value > 0 ? "No worker takes tasks: " + count_text(backlog) + " wait"
+                             : "No worker takes tasks; none waits";
+  }
+  if (oldest >= kStalled && completions && *completions <= 0) {
+    return with_troubles("Stalled: " + count_text(backlog) + " wait, the oldest for " +
+                             time_text(in_seconds(oldest)) + ", none has ended in a minute",
+                         troubles);
+  }
+  if (oldest >= kWaitsLong && completions) {
+    if (situation.arrivals_per_second > *completions) {
+      return with_troubles("Falling behind: arrivals " + rate_text(situation.arrivals_per_second) +
+                               ", completions " + rate_text(*completions),
+                           troubles);
+    }
+    const auto drain = drain_seconds(backlog, completions);
+    return with_troubles("Catching up: " + count_text(backlog) + " wait" +
+                             (drain ? ", about " + time_text(*drain) : ""),
+                         troubles);
+  }
+  if (oldest >= kWaitsLong) {
+    return with_troubles("Behind: " + count_text(backlog) + " wait, the oldest for " +
+                             time_text(in_seconds(oldest)) + "; completions are not known",
+                         troubles);
+  }
+  if (const auto away = broker_away(situation); away && *away > seconds(0)) {
+    return with_troubles("Broker away " + time_text(in_seconds(*away)) +
+                             ": workers pull tasks from the database, about a second late",
+                         troubles);
+  }
+  if (!troubles.empty()) {
+    return "Trouble: " + troubles;
+  }
+  return "Healthy";
+}
+
+ScaleFigures scale_figures(const Situation& situation, std::uint64_t places) {
+  ScaleFigures out{.current = working(situation),
+                   .backlog = situation.backlog(),
+                   .arrivals_per_second = situation.arrivals_per_second,
+                   .places = static_cast<double>(std::max<std::uint64_t>(places, 1))};
+  if (const auto ended = ended_in_last_minute(situation)) {
+    out.service_seconds_p50 = ended->times.median_seconds();
+  }
+  out.drain_seconds = drain_seconds(out.backlog, completions_per_second(situation));
+  // Those that call nobody have none at the moment.
+  std::uint64_t sum = 0, tell = 0;
+  for (const Situation::Worker& worker : situation.workers) {
+    if (worker.works() && worker.places > 0) {
+      sum += worker.places;
+      ++tell;
+    }
+    if (worker.works() && worker.in_flight == 0) {
+      out.safe_to_remove.push_back(worker.id);
+    }
+  }
+  if (tell > 0) {
+    out.places = static_cast<double>(sum) / static_cast<double>(tell);
+  }
+  if (const auto name = nobody_calls(providers_of(situation))) {
+    out.limited_by = "provider:" + *name;
+  }
+  return out;
+}
+
+std::uint64_t workers_for(const ScaleFigures& figures) {
+  constexpr double kTaken = 0.7, kMost = 10'000;
+  const bool work = figures.backlog.value > 0 || figures.arrivals_per_second > 0;
+  if (!figures.service_seconds_p50) {
+    return work ? std::max<std::uint64_t>(figures.current, 1) : 1;
+  }
+  const double tasks =
+      *figures.service_seconds_p50 *
+      (figures.arrivals_per_second + static_cast<double>(figures.backlog.value) / kMinute);
+  return static_cast<std::uint64_t>(
+      std::clamp(std::ceil(tasks / (kTaken * std::max(figures.places, 1.0))), 1.0, kMost));
+}
+
+std::uint64_t ScaleWatch::look(const ScaleFigures& figures, Time now) {
+  if (!since_ || now - *looked_at_ > kScaleDownAfter) {
+    since_ = now;
+    seen_.clear();
+  }
+  looked_at_ = now;
+  const std::uint64_t wanted = workers_for(figures);
+  while (!seen_.empty() && seen_.back().workers <= wanted) {
+    seen_.pop_back();
+  }
+  seen_.push_back({now, wanted});
+  while (now - seen_.front().at > kScaleDownAfter) {
+    seen_.pop_front();
+  }
+  std::uint64_t out = seen_.front().workers;
+  if (now - *since_ < kScaleDownAfter) {
+    out = std::max(out, figures.current);
+  }
+  return figures.limited_by ? std::min(out, std::max<std::uint64_t>(figures.current, 1)) : out;
+}
+
+}  // namespace audiogen

@@ -1,0 +1,151 @@
+// How the service stands at one instant, as the database of record has it, and what follows from
+// that: what operators see, and how many workers there should be. Whatever is not known says so; it
+// is never 0.
+//
+// Pure.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/time.h"
+#include "common/domain/pricing.h"
+#include "common/domain/worker_status.h"
+
+namespace audiogen {
+
+// A count that ended where going on would have cost too much: then there are so many or more.
+struct AtLeast {
+  std::uint64_t value = 0;
+  bool exact = true;
+
+  AtLeast operator+(const AtLeast& other) const {
+    return {value + other.value, exact && other.exact};
+  }
+  friend bool operator==(const AtLeast&, const AtLeast&) = default;
+};
+// "12", "20,000+".
+std::string count_text(const AtLeast& count);
+
+struct Situation {
+  struct Worker {
+    // Ended: it said so, when its work was done. Lost: not heard of for kWorkerLost. Neither holds
+    // work, whatever it said last: its tasks go to others when their leases end.
+    enum class State : std::uint8_t { kWorking, kEnded, kLost };
+
+    WorkerId id{};
+    std::string host{};
+    std::uint32_t pid = 0;
+    State state = State::kLost;
+    Instant started_at{}, seen_at{};
+    std::optional<Instant> ended_at{};
+    // Tasks in hand, and how many it can work on at once.
+    std::uint64_t in_flight = 0, places = 0;
+    WorkerStatus status{};
+
+    bool works() const { return state == State::kWorking; }
+    bool drains() const { return works() && status.draining.value_or(false); }
+  };
+  struct Api {
+    ApiId id{};
+    Instant seen_at{};
+    bool alive = false;  // Heard of within kApiGone; an end is not told apart from a loss.
+    // For how long the oldest of its hints has waited for the broker to have it; 0: none waits.
+    std::chrono::milliseconds unsent{0};
+  };
+
+  Instant at{};
+  // Open tasks: theirs to take for the workers, worked on, put back and not due yet, not the
+  // workers' yet.
+  AtLeast ready{}, running{}, waiting_retry{}, parked{};
+  // Since the oldest of them was created; 0: there is none. Where the count is not exact, there may
+  // be an older one.
+  std::chrono::milliseconds oldest_ready{0}, oldest_parked{0};
+  double arrivals_per_second =
+      0;                          // Over the last minute, or the last of them where there are many.
+  Units credits_held{};           // By all open tasks; at least so many where a count is not exact.
+  std::vector<Worker> workers{};  // Also those that are gone, for a day. By their start.
+  std::vector<Api> apis{};
+
+  // All that is open and not worked on.
+  AtLeast backlog() const { return ready + waiting_retry + parked; }
+  AtLeast open() const { return backlog() + running; }
+  std::chrono::milliseconds oldest_waiting() const { return std::max(oldest_ready, oldest_parked); }
+};
+
+inline constexpr std::chrono::seconds kWorkerLost{30}, kApiGone{15};
+
+std::string_view worker_state_name(Situation::Worker::State state);  // working, ended, lost
+
+// What the workers have ended in the last minute, as they report it. Those that are gone count with
+// the part of it that they were there for. Nullopt: not known, one of them does not tell.
+std::optional<MinuteEnded> ended_in_last_minute(const Situation& situation);
+std::optional<double> completions_per_second(const Situation& situation);
+
+// A provider over all living workers.
+struct ProviderSum {
+  std::string name;
+  std::string state;  // One that is not ready somewhere is what is to be seen.
+  std::uint64_t in_flight = 0, waiting = 0, workers = 0, workers_ready = 0;
+  std::optional<std::uint64_t> limit{};  // Nullopt: one of them does not tell.
+};
+// In the order of the chain.
+std::vector<ProviderSum> providers_of(const Situation& situation);
+
+// How long all living workers have been without the broker: the least of it, so 0 when one has it.
+// Nullopt: not known.
+std::optional<std::chrono::seconds> broker_away(const Situation& situation);
+
+// Until what waits now is done, were it for what waits now alone. Nullopt: not known, or never, as
+// nothing ends.
+std::optional<double> drain_seconds(const AtLeast& backlog, std::optional<double> completions);
+
+// One sentence: how things go.
+std::string verdict(const Situation& situation);
+
+// --- how many workers there should be
+
+struct ScaleFigures {
+  std::uint64_t current = 0;  // Workers that take tasks.
+  AtLeast backlog{};
+  double arrivals_per_second = 0;
+  std::optional<double> service_seconds_p50{}, drain_seconds{};
+  double places = 1;  // Of one worker.
+  // "provider:NAME" where more workers would not help: nobody calls it, nor any other.
+  std::optional<std::string> limited_by{};
+  std::vector<WorkerId> safe_to_remove{};  // They have no task in hand.
+};
+// `places`: of one worker, where none tells.
+ScaleFigures scale_figures(const Situation& situation, std::uint64_t places);
+
+// So many that what arrives takes seven tenths of their places, and what waits is done within a
+// minute; one at the least, which sees to it that nothing is stuck. Where nobody knows how long
+// tasks take, as many as there are.
+std::uint64_t workers_for(const ScaleFigures& figures);
+
+// More at once, fewer only after kScaleDownAfter.
+class ScaleWatch {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  static constexpr std::chrono::minutes kScaleDownAfter{5};
+
+  // What is wanted from now on. Until it has looked for so long, no fewer than there are.
+  std::uint64_t look(const ScaleFigures& figures, Time now);
+
+ private:
+  struct Wanted {
+    Time at;
+    std::uint64_t workers;
+  };
+  std::deque<Wanted> seen_;  // Fewer and fewer; the first is the most.
+  std::optional<Time> since_, looked_at_;
+};
+
+}  // namespace audiogen

@@ -1,0 +1,184 @@
+#include "common/store/situations.h"
+
+#include <algorithm>
+
+#include "common/base/check.h"
+#include "common/domain/task.h"
+
+namespace audiogen::store {
+namespace {
+
+using std::chrono::seconds;
+
+// What is released is looked at sooner than so far ahead; what is parked only at its deadline.
+constexpr seconds kReleasedWithin{120};
+constexpr seconds kArrivalsOf{60};
+// An id is made before its row, by another clock.
+constexpr seconds kIdsBefore{60};
+
+std::chrono::milliseconds age(const Rows& rows, std::uint32_t column, Instant now) {
+  const auto since = rows.maybe_time(column);
+  return since ? std::chrono::duration_cast<std::chrono::milliseconds>(
+                     std::max(now - *since, Instant::duration::zero()))
+               : std::chrono::milliseconds(0);
+}
+
+std::uint64_t sum(const Rows& rows, std::uint32_t column) {
+  return rows.is_null(column) ? 0 : rows.u64(column);
+}
+
+}  // namespace
+
+Result<Situation, Fault> Situations::look() {
+  return guarded([&]() -> Result<Situation, Fault> {
+    // Of the next transaction alone. On a connection that is opened in between it is lost; then the
+    // numbers are of some milliseconds instead of one instant.
+    session_.execute(Sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"));
+    Situation out;
+    session_.transact([&] {
+      out = {};
+      out.at = session_.now();
+      count_open(out);
+      count_parked(out);
+      read_arrivals(out);
+      read_workers(out);
+      read_apis(out);
+    });
+    return out;
+  });
+}
+
+// Only open tasks have a wake_at: the index holds just those, however many final ones there are.
+void Situations::count_open(Situation& out) {
+  Sql sql("SELECT COUNT(*), SUM(t.state=");
+  sql << TaskState::kRunning << "), SUM(t.state=" << TaskState::kQueued << " AND t.lane<>"
+      << Lane::kParked << " AND t.next_run_at<=" << out.at
+      << "), SUM(t.state=" << TaskState::kQueued << " AND t.lane<>" << Lane::kParked
+      << " AND t.next_run_at>" << out.at << "), MIN(IF(t.state=" << TaskState::kQueued
+      << " AND t.lane<>" << Lane::kParked << " AND t.next_run_at<=" << out.at
+      << ", t.created_at, NULL)), SUM(IF(b.crowded=1, 0, t.held)) FROM (SELECT id FROM tasks FORCE "
+         "INDEX (k_wake) WHERE wake_at<="
+      << out.at + kReleasedWithin << " ORDER BY wake_at LIMIT " << kOpenLooked
+      << ") o STRAIGHT_JOIN tasks t FORCE INDEX (PRIMARY) ON t.id=o.id STRAIGHT_JOIN balances b "
+         "FORCE INDEX (PRIMARY) ON b.user_id=t.user_id";
+  Rows rows = session_.query(sql);
+  AG_CHECK(rows.next());
+  const bool all = rows.u64(1) < kOpenLooked;
+  out.running = {sum(rows, 2), all};
+  out.ready = {sum(rows, 3), all};
+  out.waiting_retry = {sum(rows, 4), all};
+  out.oldest_ready = age(rows, 5, out.at);
+  out.credits_held = rows.is_null(6) ? Units{} : rows.units(6);
+}
+
+// Each user has them counted beside his balance, and what all of his open tasks hold.
+void Situations::count_parked(Situation& out) {
+  Sql sql(
+      "SELECT COUNT(*), SUM(parked), SUM(held) FROM (SELECT parked, held FROM balances FORCE INDEX "
+      "(k_crowded) "
+      "WHERE crowded=1 LIMIT ");
+  Rows rows = session_.query(sql << kCrowdsLooked << ") b");
+  AG_CHECK(rows.next());
+  out.parked = {sum(rows, 2), rows.u64(1) < kCrowdsLooked};
+  out.credits_held = out.credits_held + (rows.is_null(3) ? Units{} : rows.units(3));
+  if (out.parked.value == 0) {
+    return;
+  }
+  // They are in the order of their deadlines, which is that of their creation. A few of the others
+  // may be among them when the clock was set.
+  constexpr std::uint64_t kFew = 100;
+  Sql oldest("SELECT MIN(created_at) FROM (SELECT created_at, state, lane FROM tasks FORCE INDEX ");
+  oldest << "(k_wake) WHERE wake_at>" << out.at + kReleasedWithin << " ORDER BY wake_at LIMIT "
+         << kFew << ") o WHERE state=" << TaskState::kQueued << " AND lane=" << Lane::kParked;
+  rows = session_.query(oldest);
+  AG_CHECK(rows.next());
+  out.oldest_parked = age(rows, 1, out.at);
+}
+
+// Ids sort by their creation.
+void Situations::read_arrivals(Situation& out) {
+  const TaskId from{first_uuid_at(out.at - kArrivalsOf - kIdsBefore)};
+  Sql sql("SELECT COUNT(*), MIN(created_at), SUM(created_at>");
+  sql << out.at - kArrivalsOf
+      << ") FROM (SELECT created_at FROM tasks FORCE INDEX (PRIMARY) WHERE id>=" << from
+      << " ORDER BY id DESC LIMIT " << kNewestLooked << ") t";
+  Rows rows = session_.query(sql);
+  AG_CHECK(rows.next());
+  const bool all = rows.u64(1) < kNewestLooked;
+  const auto begin = rows.maybe_time(2);
+  auto over = std::chrono::duration<double>(kArrivalsOf);
+  if (!all && begin && out.at - *begin < kArrivalsOf) {
+    constexpr std::chrono::duration<double> kLeast{0.001};
+    over = std::max(std::chrono::duration<double>(out.at - *begin), kLeast);
+  }
+  out.arrivals_per_second = static_cast<double>(sum(rows, 3)) / over.count();
+}
+
+void Situations::read_workers(Situation& out) {
+  using State = Situation::Worker::State;
+  Sql sql(
+      "SELECT id, host, pid, in_flight, places, status, started_at, seen_at, ended_at FROM workers "
+      "ORDER BY (ended_at IS NULL) DESC, seen_at DESC LIMIT ");
+  Rows rows = session_.query(sql << kProcessesLooked);
+  while (rows.next()) {
+    Situation::Worker worker{.id = rows.id<WorkerId>(1),
+                             .host = rows.text(2),
+                             .pid = rows.u32(3),
+                             .started_at = rows.time(7),
+                             .seen_at = rows.time(8),
+                             .ended_at = rows.maybe_time(9),
+                             .status = parse_worker_status(rows.text(6))};
+    worker.state = worker.ended_at                         ? State::kEnded
+                   : out.at - worker.seen_at < kWorkerLost ? State::kWorking
+                                                           : State::kLost;
+    if (worker.works()) {
+      worker.in_flight = rows.u64(4);
+      worker.places = rows.u64(5);
+    }
+    out.workers.push_back(std::move(worker));
+  }
+  std::sort(out.workers.begin(), out.workers.end(), [](const auto& a, const auto& b) {
+    return a.id < b.id;
+  });
+}
+
+void Situations::read_apis(Situation& out) {
+  Sql sql("SELECT id, unsent_from, seen_at FROM api_processes ORDER BY seen_at DESC LIMIT ");
+  Rows rows = session_.query(sql << kProcessesLooked);
+  while (rows.next()) {
+    const Instant seen_at = rows.time(3);
+    // Where none waits, it is of when it was told, but for a hint on its way to the broker, and for
+    // what two clocks differ by.
+    constexpr std::chrono::milliseconds kTold{2'000};
+    const auto unsent =
+        std::chrono::duration_cast<std::chrono::milliseconds>(seen_at - made_at(rows.uuid(2)));
+    out.apis.push_back({.id = rows.id<ApiId>(1),
+                        .seen_at = seen_at,
+                        .alive = out.at - seen_at < kApiGone,
+                        .unsent = unsent < kTold ? std::chrono::milliseconds(0) : unsent});
+  }
+  std::sort(
+      out.apis.begin(), out.apis.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+}
+
+Result<bool, Fault> Situations::leave_turn() {
+  return guarded([&]() -> Result<bool, Fault> {
+    // Null where there is no such lock, 0 where it is another's.
+    session_.query(Sql("SELECT RELEASE_LOCK(").append(lock_name("monitors")) << ")");
+    return false;
+  });
+}
+
+Result<bool, Fault> Situations::take_turn() {
+  return guarded([&]() -> Result<bool, Fault> {
+    // A lock of the server's: it ends with its holder's connection.
+    Rows rows = session_.query(
+        Sql("SELECT COALESCE(IS_USED_LOCK(n)=CONNECTION_ID(), GET_LOCK(n,0), 0) FROM (SELECT ")
+            .append(lock_name("monitors"))
+        << " AS n) l");
+    AG_CHECK(rows.next());
+    return rows.i64(1) == 1;
+  });
+}
+
+}  // namespace audiogen::store

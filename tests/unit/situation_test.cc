@@ -1,0 +1,309 @@
+// How the service stands, and how many workers there should be.
+#include "common/domain/situation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace audiogen {
+namespace {
+
+using State = Situation::Worker::State;
+using std::chrono::milliseconds;
+using std::chrono::minutes;
+using std::chrono::seconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+const Instant kNow = Instant(std::chrono::hours(500'000));
+
+struct Ended {
+  std::uint64_t succeeded = 0, failed = 0;
+  milliseconds each{1'000};
+};
+
+MinuteEnded minute_of(const Ended& ended) {
+  MinuteEnded out{.succeeded = ended.succeeded};
+  if (ended.failed > 0) {
+    out.failed["internal_error"] = ended.failed;
+  }
+  for (std::uint64_t i = 0; i < ended.succeeded + ended.failed; ++i) {
+    out.times.add(ended.each);
+  }
+  return out;
+}
+
+// At work, with everything told.
+Situation::Worker worker(const Ended& ended = {}) {
+  Situation::Worker out{.id = WorkerId::make(),
+                        .host = "h",
+                        .pid = 1,
+                        .state = State::kWorking,
+                        .started_at = kNow,
+                        .seen_at = kNow,
+                        .in_flight = 1,
+                        .places = 100};
+  out.status = {.version = "1",
+                .draining = false,
+                .broker_away = seconds(0),
+                .providers = std::vector<ProviderStatus>{{.name = "primary", .state = "ready"}},
+                .minute = minute_of(ended)};
+  return out;
+}
+
+Situation with(std::vector<Situation::Worker> workers) {
+  Situation out;
+  out.at = kNow;
+  out.workers = std::move(workers);
+  return out;
+}
+
+Situation::Worker gone(Situation::Worker worker, State state, seconds ago) {
+  worker.state = state;
+  worker.seen_at = kNow - ago;
+  worker.ended_at = state == State::kEnded ? std::optional(worker.seen_at) : std::nullopt;
+  worker.in_flight = 0;
+  return worker;
+}
+
+Situation::Worker with_provider(Situation::Worker worker, const char* state) {
+  worker.status.providers->front().state = state;
+  return worker;
+}
+
+TEST(Counts, SayWhenThereMayBeMore) {
+  EXPECT_EQ(count_text({0, true}), "0");
+  EXPECT_EQ(count_text({999, true}), "999");
+  EXPECT_EQ(count_text({1'234'567, true}), "1,234,567");
+  EXPECT_EQ(count_text({20'000, false}), "20,000+");
+  EXPECT_EQ((AtLeast{2, true} + AtLeast{3, false}), (AtLeast{5, false}));
+}
+
+TEST(EndedInLastMinute, IsWhatAllWorkersTellTogether) {
+  const auto ended = ended_in_last_minute(
+      with({worker({.succeeded = 10, .failed = 2}), worker({.succeeded = 5, .failed = 1})}));
+  ASSERT_TRUE(ended);
+  EXPECT_EQ(ended->succeeded, 15U);
+  EXPECT_EQ(ended->failed.at("internal_error"), 3U);
+  EXPECT_DOUBLE_EQ(*completions_per_second(with({worker({.succeeded = 90})})), 1.5);
+  EXPECT_EQ(completions_per_second(with({})), 0.0) << "nobody works, so nothing ends";
+}
+
+TEST(EndedInLastMinute, IsUnknownWhereAWorkerDoesNotTell) {
+  auto silent = worker();
+  silent.status.minute.reset();
+  EXPECT_EQ(ended_in_last_minute(with({worker({.succeeded = 10}), silent})), std::nullopt);
+  EXPECT_TRUE(ended_in_last_minute(with({gone(silent, State::kEnded, seconds(61))})));
+  EXPECT_EQ(ended_in_last_minute(with({gone(silent, State::kLost, seconds(59))})), std::nullopt);
+}
+
+TEST(EndedInLastMinute, WhoIsGoneCountsForAsLongAsHeWasThere) {
+  const auto after = [](seconds ago) {
+    return ended_in_last_minute(
+               with({gone(worker({.succeeded = 60, .failed = 6}), State::kLost, ago)}))
+        ->all();
+  };
+  EXPECT_EQ(after(seconds(-3)), 66U) << "a clock that is ahead";
+  EXPECT_EQ(after(seconds(0)), 66U);
+  EXPECT_EQ(after(seconds(30)), 33U);
+  EXPECT_EQ(after(seconds(60)), 0U);
+  EXPECT_EQ(after(seconds(6000)), 0U);
+}
+
+TEST(Providers, AreSummedOverLivingWorkers) {
+  auto one = worker(), two = worker(), without_limit = worker();
+  one.status.providers = std::vector<ProviderStatus>{
+      {.name = "a", .state = "ready", .in_flight = 2, .waiting = 1, .limit = 10},
+      {.name = "b", .state = "ready", .in_flight = 1, .waiting = 0, .limit = 5}};
+  two.status.providers = std::vector<ProviderStatus>{
+      {.name = "a", .state = "open", .in_flight = 3, .waiting = 0, .limit = 10},
+      {.name = "b", .state = "ready", .in_flight = 0}};
+  auto lost = gone(one, State::kLost, seconds(40));
+  auto silent = worker();
+  silent.status.providers.reset();
+  const auto sums = providers_of(with({one, lost, silent, two}));
+  ASSERT_THAT(sums, SizeIs(2));
+  EXPECT_EQ(sums[0].name, "a");
+  EXPECT_EQ(sums[0].state, "open") << "trouble of one is what is to be seen";
+  EXPECT_EQ(sums[0].in_flight, 5U);
+  EXPECT_EQ(sums[0].waiting, 1U);
+  EXPECT_EQ(sums[0].limit, 20U);
+  EXPECT_EQ(sums[0].workers, 2U);
+  EXPECT_EQ(sums[0].workers_ready, 1U);
+  EXPECT_EQ(sums[1].limit, std::nullopt) << "one does not tell";
+  EXPECT_THAT(providers_of(with({})), IsEmpty());
+}
+
+TEST(BrokerAway, IsWhatTheLastOfThemMisses) {
+  auto has = worker(), misses = worker(), misses_longer = worker(), silent = worker();
+  misses.status.broker_away = seconds(5);
+  misses_longer.status.broker_away = seconds(90);
+  silent.status.broker_away.reset();
+  EXPECT_EQ(broker_away(with({has, misses})), seconds(0));
+  EXPECT_EQ(broker_away(with({misses, misses_longer, silent})), seconds(5));
+  EXPECT_EQ(broker_away(with({silent})), std::nullopt);
+  EXPECT_EQ(broker_away(with({gone(has, State::kLost, seconds(40)), misses})), seconds(5));
+}
+
+TEST(Drain, IsUnknownWithoutCompletions) {
+  EXPECT_EQ(drain_seconds({0, true}, std::nullopt), 0.0);
+  EXPECT_EQ(drain_seconds({0, true}, 0.0), 0.0);
+  EXPECT_EQ(drain_seconds({0, false}, std::nullopt), std::nullopt);
+  EXPECT_EQ(drain_seconds({5, true}, std::nullopt), std::nullopt);
+  EXPECT_EQ(drain_seconds({5, true}, 0.0), std::nullopt);
+  EXPECT_EQ(drain_seconds({5, true}, 2.5), 2.0);
+}
+
+TEST(Verdict, IsOneSentence) {
+  EXPECT_EQ(verdict(with({})), "No worker takes tasks; none waits");
+  Situation now = with({gone(worker(), State::kLost, seconds(40))});
+  now.ready = {1'200, true};
+  EXPECT_EQ(verdict(now), "No worker takes tasks: 1,200 wait");
+  auto draining = worker();
+  draining.status.draining = true;
+  now.workers = {draining};
+  EXPECT_EQ(verdict(now), "No worker takes tasks: 1,200 wait");
+
+  now = with({worker()});
+  EXPECT_EQ(verdict(now), "Healthy");
+  now.ready = {10, true};
+  now.oldest_ready = seconds(14);
+  now.arrivals_per_second = 42;
+  EXPECT_EQ(verdict(now), "Healthy") << "a short burst";
+  now.oldest_ready = seconds(61);
+  EXPECT_EQ(verdict(now), "Stalled: 10 wait, the oldest for 61 s, none has ended in a minute");
+
+  now.workers = {with_provider(worker({.succeeded = 31 * 60}), "open")};
+  EXPECT_EQ(verdict(now),
+            "Falling behind: arrivals 42/s, completions 31/s, provider `primary` open");
+  now.arrivals_per_second = 3.14;
+  now.workers = {worker({.succeeded = 60})};
+  now.oldest_ready = {};
+  now.oldest_parked = seconds(20);
+  EXPECT_EQ(verdict(now), "Falling behind: arrivals 3.1/s, completions 1.0/s");
+  now.arrivals_per_second = 0.5;
+  now.parked = {590, true};
+  EXPECT_EQ(verdict(now), "Catching up: 600 wait, about 10 min");
+  now.workers[0].status.minute.reset();
+  EXPECT_THAT(verdict(now), HasSubstr("completions are not known"));
+
+  now = with({worker()});
+  now.workers[0].status.broker_away = minutes(3);
+  EXPECT_EQ(verdict(now),
+            "Broker away 3 min: workers pull tasks from the database, about a second late");
+  now = with({with_provider(worker(), "half_open")});
+  EXPECT_EQ(verdict(now), "Trouble: provider `primary` half open");
+}
+
+// --- how many workers
+
+ScaleFigures figures(double arrivals, std::uint64_t backlog, std::optional<double> service) {
+  return {.current = 3,
+          .backlog = {backlog, true},
+          .arrivals_per_second = arrivals,
+          .service_seconds_p50 = service,
+          .places = 100};
+}
+
+TEST(WorkersFor, IsWhatArrivesAndWhatWaits) {
+  EXPECT_EQ(workers_for(figures(0, 0, 2.0)), 1U) << "one sees to what is left";
+  EXPECT_EQ(workers_for(figures(35, 0, 2.0)), 1U) << "exactly seven tenths of one";
+  EXPECT_EQ(workers_for(figures(36, 0, 2.0)), 2U);
+  EXPECT_EQ(workers_for(figures(35, 2'100, 2.0)), 2U) << "and 2,100 within a minute: 35 a second";
+  EXPECT_EQ(workers_for(figures(1e12, 0, 2.0)), 10'000U);
+  auto none = figures(10, 0, 2.0);
+  none.places = 0;
+  EXPECT_EQ(workers_for(none), 29U) << "never divided by nothing";
+}
+
+TEST(WorkersFor, StaysAsItIsWhereNobodyKnowsHowLongTasksTake) {
+  EXPECT_EQ(workers_for(figures(5, 0, std::nullopt)), 3U);
+  EXPECT_EQ(workers_for(figures(0, 9, std::nullopt)), 3U);
+  EXPECT_EQ(workers_for(figures(0, 0, std::nullopt)), 1U);
+  auto nobody = figures(5, 10, std::nullopt);
+  nobody.current = 0;
+  EXPECT_EQ(workers_for(nobody), 1U) << "who finds it out";
+}
+
+TEST(ScaleFigures, AreOfWhoTakesTasks) {
+  auto idle = worker({.succeeded = 120, .each = milliseconds(4'000)}), draining = worker(),
+       ended = gone(worker(), State::kEnded, seconds(100));
+  idle.in_flight = 0;
+  idle.places = 50;
+  draining.status.draining = true;
+  draining.places = 150;
+  Situation now = with({idle, draining, ended});
+  now.arrivals_per_second = 7;
+  now.ready = {30, true};
+  now.parked = {30, false};
+  const ScaleFigures out = scale_figures(now, 200);
+  EXPECT_EQ(out.current, 1U);
+  EXPECT_EQ(out.backlog, (AtLeast{60, false}));
+  EXPECT_NEAR(*out.service_seconds_p50, 4, 0.2);
+  EXPECT_DOUBLE_EQ(*out.drain_seconds, 30);
+  EXPECT_DOUBLE_EQ(out.places, 100);
+  EXPECT_EQ(out.limited_by, std::nullopt);
+  EXPECT_THAT(out.safe_to_remove, ElementsAre(idle.id));
+  EXPECT_DOUBLE_EQ(scale_figures(with({}), 200).places, 200) << "nobody tells";
+  EXPECT_EQ(scale_figures(with({}), 200).service_seconds_p50, std::nullopt);
+}
+
+TEST(ScaleFigures, AreLimitedByAProviderThatNobodyCalls) {
+  const auto limited_by = [](std::vector<Situation::Worker> workers) {
+    return scale_figures(with(std::move(workers)), 200).limited_by;
+  };
+  EXPECT_EQ(limited_by({with_provider(worker(), "open")}), "provider:primary");
+  EXPECT_EQ(limited_by({with_provider(worker(), "open"), worker()}), std::nullopt);
+  auto fallback = with_provider(worker(), "open");
+  fallback.status.providers->push_back({.name = "fallback", .state = "ready"});
+  EXPECT_EQ(limited_by({fallback}), std::nullopt) << "whoever comes would call the other";
+  auto silent = worker();
+  silent.status.providers.reset();
+  EXPECT_EQ(limited_by({silent}), std::nullopt);
+}
+
+class ScaleWatchTest : public testing::Test {
+ protected:
+  std::uint64_t look(seconds after, const ScaleFigures& now) {
+    return watch_.look(now, ScaleWatch::Time(std::chrono::hours(1)) + after);
+  }
+  static ScaleFigures wanting(std::uint64_t workers, std::uint64_t current) {
+    ScaleFigures out = figures(static_cast<double>(workers) * 70 - 1, 0, 1.0);
+    out.current = current;
+    EXPECT_EQ(workers_for(out), workers);
+    return out;
+  }
+  ScaleWatch watch_;
+};
+
+TEST_F(ScaleWatchTest, GoesUpAtOnceAndDownAfterFiveMinutes) {
+  EXPECT_EQ(look(seconds(0), wanting(2, 1)), 2U);
+  EXPECT_EQ(look(seconds(30), wanting(9, 2)), 9U);
+  EXPECT_EQ(look(seconds(60), wanting(4, 9)), 9U);
+  EXPECT_EQ(look(seconds(200), wanting(5, 9)), 9U);
+  EXPECT_EQ(look(seconds(330), wanting(1, 9)), 9U) << "five minutes after";
+  EXPECT_EQ(look(seconds(331), wanting(1, 9)), 5U) << "what was wanted most since";
+  EXPECT_EQ(look(seconds(501), wanting(1, 5)), 1U);
+  EXPECT_EQ(look(seconds(502), wanting(6, 1)), 6U);
+}
+
+// It was started just now, and does not know what was wanted before.
+TEST_F(ScaleWatchTest, TakesNobodyAwayBeforeItHasLookedForFiveMinutes) {
+  EXPECT_EQ(look(seconds(0), wanting(1, 8)), 8U);
+  EXPECT_EQ(look(seconds(299), wanting(1, 8)), 8U);
+  EXPECT_EQ(look(seconds(300), wanting(1, 8)), 1U);
+  EXPECT_EQ(look(seconds(700), wanting(1, 8)), 8U) << "nobody asked for more than five minutes";
+}
+
+TEST_F(ScaleWatchTest, AddsNobodyWhereThatDoesNotHelp) {
+  auto limited = wanting(9, 4);
+  limited.limited_by = "provider:primary";
+  EXPECT_EQ(look(seconds(0), limited), 4U);
+  limited.current = 0;
+  EXPECT_EQ(look(seconds(1), limited), 1U) << "somebody has to find out that it works again";
+  EXPECT_EQ(look(seconds(2), wanting(9, 4)), 9U);
+}
+
+}  // namespace
+}  // namespace audiogen
