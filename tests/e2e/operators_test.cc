@@ -129,9 +129,9 @@ TEST_F(OperatorsTest, AllFacesTellTheSameAndTheTruth) {
   EXPECT_TRUE(told["apis"][0]["alive"].GetBool());
   EXPECT_EQ(told["done_per_minute"].GetInt(), 0) << "known to be none";
   EXPECT_TRUE(told["service_seconds_p50"].IsNull()) << "not known";
-  EXPECT_EQ(scale(stack)["current"].GetInt(), 1);
+  EXPECT_TRUE(eventually(30s, [&] { return scale(stack)["current"].GetInt() == 1; }));
   EXPECT_EQ(scale(stack)["safe_to_remove"].Size(), 0U);
-  EXPECT_EQ(metric(stack, R"(workers{state="working"})"), 1);
+  EXPECT_TRUE(eventually(30s, [&] { return metric(stack, R"(workers{state="working"})") == 1; }));
   const std::string of_worker = http("GET", stack.worker_ops_url(0) + "/metrics").body;
   EXPECT_THAT(of_worker, HasSubstr("\naudiogen_worker_in_flight 4\n"));
   EXPECT_THAT(of_worker, HasSubstr("\naudiogen_provider_breaker_state{provider=\"primary\"} 0\n"));
@@ -169,7 +169,9 @@ TEST_F(OperatorsTest, OneProcessTellsMonitorsHowTheServiceStands) {
   const std::string other = "http://" + listen;
   ASSERT_TRUE(eventually(60s, [&] { return http("GET", other + "/readyz").status == 200; }));
   EXPECT_EQ(metric(other, "tasks_ready"), -1);
-  EXPECT_EQ(metric(other, "broker_connected{role=\"publisher\"}"), 1) << "what is its own it tells";
+  EXPECT_TRUE(eventually(30s, [&] {
+    return metric(other, "broker_connected{role=\"publisher\"}") == 1;
+  })) << "what is its own it tells";
   EXPECT_EQ(metric(stack.ops_url(), "tasks_ready"), 0);
   stack.api().kill();
   EXPECT_TRUE(eventually(30s, [&] { return metric(other, "tasks_ready") == 0; }));
