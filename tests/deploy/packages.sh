@@ -10,9 +10,10 @@ image=${2:-$(dirname "$0")/../../Dockerfile}
 
 # The packages of the libraries that a program itself names.
 packages_of() {
-  local name path
+  local name path libraries
+  libraries=$(ldd "$1")
   while read -r name; do
-    path=$(ldd "$1" | awk -v name="$name" '$1 == name { print $3 }')
+    path=$(awk -v name="$name" '$1 == name { print $3 }' <<<"$libraries")
     # Packages still list their files below /lib, which is /usr/lib by now.
     dpkg-query --search "$path" "/usr$path" "${path#/usr}" 2>/dev/null | sed 's/:.*//' || true
   done < <(objdump -p "$1" | awk '$1 == "NEEDED" { print $2 }')
