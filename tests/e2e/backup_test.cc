@@ -50,7 +50,7 @@ class Backup : public testing::Test {
       : provider_([this](const DoubleCall& call) {
           DoubleReply reply = wav_reply(1);
           // So that some are done, some are worked on, and most wait.
-          reply.delay = quick_ || call.number < kQuick ? 0ms : 3s;
+          reply.delay = quick_ || call.number < kQuick ? 0ms : 8s;
           return reply;
         }),
         chain_({openai_entry("upstream", provider_)}) {
