@@ -13,6 +13,7 @@
 
 #include "common/domain/api_key.h"
 #include "tests/support/certificates.h"
+#include "tests/support/places.h"
 #include "tests/support/raw_http.h"
 #include "tests/support/stack.h"
 
@@ -33,7 +34,7 @@ void replace_all(std::string& text, const std::string& from, const std::string& 
 
 std::string read_file(const std::string& name) {
   std::ostringstream out;
-  out << std::ifstream(std::string(AUDIOGEN_SOURCE_DIR) + "/" + name).rdbuf();
+  out << std::ifstream(source_path(name)).rdbuf();
   return out.str();
 }
 
@@ -94,10 +95,10 @@ class Apis : public testing::Test {
     variables["DATABASE_URL"] = stack_.database_url("api");
     variables["LISTEN"] = "127.0.0.1:" + std::to_string(second_port_);
     variables["OPS_LISTEN"] = second_ops_.substr(second_ops_.find("127"));
-    second_ = std::make_unique<Process>(
-        std::vector<std::string>{std::string(AUDIOGEN_BIN_DIR) + "/audio-api", "serve"},
-        variables,
-        stack_.log_folder() + "/second.log");
+    second_ =
+        std::make_unique<Process>(std::vector<std::string>{program_path("audio-api"), "serve"},
+                                  variables,
+                                  stack_.log_folder() + "/second.log");
     EXPECT_TRUE(eventually(std::chrono::seconds(30), [&] {
       return http("GET", second_ops_ + "/readyz").status == 200;
     })) << second_->log();

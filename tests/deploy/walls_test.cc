@@ -22,6 +22,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "tests/support/places.h"
 #include "tests/support/stack.h"
 
 namespace audiogen::test {
@@ -48,7 +49,7 @@ std::set<std::string> group(const std::string& name) {
 
 // What the SystemCallFilter lines of the worker's unit leave.
 std::set<std::string> calls_of_unit() {
-  std::ifstream unit(std::string(AUDIOGEN_SOURCE_DIR) + "/.deploy/systemd/audio-worker@.service");
+  std::ifstream unit(source_path(".deploy/systemd/audio-worker@.service"));
   constexpr std::string_view kSetting = "SystemCallFilter=";
   std::set<std::string> out;
   for (std::string line; std::getline(unit, line);) {

@@ -12,6 +12,7 @@
 
 #include "common/domain/pricing.h"
 #include "tests/e2e/chain.h"
+#include "tests/support/places.h"
 #include "tests/support/test_broker.h"
 #include "tests/support/wait.h"
 
@@ -23,7 +24,7 @@ using store::Sql;
 
 // The `number`-th block of commands (from 1) in README.md behind "**Backup.**".
 std::string commands(int number) {
-  std::ifstream in(std::string(AUDIOGEN_SOURCE_DIR) + "/README.md");
+  std::ifstream in(source_path("README.md"));
   std::ostringstream text;
   text << in.rdbuf();
   const std::string readme = text.str();

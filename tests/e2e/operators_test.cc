@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/e2e/chain.h"
+#include "tests/support/places.h"
 #include "tests/support/wait.h"
 
 namespace audiogen::test {
@@ -163,9 +164,8 @@ TEST_F(OperatorsTest, OneProcessTellsMonitorsHowTheServiceStands) {
   variables["DATABASE_URL"] = stack.database_url("api");
   variables["LISTEN"] = "127.0.0.1:" + std::to_string(free_port());
   variables["OPS_LISTEN"] = listen;
-  Process second({std::string(AUDIOGEN_BIN_DIR) + "/audio-api", "serve"},
-                 variables,
-                 stack.log_folder() + "/second.log");
+  Process second(
+      {program_path("audio-api"), "serve"}, variables, stack.log_folder() + "/second.log");
   const std::string other = "http://" + listen;
   ASSERT_TRUE(eventually(60s, [&] { return http("GET", other + "/readyz").status == 200; }));
   EXPECT_EQ(metric(other, "tasks_ready"), -1);

@@ -14,6 +14,7 @@
 #include "common/domain/pricing.h"
 #include "common/store/migrate.h"
 #include "tests/e2e/chain.h"
+#include "tests/support/places.h"
 #include "tests/support/wait.h"
 
 namespace audiogen::test {
@@ -75,10 +76,10 @@ class Apis {
     environment["LISTEN"] = "127.0.0.1:" + std::to_string(place.port);
     environment["OPS_LISTEN"] = "127.0.0.1:" + std::to_string(place.ops_port);
     environment.merge(of(release));
-    place.process = std::make_unique<Process>(
-        std::vector<std::string>{std::string(AUDIOGEN_BIN_DIR) + "/audio-api", "serve"},
-        environment,
-        stack_.log_folder() + "/api" + std::to_string(number) + ".log");
+    place.process =
+        std::make_unique<Process>(std::vector<std::string>{program_path("audio-api"), "serve"},
+                                  environment,
+                                  stack_.log_folder() + "/api" + std::to_string(number) + ".log");
     EXPECT_TRUE(eventually(60s, [&] {
       return ready("http://127.0.0.1:" + std::to_string(place.ops_port));
     })) << place.process->log();
@@ -313,7 +314,7 @@ TEST_F(Upgrade, AWorkerThatMayServeNoLongerGivesBackWhatItHas) {
   auto environment = stack.environment();
   environment["DATABASE_URL"] = stack.database_url("worker");
   environment["OPS_LISTEN"] = "127.0.0.1:" + std::to_string(free_port());
-  const std::vector<std::string> program = {std::string(AUDIOGEN_BIN_DIR) + "/audio-worker"};
+  const std::vector<std::string> program = {program_path("audio-worker")};
   for (const Release release : {Release::kOld, Release::kNew}) {
     environment["SCHEMA_VERSION"] = of(release).at("SCHEMA_VERSION");
     EXPECT_EQ(run(program, environment).code, 1)

@@ -12,7 +12,7 @@ namespace audiogen::simulation {
 namespace {
 
 // What once showed something: the first ones before there were lanes, and what they showed then.
-constexpr std::array<std::uint64_t, 16> kRemembered = {
+constexpr std::array<std::uint64_t, 18> kRemembered = {
     437,     // Two sweepers bring the same row back from the future.
     1300,    // Clients ask until the very end.
     19827,   // A row is brought back between a sweeper's look and its lock.
@@ -29,6 +29,8 @@ constexpr std::array<std::uint64_t, 16> kRemembered = {
     94990,   // A row is brought back between a sweeper's look and its lock.
     229059,  // Not all rows are brought back at once.
     17628,   // A row is held while others are brought back.
+    7963,    // What a sweeper has read changes before it locks.
+    29242,   // A row is held while others are brought back.
 };
 
 void expect_as_promised(std::uint64_t seed) {

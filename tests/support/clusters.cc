@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "common/store/session.h"
+#include "tests/support/places.h"
 #include "tests/support/process.h"
 #include "tests/support/test_broker.h"
 #include "tests/support/test_database.h"
@@ -41,7 +42,7 @@ void need(bool worked, const char* what) {
 }
 
 Output dev(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), std::string(AUDIOGEN_SOURCE_DIR) + "/dev");
+  arguments.insert(arguments.begin(), source_path("dev"));
   return run(arguments, {});
 }
 
