@@ -1,5 +1,6 @@
 # Writes OUT, which says of which commit of SOURCE a program was built: AUDIOGEN_COMMIT of the environment, else what git
 # says, else nothing. Left alone when it is so already, so that nothing is built again.
+cmake_minimum_required(VERSION 3.25)
 set(commit $ENV{AUDIOGEN_COMMIT})
 if(NOT commit)
   execute_process(COMMAND git -C ${SOURCE} describe --always --dirty --abbrev=12 --exclude=*
