@@ -16,6 +16,8 @@
 #include "api/admin/output.h"
 #include "api/admin/previews.h"
 #include "api/admin/queue.h"
+#include "api/admin/queue_watch.h"
+#include "api/admin/stuck.h"
 #include "common/base/ascii.h"
 #include "common/base/config.h"
 #include "common/base/log.h"
@@ -496,6 +498,17 @@ Reply task_cancel(Doors& doors, const Options& o) {
                 "Canceled: what was reserved is returned."};
 }
 
+std::string shown_task(Doors& doors, const std::string& id) {
+  Options o;
+  o.id = id;
+  const auto answer = task_show(doors, o);
+  return answer ? for_people(answer->json) : answer.error().message;
+}
+
+Reply show_queue(Doors& doors, const Options& o) {
+  return o.watch ? queue_watch(doors, o, shown_task) : queue(doors, o);
+}
+
 // Whom previews are made for. No mail reaches it (RFC 2606), so nobody else can be it.
 constexpr std::string_view kPreviewUser = "voice-previews@audio.invalid";
 // A run that was interrupted leaves its key behind.
@@ -691,7 +704,22 @@ class CommandLine {
     add_key_commands();
     add_task_commands();
     add_voice_commands();
-    leaf(&app_, "queue", "how much work waits, and who does it", queue, "queue");
+    CLI::App* waits =
+        leaf(&app_, "queue", "how much work waits, and who does it", show_queue, "queue --watch");
+    CLI::Option* once =
+        waits->add_flag("--once", options_.once, "one picture of --watch, and no more");
+    CLI::Option* watch = waits->add_flag(
+        "--watch",
+        options_.watch,
+        "on a screen of its own, again and again; q ends it, p pauses, s sorts, / finds, Enter "
+        "opens a task");
+    watch->excludes(waits->get_option("--json"));
+    once->needs(watch);
+    limit(leaf(&app_,
+               "stuck",
+               "open tasks that are older than two minutes, by what they wait for",
+               stuck,
+               "stuck --limit 20"));
     leaf(&app_,
          "audit",
          "check the books and the queue against their rules; exit 1 unless all hold",
@@ -1033,13 +1061,15 @@ int run_admin(const std::vector<std::string>& args, std::ostream& out, std::ostr
     }
     if (json) {
       out << answer->json << "\n";
+    } else if (answer->text) {
+      out << *answer->text;
     } else {
       out << for_people(answer->json);
       if (!answer->note.empty()) {
         out << "\n" << answer->note << "\n";
       }
     }
-    return answer->ok ? 0 : 1;
+    return answer->code.value_or(answer->ok ? 0 : 1);
   } catch (const std::exception& e) {
     return fail(e.what(), json, err);
   }

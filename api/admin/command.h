@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ struct Answer {
   std::string json;
   std::string note = {};  // For people only.
   bool ok = true;
+  std::optional<std::string> text = {};  // What people get instead.
+  std::optional<int> code = {};          // The exit code, if it is not that of `ok`.
 };
 
 // Why a command did nothing, as the operator is told and as it is recorded.
@@ -39,9 +42,11 @@ using Reply = Result<Answer, Failure>;
 
 // The store as one command uses it. What it changes is recorded with `note`.
 struct Doors {
-  Doors(const DatabaseUrl& to, const store::ActionNote* note)
+  Doors(const DatabaseUrl& to,
+        const store::ActionNote* note,
+        store::SessionOptions options = store::kOperatorPatience)
       : url(to),
-        session(to, store::kOperatorPatience),
+        session(to, options),
         accounts(session, note),
         keys(session, note),
         web_sessions(session, note),
@@ -66,7 +71,7 @@ struct Options {
   std::string expires, spend_limit, period, url, as, reason;
   int overlap_hours = 0;
   std::size_t limit = 50;
-  bool again = false, json = false;
+  bool again = false, json = false, watch = false, once = false;
 };
 
 }  // namespace audiogen::api

@@ -1,5 +1,9 @@
 #include "common/store/operators.h"
 
+#include <algorithm>
+#include <utility>
+
+#include "common/store/situations.h"
 #include "common/store/task_rows.h"
 
 namespace audiogen::store {
@@ -61,6 +65,43 @@ Result<std::vector<TaskRow>, Fault> Operators::list_tasks(std::optional<UserId> 
     while (rows.next()) {
       out.push_back(read_task(rows));
     }
+    return out;
+  });
+}
+
+Result<OldestOpen, Fault> Operators::oldest_open(std::chrono::seconds age, std::size_t limit) {
+  return guarded([&]() -> Result<OldestOpen, Fault> {
+    // What is released wakes sooner than that, what is parked at its deadline: those come in the
+    // order of their creation.
+    constexpr std::chrono::seconds kReleasedWithin{120};
+    OldestOpen out;
+    out.at = session_.now();
+    const auto most = static_cast<std::uint64_t>(limit);
+    const auto read = [&](const Sql& part) {
+      Sql sql("SELECT ");
+      sql << kOperatorColumns << ", " << kViewColumns
+          << " FROM (SELECT id FROM tasks FORCE INDEX (k_wake) WHERE wake_at";
+      sql.append(part) << ") o STRAIGHT_JOIN tasks t FORCE INDEX (PRIMARY) ON t.id=o.id WHERE "
+                          "t.created_at<="
+                       << out.at - age << " ORDER BY t.created_at, t.id LIMIT " << most;
+      Rows rows = session_.query(sql);
+      std::size_t count = 0;
+      for (; rows.next(); ++count) {
+        out.tasks.push_back(read_task(rows));
+      }
+      out.whole = out.whole && count < limit;
+    };
+    read(Sql("<=") << out.at + kReleasedWithin << " ORDER BY wake_at LIMIT " << kOpenLooked);
+    read(Sql(">") << out.at + kReleasedWithin << " ORDER BY wake_at LIMIT " << most);
+    std::sort(out.tasks.begin(), out.tasks.end(), [](const TaskRow& a, const TaskRow& b) {
+      return std::pair(a.view.created_at, a.view.id) < std::pair(b.view.created_at, b.view.id);
+    });
+    out.tasks.resize(std::min(out.tasks.size(), limit));
+    std::vector<TaskView*> views;
+    for (TaskRow& task : out.tasks) {
+      views.push_back(&task.view);
+    }
+    find_references(session_, views);
     return out;
   });
 }

@@ -2,6 +2,7 @@
 // is situations.h.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -27,6 +28,11 @@ struct TaskRow {  // For operators: everything but the prompt.
   Instant next_run_at, deadline_at;
   std::uint64_t output_bytes = 0;
   std::uint32_t lost_leases = 0;
+};
+struct OldestOpen {
+  Instant at;         // When it was looked.
+  bool whole = true;  // False: there may be more than these.
+  std::vector<TaskRow> tasks;
 };
 struct AttemptRow {
   std::uint32_t n = 0, epoch = 0;
@@ -58,6 +64,10 @@ class Operators : private Door {
   Result<std::vector<TaskRow>, Fault> list_tasks(std::optional<UserId> user,
                                                  std::optional<TaskState> state,
                                                  std::size_t limit);
+  // Open tasks that were created so long ago, the oldest first, and no more than `limit`. Of those
+  // that are released it looks at kOpenLooked, of those that are parked at `limit`, at most:
+  // beyond, there may be an older one.
+  Result<OldestOpen, Fault> oldest_open(std::chrono::seconds age, std::size_t limit);
   // Faults: kNoSuchTask.
   Result<TaskDetail, Fault> show_task(TaskId id);
   // Ends an open task by `tasks`, a store of this thread's, and returns what it reserved. Faults:

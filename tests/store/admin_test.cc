@@ -435,6 +435,29 @@ TEST_F(Admin, QueueMergesWhatLivingWorkersReport) {
   EXPECT_EQ(queue["providers"][1]["in_flight"].GetInt(), 1);
 }
 
+TEST_F(Admin, WhatIsStuckIsListedByItsCause) {
+  const UserId user = user_with_credits();
+  const TaskId old = create(user), older = create(user);
+  create(user);
+  EXPECT_EQ(json({"stuck"})["tasks"].Size(), 0U) << "none is two minutes old";
+  db_.execute(Sql("UPDATE tasks SET created_at=created_at - INTERVAL 125 SECOND WHERE id=") << old);
+  db_.execute(Sql("UPDATE tasks SET created_at=created_at - INTERVAL 200 SECOND, state=2, "
+                  "lease_until=UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE id=")
+              << older);
+  const auto all = json({"stuck"});
+  EXPECT_TRUE(all["whole"].GetBool());
+  ASSERT_EQ(all["tasks"].Size(), 2U);
+  EXPECT_EQ(all["tasks"][0]["id"].GetString(), older.text());
+  EXPECT_STREQ(all["tasks"][0]["cause"].GetString(), "worker_lost");
+  EXPECT_GE(all["tasks"][0]["age_seconds"].GetInt(), 200);
+  EXPECT_STREQ(all["tasks"][1]["cause"].GetString(), "no_worker");
+  ASSERT_EQ(all["causes"].Size(), 2U);
+  EXPECT_EQ(all["causes"][0]["tasks"].GetInt(), 1);
+  const auto one = json({"stuck", "--limit", "1"});
+  EXPECT_EQ(one["tasks"].Size(), 1U);
+  EXPECT_EQ(one["causes"].Size(), 2U) << "all of them count";
+}
+
 TEST_F(Admin, AuditFailsUnlessAllIsWell) {
   const UserId user = user_with_credits();
   const auto sound = json({"audit"});
@@ -587,6 +610,7 @@ TEST_F(Admin, EveryCommandExplainsItself) {
                                              {"task", "show"},
                                              {"task", "cancel"},
                                              {"queue"},
+                                             {"stuck"},
                                              {"audit"}}) {
     auto args = words;
     args.emplace_back("--help");

@@ -82,6 +82,32 @@ TEST_F(OperatorsTest, ATaskIsShownWithItsHistory) {
   EXPECT_EQ(code_of(operators_.show_task(TaskId::make())), FaultCode::kNoSuchTask);
 }
 
+TEST_F(OperatorsTest, TheOldestOpenTasksComeFirst) {
+  const UserId user = db_.add_user();
+  db_.execute(Sql("UPDATE release_window SET size=3"));
+  const auto ids = create_tasks(user, 6);  // Three of them parked.
+  ASSERT_TRUE(tasks_.cancel(ids[0]));
+  db_.execute(Sql("UPDATE tasks SET created_at=created_at - INTERVAL 300 SECOND WHERE id=")
+              << ids[2]);
+  db_.execute(Sql("UPDATE tasks SET created_at=created_at - INTERVAL 200 SECOND WHERE id=")
+              << ids[3]);
+  const auto names = [&](std::chrono::seconds age, std::size_t limit, bool whole) {
+    const auto open = operators_.oldest_open(age, limit);
+    EXPECT_TRUE(open) << open.error().detail;
+    EXPECT_EQ(open->whole, whole);
+    std::vector<TaskId> out;
+    for (const TaskRow& task : open->tasks) {
+      out.push_back(task.view.id);
+    }
+    return out;
+  };
+  using Ids = std::vector<TaskId>;
+  EXPECT_EQ(names(std::chrono::seconds(0), 9, true), (Ids{ids[2], ids[3], ids[1], ids[4], ids[5]}));
+  EXPECT_EQ(names(std::chrono::seconds(0), 2, false), (Ids{ids[2], ids[3]}));
+  EXPECT_EQ(names(std::chrono::seconds(250), 9, true), (Ids{ids[2]}));
+  EXPECT_THAT(names(std::chrono::seconds(400), 9, true), IsEmpty());
+}
+
 // Operators' looks must stay cheap beside millions of final tasks: they read an index range, never
 // the whole table.
 TEST_F(OperatorsTest, ListsReadNoFinalTasks) {
