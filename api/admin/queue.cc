@@ -27,11 +27,11 @@ std::string situation_json(const Situation& now, const std::optional<queue::Dept
   json.member("verdict", verdict(now))
       .member("as_of", now.at)
       .member("ready", now.ready.value)
-      .member("running", now.running.value)
+      .member("in_flight", now.running.value)
       .member("waiting_retry", now.waiting_retry.value)
       .member("parked", now.parked.value)
       .member("exact", now.open().exact)
-      .member("oldest_waiting_seconds", duration_cast<seconds>(now.oldest_waiting()).count());
+      .member("oldest_seconds", duration_cast<seconds>(now.oldest_waiting()).count());
   decimal(json, "arrivals_per_second", now.arrivals_per_second);
   decimal(json, "completions_per_second", completions);
   json.member("done_per_minute", ended ? std::optional(ended->succeeded) : std::nullopt)
@@ -50,6 +50,7 @@ std::string situation_json(const Situation& now, const std::optional<queue::Dept
                      .member("version",
                              status.version.empty() ? std::nullopt : std::optional(status.version))
                      .member("state", worker_state_name(worker.state))
+                     .member("alive", worker.works())
                      .member("draining", worker.works() ? status.draining : std::nullopt)
                      .member("in_flight", worker.in_flight)
                      .member("limit", worker.places)

@@ -69,7 +69,7 @@ class OperatorsTest : public testing::Test {
     EXPECT_TRUE(told["exact"].GetBool());
     return {
         told["ready"].GetDouble(),
-        told["running"].GetDouble(),
+        told["in_flight"].GetDouble(),
         told["waiting_retry"].GetDouble(),
         told["parked"].GetDouble(),
         told["ready"].GetDouble() + told["waiting_retry"].GetDouble() + told["parked"].GetDouble(),
