@@ -179,13 +179,22 @@ void wait_until_full(Stand& stand) {
   }
 }
 
+// Half of a stand's users make creations as fast as they can, so what they ask for is parked; the
+// others have little under way.
+std::span<const std::string> busy_keys(const Stand& stand) {
+  return std::span(stand.keys()).first(stand.keys().size() / 2);
+}
+std::span<const UserId> quiet_users(const Stand& stand) {
+  return std::span(stand.users()).last(stand.users().size() / 2);
+}
+
 // By others, as fast as the answers come; beside the backlog and beside none, in turn.
 void creations(Context& context, Stand& stand, Stand& empty, const std::string& beside) {
   constexpr int kRounds = 3;
   std::array<double, 2> rates{};
   std::array<Histogram, 2> latencies;
   const std::array<Stand*, 2> stands = {&empty, &stand};
-  std::array<Rounds, 2> loads = {creates_of(empty.keys()), creates_of(stand.keys())};
+  std::array<Rounds, 2> loads = {creates_of(busy_keys(empty)), creates_of(busy_keys(stand))};
   for (int round = 0; round < kRounds; ++round) {
     for (std::size_t i = 0; i < stands.size(); ++i) {
       const Frozen other(*stands[1 - i]);
@@ -235,7 +244,7 @@ void waiting(Context& context,
   const auto seen = [&] {
     return std::array{status("Handler_update"),
                       status("Innodb_os_log_written"),
-                      metric(stand.stack().worker_ops_url(0), "queue_published_total")};
+                      metric(stand.stack().worker_ops_url(0), "audiogen_hints_published_total")};
   };
   const Usage before_usage = stand.usage();
   const auto before = seen();
@@ -273,7 +282,7 @@ void waiting(Context& context,
 void retries(Context& context, Stand& stand, const std::string& beside) {
   constexpr auto kGivenUp = std::chrono::seconds(120);
   const std::size_t count = context.scaled(200, 10);
-  const std::vector<TaskId> tasks = stand.fill(count);
+  const std::vector<TaskId> tasks = stand.fill(count, quiet_users(stand));
   Session session(stand.database());
   Sql these("");
   list(these, tasks, [&](TaskId id) { these << id; });
@@ -367,13 +376,13 @@ void looks(Context& context, Looker& looker, const std::string& beside) {
 
 // Tasks that come and go; how many.
 std::size_t churn(Context& context, Stand& stand) {
-  constexpr std::size_t kAtOnce = 64;
+  const std::size_t at_once = context.scaled(64, 8);
   const double lasts = context.seconds * 12;
   store::TaskStore store(stand.database());
   const WorkerId worker = WorkerId::make();
   std::size_t ended = 0;
-  for (const auto began = Clock::now(); since(began) < lasts; ended += kAtOnce) {
-    const std::vector<TaskId> tasks = stand.fill(kAtOnce);
+  for (const auto began = Clock::now(); since(began) < lasts; ended += at_once) {
+    const std::vector<TaskId> tasks = stand.fill(at_once, quiet_users(stand));
     settle_all(store, claim_all(store, tasks, worker));
   }
   return ended;
@@ -387,11 +396,11 @@ void backlog(Context& context, const Shape& shape) {
   const AmqpUrl& at = broker->url();
   auto empty = std::make_unique<Stand>(
       Stand::Options{.api = true,
-                     .users = context.scaled(256, 16),
+                     .users = context.scaled(512, 32),
                      .environment = {},
                      .amqp_url = "amqp://" + at.user + ":" + at.password + "@" + at.host + ":" +
                                  std::to_string(at.port) + "/"});
-  Stand stand({.api = true, .users = context.scaled(256, 16), .environment = {}});
+  Stand stand({.api = true, .users = context.scaled(512, 32), .environment = {}});
   const Provider provider(stand.stack().log_folder(), kCallMs);
   const std::map<std::string, std::string> worker = {{"PROVIDERS_FILE", provider.file()},
                                                      {"WORKER_IN_FLIGHT", std::to_string(kPlaces)}};

@@ -298,14 +298,14 @@ std::uint16_t Stand::api_port() const {
   return static_cast<std::uint16_t>(std::stoi(url.substr(url.rfind(':') + 1)));
 }
 
-std::vector<TaskId> Stand::fill(std::size_t count) {
+std::vector<TaskId> Stand::fill(std::size_t count, std::span<const UserId> users) {
   constexpr std::size_t kBatch = 250;
   store::TaskStore store(database());
   std::vector<TaskId> out;
   while (out.size() < count) {
     std::vector<store::CreateCommand> commands;
     for (std::size_t i = 0; i < std::min(kBatch, count - out.size()); ++i) {
-      commands.push_back(usual_command(users_[(out.size() + i) % users_.size()]));
+      commands.push_back(usual_command(users[(out.size() + i) % users.size()]));
     }
     for (const store::CreateCommand& command : commands) {
       out.push_back(command.id);

@@ -79,7 +79,8 @@ class Stand {
   const std::vector<std::string>& keys() const { return keys_; }
 
   // Makes `count` open tasks of all users, without messages.
-  std::vector<TaskId> fill(std::size_t count);
+  std::vector<TaskId> fill(std::size_t count) { return fill(count, users_); }
+  std::vector<TaskId> fill(std::size_t count, std::span<const UserId> users);  // Of these alone.
   // Sends the hints of tasks made by fill() and waits until the broker has them.
   void publish(const std::vector<TaskId>& tasks);
   // The same of all tasks that wait and are not parked.

@@ -115,7 +115,7 @@ class Apis : public testing::Test {
       std::istringstream lines(http("GET", ops + "/metrics").body);
       out.push_back(0);
       for (std::string line; std::getline(lines, line);) {
-        if (line.starts_with("api_refused_total ")) {
+        if (line.starts_with("audiogen_api_refused_total ")) {
           out.back() = std::stod(line.substr(line.rfind(' ')));
         }
       }

@@ -451,12 +451,12 @@ TEST_F(ConsoleTest, NobodyLearnsWhichAccountsThereAre) {
   std::set<std::string> messages;
   for (const std::string& email : {ann_.email, bob_.email, std::string("nobody@example.com")}) {
     SCOPED_TRACE(email);
-    const double before = metric("api_password_checks_total");
+    const double before = metric("audiogen_api_password_checks_total");
     const Reply reply = by_password(email, "one that is wrong enough");
     expect_error(reply, 401, "invalid_login");
     messages.insert(reply.text("error.message"));
     // Nor from how long it takes: whoever has no password is compared with nobody's.
-    EXPECT_EQ(metric("api_password_checks_total") - before, 1);
+    EXPECT_EQ(metric("audiogen_api_password_checks_total") - before, 1);
   }
   EXPECT_EQ(messages.size(), 1U);
 }
@@ -542,7 +542,7 @@ TEST_F(ConsoleTest, ItsUseIsNotedOnceAMinute) {
     stack_.database().execute(
         store::Sql("UPDATE sessions SET last_seen_at=UTC_TIMESTAMP(6) - INTERVAL 1 HOUR"));
   };
-  const auto looked_up = [&] { return metric("api_session_reads_total{lane=\"known\"}"); };
+  const auto looked_up = [&] { return metric("audiogen_api_session_reads_total{lane=\"known\"}"); };
   an_hour_ago();
   EXPECT_EQ(call("GET", "/account", cookie).status, 200);
   EXPECT_EQ(minutes_ago(), 0);

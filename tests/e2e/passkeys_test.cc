@@ -247,7 +247,7 @@ TEST_F(PasskeysTest, SignsNobodyInWhoseAnswerIsNotRight) {
   added(bobs, other);
   const auto checks = [&] {
     const std::string lines = http("GET", stack_.ops_url() + "/metrics").body;
-    const std::string name = "\napi_passkey_checks_total ";
+    const std::string name = "\naudiogen_api_passkey_checks_total ";
     const auto at = lines.find(name);
     return at == std::string::npos ? 0.0 : std::stod(lines.substr(at + name.size()));
   };
