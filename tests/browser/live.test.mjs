@@ -166,7 +166,7 @@ test("an estimate that cannot be had just now says so, and comes by itself", asy
   await page.route(/\/audio\/estimates$/, (route) => {
     asked += 1;
     return asked === 1
-      ? route.fulfill({ status: 429, headers: { "Retry-After": "1" }, json: { error: { code: "rate_limit_exceeded", message: "m", request_id: "r" } } })
+      ? route.fulfill({ status: 429, headers: { "Retry-After": "1" }, json: { error: { code: "rate_limit_exceeded", message: "Requests are too frequent; send the next one in 1 s.", request_id: "r" } } })
       : route.continue();
   });
   await open(page, "playground");
