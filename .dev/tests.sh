@@ -117,45 +117,35 @@ command_bench() {
     --max-rows "${BENCH_MAX_ROWS:-1000000}" --backlog "${BENCH_BACKLOG:-1000000}" "${results[@]}" "$@"
 }
 
-# Its servers are made, killed and made again by the program itself.
-command_soak() {
-  local fixed=()
+# over_own_servers PROGRAM ARGUMENTS…: one of the tests' programs that makes its servers, kills them and makes
+# them again by itself; all that it leaves ends with this script.
+over_own_servers() {
+  local program=$1 fixed=()
+  shift
   exec </dev/null
   need_packages "${build_packages[@]}" "${runtime_packages[@]}" "${database_packages[@]}" \
     "${broker_packages[@]}" "${test_packages[@]}"
   make_state
-  exec {soak_lock_fd}>"$state/logs/soak.lock"
-  flock -n "$soak_lock_fd" || die 'another ./dev soak is running here'
-  build dev build-test soak
-  private_folder=$state/soak
+  exec {own_lock_fd}>"$state/logs/$program.lock"
+  flock -n "$own_lock_fd" || die "another ./dev $program is running here"
+  build dev build-test "$program"
+  private_folder=$state/$program
   trap remove_private_services EXIT
   remove_private_services
   mkdir -p "$private_folder/stack"
   ! setarch --addr-no-randomize true 2>/dev/null || fixed=(setarch --addr-no-randomize)
   TEST_STACK_DIR=$private_folder/stack UBSAN_OPTIONS=print_stacktrace=1 \
-    "${fixed[@]}" "$state/build-test/bin/soak" "$@"
+    "${fixed[@]}" "$state/build-test/bin/$program" "$@"
 }
 
-# As above; the namespaces of its nodes go with its last process.
+command_soak() { over_own_servers soak "$@"; }
+
 command_clusters() {
   (($# <= 1)) || usage_error clusters
-  local fixed=() results=()
+  local results=()
   ((EUID == 0)) || die 'nodes are network namespaces: be root'
   (($# == 1)) || results=(--results "$root/tests/fault/RESULTS.md")
-  exec </dev/null
-  need_packages "${build_packages[@]}" "${runtime_packages[@]}" "${database_packages[@]}" \
-    "${broker_packages[@]}" "${test_packages[@]}"
-  make_state
-  exec {clusters_lock_fd}>"$state/logs/clusters.lock"
-  flock -n "$clusters_lock_fd" || die 'another ./dev clusters is running here'
-  build dev build-test clusters
-  private_folder=$state/clusters
-  trap remove_private_services EXIT
-  remove_private_services
-  mkdir -p "$private_folder/stack"
-  ! setarch --addr-no-randomize true 2>/dev/null || fixed=(setarch --addr-no-randomize)
-  TEST_STACK_DIR=$private_folder/stack UBSAN_OPTIONS=print_stacktrace=1 \
-    "${fixed[@]}" "$state/build-test/bin/clusters" "${results[@]}" "$@"
+  over_own_servers clusters "${results[@]}" "$@"
 }
 
 command_simulate() {

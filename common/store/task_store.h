@@ -210,7 +210,7 @@ class TaskStore {
   // process's tasks from counting as hinted.
   Result<Done, StoreFault> report_api_ended(ApiId api);
 
-  // True when the database answers (readiness).
+  // True when the database answers.
   bool ping();
 
  private:
