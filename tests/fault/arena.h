@@ -159,9 +159,9 @@ class Arena {
                                                     const TcpProxy& broker);
 
   const Options options_;
+  std::unique_ptr<SmallDisk> disk_;  // Goes last: a server is ended by what stands in its folder.
   std::unique_ptr<PrivateDatabase> own_database_;
   std::unique_ptr<PrivateBroker> own_broker_;
-  std::unique_ptr<SmallDisk> disk_;
   std::optional<Nodes> nodes_;
   std::optional<DatabaseCluster> databases_;
   std::optional<BrokerCluster> brokers_;
