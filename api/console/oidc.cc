@@ -136,6 +136,40 @@ void Oidc::refuse(const Call& call, const std::string& why) const {
   go(call, kFailed, set_cookie(ended_oidc_cookie(secure_)));
 }
 
+http::ClientRequest Oidc::redeem(const OidcIssuer& issuer,
+                                 const OidcAttempt& attempt,
+                                 const std::string& code) const {
+  const OidcTokenRequest wanted = oidc_token_request(issuer, self_, attempt, code);
+  http::ClientRequest out = request_to(issuer.token);
+  out.method = "POST";
+  out.headers.emplace_back("Content-Type: application/x-www-form-urlencoded");
+  if (wanted.authorization) {
+    out.headers.push_back("Authorization: " + *wanted.authorization);
+  }
+  out.body = wanted.body;
+  return out;
+}
+
+void Oidc::tell_of(const Call& call,
+                   const store::OpenedWebSession& opened,
+                   const Sha256& identity) const {
+  log::info("signed in by the issuer",
+            {{"request_id", call.request_id()},
+             {"user_id", opened.session.user},
+             {"session_id", opened.session.id},
+             {"address", call.request().client.text()}});
+  if (opened.linked) {
+    log::info("issuer linked",
+              {{"request_id", call.request_id()},
+               {"user_id", opened.session.user},
+               {"issuer_link_id", issuer_link_id(identity)},
+               {"address", call.request().client.text()}});
+    if (mails_ != nullptr) {
+      mails_->tell(Notice::kIssuerLinked, opened.session.user);
+    }
+  }
+}
+
 Handling Oidc::begin(Call call) {
   const auto body = co_await call.json_body(kAskedMax);
   if (!body) {
@@ -194,15 +228,8 @@ Handling Oidc::finish(Call call) {
     refuse(call, "the issuer is not there");
     co_return;
   }
-  const OidcTokenRequest wanted = oidc_token_request(*issuer, self_, attempt, *code);
-  http::ClientRequest request = request_to(issuer->token);
-  request.method = "POST";
-  request.headers.emplace_back("Content-Type: application/x-www-form-urlencoded");
-  if (wanted.authorization) {
-    request.headers.push_back("Authorization: " + *wanted.authorization);
-  }
-  request.body = wanted.body;
-  const auto answer = co_await Fetching(client_, std::move(request));
+  http::ClientRequest question = redeem(*issuer, attempt, *code);
+  const auto answer = co_await Fetching(client_, std::move(question));
   if (!answer || answer->status != 200) {
     refuse(call,
            "the token endpoint refused: " +
@@ -230,21 +257,7 @@ Handling Oidc::finish(Call call) {
     refuse(call, "there is no account for whom the issuer named");
     co_return;
   }
-  log::info("signed in by the issuer",
-            {{"request_id", call.request_id()},
-             {"user_id", opened->session.user},
-             {"session_id", opened->session.id},
-             {"address", call.request().client.text()}});
-  if (opened->linked) {
-    log::info("issuer linked",
-              {{"request_id", call.request_id()},
-               {"user_id", opened->session.user},
-               {"issuer_link_id", issuer_link_id(person->identity)},
-               {"address", call.request().client.text()}});
-    if (mails_ != nullptr) {
-      mails_->tell(Notice::kIssuerLinked, opened->session.user);
-    }
-  }
+  tell_of(call, *opened, person->identity);
   const bool shown = begun->purpose != OidcPurpose::kStepUp || made.fresh_for > kNeverFresh;
   go(call,
      shown ? "/console/" : kNotShown,

@@ -46,6 +46,14 @@ class Oidc {
   std::optional<OidcIssuer> known();
   // What a call for the issuer's description came to.
   std::optional<OidcIssuer> learn(const Answer& answer);
+  // The request that makes of a code the word of who came.
+  http::ClientRequest redeem(const OidcIssuer& issuer,
+                             const OidcAttempt& attempt,
+                             const std::string& code) const;
+  // The log of a session that was opened so, and its owner of an account linked by it.
+  void tell_of(const Call& call,
+               const store::OpenedWebSession& opened,
+               const Sha256& identity) const;
   void refuse(const Call& call, const std::string& why) const;
   void go(const Call& call, const std::string& to, const std::string& headers) const;
 

@@ -35,4 +35,31 @@ std::string progress_event(const Prospect& prospect) {
   return out;
 }
 
+std::string EventFeed::say(const TaskView& task,
+                           const WireNames& names,
+                           const ProspectOf& prospect_of,
+                           Time now) {
+  std::string text(begun_ ? "" : kStreamBegin);
+  begun_ = true;
+  if (event_id(task) != seen_) {
+    seen_ = event_id(task);
+    text += status_event(task, names);
+    progress_at_ = now;
+  }
+  if (!is_final(task.state) && now >= progress_at_) {
+    progress_at_ = now + kProgressEvery;
+    if (const Prospect prospect = prospect_of(task); prospect != told_) {
+      told_ = prospect;
+      text += progress_event(prospect);
+    }
+  }
+  if (text.empty() && now - spoke_ >= kCommentEvery) {
+    text = kStreamComment;
+  }
+  if (!text.empty()) {
+    spoke_ = now;
+  }
+  return text;
+}
+
 }  // namespace audiogen::api

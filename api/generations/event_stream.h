@@ -1,9 +1,11 @@
 // What GET …/events says of a task: server-sent events (WHATWG HTML, 9.2), as text.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -40,5 +42,31 @@ std::optional<std::uint64_t> parse_event_id(std::string_view header);
 std::string status_event(const TaskView& task, const WireNames& names);
 // Without an id: it says nothing that lasts.
 std::string progress_event(const Prospect& prospect);
+
+// What one stream says, and when: whatever changed at once, how it goes every kProgressEvery, and
+// that it lives after kCommentEvery of silence. Time is given to it. For one thread at a time.
+class EventFeed {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  using ProspectOf = std::function<Prospect(const TaskView&)>;
+
+  // `seen`: the last event that the client has.
+  EventFeed(std::optional<std::uint64_t> seen, Time now)
+      : seen_(seen), spoke_(now), progress_at_(now) {}
+
+  // What is to be sent now; empty: nothing. `prospect_of` is asked at most once, of an open task.
+  std::string say(const TaskView& task,
+                  const WireNames& names,
+                  const ProspectOf& prospect_of,
+                  Time now);
+  // When there is something to say of a task that does not change.
+  Time due_at() const { return std::min(progress_at_, spoke_ + kCommentEvery); }
+
+ private:
+  bool begun_ = false;
+  std::optional<std::uint64_t> seen_;
+  std::optional<Prospect> told_;
+  Time spoke_, progress_at_;
+};
 
 }  // namespace audiogen::api

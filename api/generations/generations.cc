@@ -303,7 +303,7 @@ Handling Generations::events(Call call) {
   }
   TaskView task = std::move(**found);
   // What the client has seen; whoever has seen the end is told, by 204, to ask no more.
-  auto seen = parse_event_id(call.request().header("last-event-id"));
+  const auto seen = parse_event_id(call.request().header("last-event-id"));
   if (is_final(task.state) && seen == event_id(task)) {
     call.answer_nothing();
     co_return;
@@ -321,38 +321,20 @@ Handling Generations::events(Call call) {
   streamed_.Increment();
   call.begin_events();
   const auto end = Clock::now() + stream_max_;
-  std::string text(kStreamBegin);
-  std::optional<Prospect> told;
-  auto spoke = Clock::now(), progress_at = spoke, key_at = spoke + until_key_is_asked();
+  EventFeed feed(seen, Clock::now());
+  const auto prospect_of = [this](const TaskView& of) { return lookout_.of(of); };
+  auto key_at = Clock::now() + until_key_is_asked();
   for (;;) {
     const auto now = Clock::now();
-    if (event_id(task) != seen) {
-      seen = event_id(task);
-      text += status_event(task, names_);
-      progress_at = now;
+    const std::string text = feed.say(task, names_, prospect_of, now);
+    if (!text.empty() && !call.exchange().send(text)) {
+      co_return;
     }
     if (is_final(task.state) || now >= end) {
       break;
     }
-    if (now >= progress_at) {
-      progress_at = now + kProgressEvery;
-      if (const Prospect prospect = lookout_.of(task); prospect != told) {
-        told = prospect;
-        text += progress_event(prospect);
-      }
-    }
-    if (text.empty() && now - spoke >= kCommentEvery) {
-      text = kStreamComment;
-    }
-    if (!text.empty()) {
-      if (!call.exchange().send(text)) {
-        co_return;
-      }
-      text.clear();
-      spoke = now;
-    }
-    const auto rest = std::chrono::ceil<std::chrono::milliseconds>(
-        std::min({progress_at, spoke + kCommentEvery, key_at, end}) - now);
+    const auto rest =
+        std::chrono::ceil<std::chrono::milliseconds>(std::min({feed.due_at(), key_at, end}) - now);
     const bool waited = co_await waits_.until_changed(call, task, rest);
     if (!waited || call.exchange().client_ended()) {
       break;
@@ -366,7 +348,6 @@ Handling Generations::events(Call call) {
       key_at = Clock::now() + until_key_is_asked();
     }
   }
-  call.exchange().send(text);
   place.reset();  // Before its client can tell.
   call.exchange().end_stream();
 }

@@ -156,5 +156,49 @@ TEST(Lookout, TellsWhatWasSeenAndNotForTooLong) {
   EXPECT_TRUE(test::eventually(10s, [&] { return looks > seen + 3; }));
 }
 
+EventFeed::Time at(std::chrono::milliseconds since_begin) {
+  return EventFeed::Time(1h) + since_begin;
+}
+
+TEST(EventFeed, SaysWhatChangedAtOnceAndThatItLivesBySilence) {
+  const WireNames names{.model = "svc-audio-1.0", .cdn_url = "https://cdn.example.com"};
+  Prospect prospect;
+  int asked = 0;
+  const auto prospect_of = [&](const TaskView&) {
+    ++asked;
+    return prospect;
+  };
+  EventFeed feed(std::nullopt, at(0s));
+  const auto say = [&](const TaskView& task, std::chrono::milliseconds time) {
+    return feed.say(task, names, prospect_of, at(time));
+  };
+  const TaskView queued = task_in(TaskState::kQueued, 0);
+  const std::string first = say(queued, 0s);
+  EXPECT_TRUE(first.starts_with(kStreamBegin)) << first;
+  EXPECT_THAT(first, HasSubstr("event: status"));
+  EXPECT_THAT(first, HasSubstr("event: progress"));
+  EXPECT_EQ(feed.due_at(), at(kProgressEvery));
+  EXPECT_EQ(say(queued, 1'999ms), "");  // Nothing changed, and it is not asked either.
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(say(queued, 2s), "");  // It goes as it went.
+  EXPECT_EQ(asked, 2);
+  prospect.position = 7;
+  EXPECT_THAT(say(queued, 4s), HasSubstr("event: progress"));
+  EXPECT_EQ(say(queued, 18'999ms), "");
+  EXPECT_EQ(say(queued, 19s), kStreamComment);  // Fifteen seconds after it spoke last.
+  const std::string last = say(task_in(TaskState::kSucceeded, 1), 20s);
+  EXPECT_THAT(last, HasSubstr("event: status"));
+  EXPECT_THAT(last, Not(HasSubstr("event: progress")));
+}
+
+TEST(EventFeed, SaysNothingAnewToWhoHasSeenIt) {
+  const WireNames names{.model = "svc-audio-1.0", .cdn_url = "https://cdn.example.com"};
+  const TaskView running = task_in(TaskState::kRunning, 3);
+  EventFeed feed(event_id(running), at(0s));
+  EXPECT_THAT(feed.say(
+                  running, names, [](const TaskView&) { return Prospect(); }, at(0s)),
+              Not(HasSubstr("event: status")));
+}
+
 }  // namespace
 }  // namespace audiogen::api
