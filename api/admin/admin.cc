@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "api/admin/command.h"
+#include "api/admin/dead.h"
 #include "api/admin/output.h"
 #include "api/admin/previews.h"
 #include "api/admin/queue.h"
@@ -693,7 +694,7 @@ class CommandLine {
   CommandLine() : app_("Users, credits, keys, tasks, the queue and the audit.", "audio-api admin") {
     app_.footer(
         "Needs DATABASE_URL in the environment; key create and key rotate use BRAND, queue\n"
-        "AMQP_URL, user login-link and user invite PUBLIC_URL, voices render BRAND,\n"
+        "and dead AMQP_URL, user login-link and user invite PUBLIC_URL, voices render BRAND,\n"
         "PUBLIC_URL and VOICE_PREVIEWS_DIR.\n"
         "--user takes an email address or a user id. Each command has --help and --json; those "
         "that\n"
@@ -720,6 +721,7 @@ class CommandLine {
                "open tasks that are older than two minutes, by what they wait for",
                stuck,
                "stuck --limit 20"));
+    add_dead_commands();
     leaf(&app_,
          "audit",
          "check the books and the queue against their rules; exit 1 unless all hold",
@@ -944,6 +946,29 @@ class CommandLine {
     id(cancel);
   }
 
+  void add_dead_commands() {
+    CLI::App* dead = group("dead", "messages that nobody could read; they are no work");
+    limit(leaf(dead,
+               "list",
+               "the oldest of them, and why they are there",
+               dead_list,
+               "dead list --limit 20"));
+    CLI::App* show =
+        leaf(dead, "show", "one of them in full, with its headers", dead_show, "dead show 5f0c...");
+    message_id(show)->required();
+    CLI::App* drop = leaf(dead,
+                          "drop",
+                          "remove one of them, or the oldest --limit of all, for good; prints what "
+                          "is gone",
+                          dead_drop,
+                          "dead drop 5f0c... --reason \"a test's\"",
+                          [](const Options& o) { return Subject{o.all ? "all" : o.id}; });
+    message_id(drop);
+    drop->add_flag("--all", options_.all, "the oldest, at most --limit of them");
+    limit(drop);
+    reason(drop);
+  }
+
   void add_voice_commands() {
     CLI::App* voices = group("voices", "what the preset voices sound like");
     CLI::App* render = leaf(voices,
@@ -1008,6 +1033,11 @@ class CommandLine {
     command->add_option("--limit", options_.limit, "at most so many, 1-1000; default 50")
         ->check(CLI::Range(1, 1000));
   }
+  CLI::Option* message_id(CLI::App* command) {
+    return command->add_option("ID", options_.id, "the message's id, as dead list shows it");
+  }
+  // Without one it is not done.
+  static void reason(CLI::App* command) { command->get_option("--reason")->required(); }
   void id(CLI::App* command) {
     command->add_option("ID", options_.id, "the task's id (aud_...)")->required();
   }
@@ -1056,7 +1086,7 @@ int run_admin(const std::vector<std::string>& args, std::ostream& out, std::ostr
     const auto answer = line.command()(doors, line.options());
     if (!answer) {
       const auto& [why, result] = answer.error();
-      const bool noted = static_cast<bool>(doors.operators.note_failure(result, why));
+      const bool noted = static_cast<bool>(doors.operators.note_result(result, why));
       return fail(noted ? why : why + " (and this could not be recorded)", json, err);
     }
     if (json) {

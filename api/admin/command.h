@@ -71,7 +71,7 @@ struct Options {
   std::string expires, spend_limit, period, url, as, reason;
   int overlap_hours = 0;
   std::size_t limit = 50;
-  bool again = false, json = false, watch = false, once = false;
+  bool again = false, all = false, json = false, watch = false, once = false;
 };
 
 }  // namespace audiogen::api

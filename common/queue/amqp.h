@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/base/config.h"
@@ -22,6 +23,13 @@ inline constexpr std::size_t kHintsMax = 64;
 // The longest body of a message: what encode_hints writes is shorter, what is longer is no message
 // of ours.
 inline constexpr std::size_t kMessageBytesMax = 4096;
+
+// The most of a body that people are shown.
+inline constexpr std::size_t kShownBytesMax = 65'536;
+
+// What stands beside a body, as text: the properties, and the headers by their paths
+// ("x-death.0.reason").
+using Headers = std::vector<std::pair<std::string, std::string>>;
 
 // {"hints":[{"task":"aud_…","epoch":3},…]}
 std::string encode_hints(std::span<const Hint> hints);

@@ -126,6 +126,88 @@ OpenError connect_error(int status) {
   }
 }
 
+constexpr std::size_t kHeadersMax = 200;
+
+void add_field(Headers& out, const std::string& path, const amqp_field_value_t& field, int depth);
+
+void add_table(Headers& out, const std::string& path, const amqp_table_t& table, int depth) {
+  for (int i = 0; i < table.num_entries; ++i) {
+    const amqp_table_entry_t& entry = table.entries[i];
+    add_field(out, (path.empty() ? "" : path + ".") + text(entry.key), entry.value, depth);
+  }
+}
+
+// No more than kHeadersMax of them, and nothing nested deeper than anybody reads: they may be an
+// enemy's.
+void add_field(Headers& out, const std::string& path, const amqp_field_value_t& field, int depth) {
+  constexpr int kDepthMax = 8;
+  if (out.size() >= kHeadersMax) {
+    return;
+  }
+  const auto add = [&](std::string value) { out.emplace_back(path, std::move(value)); };
+  switch (field.kind) {
+    case AMQP_FIELD_KIND_BOOLEAN:
+      return add(field.value.boolean != 0 ? "true" : "false");
+    case AMQP_FIELD_KIND_I8:
+      return add(std::to_string(field.value.i8));
+    case AMQP_FIELD_KIND_U8:
+      return add(std::to_string(field.value.u8));
+    case AMQP_FIELD_KIND_I16:
+      return add(std::to_string(field.value.i16));
+    case AMQP_FIELD_KIND_U16:
+      return add(std::to_string(field.value.u16));
+    case AMQP_FIELD_KIND_I32:
+      return add(std::to_string(field.value.i32));
+    case AMQP_FIELD_KIND_U32:
+      return add(std::to_string(field.value.u32));
+    case AMQP_FIELD_KIND_I64:
+      return add(std::to_string(field.value.i64));
+    case AMQP_FIELD_KIND_U64:
+    case AMQP_FIELD_KIND_TIMESTAMP:
+      return add(std::to_string(field.value.u64));
+    case AMQP_FIELD_KIND_UTF8:
+    case AMQP_FIELD_KIND_BYTES:
+      return add(text(field.value.bytes));
+    case AMQP_FIELD_KIND_TABLE:
+      return depth < kDepthMax ? add_table(out, path, field.value.table, depth + 1) : add("{...}");
+    case AMQP_FIELD_KIND_ARRAY:
+      if (depth >= kDepthMax) {
+        return add("[...]");
+      }
+      for (int i = 0; i < field.value.array.num_entries; ++i) {
+        add_field(out, path + "." + std::to_string(i), field.value.array.entries[i], depth + 1);
+      }
+      return;
+    default:
+      return add(std::string("(") + static_cast<char>(field.kind) + ")");
+  }
+}
+
+Headers read_headers(const amqp_basic_properties_t& from) {
+  Headers out;
+  const auto add = [&](amqp_flags_t flag, const char* name, const amqp_bytes_t& value) {
+    if ((from._flags & flag) != 0) {
+      out.emplace_back(name, text(value));
+    }
+  };
+  add(AMQP_BASIC_CONTENT_TYPE_FLAG, "content_type", from.content_type);
+  add(AMQP_BASIC_CONTENT_ENCODING_FLAG, "content_encoding", from.content_encoding);
+  add(AMQP_BASIC_CORRELATION_ID_FLAG, "correlation_id", from.correlation_id);
+  add(AMQP_BASIC_REPLY_TO_FLAG, "reply_to", from.reply_to);
+  add(AMQP_BASIC_EXPIRATION_FLAG, "expiration", from.expiration);
+  add(AMQP_BASIC_MESSAGE_ID_FLAG, "message_id", from.message_id);
+  add(AMQP_BASIC_TYPE_FLAG, "type", from.type);
+  add(AMQP_BASIC_USER_ID_FLAG, "user_id", from.user_id);
+  add(AMQP_BASIC_APP_ID_FLAG, "app_id", from.app_id);
+  if ((from._flags & AMQP_BASIC_TIMESTAMP_FLAG) != 0) {
+    out.emplace_back("timestamp", std::to_string(from.timestamp));
+  }
+  if ((from._flags & AMQP_BASIC_HEADERS_FLAG) != 0) {
+    add_table(out, "", from.headers, 0);
+  }
+  return out;
+}
+
 std::string closed_text(std::uint16_t code, amqp_bytes_t reason) {
   return "closed by the broker: " + std::to_string(code) + " " + text(reason);
 }
@@ -397,11 +479,18 @@ Incoming Connection::read() {
     if (frame.frame_type == AMQP_FRAME_HEADER && partial_ && !header_seen_) {
       header_seen_ = true;
       body_left_ = frame.payload.properties.body_size;
+      partial_->bytes = body_left_;
+      if (partial_->event == Event::kGot && frame.payload.properties.class_id == AMQP_BASIC_CLASS) {
+        partial_->headers = read_headers(
+            *static_cast<const amqp_basic_properties_t*>(frame.payload.properties.decoded));
+      }
     } else if (frame.frame_type == AMQP_FRAME_BODY && partial_ && header_seen_ &&
                frame.payload.body_fragment.len <= body_left_) {
       const amqp_bytes_t& part = frame.payload.body_fragment;
       body_left_ -= part.len;
-      const std::size_t room = kMessageBytesMax + 1 - partial_->body.size();
+      const std::size_t most =
+          partial_->event == Event::kGot ? kShownBytesMax : kMessageBytesMax + 1;
+      const std::size_t room = most - partial_->body.size();
       partial_->body.append(static_cast<const char*>(part.bytes), std::min(part.len, room));
     } else {
       return lose("unexpected frame");
@@ -437,6 +526,14 @@ std::optional<Incoming> Connection::take_method(std::uint32_t id, void* decoded)
                           .lane = express ? Lane::kExpress : Lane::kBulk};
       return std::nullopt;
     }
+    case AMQP_BASIC_GET_OK_METHOD: {
+      const auto* got = static_cast<amqp_basic_get_ok_t*>(decoded);
+      partial_ = Incoming{
+          .event = Event::kGot, .tag = got->delivery_tag, .redelivered = got->redelivered != 0};
+      return std::nullopt;
+    }
+    case AMQP_BASIC_GET_EMPTY_METHOD:
+      return Incoming{.event = Event::kNothing};
     case AMQP_BASIC_CANCEL_METHOD:
       return Incoming{.event = Event::kCanceled};
     case AMQP_QUEUE_DECLARE_OK_METHOD:
@@ -526,6 +623,17 @@ bool Connection::ack(std::uint64_t tag, bool multiple) {
 
 bool Connection::reject(std::uint64_t tag) {
   return sent(amqp_basic_reject(state_, kChannel, tag, /*requeue=*/0));
+}
+
+bool Connection::get(const std::string& queue) {
+  amqp_basic_get_t get{};
+  get.queue = bytes(queue);
+  return sent(amqp_send_method(state_, kChannel, AMQP_BASIC_GET_METHOD, &get));
+}
+
+bool Connection::put_back_all() {
+  // Not one by one by basic.reject: RabbitMQ 4.3 counts that as a failure of the message.
+  return sent(amqp_basic_nack(state_, kChannel, 0, /*multiple=*/1, /*requeue=*/1));
 }
 
 bool Connection::send_close() {

@@ -32,8 +32,10 @@ enum class Event {
   kQueue,     // A reply to check_queues(): `consumers`. One for each work queue.
   kBlocked,   // The broker is out of memory or disk: publish nothing.
   kUnblocked,
-  kClosed,  // The reply to send_close(): the broker has handled everything sent before.
-  kLost,    // The connection is of no use any more; lost_because() tells why.
+  kGot,      // The answer to get(): `tag`, `body`, `bytes`, `headers`.
+  kNothing,  // The answer to get(): nothing waits there.
+  kClosed,   // The reply to send_close(): the broker has handled everything sent before.
+  kLost,     // The connection is of no use any more; lost_because() tells why.
 };
 
 struct Incoming {
@@ -43,7 +45,10 @@ struct Incoming {
   bool redelivered = false;
   Lane lane = Lane::kBulk;  // Whose work queue it came from.
   std::uint32_t consumers = 0;
-  std::string body{};  // At most kMessageBytesMax + 1 bytes are kept of a longer one.
+  std::string
+      body{};  // Of a longer one kMessageBytesMax + 1 bytes are kept, by get() kShownBytesMax.
+  std::uint64_t bytes = 0;  // Of the whole body.
+  Headers headers{};
 };
 
 struct OpenError {
@@ -88,7 +93,9 @@ class Connection {
   bool cancel_consume();
   bool check_queues();  // Answered by kWorkQueues times kQueue, or by kLost when one is gone.
   bool ack(std::uint64_t tag, bool multiple);
-  bool reject(std::uint64_t tag);  // To the dead-letter queue.
+  bool reject(std::uint64_t tag);      // To the dead-letter queue.
+  bool get(const std::string& queue);  // Takes its first message; answered by kGot or kNothing.
+  bool put_back_all();                 // What was got and not acknowledged, to where it was.
   bool send_close();
 
   // Declares the topology once more; waits for the broker. False: the connection is lost.

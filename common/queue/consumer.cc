@@ -202,6 +202,8 @@ bool Consumer::Impl::read_batch(Connection& connection) {
       case Event::kAck:
       case Event::kNack:
       case Event::kReturn:
+      case Event::kGot:
+      case Event::kNothing:
       case Event::kClosed:
         return lose("unexpected event");
     }

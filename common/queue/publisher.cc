@@ -239,6 +239,8 @@ bool Publisher::Impl::read_all(Connection& connection) {
       case Event::kDeliver:
       case Event::kCanceled:
       case Event::kQueue:
+      case Event::kGot:
+      case Event::kNothing:
       case Event::kClosed:
         lost = "unexpected event";
         return false;

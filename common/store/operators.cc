@@ -187,7 +187,7 @@ Result<std::vector<ActionRow>, Fault> Operators::list_actions(std::size_t limit)
   });
 }
 
-Result<Done, Fault> Operators::note_failure(ActionResult result, std::string_view message) {
+Result<Done, Fault> Operators::note_result(ActionResult result, std::string_view message) {
   return guarded([&]() -> Result<Done, Fault> {
     if (note_ != nullptr) {
       note_->write(session_, result, message);

@@ -76,9 +76,10 @@ class Operators : private Door {
 
   // Newest first.
   Result<std::vector<ActionRow>, Fault> list_actions(std::size_t limit);
-  // Writes the note of a call that was refused or failed; `message`: what the operator was told.
-  // Without a note nothing is to be done.
-  Result<Done, Fault> note_failure(ActionResult result, std::string_view message);
+  // Writes the note of a call that no door has written: one that was refused or failed, or that did
+  // something elsewhere. `message`: what the operator was told. Without a note nothing is to be
+  // done.
+  Result<Done, Fault> note_result(ActionResult result, std::string_view message);
 };
 
 }  // namespace audiogen::store

@@ -1,10 +1,13 @@
 // The two programs as an operator meets them: configuration, refusals to start, help, admin output.
 #include <sstream>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/places.h"
 #include "tests/support/stack.h"
+#include "tests/support/test_broker.h"
+#include "tests/support/wait.h"
 
 namespace audiogen::test {
 namespace {
@@ -112,6 +115,65 @@ TEST(Admin, SaysWhatIsWrong) {
   const auto audit = stack.admin({"audit"});
   EXPECT_TRUE(audit["ok"].GetBool());
   EXPECT_GE(audit["checks"].Size(), 10U);
+}
+
+TEST(Admin, DeadMessagesAreListedShownAndDropped) {
+  Stack stack;
+  const auto dead = [&] { return stack.admin({"dead", "list"}); };
+  while (dead()["messages"].Size() > 0) {  // Those that others have left.
+    stack.admin({"dead", "drop", "--all", "--reason", "of an earlier test"});
+  }
+  const AmqpUrl broker = parse_broker_url(stack.environment()["AMQP_URL"]);
+  publish(broker, "no json");
+  publish(broker, std::string("\0\xFF", 2));
+  ASSERT_TRUE(eventually(std::chrono::seconds(60), [&] { return dead()["messages"].Size() == 2; }));
+  const auto all = dead();
+  EXPECT_TRUE(all["whole"].GetBool());
+  const auto& first = all["messages"][0];
+  EXPECT_THAT(first["why"].GetString(), testing::HasSubstr("no list of hints"));
+  EXPECT_STREQ(first["queue"].GetString(), "audiogen.jobs.v1");
+  EXPECT_EQ(first["bytes"].GetInt(), 7);
+  EXPECT_TRUE(first["died_at"].IsString());
+  EXPECT_EQ(stack.admin({"dead", "list", "--limit", "1"})["messages"].Size(), 1U);
+
+  const std::string id = first["id"].GetString(), other = all["messages"][1]["id"].GetString();
+  const auto shown = stack.admin({"dead", "show", id});
+  EXPECT_STREQ(shown["body"].GetString(), "no json");
+  bool reason = false;
+  for (const auto& header : shown["headers"].GetArray()) {
+    reason = reason || (std::string(header["name"].GetString()) == "x-death.0.reason" &&
+                        std::string(header["value"].GetString()) == "rejected");
+  }
+  EXPECT_TRUE(reason);
+  const auto binary = stack.admin({"dead", "show", other});
+  EXPECT_TRUE(binary["body"].IsNull());
+  EXPECT_STREQ(binary["body_hex"].GetString(), "00ff");
+
+  EXPECT_NE(stack.admin_raw({"dead", "drop", id}).code, 0) << "why?";
+  EXPECT_NE(stack.admin_raw({"dead", "drop", "--reason", "x"}).code, 0) << "which?";
+  EXPECT_NE(stack.admin_raw({"dead", "drop", "nonsense", "--reason", "x"}).code, 0);
+  const auto dropped = stack.admin({"dead", "drop", id, "--reason", "a test's"});
+  EXPECT_EQ(dropped["dropped"].GetInt(), 1);
+  EXPECT_STREQ(dropped["messages"][0]["body"].GetString(), "no json") << "what is gone is printed";
+  const auto left = dead();
+  ASSERT_EQ(left["messages"].Size(), 1U);
+  EXPECT_EQ(left["messages"][0]["id"].GetString(), other);
+  const auto actions = stack.admin({"actions", "--limit", "1"});
+  const auto& row = actions["actions"][0];
+  EXPECT_STREQ(row["action"].GetString(), "dead drop");
+  EXPECT_EQ(row["target"].GetString(), id);
+  EXPECT_STREQ(row["reason"].GetString(), "a test's");
+  EXPECT_THAT(row["message"].GetString(), testing::HasSubstr(id));
+  EXPECT_EQ(stack.admin({"dead", "drop", "--all", "--reason", "x"})["dropped"].GetInt(), 1);
+  EXPECT_EQ(dead()["messages"].Size(), 0U);
+
+  auto variables = stack.environment();
+  variables["AMQP_URL"] = "amqp://u:hunter2@127.0.0.1:1/";
+  const Output away =
+      run({"sh", "-c", program_path("audio-api") + " admin dead list 2>&1"}, variables);
+  EXPECT_EQ(away.code, 1);
+  EXPECT_THAT(away.out, testing::HasSubstr("the broker did not answer (AMQP_URL)"));
+  EXPECT_THAT(away.out, testing::Not(testing::HasSubstr("hunter2")));
 }
 
 }  // namespace

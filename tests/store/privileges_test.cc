@@ -259,7 +259,7 @@ TEST_F(Privileges, EveryOperationOfOperatorsWorks) {
     Session looking(db_.as(role), kLooksPatience);
     EXPECT_TRUE(Situations(looking).look()) << role;
   }
-  EXPECT_TRUE(operators.note_failure(ActionResult::kRefused, "once more"));
+  EXPECT_TRUE(operators.note_result(ActionResult::kRefused, "once more"));
   EXPECT_TRUE(operators.list_actions(5));
   const auto checks = audit(url);
   ASSERT_TRUE(checks) << checks.error().detail;
