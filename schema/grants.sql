@@ -47,7 +47,11 @@ GRANT SELECT, INSERT, UPDATE (issuer, email, last_used_at), DELETE ON oidc_ident
 GRANT SELECT, INSERT, DELETE ON issuer_refusals TO api;
 GRANT SELECT, INSERT, UPDATE (next_seq), DELETE ON account_deletions TO api;
 -- To tell operators who works.
-GRANT SELECT ON workers TO api;
+GRANT SELECT, UPDATE (drain_asked_at) ON workers TO api;
+-- What else operators do by the operations port, and its record.
+GRANT SELECT, INSERT, UPDATE, DELETE ON provider_overrides TO api;
+GRANT SELECT, INSERT, UPDATE, DELETE ON service_switches TO api;
+GRANT SELECT, INSERT ON admin_actions TO api;
 GRANT SELECT ON release_window TO api;
 GRANT SELECT ON usage_hours TO api;
 GRANT SELECT ON usage_marks TO api;
@@ -67,6 +71,7 @@ GRANT SELECT, INSERT, UPDATE (state, detail, ended_at) ON past_attempts TO worke
 GRANT SELECT, DELETE ON idempotency TO worker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON workers TO worker;
 GRANT SELECT ON api_processes TO worker;
+GRANT SELECT ON provider_overrides TO worker;
 GRANT SELECT, UPDATE (after_wake_at, after_id, began_at) ON sweep_pass TO worker;
 GRANT SELECT, UPDATE (size, crowds, tasks, pace, bulk_share, takes, express_wait, bulk_wait, looked_at)
   ON release_window TO worker;
@@ -99,7 +104,9 @@ GRANT SELECT, UPDATE (state, ended_at) ON past_attempts TO admin;
 GRANT SELECT ON attempts TO admin;
 GRANT SELECT ON deletions TO admin;
 GRANT SELECT ON idempotency TO admin;
-GRANT SELECT ON workers TO admin;
+GRANT SELECT, UPDATE (drain_asked_at) ON workers TO admin;
+GRANT SELECT, INSERT, UPDATE, DELETE ON provider_overrides TO admin;
+GRANT SELECT, INSERT, UPDATE, DELETE ON service_switches TO admin;
 GRANT SELECT ON api_processes TO admin;
 GRANT SELECT, INSERT, DELETE ON login_links TO admin;
 -- To end them: by whom and from where they are used is their owner's to see.

@@ -154,7 +154,7 @@ int work(const Config& config) {
       [&consumer](const queue::Delivery& delivery) { consumer.ack(delivery); },
       [&publisher](std::span<const Hint> hints) { publisher.submit(hints); });
   receiver = &runner;
-  std::atomic<bool> draining{false};
+  std::atomic<bool> draining{false}, drain_asked{false};
   using Clock = std::chrono::steady_clock;
   std::optional<Clock::time_point> broker_lost;  // The sweeper's.
   Sweeper sweeper(
@@ -163,7 +163,13 @@ int work(const Config& config) {
       publisher,
       {.take = [&runner](std::span<const Hint> hints) { return runner.take(hints); },
        .take_tried = [&runner](std::span<const Hint> hints) { return runner.take_tried(hints); },
-       .queues_seen = [&runner] { return runner.queues_seen(); }},
+       .queues_seen = [&runner] { return runner.queues_seen(); },
+       // While the database is away what it said last holds, each to its end.
+       .obey =
+           [&](const WorkerOrders& orders) {
+             chains.obey(orders.breakers, Clock::now());
+             drain_asked.store(orders.drain);
+           }},
       [&](const MinuteEnded& swept) {
         const auto chain = chains.get();
         if (consumer.connected()) {
@@ -215,7 +221,7 @@ int work(const Config& config) {
   tell_service_manager(Stage::kReady);
 
   std::optional<Signal> signal;
-  while (signal != Signal::kStop && database.fits()) {
+  while (signal != Signal::kStop && database.fits() && !drain_asked.load()) {
     signal = wait_for_signal(kLookEvery);
     if (signal == Signal::kReload) {
       reload(config, client, chains);
@@ -223,7 +229,10 @@ int work(const Config& config) {
   }
   tell_service_manager(Stage::kStopping);
   const bool fits = database.fits();
-  log::info("audio-worker drains", {{"in_flight", runner.in_flight()}, {"schema_fits", fits}});
+  log::info("audio-worker drains",
+            {{"in_flight", runner.in_flight()},
+             {"schema_fits", fits},
+             {"asked_by_operator", drain_asked.load()}});
   draining.store(true);
   runner.close();
   consumer.stop(kCloseLimit);  // What is not claimed goes to other workers now.

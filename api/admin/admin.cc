@@ -18,6 +18,7 @@
 #include "api/admin/previews.h"
 #include "api/admin/queue.h"
 #include "api/admin/queue_watch.h"
+#include "api/admin/service.h"
 #include "api/admin/stuck.h"
 #include "common/base/ascii.h"
 #include "common/base/config.h"
@@ -722,6 +723,7 @@ class CommandLine {
                stuck,
                "stuck --limit 20"));
     add_dead_commands();
+    add_service_commands();
     leaf(&app_,
          "audit",
          "check the books and the queue against their rules; exit 1 unless all hold",
@@ -967,6 +969,66 @@ class CommandLine {
     drop->add_flag("--all", options_.all, "the oldest, at most --limit of them");
     limit(drop);
     reason(drop);
+  }
+
+  // What operators do by the operations port, too.
+  void add_service_commands() {
+    const auto on_id = [](const Options& o) { return Subject{o.id}; };
+    const auto on_breaker = [](const Options& o) {
+      return Subject{o.id, "seconds=" + std::to_string(o.seconds)};
+    };
+    CLI::App* worker = group("worker", "end workers without losing anything");
+    CLI::App* drain = leaf(worker,
+                           "drain",
+                           "have a worker take nothing more, finish what it has and end",
+                           worker_drain,
+                           "worker drain wrk_01j... --reason \"its host goes\"",
+                           on_id);
+    drain->add_option("ID", options_.id, "the worker's id, as queue shows it")->required();
+    reason(drain);
+    CLI::App* provider = group("provider", "leave a provider alone, or do not");
+    const auto breaker = [&](const char* name, const char* what, Command run, Describe on) {
+      CLI::App* command =
+          leaf(provider,
+               name,
+               what,
+               run,
+               (std::string("provider ") + name + " primary --reason \"ticket 17\"").c_str(),
+               on);
+      command->add_option("NAME", options_.id, "the provider's name, as queue shows it")
+          ->required();
+      reason(command);
+      return command;
+    };
+    for (CLI::App* command :
+         {breaker("open", "no calls to it, whatever they come to", provider_open, on_breaker),
+          breaker(
+              "close", "calls to it pass, whatever they come to", provider_close, on_breaker)}) {
+      command
+          ->add_option("--seconds",
+                       options_.seconds,
+                       "for how long, 1-86400; default 600: then its breaker is its own again")
+          ->check(CLI::Range(1, static_cast<int>(kOverrideMax.count())));
+    }
+    breaker("clear", "its breaker is its own again", provider_clear, on_id);
+    CLI::App* intake = group("intake", "take new generations in, or refuse them");
+    reason(leaf(intake,
+                "pause",
+                "refuse creations (503); all that was accepted goes on",
+                intake_pause,
+                "intake pause --reason \"the database moves\"",
+                on_id));
+    reason(leaf(intake,
+                "resume",
+                "take creations again",
+                intake_resume,
+                "intake resume --reason \"it has moved\"",
+                on_id));
+    leaf(intake,
+         "show",
+         "whether it is paused, since when, by whom and why",
+         intake_show,
+         "intake show");
   }
 
   void add_voice_commands() {

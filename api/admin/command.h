@@ -9,6 +9,7 @@
 #include "api/admin/faults.h"
 #include "common/base/config.h"
 #include "common/base/result.h"
+#include "common/domain/operator_action.h"
 #include "common/store/accounts.h"
 #include "common/store/keys.h"
 #include "common/store/mail_links.h"
@@ -43,9 +44,10 @@ using Reply = Result<Answer, Failure>;
 // The store as one command uses it. What it changes is recorded with `note`.
 struct Doors {
   Doors(const DatabaseUrl& to,
-        const store::ActionNote* note,
+        const store::ActionNote* of,
         store::SessionOptions options = store::kOperatorPatience)
       : url(to),
+        note(of),
         session(to, options),
         accounts(session, note),
         keys(session, note),
@@ -55,6 +57,7 @@ struct Doors {
         situations(session) {}
 
   const DatabaseUrl& url;
+  const store::ActionNote* const note;  // Null: the command changes nothing.
   store::Session session;
   store::Accounts accounts;
   store::Keys keys;
@@ -70,6 +73,7 @@ struct Options {
   std::vector<std::string> scopes{"generate"};
   std::string expires, spend_limit, period, url, as, reason;
   int overlap_hours = 0;
+  int seconds = static_cast<int>(kOverrideUsual.count());
   std::size_t limit = 50;
   bool again = false, all = false, json = false, watch = false, once = false;
 };

@@ -69,6 +69,20 @@ std::string worded(const store::Fault& fault) {
       return "--credits would give the user more than " + format_credits(kBalanceMax) + " credits";
     case Code::kNoSuchKey:
       return "--key: there is no key " + fault.about;
+    case Code::kAmbiguousKey:
+      return "--key: several keys have the prefix " + fault.about + "; name one by its id";
+    case Code::kNoSuchWorker:
+      return "there is no worker " + fault.about;
+    case Code::kWorkerGone:
+      return "worker " + fault.about + " has ended already";
+    case Code::kNoSuchProvider:
+      return "no worker has a provider " + fault.about;
+    case Code::kNoOverride:
+      return "nobody holds the breaker of " + fault.about;
+    case Code::kIntakePaused:
+      return "the intake is paused already";
+    case Code::kIntakeOpen:
+      return "the intake is not paused";
     case Code::kNoSuchTask:
       return "there is no task " + fault.about;
     case Code::kAlreadyFinal:

@@ -38,6 +38,10 @@ std::string situation_json(const Situation& now, const std::optional<queue::Dept
       .member("failed_per_minute", ended ? std::optional(ended->failures()) : std::nullopt);
   decimal(json, "service_seconds_p50", ended ? ended->times.median_seconds() : std::nullopt);
   decimal(json, "drain_seconds", drain_seconds(now.backlog(), completions));
+  const auto& pause = now.intake_paused;
+  json.member("intake_paused_since", pause ? std::optional(pause->since) : std::nullopt)
+      .member("intake_paused_by", pause ? std::optional(pause->by) : std::nullopt)
+      .member("intake_paused_reason", pause ? std::optional(pause->reason) : std::nullopt);
   json.member("credits_held", now.credits_held)
       .member("dead", broker ? std::optional(broker->dead) : std::nullopt)
       .objects("workers",
@@ -68,6 +72,10 @@ std::string situation_json(const Situation& now, const std::optional<queue::Dept
                      .member("waiting", provider.waiting)
                      .member("workers", provider.workers)
                      .member("workers_ready", provider.workers_ready);
+                 const auto& said = provider.overridden;
+                 json.member("override",
+                             said ? std::optional(said->open ? "open" : "closed") : std::nullopt)
+                     .member("override_until", said ? std::optional(said->until) : std::nullopt);
                })
       .objects("apis",
                now.apis,

@@ -123,7 +123,7 @@ std::vector<std::string> provider_lines(const QueueSeen& seen, std::size_t most,
   std::vector<Cells> rows;
   for (const ProviderSum& p : providers) {
     rows.push_back({p.name,
-                    p.state,
+                    p.overridden ? (p.overridden->open ? "op:open" : "op:closed") : p.state,
                     std::to_string(p.in_flight) + "/" + (p.limit ? std::to_string(*p.limit) : "?"),
                     std::to_string(p.waiting),
                     std::to_string(p.workers_ready) + "/" + std::to_string(p.workers)});

@@ -224,10 +224,12 @@ void Dispatcher::handle(http::Exchange exchange) {
     }
     return;
   }
-  if (route->late != nullptr && route->late(parts_, exchange.received_at())) {
-    count_refusal(503, refuse(exchange, service_unavailable(), route->cross_origin));
-    rest_between_refusals();
-    return;
+  if (route->late != nullptr) {
+    if (const auto error = route->late(parts_, exchange.received_at())) {
+      count_refusal(503, refuse(exchange, *error, route->cross_origin));
+      rest_between_refusals();
+      return;
+    }
   }
   admit(Call(std::move(exchange), *route, parameters));
 }

@@ -8,6 +8,7 @@
 
 #include "api/server/rate_limiter.h"
 #include "common/base/config.h"
+#include "common/domain/api_error.h"
 #include "common/domain/api_key.h"
 
 namespace audiogen::api {
@@ -51,9 +52,10 @@ struct Route {
   // Whether it is there with this configuration; null: always. What is not there is 404.
   bool (*there)(const Config& config) = nullptr;
   bool console = true;  // The console has it, too, by the cookie of a session (console_twin()).
-  // Asked before all else with the time the request came: 503 at once? Under overload most requests
-  // end there, and what they cost is taken from those that are served.
-  bool (*late)(Parts& parts, std::chrono::steady_clock::time_point received_at) = nullptr;
+  // Asked before all else with the time the request came: is it to be refused at once, and as what?
+  // Under overload most requests end there, and what they cost is taken from those that are served.
+  std::optional<ApiError> (*late)(Parts& parts,
+                                  std::chrono::steady_clock::time_point received_at) = nullptr;
   // Whether there can be such a last "{name}": if not, this is no path of ours. Of the first route
   // of a path it counts for all.
   bool (*accepts)(std::string_view parameter) = nullptr;

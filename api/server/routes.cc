@@ -51,8 +51,13 @@ constexpr std::array kRoutes = {
           .handle = [](Parts& parts, Call call) { parts.generations->create(std::move(call)); },
           .scope = Scope::kGenerate,
           .body = Body::kJson,
-          .late = [](Parts& parts,
-                     auto received_at) { return parts.generations->late(received_at); }},
+          .late = [](Parts& parts, auto received_at) -> std::optional<ApiError> {
+            if (parts.database->intake_paused()) {
+              return intake_paused();
+            }
+            return parts.generations->late(received_at) ? std::optional(service_unavailable())
+                                                        : std::nullopt;
+          }},
     Route{.method = "GET",
           .path = "/api/v1/audio/generations",
           .access = Access::kBearer,

@@ -9,6 +9,7 @@
 #include "api/server/route.h"
 #include "common/base/config.h"
 #include "common/http/server.h"
+#include "common/store/probe.h"
 
 namespace audiogen::api {
 
@@ -29,6 +30,7 @@ class SignInWays;
 class Usage;
 
 struct Parts {
+  const store::Probe* database = nullptr;
   Generations* generations = nullptr;
   History* history = nullptr;
   const Files* files = nullptr;  // Null: CDN_URL is served by somebody else.

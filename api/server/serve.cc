@@ -24,6 +24,7 @@
 #include "api/generations/history.h"
 #include "api/generations/lookout.h"
 #include "api/generations/publishing.h"
+#include "api/operators/actions.h"
 #include "api/operators/gauges.h"
 #include "api/operators/scale.h"
 #include "api/operators/situation_watch.h"
@@ -98,7 +99,7 @@ int serve(const Config& config) {
                     "loopback address, or has a path");
   }
   std::atomic<bool> draining{false};
-  store::Probe database(config.database);
+  store::Probe database(config.database, store::Probe::Watches::kIntakeToo);
   TaskPublisher publisher(config);
   RateLimiter limiter(config);
   Authenticator keys(config, limiter, Authenticator::bearer_keys(config));
@@ -146,7 +147,8 @@ int serve(const Config& config) {
   if (files) {
     delivered.emplace(config, *files);
   }
-  Parts parts{.generations = &generations,
+  Parts parts{.database = &database,
+              .generations = &generations,
               .history = &history,
               .files = delivered ? &*delivered : nullptr,
               .description = &description,
@@ -181,6 +183,7 @@ int serve(const Config& config) {
       render_server_error);
   SituationWatch situations(config);
   Scale scale(situations, static_cast<std::uint64_t>(config.worker_in_flight));
+  Actions actions(config);
   http::OpsServer ops(
       config.ops_listen,
       [&] {
@@ -191,7 +194,11 @@ int serve(const Config& config) {
       },
       {{"/metrics",
         [&situations](const http::Exchange& exchange) { answer_metrics(situations, exchange); }},
-       {"/scale", [&scale](const http::Exchange& exchange) { scale.handle(exchange); }}});
+       {"/scale", [&scale](const http::Exchange& exchange) { scale.handle(exchange); }},
+       {"/ops/actions",
+        [&actions](const http::Exchange& exchange) { actions.handle_get(exchange); }}},
+      {{"/ops/actions",
+        [&actions](const http::Exchange& exchange) { actions.handle_post(exchange); }}});
   for (const Result<Done>& started : {server.start(), ops.start()}) {
     if (!started) {
       log::error(started.error().message);
@@ -225,6 +232,7 @@ int serve(const Config& config) {
   publisher.stop(kPublishLimit);
   server.stop();
   situations.stop();
+  actions.stop();
   ops.stop();
   log::info("audio-api stopped");
   return 0;

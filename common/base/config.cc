@@ -35,6 +35,12 @@ constexpr std::array kVariables = {
         "OPS_LISTEN",
         "",
         "address of /healthz, /readyz and /metrics (API 127.0.0.1:8081, worker 127.0.0.1:8082)"},
+    Variable{.name = "OPS_TOKEN",
+             .fallback = "",
+             .meaning = "what operators show to act by the operations port (/ops/actions); 32 "
+                        "characters or more (no actions there)",
+             .secret = true,
+             .api_only = true},
     Variable{"PUBLIC_URL", "", "address clients use, without /api/v1 (http://LISTEN)"},
     Variable{"CDN_URL", "", "address audio files are delivered under (PUBLIC_URL/files)"},
     Variable{.name = "CONSOLE",
@@ -556,6 +562,19 @@ std::vector<std::string> read_keys(Reader& in, const std::string& name, std::siz
   return keys;
 }
 
+std::string read_ops_token(Reader& in) {
+  constexpr std::size_t kLeast = 32;
+  return in.parsed<std::string>(
+      "OPS_TOKEN",
+      [](std::string_view v) {
+        const bool sendable =
+            std::all_of(v.begin(), v.end(), [](char c) { return c > ' ' && c <= '~'; });
+        return v.empty() || (v.size() >= kLeast && sendable) ? std::optional(std::string(v))
+                                                             : std::nullopt;
+      },
+      "32 or more visible ASCII characters, without blanks");
+}
+
 std::string read_public_url(Reader& in, const HostPort& listen) {
   const std::string given = without_slash(in.text("PUBLIC_URL"));
   return !given.empty()
@@ -670,6 +689,9 @@ Result<Config, std::vector<std::string>> load_config(Program program) {
       "OPS_LISTEN",
       [&](std::string_view v) { return to_host_port(v.empty() ? ops_default : v); },
       kAddress);
+  if (program == Program::kApi) {
+    c.ops_token = read_ops_token(in);
+  }
   c.public_url = read_public_url(in, c.listen);
   c.cdn_url = without_slash(in.text("CDN_URL"));
   if (c.cdn_url.empty()) {

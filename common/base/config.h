@@ -79,6 +79,7 @@ struct PlanLimits {
 struct Config {
   std::string brand;
   HostPort listen, ops_listen;
+  std::string ops_token;            // Empty: no actions by the operations port. The API's only.
   std::string public_url, cdn_url;  // Without a trailing slash.
   DatabaseUrl database;
   AmqpUrl amqp;

@@ -46,6 +46,8 @@ const Row& row(ApiErrorCode code) {
 
 // Long enough for a restarted dependency to answer again, short enough for a waiting person.
 constexpr std::chrono::seconds kRetryUnavailable{2};
+// Nobody knows when it ends.
+constexpr std::chrono::seconds kRetryPaused{30};
 
 constexpr std::size_t kShownNameMax = 32;
 
@@ -149,6 +151,14 @@ ApiError service_unavailable() {
   return {ApiErrorCode::kServiceUnavailable,
           "The service is temporarily unavailable; send the request again.",
           kRetryUnavailable};
+}
+
+ApiError intake_paused() {
+  return {
+      ApiErrorCode::kServiceUnavailable,
+      "New generations are not accepted at the moment; those that were accepted go on. Send the "
+      "request again later.",
+      kRetryPaused};
 }
 
 ApiError invalid_parameter(std::string param, std::string message) {

@@ -70,6 +70,8 @@ ApiError too_many_open(std::uint64_t max);
 // A key, or a user with all of them, has as many streams as there may be.
 ApiError too_many_streams();
 ApiError service_unavailable();
+// Operators take no new generations in.
+ApiError intake_paused();
 // A generation that were created now would not end in time; one that is created after `wait` may.
 ApiError too_much_waits(std::chrono::seconds wait);
 // 400 that names the member or query parameter at fault. `param` is a name of ours, or one that may

@@ -10,6 +10,7 @@ namespace {
 using State = Situation::Worker::State;
 using std::chrono::seconds;
 
+constexpr std::string_view kHealthy = "Healthy";
 constexpr double kMinute = 60;
 // Longer than that nothing should wait while there is room.
 constexpr seconds kWaitsLong{15}, kStalled{60};
@@ -41,7 +42,10 @@ std::string time_text(double of) {
 std::string troubles_of(const std::vector<ProviderSum>& providers) {
   std::string out;
   for (const ProviderSum& provider : providers) {
-    if (provider.state != "ready") {
+    if (provider.overridden) {
+      out += (out.empty() ? "provider `" : ", provider `") + provider.name + "` held " +
+             (provider.overridden->open ? "open" : "closed") + " by operator";
+    } else if (provider.state != "ready") {
       out += (out.empty() ? "provider `" : ", provider `") + provider.name + "` " +
              (provider.state == "half_open" ? "half open" : provider.state);
     }
@@ -147,6 +151,13 @@ std::vector<ProviderSum> providers_of(const Situation& situation) {
       sum->workers_ready += ready ? 1 : 0;
     }
   }
+  for (ProviderSum& sum : out) {
+    const auto said = std::find_if(
+        situation.overrides.begin(), situation.overrides.end(), [&](const BreakerOverride& one) {
+          return one.provider == sum.name;
+        });
+    sum.overridden = said == situation.overrides.end() ? std::nullopt : std::optional(*said);
+  }
   return out;
 }
 
@@ -170,7 +181,9 @@ std::optional<double> drain_seconds(const AtLeast& backlog, std::optional<double
   return static_cast<double>(backlog.value) / *completions;
 }
 
-std::string verdict(const Situation& situation) {
+namespace {
+
+std::string verdict_of_work(const Situation& situation) {
   const std::vector<ProviderSum> providers = providers_of(situation);
   const std::string troubles = troubles_of(providers);
   const AtLeast backlog = situation.backlog();
@@ -209,7 +222,18 @@ std::string verdict(const Situation& situation) {
   if (!troubles.empty()) {
     return "Trouble: " + troubles;
   }
-  return "Healthy";
+  return std::string(kHealthy);
+}
+
+}  // namespace
+
+std::string verdict(const Situation& situation) {
+  std::string work = verdict_of_work(situation);
+  if (!situation.intake_paused) {
+    return work;
+  }
+  const std::string paused = "Intake paused by operator: " + situation.intake_paused->reason;
+  return work == kHealthy ? paused : paused + ". " + work;
 }
 
 ScaleFigures scale_figures(const Situation& situation, std::uint64_t places) {

@@ -16,6 +16,7 @@
 
 #include "common/base/ids.h"
 #include "common/base/time.h"
+#include "common/domain/operator_action.h"
 #include "common/domain/pricing.h"
 #include "common/domain/worker_status.h"
 
@@ -73,6 +74,9 @@ struct Situation {
   Units credits_held{};           // By all open tasks; at least so many where a count is not exact.
   std::vector<Worker> workers{};  // Also those that are gone, for a day. By their start.
   std::vector<Api> apis{};
+  // What operators have said, as long as it holds.
+  std::vector<BreakerOverride> overrides{};
+  std::optional<IntakePause> intake_paused{};
 
   // All that is open and not worked on.
   AtLeast backlog() const { return ready + waiting_retry + parked; }
@@ -95,6 +99,7 @@ struct ProviderSum {
   std::string state;  // One that is not ready somewhere is what is to be seen.
   std::uint64_t in_flight = 0, waiting = 0, workers = 0, workers_ready = 0;
   std::optional<std::uint64_t> limit{};  // Nullopt: one of them does not tell.
+  std::optional<BreakerOverride> overridden{};
 };
 // In the order of the chain.
 std::vector<ProviderSum> providers_of(const Situation& situation);

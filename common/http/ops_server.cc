@@ -24,9 +24,11 @@ Response metrics_answer(const metrics::Snapshot& more) {
 
 OpsServer::OpsServer(const HostPort& listen,
                      std::function<std::vector<ReadyPart>()> ready,
-                     Routes routes)
+                     Routes routes,
+                     Routes posts)
     : ready_(std::move(ready)),
       routes_(std::move(routes)),
+      posts_(std::move(posts)),
       server_(
           ServerOptions{.host = listen.host,
                         .port = listen.port,
@@ -40,7 +42,10 @@ OpsServer::OpsServer(const HostPort& listen,
 
 void OpsServer::handle(const Exchange& exchange) const {
   const Request& request = exchange.request();
-  if (request.method != "GET" && request.method != "HEAD") {
+  const auto post = posts_.find(request.path);
+  if (request.method == "POST" && post != posts_.end()) {
+    post->second(exchange);
+  } else if (request.method != "GET" && request.method != "HEAD") {
     exchange.reply(ops_answer(405, "only GET\n", "text/plain"));
   } else if (const auto route = routes_.find(request.path); route != routes_.end()) {
     route->second(exchange);

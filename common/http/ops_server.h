@@ -37,7 +37,8 @@ class OpsServer {
   // `ready` runs on the server's thread and must not block.
   OpsServer(const HostPort& listen,
             std::function<std::vector<ReadyPart>()> ready,
-            Routes routes = {});
+            Routes routes = {},
+            Routes posts = {});
 
   Result<Done> start() { return server_.start(); }
   void stop() { server_.stop(); }
@@ -47,7 +48,7 @@ class OpsServer {
   void handle(const Exchange& exchange) const;
 
   std::function<std::vector<ReadyPart>()> ready_;
-  const Routes routes_;
+  const Routes routes_, posts_;  // By GET, by POST.
   Server server_;
 };
 

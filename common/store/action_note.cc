@@ -4,7 +4,7 @@ namespace audiogen::store {
 namespace {
 
 // Characters, as the columns of admin_actions.
-constexpr std::size_t kWhoMax = 200, kTargetMax = 254, kTextMax = 400;
+constexpr std::size_t kWhoMax = 200, kTargetMax = 254, kTextMax = 400, kReasonMax = 500;
 
 }  // namespace
 
@@ -18,7 +18,7 @@ void ActionNote::write(Session& session, ActionResult result, std::string_view m
   sql.utf8(action_.target, kTargetMax) << ",";
   sql.utf8(action_.detail, kTextMax) << ",";
   if (action_.reason) {
-    sql.utf8(*action_.reason, kTextMax);
+    sql.utf8(*action_.reason, kReasonMax);
   } else {
     sql << "NULL";
   }

@@ -38,6 +38,8 @@ class ActionNote {
  public:
   explicit ActionNote(AdminAction action) : id_(new_uuid()), action_(std::move(action)) {}
 
+  const AdminAction& action() const { return action_; }
+
   // Writes the row in the session's transaction, or alone outside any. The first one written stays:
   // a transaction run again, or a failure told after all was done, changes nothing. Throws DbError.
   void write(Session& session, ActionResult result, std::string_view message = {}) const;

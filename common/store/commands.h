@@ -17,6 +17,7 @@
 #include "common/domain/api_key.h"
 #include "common/domain/ledger.h"
 #include "common/domain/lifecycle.h"
+#include "common/domain/operator_action.h"
 #include "common/domain/task.h"
 
 namespace audiogen::store {
@@ -31,6 +32,9 @@ enum class StoreFault {
 // Result i answers command i.
 template <class Outcome>
 using Batch = std::vector<Result<Outcome, StoreFault>>;
+
+// Of provider_overrides.
+inline constexpr std::uint32_t kHeldOpen = 1, kHeldClosed = 2;
 
 // How often a worker tells about itself, and what.
 inline constexpr std::chrono::seconds kWorkersReport{5};

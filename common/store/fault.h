@@ -49,6 +49,13 @@ enum class FaultCode : std::uint8_t {
   kChallengeUsed,    // What answers it was taken before.
   kCounterBack,      // The authenticator has counted its signatures backwards.
   kLastWayIn,        // Without it nobody could sign in to the account.
+  kNoSuchWorker,     // `about`: its id.
+  kWorkerGone,       // It has ended; `about`: its id.
+  kNoSuchProvider,   // No worker has one of this name. `about`: the name.
+  kNoOverride,       // Nobody holds its breaker. `about`: the provider's name.
+  kIntakePaused,     // It is paused already.
+  kIntakeOpen,       // It is not paused.
+  kAmbiguousKey,     // Several keys have this prefix. `about`: that.
   // The database was in the way. `detail`: its own words, where there are any.
   kLocked,          // Another session holds the rows; nothing was done, worth trying again.
   kBusy,            // A deadlock, or a statement that took too long; as kLocked.

@@ -396,6 +396,25 @@ std::uint64_t Keys::mark_deleted(KeyId id) {
   return deleted;
 }
 
+Result<KeyId, Fault> Keys::resolve(std::string_view id_or_prefix) {
+  if (const auto id = KeyId::parse(id_or_prefix)) {
+    return *id;
+  }
+  return guarded([&]() -> Result<KeyId, Fault> {
+    // No index leads by it: rarely asked for, and by operators alone.
+    Sql sql("SELECT id FROM api_keys WHERE prefix=");
+    Rows rows = session_.query(sql.bytes(id_or_prefix) << " AND deleted_at IS NULL LIMIT 2");
+    if (!rows.next()) {
+      return Fault{.code = FaultCode::kNoSuchKey, .about = std::string(id_or_prefix)};
+    }
+    const auto id = rows.id<KeyId>(1);
+    if (rows.next()) {
+      return Fault{.code = FaultCode::kAmbiguousKey, .about = std::string(id_or_prefix)};
+    }
+    return id;
+  });
+}
+
 Result<DeletedKey, Fault> Keys::remove(KeyId id) {
   return guarded([&]() -> Result<DeletedKey, Fault> {
     bool repeated = false;

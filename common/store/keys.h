@@ -87,6 +87,10 @@ class Keys : private Door {
   // The same for an operator, who asks for any key that was not deleted. Faults: kNoSuchKey.
   Result<KeyInfo, Fault> rotate(KeyId id, std::chrono::hours overlap, const NewApiKey& key);
 
+  // The key of this id, or the one with this prefix that was not deleted; for operators: an id need
+  // not be of a key. Faults: kNoSuchKey, kAmbiguousKey.
+  Result<KeyId, Fault> resolve(std::string_view id_or_prefix);
+
   // The key stops working everywhere within a second. Deleting it again changes nothing and
   // succeeds. For operators: nobody asks whose it is. Faults: kNoSuchKey.
   Result<DeletedKey, Fault> remove(KeyId id);

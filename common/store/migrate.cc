@@ -27,6 +27,7 @@ extern const std::string_view migration_0014;
 extern const std::string_view migration_0015;
 extern const std::string_view migration_0016;
 extern const std::string_view migration_0017;
+extern const std::string_view migration_0018;
 
 namespace {
 
@@ -402,7 +403,8 @@ std::span<const Migration> migrations() {
                                  Migration{14, migration_0014},
                                  Migration{15, migration_0015},
                                  Migration{16, migration_0016},
-                                 Migration{17, migration_0017}};
+                                 Migration{17, migration_0017},
+                                 Migration{18, migration_0018, Older::kServe}};
   return all;
 }
 

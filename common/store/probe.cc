@@ -6,6 +6,7 @@
 #include "common/base/log.h"
 #include "common/store/migrate.h"
 #include "common/store/session.h"
+#include "common/store/switches.h"
 
 namespace audiogen::store {
 namespace {
@@ -68,6 +69,17 @@ void Probe::watch(const DatabaseUrl& url) {
   }
 }
 
+void Probe::look_at_intake(Session& session) {
+  const auto pause = read_intake(session);
+  const bool before = intake_paused_.exchange(pause.has_value());
+  if (pause && !before) {
+    log::warn("the intake is paused: creations are refused",
+              {{"by", pause->by}, {"reason", pause->reason}});
+  } else if (!pause && before) {
+    log::info("the intake is open again");
+  }
+}
+
 void Probe::look(Session& session) {
   try {
     const SchemaLook schema = look_at_schema(session);
@@ -77,6 +89,9 @@ void Probe::look(Session& session) {
       say_why_not(schema);
     } else if (!fitted && fit) {
       log::info("the database's schema is one for this program again");
+    }
+    if (fit && intake_too_) {
+      look_at_intake(session);
     }
     ok_.store(true);
   } catch (const DbError& e) {

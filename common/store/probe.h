@@ -1,5 +1,6 @@
 // Watches whether the database answers and whether its schema is one on which this program may
-// serve, for readiness: one small query a second on a thread of its own.
+// serve, for readiness, and whether operators have paused the intake: a small query or two a second
+// on a thread of its own.
 #pragma once
 
 #include <atomic>
@@ -18,7 +19,10 @@ bool may_serve(const DatabaseUrl& url);
 
 class Probe {
  public:
-  explicit Probe(const DatabaseUrl& url) : thread_([this, url] { watch(url); }) {}
+  enum class Watches { kSchema, kIntakeToo };
+
+  explicit Probe(const DatabaseUrl& url, Watches what = Watches::kSchema)
+      : intake_too_(what == Watches::kIntakeToo), thread_([this, url] { watch(url); }) {}
   ~Probe();
   Probe(const Probe&) = delete;
   Probe& operator=(const Probe&) = delete;
@@ -28,12 +32,17 @@ class Probe {
   // May this program serve on the schema, as it was when the database last answered? A migration
   // may have begun since the start. Until the first answer: yes.
   bool fits() const { return fits_.load(); }
+  // Is the intake paused, as it was when the database last answered? Until the first answer, and
+  // where it is not watched: no.
+  bool intake_paused() const { return intake_paused_.load(std::memory_order_relaxed); }
 
  private:
   void watch(const DatabaseUrl& url);
   void look(Session& session);
+  void look_at_intake(Session& session);
 
-  std::atomic<bool> ok_{false}, fits_{true};
+  const bool intake_too_;
+  std::atomic<bool> ok_{false}, fits_{true}, intake_paused_{false};
   Mutex mutex_;
   ConditionVariable changed_;
   bool stopping_ GUARDED_BY(mutex_) = false;

@@ -4,6 +4,8 @@
 
 #include "common/base/check.h"
 #include "common/domain/task.h"
+#include "common/store/commands.h"
+#include "common/store/switches.h"
 
 namespace audiogen::store {
 namespace {
@@ -43,6 +45,7 @@ Result<Situation, Fault> Situations::look() {
       read_arrivals(out);
       read_workers(out);
       read_apis(out);
+      read_switches(out);
     });
     return out;
   });
@@ -159,6 +162,16 @@ void Situations::read_apis(Situation& out) {
   }
   std::sort(
       out.apis.begin(), out.apis.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+}
+
+void Situations::read_switches(Situation& out) {
+  out.intake_paused = read_intake(session_);
+  Sql sql("SELECT provider, state, ends_at FROM provider_overrides WHERE ends_at>");
+  Rows rows = session_.query(sql << out.at << " ORDER BY provider LIMIT " << kProcessesLooked);
+  while (rows.next()) {
+    out.overrides.push_back(
+        {.provider = rows.text(1), .open = rows.u32(2) == kHeldOpen, .until = rows.time(3)});
+  }
 }
 
 Result<bool, Fault> Situations::leave_turn() {

@@ -45,6 +45,7 @@ class Situations : private Door {
   void read_arrivals(Situation& out);
   void read_workers(Situation& out);
   void read_apis(Situation& out);
+  void read_switches(Situation& out);
 };
 
 }  // namespace audiogen::store

@@ -302,12 +302,12 @@ Result<ClockLook, StoreFault> TaskStore::look_at_clocks() {
   });
 }
 
-Result<Done, StoreFault> TaskStore::report_worker(WorkerId worker,
-                                                  const std::string& host,
-                                                  int pid,
-                                                  const WorkerReport& report) {
+Result<WorkerOrders, StoreFault> TaskStore::report_worker(WorkerId worker,
+                                                          const std::string& host,
+                                                          int pid,
+                                                          const WorkerReport& report) {
   constexpr std::size_t kHostMax = 255;
-  return guarded<Done>("report_worker", [&] {
+  return guarded<WorkerOrders>("report_worker", [&] {
     Sql sql(
         "INSERT INTO workers (id, host, pid, in_flight, places, room, ended, status, started_at, "
         "seen_at) VALUES (");
@@ -321,7 +321,23 @@ Result<Done, StoreFault> TaskStore::report_worker(WorkerId worker,
            "ended=VALUES(ended), status=VALUES(status), seen_at=VALUES(seen_at)";
     session_.execute(sql);
     forget_silent<WorkerId>(session_, Sql("FROM workers"));
-    return Done{};
+    WorkerOrders orders;
+    Rows rows = session_.query(
+        Sql("SELECT w.drain_asked_at, o.provider, o.state, TIMESTAMPDIFF(MICROSECOND, "
+            "UTC_TIMESTAMP(6), o.ends_at) FROM workers w LEFT JOIN provider_overrides o ON "
+            "o.ends_at>UTC_TIMESTAMP(6) WHERE w.id=")
+        << worker);
+    while (rows.next()) {
+      orders.drain = !rows.is_null(1);
+      if (!rows.is_null(2)) {
+        orders.breakers.push_back(
+            {.provider = rows.text(2),
+             .open = rows.u32(3) == kHeldOpen,
+             .left = std::chrono::ceil<std::chrono::milliseconds>(
+                 std::chrono::microseconds(std::max<std::int64_t>(rows.i64(4), 0)))});
+      }
+    }
+    return orders;
   });
 }
 

@@ -197,11 +197,12 @@ class TaskStore {
   // The database's clock.
   Result<Instant, StoreFault> now();
 
-  // Upserts this worker's row in `workers`, and forgets rows not seen for a day.
-  Result<Done, StoreFault> report_worker(WorkerId worker,
-                                         const std::string& host,
-                                         int pid,
-                                         const WorkerReport& report);
+  // Upserts this worker's row in `workers`, and forgets rows not seen for a day. What operators
+  // want of it.
+  Result<WorkerOrders, StoreFault> report_worker(WorkerId worker,
+                                                 const std::string& host,
+                                                 int pid,
+                                                 const WorkerReport& report);
 
   // This worker has ended and holds nothing.
   Result<Done, StoreFault> report_worker_ended(WorkerId worker);

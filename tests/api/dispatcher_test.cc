@@ -97,7 +97,10 @@ constexpr std::array kTable = {
           .access = Access::kApiAccess,
           .rate = RateClass::kCreate,
           .handle = show,
-          .late = [](Parts&, auto) { return overloaded.load(); }},
+          .late =
+              [](Parts&, auto) {
+                return overloaded.load() ? std::optional(service_unavailable()) : std::nullopt;
+              }},
     Route{.method = "GET",
           .path = "/own/page",
           .access = Access::kPublic,

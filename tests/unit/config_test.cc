@@ -45,6 +45,7 @@ class ConfigTest : public testing::Test {
                              "LOG_FORMAT",
                              "AWS_ACCESS_KEY_ID",
                              "AWS_SECRET_ACCESS_KEY",
+                             "OPS_TOKEN",
                              "CDN_SIGNING_KEY",
                              "CDN_SIGNING_KEY_OLD",
                              "BLOB_SIGNING_KEY",

@@ -155,6 +155,25 @@ TEST(Drain, IsUnknownWithoutCompletions) {
   EXPECT_EQ(drain_seconds({5, true}, 2.5), 2.0);
 }
 
+TEST(Verdict, SaysWhatOperatorsHold) {
+  Situation now = with({worker({.succeeded = 60})});
+  now.intake_paused = IntakePause{.since = kNow, .by = "ann", .reason = "the database moves"};
+  EXPECT_EQ(verdict(now), "Intake paused by operator: the database moves");
+  now.overrides = {{.provider = "primary", .open = true, .until = kNow + seconds(60)},
+                   {.provider = "of nobody", .open = true, .until = kNow + seconds(60)}};
+  EXPECT_EQ(verdict(now),
+            "Intake paused by operator: the database moves. Trouble: provider `primary` held open "
+            "by operator");
+  now.intake_paused.reset();
+  now.overrides[0].open = false;
+  EXPECT_EQ(verdict(now), "Trouble: provider `primary` held closed by operator");
+  ASSERT_THAT(providers_of(now), SizeIs(1));
+  EXPECT_FALSE(providers_of(now)[0].overridden->open);
+  now.overrides.clear();
+  EXPECT_FALSE(providers_of(now)[0].overridden);
+  EXPECT_EQ(verdict(now), "Healthy");
+}
+
 TEST(Verdict, IsOneSentence) {
   EXPECT_EQ(verdict(with({})), "No worker takes tasks; none waits");
   Situation now = with({gone(worker(), State::kLost, seconds(40))});

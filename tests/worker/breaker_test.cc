@@ -153,5 +153,42 @@ TEST_F(BreakerTest, AnAnswerAloneClosesNothing) {
   EXPECT_TRUE(breaker_.allow(now_));
 }
 
+TEST_F(BreakerTest, HeldOpenItLetsNobodyThroughUntilItsEnd) {
+  breaker_.set_override(Breaker::Override{.open = true, .until = now_ + seconds(40)});
+  EXPECT_FALSE(breaker_.allow(now_));
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kOpen);
+  EXPECT_EQ(breaker_.closed_to_calls(now_), seconds(15)) << "looked at again: it may be let go";
+  now_ += seconds(39);
+  record(10, true);  // Of calls from before.
+  EXPECT_FALSE(breaker_.allow(now_));
+  EXPECT_EQ(breaker_.closed_to_calls(now_), seconds(1));
+  now_ += seconds(1);
+  EXPECT_TRUE(breaker_.allow(now_));
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kClosed);
+}
+
+TEST_F(BreakerTest, HeldClosedItLetsAllThroughAndGoesOnCounting) {
+  breaker_.set_override(Breaker::Override{.open = false, .until = now_ + seconds(40)});
+  record(50, false);
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kClosed);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(breaker_.allow(now_)) << "and none of them is a probe";
+  }
+  breaker_.set_override(std::nullopt);
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kOpen) << "as it would have been";
+  EXPECT_FALSE(breaker_.allow(now_));
+}
+
+TEST_F(BreakerTest, OneThatWasOpenIsHeldClosed) {
+  record(10, false);
+  EXPECT_FALSE(breaker_.allow(now_));
+  breaker_.set_override(Breaker::Override{.open = false, .until = now_ + seconds(40)});
+  EXPECT_TRUE(breaker_.allow(now_));
+  now_ += seconds(16);
+  breaker_.record(true, now_);
+  breaker_.set_override(std::nullopt);
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kClosed) << "it works again";
+}
+
 }  // namespace
 }  // namespace audiogen::worker

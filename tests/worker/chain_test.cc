@@ -359,5 +359,29 @@ TEST(CurrentChain, AReplacedOneLivesAsLongAsItIsUsed) {
   EXPECT_TRUE(watched.expired());
 }
 
+// A job keeps the chain that it was claimed under, and operators mean all of them.
+TEST(CurrentChain, WhatOperatorsHoldIsHeldInOldChainsAndInNewOnes) {
+  const auto make = [] {
+    std::vector<std::unique_ptr<AudioProvider>> providers;
+    providers.push_back(std::make_unique<FakeProvider>("primary"));
+    return std::make_shared<const Chain>(std::move(providers));
+  };
+  CurrentChain current(make());
+  const auto old = current.get();
+  current.replace(make());
+  current.obey({{.provider = "primary", .open = true, .left = seconds(60)},
+                {.provider = "another", .open = true, .left = seconds(60)}},
+               Clock::now());
+  const auto state = [](const Chain& chain) { return chain.status()[0].state; };
+  EXPECT_EQ(state(*old), "open");
+  EXPECT_EQ(state(*current.get()), "open");
+  current.replace(make());
+  EXPECT_EQ(state(*current.get()), "open");
+  EXPECT_EQ(current.get()->capacity(), 0U);
+  current.obey({}, Clock::now());
+  EXPECT_EQ(state(*old), "ready");
+  EXPECT_EQ(state(*current.get()), "ready");
+}
+
 }  // namespace
 }  // namespace audiogen::worker

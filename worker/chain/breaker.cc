@@ -8,7 +8,18 @@ std::int64_t Breaker::slot_number(Time now) const {
   return now.time_since_epoch() / (std::chrono::nanoseconds(rules_.window) / kSlots);
 }
 
+const Breaker::Override* Breaker::overridden(Time now) const {
+  return override_ && now < override_->until ? &*override_ : nullptr;
+}
+
 Breaker::State Breaker::state(Time now) const {
+  if (const Override* const said = overridden(now)) {
+    return said->open ? State::kOpen : State::kClosed;
+  }
+  return own_state(now);
+}
+
+Breaker::State Breaker::own_state(Time now) const {
   if (!opened_at_) {
     return State::kClosed;
   }
@@ -17,10 +28,13 @@ Breaker::State Breaker::state(Time now) const {
 
 Breaker::Time::duration Breaker::closed_to_calls(Time now) const {
   constexpr Time::duration kNone{0};
+  if (const Override* const said = overridden(now)) {
+    return said->open ? std::min<Time::duration>(said->until - now, rules_.open_for) : kNone;
+  }
   if (!opened_at_) {
     return kNone;
   }
-  const Time from = state(now) == State::kOpen ? *opened_at_ : probe_at_.value_or(*opened_at_);
+  const Time from = own_state(now) == State::kOpen ? *opened_at_ : probe_at_.value_or(*opened_at_);
   return std::max(kNone, from + rules_.open_for - now);
 }
 
@@ -28,7 +42,7 @@ bool Breaker::allow(Time now) {
   if (closed_to_calls(now).count() > 0) {
     return false;
   }
-  if (opened_at_) {
+  if (opened_at_ && overridden(now) == nullptr) {
     probe_at_ = now;
   }
   return true;
@@ -51,7 +65,7 @@ void Breaker::answered(Time now) {
 
 void Breaker::proved(bool success, Time now) {
   if (opened_at_) {
-    if (state(now) == State::kOpen) {
+    if (own_state(now) == State::kOpen) {
       return;  // A call from before it opened: its failure is what opened it.
     }
     probe_at_.reset();
@@ -80,7 +94,7 @@ void Breaker::proved(bool success, Time now) {
 }
 
 void Breaker::said_nothing(Time now) {
-  if (state(now) == State::kHalfOpen) {
+  if (own_state(now) == State::kHalfOpen) {
     probe_at_.reset();
   }
 }

@@ -26,7 +26,8 @@ class Breaker {
   // May a call start now? In the half-open state exactly one may, until its outcome is recorded or
   // the open time has passed once more.
   bool allow(Time now);
-  // How long allow() will say no, if nothing else happens; 0: it would say yes.
+  // How long allow() will say no, if nothing else happens; 0: it would say yes. One that is held
+  // open says no more than open_for at a time: it may be let go any moment.
   Time::duration closed_to_calls(Time now) const;
 
   // The outcome of a call that was allowed. A call that was refused for its content is no failure
@@ -43,6 +44,14 @@ class Breaker {
   // it was the probe, another may be made.
   void said_nothing(Time now);
 
+  // What an operator has said: until then no call passes, or each does, whatever comes of them.
+  // What comes of them is counted all the same, so from then on it is as it would have been.
+  struct Override {
+    bool open;
+    Time until;
+  };
+  void set_override(std::optional<Override> said) { override_ = said; }
+
   enum class State : std::uint8_t { kClosed, kOpen, kHalfOpen };
   State state(Time now) const;
 
@@ -54,12 +63,15 @@ class Breaker {
   };
   static constexpr std::int64_t kSlots = 10;
   std::int64_t slot_number(Time now) const;
+  State own_state(Time now) const;
+  const Override* overridden(Time now) const;  // Null: it is not.
   Slot& slot(Time now);
 
   BreakerRules rules_;
   std::array<Slot, kSlots> slots_{};
   std::optional<Time> opened_at_;  // While it is not closed.
   std::optional<Time> probe_at_;   // While a probe's outcome is awaited.
+  std::optional<Override> override_;
 };
 
 std::string_view breaker_state_name(Breaker::State state);  // closed, open, half_open

@@ -269,6 +269,16 @@ bool Chain::Link::probes() {
   return breaker.state(Clock::now()) != Breaker::State::kClosed;
 }
 
+void Chain::set_overrides(std::span<const Override> overrides) const {
+  for (const auto& link : links_) {
+    const auto said = std::find_if(overrides.begin(), overrides.end(), [&](const Override& one) {
+      return one.provider == link->provider.name();
+    });
+    const MutexLock lock(link->mutex);
+    link->breaker.set_override(said == overrides.end() ? std::nullopt : std::optional(said->said));
+  }
+}
+
 std::vector<ProviderStatus> Chain::status() const {
   std::vector<ProviderStatus> out;
   for (const auto& link : links_) {
@@ -294,8 +304,22 @@ std::shared_ptr<const Chain> CurrentChain::get() const {
   return chain_;
 }
 
+void CurrentChain::obey(const std::vector<BreakerOrder>& orders, Breaker::Time now) {
+  const MutexLock lock(mutex_);
+  overrides_.clear();
+  for (const BreakerOrder& order : orders) {
+    overrides_.push_back(
+        {.provider = order.provider, .said = {.open = order.open, .until = now + order.left}});
+  }
+  chain_->set_overrides(overrides_);
+  for (const auto& chain : replaced_) {
+    chain->set_overrides(overrides_);
+  }
+}
+
 void CurrentChain::replace(std::shared_ptr<const Chain> chain) {
   const MutexLock lock(mutex_);
+  chain->set_overrides(overrides_);
   replaced_.push_back(std::exchange(chain_, std::move(chain)));
 }
 

@@ -13,6 +13,7 @@
 #include "common/base/mutex.h"
 #include "common/base/result.h"
 #include "common/domain/lifecycle.h"
+#include "common/domain/operator_action.h"
 #include "common/domain/worker_status.h"
 #include "worker/chain/breaker.h"
 #include "worker/chain/bulkhead.h"
@@ -95,6 +96,13 @@ class Chain {
   // nullopt: good audio. Never kBrokenByInput, which only failed() is told.
   void proved(std::size_t position, std::optional<Fault> fault) const;
 
+  // Whose breakers operators hold, and until when; those that are not named are their own again.
+  struct Override {
+    std::string provider;
+    Breaker::Override said;
+  };
+  void set_overrides(std::span<const Override> overrides) const;
+
   // For operators, in their order.
   std::vector<ProviderStatus> status() const;
 
@@ -117,6 +125,8 @@ class CurrentChain {
   explicit CurrentChain(std::shared_ptr<const Chain> chain) : chain_(std::move(chain)) {}
 
   std::shared_ptr<const Chain> get() const;
+  // What operators say of breakers, `now`: to all chains, and to those that come.
+  void obey(const std::vector<BreakerOrder>& orders, Breaker::Time now);
   void replace(std::shared_ptr<const Chain> chain);
   // Destroys replaced chains that nobody uses any more. Blocks while their providers close: never
   // call it on a provider's thread.
@@ -126,6 +136,7 @@ class CurrentChain {
   mutable Mutex mutex_;
   std::shared_ptr<const Chain> chain_ GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<const Chain>> replaced_ GUARDED_BY(mutex_);
+  std::vector<Chain::Override> overrides_ GUARDED_BY(mutex_);
 };
 
 }  // namespace audiogen::worker

@@ -106,8 +106,11 @@ void Sweeper::run(const std::stop_token& stop, const DatabaseUrl& url) {
   store::TaskStore store(url, {}, kTurnLost);
   const std::string host = host_name();
   const auto report = [&] {
-    static_cast<void>(
-        store.report_worker(worker_, host, ::getpid(), report_(swept_.last(steady_clock::now()))));
+    const auto orders =
+        store.report_worker(worker_, host, ::getpid(), report_(swept_.last(steady_clock::now())));
+    if (orders) {
+      work_.obey(*orders);
+    }
   };
   auto next_report = steady_clock::now(), next_crowds = next_report;
   for (bool more = true; !stopped_within(stop, more ? std::chrono::seconds(0) : kLookEvery);) {

@@ -26,6 +26,8 @@ class Sweeper {
     // before it takes some to wait here, too.
     std::function<std::size_t(std::span<const Hint>)> take, take_tried;
     std::function<QueuesSeen()> queues_seen;
+    // What operators want of this worker, each time that it has told of itself.
+    std::function<void(const WorkerOrders&)> obey = [](const WorkerOrders&) {};
   };
   // `report` is what this worker tells of itself; it is given what the sweeper has ended in the
   // last minute.
