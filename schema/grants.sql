@@ -29,6 +29,7 @@ GRANT SELECT, INSERT, UPDATE (state, charged, epoch, worker, lease_until, wake_a
   ON tasks TO api;
 GRANT SELECT, INSERT ON deletions TO api;
 GRANT SELECT, UPDATE (state, ended_at) ON past_attempts TO api;
+GRANT SELECT ON attempts TO api;
 GRANT SELECT, INSERT ON idempotency TO api;
 GRANT SELECT, INSERT, UPDATE, DELETE ON api_processes TO api;
 -- Whose a session is, and when it began, nobody changes.
@@ -55,6 +56,8 @@ GRANT SELECT, INSERT ON admin_actions TO api;
 GRANT SELECT ON release_window TO api;
 GRANT SELECT ON usage_hours TO api;
 GRANT SELECT ON usage_marks TO api;
+GRANT SELECT ON service_minutes TO api;
+GRANT SELECT ON service_minute_failures TO api;
 
 -- audio-worker
 GRANT SELECT ON schema_migrations TO worker;
@@ -87,6 +90,9 @@ GRANT SELECT, INSERT, UPDATE ON usage_hours TO worker;
 GRANT SELECT, INSERT, UPDATE ON usage_marks TO worker;
 GRANT SELECT, UPDATE (seq) ON spend_marks TO worker;
 GRANT SELECT, INSERT, UPDATE ON spend_days TO worker;
+-- What was is not changed.
+GRANT SELECT, INSERT, DELETE ON service_minutes TO worker;
+GRANT SELECT, INSERT, DELETE ON service_minute_failures TO worker;
 
 -- audio-api admin
 GRANT SELECT ON schema_migrations TO admin;

@@ -170,7 +170,7 @@ int work(const Config& config) {
              chains.obey(orders.breakers, Clock::now());
              drain_asked.store(orders.drain);
            }},
-      [&](const MinuteEnded& swept) {
+      [&](const Sweeper::Swept& swept) {
         const auto chain = chains.get();
         if (consumer.connected()) {
           broker_lost.reset();
@@ -178,15 +178,21 @@ int work(const Config& config) {
           broker_lost = Clock::now();
         }
         MinuteEnded minute = runner.ended_in_last_minute();
-        minute.add(swept);
+        minute.add(swept.minute);
+        WholeMinutes minutes = runner.ended_by_minute();
+        for (const auto& [at, ended] : swept.minutes) {
+          minutes[at].add(ended);
+        }
         const WorkerStatus status{.version = AUDIOGEN_VERSION,
                                   .draining = draining.load(),
                                   .broker_away = broker_lost
                                                      ? std::chrono::ceil<std::chrono::seconds>(
                                                            Clock::now() - *broker_lost + 1ms)
                                                      : 0s,
+                                  .renewal_lag = runner.renewal_lag(),
                                   .providers = chain->status(),
-                                  .minute = std::move(minute)};
+                                  .minute = std::move(minute),
+                                  .minutes = std::move(minutes)};
         return store::WorkerReport{.in_flight = runner.in_flight(),
                                    .places = places(*chain, config),
                                    .room = runner.room().bulk,

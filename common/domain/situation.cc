@@ -128,6 +128,25 @@ std::optional<double> completions_per_second(const Situation& situation) {
   return ended ? std::optional(static_cast<double>(ended->all()) / kMinute) : std::nullopt;
 }
 
+std::optional<MinuteEnded> ended_in_minute(const std::vector<Situation::Worker>& workers,
+                                           std::int64_t minute) {
+  const Instant from{std::chrono::minutes(minute)}, to{std::chrono::minutes(minute + 1)};
+  MinuteEnded out;
+  for (const Situation::Worker& worker : workers) {
+    // It was gone, or not there yet.
+    if (worker.seen_at < from || worker.started_at >= to) {
+      continue;
+    }
+    const auto& told = worker.status.minutes;
+    const auto found = told ? told->find(minute) : WholeMinutes::const_iterator();
+    if (!told || found == told->end()) {
+      return std::nullopt;
+    }
+    out.add(found->second);
+  }
+  return out;
+}
+
 std::vector<ProviderSum> providers_of(const Situation& situation) {
   std::vector<ProviderSum> out;
   for (const Situation::Worker& worker : situation.workers) {
@@ -138,7 +157,8 @@ std::vector<ProviderSum> providers_of(const Situation& situation) {
       auto sum = std::find_if(
           out.begin(), out.end(), [&](const ProviderSum& one) { return one.name == told.name; });
       if (sum == out.end()) {
-        out.push_back({.name = told.name, .state = told.state, .limit = 0});
+        out.push_back(
+            {.name = told.name, .state = told.state, .limit = 0, .calls = ProviderCalls()});
         sum = out.end() - 1;
       }
       const bool ready = told.state == "ready";
@@ -147,6 +167,15 @@ std::vector<ProviderSum> providers_of(const Situation& situation) {
       sum->waiting += told.waiting;
       sum->limit =
           sum->limit && told.limit ? std::optional(*sum->limit + *told.limit) : std::nullopt;
+      if (told.troubled) {
+        const Instant since = worker.seen_at - *told.troubled;
+        sum->troubled_since = std::min(sum->troubled_since.value_or(since), since);
+      }
+      if (sum->calls && told.calls) {
+        sum->calls->add(*told.calls);
+      } else {
+        sum->calls.reset();
+      }
       sum->workers += 1;
       sum->workers_ready += ready ? 1 : 0;
     }

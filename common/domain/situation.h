@@ -93,6 +93,12 @@ std::string_view worker_state_name(Situation::Worker::State state);  // working,
 std::optional<MinuteEnded> ended_in_last_minute(const Situation& situation);
 std::optional<double> completions_per_second(const Situation& situation);
 
+// What the workers ended in that minute since 1970, as they tell by now: whole, if it is over for
+// some seconds and for less than a minute. Of a lost one what it told last. Nullopt: not known, one
+// that was there does not tell, or its clock is wrong.
+std::optional<MinuteEnded> ended_in_minute(const std::vector<Situation::Worker>& workers,
+                                           std::int64_t minute);
+
 // A provider over all living workers.
 struct ProviderSum {
   std::string name;
@@ -100,6 +106,9 @@ struct ProviderSum {
   std::uint64_t in_flight = 0, waiting = 0, workers = 0, workers_ready = 0;
   std::optional<std::uint64_t> limit{};  // Nullopt: one of them does not tell.
   std::optional<BreakerOverride> overridden{};
+  // Since when it has not been ready somewhere; nullopt where it is, or nobody tells.
+  std::optional<Instant> troubled_since{};
+  std::optional<ProviderCalls> calls{};  // Nullopt: one of them does not tell.
 };
 // In the order of the chain.
 std::vector<ProviderSum> providers_of(const Situation& situation);
@@ -113,6 +122,7 @@ std::optional<std::chrono::seconds> broker_away(const Situation& situation);
 std::optional<double> drain_seconds(const AtLeast& backlog, std::optional<double> completions);
 
 // One sentence: how things go.
+inline constexpr std::string_view kHealthy = "Healthy";  // There is nothing to say.
 std::string verdict(const Situation& situation);
 
 // --- how many workers there should be

@@ -28,6 +28,7 @@ extern const std::string_view migration_0015;
 extern const std::string_view migration_0016;
 extern const std::string_view migration_0017;
 extern const std::string_view migration_0018;
+extern const std::string_view migration_0019;
 
 namespace {
 
@@ -404,7 +405,8 @@ std::span<const Migration> migrations() {
                                  Migration{15, migration_0015},
                                  Migration{16, migration_0016},
                                  Migration{17, migration_0017},
-                                 Migration{18, migration_0018, Older::kServe}};
+                                 Migration{18, migration_0018, Older::kServe},
+                                 Migration{19, migration_0019, Older::kServe}};
   return all;
 }
 

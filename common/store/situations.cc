@@ -43,7 +43,7 @@ Result<Situation, Fault> Situations::look() {
       count_open(out);
       count_parked(out);
       read_arrivals(out);
-      read_workers(out);
+      out.workers = read_workers(session_, out.at);
       read_apis(out);
       read_switches(out);
     });
@@ -117,12 +117,13 @@ void Situations::read_arrivals(Situation& out) {
   out.arrivals_per_second = static_cast<double>(sum(rows, 3)) / over.count();
 }
 
-void Situations::read_workers(Situation& out) {
+std::vector<Situation::Worker> read_workers(Session& session, Instant now) {
   using State = Situation::Worker::State;
   Sql sql(
       "SELECT id, host, pid, in_flight, places, status, started_at, seen_at, ended_at FROM workers "
       "ORDER BY (ended_at IS NULL) DESC, seen_at DESC LIMIT ");
-  Rows rows = session_.query(sql << kProcessesLooked);
+  Rows rows = session.query(sql << kProcessesLooked);
+  std::vector<Situation::Worker> out;
   while (rows.next()) {
     Situation::Worker worker{.id = rows.id<WorkerId>(1),
                              .host = rows.text(2),
@@ -131,18 +132,17 @@ void Situations::read_workers(Situation& out) {
                              .seen_at = rows.time(8),
                              .ended_at = rows.maybe_time(9),
                              .status = parse_worker_status(rows.text(6))};
-    worker.state = worker.ended_at                         ? State::kEnded
-                   : out.at - worker.seen_at < kWorkerLost ? State::kWorking
-                                                           : State::kLost;
+    worker.state = worker.ended_at                      ? State::kEnded
+                   : now - worker.seen_at < kWorkerLost ? State::kWorking
+                                                        : State::kLost;
     if (worker.works()) {
       worker.in_flight = rows.u64(4);
       worker.places = rows.u64(5);
     }
-    out.workers.push_back(std::move(worker));
+    out.push_back(std::move(worker));
   }
-  std::sort(out.workers.begin(), out.workers.end(), [](const auto& a, const auto& b) {
-    return a.id < b.id;
-  });
+  std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+  return out;
 }
 
 void Situations::read_apis(Situation& out) {

@@ -25,6 +25,10 @@ inline constexpr SessionOptions kLooksPatience{.read_timeout = std::chrono::seco
                                                .lock_wait = std::chrono::seconds(0),
                                                .idle_in_transaction_max = std::chrono::seconds(60)};
 
+// Those that are there, and those that are gone, for a day: kProcessesLooked at most. By their
+// start. Throws DbError.
+std::vector<Situation::Worker> read_workers(Session& session, Instant now);
+
 // See Door for threads, blocking and failures.
 class Situations : private Door {
  public:
@@ -43,7 +47,6 @@ class Situations : private Door {
   void count_open(Situation& out);
   void count_parked(Situation& out);
   void read_arrivals(Situation& out);
-  void read_workers(Situation& out);
   void read_apis(Situation& out);
   void read_switches(Situation& out);
 };

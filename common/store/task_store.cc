@@ -8,6 +8,7 @@
 
 #include "common/base/check.h"
 #include "common/domain/sign_in.h"
+#include "common/store/service_minutes.h"
 #include "common/store/task_batch.h"
 #include "common/store/task_rows.h"
 
@@ -339,6 +340,11 @@ Result<WorkerOrders, StoreFault> TaskStore::report_worker(WorkerId worker,
     }
     return orders;
   });
+}
+
+Result<bool, StoreFault> TaskStore::write_service_minute() {
+  return guarded<bool>("write_service_minute",
+                       [&] { return store::write_service_minute(session_); });
 }
 
 Result<Done, StoreFault> TaskStore::report_worker_ended(WorkerId worker) {

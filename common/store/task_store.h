@@ -147,7 +147,8 @@ class TaskStore {
     kOrphans = 3,
     kOutputs = 4,
     kCrowds = 5,
-    kPass = 6
+    kPass = 6,
+    kMinutes = 7
   };
   Result<bool, StoreFault> take_turn(Chore chore);
 
@@ -203,6 +204,9 @@ class TaskStore {
                                                  const std::string& host,
                                                  int pid,
                                                  const WorkerReport& report);
+
+  // Writes how the service did in the last minute (service_minutes.h).
+  Result<bool, StoreFault> write_service_minute();
 
   // This worker has ended and holds nothing.
   Result<Done, StoreFault> report_worker_ended(WorkerId worker);

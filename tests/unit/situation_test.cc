@@ -111,6 +111,38 @@ TEST(EndedInLastMinute, WhoIsGoneCountsForAsLongAsHeWasThere) {
   EXPECT_EQ(after(seconds(6000)), 0U);
 }
 
+TEST(EndedInMinute, IsWhatAllWhoWereThereTell) {
+  const std::int64_t minute = 29'000'000;
+  const Instant from{std::chrono::minutes(minute)};
+  const auto telling = [&](std::uint64_t succeeded) {
+    auto out = worker();
+    out.started_at = from - seconds(100);
+    out.seen_at = from + seconds(80);
+    out.status.minutes =
+        WholeMinutes{{minute, {.succeeded = succeeded}}, {minute + 1, {.succeeded = 9}}};
+    return out;
+  };
+  auto lost = gone(telling(2), State::kLost, seconds(40));
+  lost.seen_at = from + seconds(30);
+  lost.status.minutes = WholeMinutes{{minute - 1, {.succeeded = 9}}, {minute, {.succeeded = 2}}};
+  auto gone_before = worker();
+  gone_before.status.minutes.reset();
+  gone_before.started_at = from - seconds(100);
+  gone_before.seen_at = from - seconds(1);
+  auto came_later = gone_before;
+  came_later.started_at = came_later.seen_at = from + seconds(60);
+  auto ended = ended_in_minute({telling(1), lost, gone_before, came_later}, minute);
+  ASSERT_TRUE(ended);
+  EXPECT_EQ(ended->succeeded, 3U);
+  // One does not tell, or not of that minute.
+  auto silent = telling(1);
+  silent.status.minutes.reset();
+  EXPECT_FALSE(ended_in_minute({telling(1), silent}, minute));
+  silent.status.minutes = WholeMinutes{{minute + 7, {}}};
+  EXPECT_FALSE(ended_in_minute({telling(1), silent}, minute));
+  EXPECT_EQ(ended_in_minute({}, minute)->all(), 0U);
+}
+
 TEST(Providers, AreSummedOverLivingWorkers) {
   auto one = worker(), two = worker(), without_limit = worker();
   one.status.providers = std::vector<ProviderStatus>{
@@ -119,6 +151,11 @@ TEST(Providers, AreSummedOverLivingWorkers) {
   two.status.providers = std::vector<ProviderStatus>{
       {.name = "a", .state = "open", .in_flight = 3, .waiting = 0, .limit = 10},
       {.name = "b", .state = "ready", .in_flight = 0}};
+  one.status.providers->front().calls = ProviderCalls{.answered = 4, .fallback = 1};
+  two.status.providers->front().calls =
+      ProviderCalls{.answered = 5, .errors = {{"try_next", 2}}, .undelivered = 3};
+  one.status.providers->back().calls = ProviderCalls{.answered = 1};
+  two.status.providers->front().troubled = seconds(90);
   auto lost = gone(one, State::kLost, seconds(40));
   auto silent = worker();
   silent.status.providers.reset();
@@ -131,7 +168,13 @@ TEST(Providers, AreSummedOverLivingWorkers) {
   EXPECT_EQ(sums[0].limit, 20U);
   EXPECT_EQ(sums[0].workers, 2U);
   EXPECT_EQ(sums[0].workers_ready, 1U);
+  EXPECT_EQ(sums[0].troubled_since, two.seen_at - seconds(90));
+  EXPECT_EQ(
+      sums[0].calls,
+      (ProviderCalls{.answered = 9, .errors = {{"try_next", 2}}, .fallback = 1, .undelivered = 3}));
   EXPECT_EQ(sums[1].limit, std::nullopt) << "one does not tell";
+  EXPECT_EQ(sums[1].calls, std::nullopt) << "the same";
+  EXPECT_EQ(sums[1].troubled_since, std::nullopt);
   EXPECT_THAT(providers_of(with({})), IsEmpty());
 }
 

@@ -69,6 +69,21 @@ TEST_F(BreakerTest, AFailedProbeOpensItAgain) {
   EXPECT_TRUE(breaker_.allow(now_));
 }
 
+TEST_F(BreakerTest, TellsSinceWhenItIsInTrouble) {
+  EXPECT_FALSE(breaker_.troubled_since());
+  record(10, false);
+  const auto since = now_;
+  EXPECT_EQ(breaker_.troubled_since(), since);
+  now_ += seconds(20);
+  ASSERT_TRUE(breaker_.allow(now_));
+  breaker_.record(false, now_);
+  EXPECT_EQ(breaker_.troubled_since(), since) << "it has not been closed meanwhile";
+  now_ += seconds(20);
+  ASSERT_TRUE(breaker_.allow(now_));
+  breaker_.record(true, now_);
+  EXPECT_FALSE(breaker_.troubled_since());
+}
+
 TEST_F(BreakerTest, TellsHowLongItLetsNothingThrough) {
   EXPECT_EQ(breaker_.closed_to_calls(now_), seconds(0));
   record(10, false);

@@ -100,6 +100,27 @@ TEST_F(BulkheadTest, WhatWeCutOffTookLonger) {
   EXPECT_NE(bulkhead_->needed(), std::nullopt);
 }
 
+TEST_F(BulkheadTest, TellsWhatBecameOfCalls) {
+  start(0);
+  start(1)->cancel();
+  start(2)->cancel();
+  bulkhead_->start({.request = nullptr,
+                    .request_key = {},
+                    .deadline = std::chrono::steady_clock::now() + std::chrono::hours(1),
+                    .lifetime = std::chrono::hours(1),
+                    .fallback = true},
+                   [](const Result<Audio, ProviderFault>&) {});
+  fake_->calls[0]->answer(Audio{});
+  fake_->calls.back()->answer(ProviderFault{Fault::kTryNext, "busy", std::nullopt});
+  bulkhead_->undelivered();
+  const ProviderCalls calls = bulkhead_->calls();
+  EXPECT_EQ(calls.answered, 1U);
+  EXPECT_EQ(calls.fallback, 1U);
+  EXPECT_EQ(calls.undelivered, 1U);
+  EXPECT_EQ(calls.errors.at("try_next"), 1U);
+  EXPECT_EQ(calls.all(), 3U) << "the one that was canceled before its turn was no call";
+}
+
 TEST_F(BulkheadTest, ClosingAnswersWhatWaits) {
   start(0);
   start(1);

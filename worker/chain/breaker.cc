@@ -71,6 +71,7 @@ void Breaker::proved(bool success, Time now) {
     probe_at_.reset();
     if (success) {
       opened_at_.reset();
+      troubled_since_.reset();
       slots_ = {};
     } else {
       opened_at_ = now;
@@ -89,6 +90,7 @@ void Breaker::proved(bool success, Time now) {
   calls = std::max(calls, failures);  // Some were proved bad when their answers are out of sight.
   if (calls >= rules_.calls_min && failures > rules_.failures_max * calls) {
     opened_at_ = now;
+    troubled_since_ = now;
     probe_at_.reset();
   }
 }

@@ -54,6 +54,8 @@ class Breaker {
 
   enum class State : std::uint8_t { kClosed, kOpen, kHalfOpen };
   State state(Time now) const;
+  // Since when it has not been closed without a break; nullopt: it is.
+  std::optional<Time> troubled_since() const { return troubled_since_; }
 
  private:
   struct Slot {
@@ -72,6 +74,7 @@ class Breaker {
   std::optional<Time> opened_at_;  // While it is not closed.
   std::optional<Time> probe_at_;   // While a probe's outcome is awaited.
   std::optional<Override> override_;
+  std::optional<Time> troubled_since_;
 };
 
 std::string_view breaker_state_name(Breaker::State state);  // closed, open, half_open

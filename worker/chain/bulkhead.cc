@@ -23,6 +23,7 @@ struct Bulkhead::State {
   std::size_t running GUARDED_BY(mutex) = 0;
   std::deque<std::shared_ptr<Call>> waiting GUARDED_BY(mutex);
   UsualTime usual GUARDED_BY(mutex);
+  CallsWatch calls GUARDED_BY(mutex);
 
   bool in_time(const ProviderRequest& request) const LOCKS_REQUIRED(mutex) {
     return usual.fits({.left = duration_cast<milliseconds>(request.deadline - Clock::now()),
@@ -98,23 +99,32 @@ std::shared_ptr<ProviderCall> Bulkhead::start(ProviderRequest request, Done done
 }
 
 void Bulkhead::run(const std::shared_ptr<State>& state, const std::shared_ptr<Call>& call) {
-  auto inner =
-      state->inner->start(std::move(call->request),
-                          [state, call, began = Clock::now()](Result<Audio, ProviderFault> answer) {
-                            const auto time = duration_cast<milliseconds>(Clock::now() - began);
-                            {
-                              // The call and the provider's call hold each other until
-                              // now.
-                              const MutexLock lock(state->mutex);
-                              call->ended = true;
-                              call->inner.reset();
-                              if (answer || answer.error().fault == Fault::kOutOfTime) {
-                                state->usual.add(time);
-                              }
-                            }
-                            finished(state);
-                            std::exchange(call->done, nullptr)(std::move(answer));
-                          });
+  const bool fallback = call->request.fallback;
+  auto inner = state->inner->start(
+      std::move(call->request),
+      [state, call, fallback, began = Clock::now()](Result<Audio, ProviderFault> answer) {
+        const auto ended = Clock::now();
+        const auto time = duration_cast<milliseconds>(ended - began);
+        {
+          // The call and the provider's call hold each other until
+          // now.
+          const MutexLock lock(state->mutex);
+          call->ended = true;
+          call->inner.reset();
+          if (answer || answer.error().fault == Fault::kOutOfTime) {
+            state->usual.add(time);
+          }
+          if (answer || answer.error().fault != Fault::kNotCalled) {
+            state->calls.ended(
+                answer ? std::nullopt : std::optional(fault_name(answer.error().fault)),
+                fallback,
+                time,
+                ended);
+          }
+        }
+        finished(state);
+        std::exchange(call->done, nullptr)(std::move(answer));
+      });
   bool canceled = false;
   {
     const MutexLock lock(state->mutex);
@@ -184,6 +194,16 @@ bool Bulkhead::fits_in_turn(TaskTime time) const {
     time.left -= rounds * state_->usual.usual().value_or(milliseconds(0));
   }
   return state_->usual.fits(time);
+}
+
+void Bulkhead::undelivered() const {
+  const MutexLock lock(state_->mutex);
+  state_->calls.undelivered(Clock::now());
+}
+
+ProviderCalls Bulkhead::calls() const {
+  const MutexLock lock(state_->mutex);
+  return state_->calls.last(Clock::now());
 }
 
 }  // namespace audiogen

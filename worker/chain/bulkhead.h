@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "common/domain/worker_status.h"
 #include "worker/chain/provider.h"
 #include "worker/chain/usual_time.h"
 
@@ -31,6 +32,11 @@ class Bulkhead final : public AudioProvider {
   // Would a call that begins now end in time? One that is asked for now, after those that wait?
   bool fits(TaskTime time) const;
   bool fits_in_turn(TaskTime time) const;
+
+  // Nobody gets the audio that a call brought.
+  void undelivered() const;
+  // For operators: what became of the calls that were made lately.
+  ProviderCalls calls() const;
 
  private:
   struct Call;

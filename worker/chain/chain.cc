@@ -135,6 +135,13 @@ std::optional<std::size_t> Chain::choose(const GenerationRequest& request,
   return std::nullopt;
 }
 
+bool Chain::is_fallback(const GenerationRequest& request, std::size_t position) const {
+  return std::any_of(
+      links_.begin(),
+      links_.begin() + static_cast<std::ptrdiff_t>(position),
+      [&](const auto& link) { return can_serve(link->provider.capabilities(), request); });
+}
+
 Nobody Chain::nobody(const GenerationRequest& request,
                      TaskTime time,
                      std::span<const std::size_t> except) const {
@@ -283,9 +290,14 @@ std::vector<ProviderStatus> Chain::status() const {
   std::vector<ProviderStatus> out;
   for (const auto& link : links_) {
     Breaker::State state{};
+    std::optional<std::chrono::seconds> troubled;
     {
+      const auto now = Clock::now();
       const MutexLock lock(link->mutex);
-      state = link->breaker.state(Clock::now());
+      state = link->breaker.state(now);
+      if (const auto since = link->breaker.troubled_since()) {
+        troubled = std::chrono::duration_cast<std::chrono::seconds>(now - *since);
+      }
     }
     out.push_back(
         {.name = link->provider.name(),
@@ -294,7 +306,9 @@ std::vector<ProviderStatus> Chain::status() const {
          .in_flight = link->provider.running(),
          .waiting = link->provider.waiting(),
          .limit =
-             static_cast<std::uint64_t>(std::max(1, link->provider.capabilities().max_in_flight))});
+             static_cast<std::uint64_t>(std::max(1, link->provider.capabilities().max_in_flight)),
+         .troubled = troubled,
+         .calls = link->provider.calls()});
   }
   return out;
 }

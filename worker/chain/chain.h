@@ -70,6 +70,8 @@ class Chain {
   std::optional<std::size_t> choose(const GenerationRequest& request,
                                     std::size_t from,
                                     TaskTime time) const;
+  // Could any provider before `position` serve `request`, were it trusted and in time?
+  bool is_fallback(const GenerationRequest& request, std::size_t position) const;
   // Why choose() names none. Those at the positions `except` are known to be unable.
   Nobody nobody(const GenerationRequest& request,
                 TaskTime time,

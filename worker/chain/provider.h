@@ -75,6 +75,7 @@ struct ProviderRequest {
   std::chrono::steady_clock::time_point deadline;
   std::chrono::milliseconds lifetime{0};           // of the task, from its creation to the deadline
   std::shared_ptr<const References> references{};  // null when the request has none
+  bool fallback = false;  // another before it in the chain could have served it, too
 };
 
 // Constant for a provider's life.

@@ -105,6 +105,7 @@ std::shared_ptr<ProviderCall> Calls::open(const JobPtr& job, const Call& call) {
   request.request_key = job->claim.task.text() + "-" + std::to_string(call.row);
   request.deadline = job->deadline;
   request.lifetime = time_of(job->claim).whole;
+  request.fallback = job->chain->is_fallback(*job->request, call.provider);
   return job->chain->at(call.provider).start(std::move(request), [this, job, call](Answer answer) {
     provider_answered(job, call, std::move(answer));
   });
@@ -159,8 +160,11 @@ void Calls::provider_answered(const JobPtr& job, const Call& call, Answer answer
 
 void Calls::call_ended(const JobPtr& job, const Call& call, Answer answer) {
   switch (job->answered(call.step, static_cast<bool>(answer))) {
-    case Job::Race::kOver:
-      return;  // Another was faster.
+    case Job::Race::kOver:  // Another was faster, or it is lost.
+      if (answer) {
+        job->chain->at(call.provider).undelivered();
+      }
+      return;
     case Job::Race::kGoesOn:
       log::warn("provider attempt failed, its hedge goes on",
                 {{"task_id", job->claim.task},

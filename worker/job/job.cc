@@ -1,5 +1,6 @@
 #include "worker/job/job.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace audiogen::worker {
@@ -81,6 +82,14 @@ Job::LeaseIs Job::look_at_lease(Clock::time_point now) {
   }
   lease_.renewing = true;
   return LeaseIs::kDue;
+}
+
+std::chrono::milliseconds Job::renewal_late(Clock::time_point now) const {
+  const MutexLock lock(mutex_);
+  const auto late = now - lease_.from - kLeaseRenew;
+  return lost_ ? std::chrono::milliseconds(0)
+               : std::chrono::duration_cast<std::chrono::milliseconds>(
+                     std::max<Clock::duration>(late, Clock::duration::zero()));
 }
 
 void Job::renewal_ended(std::optional<Clock::time_point> renewed_from) {

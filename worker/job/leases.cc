@@ -1,5 +1,7 @@
 #include "worker/job/leases.h"
 
+#include <algorithm>
+
 #include "common/base/log.h"
 #include "worker/job/batches.h"
 
@@ -40,7 +42,9 @@ void Leases::stop() {
 // A worker measures its own lease from before it asked, and stops itself before another may start.
 void Leases::watch() {
   const auto now = Job::Clock::now();
+  std::chrono::milliseconds lag{0};
   for (const JobPtr& job : roster_.all()) {
+    lag = std::max(lag, job->renewal_late(now));
     switch (job->look_at_lease(now)) {
       case Job::LeaseIs::kGood:
         break;
@@ -52,6 +56,7 @@ void Leases::watch() {
         break;
     }
   }
+  lag_ms_ = lag.count();
   scheduler_.after(kWatchEvery, [this] { watch(); });
 }
 

@@ -1,6 +1,9 @@
 // Keeps the leases of all jobs: renews them, and ends the jobs whose lease is over.
 #pragma once
 
+#include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -22,6 +25,10 @@ class Leases {
   Leases(const Leases&) = delete;
   Leases& operator=(const Leases&) = delete;
 
+  // By how much the latest renewal of all is late, as of the last second. Thread-safe, never
+  // blocks.
+  std::chrono::milliseconds lag() const { return std::chrono::milliseconds(lag_ms_.load()); }
+
   // Waits for what was asked for.
   void stop();
 
@@ -31,6 +38,7 @@ class Leases {
 
   const Roster& roster_;
   Scheduler& scheduler_;
+  std::atomic<std::int64_t> lag_ms_ = 0;
   store::GroupCommit<store::Lease, bool> renewals_;
 };
 

@@ -247,6 +247,7 @@ void JobRunner::output_made(const JobPtr& job, Result<OutputFile, OutputFault> m
     succeed(job, std::move(*made));
     return;
   }
+  job->chain->at(job->provider).undelivered();
   const OutputFault& fault = made.error();
   switch (fault.kind) {
     case OutputFault::Kind::kBadAudio:

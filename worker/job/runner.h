@@ -68,6 +68,11 @@ class JobRunner {
   // Tasks that have become final by this worker's jobs, ever and within the last minute.
   std::uint64_t ended() const { return settling_.ended(); }
   MinuteEnded ended_in_last_minute() const { return settling_.ended_in_last_minute(); }
+  // The same of this minute, by the clock of the wall, and of the one before.
+  WholeMinutes ended_by_minute() const { return settling_.ended_by_minute(); }
+
+  // By how much the latest renewal of a lease is late. Thread-safe, never blocks.
+  std::chrono::milliseconds renewal_lag() const { return leases_.lag(); }
 
   // Claims nothing more; waits up to `limit` for what runs, then gives the rest back without using
   // up an attempt.

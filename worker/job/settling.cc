@@ -1,11 +1,13 @@
 #include "worker/job/settling.h"
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/local_clocks.h"
 #include "common/base/log.h"
 #include "common/base/metrics.h"
 #include "worker/job/batches.h"
@@ -31,6 +33,25 @@ void count_lease_lost() {
   static auto& lost = metrics::counter(
       "leases_lost_total", "Tasks whose lease was lost while this worker worked on them");
   lost.Increment();
+}
+
+TaskEnd end_of(const Job& job, const store::SettleCommand& command, Job::Clock::time_point now) {
+  using std::chrono::milliseconds;
+  const bool succeeded = command.kind == ClaimEnd::Kind::kSucceed;
+  const TaskTime time = time_of(job.claim);
+  return {.failure = succeeded ? std::nullopt : std::optional(command.failure),
+          .provider = job.called ? job.chain->at(job.provider).name() : "",
+          .took = std::chrono::duration_cast<milliseconds>(now - job.began_at),
+          .waited = std::max(time.whole - time.left, milliseconds(0)),
+          .charged =
+              succeeded ? std::min(charge_for(command.duration_ms), command.charge_max) : Units{}};
+}
+
+// Its provider is paid for what nobody gets.
+void not_delivered(const Job& job, const store::SettleCommand& command) {
+  if (command.kind == ClaimEnd::Kind::kSucceed) {
+    job.chain->at(job.provider).undelivered();
+  }
 }
 
 }  // namespace
@@ -61,6 +82,11 @@ MinuteEnded Settling::ended_in_last_minute() const {
   return watch_.last(Job::Clock::now());
 }
 
+WholeMinutes Settling::ended_by_minute() const {
+  const MutexLock lock(mutex_);
+  return watch_.whole(LocalClocks().wall());
+}
+
 void Settling::stop() {
   settlements_.stop();
   removals_.stop();
@@ -71,6 +97,7 @@ void Settling::settle(const JobPtr& job, store::SettleCommand command, int tries
     count_lease_lost();
     // Once it was sent it may have been committed, its answer lost: then the file is the task's.
     if (tries == 0) {
+      not_delivered(*job, command);
       static_cast<void>(removals_.post(command.output_key));
     }
     roster_.leave(job);
@@ -107,6 +134,7 @@ void Settling::settled(const JobPtr& job,
   if (outcome == store::SettleOutcome::kNotOurs) {
     log::warn("lease lost, result dropped", {{"task_id", job->claim.task}});
     count_lease_lost();
+    not_delivered(*job, command);
     static_cast<void>(removals_.post(command.output_key));
   } else if (outcome == store::SettleOutcome::kRequeued) {
     log::info("task requeued", {{"task_id", job->claim.task}, {"claims", job->claim.claims}});
@@ -122,8 +150,7 @@ void Settling::settled(const JobPtr& job,
       if (failure != FailureCode::kDeadlineExceeded) {
         ++ended_;
       }
-      watch_.ended(
-          failure, std::chrono::duration_cast<std::chrono::milliseconds>(now - job->began_at), now);
+      watch_.ended(end_of(*job, command, now), now, LocalClocks().wall());
     }
     log::info(succeeded ? "task succeeded" : "task failed",
               {{"task_id", job->claim.task},

@@ -42,6 +42,8 @@ class Settling {
   std::uint64_t ended() const;
   // All of the last minute, and how they ended. Thread-safe, never blocks.
   MinuteEnded ended_in_last_minute() const;
+  // The same of this minute, by the clock of the wall, and of the one before.
+  WholeMinutes ended_by_minute() const;
 
   // Waits for what was asked for.
   void stop();

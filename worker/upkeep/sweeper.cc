@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include "common/base/local_clocks.h"
 #include "common/base/log.h"
 #include "common/base/metrics.h"
 #include "worker/upkeep/rest.h"
@@ -39,7 +40,7 @@ Sweeper::Sweeper(const Config& config,
                  WorkerId worker,
                  queue::Publisher& publisher,
                  Work work,
-                 std::function<store::WorkerReport(const MinuteEnded& swept)> report)
+                 std::function<store::WorkerReport(const Swept& swept)> report)
     : worker_(worker),
       publisher_(publisher),
       work_(std::move(work)),
@@ -68,9 +69,10 @@ bool Sweeper::sweep_once(store::TaskStore& store) {
   expired.Increment(static_cast<double>(swept->expired));
   exhausted.Increment(static_cast<double>(swept->exhausted));
   for (std::size_t i = 0; i < swept->expired + swept->exhausted; ++i) {
-    swept_.ended(i < swept->expired ? FailureCode::kDeadlineExceeded : FailureCode::kInternalError,
-                 std::nullopt,
-                 steady_clock::now());
+    swept_.ended({.failure = i < swept->expired ? FailureCode::kDeadlineExceeded
+                                                : FailureCode::kInternalError},
+                 steady_clock::now(),
+                 LocalClocks().wall());
   }
   if (swept->reaped + swept->expired + swept->exhausted > 0) {
     log::warn(
@@ -102,12 +104,20 @@ void Sweeper::look_after_crowds(store::TaskStore& store) {
   }
 }
 
+void Sweeper::write_minute(store::TaskStore& store) {
+  const auto turn = store.take_turn(store::TaskStore::Chore::kMinutes);
+  if (turn && *turn) {
+    static_cast<void>(store.write_service_minute());
+  }
+}
+
 void Sweeper::run(const std::stop_token& stop, const DatabaseUrl& url) {
   store::TaskStore store(url, {}, kTurnLost);
   const std::string host = host_name();
   const auto report = [&] {
-    const auto orders =
-        store.report_worker(worker_, host, ::getpid(), report_(swept_.last(steady_clock::now())));
+    const Swept swept{.minute = swept_.last(steady_clock::now()),
+                      .minutes = swept_.whole(LocalClocks().wall())};
+    const auto orders = store.report_worker(worker_, host, ::getpid(), report_(swept));
     if (orders) {
       work_.obey(*orders);
     }
@@ -117,6 +127,7 @@ void Sweeper::run(const std::stop_token& stop, const DatabaseUrl& url) {
     const auto now = steady_clock::now();
     if (now >= next_report) {
       report();
+      write_minute(store);
       next_report = now + store::kWorkersReport;
     }
     more = sweep_once(store);

@@ -29,13 +29,17 @@ class Sweeper {
     // What operators want of this worker, each time that it has told of itself.
     std::function<void(const WorkerOrders&)> obey = [](const WorkerOrders&) {};
   };
-  // `report` is what this worker tells of itself; it is given what the sweeper has ended in the
-  // last minute.
+  // In the last minute, and by whole ones.
+  struct Swept {
+    MinuteEnded minute;
+    WholeMinutes minutes;
+  };
+  // `report` is what this worker tells of itself; it is given what the sweeper has ended.
   Sweeper(const Config& config,
           WorkerId worker,
           queue::Publisher& publisher,
           Work work,
-          std::function<store::WorkerReport(const MinuteEnded& swept)> report);
+          std::function<store::WorkerReport(const Swept& swept)> report);
   ~Sweeper() { stop(); }
   Sweeper(const Sweeper&) = delete;
   Sweeper& operator=(const Sweeper&) = delete;
@@ -45,6 +49,8 @@ class Sweeper {
 
   // One look. True when there may be more to do at once.
   bool sweep_once(store::TaskStore& store);
+  // Writes how the service did in the last minute, where it is this worker's turn and nobody has.
+  static void write_minute(store::TaskStore& store);
   // Releases parked tasks that nobody else has released, where it is this worker's turn.
   void look_after_crowds(store::TaskStore& store);
 
@@ -54,7 +60,7 @@ class Sweeper {
   const WorkerId worker_;
   queue::Publisher& publisher_;
   const Work work_;
-  const std::function<store::WorkerReport(const MinuteEnded& swept)> report_;
+  const std::function<store::WorkerReport(const Swept& swept)> report_;
   MinuteWatch swept_;
   std::jthread thread_;
 };
