@@ -20,6 +20,7 @@
 #include "api/admin/queue_watch.h"
 #include "api/admin/service.h"
 #include "api/admin/stuck.h"
+#include "api/operators/task_story.h"
 #include "common/base/ascii.h"
 #include "common/base/config.h"
 #include "common/base/log.h"
@@ -51,33 +52,6 @@ const std::map<std::string, GrantKind>& kinds() {
 
 const char* plan_name(Plan plan) {
   return plan == Plan::kPaid ? "paid" : "free";
-}
-
-const char* entry_name(EntryKind kind) {
-  switch (kind) {
-    case EntryKind::kHold:
-      return "hold";
-    case EntryKind::kResolve:
-      return "resolve";
-    case EntryKind::kGrant:
-      return "grant";
-    case EntryKind::kClawback:
-      return "clawback";
-  }
-  return "unknown";
-}
-
-const char* attempt_name(std::uint8_t state) {
-  switch (state) {
-    case store::kAttemptStarted:
-      return "started";
-    case store::kAttemptSucceeded:
-      return "succeeded";
-    case store::kAttemptFailed:
-      return "failed";
-    default:
-      return "unknown outcome";
-  }
 }
 
 // "12", "-0.5", "18.750": at most three decimals.
@@ -348,21 +322,6 @@ Reply key_delete(Doors& doors, const Options& o) {
                                   : "Deleted: it stops working within a second."};
 }
 
-void task_members(Json& json, const store::TaskRow& task) {
-  const TaskView& view = task.view;
-  json.member("id", view.id)
-      .member("user", task.user)
-      .member("status", state_name(view.state))
-      .member("claims", view.claims)
-      .member("calls", task.attempts)
-      .member("reserved_credits", view.held)
-      .member("charged_credits", view.charged)
-      .member("error",
-              view.failure ? std::optional(failure_code_name(*view.failure)) : std::nullopt)
-      .member("created_at", view.created_at)
-      .member("updated_at", view.updated_at);
-}
-
 Reply task_list(Doors& doors, const Options& o) {
   std::optional<UserId> user;
   if (!o.user.empty()) {
@@ -379,47 +338,6 @@ Reply task_list(Doors& doors, const Options& o) {
   Json json;
   json.objects("tasks", *tasks, [&](const store::TaskRow& task) { task_members(json, task); });
   return Answer{json.finish()};
-}
-
-struct Event {
-  Instant at;
-  std::string what;
-};
-
-// What happened to a task and what is to come, in order.
-std::vector<Event> timeline(const store::TaskDetail& detail) {
-  std::vector<Event> out;
-  const store::TaskRow& task = detail.task;
-  for (const store::AttemptRow& attempt : detail.attempts) {
-    const std::string name = "call " + std::to_string(attempt.n) + " to " + attempt.provider;
-    out.push_back({attempt.started_at, name + " started"});
-    if (attempt.ended_at) {
-      out.push_back({*attempt.ended_at,
-                     name + ": " + attempt_name(attempt.state) +
-                         (attempt.detail.empty() ? "" : ", " + attempt.detail)});
-    }
-  }
-  for (const store::LedgerRow& row : detail.ledger) {
-    if (row.kind == EntryKind::kHold) {
-      out.push_back({row.created_at, "created, " + format_credits(row.d_held) + " reserved"});
-    } else {
-      out.push_back({row.created_at,
-                     std::string(state_name(task.view.state)) + ", " +
-                         format_credits(row.d_system) + " charged, " +
-                         format_credits(row.d_available) + " returned"});
-    }
-  }
-  if (!is_final(task.view.state)) {
-    if (task.lease_until) {
-      out.push_back({*task.lease_until, "lease ends unless renewed"});
-    } else {
-      out.push_back({task.next_run_at, "due"});
-    }
-    out.push_back({task.deadline_at, "deadline"});
-  }
-  std::stable_sort(
-      out.begin(), out.end(), [](const Event& a, const Event& b) { return a.at < b.at; });
-  return out;
 }
 
 Result<TaskId, Failure> task_id(const Options& o) {
@@ -439,51 +357,7 @@ Reply task_show(Doors& doors, const Options& o) {
   if (!detail) {
     return failure(detail.error());
   }
-  const store::TaskRow& task = detail->task;
-  const TaskView& view = task.view;
-  Json json;
-  task_members(json, task);
-  json.member("public_status", public_status(view.state, view.claims))
-      .member("epoch", task.epoch)
-      .member("lost_leases", task.lost_leases)
-      .member("worker", task.worker)
-      .member("lease_until", task.lease_until)
-      .member("next_run_at", task.next_run_at)
-      .member("wake_at", task.wake_at)
-      .member("deadline_at", task.deadline_at);
-  if (view.state == TaskState::kSucceeded) {
-    json.member("output_key", view.output_key)
-        .member("output_bytes", task.output_bytes)
-        .member("duration_seconds", Units{view.duration_ms});
-  }
-  if (view.failure) {
-    json.member("error_message",
-                view.failure_message.empty() ? failure_message(*view.failure)
-                                             : std::string_view(view.failure_message));
-  }
-  json.objects("attempts", detail->attempts, [&](const store::AttemptRow& attempt) {
-    json.member("n", attempt.n)
-        .member("epoch", attempt.epoch)
-        .member("provider", attempt.provider)
-        .member("state", attempt_name(attempt.state))
-        .member("started_at", attempt.started_at)
-        .member("ended_at", attempt.ended_at)
-        .member("detail", attempt.detail);
-  });
-  json.objects("ledger", detail->ledger, [&](const store::LedgerRow& row) {
-    json.member("seq", row.seq)
-        .member("kind", entry_name(row.kind))
-        .member("available", row.d_available)
-        .member("reserved", row.d_held)
-        .member("system", row.d_system)
-        .member("available_after", row.after.available)
-        .member("reserved_after", row.after.held)
-        .member("at", row.created_at);
-  });
-  json.objects("timeline", timeline(*detail), [&](const Event& event) {
-    json.member("at", event.at).member("event", event.what);
-  });
-  return Answer{json.finish()};
+  return Answer{task_json(*detail)};
 }
 
 Reply task_cancel(Doors& doors, const Options& o) {

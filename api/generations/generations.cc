@@ -165,6 +165,7 @@ Result<store::CreateCommand, ApiError> Generations::read_create(const Call& call
     command.limited = call.key().limited;
   }
   command.request = encode_request(*parsed);
+  command.request_id = call.request_id();
   command.fingerprint = fingerprint(command.request);
   command.output_format = parsed->output_format;
   command.deadline = std::chrono::seconds(config_.task_deadline_seconds);

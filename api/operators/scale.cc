@@ -1,28 +1,9 @@
 #include "api/operators/scale.h"
 
-#include <cmath>
-#include <optional>
-#include <utility>
-
+#include "api/operators/answers.h"
 #include "common/base/json.h"
-#include "common/domain/pricing.h"
-#include "common/http/ops_server.h"
 
 namespace audiogen::api {
-namespace {
-
-// At most three decimals.
-void decimal(JsonWriter& json, const char* name, const std::optional<double>& value) {
-  constexpr double kThousand = 1000;
-  json.key(name);
-  if (value) {
-    json.raw(format_credits(Units{std::llround(*value * kThousand)}));
-  } else {
-    json.null();
-  }
-}
-
-}  // namespace
 
 std::string scale_json(const ScaleFigures& figures, std::uint64_t wanted, Instant as_of) {
   std::string out;
@@ -41,14 +22,13 @@ std::string scale_json(const ScaleFigures& figures, std::uint64_t wanted, Instan
     json.value(worker);
   }
   json.end_array().member("as_of", as_of).end_object();
-  return out + "\n";
+  return out;
 }
 
 void Scale::handle(const http::Exchange& exchange) {
   watch_.ask(SituationWatch::Asks::kPeople, [this, exchange](const auto& seen) {
     if (!seen) {
-      exchange.reply(http::ops_answer(
-          503, "{\"error\":\"the database does not tell\"}\n", "application/json"));
+      exchange.reply(database_away());
       return;
     }
     const ScaleFigures figures = scale_figures(seen->situation, places_);
@@ -57,8 +37,7 @@ void Scale::handle(const http::Exchange& exchange) {
       const MutexLock lock(mutex_);
       wanted = wanted_.look(figures, SituationWatch::Clock::now());
     }
-    exchange.reply(
-        http::ops_answer(200, scale_json(figures, wanted, seen->situation.at), "application/json"));
+    exchange.reply(ops_json(scale_json(figures, wanted, seen->situation.at)));
   });
 }
 

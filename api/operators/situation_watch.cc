@@ -1,5 +1,7 @@
 #include "api/operators/situation_watch.h"
 
+#include <algorithm>
+#include <future>
 #include <utility>
 
 #include "common/queue/amqp.h"
@@ -11,49 +13,87 @@ namespace {
 
 using Clock = SituationWatch::Clock;
 
+// Of the time. More of it the database is not asked for what only people look at.
+constexpr int kParticularsRest = 100;
+constexpr std::chrono::seconds kParticularsKept{30};
+constexpr std::chrono::minutes kFailuresOf{60};
+constexpr std::size_t kStuckTold = 50, kUsersTold = 10;
+
 class Eyes {
  public:
   Eyes(const DatabaseUrl& database, AmqpUrl broker)
       : session_(database, store::kLooksPatience), broker_(std::move(broker)) {}
 
-  std::optional<SituationWatch::Seen> look(bool monitored) {
-    const auto turn = monitored ? situations_.take_turn() : situations_.leave_turn();
+  std::optional<SituationWatch::Seen> look(const SituationWatch::Wanted& wanted) {
+    const auto turn = wanted.monitors ? situations_.take_turn() : situations_.leave_turn();
     auto situation = situations_.look();
     if (!situation) {
       return std::nullopt;
     }
     SituationWatch::Seen out{.situation = *std::move(situation),
-                             .tells_monitors = monitored && turn && *turn};
-    if (out.tells_monitors) {
+                             .tells_monitors = wanted.monitors && turn && *turn};
+    if (out.tells_monitors || wanted.pages) {
       out.dead = dead();
+    }
+    if (wanted.pages) {
+      out.particulars = particulars();
     }
     return out;
   }
 
  private:
-  // Asks it seldom: each time that takes a connection, and some seconds when it is away.
+  // Asks it seldom, as each time takes a connection, and beside the look: when the broker is away,
+  // that takes some seconds, and just then somebody wants to know.
   std::optional<std::uint64_t> dead() {
     constexpr std::chrono::seconds kEvery{30};
-    if (!asked_at_ || Clock::now() - *asked_at_ >= kEvery) {
+    using namespace std::chrono_literals;
+    if (asked_.valid() && asked_.wait_for(0s) == std::future_status::ready) {
+      depth_ = asked_.get();
+    }
+    if (!asked_.valid() && (!asked_at_ || Clock::now() - *asked_at_ >= kEvery)) {
       asked_at_ = Clock::now();
-      depth_ = queue::read_depth(broker_);
+      asked_ = std::async(std::launch::async, [this] { return queue::read_depth(broker_); });
     }
     return depth_ ? std::optional(depth_->dead) : std::nullopt;
   }
 
+  // With very many open tasks it rests, as long as it takes a hundredth of the time.
+  std::shared_ptr<const Particulars> particulars() {
+    const auto now = Clock::now();
+    if (particulars_again_ && now < *particulars_again_) {
+      return particulars_;
+    }
+    auto stuck = operators_.stuck(kStuckTold);
+    auto users = operators_.heaviest_users(kUsersTold);
+    auto failed = minutes_.failures(kFailuresOf);
+    const auto ended = Clock::now();
+    particulars_again_ =
+        ended + std::min<Clock::duration>((ended - now) * kParticularsRest, kParticularsKept);
+    particulars_ = stuck && users && failed
+                       ? std::make_shared<const Particulars>(
+                             Particulars{*std::move(stuck), *std::move(users), *std::move(failed)})
+                       : nullptr;
+    return particulars_;
+  }
+
   store::Session session_;
   store::Situations situations_{session_};
+  store::Operators operators_{session_};
+  store::ServiceMinutes minutes_{session_};
   const AmqpUrl broker_;
   std::optional<Clock::time_point> asked_at_;
   std::optional<queue::Depth> depth_;
+  std::shared_ptr<const Particulars> particulars_;
+  std::optional<Clock::time_point> particulars_again_;
+  std::future<std::optional<queue::Depth>> asked_;  // Last: it uses broker_.
 };
 
 }  // namespace
 
 SituationWatch::SituationWatch(const Config& config)
     : SituationWatch([database = config.database, broker = config.amqp]() -> Look {
-        return [eyes = std::make_shared<Eyes>(database, broker)](bool monitored) {
-          return eyes->look(monitored);
+        return [eyes = std::make_shared<Eyes>(database, broker)](const Wanted& wanted) {
+          return eyes->look(wanted);
         };
       }) {}
 
@@ -79,7 +119,12 @@ void SituationWatch::ask(Asks who, Answer answer) {
     if (who == Asks::kMonitor) {
       monitor_asked_ = now;
     }
-    if (!stopping_ && (!looked_ || now - looked_->at > options_.kept)) {
+    if (who == Asks::kPage) {
+      page_asked_ = now;
+    }
+    const bool enough =
+        looked_ && now - looked_->at <= options_.kept && (looked_->for_pages || who != Asks::kPage);
+    if (!stopping_ && !enough) {
       waiting_.push_back(std::move(answer));
       changed_.notify_all();
       return;
@@ -92,7 +137,7 @@ void SituationWatch::ask(Asks who, Answer answer) {
 void SituationWatch::work(const std::function<Look()>& make) {
   const Look look = make();
   for (;;) {
-    bool monitored = false;
+    Wanted wanted;
     {
       MutexLock lock(mutex_);
       changed_.wait(lock,
@@ -100,15 +145,17 @@ void SituationWatch::work(const std::function<Look()>& make) {
       if (stopping_) {
         break;
       }
-      monitored = monitor_asked_ && Clock::now() - *monitor_asked_ < options_.monitored;
+      const auto now = Clock::now();
+      wanted = {.monitors = monitor_asked_ && now - *monitor_asked_ < options_.monitored,
+                .pages = page_asked_ && now - *page_asked_ < options_.shown};
     }
     const auto began = Clock::now();
-    auto found = look(monitored);
+    auto found = look(wanted);
     const auto seen = found ? std::make_shared<const Seen>(*std::move(found)) : nullptr;
     std::vector<Answer> waiting;
     {
       const MutexLock lock(mutex_);
-      looked_ = Looked{.seen = seen, .at = began};
+      looked_ = Looked{.seen = seen, .at = began, .for_pages = wanted.pages};
       waiting.swap(waiting_);
     }
     for (const Answer& answer : waiting) {

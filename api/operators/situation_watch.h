@@ -14,8 +14,18 @@
 #include "common/base/config.h"
 #include "common/base/mutex.h"
 #include "common/domain/situation.h"
+#include "common/store/operators.h"
+#include "common/store/service_minutes.h"
 
 namespace audiogen::api {
+
+// What only people look at, and what costs more than the rest of a look. Looked at as often, as
+// long as it costs little; as of stuck.at.
+struct Particulars {
+  store::Stuck stuck{};
+  std::vector<store::HeavyUser> users{};  // Heaviest first.
+  store::MinutesFailed failed{};          // Of the last hour, as far as it is written.
+};
 
 class SituationWatch {
  public:
@@ -24,20 +34,28 @@ class SituationWatch {
     Situation situation{};
     // It is this process that tells monitors, and no other.
     bool tells_monitors = false;
-    // Of that one: messages that nobody could read, as the broker had them half a minute ago at
-    // most. Nullopt: it did not tell.
+    // Of that one, and for pages: messages that nobody could read, as the broker had them half a
+    // minute ago at most. Nullopt: it did not tell, or not yet.
     std::optional<std::uint64_t> dead{};
+    // For pages. Null: nobody asked for it lately, or the database did not tell.
+    std::shared_ptr<const Particulars> particulars{};
   };
-  // Both block. Nullopt: the database does not tell. `monitored`: monitors ask this process.
-  using Look = std::function<std::optional<Seen>(bool monitored)>;
+  // Who has asked this process lately.
+  struct Wanted {
+    bool monitors = false, pages = false;
+  };
+  // Both block. Nullopt: the database does not tell.
+  using Look = std::function<std::optional<Seen>(const Wanted&)>;
   // Null: it does not tell.
   using Answer = std::function<void(std::shared_ptr<const Seen>)>;
-  enum class Asks { kPeople, kMonitor };
+  enum class Asks { kPeople, kMonitor, kPage };
   struct Options {
     // What was seen so long ago, or was not told then, is good enough.
     std::chrono::milliseconds kept{2'000};
     // A monitor that has not asked for so long asks no more.
     std::chrono::milliseconds monitored{120'000};
+    // The same of a page.
+    std::chrono::milliseconds shown{15'000};
   };
 
   // `make` makes what looks, on the thread that will.
@@ -60,6 +78,7 @@ class SituationWatch {
   struct Looked {
     std::shared_ptr<const Seen> seen;  // Null: the database did not tell.
     Clock::time_point at;
+    bool for_pages = false;
   };
 
   void work(const std::function<Look()>& make);
@@ -69,7 +88,8 @@ class SituationWatch {
   ConditionVariable changed_;
   std::vector<Answer> waiting_ GUARDED_BY(mutex_);
   std::optional<Looked> looked_ GUARDED_BY(mutex_);
-  std::optional<Clock::time_point> monitor_asked_ GUARDED_BY(mutex_);
+  std::optional<Clock::time_point> monitor_asked_ GUARDED_BY(mutex_), page_asked_
+      GUARDED_BY(mutex_);
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

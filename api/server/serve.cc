@@ -25,7 +25,9 @@
 #include "api/generations/lookout.h"
 #include "api/generations/publishing.h"
 #include "api/operators/actions.h"
+#include "api/operators/desk.h"
 #include "api/operators/gauges.h"
+#include "api/operators/now.h"
 #include "api/operators/scale.h"
 #include "api/operators/situation_watch.h"
 #include "api/server/auth.h"
@@ -184,6 +186,7 @@ int serve(const Config& config) {
   SituationWatch situations(config);
   Scale scale(situations, static_cast<std::uint64_t>(config.worker_in_flight));
   Actions actions(config);
+  OpsDesk desk(config);
   http::OpsServer ops(
       config.ops_listen,
       [&] {
@@ -194,6 +197,11 @@ int serve(const Config& config) {
       },
       {{"/metrics",
         [&situations](const http::Exchange& exchange) { answer_metrics(situations, exchange); }},
+       {"/ops/now",
+        [&situations](const http::Exchange& exchange) { answer_now(situations, exchange); }},
+       {"/ops/history", [&desk](const http::Exchange& exchange) { desk.history(exchange); }},
+       {"/ops/find", [&desk](const http::Exchange& exchange) { desk.find(exchange); }},
+       {"/ops/task", [&desk](const http::Exchange& exchange) { desk.task(exchange); }},
        {"/scale", [&scale](const http::Exchange& exchange) { scale.handle(exchange); }},
        {"/ops/actions",
         [&actions](const http::Exchange& exchange) { actions.handle_get(exchange); }}},
@@ -233,6 +241,7 @@ int serve(const Config& config) {
   server.stop();
   situations.stop();
   actions.stop();
+  desk.stop();
   ops.stop();
   log::info("audio-api stopped");
   return 0;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/domain/open_task.h"
+#include "common/store/accounts.h"
 #include "common/store/situations.h"
 #include "common/store/task_rows.h"
 
@@ -11,7 +13,12 @@ namespace {
 
 constexpr char kOperatorColumns[] =
     "t.user_id, t.epoch, t.attempts, t.worker, t.lease_until, t.wake_at, t.next_run_at, "
-    "t.deadline_at, t.output_bytes, t.lost_leases";
+    "t.deadline_at, t.output_bytes, t.lost_leases, t.request_id";
+
+// What is released is looked at sooner than so far ahead, what is parked at its deadline.
+constexpr std::chrono::seconds kReleasedWithin{120};
+
+constexpr std::string_view kRequestPrefix = "req_";
 
 std::string maybe_text(const Rows& rows, std::uint32_t column) {
   return rows.is_null(column) ? std::string() : rows.text(column);
@@ -19,7 +26,7 @@ std::string maybe_text(const Rows& rows, std::uint32_t column) {
 
 // The columns of kOperatorColumns and kViewColumns.
 TaskRow read_task(const Rows& rows) {
-  return {.view = read_view(rows, 11),
+  return {.view = read_view(rows, 12),
           .user = rows.id<UserId>(1),
           .epoch = rows.u32(2),
           .attempts = rows.u32(3),
@@ -29,7 +36,8 @@ TaskRow read_task(const Rows& rows) {
           .next_run_at = rows.time(7),
           .deadline_at = rows.time(8),
           .output_bytes = rows.is_null(9) ? 0 : rows.u64(9),
-          .lost_leases = rows.u32(10)};
+          .lost_leases = rows.u32(10),
+          .request_id = rows.is_null(11) ? std::nullopt : std::optional(rows.text(11))};
 }
 
 }  // namespace
@@ -69,11 +77,51 @@ Result<std::vector<TaskRow>, Fault> Operators::list_tasks(std::optional<UserId> 
   });
 }
 
+Result<std::vector<TaskRow>, Fault> Operators::find_tasks(std::string_view what,
+                                                          std::size_t limit) {
+  return guarded([&]() -> Result<std::vector<TaskRow>, Fault> {
+    if (UserId::parse(what) || what.find('@') != std::string_view::npos) {
+      const auto user = Accounts(session_).resolve(what);
+      if (!user && !is_refusal(user.error().code)) {
+        return user.error();
+      }
+      return user ? list_tasks(*user, std::nullopt, limit) : std::vector<TaskRow>();
+    }
+    Sql sql("SELECT ");
+    sql << kOperatorColumns << ", " << kViewColumns << " FROM ";
+    if (const auto task = TaskId::parse(what)) {
+      sql << "tasks t WHERE t.id=" << *task;
+    } else {
+      sql << "(SELECT id FROM tasks FORCE INDEX (PRIMARY)";
+      const auto given = what.starts_with(kRequestPrefix)
+                             ? decode_base32(what.substr(kRequestPrefix.size()))
+                             : std::nullopt;
+      if (given) {
+        // The same clock made the task's id, once the request was there.
+        constexpr std::chrono::seconds kBefore{1}, kAfter{60};
+        const Instant at = made_at(*given);
+        sql << " WHERE id>=" << TaskId{first_uuid_at(at - kBefore)} << " AND id<"
+            << TaskId{first_uuid_at(at + kAfter)} << " ORDER BY id";
+      } else {
+        sql << " ORDER BY id DESC";
+      }
+      sql << " LIMIT " << kRequestLooked
+          << ") o STRAIGHT_JOIN tasks t FORCE INDEX (PRIMARY) ON t.id=o.id WHERE t.request_id=";
+      sql.bytes(what);
+    }
+    Rows rows =
+        session_.query(sql << " ORDER BY t.id DESC LIMIT " << static_cast<std::uint64_t>(limit));
+    std::vector<TaskRow> out;
+    while (rows.next()) {
+      out.push_back(read_task(rows));
+    }
+    return out;
+  });
+}
+
 Result<OldestOpen, Fault> Operators::oldest_open(std::chrono::seconds age, std::size_t limit) {
   return guarded([&]() -> Result<OldestOpen, Fault> {
-    // What is released wakes sooner than that, what is parked at its deadline: those come in the
-    // order of their creation.
-    constexpr std::chrono::seconds kReleasedWithin{120};
+    // Parked ones come in the order of their deadlines, which is that of their creation.
     OldestOpen out;
     out.at = session_.now();
     const auto most = static_cast<std::uint64_t>(limit);
@@ -102,6 +150,76 @@ Result<OldestOpen, Fault> Operators::oldest_open(std::chrono::seconds age, std::
       views.push_back(&task.view);
     }
     find_references(session_, views);
+    return out;
+  });
+}
+
+Result<Stuck, Fault> Operators::stuck(std::size_t limit) {
+  auto open = oldest_open(kStuckAfter, kStuckCounted);
+  if (!open) {
+    return open.error();
+  }
+  Stuck out{.at = open->at, .whole = open->whole, .causes = {}, .tasks = {}};
+  for (TaskRow& task : open->tasks) {
+    const auto of = cause_of(task.view, task.lease_until, open->at);
+    std::string cause(of ? cause_name(*of) : "none");
+    ++out.causes[cause];
+    if (out.tasks.size() < limit) {
+      out.tasks.push_back({.row = std::move(task), .cause = std::move(cause)});
+    }
+  }
+  return out;
+}
+
+Result<std::vector<HeavyUser>, Fault> Operators::heaviest_users(std::size_t limit) {
+  return guarded([&]() -> Result<std::vector<HeavyUser>, Fault> {
+    const auto most = static_cast<std::uint64_t>(limit);
+    std::vector<HeavyUser> out;
+    const auto read = [&](const Sql& sql) {
+      Rows rows = session_.query(sql);
+      while (rows.next()) {
+        const HeavyUser user{.user = rows.id<UserId>(1),
+                             .mail = std::nullopt,
+                             .open = rows.u64(2),
+                             .running = rows.u64(3)};
+        const bool known = std::any_of(out.begin(), out.end(), [&](const HeavyUser& other) {
+          return other.user == user.user;
+        });
+        if (!known) {
+          out.push_back(user);
+        }
+      }
+    };
+    // All open tasks of a user are counted beside his balance.
+    Sql looked("SELECT t.user_id, MAX(b.released+b.parked) AS n, CAST(SUM(t.state=");
+    read(looked << TaskState::kRunning
+                << ") AS UNSIGNED) FROM (SELECT id FROM tasks FORCE INDEX (k_wake) WHERE wake_at<="
+                << session_.now() + kReleasedWithin << " ORDER BY wake_at LIMIT " << kOpenLooked
+                << ") o STRAIGHT_JOIN tasks t FORCE INDEX (PRIMARY) ON t.id=o.id STRAIGHT_JOIN "
+                   "balances b FORCE INDEX (PRIMARY) ON b.user_id=t.user_id GROUP BY t.user_id "
+                   "ORDER BY n DESC LIMIT "
+                << most);
+    Sql crowds(
+        "SELECT user_id, n, 0 FROM (SELECT user_id, released+parked AS n FROM balances "
+        "FORCE INDEX (k_crowded) WHERE crowded=1 LIMIT ");
+    read(crowds << kCrowdsLooked << ") b ORDER BY n DESC LIMIT " << most);
+    std::stable_sort(out.begin(), out.end(), [](const HeavyUser& a, const HeavyUser& b) {
+      return a.open > b.open;
+    });
+    out.resize(std::min(out.size(), limit));
+    if (out.empty()) {
+      return out;
+    }
+    Sql mails(
+        "SELECT id, email FROM users FORCE INDEX (PRIMARY) WHERE deleted_at IS NULL AND id IN (");
+    list(mails, out, [&](const HeavyUser& user) { mails << user.user; }) << ")";
+    Rows rows = session_.query(mails);
+    while (rows.next()) {
+      const auto found = std::find_if(out.begin(), out.end(), [&](const HeavyUser& user) {
+        return user.user == rows.id<UserId>(1);
+      });
+      found->mail = rows.text(2);
+    }
     return out;
   });
 }

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,26 +29,46 @@ struct TaskRow {  // For operators: everything but the prompt.
   Instant next_run_at, deadline_at;
   std::uint64_t output_bytes = 0;
   std::uint32_t lost_leases = 0;
+  std::optional<std::string> request_id;  // Of the request that asked for it.
 };
 struct OldestOpen {
   Instant at;         // When it was looked.
   bool whole = true;  // False: there may be more than these.
   std::vector<TaskRow> tasks;
 };
+// Open tasks that are older than kStuckAfter, and what they wait for.
+struct Stuck {
+  Instant at;                                   // When it was looked.
+  bool whole = true;                            // False: there may be more than kStuckCounted.
+  std::map<std::string, std::uint64_t> causes;  // Of how many tasks, by cause_name().
+  struct Task {
+    TaskRow row;
+    std::string cause;
+  };
+  std::vector<Task> tasks;  // The oldest first.
+};
+inline constexpr std::chrono::seconds kStuckAfter{120};
+inline constexpr std::size_t kStuckCounted = 1'000;
+inline constexpr std::uint64_t kRequestLooked = 20'000;
+struct HeavyUser {
+  UserId user;
+  std::optional<std::string> mail;  // Nullopt: the account has ended.
+  std::uint64_t open = 0, running = 0;
+};
 struct AttemptRow {
   std::uint32_t n = 0, epoch = 0;
-  std::string provider;
+  std::string provider{};
   std::uint8_t state = 0;  // kAttemptStarted …
-  std::string detail;
-  Instant started_at;
-  std::optional<Instant> ended_at;
+  std::string detail{};
+  Instant started_at{};
+  std::optional<Instant> ended_at{};
 };
 struct LedgerRow {
   std::uint64_t seq = 0;
   EntryKind kind = EntryKind::kHold;
-  Units d_available, d_held, d_system;
-  Balance after;
-  Instant created_at;
+  Units d_available{}, d_held{}, d_system{};
+  Balance after{};
+  Instant created_at{};
 };
 struct TaskDetail {
   TaskRow task;
@@ -64,10 +85,19 @@ class Operators : private Door {
   Result<std::vector<TaskRow>, Fault> list_tasks(std::optional<UserId> user,
                                                  std::optional<TaskState> state,
                                                  std::size_t limit);
+  // By its own id, by the request that asked for it, or by its user's id or mail address; newest
+  // first. By a request's id that the service gave, only among the kRequestLooked tasks that were
+  // created next; by one that its client gave, which tells no time, among the newest of all.
+  Result<std::vector<TaskRow>, Fault> find_tasks(std::string_view what, std::size_t limit);
   // Open tasks that were created so long ago, the oldest first, and no more than `limit`. Of those
   // that are released it looks at kOpenLooked, of those that are parked at `limit`, at most:
   // beyond, there may be an older one.
   Result<OldestOpen, Fault> oldest_open(std::chrono::seconds age, std::size_t limit);
+  // The oldest `limit` of them, all kStuckCounted counted.
+  Result<Stuck, Fault> stuck(std::size_t limit);
+  // Users with most open tasks, most first: of those that have any among the kOpenLooked that are
+  // looked at, or parked ones. Of a user's running tasks those count that are looked at.
+  Result<std::vector<HeavyUser>, Fault> heaviest_users(std::size_t limit);
   // Faults: kNoSuchTask.
   Result<TaskDetail, Fault> show_task(TaskId id);
   // Ends an open task by `tasks`, a store of this thread's, and returns what it reserved. Faults:

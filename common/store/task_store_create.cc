@@ -82,14 +82,19 @@ struct Created {
 void insert_rows(Session& session, std::span<const Created> created, Instant now) {
   Sql tasks(
       "INSERT INTO tasks (id, user_id, key_id, state, request, output_format, held, next_run_at, "
-      "deadline_at, wake_at, created_at, updated_at, lane) VALUES ");
+      "deadline_at, wake_at, created_at, updated_at, lane, request_id) VALUES ");
   list(tasks, created, [&](const Created& task) {
     const CreateCommand* const c = task.command;
     const Instant deadline = now + c->deadline;
     tasks << "(" << c->id << "," << c->user << "," << c->key << "," << TaskState::kQueued << ",";
     tasks.bytes(c->request) << "," << c->output_format << "," << kHoldAmount << "," << now << ","
                             << deadline << "," << first_look(task.lane, now, deadline) << "," << now
-                            << "," << now << "," << task.lane << ")";
+                            << "," << now << "," << task.lane << ",";
+    if (c->request_id.empty()) {
+      tasks << "NULL)";
+    } else {
+      tasks.bytes(c->request_id) << ")";
+    }
   });
   session.later(tasks);
 

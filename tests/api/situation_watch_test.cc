@@ -31,17 +31,19 @@ class SituationWatchTest : public testing::Test {
   void watch(SituationWatch::Options options) {
     watch_.emplace(
         [this] {
-          return [this](bool monitored) -> std::optional<SituationWatch::Seen> {
-            ++looks_;
-            monitored_ = monitored;
-            EXPECT_TRUE(eventually(kLimit, [&] { return !held_; }));
-            if (away_) {
-              return std::nullopt;
-            }
-            SituationWatch::Seen out{.tells_monitors = monitored};
-            out.situation.ready.value = static_cast<std::uint64_t>(looks_);
-            return out;
-          };
+          return
+              [this](const SituationWatch::Wanted& wanted) -> std::optional<SituationWatch::Seen> {
+                ++looks_;
+                monitored_ = wanted.monitors;
+                shown_ = wanted.pages;
+                EXPECT_TRUE(eventually(kLimit, [&] { return !held_; }));
+                if (away_) {
+                  return std::nullopt;
+                }
+                SituationWatch::Seen out{.tells_monitors = wanted.monitors};
+                out.situation.ready.value = static_cast<std::uint64_t>(looks_);
+                return out;
+              };
         },
         options);
   }
@@ -56,7 +58,7 @@ class SituationWatchTest : public testing::Test {
   }
 
   std::atomic<int> looks_{0};
-  std::atomic<bool> held_{false}, away_{false}, monitored_{false};
+  std::atomic<bool> held_{false}, away_{false}, monitored_{false}, shown_{false};
   std::optional<SituationWatch> watch_;
 };
 
@@ -105,6 +107,19 @@ TEST_F(SituationWatchTest, OnlyWhoIsMonitoredTakesTheTurn) {
   watch({.kept = 0ms, .monitored = 0ms});
   asked(Asks::kMonitor);
   EXPECT_FALSE(monitored_) << "too long ago";
+}
+
+TEST_F(SituationWatchTest, APageIsToldOnlyWhatWasSeenForPages) {
+  watch({.kept = 1h, .shown = 1h});
+  EXPECT_EQ(asked(), 1U);
+  EXPECT_FALSE(shown_);
+  EXPECT_EQ(asked(Asks::kPage), 2U);
+  EXPECT_TRUE(shown_);
+  EXPECT_EQ(asked(Asks::kPage), 2U);
+  EXPECT_EQ(asked(), 2U);
+  watch({.kept = 0ms, .shown = 0ms});
+  asked(Asks::kPage);
+  EXPECT_FALSE(shown_) << "too long ago";
 }
 
 TEST_F(SituationWatchTest, AfterItsStopNothingIsTold) {

@@ -84,6 +84,28 @@ class OperatorsTest : public testing::Test {
                 metric(stack, "tasks_parked"),
             metric(stack, "credits_held")};
   }
+  static rapidjson::Document page(const Stack& stack, const std::string& path) {
+    rapidjson::Document out;
+    const auto reply = http("GET", stack.ops_url() + path);
+    EXPECT_EQ(reply.status, 200) << reply.body;
+    out.Parse(reply.body.c_str());
+    EXPECT_TRUE(out.IsObject());
+    return out;
+  }
+  static Told by_page(const Stack& stack) {
+    const auto json = page(stack, "/ops/now");
+    const auto& tiles = json["tiles"];
+    const auto value = [&](const char* of) {
+      EXPECT_TRUE(tiles[of]["exact"].GetBool());
+      return tiles[of]["value"].GetDouble();
+    };
+    return {value("ready"),
+            value("running"),
+            value("waiting_retry"),
+            value("parked"),
+            value("ready") + value("waiting_retry") + value("parked"),
+            tiles["credits_held"].GetDouble()};
+  }
   // At once for the command; for the others as soon as what they saw before is 2 s old.
   static void expect_agreement(Stack& stack) {
     const Told now = truth(stack);
@@ -91,6 +113,7 @@ class OperatorsTest : public testing::Test {
     EXPECT_TRUE(eventually(30s, [&] { return by_metrics(stack) == now; }));
     EXPECT_EQ(by_metrics(stack), now);
     EXPECT_TRUE(eventually(30s, [&] { return scale(stack)["backlog"].GetDouble() == now[4]; }));
+    EXPECT_TRUE(eventually(30s, [&] { return by_page(stack) == now; }));
   }
 
   ProviderDouble provider_;
@@ -153,6 +176,48 @@ TEST_F(OperatorsTest, AllFacesTellTheSameAndTheTruth) {
   }
   EXPECT_THAT(truth(stack), ElementsAre(0, 0, 0, 0, 0, 0));
   expect_agreement(stack);
+}
+
+TEST_F(OperatorsTest, APageTellsOfUsersAndOfOneTask) {
+  Stack stack(options());
+  const Account ann = stack.account();
+  const auto created = stack.create(ann, wav_body("x"));
+  const std::string id = created.text("id");
+  stack.start_worker();
+  ASSERT_TRUE(eventually(60s, [&] { return truth(stack)[1] == 1; }));
+  ASSERT_TRUE(eventually(30s, [&] {
+    const auto now = page(stack, "/ops/now");
+    return now["users"].IsArray() && now["users"].Size() == 1 &&
+           now["users"][0]["running"].GetInt() == 1 && now["users"][0]["share"].IsNumber();
+  }));
+  const auto now = page(stack, "/ops/now");
+  EXPECT_EQ(now["stuck"]["tasks"].Size(), 0U);
+  EXPECT_EQ(now["failures"].Size(), 0U);
+  EXPECT_EQ(now["providers"][0]["calls"].GetInt(), 0) << "none has ended";
+  const std::string mail = now["users"][0]["mail"].GetString();
+
+  const auto of = [&](const std::string& what) {
+    const auto found = page(stack, "/ops/find?q=" + what);
+    return found["tasks"].Size() == 1 ? std::string(found["tasks"][0]["id"].GetString()) : "";
+  };
+  EXPECT_EQ(of(id), id);
+  EXPECT_EQ(of(mail), id);
+  EXPECT_EQ(of(created.header("x-request-id")), id);
+  EXPECT_EQ(of("nonsense"), "");
+  const auto story = page(stack, "/ops/task?id=" + id);
+  EXPECT_EQ(story["task"]["id"].GetString(), id);
+  std::string lanes;
+  for (const auto& event : story["events"].GetArray()) {
+    lanes += std::string(event["lane"].GetString()) + " ";
+  }
+  EXPECT_EQ(lanes, "client money queue worker provider worker api ");
+  EXPECT_EQ(page(stack, "/ops/history?range=1h")["step_seconds"].GetInt(), 60);
+  for (const char* const bad :
+       {"/ops/history", "/ops/history?range=2h", "/ops/find", "/ops/task?id=1"}) {
+    EXPECT_EQ(http("GET", stack.ops_url() + bad).status, 400) << bad;
+  }
+  EXPECT_EQ(http("GET", stack.ops_url() + "/ops/task?id=" + TaskId::make().text()).status, 404);
+  stack.admin({"task", "cancel", id});
 }
 
 // So that a sum over all processes is right.

@@ -9,7 +9,9 @@
 namespace audiogen::store {
 namespace {
 
+using testing::ElementsAre;
 using testing::IsEmpty;
+using testing::Pair;
 using testing::SizeIs;
 
 class OperatorsTest : public DoorsTest {};
@@ -108,6 +110,87 @@ TEST_F(OperatorsTest, TheOldestOpenTasksComeFirst) {
   EXPECT_THAT(names(std::chrono::seconds(400), 9, true), IsEmpty());
 }
 
+TEST_F(OperatorsTest, TasksAreFoundByWhatPeopleHave) {
+  const User user = *accounts_.create("Ann@Example.com", Plan::kPaid);
+  const UserId other = db_.add_user();
+  ASSERT_TRUE(accounts_.grant(user.id, credits(10'000), GrantKind::kPurchase, "found"));
+  const std::string ours = "req_" + encode_base32(new_uuid()), given = "client-7.a";
+  std::vector<TaskId> ids;
+  for (const auto& [owner, request] : {std::pair(user.id, ours), std::pair(user.id, given)}) {
+    CreateCommand command{.id = TaskId::make(), .user = owner, .request = "{}"};
+    command.request_id = request;
+    ASSERT_TRUE(tasks_.create(std::span(&command, 1)).front());
+    ids.push_back(command.id);
+  }
+  create_tasks(other, 1);
+  const auto found = [&](const std::string& what) {
+    const auto tasks = operators_.find_tasks(what, 9);
+    EXPECT_TRUE(tasks) << what << ": " << tasks.error().detail;
+    std::vector<TaskId> out;
+    for (const TaskRow& task : *tasks) {
+      out.push_back(task.view.id);
+    }
+    return out;
+  };
+  using Ids = std::vector<TaskId>;
+  EXPECT_EQ(found(ids[0].text()), Ids{ids[0]});
+  EXPECT_EQ(found(ours), Ids{ids[0]});
+  EXPECT_EQ(found(given), Ids{ids[1]});
+  EXPECT_EQ(found("ann@EXAMPLE.com"), (Ids{ids[1], ids[0]})) << "newest first";
+  EXPECT_EQ(found(user.id.text()), (Ids{ids[1], ids[0]}));
+  EXPECT_THAT(found(TaskId::make().text()), IsEmpty());
+  EXPECT_THAT(found("req_" + encode_base32(new_uuid())), IsEmpty());
+  EXPECT_THAT(found("nobody@example.com"), IsEmpty());
+  EXPECT_THAT(found("@"), IsEmpty());
+  EXPECT_THAT(found("' OR 1=1"), IsEmpty());
+  EXPECT_THAT(*operators_.find_tasks("ann@example.com", 1), SizeIs(1));
+}
+
+TEST_F(OperatorsTest, WhatIsStuckIsCountedByItsCause) {
+  const UserId user = db_.add_user();
+  const auto ids = create_tasks(user, 4);
+  EXPECT_THAT(operators_.stuck(9)->tasks, IsEmpty());
+  db_.execute(Sql("UPDATE tasks SET created_at=created_at - INTERVAL 200 SECOND, "
+                  "next_run_at=next_run_at - INTERVAL 200 SECOND WHERE id<>")
+              << ids[3]);
+  db_.execute(Sql("UPDATE tasks SET lane=2, created_at=created_at - INTERVAL 100 SECOND WHERE id=")
+              << ids[1]);
+  const auto stuck = operators_.stuck(2);
+  ASSERT_TRUE(stuck);
+  EXPECT_THAT(stuck->causes, ElementsAre(Pair("no_worker", 2U), Pair("own_tasks", 1U)));
+  EXPECT_TRUE(stuck->whole);
+  ASSERT_THAT(stuck->tasks, SizeIs(2)) << "of those that are counted";
+  EXPECT_EQ(stuck->tasks[0].row.view.id, ids[1]) << "the oldest";
+  EXPECT_EQ(stuck->tasks[0].cause, "own_tasks");
+}
+
+TEST_F(OperatorsTest, TheHeaviestUsersAreThoseWithMostOpenTasks) {
+  const UserId few = db_.add_user(), many = db_.add_user(), crowd = db_.add_user(),
+               none = db_.add_user();
+  create_tasks(few, 1);
+  const auto ids = create_tasks(many, 3);
+  db_.execute(Sql("UPDATE tasks SET state=2, lease_until=UTC_TIMESTAMP(6) + INTERVAL 30 SECOND "
+                  "WHERE id IN (")
+              << ids[0] << "," << ids[1] << ")");
+  // Of whom none is among those that are looked at.
+  db_.execute(Sql("UPDATE balances SET parked=7, released=2, crowded=1 WHERE user_id=") << crowd);
+  db_.execute(Sql("UPDATE users SET deleted_at=UTC_TIMESTAMP(6) WHERE id=") << few);
+  const auto users = operators_.heaviest_users(9);
+  ASSERT_TRUE(users) << users.error().detail;
+  ASSERT_THAT(*users, SizeIs(3));
+  EXPECT_EQ((*users)[0].user, crowd);
+  EXPECT_EQ((*users)[0].open, 9U);
+  EXPECT_EQ((*users)[0].running, 0U);
+  EXPECT_EQ((*users)[1].user, many);
+  EXPECT_EQ((*users)[1].open, 3U);
+  EXPECT_EQ((*users)[1].running, 2U);
+  EXPECT_TRUE((*users)[1].mail);
+  EXPECT_EQ((*users)[2].user, few);
+  EXPECT_FALSE((*users)[2].mail) << "his account has ended";
+  EXPECT_THAT(*operators_.heaviest_users(1), SizeIs(1));
+  static_cast<void>(none);
+}
+
 // Operators' looks must stay cheap beside millions of final tasks: they read an index range, never
 // the whole table.
 TEST_F(OperatorsTest, ListsReadNoFinalTasks) {
@@ -132,6 +215,10 @@ TEST_F(OperatorsTest, ListsReadNoFinalTasks) {
   ASSERT_TRUE(fresh.list_tasks(std::nullopt, TaskState::kRunning, 50));
   ASSERT_TRUE(fresh.list_tasks(std::nullopt, std::nullopt, 10));
   EXPECT_LT(rows_read() - before, 60);
+  const auto before_page = rows_read();
+  ASSERT_TRUE(fresh.stuck(50));
+  ASSERT_TRUE(fresh.heaviest_users(10));
+  EXPECT_LT(rows_read() - before_page, 60);
 }
 
 TEST_F(OperatorsTest, AnOpenTaskIsCanceledOnce) {

@@ -15,6 +15,7 @@
 #include "common/store/migrate.h"
 #include "common/store/operators.h"
 #include "common/store/passkeys.h"
+#include "common/store/service_minutes.h"
 #include "common/store/situations.h"
 #include "common/store/spending.h"
 #include "common/store/task_store.h"
@@ -150,6 +151,8 @@ TEST_F(Privileges, TheProgramsDoNotMakeUsersOrGrants) {
     EXPECT_TRUE(refused(role, "INSERT INTO usage_hours () VALUES ()"));
   }
   EXPECT_TRUE(refused("worker", "DELETE FROM usage_hours"));
+  EXPECT_TRUE(refused("worker", "UPDATE service_minutes SET arrivals=0"));
+  EXPECT_TRUE(refused("api", "DELETE FROM service_minutes"));
   EXPECT_TRUE(refused("worker", "INSERT INTO idempotency () VALUES ()"));
   EXPECT_TRUE(refused("admin", "INSERT INTO tasks () VALUES ()"));
   // Nobody takes over a session, nor a link, and only the API sees a password.
@@ -456,6 +459,7 @@ TEST_F(Privileges, EveryOperationOfTheTaskStoreWorks) {
   const WorkerId worker = WorkerId::make();
   EXPECT_TRUE(tasks.report_worker(worker, "h", 1, {.in_flight = 0, .places = 200}));
   EXPECT_TRUE(tasks.report_worker_ended(worker));
+  EXPECT_TRUE(tasks.write_service_minute());
   EXPECT_TRUE(api.report_api(ApiId::make(), TaskId::make()));
   EXPECT_TRUE(api.report_api_ended(ApiId::make()));
 
@@ -495,6 +499,14 @@ TEST_F(Privileges, EveryOperationOfTheTaskStoreWorks) {
     EXPECT_EQ(*settled,
               kind == Kind::kSucceed || kind == Kind::kFail ? SettleOutcome::kSettled
                                                             : SettleOutcome::kRequeued);
+    // So may the operations port.
+    Session page(db_.as("api"));
+    EXPECT_TRUE(Operators(page).show_task(command.id));
+    EXPECT_TRUE(Operators(page).find_tasks("a@b", 1));
+    EXPECT_TRUE(Operators(page).stuck(1));
+    EXPECT_TRUE(Operators(page).heaviest_users(1));
+    EXPECT_TRUE(ServiceMinutes(page).history(std::chrono::hours(1), std::chrono::minutes(1)));
+    EXPECT_TRUE(ServiceMinutes(page).failures(std::chrono::hours(1)));
     const auto shown = operators.show_task(command.id);
     ASSERT_TRUE(shown) << shown.error().detail;
     EXPECT_EQ(shown->attempts.size(), 2U);

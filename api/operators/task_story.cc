@@ -1,0 +1,234 @@
+#include "api/operators/task_story.h"
+
+#include <algorithm>
+#include <set>
+
+#include "common/domain/lifecycle.h"
+
+namespace audiogen::api {
+namespace {
+
+const char* entry_name(EntryKind kind) {
+  switch (kind) {
+    case EntryKind::kHold:
+      return "hold";
+    case EntryKind::kResolve:
+      return "resolve";
+    case EntryKind::kGrant:
+      return "grant";
+    case EntryKind::kClawback:
+      return "clawback";
+  }
+  return "unknown";
+}
+
+const char* attempt_name(std::uint8_t state) {
+  switch (state) {
+    case store::kAttemptStarted:
+      return "started";
+    case store::kAttemptSucceeded:
+      return "succeeded";
+    case store::kAttemptFailed:
+      return "failed";
+    default:
+      return "unknown outcome";
+  }
+}
+
+std::string claimed_as(std::uint32_t epoch) {
+  return "claimed (epoch " + std::to_string(epoch) + ")";
+}
+
+// Claims and ways back to the queue have no rows of their own: calls tell of them. A claim that
+// called nobody is not told of, but for the one under way. Adds the claims to `out`, and answers
+// the ways back.
+std::vector<StoryEvent> infer_claims(const store::TaskDetail& detail,
+                                     std::vector<StoryEvent>& out) {
+  std::vector<StoryEvent> back;
+  const store::TaskRow& task = detail.task;
+  std::map<std::uint32_t, std::pair<Instant, std::optional<Instant>>> claims;  // By their epochs.
+  for (const store::AttemptRow& attempt : detail.attempts) {
+    auto& [from, to] =
+        claims.try_emplace(attempt.epoch, attempt.started_at, std::nullopt).first->second;
+    from = std::min(from, attempt.started_at);
+    to = attempt.ended_at ? std::max(to.value_or(*attempt.ended_at), *attempt.ended_at) : to;
+  }
+  const bool running = task.view.state == TaskState::kRunning;
+  if (running && task.lease_until) {
+    claims.try_emplace(task.epoch, std::min(task.view.updated_at, *task.lease_until), std::nullopt);
+  }
+  for (auto claim = claims.begin(); claim != claims.end(); ++claim) {
+    const auto& [from, to] = claim->second;
+    const bool last = std::next(claim) == claims.end();
+    const bool now = last && running && claim->first == task.epoch;
+    out.push_back({.at = from,
+                   .lane = "worker",
+                   .what = claimed_as(claim->first),
+                   .worker = now ? task.worker : std::nullopt,
+                   .inferred = true});
+    if (!last || task.view.state == TaskState::kQueued) {
+      back.push_back({.at = last ? task.view.updated_at : to.value_or(from),
+                      .lane = "queue",
+                      .what = "put back",
+                      .inferred = true});
+    }
+  }
+  return back;
+}
+
+}  // namespace
+
+void task_members(Json& json, const store::TaskRow& task) {
+  const TaskView& view = task.view;
+  json.member("id", view.id)
+      .member("user", task.user)
+      .member("status", state_name(view.state))
+      .member("claims", view.claims)
+      .member("calls", task.attempts)
+      .member("reserved_credits", view.held)
+      .member("charged_credits", view.charged)
+      .member("error",
+              view.failure ? std::optional(failure_code_name(*view.failure)) : std::nullopt)
+      .member("created_at", view.created_at)
+      .member("updated_at", view.updated_at);
+}
+
+std::string task_json(const store::TaskDetail& detail) {
+  const store::TaskRow& task = detail.task;
+  const TaskView& view = task.view;
+  Json json;
+  task_members(json, task);
+  json.member("public_status", public_status(view.state, view.claims))
+      .member("epoch", task.epoch)
+      .member("lost_leases", task.lost_leases)
+      .member("worker", task.worker)
+      .member("lease_until", task.lease_until)
+      .member("next_run_at", task.next_run_at)
+      .member("wake_at", task.wake_at)
+      .member("deadline_at", task.deadline_at);
+  if (view.state == TaskState::kSucceeded) {
+    json.member("output_key", view.output_key)
+        .member("output_bytes", task.output_bytes)
+        .member("duration_seconds", Units{view.duration_ms});
+  }
+  if (view.failure) {
+    json.member("error_message",
+                view.failure_message.empty() ? failure_message(*view.failure)
+                                             : std::string_view(view.failure_message));
+  }
+  json.objects("attempts", detail.attempts, [&](const store::AttemptRow& attempt) {
+    json.member("n", attempt.n)
+        .member("epoch", attempt.epoch)
+        .member("provider", attempt.provider)
+        .member("state", attempt_name(attempt.state))
+        .member("started_at", attempt.started_at)
+        .member("ended_at", attempt.ended_at)
+        .member("detail", attempt.detail);
+  });
+  json.objects("ledger", detail.ledger, [&](const store::LedgerRow& row) {
+    json.member("seq", row.seq)
+        .member("kind", entry_name(row.kind))
+        .member("available", row.d_available)
+        .member("reserved", row.d_held)
+        .member("system", row.d_system)
+        .member("available_after", row.after.available)
+        .member("reserved_after", row.after.held)
+        .member("at", row.created_at);
+  });
+  auto timeline = story_of(detail);
+  std::erase_if(timeline, [](const StoryEvent& event) { return event.inferred; });
+  json.objects("timeline", timeline, [&](const StoryEvent& event) {
+    json.member("at", event.at)
+        .member("event", event.what + (event.detail ? ", " + *event.detail : ""));
+  });
+  return json.finish();
+}
+
+std::vector<StoryEvent> story_of(const store::TaskDetail& detail) {
+  std::vector<StoryEvent> out;
+  const store::TaskRow& task = detail.task;
+  const TaskView& view = task.view;
+  out.push_back(
+      {.at = view.created_at,
+       .lane = "client",
+       .what = "asked for",
+       .detail = task.request_id ? std::optional("request " + *task.request_id) : std::nullopt,
+       .inferred = true});
+  for (const store::LedgerRow& row : detail.ledger) {
+    if (row.kind == EntryKind::kHold) {
+      out.push_back({.at = row.created_at,
+                     .lane = "money",
+                     .what = "created",
+                     .detail = format_credits(row.d_held) + " reserved"});
+    }
+  }
+  out.push_back({.at = view.created_at,
+                 .lane = "queue",
+                 .what = view.lane == Lane::kParked ? "parked behind others of its user"
+                                                    : "ready for workers",
+                 .inferred = true});
+  const auto back = infer_claims(detail, out);
+  for (const store::AttemptRow& attempt : detail.attempts) {
+    const std::string name = "call " + std::to_string(attempt.n) + " to " + attempt.provider;
+    out.push_back({.at = attempt.started_at, .lane = "provider", .what = name + " started"});
+    if (attempt.ended_at) {
+      out.push_back(
+          {.at = *attempt.ended_at,
+           .lane = "provider",
+           .what = name + ": " + attempt_name(attempt.state),
+           .detail = attempt.detail.empty() ? std::nullopt : std::optional(attempt.detail)});
+    }
+  }
+  out.insert(out.end(), back.begin(), back.end());
+  if (view.state == TaskState::kCanceled) {
+    out.push_back({.at = view.updated_at, .lane = "client", .what = "canceled", .inferred = true});
+  }
+  for (const store::LedgerRow& row : detail.ledger) {
+    if (row.kind != EntryKind::kHold) {
+      out.push_back({.at = row.created_at,
+                     .lane = "money",
+                     .what = std::string(state_name(view.state)),
+                     .detail = format_credits(row.d_system) + " charged, " +
+                               format_credits(row.d_available) + " returned"});
+    }
+  }
+  if (view.output_deleted_at) {
+    out.push_back({.at = *view.output_deleted_at,
+                   .lane = "client",
+                   .what = "file removed",
+                   .inferred = true});
+  }
+  if (!is_final(view.state)) {
+    if (task.lease_until) {
+      out.push_back({.at = *task.lease_until,
+                     .lane = "worker",
+                     .what = "lease ends unless renewed",
+                     .worker = task.worker});
+    } else {
+      out.push_back({.at = task.next_run_at, .lane = "queue", .what = "due"});
+    }
+    out.push_back({.at = task.deadline_at, .lane = "api", .what = "deadline"});
+  }
+  std::stable_sort(
+      out.begin(), out.end(), [](const StoryEvent& a, const StoryEvent& b) { return a.at < b.at; });
+  return out;
+}
+
+std::string story_json(const store::TaskDetail& detail) {
+  std::string out;
+  JsonWriter json(out);
+  json.begin_object().key("task").raw(task_json(detail)).key("events").begin_array();
+  for (const StoryEvent& event : story_of(detail)) {
+    json.begin_object()
+        .member("at", event.at)
+        .member("lane", event.lane)
+        .member("what", event.what)
+        .member("detail", event.detail)
+        .member("worker", event.worker)
+        .end_object();
+  }
+  json.end_array().end_object();
+  return out;
+}
+
+}  // namespace audiogen::api
