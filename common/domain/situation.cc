@@ -38,9 +38,30 @@ std::string time_text(double of) {
   return out;
 }
 
-// "provider `primary` open, provider `other` half open"; empty: all are ready, as far as is known.
-std::string troubles_of(const std::vector<ProviderSum>& providers) {
-  std::string out;
+// "worker `host:4711` not heard of for 3 s"; of several, for how long all of them. Empty: there is
+// none.
+std::string silence_of(const Situation& situation) {
+  std::size_t silent = 0;
+  std::optional<Instant> heard;
+  std::string name;
+  for (const Situation::Worker& worker : situation.workers) {
+    if (worker.works() && situation.at - worker.seen_at >= kWorkerSilent) {
+      heard = std::max(heard.value_or(worker.seen_at), worker.seen_at);
+      name = worker.host + ":" + std::to_string(worker.pid);
+      ++silent;
+    }
+  }
+  if (silent == 0) {
+    return "";
+  }
+  return (silent == 1 ? "worker `" + name + "`" : std::to_string(silent) + " workers") +
+         " not heard of for " + time_text(in_seconds(situation.at - *heard));
+}
+
+// "worker …, provider `primary` open, provider `other` half open"; empty: all are there and ready,
+// as far as is known.
+std::string troubles_of(const Situation& situation, const std::vector<ProviderSum>& providers) {
+  std::string out = silence_of(situation);
   for (const ProviderSum& provider : providers) {
     if (provider.overridden) {
       out += (out.empty() ? "provider `" : ", provider `") + provider.name + "` held " +
@@ -214,7 +235,7 @@ namespace {
 
 std::string verdict_of_work(const Situation& situation) {
   const std::vector<ProviderSum> providers = providers_of(situation);
-  const std::string troubles = troubles_of(providers);
+  const std::string troubles = troubles_of(situation, providers);
   const AtLeast backlog = situation.backlog();
   const auto oldest = situation.oldest_waiting();
   const auto completions = completions_per_second(situation);

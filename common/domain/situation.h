@@ -85,6 +85,9 @@ struct Situation {
 };
 
 inline constexpr std::chrono::seconds kWorkerLost{30}, kApiGone{15};
+// Workers tell of themselves every second. One that has missed two of these is killed, frozen or
+// cut off, which is told long before its leases end and it counts as lost.
+inline constexpr std::chrono::seconds kWorkerSilent{2};
 
 std::string_view worker_state_name(Situation::Worker::State state);  // working, ended, lost
 

@@ -36,8 +36,13 @@ using Batch = std::vector<Result<Outcome, StoreFault>>;
 // Of provider_overrides.
 inline constexpr std::uint32_t kHeldOpen = 1, kHeldClosed = 2;
 
-// How often a worker tells about itself, and what.
-inline constexpr std::chrono::seconds kWorkersReport{5};
+// How often a worker tells about itself, and what: so often that people see within seconds what
+// has befallen one.
+inline constexpr std::chrono::seconds kWorkersReport{1};
+// Where all of them have had room for so long, more tasks are released: by then each has told of
+// itself again.
+inline constexpr std::chrono::seconds kRoomFor{5};
+static_assert(kRoomFor > 2 * kWorkersReport);
 struct WorkerReport {
   std::size_t in_flight = 0;  // Tasks in hand.
   std::size_t places = 0;     // It can work on so many at once,

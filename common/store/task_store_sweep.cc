@@ -595,7 +595,7 @@ std::uint32_t TaskStore::set_window(std::chrono::seconds pace_over) {
                               .bulk_wait = rows.u32(15)};
   const ReleaseWindow last = known_at(written, rows.maybe_time(16), seen.at);
   const std::uint32_t crowds = rows.u32(6);
-  ReleaseWindow next{.size = window_.look(seen, crowds, last, kWorkersReport).value_or(last.size),
+  ReleaseWindow next{.size = window_.look(seen, crowds, last, kRoomFor).value_or(last.size),
                      .crowds = crowds,
                      .tasks = rows.u64(7)};
   count_queue(seen.full());

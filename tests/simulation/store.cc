@@ -952,8 +952,7 @@ void Crowds::set_window(const LookPtr& look) {
   constexpr std::chrono::seconds kPaceOver{20};
   const ReleaseWindow& last = look->last;
   ReleaseWindow& next = look->next;
-  next.size =
-      window_.look(look->seen, next.crowds, last, store::kWorkersReport).value_or(last.size);
+  next.size = window_.look(look->seen, next.crowds, last, store::kRoomFor).value_or(last.size);
   next.pace =
       pace_.look(look->seen, next.crowds > 0 || look->queue.somebody_waits(), last.pace, kPaceOver);
   next = with_waits(next, look->queue, look->seen.places, last);

@@ -258,6 +258,28 @@ TEST(Verdict, IsOneSentence) {
   EXPECT_EQ(verdict(now), "Trouble: provider `primary` half open");
 }
 
+TEST(Verdict, NamesWhoIsSilentLongBeforeHeCountsAsLost) {
+  const auto last_heard = [](seconds ago) {
+    auto out = worker({.succeeded = 60});
+    out.seen_at = kNow - ago;
+    return out;
+  };
+  EXPECT_EQ(verdict(with({worker(), last_heard(seconds(1))})), "Healthy");
+  EXPECT_EQ(verdict(with({worker(), last_heard(seconds(2))})),
+            "Trouble: worker `h:1` not heard of for 2 s");
+  EXPECT_EQ(verdict(with({last_heard(seconds(29)), last_heard(seconds(3)), worker()})),
+            "Trouble: 2 workers not heard of for 3 s");
+  EXPECT_EQ(verdict(with({worker(), gone(worker(), State::kLost, seconds(40))})), "Healthy")
+      << "it has gone, and holds nothing";
+  Situation now = with({with_provider(last_heard(seconds(4)), "open")});
+  now.arrivals_per_second = 2;
+  now.ready = {10, true};
+  now.oldest_ready = seconds(20);
+  EXPECT_EQ(verdict(now),
+            "Falling behind: arrivals 2.0/s, completions 1.0/s, worker `h:1` not heard of for 4 s, "
+            "provider `primary` open");
+}
+
 // --- how many workers
 
 ScaleFigures figures(double arrivals, std::uint64_t backlog, std::optional<double> service) {

@@ -123,17 +123,22 @@ void Sweeper::run(const std::stop_token& stop, const DatabaseUrl& url) {
     }
   };
   auto next_report = steady_clock::now(), next_crowds = next_report;
-  for (bool more = true; !stopped_within(stop, more ? std::chrono::seconds(0) : kLookEvery);) {
-    const auto now = steady_clock::now();
-    if (now >= next_report) {
+  // Between any two things that may take long: who is late with it is taken for dead.
+  const auto report_if_due = [&] {
+    if (const auto now = steady_clock::now(); now >= next_report) {
       report();
       write_minute(store);
       next_report = now + store::kWorkersReport;
     }
+  };
+  for (bool more = true; !stopped_within(stop, more ? std::chrono::seconds(0) : kLookEvery);) {
+    report_if_due();
     more = sweep_once(store);
-    if (now >= next_crowds) {
+    report_if_due();
+    if (steady_clock::now() >= next_crowds) {
       look_after_crowds(store);
       next_crowds = steady_clock::now() + kLookEvery;
+      report_if_due();
     }
   }
   // Only for people: what it has ended last, and that it went.
