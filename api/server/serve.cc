@@ -28,6 +28,7 @@
 #include "api/operators/desk.h"
 #include "api/operators/gauges.h"
 #include "api/operators/now.h"
+#include "api/operators/page.h"
 #include "api/operators/scale.h"
 #include "api/operators/situation_watch.h"
 #include "api/server/auth.h"
@@ -197,6 +198,7 @@ int serve(const Config& config) {
       },
       {{"/metrics",
         [&situations](const http::Exchange& exchange) { answer_metrics(situations, exchange); }},
+       {"/ops", answer_page},
        {"/ops/now",
         [&situations](const http::Exchange& exchange) { answer_now(situations, exchange); }},
        {"/ops/history", [&desk](const http::Exchange& exchange) { desk.history(exchange); }},

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The console's pages without a browser.
 #   check.sh install FOLDER    their sources into FOLDER, and what they are built with, by the lock file
-#   check.sh types FOLDER      no complaint of the compiler
+#   check.sh types FOLDER      no complaint of the compiler; nor of the operators' page, which has types by JSDoc
 #   check.sh unit FOLDER       the tests of what is pure, by Node's own runner
 #   check.sh size FOLDER       all of it together is at most 130 KB when packed; the same twice
 #   check.sh locks FOLDER      the lock files name no registry
@@ -31,7 +31,11 @@ install() {
   (cd "$web" && cp -r src test index.html build.mjs test.mjs tsconfig.json "$folder")
 }
 
-types() { (cd "$folder" && node_modules/.bin/tsc --noEmit); }
+types() {
+  (cd "$folder" && node_modules/.bin/tsc --noEmit)
+  "$folder/node_modules/.bin/tsc" --noEmit --allowJs --checkJs --strict --noUncheckedIndexedAccess --moduleDetection force \
+    --target ES2022 --module ESNext --lib ES2022,DOM,DOM.Iterable "$root/api/operators/page/page.js"
+}
 
 unit() { (cd "$folder" && OPENAPI=$root/schema/openapi.json node test.mjs); }
 
