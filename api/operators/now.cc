@@ -113,9 +113,16 @@ void write_providers(JsonWriter& json, const Situation& now) {
                                                       static_cast<double>(calls->all()))
                                       : std::nullopt);
     json.member("paid_not_delivered", calls ? std::optional(calls->undelivered) : std::nullopt)
-        .key("override")
-        .null()
-        .end_object();
+        .key("override");
+    if (provider.overridden) {
+      json.begin_object()
+          .member("state", provider.overridden->open ? "open" : "closed")
+          .member("until", provider.overridden->until)
+          .end_object();
+    } else {
+      json.null();
+    }
+    json.end_object();
   }
   json.end_array();
   json.member("provider_calls_of_seconds", std::chrono::seconds(kCallsOver).count());
@@ -268,7 +275,17 @@ std::string now_json(const SituationWatch::Seen& seen) {
   } else {
     json.null();
   }
-  json.key("intake_paused").null().end_object();
+  json.key("intake_paused");
+  if (const auto& pause = now.intake_paused) {
+    json.begin_object()
+        .member("since", pause->since)
+        .member("by", pause->by)
+        .member("reason", pause->reason)
+        .end_object();
+  } else {
+    json.null();
+  }
+  json.end_object();
   return out;
 }
 

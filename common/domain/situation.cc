@@ -10,7 +10,6 @@ namespace {
 using State = Situation::Worker::State;
 using std::chrono::seconds;
 
-constexpr std::string_view kHealthy = "Healthy";
 constexpr double kMinute = 60;
 // Longer than that nothing should wait while there is room.
 constexpr seconds kWaitsLong{15}, kStalled{60};

@@ -66,6 +66,24 @@ TEST(NowJson, SaysNullOfWhatIsNotKnown) {
   }
 }
 
+TEST(NowJson, TellsWhatOperatorsHold) {
+  SituationWatch::Seen seen{.situation = {.at = kNow}};
+  seen.situation.workers = {worker(State::kWorking)};
+  seen.situation.workers[0].status.providers =
+      std::vector<ProviderStatus>{{.name = "a", .state = "open"}, {.name = "b", .state = "ready"}};
+  seen.situation.overrides = {{.provider = "a", .open = true, .until = kNow + seconds(60)}};
+  seen.situation.intake_paused =
+      IntakePause{.since = kNow - seconds(5), .by = "ops", .reason = "a \"drill\""};
+  const auto json = told(seen);
+  EXPECT_STREQ(json["providers"][0]["override"]["state"].GetString(), "open");
+  EXPECT_STREQ(json["providers"][0]["override"]["until"].GetString(), "2027-01-15T08:01:00.000Z");
+  EXPECT_TRUE(json["providers"][1]["override"].IsNull());
+  EXPECT_STREQ(json["intake_paused"]["since"].GetString(), "2027-01-15T07:59:55.000Z");
+  EXPECT_STREQ(json["intake_paused"]["by"].GetString(), "ops");
+  EXPECT_STREQ(json["intake_paused"]["reason"].GetString(), "a \"drill\"");
+  EXPECT_FALSE(json["healthy"].GetBool());
+}
+
 TEST(NowJson, TellsWhatWasSeen) {
   SituationWatch::Seen seen{.situation = {.at = kNow}, .dead = 2};
   Situation& now = seen.situation;
