@@ -1,4 +1,4 @@
--- How the service did, minute by minute, for the charts of operators. And by which request a task was asked for.
+-- How the service did, minute by minute, for the charts of operators.
 
 -- A row is written once, by whichever worker comes first; a minute in which none was there, or the database was not, has none.
 -- What is null nobody knows: a worker did not tell. Times are in milliseconds, right to a twentieth.
@@ -22,7 +22,3 @@ CREATE TABLE service_minute_failures (
   tasks BIGINT UNSIGNED NOT NULL,
   PRIMARY KEY (starts_at, code, provider)
 ) ENGINE=InnoDB;
-
--- As the answer to its creation had it. Without an index, which every creation would pay for: the service's own ids tell when
--- they were made, and tasks are in that order.
-ALTER TABLE tasks ADD COLUMN request_id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NULL;

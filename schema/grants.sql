@@ -70,7 +70,7 @@ GRANT SELECT, UPDATE (state, charged, epoch, claims, lost_leases, attempts, work
     output_deleted_at, attempt_provider, attempt_epoch, attempt_state, attempt_detail, attempt_started_at,
     attempt_ended_at, room, lane)
   ON tasks TO worker;
-GRANT SELECT, INSERT, UPDATE (state, detail, ended_at) ON past_attempts TO worker;
+GRANT SELECT, INSERT, UPDATE (state, detail, ended_at), DELETE ON past_attempts TO worker;
 GRANT SELECT, DELETE ON idempotency TO worker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON workers TO worker;
 GRANT SELECT ON api_processes TO worker;
@@ -78,7 +78,7 @@ GRANT SELECT ON provider_overrides TO worker;
 GRANT SELECT, UPDATE (after_wake_at, after_id, began_at) ON sweep_pass TO worker;
 GRANT SELECT, UPDATE (size, crowds, tasks, pace, bulk_share, takes, express_wait, bulk_wait, looked_at)
   ON release_window TO worker;
-GRANT SELECT, UPDATE (done_to) ON retention TO worker;
+GRANT SELECT, UPDATE (done_to, attempts_to) ON retention TO worker;
 GRANT SELECT, DELETE ON deletions TO worker;
 -- To forget what is over: no more of it than its age.
 GRANT SELECT (id, created_at, last_seen_at), DELETE ON sessions TO worker;
@@ -119,7 +119,12 @@ GRANT SELECT, INSERT, DELETE ON login_links TO admin;
 GRANT SELECT (user_id), DELETE ON sessions TO admin;
 GRANT SELECT, INSERT ON sign_ups TO admin;
 GRANT SELECT ON release_window TO admin;
+GRANT SELECT ON retention TO admin;
 GRANT SELECT ON account_deletions TO admin;
 GRANT SELECT ON usage_hours TO admin;
 GRANT SELECT ON usage_marks TO admin;
 GRANT SELECT, INSERT ON admin_actions TO admin;
+-- To remember how far audits have come.
+GRANT SELECT, INSERT, UPDATE ON audit_progress TO admin;
+GRANT SELECT, INSERT, UPDATE ON audit_marks TO admin;
+GRANT SELECT, INSERT, UPDATE, DELETE ON audit_runs TO admin;

@@ -99,6 +99,8 @@ metrics::Snapshot worker_gauges(const Chain& chain,
 }
 
 int work(const Config& config) {
+  const WorkerId id = WorkerId::make();
+  log::identify("worker_id", id.text());
   raise_descriptor_limit();
   if (!store::may_serve(config.database)) {
     return 1;
@@ -128,7 +130,6 @@ int work(const Config& config) {
     return 1;
   }
   CurrentChain chains(std::make_shared<const Chain>(std::move(*providers)));
-  const WorkerId id = WorkerId::make();
   SandboxedDecoder decoder;
   store::Probe database(config.database);
   queue::Publisher publisher(config.amqp, {}, [](std::span<const Hint>) {});
@@ -223,7 +224,7 @@ int work(const Config& config) {
     return 1;
   }
   consumer.start();
-  log::info("audio-worker works", {{"worker_id", id}, {"ops_listen", config.ops_listen.text()}});
+  log::info("audio-worker works", {{"ops_listen", config.ops_listen.text()}});
   tell_service_manager(Stage::kReady);
 
   std::optional<Signal> signal;

@@ -488,8 +488,8 @@ Reply voices_render(Doors& doors, const Options& o) {
                 .ok = kept == static_cast<std::ptrdiff_t>(made.size())};
 }
 
-Reply audit(Doors& doors, const Options&) {
-  const auto checks = store::audit(doors.url);
+Reply audit(Doors& doors, const Options& o) {
+  const auto checks = store::audit(doors.url, {.recent = !o.full, .resumes = true});
   if (!checks) {
     return Failure{"the audit was not completed: " + worded(checks.error())};
   }
@@ -602,7 +602,10 @@ class CommandLine {
          "audit",
          "check the books and the queue against their rules; exit 1 unless all hold",
          audit,
-         "audit --json");
+         "audit --json")
+        ->add_flag("--full",
+                   options_.full,
+                   "also what an audit before has found right and that no program may change");
     CLI::App* list = leaf(&app_,
                           "actions",
                           "who changed what by these commands, on whom, why, and what came of it; "

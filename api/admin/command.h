@@ -75,7 +75,7 @@ struct Options {
   int overlap_hours = 0;
   int seconds = static_cast<int>(kOverrideUsual.count());
   std::size_t limit = 50;
-  bool again = false, all = false, json = false, watch = false, once = false;
+  bool again = false, all = false, json = false, watch = false, once = false, full = false;
 };
 
 }  // namespace audiogen::api

@@ -10,6 +10,7 @@
 #include "api/generations/event_stream.h"
 #include "api/server/answer.h"
 #include "api/server/asking.h"
+#include "common/base/crypto.h"
 #include "common/base/log.h"
 #include "common/domain/estimate.h"
 #include "common/domain/preference.h"
@@ -44,6 +45,19 @@ std::chrono::milliseconds until_key_is_asked() {
   thread_local std::minstd_rand random(std::random_device{}());
   std::uniform_int_distribution<std::int64_t> earlier(0, kKeyEvery.count() / 4);
   return kKeyEvery - std::chrono::milliseconds(earlier(random));
+}
+
+// A task's span: of the trace that its client is in, else of a new one. What is malformed, or given
+// twice, counts as not given (W3C Trace Context). Its companion, tracestate, ends here: it is for
+// whoever wrote it, and would be up to 512 bytes of the client's for each task, told to providers
+// whom he does not know.
+TraceSpan begin_span(const http::Request& request) {
+  constexpr std::string_view kHeader = "traceparent";
+  const auto span = random_number<sizeof(SpanNumber)>();
+  const auto parent = request.header_count(kHeader) == 1
+                          ? parse_traceparent(request.header(kHeader))
+                          : std::nullopt;
+  return parent ? child_of(*parent, span) : new_trace(random_number<sizeof(TraceNumber)>(), span);
 }
 
 // Of what the database has decided; the rest is api_refused_total and api_unavailable_total.
@@ -122,6 +136,7 @@ Handling Generations::create(Call call) {
     co_return;
   }
   const TaskId task = command->id;
+  const Trail trail = command->trail;
   publisher_.expect(task);
   const auto outcome = co_await ask(creates_, *std::move(command), call.received_at());
   using Kind = store::CreateOutcome::Kind;
@@ -134,10 +149,10 @@ Handling Generations::create(Call call) {
     call.fail(service_unavailable());
     co_return;
   }
-  answer_created(call, *outcome);
+  answer_created(call, *outcome, trail);
   if (outcome->kind == Kind::kCreated) {
     AG_CRASH_POINT("create.replied");
-    publisher_.publish(task, outcome->lane);
+    publisher_.publish(task, outcome->lane, trail);
   }
 }
 
@@ -159,13 +174,13 @@ Result<store::CreateCommand, ApiError> Generations::read_create(const Call& call
     return invalid_request(parsed.error().message);
   }
   command.id = TaskId::make();
+  command.trail = {.request_id = call.request_id(), .trace = begin_span(request)};
   command.user = call.key().user;
   if (!call.key().session) {
     command.key = call.key().id;
     command.limited = call.key().limited;
   }
   command.request = encode_request(*parsed);
-  command.request_id = call.request_id();
   command.fingerprint = fingerprint(command.request);
   command.output_format = parsed->output_format;
   command.deadline = std::chrono::seconds(config_.task_deadline_seconds);
@@ -179,7 +194,9 @@ const PlanLimits& Generations::plan_of(const Call& call) const {
   return call.key().paid ? config_.paid_plan : config_.free_plan;
 }
 
-void Generations::answer_created(const Call& call, const store::CreateOutcome& outcome) {
+void Generations::answer_created(const Call& call,
+                                 const store::CreateOutcome& outcome,
+                                 const Trail& trail) {
   using Kind = store::CreateOutcome::Kind;
   admissions(outcome.kind).Increment();
   switch (outcome.kind) {
@@ -212,9 +229,9 @@ void Generations::answer_created(const Call& call, const store::CreateOutcome& o
     append_header(headers, "Idempotent-Replayed", "true");
   } else if (log::enabled(log::Level::kDebug)) {
     // Not info: the row tells as much, and a line per creation costs a tenth of one.
-    log::debug(
-        "task created",
-        {{"request_id", call.request_id()}, {"task_id", task.id}, {"user_id", call.key().user}});
+    log::debug("task created",
+               about(task.id, trail),
+               {{"user_id", call.key().user}, {"span_id", to_hex(trail.trace->span)}});
   }
   AG_CRASH_POINT("create.committed");
   call.answer(202, render_task(task, names_), headers);
@@ -401,6 +418,9 @@ void Generations::answer_canceled(const Call& call, const store::Cancellation& c
       break;
     case Outcome::kCanceled:
       canceled_.Increment();
+      log::info("task canceled",
+                about(canceled.task.id, canceled.trail),
+                {{"canceled_by_request", call.request_id()}, {"user_id", call.key().user}});
       break;
   }
   call.answer(200, render_task(canceled.task, names_));

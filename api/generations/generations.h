@@ -63,7 +63,7 @@ class Generations {
   // What a request asks the store for, or why it is refused.
   Result<store::CreateCommand, ApiError> read_create(const Call& call, std::string_view body) const;
   const PlanLimits& plan_of(const Call& call) const;
-  void answer_created(const Call& call, const store::CreateOutcome& outcome);
+  void answer_created(const Call& call, const store::CreateOutcome& outcome, const Trail& trail);
   void answer_canceled(const Call& call, const store::Cancellation& canceled);
 
   const Config& config_;

@@ -19,8 +19,10 @@ Instant now() {
 
 }  // namespace
 
-TaskPublisher::TaskPublisher(const Config& config)
-    : store_(config.database), publisher_(config.amqp, {}, [this](std::span<const Hint> hints) {
+TaskPublisher::TaskPublisher(const Config& config, ApiId id)
+    : id_(id),
+      store_(config.database),
+      publisher_(config.amqp, {}, [this](std::span<const Hint> hints) {
         const MutexLock lock(mutex_);
         for (const Hint& hint : hints) {
           unsent_.settled(hint.task);
@@ -40,14 +42,19 @@ void TaskPublisher::expect(TaskId task) {
   unsent_.expect(task);
 }
 
-void TaskPublisher::publish(TaskId task, Lane lane) {
-  if (lane == Lane::kParked) {
+void TaskPublisher::publish(TaskId task, Lane lane, const Trail& trail) {
+  const bool parked = lane == Lane::kParked;
+  if (log::enabled(log::Level::kDebug)) {
+    // Before it is: by then a worker may have written more.
+    log::debug(parked ? "task parked" : "task hinted", about(task, trail));
+  }
+  if (parked) {
     forget(task);
     return;
   }
   const std::array<Hint, 1> hint = {Hint{.task = task, .epoch = 0, .lane = lane}};
   if (publisher_.submit(hint) == 0) {
-    log::debug("hint not queued", {{"task_id", task}});
+    log::debug("hint not queued", about(task, trail));
   }
 }
 

@@ -16,7 +16,7 @@ namespace audiogen::api {
 class TaskPublisher {
  public:
   // Blocks until the database knows of this process, or does not answer.
-  explicit TaskPublisher(const Config& config);
+  TaskPublisher(const Config& config, ApiId id);
   ~TaskPublisher();
   TaskPublisher(const TaskPublisher&) = delete;
   TaskPublisher& operator=(const TaskPublisher&) = delete;
@@ -26,7 +26,7 @@ class TaskPublisher {
   void expect(TaskId task);
   // It was committed, and is for `lane`: a parked one has no hint. When nobody knows that, neither
   // this nor forget() is to be called.
-  void publish(TaskId task, Lane lane);
+  void publish(TaskId task, Lane lane, const Trail& trail);
   // It was not.
   void forget(TaskId task);
 
@@ -40,7 +40,7 @@ class TaskPublisher {
   bool report();
   void keep_reporting();
 
-  const ApiId id_ = ApiId::make();
+  const ApiId id_;
   store::TaskStore store_;  // The constructor's, then the reporter's.
   Mutex mutex_;
   ConditionVariable changed_;

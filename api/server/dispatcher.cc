@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "api/server/access_log.h"
 #include "api/server/answer.h"
 #include "api/server/security_events.h"
 #include "common/base/check.h"
@@ -88,7 +89,7 @@ void answer_options(const http::Exchange& exchange, const std::string& allow, bo
       append_header(response.headers, "Access-Control-Allow-Methods", allow);
       response.headers +=
           "Access-Control-Allow-Headers: Authorization, Content-Type, Idempotency-Key, "
-          "If-None-Match, Last-Event-ID, Prefer, Range, X-Request-Id\r\n"
+          "If-None-Match, Last-Event-ID, Prefer, Range, traceparent, X-Request-Id\r\n"
           "Access-Control-Max-Age: 86400\r\n";
     }
   }
@@ -215,6 +216,7 @@ void Dispatcher::handle(http::Exchange exchange) {
     return;
   }
   const Route* const route = path->find(request.method);
+  note_asked(exchange, route != nullptr ? *route : *path->routes.front());
   if (route == nullptr) {
     const bool cross_origin = path->routes.front()->cross_origin;
     if (request.method == "OPTIONS") {
@@ -305,6 +307,7 @@ void Dispatcher::judged(Call call, const Authenticator::Judgement& judgement) {
       break;
   }
   call.key_ = judgement.key;
+  note_asked(call.exchange(), route, call.key_);
   const RateDecision decision = limiter_.take(call.key_.counted_as(), call.key_.user, route.rate);
   call.rate_headers_ = limiter_.headers(route.rate, decision);
   if (!decision.allowed) {

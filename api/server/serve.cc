@@ -31,6 +31,7 @@
 #include "api/operators/page.h"
 #include "api/operators/scale.h"
 #include "api/operators/situation_watch.h"
+#include "api/server/access_log.h"
 #include "api/server/auth.h"
 #include "api/server/description.h"
 #include "api/server/dispatcher.h"
@@ -63,6 +64,8 @@ constexpr auto kPublishLimit = std::chrono::seconds(3);
 }  // namespace
 
 int serve(const Config& config) {
+  const auto id = ApiId::make();
+  log::identify("api_id", id.text());
   const std::size_t descriptors = raise_descriptor_limit();
   const std::size_t connections = std::min(static_cast<std::size_t>(config.connections_max),
                                            http::connections_for(descriptors));
@@ -101,9 +104,15 @@ int serve(const Config& config) {
                   : "no console: CONSOLE is off, or PUBLIC_URL is neither https nor http on a "
                     "loopback address, or has a path");
   }
+  std::optional<AccessLog> access_log;  // Before whoever may answer: until the end somebody does.
+  http::AnsweredHook answered;
+  if (config.access_log) {
+    access_log.emplace();
+    answered = [&access_log](const http::Answered& request) { access_log->answered(request); };
+  }
   std::atomic<bool> draining{false};
   store::Probe database(config.database, store::Probe::Watches::kIntakeToo);
-  TaskPublisher publisher(config);
+  TaskPublisher publisher(config, id);
   RateLimiter limiter(config);
   Authenticator keys(config, limiter, Authenticator::bearer_keys(config));
   std::optional<Authenticator> sessions;
@@ -179,6 +188,7 @@ int serve(const Config& config) {
           .body_budget = static_cast<std::size_t>(config.body_budget_mb) * 1024 * 1024,
           .trusted_proxies = config.trusted_proxies,
           .name = "public",
+          .answered = std::move(answered),
           .connections_max = connections,
           .connections_per_address = of_one_address,
           .reply_timeout = kReplyTimeout},
@@ -245,6 +255,9 @@ int serve(const Config& config) {
   actions.stop();
   desk.stop();
   ops.stop();
+  if (access_log) {
+    access_log->stop();
+  }
   log::info("audio-api stopped");
   return 0;
 }

@@ -143,6 +143,12 @@ constexpr std::array kVariables = {
              .meaning = "how long a signed output.url works at least, 60-604800; every status read "
                         "renews it",
              .api_only = true},
+    Variable{.name = "ATTEMPTS_RETENTION_DAYS",
+             .fallback = "90",
+             .meaning =
+                 "how long the provider calls before a task's newest are kept, 2-3650; 0: for "
+                 "ever",
+             .worker_only = true},
     Variable{"OUTPUT_RETENTION_DAYS",
              "0",
              "files older than this are deleted, 0-3650; 0 keeps them; the same everywhere"},
@@ -236,6 +242,10 @@ constexpr std::array kVariables = {
              .worker_only = true},
     Variable{"LOG_LEVEL", "info", "debug, info, warn or error"},
     Variable{"LOG_FORMAT", "json", "json or text"},
+    Variable{.name = "ACCESS_LOG",
+             .fallback = "off",
+             .meaning = "on: a line in the log for each request; needs LOG_LEVEL info or debug",
+             .api_only = true},
 };
 
 bool concerns(const Variable& variable, Program program) {
@@ -763,6 +773,11 @@ Result<Config, std::vector<std::string>> load_config(Program program) {
     c.sandbox = in.choice("SANDBOX", {"required", "best_effort"}) == "required"
                     ? SandboxPolicy::kRequired
                     : SandboxPolicy::kBestEffort;
+    c.attempts_retention_days = in.number("ATTEMPTS_RETENTION_DAYS", 0, 3650);
+    if (c.attempts_retention_days == 1) {
+      in.errors().push_back(
+          "ATTEMPTS_RETENTION_DAYS must be 0 or at least 2: a task may be a day old and open");
+    }
     c.references_max_mb = in.number("REFERENCES_MAX_MB", 32, 65'536);
     c.references_seconds = in.number("REFERENCES_SECONDS", 1, 600);
     c.references_folder = in.text("REFERENCES_FOLDER");
@@ -773,6 +788,13 @@ Result<Config, std::vector<std::string>> load_config(Program program) {
   }
   c.log_level = in.choice("LOG_LEVEL", {"debug", "info", "warn", "error"});
   c.log_format = in.choice("LOG_FORMAT", {"json", "text"});
+  if (program == Program::kApi) {
+    c.access_log = in.choice("ACCESS_LOG", {"off", "on"}) == "on";
+    if (c.access_log && c.log_level != "info" && c.log_level != "debug") {
+      in.errors().push_back(
+          "ACCESS_LOG=on writes lines of the level info, which LOG_LEVEL leaves out");
+    }
+  }
   if (!in.errors().empty()) {
     return in.errors();
   }

@@ -112,11 +112,13 @@ struct Config {
   int worker_in_flight = 0;
   UrlPolicy url_policy = UrlPolicy::kPublic;
   SandboxPolicy sandbox = SandboxPolicy::kBestEffort;  // The worker's only.
+  int attempts_retention_days = 0;                     // 0: for ever. The worker's only.
   // What references may use, and where nothing from outside may lead to; the worker's only.
   int references_max_mb = 0, references_seconds = 0;
   std::string references_folder;
   std::vector<IpNetwork> url_deny;
   std::string log_level, log_format;
+  bool access_log = false;  // The API's only.
 
   std::string model_name() const { return brand + "-audio-1.0"; }
 };

@@ -21,6 +21,16 @@ Sha256 hmac_sha256(std::string_view key, std::string_view data);
 // per thread.
 void random_bytes(std::span<std::uint8_t> out);
 
+// Random bytes that are not all zero.
+template <std::size_t N>
+std::array<std::uint8_t, N> random_number() {
+  std::array<std::uint8_t, N> out{};
+  do {
+    random_bytes(out);
+  } while (out == std::array<std::uint8_t, N>{});
+  return out;
+}
+
 // Compares without a timing side channel. Different lengths are unequal.
 bool constant_time_equal(std::string_view a, std::string_view b);
 

@@ -2,6 +2,8 @@
 
 #include <chrono>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
@@ -17,6 +19,7 @@ constexpr std::size_t kValueMax = 512;
 
 struct State {
   std::string program = "audiogen";
+  std::vector<Field> process;  // As identify() says.
   bool json = true;
   std::shared_ptr<spdlog::logger> logger = [] {
     auto made =
@@ -83,6 +86,16 @@ void append_escaped(std::string& out, std::string_view text) {
   append_to_here();
 }
 
+void append_field(std::string& line, const Field& field, bool json) {
+  line += json ? ",\"" : " ";
+  line += field.key;
+  line += !json ? "=" : field.quoted ? "\":\"" : "\":";
+  append_escaped(line, field.value);
+  if (json && field.quoted) {
+    line += '"';
+  }
+}
+
 }  // namespace
 
 void init(std::string_view program, std::string_view level, std::string_view format) {
@@ -92,11 +105,18 @@ void init(std::string_view program, std::string_view level, std::string_view for
   s.logger->set_level(spdlog::level::from_str(std::string(level)));
 }
 
+void identify(std::string_view key, std::string value) {
+  state().process.assign(1, Field(key, std::move(value)));
+}
+
 bool enabled(Level level) {
   return state().logger->should_log(spd(level));
 }
 
-void write(Level level, std::string_view event, std::initializer_list<Field> fields) {
+void write(Level level,
+           std::string_view event,
+           std::span<const Field> about,
+           std::initializer_list<Field> fields) {
   if (!enabled(level)) {
     return;
   }
@@ -104,10 +124,10 @@ void write(Level level, std::string_view event, std::initializer_list<Field> fie
   const Instant now =
       std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now());
   std::string line;
-  line.reserve(192);
+  line.reserve(256);
   if (s.json) {
     line += "{\"time\":\"";
-    line += format_iso(now);
+    line += format_iso_exact(now);
     line += "\",\"level\":\"";
     line += name(level);
     line += "\",\"program\":\"";
@@ -115,28 +135,21 @@ void write(Level level, std::string_view event, std::initializer_list<Field> fie
     line += "\",\"event\":\"";
     append_escaped(line, event);
     line += '"';
-    for (const Field& field : fields) {
-      line += ",\"";
-      line += field.key;
-      line += field.quoted ? "\":\"" : "\":";
-      append_escaped(line, field.value);
-      if (field.quoted) {
-        line += '"';
-      }
-    }
-    line += '}';
   } else {
-    line += format_iso(now);
+    line += format_iso_exact(now);
     line += ' ';
     line += name(level);
     line += ' ';
     append_escaped(line, event);
-    for (const Field& field : fields) {
-      line += ' ';
-      line += field.key;
-      line += '=';
-      append_escaped(line, field.value);
+  }
+  for (const std::span<const Field> some :
+       {about, std::span<const Field>(fields), std::span<const Field>(s.process)}) {
+    for (const Field& field : some) {
+      append_field(line, field, s.json);
     }
+  }
+  if (s.json) {
+    line += '}';
   }
   s.logger->log(spd(level), spdlog::string_view_t(line.data(), line.size()));
 }

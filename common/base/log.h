@@ -7,6 +7,7 @@
 #include <concepts>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -38,25 +39,57 @@ struct Field {
 // the name of the program. Call once, before threads start; without it: info, json.
 void init(std::string_view program, std::string_view level, std::string_view format);
 
+// Says which process this is: a member of each of its lines from now on. Call once, before threads
+// start.
+void identify(std::string_view key, std::string value);
+
 // True when `level` is written: ask before computing costly fields.
 bool enabled(Level level);
 
-// Writes one event. Thread-safe; blocks only on standard error.
-void write(Level level, std::string_view event, std::initializer_list<Field> fields = {});
+// Writes one event: what it is about, then the rest. Thread-safe; blocks only on standard error.
+void write(Level level,
+           std::string_view event,
+           std::span<const Field> about,
+           std::initializer_list<Field> fields = {});
+inline void write(Level level, std::string_view event, std::initializer_list<Field> fields = {}) {
+  write(level, event, {}, fields);
+}
 
 inline void debug(std::string_view event, std::initializer_list<Field> fields = {}) {
   if (enabled(Level::kDebug)) {
     write(Level::kDebug, event, fields);
   }
 }
+inline void debug(std::string_view event,
+                  std::span<const Field> about,
+                  std::initializer_list<Field> fields = {}) {
+  if (enabled(Level::kDebug)) {
+    write(Level::kDebug, event, about, fields);
+  }
+}
 inline void info(std::string_view event, std::initializer_list<Field> fields = {}) {
   write(Level::kInfo, event, fields);
+}
+inline void info(std::string_view event,
+                 std::span<const Field> about,
+                 std::initializer_list<Field> fields = {}) {
+  write(Level::kInfo, event, about, fields);
 }
 inline void warn(std::string_view event, std::initializer_list<Field> fields = {}) {
   write(Level::kWarn, event, fields);
 }
+inline void warn(std::string_view event,
+                 std::span<const Field> about,
+                 std::initializer_list<Field> fields = {}) {
+  write(Level::kWarn, event, about, fields);
+}
 inline void error(std::string_view event, std::initializer_list<Field> fields = {}) {
   write(Level::kError, event, fields);
+}
+inline void error(std::string_view event,
+                  std::span<const Field> about,
+                  std::initializer_list<Field> fields = {}) {
+  write(Level::kError, event, about, fields);
 }
 
 }  // namespace audiogen::log

@@ -148,4 +148,10 @@ std::string format_iso(Instant at) {
   return out;
 }
 
+std::string format_iso_exact(Instant at) {
+  std::string out = format_db_time(at);
+  out[10] = 'T';
+  return out += 'Z';
+}
+
 }  // namespace audiogen

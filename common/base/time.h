@@ -22,6 +22,8 @@ std::string format_db_time(Instant at);
 
 // "2026-11-20T23:10:32.123Z" (RFC 3339).
 std::string format_iso(Instant at);
+// The same to the microsecond.
+std::string format_iso_exact(Instant at);
 
 // A date and time of RFC 3339 with any offset, to the microsecond (further digits are cut off).
 // Nullopt for anything else, for what the calendar does not have, and for leap seconds.

@@ -162,6 +162,27 @@ Response ServerCore::render_error(int status,
   }
 }
 
+void ServerCore::tell(const Request& request,
+                      const std::any& note,
+                      const Response& response,
+                      std::uint64_t bytes,
+                      Clock::time_point received_at) const noexcept {
+  if (!options.answered) {
+    return;
+  }
+  try {
+    const bool bodyless =
+        request.method == "HEAD" || response.status == 204 || response.status == 304;
+    options.answered({.request = request,
+                      .note = &note,
+                      .status = response.status,
+                      .headers = response.headers,
+                      .bytes = bodyless ? 0 : bytes,
+                      .took = Clock::now() - received_at});
+  } catch (...) {  // No memory: see Call::tell().
+  }
+}
+
 bool ServerCore::trusts(const IpAddress& peer) const {
   return std::any_of(options.trusted_proxies.begin(),
                      options.trusted_proxies.end(),
@@ -634,6 +655,7 @@ void Connection::refuse(int status, const std::string& reason) {
   const std::unique_ptr<Framer> framer = std::move(inbox_);
   framer->request().client = client_of(framer->request());
   begin_busy(framer->request());
+  const std::any note = awaited_.call ? awaited_.call->noted() : std::any();
   drop_awaited();
   // What follows a malformed request cannot be told apart from it.
   discarding_ = true;
@@ -641,6 +663,7 @@ void Connection::refuse(int status, const std::string& reason) {
   {
     const MutexUnlock unlocked(mutex_);
     response = core_->render_error(status, reason, &framer->request());
+    core_->tell(framer->request(), note, response, response.body.size(), Clock::now());
   }
   if (phase_ == Phase::kBusy) {
     write_response(response);
@@ -1115,15 +1138,60 @@ Call::~Call() {
   connection_->take_back(std::move(framer_));
 }
 
-void Call::begin_stream(Response&& head) noexcept {
-  if (!answered_.exchange(true)) {
-    streaming_ = connection_->begin_stream(std::move(head));
+// What is said of an answer is worth less than the answer.
+void Call::tell(const Response& response, std::uint64_t bytes) const noexcept {
+  if (!is_told()) {
+    return;
   }
+  try {
+    connection_->core()->tell(request(), noted(), response, bytes, received_at_);
+  } catch (...) {  // No memory.
+  }
+}
+
+bool Call::is_told() const {
+  return static_cast<bool>(connection_->core()->options.answered);
+}
+
+void Call::note(std::any what) {
+  const MutexLock lock(note_mutex_);
+  note_ = std::move(what);
+}
+
+std::any Call::noted() const {
+  const MutexLock lock(note_mutex_);
+  return note_;
+}
+
+void Call::begin_stream(Response&& head) noexcept {
+  if (answered_.exchange(true)) {
+    return;
+  }
+  if (is_told()) {
+    try {
+      stream_head_.status = head.status;
+      stream_head_.headers = head.headers;
+    } catch (...) {  // No memory: see tell().
+    }
+  }
+  streaming_ = connection_->begin_stream(std::move(head));
+  if (!streaming_) {  // That was all: it has no taker, or asked for no body.
+    tell(stream_head_, 0);
+  }
+}
+
+bool Call::send(std::string_view part) noexcept {
+  if (!streaming_ || !connection_->send_part(part)) {
+    return false;
+  }
+  stream_bytes_ += part.size();
+  return true;
 }
 
 void Call::end_stream(bool whole) noexcept {
   if (streaming_.exchange(false)) {
     connection_->end_stream(whole);
+    tell(stream_head_, stream_bytes_);
   }
 }
 
@@ -1141,9 +1209,12 @@ void Call::body_arrived(std::unique_ptr<Framer> whole, Clock::time_point at) {
 }
 
 void Call::reply(Response&& response) noexcept {
-  if (!answered_.exchange(true)) {
-    connection_->answer(std::move(response));
+  if (answered_.exchange(true)) {
+    return;
   }
+  tell(response,
+       response.file ? static_cast<std::uint64_t>(response.file->length) : response.body.size());
+  connection_->answer(std::move(response));
 }
 
 const Request& Exchange::request() const {
@@ -1169,6 +1240,12 @@ void Exchange::allow(std::chrono::milliseconds longer) const {
 }
 bool Exchange::client_ended() const {
   return call_->client_ended();
+}
+bool Exchange::is_told() const {
+  return call_->is_told();
+}
+void Exchange::note(std::any what) const {
+  call_->note(std::move(what));
 }
 std::chrono::steady_clock::time_point Exchange::received_at() const {
   return call_->received_at();

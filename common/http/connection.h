@@ -5,6 +5,7 @@
 // response can never reach a client that got a recycled descriptor number.
 #pragma once
 
+#include <any>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -45,6 +46,12 @@ struct ServerCore {
   void remove(const std::shared_ptr<Connection>& connection);
   std::vector<std::shared_ptr<Connection>> all() const;
   std::size_t count() const;
+  // Tells whoever wants to know of an answer. `bytes`: of its body, for a request that wants one.
+  void tell(const Request& request,
+            const std::any& note,
+            const Response& response,
+            std::uint64_t bytes,
+            Clock::time_point received_at) const noexcept;
   // Acts on every connection whose deadline has passed.
   void sweep(Clock::time_point now);
 
@@ -260,7 +267,7 @@ class Call {
   void reply(Response&& response) noexcept;
   void read_body(std::uint64_t holder, std::function<void()> next);
   void begin_stream(Response&& head) noexcept;
-  bool send(std::string_view part) noexcept { return streaming_ && connection_->send_part(part); }
+  bool send(std::string_view part) noexcept;
   void end_stream(bool whole) noexcept;
   void allow(std::chrono::milliseconds longer) { connection_->allow(*this, longer); }
   bool client_ended() const { return connection_->client_ended(); }
@@ -269,8 +276,13 @@ class Call {
   void body_arrived(std::unique_ptr<Framer> whole, Clock::time_point at);
   // No reply is wanted any more.
   void disregard() { answered_ = true; }
+  bool is_told() const;
+  void note(std::any what);
+  std::any noted() const;
 
  private:
+  void tell(const Response& response, std::uint64_t bytes) const noexcept;
+
   const std::shared_ptr<Connection> connection_;
   std::unique_ptr<Framer> framer_;  // The head alone, if the body was to come …
   std::unique_ptr<Framer> whole_;   // … and this, when it has.
@@ -278,6 +290,11 @@ class Call {
   const bool body_to_come_;
   std::atomic<bool> answered_{false};   // The connection stays busy with this call until then …
   std::atomic<bool> streaming_{false};  // … and longer, when the answer comes in parts.
+  mutable Mutex note_mutex_;
+  std::any note_ GUARDED_BY(note_mutex_);
+  // Of a stream, where somebody is told of answers.
+  Response stream_head_{};
+  std::atomic<std::uint64_t> stream_bytes_{0};
 };
 
 }  // namespace audiogen::http

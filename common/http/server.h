@@ -3,6 +3,7 @@
 // must never see the wire (README.md, "Pistache").
 #pragma once
 
+#include <any>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -43,6 +44,18 @@ struct Response {
   bool close = false;            // Close the connection after this response.
 };
 
+// A request that has its answer.
+struct Answered {
+  const Request& request;
+  const std::any* note;  // As Exchange::note() left it; empty: nothing was noted.
+  int status;
+  std::string_view headers;  // Of the answer, as in Response.
+  std::uint64_t bytes;       // Of its body; of a stream those that were taken.
+  // From the last byte of the request (of a head that is answered without its body: of that) to the
+  // answer's way to the socket; of a stream to its end.
+  std::chrono::steady_clock::duration took;
+};
+
 class Call;
 
 // One request waiting for its one response. Cheap to copy and to move; may outlive the connection
@@ -81,6 +94,11 @@ class Exchange {
   // True when the client sends no more. Nearly always it is gone; but it may still read, which
   // cannot be told until something is written to it: so it gets its answer, now rather than later.
   bool client_ended() const;
+  // Whether somebody is told of answers (ServerOptions::answered).
+  bool is_told() const;
+  // What is to be said there of this request, in place of what was noted before. Any thread, never
+  // blocks; without effect once it has its answer.
+  void note(std::any what) const;
   // When the last byte of the request was there.
   std::chrono::steady_clock::time_point received_at() const;
 
@@ -101,6 +119,10 @@ using Handler = std::function<void(Exchange)>;
 using ErrorReply =
     std::function<Response(int status, std::string_view reason, const Request* partial)>;
 
+// Told once of each request that gets an answer, also of those that the server refuses itself. Runs
+// on any thread; must not block, and not answer anything.
+using AnsweredHook = std::function<void(const Answered&)>;
+
 struct ServerOptions {
   std::string host = "127.0.0.1";  // A numeric address (IPv4 or IPv6) or a name that resolves.
   std::uint16_t port = 0;          // 0: any free one, see Server::port().
@@ -116,6 +138,7 @@ struct ServerOptions {
   std::vector<IpNetwork> trusted_proxies = {};
   // Of metrics and log lines.
   std::string name = "http";
+  AnsweredHook answered = {};
   // Open connections. When there are so many, a new one takes the place of one that rests (between
   // requests, in the middle of a head, or of an answer of which its client takes nothing): the
   // longest resting one of the address with most connections. If none rests, the new one is closed

@@ -2,6 +2,7 @@
 // invariants stand. `audio-api admin audit` runs it, and so do the tests.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -22,9 +23,22 @@ struct Check {
   std::uint64_t bad = 0;  // Users or rows that break it.
 };
 
-// Counts what breaks each rule, in order, all in one consistent snapshot on a connection of its
-// own. Reads every row: minutes for many millions, and blocks that long; waits for nobody's locks
-// and holds none. Faults: only those of the database.
-Result<std::vector<Check>, Fault> audit(const DatabaseUrl& url);
+struct AuditOptions {
+  // Not again what an earlier audit has found right and that cannot change any more: rows of days
+  // before yesterday, up to the first one that was wrong or open. Else every row there is.
+  bool recent = false;
+  // Goes on where an audit of the same kind was interrupted less than an hour ago, counting what
+  // that one had found, and leaves word for the next.
+  bool resumes = false;
+  // Tasks, or rows of the ledger, that one part reads.
+  std::size_t part = 5'000;
+};
+
+// Counts what breaks each rule, in order. Reads in parts, each of so many rows, in a consistent
+// snapshot of its own and far below a second; what needs the whole of a user's rows is added up
+// over the parts (README.md, "An audit in parts"). Only what is open now is read in one part,
+// however much it is: some 3 us a task. Waits for nobody's locks and holds none; blocks until all
+// was read, about a minute for 10^6 tasks. Faults: only those of the database.
+Result<std::vector<Check>, Fault> audit(const DatabaseUrl& url, const AuditOptions& options = {});
 
 }  // namespace audiogen::store

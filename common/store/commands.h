@@ -19,6 +19,7 @@
 #include "common/domain/lifecycle.h"
 #include "common/domain/operator_action.h"
 #include "common/domain/task.h"
+#include "common/domain/trace.h"
 
 namespace audiogen::store {
 
@@ -62,11 +63,11 @@ struct CreateCommand {
   std::optional<std::string> idempotency_key{};
   Sha256 fingerprint{};
   std::string request{};     // Canonical JSON.
-  std::string request_id{};  // As the answer has it, 64 letters at most; empty: none.
   OutputFormat output_format = OutputFormat::kMp3;
   std::chrono::seconds deadline{900};  // From creation.
   // By the plan of its user; 0: no limit. Tasks open at once, and those of them that are released.
   std::uint32_t open_max = 0, released_max = 0;
+  Trail trail{};
 };
 
 struct CreateOutcome {
@@ -134,6 +135,7 @@ struct Claim {
   std::string request{};       // Canonical JSON.
   Instant created_at{}, deadline_at{};
   std::chrono::microseconds until_deadline{0};  // By the database's clock at the claim.
+  Trail trail{};
 };
 // Nullopt: nothing to do for this hint (final, claimed by another, not due, another epoch,
 // unknown, put off).
@@ -156,6 +158,7 @@ inline constexpr char kNotCalled[] = "not called";
 struct SettleCommand : ClaimEnd {
   TaskId task{};
   UserId user{};
+  Trail trail{};  // For logs.
   // kSucceed
   std::uint64_t output_bytes = 0;
   Sha256 output_sha256{};
@@ -181,6 +184,7 @@ struct AttemptStart {
   std::uint32_t previous = 0;  // 0: none
   std::uint8_t previous_state = 0;
   std::string previous_detail{};
+  Trail trail{};  // For logs.
 };
 
 struct CancelCommand {
@@ -196,6 +200,7 @@ enum class CancelOutcome {
 struct Cancellation {
   CancelOutcome outcome = CancelOutcome::kFailed;
   TaskView task{};  // As it stands now, for kCanceled and kAlreadyFinal.
+  Trail trail{};    // For kCanceled.
 };
 
 // Tasks past their retention.
@@ -218,6 +223,15 @@ struct OldKey {
 struct TaskOutput {
   TaskId task{};
   std::string key{};  // Its file; empty: none.
+  Trail trail{};      // Of deletions() alone.
+};
+
+// A task that a look of the sweeper has put back, or ended.
+struct Swept {
+  TaskId task{};
+  Trail trail{};
+  std::optional<WorkerId> worker{};  // Whose lease was lost, if one was.
+  enum class Kind : std::uint8_t { kReaped, kExpired, kExhausted } kind = Kind::kReaped;
 };
 
 // What one look of the sweeper did.
@@ -228,6 +242,7 @@ struct SweepResult {
   bool more = false;                                   // There may be.
   std::size_t kept = 0;                                // Not judged: the clock has just jumped.
   std::size_t reaped = 0, expired = 0, exhausted = 0;  // Lost leases; deadlines; claims used up.
+  std::vector<Swept> swept{};                          // Those, one by one.
 };
 
 // A transaction that follows another of the same process on some of its rows. The rows that one

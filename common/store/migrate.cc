@@ -29,6 +29,7 @@ extern const std::string_view migration_0016;
 extern const std::string_view migration_0017;
 extern const std::string_view migration_0018;
 extern const std::string_view migration_0019;
+extern const std::string_view migration_0020;
 
 namespace {
 
@@ -406,7 +407,8 @@ std::span<const Migration> migrations() {
                                  Migration{16, migration_0016},
                                  Migration{17, migration_0017},
                                  Migration{18, migration_0018, Older::kServe},
-                                 Migration{19, migration_0019, Older::kServe}};
+                                 Migration{19, migration_0019, Older::kServe},
+                                 Migration{20, migration_0020, Older::kServe}};
   return all;
 }
 

@@ -20,6 +20,16 @@ TaskId task_of(const Command& command) {
   return command.task;
 }
 
+// Its trail, where the command brings it.
+template <class Command>
+Trail trail_of(const Command& command) {
+  if constexpr (requires { command.trail; }) {
+    return command.trail;
+  } else {
+    return {};
+  }
+}
+
 inline StoreFault to_store_fault(const DbError& error) {
   switch (error.fault()) {
     case DbFault::kUnknownOutcome:
@@ -183,10 +193,8 @@ class BatchRun {
       return;
     }
     log::error("command failed",
-               {{"what", what_},
-                {"task", task_of(one.front())},
-                {"code", fault.code()},
-                {"error", fault.what()}});
+               about(task_of(one.front()), trail_of(one.front())),
+               {{"what", what_}, {"code", fault.code()}, {"error", fault.what()}});
     at(one.front()) = failed_;
   }
 

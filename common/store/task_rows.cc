@@ -180,6 +180,9 @@ LockedTasks lock_tasks(Session& session, std::vector<TaskId> ids, Columns column
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   Sql sql("SELECT UTC_TIMESTAMP(6), ");
   sql << kRecordColumns;
+  if (columns != Columns::kRules) {
+    sql << ", t.request_id, t.trace";
+  }
   if (columns == Columns::kWithWork) {
     sql << ", t.request, t.created_at";
   }
@@ -190,11 +193,14 @@ LockedTasks lock_tasks(Session& session, std::vector<TaskId> ids, Columns column
     if (out.rows.empty()) {
       out.now = rows.time(1);
     }
-    constexpr std::uint32_t kFirst = 2;
+    constexpr std::uint32_t kFirst = 2, kTrail = kFirst + kRecordColumnCount;
     TaskRecord record = read_record(rows, kFirst);
+    if (columns != Columns::kRules) {
+      record.trail = read_trail(rows, kTrail);
+    }
     if (columns == Columns::kWithWork) {
-      record.request = rows.text(kFirst + kRecordColumnCount);
-      record.created_at = rows.time(kFirst + kRecordColumnCount + 1);
+      record.request = rows.text(kTrail + 2);
+      record.created_at = rows.time(kTrail + 3);
     }
     out.rows.emplace(record.id, std::move(record));
   }
@@ -237,6 +243,17 @@ TaskRecord read_record(const Rows& rows, std::uint32_t first) {
   task.called = !rows.is_null(first + 14) && rows.u32(first + 14) == task.epoch;
   task.lost_leases = rows.u32(first + 15);
   return task;
+}
+
+Trail read_trail(const Rows& rows, std::uint32_t first) {
+  Trail out;
+  if (!rows.is_null(first)) {
+    out.request_id = rows.text(first);
+  }
+  if (!rows.is_null(first + 1)) {
+    out.trace = unpack_trace_span(rows.text(first + 1));
+  }
+  return out;
 }
 
 TaskView read_view(const Rows& rows, std::uint32_t first) {
@@ -321,7 +338,8 @@ bool book_end(Books& books, const TaskRecord& task, Units charged) {
   const Balance* balance = books.find(task.user);
   if (balance == nullptr || balance->held < task.held) {
     log::error("cannot end a hold",
-               {{"task", task.id}, {"user", task.user}, {"balance", balance != nullptr}});
+               about(task.id, task.trail),
+               {{"user_id", task.user}, {"balance", balance != nullptr}});
     return false;
   }
   books.book(task.user, task.id.uuid, resolve(*balance, task.held, charged));

@@ -23,6 +23,7 @@ struct TaskRecord : TaskFacts {
   UserId user;
   std::uint32_t attempts = 0;
   bool attempt_open = false;  // The newest attempt has not ended.
+  Trail trail{};              // Read only with Columns::kWithTrail or kWithWork.
   // Read only with Columns::kWithWork.
   std::string request{};
   Instant created_at{};
@@ -52,7 +53,7 @@ struct LockedTasks {
   std::unordered_set<TaskId> held;  // There, but another transaction holds them.
   TaskRecord* find(TaskId id);
 };
-enum class Columns { kRules, kWithWork };
+enum class Columns { kRules, kWithTrail, kWithWork };
 LockedTasks lock_tasks(Session& session,
                        std::vector<TaskId> ids,
                        Columns columns = Columns::kRules);
@@ -64,6 +65,8 @@ inline constexpr char kRecordColumns[] =
     "t.lost_leases, t.lane";
 inline constexpr std::uint32_t kRecordColumnCount = 17;
 TaskRecord read_record(const Rows& rows, std::uint32_t first);
+// From the columns request_id and trace.
+Trail read_trail(const Rows& rows, std::uint32_t first);
 
 // The columns of a TaskView, and reading them from column `first` on. Of a queued task
 // `waits_for_reference` then says only that it may: find_references() tells.

@@ -136,7 +136,7 @@ class TaskStore {
                                               bool express_only = false);
 
   // An API process is alive, and the first hints of its tasks before `unsent_from` were confirmed.
-  // Forgets processes not seen for a day.
+  // Forgets processes not seen for a day, some at a time.
   Result<Done, StoreFault> report_api(ApiId api, TaskId unsent_from);
 
   // Whether this store, and no other one of this database, has the turn with a chore. It has it for
@@ -148,7 +148,8 @@ class TaskStore {
     kOutputs = 4,
     kCrowds = 5,
     kPass = 6,
-    kMinutes = 7
+    kMinutes = 7,
+    kAttempts = 8
   };
   Result<bool, StoreFault> take_turn(Chore chore);
 
@@ -183,6 +184,16 @@ class TaskStore {
                                                   Instant until);
   Result<Done, StoreFault> old_outputs_deleted(TaskId last);
 
+  // When the oldest task was made of which provider calls before its newest are kept, by its id;
+  // nullopt: there is none.
+  Result<std::optional<Instant>, StoreFault> oldest_attempt();
+  // Deletes provider calls before their task's newest: of tasks made, by their ids, longer than
+  // `age` ago and before `until`, the oldest first, up to `limit` and what is left of the last
+  // task. The number. `age` must be longer than a task can be open.
+  Result<std::size_t, StoreFault> forget_attempts(std::chrono::seconds age,
+                                                  std::size_t limit,
+                                                  Instant until);
+
   // The final tasks with from <= id <= to that were claimed more than once or have no output, by id
   // and up to `limit`: any other task can have left no file but its output.
   Result<std::vector<TaskOutput>, StoreFault> doubtful_outputs(TaskId from,
@@ -198,8 +209,8 @@ class TaskStore {
   // The database's clock.
   Result<Instant, StoreFault> now();
 
-  // Upserts this worker's row in `workers`, and forgets rows not seen for a day. What operators
-  // want of it.
+  // Upserts this worker's row in `workers`, and forgets rows not seen for a day, some at a time.
+  // What operators want of it.
   Result<WorkerOrders, StoreFault> report_worker(WorkerId worker,
                                                  const std::string& host,
                                                  int pid,

@@ -79,10 +79,20 @@ struct Created {
   Lane lane;
 };
 
+// The values of request_id and trace.
+Sql& write_trail(Sql& sql, const Trail& trail) {
+  if (trail.request_id.empty()) {
+    sql << "NULL,";
+  } else {
+    sql.bytes(trail.request_id) << ",";
+  }
+  return trail.trace ? sql.bytes(pack(*trail.trace)) : sql << "NULL";
+}
+
 void insert_rows(Session& session, std::span<const Created> created, Instant now) {
   Sql tasks(
       "INSERT INTO tasks (id, user_id, key_id, state, request, output_format, held, next_run_at, "
-      "deadline_at, wake_at, created_at, updated_at, lane, request_id) VALUES ");
+      "deadline_at, wake_at, created_at, updated_at, lane, request_id, trace) VALUES ");
   list(tasks, created, [&](const Created& task) {
     const CreateCommand* const c = task.command;
     const Instant deadline = now + c->deadline;
@@ -90,11 +100,7 @@ void insert_rows(Session& session, std::span<const Created> created, Instant now
     tasks.bytes(c->request) << "," << c->output_format << "," << kHoldAmount << "," << now << ","
                             << deadline << "," << first_look(task.lane, now, deadline) << "," << now
                             << "," << now << "," << task.lane << ",";
-    if (c->request_id.empty()) {
-      tasks << "NULL)";
-    } else {
-      tasks.bytes(c->request_id) << ")";
-    }
+    write_trail(tasks, c->trail) << ")";
   });
   session.later(tasks);
 

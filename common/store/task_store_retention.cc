@@ -1,8 +1,9 @@
-// Which finished tasks lose their files, by age or because their owners delete them, and how far
-// that has come; which files are no task's.
+// Which finished tasks lose their files, by age or because their owners delete them, and their old
+// provider calls, and how far that has come; which files are no task's.
 #include <algorithm>
 
 #include "common/store/task_batch.h"
+#include "common/store/task_rows.h"
 #include "common/store/task_store.h"
 
 namespace audiogen::store {
@@ -62,6 +63,47 @@ Result<Done, StoreFault> TaskStore::old_outputs_deleted(TaskId last) {
   });
 }
 
+Result<std::optional<Instant>, StoreFault> TaskStore::oldest_attempt() {
+  return guarded<std::optional<Instant>>("oldest_attempt", [&] {
+    Rows rows = session_.query(
+        Sql("SELECT task_id FROM past_attempts FORCE INDEX (PRIMARY) WHERE task_id>(SELECT "
+            "attempts_to FROM retention WHERE id=1) ORDER BY task_id LIMIT 1"));
+    return rows.next() ? std::optional(made_at(rows.uuid(1))) : std::nullopt;
+  });
+}
+
+Result<std::size_t, StoreFault> TaskStore::forget_attempts(std::chrono::seconds age,
+                                                           std::size_t limit,
+                                                           Instant until) {
+  return guarded<std::size_t>("forget_attempts", [&] {
+    std::uint64_t forgotten = 0;
+    session_.transact([&] {
+      forgotten = 0;
+      Rows state =
+          session_.query(Sql("SELECT attempts_to, UTC_TIMESTAMP(6) FROM retention WHERE id=1"));
+      if (!state.next()) {
+        return;
+      }
+      const TaskId from = state.id<TaskId>(1);
+      const TaskId before{first_uuid_at(std::min(state.time(2) - age, until))};
+      Rows rows = session_.query(
+          Sql("SELECT MAX(task_id) FROM (SELECT task_id FROM past_attempts FORCE INDEX (PRIMARY) "
+              "WHERE task_id>")
+          << from << " AND task_id<" << before << " ORDER BY task_id LIMIT " << limit << ") o");
+      if (!rows.next() || rows.is_null(1)) {
+        return;
+      }
+      const TaskId last = rows.id<TaskId>(1);
+      // Together: whoever counts the calls of a task goes by how far this has come.
+      session_.later(Sql("UPDATE retention SET attempts_to=")
+                     << last << " WHERE id=1 AND attempts_to<" << last);
+      forgotten = session_.execute(Sql("DELETE FROM past_attempts WHERE task_id>")
+                                   << from << " AND task_id<=" << last);
+    });
+    return static_cast<std::size_t>(forgotten);
+  });
+}
+
 Result<std::vector<TaskOutput>, StoreFault> TaskStore::doubtful_outputs(TaskId from,
                                                                         TaskId to,
                                                                         std::size_t limit) {
@@ -76,7 +118,7 @@ Result<std::vector<TaskOutput>, StoreFault> TaskStore::doubtful_outputs(TaskId f
                                   "ORDER BY id LIMIT "
                                << limit);
     while (rows.next()) {
-      out.push_back({rows.id<TaskId>(1), rows.is_null(2) ? "" : rows.text(2)});
+      out.push_back({.task = rows.id<TaskId>(1), .key = rows.is_null(2) ? "" : rows.text(2)});
     }
     return out;
   });
@@ -85,12 +127,15 @@ Result<std::vector<TaskOutput>, StoreFault> TaskStore::doubtful_outputs(TaskId f
 Result<std::vector<TaskOutput>, StoreFault> TaskStore::deletions(TaskId after, std::size_t limit) {
   return guarded<std::vector<TaskOutput>>("deletions", [&] {
     std::vector<TaskOutput> out;
-    Rows rows = session_.query(
-        Sql("SELECT d.task_id, t.output_key FROM deletions d FORCE INDEX (PRIMARY) STRAIGHT_JOIN "
-            "tasks t FORCE INDEX (PRIMARY) ON t.id=d.task_id WHERE d.task_id>")
-        << after << " ORDER BY d.task_id LIMIT " << limit);
+    Rows rows =
+        session_.query(Sql("SELECT d.task_id, t.output_key, t.request_id, t.trace FROM deletions d "
+                           "FORCE INDEX (PRIMARY) STRAIGHT_JOIN "
+                           "tasks t FORCE INDEX (PRIMARY) ON t.id=d.task_id WHERE d.task_id>")
+                       << after << " ORDER BY d.task_id LIMIT " << limit);
     while (rows.next()) {
-      out.push_back({rows.id<TaskId>(1), rows.is_null(2) ? "" : rows.text(2)});
+      out.push_back({.task = rows.id<TaskId>(1),
+                     .key = rows.is_null(2) ? "" : rows.text(2),
+                     .trail = read_trail(rows, 3)});
     }
     return out;
   });

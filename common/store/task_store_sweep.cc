@@ -332,6 +332,7 @@ void TaskStore::sweep_due(std::span<const Due> due,
     result.reaped += changed.reaped;
     result.expired += changed.expired;
     result.exhausted += changed.exhausted;
+    std::move(changed.swept.begin(), changed.swept.end(), std::back_inserter(result.swept));
   } catch (const DbError& e) {
     if (!may_be_of_one(e.fault())) {
       throw;
@@ -343,7 +344,8 @@ void TaskStore::sweep_due(std::span<const Due> due,
     }
     // This row alone: it comes again later, and hides no other one until then.
     const TaskId task = due.front().at.id;
-    log::error("a task cannot be swept", {{"task", task}, {"code", e.code()}, {"error", e.what()}});
+    log::error("a task cannot be swept",
+               {{"task_id", task}, {"code", e.code()}, {"error", e.what()}});
     held.insert(task);
     Sql later("UPDATE tasks FORCE INDEX (PRIMARY) SET wake_at=");
     session_.execute(later << look.now + kFaultPause << " WHERE id=" << task
@@ -383,7 +385,7 @@ SweepResult TaskStore::sweep_locked(std::span<const Due> due,
     }
   }
   Books books(session_, std::move(users), Locking::kSkipLocked);
-  LockedTasks tasks = lock_tasks(session_, ids);
+  LockedTasks tasks = lock_tasks(session_, ids, Columns::kWithTrail);
   held = std::move(tasks.held);
   const bool was_away = watch_.was_away(clocks_.steady());
   // The clock may have been set back since the look, and the rows brought back with it: by the time
@@ -396,15 +398,21 @@ SweepResult TaskStore::sweep_locked(std::span<const Due> due,
                           : static_cast<std::ptrdiff_t>(result.publish.size());
     result.publish.insert(result.publish.begin() + at, hint);
   };
-  const auto end = [&](const TaskRecord& task, const TaskMove& move, std::size_t& count) {
-    // Every look moves its row, so that rows nothing can be done about never hide the others.
-    if (books.find(task.user) == nullptr || !book_end(books, task, Units{})) {
-      looks.push_back({task.id, now + kBusyPause});
-      return;
-    }
-    changes.push_back(change_of(task, move));
-    ++count;
+  const auto tell = [&](const TaskRecord& task, Swept::Kind kind) {
+    result.swept.push_back(
+        {.task = task.id, .trail = task.trail, .worker = task.worker, .kind = kind});
   };
+  const auto end =
+      [&](const TaskRecord& task, const TaskMove& move, Swept::Kind kind, std::size_t& count) {
+        // Every look moves its row, so that rows nothing can be done about never hide the others.
+        if (books.find(task.user) == nullptr || !book_end(books, task, Units{})) {
+          looks.push_back({task.id, now + kBusyPause});
+          return;
+        }
+        changes.push_back(change_of(task, move));
+        tell(task, kind);
+        ++count;
+      };
   for (const TaskId id : ids) {
     const TaskRecord* task = tasks.find(id);
     if (task == nullptr) {
@@ -426,13 +434,14 @@ SweepResult TaskStore::sweep_locked(std::span<const Due> due,
       case SweepDecision::Kind::kReap:
         changes.push_back(change_of(*task, *decision.move));
         publish({task->id, decision.move->epoch, task->lane}, decision.tried);
+        tell(*task, Swept::Kind::kReaped);
         ++result.reaped;
         break;
       case SweepDecision::Kind::kExhaust:
-        end(*task, *decision.move, result.exhausted);
+        end(*task, *decision.move, Swept::Kind::kExhausted, result.exhausted);
         break;
       case SweepDecision::Kind::kExpire:
-        end(*task, *decision.move, result.expired);
+        end(*task, *decision.move, Swept::Kind::kExpired, result.expired);
         break;
     }
   }

@@ -102,7 +102,8 @@ Batch<ClaimOutcome> TaskStore::claim(std::span<const Hint> hints,
                   .request = std::move(task->request),
                   .created_at = task->created_at,
                   .deadline_at = task->deadline_at,
-                  .until_deadline = task->deadline_at - tasks.now};
+                  .until_deadline = task->deadline_at - tasks.now,
+                  .trail = std::move(task->trail)};
       auto provider = first_provider(claim);
       if (!provider) {
         task->next_run_at = put_off(*task, tasks.now, jitter());
@@ -324,14 +325,14 @@ std::size_t TaskStore::cancel_in(std::vector<BatchItem<CancelCommand, Cancellati
   for (auto& [command, out, held] : entries) {
     const auto task = seen.find(command->task);
     if (task == seen.end() || task->second.user != command->user.value_or(task->second.user)) {
-      out = {CancelOutcome::kNotFound, {}};
+      out = {CancelOutcome::kNotFound, {}, {}};
       continue;
     }
     const TaskView& view = task->second.view;
     if (is_final(view.state)) {
       const bool by_the_run_before =
           again && out.outcome == CancelOutcome::kCanceled && view.state == TaskState::kCanceled;
-      out = {by_the_run_before ? CancelOutcome::kCanceled : CancelOutcome::kAlreadyFinal, view};
+      out = {by_the_run_before ? CancelOutcome::kCanceled : CancelOutcome::kAlreadyFinal, view, {}};
       continue;
     }
     users.push_back(task->second.user);
@@ -341,7 +342,7 @@ std::size_t TaskStore::cancel_in(std::vector<BatchItem<CancelCommand, Cancellati
     return 0;
   }
   Books books(session_, std::move(users), Locking::kSkipLocked);
-  LockedTasks tasks = lock_tasks(session_, std::move(open));
+  LockedTasks tasks = lock_tasks(session_, std::move(open), Columns::kWithTrail);
   std::vector<TaskChange> changes;
   for (auto& [command, out, held] : entries) {
     const auto looked = seen.find(command->task);
@@ -362,7 +363,7 @@ std::size_t TaskStore::cancel_in(std::vector<BatchItem<CancelCommand, Cancellati
     }
     changes.push_back(change_of(*task, cancel_task(*task)));
     task->state = TaskState::kCanceled;
-    out = {CancelOutcome::kCanceled, view};
+    out = {CancelOutcome::kCanceled, view, task->trail};
     out.task.state = TaskState::kCanceled;
     out.task.claims = task->claims;
     out.task.epoch = task->epoch + 1;

@@ -2,6 +2,7 @@
 // draining. Every wait ends with its event or with a deadline.
 #include "common/http/server.h"
 
+#include <any>
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
@@ -33,6 +34,8 @@ using test::post_request;
 using test::RawConnection;
 using test::RawResponse;
 using testing::HasSubstr;
+using testing::SizeIs;
+using testing::StartsWith;
 using Steady = std::chrono::steady_clock;
 
 constexpr std::size_t kFileSize = 25'000'000;
@@ -159,6 +162,11 @@ class HttpServer : public testing::Test {
     const std::string_view path = request.path;
     if (path == "/hello") {
       exchange.reply(text("{\"hello\":\"world\"}"));
+    } else if (path == "/noted") {
+      EXPECT_TRUE(exchange.is_told());
+      exchange.note(std::string("at first"));
+      exchange.note(std::string("of the handler"));
+      exchange.reply(text("body"));
     } else if (path == "/echo") {
       exchange.reply(text(std::string(request.body)));
     } else if (path == "/token") {
@@ -235,6 +243,49 @@ class HttpServer : public testing::Test {
   std::atomic<bool> blocked_{false};  // Set by /block, which waits until it is not.
   std::unique_ptr<Server> server_;
 };
+
+// Whoever answers: the handler, once or twice, late or not at all, or the server itself.
+TEST_F(HttpServer, TellsOfEachAnswerOnce) {
+  make_file();
+  std::mutex mutex;
+  std::vector<std::string> told;
+  const auto lines = [&] {
+    const std::lock_guard lock(mutex);
+    return told;
+  };
+  ServerOptions options;
+  options.reply_timeout = 200ms;
+  options.answered = [&](const Answered& answered) {
+    const std::lock_guard lock(mutex);
+    const auto* const note = std::any_cast<std::string>(answered.note);
+    told.push_back(std::string(answered.request.path) + " " + std::to_string(answered.status) +
+                   " " + std::to_string(answered.bytes) + (note == nullptr ? "" : " " + *note));
+  };
+  serve(std::move(options));
+  const auto ask = [&](const std::string& method, const std::string& target) {
+    auto connection = connect();
+    connection.send(method + " " + target + " HTTP/1.1\r\nHost: x\r\n\r\n");
+    EXPECT_TRUE(connection.response(method == "HEAD")) << target;
+    return lines().back();
+  };
+  EXPECT_EQ(ask("GET", "/noted"), "/noted 200 4 of the handler");
+  EXPECT_EQ(ask("GET", "/hello"), "/hello 200 17");
+  EXPECT_EQ(ask("HEAD", "/hello"), "/hello 200 0");
+  EXPECT_EQ(ask("GET", "/status?304"), "/status 304 0");
+  EXPECT_EQ(ask("GET", "/file?1000"), "/file 200 " + std::to_string(kFileSize - 1000));
+  EXPECT_EQ(ask("GET", "/reply-twice"), "/reply-twice 200 5");
+  EXPECT_THAT(ask("GET", "/throw"), StartsWith("/throw 500 "));
+  EXPECT_THAT(ask("GET", "/forget"), StartsWith("/forget 500 "));
+  EXPECT_THAT(ask("GET", "/keep"), StartsWith("/keep 503 "));
+  kept_.front().reply(text("too late"));
+  auto connection = connect();
+  connection.send("GET /bad HTTP/1.1\r\nHost: x\r\nbad header\r\n\r\n");
+  ASSERT_TRUE(connection.response());
+  EXPECT_THAT(lines().back(), StartsWith("/bad 400 "));
+  EXPECT_THAT(lines(), SizeIs(10));
+  kept_.clear();
+  server_.reset();  // Before what it tells.
+}
 
 TEST_F(HttpServer, AnswersOverOneConnectionManyTimes) {
   serve();

@@ -392,6 +392,8 @@ class OneQuestion final : public Dialogue {
   const Fault fault_;
 };
 
+constexpr const char* kTrace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
 TEST(RemoteProvider, WithdrawsWhatItLostSightOfAndNothingElse) {
   ProviderDouble server([](const DoubleCall&) { return DoubleReply{}; });
   http::Client client;
@@ -401,12 +403,15 @@ TEST(RemoteProvider, WithdrawsWhatItLostSightOfAndNothingElse) {
       return std::make_unique<OneQuestion>(server.url(), fault);
     };
     RemoteProvider provider(std::move(options), client);
-    EXPECT_EQ(outcome(generate(provider)), fault_name(fault));
+    ProviderRequest request = request_of();
+    request.span = parse_traceparent(kTrace);
+    EXPECT_EQ(outcome(generate(provider, std::move(request))), fault_name(fault));
   }
   ASSERT_TRUE(server.wait_until([&] { return server.call_count() == 3; }));
   std::vector<std::string> targets;
   for (const DoubleCall& call : server.calls()) {
     targets.push_back(call.target);
+    EXPECT_EQ(call.header("traceparent"), kTrace) << call.target;
   }
   EXPECT_THAT(targets, ElementsAre("/job", "/job", "/cancel"));
 }

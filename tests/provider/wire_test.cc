@@ -166,6 +166,19 @@ TEST(SameOrigin, SchemeHostAndPort) {
   }
 }
 
+TEST(Trace, IsForAddressesThatOperatorsNamedAlone) {
+  const auto span = parse_traceparent("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
+  http::ClientRequest request;
+  wire::add_trace(request, std::nullopt);
+  EXPECT_THAT(request.headers, testing::IsEmpty());
+  wire::add_trace(request, span);
+  EXPECT_THAT(request.headers, testing::ElementsAre("traceparent: " + traceparent(*span)));
+  http::ClientRequest elsewhere;
+  elsewhere.reach = http::Reach::kPublicOnly;
+  wire::add_trace(elsewhere, span);
+  EXPECT_THAT(elsewhere.headers, testing::IsEmpty());
+}
+
 TEST(RequestUuid, IsTheSameForTheSameKey) {
   EXPECT_EQ(wire::request_uuid("a"), wire::request_uuid("a"));
   EXPECT_NE(wire::request_uuid("a"), wire::request_uuid("b"));

@@ -118,7 +118,7 @@ TEST_F(OperatorsTest, TasksAreFoundByWhatPeopleHave) {
   std::vector<TaskId> ids;
   for (const auto& [owner, request] : {std::pair(user.id, ours), std::pair(user.id, given)}) {
     CreateCommand command{.id = TaskId::make(), .user = owner, .request = "{}"};
-    command.request_id = request;
+    command.trail.request_id = request;
     ASSERT_TRUE(tasks_.create(std::span(&command, 1)).front());
     ids.push_back(command.id);
   }

@@ -259,7 +259,9 @@ class ProviderDouble::Impl {
                              "x-fal-request-timeout",
                              "cancel-after",
                              "accept",
-                             "host"}) {
+                             "host",
+                             "traceparent",
+                             "tracestate"}) {
       if (request.has_header(name)) {
         call.head += std::string(name) + ": " + std::string(request.header(name)) + "\n";
       }

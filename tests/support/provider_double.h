@@ -17,7 +17,7 @@ namespace audiogen::test {
 struct DoubleCall {
   std::size_t number = 0;  // From 0, in order of arrival.
   std::string method, target, body;
-  std::string head;  // All header lines, "name: value\n" with lower-case names.
+  std::string head;  // Those header lines that matter, "name: value\n" with lower-case names.
   std::string header(std::string_view lower_case_name) const;  // "" when absent.
 };
 

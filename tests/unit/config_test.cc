@@ -43,6 +43,7 @@ class ConfigTest : public testing::Test {
                              "REFERENCES_FOLDER",
                              "LOG_LEVEL",
                              "LOG_FORMAT",
+                             "ACCESS_LOG",
                              "AWS_ACCESS_KEY_ID",
                              "AWS_SECRET_ACCESS_KEY",
                              "OPS_TOKEN",
@@ -52,6 +53,7 @@ class ConfigTest : public testing::Test {
                              "BLOB_SIGNING_KEY_OLD",
                              "OUTPUT_TTL_SECONDS",
                              "OUTPUT_RETENTION_DAYS",
+                             "ATTEMPTS_RETENTION_DAYS",
                              "SANDBOX",
                              "TRUSTED_PROXIES",
                              "CONNECTIONS_MAX",
@@ -415,6 +417,29 @@ TEST_F(ConfigTest, PrintingMasksSecrets) {
                     HasSubstr("BLOB_URL=file:///var/lib/audio\n"),
                     HasSubstr("RATE_LIMIT_CREATE_BURST=100\n")));
   EXPECT_THAT(text, Not(HasSubstr("secret")));
+}
+
+TEST_F(ConfigTest, CallsOfTasksThatMayBeOpenAreKept) {
+  EXPECT_EQ(load_config(Program::kWorker)->attempts_retention_days, 90);
+  for (const char* days : {"0", "2", "3650"}) {
+    set("ATTEMPTS_RETENTION_DAYS", days);
+    EXPECT_TRUE(load_config(Program::kWorker)) << days;
+  }
+  for (const char* days : {"1", "-1", "3651"}) {
+    set("ATTEMPTS_RETENTION_DAYS", days);
+    EXPECT_THAT(load_config(Program::kWorker).error(),
+                ElementsAre(HasSubstr("ATTEMPTS_RETENTION_DAYS")));
+  }
+}
+
+TEST_F(ConfigTest, AnAccessLogThatWouldWriteNothingIsAnError) {
+  EXPECT_FALSE(load_config(Program::kApi)->access_log);
+  set("ACCESS_LOG", "on");
+  EXPECT_TRUE(load_config(Program::kApi)->access_log);
+  set("LOG_LEVEL", "warn");
+  const auto config = load_config(Program::kApi);
+  ASSERT_FALSE(config);
+  EXPECT_THAT(config.error(), ElementsAre(HasSubstr("ACCESS_LOG")));
 }
 
 TEST_F(ConfigTest, HelpNamesEveryVariableOfTheProgram) {

@@ -1,6 +1,7 @@
 // Whatever is in a field, an event stays one line and one JSON object.
 #include "common/base/log.h"
 
+#include <array>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -71,6 +72,19 @@ TEST(Log, LongValuesAreCutBetweenCharacters) {
 TEST(Log, TheEventIsEscapedToo) {
   log::init("test", "info", "json");
   EXPECT_STREQ(parsed(logged("a\"b\n", "x"))["event"].GetString(), "a\"b\n");
+}
+
+TEST(Log, WhatALineIsAboutComesFirstAndWhoWritesItLast) {
+  log::init("test", "info", "json");
+  log::identify("worker_id", "wrk_1");
+  const std::array<log::Field, 2> about = {log::Field("request_id", "req_1"),
+                                           log::Field("task_id", "aud_1")};
+  testing::internal::CaptureStderr();
+  log::info("event", about, {{"count", 3}});
+  const auto line = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(parsed(line).IsObject()) << line;
+  EXPECT_THAT(
+      line, HasSubstr(R"("request_id":"req_1","task_id":"aud_1","count":3,"worker_id":"wrk_1"})"));
 }
 
 TEST(Log, TextIsOneLineToo) {

@@ -13,6 +13,7 @@
 
 #include "common/base/result.h"
 #include "common/domain/request.h"
+#include "common/domain/trace.h"
 #include "worker/audio/audio.h"
 #include "worker/audio/reference.h"
 
@@ -76,6 +77,8 @@ struct ProviderRequest {
   std::chrono::milliseconds lifetime{0};           // of the task, from its creation to the deadline
   std::shared_ptr<const References> references{};  // null when the request has none
   bool fallback = false;  // another before it in the chain could have served it, too
+  std::optional<TraceSpan>
+      span{};  // of this call; told to the provider, where it is asked directly
 };
 
 // Constant for a provider's life.

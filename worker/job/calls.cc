@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/crypto.h"
 #include "common/base/log.h"
 #include "worker/job/batches.h"
 #include "worker/job/leases.h"
@@ -15,6 +16,7 @@ store::AttemptStart row_of(const Job& job, std::size_t provider, std::uint32_t n
   start.task = job.claim.task;
   start.epoch = job.claim.epoch;
   start.n = number;
+  start.trail = job.claim.trail;
   start.provider = job.chain->at(provider).name();
   return start;
 }
@@ -106,6 +108,16 @@ std::shared_ptr<ProviderCall> Calls::open(const JobPtr& job, const Call& call) {
   request.deadline = job->deadline;
   request.lifetime = time_of(job->claim).whole;
   request.fallback = job->chain->is_fallback(*job->request, call.provider);
+  if (const auto& task = job->claim.trail.trace) {
+    request.span = child_of(*task, random_number<sizeof(SpanNumber)>());
+  }
+  if (log::enabled(log::Level::kDebug)) {
+    log::debug("provider called",
+               about(*job),
+               {{"provider", job->chain->at(call.provider).name()},
+                {"attempt", call.row},
+                {"span_id", request.span ? to_hex(request.span->span) : std::string()}});
+  }
   return job->chain->at(call.provider).start(std::move(request), [this, job, call](Answer answer) {
     provider_answered(job, call, std::move(answer));
   });
@@ -167,8 +179,8 @@ void Calls::call_ended(const JobPtr& job, const Call& call, Answer answer) {
       return;
     case Job::Race::kGoesOn:
       log::warn("provider attempt failed, its hedge goes on",
-                {{"task_id", job->claim.task},
-                 {"provider", job->chain->at(call.provider).name()},
+                about(*job),
+                {{"provider", job->chain->at(call.provider).name()},
                  {"attempt", call.row},
                  {"fault", fault_name(answer.error().fault)}});
       return;

@@ -278,7 +278,8 @@ void Intake::claimed(const queue::Delivery& delivery, Claimed claimed, Clock::ti
   roster_.enter(job, delivery.hint.lane);
   ack_(delivery);
   if (log::enabled(log::Level::kDebug)) {
-    log::debug("task claimed", {{"task_id", job->claim.task}, {"claims", job->claim.claims}});
+    log::debug(
+        "task claimed", about(*job), {{"claims", job->claim.claims}, {"epoch", job->claim.epoch}});
   }
   begin_(job);
 }

@@ -46,10 +46,15 @@ TaskTime Job::time(Clock::time_point now) const {
           .whole = time_of(claim).whole};
 }
 
+std::array<log::Field, 3> about(const Job& job) {
+  return audiogen::about(job.claim.task, job.claim.trail);
+}
+
 store::SettleCommand Job::command(ClaimEnd claim_end) const {
   store::SettleCommand out{std::move(claim_end)};
   out.task = claim.task;
   out.user = claim.user;
+  out.trail = claim.trail;
   out.epoch = claim.epoch;
   return out;
 }

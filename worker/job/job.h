@@ -2,6 +2,7 @@
 // calls that are made for it; what becomes of it is for the rooms it walks through.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -22,6 +23,10 @@ namespace audiogen::worker {
 
 // The task's time, as the claim found it.
 TaskTime time_of(const store::Claim& claim);
+
+class Job;
+// The members with which each log line about it begins.
+std::array<log::Field, 3> about(const Job& job);
 
 // What a claim brought.
 struct Claimed {

@@ -17,7 +17,7 @@ constexpr std::size_t kRenewalsMax = 500;
 
 void lose(Job& job, const char* why) {
   if (job.lose()) {
-    log::warn("lease lost", {{"task_id", job.claim.task}, {"why", why}});
+    log::warn("lease lost", about(job), {{"why", why}});
   }
 }
 

@@ -115,7 +115,7 @@ void JobRunner::claimed(const JobPtr& job) {
 
 void JobRunner::begin(const JobPtr& job) {
   if (!job->request) {
-    log::error("a stored request cannot be read", {{"task_id", job->claim.task}});
+    log::error("a stored request cannot be read", about(*job));
     give_up_uncalled(job, end_by(Trouble::kUnreadable, job->claim.claims, jitter()));
   } else if (job->call_written) {
     calls_.call(job);
@@ -167,8 +167,8 @@ void JobRunner::references_fetched(const JobPtr& job, Fetched fetched) {
   }
   const ReferenceFault& fault = fetched.error();
   if (fault.kind != ReferenceFault::Kind::kCanceled) {
-    log::info("references refused",
-              {{"task_id", job->claim.task}, {"why", fault.message}, {"detail", fault.detail}});
+    log::info(
+        "references refused", about(*job), {{"why", fault.message}, {"detail", fault.detail}});
   }
   const Trouble trouble = trouble_of(fault.kind);
   ClaimEnd claim_end = end_by(trouble, job->claim.claims, jitter(), fault.after);
@@ -214,8 +214,8 @@ void JobRunner::provider_failed(const JobPtr& job, const ProviderFault& fault) {
                    .call_time = job->chain->at(job->provider).needed().value_or(kCallTime),
                    .jitter = jitter()});
   log::warn("provider attempt failed",
-            {{"task_id", job->claim.task},
-             {"provider", job->chain->at(job->provider).name()},
+            about(*job),
+            {{"provider", job->chain->at(job->provider).name()},
              {"attempt", job->row},
              {"fault", fault_name(fault.fault)},
              {"detail", fault.detail}});
@@ -254,7 +254,7 @@ void JobRunner::output_made(const JobPtr& job, Result<OutputFile, OutputFault> m
       provider_failed(job, *fault.of_provider);
       break;
     case OutputFault::Kind::kOurs:
-      log::error(fault.what, {{"task_id", job->claim.task}, {"why", fault.why}});
+      log::error(fault.what, about(*job), {{"why", fault.why}});
       give_up(job, Trouble::kOurs, {.state = store::kAttemptSucceeded, .detail = fault.what});
       break;
     case OutputFault::Kind::kLost:

@@ -132,12 +132,12 @@ void Settling::settled(const JobPtr& job,
   AG_CRASH_POINT("worker.settled");
   const auto now = Job::Clock::now();
   if (outcome == store::SettleOutcome::kNotOurs) {
-    log::warn("lease lost, result dropped", {{"task_id", job->claim.task}});
+    log::warn("lease lost, result dropped", about(*job));
     count_lease_lost();
     not_delivered(*job, command);
     static_cast<void>(removals_.post(command.output_key));
   } else if (outcome == store::SettleOutcome::kRequeued) {
-    log::info("task requeued", {{"task_id", job->claim.task}, {"claims", job->claim.claims}});
+    log::info("task requeued", about(*job), {{"claims", job->claim.claims}});
     static auto& requeued =
         metrics::counter("tasks_requeued_total", "Tasks that this worker gave back to the queue");
     requeued.Increment();
@@ -153,8 +153,8 @@ void Settling::settled(const JobPtr& job,
       watch_.ended(end_of(*job, command, now), now, LocalClocks().wall());
     }
     log::info(succeeded ? "task succeeded" : "task failed",
-              {{"task_id", job->claim.task},
-               {"duration_ms", command.duration_ms},
+              about(*job),
+              {{"duration_ms", command.duration_ms},
                {"seconds", std::chrono::duration<double>(now - job->began_at).count()}});
     count_finished(failure);
     count_run(now - job->began_at);

@@ -106,7 +106,8 @@ void Suspects::came(const JobPtr& job) {
   job_ = job;
   lock.unlock();
   log::info("a task whose workers were lost will run alone",
-            {{"task_id", job->claim.task}, {"lost_leases", job->claim.lost_leases}});
+            about(*job),
+            {{"lost_leases", job->claim.lost_leases}});
   watch(job);
 }
 

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "common/base/mutex.h"
+#include "worker/providers/wire.h"
 
 namespace audiogen {
 namespace {
@@ -33,11 +34,13 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
        std::unique_ptr<Dialogue> with,
        Clock::time_point until,
        bool until_is_ours,
+       const std::optional<TraceSpan>& call_span,
        Done reply)
       : state(std::move(of)),
         dialogue(std::move(with)),
         deadline(until),
         deadline_is_ours(until_is_ours),
+        span(call_span),
         done(std::move(reply)) {}
 
   void cancel() override {
@@ -99,6 +102,7 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
     asked = true;
     request.total_timeout = std::min(request.total_timeout, rest);
     request.connect_timeout = std::min(request.connect_timeout, rest);
+    wire::add_trace(request, span);
     exchange = state->client.start(std::move(request), [self = shared_from_this()](Heard answer) {
       if (!self->finished) {
         self->exchange.reset();
@@ -113,6 +117,7 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
     }
     if (auto request = dialogue->withdraw()) {
       request->total_timeout = kWithdrawTimeout;
+      wire::add_trace(*request, span);
       state->client.start(std::move(*request), [](const Heard&) {});
     }
     finish(std::move(fault));
@@ -138,6 +143,7 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
   const std::unique_ptr<Dialogue> dialogue;
   const Clock::time_point deadline;
   const bool deadline_is_ours;  // The task's, not our patience with the provider.
+  const std::optional<TraceSpan> span;
   Done done;
   std::shared_ptr<http::ClientCall> exchange;
   bool asked = false;
@@ -163,8 +169,12 @@ RemoteProvider::~RemoteProvider() {
 std::shared_ptr<ProviderCall> RemoteProvider::start(ProviderRequest request, Done done) {
   const auto patience = Clock::now() + options_.timeout;
   const bool ours = request.deadline < patience;
-  auto call = std::make_shared<Call>(
-      state_, options_.open(request), ours ? request.deadline : patience, ours, std::move(done));
+  auto call = std::make_shared<Call>(state_,
+                                     options_.open(request),
+                                     ours ? request.deadline : patience,
+                                     ours,
+                                     request.span,
+                                     std::move(done));
   {
     const MutexLock lock(state_->mutex);
     state_->open.insert(call);

@@ -328,6 +328,12 @@ bool same_origin(const std::string& a, const std::string& b) {
          part(first, CURLUPART_PORT) == part(second, CURLUPART_PORT);
 }
 
+void add_trace(http::ClientRequest& request, const std::optional<TraceSpan>& span) {
+  if (span && request.reach == http::Reach::kAny) {
+    request.headers.push_back("traceparent: " + traceparent(*span));
+  }
+}
+
 bool is_loopback(const std::string& url) {
   const Url parsed = parse_url(url);
   if (!parsed) {

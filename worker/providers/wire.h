@@ -76,6 +76,10 @@ std::string percent_encode(std::string_view text);
 // True when both have the same scheme, host and port: our key may be sent there.
 bool same_origin(const std::string& a, const std::string& b);
 
+// Tells of the call's span (W3C Trace Context), where there is one and an operator has named the
+// address: one that an answer has named may be anybody's.
+void add_trace(http::ClientRequest& request, const std::optional<TraceSpan>& span);
+
 // True for localhost and literal loopback hosts.
 bool is_loopback(const std::string& url);
 

@@ -18,10 +18,12 @@ constexpr std::size_t kBatch = 200;  // Files; what an interrupted run repeats.
 // Once whatever was in the way is gone, so are the files within a minute (rule L4 of the audit).
 constexpr std::chrono::seconds kPauseMax{40};
 
-void tell(TaskId task, const std::string& why) {
+void tell(const store::TaskOutput& output, const std::string& why) {
   static Occasionally line;
   if (line.due()) {
-    log::error("the file of a deleted task cannot be removed", {{"task_id", task}, {"why", why}});
+    log::error("the file of a deleted task cannot be removed",
+               about(output.task, output.trail),
+               {{"why", why}});
   }
 }
 
@@ -31,11 +33,10 @@ bool remove_one(BlobStore& blobs, const store::TaskOutput& output) {
   }
   const auto removed = blobs.remove(output.key);
   if (!removed) {
-    tell(output.task, removed.error().message);
+    tell(output, removed.error().message);
   } else if (*removed == Removal::kNotOurs) {
     // A worker that was told another key than the others would forget files that it cannot know.
-    tell(output.task,
-         "its key is sealed neither with BLOB_SIGNING_KEY nor with BLOB_SIGNING_KEY_OLD");
+    tell(output, "its key is sealed neither with BLOB_SIGNING_KEY nor with BLOB_SIGNING_KEY_OLD");
   }
   return removed && *removed == Removal::kGone;
 }
@@ -63,10 +64,12 @@ std::vector<TaskId> remove_files(BlobStore& blobs,
   }
   std::vector<TaskId> out;
   std::vector<std::string> keys;
+  const store::TaskOutput* last = nullptr;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     if (gone[i] != 0) {
       out.push_back(tasks[i].task);
       keys.push_back(tasks[i].key);
+      last = &tasks[i];
     } else {
       postponed.failed(tasks[i].task, now);
     }
@@ -76,7 +79,7 @@ std::vector<TaskId> remove_files(BlobStore& blobs,
   }
   // The note goes to the disk of a database, which must not be faster than that of the files.
   if (const auto flushed = blobs.flush_removed(keys); !flushed) {
-    tell(out.front(), flushed.error().message);
+    tell(*last, flushed.error().message);
     return {};
   }
   return out;

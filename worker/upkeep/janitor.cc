@@ -151,6 +151,20 @@ std::size_t purge_keys(store::TaskStore& store, const Rest& rest) {
   return count;
 }
 
+std::size_t purge_attempts(store::TaskStore& store, std::chrono::seconds age, const Rest& rest) {
+  const auto oldest = store.oldest_attempt();
+  if (!oldest || !*oldest) {
+    return 0;
+  }
+  const Instant until = **oldest + kDeletedARun;
+  return purge(rest, [&]() -> std::optional<std::size_t> {
+    const auto turn = store.take_turn(store::TaskStore::Chore::kAttempts);
+    const auto forgotten = turn && *turn ? store.forget_attempts(age, kPurgeBatch, until)
+                                         : Result<std::size_t, store::StoreFault>(std::size_t{0});
+    return forgotten ? std::optional(*forgotten) : std::nullopt;
+  });
+}
+
 std::size_t delete_old_outputs(store::TaskStore& store,
                                BlobStore& blobs,
                                std::chrono::seconds age,
@@ -271,6 +285,9 @@ bool Chores::run(store::TaskStore& store, const Rest& rest) {
     const auto purged = store.purge_sessions(kPurgeBatch);
     return purged ? std::optional(*purged) : std::nullopt;
   });
+  if (attempts_retention_.count() > 0) {
+    purge_attempts(store, attempts_retention_, rest);
+  }
   auto* const folder = dynamic_cast<DirectoryStore*>(&blobs_);
   if (folder != nullptr && has_turn(Chore::kOrphans)) {
     const std::size_t files = delete_orphans(store, *folder, stopping);
@@ -290,7 +307,9 @@ bool Chores::run(store::TaskStore& store, const Rest& rest) {
 
 Janitor::Janitor(const Config& config, BlobStore& blobs, JanitorOptions options)
     : options_(std::move(options)),
-      chores_(blobs, std::chrono::days(config.output_retention_days)),
+      chores_(blobs,
+              std::chrono::days(config.output_retention_days),
+              std::chrono::days(config.attempts_retention_days)),
       thread_([this, url = config.database] { run(url); }) {}
 
 void Janitor::stop() {

@@ -1,7 +1,7 @@
 // Slow chores on a thread of their own, so that they never delay the sweeper: forgotten idempotency
-// keys, sessions that have ended, files no task knows of, files past their retention. Any number of
-// workers may run; each chore is one's at a time. What they delete is gone, so they do it only
-// while the clocks can be believed, and a day's worth in a run.
+// keys, sessions that have ended, old provider calls, files no task knows of, files past their
+// retention. Any number of workers may run; each chore is one's at a time. What they delete is
+// gone, so they do it only while the clocks can be believed, and a day's worth in a run.
 #pragma once
 
 #include <chrono>
@@ -24,6 +24,11 @@ using Rest = std::function<bool(std::chrono::steady_clock::duration)>;
 // on. It has the database for half of the time at most. The number of keys. Blocks.
 std::size_t purge_keys(store::TaskStore& store, const Rest& rest);
 
+// Forgets the provider calls before their task's newest, of tasks created longer than `age` ago and
+// made within a day from the oldest on. It has the database for half of the time at most. The
+// number. Blocks.
+std::size_t purge_attempts(store::TaskStore& store, std::chrono::seconds age, const Rest& rest);
+
 // Deletes the files of tasks created longer than `age` ago, of those made within a day from the
 // oldest on; the tasks stay and say so from before their file goes. Interrupted anywhere, or by
 // `stopping`, the next run goes on. Stops at the first failure. The number of files. Blocks.
@@ -42,8 +47,11 @@ std::size_t delete_orphans(store::TaskStore& store,
 // All of them, once each time. For one thread at a time.
 class Chores {
  public:
-  // `retention`: how long files are kept. 0: for ever.
-  Chores(BlobStore& blobs, std::chrono::seconds retention) : blobs_(blobs), retention_(retention) {}
+  // How long files are kept, and provider calls before their task's newest. 0: for ever.
+  Chores(BlobStore& blobs,
+         std::chrono::seconds retention,
+         std::chrono::seconds attempts_retention = std::chrono::seconds(0))
+      : blobs_(blobs), retention_(retention), attempts_retention_(attempts_retention) {}
 
   // Looks at the clocks. Whether they can be believed.
   bool believes(store::TaskStore& store);
@@ -52,7 +60,7 @@ class Chores {
 
  private:
   BlobStore& blobs_;
-  const std::chrono::seconds retention_;
+  const std::chrono::seconds retention_, attempts_retention_;
   DeletionTrust trust_;
 };
 

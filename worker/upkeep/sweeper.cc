@@ -34,6 +34,17 @@ prometheus::Counter& actions(const char* action) {
       {{"action", action}});
 }
 
+void tell(std::span<const store::Swept> swept) {
+  using Kind = store::Swept::Kind;
+  for (const store::Swept& task : swept) {
+    log::warn(task.kind == Kind::kReaped    ? "task put back: its lease was lost"
+              : task.kind == Kind::kExpired ? "task failed: its time was over"
+                                            : "task failed: its workers were lost",
+              about(task.task, task.trail),
+              {{"lost_worker_id", task.worker ? task.worker->text() : std::string()}});
+  }
+}
+
 }  // namespace
 
 Sweeper::Sweeper(const Config& config,
@@ -74,11 +85,7 @@ bool Sweeper::sweep_once(store::TaskStore& store) {
                  steady_clock::now(),
                  LocalClocks().wall());
   }
-  if (swept->reaped + swept->expired + swept->exhausted > 0) {
-    log::warn(
-        "sweeper ended or put back tasks",
-        {{"reaped", swept->reaped}, {"expired", swept->expired}, {"exhausted", swept->exhausted}});
-  }
+  tell(swept->swept);
   if (swept->more && swept->looked_at == 0) {
     // A long pass past what is left as it is: one worker goes on with it, the others only look at
     // what has become due.
