@@ -35,7 +35,7 @@ keep() {
 
 random() { od -An -v -tx1 -N24 /dev/urandom | tr -d ' \n'; }
 
-for name in database_{root,api,worker,admin}_password broker_password; do
+for name in database_{root,api,worker,admin}_password broker_password grafana_password; do
   random | keep "$name"
 done
 od -An -v -tx1 -N32 /dev/urandom | tr -d ' \n' | keep blob_signing_key

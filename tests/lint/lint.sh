@@ -167,7 +167,7 @@ for name, service in services.items():
         if not holds:
             bad.append(f"{name}: {what}")
     wants("image" in service or "build" in service, "neither image nor build")
-    wants("build" in service or re.search(r":[0-9]+\.[0-9.]+$", service.get("image", "")),
+    wants("build" in service or re.search(r":v?[0-9]+\.[0-9.]+$", service.get("image", "")),
           "the image has to be pinned by a version")
     wants("healthcheck" in service, "no healthcheck")
     wants(service.get("read_only") is True, "its root can be written to (read_only)")
@@ -177,7 +177,8 @@ for name, service in services.items():
     limits = service.get("deploy", {}).get("resources", {}).get("limits", {})
     wants("memory" in limits and "pids" in limits, "no limits of memory and pids")
     wants("max-size" in service.get("logging", {}).get("options", {}), "its log has no limit")
-    wants(name == "nginx" or not service.get("ports"), "is not behind nginx (ports)")
+    wants(name == "nginx" or all(port.startswith("127.0.0.1:") for port in service.get("ports", [])),
+          "is not behind nginx (ports)")
     for other in service.get("depends_on", {}):
         wants(other in services, f"depends on {other}, which does not exist")
     for key, value in service.get("environment", {}).items():

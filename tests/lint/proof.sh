@@ -133,6 +133,7 @@ breaks 's/user: rabbitmq//' 'broker: runs as root'
 breaks 's/mysql:9.7/mysql:latest/' 'database: the image has to be pinned'
 breaks 's/(memory: 2g), pids: 512/\1/' 'worker: no limits'
 breaks 's/    hostname: broker.*/    ports: ["5672:5672"]/' 'broker: is not behind nginx'
+breaks 's/"127.0.0.1:(.\{GRAFANA_PORT)/"\1/' 'grafana: is not behind nginx'
 breaks 's/SMTP_URL_FILE:.*/SMTP_URL: smtp:\/\/ann:secret@x/' 'SMTP_URL has to be a file'
 breaks 's/secrets: .tls_certificate, tls_key./secrets: [tls_key]/' 'tls_certificate is used by nobody'
 breaks 's/secrets: .database_client, database_users./secrets: [database_users]/; s/, database_client\]/]/' \

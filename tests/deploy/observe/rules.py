@@ -1,0 +1,50 @@
+#!/usr/bin/python3
+"""rules.py: what lies in .deploy/observe is what Prometheus and Alertmanager understand, each alert says where its section of
+RUNBOOK.md is, and in alerts_test.yml each fires and clears."""
+import os, re, shutil, subprocess, sys, tempfile, yaml
+
+here = os.path.dirname(os.path.abspath(__file__))
+root = os.path.join(here, "../../..")
+observe = f"{root}/.deploy/observe"
+rules = [rule for group in yaml.safe_load(open(f"{observe}/alerts.yml"))["groups"] for rule in group["rules"]]
+cases = yaml.safe_load(open(f"{here}/alerts_test.yml"))["tests"]
+
+
+def run(*command):
+    ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert ended.returncode == 0, f"{' '.join(command)}:\n{ended.stdout}"
+    return ended.stdout
+
+
+def without_annotations(folder):
+    """promtool compares those that a test expects with those there are; which sentence it is, is no matter for a test."""
+    file = yaml.safe_load(open(f"{observe}/alerts.yml"))
+    for group in file["groups"]:
+        for rule in group["rules"]:
+            rule.pop("annotations")
+    yaml.safe_dump(file, open(f"{folder}/alerts.yml", "w"), sort_keys=False)
+    shutil.copy(f"{here}/alerts_test.yml", folder)
+
+
+for rule in rules:
+    name, annotations = rule["alert"], rule.get("annotations", {})
+    assert rule["labels"]["severity"] in ("page", "ticket"), name
+    assert annotations["summary"] and annotations["description"].endswith("."), name
+    assert annotations["runbook"] == f"RUNBOOK.md#{name.lower()}", name
+    asked = [check for case in cases for check in case["alert_rule_test"] if check["alertname"] == name]
+    fires = [index for index, check in enumerate(asked) if check["exp_alerts"]]
+    assert fires and not asked[0]["exp_alerts"], f"{name}: no test shows that it fires, after it did not"
+    ends = any(not check["exp_alerts"] for check in asked[fires[0] + 1:])
+    assert ends, f"{name}: no test shows that it clears"
+assert len({rule["alert"] for rule in rules}) == len(rules)
+known = {rule["alert"] for rule in rules}
+for inhibit in yaml.safe_load(open(f"{observe}/alertmanager.yml"))["inhibit_rules"]:
+    for matcher in inhibit["source_matchers"] + inhibit["target_matchers"]:
+        for name in re.search(r'"(.*)"', matcher)[1].split("|"):
+            assert name in known, f"alertmanager.yml: there is no {name}"
+run("promtool", "check", "config", f"{observe}/prometheus.yml")
+run("promtool", "check", "rules", f"{observe}/alerts.yml")
+run("amtool", "check-config", f"{observe}/alertmanager.yml")
+with tempfile.TemporaryDirectory() as folder:
+    without_annotations(folder)
+    print(run("promtool", "test", "rules", f"{folder}/alerts_test.yml"))
