@@ -58,6 +58,7 @@ GRANT SELECT ON usage_hours TO api;
 GRANT SELECT ON usage_marks TO api;
 GRANT SELECT ON service_minutes TO api;
 GRANT SELECT ON service_minute_failures TO api;
+GRANT SELECT ON audit_checks TO api;
 
 -- audio-worker
 GRANT SELECT ON schema_migrations TO worker;
@@ -128,3 +129,4 @@ GRANT SELECT, INSERT ON admin_actions TO admin;
 GRANT SELECT, INSERT, UPDATE ON audit_progress TO admin;
 GRANT SELECT, INSERT, UPDATE ON audit_marks TO admin;
 GRANT SELECT, INSERT, UPDATE, DELETE ON audit_runs TO admin;
+GRANT SELECT, INSERT, DELETE ON audit_checks TO admin;

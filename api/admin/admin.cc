@@ -28,6 +28,7 @@
 #include "common/domain/sign_in.h"
 #include "common/domain/voices.h"
 #include "common/store/audit.h"
+#include "common/store/audit_record.h"
 
 namespace audiogen::api {
 namespace {
@@ -492,6 +493,9 @@ Reply audit(Doors& doors, const Options& o) {
   const auto checks = store::audit(doors.url, {.recent = !o.full, .resumes = true});
   if (!checks) {
     return Failure{"the audit was not completed: " + worded(checks.error())};
+  }
+  if (const auto kept = store::keep_audit(doors.url, *checks); !kept) {
+    return Failure{"what the audit found could not be kept for monitors: " + worded(kept.error())};
   }
   const bool ok = std::all_of(
       checks->begin(), checks->end(), [](const store::Check& check) { return check.bad == 0; });

@@ -8,6 +8,7 @@
 #include "api/files/files.h"
 #include "api/server/etag.h"
 #include "common/base/json.h"
+#include "common/blob/blob_errors.h"
 #include "common/domain/pricing.h"
 #include "common/domain/request.h"
 #include "common/domain/voices.h"
@@ -124,9 +125,9 @@ Catalogue::Catalogue(const Config& config)
       pricing_(render_pricing(config)) {}
 
 void Catalogue::preview(const Call& call) const {
-  auto preview = previews_.open(call.parameter(0));
+  auto preview = counted(BlobOp::kRead, previews_.open(call.parameter(0)));
   if (!preview) {
-    count_unreadable(preview.error());
+    tell_unreadable(preview.error());
     call.fail(service_unavailable());
     return;
   }

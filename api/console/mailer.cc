@@ -23,6 +23,11 @@ prometheus::Counter& mails(const char* result) {
       "mails_total", "Mails by what became of them", metrics::Labels{{"result", result}});
 }
 
+// Here, so that they are told from the start.
+prometheus::Counter& dropped = mails("dropped");
+prometheus::Counter& sent = mails("sent");
+prometheus::Counter& postponed = mails("postponed");
+
 std::string new_unique() {
   std::array<std::uint8_t, kUniqueBytes> raw{};
   random_bytes(raw);
@@ -54,7 +59,7 @@ bool Mailer::send(Mail mail) {
       return true;
     }
   }
-  mails("dropped").Increment();
+  dropped.Increment();
   static Occasionally line;
   if (line.due()) {
     log::error("mail dropped", {{"kind", kind}, {"why", "too many wait"}});
@@ -97,7 +102,7 @@ void Mailer::run() {
     const auto due = std::max(first->next_at, paused_until_.value_or(first->next_at));
     if (stopping_ && (out_of_time() || due > Clock::now())) {
       // There is no later.
-      mails("dropped").Increment(static_cast<double>(waiting_.size()));
+      dropped.Increment(static_cast<double>(waiting_.size()));
       log::error("mails not sent", {{"why", "the program ends"}, {"count", waiting_.size()}});
       return;
     }
@@ -130,7 +135,7 @@ void Mailer::settle(Waiting waiting, const Result<Done, http::MailError>& outcom
     pause_ = std::chrono::milliseconds(0);
   }
   if (outcome) {
-    mails("sent").Increment();
+    sent.Increment();
     return;
   }
   const auto& [fault, detail] = outcome.error();
@@ -151,14 +156,14 @@ void Mailer::settle(Waiting waiting, const Result<Done, http::MailError>& outcom
       log::warn("mail server unavailable", {{"why", detail}, {"waiting", count_ + 1}});
     }
   }
-  mails("postponed").Increment();
+  postponed.Increment();
   // Before those that came later: first come, first served, once the server answers.
   waiting_.push_front(std::move(waiting));
   ++count_;
 }
 
 void Mailer::drop(const Waiting& waiting, const char* why, const std::string& detail) {
-  mails("dropped").Increment();
+  dropped.Increment();
   static Occasionally line;
   if (line.due()) {
     log::error("mail dropped", {{"kind", waiting.mail.kind}, {"why", why}, {"detail", detail}});

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "api/console/session_words.h"
+#include "api/server/security_events.h"
 #include "common/base/log.h"
 #include "common/base/mail_address.h"
 #include "common/base/metrics.h"
@@ -13,6 +14,10 @@
 
 namespace audiogen::api {
 namespace {
+
+// Here, so that they are told from the start.
+prometheus::Counter& mails_capped = metrics::counter(
+    "mails_capped_total", "Mails not written because so many were asked for today");
 
 // A minute is nothing to somebody who waits for a mail, and too long for a link that lives for ten.
 constexpr StorePoolOptions kLookups{
@@ -38,9 +43,7 @@ void note(const char* what, const Call& call) {
 
 // Nobody else learns that so many were asked for.
 void note_capped(const IpAddress& client) {
-  static auto& capped = metrics::counter("mails_capped_total",
-                                         "Mails not written because so many were asked for today");
-  capped.Increment();
+  mails_capped.Increment();
   static Occasionally line;
   if (line.due()) {
     log::warn("sign-up link not written",
@@ -99,6 +102,7 @@ Handling Mails::ask_link(Call call) {
   // Of an address without an account as well: nobody learns which there are.
   const RateDecision decision = limiter_.take_mail_link(call.request().client, inbox_of(*email));
   if (!decision.allowed) {
+    count_limited(Limit::kMail);
     call.fail(rate_limit_exceeded(decision.retry_after));
     co_return;
   }
@@ -160,6 +164,7 @@ Handling Mails::ask_change(Call call) {
   // may use up.
   if (const auto today = limiter_.take_mail_change(call.key().user, inbox_of(*email));
       !today.allowed) {
+    count_limited(Limit::kMail);
     call.fail(rate_limit_exceeded(today.retry_after));
     co_return;
   }

@@ -20,6 +20,10 @@
 namespace audiogen::api {
 namespace {
 
+// Here, so that they are told from the start.
+prometheus::Counter& checked =
+    metrics::counter("api_passkey_checks_total", "Signatures of passkeys verified");
+
 // More than all that a body can be about.
 constexpr std::size_t kBodyMax = std::size_t{16} * 1024;
 
@@ -146,8 +150,6 @@ std::optional<store::AnsweredChallenge> answered(const Sha256& key,
 }
 
 bool signed_by(const PublicKey& key, const PasskeySignIn& shown) {
-  static auto& checked =
-      metrics::counter("api_passkey_checks_total", "Signatures of passkeys verified");
   checked.Increment();
   return key.verifies(signed_data(shown.authenticator_data, shown.client_data), shown.signature);
 }

@@ -9,6 +9,7 @@
 #include "api/server/answer.h"
 #include "api/server/answers_of_store.h"
 #include "api/server/auth.h"
+#include "api/server/security_events.h"
 #include "common/base/check.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
@@ -158,6 +159,7 @@ Handling SignIns::open_by_link(Call call, Sha256 link) {
 Handling SignIns::open_by_password(Call call, PasswordSignIn shown) {
   const RateDecision guess = limiter_.take_guess(call.request().client, shown.email);
   if (!guess.allowed) {
+    count_limited(Limit::kGuess);
     call.fail(rate_limit_exceeded(guess.retry_after));
     co_return;
   }
@@ -272,7 +274,11 @@ std::optional<ApiError> SignIns::refusal(const Call& call,
     return step_up_required();
   }
   const RateDecision guess = limiter_.take_guess(call.request().client, state.email);
-  return guess.allowed ? std::nullopt : std::optional(rate_limit_exceeded(guess.retry_after));
+  if (guess.allowed) {
+    return std::nullopt;
+  }
+  count_limited(Limit::kGuess);
+  return rate_limit_exceeded(guess.retry_after);
 }
 
 Handling SignIns::set_password(Call call) {

@@ -15,8 +15,8 @@
 #include "api/server/security_events.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
-#include "common/base/metrics.h"
 #include "common/base/unique_fd.h"
+#include "common/blob/blob_errors.h"
 #include "common/blob/blob_key.h"
 
 namespace audiogen::api {
@@ -89,13 +89,10 @@ RangeKind parse_range(std::string_view header, std::int64_t size, ByteRange& out
   return RangeKind::kPart;
 }
 
-void count_unreadable(const Error& error) {
+void tell_unreadable(const Error& error) {
   // Whatever keeps one file from being opened keeps all of them.
   using Clock = std::chrono::steady_clock;
-  static auto& unreadable =
-      metrics::counter("api_files_unreadable_total", "Requests for files answered 503");
   static std::atomic<Clock::rep> next{0};
-  unreadable.Increment();
   const auto now = Clock::now().time_since_epoch();
   auto due = next.load();
   if (now.count() >= due &&
@@ -171,11 +168,11 @@ void serve_file(const DirectoryStore& store,
   }
   const bool kept = retention.count() == 0 || now - made_at(blob_task(key).uuid) < retention;
   const auto found = kept && verdict == LinkSigner::Verdict::kValid
-                         ? store.read(key)
+                         ? counted(BlobOp::kRead, store.read(key))
                          : Result<std::optional<OpenBlob>>(std::nullopt);
   if (!found) {
     // It may well be there: a client that is told "no such file" never asks again.
-    count_unreadable(found.error());
+    tell_unreadable(found.error());
     answer(error_response(service_unavailable(), request_id));
     return;
   }

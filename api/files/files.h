@@ -32,8 +32,8 @@ struct SentFile {
 // `cross_origin`: pages of other sites may read it.
 void send_file(const http::Exchange& exchange, bool cross_origin, SentFile file);
 
-// Counts a file that could not be opened, and says why, at most once a second.
-void count_unreadable(const Error& error);
+// Logs why a file could not be opened, at most once a second.
+void tell_unreadable(const Error& error);
 
 // Reads file metadata on the calling I/O thread (the page cache answers) and answers the exchange.
 // With `links` only to an address it signed: 404 without a valid signature, as if there were no

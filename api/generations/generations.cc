@@ -60,7 +60,7 @@ TraceSpan begin_span(const http::Request& request) {
   return parent ? child_of(*parent, span) : new_trace(random_number<sizeof(TraceNumber)>(), span);
 }
 
-// Of what the database has decided; the rest is api_refused_total and api_unavailable_total.
+// Of what the database has decided; what was refused before is in http_requests_total.
 prometheus::Counter& admissions(store::CreateOutcome::Kind kind) {
   using Kind = store::CreateOutcome::Kind;
   static const auto of = [](const char* outcome) {
@@ -93,11 +93,9 @@ Generations::Generations(const Config& config,
       lookout_(lookout),
       authenticators_(authenticators),
       stream_max_(held.stream_max),
-      read_(metrics::counter("api_reads_total", "Status reads answered 200")),
-      streamed_(metrics::counter("api_streams_total", "Streams of events that were begun")),
-      canceled_(metrics::counter("api_cancels_total", "Tasks canceled by their owners")),
       creates_(config.database,
-               {.threads = kCommitThreads,
+               {.use = "create",
+                .threads = kCommitThreads,
                 .batch_max = kBatchMax,
                 .capacity = kCreatesWaitingMax,
                 .refuse_above = kCreateWait,
@@ -106,19 +104,22 @@ Generations::Generations(const Config& config,
                   std::span<const store::CreateCommand> commands,
                   const store::Turn& turn) { return store.create(commands, turn); }),
       finds_(config.database,
-             {.threads = kReadThreads,
+             {.use = "find",
+              .threads = kReadThreads,
               .batch_max = kBatchMax,
               .capacity = kFindsWaitingMax,
               .refuse_above = kFindWait},
              [](store::TaskStore& store, std::span<const store::FindCommand> commands) {
                return store.find(commands);
              }),
-      cancels_(
-          config.database,
-          {.threads = kCancelThreads, .batch_max = kCancelBatchMax, .capacity = kCancelsWaitingMax},
-          [](store::TaskStore& store, std::span<const store::CancelCommand> commands) {
-            return store.cancel(commands);
-          }),
+      cancels_(config.database,
+               {.use = "cancel",
+                .threads = kCancelThreads,
+                .batch_max = kCancelBatchMax,
+                .capacity = kCancelsWaitingMax},
+               [](store::TaskStore& store, std::span<const store::CancelCommand> commands) {
+                 return store.cancel(commands);
+               }),
       streams_(held_limits(held.max, kStreamsPerKey)),
       waits_([this](const store::FindCommand& command,
                     Waits::Found found) { return finds_.submit(command, std::move(found)); },
@@ -272,7 +273,6 @@ Handling Generations::get(Call call) {
     const auto rest = read_again_after(lookout_.of(task).done_in);
     append_header(headers, "Retry-After", std::to_string(rest.count()));
   }
-  read_.Increment();
   call.answer(200, render_task(task, names_), headers);
 }
 
@@ -336,7 +336,6 @@ Handling Generations::events(Call call) {
     co_return;
   }
   std::optional<Places::Place> place(*std::move(taken));
-  streamed_.Increment();
   call.begin_events();
   const auto end = Clock::now() + stream_max_;
   EventFeed feed(seen, Clock::now());
@@ -417,7 +416,6 @@ void Generations::answer_canceled(const Call& call, const store::Cancellation& c
       }
       break;
     case Outcome::kCanceled:
-      canceled_.Increment();
       log::info("task canceled",
                 about(canceled.task.id, canceled.trail),
                 {{"canceled_by_request", call.request_id()}, {"user_id", call.key().user}});

@@ -73,9 +73,6 @@ class Generations {
   const Lookout& lookout_;
   const Authenticators authenticators_;
   const std::chrono::milliseconds stream_max_;
-  prometheus::Counter& read_;
-  prometheus::Counter& streamed_;
-  prometheus::Counter& canceled_;
   store::GroupCommit<store::CreateCommand, store::CreateOutcome> creates_;
   store::GroupCommit<store::FindCommand, store::FindOutcome> finds_;
   store::GroupCommit<store::CancelCommand, store::Cancellation> cancels_;

@@ -33,6 +33,9 @@ metrics::Snapshot situation_gauges(const SituationWatch::Seen& seen) {
   out.gauge("oldest_parked_seconds",
             "Since the oldest parked task was created; 0: there is none",
             seconds(now.oldest_parked));
+  out.gauge("oldest_hold_seconds",
+            "Since the oldest open task was created, which holds credits; 0: there is none",
+            seconds(now.oldest_hold));
   constexpr double kUnits = 1000;
   out.gauge("credits_held",
             "Credits that open tasks reserve",
@@ -56,6 +59,17 @@ metrics::Snapshot situation_gauges(const SituationWatch::Seen& seen) {
   out.gauge("hints_unsent_age_seconds",
             "For how long the oldest hint that the broker does not have has waited",
             seconds(unsent));
+  for (const AuditCheck& check : now.audit) {
+    out.gauge("audit_violations",
+              "Rows or users that break a rule of the books, at the last audit",
+              static_cast<double>(check.bad),
+              {{"check", check.name}});
+  }
+  if (now.audited_at) {
+    out.gauge("audit_last_success_timestamp_seconds",
+              "When the last audit that came to its end did, since 1970",
+              seconds(now.audited_at->time_since_epoch()));
+  }
   if (seen.dead) {
     out.gauge("dead_messages",
               "Messages that nobody could read, half a minute ago at most",

@@ -20,9 +20,11 @@ constexpr auto kSeenFor = std::chrono::hours(24);
 constexpr std::size_t kCacheMax = 100'000;
 // Of keys that do not exist, twice; about 3 MB. Beyond it they are looked up again.
 constexpr std::size_t kMissingMax = 20'000;
-constexpr store::GroupOptions kKnownLane{.threads = 1, .batch_max = 64, .capacity = 10'000};
+constexpr store::GroupOptions kKnownLane{
+    .use = "authenticate", .threads = 1, .batch_max = 64, .capacity = 10'000};
 // Short: what waits here longer than a few milliseconds is a flood.
-constexpr store::GroupOptions kUnknownLane{.threads = 1, .batch_max = 64, .capacity = 1'000};
+constexpr store::GroupOptions kUnknownLane{
+    .use = "authenticate", .threads = 1, .batch_max = 64, .capacity = 1'000};
 // last_used_at is for people: one write per key and minute is enough.
 constexpr auto kNoteUseEvery = std::chrono::seconds(60);
 

@@ -6,7 +6,6 @@
 #include "common/base/ascii.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
-#include "common/base/metrics.h"
 #include "common/base/occasionally.h"
 
 namespace audiogen::api {
@@ -144,21 +143,13 @@ void Call::answer_nothing(std::string_view extra_headers) const {
 void Call::fail(const ApiError& error) const {
   http::Response response = error_response(error, request_id_);
   response.headers += rate_headers_;
-  count_refusal(response.status, request_id_);
+  tell_refusal(response.status, request_id_);
   reply(std::move(response));
 }
 
-void count_refusal(int status, const std::string& request_id) {
-  static auto& refused =
-      metrics::counter("api_refused_total", "Requests answered with an error status below 500");
-  static auto& unavailable = metrics::counter("api_unavailable_total", "Requests answered 503");
-  if (status != 503) {
-    refused.Increment();
-    return;
-  }
-  unavailable.Increment();
+void tell_refusal(int status, const std::string& request_id) {
   static Occasionally line;  // Under overload a line each would make it worse.
-  if (line.due()) {
+  if (status == 503 && line.due()) {
     log::warn("requests unavailable", {{"request_id", request_id}});
   }
 }

@@ -85,9 +85,8 @@ class Call {
   std::string rate_headers_;
 };
 
-// Counts an answer with an error status (api_refused_total, api_unavailable_total), and warns of a
-// 503, at most once a second.
-void count_refusal(int status, const std::string& request_id);
+// Warns of a 503, at most once a second.
+void tell_refusal(int status, const std::string& request_id);
 
 // See Call::json_body().
 class JsonBody {

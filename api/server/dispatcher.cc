@@ -96,6 +96,23 @@ void answer_options(const http::Exchange& exchange, const std::string& allow, bo
   exchange.reply(std::move(response));
 }
 
+Limit limit_of(RateClass rate) {
+  switch (rate) {
+    case RateClass::kCreate:
+      return Limit::kCreate;
+    case RateClass::kManage:
+      return Limit::kManage;
+    case RateClass::kFile:
+      return Limit::kFile;
+    case RateClass::kSignIn:
+      return Limit::kSignIn;
+    case RateClass::kRead:
+    case RateClass::kNone:
+      break;
+  }
+  return Limit::kRead;
+}
+
 bool is_any(std::string_view segment) {
   return segment.starts_with('{') && segment.ends_with('}');
 }
@@ -152,6 +169,12 @@ void RouteTree::add(const Route& route, std::string_view placeholder, std::strin
     node = &*child;
   }
   AG_CHECK(node->path.find(route.method) == nullptr);
+  if (node->path.meter == nullptr) {
+    // Where files lie is a matter of the configuration, and no name for a metric.
+    node->path.meter =
+        &http::RequestMeter::of(route.path.starts_with('/') ? path : std::string(route.path));
+  }
+  node->path.meter->expect(route.method);
   node->path.routes.push_back(&route);
   node->path.allow += node->path.allow.empty() ? "" : ", ";
   node->path.allow += route.method;
@@ -215,6 +238,7 @@ void Dispatcher::handle(http::Exchange exchange) {
     refuse(exchange, not_found(), request.path.starts_with(kBase));
     return;
   }
+  exchange.meter(*path->meter);
   const Route* const route = path->find(request.method);
   note_asked(exchange, route != nullptr ? *route : *path->routes.front());
   if (route == nullptr) {
@@ -228,7 +252,7 @@ void Dispatcher::handle(http::Exchange exchange) {
   }
   if (route->late != nullptr) {
     if (const auto error = route->late(parts_, exchange.received_at())) {
-      count_refusal(503, refuse(exchange, *error, route->cross_origin));
+      tell_refusal(503, refuse(exchange, *error, route->cross_origin));
       rest_between_refusals();
       return;
     }
@@ -264,6 +288,7 @@ void Dispatcher::admit(Call call) {
       decision = limiter_.take_sign_in(client);
     }
     if (!decision.allowed) {
+      count_limited(limit_of(route.rate));
       call.fail(rate_limit_exceeded(decision.retry_after));
       return;
     }
@@ -297,9 +322,11 @@ void Dispatcher::judged(Call call, const Authenticator::Judgement& judgement) {
       call.fail(route.access == Access::kSession ? not_signed_in() : invalid_api_key());
       return;
     case Verdict::kLimited:
+      count_limited(Limit::kUnknownKey);
       call.fail(rate_limit_exceeded(judgement.retry_after));
       return;
     case Verdict::kOverRate:
+      count_limited(limit_of(route.rate));
       call.rate_headers_ = limiter_.headers(route.rate, judgement.rate);
       call.fail(rate_limit_exceeded(judgement.rate.retry_after));
       return;
@@ -311,6 +338,7 @@ void Dispatcher::judged(Call call, const Authenticator::Judgement& judgement) {
   const RateDecision decision = limiter_.take(call.key_.counted_as(), call.key_.user, route.rate);
   call.rate_headers_ = limiter_.headers(route.rate, decision);
   if (!decision.allowed) {
+    count_limited(limit_of(route.rate));
     call.fail(rate_limit_exceeded(decision.retry_after));
   } else if (route.access == Access::kSession && is_other_account(call.request(), call.key_.user)) {
     call.fail(other_account());

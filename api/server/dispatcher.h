@@ -15,6 +15,7 @@
 #include "api/server/rate_limiter.h"
 #include "api/server/route.h"
 #include "common/base/config.h"
+#include "common/http/request_meter.h"
 #include "common/http/server.h"
 
 namespace audiogen::api {
@@ -26,7 +27,8 @@ class RouteTree {
   // A path of the table and what it answers.
   struct Path {
     std::vector<const Route*> routes;
-    std::string allow;  // Its methods, in the table's order.
+    std::string allow;                    // Its methods, in the table's order.
+    http::RequestMeter* meter = nullptr;  // Of the path as the table has it.
 
     // The route of a method; HEAD is its GET's. Null: 405.
     const Route* find(std::string_view method) const;

@@ -26,7 +26,24 @@ prometheus::Counter& counter(SecurityEvent event) {
   return *all[static_cast<std::size_t>(event)];
 }
 
+// In the order of Limit.
+const std::array rate_limited = [] {
+  std::array<prometheus::Counter*, 8> out{};
+  const std::array classes = {
+      "create", "read", "manage", "file", "sign_in", "unknown_key", "guess", "mail"};
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    out.at(i) = &metrics::counter("rate_limited_total",
+                                  "Requests refused because so many came before them",
+                                  {{"class", classes.at(i)}});
+  }
+  return out;
+}();
+
 }  // namespace
+
+void count_limited(Limit limit) {
+  rate_limited.at(static_cast<std::size_t>(limit))->Increment();
+}
 
 std::optional<SecurityEvent> security_event_of(int status) {
   switch (status) {

@@ -55,6 +55,19 @@ class SecurityEvents {
   std::thread thread_ GUARDED_BY(mutex_);
 };
 
+// Counts one that came too often: `limit` is what it was counted as.
+enum class Limit : std::uint8_t {
+  kCreate,
+  kRead,
+  kManage,
+  kFile,
+  kSignIn,
+  kUnknownKey,
+  kGuess,
+  kMail
+};
+void count_limited(Limit limit);
+
 // Answers with an error, and counts it where it is such an event.
 void reply_refused(const http::Exchange& exchange, http::Response&& response);
 

@@ -43,6 +43,7 @@
 #include "common/base/process.h"
 #include "common/blob/blob_store.h"
 #include "common/http/ops_server.h"
+#include "common/http/request_meter.h"
 #include "common/http/server.h"
 #include "common/store/probe.h"
 
@@ -189,6 +190,7 @@ int serve(const Config& config) {
           .trusted_proxies = config.trusted_proxies,
           .name = "public",
           .answered = std::move(answered),
+          .meter = &http::RequestMeter::of(http::kNoRoute),
           .connections_max = connections,
           .connections_per_address = of_one_address,
           .reply_timeout = kReplyTimeout},

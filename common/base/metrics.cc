@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <optional>
 #include <sstream>
 #include <utility>
@@ -14,6 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/mutex.h"
+
 namespace audiogen::metrics {
 namespace {
 
@@ -23,6 +26,27 @@ prometheus::Registry& registry() {
   // Merge: asking for a family twice gives the same one.
   static prometheus::Registry instance(prometheus::Registry::InsertBehavior::Merge);
   return instance;
+}
+
+// By name: what it means, and its histograms by their labels.
+struct Histograms {
+  struct Family {
+    std::string help;
+    std::map<Labels, Histogram> all;
+  };
+  Mutex mutex;
+  std::map<std::string, Family> families GUARDED_BY(mutex);
+};
+
+Histograms& histograms() {
+  static Histograms instance;
+  return instance;
+}
+
+void label(prometheus::ClientMetric& metric, const Labels& labels) {
+  for (const auto& [name, content] : labels) {
+    metric.label.push_back({name, content});
+  }
 }
 
 prometheus::MetricFamily family(std::string name, std::string help, prometheus::MetricType type) {
@@ -45,6 +69,18 @@ std::optional<std::uint64_t> open_descriptors() {
   const std::filesystem::directory_iterator open(kFolder, failed);
   return failed ? std::nullopt
                 : std::optional(static_cast<std::uint64_t>(std::distance(begin(open), end(open))));
+}
+
+void add_histograms(std::vector<prometheus::MetricFamily>& out) {
+  Histograms& all = histograms();
+  const MutexLock lock(all.mutex);
+  for (const auto& [name, one] : all.families) {
+    out.push_back(family(name, one.help, prometheus::MetricType::Histogram));
+    for (const auto& [labels, histogram] : one.all) {
+      out.back().metric.push_back(histogram.collect());
+      label(out.back().metric.back(), labels);
+    }
+  }
 }
 
 void add_process(std::vector<prometheus::MetricFamily>& out) {
@@ -123,15 +159,38 @@ prometheus::Gauge& gauge(const std::string& name, const std::string& help, const
   return prometheus::BuildGauge().Name(kPrefix + name).Help(help).Register(registry()).Add(labels);
 }
 
-prometheus::Histogram& histogram(const std::string& name,
-                                 const std::string& help,
-                                 const Labels& labels,
-                                 const std::vector<double>& buckets) {
-  return prometheus::BuildHistogram()
-      .Name(kPrefix + name)
-      .Help(help)
-      .Register(registry())
-      .Add(labels, buckets);
+Histogram::Histogram(std::vector<double> bounds)
+    : bounds_(std::move(bounds)), counts_(bounds_.size() + 1) {}
+
+void Histogram::observe(double value) noexcept {
+  const auto at = std::lower_bound(bounds_.begin(), bounds_.end(), value) - bounds_.begin();
+  counts_[static_cast<std::size_t>(at)].fetch_add(1, std::memory_order_relaxed);
+  sum_.fetch_add(value, std::memory_order_relaxed);
+}
+
+prometheus::ClientMetric Histogram::collect() const {
+  prometheus::ClientMetric out;
+  std::uint64_t count = 0;
+  for (std::size_t i = 0; i < counts_.size(); ++i) {
+    count += counts_[i].load(std::memory_order_relaxed);
+    out.histogram.bucket.push_back(
+        {.cumulative_count = count,
+         .upper_bound = i < bounds_.size() ? bounds_[i] : std::numeric_limits<double>::infinity()});
+  }
+  out.histogram.sample_count = count;
+  out.histogram.sample_sum = sum_.load(std::memory_order_relaxed);
+  return out;
+}
+
+Histogram& histogram(const std::string& name,
+                     const std::string& help,
+                     const Labels& labels,
+                     const std::vector<double>& bounds) {
+  Histograms& all = histograms();
+  const MutexLock lock(all.mutex);
+  auto& [text, found] = all.families[kPrefix + name];
+  text = help;
+  return found.try_emplace(labels, bounds).first->second;
 }
 
 Snapshot& Snapshot::gauge(const std::string& name,
@@ -146,9 +205,7 @@ Snapshot& Snapshot::gauge(const std::string& name,
     found = families_.end() - 1;
   }
   prometheus::ClientMetric metric;
-  for (const auto& [label, content] : labels) {
-    metric.label.push_back({label, content});
-  }
+  label(metric, labels);
   metric.gauge.value = value;
   found->metric.push_back(std::move(metric));
   return *this;
@@ -157,6 +214,7 @@ Snapshot& Snapshot::gauge(const std::string& name,
 std::string render(const Snapshot& more) {
   auto families = registry().Collect();
   families.insert(families.end(), more.families().begin(), more.families().end());
+  add_histograms(families);
   add_process(families);
   return prometheus::TextSerializer().Serialize(families);
 }

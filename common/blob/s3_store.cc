@@ -19,6 +19,10 @@
 namespace audiogen {
 namespace {
 
+// Here, so that they are told from the start.
+prometheus::Counter& retries =
+    metrics::counter("blob_retries_total", "Requests to the S3 service sent again");
+
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
@@ -224,8 +228,6 @@ Result<Removal> S3Store::remove(std::string_view key) {
 }
 
 Result<Done> S3Store::send(const Call& call) {
-  static auto& retries =
-      metrics::counter("blob_retries_total", "Requests to the S3 service sent again");
   const auto deadline = Clock::now() + limits_.total;
   for (int attempt = 0;; ++attempt) {
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());

@@ -35,6 +35,12 @@ struct AtLeast {
 // "12", "20,000+".
 std::string count_text(const AtLeast& count);
 
+// What a check of the audit found: its number, and the rows or users that break it.
+struct AuditCheck {
+  std::string name;
+  std::uint64_t bad = 0;
+};
+
 struct Situation {
   struct Worker {
     // Ended: it said so, when its work was done. Lost: not heard of for kWorkerLost. Neither holds
@@ -69,6 +75,7 @@ struct Situation {
   // Since the oldest of them was created; 0: there is none. Where the count is not exact, there may
   // be an older one.
   std::chrono::milliseconds oldest_ready{0}, oldest_parked{0};
+  std::chrono::milliseconds oldest_hold{0};  // The same of all that is open: each holds credits.
   double arrivals_per_second =
       0;                          // Over the last minute, or the last of them where there are many.
   Units credits_held{};           // By all open tasks; at least so many where a count is not exact.
@@ -77,6 +84,10 @@ struct Situation {
   // What operators have said, as long as it holds.
   std::vector<BreakerOverride> overrides{};
   std::optional<IntakePause> intake_paused{};
+  // The last audit that came to its end: when, and what each check found. Nullopt, and none: there
+  // was none yet.
+  std::optional<Instant> audited_at{};
+  std::vector<AuditCheck> audit{};
 
   // All that is open and not worked on.
   AtLeast backlog() const { return ready + waiting_retry + parked; }

@@ -48,6 +48,14 @@ enum class FailureCode : std::uint8_t {
   kDeadlineExceeded = 6,
   kInternalError = 7,
 };
+// All that there are of these.
+inline constexpr std::array kFailureCodes = {FailureCode::kProviderUnavailable,
+                                             FailureCode::kProviderRejected,
+                                             FailureCode::kContentRejected,
+                                             FailureCode::kUnsupportedInput,
+                                             FailureCode::kReferenceUnavailable,
+                                             FailureCode::kDeadlineExceeded,
+                                             FailureCode::kInternalError};
 std::string_view failure_code_name(FailureCode code);
 std::string_view failure_message(
     FailureCode code);                     // For codes whose task carries no message of its own.

@@ -147,7 +147,9 @@ ServerCore::ServerCore(ServerOptions server_options,
       handler(std::move(request_handler)),
       on_error(std::move(error_reply)),
       drops(options.name),
-      bodies(options.body_budget) {}
+      bodies(options.body_budget),
+      open_(metrics::gauge(
+          "http_connections", "Open connections of clients", {{"server", options.name}})) {}
 
 Response ServerCore::render_error(int status,
                                   std::string_view reason,
@@ -223,6 +225,7 @@ bool ServerCore::add(const std::shared_ptr<Connection>& connection) {
   }
   connections_[address].insert(connection);
   ++count_;
+  open_.Increment();
   return true;
 }
 
@@ -302,6 +305,7 @@ void ServerCore::remove(const std::shared_ptr<Connection>& connection) {
       return;
     }
     --count_;
+    open_.Decrement();
     if (group->second.empty()) {
       connections_.erase(group);
     }
@@ -655,7 +659,8 @@ void Connection::refuse(int status, const std::string& reason) {
   const std::unique_ptr<Framer> framer = std::move(inbox_);
   framer->request().client = client_of(framer->request());
   begin_busy(framer->request());
-  const std::any note = awaited_.call ? awaited_.call->noted() : std::any();
+  std::shared_ptr<Call> judged = awaited_.call;  // Which route it was for, it knows.
+  const std::any note = judged ? judged->noted() : std::any();
   drop_awaited();
   // What follows a malformed request cannot be told apart from it.
   discarding_ = true;
@@ -664,6 +669,12 @@ void Connection::refuse(int status, const std::string& reason) {
     const MutexUnlock unlocked(mutex_);
     response = core_->render_error(status, reason, &framer->request());
     core_->tell(framer->request(), note, response, response.body.size(), Clock::now());
+    if (judged) {
+      judged->count(response.status, Clock::now());
+      judged.reset();  // May lock.
+    } else if (core_->options.meter != nullptr) {
+      core_->options.meter->count(framer->request().method, response.status);
+    }
   }
   if (phase_ == Phase::kBusy) {
     write_response(response);
@@ -1128,7 +1139,8 @@ Call::Call(std::shared_ptr<Connection> connection,
     : connection_(std::move(connection)),
       framer_(std::move(framer)),
       received_at_(received_at),
-      body_to_come_(body_to_come) {}
+      body_to_come_(body_to_come),
+      meter_(connection_->core()->options.meter) {}
 
 Call::~Call() {
   if (!answered_ && !connection_->closed()) {
@@ -1136,6 +1148,13 @@ Call::~Call() {
   }
   end_stream(false);
   connection_->take_back(std::move(framer_));
+}
+
+void Call::count(int status, Clock::time_point now) const noexcept {
+  if (RequestMeter* const meter = meter_.load(std::memory_order_relaxed)) {
+    meter->count(request().method, status);
+    meter->took(now - received_at_);
+  }
 }
 
 // What is said of an answer is worth less than the answer.
@@ -1167,6 +1186,7 @@ void Call::begin_stream(Response&& head) noexcept {
   if (answered_.exchange(true)) {
     return;
   }
+  count(head.status, Clock::now());
   if (is_told()) {
     try {
       stream_head_.status = head.status;
@@ -1212,6 +1232,7 @@ void Call::reply(Response&& response) noexcept {
   if (answered_.exchange(true)) {
     return;
   }
+  count(response.status, Clock::now());
   tell(response,
        response.file ? static_cast<std::uint64_t>(response.file->length) : response.body.size());
   connection_->answer(std::move(response));
@@ -1234,6 +1255,9 @@ bool Exchange::send(std::string_view part) const noexcept {
 }
 void Exchange::end_stream() const noexcept {
   call_->end_stream(true);
+}
+void Exchange::meter(RequestMeter& meter) const noexcept {
+  call_->meter(meter);
 }
 void Exchange::allow(std::chrono::milliseconds longer) const {
   call_->allow(longer);

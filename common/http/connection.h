@@ -20,6 +20,7 @@
 #include "common/http/body_budget.h"
 #include "common/http/drops.h"
 #include "common/http/housekeeper.h"
+#include "common/http/request_meter.h"
 #include "common/http/server.h"
 
 namespace audiogen::http {
@@ -81,6 +82,7 @@ struct ServerCore {
 
   mutable Mutex mutex_;
   ConditionVariable left_;
+  prometheus::Gauge& open_;
   // By IpAddress::limited().
   std::unordered_map<IpAddress, Connections, HashOfIpAddress> connections_ GUARDED_BY(mutex_);
   std::size_t count_ GUARDED_BY(mutex_) = 0;
@@ -271,6 +273,9 @@ class Call {
   void end_stream(bool whole) noexcept;
   void allow(std::chrono::milliseconds longer) { connection_->allow(*this, longer); }
   bool client_ended() const { return connection_->client_ended(); }
+  void meter(RequestMeter& meter) { meter_.store(&meter, std::memory_order_relaxed); }
+  // Its answer, which has this status, is about to be sent.
+  void count(int status, Clock::time_point now) const noexcept;
   // Called by the connection while nobody else looks: read_body() was called and `next` is still
   // to be.
   void body_arrived(std::unique_ptr<Framer> whole, Clock::time_point at);
@@ -288,6 +293,7 @@ class Call {
   std::unique_ptr<Framer> whole_;   // … and this, when it has.
   Clock::time_point received_at_ = Clock::now();
   const bool body_to_come_;
+  std::atomic<RequestMeter*> meter_;    // Null: none.
   std::atomic<bool> answered_{false};   // The connection stays busy with this call until then …
   std::atomic<bool> streaming_{false};  // … and longer, when the answer comes in parts.
   mutable Mutex note_mutex_;

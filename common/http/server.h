@@ -57,6 +57,7 @@ struct Answered {
 };
 
 class Call;
+class RequestMeter;
 
 // One request waiting for its one response. Cheap to copy and to move; may outlive the connection
 // and the server. When the last copy goes without a reply, the client gets on_error(500).
@@ -91,6 +92,9 @@ class Exchange {
   // The reply may come later, by so much from now on, than ServerOptions::reply_timeout allows. For
   // a handler that waits for something else than its own work. Any thread, never blocks.
   void allow(std::chrono::milliseconds longer) const;
+  // Its answer counts there from now on, instead of ServerOptions::meter, whose lifetime it must
+  // have. For the handler, before anybody else has a copy.
+  void meter(RequestMeter& meter) const noexcept;
   // True when the client sends no more. Nearly always it is gone; but it may still read, which
   // cannot be told until something is written to it: so it gets its answer, now rather than later.
   bool client_ended() const;
@@ -139,6 +143,9 @@ struct ServerOptions {
   // Of metrics and log lines.
   std::string name = "http";
   AnsweredHook answered = {};
+  // Counts requests that no handler has counted elsewhere (Exchange::meter()); null: they are not
+  // counted. As long as the process.
+  RequestMeter* meter = nullptr;
   // Open connections. When there are so many, a new one takes the place of one that rests (between
   // requests, in the middle of a head, or of an answer of which its client takes nothing): the
   // longest resting one of the address with most connections. If none rests, the new one is closed

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "common/store/meters.h"
 
 namespace audiogen::store {
 
@@ -143,6 +144,7 @@ void Books::write_ledger(Instant now) {
       "INSERT INTO ledger (user_id, seq, kind, source_id, d_available, d_held, d_system, "
       "available_after, held_after, created_at) VALUES ");
   list(sql, bookings_, [&](const Booking& b) {
+    meters::count_credits(session_, b.entry);
     sql << "(" << b.user << "," << b.entry.after.seq << "," << b.entry.kind << "," << b.source
         << "," << b.entry.d_available << "," << b.entry.d_held << "," << b.entry.d_system << ","
         << b.entry.after.available << "," << b.entry.after.held << "," << now << ")";

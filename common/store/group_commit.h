@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "common/base/overload_gate.h"
+#include "common/store/meters.h"
 #include "common/store/row_queue.h"
 #include "common/store/task_store.h"
 
@@ -49,6 +50,7 @@ std::size_t bytes_of(const Command&) {
 }
 
 struct GroupOptions {
+  const char* use = "other";  // One of few words, in metrics.
   std::size_t threads = 2;
   std::size_t batch_max = 64;
   // A batch ends with the command that fills it to this: what the others of a transaction wait for,
@@ -86,6 +88,8 @@ class GroupCommit {
   GroupCommit(const DatabaseUrl& url, GroupOptions options, RunInTurn run)
       : options_(options),
         run_(std::move(run)),
+        sizes_(meters::commit_sizes(options.use)),
+        waits_(meters::commit_waits(options.use)),
         gate_({options.refuse_above, options.hold_at, options.threads * options.batch_max}),
         queue_(options.capacity, options.threads > 1) {
     for (std::size_t i = 0; i < options_.threads; ++i) {
@@ -149,8 +153,11 @@ class GroupCommit {
       const auto fresh =
           std::find_if(items.begin(), items.end(), [](const Item& item) { return !item.was_held; });
       if (fresh != items.end()) {
-        gate_.begun(Clock::now(), fresh->arrived);
+        const auto now = Clock::now();
+        gate_.begun(now, fresh->arrived);
+        waits_.observe(std::chrono::duration<double>(now - fresh->arrived).count());
       }
+      sizes_.observe(static_cast<double>(items.size()));
       std::vector<std::optional<Uuid>> rows;
       rows.reserve(items.size());
       for (const Item& item : items) {
@@ -220,6 +227,8 @@ class GroupCommit {
 
   const GroupOptions options_;
   const RunInTurn run_;
+  metrics::Histogram& sizes_;
+  metrics::Histogram& waits_;
   OverloadGate gate_;
   Queue queue_;
   std::vector<std::thread> threads_;

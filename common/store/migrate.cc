@@ -30,6 +30,7 @@ extern const std::string_view migration_0017;
 extern const std::string_view migration_0018;
 extern const std::string_view migration_0019;
 extern const std::string_view migration_0020;
+extern const std::string_view migration_0021;
 
 namespace {
 
@@ -408,7 +409,8 @@ std::span<const Migration> migrations() {
                                  Migration{17, migration_0017},
                                  Migration{18, migration_0018, Older::kServe},
                                  Migration{19, migration_0019, Older::kServe},
-                                 Migration{20, migration_0020, Older::kServe}};
+                                 Migration{20, migration_0020, Older::kServe},
+                                 Migration{21, migration_0021, Older::kServe}};
   return all;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "common/base/log.h"
+#include "common/base/metrics.h"
 #include "common/store/migrate.h"
 #include "common/store/session.h"
 #include "common/store/switches.h"
@@ -36,6 +37,10 @@ void say_why_not(const SchemaLook& schema) {
               {"serves_from", schema.serves_from},
               {"program_version", program_version()}});
 }
+
+// Here, so that it is told from the start.
+prometheus::Gauge& reachable =
+    metrics::gauge("database_reachable", "1 while the database answers, asked once a second");
 
 }  // namespace
 
@@ -94,8 +99,10 @@ void Probe::look(Session& session) {
       look_at_intake(session);
     }
     ok_.store(true);
+    reachable.Set(1);
   } catch (const DbError& e) {
     ok_.store(false);
+    reachable.Set(0);
     log::warn("the database does not answer", {{"code", e.code()}, {"error", e.what()}});
   }
 }

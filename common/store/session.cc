@@ -13,6 +13,7 @@
 
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/store/meters.h"
 
 namespace audiogen::store {
 namespace {
@@ -135,6 +136,7 @@ void catch_up(sql::Connection& connection) {
 
 void init_driver() {
   driver();
+  meters::begin();
 }
 
 DbFault classify(int code) {
@@ -241,6 +243,7 @@ void Session::connect() {
     throw DbError(DbFault::kUnavailable, 2006, "database error 2006: the connection was lost");
   }
   if (refused_at_ && Clock::now() - *refused_at_ < kConnectPause) {
+    meters::errors(DbFault::kUnavailable).Increment();
     throw DbError(DbFault::kUnavailable, 2002, "database error 2002: refused a moment ago");
   }
   try {
@@ -294,6 +297,7 @@ void Session::connect() {
     disconnect();
     refused_at_ = Clock::now();
     if (classify(e.getErrorCode()) == DbFault::kBusy) {
+      meters::errors(DbFault::kUnavailable).Increment();
       throw DbError(DbFault::kUnavailable,
                     e.getErrorCode(),
                     "database error " + std::to_string(e.getErrorCode()) +
@@ -310,6 +314,7 @@ void Session::fail(int code, const char* what, bool committing) {
   if (committing && undecided) {
     fault = DbFault::kUnknownOutcome;
   }
+  meters::errors(fault).Increment();
   if (fault == DbFault::kUnavailable || fault == DbFault::kUnknownOutcome) {
     disconnect();
   }
@@ -339,6 +344,7 @@ auto Session::perform(const Use& use) {
     } catch (const sql::SQLException& e) {
       if (may_be_stale && is_lost(e.getErrorCode()) && Clock::now() - began < kStaleWithin) {
         disconnect();
+        meters::retries(meters::Retry::kStale).Increment();
         continue;  // At most once: the new connection is not proven.
       }
       fail(e.getErrorCode(), e.what(), false);
@@ -429,6 +435,7 @@ void Session::rollback_quietly() {
   in_transaction_ = false;
   begun_ = false;
   pending_ = {};
+  counts_.clear();
   if (!connection_) {
     return;
   }
@@ -439,8 +446,26 @@ void Session::rollback_quietly() {
   }
 }
 
-void Session::transact(const std::function<void()>& body) {
+void Session::count(prometheus::Counter& counter, double by) {
+  AG_CHECK(in_transaction_);
+  counts_.emplace_back(&counter, by);
+}
+
+void Session::count_committed(std::string_view use, Clock::time_point began) {
+  for (const auto& [counter, by] : std::exchange(counts_, {})) {
+    counter->Increment(by);
+  }
+  auto known = std::find_if(
+      times_.begin(), times_.end(), [&](const auto& time) { return time.first == use; });
+  if (known == times_.end()) {
+    known = times_.insert(known, {use, &meters::transactions(use)});
+  }
+  known->second->observe(std::chrono::duration<double>(Clock::now() - began).count());
+}
+
+void Session::transact(const std::function<void()>& body, const char* use) {
   AG_CHECK(!in_transaction_);
+  const auto began = Clock::now();
   for (int tries = 1;; ++tries) {
     try {
       in_transaction_ = true;
@@ -449,12 +474,14 @@ void Session::transact(const std::function<void()>& body) {
       commit();
       in_transaction_ = false;
       begun_ = false;
+      count_committed(use, began);
       return;
     } catch (const DbError& e) {
       rollback_quietly();
       if (e.fault() != DbFault::kConflict || tries == kTransactionTries) {
         throw;
       }
+      meters::retries(meters::Retry::kConflict).Increment();
       log::debug("transaction conflict", {{"code", e.code()}, {"tries", tries}});
     } catch (...) {
       rollback_quietly();
@@ -466,7 +493,7 @@ void Session::transact(const std::function<void()>& body) {
 
 void Session::transact_surely(const std::function<void(bool again)>& body) {
   try {
-    transact([&] { body(false); });
+    transact([&] { body(false); }, "account");
     return;
   } catch (const DbError& e) {
     if (e.fault() != DbFault::kUnknownOutcome) {
@@ -476,8 +503,9 @@ void Session::transact_surely(const std::function<void(bool again)>& body) {
   }
   const Clock::time_point until = Clock::now() + kResolveWithin;
   for (;;) {
+    meters::retries(meters::Retry::kUndecided).Increment();
     try {
-      transact([&] { body(true); });
+      transact([&] { body(true); }, "account");
       return;
     } catch (const DbError& e) {
       if (e.fault() != DbFault::kUnavailable || Clock::now() >= until) {

@@ -13,6 +13,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "common/base/config.h"
 #include "common/base/ids.h"
@@ -21,6 +23,12 @@
 #include "common/domain/pricing.h"
 #include "common/store/sql.h"
 
+namespace prometheus {
+class Counter;
+}
+namespace audiogen::metrics {
+class Histogram;
+}
 namespace sql {
 class Connection;
 class Driver;
@@ -146,14 +154,17 @@ class Session {
 
   // Runs `body` inside one READ COMMITTED transaction and commits. A conflict rolls back and runs
   // it again, at most five times, 5-80 ms apart. Any other failure rolls back and throws. `body`
-  // must be safe to run again.
-  void transact(const std::function<void()>& body);
+  // must be safe to run again. `use`, one of few words, is what its time is told as.
+  void transact(const std::function<void()>& body, const char* use = "other");
 
   // The same, and goes on when the reply to COMMIT was lost: runs the body once more on a new
   // connection, with `again` true. `body` must then find out under its locks whether its first run
   // was committed (they wait for a COMMIT still under way), and do nothing twice. Throws
   // kUnknownOutcome when even that could not be done within a few seconds.
   void transact_surely(const std::function<void(bool again)>& body);
+
+  // Inside a transaction only: counts `by` once that is committed.
+  void count(prometheus::Counter& counter, double by = 1);
 
   // The database's clock.
   Instant now();
@@ -181,6 +192,7 @@ class Session {
   void send(const Packet& packet);
   void commit();
   void rollback_quietly();
+  void count_committed(std::string_view use, Clock::time_point began);
   [[noreturn]] void fail(int code, const char* what, bool committing);
 
   DatabaseUrl url_;
@@ -190,6 +202,9 @@ class Session {
   bool in_transaction_ = false;
   bool begun_ = false;  // The server has answered to something of this transaction.
   Packet pending_;      // What goes before the next statement of this transaction.
+  // What is counted if this transaction is committed.
+  std::vector<std::pair<prometheus::Counter*, double>> counts_;
+  std::vector<std::pair<std::string_view, metrics::Histogram*>> times_;  // By their use.
   bool connected_before_ = false;
   std::optional<Clock::time_point> refused_at_;  // The last connect failed then.
 };

@@ -37,16 +37,19 @@ Result<Situation, Fault> Situations::look() {
     // numbers are of some milliseconds instead of one instant.
     session_.execute(Sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"));
     Situation out;
-    session_.transact([&] {
-      out = {};
-      out.at = session_.now();
-      count_open(out);
-      count_parked(out);
-      read_arrivals(out);
-      out.workers = read_workers(session_, out.at);
-      read_apis(out);
-      read_switches(out);
-    });
+    session_.transact(
+        [&] {
+          out = {};
+          out.at = session_.now();
+          count_open(out);
+          count_parked(out);
+          read_arrivals(out);
+          out.workers = read_workers(session_, out.at);
+          read_apis(out);
+          read_switches(out);
+          read_audit(out);
+        },
+        "look");
     return out;
   });
 }
@@ -59,7 +62,8 @@ void Situations::count_open(Situation& out) {
       << "), SUM(t.state=" << TaskState::kQueued << " AND t.lane<>" << Lane::kParked
       << " AND t.next_run_at>" << out.at << "), MIN(IF(t.state=" << TaskState::kQueued
       << " AND t.lane<>" << Lane::kParked << " AND t.next_run_at<=" << out.at
-      << ", t.created_at, NULL)), SUM(IF(b.crowded=1, 0, t.held)) FROM (SELECT id FROM tasks FORCE "
+      << ", t.created_at, NULL)), SUM(IF(b.crowded=1, 0, t.held)), MIN(t.created_at) FROM (SELECT "
+         "id FROM tasks FORCE "
          "INDEX (k_wake) WHERE wake_at<="
       << out.at + kReleasedWithin << " ORDER BY wake_at LIMIT " << kOpenLooked
       << ") o STRAIGHT_JOIN tasks t FORCE INDEX (PRIMARY) ON t.id=o.id STRAIGHT_JOIN balances b "
@@ -72,6 +76,7 @@ void Situations::count_open(Situation& out) {
   out.waiting_retry = {sum(rows, 4), all};
   out.oldest_ready = age(rows, 5, out.at);
   out.credits_held = rows.is_null(6) ? Units{} : rows.units(6);
+  out.oldest_hold = age(rows, 7, out.at);
 }
 
 // Each user has them counted beside his balance, and what all of his open tasks hold.
@@ -96,6 +101,7 @@ void Situations::count_parked(Situation& out) {
   rows = session_.query(oldest);
   AG_CHECK(rows.next());
   out.oldest_parked = age(rows, 1, out.at);
+  out.oldest_hold = std::max(out.oldest_hold, out.oldest_parked);
 }
 
 // Ids sort by their creation.
@@ -171,6 +177,14 @@ void Situations::read_switches(Situation& out) {
   while (rows.next()) {
     out.overrides.push_back(
         {.provider = rows.text(1), .open = rows.u32(2) == kHeldOpen, .until = rows.time(3)});
+  }
+}
+
+void Situations::read_audit(Situation& out) {
+  Rows rows = session_.query(Sql("SELECT name, bad, ended_at FROM audit_checks ORDER BY name"));
+  while (rows.next()) {
+    out.audit.push_back({.name = rows.text(1), .bad = rows.u64(2)});
+    out.audited_at = out.audited_at ? std::min(*out.audited_at, rows.time(3)) : rows.time(3);
   }
 }
 

@@ -49,6 +49,7 @@ class Situations : private Door {
   void read_arrivals(Situation& out);
   void read_apis(Situation& out);
   void read_switches(Situation& out);
+  void read_audit(Situation& out);
 };
 
 }  // namespace audiogen::store

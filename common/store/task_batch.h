@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/base/log.h"
+#include "common/store/meters.h"
 #include "common/store/task_store.h"
 
 namespace audiogen::store {
@@ -114,10 +115,12 @@ class BatchRun {
       }
     };
     try {
-      session_.transact([&] {
-        begin();
-        body_(entries, false);
-      });
+      session_.transact(
+          [&] {
+            begin();
+            body_(entries, false);
+          },
+          what_);
     } catch (const DbError& e) {
       log_fault_(e, some.size());
       if (e.fault() != DbFault::kUnknownOutcome) {
@@ -142,13 +145,16 @@ class BatchRun {
     const Clock::time_point until = Clock::now() + kResolveWithin;
     while (!entries.empty()) {
       auto pause = kHeldPause;
+      meters::retries(meters::Retry::kUndecided).Increment();
       try {
-        session_.transact([&] {
-          for (auto& entry : entries) {
-            entry.held = false;
-          }
-          body_(entries, true);
-        });
+        session_.transact(
+            [&] {
+              for (auto& entry : entries) {
+                entry.held = false;
+              }
+              body_(entries, true);
+            },
+            what_);
         take(entries);
         std::erase_if(entries, [](const auto& entry) { return !entry.held; });
       } catch (const DbError&) {

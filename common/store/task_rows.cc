@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/store/meters.h"
 
 namespace audiogen::store {
 namespace {
@@ -156,6 +157,19 @@ void end_past_attempts(Session& session, std::span<const TaskChange* const> chan
       << "), a.detail=u.detail, a.ended_at=" << now << " WHERE a.task_id IN (";
   list(sql, tasks, [&](TaskId id) { sql << id; }) << ") AND a.state=" << kAttemptStarted;
   session.later(sql);
+}
+
+// Of one that ends.
+void count_end(Session& session, const TaskChange& change) {
+  if (!is_final(change.state)) {
+    return;
+  }
+  session.count(meters::finished(change.state, change.failure));
+  if (change.state == TaskState::kSucceeded && change.command != nullptr) {
+    constexpr double kMilliseconds = 1000;
+    session.count(meters::audio_seconds(),
+                  static_cast<double>(change.command->duration_ms) / kMilliseconds);
+  }
 }
 
 }  // namespace
@@ -351,6 +365,7 @@ void write_changes(Session& session, std::span<const TaskChange> changes, Instan
   std::vector<const TaskChange*> usual, canceled, others;
   for (const TaskChange& c : changes) {
     (is_usual_end(c) ? usual : c.state == TaskState::kCanceled ? canceled : others).push_back(&c);
+    count_end(session, c);
   }
   write_usual_ends(session, usual, now);
   write_cancels(session, canceled, now);

@@ -319,10 +319,12 @@ void TaskStore::sweep_due(std::span<const Due> due,
   try {
     SweepResult changed;
     std::unordered_set<TaskId> skipped;
-    session_.transact([&] {
-      skipped.clear();
-      changed = sweep_locked(due, look, skipped);
-    });
+    session_.transact(
+        [&] {
+          skipped.clear();
+          changed = sweep_locked(due, look, skipped);
+        },
+        "sweep");
     AG_CRASH_POINT("sweep.committed");
     held.merge(skipped);
     const auto tried = changed.publish.begin() + static_cast<std::ptrdiff_t>(changed.tried);
@@ -653,14 +655,16 @@ bool TaskStore::look_after_some_crowds(std::size_t limit, std::chrono::seconds p
   std::vector<UserId> further;
   const auto release = [&](std::span<const UserId> users, std::uint32_t beyond) {
     Released out;
-    session_.transact([&] {
-      Books books(session_, {users.begin(), users.end()}, Locking::kSkipLocked);
-      out = {};
-      if (books.now()) {
-        out = release_next(session_, books, users, *books.now(), beyond);
-        books.write(*books.now());
-      }
-    });
+    session_.transact(
+        [&] {
+          Books books(session_, {users.begin(), users.end()}, Locking::kSkipLocked);
+          out = {};
+          if (books.now()) {
+            out = release_next(session_, books, users, *books.now(), beyond);
+            books.write(*books.now());
+          }
+        },
+        "crowds");
     released_.insert(released_.end(), out.hints.begin(), out.hints.end());
     further.insert(further.end(), out.further.begin(), out.further.end());
   };

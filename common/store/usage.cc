@@ -214,7 +214,7 @@ void Usage::add(std::span<const Behind> users, RolledUp& out) {
       session_.execute(marks);
     }
     RolledUp added;
-    session_.transact([&] { added = add_locked(users); });
+    session_.transact([&] { added = add_locked(users); }, "usage");
     out.entries += added.entries;
     out.more = out.more || added.more;
     for (const Behind& user : added.entries > 0 ? users : std::span<const Behind>()) {

@@ -174,8 +174,14 @@ TEST(SituationGauges, TellNothingOfWhatIsNotKnown) {
                     HasSubstr("\naudiogen_oldest_ready_seconds 1.5\n"),
                     HasSubstr("\naudiogen_credits_held 150\n"),
                     HasSubstr("\naudiogen_workers{state=\"working\"} 0\n"),
+                    Not(HasSubstr("audit_")),
                     Not(HasSubstr("drain_seconds")),
                     Not(HasSubstr("dead_messages"))));
+  seen.situation.audit = {{.name = "I1", .bad = 3}};
+  seen.situation.audited_at = Instant(90s);
+  EXPECT_THAT(metrics::render(situation_gauges(seen)),
+              AllOf(HasSubstr("\naudiogen_audit_violations{check=\"I1\"} 3\n"),
+                    HasSubstr("\naudiogen_audit_last_success_timestamp_seconds 90\n")));
   seen.dead = 2;
   EXPECT_THAT(metrics::render(situation_gauges(seen)), HasSubstr("\naudiogen_dead_messages 2\n"));
   EXPECT_THAT(metrics::render(), Not(HasSubstr("tasks_ready"))) << "nobody keeps them";

@@ -115,8 +115,9 @@ class Apis : public testing::Test {
       std::istringstream lines(http("GET", ops + "/metrics").body);
       out.push_back(0);
       for (std::string line; std::getline(lines, line);) {
-        if (line.starts_with("audiogen_api_refused_total ")) {
-          out.back() = std::stod(line.substr(line.rfind(' ')));
+        if (line.starts_with("audiogen_http_requests_total{") &&
+            line.find("status=\"4") != std::string::npos) {
+          out.back() += std::stod(line.substr(line.rfind(' ')));
         }
       }
     }

@@ -5,6 +5,7 @@
 #include <set>
 #include <thread>
 
+#include "common/store/meters.h"
 #include "tests/store/task_fixture.h"
 #include "tests/support/tcp_proxy.h"
 #include "tests/support/wait.h"
@@ -53,6 +54,32 @@ class SessionTest : public ::testing::Test {
   test::TestDatabase db_{test::TestDatabase::Tables::kNone};
   Session session_{db_.url()};
 };
+
+TEST_F(SessionTest, WhatIsNotCommittedIsNotCounted) {
+  auto& counter = metrics::counter("of_this_test_total", "");
+  auto& again = meters::retries(meters::Retry::kConflict);
+  auto& refused = meters::errors(DbFault::kConstraint);
+  const double again_before = again.Value(), refused_before = refused.Value();
+  const auto add = [&](int n) {
+    session_.count(counter, n);
+    session_.execute(Sql("UPDATE t SET n=n+") << n << " WHERE id=1");
+  };
+  session_.transact([&] { add(2); });
+  EXPECT_EQ(counter.Value(), 2);
+  EXPECT_EQ(fault_of([&] { session_.transact([&] { add(2'000); }); }), DbFault::kConstraint);
+  EXPECT_EQ(counter.Value(), 2);
+  EXPECT_EQ(refused.Value() - refused_before, 1);
+  int tries = 0;
+  session_.transact([&] {
+    add(3);
+    if (++tries == 1) {
+      throw DbError(DbFault::kConflict, 1213, "as after a deadlock");
+    }
+  });
+  EXPECT_EQ(counter.Value(), 5) << "once, however often it was tried";
+  EXPECT_EQ(again.Value() - again_before, 1);
+  EXPECT_EQ(n(1), 5);
+}
 
 // The connector's own commit() would have returned as if all were well.
 TEST_F(SessionTest, ACommitThatFailsIsNotSilent) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <numbers>
@@ -12,12 +13,34 @@
 
 #include <SoundTouch.h>
 
+#include "common/base/metrics.h"
 #include "worker/audio/codec.h"
 #include "worker/audio/levels.h"
 #include "worker/audio/tags.h"
 
 namespace audiogen {
 namespace {
+
+// Here, so that they are told from the start.
+metrics::Histogram& times(const char* step) {
+  return metrics::histogram(
+      "codec_seconds", "What the steps took by which audio is shaped", {{"step", step}});
+}
+metrics::Histogram& decoding = times("decode");
+metrics::Histogram& stretching = times("stretch");
+metrics::Histogram& leveling = times("level");
+metrics::Histogram& resampling = times("resample");
+metrics::Histogram& encoding = times("encode");
+metrics::Histogram& checking = times("check");
+
+// `step`, timed.
+template <class Step>
+auto timed(metrics::Histogram& time, const Step& step) {
+  const auto began = std::chrono::steady_clock::now();
+  auto result = step();
+  time.observe(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
+  return result;
+}
 
 constexpr std::size_t kBlockSamples = 8192;
 constexpr double kTruePeakMax = 0.891;  // -1 dBTP
@@ -157,7 +180,8 @@ Result<Rendered, PipelineFault> render(Audio audio, const RenderSpec& spec, Deco
   // holds.
   const double seconds_needed =
       (static_cast<double>(spec.duration_max_ms) / 1000 + 1) * spec.speed_remaining;
-  Result<Decoded, DecodeFault> decoded = decoder.decode(audio, seconds_needed);
+  Result<Decoded, DecodeFault> decoded =
+      timed(decoding, [&] { return decoder.decode(audio, seconds_needed); });
   if (!decoded) {
     return PipelineFault{
         decoded.error() == DecodeFault::kUnavailable ? Kind::kNoDecoder : Kind::kUndecodable,
@@ -175,12 +199,15 @@ Result<Rendered, PipelineFault> render(Audio audio, const RenderSpec& spec, Deco
     }
   }
   if (needs_stretch(spec)) {
-    samples = stretch(std::move(samples), source_rate, spec.speed_remaining, spec.pitch_remaining);
+    samples = timed(stretching, [&] {
+      return stretch(std::move(samples), source_rate, spec.speed_remaining, spec.pitch_remaining);
+    });
   }
 
   Rendered out;
   if (spec.target_lufs) {
-    const std::optional<Loudness> loudness = measure_loudness(samples, source_rate);
+    const std::optional<Loudness> loudness =
+        timed(leveling, [&] { return measure_loudness(samples, source_rate); });
     if (!loudness) {
       return PipelineFault{Kind::kInternal, "loudness not measurable"};
     }
@@ -194,7 +221,8 @@ Result<Rendered, PipelineFault> render(Audio audio, const RenderSpec& spec, Deco
   }
 
   if (source_rate != spec.sample_rate) {
-    Result<std::vector<float>> resampled = resample(samples, source_rate, spec.sample_rate);
+    Result<std::vector<float>> resampled =
+        timed(resampling, [&] { return resample(samples, source_rate, spec.sample_rate); });
     if (!resampled) {
       return PipelineFault{Kind::kInternal, resampled.error().message};
     }
@@ -208,7 +236,8 @@ Result<Rendered, PipelineFault> render(Audio audio, const RenderSpec& spec, Deco
     return PipelineFault{Kind::kTooShort, "too short"};
   }
 
-  Result<std::string> encoded = encode(spec.format, samples, spec.sample_rate);
+  Result<std::string> encoded =
+      timed(encoding, [&] { return encode(spec.format, samples, spec.sample_rate); });
   if (!encoded) {
     return PipelineFault{Kind::kInternal, encoded.error().message};
   }
@@ -216,7 +245,8 @@ Result<Rendered, PipelineFault> render(Audio audio, const RenderSpec& spec, Deco
   samples = {};
   out.bytes = *std::move(encoded);
   // The client pays for what a decoder finds, so a decoder is asked.
-  const Result<std::uint64_t> check = decoded_samples(spec.format, out.bytes, spec.sample_rate);
+  const Result<std::uint64_t> check =
+      timed(checking, [&] { return decoded_samples(spec.format, out.bytes, spec.sample_rate); });
   if (!check) {
     return PipelineFault{Kind::kInternal, check.error().message};
   }

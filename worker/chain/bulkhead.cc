@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/metrics.h"
 #include "common/base/mutex.h"
 
 namespace audiogen {
@@ -13,6 +14,20 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::duration_cast;
 using std::chrono::milliseconds;
+
+void count_call(const std::string& provider,
+                const Result<Audio, ProviderFault>& answer,
+                std::chrono::duration<double> took) {
+  const std::string outcome(answer ? "audio" : fault_name(answer.error().fault));
+  metrics::counter("provider_requests_total",
+                   "Calls to a provider, by what came of them",
+                   {{"provider", provider}, {"outcome", outcome}})
+      .Increment();
+  metrics::histogram("provider_duration_seconds",
+                     "What calls to a provider took, in their turn",
+                     {{"provider", provider}})
+      .observe(took.count());
+}
 
 }  // namespace
 
@@ -105,6 +120,7 @@ void Bulkhead::run(const std::shared_ptr<State>& state, const std::shared_ptr<Ca
       [state, call, fallback, began = Clock::now()](Result<Audio, ProviderFault> answer) {
         const auto ended = Clock::now();
         const auto time = duration_cast<milliseconds>(ended - began);
+        count_call(state->inner->name(), answer, ended - began);
         {
           // The call and the provider's call hold each other until
           // now.

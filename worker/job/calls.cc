@@ -32,7 +32,7 @@ Calls::Calls(const DatabaseUrl& database, Roster& roster, Scheduler& scheduler, 
       scheduler_(scheduler),
       answered_(std::move(answered)),
       rows_(database,
-            {.threads = 1, .batch_max = kBatchMax, .capacity = kWaitingMax},
+            {.use = "attempt", .threads = 1, .batch_max = kBatchMax, .capacity = kWaitingMax},
             [](store::TaskStore& store, std::span<const store::AttemptStart> starts) {
               return store.start_attempts(starts);
             }) {}

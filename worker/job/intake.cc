@@ -6,6 +6,7 @@
 
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/metrics.h"
 #include "worker/job/batches.h"
 
 namespace audiogen::worker {
@@ -13,6 +14,13 @@ namespace {
 
 // Nobody tells when a breaker lets calls through again.
 constexpr std::chrono::milliseconds kLookAgainAfter{250};
+
+// Here, so that they are told from the start.
+metrics::Histogram& waits =
+    metrics::histogram("task_wait_seconds",
+                       "From a task's creation to its first claim, by the database's clock",
+                       {},
+                       {.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 900});
 
 }  // namespace
 
@@ -36,7 +44,8 @@ Intake::Intake(const DatabaseUrl& database,
       ack_(std::move(ack)),
       begin_(std::move(begin)),
       claims_(database,
-              {.threads = 1,
+              {.use = "claim",
+               .threads = 1,
                .batch_max = kBatchMax,
                .capacity = kWaitingMax,
                .wait_held_max = std::chrono::milliseconds(500)},
@@ -277,6 +286,11 @@ void Intake::claimed(const queue::Delivery& delivery, Claimed claimed, Clock::ti
   const auto job = std::make_shared<Job>(std::move(claimed), chains_.get(), asked_at, Clock::now());
   roster_.enter(job, delivery.hint.lane);
   ack_(delivery);
+  if (job->claim.claims == 1) {
+    const store::Claim& claim = job->claim;
+    const auto wait = claim.deadline_at - claim.created_at - claim.until_deadline;
+    waits.observe(std::chrono::duration<double>(wait).count());
+  }
   if (log::enabled(log::Level::kDebug)) {
     log::debug(
         "task claimed", about(*job), {{"claims", job->claim.claims}, {"epoch", job->claim.epoch}});

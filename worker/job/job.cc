@@ -74,6 +74,11 @@ bool Job::lease_is_over(Clock::time_point now) const {
   return lost_ || now - lease_.from > kLeaseSelfStop;
 }
 
+Job::Clock::duration Job::renewal_lag(Clock::time_point now) const {
+  const MutexLock lock(mutex_);
+  return lost_ ? Clock::duration::zero() : now - lease_.from - kLeaseRenew;
+}
+
 Job::LeaseIs Job::look_at_lease(Clock::time_point now) {
   const MutexLock lock(mutex_);
   if (lost_) {
@@ -87,14 +92,6 @@ Job::LeaseIs Job::look_at_lease(Clock::time_point now) {
   }
   lease_.renewing = true;
   return LeaseIs::kDue;
-}
-
-std::chrono::milliseconds Job::renewal_late(Clock::time_point now) const {
-  const MutexLock lock(mutex_);
-  const auto late = now - lease_.from - kLeaseRenew;
-  return lost_ ? std::chrono::milliseconds(0)
-               : std::chrono::duration_cast<std::chrono::milliseconds>(
-                     std::max<Clock::duration>(late, Clock::duration::zero()));
 }
 
 void Job::renewal_ended(std::optional<Clock::time_point> renewed_from) {

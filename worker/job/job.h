@@ -96,10 +96,10 @@ class Job {
   // kDue: to be renewed, said once until renewal_ended(). kOver: this worker must stop, before
   // another may start. kGood also when it is lost already.
   LeaseIs look_at_lease(Clock::time_point now);
+  // For how long its renewal has been due; none, or less, while it is not.
+  Clock::duration renewal_lag(Clock::time_point now) const;
   // Nobody may be called for it any more, whether or not that look was taken.
   bool lease_is_over(Clock::time_point now) const;
-  // By how much its renewal is late; 0: it is not, or lost.
-  std::chrono::milliseconds renewal_late(Clock::time_point now) const;
   // Asked for at `renewed_from`, since when it lasts anew. Nullopt: nobody could tell.
   void renewal_ended(std::optional<Clock::time_point> renewed_from);
   // Ends its calls. False when it was lost before.

@@ -1,8 +1,10 @@
 #include "worker/job/leases.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "common/base/log.h"
+#include "common/base/metrics.h"
 #include "worker/job/batches.h"
 
 namespace audiogen::worker {
@@ -12,6 +14,11 @@ constexpr auto kWatchEvery = std::chrono::seconds(1);
 // At 1,000 values MariaDB turns IN into a subquery (in_predicate_conversion_threshold), which may
 // lock every row of a small table.
 constexpr std::size_t kRenewalsMax = 500;
+
+// Here, so that it is told from the start.
+prometheus::Gauge& longest_lag =
+    metrics::gauge("lease_renew_lag_seconds",
+                   "For how long the renewal of a lease has been due that is latest; 0: none is");
 
 }  // namespace
 
@@ -28,7 +35,7 @@ Leases::Leases(const DatabaseUrl& database,
     : roster_(roster),
       scheduler_(scheduler),
       renewals_(database,
-                {.threads = 1, .batch_max = kRenewalsMax, .capacity = kWaitingMax},
+                {.use = "renew", .threads = 1, .batch_max = kRenewalsMax, .capacity = kWaitingMax},
                 [worker](store::TaskStore& store, std::span<const store::Lease> leases) {
                   return store.renew(leases, worker);
                 }) {
@@ -42,9 +49,9 @@ void Leases::stop() {
 // A worker measures its own lease from before it asked, and stops itself before another may start.
 void Leases::watch() {
   const auto now = Job::Clock::now();
-  std::chrono::milliseconds lag{0};
+  auto most = Job::Clock::duration::zero();
   for (const JobPtr& job : roster_.all()) {
-    lag = std::max(lag, job->renewal_late(now));
+    most = std::max(most, job->renewal_lag(now));
     switch (job->look_at_lease(now)) {
       case Job::LeaseIs::kGood:
         break;
@@ -56,7 +63,8 @@ void Leases::watch() {
         break;
     }
   }
-  lag_ms_ = lag.count();
+  longest_lag.Set(std::chrono::duration<double>(most).count());
+  lag_ms_ = std::chrono::duration_cast<std::chrono::milliseconds>(most).count();
   scheduler_.after(kWatchEvery, [this] { watch(); });
 }
 

@@ -5,11 +5,16 @@
 
 #include "common/base/check.h"
 #include "common/base/metrics.h"
+#include "common/blob/blob_errors.h"
 #include "common/blob/blob_key.h"
 #include "worker/job/batches.h"
 
 namespace audiogen::worker {
 namespace {
+
+// Here, so that they are told from the start.
+prometheus::Counter& passed =
+    metrics::counter("worker_passed_through_total", "Audio delivered as the provider sent it");
 
 // Silence and next to nothing come from what was asked for; the rest from who made it.
 Fault fault_of(PipelineFault::Kind kind) {
@@ -71,8 +76,6 @@ void Output::shape(const JobPtr& job, Audio audio) {
     end_bad(job, *fault, rendered.error().detail);
     return;
   }
-  static auto& passed =
-      metrics::counter("worker_passed_through_total", "Audio delivered as the provider sent it");
   passed.Increment(rendered->passed_through ? 1 : 0);
   if (!writers_.post({job, std::move(*rendered)})) {
     end_ours(job, "audio could not be stored", "writer pool full");
@@ -102,6 +105,7 @@ void Output::put(std::vector<Ready> ready) {
   for (std::size_t i = 0; i < ready.size(); ++i) {
     const auto& [job, rendered] = ready[i];
     if (!stored[i]) {
+      count_blob_error(BlobOp::kPut);
       // Not the provider's fault: made again later, by a worker whose store may work.
       end_ours(job, "audio could not be stored", stored[i].error().message);
       continue;

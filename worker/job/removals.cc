@@ -4,6 +4,7 @@
 
 #include "common/base/log.h"
 #include "common/base/occasionally.h"
+#include "common/blob/blob_errors.h"
 #include "worker/job/batches.h"
 
 namespace audiogen::worker {
@@ -18,7 +19,7 @@ bool Removals::post(std::string key) {
       return;
     }
     static Occasionally line;
-    if (const auto removed = blobs_.remove(key); !removed && line.due()) {
+    if (const auto removed = counted(BlobOp::kRemove, blobs_.remove(key)); !removed && line.due()) {
       log::warn("an output that came too late stays", {{"why", removed.error().message}});
     }
   });

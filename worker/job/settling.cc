@@ -15,25 +15,13 @@
 namespace audiogen::worker {
 namespace {
 
-void count_finished(std::optional<FailureCode> failure) {
-  metrics::counter("tasks_finished_total",
-                   "Tasks that this worker has ended",
-                   {{"state", failure ? "failed" : "succeeded"},
-                    {"code", failure ? std::string(failure_code_name(*failure)) : ""}})
-      .Increment();
-}
-
-void count_run(std::chrono::duration<double> time) {
-  static auto& runs = metrics::histogram(
-      "task_run_seconds", "From a task's claim here to its end or its way back to the queue");
-  runs.Observe(time.count());
-}
-
-void count_lease_lost() {
-  static auto& lost = metrics::counter(
-      "leases_lost_total", "Tasks whose lease was lost while this worker worked on them");
-  lost.Increment();
-}
+// Here, so that they are told from the start.
+metrics::Histogram& runs = metrics::histogram(
+    "task_run_seconds", "From a task's claim here to its end or its way back to the queue");
+prometheus::Counter& leases_lost = metrics::counter(
+    "leases_lost_total", "Tasks whose lease was lost while this worker worked on them");
+prometheus::Counter& requeued =
+    metrics::counter("tasks_requeued_total", "Tasks that this worker gave back to the queue");
 
 TaskEnd end_of(const Job& job, const store::SettleCommand& command, Job::Clock::time_point now) {
   using std::chrono::milliseconds;
@@ -62,7 +50,7 @@ Settling::Settling(
       roster_(roster),
       scheduler_(scheduler),
       settlements_(database,
-                   {.threads = 1, .batch_max = kBatchMax, .capacity = kWaitingMax},
+                   {.use = "settle", .threads = 1, .batch_max = kBatchMax, .capacity = kWaitingMax},
                    [send = std::move(send)](store::TaskStore& store,
                                             std::span<const store::SettleCommand> commands) {
                      auto outcomes = store.settle(commands);
@@ -94,7 +82,7 @@ void Settling::stop() {
 
 void Settling::settle(const JobPtr& job, store::SettleCommand command, int tries) {
   if (job->is_lost()) {
-    count_lease_lost();
+    leases_lost.Increment();
     // Once it was sent it may have been committed, its answer lost: then the file is the task's.
     if (tries == 0) {
       not_delivered(*job, command);
@@ -133,15 +121,13 @@ void Settling::settled(const JobPtr& job,
   const auto now = Job::Clock::now();
   if (outcome == store::SettleOutcome::kNotOurs) {
     log::warn("lease lost, result dropped", about(*job));
-    count_lease_lost();
+    leases_lost.Increment();
     not_delivered(*job, command);
     static_cast<void>(removals_.post(command.output_key));
   } else if (outcome == store::SettleOutcome::kRequeued) {
     log::info("task requeued", about(*job), {{"claims", job->claim.claims}});
-    static auto& requeued =
-        metrics::counter("tasks_requeued_total", "Tasks that this worker gave back to the queue");
     requeued.Increment();
-    count_run(now - job->began_at);
+    runs.observe(std::chrono::duration<double>(now - job->began_at).count());
   } else {
     const bool succeeded = command.kind == ClaimEnd::Kind::kSucceed;
     const auto failure = succeeded ? std::nullopt : std::optional(command.failure);
@@ -156,8 +142,7 @@ void Settling::settled(const JobPtr& job,
               about(*job),
               {{"duration_ms", command.duration_ms},
                {"seconds", std::chrono::duration<double>(now - job->began_at).count()}});
-    count_finished(failure);
-    count_run(now - job->began_at);
+    runs.observe(std::chrono::duration<double>(now - job->began_at).count());
   }
   roster_.leave(job);
 }

@@ -246,7 +246,11 @@ std::string Helper::path_of(const char* program, const char* variable) {
 }
 
 Helper::Helper(std::string path, std::uint32_t version)
-    : path_(std::move(path)), version_(version) {}
+    : path_(std::move(path)),
+      version_(version),
+      crashes_(metrics::counter("sandbox_crashes_total",
+                                "Requests over which a helper, or its child, has died",
+                                {{"helper", std::filesystem::path(path_).filename()}})) {}
 
 Helper::~Helper() = default;
 
@@ -309,6 +313,7 @@ Ending Helper::ask(const Request& request,
     if (sent) {
       begin();
       const Ending ending = listen(answer.get(), request, take);
+      crashes_.Increment(ending == Ending::kCrashed ? 1 : 0);
       if (ending == Ending::kComplete) {
         const MutexLock lock(mutex_);
         failures_ = 0;

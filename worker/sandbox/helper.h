@@ -12,6 +12,7 @@
 
 #include <sys/types.h>
 
+#include "common/base/metrics.h"
 #include "common/base/mutex.h"
 
 namespace audiogen::sandbox {
@@ -89,6 +90,7 @@ class Helper {
 
   const std::string path_;
   const std::uint32_t version_;
+  prometheus::Counter& crashes_;
   mutable Mutex mutex_;
   std::shared_ptr<Process> process_ GUARDED_BY(mutex_);
   int failures_ GUARDED_BY(mutex_) = 0;  // since the last complete answer

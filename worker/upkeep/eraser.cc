@@ -2,16 +2,27 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
+#include <system_error>
 #include <vector>
 
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/metrics.h"
 #include "common/base/occasionally.h"
+#include "common/blob/blob_errors.h"
 #include "worker/upkeep/rest.h"
 
 namespace audiogen::worker {
 namespace {
+
+// Here, so that they are told from the start.
+prometheus::Counter& erased =
+    metrics::counter("deletions_done_total", "Tasks deleted by their owners whose files are gone");
+prometheus::Counter& removals_failed = metrics::counter(
+    "deletions_failed_total", "Tries to remove the file of a deleted task that failed");
+prometheus::Gauge& resting =
+    metrics::gauge("deletions_postponed", "Deleted tasks whose files this worker could not remove");
 
 constexpr std::chrono::seconds kEvery{5};
 constexpr std::size_t kBatch = 200;  // Files; what an interrupted run repeats.
@@ -31,7 +42,7 @@ bool remove_one(BlobStore& blobs, const store::TaskOutput& output) {
   if (output.key.empty()) {
     return true;
   }
-  const auto removed = blobs.remove(output.key);
+  const auto removed = counted(BlobOp::kRemove, blobs.remove(output.key));
   if (!removed) {
     tell(output, removed.error().message);
   } else if (*removed == Removal::kNotOurs) {
@@ -78,11 +89,24 @@ std::vector<TaskId> remove_files(BlobStore& blobs,
     return out;
   }
   // The note goes to the disk of a database, which must not be faster than that of the files.
-  if (const auto flushed = blobs.flush_removed(keys); !flushed) {
+  if (const auto flushed = counted(BlobOp::kFlush, blobs.flush_removed(keys)); !flushed) {
     tell(*last, flushed.error().message);
     return {};
   }
   return out;
+}
+
+// A bucket has no end, so only of a folder there is something to tell.
+void tell_room(const std::string& folder) {
+  static auto& free =
+      metrics::gauge("blob_free_bytes", "What is free on the disk that the folder of audio is on");
+  static auto& size = metrics::gauge("blob_size_bytes", "The size of that disk");
+  std::error_code failed;
+  const auto room = std::filesystem::space(folder, failed);
+  if (!failed) {
+    free.Set(static_cast<double>(room.available));
+    size.Set(static_cast<double>(room.capacity));
+  }
 }
 
 }  // namespace
@@ -110,10 +134,6 @@ std::size_t erase_deleted(store::TaskStore& store,
                           BlobStore& blobs,
                           Postponed& postponed,
                           Postponed::Clock::time_point now) {
-  static auto& erased = metrics::counter("deletions_done_total",
-                                         "Tasks deleted by their owners whose files are gone");
-  static auto& failed = metrics::counter("deletions_failed_total",
-                                         "Tries to remove the file of a deleted task that failed");
   std::size_t count = 0;
   for (TaskId after;;) {
     auto tasks = store.deletions(after, kBatch);
@@ -133,7 +153,7 @@ std::size_t erase_deleted(store::TaskStore& store,
     }
     count += done.size();
     erased.Increment(static_cast<double>(done.size()));
-    failed.Increment(static_cast<double>(tasks->size() - done.size()));
+    removals_failed.Increment(static_cast<double>(tasks->size() - done.size()));
     if (last) {
       postponed.forget_seen_to(now);
       return count;
@@ -143,6 +163,7 @@ std::size_t erase_deleted(store::TaskStore& store,
 
 Eraser::Eraser(const Config& config, BlobStore& blobs)
     : blobs_(blobs),
+      folder_(blob_folder(config.blob_url)),
       thread_([this, url = config.database](const std::stop_token& stop) { run(stop, url); }) {}
 
 void Eraser::stop() {
@@ -150,14 +171,15 @@ void Eraser::stop() {
 }
 
 void Eraser::run(const std::stop_token& stop, const DatabaseUrl& url) {
-  static auto& resting = metrics::gauge("deletions_postponed",
-                                        "Deleted tasks whose files this worker could not remove");
   store::TaskStore store(url);
   Postponed postponed;
-  while (!stopped_within(stop, kEvery)) {
+  do {
+    if (folder_) {
+      tell_room(*folder_);
+    }
     erase_deleted(store, blobs_, postponed);
     resting.Set(static_cast<double>(postponed.size()));
-  }
+  } while (!stopped_within(stop, kEvery));
 }
 
 }  // namespace audiogen::worker

@@ -4,7 +4,9 @@
 
 #include <chrono>
 #include <cstddef>
+#include <optional>
 #include <stop_token>
+#include <string>
 #include <thread>
 #include <unordered_map>
 
@@ -62,6 +64,7 @@ class Eraser {
   void run(const std::stop_token& stop, const DatabaseUrl& url);
 
   BlobStore& blobs_;
+  const std::optional<std::string> folder_;  // Nullopt: a bucket.
   std::jthread thread_;
 };
 

@@ -9,10 +9,23 @@
 #include "common/base/log.h"
 #include "common/base/metrics.h"
 #include "common/base/occasionally.h"
+#include "common/blob/blob_errors.h"
 #include "common/blob/blob_key.h"
 
 namespace audiogen::worker {
 namespace {
+
+// Here, so that they are told from the start.
+prometheus::Counter& orphans_deleted =
+    metrics::counter("orphans_deleted_total", "Files deleted that no task knows of");
+prometheus::Counter& outputs_deleted =
+    metrics::counter("retention_deleted_total", "Files deleted after their retention");
+prometheus::Counter& outputs_not_ours = metrics::counter(
+    "retention_not_ours_total", "Old files that stay, because their key is not known here");
+prometheus::Counter& outputs_kept = metrics::counter(
+    "retention_kept_total", "Files that stay, because only their tasks' ids say that they are old");
+prometheus::Gauge& distrusted = metrics::gauge(
+    "clocks_distrusted", "1 while nothing old is deleted, because clocks cannot be believed");
 
 constexpr std::size_t kPurgeBatch = 500;
 constexpr std::size_t kDeleteBatch = 100;  // Files; what an interrupted run repeats.
@@ -64,7 +77,7 @@ Result<std::size_t> remove_orphans(DirectoryStore& blobs,
     return seen.error();
   }
   for (const std::string& key : orphans) {
-    if (const auto removed = blobs.remove(key); !removed) {
+    if (const auto removed = counted(BlobOp::kRemove, blobs.remove(key)); !removed) {
       return removed.error();
     }
   }
@@ -78,8 +91,6 @@ bool delete_orphans_of(const BlobSlot& slot,
                        store::TaskStore& store,
                        DirectoryStore& blobs,
                        std::size_t& count) {
-  static auto& deleted =
-      metrics::counter("orphans_deleted_total", "Files deleted that no task knows of");
   const auto failed = [](const Error& error) {
     log::error("files of no task could not be deleted", {{"why", error.message}});
     return false;
@@ -101,7 +112,7 @@ bool delete_orphans_of(const BlobSlot& slot,
       return failed(removed.error());
     }
     count += *removed;
-    deleted.Increment(static_cast<double>(*removed));
+    orphans_deleted.Increment(static_cast<double>(*removed));
     if (tasks->size() < kDoubtfulBatch) {
       return true;
     }
@@ -169,13 +180,6 @@ std::size_t delete_old_outputs(store::TaskStore& store,
                                BlobStore& blobs,
                                std::chrono::seconds age,
                                const std::function<bool()>& stopping) {
-  static auto& deleted =
-      metrics::counter("retention_deleted_total", "Files deleted after their retention");
-  static auto& not_ours = metrics::counter(
-      "retention_not_ours_total", "Old files that stay, because their key is not known here");
-  static auto& kept =
-      metrics::counter("retention_kept_total",
-                       "Files that stay, because only their tasks' ids say that they are old");
   std::size_t count = 0;
   const auto oldest = store.oldest_output();
   if (!oldest || !*oldest) {
@@ -195,7 +199,7 @@ std::size_t delete_old_outputs(store::TaskStore& store,
       if (stopping()) {
         return count;
       }
-      const auto removed = blobs.remove(key);
+      const auto removed = counted(BlobOp::kRemove, blobs.remove(key));
       if (!removed) {
         log::error("an old file could not be deleted", {{"why", removed.error().message}});
         return count;
@@ -208,18 +212,18 @@ std::size_t delete_old_outputs(store::TaskStore& store,
               "an old file stays for good: its key is sealed neither with BLOB_SIGNING_KEY "
               "nor with BLOB_SIGNING_KEY_OLD");
         }
-        not_ours.Increment();
+        outputs_not_ours.Increment();
         continue;
       }
       ++count;
-      deleted.Increment();
+      outputs_deleted.Increment();
     }
     // What is marked as done is never looked at again.
-    if (const auto flushed = blobs.flush_removed(old->keys); !flushed) {
+    if (const auto flushed = counted(BlobOp::kFlush, blobs.flush_removed(old->keys)); !flushed) {
       log::error("old files could not be deleted for good", {{"why", flushed.error().message}});
       return count;
     }
-    kept.Increment(static_cast<double>(old->kept));
+    outputs_kept.Increment(static_cast<double>(old->kept));
     if (!store.old_outputs_deleted(old->last) || old->looked_at < kDeleteBatch) {
       return count;
     }
@@ -248,8 +252,6 @@ std::size_t delete_orphans(store::TaskStore& store,
 }
 
 bool Chores::believes(store::TaskStore& store) {
-  static auto& distrusted = metrics::gauge(
-      "clocks_distrusted", "1 while nothing old is deleted, because clocks cannot be believed");
   const auto look = store.look_at_clocks();
   if (!look) {
     return false;

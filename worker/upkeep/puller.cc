@@ -15,6 +15,10 @@
 namespace audiogen::worker {
 namespace {
 
+// Here, so that they are told from the start.
+prometheus::Counter& pulled =
+    metrics::counter("worker_pulled_total", "Tasks taken from the database without a hint");
+
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
@@ -46,8 +50,6 @@ void Puller::stop() {
 }
 
 void Puller::run(const std::stop_token& stop, const DatabaseUrl& url) {
-  static auto& pulled =
-      metrics::counter("worker_pulled_total", "Tasks taken from the database without a hint");
   store::TaskStore store(url);
   std::unordered_set<TaskId> asked_for;
   std::deque<std::pair<steady_clock::time_point, TaskId>> asked_at;  // Of those, the oldest first.

@@ -34,6 +34,13 @@ prometheus::Counter& actions(const char* action) {
       {{"action", action}});
 }
 
+// Here, so that they are told from the start.
+prometheus::Counter& found = actions("found");
+prometheus::Counter& reaped = actions("reaped");
+prometheus::Counter& expired = actions("expired");
+prometheus::Counter& exhausted = actions("exhausted");
+prometheus::Counter& released = actions("released");
+
 void tell(std::span<const store::Swept> swept) {
   using Kind = store::Swept::Kind;
   for (const store::Swept& task : swept) {
@@ -63,10 +70,6 @@ void Sweeper::stop() {
 }
 
 bool Sweeper::sweep_once(store::TaskStore& store) {
-  static auto& found = actions("found");
-  static auto& reaped = actions("reaped");
-  static auto& expired = actions("expired");
-  static auto& exhausted = actions("exhausted");
   const auto swept = store.sweep(kLookBatch, publisher_.flows(), work_.queues_seen());
   if (!swept) {
     return false;
@@ -96,7 +99,6 @@ bool Sweeper::sweep_once(store::TaskStore& store) {
 }
 
 void Sweeper::look_after_crowds(store::TaskStore& store) {
-  static auto& released = actions("released");
   const auto turn = store.take_turn(store::TaskStore::Chore::kCrowds);
   if (!turn || !*turn) {
     return;

@@ -10,6 +10,12 @@
 namespace audiogen::worker {
 namespace {
 
+// Here, so that they are told from the start.
+prometheus::Counter& entries =
+    metrics::counter("usage_entries_total", "Ledger entries that were added to usage");
+prometheus::Gauge& turn_here =
+    metrics::gauge("usage_turn", "1 where usage is rolled up, which one worker at a time does");
+
 using std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kEvery{5};
@@ -39,10 +45,6 @@ void UsageRoller::stop() {
 }
 
 bool UsageRoller::pass(store::Usage& usage, const std::stop_token& stop) {
-  static auto& taken =
-      metrics::counter("usage_entries_total", "Ledger entries that were added to usage");
-  static auto& has_turn =
-      metrics::gauge("usage_turn", "1 where usage is rolled up, which one worker at a time does");
   bool more = false;
   std::optional<UserId> after;
   do {
@@ -51,12 +53,12 @@ bool UsageRoller::pass(store::Usage& usage, const std::stop_token& stop) {
     const auto rolled = turn && *turn ? usage.roll_up(after) : store::RolledUp{};
     const auto took = steady_clock::now() - began;
     has_turn_ = turn && *turn;
-    has_turn.Set(has_turn_ ? 1 : 0);
+    turn_here.Set(has_turn_ ? 1 : 0);
     if (!turn || !rolled) {
       tell(turn ? rolled.error() : turn.error());
       return false;
     }
-    taken.Increment(static_cast<double>(rolled->entries));
+    entries.Increment(static_cast<double>(rolled->entries));
     more = more || rolled->more;
     after = rolled->next;
     // It has the database for half of the time at most, whether there is much to take in or only
