@@ -29,7 +29,11 @@ std::chrono::microseconds step_of_local(const ClockLook& from, const ClockLook& 
 std::chrono::microseconds ahead_of_local(const ClockLook& look);
 
 // A smaller step between two looks changes nothing: clocks are kept right in small steps.
-inline constexpr std::chrono::seconds kClockStep{5};
+inline constexpr std::chrono::seconds kClockStep{2};
+// By one forward a lease is over as much sooner, and its worker, which looks at it once a second,
+// knows nothing of that.
+static_assert(kLeaseSelfStop + std::chrono::seconds(1) + kClockStep < kLease,
+              "what nobody sees must not take a task from a worker that believes to have it");
 
 // For whoever judges leases and deadlines: tells when the clock is set, and when not to judge.
 class ClockWatch {

@@ -122,7 +122,7 @@ class TaskStore {
       std::size_t limit, std::chrono::seconds pace_over = std::chrono::seconds(20));
 
   // The hints to be sent for what settle() and look_after_crowds() have released since this was
-  // asked last.
+  // asked last, as far as is known: what an unknown outcome has released is found by whoever looks.
   std::vector<Hint> released();
 
   // Up to `limit` tasks that could be claimed now and could have been for `age`, the oldest first,
@@ -249,7 +249,13 @@ class TaskStore {
                  const Turn& turn,
                  bool again,
                  std::set<UserId>& behind);
-  void settle_in(std::vector<BatchItem<SettleCommand, SettleOutcome>>& entries);
+  // What became of a settlement, and the hints of what its transaction released, with one of those
+  // that did.
+  struct Settled {
+    SettleOutcome outcome = SettleOutcome::kFailed;
+    std::vector<Hint> released{};
+  };
+  void settle_in(std::vector<BatchItem<SettleCommand, Settled>>& entries);
   // The number of tasks that this run ends.
   std::size_t cancel_in(std::vector<BatchItem<CancelCommand, Cancellation>>& entries, bool again);
   SweepResult sweep_rows(std::size_t limit, bool hints_go_out, const QueuesSeen& queues);

@@ -225,13 +225,23 @@ Batch<bool> TaskStore::start_attempts(std::span<const AttemptStart> attempts) {
 }
 
 Batch<SettleOutcome> TaskStore::settle(std::span<const SettleCommand> commands) {
-  return in_batch<SettleCommand, SettleOutcome>(
-      "settle", commands, SettleOutcome::kFailed, [this](auto& entries, bool) {
-        settle_in(entries);
-      });
+  const auto all = in_batch<SettleCommand, Settled>(
+      "settle", commands, Settled{}, [this](auto& entries, bool) { settle_in(entries); });
+  Batch<SettleOutcome> outcomes;
+  for (const auto& settled : all) {
+    if (!settled) {
+      outcomes.emplace_back(settled.error());
+      continue;
+    }
+    // Not before this is known: whoever claims by a hint that is false locks the row for a moment,
+    // and the settlement that comes again would have to leave it parked.
+    released_.insert(released_.end(), settled->released.begin(), settled->released.end());
+    outcomes.emplace_back(settled->outcome);
+  }
+  return outcomes;
 }
 
-void TaskStore::settle_in(std::vector<BatchItem<SettleCommand, SettleOutcome>>& entries) {
+void TaskStore::settle_in(std::vector<BatchItem<SettleCommand, Settled>>& entries) {
   std::vector<UserId> users;
   for (const auto& entry : entries) {
     if (entry.command->kind != SettleCommand::Kind::kRelease) {  // All others may move credits.
@@ -243,7 +253,9 @@ void TaskStore::settle_in(std::vector<BatchItem<SettleCommand, SettleOutcome>>& 
   AG_CRASH_POINT("settle.locked");
   std::vector<TaskChange> changes;
   std::vector<UserId> crowds;
-  for (auto& [settle_command, outcome, held] : entries) {
+  std::vector<Hint>* hints = nullptr;
+  for (auto& [settle_command, settled, held] : entries) {
+    auto& [outcome, released] = settled;
     const SettleCommand& command = *settle_command;
     TaskRecord* task = tasks.find(command.task);
     if (task == nullptr) {
@@ -253,6 +265,9 @@ void TaskStore::settle_in(std::vector<BatchItem<SettleCommand, SettleOutcome>>& 
     }
     SettleDecision decision = decide_settle(*task, command, tasks.now);
     outcome = outcome_of(decision);
+    if (decision.move || !decision.to) {
+      released.clear();  // Else the run before was committed.
+    }
     if (!decision.move) {
       continue;
     }
@@ -265,6 +280,7 @@ void TaskStore::settle_in(std::vector<BatchItem<SettleCommand, SettleOutcome>>& 
       }
       if (books.open_tasks(task->user)->crowded()) {
         crowds.push_back(task->user);
+        hints = &released;
       }
     }
     task->state = move.state;  // A repeat in the same batch meets the row as it will be.
@@ -272,9 +288,9 @@ void TaskStore::settle_in(std::vector<BatchItem<SettleCommand, SettleOutcome>>& 
     task->output_key = command.output_key;
     changes.push_back(change_of(*task, std::move(move), &command));
   }
-  // Sent even if this is not committed after all: then nobody can claim them, and no harm is done.
-  const auto next = release_next(session_, books, crowds, tasks.now).hints;
-  released_.insert(released_.end(), next.begin(), next.end());
+  if (hints != nullptr) {
+    *hints = release_next(session_, books, crowds, tasks.now).hints;
+  }
   write_changes(session_, changes, tasks.now);
   books.write(tasks.now);
   AG_CRASH_POINT("settle.written");

@@ -74,6 +74,11 @@ void Judge::clock_was_set(Duration by) {
     if (by < Duration(0) && task.deadline) {
       // No task is given longer than it was to have.
       task.deadline = std::min(*task.deadline, database_now() + task.length);
+      // What was created at a time that has come keeps its deadline. Else this is as much earlier
+      // as that lies ahead, so that a new task has all of its time; but by no more than the step,
+      // so that one that saw a step before has what it had left.
+      const Duration ahead = task.last->created_at - database_now();
+      task.earliest = *task.earliest - std::clamp(ahead, Duration(0), -by);
     }
   }
 }
@@ -152,7 +157,7 @@ void Judge::saw(const Seen& now) {
     ++open_;
     of.user = now.user;
     // The clock may have been set back since the transaction began.
-    of.deadline = std::min(now.created_at, database_now()) + of.length;
+    of.deadline = of.earliest = std::min(now.created_at, database_now()) + of.length;
     of.began = timeline_.now();
     const Crowd& crowd = crowds_[now.user];
     of.single = crowd.released == 0 && crowd.parked.empty();
@@ -352,7 +357,7 @@ void Judge::ended(Task& of, const Seen& now) {
   }
   if (of.deadline) {
     // By neither clock. The clock may have been set while it was being ended.
-    if (now.failure == FailureCode::kDeadlineExceeded && database_now() < *of.deadline &&
+    if (now.failure == FailureCode::kDeadlineExceeded && database_now() < *of.earliest &&
         timeline_.now() < of.began + of.length - seconds(1)) {
       wrong(name + " was ended before its deadline");
     }

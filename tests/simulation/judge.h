@@ -135,9 +135,10 @@ class Judge {
     bool sure = false;     // A client was told that it was accepted.
     bool refused = false;  // Or that it was not.
     Duration length{};
-    std::optional<Instant> deadline;  // By the database's clock, as it should be.
-    Duration began{};                 // By the true clock.
-    bool single = false;              // Its user had no other one then.
+    // By the database's clock: it has ended by the one, and not for want of time before the other.
+    std::optional<Instant> deadline, earliest;
+    Duration began{};     // By the true clock.
+    bool single = false;  // Its user had no other one then.
     std::optional<Seen> last;
     std::optional<Units> held, charged;  // By the ledger: reserved, and taken when that ended.
     std::uint32_t claim = 0;             // The newest.

@@ -24,6 +24,7 @@ enum class Mutant : std::uint8_t {
   kTrustJumpedClock,  // Leases and deadlines are judged right after the clock was set.
   kNoPullBack,        // What a clock has put into the future stays there.
   kPullFromCreation,  // What is brought back twice has lost its time by the second.
+  kPulledStaysAhead,  // So has what still seems to be of the future then.
   kSweepByOldClock,   // Rows are judged by when they were looked at, whatever happened since.
   kPullBackOnce,      // What others hold then, and what a lost COMMIT leaves unknown, stays there.
   kPullBackByOldClock,  // What is brought back is by the clock of the look, whenever that was.
@@ -40,6 +41,7 @@ enum class Mutant : std::uint8_t {
   kNoReturn,              // The end of a task leaves its hold.
   kReleaseNobodyAtEnd,    // The end of a task releases nobody.
   kNoLookAfterCrowds,     // Nobody releases what that leaves.
+  kHintBeforeCommit,      // What that releases is hinted before anybody knows whether it was.
   kReleaseAll,            // Whoever releases does not look at the window,
   kParkNobody,            // nor does whoever creates.
   kNoPlanLimit,           // What a user's plan allows is forgotten.

@@ -12,7 +12,7 @@ namespace audiogen::simulation {
 namespace {
 
 // What once showed something: the first ones before there were lanes, and what they showed then.
-constexpr std::array<std::uint64_t, 18> kRemembered = {
+constexpr std::array<std::uint64_t, 25> kRemembered = {
     437,     // Two sweepers bring the same row back from the future.
     1300,    // Clients ask until the very end.
     19827,   // A row is brought back between a sweeper's look and its lock.
@@ -31,6 +31,13 @@ constexpr std::array<std::uint64_t, 18> kRemembered = {
     17628,   // A row is held while others are brought back.
     7963,    // What a sweeper has read changes before it locks.
     29242,   // A row is held while others are brought back.
+    602986,  // A step of 4 s ends a lease while its worker may believe to have it.
+    615032,  // The clock is set back twice and then forward, of tasks that were claimed between.
+    661999,  // The same,
+    725138,  // and again.
+    810100,  // Who claims by the hint of what was not committed is in the way of what comes again.
+    849771,  // The same, of a worker that froze,
+    864875,  // and of one that froze while others ran.
 };
 
 void expect_as_promised(std::uint64_t seed) {

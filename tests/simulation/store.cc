@@ -193,8 +193,9 @@ void Store::start_attempts(Transaction& tx, StartItems& items) {
   }
 }
 
-void Store::settle(Transaction& tx, SettleItems& items, std::vector<Hint>& released) {
+void Store::settle(Transaction& tx, SettleItems& items) {
   std::vector<UserId> users, crowds;
+  std::vector<Hint>* hints = nullptr;
   for (const auto& item : items) {
     if (item.command.kind != ClaimEnd::Kind::kRelease) {
       users.push_back(item.command.user);
@@ -207,7 +208,7 @@ void Store::settle(Transaction& tx, SettleItems& items, std::vector<Hint>& relea
     Row* const task = tx.task(command.task);
     if (task == nullptr) {
       item.held = tx.is_held(command.task);
-      item.outcome = SettleOutcome::kNotOurs;
+      item.outcome.outcome = SettleOutcome::kNotOurs;
       continue;
     }
     TaskFacts facts = *task;
@@ -222,9 +223,12 @@ void Store::settle(Transaction& tx, SettleItems& items, std::vector<Hint>& relea
       facts.claims = std::min(facts.claims, kClaimsMax - 1);
     }
     SettleDecision decision = decide_settle(facts, command, tx.now);
-    item.outcome = !decision.to             ? SettleOutcome::kNotOurs
-                   : is_final(*decision.to) ? SettleOutcome::kSettled
-                                            : SettleOutcome::kRequeued;
+    item.outcome.outcome = !decision.to             ? SettleOutcome::kNotOurs
+                           : is_final(*decision.to) ? SettleOutcome::kSettled
+                                                    : SettleOutcome::kRequeued;
+    if (decision.move || !decision.to) {
+      item.outcome.released.clear();  // Else the run before was committed.
+    }
     if (!decision.move) {
       continue;
     }
@@ -236,11 +240,12 @@ void Store::settle(Transaction& tx, SettleItems& items, std::vector<Hint>& relea
       }
       item.held = tx.is_held(task->user);
       if (item.held || !end(tx, *task, *to.charged)) {
-        item.outcome = SettleOutcome::kFailed;
+        item.outcome.outcome = SettleOutcome::kFailed;
         continue;
       }
       if (tx.open_tasks(task->user)->crowded()) {
         crowds.push_back(task->user);
+        hints = &item.outcome.released;
       }
     }
     if (shared_.is(Mutant::kNoWakeAtRetry)) {
@@ -259,12 +264,9 @@ void Store::settle(Transaction& tx, SettleItems& items, std::vector<Hint>& relea
       shared_.judge.settled(id, epoch, left, wait);
     });
   }
-  if (shared_.is(Mutant::kReleaseNobodyAtEnd)) {
-    return;
+  if (hints != nullptr && !shared_.is(Mutant::kReleaseNobodyAtEnd)) {
+    *hints = release_next(tx, crowds, kEndedSeen).hints;
   }
-  // Sent even if this is not committed after all.
-  const auto next = release_next(tx, crowds, kEndedSeen).hints;
-  released.insert(released.end(), next.begin(), next.end());
 }
 
 Store::Released Store::release_next(Transaction& tx,
@@ -550,7 +552,9 @@ std::size_t Store::pull_back(Transaction& tx, const std::vector<TaskId>& found, 
                              row->lane == Lane::kParked
                                  ? row->deadline_at
                                  : row->lease_until.value_or(std::max(row->next_run_at, now))});
-    row->updated_at = std::min(row->updated_at, now);
+    if (!shared_.is(Mutant::kPulledStaysAhead)) {
+      row->updated_at = std::min(row->updated_at, now);
+    }
   }
   return pulled;
 }

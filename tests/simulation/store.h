@@ -21,7 +21,13 @@ using CreateItems = Group<store::CreateCommand, store::CreateOutcome>::Items;
 using ClaimItems = Group<Hint, store::ClaimOutcome>::Items;
 using RenewItems = Group<store::Lease, bool>::Items;
 using StartItems = Group<store::AttemptStart, bool>::Items;
-using SettleItems = Group<store::SettleCommand, store::SettleOutcome>::Items;
+// What became of a settlement, and the hints of what its transaction released, with one of those
+// that did.
+struct Settled {
+  store::SettleOutcome outcome = store::SettleOutcome::kFailed;
+  std::vector<Hint> released{};
+};
+using SettleItems = Group<store::SettleCommand, Settled>::Items;
 using CancelItems = Group<store::CancelCommand, store::Cancellation>::Items;
 
 // Who claims: the judge knows workers by number.
@@ -44,8 +50,7 @@ class Store {
              const FirstProvider& first_provider);
   void renew(Transaction& tx, RenewItems& items, WorkerId worker);
   void start_attempts(Transaction& tx, StartItems& items);
-  // Adds the hints of the tasks that it releases to `released`.
-  void settle(Transaction& tx, SettleItems& items, std::vector<Hint>& released);
+  void settle(Transaction& tx, SettleItems& items);
   void cancel(Transaction& tx, CancelItems& items, const Runs& runs);
 
   std::vector<Hint> ready(std::size_t limit,

@@ -67,14 +67,19 @@ Worker::Worker(Shared& shared,
                 false,
                 seconds(2),
                 [this](Transaction& tx, auto& items, Runs&) { store_.start_attempts(tx, items); }),
-      settlements_(
-          shared,
-          database,
-          *this,
-          store::SettleOutcome::kFailed,
-          seconds(2),
-          [this](Transaction& tx, auto& items, Runs&) { store_.settle(tx, items, released_); },
-          [this] { publisher_.submit(std::exchange(released_, {})); }),
+      settlements_(shared,
+                   database,
+                   *this,
+                   Settled{},
+                   seconds(2),
+                   [this](Transaction& tx, auto& items, Runs&) {
+                     store_.settle(tx, items);
+                     for (const auto& item : items) {
+                       if (shared_.is(Mutant::kHintBeforeCommit)) {
+                         publisher_.submit(item.outcome.released);
+                       }
+                     }
+                   }),
       publisher_(shared, broker, *this, [](const Hint&) {}),
       sweeps_(shared, database, store, *this),
       crowds_(shared,
@@ -536,17 +541,18 @@ void Worker::settle(const JobPtr& job, const store::SettleCommand& command, int 
     if (!outcome && outcome.error() == store::StoreFault::kLocked) {
       step_aside(job);
     }
-    if (!outcome || *outcome == Outcome::kFailed) {
+    if (!outcome || outcome->outcome == Outcome::kFailed) {
       after(store_pause(tries), [this, job, command, tries] { settle(job, command, tries + 1); });
       return;
     }
-    if (*outcome == Outcome::kNotOurs) {
+    publisher_.submit(outcome->released);
+    if (outcome->outcome == Outcome::kNotOurs) {
       log(*job, "was not mine any more");
     } else {
-      log(*job, *outcome == Outcome::kSettled ? "settled" : "put back");
+      log(*job, outcome->outcome == Outcome::kSettled ? "settled" : "put back");
       const bool succeeded = command.kind == ClaimEnd::Kind::kSucceed;
       const bool worked = succeeded || command.failure != FailureCode::kDeadlineExceeded;
-      ended_ += *outcome == Outcome::kSettled && worked ? 1U : 0U;
+      ended_ += outcome->outcome == Outcome::kSettled && worked ? 1U : 0U;
       shared_.judge.settle_answered(of(*job), succeeded, command.output_key);
     }
     leave(job);

@@ -123,11 +123,10 @@ class Worker : public Process, public Consumer {
   std::uint64_t ended_ = 0;
   worker::Isolation isolation_;
   JobPtr suspect_;
-  std::vector<Hint> released_;
   Group<Hint, store::ClaimOutcome> claims_;
   Group<store::Lease, bool> renewals_;
   Group<store::AttemptStart, bool> attempts_;
-  Group<store::SettleCommand, store::SettleOutcome> settlements_;
+  Group<store::SettleCommand, Settled> settlements_;
   Publisher publisher_;
   Sweeps sweeps_;
   Crowds crowds_;

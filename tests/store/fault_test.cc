@@ -424,6 +424,40 @@ TEST_P(FaultTest, SettleWithoutTheReplyToCommit) {
   EXPECT_EQ(proxy_.triggered(), 1);
 }
 
+// Of two tasks the second is parked, and released by the end of the first.
+TEST_P(FaultTest, WhatIsReleasedWithoutTheReplyToCommitIsHinted) {
+  db_.execute(Sql("UPDATE release_window SET size=1"));
+  const UserId user = db_.add_user();
+  const TaskId first = create(user), next = create(user);
+  const SettleCommand command = settle_command(Settle::kSucceed, *claim(first));
+  proxy_.drop_reply_after("COMMIT", GetParam());
+  EXPECT_EQ(only(far_.settle({&command, 1})), SettleOutcome::kSettled);
+  EXPECT_EQ(proxy_.triggered(), 1);
+  EXPECT_EQ(far_.released(), (std::vector<Hint>{{next, 1}}));
+}
+
+// Whoever claims by such a hint would lock the row when the settlement comes again.
+TEST_F(FaultTest, WhatNobodyKnowsToBeReleasedIsNotHinted) {
+  db_.execute(Sql("UPDATE release_window SET size=1"));
+  const UserId user = db_.add_user();
+  const TaskId first = create(user), next = create(user);
+  const SettleCommand command = settle_command(Settle::kSucceed, *claim(first));
+  proxy_.cut_before("COMMIT");
+  proxy_.refuse();
+  const auto outcome = far_.settle({&command, 1}).front();
+  ASSERT_FALSE(outcome);
+  EXPECT_EQ(outcome.error(), StoreFault::kUnknownOutcome);
+  EXPECT_TRUE(far_.released().empty());
+  EXPECT_EQ(column(next, "lane"), static_cast<int>(Lane::kParked));
+  proxy_.accept_again();
+  // The store pauses after a refused connection.
+  ASSERT_TRUE(test::eventually(5s, [&] {
+    const auto again = far_.settle({&command, 1}).front();
+    return again && *again == SettleOutcome::kSettled;
+  }));
+  EXPECT_EQ(far_.released(), (std::vector<Hint>{{next, 1}}));
+}
+
 TEST_P(FaultTest, ClaimWithoutTheReplyToCommit) {
   const TaskId task = create(db_.add_user());
   proxy_.drop_reply_after("COMMIT", GetParam());
