@@ -62,7 +62,7 @@ struct CreateCommand {
   bool limited = false;        // It has a spend limit, as far as the caller knows.
   std::optional<std::string> idempotency_key{};
   Sha256 fingerprint{};
-  std::string request{};     // Canonical JSON.
+  std::string request{};  // Canonical JSON.
   OutputFormat output_format = OutputFormat::kMp3;
   std::chrono::seconds deadline{900};  // From creation.
   // By the plan of its user; 0: no limit. Tasks open at once, and those of them that are released.

@@ -45,7 +45,7 @@ QueueSeen seen(std::size_t workers = 3, std::size_t tasks = 5) {
                              .pid = 1000 + static_cast<std::uint32_t>(i),
                              .state = Situation::Worker::State::kWorking,
                              .started_at = kNow,
-                             .seen_at = kNow - 2s,
+                             .seen_at = kNow - 1s,
                              .in_flight = 7,
                              .places = 200};
     worker.status.version = "1.2.3";

@@ -12,7 +12,7 @@ namespace audiogen::simulation {
 namespace {
 
 // What once showed something: the first ones before there were lanes, and what they showed then.
-constexpr std::array<std::uint64_t, 25> kRemembered = {
+constexpr std::array<std::uint64_t, 26> kRemembered = {
     437,     // Two sweepers bring the same row back from the future.
     1300,    // Clients ask until the very end.
     19827,   // A row is brought back between a sweeper's look and its lock.
@@ -38,6 +38,7 @@ constexpr std::array<std::uint64_t, 25> kRemembered = {
     810100,  // Who claims by the hint of what was not committed is in the way of what comes again.
     849771,  // The same, of a worker that froze,
     864875,  // and of one that froze while others ran.
+    35337,   // What was not brought back at once is, by whoever looks next.
 };
 
 void expect_as_promised(std::uint64_t seed) {

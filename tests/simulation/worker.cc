@@ -6,6 +6,10 @@
 namespace audiogen::simulation {
 namespace {
 
+// Seldomer than workers tell of themselves, so what others know of them is older than it could be;
+// and what remembered seeds show stays what it was.
+constexpr Duration kReportEvery = 5 * store::kWorkersReport;
+
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
@@ -617,7 +621,7 @@ void Worker::report() {
     upkeep();
     return;
   }
-  next_report_ = steady() + store::kWorkersReport;
+  next_report_ = steady() + kReportEvery;
   database_.execute(
       *this,
       [this, places = shared_.plan.places, free = room().bulk, ended = ended_] {
