@@ -669,8 +669,13 @@ TEST_F(AuditTest, WorkGoingOnIsNoFault) {
       }
     });
   }
-  for (int i = 0; i < 20; ++i) {
-    EXPECT_THAT(broken(), IsEmpty());
+  // In parts that work does not outrun: there is no sweeper, so a minute later the fixture's own
+  // tasks would be late.
+  constexpr std::size_t kPart = 50;
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_THAT(broken_by({}), IsEmpty());
+    EXPECT_THAT(broken_by({.part = kPart}), IsEmpty());
+    EXPECT_THAT(broken_by({.recent = true, .resumes = true, .part = kPart}), IsEmpty());
   }
   stop = true;
   for (std::thread& thread : threads) {

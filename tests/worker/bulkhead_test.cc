@@ -104,6 +104,7 @@ TEST_F(BulkheadTest, TellsWhatBecameOfCalls) {
   start(0);
   start(1)->cancel();
   start(2)->cancel();
+  fake_->calls[1]->answer(ProviderFault{Fault::kCanceled, "", std::nullopt});
   bulkhead_->start({.request = nullptr,
                     .request_key = {},
                     .deadline = std::chrono::steady_clock::now() + std::chrono::hours(1),
