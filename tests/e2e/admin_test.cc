@@ -170,7 +170,7 @@ TEST(Admin, DeadMessagesAreListedShownAndDropped) {
   auto variables = stack.environment();
   variables["AMQP_URL"] = "amqp://u:hunter2@127.0.0.1:1/";
   const Output away =
-      run({"sh", "-c", program_path("audio-api") + " admin dead list 2>&1"}, variables);
+      run({"/bin/sh", "-c", program_path("audio-api") + " admin dead list 2>&1"}, variables);
   EXPECT_EQ(away.code, 1);
   EXPECT_THAT(away.out, testing::HasSubstr("the broker did not answer (AMQP_URL)"));
   EXPECT_THAT(away.out, testing::Not(testing::HasSubstr("hunter2")));

@@ -114,7 +114,7 @@ class Screen {
 
  private:
   Output tmux(const std::vector<std::string>& arguments) const {
-    std::vector<std::string> command = {"tmux", "-S", socket_};
+    std::vector<std::string> command = {"/usr/bin/env", "tmux", "-S", socket_};
     command.insert(command.end(), arguments.begin(), arguments.end());
     return run(command, {{"TMUX", ""}, {"LC_ALL", "C.UTF-8"}});
   }
