@@ -149,9 +149,8 @@ class Looker {
   std::thread thread_;
 };
 
-Answer watch(const DatabaseUrl& url, const ShowTask& show) {
-  Looker looker(url, show);
-  Terminal terminal;  // Left first, so that nobody waits for the database without a terminal.
+// Until its user, or a signal, ends it.
+Answer follow(Looker& looker, Terminal& terminal) {
   const Paint paint = paint_of();
   QueueView view;
   for (;;) {
@@ -189,6 +188,16 @@ Answer watch(const DatabaseUrl& url, const ShowTask& show) {
         break;
     }
   }
+}
+
+Answer watch(const DatabaseUrl& url, const ShowTask& show) {
+  // The terminal first: signals are blocked then in the thread that looks, too. There they would
+  // end the process, and leave the terminal as it is.
+  std::optional<Terminal> terminal(std::in_place);
+  Looker looker(url, show);
+  Answer out = follow(looker, *terminal);
+  terminal.reset();  // Nobody waits for the database without his terminal.
+  return out;
 }
 
 }  // namespace
