@@ -19,6 +19,7 @@
 #include "tests/e2e/chain.h"
 #include "tests/support/certificates.h"
 #include "tests/support/places.h"
+#include "tests/support/test_broker.h"
 #include "tests/support/wait.h"
 
 namespace audiogen::test {
@@ -212,6 +213,7 @@ class RunbookTest : public testing::Test {
     environment_["BLOBS"] = stack_.log_folder() + "/blobs";
     environment_["CERTIFICATE"] = seen + ".pem";
     environment_["ACCOUNT"] = ann_.user;
+    environment_["PROVIDER"] = "primary";
   }
 
   static void stand_in(const std::string& file, const std::string& does) {
@@ -230,6 +232,56 @@ class RunbookTest : public testing::Test {
           stack_.admin({"key", "create", "--user", ann_.user, "--name", "to be deleted"});
       environment_["KEY"] = made["id"].GetString();
     }
+    if (command.find("$WORKER ") != std::string::npos) {
+      environment_["WORKER"] = another_worker();
+    }
+    if (command.find("$MESSAGE") != std::string::npos) {
+      environment_["MESSAGE"] = a_dead_message();
+    }
+  }
+
+  // The id of one that works beside those there are.
+  std::string another_worker() {
+    const auto working = [&] {
+      std::set<std::string> out;
+      const auto queue = stack_.admin({"queue"});
+      for (const auto& worker : queue["workers"].GetArray()) {
+        if (std::string_view(worker["state"].GetString()) == "working") {
+          out.insert(worker["id"].GetString());
+        }
+      }
+      return out;
+    };
+    const auto before = working();
+    stack_.start_worker();
+    std::string out;
+    EXPECT_TRUE(eventually(60s, [&] {
+      for (const std::string& id : working()) {
+        if (!before.contains(id)) {
+          out = id;
+        }
+      }
+      return !out.empty();
+    }));
+    return out;
+  }
+
+  std::string a_dead_message() {
+    const auto first = [&]() -> std::string {
+      const auto list = stack_.admin({"dead", "list"});
+      return list["messages"].Empty() ? "" : list["messages"][0]["id"].GetString();
+    };
+    std::string out = first();
+    if (out.empty()) {
+      AmqpUrl broker = test_broker_url();
+      broker.vhost = Stack::virtual_host();
+      publish(broker, "this is no hint");
+      EXPECT_TRUE(eventually(60s, [&] {
+        out = first();
+        return !out.empty();
+      }));
+    }
+    return out;
   }
 
   void check(const Command& command) {

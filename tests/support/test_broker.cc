@@ -136,12 +136,6 @@ void purge_jobs(const AmqpUrl& url, const queue::Topology& names) {
   }
 }
 
-void purge_dead(const AmqpUrl& url, const queue::Topology& names) {
-  with_channel(url, true, [&](amqp_connection_state_t connection) {
-    amqp_queue_purge(connection, kChannel, bytes(names.dead()));
-  });
-}
-
 void delete_jobs(const AmqpUrl& url, const queue::Topology& names) {
   for (const std::string& queue : {names.jobs(), names.express()}) {
     with_channel(url, true, [&](amqp_connection_state_t connection) {

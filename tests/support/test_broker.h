@@ -24,7 +24,6 @@ AmqpUrl parse_broker_url(const std::string& text);
 // named. Every call opens a connection of its own; a failure ends the test, but that there is no
 // queue is none.
 void purge_jobs(const AmqpUrl& url, const queue::Topology& names = {});
-void purge_dead(const AmqpUrl& url, const queue::Topology& names = {});
 void delete_jobs(const AmqpUrl& url, const queue::Topology& names = {});
 void unbind_jobs(const AmqpUrl& url, const queue::Topology& names = {});
 // Sends `body` to the work queue, confirmed. `depth`: with a header of so many nested tables.
