@@ -609,6 +609,12 @@ const kRanges = /** @type {Record<string, number>} */ ({ "1h": 3600, "24h": 86_4
 let range = "1h";
 
 /**
+ * How many minutes a point is made of: the last span of several is not over yet.
+ * @param {any} point @param {number} step
+ */
+const minutesOf = (point, step) => isNumber(point.minutes) && point.minutes > 0 ? point.minutes : step / 60;
+
+/**
  * @typedef {{name: string, class: string, value: (point: any) => number | null}} Series
  * @typedef {{id: string, title: string, unit: (value: number) => string, stacked?: boolean, series: (points: any[], step: number) => Series[]}} Chart
  */
@@ -621,8 +627,8 @@ const line = (name, look, value) => ({ name, class: look, value: (point) => numb
 /** @type {Chart[]} */
 const charts = [
   { id: "flow", title: "Arrivals and completions, a minute", unit: count, series: (_, step) => [
-    line("arrivals", "s0", (p) => isNumber(p.arrivals) ? p.arrivals * 60 / step : null),
-    line("completions", "s2 dashed", (p) => isNumber(p.completions) ? p.completions * 60 / step : null)] },
+    line("arrivals", "s0", (p) => isNumber(p.arrivals) ? p.arrivals / minutesOf(p, step) : null),
+    line("completions", "s2 dashed", (p) => isNumber(p.completions) ? p.completions / minutesOf(p, step) : null)] },
   { id: "wait", title: "Wait for a worker", unit: duration, series: () => [
     line("p50", "s0", (p) => p.wait_p50), line("p99", "s2 dashed", (p) => p.wait_p99)] },
   { id: "run", title: "Work on a task", unit: duration, series: () => [
@@ -635,12 +641,12 @@ const charts = [
     const named = codes.length > 5 ? codes.slice(0, 4) : codes, others = codes.slice(named.length);
     const looks = ["s3", "s2", "s0", "s1", "s4"];
     /** @param {any} p @param {string[]} of */
-    const sum = (p, of) => p.failed ? of.reduce((all, code) => all + (numberOrNull(p.failed[code]) ?? 0), 0) * 60 / step : null;
+    const sum = (p, of) => p.failed ? of.reduce((all, code) => all + (numberOrNull(p.failed[code]) ?? 0), 0) / minutesOf(p, step) : null;
     return [...named.map((code, at) => line(code, looks[at] ?? "s4", (p) => sum(p, [code]))),
       ...(others.length > 0 ? [line("others", "s4", (p) => sum(p, others))] : [])];
   } },
   { id: "credits", title: "Credits charged, a minute", unit: count, series: (_, step) => [
-    line("credits", "s0", (p) => { const value = numberOrNull(p.credits); return value === null ? null : value * 60 / step; })] },
+    line("credits", "s0", (p) => { const value = numberOrNull(p.credits); return value === null ? null : value / minutesOf(p, step); })] },
 ];
 
 /** The next of 1, 2, 5, 10, … @param {number} value */
