@@ -37,6 +37,11 @@ std::string time_text(double of) {
   return out;
 }
 
+// What it told last may be true no more.
+bool is_silent(const Situation& situation, const Situation::Worker& worker) {
+  return worker.works() && situation.at - worker.seen_at >= kWorkerSilent;
+}
+
 // "worker `host:4711` not heard of for 3 s"; of several, for how long all of them. Empty: there is
 // none.
 std::string silence_of(const Situation& situation) {
@@ -44,7 +49,7 @@ std::string silence_of(const Situation& situation) {
   std::optional<Instant> heard;
   std::string name;
   for (const Situation::Worker& worker : situation.workers) {
-    if (worker.works() && situation.at - worker.seen_at >= kWorkerSilent) {
+    if (is_silent(situation, worker)) {
       heard = std::max(heard.value_or(worker.seen_at), worker.seen_at);
       name = worker.host + ":" + std::to_string(worker.pid);
       ++silent;
@@ -213,7 +218,7 @@ std::vector<ProviderSum> providers_of(const Situation& situation) {
 std::optional<seconds> broker_away(const Situation& situation) {
   std::optional<seconds> out;
   for (const Situation::Worker& worker : situation.workers) {
-    if (worker.works() && worker.status.broker_away) {
+    if (worker.works() && !is_silent(situation, worker) && worker.status.broker_away) {
       out = std::min(out.value_or(seconds::max()), *worker.status.broker_away);
     }
   }

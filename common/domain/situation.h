@@ -128,7 +128,7 @@ struct ProviderSum {
 std::vector<ProviderSum> providers_of(const Situation& situation);
 
 // How long all living workers have been without the broker: the least of it, so 0 when one has it.
-// Nullopt: not known.
+// One that is silent does not count: the broker may have gone since. Nullopt: not known.
 std::optional<std::chrono::seconds> broker_away(const Situation& situation);
 
 // Until what waits now is done, were it for what waits now alone. Nullopt: not known, or never, as

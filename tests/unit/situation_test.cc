@@ -186,6 +186,10 @@ TEST(BrokerAway, IsWhatTheLastOfThemMisses) {
   EXPECT_EQ(broker_away(with({has, misses})), seconds(0));
   EXPECT_EQ(broker_away(with({misses, misses_longer, silent})), seconds(5));
   EXPECT_EQ(broker_away(with({silent})), std::nullopt);
+  auto killed = has;
+  killed.seen_at = kNow - kWorkerSilent;
+  EXPECT_EQ(broker_away(with({killed, misses})), seconds(5)) << "it says no more what it said last";
+  EXPECT_EQ(broker_away(with({killed})), std::nullopt);
   EXPECT_EQ(broker_away(with({gone(has, State::kLost, seconds(40)), misses})), seconds(5));
 }
 
