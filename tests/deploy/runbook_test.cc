@@ -221,7 +221,7 @@ class RunbookTest : public testing::Test {
     std::filesystem::permissions(file, std::filesystem::perms::owner_all);
   }
 
-  // What a command that ends something needs, made anew each time.
+  // What a command that ends something needs. A task stays open while no worker does anything.
   void prepare(const std::string& command) {
     if (command.find("$TASK") != std::string::npos) {
       stack_.worker(0).signal(SIGSTOP);
@@ -287,14 +287,14 @@ class RunbookTest : public testing::Test {
   void check(const Command& command) {
     const Lines says = plain(joined(command.says));
     Output output;
+    prepare(command.text);
     // What is seen of the service is seconds old.
     const bool done = eventually(60s, [&] {
-      prepare(command.text);
       output = run({"/bin/bash", "-c", "set -o pipefail\n" + command.text}, environment_);
-      stack_.worker(0).signal(SIGCONT);
       const Lines told = plain(output.out);
       return output.code == 0 && fit(says, told);
     });
+    stack_.worker(0).signal(SIGCONT);
     EXPECT_TRUE(done) << command.section << ": " << command.text << "\nends with " << output.code
                       << "\n"
                       << output.out << "and has to say\n"
