@@ -1,5 +1,6 @@
 #include "api/generations/lookout.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/store/queue_figures.h"
@@ -63,11 +64,18 @@ std::optional<Spread> Lookout::start_in() const {
   return seen ? seen->outlook.start_in() : std::nullopt;
 }
 
+std::chrono::milliseconds Lookout::rest_after(Clock::duration took, const Options& options) {
+  constexpr int kRests = 100;
+  const auto rest = std::chrono::duration_cast<std::chrono::milliseconds>(took * kRests);
+  return std::clamp(rest, options.asked, std::max(options.asked, options.kept / 3));
+}
+
 void Lookout::work(const std::function<Look()>& make) {
   const Look look = make();
   auto asked_at = Clock::now(), looked_at = asked_at - options_.unasked;
   MutexLock lock(mutex_);
   while (!stopping_) {
+    auto rest = options_.asked;
     const auto now = Clock::now();
     if (asked_.exchange(false, std::memory_order_relaxed)) {
       asked_at = now;
@@ -76,6 +84,7 @@ void Lookout::work(const std::function<Look()>& make) {
       lock.unlock();
       auto sample = look();
       looked_at = Clock::now();
+      rest = rest_after(looked_at - now, options_);
       std::shared_ptr<const Seen> next;
       if (sample) {
         const Instant at = sample->at;
@@ -86,7 +95,7 @@ void Lookout::work(const std::function<Look()>& make) {
         seen_ = std::move(next);
       }
     }
-    changed_.wait_for(lock, options_.asked, [this]() LOCKS_REQUIRED(mutex_) { return stopping_; });
+    changed_.wait_for(lock, rest, [this]() LOCKS_REQUIRED(mutex_) { return stopping_; });
   }
 }
 

@@ -127,6 +127,13 @@ TEST(Events, AreLinesThatEndWithAnEmptyOne) {
 }
 
 // A thread looks, and whoever asks gets what it saw last.
+TEST(Lookout, LooksForAHundredthOfTheTimeAtMost) {
+  const Lookout::Options options;
+  EXPECT_EQ(Lookout::rest_after(1ms, options), options.asked);
+  EXPECT_EQ(Lookout::rest_after(50ms, options), 5s);
+  EXPECT_EQ(Lookout::rest_after(4s, options), options.kept / 3);
+}
+
 TEST(Lookout, TellsWhatWasSeenAndNotForTooLong) {
   std::atomic<int> looks{0};
   std::atomic<bool> away{false};
