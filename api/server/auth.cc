@@ -144,13 +144,52 @@ store::Batch<store::KeyOutcome> Authenticator::read(store::TaskStore& store,
 
 Authenticator::Seen Authenticator::recall(const Sha256& hash, store::KeyRecord& record) {
   const auto now = now_();
-  const MutexLock lock(mutex_);
-  const auto it = cache_.find(hash);
-  if (it == cache_.end() || now - it->second.asked_at > kSeenFor) {
-    return Seen::kNever;
+  Seen seen = Seen::kJustNow;
+  std::vector<Sha256> renewals;
+  {
+    const MutexLock lock(mutex_);
+    const auto it = cache_.find(hash);
+    if (it == cache_.end() || now - it->second.asked_at > kSeenFor) {
+      return Seen::kNever;
+    }
+    Remembered& key = it->second;
+    record = key.record;
+    if (now - key.asked_at > kRememberFor) {
+      seen = Seen::kLately;
+    } else if (now - key.asked_at > kRenewFrom) {
+      renewals = take_renewals(hash, key, now);
+    }
   }
-  record = it->second.record;
-  return now - it->second.asked_at > kRememberFor ? Seen::kLately : Seen::kJustNow;
+  renew(renewals, now);
+  return seen;
+}
+
+std::vector<Sha256> Authenticator::take_renewals(const Sha256& hash,
+                                                 Remembered& key,
+                                                 Clock::time_point now) {
+  std::vector<Sha256>& hashes = renewals_.hashes;
+  if (!std::exchange(key.renewing, true)) {
+    if (hashes.empty()) {
+      renewals_.since = now;
+    }
+    hashes.push_back(hash);
+  }
+  const bool due =
+      hashes.size() >= kRenewedAtOnce || (!hashes.empty() && now - renewals_.since >= kRenewWithin);
+  return due ? std::exchange(hashes, {}) : std::vector<Sha256>();
+}
+
+void Authenticator::renew(std::span<const Sha256> hashes, Clock::time_point now) {
+  for (const Sha256& hash : hashes) {
+    bool first = false;
+    {
+      const MutexLock lock(asking_mutex_);
+      first = asking_.try_emplace(hash).second;
+    }
+    if (first) {
+      ask(known_, hash, now);
+    }
+  }
 }
 
 void Authenticator::remember(const Sha256& hash,

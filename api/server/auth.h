@@ -16,6 +16,8 @@
 //    remembered: whoever came later, since the database was slow, is looked up once more.
 //  - A key found not to exist is remembered as such for as long as a valid one: a key made a moment
 //    ago works within that time, whoever tried it before it was there.
+//  - A key in use is looked up again before what is remembered is too old, many in one read and
+//    while nobody waits: each by itself would cost more than all that it lets in.
 //  - Keys seen valid lately have a lane to the database of their own. Unknown ones wait in another,
 //    short one; when that is full they get a 503, and nobody else does.
 #pragma once
@@ -59,6 +61,11 @@ class Authenticator {
   // read.
   static constexpr std::chrono::milliseconds kRememberFor{800};
   static_assert(kRememberFor + std::chrono::milliseconds(100) < std::chrono::seconds(1));
+  // From this age on a key in use is to be looked up again, as soon as kRenewedAtOnce are, or one
+  // has waited for kRenewWithin.
+  static constexpr std::chrono::milliseconds kRenewFrom{500}, kRenewWithin{100};
+  static constexpr std::size_t kRenewedAtOnce = 64;
+  static_assert(kRenewFrom + kRenewWithin < kRememberFor);
 
   // `now`: tests put a clock of their own in its place.
   Authenticator(const Config& config,
@@ -117,6 +124,12 @@ class Authenticator {
   struct Remembered {
     store::KeyRecord record;
     Clock::time_point asked_at;  // Before the lookup was sent.
+    bool renewing = false;       // Among renewals_, or asked again since.
+  };
+  // Those that are to be looked up again while nobody waits.
+  struct Renewals {
+    std::vector<Sha256> hashes;
+    Clock::time_point since{};  // Of the first, where there are any.
   };
   struct HashOfHash {
     std::size_t operator()(const Sha256& hash) const;
@@ -153,6 +166,10 @@ class Authenticator {
   // How lately was this key seen valid? kNever also when it is not known any more.
   enum class Seen { kNever, kLately, kJustNow };
   Seen recall(const Sha256& hash, store::KeyRecord& record);
+  // What is to be looked up now, with this one, which is in use.
+  std::vector<Sha256> take_renewals(const Sha256& hash, Remembered& key, Clock::time_point now)
+      LOCKS_REQUIRED(mutex_);
+  void renew(std::span<const Sha256> hashes, Clock::time_point now);
   void remember(const Sha256& hash, Clock::time_point asked_at, const store::KeyRecord& record);
   bool known_missing(const Sha256& hash);
   void remember_missing(const Sha256& hash, Clock::time_point asked_at);
@@ -166,6 +183,7 @@ class Authenticator {
   RateLimiter& limiter_;
   Mutex mutex_;
   std::unordered_map<Sha256, Remembered, HashOfHash> cache_ GUARDED_BY(mutex_);
+  Renewals renewals_ GUARDED_BY(mutex_);
   Mutex asking_mutex_;
   std::unordered_map<Sha256, Question, HashOfHash> asking_ GUARDED_BY(asking_mutex_);
   // How many of them count towards an address's limit.

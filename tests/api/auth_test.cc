@@ -37,6 +37,10 @@ class Table {
     std::unique_lock lock(mutex_);
     EXPECT_TRUE(changed_.wait_for(lock, 20s, [&] { return reads_ >= count; }));
   }
+  void wait_for_keys(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(changed_.wait_for(lock, 20s, [&] { return keys_ >= count; }));
+  }
   int reads() {
     const std::scoped_lock lock(mutex_);
     return reads_;
@@ -47,6 +51,7 @@ class Table {
         there_ ? std::optional(store::KeyRecord{.id = KeyId::make(), .api_access = true})
                : std::nullopt;
     ++reads_;
+    keys_ += count;
     changed_.notify_all();
     EXPECT_TRUE(changed_.wait_for(lock, 20s, [&] { return !held_; }));
     return store::Batch<store::KeyOutcome>(count, found);
@@ -57,6 +62,7 @@ class Table {
   std::condition_variable changed_;
   bool there_ = true, held_ = false;
   int reads_ = 0;
+  std::size_t keys_ = 0;  // Looked up by them.
 };
 
 // The verdict on one request, when it comes.
@@ -96,7 +102,7 @@ class AuthenticatorTest : public testing::Test {
   }
   Authenticator::Proof proof() {
     return {.what = "key",
-            .hash = [](const http::Request&) { return std::optional(Sha256{1}); },
+            .hash = [this](const http::Request&) { return std::optional(Sha256{shown_}); },
             .find = [this](store::TaskStore&,
                            std::span<const Sha256> hashes) { return table_.find(hashes.size()); },
             .note_use = [](store::TaskStore&, std::span<const store::KeyRecord>) {}};
@@ -121,6 +127,7 @@ class AuthenticatorTest : public testing::Test {
 
   Table table_;
   http::Request request_;
+  std::uint8_t shown_ = 1;  // The key of the next request.
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::atomic<std::int64_t> passed_{0};  // Milliseconds.
   const Config config_ = config();
@@ -148,6 +155,33 @@ TEST_F(AuthenticatorTest, WhatIsRememberedIsBelievedForLessThanASecond) {
 }
 
 // The row may have been read at the very start of a lookup that took long.
+TEST_F(AuthenticatorTest, KeysInUseAreLookedUpAgainTogetherWhileNobodyWaits) {
+  constexpr std::uint8_t kKeys = 30;
+  const auto show_all = [&] {
+    for (shown_ = 1; shown_ <= kKeys; ++shown_) {
+      EXPECT_EQ(verdict(), Verdict::kValid);
+    }
+    shown_ = 1;
+  };
+  show_all();
+  table_.wait_for_keys(kKeys);
+  const int before = table_.reads();
+  pass(Authenticator::kRenewFrom + 1ms);
+  show_all();
+  EXPECT_EQ(table_.reads(), before) << "more may come";
+  pass(Authenticator::kRenewWithin);
+  table_.hold();  // While the first is read, the others come together.
+  EXPECT_EQ(verdict(), Verdict::kValid);
+  table_.let_go();
+  table_.wait_for_keys(std::size_t{2} * kKeys);
+  EXPECT_LE(table_.reads(), before + 2);
+  // What was remembered first would be too old by now.
+  pass(Authenticator::kRememberFor - Authenticator::kRenewFrom - Authenticator::kRenewWithin);
+  const int renewed = table_.reads();
+  show_all();
+  EXPECT_EQ(table_.reads(), renewed);
+}
+
 TEST_F(AuthenticatorTest, ItIsRememberedFromBeforeTheLookup) {
   table_.hold();
   Pending first;
