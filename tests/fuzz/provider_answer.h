@@ -14,10 +14,10 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "worker/providers/direct.h"
 #include "worker/providers/entry.h"
-#include "worker/providers/polled.h"
-#include "worker/providers/wire.h"
+#include "worker/providers/transport/direct.h"
+#include "worker/providers/transport/polled.h"
+#include "worker/providers/transport/wire.h"
 
 namespace audiogen::fuzz {
 

@@ -11,7 +11,7 @@
 
 #include "common/base/ascii.h"
 #include "common/base/check.h"
-#include "worker/providers/wire.h"
+#include "worker/providers/transport/wire.h"
 
 using namespace audiogen;
 

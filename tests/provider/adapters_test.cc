@@ -9,7 +9,7 @@
 #include <rapidjson/document.h>
 
 #include "tests/provider/fixture.h"
-#include "worker/providers/wire.h"
+#include "worker/providers/transport/wire.h"
 
 namespace audiogen::test {
 namespace {

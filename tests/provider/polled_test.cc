@@ -1,5 +1,5 @@
 // fal and Replicate: the job from submission to its file, and every way it can go wrong.
-#include "worker/providers/polled.h"
+#include "worker/providers/transport/polled.h"
 
 #include <atomic>
 #include <memory>

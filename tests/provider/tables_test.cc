@@ -8,7 +8,7 @@
 #include "worker/providers/fal.h"
 #include "worker/providers/openai.h"
 #include "worker/providers/seed_audio.h"
-#include "worker/providers/wire.h"
+#include "worker/providers/transport/wire.h"
 
 namespace audiogen {
 namespace {

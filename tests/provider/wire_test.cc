@@ -1,5 +1,5 @@
 // What all adapters read alike: Retry-After, base64, the look of audio, addresses, details.
-#include "worker/providers/wire.h"
+#include "worker/providers/transport/wire.h"
 
 #include <string>
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <utility>
 
-#include "worker/providers/direct.h"
-#include "worker/providers/wire.h"
+#include "worker/providers/transport/direct.h"
+#include "worker/providers/transport/wire.h"
 
 namespace audiogen::fal {
 namespace {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string_view>
 
-#include "worker/providers/polled.h"
+#include "worker/providers/transport/polled.h"
 
 namespace audiogen::fal {
 

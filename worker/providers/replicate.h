@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "worker/providers/polled.h"
+#include "worker/providers/transport/polled.h"
 
 namespace audiogen::replicate {
 

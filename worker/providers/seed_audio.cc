@@ -9,8 +9,8 @@
 #include <rapidjson/stringbuffer.h>
 #include <rapidjson/writer.h>
 
-#include "worker/providers/direct.h"
-#include "worker/providers/wire.h"
+#include "worker/providers/transport/direct.h"
+#include "worker/providers/transport/wire.h"
 
 namespace audiogen::seed_audio {
 namespace {

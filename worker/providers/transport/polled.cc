@@ -1,4 +1,4 @@
-#include "worker/providers/polled.h"
+#include "worker/providers/transport/polled.h"
 
 #include <algorithm>
 #include <utility>
@@ -8,8 +8,8 @@
 #include <rapidjson/writer.h>
 
 #include "common/base/crypto.h"
-#include "worker/providers/direct.h"
-#include "worker/providers/wire.h"
+#include "worker/providers/transport/direct.h"
+#include "worker/providers/transport/wire.h"
 
 namespace audiogen {
 namespace {

@@ -1,8 +1,8 @@
-#include "worker/providers/direct.h"
+#include "worker/providers/transport/direct.h"
 
 #include <utility>
 
-#include "worker/providers/wire.h"
+#include "worker/providers/transport/wire.h"
 
 namespace audiogen {
 namespace {

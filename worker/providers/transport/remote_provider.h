@@ -9,7 +9,7 @@
 
 #include "common/http/client.h"
 #include "worker/chain/provider.h"
-#include "worker/providers/dialogue.h"
+#include "worker/providers/transport/dialogue.h"
 
 namespace audiogen {
 

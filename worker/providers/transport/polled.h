@@ -9,7 +9,7 @@
 #include <variant>
 
 #include "worker/providers/entry.h"
-#include "worker/providers/remote_provider.h"
+#include "worker/providers/transport/remote_provider.h"
 
 namespace audiogen {
 

@@ -1,4 +1,4 @@
-#include "worker/providers/wire.h"
+#include "worker/providers/transport/wire.h"
 
 #include <algorithm>
 #include <array>

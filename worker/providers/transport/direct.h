@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "worker/providers/entry.h"
-#include "worker/providers/remote_provider.h"
+#include "worker/providers/transport/remote_provider.h"
 
 namespace audiogen {
 

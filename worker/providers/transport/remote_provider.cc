@@ -1,4 +1,4 @@
-#include "worker/providers/remote_provider.h"
+#include "worker/providers/transport/remote_provider.h"
 
 #include <algorithm>
 #include <unordered_set>
@@ -6,7 +6,7 @@
 #include <variant>
 
 #include "common/base/mutex.h"
-#include "worker/providers/wire.h"
+#include "worker/providers/transport/wire.h"
 
 namespace audiogen {
 namespace {
