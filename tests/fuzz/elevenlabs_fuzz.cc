@@ -5,7 +5,8 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   audiogen::fuzz::check_reader(audiogen::fuzz::text_of(data, size),
-                               &audiogen::elevenlabs::read,
+                               audiogen::elevenlabs::kKind,
+                               "output_format",
                                {"pcm_24000", "mp3_44100_128"});
   return 0;
 }

@@ -3,6 +3,6 @@
 #include "worker/providers/fal.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  audiogen::fuzz::check_talk(audiogen::fuzz::text_of(data, size), audiogen::fal::format());
+  audiogen::fuzz::check_talk(audiogen::fuzz::text_of(data, size), audiogen::fal::kKind);
   return 0;
 }

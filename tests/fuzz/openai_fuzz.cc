@@ -4,7 +4,9 @@
 #include "worker/providers/openai.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  audiogen::fuzz::check_reader(
-      audiogen::fuzz::text_of(data, size), &audiogen::openai::read, {"wav", "pcm", "match"});
+  audiogen::fuzz::check_reader(audiogen::fuzz::text_of(data, size),
+                               audiogen::openai::kKind,
+                               "response_format",
+                               {"wav", "pcm", "match"});
   return 0;
 }

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "worker/providers/entry.h"
+#include "worker/providers/kind.h"
 #include "worker/providers/transport/direct.h"
 #include "worker/providers/transport/polled.h"
 #include "worker/providers/transport/wire.h"
@@ -50,13 +50,12 @@ inline http::ClientResponse answer_of(std::string_view text) {
   return out;
 }
 
-inline ProviderEntry entry() {
-  ProviderEntry out;
+inline ProviderEntry entry(const ProviderKind& kind) {
+  ProviderEntry out = defaults_of(kind);
   out.base_url = kBase;
   out.api_key = kKey;
   out.model = "owner/app";
   out.voices = {{"aria", "coral"}};
-  out.response_format = "wav";
   return out;
 }
 
@@ -82,14 +81,16 @@ inline void check(const Audio& audio) {
   AG_CHECK(audio.speed_applied >= kSpeedRange.low && audio.speed_applied <= kSpeedRange.high);
 }
 
-// A reader of one answer, with each format it can have asked for.
-template <class Read>
-void check_reader(std::string_view text, Read read, std::initializer_list<const char*> formats) {
+// A reader of one answer, with each format it can have asked for by that option.
+inline void check_reader(std::string_view text,
+                         const ProviderKind& kind,
+                         const char* option,
+                         std::initializer_list<const char*> formats) {
   const http::ClientResponse answer = answer_of(text);
   for (const char* const format : formats) {
-    ProviderEntry with = entry();
-    with.response_format = format;
-    const auto result = read(with, request(), answer);
+    ProviderEntry with = entry(kind);
+    with.options[option] = format;
+    const auto result = std::get<DirectFormat>(kind.format).read(with, request(), answer);
     if (result) {
       AG_CHECK(answer.status == 200);
       check(*result);
@@ -101,13 +102,14 @@ void check_reader(std::string_view text, Read read, std::initializer_list<const 
 
 // A whole talk: it may ask again, but only with our key at the provider, without it elsewhere, and
 // not for ever.
-inline void check_talk(std::string_view text, std::shared_ptr<const PolledFormat> format) {
+inline void check_talk(std::string_view text, const ProviderKind& kind) {
   constexpr int kQuestionsMax = 10'000;
   ProviderRequest asked;
   asked.request = std::make_shared<const GenerationRequest>(request());
   asked.request_key = "aud_fuzz-1";
-  const auto dialogue = make_polled_dialogue(
-      std::make_shared<const ProviderEntry>(entry()), std::move(format), asked);
+  const auto dialogue = make_polled_dialogue(std::make_shared<const ProviderEntry>(entry(kind)),
+                                             *std::get<const PolledFormat*>(kind.format),
+                                             asked);
   Step step = dialogue->begin(std::chrono::seconds(90));
   for (int questions = 0;; ++questions) {
     if (const auto* const audio = std::get_if<Audio>(&step)) {

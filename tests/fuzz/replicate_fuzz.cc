@@ -4,6 +4,6 @@
 #include "worker/providers/replicate.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  audiogen::fuzz::check_talk(audiogen::fuzz::text_of(data, size), audiogen::replicate::format());
+  audiogen::fuzz::check_talk(audiogen::fuzz::text_of(data, size), audiogen::replicate::kKind);
   return 0;
 }

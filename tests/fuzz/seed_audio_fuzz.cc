@@ -4,7 +4,9 @@
 #include "worker/providers/seed_audio.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  audiogen::fuzz::check_reader(
-      audiogen::fuzz::text_of(data, size), &audiogen::seed_audio::read, {"wav"});
+  audiogen::fuzz::check_reader(audiogen::fuzz::text_of(data, size),
+                               audiogen::seed_audio::kKind,
+                               "references",
+                               {"url", "bytes"});
   return 0;
 }

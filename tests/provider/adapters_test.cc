@@ -9,6 +9,9 @@
 #include <rapidjson/document.h>
 
 #include "tests/provider/fixture.h"
+#include "worker/providers/elevenlabs.h"
+#include "worker/providers/openai.h"
+#include "worker/providers/seed_audio.h"
 #include "worker/providers/transport/wire.h"
 
 namespace audiogen::test {
@@ -18,10 +21,10 @@ using testing::AnyOf;
 using testing::HasSubstr;
 using testing::Not;
 
-// What a provider of that kind answers with `wav` inside, and with an error.
-DoubleReply good_reply(ProviderKind kind, const std::string& wav) {
+// What a provider of that kind answers with `wav` inside: most send the bytes as they are.
+DoubleReply good_reply(const ProviderKind& kind, const std::string& wav) {
   DoubleReply out;
-  if (kind == ProviderKind::kSeedAudio) {
+  if (&kind == &seed_audio::kKind) {
     out.headers = {"Content-Type: application/json", "X-Tt-Logid: log1"};
     out.body = R"({"code":0,"audio":")" + encode_base64(wav) + R"(","duration":1.0})";
   } else {
@@ -31,12 +34,12 @@ DoubleReply good_reply(ProviderKind kind, const std::string& wav) {
   return out;
 }
 
-class Direct : public testing::TestWithParam<ProviderKind> {
+class Direct : public testing::TestWithParam<const ProviderKind*> {
  protected:
   // One call to a double that does `reply`; nothing of key or prompt may come back.
   Result<Audio, ProviderFault> run(DoubleReply reply, std::chrono::milliseconds timeout = 5s) {
     ProviderDouble server([&](const DoubleCall&) { return reply; });
-    ProviderEntry entry = entry_of(GetParam(), server.url());
+    ProviderEntry entry = entry_of(*GetParam(), server.url());
     entry.timeout = timeout;
     http::Client client;
     const auto provider = make_provider(entry, client);
@@ -52,7 +55,7 @@ class Direct : public testing::TestWithParam<ProviderKind> {
     return result;
   }
 
-  DoubleReply good(const std::string& wav) const { return good_reply(GetParam(), wav); }
+  DoubleReply good(const std::string& wav) const { return good_reply(*GetParam(), wav); }
 
   std::size_t calls_ = 0;
 };
@@ -148,7 +151,7 @@ TEST_P(Direct, TheDeadlineOfTheTaskIsNoFaultOfTheProvider) {
   ProviderDouble server([](const DoubleCall&) { return DoubleReply{.form = Form::kHang}; });
   http::Client client;
   const auto fault = [&](std::chrono::milliseconds timeout, std::chrono::milliseconds left) {
-    ProviderEntry entry = entry_of(GetParam(), server.url());
+    ProviderEntry entry = entry_of(*GetParam(), server.url());
     entry.timeout = timeout;
     const auto provider = make_provider(entry, client);
     ProviderRequest request = request_of();
@@ -171,7 +174,7 @@ TEST_P(Direct, NobodyThereIsNotSent) {
   }
   http::Client client;
   const auto provider =
-      make_provider(entry_of(GetParam(), "http://127.0.0.1:" + std::to_string(port)), client);
+      make_provider(entry_of(*GetParam(), "http://127.0.0.1:" + std::to_string(port)), client);
   EXPECT_EQ(outcome(generate(*provider)), "try_next");
 }
 
@@ -184,7 +187,7 @@ TEST_P(Direct, RedirectsToPrivateAddressesAreNotFollowed) {
 TEST_P(Direct, CancelAndDestructionAnswerOnce) {
   ProviderDouble server([](const DoubleCall&) { return DoubleReply{.form = Form::kHang}; });
   http::Client client;
-  auto provider = make_provider(entry_of(GetParam(), server.url()), client);
+  auto provider = make_provider(entry_of(*GetParam(), server.url()), client);
   auto canceled = start(*provider);
   ASSERT_TRUE(server.wait_until([&] { return server.call_count() == 1; }));
   canceled.call->cancel();
@@ -210,16 +213,7 @@ TEST_P(Direct, CancelAndDestructionAnswerOnce) {
   EXPECT_TRUE(server.wait_until([&] { return server.open_connections() == 0; }));
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds,
-                         Direct,
-                         testing::Values(ProviderKind::kOpenai,
-                                         ProviderKind::kElevenlabs,
-                                         ProviderKind::kSeedAudio),
-                         [](const auto& test) {
-                           return test.param == ProviderKind::kOpenai       ? "Openai"
-                                  : test.param == ProviderKind::kElevenlabs ? "Elevenlabs"
-                                                                            : "SeedAudio";
-                         });
+INSTANTIATE_TEST_SUITE_P(Kinds, Direct, testing::ValuesIn(kinds_of<DirectFormat>()), name_of);
 
 // The one request a provider of `entry` sends for `asked`, and the audio it takes from the answer.
 struct Sent {
@@ -253,9 +247,8 @@ GenerationRequest shaped() {
 }
 
 TEST(Openai, SendsWhatTheFormatKnows) {
-  const auto sent = send(entry_of(ProviderKind::kOpenai, ""),
-                         shaped(),
-                         good_reply(ProviderKind::kOpenai, tone_wav(1.0)));
+  const auto sent =
+      send(entry_of(openai::kKind, ""), shaped(), good_reply(openai::kKind, tone_wav(1.0)));
   EXPECT_EQ(sent.call.target, "/v1/audio/speech");
   EXPECT_EQ(sent.call.header("authorization"), "Bearer " + std::string(kSecret));
   EXPECT_EQ(sent.call.header("content-type"), "application/json");
@@ -272,8 +265,8 @@ TEST(Openai, SendsWhatTheFormatKnows) {
 }
 
 TEST(Openai, MatchAsksForTheClientsFormatAt24kHz) {
-  auto entry = entry_of(ProviderKind::kOpenai, "");
-  entry.response_format = "match";
+  auto entry = entry_of(openai::kKind, "");
+  entry.options["response_format"] = "match";
   const auto format_for = [&](OutputFormat format, int rate) {
     GenerationRequest asked;
     asked.prompt = "x";
@@ -297,7 +290,7 @@ TEST(Openai, MatchAsksForTheClientsFormatAt24kHz) {
 TEST(Openai, MeaningIsInTheCode) {
   const auto with = [](int status, const std::string& code) {
     const auto sent =
-        send(entry_of(ProviderKind::kOpenai, ""),
+        send(entry_of(openai::kKind, ""),
              {},
              {.status = status,
               .body = R"({"error":{"message":"m","type":"t","param":null,"code":)" + code + "}}"});
@@ -311,9 +304,9 @@ TEST(Openai, MeaningIsInTheCode) {
 }
 
 TEST(Elevenlabs, SpeechAndSound) {
-  auto entry = entry_of(ProviderKind::kElevenlabs, "");
+  auto entry = entry_of(elevenlabs::kKind, "");
   entry.voices["atlas"] = "a/b c";
-  entry.response_format = "pcm_44100";
+  entry.options["output_format"] = "pcm_44100";
   const DoubleReply pcm = {.headers = {"Content-Type: audio/pcm"}, .body = std::string(2000, 'a')};
   const auto speech = send(entry, shaped(), pcm);
   EXPECT_EQ(speech.call.target, "/v1/v1/text-to-speech/a%2Fb%20c?output_format=pcm_44100");
@@ -323,7 +316,7 @@ TEST(Elevenlabs, SpeechAndSound) {
   EXPECT_EQ(speech.result->rate, 44100);
   EXPECT_EQ(speech.result->speed_applied, 1.2);
 
-  entry.sound = true;
+  entry.options["mode"] = "sound";
   const auto sound = send(entry, shaped(), pcm);
   EXPECT_EQ(sound.call.target, "/v1/v1/sound-generation?output_format=pcm_44100");
   EXPECT_FALSE(sound.body.HasMember("voice_settings"));
@@ -331,9 +324,8 @@ TEST(Elevenlabs, SpeechAndSound) {
 }
 
 TEST(SeedAudio, RatesMapOneToOne) {
-  const auto sent = send(entry_of(ProviderKind::kSeedAudio, ""),
-                         shaped(),
-                         good_reply(ProviderKind::kSeedAudio, tone_wav(1.0)));
+  const auto sent =
+      send(entry_of(seed_audio::kKind, ""), shaped(), good_reply(seed_audio::kKind, tone_wav(1.0)));
   EXPECT_EQ(sent.call.target, "/v1/api/v3/tts/create");
   EXPECT_EQ(sent.call.header("x-api-key"), kSecret);
   EXPECT_EQ(sent.call.header("x-api-request-id"), wire::request_uuid("aud_test-1"));
@@ -348,8 +340,8 @@ TEST(SeedAudio, RatesMapOneToOne) {
 }
 
 TEST(SeedAudio, ReferencesOrImageOrNothing) {
-  const auto entry = entry_of(ProviderKind::kSeedAudio, "");
-  const auto reply = good_reply(ProviderKind::kSeedAudio, tone_wav(1.0));
+  const auto entry = entry_of(seed_audio::kKind, "");
+  const auto reply = good_reply(seed_audio::kKind, tone_wav(1.0));
   GenerationRequest asked;
   EXPECT_FALSE(send(entry, asked, reply).body.HasMember("references"));
   asked.voice = "aria";
@@ -365,7 +357,7 @@ TEST(SeedAudio, ReferencesOrImageOrNothing) {
 }
 
 TEST(SeedAudio, FailuresInside200) {
-  const auto entry = entry_of(ProviderKind::kSeedAudio, "");
+  const auto entry = entry_of(seed_audio::kKind, "");
   const auto with = [&](const std::string& body, std::vector<std::string> headers = {}) {
     const auto sent = send(entry, {}, {.headers = std::move(headers), .body = body});
     return outcome(sent.result) + " " + (sent.result ? "" : sent.result.error().detail);
@@ -389,9 +381,9 @@ TEST(SeedAudio, FailuresInside200) {
 
 TEST(SeedAudio, FifteenMegabytesOfBase64) {
   const std::string wav = tone_wav(117.0, 48000);
-  const auto reply = good_reply(ProviderKind::kSeedAudio, wav);
+  const auto reply = good_reply(seed_audio::kKind, wav);
   ASSERT_GT(reply.body.size(), 14'900'000U);
-  ProviderEntry entry = entry_of(ProviderKind::kSeedAudio, "");
+  ProviderEntry entry = entry_of(seed_audio::kKind, "");
   entry.timeout = 300s;  // Under a sanitizer, on a busy machine.
   const auto sent = send(entry, {}, reply);
   ASSERT_TRUE(sent.result) << sent.result.error().detail;

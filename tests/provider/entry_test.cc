@@ -1,6 +1,4 @@
 // The providers file: every rule, all errors at once, never a key.
-#include "worker/providers/entry.h"
-
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -9,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
+
+#include "worker/providers/kinds.h"
 
 namespace audiogen {
 namespace {
@@ -44,15 +44,15 @@ TEST_F(Entries, ReadsEveryMember) {
   ASSERT_EQ(parsed->size(), 2U);
   const ProviderEntry& entry = parsed->front();
   EXPECT_EQ(entry.name, "primary");
-  EXPECT_EQ(entry.kind, ProviderKind::kOpenai);
+  EXPECT_EQ(entry.kind, find_kind("openai"));
   EXPECT_EQ(entry.base_url, "http://127.0.0.1:9101/a/v1");
   EXPECT_EQ(entry.api_key, "sk-1234");
   EXPECT_EQ(entry.timeout, std::chrono::seconds(20));
   EXPECT_EQ(entry.connect_timeout, std::chrono::milliseconds(1500));
   EXPECT_EQ(entry.max_in_flight, 7);
   EXPECT_EQ(entry.voices.at("atlas"), "onyx");
-  EXPECT_EQ(entry.response_format, "match");
-  EXPECT_EQ(parsed->back().kind, ProviderKind::kLocal);
+  EXPECT_EQ(entry.option("response_format"), "match");
+  EXPECT_EQ(parsed->back().kind, find_kind("local"));
 }
 
 TEST_F(Entries, EveryKindHasDefaultsAndMakesAProvider) {
@@ -66,9 +66,9 @@ TEST_F(Entries, EveryKindHasDefaultsAndMakesAProvider) {
     {"name":"f","kind":"replicate","api_key_env":"TEST_PROVIDER_KEY","model":"o/n:abc"}]})");
   ASSERT_TRUE(parsed) << parsed.error().front();
   EXPECT_EQ((*parsed)[0].base_url, "https://api.openai.com/v1");
-  EXPECT_EQ((*parsed)[1].response_format, "pcm_24000");
+  EXPECT_EQ((*parsed)[1].option("output_format"), "pcm_24000");
   EXPECT_EQ((*parsed)[2].model, "eleven_text_to_sound_v2");
-  EXPECT_EQ((*parsed)[4].fixed_input, R"({"steps":4})");
+  EXPECT_EQ((*parsed)[4].option("input"), R"({"steps":4})");
   http::Client client;
   for (const ProviderEntry& entry : *parsed) {
     const auto provider = make_provider(entry, client);
@@ -76,7 +76,7 @@ TEST_F(Entries, EveryKindHasDefaultsAndMakesAProvider) {
     EXPECT_EQ(provider->capabilities().max_in_flight, entry.max_in_flight);
     EXPECT_EQ(provider->capabilities().voices.size(), entry.voices.size());
     EXPECT_EQ(provider->capabilities().audio_references,
-              entry.kind == ProviderKind::kSeedAudio || entry.kind == ProviderKind::kFal);
+              entry.kind->name == "seed_audio" || entry.kind->name == "fal");
     EXPECT_GE(provider->capabilities().prompt_max, kPromptMax);
   }
 }

@@ -4,14 +4,26 @@
 #include <chrono>
 #include <future>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 #include "common/http/client.h"
 #include "tests/support/provider_double.h"
-#include "worker/providers/entry.h"
+#include "worker/providers/kinds.h"
+
+namespace audiogen {
+
+// Else the names of tests would have its address in them.
+inline void PrintTo(const ProviderKind* kind, std::ostream* out) {  // GoogleTest's name.
+  *out << kind->name;
+}
+
+}  // namespace audiogen
 
 namespace audiogen::test {
 
@@ -23,18 +35,33 @@ inline constexpr auto kPatience = 300s;  // For what must happen; never waited o
 inline constexpr const char* kSecret = "sk-very-secret";
 inline constexpr const char* kPrompt = "a private prompt";
 
-inline ProviderEntry entry_of(ProviderKind kind, const std::string& base_url) {
-  ProviderEntry entry;
+inline ProviderEntry entry_of(const ProviderKind& kind, const std::string& base_url) {
+  ProviderEntry entry = defaults_of(kind);
   entry.name = "under_test";
-  entry.kind = kind;
   entry.base_url = base_url;
   entry.api_key = kSecret;
-  entry.model = kind == ProviderKind::kFal || kind == ProviderKind::kReplicate ? "owner/app" : "m1";
+  entry.model = "owner/app";
   entry.voices = {{"aria", "coral"}, {"atlas", "onyx"}};
-  entry.response_format = kind == ProviderKind::kElevenlabs ? "wav_24000" : "wav";
   entry.timeout = 5s;
   entry.connect_timeout = 2s;
   return entry;
+}
+
+// The kinds that are talked to in that way (DirectFormat, const PolledFormat*).
+template <class Format>
+std::vector<const ProviderKind*> kinds_of() {
+  std::vector<const ProviderKind*> out;
+  for (const ProviderKind* kind : provider_kinds()) {
+    if (std::holds_alternative<Format>(kind->format)) {
+      out.push_back(kind);
+    }
+  }
+  return out;
+}
+
+// For the names of tests.
+inline std::string name_of(const testing::TestParamInfo<const ProviderKind*>& test) {
+  return std::string(test.param->name);
 }
 
 inline ProviderRequest request_of(GenerationRequest request = {}) {

@@ -13,6 +13,7 @@
 #include "tests/provider/fixture.h"
 #include "worker/providers/fal.h"
 #include "worker/providers/replicate.h"
+#include "worker/providers/transport/remote_provider.h"
 
 namespace audiogen::test {
 namespace {
@@ -34,11 +35,11 @@ http::ClientResponse json(int status, std::string body) {
 // the fault.
 class Talk {
  public:
-  explicit Talk(ProviderKind kind, GenerationRequest request = {}) : entry_(entry_of(kind, kBase)) {
-    dialogue_ =
-        make_polled_dialogue(std::make_shared<const ProviderEntry>(entry_),
-                             kind == ProviderKind::kFal ? fal::format() : replicate::format(),
-                             request_of(std::move(request)));
+  explicit Talk(const ProviderKind& kind, GenerationRequest request = {})
+      : entry_(entry_of(kind, kBase)) {
+    dialogue_ = make_polled_dialogue(std::make_shared<const ProviderEntry>(entry_),
+                                     *std::get<const PolledFormat*>(kind.format),
+                                     request_of(std::move(request)));
   }
 
   std::string begin() { return text(dialogue_->begin(90s)); }
@@ -86,7 +87,7 @@ TEST(Fal, FromSubmissionToFile) {
   GenerationRequest asked;
   asked.prompt = "rain";
   asked.voice = "atlas";
-  Talk talk(ProviderKind::kFal, asked);
+  Talk talk(fal::kKind, asked);
   EXPECT_EQ(talk.begin(), "ask POST https://queue.example/owner/app");
   EXPECT_EQ(talk.ask().request.body, R"({"prompt":"rain","voice":"onyx"})");
   EXPECT_THAT(talk.ask().request.headers,
@@ -114,7 +115,7 @@ TEST(Fal, FromSubmissionToFile) {
 }
 
 TEST(Fal, PausesGrowToFiveSeconds) {
-  Talk talk(ProviderKind::kFal);
+  Talk talk(fal::kKind);
   talk.begin();
   talk.say(json(200, kFalTicket));
   std::chrono::milliseconds longest{0};
@@ -128,7 +129,7 @@ TEST(Fal, PausesGrowToFiveSeconds) {
 
 TEST(Fal, RefusalsAtEachStep) {
   const auto submitted = [](http::ClientResponse answer) {
-    Talk talk(ProviderKind::kFal);
+    Talk talk(fal::kKind);
     talk.begin();
     return talk.say(std::move(answer));
   };
@@ -151,7 +152,7 @@ TEST(Fal, RefusalsAtEachStep) {
   EXPECT_EQ(submitted(json(200, R"({"status_url":"https://queue.example/s",
                                     "response_url":"https://evil.example/r"})")),
             "unknown_outcome: the job's addresses are not the provider's");
-  Talk withdrawn(ProviderKind::kFal);
+  Talk withdrawn(fal::kKind);
   withdrawn.begin();
   EXPECT_EQ(withdrawn.say(json(200, R"({"status_url":"https://queue.example/s",
                                         "response_url":"https://queue.example/r",
@@ -160,7 +161,7 @@ TEST(Fal, RefusalsAtEachStep) {
   EXPECT_EQ(withdrawn.withdrawal(), "nothing");
 
   const auto polled = [](http::ClientResponse answer) {
-    Talk talk(ProviderKind::kFal);
+    Talk talk(fal::kKind);
     talk.begin();
     talk.say(json(200, kFalTicket));
     return talk.say(std::move(answer));
@@ -173,7 +174,7 @@ TEST(Fal, RefusalsAtEachStep) {
   EXPECT_EQ(polled(json(404, R"({"detail":"gone"})")), "try_next: HTTP 404");
 
   const auto fetched = [](http::ClientResponse answer) {
-    Talk talk(ProviderKind::kFal);
+    Talk talk(fal::kKind);
     talk.begin();
     talk.say(json(200, kFalTicket));
     talk.say(json(200, R"({"status":"COMPLETED"})"));
@@ -190,7 +191,7 @@ TEST(Fal, RefusalsAtEachStep) {
 TEST(Replicate, FromSubmissionToFile) {
   GenerationRequest asked;
   asked.prompt = "rain";
-  Talk talk(ProviderKind::kReplicate, asked);
+  Talk talk(replicate::kKind, asked);
   EXPECT_EQ(talk.begin(), "ask POST https://queue.example/models/owner/app/predictions");
   EXPECT_EQ(talk.ask().request.body, R"({"input":{"prompt":"rain","voice":"coral"}})");
   EXPECT_THAT(talk.ask().request.headers,
@@ -207,7 +208,7 @@ TEST(Replicate, FromSubmissionToFile) {
 
 TEST(Replicate, EndsAndOutputs) {
   const auto polled = [](const std::string& body, int status = 200) {
-    Talk talk(ProviderKind::kReplicate);
+    Talk talk(replicate::kKind);
     talk.begin();
     talk.say(json(201, kReplicateTicket));
     return talk.say(json(status, body));
@@ -231,31 +232,31 @@ TEST(Replicate, EndsAndOutputs) {
 }
 
 TEST(Replicate, VersionsHaveTheirOwnForm) {
-  auto entry = entry_of(ProviderKind::kReplicate, kBase);
+  auto entry = entry_of(replicate::kKind, kBase);
   entry.model = "owner/name:0123";
-  entry.fixed_input = R"({"steps":4,"prompt":"not this"})";
-  entry.audio_references_member = "clips";
+  entry.options["input"] = R"({"steps":4,"prompt":"not this"})";
+  entry.options["audio_references_member"] = "clips";
   GenerationRequest asked;
   asked.prompt = "rain";
   asked.audio_references = {"https://a.example/1"};
   ProviderRequest call;
   call.request = std::make_shared<const GenerationRequest>(asked);
-  const auto request = replicate::format()->submit(entry, call, 30s);
+  const auto request =
+      std::get<const PolledFormat*>(replicate::kKind.format)->submit(entry, call, 30s);
   EXPECT_EQ(request.url, "https://queue.example/predictions");
   EXPECT_EQ(
       request.body,
       R"({"version":"owner/name:0123","input":{"steps":4,"prompt":"rain","voice":"coral","clips":["https://a.example/1"]}})");
 }
 
-class Polled : public testing::TestWithParam<ProviderKind> {
+class Polled : public testing::TestWithParam<const ProviderKind*> {
  protected:
-  static const char* ticket() {
-    return GetParam() == ProviderKind::kFal ? kFalTicket : kReplicateTicket;
-  }
+  static const char* ticket() { return is_fal() ? kFalTicket : kReplicateTicket; }
+  static bool is_fal() { return GetParam() == &fal::kKind; }
 };
 
 TEST_P(Polled, AJobOnceTakenIsNotGivenUpLightly) {
-  Talk talk(GetParam());
+  Talk talk(*GetParam());
   talk.begin();
   ASSERT_THAT(talk.say(json(200, ticket())), HasSubstr("ask GET"));
   for (int i = 0; i < 8; ++i) {
@@ -277,13 +278,16 @@ TEST_P(Polled, AJobOnceTakenIsNotGivenUpLightly) {
 }
 
 TEST_P(Polled, SubmissionThatMayHaveArrivedIsUnknown) {
-  Talk talk(GetParam());
+  Talk talk(*GetParam());
   talk.begin();
   EXPECT_EQ(talk.lose(), "unknown_outcome: lost");
 }
 
 // A whole provider, file included, behind the double.
-DoubleReply play(ProviderKind kind, const std::string& base, const DoubleCall& call, bool ready) {
+DoubleReply play(const ProviderKind& kind,
+                 const std::string& base,
+                 const DoubleCall& call,
+                 bool ready) {
   DoubleReply out;
   out.headers = {"Content-Type: application/json"};
   if (call.target == "/file") {
@@ -291,13 +295,13 @@ DoubleReply play(ProviderKind kind, const std::string& base, const DoubleCall& c
     out.body = tone_wav(0.5);
   } else if (call.method == "POST" && call.target != "/cancel") {
     out.body =
-        kind == ProviderKind::kFal
+        &kind == &fal::kKind
             ? R"({"status_url":")" + base + R"(/status","response_url":")" + base +
                   R"(/result","cancel_url":")" + base + R"(/cancel"})"
             : R"({"urls":{"get":")" + base + R"(/status","cancel":")" + base + R"(/cancel"}})";
   } else if (call.target == "/result") {
     out.body = R"({"audio":{"url":")" + base + R"(/file"}})";
-  } else if (kind == ProviderKind::kFal) {
+  } else if (&kind == &fal::kKind) {
     out.body = ready ? R"({"status":"COMPLETED"})" : R"({"status":"IN_QUEUE"})";
   } else {
     out.body = ready ? R"({"status":"succeeded","output":")" + base + R"(/file"})"
@@ -310,11 +314,11 @@ TEST_P(Polled, OverTheWire) {
   std::atomic<int> polls{0};
   std::string base;
   ProviderDouble server([&](const DoubleCall& call) {
-    return play(GetParam(), base, call, call.target == "/status" && polls.fetch_add(1) > 0);
+    return play(*GetParam(), base, call, call.target == "/status" && polls.fetch_add(1) > 0);
   });
   base = server.url();
   http::Client client;
-  const auto provider = make_provider(entry_of(GetParam(), base), client);
+  const auto provider = make_provider(entry_of(*GetParam(), base), client);
   const auto result = generate(*provider);
   ASSERT_TRUE(result) << result.error().detail;
   EXPECT_EQ(result->bytes, tone_wav(0.5));
@@ -326,7 +330,7 @@ TEST_P(Polled, OverTheWire) {
 TEST_P(Polled, CancelAndTimeoutTellTheProvider) {
   std::string base;
   ProviderDouble server(
-      [&](const DoubleCall& call) { return play(GetParam(), base, call, false); });
+      [&](const DoubleCall& call) { return play(*GetParam(), base, call, false); });
   base = server.url();
   const auto count = [&](const std::string& target) {
     std::size_t out = 0;
@@ -336,7 +340,7 @@ TEST_P(Polled, CancelAndTimeoutTellTheProvider) {
     return out;
   };
   http::Client client;
-  auto entry = entry_of(GetParam(), base);
+  auto entry = entry_of(*GetParam(), base);
   auto provider = make_provider(entry, client);
   auto running = start(*provider);
   ASSERT_TRUE(server.wait_until([&] { return count("/status") == 1; }));
@@ -354,11 +358,11 @@ TEST_P(Polled, AFileOnAPrivateAddressIsNotFetched) {
   ProviderDouble canary([](const DoubleCall&) { return DoubleReply{.body = tone_wav(0.5)}; });
   http::Client client;
   auto request = http::ClientRequest{};
-  Talk talk(GetParam());
+  Talk talk(*GetParam());
   talk.begin();
   talk.say(json(200, ticket()));
   const std::string file = canary.url() + "/file";
-  if (GetParam() == ProviderKind::kFal) {
+  if (is_fal()) {
     talk.say(json(200, R"({"status":"COMPLETED"})"));
     talk.say(json(200, R"({"audio":{"url":")" + file + R"("}})"));
   } else {
@@ -418,10 +422,8 @@ TEST(RemoteProvider, WithdrawsWhatItLostSightOfAndNothingElse) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds,
                          Polled,
-                         testing::Values(ProviderKind::kFal, ProviderKind::kReplicate),
-                         [](const auto& test) {
-                           return test.param == ProviderKind::kFal ? "Fal" : "Replicate";
-                         });
+                         testing::ValuesIn(kinds_of<const PolledFormat*>()),
+                         name_of);
 
 }  // namespace
 }  // namespace audiogen::test

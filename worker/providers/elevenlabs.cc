@@ -15,8 +15,7 @@
 namespace audiogen::elevenlabs {
 namespace {
 
-// Speech alone has wav, at the end of the list. ulaw and alaw are left out: telephone quality.
-constexpr std::size_t kWavNames = 7;
+// ulaw and alaw are left out: telephone quality.
 constexpr std::array<std::string_view, 26> kFormats = {
     "mp3_22050_32",  "mp3_24000_48",  "mp3_44100_32",   "mp3_44100_64",   "mp3_44100_96",
     "mp3_44100_128", "mp3_44100_192", "pcm_8000",       "pcm_16000",      "pcm_22050",
@@ -24,9 +23,27 @@ constexpr std::array<std::string_view, 26> kFormats = {
     "opus_48000_64", "opus_48000_96", "opus_48000_128", "opus_48000_192", "wav_8000",
     "wav_16000",     "wav_22050",     "wav_24000",      "wav_32000",      "wav_44100",
     "wav_48000"};
+constexpr std::array<std::string_view, 2> kModes = {"speech", "sound"};
+constexpr std::array<ProviderOption, 2> kOptions = {{
+    {.name = "output_format",
+     .fallback = "pcm_24000",
+     .about = "one of its format names; `wav_…` for speech alone",
+     .choices = kFormats},
+    {.name = "mode",
+     .fallback = "speech",
+     .about = "`speech`, or `sound`: sound generation, which has no voices and another default for "
+              "`model`",
+     .choices = kModes},
+}};
+constexpr std::string_view kSpeechModel = "eleven_multilingual_v2";
+constexpr std::string_view kSoundModel = "eleven_text_to_sound_v2";
 // The part of our range that every model takes; the pipeline does the rest.
 constexpr Range kSpeed{0.7, 1.2};
 constexpr const char* kIdHeader = "request-id";
+
+bool is_sound(const ProviderEntry& entry) {
+  return entry.option("mode") == "sound";
+}
 
 double native_speed(const GenerationRequest& request) {
   return std::clamp(request.speed, kSpeed.low, kSpeed.high);
@@ -57,11 +74,25 @@ std::string error_code(std::string& body) {
   return detail == nullptr ? "" : std::string(wire::text_of(*detail, "status"));
 }
 
-}  // namespace
-
-std::span<const std::string_view> output_formats(bool sound) {
-  return std::span(kFormats).first(kFormats.size() - (sound ? kWavNames : 0));
+void check(ProviderEntry& entry, const Complain& complain) {
+  if (entry.model.empty()) {
+    entry.model = is_sound(entry) ? kSoundModel : kSpeechModel;
+  }
+  if (!is_sound(entry)) {
+    require_voices(entry, complain);
+  } else if (entry.option("output_format").starts_with("wav_")) {
+    complain("options: output_format may be wav_… for speech alone");
+  }
 }
+
+void promise(const ProviderEntry& entry, Capabilities& able) {
+  able.prompt_max = prompt_max(entry.model);
+  if (!is_sound(entry)) {
+    able.native_speed = kSpeed;
+  }
+}
+
+}  // namespace
 
 http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& request) {
   const GenerationRequest& asked = *request.request;
@@ -72,7 +103,7 @@ http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& req
   json.String(asked.prompt.data(), static_cast<rapidjson::SizeType>(asked.prompt.size()));
   json.Key("model_id");
   json.String(entry.model.c_str());
-  if (!entry.sound && asked.speed != 1.0) {
+  if (!is_sound(entry) && asked.speed != 1.0) {
     json.Key("voice_settings");
     json.StartObject();
     json.Key("speed");
@@ -81,10 +112,11 @@ http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& req
   }
   json.EndObject();
   const std::string path =
-      entry.sound ? "/v1/sound-generation"
-                  : "/v1/text-to-speech/" + wire::percent_encode(voice_of(entry, asked));
-  auto out = post_json(
-      entry, entry.base_url + path + "?output_format=" + entry.response_format, body.GetString());
+      is_sound(entry) ? "/v1/sound-generation"
+                      : "/v1/text-to-speech/" + wire::percent_encode(voice_of(entry, asked));
+  auto out = post_json(entry,
+                       entry.base_url + path + "?output_format=" + entry.option("output_format"),
+                       body.GetString());
   out.headers.push_back("xi-api-key: " + entry.api_key);
   return out;
 }
@@ -112,24 +144,26 @@ Result<Audio, ProviderFault> read(const ProviderEntry& entry,
     return wire::fault(classify(response.status, code), response, code, kIdHeader);
   }
   const std::string type(response.header("content-type"));
-  const bool pcm = entry.response_format.starts_with("pcm_");
+  const bool pcm = entry.option("output_format").starts_with("pcm_");
   auto audio = wire::audio_of(std::move(response.body),
                               type,
                               pcm ? AudioType::kPcmS16Le : AudioType::kMp3,
-                              rate_of(entry.response_format));
-  if (audio && !entry.sound) {
+                              rate_of(entry.option("output_format")));
+  if (audio && !is_sound(entry)) {
     audio->speed_applied = native_speed(request);
   }
   return audio;
 }
 
-std::unique_ptr<AudioProvider> make(const ProviderEntry& entry, http::Client& client) {
-  Capabilities able = common_capabilities(entry);
-  able.prompt_max = prompt_max(entry.model);
-  if (!entry.sound) {
-    able.native_speed = kSpeed;
-  }
-  return make_direct(entry, std::move(able), {&build, &read}, client);
-}
+constinit const ProviderKind kKind = {
+    .name = "elevenlabs",
+    .about = "ElevenLabs: text to speech, or sounds",
+    .base_url = "https://api.elevenlabs.io",
+    .needs_key = true,
+    .options = kOptions,
+    .check = &check,
+    .promise = &promise,
+    .format = DirectFormat{&build, &read},
+};
 
 }  // namespace audiogen::elevenlabs

@@ -1,7 +1,6 @@
 #include "worker/providers/entry.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <set>
 #include <utility>
@@ -12,15 +11,12 @@
 #include <rapidjson/writer.h>
 
 #include "common/base/ascii.h"
+#include "common/base/check.h"
 #include "common/base/environment.h"
 #include "common/domain/public_url.h"
 #include "common/domain/voices.h"
-#include "worker/local/local_provider.h"
-#include "worker/providers/elevenlabs.h"
-#include "worker/providers/fal.h"
-#include "worker/providers/openai.h"
-#include "worker/providers/replicate.h"
-#include "worker/providers/seed_audio.h"
+#include "worker/providers/kinds.h"
+#include "worker/providers/transport/remote_provider.h"
 
 namespace audiogen {
 namespace {
@@ -33,52 +29,6 @@ constexpr double kConnectMax = 60.0;
 constexpr int kInFlightMax = 10'000;
 constexpr std::size_t kNameMax = 64;
 constexpr std::size_t kTextMax = 512;
-
-// What a kind is by default, and what it cannot do without.
-struct KindRules {
-  std::string_view name;
-  ProviderKind kind;
-  std::string_view base_url;
-  std::string_view model;  // "": must be given.
-  std::string_view response_format;
-  double timeout;  // Seconds.
-  bool needs_key;
-  bool needs_voices;
-};
-constexpr std::array<KindRules, 6> kKinds = {{
-    {"local", ProviderKind::kLocal, "", "espeak-ng", "", 60, false, false},
-    // Compatible servers in the house often need no key.
-    {"openai", ProviderKind::kOpenai, "https://api.openai.com/v1", "", "wav", 60, false, true},
-    {"elevenlabs",
-     ProviderKind::kElevenlabs,
-     "https://api.elevenlabs.io",
-     "eleven_multilingual_v2",
-     "pcm_24000",
-     60,
-     true,
-     true},
-    {"seed_audio",
-     ProviderKind::kSeedAudio,
-     "https://voice.ap-southeast-1.bytepluses.com",
-     "seed-audio-1.0",
-     "",
-     120,
-     true,
-     false},
-    {"fal", ProviderKind::kFal, "https://queue.fal.run", "", "", 300, true, false},
-    {"replicate",
-     ProviderKind::kReplicate,
-     "https://api.replicate.com/v1",
-     "",
-     "",
-     300,
-     true,
-     false},
-}};
-
-constexpr std::array<std::string_view, 6> kOpenaiFormats = {
-    "wav", "pcm", "flac", "mp3", "opus", "match"};
-constexpr std::string_view kSoundModel = "eleven_text_to_sound_v2";
 
 bool is_plain(std::string_view text, std::string_view extra) {
   return std::all_of(text.begin(), text.end(), [extra](char c) {
@@ -143,6 +93,22 @@ class Members {
     return value;
   }
 
+  // Its JSON text, or "".
+  std::string object(const char* name) {
+    const Value* const value = find(name);
+    if (value == nullptr) {
+      return "";
+    }
+    if (!value->IsObject()) {
+      complain(std::string(name) + " must be an object");
+      return "";
+    }
+    rapidjson::StringBuffer buffer;
+    rapidjson::Writer<rapidjson::StringBuffer> writer(buffer);
+    value->Accept(writer);
+    return buffer.GetString();
+  }
+
   void refuse_the_rest() {
     std::set<std::string> seen;
     for (auto it = object_.MemberBegin(); it != object_.MemberEnd(); ++it) {
@@ -175,10 +141,10 @@ std::chrono::milliseconds milliseconds_of(double seconds) {
   return std::chrono::milliseconds(std::llround(seconds * 1000.0));
 }
 
-std::string read_key(Members& members, const KindRules& rules) {
+std::string read_key(Members& members, const ProviderKind& kind) {
   const std::string variable = members.text("api_key_env", "");
   if (variable.empty()) {
-    if (rules.needs_key) {
+    if (kind.needs_key) {
       members.complain("needs api_key_env, the name of an environment variable");
     }
     return "";
@@ -205,8 +171,8 @@ std::string read_key(Members& members, const KindRules& rules) {
   return value;
 }
 
-std::string read_base_url(Members& members, const KindRules& rules) {
-  std::string url = members.text("base_url", rules.base_url);
+std::string read_base_url(Members& members, const ProviderKind& kind) {
+  std::string url = members.text("base_url", kind.base_url);
   while (url.ends_with('/')) {
     url.pop_back();
   }
@@ -217,7 +183,7 @@ std::string read_base_url(Members& members, const KindRules& rules) {
   return url;
 }
 
-void read_voices(Members& members, const KindRules& rules, ProviderEntry& entry) {
+void read_voices(Members& members, ProviderEntry& entry) {
   const Value* const voices = members.find("voices");
   if (voices != nullptr && !voices->IsObject()) {
     members.complain("voices must be an object of our voice ids and theirs");
@@ -236,40 +202,20 @@ void read_voices(Members& members, const KindRules& rules, ProviderEntry& entry)
       }
     }
   }
-  if (entry.voices.empty() && rules.needs_voices && !entry.sound) {
-    members.complain("needs voices: at least one of our ids and theirs");
-  }
 }
 
-void read_model_options(Members& options, ProviderEntry& entry) {
-  entry.prompt_member = options.text("prompt_member", entry.prompt_member);
-  entry.voice_member = options.text("voice_member", entry.voice_member);
-  entry.audio_references_member = options.text("audio_references_member", "");
-  entry.image_member = options.text("image_member", "");
-  entry.any_result_address =
-      options.choice(
-          "result_address", "public", std::array<std::string_view, 2>{"public", "any"}) == "any";
-  if (const Value* const input = options.find("input"); input != nullptr) {
-    if (!input->IsObject()) {
-      options.complain("input must be an object");
-      return;
-    }
-    rapidjson::StringBuffer buffer;
-    rapidjson::Writer<rapidjson::StringBuffer> writer(buffer);
-    input->Accept(writer);
-    entry.fixed_input = buffer.GetString();
+std::string read_option(Members& options, const ProviderOption& option) {
+  const std::string name(option.name);
+  if (option.object) {
+    return options.object(name.c_str());
   }
-}
-
-bool sends_bytes(Members& options) {
-  return options.choice("references", "url", std::array<std::string_view, 2>{"url", "bytes"}) ==
-         "bytes";
+  return option.choices.empty() ? options.text(name.c_str(), option.fallback)
+                                : options.choice(name.c_str(), option.fallback, option.choices);
 }
 
 void read_options(Members& members,
                   const std::string& where,
                   std::vector<std::string>& errors,
-                  const KindRules& rules,
                   ProviderEntry& entry) {
   static const Value kNone(rapidjson::kObjectType);
   const Value* given = members.find("options");
@@ -278,47 +224,10 @@ void read_options(Members& members,
     given = nullptr;
   }
   Members options(given == nullptr ? kNone : *given, where + "options: ", errors);
-  entry.response_format = rules.response_format;
-  switch (entry.kind) {
-    case ProviderKind::kOpenai:
-      entry.response_format =
-          options.choice("response_format", rules.response_format, kOpenaiFormats);
-      break;
-    case ProviderKind::kElevenlabs:
-      entry.sound =
-          options.choice("mode", "speech", std::array<std::string_view, 2>{"speech", "sound"}) ==
-          "sound";
-      entry.response_format = options.choice(
-          "output_format", rules.response_format, elevenlabs::output_formats(entry.sound));
-      break;
-    case ProviderKind::kFal:
-    case ProviderKind::kReplicate:
-      read_model_options(options, entry);
-      entry.reference_bytes = sends_bytes(options);
-      break;
-    case ProviderKind::kSeedAudio:
-      entry.reference_bytes = sends_bytes(options);
-      break;
-    case ProviderKind::kLocal:
-      break;
+  for (const ProviderOption& option : entry.kind->options) {
+    entry.options[std::string(option.name)] = read_option(options, option);
   }
   options.refuse_the_rest();
-}
-
-void check_model(Members& members, const ProviderEntry& entry) {
-  const auto bad_part = [&](std::string_view allowed) {
-    return !is_plain(entry.model, allowed) || entry.model.starts_with('/') ||
-           entry.model.ends_with('/') || entry.model.find("..") != std::string::npos ||
-           entry.model.find("//") != std::string::npos ||
-           entry.model.find('/') == std::string::npos;
-  };
-  if (entry.model.empty()) {
-    members.complain("needs model");
-  } else if (entry.kind == ProviderKind::kFal && bad_part("-_./")) {
-    members.complain("model must be <owner>/<app>");
-  } else if (entry.kind == ProviderKind::kReplicate && bad_part("-_./:")) {
-    members.complain("model must be <owner>/<name> or <owner>/<name>:<version>");
-  }
 }
 
 std::optional<ProviderEntry> parse_entry(const Value& value,
@@ -328,43 +237,51 @@ std::optional<ProviderEntry> parse_entry(const Value& value,
     errors.push_back(where + "must be an object");
     return std::nullopt;
   }
-  ProviderEntry entry;
+  std::string name;
   {
     Members probe(value, where, errors);
-    entry.name = probe.text("name", "");
-    if (entry.name.empty() || entry.name.size() > kNameMax || !is_plain(entry.name, "_-")) {
+    name = probe.text("name", "");
+    if (name.empty() || name.size() > kNameMax || !is_plain(name, "_-")) {
       probe.complain("needs a name of 1 to 64 letters, digits, '-' and '_'");
     } else {
-      where += "(" + entry.name + ") ";
+      where += "(" + name + ") ";
     }
   }
   Members members(value, where, errors);
   members.find("name");
-  const std::string kind = members.text("kind", "");
-  const auto* const rules = std::find_if(
-      kKinds.begin(), kKinds.end(), [&kind](const KindRules& one) { return one.name == kind; });
-  if (rules == kKinds.end()) {
-    members.complain("kind must be one of local, openai, elevenlabs, seed_audio, fal, replicate");
+  const ProviderKind* const kind = find_kind(members.text("kind", ""));
+  if (kind == nullptr) {
+    std::string known;
+    for (const ProviderKind* one : provider_kinds()) {
+      known += (known.empty() ? "" : ", ") + std::string(one->name);
+    }
+    members.complain("kind must be one of " + known);
     return std::nullopt;
   }
-  entry.kind = rules->kind;
-  entry.max_in_flight = static_cast<int>(members.number(
-      "max_in_flight", entry.kind == ProviderKind::kLocal ? 256 : 64, 1, kInFlightMax));
-  if (entry.kind != ProviderKind::kLocal) {
-    read_options(members, where, errors, *rules, entry);
-    entry.base_url = read_base_url(members, *rules);
-    entry.api_key = read_key(members, *rules);
-    entry.model = members.text("model", entry.sound ? kSoundModel : rules->model);
-    check_model(members, entry);
-    read_voices(members, *rules, entry);
-    entry.timeout = milliseconds_of(
-        members.number("timeout_seconds", rules->timeout, kSecondsMin, kTimeoutMax));
+  ProviderEntry entry = defaults_of(*kind);
+  entry.name = std::move(name);
+  entry.max_in_flight =
+      static_cast<int>(members.number("max_in_flight", kind->max_in_flight, 1, kInFlightMax));
+  if (!kind->base_url.empty()) {
+    read_options(members, where, errors, entry);
+    entry.base_url = read_base_url(members, *kind);
+    entry.api_key = read_key(members, *kind);
+    entry.model = members.text("model", kind->model);
+    read_voices(members, entry);
+    entry.timeout = milliseconds_of(members.number(
+        "timeout_seconds", static_cast<double>(kind->timeout.count()), kSecondsMin, kTimeoutMax));
     if (members.find("hedge_after_seconds") != nullptr) {
       entry.hedge_after =
           milliseconds_of(members.number("hedge_after_seconds", 0, kSecondsMin, kTimeoutMax));
     }
     entry.connect_timeout =
         milliseconds_of(members.number("connect_timeout_seconds", 3, kSecondsMin, kConnectMax));
+    if (kind->check != nullptr) {
+      kind->check(entry, [&members](const std::string& what) { members.complain(what); });
+    }
+    if (entry.model.empty()) {
+      members.complain("needs model");
+    }
   }
   members.refuse_the_rest();
   return entry;
@@ -414,26 +331,57 @@ std::string voice_of(const ProviderEntry& entry, const GenerationRequest& reques
   return it == entry.voices.end() ? "" : it->second;
 }
 
-std::unique_ptr<AudioProvider> make_provider(const ProviderEntry& entry, http::Client& client) {
-  switch (entry.kind) {
-    case ProviderKind::kLocal: {
-      LocalOptions options;
-      options.name = entry.name;
-      options.max_in_flight = entry.max_in_flight;
-      return std::make_unique<LocalProvider>(std::move(options));
-    }
-    case ProviderKind::kOpenai:
-      return openai::make(entry, client);
-    case ProviderKind::kElevenlabs:
-      return elevenlabs::make(entry, client);
-    case ProviderKind::kSeedAudio:
-      return seed_audio::make(entry, client);
-    case ProviderKind::kFal:
-      return fal::make(entry, client);
-    case ProviderKind::kReplicate:
-      return replicate::make(entry, client);
+ProviderEntry defaults_of(const ProviderKind& kind) {
+  ProviderEntry out;
+  out.kind = &kind;
+  out.base_url = kind.base_url;
+  out.model = kind.model;
+  out.timeout = kind.timeout;
+  out.max_in_flight = kind.max_in_flight;
+  for (const ProviderOption& option : kind.options) {
+    out.options.emplace(option.name, option.fallback);
   }
-  check_failed("a kind of provider that is not one", __FILE__, __LINE__);
+  return out;
+}
+
+const std::string& ProviderEntry::option(std::string_view option_name) const {
+  const auto at = options.find(option_name);
+  AG_CHECK(at != options.end());
+  return at->second;
+}
+
+void require_voices(const ProviderEntry& entry, const Complain& complain) {
+  if (entry.voices.empty()) {
+    complain("needs voices: at least one of our ids and theirs");
+  }
+}
+
+std::unique_ptr<AudioProvider> make_provider(const ProviderEntry& entry, http::Client& client) {
+  const ProviderKind& kind = *entry.kind;
+  if (const auto* const in_house = std::get_if<MakeInHouse>(&kind.format)) {
+    return (*in_house)(entry);
+  }
+  RemoteOptions options;
+  options.name = entry.name;
+  options.timeout = entry.timeout;
+  Capabilities& able = options.capabilities;
+  for (const auto& [ours, theirs] : entry.voices) {
+    able.voices.push_back(ours);
+  }
+  able.hedge_after = entry.hedge_after;
+  able.max_in_flight = entry.max_in_flight;
+  if (kind.promise != nullptr) {
+    kind.promise(entry, able);
+  }
+  options.open = [shared = std::make_shared<const ProviderEntry>(entry)](
+                     const ProviderRequest& request) -> std::unique_ptr<Dialogue> {
+    if (const auto* const direct = std::get_if<DirectFormat>(&shared->kind->format)) {
+      return make_direct_dialogue(shared, *direct, request);
+    }
+    return make_polled_dialogue(
+        shared, *std::get<const PolledFormat*>(shared->kind->format), request);
+  };
+  return std::make_unique<RemoteProvider>(std::move(options), client);
 }
 
 }  // namespace audiogen

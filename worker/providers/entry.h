@@ -2,11 +2,9 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,19 +15,12 @@
 
 namespace audiogen {
 
-enum class ProviderKind : std::uint8_t {
-  kLocal,
-  kOpenai,
-  kElevenlabs,
-  kSeedAudio,
-  kFal,
-  kReplicate
-};
+struct ProviderKind;  // kind.h
 
 // One valid entry, defaults filled in.
 struct ProviderEntry {
-  std::string name;  // 1-64 of [A-Za-z0-9_-], unique in the file
-  ProviderKind kind = ProviderKind::kLocal;
+  std::string name;                    // 1-64 of [A-Za-z0-9_-], unique in the file
+  const ProviderKind* kind = nullptr;  // one of kinds.h
   std::string base_url;  // http(s), without a trailing slash; the kind's public address by default
   std::string api_key;   // what read_variable() finds by the name api_key_env; never shown
   std::string model;
@@ -39,20 +30,12 @@ struct ProviderEntry {
   std::chrono::milliseconds hedge_after{0};  // 0: no hedging
   int max_in_flight = 64;
 
-  // The rest is "options" of the entry; which of them it may have depends on its kind.
-  // openai: wav, pcm, flac, mp3, opus, or match (the client's own where there is one); elevenlabs:
-  // one of its output_format names.
-  std::string response_format;
-  bool sound = false;  // elevenlabs "mode": "sound" instead of "speech"
-  // fal, replicate: models name their inputs as they like. Empty: the model has no such input.
-  std::string prompt_member = "prompt", voice_member = "voice", audio_references_member,
-              image_member;
-  // seed_audio, fal, replicate "references": "bytes" sends the files we fetched, "url" (the
-  // default) their addresses.
-  bool reference_bytes = false;
-  std::string fixed_input;  // JSON object of members sent with every request, or empty
-  // Files of results may be fetched from private addresses (tests, or a provider in the house).
-  bool any_result_address = false;
+  // All options of its kind, by name; those that were not given are as the kind says. JSON objects
+  // are kept as their text.
+  std::map<std::string, std::string, std::less<>> options;
+
+  // It must be an option of its kind.
+  const std::string& option(std::string_view option_name) const;
 };
 
 // Reads {"providers": [ … ]} and the key variables from the environment. All errors at once, each
@@ -60,6 +43,9 @@ struct ProviderEntry {
 // threads start (it reads the environment).
 Result<std::vector<ProviderEntry>, std::vector<std::string>> parse_providers(
     const std::string& json);
+
+// An entry of that kind with nothing given: everything is as the kind says.
+ProviderEntry defaults_of(const ProviderKind& kind);
 
 // `client` must outlive the provider; the local engine does not use it.
 std::unique_ptr<AudioProvider> make_provider(const ProviderEntry& entry, http::Client& client);

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "worker/providers/models.h"
 #include "worker/providers/transport/direct.h"
 #include "worker/providers/transport/wire.h"
 
@@ -45,7 +46,7 @@ class Format final : public PolledFormat {
   http::ClientRequest submit(const ProviderEntry& entry,
                              const ProviderRequest& request,
                              std::chrono::seconds left) const override {
-    auto out = post_json(entry, entry.base_url + "/" + entry.model, model_input(entry, request));
+    auto out = post_json(entry, entry.base_url + "/" + entry.model, models::input(entry, request));
     // Not started by then: nobody waits for it any more.
     out.headers.push_back("X-Fal-Request-Timeout: " + std::to_string(left.count()));
     return out;
@@ -117,6 +118,13 @@ class Format final : public PolledFormat {
     return wire::fault(Fault::kTryNext, response, "no_audio", kIdHeader);
   }
 };
+constinit const Format kFormat;
+
+void check(ProviderEntry& entry, const Complain& complain) {
+  if (!entry.model.empty() && !models::is_path(entry.model, "")) {
+    complain("model must be <owner>/<app>");
+  }
+}
 
 }  // namespace
 
@@ -144,12 +152,16 @@ Fault classify(const http::ClientResponse& response, std::string_view type) {
   }
 }
 
-std::shared_ptr<const PolledFormat> format() {
-  return std::make_shared<Format>();
-}
-
-std::unique_ptr<AudioProvider> make(const ProviderEntry& entry, http::Client& client) {
-  return make_polled(entry, format(), client);
-}
+constinit const ProviderKind kKind = {
+    .name = "fal",
+    .about = "any model of fal's queue",
+    .base_url = "https://queue.fal.run",
+    .timeout = std::chrono::seconds(300),
+    .needs_key = true,
+    .options = models::kOptions,
+    .check = &check,
+    .promise = &models::promise,
+    .format = &kFormat,
+};
 
 }  // namespace audiogen::fal

@@ -1,5 +1,6 @@
 #include "worker/providers/openai.h"
 
+#include <array>
 #include <string>
 #include <utility>
 
@@ -13,6 +14,14 @@ namespace audiogen::openai {
 namespace {
 
 constexpr int kPcmRate = 24000;  // Hz; the only one the format knows.
+constexpr std::array<std::string_view, 6> kFormats = {"wav", "pcm", "flac", "mp3", "opus", "match"};
+constexpr std::array<ProviderOption, 1> kOptions = {{
+    {.name = "response_format",
+     .fallback = "wav",
+     .about = "what is asked for: `wav`, `pcm`, `flac`, `mp3`, `opus`, or `match`: the client's "
+              "own format at 24 kHz, delivered untouched where nothing is left to change",
+     .choices = kFormats},
+}};
 constexpr std::size_t kInputMax = 4096;
 constexpr Range kSpeed{0.25, 4.0};
 constexpr const char* kIdHeader = "x-request-id";
@@ -20,8 +29,8 @@ constexpr const char* kIdHeader = "x-request-id";
 // Lossless unless told otherwise: our pipeline decodes and encodes again whatever it gets, and a
 // second lossy pass is audible.
 std::string format_for(const ProviderEntry& entry, const GenerationRequest& request) {
-  if (entry.response_format != "match") {
-    return entry.response_format;
+  if (entry.option("response_format") != "match") {
+    return entry.option("response_format");
   }
   if (request.sample_rate != kPcmRate) {
     return "wav";
@@ -50,6 +59,11 @@ std::string error_code(std::string& body) {
   }
   const std::string_view code = wire::text_of(*error, "code");
   return std::string(code.empty() ? wire::text_of(*error, "type") : code);
+}
+
+void promise(const ProviderEntry& /*entry*/, Capabilities& able) {
+  able.prompt_max = kInputMax;
+  able.native_speed = kSpeed;
 }
 
 }  // namespace
@@ -114,11 +128,16 @@ Result<Audio, ProviderFault> read(const ProviderEntry& entry,
   return audio;
 }
 
-std::unique_ptr<AudioProvider> make(const ProviderEntry& entry, http::Client& client) {
-  Capabilities able = common_capabilities(entry);
-  able.prompt_max = kInputMax;
-  able.native_speed = kSpeed;
-  return make_direct(entry, std::move(able), {&build, &read}, client);
-}
+// Compatible servers in the house often need no key.
+constinit const ProviderKind kKind = {
+    .name = "openai",
+    .about = "any compatible `/audio/speech`",
+    .base_url = "https://api.openai.com/v1",
+    .options = kOptions,
+    .check = [](ProviderEntry& entry,
+                const Complain& complain) { require_voices(entry, complain); },
+    .promise = &promise,
+    .format = DirectFormat{&build, &read},
+};
 
 }  // namespace audiogen::openai

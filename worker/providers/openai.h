@@ -2,12 +2,13 @@
 // "OpenAI").
 #pragma once
 
-#include <memory>
 #include <string_view>
 
-#include "worker/providers/entry.h"
+#include "worker/providers/kind.h"
 
 namespace audiogen::openai {
+
+extern const ProviderKind kKind;
 
 http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& request);
 
@@ -17,7 +18,5 @@ Fault classify(int status, std::string_view code);
 Result<Audio, ProviderFault> read(const ProviderEntry& entry,
                                   const GenerationRequest& request,
                                   http::ClientResponse response);
-
-std::unique_ptr<AudioProvider> make(const ProviderEntry& entry, http::Client& client);
 
 }  // namespace audiogen::openai

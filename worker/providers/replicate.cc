@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "worker/providers/models.h"
 #include "worker/providers/transport/direct.h"
 #include "worker/providers/transport/wire.h"
 
@@ -34,7 +35,7 @@ class Format final : public PolledFormat {
     // "owner/name:version" is asked for by version, "owner/name" by its own path.
     const bool versioned = entry.model.find(':') != std::string::npos;
     const std::string body = (versioned ? R"({"version":")" + entry.model + R"(",)" : "{") +
-                             R"("input":)" + model_input(entry, request) + "}";
+                             R"("input":)" + models::input(entry, request) + "}";
     auto out = post_json(
         entry, entry.base_url + (versioned ? "" : "/models/" + entry.model) + "/predictions", body);
     out.headers.push_back("Cancel-After: " + std::to_string(left.count()) + "s");
@@ -93,15 +94,26 @@ class Format final : public PolledFormat {
     return status(std::move(response));
   }
 };
+constinit const Format kFormat;
+
+void check(ProviderEntry& entry, const Complain& complain) {
+  if (!entry.model.empty() && !models::is_path(entry.model, ":")) {
+    complain("model must be <owner>/<name> or <owner>/<name>:<version>");
+  }
+}
 
 }  // namespace
 
-std::shared_ptr<const PolledFormat> format() {
-  return std::make_shared<Format>();
-}
-
-std::unique_ptr<AudioProvider> make(const ProviderEntry& entry, http::Client& client) {
-  return make_polled(entry, format(), client);
-}
+constinit const ProviderKind kKind = {
+    .name = "replicate",
+    .about = "any model of Replicate",
+    .base_url = "https://api.replicate.com/v1",
+    .timeout = std::chrono::seconds(300),
+    .needs_key = true,
+    .options = models::kOptions,
+    .check = &check,
+    .promise = &models::promise,
+    .format = &kFormat,
+};
 
 }  // namespace audiogen::replicate

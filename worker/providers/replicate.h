@@ -1,14 +1,10 @@
 // Replicate's predictions (README.md, "Replicate").
 #pragma once
 
-#include <memory>
-
-#include "worker/providers/transport/polled.h"
+#include "worker/providers/kind.h"
 
 namespace audiogen::replicate {
 
-std::shared_ptr<const PolledFormat> format();
-
-std::unique_ptr<AudioProvider> make(const ProviderEntry& entry, http::Client& client);
+extern const ProviderKind kKind;
 
 }  // namespace audiogen::replicate

@@ -1,6 +1,6 @@
 #include "worker/providers/seed_audio.h"
 
-#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <string>
@@ -9,6 +9,7 @@
 #include <rapidjson/stringbuffer.h>
 #include <rapidjson/writer.h>
 
+#include "worker/providers/models.h"
 #include "worker/providers/transport/direct.h"
 #include "worker/providers/transport/wire.h"
 
@@ -18,6 +19,7 @@ namespace {
 using Writer = rapidjson::Writer<rapidjson::StringBuffer>;
 
 constexpr const char* kIdHeader = "x-tt-logid";
+constexpr std::array<ProviderOption, 1> kOptions = {models::kReferences};
 constexpr const char* kStatusHeader = "x-api-status-code";
 
 void write(Writer& json, const char* name, std::string_view text) {
@@ -50,14 +52,14 @@ void write_references(Writer& json, const ProviderEntry& entry, const ProviderRe
     json.EndObject();
   };
   for (std::size_t i = 0; i < asked.audio_references.size(); ++i) {
-    if (entry.reference_bytes) {
+    if (models::sends_bytes(entry)) {
       one("audio_data", wire::encode_base64(request.references->sounds[i].bytes));
     } else {
       one("audio_url", asked.audio_references[i]);
     }
   }
   if (asked.image_url) {
-    if (entry.reference_bytes) {
+    if (models::sends_bytes(entry)) {
       one("image_data", wire::encode_base64(request.references->image->bytes));
     } else {
       one("image_url", *asked.image_url);
@@ -95,6 +97,14 @@ Outcome outcome_of(const rapidjson::Document& document, const http::ClientRespon
     out.code = out.code == 20'000'000 ? 0 : out.code;  // Also "well done".
   }
   return out;
+}
+
+void promise(const ProviderEntry& entry, Capabilities& able) {
+  able.audio_references = true;
+  able.image = true;
+  able.reference_bytes = models::sends_bytes(entry);
+  able.native_speed = kSpeedRange;
+  able.native_pitch = kPitchRange;
 }
 
 bool contains(std::string_view text, std::string_view part) {
@@ -193,14 +203,16 @@ Result<Audio, ProviderFault> read(const ProviderEntry& /*entry*/,
   return audio;
 }
 
-std::unique_ptr<AudioProvider> make(const ProviderEntry& entry, http::Client& client) {
-  Capabilities able = common_capabilities(entry);
-  able.audio_references = true;
-  able.image = true;
-  able.reference_bytes = entry.reference_bytes;
-  able.native_speed = kSpeedRange;
-  able.native_pitch = kPitchRange;
-  return make_direct(entry, std::move(able), {&build, &read}, client);
-}
+constinit const ProviderKind kKind = {
+    .name = "seed_audio",
+    .about = "Seed Audio of BytePlus and Volcengine: scenes, with references or an image",
+    .base_url = "https://voice.ap-southeast-1.bytepluses.com",
+    .model = "seed-audio-1.0",
+    .timeout = std::chrono::seconds(120),
+    .needs_key = true,
+    .options = kOptions,
+    .promise = &promise,
+    .format = DirectFormat{&build, &read},
+};
 
 }  // namespace audiogen::seed_audio

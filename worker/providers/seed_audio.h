@@ -3,12 +3,13 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string_view>
 
-#include "worker/providers/entry.h"
+#include "worker/providers/kind.h"
 
 namespace audiogen::seed_audio {
+
+extern const ProviderKind kKind;
 
 http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& request);
 
@@ -18,7 +19,5 @@ Fault classify(int status, std::int64_t code, std::string_view message);
 Result<Audio, ProviderFault> read(const ProviderEntry& entry,
                                   const GenerationRequest& request,
                                   http::ClientResponse response);
-
-std::unique_ptr<AudioProvider> make(const ProviderEntry& entry, http::Client& client);
 
 }  // namespace audiogen::seed_audio

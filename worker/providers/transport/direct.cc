@@ -34,29 +34,10 @@ class DirectDialogue final : public Dialogue {
 
 }  // namespace
 
-std::unique_ptr<AudioProvider> make_direct(const ProviderEntry& entry,
-                                           Capabilities capabilities,
-                                           DirectFormat format,
-                                           http::Client& client) {
-  RemoteOptions options;
-  options.name = entry.name;
-  options.capabilities = std::move(capabilities);
-  options.timeout = entry.timeout;
-  options.open = [shared = std::make_shared<const ProviderEntry>(entry),
-                  format](const ProviderRequest& request) {
-    return std::make_unique<DirectDialogue>(shared, format, request);
-  };
-  return std::make_unique<RemoteProvider>(std::move(options), client);
-}
-
-Capabilities common_capabilities(const ProviderEntry& entry) {
-  Capabilities out;
-  for (const auto& [ours, theirs] : entry.voices) {
-    out.voices.push_back(ours);
-  }
-  out.hedge_after = entry.hedge_after;
-  out.max_in_flight = entry.max_in_flight;
-  return out;
+std::unique_ptr<Dialogue> make_direct_dialogue(std::shared_ptr<const ProviderEntry> entry,
+                                               DirectFormat format,
+                                               const ProviderRequest& request) {
+  return std::make_unique<DirectDialogue>(std::move(entry), format, request);
 }
 
 http::ClientRequest post_json(const ProviderEntry& entry, std::string url, std::string body) {

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "worker/providers/entry.h"
-#include "worker/providers/transport/remote_provider.h"
+#include "worker/providers/transport/dialogue.h"
 
 namespace audiogen {
 
@@ -16,13 +16,9 @@ struct DirectFormat {
                                        http::ClientResponse response);
 };
 
-std::unique_ptr<AudioProvider> make_direct(const ProviderEntry& entry,
-                                           Capabilities capabilities,
-                                           DirectFormat format,
-                                           http::Client& client);
-
-// What every adapter fills in alike: voices and max_in_flight.
-Capabilities common_capabilities(const ProviderEntry& entry);
+std::unique_ptr<Dialogue> make_direct_dialogue(std::shared_ptr<const ProviderEntry> entry,
+                                               DirectFormat format,
+                                               const ProviderRequest& request);
 
 // A POST of JSON with the entry's timeouts.
 http::ClientRequest post_json(const ProviderEntry& entry, std::string url, std::string body);

@@ -3,12 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include <rapidjson/document.h>
-#include <rapidjson/stringbuffer.h>
-#include <rapidjson/writer.h>
-
 #include "common/base/crypto.h"
-#include "worker/providers/transport/direct.h"
 #include "worker/providers/transport/wire.h"
 
 namespace audiogen {
@@ -29,16 +24,16 @@ constexpr int kUnclearMax = 8;
 class PolledDialogue final : public Dialogue {
  public:
   PolledDialogue(std::shared_ptr<const ProviderEntry> entry,
-                 std::shared_ptr<const PolledFormat> format,
+                 const PolledFormat& format,
                  const ProviderRequest& request)
-      : entry_(std::move(entry)), format_(std::move(format)), request_(request) {
+      : entry_(std::move(entry)), format_(format), request_(request) {
     dice_ = sha256(request.request_key);
   }
 
   Step begin(std::chrono::seconds left) override {
-    auto request = format_->submit(*entry_, request_, left);
+    auto request = format_.submit(*entry_, request_, left);
     request_.references.reset();  // They are megabytes, and the job may take minutes.
-    request.headers.push_back(format_->authorization(*entry_));
+    request.headers.push_back(format_.authorization(*entry_));
     request.total_timeout = std::min(entry_->timeout, kExchangeMax);
     request.body_max = kAnswerMax;
     return Ask{std::move(request)};
@@ -61,7 +56,7 @@ class PolledDialogue final : public Dialogue {
     if (ticket_.cancel_url.empty() || stage_ == Stage::kDownloading) {
       return std::nullopt;
     }
-    return question(format_->cancel_method(), ticket_.cancel_url);
+    return question(format_.cancel_method(), ticket_.cancel_url);
   }
 
  private:
@@ -71,7 +66,7 @@ class PolledDialogue final : public Dialogue {
     http::ClientRequest out;
     out.method = method;
     out.url = url;
-    out.headers = {format_->authorization(*entry_)};
+    out.headers = {format_.authorization(*entry_)};
     out.connect_timeout = entry_->connect_timeout;
     out.total_timeout = kExchangeMax;
     out.body_max = kAnswerMax;
@@ -97,7 +92,7 @@ class PolledDialogue final : public Dialogue {
     if (!answer) {
       return wire::fault_of(answer.error());
     }
-    auto ticket = format_->submitted(std::move(*answer));
+    auto ticket = format_.submitted(std::move(*answer));
     if (!ticket) {
       return ticket.error();
     }
@@ -118,8 +113,8 @@ class PolledDialogue final : public Dialogue {
   Step after_question(Heard answer) {
     Progress progress = Unclear{};
     if (answer) {
-      progress = stage_ == Stage::kFetching ? format_->result(std::move(*answer))
-                                            : format_->status(std::move(*answer));
+      progress = stage_ == Stage::kFetching ? format_.result(std::move(*answer))
+                                            : format_.status(std::move(*answer));
     }
     if (const auto* const unclear = std::get_if<Unclear>(&progress)) {
       return unclear_again(unclear->retry_after);
@@ -154,7 +149,7 @@ class PolledDialogue final : public Dialogue {
     out.url = file_url_;
     out.connect_timeout = entry_->connect_timeout;
     out.total_timeout = kDownloadMax;
-    out.reach = entry_->any_result_address || wire::is_loopback(entry_->base_url)
+    out.reach = entry_->option("result_address") == "any" || wire::is_loopback(entry_->base_url)
                     ? http::Reach::kAny
                     : http::Reach::kPublicOnly;
     return out;
@@ -202,7 +197,7 @@ class PolledDialogue final : public Dialogue {
   }
 
   const std::shared_ptr<const ProviderEntry> entry_;
-  const std::shared_ptr<const PolledFormat> format_;
+  const PolledFormat& format_;
   ProviderRequest request_;
   Sha256 dice_{};
   Stage stage_ = Stage::kSubmitting;
@@ -216,66 +211,9 @@ class PolledDialogue final : public Dialogue {
 }  // namespace
 
 std::unique_ptr<Dialogue> make_polled_dialogue(std::shared_ptr<const ProviderEntry> entry,
-                                               std::shared_ptr<const PolledFormat> format,
+                                               const PolledFormat& format,
                                                const ProviderRequest& request) {
-  return std::make_unique<PolledDialogue>(std::move(entry), std::move(format), request);
-}
-
-std::unique_ptr<AudioProvider> make_polled(const ProviderEntry& entry,
-                                           std::shared_ptr<const PolledFormat> format,
-                                           http::Client& client) {
-  RemoteOptions options;
-  options.name = entry.name;
-  options.capabilities = common_capabilities(entry);
-  options.capabilities.audio_references = !entry.audio_references_member.empty();
-  options.capabilities.image = !entry.image_member.empty();
-  options.capabilities.reference_bytes = entry.reference_bytes;
-  options.timeout = entry.timeout;
-  options.open = [shared = std::make_shared<const ProviderEntry>(entry),
-                  format = std::move(format)](const ProviderRequest& request) {
-    return make_polled_dialogue(shared, format, request);
-  };
-  return std::make_unique<RemoteProvider>(std::move(options), client);
-}
-
-std::string model_input(const ProviderEntry& entry, const ProviderRequest& asked) {
-  const GenerationRequest& request = *asked.request;
-  rapidjson::Document input;
-  if (entry.fixed_input.empty()) {
-    input.SetObject();
-  } else {
-    input.Parse(entry.fixed_input.c_str());
-  }
-  auto& memory = input.GetAllocator();
-  const auto text = [&memory](const std::string& value) {
-    return rapidjson::Value(value.data(), static_cast<rapidjson::SizeType>(value.size()), memory);
-  };
-  const auto set = [&](const std::string& name, rapidjson::Value value) {
-    input.RemoveMember(name.c_str());
-    input.AddMember(text(name), value, memory);
-  };
-  set(entry.prompt_member, text(request.prompt));
-  if (!entry.voices.empty()) {
-    set(entry.voice_member, text(voice_of(entry, request)));
-  }
-  if (!request.audio_references.empty()) {
-    rapidjson::Value urls(rapidjson::kArrayType);
-    for (std::size_t i = 0; i < request.audio_references.size(); ++i) {
-      urls.PushBack(text(entry.reference_bytes ? wire::data_uri(asked.references->sounds[i])
-                                               : request.audio_references[i]),
-                    memory);
-    }
-    set(entry.audio_references_member, std::move(urls));
-  }
-  if (request.image_url) {
-    set(entry.image_member,
-        text(entry.reference_bytes ? wire::data_uri(*asked.references->image)
-                                   : *request.image_url));
-  }
-  rapidjson::StringBuffer buffer;
-  rapidjson::Writer<rapidjson::StringBuffer> writer(buffer);
-  input.Accept(writer);
-  return buffer.GetString();
+  return std::make_unique<PolledDialogue>(std::move(entry), format, request);
 }
 
 }  // namespace audiogen

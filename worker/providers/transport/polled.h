@@ -9,7 +9,7 @@
 #include <variant>
 
 #include "worker/providers/entry.h"
-#include "worker/providers/transport/remote_provider.h"
+#include "worker/providers/transport/dialogue.h"
 
 namespace audiogen {
 
@@ -31,10 +31,13 @@ struct Unclear {
 };
 using Progress = std::variant<Waiting, ResultReady, FileAt, Unclear, ProviderFault>;
 
-// The pure functions in which such providers differ.
+// The pure functions in which such providers differ. A constant of the program.
 class PolledFormat {
  public:
+  constexpr PolledFormat() = default;
   virtual ~PolledFormat() = default;
+  PolledFormat(const PolledFormat&) = delete;
+  PolledFormat& operator=(const PolledFormat&) = delete;
   // Without authorization(), which is added to everything but the file's download.
   virtual http::ClientRequest submit(const ProviderEntry& entry,
                                      const ProviderRequest& request,
@@ -47,17 +50,9 @@ class PolledFormat {
 };
 
 // One job from submission to its file. The provider's addresses are used only where our key may go:
-// on base_url's own origin. Exposed for tests.
+// on base_url's own origin. `format` lives for ever.
 std::unique_ptr<Dialogue> make_polled_dialogue(std::shared_ptr<const ProviderEntry> entry,
-                                               std::shared_ptr<const PolledFormat> format,
+                                               const PolledFormat& format,
                                                const ProviderRequest& request);
-
-std::unique_ptr<AudioProvider> make_polled(const ProviderEntry& entry,
-                                           std::shared_ptr<const PolledFormat> format,
-                                           http::Client& client);
-
-// The model's input as JSON: the entry's fixed members, then the prompt, voice and references under
-// the names the entry gives them.
-std::string model_input(const ProviderEntry& entry, const ProviderRequest& request);
 
 }  // namespace audiogen

@@ -1,0 +1,54 @@
+// What a kind of provider says about itself: its name, its defaults and options, what it promises
+// and how it is talked to. Each says it in its own file; kinds.h lists them.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "worker/chain/provider.h"
+#include "worker/providers/entry.h"
+#include "worker/providers/transport/direct.h"
+#include "worker/providers/transport/polled.h"
+
+namespace audiogen {
+
+// One member of an entry's "options".
+struct ProviderOption {
+  std::string_view name;
+  std::string_view fallback{};                  // what it is when it is not given; "": nothing
+  std::string_view about;                       // its row in README.md, which a test compares
+  std::span<const std::string_view> choices{};  // empty: any text
+  bool object = false;                          // a JSON object, kept as its text
+};
+
+// Takes what is wrong with an entry, in words.
+using Complain = std::function<void(const std::string&)>;
+// Makes a provider that needs no address.
+using MakeInHouse = std::unique_ptr<AudioProvider> (*)(const ProviderEntry& entry);
+
+// Constants of the program: all members live for ever.
+struct ProviderKind {
+  std::string_view name;
+  std::string_view about;       // its row in README.md
+  std::string_view base_url{};  // by default; "" for what is in the house, which has no options
+  std::string_view model{};     // by default; "": to be given, or set by check()
+  std::chrono::seconds timeout{60};
+  int max_in_flight = 64;
+  bool needs_key = false;
+  std::span<const ProviderOption> options{};
+  // What no table can say: defaults and rules that depend on other members. May be null.
+  void (*check)(ProviderEntry& entry, const Complain& complain) = nullptr;
+  // What an entry promises beyond its voices and limits. May be null.
+  void (*promise)(const ProviderEntry& entry, Capabilities& able) = nullptr;
+  std::variant<MakeInHouse, DirectFormat, const PolledFormat*> format;
+};
+
+// For check(): an entry of a kind that has no voice of its own.
+void require_voices(const ProviderEntry& entry, const Complain& complain);
+
+}  // namespace audiogen

@@ -1,0 +1,55 @@
+// Kinds that serve any model of anybody: what the model calls its inputs is the operator's to say.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "worker/providers/kind.h"
+
+namespace audiogen::models {
+
+inline constexpr std::array<std::string_view, 2> kReferenceForms = {"url", "bytes"};
+inline constexpr ProviderOption kReferences = {
+    .name = "references",
+    .fallback = "url",
+    .about =
+        "sends the addresses of references and images (`url`), or the files we fetched "
+        "(`bytes`)",
+    .choices = kReferenceForms};
+inline constexpr std::array<std::string_view, 2> kResultAddresses = {"public", "any"};
+inline constexpr std::array<ProviderOption, 7> kOptions = {{
+    {.name = "prompt_member",
+     .fallback = "prompt",
+     .about = "what the model calls its input of the text"},
+    {.name = "voice_member",
+     .fallback = "voice",
+     .about = "the same of the voice, which is sent where the entry has `voices`"},
+    {.name = "audio_references_member",
+     .about = "the same of the list of audio references; without it the model takes none"},
+    {.name = "image_member", .about = "the same of the image; without it the model takes none"},
+    {.name = "input",
+     .about = "members of the model's input that are sent every time",
+     .object = true},
+    kReferences,
+    {.name = "result_address",
+     .fallback = "public",
+     .about = "where files of results may be fetched: `public`, or `any` for a provider in the "
+              "house",
+     .choices = kResultAddresses},
+}};
+
+// "references": "bytes" sends the files we fetched.
+bool sends_bytes(const ProviderEntry& entry);
+
+// Which references the model has inputs for.
+void promise(const ProviderEntry& entry, Capabilities& able);
+
+// The parts of its name go into an address: plain ones, "<owner>/<name>", with `extra` characters.
+bool is_path(std::string_view model, std::string_view extra);
+
+// The model's input as JSON: the entry's fixed members, then the prompt, voice and references under
+// the names the entry gives them.
+std::string input(const ProviderEntry& entry, const ProviderRequest& request);
+
+}  // namespace audiogen::models
