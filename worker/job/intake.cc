@@ -12,7 +12,7 @@
 namespace audiogen::worker {
 namespace {
 
-// Nobody tells when a breaker lets calls through again.
+// Nobody tells when a breaker lets calls through again, or the blob store works.
 constexpr std::chrono::milliseconds kLookAgainAfter{250};
 
 // Here, so that they are told from the start.
@@ -34,6 +34,7 @@ Intake::Intake(const DatabaseUrl& database,
                Roster& roster,
                Suspects& suspects,
                Scheduler& scheduler,
+               MayClaim may_claim,
                Ack ack,
                Begin begin)
     : worker_(worker),
@@ -41,6 +42,7 @@ Intake::Intake(const DatabaseUrl& database,
       roster_(roster),
       suspects_(suspects),
       scheduler_(scheduler),
+      may_claim_(std::move(may_claim)),
       ack_(std::move(ack)),
       begin_(std::move(begin)),
       claims_(database,
@@ -169,7 +171,7 @@ void Intake::go_on() {
 // As long as all that come are too late for a call, more and more are claimed at a time: they take
 // nobody's slot, and whoever is in time must not wait behind them.
 std::size_t Intake::callable() const {
-  const std::size_t room = chains_.get()->room();
+  const std::size_t room = may_claim_() ? chains_.get()->room() : 0;
   return room == 0 ? 0 : std::max(room, beyond_room_.load());
 }
 

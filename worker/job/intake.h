@@ -28,16 +28,20 @@ class Intake {
  public:
   using Ack = std::function<void(const queue::Delivery&)>;
   using Begin = std::function<void(const JobPtr&)>;
+  using MayClaim = std::function<bool()>;
 
-  // `ack` tells the broker that a hint is done: its task is claimed, so that the lease guards it
-  // from here on, or there is nothing to do. `begin` gets each job, entered in `roster`, on the
-  // claims' thread. Both must be thread-safe and must not block.
+  // `may_claim`: false while nothing can be done with a further task. Nobody tells when that
+  // changes, so it is asked again and again. `ack` tells the broker that a hint is done: its task
+  // is claimed, so that the lease guards it from here on, or there is nothing to do. `begin` gets
+  // each job, entered in `roster`, on the claims' thread. Both must be thread-safe and must not
+  // block.
   Intake(const DatabaseUrl& database,
          WorkerId worker,
          const CurrentChain& chains,
          Roster& roster,
          Suspects& suspects,
          Scheduler& scheduler,
+         MayClaim may_claim,
          Ack ack,
          Begin begin);
   Intake(const Intake&) = delete;
@@ -94,6 +98,7 @@ class Intake {
   Roster& roster_;
   Suspects& suspects_;
   Scheduler& scheduler_;
+  const MayClaim may_claim_;
   const Ack ack_;
   const Begin begin_;
 

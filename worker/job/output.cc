@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/log.h"
 #include "common/base/metrics.h"
 #include "common/blob/blob_errors.h"
 #include "common/blob/blob_key.h"
@@ -15,6 +16,9 @@ namespace {
 // Here, so that they are told from the start.
 prometheus::Counter& passed =
     metrics::counter("worker_passed_through_total", "Audio delivered as the provider sent it");
+
+prometheus::Gauge& kept =
+    metrics::gauge("outputs_kept", "Audio that was made and that the blob store does not take");
 
 // Silence and next to nothing come from what was asked for; the rest from who made it.
 Fault fault_of(PipelineFault::Kind kind) {
@@ -32,10 +36,12 @@ Fault fault_of(PipelineFault::Kind kind) {
 
 }  // namespace
 
-Output::Output(BlobStore& blobs, http::Client& client, Decoder& decoder, Made made)
+Output::Output(
+    BlobStore& blobs, http::Client& client, Decoder& decoder, Scheduler& scheduler, Made made)
     : blobs_(blobs),
       client_(client),
       decoder_(decoder),
+      scheduler_(scheduler),
       made_(std::move(made)),
       codecs_(cores(), kWaitingMax),
       writers_(blobs.put_shape().threads,
@@ -77,7 +83,17 @@ void Output::shape(const JobPtr& job, Audio audio) {
     return;
   }
   passed.Increment(rendered->passed_through ? 1 : 0);
-  if (!writers_.post({job, std::move(*rendered)})) {
+  store({job, std::move(*rendered)});
+}
+
+void Output::store(Ready ready) {
+  if (store_is_down()) {
+    ready.why = "the blob store is away";
+    keep({std::move(ready)});  // One that is kept finds out whether it works again.
+    return;
+  }
+  const JobPtr job = ready.job;
+  if (!writers_.post(std::move(ready))) {
     end_ours(job, "audio could not be stored", "writer pool full");
   }
 }
@@ -90,34 +106,127 @@ void Output::put(std::vector<Ready> ready) {
     }
     return lost;
   });
-  if (ready.empty()) {
-    return;
-  }
   std::vector<std::string> names;
   std::vector<NewBlob> files;
   names.reserve(ready.size());  // The views into it stay valid.
-  for (const auto& [job, rendered] : ready) {
-    names.push_back(
-        make_blob_name(job->claim.task, job->request->output_format, job->request->sample_rate));
-    files.push_back({names.back(), rendered.bytes});
+  for (const Ready& one : ready) {
+    names.push_back(make_blob_name(
+        one.job->claim.task, one.job->request->output_format, one.job->request->sample_rate));
+    files.push_back({names.back(), one.rendered.bytes});
   }
-  auto stored = blobs_.put(files);
+  auto keys = files.empty() ? std::vector<Result<std::string>>() : blobs_.put(files);
+  std::vector<Ready> refused;
   for (std::size_t i = 0; i < ready.size(); ++i) {
-    const auto& [job, rendered] = ready[i];
-    if (!stored[i]) {
+    const auto& [job, rendered, why] = ready[i];
+    if (!keys[i]) {
       count_blob_error(BlobOp::kPut);
-      // Not the provider's fault: made again later, by a worker whose store may work.
-      end_ours(job, "audio could not be stored", stored[i].error().message);
+      if (why.empty()) {
+        log::warn("audio could not be stored, it is kept",
+                  about(*job),
+                  {{"why", keys[i].error().message}});
+      }
+      ready[i].why = keys[i].error().message;
+      refused.push_back(std::move(ready[i]));
       continue;
     }
     AG_CRASH_POINT("worker.stored");
     end(job,
-        OutputFile{.key = std::move(*stored[i]),
+        OutputFile{.key = std::move(*keys[i]),
                    .bytes = rendered.bytes.size(),
                    .sha256 = rendered.sha256,
                    .duration_ms =
                        duration_ms(static_cast<std::int64_t>(rendered.samples), rendered.rate)});
   }
+  const std::size_t stored = ready.size() - refused.size();
+  put_ended(stored, std::move(refused));
+}
+
+void Output::put_ended(std::size_t stored, std::vector<Ready> refused) {
+  bool changed = false;
+  {
+    const MutexLock lock(mutex_);
+    // Where all that was kept is lost, nobody is left to find out: what is made next does.
+    const bool down = stored == 0 && (!refused.empty() || (down_ && !kept_.empty()));
+    refusals_ = down ? refusals_ + (refused.empty() ? 0 : 1) : 0;
+    changed = std::exchange(down_, down) != down;
+  }
+  if (changed && refused.empty()) {
+    log::info("the blob store takes audio again");
+  } else if (changed) {
+    log::error("the blob store takes no audio", {{"why", refused.front().why}});
+  }
+  keep(std::move(refused));
+}
+
+void Output::keep(std::vector<Ready> refused) {
+  std::erase_if(refused, [this](const Ready& one) { return end_if_over(one); });
+  const MutexLock lock(mutex_);
+  for (Ready& one : refused) {
+    one.job->audio_kept = client_.keep(one.rendered.bytes.size());
+    kept_.push_back(std::move(one));
+  }
+  kept.Set(static_cast<double>(kept_.size()));
+  if (!kept_.empty() && !std::exchange(offers_again_, true)) {
+    scheduler_.after(store_pause(refusals_), [this] { offer_again(); });
+  }
+}
+
+// While the store is down one file asks for all, each in its turn: one alone may be what it does
+// not take.
+void Output::offer_again() {
+  end_what_is_over();
+  std::vector<Ready> next;
+  {
+    const MutexLock lock(mutex_);
+    offers_again_ = false;
+    for (std::size_t most = down_ ? 1 : kept_.size(); next.size() < most && !kept_.empty();) {
+      next.push_back(std::move(kept_.front()));
+      kept_.pop_front();
+    }
+    if (next.empty()) {
+      down_ = false;
+    }
+  }
+  std::vector<Ready> refused;
+  for (Ready& one : next) {
+    if (!writers_.post(std::move(one))) {
+      refused.push_back(std::move(one));
+    }
+  }
+  keep(std::move(refused));
+}
+
+bool Output::store_is_down() const {
+  const MutexLock lock(mutex_);
+  return down_;
+}
+
+void Output::end_what_is_over() {
+  std::deque<Ready> all;
+  {
+    const MutexLock lock(mutex_);
+    all.swap(kept_);
+  }
+  std::erase_if(all, [this](const Ready& one) { return end_if_over(one); });
+  const MutexLock lock(mutex_);
+  for (auto one = all.rbegin(); one != all.rend(); ++one) {
+    kept_.push_front(std::move(*one));
+  }
+  kept.Set(static_cast<double>(kept_.size()));
+}
+
+bool Output::end_if_over(const Ready& ready) {
+  if (ready.job->is_lost()) {
+    end(ready.job, OutputFault{.kind = OutputFault::Kind::kLost});
+  } else if (ready.job->is_given_back()) {
+    end(ready.job, OutputFault{.kind = OutputFault::Kind::kStopping, .why = ready.why});
+  } else if (Job::Clock::now() >= ready.job->deadline) {
+    // Not the provider's fault.
+    end_ours(ready.job, "audio could not be stored", ready.why);
+  } else {
+    return false;
+  }
+  return true;
 }
 
 void Output::end(const JobPtr& job, Result<OutputFile, OutputFault> result) {

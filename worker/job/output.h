@@ -1,18 +1,21 @@
 // Makes a file of a provider's audio: shapes it on the codecs' threads, stores it together with all
-// that are ready at the same time.
+// that are ready at the same time. What the blob store does not take is kept, and offered again.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "common/base/mutex.h"
 #include "common/blob/blob_store.h"
 #include "common/http/client.h"
 #include "worker/audio/pipeline.h"
 #include "worker/job/job.h"
 #include "worker/job/pool.h"
+#include "worker/job/scheduler.h"
 
 namespace audiogen::worker {
 
@@ -29,6 +32,7 @@ struct OutputFault {
   enum class Kind {
     kBadAudio,  // `of_provider`: another may do better.
     kOurs,      // `what` we could not do, and `why`: later.
+    kStopping,  // It could not be stored before this worker stops.
     kLost,      // Nobody wants it any more.
   };
   Kind kind = Kind::kLost;
@@ -43,12 +47,20 @@ class Output {
 
   // `client` is told of audio that waits, so that it takes less of it meanwhile. `made` runs once
   // for each make(), on a thread of the pools or the caller's own; it must not block.
-  Output(BlobStore& blobs, http::Client& client, Decoder& decoder, Made made);
+  Output(BlobStore& blobs, http::Client& client, Decoder& decoder, Scheduler& scheduler, Made made);
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
-  // Takes the audio that a provider made for `job`. Never blocks.
+  // Takes the audio that a provider made for `job`. Never blocks. Whoever made it is paid: as long
+  // as the blob store does not take the file it is kept, until the task's deadline.
   void make(const JobPtr& job, Audio audio);
+
+  // The blob store took nothing when it was asked last: what is made now would only wait here.
+  // Thread-safe, never blocks.
+  bool store_is_down() const;
+
+  // Ends what is kept of jobs that are lost, or were given back. Thread-safe, never blocks.
+  void end_what_is_over();
 
   // Finishes what was taken.
   void stop();
@@ -57,10 +69,16 @@ class Output {
   struct Ready {
     JobPtr job;
     Rendered rendered;
+    std::string why{};  // The store did not take it when it was offered last. Empty: it never was.
   };
 
   void shape(const JobPtr& job, Audio audio);
+  void store(Ready ready);
   void put(std::vector<Ready> ready);
+  void put_ended(std::size_t stored, std::vector<Ready> refused);
+  void keep(std::vector<Ready> refused);
+  void offer_again();
+  bool end_if_over(const Ready& ready);
   void end(const JobPtr& job, Result<OutputFile, OutputFault> result);
   void end_ours(const JobPtr& job, const char* what, const std::string& why);
   void end_bad(const JobPtr& job, Fault fault, const std::string& detail);
@@ -68,7 +86,15 @@ class Output {
   BlobStore& blobs_;
   http::Client& client_;
   Decoder& decoder_;
+  Scheduler& scheduler_;
   const Made made_;
+
+  mutable Mutex mutex_;
+  std::deque<Ready> kept_ GUARDED_BY(mutex_);
+  bool down_ GUARDED_BY(mutex_) = false;
+  bool offers_again_ GUARDED_BY(mutex_) = false;  // It is scheduled.
+  int refusals_ GUARDED_BY(mutex_) = 0;           // In a row.
+
   Pool codecs_;
   BatchPool<Ready> writers_;
 };

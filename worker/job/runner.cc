@@ -63,19 +63,22 @@ JobRunner::JobRunner(const Config& config,
           [this](const JobPtr& job, std::chrono::milliseconds after) {
             give_up_uncalled(job, end_by(Trouble::kNoRoom, job->claim.claims, jitter(), after));
           }),
-      intake_(config.database,
-              worker,
-              chains,
-              roster_,
-              suspects_,
-              scheduler_,
-              std::move(ack),
-              [this](const JobPtr& job) { claimed(job); }),
+      intake_(
+          config.database,
+          worker,
+          chains,
+          roster_,
+          suspects_,
+          scheduler_,
+          [this] { return !output_.store_is_down(); },
+          std::move(ack),
+          [this](const JobPtr& job) { claimed(job); }),
       settling_(config.database, blobs, roster_, scheduler_, std::move(send)),
       leases_(config.database, worker, roster_, scheduler_),
       output_(blobs,
               client,
               decoder,
+              scheduler_,
               [this](const JobPtr& job, Result<OutputFile, OutputFault> made) {
                 output_made(job, std::move(made));
               }),
@@ -257,6 +260,11 @@ void JobRunner::output_made(const JobPtr& job, Result<OutputFile, OutputFault> m
       log::error(fault.what, about(*job), {{"why", fault.why}});
       give_up(job, Trouble::kOurs, {.state = store::kAttemptSucceeded, .detail = fault.what});
       break;
+    case OutputFault::Kind::kStopping:
+      give_up(job,
+              Trouble::kStopping,
+              {.state = store::kAttemptSucceeded, .detail = "audio could not be stored"});
+      break;
     case OutputFault::Kind::kLost:
       roster_.leave(job);
       break;
@@ -307,6 +315,7 @@ void JobRunner::drain(std::chrono::milliseconds limit) {
   for (const JobPtr& job : rest) {
     job->give_back();
   }
+  output_.end_what_is_over();
   roster_.wait_empty(kGiveBackLimit);
 }
 

@@ -1,0 +1,155 @@
+// What becomes of audio that the blob store does not take.
+#include "worker/job/output.h"
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "common/base/mutex.h"
+#include "tests/support/provider_double.h"
+#include "tests/support/wait.h"
+#include "tests/worker/fake_provider.h"
+#include "worker/audio/in_process_decoder.h"
+
+namespace audiogen::worker {
+namespace {
+
+using namespace std::chrono_literals;
+using test::eventually;
+
+class FakeStore final : public BlobStore {
+ public:
+  std::vector<Result<std::string>> put(std::span<const NewBlob> blobs) override {
+    std::vector<Result<std::string>> out;
+    for (const NewBlob& blob : blobs) {
+      ++offered;
+      if (away) {
+        out.emplace_back(Error{"no space left"});
+      } else {
+        out.emplace_back(std::string(blob.name));
+      }
+    }
+    return out;
+  }
+  PutShape put_shape() const override { return {.threads = 1, .batch_max = 16}; }
+  Result<Removal> remove(std::string_view) override { return Removal::kGone; }
+  Result<Done> flush_removed(std::span<const std::string>) override { return Done{}; }
+
+  std::atomic<bool> away{true};
+  std::atomic<int> offered{0};
+};
+
+class OutputTest : public testing::Test {
+ protected:
+  JobPtr job_with(std::chrono::seconds left = 600s) {
+    std::vector<std::unique_ptr<AudioProvider>> providers;
+    providers.push_back(std::make_unique<FakeProvider>("first"));
+    store::Claim claim;
+    claim.task = TaskId::make();
+    claim.provider = "first";
+    claim.until_deadline = left;
+    GenerationRequest request;
+    request.output_format = OutputFormat::kWav;
+    request.sample_rate = 24000;
+    const auto now = Job::Clock::now();
+    return std::make_shared<Job>(
+        Claimed{std::move(claim), std::make_shared<const GenerationRequest>(request)},
+        std::make_shared<const Chain>(std::move(providers)),
+        now,
+        now);
+  }
+
+  void make(const JobPtr& job) {
+    Audio audio;
+    audio.type = AudioType::kWav;
+    audio.bytes = test::tone_wav(0.5);
+    output_.make(job, std::move(audio));
+  }
+
+  std::size_t ended() const {
+    const MutexLock lock(mutex_);
+    return made_.size();
+  }
+  Result<OutputFile, OutputFault> first() const {
+    const MutexLock lock(mutex_);
+    return made_.at(0);
+  }
+
+  FakeStore blobs_;
+  http::Client client_;
+  InProcessDecoder decoder_;
+  Scheduler scheduler_;
+  mutable Mutex mutex_;
+  std::vector<Result<OutputFile, OutputFault>> made_ GUARDED_BY(mutex_);
+  Output output_{blobs_,
+                 client_,
+                 decoder_,
+                 scheduler_,
+                 [this](const JobPtr&, Result<OutputFile, OutputFault> result) {
+                   const MutexLock lock(mutex_);
+                   made_.push_back(std::move(result));
+                 }};
+
+  void TearDown() override {
+    scheduler_.stop();
+    output_.stop();
+  }
+};
+
+TEST_F(OutputTest, IsKeptUntilTheStoreTakesIt) {
+  make(job_with());
+  ASSERT_TRUE(eventually(60s, [&] { return blobs_.offered >= 3; }));
+  EXPECT_TRUE(output_.store_is_down());
+  EXPECT_EQ(ended(), 0U) << "whoever made it would be called, and paid, once more";
+  blobs_.away = false;
+  ASSERT_TRUE(eventually(60s, [&] { return ended() == 1; }));
+  ASSERT_TRUE(first());
+  EXPECT_EQ(first()->bytes, test::tone_wav(0.5).size());
+  EXPECT_FALSE(output_.store_is_down());
+}
+
+TEST_F(OutputTest, OneAsksForAllThatWait) {
+  make(job_with());
+  ASSERT_TRUE(eventually(60s, [&] { return output_.store_is_down(); }));
+  for (int i = 0; i < 20; ++i) {
+    make(job_with());
+  }
+  const int before = blobs_.offered;
+  ASSERT_TRUE(eventually(60s, [&] { return blobs_.offered >= before + 2; }));
+  EXPECT_LT(blobs_.offered, before + 20) << "each of them was offered";
+  blobs_.away = false;
+  ASSERT_TRUE(eventually(60s, [&] { return ended() == 21; }));
+}
+
+TEST_F(OutputTest, WhatIsKeptEndsWithItsJob) {
+  const JobPtr lost = job_with(), given_back = job_with();
+  make(lost);
+  ASSERT_TRUE(eventually(60s, [&] { return output_.store_is_down(); }));
+  lost->lose();
+  ASSERT_TRUE(eventually(60s, [&] { return ended() == 1; }));
+  EXPECT_EQ(first().error().kind, OutputFault::Kind::kLost);
+  // Nothing is left that would find out whether the store works: what is made next does.
+  ASSERT_TRUE(eventually(60s, [&] { return !output_.store_is_down(); }));
+
+  make(given_back);
+  ASSERT_TRUE(eventually(60s, [&] { return output_.store_is_down(); }));
+  given_back->give_back();
+  output_.end_what_is_over();
+  ASSERT_TRUE(eventually(60s, [&] { return ended() == 2; }));
+  const MutexLock lock(mutex_);
+  EXPECT_EQ(made_[1].error().kind, OutputFault::Kind::kStopping);
+}
+
+TEST_F(OutputTest, AndWithItsDeadline) {
+  make(job_with(1s));
+  ASSERT_TRUE(eventually(60s, [&] { return ended() == 1; }));
+  EXPECT_EQ(first().error().kind, OutputFault::Kind::kOurs);
+  EXPECT_EQ(first().error().why, "no space left");
+}
+
+}  // namespace
+}  // namespace audiogen::worker
