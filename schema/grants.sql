@@ -72,6 +72,7 @@ GRANT SELECT, UPDATE (state, charged, epoch, claims, lost_leases, attempts, work
     attempt_ended_at, room, lane)
   ON tasks TO worker;
 GRANT SELECT, INSERT, UPDATE (state, detail, ended_at), DELETE ON past_attempts TO worker;
+GRANT SELECT, INSERT, UPDATE, DELETE ON tickets TO worker;
 GRANT SELECT, DELETE ON idempotency TO worker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON workers TO worker;
 GRANT SELECT ON api_processes TO worker;

@@ -187,6 +187,24 @@ struct AttemptStart {
   Trail trail{};  // For logs.
 };
 
+// What a provider that is polled gave for a call: by it anybody may ask for the audio.
+inline constexpr std::size_t kTicketMax = 2000;  // Characters.
+struct TicketCommand {
+  enum class Kind : std::uint8_t { kKeep, kForget, kFind };
+  Kind kind = Kind::kFind;
+  TaskId task{};
+  std::uint32_t n = 0;     // kKeep, kForget: of the call.
+  std::string provider{};  // kKeep
+  std::string ticket{};    // kKeep: of at most kTicketMax.
+};
+struct StoredTicket {
+  std::uint32_t n = 0;
+  std::string provider{};
+  std::string ticket{};
+};
+// kFind: of the newest call that has one. Nullopt: there is none.
+using TicketOutcome = std::optional<StoredTicket>;
+
 struct CancelCommand {
   TaskId task{};
   std::optional<UserId> user{};  // Whose it must be. Nullopt: anybody's, for operators.

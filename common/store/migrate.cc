@@ -31,6 +31,7 @@ extern const std::string_view migration_0018;
 extern const std::string_view migration_0019;
 extern const std::string_view migration_0020;
 extern const std::string_view migration_0021;
+extern const std::string_view migration_0022;
 
 namespace {
 
@@ -410,7 +411,8 @@ std::span<const Migration> migrations() {
                                  Migration{18, migration_0018, Older::kServe},
                                  Migration{19, migration_0019, Older::kServe},
                                  Migration{20, migration_0020, Older::kServe},
-                                 Migration{21, migration_0021, Older::kServe}};
+                                 Migration{21, migration_0021, Older::kServe},
+                                 Migration{22, migration_0022, Older::kServe}};
   return all;
 }
 

@@ -83,6 +83,12 @@ class TaskStore {
   // too, when the attempt before it is not written yet.
   Batch<bool> start_attempts(std::span<const AttemptStart> attempts);
 
+  // Keeps, forgets and finds tickets, in this order. A ticket of an older call takes no newer one's
+  // place.
+  Batch<TicketOutcome> tickets(std::span<const TicketCommand> commands);
+  // Deletes up to `limit` tickets that are older than `age`. The number.
+  Result<std::size_t, StoreFault> forget_tickets(std::chrono::seconds age, std::size_t limit);
+
   // Where this ends tasks of users who have parked ones, it releases those: released() has their
   // hints.
   Batch<SettleOutcome> settle(std::span<const SettleCommand> commands);
@@ -149,7 +155,8 @@ class TaskStore {
     kCrowds = 5,
     kPass = 6,
     kMinutes = 7,
-    kAttempts = 8
+    kAttempts = 8,
+    kTickets = 9
   };
   Result<bool, StoreFault> take_turn(Chore chore);
 

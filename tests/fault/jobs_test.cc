@@ -1,6 +1,7 @@
 // Jobs under way while something ends or lasts: their worker is told to leave, or killed as it
 // leaves; a call outlasts a lease; what was made cannot be stored; whoever puts lost ones back
 // dies.
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <filesystem>
@@ -148,6 +149,82 @@ TEST_F(Leaving, KilledMeanwhileStrandsNothing) {
   for (const std::string& id : slow_) {
     EXPECT_EQ(column(stack_, id, "lost_leases"), 1);
   }
+}
+
+// --- a call that outlives its worker
+
+class Resumed : public testing::Test {
+ protected:
+  static constexpr const char* kTicket =
+      R"({"status_url":"BASE/status","response_url":"BASE/result","cancel_url":"BASE/cancel"})";
+
+  // A task whose provider has taken its job, which goes on.
+  void begin() {
+    worker_ = stack_.start_worker({{"DRAIN_LIMIT_MS", "100"}});
+    id_ = stack_.create(ann_, wav_body("paid")).text("id");
+    ASSERT_TRUE(eventually(60s, [&] {
+      return stack_.database().number(store::Sql("SELECT COUNT(*) FROM tickets")) == 1;
+    }));
+  }
+  // The next worker has the audio of the first one's call.
+  void expect_paid_once() {
+    ready_ = true;
+    stack_.start_worker();
+    ASSERT_TRUE(all_end(stack_));
+    const Reply done = stack_.get(ann_, id_);
+    EXPECT_EQ(done.text("status"), "succeeded") << done.body;
+    EXPECT_EQ(asked("POST"), 1) << "it was made, and paid, twice";
+    EXPECT_EQ(asked("PUT"), 0) << "it was withdrawn";
+    EXPECT_THAT(attempts_of(stack_, id_), SizeIs(2));
+    stack_.database().expect_invariants();
+  }
+  std::ptrdiff_t asked(std::string_view method) const {
+    const auto calls = provider_.calls();
+    return std::count_if(
+        calls.begin(), calls.end(), [&](const DoubleCall& call) { return call.method == method; });
+  }
+  DoubleReply play(const DoubleCall& call) const {
+    if (call.target == "/file") {
+      return wav_reply(0.5);
+    }
+    std::string body = call.method == "POST"      ? kTicket
+                       : call.target == "/result" ? R"({"audio":{"url":"BASE/file"}})"
+                       : ready_                   ? R"({"status":"COMPLETED"})"
+                                                  : R"({"status":"IN_PROGRESS"})";
+    for (std::size_t at = body.find("BASE"); at != std::string::npos; at = body.find("BASE")) {
+      body.replace(at, 4, provider_.url());
+    }
+    return {.headers = {"Content-Type: application/json"}, .body = std::move(body)};
+  }
+  static Stack::Options options(const ChainFile& chain) {
+    Stack::Options out = chain.options();
+    out.workers = 0;
+    return out;
+  }
+
+  std::atomic<bool> ready_{false};
+  ProviderDouble provider_{[this](const DoubleCall& call) { return play(call); }};
+  ChainFile chain_{{R"({"name":"queue","kind":"fal","model":"owner/app","base_url":")" +
+                    provider_.url() + R"(","api_key_env":"PROVIDER_KEY"})"}};
+  Stack stack_{options(chain_)};
+  Account ann_ = stack_.account(1000);
+  std::size_t worker_ = 0;
+  std::string id_;
+};
+
+TEST_F(Resumed, ACrashIsPaidOnce) {
+  begin();
+  stack_.worker(worker_).kill();
+  let_leases_run_out(stack_);
+  expect_paid_once();
+  EXPECT_EQ(column(stack_, id_, "lost_leases"), 1);
+}
+
+TEST_F(Resumed, ADeployIsPaidOnce) {
+  begin();
+  stack_.worker(worker_).signal(SIGTERM);
+  EXPECT_EQ(stack_.worker(worker_).wait(60s), 0);
+  expect_paid_once();
 }
 
 // --- a call that lasts

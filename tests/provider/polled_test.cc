@@ -1,6 +1,7 @@
 // fal and Replicate: the job from submission to its file, and every way it can go wrong.
 #include "worker/providers/transport/polled.h"
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <string>
@@ -352,6 +353,56 @@ TEST_P(Polled, CancelAndTimeoutTellTheProvider) {
   provider = make_provider(entry, client);
   EXPECT_EQ(outcome(generate(*provider)), "unknown_outcome");
   EXPECT_TRUE(server.wait_until([&] { return count("/cancel") == 2; }));
+}
+
+// Whoever made a call may be gone before its answer: by its ticket anybody else goes on with it.
+TEST_P(Polled, WhatIsLeftIsGoneOnWithByItsTicket) {
+  std::atomic<bool> ready{false};
+  std::string base;
+  ProviderDouble server([&](const DoubleCall& call) {
+    return play(*GetParam(), base, call, call.target == "/status" && ready);
+  });
+  base = server.url();
+  const auto count = [&](std::string_view method, std::string_view target) {
+    const auto calls = server.calls();
+    return std::count_if(calls.begin(), calls.end(), [&](const DoubleCall& call) {
+      return call.method == method && (target.empty() || call.target == target);
+    });
+  };
+  http::Client client;
+  const auto provider = make_provider(entry_of(*GetParam(), base), client);
+  ASSERT_TRUE(provider->capabilities().gives_tickets);
+  std::promise<std::string> given;
+  ProviderRequest first = request_of();
+  first.on_ticket = [&](const std::string& ticket) { given.set_value(ticket); };
+  auto left = start(*provider, std::move(first));
+  ASSERT_TRUE(server.wait_until([&] { return count("GET", "/status") == 1; }));
+  left.call->leave();
+  EXPECT_EQ(outcome(wait(left)), "canceled");
+
+  ready = true;
+  ProviderRequest second = request_of();
+  second.ticket = given.get_future().get();
+  std::promise<std::string> again;
+  second.on_ticket = [&](const std::string& ticket) { again.set_value(ticket); };
+  const std::string ticket = second.ticket;
+  const auto result = generate(*provider, std::move(second));
+  ASSERT_TRUE(result) << result.error().detail;
+  EXPECT_EQ(again.get_future().get(), ticket) << "so that it can be gone on with once more";
+  EXPECT_EQ(
+      count("POST", GetParam() == &fal::kKind ? "/owner/app" : "/models/owner/app/predictions"), 1)
+      << "it was made twice";
+  EXPECT_EQ(count("POST", "/cancel") + count("PUT", "/cancel"), 0) << "it was withdrawn";
+}
+
+TEST_P(Polled, ATicketOfAnotherAddressGetsNoKey) {
+  ProviderDouble canary([](const DoubleCall&) { return DoubleReply{}; });
+  http::Client client;
+  const auto provider = make_provider(entry_of(*GetParam(), kBase), client);
+  ProviderRequest request = request_of();
+  request.ticket = canary.url() + "/status\n\n";
+  EXPECT_EQ(outcome(generate(*provider, std::move(request))), "try_next");
+  EXPECT_EQ(canary.connections(), 0U);
 }
 
 TEST_P(Polled, AFileOnAPrivateAddressIsNotFetched) {

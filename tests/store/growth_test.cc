@@ -156,6 +156,17 @@ TEST_F(Growth, OldKeysGoSomeAtATime) {
   EXPECT_LE(pass.read, 3 * 500 + kSome);
 }
 
+TEST_F(Growth, TicketsGoSomeAtATime) {
+  fill("tickets (task_id, n, provider, ticket, created_at)",
+       "CONCAT('o',LPAD(n,15,'0')),1,'p','t',UTC_TIMESTAMP(6) - INTERVAL 2 HOUR");
+  fill("tickets (task_id, n, provider, ticket, created_at)",
+       "CONCAT('n',LPAD(n,15,'0')),1,'p','t',UTC_TIMESTAMP(6)");
+  const Spent pass =
+      spent("tickets", [&] { EXPECT_EQ(must(store_.forget_tickets(hours(1), 500)), 500U); });
+  EXPECT_EQ(pass.deleted, 500);
+  EXPECT_LE(pass.read, 500 + kSome);
+}
+
 TEST_F(Growth, SessionsAndLinksGoSomeAtATime) {
   Sql user;
   user << user_;

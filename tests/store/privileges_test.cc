@@ -343,7 +343,16 @@ TEST_F(Privileges, EveryOperationOfASessionWorks) {
   TaskStore api(db_.as("api"));
   EXPECT_TRUE(*api.find_sessions(std::span(&first.hash, 1)).front());
   EXPECT_TRUE(api.touch_sessions(std::span(&id, 1)));
-  EXPECT_TRUE(TaskStore(db_.as("worker")).purge_sessions(10));
+  TaskStore worker(db_.as("worker"));
+  EXPECT_TRUE(worker.purge_sessions(10));
+  for (const auto kind :
+       {TicketCommand::Kind::kKeep, TicketCommand::Kind::kForget, TicketCommand::Kind::kFind}) {
+    const TicketCommand command{
+        .kind = kind, .task = TaskId::make(), .n = 1, .provider = "p", .ticket = "t"};
+    EXPECT_TRUE(worker.tickets(std::span(&command, 1)).front());
+  }
+  EXPECT_TRUE(worker.forget_tickets(std::chrono::hours(1), 10));
+  EXPECT_TRUE(refused("api", "SELECT ticket FROM tickets"));
   Passkeys passkeys(session);
   EXPECT_TRUE(passkeys.challenge_key());
   const AnsweredChallenge made{.hash = make_token().hash, .expires_at = session.now()};

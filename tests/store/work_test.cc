@@ -52,6 +52,30 @@ class WorkTest : public TaskStoreTest {
   }
 };
 
+// Tickets outlive their workers: whoever claims the task next finds the newest call's.
+TEST_F(WorkTest, TicketsAreOfTheNewestCall) {
+  using Kind = TicketCommand::Kind;
+  const TaskId task = create(db_.add_user()), other = create(db_.add_user());
+  const auto run = [&](Kind kind, std::uint32_t n = 0, std::string ticket = "") {
+    const std::vector<TicketCommand> commands = {
+        {.kind = kind, .task = task, .n = n, .provider = "p" + std::to_string(n), .ticket = ticket},
+        {.task = other}};
+    const auto out = must(store_.tickets(commands));
+    EXPECT_FALSE(out[1]);
+    return out[0] ? std::to_string(out[0]->n) + " " + out[0]->provider + " " + out[0]->ticket : "";
+  };
+  EXPECT_EQ(run(Kind::kFind), "");
+  run(Kind::kKeep, 2, "https://provider.example/2");
+  EXPECT_EQ(run(Kind::kFind), "2 p2 https://provider.example/2");
+  run(Kind::kKeep, 1, "of a worker that stood still");
+  EXPECT_EQ(run(Kind::kFind), "2 p2 https://provider.example/2");
+  run(Kind::kKeep, 3, "three");
+  run(Kind::kForget, 2);
+  EXPECT_EQ(run(Kind::kFind), "3 p3 three");
+  run(Kind::kForget, 3);
+  EXPECT_EQ(run(Kind::kFind), "");
+}
+
 // Whoever holds a task's row, or its user's balance, delays that task alone.
 TEST_F(WorkTest, AHeldRowDelaysItsOwnTaskAlone) {
   const UserId stuck = db_.add_user(), free = db_.add_user();

@@ -38,9 +38,11 @@ class CallsTest : public testing::Test {
   Scheduler scheduler_;
   Roster roster_{10, [] {}};
   int answers_ = 0;
-  Calls calls_{DatabaseUrl{}, roster_, scheduler_, [this](const JobPtr&, const Calls::Answer&) {
-                 ++answers_;
-               }};
+  Tickets tickets_{DatabaseUrl{}, scheduler_};
+  Calls calls_{
+      DatabaseUrl{}, roster_, scheduler_, tickets_, [this](const JobPtr&, const Calls::Answer&) {
+        ++answers_;
+      }};
   FakeProvider* provider_ = nullptr;
 };
 

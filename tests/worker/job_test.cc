@@ -120,8 +120,8 @@ TEST_F(JobTest, LosingEndsItsCallsAndIsSaidOnce) {
   const auto one = job();
   const Call call = begun(*one);
   one->hold(call.step, one_);
-  EXPECT_TRUE(one->lose());
-  EXPECT_FALSE(one->lose());
+  EXPECT_TRUE(one->lose(false));
+  EXPECT_FALSE(one->lose(false));
   EXPECT_TRUE(one->is_lost());
   EXPECT_EQ(one_->cancels, 1);
   EXPECT_EQ(one->look_at_lease(kStart + 999s), LeaseIs::kGood) << "nothing is left to be done";
@@ -228,7 +228,7 @@ TEST_F(JobTest, NoHedgeForWhatNobodyWaitsFor) {
 
   const auto lost = job();
   const Call call = begun(*lost);
-  lost->lose();
+  lost->lose(false);
   EXPECT_FALSE(lost->hedge(call, 1));
 
   const auto stopping = job();

@@ -129,7 +129,7 @@ TEST_F(OutputTest, WhatIsKeptEndsWithItsJob) {
   const JobPtr lost = job_with(), given_back = job_with();
   make(lost);
   ASSERT_TRUE(eventually(60s, [&] { return output_.store_is_down(); }));
-  lost->lose();
+  lost->lose(false);
   ASSERT_TRUE(eventually(60s, [&] { return ended() == 1; }));
   EXPECT_EQ(first().error().kind, OutputFault::Kind::kLost);
   // Nothing is left that would find out whether the store works: what is made next does.

@@ -190,7 +190,7 @@ TEST_F(SuspectsTest, TheWorkerGoesOnWhenItIsNotClaimed) {
 
 TEST_F(SuspectsTest, OneThatWaitsAndIsLostLeaves) {
   const JobPtr suspect = come();
-  ASSERT_TRUE(suspect->lose());
+  ASSERT_TRUE(suspect->lose(false));
   EXPECT_TRUE(test::eventually(60s, [&] { return roster_.room(kMany).bulk == 9; }));
   EXPECT_EQ(roster_.all(), std::vector<JobPtr>{other_});
   scheduler_.stop();

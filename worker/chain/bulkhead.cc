@@ -50,7 +50,10 @@ struct Bulkhead::Call final : ProviderCall {
   Call(std::weak_ptr<State> of, ProviderRequest asked, Done reply)
       : state(std::move(of)), request(std::move(asked)), done(std::move(reply)) {}
 
-  void cancel() override {
+  void cancel() override { end(&ProviderCall::cancel); }
+  void leave() override { end(&ProviderCall::leave); }
+
+  void end(void (ProviderCall::*how)()) {
     std::shared_ptr<ProviderCall> started;
     bool dropped = false;
     if (const auto owner = state.lock()) {
@@ -62,11 +65,11 @@ struct Bulkhead::Call final : ProviderCall {
         owner->waiting.erase(at);
         dropped = true;
       }
-      canceled = true;
+      canceled = how;
       started = inner;
     }
     if (started) {
-      started->cancel();
+      ((*started).*how)();
     }
     if (dropped) {
       done(ProviderFault{Fault::kCanceled, "canceled before its turn", std::nullopt});
@@ -77,8 +80,9 @@ struct Bulkhead::Call final : ProviderCall {
   ProviderRequest request;
   Done done;
   std::shared_ptr<ProviderCall> inner;  // Guarded by the state's mutex.
-  bool canceled = false;                // Guarded by the state's mutex.
-  bool ended = false;                   // Guarded by the state's mutex.
+  // How it is to be ended. Guarded by the state's mutex.
+  void (ProviderCall::*canceled)() = nullptr;
+  bool ended = false;  // Guarded by the state's mutex.
 };
 
 Bulkhead::Bulkhead(std::unique_ptr<AudioProvider> inner)
@@ -141,7 +145,7 @@ void Bulkhead::run(const std::shared_ptr<State>& state, const std::shared_ptr<Ca
         finished(state);
         std::exchange(call->done, nullptr)(std::move(answer));
       });
-  bool canceled = false;
+  void (ProviderCall::*canceled)() = nullptr;
   {
     const MutexLock lock(state->mutex);
     if (call->ended) {
@@ -150,8 +154,8 @@ void Bulkhead::run(const std::shared_ptr<State>& state, const std::shared_ptr<Ca
     call->inner = inner;
     canceled = call->canceled;
   }
-  if (canceled && inner) {
-    inner->cancel();
+  if (canceled != nullptr && inner) {
+    ((*inner).*canceled)();
   }
 }
 

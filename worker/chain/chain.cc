@@ -209,6 +209,12 @@ bool Chain::sends_reference_bytes() const {
   });
 }
 
+bool Chain::gives_tickets() const {
+  return std::any_of(links_.begin(), links_.end(), [](const auto& link) {
+    return link->provider.capabilities().gives_tickets;
+  });
+}
+
 std::optional<std::size_t> Chain::find(const std::string& name) const {
   for (std::size_t i = 0; i < links_.size(); ++i) {
     if (links_[i]->provider.name() == name) {

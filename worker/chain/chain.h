@@ -86,6 +86,8 @@ class Chain {
   std::size_t capacity() const;
   // Does any provider send the files that requests refer to, not their addresses?
   bool sends_reference_bytes() const;
+  // Does any provider give tickets?
+  bool gives_tickets() const;
   std::optional<std::size_t> find(const std::string& name) const;
   Bulkhead& at(std::size_t position) const { return links_[position]->provider; }
 

@@ -79,6 +79,12 @@ struct ProviderRequest {
   bool fallback = false;  // another before it in the chain could have served it, too
   std::optional<TraceSpan>
       span{};  // of this call; told to the provider, where it is asked directly
+  // What on_ticket got of an earlier call to this provider: that call's audio is asked for, and
+  // nothing is made anew. Empty: none.
+  std::string ticket{};
+  // Gets what a later call may ask for the same audio by, where the provider gives such: once at
+  // most, before the answer, on a thread that it must not block. May be null.
+  std::function<void(const std::string& ticket)> on_ticket{};
 };
 
 // Constant for a provider's life.
@@ -88,6 +94,7 @@ struct Capabilities {
   bool image = false;
   bool reference_bytes = false;         // sends the files themselves, not their addresses
   std::size_t prompt_max = kPromptMax;  // code points
+  bool gives_tickets = false;           // so its calls outlive who made them
   // Done by the provider itself; outside these the pipeline does the rest.
   Range native_speed{1.0, 1.0};
   Range native_pitch{0.0, 0.0};
@@ -103,6 +110,8 @@ class ProviderCall {
   // Asks for an early end; `done` is still called once. Never blocks; may come at any time, from
   // any thread, repeatedly.
   virtual void cancel() = 0;
+  // The same, but what has a ticket goes on there: somebody may ask for it.
+  virtual void leave() { cancel(); }
 };
 
 class AudioProvider {

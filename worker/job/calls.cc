@@ -27,9 +27,14 @@ ProviderFault not_called(const char* why) {
 
 }  // namespace
 
-Calls::Calls(const DatabaseUrl& database, Roster& roster, Scheduler& scheduler, Answered answered)
+Calls::Calls(const DatabaseUrl& database,
+             Roster& roster,
+             Scheduler& scheduler,
+             Tickets& tickets,
+             Answered answered)
     : roster_(roster),
       scheduler_(scheduler),
+      tickets_(tickets),
       answered_(std::move(answered)),
       rows_(database,
             {.use = "attempt", .threads = 1, .batch_max = kBatchMax, .capacity = kWaitingMax},
@@ -85,7 +90,8 @@ void Calls::call(const JobPtr& job) {
     answered_(job, not_called("lease over"));
     return;
   }
-  if (!job->chain->admit(job->provider, job->time(Job::Clock::now()))) {
+  // What a ticket asks for is made, and paid, already.
+  if (job->ticket.empty() && !job->chain->admit(job->provider, job->time(Job::Clock::now()))) {
     answered_(job, not_called("breaker open, or too late"));
     return;
   }
@@ -108,6 +114,14 @@ std::shared_ptr<ProviderCall> Calls::open(const JobPtr& job, const Call& call) {
   request.deadline = job->deadline;
   request.lifetime = time_of(job->claim).whole;
   request.fallback = job->chain->is_fallback(*job->request, call.provider);
+  if (job->chain->at(call.provider).capabilities().gives_tickets) {
+    if (call.row == job->row) {  // A hedge has another.
+      request.ticket = job->ticket;
+    }
+    request.on_ticket = [this, job, call](const std::string& ticket) {
+      tickets_.keep(job, call.row, job->chain->at(call.provider).name(), ticket);
+    };
+  }
   if (const auto& task = job->claim.trail.trace) {
     request.span = child_of(*task, random_number<sizeof(SpanNumber)>());
   }

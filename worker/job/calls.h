@@ -10,6 +10,7 @@
 #include "worker/job/job.h"
 #include "worker/job/roster.h"
 #include "worker/job/scheduler.h"
+#include "worker/job/tickets.h"
 
 namespace audiogen::worker {
 
@@ -21,7 +22,11 @@ class Calls {
   // `answered` gets the answer of each step, once, on any thread; the job's provider and row are
   // those that it came from. It must not block. A job that was lost meanwhile may be answered with
   // any fault.
-  Calls(const DatabaseUrl& database, Roster& roster, Scheduler& scheduler, Answered answered);
+  Calls(const DatabaseUrl& database,
+        Roster& roster,
+        Scheduler& scheduler,
+        Tickets& tickets,
+        Answered answered);
   Calls(const Calls&) = delete;
   Calls& operator=(const Calls&) = delete;
 
@@ -46,6 +51,7 @@ class Calls {
 
   Roster& roster_;
   Scheduler& scheduler_;
+  Tickets& tickets_;
   const Answered answered_;
   store::GroupCommit<store::AttemptStart, bool> rows_;
 };

@@ -28,6 +28,10 @@ bool needs_references(const GenerationRequest& request) {
   return !request.audio_references.empty() || request.image_url;
 }
 
+bool may_have_ticket(const store::Claim& claim, const Chain& chain) {
+  return claim.attempts > 0 && chain.gives_tickets();
+}
+
 Intake::Intake(const DatabaseUrl& database,
                WorkerId worker,
                const CurrentChain& chains,
@@ -240,8 +244,8 @@ store::Batch<std::optional<Claimed>> Intake::claim_batch(store::TaskStore& store
       return Provider(std::string());
     }
     const auto chain = chains_.get();
-    // What it refers to is fetched before anybody is called.
-    const bool later = alone || needs_references(*request);
+    // What it refers to is fetched before anybody is called, and what was left is looked for.
+    const bool later = alone || needs_references(*request) || may_have_ticket(claim, *chain);
     const auto first = later ? std::nullopt : chain->choose(*request, 0, time_of(claim));
     any_in_time = any_in_time || later || first;
     requests[claim.task] = std::make_shared<const GenerationRequest>(std::move(*request));

@@ -17,6 +17,12 @@ void cancel(const std::vector<std::shared_ptr<ProviderCall>>& calls) {
   }
 }
 
+void leave(const std::vector<std::shared_ptr<ProviderCall>>& calls) {
+  for (const auto& call : calls) {
+    call->leave();
+  }
+}
+
 }  // namespace
 
 TaskTime time_of(const store::Claim& claim) {
@@ -102,7 +108,7 @@ void Job::renewal_ended(std::optional<Clock::time_point> renewed_from) {
   }
 }
 
-bool Job::lose() {
+bool Job::lose(bool withdraw) {
   OpenCalls calls;
   {
     const MutexLock lock(mutex_);
@@ -112,7 +118,7 @@ bool Job::lose() {
     lost_ = true;
     calls = calls_;
   }
-  cancel(calls);
+  withdraw ? cancel(calls) : leave(calls);
   return true;
 }
 
@@ -123,7 +129,7 @@ void Job::give_back() {
     giving_back_ = true;
     calls = calls_;
   }
-  cancel(calls);
+  leave(calls);
 }
 
 std::uint32_t Job::next_row() {
@@ -155,17 +161,19 @@ bool Job::awaits(std::uint64_t of) const {
 }
 
 void Job::hold(std::uint64_t of, std::shared_ptr<ProviderCall> call) {
-  bool stop = false;
+  bool late = false, stop = false;
   {
     const MutexLock lock(mutex_);
-    const bool late = of != step_ || awaited_ == 0;
-    stop = late || lost_ || giving_back_;
+    late = of != step_ || awaited_ == 0;
+    stop = lost_ || giving_back_;
     if (!late) {
       calls_.push_back(call);
     }
   }
-  if (stop) {
+  if (late) {
     call->cancel();
+  } else if (stop) {
+    call->leave();
   }
 }
 

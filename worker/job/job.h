@@ -70,6 +70,7 @@ class Job {
 
   // --- of the step under way: there is only one at a time, and only its end changes them
 
+  std::string ticket;  // Of the call that is to be made next; empty: it is a new one.
   std::shared_ptr<const References> references;  // fetched before the first call that needs them
   std::size_t provider = 0;                      // Position in the chain.
   int tries = 0;                                 // Calls to this provider in this claim.
@@ -102,9 +103,11 @@ class Job {
   bool lease_is_over(Clock::time_point now) const;
   // Asked for at `renewed_from`, since when it lasts anew. Nullopt: nobody could tell.
   void renewal_ended(std::optional<Clock::time_point> renewed_from);
-  // Ends its calls. False when it was lost before.
-  bool lose();
-  // Ends its calls, whose answers, kCanceled, give the task back.
+  // Ends its calls; what has a ticket is withdrawn, unless somebody else may go on with it. False
+  // when it was lost before.
+  bool lose(bool withdraw);
+  // Ends its calls, whose answers, kCanceled, give the task back. Whoever has it next may go on
+  // with what has a ticket.
   void give_back();
 
   // --- calls, and the race of two of them

@@ -22,8 +22,8 @@ prometheus::Gauge& longest_lag =
 
 }  // namespace
 
-void lose(Job& job, const char* why) {
-  if (job.lose()) {
+void lose(Job& job, const char* why, bool withdraw) {
+  if (job.lose(withdraw)) {
     log::warn("lease lost", about(job), {{"why", why}});
   }
 }
@@ -75,7 +75,9 @@ void Leases::renew(const JobPtr& job) {
                        [job, asked_at](const Result<bool, store::StoreFault>& ours) {
                          job->renewal_ended(ours && *ours ? std::optional(asked_at) : std::nullopt);
                          if (ours && !*ours) {
-                           lose(*job, "taken back");
+                           // Canceled, as a rule. But a worker that stood still hears of it when
+                           // the next one may have gone on with what this one has begun.
+                           lose(*job, "taken back", !job->lease_is_over(Job::Clock::now()));
                          }
                        });
   if (!taken) {

@@ -16,7 +16,7 @@ namespace audiogen::worker {
 
 // The lease of `job` is somebody else's from now on: its calls are ended, and whoever carries it
 // drops it. Any thread.
-void lose(Job& job, const char* why);
+void lose(Job& job, const char* why, bool withdraw = false);
 
 class Leases {
  public:

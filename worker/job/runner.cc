@@ -82,9 +82,11 @@ JobRunner::JobRunner(const Config& config,
               [this](const JobPtr& job, Result<OutputFile, OutputFault> made) {
                 output_made(job, std::move(made));
               }),
+      tickets_(config.database, scheduler_),
       calls_(config.database,
              roster_,
              scheduler_,
+             tickets_,
              [this](const JobPtr& job, Calls::Answer answer) {
                provider_answered(job, std::move(answer));
              }),
@@ -104,6 +106,7 @@ JobRunner::~JobRunner() {
   inspectors_.stop();
   output_.stop();
   calls_.stop();
+  tickets_.stop();
   leases_.stop();
   settling_.stop();
 }
@@ -122,9 +125,28 @@ void JobRunner::begin(const JobPtr& job) {
     give_up_uncalled(job, end_by(Trouble::kUnreadable, job->claim.claims, jitter()));
   } else if (job->call_written) {
     calls_.call(job);
+  } else if (may_have_ticket(job->claim, *job->chain)) {
+    look_for_ticket(job);
   } else {
     choose_provider(job);
   }
+}
+
+// Its worker before may have left a call that goes on.
+void JobRunner::look_for_ticket(const JobPtr& job) {
+  tickets_.find(job, [this, job](store::TicketOutcome found) {
+    // Of an older call it says nothing of what became of the newest.
+    const auto at =
+        found && found->n == job->claim.attempts ? job->chain->find(found->provider) : std::nullopt;
+    if (!at || !job->chain->at(*at).capabilities().gives_tickets) {
+      choose_provider(job);
+      return;
+    }
+    log::info("a call is resumed", about(*job), {{"provider", found->provider}, {"of", found->n}});
+    job->provider = *at;
+    job->ticket = std::move(found->ticket);
+    call_next(job, not_called());
+  });
 }
 
 void JobRunner::choose_provider(const JobPtr& job) {
@@ -201,6 +223,11 @@ void JobRunner::provider_answered(const JobPtr& job, Calls::Answer answer) {
 }
 
 void JobRunner::provider_failed(const JobPtr& job, const ProviderFault& fault) {
+  job->ticket.clear();
+  if (fault.fault != Fault::kCanceled && fault.fault != Fault::kNotCalled &&
+      job->chain->at(job->provider).capabilities().gives_tickets) {
+    tickets_.forget(job, job->row);
+  }
   if (fault.fault == Fault::kUnsupportedInput) {
     job->unable.push_back(job->provider);
   }

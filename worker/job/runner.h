@@ -22,6 +22,7 @@
 #include "worker/job/scheduler.h"
 #include "worker/job/settling.h"
 #include "worker/job/suspects.h"
+#include "worker/job/tickets.h"
 
 namespace audiogen::worker {
 
@@ -84,6 +85,7 @@ class JobRunner {
   // The steps, in their order. Each ends by handing the job on.
   void claimed(const JobPtr& job);
   void begin(const JobPtr& job);
+  void look_for_ticket(const JobPtr& job);
   void choose_provider(const JobPtr& job);
   void fetch_references(const JobPtr& job);
   void references_fetched(const JobPtr& job, Fetched fetched);
@@ -105,6 +107,7 @@ class JobRunner {
   Settling settling_;
   Leases leases_;
   Output output_;
+  Tickets tickets_;
   Calls calls_;
   Pool inspectors_;  // Apart from the codecs: what clients refer to may take long.
   ReferenceFetcher references_;

@@ -370,6 +370,7 @@ std::unique_ptr<AudioProvider> make_provider(const ProviderEntry& entry, http::C
   }
   able.hedge_after = entry.hedge_after;
   able.max_in_flight = entry.max_in_flight;
+  able.gives_tickets = std::holds_alternative<const PolledFormat*>(kind.format);
   if (kind.promise != nullptr) {
     kind.promise(entry, able);
   }

@@ -28,6 +28,8 @@ prometheus::Gauge& distrusted = metrics::gauge(
     "clocks_distrusted", "1 while nothing old is deleted, because clocks cannot be believed");
 
 constexpr std::size_t kPurgeBatch = 500;
+// Files of polled providers last no longer.
+constexpr std::chrono::hours kTicketsKept{1};
 constexpr std::size_t kDeleteBatch = 100;  // Files; what an interrupted run repeats.
 constexpr auto kOrphanAge = std::chrono::hours(24);
 constexpr std::size_t kSlotsARun = 32;  // 9 h of segments.
@@ -286,6 +288,13 @@ bool Chores::run(store::TaskStore& store, const Rest& rest) {
     }
     const auto purged = store.purge_sessions(kPurgeBatch);
     return purged ? std::optional(*purged) : std::nullopt;
+  });
+  purge(rest, [&]() -> std::optional<std::size_t> {
+    if (!has_turn(Chore::kTickets)) {
+      return std::nullopt;
+    }
+    const auto forgotten = store.forget_tickets(kTicketsKept, kPurgeBatch);
+    return forgotten ? std::optional(*forgotten) : std::nullopt;
   });
   if (attempts_retention_.count() > 0) {
     purge_attempts(store, attempts_retention_, rest);

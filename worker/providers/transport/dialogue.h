@@ -5,6 +5,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <string>
 #include <variant>
 
 #include "common/base/result.h"
@@ -30,6 +31,8 @@ class Dialogue {
   virtual Step begin(std::chrono::seconds left) = 0;
   // The next step after the answer to the last Ask, or after the lack of one.
   virtual Step heard(Heard answer) = 0;
+  // By which another call could go on where this one is, from now on; "": by nothing.
+  virtual std::string ticket() const { return ""; }
   // What to send, without waiting for an answer, when we give up in the middle or have lost sight
   // of what goes on there (kUnknownOutcome).
   virtual std::optional<http::ClientRequest> withdraw() const { return std::nullopt; }

@@ -1,6 +1,7 @@
 #include "worker/providers/transport/polled.h"
 
 #include <algorithm>
+#include <sstream>
 #include <utility>
 
 #include "common/base/crypto.h"
@@ -31,6 +32,9 @@ class PolledDialogue final : public Dialogue {
   }
 
   Step begin(std::chrono::seconds left) override {
+    if (!request_.ticket.empty()) {
+      return go_on();
+    }
     auto request = format_.submit(*entry_, request_, left);
     request_.references.reset();  // They are megabytes, and the job may take minutes.
     request.headers.push_back(format_.authorization(*entry_));
@@ -50,6 +54,12 @@ class PolledDialogue final : public Dialogue {
         return after_download(std::move(answer));
     }
     check_failed("a stage that is not one", __FILE__, __LINE__);
+  }
+
+  std::string ticket() const override {
+    return ticket_.status_url.empty()
+               ? ""
+               : ticket_.status_url + "\n" + ticket_.result_url + "\n" + ticket_.cancel_url;
   }
 
   std::optional<http::ClientRequest> withdraw() const override {
@@ -88,6 +98,26 @@ class PolledDialogue final : public Dialogue {
     return Ask{question("GET", ticket_.status_url), pause};
   }
 
+  bool is_ours(const std::string& url) const { return wire::same_origin(entry_->base_url, url); }
+
+  // Where the call that gave the ticket was.
+  Step go_on() {
+    std::istringstream lines(request_.ticket);
+    Ticket ticket;
+    std::getline(lines, ticket.status_url);
+    std::getline(lines, ticket.result_url);
+    std::getline(lines, ticket.cancel_url);
+    // The entry may have another address by now.
+    if (!is_ours(ticket.status_url) ||
+        (!ticket.result_url.empty() && !is_ours(ticket.result_url)) ||
+        (!ticket.cancel_url.empty() && !is_ours(ticket.cancel_url))) {
+      return ProviderFault{Fault::kTryNext, "the ticket is of another provider", std::nullopt};
+    }
+    request_.references.reset();
+    ticket_ = std::move(ticket);
+    return ask_status(milliseconds(0));
+  }
+
   Step after_submit(Heard answer) {
     if (!answer) {
       return wire::fault_of(answer.error());
@@ -96,15 +126,13 @@ class PolledDialogue final : public Dialogue {
     if (!ticket) {
       return ticket.error();
     }
-    const auto ours = [this](const std::string& url) {
-      return wire::same_origin(entry_->base_url, url);
-    };
-    if (!ours(ticket->status_url) || (!ticket->result_url.empty() && !ours(ticket->result_url))) {
+    if (!is_ours(ticket->status_url) ||
+        (!ticket->result_url.empty() && !is_ours(ticket->result_url))) {
       return ProviderFault{
           Fault::kUnknownOutcome, "the job's addresses are not the provider's", std::nullopt};
     }
     ticket_ = std::move(*ticket);
-    if (!ours(ticket_.cancel_url)) {
+    if (!is_ours(ticket_.cancel_url)) {
       ticket_.cancel_url.clear();
     }
     return ask_status(next_pause());

@@ -34,20 +34,24 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
        std::unique_ptr<Dialogue> with,
        Clock::time_point until,
        bool until_is_ours,
-       const std::optional<TraceSpan>& call_span,
+       ProviderRequest request,
        Done reply)
       : state(std::move(of)),
         dialogue(std::move(with)),
         deadline(until),
         deadline_is_ours(until_is_ours),
-        span(call_span),
+        span(request.span),
+        on_ticket(std::move(request.on_ticket)),
         done(std::move(reply)) {}
 
-  void cancel() override {
+  void cancel() override { end(true); }
+  void leave() override { end(false); }
+
+  void end(bool withdraw) {
     const MutexLock lock(state->mutex);
     if (state->open.count(shared_from_this()) > 0) {
-      post(std::chrono::milliseconds(0), [](Call& call) {
-        call.give_up({Fault::kCanceled, "canceled", std::nullopt});
+      post(std::chrono::milliseconds(0), [withdraw](Call& call) {
+        call.give_up({Fault::kCanceled, "canceled", std::nullopt}, withdraw);
       });
     }
   }
@@ -71,6 +75,11 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
   }
 
   void take(Step step) {
+    if (on_ticket) {
+      if (const std::string ticket = dialogue->ticket(); !ticket.empty()) {
+        std::exchange(on_ticket, nullptr)(ticket);
+      }
+    }
     if (auto* const audio = std::get_if<Audio>(&step)) {
       finish(std::move(*audio));
     } else if (auto* const fault = std::get_if<ProviderFault>(&step)) {
@@ -111,11 +120,11 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
     });
   }
 
-  void give_up(ProviderFault fault) {
+  void give_up(ProviderFault fault, bool withdraw = true) {
     if (exchange) {
       exchange->cancel();
     }
-    if (auto request = dialogue->withdraw()) {
+    if (auto request = withdraw ? dialogue->withdraw() : std::nullopt) {
       request->total_timeout = kWithdrawTimeout;
       wire::add_trace(*request, span);
       state->client.start(std::move(*request), [](const Heard&) {});
@@ -144,6 +153,7 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
   const Clock::time_point deadline;
   const bool deadline_is_ours;  // The task's, not our patience with the provider.
   const std::optional<TraceSpan> span;
+  std::function<void(const std::string&)> on_ticket;
   Done done;
   std::shared_ptr<http::ClientCall> exchange;
   bool asked = false;
@@ -169,12 +179,10 @@ RemoteProvider::~RemoteProvider() {
 std::shared_ptr<ProviderCall> RemoteProvider::start(ProviderRequest request, Done done) {
   const auto patience = Clock::now() + options_.timeout;
   const bool ours = request.deadline < patience;
-  auto call = std::make_shared<Call>(state_,
-                                     options_.open(request),
-                                     ours ? request.deadline : patience,
-                                     ours,
-                                     request.span,
-                                     std::move(done));
+  auto dialogue = options_.open(request);
+  const auto until = ours ? request.deadline : patience;
+  auto call = std::make_shared<Call>(
+      state_, std::move(dialogue), until, ours, std::move(request), std::move(done));
   {
     const MutexLock lock(state_->mutex);
     state_->open.insert(call);
