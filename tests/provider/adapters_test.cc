@@ -88,8 +88,11 @@ TEST_P(Direct, StatusesOfItsTable) {
   for (const int status : {400, 413, 422}) {
     EXPECT_EQ(outcome(at(status)), "unsupported_input") << status;
   }
-  for (const int status : {201, 204, 302, 401, 402, 403, 404}) {
+  for (const int status : {201, 204, 302, 405}) {
     EXPECT_EQ(outcome(at(status)), "try_next") << status;
+  }
+  for (const int status : {401, 402, 403, 404}) {
+    EXPECT_EQ(outcome(at(status)), "misconfigured") << status;
   }
   const auto throttled = at(429, {"Retry-After: 7"});
   EXPECT_EQ(throttled.error().retry_after, 7s);
@@ -297,10 +300,34 @@ TEST(Openai, MeaningIsInTheCode) {
     return outcome(sent.result) + " " + sent.result.error().detail;
   };
   EXPECT_EQ(with(429, "\"rate_limit_exceeded\""), "retry_same HTTP 429 rate_limit_exceeded");
-  EXPECT_EQ(with(429, "\"insufficient_quota\""), "try_next HTTP 429 insufficient_quota");
+  EXPECT_EQ(with(429, "\"insufficient_quota\""), "misconfigured HTTP 429 insufficient_quota");
   EXPECT_EQ(with(400, "\"content_policy_violation\""),
             "rejected HTTP 400 content_policy_violation");
   EXPECT_EQ(with(400, "null"), "unsupported_input HTTP 400 t");
+}
+
+// A voice id that the operator has got wrong was blamed on the text of whoever asked.
+TEST(Misconfigured, IsNotTheClientsFault) {
+  const auto with = [](const ProviderKind& kind, int status, const std::string& body) {
+    const auto sent = send(entry_of(kind, ""), {}, {.status = status, .body = body});
+    return outcome(sent.result) + " " + sent.result.error().detail;
+  };
+  const auto openai = [&](const std::string& param) {
+    return with(openai::kKind,
+                400,
+                R"({"error":{"message":"m","type":"t","param":")" + param +
+                    R"(","code":"invalid_value"}})");
+  };
+  EXPECT_EQ(openai("voice"), "misconfigured HTTP 400 invalid_value:voice");
+  EXPECT_EQ(openai("response_format"), "misconfigured HTTP 400 invalid_value:response_format");
+  EXPECT_EQ(openai("input"), "unsupported_input HTTP 400 invalid_value:input");
+  const auto elevenlabs = [&](const std::string& loc) {
+    return with(elevenlabs::kKind,
+                422,
+                R"({"detail":[{"loc":["body",)" + loc + R"(],"msg":"m","type":"value_error"}]})");
+  };
+  EXPECT_EQ(elevenlabs(R"("model_id")"), "misconfigured HTTP 422 model_id");
+  EXPECT_EQ(elevenlabs(R"("text",0)"), "unsupported_input HTTP 422 text");
 }
 
 TEST(Elevenlabs, SpeechAndSound) {
@@ -363,7 +390,7 @@ TEST(SeedAudio, FailuresInside200) {
     return outcome(sent.result) + " " + (sent.result ? "" : sent.result.error().detail);
   };
   EXPECT_EQ(with(R"({"code":45000010,"message":"Invalid X-Api-Key"})"),
-            "try_next HTTP 200 45000010");
+            "misconfigured HTTP 200 45000010");
   EXPECT_EQ(with(R"({"header":{"code":45001104,"message":"m"}})", {"X-Tt-Logid: 2026abc"}),
             "rejected HTTP 200 45001104 id=2026abc");
   EXPECT_EQ(with(R"({"code":45000000,"message":"quota exceeded for types: concurrency"})"),

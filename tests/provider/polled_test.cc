@@ -135,7 +135,11 @@ TEST(Fal, RefusalsAtEachStep) {
     return talk.say(std::move(answer));
   };
   EXPECT_EQ(submitted(json(429, "{}")), "retry_same: HTTP 429");
-  EXPECT_EQ(submitted(json(401, R"({"detail":"no"})")), "try_next: HTTP 401");
+  EXPECT_EQ(submitted(json(401, R"({"detail":"no"})")), "misconfigured: HTTP 401");
+  EXPECT_EQ(submitted(json(422, R"({"detail":[{"loc":["body","voice"],"type":"enum"}]})")),
+            "misconfigured: HTTP 422 enum");
+  EXPECT_EQ(submitted(json(422, R"({"detail":[{"loc":["body","prompt"],"type":"enum"}]})")),
+            "unsupported_input: HTTP 422 enum");
   EXPECT_EQ(submitted(json(422, R"({"detail":[{"type":"content_policy_violation"}]})")),
             "rejected: HTTP 422 content_policy_violation");
   EXPECT_EQ(submitted(json(200, "<html>")), "try_next: HTTP 200 no_ticket");

@@ -32,18 +32,18 @@ TEST(Tables, Openai) {
       // Retried too, but what went before may have been billed.
       {504, "", Fault::kUnknownOutcome},
       {524, "", Fault::kUnknownOutcome},
-      {429, "insufficient_quota", Fault::kTryNext},
-      {429, "credit_balance_exhausted", Fault::kTryNext},
+      {429, "insufficient_quota", Fault::kMisconfigured},
+      {429, "credit_balance_exhausted", Fault::kMisconfigured},
       {400, "", Fault::kUnsupportedInput},
       {422, "", Fault::kUnsupportedInput},
       {413, "", Fault::kUnsupportedInput},
       {400, "content_policy_violation", Fault::kRejected},
       {400, "content_filter", Fault::kRejected},
-      {401, "invalid_api_key", Fault::kTryNext},
-      {402, "", Fault::kTryNext},
-      {403, "", Fault::kTryNext},
-      {404, "model_not_found", Fault::kTryNext},
-      {400, "model_not_found", Fault::kTryNext},
+      {401, "invalid_api_key", Fault::kMisconfigured},
+      {402, "", Fault::kMisconfigured},
+      {403, "", Fault::kMisconfigured},
+      {404, "model_not_found", Fault::kMisconfigured},
+      {400, "model_not_found", Fault::kMisconfigured},
       {301, "", Fault::kTryNext},
       {418, "", Fault::kTryNext},
       {501, "", Fault::kTryNext},
@@ -66,12 +66,12 @@ TEST(Tables, Elevenlabs) {
       {520, "", Fault::kRetrySame},
       {504, "", Fault::kUnknownOutcome},
       {400, "max_character_limit_exceeded", Fault::kUnsupportedInput},
-      {401, "invalid_api_key", Fault::kTryNext},
-      {401, "quota_exceeded", Fault::kTryNext},
-      {400, "voice_not_found", Fault::kTryNext},
-      {404, "voice_not_found", Fault::kTryNext},
-      {403, "", Fault::kTryNext},
-      {404, "", Fault::kTryNext},
+      {401, "invalid_api_key", Fault::kMisconfigured},
+      {401, "quota_exceeded", Fault::kMisconfigured},
+      {400, "voice_not_found", Fault::kMisconfigured},
+      {404, "voice_not_found", Fault::kMisconfigured},
+      {403, "", Fault::kMisconfigured},
+      {404, "", Fault::kMisconfigured},
       {422, "", Fault::kUnsupportedInput},
       {400, "content_against_policy", Fault::kRejected},
   };
@@ -94,8 +94,8 @@ TEST(Tables, SeedAudio) {
       {200, 45000001, "", Fault::kUnsupportedInput},
       {200, 45001001, "", Fault::kUnsupportedInput},
       {200, 45001115, "", Fault::kUnsupportedInput},
-      {401, 45000010, "Invalid X-Api-Key", Fault::kTryNext},
-      {403, 45000030, "", Fault::kTryNext},
+      {401, 45000010, "Invalid X-Api-Key", Fault::kMisconfigured},
+      {403, 45000030, "", Fault::kMisconfigured},
       {200, 45001116, "", Fault::kUnsupportedInput},
       {200, 45001117, "", Fault::kUnsupportedInput},
       {200, 45001104, "", Fault::kRejected},
@@ -107,14 +107,14 @@ TEST(Tables, SeedAudio) {
       {200, 45001131, "", Fault::kTryNext},
       {200, 45001132, "", Fault::kTryNext},
       {500, 55000000, "timeout", Fault::kRetrySame},
-      {200, 55000000, "resource id is mismatched with speaker", Fault::kTryNext},
+      {200, 55000000, "resource id is mismatched with speaker", Fault::kMisconfigured},
       {200, 55001309, "", Fault::kRetrySame},
       {200, 55009999, "", Fault::kRetrySame},
       {200, 45009999, "", Fault::kTryNext},
       {200, 1, "", Fault::kTryNext},
       {503, 0, "", Fault::kRetrySame},
       {504, 0, "", Fault::kUnknownOutcome},
-      {401, 0, "", Fault::kTryNext},
+      {401, 0, "", Fault::kMisconfigured},
   };
   for (const SeedRow& row : rows) {
     EXPECT_EQ(seed_audio::classify(row.status, row.code, row.message), row.fault)
@@ -142,10 +142,10 @@ TEST(Tables, Fal) {
       {422, "", "x-fal-retryable", "false", Fault::kUnsupportedInput},
       {422, "content_policy_violation", "x-fal-retryable", "false", Fault::kRejected},
       {400, "", "x", "", Fault::kUnsupportedInput},
-      {401, "", "x", "", Fault::kTryNext},
-      {402, "", "x", "", Fault::kTryNext},
-      {403, "", "x", "", Fault::kTryNext},
-      {404, "", "x", "", Fault::kTryNext},
+      {401, "", "x", "", Fault::kMisconfigured},
+      {402, "", "x", "", Fault::kMisconfigured},
+      {403, "", "x", "", Fault::kMisconfigured},
+      {404, "", "x", "", Fault::kMisconfigured},
   };
   for (const FalRow& row : rows) {
     http::ClientResponse response;
@@ -165,7 +165,7 @@ TEST(Tables, Replicate) {
     EXPECT_EQ(wire::fault_of_status(status), Fault::kUnsupportedInput) << status;
   }
   for (const int status : {401, 402, 403, 404}) {
-    EXPECT_EQ(wire::fault_of_status(status), Fault::kTryNext) << status;
+    EXPECT_EQ(wire::fault_of_status(status), Fault::kMisconfigured) << status;
   }
 }
 

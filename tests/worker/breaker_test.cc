@@ -20,15 +20,63 @@ class BreakerTest : public testing::Test {
   Breaker::Time now_{seconds(1'000'000)};
 };
 
-TEST_F(BreakerTest, StaysClosedBelowTheLeastNumberOfCalls) {
-  record(9, false);
+TEST_F(BreakerTest, OpensAfterThreeInARowWhereFewCallsAreMade) {
+  record(2, false);
+  record(1, true);
+  record(2, false);
   EXPECT_EQ(breaker_.state(now_), Breaker::State::kClosed);
+  // One a minute, so that the window never holds more than one.
+  now_ += seconds(60);
+  record(1, false);
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kOpen);
+  EXPECT_FALSE(breaker_.allow(now_));
+}
+
+TEST_F(BreakerTest, AFewInARowAmongManyAreChance) {
+  record(10, true);
+  record(4, false);
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kClosed);
+}
+
+// Failures are known at once, good audio takes its time: they come first of what began together.
+TEST_F(BreakerTest, TheFirstAnswersOfABurstAreNotAllThereIs) {
+  for (int i = 0; i < 12; ++i) {
+    ASSERT_TRUE(breaker_.allow(now_));
+  }
+  record(5, false);
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kClosed);
+  record(7, true);
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kClosed);
+}
+
+TEST_F(BreakerTest, OneThatIsBusyForAMomentIsNotLeftAlone) {
+  for (int i = 0; i < 9; ++i) {
+    ASSERT_TRUE(breaker_.allow(now_));
+    breaker_.answered(now_);
+    breaker_.proved(Breaker::Failure::kPassing, now_);
+  }
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kClosed);
+}
+
+// A key that was refused is refused again in 15 s.
+TEST_F(BreakerTest, StaysOpenForLongWhenOnlyAPersonCanMendIt) {
+  for (int i = 0; i < 3; ++i) {
+    breaker_.answered(now_);
+    breaker_.proved(Breaker::Failure::kLasting, now_);
+  }
+  now_ += seconds(299);
+  EXPECT_FALSE(breaker_.allow(now_));
+  now_ += seconds(1);
   EXPECT_TRUE(breaker_.allow(now_));
+  breaker_.answered(now_);
+  breaker_.proved(Breaker::Failure::kUsual, now_);
+  now_ += seconds(15);
+  EXPECT_TRUE(breaker_.allow(now_)) << "it is of another kind now";
 }
 
 TEST_F(BreakerTest, OpensWhenMoreThanTheShareFails) {
-  record(5, true);
-  record(5, false);
+  record(10, true);
+  record(10, false);
   EXPECT_EQ(breaker_.state(now_), Breaker::State::kClosed);
   record(1, false);
   EXPECT_EQ(breaker_.state(now_), Breaker::State::kOpen);
@@ -36,7 +84,10 @@ TEST_F(BreakerTest, OpensWhenMoreThanTheShareFails) {
 }
 
 TEST_F(BreakerTest, ForgetsWhatIsOlderThanTheWindow) {
-  record(9, false);
+  for (int i = 0; i < 3; ++i) {  // Never three in a row.
+    record(2, false);
+    record(1, true);
+  }
   now_ += seconds(31);
   record(1, false);
   EXPECT_EQ(breaker_.state(now_), Breaker::State::kClosed);
@@ -138,7 +189,7 @@ TEST_F(BreakerTest, AnswersCountBeforeTheyAreProved) {
   record(15, false);
   EXPECT_EQ(breaker_.state(now_), Breaker::State::kClosed);
   for (int i = 0; i < 30; ++i) {
-    breaker_.proved(true, now_);
+    breaker_.proved(Breaker::Failure::kNone, now_);
   }
   record(15, false);
   EXPECT_EQ(breaker_.state(now_), Breaker::State::kClosed) << "no call counts twice";
@@ -151,9 +202,9 @@ TEST_F(BreakerTest, AnswersThatProveBadOpenItEvenLate) {
     breaker_.answered(now_);
   }
   now_ += seconds(31);
-  for (int i = 0; i < 10; ++i) {
+  for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(breaker_.state(now_), Breaker::State::kClosed);
-    breaker_.proved(false, now_);
+    breaker_.proved(Breaker::Failure::kUsual, now_);
   }
   EXPECT_EQ(breaker_.state(now_), Breaker::State::kOpen);
 }
@@ -164,7 +215,7 @@ TEST_F(BreakerTest, AnAnswerAloneClosesNothing) {
   ASSERT_TRUE(breaker_.allow(now_));
   breaker_.answered(now_);
   EXPECT_FALSE(breaker_.allow(now_));
-  breaker_.proved(true, now_);
+  breaker_.proved(Breaker::Failure::kNone, now_);
   EXPECT_TRUE(breaker_.allow(now_));
 }
 

@@ -49,6 +49,8 @@ TEST(AfterFault, Table) {
       {Fault::kRetrySame, seconds(21), first, NextStep::kNextProvider, kUnavailable},
       {Fault::kTryNext, {}, first, NextStep::kNextProvider, kUnavailable},
       {Fault::kTryNext, {}, last, NextStep::kRetryLater, kUnavailable},
+      {Fault::kMisconfigured, {}, first, NextStep::kNextProvider, kUnavailable},
+      {Fault::kMisconfigured, {}, last, NextStep::kRetryLater, kUnavailable},
       {Fault::kBrokenByInput, {}, first, NextStep::kNextProvider, kUnavailable},
       {Fault::kBrokenByInput, {}, last, NextStep::kRetryLater, kUnavailable},
       {Fault::kUnknownOutcome, {}, first, NextStep::kNextProvider, kUnavailable},
@@ -168,7 +170,7 @@ TEST(Chain, PassesOverOpenBreakersAndTellsUntilWhen) {
   GenerationRequest request;
   request.voice = "aria";
   for (int i = 0; i < 20; ++i) {
-    ASSERT_TRUE(chain.admit(0, kTime) || i >= 10);
+    ASSERT_TRUE(chain.admit(0, kTime) || i >= 3);
     chain.failed(0, Fault::kUnknownOutcome);
   }
   EXPECT_FALSE(chain.admit(0, kTime));

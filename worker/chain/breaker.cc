@@ -23,7 +23,7 @@ Breaker::State Breaker::own_state(Time now) const {
   if (!opened_at_) {
     return State::kClosed;
   }
-  return now - *opened_at_ >= rules_.open_for ? State::kHalfOpen : State::kOpen;
+  return now - *opened_at_ >= open_for_ ? State::kHalfOpen : State::kOpen;
 }
 
 Breaker::Time::duration Breaker::closed_to_calls(Time now) const {
@@ -34,8 +34,10 @@ Breaker::Time::duration Breaker::closed_to_calls(Time now) const {
   if (!opened_at_) {
     return kNone;
   }
-  const Time from = own_state(now) == State::kOpen ? *opened_at_ : probe_at_.value_or(*opened_at_);
-  return std::max(kNone, from + rules_.open_for - now);
+  if (own_state(now) == State::kOpen) {
+    return *opened_at_ + open_for_ - now;
+  }
+  return probe_at_ ? std::max<Time::duration>(kNone, *probe_at_ + rules_.open_for - now) : kNone;
 }
 
 bool Breaker::allow(Time now) {
@@ -45,6 +47,7 @@ bool Breaker::allow(Time now) {
   if (opened_at_ && overridden(now) == nullptr) {
     probe_at_ = now;
   }
+  ++under_way_;
   return true;
 }
 
@@ -58,12 +61,20 @@ Breaker::Slot& Breaker::slot(Time now) {
 }
 
 void Breaker::answered(Time now) {
+  under_way_ -= std::min(under_way_, 1U);
   if (!opened_at_) {
     ++slot(now).calls;
   }
 }
 
-void Breaker::proved(bool success, Time now) {
+void Breaker::open(Time now, Failure failure) {
+  opened_at_ = now;
+  open_for_ = failure == Failure::kLasting ? rules_.open_for_lasting : rules_.open_for;
+  failures_in_row_ = 0;
+}
+
+void Breaker::proved(Failure failure, Time now) {
+  const bool success = failure == Failure::kNone;
   if (opened_at_) {
     if (own_state(now) == State::kOpen) {
       return;  // A call from before it opened: its failure is what opened it.
@@ -74,9 +85,12 @@ void Breaker::proved(bool success, Time now) {
       troubled_since_.reset();
       slots_ = {};
     } else {
-      opened_at_ = now;
+      open(now, failure);
     }
     return;
+  }
+  if (failure != Failure::kPassing) {
+    failures_in_row_ = success ? 0 : failures_in_row_ + 1;
   }
   slot(now).failures += success ? 0U : 1U;
   std::uint32_t calls = 0;
@@ -88,14 +102,18 @@ void Breaker::proved(bool success, Time now) {
     }
   }
   calls = std::max(calls, failures);  // Some were proved bad when their answers are out of sight.
-  if (calls >= rules_.calls_min && failures > rules_.failures_max * calls) {
-    opened_at_ = now;
+  // Among many calls a few failures in a row are chance, and the first answers to come.
+  if (calls + under_way_ < rules_.calls_min
+          ? failures_in_row_ >= rules_.failures_in_row
+          : calls >= rules_.calls_min && failures > rules_.failures_max * calls) {
+    open(now, failure);
     troubled_since_ = now;
     probe_at_.reset();
   }
 }
 
 void Breaker::said_nothing(Time now) {
+  under_way_ -= std::min(under_way_, 1U);
   if (own_state(now) == State::kHalfOpen) {
     probe_at_.reset();
   }

@@ -1,5 +1,6 @@
-// A circuit breaker for one provider: after too many failures it is left alone for a while, then
-// one call probes whether it works again. Pure: time is an argument; not thread-safe.
+// A circuit breaker for one provider: after too many failures, of many calls or in a row, it is
+// left alone for a while, then one call probes whether it works again. Pure: time is an argument;
+// not thread-safe.
 #pragma once
 
 #include <array>
@@ -11,10 +12,12 @@
 namespace audiogen::worker {
 
 struct BreakerRules {
-  std::chrono::seconds window{30};  // What counts as recent, in ten slots.
-  std::uint32_t calls_min = 10;     // Fewer calls in the window say nothing.
-  double failures_max = 0.5;        // A larger share of failures opens it.
+  std::chrono::seconds window{30};    // What counts as recent, in ten slots.
+  std::uint32_t calls_min = 10;       // Fewer calls in the window say nothing.
+  double failures_max = 0.5;          // A larger share of failures opens it.
+  std::uint32_t failures_in_row = 3;  // So many open it where fewer calls are made, or under way.
   std::chrono::seconds open_for{15};
+  std::chrono::seconds open_for_lasting{300};  // After a failure that only a person can mend.
 };
 
 class Breaker {
@@ -22,6 +25,14 @@ class Breaker {
   using Time = std::chrono::steady_clock::time_point;
 
   explicit Breaker(BreakerRules rules = {}) : rules_(rules) {}
+
+  // How a call failed, if it did.
+  enum class Failure : std::uint8_t {
+    kNone,
+    kPassing,  // Busy: tried again at once, so it counts among many, but not in a row.
+    kUsual,
+    kLasting,  // Until a person acts.
+  };
 
   // May a call start now? In the half-open state exactly one may, until its outcome is recorded or
   // the open time has passed once more.
@@ -34,12 +45,12 @@ class Breaker {
   // of the provider.
   void record(bool success, Time now) {
     answered(now);
-    proved(success, now);
+    proved(success ? Failure::kNone : Failure::kUsual, now);
   }
   // The same in two steps, for an answer that takes long to prove: counted only with its proof, a
   // burst would look as if nothing came back but failures.
   void answered(Time now);
-  void proved(bool success, Time now);
+  void proved(Failure failure, Time now);
   // The outcome of a call that says nothing of the provider either way: it counts as none, and if
   // it was the probe, another may be made.
   void said_nothing(Time now);
@@ -69,10 +80,15 @@ class Breaker {
   const Override* overridden(Time now) const;  // Null: it is not.
   Slot& slot(Time now);
 
+  void open(Time now, Failure failure);
+
   BreakerRules rules_;
   std::array<Slot, kSlots> slots_{};
-  std::optional<Time> opened_at_;  // While it is not closed.
-  std::optional<Time> probe_at_;   // While a probe's outcome is awaited.
+  std::uint32_t under_way_ = 0;  // Let through, and not answered.
+  std::uint32_t failures_in_row_ = 0;
+  std::optional<Time> opened_at_;     // While it is not closed.
+  std::chrono::seconds open_for_{0};  // Since then.
+  std::optional<Time> probe_at_;      // While a probe's outcome is awaited.
   std::optional<Override> override_;
   std::optional<Time> troubled_since_;
 };

@@ -15,14 +15,16 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 
+prometheus::Counter& calls_of(const std::string& provider, std::string_view outcome) {
+  return metrics::counter("provider_requests_total",
+                          "Calls to a provider, by what came of them",
+                          {{"provider", provider}, {"outcome", std::string(outcome)}});
+}
+
 void count_call(const std::string& provider,
                 const Result<Audio, ProviderFault>& answer,
                 std::chrono::duration<double> took) {
-  const std::string outcome(answer ? "audio" : fault_name(answer.error().fault));
-  metrics::counter("provider_requests_total",
-                   "Calls to a provider, by what came of them",
-                   {{"provider", provider}, {"outcome", outcome}})
-      .Increment();
+  calls_of(provider, answer ? "audio" : fault_name(answer.error().fault)).Increment();
   metrics::histogram("provider_duration_seconds",
                      "What calls to a provider took, in their turn",
                      {{"provider", provider}})
@@ -89,6 +91,8 @@ Bulkhead::Bulkhead(std::unique_ptr<AudioProvider> inner)
     : state_(std::make_shared<State>()), inner_(std::move(inner)) {
   state_->inner = inner_.get();
   state_->limit = static_cast<std::size_t>(std::max(1, inner_->capabilities().max_in_flight));
+  // Told from the start, so that the first is seen to be one more: somebody is to be alerted.
+  calls_of(name(), fault_name(Fault::kMisconfigured));
 }
 
 Bulkhead::~Bulkhead() {

@@ -58,6 +58,26 @@ milliseconds wait_before_same(const ProviderFault& fault, const Standing& standi
   return wait;
 }
 
+// What a fault says against its provider.
+Breaker::Failure failure_of(std::optional<Fault> fault) {
+  using Failure = Breaker::Failure;
+  if (!fault) {
+    return Failure::kNone;
+  }
+  switch (*fault) {
+    // Of the task, or of us.
+    case Fault::kRejected:
+    case Fault::kUnsupportedInput:
+      return Failure::kNone;
+    case Fault::kRetrySame:
+      return Failure::kPassing;
+    case Fault::kMisconfigured:
+      return Failure::kLasting;
+    default:
+      return Failure::kUsual;
+  }
+}
+
 // Nobody is asked any more in this claim.
 Decision stop(Trouble trouble) {
   const Verdict verdict = verdict_on(trouble);
@@ -109,6 +129,7 @@ Decision after_fault(const ProviderFault& fault, const Standing& standing) {
       return elsewhere(standing.another);
     }
     case Fault::kTryNext:
+    case Fault::kMisconfigured:
     case Fault::kBrokenByInput:
     case Fault::kUnknownOutcome:
       break;
@@ -248,6 +269,7 @@ void Chain::failed(std::size_t position, Fault fault) const {
     }
     case Fault::kRetrySame:
     case Fault::kTryNext:
+    case Fault::kMisconfigured:
     case Fault::kRejected:
     case Fault::kUnsupportedInput:
     case Fault::kUnknownOutcome:
@@ -264,12 +286,9 @@ void Chain::answered(std::size_t position) const {
 }
 
 void Chain::proved(std::size_t position, std::optional<Fault> fault) const {
-  // What says something of the task, or of us, says nothing against the provider.
-  const bool its_failure =
-      fault && *fault != Fault::kRejected && *fault != Fault::kUnsupportedInput;
   Link& link = *links_[position];
   const MutexLock lock(link.mutex);
-  link.breaker.proved(!its_failure, Clock::now());
+  link.breaker.proved(failure_of(fault), Clock::now());
 }
 
 milliseconds Chain::Link::closed_to_calls() {

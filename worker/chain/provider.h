@@ -21,11 +21,13 @@ namespace audiogen {
 
 // What the caller should do about a failed call. Adapters collapse everything they see to these.
 enum class Fault : std::uint8_t {
-  kRetrySame,         // busy, throttled or briefly broken: the same provider, later
-  kTryNext,           // this provider cannot do it now: another may
-  kBrokenByInput,     // it broke down over this very request, which says nothing of others: another
-                      // may do it
-  kRejected,          // refused for its content
+  kRetrySame,      // busy, throttled or briefly broken: the same provider, later
+  kTryNext,        // this provider cannot do it now: another may
+  kMisconfigured,  // it refuses our key, account, model or voice, until a person acts: another may
+                   // do it
+  kBrokenByInput,  // it broke down over this very request, which says nothing of others: another
+                   // may do it
+  kRejected,       // refused for its content
   kUnsupportedInput,  // this provider cannot make audio of this input, however often it is asked
   kUnknownOutcome,    // may have happened (and be billed) there: not again without the request key
   kOutOfTime,         // ended by the request's deadline, not by the provider's own limit: the same,
@@ -40,6 +42,8 @@ constexpr std::string_view fault_name(Fault fault) {
       return "retry_same";
     case Fault::kTryNext:
       return "try_next";
+    case Fault::kMisconfigured:
+      return "misconfigured";
     case Fault::kBrokenByInput:
       return "broken_by_input";
     case Fault::kRejected:

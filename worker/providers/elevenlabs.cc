@@ -65,13 +65,22 @@ std::size_t prompt_max(std::string_view model) {
   return model == "eleven_v2" ? 30'000 : 10'000;
 }
 
-std::string error_code(std::string& body) {
+struct Refusal {
+  std::string code, param;
+};
+
+// One status, or a list of members that are wrong, of which the first is enough.
+Refusal refusal_of(std::string& body) {
   rapidjson::Document document;
   if (!wire::parse_object(body, document)) {
-    return "";
+    return {};
   }
   const rapidjson::Value* const detail = wire::member(document, "detail");
-  return detail == nullptr ? "" : std::string(wire::text_of(*detail, "status"));
+  if (detail == nullptr) {
+    return {};
+  }
+  return {.code = std::string(wire::text_of(*detail, "status")),
+          .param = wire::bad_member(*detail)};
 }
 
 void check(ProviderEntry& entry, const Complain& complain) {
@@ -121,13 +130,17 @@ http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& req
   return out;
 }
 
-Fault classify(int status, std::string_view code) {
+Fault classify(int status, std::string_view code, std::string_view param) {
   if (code == "content_against_policy") {
     return Fault::kRejected;
   }
   // Who pays, and which voices there are, is between us and the provider.
   if (code == "quota_exceeded" || code == "invalid_api_key" || code == "voice_not_found") {
-    return Fault::kTryNext;
+    return Fault::kMisconfigured;
+  }
+  // Of what we send the text alone is the client's.
+  if (status == 422 && !param.empty() && param != "text") {
+    return Fault::kMisconfigured;
   }
   if (status == 409 || status == 425 ||
       (status >= 500 && status <= 599 && status != 504 && status != 524)) {
@@ -140,8 +153,9 @@ Result<Audio, ProviderFault> read(const ProviderEntry& entry,
                                   const GenerationRequest& request,
                                   http::ClientResponse response) {
   if (response.status != 200) {
-    const std::string code = error_code(response.body);
-    return wire::fault(classify(response.status, code), response, code, kIdHeader);
+    const auto [code, param] = refusal_of(response.body);
+    return wire::fault(
+        classify(response.status, code, param), response, code.empty() ? param : code, kIdHeader);
   }
   const std::string type(response.header("content-type"));
   const bool pcm = entry.option("output_format").starts_with("pcm_");

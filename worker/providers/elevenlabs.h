@@ -11,8 +11,8 @@ extern const ProviderKind kKind;
 
 http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& request);
 
-// `code`: detail.status.
-Fault classify(int status, std::string_view code);
+// `code`: detail.status; `param`: the member that it does not like.
+Fault classify(int status, std::string_view code, std::string_view param = "");
 
 Result<Audio, ProviderFault> read(const ProviderEntry& entry,
                                   const GenerationRequest& request,

@@ -27,6 +27,12 @@ bool may_pass(Fault fault) {
   return fault == Fault::kRetrySame || fault == Fault::kUnknownOutcome;
 }
 
+// What a model calls the voice is its own affair, but not that much.
+bool is_about_voice(const rapidjson::Value& body) {
+  const rapidjson::Value* const detail = wire::member(body, "detail");
+  return detail != nullptr && wire::bad_member(*detail).find("voice") != std::string::npos;
+}
+
 ProviderFault fault_of(const http::ClientResponse& response, const std::string& type) {
   return wire::fault(classify(response, type), response, type, kIdHeader);
 }
@@ -62,7 +68,11 @@ class Format final : public PolledFormat {
     rapidjson::Document body;
     const bool readable = wire::parse_object(response.body, body);
     if (response.status != 200 && response.status != 202) {
-      return fault_of(response, readable ? error_type(body) : "");
+      ProviderFault fault = fault_of(response, readable ? error_type(body) : "");
+      if (fault.fault == Fault::kUnsupportedInput && readable && is_about_voice(body)) {
+        fault.fault = Fault::kMisconfigured;
+      }
+      return fault;
     }
     Ticket ticket;
     if (readable) {
@@ -106,7 +116,12 @@ class Format final : public PolledFormat {
       return Waiting{};
     }
     if (response.status != 200) {
-      return unclear_or_fault(response, error_type(body));
+      Progress out = unclear_or_fault(response, error_type(body));
+      if (auto* const fault = std::get_if<ProviderFault>(&out);
+          fault != nullptr && fault->fault == Fault::kUnsupportedInput && is_about_voice(body)) {
+        fault->fault = Fault::kMisconfigured;
+      }
+      return out;
     }
     for (const char* name : {"audio", "audio_file"}) {
       if (const rapidjson::Value* const file = wire::member(body, name); file != nullptr) {

@@ -48,17 +48,22 @@ std::string format_for(const ProviderEntry& entry, const GenerationRequest& requ
   return "wav";
 }
 
-std::string error_code(std::string& body) {
+struct Refusal {
+  std::string code, param;
+};
+
+Refusal refusal_of(std::string& body) {
   rapidjson::Document document;
   if (!wire::parse_object(body, document)) {
-    return "";
+    return {};
   }
   const rapidjson::Value* const error = wire::member(document, "error");
   if (error == nullptr) {
-    return "";
+    return {};
   }
   const std::string_view code = wire::text_of(*error, "code");
-  return std::string(code.empty() ? wire::text_of(*error, "type") : code);
+  return {.code = std::string(code.empty() ? wire::text_of(*error, "type") : code),
+          .param = std::string(wire::text_of(*error, "param"))};
 }
 
 void promise(const ProviderEntry& /*entry*/, Capabilities& able) {
@@ -96,27 +101,32 @@ http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& req
   return out;
 }
 
-Fault classify(int status, std::string_view code) {
+Fault classify(int status, std::string_view code, std::string_view param) {
   if (code == "content_policy_violation" || code == "content_filter" ||
       code == "moderation_blocked") {
     return Fault::kRejected;
   }
   // The same status as "slower, please", the opposite meaning: a person must act.
-  if (code == "insufficient_quota" || code == "credit_balance_exhausted") {
-    return Fault::kTryNext;
+  if (code == "insufficient_quota" || code == "credit_balance_exhausted" ||
+      code == "model_not_found") {
+    return Fault::kMisconfigured;
   }
-  if (code == "model_not_found") {
-    return Fault::kTryNext;
-  }
-  return wire::fault_of_status(status);
+  const Fault fault = wire::fault_of_status(status);
+  // Of what we send the text alone is the client's.
+  return fault == Fault::kUnsupportedInput && !param.empty() && param != "input"
+             ? Fault::kMisconfigured
+             : fault;
 }
 
 Result<Audio, ProviderFault> read(const ProviderEntry& entry,
                                   const GenerationRequest& request,
                                   http::ClientResponse response) {
   if (response.status != 200) {
-    const std::string code = error_code(response.body);
-    return wire::fault(classify(response.status, code), response, code, kIdHeader);
+    const auto [code, param] = refusal_of(response.body);
+    return wire::fault(classify(response.status, code, param),
+                       response,
+                       param.empty() ? code : code + ":" + param,
+                       kIdHeader);
   }
   const std::string type(response.header("content-type"));
   const AudioType expected =

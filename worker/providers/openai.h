@@ -12,8 +12,8 @@ extern const ProviderKind kKind;
 
 http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& request);
 
-// `code`: error.code, or error.type without one.
-Fault classify(int status, std::string_view code);
+// `code`: error.code, or error.type without one; `param`: error.param, what it does not like.
+Fault classify(int status, std::string_view code, std::string_view param = "");
 
 Result<Audio, ProviderFault> read(const ProviderEntry& entry,
                                   const GenerationRequest& request,

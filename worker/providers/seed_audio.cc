@@ -155,7 +155,7 @@ Fault classify(int status, std::int64_t code, std::string_view message) {
       return Fault::kUnsupportedInput;
     case 45000010:
     case 45000030:  // The key, or what it may use.
-      return Fault::kTryNext;
+      return Fault::kMisconfigured;
     case 45001104:
     case 45001125:
     case 45001127:
@@ -167,7 +167,7 @@ Fault classify(int status, std::int64_t code, std::string_view message) {
     case 45001132:  // It could not fetch the reference.
       return Fault::kTryNext;
     case 55000000:
-      return contains(message, "mismatch") ? Fault::kTryNext : Fault::kRetrySame;
+      return contains(message, "mismatch") ? Fault::kMisconfigured : Fault::kRetrySame;
     case 55001309:
       return Fault::kRetrySame;
     default:

@@ -140,6 +140,7 @@ class PolledDialogue final : public Dialogue {
 
   Step after_question(Heard answer) {
     Progress progress = Unclear{};
+    const bool gone = answer && answer->status == 404;
     if (answer) {
       progress = stage_ == Stage::kFetching ? format_.result(std::move(*answer))
                                             : format_.status(std::move(*answer));
@@ -149,6 +150,9 @@ class PolledDialogue final : public Dialogue {
     }
     unclear_ = 0;
     if (auto* const fault = std::get_if<ProviderFault>(&progress)) {
+      if (gone && fault->fault == Fault::kMisconfigured) {
+        fault->fault = Fault::kTryNext;  // It is this job that is not there.
+      }
       return std::move(*fault);
     }
     if (auto* const file = std::get_if<FileAt>(&progress)) {

@@ -176,6 +176,11 @@ Fault fault_of_status(int status) {
     case 413:
     case 422:
       return Fault::kUnsupportedInput;
+    case 401:
+    case 402:
+    case 403:
+    case 404:
+      return Fault::kMisconfigured;
     default:
       return Fault::kTryNext;
   }
@@ -291,6 +296,22 @@ std::string_view text_of(const rapidjson::Value& object, const char* name) {
   return value != nullptr && value->IsString()
              ? std::string_view(value->GetString(), value->GetStringLength())
              : std::string_view();
+}
+
+std::string bad_member(const rapidjson::Value& detail) {
+  if (!detail.IsArray() || detail.Empty()) {
+    return "";
+  }
+  const rapidjson::Value* const loc = member(detail[0], "loc");
+  if (loc == nullptr || !loc->IsArray()) {
+    return "";
+  }
+  for (rapidjson::SizeType i = loc->Size(); i > 0; --i) {
+    if (const rapidjson::Value& one = (*loc)[i - 1]; one.IsString()) {
+      return {one.GetString(), one.GetStringLength()};
+    }
+  }
+  return "";
 }
 
 std::string request_uuid(std::string_view request_key) {

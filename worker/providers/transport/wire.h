@@ -38,8 +38,8 @@ ProviderFault fault(Fault kind,
 ProviderFault fault_of(const http::ClientError& error);
 
 // The answer to a status that has no code of its own to go by: 408, 429, 500, 502, 503 may pass;
-// 504, 524 gave up waiting for something that may go on; 400, 413, 422 are about this input; the
-// rest is between us and the provider.
+// 504, 524 gave up waiting for something that may go on; 400, 413, 422 are about this input; 401 to
+// 404 about our key, account, address or model; the rest is between us and the provider.
 Fault fault_of_status(int status);
 
 // Turns bytes into audio of the type they show to be. `expected` is what was asked for and the only
@@ -66,6 +66,10 @@ bool parse_object(std::string& body, rapidjson::Document& document);
 // The member of that name if it is of that type, or "" / nullptr.
 std::string_view text_of(const rapidjson::Value& object, const char* name);
 const rapidjson::Value* member(const rapidjson::Value& object, const char* name);
+
+// Of a list of what is wrong with a request (FastAPI's "detail"), the member that the first is
+// about: the last text of its "loc"; or "".
+std::string bad_member(const rapidjson::Value& detail);
 
 // 16 bytes made from `request_key`, written as a UUID: the same key is the same id.
 std::string request_uuid(std::string_view request_key);
