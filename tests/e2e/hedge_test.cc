@@ -41,6 +41,25 @@ TEST(Hedge, AQuickProviderIsNotDoubled) {
   EXPECT_EQ(spare.call_count(), 0U);
 }
 
+// The local engine is always faster: it delivered what somebody else was paid for.
+TEST(Hedge, StaysWithinATier) {
+  const ProviderDouble good([](const DoubleCall&) {
+    DoubleReply reply = wav_reply(1.5);
+    reply.delay = 1500ms;
+    return reply;
+  });
+  const ProviderDouble lesser([](const DoubleCall&) { return wav_reply(3.0); });
+  const ChainFile chain({openai_entry("good", good, kHedged),
+                         openai_entry("lesser", lesser, R"(,"tier":3)"),
+                         kLocalEntry});
+  Stack stack(chain.options());
+  const Account ann = stack.account(1000);
+  const std::string id = stack.create(ann, wav_body("x")).text("id");
+  EXPECT_EQ(stack.wait_final(ann, id).text("output.duration_seconds"), "1.5");
+  EXPECT_THAT(attempts_of(stack, id), ElementsAre("good succeeded"));
+  EXPECT_EQ(lesser.call_count(), 0U);
+}
+
 TEST(Hedge, OneFailureWaitsForTheOther) {
   // The hedged one fails while its hedge is at work; then the hedge fails while the first is.
   const auto after = [](std::chrono::milliseconds delay, DoubleReply reply) {

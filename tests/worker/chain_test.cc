@@ -188,6 +188,21 @@ TEST(Chain, PassesOverOpenBreakersAndTellsUntilWhen) {
   EXPECT_EQ(status[1].state, "ready");
 }
 
+TEST(Chain, BesideASlowOneStandsTheNextOfItsTier) {
+  std::vector<std::unique_ptr<AudioProvider>> providers;
+  for (const int tier : {1, kTierOfTheHouse, 1, 1}) {
+    Capabilities able;
+    able.tier = tier;
+    providers.push_back(std::make_unique<FakeProvider>("fake", able));
+  }
+  const Chain chain(std::move(providers));
+  const GenerationRequest request;
+  EXPECT_EQ(chain.choose_beside(request, 0, kTime), 2U);
+  EXPECT_EQ(chain.choose_beside(request, 1, kTime), std::nullopt);
+  EXPECT_EQ(chain.choose_beside(request, 2, kTime), 3U);
+  EXPECT_EQ(chain.choose(request, 1, kTime), 1U) << "after a fault it is asked all the same";
+}
+
 TEST(Chain, WhatWeEndOurselvesIsNoFailureOfTheProvider) {
   const Chain chain = three();
   for (int i = 0; i < 50; ++i) {

@@ -156,6 +156,16 @@ std::optional<std::size_t> Chain::choose(const GenerationRequest& request,
   return std::nullopt;
 }
 
+std::optional<std::size_t> Chain::choose_beside(const GenerationRequest& request,
+                                                std::size_t slow,
+                                                TaskTime time) const {
+  auto next = choose(request, slow + 1, time);
+  while (next && at(*next).capabilities().tier != at(slow).capabilities().tier) {
+    next = choose(request, *next + 1, time);
+  }
+  return next;
+}
+
 bool Chain::is_fallback(const GenerationRequest& request, std::size_t position) const {
   return std::any_of(
       links_.begin(),

@@ -70,6 +70,10 @@ class Chain {
   std::optional<std::size_t> choose(const GenerationRequest& request,
                                     std::size_t from,
                                     TaskTime time) const;
+  // The first such provider after the one at `slow` that is of its tier: to be asked as well.
+  std::optional<std::size_t> choose_beside(const GenerationRequest& request,
+                                           std::size_t slow,
+                                           TaskTime time) const;
   // Could any provider before `position` serve `request`, were it trusted and in time?
   bool is_fallback(const GenerationRequest& request, std::size_t position) const;
   // Why choose() names none. Those at the positions `except` are known to be unable.

@@ -91,6 +91,9 @@ struct ProviderRequest {
   std::function<void(const std::string& ticket)> on_ticket{};
 };
 
+// What makes audio in the house costs nothing, and sounds like it.
+inline constexpr int kTierOfTheHouse = 2;
+
 // Constant for a provider's life.
 struct Capabilities {
   std::vector<std::string> voices;  // ids of common/domain/voices.h
@@ -102,8 +105,10 @@ struct Capabilities {
   // Done by the provider itself; outside these the pipeline does the rest.
   Range native_speed{1.0, 1.0};
   Range native_pitch{0.0, 0.0};
-  // Not answered by then: the next provider is asked as well, and the first audio wins. 0: never.
+  // Not answered by then: the next provider of the same tier is asked as well, and the first audio
+  // wins. 0: never.
   std::chrono::milliseconds hedge_after{0};
+  int tier = kTierOfTheHouse;  // Of quality: who is fast must not win by being worse.
   // Calls open at once; to keep to it is the caller's part.
   int max_in_flight = 1;
 };

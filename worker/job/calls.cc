@@ -137,10 +137,11 @@ std::shared_ptr<ProviderCall> Calls::open(const JobPtr& job, const Call& call) {
   });
 }
 
-// Asks the next provider as well. Both may charge us; the client pays for the one that wins.
+// Asks the next provider of its tier as well. Both may charge us; the client pays for the one that
+// wins.
 void Calls::hedge(const JobPtr& job, const Call& slow) {
   if (const auto second =
-          job->chain->choose(*job->request, slow.provider + 1, job->time(Job::Clock::now()))) {
+          job->chain->choose_beside(*job->request, slow.provider, job->time(Job::Clock::now()))) {
     if (const auto call = job->hedge(slow, *second)) {
       write_hedge(job, *call);
     }

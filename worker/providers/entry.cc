@@ -27,6 +27,7 @@ constexpr double kSecondsMin = 0.05;
 constexpr double kTimeoutMax = 900.0;  // Seconds; the deadline of a task.
 constexpr double kConnectMax = 60.0;
 constexpr int kInFlightMax = 10'000;
+constexpr int kTierMax = 9;
 constexpr std::size_t kNameMax = 64;
 constexpr std::size_t kTextMax = 512;
 
@@ -270,6 +271,7 @@ std::optional<ProviderEntry> parse_entry(const Value& value,
     read_voices(members, entry);
     entry.timeout = milliseconds_of(members.number(
         "timeout_seconds", static_cast<double>(kind->timeout.count()), kSecondsMin, kTimeoutMax));
+    entry.tier = static_cast<int>(members.number("tier", entry.tier, 1, kTierMax));
     if (members.find("hedge_after_seconds") != nullptr) {
       entry.hedge_after =
           milliseconds_of(members.number("hedge_after_seconds", 0, kSecondsMin, kTimeoutMax));
@@ -369,6 +371,7 @@ std::unique_ptr<AudioProvider> make_provider(const ProviderEntry& entry, http::C
     able.voices.push_back(ours);
   }
   able.hedge_after = entry.hedge_after;
+  able.tier = entry.tier;
   able.max_in_flight = entry.max_in_flight;
   able.gives_tickets = std::holds_alternative<const PolledFormat*>(kind.format);
   if (kind.promise != nullptr) {

@@ -29,6 +29,7 @@ struct ProviderEntry {
   std::chrono::milliseconds connect_timeout{3'000};
   std::chrono::milliseconds hedge_after{0};  // 0: no hedging
   int max_in_flight = 64;
+  int tier = 1;  // of quality, 1-9; the local engine is of kTierOfTheHouse
 
   // All options of its kind, by name; those that were not given are as the kind says. JSON objects
   // are kept as their text.
