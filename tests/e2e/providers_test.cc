@@ -400,6 +400,30 @@ TEST(Bulkhead, AHangingProviderDoesNotHoldUpWhatTheOtherServes) {
   EXPECT_EQ(first.connections(), 2U);
 }
 
+// The last of sixteen was served after eight turns, while the next provider sat idle.
+TEST(Bulkhead, WhatWaitsTooLongGoesToTheNext) {
+  std::atomic<bool> open{false};
+  ProviderDouble first(
+      [&](const DoubleCall&) { return open.load() ? wav_reply(0.3) : on_the_wire(Form::kHang); });
+  ProviderDouble second([](const DoubleCall&) { return wav_reply(0.3); });
+  const ChainFile chain(
+      {openai_entry(
+           kFirst, first, R"(,"timeout_seconds":600,"max_in_flight":2,"queue_wait_seconds":1)"),
+       openai_entry(kSecond, second)});
+  Stack stack(chain.options());
+  const Account ann = stack.account(100'000);
+  for (int i = 0; i < 16; ++i) {
+    stack.create(ann, wav_body("x"));
+  }
+  EXPECT_TRUE(second.wait_until([&] { return second.call_count() == 14; }, 60s))
+      << second.call_count();
+  EXPECT_EQ(first.call_count(), 2U);
+  EXPECT_EQ(provider_state(stack, kFirst), "ready");
+  EXPECT_TRUE(eventually(60s, [&] {
+    return stack.database().number(store::Sql("SELECT COUNT(*) FROM tasks WHERE state=3")) == 14;
+  }));
+}
+
 TEST(Reload, SwapsTheChainUnderLoadAndRefusesABadFile) {
   ProviderDouble first([](const DoubleCall&) {
     DoubleReply out = wav_reply(0.3);

@@ -37,7 +37,7 @@ TEST_F(Entries, ReadsEveryMember) {
   const auto parsed = parse_providers(R"({"providers":[
     {"name":"primary","kind":"openai","base_url":"http://127.0.0.1:9101/a/v1/",
      "api_key_env":"TEST_PROVIDER_KEY","model":"gpt-4o-mini-tts","timeout_seconds":20,
-     "connect_timeout_seconds":1.5,"max_in_flight":7,"tier":3,
+     "connect_timeout_seconds":1.5,"max_in_flight":7,"tier":3,"queue_wait_seconds":2.5,
      "voices":{"aria":"coral","atlas":"onyx"},"options":{"response_format":"match"}},
     {"name":"fallback","kind":"local"}]})");
   ASSERT_TRUE(parsed);
@@ -51,6 +51,7 @@ TEST_F(Entries, ReadsEveryMember) {
   EXPECT_EQ(entry.connect_timeout, std::chrono::milliseconds(1500));
   EXPECT_EQ(entry.max_in_flight, 7);
   EXPECT_EQ(entry.tier, 3);
+  EXPECT_EQ(entry.queue_wait, std::chrono::milliseconds(2500));
   EXPECT_EQ(entry.voices.at("atlas"), "onyx");
   EXPECT_EQ(entry.option("response_format"), "match");
   EXPECT_EQ(parsed->back().kind, find_kind("local"));

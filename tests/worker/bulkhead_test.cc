@@ -64,6 +64,22 @@ TEST_F(BulkheadTest, AWaitingCallIsCanceledAtOnceARunningOneByItsProvider) {
   EXPECT_EQ(bulkhead_->running(), 2U);
 }
 
+TEST_F(BulkheadTest, WhatWaitsCanBeToldToStop) {
+  const auto running = start(0);
+  start(1);
+  const auto waiting = start(2);
+  EXPECT_FALSE(running->waits());
+  EXPECT_TRUE(waiting->waits());
+  running->stop_waiting();
+  EXPECT_TRUE(ended_.empty());
+  waiting->stop_waiting();
+  waiting->stop_waiting();
+  EXPECT_EQ(ended_, std::vector<int>{2});
+  EXPECT_EQ(late_, 1);
+  EXPECT_EQ(bulkhead_->waiting(), 0U);
+  EXPECT_EQ(bulkhead_->running(), 2U);
+}
+
 TEST_F(BulkheadTest, WhoseTurnComesTooLateIsNotCalled) {
   using std::chrono::milliseconds;
   for (int i = 0; i < 5; ++i) {

@@ -289,6 +289,30 @@ TEST(Chain, WhatOnlyOneServesKeepsNothingFromTheOther) {
   EXPECT_EQ(two.chain->room(), 2U) << "the slots of the other";
 }
 
+// What would wait too long for the first one is claimed for the other.
+TEST(Chain, WhoeverTakesWhatWaitsTooLongAddsRoom) {
+  Capabilities impatient;
+  impatient.queue_wait = seconds(1);
+  Timed two(std::vector<Capabilities>{impatient, {}});
+  EXPECT_EQ(two.chain->room(), 6U);
+  EXPECT_EQ(two.chain->capacity(), 4U);
+  for (int i = 0; i < 3; ++i) {
+    two.start(0);
+  }
+  EXPECT_EQ(two.chain->room(), 3U) << "one waits, for whom the other has a slot";
+  two.start(0);
+  EXPECT_EQ(two.chain->room(), 2U) << "as many as are kept in reserve";
+  for (int i = 0; i < 5; ++i) {
+    two.start(0);
+  }
+  EXPECT_EQ(two.chain->room(), 0U);
+  const GenerationRequest request;
+  EXPECT_EQ(two.chain->choose_free(request, 0, kTime), 1U);
+  two.start(1);
+  two.start(1);
+  EXPECT_EQ(two.chain->choose_free(request, 0, kTime), std::nullopt);
+}
+
 TEST(Chain, WhoServesNothingMoreThanTheOneBeforeItAddsNoRoom) {
   Timed same(std::vector<Capabilities>(2));
   EXPECT_EQ(same.chain->room(), 3U);

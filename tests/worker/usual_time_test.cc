@@ -15,11 +15,15 @@ UsualTime after(int count, std::chrono::milliseconds time) {
   return out;
 }
 
-TEST(UsualTime, NothingIsAssumedBeforeAFewCalls) {
+// Where few are called each may be paid and cut off before five are known.
+TEST(UsualTime, TheFirstCallTellsWhatTheNextOneNeeds) {
   EXPECT_EQ(UsualTime().needed(), std::nullopt);
-  EXPECT_EQ(after(4, 5s).needed(), std::nullopt);
-  EXPECT_TRUE(after(4, 5s).fits({.left = 1ms, .whole = 900s}));
-  EXPECT_EQ(after(5, 4s).usual(), 4s);
+  EXPECT_TRUE(UsualTime().fits({.left = 1ms, .whole = 900s}));
+  UsualTime usual = after(1, 10s);
+  EXPECT_EQ(usual.usual(), 10s);
+  EXPECT_FALSE(usual.fits({.left = 10s, .whole = 30s}));
+  usual.add(4s);
+  EXPECT_EQ(usual.usual(), 10s) << "of so few the longest";
 }
 
 TEST(UsualTime, ACallNeedsAQuarterMoreAndWhatFollowsIt) {

@@ -55,18 +55,45 @@ struct Bulkhead::Call final : ProviderCall {
   void cancel() override { end(&ProviderCall::cancel); }
   void leave() override { end(&ProviderCall::leave); }
 
+  bool waits() const override {
+    const auto owner = state.lock();
+    if (!owner) {
+      return false;
+    }
+    const MutexLock lock(owner->mutex);
+    return std::any_of(owner->waiting.begin(), owner->waiting.end(), [this](const auto& call) {
+      return call.get() == this;
+    });
+  }
+
+  void stop_waiting() override {
+    bool dropped = false;
+    if (const auto owner = state.lock()) {
+      const MutexLock lock(owner->mutex);
+      dropped = drop(*owner);
+    }
+    if (dropped) {
+      done(ProviderFault{Fault::kNotCalled, "waited too long for its turn", std::nullopt});
+    }
+  }
+
+  bool drop(State& owner) LOCKS_REQUIRED(owner.mutex) {
+    const auto at = std::find_if(owner.waiting.begin(),
+                                 owner.waiting.end(),
+                                 [this](const auto& call) { return call.get() == this; });
+    if (at == owner.waiting.end()) {
+      return false;
+    }
+    owner.waiting.erase(at);
+    return true;
+  }
+
   void end(void (ProviderCall::*how)()) {
     std::shared_ptr<ProviderCall> started;
     bool dropped = false;
     if (const auto owner = state.lock()) {
       const MutexLock lock(owner->mutex);
-      const auto at = std::find_if(owner->waiting.begin(),
-                                   owner->waiting.end(),
-                                   [this](const auto& call) { return call.get() == this; });
-      if (at != owner->waiting.end()) {
-        owner->waiting.erase(at);
-        dropped = true;
-      }
+      dropped = drop(*owner);
       canceled = how;
       started = inner;
     }

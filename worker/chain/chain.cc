@@ -49,6 +49,10 @@ bool is_covered(const std::vector<const Capabilities*>& before, const Capabiliti
   });
 }
 
+std::size_t slots_of(const Capabilities& able) {
+  return static_cast<std::size_t>(std::max(1, able.max_in_flight));
+}
+
 milliseconds wait_before_same(const ProviderFault& fault, const Standing& standing) {
   const double base = static_cast<double>((kFirstWait * (1 << (standing.tries - 1))).count());
   auto wait = milliseconds(static_cast<std::int64_t>(base * (1 + 0.5 * standing.jitter)));
@@ -166,6 +170,16 @@ std::optional<std::size_t> Chain::choose_beside(const GenerationRequest& request
   return next;
 }
 
+std::optional<std::size_t> Chain::choose_free(const GenerationRequest& request,
+                                              std::size_t from,
+                                              TaskTime time) const {
+  auto next = choose(request, from, time);
+  while (next && at(*next).running() >= slots_of(at(*next).capabilities())) {
+    next = choose(request, *next + 1, time);
+  }
+  return next;
+}
+
 bool Chain::is_fallback(const GenerationRequest& request, std::size_t position) const {
   return std::any_of(
       links_.begin(),
@@ -199,7 +213,9 @@ std::size_t Chain::room() const {
     return std::numeric_limits<std::size_t>::max();  // That nobody can is said at once.
   }
   std::size_t slots = 0, free = 0, waiting = 0;
-  std::vector<const Capabilities*> trusted;
+  // What those with a queue_wait cannot take in time, and who takes it.
+  std::size_t overflow = 0, spare = 0;
+  std::vector<const Capabilities*> trusted, impatient;
   for (const auto& link : links_) {
     const Capabilities& able = link->provider.capabilities();
     if (link->closed_to_calls().count() > 0 || is_covered(trusted, able)) {
@@ -209,12 +225,21 @@ std::size_t Chain::room() const {
       ++free;  // And whoever comes after it gets what it cannot take.
       continue;
     }
-    const auto limit = static_cast<std::size_t>(able.max_in_flight);
+    const std::size_t limit = slots_of(able);
+    const std::size_t idle = limit - std::min(limit, link->provider.running());
     slots += limit;
-    free += limit - std::min(limit, link->provider.running());
-    waiting += link->provider.waiting();
-    trusted.push_back(&able);
+    (is_covered(impatient, able) ? spare : free) += idle;
+    if (able.queue_wait.count() > 0) {
+      overflow += link->provider.waiting();
+      impatient.push_back(&able);
+    } else {
+      waiting += link->provider.waiting();
+      trusted.push_back(&able);
+    }
   }
+  const std::size_t taken = std::min(spare, overflow);
+  free += spare - taken;
+  waiting += overflow - taken;
   const std::size_t reserve = slots == 0 ? 0 : 1 + slots / kReserveShare;
   return free + reserve - std::min(reserve, waiting);
 }
@@ -227,8 +252,10 @@ std::size_t Chain::capacity() const {
     any_open = any_open || link->closed_to_calls().count() == 0;
     const Capabilities& able = link->provider.capabilities();
     if (!is_covered(before, able)) {
-      slots += static_cast<std::size_t>(able.max_in_flight);
-      before.push_back(&able);
+      slots += slots_of(able);
+      if (able.queue_wait.count() == 0) {
+        before.push_back(&able);
+      }
     }
   }
   return any_open ? slots : 0;

@@ -74,6 +74,10 @@ class Chain {
   std::optional<std::size_t> choose_beside(const GenerationRequest& request,
                                            std::size_t slow,
                                            TaskTime time) const;
+  // The first such provider at or after `from` that has a free slot.
+  std::optional<std::size_t> choose_free(const GenerationRequest& request,
+                                         std::size_t from,
+                                         TaskTime time) const;
   // Could any provider before `position` serve `request`, were it trusted and in time?
   bool is_fallback(const GenerationRequest& request, std::size_t position) const;
   // Why choose() names none. Those at the positions `except` are known to be unable.
@@ -83,7 +87,7 @@ class Chain {
   // How many more tasks can be called for now, or soon: free slots of the providers that are
   // trusted, and a few that may wait, so that no slot idles while the next task is claimed. A
   // provider counts if it serves what none before it does: the others only get what those have
-  // failed.
+  // failed, or, where one has a queue_wait, what waits for it too long.
   std::size_t room() const;
   // How many tasks can be called for at once while all providers are trusted, counted as for
   // room(). 0 while all of them are left alone.

@@ -111,6 +111,8 @@ struct Capabilities {
   int tier = kTierOfTheHouse;  // Of quality: who is fast must not win by being worse.
   // Calls open at once; to keep to it is the caller's part.
   int max_in_flight = 1;
+  // A call whose turn has not come by then goes to another provider that is free. 0: it waits.
+  std::chrono::milliseconds queue_wait{0};
 };
 
 class ProviderCall {
@@ -121,6 +123,10 @@ class ProviderCall {
   virtual void cancel() = 0;
   // The same, but what has a ticket goes on there: somebody may ask for it.
   virtual void leave() { cancel(); }
+  // Does it wait for its turn, so that nobody is asked yet?
+  virtual bool waits() const { return false; }
+  // If so, it ends with kNotCalled.
+  virtual void stop_waiting() {}
 };
 
 class AudioProvider {

@@ -7,7 +7,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::size_t kCallsMin = 5;
 constexpr milliseconds kAfterTheCall{1000};
 
 }  // namespace
@@ -19,7 +18,7 @@ void UsualTime::add(milliseconds time) {
 
 std::optional<milliseconds> UsualTime::usual() const {
   const std::size_t count = std::min(seen_, kRecent);
-  if (count < kCallsMin) {
+  if (count == 0) {
     return std::nullopt;
   }
   auto times = recent_;

@@ -22,7 +22,7 @@ class UsualTime {
   // would be cut off for ever, and be paid for each time.
   void add(std::chrono::milliseconds time);
 
-  // What 19 of 20 recent calls took at most. Nullopt: too few are known.
+  // What 19 of 20 recent calls took at most; of fewer than that, all. Nullopt: none is known.
   std::optional<std::chrono::milliseconds> usual() const;
   // What is needed from a call's start to the end of its task: that, a quarter more, and a second
   // for shaping, storing and settling.

@@ -11,6 +11,9 @@
 namespace audiogen::worker {
 namespace {
 
+// Nobody tells when another provider has a free slot.
+constexpr std::chrono::milliseconds kLookForFree{500};
+
 store::AttemptStart row_of(const Job& job, std::size_t provider, std::uint32_t number) {
   store::AttemptStart start;
   start.task = job.claim.task;
@@ -98,11 +101,30 @@ void Calls::call(const JobPtr& job) {
   ++job->tries;
   AG_CRASH_POINT("worker.attempt_row");
   const Call call{.step = job->begin_step(), .provider = job->provider, .row = job->row};
-  job->hold(call.step, open(job, call));
+  const auto opened = open(job, call);
+  job->hold(call.step, opened);
   roster_.begin(job);
-  const auto patience = job->chain->at(call.provider).capabilities().hedge_after;
-  if (patience.count() > 0) {
-    scheduler_.after(patience, [this, job, call] { hedge(job, call); });
+  const Capabilities& able = job->chain->at(call.provider).capabilities();
+  if (able.hedge_after.count() > 0) {
+    scheduler_.after(able.hedge_after, [this, job, call] { hedge(job, call); });
+  }
+  if (able.queue_wait.count() > 0 && opened->waits()) {
+    scheduler_.after(able.queue_wait, [this, job, call, opened] { pass_on(job, call, opened); });
+  }
+}
+
+// It has waited for its turn as long as it may: as soon as another provider is free, that one has
+// it.
+void Calls::pass_on(const JobPtr& job,
+                    const Call& call,
+                    const std::shared_ptr<ProviderCall>& waiting) {
+  if (!waiting->waits()) {
+    return;
+  }
+  if (job->chain->choose_free(*job->request, call.provider + 1, job->time(Job::Clock::now()))) {
+    waiting->stop_waiting();
+  } else {
+    scheduler_.after(kLookForFree, [this, job, call, waiting] { pass_on(job, call, waiting); });
   }
 }
 

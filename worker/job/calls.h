@@ -43,6 +43,7 @@ class Calls {
   void write(const JobPtr& job, const store::AttemptStart& start);
   void write_later(const JobPtr& job, const store::AttemptStart& start);
   std::shared_ptr<ProviderCall> open(const JobPtr& job, const Call& call);
+  void pass_on(const JobPtr& job, const Call& call, const std::shared_ptr<ProviderCall>& waiting);
   void hedge(const JobPtr& job, const Call& slow);
   void write_hedge(const JobPtr& job, const Call& call);
   void write_hedge_later(const JobPtr& job, const Call& call);

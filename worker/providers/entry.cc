@@ -271,6 +271,10 @@ std::optional<ProviderEntry> parse_entry(const Value& value,
     read_voices(members, entry);
     entry.timeout = milliseconds_of(members.number(
         "timeout_seconds", static_cast<double>(kind->timeout.count()), kSecondsMin, kTimeoutMax));
+    if (members.find("queue_wait_seconds") != nullptr) {
+      entry.queue_wait =
+          milliseconds_of(members.number("queue_wait_seconds", 0, kSecondsMin, kTimeoutMax));
+    }
     entry.tier = static_cast<int>(members.number("tier", entry.tier, 1, kTierMax));
     if (members.find("hedge_after_seconds") != nullptr) {
       entry.hedge_after =
@@ -371,6 +375,7 @@ std::unique_ptr<AudioProvider> make_provider(const ProviderEntry& entry, http::C
     able.voices.push_back(ours);
   }
   able.hedge_after = entry.hedge_after;
+  able.queue_wait = entry.queue_wait;
   able.tier = entry.tier;
   able.max_in_flight = entry.max_in_flight;
   able.gives_tickets = std::holds_alternative<const PolledFormat*>(kind.format);

@@ -29,6 +29,7 @@ struct ProviderEntry {
   std::chrono::milliseconds connect_timeout{3'000};
   std::chrono::milliseconds hedge_after{0};  // 0: no hedging
   int max_in_flight = 64;
+  std::chrono::milliseconds queue_wait{0};  // 0: as long as it takes
   int tier = 1;  // of quality, 1-9; the local engine is of kTierOfTheHouse
 
   // All options of its kind, by name; those that were not given are as the kind says. JSON objects
