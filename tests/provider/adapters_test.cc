@@ -250,8 +250,9 @@ GenerationRequest shaped() {
 }
 
 TEST(Openai, SendsWhatTheFormatKnows) {
-  const auto sent =
-      send(entry_of(openai::kKind, ""), shaped(), good_reply(openai::kKind, tone_wav(1.0)));
+  auto entry = entry_of(openai::kKind, "");
+  entry.model = "tts-1";
+  const auto sent = send(entry, shaped(), good_reply(openai::kKind, tone_wav(1.0)));
   EXPECT_EQ(sent.call.target, "/v1/audio/speech");
   EXPECT_EQ(sent.call.header("authorization"), "Bearer " + std::string(kSecret));
   EXPECT_EQ(sent.call.header("content-type"), "application/json");
@@ -265,6 +266,39 @@ TEST(Openai, SendsWhatTheFormatKnows) {
   ASSERT_TRUE(sent.result);
   EXPECT_EQ(sent.result->speed_applied, 1.75);
   EXPECT_EQ(sent.result->pitch_applied, 0.0);
+}
+
+// gpt-4o-mini-tts and servers of other people may take a speed and ignore it: the client then got,
+// and paid, the wrong length.
+TEST(Openai, SpeedIsTheModelsWhereItsDocumentationPromisesIt) {
+  auto entry = entry_of(openai::kKind, "");
+  const auto applied = [&](const char* model, const char* speed) {
+    entry.model = model;
+    entry.options["speed"] = speed;
+    const auto sent = send(entry, shaped(), good_reply(openai::kKind, tone_wav(1.0)));
+    EXPECT_EQ(sent.body.HasMember("speed"), sent.result->speed_applied != 1.0);
+    return sent.result->speed_applied;
+  };
+  EXPECT_EQ(applied("tts-1-hd", "auto"), 1.75);
+  EXPECT_EQ(applied("gpt-4o-mini-tts", "auto"), 1.0);
+  EXPECT_EQ(applied("gpt-4o-mini-tts", "native"), 1.75);
+  EXPECT_EQ(applied("tts-1", "ours"), 1.0);
+}
+
+TEST(Shape, IsOursWhereTheEntrySaysSo) {
+  auto eleven = entry_of(elevenlabs::kKind, "");
+  eleven.options["speed"] = "ours";
+  const auto speech = send(eleven, shaped(), good_reply(elevenlabs::kKind, tone_wav(1.0)));
+  EXPECT_FALSE(speech.body.HasMember("voice_settings"));
+  EXPECT_EQ(speech.result->speed_applied, 1.0);
+
+  auto seed = entry_of(seed_audio::kKind, "");
+  seed.options["speed"] = seed.options["pitch"] = "ours";
+  const auto scene = send(seed, shaped(), good_reply(seed_audio::kKind, tone_wav(1.0)));
+  EXPECT_EQ(scene.body["audio_config"]["speech_rate"].GetInt(), 0);
+  EXPECT_EQ(scene.body["audio_config"]["pitch_rate"].GetInt(), 0);
+  EXPECT_EQ(scene.result->speed_applied, 1.0);
+  EXPECT_EQ(scene.result->pitch_applied, 0.0);
 }
 
 TEST(Openai, MatchAsksForTheClientsFormatAt24kHz) {

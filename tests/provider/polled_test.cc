@@ -288,6 +288,34 @@ TEST_P(Polled, SubmissionThatMayHaveArrivedIsUnknown) {
   EXPECT_EQ(talk.lose(), "unknown_outcome: lost");
 }
 
+// Models name their inputs as they like; what an entry names none for is ours.
+TEST_P(Polled, TheShapeIsTheModelsWhereTheEntryNamesItsInput) {
+  GenerationRequest asked;
+  asked.prompt = "rain";
+  asked.speed = 1.5;
+  asked.pitch = -2;
+  asked.sample_rate = 44100;
+  auto entry = entry_of(*GetParam(), kBase);
+  entry.voices.clear();
+  const auto& format = *std::get<const PolledFormat*>(GetParam()->format);
+  const auto applied = [&] {
+    Audio audio;
+    format.mark_applied(entry, asked, audio);
+    return std::to_string(audio.speed_applied) + " " + std::to_string(audio.pitch_applied);
+  };
+  const auto body = [&] { return format.submit(entry, request_of(asked), 30s).body; };
+  EXPECT_THAT(body(), HasSubstr(R"({"prompt":"rain"})"));
+  EXPECT_EQ(applied(), "1.000000 0.000000");
+  entry.options["speed_member"] = "rate";
+  entry.options["pitch_member"] = "key";
+  entry.options["rate_member"] = "sample_rate";
+  EXPECT_THAT(body(), HasSubstr(R"({"prompt":"rain","rate":1.5,"key":-2.0,"sample_rate":44100})"));
+  EXPECT_EQ(applied(), "1.500000 -2.000000");
+  asked.speed = 1.0;
+  asked.pitch = 0.0;
+  EXPECT_THAT(body(), HasSubstr(R"({"prompt":"rain","sample_rate":44100})"));
+}
+
 // A whole provider, file included, behind the double.
 DoubleReply play(const ProviderKind& kind,
                  const std::string& base,

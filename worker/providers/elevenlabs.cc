@@ -23,8 +23,9 @@ constexpr std::array<std::string_view, 26> kFormats = {
     "opus_48000_64", "opus_48000_96", "opus_48000_128", "opus_48000_192", "wav_8000",
     "wav_16000",     "wav_22050",     "wav_24000",      "wav_32000",      "wav_44100",
     "wav_48000"};
+constexpr std::array<std::string_view, 2> kWhose = {"native", "ours"};
 constexpr std::array<std::string_view, 2> kModes = {"speech", "sound"};
-constexpr std::array<ProviderOption, 2> kOptions = {{
+constexpr std::array<ProviderOption, 3> kOptions = {{
     {.name = "output_format",
      .fallback = "pcm_24000",
      .about = "one of its format names; `wav_…` for speech alone",
@@ -34,6 +35,12 @@ constexpr std::array<ProviderOption, 2> kOptions = {{
      .about = "`speech`, or `sound`: sound generation, which has no voices and another default for "
               "`model`",
      .choices = kModes},
+    {.name = "speed",
+     .fallback = "native",
+     .about =
+         "who makes speech faster or slower: the model, as far as its range of 0.7 to 1.2 goes "
+         "(`native`), or we by stretching what it sends, which is exact (`ours`)",
+     .choices = kWhose},
 }};
 constexpr std::string_view kSpeechModel = "eleven_multilingual_v2";
 constexpr std::string_view kSoundModel = "eleven_text_to_sound_v2";
@@ -43,6 +50,10 @@ constexpr const char* kIdHeader = "request-id";
 
 bool is_sound(const ProviderEntry& entry) {
   return entry.option("mode") == "sound";
+}
+
+bool sends_speed(const ProviderEntry& entry) {
+  return !is_sound(entry) && entry.option("speed") == "native";
 }
 
 double native_speed(const GenerationRequest& request) {
@@ -96,7 +107,7 @@ void check(ProviderEntry& entry, const Complain& complain) {
 
 void promise(const ProviderEntry& entry, Capabilities& able) {
   able.prompt_max = prompt_max(entry.model);
-  if (!is_sound(entry)) {
+  if (sends_speed(entry)) {
     able.native_speed = kSpeed;
   }
 }
@@ -112,7 +123,7 @@ http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& req
   json.String(asked.prompt.data(), static_cast<rapidjson::SizeType>(asked.prompt.size()));
   json.Key("model_id");
   json.String(entry.model.c_str());
-  if (!is_sound(entry) && asked.speed != 1.0) {
+  if (sends_speed(entry) && asked.speed != 1.0) {
     json.Key("voice_settings");
     json.StartObject();
     json.Key("speed");
@@ -163,7 +174,7 @@ Result<Audio, ProviderFault> read(const ProviderEntry& entry,
                               type,
                               pcm ? AudioType::kPcmS16Le : AudioType::kMp3,
                               rate_of(entry.option("output_format")));
-  if (audio && !is_sound(entry)) {
+  if (audio && sends_speed(entry)) {
     audio->speed_applied = native_speed(request);
   }
   return audio;

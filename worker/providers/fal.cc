@@ -132,6 +132,12 @@ class Format final : public PolledFormat {
     }
     return wire::fault(Fault::kTryNext, response, "no_audio", kIdHeader);
   }
+
+  void mark_applied(const ProviderEntry& entry,
+                    const GenerationRequest& request,
+                    Audio& audio) const override {
+    models::mark_applied(entry, request, audio);
+  }
 };
 constinit const Format kFormat;
 

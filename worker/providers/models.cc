@@ -20,6 +20,12 @@ void promise(const ProviderEntry& entry, Capabilities& able) {
   able.audio_references = !entry.option("audio_references_member").empty();
   able.image = !entry.option("image_member").empty();
   able.reference_bytes = sends_bytes(entry);
+  if (!entry.option("speed_member").empty()) {
+    able.native_speed = kSpeedRange;
+  }
+  if (!entry.option("pitch_member").empty()) {
+    able.native_pitch = kPitchRange;
+  }
 }
 
 bool is_path(std::string_view model, std::string_view extra) {
@@ -69,10 +75,27 @@ std::string input(const ProviderEntry& entry, const ProviderRequest& asked) {
     set(entry.option("image_member"),
         text(sends_bytes(entry) ? wire::data_uri(*asked.references->image) : *request.image_url));
   }
+  const auto set_number = [&](const char* option, auto number, auto normal) {
+    if (const std::string& name = entry.option(option); !name.empty() && number != normal) {
+      set(name, rapidjson::Value(number));
+    }
+  };
+  set_number("speed_member", request.speed, 1.0);
+  set_number("pitch_member", request.pitch, 0.0);
+  set_number("rate_member", request.sample_rate, 0);
   rapidjson::StringBuffer buffer;
   rapidjson::Writer<rapidjson::StringBuffer> writer(buffer);
   out.Accept(writer);
   return buffer.GetString();
+}
+
+void mark_applied(const ProviderEntry& entry, const GenerationRequest& request, Audio& audio) {
+  if (!entry.option("speed_member").empty()) {
+    audio.speed_applied = request.speed;
+  }
+  if (!entry.option("pitch_member").empty()) {
+    audio.pitch_applied = request.pitch;
+  }
 }
 
 }  // namespace audiogen::models

@@ -18,7 +18,7 @@ inline constexpr ProviderOption kReferences = {
         "(`bytes`)",
     .choices = kReferenceForms};
 inline constexpr std::array<std::string_view, 2> kResultAddresses = {"public", "any"};
-inline constexpr std::array<ProviderOption, 7> kOptions = {{
+inline constexpr std::array<ProviderOption, 10> kOptions = {{
     {.name = "prompt_member",
      .fallback = "prompt",
      .about = "what the model calls its input of the text"},
@@ -28,6 +28,13 @@ inline constexpr std::array<ProviderOption, 7> kOptions = {{
     {.name = "audio_references_member",
      .about = "the same of the list of audio references; without it the model takes none"},
     {.name = "image_member", .about = "the same of the image; without it the model takes none"},
+    {.name = "speed_member",
+     .about = "the same of the speed, times the normal one; without it we stretch what the model "
+              "sends"},
+    {.name = "pitch_member",
+     .about = "the same of the pitch, in semitones; without it we shift what the model sends"},
+    {.name = "rate_member",
+     .about = "the same of the sample rate, in Hz; without it we resample what the model sends"},
     {.name = "input",
      .about = "members of the model's input that are sent every time",
      .object = true},
@@ -42,14 +49,17 @@ inline constexpr std::array<ProviderOption, 7> kOptions = {{
 // "references": "bytes" sends the files we fetched.
 bool sends_bytes(const ProviderEntry& entry);
 
-// Which references the model has inputs for.
+// What the model has inputs for.
 void promise(const ProviderEntry& entry, Capabilities& able);
 
 // The parts of its name go into an address: plain ones, "<owner>/<name>", with `extra` characters.
 bool is_path(std::string_view model, std::string_view extra);
 
-// The model's input as JSON: the entry's fixed members, then the prompt, voice and references under
-// the names the entry gives them.
+// The model's input as JSON: the entry's fixed members, then the prompt, voice, references and
+// shape under the names the entry gives them.
 std::string input(const ProviderEntry& entry, const ProviderRequest& request);
+
+// What of the request the model has done itself. The volume is always ours, behind the limiter.
+void mark_applied(const ProviderEntry& entry, const GenerationRequest& request, Audio& audio);
 
 }  // namespace audiogen::models

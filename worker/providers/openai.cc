@@ -15,12 +15,19 @@ namespace {
 
 constexpr int kPcmRate = 24000;  // Hz; the only one the format knows.
 constexpr std::array<std::string_view, 6> kFormats = {"wav", "pcm", "flac", "mp3", "opus", "match"};
-constexpr std::array<ProviderOption, 1> kOptions = {{
+constexpr std::array<std::string_view, 3> kWhoseSpeed = {"auto", "native", "ours"};
+constexpr std::array<ProviderOption, 2> kOptions = {{
     {.name = "response_format",
      .fallback = "wav",
      .about = "what is asked for: `wav`, `pcm`, `flac`, `mp3`, `opus`, or `match`: the client's "
               "own format at 24 kHz, delivered untouched where nothing is left to change",
      .choices = kFormats},
+    {.name = "speed",
+     .fallback = "auto",
+     .about = "who makes it faster or slower: the model (`native`), or we by stretching what it "
+              "sends, which is exact (`ours`); `auto`: `tts-1` and `tts-1-hd` do, others may "
+              "ignore it",
+     .choices = kWhoseSpeed},
 }};
 constexpr std::size_t kInputMax = 4096;
 constexpr Range kSpeed{0.25, 4.0};
@@ -48,6 +55,12 @@ std::string format_for(const ProviderEntry& entry, const GenerationRequest& requ
   return "wav";
 }
 
+// What a model ignores is the wrong length, at the wrong price.
+bool sends_speed(const ProviderEntry& entry) {
+  const std::string& whose = entry.option("speed");
+  return whose == "auto" ? entry.model == "tts-1" || entry.model == "tts-1-hd" : whose == "native";
+}
+
 struct Refusal {
   std::string code, param;
 };
@@ -66,9 +79,11 @@ Refusal refusal_of(std::string& body) {
           .param = std::string(wire::text_of(*error, "param"))};
 }
 
-void promise(const ProviderEntry& /*entry*/, Capabilities& able) {
+void promise(const ProviderEntry& entry, Capabilities& able) {
   able.prompt_max = kInputMax;
-  able.native_speed = kSpeed;
+  if (sends_speed(entry)) {
+    able.native_speed = kSpeed;
+  }
 }
 
 }  // namespace
@@ -88,7 +103,7 @@ http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& req
   json.String(voice.c_str());
   json.Key("response_format");
   json.String(format.c_str());
-  if (asked.speed != 1.0) {
+  if (asked.speed != 1.0 && sends_speed(entry)) {
     json.Key("speed");
     json.Double(asked.speed);
   }
@@ -132,7 +147,7 @@ Result<Audio, ProviderFault> read(const ProviderEntry& entry,
   const AudioType expected =
       format_for(entry, request) == "pcm" ? AudioType::kPcmS16Le : AudioType::kWav;
   auto audio = wire::audio_of(std::move(response.body), type, expected, kPcmRate);
-  if (audio) {
+  if (audio && sends_speed(entry)) {
     audio->speed_applied = request.speed;
   }
   return audio;

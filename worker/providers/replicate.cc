@@ -93,6 +93,12 @@ class Format final : public PolledFormat {
   Progress result(http::ClientResponse response) const override {
     return status(std::move(response));
   }
+
+  void mark_applied(const ProviderEntry& entry,
+                    const GenerationRequest& request,
+                    Audio& audio) const override {
+    models::mark_applied(entry, request, audio);
+  }
 };
 constinit const Format kFormat;
 

@@ -19,7 +19,19 @@ namespace {
 using Writer = rapidjson::Writer<rapidjson::StringBuffer>;
 
 constexpr const char* kIdHeader = "x-tt-logid";
-constexpr std::array<ProviderOption, 1> kOptions = {models::kReferences};
+constexpr std::array<std::string_view, 2> kWhose = {"native", "ours"};
+constexpr std::array<ProviderOption, 3> kOptions = {{
+    models::kReferences,
+    {.name = "speed",
+     .fallback = "native",
+     .about = "who makes it faster or slower: the model (`native`), or we by stretching what it "
+              "sends, which is exact (`ours`)",
+     .choices = kWhose},
+    {.name = "pitch",
+     .fallback = "native",
+     .about = "the same of the pitch; the model knows whole semitones, we do the rest",
+     .choices = kWhose},
+}};
 constexpr const char* kStatusHeader = "x-api-status-code";
 
 void write(Writer& json, const char* name, std::string_view text) {
@@ -34,6 +46,10 @@ int speech_rate(double speed) {
 
 int pitch_rate(double semitones) {
   return static_cast<int>(std::lround(semitones));
+}
+
+bool does(const ProviderEntry& entry, std::string_view what) {
+  return entry.option(what) == "native";
 }
 
 // A speaker, or references, or an image; the array may not be empty.
@@ -103,8 +119,12 @@ void promise(const ProviderEntry& entry, Capabilities& able) {
   able.audio_references = true;
   able.image = true;
   able.reference_bytes = models::sends_bytes(entry);
-  able.native_speed = kSpeedRange;
-  able.native_pitch = kPitchRange;
+  if (does(entry, "speed")) {
+    able.native_speed = kSpeedRange;
+  }
+  if (does(entry, "pitch")) {
+    able.native_pitch = kPitchRange;
+  }
 }
 
 bool contains(std::string_view text, std::string_view part) {
@@ -128,11 +148,11 @@ http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& req
   json.Key("sample_rate");
   json.Int(asked.sample_rate);
   json.Key("speech_rate");
-  json.Int(speech_rate(asked.speed));
+  json.Int(does(entry, "speed") ? speech_rate(asked.speed) : 0);
   json.Key("loudness_rate");
   json.Int(0);  // The pipeline turns the volume, behind its limiter.
   json.Key("pitch_rate");
-  json.Int(pitch_rate(asked.pitch));
+  json.Int(does(entry, "pitch") ? pitch_rate(asked.pitch) : 0);
   json.EndObject();
   json.EndObject();
   auto out = post_json(entry, entry.base_url + "/api/v3/tts/create", body.GetString());
@@ -175,7 +195,7 @@ Fault classify(int status, std::int64_t code, std::string_view message) {
   }
 }
 
-Result<Audio, ProviderFault> read(const ProviderEntry& /*entry*/,
+Result<Audio, ProviderFault> read(const ProviderEntry& entry,
                                   const GenerationRequest& request,
                                   http::ClientResponse response) {
   rapidjson::Document document;
@@ -196,8 +216,10 @@ Result<Audio, ProviderFault> read(const ProviderEntry& /*entry*/,
     return wire::fault(Fault::kTryNext, response, "bad_base64", kIdHeader);
   }
   auto audio = wire::audio_of(std::move(*bytes), "", AudioType::kWav, request.sample_rate);
-  if (audio) {
+  if (audio && does(entry, "speed")) {
     audio->speed_applied = 1.0 + speech_rate(request.speed) / 100.0;
+  }
+  if (audio && does(entry, "pitch")) {
     audio->pitch_applied = pitch_rate(request.pitch);
   }
   return audio;

@@ -223,8 +223,11 @@ class PolledDialogue final : public Dialogue {
     return audio_of(std::move(answer->body), type);
   }
 
-  static Step audio_of(std::string bytes, std::string_view type) {
+  Step audio_of(std::string bytes, std::string_view type) const {
     auto audio = wire::audio_of(std::move(bytes), type, AudioType::kMp3, 0);
+    if (audio) {
+      format_.mark_applied(*entry_, *request_.request, *audio);
+    }
     return audio ? Step(std::move(*audio)) : Step(audio.error());
   }
 

@@ -47,6 +47,10 @@ class PolledFormat {
   virtual Result<Ticket, ProviderFault> submitted(http::ClientResponse response) const = 0;
   virtual Progress status(http::ClientResponse response) const = 0;
   virtual Progress result(http::ClientResponse response) const = 0;
+  // Says of the audio what of the request the model has done itself.
+  virtual void mark_applied(const ProviderEntry& entry,
+                            const GenerationRequest& request,
+                            Audio& audio) const = 0;
 };
 
 // One job from submission to its file. The provider's addresses are used only where our key may go:
