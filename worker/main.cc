@@ -41,13 +41,26 @@
 namespace audiogen::worker {
 namespace {
 
-constexpr auto kDrainLimit = std::chrono::seconds(20);
 constexpr auto kCloseLimit = std::chrono::seconds(2);
 constexpr auto kLookEvery = std::chrono::milliseconds(200);  // At what the probe has found.
 
 void log_providers_errors(const std::vector<std::string>& errors) {
   for (const std::string& error : errors) {
     log::error("PROVIDERS_FILE is wrong", {{"why", error}});
+  }
+}
+
+// What is under way for longer when this worker leaves is called, and paid, again.
+void warn_of_long_calls(const Chain& chain, const Config& config) {
+  const std::chrono::seconds drain(config.drain_seconds);
+  for (std::size_t i = 0; i < chain.size(); ++i) {
+    const Capabilities& able = chain.at(i).capabilities();
+    if (able.timeout > drain && !able.gives_tickets) {
+      log::warn("a call may outlast DRAIN_SECONDS: a release in the middle of it is paid twice",
+                {{"provider", chain.at(i).name()},
+                 {"timeout_seconds", std::chrono::ceil<std::chrono::seconds>(able.timeout).count()},
+                 {"drain_seconds", drain.count()}});
+    }
   }
 }
 
@@ -65,6 +78,7 @@ void reload(const Config& config, http::Client& client, CurrentChain& chains) {
     return;
   }
   chains.replace(std::make_shared<const Chain>(std::move(*providers)));
+  warn_of_long_calls(*chains.get(), config);
   log::info("providers reloaded", {{"file", config.providers_file}});
 }
 
@@ -130,6 +144,7 @@ int work(const Config& config) {
     return 1;
   }
   CurrentChain chains(std::make_shared<const Chain>(std::move(*providers)));
+  warn_of_long_calls(*chains.get(), config);
   SandboxedDecoder decoder;
   store::Probe database(config.database);
   queue::Publisher publisher(config.amqp, {}, [](std::span<const Hint>) {});
@@ -246,7 +261,8 @@ int work(const Config& config) {
   puller.stop();
   // On a schema of which it knows nothing it could settle nothing, and would only keep the leases:
   // what it has is given back while that can still be written.
-  runner.drain(fits ? AG_TEST_LIMIT("DRAIN_LIMIT_MS", kDrainLimit) : std::chrono::milliseconds(0));
+  const std::chrono::seconds limit(config.drain_seconds);
+  runner.drain(fits ? AG_TEST_LIMIT("DRAIN_LIMIT_MS", limit) : std::chrono::milliseconds(0));
   sweeper.stop();
   janitor.stop();
   eraser.stop();

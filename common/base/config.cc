@@ -214,6 +214,13 @@ constexpr std::array kVariables = {
         "200",
         "tasks one worker holds at once, 1-10000; and an eighth more, for users who have little "
         "under way"},
+    Variable{.name = "DRAIN_SECONDS",
+             .fallback = "60",
+             .meaning =
+                 "a worker that is told to stop finishes what it can within this, 1-900, and "
+                 "gives the rest back; whatever stops it must wait longer. What is called "
+                 "longer is paid again, unless its provider is polled",
+             .worker_only = true},
     Variable{"URL_POLICY",
              "public",
              "which reference addresses are accepted: public, or any (tests only)"},
@@ -770,6 +777,7 @@ Result<Config, std::vector<std::string>> load_config(Program program) {
   c.url_policy =
       in.choice("URL_POLICY", {"public", "any"}) == "any" ? UrlPolicy::kAny : UrlPolicy::kPublic;
   if (program == Program::kWorker) {
+    c.drain_seconds = in.number("DRAIN_SECONDS", 1, 900);
     c.sandbox = in.choice("SANDBOX", {"required", "best_effort"}) == "required"
                     ? SandboxPolicy::kRequired
                     : SandboxPolicy::kBestEffort;

@@ -138,6 +138,28 @@ TEST_F(Leaving, ClaimsNothingMoreEndsInTimeAndGivesBackTheRest) {
   EXPECT_EQ(provider_.call_count(), 2U * kRunning) << "each of the slow ones was called again";
 }
 
+// It was given back after 20 s, whatever was to be expected of its provider, and paid again.
+TEST(LongDrain, WaitsAsLongAsItIsTold) {
+  const ProviderDouble provider([](const DoubleCall&) {
+    DoubleReply reply = wav_reply(0.5);
+    reply.delay = 24s;
+    return reply;
+  });
+  const ChainFile chain({openai_entry("primary", provider, R"(,"timeout_seconds":700)")});
+  Stack::Options options = chain.options();
+  options.workers = 0;
+  Stack stack(options);
+  const std::size_t leaver = stack.start_worker({{"DRAIN_SECONDS", "600"}});
+  ASSERT_TRUE(says(stack.worker(leaver), "a call may outlast DRAIN_SECONDS"));
+  const Account ann = stack.account(1000);
+  const std::string id = stack.create(ann, wav_body("slow")).text("id");
+  ASSERT_TRUE(provider.wait_until([&] { return provider.call_count() == 1; }, 60s));
+  stack.worker(leaver).signal(SIGTERM);
+  EXPECT_EQ(stack.worker(leaver).wait(120s), 0);
+  EXPECT_EQ(stack.get(ann, id).text("status"), "succeeded");
+  EXPECT_EQ(provider.call_count(), 1U);
+}
+
 TEST_F(Leaving, KilledMeanwhileStrandsNothing) {
   begin(10min);
   leaver().signal(SIGTERM);

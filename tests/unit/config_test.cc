@@ -36,6 +36,7 @@ class ConfigTest : public testing::Test {
                              "RATE_LIMIT_CREATE_PER_MINUTE",
                              "TASK_DEADLINE_SECONDS",
                              "WORKER_IN_FLIGHT",
+                             "DRAIN_SECONDS",
                              "URL_POLICY",
                              "URL_DENY",
                              "REFERENCES_MAX_MB",
@@ -262,6 +263,17 @@ TEST_F(ConfigTest, ThePublicAddressAlone) {
   EXPECT_EQ(*load_public_url(), "http://127.0.0.1:9");
   set("LISTEN", "x");
   EXPECT_FALSE(load_public_url());
+}
+
+TEST_F(ConfigTest, HowLongAWorkerDrains) {
+  const auto usual = load_config(Program::kWorker);
+  ASSERT_TRUE(usual);
+  EXPECT_EQ(usual->drain_seconds, 60);
+  set("DRAIN_SECONDS", "900");
+  EXPECT_EQ(load_config(Program::kWorker)->drain_seconds, 900);
+  set("DRAIN_SECONDS", "901");
+  EXPECT_FALSE(load_config(Program::kWorker));
+  EXPECT_TRUE(load_config(Program::kApi)) << "it is the worker's";
 }
 
 TEST_F(ConfigTest, WhatReferencesMayUse) {

@@ -97,6 +97,7 @@ class Chain {
   // Does any provider give tickets?
   bool gives_tickets() const;
   std::optional<std::size_t> find(const std::string& name) const;
+  std::size_t size() const { return links_.size(); }
   Bulkhead& at(std::size_t position) const { return links_[position]->provider; }
 
   // Asks for leave to call: is there time for it, and does the breaker let it through? Every call

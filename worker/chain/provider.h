@@ -109,6 +109,8 @@ struct Capabilities {
   // wins. 0: never.
   std::chrono::milliseconds hedge_after{0};
   int tier = kTierOfTheHouse;  // Of quality: who is fast must not win by being worse.
+  // When our patience with a call ends. 0: a call ends by itself.
+  std::chrono::milliseconds timeout{0};
   // Calls open at once; to keep to it is the caller's part.
   int max_in_flight = 1;
   // A call whose turn has not come by then goes to another provider that is free. 0: it waits.

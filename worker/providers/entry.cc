@@ -374,6 +374,7 @@ std::unique_ptr<AudioProvider> make_provider(const ProviderEntry& entry, http::C
   for (const auto& [ours, theirs] : entry.voices) {
     able.voices.push_back(ours);
   }
+  able.timeout = entry.timeout;
   able.hedge_after = entry.hedge_after;
   able.queue_wait = entry.queue_wait;
   able.tier = entry.tier;
