@@ -5,14 +5,14 @@ readonly database_packages=(mariadb-server)
 readonly broker_packages=(rabbitmq-server)
 readonly runtime_packages=(ca-certificates curl espeak-ng-data jq)
 readonly build_packages=(
-  ccache cmake g++ ninja-build pkg-config
+  ccache cmake flite1-dev g++ ninja-build pkg-config
   libargon2-dev libboost-dev libcli11-dev libcurl4-openssl-dev libebur128-dev libespeak-ng-dev
   libfmt-dev libkakasi2-dev libmpg123-dev libmysqlcppconn-dev libopusenc-dev libpistache-dev libpng-dev
   librabbitmq-dev libseccomp-dev libsndfile1-dev libsoundtouch-dev libsoxr-dev libspdlog-dev
   libssl-dev libturbojpeg0-dev libutf8proc-dev libwebp-dev prometheus-cpp-dev rapidjson-dev)
 readonly test_packages=(
   clang clang-format ffmpeg libbenchmark-dev libclang-rt-14-dev libfaketime libgmock-dev libgtest-dev
-  nginx-light openssl opus-tools prometheus prometheus-alertmanager python3-jsonschema python3-yaml shellcheck systemd tmux)
+  nginx-light openssl opus-tools pocketsphinx pocketsphinx-en-us prometheus prometheus-alertmanager python3-jsonschema python3-yaml shellcheck systemd tmux)
 readonly browser_packages=(chromium fonts-dejavu-core)  # For the tests of the console.
 
 readonly package_packages=(debootstrap dpkg-dev lintian)  # For the test of the Debian package.

@@ -118,18 +118,17 @@ TEST(Sandbox, LimitsTimeAndCoreFiles) {
 TEST(Protocol, RoundTrip) {
   Request request;
   request.words_per_minute = 350;
-  request.pitch = 10;
   request.speak_punctuation = 1;
   request.seconds_max = 121;
   request.limits.cpu_seconds = 3;
-  request.utterances = {
-      {"en-us+f3", "Hello", false}, {"ja", "こんにちは", true}, {"ru", "", false}};
+  request.utterances = {{"en-us+f3", "Hello", false},
+                        {"ja", "こんにちは", true, Engine::kEspeak, 10},
+                        {"slt", "", false, Engine::kFlite, -1200, 700}};
   const std::optional<std::string> packet = encode(request);
   ASSERT_TRUE(packet);
   const std::optional<Request> back = decode(*packet);
   ASSERT_TRUE(back);
   EXPECT_EQ(back->words_per_minute, 350U);
-  EXPECT_EQ(back->pitch, 10U);
   EXPECT_EQ(back->speak_punctuation, 1U);
   EXPECT_EQ(back->seconds_max, 121U);
   EXPECT_EQ(back->limits.cpu_seconds, 3U);
@@ -137,6 +136,10 @@ TEST(Protocol, RoundTrip) {
   EXPECT_EQ(back->utterances[1].voice, "ja");
   EXPECT_EQ(back->utterances[1].text, "こんにちは");
   EXPECT_TRUE(back->utterances[1].kanji_to_kana);
+  EXPECT_EQ(back->utterances[1].pitch, 10);
+  EXPECT_EQ(back->utterances[2].engine, Engine::kFlite);
+  EXPECT_EQ(back->utterances[2].pitch, -1200);
+  EXPECT_EQ(back->utterances[2].breath_permille, 700U);
   EXPECT_EQ(encode(*back), packet);
 }
 

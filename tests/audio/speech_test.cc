@@ -254,7 +254,7 @@ TEST_F(Local, HostileTextHarmsNobodyElse) {
     const Answer& answer = calls[i]->wait();
     if (answer) {
       EXPECT_GT(seconds_of(*answer), 0.1);
-      EXPECT_LE(seconds_of(*answer), 121.0);
+      EXPECT_LE(seconds_of(*answer), 121.01);  // runs are rounded to whole samples
     } else {
       EXPECT_TRUE(answer.error().fault == Fault::kBrokenByInput ||
                   answer.error().fault == Fault::kUnsupportedInput)
@@ -325,7 +325,11 @@ TEST_F(Local, SpeedPitchAndVolumeReachTheirEnds) {
       ASSERT_TRUE(answer);
       const RenderSpec spec = render_spec(request, *answer);
       EXPECT_LE(std::abs(spec.pitch_remaining), 9.0);
-      EXPECT_EQ(pitch == 0.0, spec.pitch_remaining == 0.0);
+      // flite reaches every pitch by itself; espeak-ng, which reads this as their language, does
+      // not.
+      const bool espeak =
+          voice.language == "de" || voice.language == "es" || voice.language == "fr";
+      EXPECT_EQ(pitch == 0.0 || !espeak, spec.pitch_remaining == 0.0) << voice.id;
       EXPECT_DOUBLE_EQ(spec.speed_remaining, 1.0);
       EXPECT_TRUE(shape(*answer, spec));
     }

@@ -117,6 +117,31 @@ TEST(IsSpeakable, Table) {
   }
 }
 
+TEST(HasWords, LettersAndDigitsAre) {
+  for (const char* text : {"a", "7", "...b", "你"}) {
+    EXPECT_TRUE(has_words(text)) << text;
+  }
+  for (const char* text : {"", " ", "...", "?!", "€", "😀"}) {
+    EXPECT_FALSE(has_words(text)) << text;
+  }
+}
+
+TEST(ToAscii, Table) {
+  for (const auto& [in, out] : std::vector<std::pair<std::string, std::string>>{
+           {"Plain text, as it is: 42!", "Plain text, as it is: 42!"},
+           {"naïve café déjà vu", "naive cafe deja vu"},
+           {"Łódź, Ærø, Straße, Nguyễn", "Lodz, Aero, Strasse, Nguyen"},
+           {"It’s “so” – well", "It's \"so\" ,  well"},
+           {"salt & pepper", "salt  and  pepper"},
+           {"5 €", "5  euros "},
+           {"20 °C", "20  degrees C"},
+           {"<b>_x_</b>", " b  x  /b "},
+           {"中", " "},
+           {"\xFF", ""}}) {
+    EXPECT_EQ(to_ascii(in), out) << in;
+  }
+}
+
 struct Split {
   const char* name;
   std::string language, in;

@@ -62,17 +62,26 @@ void bench_start(Context& context) {
   stand.audit();
 }
 
-void bench_codec(Context& context) {
-  const std::string program = test::program_path("bench-codec");
+// What a program of its own prints.
+void bench_program(Context& context, const std::string& name) {
+  const std::string program = test::program_path("bench-" + name);
   if (!std::filesystem::exists(program)) {
-    context.report.note("codec: " + program + " is not built.");
+    context.report.note(name + ": " + program + " is not built.");
     return;
   }
   const test::Output out = test::run({program}, {});
   if (out.code != 0) {
-    fail("bench-codec failed");
+    fail("bench-" + name + " failed");
   }
-  context.report.note("### codec\n\n```\n" + out.out + "```");
+  context.report.note("### " + name + "\n\n```\n" + out.out + "```");
+}
+
+void bench_codec(Context& context) {
+  bench_program(context, "codec");
+}
+
+void bench_voices(Context& context) {
+  bench_program(context, "voices");
 }
 
 struct Driver {
@@ -93,7 +102,8 @@ constexpr Driver kDrivers[] = {{"start", bench_start},
                                {"broker-away", bench_broker_away},
                                {"over-capacity", bench_over_capacity},
                                {"scale", bench_scale},
-                               {"codec", bench_codec}};
+                               {"codec", bench_codec},
+                               {"voices", bench_voices}};
 
 std::string first_value(const char* file, const std::string& name) {
   std::ifstream in(file);

@@ -15,7 +15,6 @@
 namespace audiogen {
 namespace {
 
-constexpr double kWordsPerMinute = 175;    // espeak-ng's normal speed
 constexpr std::size_t kSentenceMax = 400;  // bytes; longer ones crash the engine more often
 
 // espeak-ng's pitch parameter and the semitones it gives, measured on one text of 15 s; the same
@@ -35,14 +34,14 @@ constexpr std::array<PitchPoint, 9> kPitch = {{{0, -6.3},
 constexpr Range kNativePitch{-6.0, 8.0};
 
 // The parameter for `semitones` within kNativePitch.
-std::uint32_t pitch_parameter(double semitones) {
+std::int32_t pitch_parameter(double semitones) {
   const auto* const above =
       std::find_if(kPitch.begin() + 1, kPitch.end() - 1, [&](PitchPoint point) {
         return point.semitones >= semitones;
       });
   const PitchPoint high = *above, low = *(above - 1);
   const double part = (semitones - low.semitones) / (high.semitones - low.semitones);
-  return static_cast<std::uint32_t>(
+  return static_cast<std::int32_t>(
       std::lround(low.parameter + part * (high.parameter - low.parameter)));
 }
 
@@ -67,14 +66,52 @@ std::string voice_name(std::string_view language, const LocalVoice& voice) {
   return name;
 }
 
+// flite speaks English, but for what only espeak-ng has names for: pictures and lone marks.
+bool is_for_flite(const TextRun& run) {
+  return (run.language == "en-us" || run.language == "en") && !run.emoji && has_words(run.text);
+}
+
 std::vector<speech::Utterance> utterances_of(const std::vector<TextRun>& runs,
                                              const LocalVoice& voice) {
   std::vector<speech::Utterance> out;
   out.reserve(runs.size());
   for (const TextRun& run : runs) {
-    out.push_back({voice_name(run.language, voice), run.text, run.language == "ja"});
+    if (is_for_flite(run)) {
+      out.push_back({.voice = std::string(voice.english.name),
+                     .text = to_ascii(run.text),
+                     .engine = speech::Engine::kFlite,
+                     .breath_permille =
+                         static_cast<std::uint32_t>(std::lround(voice.english.breath * 1000))});
+    } else {
+      out.push_back({.voice = voice_name(run.language, voice),
+                     .text = run.text,
+                     .kanji_to_kana = run.language == "ja"});
+    }
   }
   return out;
+}
+
+// Has all of `utterances` spoken `semitones` from the voice's own pitch, as far as the engines
+// reach that have part in it. Returns how far.
+double set_pitch(std::vector<speech::Utterance>& utterances,
+                 const LocalVoice& voice,
+                 double semitones) {
+  const bool espeak =
+      std::any_of(utterances.begin(), utterances.end(), [](const speech::Utterance& utterance) {
+        return utterance.engine == speech::Engine::kEspeak;
+      });
+  if (espeak) {
+    // The voice's own shift takes part of the engine's range.
+    semitones =
+        std::clamp(semitones, kNativePitch.low - voice.pitch, kNativePitch.high - voice.pitch);
+  }
+  for (speech::Utterance& utterance : utterances) {
+    utterance.pitch =
+        utterance.engine == speech::Engine::kEspeak
+            ? pitch_parameter(voice.pitch + semitones)
+            : static_cast<std::int32_t>(std::lround((voice.english.pitch + semitones) * 100));
+  }
+  return semitones;
 }
 
 // One text, prepared ever more carefully: what crashed the engine may pass the next time.
@@ -87,12 +124,11 @@ std::vector<std::vector<speech::Utterance>> attempts_for(const std::string& text
   });
   const std::vector<TextRun> sentences =
       split_sentences(plain.empty() ? runs : plain, kSentenceMax);
-  std::vector<TextRun> english = sentences;
-  for (TextRun& run : english) {
-    run.language = "en-us";
+  std::vector<speech::Utterance> plainest;
+  for (const TextRun& run : sentences) {
+    plainest.push_back({.voice = voice_name("en-us", voice), .text = run.text});
   }
-  return {
-      utterances_of(runs, voice), utterances_of(sentences, voice), utterances_of(english, voice)};
+  return {utterances_of(runs, voice), utterances_of(sentences, voice), std::move(plainest)};
 }
 
 std::vector<float> samples_of(const Audio& audio, std::size_t seconds_max) {
@@ -235,13 +271,9 @@ Result<Audio, ProviderFault> LocalProvider::speak(const Call& call) {
     return ProviderFault{Fault::kUnsupportedInput, "nothing to speak", {}};
   }
 
-  // The voice's own shift takes part of the engine's range.
-  const double pitch =
-      std::clamp(request.pitch + voice->pitch, kNativePitch.low, kNativePitch.high);
   speech::Request speech;
-  speech.words_per_minute =
-      static_cast<std::uint32_t>(std::lround(kWordsPerMinute * voice->rate * request.speed));
-  speech.pitch = pitch_parameter(pitch);
+  speech.words_per_minute = static_cast<std::uint32_t>(
+      std::lround(speech::kWordsPerMinute * voice->rate * request.speed));
   // A second more than is delivered, rounded up, so that the pipeline sees that there was more.
   speech.seconds_max =
       static_cast<std::uint32_t>((longest_ms(request.max_credits) + 999) / 1000 + 1);
@@ -249,6 +281,7 @@ Result<Audio, ProviderFault> LocalProvider::speak(const Call& call) {
   const auto out_of_time = std::chrono::steady_clock::now() + options_.time_max;
   const auto deadline = std::min(call.request.deadline, out_of_time);
   for (std::vector<speech::Utterance>& utterances : attempts_for(text, *voice)) {
+    const double pitch = set_pitch(utterances, *voice, request.pitch);
     speech.utterances = std::move(utterances);
     speech.speak_punctuation = 0;
     Result<Speech, SpeechFault> spoken = helper_.speak(speech, deadline, call.cancellation);
@@ -273,7 +306,7 @@ Result<Audio, ProviderFault> LocalProvider::speak(const Call& call) {
     audio.rate = spoken->rate;
     audio.bytes = std::move(spoken->samples);
     audio.speed_applied = request.speed;
-    audio.pitch_applied = pitch - voice->pitch;
+    audio.pitch_applied = pitch;
     audio.target_lufs = kSpokenLufs;
     if (refers) {
       match(call.request.references->sounds.front().traits, audio);

@@ -1,15 +1,42 @@
 #include "worker/local/speech_helper.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
+#include <vector>
+
+#include "common/base/check.h"
+#include "worker/audio/levels.h"
 
 namespace audiogen {
 namespace {
 
 using sandbox::Taken;
 
-constexpr std::uint32_t kRateMax = 48000;  // Hz; espeak-ng speaks at 22050
+constexpr std::uint32_t kRateMax = 48000;  // Hz; espeak-ng speaks at 22050, flite at 16000
+
+// `samples` at another rate.
+std::string at_rate(const Speech& speech, int rate) {
+  if (speech.rate == rate) {
+    return speech.samples;
+  }
+  std::vector<float> in(speech.samples.size() / sizeof(std::int16_t));
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    std::int16_t sample = 0;
+    std::memcpy(&sample, speech.samples.data() + i * sizeof(sample), sizeof(sample));
+    in[i] = static_cast<float>(sample);
+  }
+  std::string out;
+  const Result<std::vector<float>> resampled = resample(in, speech.rate, rate);
+  AG_CHECK(resampled);  // fails for rates out of all bounds alone
+  for (const float sample : *resampled) {
+    const auto value =
+        static_cast<std::int16_t>(std::lround(std::clamp(sample, -32768.0F, 32767.0F)));
+    out.append(reinterpret_cast<const char*>(&value), sizeof(value));
+  }
+  return out;
+}
 
 // Puts the blocks of one answer together (protocol.h).
 class SpeechReader {
@@ -24,19 +51,26 @@ class SpeechReader {
           return Taken::kNonsense;
         }
         std::memcpy(&value, payload.data(), sizeof(value));
-        speech_.rate = static_cast<int>(std::min(value, kRateMax));
+        value = std::min(value, kRateMax);
+        if (value == 0) {
+          return Taken::kNonsense;
+        }
+        parts_.push_back({{}, static_cast<int>(value)});
         return Taken::kMore;
       case speech::BlockKind::kSamples:
-        speech_.samples.append(payload);
-        return payload.size() % 2 == 0 && speech_.samples.size() <= bytes_max_ ? Taken::kMore
-                                                                               : Taken::kNonsense;
+        bytes_ += payload.size();
+        if (parts_.empty() || payload.size() % 2 != 0 || bytes_ > bytes_max_) {
+          return Taken::kNonsense;
+        }
+        parts_.back().samples.append(payload);
+        return Taken::kMore;
       case speech::BlockKind::kEnd:
         if (payload.size() != sizeof(value)) {
           return Taken::kNonsense;
         }
         std::memcpy(&value, payload.data(), sizeof(value));
         end_ = static_cast<speech::EndReason>(value);
-        return speech_.rate > 0 ? Taken::kLast : Taken::kNonsense;
+        return parts_.empty() ? Taken::kNonsense : Taken::kLast;
     }
     return Taken::kNonsense;
   }
@@ -44,7 +78,7 @@ class SpeechReader {
   Result<Speech, SpeechFault> speech() && {
     switch (end_) {
       case speech::EndReason::kDone:
-        return std::move(speech_);
+        return joined();
       case speech::EndReason::kVoiceMissing:
         return SpeechFault::kVoiceMissing;
       case speech::EndReason::kEngineFailed:
@@ -54,8 +88,22 @@ class SpeechReader {
   }
 
  private:
-  std::size_t bytes_max_;
-  Speech speech_;
+  Speech joined() {
+    if (parts_.size() == 1) {
+      return std::move(parts_.front());
+    }
+    Speech out;
+    for (const Speech& part : parts_) {
+      out.rate = std::max(out.rate, part.rate);
+    }
+    for (const Speech& part : parts_) {
+      out.samples += at_rate(part, out.rate);
+    }
+    return out;
+  }
+
+  std::size_t bytes_max_, bytes_ = 0;
+  std::vector<Speech> parts_;  // each at one rate
   speech::EndReason end_ = speech::EndReason::kEngineFailed;
 };
 

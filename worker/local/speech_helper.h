@@ -16,7 +16,7 @@ using sandbox::Cancellation;
 
 struct Speech {
   std::string samples;  // 16-bit little-endian mono
-  int rate = 0;         // Hz
+  int rate = 0;         // Hz: where both engines spoke, the higher one of theirs
 };
 
 enum class SpeechFault : std::uint8_t {

@@ -154,6 +154,66 @@ std::u32string break_long_runs(const std::u32string& in) {
   return out;
 }
 
+// Frees what utf8proc made.
+struct Free {
+  void operator()(utf8proc_uint8_t* memory) const { std::free(memory); }
+};
+
+struct Ascii {
+  char32_t character;
+  std::string_view text;
+};
+
+// What stands for characters that are more than a letter with marks, and for signs that an engine
+// would leave out although they are read as words.
+constexpr auto kAscii = std::to_array<Ascii>({
+    {U'&', " and "},
+    {U'+', " plus "},
+    {U'=', " equals "},
+    {U'@', " at "},
+    {U'£', " pounds "},
+    {U'¥', " yen "},
+    {U'©', " copyright "},
+    {U'°', " degrees "},
+    {U'±', " plus or minus "},
+    {U'×', " times "},
+    {U'÷', " divided by "},
+    {U'€', " euros "},
+    {U'Æ', "Ae"},
+    {U'æ', "ae"},
+    {U'Œ', "Oe"},
+    {U'œ', "oe"},
+    {U'Ø', "O"},
+    {U'ø', "o"},
+    {U'Đ', "D"},
+    {U'đ', "d"},
+    {U'Ð', "D"},
+    {U'ð', "d"},
+    {U'Þ', "Th"},
+    {U'þ', "th"},
+    {U'Ł', "L"},
+    {U'ł', "l"},
+    {U'ß', "ss"},
+    {U'ı', "i"},
+    {U'‘', "'"},
+    {U'’', "'"},
+    {U'“', "\""},
+    {U'”', "\""},
+    {U'–', ", "},
+    {U'—', ", "},
+    {U'⁄', "/"},
+    {U'−', "-"},
+    {U'<', " "},
+    {U'>', " "},
+    {U'*', " "},
+    {U'_', " "},
+    {U'~', " "},
+    {U'^', " "},
+    {U'|', " "},
+    {U'\\', " "},
+    {U'#', " "},
+});
+
 struct ScriptRange {
   char32_t first, last;
   std::string_view language;  // the voice that reads it
@@ -214,9 +274,6 @@ std::string clean_text(std::string_view prompt) {
       static_cast<utf8proc_ssize_t>(prompt.size()),
       &mapped,
       static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT));
-  struct Free {
-    void operator()(utf8proc_uint8_t* memory) const { std::free(memory); }
-  };
   const std::unique_ptr<utf8proc_uint8_t, Free> owner(mapped);
   if (size < 0) {
     return {};
@@ -255,6 +312,39 @@ bool is_speakable(std::string_view text) {
   return std::any_of(code_points.begin(), code_points.end(), [](char32_t c) {
     return is_letter(c) || is_number(c) || is_symbol(c) || is_emoji(c) || (c < 0x80 && c > 0x20);
   });
+}
+
+bool has_words(std::string_view text) {
+  const std::u32string code_points = to_code_points(text);
+  return std::any_of(code_points.begin(), code_points.end(), [](char32_t c) {
+    return is_letter(c) || is_number(c);
+  });
+}
+
+std::string to_ascii(std::string_view text) {
+  utf8proc_uint8_t* mapped = nullptr;
+  const utf8proc_ssize_t size =
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                   static_cast<utf8proc_ssize_t>(text.size()),
+                   &mapped,
+                   static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE |
+                                                  UTF8PROC_COMPAT | UTF8PROC_STRIPMARK));
+  const std::unique_ptr<utf8proc_uint8_t, Free> owner(mapped);
+  std::string out;
+  if (size < 0) {
+    return out;
+  }
+  for (const char32_t c :
+       to_code_points({reinterpret_cast<const char*>(mapped), static_cast<std::size_t>(size)})) {
+    const auto* const found = std::find_if(
+        kAscii.begin(), kAscii.end(), [&](const Ascii& entry) { return entry.character == c; });
+    if (found != kAscii.end()) {
+      out += found->text;
+    } else {
+      out += c < 0x80 ? static_cast<char>(c) : ' ';
+    }
+  }
+  return out;
 }
 
 std::vector<TextRun> split_languages(std::string_view text, std::string_view language) {

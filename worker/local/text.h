@@ -29,6 +29,13 @@ std::string strip_reference_marks(std::string_view prompt);
 // True when a voice can find something to say: a letter, digit, symbol or sentence mark.
 bool is_speakable(std::string_view text);
 
+// True when there is a word to say: a letter or a digit.
+bool has_words(std::string_view text);
+
+// Cleaned text for an engine that knows English and ASCII alone: letters without their marks, a few
+// signs as words, a space for everything else.
+std::string to_ascii(std::string_view text);
+
 // Cuts cleaned text by script. `language` is the voice's own: it speaks what no script decides,
 // and its script. Punctuation and digits stay with the run before them. At most kRunsMax runs: the
 // last one then holds the rest.

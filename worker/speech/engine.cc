@@ -3,12 +3,15 @@
 #include "worker/speech/engine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <span>
 
 #include <espeak-ng/speak_lib.h>
 #include <unistd.h>
 
 #include "worker/sandbox/zygote.h"
+#include "worker/speech/english.h"
 
 namespace audiogen::speech {
 namespace {
@@ -16,7 +19,8 @@ namespace {
 constexpr int kBlockMilliseconds = 200;  // 9 kB: how much is spoken for nobody after a cancel
 
 // espeak-ng's callback has no user pointer when it speaks synchronously, and its state is global.
-std::uint32_t samples_left = 0;
+double seconds_left = 0;
+std::uint32_t current_rate = 0;  // of what was written last
 
 void write_block(BlockKind kind, const void* payload, std::size_t size) {
   sandbox::write_block(static_cast<std::uint32_t>(kind),
@@ -28,22 +32,36 @@ void write_block(BlockKind kind, const void* payload, std::size_t size) {
   _exit(0);
 }
 
-int on_samples(short* samples, int count, espeak_EVENT*) {
-  if (samples != nullptr && count > 0) {
-    const std::uint32_t wanted = std::min(static_cast<std::uint32_t>(count), samples_left);
-    write_block(BlockKind::kSamples, samples, wanted * sizeof(short));
-    samples_left -= wanted;
+// What follows is of `rate`.
+void start(std::uint32_t rate) {
+  if (current_rate != rate) {
+    current_rate = rate;
+    write_block(BlockKind::kStart, &rate, sizeof(rate));
   }
-  return samples_left == 0 ? 1 : 0;
 }
 
-void speak(const Utterance& utterance, const Request& request, const KanaReader& kana) {
+// False when no more is wanted.
+bool write_samples(std::span<const short> samples) {
+  const auto wanted =
+      std::min(samples.size(), static_cast<std::size_t>(std::llround(seconds_left * current_rate)));
+  write_block(BlockKind::kSamples, samples.data(), wanted * sizeof(short));
+  seconds_left -= static_cast<double>(wanted) / current_rate;
+  return wanted == samples.size();
+}
+
+int on_samples(short* samples, int count, espeak_EVENT*) {
+  const bool more =
+      samples == nullptr || count <= 0 || write_samples({samples, static_cast<std::size_t>(count)});
+  return more ? 0 : 1;
+}
+
+void speak_with_espeak(const Utterance& utterance, const Request& request, const KanaReader& kana) {
   // An unknown name would leave the voice before it in place.
   if (espeak_SetVoiceByName(utterance.voice.c_str()) != EE_OK) {
     end(EndReason::kVoiceMissing);
   }
   espeak_SetParameter(espeakRATE, static_cast<int>(request.words_per_minute), 0);
-  espeak_SetParameter(espeakPITCH, static_cast<int>(request.pitch), 0);
+  espeak_SetParameter(espeakPITCH, utterance.pitch, 0);
   espeak_SetParameter(
       espeakPUNCTUATION, request.speak_punctuation != 0 ? espeakPUNCT_ALL : espeakPUNCT_NONE, 0);
   const std::string text = utterance.kanji_to_kana ? kana.read(utterance.text) : utterance.text;
@@ -52,6 +70,22 @@ void speak(const Utterance& utterance, const Request& request, const KanaReader&
           text.c_str(), text.size() + 1, 0, POS_CHARACTER, 0, espeakCHARS_UTF8, nullptr, nullptr) !=
       EE_OK) {
     end(EndReason::kEngineFailed);
+  }
+}
+
+void speak(const Utterance& utterance,
+           const Request& request,
+           std::uint32_t espeak_rate,
+           const KanaReader& kana) {
+  if (utterance.engine == Engine::kFlite) {
+    start(kEnglishRate);
+    const double speed = static_cast<double>(request.words_per_minute) / kWordsPerMinute;
+    if (!speak_english(utterance, speed, write_samples)) {
+      end(EndReason::kVoiceMissing);
+    }
+  } else {
+    start(espeak_rate);
+    speak_with_espeak(utterance, request, kana);
   }
 }
 
@@ -69,6 +103,7 @@ std::uint32_t start_engine(std::string& data_folder) {
   const char* path = nullptr;
   espeak_Info(&path);
   data_folder = path;
+  start_english();
   return static_cast<std::uint32_t>(rate);
 }
 
@@ -76,7 +111,7 @@ void speak_and_exit(const Request& request,
                     std::uint32_t rate,
                     const sandbox::Sandbox& sandbox,
                     const KanaReader& kana) {
-  samples_left = request.seconds_max * rate;
+  seconds_left = request.seconds_max;
   const bool japanese = std::any_of(
       request.utterances.begin(), request.utterances.end(), [](const Utterance& utterance) {
         return utterance.kanji_to_kana;
@@ -87,12 +122,11 @@ void speak_and_exit(const Request& request,
   if (!sandbox.enter(request.limits)) {
     _exit(1);
   }
-  write_block(BlockKind::kStart, &rate, sizeof(rate));
   for (const Utterance& utterance : request.utterances) {
-    if (samples_left == 0) {
+    if (seconds_left * rate < 1) {
       break;
     }
-    speak(utterance, request, kana);
+    speak(utterance, request, rate, kana);
   }
   end(EndReason::kDone);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 //
-// Speaks one request with espeak-ng, in a process made for it.
+// Speaks one request with espeak-ng and flite, in a process made for it.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace audiogen::speech {
 
-// Starts espeak-ng. Returns its sample rate in Hz, or 0, and fills in the folder of its data. The
-// engine is global: once per process.
+// Starts both engines. Returns espeak-ng's sample rate in Hz, or 0, and fills in the folder of its
+// data. The engines are global: once per process.
 std::uint32_t start_engine(std::string& data_folder);
 
 // Enters the sandbox, speaks and writes the blocks of the answer (protocol.h), then exits. `rate`

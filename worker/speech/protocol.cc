@@ -11,11 +11,13 @@ namespace {
 struct RequestHeader {
   std::uint32_t version;
   sandbox::Limits limits;
-  std::uint32_t words_per_minute, pitch, speak_punctuation, seconds_max, utterances;
+  std::uint32_t words_per_minute, speak_punctuation, seconds_max, utterances;
 };
 
 struct UtteranceHeader {
-  std::uint32_t voice_size, text_size, kanji_to_kana;
+  std::uint32_t voice_size, text_size, kanji_to_kana, engine;
+  std::int32_t pitch;
+  std::uint32_t breath_permille;
 };
 
 template <class T>
@@ -51,7 +53,6 @@ std::optional<std::string> encode(const Request& request) {
       RequestHeader{kProtocolVersion,
                     request.limits,
                     request.words_per_minute,
-                    request.pitch,
                     request.speak_punctuation,
                     request.seconds_max,
                     static_cast<std::uint32_t>(request.utterances.size())});
@@ -59,7 +60,10 @@ std::optional<std::string> encode(const Request& request) {
     put(out,
         UtteranceHeader{static_cast<std::uint32_t>(utterance.voice.size()),
                         static_cast<std::uint32_t>(utterance.text.size()),
-                        utterance.kanji_to_kana ? 1U : 0U});
+                        utterance.kanji_to_kana ? 1U : 0U,
+                        static_cast<std::uint32_t>(utterance.engine),
+                        utterance.pitch,
+                        utterance.breath_permille});
     out += utterance.voice;
     out += utterance.text;
     if (out.size() > sandbox::kPacketMax) {
@@ -74,20 +78,20 @@ std::optional<Request> decode(std::string_view packet) {
   if (!take(packet, header) || header.version != kProtocolVersion) {
     return std::nullopt;
   }
-  Request request{header.limits,
-                  header.words_per_minute,
-                  header.pitch,
-                  header.speak_punctuation,
-                  header.seconds_max,
-                  {}};
+  Request request{
+      header.limits, header.words_per_minute, header.speak_punctuation, header.seconds_max, {}};
   for (std::uint32_t i = 0; i < header.utterances; ++i) {
     UtteranceHeader sizes{};
     Utterance utterance;
-    if (!take(packet, sizes) || !take(packet, sizes.voice_size, utterance.voice) ||
+    if (!take(packet, sizes) || sizes.engine > static_cast<std::uint32_t>(Engine::kFlite) ||
+        !take(packet, sizes.voice_size, utterance.voice) ||
         !take(packet, sizes.text_size, utterance.text)) {
       return std::nullopt;
     }
     utterance.kanji_to_kana = sizes.kanji_to_kana != 0;
+    utterance.engine = static_cast<Engine>(sizes.engine);
+    utterance.pitch = sizes.pitch;
+    utterance.breath_permille = sizes.breath_permille;
     request.utterances.push_back(std::move(utterance));
   }
   if (!packet.empty()) {
