@@ -1,6 +1,8 @@
 // How the preset voices of the local engine sound, by measuring what is delivered.
 #include "common/domain/voices.h"
 
+#include <cmath>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -8,6 +10,7 @@
 
 #include "tests/support/hearing.h"
 #include "tests/support/narrator.h"
+#include "worker/audio/levels.h"
 
 namespace audiogen {
 namespace {
@@ -25,6 +28,40 @@ TEST_F(Voices, EnglishPresetsAreUnderstood) {
         speech.push_back(narrator_.deliver(test::narration(voice.id, sentence)).bytes);
       }
       EXPECT_LE(test::word_errors(speech), 0.15) << voice.id;
+    }
+  }
+}
+
+// Every voice at every pitch is as loud as every other, and has no constant part.
+TEST_F(Voices, AreEquallyLoud) {
+  for (const Voice& voice : voices()) {
+    for (const double pitch : {-12.0, 0.0, 12.0}) {
+      GenerationRequest request = test::narration(voice.id, voice.sample);
+      request.pitch = pitch;
+      const std::vector<float> samples = test::wav_samples(narrator_.deliver(request));
+      const auto loudness = measure_loudness(samples, request.sample_rate);
+      ASSERT_TRUE(loudness);
+      EXPECT_NEAR(loudness->lufs, kSpokenLufs, 0.5) << voice.id << " " << pitch;
+      const double mean = std::accumulate(samples.begin(), samples.end(), 0.0) /
+                          static_cast<double>(samples.size());
+      EXPECT_LT(std::abs(mean), 0.0003) << voice.id << " " << pitch;
+    }
+  }
+}
+
+TEST_F(Voices, PitchComesOutAsAsked) {
+  for (const Voice& voice : voices()) {
+    if (voice.id == "whisper") {
+      continue;  // has none that could be measured
+    }
+    GenerationRequest request = test::narration(voice.id, voice.sample);
+    const std::vector<float> plain = test::wav_samples(narrator_.deliver(request));
+    for (const double pitch : {-12.0, -5.0, 3.0, 12.0}) {
+      request.pitch = pitch;
+      const std::vector<float> shifted = test::wav_samples(narrator_.deliver(request));
+      const auto heard = test::pitch_shift(plain, shifted, request.sample_rate, pitch);
+      ASSERT_TRUE(heard) << voice.id;
+      EXPECT_NEAR(*heard, pitch, 0.3) << voice.id;
     }
   }
 }

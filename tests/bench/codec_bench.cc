@@ -12,8 +12,11 @@
 #include <sys/resource.h>
 
 #include "tests/support/ffmpeg.h"
+#include "tests/support/hearing.h"
+#include "tests/support/narrator.h"
 #include "worker/audio/codec.h"
 #include "worker/audio/in_process_decoder.h"
+#include "worker/audio/levels.h"
 #include "worker/audio/pipeline.h"
 #include "worker/decode/sandboxed_decoder.h"
 
@@ -146,6 +149,63 @@ void bench_render(double seconds) {
   }
 }
 
+double decibels(double ratio) {
+  return 20 * std::log10(std::max(ratio, 1e-9));
+}
+
+// How far `loud` is from `plain` at some other level, in dB: the level may change from one fiftieth
+// of a second to the next, the form of the wave may not.
+double distance_db(const std::vector<float>& plain, const std::vector<float>& loud, int rate) {
+  const auto frame = static_cast<std::size_t>(rate / 50);
+  double signal = 0, rest = 0;
+  for (std::size_t at = 0; at + frame <= std::min(plain.size(), loud.size()); at += frame) {
+    double both = 0, one = 1e-12;
+    for (std::size_t i = at; i < at + frame; ++i) {
+      both += static_cast<double>(plain[i]) * static_cast<double>(loud[i]);
+      one += static_cast<double>(plain[i]) * static_cast<double>(plain[i]);
+    }
+    for (std::size_t i = at; i < at + frame; ++i) {
+      const double fits = both / one * static_cast<double>(plain[i]);
+      signal += fits * fits;
+      rest += (static_cast<double>(loud[i]) - fits) * (static_cast<double>(loud[i]) - fits);
+    }
+  }
+  return 10 * std::log10(signal / std::max(rest, 1e-12));
+}
+
+// Speech at the loudest that can be asked for: what is left of it, and where its peaks are.
+void bench_loudness() {
+  test::Narrator narrator;
+  InProcessDecoder decoder;
+  std::printf("\n%-46s %9s %9s %12s\n", "speech at volume 2", "LUFS", "dBTP", "SDR, dB");
+  const std::array types = {
+      AudioType::kWav, AudioType::kPcmS16Le, AudioType::kMp3, AudioType::kOgg};
+  const std::array formats = {
+      OutputFormat::kWav, OutputFormat::kPcm, OutputFormat::kMp3, OutputFormat::kOggOpus};
+  for (const char* const voice : {"aria", "atlas", "albion", "lena"}) {
+    for (std::size_t i = 0; i < formats.size(); ++i) {
+      GenerationRequest request = test::narration(voice, test::kPlainEnglish[0]);
+      request.output_format = formats[i];
+      request.sample_rate = kRate;
+      const auto heard = [&](double volume) {
+        request.volume = volume;
+        Audio audio;
+        audio.bytes = narrator.deliver(request).bytes;
+        audio.type = types[i];
+        audio.rate = kRate;
+        return decoder.decode(audio)->pcm;
+      };
+      const Pcm plain = heard(1), loud = heard(2);
+      const auto level = measure_loudness(loud.samples, loud.rate);
+      std::printf("%-46s %9.1f %9.1f %12.1f\n",
+                  (std::string(voice) + ", " + std::string(format_name(formats[i]))).c_str(),
+                  level ? level->lufs : 0,
+                  decibels(level ? level->true_peak : 0),
+                  distance_db(plain.samples, loud.samples, loud.rate));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace audiogen
 
@@ -155,4 +215,5 @@ int main() {
   audiogen::bench_decode(audiogen::kLongSeconds);
   audiogen::bench_encode();
   audiogen::bench_render(audiogen::kClipSeconds);
+  audiogen::bench_loudness();
 }

@@ -2,9 +2,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -17,30 +15,6 @@ namespace audiogen {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr std::size_t kWavHeader = 44;
-
-std::vector<float> samples_of(const Rendered& wav) {
-  std::vector<float> out(wav.samples);
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    std::int16_t sample = 0;
-    std::memcpy(&sample, wav.bytes.data() + kWavHeader + i * sizeof(sample), sizeof(sample));
-    out[i] = static_cast<float>(sample) / 32768.0F;
-  }
-  return out;
-}
-
-// What pitch came out where `semitones` were asked for, of a voice that speaks at `own` Hz.
-std::string semitones_heard(const std::vector<float>& samples, double own, double semitones) {
-  const double expected = own * std::pow(2.0, semitones / 12);
-  const auto heard = test::median_pitch(samples, 16000, expected / 1.4, expected * 1.4);
-  if (!heard) {
-    return "-";
-  }
-  char out[16];
-  std::snprintf(out, sizeof(out), "%+.2f", 12 * std::log2(*heard / own));
-  return out;
-}
 
 void measure(const Voice& voice, test::Narrator& narrator) {
   const bool english = voice.language.starts_with("en");
@@ -57,7 +31,7 @@ void measure(const Voice& voice, test::Narrator& narrator) {
     const auto began = Clock::now();
     const Rendered rendered = narrator.deliver(test::narration(voice.id, text));
     seconds += std::chrono::duration<double>(Clock::now() - began).count();
-    const std::vector<float> samples = samples_of(rendered);
+    const std::vector<float> samples = test::wav_samples(rendered);
     all.insert(all.end(), samples.begin(), samples.end());
     speech.push_back(rendered.bytes);
   }
@@ -66,15 +40,15 @@ void measure(const Voice& voice, test::Narrator& narrator) {
   for (const float sample : all) {
     sum += static_cast<double>(sample);
   }
-  // Twice: the second time within less than an octave around what was found.
-  const auto rough = test::median_pitch(all, 16000, 60, 400);
-  const auto own = rough ? test::median_pitch(all, 16000, *rough / 1.4, *rough * 1.4) : rough;
   const auto shifted = [&](double semitones) -> std::string {
     GenerationRequest request = test::narration(voice.id, texts.front());
-    const std::vector<float> plain = samples_of(narrator.deliver(request));
-    const auto base = own ? test::median_pitch(plain, 16000, *own / 1.4, *own * 1.4) : own;
+    const std::vector<float> plain = test::wav_samples(narrator.deliver(request));
     request.pitch = semitones;
-    return base ? semitones_heard(samples_of(narrator.deliver(request)), *base, semitones) : "-";
+    const auto heard = test::pitch_shift(
+        plain, test::wav_samples(narrator.deliver(request)), request.sample_rate, semitones);
+    char out[16];
+    std::snprintf(out, sizeof(out), "%+.2f", heard.value_or(0));
+    return heard ? out : "-";
   };
   std::printf(
       "%-8s %-3s %11s %7.1f %10.1f %8.0f %7s %7s %7.0f\n",
@@ -83,7 +57,7 @@ void measure(const Voice& voice, test::Narrator& narrator) {
       english ? (std::to_string(std::lround(test::word_errors(speech) * 100)) + " %").c_str() : "-",
       loudness ? loudness->lufs : 0,
       20 * std::log10(std::abs(sum / static_cast<double>(all.size())) + 1e-9),
-      own.value_or(0),
+      test::median_pitch(all, 16000, 60, 400).value_or(0),
       shifted(-12).c_str(),
       shifted(12).c_str(),
       static_cast<double>(all.size()) / 16000 / seconds);

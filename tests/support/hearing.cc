@@ -92,57 +92,98 @@ double word_errors(std::span<const std::string> speech) {
   return static_cast<double>(errors) / static_cast<double>(words);
 }
 
-std::optional<double> median_pitch(std::span<const float> samples,
-                                   int rate,
-                                   double low,
-                                   double high) {
-  constexpr double kVoiced = 0.6, kAsGood = 0.9;
+namespace {
+
+// The pitch at every hundredth of a second, where there is one between `low` and `high`.
+std::vector<std::optional<double>> pitch_track(std::span<const float> samples,
+                                               int rate,
+                                               double low,
+                                               double high) {
+  constexpr double kVoiced = 0.6, kNearlyBest = 0.9, kAudible = 0.3;
   const auto shortest = static_cast<std::size_t>(rate / high);
   const auto longest = static_cast<std::size_t>(rate / low) + 2;
-  // Two of the longest periods show that one follows the other.
-  const std::size_t window =
-      std::max<std::size_t>(longest * 2, static_cast<std::size_t>(rate / 40));
+  const std::size_t window = std::max(longest * 2, static_cast<std::size_t>(rate / 40));
   const auto hop = static_cast<std::size_t>(rate / 100);
-  const auto energy = [&](std::size_t at, std::size_t count) {
+  const auto product = [&](std::size_t one, std::size_t other, std::size_t count) {
     double sum = 1e-12;
-    for (std::size_t i = at; i < at + count; ++i) {
-      sum += static_cast<double>(samples[i]) * static_cast<double>(samples[i]);
+    for (std::size_t i = 0; i < count; ++i) {
+      sum += static_cast<double>(samples[one + i]) * static_cast<double>(samples[other + i]);
     }
     return sum;
   };
-  std::vector<double> found;
-  const double mean =
-      samples.empty() ? 0 : energy(0, samples.size()) / static_cast<double>(samples.size());
-  for (std::size_t at = 0; at + window + longest < samples.size(); at += hop) {
-    const double here = energy(at, window);
-    if (here < 0.3 * mean * static_cast<double>(window)) {
+  const double mean = product(0, 0, samples.size()) / static_cast<double>(samples.size() + 1);
+  std::vector<std::optional<double>> out(samples.size() / hop);
+  for (std::size_t frame = 0; frame < out.size(); ++frame) {
+    const std::size_t half = (window + longest) / 2;
+    if (frame * hop < half || frame * hop + half + 1 > samples.size()) {
+      continue;
+    }
+    const std::size_t at = frame * hop - half;
+    const double here = product(at, at, window);
+    if (here < kAudible * mean * static_cast<double>(window)) {
       continue;
     }
     std::vector<double> likeness(longest + 1, 0.0);
     for (std::size_t lag = shortest; lag <= longest; ++lag) {
-      double product = 0;
-      for (std::size_t i = at; i < at + window; ++i) {
-        product += static_cast<double>(samples[i]) * static_cast<double>(samples[i + lag]);
-      }
-      likeness[lag] = product / std::sqrt(here * energy(at + lag, window));
+      likeness[lag] =
+          product(at, at + lag, window) / std::sqrt(here * product(at + lag, at + lag, window));
     }
     const double best = *std::max_element(likeness.begin(), likeness.end());
     for (std::size_t lag = shortest + 1; best > kVoiced && lag < longest; ++lag) {
       const double a = likeness[lag - 1], b = likeness[lag], c = likeness[lag + 1];
       // The first peak that is nearly as good as the best: the others are its multiples.
-      if (b > kAsGood * best && b >= a && b >= c) {
-        const double shift = a - 2 * b + c == 0 ? 0 : 0.5 * (a - c) / (a - 2 * b + c);
-        found.push_back(rate / (static_cast<double>(lag) + shift));
+      if (b > kNearlyBest * best && b >= a && b > c) {
+        out[frame] = rate / (static_cast<double>(lag) + 0.5 * (a - c) / (a - 2 * b + c));
         break;
       }
     }
   }
-  if (found.empty()) {
+  return out;
+}
+
+std::optional<double> median(std::vector<double> values) {
+  if (values.empty()) {
     return std::nullopt;
   }
-  const auto middle = found.begin() + static_cast<std::ptrdiff_t>(found.size() / 2);
-  std::nth_element(found.begin(), middle, found.end());
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
   return *middle;
+}
+
+}  // namespace
+
+std::optional<double> median_pitch(std::span<const float> samples,
+                                   int rate,
+                                   double low,
+                                   double high) {
+  std::vector<double> found;
+  for (const std::optional<double>& pitch : pitch_track(samples, rate, low, high)) {
+    if (pitch) {
+      found.push_back(*pitch);
+    }
+  }
+  return median(std::move(found));
+}
+
+std::optional<double> pitch_shift(std::span<const float> plain,
+                                  std::span<const float> shifted,
+                                  int rate,
+                                  double semitones) {
+  constexpr double kNear = 1.4;  // less than half an octave to either side: never wrong by one
+  const std::optional<double> rough = median_pitch(plain, rate, 60, 400);
+  if (!rough) {
+    return std::nullopt;
+  }
+  const double there = *rough * std::pow(2.0, semitones / 12);
+  const auto before = pitch_track(plain, rate, *rough / kNear, *rough * kNear);
+  const auto after = pitch_track(shifted, rate, there / kNear, there * kNear);
+  std::vector<double> found;
+  for (std::size_t i = 0; i < std::min(before.size(), after.size()); ++i) {
+    if (before[i] && after[i]) {
+      found.push_back(12 * std::log2(*after[i] / *before[i]));
+    }
+  }
+  return median(std::move(found));
 }
 
 }  // namespace audiogen::test

@@ -34,4 +34,11 @@ std::optional<double> median_pitch(std::span<const float> samples,
                                    double low,
                                    double high);
 
+// How many semitones `shifted` lies above `plain`, the same words at the same pace: the median over
+// the moments at which both are voiced. Looks around the `semitones` that it should be.
+std::optional<double> pitch_shift(std::span<const float> plain,
+                                  std::span<const float> shifted,
+                                  int rate,
+                                  double semitones);
+
 }  // namespace audiogen::test

@@ -1,6 +1,7 @@
 #include "tests/support/narrator.h"
 
 #include <chrono>
+#include <cstring>
 #include <future>
 #include <memory>
 #include <string>
@@ -38,6 +39,17 @@ GenerationRequest narration(std::string_view voice, std::string_view text) {
   out.prompt = std::string(text);
   out.output_format = OutputFormat::kWav;
   out.sample_rate = 16000;
+  return out;
+}
+
+std::vector<float> wav_samples(const Rendered& wav) {
+  constexpr std::size_t kHeader = 44;
+  std::vector<float> out(wav.samples);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    std::int16_t sample = 0;
+    std::memcpy(&sample, wav.bytes.data() + kHeader + i * sizeof(sample), sizeof(sample));
+    out[i] = static_cast<float>(sample) / 32768.0F;
+  }
   return out;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 #include "common/domain/request.h"
 #include "worker/audio/in_process_decoder.h"
@@ -25,5 +26,8 @@ class Narrator {
 
 // `text` by a preset voice, as a WAV file at 16 kHz.
 GenerationRequest narration(std::string_view voice, std::string_view text);
+
+// Of a WAV file that was delivered.
+std::vector<float> wav_samples(const Rendered& wav);
 
 }  // namespace audiogen::test

@@ -4,11 +4,13 @@
 #include <array>
 #include <cmath>
 #include <memory>
+#include <optional>
 
 #include <opusenc.h>
 #include <sndfile.h>
 
 #include "worker/audio/foreign.h"
+#include "worker/audio/levels.h"
 #include "worker/audio/memory_file.h"
 
 namespace audiogen {
@@ -165,14 +167,25 @@ Result<std::string> encode(OutputFormat format, std::span<const float> samples, 
   return Error{"unknown format"};
 }
 
-Result<std::uint64_t> decoded_samples(OutputFormat format, std::string_view bytes, int rate) {
+Result<std::uint64_t> decoded_samples(OutputFormat format,
+                                      std::string_view bytes,
+                                      int rate,
+                                      double* true_peak) {
   if (format == OutputFormat::kPcm) {
     return std::uint64_t{bytes.size() / 2};
   }
+  const bool listen = true_peak != nullptr && format != OutputFormat::kWav;
   std::uint64_t count = 0;
+  std::optional<TruePeakMeter> meter;
   const auto decoded =
-      unpack_foreign(bytes, type_of(format), [&](std::span<const float> samples, int) {
+      unpack_foreign(bytes, type_of(format), [&](std::span<const float> samples, int its_rate) {
         count += samples.size();
+        if (listen) {
+          if (!meter) {
+            meter.emplace(its_rate);
+          }
+          *true_peak = std::max(*true_peak, meter->add(samples).value_or(0));
+        }
         return true;
       });
   if (!decoded) {

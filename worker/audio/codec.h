@@ -17,7 +17,12 @@ namespace audiogen {
 // of its header and is 48 kHz inside (RFC 7845 section 5.1). Empty input is an error.
 Result<std::string> encode(OutputFormat format, std::span<const float> samples, int rate);
 
-// Decodes what encode() made and counts samples at `rate`: what a player will play.
-Result<std::uint64_t> decoded_samples(OutputFormat format, std::string_view bytes, int rate);
+// Decodes what encode() made and counts samples at `rate`: what a player will play. Of MP3 and
+// Opus, whose encoders move peaks, `true_peak` becomes the highest one (1 is full scale), where it
+// is given.
+Result<std::uint64_t> decoded_samples(OutputFormat format,
+                                      std::string_view bytes,
+                                      int rate,
+                                      double* true_peak = nullptr);
 
 }  // namespace audiogen

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <memory>
+#include <numbers>
 
 #include <ebur128.h>
 #include <soxr.h>
@@ -29,6 +30,35 @@ float peak_of(std::span<const float> samples) {
   float peak = 0;
   for (const float sample : samples) {
     peak = std::max(peak, std::abs(sample));
+  }
+  return peak;
+}
+
+void remove_dc(std::span<float> samples, int rate) {
+  constexpr double kCornerHz = 20;
+  const double kept = std::exp(-2 * std::numbers::pi * kCornerHz / rate);
+  double before = 0, out = 0;
+  for (float& sample : samples) {
+    const auto in = static_cast<double>(sample);
+    out = kept * out + (1 + kept) / 2 * (in - before);
+    before = in;
+    sample = static_cast<float>(out);
+  }
+}
+
+TruePeakMeter::TruePeakMeter(int rate)
+    : state_(ebur128_init(1, static_cast<unsigned long>(rate), EBUR128_MODE_TRUE_PEAK)) {}
+
+void TruePeakMeter::Destroy::operator()(ebur128_state* state) const {
+  ebur128_destroy(&state);
+}
+
+std::optional<double> TruePeakMeter::add(std::span<const float> samples) {
+  double peak = 0;
+  if (!state_ ||
+      ebur128_add_frames_float(state_.get(), samples.data(), samples.size()) != EBUR128_SUCCESS ||
+      ebur128_prev_true_peak(state_.get(), 0, &peak) != EBUR128_SUCCESS) {
+    return std::nullopt;
   }
   return peak;
 }

@@ -1,9 +1,12 @@
 // Measuring and resampling mono sound. Pure functions, thread-safe.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
+
+#include <ebur128.h>
 
 #include "common/base/result.h"
 
@@ -14,6 +17,25 @@ bool is_silent(std::span<const float> samples);
 
 // The largest absolute value.
 float peak_of(std::span<const float> samples);
+
+// Takes a constant part away, as a filter that lets everything above 20 Hz pass.
+void remove_dc(std::span<float> samples, int rate);
+
+// Finds true peaks: those between the samples, too (ITU-R BS.1770, annex 2).
+class TruePeakMeter {
+ public:
+  explicit TruePeakMeter(int rate);  // Hz
+
+  // The peak of what `samples` end; the filter answers a few samples late. Nullopt when it cannot
+  // be measured.
+  std::optional<double> add(std::span<const float> samples);
+
+ private:
+  struct Destroy {
+    void operator()(ebur128_state* state) const;
+  };
+  std::unique_ptr<ebur128_state, Destroy> state_;
+};
 
 struct Loudness {
   double lufs;

@@ -16,6 +16,7 @@
 #include "common/base/metrics.h"
 #include "worker/audio/codec.h"
 #include "worker/audio/levels.h"
+#include "worker/audio/limiter.h"
 #include "worker/audio/tags.h"
 
 namespace audiogen {
@@ -29,6 +30,7 @@ metrics::Histogram& times(const char* step) {
 metrics::Histogram& decoding = times("decode");
 metrics::Histogram& stretching = times("stretch");
 metrics::Histogram& leveling = times("level");
+metrics::Histogram& limiting = times("limit");
 metrics::Histogram& resampling = times("resample");
 metrics::Histogram& encoding = times("encode");
 metrics::Histogram& checking = times("check");
@@ -43,8 +45,9 @@ auto timed(metrics::Histogram& time, const Step& step) {
 }
 
 constexpr std::size_t kBlockSamples = 8192;
-constexpr double kTruePeakMax = 0.891;  // -1 dBTP
 constexpr double kFadeSeconds = 0.015;
+constexpr int kEncodingsMax = 4;
+constexpr double kQuieter = 0.97;  // of full scale, where an encoder had passed it
 
 // Changes length by 1/speed and pitch by `semitones`, each without the other.
 std::vector<float> stretch(std::vector<float> samples, int rate, double speed, double semitones) {
@@ -80,19 +83,52 @@ std::vector<float> stretch(std::vector<float> samples, int rate, double speed, d
   return out;
 }
 
-// Multiplies; where that would pass full scale, bends the peaks smoothly instead of cutting them.
+// How high peaks may come before they are encoded. What MP3 and Opus leave out makes some of them
+// higher, at their bit rates by so much (README.md, "Peaks").
+double ceiling_for(OutputFormat format) {
+  constexpr double kExact = 0.891, kMp3 = 0.841, kOpus = 0.708;  // -1, -1.5 and -3 dBTP
+  switch (format) {
+    case OutputFormat::kMp3:
+      return kMp3;
+    case OutputFormat::kOggOpus:
+      return kOpus;
+    case OutputFormat::kWav:
+    case OutputFormat::kPcm:
+      break;
+  }
+  return kExact;
+}
+
 void amplify(std::span<float> samples, double factor) {
-  constexpr float kKnee = 0.7F, kCeiling = 0.98F;
-  const auto gain = static_cast<float>(factor);
-  const bool limit = gain > 1.0F && peak_of(samples) * gain > kCeiling;
   for (float& sample : samples) {
-    sample *= gain;
-    const float level = std::abs(sample);
-    if (limit && level > kKnee) {
-      const float room = kCeiling - kKnee;
-      sample = std::copysign(kKnee + room * std::tanh((level - kKnee) / room), sample);
+    sample *= static_cast<float>(factor);
+  }
+}
+
+// Brings a synthesiser's sound to `lufs` with its peaks under `ceiling`. Returns how loud it was;
+// nullopt when it cannot be measured.
+std::optional<double> normalise(std::span<float> samples, int rate, double lufs, double ceiling) {
+  constexpr double kCloseEnough = 0.2;  // LU
+  constexpr int kRounds = 4;
+  remove_dc(samples, rate);
+  std::optional<double> was;
+  // Turning peaks down takes loudness away: what is missing is given once more.
+  for (int round = 0; round < kRounds; ++round) {
+    const std::optional<Loudness> loudness = measure_loudness(samples, rate);
+    if (!loudness) {
+      return std::nullopt;
+    }
+    was = was.value_or(loudness->lufs);
+    const double missing = lufs - loudness->lufs;
+    if (round > 0 && std::abs(missing) < kCloseEnough) {
+      break;
+    }
+    amplify(samples, std::pow(10.0, missing / 20.0));
+    if (!limit_peaks(samples, rate, ceiling)) {
+      return std::nullopt;
     }
   }
+  return was;
 }
 
 // Cuts to `count` samples, ending in a short fade so that the cut does not click.
@@ -205,21 +241,6 @@ Result<Rendered, PipelineFault> render(Audio audio, const RenderSpec& spec, Deco
   }
 
   Rendered out;
-  if (spec.target_lufs) {
-    const std::optional<Loudness> loudness =
-        timed(leveling, [&] { return measure_loudness(samples, source_rate); });
-    if (!loudness) {
-      return PipelineFault{Kind::kInternal, "loudness not measurable"};
-    }
-    out.loudness_lufs = loudness->lufs;
-    amplify(samples,
-            std::min(std::pow(10.0, (*spec.target_lufs - loudness->lufs) / 20.0),
-                     kTruePeakMax / loudness->true_peak));
-  }
-  if (spec.volume != 1.0) {
-    amplify(samples, spec.volume);
-  }
-
   if (source_rate != spec.sample_rate) {
     Result<std::vector<float>> resampled =
         timed(resampling, [&] { return resample(samples, source_rate, spec.sample_rate); });
@@ -236,22 +257,45 @@ Result<Rendered, PipelineFault> render(Audio audio, const RenderSpec& spec, Deco
     return PipelineFault{Kind::kTooShort, "too short"};
   }
 
-  Result<std::string> encoded =
-      timed(encoding, [&] { return encode(spec.format, samples, spec.sample_rate); });
-  if (!encoded) {
-    return PipelineFault{Kind::kInternal, encoded.error().message};
+  // At the rate that is delivered: resampling moves peaks, and takes away what was heard of others.
+  const double ceiling = ceiling_for(spec.format);
+  if (spec.target_lufs) {
+    out.loudness_lufs = timed(
+        leveling, [&] { return normalise(samples, spec.sample_rate, *spec.target_lufs, ceiling); });
+    if (!out.loudness_lufs) {
+      return PipelineFault{Kind::kInternal, "loudness not measurable"};
+    }
   }
+  if (spec.volume != 1.0) {
+    amplify(samples, spec.volume);
+  }
+  if (!timed(limiting, [&] { return limit_peaks(samples, spec.sample_rate, ceiling); })) {
+    return PipelineFault{Kind::kInternal, "peaks not measurable"};
+  }
+
   out.samples = samples.size();
-  samples = {};
-  out.bytes = *std::move(encoded);
-  // The client pays for what a decoder finds, so a decoder is asked.
-  const Result<std::uint64_t> check =
-      timed(checking, [&] { return decoded_samples(spec.format, out.bytes, spec.sample_rate); });
-  if (!check) {
-    return PipelineFault{Kind::kInternal, check.error().message};
-  }
-  if (*check != out.samples) {
-    return PipelineFault{Kind::kInternal, "the encoded file has another length"};
+  // Where an encoder has moved peaks past full scale all the same, once more a little quieter.
+  for (int tries = 1;; ++tries) {
+    Result<std::string> encoded =
+        timed(encoding, [&] { return encode(spec.format, samples, spec.sample_rate); });
+    if (!encoded) {
+      return PipelineFault{Kind::kInternal, encoded.error().message};
+    }
+    out.bytes = *std::move(encoded);
+    // The client pays for what a decoder finds, so a decoder is asked.
+    double peak = 0;
+    const Result<std::uint64_t> check = timed(
+        checking, [&] { return decoded_samples(spec.format, out.bytes, spec.sample_rate, &peak); });
+    if (!check) {
+      return PipelineFault{Kind::kInternal, check.error().message};
+    }
+    if (*check != out.samples) {
+      return PipelineFault{Kind::kInternal, "the encoded file has another length"};
+    }
+    if (peak <= 1.0 || tries == kEncodingsMax) {
+      break;
+    }
+    amplify(samples, kQuieter / peak);
   }
   out.rate = spec.sample_rate;
   out.sha256 = sha256(out.bytes);

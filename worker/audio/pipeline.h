@@ -16,7 +16,7 @@ namespace audiogen {
 
 inline constexpr int kDurationMaxSeconds = 120;       // the longest charge
 inline constexpr int kDurationMinMilliseconds = 100;  // less is no answer to any prompt
-inline constexpr double kSpokenLufs = -18.0;          // of a synthesiser\'s raw output
+inline constexpr double kSpokenLufs = -18.0;          // of a synthesiser's raw output
 
 struct RenderSpec {
   OutputFormat format = OutputFormat::kMp3;
@@ -24,7 +24,7 @@ struct RenderSpec {
   double speed_remaining = 1.0;       // > 0
   double pitch_remaining = 0.0;       // semitones
   double volume = 1.0;                // times the amplitude
-  std::optional<double> target_lufs;  // the true peak at most -1 dBTP
+  std::optional<double> target_lufs;  // of a synthesiser's raw output, which is told no volume
   // What is longer is cut: what the client will pay for, at most kDurationMaxSeconds.
   std::int64_t duration_max_ms = std::int64_t{kDurationMaxSeconds} * 1000;
 };
@@ -54,8 +54,8 @@ struct PipelineFault {
   std::string detail;  // for operators; no text of the user
 };
 
-// Decode, stretch and shift, normalise, volume with a soft limiter, resample, cut, encode, decode
-// again and count. Audio that already is what was asked for is only decoded and counted, and where
+// Decode, stretch and shift, resample, cut, normalise, volume, limit, encode, decode again and
+// count. Audio that already is what was asked for is only decoded and counted, and where
 // its size says how long it is, not even that: encoding it again would cost time and quality.
 // Blocks: at worst (120 s at 48 kHz) holds about 50 MB and takes about a second of one core, and
 // what the decoder takes.

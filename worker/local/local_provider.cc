@@ -17,34 +17,6 @@ namespace {
 
 constexpr std::size_t kSentenceMax = 400;  // bytes; longer ones crash the engine more often
 
-// espeak-ng's pitch parameter and the semitones it gives, measured on one text of 15 s; the same
-// for every voice, since the parameter is a factor on the voice's own pitch.
-struct PitchPoint {
-  double parameter, semitones;
-};
-constexpr std::array<PitchPoint, 9> kPitch = {{{0, -6.3},
-                                               {10, -5.7},
-                                               {25, -3.8},
-                                               {40, -1.4},
-                                               {50, 0},
-                                               {60, 1.8},
-                                               {75, 4.4},
-                                               {90, 7.2},
-                                               {99, 8.9}}};
-constexpr Range kNativePitch{-6.0, 8.0};
-
-// The parameter for `semitones` within kNativePitch.
-std::int32_t pitch_parameter(double semitones) {
-  const auto* const above =
-      std::find_if(kPitch.begin() + 1, kPitch.end() - 1, [&](PitchPoint point) {
-        return point.semitones >= semitones;
-      });
-  const PitchPoint high = *above, low = *(above - 1);
-  const double part = (semitones - low.semitones) / (high.semitones - low.semitones);
-  return static_cast<std::int32_t>(
-      std::lround(low.parameter + part * (high.parameter - low.parameter)));
-}
-
 Capabilities local_capabilities(int max_in_flight) {
   Capabilities out;
   for (const Voice& voice : voices()) {
@@ -52,7 +24,6 @@ Capabilities local_capabilities(int max_in_flight) {
   }
   out.audio_references = true;
   out.native_speed = kSpeedRange;
-  out.native_pitch = kNativePitch;
   out.max_in_flight = max_in_flight;
   return out;
 }
@@ -91,27 +62,24 @@ std::vector<speech::Utterance> utterances_of(const std::vector<TextRun>& runs,
   return out;
 }
 
-// Has all of `utterances` spoken `semitones` from the voice's own pitch, as far as the engines
-// reach that have part in it. Returns how far.
+// Has all of `utterances` spoken `semitones` from the voice's own pitch, where flite speaks alone:
+// it does exactly what it is told. What espeak-ng's parameter means is up to two semitones more or
+// less, by voice, language and text, so of that nothing is asked. Returns how far it was.
 double set_pitch(std::vector<speech::Utterance>& utterances,
                  const LocalVoice& voice,
                  double semitones) {
-  const bool espeak =
-      std::any_of(utterances.begin(), utterances.end(), [](const speech::Utterance& utterance) {
-        return utterance.engine == speech::Engine::kEspeak;
-      });
-  if (espeak) {
-    // The voice's own shift takes part of the engine's range.
-    semitones =
-        std::clamp(semitones, kNativePitch.low - voice.pitch, kNativePitch.high - voice.pitch);
-  }
+  const auto is_flite = [](const speech::Utterance& utterance) {
+    return utterance.engine == speech::Engine::kFlite;
+  };
+  const double applied =
+      std::all_of(utterances.begin(), utterances.end(), is_flite) ? semitones : 0.0;
   for (speech::Utterance& utterance : utterances) {
     utterance.pitch =
-        utterance.engine == speech::Engine::kEspeak
-            ? pitch_parameter(voice.pitch + semitones)
-            : static_cast<std::int32_t>(std::lround((voice.english.pitch + semitones) * 100));
+        is_flite(utterance)
+            ? static_cast<std::int32_t>(std::lround((voice.english.pitch + applied) * 100))
+            : voice.pitch;
   }
-  return semitones;
+  return applied;
 }
 
 // One text, prepared ever more carefully: what crashed the engine may pass the next time.

@@ -14,7 +14,7 @@ constexpr auto kVoices = std::to_array<LocalVoice>({
     {"aria", "en-us", "f3", {"slt"}},
     {"atlas", "en-us", "", {"rms"}},
     {"chloe", "fr", "f3", {"slt", 1.0}},
-    {"ember", "en-us", "m3", {"rms", -3.0}, 1.0, -3.0},
+    {"ember", "en-us", "m3", {"rms", -3.0}, 1.0, 30},
     {"lena", "de", "f3", {"slt", 0.5}},
     {"lucia", "es", "f3", {"slt", 1.5}},
     {"mei", "cmn-latn-pinyin", "f2", {"slt", 2.5}},

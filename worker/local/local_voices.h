@@ -1,6 +1,7 @@
 // How the built-in engine speaks each preset voice.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 namespace audiogen {
@@ -17,8 +18,8 @@ struct LocalVoice {
   std::string_view language;  // espeak-ng voice
   std::string_view variant;   // espeak-ng variant, kept when a text changes language; may be empty
   EnglishVoice english;
-  double rate = 1.0;   // times the normal speed
-  double pitch = 0.0;  // espeak-ng's, semitones from the voice's own
+  double rate = 1.0;        // times the normal speed
+  std::int32_t pitch = 50;  // espeak-ng's parameter, 0 to 99
 };
 
 // Null for an id that is not in the catalogue.
