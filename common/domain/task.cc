@@ -29,9 +29,11 @@ constexpr std::array<Failure, 7> kFailures = {
             "The prompt or a reference was refused by the content rules; change it before sending "
             "it again.",
             false},
-    Failure{"unsupported_input",
-            "This combination of references, image and parameters cannot be generated at present.",
-            false},
+    Failure{
+        "unsupported_input",
+        "The script that the prompt is written in, or this combination of references, image and "
+        "parameters, cannot be generated at present.",
+        false},
     Failure{"reference_unavailable",
             "A reference or the image could not be fetched; check that its address is public and "
             "serves a supported file.",

@@ -18,6 +18,7 @@
 #include "common/domain/voices.h"
 #include "worker/audio/in_process_decoder.h"
 #include "worker/audio/pipeline.h"
+#include "worker/local/language.h"
 #include "worker/local/local_provider.h"
 #include "worker/local/local_voices.h"
 
@@ -197,6 +198,24 @@ TEST_F(Local, UnspeakableTextIsATypedFault) {
   // A lone sentence mark has a name.
   for (const char* text : {".", "?", "…", "!!! ??? ... ---"}) {
     EXPECT_GT(length(prompt(text)), 0.2) << text;
+  }
+}
+
+TEST_F(Local, ScriptsWithoutAVoiceAreRefused) {
+  for (const char* text : {"བོད་ཡིག", "ភាសាខ្មែរ", "Hello, བོད"}) {
+    EXPECT_EQ(fault_of(say(prompt(text))), Fault::kUnsupportedInput) << text;
+  }
+}
+
+TEST_F(Local, EveryLanguageHasAVoice) {
+  SpeechHelper helper(SpeechHelper::default_path());
+  const Cancellation never;
+  for (const SharedScript& language : shared_scripts()) {
+    speech::Request request;
+    request.seconds_max = 10;
+    request.utterances = {{.voice = std::string(language.voice) + "+f3", .text = "1 2 3"}};
+    EXPECT_TRUE(helper.speak(request, std::chrono::steady_clock::now() + seconds(60), never))
+        << language.voice;
   }
 }
 

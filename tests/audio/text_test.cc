@@ -180,9 +180,47 @@ TEST(SplitLanguages, Table) {
       {"Thai", "en-us", "สวัสดี", {{"th", "สวัสดี"}}},
       {"Greek", "en-us", "γεια", {{"el", "γεια"}}},
       {"empty", "en-us", "", {}},
+      {"French for an English voice",
+       "en-us",
+       "Bonjour, le train pour la côte part dans dix minutes.",
+       {{"fr", "Bonjour, le train pour la côte part dans dix minutes."}}},
+      {"English for a German voice",
+       "de",
+       "The train to the coast leaves in ten minutes.",
+       {{"en-us", "The train to the coast leaves in ten minutes."}}},
+      {"British English stays British",
+       "en",
+       "The train to the coast leaves in ten minutes.",
+       {{"en", "The train to the coast leaves in ten minutes."}}},
+      {"one word says too little", "de", "Ciao", {{"de", "Ciao"}}},
+      {"Ukrainian", "ru", "Доброго ранку. Як справи?", {{"uk", "Доброго ранку. Як справи?"}}},
+      {"two Ukrainian words", "ru", "Привіт світ", {{"uk", "Привіт світ"}}},
+      {"an apostrophe that is a letter", "en-us", "здоров\u02BCя є", {{"uk", "здоров\u02BCя є"}}},
+      {"Russian", "ru", "Доброе утро. Как дела?", {{"ru", "Доброе утро. Как дела?"}}},
+      {"Bulgarian",
+       "ru",
+       "Добро утро. Влакът тръгва след десет минути.",
+       {{"bg", "Добро утро. Влакът тръгва след десет минути."}}},
+      {"Persian", "ar", "سلام دنیا. حال شما چطور است؟", {{"fa", "سلام دنیا. حال شما چطور است؟"}}},
+      {"one Persian word", "ar", "چطور", {{"fa", "چطور"}}},
+      {"Urdu", "ar", "آپ کیسے ہیں؟", {{"ur", "آپ کیسے ہیں؟"}}},
+      {"each script by itself",
+       "en-us",
+       "Good morning, how are you today? Доброго ранку.",
+       {{"en-us", "Good morning, how are you today? "}, {"uk", "Доброго ранку."}}},
   };
   for (const Split& row : table) {
     EXPECT_EQ(split_languages(row.in, row.language), row.out) << row.name;
+  }
+}
+
+TEST(HasVoices, IsFalseForScriptsThatNobodyReads) {
+  for (const char* text :
+       {"", "Hello, 42!", "你好", "привет", "\u02BBokina", "ᏣᎳᎩ", "𝓗", "😀", "ⁿ"}) {
+    EXPECT_TRUE(has_voices(clean_text(text))) << text;
+  }
+  for (const char* text : {"བོད་ཡིག", "ភាសាខ្មែរ", "ພາສາລາວ", "ދިވެހި", "Tibetan: བོད"}) {
+    EXPECT_FALSE(has_voices(clean_text(text))) << text;
   }
 }
 

@@ -239,6 +239,11 @@ Result<Audio, ProviderFault> LocalProvider::speak(const Call& call) {
     return ProviderFault{Fault::kUnsupportedInput, "nothing to speak", {}};
   }
 
+  if (!has_voices(text)) {
+    // Its letters would be spelled out by their numbers, and billed.
+    return ProviderFault{Fault::kUnsupportedInput, "no voice reads a script of the text", {}};
+  }
+
   speech::Request speech;
   speech.words_per_minute = static_cast<std::uint32_t>(
       std::lround(speech::kWordsPerMinute * voice->rate * request.speed));

@@ -6,10 +6,12 @@
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include <utf8proc.h>
 
 #include "common/base/ascii.h"
+#include "worker/local/language.h"
 
 namespace audiogen {
 namespace {
@@ -219,22 +221,29 @@ struct ScriptRange {
   std::string_view language;  // the voice that reads it
 };
 
-constexpr std::string_view kHan = "cmn-latn-pinyin", kJapanese = "ja", kLatin = "latin";
+constexpr std::string_view kHan = "cmn-latn-pinyin", kJapanese = "ja";
 
 // The blocks of the scripts that espeak-ng has a voice for (Unicode Blocks.txt), ascending.
 constexpr std::array kScripts = std::to_array<ScriptRange>({
-    {0x0041, 0x024F, kLatin},    {0x0250, 0x02AF, kLatin},    {0x0370, 0x03FF, "el"},
-    {0x0400, 0x052F, "ru"},      {0x0530, 0x058F, "hy"},      {0x0590, 0x05FF, "he"},
-    {0x0600, 0x06FF, "ar"},      {0x0750, 0x077F, "ar"},      {0x0900, 0x097F, "hi"},
-    {0x0980, 0x09FF, "bn"},      {0x0A00, 0x0A7F, "pa"},      {0x0A80, 0x0AFF, "gu"},
-    {0x0B00, 0x0B7F, "or"},      {0x0B80, 0x0BFF, "ta"},      {0x0C00, 0x0C7F, "te"},
-    {0x0C80, 0x0CFF, "kn"},      {0x0D00, 0x0D7F, "ml"},      {0x0D80, 0x0DFF, "si"},
-    {0x0E00, 0x0E7F, "th"},      {0x1000, 0x109F, "my"},      {0x10A0, 0x10FF, "ka"},
-    {0x1100, 0x11FF, "ko"},      {0x1200, 0x139F, "am"},      {0x1C90, 0x1CBF, "ka"},
-    {0x1E00, 0x1EFF, kLatin},    {0x1F00, 0x1FFF, "el"},      {0x2E80, 0x2FDF, kHan},
-    {0x3005, 0x3007, kHan},      {0x3040, 0x30FF, kJapanese}, {0x3130, 0x318F, "ko"},
-    {0x31F0, 0x31FF, kJapanese}, {0x3400, 0x4DBF, kHan},      {0x4E00, 0x9FFF, kHan},
-    {0xAC00, 0xD7FF, "ko"},      {0xF900, 0xFAFF, kHan},      {0x20000, 0x3FFFF, kHan},
+    {0x0041, 0x024F, kLatin},      {0x0250, 0x02AF, kLatin},      {0x0370, 0x03FF, "el"},
+    {0x0400, 0x052F, kCyrillic},   {0x0530, 0x058F, "hy"},        {0x0590, 0x05FF, "he"},
+    {0x0600, 0x06FF, kArabic},     {0x0750, 0x077F, kArabic},     {0x08A0, 0x08FF, kArabic},
+    {0x0900, 0x097F, kDevanagari}, {0x0980, 0x09FF, kBengali},    {0x0A00, 0x0A7F, "pa"},
+    {0x0A80, 0x0AFF, "gu"},        {0x0B00, 0x0B7F, "or"},        {0x0B80, 0x0BFF, "ta"},
+    {0x0C00, 0x0C7F, "te"},        {0x0C80, 0x0CFF, "kn"},        {0x0D00, 0x0D7F, "ml"},
+    {0x0D80, 0x0DFF, "si"},        {0x0E00, 0x0E7F, "th"},        {0x1000, 0x109F, "my"},
+    {0x10A0, 0x10FF, "ka"},        {0x1100, 0x11FF, "ko"},        {0x1200, 0x139F, "am"},
+    {0x13A0, 0x13FF, "chr"},       {0x1C80, 0x1C8F, kCyrillic},   {0x1C90, 0x1CBF, "ka"},
+    {0x1D00, 0x1DBF, kLatin},      {0x1E00, 0x1EFF, kLatin},      {0x1F00, 0x1FFF, "el"},
+    {0x2C60, 0x2C7F, kLatin},      {0x2D00, 0x2D2F, "ka"},        {0x2D80, 0x2DDF, "am"},
+    {0x2E80, 0x2FDF, kHan},        {0x3005, 0x3007, kHan},        {0x3031, 0x303C, kJapanese},
+    {0x3040, 0x30FF, kJapanese},   {0x3130, 0x318F, "ko"},        {0x31F0, 0x31FF, kJapanese},
+    {0x3400, 0x4DBF, kHan},        {0x4E00, 0x9FFF, kHan},        {0xA640, 0xA69F, kCyrillic},
+    {0xA720, 0xA7FF, kLatin},      {0xA8E0, 0xA8FF, kDevanagari}, {0xA960, 0xA97F, "ko"},
+    {0xA9E0, 0xA9FF, "my"},        {0xAA60, 0xAA7F, "my"},        {0xAB00, 0xAB2F, "am"},
+    {0xAB30, 0xAB6F, kLatin},      {0xAB70, 0xABBF, "chr"},       {0xAC00, 0xD7FF, "ko"},
+    {0xF900, 0xFAFF, kHan},        {0xFB50, 0xFDFF, kArabic},     {0xFE70, 0xFEFE, kArabic},
+    {0x20000, 0x3FFFF, kHan},
 });
 static_assert(std::is_sorted(kScripts.begin(),
                              kScripts.end(),
@@ -256,6 +265,23 @@ std::optional<std::string_view> script_of(char32_t c) {
     return std::nullopt;
   }
   return found->language;
+}
+
+// Letters of no script, such as the apostrophe in the middle of a Ukrainian word.
+bool is_shared_letter(char32_t c) {
+  return c >= 0x02B0 && c <= 0x02FF;
+}
+
+// The voice for all of `code_points` that are of `script`, where their language is certain.
+std::optional<std::string_view> voice_for_script(const std::u32string& code_points,
+                                                 std::string_view script) {
+  std::string text;
+  for (const char32_t c : code_points) {
+    if (!is_letter(c) || is_shared_letter(c) || script_of(c) == script) {
+      append(text, c);
+    }
+  }
+  return voice_by_language(text, script);
 }
 
 // Voices that read Latin letters as their own language; the others leave them to English.
@@ -321,6 +347,13 @@ bool has_words(std::string_view text) {
   });
 }
 
+bool has_voices(std::string_view text) {
+  const std::u32string code_points = to_code_points(text);
+  return std::none_of(code_points.begin(), code_points.end(), [](char32_t c) {
+    return is_letter(c) && !is_shared_letter(c) && !script_of(c);
+  });
+}
+
 std::string to_ascii(std::string_view text) {
   utf8proc_uint8_t* mapped = nullptr;
   const utf8proc_ssize_t size =
@@ -352,11 +385,21 @@ std::vector<TextRun> split_languages(std::string_view text, std::string_view lan
   const bool has_kana = std::any_of(
       code_points.begin(), code_points.end(), [](char32_t c) { return script_of(c) == kJapanese; });
   const std::string_view latin = is_latin_language(language) ? language : "en-us";
-  const auto voice_of = [&](std::string_view script) -> std::string_view {
-    if (script == kLatin) {
-      return latin;
+  const auto find_voice = [&](std::string_view script) -> std::string_view {
+    if (script == kHan) {
+      return has_kana || language == kJapanese ? kJapanese : kHan;
     }
-    return script == kHan && (has_kana || language == kJapanese) ? kJapanese : script;
+    const std::string_view usual = script == kLatin ? latin : script;
+    const std::string_view voice = voice_for_script(code_points, script).value_or(usual);
+    // Who speaks English keeps the English that is theirs.
+    return voice == "en-us" && usual == "en" ? usual : voice;
+  };
+  std::vector<std::pair<std::string_view, std::string_view>> known;  // of each script, its voice
+  const auto voice_of = [&](std::string_view script) -> std::string_view {
+    const auto found = std::find_if(
+        known.begin(), known.end(), [&](const auto& pair) { return pair.first == script; });
+    return found != known.end() ? found->second
+                                : known.emplace_back(script, find_voice(script)).second;
   };
 
   std::vector<TextRun> runs;

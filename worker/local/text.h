@@ -36,9 +36,12 @@ bool has_words(std::string_view text);
 // signs as words, a space for everything else.
 std::string to_ascii(std::string_view text);
 
-// Cuts cleaned text by script. `language` is the voice's own: it speaks what no script decides,
-// and its script. Punctuation and digits stay with the run before them. At most kRunsMax runs: the
-// last one then holds the rest.
+// Whether every letter is of a script that some voice reads.
+bool has_voices(std::string_view text);
+
+// Cuts cleaned text by script, and finds the language of each (worker/local/language.h). `language`
+// is the voice's own: it speaks what neither decides. Punctuation and digits stay with the run
+// before them. At most kRunsMax runs: the last one then holds the rest.
 std::vector<TextRun> split_languages(std::string_view text, std::string_view language);
 inline constexpr std::size_t kRunsMax = 1024;
 
