@@ -129,7 +129,7 @@ class Authenticator {
   // Those that are to be looked up again while nobody waits.
   struct Renewals {
     std::vector<Sha256> hashes;
-    Clock::time_point since{};  // Of the first, where there are any.
+    std::optional<Clock::time_point> since;  // Of the first, where there are any.
   };
   struct HashOfHash {
     std::size_t operator()(const Sha256& hash) const;
