@@ -202,6 +202,7 @@ test("history: filters and pages are in the address, back goes back", async (con
     await generated(page, `Number ${number}.`);
   }
   await open(page, "history");
+  await page.getByRole("link", { name: "Number 19." }).waitFor();
   assert.equal(await page.locator(".row").count(), 20);
   await page.getByRole("button", { name: "Older" }).click();
   await page.getByRole("link", { name: "Kept." }).waitFor();
