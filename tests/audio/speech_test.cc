@@ -207,6 +207,11 @@ TEST_F(Local, ScriptsWithoutAVoiceAreRefused) {
   }
 }
 
+TEST_F(Local, DecorationIsNotSpoken) {
+  EXPECT_EQ(length(prompt("We have won the cup \u1555( \u141B )\u1557")),
+            length(prompt("We have won the cup  (   ) ")));
+}
+
 TEST_F(Local, EveryLanguageHasAVoice) {
   SpeechHelper helper(SpeechHelper::default_path());
   const Cancellation never;

@@ -224,6 +224,28 @@ TEST(HasVoices, IsFalseForScriptsThatNobodyReads) {
   }
 }
 
+// Hands and faces of kaomoji, and Bopomofo in Taiwanese slang.
+TEST(HasVoices, DecorationIsDropped) {
+  for (const auto& [in, out] : std::vector<std::pair<std::string, std::string>>{
+           {"We have won the cup \u1555( \u141B )\u1557", "We have won the cup  (   ) "},
+           {"Good night, everybody \uA20D!", "Good night, everybody  !"},
+           {"Look at this bird \U00013189\U00013189", "Look at this bird   "},
+           {"今天真的好熱\u311B", "今天真的好熱 "},
+           {"Half a syllable \u0F56\u0F7C here", "Half a syllable    here"},
+           {"здоров\u02BCя", "здоров\u02BCя"}}) {
+    EXPECT_TRUE(has_voices(clean_text(in))) << in;
+    EXPECT_EQ(drop_unread(clean_text(in)), out) << in;
+  }
+}
+
+TEST(HasVoices, WordsAreNoDecoration) {
+  const std::string around = "This is a long text in plain English, with one word of another: ";
+  EXPECT_FALSE(has_voices(clean_text(around + "\u1780\u17C1\u1784\u1780"))) << "with a mark inside";
+  EXPECT_FALSE(has_voices(clean_text(around + "བོད་ཡིག"))) << "of two syllables";
+  EXPECT_TRUE(has_voices("abcd\u1555")) << "a fifth";
+  EXPECT_FALSE(has_voices("abc\u1555")) << "more than a fifth";
+}
+
 TEST(SplitLanguages, IsBoundedAndLosesNothing) {
   const std::string text = repeat("aя", 2000);
   const std::vector<TextRun> runs = split_languages(text, "en-us");

@@ -233,16 +233,17 @@ Result<Audio, ProviderFault> LocalProvider::speak(const Call& call) {
     return ProviderFault{Fault::kUnsupportedInput, "unknown voice", {}};
   }
   const bool refers = !request.audio_references.empty();
-  const std::string text =
+  const std::string cleaned =
       clean_text(refers ? strip_reference_marks(request.prompt) : request.prompt);
-  if (!is_speakable(text)) {
+  if (!is_speakable(cleaned)) {
     return ProviderFault{Fault::kUnsupportedInput, "nothing to speak", {}};
   }
 
-  if (!has_voices(text)) {
+  if (!has_voices(cleaned)) {
     // Its letters would be spelled out by their numbers, and billed.
     return ProviderFault{Fault::kUnsupportedInput, "no voice reads a script of the text", {}};
   }
+  const std::string text = drop_unread(cleaned);
 
   speech::Request speech;
   speech.words_per_minute = static_cast<std::uint32_t>(

@@ -22,6 +22,10 @@ constexpr std::size_t kMarksMax = 4;
 constexpr std::size_t kRunMax = 40;
 // Where no grapheme ends: a chain of joined emoji is cut anyway.
 constexpr std::size_t kRunMaxForced = 80;
+// More unread letters than one in so many, or so many on end, are words and no decoration.
+constexpr std::size_t kUnreadShare = 5;
+constexpr std::size_t kUnreadWord = 3;
+constexpr char32_t kTsheg = 0x0F0B;  // between the syllables of a Tibetan word
 
 // Blank lines and C0 controls are what espeak-ng takes commands from; the line end is harmless and
 // ends a sentence.
@@ -272,6 +276,11 @@ bool is_shared_letter(char32_t c) {
   return c >= 0x02B0 && c <= 0x02FF;
 }
 
+// Letters that no voice reads: engines spell out their numbers.
+bool is_unread(char32_t c) {
+  return is_letter(c) && !is_shared_letter(c) && !script_of(c);
+}
+
 // The voice for all of `code_points` that are of `script`, where their language is certain.
 std::optional<std::string_view> voice_for_script(const std::u32string& code_points,
                                                  std::string_view script) {
@@ -348,10 +357,34 @@ bool has_words(std::string_view text) {
 }
 
 bool has_voices(std::string_view text) {
-  const std::u32string code_points = to_code_points(text);
-  return std::none_of(code_points.begin(), code_points.end(), [](char32_t c) {
-    return is_letter(c) && !is_shared_letter(c) && !script_of(c);
-  });
+  std::size_t letters = 0;
+  std::size_t unread = 0;
+  std::size_t in_word = 0;  // letters that no voice reads, without a break
+  for (const char32_t c : to_code_points(text)) {
+    if (is_letter(c)) {
+      ++letters;
+    }
+    if (is_unread(c)) {
+      ++unread;
+      ++in_word;
+    } else if (!is_mark(c) && c != kTsheg) {
+      in_word = 0;
+    }
+    if (in_word >= kUnreadWord) {
+      return false;
+    }
+  }
+  return unread * kUnreadShare <= letters;
+}
+
+std::string drop_unread(std::string_view text) {
+  std::string out;
+  bool dropping = false;
+  for (const char32_t c : to_code_points(text)) {
+    dropping = is_unread(c) || (dropping && is_mark(c));
+    append(out, dropping ? U' ' : c);
+  }
+  return out;
 }
 
 std::string to_ascii(std::string_view text) {

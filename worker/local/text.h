@@ -36,8 +36,12 @@ bool has_words(std::string_view text);
 // signs as words, a space for everything else.
 std::string to_ascii(std::string_view text);
 
-// Whether every letter is of a script that some voice reads.
+// Whether voices read the text: of its letters at most a fifth are of scripts that none reads, and
+// never three on end. Fewer are decoration, such as the hands of a kaomoji.
 bool has_voices(std::string_view text);
+
+// A space for each letter that no voice reads, and for its marks.
+std::string drop_unread(std::string_view text);
 
 // Cuts cleaned text by script, and finds the language of each (worker/local/language.h). `language`
 // is the voice's own: it speaks what neither decides. Punctuation and digits stay with the run
