@@ -137,6 +137,8 @@ TEST(ToAscii, Table) {
            {"20 °C", "20  degrees C"},
            {"<b>_x_</b>", " b  x  /b "},
            {"中", " "},
+           {"gate \u096B, row \u0660\u0669", "gate 5, row 09"},
+           {"\U0001D7CE\U0001D7D8\U0001D7FF \u0E57 \U0001E959", "009 7 9"},
            {"\xFF", ""}}) {
     EXPECT_EQ(to_ascii(in), out) << in;
   }

@@ -281,6 +281,16 @@ bool is_unread(char32_t c) {
   return is_letter(c) && !is_shared_letter(c) && !script_of(c);
 }
 
+// Of a decimal digit of any script, the one of ASCII. Unicode has them in rows from zero to nine,
+// each code point after the one before it (4.6), and rows may follow each other.
+char to_ascii_digit(char32_t digit) {
+  char32_t zero = digit;
+  while (category(zero - 1) == UTF8PROC_CATEGORY_ND) {
+    --zero;
+  }
+  return static_cast<char>('0' + (digit - zero) % 10);
+}
+
 // The voice for all of `code_points` that are of `script`, where their language is certain.
 std::optional<std::string_view> voice_for_script(const std::u32string& code_points,
                                                  std::string_view script) {
@@ -406,6 +416,8 @@ std::string to_ascii(std::string_view text) {
         kAscii.begin(), kAscii.end(), [&](const Ascii& entry) { return entry.character == c; });
     if (found != kAscii.end()) {
       out += found->text;
+    } else if (category(c) == UTF8PROC_CATEGORY_ND) {
+      out += to_ascii_digit(c);
     } else {
       out += c < 0x80 ? static_cast<char>(c) : ' ';
     }

@@ -32,8 +32,8 @@ bool is_speakable(std::string_view text);
 // True when there is a word to say: a letter or a digit.
 bool has_words(std::string_view text);
 
-// Cleaned text for an engine that knows English and ASCII alone: letters without their marks, a few
-// signs as words, a space for everything else.
+// Cleaned text for an engine that knows English and ASCII alone: letters without their marks,
+// digits of every script as its own, a few signs as words, a space for everything else.
 std::string to_ascii(std::string_view text);
 
 // Whether voices read the text: of its letters at most a fifth are of scripts that none reads, and
