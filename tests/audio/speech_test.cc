@@ -21,6 +21,7 @@
 #include "worker/local/language.h"
 #include "worker/local/local_provider.h"
 #include "worker/local/local_voices.h"
+#include "worker/local/speech_reader.h"
 
 namespace audiogen {
 namespace {
@@ -447,6 +448,59 @@ TEST(SpeechHelper, EndsWhenTheWorkerDies) {
   ASSERT_EQ(waitpid(helper, nullptr, 0), helper);  // returns only once it has ended
   close(pipe_ends[0]);
   close(pipe_ends[1]);
+}
+
+// What a helper says that is in the hands of the text it was broken by.
+class Reader : public testing::Test {
+ protected:
+  static speech::Request request() {
+    speech::Request out;
+    out.seconds_max = 1;
+    out.utterances.resize(3);
+    return out;
+  }
+  sandbox::Taken number(speech::BlockKind kind, std::uint32_t value) {
+    return reader_.take(kind, {reinterpret_cast<const char*>(&value), sizeof(value)});
+  }
+  sandbox::Taken start(std::uint32_t rate) { return number(speech::BlockKind::kStart, rate); }
+  sandbox::Taken samples(std::size_t count) {
+    return reader_.take(speech::BlockKind::kSamples, std::string(2 * count, '\0'));
+  }
+
+  SpeechReader reader_{request()};
+};
+
+TEST_F(Reader, JoinsPartsOfBothEngines) {
+  EXPECT_EQ(start(16000), sandbox::Taken::kMore);
+  EXPECT_EQ(samples(1600), sandbox::Taken::kMore);
+  EXPECT_EQ(start(22050), sandbox::Taken::kMore);
+  EXPECT_EQ(samples(2205), sandbox::Taken::kMore);
+  EXPECT_EQ(number(speech::BlockKind::kEnd, 0), sandbox::Taken::kLast);
+  const Result<Speech, SpeechFault> speech = std::move(reader_).speech();
+  ASSERT_TRUE(speech);
+  EXPECT_EQ(speech->rate, 22050);
+  EXPECT_EQ(speech->samples.size(), 2U * 4410);
+}
+
+// At one sample a second megabytes would be weeks, which no memory holds at 48,000.
+TEST_F(Reader, RatesOfNoEngineAreNonsense) {
+  for (const std::uint32_t rate : {0U, 1U, 8000U, 15999U, 22051U, 48000U, 0xFFFFFFFFU}) {
+    EXPECT_EQ(start(rate), sandbox::Taken::kNonsense) << rate;
+  }
+  EXPECT_EQ(samples(1), sandbox::Taken::kNonsense) << "of no part";
+}
+
+TEST_F(Reader, MorePartsThanUtterancesAreNonsense) {
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(start(i % 2 == 0 ? 16000 : 22050), sandbox::Taken::kMore);
+  }
+  EXPECT_EQ(start(22050), sandbox::Taken::kNonsense);
+}
+
+TEST_F(Reader, MoreSamplesThanWereAskedForAreNonsense) {
+  EXPECT_EQ(start(22050), sandbox::Taken::kMore);
+  EXPECT_EQ(samples(22050), sandbox::Taken::kMore);
+  EXPECT_EQ(samples(1), sandbox::Taken::kNonsense);
 }
 
 TEST(SpeechHelper, AMissingProgramIsATypedFault) {
