@@ -49,6 +49,35 @@ TEST_F(BreakerTest, TheFirstAnswersOfABurstAreNotAllThereIs) {
   EXPECT_EQ(breaker_.state(now_), Breaker::State::kClosed);
 }
 
+// Each call of many times out after minutes, one now and one then: the window never holds enough of
+// them for a share, and there are never few under way.
+TEST_F(BreakerTest, OpensWhereManySlowCallsAllFail) {
+  for (int i = 0; i < 12; ++i) {
+    ASSERT_TRUE(breaker_.allow(now_));
+  }
+  for (int i = 0; i < 9; ++i) {
+    now_ += seconds(25);
+    record(1, false);
+    ASSERT_EQ(breaker_.state(now_), Breaker::State::kClosed) << i;
+    ASSERT_TRUE(breaker_.allow(now_));
+  }
+  now_ += seconds(25);
+  record(1, false);
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kOpen);
+}
+
+TEST_F(BreakerTest, ManySlowCallsOfWhichOneSucceedsKeepItClosed) {
+  for (int i = 0; i < 12; ++i) {
+    ASSERT_TRUE(breaker_.allow(now_));
+  }
+  for (int i = 0; i < 18; ++i) {
+    now_ += seconds(25);
+    record(1, i == 9);
+    ASSERT_EQ(breaker_.state(now_), Breaker::State::kClosed) << i;
+    ASSERT_TRUE(breaker_.allow(now_));
+  }
+}
+
 TEST_F(BreakerTest, OneThatIsBusyForAMomentIsNotLeftAlone) {
   for (int i = 0; i < 9; ++i) {
     ASSERT_TRUE(breaker_.allow(now_));

@@ -102,10 +102,12 @@ void Breaker::proved(Failure failure, Time now) {
     }
   }
   calls = std::max(calls, failures);  // Some were proved bad when their answers are out of sight.
-  // Among many calls a few failures in a row are chance, and the first answers to come.
-  if (calls + under_way_ < rules_.calls_min
-          ? failures_in_row_ >= rules_.failures_in_row
-          : calls >= rules_.calls_min && failures > rules_.failures_max * calls) {
+  // Among many calls a few failures in a row are chance, and the first answers to come. Where calls
+  // are many but slow (each of them times out), too few answers are in the window for the share.
+  const bool few = calls + under_way_ < rules_.calls_min;
+  const bool share = calls >= rules_.calls_min;
+  if (share ? failures > rules_.failures_max * calls
+            : failures_in_row_ >= (few ? rules_.failures_in_row : rules_.calls_min)) {
     open(now, failure);
     troubled_since_ = now;
     probe_at_.reset();

@@ -13,7 +13,7 @@ namespace audiogen::worker {
 
 struct BreakerRules {
   std::chrono::seconds window{30};    // What counts as recent, in ten slots.
-  std::uint32_t calls_min = 10;       // Fewer calls in the window say nothing.
+  std::uint32_t calls_min = 10;       // Fewer in the window say nothing, but as many in a row.
   double failures_max = 0.5;          // A larger share of failures opens it.
   std::uint32_t failures_in_row = 3;  // So many open it where fewer calls are made, or under way.
   std::chrono::seconds open_for{15};
