@@ -37,7 +37,9 @@ http::ClientResponse json(int status, std::string body) {
 class Talk {
  public:
   explicit Talk(const ProviderKind& kind, GenerationRequest request = {})
-      : entry_(entry_of(kind, kBase)) {
+      : Talk(kind, entry_of(kind, kBase), std::move(request)) {}
+  Talk(const ProviderKind& kind, ProviderEntry entry, GenerationRequest request = {})
+      : entry_(std::move(entry)) {
     dialogue_ = make_polled_dialogue(std::make_shared<const ProviderEntry>(entry_),
                                      *std::get<const PolledFormat*>(kind.format),
                                      request_of(std::move(request)));
@@ -126,6 +128,28 @@ TEST(Fal, PausesGrowToFiveSeconds) {
   }
   EXPECT_GE(talk.ask().delay, 4s);
   EXPECT_LE(longest, 6s);
+}
+
+// A client's bad reference shut the entry for everybody when its member had "voice" in its name.
+TEST(Fal, OnlyTheVoiceItselfIsTheOperators) {
+  const auto refused = [](const std::string& member, bool at_result) {
+    ProviderEntry entry = entry_of(fal::kKind, kBase);
+    entry.options["voice_member"] = "voice_id";
+    entry.options["audio_references_member"] = "ref_voice_url";
+    Talk talk(fal::kKind, std::move(entry));
+    talk.begin();
+    if (at_result) {
+      talk.say(json(200, kFalTicket));
+      talk.say(json(200, R"({"status":"COMPLETED"})"));
+    }
+    return talk.say(
+        json(422, R"({"detail":[{"loc":["body",")" + member + R"(",0],"type":"bad"}]})"));
+  };
+  for (const bool at_result : {false, true}) {
+    EXPECT_EQ(refused("voice_id", at_result), "misconfigured: HTTP 422 bad");
+    EXPECT_EQ(refused("ref_voice_url", at_result), "unsupported_input: HTTP 422 bad");
+    EXPECT_EQ(refused("voice", at_result), "unsupported_input: HTTP 422 bad");
+  }
 }
 
 TEST(Fal, RefusalsAtEachStep) {

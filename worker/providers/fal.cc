@@ -27,10 +27,13 @@ bool may_pass(Fault fault) {
   return fault == Fault::kRetrySame || fault == Fault::kUnknownOutcome;
 }
 
-// What a model calls the voice is its own affair, but not that much.
-bool is_about_voice(const rapidjson::Value& body) {
+// Of what is sent the voice is the operator's. Other members may have the word in their names:
+// "ref_voice_url" is what a client gave.
+bool is_about_voice(const ProviderEntry& entry, const rapidjson::Value& body) {
   const rapidjson::Value* const detail = wire::member(body, "detail");
-  return detail != nullptr && wire::bad_member(*detail).find("voice") != std::string::npos;
+  const std::string bad = detail != nullptr ? wire::bad_member(*detail) : "";
+  return !bad.empty() && bad == entry.option("voice_member") &&
+         bad != entry.option("audio_references_member");
 }
 
 ProviderFault fault_of(const http::ClientResponse& response, const std::string& type) {
@@ -64,12 +67,13 @@ class Format final : public PolledFormat {
 
   const char* cancel_method() const override { return "PUT"; }
 
-  Result<Ticket, ProviderFault> submitted(http::ClientResponse response) const override {
+  Result<Ticket, ProviderFault> submitted(const ProviderEntry& entry,
+                                          http::ClientResponse response) const override {
     rapidjson::Document body;
     const bool readable = wire::parse_object(response.body, body);
     if (response.status != 200 && response.status != 202) {
       ProviderFault fault = fault_of(response, readable ? error_type(body) : "");
-      if (fault.fault == Fault::kUnsupportedInput && readable && is_about_voice(body)) {
+      if (fault.fault == Fault::kUnsupportedInput && readable && is_about_voice(entry, body)) {
         fault.fault = Fault::kMisconfigured;
       }
       return fault;
@@ -106,7 +110,7 @@ class Format final : public PolledFormat {
     return unclear_or_fault(response, type);
   }
 
-  Progress result(http::ClientResponse response) const override {
+  Progress result(const ProviderEntry& entry, http::ClientResponse response) const override {
     rapidjson::Document body;
     if (!wire::parse_object(response.body, body)) {
       return unclear_or_fault(response, "");
@@ -118,7 +122,8 @@ class Format final : public PolledFormat {
     if (response.status != 200) {
       Progress out = unclear_or_fault(response, error_type(body));
       if (auto* const fault = std::get_if<ProviderFault>(&out);
-          fault != nullptr && fault->fault == Fault::kUnsupportedInput && is_about_voice(body)) {
+          fault != nullptr && fault->fault == Fault::kUnsupportedInput &&
+          is_about_voice(entry, body)) {
         fault->fault = Fault::kMisconfigured;
       }
       return out;

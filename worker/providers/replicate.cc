@@ -48,7 +48,8 @@ class Format final : public PolledFormat {
 
   const char* cancel_method() const override { return "POST"; }
 
-  Result<Ticket, ProviderFault> submitted(http::ClientResponse response) const override {
+  Result<Ticket, ProviderFault> submitted(const ProviderEntry&,
+                                          http::ClientResponse response) const override {
     if (response.status < 200 || response.status > 202) {
       return fault_of(response, "");
     }
@@ -90,7 +91,7 @@ class Format final : public PolledFormat {
     return permanent ? Progress(fault) : Progress(Unclear{fault.retry_after});
   }
 
-  Progress result(http::ClientResponse response) const override {
+  Progress result(const ProviderEntry&, http::ClientResponse response) const override {
     return status(std::move(response));
   }
 

@@ -122,7 +122,7 @@ class PolledDialogue final : public Dialogue {
     if (!answer) {
       return wire::fault_of(answer.error());
     }
-    auto ticket = format_.submitted(std::move(*answer));
+    auto ticket = format_.submitted(*entry_, std::move(*answer));
     if (!ticket) {
       return ticket.error();
     }
@@ -142,7 +142,7 @@ class PolledDialogue final : public Dialogue {
     Progress progress = Unclear{};
     const bool gone = answer && answer->status == 404;
     if (answer) {
-      progress = stage_ == Stage::kFetching ? format_.result(std::move(*answer))
+      progress = stage_ == Stage::kFetching ? format_.result(*entry_, std::move(*answer))
                                             : format_.status(std::move(*answer));
     }
     if (const auto* const unclear = std::get_if<Unclear>(&progress)) {
