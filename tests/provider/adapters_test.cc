@@ -355,6 +355,7 @@ TEST(Misconfigured, IsNotTheClientsFault) {
   EXPECT_EQ(openai("voice"), "misconfigured HTTP 400 invalid_value:voice");
   EXPECT_EQ(openai("response_format"), "misconfigured HTTP 400 invalid_value:response_format");
   EXPECT_EQ(openai("input"), "unsupported_input HTTP 400 invalid_value:input");
+  EXPECT_EQ(openai("speed"), "unsupported_input HTTP 400 invalid_value:speed");
   const auto elevenlabs = [&](const std::string& loc) {
     return with(elevenlabs::kKind,
                 422,
@@ -362,6 +363,7 @@ TEST(Misconfigured, IsNotTheClientsFault) {
   };
   EXPECT_EQ(elevenlabs(R"("model_id")"), "misconfigured HTTP 422 model_id");
   EXPECT_EQ(elevenlabs(R"("text",0)"), "unsupported_input HTTP 422 text");
+  EXPECT_EQ(elevenlabs(R"("voice_settings","speed")"), "unsupported_input HTTP 422 speed");
 }
 
 TEST(Elevenlabs, SpeechAndSound) {

@@ -149,8 +149,8 @@ Fault classify(int status, std::string_view code, std::string_view param) {
   if (code == "quota_exceeded" || code == "invalid_api_key" || code == "voice_not_found") {
     return Fault::kMisconfigured;
   }
-  // Of what we send the text alone is the client's.
-  if (status == 422 && !param.empty() && param != "text") {
+  // Of what we send the text and the speed alone are the client's.
+  if (status == 422 && !param.empty() && param != "text" && param != "speed") {
     return Fault::kMisconfigured;
   }
   if (status == 409 || status == 425 ||

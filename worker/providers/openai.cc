@@ -127,8 +127,8 @@ Fault classify(int status, std::string_view code, std::string_view param) {
     return Fault::kMisconfigured;
   }
   const Fault fault = wire::fault_of_status(status);
-  // Of what we send the text alone is the client's.
-  return fault == Fault::kUnsupportedInput && !param.empty() && param != "input"
+  // Of what we send the text and the speed alone are the client's.
+  return fault == Fault::kUnsupportedInput && !param.empty() && param != "input" && param != "speed"
              ? Fault::kMisconfigured
              : fault;
 }
