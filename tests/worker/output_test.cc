@@ -27,6 +27,7 @@ class FakeStore final : public BlobStore {
     std::vector<Result<std::string>> out;
     for (const NewBlob& blob : blobs) {
       ++offered;
+      held.wait(true);
       if (away) {
         out.emplace_back(Error{"no space left"});
       } else {
@@ -40,6 +41,7 @@ class FakeStore final : public BlobStore {
   Result<Done> flush_removed(std::span<const std::string>) override { return Done{}; }
 
   std::atomic<bool> away{true};
+  std::atomic<bool> held{false};
   std::atomic<int> offered{0};
 };
 
@@ -79,6 +81,11 @@ class OutputTest : public testing::Test {
     return made_.at(0);
   }
 
+  void let_go() {
+    blobs_.held = false;
+    blobs_.held.notify_all();
+  }
+
   FakeStore blobs_;
   http::Client client_;
   InProcessDecoder decoder_;
@@ -95,6 +102,7 @@ class OutputTest : public testing::Test {
                  }};
 
   void TearDown() override {
+    let_go();
     scheduler_.stop();
     output_.stop();
   }
@@ -142,6 +150,19 @@ TEST_F(OutputTest, WhatIsKeptEndsWithItsJob) {
   ASSERT_TRUE(eventually(60s, [&] { return ended() == 2; }));
   const MutexLock lock(mutex_);
   EXPECT_EQ(made_[1].error().kind, OutputFault::Kind::kStopping);
+}
+
+// It was never kept, so nothing was offered again, and the worker claimed no more.
+TEST_F(OutputTest, WhatIsLostWhileItIsOfferedLeavesNoStoreDown) {
+  blobs_.held = true;
+  const JobPtr lost = job_with();
+  make(lost);
+  ASSERT_TRUE(eventually(60s, [&] { return blobs_.offered == 1; }));
+  lost->lose(false);
+  let_go();
+  ASSERT_TRUE(eventually(60s, [&] { return ended() == 1; }));
+  EXPECT_EQ(first().error().kind, OutputFault::Kind::kLost);
+  EXPECT_TRUE(eventually(20s, [&] { return !output_.store_is_down(); }));
 }
 
 TEST_F(OutputTest, AndWithItsDeadline) {

@@ -159,13 +159,17 @@ void Output::put_ended(std::size_t stored, std::vector<Ready> refused) {
 }
 
 void Output::keep(std::vector<Ready> refused) {
-  std::erase_if(refused, [this](const Ready& one) { return end_if_over(one); });
+  const bool over =
+      std::erase_if(refused, [this](const Ready& one) { return end_if_over(one); }) > 0;
   const MutexLock lock(mutex_);
   for (Ready& one : refused) {
     one.job->audio_kept = client_.keep(one.rendered.bytes.size());
     kept_.push_back(std::move(one));
   }
   kept.Set(static_cast<double>(kept_.size()));
+  if (over && kept_.empty() && !offers_again_) {
+    down_ = false;  // Nobody is left to find out: what is made next does.
+  }
   if (!kept_.empty() && !std::exchange(offers_again_, true)) {
     scheduler_.after(store_pause(refusals_), [this] { offer_again(); });
   }
