@@ -181,12 +181,17 @@ class Resumed : public testing::Test {
       R"({"status_url":"BASE/status","response_url":"BASE/result","cancel_url":"BASE/cancel"})";
 
   // A task whose provider has taken its job, which goes on.
-  void begin() {
+  void begin(std::string_view more = "") {
     worker_ = stack_.start_worker({{"DRAIN_LIMIT_MS", "100"}});
-    id_ = stack_.create(ann_, wav_body("paid")).text("id");
-    ASSERT_TRUE(eventually(60s, [&] {
-      return stack_.database().number(store::Sql("SELECT COUNT(*) FROM tickets")) == 1;
-    }));
+    id_ = stack_.create(ann_, wav_body("paid", more)).text("id");
+    ASSERT_TRUE(has_tickets(1, ""));
+  }
+  bool has_tickets(std::int64_t many, const char* where) {
+    return eventually(60s, [&] {
+      return stack_.database().number(
+                 store::Sql("SELECT COUNT(*) FROM tickets").append(store::Sql::trusted(where))) ==
+             many;
+    });
   }
   // The next worker has the audio of the first one's call.
   void expect_paid_once() {
@@ -213,21 +218,36 @@ class Resumed : public testing::Test {
                        : call.target == "/result" ? R"({"audio":{"url":"BASE/file"}})"
                        : ready_                   ? R"({"status":"COMPLETED"})"
                                                   : R"({"status":"IN_PROGRESS"})";
+    const bool next = call.target.starts_with("/owner/next") || call.target.starts_with("/next/");
+    if (call.target == "/result" && fails_) {
+      body = "{}";
+    } else if (call.target == "/next/status") {
+      body = R"({"status":"COMPLETED"})";
+    } else if (call.target == "/next/result") {
+      body = R"({"audio":{"url":"BASE/file"}})";
+    }
+    const std::string base = provider_.url() + (next && call.method == "POST" ? "/next" : "");
     for (std::size_t at = body.find("BASE"); at != std::string::npos; at = body.find("BASE")) {
-      body.replace(at, 4, provider_.url());
+      body.replace(at, 4, base);
     }
     return {.headers = {"Content-Type: application/json"}, .body = std::move(body)};
   }
   static Stack::Options options(const ChainFile& chain) {
     Stack::Options out = chain.options();
     out.workers = 0;
+    out.environment["URL_POLICY"] = "any";
     return out;
   }
+  std::string entry(const std::string& name,
+                    const std::string& more = "",
+                    const std::string& model = "owner/app") const {
+    return R"({"name":")" + name + R"(","kind":"fal","model":")" + model + R"(","base_url":")" +
+           provider_.url() + R"(","api_key_env":"PROVIDER_KEY")" + more + "}";
+  }
 
-  std::atomic<bool> ready_{false};
+  std::atomic<bool> ready_{false}, fails_{false};
   ProviderDouble provider_{[this](const DoubleCall& call) { return play(call); }};
-  ChainFile chain_{{R"({"name":"queue","kind":"fal","model":"owner/app","base_url":")" +
-                    provider_.url() + R"(","api_key_env":"PROVIDER_KEY"})"}};
+  ChainFile chain_{{entry("queue")}};
   Stack stack_{options(chain_)};
   Account ann_ = stack_.account(1000);
   std::size_t worker_ = 0;
@@ -247,6 +267,23 @@ TEST_F(Resumed, ADeployIsPaidOnce) {
   stack_.worker(worker_).signal(SIGTERM);
   EXPECT_EQ(stack_.worker(worker_).wait(60s), 0);
   expect_paid_once();
+}
+
+// Nothing had fetched them for whoever is asked next.
+TEST_F(Resumed, WhatFailsGoesOnWithItsReferences) {
+  static constexpr const char* kRefers = R"(,"audio_references_member":"sounds")";
+  chain_.write({entry("queue", kRefers),
+                entry("next", std::string(kRefers) + R"(,"references":"bytes")", "owner/next")});
+  begin(R"(,"audio_references":[")" + provider_.url() + R"(/file"])");
+  stack_.worker(worker_).kill();
+  let_leases_run_out(stack_);
+  fails_ = ready_ = true;
+  stack_.start_worker();
+  ASSERT_TRUE(all_end(stack_));
+  EXPECT_EQ(stack_.get(ann_, id_).text("status"), "succeeded");
+  EXPECT_THAT(attempts_of(stack_, id_), SizeIs(3));
+  EXPECT_EQ(asked("POST"), 2);
+  stack_.database().expect_invariants();
 }
 
 // --- a call that lasts

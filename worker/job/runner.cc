@@ -145,7 +145,11 @@ void JobRunner::look_for_ticket(const JobPtr& job) {
     log::info("a call is resumed", about(*job), {{"provider", found->provider}, {"of", found->n}});
     job->provider = *at;
     job->ticket = std::move(found->ticket);
-    call_next(job, not_called());
+    if (needs_references(*job->request)) {
+      fetch_references(job);  // Should it fail, another provider needs them.
+    } else {
+      call_next(job, not_called());
+    }
   });
 }
 
@@ -187,7 +191,11 @@ void JobRunner::references_fetched(const JobPtr& job, Fetched fetched) {
   }
   if (fetched) {
     job->references = std::move(*fetched);
-    choose_provider(job);
+    if (job->ticket.empty()) {
+      choose_provider(job);
+    } else {
+      call_next(job, not_called());
+    }
     return;
   }
   const ReferenceFault& fault = fetched.error();
