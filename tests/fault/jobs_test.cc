@@ -269,6 +269,27 @@ TEST_F(Resumed, ADeployIsPaidOnce) {
   expect_paid_once();
 }
 
+TEST_F(Resumed, WhatWaitsForItsTurnKeepsItsTicket) {
+  begin();
+  stack_.worker(worker_).kill();
+  const std::size_t second = stack_.start_worker();
+  stack_.create(ann_, wav_body("paid as well"));
+  ASSERT_TRUE(has_tickets(2, ""));
+  stack_.worker(second).kill();
+  chain_.write({entry("queue", R"(,"max_in_flight":1)")});
+  let_leases_run_out(stack_);
+  const std::size_t third = stack_.start_worker();
+  ASSERT_TRUE(has_tickets(2, " WHERE n=2")) << "one of them waits, and has none that counts";
+  stack_.worker(third).kill();
+  let_leases_run_out(stack_);
+  ready_ = true;
+  stack_.start_worker();
+  ASSERT_TRUE(all_end(stack_));
+  EXPECT_EQ(count(stack_, "state=3"), 2);
+  EXPECT_EQ(asked("POST"), 2) << "what was under way was made, and paid, twice";
+  stack_.database().expect_invariants();
+}
+
 // Nothing had fetched them for whoever is asked next.
 TEST_F(Resumed, WhatFailsGoesOnWithItsReferences) {
   static constexpr const char* kRefers = R"(,"audio_references_member":"sounds")";

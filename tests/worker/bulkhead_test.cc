@@ -102,6 +102,28 @@ TEST_F(BulkheadTest, WhoseTurnComesTooLateIsNotCalled) {
   EXPECT_EQ(bulkhead_->waiting(), 0U);
 }
 
+// It was made, and paid, already.
+TEST_F(BulkheadTest, WhatATicketAsksForIsNeverTooLate) {
+  for (int i = 0; i < 5; ++i) {
+    start(i);
+    fake_->calls.back()->answer(Audio{});
+  }
+  start(10);
+  start(11);
+  bulkhead_->start({.request = nullptr,
+                    .request_key = {},
+                    .deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(500),
+                    .lifetime = std::chrono::hours(1),
+                    .ticket = "of an earlier call"},
+                   [this](const Result<Audio, ProviderFault>& answer) {
+                     late_ += !answer && answer.error().fault == Fault::kNotCalled ? 1 : 0;
+                   });
+  const std::size_t before = fake_->calls.size();
+  fake_->calls.back()->answer(Audio{});
+  EXPECT_EQ(fake_->calls.size(), before + 1);
+  EXPECT_EQ(late_, 0);
+}
+
 TEST_F(BulkheadTest, WhatWeCutOffTookLonger) {
   for (int i = 0; i < 20; ++i) {
     start(i);

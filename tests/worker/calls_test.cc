@@ -1,12 +1,14 @@
 // When a provider is called, and when not.
 #include "worker/job/calls.h"
 
+#include <atomic>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "tests/support/wait.h"
 #include "tests/worker/fake_provider.h"
 
 namespace audiogen::worker {
@@ -23,6 +25,9 @@ class CallsTest : public testing::Test {
     provider_ = provider.get();
     std::vector<std::unique_ptr<AudioProvider>> providers;
     providers.push_back(std::move(provider));
+    return job_of(ago, std::make_shared<const Chain>(std::move(providers)));
+  }
+  static JobPtr job_of(std::chrono::seconds ago, std::shared_ptr<const Chain> chain) {
     store::Claim claim;
     claim.task = TaskId::make();
     claim.provider = "first";
@@ -30,14 +35,14 @@ class CallsTest : public testing::Test {
     const auto now = Job::Clock::now();
     return std::make_shared<Job>(
         Claimed{std::move(claim), std::make_shared<const GenerationRequest>()},
-        std::make_shared<const Chain>(std::move(providers)),
+        std::move(chain),
         now - ago,
         now);
   }
 
   Scheduler scheduler_;
   Roster roster_{10, [] {}};
-  int answers_ = 0;
+  std::atomic<int> answers_ = 0;
   Tickets tickets_{DatabaseUrl{}, scheduler_};
   Calls calls_{
       DatabaseUrl{}, roster_, scheduler_, tickets_, [this](const JobPtr&, const Calls::Answer&) {
@@ -63,6 +68,33 @@ TEST_F(CallsTest, NobodyIsCalledOnceItIsOver) {
   EXPECT_TRUE(provider_->calls.empty());
   EXPECT_EQ(answers_, 1);
   EXPECT_TRUE(job->is_lost());
+}
+
+// Another provider would make anew, and be paid for, what is made already.
+TEST_F(CallsTest, WhatATicketAsksForWaitsForItsProvider) {
+  Capabilities one;
+  one.queue_wait = 1ms;
+  auto first = std::make_unique<FakeProvider>("first", one);
+  provider_ = first.get();
+  std::vector<std::unique_ptr<AudioProvider>> providers;
+  providers.push_back(std::move(first));
+  providers.push_back(std::make_unique<FakeProvider>("second"));
+  const auto chain = std::make_shared<const Chain>(std::move(providers));
+  const JobPtr running = job_of(0s, chain), resumed = job_of(0s, chain), fresh = job_of(0s, chain);
+  resumed->ticket = "of an earlier call";
+  calls_.call(running);
+  calls_.call(resumed);
+  calls_.call(fresh);
+  // Had both been told to stop, the one that came first would have been so first.
+  ASSERT_TRUE(test::eventually(60s, [&] { return chain->at(0).waiting() < 2 && answers_ > 0; }));
+  EXPECT_EQ(answers_, 1) << "the one that is to be made anew goes to who is free";
+  EXPECT_EQ(chain->at(0).waiting(), 1U);
+  const ProviderFault down{Fault::kTryNext, "down", std::nullopt};
+  for (std::size_t i = 0; i < provider_->calls.size(); ++i) {
+    provider_->calls[i]->answer(down);
+  }
+  EXPECT_EQ(provider_->calls.size(), 2U);
+  EXPECT_EQ(answers_, 3);
 }
 
 }  // namespace

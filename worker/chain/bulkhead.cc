@@ -42,8 +42,10 @@ struct Bulkhead::State {
   UsualTime usual GUARDED_BY(mutex);
   CallsWatch calls GUARDED_BY(mutex);
 
+  // What a ticket asks for is under way already.
   bool in_time(const ProviderRequest& request) const LOCKS_REQUIRED(mutex) {
-    return usual.fits({.left = duration_cast<milliseconds>(request.deadline - Clock::now()),
+    return !request.ticket.empty() ||
+           usual.fits({.left = duration_cast<milliseconds>(request.deadline - Clock::now()),
                        .whole = request.lifetime});
   }
 };

@@ -73,6 +73,10 @@ void Calls::write(const JobPtr& job, const store::AttemptStart& start) {
           answered_(job, not_called("lost"));
         } else {
           job->row = start.n;
+          if (!job->ticket.empty()) {
+            // Whoever has the task next looks for one of the newest row, and this call may wait.
+            tickets_.keep(job, start.n, start.provider, job->ticket);
+          }
           call(job);
         }
       });
@@ -100,7 +104,8 @@ void Calls::call(const JobPtr& job) {
   }
   ++job->tries;
   AG_CRASH_POINT("worker.attempt_row");
-  const Call call{.step = job->begin_step(), .provider = job->provider, .row = job->row};
+  const Call call{
+      .step = job->begin_step(), .provider = job->provider, .row = job->row, .ticket = job->ticket};
   const auto opened = open(job, call);
   job->hold(call.step, opened);
   roster_.begin(job);
@@ -108,7 +113,8 @@ void Calls::call(const JobPtr& job) {
   if (able.hedge_after.count() > 0) {
     scheduler_.after(able.hedge_after, [this, job, call] { hedge(job, call); });
   }
-  if (able.queue_wait.count() > 0 && opened->waits()) {
+  // No other provider has what a ticket asks for.
+  if (able.queue_wait.count() > 0 && call.ticket.empty() && opened->waits()) {
     scheduler_.after(able.queue_wait, [this, job, call, opened] { pass_on(job, call, opened); });
   }
 }
@@ -137,9 +143,7 @@ std::shared_ptr<ProviderCall> Calls::open(const JobPtr& job, const Call& call) {
   request.lifetime = time_of(job->claim).whole;
   request.fallback = job->chain->is_fallback(*job->request, call.provider);
   if (job->chain->at(call.provider).capabilities().gives_tickets) {
-    if (call.row == job->row) {  // A hedge has another.
-      request.ticket = job->ticket;
-    }
+    request.ticket = call.ticket;
     request.on_ticket = [this, job, call](const std::string& ticket) {
       tickets_.keep(job, call.row, job->chain->at(call.provider).name(), ticket);
     };

@@ -39,6 +39,7 @@ struct Call {
   std::uint64_t step = 0;    // of the job; later steps make its answer meaningless
   std::size_t provider = 0;  // position in the chain
   std::uint32_t row = 0;     // its number among the task's calls
+  std::string ticket{};      // what it goes on with; empty: it is a new one
 };
 
 // How a call ended, as its row says.
