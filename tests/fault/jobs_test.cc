@@ -292,9 +292,11 @@ TEST_F(Resumed, WhatWaitsForItsTurnKeepsItsTicket) {
 
 // Nothing had fetched them for whoever is asked next.
 TEST_F(Resumed, WhatFailsGoesOnWithItsReferences) {
-  static constexpr const char* kRefers = R"(,"audio_references_member":"sounds")";
-  chain_.write({entry("queue", kRefers),
-                entry("next", std::string(kRefers) + R"(,"references":"bytes")", "owner/next")});
+  const auto refers = [](const std::string& more) {
+    return R"(,"options":{"audio_references_member":"sounds")" + more + "}";
+  };
+  chain_.write({entry("queue", refers("")),
+                entry("next", refers(R"(,"references":"bytes")"), "owner/next")});
   begin(R"(,"audio_references":[")" + provider_.url() + R"(/file"])");
   stack_.worker(worker_).kill();
   let_leases_run_out(stack_);
