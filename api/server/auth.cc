@@ -174,8 +174,8 @@ std::vector<Sha256> Authenticator::take_renewals(const Sha256& hash,
     }
     hashes.push_back(hash);
   }
-  const bool due =
-      hashes.size() >= kRenewedAtOnce || (!hashes.empty() && now - *renewals_.since >= kRenewWithin);
+  const bool due = hashes.size() >= kRenewedAtOnce ||
+                   (!hashes.empty() && now - *renewals_.since >= kRenewWithin);
   return due ? std::exchange(hashes, {}) : std::vector<Sha256>();
 }
 

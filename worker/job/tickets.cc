@@ -40,7 +40,9 @@ void Tickets::find(const JobPtr& job, Found found) {
 }
 
 void Tickets::ask(const JobPtr& job, store::TicketCommand command, Found found) {
-  if (job->is_lost()) {
+  // After the deadline there is nobody left to ask for it: what cannot be written is not kept on
+  // being tried for a task that has long ended.
+  if (job->is_lost() || Job::Clock::now() >= job->deadline) {
     if (found) {
       found(std::nullopt);
     }

@@ -20,8 +20,8 @@ class Tickets {
   Tickets(const Tickets&) = delete;
   Tickets& operator=(const Tickets&) = delete;
 
-  // As long as the database is away all of these ask again, until the job is lost. Thread-safe,
-  // never block.
+  // As long as the database is away all of these ask again, until the job is lost or its deadline
+  // is over. Thread-safe, never block.
 
   // Of the call whose row has the number `row`. One that is too long is not kept.
   void keep(const JobPtr& job,
