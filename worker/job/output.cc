@@ -92,9 +92,8 @@ void Output::store(Ready ready) {
     keep({std::move(ready)});  // One that is kept finds out whether it works again.
     return;
   }
-  const JobPtr job = ready.job;
   if (!writers_.post(std::move(ready))) {
-    end_ours(job, "audio could not be stored", "writer pool full");
+    end_ours(ready.job, "audio could not be stored", "writer pool full");
   }
 }
 

@@ -39,8 +39,8 @@ class BatchPool {
   BatchPool(const BatchPool&) = delete;
   BatchPool& operator=(const BatchPool&) = delete;
 
-  // False when the queue is full or the pool is stopped; `item` was not taken then.
-  bool post(Item item) { return queue_.push(std::move(item)); }
+  // False, with `item` untouched, when the queue is full or the pool is stopped.
+  bool post(Item&& item) { return queue_.push(std::move(item)); }
 
   // Finishes what was posted.
   void stop() {
