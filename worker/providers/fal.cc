@@ -50,7 +50,7 @@ Progress unclear_or_fault(const http::ClientResponse& response, const std::strin
   return fault;
 }
 
-class Format final : public PolledFormat {
+class Format final : public models::Format {
  public:
   http::ClientRequest submit(const ProviderEntry& entry,
                              const ProviderRequest& request,
@@ -136,12 +136,6 @@ class Format final : public PolledFormat {
       }
     }
     return wire::fault(Fault::kTryNext, response, "no_audio", kIdHeader);
-  }
-
-  void mark_applied(const ProviderEntry& entry,
-                    const GenerationRequest& request,
-                    Audio& audio) const override {
-    models::mark_applied(entry, request, audio);
   }
 };
 constinit const Format kFormat;

@@ -89,7 +89,9 @@ std::string input(const ProviderEntry& entry, const ProviderRequest& asked) {
   return buffer.GetString();
 }
 
-void mark_applied(const ProviderEntry& entry, const GenerationRequest& request, Audio& audio) {
+void Format::mark_applied(const ProviderEntry& entry,
+                          const GenerationRequest& request,
+                          Audio& audio) const {
   if (!entry.option("speed_member").empty()) {
     audio.speed_applied = request.speed;
   }

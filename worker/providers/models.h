@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "worker/providers/kind.h"
+#include "worker/providers/transport/polled.h"
 
 namespace audiogen::models {
 
@@ -59,7 +60,13 @@ bool is_path(std::string_view model, std::string_view extra);
 // shape under the names the entry gives them.
 std::string input(const ProviderEntry& entry, const ProviderRequest& request);
 
-// What of the request the model has done itself. The volume is always ours, behind the limiter.
-void mark_applied(const ProviderEntry& entry, const GenerationRequest& request, Audio& audio);
+// What the formats of such kinds have in common.
+class Format : public PolledFormat {
+ public:
+  // By the members that the model has. The volume is always ours, behind the limiter.
+  void mark_applied(const ProviderEntry& entry,
+                    const GenerationRequest& request,
+                    Audio& audio) const final;
+};
 
 }  // namespace audiogen::models

@@ -27,7 +27,7 @@ ProviderFault fault_of(const http::ClientResponse& response, std::string_view co
   return wire::fault(wire::fault_of_status(response.status), response, code, kIdHeader);
 }
 
-class Format final : public PolledFormat {
+class Format final : public models::Format {
  public:
   http::ClientRequest submit(const ProviderEntry& entry,
                              const ProviderRequest& request,
@@ -93,12 +93,6 @@ class Format final : public PolledFormat {
 
   Progress result(const ProviderEntry&, http::ClientResponse response) const override {
     return status(std::move(response));
-  }
-
-  void mark_applied(const ProviderEntry& entry,
-                    const GenerationRequest& request,
-                    Audio& audio) const override {
-    models::mark_applied(entry, request, audio);
   }
 };
 constinit const Format kFormat;
