@@ -166,7 +166,7 @@ class Bench {
     for (std::size_t t = 0; t < threads; ++t) {
       TaskStore store(db_.url());
       for (std::size_t i = 0; i < rounds * batch; i += 64) {
-        const auto some = commands(64, i);
+        const auto some = commands(64, i + t);
         must(store.create(some));
         for (const CreateCommand& c : some) {
           hints[t].push_back({c.id, 0});
