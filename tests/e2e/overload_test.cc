@@ -161,7 +161,7 @@ TEST(Overload, WhatCanBeMadeInTimeIsMade) {
 TEST(Overload, WhatIsNotCalledUsesUpNoAttempt) {
   std::atomic<bool> broken{true};
   const ProviderDouble provider([&](const DoubleCall&) {
-    return broken.load() ? DoubleReply{.status = 401} : wav_reply(0.3);
+    return broken.load() ? DoubleReply{.status = 501} : wav_reply(0.3);
   });
   const ChainFile chain({openai_entry("only", provider, R"(,"max_in_flight":2)")});
   Stack stack(chain.options());

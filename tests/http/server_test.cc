@@ -794,9 +794,8 @@ TEST_F(HttpServer, DrainsUnderLoadWithoutLosingAnAnswer) {
     });
   }
   // Each of them: one that had not connected yet would find the port closed, and rightly.
-  EXPECT_TRUE(eventually([&] {
-    return std::ranges::all_of(answered, [](const auto& own) { return own > 50; });
-  }));
+  EXPECT_TRUE(eventually(
+      [&] { return std::ranges::all_of(answered, [](const auto& own) { return own > 50; }); }));
   std::atomic<bool> drained{false};
   std::thread drainer([&] {
     server_->drain(60s);
