@@ -8,5 +8,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                                audiogen::openai::kKind,
                                "response_format",
                                {"wav", "pcm", "match"});
+  audiogen::fuzz::check_reader(
+      audiogen::fuzz::text_of(data, size), audiogen::openai::kKind, "audio_member", {"audio_data"});
   return 0;
 }

@@ -340,6 +340,101 @@ TEST(Openai, MeaningIsInTheCode) {
   EXPECT_EQ(with(400, "null"), "unsupported_input HTTP 400 t");
 }
 
+// What other servers of the format want: OpenRouter, Mistral, Kokoro, LocalAI, Azure.
+TEST(Openai, SendsWhatTheEntryAdds) {
+  auto entry = entry_of(openai::kKind, "");
+  entry.voices["atlas"] = R"({"id":"voice_1"})";
+  entry.options["instructions"] = "Calmly.";
+  entry.options["members"] = R"({"lang_code":"d","provider":{"options":{"x":{"seed":7}}}})";
+  entry.options["headers"] = R"({"http-referer":"https://a.example","x-pin":"1 2"})";
+  entry.options["query"] = R"({"api-version":"2025-03-01","a&b":"c d"})";
+  entry.options["key_header"] = "api-key";
+  const auto sent = send(entry, shaped(), good_reply(openai::kKind, tone_wav(1.0)));
+  EXPECT_EQ(sent.call.target, "/v1/audio/speech?api-version=2025-03-01&a%26b=c%20d");
+  EXPECT_EQ(sent.call.header("api-key"), kSecret);
+  EXPECT_EQ(sent.call.header("authorization"), "");
+  EXPECT_EQ(sent.call.header("http-referer"), "https://a.example");
+  EXPECT_EQ(sent.call.header("x-pin"), "1 2");
+  EXPECT_STREQ(sent.body["voice"]["id"].GetString(), "voice_1");
+  EXPECT_STREQ(sent.body["instructions"].GetString(), "Calmly.");
+  EXPECT_STREQ(sent.body["lang_code"].GetString(), "d");
+  EXPECT_EQ(sent.body["provider"]["options"]["x"]["seed"].GetInt(), 7);
+  EXPECT_STREQ(sent.body["input"].GetString(), "Zwölf \"Boxkämpfer\"\n");
+  EXPECT_EQ(outcome(sent.result), "audio");
+}
+
+TEST(Openai, VoicesAndAnswersUnderOtherNames) {
+  auto entry = entry_of(openai::kKind, "");
+  entry.options["voice_member"] = "voice_id";
+  entry.options["audio_member"] = "audio_data";
+  const auto with = [&](const std::string& body) {
+    return send(entry,
+                shaped(),
+                {.headers = {"Content-Type: application/json", "X-Request-Id: r1"}, .body = body});
+  };
+  const std::string wav = tone_wav(1.0);
+  const auto sent = with(R"({"audio_data":")" + encode_base64(wav) + "\"}");
+  EXPECT_STREQ(sent.body["voice_id"].GetString(), "onyx");
+  EXPECT_FALSE(sent.body.HasMember("voice"));
+  ASSERT_TRUE(sent.result) << sent.result.error().detail;
+  EXPECT_EQ(sent.result->bytes, wav);
+  for (const char* body : {R"({"audio":"QUFB"})", R"({"audio_data":"Q"})", R"({"audio_data":7})"}) {
+    EXPECT_EQ(with(body).result.error().detail, "HTTP 200 bad_base64 id=r1") << body;
+  }
+  EXPECT_EQ(with("[]").result.error().detail, "HTTP 200 not_json id=r1");
+  EXPECT_EQ(with(R"({"audio_data":"PGh0bWw+"})").result.error().detail, "bad audio: text");
+}
+
+// A rate that is not believed is the wrong length, at the wrong price.
+TEST(Openai, PcmIsOfTheRateThatTheAnswerNames) {
+  auto entry = entry_of(openai::kKind, "");
+  entry.options["response_format"] = "pcm";
+  const auto with = [&](const std::string& type, const std::string& body = "abcdefgh") {
+    const auto sent = send(entry, {}, {.headers = {"Content-Type: " + type}, .body = body});
+    return sent.result
+               ? std::to_string(sent.result->rate) + "/" + std::to_string(sent.result->channels)
+               : sent.result.error().detail;
+  };
+  EXPECT_EQ(with("audio/pcm"), "24000/1");
+  EXPECT_EQ(with("audio/pcm;rate=44100;channels=2"), "44100/2");
+  EXPECT_EQ(with("audio/pcm; Rate=\"16000\""), "16000/1");
+  EXPECT_EQ(with("application/octet-stream"), "24000/1");
+  const std::string nothing_has = "bad audio: a rate or channels that nothing has";
+  for (const char* type : {"audio/pcm;rate=0",
+                           "audio/pcm;rate=-24000",
+                           "audio/pcm;rate=7999",
+                           "audio/pcm;rate=96001",
+                           "audio/pcm;rate=24k",
+                           "audio/pcm;rate=99999999999",
+                           "audio/pcm;rate=",
+                           "audio/pcm;channels=3",
+                           "audio/pcm;channels=0"}) {
+    EXPECT_EQ(with(type), nothing_has) << type;
+  }
+  EXPECT_EQ(with("audio/pcm;channels=2", "abcdef"), "bad audio: half a sample");
+}
+
+TEST(Openai, WhoIsToBlameAtOtherServers) {
+  const auto with = [](int status, const std::string& body) {
+    const auto sent = send(entry_of(openai::kKind, ""), {}, {.status = status, .body = body});
+    return outcome(sent.result) + " " + sent.result.error().detail;
+  };
+  // OpenRouter: codes are numbers; a moderator's refusal has the status of a wrong key.
+  EXPECT_EQ(with(402, R"({"error":{"code":402,"message":"m"}})"), "misconfigured HTTP 402");
+  EXPECT_EQ(with(403, R"({"error":{"code":403,"message":"m"}})"), "misconfigured HTTP 403");
+  EXPECT_EQ(with(403, R"({"error":{"code":403,"metadata":{"reasons":["x"]}}})"),
+            "rejected HTTP 403 content_filter");
+  // Mistral and Kokoro: FastAPI's lists of what is wrong, or members at the top.
+  EXPECT_EQ(with(422, R"({"detail":[{"loc":["body","voice_id"],"msg":"m"}]})"),
+            "misconfigured HTTP 422 :voice_id");
+  EXPECT_EQ(with(422, R"({"detail":[{"loc":["body","input"],"msg":"m"}]})"),
+            "unsupported_input HTTP 422 :input");
+  EXPECT_EQ(with(400, R"({"detail":{"error":"validation_error","message":"m"}})"),
+            "unsupported_input HTTP 400 validation_error");
+  EXPECT_EQ(with(400, R"({"object":"error","type":"invalid_request_error","param":"model"})"),
+            "misconfigured HTTP 400 invalid_request_error:model");
+}
+
 // A voice id that the operator has got wrong was blamed on the text of whoever asked.
 TEST(Misconfigured, IsNotTheClientsFault) {
   const auto with = [](const ProviderKind& kind, int status, const std::string& body) {

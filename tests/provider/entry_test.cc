@@ -149,6 +149,62 @@ TEST_F(Entries, KeysAreNeverShown) {
   }
 }
 
+// What an entry adds to its requests: each error names the option and the rule, and no value.
+TEST_F(Entries, WhatAnEntryAddsIsChecked) {
+  const auto with = [](const std::string& options, const std::string& voices = R"({"aria":"x"})") {
+    const auto found = errors(R"({"name":"a","kind":"openai","model":"tts-1","voices":)" + voices +
+                              R"(,"options":{)" + options + "}}");
+    return found.empty() ? "" : found.size() == 1 ? found.front() : "several";
+  };
+  EXPECT_EQ(with(R"("members":{"stream":false},"headers":{"X-A":"b c"},"query":{"v":"1"})"), "");
+  EXPECT_EQ(with("", R"({"aria":{"id":"v"}})"), "");
+  EXPECT_THAT(with("", R"({"aria":"{\"id\""})"), HasSubstr("voices.aria must not begin with '{'"));
+  EXPECT_THAT(with("", R"({"aria":7})"),
+              HasSubstr("voices.aria must be a text of 1 to 512 bytes, or an object"));
+  EXPECT_THAT(with(R"("instructions":"x")"), HasSubstr("instructions are not for tts-1"));
+  EXPECT_THAT(with(R"("members":[])"), HasSubstr("members must be an object"));
+  EXPECT_THAT(with(R"("members":{"input":"x"})"), HasSubstr("members may not have 'input'"));
+  EXPECT_THAT(with(R"("members":{"v":1},"voice_member":"v")"),
+              HasSubstr("members may not have 'v'"));
+  EXPECT_THAT(with(R"("members":{"a":1,"a":2})"), HasSubstr("members has 'a' twice"));
+  EXPECT_THAT(with(R"("voice_member":"model")"), HasSubstr("voice_member may not be 'model'"));
+  EXPECT_THAT(with(R"("voice_member":"a/b")"), HasSubstr("voice_member must be letters"));
+  EXPECT_THAT(with(R"("audio_member":"a.b")"), HasSubstr("audio_member must be letters"));
+  EXPECT_THAT(with(R"("key_header":"a: b")"), HasSubstr("key_header must be letters"));
+  for (const char* name : {"Host", "content-length", "AUTHORIZATION", "x-client-request-id"}) {
+    EXPECT_THAT(with(R"("headers":{")" + std::string(name) + R"(":"x"})"),
+                HasSubstr(std::string("headers may not have '") + name));
+  }
+  EXPECT_THAT(with(R"("key_header":"api-key","headers":{"Api-Key":"x"})"),
+              HasSubstr("headers may not have 'Api-Key'"));
+  EXPECT_THAT(with(R"("headers":{"A":"1","a":"2"})"), HasSubstr("headers has 'a' twice"));
+  EXPECT_THAT(with(R"("headers":{"A b":"x"})"), HasSubstr("a name that no header can have"));
+  EXPECT_THAT(with(R"("headers":{"A":7})"), HasSubstr("headers: A: must be a text or"));
+  for (const char* value : {R"("")", R"("sk-1234\r\nB: c")", R"(" sk-1234")", R"("sk-1234ä")"}) {
+    const std::string found = with(R"("headers":{"A":)" + std::string(value) + "}");
+    EXPECT_THAT(found,
+                AllOf(HasSubstr("headers: A: must be 1 to 2048"), Not(HasSubstr("sk-1234"))));
+  }
+  EXPECT_THAT(with(R"("query":{"a":1})"), HasSubstr("query: 'a' must be a text"));
+  EXPECT_THAT(with(R"("query":{"":"x"})"), HasSubstr("query has an empty name"));
+}
+
+TEST_F(Entries, AHeaderMayComeFromTheEnvironment) {
+  const auto parse = [](const std::string& variable) {
+    return parse_providers(
+        R"({"providers":[{"name":"a","kind":"openai","model":"m","voices":{"aria":"x"},
+            "options":{"headers":{"X-Pin":{"env":")" +
+        variable + R"("}}}}]})");
+  };
+  const auto parsed = parse("TEST_PROVIDER_KEY");
+  ASSERT_TRUE(parsed);
+  EXPECT_EQ(parsed->front().option("headers"), R"({"x-pin":"sk-1234"})");
+  EXPECT_THAT(parse("TEST_PROVIDER_NO_KEY").error(),
+              ElementsAre(HasSubstr("TEST_PROVIDER_NO_KEY is not set")));
+  EXPECT_THAT(parse("TEST_PROVIDER_BAD_KEY").error(),
+              ElementsAre(AllOf(HasSubstr("X-Pin: must be 1 to 2048"), Not(HasSubstr("B: c")))));
+}
+
 // So that a key can be changed by a new file and SIGHUP.
 TEST_F(Entries, AKeyMayComeFromAFile) {
   const std::string file =

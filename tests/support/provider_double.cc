@@ -251,6 +251,14 @@ class ProviderDouble::Impl {
     call.target = request.target;
     call.body = request.body;
     for (const char* name : {"authorization",
+                             "api-key",
+                             "http-referer",
+                             "x-pin",
+                             "cartesia-version",
+                             "ocp-apim-subscription-key",
+                             "x-microsoft-outputformat",
+                             "x-goog-api-key",
+                             "user-agent",
                              "content-type",
                              "xi-api-key",
                              "x-api-key",

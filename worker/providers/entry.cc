@@ -41,6 +41,13 @@ bool is_printable(std::string_view text) {
   return std::all_of(text.begin(), text.end(), ascii::is_visible);
 }
 
+std::string json_of(const Value& value) {
+  rapidjson::StringBuffer buffer;
+  rapidjson::Writer<rapidjson::StringBuffer> writer(buffer);
+  value.Accept(writer);
+  return {buffer.GetString(), buffer.GetSize()};
+}
+
 // Reads the members of one object and remembers which it was asked for: the rest is unknown.
 class Members {
  public:
@@ -55,14 +62,13 @@ class Members {
     return it == object_.MemberEnd() ? nullptr : &it->value;
   }
 
-  std::string text(const char* name, std::string_view fallback) {
+  std::string text(const char* name, std::string_view fallback, std::size_t longest = kTextMax) {
     const Value* const value = find(name);
     if (value == nullptr) {
       return std::string(fallback);
     }
-    if (!value->IsString() || value->GetStringLength() == 0 ||
-        value->GetStringLength() > kTextMax) {
-      complain(std::string(name) + " must be a text of 1 to 512 bytes");
+    if (!value->IsString() || value->GetStringLength() == 0 || value->GetStringLength() > longest) {
+      complain(std::string(name) + " must be a text of 1 to " + std::to_string(longest) + " bytes");
       return std::string(fallback);
     }
     return {value->GetString(), value->GetStringLength()};
@@ -104,10 +110,7 @@ class Members {
       complain(std::string(name) + " must be an object");
       return "";
     }
-    rapidjson::StringBuffer buffer;
-    rapidjson::Writer<rapidjson::StringBuffer> writer(buffer);
-    value->Accept(writer);
-    return buffer.GetString();
+    return json_of(*value);
   }
 
   void refuse_the_rest() {
@@ -184,23 +187,44 @@ std::string read_base_url(Members& members, const ProviderKind& kind) {
   return url;
 }
 
+// Their voice as the file has it: a text, or of some kinds an object; or what is wrong with it.
+Result<std::string> voice_in(const Value& value, const ProviderKind& kind) {
+  if (kind.voice_objects && value.IsObject()) {
+    std::string json = json_of(value);
+    return json.size() <= kTextMax ? Result<std::string>(std::move(json))
+                                   : Error{"must be an object of at most 512 bytes"};
+  }
+  if (!value.IsString() || value.GetStringLength() == 0 || value.GetStringLength() > kTextMax) {
+    return Error{kind.voice_objects ? "must be a text of 1 to 512 bytes, or an object"
+                                    : "must be a text of 1 to 512 bytes"};
+  }
+  std::string text(value.GetString(), value.GetStringLength());
+  // As the text of an object it would be sent as one.
+  return kind.voice_objects && text.starts_with('{')
+             ? Error{"must not begin with '{': an object stands there as it is"}
+             : Result<std::string>(std::move(text));
+}
+
 void read_voices(Members& members, ProviderEntry& entry) {
   const Value* const voices = members.find("voices");
-  if (voices != nullptr && !voices->IsObject()) {
+  if (voices == nullptr) {
+    return;
+  }
+  if (!voices->IsObject()) {
     members.complain("voices must be an object of our voice ids and theirs");
     return;
   }
-  if (voices != nullptr) {
-    for (auto it = voices->MemberBegin(); it != voices->MemberEnd(); ++it) {
-      const std::string ours(it->name.GetString(), it->name.GetStringLength());
-      if (!is_voice(ours)) {
-        members.complain("voices has an unknown voice (known: " + voice_list() + ")");
-      } else if (!it->value.IsString() || it->value.GetStringLength() == 0 ||
-                 it->value.GetStringLength() > kTextMax) {
-        members.complain("voices." + ours + " must be a text of 1 to 512 bytes");
-      } else if (!entry.voices.emplace(ours, it->value.GetString()).second) {
-        members.complain("voices has '" + ours + "' twice");
-      }
+  for (const auto& member : voices->GetObject()) {
+    const std::string ours(member.name.GetString(), member.name.GetStringLength());
+    if (!is_voice(ours)) {
+      members.complain("voices has an unknown voice (known: " + voice_list() + ")");
+      continue;
+    }
+    auto theirs = voice_in(member.value, *entry.kind);
+    if (!theirs) {
+      members.complain("voices." + ours + " " + theirs.error().message);
+    } else if (!entry.voices.emplace(ours, std::move(*theirs)).second) {
+      members.complain("voices has '" + ours + "' twice");
     }
   }
 }
@@ -210,7 +234,7 @@ std::string read_option(Members& options, const ProviderOption& option) {
   if (option.object) {
     return options.object(name.c_str());
   }
-  return option.choices.empty() ? options.text(name.c_str(), option.fallback)
+  return option.choices.empty() ? options.text(name.c_str(), option.fallback, option.longest)
                                 : options.choice(name.c_str(), option.fallback, option.choices);
 }
 

@@ -24,6 +24,7 @@ struct ProviderOption {
   std::string_view about;                       // its row in README.md, which a test compares
   std::span<const std::string_view> choices{};  // empty: any text
   bool object = false;                          // a JSON object, kept as its text
+  std::size_t longest = 512;                    // bytes of a text
 };
 
 // Takes what is wrong with an entry, in words.
@@ -40,6 +41,7 @@ struct ProviderKind {
   std::chrono::seconds timeout{60};
   int max_in_flight = 64;
   bool needs_key = false;
+  bool voice_objects = false;  // a voice may be a JSON object, kept as its text
   std::span<const ProviderOption> options{};
   // What no table can say: defaults and rules that depend on other members. May be null.
   void (*check)(ProviderEntry& entry, const Complain& complain) = nullptr;

@@ -1,22 +1,24 @@
 #include "worker/providers/openai.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
 
-#include <rapidjson/stringbuffer.h>
-#include <rapidjson/writer.h>
-
+#include "common/base/ascii.h"
+#include "worker/providers/extras.h"
 #include "worker/providers/transport/direct.h"
 #include "worker/providers/transport/wire.h"
 
 namespace audiogen::openai {
 namespace {
 
-constexpr int kPcmRate = 24000;  // Hz; the only one the format knows.
+constexpr int kPcmRate = 24000;  // Hz; where the answer does not say.
+constexpr std::size_t kInstructionsMax = 4096;
 constexpr std::array<std::string_view, 6> kFormats = {"wav", "pcm", "flac", "mp3", "opus", "match"};
 constexpr std::array<std::string_view, 3> kWhoseSpeed = {"auto", "native", "ours"};
-constexpr std::array<ProviderOption, 2> kOptions = {{
+constexpr std::string_view kOwnKeyHeader = "Authorization";
+constexpr std::array<ProviderOption, 9> kOptions = {{
     {.name = "response_format",
      .fallback = "wav",
      .about = "what is asked for: `wav`, `pcm`, `flac`, `mp3`, `opus`, or `match`: the client's "
@@ -28,10 +30,31 @@ constexpr std::array<ProviderOption, 2> kOptions = {{
               "sends, which is exact (`ours`); `auto`: `tts-1` and `tts-1-hd` do, others may "
               "ignore it",
      .choices = kWhoseSpeed},
+    {.name = "instructions",
+     .about = "how the model is to speak, with every request; not for `tts-1` and `tts-1-hd`",
+     .longest = kInstructionsMax},
+    {.name = "voice_member",
+     .fallback = "voice",
+     .about = "what the server calls the voice (Mistral: `voice_id`)"},
+    {.name = "audio_member",
+     .about = "for a server that answers with JSON: the member that holds the audio as base64 "
+              "(Mistral: `audio_data`)"},
+    {.name = "key_header",
+     .fallback = kOwnKeyHeader,
+     .about = "the header line with our key: after `Bearer` in `Authorization`, alone in any "
+              "other (Azure: `api-key`)"},
+    extras::kMembers,
+    extras::kHeaders,
+    extras::kQuery,
 }};
 constexpr std::size_t kInputMax = 4096;
 constexpr Range kSpeed{0.25, 4.0};
 constexpr const char* kIdHeader = "x-request-id";
+constexpr std::string_view kOwnIdHeader = "X-Client-Request-Id";
+
+bool is_first_model(const ProviderEntry& entry) {
+  return entry.model == "tts-1" || entry.model == "tts-1-hd";
+}
 
 // Lossless unless told otherwise: our pipeline decodes and encodes again whatever it gets, and a
 // second lossy pass is audible.
@@ -58,25 +81,62 @@ std::string format_for(const ProviderEntry& entry, const GenerationRequest& requ
 // What a model ignores is the wrong length, at the wrong price.
 bool sends_speed(const ProviderEntry& entry) {
   const std::string& whose = entry.option("speed");
-  return whose == "auto" ? entry.model == "tts-1" || entry.model == "tts-1-hd" : whose == "native";
+  return whose == "auto" ? is_first_model(entry) : whose == "native";
 }
 
 struct Refusal {
   std::string code, param;
 };
 
+// Of OpenAI's own form, {"error": {…}}; of Mistral's, which has its members at the top; of servers
+// on FastAPI, {"detail": […]}.
 Refusal refusal_of(std::string& body) {
   rapidjson::Document document;
   if (!wire::parse_object(body, document)) {
     return {};
   }
-  const rapidjson::Value* const error = wire::member(document, "error");
-  if (error == nullptr) {
-    return {};
+  if (const rapidjson::Value* const detail = wire::member(document, "detail")) {
+    return {.code = std::string(wire::text_of(*detail, "error")),
+            .param = wire::bad_member(*detail)};
+  }
+  const rapidjson::Value* error = wire::member(document, "error");
+  error = error == nullptr || !error->IsObject() ? &document : error;
+  // OpenRouter says which kinds of content a moderator found, with the status of a forbidden key.
+  const rapidjson::Value* const metadata = wire::member(*error, "metadata");
+  if (metadata != nullptr && wire::member(*metadata, "reasons") != nullptr) {
+    return {.code = "content_filter", .param = ""};
   }
   const std::string_view code = wire::text_of(*error, "code");
   return {.code = std::string(code.empty() ? wire::text_of(*error, "type") : code),
           .param = std::string(wire::text_of(*error, "param"))};
+}
+
+bool is_member_name(std::string_view text) {
+  return std::all_of(
+      text.begin(), text.end(), [](char c) { return ascii::is_alnum(c) || c == '_' || c == '-'; });
+}
+
+void check(ProviderEntry& entry, const Complain& complain) {
+  require_voices(entry, complain);
+  const std::string& voice_member = entry.option("voice_member");
+  for (const char* const name : {"voice_member", "audio_member", "key_header"}) {
+    if (!is_member_name(entry.option(name))) {
+      complain("options: " + std::string(name) + " must be letters, digits, '-' and '_'");
+    }
+  }
+  if (!entry.option("instructions").empty() && is_first_model(entry)) {
+    complain("options: instructions are not for " + entry.model + ", which refuses them");
+  }
+  extras::Ours ours = {
+      .members = {"model", "input", "response_format", "speed", "instructions", voice_member},
+      .headers = {"x-client-request-id"}};
+  if (std::find(ours.members.begin(), ours.members.end() - 1, voice_member) !=
+      ours.members.end() - 1) {
+    complain("options: voice_member may not be '" + voice_member + "', which is something else");
+  }
+  const std::string key_header = ascii::lower(entry.option("key_header"));
+  ours.headers.push_back(key_header);
+  extras::check(entry, ours, complain);
 }
 
 void promise(const ProviderEntry& entry, Capabilities& able) {
@@ -90,29 +150,33 @@ void promise(const ProviderEntry& entry, Capabilities& able) {
 
 http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& request) {
   const GenerationRequest& asked = *request.request;
+  rapidjson::Document body = extras::body(entry);
+  extras::set(body, "/model", entry.model);
+  extras::set(body, "/input", asked.prompt);
+  extras::set(body, "/response_format", format_for(entry, asked));
   const std::string voice = voice_of(entry, asked);
-  const std::string format = format_for(entry, asked);
-  rapidjson::StringBuffer body;
-  rapidjson::Writer<rapidjson::StringBuffer> json(body);
-  json.StartObject();
-  json.Key("model");
-  json.String(entry.model.c_str());
-  json.Key("input");
-  json.String(asked.prompt.data(), static_cast<rapidjson::SizeType>(asked.prompt.size()));
-  json.Key("voice");
-  json.String(voice.c_str());
-  json.Key("response_format");
-  json.String(format.c_str());
+  const std::string voice_at = "/" + entry.option("voice_member");
+  if (voice.starts_with('{')) {
+    rapidjson::Value object(rapidjson::Document(&body.GetAllocator()).Parse(voice.c_str()),
+                            body.GetAllocator());
+    extras::set(body, voice_at.c_str(), std::move(object));
+  } else {
+    extras::set(body, voice_at.c_str(), voice);
+  }
   if (asked.speed != 1.0 && sends_speed(entry)) {
-    json.Key("speed");
-    json.Double(asked.speed);
+    extras::set(body, "/speed", rapidjson::Value(asked.speed));
   }
-  json.EndObject();
-  auto out = post_json(entry, entry.base_url + "/audio/speech", body.GetString());
+  if (const std::string& instructions = entry.option("instructions"); !instructions.empty()) {
+    extras::set(body, "/instructions", instructions);
+  }
+  auto out = post_json(
+      entry, entry.base_url + "/audio/speech" + extras::query(entry, '?'), extras::text_of(body));
   if (!entry.api_key.empty()) {
-    out.headers.push_back("Authorization: Bearer " + entry.api_key);
+    const std::string& name = entry.option("key_header");
+    out.headers.push_back(name + (name == kOwnKeyHeader ? ": Bearer " : ": ") + entry.api_key);
   }
-  out.headers.push_back("X-Client-Request-Id: " + wire::request_uuid(request.request_key));
+  out.headers.push_back(std::string(kOwnIdHeader) + ": " + wire::request_uuid(request.request_key));
+  extras::add_headers(entry, out);
   return out;
 }
 
@@ -143,9 +207,17 @@ Result<Audio, ProviderFault> read(const ProviderEntry& entry,
                        param.empty() ? code : code + ":" + param,
                        kIdHeader);
   }
-  const std::string type(response.header("content-type"));
+  std::string type(response.header("content-type"));
   const AudioType expected =
       format_for(entry, request) == "pcm" ? AudioType::kPcmS16Le : AudioType::kWav;
+  if (const std::string& member = entry.option("audio_member"); !member.empty()) {
+    auto bytes = wire::base64_member(response, member.c_str(), kIdHeader);
+    if (!bytes) {
+      return bytes.error();
+    }
+    response.body = std::move(*bytes);
+    type.clear();  // Of the JSON around it.
+  }
   auto audio = wire::audio_of(std::move(response.body), type, expected, kPcmRate);
   if (audio && sends_speed(entry)) {
     audio->speed_applied = request.speed;
@@ -158,9 +230,9 @@ constinit const ProviderKind kKind = {
     .name = "openai",
     .about = "any compatible `/audio/speech`",
     .base_url = "https://api.openai.com/v1",
+    .voice_objects = true,
     .options = kOptions,
-    .check = [](ProviderEntry& entry,
-                const Complain& complain) { require_voices(entry, complain); },
+    .check = &check,
     .promise = &promise,
     .format = DirectFormat{&build, &read},
 };

@@ -20,6 +20,7 @@ namespace {
 constexpr std::size_t kTokenMax = 60;
 constexpr std::uint32_t kUnknownWavSize = 0x7FFFFFFF;  // And above: the writer did not know.
 constexpr std::size_t kWavHeader = 12;
+constexpr int kPcmRateMin = 8000, kPcmRateMax = 96'000;  // Hz; what is taken of any file.
 
 // True when the data chunk promises more than is there.
 bool is_cut_wav(std::string_view wav) {
@@ -49,6 +50,28 @@ bool may_be_audio(std::string_view content_type) {
   }
   return type.empty() || type.starts_with("audio/") || type.starts_with("video/") ||
          type.ends_with("/octet-stream") || type == "application/ogg";
+}
+
+// A parameter of a media type (RFC 9110 section 8.3.1) as a number; `fallback` without it, 0 when
+// it is none.
+int parameter(std::string_view content_type, std::string_view name, int fallback) {
+  for (auto at = content_type.find(';'); at != std::string_view::npos;) {
+    content_type.remove_prefix(at + 1);
+    at = content_type.find(';');
+    const std::string_view one = ascii::trim(content_type.substr(0, at));
+    const auto equals = one.find('=');
+    if (equals == std::string_view::npos || ascii::lower(one.substr(0, equals)) != name) {
+      continue;
+    }
+    std::string_view text = one.substr(equals + 1);
+    if (text.size() >= 2 && text.front() == '"' && text.back() == '"') {
+      text = text.substr(1, text.size() - 2);
+    }
+    int value = 0;
+    const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+    return read.ec == std::errc() && read.ptr == text.data() + text.size() ? value : 0;
+  }
+  return fallback;
 }
 
 ProviderFault bad_audio(const char* why) {
@@ -202,11 +225,15 @@ Result<Audio, ProviderFault> audio_of(std::string bytes,
   } else if (is_text(bytes)) {
     return bad_audio("text");
   } else if (expected == AudioType::kPcmS16Le) {
-    if (bytes.size() % 2 != 0) {
+    out.type = expected;
+    out.rate = parameter(content_type, "rate", rate);
+    out.channels = parameter(content_type, "channels", 1);
+    if (out.rate < kPcmRateMin || out.rate > kPcmRateMax || out.channels < 1 || out.channels > 2) {
+      return bad_audio("a rate or channels that nothing has");
+    }
+    if (bytes.size() % (2 * static_cast<std::size_t>(out.channels)) != 0) {
       return bad_audio("half a sample");
     }
-    out.type = expected;
-    out.rate = rate;
   } else {
     return bad_audio("unknown bytes");
   }
@@ -215,6 +242,21 @@ Result<Audio, ProviderFault> audio_of(std::string bytes,
   }
   out.bytes = std::move(bytes);
   return out;
+}
+
+Result<std::string, ProviderFault> base64_member(http::ClientResponse& response,
+                                                 const char* name,
+                                                 const char* id_header) {
+  rapidjson::Document document;
+  std::string body = std::move(response.body);
+  if (!parse_object(body, document)) {
+    return fault(Fault::kTryNext, response, "not_json", id_header);
+  }
+  auto bytes = decode_base64(text_of(document, name));
+  if (!bytes) {
+    return fault(Fault::kTryNext, response, "bad_base64", id_header);
+  }
+  return std::move(*bytes);
 }
 
 std::optional<std::string> decode_base64(std::string_view text) {

@@ -43,12 +43,19 @@ ProviderFault fault_of(const http::ClientError& error);
 Fault fault_of_status(int status);
 
 // Turns bytes into audio of the type they show to be. `expected` is what was asked for and the only
-// way to be headerless PCM (`rate` Hz, mono). Refuses (kTryNext): a content type that is not audio,
-// nothing at all, text, a file shorter than its own header says.
+// way to be headerless PCM (mono at `rate` Hz, unless the content type says otherwise:
+// "audio/pcm;rate=44100;channels=2"). Refuses (kTryNext): a content type that is not audio, a rate
+// or channels that nothing has, nothing at all, text, a file shorter than its own header says.
 Result<Audio, ProviderFault> audio_of(std::string bytes,
                                       std::string_view content_type,
                                       AudioType expected,
                                       int rate);
+
+// The bytes that the member `name` of a JSON object holds as base64, the answer to `response`.
+// Takes its body. Refuses (kTryNext) what is no object or no such base64.
+Result<std::string, ProviderFault> base64_member(http::ClientResponse& response,
+                                                 const char* name,
+                                                 const char* id_header);
 
 // Base64 (RFC 4648 section 4) with its padding and nothing else; nullopt for everything else.
 std::optional<std::string> decode_base64(std::string_view text);

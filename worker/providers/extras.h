@@ -1,0 +1,52 @@
+// What an entry adds to each of its requests, beyond what its kind says: members of the JSON body,
+// header lines, parameters of the query.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <rapidjson/document.h>
+
+#include "worker/providers/kind.h"
+
+namespace audiogen::extras {
+
+inline constexpr ProviderOption kMembers = {
+    .name = "members", .about = "further members of the request's JSON", .object = true};
+inline constexpr ProviderOption kHeaders = {
+    .name = "headers",
+    .about =
+        "further header lines, by name: a text, or `{\"env\": \"NAME\"}` for one that must not "
+        "stand in a file",
+    .object = true};
+inline constexpr ProviderOption kQuery = {
+    .name = "query",
+    .about = "further parameters of the query, by name; nothing secret: proxies log addresses",
+    .object = true};
+
+// What a kind sends itself, so that no entry may say it otherwise.
+struct Ours {
+  std::vector<std::string_view> members{};
+  std::vector<std::string_view> query{};
+  std::vector<std::string_view> headers{};  // in lower case, beside those that every request has
+};
+
+// For a kind's check(): those three options, where the kind has them. Complains of what is no
+// header and of what is `ours`. Reads the variables that headers name: call before threads start.
+// Values are never shown.
+void check(ProviderEntry& entry, const Ours& ours, const Complain& complain);
+
+// The body to begin with: the entry's members.
+rapidjson::Document body(const ProviderEntry& entry);
+// Sets a member; `path` is a JSON Pointer (RFC 6901), "/voice/id".
+void set(rapidjson::Document& body, const char* path, std::string_view text);
+void set(rapidjson::Document& body, const char* path, rapidjson::Value value);
+std::string text_of(const rapidjson::Document& body);
+
+// "?a=b&c=d"; begins with `first`; "" without parameters.
+std::string query(const ProviderEntry& entry, char first);
+
+void add_headers(const ProviderEntry& entry, http::ClientRequest& request);
+
+}  // namespace audiogen::extras
