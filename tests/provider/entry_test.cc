@@ -83,6 +83,26 @@ TEST_F(Entries, EveryKindHasDefaultsAndMakesAProvider) {
   }
 }
 
+TEST_F(Entries, SaysWhatItMakes) {
+  const auto scenes = [](const std::string& rest) {
+    const auto parsed = parse_providers(
+        R"({"providers":[{"name":"a","api_key_env":"TEST_PROVIDER_KEY",)" + rest + "}]}");
+    http::Client client;
+    return parsed ? make_provider(parsed->front(), client)->capabilities().scenes : false;
+  };
+  const std::string speech = R"("kind":"elevenlabs","voices":{"aria":"x"})";
+  EXPECT_FALSE(scenes(speech));
+  EXPECT_TRUE(scenes(speech + R"(,"makes":"scene")"));
+  EXPECT_TRUE(scenes(R"("kind":"elevenlabs","options":{"mode":"sound"})"));
+  EXPECT_FALSE(scenes(R"("kind":"elevenlabs","options":{"mode":"sound"},"makes":"narration")"));
+  EXPECT_TRUE(scenes(R"("kind":"seed_audio")"));
+  EXPECT_TRUE(scenes(R"("kind":"fal","model":"a/b")"));
+  EXPECT_FALSE(scenes(R"("kind":"fal","model":"a/b","makes":"narration")"));
+  EXPECT_THAT(errors(R"({"name":"a","kind":"fal","api_key_env":"TEST_PROVIDER_KEY","model":"a/b",
+                         "makes":"music"})"),
+              ElementsAre(HasSubstr("makes must be one of narration, scene")));
+}
+
 TEST_F(Entries, AllErrorsAtOnce) {
   const auto found = errors(R"(
     {"name":"bad name","kind":"openai","base_url":"ftp://x","api_key_env":"TEST_PROVIDER_NO_KEY",

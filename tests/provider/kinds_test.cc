@@ -30,7 +30,8 @@ std::string code(std::string_view text) {
 std::string row(const ProviderKind& kind) {
   std::string timeout = kind.base_url.empty() ? "" : std::to_string(kind.timeout.count()) + " s";
   return "| " + code(kind.name) + " | " + std::string(kind.about) + " | " + code(kind.base_url) +
-         " | " + timeout + " | " + std::to_string(kind.max_in_flight) + " |\n";
+         " | " + (kind.makes == Makes::kScene ? "scene" : "narration") + " | " + timeout + " | " +
+         std::to_string(kind.max_in_flight) + " |\n";
 }
 
 // With all kinds that have the same.

@@ -134,6 +134,54 @@ TEST(Chain, ChoosesTheFirstThatCan) {
   EXPECT_EQ(chain.find("nobody"), std::nullopt);
 }
 
+// A scene was read aloud, cues and all, by the first narrator of the chain.
+TEST(Chain, ASceneIsMadeIfAnybodyCan) {
+  Capabilities narrates, makes;
+  makes.scenes = true;
+  makes.voices = {"aria"};
+  std::vector<std::unique_ptr<AudioProvider>> providers;
+  providers.push_back(std::make_unique<FakeProvider>("narrator", narrates));
+  providers.push_back(std::make_unique<FakeProvider>("maker", makes));
+  providers.push_back(std::make_unique<FakeProvider>("other narrator", narrates));
+  const Chain chain(std::move(providers));
+  GenerationRequest request;
+  request.prompt = "Who is there?";
+  EXPECT_EQ(chain.choose(request, 0, kTime), 0U) << "whoever makes scenes narrates, too";
+  EXPECT_TRUE(chain.is_fallback(request, 1));
+  request.prompt = "[thunder] Who is there?";
+  EXPECT_EQ(chain.choose(request, 0, kTime), 1U);
+  EXPECT_FALSE(chain.is_fallback(request, 1));
+  EXPECT_EQ(chain.choose(request, 2, kTime), std::nullopt) << "nor after it has failed";
+  request.voice = "atlas";
+  EXPECT_EQ(chain.choose(request, 0, kTime), 0U) << "nobody can make it in that voice";
+  // It waits for the one that can.
+  request.voice = "aria";
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(chain.admit(1, kTime));
+    chain.failed(1, Fault::kMisconfigured);
+  }
+  EXPECT_EQ(chain.choose(request, 0, kTime), std::nullopt);
+  EXPECT_EQ(chain.nobody(request, kTime).trouble, Trouble::kLeftAlone);
+  EXPECT_GT(chain.nobody(request, kTime).wait, milliseconds(0));
+  EXPECT_EQ(chain.nobody(request, kTime, std::vector<std::size_t>{1}).trouble, Trouble::kNobodyCan);
+}
+
+TEST(Chain, ANarratorLeavesRoomForScenes) {
+  const auto room = [](bool first, bool second) {
+    std::vector<std::unique_ptr<AudioProvider>> providers;
+    for (const bool scenes : {first, second}) {
+      Capabilities able;
+      able.scenes = scenes;
+      able.max_in_flight = 4;
+      providers.push_back(std::make_unique<FakeProvider>("fake", able));
+    }
+    return Chain(std::move(providers)).capacity();
+  };
+  EXPECT_EQ(room(false, false), 4U);
+  EXPECT_EQ(room(false, true), 8U) << "it serves what the first does not";
+  EXPECT_EQ(room(true, false), 4U);
+}
+
 Trouble trouble(const Chain& chain,
                 const GenerationRequest& request,
                 std::vector<std::size_t> unable = {}) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/base/utf8.h"
+#include "common/domain/scene.h"
 
 namespace audiogen::worker {
 namespace {
@@ -35,7 +36,7 @@ bool covers(const Capabilities& first, const Capabilities& second) {
   const auto known = [&first](const std::string& voice) {
     return std::find(first.voices.begin(), first.voices.end(), voice) != first.voices.end();
   };
-  return first.prompt_max >= second.prompt_max &&
+  return first.prompt_max >= second.prompt_max && (first.scenes || !second.scenes) &&
          (first.audio_references || !second.audio_references) && (first.image || !second.image) &&
          (first.voices.empty() || (!second.voices.empty() &&
                                    std::all_of(second.voices.begin(), second.voices.end(), known)));
@@ -147,12 +148,25 @@ Chain::Chain(std::vector<std::unique_ptr<AudioProvider>> providers) {
   }
 }
 
+bool Chain::serves(std::size_t position, const GenerationRequest& request) const {
+  const Capabilities& able = links_[position]->provider.capabilities();
+  if (!can_serve(able, request)) {
+    return false;
+  }
+  const auto makes_it = [&request](const auto& link) {
+    const Capabilities& other = link->provider.capabilities();
+    return other.scenes && can_serve(other, request);
+  };
+  return able.scenes || std::none_of(links_.begin(), links_.end(), makes_it) ||
+         !is_scene(request.prompt);
+}
+
 std::optional<std::size_t> Chain::choose(const GenerationRequest& request,
                                          std::size_t from,
                                          TaskTime time) const {
   for (std::size_t i = from; i < links_.size(); ++i) {
     Link& link = *links_[i];
-    if (can_serve(link.provider.capabilities(), request) && link.provider.fits_in_turn(time) &&
+    if (serves(i, request) && link.provider.fits_in_turn(time) &&
         link.closed_to_calls().count() == 0) {
       return i;
     }
@@ -181,10 +195,12 @@ std::optional<std::size_t> Chain::choose_free(const GenerationRequest& request,
 }
 
 bool Chain::is_fallback(const GenerationRequest& request, std::size_t position) const {
-  return std::any_of(
-      links_.begin(),
-      links_.begin() + static_cast<std::ptrdiff_t>(position),
-      [&](const auto& link) { return can_serve(link->provider.capabilities(), request); });
+  for (std::size_t i = 0; i < position; ++i) {
+    if (serves(i, request)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 Nobody Chain::nobody(const GenerationRequest& request,
@@ -194,8 +210,7 @@ Nobody Chain::nobody(const GenerationRequest& request,
   auto wait = milliseconds::max();
   for (std::size_t i = 0; i < links_.size(); ++i) {
     Link& link = *links_[i];
-    if (std::find(except.begin(), except.end(), i) != except.end() ||
-        !can_serve(link.provider.capabilities(), request)) {
+    if (std::find(except.begin(), except.end(), i) != except.end() || !serves(i, request)) {
       continue;
     }
     if (link.provider.fits(time)) {

@@ -128,6 +128,10 @@ class Chain {
     Mutex mutex;
     Breaker breaker GUARDED_BY(mutex);
   };
+  // Is it one of those that may have `request`? The one place where that is decided: a scene is
+  // never read aloud by one that only narrates if another can make it, trusted at the moment or
+  // not.
+  bool serves(std::size_t position, const GenerationRequest& request) const;
   std::vector<std::unique_ptr<Link>> links_;
 };
 

@@ -97,6 +97,7 @@ inline constexpr int kTierOfTheHouse = 2;
 // Constant for a provider's life.
 struct Capabilities {
   std::vector<std::string> voices;  // ids of common/domain/voices.h
+  bool scenes = false;              // makes what a prompt describes; else it reads it aloud
   bool audio_references = false;
   bool image = false;
   bool reference_bytes = false;         // sends the files themselves, not their addresses

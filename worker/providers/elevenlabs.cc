@@ -100,7 +100,10 @@ void check(ProviderEntry& entry, const Complain& complain) {
   }
   if (!is_sound(entry)) {
     require_voices(entry, complain);
-  } else if (entry.option("output_format").starts_with("wav_")) {
+    return;
+  }
+  entry.makes = Makes::kScene;
+  if (entry.option("output_format").starts_with("wav_")) {
     complain("options: output_format may be wav_… for speech alone");
   }
 }

@@ -1,6 +1,7 @@
 #include "worker/providers/entry.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 #include <utility>
@@ -30,6 +31,7 @@ constexpr int kInFlightMax = 10'000;
 constexpr int kTierMax = 9;
 constexpr std::size_t kNameMax = 64;
 constexpr std::size_t kTextMax = 512;
+constexpr std::array<std::string_view, 2> kMakes = {"narration", "scene"};
 
 bool is_plain(std::string_view text, std::string_view extra) {
   return std::all_of(text.begin(), text.end(), [extra](char c) {
@@ -309,6 +311,10 @@ std::optional<ProviderEntry> parse_entry(const Value& value,
     if (kind->check != nullptr) {
       kind->check(entry, [&members](const std::string& what) { members.complain(what); });
     }
+    if (members.find("makes") != nullptr) {
+      entry.makes = members.choice("makes", kMakes[0], kMakes) == kMakes[1] ? Makes::kScene
+                                                                            : Makes::kNarration;
+    }
     if (entry.model.empty()) {
       members.complain("needs model");
     }
@@ -367,6 +373,7 @@ ProviderEntry defaults_of(const ProviderKind& kind) {
   out.base_url = kind.base_url;
   out.model = kind.model;
   out.timeout = kind.timeout;
+  out.makes = kind.makes;
   out.max_in_flight = kind.max_in_flight;
   for (const ProviderOption& option : kind.options) {
     out.options.emplace(option.name, option.fallback);
@@ -402,6 +409,7 @@ std::unique_ptr<AudioProvider> make_provider(const ProviderEntry& entry, http::C
   able.hedge_after = entry.hedge_after;
   able.queue_wait = entry.queue_wait;
   able.tier = entry.tier;
+  able.scenes = entry.makes == Makes::kScene;
   able.max_in_flight = entry.max_in_flight;
   able.gives_tickets = std::holds_alternative<const PolledFormat*>(kind.format);
   if (kind.promise != nullptr) {

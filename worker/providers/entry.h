@@ -17,6 +17,9 @@ namespace audiogen {
 
 struct ProviderKind;  // kind.h
 
+// What an entry makes of a prompt: reads it aloud, or makes what it describes.
+enum class Makes { kNarration, kScene };
+
 // One valid entry, defaults filled in.
 struct ProviderEntry {
   std::string name;                    // 1-64 of [A-Za-z0-9_-], unique in the file
@@ -30,6 +33,7 @@ struct ProviderEntry {
   std::chrono::milliseconds hedge_after{0};  // 0: no hedging
   int max_in_flight = 64;
   std::chrono::milliseconds queue_wait{0};  // 0: as long as it takes
+  Makes makes = Makes::kNarration;
   int tier = 1;  // of quality, 1-9; the local engine is of kTierOfTheHouse
 
   // All options of its kind, by name; those that were not given are as the kind says. JSON objects

@@ -177,6 +177,7 @@ constinit const ProviderKind kKind = {
     .about = "any model of fal's queue",
     .base_url = "https://queue.fal.run",
     .timeout = std::chrono::seconds(300),
+    .makes = Makes::kScene,
     .needs_key = true,
     .options = models::kOptions,
     .check = &check,

@@ -40,6 +40,7 @@ struct ProviderKind {
   std::string_view model{};     // by default; "": to be given, or set by check()
   std::chrono::seconds timeout{60};
   int max_in_flight = 64;
+  Makes makes = Makes::kNarration;  // by default; check() may know better
   bool needs_key = false;
   bool voice_objects = false;  // a voice may be a JSON object, kept as its text
   std::span<const ProviderOption> options{};

@@ -110,6 +110,7 @@ constinit const ProviderKind kKind = {
     .about = "any model of Replicate",
     .base_url = "https://api.replicate.com/v1",
     .timeout = std::chrono::seconds(300),
+    .makes = Makes::kScene,
     .needs_key = true,
     .options = models::kOptions,
     .check = &check,

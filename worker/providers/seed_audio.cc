@@ -231,6 +231,7 @@ constinit const ProviderKind kKind = {
     .base_url = "https://voice.ap-southeast-1.bytepluses.com",
     .model = "seed-audio-1.0",
     .timeout = std::chrono::seconds(120),
+    .makes = Makes::kScene,
     .needs_key = true,
     .options = kOptions,
     .promise = &promise,

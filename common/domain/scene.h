@@ -1,0 +1,15 @@
+// Scene or narration: whether a prompt is to be made, or to be read aloud.
+#pragma once
+
+#include <string_view>
+
+namespace audiogen {
+
+// Does the prompt mark itself as a scene? By cues alone, never by what its sentences mean: words in
+// square brackets ("[rain on a tin roof]"), or a line that is in parentheses as a whole ("(a door
+// creaks)"). What else looks like that is none: numbers in brackets, an omission ("[…]"), a link
+// ("[here](https://…)"), an index ("a[i]"), a parenthesis within a line. The full-width forms count
+// as the others. `prompt` is valid UTF-8.
+bool is_scene(std::string_view prompt);
+
+}  // namespace audiogen
