@@ -9,7 +9,12 @@
 #include <rapidjson/document.h>
 
 #include "tests/provider/fixture.h"
+#include "worker/providers/azure.h"
+#include "worker/providers/cartesia.h"
+#include "worker/providers/deepgram.h"
 #include "worker/providers/elevenlabs.h"
+#include "worker/providers/gemini.h"
+#include "worker/providers/minimax.h"
 #include "worker/providers/openai.h"
 #include "worker/providers/seed_audio.h"
 #include "worker/providers/transport/wire.h"
@@ -21,12 +26,34 @@ using testing::AnyOf;
 using testing::HasSubstr;
 using testing::Not;
 
+std::string encode_hex(std::string_view bytes) {
+  std::string out;
+  for (const char byte : bytes) {
+    out += "0123456789abcdef"[static_cast<unsigned char>(byte) >> 4U];
+    out += "0123456789ABCDEF"[static_cast<unsigned char>(byte) & 0xFU];
+  }
+  return out;
+}
+
+std::string gemini_answer(const std::string& bytes, const std::string& type) {
+  return R"({"candidates":[{"content":{"parts":[{"inlineData":{"mimeType":")" + type +
+         R"(","data":")" + encode_base64(bytes) +
+         R"("}}],"role":"model"},"finishReason":"STOP"}]})";
+}
+
 // What a provider of that kind answers with `wav` inside: most send the bytes as they are.
 DoubleReply good_reply(const ProviderKind& kind, const std::string& wav) {
   DoubleReply out;
   if (&kind == &seed_audio::kKind) {
     out.headers = {"Content-Type: application/json", "X-Tt-Logid: log1"};
     out.body = R"({"code":0,"audio":")" + encode_base64(wav) + R"(","duration":1.0})";
+  } else if (&kind == &gemini::kKind) {
+    out.headers = {"Content-Type: application/json"};
+    out.body = gemini_answer(wav, "audio/wav");
+  } else if (&kind == &minimax::kKind) {
+    out.headers = {"Content-Type: application/json"};
+    out.body = R"({"data":{"audio":")" + encode_hex(wav) +
+               R"(","status":2},"trace_id":"t1","base_resp":{"status_code":0}})";
   } else {
     out.headers = {"Content-Type: audio/wav"};
     out.body = wav;
@@ -479,6 +506,268 @@ TEST(Elevenlabs, SpeechAndSound) {
   EXPECT_EQ(sound.call.target, "/v1/v1/sound-generation?output_format=pcm_44100");
   EXPECT_FALSE(sound.body.HasMember("voice_settings"));
   EXPECT_EQ(sound.result->speed_applied, 1.0);
+}
+
+std::string rest_of(const Sent& sent) {
+  return outcome(sent.result) + " " + (sent.result ? "" : sent.result.error().detail);
+}
+
+TEST(Deepgram, AsksForWavAtTheClientsRate) {
+  auto entry = entry_of(deepgram::kKind, "");
+  entry.voices["atlas"] = "aura-2-orion-en";
+  entry.options["query"] = R"({"mip_opt_out":"true"})";
+  const auto reply = good_reply(deepgram::kKind, tone_wav(1.0));
+  const auto sent = send(entry, shaped(), reply);
+  EXPECT_EQ(sent.call.target,
+            "/v1/v1/speak?model=aura-2-orion-en&encoding=linear16&container=wav&sample_rate=48000"
+            "&speed=1.5&mip_opt_out=true");
+  EXPECT_EQ(sent.call.header("authorization"), "Token " + std::string(kSecret));
+  ASSERT_EQ(sent.body.MemberCount(), 1U);
+  EXPECT_STREQ(sent.body["text"].GetString(), "Zwölf \"Boxkämpfer\"\n");
+  ASSERT_TRUE(sent.result);
+  EXPECT_EQ(sent.result->speed_applied, 1.5);
+
+  GenerationRequest asked;
+  asked.sample_rate = 8000;
+  EXPECT_THAT(send(entry, asked, reply).call.target, HasSubstr("sample_rate=8000&mip"));
+}
+
+// Elsewhere a speed is not promised: the client got, and paid, the wrong length.
+TEST(Deepgram, SpeedIsOursWhereItIsNotPromised) {
+  auto entry = entry_of(deepgram::kKind, "");
+  const auto applied = [&](const char* voice, double speed) {
+    entry.voices["atlas"] = voice;
+    auto asked = shaped();
+    asked.speed = speed;
+    const auto sent = send(entry, asked, good_reply(deepgram::kKind, tone_wav(1.0)));
+    EXPECT_EQ(sent.call.target.find("speed=") != std::string::npos,
+              sent.result->speed_applied != 1.0);
+    return sent.result->speed_applied;
+  };
+  EXPECT_EQ(applied("aura-2-celeste-es", 0.5), 0.7);
+  EXPECT_EQ(applied("aura-2-thalia-en", 1.25), 1.25);
+  EXPECT_EQ(applied("aura-2-thalia-en", 1.0), 1.0);
+  EXPECT_EQ(applied("aura-2-fujin-ja", 1.25), 1.0);
+  EXPECT_EQ(applied("aura-asteria-en", 1.25), 1.0);
+  entry.options["speed"] = "ours";
+  EXPECT_EQ(applied("aura-2-thalia-en", 1.25), 1.0);
+}
+
+TEST(Deepgram, SaysWhatWentWrong) {
+  const auto with = [](int status, const std::string& body) {
+    return rest_of(send(entry_of(deepgram::kKind, ""),
+                        {},
+                        {.status = status, .headers = {"dg-request-id: d-1"}, .body = body}));
+  };
+  EXPECT_EQ(with(401, R"({"err_code":"INVALID_AUTH","err_msg":"m","request_id":"x"})"),
+            "misconfigured HTTP 401 INVALID_AUTH id=d-1");
+  EXPECT_EQ(with(400, R"({"category":"INVALID_JSON","message":"m"})"),
+            "unsupported_input HTTP 400 INVALID_JSON id=d-1");
+  EXPECT_EQ(with(429, "<html>"), "retry_same HTTP 429 id=d-1");
+}
+
+TEST(Cartesia, AsksForWav) {
+  auto entry = entry_of(cartesia::kKind, "");
+  entry.options["members"] = R"({"language":"de","generation_config":{"emotion":"calm"}})";
+  const auto reply = good_reply(cartesia::kKind, tone_wav(1.0));
+  const auto sent = send(entry, shaped(), reply);
+  EXPECT_EQ(sent.call.target, "/v1/tts/bytes");
+  EXPECT_EQ(sent.call.header("authorization"), "Bearer " + std::string(kSecret));
+  EXPECT_EQ(sent.call.header("cartesia-version"), "2026-03-01");
+  EXPECT_STREQ(sent.body["model_id"].GetString(), "owner/app");
+  EXPECT_STREQ(sent.body["transcript"].GetString(), "Zwölf \"Boxkämpfer\"\n");
+  EXPECT_STREQ(sent.body["voice"]["mode"].GetString(), "id");
+  EXPECT_STREQ(sent.body["voice"]["id"].GetString(), "onyx");
+  EXPECT_STREQ(sent.body["output_format"]["container"].GetString(), "wav");
+  EXPECT_STREQ(sent.body["output_format"]["encoding"].GetString(), "pcm_s16le");
+  EXPECT_EQ(sent.body["output_format"]["sample_rate"].GetInt(), 44100);
+  EXPECT_STREQ(sent.body["language"].GetString(), "de");
+  EXPECT_FALSE(sent.body["generation_config"].HasMember("speed")) << "it is only guidance";
+  EXPECT_EQ(sent.result->speed_applied, 1.0);
+
+  entry.options["speed"] = "native";
+  const auto native = send(entry, shaped(), reply);
+  EXPECT_EQ(native.body["generation_config"]["speed"].GetDouble(), 1.5);
+  EXPECT_STREQ(native.body["generation_config"]["emotion"].GetString(), "calm");
+  EXPECT_EQ(native.result->speed_applied, 1.5);
+  GenerationRequest asked;
+  asked.sample_rate = 32000;
+  EXPECT_EQ(send(entry, asked, reply).body["output_format"]["sample_rate"].GetInt(), 48000);
+}
+
+TEST(Cartesia, SaysWhatWentWrong) {
+  const auto sent = send(
+      entry_of(cartesia::kKind, ""),
+      {},
+      {.status = 429,
+       .headers = {"Retry-After: 3"},
+       .body =
+           R"({"error_code":"concurrency_limited","title":"t","message":"m","request_id":"c-1"})"});
+  EXPECT_EQ(rest_of(sent), "retry_same HTTP 429 concurrency_limited id=c-1");
+  EXPECT_EQ(sent.result.error().retry_after, 3s);
+  const auto null_code = send(entry_of(cartesia::kKind, ""),
+                              {},
+                              {.status = 402, .body = R"({"error_code":null,"title":"t"})"});
+  EXPECT_EQ(rest_of(null_code), "misconfigured HTTP 402");
+}
+
+TEST(Azure, PutsTheTextIntoADocument) {
+  auto entry = entry_of(azure::kKind, "");
+  entry.voices["atlas"] = "de-DE-\"x\"Neural";
+  auto asked = shaped();
+  asked.prompt = "a < b && \"c\" 'd' </voice>\x01 \xEF\xBF\xBF ä";
+  const auto sent = send(entry, asked, good_reply(azure::kKind, tone_wav(1.0)));
+  EXPECT_EQ(sent.call.target, "/v1/cognitiveservices/v1");
+  EXPECT_EQ(sent.call.header("ocp-apim-subscription-key"), kSecret);
+  EXPECT_EQ(sent.call.header("content-type"), "application/ssml+xml");
+  EXPECT_EQ(sent.call.header("x-microsoft-outputformat"), "riff-44100hz-16bit-mono-pcm");
+  EXPECT_EQ(sent.call.body,
+            "<speak version=\"1.0\" xmlns=\"http://www.w3.org/2001/10/synthesis\" "
+            "xml:lang=\"en-US\"><voice name=\"de-DE-&quot;x&quot;Neural\">"
+            "<prosody rate=\"1.75\" pitch=\"+3.4st\">a &lt; b &amp;&amp; &quot;c&quot; "
+            "&apos;d&apos; &lt;/voice&gt;    ä</prosody></voice></speak>");
+  ASSERT_TRUE(sent.result);
+  EXPECT_EQ(sent.result->speed_applied, 1.75);
+  EXPECT_EQ(sent.result->pitch_applied, 3.4);
+}
+
+TEST(Azure, DoesWhatItsDocumentationPromises) {
+  auto entry = entry_of(azure::kKind, "");
+  const auto with = [&](double pitch, int rate) {
+    GenerationRequest asked;
+    asked.pitch = pitch;
+    asked.sample_rate = rate;
+    return send(entry, asked, {.headers = {"Content-Type: audio/basic"}, .body = "abcd"});
+  };
+  const auto high = with(12.0, 16000);
+  EXPECT_THAT(high.call.body, HasSubstr("pitch=\"+7st\""));
+  EXPECT_THAT(high.call.body, Not(HasSubstr("rate=")));
+  ASSERT_TRUE(high.result) << high.result.error().detail;
+  EXPECT_EQ(high.result->pitch_applied, 7.0);
+  EXPECT_EQ(high.result->type, AudioType::kPcmS16Le);
+  EXPECT_EQ(high.result->rate, 16000);
+  const auto low = with(-12.0, 32000);
+  EXPECT_THAT(low.call.body, HasSubstr("pitch=\"-12st\""));
+  EXPECT_EQ(low.call.header("x-microsoft-outputformat"), "riff-48khz-16bit-mono-pcm");
+  EXPECT_EQ(rest_of(low), "try_next bad audio: unknown bytes") << "a header was asked for";
+  entry.options["pitch"] = entry.options["speed"] = "ours";
+  EXPECT_THAT(with(12.0, 16000).call.body, Not(HasSubstr("prosody")));
+}
+
+TEST(Gemini, AsksForSound) {
+  auto entry = entry_of(gemini::kKind, "");
+  entry.model = "gemini-tts";
+  entry.options["language"] = "de-DE";
+  entry.options["members"] = R"({"generationConfig":{"temperature":0.5}})";
+  const auto pcm = DoubleReply{.body = gemini_answer("abcd", "audio/L16;codec=pcm;rate=24000")};
+  const auto sent = send(entry, shaped(), pcm);
+  EXPECT_EQ(sent.call.target, "/v1/v1beta/models/gemini-tts:generateContent");
+  EXPECT_EQ(sent.call.header("x-goog-api-key"), kSecret);
+  EXPECT_STREQ(sent.body["contents"][0]["parts"][0]["text"].GetString(), "Zwölf \"Boxkämpfer\"\n");
+  const auto& config = sent.body["generationConfig"];
+  EXPECT_STREQ(config["responseModalities"][0].GetString(), "AUDIO");
+  EXPECT_EQ(config["temperature"].GetDouble(), 0.5);
+  EXPECT_STREQ(config["speechConfig"]["languageCode"].GetString(), "de-DE");
+  EXPECT_STREQ(
+      config["speechConfig"]["voiceConfig"]["prebuiltVoiceConfig"]["voiceName"].GetString(),
+      "onyx");
+  ASSERT_TRUE(sent.result) << sent.result.error().detail;
+  EXPECT_EQ(sent.result->bytes, "abcd");
+  EXPECT_EQ(sent.result->type, AudioType::kPcmS16Le);
+  EXPECT_EQ(sent.result->rate, 24000);
+  EXPECT_EQ(sent.result->speed_applied, 1.0);
+
+  entry.voices["atlas"] = R"({"voice":"Kore"})";
+  const auto object = send(entry, shaped(), pcm);
+  EXPECT_STREQ(object.body["generationConfig"]["speechConfig"]["voiceConfig"]["voice"].GetString(),
+               "Kore");
+}
+
+TEST(Gemini, TakesNoHalfAnswer) {
+  const auto with = [](const std::string& body) {
+    return rest_of(send(entry_of(gemini::kKind, ""), {}, {.body = body}));
+  };
+  const auto part = [](const std::string& type) {
+    return R"({"inlineData":{"mimeType":")" + type + R"(","data":"YWJjZA=="}})";
+  };
+  const auto parts = [](const std::string& text, const std::string& end) {
+    return R"({"candidates":[{"content":{"parts":[)" + text + R"(]},"finishReason":")" + end +
+           R"("}]})";
+  };
+  const std::string pcm = part("audio/L16;rate=24000");
+  EXPECT_EQ(with(parts(pcm + "," + pcm, "STOP")), "audio ");
+  EXPECT_EQ(with(parts(pcm + "," + part("audio/wav"), "STOP")), "try_next HTTP 200 mixed_types");
+  EXPECT_EQ(with(parts(pcm, "MAX_TOKENS")), "try_next HTTP 200 MAX_TOKENS");
+  EXPECT_EQ(with(parts(pcm, "OTHER")), "try_next HTTP 200 OTHER");
+  EXPECT_EQ(with(parts(pcm, "SAFETY")), "rejected HTTP 200 SAFETY");
+  EXPECT_EQ(with(parts(R"({"text":"Hello"})", "STOP")), "try_next HTTP 200 no_audio");
+  EXPECT_EQ(with(R"({"promptFeedback":{"blockReason":"PROHIBITED_CONTENT"}})"),
+            "rejected HTTP 200 PROHIBITED_CONTENT");
+  EXPECT_EQ(with(R"({"promptFeedback":{"blockReason":"OTHER"}})"), "try_next HTTP 200 OTHER");
+  EXPECT_EQ(with(R"({"candidates":[]})"), "try_next HTTP 200 no_audio");
+}
+
+TEST(Gemini, WaitsAsLongAsTheAnswerSays) {
+  const auto with = [](const std::string& delay) {
+    const auto sent = send(
+        entry_of(gemini::kKind, ""),
+        {},
+        {.status = 429,
+         .body =
+             R"({"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[{"@type":"x"},{"retryDelay":")" +
+             delay + R"("}]}})"});
+    EXPECT_EQ(rest_of(sent), "retry_same HTTP 429 RESOURCE_EXHAUSTED");
+    return sent.result.error().retry_after.value_or(0s);
+  };
+  EXPECT_EQ(with("23s"), 23s);
+  EXPECT_EQ(with("23.5s"), 24s);
+  EXPECT_EQ(with("3600s"), 60s);
+  EXPECT_EQ(with("soon"), 0s);
+}
+
+TEST(Minimax, RatesMapOneToOne) {
+  auto entry = entry_of(minimax::kKind, "");
+  entry.options["members"] = R"({"voice_setting":{"emotion":"happy","speed":9}})";
+  const auto reply = good_reply(minimax::kKind, tone_wav(1.0));
+  const auto sent = send(entry, shaped(), reply);
+  EXPECT_EQ(sent.call.target, "/v1/v1/t2a_v2");
+  EXPECT_EQ(sent.call.header("authorization"), "Bearer " + std::string(kSecret));
+  EXPECT_STREQ(sent.body["text"].GetString(), "Zwölf \"Boxkämpfer\"\n");
+  EXPECT_FALSE(sent.body["stream"].GetBool());
+  EXPECT_STREQ(sent.body["output_format"].GetString(), "hex");
+  EXPECT_STREQ(sent.body["voice_setting"]["voice_id"].GetString(), "onyx");
+  EXPECT_STREQ(sent.body["voice_setting"]["emotion"].GetString(), "happy");
+  EXPECT_EQ(sent.body["voice_setting"]["speed"].GetDouble(), 1.75) << "the client's";
+  EXPECT_EQ(sent.body["voice_setting"]["pitch"].GetInt(), 3);
+  EXPECT_STREQ(sent.body["audio_setting"]["format"].GetString(), "flac");
+  EXPECT_EQ(sent.body["audio_setting"]["sample_rate"].GetInt(), 44100);
+  EXPECT_EQ(sent.body["audio_setting"]["channel"].GetInt(), 1);
+  ASSERT_TRUE(sent.result);
+  EXPECT_EQ(sent.result->speed_applied, 1.75);
+  EXPECT_EQ(sent.result->pitch_applied, 3.0);
+
+  entry.options["speed"] = entry.options["pitch"] = "ours";
+  const auto ours = send(entry, shaped(), reply);
+  EXPECT_EQ(ours.body["voice_setting"]["speed"].GetDouble(), 1.0);
+  EXPECT_EQ(ours.body["voice_setting"]["pitch"].GetInt(), 0);
+  EXPECT_EQ(ours.result->speed_applied, 1.0);
+}
+
+TEST(Minimax, FailuresInside200) {
+  const auto with = [](const std::string& body, int status = 200) {
+    return rest_of(send(entry_of(minimax::kKind, ""), {}, {.status = status, .body = body}));
+  };
+  EXPECT_EQ(with(R"({"trace_id":"t1","base_resp":{"status_code":1002,"status_msg":"m"}})"),
+            "retry_same HTTP 200 1002 id=t1");
+  EXPECT_EQ(with(R"({"base_resp":{"status_code":1008}})"), "misconfigured HTTP 200 1008");
+  EXPECT_EQ(with(R"({"base_resp":{"status_code":1004}})", 401), "misconfigured HTTP 401 1004");
+  const std::string ok = R"("base_resp":{"status_code":0}})";
+  for (const char* audio : {R"("abc")", R"("zz")", "7", "null"}) {
+    EXPECT_EQ(with(R"({"data":{"audio":)" + std::string(audio) + "}," + ok),
+              "try_next HTTP 200 bad_hex");
+  }
+  EXPECT_EQ(with(R"({"data":null,)" + ok), "try_next HTTP 200 bad_hex");
+  EXPECT_EQ(with(R"({"data":{"audio":""},)" + ok), "try_next bad audio: empty");
 }
 
 TEST(SeedAudio, RatesMapOneToOne) {

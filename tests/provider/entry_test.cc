@@ -169,6 +169,29 @@ TEST_F(Entries, KeysAreNeverShown) {
   }
 }
 
+TEST_F(Entries, KindsWhoseModelsAreTheirVoicesHaveNone) {
+  const std::string rest = R"("api_key_env":"TEST_PROVIDER_KEY","voices":{"aria":"x"})";
+  for (const std::string kind : {"deepgram", "azure"}) {
+    const std::string start = R"({"name":"a","kind":")" + kind + R"(",)" + rest;
+    EXPECT_THAT(errors(start + "}"), ElementsAre());
+    EXPECT_THAT(errors(start + R"(,"model":"m"})"),
+                ElementsAre(HasSubstr("unknown member 'model'")));
+  }
+  for (const std::string kind : {"cartesia", "gemini", "minimax"}) {
+    const std::string start = R"({"name":"a","kind":")" + kind + R"(",)" + rest;
+    EXPECT_THAT(errors(start + R"(,"model":"m"})"), ElementsAre());
+    EXPECT_THAT(errors(start + "}"), ElementsAre(HasSubstr("needs model")));
+  }
+  EXPECT_THAT(errors(R"({"name":"a","kind":"gemini","model":"../m",)" + rest + "}"),
+              ElementsAre(HasSubstr("model must be the plain name of a model")));
+  EXPECT_THAT(
+      errors(R"({"name":"a","kind":"deepgram",)" + rest + R"(,"options":{"query":{"model":"m"}}})"),
+      ElementsAre(HasSubstr("query may not have 'model'")));
+  EXPECT_THAT(errors(R"({"name":"a","kind":"minimax","model":"m",)" + rest +
+                     R"(,"options":{"members":{"text":"m"}}})"),
+              ElementsAre(HasSubstr("members may not have 'text'")));
+}
+
 // What an entry adds to its requests: each error names the option and the rule, and no value.
 TEST_F(Entries, WhatAnEntryAddsIsChecked) {
   const auto with = [](const std::string& options, const std::string& voices = R"({"aria":"x"})") {

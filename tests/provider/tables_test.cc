@@ -6,6 +6,8 @@
 
 #include "worker/providers/elevenlabs.h"
 #include "worker/providers/fal.h"
+#include "worker/providers/gemini.h"
+#include "worker/providers/minimax.h"
 #include "worker/providers/openai.h"
 #include "worker/providers/seed_audio.h"
 #include "worker/providers/transport/wire.h"
@@ -120,6 +122,50 @@ TEST(Tables, SeedAudio) {
     EXPECT_EQ(seed_audio::classify(row.status, row.code, row.message), row.fault)
         << row.status << " " << row.code;
   }
+}
+
+TEST(Tables, Gemini) {
+  struct GeminiRow {
+    int status;
+    const char* error;
+    const char* reason;
+    Fault fault;
+  };
+  const std::vector<GeminiRow> rows = {
+      {400, "INVALID_ARGUMENT", "", Fault::kUnsupportedInput},
+      {400, "INVALID_ARGUMENT", "API_KEY_INVALID", Fault::kMisconfigured},
+      {400, "FAILED_PRECONDITION", "", Fault::kMisconfigured},
+      {403, "PERMISSION_DENIED", "", Fault::kMisconfigured},
+      {404, "NOT_FOUND", "", Fault::kMisconfigured},
+      {429, "RESOURCE_EXHAUSTED", "", Fault::kRetrySame},
+      {499, "CANCELLED", "", Fault::kTryNext},
+      {500, "INTERNAL", "", Fault::kRetrySame},
+      {503, "UNAVAILABLE", "", Fault::kRetrySame},
+      {504, "DEADLINE_EXCEEDED", "", Fault::kUnknownOutcome},
+  };
+  for (const GeminiRow& row : rows) {
+    EXPECT_EQ(gemini::classify(row.status, row.error, row.reason), row.fault)
+        << row.status << " " << row.error << " " << row.reason;
+  }
+}
+
+TEST(Tables, Minimax) {
+  for (const std::int64_t code : {1000, 1001, 1002, 1024, 1033, 1039, 1041, 2045}) {
+    EXPECT_EQ(minimax::classify(200, code), Fault::kRetrySame) << code;
+  }
+  for (const std::int64_t code : {1004, 1008, 2042, 2049, 2056, 20132}) {
+    EXPECT_EQ(minimax::classify(200, code), Fault::kMisconfigured) << code;
+  }
+  for (const std::int64_t code : {1026, 1027}) {
+    EXPECT_EQ(minimax::classify(200, code), Fault::kRejected) << code;
+  }
+  for (const std::int64_t code : {1042, 2013}) {
+    EXPECT_EQ(minimax::classify(200, code), Fault::kUnsupportedInput) << code;
+  }
+  EXPECT_EQ(minimax::classify(200, 9999), Fault::kTryNext);
+  EXPECT_EQ(minimax::classify(200, 0), Fault::kTryNext);
+  EXPECT_EQ(minimax::classify(503, 0), Fault::kRetrySame);
+  EXPECT_EQ(minimax::classify(401, 0), Fault::kMisconfigured);
 }
 
 TEST(Tables, Fal) {

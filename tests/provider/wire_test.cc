@@ -51,6 +51,23 @@ TEST(Base64, ReadsWhatItWrites) {
   }
 }
 
+TEST(Hex, ReadsPairsOfDigitsAndNothingElse) {
+  EXPECT_EQ(wire::decode_hex(""), "");
+  EXPECT_EQ(wire::decode_hex("00fFA1"), std::string("\x00\xFF\xA1", 3));
+  for (const char* bad : {"0", "000", "0g", "g0", "0x00", " 00", "00 ", "\xC3\xA9"}) {
+    EXPECT_FALSE(wire::decode_hex(bad)) << bad;
+  }
+}
+
+TEST(Number, HasAFewDecimalsAndNoExponent) {
+  EXPECT_EQ(wire::number(1.0), "1");
+  EXPECT_EQ(wire::number(1.75), "1.75");
+  EXPECT_EQ(wire::number(-12.0), "-12");
+  EXPECT_EQ(wire::number(100.0), "100");
+  EXPECT_EQ(wire::number(0.0000001), "0");
+  EXPECT_EQ(wire::number(3.4), "3.4");
+}
+
 TEST(Base64, RefusesEverythingElse) {
   for (const char* bad : {"Q",
                           "QQ",

@@ -293,7 +293,9 @@ std::optional<ProviderEntry> parse_entry(const Value& value,
     read_options(members, where, errors, entry);
     entry.base_url = read_base_url(members, *kind);
     entry.api_key = read_key(members, *kind);
-    entry.model = members.text("model", kind->model);
+    if (kind->has_model) {
+      entry.model = members.text("model", kind->model);
+    }
     read_voices(members, entry);
     entry.timeout = milliseconds_of(members.number(
         "timeout_seconds", static_cast<double>(kind->timeout.count()), kSecondsMin, kTimeoutMax));
@@ -315,7 +317,7 @@ std::optional<ProviderEntry> parse_entry(const Value& value,
       entry.makes = members.choice("makes", kMakes[0], kMakes) == kMakes[1] ? Makes::kScene
                                                                             : Makes::kNarration;
     }
-    if (entry.model.empty()) {
+    if (kind->has_model && entry.model.empty()) {
       members.complain("needs model");
     }
   }

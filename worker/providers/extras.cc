@@ -185,6 +185,19 @@ void set(rapidjson::Document& body, const char* path, std::string_view text) {
           text.data(), static_cast<rapidjson::SizeType>(text.size()), body.GetAllocator()));
 }
 
+void set_voice(rapidjson::Document& body,
+               const char* path,
+               const char* name_path,
+               const std::string& voice) {
+  if (!voice.starts_with('{')) {
+    set(body, name_path, voice);
+    return;
+  }
+  rapidjson::Document object(&body.GetAllocator());
+  object.Parse<rapidjson::kParseIterativeFlag>(voice.c_str());
+  set(body, path, rapidjson::Value(object, body.GetAllocator()));
+}
+
 std::string text_of(const rapidjson::Document& body) {
   rapidjson::StringBuffer buffer;
   rapidjson::Writer<rapidjson::StringBuffer> writer(buffer);

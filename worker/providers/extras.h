@@ -42,6 +42,11 @@ rapidjson::Document body(const ProviderEntry& entry);
 // Sets a member; `path` is a JSON Pointer (RFC 6901), "/voice/id".
 void set(rapidjson::Document& body, const char* path, std::string_view text);
 void set(rapidjson::Document& body, const char* path, rapidjson::Value value);
+// Sets a voice: a text at `name_path`; an object, of kinds whose voices may be one, at `path`.
+void set_voice(rapidjson::Document& body,
+               const char* path,
+               const char* name_path,
+               const std::string& voice);
 std::string text_of(const rapidjson::Document& body);
 
 // "?a=b&c=d"; begins with `first`; "" without parameters.

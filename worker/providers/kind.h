@@ -42,6 +42,7 @@ struct ProviderKind {
   int max_in_flight = 64;
   Makes makes = Makes::kNarration;  // by default; check() may know better
   bool needs_key = false;
+  bool has_model = true;       // false: "model" is no member of its entries
   bool voice_objects = false;  // a voice may be a JSON object, kept as its text
   std::span<const ProviderOption> options{};
   // What no table can say: defaults and rules that depend on other members. May be null.

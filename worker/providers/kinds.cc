@@ -3,9 +3,14 @@
 #include <algorithm>
 #include <array>
 
+#include "worker/providers/azure.h"
+#include "worker/providers/cartesia.h"
+#include "worker/providers/deepgram.h"
 #include "worker/providers/elevenlabs.h"
 #include "worker/providers/fal.h"
+#include "worker/providers/gemini.h"
 #include "worker/providers/house.h"
+#include "worker/providers/minimax.h"
 #include "worker/providers/openai.h"
 #include "worker/providers/replicate.h"
 #include "worker/providers/seed_audio.h"
@@ -15,6 +20,11 @@ namespace {
 
 constexpr std::array kKinds = {&openai::kKind,
                                &elevenlabs::kKind,
+                               &deepgram::kKind,
+                               &cartesia::kKind,
+                               &azure::kKind,
+                               &gemini::kKind,
+                               &minimax::kKind,
                                &seed_audio::kKind,
                                &fal::kKind,
                                &replicate::kKind,

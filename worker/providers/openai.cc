@@ -156,13 +156,7 @@ http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& req
   extras::set(body, "/response_format", format_for(entry, asked));
   const std::string voice = voice_of(entry, asked);
   const std::string voice_at = "/" + entry.option("voice_member");
-  if (voice.starts_with('{')) {
-    rapidjson::Value object(rapidjson::Document(&body.GetAllocator()).Parse(voice.c_str()),
-                            body.GetAllocator());
-    extras::set(body, voice_at.c_str(), std::move(object));
-  } else {
-    extras::set(body, voice_at.c_str(), voice);
-  }
+  extras::set_voice(body, voice_at.c_str(), voice_at.c_str(), voice);
   if (asked.speed != 1.0 && sends_speed(entry)) {
     extras::set(body, "/speed", rapidjson::Value(asked.speed));
   }

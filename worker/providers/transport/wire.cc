@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdio>
 #include <ctime>
 #include <memory>
 
@@ -151,11 +152,18 @@ ProviderFault fault(Fault kind,
                     const http::ClientResponse& response,
                     std::string_view code,
                     const char* id_header) {
+  return fault_with_id(kind, response, code, response.header(id_header));
+}
+
+ProviderFault fault_with_id(Fault kind,
+                            const http::ClientResponse& response,
+                            std::string_view code,
+                            std::string_view request_id) {
   ProviderFault out{kind, "HTTP " + std::to_string(response.status), std::nullopt};
   if (const std::string safe = token(code); !safe.empty()) {
     out.detail += " " + safe;
   }
-  if (const std::string id = token(response.header(id_header)); !id.empty()) {
+  if (const std::string id = token(request_id); !id.empty()) {
     out.detail += " id=" + id;
   }
   if (kind == Fault::kRetrySame) {
@@ -301,6 +309,30 @@ std::string encode_base64(std::string_view bytes) {
                   reinterpret_cast<const unsigned char*>(bytes.data()),
                   static_cast<int>(bytes.size()));
   return out;
+}
+
+std::optional<std::string> decode_hex(std::string_view text) {
+  if (text.size() % 2 != 0) {
+    return std::nullopt;
+  }
+  std::string out(text.size() / 2, '\0');
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const int high = ascii::hex_value(text[2 * i]);
+    const int low = ascii::hex_value(text[2 * i + 1]);
+    if (high < 0 || low < 0) {
+      return std::nullopt;
+    }
+    out[i] = static_cast<char>(high << 4 | low);
+  }
+  return out;
+}
+
+std::string number(double value) {
+  std::array<char, 32> text{};
+  const int length = std::snprintf(text.data(), text.size(), "%.3f", value);
+  std::string out(text.data(), static_cast<std::size_t>(std::max(0, length)));
+  out.erase(out.find_last_not_of('0') + 1);
+  return out.ends_with('.') ? out.substr(0, out.size() - 1) : out;
 }
 
 std::string data_uri(const AudioReference& sound) {

@@ -34,6 +34,12 @@ ProviderFault fault(Fault kind,
                     std::string_view code,
                     const char* id_header);
 
+// The same where the provider's own request id stands elsewhere than in a header; "": nowhere.
+ProviderFault fault_with_id(Fault kind,
+                            const http::ClientResponse& response,
+                            std::string_view code,
+                            std::string_view id);
+
 // No response: what can be known of the other side.
 ProviderFault fault_of(const http::ClientError& error);
 
@@ -61,6 +67,12 @@ Result<std::string, ProviderFault> base64_member(http::ClientResponse& response,
 std::optional<std::string> decode_base64(std::string_view text);
 
 std::string encode_base64(std::string_view bytes);
+
+// Pairs of hexadecimal digits, of either case, and nothing else; nullopt for everything else.
+std::optional<std::string> decode_hex(std::string_view text);
+
+// A number as formats write it: at most three decimals, no zeroes at the end, no exponent.
+std::string number(double value);
 
 // The file as a data: address (RFC 2397), for models that take no other kind of upload.
 std::string data_uri(const AudioReference& sound);

@@ -1,0 +1,10 @@
+// Any answer in the place of Cartesia's format: refused or audio, never a crash, no word of it in
+// the detail.
+#include "tests/fuzz/provider_answer.h"
+#include "worker/providers/cartesia.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  audiogen::fuzz::check_reader(
+      audiogen::fuzz::text_of(data, size), audiogen::cartesia::kKind, "speed", {"native", "ours"});
+  return 0;
+}

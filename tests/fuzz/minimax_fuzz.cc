@@ -1,0 +1,12 @@
+// Any answer in the place of MiniMax's format: refused or audio, never a crash, no word of it in
+// the detail.
+#include "tests/fuzz/provider_answer.h"
+#include "worker/providers/minimax.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  audiogen::fuzz::check_reader(audiogen::fuzz::text_of(data, size),
+                               audiogen::minimax::kKind,
+                               "format",
+                               {"flac", "wav", "pcm", "mp3"});
+  return 0;
+}

@@ -1,0 +1,22 @@
+// POST /v1beta/models/…:generateContent of the Gemini API, with audio as its answer (README.md,
+// "Gemini").
+#pragma once
+
+#include <string_view>
+
+#include "worker/providers/kind.h"
+
+namespace audiogen::gemini {
+
+extern const ProviderKind kKind;
+
+http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& request);
+
+// `status` and `reason`: those of the error, or "".
+Fault classify(int http_status, std::string_view status, std::string_view reason);
+
+Result<Audio, ProviderFault> read(const ProviderEntry& entry,
+                                  const GenerationRequest& request,
+                                  http::ClientResponse response);
+
+}  // namespace audiogen::gemini

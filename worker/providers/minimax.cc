@@ -1,0 +1,165 @@
+#include "worker/providers/minimax.h"
+
+#include <array>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "worker/providers/extras.h"
+#include "worker/providers/transport/direct.h"
+#include "worker/providers/transport/wire.h"
+
+namespace audiogen::minimax {
+namespace {
+
+constexpr std::array<std::string_view, 2> kWhose = {"native", "ours"};
+constexpr std::array<std::string_view, 4> kFormats = {"flac", "wav", "pcm", "mp3"};
+constexpr std::array<ProviderOption, 4> kOptions = {{
+    {.name = "format",
+     .fallback = "flac",
+     .about = "what is asked for: `flac`, `wav`, `pcm` or `mp3`; what comes is twice as long as "
+              "the file, in hexadecimal digits",
+     .choices = kFormats},
+    {.name = "speed",
+     .fallback = "native",
+     .about = "who makes it faster or slower: the model (`native`), or we by stretching what it "
+              "sends, which is exact (`ours`)",
+     .choices = kWhose},
+    {.name = "pitch",
+     .fallback = "native",
+     .about = "the same of the pitch; the model knows whole semitones, we do the rest",
+     .choices = kWhose},
+    extras::kMembers,
+}};
+constexpr std::size_t kTextMax = 9'999;  // "Less than 10,000 characters".
+
+bool does(const ProviderEntry& entry, std::string_view what) {
+  return entry.option(what) == "native";
+}
+
+double speed_for(const ProviderEntry& entry, const GenerationRequest& request) {
+  return does(entry, "speed") ? request.speed : 1.0;
+}
+
+int pitch_for(const ProviderEntry& entry, const GenerationRequest& request) {
+  return does(entry, "pitch") ? static_cast<int>(std::lround(request.pitch)) : 0;
+}
+
+// 48 kHz is none of theirs.
+int rate_for(const GenerationRequest& request) {
+  return request.sample_rate == 48000 ? 44100 : request.sample_rate;
+}
+
+void check(ProviderEntry& entry, const Complain& complain) {
+  require_voices(entry, complain);
+  extras::check(entry, {.members = {"model", "text", "stream", "output_format"}}, complain);
+}
+
+void promise(const ProviderEntry& entry, Capabilities& able) {
+  able.prompt_max = kTextMax;
+  if (does(entry, "speed")) {
+    able.native_speed = kSpeedRange;
+  }
+  if (does(entry, "pitch")) {
+    able.native_pitch = kPitchRange;
+  }
+}
+
+}  // namespace
+
+http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& request) {
+  const GenerationRequest& asked = *request.request;
+  rapidjson::Document body = extras::body(entry);
+  extras::set(body, "/model", entry.model);
+  extras::set(body, "/text", asked.prompt);
+  extras::set(body, "/stream", rapidjson::Value(false));
+  extras::set(body, "/output_format", "hex");
+  extras::set(body, "/voice_setting/voice_id", voice_of(entry, asked));
+  extras::set(body, "/voice_setting/speed", rapidjson::Value(speed_for(entry, asked)));
+  extras::set(body, "/voice_setting/pitch", rapidjson::Value(pitch_for(entry, asked)));
+  extras::set(body, "/audio_setting/format", entry.option("format"));
+  extras::set(body, "/audio_setting/sample_rate", rapidjson::Value(rate_for(asked)));
+  extras::set(body, "/audio_setting/channel", rapidjson::Value(1));
+  auto out = post_json(entry, entry.base_url + "/v1/t2a_v2", extras::text_of(body));
+  out.headers.push_back("Authorization: Bearer " + entry.api_key);
+  return out;
+}
+
+Fault classify(int status, std::int64_t code) {
+  switch (code) {
+    case 0:
+      return status == 200 ? Fault::kTryNext : wire::fault_of_status(status);
+    case 1000:
+    case 1001:
+    case 1002:  // Too many requests.
+    case 1024:
+    case 1033:
+    case 1039:  // Too many tokens a minute.
+    case 1041:  // Too many connections.
+    case 2045:  // Requests have grown too fast.
+      return Fault::kRetrySame;
+    case 1004:
+    case 2049:  // The key.
+    case 1008:
+    case 2056:  // The account.
+    case 2042:
+    case 20132:  // The voice.
+      return Fault::kMisconfigured;
+    case 1026:
+    case 1027:  // What went in or came out.
+      return Fault::kRejected;
+    case 1042:  // Too much of the text is invisible.
+    case 2013:  // Bad argument.
+      return Fault::kUnsupportedInput;
+    default:
+      return Fault::kTryNext;
+  }
+}
+
+Result<Audio, ProviderFault> read(const ProviderEntry& entry,
+                                  const GenerationRequest& request,
+                                  http::ClientResponse response) {
+  rapidjson::Document document;
+  std::string body = std::move(response.body);
+  const bool readable = wire::parse_object(body, document);
+  const std::string id(readable ? wire::text_of(document, "trace_id") : "");
+  std::int64_t code = 0;
+  if (const auto* const base = readable ? wire::member(document, "base_resp") : nullptr) {
+    const auto* const number = wire::member(*base, "status_code");
+    code = number != nullptr && number->IsInt64() ? number->GetInt64() : 0;
+  }
+  if (response.status != 200 || code != 0) {
+    return wire::fault_with_id(
+        classify(response.status, code), response, code == 0 ? "" : std::to_string(code), id);
+  }
+  if (!readable) {
+    return wire::fault_with_id(Fault::kTryNext, response, "not_json", id);
+  }
+  const auto* const data = wire::member(document, "data");
+  auto bytes =
+      wire::decode_hex(data == nullptr ? std::string_view() : wire::text_of(*data, "audio"));
+  if (!bytes) {
+    return wire::fault_with_id(Fault::kTryNext, response, "bad_hex", id);
+  }
+  const bool pcm = entry.option("format") == "pcm";
+  auto audio = wire::audio_of(
+      std::move(*bytes), "", pcm ? AudioType::kPcmS16Le : AudioType::kFlac, rate_for(request));
+  if (audio) {
+    audio->speed_applied = speed_for(entry, request);
+    audio->pitch_applied = pitch_for(entry, request);
+  }
+  return audio;
+}
+
+constinit const ProviderKind kKind = {
+    .name = "minimax",
+    .about = "MiniMax: text to speech",
+    .base_url = "https://api.minimax.io",
+    .needs_key = true,
+    .options = kOptions,
+    .check = &check,
+    .promise = &promise,
+    .format = DirectFormat{&build, &read},
+};
+
+}  // namespace audiogen::minimax

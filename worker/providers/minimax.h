@@ -1,0 +1,21 @@
+// POST /v1/t2a_v2 of MiniMax (README.md, "MiniMax").
+#pragma once
+
+#include <cstdint>
+
+#include "worker/providers/kind.h"
+
+namespace audiogen::minimax {
+
+extern const ProviderKind kKind;
+
+http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& request);
+
+// `code`: base_resp.status_code; 0 where there is none.
+Fault classify(int status, std::int64_t code);
+
+Result<Audio, ProviderFault> read(const ProviderEntry& entry,
+                                  const GenerationRequest& request,
+                                  http::ClientResponse response);
+
+}  // namespace audiogen::minimax
