@@ -63,7 +63,7 @@ const Format& format_for(const GenerationRequest& request) {
   return at == kFormats.end() ? kFormats.back() : *at;
 }
 
-// A character that XML 1.0 has no place for (section 2.2); beyond ASCII there are two.
+// What XML 1.0 has a place for: no control characters, and of what is beyond ASCII all but two.
 bool is_xml(std::string_view sequence) {
   if (sequence.size() == 1) {
     const char c = sequence.front();
