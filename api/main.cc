@@ -13,6 +13,7 @@
 #include "common/base/log.h"
 #include "common/base/metrics.h"
 #include "common/base/process.h"
+#include "common/http/egress.h"
 #include "common/store/grants.h"
 #include "common/store/migrate.h"
 #include "common/store/session.h"
@@ -32,6 +33,9 @@ int with_config(int (*run)(const Config&)) {
   }
   audiogen::log::init("audio-api", config->log_level, config->log_format);
   audiogen::metrics::set_build(AUDIOGEN_VERSION, audiogen::kCommit);
+  audiogen::http::set_egress({.user_agent = audiogen::http::user_agent(config->contact),
+                              .proxy = config->egress_proxy,
+                              .direct = config->egress_direct});
   return run(*config);
 }
 

@@ -21,6 +21,7 @@
 #include "common/base/process.h"
 #include "common/blob/blob_store.h"
 #include "common/domain/worker_status.h"
+#include "common/http/egress.h"
 #include "common/http/ops_server.h"
 #include "common/queue/consumer.h"
 #include "common/queue/publisher.h"
@@ -115,6 +116,9 @@ metrics::Snapshot worker_gauges(const Chain& chain,
 int work(const Config& config) {
   const WorkerId id = WorkerId::make();
   log::identify("worker_id", id.text());
+  http::set_egress({.user_agent = http::user_agent(config.contact),
+                    .proxy = config.egress_proxy,
+                    .direct = config.egress_direct});
   raise_descriptor_limit();
   if (!store::may_serve(config.database)) {
     return 1;

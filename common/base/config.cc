@@ -117,6 +117,21 @@ constexpr std::array kVariables = {
              .meaning = "the secret of AWS_ACCESS_KEY_ID",
              .secret = true,
              .worker_only = true},
+    Variable{.name = "AWS_SESSION_TOKEN",
+             .fallback = "",
+             .meaning = "what goes with the two of credentials that end by themselves",
+             .secret = true,
+             .worker_only = true},
+    Variable{
+        "CONTACT", "", "a mail or web address that those who are called find in the User-Agent"},
+    Variable{.name = "EGRESS_PROXY",
+             .fallback = "",
+             .meaning = "the proxy that all outgoing calls over HTTP go by: "
+                        "http://[user:pass@]host:port; those of the environment are never used",
+             .secret = true},
+    Variable{"EGRESS_DIRECT",
+             "localhost,127.0.0.0/8,::1,169.254.0.0/16,fe80::/10",
+             "hosts, domains and networks that EGRESS_PROXY is not for, separated by commas"},
     Variable{.name = "CDN_SIGNING_KEY",
              .fallback = "",
              .meaning =
@@ -456,6 +471,29 @@ bool is_brand(std::string_view text) {
 
 constexpr const char* kAddress = "host:port";
 
+// What may stand in a header line as it is.
+std::optional<std::string> to_header_text(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), ascii::is_visible) ? std::optional(std::string(text))
+                                                                  : std::nullopt;
+}
+
+std::optional<std::string> to_contact(std::string_view text) {
+  constexpr std::size_t kLongest = 200;
+  return text.size() <= kLongest && text.find_first_of("()\\") == std::string_view::npos
+             ? to_header_text(text)
+             : std::nullopt;
+}
+
+std::optional<std::string> to_proxy(std::string_view text) {
+  std::string_view rest = text;
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    rest = text.starts_with(scheme) ? text.substr(scheme.size()) : rest;
+  }
+  const bool is_one = rest.size() < text.size() && !rest.empty() &&
+                      rest.find_first_of("/?#") == std::string_view::npos && !rest.ends_with('@');
+  return text.empty() || is_one ? to_header_text(text) : std::nullopt;
+}
+
 class Reader {
  public:
   explicit Reader(Program program) : program_(program) {}
@@ -731,7 +769,9 @@ Result<Config, std::vector<std::string>> load_config(Program program) {
       "file:///absolute/folder or s3://bucket?endpoint=URL");
   c.blob_signing_keys = read_keys(in, "BLOB_SIGNING_KEY", 32);
   if (program == Program::kWorker) {
-    c.s3 = {in.text("AWS_ACCESS_KEY_ID"), in.text("AWS_SECRET_ACCESS_KEY")};
+    c.s3 = {in.text("AWS_ACCESS_KEY_ID"),
+            in.text("AWS_SECRET_ACCESS_KEY"),
+            in.parsed<std::string>("AWS_SESSION_TOKEN", to_header_text, "visible ASCII")};
     if (c.blob_url.starts_with("s3://")) {
       for (const auto& [name, value] : {std::pair{"AWS_ACCESS_KEY_ID", &c.s3.access_key_id},
                                         std::pair{"AWS_SECRET_ACCESS_KEY", &c.s3.secret_key}}) {
@@ -794,6 +834,12 @@ Result<Config, std::vector<std::string>> load_config(Program program) {
         parse_networks,
         "addresses and networks, separated by commas, with nothing behind the prefix");
   }
+  c.contact = in.parsed<std::string>(
+      "CONTACT", to_contact, "a mail or web address: up to 200 visible characters, no parentheses");
+  c.egress_proxy = in.parsed<std::string>(
+      "EGRESS_PROXY", to_proxy, "http://[user:pass@]host:port or https://…, without a path");
+  c.egress_direct = in.parsed<std::string>(
+      "EGRESS_DIRECT", to_header_text, "hosts and networks, separated by commas, without spaces");
   c.log_level = in.choice("LOG_LEVEL", {"debug", "info", "warn", "error"});
   c.log_format = in.choice("LOG_FORMAT", {"json", "text"});
   if (program == Program::kApi) {

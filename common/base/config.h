@@ -63,6 +63,7 @@ enum class SignUp { kClosed, kInvite, kOpen };
 // Who writes to an S3 bucket.
 struct S3Credentials {
   std::string access_key_id, secret_key;
+  std::string session_token{};  // With credentials that end by themselves.
 };
 
 enum class UrlPolicy { kPublic, kAny };
@@ -120,6 +121,8 @@ struct Config {
   std::vector<IpNetwork> url_deny;
   std::string log_level, log_format;
   bool access_log = false;  // The API's only.
+  std::string contact;      // For those who are called; "": none.
+  std::string egress_proxy, egress_direct;
 
   std::string model_name() const { return brand + "-audio-1.0"; }
 };

@@ -41,6 +41,8 @@ constexpr std::array kHints = {
     Hint{"NoSuchBucket", "check the bucket in BLOB_URL"},
     Hint{"PermanentRedirect", "check the endpoint and the region in BLOB_URL"},
     Hint{"RequestTimeTooSkewed", "check this machine's clock"},
+    Hint{"ExpiredToken", "AWS_SESSION_TOKEN has ended"},
+    Hint{"InvalidToken", "check AWS_SESSION_TOKEN"},
     Hint{"SignatureDoesNotMatch", "check AWS_SECRET_ACCESS_KEY"},
 };
 
@@ -264,6 +266,10 @@ S3Store::Outcome S3Store::send_once(const Call& call, milliseconds limit) {
     AG_CHECK(lines != nullptr);
   };
   add_line("x-amz-content-sha256: " + call.content_hash);
+  // Of credentials that end by themselves; libcurl signs every line that is given to it.
+  if (!credentials_.session_token.empty()) {
+    add_line("x-amz-security-token: " + credentials_.session_token);
+  }
   std::string reply;
   Connection& c = *connection;
   c.reset();

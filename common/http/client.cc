@@ -24,6 +24,7 @@
 #include "common/base/unique_fd.h"
 #include "common/base/wake_event.h"
 #include "common/domain/public_url.h"
+#include "common/http/egress.h"
 #include "common/http/outgoing.h"
 
 namespace audiogen::http {
@@ -116,6 +117,17 @@ bool is_allowed(const char* numeric_address, const std::vector<IpNetwork>& deny)
          is_allowed(Address(bytes), deny);
 }
 
+// As an address is written in a URL.
+std::string text_of(const sockaddr* address) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  if (address->sa_family == AF_INET) {
+    const auto* const v4 = reinterpret_cast<const sockaddr_in*>(address);
+    return ::inet_ntop(AF_INET, &v4->sin_addr, text.data(), text.size());
+  }
+  const auto* const v6 = reinterpret_cast<const sockaddr_in6*>(address);
+  return "[" + std::string(::inet_ntop(AF_INET6, &v6->sin6_addr, text.data(), text.size())) + "]";
+}
+
 bool is_allowed(const sockaddr* address, const std::vector<IpNetwork>& deny) {
   if (address->sa_family == AF_INET) {
     const auto* const v4 = reinterpret_cast<const sockaddr_in*>(address);
@@ -161,6 +173,10 @@ struct Client::Impl {
     std::size_t given = 0;      // Bytes of the body that went to its take_body, or to nobody.
     std::vector<int> opened{};  // Sockets made for it: one for each address tried.
     bool stale = false;         // Its connection held what belongs to no answer.
+    bool resolving = false;     // No connection is wanted yet, only the address for the proxy …
+    std::string pinned{};       // … which is this one, and was checked.
+    curl_slist* connect_to = nullptr;
+    std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
     std::size_t header_bytes = 0;
     std::uint64_t number = 0;
     Handle* handle = nullptr;
@@ -290,10 +306,14 @@ struct Client::Impl {
   static curl_socket_t open_socket(void* self, curlsocktype purpose, curl_sockaddr* address) {
     auto* const transfer = static_cast<Transfer*>(self);
     if (purpose != CURLSOCKTYPE_IPCXN ||
-        (transfer->request.reach == Reach::kPublicOnly &&
+        (transfer->request.reach == Reach::kPublicOnly && transfer->pinned.empty() &&
          !is_allowed(&address->addr, transfer->handle->impl->options.deny))) {
       transfer->forbidden = true;
       return CURL_SOCKET_BAD;
+    }
+    if (transfer->resolving) {
+      transfer->pinned = transfer->pinned.empty() ? text_of(&address->addr) : transfer->pinned;
+      return CURL_SOCKET_BAD;  // The proxy connects there; it is told in end().
     }
     const int socket =
         ::socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
@@ -304,7 +324,7 @@ struct Client::Impl {
   // Runs each time a request is about to leave on a connection, a kept one included.
   static int on_ready(void* self, char* address, char*, int, int local_port) {
     auto* const transfer = static_cast<Transfer*>(self);
-    if (transfer->request.reach == Reach::kPublicOnly &&
+    if (transfer->request.reach == Reach::kPublicOnly && transfer->pinned.empty() &&
         !is_allowed(address, transfer->handle->impl->options.deny)) {
       transfer->forbidden = true;
       return CURL_PREREQFUNC_ABORT;
@@ -611,6 +631,8 @@ struct Client::Impl {
       // A kept connection was opened for somebody else's rules: these calls make their own.
       curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, 1L);
       curl_easy_setopt(easy, CURLOPT_FORBID_REUSE, 1L);
+      transfer->resolving = !egress().proxy.empty();
+      curl_easy_setopt(easy, CURLOPT_PROXY, "");
     }
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, &Impl::on_body);
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, transfer.get());
@@ -624,6 +646,29 @@ struct Client::Impl {
     transfers[easy] = std::move(transfer);
   }
 
+  // The proxy would look the name up again, out of our sight, and get another answer: so it gets
+  // the address that was checked, and TLS the name. False when no time is left.
+  bool go_by_proxy(Transfer& transfer) {
+    using std::chrono::milliseconds;
+    const auto left =
+        transfer.request.total_timeout -
+        std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - transfer.begun);
+    if (left.count() <= 0) {
+      return false;
+    }
+    transfer.resolving = transfer.forbidden = false;
+    transfer.connect_to = curl_slist_append(nullptr, ("::" + transfer.pinned + ":").c_str());
+    CURL* const easy = transfer.easy;
+    curl_multi_remove_handle(transfer.handle->multi, easy);
+    curl_easy_setopt(easy, CURLOPT_CONNECT_TO, transfer.connect_to);
+    curl_easy_setopt(easy, CURLOPT_PROXY, egress().proxy.c_str());
+    curl_easy_setopt(easy, CURLOPT_NOPROXY, "");  // What is not for it is not public.
+    curl_easy_setopt(easy, CURLOPT_HTTPPROXYTUNNEL, 1L);
+    curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, static_cast<long>(left.count()));
+    curl_multi_add_handle(transfer.handle->multi, easy);
+    return true;
+  }
+
   // Takes a transfer out and answers it.
   void end(CURL* easy, const std::optional<CURLcode>& code) {
     const auto it = transfers.find(easy);
@@ -634,6 +679,9 @@ struct Client::Impl {
       curl_multi_remove_handle(it->second->handle->multi, easy);
       curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, 1L);
       curl_multi_add_handle(it->second->handle->multi, easy);
+      return;
+    }
+    if (code && it->second->resolving && !it->second->pinned.empty() && go_by_proxy(*it->second)) {
       return;
     }
     long version = 0;
@@ -660,6 +708,7 @@ struct Client::Impl {
     --transfer->handle->calls;
     give_back(easy);
     curl_slist_free_all(transfer->headers);
+    curl_slist_free_all(transfer->connect_to);
     in_flight.fetch_sub(1);
     if (!code) {
       transfer->reply(ClientError{ClientFault::kCanceled, "canceled"});

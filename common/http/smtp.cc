@@ -67,6 +67,7 @@ Result<Done, MailError> send_mail(const SmtpUrl& server,
   AG_CHECK(call != nullptr);
   set_outgoing_rules(call);
   set(call, CURLOPT_PROTOCOLS_STR, "smtp,smtps");
+  set(call, CURLOPT_PROXY, "");  // Proxies are for HTTP; mail has a relay of its own.
   // What it greets with is the domain that the mail is from, and nothing of this machine.
   const std::string url = std::string(server.tls_first ? "smtps" : "smtp") + "://" + server.host +
                           ":" + std::to_string(server.port) + "/" + std::string(mail_domain(from));

@@ -84,6 +84,24 @@ TEST_F(S3StoreTest, SendsTheMediaType) {
   }
 }
 
+// Credentials of a role end by themselves, and are none without the third of them.
+TEST(S3SessionToken, IsSentAndSigned) {
+  test::S3Double service("audio", "eu-west-3", {"id", "hush", "token/+=="});
+  const auto put = [&](const S3Credentials& credentials) {
+    S3Store store(*parse_s3_url("s3://audio?region=eu-west-3&endpoint=" + service.endpoint()),
+                  credentials,
+                  S3Limits{.total = 5s, .attempt = 1s, .connect = 1s, .first_pause = 5ms});
+    const auto stored =
+        store.put(make_blob_name(TaskId::make(), OutputFormat::kPcm, 44100), "audio");
+    return stored ? "" : stored.error().message;
+  };
+  EXPECT_EQ(put({"id", "hush", "token/+=="}), "");
+  EXPECT_THAT(put({"id", "hush", "another"}),
+              AllOf(HasSubstr("InvalidToken: check AWS_SESSION_TOKEN"), Not(HasSubstr("another"))));
+  EXPECT_THAT(put({"id", "hush"}), HasSubstr("InvalidToken"));
+  EXPECT_EQ(service.objects(), 1U);
+}
+
 TEST_F(S3StoreTest, KeepsItsConnection) {
   auto s3 = store();
   for (int i = 0; i < 20; ++i) {

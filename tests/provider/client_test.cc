@@ -15,6 +15,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/http/egress.h"
+#include "tests/provider/connect_proxy.h"
 #include "tests/provider/fixture.h"
 #include "tests/support/provider_double.h"
 #include "tests/support/wait.h"
@@ -512,6 +514,64 @@ TEST(Client, ThousandsOfCallsWaitOnOneThread) {
   EXPECT_LT(resident_kib() - before, kCalls * 256);
   ASSERT_TRUE(server.wait_until([&] { return ended.load() == kCalls; }, 30s));
   EXPECT_EQ(good.load(), kCalls);
+}
+
+TEST(Egress, NamesTheFetcher) {
+  EXPECT_EQ(http::user_agent(""), "audiogen/" AUDIOGEN_VERSION);
+  const GoingOut out({.user_agent = http::user_agent("ops@a.example")});
+  ProviderDouble server(always({.body = "ok"}));
+  http::Client client;
+  EXPECT_EQ(fault_text(send(client, get(server.url())).wait()), "status 200");
+  EXPECT_EQ(server.calls()[0].header("user-agent"),
+            "audiogen/" AUDIOGEN_VERSION " (+ops@a.example)");
+}
+
+TEST(Egress, GoesByTheProxyButForWhatIsNear) {
+  const ConnectProxy proxy;
+  ProviderDouble near(always({.body = "ok"}));
+  const std::string direct = "localhost,127.0.0.0/8,::1,169.254.0.0/16";
+  {
+    const GoingOut out({.proxy = proxy.url(), .direct = direct});
+    http::Client client;
+    EXPECT_EQ(fault_text(send(client, post("http://provider.example/v1")).wait()), "status 200");
+    EXPECT_EQ(fault_text(send(client, get(near.url())).wait()), "status 200");
+    EXPECT_EQ(near.call_count(), 1U);
+  }
+  ASSERT_EQ(proxy.heads().size(), 1U);
+  EXPECT_THAT(proxy.heads()[0],
+              testing::StartsWith("POST http://provider.example/v1 HTTP/1.1\r\n"));
+  // Unless an operator says otherwise.
+  const GoingOut out({.proxy = proxy.url()});
+  http::Client client;
+  EXPECT_EQ(fault_text(send(client, get(near.url())).wait()), "status 200");
+  EXPECT_EQ(near.call_count(), 1U);
+  EXPECT_EQ(proxy.heads().size(), 2U);
+}
+
+// The proxy stands in a private network, and would connect wherever a name leads it.
+TEST(Egress, APublicAddressIsCheckedHereAndTheProxyGetsTheNumber) {
+  const ConnectProxy proxy;
+  const GoingOut out({.proxy = proxy.url()});
+  http::Client client({.deny = {*IpNetwork::parse("9.9.9.0/24")}});
+  const auto outcome_of = [&](const std::string& url) {
+    auto request = get(url);
+    request.reach = http::Reach::kPublicOnly;
+    return fault_text(send(client, std::move(request)).wait());
+  };
+  for (const char* url : {"http://localhost/",
+                          "http://127.0.0.1:1/",
+                          "http://[::1]/",
+                          "http://169.254.169.254/latest/meta-data",
+                          "http://2130706433/",
+                          "http://10.0.0.1/",
+                          "http://9.9.9.9/"}) {
+    EXPECT_EQ(outcome_of(url), "forbidden") << url;
+  }
+  EXPECT_TRUE(proxy.heads().empty());
+  EXPECT_EQ(outcome_of("http://8.8.8.8:81/x"), "status 200");
+  ASSERT_EQ(proxy.heads().size(), 2U);
+  EXPECT_THAT(proxy.heads()[0], testing::StartsWith("CONNECT 8.8.8.8:81 HTTP/1.1\r\n"));
+  EXPECT_THAT(proxy.heads()[1], testing::StartsWith("GET /x HTTP/1.1\r\nHost: 8.8.8.8:81\r\n"));
 }
 
 }  // namespace

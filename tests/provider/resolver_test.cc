@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 
 #include "common/http/client.h"
+#include "tests/provider/connect_proxy.h"
 #include "tests/provider/fixture.h"
 #include "tests/support/provider_double.h"
 
@@ -121,6 +122,30 @@ TEST(Resolver, APublicAddressFirstDoesNotOpenTheWayToAPrivateOne) {
     EXPECT_EQ(g_lookups.load(), answers.size());
   }
   EXPECT_EQ(canary.connections(), 1U);
+}
+
+// A proxy would look the name up again: it gets the address that was checked, once.
+TEST(Resolver, AProxyIsToldTheAddressNotTheName) {
+  const ConnectProxy proxy;
+  const GoingOut out({.proxy = proxy.url()});
+  g_answers = {{"8.8.8.8"}, {"127.0.0.1"}};
+  g_lookups = 0;
+  const Answer answer = fetch(81, http::Reach::kPublicOnly);
+  ASSERT_TRUE(answer) << answer.error().detail;
+  EXPECT_EQ(answer->body, "ok");
+  EXPECT_EQ(answer->header("x-proxy"), "") << "of the proxy, not of the answer";
+  EXPECT_EQ(g_lookups.load(), 1U);
+  ASSERT_EQ(proxy.heads().size(), 2U);
+  EXPECT_TRUE(proxy.heads()[0].starts_with("CONNECT 8.8.8.8:81 HTTP/1.1\r\n")) << proxy.heads()[0];
+  EXPECT_TRUE(proxy.heads()[1].starts_with("GET / HTTP/1.1\r\nHost: rebinding.example:81\r\n"))
+      << proxy.heads()[1];
+  for (const char* inside : {"127.0.0.1", "10.0.0.1", "::1", "169.254.169.254"}) {
+    g_answers = {{inside}};
+    const Answer refused = fetch(81, http::Reach::kPublicOnly);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().fault, http::ClientFault::kForbidden) << inside;
+  }
+  EXPECT_EQ(proxy.heads().size(), 2U);
 }
 
 // What an operator denies is refused like what is private, and only that; of what the operator

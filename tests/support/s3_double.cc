@@ -181,11 +181,15 @@ std::string S3Double::refusal(const http::Request& request) const {
     signed_request.headers[name] = request.header(name);
   }
   // S3 demands these to be signed when they are there, the host always.
-  for (const char* name : {"host", "x-amz-content-sha256", "x-amz-date", "content-type"}) {
+  for (const char* name :
+       {"host", "x-amz-content-sha256", "x-amz-date", "x-amz-security-token", "content-type"}) {
     const bool needed = request.has_header(name) || std::string_view(name) == "host";
     if (needed && signed_request.headers.count(name) == 0) {
       return "AccessDenied";
     }
+  }
+  if (request.header("x-amz-security-token") != credentials_.session_token) {
+    return "InvalidToken";
   }
   if (s3_signature(signed_request, region_, credentials_.secret_key) !=
       parameter(authorization, "Signature")) {

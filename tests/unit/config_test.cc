@@ -47,6 +47,10 @@ class ConfigTest : public testing::Test {
                              "ACCESS_LOG",
                              "AWS_ACCESS_KEY_ID",
                              "AWS_SECRET_ACCESS_KEY",
+                             "AWS_SESSION_TOKEN",
+                             "CONTACT",
+                             "EGRESS_PROXY",
+                             "EGRESS_DIRECT",
                              "OPS_TOKEN",
                              "CDN_SIGNING_KEY",
                              "CDN_SIGNING_KEY_OLD",
@@ -365,6 +369,36 @@ TEST_F(ConfigTest, OnlyTheWorkerHasASandbox) {
   set("SANDBOX", "perhaps");
   EXPECT_FALSE(load_config(Program::kWorker));
   EXPECT_TRUE(load_config(Program::kApi));
+}
+
+TEST_F(ConfigTest, HowItGoesOut) {
+  const auto plain = load_config(Program::kWorker);
+  ASSERT_TRUE(plain);
+  EXPECT_EQ(plain->egress_proxy, "");
+  EXPECT_EQ(plain->egress_direct, "localhost,127.0.0.0/8,::1,169.254.0.0/16,fe80::/10");
+  set("EGRESS_PROXY", "http://me:pr0xy-secret@proxy.example:3128");
+  set("CONTACT", "https://a.example/audio");
+  const auto config = load_config(Program::kApi);
+  ASSERT_TRUE(config);
+  EXPECT_EQ(config->egress_proxy, "http://me:pr0xy-secret@proxy.example:3128");
+  EXPECT_EQ(config->contact, "https://a.example/audio");
+  EXPECT_THAT(print_config(Program::kApi), Not(HasSubstr("pr0xy-secret")));
+  for (const char* wrong : {"proxy:3128",
+                            "socks5://proxy:1080",
+                            "http://",
+                            "http://proxy:3128/path",
+                            "http://me@",
+                            "http://pro xy"}) {
+    set("EGRESS_PROXY", wrong);
+    EXPECT_THAT(load_config(Program::kApi).error(),
+                ElementsAre(AllOf(HasSubstr("EGRESS_PROXY must be"), Not(HasSubstr("pro xy")))))
+        << wrong;
+  }
+  unset("EGRESS_PROXY");
+  for (const char* wrong : {"a) b", "a\r\nX: y", "(a"}) {
+    set("CONTACT", wrong);
+    EXPECT_THAT(load_config(Program::kApi).error(), ElementsAre(HasSubstr("CONTACT must be")));
+  }
 }
 
 TEST_F(ConfigTest, EveryBadValueIsToldAtOnceAndNeverQuoted) {

@@ -1,0 +1,90 @@
+// An HTTP proxy that goes nowhere: it keeps the head of everything that it is asked, and answers as
+// if it had been there.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/base/check.h"
+#include "common/http/egress.h"
+
+namespace audiogen::test {
+
+class ConnectProxy {
+ public:
+  ConnectProxy() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    AG_CHECK(::bind(listener_, reinterpret_cast<sockaddr*>(&address), size) == 0);
+    AG_CHECK(::listen(listener_, 16) == 0);
+    AG_CHECK(::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread([this] { run(); });
+  }
+  ~ConnectProxy() {
+    ::shutdown(listener_, SHUT_RDWR);
+    thread_.join();
+    ::close(listener_);
+  }
+  ConnectProxy(const ConnectProxy&) = delete;
+  ConnectProxy& operator=(const ConnectProxy&) = delete;
+
+  std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
+  // In order; a CONNECT and what went through it are two.
+  std::vector<std::string> heads() const {
+    const std::scoped_lock lock(mutex_);
+    return heads_;
+  }
+
+ private:
+  void run() {
+    for (int socket = ::accept(listener_, nullptr, nullptr); socket >= 0;
+         socket = ::accept(listener_, nullptr, nullptr)) {
+      if (read_head(socket).starts_with("CONNECT ")) {
+        say(socket, "HTTP/1.1 200 Connection established\r\nX-Proxy: yes\r\n\r\n");
+        read_head(socket);
+      }
+      say(socket, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
+      ::close(socket);
+    }
+  }
+  std::string read_head(int socket) {
+    std::string head;
+    char byte = 0;
+    while (!head.ends_with("\r\n\r\n") && ::recv(socket, &byte, 1, 0) == 1) {
+      head += byte;
+    }
+    const std::scoped_lock lock(mutex_);
+    heads_.push_back(head);
+    return head;
+  }
+  static void say(int socket, std::string_view text) {
+    (void)::send(socket, text.data(), text.size(), MSG_NOSIGNAL);
+  }
+
+  const int listener_;
+  std::uint16_t port_ = 0;
+  mutable std::mutex mutex_;
+  std::vector<std::string> heads_;
+  std::thread thread_;
+};
+
+// How calls go out, to the end of a test.
+class GoingOut {
+ public:
+  explicit GoingOut(http::Egress egress) { http::set_egress(std::move(egress)); }
+  ~GoingOut() { http::set_egress({}); }
+  GoingOut(const GoingOut&) = delete;
+  GoingOut& operator=(const GoingOut&) = delete;
+};
+
+}  // namespace audiogen::test
