@@ -508,6 +508,57 @@ TEST(Elevenlabs, SpeechAndSound) {
   EXPECT_EQ(sound.result->speed_applied, 1.0);
 }
 
+TEST(Elevenlabs, MusicAndWhatAVoiceIsToldBesides) {
+  auto entry = entry_of(elevenlabs::kKind, "");
+  entry.options["language"] = "de";
+  entry.options["seed"] = "4294967295";
+  entry.options["voice_settings"] = R"({"stability":0.25,"use_speaker_boost":false})";
+  entry.options["members"] = R"({"apply_text_normalization":"off"})";
+  const auto reply = good_reply(elevenlabs::kKind, tone_wav(1.0));
+  const auto speech = send(entry, shaped(), reply);
+  EXPECT_EQ(speech.call.target, "/v1/v1/text-to-speech/onyx?output_format=pcm_24000");
+  EXPECT_STREQ(speech.body["language_code"].GetString(), "de");
+  EXPECT_EQ(speech.body["seed"].GetUint(), 4294967295U);
+  EXPECT_EQ(speech.body["voice_settings"]["stability"].GetDouble(), 0.25);
+  EXPECT_FALSE(speech.body["voice_settings"]["use_speaker_boost"].GetBool());
+  EXPECT_EQ(speech.body["voice_settings"]["speed"].GetDouble(), 1.2);
+  EXPECT_STREQ(speech.body["apply_text_normalization"].GetString(), "off");
+
+  auto band = entry_of(elevenlabs::kKind, "");
+  band.options["mode"] = "music";
+  const auto music = send(band, shaped(), reply);
+  EXPECT_EQ(music.call.target, "/v1/v1/music?output_format=mp3_44100_192");
+  EXPECT_STREQ(music.body["prompt"].GetString(), "Zwölf \"Boxkämpfer\"\n");
+  EXPECT_FALSE(music.body.HasMember("text"));
+  EXPECT_EQ(outcome(music.result), "audio");
+}
+
+TEST(Elevenlabs, MatchAsksForTheClientsFormatAndRate) {
+  auto entry = entry_of(elevenlabs::kKind, "");
+  entry.options["output_format"] = "match";
+  const auto format_for = [&](OutputFormat format, int rate) {
+    GenerationRequest asked;
+    asked.output_format = format;
+    asked.sample_rate = rate;
+    const auto sent = send(entry, asked, {.headers = {"Content-Type: audio/pcm"}, .body = "abcd"});
+    const std::string asked_for = sent.call.target.substr(sent.call.target.find('=') + 1);
+    if (asked_for.starts_with("pcm_")) {
+      EXPECT_EQ(sent.result->rate, rate);
+    }
+    return asked_for;
+  };
+  EXPECT_EQ(format_for(OutputFormat::kPcm, 32000), "pcm_32000");
+  EXPECT_EQ(format_for(OutputFormat::kWav, 48000), "wav_48000");
+  EXPECT_EQ(format_for(OutputFormat::kMp3, 44100), "mp3_44100_128");
+  EXPECT_EQ(format_for(OutputFormat::kMp3, 24000), "mp3_24000_48");
+  EXPECT_EQ(format_for(OutputFormat::kMp3, 8000), "pcm_8000");
+  EXPECT_EQ(format_for(OutputFormat::kOggOpus, 48000), "pcm_48000");
+  entry.options["mode"] = "sound";
+  EXPECT_EQ(format_for(OutputFormat::kWav, 48000), "pcm_48000");
+  entry.options["mode"] = "music";
+  EXPECT_EQ(format_for(OutputFormat::kPcm, 48000), "mp3_44100_192");
+}
+
 std::string rest_of(const Sent& sent) {
   return outcome(sent.result) + " " + (sent.result ? "" : sent.result.error().detail);
 }

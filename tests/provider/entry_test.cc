@@ -68,7 +68,7 @@ TEST_F(Entries, EveryKindHasDefaultsAndMakesAProvider) {
     {"name":"f","kind":"replicate","api_key_env":"TEST_PROVIDER_KEY","model":"o/n:abc"}]})");
   ASSERT_TRUE(parsed) << parsed.error().front();
   EXPECT_EQ((*parsed)[0].base_url, "https://api.openai.com/v1");
-  EXPECT_EQ((*parsed)[1].option("output_format"), "pcm_24000");
+  EXPECT_EQ((*parsed)[1].option("output_format"), "auto");
   EXPECT_EQ((*parsed)[2].model, "eleven_text_to_sound_v2");
   EXPECT_EQ((*parsed)[4].option("input"), R"({"steps":4})");
   http::Client client;
@@ -190,6 +190,37 @@ TEST_F(Entries, KindsWhoseModelsAreTheirVoicesHaveNone) {
   EXPECT_THAT(errors(R"({"name":"a","kind":"minimax","model":"m",)" + rest +
                      R"(,"options":{"members":{"text":"m"}}})"),
               ElementsAre(HasSubstr("members may not have 'text'")));
+}
+
+TEST_F(Entries, WhatElevenlabsIsToldIsChecked) {
+  const auto with = [](const std::string& options) {
+    const auto found = errors(
+        R"({"name":"a","kind":"elevenlabs","api_key_env":"TEST_PROVIDER_KEY",
+            "voices":{"aria":"x"},"options":{)" +
+        options + "}}");
+    return found.empty() ? "" : found.size() == 1 ? found.front() : "several";
+  };
+  EXPECT_EQ(with(R"("seed":4294967295,"language":"de","voice_settings":{"style":1})"), "");
+  EXPECT_EQ(with(R"("mode":"music","seed":0)"), "");
+  for (const char* seed : {"-1", "4294967296", "\"7\""}) {
+    EXPECT_THAT(with(R"("seed":)" + std::string(seed)),
+                HasSubstr("seed must be a number from 0 to 4294967295"));
+  }
+  EXPECT_THAT(with(R"("seed":1.5)"), HasSubstr("seed must be a whole number"));
+  EXPECT_THAT(with(R"("mode":"sound","seed":1)"), HasSubstr("seed is for speech and music alone"));
+  EXPECT_THAT(with(R"("mode":"music","language":"de")"), HasSubstr("language is for speech alone"));
+  EXPECT_THAT(with(R"("mode":"sound","voice_settings":{"style":1})"),
+              HasSubstr("voice_settings is for speech alone"));
+  EXPECT_THAT(with(R"("mode":"music","output_format":"pcm_44100")"),
+              HasSubstr("output_format may not be pcm_… for music"));
+  EXPECT_THAT(with(R"("mode":"music","output_format":"wav_44100")"),
+              HasSubstr("output_format may be wav_… for speech alone"));
+  EXPECT_THAT(with(R"("voice_settings":{"stability":1.5})"),
+              HasSubstr("stability must be a number from 0 to 1"));
+  EXPECT_THAT(with(R"("voice_settings":{"use_speaker_boost":1})"),
+              HasSubstr("use_speaker_boost must be true or false"));
+  EXPECT_THAT(with(R"("voice_settings":{"speed":1})"), HasSubstr("the speed is the client's"));
+  EXPECT_THAT(with(R"("members":{"text":"x"})"), HasSubstr("members may not have 'text'"));
 }
 
 // What an entry adds to its requests: each error names the option and the rule, and no value.

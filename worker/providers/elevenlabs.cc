@@ -6,9 +6,7 @@
 #include <string>
 #include <utility>
 
-#include <rapidjson/stringbuffer.h>
-#include <rapidjson/writer.h>
-
+#include "worker/providers/extras.h"
 #include "worker/providers/transport/direct.h"
 #include "worker/providers/transport/wire.h"
 
@@ -16,24 +14,27 @@ namespace audiogen::elevenlabs {
 namespace {
 
 // ulaw and alaw are left out: telephone quality.
-constexpr std::array<std::string_view, 26> kFormats = {
-    "mp3_22050_32",  "mp3_24000_48",  "mp3_44100_32",   "mp3_44100_64",   "mp3_44100_96",
-    "mp3_44100_128", "mp3_44100_192", "pcm_8000",       "pcm_16000",      "pcm_22050",
-    "pcm_24000",     "pcm_32000",     "pcm_44100",      "pcm_48000",      "opus_48000_32",
-    "opus_48000_64", "opus_48000_96", "opus_48000_128", "opus_48000_192", "wav_8000",
-    "wav_16000",     "wav_22050",     "wav_24000",      "wav_32000",      "wav_44100",
-    "wav_48000"};
+constexpr std::array<std::string_view, 28> kFormats = {
+    "auto",           "match",         "mp3_22050_32",  "mp3_24000_48",  "mp3_44100_32",
+    "mp3_44100_64",   "mp3_44100_96",  "mp3_44100_128", "mp3_44100_192", "pcm_8000",
+    "pcm_16000",      "pcm_22050",     "pcm_24000",     "pcm_32000",     "pcm_44100",
+    "pcm_48000",      "opus_48000_32", "opus_48000_64", "opus_48000_96", "opus_48000_128",
+    "opus_48000_192", "wav_8000",      "wav_16000",     "wav_22050",     "wav_24000",
+    "wav_32000",      "wav_44100",     "wav_48000"};
 constexpr std::array<std::string_view, 2> kWhose = {"native", "ours"};
-constexpr std::array<std::string_view, 2> kModes = {"speech", "sound"};
-constexpr std::array<ProviderOption, 3> kOptions = {{
+constexpr std::array<std::string_view, 3> kModes = {"speech", "sound", "music"};
+constexpr Range kSeeds{0, 4'294'967'295};
+constexpr std::array<ProviderOption, 7> kOptions = {{
     {.name = "output_format",
-     .fallback = "pcm_24000",
-     .about = "one of its format names; `wav_…` for speech alone",
+     .fallback = "auto",
+     .about = "one of its format names, `wav_…` for speech alone, `pcm_…` not for music; `match`: "
+              "the client's own format and rate where it has that, else `pcm_…` at his rate; "
+              "`auto`: `pcm_24000`, for music `mp3_44100_192`",
      .choices = kFormats},
     {.name = "mode",
      .fallback = "speech",
-     .about = "`speech`, or `sound`: sound generation, which has no voices and another default for "
-              "`model`",
+     .about = "`speech`; `sound`: sound generation; `music`: both have no voices, make scenes and "
+              "have another default for `model`",
      .choices = kModes},
     {.name = "speed",
      .fallback = "native",
@@ -41,23 +42,60 @@ constexpr std::array<ProviderOption, 3> kOptions = {{
          "who makes speech faster or slower: the model, as far as its range of 0.7 to 1.2 goes "
          "(`native`), or we by stretching what it sends, which is exact (`ours`)",
      .choices = kWhose},
+    {.name = "language",
+     .about = "the language of speech (ISO 639-1), for models that take one; else it is found"},
+    {.name = "seed",
+     .about = "for speech and music: equal requests give nearly equal audio; 0 to 4294967295",
+     .whole = kSeeds},
+    {.name = "voice_settings",
+     .about = "of speech: `stability`, `similarity_boost`, `style` from 0 to 1, "
+              "`use_speaker_boost`; else as the voice has them",
+     .object = true},
+    extras::kMembers,
 }};
 constexpr std::string_view kSpeechModel = "eleven_multilingual_v2";
 constexpr std::string_view kSoundModel = "eleven_text_to_sound_v2";
+constexpr std::string_view kMusicModel = "music_v1";
 // The part of our range that every model takes; the pipeline does the rest.
 constexpr Range kSpeed{0.7, 1.2};
 constexpr const char* kIdHeader = "request-id";
 
-bool is_sound(const ProviderEntry& entry) {
-  return entry.option("mode") == "sound";
+bool is_speech(const ProviderEntry& entry) {
+  return entry.option("mode") == "speech";
+}
+
+bool is_music(const ProviderEntry& entry) {
+  return entry.option("mode") == "music";
 }
 
 bool sends_speed(const ProviderEntry& entry) {
-  return !is_sound(entry) && entry.option("speed") == "native";
+  return is_speech(entry) && entry.option("speed") == "native";
 }
 
 double native_speed(const GenerationRequest& request) {
   return std::clamp(request.speed, kSpeed.low, kSpeed.high);
+}
+
+// What the client asked for, where it can be had as it is: nothing is encoded twice then. Music in
+// PCM has channels of which nothing is said, so it is not asked for.
+std::string matching(const ProviderEntry& entry, const GenerationRequest& request) {
+  const std::string rate = std::to_string(request.sample_rate);
+  if (is_music(entry) ||
+      (request.output_format == OutputFormat::kMp3 && request.sample_rate == 44100)) {
+    return is_music(entry) ? "mp3_44100_192" : "mp3_44100_128";
+  }
+  if (request.output_format == OutputFormat::kMp3 && request.sample_rate == 24000) {
+    return "mp3_24000_48";
+  }
+  return (request.output_format == OutputFormat::kWav && is_speech(entry) ? "wav_" : "pcm_") + rate;
+}
+
+std::string format_for(const ProviderEntry& entry, const GenerationRequest& request) {
+  const std::string& format = entry.option("output_format");
+  if (format == "match") {
+    return matching(entry, request);
+  }
+  return format != "auto" ? format : is_music(entry) ? "mp3_44100_192" : "pcm_24000";
 }
 
 // "pcm_24000" → 24000.
@@ -94,18 +132,63 @@ Refusal refusal_of(std::string& body) {
           .param = wire::bad_member(*detail)};
 }
 
-void check(ProviderEntry& entry, const Complain& complain) {
-  if (entry.model.empty()) {
-    entry.model = is_sound(entry) ? kSoundModel : kSpeechModel;
+void check_voice_settings(const ProviderEntry& entry, const Complain& complain) {
+  const std::string& text = entry.option("voice_settings");
+  rapidjson::Document settings;
+  settings.Parse<rapidjson::kParseIterativeFlag>(text.empty() ? "{}" : text.c_str());
+  for (const auto& [key, value] : std::as_const(settings).GetObject()) {
+    const std::string_view name(key.GetString(), key.GetStringLength());
+    if (name == "use_speaker_boost") {
+      if (!value.IsBool()) {
+        complain("options: voice_settings: use_speaker_boost must be true or false");
+      }
+    } else if (name == "stability" || name == "similarity_boost" || name == "style") {
+      if (!value.IsNumber() || value.GetDouble() < 0 || value.GetDouble() > 1) {
+        complain("options: voice_settings: " + std::string(name) + " must be a number from 0 to 1");
+      }
+    } else {
+      complain(
+          "options: voice_settings may have stability, similarity_boost, style and "
+          "use_speaker_boost; the speed is the client's");
+    }
   }
-  if (!is_sound(entry)) {
-    require_voices(entry, complain);
-    return;
-  }
-  entry.makes = Makes::kScene;
-  if (entry.option("output_format").starts_with("wav_")) {
+}
+
+// What only some modes know.
+void check_mode(const ProviderEntry& entry, const Complain& complain) {
+  const auto only = [&](const char* option, bool there, const char* modes) {
+    if (!entry.option(option).empty() && !there) {
+      complain("options: " + std::string(option) + " is for " + modes + " alone");
+    }
+  };
+  const bool speech = is_speech(entry);
+  only("language", speech, "speech");
+  only("voice_settings", speech, "speech");
+  only("seed", speech || is_music(entry), "speech and music");
+  const std::string& format = entry.option("output_format");
+  if (!speech && format.starts_with("wav_")) {
     complain("options: output_format may be wav_… for speech alone");
   }
+  if (is_music(entry) && format.starts_with("pcm_")) {
+    complain("options: output_format may not be pcm_… for music");
+  }
+}
+
+void check(ProviderEntry& entry, const Complain& complain) {
+  if (entry.model.empty()) {
+    entry.model = is_speech(entry) ? kSpeechModel : is_music(entry) ? kMusicModel : kSoundModel;
+  }
+  if (is_speech(entry)) {
+    require_voices(entry, complain);
+  } else {
+    entry.makes = Makes::kScene;
+  }
+  check_mode(entry, complain);
+  check_voice_settings(entry, complain);
+  extras::check(
+      entry,
+      {.members = {"text", "prompt", "model_id", "language_code", "seed", "voice_settings"}},
+      complain);
 }
 
 void promise(const ProviderEntry& entry, Capabilities& able) {
@@ -119,27 +202,28 @@ void promise(const ProviderEntry& entry, Capabilities& able) {
 
 http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& request) {
   const GenerationRequest& asked = *request.request;
-  rapidjson::StringBuffer body;
-  rapidjson::Writer<rapidjson::StringBuffer> json(body);
-  json.StartObject();
-  json.Key("text");
-  json.String(asked.prompt.data(), static_cast<rapidjson::SizeType>(asked.prompt.size()));
-  json.Key("model_id");
-  json.String(entry.model.c_str());
-  if (sends_speed(entry) && asked.speed != 1.0) {
-    json.Key("voice_settings");
-    json.StartObject();
-    json.Key("speed");
-    json.Double(native_speed(asked));
-    json.EndObject();
+  rapidjson::Document body = extras::body(entry);
+  extras::set(body, is_music(entry) ? "/prompt" : "/text", asked.prompt);
+  extras::set(body, "/model_id", entry.model);
+  if (const std::string& settings = entry.option("voice_settings"); !settings.empty()) {
+    extras::set_json(body, "/voice_settings", settings);
   }
-  json.EndObject();
+  if (sends_speed(entry) && asked.speed != 1.0) {
+    extras::set(body, "/voice_settings/speed", rapidjson::Value(native_speed(asked)));
+  }
+  if (const std::string& language = entry.option("language"); !language.empty()) {
+    extras::set(body, "/language_code", language);
+  }
+  if (const std::string& seed = entry.option("seed"); !seed.empty()) {
+    extras::set_json(body, "/seed", seed);
+  }
   const std::string path =
-      is_sound(entry) ? "/v1/sound-generation"
-                      : "/v1/text-to-speech/" + wire::percent_encode(voice_of(entry, asked));
+      is_speech(entry)  ? "/v1/text-to-speech/" + wire::percent_encode(voice_of(entry, asked))
+      : is_music(entry) ? "/v1/music"
+                        : "/v1/sound-generation";
   auto out = post_json(entry,
-                       entry.base_url + path + "?output_format=" + entry.option("output_format"),
-                       body.GetString());
+                       entry.base_url + path + "?output_format=" + format_for(entry, asked),
+                       extras::text_of(body));
   out.headers.push_back("xi-api-key: " + entry.api_key);
   return out;
 }
@@ -172,11 +256,12 @@ Result<Audio, ProviderFault> read(const ProviderEntry& entry,
         classify(response.status, code, param), response, code.empty() ? param : code, kIdHeader);
   }
   const std::string type(response.header("content-type"));
-  const bool pcm = entry.option("output_format").starts_with("pcm_");
+  const std::string format = format_for(entry, request);
+  const bool pcm = format.starts_with("pcm_");
   auto audio = wire::audio_of(std::move(response.body),
                               type,
                               pcm ? AudioType::kPcmS16Le : AudioType::kMp3,
-                              rate_of(entry.option("output_format")));
+                              rate_of(format));
   if (audio && sends_speed(entry)) {
     audio->speed_applied = native_speed(request);
   }
@@ -185,7 +270,7 @@ Result<Audio, ProviderFault> read(const ProviderEntry& entry,
 
 constinit const ProviderKind kKind = {
     .name = "elevenlabs",
-    .about = "ElevenLabs: text to speech, or sounds",
+    .about = "ElevenLabs: text to speech, sounds or music",
     .base_url = "https://api.elevenlabs.io",
     .needs_key = true,
     .options = kOptions,

@@ -89,6 +89,18 @@ class Members {
     return value->GetDouble();
   }
 
+  // Its digits, or "".
+  std::string whole(const char* name, Range range) {
+    const double given = number(name, range.low, range.low, range.high);
+    if (find(name) == nullptr) {
+      return "";
+    }
+    if (given != std::floor(given)) {
+      complain(std::string(name) + " must be a whole number");
+    }
+    return std::to_string(static_cast<std::int64_t>(given));
+  }
+
   std::string choice(const char* name, std::string_view fallback, auto allowed) {
     std::string value = text(name, fallback);
     if (std::find(allowed.begin(), allowed.end(), value) == allowed.end()) {
@@ -235,6 +247,9 @@ std::string read_option(Members& options, const ProviderOption& option) {
   const std::string name(option.name);
   if (option.object) {
     return options.object(name.c_str());
+  }
+  if (option.whole) {
+    return options.whole(name.c_str(), *option.whole);
   }
   return option.choices.empty() ? options.text(name.c_str(), option.fallback, option.longest)
                                 : options.choice(name.c_str(), option.fallback, option.choices);

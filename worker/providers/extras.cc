@@ -185,17 +185,21 @@ void set(rapidjson::Document& body, const char* path, std::string_view text) {
           text.data(), static_cast<rapidjson::SizeType>(text.size()), body.GetAllocator()));
 }
 
+void set_json(rapidjson::Document& body, const char* path, const std::string& json) {
+  rapidjson::Document value(&body.GetAllocator());
+  value.Parse<rapidjson::kParseIterativeFlag>(json.c_str());
+  set(body, path, rapidjson::Value(value, body.GetAllocator()));
+}
+
 void set_voice(rapidjson::Document& body,
                const char* path,
                const char* name_path,
                const std::string& voice) {
-  if (!voice.starts_with('{')) {
+  if (voice.starts_with('{')) {
+    set_json(body, path, voice);
+  } else {
     set(body, name_path, voice);
-    return;
   }
-  rapidjson::Document object(&body.GetAllocator());
-  object.Parse<rapidjson::kParseIterativeFlag>(voice.c_str());
-  set(body, path, rapidjson::Value(object, body.GetAllocator()));
 }
 
 std::string text_of(const rapidjson::Document& body) {

@@ -42,6 +42,8 @@ rapidjson::Document body(const ProviderEntry& entry);
 // Sets a member; `path` is a JSON Pointer (RFC 6901), "/voice/id".
 void set(rapidjson::Document& body, const char* path, std::string_view text);
 void set(rapidjson::Document& body, const char* path, rapidjson::Value value);
+// Sets what `json` is the text of.
+void set_json(rapidjson::Document& body, const char* path, const std::string& json);
 // Sets a voice: a text at `name_path`; an object, of kinds whose voices may be one, at `path`.
 void set_voice(rapidjson::Document& body,
                const char* path,

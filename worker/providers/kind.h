@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,6 +26,7 @@ struct ProviderOption {
   std::span<const std::string_view> choices{};  // empty: any text
   bool object = false;                          // a JSON object, kept as its text
   std::size_t longest = 512;                    // bytes of a text
+  std::optional<Range> whole{};  // a whole number within it, kept as its digits; "" when not given
 };
 
 // Takes what is wrong with an entry, in words.
