@@ -232,8 +232,9 @@ TEST_F(Entries, WhatAnEntryAddsIsChecked) {
   };
   EXPECT_EQ(with(R"("members":{"stream":false},"headers":{"X-A":"b c"},"query":{"v":"1"})"), "");
   EXPECT_EQ(with("", R"({"aria":{"id":"v"}})"), "");
-  EXPECT_THAT(with("", R"({"aria":"{\"id\""})"), HasSubstr("voices.aria must not begin with '{'"));
-  EXPECT_THAT(with("", R"({"aria":7})"),
+  EXPECT_THAT(with("", R"({"aria":"{\"id\"","atlas":"y"})"),
+              HasSubstr("voices.aria must not begin with '{'"));
+  EXPECT_THAT(with("", R"({"aria":7,"atlas":"y"})"),
               HasSubstr("voices.aria must be a text of 1 to 512 bytes, or an object"));
   EXPECT_THAT(with(R"("instructions":"x")"), HasSubstr("instructions are not for tts-1"));
   EXPECT_THAT(with(R"("members":[])"), HasSubstr("members must be an object"));

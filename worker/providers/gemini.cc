@@ -114,7 +114,7 @@ bool is_pcm(std::string_view type) {
 void check(ProviderEntry& entry, const Complain& complain) {
   require_voices(entry, complain);
   extras::check(entry, {.members = {"contents"}}, complain);
-  if (!models::is_path("models/" + entry.model, "")) {
+  if (!entry.model.empty() && !models::is_path("models/" + entry.model, "")) {
     complain("model must be the plain name of a model");
   }
 }
