@@ -559,7 +559,7 @@ TEST(Render, AFileThatIsNotExactIsMadeAnew) {
   twice.bytes += twice.bytes;
   spec.format = OutputFormat::kMp3;
   EXPECT_FALSE(must_render(twice, spec).passed_through);
-  // Stereo is never what was asked for.
+  // Stereo is not what was asked for.
   Audio stereo;
   stereo.bytes = *encode(OutputFormat::kPcm, tone(2, 0.3), 24000);
   stereo.rate = 24000;
@@ -626,6 +626,57 @@ TEST(Render, ADecoderThatIsDownIsNobodysBadAudio) {
   EXPECT_EQ(mp3.error().kind, PipelineFault::Kind::kNoDecoder);
   // The built-in engine's audio needs none.
   EXPECT_TRUE(render(tone_audio(1), RenderSpec{}, decoder));
+}
+
+// A WAV file of one second in two channels, of 16 bit, with a true header.
+Audio stereo_wav() {
+  std::vector<float> interleaved;
+  for (const float sample : tone(1, 0.4)) {
+    interleaved.push_back(sample);
+    interleaved.push_back(-0.5F * sample);
+  }
+  Audio audio;
+  audio.type = AudioType::kWav;
+  audio.bytes = *encode(OutputFormat::kWav, interleaved, 24000);
+  const auto set = [&](std::size_t at, std::uint32_t value, std::size_t size) {
+    for (std::size_t i = 0; i < size; ++i) {
+      audio.bytes[at + i] = static_cast<char>(value >> 8 * i & 0xFFU);
+    }
+  };
+  set(22, 2, 2);          // Channels,
+  set(28, 24000 * 4, 4);  // bytes a second,
+  set(32, 4, 2);          // and a frame.
+  return audio;
+}
+
+// Rain that comes from both sides was averaged away; a second of it costs what a second costs.
+TEST(Render, ASceneInStereoStaysIt) {
+  Audio scene = stereo_wav();
+  GenerationRequest asked;
+  asked.output_format = OutputFormat::kWav;
+  EXPECT_FALSE(must_render(scene, render_spec(asked, scene)).passed_through) << "of a voice";
+  scene.stereo = true;
+  const Rendered whole = must_render(scene, render_spec(asked, scene));
+  EXPECT_TRUE(whole.passed_through);
+  EXPECT_EQ(whole.bytes, scene.bytes);
+  EXPECT_EQ(whole.samples, 24000U);
+  // What has to be shaped is shaped in mono, as ever.
+  asked.volume = 0.5;
+  const Rendered shaped = must_render(scene, render_spec(asked, scene));
+  EXPECT_FALSE(shaped.passed_through);
+  EXPECT_EQ(shaped.samples, 24000U);
+  EXPECT_EQ(static_cast<int>(shaped.bytes[22]), 1);
+  // Samples without a header are mono, whatever they were.
+  asked = {};
+  asked.output_format = OutputFormat::kPcm;
+  Audio pcm;
+  pcm.bytes = scene.bytes.substr(44);
+  pcm.rate = 24000;
+  pcm.channels = 2;
+  pcm.stereo = true;
+  const Rendered mono = must_render(pcm, render_spec(asked, pcm));
+  EXPECT_FALSE(mono.passed_through);
+  EXPECT_EQ(mono.bytes.size(), 48000U);
 }
 
 TEST(Render, MixesStereo) {

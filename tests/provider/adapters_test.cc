@@ -98,6 +98,20 @@ TEST_P(Direct, DeliversAudio) {
   EXPECT_EQ(outcome(run(chunked)), "audio");
 }
 
+// A voice stands in the middle of both channels, a scene does not.
+TEST_P(Direct, ASceneMayBeStereo) {
+  ProviderDouble server([&](const DoubleCall&) { return good(tone_wav(1.0)); });
+  http::Client client;
+  for (const Makes makes : {Makes::kNarration, Makes::kScene}) {
+    ProviderEntry entry = entry_of(*GetParam(), server.url());
+    entry.makes = makes;
+    const auto provider = make_provider(entry, client);
+    const auto result = generate(*provider);
+    ASSERT_TRUE(result) << result.error().detail;
+    EXPECT_EQ(result->stereo, makes == Makes::kScene);
+  }
+}
+
 TEST_P(Direct, StatusesOfItsTable) {
   const std::string echo = R"({"error":{"message":")" + std::string(kPrompt) + " " + kSecret +
                            R"(","code":"some_code"},"detail":{"status":"some_code"}})";

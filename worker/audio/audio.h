@@ -17,6 +17,8 @@ struct Audio {
   // What the provider has already done of the request; the pipeline does the rest.
   double speed_applied = 1.0;
   double pitch_applied = 0.0;  // semitones
+  // Two channels carry intent: a scene, not a voice that stands in the middle of both.
+  bool stereo = false;
   // The level carries no intent (a synthesiser's raw output): bring it to this one (LUFS).
   std::optional<double> target_lufs{};
 };

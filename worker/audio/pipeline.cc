@@ -158,11 +158,17 @@ std::uint64_t samples_max(const RenderSpec& spec) {
          static_cast<std::uint64_t>(spec.sample_rate) / 1000;
 }
 
+// Headerless samples are mono by promise: nothing in them could say otherwise.
+bool may_have(int channels, const RenderSpec& spec) {
+  return channels == 1 || (channels == 2 && spec.stereo && spec.format != OutputFormat::kPcm);
+}
+
 // The file is what was asked for, to the last byte, and every player agrees on its length.
 bool is_ready(const std::optional<ExactFile>& file, const RenderSpec& spec) {
   return file && file->format == spec.format && file->rate == spec.sample_rate &&
-         file->channels == 1 && !needs_stretch(spec) && spec.volume == 1.0 && !spec.target_lufs &&
-         !is_too_short(file->samples, file->rate) && file->samples <= samples_max(spec);
+         may_have(file->channels, spec) && !needs_stretch(spec) && spec.volume == 1.0 &&
+         !spec.target_lufs && !is_too_short(file->samples, file->rate) &&
+         file->samples <= samples_max(spec);
 }
 
 // `bare` is the part of `bytes` that a client may have; `bytes` may be moved from.
@@ -199,6 +205,7 @@ RenderSpec render_spec(const GenerationRequest& request, const Audio& audio) {
                     .pitch_remaining = request.pitch - audio.pitch_applied,
                     .volume = request.volume,
                     .target_lufs = audio.target_lufs,
+                    .stereo = audio.stereo,
                     .duration_max_ms = longest_ms(request.max_credits)};
 }
 

@@ -25,6 +25,7 @@ struct RenderSpec {
   double pitch_remaining = 0.0;       // semitones
   double volume = 1.0;                // times the amplitude
   std::optional<double> target_lufs;  // of a synthesiser's raw output, which is told no volume
+  bool stereo = false;                // two channels may pass through; what is shaped here is mono
   // What is longer is cut: what the client will pay for, at most kDurationMaxSeconds.
   std::int64_t duration_max_ms = std::int64_t{kDurationMaxSeconds} * 1000;
 };

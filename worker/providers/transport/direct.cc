@@ -23,6 +23,9 @@ class DirectDialogue final : public Dialogue {
       return wire::fault_of(answer.error());
     }
     auto result = format_.read(*entry_, *request_.request, std::move(*answer));
+    if (result) {
+      result->stereo = entry_->makes == Makes::kScene;
+    }
     return result ? Step(std::move(*result)) : Step(result.error());
   }
 

@@ -227,6 +227,7 @@ class PolledDialogue final : public Dialogue {
     auto audio = wire::audio_of(std::move(bytes), type, AudioType::kMp3, 0);
     if (audio) {
       format_.mark_applied(*entry_, *request_.request, *audio);
+      audio->stereo = entry_->makes == Makes::kScene;
     }
     return audio ? Step(std::move(*audio)) : Step(audio.error());
   }
