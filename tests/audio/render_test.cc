@@ -628,7 +628,7 @@ TEST(Render, ADecoderThatIsDownIsNobodysBadAudio) {
   EXPECT_TRUE(render(tone_audio(1), RenderSpec{}, decoder));
 }
 
-// A WAV file of one second in two channels, of 16 bit, with a true header.
+// A WAV file of kSourceRate frames in two channels, of 16 bit, at 24 kHz, with a true header.
 Audio stereo_wav() {
   std::vector<float> interleaved;
   for (const float sample : tone(1, 0.4)) {
@@ -649,7 +649,7 @@ Audio stereo_wav() {
   return audio;
 }
 
-// Rain that comes from both sides was averaged away; a second of it costs what a second costs.
+// Rain that comes from both sides was averaged away; it costs what it costs in one channel.
 TEST(Render, ASceneInStereoStaysIt) {
   Audio scene = stereo_wav();
   GenerationRequest asked;
@@ -659,12 +659,12 @@ TEST(Render, ASceneInStereoStaysIt) {
   const Rendered whole = must_render(scene, render_spec(asked, scene));
   EXPECT_TRUE(whole.passed_through);
   EXPECT_EQ(whole.bytes, scene.bytes);
-  EXPECT_EQ(whole.samples, 24000U);
+  EXPECT_EQ(whole.samples, std::uint64_t{kSourceRate});
   // What has to be shaped is shaped in mono, as ever.
   asked.volume = 0.5;
   const Rendered shaped = must_render(scene, render_spec(asked, scene));
   EXPECT_FALSE(shaped.passed_through);
-  EXPECT_EQ(shaped.samples, 24000U);
+  EXPECT_EQ(shaped.samples, std::uint64_t{kSourceRate});
   EXPECT_EQ(static_cast<int>(shaped.bytes[22]), 1);
   // Samples without a header are mono, whatever they were.
   asked = {};
@@ -676,7 +676,7 @@ TEST(Render, ASceneInStereoStaysIt) {
   pcm.stereo = true;
   const Rendered mono = must_render(pcm, render_spec(asked, pcm));
   EXPECT_FALSE(mono.passed_through);
-  EXPECT_EQ(mono.bytes.size(), 48000U);
+  EXPECT_EQ(mono.bytes.size(), 2 * std::size_t{kSourceRate});
 }
 
 TEST(Render, MixesStereo) {
