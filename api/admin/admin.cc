@@ -16,6 +16,7 @@
 #include "api/admin/dead.h"
 #include "api/admin/output.h"
 #include "api/admin/previews.h"
+#include "api/admin/providers.h"
 #include "api/admin/queue.h"
 #include "api/admin/queue_watch.h"
 #include "api/admin/service.h"
@@ -35,6 +36,8 @@ namespace {
 
 using store::GrantKind;
 using store::Plan;
+
+constexpr int kProviderDaysMax = 90;
 
 // --- the commands
 
@@ -601,6 +604,7 @@ class CommandLine {
                stuck,
                "stuck --limit 20"));
     add_dead_commands();
+    add_provider_costs();
     add_service_commands();
     leaf(&app_,
          "audit",
@@ -850,6 +854,22 @@ class CommandLine {
     drop->add_flag("--all", options_.all, "the oldest, at most --limit of them");
     limit(drop);
     reason(drop);
+  }
+
+  void add_provider_costs() {
+    CLI::App* costs =
+        leaf(&app_,
+             "providers",
+             "calls to each provider by day (UTC): what became of them, how long they "
+             "took, what they cost, what of it was wasted, what they earned",
+             providers,
+             "providers --days 30 --credit-value 0.002");
+    costs->add_option("--days", options_.days, "today and the days before it, 1-90; default 7")
+        ->check(CLI::Range(1, kProviderDaysMax));
+    costs->add_option("--credit-value",
+                      options_.credit_value,
+                      "what a credit brings in, in the currency of the prices of providers; "
+                      "margins need it");
   }
 
   // What operators do by the operations port, too.

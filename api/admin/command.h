@@ -71,10 +71,11 @@ struct Doors {
 struct Options {
   std::string email, plan = "free", user, credits, kind, reference, name, id, status;
   std::vector<std::string> scopes{"generate"};
-  std::string expires, spend_limit, period, url, as, reason;
+  std::string expires, spend_limit, period, url, as, reason, credit_value;
   int overlap_hours = 0;
   int seconds = static_cast<int>(kOverrideUsual.count());
   std::size_t limit = 50;
+  int days = 7;
   bool again = false, all = false, json = false, watch = false, once = false, full = false;
 };
 

@@ -7,6 +7,7 @@
 
 #include "common/base/json.h"
 #include "common/domain/pricing.h"
+#include "common/domain/provider_price.h"
 
 namespace audiogen::api {
 
@@ -28,6 +29,15 @@ class Json {
     return *this;
   }
   Json& member(const char* name, const std::optional<Units>& amount) {
+    return amount ? member(name, *amount) : member(name, std::optional<bool>());
+  }
+
+  // Exact: a number of at most six decimals.
+  Json& member(const char* name, Micros amount) {
+    writer_.key(name).raw(format_micros(amount));
+    return *this;
+  }
+  Json& member(const char* name, const std::optional<Micros>& amount) {
     return amount ? member(name, *amount) : member(name, std::optional<bool>());
   }
 

@@ -26,7 +26,9 @@ namespace audiogen {
 // twentieth.
 class ServiceTimes {
  public:
-  void add(std::chrono::milliseconds time) { add_to(range_of(time), 1); }
+  void add(std::chrono::milliseconds time, std::uint64_t count = 1) {
+    add_to(range_of(time), count);
+  }
   void add(const ServiceTimes& others);
   // `share` of all, in (0, 1], took no longer; half of all. Nullopt: there are none.
   std::optional<double> seconds_at(double share) const;

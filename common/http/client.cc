@@ -704,6 +704,8 @@ struct Client::Impl {
     }
     long status = 0;
     curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
+    curl_off_t began = 0;  // The answer, after so many microseconds.
+    curl_easy_getinfo(easy, CURLINFO_STARTTRANSFER_TIME_T, &began);
     curl_multi_remove_handle(transfer->handle->multi, easy);
     --transfer->handle->calls;
     give_back(easy);
@@ -714,6 +716,8 @@ struct Client::Impl {
       transfer->reply(ClientError{ClientFault::kCanceled, "canceled"});
     } else if (*code == CURLE_OK) {
       transfer->response.status = static_cast<int>(status);
+      transfer->response.first_byte =
+          std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::microseconds(began));
       transfer->reply(std::move(transfer->response));
     } else {
       const ClientFault fault =

@@ -53,6 +53,7 @@ struct ClientResponse {
   int status = 0;
   std::multimap<std::string, std::string> headers;  // Names in lower case.
   std::string body;
+  std::chrono::milliseconds first_byte{0};  // From when the call was started to the answer's first.
 
   std::string_view header(const std::string& lower_case_name) const;  // "" when absent
 };

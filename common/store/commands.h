@@ -18,6 +18,7 @@
 #include "common/domain/ledger.h"
 #include "common/domain/lifecycle.h"
 #include "common/domain/operator_action.h"
+#include "common/domain/provider_price.h"
 #include "common/domain/task.h"
 #include "common/domain/trace.h"
 
@@ -154,6 +155,28 @@ inline constexpr std::uint8_t kAttemptUnknown = 4;  // Nobody can tell.
 // The detail of an attempt that ended before its provider was called.
 inline constexpr char kNotCalled[] = "not called";
 
+// What a provider call was, once it has ended.
+struct CallRecord {
+  TaskId task{};
+  std::uint32_t n = 0;  // Of its attempt.
+  std::string provider{};
+  CallOutcome outcome = CallOutcome::kUnknown;
+  std::chrono::steady_clock::time_point sent = std::chrono::steady_clock::now();
+  std::chrono::milliseconds took{0};
+  std::optional<std::chrono::milliseconds> first_byte{};
+  std::optional<ProviderPrice> price{};
+  CallQuantities counted{};
+
+  // Nullopt: not known.
+  std::optional<Thousandths> quantity() const {
+    return price ? billed(outcome, price->unit, counted) : std::nullopt;
+  }
+  std::optional<Micros> cost() const {
+    const auto of = quantity();
+    return of ? std::optional(cost_of(*price, *of)) : std::nullopt;
+  }
+};
+
 // How a claimed task ends, or goes back; and what is written with it.
 struct SettleCommand : ClaimEnd {
   TaskId task{};
@@ -166,6 +189,8 @@ struct SettleCommand : ClaimEnd {
   std::uint32_t attempt = 0;       // 0: none
   std::uint8_t attempt_state = 0;  // One of kAttempt…, but not started.
   std::string attempt_detail{};
+  // The calls of this claim that have ended: written in the same transaction, too.
+  std::vector<CallRecord> calls{};
 };
 
 enum class SettleOutcome {

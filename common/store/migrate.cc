@@ -32,6 +32,7 @@ extern const std::string_view migration_0019;
 extern const std::string_view migration_0020;
 extern const std::string_view migration_0021;
 extern const std::string_view migration_0022;
+extern const std::string_view migration_0023;
 
 namespace {
 
@@ -412,7 +413,8 @@ std::span<const Migration> migrations() {
                                  Migration{19, migration_0019, Older::kServe},
                                  Migration{20, migration_0020, Older::kServe},
                                  Migration{21, migration_0021, Older::kServe},
-                                 Migration{22, migration_0022, Older::kServe}};
+                                 Migration{22, migration_0022, Older::kServe},
+                                 Migration{23, migration_0023, Older::kServe}};
   return all;
 }
 

@@ -159,6 +159,37 @@ void end_past_attempts(Session& session, std::span<const TaskChange* const> chan
   session.later(sql);
 }
 
+// Whoever made these calls may be gone, with all that he knew of them. One that has told, or does
+// so later, knows better.
+void write_lost_calls(Session& session, std::span<const TaskChange> changes) {
+  std::vector<TaskId> tasks;
+  for (const TaskChange& c : changes) {
+    if (c.command == nullptr && c.attempts > 0) {
+      tasks.push_back(c.id);
+    }
+  }
+  if (tasks.empty()) {
+    return;
+  }
+  const auto of_these = [&](Sql& sql) { list(sql, tasks, [&](TaskId id) { sql << id; }) << ")"; };
+  Sql sql(
+      "INSERT IGNORE INTO provider_calls (task_id, n, provider, outcome, sent_at) SELECT id, n, "
+      "provider, CASE state");
+  sql << " WHEN " << std::uint32_t{kAttemptFailed} << " THEN " << CallOutcome::kFailed << " WHEN "
+      << std::uint32_t{kAttemptSucceeded} << " THEN " << CallOutcome::kUndelivered << " ELSE "
+      << CallOutcome::kLost
+      << " END, started_at FROM (SELECT id, attempts AS n, attempt_provider AS provider, "
+         "attempt_state AS state, attempt_detail AS detail, attempt_started_at AS started_at FROM "
+         "tasks FORCE INDEX (PRIMARY) WHERE id IN (";
+  of_these(sql);
+  sql << " UNION ALL SELECT task_id, n, provider, state, detail, started_at FROM past_attempts "
+         "FORCE INDEX (PRIMARY) WHERE task_id IN (";
+  of_these(sql);
+  sql << ") a WHERE COALESCE(detail,'')<>";
+  sql.utf8(kNotCalled, kMessageMax) << " ORDER BY id, n";
+  session.later(sql);
+}
+
 // Of one that ends.
 void count_end(Session& session, const TaskChange& change) {
   if (!is_final(change.state)) {
@@ -367,10 +398,50 @@ void write_changes(Session& session, std::span<const TaskChange> changes, Instan
     (is_usual_end(c) ? usual : c.state == TaskState::kCanceled ? canceled : others).push_back(&c);
     count_end(session, c);
   }
+  write_lost_calls(session, changes);  // Before it is written how the attempts end.
   write_usual_ends(session, usual, now);
   write_cancels(session, canceled, now);
   write_others(session, others, now);
   end_past_attempts(session, others, now);
+}
+
+void write_calls(Session& session, std::vector<CallRow> calls, Instant now) {
+  if (calls.empty()) {
+    return;
+  }
+  std::sort(calls.begin(), calls.end(), [](const CallRow& a, const CallRow& b) {
+    return std::pair(a.call->task, a.call->n) < std::pair(b.call->task, b.call->n);
+  });
+  // A number that is too large for its column must not keep a task from ending.
+  const auto milliseconds = [](std::int64_t value) {
+    return std::clamp<std::int64_t>(value, 0, UINT32_MAX);
+  };
+  const auto steady_now = std::chrono::steady_clock::now();
+  Sql sql(
+      "INSERT INTO provider_calls (task_id, n, provider, outcome, sent_at, took_ms, first_byte_ms, "
+      "audio_ms, price_unit, price, quantity, cost, earned) VALUES ");
+  list(sql, calls, [&](const CallRow& row) {
+    const CallRecord& call = *row.call;
+    const auto cost = call.cost();
+    const auto ago = std::chrono::duration_cast<Instant::duration>(
+        std::max(steady_now - call.sent, std::chrono::steady_clock::duration::zero()));
+    sql << "(" << call.task << "," << call.n << ",";
+    sql.utf8(call.provider, kProviderMax)
+        << "," << call.outcome << "," << now - ago << "," << milliseconds(call.took.count()) << ","
+        << (call.first_byte ? std::optional(milliseconds(call.first_byte->count())) : std::nullopt)
+        << ","
+        << (call.counted.audio_ms ? std::optional(milliseconds(*call.counted.audio_ms))
+                                  : std::nullopt)
+        << "," << (call.price ? std::optional(call.price->unit) : std::nullopt) << ","
+        << (call.price ? std::optional(call.price->amount.value) : std::nullopt) << ","
+        << call.quantity() << "," << (cost ? std::optional(cost->value) : std::nullopt) << ","
+        << row.earned << ")";
+  });
+  session.later(sql << " ON DUPLICATE KEY UPDATE outcome=VALUES(outcome), sent_at=VALUES(sent_at), "
+                       "took_ms=VALUES(took_ms), first_byte_ms=VALUES(first_byte_ms), "
+                       "audio_ms=VALUES(audio_ms), price_unit=VALUES(price_unit), "
+                       "price=VALUES(price), quantity=VALUES(quantity), cost=VALUES(cost), "
+                       "earned=VALUES(earned)");
 }
 
 void write_looks(Session& session, std::span<const Look> looks, Instant now) {

@@ -99,8 +99,17 @@ bool book_end(Books& books, const TaskRecord& task, Units charged);
 // What follows is written together with what the session sends next.
 
 // Writes the changes of locked rows. Of their attempts, the one a settlement tells about ends as it
-// says, any other still open with an unknown outcome: nobody is left to tell.
+// says, any other still open with an unknown outcome: nobody is left to tell. Where nobody settles,
+// calls of which nothing is written yet are written as lost.
 void write_changes(Session& session, std::span<const TaskChange> changes, Instant now);
+
+// Writes what calls were, in place of what was written of them as lost. `earned` of one that was
+// delivered. `now` is the database's.
+struct CallRow {
+  const CallRecord* call = nullptr;
+  std::optional<Units> earned{};
+};
+void write_calls(Session& session, std::vector<CallRow> calls, Instant now);
 
 // Sets the next look of locked rows. No lease is left that lasts longer than a new one: the clock
 // may have been set back since it was given.

@@ -89,6 +89,10 @@ class TaskStore {
   // Deletes up to `limit` tickets that are older than `age`. The number.
   Result<std::size_t, StoreFault> forget_tickets(std::chrono::seconds age, std::size_t limit);
 
+  // Writes what calls were that settle() was not told of: their tasks had ended before they did, or
+  // were lost. What is already written of them as lost gives way. False: the database refuses it.
+  Batch<bool> record_calls(std::span<const CallRecord> calls);
+
   // Where this ends tasks of users who have parked ones, it releases those: released() has their
   // hints.
   Batch<SettleOutcome> settle(std::span<const SettleCommand> commands);
@@ -156,7 +160,8 @@ class TaskStore {
     kPass = 6,
     kMinutes = 7,
     kAttempts = 8,
-    kTickets = 9
+    kTickets = 9,
+    kCalls = 10
   };
   Result<bool, StoreFault> take_turn(Chore chore);
 
@@ -200,6 +205,14 @@ class TaskStore {
   Result<std::size_t, StoreFault> forget_attempts(std::chrono::seconds age,
                                                   std::size_t limit,
                                                   Instant until);
+
+  // When the oldest task was made of which calls are recorded, by its id; nullopt: there is none.
+  Result<std::optional<Instant>, StoreFault> oldest_call();
+  // Deletes up to `limit` records of calls, the oldest tasks' first, with `age` and `until` as
+  // above. The number.
+  Result<std::size_t, StoreFault> forget_calls(std::chrono::seconds age,
+                                               std::size_t limit,
+                                               Instant until);
 
   // The final tasks with from <= id <= to that were claimed more than once or have no output, by id
   // and up to `limit`: any other task can have left no file but its output.

@@ -104,6 +104,25 @@ Result<std::size_t, StoreFault> TaskStore::forget_attempts(std::chrono::seconds 
   });
 }
 
+Result<std::optional<Instant>, StoreFault> TaskStore::oldest_call() {
+  return guarded<std::optional<Instant>>("oldest_call", [&] {
+    Rows rows = session_.query(
+        Sql("SELECT task_id FROM provider_calls FORCE INDEX (PRIMARY) ORDER BY task_id LIMIT 1"));
+    return rows.next() ? std::optional(made_at(rows.uuid(1))) : std::nullopt;
+  });
+}
+
+Result<std::size_t, StoreFault> TaskStore::forget_calls(std::chrono::seconds age,
+                                                        std::size_t limit,
+                                                        Instant until) {
+  return guarded<std::size_t>("forget_calls", [&] {
+    const TaskId before{first_uuid_at(std::min(session_.now() - age, until))};
+    return static_cast<std::size_t>(
+        session_.execute(Sql("DELETE FROM provider_calls WHERE task_id<")
+                         << before << " ORDER BY task_id, n LIMIT " << limit));
+  });
+}
+
 Result<std::vector<TaskOutput>, StoreFault> TaskStore::doubtful_outputs(TaskId from,
                                                                         TaskId to,
                                                                         std::size_t limit) {

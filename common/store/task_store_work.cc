@@ -252,6 +252,7 @@ void TaskStore::settle_in(std::vector<BatchItem<SettleCommand, Settled>>& entrie
   LockedTasks tasks = lock_tasks(session_, ids_of(entries));
   AG_CRASH_POINT("settle.locked");
   std::vector<TaskChange> changes;
+  std::vector<CallRow> calls;
   std::vector<UserId> crowds;
   std::vector<Hint>* hints = nullptr;
   for (auto& [settle_command, settled, held] : entries) {
@@ -286,14 +287,31 @@ void TaskStore::settle_in(std::vector<BatchItem<SettleCommand, Settled>>& entrie
     task->state = move.state;  // A repeat in the same batch meets the row as it will be.
     task->epoch = move.epoch;
     task->output_key = command.output_key;
+    for (const CallRecord& call : command.calls) {
+      calls.push_back(
+          {&call, call.outcome == CallOutcome::kDelivered ? move.charged : std::nullopt});
+    }
     changes.push_back(change_of(*task, std::move(move), &command));
   }
   if (hints != nullptr) {
     *hints = release_next(session_, books, crowds, tasks.now).hints;
   }
   write_changes(session_, changes, tasks.now);
+  write_calls(session_, std::move(calls), tasks.now);
   books.write(tasks.now);
   AG_CRASH_POINT("settle.written");
+}
+
+Batch<bool> TaskStore::record_calls(std::span<const CallRecord> calls) {
+  const auto body = [&](std::vector<BatchItem<CallRecord, bool>>& entries, bool) {
+    std::vector<CallRow> rows;
+    for (auto& [call, out, held] : entries) {
+      rows.push_back({.call = call});
+      out = true;
+    }
+    write_calls(session_, std::move(rows), session_.now());
+  };
+  return in_batch<CallRecord, bool>("record_calls", calls, false, body);
 }
 
 std::vector<Hint> TaskStore::released() {

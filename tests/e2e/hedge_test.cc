@@ -16,7 +16,9 @@ constexpr const char* kHedged = R"(,"timeout_seconds":20,"hedge_after_seconds":0
 TEST(Hedge, TheFasterOfTwoIsDeliveredAndChargedOnce) {
   const ProviderDouble slow([](const DoubleCall&) { return DoubleReply{.form = Form::kHang}; });
   const ProviderDouble fast([](const DoubleCall&) { return wav_reply(1.5); });
-  const ChainFile chain({openai_entry("slow", slow, kHedged), openai_entry("fast", fast)});
+  const std::string price = R"(,"price":{"amount":0.02,"per":"call"})";
+  const ChainFile chain(
+      {openai_entry("slow", slow, kHedged + price), openai_entry("fast", fast, price)});
   Stack stack(chain.options());
   const Account ann = stack.account(1000);
   const std::string id = stack.create(ann, wav_body("x")).text("id");
@@ -27,6 +29,28 @@ TEST(Hedge, TheFasterOfTwoIsDeliveredAndChargedOnce) {
   EXPECT_THAT(attempts_of(stack, id), ElementsAre("slow unknown outcome", "fast succeeded"));
   EXPECT_TRUE(slow.wait_until([&] { return slow.open_connections() == 0; })) << "hung up on";
   stack.database().expect_invariants();
+  // What it cost is known, and which part of that was for nothing.
+  const auto calls = [&] {
+    return stack.database().text(
+        store::Sql("SELECT GROUP_CONCAT(CONCAT_WS(' ', provider, outcome, cost, earned) ORDER BY n "
+                   "SEPARATOR ', ') FROM provider_calls"));
+  };
+  EXPECT_TRUE(eventually(20s, [&] { return calls() == "slow 5 20000, fast 1 20000 10000"; }))
+      << calls();
+  const auto told = [&](const std::string& metric) {
+    const std::string metrics = http("GET", stack.worker_ops_url(0) + "/metrics").body;
+    return metrics.find("audiogen_provider_" + metric) != std::string::npos;
+  };
+  EXPECT_TRUE(eventually(20s, [&] {
+    return told(R"(cost_wasted_total{provider="slow"} 0.02)") &&
+           told(R"(cost_wasted_total{provider="fast"} 0)") &&
+           told(R"(cost_total{provider="fast"} 0.02)") &&
+           told(R"(first_byte_seconds_count{provider="fast"} 1)");
+  }));
+  const auto days = stack.admin({"providers"});
+  ASSERT_EQ(days["days"].Size(), 2U);
+  EXPECT_EQ(days["days"][0]["delivered"].GetInt(), 1);
+  EXPECT_EQ(days["days"][1]["beaten"].GetInt(), 1);
 }
 
 TEST(Hedge, AQuickProviderIsNotDoubled) {

@@ -135,7 +135,8 @@ class MetricsTest : public testing::Test {
  protected:
   MetricsTest()
       : provider_([](const DoubleCall&) { return wav_reply(0.3); }),
-        chain_({openai_entry("primary", provider_), kLocalEntry}),
+        chain_({openai_entry("primary", provider_, R"(,"price":{"amount":0.02,"per":"call"})"),
+                kLocalEntry}),
         stack_(options()) {}
 
   Stack::Options options() const {

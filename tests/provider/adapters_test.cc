@@ -837,6 +837,70 @@ TEST(Minimax, FailuresInside200) {
   }
 }
 
+// What is billed is what the provider says, in the unit that its kind names.
+TEST(Reported, ByElevenlabsInCharacters) {
+  const auto entry = entry_of(elevenlabs::kKind, "");
+  const auto with = [&](std::vector<std::string> headers) {
+    headers.emplace_back("Content-Type: audio/pcm");
+    const auto sent =
+        send(entry, shaped(), {.headers = std::move(headers), .body = std::string(2000, 'a')});
+    EXPECT_TRUE(sent.result);
+    return sent.result->billed;
+  };
+  EXPECT_EQ(elevenlabs::kKind.reports, PriceUnit::kThousandCharacters);
+  EXPECT_EQ(with({"character-cost: 31"}), 31);
+  EXPECT_EQ(with({}), std::nullopt);
+  for (const char* const wrong : {"-1", "many", "3 1", "1e9", "nan", "99999999999"}) {
+    EXPECT_EQ(with({"character-cost: " + std::string(wrong)}), std::nullopt) << wrong;
+  }
+}
+
+TEST(Reported, BySeedAudioInSecondsOfAudio) {
+  const auto with = [&](const std::string& member) {
+    DoubleReply reply = good_reply(seed_audio::kKind, tone_wav(1.0));
+    reply.body.insert(reply.body.size() - 1, member);
+    const auto sent = send(entry_of(seed_audio::kKind, ""), shaped(), reply);
+    EXPECT_TRUE(sent.result);
+    return sent.result->billed;
+  };
+  EXPECT_EQ(seed_audio::kKind.reports, PriceUnit::kAudioSecond);
+  EXPECT_EQ(with(R"(,"original_duration":9.3)"), 9'300);
+  EXPECT_EQ(with(""), std::nullopt);
+  EXPECT_EQ(with(R"(,"original_duration":"9.3")"), std::nullopt);
+  EXPECT_EQ(with(R"(,"original_duration":-1)"), std::nullopt);
+}
+
+// Beside the answer: when it was asked, when audio began to come, what that costs.
+TEST_P(Direct, FactsOfACall) {
+  ProviderDouble server([&](const DoubleCall& call) {
+    DoubleReply reply = good(tone_wav(1.0));
+    reply.status = call.number == 0 ? 503 : 200;
+    return reply;
+  });
+  ProviderEntry entry = entry_of(*GetParam(), server.url());
+  entry.price = ProviderPrice{PriceUnit::kCall, Micros{5}};
+  http::Client client;
+  const auto provider = make_provider(entry, client);
+  EXPECT_EQ(provider->capabilities().price, entry.price);
+  EXPECT_EQ(provider->capabilities().reports, GetParam()->reports);
+  const auto ask = [&] {
+    ProviderRequest request = request_of();
+    request.facts = std::make_shared<CallFacts>();
+    const auto facts = request.facts;
+    static_cast<void>(generate(*provider, std::move(request)));
+    return facts;
+  };
+  const auto began = CallFacts::Clock::now();
+  const auto refused = ask();
+  ASSERT_TRUE(refused->sent);
+  EXPECT_GE(*refused->sent, began);
+  EXPECT_FALSE(refused->first_byte) << "no audio came";
+  const auto made = ask();
+  ASSERT_TRUE(made->sent && made->first_byte);
+  EXPECT_GE(*made->first_byte, *made->sent);
+  EXPECT_LE(*made->first_byte, CallFacts::Clock::now());
+}
+
 TEST(SeedAudio, RatesMapOneToOne) {
   const auto sent =
       send(entry_of(seed_audio::kKind, ""), shaped(), good_reply(seed_audio::kKind, tone_wav(1.0)));

@@ -38,6 +38,7 @@ TEST_F(Entries, ReadsEveryMember) {
     {"name":"primary","kind":"openai","base_url":"http://127.0.0.1:9101/a/v1/",
      "api_key_env":"TEST_PROVIDER_KEY","model":"gpt-4o-mini-tts","timeout_seconds":20,
      "connect_timeout_seconds":1.5,"max_in_flight":7,"tier":3,"queue_wait_seconds":2.5,
+     "price":{"amount":0.015,"per":"1000_characters"},
      "voices":{"aria":"coral","atlas":"onyx"},"options":{"response_format":"match"}},
     {"name":"fallback","kind":"local"}]})");
   ASSERT_TRUE(parsed);
@@ -51,10 +52,48 @@ TEST_F(Entries, ReadsEveryMember) {
   EXPECT_EQ(entry.connect_timeout, std::chrono::milliseconds(1500));
   EXPECT_EQ(entry.max_in_flight, 7);
   EXPECT_EQ(entry.tier, 3);
+  EXPECT_EQ(entry.price, (ProviderPrice{PriceUnit::kThousandCharacters, Micros{15'000}}));
   EXPECT_EQ(entry.queue_wait, std::chrono::milliseconds(2500));
   EXPECT_EQ(entry.voices.at("atlas"), "onyx");
   EXPECT_EQ(entry.option("response_format"), "match");
   EXPECT_EQ(parsed->back().kind, find_kind("local"));
+}
+
+TEST_F(Entries, PricesAreInUnitsThatCanBeCounted) {
+  const auto with = [](const char* kind, const std::string& price) {
+    return errors(R"({"name":"a","kind":")" + std::string(kind) +
+                  R"(","api_key_env":"TEST_PROVIDER_KEY","model":"owner/app",)" +
+                  R"("voices":{"aria":"coral"},"price":)" + price + "}");
+  };
+  const auto of = [&](const char* kind, const char* per) {
+    return with(kind, R"({"amount":1,"per":")" + std::string(per) + "\"}");
+  };
+  for (const char* kind : {"openai", "elevenlabs", "seed_audio", "fal", "replicate"}) {
+    for (const char* per : {"call", "1000_characters", "audio_second"}) {
+      EXPECT_TRUE(of(kind, per).empty()) << kind << per;
+    }
+    EXPECT_EQ(of(kind, "compute_second").empty(), std::string(kind) == "replicate") << kind;
+    EXPECT_EQ(of(kind, "billable_unit").empty(), std::string(kind) == "fal") << kind;
+  }
+  EXPECT_THAT(of("openai", "minute"),
+              ElementsAre("providers[0] (a) price: per must be one of call, 1000_characters, "
+                          "audio_second"));
+  EXPECT_THAT(with("fal", R"({"per":"call"})"),
+              ElementsAre("providers[0] (a) price: needs amount, what one of per costs"));
+  EXPECT_THAT(with("fal", R"({"amount":-1,"per":"call"})"),
+              ElementsAre("providers[0] (a) price: amount must be a number from 0 to 1000"));
+  EXPECT_THAT(with("fal", R"({"amount":1000.5,"per":"call"})"),
+              ElementsAre("providers[0] (a) price: amount must be a number from 0 to 1000"));
+  EXPECT_THAT(with("fal", R"({"amount":0.0000001,"per":"call"})"),
+              ElementsAre("providers[0] (a) price: amount must have at most six decimals"));
+  EXPECT_THAT(with("fal", R"({"amount":1,"per":"call","currency":"EUR"})"),
+              ElementsAre("providers[0] (a) price: has an unknown member 'currency'"));
+  EXPECT_THAT(with("fal", "0.5"),
+              ElementsAre("providers[0] (a) price must be an object with amount and per"));
+  EXPECT_TRUE(with("fal", R"({"amount":0.000001,"per":"call"})").empty());
+  EXPECT_TRUE(with("fal", R"({"amount":0,"per":"call"})").empty());
+  EXPECT_THAT(errors(R"({"name":"l","kind":"local","price":{"amount":1,"per":"call"}})"),
+              ElementsAre("providers[0] (l) has an unknown member 'price'"));
 }
 
 TEST_F(Entries, EveryKindHasDefaultsAndMakesAProvider) {

@@ -53,10 +53,13 @@ class Talk {
     return request ? request->method + " " + request->url : "nothing";
   }
   const Ask& ask() const { return ask_; }
+  // What the audio is said to cost.
+  std::optional<Thousandths> billed() const { return billed_; }
 
  private:
   std::string text(Step step) {
-    if (std::holds_alternative<Audio>(step)) {
+    if (const auto* const audio = std::get_if<Audio>(&step)) {
+      billed_ = audio->billed;
       return "audio";
     }
     if (const auto* const fault = std::get_if<ProviderFault>(&step)) {
@@ -69,6 +72,7 @@ class Talk {
   ProviderEntry entry_;
   std::unique_ptr<Dialogue> dialogue_;
   Ask ask_;
+  std::optional<Thousandths> billed_;
 };
 
 constexpr const char* kFalTicket =
@@ -108,13 +112,16 @@ TEST(Fal, FromSubmissionToFile) {
   EXPECT_EQ(talk.say(json(200, R"({"status":"COMPLETED","metrics":{}})")),
             "ask GET https://queue.example/r/r1");
   EXPECT_EQ(talk.ask().delay, 0ms);
-  EXPECT_EQ(talk.say(json(200, R"({"audio":{"url":"https://cdn.example/o.wav"}})")),
-            "ask GET https://cdn.example/o.wav");
+  http::ClientResponse result = json(200, R"({"audio":{"url":"https://cdn.example/o.wav"}})");
+  result.headers.emplace("x-fal-billable-units", "2.5");
+  EXPECT_EQ(talk.say(result), "ask GET https://cdn.example/o.wav");
   // The file may be anywhere public, and our key is not for its host.
   EXPECT_THAT(talk.ask().request.headers, ElementsAre());
   EXPECT_EQ(talk.ask().request.reach, http::Reach::kPublicOnly);
   EXPECT_EQ(talk.withdrawal(), "nothing");
   EXPECT_EQ(talk.say(wav_file()), "audio");
+  EXPECT_EQ(talk.billed(), 2'500);
+  EXPECT_EQ(fal::kKind.reports, PriceUnit::kBillableUnit);
 }
 
 TEST(Fal, PausesGrowToFiveSeconds) {
@@ -230,9 +237,22 @@ TEST(Replicate, FromSubmissionToFile) {
   EXPECT_EQ(talk.withdrawal(), "POST https://queue.example/p/p1/cancel");
   EXPECT_EQ(talk.say(json(200, R"({"status":"processing"})")),
             "ask GET https://queue.example/p/p1");
-  EXPECT_EQ(talk.say(json(200, R"({"status":"succeeded","output":["https://cdn.example/o.wav"]})")),
+  EXPECT_EQ(talk.say(json(200,
+                          R"({"status":"succeeded","output":["https://cdn.example/o.wav"],)"
+                          R"("metrics":{"predict_time":3.21}})")),
             "ask GET https://cdn.example/o.wav");
   EXPECT_EQ(talk.say(wav_file()), "audio");
+  EXPECT_EQ(talk.billed(), 3'210);
+  EXPECT_EQ(replicate::kKind.reports, PriceUnit::kComputeSecond);
+}
+
+TEST(Replicate, WhatItDoesNotReportIsNotKnown) {
+  Talk talk(replicate::kKind);
+  talk.begin();
+  talk.say(json(201, kReplicateTicket));
+  talk.say(json(200, R"({"status":"succeeded","output":"https://cdn.example/a","metrics":{}})"));
+  EXPECT_EQ(talk.say(wav_file()), "audio");
+  EXPECT_EQ(talk.billed(), std::nullopt);
 }
 
 TEST(Replicate, EndsAndOutputs) {

@@ -461,6 +461,64 @@ TEST_F(Admin, WhatIsStuckIsListedByItsCause) {
   EXPECT_EQ(one["causes"].Size(), 2U) << "all of them count";
 }
 
+TEST_F(Admin, EveryCallToAProviderIsExplained) {
+  std::uint32_t calls = 0;
+  const auto fill = [&](std::uint32_t days_ago,
+                        std::uint32_t outcome,
+                        std::optional<std::int64_t> cost,
+                        std::int64_t took) {
+    const TaskId task{first_uuid_at(*tasks_.now() - std::chrono::days(days_ago))};
+    Sql sql(
+        "INSERT INTO provider_calls (task_id, n, provider, outcome, sent_at, took_ms, "
+        "first_byte_ms, audio_ms, cost, earned) VALUES (");
+    sql << task << "," << ++calls << ",'primary'," << outcome << ",UTC_DATE() - INTERVAL "
+        << days_ago << " DAY," << took << ",";
+    const bool delivered = outcome == 1;
+    sql << (delivered ? std::optional<std::int64_t>(100) : std::nullopt) << ","
+        << (delivered ? std::optional<std::int64_t>(60'000) : std::nullopt) << "," << cost << ","
+        << (delivered ? std::optional<std::int64_t>(75'000) : std::nullopt) << ")";
+    db_.execute(sql);
+  };
+  EXPECT_EQ(json({"providers"})["days"].Size(), 0U);
+  for (std::uint32_t outcome = 1; outcome <= kCallOutcomes.size(); ++outcome) {
+    fill(0, outcome, outcome == 7 ? std::nullopt : std::optional<std::int64_t>(1'500), 1'000);
+  }
+  fill(0, 1, 20'000, 9'000);
+  fill(1, 1, 2, 40);
+  fill(8, 1, 5, 40);
+  const auto found = json({"providers", "--credit-value", "0.002"});
+  ASSERT_EQ(found["days"].Size(), 2U) << "seven days, today among them";
+  const auto& today = found["days"][1];
+  EXPECT_STREQ(today["provider"].GetString(), "primary");
+  EXPECT_EQ(today["calls"].GetInt(), 8);
+  EXPECT_EQ(today["delivered"].GetInt(), 2);
+  int explained = 0;
+  for (const CallOutcome outcome : kCallOutcomes) {
+    explained += today[std::string(call_outcome_name(outcome)).c_str()].GetInt();
+  }
+  EXPECT_EQ(explained, 8);
+  EXPECT_EQ(today["calls_of_unknown_cost"].GetInt(), 1);
+  EXPECT_NEAR(today["p50_ms"].GetInt(), 1'000, 100);
+  EXPECT_NEAR(today["p95_ms"].GetInt(), 9'000, 900);
+  EXPECT_NEAR(today["first_byte_p50_ms"].GetInt(), 100, 10);
+  EXPECT_EQ(today["audio_ms"].GetInt(), 120'000);
+  EXPECT_DOUBLE_EQ(today["cost"].GetDouble(), 0.029);
+  EXPECT_DOUBLE_EQ(today["wasted"].GetDouble(), 0.0075);
+  for (const char* const why : {"undelivered", "failed", "unknown", "beaten", "dropped"}) {
+    EXPECT_DOUBLE_EQ(today[("wasted_" + std::string(why)).c_str()].GetDouble(), 0.0015) << why;
+  }
+  EXPECT_DOUBLE_EQ(today["earned_credits"].GetDouble(), 150);
+  EXPECT_DOUBLE_EQ(today["margin"].GetDouble(), 0.271);
+  EXPECT_DOUBLE_EQ(found["days"][0]["cost"].GetDouble(), 0.000002);
+  EXPECT_EQ(json({"providers", "--days", "1"})["days"].Size(), 1U);
+  EXPECT_EQ(json({"providers", "--days", "9"})["days"].Size(), 3U);
+  EXPECT_TRUE(json({"providers"})["days"][0]["margin"].IsNull()) << "what is a credit worth?";
+  EXPECT_THAT(admin({"providers"}).out, HasSubstr("nobody knows the cost"));
+  EXPECT_THAT(admin({"providers", "--credit-value", "much"}).err, HasSubstr("--credit-value must"));
+  EXPECT_EQ(admin({"providers", "--days", "0"}).code, 1);
+  EXPECT_EQ(admin({"providers", "--days", "91"}).code, 1);
+}
+
 TEST_F(Admin, AuditFailsUnlessAllIsWell) {
   const UserId user = user_with_credits();
   const auto sound = json({"audit"});
@@ -614,6 +672,7 @@ TEST_F(Admin, EveryCommandExplainsItself) {
                                              {"task", "cancel"},
                                              {"queue"},
                                              {"stuck"},
+                                             {"providers"},
                                              {"audit"}}) {
     auto args = words;
     args.emplace_back("--help");

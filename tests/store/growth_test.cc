@@ -132,6 +132,23 @@ TEST_F(Growth, ACallIsForgottenWithAllOfItsTask) {
   EXPECT_EQ(must(store_.forget_attempts(days(90), 2, must(store_.now()))), 3U);
 }
 
+TEST_F(Growth, RecordsOfCallsGoSomeAtATime) {
+  const auto fill_calls = [&](hours ago) {
+    fill("provider_calls (task_id, n, provider, outcome, sent_at)",
+         id(ago) + ",1,'p',1,UTC_TIMESTAMP(6)");
+  };
+  fill_calls(days(100));
+  fill_calls(days(1));
+  const Instant until = must(store_.now());
+  const Spent pass = spent(
+      "provider_calls", [&] { EXPECT_EQ(must(store_.forget_calls(days(90), 500, until)), 500U); });
+  EXPECT_EQ(pass.deleted, 500);
+  EXPECT_LE(pass.read, 500 + kSome);
+  EXPECT_EQ(worker::purge_calls(store_, days(90), [](auto) { return false; }),
+            static_cast<std::size_t>(kMany) - 500);
+  EXPECT_EQ(count("provider_calls"), kMany) << "no more than what is old";
+}
+
 TEST_F(Growth, OldKeysGoSomeAtATime) {
   const CreateCommand command = create_command(user_);
   ASSERT_EQ(only(store_.create({&command, 1})).kind, CreateOutcome::Kind::kCreated);

@@ -15,6 +15,7 @@
 #include "common/store/migrate.h"
 #include "common/store/operators.h"
 #include "common/store/passkeys.h"
+#include "common/store/provider_days.h"
 #include "common/store/service_minutes.h"
 #include "common/store/situations.h"
 #include "common/store/spending.h"
@@ -265,6 +266,7 @@ TEST_F(Privileges, EveryOperationOfOperatorsWorks) {
     Session looking(db_.as(role), kLooksPatience);
     EXPECT_TRUE(Situations(looking).look()) << role;
   }
+  EXPECT_TRUE(ProviderDays(session).read(1));
   EXPECT_TRUE(operators.note_result(ActionResult::kRefused, "once more"));
   EXPECT_TRUE(operators.list_actions(5));
   const auto checks = audit(url);
@@ -352,6 +354,11 @@ TEST_F(Privileges, EveryOperationOfASessionWorks) {
     EXPECT_TRUE(worker.tickets(std::span(&command, 1)).front());
   }
   EXPECT_TRUE(worker.forget_tickets(std::chrono::hours(1), 10));
+  const CallRecord call{.task = TaskId::make(), .n = 1, .provider = "p"};
+  EXPECT_TRUE(worker.record_calls(std::span(&call, 1)).front());
+  EXPECT_TRUE(worker.oldest_call());
+  EXPECT_TRUE(worker.forget_calls(std::chrono::hours(1), 10, session.now()));
+  EXPECT_TRUE(refused("api", "SELECT cost FROM provider_calls"));
   EXPECT_TRUE(refused("api", "SELECT ticket FROM tickets"));
   Passkeys passkeys(session);
   EXPECT_TRUE(passkeys.challenge_key());

@@ -25,6 +25,25 @@ class WorkTest : public TaskStoreTest {
             "ORDER BY n SEPARATOR ', '),'') FROM attempts WHERE task_id=")
         << task);
   }
+  // All records of a task's calls: number, provider, outcome, quantity, cost, earned.
+  std::string calls(TaskId task) {
+    return db_.text(Sql("SELECT COALESCE(GROUP_CONCAT(CONCAT_WS(' ', n, provider, outcome, "
+                        "COALESCE(quantity,'-'), COALESCE(cost,'-'), COALESCE(earned,'-')) "
+                        "ORDER BY n SEPARATOR ', '),'') FROM provider_calls WHERE task_id=")
+                    << task);
+  }
+  // Of 26 characters, at 0.015 for a thousand.
+  static CallRecord call_of(TaskId task, std::uint32_t n, CallOutcome outcome) {
+    return {.task = task,
+            .n = n,
+            .provider = "primary",
+            .outcome = outcome,
+            .sent = std::chrono::steady_clock::now() - std::chrono::seconds(2),
+            .took = std::chrono::milliseconds(1'500),
+            .first_byte = std::chrono::milliseconds(250),
+            .price = ProviderPrice{PriceUnit::kThousandCharacters, Micros{15'000}},
+            .counted = {.characters = 26}};
+  }
   std::int64_t past_attempts() { return db_.number(Sql("SELECT COUNT(*) FROM past_attempts")); }
   bool start(TaskId task,
              std::uint32_t epoch,
@@ -484,6 +503,81 @@ TEST_F(WorkTest, AttemptsFollowEachOther) {
   settle(done);
   start.n = 3;
   EXPECT_FALSE(only(store_.start_attempts({&start, 1}))) << "final";
+}
+
+// What a call cost is known as soon as its task's price is, and never before or without it.
+TEST_F(WorkTest, CallsAreWrittenWithTheEndOfTheirTask) {
+  const Claim mine = *claim(create(db_.add_user()));
+  SettleCommand done = settle_command(Settle::kSucceed, mine);
+  done.attempt = 2;
+  done.attempt_state = kAttemptSucceeded;
+  EXPECT_TRUE(start(mine.task, mine.epoch, 2, "primary", 1));
+  CallRecord failed = call_of(mine.task, 1, CallOutcome::kFailed);
+  failed.price.reset();
+  done.calls = {call_of(mine.task, 2, CallOutcome::kDelivered), failed};
+  EXPECT_EQ(calls(mine.task), "");
+  EXPECT_EQ(settle(done), SettleOutcome::kSettled);
+  const std::string written = "1 primary 3 - - -, 2 primary 1 26 390 75000";
+  EXPECT_EQ(calls(mine.task), written);
+  EXPECT_EQ(settle(done), SettleOutcome::kSettled) << "its answer was lost";
+  EXPECT_EQ(calls(mine.task), written);
+  EXPECT_EQ(db_.text(Sql("SELECT CONCAT_WS(' ', took_ms, first_byte_ms, price_unit, price, "
+                         "TIMESTAMPDIFF(SECOND, sent_at, UTC_TIMESTAMP(6))>=2) FROM "
+                         "provider_calls WHERE n=2")),
+            "1500 250 2 15000 1");
+}
+
+TEST_F(WorkTest, ASettlementThatIsNotOursWritesNoCalls) {
+  const Claim mine = *claim(create(db_.add_user()));
+  must(store_.cancel(mine.task));
+  SettleCommand late = settle_command(Settle::kSucceed, mine);
+  late.calls = {call_of(mine.task, 1, CallOutcome::kDelivered)};
+  EXPECT_EQ(settle(late), SettleOutcome::kNotOurs);
+  EXPECT_EQ(calls(mine.task), "1 primary 7 - - -") << "nobody paid for it";
+}
+
+// An operator must be able to explain every call on a provider's bill.
+TEST_F(WorkTest, CallsOfWhoeverIsGoneAreWrittenAsLost) {
+  const UserId user = db_.add_user();
+  const Claim canceled = *claim(create(user)), reaped = *claim(create(user)),
+              expired = *claim(create(user)), uncalled = *claim(create(user));
+  EXPECT_TRUE(start(reaped.task, reaped.epoch, 2, "second", 1));
+  EXPECT_TRUE(start(reaped.task, reaped.epoch, 3, "third"));
+  db_.execute(Sql("UPDATE tasks SET attempt_state=3, attempt_detail='not called', "
+                  "attempt_ended_at=UTC_TIMESTAMP(6) WHERE id=")
+              << uncalled.task);
+  expire_lease(reaped.task);
+  expire_lease(uncalled.task);
+  pass_deadline(expired.task);
+  must(store_.cancel(canceled.task));
+  must(store_.sweep(10));
+  EXPECT_EQ(calls(canceled.task), "1 primary 7 - - -");
+  EXPECT_EQ(calls(reaped.task), "1 primary 3 - - -, 2 second 7 - - -, 3 third 7 - - -");
+  EXPECT_EQ(calls(expired.task), "1 primary 7 - - -");
+  EXPECT_EQ(calls(uncalled.task), "") << "nobody was called";
+  // Whoever comes back knows better, and what was told before stays.
+  const std::vector<CallRecord> told = {call_of(reaped.task, 2, CallOutcome::kUndelivered),
+                                        call_of(canceled.task, 1, CallOutcome::kDropped)};
+  must(store_.record_calls(told));
+  EXPECT_EQ(calls(canceled.task), "1 primary 6 26 390 -");
+  const Claim again = *claim(reaped.task, static_cast<std::uint32_t>(column(reaped.task, "epoch")));
+  expire_lease(again.task);
+  must(store_.sweep(10));
+  EXPECT_EQ(calls(reaped.task),
+            "1 primary 3 - - -, 2 second 2 26 390 -, 3 third 7 - - -, 4 primary 7 - - -");
+}
+
+TEST_F(WorkTest, NoNumberOfACallKeepsATaskFromItsEnd) {
+  const Claim mine = *claim(create(db_.add_user()));
+  SettleCommand done = settle_command(Settle::kSucceed, mine);
+  CallRecord call = call_of(mine.task, 1, CallOutcome::kDelivered);
+  call.provider = std::string(200, 'p');
+  call.took = std::chrono::hours(24 * 365 * 200);
+  call.first_byte = std::chrono::milliseconds(-5);
+  call.price = ProviderPrice{PriceUnit::kBillableUnit, Micros{kPriceMax * kMicros}};
+  call.counted = {.audio_ms = INT64_MAX, .reported = kQuantityMax};
+  done.calls = {call};
+  EXPECT_EQ(settle(done), SettleOutcome::kSettled);
 }
 
 // A hedge's attempt and the one that follows it are written by themselves, and meet in a batch.

@@ -2,6 +2,7 @@
 #include "worker/job/calls.h"
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -44,10 +45,13 @@ class CallsTest : public testing::Test {
   Roster roster_{10, [] {}};
   std::atomic<int> answers_ = 0;
   Tickets tickets_{DatabaseUrl{}, scheduler_};
-  Calls calls_{
-      DatabaseUrl{}, roster_, scheduler_, tickets_, [this](const JobPtr&, const Calls::Answer&) {
-        ++answers_;
-      }};
+  CallRecords records_{DatabaseUrl{}, scheduler_};
+  Calls calls_{DatabaseUrl{},
+               roster_,
+               scheduler_,
+               tickets_,
+               records_,
+               [this](const JobPtr&, const Calls::Answer&) { ++answers_; }};
   FakeProvider* provider_ = nullptr;
 };
 
@@ -68,6 +72,73 @@ TEST_F(CallsTest, NobodyIsCalledOnceItIsOver) {
   EXPECT_TRUE(provider_->calls.empty());
   EXPECT_EQ(answers_, 1);
   EXPECT_TRUE(job->is_lost());
+}
+
+// What is known of a call goes with its job, to be written with its end.
+TEST_F(CallsTest, WhatACallWasIsKeptForTheEndOfItsTask) {
+  Capabilities able;
+  able.price = ProviderPrice{PriceUnit::kThousandCharacters, Micros{1'000}};
+  able.reports = PriceUnit::kThousandCharacters;
+  able.gives_tickets = true;
+  const auto ended = [&](Result<Audio, ProviderFault> answer,
+                         const std::function<void(Job&)>& before = {}) {
+    auto first = std::make_unique<FakeProvider>("first", able);
+    provider_ = first.get();
+    std::vector<std::unique_ptr<AudioProvider>> providers;
+    providers.push_back(std::move(first));
+    const JobPtr job = job_of(0s, std::make_shared<const Chain>(std::move(providers)));
+    calls_.call(job);
+    if (before) {
+      before(*job);
+    }
+    provider_->calls.front()->answer(std::move(answer));
+    const auto calls = job->take_calls();
+    EXPECT_EQ(calls.size(), 1U);
+    return calls.empty() ? store::CallRecord{} : calls.front();
+  };
+  const auto fault = [](Fault kind) { return ProviderFault{kind, "", std::nullopt}; };
+  EXPECT_EQ(ended(fault(Fault::kTryNext)).outcome, CallOutcome::kFailed);
+  EXPECT_EQ(ended(fault(Fault::kUnknownOutcome)).outcome, CallOutcome::kUnknown);
+  EXPECT_EQ(ended(fault(Fault::kOutOfTime)).outcome, CallOutcome::kUnknown);
+  EXPECT_EQ(ended(fault(Fault::kCanceled)).outcome, CallOutcome::kBeaten);
+  const auto dropped = ended(fault(Fault::kCanceled), [](Job& job) { job.give_back(); });
+  EXPECT_EQ(dropped.outcome, CallOutcome::kDropped);
+  EXPECT_EQ(dropped.cost(), std::nullopt) << "it goes on there, and counts where it ends";
+  const auto made = ended(Audio{}, [&](Job&) {
+    CallFacts& facts = *provider_->facts.front();
+    facts.first_byte = *facts.sent + 40ms;
+    facts.reported = 30;
+  });
+  EXPECT_EQ(made.outcome, CallOutcome::kUndelivered) << "until its task has succeeded";
+  EXPECT_EQ(made.n, 1U);
+  EXPECT_EQ(made.provider, "first");
+  EXPECT_EQ(made.first_byte, 40ms);
+  EXPECT_EQ(made.quantity(), 30);
+  EXPECT_EQ(made.cost(), Micros{30});
+}
+
+// A price by the call is not multiplied by what the provider counts otherwise.
+TEST_F(CallsTest, WhatIsReportedCountsInItsOwnUnitAlone) {
+  Capabilities able;
+  able.price = ProviderPrice{PriceUnit::kCall, Micros{1'000}};
+  able.reports = PriceUnit::kThousandCharacters;
+  auto first = std::make_unique<FakeProvider>("first", able);
+  provider_ = first.get();
+  std::vector<std::unique_ptr<AudioProvider>> providers;
+  providers.push_back(std::move(first));
+  const JobPtr job = job_of(0s, std::make_shared<const Chain>(std::move(providers)));
+  calls_.call(job);
+  provider_->facts.front()->reported = 30;
+  provider_->calls.front()->answer(Audio{});
+  EXPECT_EQ(job->take_calls().at(0).cost(), Micros{1'000});
+}
+
+TEST_F(CallsTest, NothingIsKeptOfACallThatWasNotMade) {
+  const JobPtr job = job_of(0s);
+  calls_.call(job);
+  provider_->facts.front()->sent.reset();
+  provider_->calls.front()->answer(ProviderFault{Fault::kNotCalled, "late", std::nullopt});
+  EXPECT_TRUE(job->take_calls().empty());
 }
 
 // Another provider would make anew, and be paid for, what is made already.

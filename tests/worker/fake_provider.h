@@ -36,7 +36,11 @@ class FakeProvider final : public AudioProvider {
 
   const std::string& name() const override { return name_; }
   const Capabilities& capabilities() const override { return capabilities_; }
-  std::shared_ptr<ProviderCall> start(ProviderRequest, Done done) override {
+  std::shared_ptr<ProviderCall> start(ProviderRequest request, Done done) override {
+    if (request.facts) {
+      request.facts->sent = CallFacts::Clock::now();
+    }
+    facts.push_back(request.facts);
     auto call = std::make_shared<Started>();
     call->done = std::move(done);
     calls.push_back(call);
@@ -44,6 +48,7 @@ class FakeProvider final : public AudioProvider {
   }
 
   std::deque<std::shared_ptr<Started>> calls;
+  std::deque<std::shared_ptr<CallFacts>> facts;  // Of each of them.
 
  private:
   std::string name_;

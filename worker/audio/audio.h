@@ -21,6 +21,9 @@ struct Audio {
   bool stereo = false;
   // The level carries no intent (a synthesiser's raw output): bring it to this one (LUFS).
   std::optional<double> target_lufs{};
+  // So many thousandths of the unit in which its provider bills (common/domain/provider_price.h),
+  // as it says itself.
+  std::optional<std::int64_t> billed{};
 };
 
 }  // namespace audiogen

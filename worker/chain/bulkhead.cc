@@ -31,6 +31,15 @@ void count_call(const std::string& provider,
       .observe(took.count());
 }
 
+void count_first_byte(const std::string& provider, const CallFacts& facts) {
+  if (facts.sent && facts.first_byte) {
+    metrics::histogram("provider_first_byte_seconds",
+                       "From a call to a provider to the first byte of what brought its audio",
+                       {{"provider", provider}})
+        .observe(std::chrono::duration<double>(*facts.first_byte - *facts.sent).count());
+  }
+}
+
 }  // namespace
 
 struct Bulkhead::State {
@@ -152,12 +161,16 @@ std::shared_ptr<ProviderCall> Bulkhead::start(ProviderRequest request, Done done
 
 void Bulkhead::run(const std::shared_ptr<State>& state, const std::shared_ptr<Call>& call) {
   const bool fallback = call->request.fallback;
+  const auto facts = call->request.facts;
   auto inner = state->inner->start(
       std::move(call->request),
-      [state, call, fallback, began = Clock::now()](Result<Audio, ProviderFault> answer) {
+      [state, call, fallback, facts, began = Clock::now()](Result<Audio, ProviderFault> answer) {
         const auto ended = Clock::now();
         const auto time = duration_cast<milliseconds>(ended - began);
         count_call(state->inner->name(), answer, ended - began);
+        if (facts) {
+          count_first_byte(state->inner->name(), *facts);
+        }
         {
           // The call and the provider's call hold each other until
           // now.

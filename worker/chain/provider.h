@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/domain/provider_price.h"
 #include "common/domain/request.h"
 #include "common/domain/trace.h"
 #include "worker/audio/audio.h"
@@ -68,6 +69,15 @@ struct ProviderFault {
   std::optional<std::chrono::seconds> retry_after;
 };
 
+// What is known of a call beside its answer.
+struct CallFacts {
+  using Clock = std::chrono::steady_clock;
+  std::optional<Clock::time_point> sent{};        // Its request left; nullopt: nobody was asked.
+  std::optional<Clock::time_point> first_byte{};  // Of the answer that brought audio.
+  // What the provider says it bills, in the unit in which its kind does.
+  std::optional<Thousandths> reported{};
+};
+
 // What the request refers to, fetched and found to be what the interface allows.
 struct References {
   std::vector<AudioReference> sounds;  // in the order of the request
@@ -89,6 +99,8 @@ struct ProviderRequest {
   // Gets what a later call may ask for the same audio by, where the provider gives such: once at
   // most, before the answer, on a thread that it must not block. May be null.
   std::function<void(const std::string& ticket)> on_ticket{};
+  // Where the provider writes what becomes known of the call, until it answers. May be null.
+  std::shared_ptr<CallFacts> facts{};
 };
 
 // What makes audio in the house costs nothing, and sounds like it.
@@ -116,6 +128,8 @@ struct Capabilities {
   int max_in_flight = 1;
   // A call whose turn has not come by then goes to another provider that is free. 0: it waits.
   std::chrono::milliseconds queue_wait{0};
+  std::optional<ProviderPrice> price{};  // What its calls cost; nullopt: nobody has said.
+  std::optional<PriceUnit> reports{};    // Its answers may say how much of this they cost.
 };
 
 class ProviderCall {

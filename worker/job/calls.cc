@@ -5,6 +5,7 @@
 #include "common/base/check.h"
 #include "common/base/crypto.h"
 #include "common/base/log.h"
+#include "common/base/utf8.h"
 #include "worker/job/batches.h"
 #include "worker/job/leases.h"
 
@@ -24,6 +25,47 @@ store::AttemptStart row_of(const Job& job, std::size_t provider, std::uint32_t n
   return start;
 }
 
+CallOutcome outcome_of(const Job& job, const Calls::Answer& answer) {
+  if (answer) {
+    return CallOutcome::kUndelivered;  // Until it is.
+  }
+  switch (answer.error().fault) {
+    case Fault::kUnknownOutcome:
+    case Fault::kOutOfTime:
+      return CallOutcome::kUnknown;
+    case Fault::kCanceled:
+      return job.is_lost() || job.is_given_back() ? CallOutcome::kDropped : CallOutcome::kBeaten;
+    default:
+      return CallOutcome::kFailed;
+  }
+}
+
+// Of a call that was sent.
+store::CallRecord record_of(const Job& job,
+                            const Call& call,
+                            const CallFacts& facts,
+                            const Calls::Answer& answer) {
+  using std::chrono::duration_cast;
+  using std::chrono::milliseconds;
+  const Capabilities& able = job.chain->at(call.provider).capabilities();
+  store::CallRecord out{.task = job.claim.task,
+                        .n = call.row,
+                        .provider = job.chain->at(call.provider).name(),
+                        .outcome = outcome_of(job, answer),
+                        .sent = *facts.sent,
+                        .took = duration_cast<milliseconds>(CallFacts::Clock::now() - *facts.sent),
+                        .price = able.price};
+  if (facts.first_byte) {
+    out.first_byte = duration_cast<milliseconds>(*facts.first_byte - *facts.sent);
+  }
+  out.counted.characters = static_cast<std::int64_t>(utf8_length(job.request->prompt));
+  if (able.price && able.price->unit == able.reports) {
+    out.counted.reported = facts.reported;
+  }
+  out.counted.goes_on = out.outcome == CallOutcome::kDropped && able.gives_tickets;
+  return out;
+}
+
 ProviderFault not_called(const char* why) {
   return {Fault::kNotCalled, why, std::nullopt};
 }
@@ -34,10 +76,12 @@ Calls::Calls(const DatabaseUrl& database,
              Roster& roster,
              Scheduler& scheduler,
              Tickets& tickets,
+             CallRecords& records,
              Answered answered)
     : roster_(roster),
       scheduler_(scheduler),
       tickets_(tickets),
+      records_(records),
       answered_(std::move(answered)),
       rows_(database,
             {.use = "attempt", .threads = 1, .batch_max = kBatchMax, .capacity = kWaitingMax},
@@ -158,9 +202,12 @@ std::shared_ptr<ProviderCall> Calls::open(const JobPtr& job, const Call& call) {
                 {"attempt", call.row},
                 {"span_id", request.span ? to_hex(request.span->span) : std::string()}});
   }
-  return job->chain->at(call.provider).start(std::move(request), [this, job, call](Answer answer) {
-    provider_answered(job, call, std::move(answer));
-  });
+  const auto facts = std::make_shared<CallFacts>();
+  request.facts = facts;
+  return job->chain->at(call.provider)
+      .start(std::move(request), [this, job, call, facts](Answer answer) {
+        provider_answered(job, call, *facts, std::move(answer));
+      });
 }
 
 // Asks the next provider of its tier as well. Both may charge us; the client pays for the one that
@@ -198,8 +245,17 @@ void Calls::write_hedge_later(const JobPtr& job, const Call& call) {
   scheduler_.after(store_pause(1), [this, job, call] { write_hedge(job, call); });
 }
 
-void Calls::provider_answered(const JobPtr& job, const Call& call, Answer answer) {
+void Calls::provider_answered(const JobPtr& job,
+                              const Call& call,
+                              const CallFacts& facts,
+                              Answer answer) {
   AG_CRASH_POINT("worker.answered");
+  if (facts.sent) {
+    store::CallRecord record = record_of(*job, call, facts, answer);
+    if (!job->keep(record)) {
+      records_.write({std::move(record)});
+    }
+  }
   if (answer || answer.error().fault != Fault::kNotCalled) {
     job->called = true;
   }

@@ -7,6 +7,7 @@
 
 #include "common/base/config.h"
 #include "common/store/group_commit.h"
+#include "worker/job/call_records.h"
 #include "worker/job/job.h"
 #include "worker/job/roster.h"
 #include "worker/job/scheduler.h"
@@ -19,13 +20,14 @@ class Calls {
   using Answer = Result<Audio, ProviderFault>;
   using Answered = std::function<void(const JobPtr&, Answer)>;
 
-  // `answered` gets the answer of each step, once, on any thread; the job's provider and row are
-  // those that it came from. It must not block. A job that was lost meanwhile may be answered with
-  // any fault.
+  // `records` gets what calls were that ended after their jobs. `answered` gets the answer of each
+  // step, once, on any thread; the job's provider and row are those that it came from. It must not
+  // block. A job that was lost meanwhile may be answered with any fault.
   Calls(const DatabaseUrl& database,
         Roster& roster,
         Scheduler& scheduler,
         Tickets& tickets,
+        CallRecords& records,
         Answered answered);
   Calls(const Calls&) = delete;
   Calls& operator=(const Calls&) = delete;
@@ -47,12 +49,16 @@ class Calls {
   void hedge(const JobPtr& job, const Call& slow);
   void write_hedge(const JobPtr& job, const Call& call);
   void write_hedge_later(const JobPtr& job, const Call& call);
-  void provider_answered(const JobPtr& job, const Call& call, Answer answer);
+  void provider_answered(const JobPtr& job,
+                         const Call& call,
+                         const CallFacts& facts,
+                         Answer answer);
   void call_ended(const JobPtr& job, const Call& call, Answer answer);
 
   Roster& roster_;
   Scheduler& scheduler_;
   Tickets& tickets_;
+  CallRecords& records_;
   const Answered answered_;
   store::GroupCommit<store::AttemptStart, bool> rows_;
 };

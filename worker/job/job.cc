@@ -203,4 +203,18 @@ std::size_t Job::reached() const {
   return reached_;
 }
 
+bool Job::keep(store::CallRecord ended) {
+  const MutexLock lock(mutex_);
+  if (!ended_taken_) {
+    ended_.push_back(std::move(ended));
+  }
+  return !ended_taken_;
+}
+
+std::vector<store::CallRecord> Job::take_calls() {
+  const MutexLock lock(mutex_);
+  ended_taken_ = true;
+  return std::exchange(ended_, {});
+}
+
 }  // namespace audiogen::worker

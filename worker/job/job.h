@@ -132,6 +132,13 @@ class Job {
   // The last provider of the chain that was asked in this step.
   std::size_t reached() const;
 
+  // --- what its calls were
+
+  // Keeps it for take_calls(). False: those have been taken.
+  bool keep(store::CallRecord ended);
+  // All of this claim that have ended, once.
+  std::vector<store::CallRecord> take_calls();
+
  private:
   using OpenCalls = std::vector<std::shared_ptr<ProviderCall>>;
 
@@ -150,6 +157,8 @@ class Job {
   int awaited_ GUARDED_BY(mutex_) = 0;
   std::size_t reached_ GUARDED_BY(mutex_) = 0;
   OpenCalls calls_ GUARDED_BY(mutex_);
+  std::vector<store::CallRecord> ended_ GUARDED_BY(mutex_);
+  bool ended_taken_ GUARDED_BY(mutex_) = false;
 };
 
 using JobPtr = std::shared_ptr<Job>;

@@ -73,7 +73,8 @@ JobRunner::JobRunner(const Config& config,
           [this] { return !output_.store_is_down(); },
           std::move(ack),
           [this](const JobPtr& job) { claimed(job); }),
-      settling_(config.database, blobs, roster_, scheduler_, std::move(send)),
+      records_(config.database, scheduler_),
+      settling_(config.database, blobs, roster_, scheduler_, records_, std::move(send)),
       leases_(config.database, worker, roster_, scheduler_),
       output_(blobs,
               client,
@@ -87,6 +88,7 @@ JobRunner::JobRunner(const Config& config,
              roster_,
              scheduler_,
              tickets_,
+             records_,
              [this](const JobPtr& job, Calls::Answer answer) {
                provider_answered(job, std::move(answer));
              }),
@@ -109,6 +111,7 @@ JobRunner::~JobRunner() {
   tickets_.stop();
   leases_.stop();
   settling_.stop();
+  records_.stop();
 }
 
 void JobRunner::claimed(const JobPtr& job) {
@@ -186,7 +189,7 @@ void JobRunner::fetch_references(const JobPtr& job) {
 
 void JobRunner::references_fetched(const JobPtr& job, Fetched fetched) {
   if (job->is_lost()) {
-    roster_.leave(job);
+    drop(job);
     return;
   }
   if (fetched) {
@@ -222,7 +225,7 @@ void JobRunner::call_next(const JobPtr& job, const CallEnd& previous) {
 void JobRunner::provider_answered(const JobPtr& job, Calls::Answer answer) {
   intake_.go_on();  // Its provider has room again.
   if (job->is_lost()) {
-    roster_.leave(job);
+    drop(job);
   } else if (answer) {
     output_.make(job, std::move(*answer));
   } else {
@@ -301,7 +304,7 @@ void JobRunner::output_made(const JobPtr& job, Result<OutputFile, OutputFault> m
               {.state = store::kAttemptSucceeded, .detail = "audio could not be stored"});
       break;
     case OutputFault::Kind::kLost:
-      roster_.leave(job);
+      drop(job);
       break;
   }
 }
@@ -316,6 +319,12 @@ void JobRunner::succeed(const JobPtr& job, OutputFile file) {
   command.attempt = job->row;
   command.attempt_state = store::kAttemptSucceeded;
   settling_.settle(job, std::move(command));
+}
+
+// It is lost.
+void JobRunner::drop(const JobPtr& job) {
+  records_.write(job->take_calls());
+  roster_.leave(job);
 }
 
 // Without audio; `call` says how its newest call ended.

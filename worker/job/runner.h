@@ -94,6 +94,7 @@ class JobRunner {
   void provider_failed(const JobPtr& job, const ProviderFault& fault);
   void output_made(const JobPtr& job, Result<OutputFile, OutputFault> made);
   void succeed(const JobPtr& job, OutputFile file);
+  void drop(const JobPtr& job);
   void give_up(const JobPtr& job,
                Trouble trouble,
                const CallEnd& call,
@@ -104,6 +105,7 @@ class JobRunner {
   Roster roster_;
   Suspects suspects_;
   Intake intake_;
+  CallRecords records_;
   Settling settling_;
   Leases leases_;
   Output output_;

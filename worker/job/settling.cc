@@ -35,6 +35,16 @@ TaskEnd end_of(const Job& job, const store::SettleCommand& command, Job::Clock::
               succeeded ? std::min(charge_for(command.duration_ms), command.charge_max) : Units{}};
 }
 
+// What was to be delivered is not.
+std::vector<store::CallRecord> undelivered(std::vector<store::CallRecord> calls) {
+  for (store::CallRecord& call : calls) {
+    if (call.outcome == CallOutcome::kDelivered) {
+      call.outcome = CallOutcome::kUndelivered;
+    }
+  }
+  return calls;
+}
+
 // Its provider is paid for what nobody gets.
 void not_delivered(const Job& job, const store::SettleCommand& command) {
   if (command.kind == ClaimEnd::Kind::kSucceed) {
@@ -44,11 +54,16 @@ void not_delivered(const Job& job, const store::SettleCommand& command) {
 
 }  // namespace
 
-Settling::Settling(
-    const DatabaseUrl& database, BlobStore& blobs, Roster& roster, Scheduler& scheduler, Send send)
+Settling::Settling(const DatabaseUrl& database,
+                   BlobStore& blobs,
+                   Roster& roster,
+                   Scheduler& scheduler,
+                   CallRecords& records,
+                   Send send)
     : removals_(blobs),
       roster_(roster),
       scheduler_(scheduler),
+      records_(records),
       settlements_(database,
                    {.use = "settle", .threads = 1, .batch_max = kBatchMax, .capacity = kWaitingMax},
                    [send = std::move(send)](store::TaskStore& store,
@@ -80,6 +95,19 @@ void Settling::stop() {
   removals_.stop();
 }
 
+void Settling::settle(const JobPtr& job, store::SettleCommand command) {
+  command.calls = job->take_calls();
+  if (command.kind == ClaimEnd::Kind::kSucceed) {
+    for (store::CallRecord& call : command.calls) {
+      if (call.n == command.attempt) {
+        call.outcome = CallOutcome::kDelivered;
+        call.counted.audio_ms = command.duration_ms;
+      }
+    }
+  }
+  settle(job, std::move(command), 0);
+}
+
 void Settling::settle(const JobPtr& job, store::SettleCommand command, int tries) {
   if (job->is_lost()) {
     leases_lost.Increment();
@@ -87,6 +115,7 @@ void Settling::settle(const JobPtr& job, store::SettleCommand command, int tries
     if (tries == 0) {
       not_delivered(*job, command);
       static_cast<void>(removals_.post(command.output_key));
+      records_.write(undelivered(std::move(command.calls)));
     }
     roster_.leave(job);
     return;
@@ -119,11 +148,15 @@ void Settling::settled(const JobPtr& job,
                        store::SettleOutcome outcome) {
   AG_CRASH_POINT("worker.settled");
   const auto now = Job::Clock::now();
+  if (outcome != store::SettleOutcome::kNotOurs) {
+    count_costs(command.calls);
+  }
   if (outcome == store::SettleOutcome::kNotOurs) {
     log::warn("lease lost, result dropped", about(*job));
     leases_lost.Increment();
     not_delivered(*job, command);
     static_cast<void>(removals_.post(command.output_key));
+    records_.write(undelivered(command.calls));
   } else if (outcome == store::SettleOutcome::kRequeued) {
     log::info("task requeued", about(*job), {{"claims", job->claim.claims}});
     requeued.Increment();

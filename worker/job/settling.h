@@ -12,6 +12,7 @@
 #include "common/blob/blob_store.h"
 #include "common/domain/worker_status.h"
 #include "common/store/group_commit.h"
+#include "worker/job/call_records.h"
 #include "worker/job/removals.h"
 #include "worker/job/roster.h"
 #include "worker/job/scheduler.h"
@@ -22,20 +23,19 @@ class Settling {
  public:
   using Send = std::function<void(std::span<const Hint>)>;
 
-  // Jobs leave `roster` when they are settled, or lost. `send` gets the hints of tasks that were
-  // released thereby, on a thread that it must not block.
+  // Jobs leave `roster` when they are settled, or lost; then `records` gets their calls. `send`
+  // gets the hints of tasks that were released thereby, on a thread that it must not block.
   Settling(const DatabaseUrl& database,
            BlobStore& blobs,
            Roster& roster,
            Scheduler& scheduler,
+           CallRecords& records,
            Send send);
   Settling(const Settling&) = delete;
   Settling& operator=(const Settling&) = delete;
 
   // Once for each job, the last thing that is done with it. Thread-safe, never blocks.
-  void settle(const JobPtr& job, store::SettleCommand command) {
-    settle(job, std::move(command), 0);
-  }
+  void settle(const JobPtr& job, store::SettleCommand command);
 
   // Tasks that have become final by this, but for want of time: with more than can be done many of
   // those end at once, which says nothing of how much can. Thread-safe, never blocks.
@@ -58,6 +58,7 @@ class Settling {
   Removals removals_;  // Outputs that came too late.
   Roster& roster_;
   Scheduler& scheduler_;
+  CallRecords& records_;
   mutable Mutex mutex_;
   std::uint64_t ended_ GUARDED_BY(mutex_) = 0;
   MinuteWatch watch_ GUARDED_BY(mutex_);

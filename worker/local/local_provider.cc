@@ -213,6 +213,9 @@ void LocalProvider::work() {
       waiting_.pop_front();
       running_.push_back(call);
     }
+    if (call->request.facts) {
+      call->request.facts->sent = CallFacts::Clock::now();
+    }
     Result<Audio, ProviderFault> result = speak(*call);
     {
       const MutexLock lock(mutex_);

@@ -59,6 +59,7 @@ constexpr std::string_view kMusicModel = "music_v1";
 // The part of our range that every model takes; the pipeline does the rest.
 constexpr Range kSpeed{0.7, 1.2};
 constexpr const char* kIdHeader = "request-id";
+constexpr Thousandths kThousand = 1'000;
 
 bool is_speech(const ProviderEntry& entry) {
   return entry.option("mode") == "speech";
@@ -256,6 +257,10 @@ Result<Audio, ProviderFault> read(const ProviderEntry& entry,
         classify(response.status, code, param), response, code.empty() ? param : code, kIdHeader);
   }
   const std::string type(response.header("content-type"));
+  // In characters, so in thousandths of the unit.
+  const auto characters = wire::thousandths(response.header("character-cost"));
+  const auto billed =
+      characters ? std::optional<Thousandths>(*characters / kThousand) : std::nullopt;
   const std::string format = format_for(entry, request);
   const bool pcm = format.starts_with("pcm_");
   auto audio = wire::audio_of(std::move(response.body),
@@ -265,6 +270,9 @@ Result<Audio, ProviderFault> read(const ProviderEntry& entry,
   if (audio && sends_speed(entry)) {
     audio->speed_applied = native_speed(request);
   }
+  if (audio) {
+    audio->billed = billed;
+  }
   return audio;
 }
 
@@ -273,6 +281,7 @@ constinit const ProviderKind kKind = {
     .about = "ElevenLabs: text to speech, sounds or music",
     .base_url = "https://api.elevenlabs.io",
     .needs_key = true,
+    .reports = PriceUnit::kThousandCharacters,
     .options = kOptions,
     .check = &check,
     .promise = &promise,

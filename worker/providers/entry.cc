@@ -272,6 +272,48 @@ void read_options(Members& members,
   options.refuse_the_rest();
 }
 
+// What a kind's calls can be billed by: what can be counted of all of them, and what it reports.
+bool may_bill_by(const ProviderKind& kind, PriceUnit unit) {
+  return unit == PriceUnit::kCall || unit == PriceUnit::kThousandCharacters ||
+         unit == PriceUnit::kAudioSecond || unit == kind.reports;
+}
+
+void read_price(Members& members,
+                const std::string& where,
+                std::vector<std::string>& errors,
+                ProviderEntry& entry) {
+  const Value* const given = members.find("price");
+  if (given == nullptr) {
+    return;
+  }
+  if (!given->IsObject()) {
+    members.complain("price must be an object with amount and per");
+    return;
+  }
+  Members price(*given, where + "price: ", errors);
+  std::vector<std::string_view> units;
+  for (const PriceUnit unit : kPriceUnits) {
+    if (may_bill_by(*entry.kind, unit)) {
+      units.push_back(price_unit_name(unit));
+    }
+  }
+  const auto unit = parse_price_unit(price.choice("per", "", units));
+  if (price.find("amount") == nullptr) {
+    price.complain("needs amount, what one of per costs");
+  }
+  const double micros =
+      price.number("amount", 0, 0, static_cast<double>(kPriceMax)) * static_cast<double>(kMicros);
+  const std::int64_t whole = std::llround(micros);
+  // As near as a double comes to a decimal number.
+  if (constexpr double kNear = 1e-3; std::abs(micros - static_cast<double>(whole)) > kNear) {
+    price.complain("amount must have at most six decimals");
+  }
+  price.refuse_the_rest();
+  if (unit) {
+    entry.price = ProviderPrice{*unit, Micros{whole}};
+  }
+}
+
 std::optional<ProviderEntry> parse_entry(const Value& value,
                                          std::string where,
                                          std::vector<std::string>& errors) {
@@ -325,6 +367,7 @@ std::optional<ProviderEntry> parse_entry(const Value& value,
     }
     entry.connect_timeout =
         milliseconds_of(members.number("connect_timeout_seconds", 3, kSecondsMin, kConnectMax));
+    read_price(members, where, errors, entry);
     if (kind->check != nullptr) {
       kind->check(entry, [&members](const std::string& what) { members.complain(what); });
     }
@@ -428,6 +471,8 @@ std::unique_ptr<AudioProvider> make_provider(const ProviderEntry& entry, http::C
   able.tier = entry.tier;
   able.scenes = entry.makes == Makes::kScene;
   able.max_in_flight = entry.max_in_flight;
+  able.price = entry.price;
+  able.reports = kind.reports;
   able.gives_tickets = std::holds_alternative<const PolledFormat*>(kind.format);
   if (kind.promise != nullptr) {
     kind.promise(entry, able);

@@ -131,7 +131,8 @@ class Format final : public models::Format {
     for (const char* name : {"audio", "audio_file"}) {
       if (const rapidjson::Value* const file = wire::member(body, name); file != nullptr) {
         if (const std::string_view url = wire::text_of(*file, "url"); !url.empty()) {
-          return FileAt{std::string(url)};
+          return FileAt{.url = std::string(url),
+                        .billed = wire::thousandths(response.header("x-fal-billable-units"))};
         }
       }
     }
@@ -179,6 +180,7 @@ constinit const ProviderKind kKind = {
     .timeout = std::chrono::seconds(300),
     .makes = Makes::kScene,
     .needs_key = true,
+    .reports = PriceUnit::kBillableUnit,
     .options = models::kOptions,
     .check = &check,
     .promise = &models::promise,

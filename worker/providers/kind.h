@@ -46,6 +46,8 @@ struct ProviderKind {
   bool needs_key = false;
   bool has_model = true;       // false: "model" is no member of its entries
   bool voice_objects = false;  // a voice may be a JSON object, kept as its text
+  // What its answers may say they cost so much of. Nullopt: they say nothing.
+  std::optional<PriceUnit> reports{};
   std::span<const ProviderOption> options{};
   // What no table can say: defaults and rules that depend on other members. May be null.
   void (*check)(ProviderEntry& entry, const Complain& complain) = nullptr;

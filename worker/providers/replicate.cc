@@ -23,6 +23,12 @@ std::string_view file_of(const rapidjson::Value& output) {
   return wire::text_of(output, "audio");
 }
 
+// Seconds of the machine.
+std::optional<Thousandths> billed_of(const rapidjson::Value& body) {
+  const rapidjson::Value* const metrics = wire::member(body, "metrics");
+  return metrics == nullptr ? std::nullopt : wire::thousandths_in(*metrics, "predict_time");
+}
+
 ProviderFault fault_of(const http::ClientResponse& response, std::string_view code) {
   return wire::fault(wire::fault_of_status(response.status), response, code, kIdHeader);
 }
@@ -78,7 +84,7 @@ class Format final : public models::Format {
       const rapidjson::Value* const output = wire::member(body, "output");
       const std::string_view file = output == nullptr ? "" : file_of(*output);
       return file.empty() ? Progress(wire::fault(Fault::kTryNext, response, "no_audio", kIdHeader))
-                          : Progress(FileAt{std::string(file)});
+                          : Progress(FileAt{.url = std::string(file), .billed = billed_of(body)});
     }
     if (response.status == 200 &&
         (status == "failed" || status == "canceled" || status == "aborted")) {
@@ -112,6 +118,7 @@ constinit const ProviderKind kKind = {
     .timeout = std::chrono::seconds(300),
     .makes = Makes::kScene,
     .needs_key = true,
+    .reports = PriceUnit::kComputeSecond,
     .options = models::kOptions,
     .check = &check,
     .promise = &models::promise,

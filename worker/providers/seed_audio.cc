@@ -222,6 +222,9 @@ Result<Audio, ProviderFault> read(const ProviderEntry& entry,
   if (audio && does(entry, "pitch")) {
     audio->pitch_applied = pitch_rate(request.pitch);
   }
+  if (audio) {
+    audio->billed = wire::thousandths_in(document, "original_duration");
+  }
   return audio;
 }
 
@@ -233,6 +236,7 @@ constinit const ProviderKind kKind = {
     .timeout = std::chrono::seconds(120),
     .makes = Makes::kScene,
     .needs_key = true,
+    .reports = PriceUnit::kAudioSecond,
     .options = kOptions,
     .promise = &promise,
     .format = DirectFormat{&build, &read},

@@ -178,6 +178,20 @@ std::size_t purge_attempts(store::TaskStore& store, std::chrono::seconds age, co
   });
 }
 
+std::size_t purge_calls(store::TaskStore& store, std::chrono::seconds age, const Rest& rest) {
+  const auto oldest = store.oldest_call();
+  if (!oldest || !*oldest) {
+    return 0;
+  }
+  const Instant until = **oldest + kDeletedARun;
+  return purge(rest, [&]() -> std::optional<std::size_t> {
+    const auto turn = store.take_turn(store::TaskStore::Chore::kCalls);
+    const auto forgotten = turn && *turn ? store.forget_calls(age, kPurgeBatch, until)
+                                         : Result<std::size_t, store::StoreFault>(std::size_t{0});
+    return forgotten ? std::optional(*forgotten) : std::nullopt;
+  });
+}
+
 std::size_t delete_old_outputs(store::TaskStore& store,
                                BlobStore& blobs,
                                std::chrono::seconds age,
@@ -298,6 +312,7 @@ bool Chores::run(store::TaskStore& store, const Rest& rest) {
   });
   if (attempts_retention_.count() > 0) {
     purge_attempts(store, attempts_retention_, rest);
+    purge_calls(store, attempts_retention_, rest);
   }
   auto* const folder = dynamic_cast<DirectoryStore*>(&blobs_);
   if (folder != nullptr && has_turn(Chore::kOrphans)) {

@@ -156,6 +156,7 @@ class PolledDialogue final : public Dialogue {
       return std::move(*fault);
     }
     if (auto* const file = std::get_if<FileAt>(&progress)) {
+      billed_ = file->billed;
       return download(std::move(file->url));
     }
     if (std::holds_alternative<ResultReady>(progress)) {
@@ -228,6 +229,7 @@ class PolledDialogue final : public Dialogue {
     if (audio) {
       format_.mark_applied(*entry_, *request_.request, *audio);
       audio->stereo = entry_->makes == Makes::kScene;
+      audio->billed = billed_;
     }
     return audio ? Step(std::move(*audio)) : Step(audio.error());
   }
@@ -239,6 +241,7 @@ class PolledDialogue final : public Dialogue {
   Stage stage_ = Stage::kSubmitting;
   Ticket ticket_;
   std::string file_url_;
+  std::optional<Thousandths> billed_;
   milliseconds pause_ = kPollFirst;
   std::size_t questions_ = 0;
   int unclear_ = 0;

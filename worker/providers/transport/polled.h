@@ -23,7 +23,8 @@ struct Ticket {
 struct Waiting {};      // Ask again later.
 struct ResultReady {};  // Ask at Ticket::result_url.
 struct FileAt {
-  std::string url;  // http(s), or data: with base64.
+  std::string url;                      // http(s), or data: with base64.
+  std::optional<Thousandths> billed{};  // As the provider says.
 };
 // Ours to take as far as it goes: nothing readable about the job, for a reason that may pass.
 struct Unclear {

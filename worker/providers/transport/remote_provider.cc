@@ -42,6 +42,7 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
         deadline_is_ours(until_is_ours),
         span(request.span),
         on_ticket(std::move(request.on_ticket)),
+        facts(request.facts ? std::move(request.facts) : std::make_shared<CallFacts>()),
         done(std::move(reply)) {}
 
   void cancel() override { end(true); }
@@ -105,19 +106,34 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
   void send(http::ClientRequest request) {
     const auto rest = left();
     if (rest.count() <= 0) {
-      give_up({asked ? Fault::kUnknownOutcome : Fault::kNotCalled, "out of time", std::nullopt});
+      give_up(
+          {facts->sent ? Fault::kUnknownOutcome : Fault::kNotCalled, "out of time", std::nullopt});
       return;
     }
-    asked = true;
+    const auto sent = Clock::now();
+    if (!facts->sent) {
+      facts->sent = sent;
+    }
     request.total_timeout = std::min(request.total_timeout, rest);
     request.connect_timeout = std::min(request.connect_timeout, rest);
     wire::add_trace(request, span);
-    exchange = state->client.start(std::move(request), [self = shared_from_this()](Heard answer) {
-      if (!self->finished) {
-        self->exchange.reset();
-        self->take(self->dialogue->heard(std::move(answer)));
-      }
-    });
+    exchange =
+        state->client.start(std::move(request), [self = shared_from_this(), sent](Heard answer) {
+          if (!self->finished) {
+            self->exchange.reset();
+            const auto first_byte = answer ? answer->first_byte : std::chrono::milliseconds(0);
+            self->heard(std::move(answer), sent + first_byte);
+          }
+        });
+  }
+
+  void heard(Heard answer, Clock::time_point first_byte) {
+    Step step = dialogue->heard(std::move(answer));
+    if (const auto* const audio = std::get_if<Audio>(&step)) {
+      facts->first_byte = first_byte;
+      facts->reported = audio->billed;
+    }
+    take(std::move(step));
   }
 
   void give_up(ProviderFault fault, bool withdraw = true) {
@@ -154,9 +170,9 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
   const bool deadline_is_ours;  // The task's, not our patience with the provider.
   const std::optional<TraceSpan> span;
   std::function<void(const std::string&)> on_ticket;
+  const std::shared_ptr<CallFacts> facts;
   Done done;
   std::shared_ptr<http::ClientCall> exchange;
-  bool asked = false;
   bool finished = false;
 };
 

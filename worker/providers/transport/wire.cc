@@ -137,6 +137,19 @@ std::optional<std::chrono::seconds> retry_after(std::string_view value,
   return std::min(std::chrono::seconds(seconds), kRetryAfterMax);
 }
 
+std::optional<Thousandths> thousandths(std::string_view value) {
+  double units = -1;
+  const char* const end = value.data() + value.size();
+  const auto read = std::from_chars(value.data(), end, units, std::chars_format::fixed);
+  return read.ec == std::errc() && read.ptr == end ? audiogen::thousandths_of(units) : std::nullopt;
+}
+
+std::optional<Thousandths> thousandths_in(const rapidjson::Value& object, const char* name) {
+  const rapidjson::Value* const value = member(object, name);
+  return value != nullptr && value->IsNumber() ? audiogen::thousandths_of(value->GetDouble())
+                                               : std::nullopt;
+}
+
 std::string token(std::string_view text) {
   std::string out;
   for (const char c : text.substr(0, kTokenMax)) {

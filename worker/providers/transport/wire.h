@@ -10,6 +10,7 @@
 #include <rapidjson/document.h>
 
 #include "common/base/result.h"
+#include "common/domain/provider_price.h"
 #include "common/http/client.h"
 #include "worker/audio/audio.h"
 #include "worker/chain/provider.h"
@@ -23,6 +24,11 @@ inline constexpr auto kRetryAfterMax = std::chrono::seconds(60);  // longer is f
 // when absent, past or not understood.
 std::optional<std::chrono::seconds> retry_after(std::string_view value,
                                                 std::chrono::sys_seconds now);
+
+// "12.5" as thousandths; nullopt when absent, not a plain decimal or out of range.
+std::optional<Thousandths> thousandths(std::string_view value);
+// The same of a member that is a number.
+std::optional<Thousandths> thousandths_in(const rapidjson::Value& object, const char* name);
 
 // At most 60 characters of [A-Za-z0-9_.:-]; other characters end it.
 std::string token(std::string_view text);
