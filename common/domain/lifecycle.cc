@@ -134,12 +134,21 @@ std::chrono::milliseconds left_alone_delay(double jitter) {
 
 }  // namespace
 
-std::chrono::milliseconds retry_delay(std::uint32_t claims, double jitter) {
+std::chrono::milliseconds retry_delay(std::uint32_t claims,
+                                      std::chrono::milliseconds left,
+                                      double jitter) {
   AG_CHECK(claims >= 1);
   AG_CHECK(jitter >= -1 && jitter <= 1);
-  constexpr std::array<std::chrono::milliseconds, 4> kDelays = {2s, 8s, 30s, 90s};
+  struct Delay {
+    std::chrono::milliseconds least;
+    double of_left;
+  };
+  constexpr std::array<Delay, kClaimsMax - 1> kDelays = {
+      {{2s, 0}, {8s, 0}, {30s, 1.0 / 6}, {90s, 3.0 / 5}}};
   constexpr double kSpread = 0.2;
-  const auto base = kDelays[std::min<std::size_t>(claims, kDelays.size()) - 1];
+  const Delay& delay = kDelays[std::min<std::size_t>(claims, kDelays.size()) - 1];
+  const std::chrono::duration<double, std::milli> base =
+      std::max<std::chrono::duration<double, std::milli>>(delay.least, left * delay.of_left);
   return std::chrono::round<std::chrono::milliseconds>(base * (1 + kSpread * jitter));
 }
 
@@ -206,12 +215,13 @@ Verdict verdict_on(Trouble trouble) {
 
 ClaimEnd end_by(Trouble trouble,
                 std::uint32_t claims,
+                std::chrono::milliseconds left,
                 double jitter,
                 std::chrono::milliseconds not_before) {
   const Verdict verdict = verdict_on(trouble);
   ClaimEnd out{.kind = verdict.kind, .failure = verdict.failure};
   if (out.kind == ClaimEnd::Kind::kRetry) {
-    out.retry_after = std::max(retry_delay(claims, jitter), not_before);
+    out.retry_after = std::max(retry_delay(claims, left, jitter), not_before);
   } else if (out.kind == ClaimEnd::Kind::kRelease) {
     out.retry_after = not_before;
     if (trouble == Trouble::kLeftAlone) {

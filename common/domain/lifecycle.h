@@ -68,9 +68,12 @@ inline constexpr std::chrono::seconds kTrustInHint{120};
 // it again in the next pass, after this long: not shortly before its deadline.
 inline constexpr std::chrono::seconds kWholePass{60};
 
-// Wait before attempt `claims + 1` (claims >= 1): 2, 8, 30, 90 s, spread by `jitter` in [-1, 1]
-// times 20 %.
-std::chrono::milliseconds retry_delay(std::uint32_t claims, double jitter);
+// Wait before attempt `claims + 1` (claims >= 1), spread by `jitter` in [-1, 1] times 20 %: 2 and
+// 8 s; then a sixth and three fifths of what is left of the task's time, 30 and 90 s at the least,
+// so that the last attempts come when a longer failure may be over.
+std::chrono::milliseconds retry_delay(std::uint32_t claims,
+                                      std::chrono::milliseconds left,
+                                      double jitter);
 
 // Until a suspect for which there is no worker yet comes again: 5 s, spread by `jitter` in [-1, 1]
 // times 50 %, so that many of them do not come together.
@@ -173,12 +176,14 @@ struct Verdict {
 };
 Verdict verdict_on(Trouble trouble);
 
-// The end of the claim number `claims` (>= 1) of a task, by `trouble`. What goes back is due after
-// its own wait, spread by `jitter` in [-1, 1], and not before `not_before` from now; what was not
-// tried, after that alone, or, where it waits for a provider to be asked again, spread after that:
-// one of them finds out whether it works, and the rest had better come when it does.
+// The end of the claim number `claims` (>= 1) of a task with so much time left, by `trouble`. What
+// goes back is due after its own wait, spread by `jitter` in [-1, 1], and not before `not_before`
+// from now; what was not tried, after that alone, or, where it waits for a provider to be asked
+// again, spread after that: one of them finds out whether it works, and the rest had better come
+// when it does.
 ClaimEnd end_by(Trouble trouble,
                 std::uint32_t claims,
+                std::chrono::milliseconds left,
                 double jitter,
                 std::chrono::milliseconds not_before = std::chrono::milliseconds(0));
 

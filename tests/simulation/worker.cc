@@ -378,6 +378,7 @@ void Worker::claimed(const store::Claim& claim, Lane lane, ClockLook::Steady ask
   const auto job = std::make_shared<Job>();
   job->claim = claim;
   job->lane = lane;
+  job->began_at = steady();
   job->lease_from = shared_.is(Mutant::kLeaseFromAnswer) ? steady() : asked_at;
   job->row = claim.attempts + (claim.provider.empty() ? 0U : 1U);
   enter(job);
@@ -527,7 +528,12 @@ void Worker::succeed(const JobPtr& job) {
 
 void Worker::give_up(const JobPtr& job, Trouble trouble, Duration not_before) {
   const auto wait = std::chrono::duration_cast<milliseconds>(not_before);
-  store::SettleCommand command{end_by(trouble, job->claim.claims, shared_.random.jitter(), wait)};
+  const auto left = job->claim.until_deadline - (steady() - job->began_at);
+  store::SettleCommand command{end_by(trouble,
+                                      job->claim.claims,
+                                      std::chrono::duration_cast<milliseconds>(left),
+                                      shared_.random.jitter(),
+                                      wait)};
   command.task = job->claim.task;
   command.user = job->claim.user;
   command.epoch = job->claim.epoch;

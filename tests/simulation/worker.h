@@ -37,7 +37,7 @@ class Worker : public Process, public Consumer {
     store::Claim claim;
     Lane lane = Lane::kBulk;
     bool aside = false;  // Its place is free again.
-    ClockLook::Steady lease_from;
+    ClockLook::Steady began_at, lease_from;
     bool renewing = false, lost = false, given_back = false;
     bool called = false;     // A call is open.
     std::uint64_t call = 0;  // The newest; answers of others come too late.

@@ -38,19 +38,35 @@ TEST(Lifecycle, EveryTransitionIsAsTheDiagramSays) {
 }
 
 TEST(RetryDelay, WaitsGrowAndSpread) {
-  EXPECT_EQ(retry_delay(1, 0), 2s);
-  EXPECT_EQ(retry_delay(2, 0), 8s);
-  EXPECT_EQ(retry_delay(3, 0), 30s);
-  EXPECT_EQ(retry_delay(4, 0), 90s);
-  EXPECT_EQ(retry_delay(1000, 0), 90s);
-  EXPECT_EQ(retry_delay(1, 1), 2400ms);
-  EXPECT_EQ(retry_delay(1, -1), 1600ms);
-  EXPECT_EQ(retry_delay(4, 0.5), 99s);
+  EXPECT_EQ(retry_delay(1, 900s, 0), 2s);
+  EXPECT_EQ(retry_delay(2, 898s, 0), 8s);
+  EXPECT_EQ(retry_delay(3, 888s, 0), 148s);
+  EXPECT_EQ(retry_delay(4, 740s, 0), 444s);
+  EXPECT_EQ(retry_delay(1000, 740s, 0), 444s);
+  EXPECT_EQ(retry_delay(3, 60s, 0), 30s) << "of little time";
+  EXPECT_EQ(retry_delay(4, 60s, 0), 90s);
+  EXPECT_EQ(retry_delay(4, -5s, 0), 90s);
+  EXPECT_EQ(retry_delay(1, 900s, 1), 2400ms);
+  EXPECT_EQ(retry_delay(1, 900s, -1), 1600ms);
+  EXPECT_EQ(retry_delay(4, 740s, 0.5), 488400ms);
+}
+
+// With all providers down, all attempts were used up after 130 s of 900.
+TEST(RetryDelay, AttemptsAreSpreadOverTheTimeThatThereIs) {
+  constexpr std::chrono::milliseconds kWhole = 900s;
+  for (const double jitter : {-1.0, 0.0, 1.0}) {
+    std::chrono::milliseconds at = 0s;
+    for (std::uint32_t claims = 1; claims < kClaimsMax; ++claims) {
+      at += retry_delay(claims, kWhole - at, jitter);
+    }
+    EXPECT_GT(at, kWhole / 2) << jitter;
+    EXPECT_LT(at, kWhole * 9 / 10) << jitter << ": no time for a call";
+  }
 }
 
 TEST(RetryDelayDeathTest, WaitsAreForAttemptsThatWereMade) {
-  EXPECT_DEATH(static_cast<void>(retry_delay(0, 0)), "claims >= 1");
-  EXPECT_DEATH(static_cast<void>(retry_delay(1, 1.01)), "jitter");
+  EXPECT_DEATH(static_cast<void>(retry_delay(0, 900s, 0)), "claims >= 1");
+  EXPECT_DEATH(static_cast<void>(retry_delay(1, 900s, 1.01)), "jitter");
 }
 
 TEST(AloneDelay, Spreads) {
@@ -158,19 +174,20 @@ TEST(Trouble, EachHasOneEnd) {
   };
   for (const Row& row : table) {
     const auto what = static_cast<int>(row.trouble);
-    const ClaimEnd plain = end_by(row.trouble, 2, 0);
+    const ClaimEnd plain = end_by(row.trouble, 2, 900s, 0);
     EXPECT_EQ(plain.kind, row.kind) << what;
     EXPECT_EQ(plain.failure, row.failure) << what;
     EXPECT_EQ(plain.retry_after, row.plain) << what;
-    EXPECT_EQ(end_by(row.trouble, 2, 0, 20s).retry_after, row.late) << what;
+    EXPECT_EQ(end_by(row.trouble, 2, 900s, 0, 20s).retry_after, row.late) << what;
     EXPECT_EQ(verdict_on(row.trouble).kind, row.kind) << what;
   }
-  EXPECT_EQ(end_by(Trouble::kNobodyNow, 2, 0, 7s).retry_after, 8s) << "its own wait is longer";
-  EXPECT_EQ(end_by(Trouble::kNobodyNow, 1, 1).retry_after, 2400ms);
+  EXPECT_EQ(end_by(Trouble::kNobodyNow, 2, 900s, 0, 7s).retry_after, 8s)
+      << "its own wait is longer";
+  EXPECT_EQ(end_by(Trouble::kNobodyNow, 1, 900s, 1).retry_after, 2400ms);
   // Not all at the moment at which a provider is asked again, and never at once.
-  EXPECT_EQ(end_by(Trouble::kLeftAlone, 1, -1, 7s).retry_after, 8s);
-  EXPECT_EQ(end_by(Trouble::kLeftAlone, 5, 1, 7s).retry_after, 22s);
-  EXPECT_EQ(end_by(Trouble::kLeftAlone, 1, -1).retry_after, 1s);
+  EXPECT_EQ(end_by(Trouble::kLeftAlone, 1, 900s, -1, 7s).retry_after, 8s);
+  EXPECT_EQ(end_by(Trouble::kLeftAlone, 5, 900s, 1, 7s).retry_after, 22s);
+  EXPECT_EQ(end_by(Trouble::kLeftAlone, 1, 900s, -1).retry_after, 1s);
 }
 
 TEST(Settle, SuccessIsChargedByItsLengthNeverMoreThanAllowed) {

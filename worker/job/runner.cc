@@ -27,6 +27,12 @@ CallEnd end_of(const ProviderFault& fault) {
           .detail = fault.detail};
 }
 
+ClaimEnd end_of_claim(const Job& job,
+                      Trouble trouble,
+                      std::chrono::milliseconds not_before = std::chrono::milliseconds(0)) {
+  return end_by(trouble, job.claim.claims, job.time(Job::Clock::now()).left, jitter(), not_before);
+}
+
 Trouble trouble_of(ReferenceFault::Kind kind) {
   switch (kind) {
     case ReferenceFault::Kind::kUnusable:
@@ -61,7 +67,7 @@ JobRunner::JobRunner(const Config& config,
           scheduler_,
           [this](const JobPtr& job) { begin(job); },
           [this](const JobPtr& job, std::chrono::milliseconds after) {
-            give_up_uncalled(job, end_by(Trouble::kNoRoom, job->claim.claims, jitter(), after));
+            give_up_uncalled(job, end_of_claim(*job, Trouble::kNoRoom, after));
           }),
       intake_(
           config.database,
@@ -125,7 +131,7 @@ void JobRunner::claimed(const JobPtr& job) {
 void JobRunner::begin(const JobPtr& job) {
   if (!job->request) {
     log::error("a stored request cannot be read", about(*job));
-    give_up_uncalled(job, end_by(Trouble::kUnreadable, job->claim.claims, jitter()));
+    give_up_uncalled(job, end_of_claim(*job, Trouble::kUnreadable));
   } else if (job->call_written) {
     calls_.call(job);
   } else if (may_have_ticket(job->claim, *job->chain)) {
@@ -207,7 +213,7 @@ void JobRunner::references_fetched(const JobPtr& job, Fetched fetched) {
         "references refused", about(*job), {{"why", fault.message}, {"detail", fault.detail}});
   }
   const Trouble trouble = trouble_of(fault.kind);
-  ClaimEnd claim_end = end_by(trouble, job->claim.claims, jitter(), fault.after);
+  ClaimEnd claim_end = end_of_claim(*job, trouble, fault.after);
   if (trouble == Trouble::kBadReference) {
     claim_end.failure_message = fault.message;
   }
@@ -333,7 +339,7 @@ void JobRunner::give_up(const JobPtr& job,
                         const CallEnd& call,
                         std::chrono::milliseconds not_before) {
   roster_.begin(job);
-  auto command = job->command(end_by(trouble, job->claim.claims, jitter(), not_before));
+  auto command = job->command(end_of_claim(*job, trouble, not_before));
   if (job->row > job->claim.attempts) {  // Else it is of an earlier claim.
     command.attempt = job->row;
     command.attempt_state = call.state;
