@@ -11,12 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include <SoundTouch.h>
-
 #include "common/base/metrics.h"
 #include "worker/audio/codec.h"
 #include "worker/audio/levels.h"
 #include "worker/audio/limiter.h"
+#include "worker/audio/stretch.h"
 #include "worker/audio/tags.h"
 
 namespace audiogen {
@@ -44,44 +43,9 @@ auto timed(metrics::Histogram& time, const Step& step) {
   return result;
 }
 
-constexpr std::size_t kBlockSamples = 8192;
 constexpr double kFadeSeconds = 0.015;
 constexpr int kEncodingsMax = 4;
 constexpr double kQuieter = 0.97;  // of full scale, where an encoder had passed it
-
-// Changes length by 1/speed and pitch by `semitones`, each without the other.
-std::vector<float> stretch(std::vector<float> samples, int rate, double speed, double semitones) {
-  const auto expected =
-      static_cast<std::size_t>(std::llround(static_cast<double>(samples.size()) / speed));
-  soundtouch::SoundTouch touch;
-  touch.setSampleRate(static_cast<unsigned>(rate));
-  touch.setChannels(1);
-  touch.setTempo(speed);
-  touch.setPitchSemiTones(semitones);
-  // Lengths in milliseconds that keep speech intact (README.md, "Stretching").
-  touch.setSetting(SETTING_SEQUENCE_MS, 40);
-  touch.setSetting(SETTING_SEEKWINDOW_MS, 15);
-  touch.setSetting(SETTING_OVERLAP_MS, 8);
-
-  std::vector<float> out;
-  out.reserve(expected + kBlockSamples);
-  const auto drain = [&] {
-    while (const unsigned ready = touch.numSamples()) {
-      const std::size_t at = out.size();
-      out.resize(at + ready);
-      touch.receiveSamples(out.data() + at, ready);
-    }
-  };
-  for (std::size_t at = 0; at < samples.size(); at += kBlockSamples) {
-    touch.putSamples(samples.data() + at,
-                     static_cast<unsigned>(std::min(kBlockSamples, samples.size() - at)));
-    drain();
-  }
-  touch.flush();
-  drain();
-  out.resize(expected);
-  return out;
-}
 
 // How high peaks may come before they are encoded. What MP3 and Opus leave out makes some of them
 // higher, at their bit rates by so much (README.md, "Peaks").
@@ -140,11 +104,6 @@ void cut(std::vector<float>& samples, std::size_t count, int rate) {
     const double gain = 0.5 - 0.5 * std::cos(std::numbers::pi * left);
     samples[count - fade + i] *= static_cast<float>(gain);
   }
-}
-
-// Differences that nobody hears (rounding of what the provider applied) are not worth a pass.
-bool needs_stretch(const RenderSpec& spec) {
-  return std::abs(spec.speed_remaining - 1.0) > 0.001 || std::abs(spec.pitch_remaining) > 0.01;
 }
 
 bool is_too_short(std::uint64_t samples, int rate) {
@@ -207,6 +166,10 @@ RenderSpec render_spec(const GenerationRequest& request, const Audio& audio) {
                     .target_lufs = audio.target_lufs,
                     .stereo = audio.stereo,
                     .duration_max_ms = longest_ms(request.max_credits)};
+}
+
+bool needs_stretch(const RenderSpec& spec) {
+  return std::abs(spec.speed_remaining - 1.0) > 0.001 || std::abs(spec.pitch_remaining) > 0.01;
 }
 
 Result<Rendered, PipelineFault> render(Audio audio, const RenderSpec& spec, Decoder& decoder) {

@@ -33,6 +33,10 @@ struct RenderSpec {
 // What is left to do of `request` on `audio`.
 RenderSpec render_spec(const GenerationRequest& request, const Audio& audio);
 
+// Whether that is a change of pace or pitch. Differences that nobody hears (rounding of what the
+// provider applied) are not worth a pass.
+bool needs_stretch(const RenderSpec& spec);
+
 struct Rendered {
   std::string bytes;
   std::uint64_t samples = 0;    // decoded from `bytes`, at `rate`: the price comes from these
