@@ -1,11 +1,14 @@
 // The local provider through the real helper program: voices, hostile text, repeatability, deaths.
 #include <algorithm>
+#include <cmath>
 #include <condition_variable>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <mutex>
+#include <span>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -14,13 +17,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/domain/cues.h"
 #include "common/domain/estimate.h"
 #include "common/domain/voices.h"
 #include "worker/audio/in_process_decoder.h"
+#include "worker/audio/levels.h"
 #include "worker/audio/pipeline.h"
+#include "worker/audio/reference.h"
 #include "worker/local/language.h"
 #include "worker/local/local_provider.h"
 #include "worker/local/local_voices.h"
+#include "worker/local/sounds.h"
 #include "worker/local/speech_reader.h"
 
 namespace audiogen {
@@ -32,16 +39,21 @@ using Answer = Result<Audio, ProviderFault>;
 // One call and its answer.
 class Pending {
  public:
-  Pending(AudioProvider& provider, GenerationRequest request, seconds time = seconds(60)) {
-    call_ = provider.start({std::make_shared<const GenerationRequest>(std::move(request)),
-                            "key",
-                            std::chrono::steady_clock::now() + time},
-                           [state = state_](Answer answer) {
-                             const std::lock_guard lock(state->mutex);
-                             ++state->answers;
-                             state->answer = std::make_unique<Answer>(std::move(answer));
-                             state->changed.notify_all();
-                           });
+  Pending(AudioProvider& provider,
+          GenerationRequest request,
+          seconds time = seconds(60),
+          std::shared_ptr<const References> references = nullptr) {
+    call_ =
+        provider.start({.request = std::make_shared<const GenerationRequest>(std::move(request)),
+                        .request_key = "key",
+                        .deadline = std::chrono::steady_clock::now() + time,
+                        .references = std::move(references)},
+                       [state = state_](Answer answer) {
+                         const std::lock_guard lock(state->mutex);
+                         ++state->answers;
+                         state->answer = std::make_unique<Answer>(std::move(answer));
+                         state->changed.notify_all();
+                       });
   }
   Answer& wait() {
     std::unique_lock lock(state_->mutex);
@@ -88,6 +100,17 @@ auto shape(const Audio& audio, const RenderSpec& spec) {
 
 double seconds_of(const Audio& audio) {
   return static_cast<double>(audio.bytes.size()) / 2 / audio.rate;
+}
+
+// Of 16-bit samples.
+std::vector<float> samples_of(std::string_view bytes) {
+  std::vector<float> out(bytes.size() / 2);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    std::int16_t sample = 0;
+    std::memcpy(&sample, bytes.data() + 2 * i, 2);
+    out[i] = static_cast<float>(sample) / 32768.0F;
+  }
+  return out;
 }
 
 Fault fault_of(const Answer& answer) {
@@ -356,6 +379,171 @@ TEST_F(Local, SpeedPitchAndVolumeReachTheirEnds) {
       EXPECT_TRUE(shape(*answer, spec));
     }
   }
+}
+
+// The words of a prompt with cues are those without them, and the sounds come on top.
+TEST_F(Local, CuesAreSounds) {
+  const double words =
+      length(prompt("The guest has come. The gate is open. Now it begins to rain."));
+  const double cues = length(prompt(
+      "The guest has come. [knock] The gate is open. (DOOR) [ rain ] Now it begins to rain."));
+  const auto seconds_long = [](Cue cue) {
+    return static_cast<double>(sound_length(cue)) / kSoundRate;
+  };
+  // Two pauses around each sound, and an ambience before and after the words under which it lies.
+  EXPECT_NEAR(
+      cues, words + seconds_long(Cue::kKnock) + seconds_long(Cue::kDoor) + 4 * 0.15 + 2 * 1.2, 1);
+  // A full stop after a cue is not read out, and what is no cue still is.
+  EXPECT_EQ(length(prompt("It rang. [bell].")), length(prompt("It rang. [bell]")));
+  EXPECT_GT(length(prompt("It rang. [bells].")), length(prompt("It rang.")) + 0.2);
+}
+
+TEST_F(Local, CuesAloneAreHeard) {
+  for (const CueName& known : cue_names()) {
+    const std::string text = '[' + std::string(known.name) + ']';
+    const Answer answer = say(prompt(text));
+    if (known.cue == Cue::kSilence) {
+      EXPECT_EQ(fault_of(answer), Fault::kUnsupportedInput);
+      continue;
+    }
+    ASSERT_TRUE(answer) << text << ": " << answer.error().detail;
+    EXPECT_GE(seconds_of(*answer), 1) << text;
+    EXPECT_TRUE(shape(*answer, RenderSpec{})) << text;
+  }
+  EXPECT_TRUE(say(prompt("(door) ... [rain]!", "yuki")));
+  EXPECT_EQ(fault_of(say(prompt("[rain] བོད་ཡིག"))), Fault::kUnsupportedInput);
+}
+
+// What held no cue before is spoken as ever: brackets, words, and names that do not stand alone.
+TEST_F(Local, ProseIsNoCue) {
+  for (const char* text : {"It may rain (see [1]), a bell rang.",
+                           "[heavy rain] She knocked (twice).",
+                           "[[rain]] and [thunder"}) {
+    const Answer answer = say(prompt(text));
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->rate, 16000) << text << ": flite's own samples";
+  }
+}
+
+TEST_F(Local, CuesKeepTheVoicesSpeedAndPitch) {
+  // The sound keeps its length and pitch; words change both, whichever engine speaks them.
+  const std::string text = "[knock] One two three four five six seven eight nine ten.";
+  const double sound = length(prompt("[knock]"));
+  const double normal = length(prompt(text)) - sound;
+  GenerationRequest request = prompt(text);
+  request.speed = 0.5;
+  EXPECT_NEAR((length(request) - sound) / normal, 2.0, 0.1);
+  request.speed = 2.0;
+  EXPECT_NEAR((length(request) - sound) / normal, 0.5, 0.05);
+  for (const char* voice : {"aria", "anya"}) {
+    request = prompt(voice == std::string("aria") ? "[knock] One two three four five six."
+                                                  : "[knock] Раз два три четыре пять шесть.",
+                     voice);
+    const auto heard = [&](double pitch) {
+      request.pitch = pitch;
+      const Answer answer = say(request);
+      EXPECT_TRUE(answer);
+      const RenderSpec spec = render_spec(request, *answer);
+      EXPECT_EQ(spec.pitch_remaining, 0) << "or sounds were shifted, too";
+      EXPECT_EQ(spec.speed_remaining, 1);
+      return samples_of(answer->bytes);
+    };
+    const std::vector<float> low = heard(-5), high = heard(7);
+    const std::size_t knock = sound_length(Cue::kKnock) + 3 * kSoundRate / 10;
+    const auto pitch_of = [&](std::span<const float> samples) {
+      return sound_traits(samples, kSoundRate).pitch_hz.value_or(1);
+    };
+    EXPECT_NEAR(12 * std::log2(pitch_of(std::span(high).subspan(knock)) /
+                               pitch_of(std::span(low).subspan(knock))),
+                12,
+                1)
+        << voice;
+    // The same sound, but for the gain of the whole.
+    const auto correlation = [&] {
+      double product = 0, of_low = 0, of_high = 0;
+      for (std::size_t i = 0; i < knock; ++i) {
+        product += static_cast<double>(low[i]) * static_cast<double>(high[i]);
+        of_low += static_cast<double>(low[i]) * static_cast<double>(low[i]);
+        of_high += static_cast<double>(high[i]) * static_cast<double>(high[i]);
+      }
+      return product / std::sqrt(of_low * of_high);
+    };
+    EXPECT_GT(correlation(), 0.99) << voice;
+  }
+}
+
+// A reference says how to speak, not how a door sounds.
+TEST_F(Local, CuesLeaveReferencesToTheVoice) {
+  References references;
+  references.sounds.resize(1);
+  references.sounds[0].traits.pitch_hz = 120;
+  references.sounds[0].traits.loudness_lufs = -23;
+  const auto shared = std::make_shared<const References>(std::move(references));
+  for (const bool words : {true, false}) {
+    GenerationRequest request =
+        prompt(words ? "[knock] One two three four five six, like @Audio1." : "[knock] @Audio1");
+    request.audio_references = {"https://example.com/a.wav"};
+    const Answer answer = Pending(provider_, request, seconds(60), shared).wait();
+    ASSERT_TRUE(answer) << answer.error().detail;
+    EXPECT_EQ(answer->target_lufs, -23);
+    EXPECT_FALSE(needs_stretch(render_spec(request, *answer)));
+    const std::vector<float> heard = samples_of(answer->bytes);
+    const std::size_t knock = sound_length(Cue::kKnock) + 3 * kSoundRate / 10;
+    ASSERT_EQ(heard.size() > knock, words) << "a mark is not read out";
+    if (words) {
+      const double pitch =
+          sound_traits(std::span(heard).subspan(knock), kSoundRate).pitch_hz.value_or(1);
+      EXPECT_NEAR(12 * std::log2(pitch / 120), 0, 1);
+    }
+  }
+}
+
+TEST_F(Local, WhatHasCuesIsAsLoudAsSpeech) {
+  for (const char* text :
+       {"It was late. [rain] Somebody came. (Door) [footsteps] Good evening.",
+        "[thunder] [wind] Run!",
+        "[clock] It is a quarter to nine. [bell] [bell] [bell] [silence] Nine."}) {
+    GenerationRequest request = prompt(text);
+    request.output_format = OutputFormat::kWav;
+    const Answer answer = say(request);
+    ASSERT_TRUE(answer);
+    const auto rendered = shape(*answer, render_spec(request, *answer));
+    ASSERT_TRUE(rendered);
+    constexpr std::size_t kHeader = 44;
+    const auto loudness = measure_loudness(
+        samples_of(std::string_view(rendered->bytes).substr(kHeader)), request.sample_rate);
+    ASSERT_TRUE(loudness);
+    EXPECT_NEAR(loudness->lufs, kSpokenLufs, 0.5) << text;
+    EXPECT_LT(loudness->true_peak, 0.8915) << text;  // -1 dBFS
+    EXPECT_NEAR(
+        static_cast<double>(rendered->samples) / rendered->rate, seconds_of(*answer), 0.001);
+  }
+}
+
+TEST_F(Local, EqualCuesSoundEqual) {
+  const GenerationRequest request = prompt("[wind] It was late. [bell] Привет [bell]");
+  const Answer first = say(request), again = say(request);
+  ASSERT_TRUE(first && again);
+  EXPECT_EQ(first->bytes, again->bytes);
+}
+
+// However many there are, they are cut like long speech, and what the client will not pay for is
+// not made.
+TEST_F(Local, ManyCuesAreBounded) {
+  GenerationRequest request = prompt(repeat("a [bell]", 80) + repeat("[rain](wind)", 90));
+  request.output_format = OutputFormat::kWav;
+  const Answer answer = say(request);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(seconds_of(*answer), 121);
+  const auto rendered = shape(*answer, render_spec(request, *answer));
+  ASSERT_TRUE(rendered);
+  EXPECT_EQ(rendered->samples, 120U * 24000);
+  EXPECT_TRUE(rendered->truncated);
+  request.max_credits = kChargeMin;
+  const Answer least = say(request);
+  ASSERT_TRUE(least);
+  EXPECT_EQ(seconds_of(*least), 9);
+  EXPECT_NEAR(length(prompt(repeat("[rain]", 341))), 5, 0.01);
 }
 
 TEST_F(Local, LongSpeechStopsAtTheCap) {

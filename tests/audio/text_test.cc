@@ -126,6 +126,15 @@ TEST(HasWords, LettersAndDigitsAre) {
   }
 }
 
+TEST(HasMoreThanMarks, LettersDigitsSymbolsAndPicturesAre) {
+  for (const char* text : {"a", "7", "é", "世", "$", "+", "😀", ". b", "[x]"}) {
+    EXPECT_TRUE(has_more_than_marks(text)) << text;
+  }
+  for (const char* text : {"", " ", ".", "?!", "…", "。", "(...)", " - ", "\n", "\u0301"}) {
+    EXPECT_FALSE(has_more_than_marks(text)) << text;
+  }
+}
+
 TEST(ToAscii, Table) {
   for (const auto& [in, out] : std::vector<std::pair<std::string, std::string>>{
            {"Plain text, as it is: 42!", "Plain text, as it is: 42!"},
@@ -257,6 +266,32 @@ TEST(SplitLanguages, IsBoundedAndLosesNothing) {
     joined += run.text;
   }
   EXPECT_EQ(joined, text);
+}
+
+// Alone, "Привет" would be spoken in Russian, and so would "тому" if "їжак" did not stand beside
+// it.
+TEST(SplitLanguages, PiecesOfOneTextAreInOneLanguage) {
+  using Runs = std::vector<std::vector<TextRun>>;
+  EXPECT_EQ(split_languages(std::vector<std::string>{}, "en-us"), Runs{});
+  EXPECT_EQ(split_languages(std::vector<std::string>{"", "Hello", ""}, "en-us"),
+            (Runs{{}, {{"en-us", "Hello"}}, {}}));
+  EXPECT_EQ(split_languages(std::vector<std::string>{"тому", "її їжак"}, "ru"),
+            (Runs{{{"uk", "тому"}}, {{"uk", "її їжак"}}}));
+  EXPECT_EQ(split_languages(std::vector<std::string>{"Hello, ", "世界 ", "(1) world."}, "en-us"),
+            (Runs{{{"en-us", "Hello, "}},
+                  {{"cmn-latn-pinyin", "世界 "}},
+                  {{"cmn-latn-pinyin", "(1) "}, {"en-us", "world."}}}));
+  // As many pieces as there can be, and pictures at their edges.
+  std::vector<std::string> many(700, "a😀");
+  const Runs runs = split_languages(many, "en-us");
+  ASSERT_EQ(runs.size(), many.size());
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    std::string text;
+    for (const TextRun& run : runs[i]) {
+      text += run.text;
+    }
+    EXPECT_EQ(text, many[i]);
+  }
 }
 
 TEST(SplitSentences, CutsAfterSentencesAndAtSpaces) {

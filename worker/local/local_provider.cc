@@ -4,13 +4,16 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/crypto.h"
 #include "common/domain/voices.h"
+#include "worker/audio/levels.h"
 #include "worker/audio/pipeline.h"
-#include "worker/local/local_voices.h"
-#include "worker/local/text.h"
+#include "worker/audio/stretch.h"
+#include "worker/local/stage.h"
 
 namespace audiogen {
 namespace {
@@ -83,9 +86,8 @@ double set_pitch(std::vector<speech::Utterance>& utterances,
 }
 
 // One text, prepared ever more carefully: what crashed the engine may pass the next time.
-std::vector<std::vector<speech::Utterance>> attempts_for(const std::string& text,
+std::vector<std::vector<speech::Utterance>> attempts_for(const std::vector<TextRun>& runs,
                                                          const LocalVoice& voice) {
-  const std::vector<TextRun> runs = split_languages(text, voice.language);
   std::vector<TextRun> plain;
   std::copy_if(runs.begin(), runs.end(), std::back_inserter(plain), [](const TextRun& run) {
     return !run.emoji && is_speakable(run.text);
@@ -99,25 +101,52 @@ std::vector<std::vector<speech::Utterance>> attempts_for(const std::string& text
   return {utterances_of(runs, voice), utterances_of(sentences, voice), std::move(plainest)};
 }
 
-std::vector<float> samples_of(const Audio& audio, std::size_t seconds_max) {
-  std::vector<float> out(std::min(audio.bytes.size() / sizeof(std::int16_t),
-                                  seconds_max * static_cast<std::size_t>(audio.rate)));
+// Of 16-bit samples.
+std::vector<float> samples_of(std::string_view bytes) {
+  std::vector<float> out(bytes.size() / sizeof(std::int16_t));
   for (std::size_t i = 0; i < out.size(); ++i) {
     std::int16_t sample = 0;
-    std::memcpy(&sample, audio.bytes.data() + i * sizeof(sample), sizeof(sample));
+    std::memcpy(&sample, bytes.data() + i * sizeof(sample), sizeof(sample));
     out[i] = static_cast<float>(sample) / 32768.0F;
   }
   return out;
 }
 
-// Has the pipeline bring the speech to the pitch, pace and loudness of a reference: what lies
-// between both is declared as not yet done. Beyond these ranges speech turns into caricature.
-void match(const SoundTraits& reference, Audio& speech) {
+// Without what is silent at both ends, but for a breath: engines begin and end every text with some
+// tenths of a second of it, which would stand around each sound.
+std::span<const float> without_rests(std::span<const float> samples, int rate) {
+  constexpr float kHeard = 0.003F;
+  const auto is_heard = [](float sample) { return std::abs(sample) >= kHeard; };
+  const auto first = std::find_if(samples.begin(), samples.end(), is_heard);
+  const auto last = std::find_if(samples.rbegin(), samples.rend(), is_heard).base();
+  const std::ptrdiff_t breath = rate / 20;
+  return first == samples.end() ? std::span<const float>()
+                                : std::span(first - std::min(breath, first - samples.begin()),
+                                            last + std::min(breath, samples.end() - last));
+}
+
+// The reverse of samples_of(), of what keeps within full scale.
+std::string bytes_of(std::span<const float> samples) {
+  std::string out;
+  out.reserve(samples.size() * sizeof(std::int16_t));
+  for (const float sample : samples) {
+    const auto value = static_cast<std::int16_t>(std::lround(sample * 32767.0F));
+    out.append(reinterpret_cast<const char*>(&value), sizeof(value));
+  }
+  return out;
+}
+
+// Has `speech`, of which `words` are what is spoken, brought to the pitch, pace and loudness of a
+// reference: what lies between both is declared as not yet done. Beyond these ranges speech turns
+// into caricature.
+void match(const SoundTraits& reference, std::span<const float> words, int rate, Audio& speech) {
   constexpr double kShiftMax = 12.0;  // semitones
   constexpr Range kPace{0.75, 1.35};
   constexpr Range kLoudness{-30.0, -12.0};  // LUFS
   constexpr std::size_t kSecondsMeasured = 20;
-  const SoundTraits own = sound_traits(samples_of(speech, kSecondsMeasured), speech.rate);
+  const std::size_t measured =
+      std::min(words.size(), kSecondsMeasured * static_cast<std::size_t>(rate));
+  const SoundTraits own = words.empty() ? SoundTraits{} : sound_traits(words.first(measured), rate);
   // What the request asks for on top stays on top.
   if (reference.pitch_hz && own.pitch_hz) {
     const double apart = 12.0 * std::log2(*reference.pitch_hz / *own.pitch_hz);
@@ -133,6 +162,27 @@ void match(const SoundTraits& reference, Audio& speech) {
 bool too_short(const Speech& speech) {
   return speech.samples.size() / sizeof(std::int16_t) * 1000 <
          static_cast<std::size_t>(kDurationMinMilliseconds) * static_cast<std::size_t>(speech.rate);
+}
+
+ProviderFault unsupported(std::string why) {
+  return {Fault::kUnsupportedInput, std::move(why), {}};
+}
+
+ProviderFault nothing_to_speak() {
+  return unsupported("nothing to speak");
+}
+
+// Of letters that no voice reads: they would be spelled out by their numbers, and billed.
+ProviderFault no_voice() {
+  return unsupported("no voice reads a script of the text");
+}
+
+// Sounds are made from it: of equal prompts the same ones.
+std::uint64_t seed_of(std::string_view prompt) {
+  std::uint64_t seed = 0;
+  const Sha256 hash = sha256(prompt);
+  std::memcpy(&seed, hash.data(), sizeof(seed));
+  return seed;
 }
 
 ProviderFault fault_of(SpeechFault fault) {
@@ -216,7 +266,7 @@ void LocalProvider::work() {
     if (call->request.facts) {
       call->request.facts->sent = CallFacts::Clock::now();
     }
-    Result<Audio, ProviderFault> result = speak(*call);
+    Result<Audio, ProviderFault> result = make(*call);
     {
       const MutexLock lock(mutex_);
       std::erase(running_, call);
@@ -225,40 +275,174 @@ void LocalProvider::work() {
   }
 }
 
-Result<Audio, ProviderFault> LocalProvider::speak(const Call& call) {
+// One request, on its way to be spoken.
+struct LocalProvider::Reading {
+  const Call& call;
+  const GenerationRequest& request;
+  const LocalVoice& voice;
+  // A second more than is delivered, rounded up, so that the pipeline sees that there was more.
+  std::uint32_t seconds_max;
+  std::chrono::steady_clock::time_point out_of_time;
+
+  bool refers() const { return !request.audio_references.empty(); }
+  // What there is to be read of `words`.
+  std::string cleaned(std::string_view words) const {
+    return clean_text(refers() ? strip_reference_marks(words) : words);
+  }
+  const SoundTraits& reference() const { return call.request.references->sounds.front().traits; }
+};
+
+struct LocalProvider::Spoken {
+  Speech speech;
+  double pitch = 0;  // semitones, of those asked for
+};
+
+Result<Audio, ProviderFault> LocalProvider::make(const Call& call) {
   const GenerationRequest& request = *call.request.request;
   if (request.image_url) {
-    return ProviderFault{Fault::kUnsupportedInput, "images are not supported", {}};
+    return unsupported("images are not supported");
   }
   const LocalVoice* const voice =
       find_local_voice(request.voice.value_or(std::string(kDefaultVoice)));
   if (voice == nullptr) {
-    return ProviderFault{Fault::kUnsupportedInput, "unknown voice", {}};
+    return unsupported("unknown voice");
   }
-  const bool refers = !request.audio_references.empty();
-  const std::string cleaned =
-      clean_text(refers ? strip_reference_marks(request.prompt) : request.prompt);
+  const Reading reading{
+      .call = call,
+      .request = request,
+      .voice = *voice,
+      .seconds_max = static_cast<std::uint32_t>((longest_ms(request.max_credits) + 999) / 1000 + 1),
+      .out_of_time = std::chrono::steady_clock::now() + options_.time_max};
+  return has_cues(request.prompt) ? play(reading, split_cues(request.prompt)) : narrate(reading);
+}
+
+Result<Audio, ProviderFault> LocalProvider::narrate(const Reading& reading) {
+  const std::string cleaned = reading.cleaned(reading.request.prompt);
   if (!is_speakable(cleaned)) {
-    return ProviderFault{Fault::kUnsupportedInput, "nothing to speak", {}};
+    return nothing_to_speak();
   }
-
   if (!has_voices(cleaned)) {
-    // Its letters would be spelled out by their numbers, and billed.
-    return ProviderFault{Fault::kUnsupportedInput, "no voice reads a script of the text", {}};
+    return no_voice();
   }
-  const std::string text = drop_unread(cleaned);
+  const std::vector<TextRun> runs = split_languages(drop_unread(cleaned), reading.voice.language);
+  Result<Spoken, ProviderFault> spoken =
+      speak(reading, runs, reading.request.pitch, reading.seconds_max);
+  if (!spoken) {
+    return spoken.error();
+  }
+  if (too_short(spoken->speech)) {
+    return nothing_to_speak();
+  }
+  Audio audio;
+  audio.rate = spoken->speech.rate;
+  audio.bytes = std::move(spoken->speech.samples);
+  audio.speed_applied = reading.request.speed;
+  audio.pitch_applied = spoken->pitch;
+  audio.target_lufs = kSpokenLufs;
+  if (reading.refers()) {
+    match(reading.reference(), samples_of(audio.bytes), audio.rate, audio);
+  }
+  return audio;
+}
 
+// Speed and pitch are the voice's, and all that is left of them is done before sounds are added.
+Result<Audio, ProviderFault> LocalProvider::play(const Reading& reading,
+                                                 const std::vector<ScriptPart>& script) {
+  const GenerationRequest& request = reading.request;
+  std::vector<std::string> pieces;  // one for each part of words
+  std::string text;
+  for (const ScriptPart& part : script) {
+    if (!part.cue) {
+      pieces.push_back(reading.cleaned(part.words));
+      text += pieces.back() + '\n';
+    }
+  }
+  if (!has_voices(text)) {
+    return no_voice();
+  }
+  for (std::string& piece : pieces) {
+    piece = drop_unread(piece);
+    // A full stop after a bracket is no word.
+    if (!has_more_than_marks(piece)) {
+      piece.clear();
+    }
+  }
+  const std::vector<std::vector<TextRun>> runs = split_languages(pieces, reading.voice.language);
+  const bool flite = std::all_of(runs.begin(), runs.end(), [](const auto& piece) {
+    return std::all_of(piece.begin(), piece.end(), is_for_flite);
+  });
+  const double pitch = flite ? request.pitch : 0.0;  // that all words can be given by their engine
+
+  std::vector<StageItem> items;
+  std::vector<double> pitches;  // that each was given
+  std::vector<float> words;     // all of them
+  auto piece = runs.begin();
+  for (const ScriptPart& part : script) {
+    if (part.cue) {
+      items.push_back({.cue = part.cue});
+      pitches.push_back(pitch);
+      continue;
+    }
+    const std::vector<TextRun>& piece_runs = *piece++;
+    const std::size_t seconds = words.size() / kSoundRate;
+    if (piece_runs.empty() || seconds >= reading.seconds_max) {
+      continue;
+    }
+    Result<Spoken, ProviderFault> spoken = speak(
+        reading, piece_runs, pitch, reading.seconds_max - static_cast<std::uint32_t>(seconds));
+    if (!spoken) {
+      return spoken.error();
+    }
+    Result<std::vector<float>> samples =
+        resample(samples_of(spoken->speech.samples), spoken->speech.rate, kSoundRate);
+    AG_CHECK(samples);  // fails for rates out of all bounds alone
+    const std::span<const float> heard = without_rests(*samples, kSoundRate);
+    words.insert(words.end(), heard.begin(), heard.end());
+    items.push_back({.words = {heard.begin(), heard.end()}});
+    pitches.push_back(spoken->pitch);
+  }
+
+  Audio audio;
+  audio.rate = kSoundRate;
+  audio.speed_applied = request.speed;
+  audio.pitch_applied = pitch;
+  audio.target_lufs = kSpokenLufs;
+  if (reading.refers()) {
+    match(reading.reference(), words, kSoundRate, audio);
+  }
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    RenderSpec left = render_spec(request, audio);
+    left.pitch_remaining += pitch - pitches[i];
+    if (!items[i].words.empty() && needs_stretch(left)) {
+      items[i].words = stretch(
+          std::move(items[i].words), kSoundRate, left.speed_remaining, left.pitch_remaining);
+    }
+  }
+  audio.speed_applied = request.speed;
+  audio.pitch_applied = request.pitch;
+  const std::vector<float> heard =
+      perform(items, seed_of(request.prompt), std::size_t{reading.seconds_max} * kSoundRate);
+  if (is_silent(heard)) {
+    return unsupported("nothing to hear");
+  }
+  audio.bytes = bytes_of(heard);
+  return audio;
+}
+
+// Has `runs` spoken, `pitch` semitones from the voice's own where flite speaks alone. What is too
+// short to be heard has its marks named.
+Result<LocalProvider::Spoken, ProviderFault> LocalProvider::speak(const Reading& reading,
+                                                                  const std::vector<TextRun>& runs,
+                                                                  double pitch,
+                                                                  std::uint32_t seconds_max) {
+  const Call& call = reading.call;
   speech::Request speech;
   speech.words_per_minute = static_cast<std::uint32_t>(
-      std::lround(speech::kWordsPerMinute * voice->rate * request.speed));
-  // A second more than is delivered, rounded up, so that the pipeline sees that there was more.
-  speech.seconds_max =
-      static_cast<std::uint32_t>((longest_ms(request.max_credits) + 999) / 1000 + 1);
-
-  const auto out_of_time = std::chrono::steady_clock::now() + options_.time_max;
-  const auto deadline = std::min(call.request.deadline, out_of_time);
-  for (std::vector<speech::Utterance>& utterances : attempts_for(text, *voice)) {
-    const double pitch = set_pitch(utterances, *voice, request.pitch);
+      std::lround(speech::kWordsPerMinute * reading.voice.rate * reading.request.speed));
+  speech.seconds_max = seconds_max;
+  const auto deadline = std::min(call.request.deadline, reading.out_of_time);
+  for (std::vector<speech::Utterance>& utterances : attempts_for(runs, reading.voice)) {
+    const double applied = set_pitch(utterances, reading.voice, pitch);
     speech.utterances = std::move(utterances);
     speech.speak_punctuation = 0;
     Result<Speech, SpeechFault> spoken = helper_.speak(speech, deadline, call.cancellation);
@@ -270,25 +454,13 @@ Result<Audio, ProviderFault> LocalProvider::speak(const Call& call) {
     if (!spoken && spoken.error() == SpeechFault::kCrashed) {
       continue;
     }
-    if (!spoken && spoken.error() == SpeechFault::kDeadline && deadline == out_of_time) {
+    if (!spoken && spoken.error() == SpeechFault::kDeadline && deadline == reading.out_of_time) {
       return ProviderFault{Fault::kBrokenByInput, "the engine takes too long on this text", {}};
     }
     if (!spoken) {
       return fault_of(spoken.error());
     }
-    if (too_short(*spoken)) {
-      return ProviderFault{Fault::kUnsupportedInput, "nothing to speak", {}};
-    }
-    Audio audio;
-    audio.rate = spoken->rate;
-    audio.bytes = std::move(spoken->samples);
-    audio.speed_applied = request.speed;
-    audio.pitch_applied = pitch;
-    audio.target_lufs = kSpokenLufs;
-    if (refers) {
-      match(call.request.references->sounds.front().traits, audio);
-    }
-    return audio;
+    return Spoken{*std::move(spoken), applied};
   }
   return fault_of(SpeechFault::kCrashed);
 }

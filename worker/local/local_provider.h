@@ -1,8 +1,10 @@
-// The built-in provider: narration by espeak-ng in the speech helper, offline and free of charge.
-// No sound scenes, no images; of a reference it matches pitch, pace and loudness, not the voice.
+// The built-in provider: narration by the speech helper, and the sounds that a prompt asks for by
+// name (common/domain/cues.h), offline and free of charge. No sound scenes by description, no
+// images; of a reference it matches pitch, pace and loudness, not the voice.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <string>
@@ -10,8 +12,11 @@
 #include <vector>
 
 #include "common/base/mutex.h"
+#include "common/domain/cues.h"
 #include "worker/chain/provider.h"
+#include "worker/local/local_voices.h"
 #include "worker/local/speech_helper.h"
+#include "worker/local/text.h"
 
 namespace audiogen {
 
@@ -39,9 +44,17 @@ class LocalProvider : public AudioProvider {
 
  private:
   struct Call;
+  struct Reading;
+  struct Spoken;
 
   void work();
-  Result<Audio, ProviderFault> speak(const Call& call);
+  Result<Audio, ProviderFault> make(const Call& call);
+  Result<Audio, ProviderFault> narrate(const Reading& reading);
+  Result<Audio, ProviderFault> play(const Reading& reading, const std::vector<ScriptPart>& script);
+  Result<Spoken, ProviderFault> speak(const Reading& reading,
+                                      const std::vector<TextRun>& runs,
+                                      double pitch,
+                                      std::uint32_t seconds_max);
 
   const LocalOptions options_;
   const Capabilities capabilities_;

@@ -31,6 +31,9 @@ constexpr char32_t kTsheg = 0x0F0B;  // between the syllables of a Tibetan word
 // ends a sentence.
 constexpr char32_t kLineEnd = '\n';
 
+// U+E000, for private use: cleaned text has none.
+constexpr std::string_view kPieceEnd = "\uE000";
+
 std::u32string to_code_points(std::string_view text) {
   std::u32string out;
   out.reserve(text.size());
@@ -366,6 +369,13 @@ bool has_words(std::string_view text) {
   });
 }
 
+bool has_more_than_marks(std::string_view text) {
+  const std::u32string code_points = to_code_points(text);
+  return std::any_of(code_points.begin(), code_points.end(), [](char32_t c) {
+    return is_letter(c) || is_number(c) || is_symbol(c) || is_emoji(c);
+  });
+}
+
 bool has_voices(std::string_view text) {
   std::size_t letters = 0;
   std::size_t unread = 0;
@@ -479,6 +489,32 @@ std::vector<TextRun> split_languages(std::string_view text, std::string_view lan
     runs.push_back(TextRun{std::string(language), std::move(leading), false});
   }
   return runs;
+}
+
+std::vector<std::vector<TextRun>> split_languages(const std::vector<std::string>& pieces,
+                                                  std::string_view language) {
+  std::string text;
+  for (const std::string& piece : pieces) {
+    text += piece;
+    text += kPieceEnd;
+  }
+  std::vector<std::vector<TextRun>> out(pieces.size());
+  std::size_t piece = 0;
+  for (const TextRun& run : split_languages(text, language)) {
+    std::string_view rest = run.text;
+    for (;;) {
+      const std::size_t end = rest.find(kPieceEnd);
+      if (const std::string_view words = rest.substr(0, end); !words.empty()) {
+        out[piece].push_back({run.language, std::string(words), run.emoji});
+      }
+      if (end == std::string_view::npos) {
+        break;
+      }
+      piece = std::min(piece + 1, pieces.size() - 1);
+      rest.remove_prefix(end + kPieceEnd.size());
+    }
+  }
+  return out;
 }
 
 std::vector<TextRun> split_sentences(const std::vector<TextRun>& runs, std::size_t bytes_max) {

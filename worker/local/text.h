@@ -32,6 +32,9 @@ bool is_speakable(std::string_view text);
 // True when there is a word to say: a letter or a digit.
 bool has_words(std::string_view text);
 
+// True when there is more than punctuation: a letter, digit, symbol or picture.
+bool has_more_than_marks(std::string_view text);
+
 // Cleaned text for an engine that knows English and ASCII alone: letters without their marks,
 // digits of every script as its own, a few signs as words, a space for everything else.
 std::string to_ascii(std::string_view text);
@@ -48,6 +51,11 @@ std::string drop_unread(std::string_view text);
 // before them. At most kRunsMax runs: the last one then holds the rest.
 std::vector<TextRun> split_languages(std::string_view text, std::string_view language);
 inline constexpr std::size_t kRunsMax = 1024;
+
+// The same of pieces of one text, which are spoken apart: the runs of each. What decides on a
+// language is all of the text.
+std::vector<std::vector<TextRun>> split_languages(const std::vector<std::string>& pieces,
+                                                  std::string_view language);
 
 // Cuts every run after its sentences, and at a space where a sentence is longer than `bytes_max`.
 std::vector<TextRun> split_sentences(const std::vector<TextRun>& runs, std::size_t bytes_max);
