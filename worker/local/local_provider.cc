@@ -19,6 +19,7 @@ namespace audiogen {
 namespace {
 
 constexpr std::size_t kSentenceMax = 400;  // bytes; longer ones crash the engine more often
+constexpr Range kPace{0.75, 1.35};         // of a reference, times the voice's own
 
 Capabilities local_capabilities(int max_in_flight) {
   Capabilities out;
@@ -140,8 +141,7 @@ std::string bytes_of(std::span<const float> samples) {
 // reference: what lies between both is declared as not yet done. Beyond these ranges speech turns
 // into caricature.
 void match(const SoundTraits& reference, std::span<const float> words, int rate, Audio& speech) {
-  constexpr double kShiftMax = 12.0;  // semitones
-  constexpr Range kPace{0.75, 1.35};
+  constexpr double kShiftMax = 12.0;        // semitones
   constexpr Range kLoudness{-30.0, -12.0};  // LUFS
   constexpr std::size_t kSecondsMeasured = 20;
   const std::size_t measured =
@@ -376,16 +376,19 @@ Result<Audio, ProviderFault> LocalProvider::play(const Reading& reading,
   std::vector<StageItem> items;
   std::vector<double> pitches;  // that each was given
   std::vector<float> words;     // all of them
+  const std::size_t most = std::size_t{reading.seconds_max} * kSoundRate;
+  std::size_t before = 0;  // is heard before the next part, at the least
   auto piece = runs.begin();
   for (const ScriptPart& part : script) {
     if (part.cue) {
       items.push_back({.cue = part.cue});
       pitches.push_back(pitch);
+      before += sound_length(*part.cue);
       continue;
     }
     const std::vector<TextRun>& piece_runs = *piece++;
     const std::size_t seconds = words.size() / kSoundRate;
-    if (piece_runs.empty() || seconds >= reading.seconds_max) {
+    if (piece_runs.empty() || seconds >= reading.seconds_max || before >= most) {
       continue;
     }
     Result<Spoken, ProviderFault> spoken = speak(
@@ -397,6 +400,7 @@ Result<Audio, ProviderFault> LocalProvider::play(const Reading& reading,
         resample(samples_of(spoken->speech.samples), spoken->speech.rate, kSoundRate);
     AG_CHECK(samples);  // fails for rates out of all bounds alone
     const std::span<const float> heard = without_rests(*samples, kSoundRate);
+    before += static_cast<std::size_t>(static_cast<double>(heard.size()) / kPace.high);
     words.insert(words.end(), heard.begin(), heard.end());
     items.push_back({.words = {heard.begin(), heard.end()}});
     pitches.push_back(spoken->pitch);
@@ -420,8 +424,7 @@ Result<Audio, ProviderFault> LocalProvider::play(const Reading& reading,
   }
   audio.speed_applied = request.speed;
   audio.pitch_applied = request.pitch;
-  const std::vector<float> heard =
-      perform(items, seed_of(request.prompt), std::size_t{reading.seconds_max} * kSoundRate);
+  const std::vector<float> heard = perform(items, seed_of(request.prompt), most);
   if (is_silent(heard)) {
     return unsupported("nothing to hear");
   }
