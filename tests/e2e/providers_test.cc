@@ -211,6 +211,24 @@ TEST(Fallback, RetryAfterIsHonouredInPlace) {
   EXPECT_EQ(second.call_count(), 0U);
 }
 
+// Its task has ended without it: what it was its worker tells by itself.
+TEST(Costs, ACallWhoseTaskWasCanceledIsRecorded) {
+  ProviderDouble first([](const DoubleCall&) { return DoubleReply{.form = Form::kHang}; });
+  const ChainFile chain({openai_entry(kFirst, first, R"(,"price":{"amount":0.02,"per":"call"})")});
+  Stack stack(chain.options());
+  const Account ann = stack.account();
+  const std::string id = stack.create(ann, Stack::body()).text("id");
+  ASSERT_TRUE(first.wait_until([&] { return first.call_count() == 1; }, 60s));
+  stack.admin({"task", "cancel", id});
+  const auto calls = [&] {
+    return stack.database().text(
+        store::Sql("SELECT GROUP_CONCAT(CONCAT_WS(' ', provider, outcome, cost, earned)) FROM "
+                   "provider_calls"));
+  };
+  EXPECT_TRUE(eventually(60s, [&] { return calls() == "alpha-upstream 6 20000"; })) << calls();
+  stack.database().expect_invariants();
+}
+
 TEST(Fallback, AllFailingForLongIsUnavailableAndRefunded) {
   ProviderDouble first([](const DoubleCall&) { return at(503); });
   ProviderDouble second([](const DoubleCall&) { return on_the_wire(Form::kReset); });
