@@ -35,8 +35,8 @@ struct ProviderEntry {
   int max_in_flight = 64;
   std::chrono::milliseconds queue_wait{0};  // 0: as long as it takes
   Makes makes = Makes::kNarration;
-  std::optional<ProviderPrice> price{};     // of what a call is billed by; nullopt: nobody has said
-  int tier = 1;  // of quality, 1-9; the local engine is of kTierOfTheHouse
+  std::optional<ProviderPrice> price{};  // of what a call is billed by; nullopt: nobody has said
+  int tier = 1;                          // of quality, 1-9; the local engine is of kTierOfTheHouse
 
   // All options of its kind, by name; those that were not given are as the kind says. JSON objects
   // are kept as their text.

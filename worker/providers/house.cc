@@ -18,7 +18,7 @@ std::unique_ptr<AudioProvider> make(const ProviderEntry& entry) {
 
 constinit const ProviderKind kKind = {
     .name = "local",
-    .about = "the engine of the house: flite and espeak-ng narrate",
+    .about = "the engine of the house: flite and espeak-ng narrate, cues are sounds",
     .max_in_flight = 256,
     .format = &make,
 };
