@@ -442,6 +442,28 @@ TEST(Bulkhead, WhatWaitsTooLongGoesToTheNext) {
   }));
 }
 
+// They went from one queue into the next, where they waited for as long again.
+TEST(Bulkhead, WhatIsPassedOnGoesToWhoIsFree) {
+  ProviderDouble first([](const DoubleCall&) { return on_the_wire(Form::kHang); });
+  ProviderDouble second([](const DoubleCall&) { return on_the_wire(Form::kHang); });
+  ProviderDouble third([](const DoubleCall&) { return wav_reply(0.3); });
+  const auto full_after_one = [](const char* seconds) {
+    return R"(,"timeout_seconds":600,"max_in_flight":1,"queue_wait_seconds":)" +
+           std::string(seconds);
+  };
+  const ChainFile chain({openai_entry(kFirst, first, full_after_one("1")),
+                         openai_entry(kSecond, second, full_after_one("300")),
+                         openai_entry("gamma-upstream", third)});
+  Stack stack(chain.options());
+  const Account ann = stack.account(100'000);
+  for (int i = 0; i < 6; ++i) {
+    stack.create(ann, wav_body("x"));
+  }
+  EXPECT_TRUE(third.wait_until([&] { return third.call_count() == 4; }, 60s)) << third.call_count();
+  EXPECT_EQ(first.call_count(), 1U);
+  EXPECT_EQ(second.call_count(), 1U);
+}
+
 TEST(Reload, SwapsTheChainUnderLoadAndRefusesABadFile) {
   ProviderDouble first([](const DoubleCall&) {
     DoubleReply out = wav_reply(0.3);

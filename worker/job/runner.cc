@@ -249,7 +249,14 @@ void JobRunner::provider_failed(const JobPtr& job, const ProviderFault& fault) {
     job->unable.push_back(job->provider);
   }
   const TaskTime time = job->time(Job::Clock::now());
-  const auto another = job->chain->choose(*job->request, job->provider + 1, time);
+  std::optional<std::size_t> another;
+  // What has waited for its turn long enough does not wait for another's while a third is free.
+  if (fault.fault == Fault::kNotCalled) {
+    another = job->chain->choose_free(*job->request, job->provider + 1, time);
+  }
+  if (!another) {
+    another = job->chain->choose(*job->request, job->provider + 1, time);
+  }
   const Nobody nobody = job->chain->nobody(*job->request, time, job->unable);
   const Decision decision =
       after_fault(fault,
