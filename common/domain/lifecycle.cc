@@ -142,13 +142,15 @@ std::chrono::milliseconds retry_delay(std::uint32_t claims,
   struct Delay {
     std::chrono::milliseconds least;
     double of_left;
+    std::chrono::milliseconds most;
   };
   constexpr std::array<Delay, kClaimsMax - 1> kDelays = {
-      {{2s, 0}, {8s, 0}, {30s, 1.0 / 6}, {90s, 3.0 / 5}}};
+      {{2s, 0, 2s}, {8s, 0, 8s}, {30s, 1.0 / 6, 15min}, {90s, 3.0 / 5, 60min}}};
   constexpr double kSpread = 0.2;
   const Delay& delay = kDelays[std::min<std::size_t>(claims, kDelays.size()) - 1];
   const std::chrono::duration<double, std::milli> base =
-      std::max<std::chrono::duration<double, std::milli>>(delay.least, left * delay.of_left);
+      std::clamp<std::chrono::duration<double, std::milli>>(
+          left * delay.of_left, delay.least, delay.most);
   return std::chrono::round<std::chrono::milliseconds>(base * (1 + kSpread * jitter));
 }
 

@@ -70,7 +70,8 @@ inline constexpr std::chrono::seconds kWholePass{60};
 
 // Wait before attempt `claims + 1` (claims >= 1), spread by `jitter` in [-1, 1] times 20 %: 2 and
 // 8 s; then a sixth and three fifths of what is left of the task's time, 30 and 90 s at the least,
-// so that the last attempts come when a longer failure may be over.
+// so that the last attempts come when a longer failure may be over, and 15 and 60 min at the most:
+// of a task with a day's time somebody waits, too.
 std::chrono::milliseconds retry_delay(std::uint32_t claims,
                                       std::chrono::milliseconds left,
                                       double jitter);

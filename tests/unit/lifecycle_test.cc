@@ -46,6 +46,8 @@ TEST(RetryDelay, WaitsGrowAndSpread) {
   EXPECT_EQ(retry_delay(3, 60s, 0), 30s) << "of little time";
   EXPECT_EQ(retry_delay(4, 60s, 0), 90s);
   EXPECT_EQ(retry_delay(4, -5s, 0), 90s);
+  EXPECT_EQ(retry_delay(3, 86'400s, 0), 15min) << "of a day";
+  EXPECT_EQ(retry_delay(4, 86'400s, 0), 60min);
   EXPECT_EQ(retry_delay(1, 900s, 1), 2400ms);
   EXPECT_EQ(retry_delay(1, 900s, -1), 1600ms);
   EXPECT_EQ(retry_delay(4, 740s, 0.5), 488400ms);
