@@ -82,6 +82,8 @@ class Job {
 
   // Somebody was called in this claim, whatever came of it.
   std::atomic<bool> called = false;
+  // Its call was ended because it waited too long for its turn, and another has a free slot.
+  std::atomic<bool> passed_on = false;
 
   TaskTime time(Clock::time_point now) const;
   // To settle it as `claim_end` says. Nothing is said of a call.
