@@ -405,7 +405,7 @@ void write_changes(Session& session, std::span<const TaskChange> changes, Instan
   end_past_attempts(session, others, now);
 }
 
-void write_calls(Session& session, std::vector<CallRow> calls, Instant now) {
+void write_calls(Session& session, std::vector<CallRow> calls, ToldBy told_by, Instant now) {
   if (calls.empty()) {
     return;
   }
@@ -437,11 +437,24 @@ void write_calls(Session& session, std::vector<CallRow> calls, Instant now) {
         << call.quantity() << "," << (cost ? std::optional(cost->value) : std::nullopt) << ","
         << row.earned << ")";
   });
-  session.later(sql << " ON DUPLICATE KEY UPDATE outcome=VALUES(outcome), sent_at=VALUES(sent_at), "
-                       "took_ms=VALUES(took_ms), first_byte_ms=VALUES(first_byte_ms), "
-                       "audio_ms=VALUES(audio_ms), price_unit=VALUES(price_unit), "
-                       "price=VALUES(price), quantity=VALUES(quantity), cost=VALUES(cost), "
-                       "earned=VALUES(earned)");
+  if (told_by == ToldBy::kSettlement) {
+    sql << " ON DUPLICATE KEY UPDATE outcome=VALUES(outcome), sent_at=VALUES(sent_at), "
+           "took_ms=VALUES(took_ms), first_byte_ms=VALUES(first_byte_ms), "
+           "audio_ms=VALUES(audio_ms), price_unit=VALUES(price_unit), price=VALUES(price), "
+           "quantity=VALUES(quantity), cost=VALUES(cost), earned=VALUES(earned)";
+  } else {
+    // From left to right: what others wrote who knew nothing has no took_ms, so that comes last.
+    sql << " ON DUPLICATE KEY UPDATE outcome=IF(took_ms IS NULL,VALUES(outcome),outcome), "
+           "sent_at=IF(took_ms IS NULL,VALUES(sent_at),sent_at), "
+           "first_byte_ms=IF(took_ms IS NULL,VALUES(first_byte_ms),first_byte_ms), "
+           "audio_ms=IF(took_ms IS NULL,VALUES(audio_ms),audio_ms), "
+           "price_unit=IF(took_ms IS NULL,VALUES(price_unit),price_unit), "
+           "price=IF(took_ms IS NULL,VALUES(price),price), "
+           "quantity=IF(took_ms IS NULL,VALUES(quantity),quantity), "
+           "cost=IF(took_ms IS NULL,VALUES(cost),cost), "
+           "took_ms=IF(took_ms IS NULL,VALUES(took_ms),took_ms)";
+  }
+  session.later(sql);
 }
 
 void write_looks(Session& session, std::span<const Look> looks, Instant now) {

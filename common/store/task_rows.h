@@ -109,7 +109,11 @@ struct CallRow {
   const CallRecord* call = nullptr;
   std::optional<Units> earned{};
 };
-void write_calls(Session& session, std::vector<CallRow> calls, Instant now);
+enum class ToldBy : std::uint8_t {
+  kSettlement,  // It knows what became of the calls.
+  kWorker,      // Later: it replaces only what others wrote who knew nothing.
+};
+void write_calls(Session& session, std::vector<CallRow> calls, ToldBy told_by, Instant now);
 
 // Sets the next look of locked rows. No lease is left that lasts longer than a new one: the clock
 // may have been set back since it was given.

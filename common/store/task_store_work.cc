@@ -297,7 +297,7 @@ void TaskStore::settle_in(std::vector<BatchItem<SettleCommand, Settled>>& entrie
     *hints = release_next(session_, books, crowds, tasks.now).hints;
   }
   write_changes(session_, changes, tasks.now);
-  write_calls(session_, std::move(calls), tasks.now);
+  write_calls(session_, std::move(calls), ToldBy::kSettlement, tasks.now);
   books.write(tasks.now);
   AG_CRASH_POINT("settle.written");
 }
@@ -309,7 +309,7 @@ Batch<bool> TaskStore::record_calls(std::span<const CallRecord> calls) {
       rows.push_back({.call = call});
       out = true;
     }
-    write_calls(session_, std::move(rows), session_.now());
+    write_calls(session_, std::move(rows), ToldBy::kWorker, session_.now());
   };
   return in_batch<CallRecord, bool>("record_calls", calls, false, body);
 }

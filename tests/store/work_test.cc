@@ -560,6 +560,9 @@ TEST_F(WorkTest, CallsOfWhoeverIsGoneAreWrittenAsLost) {
                                         call_of(canceled.task, 1, CallOutcome::kDropped)};
   must(store_.record_calls(told));
   EXPECT_EQ(calls(canceled.task), "1 primary 6 26 390 -");
+  const std::vector<CallRecord> later = {call_of(canceled.task, 1, CallOutcome::kUndelivered)};
+  must(store_.record_calls(later));
+  EXPECT_EQ(calls(canceled.task), "1 primary 6 26 390 -") << "what has been told stays";
   const Claim again = *claim(reaped.task, static_cast<std::uint32_t>(column(reaped.task, "epoch")));
   expire_lease(again.task);
   must(store_.sweep(10));

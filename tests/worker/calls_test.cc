@@ -101,7 +101,16 @@ TEST_F(CallsTest, WhatACallWasIsKeptForTheEndOfItsTask) {
   EXPECT_EQ(ended(fault(Fault::kUnknownOutcome)).outcome, CallOutcome::kUnknown);
   EXPECT_EQ(ended(fault(Fault::kOutOfTime)).outcome, CallOutcome::kUnknown);
   EXPECT_EQ(ended(fault(Fault::kCanceled)).outcome, CallOutcome::kBeaten);
-  const auto dropped = ended(fault(Fault::kCanceled), [](Job& job) { job.give_back(); });
+  ProviderFault no_good = fault(Fault::kTryNext);
+  no_good.made = true;
+  EXPECT_EQ(ended(no_good).outcome, CallOutcome::kUndelivered) << "it is billed";
+  const auto ended_there = ended(fault(Fault::kCanceled), [](Job& job) { job.lose(true); });
+  EXPECT_EQ(ended_there.outcome, CallOutcome::kDropped);
+  EXPECT_EQ(ended_there.cost(), Micros{0}) << "nobody counts it again";
+  const auto dropped = ended(fault(Fault::kCanceled), [&](Job& job) {
+    job.give_back();
+    provider_->facts.front()->goes_on = true;
+  });
   EXPECT_EQ(dropped.outcome, CallOutcome::kDropped);
   EXPECT_EQ(dropped.cost(), std::nullopt) << "it goes on there, and counts where it ends";
   const auto made = ended(Audio{}, [&](Job&) {

@@ -67,6 +67,8 @@ struct ProviderFault {
   Fault fault;
   std::string detail;  // for operators; never text of the user, of a reference or a secret
   std::optional<std::chrono::seconds> retry_after;
+  bool made = false;  // audio was made there, and is billed, and did not come or is no good
+  std::optional<Thousandths> billed{};  // of which the provider says that it bills so much
 };
 
 // What is known of a call beside its answer.
@@ -76,6 +78,7 @@ struct CallFacts {
   std::optional<Clock::time_point> first_byte{};  // Of the answer that brought audio.
   // What the provider says it bills, in the unit in which its kind does.
   std::optional<Thousandths> reported{};
+  bool goes_on = false;  // We ended it, and a later call may ask for its audio.
 };
 
 // What the request refers to, fetched and found to be what the interface allows.

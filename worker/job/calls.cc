@@ -36,7 +36,7 @@ CallOutcome outcome_of(const Job& job, const Calls::Answer& answer) {
     case Fault::kCanceled:
       return job.is_lost() || job.is_given_back() ? CallOutcome::kDropped : CallOutcome::kBeaten;
     default:
-      return CallOutcome::kFailed;
+      return answer.error().made ? CallOutcome::kUndelivered : CallOutcome::kFailed;
   }
 }
 
@@ -62,7 +62,7 @@ store::CallRecord record_of(const Job& job,
   if (able.price && able.price->unit == able.reports) {
     out.counted.reported = facts.reported;
   }
-  out.counted.goes_on = out.outcome == CallOutcome::kDropped && able.gives_tickets;
+  out.counted.goes_on = facts.goes_on;
   return out;
 }
 
@@ -81,13 +81,25 @@ Calls::Calls(const DatabaseUrl& database,
     : roster_(roster),
       scheduler_(scheduler),
       tickets_(tickets),
-      records_(records),
+      late_(std::make_shared<Late>(&records)),
       answered_(std::move(answered)),
       rows_(database,
             {.use = "attempt", .threads = 1, .batch_max = kBatchMax, .capacity = kWaitingMax},
             [](store::TaskStore& store, std::span<const store::AttemptStart> starts) {
               return store.start_attempts(starts);
             }) {}
+
+Calls::~Calls() {
+  const MutexLock lock(late_->mutex);
+  late_->records = nullptr;
+}
+
+void Calls::Late::write(store::CallRecord record) {
+  const MutexLock lock(mutex);
+  if (records != nullptr) {
+    records->write({std::move(record)});
+  }
+}
 
 void Calls::stop() {
   rows_.stop();
@@ -172,6 +184,7 @@ void Calls::pass_on(const JobPtr& job,
     return;
   }
   if (job->chain->choose_free(*job->request, call.provider + 1, job->time(Job::Clock::now()))) {
+    job->passed_on = true;
     waiting->stop_waiting();
   } else {
     scheduler_.after(kLookForFree, [this, job, call, waiting] { pass_on(job, call, waiting); });
@@ -205,8 +218,8 @@ std::shared_ptr<ProviderCall> Calls::open(const JobPtr& job, const Call& call) {
   const auto facts = std::make_shared<CallFacts>();
   request.facts = facts;
   return job->chain->at(call.provider)
-      .start(std::move(request), [this, job, call, facts](Answer answer) {
-        provider_answered(job, call, *facts, std::move(answer));
+      .start(std::move(request), [this, job, call, facts, late = late_](Answer answer) {
+        provider_answered(job, call, *facts, *late, std::move(answer));
       });
 }
 
@@ -245,16 +258,17 @@ void Calls::write_hedge_later(const JobPtr& job, const Call& call) {
   scheduler_.after(store_pause(1), [this, job, call] { write_hedge(job, call); });
 }
 
-void Calls::provider_answered(const JobPtr& job,
-                              const Call& call,
-                              const CallFacts& facts,
-                              Answer answer) {
+void Calls::provider_answered(
+    const JobPtr& job, const Call& call, const CallFacts& facts, Late& late, Answer answer) {
   AG_CRASH_POINT("worker.answered");
   if (facts.sent) {
     store::CallRecord record = record_of(*job, call, facts, answer);
     if (!job->keep(record)) {
-      records_.write({std::move(record)});
+      late.write(std::move(record));
     }
+  }
+  if (!facts.sent && !answer && answer.error().fault == Fault::kCanceled) {
+    answer = ProviderFault{Fault::kCanceled, store::kNotCalled, std::nullopt};
   }
   if (answer || answer.error().fault != Fault::kNotCalled) {
     job->called = true;

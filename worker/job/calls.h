@@ -29,6 +29,7 @@ class Calls {
         Tickets& tickets,
         CallRecords& records,
         Answered answered);
+  ~Calls();
   Calls(const Calls&) = delete;
   Calls& operator=(const Calls&) = delete;
 
@@ -42,6 +43,14 @@ class Calls {
   void stop();
 
  private:
+  // Of what lost a race nobody waits for the answer, so it may come when this object is gone.
+  struct Late {
+    explicit Late(CallRecords* to) : records(to) {}
+    Mutex mutex;
+    CallRecords* records GUARDED_BY(mutex);  // Null: gone.
+    void write(store::CallRecord record);
+  };
+
   void write(const JobPtr& job, const store::AttemptStart& start);
   void write_later(const JobPtr& job, const store::AttemptStart& start);
   std::shared_ptr<ProviderCall> open(const JobPtr& job, const Call& call);
@@ -49,16 +58,15 @@ class Calls {
   void hedge(const JobPtr& job, const Call& slow);
   void write_hedge(const JobPtr& job, const Call& call);
   void write_hedge_later(const JobPtr& job, const Call& call);
-  void provider_answered(const JobPtr& job,
-                         const Call& call,
-                         const CallFacts& facts,
-                         Answer answer);
+  // Touches no member unless the job waits for the answer.
+  void provider_answered(
+      const JobPtr& job, const Call& call, const CallFacts& facts, Late& late, Answer answer);
   void call_ended(const JobPtr& job, const Call& call, Answer answer);
 
   Roster& roster_;
   Scheduler& scheduler_;
   Tickets& tickets_;
-  CallRecords& records_;
+  const std::shared_ptr<Late> late_;
   const Answered answered_;
   store::GroupCommit<store::AttemptStart, bool> rows_;
 };

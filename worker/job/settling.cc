@@ -115,8 +115,9 @@ void Settling::settle(const JobPtr& job, store::SettleCommand command, int tries
     if (tries == 0) {
       not_delivered(*job, command);
       static_cast<void>(removals_.post(command.output_key));
-      records_.write(undelivered(std::move(command.calls)));
     }
+    // Where it was committed, what it wrote stays.
+    records_.write(undelivered(std::move(command.calls)));
     roster_.leave(job);
     return;
   }

@@ -29,6 +29,7 @@ Capabilities local_capabilities(int max_in_flight) {
   out.audio_references = true;
   out.native_speed = kSpeedRange;
   out.max_in_flight = max_in_flight;
+  out.price = ProviderPrice{PriceUnit::kCall, Micros{0}};
   return out;
 }
 

@@ -139,7 +139,7 @@ Result<Audio, ProviderFault> read(const ProviderEntry& entry,
   auto bytes =
       wire::decode_hex(data == nullptr ? std::string_view() : wire::text_of(*data, "audio"));
   if (!bytes) {
-    return wire::fault_with_id(Fault::kTryNext, response, "bad_hex", id);
+    return wire::no_audio(response, "bad_hex", id);
   }
   const bool pcm = entry.option("format") == "pcm";
   auto audio = wire::audio_of(

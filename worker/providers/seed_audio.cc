@@ -213,7 +213,7 @@ Result<Audio, ProviderFault> read(const ProviderEntry& entry,
   }
   auto bytes = wire::decode_base64(wire::text_of(document, "audio"));
   if (!bytes) {
-    return wire::fault(Fault::kTryNext, response, "bad_base64", kIdHeader);
+    return wire::no_audio(response, "bad_base64", response.header(kIdHeader));
   }
   auto audio = wire::audio_of(std::move(*bytes), "", AudioType::kWav, request.sample_rate);
   if (audio && does(entry, "speed")) {

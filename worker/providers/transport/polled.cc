@@ -51,7 +51,7 @@ class PolledDialogue final : public Dialogue {
       case Stage::kFetching:
         return after_question(std::move(answer));
       case Stage::kDownloading:
-        return after_download(std::move(answer));
+        return made(after_download(std::move(answer)));
     }
     check_failed("a stage that is not one", __FILE__, __LINE__);
   }
@@ -157,7 +157,7 @@ class PolledDialogue final : public Dialogue {
     }
     if (auto* const file = std::get_if<FileAt>(&progress)) {
       billed_ = file->billed;
-      return download(std::move(file->url));
+      return made(download(std::move(file->url)));
     }
     if (std::holds_alternative<ResultReady>(progress)) {
       stage_ = Stage::kFetching;
@@ -222,6 +222,15 @@ class PolledDialogue final : public Dialogue {
     }
     const std::string type(answer->header("content-type"));
     return audio_of(std::move(answer->body), type);
+  }
+
+  // What is billed there, whether we get it or not.
+  Step made(Step step) const {
+    if (auto* const fault = std::get_if<ProviderFault>(&step)) {
+      fault->made = true;
+      fault->billed = billed_;
+    }
+    return step;
   }
 
   Step audio_of(std::string bytes, std::string_view type) const {

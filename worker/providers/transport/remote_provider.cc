@@ -132,6 +132,8 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
     if (const auto* const audio = std::get_if<Audio>(&step)) {
       facts->first_byte = first_byte;
       facts->reported = audio->billed;
+    } else if (const auto* const fault = std::get_if<ProviderFault>(&step)) {
+      facts->reported = fault->billed;
     }
     take(std::move(step));
   }
@@ -140,6 +142,7 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
     if (exchange) {
       exchange->cancel();
     }
+    facts->goes_on = !withdraw && !dialogue->ticket().empty();
     if (auto request = withdraw ? dialogue->withdraw() : std::nullopt) {
       request->total_timeout = kWithdrawTimeout;
       wire::add_trace(*request, span);
@@ -154,7 +157,10 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
     if (!result && deadline_is_ours && left() <= kTimerSlack &&
         (result.error().fault == Fault::kUnknownOutcome ||
          result.error().fault == Fault::kTryNext)) {
-      result = ProviderFault{Fault::kOutOfTime, result.error().detail, std::nullopt};
+      ProviderFault late = result.error();
+      late.fault = Fault::kOutOfTime;
+      late.retry_after.reset();
+      result = std::move(late);
     }
     const Done reply = std::move(done);
     reply(std::move(result));

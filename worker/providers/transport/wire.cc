@@ -76,7 +76,7 @@ int parameter(std::string_view content_type, std::string_view name, int fallback
 }
 
 ProviderFault bad_audio(const char* why) {
-  return {Fault::kTryNext, std::string("bad audio: ") + why, std::nullopt};
+  return {Fault::kTryNext, std::string("bad audio: ") + why, std::nullopt, true};
 }
 
 constexpr std::array<std::int8_t, 256> base64_values() {
@@ -188,6 +188,14 @@ ProviderFault fault_with_id(Fault kind,
   return out;
 }
 
+ProviderFault no_audio(const http::ClientResponse& response,
+                       std::string_view code,
+                       std::string_view id) {
+  ProviderFault out = fault_with_id(Fault::kTryNext, response, code, id);
+  out.made = true;
+  return out;
+}
+
 ProviderFault fault_of(const http::ClientError& error) {
   const auto with = [&error](Fault kind) {
     return ProviderFault{kind, error.detail.substr(0, kDetailMax), std::nullopt};
@@ -275,7 +283,7 @@ Result<std::string, ProviderFault> base64_member(http::ClientResponse& response,
   }
   auto bytes = decode_base64(text_of(document, name));
   if (!bytes) {
-    return fault(Fault::kTryNext, response, "bad_base64", id_header);
+    return no_audio(response, "bad_base64", response.header(id_header));
   }
   return std::move(*bytes);
 }

@@ -46,6 +46,11 @@ ProviderFault fault_with_id(Fault kind,
                             std::string_view code,
                             std::string_view id);
 
+// The same for what came as audio and is none, whatever it cost there.
+ProviderFault no_audio(const http::ClientResponse& response,
+                       std::string_view code,
+                       std::string_view id);
+
 // No response: what can be known of the other side.
 ProviderFault fault_of(const http::ClientError& error);
 
