@@ -489,8 +489,10 @@ std::optional<std::string> to_proxy(std::string_view text) {
   for (const std::string_view scheme : {"http://", "https://"}) {
     rest = text.starts_with(scheme) ? text.substr(scheme.size()) : rest;
   }
-  const bool is_one = rest.size() < text.size() && !rest.empty() &&
-                      rest.find_first_of("/?#") == std::string_view::npos && !rest.ends_with('@');
+  // Without a port libcurl would take 1080, a SOCKS server's.
+  const auto server = to_host_port(rest.substr(rest.find_last_of('@') + 1));  // npos + 1: all
+  const bool is_one = rest.size() < text.size() && server && server->port > 0 &&
+                      !server->host.empty() && rest.find_first_of("/?#") == std::string_view::npos;
   return text.empty() || is_one ? to_header_text(text) : std::nullopt;
 }
 
@@ -837,7 +839,9 @@ Result<Config, std::vector<std::string>> load_config(Program program) {
   c.contact = in.parsed<std::string>(
       "CONTACT", to_contact, "a mail or web address: up to 200 visible characters, no parentheses");
   c.egress_proxy = in.parsed<std::string>(
-      "EGRESS_PROXY", to_proxy, "http://[user:pass@]host:port or https://…, without a path");
+      "EGRESS_PROXY",
+      to_proxy,
+      "http://[user:pass@]host:port or https://…, with a port from 1 to 65535 and without a path");
   c.egress_direct = in.parsed<std::string>(
       "EGRESS_DIRECT", to_header_text, "hosts and networks, separated by commas, without spaces");
   c.log_level = in.choice("LOG_LEVEL", {"debug", "info", "warn", "error"});

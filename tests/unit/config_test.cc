@@ -387,12 +387,26 @@ TEST_F(ConfigTest, HowItGoesOut) {
                             "socks5://proxy:1080",
                             "http://",
                             "http://proxy:3128/path",
+                            "http://proxy.corp",
+                            "http://proxy.corp:",
+                            "http://proxy.corp:0",
+                            "http://proxy.corp:65536",
+                            "http://proxy.corp:3128x",
+                            "http://:3128",
+                            "http://[2001:db8::1]",
+                            "http://me:3128@proxy.corp",
                             "http://me@",
                             "http://pro xy"}) {
     set("EGRESS_PROXY", wrong);
     EXPECT_THAT(load_config(Program::kApi).error(),
-                ElementsAre(AllOf(HasSubstr("EGRESS_PROXY must be"), Not(HasSubstr("pro xy")))))
+                ElementsAre(AllOf(HasSubstr("EGRESS_PROXY must be"),
+                                  HasSubstr("a port from 1 to 65535"),
+                                  Not(HasSubstr("pro xy")))))
         << wrong;
+  }
+  for (const char* right : {"http://proxy.corp:1", "https://[2001:db8::1]:65535"}) {
+    set("EGRESS_PROXY", right);
+    EXPECT_EQ(load_config(Program::kApi)->egress_proxy, right);
   }
   unset("EGRESS_PROXY");
   for (const char* wrong : {"a) b", "a\r\nX: y", "(a"}) {
