@@ -48,6 +48,8 @@ constexpr std::size_t kReserveMax = 256 * 1024;
 // Servers close idle connections, and a request that meets the closing is an unknown outcome: do
 // not come near their usual limits (60 s and more).
 constexpr long kIdleSecondsMax = 30;
+// How many addresses of one name a proxy is asked to connect to.
+constexpr std::size_t kAddressesMax = 4;
 
 void init_curl_once() {
   static const bool done = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
@@ -160,6 +162,39 @@ struct Client::Impl {
   // What epoll gives back: a handle's index and a socket, or kWake.
   static constexpr std::uint64_t kWake = ~std::uint64_t{0};
 
+  // How a call gets to its server.
+  enum class Way {
+    kStraight,   // As egress() says; libcurl itself asks the proxy for what an operator configured.
+    kLookingUp,  // No connection is wanted yet, only the addresses for the proxy.
+    kByAddress,  // The proxy is asked to connect to one of them.
+  };
+
+  // The addresses of one name that passed the check, each as a URL has it.
+  class Addresses {
+   public:
+    void add(const sockaddr* address) {
+      const std::size_t six = address->sa_family == AF_INET6 ? 1 : 0;
+      // By turns, as RFC 8305 section 4 has it, but IPv4 before IPv6: many a proxy has none of the
+      // latter, few have none of the former. Neither family crowds the other out.
+      if (found_[six] < kAddressesMax) {
+        by_turns_.emplace(2 * found_[six]++ + six, text_of(address));
+      }
+    }
+    // The next one; nullopt when there is none, or enough were taken.
+    std::optional<std::string> take() {
+      if (by_turns_.empty() || taken_ == kAddressesMax) {
+        return std::nullopt;
+      }
+      ++taken_;
+      return std::move(by_turns_.extract(by_turns_.begin()).mapped());
+    }
+
+   private:
+    std::map<std::size_t, std::string> by_turns_;
+    std::array<std::size_t, 2> found_{};  // Of IPv4, of IPv6.
+    std::size_t taken_ = 0;
+  };
+
   struct Transfer {
     CURL* easy = nullptr;
     curl_slist* headers = nullptr;
@@ -173,8 +208,8 @@ struct Client::Impl {
     std::size_t given = 0;      // Bytes of the body that went to its take_body, or to nobody.
     std::vector<int> opened{};  // Sockets made for it: one for each address tried.
     bool stale = false;         // Its connection held what belongs to no answer.
-    bool resolving = false;     // No connection is wanted yet, only the address for the proxy …
-    std::string pinned{};       // … which is this one, and was checked.
+    Way way = Way::kStraight;
+    Addresses checked{};  // What the proxy was not asked to connect to yet.
     curl_slist* connect_to = nullptr;
     std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
     std::size_t header_bytes = 0;
@@ -302,17 +337,18 @@ struct Client::Impl {
     return 0;
   }
 
-  // Runs after DNS and before connect: the only place where a name's real address is known.
+  // Runs after DNS and before connect, for one address after the other until one is connected to:
+  // the only place where a name's real addresses are known.
   static curl_socket_t open_socket(void* self, curlsocktype purpose, curl_sockaddr* address) {
     auto* const transfer = static_cast<Transfer*>(self);
     if (purpose != CURLSOCKTYPE_IPCXN ||
-        (transfer->request.reach == Reach::kPublicOnly && transfer->pinned.empty() &&
+        (transfer->request.reach == Reach::kPublicOnly && transfer->way != Way::kByAddress &&
          !is_allowed(&address->addr, transfer->handle->impl->options.deny))) {
       transfer->forbidden = true;
       return CURL_SOCKET_BAD;
     }
-    if (transfer->resolving) {
-      transfer->pinned = transfer->pinned.empty() ? text_of(&address->addr) : transfer->pinned;
+    if (transfer->way == Way::kLookingUp) {
+      transfer->checked.add(&address->addr);
       return CURL_SOCKET_BAD;  // The proxy connects there; it is told in end().
     }
     const int socket =
@@ -324,7 +360,7 @@ struct Client::Impl {
   // Runs each time a request is about to leave on a connection, a kept one included.
   static int on_ready(void* self, char* address, char*, int, int local_port) {
     auto* const transfer = static_cast<Transfer*>(self);
-    if (transfer->request.reach == Reach::kPublicOnly && transfer->pinned.empty() &&
+    if (transfer->request.reach == Reach::kPublicOnly && transfer->way != Way::kByAddress &&
         !is_allowed(address, transfer->handle->impl->options.deny)) {
       transfer->forbidden = true;
       return CURL_PREREQFUNC_ABORT;
@@ -631,7 +667,7 @@ struct Client::Impl {
       // A kept connection was opened for somebody else's rules: these calls make their own.
       curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, 1L);
       curl_easy_setopt(easy, CURLOPT_FORBID_REUSE, 1L);
-      transfer->resolving = !egress().proxy.empty();
+      transfer->way = egress().proxy.empty() ? Way::kStraight : Way::kLookingUp;
       curl_easy_setopt(easy, CURLOPT_PROXY, "");
     }
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, &Impl::on_body);
@@ -646,20 +682,35 @@ struct Client::Impl {
     transfers[easy] = std::move(transfer);
   }
 
+  // May the next address do what the last has not done, `code` being why? Without a proxy libcurl
+  // would go on by itself.
+  static bool may_go_on(const Transfer& transfer, CURLcode code) {
+    if (code == CURLE_OK || transfer.sent || transfer.way == Way::kStraight) {
+      return false;
+    }
+    // It is the proxy that cannot be reached, whatever it would have been asked for.
+    return transfer.way == Way::kLookingUp ||
+           (code != CURLE_COULDNT_CONNECT && code != CURLE_COULDNT_RESOLVE_PROXY);
+  }
+
   // The proxy would look the name up again, out of our sight, and get another answer: so it gets
-  // the address that was checked, and TLS the name. False when no time is left.
+  // an address that was checked, and TLS the name. False when there is none, or no time left.
   bool go_by_proxy(Transfer& transfer) {
     using std::chrono::milliseconds;
     const auto left =
         transfer.request.total_timeout -
         std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - transfer.begun);
-    if (left.count() <= 0) {
+    const std::optional<std::string> address =
+        left.count() > 0 ? transfer.checked.take() : std::nullopt;
+    if (!address) {
       return false;
     }
-    transfer.resolving = transfer.forbidden = false;
-    transfer.connect_to = curl_slist_append(nullptr, ("::" + transfer.pinned + ":").c_str());
+    transfer.way = Way::kByAddress;
+    transfer.forbidden = false;  // Some other one was.
     CURL* const easy = transfer.easy;
     curl_multi_remove_handle(transfer.handle->multi, easy);
+    curl_slist_free_all(transfer.connect_to);
+    transfer.connect_to = curl_slist_append(nullptr, ("::" + *address + ":").c_str());
     curl_easy_setopt(easy, CURLOPT_CONNECT_TO, transfer.connect_to);
     curl_easy_setopt(easy, CURLOPT_PROXY, egress().proxy.c_str());
     curl_easy_setopt(easy, CURLOPT_NOPROXY, "");  // What is not for it is not public.
@@ -681,7 +732,7 @@ struct Client::Impl {
       curl_multi_add_handle(it->second->handle->multi, easy);
       return;
     }
-    if (code && it->second->resolving && !it->second->pinned.empty() && go_by_proxy(*it->second)) {
+    if (code && may_go_on(*it->second, *code) && go_by_proxy(*it->second)) {
       return;
     }
     long version = 0;

@@ -1,11 +1,14 @@
 // An HTTP proxy that goes nowhere: it keeps the head of everything that it is asked, and answers as
-// if it had been there.
+// if it had been there, but for what it does not reach.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <arpa/inet.h>
@@ -19,7 +22,12 @@ namespace audiogen::test {
 
 class ConnectProxy {
  public:
-  ConnectProxy() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  // Refuses to connect to addresses that begin with one of `unreachable`.
+  // One that is mute has no answer to what went through it.
+  explicit ConnectProxy(std::vector<std::string> unreachable = {}, bool mute = false)
+      : unreachable_(std::move(unreachable)),
+        mute_(mute),
+        listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -49,13 +57,26 @@ class ConnectProxy {
   void run() {
     for (int socket = ::accept(listener_, nullptr, nullptr); socket >= 0;
          socket = ::accept(listener_, nullptr, nullptr)) {
-      if (read_head(socket).starts_with("CONNECT ")) {
+      const std::string head = read_head(socket);
+      if (!is_reached(head)) {
+        say(socket, "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 2\r\n\r\nno");
+        ::close(socket);
+        continue;
+      }
+      if (head.starts_with("CONNECT ")) {
         say(socket, "HTTP/1.1 200 Connection established\r\nX-Proxy: yes\r\n\r\n");
         read_head(socket);
       }
-      say(socket, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
+      if (!mute_) {
+        say(socket, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
+      }
       ::close(socket);
     }
+  }
+  bool is_reached(std::string_view head) const {
+    return std::none_of(unreachable_.begin(), unreachable_.end(), [&](const std::string& begin) {
+      return head.starts_with("CONNECT " + begin);
+    });
   }
   std::string read_head(int socket) {
     std::string head;
@@ -71,6 +92,8 @@ class ConnectProxy {
     (void)::send(socket, text.data(), text.size(), MSG_NOSIGNAL);
   }
 
+  const std::vector<std::string> unreachable_;
+  const bool mute_;
   const int listener_;
   std::uint16_t port_ = 0;
   mutable std::mutex mutex_;

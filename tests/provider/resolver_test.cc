@@ -5,6 +5,7 @@
 #include <atomic>
 #include <future>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <arpa/inet.h>
@@ -146,6 +147,68 @@ TEST(Resolver, AProxyIsToldTheAddressNotTheName) {
     EXPECT_EQ(refused.error().fault, http::ClientFault::kForbidden) << inside;
   }
   EXPECT_EQ(proxy.heads().size(), 2U);
+}
+
+// Whom a proxy was asked to connect to, in order.
+std::vector<std::string> targets(const ConnectProxy& proxy) {
+  constexpr std::string_view kConnect = "CONNECT ";
+  std::vector<std::string> out;
+  for (const std::string& head : proxy.heads()) {
+    if (head.starts_with(kConnect)) {
+      out.push_back(head.substr(kConnect.size(), head.find(" HTTP/") - kConnect.size()));
+    }
+  }
+  return out;
+}
+
+// What libcurl does without a proxy: an address that leads nowhere is not the end.
+TEST(Resolver, AProxyIsAskedForOneAddressAfterTheOther) {
+  using Strings = std::vector<std::string>;
+  struct Case {
+    Strings unreachable, addresses, asked;
+    const char* outcome;
+  };
+  for (const auto& [unreachable, addresses, asked, outcome] : std::vector<Case>{
+           // A proxy without IPv6, though libcurl would rather have that.
+           {{"["}, {"2d00::1", "2d00::2", "8.8.8.8"}, {"8.8.8.8:81"}, "ok"},
+           {{"8.8.8.8:"}, {"8.8.8.8", "8.8.4.4", "2d00::1"}, {"8.8.8.8:81", "[2d00::1]:81"}, "ok"},
+           {{"8.8.8.8:", "["},
+            {"2d00::1", "2d00::2", "8.8.8.8", "8.8.4.4"},
+            {"8.8.8.8:81", "[2d00::1]:81", "8.8.4.4:81"},
+            "ok"},
+           {{"8.8.8.8:"}, {"8.8.8.8", "8.8.4.4"}, {"8.8.8.8:81", "8.8.4.4:81"}, "ok"},
+           // What is forbidden takes nothing from what is allowed, and gets nothing from it.
+           {{}, {"127.0.0.1", "::1", "8.8.8.8", "10.0.0.1"}, {"8.8.8.8:81"}, "ok"},
+           {{"8.8.8.8:"}, {"8.8.8.8", "127.0.0.1", "::1"}, {"8.8.8.8:81"}, "fault"},
+           // Not for ever.
+           {{"8.8.", "["},
+            {"8.8.8.1", "8.8.8.2", "8.8.8.3", "8.8.8.4", "8.8.8.5", "8.8.8.6"},
+            {"8.8.8.1:81", "8.8.8.2:81", "8.8.8.3:81", "8.8.8.4:81"},
+            "fault"},
+       }) {
+    const ConnectProxy proxy(unreachable);
+    const GoingOut out({.proxy = proxy.url()});
+    g_answers = {addresses, {"127.0.0.1"}};
+    g_lookups = 0;
+    const Answer answer = fetch(81, http::Reach::kPublicOnly);
+    EXPECT_EQ(answer ? answer->body : "fault", outcome) << addresses[0];
+    EXPECT_EQ(targets(proxy), asked) << addresses[0];
+    EXPECT_EQ(g_lookups.load(), 1U);
+    if (!answer) {
+      EXPECT_EQ(answer.error().fault, http::ClientFault::kNotSent) << answer.error().detail;
+    }
+  }
+}
+
+// What is not heard of after the request has left may have done its work.
+TEST(Resolver, ARequestThatLeftByTheProxyIsNotSentAgain) {
+  const ConnectProxy proxy({"8.8.8.8:"}, /*mute=*/true);
+  const GoingOut out({.proxy = proxy.url()});
+  g_answers = {{"8.8.8.8", "8.8.4.4", "8.8.4.5"}};
+  const Answer answer = fetch(81, http::Reach::kPublicOnly);
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().fault, http::ClientFault::kUnknown) << answer.error().detail;
+  EXPECT_EQ(targets(proxy), (std::vector<std::string>{"8.8.8.8:81", "8.8.4.4:81"}));
 }
 
 // What an operator denies is refused like what is private, and only that; of what the operator
