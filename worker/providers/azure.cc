@@ -12,7 +12,6 @@
 namespace audiogen::azure {
 namespace {
 
-constexpr std::array<std::string_view, 2> kWhose = {"native", "ours"};
 constexpr std::array<ProviderOption, 3> kOptions = {{
     {.name = "language",
      .fallback = "en-US",
@@ -22,25 +21,21 @@ constexpr std::array<ProviderOption, 3> kOptions = {{
      .fallback = "native",
      .about = "who makes it faster or slower: the model (`native`), or we by stretching what it "
               "sends, which is exact (`ours`)",
-     .choices = kWhose},
+     .choices = kNativeOrOurs},
     {.name = "pitch",
      .fallback = "native",
      .about = "the same of the pitch; the model goes from -12 to 7 semitones, we do the rest",
-     .choices = kWhose},
+     .choices = kNativeOrOurs},
 }};
 // "Within 0.5 to 1.5 times the original": an octave down, a fifth up.
 constexpr Range kPitch{-12.0, 7.0};
 
-bool does(const ProviderEntry& entry, std::string_view what) {
-  return entry.option(what) == "native";
-}
-
 double speed_for(const ProviderEntry& entry, const GenerationRequest& request) {
-  return does(entry, "speed") ? request.speed : 1.0;
+  return is_native(entry, "speed") ? request.speed : 1.0;
 }
 
 double pitch_for(const ProviderEntry& entry, const GenerationRequest& request) {
-  return does(entry, "pitch") ? std::clamp(request.pitch, kPitch.low, kPitch.high) : 0.0;
+  return is_native(entry, "pitch") ? std::clamp(request.pitch, kPitch.low, kPitch.high) : 0.0;
 }
 
 struct Format {
@@ -124,10 +119,10 @@ std::string ssml(const ProviderEntry& entry, const GenerationRequest& asked) {
 }
 
 void promise(const ProviderEntry& entry, Capabilities& able) {
-  if (does(entry, "speed")) {
+  if (is_native(entry, "speed")) {
     able.native_speed = kSpeedRange;
   }
-  if (does(entry, "pitch")) {
+  if (is_native(entry, "pitch")) {
     able.native_pitch = kPitch;
   }
 }

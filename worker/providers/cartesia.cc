@@ -12,14 +12,13 @@
 namespace audiogen::cartesia {
 namespace {
 
-constexpr std::array<std::string_view, 2> kWhose = {"native", "ours"};
 constexpr std::array<ProviderOption, 2> kOptions = {{
     {.name = "speed",
      .fallback = "ours",
      .about = "who makes it faster or slower: we by stretching what the model sends, which is "
               "exact (`ours`), or the model, as far as its range of 0.6 to 1.5 goes, which takes "
               "it as guidance (`native`)",
-     .choices = kWhose},
+     .choices = kNativeOrOurs},
     extras::kMembers,
 }};
 // Errors are JSON from this one on.
@@ -32,8 +31,7 @@ int rate_for(const GenerationRequest& request) {
 }
 
 double speed_for(const ProviderEntry& entry, const GenerationRequest& request) {
-  return entry.option("speed") == "native" ? std::clamp(request.speed, kSpeed.low, kSpeed.high)
-                                           : 1.0;
+  return is_native(entry, "speed") ? std::clamp(request.speed, kSpeed.low, kSpeed.high) : 1.0;
 }
 
 struct Refusal {
@@ -55,7 +53,7 @@ void check(ProviderEntry& entry, const Complain& complain) {
 }
 
 void promise(const ProviderEntry& entry, Capabilities& able) {
-  if (entry.option("speed") == "native") {
+  if (is_native(entry, "speed")) {
     able.native_speed = kSpeed;
   }
 }

@@ -12,7 +12,6 @@
 namespace audiogen::deepgram {
 namespace {
 
-constexpr std::array<std::string_view, 2> kWhose = {"native", "ours"};
 constexpr std::array<ProviderOption, 2> kOptions = {{
     {.name = "speed",
      .fallback = "native",
@@ -20,7 +19,7 @@ constexpr std::array<ProviderOption, 2> kOptions = {{
          "who makes it faster or slower: the model, as far as its range of 0.7 to 1.5 goes and "
          "its voice is one of Aura-2's in English or Spanish (`native`), or we by stretching "
          "what it sends, which is exact (`ours`)",
-     .choices = kWhose},
+     .choices = kNativeOrOurs},
     extras::kQuery,
 }};
 constexpr std::size_t kTextMax = 2000;
@@ -34,7 +33,7 @@ int rate_for(const GenerationRequest& request) {
 
 // The only ones whose speed is promised.
 bool takes_speed(const ProviderEntry& entry, std::string_view voice) {
-  return entry.option("speed") == "native" && voice.starts_with("aura-2-") &&
+  return is_native(entry, "speed") && voice.starts_with("aura-2-") &&
          (voice.ends_with("-en") || voice.ends_with("-es"));
 }
 

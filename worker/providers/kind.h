@@ -2,6 +2,7 @@
 // and how it is talked to. Each says it in its own file; kinds.h lists them.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -28,6 +29,12 @@ struct ProviderOption {
   std::size_t longest = 512;                    // bytes of a text
   std::optional<Range> whole{};  // a whole number within it, kept as its digits; "" when not given
 };
+
+// The choices of an option that says whose part something is: the provider's, or ours.
+inline constexpr std::array<std::string_view, 2> kNativeOrOurs = {"native", "ours"};
+inline bool is_native(const ProviderEntry& entry, std::string_view option) {
+  return entry.option(option) == kNativeOrOurs.front();
+}
 
 // Takes what is wrong with an entry, in words.
 using Complain = std::function<void(const std::string&)>;

@@ -12,7 +12,6 @@
 namespace audiogen::minimax {
 namespace {
 
-constexpr std::array<std::string_view, 2> kWhose = {"native", "ours"};
 constexpr std::array<std::string_view, 4> kFormats = {"flac", "wav", "pcm", "mp3"};
 constexpr std::array<ProviderOption, 4> kOptions = {{
     {.name = "format",
@@ -24,25 +23,21 @@ constexpr std::array<ProviderOption, 4> kOptions = {{
      .fallback = "native",
      .about = "who makes it faster or slower: the model (`native`), or we by stretching what it "
               "sends, which is exact (`ours`)",
-     .choices = kWhose},
+     .choices = kNativeOrOurs},
     {.name = "pitch",
      .fallback = "native",
      .about = "the same of the pitch; the model knows whole semitones, we do the rest",
-     .choices = kWhose},
+     .choices = kNativeOrOurs},
     extras::kMembers,
 }};
 constexpr std::size_t kTextMax = 9'999;  // "Less than 10,000 characters".
 
-bool does(const ProviderEntry& entry, std::string_view what) {
-  return entry.option(what) == "native";
-}
-
 double speed_for(const ProviderEntry& entry, const GenerationRequest& request) {
-  return does(entry, "speed") ? request.speed : 1.0;
+  return is_native(entry, "speed") ? request.speed : 1.0;
 }
 
 int pitch_for(const ProviderEntry& entry, const GenerationRequest& request) {
-  return does(entry, "pitch") ? static_cast<int>(std::lround(request.pitch)) : 0;
+  return is_native(entry, "pitch") ? static_cast<int>(std::lround(request.pitch)) : 0;
 }
 
 // 48 kHz is none of theirs.
@@ -57,10 +52,10 @@ void check(ProviderEntry& entry, const Complain& complain) {
 
 void promise(const ProviderEntry& entry, Capabilities& able) {
   able.prompt_max = kTextMax;
-  if (does(entry, "speed")) {
+  if (is_native(entry, "speed")) {
     able.native_speed = kSpeedRange;
   }
-  if (does(entry, "pitch")) {
+  if (is_native(entry, "pitch")) {
     able.native_pitch = kPitchRange;
   }
 }

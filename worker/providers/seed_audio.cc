@@ -19,18 +19,17 @@ namespace {
 using Writer = rapidjson::Writer<rapidjson::StringBuffer>;
 
 constexpr const char* kIdHeader = "x-tt-logid";
-constexpr std::array<std::string_view, 2> kWhose = {"native", "ours"};
 constexpr std::array<ProviderOption, 3> kOptions = {{
     models::kReferences,
     {.name = "speed",
      .fallback = "native",
      .about = "who makes it faster or slower: the model (`native`), or we by stretching what it "
               "sends, which is exact (`ours`)",
-     .choices = kWhose},
+     .choices = kNativeOrOurs},
     {.name = "pitch",
      .fallback = "native",
      .about = "the same of the pitch; the model knows whole semitones, we do the rest",
-     .choices = kWhose},
+     .choices = kNativeOrOurs},
 }};
 constexpr const char* kStatusHeader = "x-api-status-code";
 
@@ -46,10 +45,6 @@ int speech_rate(double speed) {
 
 int pitch_rate(double semitones) {
   return static_cast<int>(std::lround(semitones));
-}
-
-bool does(const ProviderEntry& entry, std::string_view what) {
-  return entry.option(what) == "native";
 }
 
 // A speaker, or references, or an image; the array may not be empty.
@@ -119,10 +114,10 @@ void promise(const ProviderEntry& entry, Capabilities& able) {
   able.audio_references = true;
   able.image = true;
   able.reference_bytes = models::sends_bytes(entry);
-  if (does(entry, "speed")) {
+  if (is_native(entry, "speed")) {
     able.native_speed = kSpeedRange;
   }
-  if (does(entry, "pitch")) {
+  if (is_native(entry, "pitch")) {
     able.native_pitch = kPitchRange;
   }
 }
@@ -148,11 +143,11 @@ http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& req
   json.Key("sample_rate");
   json.Int(asked.sample_rate);
   json.Key("speech_rate");
-  json.Int(does(entry, "speed") ? speech_rate(asked.speed) : 0);
+  json.Int(is_native(entry, "speed") ? speech_rate(asked.speed) : 0);
   json.Key("loudness_rate");
   json.Int(0);  // The pipeline turns the volume, behind its limiter.
   json.Key("pitch_rate");
-  json.Int(does(entry, "pitch") ? pitch_rate(asked.pitch) : 0);
+  json.Int(is_native(entry, "pitch") ? pitch_rate(asked.pitch) : 0);
   json.EndObject();
   json.EndObject();
   auto out = post_json(entry, entry.base_url + "/api/v3/tts/create", body.GetString());
@@ -216,10 +211,10 @@ Result<Audio, ProviderFault> read(const ProviderEntry& entry,
     return wire::no_audio(response, "bad_base64", response.header(kIdHeader));
   }
   auto audio = wire::audio_of(std::move(*bytes), "", AudioType::kWav, request.sample_rate);
-  if (audio && does(entry, "speed")) {
+  if (audio && is_native(entry, "speed")) {
     audio->speed_applied = 1.0 + speech_rate(request.speed) / 100.0;
   }
-  if (audio && does(entry, "pitch")) {
+  if (audio && is_native(entry, "pitch")) {
     audio->pitch_applied = pitch_rate(request.pitch);
   }
   if (audio) {
