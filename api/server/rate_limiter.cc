@@ -295,12 +295,15 @@ void RateLimiter::give_back_unauthenticated(const IpAddress& client) {
 std::string RateLimiter::headers(RateClass rate, const RateDecision& decision) const {
   const std::string remaining = std::to_string(decision.remaining);
   std::string out;
-  out.reserve(192);
+  out.reserve(256);
   out += policy_lines_[index(rate)];
-  append_header(out,
-                "RateLimit",
-                "\"" + std::string(kNames[index(rate)]) + "\";r=" + remaining +
-                    ";t=" + std::to_string(decision.more_after.count()));
+  out += "RateLimit: \"";
+  out += kNames[index(rate)];
+  out += "\";r=";
+  out += remaining;
+  out += ";t=";
+  out += std::to_string(decision.more_after.count());
+  out += "\r\n";
   append_header(out, "X-RateLimit-Remaining", remaining);
   append_header(out, "X-RateLimit-Reset", std::to_string(decision.reset_after.count()));
   return out;

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <limits>
 #include <map>
 #include <optional>
@@ -56,11 +57,12 @@ class RowQueue {
         return false;
       }
       ++(held ? held_items_ : free_items_);
-      Items& items = row != nullptr ? row->waiting : ready_;
-      items.emplace_hint(items.end(), ++numbers_, std::move(item));
+      item.number = ++numbers_;
       if (row != nullptr) {
+        row->waiting.emplace_hint(row->waiting.end(), item.number, std::move(item));
         return true;  // Nobody could take it now.
       }
+      fresh_.push_back(std::move(item));
     }
     wake_.notify_one();
     return true;
@@ -184,8 +186,7 @@ class RowQueue {
   }
 
  private:
-  // By number, so oldest first, wherever they have been meanwhile. An item stays in its node on its
-  // way through the queue.
+  // By number, so oldest first, wherever they have been meanwhile.
   using Items = std::map<std::uint64_t, Item>;
   // A row that keeps its items back.
   struct Row {
@@ -221,7 +222,8 @@ class RowQueue {
       row.in_batch = true;
       row.batch = batches_;
       while (!row.waiting.empty() && out.size() < max && bytes > 0) {
-        Item& item = give(row.waiting.extract(row.waiting.begin()), out, bytes);
+        Item& item = give(std::move(row.waiting.begin()->second), out, bytes);
+        row.waiting.erase(row.waiting.begin());
         item.was_held = true;
         item.follows = false;
         --held_items_;
@@ -229,11 +231,9 @@ class RowQueue {
     }
   }
 
-  // Puts the item of `node` into a batch.
-  Item& give(typename Items::node_type node, std::vector<Item>& out, std::size_t& bytes)
-      LOCKS_REQUIRED(mutex_) {
-    Item& item = out.emplace_back(std::move(node.mapped()));
-    item.number = node.key();
+  // Puts the item into a batch.
+  Item& give(Item&& taken, std::vector<Item>& out, std::size_t& bytes) LOCKS_REQUIRED(mutex_) {
+    Item& item = out.emplace_back(std::move(taken));
     item.batch = batches_;
     bytes -= std::min(bytes, item.bytes);
     return item;
@@ -241,16 +241,20 @@ class RowQueue {
 
   void take_ready(std::vector<Item>& out, std::size_t max, std::size_t& bytes)
       LOCKS_REQUIRED(mutex_) {
-    while (!ready_.empty() && out.size() < max && bytes > 0) {
-      auto node = ready_.extract(ready_.begin());
-      const auto& key = node.mapped().row;
+    while (free_items_ > 0 && out.size() < max && bytes > 0) {
+      Item* const oldest = this->oldest();
+      if (oldest == nullptr) {
+        return;  // Those left wait for a sibling's batch.
+      }
+      const auto& key = oldest->row;
       if (Row* const row = key ? find(*key) : nullptr; row != nullptr) {
         if (row->held_since || row->batch != batches_) {
           if (row->held_since) {
             --free_items_;
             ++held_items_;
           }
-          row->waiting.insert(row->waiting.end(), std::move(node));
+          row->waiting.emplace_hint(row->waiting.end(), oldest->number, std::move(*oldest));
+          drop_oldest();
           continue;
         }
       } else if (siblings_ && key) {
@@ -259,8 +263,24 @@ class RowQueue {
         own.batch = batches_;
       }
       --free_items_;
-      Item& item = give(std::move(node), out, bytes);
+      Item& item = give(std::move(*oldest), out, bytes);
+      drop_oldest();
       item.follows = item.row && !ending_.empty() && ending_.contains(*item.row);
+    }
+  }
+
+  bool resumed_first() const LOCKS_REQUIRED(mutex_) {
+    return !resumed_.empty() && (fresh_.empty() || resumed_.begin()->first < fresh_.front().number);
+  }
+  // Of those that no row keeps back. Null: there is none.
+  Item* oldest() LOCKS_REQUIRED(mutex_) {
+    return resumed_first() ? &resumed_.begin()->second : fresh_.empty() ? nullptr : &fresh_.front();
+  }
+  void drop_oldest() LOCKS_REQUIRED(mutex_) {
+    if (resumed_first()) {
+      resumed_.erase(resumed_.begin());
+    } else {
+      fresh_.pop_front();
     }
   }
 
@@ -297,7 +317,7 @@ class RowQueue {
         item.was_held = true;
       }
     }
-    ready_.merge(row.waiting);
+    resumed_.merge(row.waiting);
     rows_.erase(found);
     return any;
   }
@@ -306,7 +326,10 @@ class RowQueue {
   const bool siblings_;
   mutable Mutex mutex_;
   ConditionVariable wake_;
-  Items ready_ GUARDED_BY(mutex_);
+  // Both wait for nothing but their turn: those whose row kept them back, and the others, which
+  // came in their order and of which there are so many that each is to cost little.
+  Items resumed_ GUARDED_BY(mutex_);
+  std::deque<Item> fresh_ GUARDED_BY(mutex_);
   Rows rows_ GUARDED_BY(mutex_);
   // Rows handed over, and by which batch last.
   std::unordered_map<Uuid, std::uint64_t> ending_ GUARDED_BY(mutex_);

@@ -218,7 +218,8 @@ Uuid Rows::uuid(std::uint32_t column) const {
 }
 
 Instant Rows::time(std::uint32_t column) const {
-  const auto at = parse_db_time(text(column));
+  const sql::SQLString value = result_->getString(column);
+  const auto at = parse_db_time({value.c_str(), value.length()});
   AG_CHECK(at.has_value());
   return *at;
 }

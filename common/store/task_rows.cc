@@ -325,7 +325,9 @@ TaskView read_view(const Rows& rows, std::uint32_t first) {
     task.failure_message = rows.is_null(first + 11) ? "" : rows.text(first + 11);
   }
   task.epoch = rows.u32(first + 13);
-  task.next_run_at = rows.time(first + 14);
+  if (!is_final(task.state)) {
+    task.next_run_at = rows.time(first + 14);
+  }
   const bool called = !rows.is_null(first + 15);
   const std::uint32_t called_in = called ? rows.u32(first + 15) : 0;
   if (task.state == TaskState::kRunning) {
@@ -359,18 +361,18 @@ void find_references(Session& session, std::span<TaskView* const> tasks) {
   }
 }
 
-std::unordered_map<TaskId, OwnedView> read_views(Session& session, std::span<const TaskId> ids) {
+std::vector<OwnedView> read_views(Session& session, std::span<const TaskId> ids) {
   Sql sql("SELECT t.user_id, ");
   sql << kViewColumns << " FROM tasks t FORCE INDEX (PRIMARY) WHERE t.id IN (";
   list(sql, ids, [&](TaskId id) { sql << id; }) << ")";
-  std::unordered_map<TaskId, OwnedView> found;
+  std::vector<OwnedView> found;
+  found.reserve(ids.size());
   Rows rows = session.query(sql);
   while (rows.next()) {
-    TaskView view = read_view(rows, 2);
-    found.emplace(view.id, OwnedView{rows.id<UserId>(1), std::move(view)});
+    found.push_back({rows.id<UserId>(1), read_view(rows, 2)});
   }
   std::vector<TaskView*> views;
-  for (auto& [id, owned] : found) {
+  for (OwnedView& owned : found) {
     if (owned.view.waits_for_reference) {
       views.push_back(&owned.view);
     }

@@ -85,12 +85,13 @@ inline constexpr char kVoiceOfRequest[] =
     "IF(LENGTH(request)=0, NULL, LEFT(JSON_UNQUOTE(JSON_EXTRACT(CONVERT(request USING utf8mb4), "
     "'$.voice')), 40))";
 
-// Those of these tasks that are there, and whose they are: one indexed read without locks.
+// Those of these tasks that are there, each once, and whose they are: one indexed read without
+// locks.
 struct OwnedView {
   UserId user;
   TaskView view;
 };
-std::unordered_map<TaskId, OwnedView> read_views(Session& session, std::span<const TaskId> ids);
+std::vector<OwnedView> read_views(Session& session, std::span<const TaskId> ids);
 
 // Books the end of the task, and of its hold. False, and logged, when its balance is not locked or
 // holds less than that: then nothing is booked.

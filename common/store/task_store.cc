@@ -105,14 +105,17 @@ Batch<FindOutcome> TaskStore::find(std::span<const FindCommand> commands) {
     for (const FindCommand& command : commands) {
       ids.push_back(command.id);
     }
-    const auto found = read_views(session_, ids);
-    std::vector<FindOutcome> outcomes;
-    outcomes.reserve(commands.size());
-    for (const FindCommand& command : commands) {
-      // A foreign task and a missing one take the same way, and look the same.
-      const auto row = found.find(command.id);
-      const bool own = row != found.end() && row->second.user == command.user;
-      outcomes.push_back(own ? std::optional(row->second.view) : std::nullopt);
+    std::vector<FindOutcome> outcomes(commands.size());
+    for (OwnedView& found : read_views(session_, ids)) {
+      const TaskId id = found.view.id;
+      FindOutcome* given = nullptr;
+      for (std::size_t i = 0; i < commands.size(); ++i) {
+        // A foreign task and a missing one take the same way, and look the same.
+        if (commands[i].id == id && commands[i].user == found.user) {
+          outcomes[i] = given == nullptr ? std::move(found.view) : **given;
+          given = &outcomes[i];
+        }
+      }
     }
     return outcomes;
   });

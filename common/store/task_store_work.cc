@@ -353,7 +353,10 @@ Result<CancelOutcome, StoreFault> TaskStore::cancel(TaskId id,
 
 std::size_t TaskStore::cancel_in(std::vector<BatchItem<CancelCommand, Cancellation>>& entries,
                                  bool again) {
-  auto seen = read_views(session_, ids_of(entries));
+  std::unordered_map<TaskId, OwnedView> seen;
+  for (OwnedView& owned : read_views(session_, ids_of(entries))) {
+    seen.emplace(owned.view.id, std::move(owned));
+  }
   std::vector<UserId> users;
   std::vector<TaskId> open;
   for (auto& [command, out, held] : entries) {
