@@ -46,7 +46,11 @@ std::string render_voices(const std::string& url, const std::vector<bool>& has_p
     for (const Voice& voice : voices()) {
       json.begin_object();
       json.member("id", voice.id).member("object", "voice").member("name", voice.name);
-      json.key("languages").begin_array().value(voice.language).end_array();
+      json.key("languages").begin_array();
+      if (!voice.language.empty()) {
+        json.value(voice.language);
+      }
+      json.end_array();
       json.member("description", voice.description);
       if (*has++) {
         json.member("preview_url", url + std::string(voice.id) + "/preview");

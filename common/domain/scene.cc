@@ -4,6 +4,7 @@
 
 #include "common/base/ascii.h"
 #include "common/base/utf8.h"
+#include "common/domain/voices.h"
 
 namespace audiogen {
 namespace {
@@ -99,6 +100,10 @@ bool is_scene(std::string_view prompt) {
     prompt.remove_prefix(end == std::string_view::npos ? prompt.size() : end + 1);
   }
   return false;
+}
+
+bool is_scene(std::string_view prompt, const std::optional<std::string>& voice) {
+  return voice == kSceneVoice || is_scene(prompt);
 }
 
 }  // namespace audiogen

@@ -1,6 +1,8 @@
 // Scene or narration: whether a prompt is to be made, or to be read aloud.
 #pragma once
 
+#include <optional>
+#include <string>
 #include <string_view>
 
 namespace audiogen {
@@ -11,5 +13,7 @@ namespace audiogen {
 // ("[here](https://…)"), an index ("a[i]"), a parenthesis within a line. The full-width forms count
 // as the others. `prompt` is valid UTF-8.
 bool is_scene(std::string_view prompt);
+// The same of a request: its voice may ask for a scene as well (kSceneVoice).
+bool is_scene(std::string_view prompt, const std::optional<std::string>& voice);
 
 }  // namespace audiogen

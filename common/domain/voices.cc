@@ -16,7 +16,7 @@ constexpr std::string_view kEnglish = "Hello. This is how I sound. What would yo
                            kRussian = "Здравствуйте. Так звучит мой голос. Что вы хотите услышать?",
                            kSpanish = "Hola. Así suena mi voz. ¿Qué te gustaría oír?";
 
-constexpr std::array<Voice, 14> kVoices = {
+constexpr std::array<Voice, 15> kVoices = {
     Voice{"albion", "Albion", "en-GB", "A man's voice, British, measured.", kEnglish},
     Voice{"anya", "Anya", "ru", "A woman's voice, Russian.", kRussian},
     Voice{"aria",
@@ -33,6 +33,11 @@ constexpr std::array<Voice, 14> kVoices = {
     Voice{"nova", "Nova", "en-US", "A woman's voice, American, bright.", kEnglish},
     Voice{"omar", "Omar", "ar", "A man's voice, Arabic.", kArabic},
     Voice{"sage", "Sage", "en-GB", "A woman's voice, British, unhurried.", kEnglish},
+    Voice{kSceneVoice,
+          "Scene",
+          "",
+          "Nobody's: makes what the prompt describes instead of reading it aloud.",
+          "[birds] [footsteps] [knock] [door]"},
     Voice{"whisper", "Whisper", "en-US", "A whisper, American.", kEnglish},
     Voice{"yuki", "Yuki", "ja", "A woman's voice, Japanese.", kJapanese}};
 static_assert(std::is_sorted(kVoices.begin(),
@@ -52,6 +57,10 @@ bool is_voice(std::string_view id) {
         return voice.id < wanted;
       });
   return found != kVoices.end() && found->id == id;
+}
+
+std::optional<std::string_view> speaker(const std::optional<std::string>& voice) {
+  return voice && *voice != kSceneVoice ? std::optional<std::string_view>(*voice) : std::nullopt;
 }
 
 std::string voice_list() {

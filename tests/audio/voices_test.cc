@@ -15,6 +15,12 @@
 namespace audiogen {
 namespace {
 
+std::vector<Voice> speakers() {
+  std::vector<Voice> out(voices().begin(), voices().end());
+  std::erase_if(out, [](const Voice& voice) { return voice.id == kSceneVoice; });
+  return out;
+}
+
 class Voices : public testing::Test {
  protected:
   test::Narrator narrator_;
@@ -34,7 +40,7 @@ TEST_F(Voices, EnglishPresetsAreUnderstood) {
 
 // Every voice at every pitch is as loud as every other, and has no constant part.
 TEST_F(Voices, AreEquallyLoud) {
-  for (const Voice& voice : voices()) {
+  for (const Voice& voice : speakers()) {
     for (const double pitch : {-12.0, 0.0, 12.0}) {
       GenerationRequest request = test::narration(voice.id, voice.sample);
       request.pitch = pitch;
@@ -50,7 +56,7 @@ TEST_F(Voices, AreEquallyLoud) {
 }
 
 TEST_F(Voices, PitchComesOutAsAsked) {
-  for (const Voice& voice : voices()) {
+  for (const Voice& voice : speakers()) {
     if (voice.id == "whisper") {
       continue;  // has none that could be measured
     }

@@ -145,7 +145,7 @@ TEST_F(Entries, SaysWhatItMakes) {
 TEST_F(Entries, AllErrorsAtOnce) {
   const auto found = errors(R"(
     {"name":"bad name","kind":"openai","base_url":"ftp://x","api_key_env":"TEST_PROVIDER_NO_KEY",
-     "voices":{"nobody":"x","aria":1},"timeout_seconds":0,"max_in_flight":"7","colour":"red",
+     "voices":{"nobody":"x","aria":1,"scene":"x"},"timeout_seconds":0,"max_in_flight":"7","colour":"red",
      "options":{"response_format":"au","x":1}},
     {"name":"two","kind":"magic"},
     7)");
@@ -155,6 +155,7 @@ TEST_F(Entries, AllErrorsAtOnce) {
                     Contains(HasSubstr("TEST_PROVIDER_NO_KEY")),
                     Contains(HasSubstr("voices has an unknown voice (known: albion")),
                     Contains(HasSubstr("voices.aria must")),
+                    Contains(HasSubstr("voices.scene is nobody's voice")),
                     Contains(HasSubstr("needs model")),
                     Contains(HasSubstr("timeout_seconds must be a number from 0.05 to 900")),
                     Contains(HasSubstr("max_in_flight must")),

@@ -117,8 +117,8 @@ TEST(Voices, AreSortedDistinctAndListed) {
     last = voice.id;
     EXPECT_TRUE(is_voice(voice.id));
     EXPECT_THAT(list, HasSubstr(std::string(voice.id)));
-    EXPECT_FALSE(voice.name.empty() || voice.language.empty() || voice.description.empty())
-        << voice.id;
+    EXPECT_FALSE(voice.name.empty() || voice.description.empty()) << voice.id;
+    EXPECT_EQ(voice.language.empty(), voice.id == kSceneVoice) << voice.id;
     EXPECT_FALSE(voice.sample.empty()) << voice.id;
   }
   EXPECT_TRUE(is_voice(kDefaultVoice));

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/domain/voices.h"
 #include "tests/support/places.h"
 #include "tests/worker/fake_provider.h"
 #include "worker/local/local_provider.h"
@@ -148,6 +149,11 @@ TEST(Chain, ASceneIsMadeIfAnybodyCan) {
   request.prompt = "Who is there?";
   EXPECT_EQ(chain.choose(request, 0, kTime), 0U) << "whoever makes scenes narrates, too";
   EXPECT_TRUE(chain.is_fallback(request, 1));
+  // The voice may say the same of any prompt, and then it is nobody's.
+  request.voice = kSceneVoice;
+  EXPECT_EQ(chain.choose(request, 0, kTime), 1U);
+  EXPECT_EQ(chain.choose(request, 2, kTime), std::nullopt);
+  request.voice.reset();
   request.prompt = "[thunder] Who is there?";
   EXPECT_EQ(chain.choose(request, 0, kTime), 1U);
   EXPECT_FALSE(chain.is_fallback(request, 1));

@@ -7,6 +7,7 @@
 
 #include "common/base/utf8.h"
 #include "common/domain/scene.h"
+#include "common/domain/voices.h"
 
 namespace audiogen::worker {
 namespace {
@@ -27,7 +28,7 @@ bool can_serve(const Capabilities& able, const GenerationRequest& request) {
           utf8_length(request.prompt) <= able.prompt_max) &&
          (request.audio_references.empty() || able.audio_references) &&
          (!request.image_url || able.image) &&
-         (!request.voice || able.voices.empty() ||
+         (!speaker(request.voice) || able.voices.empty() ||
           std::find(able.voices.begin(), able.voices.end(), *request.voice) != able.voices.end());
 }
 
@@ -158,7 +159,7 @@ bool Chain::serves(std::size_t position, const GenerationRequest& request) const
     return other.scenes && can_serve(other, request);
   };
   return able.scenes || std::none_of(links_.begin(), links_.end(), makes_it) ||
-         !is_scene(request.prompt);
+         !is_scene(request.prompt, request.voice);
 }
 
 std::optional<std::size_t> Chain::choose(const GenerationRequest& request,

@@ -24,7 +24,9 @@ constexpr Range kPace{0.75, 1.35};         // of a reference, times the voice's 
 Capabilities local_capabilities(int max_in_flight) {
   Capabilities out;
   for (const Voice& voice : voices()) {
-    out.voices.emplace_back(voice.id);
+    if (voice.id != kSceneVoice) {
+      out.voices.emplace_back(voice.id);
+    }
   }
   out.audio_references = true;
   out.native_speed = kSpeedRange;
@@ -303,8 +305,7 @@ Result<Audio, ProviderFault> LocalProvider::make(const Call& call) {
   if (request.image_url) {
     return unsupported("images are not supported");
   }
-  const LocalVoice* const voice =
-      find_local_voice(request.voice.value_or(std::string(kDefaultVoice)));
+  const LocalVoice* const voice = find_local_voice(speaker(request.voice).value_or(kDefaultVoice));
   if (voice == nullptr) {
     return unsupported("unknown voice");
   }

@@ -234,6 +234,10 @@ void read_voices(Members& members, ProviderEntry& entry) {
       members.complain("voices has an unknown voice (known: " + voice_list() + ")");
       continue;
     }
+    if (ours == kSceneVoice) {
+      members.complain("voices." + ours + " is nobody's voice: it asks for a scene");
+      continue;
+    }
     auto theirs = voice_in(member.value, *entry.kind);
     if (!theirs) {
       members.complain("voices." + ours + " " + theirs.error().message);
@@ -420,7 +424,7 @@ Result<std::vector<ProviderEntry>, std::vector<std::string>> parse_providers(
 }
 
 std::string voice_of(const ProviderEntry& entry, const GenerationRequest& request) {
-  auto it = entry.voices.find(request.voice.value_or(std::string(kDefaultVoice)));
+  auto it = entry.voices.find(std::string(speaker(request.voice).value_or(kDefaultVoice)));
   if (it == entry.voices.end()) {
     it = entry.voices.begin();
   }

@@ -9,6 +9,7 @@
 #include <rapidjson/stringbuffer.h>
 #include <rapidjson/writer.h>
 
+#include "common/domain/voices.h"
 #include "worker/providers/models.h"
 #include "worker/providers/transport/direct.h"
 #include "worker/providers/transport/wire.h"
@@ -50,9 +51,9 @@ int pitch_rate(double semitones) {
 // A speaker, or references, or an image; the array may not be empty.
 void write_references(Writer& json, const ProviderEntry& entry, const ProviderRequest& request) {
   const GenerationRequest& asked = *request.request;
-  const bool speaker =
-      asked.audio_references.empty() && !asked.image_url && asked.voice && !entry.voices.empty();
-  if (asked.audio_references.empty() && !asked.image_url && !speaker) {
+  const bool by_name = asked.audio_references.empty() && !asked.image_url && speaker(asked.voice) &&
+                       !entry.voices.empty();
+  if (asked.audio_references.empty() && !asked.image_url && !by_name) {
     return;
   }
   json.Key("references");
@@ -76,7 +77,7 @@ void write_references(Writer& json, const ProviderEntry& entry, const ProviderRe
       one("image_url", *asked.image_url);
     }
   }
-  if (speaker) {
+  if (by_name) {
     one("speaker", voice_of(entry, asked));
   }
   json.EndArray();
