@@ -33,6 +33,7 @@
 #include "worker/job/spool.h"
 #include "worker/providers_file.h"
 #include "worker/sandbox/helper.h"
+#include "worker/upkeep/account_keeper.h"
 #include "worker/upkeep/eraser.h"
 #include "worker/upkeep/janitor.h"
 #include "worker/upkeep/puller.h"
@@ -70,7 +71,7 @@ std::size_t places(const Chain& chain, const Config& config) {
 }
 
 // SIGHUP: takes a new PROVIDERS_FILE into force, or keeps the old one and says why.
-void reload(const Config& config, http::Client& client, CurrentChain& chains) {
+void reload(const Config& config, http::Client& client, Accounts& accounts, CurrentChain& chains) {
   chains.collect();
   auto providers = load_providers(config.providers_file, client);
   if (!providers) {
@@ -78,12 +79,13 @@ void reload(const Config& config, http::Client& client, CurrentChain& chains) {
     log::error("providers not reloaded, the old ones stay");
     return;
   }
-  chains.replace(std::make_shared<const Chain>(std::move(*providers)));
+  chains.replace(std::make_shared<const Chain>(std::move(*providers), &accounts));
   warn_of_long_calls(*chains.get(), config);
   log::info("providers reloaded", {{"file", config.providers_file}});
 }
 
 metrics::Snapshot worker_gauges(const Chain& chain,
+                                const Accounts& accounts,
                                 const Config& config,
                                 std::size_t in_flight,
                                 bool draining) {
@@ -109,6 +111,12 @@ metrics::Snapshot worker_gauges(const Chain& chain,
                "Calls that wait for their turn",
                static_cast<double>(provider.waiting),
                labels);
+  }
+  for (const auto& account : accounts.all()) {
+    out.gauge("provider_account_places",
+              "Calls that may be under way at once here, of those of an account of all workers",
+              static_cast<double>(account->places()),
+              {{"account", account->name()}});
   }
   return out;
 }
@@ -147,7 +155,8 @@ int work(const Config& config) {
     log_providers_errors(providers.error());
     return 1;
   }
-  CurrentChain chains(std::make_shared<const Chain>(std::move(*providers)));
+  Accounts accounts;
+  CurrentChain chains(std::make_shared<const Chain>(std::move(*providers), &accounts));
   warn_of_long_calls(*chains.get(), config);
   SandboxedDecoder decoder;
   store::Probe database(config.database);
@@ -224,20 +233,22 @@ int work(const Config& config) {
       [&runner] { return runner.room(); },
       [&runner](std::span<const Hint> hints) { return runner.take(hints); },
       [&consumer] { return consumer.connected(); });
+  AccountKeeper account_keeper(config, id, accounts);
   Janitor janitor(config, **blobs);
   Eraser eraser(config, **blobs);
   UsageRoller usage_roller(config);
-  http::OpsServer ops(config.ops_listen,
-                      [&] {
-                        return std::vector<http::ReadyPart>{{"database", database.ok(), true},
-                                                            {"schema", database.fits(), true},
-                                                            {"broker", consumer.connected(), true},
-                                                            {"accepting", !draining.load(), true}};
-                      },
-                      {{"/metrics", [&](const http::Exchange& exchange) {
-                          exchange.reply(http::metrics_answer(worker_gauges(
-                              *chains.get(), config, runner.in_flight(), draining.load())));
-                        }}});
+  http::OpsServer ops(
+      config.ops_listen,
+      [&] {
+        return std::vector<http::ReadyPart>{{"database", database.ok(), true},
+                                            {"schema", database.fits(), true},
+                                            {"broker", consumer.connected(), true},
+                                            {"accepting", !draining.load(), true}};
+      },
+      {{"/metrics", [&](const http::Exchange& exchange) {
+          exchange.reply(http::metrics_answer(
+              worker_gauges(*chains.get(), accounts, config, runner.in_flight(), draining.load())));
+        }}});
   if (const auto started = ops.start(); !started) {
     log::error(started.error().message);
     return 1;
@@ -250,7 +261,7 @@ int work(const Config& config) {
   while (signal != Signal::kStop && database.fits() && !drain_asked.load()) {
     signal = wait_for_signal(kLookEvery);
     if (signal == Signal::kReload) {
-      reload(config, client, chains);
+      reload(config, client, accounts, chains);
     }
   }
   tell_service_manager(Stage::kStopping);
@@ -267,6 +278,7 @@ int work(const Config& config) {
   // what it has is given back while that can still be written.
   const std::chrono::seconds limit(config.drain_seconds);
   runner.drain(fits ? AG_TEST_LIMIT("DRAIN_LIMIT_MS", limit) : std::chrono::milliseconds(0));
+  account_keeper.stop();
   sweeper.stop();
   janitor.stop();
   eraser.stop();

@@ -90,6 +90,20 @@ std::optional<std::string> nobody_calls(const std::vector<ProviderSum>& provider
   return none && !providers.empty() ? std::optional(providers.front().name) : std::nullopt;
 }
 
+// The first of the chain for a place of whose account calls wait, if no other call waits.
+std::optional<std::string> accounts_are_full(const std::vector<ProviderSum>& providers) {
+  std::optional<std::string> first;
+  for (const ProviderSum& provider : providers) {
+    if (provider.waiting > provider.waiting_for_account) {
+      return std::nullopt;
+    }
+    if (!first && provider.waiting > 0) {
+      first = provider.name;
+    }
+  }
+  return first;
+}
+
 std::uint64_t working(const Situation& situation) {
   return static_cast<std::uint64_t>(
       std::count_if(situation.workers.begin(), situation.workers.end(), [](const auto& worker) {
@@ -190,6 +204,7 @@ std::vector<ProviderSum> providers_of(const Situation& situation) {
       sum->state = ready ? sum->state : told.state;
       sum->in_flight += told.in_flight;
       sum->waiting += told.waiting;
+      sum->waiting_for_account += told.waits_for_account ? told.waiting : 0;
       sum->limit =
           sum->limit && told.limit ? std::optional(*sum->limit + *told.limit) : std::nullopt;
       if (told.troubled) {
@@ -313,7 +328,9 @@ ScaleFigures scale_figures(const Situation& situation, std::uint64_t places) {
   if (tell > 0) {
     out.places = static_cast<double>(sum) / static_cast<double>(tell);
   }
-  if (const auto name = nobody_calls(providers_of(situation))) {
+  const std::vector<ProviderSum> providers = providers_of(situation);
+  const auto none = nobody_calls(providers);
+  if (const auto name = none ? none : accounts_are_full(providers)) {
     out.limited_by = "provider:" + *name;
   }
   return out;

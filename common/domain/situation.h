@@ -118,7 +118,8 @@ struct ProviderSum {
   std::string name;
   std::string state;  // One that is not ready somewhere is what is to be seen.
   std::uint64_t in_flight = 0, waiting = 0, workers = 0, workers_ready = 0;
-  std::optional<std::uint64_t> limit{};  // Nullopt: one of them does not tell.
+  std::optional<std::uint64_t> limit{};   // Nullopt: one of them does not tell.
+  std::uint64_t waiting_for_account = 0;  // Of those that wait.
   std::optional<BreakerOverride> overridden{};
   // Since when it has not been ready somewhere; nullopt where it is, or nobody tells.
   std::optional<Instant> troubled_since{};
@@ -147,7 +148,8 @@ struct ScaleFigures {
   double arrivals_per_second = 0;
   std::optional<double> service_seconds_p50{}, drain_seconds{};
   double places = 1;  // Of one worker.
-  // "provider:NAME" where more workers would not help: nobody calls it, nor any other.
+  // "provider:NAME" where more workers would not help: nobody calls it, nor any other, or all calls
+  // that wait do so for places of its account, of which all workers together have no more.
   std::optional<std::string> limited_by{};
   std::vector<WorkerId> safe_to_remove{};  // They have no task in hand.
 };

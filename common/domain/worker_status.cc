@@ -115,6 +115,7 @@ std::optional<ProviderStatus> read_provider(const rapidjson::Value& of) {
                         .in_flight = *in_flight,
                         .waiting = number(of, "waiting").value_or(0),
                         .limit = number(of, "limit"),
+                        .waits_for_account = member(of, "waits_for_account") != nullptr,
                         .troubled = time(of, "troubled_seconds"),
                         .calls = calls == nullptr ? std::nullopt : read_calls(*calls)};
 }
@@ -370,6 +371,9 @@ std::string encode_worker_status(const WorkerStatus& status) {
           .member("in_flight", provider.in_flight)
           .member("waiting", provider.waiting)
           .member("limit", provider.limit);
+      if (provider.waits_for_account) {
+        json.member("waits_for_account", true);
+      }
       if (provider.troubled) {
         json.member("troubled_seconds", provider.troubled->count());
       }

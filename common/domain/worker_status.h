@@ -138,6 +138,7 @@ struct ProviderStatus {
   std::string state;  // "ready", or that of the breaker: "open", "half_open".
   std::uint64_t in_flight = 0, waiting = 0;
   std::optional<std::uint64_t> limit{};  // In flight at once.
+  bool waits_for_account = false;        // Those that wait do so for places of all workers.
   // For how long it has not been ready without a break; nullopt where it is.
   std::optional<std::chrono::seconds> troubled{};
   std::optional<ProviderCalls> calls{};

@@ -33,6 +33,7 @@ extern const std::string_view migration_0020;
 extern const std::string_view migration_0021;
 extern const std::string_view migration_0022;
 extern const std::string_view migration_0023;
+extern const std::string_view migration_0024;
 
 namespace {
 
@@ -414,7 +415,8 @@ std::span<const Migration> migrations() {
                                  Migration{20, migration_0020, Older::kServe},
                                  Migration{21, migration_0021, Older::kServe},
                                  Migration{22, migration_0022, Older::kServe},
-                                 Migration{23, migration_0023, Older::kServe}};
+                                 Migration{23, migration_0023, Older::kServe},
+                                 Migration{24, migration_0024, Older::kServe}};
   return all;
 }
 

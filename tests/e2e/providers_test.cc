@@ -11,6 +11,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include "common/base/mutex.h"
 #include "common/base/unique_fd.h"
 #include "common/domain/pricing.h"
 #include "tests/e2e/chain.h"
@@ -462,6 +463,64 @@ TEST(Bulkhead, WhatIsPassedOnGoesToWhoIsFree) {
   EXPECT_TRUE(third.wait_until([&] { return third.call_count() == 4; }, 60s)) << third.call_count();
   EXPECT_EQ(first.call_count(), 1U);
   EXPECT_EQ(second.call_count(), 1U);
+}
+
+// Each worker kept to the limit by itself, so an account had as many times more calls as there were
+// workers.
+TEST(Bulkhead, AnAccountsLimitHoldsForAllWorkersTogether) {
+  constexpr std::size_t kLimit = 6;
+  constexpr auto kTakes = 1500ms;
+  Mutex mutex;
+  std::vector<std::chrono::steady_clock::time_point> came;
+  ProviderDouble provider([&](const DoubleCall&) {
+    const MutexLock lock(mutex);
+    came.push_back(std::chrono::steady_clock::now());
+    DoubleReply out = wav_reply(0.3);
+    out.delay = kTakes;
+    return out;
+  });
+  // The most calls of those from `first` on that were under way at once: whatever comes within so
+  // long of another finds that one there.
+  const auto most = [&](std::size_t first) {
+    const MutexLock lock(mutex);
+    std::size_t out = 0;
+    for (std::size_t from = first, to = first; to < came.size(); ++to) {
+      while (came[to] - came[from] >= kTakes) {
+        ++from;
+      }
+      out = std::max(out, to - from + 1);
+    }
+    return out;
+  };
+  const std::string account = R"(,"account":"shared","account_max_in_flight":)";
+  // Two entries of it, which differ in their voices.
+  const ChainFile chain(
+      {openai_entry(kFirst, provider, account + std::to_string(kLimit), R"({"aria":"coral"})"),
+       openai_entry(kSecond, provider, account + std::to_string(kLimit), R"({"atlas":"onyx"})")});
+  Stack::Options options = chain.options();
+  options.workers = 2;
+  Stack stack(options);
+  const Account ann = stack.account(100'000);
+  const auto serve = [&](int count) {
+    std::vector<std::string> ids;
+    for (int i = 0; i < count; ++i) {
+      const char* voice = i % 2 == 0 ? R"(,"voice":"aria")" : R"(,"voice":"atlas")";
+      ids.push_back(stack.create(ann, wav_body("x", voice)).text("id"));
+    }
+    for (const std::string& id : ids) {
+      EXPECT_EQ(stack.wait_final(ann, id).text("status"), "succeeded");
+    }
+  };
+  serve(40);
+  EXPECT_EQ(most(0), kLimit);
+  EXPECT_EQ(provider.call_count(), 40U);
+  // Whoever leaves gives back what he has.
+  stack.worker(1).signal(SIGTERM);
+  EXPECT_EQ(stack.worker(1).wait(20s), 0);
+  serve(20);
+  EXPECT_EQ(most(40), kLimit);
+  EXPECT_EQ(provider.call_count(), 60U);
+  stack.database().expect_invariants();
 }
 
 TEST(Reload, SwapsTheChainUnderLoadAndRefusesABadFile) {

@@ -34,7 +34,7 @@ declare -A allowed=(
   [worker/local]='common/(base|domain)|worker/(audio|sandbox|speech|chain|local)'
   [worker/providers]='common/(base|domain|http)|worker/(audio|chain|local|providers)'
   [worker/job]='common/(base|domain|store|queue|http|blob)|worker/(audio|chain|job)'
-  [worker/upkeep]='common/(base|domain|store|queue|blob)|worker/upkeep'
+  [worker/upkeep]='common/(base|domain|store|queue|blob)|worker/(audio|chain|upkeep)'
 )
 
 rule_layering() {

@@ -38,6 +38,7 @@ TEST_F(Entries, ReadsEveryMember) {
     {"name":"primary","kind":"openai","base_url":"http://127.0.0.1:9101/a/v1/",
      "api_key_env":"TEST_PROVIDER_KEY","model":"gpt-4o-mini-tts","timeout_seconds":20,
      "connect_timeout_seconds":1.5,"max_in_flight":7,"tier":3,"queue_wait_seconds":2.5,
+     "account":"main","account_max_in_flight":5,
      "price":{"amount":0.015,"per":"1000_characters"},
      "voices":{"aria":"coral","atlas":"onyx"},"options":{"response_format":"match"}},
     {"name":"fallback","kind":"local"}]})");
@@ -51,6 +52,8 @@ TEST_F(Entries, ReadsEveryMember) {
   EXPECT_EQ(entry.timeout, std::chrono::seconds(20));
   EXPECT_EQ(entry.connect_timeout, std::chrono::milliseconds(1500));
   EXPECT_EQ(entry.max_in_flight, 7);
+  EXPECT_EQ(entry.account, "main");
+  EXPECT_EQ(entry.account_max_in_flight, 5U);
   EXPECT_EQ(entry.tier, 3);
   EXPECT_EQ(entry.price, (ProviderPrice{PriceUnit::kThousandCharacters, Micros{15'000}}));
   EXPECT_EQ(entry.queue_wait, std::chrono::milliseconds(2500));
@@ -104,7 +107,8 @@ TEST_F(Entries, EveryKindHasDefaultsAndMakesAProvider) {
     {"name":"d","kind":"seed_audio","api_key_env":"TEST_PROVIDER_KEY"},
     {"name":"e","kind":"fal","api_key_env":"TEST_PROVIDER_KEY","model":"owner/app",
      "options":{"audio_references_member":"audio_urls","input":{"steps":4}}},
-    {"name":"f","kind":"replicate","api_key_env":"TEST_PROVIDER_KEY","model":"o/n:abc"}]})");
+    {"name":"f","kind":"replicate","api_key_env":"TEST_PROVIDER_KEY","model":"o/n:abc","account":"x",
+     "account_max_in_flight":3}]})");
   ASSERT_TRUE(parsed) << parsed.error().front();
   EXPECT_EQ((*parsed)[0].base_url, "https://api.openai.com/v1");
   EXPECT_EQ((*parsed)[1].option("output_format"), "auto");
@@ -115,6 +119,8 @@ TEST_F(Entries, EveryKindHasDefaultsAndMakesAProvider) {
     const auto provider = make_provider(entry, client);
     EXPECT_EQ(provider->name(), entry.name);
     EXPECT_EQ(provider->capabilities().max_in_flight, entry.max_in_flight);
+    EXPECT_EQ(provider->capabilities().account, entry.account);
+    EXPECT_EQ(provider->capabilities().account_max_in_flight, entry.account_max_in_flight);
     EXPECT_EQ(provider->capabilities().voices.size(), entry.voices.size());
     EXPECT_EQ(provider->capabilities().audio_references,
               entry.kind->name == "seed_audio" || entry.kind->name == "fal");
@@ -175,6 +181,18 @@ TEST_F(Entries, SingleRules) {
   EXPECT_THAT(only(R"({"name":"a","kind":"local"},{"name":"a","kind":"local"})"),
               HasSubstr("has the name of another"));
   EXPECT_THAT(only(R"({"name":"a","kind":"local","model":"x"})"), HasSubstr("unknown member"));
+  const auto of_account = [](const char* name, const char* account) {
+    return R"({"name":")" + std::string(name) +
+           R"(","kind":"fal","api_key_env":"TEST_PROVIDER_KEY","model":"a/b",)" + account + "}";
+  };
+  EXPECT_THAT(only(of_account("a", R"("account":"x")")), HasSubstr("together"));
+  EXPECT_THAT(only(of_account("a", R"("account_max_in_flight":3)")), HasSubstr("together"));
+  EXPECT_THAT(only(of_account("a", R"("account":"x y","account_max_in_flight":3)")),
+              HasSubstr("account must be"));
+  EXPECT_THAT(
+      only(of_account("a", R"("account":"x","account_max_in_flight":3)") + "," +
+           of_account("b", R"("account":"x","account_max_in_flight":4)")),
+      HasSubstr("providers[1] has another account_max_in_flight than others of its account"));
   EXPECT_THAT(only(R"({"name":"a","kind":"local","kind":"local"})"), HasSubstr("twice"));
   EXPECT_THAT(only(R"({"name":"a","kind":"seed_audio"})"), HasSubstr("needs api_key_env"));
   EXPECT_THAT(only(R"({"name":"a","kind":"openai","model":"m"})"), HasSubstr("needs voices"));

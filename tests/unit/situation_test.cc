@@ -376,6 +376,21 @@ TEST_F(ScaleWatchTest, GoesUpAtOnceAndDownAfterFiveMinutes) {
   EXPECT_EQ(look(seconds(502), wanting(6, 1)), 6U);
 }
 
+TEST(ScaleFigures, AreLimitedByAnAccountOfAllWorkers) {
+  const auto limited_by = [](bool first_for_account, std::uint64_t second_waiting) {
+    auto told = worker();
+    told.status.providers = {{{.name = "primary",
+                               .state = "ready",
+                               .waiting = 3,
+                               .waits_for_account = first_for_account},
+                              {.name = "other", .state = "ready", .waiting = second_waiting}}};
+    return scale_figures(with({told, told}), 200).limited_by;
+  };
+  EXPECT_EQ(limited_by(true, 0), "provider:primary");
+  EXPECT_EQ(limited_by(true, 1), std::nullopt) << "whoever comes would call the other";
+  EXPECT_EQ(limited_by(false, 0), std::nullopt);
+}
+
 // It was started just now, and does not know what was wanted before.
 TEST_F(ScaleWatchTest, TakesNobodyAwayBeforeItHasLookedForFiveMinutes) {
   EXPECT_EQ(look(seconds(0), wanting(1, 8)), 8U);

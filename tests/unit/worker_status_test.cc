@@ -142,6 +142,7 @@ TEST(WorkerStatus, IsReadAsItWasWritten) {
           {.name = "a \"b\"", .state = "open", .in_flight = 3, .waiting = 2},
           {.name = "c", .state = "ready", .in_flight = 0, .waiting = 0, .limit = 9}}};
   status.providers->front().troubled = seconds(77);
+  status.providers->front().waits_for_account = true;
   ProviderCalls& calls = status.providers->front().calls.emplace();
   calls = {.answered = 5, .errors = {{"try_next", 2}}, .fallback = 3, .undelivered = 1};
   calls.times.add(milliseconds(250));

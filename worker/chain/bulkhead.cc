@@ -42,14 +42,37 @@ void count_first_byte(const std::string& provider, const CallFacts& facts) {
 
 }  // namespace
 
-struct Bulkhead::State {
+struct Bulkhead::State final : Account::User, std::enable_shared_from_this<State> {
   AudioProvider* inner = nullptr;
-  std::size_t limit = 1;
-  Mutex mutex;
+  std::size_t limit = 1;  // Of the entry; what the account allows comes and goes.
+  std::shared_ptr<Account> account;
+  mutable Mutex mutex;
   std::size_t running GUARDED_BY(mutex) = 0;
   std::deque<std::shared_ptr<Call>> waiting GUARDED_BY(mutex);
   UsualTime usual GUARDED_BY(mutex);
   CallsWatch calls GUARDED_BY(mutex);
+
+  bool begin_waiting() override { return begin_next(shared_from_this()); }
+  std::optional<Clock::time_point> waits_since() const override;
+  std::uint32_t wanted() const override {
+    const MutexLock lock(mutex);
+    return static_cast<std::uint32_t>(std::min(limit, running + waiting.size()));
+  }
+
+  // Takes a slot, and a place of the account.
+  bool take_slot() LOCKS_REQUIRED(mutex) {
+    if (running >= limit || (account && !account->take())) {
+      return false;
+    }
+    ++running;
+    return true;
+  }
+
+  std::size_t limit_now() const { return account ? std::min(limit, account->places()) : limit; }
+  std::size_t idle() const LOCKS_REQUIRED(mutex) {
+    const std::size_t slots = limit - std::min(limit, running);
+    return account ? std::min(slots, account->free()) : slots;
+  }
 
   // What a ticket asks for is under way already.
   bool in_time(const ProviderRequest& request) const LOCKS_REQUIRED(mutex) {
@@ -119,16 +142,26 @@ struct Bulkhead::Call final : ProviderCall {
   const std::weak_ptr<State> state;
   ProviderRequest request;
   Done done;
+  const Clock::time_point since = Clock::now();
   std::shared_ptr<ProviderCall> inner;  // Guarded by the state's mutex.
   // How it is to be ended. Guarded by the state's mutex.
   void (ProviderCall::*canceled)() = nullptr;
   bool ended = false;  // Guarded by the state's mutex.
 };
 
-Bulkhead::Bulkhead(std::unique_ptr<AudioProvider> inner)
+std::optional<Clock::time_point> Bulkhead::State::waits_since() const {
+  const MutexLock lock(mutex);
+  return waiting.empty() || running >= limit ? std::nullopt : std::optional(waiting.front()->since);
+}
+
+Bulkhead::Bulkhead(std::unique_ptr<AudioProvider> inner, std::shared_ptr<Account> account)
     : state_(std::make_shared<State>()), inner_(std::move(inner)) {
   state_->inner = inner_.get();
   state_->limit = static_cast<std::size_t>(std::max(1, inner_->capabilities().max_in_flight));
+  if (account) {
+    state_->account = std::move(account);
+    state_->account->add_user(state_);
+  }
   // Told from the start, so that the first is seen to be one more: somebody is to be alerted.
   calls_of(name(), fault_name(Fault::kMisconfigured));
 }
@@ -149,11 +182,14 @@ std::shared_ptr<ProviderCall> Bulkhead::start(ProviderRequest request, Done done
   auto call = std::make_shared<Call>(state_, std::move(request), std::move(done));
   {
     const MutexLock lock(state_->mutex);
-    if (state_->running >= state_->limit) {
+    if (!state_->waiting.empty() || !state_->take_slot()) {
+      // Under the lock: who gives a place looks for those that wait after it has.
       state_->waiting.push_back(call);
+      if (state_->account && state_->running < state_->limit) {
+        state_->account->is_short();
+      }
       return call;
     }
-    ++state_->running;
   }
   run(state_, call);
   return call;
@@ -205,22 +241,19 @@ void Bulkhead::run(const std::shared_ptr<State>& state, const std::shared_ptr<Ca
   }
 }
 
-void Bulkhead::finished(const std::shared_ptr<State>& state) {
+// Those whose turn would come too late are ended before it.
+bool Bulkhead::begin_next(const std::shared_ptr<State>& state) {
   std::shared_ptr<Call> next;
   std::vector<std::shared_ptr<Call>> late;
   {
     const MutexLock lock(state->mutex);
-    while (!next && !state->waiting.empty()) {
-      auto first = std::move(state->waiting.front());
+    while (!state->waiting.empty() && !state->in_time(state->waiting.front()->request)) {
+      late.push_back(std::move(state->waiting.front()));
       state->waiting.pop_front();
-      if (state->in_time(first->request)) {
-        next = std::move(first);
-      } else {
-        late.push_back(std::move(first));
-      }
     }
-    if (!next) {
-      --state->running;
+    if (!state->waiting.empty() && state->take_slot()) {
+      next = std::move(state->waiting.front());
+      state->waiting.pop_front();
     }
   }
   if (next) {
@@ -229,6 +262,19 @@ void Bulkhead::finished(const std::shared_ptr<State>& state) {
   for (const auto& call : late) {
     std::exchange(call->done, nullptr)(
         ProviderFault{Fault::kNotCalled, "its turn came too late", std::nullopt});
+  }
+  return next != nullptr;
+}
+
+void Bulkhead::finished(const std::shared_ptr<State>& state) {
+  {
+    const MutexLock lock(state->mutex);
+    --state->running;
+  }
+  if (state->account) {
+    state->account->give();
+  } else {
+    begin_next(state);
   }
 }
 
@@ -240,6 +286,23 @@ std::size_t Bulkhead::running() const {
 std::size_t Bulkhead::waiting() const {
   const MutexLock lock(state_->mutex);
   return state_->waiting.size();
+}
+
+std::size_t Bulkhead::limit() const {
+  return state_->limit_now();
+}
+
+std::size_t Bulkhead::idle() const {
+  const MutexLock lock(state_->mutex);
+  return state_->idle();
+}
+
+bool Bulkhead::waits_for_account() const {
+  return state_->account && state_->waits_since().has_value();
+}
+
+const Account* Bulkhead::account() const {
+  return state_->account.get();
 }
 
 std::optional<milliseconds> Bulkhead::needed() const {
@@ -254,9 +317,10 @@ bool Bulkhead::fits(TaskTime time) const {
 
 bool Bulkhead::fits_in_turn(TaskTime time) const {
   const MutexLock lock(state_->mutex);
-  if (state_->running >= state_->limit) {
+  if (state_->idle() == 0) {
     // Those that run may all have begun just now.
-    const auto rounds = static_cast<milliseconds::rep>(state_->waiting.size() / state_->limit + 1);
+    const std::size_t at_once = std::max<std::size_t>(state_->limit_now(), 1);
+    const auto rounds = static_cast<milliseconds::rep>(state_->waiting.size() / at_once + 1);
     time.left -= rounds * state_->usual.usual().value_or(milliseconds(0));
   }
   return state_->usual.fits(time);

@@ -1,6 +1,7 @@
-// Keeps a provider to its max_in_flight: further calls wait their turn, first come first served, so
-// that one slow provider never takes more of the worker, and never gets more calls, than it was
-// given. Learns how long they take: one whose turn comes too late for that is not made.
+// Keeps a provider to its max_in_flight, and to what this worker has of its account's places:
+// further calls wait their turn, first come first served, so that one slow provider never takes
+// more of the worker, and never gets more calls, than it was given. Learns how long they take: one
+// whose turn comes too late for that is not made.
 #pragma once
 
 #include <chrono>
@@ -9,6 +10,7 @@
 #include <optional>
 
 #include "common/domain/worker_status.h"
+#include "worker/chain/account.h"
 #include "worker/chain/provider.h"
 #include "worker/chain/usual_time.h"
 
@@ -16,7 +18,9 @@ namespace audiogen {
 
 class Bulkhead final : public AudioProvider {
  public:
-  explicit Bulkhead(std::unique_ptr<AudioProvider> inner);
+  // `account`: whose places its calls take; null: none.
+  explicit Bulkhead(std::unique_ptr<AudioProvider> inner,
+                    std::shared_ptr<Account> account = nullptr);
   ~Bulkhead() override;
 
   const std::string& name() const override { return inner_->name(); }
@@ -27,6 +31,12 @@ class Bulkhead final : public AudioProvider {
 
   std::size_t running() const;
   std::size_t waiting() const;
+  // Calls that may be under way at once, and how many more could begin now.
+  std::size_t limit() const;
+  std::size_t idle() const;
+  const Account* account() const;
+  // Does a call wait for a place of the account, and nothing else?
+  bool waits_for_account() const;
   // What a call has usually needed, with all that follows it. Nullopt: not known yet.
   std::optional<std::chrono::milliseconds> needed() const;
   // Would a call that begins now end in time? One that is asked for now, after those that wait?
@@ -42,6 +52,7 @@ class Bulkhead final : public AudioProvider {
   struct Call;
   struct State;
   static void run(const std::shared_ptr<State>& state, const std::shared_ptr<Call>& call);
+  static bool begin_next(const std::shared_ptr<State>& state);
   static void finished(const std::shared_ptr<State>& state);
 
   std::shared_ptr<State> state_;

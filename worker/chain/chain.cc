@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "common/base/utf8.h"
@@ -51,9 +52,37 @@ bool is_covered(const std::vector<const Capabilities*>& before, const Capabiliti
   });
 }
 
-std::size_t slots_of(const Capabilities& able) {
-  return static_cast<std::size_t>(std::max(1, able.max_in_flight));
-}
+// Slots of the providers of a chain, where several may share an account's places.
+class Slots {
+ public:
+  // Of them, those of `provider` that no other has counted.
+  std::size_t all_of(const Bulkhead& provider) {
+    return part(limits_, provider.account(), provider.limit(), &Account::places);
+  }
+  std::size_t idle_of(const Bulkhead& provider) {
+    return part(free_, provider.account(), provider.idle(), &Account::free);
+  }
+
+ private:
+  using Left = std::map<const Account*, std::size_t>;
+  static std::size_t part(Left& left,
+                          const Account* account,
+                          std::size_t own,
+                          std::size_t (Account::*count)() const) {
+    if (account == nullptr) {
+      return own;
+    }
+    const auto known = left.find(account);
+    std::size_t& rest = known == left.end()
+                            ? left.emplace(account, (account->*count)()).first->second
+                            : known->second;
+    const std::size_t out = std::min(own, rest);
+    rest -= out;
+    return out;
+  }
+
+  Left limits_, free_;
+};
 
 milliseconds wait_before_same(const ProviderFault& fault, const Standing& standing) {
   const double base = static_cast<double>((kFirstWait * (1 << (standing.tries - 1))).count());
@@ -143,9 +172,13 @@ Decision after_fault(const ProviderFault& fault, const Standing& standing) {
   return elsewhere(standing.another);
 }
 
-Chain::Chain(std::vector<std::unique_ptr<AudioProvider>> providers) {
+Chain::Chain(std::vector<std::unique_ptr<AudioProvider>> providers, Accounts* accounts) {
   for (std::unique_ptr<AudioProvider>& provider : providers) {
-    links_.push_back(std::make_unique<Link>(std::move(provider)));
+    const Capabilities& able = provider->capabilities();
+    auto account = accounts == nullptr || able.account.empty()
+                       ? nullptr
+                       : accounts->get(able.account, able.account_max_in_flight);
+    links_.push_back(std::make_unique<Link>(std::move(provider), std::move(account)));
   }
 }
 
@@ -189,7 +222,7 @@ std::optional<std::size_t> Chain::choose_free(const GenerationRequest& request,
                                               std::size_t from,
                                               TaskTime time) const {
   auto next = choose(request, from, time);
-  while (next && at(*next).running() >= slots_of(at(*next).capabilities())) {
+  while (next && at(*next).idle() == 0) {
     next = choose(request, *next + 1, time);
   }
   return next;
@@ -228,6 +261,8 @@ std::size_t Chain::room() const {
   if (links_.empty()) {
     return std::numeric_limits<std::size_t>::max();  // That nobody can is said at once.
   }
+  Slots counted;
+  bool anybody = false;
   std::size_t slots = 0, free = 0, waiting = 0;
   // What those with a queue_wait cannot take in time, and who takes it.
   std::size_t overflow = 0, spare = 0;
@@ -241,9 +276,9 @@ std::size_t Chain::room() const {
       ++free;  // And whoever comes after it gets what it cannot take.
       continue;
     }
-    const std::size_t limit = slots_of(able);
-    const std::size_t idle = limit - std::min(limit, link->provider.running());
-    slots += limit;
+    const std::size_t idle = counted.idle_of(link->provider);
+    slots += counted.all_of(link->provider);
+    anybody = true;
     (is_covered(impatient, able) ? spare : free) += idle;
     if (able.queue_wait.count() > 0) {
       overflow += link->provider.waiting();
@@ -256,11 +291,13 @@ std::size_t Chain::room() const {
   const std::size_t taken = std::min(spare, overflow);
   free += spare - taken;
   waiting += overflow - taken;
-  const std::size_t reserve = slots == 0 ? 0 : 1 + slots / kReserveShare;
+  // Of an account of which others have all places it has none, until somebody waits for one.
+  const std::size_t reserve = anybody ? 1 + slots / kReserveShare : 0;
   return free + reserve - std::min(reserve, waiting);
 }
 
 std::size_t Chain::capacity() const {
+  Slots counted;
   std::size_t slots = 0;
   bool any_open = false;
   std::vector<const Capabilities*> before;
@@ -268,7 +305,7 @@ std::size_t Chain::capacity() const {
     any_open = any_open || link->closed_to_calls().count() == 0;
     const Capabilities& able = link->provider.capabilities();
     if (!is_covered(before, able)) {
-      slots += slots_of(able);
+      slots += counted.all_of(link->provider);
       if (able.queue_wait.count() == 0) {
         before.push_back(&able);
       }
@@ -377,16 +414,16 @@ std::vector<ProviderStatus> Chain::status() const {
         troubled = std::chrono::duration_cast<std::chrono::seconds>(now - *since);
       }
     }
-    out.push_back(
-        {.name = link->provider.name(),
-         .state =
-             state == Breaker::State::kClosed ? "ready" : std::string(breaker_state_name(state)),
-         .in_flight = link->provider.running(),
-         .waiting = link->provider.waiting(),
-         .limit =
-             static_cast<std::uint64_t>(std::max(1, link->provider.capabilities().max_in_flight)),
-         .troubled = troubled,
-         .calls = link->provider.calls()});
+    out.push_back({.name = link->provider.name(),
+                   .state = state == Breaker::State::kClosed
+                                ? "ready"
+                                : std::string(breaker_state_name(state)),
+                   .in_flight = link->provider.running(),
+                   .waiting = link->provider.waiting(),
+                   .limit = link->provider.limit(),
+                   .waits_for_account = link->provider.waits_for_account(),
+                   .troubled = troubled,
+                   .calls = link->provider.calls()});
   }
   return out;
 }

@@ -63,7 +63,10 @@ Decision after_fault(const ProviderFault& fault, const Standing& standing);
 // One configuration's providers. Thread-safe.
 class Chain {
  public:
-  explicit Chain(std::vector<std::unique_ptr<AudioProvider>> providers);
+  // `accounts` keeps the places of accounts that providers name, and outlives it; null: none are
+  // kept.
+  explicit Chain(std::vector<std::unique_ptr<AudioProvider>> providers,
+                 Accounts* accounts = nullptr);
 
   // The first provider at or after `from` that can serve `request`, whose usual call, in its turn,
   // fits into the task's time, and whose breaker lets calls through; nullopt: none now.
@@ -121,7 +124,8 @@ class Chain {
 
  private:
   struct Link {
-    explicit Link(std::unique_ptr<AudioProvider> of) : provider(std::move(of)) {}
+    Link(std::unique_ptr<AudioProvider> of, std::shared_ptr<Account> account)
+        : provider(std::move(of), std::move(account)) {}
     std::chrono::milliseconds closed_to_calls();
     bool probes();  // Is the next call a probe, if there may be one?
     Bulkhead provider;

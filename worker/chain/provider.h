@@ -129,6 +129,9 @@ struct Capabilities {
   std::chrono::milliseconds timeout{0};
   // Calls open at once; to keep to it is the caller's part.
   int max_in_flight = 1;
+  // The account whose calls, of all workers, are so many at once at most. Empty: nobody has said.
+  std::string account{};
+  std::uint32_t account_max_in_flight = 0;
   // A call whose turn has not come by then goes to another provider that is free. 0: it waits.
   std::chrono::milliseconds queue_wait{0};
   std::optional<ProviderPrice> price{};  // What its calls cost; nullopt: nobody has said.

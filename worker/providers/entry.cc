@@ -318,6 +318,18 @@ void read_price(Members& members,
   }
 }
 
+void read_account(Members& members, ProviderEntry& entry) {
+  entry.account = members.text("account", "", kNameMax);
+  if (!is_plain(entry.account, "_-")) {
+    members.complain("account must be letters, digits, '-' and '_'");
+  }
+  const auto limit = members.number("account_max_in_flight", 0, 1, kInFlightMax);
+  entry.account_max_in_flight = static_cast<std::uint32_t>(limit);
+  if (entry.account.empty() != (members.find("account_max_in_flight") == nullptr)) {
+    members.complain("needs account and account_max_in_flight together");
+  }
+}
+
 std::optional<ProviderEntry> parse_entry(const Value& value,
                                          std::string where,
                                          std::vector<std::string>& errors) {
@@ -360,6 +372,7 @@ std::optional<ProviderEntry> parse_entry(const Value& value,
     read_voices(members, entry);
     entry.timeout = milliseconds_of(members.number(
         "timeout_seconds", static_cast<double>(kind->timeout.count()), kSecondsMin, kTimeoutMax));
+    read_account(members, entry);
     if (members.find("queue_wait_seconds") != nullptr) {
       entry.queue_wait =
           milliseconds_of(members.number("queue_wait_seconds", 0, kSecondsMin, kTimeoutMax));
@@ -407,12 +420,18 @@ Result<std::vector<ProviderEntry>, std::vector<std::string>> parse_providers(
   }
   std::vector<ProviderEntry> entries;
   std::set<std::string> names;
+  std::map<std::string, std::uint32_t> accounts;
   for (rapidjson::SizeType i = 0; i < document["providers"].Size(); ++i) {
     const std::string where = "providers[" + std::to_string(i) + "] ";
     auto entry = parse_entry(document["providers"][i], where, errors);
     if (entry) {
       if (!entry->name.empty() && !names.insert(entry->name).second) {
         errors.push_back(where + "has the name of another");
+      }
+      const std::uint32_t limit = entry->account_max_in_flight;
+      if (!entry->account.empty() &&
+          accounts.emplace(entry->account, limit).first->second != limit) {
+        errors.push_back(where + "has another account_max_in_flight than others of its account");
       }
       entries.push_back(std::move(*entry));
     }
@@ -475,6 +494,8 @@ std::unique_ptr<AudioProvider> make_provider(const ProviderEntry& entry, http::C
   able.tier = entry.tier;
   able.scenes = entry.makes == Makes::kScene;
   able.max_in_flight = entry.max_in_flight;
+  able.account = entry.account;
+  able.account_max_in_flight = entry.account_max_in_flight;
   able.price = entry.price;
   able.reports = kind.reports;
   able.gives_tickets = std::holds_alternative<const PolledFormat*>(kind.format);

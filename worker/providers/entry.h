@@ -33,6 +33,9 @@ struct ProviderEntry {
   std::chrono::milliseconds connect_timeout{3'000};
   std::chrono::milliseconds hedge_after{0};  // 0: no hedging
   int max_in_flight = 64;
+  // Whose limit holds for all workers and entries that name it. Empty: none.
+  std::string account{};
+  std::uint32_t account_max_in_flight = 0;
   std::chrono::milliseconds queue_wait{0};  // 0: as long as it takes
   Makes makes = Makes::kNarration;
   std::optional<ProviderPrice> price{};  // of what a call is billed by; nullopt: nobody has said

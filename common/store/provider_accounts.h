@@ -1,0 +1,65 @@
+// The door to what workers take of the places of providers' accounts
+// (common/domain/account_share.h).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/local_clocks.h"
+#include "common/domain/account_share.h"
+#include "common/store/commands.h"
+#include "common/store/door.h"
+
+namespace audiogen::store {
+
+struct AccountAsk {
+  std::string account;
+  std::uint32_t limit = 0;  // All workers together.
+  AccountUse use{};
+};
+
+// Of one worker, which has one for all of its life: it remembers what it has seen of the others.
+class ProviderAccounts : private Door {
+ public:
+  ProviderAccounts(Session& session, WorkerId worker, LocalClocks clocks = {})
+      : Door(session), worker_(worker), clocks_(std::move(clocks)) {}
+
+  struct Renewed {
+    std::vector<AccountMove> moves{};  // Of each that was asked for.
+    bool written = false;  // Else there was nothing to change, and the last that was still counts.
+  };
+  // Asks for places of all these accounts, each named once, and renews what this worker has. Writes
+  // only where something changes, or was not written for kAccountRenewal.
+  Result<Renewed, Fault> renew(std::span<const AccountAsk> asks);
+
+  // It has no calls any more, and begins none.
+  Result<Done, Fault> give_back();
+
+ private:
+  struct Account {
+    std::uint64_t renewals = 0;
+    std::vector<AccountHolder> holders{};
+  };
+  using Accounts = std::map<std::string, Account>;
+
+  Accounts read(std::span<const AccountAsk> asks);
+  bool is_still_good(const Accounts& accounts,
+                     std::span<const AccountAsk> asks,
+                     std::vector<AccountMove>& moves);
+  AccountMove move(const AccountAsk& ask, const Account& account, std::vector<WorkerId>& gone);
+
+  const WorkerId worker_;
+  const LocalClocks clocks_;
+  std::map<std::string, AccountWatch> watches_;
+  std::optional<std::chrono::steady_clock::time_point> written_at_;
+};
+
+inline constexpr std::chrono::seconds kAccountRenewal{5};
+static_assert(3 * kAccountRenewal < kAccountSelfStop, "two may get lost");
+
+}  // namespace audiogen::store

@@ -1,0 +1,168 @@
+// The places of a provider's account, shared by workers against a real database.
+#include "common/store/provider_accounts.h"
+
+#include <atomic>
+#include <random>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/test_database.h"
+
+namespace audiogen::store {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+class ProviderAccountsTest : public testing::Test {
+ protected:
+  // As one process has it.
+  struct Worker {
+    explicit Worker(ProviderAccountsTest& test)
+        : session(test.url_), door(session, WorkerId::make(), test.clocks()) {}
+    AccountMove ask(std::uint32_t limit, std::uint32_t wanted, std::uint32_t calls = 0) {
+      const AccountAsk one{.account = "shared",
+                           .limit = limit,
+                           .use = {.may = may, .calls = calls, .demand = {.wanted = wanted}}};
+      const auto renewed = door.renew({&one, 1});
+      EXPECT_TRUE(renewed && renewed->moves.size() == 1);
+      written = renewed && renewed->written;
+      const AccountMove move = renewed ? renewed->moves.front() : AccountMove();
+      may = move.may;
+      return move;
+    }
+    Session session;
+    ProviderAccounts door;
+    std::uint32_t may = 0;
+    bool written = false;
+  };
+
+  LocalClocks clocks() {
+    return {.steady = [this] { return std::chrono::steady_clock::time_point(now_.load()); }};
+  }
+  std::int64_t rows() { return db_.number(Sql("SELECT COUNT(*) FROM provider_account_shares")); }
+  std::int64_t places() {
+    return db_.number(Sql("SELECT COALESCE(SUM(places),0) FROM provider_account_shares"));
+  }
+
+  test::TestDatabase db_;
+  const DatabaseUrl url_ = db_.as("worker");
+  std::atomic<milliseconds> now_{seconds(1000)};
+};
+
+TEST_F(ProviderAccountsTest, AFirstWorkerHasAllAndGivesBackBeforeAnotherTakes) {
+  Worker ann(*this), bob(*this);
+  EXPECT_EQ(ann.ask(10, 10), (AccountMove{.places = 10, .may = 10}));
+  EXPECT_EQ(bob.ask(10, 4), (AccountMove{.places = 0, .may = 0}));
+  EXPECT_EQ(ann.ask(10, 10, 3), (AccountMove{.places = 10, .may = 6}));
+  EXPECT_EQ(bob.ask(10, 4).may, 0U) << "Ann has not written yet that she uses less";
+  EXPECT_EQ(ann.ask(10, 10, 3), (AccountMove{.places = 6, .may = 6}));
+  EXPECT_EQ(bob.ask(10, 4), (AccountMove{.places = 4, .may = 4}));
+  EXPECT_EQ(places(), 10);
+}
+
+TEST_F(ProviderAccountsTest, WritesOnlyWhatChangesAndNowAndThen) {
+  Worker ann(*this);
+  ann.ask(10, 2);
+  EXPECT_TRUE(ann.written);
+  ann.ask(10, 2);
+  EXPECT_FALSE(ann.written);
+  ann.ask(10, 3);
+  EXPECT_TRUE(ann.written);
+  now_ = now_.load() + kAccountRenewal;
+  ann.ask(10, 3);
+  EXPECT_TRUE(ann.written) << "or others take it for gone";
+}
+
+TEST_F(ProviderAccountsTest, WhatAKilledWorkerHasLeftIsTakenAfterItsLease) {
+  Worker bob(*this);
+  {
+    Worker ann(*this);
+    ann.ask(10, 10);
+    bob.ask(10, 10);
+  }
+  now_ = now_.load() + kAccountLease - seconds(1);
+  EXPECT_EQ(bob.ask(10, 10).may, 0U);
+  now_ = now_.load() + seconds(1);
+  EXPECT_EQ(bob.ask(10, 10).may, 10U);
+  EXPECT_EQ(rows(), 1);
+}
+
+TEST_F(ProviderAccountsTest, WhateverTheDatabasesClockSaysALivingWorkerKeepsItsPlaces) {
+  Worker ann(*this), bob(*this);
+  ann.ask(10, 10);
+  for (int i = 0; i < 20; ++i) {
+    bob.session.execute(Sql("SET timestamp=") << (i % 2 == 0 ? 2'000'000'000 : 1));
+    EXPECT_LE(bob.ask(10, 10).may + ann.ask(10, 10, 10).may, 10U);
+  }
+}
+
+TEST_F(ProviderAccountsTest, WhoeverLeavesGivesBackAtOnce) {
+  Worker ann(*this), bob(*this);
+  ann.ask(10, 10);
+  bob.ask(10, 10);
+  ASSERT_TRUE(ann.door.give_back());
+  EXPECT_EQ(bob.ask(10, 10).may, 10U);
+}
+
+TEST_F(ProviderAccountsTest, WhomOthersTookForGoneBeginsAnew) {
+  Worker ann(*this), bob(*this);
+  ann.ask(10, 10);
+  bob.ask(10, 10);
+  now_ = now_.load() + kAccountLease;
+  bob.ask(10, 10);
+  EXPECT_EQ(ann.ask(10, 10, 2), (AccountMove{.places = 2, .may = 0})) << "two calls go on";
+  EXPECT_EQ(bob.ask(10, 10, 5), (AccountMove{.places = 10, .may = 5}));
+}
+
+TEST_F(ProviderAccountsTest, AccountsAreApart) {
+  Worker ann(*this);
+  const std::vector<AccountAsk> asks = {{.account = "b", .limit = 5}, {.account = "a", .limit = 7}};
+  const auto renewed = ann.door.renew(asks);
+  ASSERT_TRUE(renewed);
+  EXPECT_EQ(renewed->moves[0].may, 5U);
+  EXPECT_EQ(renewed->moves[1].may, 7U);
+  EXPECT_FALSE(ann.door.renew({})->written);
+}
+
+// As many transactions at once as there are workers: what they may is never more than there is.
+TEST_F(ProviderAccountsTest, ManyAtOnceNeverHaveMoreThanThereIs) {
+  constexpr std::uint32_t kLimit = 7;
+  constexpr int kWorkers = 4, kRounds = 60;
+  std::atomic<std::uint32_t> in_use{0}, most{0};
+  std::vector<std::thread> threads;
+  for (int k = 0; k < kWorkers; ++k) {
+    threads.emplace_back([&, k] {
+      std::mt19937 random(static_cast<unsigned>(k));
+      Worker worker(*this);
+      std::uint32_t calls = 0;
+      for (int i = 0; i < kRounds; ++i) {
+        worker.ask(kLimit, static_cast<std::uint32_t>(random() % 9), calls);
+        const auto next = static_cast<std::uint32_t>(random() % (worker.may + 1UL));
+        // Those that end are over before those that begin.
+        if (next < calls) {
+          in_use -= calls - next;
+          calls = next;
+        } else if (calls < worker.may) {
+          const std::uint32_t now = in_use += next - calls;
+          calls = next;
+          std::uint32_t seen = most.load();
+          while (seen < now && !most.compare_exchange_weak(seen, now)) {
+          }
+        }
+      }
+      in_use -= calls;
+      EXPECT_TRUE(worker.door.give_back());
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_LE(most.load(), kLimit);
+  EXPECT_GT(most.load(), 0U);
+  EXPECT_EQ(rows(), 0);
+}
+
+}  // namespace
+}  // namespace audiogen::store
