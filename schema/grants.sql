@@ -73,7 +73,7 @@ GRANT SELECT, UPDATE (state, charged, epoch, claims, lost_leases, attempts, work
     output_deleted_at, attempt_provider, attempt_epoch, attempt_state, attempt_detail, attempt_started_at,
     attempt_ended_at, room, lane)
   ON tasks TO worker;
-GRANT SELECT, INSERT, UPDATE (state, detail, ended_at), DELETE ON past_attempts TO worker;
+GRANT SELECT, INSERT, UPDATE (state, detail, started_at, ended_at), DELETE ON past_attempts TO worker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON provider_calls TO worker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON tickets TO worker;
 GRANT SELECT, DELETE ON idempotency TO worker;

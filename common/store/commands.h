@@ -162,6 +162,7 @@ struct CallRecord {
   std::string provider{};
   CallOutcome outcome = CallOutcome::kUnknown;
   std::chrono::steady_clock::time_point sent = std::chrono::steady_clock::now();
+  bool waited = false;  // For its turn, so that it was sent well after its attempt was written.
   std::chrono::milliseconds took{0};
   std::optional<std::chrono::milliseconds> first_byte{};
   std::optional<ProviderPrice> price{};

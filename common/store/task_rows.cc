@@ -190,6 +190,13 @@ void write_lost_calls(Session& session, std::span<const TaskChange> changes) {
   session.later(sql);
 }
 
+// By the database's clock, which says `now`.
+Instant sent_at(const CallRecord& call, Instant now) {
+  const auto ago = std::chrono::steady_clock::now() - call.sent;
+  return now - std::chrono::duration_cast<Instant::duration>(
+                   std::max(ago, std::chrono::steady_clock::duration::zero()));
+}
+
 // Of one that ends.
 void count_end(Session& session, const TaskChange& change) {
   if (!is_final(change.state)) {
@@ -407,6 +414,30 @@ void write_changes(Session& session, std::span<const TaskChange> changes, Instan
   end_past_attempts(session, others, now);
 }
 
+void write_starts(Session& session, std::span<const CallRow> calls, Instant now) {
+  Sql sent("(SELECT x'' AS id, 0 AS n, NULL AS sent");
+  bool any = false;
+  for (const auto& [call, earned] : calls) {
+    if (call->waited) {
+      any = true;
+      sent << " UNION ALL SELECT " << call->task << "," << call->n << ",CAST("
+           << sent_at(*call, now) << " AS DATETIME(6))";
+    }
+  }
+  if (!any) {
+    return;
+  }
+  sent << ") u STRAIGHT_JOIN ";
+  Sql newest("UPDATE ");
+  newest.append(sent) << "tasks t FORCE INDEX (PRIMARY) ON t.id=u.id AND t.attempts=u.n SET "
+                         "t.attempt_started_at=u.sent";
+  session.later(newest);
+  Sql past("UPDATE ");
+  past.append(sent) << "past_attempts a FORCE INDEX (PRIMARY) ON a.task_id=u.id AND a.n=u.n SET "
+                       "a.started_at=u.sent";
+  session.later(past);
+}
+
 void write_calls(Session& session, std::vector<CallRow> calls, ToldBy told_by, Instant now) {
   if (calls.empty()) {
     return;
@@ -418,18 +449,16 @@ void write_calls(Session& session, std::vector<CallRow> calls, ToldBy told_by, I
   const auto milliseconds = [](std::int64_t value) {
     return std::clamp<std::int64_t>(value, 0, UINT32_MAX);
   };
-  const auto steady_now = std::chrono::steady_clock::now();
   Sql sql(
       "INSERT INTO provider_calls (task_id, n, provider, outcome, sent_at, took_ms, first_byte_ms, "
       "audio_ms, price_unit, price, quantity, cost, earned) VALUES ");
   list(sql, calls, [&](const CallRow& row) {
     const CallRecord& call = *row.call;
     const auto cost = call.cost();
-    const auto ago = std::chrono::duration_cast<Instant::duration>(
-        std::max(steady_now - call.sent, std::chrono::steady_clock::duration::zero()));
     sql << "(" << call.task << "," << call.n << ",";
     sql.utf8(call.provider, kProviderMax)
-        << "," << call.outcome << "," << now - ago << "," << milliseconds(call.took.count()) << ","
+        << "," << call.outcome << "," << sent_at(call, now) << ","
+        << milliseconds(call.took.count()) << ","
         << (call.first_byte ? std::optional(milliseconds(call.first_byte->count())) : std::nullopt)
         << ","
         << (call.counted.audio_ms ? std::optional(milliseconds(*call.counted.audio_ms))

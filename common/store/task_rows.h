@@ -114,6 +114,9 @@ enum class ToldBy : std::uint8_t {
   kSettlement,  // It knows what became of the calls.
   kWorker,      // Later: it replaces only what others wrote who knew nothing.
 };
+// Of those that waited for their turn: when they were sent is when their attempts started, whose
+// rows were written before. Their tasks are locked.
+void write_starts(Session& session, std::span<const CallRow> calls, Instant now);
 void write_calls(Session& session, std::vector<CallRow> calls, ToldBy told_by, Instant now);
 
 // Sets the next look of locked rows. No lease is left that lasts longer than a new one: the clock

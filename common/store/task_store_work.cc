@@ -297,6 +297,7 @@ void TaskStore::settle_in(std::vector<BatchItem<SettleCommand, Settled>>& entrie
     *hints = release_next(session_, books, crowds, tasks.now).hints;
   }
   write_changes(session_, changes, tasks.now);
+  write_starts(session_, calls, tasks.now);
   write_calls(session_, std::move(calls), ToldBy::kSettlement, tasks.now);
   books.write(tasks.now);
   AG_CRASH_POINT("settle.written");

@@ -443,6 +443,29 @@ TEST(Bulkhead, WhatWaitsTooLongGoesToTheNext) {
   }));
 }
 
+// Of a call that waited for its turn its attempt seemed to have begun when its row was written.
+TEST(Bulkhead, AnAttemptStartsWhenItsTurnHasCome) {
+  ProviderDouble provider([](const DoubleCall&) {
+    DoubleReply out = wav_reply(0.3);
+    out.delay = 1500ms;
+    return out;
+  });
+  const ChainFile chain({openai_entry(kFirst, provider, R"(,"max_in_flight":1)")});
+  Stack stack(chain.options());
+  const Account ann = stack.account(100'000);
+  std::vector<std::string> ids;
+  for (int i = 0; i < 2; ++i) {
+    ids.push_back(stack.create(ann, wav_body("x")).text("id"));
+  }
+  for (const std::string& id : ids) {
+    EXPECT_EQ(stack.wait_final(ann, id).text("status"), "succeeded");
+  }
+  EXPECT_GE(
+      stack.database().number(store::Sql("SELECT TIMESTAMPDIFF(MICROSECOND,MIN(attempt_started_at),"
+                                         "MAX(attempt_started_at)) FROM tasks")),
+      1'400'000);
+}
+
 // They went from one queue into the next, where they waited for as long again.
 TEST(Bulkhead, WhatIsPassedOnGoesToWhoIsFree) {
   ProviderDouble first([](const DoubleCall&) { return on_the_wire(Form::kHang); });

@@ -570,6 +570,32 @@ TEST_F(WorkTest, CallsOfWhoeverIsGoneAreWrittenAsLost) {
             "1 primary 3 - - -, 2 second 2 26 390 -, 3 third 7 - - -, 4 primary 7 - - -");
 }
 
+// It said when its row was written, which may have been long before: a call waits for its turn.
+TEST_F(WorkTest, AnAttemptStartedWhenItsCallWasSent) {
+  const Claim mine = *claim(create(db_.add_user()));
+  ASSERT_TRUE(start(mine.task, mine.epoch, 2, "second", 1));
+  for (const char* table : {"tasks SET attempt_started_at=UTC_TIMESTAMP(6)-INTERVAL 60 SECOND",
+                            "past_attempts SET started_at=UTC_TIMESTAMP(6)-INTERVAL 90 SECOND"}) {
+    Session(db_.url()).execute(Sql::trusted(std::string("UPDATE ") + table));
+  }
+  SettleCommand done = settle_command(Settle::kSucceed, mine);
+  done.attempt = 2;
+  done.attempt_state = kAttemptSucceeded;
+  done.calls = {call_of(mine.task, 1, CallOutcome::kFailed),
+                call_of(mine.task, 2, CallOutcome::kDelivered)};
+  done.calls[0].sent = std::chrono::steady_clock::now() - std::chrono::seconds(30);
+  done.calls[1].waited = true;
+  ASSERT_EQ(settle(done), SettleOutcome::kSettled);
+  const auto ago = [&](std::uint32_t n) {
+    return db_.number(Sql("SELECT TIMESTAMPDIFF(SECOND,a.started_at,t.updated_at) FROM attempts a "
+                          "JOIN tasks t ON t.id=a.task_id WHERE a.n=")
+                      << n);
+  };
+  EXPECT_EQ(ago(2), 2) << "as the call says";
+  EXPECT_NEAR(static_cast<double>(ago(1)), 90, 1) << "it did not wait: as its row says";
+  db_.expect_invariants();
+}
+
 TEST_F(WorkTest, NoNumberOfACallKeepsATaskFromItsEnd) {
   const Claim mine = *claim(create(db_.add_user()));
   SettleCommand done = settle_command(Settle::kSucceed, mine);

@@ -12,6 +12,8 @@
 namespace audiogen::worker {
 namespace {
 
+// Its attempt's row says when it was written, which then is near enough.
+constexpr std::chrono::milliseconds kAtOnce{100};
 // Nobody tells when another provider has a free slot.
 constexpr std::chrono::milliseconds kLookForFree{500};
 
@@ -53,6 +55,7 @@ store::CallRecord record_of(const Job& job,
                         .provider = job.chain->at(call.provider).name(),
                         .outcome = outcome_of(job, answer),
                         .sent = *facts.sent,
+                        .waited = *facts.sent - call.opened > kAtOnce,
                         .took = duration_cast<milliseconds>(CallFacts::Clock::now() - *facts.sent),
                         .price = able.price};
   if (facts.first_byte) {

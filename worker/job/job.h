@@ -40,6 +40,7 @@ struct Call {
   std::size_t provider = 0;  // position in the chain
   std::uint32_t row = 0;     // its number among the task's calls
   std::string ticket{};      // what it goes on with; empty: it is a new one
+  std::chrono::steady_clock::time_point opened = std::chrono::steady_clock::now();
 };
 
 // How a call ended, as its row says.
