@@ -87,6 +87,47 @@ TEST_F(BreakerTest, OneThatIsBusyForAMomentIsNotLeftAlone) {
   EXPECT_EQ(breaker_.state(now_), Breaker::State::kClosed);
 }
 
+// Its retries were taken for as many failures of the provider, and others were kept from it.
+TEST_F(BreakerTest, OneTaskThatFailsAgainAndAgainIsOneFailure) {
+  const auto fail = [this](std::uint64_t task, Breaker::Failure how = Breaker::Failure::kUsual) {
+    ASSERT_TRUE(breaker_.allow(now_));
+    breaker_.answered(now_);
+    breaker_.proved(how, now_, task);
+  };
+  for (int i = 0; i < 30; ++i) {
+    fail(7);
+    fail(7, Breaker::Failure::kPassing);
+    fail(8);
+    EXPECT_EQ(breaker_.state(now_), Breaker::State::kClosed) << i;
+  }
+  fail(9);
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kOpen) << "the third in a row";
+}
+
+TEST_F(BreakerTest, WhatHasFailedBeforeASuccessCountsAgain) {
+  const auto fail = [this](std::uint64_t task) {
+    breaker_.answered(now_);
+    breaker_.proved(Breaker::Failure::kUsual, now_, task);
+  };
+  fail(7);
+  fail(8);
+  record(1, true);
+  fail(7);
+  fail(8);
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kClosed);
+  fail(9);
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kOpen);
+}
+
+TEST_F(BreakerTest, WhatOnlyAPersonCanMendHasNothingToDoWithTheTask) {
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(breaker_.allow(now_));
+    breaker_.answered(now_);
+    breaker_.proved(Breaker::Failure::kLasting, now_, 7);
+  }
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kOpen);
+}
+
 // A key that was refused is refused again in 15 s.
 TEST_F(BreakerTest, StaysOpenForLongWhenOnlyAPersonCanMendIt) {
   for (int i = 0; i < 3; ++i) {

@@ -394,6 +394,19 @@ TEST(Chain, RefusedContentIsNoFailureOfTheProvider) {
   EXPECT_TRUE(chain.admit(0, kTime));
 }
 
+// It went from one provider to the next and was held against each of them: three such texts, and
+// nobody was called any more for anybody.
+TEST(Chain, ATextThatFailsEverywhereIsNotHeldAgainstTheNextAsWell) {
+  const Chain chain = three();
+  for (std::uint64_t task = 0; task < 9; ++task) {
+    ASSERT_TRUE(chain.admit(1, kTime)) << task;
+    chain.failed(1, Fault::kUnknownOutcome, {.what = task, .elsewhere = true});
+  }
+  EXPECT_TRUE(chain.admit(1, kTime));
+  chain.failed(1, Fault::kUnknownOutcome, {.what = 9, .elsewhere = true});
+  EXPECT_FALSE(chain.admit(1, kTime)) << "but so many are no chance";
+}
+
 // As a success it would hide what fails for everybody.
 TEST(Chain, ATextThatCrashesTheEngineIsNoSuccessEither) {
   const Chain chain = three();

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/worker/fake_provider.h"
+#include "tests/worker/jobs.h"
 
 namespace audiogen::worker {
 namespace {
@@ -86,6 +87,18 @@ TEST_F(JobTest, WithoutARowTheNumbersGoOnFromTheClaimBefore) {
   EXPECT_FALSE(none->call_written);
   EXPECT_EQ(none->row, 3U);
   EXPECT_EQ(none->next_row(), 4U);
+}
+
+TEST_F(JobTest, KnowsWhetherAnotherHasFailedItInTheSameWay) {
+  const JobPtr one = idle_job(), other = idle_job();
+  const auto first = one->failing(0, Fault::kUnknownOutcome);
+  EXPECT_FALSE(first.elsewhere);
+  EXPECT_FALSE(one->failing(0, Fault::kUnknownOutcome).elsewhere) << "by the same again";
+  EXPECT_FALSE(one->failing(1, Fault::kTryNext).elsewhere) << "in another way";
+  const auto again = one->failing(1, Fault::kUnknownOutcome);
+  EXPECT_TRUE(again.elsewhere);
+  EXPECT_EQ(again.what, first.what);
+  EXPECT_NE(other->failing(1, Fault::kUnknownOutcome).what, first.what);
 }
 
 TEST_F(JobTest, IsSettledUnderItsOwnEpoch) {

@@ -71,9 +71,22 @@ void Breaker::open(Time now, Failure failure) {
   opened_at_ = now;
   open_for_ = failure == Failure::kLasting ? rules_.open_for_lasting : rules_.open_for;
   failures_in_row_ = 0;
+  failed_.clear();
 }
 
-void Breaker::proved(Failure failure, Time now) {
+// And remembers it.
+bool Breaker::has_failed(std::uint64_t what) {
+  constexpr std::size_t kMost = 64;  // Long before, it is open, or all fail in passing.
+  if (std::find(failed_.begin(), failed_.end(), what) != failed_.end()) {
+    return true;
+  }
+  if (failed_.size() < kMost) {
+    failed_.push_back(what);
+  }
+  return false;
+}
+
+void Breaker::proved(Failure failure, Time now, std::optional<std::uint64_t> of) {
   const bool success = failure == Failure::kNone;
   if (opened_at_) {
     if (own_state(now) == State::kOpen) {
@@ -87,6 +100,14 @@ void Breaker::proved(Failure failure, Time now) {
     } else {
       open(now, failure);
     }
+    return;
+  }
+  if (success) {
+    failed_.clear();
+  } else if (of && failure != Failure::kLasting && has_failed(*of)) {
+    // That it fails again says nothing new. Neither does it say that others work.
+    Slot& recent = slot(now);
+    recent.calls -= std::min(recent.calls, 1U);
     return;
   }
   if (failure != Failure::kPassing) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 namespace audiogen::worker {
 
@@ -29,7 +30,8 @@ class Breaker {
   // How a call failed, if it did.
   enum class Failure : std::uint8_t {
     kNone,
-    kPassing,  // Busy: tried again at once, so it counts among many, but not in a row.
+    kPassing,  // Busy, and tried again at once; or it may be the text's fault. It counts among
+               // many, but not in a row.
     kUsual,
     kLasting,  // Until a person acts.
   };
@@ -50,7 +52,10 @@ class Breaker {
   // The same in two steps, for an answer that takes long to prove: counted only with its proof, a
   // burst would look as if nothing came back but failures.
   void answered(Time now);
-  void proved(Failure failure, Time now);
+  // `of`: what was to be made, as a number; nullopt: something like nothing else. What has failed
+  // here counts as one failure until something succeeds, however often it is tried; but for
+  // kLasting, which has nothing to do with it.
+  void proved(Failure failure, Time now, std::optional<std::uint64_t> of = std::nullopt);
   // The outcome of a call that says nothing of the provider either way: it counts as none, and if
   // it was the probe, another may be made.
   void said_nothing(Time now);
@@ -81,14 +86,16 @@ class Breaker {
   Slot& slot(Time now);
 
   void open(Time now, Failure failure);
+  bool has_failed(std::uint64_t what);
 
   BreakerRules rules_;
   std::array<Slot, kSlots> slots_{};
   std::uint32_t under_way_ = 0;  // Let through, and not answered.
   std::uint32_t failures_in_row_ = 0;
-  std::optional<Time> opened_at_;     // While it is not closed.
-  std::chrono::seconds open_for_{0};  // Since then.
-  std::optional<Time> probe_at_;      // While a probe's outcome is awaited.
+  std::vector<std::uint64_t> failed_;  // Since the last success; few.
+  std::optional<Time> opened_at_;      // While it is not closed.
+  std::chrono::seconds open_for_{0};   // Since then.
+  std::optional<Time> probe_at_;       // While a probe's outcome is awaited.
   std::optional<Override> override_;
   std::optional<Time> troubled_since_;
 };

@@ -344,7 +344,7 @@ bool Chain::admit(std::size_t position, TaskTime time) const {
   return link.breaker.allow(Clock::now());
 }
 
-void Chain::failed(std::size_t position, Fault fault) const {
+void Chain::failed(std::size_t position, Fault fault, const Failing& of) const {
   switch (fault) {
     // A text that kills it is no sign that it works: as a success it would close a breaker that
     // others' failures have opened. And what we end, or never begin, is nobody's failure.
@@ -364,7 +364,7 @@ void Chain::failed(std::size_t position, Fault fault) const {
     case Fault::kUnsupportedInput:
     case Fault::kUnknownOutcome:
       answered(position);
-      proved(position, fault);
+      proved(position, fault, of);
       break;
   }
 }
@@ -375,10 +375,14 @@ void Chain::answered(std::size_t position) const {
   link.breaker.answered(Clock::now());
 }
 
-void Chain::proved(std::size_t position, std::optional<Fault> fault) const {
+void Chain::proved(std::size_t position, std::optional<Fault> fault, const Failing& of) const {
+  Breaker::Failure failure = failure_of(fault);
+  if (failure == Breaker::Failure::kUsual && of.elsewhere) {
+    failure = Breaker::Failure::kPassing;
+  }
   Link& link = *links_[position];
   const MutexLock lock(link.mutex);
-  link.breaker.proved(failure_of(fault), Clock::now());
+  link.breaker.proved(failure, Clock::now(), of.what);
 }
 
 milliseconds Chain::Link::closed_to_calls() {

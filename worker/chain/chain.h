@@ -60,6 +60,12 @@ struct Standing {
 // same provider; what was never called uses up nothing.
 Decision after_fault(const ProviderFault& fault, const Standing& standing);
 
+// What has failed: a text that fails everywhere is no provider's fault.
+struct Failing {
+  std::optional<std::uint64_t> what{};  // As a number; nullopt: something like nothing else.
+  bool elsewhere = false;               // Another provider has just failed it in the same way.
+};
+
 // One configuration's providers. Thread-safe.
 class Chain {
  public:
@@ -107,10 +113,10 @@ class Chain {
   // that got leave is followed by failed(), or by answered() and, when its audio could be delivered
   // or not, proved().
   bool admit(std::size_t position, TaskTime time) const;
-  void failed(std::size_t position, Fault fault) const;
+  void failed(std::size_t position, Fault fault, const Failing& of = {}) const;
   void answered(std::size_t position) const;
   // nullopt: good audio. Never kBrokenByInput, which only failed() is told.
-  void proved(std::size_t position, std::optional<Fault> fault) const;
+  void proved(std::size_t position, std::optional<Fault> fault, const Failing& of = {}) const;
 
   // Whose breakers operators hold, and until when; those that are not named are their own again.
   struct Override {

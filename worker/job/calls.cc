@@ -279,7 +279,8 @@ void Calls::provider_answered(
   if (answer) {
     job->chain->answered(call.provider);
   } else {
-    job->chain->failed(call.provider, answer.error().fault);
+    const Fault fault = answer.error().fault;
+    job->chain->failed(call.provider, fault, job->failing(call.provider, fault));
   }
   call_ended(job, call, std::move(answer));
 }

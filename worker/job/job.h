@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/mutex.h"
@@ -80,6 +81,10 @@ class Job {
   // Positions of the providers that said, in this claim, that they cannot.
   std::vector<std::size_t> unable;
   std::shared_ptr<void> audio_kept;  // While its audio waits for a codec or for the disk.
+
+  // What is held against the provider at `position`, which has failed it so; it is remembered. Any
+  // thread.
+  Failing failing(std::size_t position, Fault fault);
 
   // Somebody was called in this claim, whatever came of it.
   std::atomic<bool> called = false;
@@ -162,6 +167,7 @@ class Job {
   OpenCalls calls_ GUARDED_BY(mutex_);
   std::vector<store::CallRecord> ended_ GUARDED_BY(mutex_);
   bool ended_taken_ GUARDED_BY(mutex_) = false;
+  std::vector<std::pair<std::size_t, Fault>> failed_ GUARDED_BY(mutex_);  // Where, and how.
 };
 
 using JobPtr = std::shared_ptr<Job>;

@@ -77,7 +77,7 @@ void Output::shape(const JobPtr& job, Audio audio) {
   // Only audio that can be delivered counts as a success of its provider. Bad audio means the next
   // provider, never a bill.
   const auto fault = rendered ? std::nullopt : std::optional(fault_of(rendered.error().kind));
-  job->chain->proved(job->provider, fault);
+  job->chain->proved(job->provider, fault, fault ? job->failing(job->provider, *fault) : Failing());
   if (fault) {
     end_bad(job, *fault, rendered.error().detail);
     return;
