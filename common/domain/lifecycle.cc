@@ -127,7 +127,7 @@ bool is_newly_hinted(const TaskFacts& task, Instant now, TaskId unsent_from) {
 }
 
 // From 1 to 15 s.
-std::chrono::milliseconds left_alone_delay(double jitter) {
+std::chrono::milliseconds some_seconds(double jitter) {
   constexpr std::chrono::milliseconds kMiddle = 8s, kSpread = 7s;
   return kMiddle + std::chrono::round<std::chrono::milliseconds>(kSpread * jitter);
 }
@@ -208,6 +208,7 @@ Verdict verdict_on(Trouble trouble) {
       return {Kind::kFail, FailureCode::kDeadlineExceeded};
     case Trouble::kLeftAlone:
       return {Kind::kRelease, FailureCode::kProviderUnavailable};
+    case Trouble::kOursUncalled:
     case Trouble::kNoRoom:
     case Trouble::kStopping:
       break;
@@ -226,8 +227,8 @@ ClaimEnd end_by(Trouble trouble,
     out.retry_after = std::max(retry_delay(claims, left, jitter), not_before);
   } else if (out.kind == ClaimEnd::Kind::kRelease) {
     out.retry_after = not_before;
-    if (trouble == Trouble::kLeftAlone) {
-      out.retry_after += left_alone_delay(jitter);
+    if (trouble == Trouble::kLeftAlone || trouble == Trouble::kOursUncalled) {
+      out.retry_after += some_seconds(jitter);
     }
   }
   return out;

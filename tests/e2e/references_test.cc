@@ -1,10 +1,12 @@
 // References and images: fetched, examined, handed on, or refused with a reason and a full refund.
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "tests/e2e/chain.h"
 #include "worker/audio/reference.h"
@@ -251,6 +253,30 @@ TEST(References, TheLocalEngineTakesThePitchOfTheFirst) {
   const std::string raised = make(R"(,"voice":"aria","pitch":7,)" + sounds({deep}));
   EXPECT_NEAR(pitch_of(raised) / pitch_of(deep), std::exp2(7.0 / 12.0), 0.15)
       << "what the request asks for comes on top";
+}
+
+// Each such claim was used up, so that a disk which was full for two minutes failed the task.
+TEST(References, WhatIsOurOwnFaultUsesUpNothing) {
+  const ProviderDouble files([](const DoubleCall&) { return file(tone_wav(10.0)); });
+  const auto folder = std::filesystem::temp_directory_path() /
+                      ("audiogen-references-" + std::to_string(::getpid()));
+  std::filesystem::create_directory(folder);
+  Stack::Options options = any_address();
+  options.environment["REFERENCES_FOLDER"] = folder;
+  Stack stack(options);
+  const Account ann = stack.account(10'000);
+  std::filesystem::remove(folder);
+  const std::string id = stack.create(ann, body_with(sounds({files.url()}))).text("id");
+  ASSERT_TRUE(files.wait_until([&] { return files.call_count() >= 2; }, 60s));
+  EXPECT_TRUE(eventually(10s, [&] {
+    return stack.database().number(store::Sql("SELECT COUNT(*) FROM tasks WHERE state=1")) == 1;
+  }));
+  EXPECT_EQ(stack.database().number(store::Sql("SELECT MAX(claims) FROM tasks")), 0);
+  std::filesystem::create_directory(folder);
+  EXPECT_EQ(stack.wait_final(ann, id, 60s).text("status"), "succeeded");
+  EXPECT_EQ(stack.database().number(store::Sql("SELECT MAX(claims) FROM tasks")), 1);
+  std::filesystem::remove(folder);
+  stack.database().expect_invariants();
 }
 
 // Seed Audio answers with JSON and base64; what it received is what counts here.

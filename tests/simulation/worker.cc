@@ -395,7 +395,7 @@ void Worker::claimed(const store::Claim& claim, Lane lane, ClockLook::Steady ask
 void Worker::begin(const JobPtr& job) {
   if (shared_.strikes(shared_.plan.uncalled)) {
     const std::vector<Trouble> troubles = {
-        Trouble::kOurs, Trouble::kNoRoom, Trouble::kBadReference, Trouble::kNobodyNow};
+        Trouble::kOursUncalled, Trouble::kNoRoom, Trouble::kBadReference, Trouble::kNobodyNow};
     const Trouble trouble = shared_.random.pick(troubles);
     after(shared_.random.between(milliseconds(1), seconds(8)), [this, job, trouble] {
       if (job->lost) {

@@ -171,6 +171,7 @@ TEST(Trouble, EachHasOneEnd) {
       {Trouble::kOurs, Kind::kRetry, FailureCode::kInternalError, 8s, 20s},
       {Trouble::kOutOfTime, Kind::kFail, FailureCode::kDeadlineExceeded, 0s, 0s},
       {Trouble::kLeftAlone, Kind::kRelease, FailureCode::kProviderUnavailable, 8s, 28s},
+      {Trouble::kOursUncalled, Kind::kRelease, FailureCode::kInternalError, 8s, 28s},
       {Trouble::kNoRoom, Kind::kRelease, FailureCode::kInternalError, 0s, 20s},
       {Trouble::kStopping, Kind::kRelease, FailureCode::kInternalError, 0s, 20s},
   };

@@ -38,13 +38,13 @@ Trouble trouble_of(ReferenceFault::Kind kind) {
     case ReferenceFault::Kind::kUnusable:
       return Trouble::kBadReference;
     case ReferenceFault::Kind::kOurs:
-      return Trouble::kOurs;
+      break;
     case ReferenceFault::Kind::kBusy:
       return Trouble::kNoRoom;
     case ReferenceFault::Kind::kCanceled:
       return Trouble::kStopping;
   }
-  return Trouble::kOurs;
+  return Trouble::kOursUncalled;
 }
 
 }  // namespace
