@@ -9,6 +9,7 @@
 #include <rapidjson/document.h>
 
 #include "tests/provider/fixture.h"
+#include "worker/audio/decoder.h"
 #include "worker/providers/azure.h"
 #include "worker/providers/cartesia.h"
 #include "worker/providers/deepgram.h"
@@ -955,6 +956,21 @@ TEST(SeedAudio, FailuresInside200) {
   EXPECT_EQ(with(R"({"code":0,"audio":")" + base64.substr(0, 4000) + "\"}"),
             "try_next bad audio: cut short");
   EXPECT_EQ(with(R"({"code":0,"audio":")" + base64.substr(0, 4000)), "try_next HTTP 200 not_json");
+}
+
+// What was longer than 32 MiB was paid, thrown away and made again.
+TEST(TheLongestSound, IsTakenFromWhoeverSendsWav) {
+  const std::string wav = tone_wav(kDecodedSecondsMax - 1, 48000);
+  ASSERT_GT(wav.size(), 57'000'000U);
+  for (const ProviderKind* kind : {&azure::kKind, &cartesia::kKind, &minimax::kKind}) {
+    ProviderEntry entry = entry_of(*kind, "");
+    entry.timeout = 300s;  // Under a sanitizer, on a busy machine.
+    const auto sent = send(entry, {}, good_reply(*kind, wav));
+    ASSERT_TRUE(sent.result) << kind->name << " " << sent.result.error().detail;
+    const auto sound = plain_of(*sent.result);
+    ASSERT_TRUE(sound) << kind->name;
+    EXPECT_LE(sent.result->bytes.size(), kMediaBytesMax);
+  }
 }
 
 TEST(SeedAudio, FifteenMegabytesOfBase64) {

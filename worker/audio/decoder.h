@@ -19,9 +19,11 @@
 
 namespace audiogen {
 
-inline constexpr std::size_t kMediaBytesMax = 32UL * 1024 * 1024;
+inline constexpr std::size_t kMediaBytesMax = 64UL * 1024 * 1024;
 inline constexpr int kRateMin = 8000, kRateMax = 96000;  // Hz
 inline constexpr int kDecodedSecondsMax = 600;
+static_assert(kMediaBytesMax > kDecodedSecondsMax * 48'000UL * 2,
+              "the longest sound there may be, in the largest form in which we ask for any");
 inline constexpr unsigned kImageSideMax = 8192;  // pixels
 inline constexpr std::int64_t kImagePixelsMax = 40'000'000;
 

@@ -15,7 +15,9 @@ class DirectDialogue final : public Dialogue {
       : entry_(std::move(entry)), format_(format), request_(std::move(request)) {}
 
   Step begin(std::chrono::seconds /*left*/) override {
-    return Ask{format_.build(*entry_, request_)};
+    auto ask = format_.build(*entry_, request_);
+    ask.body_max = wire::kAudioAnswerMax;
+    return Ask{std::move(ask)};
   }
 
   Step heard(Heard answer) override {

@@ -182,6 +182,7 @@ class PolledDialogue final : public Dialogue {
     out.url = file_url_;
     out.connect_timeout = entry_->connect_timeout;
     out.total_timeout = kDownloadMax;
+    out.body_max = wire::kAudioAnswerMax;
     out.reach = entry_->option("result_address") == "any" || wire::is_loopback(entry_->base_url)
                     ? http::Reach::kAny
                     : http::Reach::kPublicOnly;

@@ -13,10 +13,15 @@
 #include "common/domain/provider_price.h"
 #include "common/http/client.h"
 #include "worker/audio/audio.h"
+#include "worker/audio/decoder.h"
 #include "worker/chain/provider.h"
 
 namespace audiogen::wire {
 
+// Bytes of an answer with audio: the longest there may be, or as text, which hexadecimal digits
+// make twice as long. Cut off it would be paid, and made again. How many are in memory at once is
+// the client's to say.
+inline constexpr std::size_t kAudioAnswerMax = 2 * kMediaBytesMax;
 inline constexpr std::size_t kDetailMax = 200;                    // bytes; the column's size
 inline constexpr auto kRetryAfterMax = std::chrono::seconds(60);  // longer is for the retry policy
 
