@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
+#include "common/base/result.h"
 #include "worker/sandbox/channel.h"
 #include "worker/sandbox/descriptor.h"
 
@@ -31,7 +32,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kStartTimeout{5000};
+constexpr std::size_t kComplaintMax = 600;  // bytes of what a helper says before it ends
+constexpr std::size_t kHeardMax = 256UL * 1024;
 // A helper that was killed takes its children with it. One that it had just forked may hold the
 // helper's end of the socket, too, for a moment after its answer has ended.
 constexpr milliseconds kDiesTogether{200};
@@ -42,6 +44,31 @@ constexpr milliseconds kBackoffFirst{100}, kBackoffMax{10000};
 int milliseconds_until(Clock::time_point deadline) {
   const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
   return static_cast<int>(std::clamp<long long>(left, 0, 60000));
+}
+
+// What can be read of `output`, its end, on one line: without what terminals take for colours.
+std::string complaint_in(int output) {
+  std::string text;
+  std::array<char, 4096> buffer{};
+  // One that is stuck may go on to write.
+  for (ssize_t size = 0;
+       text.size() < kHeardMax && (size = read(output, buffer.data(), buffer.size())) > 0;) {
+    text.append(buffer.data(), static_cast<std::size_t>(size));
+  }
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\x1b') {
+      i = std::min(text.find('m', i), text.size() - 1);
+    } else if (static_cast<unsigned char>(text[i]) >= ' ') {
+      out += text[i];
+    } else if (!out.empty() && out.back() != ' ') {
+      out += ' ';
+    }
+  }
+  while (out.ends_with(' ')) {
+    out.pop_back();
+  }
+  return out.size() <= kComplaintMax ? out : out.substr(out.size() - kComplaintMax);
 }
 
 bool expired(Clock::time_point deadline) {
@@ -140,8 +167,10 @@ void Cancellation::cancel() {
 // A running helper: its socket and process.
 class Helper::Process {
  public:
-  // Null when it does not start or does not say that it is ready.
-  static std::shared_ptr<Process> start(const std::string& path, std::uint32_t version);
+  // Why not, when it does not start or does not say that it is ready.
+  static Result<std::shared_ptr<Process>> start(const std::string& path,
+                                                std::uint32_t version,
+                                                const Start& how);
 
   Process(Descriptor socket, pid_t pid) : socket_(std::move(socket)), pid_(pid) {}
   Process(const Process&) = delete;
@@ -156,10 +185,10 @@ class Helper::Process {
   pid_t pid() const { return pid_; }
 
   // Waits for the helper's Hello.
-  bool greeted(std::uint32_t version) const {
+  bool greeted(std::uint32_t version, milliseconds within) const {
     pollfd socket{socket_.get(), POLLIN, 0};
     Hello hello;
-    return poll(&socket, 1, static_cast<int>(kStartTimeout.count())) == 1 &&
+    return poll(&socket, 1, static_cast<int>(within.count())) == 1 &&
            recv(socket_.get(), &hello, sizeof(hello), 0) == sizeof(hello) &&
            hello.version == version && hello.ready == 1;
   }
@@ -191,21 +220,29 @@ class Helper::Process {
   pid_t pid_;
 };
 
-std::shared_ptr<Helper::Process> Helper::Process::start(const std::string& path,
-                                                        std::uint32_t version) {
-  std::array<int, 2> pair{};
+Result<std::shared_ptr<Helper::Process>> Helper::Process::start(const std::string& path,
+                                                                std::uint32_t version,
+                                                                const Start& how) {
+  std::array<int, 2> pair{}, output{};
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) != 0) {
-    return nullptr;
+    return Error{std::strerror(errno)};
   }
   Descriptor ours(pair[0]);
   Descriptor theirs(pair[1]);
+  // Nobody waits for what it writes there, nor for room.
+  if (pipe2(output.data(), O_CLOEXEC | O_NONBLOCK) != 0) {
+    return Error{std::strerror(errno)};
+  }
+  const Descriptor heard(output[0]);
+  Descriptor told(output[1]);
 
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, theirs.get(), kSocketDescriptor);
-  for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+  for (const int standard : {STDIN_FILENO, STDOUT_FILENO}) {
     posix_spawn_file_actions_addopen(&actions, standard, "/dev/null", O_RDWR, 0);
   }
+  posix_spawn_file_actions_adddup2(&actions, told.get(), STDERR_FILENO);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   sigset_t none, all;
@@ -214,8 +251,13 @@ std::shared_ptr<Helper::Process> Helper::Process::start(const std::string& path,
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setsigdefault(&attributes, &all);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  std::string program = path;
-  const std::array<char*, 2> arguments = {program.data(), nullptr};
+  std::vector<std::string> words = {path};
+  words.insert(words.end(), how.arguments.begin(), how.arguments.end());
+  std::vector<char*> arguments;
+  for (std::string& word : words) {
+    arguments.push_back(word.data());
+  }
+  arguments.push_back(nullptr);
   // No environment: it would name other folders for data, and hold our secrets.
   const std::array<char*, 1> environment = {nullptr};
   pid_t pid = -1;
@@ -224,15 +266,15 @@ std::shared_ptr<Helper::Process> Helper::Process::start(const std::string& path,
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) {
-    log::error("helper_not_started", {{"path", path}, {"error", std::strerror(error)}});
-    return nullptr;
+    return Error{std::string("it does not start: ") + std::strerror(error)};
   }
 
   theirs.reset();  // so that a helper that ends at once is an end of file
+  told.reset();
   const auto process = std::make_shared<Process>(std::move(ours), pid);
-  if (!process->greeted(version)) {
-    log::error("helper_not_ready", {{"path", path}});
-    return nullptr;
+  if (!process->greeted(version, how.time_max)) {
+    const std::string complaint = complaint_in(heard.get());
+    return Error{complaint.empty() ? "it does not become ready" : complaint};
   }
   return process;
 }
@@ -245,9 +287,10 @@ std::string Helper::path_of(const char* program, const char* variable) {
   return std::filesystem::read_symlink("/proc/self/exe", error).replace_filename(program);
 }
 
-Helper::Helper(std::string path, std::uint32_t version)
+Helper::Helper(std::string path, std::uint32_t version, Start start)
     : path_(std::move(path)),
       version_(version),
+      start_(std::move(start)),
       crashes_(metrics::counter("sandbox_crashes_total",
                                 "Requests over which a helper, or its child, has died",
                                 {{"helper", std::filesystem::path(path_).filename()}})) {}
@@ -259,22 +302,35 @@ std::optional<pid_t> Helper::process() const {
   return process_ ? std::optional(process_->pid()) : std::nullopt;
 }
 
-std::shared_ptr<Helper::Process> Helper::running() {
-  const MutexLock lock(mutex_);
+std::optional<std::string> Helper::ensure_running() {
   if (process_ && process_->alive()) {
-    return process_;
+    return std::nullopt;
   }
   if (process_) {
     process_.reset();
     note_failure();
   }
-  if (!next_start_ || expired(*next_start_)) {
-    process_ = Process::start(path_, version_);
-    if (!process_) {
-      note_failure();
-    }
+  if (next_start_ && !expired(*next_start_)) {
+    return "it keeps failing";
   }
-  return process_;
+  auto started = Process::start(path_, version_, start_);
+  if (!started) {
+    log::error("helper_not_ready", {{"path", path_}, {"why", started.error().message}});
+    note_failure();
+    return started.error().message;
+  }
+  process_ = *std::move(started);
+  return std::nullopt;
+}
+
+std::shared_ptr<Helper::Process> Helper::running() {
+  const MutexLock lock(mutex_);
+  return ensure_running() ? nullptr : process_;
+}
+
+std::optional<std::string> Helper::prepare() {
+  const MutexLock lock(mutex_);
+  return ensure_running();
 }
 
 void Helper::lost(const std::shared_ptr<Process>& process) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <sys/types.h>
 
@@ -58,13 +59,19 @@ struct Request {
   const Cancellation* cancellation = nullptr;  // or never
 };
 
+// How a helper is started.
+struct Start {
+  std::vector<std::string> arguments{};
+  std::chrono::milliseconds time_max{5000};  // until it is ready
+};
+
 class Helper {
  public:
   // The program beside this one, or what the environment variable `variable` names.
   static std::string path_of(const char* program, const char* variable);
 
   // Starts nothing yet. `version` is that of the helper's packets and blocks.
-  Helper(std::string path, std::uint32_t version);
+  Helper(std::string path, std::uint32_t version, Start start = {});
   // Ends the helper and its children.
   ~Helper();
   Helper(const Helper&) = delete;
@@ -78,6 +85,10 @@ class Helper {
   // each time and must forget what was taken. Thread-safe; calls run beside each other.
   Ending ask(const Request& request, const std::function<void()>& begin, const TakeBlock& take);
 
+  // Starts it when there is none. Why it does not become ready: what it wrote to its standard error
+  // until then, the end of it. Nullopt: it is. Blocks until either.
+  std::optional<std::string> prepare();
+
   // The helper's process id, when one runs.
   std::optional<pid_t> process() const;
 
@@ -85,11 +96,13 @@ class Helper {
   class Process;
 
   std::shared_ptr<Process> running();
+  std::optional<std::string> ensure_running() LOCKS_REQUIRED(mutex_);
   void lost(const std::shared_ptr<Process>& process);
   void note_failure() LOCKS_REQUIRED(mutex_);
 
   const std::string path_;
   const std::uint32_t version_;
+  const Start start_;
   prometheus::Counter& crashes_;
   mutable Mutex mutex_;
   std::shared_ptr<Process> process_ GUARDED_BY(mutex_);

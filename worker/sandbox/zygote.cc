@@ -65,6 +65,10 @@ void settle_in() {
 }
 
 int serve(std::uint32_t version, bool ready, std::size_t descriptors, const Child& child) {
+  if (ready) {
+    // From here on what a library complains of may be a user's text.
+    dup2(STDOUT_FILENO, STDERR_FILENO);
+  }
   const Hello hello{version, ready ? 1U : 0U};
   if (send(kSocketDescriptor, &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello) || !ready) {
     return 1;
