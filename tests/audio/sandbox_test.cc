@@ -115,6 +115,61 @@ TEST(Sandbox, LimitsTimeAndCoreFiles) {
   EXPECT_EQ(in_sandbox(spin, limits), -SIGALRM);
 }
 
+// The same behind a fence, which the action may go beyond no more than others.
+int behind_fence(const std::function<int()>& action, const std::vector<std::string>& readable) {
+  const pid_t child = fork();
+  if (child == 0) {
+    _exit(sandbox::fence(readable) ? action() : kNotEntered);
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+TEST(Fence, LeavesWhatIsNamedToRead) {
+  if (!has_landlock()) {
+    GTEST_SKIP() << "this kernel has no Landlock";
+  }
+  const auto opened = [](const char* path, int flags = O_RDONLY) {
+    return behind_fence([=] { return try_open(path, flags); }, {"/usr/share", "/etc/passwd"});
+  };
+  EXPECT_EQ(opened("/usr/share/common-licenses/GPL-3"), 0);
+  EXPECT_EQ(opened("/etc/passwd"), 0) << "a file by itself";
+  EXPECT_EQ(opened("/etc/group"), EACCES);
+  EXPECT_EQ(opened("/etc/passwd", O_RDWR), EACCES);
+  EXPECT_EQ(opened("/tmp/x", O_WRONLY | O_CREAT), EACCES);
+}
+
+TEST(Fence, LeavesNeitherNetworkNorPrograms) {
+  const auto refused = [](int result) { return result < 0 ? errno : 0; };
+  const std::vector<std::string> all = {"/"};
+  EXPECT_EQ(behind_fence([&] { return refused(socket(AF_INET, SOCK_STREAM, 0)); }, all), EACCES);
+  EXPECT_EQ(behind_fence([&] { return refused(socket(AF_UNIX, SOCK_STREAM, 0)); }, all), EACCES);
+  EXPECT_EQ(behind_fence([&] { return refused(execl("/bin/true", "true", nullptr)); }, all),
+            EACCES);
+}
+
+TEST(Fence, HoldsChildrenThatLockThemselvesIn) {
+  const std::optional<sandbox::Sandbox> locked = sandbox::Sandbox::prepare({"/usr/share"});
+  ASSERT_TRUE(locked);
+  const auto in_child = [&](const std::function<int()>& action) {
+    return behind_fence(
+        [&] {
+          const pid_t child = fork();
+          if (child == 0) {
+            syscall(SYS_exit_group, locked->enter({}) ? action() : kNotEntered);
+          }
+          int status = 0;
+          waitpid(child, &status, 0);
+          return WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
+        },
+        {"/usr/share"});
+  };
+  EXPECT_EQ(in_child([] { return 7; }), 7);
+  EXPECT_EQ(in_child([] { return try_open("/usr/share/common-licenses/GPL-3", O_RDONLY); }), 0);
+  EXPECT_EQ(in_child([] { return socket(AF_INET, SOCK_STREAM, 0); }), SIGSYS);
+}
+
 TEST(Protocol, RoundTrip) {
   Request request;
   request.words_per_minute = 350;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <functional>
+#include <iterator>
 #include <span>
 #include <utility>
 
@@ -13,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -62,12 +65,28 @@ bool add_rules(scmp_filter_ctx context, bool files) {
                           SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0)) == 0;
 }
 
-std::vector<sock_filter> compile_filter(bool files) {
-  const scmp_filter_ctx context = seccomp_init(SCMP_ACT_KILL_PROCESS);
+// What reading a file needs of none of these, whoever wrote it.
+constexpr int kFenced[] = {SCMP_SYS(socket),
+                           SCMP_SYS(execve),
+                           SCMP_SYS(execveat),
+                           SCMP_SYS(ptrace),
+                           SCMP_SYS(process_vm_readv),
+                           SCMP_SYS(process_vm_writev),
+                           SCMP_SYS(io_uring_setup)};
+
+bool add_fence(scmp_filter_ctx context) {
+  return std::all_of(std::begin(kFenced), std::end(kFenced), [&](int call) {
+    return seccomp_rule_add(context, SCMP_ACT_ERRNO(EACCES), call, 0) == 0;
+  });
+}
+
+// What is not ruled on by `add` meets `otherwise`. Empty when the kernel has no such filters.
+std::vector<sock_filter> compile_filter(std::uint32_t otherwise,
+                                        const std::function<bool(scmp_filter_ctx)>& add) {
+  const scmp_filter_ctx context = seccomp_init(otherwise);
   const int file = memfd_create("filter", MFD_CLOEXEC);
   std::vector<sock_filter> filter;
-  if (context != nullptr && file >= 0 && add_rules(context, files) &&
-      seccomp_export_bpf(context, file) == 0) {
+  if (context != nullptr && file >= 0 && add(context) && seccomp_export_bpf(context, file) == 0) {
     const off_t size = lseek(file, 0, SEEK_END);
     filter.resize(static_cast<std::size_t>(size) / sizeof(sock_filter));
     if (pread(file, filter.data(), static_cast<std::size_t>(size), 0) != size) {
@@ -85,7 +104,8 @@ std::vector<sock_filter> compile_filter(bool files) {
 // denies anyway.
 constexpr std::uint64_t kFileRights = (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1;
 
-// A Landlock rule set (Linux 5.13) that allows reading below `readable`; -1 without Landlock.
+// A Landlock rule set (Linux 5.13) that allows reading `readable`, files, and what is below
+// folders; -1 without Landlock.
 int make_ruleset(const std::vector<std::string>& readable) {
   landlock_ruleset_attr attributes{};
   attributes.handled_access_fs = kFileRights;
@@ -97,9 +117,12 @@ int make_ruleset(const std::vector<std::string>& readable) {
   fcntl(ruleset, F_SETFD, FD_CLOEXEC);
   for (const std::string& path : readable) {
     landlock_path_beneath_attr rule{};
-    rule.allowed_access = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR;
     rule.parent_fd = open(path.c_str(), O_PATH | O_CLOEXEC);
-    if (rule.parent_fd >= 0) {
+    struct stat kind {};
+    if (rule.parent_fd >= 0 && fstat(rule.parent_fd, &kind) == 0) {
+      // The right to a folder is refused for a file.
+      rule.allowed_access =
+          LANDLOCK_ACCESS_FS_READ_FILE | (S_ISDIR(kind.st_mode) ? LANDLOCK_ACCESS_FS_READ_DIR : 0U);
       syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
       close(rule.parent_fd);
     }
@@ -112,11 +135,35 @@ bool limit(decltype(RLIMIT_AS) resource, rlim_t value) {
   return setrlimit(resource, &both) == 0;
 }
 
+// For good. A `ruleset` of -1 takes nothing away.
+bool lock(int ruleset, const std::vector<sock_filter>& filter) {
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
+    return false;
+  }
+  if (ruleset >= 0) {
+    if (syscall(SYS_landlock_restrict_self, ruleset, 0) != 0) {
+      return false;
+    }
+    close(ruleset);
+  }
+  // The kernel only reads the program; its interface just does not say so.
+  const sock_fprog program{static_cast<unsigned short>(filter.size()),
+                           const_cast<sock_filter*>(filter.data())};
+  return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0;
+}
+
 }  // namespace
+
+bool fence(const std::vector<std::string>& readable) {
+  const std::vector<sock_filter> filter = compile_filter(SCMP_ACT_ALLOW, add_fence);
+  return !filter.empty() && lock(make_ruleset(readable), filter);
+}
 
 std::optional<Sandbox> Sandbox::prepare(const std::vector<std::string>& readable) {
   Sandbox sandbox;
-  sandbox.filter_ = compile_filter(!readable.empty());
+  sandbox.filter_ = compile_filter(SCMP_ACT_KILL_PROCESS, [&](scmp_filter_ctx context) {
+    return add_rules(context, !readable.empty());
+  });
   if (sandbox.filter_.empty()) {
     return std::nullopt;
   }
@@ -137,20 +184,10 @@ bool Sandbox::enter(const Limits& limits) const {
   alarm(limits.wall_seconds);
   constexpr rlim_t kMebibyte = 1024UL * 1024;
   if (!limit(RLIMIT_AS, limits.memory_mib * kMebibyte) || !limit(RLIMIT_CPU, limits.cpu_seconds) ||
-      !limit(RLIMIT_FSIZE, 0) || !limit(RLIMIT_CORE, 0) || !limit(RLIMIT_NPROC, 0) ||
-      prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
+      !limit(RLIMIT_FSIZE, 0) || !limit(RLIMIT_CORE, 0) || !limit(RLIMIT_NPROC, 0)) {
     return false;
   }
-  if (ruleset_ >= 0) {
-    if (syscall(SYS_landlock_restrict_self, ruleset_, 0) != 0) {
-      return false;
-    }
-    close(ruleset_);
-  }
-  // The kernel only reads the program; its interface just does not say so.
-  const sock_fprog program{static_cast<unsigned short>(filter_.size()),
-                           const_cast<sock_filter*>(filter_.data())};
-  return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0;
+  return lock(ruleset_, filter_);
 }
 
 }  // namespace audiogen::sandbox

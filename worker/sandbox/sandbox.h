@@ -18,6 +18,13 @@ struct Limits {
   std::uint32_t wall_seconds = 60;
 };
 
+// For a helper that reads files before its children do, and whose makers nobody knows: from now on
+// it and its children read nothing but what is below `readable` (on a kernel without Landlock,
+// every file), write no file, and have neither network nor other programs. What is open or loaded
+// stays. For a process with one thread; a Sandbox may still be entered. False when the kernel
+// refuses.
+bool fence(const std::vector<std::string>& readable);
+
 class Sandbox {
  public:
   // Compiles the list of system calls and the Landlock rules once, so that entering costs
