@@ -206,77 +206,11 @@ ProviderFault fault_of(SpeechFault fault) {
 
 }  // namespace
 
-struct LocalProvider::Call : ProviderCall {
-  Call(ProviderRequest r, Done d) : request(std::move(r)), done(std::move(d)) {}
-  void cancel() override { cancellation.cancel(); }
-
-  const ProviderRequest request;
-  const Done done;
-  Cancellation cancellation;
-};
-
 LocalProvider::LocalProvider(LocalOptions options)
     : options_(std::move(options)),
       capabilities_(local_capabilities(options_.max_in_flight)),
-      helper_(options_.helper_path) {
-  for (int i = 0; i < std::max(1, options_.threads); ++i) {
-    threads_.emplace_back([this] { work(); });
-  }
-}
-
-LocalProvider::~LocalProvider() {
-  {
-    const MutexLock lock(mutex_);
-    stopping_ = true;
-    for (const auto& call : waiting_) {
-      call->cancel();
-    }
-    for (const auto& call : running_) {
-      call->cancel();
-    }
-  }
-  changed_.notify_all();
-  for (std::thread& thread : threads_) {
-    thread.join();
-  }
-}
-
-std::shared_ptr<ProviderCall> LocalProvider::start(ProviderRequest request, Done done) {
-  auto call = std::make_shared<Call>(std::move(request), std::move(done));
-  {
-    const MutexLock lock(mutex_);
-    AG_CHECK(!stopping_);
-    waiting_.push_back(call);
-  }
-  changed_.notify_one();
-  return call;
-}
-
-void LocalProvider::work() {
-  for (;;) {
-    std::shared_ptr<Call> call;
-    {
-      MutexLock lock(mutex_);
-      changed_.wait(lock,
-                    [this]() LOCKS_REQUIRED(mutex_) { return stopping_ || !waiting_.empty(); });
-      if (waiting_.empty()) {
-        return;
-      }
-      call = std::move(waiting_.front());
-      waiting_.pop_front();
-      running_.push_back(call);
-    }
-    if (call->request.facts) {
-      call->request.facts->sent = CallFacts::Clock::now();
-    }
-    Result<Audio, ProviderFault> result = make(*call);
-    {
-      const MutexLock lock(mutex_);
-      std::erase(running_, call);
-    }
-    call->done(std::move(result));
-  }
-}
+      helper_(options_.helper_path),
+      calls_(options_.threads, [this](const Call& call) { return make(call); }) {}
 
 // One request, on its way to be spoken.
 struct LocalProvider::Reading {

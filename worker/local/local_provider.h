@@ -5,15 +5,15 @@
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
-#include "common/base/mutex.h"
 #include "common/domain/cues.h"
 #include "worker/chain/provider.h"
+#include "worker/local/blocking_calls.h"
 #include "worker/local/local_voices.h"
 #include "worker/local/speech_helper.h"
 #include "worker/local/text.h"
@@ -32,22 +32,20 @@ struct LocalOptions {
 class LocalProvider : public AudioProvider {
  public:
   explicit LocalProvider(LocalOptions options = {});
-  ~LocalProvider() override;
-  LocalProvider(const LocalProvider&) = delete;
-  LocalProvider& operator=(const LocalProvider&) = delete;
 
   const std::string& name() const override { return options_.name; }
   const Capabilities& capabilities() const override { return capabilities_; }
-  std::shared_ptr<ProviderCall> start(ProviderRequest request, Done done) override;
+  std::shared_ptr<ProviderCall> start(ProviderRequest request, Done done) override {
+    return calls_.start(std::move(request), std::move(done));
+  }
 
   SpeechHelper& helper() { return helper_; }
 
  private:
-  struct Call;
+  using Call = BlockingCalls::Call;
   struct Reading;
   struct Spoken;
 
-  void work();
   Result<Audio, ProviderFault> make(const Call& call);
   Result<Audio, ProviderFault> narrate(const Reading& reading);
   Result<Audio, ProviderFault> play(const Reading& reading, const std::vector<ScriptPart>& script);
@@ -59,13 +57,7 @@ class LocalProvider : public AudioProvider {
   const LocalOptions options_;
   const Capabilities capabilities_;
   SpeechHelper helper_;
-
-  Mutex mutex_;
-  ConditionVariable changed_;
-  bool stopping_ GUARDED_BY(mutex_) = false;
-  std::deque<std::shared_ptr<Call>> waiting_ GUARDED_BY(mutex_);
-  std::vector<std::shared_ptr<Call>> running_ GUARDED_BY(mutex_);
-  std::vector<std::thread> threads_;
+  BlockingCalls calls_;
 };
 
 }  // namespace audiogen
