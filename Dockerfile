@@ -1,4 +1,4 @@
-# One image with all programs: audio-api, audio-worker and its two helpers, which lie beside it. Node is there at build time
+# One image with all programs: audio-api, audio-worker and its helpers, which lie beside it. Node is there at build time
 # alone. `tests/deploy/packages.sh` compares the libraries named here with what the built programs need.
 FROM debian:12 AS build
 COPY .dev/packages.sh /packages.sh

@@ -5,7 +5,7 @@ set(here ${CMAKE_CURRENT_LIST_DIR})
 set(made ${CMAKE_BINARY_DIR}/package)
 file(MAKE_DIRECTORY ${made})
 
-install(TARGETS audio-api audio-worker audio-decode audio-speech RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/audiogen)
+install(TARGETS audio-api audio-worker audio-decode audio-speech audio-onnx RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/audiogen)
 foreach(program audio-api audio-worker)
   file(CREATE_LINK ../${CMAKE_INSTALL_LIBEXECDIR}/audiogen/${program} ${made}/${program} SYMBOLIC)
   install(FILES ${made}/${program} DESTINATION ${CMAKE_INSTALL_BINDIR})

@@ -12,6 +12,18 @@ admin() (
   exec "$state/build/bin/audio-api" admin "$@"
 )
 
+command_onnx() {
+  local node
+  node=$(missing_node_packages) || exit 1
+  # shellcheck disable=SC2086 # None, or several.
+  need_packages ca-certificates $node
+  make_state
+  step 'Installing the runtime for models'
+  logged "$state/logs/onnx.log" "$root/worker/onnx/runtime/install.sh" "$state/onnx"
+  step_done
+  printf '%s\n' "$state/onnx"
+}
+
 command_admin() {
   [[ -x $state/build/bin/audio-api ]] || die 'the stack is not there yet; run ./dev up'
   given DATABASE_URL || alive "$state/mariadb/mariadbd.pid" ||

@@ -28,8 +28,15 @@ Result<std::vector<std::unique_ptr<AudioProvider>>, std::vector<std::string>> lo
     return entries.error();
   }
   std::vector<std::unique_ptr<AudioProvider>> providers;
+  std::vector<std::string> errors;
   for (const ProviderEntry& entry : *entries) {
     providers.push_back(make_provider(entry, client));
+    if (const auto why = providers.back()->prepare()) {
+      errors.push_back("(" + entry.name + ") " + *why);
+    }
+  }
+  if (!errors.empty()) {
+    return errors;
   }
   return providers;
 }

@@ -12,8 +12,8 @@
 namespace audiogen::worker {
 
 // Reads the file (empty name: the local engine alone) and the keys it names from the environment.
-// `client` must outlive the providers. The errors are everything that is wrong, a line each: a log
-// cuts long values.
+// `client` must outlive the providers. Blocks until models of the house are loaded. The errors are
+// everything that is wrong, a line each: a log cuts long values.
 Result<std::vector<std::unique_ptr<AudioProvider>>, std::vector<std::string>> load_providers(
     const std::string& file, http::Client& client);
 

@@ -32,7 +32,8 @@ declare -A allowed=(
   [worker/decode]='common/base|worker/(audio|sandbox|decode)'
   [worker/chain]='common/(base|domain)|worker/(audio|chain)'
   [worker/local]='common/(base|domain)|worker/(audio|sandbox|speech|chain|local)'
-  [worker/providers]='common/(base|domain|http)|worker/(audio|chain|local|providers)'
+  [worker/onnx]='common/(base|domain)|worker/(audio|sandbox|chain|local|onnx)'
+  [worker/providers]='common/(base|domain|http)|worker/(audio|chain|local|onnx|providers)'
   [worker/job]='common/(base|domain|store|queue|http|blob)|worker/(audio|chain|job)'
   [worker/upkeep]='common/(base|domain|store|queue|blob)|worker/(audio|chain|upkeep)'
 )

@@ -45,7 +45,7 @@ $| = 1;
 
 # The test programs and the service's own.
 sub built {
-  my @programs = (grep { /^(e2e|fault)_/ } @_) ? qw(audio-api audio-worker audio-speech audio-decode) : ();
+  my @programs = (grep { /^(e2e|fault)_/ } @_) ? qw(audio-api audio-worker audio-speech audio-decode audio-onnx) : ();
   return system("ninja -C $build @_ @programs >$log 2>&1") == 0;
 }
 

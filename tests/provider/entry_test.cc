@@ -128,6 +128,63 @@ TEST_F(Entries, EveryKindHasDefaultsAndMakesAProvider) {
   }
 }
 
+TEST_F(Entries, WhatIsSaidOfAModelOfOnesOwnIsChecked) {
+  const auto with = [](const std::string& rest) {
+    return errors(R"({"name":"a","kind":"onnx",)" + rest + "}");
+  };
+  const std::string voices = R"("voices":{"aria":"0"})";
+  EXPECT_TRUE(with(voices + R"(,"model":"en.onnx","timeout_seconds":30,"tier":2,
+    "price":{"amount":0,"per":"call"},"options":{"folder":"/models/en","family":"kokoro",
+    "lexicon":"a.txt,b.txt","rules":"n.fst","language":"en","languages":"en,es","speed":"ours",
+    "memory_mib":512,"runtime":"/opt/sherpa"})")
+                  .empty());
+  const std::string folder = R"("options":{"folder":"/models/en"})";
+  const auto wrong = [&](const std::string& rest, const std::string& why) {
+    EXPECT_THAT(with(rest), ElementsAre("providers[0] (a) " + why)) << rest;
+  };
+  wrong(folder, "needs voices: at least one of our ids and theirs");
+  wrong(voices, "options: folder must be the whole path of a folder");
+  wrong(voices + R"(,"options":{"folder":"models"})",
+        "options: folder must be the whole path of a folder");
+  for (const char* speaker : {"one", "1x", "-1", "10000"}) {
+    wrong(folder + R"(,"voices":{"aria":")" + speaker + "\"}",
+          R"(voices.aria must be the number of a speaker, as a text: "0" to "9999")");
+  }
+  wrong(voices + "," + folder + R"(,"model":"../other.onnx")",
+        "model must be the name of a file in the folder");
+  wrong(voices + R"(,"options":{"folder":"/m","lexicon":"a.txt,../b.txt"})",
+        "options: lexicon must be names of files in the folder");
+  wrong(voices + R"(,"options":{"folder":"/m","rules":"/etc/passwd"})",
+        "options: rules must be names of files in the folder");
+  wrong(voices + R"(,"options":{"folder":"/m","languages":"English"})",
+        R"(options: languages must be codes as "en,es")");
+  wrong(voices + R"(,"options":{"folder":"/m","family":"matcha"})",
+        "options: family must be one of vits, kokoro, kitten");
+  // It is in the house.
+  wrong(voices + "," + folder + R"(,"base_url":"http://a")", "has an unknown member 'base_url'");
+  wrong(voices + "," + folder + R"(,"api_key_env":"A")", "has an unknown member 'api_key_env'");
+}
+
+TEST_F(Entries, AModelOfOnesOwnPromisesWhatItsEntrySays) {
+  const auto able = [](const std::string& rest, const std::string& options) {
+    const auto parsed =
+        parse_providers(R"({"providers":[{"name":"a","kind":"onnx",)" + rest +
+                        R"("voices":{"aria":"0"},"options":{"folder":"/m")" + options + "}}]}");
+    http::Client client;
+    return parsed ? make_provider(parsed->front(), client)->capabilities() : Capabilities{};
+  };
+  const Capabilities plain = able("", "");
+  EXPECT_THAT(plain.voices, ElementsAre("aria"));
+  EXPECT_FALSE(plain.scenes);
+  EXPECT_EQ(plain.max_in_flight, 2);
+  EXPECT_EQ(plain.timeout, std::chrono::seconds(120));
+  EXPECT_EQ(plain.native_speed.high, kSpeedRange.high);
+  EXPECT_EQ(plain.price, (ProviderPrice{PriceUnit::kCall, Micros{0}}));
+  EXPECT_EQ(able("", R"(,"speed":"ours")").native_speed.high, 1.0);
+  EXPECT_EQ(able(R"("price":{"amount":1,"per":"audio_second"},)", "").price,
+            (ProviderPrice{PriceUnit::kAudioSecond, Micros{kMicros}}));
+}
+
 TEST_F(Entries, SaysWhatItMakes) {
   const auto scenes = [](const std::string& rest) {
     const auto parsed = parse_providers(

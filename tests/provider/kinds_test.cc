@@ -28,7 +28,7 @@ std::string code(std::string_view text) {
 }
 
 std::string row(const ProviderKind& kind) {
-  std::string timeout = kind.base_url.empty() ? "" : std::to_string(kind.timeout.count()) + " s";
+  std::string timeout = kind.plain ? "" : std::to_string(kind.timeout.count()) + " s";
   return "| " + code(kind.name) + " | " + std::string(kind.about) + " | " + code(kind.base_url) +
          " | " + (kind.makes == Makes::kScene ? "scene" : "narration") + " | " + timeout + " | " +
          std::to_string(kind.max_in_flight) + " |\n";

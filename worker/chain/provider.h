@@ -161,6 +161,9 @@ class AudioProvider {
   // As in the configuration; for attempts, logs and metrics.
   virtual const std::string& name() const = 0;
   virtual const Capabilities& capabilities() const = 0;
+  // Starts what it cannot do without, where that may be missing or wrong: says why it will never
+  // work, for operators. To be called once, before start(). Blocks, for a minute at most.
+  virtual std::optional<std::string> prepare() { return std::nullopt; }
   // Starts a call and returns at once. `done` runs exactly once, on a thread of the provider, never
   // inside start(); it must not block and must not destroy the provider. Thread-safe.
   virtual std::shared_ptr<ProviderCall> start(ProviderRequest request, Done done) = 0;

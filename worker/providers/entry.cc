@@ -362,10 +362,14 @@ std::optional<ProviderEntry> parse_entry(const Value& value,
   entry.name = std::move(name);
   entry.max_in_flight =
       static_cast<int>(members.number("max_in_flight", kind->max_in_flight, 1, kInFlightMax));
-  if (!kind->base_url.empty()) {
+  if (!kind->plain) {
     read_options(members, where, errors, entry);
-    entry.base_url = read_base_url(members, *kind);
-    entry.api_key = read_key(members, *kind);
+    if (!kind->base_url.empty()) {
+      entry.base_url = read_base_url(members, *kind);
+      entry.api_key = read_key(members, *kind);
+      entry.connect_timeout =
+          milliseconds_of(members.number("connect_timeout_seconds", 3, kSecondsMin, kConnectMax));
+    }
     if (kind->has_model) {
       entry.model = members.text("model", kind->model);
     }
@@ -382,8 +386,6 @@ std::optional<ProviderEntry> parse_entry(const Value& value,
       entry.hedge_after =
           milliseconds_of(members.number("hedge_after_seconds", 0, kSecondsMin, kTimeoutMax));
     }
-    entry.connect_timeout =
-        milliseconds_of(members.number("connect_timeout_seconds", 3, kSecondsMin, kConnectMax));
     read_price(members, where, errors, entry);
     if (kind->check != nullptr) {
       kind->check(entry, [&members](const std::string& what) { members.complain(what); });
@@ -476,15 +478,9 @@ void require_voices(const ProviderEntry& entry, const Complain& complain) {
   }
 }
 
-std::unique_ptr<AudioProvider> make_provider(const ProviderEntry& entry, http::Client& client) {
+Capabilities capabilities_of(const ProviderEntry& entry) {
   const ProviderKind& kind = *entry.kind;
-  if (const auto* const in_house = std::get_if<MakeInHouse>(&kind.format)) {
-    return (*in_house)(entry);
-  }
-  RemoteOptions options;
-  options.name = entry.name;
-  options.timeout = entry.timeout;
-  Capabilities& able = options.capabilities;
+  Capabilities able;
   for (const auto& [ours, theirs] : entry.voices) {
     able.voices.push_back(ours);
   }
@@ -502,6 +498,17 @@ std::unique_ptr<AudioProvider> make_provider(const ProviderEntry& entry, http::C
   if (kind.promise != nullptr) {
     kind.promise(entry, able);
   }
+  return able;
+}
+
+std::unique_ptr<AudioProvider> make_provider(const ProviderEntry& entry, http::Client& client) {
+  if (const auto* const in_house = std::get_if<MakeInHouse>(&entry.kind->format)) {
+    return (*in_house)(entry);
+  }
+  RemoteOptions options;
+  options.name = entry.name;
+  options.timeout = entry.timeout;
+  options.capabilities = capabilities_of(entry);
   options.open = [shared = std::make_shared<const ProviderEntry>(entry)](
                      const ProviderRequest& request) -> std::unique_ptr<Dialogue> {
     if (const auto* const direct = std::get_if<DirectFormat>(&shared->kind->format)) {

@@ -58,7 +58,10 @@ Result<std::vector<ProviderEntry>, std::vector<std::string>> parse_providers(
 // An entry of that kind with nothing given: everything is as the kind says.
 ProviderEntry defaults_of(const ProviderKind& kind);
 
-// `client` must outlive the provider; the local engine does not use it.
+// What an entry promises.
+Capabilities capabilities_of(const ProviderEntry& entry);
+
+// `client` must outlive the provider; what is in the house does not use it.
 std::unique_ptr<AudioProvider> make_provider(const ProviderEntry& entry, http::Client& client);
 
 // Their voice for the request: the one asked for, else the default voice, else the first of the

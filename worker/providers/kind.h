@@ -38,20 +38,21 @@ inline bool is_native(const ProviderEntry& entry, std::string_view option) {
 
 // Takes what is wrong with an entry, in words.
 using Complain = std::function<void(const std::string&)>;
-// Makes a provider that needs no address.
+// Makes a provider that is in the house, and has no address.
 using MakeInHouse = std::unique_ptr<AudioProvider> (*)(const ProviderEntry& entry);
 
 // Constants of the program: all members live for ever.
 struct ProviderKind {
   std::string_view name;
   std::string_view about;       // its row in README.md
-  std::string_view base_url{};  // by default; "" for what is in the house, which has no options
+  std::string_view base_url{};  // by default; "" for what is in the house
   std::string_view model{};     // by default; "": to be given, or set by check()
   std::chrono::seconds timeout{60};
   int max_in_flight = 64;
   Makes makes = Makes::kNarration;  // by default; check() may know better
   bool needs_key = false;
   bool has_model = true;       // false: "model" is no member of its entries
+  bool plain = false;          // an entry says its name and max_in_flight, and nothing else
   bool voice_objects = false;  // a voice may be a JSON object, kept as its text
   // What its answers may say they cost so much of. Nullopt: they say nothing.
   std::optional<PriceUnit> reports{};

@@ -11,6 +11,7 @@
 #include "worker/providers/gemini.h"
 #include "worker/providers/house.h"
 #include "worker/providers/minimax.h"
+#include "worker/providers/onnx.h"
 #include "worker/providers/openai.h"
 #include "worker/providers/replicate.h"
 #include "worker/providers/seed_audio.h"
@@ -28,6 +29,7 @@ constexpr std::array kKinds = {&openai::kKind,
                                &seed_audio::kKind,
                                &fal::kKind,
                                &replicate::kKind,
+                               &onnx::kKind,
                                &house::kKind};
 
 }  // namespace
