@@ -19,7 +19,7 @@ packages_of() {
   done < <(objdump -p "$1" | awk '$1 == "NEEDED" { print $2 }')
 }
 
-programs=("$bin"/audio-{api,worker,decode,speech})
+programs=("$bin"/audio-{api,worker,decode,speech,onnx})
 ls "${programs[@]}" >/dev/null
 needed=$(for program in "${programs[@]}"; do packages_of "$program"; done | sort -u |
   grep -vxE 'libc6|libfmt9|libgcc-s1|libstdc\+\+6|lib(a|ub|t)san[0-9]+')
