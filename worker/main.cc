@@ -70,6 +70,11 @@ std::size_t places(const Chain& chain, const Config& config) {
   return std::min(static_cast<std::size_t>(config.worker_in_flight), chain.capacity());
 }
 
+// The same if it had the places of all workers at providers' accounts.
+std::size_t places_alone(const Chain& chain, const Config& config) {
+  return std::min(static_cast<std::size_t>(config.worker_in_flight), chain.capacity_alone());
+}
+
 // SIGHUP: takes a new PROVIDERS_FILE into force, or keeps the old one and says why.
 void reload(const Config& config, http::Client& client, Accounts& accounts, CurrentChain& chains) {
   chains.collect();
@@ -219,6 +224,7 @@ int work(const Config& config) {
                                                            Clock::now() - *broker_lost + 1ms)
                                                      : 0s,
                                   .renewal_lag = runner.renewal_lag(),
+                                  .places_alone = places_alone(*chain, config),
                                   .providers = chain->status(),
                                   .minute = std::move(minute),
                                   .minutes = std::move(minutes)};

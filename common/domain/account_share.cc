@@ -71,20 +71,22 @@ AccountMove renew_account_share(std::uint32_t limit,
   return {.places = std::max({had, may, use.calls}), .may = may};
 }
 
-std::vector<WorkerId> AccountWatch::look(std::span<const AccountHolder> holders, Time now) {
+AccountWatch::Look AccountWatch::look(std::span<const AccountHolder> holders, Time now) {
   std::map<WorkerId, Seen> seen;
-  std::vector<WorkerId> gone;
+  Look out;
   for (const AccountHolder& holder : holders) {
     const auto before = seen_.find(holder.worker);
     const bool same = before != seen_.end() && before->second.renewed == holder.renewed;
     const Seen now_seen{.renewed = holder.renewed, .since = same ? before->second.since : now};
     seen.emplace(holder.worker, now_seen);
     if (now - now_seen.since >= kAccountLease) {
-      gone.push_back(holder.worker);
+      out.gone.push_back(holder.worker);
+    } else if (now - now_seen.since >= kAccountSilent) {
+      out.silent.push_back(holder.worker);
     }
   }
   seen_ = std::move(seen);
-  return gone;
+  return out;
 }
 
 }  // namespace audiogen

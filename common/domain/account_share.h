@@ -25,6 +25,10 @@ namespace audiogen {
 // long, from before it asked, it begins calls.
 inline constexpr std::chrono::seconds kAccountLease{30};
 inline constexpr std::chrono::seconds kAccountSelfStop{25};
+// Whose row has not changed for so long, which is two renewals, has its places, but wants no
+// others: where a worker dies again and again, what its lives have wanted would leave little to the
+// living.
+inline constexpr std::chrono::seconds kAccountSilent{12};
 
 // What a worker would do with places.
 struct AccountDemand {
@@ -77,8 +81,11 @@ class AccountWatch {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // All rows of the account, read before `now`. Those that are gone.
-  std::vector<WorkerId> look(std::span<const AccountHolder> holders, Time now);
+  struct Look {
+    std::vector<WorkerId> gone, silent;
+  };
+  // All rows of the account, read before `now`.
+  Look look(std::span<const AccountHolder> holders, Time now);
 
  private:
   struct Seen {

@@ -317,8 +317,11 @@ ScaleFigures scale_figures(const Situation& situation, std::uint64_t places) {
   // Those that call nobody have none at the moment.
   std::uint64_t sum = 0, tell = 0;
   for (const Situation::Worker& worker : situation.workers) {
-    if (worker.works() && worker.places > 0) {
-      sum += worker.places;
+    const std::uint64_t could =
+        std::max(worker.status.places_alone.value_or(worker.places), worker.places);
+    if (worker.works() && could > 0) {
+      // What it could have: of an account each of many has little, and more of them do no more.
+      sum += could;
       ++tell;
     }
     if (worker.works() && worker.in_flight == 0) {

@@ -36,7 +36,7 @@ constexpr std::array<Voice, 15> kVoices = {
     Voice{kSceneVoice,
           "Scene",
           "",
-          "Nobody's: makes what the prompt describes instead of reading it aloud.",
+          "Nobody's: what the text describes is made, and not read aloud.",
           "[birds] [footsteps] [knock] [door]"},
     Voice{"whisper", "Whisper", "en-US", "A whisper, American.", kEnglish},
     Voice{"yuki", "Yuki", "ja", "A woman's voice, Japanese.", kJapanese}};

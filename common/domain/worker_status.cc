@@ -361,6 +361,9 @@ std::string encode_worker_status(const WorkerStatus& status) {
   if (status.renewal_lag) {
     json.member("renewal_lag_ms", status.renewal_lag->count());
   }
+  if (status.places_alone) {
+    json.member("places_alone", *status.places_alone);
+  }
   if (status.providers) {
     json.key("providers").begin_array();
     std::size_t told = 0;
@@ -429,6 +432,7 @@ WorkerStatus parse_worker_status(std::string_view json) {
     out.renewal_lag = std::chrono::milliseconds(static_cast<std::int64_t>(
         std::min<std::uint64_t>(*lag, std::chrono::milliseconds(kLongest).count())));
   }
+  out.places_alone = number(document, "places_alone");
   if (const auto* const providers = member(document, "providers");
       providers != nullptr && providers->IsArray()) {
     out.providers.emplace();

@@ -152,6 +152,9 @@ struct WorkerStatus {
   std::optional<std::chrono::seconds> broker_away{};
   // By how much the latest renewal of a lease is late.
   std::optional<std::chrono::milliseconds> renewal_lag{};
+  // How many tasks it could work on at once if it had the places of all workers at providers'
+  // accounts.
+  std::optional<std::uint64_t> places_alone{};
   std::optional<std::vector<ProviderStatus>> providers{};  // In the order of the chain.
   std::optional<MinuteEnded> minute{};
   // The minute under way and the one before, by its own clock.

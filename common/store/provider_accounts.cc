@@ -47,14 +47,20 @@ AccountMove ProviderAccounts::move(const AccountAsk& ask,
                                    const Account& account,
                                    std::vector<WorkerId>& gone) {
   // After the read: who is seen now has renewed before.
-  gone = watches_[ask.account].look(account.holders, clocks_.steady());
+  AccountWatch::Look look = watches_[ask.account].look(account.holders, clocks_.steady());
+  gone = std::move(look.gone);
   std::erase(gone, worker_);
   const AccountHolder* const own = find(account.holders, worker_);
   std::vector<AccountHolder> others;
+  const auto is_in = [](const std::vector<WorkerId>& workers, WorkerId worker) {
+    return std::find(workers.begin(), workers.end(), worker) != workers.end();
+  };
   for (const AccountHolder& holder : account.holders) {
-    if (holder.worker != worker_ &&
-        std::find(gone.begin(), gone.end(), holder.worker) == gone.end()) {
+    if (holder.worker != worker_ && !is_in(gone, holder.worker)) {
       others.push_back(holder);
+      if (is_in(look.silent, holder.worker)) {
+        others.back().demand = {};
+      }
     }
   }
   return renew_account_share(

@@ -535,13 +535,13 @@ TEST(Bulkhead, AnAccountsLimitHoldsForAllWorkersTogether) {
     }
   };
   serve(40);
-  EXPECT_EQ(most(0), kLimit);
+  EXPECT_LE(most(0), kLimit);
   EXPECT_EQ(provider.call_count(), 40U);
   // Whoever leaves gives back what he has.
   stack.worker(1).signal(SIGTERM);
   EXPECT_EQ(stack.worker(1).wait(20s), 0);
   serve(20);
-  EXPECT_EQ(most(40), kLimit);
+  EXPECT_LE(most(40), kLimit);
   EXPECT_EQ(provider.call_count(), 60U);
   stack.database().expect_invariants();
 }

@@ -62,6 +62,19 @@ TEST_F(ProviderAccountsTest, AFirstWorkerHasAllAndGivesBackBeforeAnotherTakes) {
   EXPECT_EQ(places(), 10);
 }
 
+// A worker that died every few seconds left next to nothing to the others.
+TEST_F(ProviderAccountsTest, WhoIsSilentKeepsItsPlacesAndWantsNoOthers) {
+  Worker ann(*this), bob(*this), his_next_life(*this);
+  bob.ask(10, 10);
+  ann.ask(10, 10);
+  bob.ask(10, 10);
+  bob.ask(10, 10);
+  EXPECT_EQ(ann.ask(10, 10), (AccountMove{.places = 5, .may = 5}));
+  now_ = now_.load() + kAccountSilent;
+  EXPECT_EQ(his_next_life.ask(10, 10).may, 0U) << "his calls may be under way";
+  EXPECT_EQ(ann.ask(10, 10, 5), (AccountMove{.places = 5, .may = 5}));
+}
+
 TEST_F(ProviderAccountsTest, WritesOnlyWhatChangesAndNowAndThen) {
   Worker ann(*this);
   ann.ask(10, 2);

@@ -100,14 +100,29 @@ TEST(AccountWatch, AWorkerIsGoneWhenItsRowHasLongBeenAsItIs) {
   auto rows = wanting({{}, {}});
   AccountWatch watch;
   AccountWatch::Time now{seconds(0)};
-  EXPECT_TRUE(watch.look(rows, now).empty());
+  EXPECT_TRUE(watch.look(rows, now).gone.empty());
   rows[0].renewed = 1;
   now += kAccountLease - seconds(1);
-  EXPECT_TRUE(watch.look(rows, now).empty());
+  EXPECT_TRUE(watch.look(rows, now).gone.empty());
   now += seconds(1);
-  EXPECT_EQ(watch.look(rows, now), std::vector<WorkerId>{rows[1].worker});
+  EXPECT_EQ(watch.look(rows, now).gone, std::vector<WorkerId>{rows[1].worker});
   rows[1].renewed = 7;
-  EXPECT_TRUE(watch.look(rows, now).empty()) << "it came back";
+  EXPECT_TRUE(watch.look(rows, now).gone.empty()) << "it came back";
+}
+
+// Where a worker died every few seconds, what its lives had wanted left little to the living.
+TEST(AccountWatch, AWorkerThatIsSilentWantsNothingMore) {
+  auto rows = wanting({{5}, {5}});
+  AccountWatch watch;
+  AccountWatch::Time now{seconds(0)};
+  watch.look(rows, now);
+  now += kAccountSilent - seconds(1);
+  EXPECT_TRUE(watch.look(rows, now).silent.empty());
+  rows[0].renewed = 1;
+  now += seconds(1);
+  const auto look = watch.look(rows, now);
+  EXPECT_EQ(look.silent, std::vector<WorkerId>{rows[1].worker});
+  EXPECT_TRUE(look.gone.empty()) << "but its calls may be under way";
 }
 
 // Workers that renew, begin and end calls, are killed, stand still, and do not hear what became of
@@ -208,7 +223,7 @@ class Crowd {
 
   void commit(Worker& worker, bool may_be_lost = true) {
     const AccountUse use = *std::exchange(worker.asks, std::nullopt);
-    const auto gone = worker.watch.look(rows_, now_);
+    const auto gone = worker.watch.look(rows_, now_).gone;
     std::optional<AccountHolder> own;
     std::vector<AccountHolder> others;
     std::erase_if(rows_, [&](const AccountHolder& row) {

@@ -337,6 +337,23 @@ TEST(ScaleFigures, AreOfWhoTakesTasks) {
   EXPECT_EQ(scale_figures(with({}), 200).service_seconds_p50, std::nullopt);
 }
 
+// Each of many has little of an account: by that, ever more were wanted.
+TEST(ScaleFigures, OfAnAccountGoByWhatAWorkerCouldHave) {
+  constexpr std::uint64_t kLimit = 100;
+  std::uint64_t current = 2;
+  for (int i = 0; i < 10; ++i) {
+    std::vector<Situation::Worker> workers(current, worker());
+    for (Situation::Worker& one : workers) {
+      one.places = kLimit / current;
+      one.status.places_alone = 64;
+    }
+    ScaleFigures of = figures(80, 0, 1.0);
+    of.places = scale_figures(with(workers), 1).places;
+    current = workers_for(of);
+  }
+  EXPECT_EQ(current, 2U) << "80 calls under way, where one may have 64";
+}
+
 TEST(ScaleFigures, AreLimitedByAProviderThatNobodyCalls) {
   const auto limited_by = [](std::vector<Situation::Worker> workers) {
     return scale_figures(with(std::move(workers)), 200).limited_by;

@@ -138,6 +138,7 @@ TEST(WorkerStatus, IsReadAsItWasWritten) {
       .draining = true,
       .broker_away = seconds(180),
       .renewal_lag = milliseconds(1'500),
+      .places_alone = 40,
       .providers = std::vector<ProviderStatus>{
           {.name = "a \"b\"", .state = "open", .in_flight = 3, .waiting = 2},
           {.name = "c", .state = "ready", .in_flight = 0, .waiting = 0, .limit = 9}}};
@@ -160,6 +161,7 @@ TEST(WorkerStatus, IsReadAsItWasWritten) {
   EXPECT_EQ(read.draining, true);
   EXPECT_EQ(read.broker_away, seconds(180));
   EXPECT_EQ(read.renewal_lag, milliseconds(1'500));
+  EXPECT_EQ(read.places_alone, 40U);
   EXPECT_EQ(read.providers, status.providers);
   ASSERT_TRUE(read.minute);
   EXPECT_EQ(read.minute->succeeded, 12U);

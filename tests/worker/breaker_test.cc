@@ -104,6 +104,24 @@ TEST_F(BreakerTest, OneTaskThatFailsAgainAndAgainIsOneFailure) {
   EXPECT_EQ(breaker_.state(now_), Breaker::State::kOpen) << "the third in a row";
 }
 
+// What had failed elsewhere first counted no more when it came here first.
+TEST_F(BreakerTest, WhatFailedInPassingCountsInARowWhenItDoes) {
+  const auto fail = [this](std::uint64_t task, Breaker::Failure how) {
+    ASSERT_TRUE(breaker_.allow(now_));
+    breaker_.answered(now_);
+    breaker_.proved(how, now_, task);
+  };
+  for (const std::uint64_t task : {7U, 8U, 9U}) {
+    fail(task, Breaker::Failure::kPassing);
+  }
+  for (const std::uint64_t task : {7U, 8U, 7U, 8U}) {
+    fail(task, Breaker::Failure::kUsual);
+    EXPECT_EQ(breaker_.state(now_), Breaker::State::kClosed);
+  }
+  fail(9, Breaker::Failure::kUsual);
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kOpen);
+}
+
 TEST_F(BreakerTest, WhatHasFailedBeforeASuccessCountsAgain) {
   const auto fail = [this](std::uint64_t task) {
     breaker_.answered(now_);

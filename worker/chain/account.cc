@@ -97,8 +97,9 @@ AccountUse Account::use() const {
   for (const auto& user : users()) {
     out.demand.wanted += user->wanted();
     if (const auto since = user->waits_since()) {
-      out.demand.waits = std::max(
-          out.demand.waits, std::chrono::duration_cast<std::chrono::milliseconds>(now - *since));
+      // Whole seconds: a row is written when what it says has changed.
+      out.demand.waits = std::max<std::chrono::milliseconds>(
+          out.demand.waits, std::chrono::duration_cast<std::chrono::seconds>(now - *since));
     }
   }
   const MutexLock lock(mutex_);

@@ -51,6 +51,7 @@ class Account {
 
   // Calls that may be under way now, and how many more may begin.
   std::size_t places() const;
+  std::size_t most() const { return limit(); }  // Of all workers.
   std::size_t free() const;
 
   // For the keeper.

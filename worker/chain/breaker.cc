@@ -1,6 +1,7 @@
 #include "worker/chain/breaker.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace audiogen::worker {
 
@@ -74,16 +75,17 @@ void Breaker::open(Time now, Failure failure) {
   failed_.clear();
 }
 
-// And remembers it.
-bool Breaker::has_failed(std::uint64_t what) {
+Breaker::Known Breaker::remember(std::uint64_t what, bool in_row) {
   constexpr std::size_t kMost = 64;  // Long before, it is open, or all fail in passing.
-  if (std::find(failed_.begin(), failed_.end(), what) != failed_.end()) {
-    return true;
+  const auto known = std::find_if(
+      failed_.begin(), failed_.end(), [what](const Failed& one) { return one.what == what; });
+  if (known == failed_.end()) {
+    if (failed_.size() < kMost) {
+      failed_.push_back({what, in_row});
+    }
+    return Known::kNot;
   }
-  if (failed_.size() < kMost) {
-    failed_.push_back(what);
-  }
-  return false;
+  return !in_row || std::exchange(known->in_row, true) ? Known::kAsBad : Known::kLessBad;
 }
 
 void Breaker::proved(Failure failure, Time now, std::optional<std::uint64_t> of) {
@@ -102,18 +104,24 @@ void Breaker::proved(Failure failure, Time now, std::optional<std::uint64_t> of)
     }
     return;
   }
+  Known known = Known::kNot;
   if (success) {
     failed_.clear();
-  } else if (of && failure != Failure::kLasting && has_failed(*of)) {
+  } else if (of && failure != Failure::kLasting) {
+    known = remember(*of, failure == Failure::kUsual);
+  }
+  if (known != Known::kNot) {
     // That it fails again says nothing new. Neither does it say that others work.
     Slot& recent = slot(now);
     recent.calls -= std::min(recent.calls, 1U);
+  }
+  if (known == Known::kAsBad) {
     return;
   }
   if (failure != Failure::kPassing) {
     failures_in_row_ = success ? 0 : failures_in_row_ + 1;
   }
-  slot(now).failures += success ? 0U : 1U;
+  slot(now).failures += success || known != Known::kNot ? 0U : 1U;
   std::uint32_t calls = 0;
   std::uint32_t failures = 0;
   for (const Slot& recent : slots_) {

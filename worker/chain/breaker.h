@@ -86,16 +86,22 @@ class Breaker {
   Slot& slot(Time now);
 
   void open(Time now, Failure failure);
-  bool has_failed(std::uint64_t what);
+  // Whether that has failed here before, and so badly that this says nothing new.
+  enum class Known : std::uint8_t { kNot, kLessBad, kAsBad };
+  Known remember(std::uint64_t what, bool in_row);
 
   BreakerRules rules_;
   std::array<Slot, kSlots> slots_{};
   std::uint32_t under_way_ = 0;  // Let through, and not answered.
   std::uint32_t failures_in_row_ = 0;
-  std::vector<std::uint64_t> failed_;  // Since the last success; few.
-  std::optional<Time> opened_at_;      // While it is not closed.
-  std::chrono::seconds open_for_{0};   // Since then.
-  std::optional<Time> probe_at_;       // While a probe's outcome is awaited.
+  struct Failed {
+    std::uint64_t what;
+    bool in_row;  // It counted as one of those in a row, and not in passing only.
+  };
+  std::vector<Failed> failed_;        // Since the last success; few.
+  std::optional<Time> opened_at_;     // While it is not closed.
+  std::chrono::seconds open_for_{0};  // Since then.
+  std::optional<Time> probe_at_;      // While a probe's outcome is awaited.
   std::optional<Override> override_;
   std::optional<Time> troubled_since_;
 };

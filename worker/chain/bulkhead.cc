@@ -257,6 +257,9 @@ bool Bulkhead::begin_next(const std::shared_ptr<State>& state) {
     }
   }
   if (next) {
+    // Another chain's call may have brought it here: the job holds its own chain, and may be over
+    // before the provider has come back from being asked.
+    const auto holds_the_job = next->done;
     run(state, next);
   }
   for (const auto& call : late) {
@@ -290,6 +293,10 @@ std::size_t Bulkhead::waiting() const {
 
 std::size_t Bulkhead::limit() const {
   return state_->limit_now();
+}
+
+std::size_t Bulkhead::own_limit() const {
+  return state_->limit;
 }
 
 std::size_t Bulkhead::idle() const {

@@ -33,6 +33,8 @@ class Bulkhead final : public AudioProvider {
   std::size_t waiting() const;
   // Calls that may be under way at once, and how many more could begin now.
   std::size_t limit() const;
+  // The same without regard to its account.
+  std::size_t own_limit() const;
   std::size_t idle() const;
   const Account* account() const;
   // Does a call wait for a place of the account, and nothing else?

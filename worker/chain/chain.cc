@@ -59,6 +59,10 @@ class Slots {
   std::size_t all_of(const Bulkhead& provider) {
     return part(limits_, provider.account(), provider.limit(), &Account::places);
   }
+  // As if no other worker had places of accounts.
+  std::size_t all_alone(const Bulkhead& provider) {
+    return part(limits_, provider.account(), provider.own_limit(), &Account::most);
+  }
   std::size_t idle_of(const Bulkhead& provider) {
     return part(free_, provider.account(), provider.idle(), &Account::free);
   }
@@ -297,6 +301,15 @@ std::size_t Chain::room() const {
 }
 
 std::size_t Chain::capacity() const {
+  return slots(&Slots::all_of);
+}
+
+std::size_t Chain::capacity_alone() const {
+  return slots(&Slots::all_alone);
+}
+
+template <class Count>
+std::size_t Chain::slots(Count count) const {
   Slots counted;
   std::size_t slots = 0;
   bool any_open = false;
@@ -305,7 +318,7 @@ std::size_t Chain::capacity() const {
     any_open = any_open || link->closed_to_calls().count() == 0;
     const Capabilities& able = link->provider.capabilities();
     if (!is_covered(before, able)) {
-      slots += counted.all_of(link->provider);
+      slots += (counted.*count)(link->provider);
       if (able.queue_wait.count() == 0) {
         before.push_back(&able);
       }

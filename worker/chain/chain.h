@@ -101,6 +101,8 @@ class Chain {
   // How many tasks can be called for at once while all providers are trusted, counted as for
   // room(). 0 while all of them are left alone.
   std::size_t capacity() const;
+  // The same as if no other worker had places of the providers' accounts.
+  std::size_t capacity_alone() const;
   // Does any provider send the files that requests refer to, not their addresses?
   bool sends_reference_bytes() const;
   // Does any provider give tickets?
@@ -138,6 +140,8 @@ class Chain {
     Mutex mutex;
     Breaker breaker GUARDED_BY(mutex);
   };
+  template <class Count>
+  std::size_t slots(Count count) const;
   // Is it one of those that may have `request`? The one place where that is decided: a scene is
   // never read aloud by one that only narrates if another can make it, trusted at the moment or
   // not.
