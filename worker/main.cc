@@ -77,7 +77,6 @@ std::size_t places_alone(const Chain& chain, const Config& config) {
 
 // SIGHUP: takes a new PROVIDERS_FILE into force, or keeps the old one and says why.
 void reload(const Config& config, http::Client& client, Accounts& accounts, CurrentChain& chains) {
-  chains.collect();
   auto providers = load_providers(config.providers_file, client);
   if (!providers) {
     log_providers_errors(providers.error());
@@ -269,6 +268,8 @@ int work(const Config& config) {
     if (signal == Signal::kReload) {
       reload(config, client, accounts, chains);
     }
+    // A chain that was replaced may hold models in memory.
+    chains.collect();
   }
   tell_service_manager(Stage::kStopping);
   const bool fits = database.fits();

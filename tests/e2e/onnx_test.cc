@@ -2,6 +2,8 @@
 // what it cannot do goes to the next entry, and one that does not load is no chain.
 #include <cmath>
 #include <csignal>
+#include <fstream>
+#include <iterator>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,9 +21,9 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 std::string model_entry(const TinyModel& tiny, const std::string& more = "") {
-  return R"({"name":"mine","kind":"onnx","timeout_seconds":2,"voices":{"aria":"0","atlas":"2"},)"
-         R"("options":{"folder":")" +
-         tiny.folder().string() + R"(","runtime":")" + onnx_runtime() + "\"" + more + "}}";
+  return R"({"name":"mine","kind":"onnx",)" + more +
+         R"("voices":{"aria":"0","atlas":"2"},"options":{"folder":")" + tiny.folder().string() +
+         R"(","runtime":")" + onnx_runtime() + "\"}}";
 }
 
 TEST(OwnModel, IsDeliveredAndChargedLikeAllElse) {
@@ -49,7 +51,7 @@ TEST(OwnModel, WhatItCannotDoGoesToTheNextAndHarmsNobody) {
   Stack stack(chain.options());
   const Account ann = stack.account();
   // More than would open a breaker, if they were the provider's fault.
-  for (const char* text : {"crash", "zebra", "hang", "crash", "crash", "crash"}) {
+  for (const char* text : {"crash", "zebra", "crash", "crash", "crash", "crash"}) {
     const std::string id = stack.create(ann, wav_body(text)).text("id");
     ASSERT_EQ(stack.wait_final(ann, id).text("status"), "succeeded") << text;
     EXPECT_THAT(attempts_of(stack, id), ElementsAre("mine failed", "local succeeded")) << text;
@@ -58,6 +60,43 @@ TEST(OwnModel, WhatItCannotDoGoesToTheNextAndHarmsNobody) {
   ASSERT_EQ(stack.wait_final(ann, id).text("status"), "succeeded");
   EXPECT_THAT(attempts_of(stack, id), ElementsAre("mine succeeded"));
   stack.database().expect_invariants();
+}
+
+TEST(OwnModel, WhatItComesToNoEndWithGoesToTheNext) {
+  const TinyModel tiny;
+  const ChainFile chain({model_entry(tiny, R"("timeout_seconds":2,)"), kLocalEntry});
+  Stack stack(chain.options());
+  const Account ann = stack.account();
+  const std::string id = stack.create(ann, wav_body("hang")).text("id");
+  ASSERT_EQ(stack.wait_final(ann, id).text("status"), "succeeded");
+  EXPECT_THAT(attempts_of(stack, id), ElementsAre("mine failed", "local succeeded"));
+}
+
+// How many programs of this name a process has started.
+int programs_of(pid_t parent, const std::string& name) {
+  int out = 0;
+  for (const auto& task :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(parent) + "/task")) {
+    std::ifstream children(task.path() / "children");
+    for (std::istream_iterator<std::string> one(children), end; one != end; ++one) {
+      std::string program;
+      std::getline(std::ifstream("/proc/" + *one + "/comm"), program);
+      out += program == name ? 1 : 0;
+    }
+  }
+  return out;
+}
+
+TEST(OwnModel, IsInMemoryOnceWhenTheChainIsReadAgain) {
+  const TinyModel tiny;
+  const ChainFile chain({model_entry(tiny), kLocalEntry});
+  Stack stack(chain.options());
+  const pid_t worker = stack.worker(0).pid();
+  ASSERT_EQ(programs_of(worker, "audio-onnx"), 1);
+  stack.worker(0).signal(SIGHUP);
+  ASSERT_TRUE(eventually(
+      60s, [&] { return stack.worker(0).log().find("providers reloaded") != std::string::npos; }));
+  EXPECT_TRUE(eventually(60s, [&] { return programs_of(worker, "audio-onnx") == 1; }));
 }
 
 TEST(OwnModel, OneThatDoesNotLoadIsToldAtTheStart) {
