@@ -126,6 +126,29 @@ std::vector<std::string> children_of(const ModelProvider& provider) {
   return {std::istream_iterator<std::string>(in), {}};
 }
 
+// Does it stand anywhere in what a process may write to?
+bool remembers(const std::string& pid, const std::string& text) {
+  std::ifstream memory("/proc/" + pid + "/mem", std::ios::binary);
+  std::istringstream maps(file("/proc/" + pid + "/maps"));
+  for (std::string line; std::getline(maps, line);) {
+    std::uint64_t from = 0, to = 0;
+    char dash = 0;
+    std::string rights;
+    std::istringstream(line) >> std::hex >> from >> dash >> to >> rights;
+    if (!rights.starts_with("rw")) {
+      continue;
+    }
+    std::string part(to - from, '\0');
+    memory.clear();
+    memory.seekg(static_cast<std::streamoff>(from));
+    memory.read(part.data(), static_cast<std::streamsize>(part.size()));
+    if (part.find(text) != std::string::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
 std::string why(ModelOptions options) {
   return ModelProvider(std::move(options)).prepare().value_or("it loads");
 }
@@ -331,6 +354,24 @@ TEST(OnnxHelper, IsWalledIn) {
   const std::string limits = file("/proc/" + children[0] + "/limits");
   EXPECT_THAT(limits, testing::ContainsRegex("Max file size +0 "));
   EXPECT_THAT(limits, testing::Not(testing::ContainsRegex("Max address space +unlimited")));
+  hanging.call->cancel();
+  hanging.answer.wait();
+}
+
+TEST(OnnxHelper, NoTextIsInTheMemoryOfTheNext) {
+  const TinyModel tiny;
+  ModelProvider provider(options_for(tiny));
+  ASSERT_EQ(provider.prepare(), std::nullopt);
+  EXPECT_EQ(outcome(speak(provider, "hello world and what only the first has said")), "audio");
+  Call hanging = start(provider, saying("hang of the second"), kPatience);
+  std::vector<std::string> children;
+  ASSERT_TRUE(test::eventually(kPatience, [&] {
+    children = children_of(provider);
+    return children.size() == 1 && remembers(children[0], "hang of the second");
+  }));
+  EXPECT_FALSE(remembers(children[0], "only the first has said"));
+  const std::string helper = std::to_string(*provider.helper().process());
+  EXPECT_FALSE(remembers(helper, "hang of the second"));
   hanging.call->cancel();
   hanging.answer.wait();
 }

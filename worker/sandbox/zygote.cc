@@ -95,6 +95,8 @@ int serve(std::uint32_t version, bool ready, std::size_t descriptors, const Chil
       child(packet, std::span(received).subspan(1));
       _exit(1);
     }
+    // No child finds in its memory what was asked before it.
+    explicit_bzero(packet.data(), packet.size());
     close_all(received);
   }
 }
