@@ -4,15 +4,25 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
+#include <fstream>
 #include <functional>
+#include <string>
+#include <utility>
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/landlock.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "worker/speech/protocol.h"
@@ -147,6 +157,66 @@ TEST(Fence, LeavesNeitherNetworkNorPrograms) {
   EXPECT_EQ(behind_fence([&] { return refused(socket(AF_UNIX, SOCK_STREAM, 0)); }, all), EACCES);
   EXPECT_EQ(behind_fence([&] { return refused(execl("/bin/true", "true", nullptr)); }, all),
             EACCES);
+}
+
+// As far as the list of system calls goes: without Landlock it is all there is.
+TEST(Fence, LeavesFilesAndOtherProcessesAsTheyAre) {
+  const std::string path = testing::TempDir() + "fence-" + std::to_string(getpid());
+  const std::string other = path + "-2";
+  std::ofstream(path) << "content";
+  const char* const file = path.c_str();
+  const char* const to = other.c_str();
+  const std::pair<const char*, std::function<long()>> actions[] = {
+      {"truncate", [=] { return truncate(file, 0); }},
+      {"open to write", [=] { return open(file, O_WRONLY); }},
+      {"open to read and write", [=] { return open(file, O_RDWR); }},
+      {"open to truncate", [=] { return open(file, O_RDONLY | O_TRUNC); }},
+      {"open to make", [=] { return open(to, O_RDONLY | O_CREAT, 0600); }},
+      {"chmod", [=] { return chmod(file, 0777); }},
+      {"fchmodat2", [=] { return syscall(452, AT_FDCWD, file, 0777, 0); }},
+      {"chown", [=] { return chown(file, getuid(), getgid()); }},
+      {"setxattr", [=] { return setxattr(file, "user.a", "b", 1, 0); }},
+      {"utimensat", [=] { return utimensat(AT_FDCWD, file, nullptr, 0); }},
+      {"unlink", [=] { return unlink(file); }},
+      {"rename", [=] { return rename(file, to); }},
+      {"link", [=] { return link(file, to); }},
+      {"symlink", [=] { return symlink(file, to); }},
+      {"mkdir", [=] { return mkdir(to, 0700); }},
+      {"mknod", [=] { return mkfifo(to, 0600); }},
+      {"kill", [] { return kill(getppid(), 0); }},
+      {"tgkill", [] { return syscall(SYS_tgkill, getppid(), getppid(), 0); }},
+      {"pidfd_open", [] { return syscall(SYS_pidfd_open, getppid(), 0); }},
+      {"prlimit",
+       [] {
+         rlimit out{};
+         return prlimit(getppid(), RLIMIT_NOFILE, nullptr, &out);
+       }},
+      {"ptrace", [] { return ptrace(PTRACE_SEIZE, getppid(), nullptr, nullptr); }},
+      {"setpriority", [] { return setpriority(PRIO_PROCESS, static_cast<id_t>(getppid()), 19); }},
+      {"unshare", [] { return unshare(CLONE_NEWUSER); }},
+      {"clone", [] { return syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0); }},
+      {"mount", [] { return mount("none", "/tmp", "tmpfs", 0, nullptr); }},
+      {"bpf", [] { return syscall(SYS_bpf, 0, nullptr, 0); }},
+      {"perf_event_open", [] { return syscall(SYS_perf_event_open, nullptr, 0, -1, -1, 0); }},
+      {"userfaultfd", [] { return syscall(SYS_userfaultfd, 0); }},
+      {"io_uring_setup", [] { return syscall(SYS_io_uring_setup, 1, nullptr); }},
+  };
+  for (const auto& [name, action] : actions) {
+    EXPECT_EQ(behind_fence([&] { return action() < 0 ? errno : 0; }, {"/"}), EACCES) << name;
+  }
+  std::string content;
+  std::getline(std::ifstream(path), content);
+  EXPECT_EQ(content, "content");
+  EXPECT_EQ(unlink(file), 0);
+  // What it does to itself.
+  EXPECT_EQ(behind_fence([] { return raise(SIGTERM); }, {"/"}), -SIGTERM);
+  EXPECT_EQ(behind_fence(
+                [] {
+                  const rlimit none{0, 0};
+                  return setrlimit(RLIMIT_CORE, &none) == 0 ? 0 : errno;
+                },
+                {"/"}),
+            0);
 }
 
 TEST(Fence, HoldsChildrenThatLockThemselvesIn) {

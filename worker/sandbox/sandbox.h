@@ -20,9 +20,10 @@ struct Limits {
 
 // For a helper that reads files before its children do, and whose makers nobody knows: from now on
 // it and its children read nothing but what is below `readable` (on a kernel without Landlock,
-// every file), write no file, and have neither network nor other programs. What is open or loaded
-// stays. For a process with one thread; a Sandbox may still be entered. False when the kernel
-// refuses.
+// every file), change no file nor its name, touch no other process, and have neither network nor
+// other programs. A list of what is refused, so weaker than a Sandbox, which is a list of what is
+// left. What is open or loaded stays. For a process with one thread; a Sandbox may still be
+// entered. False when the kernel refuses.
 bool fence(const std::vector<std::string>& readable);
 
 class Sandbox {
