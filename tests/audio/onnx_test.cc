@@ -7,9 +7,11 @@
 #include <fstream>
 #include <future>
 #include <sstream>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "tests/support/onnx_model.h"
 #include "tests/support/places.h"
@@ -327,8 +329,74 @@ TEST(OnnxHelper, IsReplacedWhenItDies) {
   const pid_t before = provider.helper().process().value_or(0);
   ASSERT_GT(before, 0);
   ASSERT_EQ(kill(before, SIGKILL), 0);
-  EXPECT_EQ(outcome(speak(provider, "hello")), "audio");
+  // While it is loaded calls are the next entry's.
+  EXPECT_TRUE(
+      test::eventually(kPatience, [&] { return speak(provider, "hello").operator bool(); }));
   EXPECT_NE(provider.helper().process(), before);
+}
+
+// A program that starts as the helper does once somebody has written to `gate`.
+std::string gated_helper(const TinyModel& tiny, const std::string& gate) {
+  EXPECT_EQ(mkfifo(gate.c_str(), 0600), 0);
+  const std::string path = tiny.folder() / "helper";
+  tiny.write("helper",
+             "#!/bin/bash\nread <'" + gate + "'\nexec '" + ModelOptions::default_helper_path() +
+                 "' \"$@\"\n");
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  return path;
+}
+
+TEST(OnnxHelper, IsNotWaitedForWhenItLoadsAgain) {
+  const TinyModel tiny;
+  const std::string gate = tiny.folder() / "gate";
+  ModelOptions options = options_for(tiny);
+  options.helper_path = gated_helper(tiny, gate);
+  ModelProvider provider(std::move(options));
+  std::thread([gate] { std::ofstream(gate) << "go\n"; }).detach();
+  ASSERT_EQ(provider.prepare(), std::nullopt);
+  const pid_t before = *provider.helper().process();
+  ASSERT_EQ(kill(before, SIGKILL), 0);
+  std::vector<Call> calls;
+  for (int i = 0; i < 6; ++i) {
+    calls.push_back(start(provider, saying("hello"), kPatience));
+  }
+  for (Call& call : calls) {
+    EXPECT_EQ(outcome(call.answer.get()), "try_next: the model helper does not run");
+  }
+  const auto loading = provider.helper().process();
+  EXPECT_TRUE(loading && loading != before) << "it goes on when nobody waits";
+  std::ofstream(gate) << "go\n";
+  EXPECT_TRUE(
+      test::eventually(kPatience, [&] { return speak(provider, "hello").operator bool(); }));
+  EXPECT_EQ(provider.helper().process(), loading);
+}
+
+TEST(OnnxHelper, IsWaitedForNoLongerThanACallMayTake) {
+  const TinyModel tiny;
+  const auto process = [&] {
+    sandbox::Helper helper(gated_helper(tiny, tiny.folder() / "gate"),
+                           kProtocolVersion,
+                           {.time_max = std::chrono::milliseconds(kPatience) * 10});
+    const auto ask = [&](sandbox::Request request) {
+      return helper.ask(
+          request,
+          [] { ADD_FAILURE() << "it is not ready"; },
+          [](std::uint32_t, std::string_view) { return Taken::kNonsense; });
+    };
+    const auto now = std::chrono::steady_clock::now();
+    const sandbox::Cancellation never;
+    sandbox::Cancellation cancellation;
+    std::future<sandbox::Ending> canceled = std::async(std::launch::async, [&] {
+      return ask({.packet = "", .deadline = now + 1h, .cancellation = &cancellation});
+    });
+    EXPECT_EQ(ask({.packet = "", .deadline = now + 50ms, .cancellation = &never}),
+              sandbox::Ending::kDeadline);
+    cancellation.cancel();
+    EXPECT_EQ(canceled.get(), sandbox::Ending::kCanceled);
+    return helper.process().value_or(0);
+  }();
+  ASSERT_GT(process, 0);
+  EXPECT_EQ(kill(process, 0), -1) << "nothing is left of one that hangs";
 }
 
 // The loader, which reads what somebody on the network has made, and the child, which reads a text.
@@ -343,6 +411,7 @@ TEST(OnnxHelper, IsWalledIn) {
       << "what it complains of now may be a text";
   EXPECT_THAT(file(helper + "/status"), HasSubstr("NoNewPrivs:\t1\n"));
   EXPECT_THAT(file(helper + "/status"), HasSubstr("Seccomp:\t2\nSeccomp_filters:\t1\n"));
+  EXPECT_EQ(file(helper + "/oom_score_adj"), "1000\n") << "it goes before the worker";
   Call hanging = start(provider, saying("hang"), kPatience);
   std::vector<std::string> children;
   ASSERT_TRUE(test::eventually(kPatience, [&] {

@@ -17,8 +17,8 @@ namespace {
 
 using std::chrono::seconds;
 
-// Hundreds of megabytes from a disk, and the graph made ready for this processor.
-constexpr std::chrono::milliseconds kLoadMax{60'000};
+// While a large model is loaded again the next entry is asked.
+constexpr std::chrono::milliseconds kPatience{1000};
 
 ProviderFault fault_of(sandbox::Ending ending) {
   switch (ending) {
@@ -27,7 +27,7 @@ ProviderFault fault_of(sandbox::Ending ending) {
     case sandbox::Ending::kDeadline:
       return {Fault::kOutOfTime, "deadline", {}};
     case sandbox::Ending::kUnavailable:
-      return {Fault::kRetrySame, "the model helper does not run", seconds(1)};
+      return {Fault::kTryNext, "the model helper does not run", {}};
     case sandbox::Ending::kComplete:
     case sandbox::Ending::kCrashed:
       break;
@@ -78,9 +78,10 @@ std::string ModelOptions::default_helper_path() {
 
 ModelProvider::ModelProvider(ModelOptions options)
     : options_(std::move(options)),
-      helper_(options_.helper_path,
-              kProtocolVersion,
-              {.arguments = arguments_of(options_.model), .time_max = kLoadMax}),
+      helper_(
+          options_.helper_path,
+          kProtocolVersion,
+          {.arguments = arguments_of(options_.model), .time_max = kLoadMax, .patience = kPatience}),
       calls_(options_.able.max_in_flight,
              [this](const BlockingCalls::Call& call) { return make(call); }) {}
 
@@ -134,14 +135,19 @@ Result<Audio, ProviderFault> ModelProvider::make(const BlockingCalls::Call& call
   const auto out_of_time = std::chrono::steady_clock::now() + options_.time_max;
   const auto deadline = std::min(call.request.deadline, out_of_time);
   AnswerReader reader(asked.seconds_max);
+  bool begun = false;
   const sandbox::Ending ending = helper_.ask(
       {.packet = *std::move(packet), .deadline = deadline, .cancellation = &call.cancellation},
-      [&] { reader = AnswerReader(asked.seconds_max); },
+      [&] {
+        begun = true;
+        reader = AnswerReader(asked.seconds_max);
+      },
       [&](std::uint32_t kind, std::string_view payload) {
         return reader.take(static_cast<BlockKind>(kind), payload);
       });
   if (ending == sandbox::Ending::kDeadline && deadline == out_of_time) {
-    return ProviderFault{Fault::kBrokenByInput, "the model takes too long on this text", {}};
+    return begun ? ProviderFault{Fault::kBrokenByInput, "the model takes too long on this text", {}}
+                 : fault_of(sandbox::Ending::kUnavailable);
   }
   if (ending != sandbox::Ending::kComplete) {
     return fault_of(ending);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -23,6 +24,9 @@ inline constexpr const char* kRuntimeLibrary = "libsherpa-onnx-c-api.so";
 inline constexpr std::string_view kRuntimeVersion = "1.13.8";
 
 inline constexpr std::array<std::string_view, 3> kFamilies = {"vits", "kokoro", "kitten"};
+
+// Hundreds of megabytes from a disk, and the graph made ready for this processor.
+inline constexpr std::chrono::seconds kLoadMax{60};
 
 // What one helper has loaded as long as it lives.
 struct Model {

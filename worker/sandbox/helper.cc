@@ -32,7 +32,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr std::size_t kComplaintMax = 600;  // bytes of what a helper says before it ends
+constexpr std::size_t kComplaintMax = 400;  // bytes of what a helper says before it ends
 constexpr std::size_t kHeardMax = 256UL * 1024;
 // A helper that was killed takes its children with it. One that it had just forked may hold the
 // helper's end of the socket, too, for a moment after its answer has ended.
@@ -40,6 +40,8 @@ constexpr milliseconds kDiesTogether{200};
 // The first failures cost nothing: a helper killed by hand is back at once.
 constexpr int kFreeFailures = 3;
 constexpr milliseconds kBackoffFirst{100}, kBackoffMax{10000};
+// One that takes longer to fail is not started again at once.
+constexpr milliseconds kLongStart{2000};
 
 int milliseconds_until(Clock::time_point deadline) {
   const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
@@ -167,12 +169,11 @@ void Cancellation::cancel() {
 // A running helper: its socket and process.
 class Helper::Process {
  public:
-  // Why not, when it does not start or does not say that it is ready.
-  static Result<std::shared_ptr<Process>> start(const std::string& path,
-                                                std::uint32_t version,
-                                                const Start& how);
+  // Does not wait until it is ready.
+  static Result<std::shared_ptr<Process>> start(const std::string& path, const Start& how);
 
-  Process(Descriptor socket, pid_t pid) : socket_(std::move(socket)), pid_(pid) {}
+  Process(Descriptor socket, Descriptor heard, pid_t pid)
+      : socket_(std::move(socket)), heard_(std::move(heard)), pid_(pid) {}
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
   // Closing the socket is what ends it; the signal is for one that hangs.
@@ -184,13 +185,30 @@ class Helper::Process {
 
   pid_t pid() const { return pid_; }
 
-  // Waits for the helper's Hello.
-  bool greeted(std::uint32_t version, milliseconds within) const {
-    pollfd socket{socket_.get(), POLLIN, 0};
+  Clock::time_point started() const { return started_; }
+  bool ready() const { return ready_; }
+
+  // Waits for the helper's Hello, or its end.
+  void wait_for_hello(Clock::time_point until, const Cancellation* cancellation) const {
+    // poll() passes over a negative descriptor.
+    const int canceled = cancellation != nullptr ? cancellation->descriptor() : -1;
+    std::array<pollfd, 2> waits{pollfd{socket_.get(), POLLIN, 0}, pollfd{canceled, POLLIN, 0}};
+    poll(waits.data(), waits.size(), milliseconds_until(until));
+  }
+
+  // Takes the Hello if it is there. Why it is not going to be ready, if that is certain.
+  std::optional<std::string> take_hello(std::uint32_t version, milliseconds time_max) {
     Hello hello;
-    return poll(&socket, 1, static_cast<int>(within.count())) == 1 &&
-           recv(socket_.get(), &hello, sizeof(hello), 0) == sizeof(hello) &&
-           hello.version == version && hello.ready == 1;
+    const ssize_t size = recv(socket_.get(), &hello, sizeof(hello), MSG_DONTWAIT);
+    if (size < 0 && errno == EAGAIN && !expired(started_ + time_max)) {
+      return std::nullopt;
+    }
+    ready_ = size == sizeof(hello) && hello.version == version && hello.ready == 1;
+    const std::string complaint = ready_ ? "" : complaint_in(heard_.get());
+    heard_.reset();
+    return ready_              ? std::nullopt
+           : complaint.empty() ? std::optional<std::string>("it does not become ready")
+                               : std::optional(complaint);
   }
 
   bool send(const std::string& packet, std::span<const int> descriptors) const {
@@ -217,11 +235,13 @@ class Helper::Process {
 
  private:
   Descriptor socket_;
-  pid_t pid_;
+  Descriptor heard_;  // its standard error, until it is ready
+  const pid_t pid_;
+  const Clock::time_point started_ = Clock::now();
+  bool ready_ = false;  // under the Helper's lock
 };
 
 Result<std::shared_ptr<Helper::Process>> Helper::Process::start(const std::string& path,
-                                                                std::uint32_t version,
                                                                 const Start& how) {
   std::array<int, 2> pair{}, output{};
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) != 0) {
@@ -233,7 +253,7 @@ Result<std::shared_ptr<Helper::Process>> Helper::Process::start(const std::strin
   if (pipe2(output.data(), O_CLOEXEC | O_NONBLOCK) != 0) {
     return Error{std::strerror(errno)};
   }
-  const Descriptor heard(output[0]);
+  Descriptor heard(output[0]);
   Descriptor told(output[1]);
 
   posix_spawn_file_actions_t actions;
@@ -271,12 +291,7 @@ Result<std::shared_ptr<Helper::Process>> Helper::Process::start(const std::strin
 
   theirs.reset();  // so that a helper that ends at once is an end of file
   told.reset();
-  const auto process = std::make_shared<Process>(std::move(ours), pid);
-  if (!process->greeted(version, how.time_max)) {
-    const std::string complaint = complaint_in(heard.get());
-    return Error{complaint.empty() ? "it does not become ready" : complaint};
-  }
-  return process;
+  return std::make_shared<Process>(std::move(ours), std::move(heard), pid);
 }
 
 std::string Helper::path_of(const char* program, const char* variable) {
@@ -302,35 +317,81 @@ std::optional<pid_t> Helper::process() const {
   return process_ ? std::optional(process_->pid()) : std::nullopt;
 }
 
-std::optional<std::string> Helper::ensure_running() {
-  if (process_ && process_->alive()) {
-    return std::nullopt;
+Result<std::shared_ptr<Helper::Process>> Helper::start_if_none() {
+  const MutexLock lock(mutex_);
+  if (process_ && (!process_->ready() || process_->alive())) {
+    return process_;
   }
   if (process_) {
     process_.reset();
     note_failure();
   }
   if (next_start_ && !expired(*next_start_)) {
-    return "it keeps failing";
+    return Error{"it keeps failing"};
   }
-  auto started = Process::start(path_, version_, start_);
-  if (!started) {
+  auto started = Process::start(path_, start_);
+  if (started) {
+    process_ = *started;
+  } else {
     log::error("helper_not_ready", {{"path", path_}, {"why", started.error().message}});
     note_failure();
-    return started.error().message;
   }
-  process_ = *std::move(started);
-  return std::nullopt;
+  return started;
 }
 
-std::shared_ptr<Helper::Process> Helper::running() {
+Result<bool> Helper::is_ready(const std::shared_ptr<Process>& process) {
   const MutexLock lock(mutex_);
-  return ensure_running() ? nullptr : process_;
+  if (process_ != process) {
+    return Error{"it does not become ready"};  // another call has said why
+  }
+  const std::optional<std::string> why =
+      process->ready() ? std::nullopt : process->take_hello(version_, start_.time_max);
+  if (!why) {
+    return process->ready();
+  }
+  log::error("helper_not_ready", {{"path", path_}, {"why", *why}});
+  process_.reset();
+  note_failure();
+  if (expired(process->started() + kLongStart)) {
+    next_start_ = Clock::now() + kBackoffMax;
+  }
+  return Error{*why};
+}
+
+Helper::Waited Helper::running(Clock::time_point deadline,
+                               milliseconds patience,
+                               const Cancellation* cancellation) {
+  auto started = start_if_none();
+  if (!started) {
+    return {.why = started.error().message};
+  }
+  const std::shared_ptr<Process> process = *std::move(started);
+  const auto until = process->started() + patience;
+  // Whoever waits hears the Hello, and nobody holds the lock meanwhile.
+  for (;;) {
+    const Result<bool> ready = is_ready(process);
+    if (!ready) {
+      return {.why = ready.error().message};
+    }
+    if (*ready) {
+      return {.process = process};
+    }
+    if (cancellation != nullptr && cancellation->canceled()) {
+      return {.ending = Ending::kCanceled};
+    }
+    if (expired(deadline)) {
+      return {.ending = Ending::kDeadline};
+    }
+    if (expired(until)) {
+      return {.why = "it is not ready yet"};
+    }
+    process->wait_for_hello(std::min(deadline, until), cancellation);
+  }
 }
 
 std::optional<std::string> Helper::prepare() {
-  const MutexLock lock(mutex_);
-  return ensure_running();
+  const Waited waited = running(Clock::time_point::max(), start_.time_max, nullptr);
+  return waited.process ? std::nullopt : std::optional(waited.why);
 }
 
 void Helper::lost(const std::shared_ptr<Process>& process) {
@@ -355,10 +416,11 @@ Ending Helper::ask(const Request& request,
                    const TakeBlock& take) {
   // A helper that died takes its children with it, through no fault of the request: once more.
   for (int attempt = 0; attempt < 2; ++attempt) {
-    const std::shared_ptr<Process> process = running();
+    const Waited waited = running(request.deadline, start_.patience, request.cancellation);
+    const std::shared_ptr<Process>& process = waited.process;
     std::array<int, 2> ends{};
     if (!process || pipe2(ends.data(), O_CLOEXEC) != 0) {
-      return Ending::kUnavailable;
+      return waited.ending;
     }
     const Descriptor answer(ends[0]);
     Descriptor theirs(ends[1]);

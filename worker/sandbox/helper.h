@@ -15,6 +15,7 @@
 
 #include "common/base/metrics.h"
 #include "common/base/mutex.h"
+#include "common/base/result.h"
 
 namespace audiogen::sandbox {
 
@@ -63,6 +64,9 @@ struct Request {
 struct Start {
   std::vector<std::string> arguments{};
   std::chrono::milliseconds time_max{5000};  // until it is ready
+  // A request that comes longer after a start than this does not wait until it is ready, nor one
+  // that has waited so long.
+  std::chrono::milliseconds patience = time_max;
 };
 
 class Helper {
@@ -81,8 +85,9 @@ class Helper {
 
   // Has one request answered, block by block. Blocks until the last block, a crash, `deadline` or
   // `cancellation`. Starts the helper when there is none, at growing intervals when it keeps
-  // failing. A request whose helper died is sent once more, to a new one: `begin` is called before
-  // each time and must forget what was taken. Thread-safe; calls run beside each other.
+  // failing, and waits for it with patience; it goes on becoming ready when nobody waits. A request
+  // whose helper died is sent once more, to a new one: `begin` is called before each time and must
+  // forget what was taken. Thread-safe; calls run beside each other.
   Ending ask(const Request& request, const std::function<void()>& begin, const TakeBlock& take);
 
   // Starts it when there is none. Why it does not become ready: what it wrote to its standard error
@@ -94,9 +99,20 @@ class Helper {
 
  private:
   class Process;
+  // A process that is ready, or why there is none.
+  struct Waited {
+    std::shared_ptr<Process> process{};
+    Ending ending = Ending::kUnavailable;
+    std::string why{};
+  };
 
-  std::shared_ptr<Process> running();
-  std::optional<std::string> ensure_running() LOCKS_REQUIRED(mutex_);
+  // Blocks no longer than that, without the lock.
+  Waited running(std::chrono::steady_clock::time_point deadline,
+                 std::chrono::milliseconds patience,
+                 const Cancellation* cancellation);
+  Result<std::shared_ptr<Process>> start_if_none();
+  // Or why it is not going to be.
+  Result<bool> is_ready(const std::shared_ptr<Process>& process);
   void lost(const std::shared_ptr<Process>& process);
   void note_failure() LOCKS_REQUIRED(mutex_);
 
