@@ -8,9 +8,6 @@ namespace {
 
 using sandbox::Taken;
 
-// Hz: what the pipeline takes.
-constexpr std::uint32_t kRateMin = 8000, kRateMax = 96000;
-
 std::optional<std::uint32_t> number_in(std::string_view payload) {
   std::uint32_t value = 0;
   if (payload.size() != sizeof(value)) {

@@ -164,13 +164,21 @@ std::optional<Engine> load(const Model& model) {
     return std::nullopt;
   }
   const auto rate = find<sherpa::SampleRate>(library, "SherpaOnnxOfflineTtsSampleRate")(tts);
+  if (rate < static_cast<std::int32_t>(kRateMin) || rate > static_cast<std::int32_t>(kRateMax)) {
+    complain("the model makes " + std::to_string(rate) +
+             " samples a second; 8000 to 96000 are taken");
+    return std::nullopt;
+  }
   // A model of one speaker may say that it has none.
   const auto speakers = find<sherpa::NumSpeakers>(library, "SherpaOnnxOfflineTtsNumSpeakers")(tts);
+  if (std::strtol(model.last_speaker.c_str(), nullptr, 10) >= std::max(speakers, 1)) {
+    complain("the model has no speaker " + model.last_speaker);
+    return std::nullopt;
+  }
   const Engine out{.tts = tts,
                    .generate = find<sherpa::GenerateWithCallbackWithArg>(
                        library, "SherpaOnnxOfflineTtsGenerateWithCallbackWithArg"),
-                   .rate = static_cast<std::uint32_t>(std::max(rate, 0)),
-                   .speakers = static_cast<std::uint32_t>(std::max(speakers, 1)),
+                   .rate = static_cast<std::uint32_t>(rate),
                    .memory_mib = address_space(statm)};
   close(statm);
   return out;
@@ -181,9 +189,6 @@ void speak_and_exit(const Request& request, const Engine& engine, const sandbox:
   limits.memory_mib += engine.memory_mib;
   if (!sandbox.enter(limits)) {
     _exit(1);
-  }
-  if (request.speaker >= engine.speakers) {
-    end(EndReason::kNoSuchSpeaker);
   }
   write_block(BlockKind::kStart, &engine.rate, sizeof(engine.rate));
   Speaking speaking{.left = std::size_t{request.seconds_max} * engine.rate};

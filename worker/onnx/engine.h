@@ -15,7 +15,6 @@ struct Engine {
   const sherpa::Tts* tts;
   sherpa::GenerateWithCallbackWithArg* generate;
   std::uint32_t rate;        // Hz
-  std::uint32_t speakers;    // numbered from 0
   std::uint32_t memory_mib;  // address space that is taken already
 };
 

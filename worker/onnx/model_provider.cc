@@ -152,10 +152,6 @@ Result<Audio, ProviderFault> ModelProvider::make(const BlockingCalls::Call& call
   if (ending != sandbox::Ending::kComplete) {
     return fault_of(ending);
   }
-  if (reader.end() == EndReason::kNoSuchSpeaker) {
-    return ProviderFault{
-        Fault::kMisconfigured, "the model has no speaker " + std::to_string(asked.speaker), {}};
-  }
   const std::size_t samples = reader.samples().size() / sizeof(std::int16_t);
   if (reader.end() == EndReason::kNothing ||
       samples * 1000 < static_cast<std::size_t>(kDurationMinMilliseconds) *

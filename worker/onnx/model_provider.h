@@ -22,7 +22,7 @@ struct ModelOptions {
   std::string name;
   Model model;
   Capabilities able;  // max_in_flight: as many children at once, a core and the memory each
-  // Which of the model's speakers is to be heard.
+  // Which of the model's speakers is to be heard, at most model.last_speaker.
   std::function<std::uint32_t(const GenerationRequest& request)> speaker;
   std::vector<std::string> languages;           // that it reads (ISO 639-1); none: whatever comes
   bool speaks_at_speed = true;                  // else the pipeline stretches

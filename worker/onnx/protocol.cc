@@ -15,7 +15,8 @@ constexpr std::array kParts = {&Model::runtime,
                                &Model::data,
                                &Model::lexicon,
                                &Model::rules,
-                               &Model::language};
+                               &Model::language,
+                               &Model::last_speaker};
 
 struct RequestHeader {
   std::uint32_t version;

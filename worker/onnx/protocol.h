@@ -16,7 +16,7 @@
 
 namespace audiogen::onnx {
 
-inline constexpr std::uint32_t kProtocolVersion = 1;
+inline constexpr std::uint32_t kProtocolVersion = 2;
 
 // The library of the runtime, in its folder, and the only version whose interface is the one that
 // we know (sherpa.h).
@@ -37,6 +37,7 @@ struct Model {
   std::string file, tokens, voices, data;
   std::string lexicon, rules;  // several: with commas between them
   std::string language;        // of Kokoro
+  std::string last_speaker;    // the highest number of a speaker that it must have
 };
 
 // Of the helper's command line; and the reverse, nullopt for anything else.
@@ -56,6 +57,8 @@ std::optional<std::string> encode(const Request& request);
 // The reverse; nullopt for anything that encode() does not write.
 std::optional<Request> decode(std::string_view packet);
 
+inline constexpr std::uint32_t kRateMin = 8000, kRateMax = 96000;  // Hz: what the pipeline takes
+
 enum class BlockKind : std::uint32_t {
   kStart = 1,    // payload: the sample rate in Hz, 32 bits
   kSamples = 2,  // payload: 16-bit mono samples
@@ -63,8 +66,7 @@ enum class BlockKind : std::uint32_t {
 };
 enum class EndReason : std::uint32_t {
   kDone = 0,
-  kNoSuchSpeaker = 1,
-  kNothing = 2,  // the text has nothing that the model knows
+  kNothing = 1,  // the text has nothing that the model knows
 };
 
 }  // namespace audiogen::onnx

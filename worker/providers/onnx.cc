@@ -121,6 +121,11 @@ Model model_of(const ProviderEntry& entry) {
   out.lexicon = paths_of(out.folder, entry.option("lexicon"));
   out.rules = paths_of(out.folder, entry.option("rules"));
   out.language = entry.option("language");
+  std::uint32_t last = 0;
+  for (const auto& [ours, theirs] : entry.voices) {
+    last = std::max(last, speaker_in(theirs).value_or(0));
+  }
+  out.last_speaker = std::to_string(last);
   const auto if_there = [&out](const char* name) {
     const std::string path = out.folder + "/" + name;
     std::error_code error;
