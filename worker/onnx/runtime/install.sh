@@ -6,26 +6,39 @@ export LC_ALL=C.UTF-8
 
 here=$(cd "$(dirname "$0")" && pwd)
 files=(package.json package-lock.json .npmrc)
+libraries=(libsherpa-onnx-c-api.so libonnxruntime.so)
 (($# == 1)) || {
   sed -n '2s/^# *//p' "$0" >&2
   exit 2
 }
+case $(uname -m) in
+  x86_64) package=sherpa-onnx-linux-x64 ;;
+  aarch64) package=sherpa-onnx-linux-arm64 ;;
+  *)
+    echo 'sherpa-onnx is not made for this machine' >&2
+    exit 1
+    ;;
+esac
 mkdir -p "$1"
 folder=$(cd "$1" && pwd)
 stamp=$(cd "$here" && sha256sum "${files[@]}" install.sh)
-[[ $(cat "$folder/installed" 2>/dev/null) != "$stamp" ]] || exit 0
+[[ $(cat "$folder/installed" 2>/dev/null) != "$stamp" || ! -e $folder/${libraries[0]} || ! -e $folder/${libraries[1]} ]] ||
+  exit 0
 
-work=$folder/npm
-rm -rf "$work"
-mkdir "$work"
+work=$(mktemp -d "$folder/.npm-XXXXXX")
+trap 'rm -rf "$work"' EXIT
 (cd "$here" && cp "${files[@]}" "$work")
 # Its cache and logs stay out of the user's home.
 (cd "$work" && npm ci --no-progress --cache "$work/cache")
-libraries=("$work"/node_modules/sherpa-onnx-linux-*/lib{sherpa-onnx-c-api,onnxruntime}.so)
-[[ -e ${libraries[0]} ]] || {
-  echo 'sherpa-onnx is not made for this machine' >&2
-  exit 1
-}
-install -m 644 "${libraries[@]}" "$folder"
-rm -rf "$work"
-echo "$stamp" >"$folder/installed"
+for library in "${libraries[@]}"; do
+  # To npm a package for another machine is as optional as one that it could not fetch.
+  install -m 644 "$work/node_modules/$package/$library" "$work/$library" || {
+    echo "sherpa-onnx could not be downloaded: there is no $library" >&2
+    exit 1
+  }
+done
+# Each at once, because a helper may have the old one open.
+echo "$stamp" >"$work/installed"
+for name in "${libraries[@]}" installed; do
+  mv "$work/$name" "$folder/$name"
+done
