@@ -11,6 +11,11 @@ foreach(program audio-api audio-worker)
   install(FILES ${made}/${program} DESTINATION ${CMAKE_INSTALL_BINDIR})
 endforeach()
 
+# What installs the runtime of audio-onnx, for whoever wants it.
+install(PROGRAMS ${CMAKE_SOURCE_DIR}/worker/onnx/runtime/install.sh DESTINATION ${CMAKE_INSTALL_DATADIR}/audiogen/onnx-runtime)
+install(FILES ${CMAKE_SOURCE_DIR}/worker/onnx/runtime/package.json ${CMAKE_SOURCE_DIR}/worker/onnx/runtime/package-lock.json
+  ${CMAKE_SOURCE_DIR}/worker/onnx/runtime/.npmrc DESTINATION ${CMAKE_INSTALL_DATADIR}/audiogen/onnx-runtime)
+
 # Units and what goes with them have places of their own, whatever the prefix.
 file(GLOB units CONFIGURE_DEPENDS ${here}/systemd/*)
 file(GLOB settings CONFIGURE_DEPENDS ${here}/etc/*.env)
