@@ -57,7 +57,8 @@ void warn_of_long_calls(const Chain& chain, const Config& config) {
   const std::chrono::seconds drain(config.drain_seconds);
   for (std::size_t i = 0; i < chain.size(); ++i) {
     const Capabilities& able = chain.at(i).capabilities();
-    if (able.timeout > drain && !able.gives_tickets) {
+    const bool is_free = able.price && able.price->amount == Micros{0};
+    if (able.timeout > drain && !able.gives_tickets && !is_free) {
       log::warn("a call may outlast DRAIN_SECONDS: a release in the middle of it is paid twice",
                 {{"provider", chain.at(i).name()},
                  {"timeout_seconds", std::chrono::ceil<std::chrono::seconds>(able.timeout).count()},

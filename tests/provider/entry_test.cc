@@ -143,15 +143,20 @@ TEST_F(Entries, WhatIsSaidOfAModelOfOnesOwnIsChecked) {
     EXPECT_THAT(with(rest), ElementsAre("providers[0] (a) " + why)) << rest;
   };
   wrong(folder, "needs voices: at least one of our ids and theirs");
-  wrong(voices, "options: folder must be the whole path of a folder");
-  wrong(voices + R"(,"options":{"folder":"models"})",
-        "options: folder must be the whole path of a folder");
+  for (const char* one :
+       {"", R"(,"options":{"folder":"models"})", R"(,"options":{"folder":"/a,b"})"}) {
+    wrong(voices + one, "options: folder must be the whole path of a folder, without a comma");
+  }
+  wrong(voices + "," + folder + R"(,"max_in_flight":65)",
+        "max_in_flight must be at most 64: each call has a process");
   for (const char* speaker : {"one", "1x", "-1", "10000"}) {
     wrong(folder + R"(,"voices":{"aria":")" + speaker + "\"}",
           R"(voices.aria must be the number of a speaker, as a text: "0" to "9999")");
   }
-  wrong(voices + "," + folder + R"(,"model":"../other.onnx")",
-        "model must be the name of a file in the folder");
+  for (const char* model : {"../other.onnx", "a,b.onnx"}) {
+    wrong(voices + "," + folder + R"(,"model":")" + model + "\"",
+          "model must be the name of a file in the folder, without a comma");
+  }
   wrong(voices + R"(,"options":{"folder":"/m","lexicon":"a.txt,../b.txt"})",
         "options: lexicon must be names of files in the folder");
   wrong(voices + R"(,"options":{"folder":"/m","rules":"/etc/passwd"})",

@@ -27,7 +27,7 @@ struct ModelOptions {
   std::vector<std::string> languages;           // that it reads (ISO 639-1); none: whatever comes
   bool speaks_at_speed = true;                  // else the pipeline stretches
   std::chrono::milliseconds time_max{120'000};  // on one text
-  std::uint32_t memory_mib = 2048;              // for one text, beside the model
+  std::uint32_t memory_mib = 512;               // for one text, beside the model
   std::string helper_path = default_helper_path();
 
   // The program beside this one, or what the environment variable ONNX_HELPER names.

@@ -17,8 +17,9 @@ namespace audiogen::onnx {
 namespace {
 
 constexpr double kMemoryMin = 64, kMemoryMax = 65536;  // MiB
-constexpr std::uint32_t kMemory = 2048;
+constexpr std::uint32_t kMemory = 512;
 constexpr std::uint32_t kSpeakerMax = 9999;
+constexpr int kInFlightMax = 64;  // each has a thread here, and a process with a core and memory
 
 constexpr std::array<ProviderOption, 9> kOptions = {{
     {.name = "folder",
@@ -43,7 +44,7 @@ constexpr std::array<ProviderOption, 9> kOptions = {{
               "stretching what it makes (`ours`)",
      .choices = kNativeOrOurs},
     {.name = "memory_mib",
-     .about = "what a call may use beside the model, in MiB, 64 to 65536; else 2048",
+     .about = "what a call may use beside the model, in MiB, 64 to 65536; else 512",
      .whole = Range{kMemoryMin, kMemoryMax}},
     {.name = "runtime",
      .fallback = "/usr/local/lib/sherpa-onnx",
@@ -88,16 +89,24 @@ std::optional<std::uint32_t> speaker_in(const std::string& text) {
 
 void check(ProviderEntry& entry, const Complain& complain) {
   require_voices(entry, complain);
+  if (entry.max_in_flight > kInFlightMax) {
+    complain("max_in_flight must be at most " + std::to_string(kInFlightMax) +
+             ": each call has a process");
+  }
   for (const auto& [ours, theirs] : entry.voices) {
     if (!speaker_in(theirs)) {
       complain("voices." + ours + " must be the number of a speaker, as a text: \"0\" to \"9999\"");
     }
   }
-  if (!entry.option("folder").starts_with('/')) {
-    complain("options: folder must be the whole path of a folder");
+  // With a comma the runtime would take it for several.
+  const auto has_comma = [](const std::string& text) {
+    return text.find(',') != std::string::npos;
+  };
+  if (!entry.option("folder").starts_with('/') || has_comma(entry.option("folder"))) {
+    complain("options: folder must be the whole path of a folder, without a comma");
   }
-  if (!is_name(entry.model)) {
-    complain("model must be the name of a file in the folder");
+  if (!is_name(entry.model) || has_comma(entry.model)) {
+    complain("model must be the name of a file in the folder, without a comma");
   }
   for (const char* option : {"lexicon", "rules"}) {
     const std::vector<std::string> names = parts_of(entry.option(option));
