@@ -32,7 +32,8 @@ constexpr int kAllowed[] = {
     SCMP_SYS(exit),          SCMP_SYS(exit_group),      SCMP_SYS(rt_sigreturn),
     SCMP_SYS(clock_gettime), SCMP_SYS(clock_nanosleep), SCMP_SYS(gettimeofday),
     SCMP_SYS(futex),         SCMP_SYS(getrandom),       SCMP_SYS(madvise),
-    SCMP_SYS(sysinfo),  // glibc's qsort looks how much memory there is
+    SCMP_SYS(sysinfo),                         // glibc's qsort looks how much memory there is
+    SCMP_SYS(poll),          SCMP_SYS(ppoll),  // whether anybody listens still (zygote.cc)
 };
 constexpr int kAllowedWithFiles[] = {SCMP_SYS(getdents64), SCMP_SYS(access), SCMP_SYS(stat)};
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -21,6 +22,7 @@ namespace {
 void set_signal(int signal, void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
   sigaction(signal, &action, nullptr);
 }
 
@@ -29,6 +31,25 @@ void close_all(std::vector<int>& descriptors) {
     close(descriptor);
   }
   descriptors.clear();
+}
+
+// In a child. A pipe that nobody reads any more is in error.
+void stop_if_nobody_listens(int = 0) {
+  const int interrupted = errno;
+  pollfd answer{kAnswerDescriptor, 0, 0};
+  if (poll(&answer, 1, 0) == 1) {
+    _exit(1);
+  }
+  errno = interrupted;
+}
+
+// A child that computes for long writes nothing, and so would get no SIGPIPE: the kernel tells it
+// when the reader closes (and when there is room again).
+void stop_when_nobody_listens() {
+  set_signal(SIGIO, &stop_if_nobody_listens);
+  fcntl(kAnswerDescriptor, F_SETOWN, getpid());
+  fcntl(kAnswerDescriptor, F_SETFL, fcntl(kAnswerDescriptor, F_GETFL) | O_ASYNC);
+  stop_if_nobody_listens();
 }
 
 // Receives a packet and its descriptors. Returns its size: 0 when the worker is gone, -1 on
@@ -92,6 +113,7 @@ int serve(std::uint32_t version, bool ready, std::size_t descriptors, const Chil
       // In the socket's place: the child must not hear the worker.
       dup2(received.front(), kAnswerDescriptor);
       close(received.front());
+      stop_when_nobody_listens();
       child(packet, std::span(received).subspan(1));
       _exit(1);
     }
