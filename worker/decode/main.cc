@@ -19,8 +19,7 @@ namespace audiogen::decode {
 namespace {
 
 void say(BlockKind kind, std::string_view payload) {
-  sandbox::write_block(static_cast<std::uint32_t>(kind),
-                       std::as_bytes(std::span(payload.data(), payload.size())));
+  sandbox::write_block(kind, payload.data(), payload.size());
 }
 
 template <class Found>

@@ -92,10 +92,7 @@ std::uint32_t address_space(int statm) {
   return static_cast<std::uint32_t>(pages * static_cast<unsigned long>(getpagesize()) >> 20) + 1;
 }
 
-void write_block(BlockKind kind, const void* payload, std::size_t size) {
-  sandbox::write_block(static_cast<std::uint32_t>(kind),
-                       {static_cast<const std::byte*>(payload), size});
-}
+using sandbox::write_block;
 
 [[noreturn]] void end(EndReason reason) {
   write_block(BlockKind::kEnd, &reason, sizeof(reason));

@@ -28,5 +28,11 @@ int serve(std::uint32_t version, bool ready, std::size_t descriptors, const Chil
 
 // In a child: writes one block of the answer. Exits when nobody listens any more.
 void write_block(std::uint32_t kind, std::span<const std::byte> payload);
+// The same, of a helper's own kinds of block.
+template <class Kind>
+void write_block(Kind kind, const void* payload, std::size_t size) {
+  write_block(static_cast<std::uint32_t>(kind),
+              std::span(static_cast<const std::byte*>(payload), size));
+}
 
 }  // namespace audiogen::sandbox

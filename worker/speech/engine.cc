@@ -22,10 +22,7 @@ constexpr int kBlockMilliseconds = 200;  // 9 kB: how much is spoken for nobody 
 double seconds_left = 0;
 std::uint32_t current_rate = 0;  // of what was written last
 
-void write_block(BlockKind kind, const void* payload, std::size_t size) {
-  sandbox::write_block(static_cast<std::uint32_t>(kind),
-                       {static_cast<const std::byte*>(payload), size});
-}
+using sandbox::write_block;
 
 [[noreturn]] void end(EndReason reason) {
   write_block(BlockKind::kEnd, &reason, sizeof(reason));
