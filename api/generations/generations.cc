@@ -139,7 +139,7 @@ Handling Generations::create(Call call) {
   const TaskId task = command->id;
   const Trail trail = command->trail;
   publisher_.expect(task);
-  const auto outcome = co_await ask(creates_, *std::move(command), call.received_at());
+  const auto outcome = co_await ask(creates_, *std::move(command), call);
   using Kind = store::CreateOutcome::Kind;
   const bool may_exist = outcome ? outcome->kind == Kind::kCreated
                                  : outcome.error() == store::StoreFault::kUnknownOutcome;
@@ -245,7 +245,7 @@ Handling Generations::get(Call call) {
     co_return;
   }
   store::FindCommand command{.id = *id, .user = call.key().user};
-  auto found = co_await ask(finds_, std::move(command), call.received_at());
+  auto found = co_await ask(finds_, std::move(command), call);
   if (!found) {
     call.fail(service_unavailable());
     co_return;
@@ -310,7 +310,7 @@ Handling Generations::events(Call call) {
     co_return;
   }
   store::FindCommand command{.id = *id, .user = call.key().user};
-  auto found = co_await ask(finds_, std::move(command), call.received_at());
+  auto found = co_await ask(finds_, std::move(command), call);
   if (!found) {
     call.fail(service_unavailable());
     co_return;
@@ -392,7 +392,7 @@ Handling Generations::cancel(Call call) {
     co_return;
   }
   store::CancelCommand command{.task = *id, .user = call.key().user};
-  const auto canceled = co_await ask(cancels_, std::move(command), call.received_at());
+  const auto canceled = co_await ask(cancels_, std::move(command), call);
   if (!canceled) {
     call.fail(service_unavailable());
     co_return;

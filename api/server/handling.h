@@ -13,12 +13,14 @@
 //  - a co_await stands alone: the whole of a statement, or of what initializes a variable; never
 //    in a condition, a ?:, or as an argument;
 //  - no lock is held and no thread_local looked at over a co_await: what comes behind it runs on
-//    another thread, and must not block there either.
+//    another thread, or on an I/O thread again, and must not block there either.
 #pragma once
 
 #include <atomic>
 #include <coroutine>
 #include <utility>
+
+#include "common/http/loop.h"
 
 namespace audiogen::api {
 
@@ -41,8 +43,16 @@ class Handling {
 
     // Runs the handler on, on this thread, to its next wait or its end. Once for each wait.
     void resume() const { frame_.resume(); }
+    // The same, on the thread of `loop`, which takes the share.
+    void resume_on(http::Loop& loop) && {
+      loop.post([](void* frame) { Share(Frame::from_address(frame), Kept()).resume(); },
+                std::exchange(frame_, nullptr).address());
+    }
 
    private:
+    struct Kept {};  // The share was there before.
+    Share(Frame frame, Kept) noexcept : frame_(frame) {}
+
     Frame frame_;
   };
 

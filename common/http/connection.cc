@@ -342,8 +342,15 @@ void ServerCore::sweep(Clock::time_point now) {
   drops.tell();
 }
 
-Connection::Connection(std::shared_ptr<ServerCore> core, int fd, const IpAddress& peer)
-    : core_(std::move(core)), peer_(peer), peer_trusted_(core_->trusts(peer_)), reactor_fd_(fd) {
+Connection::Connection(std::shared_ptr<ServerCore> core,
+                       std::shared_ptr<Loop> loop,
+                       int fd,
+                       const IpAddress& peer)
+    : core_(std::move(core)),
+      loop_(std::move(loop)),
+      peer_(peer),
+      peer_trusted_(core_->trusts(peer_)),
+      reactor_fd_(fd) {
   set_deadline(core_->options.first_byte_timeout);
 }
 
@@ -1261,6 +1268,9 @@ void Exchange::meter(RequestMeter& meter) const noexcept {
 }
 void Exchange::allow(std::chrono::milliseconds longer) const {
   call_->allow(longer);
+}
+Loop& Exchange::loop() const {
+  return call_->loop();
 }
 bool Exchange::client_ended() const {
   return call_->client_ended();

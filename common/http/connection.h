@@ -20,6 +20,7 @@
 #include "common/http/body_budget.h"
 #include "common/http/drops.h"
 #include "common/http/housekeeper.h"
+#include "common/http/loop.h"
 #include "common/http/request_meter.h"
 #include "common/http/server.h"
 
@@ -94,7 +95,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // and an answer of which the client takes nothing (ServerOptions::stall_grace) is one no more.
   enum class Rest : std::uint8_t { kNo, kIdle, kHead, kStalled };
 
-  Connection(std::shared_ptr<ServerCore> core, int fd, const IpAddress& peer);
+  Connection(std::shared_ptr<ServerCore> core,
+             std::shared_ptr<Loop> loop,
+             int fd,
+             const IpAddress& peer);
 
   // Called by the reactor thread of this connection.
   void on_bytes(std::string_view bytes);
@@ -134,6 +138,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     return Clock::time_point(Clock::duration(deadline_.load(std::memory_order_relaxed)));
   }
   const std::shared_ptr<ServerCore>& core() const { return core_; }
+  Loop& loop() const { return *loop_; }
   bool closed() const;
 
  private:
@@ -210,6 +215,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   IpAddress client_of(const Request& request) const;
 
   const std::shared_ptr<ServerCore> core_;
+  const std::shared_ptr<Loop> loop_;  // Of the thread that reads it.
   const IpAddress peer_;
   const bool peer_trusted_;  // Others come through it: X-Forwarded-For says who.
   std::atomic<Clock::rep> deadline_;
@@ -273,6 +279,7 @@ class Call {
   void end_stream(bool whole) noexcept;
   void allow(std::chrono::milliseconds longer) { connection_->allow(*this, longer); }
   bool client_ended() const { return connection_->client_ended(); }
+  Loop& loop() const { return connection_->loop(); }
   void meter(RequestMeter& meter) { meter_.store(&meter, std::memory_order_relaxed); }
   // Its answer, which has this status, is about to be sent.
   void count(int status, Clock::time_point now) const noexcept;

@@ -17,6 +17,7 @@
 #include "common/base/mutex.h"
 #include "common/http/acceptor.h"
 #include "common/http/connection.h"
+#include "common/http/loop.h"
 
 namespace audiogen::http {
 namespace {
@@ -87,6 +88,44 @@ class ReactorHandler : public Pistache::Tcp::Handler {
   std::vector<std::shared_ptr<Connection>> connections_;  // By descriptor.
 };
 
+// Pistache's transport with a loop beside the connections. One for each thread.
+class LoopTransport : public Pistache::Tcp::Transport {
+ public:
+  explicit LoopTransport(const std::shared_ptr<Pistache::Tcp::Handler>& handler)
+      : Pistache::Tcp::Transport(handler), handler_(handler) {}
+
+  const std::shared_ptr<Loop>& loop() const { return loop_; }
+
+  std::shared_ptr<Pistache::Aio::Handler> clone() const override {
+    return std::make_shared<LoopTransport>(
+        std::static_pointer_cast<Pistache::Tcp::Handler>(handler_->clone()));
+  }
+
+  void registerPoller(Pistache::Polling::Epoll& poller) override {
+    Pistache::Tcp::Transport::registerPoller(poller);
+    poller.addFd(loop_->fd(),
+                 Pistache::Flags<Pistache::Polling::NotifyOn>(Pistache::Polling::NotifyOn::Read),
+                 tag());
+  }
+
+  void onReady(const Pistache::Aio::FdSet& ready) override {
+    for (std::size_t i = 0; i < ready.size(); ++i) {
+      if (ready.at(i).getTag() == tag()) {
+        loop_->run_posted();
+      }
+    }
+    Pistache::Tcp::Transport::onReady(ready);  // Which leaves out what it does not know.
+  }
+
+ private:
+  Pistache::Polling::Tag tag() const {
+    return Pistache::Polling::Tag(static_cast<std::uint64_t>(loop_->fd()));
+  }
+
+  const std::shared_ptr<Pistache::Tcp::Handler> handler_;
+  const std::shared_ptr<Loop> loop_ = std::make_shared<Loop>();
+};
+
 }  // namespace
 
 class Server::Impl {
@@ -109,7 +148,7 @@ class Server::Impl {
 
   const std::shared_ptr<Handover> arriving_ = std::make_shared<Handover>();
   std::shared_ptr<Pistache::Aio::Reactor> reactor_;
-  std::vector<std::shared_ptr<Pistache::Aio::Handler>> transports_;  // One for each thread.
+  std::vector<std::shared_ptr<LoopTransport>> transports_;  // One for each thread.
   Acceptor acceptor_;
 };
 
@@ -123,9 +162,11 @@ Result<Done> Server::Impl::start() {
   reactor_ = Pistache::Aio::Reactor::create();
   reactor_->init(Pistache::Aio::AsyncContext(static_cast<std::size_t>(options.threads), "http"));
   const auto key = reactor_->addHandler(
-      std::make_shared<Pistache::Tcp::Transport>(std::make_shared<ReactorHandler>(arriving_)));
+      std::make_shared<LoopTransport>(std::make_shared<ReactorHandler>(arriving_)));
   reactor_->run();
-  transports_ = reactor_->handlers(key);
+  for (const auto& handler : reactor_->handlers(key)) {
+    transports_.push_back(std::static_pointer_cast<LoopTransport>(handler));
+  }
   const auto shortest = std::min({options.head_timeout,
                                   options.body_timeout,
                                   options.first_byte_timeout,
@@ -143,7 +184,9 @@ Result<Done> Server::Impl::start() {
 
 // On the acceptor's thread.
 void Server::Impl::take(UniqueFd fd, const sockaddr_storage& address) {
-  const auto connection = std::make_shared<Connection>(core_, fd.get(), IpAddress::of(address));
+  LoopTransport& transport = *transports_[static_cast<std::size_t>(fd.get()) % transports_.size()];
+  const auto connection =
+      std::make_shared<Connection>(core_, transport.loop(), fd.get(), IpAddress::of(address));
   if (!core_->add(connection)) {
     // A reset, so that a refused connection costs the kernel nothing either.
     const linger hard{1, 0};
@@ -153,8 +196,7 @@ void Server::Impl::take(UniqueFd fd, const sockaddr_storage& address) {
   try {
     const auto peer = Pistache::Tcp::Peer::Create(fd.get(), Pistache::Address());
     arriving_->put(fd.get(), connection);
-    auto& transport = *transports_[static_cast<std::size_t>(fd.get()) % transports_.size()];
-    static_cast<Pistache::Tcp::Transport&>(transport).handleNewPeer(peer);
+    transport.handleNewPeer(peer);
     static_cast<void>(fd.release());  // Pistache's now.
   } catch (...) {
     arriving_->take(fd.get());
@@ -204,8 +246,11 @@ void Server::Impl::stop() {
     std::this_thread::sleep_for(1ms);
   }
   reactor_->shutdown();
-  transports_.clear();
   reactor_.reset();  // Joins its threads.
+  for (const auto& transport : transports_) {
+    transport->loop()->end();
+  }
+  transports_.clear();
   core_->housekeeper.stop();
 }
 

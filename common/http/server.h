@@ -57,6 +57,7 @@ struct Answered {
 };
 
 class Call;
+class Loop;
 class RequestMeter;
 
 // One request waiting for its one response. Cheap to copy and to move; may outlive the connection
@@ -103,6 +104,8 @@ class Exchange {
   // What is to be said there of this request, in place of what was noted before. Any thread, never
   // blocks; without effect once it has its answer.
   void note(std::any what) const;
+  // Of the thread that reads its connection. Valid as long as any copy of this Exchange.
+  Loop& loop() const;
   // When the last byte of the request was there.
   std::chrono::steady_clock::time_point received_at() const;
 

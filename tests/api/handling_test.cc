@@ -135,9 +135,11 @@ using Group = store::GroupCommit<store::FindCommand, store::FindOutcome>;
 
 Handling find(Group& group,
               std::chrono::steady_clock::time_point arrived,
+              http::Loop& loop,
               std::promise<Result<store::FindOutcome, store::StoreFault>>& told) {
   store::FindCommand command{.id = TaskId::make(), .user = {}};
-  auto found = co_await ask(group, std::move(command), arrived);
+  Asking<store::FindCommand, store::FindOutcome> asking(group, std::move(command), arrived, loop);
+  auto found = co_await asking;
   told.set_value(std::move(found));
 }
 
@@ -148,9 +150,16 @@ store::Batch<store::FindOutcome> nothing(store::TaskStore&,
 
 TEST(Ask, AnswersWhatTheGroupAnswers) {
   Group group(DatabaseUrl{}, {.threads = 1}, nothing);
+  http::Loop loop;
   std::promise<Result<store::FindOutcome, store::StoreFault>> told;
-  find(group, std::chrono::steady_clock::now(), told);
-  const auto found = told.get_future().get();
+  find(group, std::chrono::steady_clock::now(), loop, told);
+  auto answer = told.get_future();
+  group.stop();
+  // Here, and not before, though the group has answered.
+  ASSERT_EQ(answer.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+  loop.run_posted();
+  ASSERT_EQ(answer.wait_for(std::chrono::seconds(0)), std::future_status::ready);
+  const auto found = answer.get();
   ASSERT_TRUE(found);
   EXPECT_EQ(*found, std::nullopt);
 }
@@ -158,8 +167,9 @@ TEST(Ask, AnswersWhatTheGroupAnswers) {
 TEST(Ask, IsRefusedAtOnceByAGroupThatTakesNoMore) {
   Group group(DatabaseUrl{}, {.threads = 1}, nothing);
   group.stop();
+  http::Loop loop;
   std::promise<Result<store::FindOutcome, store::StoreFault>> told;
-  find(group, std::chrono::steady_clock::now(), told);
+  find(group, std::chrono::steady_clock::now(), loop, told);
   auto answer = told.get_future();
   ASSERT_EQ(answer.wait_for(std::chrono::seconds(0)), std::future_status::ready);
   EXPECT_EQ(answer.get().error(), store::StoreFault::kUnavailable);
@@ -167,13 +177,15 @@ TEST(Ask, IsRefusedAtOnceByAGroupThatTakesNoMore) {
 
 // Under the sanitizers: answers that come while their handlers still go to wait.
 TEST(Ask, ManyAtATime) {
+  http::Loop loop;
+  loop.end();
   Group group(DatabaseUrl{}, {.threads = 2, .batch_max = 4}, nothing);
   std::vector<std::promise<Result<store::FindOutcome, store::StoreFault>>> told(2'000);
   std::vector<std::thread> threads;
   for (std::size_t t = 0; t < 2; ++t) {
     threads.emplace_back([&, t] {
       for (std::size_t i = t; i < told.size(); i += 2) {
-        find(group, std::chrono::steady_clock::now(), told[i]);
+        find(group, std::chrono::steady_clock::now(), loop, told[i]);
       }
     });
   }

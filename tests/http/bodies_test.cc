@@ -520,8 +520,10 @@ class OneConnection : public testing::Test {
                                          [](int status, std::string_view reason, const Request*) {
                                            return text(std::string(reason), status);
                                          });
-    connection_ = std::make_shared<Connection>(core_, ends_[0], IpAddress());
-    neighbour_ = std::make_shared<Connection>(core_, others_[0], IpAddress());
+    connection_ =
+        std::make_shared<Connection>(core_, std::make_shared<Loop>(), ends_[0], IpAddress());
+    neighbour_ =
+        std::make_shared<Connection>(core_, std::make_shared<Loop>(), others_[0], IpAddress());
     ASSERT_TRUE(core_->add(connection_));
     ASSERT_TRUE(core_->add(neighbour_));
   }
