@@ -4,6 +4,11 @@
 // just now, which could only be found held. A sibling that has nothing left to send but COMMIT
 // hands its rows over: the server is about to free them, before it has written its log, and whoever
 // comes next need not wait for the writing.
+//
+// A batch may wait a moment for company when the one before had more: beside a sibling's, and
+// always where there are no siblings. A transaction of creations costs some 0.8 ms of CPU whatever
+// is in it, and each creation 50 us: the first that comes while a sibling is busy would go alone,
+// and half of all batches had fewer than five.
 #pragma once
 
 #include <algorithm>
@@ -44,11 +49,15 @@ class RowQueue {
 
   // Holds up to `capacity` items whose rows are free, and as many of held rows: those who wait for
   // a held row take no place from anybody else. `siblings`: several threads take batches, so each
-  // row is in one batch at a time.
-  RowQueue(std::size_t capacity, bool siblings) : capacity_(capacity), siblings_(siblings) {}
+  // row is in one batch at a time. `company`: how long a batch waits for as many as the newest has.
+  RowQueue(std::size_t capacity,
+           bool siblings,
+           std::chrono::microseconds company = std::chrono::microseconds(0))
+      : capacity_(capacity), siblings_(siblings), company_(company) {}
 
   // Adds `item`. False, with `item` untouched, when the queue is full or closed. Never blocks.
   bool push(Item&& item) {
+    bool wake = false;
     {
       const MutexLock lock(mutex_);
       Row* const row = item.row ? find(*item.row) : nullptr;
@@ -63,19 +72,36 @@ class RowQueue {
         return true;  // Nobody could take it now.
       }
       fresh_.push_back(std::move(item));
+      // In between nobody would do more than look at the clock again.
+      wake = !wants_company() || ready() == 1 || ready() == newest_size_;
     }
-    wake_.notify_one();
+    if (wake) {
+      wake_.notify_one();
+    }
     return true;
   }
 
   // Waits for work and takes up to `max` items, oldest first; of held rows at most a quarter, so
-  // that many of them never keep the others waiting. The batch ends with the item that fills it to
-  // `bytes_max`. Empty only when closed and drained. All items have the same `batch`, which
-  // finish() must be told of.
+  // that many of them never keep the others waiting. It waits until there are as many as in the
+  // newest batch, or no sibling has one any more, or `company` has passed. The batch ends with the
+  // item that fills it to `bytes_max`. Empty only when closed and drained. All items have the same
+  // `batch`, which finish() must be told of.
   std::vector<Item> take(std::size_t max,
                          std::size_t bytes_max = std::numeric_limits<std::size_t>::max()) {
     MutexLock lock(mutex_);
+    std::optional<Clock::time_point> company_until;
     for (;;) {
+      if (wants_company() && ready() > 0 && ready() < newest_size_ && !closed_) {
+        const auto now = Clock::now();
+        company_until = company_until.value_or(now + company_);
+        const auto until =
+            retries_.empty() ? *company_until : std::min(*company_until, retries_.begin()->first);
+        if (now < until) {
+          wake_.wait_until(lock, until);
+          continue;
+        }
+      }
+      company_until.reset();
       std::vector<Item> out;
       out.reserve(std::min(max, free_items_ + held_items_));
       ++batches_;
@@ -83,6 +109,8 @@ class RowQueue {
       take_held(out, std::max<std::size_t>(1, max / 4), bytes);
       take_ready(out, max, bytes);
       if (!out.empty()) {
+        ++batches_out_;
+        newest_size_ = out.size();
         return out;
       }
       if (closed_ && free_items_ + held_items_ == 0) {
@@ -127,6 +155,9 @@ class RowQueue {
     {
       const MutexLock lock(mutex_);
       const auto now = Clock::now();
+      AG_CHECK(batches_out_ > 0);
+      --batches_out_;
+      more |= ready() > 0;
       for (const auto& key : untried) {
         Row* const row = key ? find(*key) : nullptr;
         if (row != nullptr && is_of(*row, batch) && row->held_since) {
@@ -201,6 +232,12 @@ class RowQueue {
   static bool is_of(const Row& row, std::uint64_t batch) {
     return row.in_batch && row.batch == batch;
   }
+
+  bool wants_company() const LOCKS_REQUIRED(mutex_) {
+    return company_.count() > 0 && (!siblings_ || batches_out_ > 0);
+  }
+  // Items that may be taken now, as far as is known.
+  std::size_t ready() const LOCKS_REQUIRED(mutex_) { return fresh_.size() + resumed_.size(); }
 
   Row* find(const Uuid& key) LOCKS_REQUIRED(mutex_) {
     if (rows_.empty()) {
@@ -324,6 +361,7 @@ class RowQueue {
 
   const std::size_t capacity_;
   const bool siblings_;
+  const std::chrono::microseconds company_;
   mutable Mutex mutex_;
   ConditionVariable wake_;
   // Both wait for nothing but their turn: those whose row kept them back, and the others, which
@@ -334,8 +372,10 @@ class RowQueue {
   // Rows handed over, and by which batch last.
   std::unordered_map<Uuid, std::uint64_t> ending_ GUARDED_BY(mutex_);
   std::set<std::pair<Clock::time_point, Uuid>> retries_ GUARDED_BY(mutex_);
-  std::uint64_t batches_ GUARDED_BY(mutex_) = 0;  // The newest batch's number.
-  std::uint64_t numbers_ GUARDED_BY(mutex_) = 0;  // The newest item's.
+  std::uint64_t batches_ GUARDED_BY(mutex_) = 0;    // The newest batch's number …
+  std::size_t newest_size_ GUARDED_BY(mutex_) = 0;  // … and size.
+  std::size_t batches_out_ GUARDED_BY(mutex_) = 0;  // Taken, and no finish() yet.
+  std::uint64_t numbers_ GUARDED_BY(mutex_) = 0;    // The newest item's.
   std::size_t free_items_ GUARDED_BY(mutex_) = 0;
   std::size_t held_items_ GUARDED_BY(mutex_) = 0;
   bool closed_ GUARDED_BY(mutex_) = false;

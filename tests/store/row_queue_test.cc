@@ -296,5 +296,82 @@ TEST_F(RowQueueTest, ItemsWithoutARowAreNeverKeptBack) {
   EXPECT_THAT(names(queue.take(10)), ElementsAre("y"));
 }
 
+// Nobody here waits for so long: what is taken came for another reason.
+constexpr std::chrono::hours kLong{1};
+
+TEST_F(RowQueueTest, ABatchBesideAnotherWaitsForAsMany) {
+  Queue queue(10, true, kLong);
+  push(queue, {"a1", "b1", "c1"});
+  const auto first = queue.take(10);
+  std::vector<Item> second;
+  std::thread sibling([&] { second = queue.take(10); });
+  push(queue, {"d1", "e1"});
+  push(queue, {"f1"});
+  sibling.join();
+  EXPECT_THAT(names(second), ElementsAre("d1", "e1", "f1"));
+}
+
+TEST_F(RowQueueTest, ABatchBesideAnotherThatEndsGoesAsItIs) {
+  Queue queue(10, true, kLong);
+  push(queue, {"a1", "b1", "c1"});
+  auto first = queue.take(10);
+  std::vector<Item> second;
+  std::thread sibling([&] { second = queue.take(10); });
+  push(queue, {"d1"});
+  finish(queue, std::move(first));
+  sibling.join();
+  EXPECT_THAT(names(second), ElementsAre("d1"));
+}
+
+TEST_F(RowQueueTest, ABatchWithoutSiblingsWaitsForAsManyAsTheOneBefore) {
+  Queue queue(10, false, kLong);
+  push(queue, {"a1", "b1", "c1"});
+  finish(queue, queue.take(10));
+  std::vector<Item> second;
+  std::thread taker([&] { second = queue.take(10); });
+  push(queue, {"d1", "e1"});
+  push(queue, {"f1"});
+  taker.join();
+  EXPECT_THAT(names(second), ElementsAre("d1", "e1", "f1"));
+}
+
+// Whoever has the first batch may be frozen, and never say that it is over.
+TEST_F(RowQueueTest, NobodyWaitsLongForCompany) {
+  Queue queue(10, true, 1us);
+  push(queue, {"a1", "b1", "c1"});
+  const auto frozen = queue.take(10);
+  // Kept back: it is no company for anybody, and nobody is to be told of it.
+  push(queue, {"a2"});
+  std::vector<Item> second;
+  std::thread sibling([&] { second = queue.take(10); });
+  push(queue, {"d1"});
+  sibling.join();
+  EXPECT_THAT(names(second), ElementsAre("d1"));
+}
+
+TEST_F(RowQueueTest, AClosedQueueWaitsForNoCompany) {
+  Queue queue(10, true, kLong);
+  push(queue, {"a1", "b1", "c1"});
+  const auto first = queue.take(10);
+  std::vector<Item> second;
+  std::thread sibling([&] { second = queue.take(10); });
+  push(queue, {"d1"});
+  queue.close();
+  sibling.join();
+  EXPECT_THAT(names(second), ElementsAre("d1"));
+}
+
+// Others' held rows come at their time.
+TEST_F(RowQueueTest, ADueRetryWaitsForNoCompany) {
+  Queue queue(10, true, kLong);
+  push(queue, {"a1", "b1", "c1"});
+  auto first = queue.take(1);
+  auto second = queue.take(10);
+  finish(queue, std::move(first), "a");
+  push(queue, {"d1"});
+  auto third = queue.take(10);
+  EXPECT_THAT(names(third), ElementsAre("a1", "d1"));
+}
+
 }  // namespace
 }  // namespace audiogen::store
