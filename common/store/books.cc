@@ -88,12 +88,14 @@ void Books::lock(std::span<const UserId> users, Locking locking) {
   Rows rows = session_.query(sql);
   bool first = true;
   while (rows.next()) {
+    const OpenTasks open{.released = rows.u32(5),
+                         .parked = rows.u32(6),
+                         .parked_after = rows.u64(7),
+                         .released_max = rows.u32(8)};
     accounts_[rows.id<UserId>(1)] = {
         .balance = {.available = rows.units(2), .held = rows.units(3), .seq = rows.u64(4)},
-        .open = {.released = rows.u32(5),
-                 .parked = rows.u32(6),
-                 .parked_after = rows.u64(7),
-                 .released_max = rows.u32(8)}};
+        .open = open,
+        .read = open};
     if (std::exchange(first, false)) {  // These are the same in every row.
       now_ = rows.time(9);
       window_ = read_window(rows.text(10), *now_);
@@ -135,23 +137,36 @@ void Books::write(Instant now) {
   if (touched_.empty()) {
     return;
   }
+  // What most creations and settlements leave as it is.
+  const bool waits_too = std::any_of(touched_.begin(), touched_.end(), [&](UserId user) {
+    const Account& account = accounts_.at(user);
+    return account.open.parked != account.read.parked ||
+           account.open.parked_after != account.read.parked_after ||
+           account.open.released_max != account.read.released_max;
+  });
   // The rows exist and are locked: the one statement that sets many rows to different values at
   // once, and cheaply, never inserts here.
-  Sql sql(
-      "INSERT INTO balances (user_id, available, held, seq, released, parked, parked_after, "
-      "released_max, crowded) VALUES ");
-  list(sql,
-       touched_,
-       [&](UserId user) {
-         const auto& [balance, open] = accounts_.at(user);
-         sql << "(" << user << "," << balance.available << "," << balance.held << "," << balance.seq
-             << "," << open.released << "," << open.parked << "," << open.parked_after << ","
-             << open.released_max << "," << std::uint32_t{open.crowded()} << ")";
-       })
-      << " ON DUPLICATE KEY UPDATE available=VALUES(available), held=VALUES(held), "
-         "seq=VALUES(seq), released=VALUES(released), parked=VALUES(parked), "
-         "parked_after=VALUES(parked_after), released_max=VALUES(released_max), "
-         "crowded=VALUES(crowded)";
+  Sql sql("INSERT INTO balances (user_id, available, held, seq, released");
+  if (waits_too) {
+    sql << ", parked, parked_after, released_max, crowded";
+  }
+  sql << ") VALUES ";
+  list(sql, touched_, [&](UserId user) {
+    const auto& [balance, open, read] = accounts_.at(user);
+    sql << "(" << user << "," << balance.available << "," << balance.held << "," << balance.seq
+        << "," << open.released;
+    if (waits_too) {
+      sql << "," << open.parked << "," << open.parked_after << "," << open.released_max << ","
+          << std::uint32_t{open.crowded()};
+    }
+    sql << ")";
+  });
+  sql << " ON DUPLICATE KEY UPDATE available=VALUES(available), held=VALUES(held), "
+         "seq=VALUES(seq), released=VALUES(released)";
+  if (waits_too) {
+    sql << ", parked=VALUES(parked), parked_after=VALUES(parked_after), "
+           "released_max=VALUES(released_max), crowded=VALUES(crowded)";
+  }
   session_.later(sql);
   touched_.clear();
 }

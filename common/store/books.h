@@ -64,6 +64,7 @@ class Books {
   struct Account {
     Balance balance;
     OpenTasks open;
+    OpenTasks read;  // As it was when it was locked.
   };
   struct Booking {
     UserId user;

@@ -34,6 +34,7 @@ extern const std::string_view migration_0021;
 extern const std::string_view migration_0022;
 extern const std::string_view migration_0023;
 extern const std::string_view migration_0024;
+extern const std::string_view migration_0025;
 
 namespace {
 
@@ -416,7 +417,8 @@ std::span<const Migration> migrations() {
                                  Migration{21, migration_0021, Older::kServe},
                                  Migration{22, migration_0022, Older::kServe},
                                  Migration{23, migration_0023, Older::kServe},
-                                 Migration{24, migration_0024, Older::kServe}};
+                                 Migration{24, migration_0024, Older::kServe},
+                                 Migration{25, migration_0025, Older::kServe}};
   return all;
 }
 

@@ -449,9 +449,17 @@ void write_calls(Session& session, std::vector<CallRow> calls, ToldBy told_by, I
   const auto milliseconds = [](std::int64_t value) {
     return std::clamp<std::int64_t>(value, 0, UINT32_MAX);
   };
+  // Without a price in the providers file nothing is said of any.
+  const bool priced = std::any_of(calls.begin(), calls.end(), [](const CallRow& row) {
+    return row.call->price || row.call->quantity() || row.call->cost();
+  });
   Sql sql(
       "INSERT INTO provider_calls (task_id, n, provider, outcome, sent_at, took_ms, first_byte_ms, "
-      "audio_ms, price_unit, price, quantity, cost, earned) VALUES ");
+      "audio_ms, earned");
+  if (priced) {
+    sql << ", price_unit, price, quantity, cost";
+  }
+  sql << ") VALUES ";
   list(sql, calls, [&](const CallRow& row) {
     const CallRecord& call = *row.call;
     const auto cost = call.cost();
@@ -463,10 +471,13 @@ void write_calls(Session& session, std::vector<CallRow> calls, ToldBy told_by, I
         << ","
         << (call.counted.audio_ms ? std::optional(milliseconds(*call.counted.audio_ms))
                                   : std::nullopt)
-        << "," << (call.price ? std::optional(call.price->unit) : std::nullopt) << ","
-        << (call.price ? std::optional(call.price->amount.value) : std::nullopt) << ","
-        << call.quantity() << "," << (cost ? std::optional(cost->value) : std::nullopt) << ","
-        << row.earned << ")";
+        << "," << row.earned;
+    if (priced) {
+      sql << "," << (call.price ? std::optional(call.price->unit) : std::nullopt) << ","
+          << (call.price ? std::optional(call.price->amount.value) : std::nullopt) << ","
+          << call.quantity() << "," << (cost ? std::optional(cost->value) : std::nullopt);
+    }
+    sql << ")";
   });
   if (told_by == ToldBy::kSettlement) {
     sql << " ON DUPLICATE KEY UPDATE outcome=VALUES(outcome), sent_at=VALUES(sent_at), "
