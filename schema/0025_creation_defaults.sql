@@ -7,7 +7,7 @@ ALTER TABLE tasks
   ALTER COLUMN next_run_at SET DEFAULT (created_at);
 
 -- Balances are written by INSERT … ON DUPLICATE KEY UPDATE of rows that are there: never inserted, so what does not change
--- need not be said. They had no defaults to keep out programs of the time before 0015, which serve no more.
+-- need not be said. `released` keeps out programs of the time before 0015, and stays without a default.
 ALTER TABLE balances
   ALTER COLUMN parked SET DEFAULT 0,
   ALTER COLUMN parked_after SET DEFAULT 0,

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/check.h"
 #include "common/base/overload_gate.h"
 #include "common/store/meters.h"
 #include "common/store/row_queue.h"
@@ -94,6 +95,7 @@ class GroupCommit {
         waits_(meters::commit_waits(options.use)),
         gate_({options.refuse_above, options.hold_at, options.threads * options.batch_max}),
         queue_(options.capacity, options.threads > 1, options.company) {
+    AG_CHECK(options_.company.count() == 0 || options_.threads <= 2);  // See RowQueue.
     for (std::size_t i = 0; i < options_.threads; ++i) {
       threads_.emplace_back([this, url] { work(url); });
     }

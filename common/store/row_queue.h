@@ -97,7 +97,9 @@ class RowQueue {
         const auto until =
             retries_.empty() ? *company_until : std::min(*company_until, retries_.begin()->first);
         if (now < until) {
+          ++waiting_for_company_;
           wake_.wait_until(lock, until);
+          --waiting_for_company_;
           continue;
         }
       }
@@ -216,6 +218,12 @@ class RowQueue {
     return free_items_;
   }
 
+  // Threads in take() that have found fewer items than they wait for.
+  std::size_t waiting_for_company() const {
+    const MutexLock lock(mutex_);
+    return waiting_for_company_;
+  }
+
  private:
   // By number, so oldest first, wherever they have been meanwhile.
   using Items = std::map<std::uint64_t, Item>;
@@ -233,6 +241,7 @@ class RowQueue {
     return row.in_batch && row.batch == batch;
   }
 
+  // Of two siblings at most: a third would sleep through what the second leaves.
   bool wants_company() const LOCKS_REQUIRED(mutex_) {
     return company_.count() > 0 && (!siblings_ || batches_out_ > 0);
   }
@@ -374,6 +383,7 @@ class RowQueue {
   std::set<std::pair<Clock::time_point, Uuid>> retries_ GUARDED_BY(mutex_);
   std::uint64_t batches_ GUARDED_BY(mutex_) = 0;    // The newest batch's number …
   std::size_t newest_size_ GUARDED_BY(mutex_) = 0;  // … and size.
+  std::size_t waiting_for_company_ GUARDED_BY(mutex_) = 0;
   std::size_t batches_out_ GUARDED_BY(mutex_) = 0;  // Taken, and no finish() yet.
   std::uint64_t numbers_ GUARDED_BY(mutex_) = 0;    // The newest item's.
   std::size_t free_items_ GUARDED_BY(mutex_) = 0;

@@ -9,6 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/wait.h"
+
 namespace audiogen::store {
 namespace {
 
@@ -49,6 +51,9 @@ class RowQueueTest : public testing::Test {
       out.push_back(i.name);
     }
     return out;
+  }
+  static void await_company(const Queue& queue) {
+    ASSERT_TRUE(test::eventually(60s, [&] { return queue.waiting_for_company() == 1; }));
   }
   // Ends a batch; those of `held` go back.
   static void finish(Queue& queue, std::vector<Item> taken, const std::string& held = "") {
@@ -306,6 +311,7 @@ TEST_F(RowQueueTest, ABatchBesideAnotherWaitsForAsMany) {
   std::vector<Item> second;
   std::thread sibling([&] { second = queue.take(10); });
   push(queue, {"d1", "e1"});
+  await_company(queue);
   push(queue, {"f1"});
   sibling.join();
   EXPECT_THAT(names(second), ElementsAre("d1", "e1", "f1"));
@@ -318,6 +324,7 @@ TEST_F(RowQueueTest, ABatchBesideAnotherThatEndsGoesAsItIs) {
   std::vector<Item> second;
   std::thread sibling([&] { second = queue.take(10); });
   push(queue, {"d1"});
+  await_company(queue);
   finish(queue, std::move(first));
   sibling.join();
   EXPECT_THAT(names(second), ElementsAre("d1"));
@@ -330,6 +337,7 @@ TEST_F(RowQueueTest, ABatchWithoutSiblingsWaitsForAsManyAsTheOneBefore) {
   std::vector<Item> second;
   std::thread taker([&] { second = queue.take(10); });
   push(queue, {"d1", "e1"});
+  await_company(queue);
   push(queue, {"f1"});
   taker.join();
   EXPECT_THAT(names(second), ElementsAre("d1", "e1", "f1"));
@@ -356,6 +364,7 @@ TEST_F(RowQueueTest, AClosedQueueWaitsForNoCompany) {
   std::vector<Item> second;
   std::thread sibling([&] { second = queue.take(10); });
   push(queue, {"d1"});
+  await_company(queue);
   queue.close();
   sibling.join();
   EXPECT_THAT(names(second), ElementsAre("d1"));
