@@ -399,7 +399,7 @@ Handling Generations::cancel(Call call) {
     co_return;
   }
   store::CancelCommand command{.task = *id, .user = call.key().user};
-  const auto canceled = co_await ask(cancels_, std::move(command), call);
+  const auto canceled = co_await ask_and_tell(cancels_, std::move(command), call);
   if (!canceled) {
     call.fail(service_unavailable());
     co_return;

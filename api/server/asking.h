@@ -19,7 +19,7 @@ class Asking {
   Asking(Group& group,
          Command&& command,
          typename Group::Clock::time_point arrived,
-         http::Loop& loop)
+         http::Loop* loop)
       : group_(group), command_(std::move(command)), arrived_(arrived), loop_(loop) {}
 
   bool await_ready() const noexcept { return false; }
@@ -30,7 +30,11 @@ class Asking {
         std::move(command_),
         [this, waiting = Handling::Share(frame)](Answer answer) mutable {
           answer_ = std::move(answer);
-          std::move(waiting).resume_on(loop_);
+          if (loop_ != nullptr) {
+            std::move(waiting).resume_on(*loop_);
+          } else {
+            waiting.resume();
+          }
         },
         arrived_);
   }
@@ -40,7 +44,7 @@ class Asking {
   Group& group_;
   Command command_;
   typename Group::Clock::time_point arrived_;
-  http::Loop& loop_;
+  http::Loop* loop_;
   Answer answer_ = store::StoreFault::kUnavailable;
 };
 
@@ -51,7 +55,16 @@ template <class Command, class Outcome>
 Asking<Command, Outcome> ask(store::GroupCommit<Command, Outcome>& group,
                              std::type_identity_t<Command>&& command,
                              const Call& call) {
-  return {group, std::move(command), call.received_at(), call.exchange().loop()};
+  return {group, std::move(command), call.received_at(), &call.exchange().loop()};
+}
+
+// The same for a handler that may have to wait for whoever reads its line in the log: it goes on on
+// the group's thread.
+template <class Command, class Outcome>
+Asking<Command, Outcome> ask_and_tell(store::GroupCommit<Command, Outcome>& group,
+                                      std::type_identity_t<Command>&& command,
+                                      const Call& call) {
+  return {group, std::move(command), call.received_at(), nullptr};
 }
 
 }  // namespace audiogen::api

@@ -2,7 +2,7 @@
 // belongs to nobody, and reads from the first line to the last as it happens.
 //
 //   Handling Things::show(Call call) {
-//     const auto found = co_await ask(finds_, std::move(command), call.received_at());
+//     const auto found = co_await ask(finds_, std::move(command), call);
 //     …
 //   }
 //

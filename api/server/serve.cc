@@ -247,6 +247,7 @@ int serve(const Config& config) {
     eraser->stop();
   }
   generations.stop();
+  server.finish_posted();  // What its answers leave to be published.
   pool.stop();
   if (mails) {
     mails->stop();

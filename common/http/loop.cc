@@ -29,12 +29,14 @@ void Loop::post(Run run, void* subject) {
 }
 
 void Loop::run_posted() {
-  // Before looking: what is posted from now on wakes again.
-  eventfd_t count = 0;
-  static_cast<void>(::eventfd_read(wake_.get(), &count));
   running_.clear();
   {
     const MutexLock lock(mutex_);
+    if (posted_.empty()) {
+      return;
+    }
+    eventfd_t count = 0;
+    static_cast<void>(::eventfd_read(wake_.get(), &count));
     running_.swap(posted_);
   }
   for (const Posted& posted : running_) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <future>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -109,12 +110,11 @@ class LoopTransport : public Pistache::Tcp::Transport {
   }
 
   void onReady(const Pistache::Aio::FdSet& ready) override {
-    for (std::size_t i = 0; i < ready.size(); ++i) {
-      if (ready.at(i).getTag() == tag()) {
-        loop_->run_posted();
-      }
-    }
+    // Of many requests that came together each is read before the next look: answers to others do
+    // not wait for two such rounds.
+    loop_->run_posted();
     Pistache::Tcp::Transport::onReady(ready);  // Which leaves out what it does not know.
+    loop_->run_posted();
   }
 
  private:
@@ -138,6 +138,7 @@ class Server::Impl {
   Result<Done> start();
   std::uint16_t port() const { return acceptor_.port(); }
   void drain(std::chrono::milliseconds limit);
+  void finish_posted();
   void stop();
 
   const std::shared_ptr<ServerCore> core_;
@@ -230,6 +231,15 @@ void Server::Impl::drain(std::chrono::milliseconds limit) {
   core_->refusing = true;
 }
 
+void Server::Impl::finish_posted() {
+  for (const auto& transport : transports_) {
+    std::promise<void> done;
+    transport->loop()->post([](void* it) { static_cast<std::promise<void>*>(it)->set_value(); },
+                            &done);
+    done.get_future().wait();
+  }
+}
+
 void Server::Impl::stop() {
   if (!reactor_) {
     return;
@@ -266,6 +276,9 @@ std::uint16_t Server::port() const {
 }
 void Server::drain(std::chrono::milliseconds limit) {
   impl_->drain(limit);
+}
+void Server::finish_posted() {
+  impl_->finish_posted();
 }
 void Server::stop() {
   impl_->stop();

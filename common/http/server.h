@@ -203,6 +203,10 @@ class Server {
   // get on_error(503).
   void drain(std::chrono::milliseconds limit);
 
+  // Blocks until everything that was posted to the loops of its threads has run. Not on one of
+  // them.
+  void finish_posted();
+
   // Closes everything and joins the threads. Replies that come later are dropped.
   void stop();
 

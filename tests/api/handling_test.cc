@@ -138,7 +138,7 @@ Handling find(Group& group,
               http::Loop& loop,
               std::promise<Result<store::FindOutcome, store::StoreFault>>& told) {
   store::FindCommand command{.id = TaskId::make(), .user = {}};
-  Asking<store::FindCommand, store::FindOutcome> asking(group, std::move(command), arrived, loop);
+  Asking<store::FindCommand, store::FindOutcome> asking(group, std::move(command), arrived, &loop);
   auto found = co_await asking;
   told.set_value(std::move(found));
 }

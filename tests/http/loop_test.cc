@@ -132,6 +132,31 @@ TEST(Loop, IsOfTheThreadThatReadsTheConnection) {
   finder.join();
 }
 
+TEST(Loop, IsFinishedWhenAServerSaysSo) {
+  std::promise<Loop*> asked;
+  Server server(
+      {},
+      [&](const Exchange& exchange) {
+        asked.set_value(&exchange.loop());
+        exchange.reply(Response());
+      },
+      [](int status, std::string_view, const Request*) {
+        Response response;
+        response.status = status;
+        return response;
+      });
+  ASSERT_TRUE(server.start());
+  test::RawConnection client(server.port());
+  ASSERT_TRUE(client.exchange(test::get_request("/")));
+  Loop& loop = *asked.get_future().get();
+  std::atomic<int> count{0};
+  for (int i = 0; i < 1'000; ++i) {
+    loop.post([](void* counter) { ++*static_cast<std::atomic<int>*>(counter); }, &count);
+  }
+  server.finish_posted();
+  EXPECT_EQ(count, 1'000);
+}
+
 // Whoever waits for the store when the server stops is gone on with, so that nothing of it is left.
 TEST(Loop, OutlivesItsServer) {
   std::promise<bool> same;
