@@ -137,17 +137,17 @@ void Books::write(Instant now) {
   if (touched_.empty()) {
     return;
   }
-  // What most creations and settlements leave as it is.
-  const bool waits_too = std::any_of(touched_.begin(), touched_.end(), [&](UserId user) {
-    const Account& account = accounts_.at(user);
-    return account.open.parked != account.read.parked ||
-           account.open.parked_after != account.read.parked_after ||
-           account.open.released_max != account.read.released_max;
+  // Most creations and settlements change nothing of the open tasks but how many are released.
+  const bool more_than_released = std::any_of(touched_.begin(), touched_.end(), [&](UserId user) {
+    const auto& [balance, open, read] = accounts_.at(user);
+    OpenTasks as_read = read;
+    as_read.released = open.released;
+    return !(as_read == open);
   });
   // The rows exist and are locked: the one statement that sets many rows to different values at
   // once, and cheaply, never inserts here.
   Sql sql("INSERT INTO balances (user_id, available, held, seq, released");
-  if (waits_too) {
+  if (more_than_released) {
     sql << ", parked, parked_after, released_max, crowded";
   }
   sql << ") VALUES ";
@@ -155,7 +155,7 @@ void Books::write(Instant now) {
     const auto& [balance, open, read] = accounts_.at(user);
     sql << "(" << user << "," << balance.available << "," << balance.held << "," << balance.seq
         << "," << open.released;
-    if (waits_too) {
+    if (more_than_released) {
       sql << "," << open.parked << "," << open.parked_after << "," << open.released_max << ","
           << std::uint32_t{open.crowded()};
     }
@@ -163,7 +163,7 @@ void Books::write(Instant now) {
   });
   sql << " ON DUPLICATE KEY UPDATE available=VALUES(available), held=VALUES(held), "
          "seq=VALUES(seq), released=VALUES(released)";
-  if (waits_too) {
+  if (more_than_released) {
     sql << ", parked=VALUES(parked), parked_after=VALUES(parked_after), "
            "released_max=VALUES(released_max), crowded=VALUES(crowded)";
   }
