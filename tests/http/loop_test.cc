@@ -93,6 +93,12 @@ TEST(Loop, LosesNothingThatManyPostAtOnce) {
   EXPECT_EQ(count, kThreads * kEach);
 }
 
+Response bare(int status, std::string_view, const Request*) {
+  Response response;
+  response.status = status;
+  return response;
+}
+
 // What a handler left with somebody else to go on with.
 struct Waiting {
   Exchange exchange;
@@ -118,11 +124,7 @@ TEST(Loop, IsOfTheThreadThatReadsTheConnection) {
         auto* const waiting = new Waiting{std::move(exchange), std::this_thread::get_id(), &same};
         finder = std::thread([&loop, waiting] { loop.post(go_on, waiting); });
       },
-      [](int status, std::string_view, const Request*) {
-        Response response;
-        response.status = status;
-        return response;
-      });
+      bare);
   ASSERT_TRUE(server.start());
   test::RawConnection client(server.port());
   const auto answer = client.exchange(test::get_request("/"));
@@ -140,11 +142,7 @@ TEST(Loop, IsFinishedWhenAServerSaysSo) {
         asked.set_value(&exchange.loop());
         exchange.reply(Response());
       },
-      [](int status, std::string_view, const Request*) {
-        Response response;
-        response.status = status;
-        return response;
-      });
+      bare);
   ASSERT_TRUE(server.start());
   test::RawConnection client(server.port());
   ASSERT_TRUE(client.exchange(test::get_request("/")));
@@ -166,11 +164,7 @@ TEST(Loop, OutlivesItsServer) {
       [&](Exchange exchange) {
         asked.set_value(new Waiting{std::move(exchange), std::this_thread::get_id(), &same});
       },
-      [](int status, std::string_view, const Request*) {
-        Response response;
-        response.status = status;
-        return response;
-      });
+      bare);
   ASSERT_TRUE(server.start());
   test::RawConnection client(server.port());
   ASSERT_TRUE(client.send(test::get_request("/")));

@@ -2,6 +2,7 @@
 #include "common/store/row_queue.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <string>
 #include <thread>
@@ -52,8 +53,17 @@ class RowQueueTest : public testing::Test {
     }
     return out;
   }
-  static void await_company(const Queue& queue) {
-    ASSERT_TRUE(test::eventually(60s, [&] { return queue.waiting_for_company() == 1; }));
+  // What a thread takes that waits for company to `pushed` when `then` happens.
+  static std::vector<std::string> taken_after(Queue& queue,
+                                              const std::vector<std::string>& pushed,
+                                              const std::function<void()>& then) {
+    std::vector<Item> taken;
+    std::thread taker([&] { taken = queue.take(10); });
+    push(queue, pushed);
+    EXPECT_TRUE(test::eventually(60s, [&] { return queue.waiting_for_company() == 1; }));
+    then();
+    taker.join();
+    return names(taken);
   }
   // Ends a batch; those of `held` go back.
   static void finish(Queue& queue, std::vector<Item> taken, const std::string& held = "") {
@@ -308,39 +318,31 @@ TEST_F(RowQueueTest, ABatchBesideAnotherWaitsForAsMany) {
   Queue queue(10, true, kLong);
   push(queue, {"a1", "b1", "c1"});
   const auto first = queue.take(10);
-  std::vector<Item> second;
-  std::thread sibling([&] { second = queue.take(10); });
-  push(queue, {"d1", "e1"});
-  await_company(queue);
-  push(queue, {"f1"});
-  sibling.join();
-  EXPECT_THAT(names(second), ElementsAre("d1", "e1", "f1"));
+  EXPECT_THAT(taken_after(queue, {"d1", "e1"}, [&] { push(queue, {"f1"}); }),
+              ElementsAre("d1", "e1", "f1"));
 }
 
 TEST_F(RowQueueTest, ABatchBesideAnotherThatEndsGoesAsItIs) {
   Queue queue(10, true, kLong);
   push(queue, {"a1", "b1", "c1"});
   auto first = queue.take(10);
-  std::vector<Item> second;
-  std::thread sibling([&] { second = queue.take(10); });
-  push(queue, {"d1"});
-  await_company(queue);
-  finish(queue, std::move(first));
-  sibling.join();
-  EXPECT_THAT(names(second), ElementsAre("d1"));
+  EXPECT_THAT(taken_after(queue, {"d1"}, [&] { finish(queue, std::move(first)); }),
+              ElementsAre("d1"));
 }
 
 TEST_F(RowQueueTest, ABatchWithoutSiblingsWaitsForAsManyAsTheOneBefore) {
   Queue queue(10, false, kLong);
   push(queue, {"a1", "b1", "c1"});
   finish(queue, queue.take(10));
-  std::vector<Item> second;
-  std::thread taker([&] { second = queue.take(10); });
-  push(queue, {"d1", "e1"});
-  await_company(queue);
-  push(queue, {"f1"});
-  taker.join();
-  EXPECT_THAT(names(second), ElementsAre("d1", "e1", "f1"));
+  EXPECT_THAT(taken_after(queue, {"d1", "e1"}, [&] { push(queue, {"f1"}); }),
+              ElementsAre("d1", "e1", "f1"));
+}
+
+TEST_F(RowQueueTest, AClosedQueueWaitsForNoCompany) {
+  Queue queue(10, true, kLong);
+  push(queue, {"a1", "b1", "c1"});
+  const auto first = queue.take(10);
+  EXPECT_THAT(taken_after(queue, {"d1"}, [&] { queue.close(); }), ElementsAre("d1"));
 }
 
 // Whoever has the first batch may be frozen, and never say that it is over.
@@ -353,19 +355,6 @@ TEST_F(RowQueueTest, NobodyWaitsLongForCompany) {
   std::vector<Item> second;
   std::thread sibling([&] { second = queue.take(10); });
   push(queue, {"d1"});
-  sibling.join();
-  EXPECT_THAT(names(second), ElementsAre("d1"));
-}
-
-TEST_F(RowQueueTest, AClosedQueueWaitsForNoCompany) {
-  Queue queue(10, true, kLong);
-  push(queue, {"a1", "b1", "c1"});
-  const auto first = queue.take(10);
-  std::vector<Item> second;
-  std::thread sibling([&] { second = queue.take(10); });
-  push(queue, {"d1"});
-  await_company(queue);
-  queue.close();
   sibling.join();
   EXPECT_THAT(names(second), ElementsAre("d1"));
 }
