@@ -86,10 +86,11 @@ stop() {
 # kill_daemon PIDFILE [PID]: SIGKILL to the daemon and what is left of its session.
 kill_daemon() {
   local number=${2:-} process
-  if [[ -z $number ]]; then
-    alive "$1" || return 0
+  if alive "$1"; then
     number=$pid
+    kill -KILL "$pid" 2>/dev/null || true  # By name: just spawned, it leads no session yet.
   fi
+  [[ -n $number ]] || return 0
   for process in /proc/[0-9]*; do
     process=${process##*/}
     if read_process "$process" && [[ $proc_session == "$number" && $proc_state != Z ]]; then

@@ -125,4 +125,13 @@ mkdir "$state/copy"
 cp "$state/run/sleeper.pid" "$state/copy/sleeper.pid"
 expect 'a copied pid file is nobody' gone "$state/copy/sleeper.pid"
 kill_daemon "$state/run/sleeper.pid"
+expect 'a killed daemon is gone' gone "$state/run/sleeper.pid"
+
+# So is one that was spawned a moment ago, and has no session of its own yet.
+spawn_prefix=(sh -c 'exec sleep 100')
+spawn "$state/run/sleeper.pid" "$state/log" "$state/run" true
+spawn_prefix=()
+expect 'it is alive' alive "$state/run/sleeper.pid"
+kill_daemon "$state/run/sleeper.pid"
+expect 'and can be killed' gone "$state/run/sleeper.pid"
 exit "$failed"
