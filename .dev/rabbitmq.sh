@@ -34,7 +34,9 @@ END
 # resolve. The launcher under /usr/lib does not change user, as the one in /usr/sbin does.
 rabbitmq_command() {
   local dir=$1 port=$2
-  local erlang_arguments='-start_epmd false -kernel inet_dist_use_interface {127,0,0,1}'
+  # Erlang's schedulers spin for a while before they sleep: on cores that others share, that is taken from these.
+  local erlang_arguments='+sbwt none +sbwtdcpu none +sbwtdio none'
+  erlang_arguments+=' -start_epmd false -kernel inet_dist_use_interface {127,0,0,1}'
   rabbitmq_launch=(env -i PATH="$PATH" LANG=C.UTF-8 HOME="$dir/home" detached=1
     RABBITMQ_CONF_ENV_FILE="$dir/env.conf" RABBITMQ_CONFIG_FILE="$dir/rabbitmq.conf"
     RABBITMQ_ADVANCED_CONFIG_FILE="$dir/advanced.config"
