@@ -88,7 +88,7 @@ kill_daemon() {
   local number=${2:-} process
   if alive "$1"; then
     number=$pid
-    kill -KILL "$pid" 2>/dev/null || true  # By name: just spawned, it leads no session yet.
+    kill -KILL "$pid" 2>/dev/null || true  # By its number: one spawned a moment ago leads no session yet.
   fi
   [[ -n $number ]] || return 0
   for process in /proc/[0-9]*; do
