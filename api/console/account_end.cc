@@ -14,7 +14,7 @@
 namespace audiogen::api {
 namespace {
 
-constexpr std::size_t kBodyMax = std::size_t{4} * 1024;
+constexpr std::size_t kAccountEndBytesMax = std::size_t{4} * 1024;
 
 }  // namespace
 
@@ -24,7 +24,7 @@ AccountEnd::AccountEnd(const Config& config, DoorsPool& pool, Mails* mails)
       mails_(mails) {}
 
 Handling AccountEnd::end(Call call) {
-  const auto body = co_await call.json_body(kBodyMax);
+  const auto body = co_await call.json_body(kAccountEndBytesMax);
   if (!body) {
     call.fail(body.error());
     co_return;

@@ -34,10 +34,6 @@ std::string new_unique() {
   return to_hex(raw);
 }
 
-Instant now() {
-  return std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now());
-}
-
 }  // namespace
 
 Mailer::Mailer(const SmtpUrl& server, std::string from, const MailerOptions& options)
@@ -118,8 +114,9 @@ void Mailer::run() {
       continue;
     }
     lock.unlock();
-    const std::string message = render_mail(
-        {.from = from_, .to = next.mail.to, .unique = next.unique, .at = now()}, next.mail.text);
+    const std::string message =
+        render_mail({.from = from_, .to = next.mail.to, .unique = next.unique, .at = local_now()},
+                    next.mail.text);
     const auto outcome = http::send_mail(
         server_, from_, next.mail.to, message, options_.patience, [this] { return out_of_time(); });
     lock.lock();

@@ -22,16 +22,12 @@ prometheus::Counter& mails_capped = metrics::counter(
 // A minute is nothing to somebody who waits for a mail, and too long for a link that lives for ten.
 constexpr StorePoolOptions kLookups{
     .threads = 1, .per_user = 20, .total = 1'000, .wait_max = std::chrono::minutes(1)};
-constexpr std::size_t kBodyMax = std::size_t{4} * 1024;
+constexpr std::size_t kMailRequestBytesMax = std::size_t{4} * 1024;
 // What waits when the program ends; the look-up under way then takes no longer than its patience.
 constexpr std::chrono::seconds kStopWithin{3};
 constexpr store::SessionOptions kPatience{.read_timeout = std::chrono::seconds(4),
                                           .statement_max = std::chrono::seconds(3),
                                           .lock_wait = std::chrono::seconds(2)};
-
-Instant now() {
-  return std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now());
-}
 
 void note(const char* what, const Call& call) {
   log::info(what,
@@ -89,7 +85,7 @@ std::string Mails::link(const char* what, const std::string& token) const {
 }
 
 Handling Mails::ask_link(Call call) {
-  const auto body = co_await call.json_body(kBodyMax);
+  const auto body = co_await call.json_body(kMailRequestBytesMax);
   if (!body) {
     call.fail(body.error());
     co_return;
@@ -150,7 +146,7 @@ void Mails::mail_link(Doors* doors, const IpAddress& client, const std::string& 
 }
 
 Handling Mails::ask_change(Call call) {
-  const auto body = co_await call.json_body(kBodyMax);
+  const auto body = co_await call.json_body(kMailRequestBytesMax);
   if (!body) {
     call.fail(body.error());
     co_return;
@@ -192,7 +188,7 @@ Handling Mails::ask_change(Call call) {
 }
 
 Handling Mails::confirm_change(Call call) {
-  const auto body = co_await call.json_body(kBodyMax);
+  const auto body = co_await call.json_body(kMailRequestBytesMax);
   if (!body) {
     call.fail(body.error());
     co_return;
@@ -245,7 +241,8 @@ void Mails::tell(Notice notice, UserId user) {
 void Mails::tell(Notice notice, const std::string& address) {
   // An operator may have made an account by another form, which has no mail.
   if (is_mail_address(address)) {
-    mailer_.send({.to = address, .text = notice_mail(notice, site_, now()), .kind = "notice"});
+    mailer_.send(
+        {.to = address, .text = notice_mail(notice, site_, local_now()), .kind = "notice"});
   }
 }
 

@@ -16,8 +16,8 @@ namespace audiogen::api {
 namespace {
 
 constexpr std::size_t kCallsMax = 100;
-constexpr std::size_t kBodyMax = std::size_t{256} * 1024;  // Of an issuer.
-constexpr std::size_t kAskedMax = std::size_t{1} * 1024;   // Of our page.
+constexpr std::size_t kIssuerBytesMax = std::size_t{256} * 1024;  // Of an issuer.
+constexpr std::size_t kAskedMax = std::size_t{1} * 1024;          // Of our page.
 // Both calls of one attempt end before the server gives the request up.
 constexpr std::chrono::milliseconds kConnect{2'000}, kCallMax{4'000};
 constexpr std::chrono::hours kKnownFor{1};  // Endpoints move seldom.
@@ -38,7 +38,7 @@ http::ClientRequest request_to(std::string url) {
   out.headers = {"Accept: application/json"};
   out.connect_timeout = kConnect;
   out.total_timeout = kCallMax;
-  out.body_max = kBodyMax;
+  out.body_max = kIssuerBytesMax;
   return out;
 }
 
@@ -236,8 +236,7 @@ Handling Oidc::finish(Call call) {
                (answer ? "status " + std::to_string(answer->status) : answer.error().detail));
     co_return;
   }
-  const Instant now =
-      std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now());
+  const Instant now = local_now();
   const auto person = read_oidc_token(answer->body, self_, attempt, now);
   if (!person) {
     refuse(call, person.error().message);

@@ -25,7 +25,7 @@ prometheus::Counter& checked =
     metrics::counter("api_passkey_checks_total", "Signatures of passkeys verified");
 
 // More than all that a body can be about.
-constexpr std::size_t kBodyMax = std::size_t{16} * 1024;
+constexpr std::size_t kPasskeyBytesMax = std::size_t{16} * 1024;
 
 // SubjectPublicKeyInfo of a key of P-256 whose other half nobody has kept.
 constexpr std::array<std::uint8_t, 91> kNobodysKey = {
@@ -201,7 +201,7 @@ Handling Passkeys::challenge(Call call) {
 }
 
 Handling Passkeys::open_session(Call call) {
-  const auto body = co_await call.json_body(kBodyMax);
+  const auto body = co_await call.json_body(kPasskeyBytesMax);
   if (!body) {
     call.fail(body.error());
     co_return;
@@ -312,7 +312,7 @@ Handling Passkeys::invite(Call call) {
 }
 
 Handling Passkeys::add(Call call) {
-  const auto body = co_await call.json_body(kBodyMax);
+  const auto body = co_await call.json_body(kPasskeyBytesMax);
   if (!body) {
     call.fail(body.error());
     co_return;
@@ -376,7 +376,7 @@ Handling Passkeys::list(Call call) {
 }
 
 Handling Passkeys::rename(Call call) {
-  const auto body = co_await call.json_body(kBodyMax);
+  const auto body = co_await call.json_body(kPasskeyBytesMax);
   if (!body) {
     call.fail(body.error());
     co_return;

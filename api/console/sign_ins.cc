@@ -23,7 +23,7 @@ namespace {
 
 constexpr StorePoolOptions kHashers{.threads = 2, .per_user = 4, .total = 100};
 // More than all that a body can be about, also with every character spelled as an escape.
-constexpr std::size_t kBodyMax = std::size_t{16} * 1024;
+constexpr std::size_t kSignInBytesMax = std::size_t{16} * 1024;
 
 // Of the session that asks: one that was ended a moment ago is only remembered.
 ApiError of_own(const ApiError& error) {
@@ -124,7 +124,7 @@ store::NewWebSession SignIns::new_session(const Call& call, const NewToken& toke
 }
 
 Handling SignIns::open(Call call) {
-  const auto body = co_await call.json_body(kBodyMax);
+  const auto body = co_await call.json_body(kSignInBytesMax);
   if (!body) {
     call.fail(body.error());
     co_return;
@@ -282,7 +282,7 @@ std::optional<ApiError> SignIns::refusal(const Call& call,
 }
 
 Handling SignIns::set_password(Call call) {
-  const auto body = co_await call.json_body(kBodyMax);
+  const auto body = co_await call.json_body(kSignInBytesMax);
   if (!body) {
     call.fail(body.error());
     co_return;

@@ -55,8 +55,7 @@ Prospect Lookout::of(const TaskView& task) const {
         std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - seen->taken);
     return seen->outlook.of(task, seen->at + passed);
   }
-  return Outlook().of(
-      task, std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now()));
+  return Outlook().of(task, local_now());
 }
 
 std::optional<Spread> Lookout::start_in() const {

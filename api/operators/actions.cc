@@ -21,9 +21,9 @@ constexpr std::size_t kBodyMax = 8'192;
 // Who it was: whoever has the token.
 constexpr std::string_view kWho = "ops";
 // Operators wait for an answer, but not behind a row that somebody holds.
-constexpr store::SessionOptions kPatience{.read_timeout = std::chrono::seconds(6),
-                                          .statement_max = std::chrono::seconds(4),
-                                          .lock_wait = std::chrono::seconds(1)};
+constexpr store::SessionOptions kActionPatience{.read_timeout = std::chrono::seconds(6),
+                                                .statement_max = std::chrono::seconds(4),
+                                                .lock_wait = std::chrono::seconds(1)};
 
 void answer(const http::Exchange& exchange, int status, std::string json) {
   exchange.reply(http::ops_answer(status, std::move(json) + "\n", "application/json"));
@@ -175,7 +175,7 @@ TokenGuard::Verdict TokenGuard::judge(std::string_view authorization,
   return Verdict::kWrong;
 }
 
-Actions::Store::Store(const DatabaseUrl& url) : session(url, kPatience) {}
+Actions::Store::Store(const DatabaseUrl& url) : session(url, kActionPatience) {}
 
 Actions::Actions(const Config& config)
     : database_(config.database),

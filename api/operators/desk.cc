@@ -20,9 +20,9 @@ constexpr std::size_t kWaitingMax = 16, kFound = 50;
 constexpr std::chrono::seconds kDrawnKept{15};
 
 // Nothing here waits for a row.
-constexpr store::SessionOptions kPatience{.read_timeout = std::chrono::seconds(8),
-                                          .statement_max = std::chrono::seconds(6),
-                                          .lock_wait = std::chrono::seconds(0)};
+constexpr store::SessionOptions kDeskPatience{.read_timeout = std::chrono::seconds(8),
+                                              .statement_max = std::chrono::seconds(6),
+                                              .lock_wait = std::chrono::seconds(0)};
 
 struct Range {
   std::string_view name;
@@ -49,7 +49,7 @@ Result<std::string, ApiError> only_parameter(const http::Exchange& exchange,
 
 }  // namespace
 
-OpsDesk::Doors::Doors(const DatabaseUrl& url) : session(url, kPatience) {}
+OpsDesk::Doors::Doors(const DatabaseUrl& url) : session(url, kDeskPatience) {}
 
 OpsDesk::OpsDesk(const Config& config)
     : pool_([url = config.database] { return std::make_unique<Doors>(url); },

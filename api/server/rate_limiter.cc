@@ -12,7 +12,7 @@
 namespace audiogen::api {
 namespace {
 
-constexpr std::array<std::string_view, kKeyRates> kNames = {"create", "read", "manage"};
+constexpr std::array<std::string_view, kKeyRates> kRateNames = {"create", "read", "manage"};
 // For what a person or a setup script does to an account.
 constexpr RatePolicy kManage{.per_minute = 120, .burst = 30};
 // An office behind one address may come back from lunch at once; whoever guesses needs thousands.
@@ -112,7 +112,7 @@ RateLimiter::RateLimiter(const Config& config)
     const std::string burst = std::to_string(policies_[i].burst);
     append_header(policy_lines_[i],
                   "RateLimit-Policy",
-                  "\"" + std::string(kNames[i]) + "\";q=" + burst +
+                  "\"" + std::string(kRateNames[i]) + "\";q=" + burst +
                       ";w=" + std::to_string(window_seconds(policies_[i])));
     append_header(policy_lines_[i], "X-RateLimit-Limit", burst);
   }
@@ -298,7 +298,7 @@ std::string RateLimiter::headers(RateClass rate, const RateDecision& decision) c
   out.reserve(256);
   out += policy_lines_[index(rate)];
   out += "RateLimit: \"";
-  out += kNames[index(rate)];
+  out += kRateNames[index(rate)];
   out += "\";r=";
   out += remaining;
   out += ";t=";

@@ -10,16 +10,17 @@ namespace audiogen::api {
 namespace {
 
 constexpr std::chrono::seconds kLogEvery{1};
-constexpr std::array kNames = {"unauthorized", "forbidden", "too_many_requests", "range_refused"};
+constexpr std::array kEventNames = {
+    "unauthorized", "forbidden", "too_many_requests", "range_refused"};
 
 prometheus::Counter& counter(SecurityEvent event) {
   static const auto all = [] {
-    std::array<prometheus::Counter*, kNames.size()> out{};
-    for (std::size_t i = 0; i < kNames.size(); ++i) {
+    std::array<prometheus::Counter*, kEventNames.size()> out{};
+    for (std::size_t i = 0; i < kEventNames.size(); ++i) {
       out[i] = &metrics::counter(
           "api_security_events_total",
           "Refused: no valid key, no right, too many requests or connections, bad ranges",
-          {{"kind", kNames[i]}});
+          {{"kind", kEventNames[i]}});
     }
     return out;
   }();
@@ -123,16 +124,16 @@ void SecurityEvents::run() {
 }
 
 void SecurityEvents::write_line() {
-  static_assert(kNames.size() == kKinds && kKinds == 4);  // All are in the line.
+  static_assert(kEventNames.size() == kKinds && kKinds == 4);  // All are in the line.
   const auto counts = std::exchange(counts_, {});
   const std::string example = std::exchange(example_, {});
   any_ = false;
   const MutexUnlock unlocked(mutex_);
   log::warn("requests refused",
-            {{kNames[0], counts[0]},
-             {kNames[1], counts[1]},
-             {kNames[2], counts[2]},
-             {kNames[3], counts[3]},
+            {{kEventNames[0], counts[0]},
+             {kEventNames[1], counts[1]},
+             {kEventNames[2], counts[2]},
+             {kEventNames[3], counts[3]},
              {"example_address", example}});
 }
 

@@ -5,7 +5,7 @@
 namespace audiogen {
 namespace {
 
-constexpr std::string_view kAlphabet =
+constexpr std::string_view kBase64Alphabet =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 }  // namespace
@@ -18,11 +18,11 @@ std::string encode_base64url(std::span<const std::uint8_t> bytes) {
   for (const std::uint8_t byte : bytes) {
     bits = bits << 8U | byte;
     for (waiting += 8; waiting >= 6; waiting -= 6) {
-      out += kAlphabet[bits >> static_cast<unsigned>(waiting - 6) & 63U];
+      out += kBase64Alphabet[bits >> static_cast<unsigned>(waiting - 6) & 63U];
     }
   }
   if (waiting > 0) {
-    out += kAlphabet[bits << static_cast<unsigned>(6 - waiting) & 63U];
+    out += kBase64Alphabet[bits << static_cast<unsigned>(6 - waiting) & 63U];
   }
   return out;
 }
@@ -33,7 +33,7 @@ std::optional<std::vector<std::uint8_t>> decode_base64url(std::string_view text)
   std::uint32_t bits = 0;
   int waiting = 0;
   for (const char c : text) {
-    const auto value = kAlphabet.find(c);
+    const auto value = kBase64Alphabet.find(c);
     if (value == std::string_view::npos) {
       return std::nullopt;
     }

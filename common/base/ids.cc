@@ -9,15 +9,15 @@
 namespace audiogen {
 namespace {
 
-constexpr std::string_view kAlphabet = "0123456789abcdefghjkmnpqrstvwxyz";
+constexpr std::string_view kIdAlphabet = "0123456789abcdefghjkmnpqrstvwxyz";
 
 constexpr auto kValueOf = [] {
   std::array<std::int8_t, 256> table{};
   for (auto& value : table) {
     value = -1;
   }
-  for (std::size_t i = 0; i < kAlphabet.size(); ++i) {
-    table[static_cast<std::uint8_t>(kAlphabet[i])] = static_cast<std::int8_t>(i);
+  for (std::size_t i = 0; i < kIdAlphabet.size(); ++i) {
+    table[static_cast<std::uint8_t>(kIdAlphabet[i])] = static_cast<std::int8_t>(i);
   }
   return table;
 }();
@@ -74,7 +74,7 @@ std::string encode_base32(const Uuid& id) {
     count += 8;
     while (count >= 5) {
       count -= 5;
-      out[at++] = kAlphabet[(bits >> static_cast<unsigned>(count)) & 31U];
+      out[at++] = kIdAlphabet[(bits >> static_cast<unsigned>(count)) & 31U];
     }
   }
   return out;
@@ -108,7 +108,7 @@ std::string random_base32(std::size_t count) {
   random_bytes(raw);
   std::string out(count, '0');
   std::transform(
-      raw.begin(), raw.end(), out.begin(), [](std::uint8_t b) { return kAlphabet[b & 31U]; });
+      raw.begin(), raw.end(), out.begin(), [](std::uint8_t b) { return kIdAlphabet[b & 31U]; });
   return out;
 }
 

@@ -15,9 +15,7 @@ struct LocalClocks {
     return std::chrono::steady_clock::now();
   };
   // What people set, and what makes ids.
-  std::function<Instant()> wall = [] {
-    return std::chrono::floor<Instant::duration>(std::chrono::system_clock::now());
-  };
+  std::function<Instant()> wall = local_now;
 };
 
 }  // namespace audiogen

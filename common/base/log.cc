@@ -121,8 +121,7 @@ void write(Level level,
     return;
   }
   const State& s = state();
-  const Instant now =
-      std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now());
+  const Instant now = local_now();
   std::string line;
   line.reserve(256);
   if (s.json) {

@@ -14,6 +14,12 @@ using namespace std::chrono_literals;
 // own.
 using Instant = std::chrono::sys_time<std::chrono::microseconds>;
 
+// What this machine's own clock says: where the time of day is this process's affair (its logs and
+// mails, the ids it makes, tokens and links), and to compare it with another clock.
+inline Instant local_now() {
+  return std::chrono::floor<Instant::duration>(std::chrono::system_clock::now());
+}
+
 // "2026-11-20 23:10:32.123456" as DATETIME(6) prints it; the fraction may be shorter or missing.
 std::optional<Instant> parse_db_time(std::string_view text);
 

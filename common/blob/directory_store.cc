@@ -261,9 +261,7 @@ Result<std::unique_ptr<DirectoryStore>> DirectoryStore::open(const std::string& 
     options.keys.push_back(std::move(**own));
   }
   if (!options.clock) {
-    options.clock = [] {
-      return std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now());
-    };
+    options.clock = local_now;
   }
   return std::unique_ptr<DirectoryStore>(new DirectoryStore(folder, std::move(options)));
 }

@@ -23,7 +23,7 @@ constexpr std::array<std::string_view, 4> kFormatNames = {"mp3", "wav", "pcm", "
 
 // ---- Members ----
 
-enum class Member : std::uint8_t {
+enum class RequestMember : std::uint8_t {
   kModel,
   kPrompt,
   kVoice,
@@ -43,7 +43,7 @@ struct MemberRow {
   std::string_view type;
 };
 
-// In the order of Member.
+// In the order of RequestMember.
 constexpr std::array<MemberRow, 12> kMembers = {
     MemberRow{"model", "a string"},
     MemberRow{"prompt", "a string"},
@@ -58,17 +58,17 @@ constexpr std::array<MemberRow, 12> kMembers = {
     MemberRow{"metadata", "an object of strings"},
     MemberRow{"max_credits", "a number"}};
 
-const MemberRow& row(Member member) {
+const MemberRow& row(RequestMember member) {
   return kMembers[static_cast<std::size_t>(member)];
 }
 
-std::optional<Member> find_member(std::string_view name) {
+std::optional<RequestMember> find_member(std::string_view name) {
   const auto found = std::find_if(
       kMembers.begin(), kMembers.end(), [&](const MemberRow& r) { return r.name == name; });
   if (found == kMembers.end()) {
     return std::nullopt;
   }
-  return static_cast<Member>(found - kMembers.begin());
+  return static_cast<RequestMember>(found - kMembers.begin());
 }
 
 // A client's own text inside a message: cut, and nothing a terminal or a log could act on.
@@ -123,7 +123,7 @@ class RequestReader {
   bool StartObject() {
     if (place_ == Place::kBody) {
       place_ = Place::kObject;
-    } else if (place_ == Place::kObject && member_ == Member::kMetadata) {
+    } else if (place_ == Place::kObject && member_ == RequestMember::kMetadata) {
       place_ = Place::kMetadata;
     } else {
       return wrong_type("an object");
@@ -135,7 +135,7 @@ class RequestReader {
     return true;
   }
   bool StartArray() {
-    if (place_ != Place::kObject || member_ != Member::kAudioReferences) {
+    if (place_ != Place::kObject || member_ != RequestMember::kAudioReferences) {
       return wrong_type("an array");
     }
     place_ = Place::kReferences;
@@ -154,10 +154,10 @@ class RequestReader {
 
   // The rules between members, once the text has ended.
   bool finish() {
-    if (rules_ != nullptr && !seen(Member::kModel)) {
+    if (rules_ != nullptr && !seen(RequestMember::kModel)) {
       return refuse("model is required.", "model");
     }
-    if (!seen(Member::kPrompt)) {
+    if (!seen(RequestMember::kPrompt)) {
       return refuse("prompt is required.", "prompt");
     }
     if (request_.image_url && !request_.audio_references.empty()) {
@@ -219,15 +219,15 @@ class RequestReader {
     return broken("must be " + std::string(wanted) + ", not " + std::string(got));
   }
 
-  static unsigned bit(Member member) { return 1U << static_cast<unsigned>(member); }
-  bool seen(Member member) const { return (seen_ & bit(member)) != 0; }
+  static unsigned bit(RequestMember member) { return 1U << static_cast<unsigned>(member); }
+  bool seen(RequestMember member) const { return (seen_ & bit(member)) != 0; }
 
   bool key(std::string_view name) {
     if (place_ == Place::kMetadata) {
       return note_name(name);
     }
     const auto member = find_member(name);
-    if (!member || (*member == Member::kModel && rules_ == nullptr)) {
+    if (!member || (*member == RequestMember::kModel && rules_ == nullptr)) {
       return refuse("Unknown member " + shown(name) + ".");
     }
     if (seen(*member)) {
@@ -243,30 +243,30 @@ class RequestReader {
       return wrong_type("a string");
     }
     switch (member_) {
-      case Member::kModel:
+      case RequestMember::kModel:
         return text == rules_->model_name || broken("must be \"" + rules_->model_name + "\"");
-      case Member::kPrompt:
+      case RequestMember::kPrompt:
         return prompt(text);
-      case Member::kVoice:
+      case RequestMember::kVoice:
         request_.voice = text;
         return is_voice(text) || broken("must be one of " + voice_list());
-      case Member::kAudioReferences:
+      case RequestMember::kAudioReferences:
         return place_ == Place::kReferences ? reference(text) : wrong_type("a string");
-      case Member::kImageUrl:
+      case RequestMember::kImageUrl:
         request_.image_url = text;
         return url(text);
-      case Member::kOutputFormat: {
+      case RequestMember::kOutputFormat: {
         const auto format = parse_format(text);
         request_.output_format = format.value_or(OutputFormat::kMp3);
         return format.has_value() || broken("must be one of " + joined(kFormatNames));
       }
-      case Member::kMetadata:
+      case RequestMember::kMetadata:
         return place_ == Place::kMetadata ? note(text) : wrong_type("a string");
-      case Member::kSampleRate:
-      case Member::kSpeed:
-      case Member::kVolume:
-      case Member::kPitch:
-      case Member::kMaxCredits:
+      case RequestMember::kSampleRate:
+      case RequestMember::kSpeed:
+      case RequestMember::kVolume:
+      case RequestMember::kPitch:
+      case RequestMember::kMaxCredits:
         break;
     }
     return wrong_type("a string");
@@ -281,23 +281,23 @@ class RequestReader {
     const bool held =
         std::from_chars(text.data(), text.data() + text.size(), value).ec == std::errc();
     switch (member_) {
-      case Member::kSampleRate:
+      case RequestMember::kSampleRate:
         return sample_rate(held ? value : 0);
-      case Member::kSpeed:
+      case RequestMember::kSpeed:
         return ranged(held, value, kSpeedRange, request_.speed);
-      case Member::kVolume:
+      case RequestMember::kVolume:
         return ranged(held, value, kVolumeRange, request_.volume);
-      case Member::kPitch:
+      case RequestMember::kPitch:
         return ranged(held, value, kPitchRange, request_.pitch);
-      case Member::kMaxCredits:
+      case RequestMember::kMaxCredits:
         return max_credits(held ? value : 0);
-      case Member::kModel:
-      case Member::kPrompt:
-      case Member::kVoice:
-      case Member::kAudioReferences:
-      case Member::kImageUrl:
-      case Member::kOutputFormat:
-      case Member::kMetadata:
+      case RequestMember::kModel:
+      case RequestMember::kPrompt:
+      case RequestMember::kVoice:
+      case RequestMember::kAudioReferences:
+      case RequestMember::kImageUrl:
+      case RequestMember::kOutputFormat:
+      case RequestMember::kMetadata:
         break;
     }
     return wrong_type("a number");
@@ -428,7 +428,7 @@ class RequestReader {
   GenerationRequest request_;
   RequestFault fault_;
   Place place_ = Place::kBody;
-  Member member_ = Member::kModel;
+  RequestMember member_ = RequestMember::kModel;
   std::string note_;  // The name of the pair at hand, of metadata.
   unsigned seen_ = 0;
 };
@@ -455,7 +455,7 @@ Result<GenerationRequest, RequestFault> read(std::string_view body, const Reques
 
 // ---- Canonical form ----
 
-void append_member(std::string& out, Member member) {
+void append_member(std::string& out, RequestMember member) {
   out += out.empty() ? "{\"" : ",\"";
   out += row(member).name;
   out += "\":";
@@ -494,14 +494,14 @@ void append_metadata(std::string& out, const Metadata& metadata) {
 std::string encode_request(const GenerationRequest& request) {
   std::string out;
   out.reserve(256 + request.prompt.size());
-  append_member(out, Member::kPrompt);
+  append_member(out, RequestMember::kPrompt);
   append_json_string(out, request.prompt);
   if (request.voice) {
-    append_member(out, Member::kVoice);
+    append_member(out, RequestMember::kVoice);
     append_json_string(out, *request.voice);
   }
   if (!request.audio_references.empty()) {
-    append_member(out, Member::kAudioReferences);
+    append_member(out, RequestMember::kAudioReferences);
     char separator = '[';
     for (const std::string& reference : request.audio_references) {
       out += separator;
@@ -511,25 +511,25 @@ std::string encode_request(const GenerationRequest& request) {
     out += ']';
   }
   if (request.image_url) {
-    append_member(out, Member::kImageUrl);
+    append_member(out, RequestMember::kImageUrl);
     append_json_string(out, *request.image_url);
   }
-  append_member(out, Member::kOutputFormat);
+  append_member(out, RequestMember::kOutputFormat);
   append_json_string(out, format_name(request.output_format));
-  append_member(out, Member::kSampleRate);
+  append_member(out, RequestMember::kSampleRate);
   out += std::to_string(request.sample_rate);
-  append_member(out, Member::kSpeed);
+  append_member(out, RequestMember::kSpeed);
   out += number_text(request.speed);
-  append_member(out, Member::kVolume);
+  append_member(out, RequestMember::kVolume);
   out += number_text(request.volume);
-  append_member(out, Member::kPitch);
+  append_member(out, RequestMember::kPitch);
   out += number_text(request.pitch);
   if (!request.metadata.empty()) {
-    append_member(out, Member::kMetadata);
+    append_member(out, RequestMember::kMetadata);
     append_metadata(out, request.metadata);
   }
   if (request.max_credits != kHoldAmount) {
-    append_member(out, Member::kMaxCredits);
+    append_member(out, RequestMember::kMaxCredits);
     out += format_credits(request.max_credits);
   }
   out += '}';

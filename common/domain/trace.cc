@@ -8,7 +8,7 @@ namespace audiogen {
 namespace {
 
 // "00-" trace "-" span "-" flags.
-constexpr std::size_t kTraceAt = 3, kSpanAt = 36, kFlagsAt = 53, kSize = 55;
+constexpr std::size_t kTraceAt = 3, kSpanAt = 36, kTraceFlagsAt = 53, kSize = 55;
 
 int hex_value(char c) {
   return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
@@ -38,13 +38,13 @@ bool is_one(const TraceSpan& span) {
 
 std::optional<TraceSpan> parse_traceparent(std::string_view text) {
   if (text.size() < kSize || text[kTraceAt - 1] != '-' || text[kSpanAt - 1] != '-' ||
-      text[kFlagsAt - 1] != '-') {
+      text[kTraceFlagsAt - 1] != '-') {
     return std::nullopt;
   }
   std::array<std::uint8_t, 1> version{}, flags{};
   TraceSpan out;
   if (!read_hex(text.substr(0), version) || !read_hex(text.substr(kTraceAt), out.trace) ||
-      !read_hex(text.substr(kSpanAt), out.span) || !read_hex(text.substr(kFlagsAt), flags)) {
+      !read_hex(text.substr(kSpanAt), out.span) || !read_hex(text.substr(kTraceFlagsAt), flags)) {
     return std::nullopt;
   }
   constexpr std::uint8_t kNoVersion = 0xFF;

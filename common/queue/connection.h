@@ -22,6 +22,11 @@ struct amqp_connection_state_t_;
 
 namespace audiogen::queue {
 
+// Between the last acks and the close. A channel of RabbitMQ holds acks to a quorum queue back
+// while some dozens are under way, and drops them when it ends; what is dropped all the same is
+// delivered again and does no harm.
+inline constexpr std::chrono::milliseconds kAcksSettle{300};
+
 enum class Event {
   kNone,      // Nothing more to read now.
   kAck,       // The broker confirms `tag`, or with `multiple` all up to it.

@@ -22,14 +22,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kCheckLimit{10};  // For the broker's answer about the queue.
-// Between the last acks and the close. A channel of RabbitMQ holds acks to a quorum queue back
-// while some dozens are under way, and drops them when it ends; what is dropped all the same is
-// delivered again and does no harm.
-constexpr std::chrono::milliseconds kSettle{300};
-
-std::chrono::milliseconds until(Clock::time_point at) {
-  return std::chrono::ceil<std::chrono::milliseconds>(at - Clock::now());
-}
 
 }  // namespace
 
@@ -113,7 +105,7 @@ void Consumer::Impl::run() {
     }
     const auto retry = Clock::now() + dialer.delay();
     while (!stopping && !canceled && Clock::now() < retry) {
-      wakeup.wait(-1, false, until(retry));
+      wakeup.wait(-1, false, time_until(retry));
     }
   }
 }
@@ -167,7 +159,7 @@ void Consumer::Impl::serve(Connection& connection) {
       const auto due = asked_at ? *asked_at + kCheckLimit : check_at;
       const auto wake_at = std::min(now + connection.sleep_max(), std::max(due, now));
       const bool unfinished = !acks.empty() || (canceled && consuming);
-      wakeup.wait(connection.fd(), unfinished, until(wake_at));
+      wakeup.wait(connection.fd(), unfinished, time_until(wake_at));
     }
   }
 }
@@ -279,7 +271,7 @@ void Consumer::Impl::close(Connection& connection) {
       return;
     }
     if (acks.empty() && close_at == Clock::time_point::max()) {
-      close_at = sent_at ? *sent_at + kSettle : now;
+      close_at = sent_at ? *sent_at + kAcksSettle : now;
     }
     if (!asked && now >= close_at && connection.can_send()) {
       asked = true;
@@ -289,7 +281,8 @@ void Consumer::Impl::close(Connection& connection) {
     }
     const auto next = asked ? deadline : std::min(deadline, std::max(close_at, now));
     const bool unfinished = !acks.empty() || (!asked && now >= close_at);
-    wakeup.wait(connection.fd(), unfinished, until(std::min(next, now + connection.sleep_max())));
+    wakeup.wait(
+        connection.fd(), unfinished, time_until(std::min(next, now + connection.sleep_max())));
   }
 }
 

@@ -17,8 +17,6 @@ constexpr std::chrono::seconds kOpenLimit{3}, kAnswerLimit{30};
 // What is taken only to be put back in its order.
 constexpr std::size_t kRestMax = 10'000;
 constexpr std::chrono::seconds kRestWithin{5};
-// Between the last acks and the close, as for the consumer: a channel may drop what is under way.
-constexpr std::chrono::milliseconds kSettle{300};
 
 Error broke(const std::string& why) {
   return {"the broker went away: " + why};
@@ -150,7 +148,7 @@ Result<Done> DeadLetters::put_back() {
     return broke(lost(*connection_));
   }
   if (dropped_) {
-    const auto settled = Clock::now() + kSettle;
+    const auto settled = Clock::now() + kAcksSettle;
     while (Clock::now() < settled) {
       if (await(*connection_, settled).event != Event::kLost) {
         continue;

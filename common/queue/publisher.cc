@@ -30,10 +30,6 @@ constexpr std::chrono::milliseconds kCloseLimit{500};
 constexpr std::chrono::seconds kSlow{2};
 constexpr std::chrono::seconds kFullFor{5};
 
-std::chrono::milliseconds until(Clock::time_point at) {
-  return std::chrono::ceil<std::chrono::milliseconds>(at - Clock::now());
-}
-
 }  // namespace
 
 struct Publisher::Impl {
@@ -125,7 +121,7 @@ void Publisher::Impl::run() {
     const auto retry = Clock::now() + dialer.delay();
     while (!finished() && Clock::now() < retry) {
       const Clock::time_point stop(stop_by.load());
-      wakeup.wait(-1, false, until(std::min(retry, stop)));
+      wakeup.wait(-1, false, time_until(std::min(retry, stop)));
     }
   }
 }
@@ -196,7 +192,7 @@ void Publisher::Impl::serve(Connection& connection) {
     if (stopping) {
       wake_at = std::min(wake_at, Clock::time_point(stop_by.load()));
     }
-    wakeup.wait(connection.fd(), full, until(wake_at));
+    wakeup.wait(connection.fd(), full, time_until(wake_at));
   }
 }
 
@@ -346,7 +342,7 @@ void Publisher::Impl::close(Connection& connection) {
       return;
     }
     if (event == Event::kNone) {
-      wakeup.wait(connection.fd(), false, until(deadline));
+      wakeup.wait(connection.fd(), false, time_until(deadline));
     }
   }
 }

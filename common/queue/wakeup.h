@@ -7,6 +7,11 @@
 
 namespace audiogen::queue {
 
+// Rounded up, so that who sleeps for it is never early; negative when `at` is over.
+inline std::chrono::milliseconds time_until(std::chrono::steady_clock::time_point at) {
+  return std::chrono::ceil<std::chrono::milliseconds>(at - std::chrono::steady_clock::now());
+}
+
 class Wakeup {
  public:
   // Ends the present or the next wait(). Thread-safe, never blocks.

@@ -3,12 +3,12 @@
 #include <string>
 
 #include "common/store/commands.h"
+#include "common/store/task_rows.h"
 
 namespace audiogen::store {
 namespace {
 
-// Characters, as their columns.
-constexpr std::size_t kWhoMax = 200, kProviderMax = 64;
+constexpr std::size_t kWhoMax = 200;  // Characters, as the columns.
 
 Sql& append(Sql& sql, const Said& said) {
   sql.utf8(said.by, kWhoMax) << ",";

@@ -44,11 +44,6 @@ constexpr Shape kFewUsers{.name = "of eight users", .tasks_of_a_user = 0, .parke
 constexpr Shape kManyUsers{
     .name = "of very many users", .tasks_of_a_user = kExpressMax, .parked = false};
 
-std::int64_t number(Session& session, const Sql& sql) {
-  Rows rows = session.query(sql);
-  return rows.next() ? rows.i64(1) : 0;
-}
-
 // Waiting tasks made inside the database, as creations leave them: some minutes old, their first
 // hints confirmed (the caller sends them).
 class Backlog {

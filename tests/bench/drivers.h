@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "common/store/session.h"
 #include "tests/bench/load.h"
 #include "tests/bench/report.h"
 #include "tests/bench/stand.h"
@@ -51,6 +52,12 @@ void bench_scale(Context& context);
 inline constexpr std::size_t kConnections = 64;
 
 using Clock = std::chrono::steady_clock;
+
+// The first column of the first row, 0 when there is none.
+inline std::int64_t number(store::Session& session, const store::Sql& sql) {
+  store::Rows rows = session.query(sql);
+  return rows.next() ? rows.i64(1) : 0;
+}
 
 inline double since(Clock::time_point began) {
   return std::chrono::duration<double>(Clock::now() - began).count();

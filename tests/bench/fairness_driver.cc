@@ -28,11 +28,6 @@ void fill(Stand& stand, UserId user, std::size_t count) {
   }
 }
 
-std::int64_t number(Session& session, const Sql& sql) {
-  Rows rows = session.query(sql);
-  return rows.next() ? rows.i64(1) : 0;
-}
-
 // With its provider, and waits until the release window is that of so many places: twice as many.
 void add_worker(Stand& stand, const Provider& provider, int places, Session& session) {
   stand.watch("provider", {provider.pid()});

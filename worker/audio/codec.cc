@@ -9,6 +9,7 @@
 #include <opusenc.h>
 #include <sndfile.h>
 
+#include "worker/audio/block.h"
 #include "worker/audio/foreign.h"
 #include "worker/audio/levels.h"
 #include "worker/audio/memory_file.h"
@@ -16,7 +17,6 @@
 namespace audiogen {
 namespace {
 
-constexpr std::size_t kBlockSamples = 8192;
 constexpr int kOpusComplexity = 5;
 // Ogg wants a number that differs between streams multiplexed together; ours stand alone, and a
 // fixed one makes the file repeatable.

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "worker/audio/block.h"
 #include "worker/audio/plain.h"
 
 namespace audiogen {
 namespace {
 
-constexpr std::size_t kBlockSamples = 8192;
 // 60 dB above full scale: nobody's sound, and what follows would overflow.
 constexpr float kLevelMax = 1000.0F;
 

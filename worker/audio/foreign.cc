@@ -7,6 +7,7 @@
 #include <mpg123.h>
 #include <sndfile.h>
 
+#include "worker/audio/block.h"
 #include "worker/audio/memory_file.h"
 #include "worker/audio/mp3_frames.h"
 #include "worker/audio/ogg_pages.h"
@@ -14,8 +15,6 @@
 
 namespace audiogen {
 namespace {
-
-constexpr std::size_t kBlockSamples = 8192;
 
 using Mpg123 = std::unique_ptr<mpg123_handle, Deleter<mpg123_delete>>;
 

@@ -9,11 +9,12 @@
 #include <ebur128.h>
 #include <soxr.h>
 
+#include "worker/audio/block.h"
+
 namespace audiogen {
 namespace {
 
 constexpr float kSilencePeak = 0.001F;
-constexpr std::size_t kBlockSamples = 8192;
 // EBU R128 gates blocks of 400 ms; below one block it has nothing to say.
 constexpr double kLoudnessBlockSeconds = 0.4;
 

@@ -6,12 +6,9 @@
 
 #include <SoundTouch.h>
 
+#include "worker/audio/block.h"
+
 namespace audiogen {
-namespace {
-
-constexpr std::size_t kBlockSamples = 8192;
-
-}  // namespace
 
 std::vector<float> stretch(std::vector<float> samples, int rate, double speed, double semitones) {
   const auto expected =

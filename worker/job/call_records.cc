@@ -7,7 +7,7 @@ namespace audiogen::worker {
 namespace {
 
 // With the pauses between them, five minutes.
-constexpr int kTriesMax = 150;
+constexpr int kRecordTriesMax = 150;
 
 }  // namespace
 
@@ -48,7 +48,7 @@ void CallRecords::write(const std::vector<store::CallRecord>& calls) {
 
 void CallRecords::write(const store::CallRecord& call, int tries) {
   const auto later = [this, call, tries] {
-    if (tries < kTriesMax) {
+    if (tries < kRecordTriesMax) {
       scheduler_.after(store_pause(tries), [this, call, tries] { write(call, tries + 1); });
     }
   };

@@ -30,7 +30,7 @@ constexpr auto kConnectTimeout = std::chrono::seconds(3);
 constexpr std::uint32_t kSlowBytes = 4096;
 constexpr auto kSlowFor = std::chrono::seconds(8);
 constexpr auto kRetryPause = std::chrono::seconds(1);
-constexpr int kTriesMax = 2;
+constexpr int kReferenceTriesMax = 2;
 // Shares of one user and of one host: see ReferenceLimits.
 constexpr std::size_t kUserShare = 4, kHostShare = 2, kHostUserShare = 2;
 constexpr std::size_t kFilesMax = 3;  // of one task
@@ -400,7 +400,7 @@ struct ReferenceFetcher::Fetch final : ProviderCall, std::enable_shared_from_thi
   }
 
   void again_or(Item& item, std::string_view reason, const std::string& detail) {
-    if (++item.failures >= kTriesMax || Clock::now() + kRetryPause >= deadline) {
+    if (++item.failures >= kReferenceTriesMax || Clock::now() + kRetryPause >= deadline) {
       unusable(item, reason, detail);
       return;
     }

@@ -13,10 +13,6 @@ namespace {
 
 constexpr double kRate = kSoundRate;
 
-std::size_t samples_in(double seconds) {
-  return static_cast<std::size_t>(std::llround(seconds * kRate));
-}
-
 // SplitMix64. Distributions of the standard library differ between its implementations.
 class Random {
  public:

@@ -11,6 +11,10 @@ namespace audiogen {
 
 inline constexpr int kSoundRate = 24000;  // Hz
 
+constexpr std::size_t samples_in(double seconds) {
+  return static_cast<std::size_t>(seconds * kSoundRate + 0.5);
+}
+
 // `count` samples of an ambience: it neither begins nor ends in them. At its own level.
 std::vector<float> make_ambience(Cue cue, std::uint64_t seed, std::size_t count);
 

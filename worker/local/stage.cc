@@ -10,10 +10,6 @@
 namespace audiogen {
 namespace {
 
-constexpr std::size_t samples_in(double seconds) {
-  return static_cast<std::size_t>(seconds * kSoundRate);
-}
-
 constexpr std::size_t kPause = samples_in(0.15);       // before and after a sound
 constexpr std::size_t kAlone = samples_in(1.2);        // an ambience, before what follows it
 constexpr std::size_t kAmbienceLeast = samples_in(5);  // one that lasts to the end

@@ -14,7 +14,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kEvery{1000};
+constexpr milliseconds kAccountsEvery{1000};
 constexpr milliseconds kLeast{200};  // Between two, however much is asked for.
 
 }  // namespace
@@ -58,7 +58,7 @@ void AccountKeeper::run(const std::stop_token& stop, const DatabaseUrl& url) {
   store::ProviderAccounts store(session, worker_);
   do {
     renew(store, accounts_);
-    accounts_.wait_for_ask(kEvery);
+    accounts_.wait_for_ask(kAccountsEvery);
   } while (!stopped_within(stop, kLeast));
   const auto all = accounts_.all();
   for (const auto& account : all) {

@@ -24,7 +24,7 @@ prometheus::Counter& removals_failed = metrics::counter(
 prometheus::Gauge& resting =
     metrics::gauge("deletions_postponed", "Deleted tasks whose files this worker could not remove");
 
-constexpr std::chrono::seconds kEvery{5};
+constexpr std::chrono::seconds kEraseEvery{5};
 constexpr std::size_t kBatch = 200;  // Files; what an interrupted run repeats.
 // Once whatever was in the way is gone, so are the files within a minute (rule L4 of the audit).
 constexpr std::chrono::seconds kPauseMax{40};
@@ -122,7 +122,7 @@ void Postponed::failed(TaskId task, Clock::time_point now) {
     known->second.pause = std::min(2 * known->second.pause, kPauseMax);
     known->second.next = now + known->second.pause;
   } else if (notes_.size() < kMost) {
-    notes_.emplace(task, Note{.pause = kEvery, .next = now + kEvery});
+    notes_.emplace(task, Note{.pause = kEraseEvery, .next = now + kEraseEvery});
   }
 }
 
@@ -179,7 +179,7 @@ void Eraser::run(const std::stop_token& stop, const DatabaseUrl& url) {
     }
     erase_deleted(store, blobs_, postponed);
     resting.Set(static_cast<double>(postponed.size()));
-  } while (!stopped_within(stop, kEvery));
+  } while (!stopped_within(stop, kEraseEvery));
 }
 
 }  // namespace audiogen::worker

@@ -18,15 +18,15 @@ prometheus::Gauge& turn_here =
 
 using std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kEvery{5};
+constexpr std::chrono::seconds kRollEvery{5};
 // Nothing here waits for a lock, and nobody waits for it but the users behind the one whose rows
 // are just taken in: what takes longer is given up and tried again with fewer of them. A process
 // that freezes has the turn for as long as its session may idle.
 constexpr store::SessionOptions kNeverWaits{.read_timeout = std::chrono::seconds(8),
                                             .statement_max = std::chrono::seconds(5),
                                             .lock_wait = std::chrono::seconds(0),
-                                            .idle_in_transaction_max = 3 * kEvery,
-                                            .idle_max = 3 * kEvery};
+                                            .idle_in_transaction_max = 3 * kRollEvery,
+                                            .idle_max = 3 * kRollEvery};
 
 void tell(const store::Fault& fault) {
   static Occasionally line;
@@ -88,7 +88,7 @@ void UsageRoller::run(const std::stop_token& stop, const DatabaseUrl& url) {
   store::Session session(url, kNeverWaits);
   store::Usage usage(session);
   store::Spending spending(session);
-  for (bool more = true; !stopped_within(stop, more ? std::chrono::seconds(0) : kEvery);) {
+  for (bool more = true; !stopped_within(stop, more ? std::chrono::seconds(0) : kRollEvery);) {
     more = pass(usage, stop);
     more = (!stop.stop_requested() && has_turn_ && pass(spending, stop)) || more;
   }
