@@ -28,24 +28,9 @@ class Growth : public TaskStoreTest {
         Sql("CREATE TABLE digits AS SELECT 0 AS d UNION ALL SELECT 1 UNION ALL SELECT 2 "
             "UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 UNION ALL SELECT 6 "
             "UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9"));
-    maria_ = db_.number(Sql("SELECT VERSION() LIKE '%MariaDB%'")) == 1;
-    if (maria_) {
-      db_.execute(Sql("SET GLOBAL userstat=1"));
-    }
+    db_.rows_read("tasks");  // Counts from here on.
   }
 
-  // Rows of a table that the server has read so far, or looked up.
-  std::int64_t read(const std::string& table) {
-    const std::string of = "'" + table + "'";
-    return db_.number(Sql::trusted(
-        maria_ ? "SELECT COALESCE(SUM(rows_read),0) FROM information_schema.table_statistics WHERE "
-                 "table_schema=DATABASE() AND table_name=" +
-                     of
-               : "SELECT COALESCE(SUM(count_fetch),0) FROM "
-                 "performance_schema.table_io_waits_summary_by_table WHERE "
-                 "object_schema=DATABASE() AND object_name=" +
-                     of));
-  }
   std::int64_t count(const std::string& table) {
     return db_.number(Sql::trusted("SELECT COUNT(*) FROM " + table));
   }
@@ -69,15 +54,14 @@ class Growth : public TaskStoreTest {
   };
   template <class Pass>
   Spent spent(const std::string& table, const Pass& pass) {
-    const std::int64_t rows = count(table), before = read(table);
+    const std::int64_t rows = count(table), before = db_.rows_read(table);
     pass();
-    const std::int64_t after = read(table), deleted = rows - count(table);
+    const std::int64_t after = db_.rows_read(table), deleted = rows - count(table);
     EXPECT_GE(after - before, deleted) << "the server does not count";
     return {.read = after - before, .deleted = deleted};
   }
 
   const UserId user_ = db_.add_user();
-  bool maria_ = false;
 };
 
 TEST_F(Growth, SilentProcessesGoSomeAtATime) {

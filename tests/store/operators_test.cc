@@ -203,12 +203,8 @@ TEST_F(OperatorsTest, ListsReadNoFinalTasks) {
       << user
       << ", 4, '', 1, 1, 0, 7, NOW(6), NOW(6), NOW(6), NOW(6) FROM (WITH RECURSIVE s AS (SELECT 1 "
          "AS seq UNION ALL SELECT seq+1 FROM s WHERE seq<900) SELECT seq FROM s) s");
-  const auto rows_read = [&] {
-    return db_.number(
-        Sql("SELECT SUM(ROWS_READ) FROM information_schema.TABLE_STATISTICS WHERE "
-            "TABLE_NAME='tasks' AND TABLE_SCHEMA=DATABASE()"));
-  };
-  db_.execute(Sql("SET GLOBAL userstat=1"));
+  const auto rows_read = [&] { return db_.rows_read("tasks"); };
+  rows_read();  // Counts from here on.
   Session session(db_.url(), kOperatorPatience);
   Operators fresh(session);
   const auto before = rows_read();

@@ -35,7 +35,7 @@ class DatabaseTls : public testing::Test {
 
   void serve_certificate(const std::string& host, int days) {
     certificates_.give_to_server(server_.folder(), host, days);
-    db_.execute(Sql("FLUSH SSL"));
+    db_.execute(db_.is_mariadb() ? Sql("FLUSH SSL") : Sql("ALTER INSTANCE RELOAD TLS"));
   }
 
   static std::string cipher(const DatabaseUrl& url) {
@@ -107,7 +107,10 @@ TEST_F(DatabaseTls, AUserMayNeedACertificate) {
 
 TEST(DatabaseWithoutTls, IsRefusedWhenTlsIsAskedFor) {
   const Certificates certificates;
-  const TestDatabase db(TestDatabase::Tables::kNone);
+  TestDatabase db(TestDatabase::Tables::kNone);
+  // MySQL that was given no certificate makes one, which nobody vouches for.
+  const char* const reason =
+      db.is_mariadb() ? "does not support" : "self-signed certificate in certificate chain";
   DatabaseUrl url = db.tcp_url();
   url.password = "not-the-password";
   url.tls = TlsFiles{.ca = certificates.ca(), .cert = {}, .key = {}};
@@ -118,7 +121,7 @@ TEST(DatabaseWithoutTls, IsRefusedWhenTlsIsAskedFor) {
       ADD_FAILURE() << "connected";
     } catch (const DbError& e) {
       EXPECT_EQ(e.code(), kTlsError) << e.what();
-      EXPECT_THAT(e.what(), AllOf(HasSubstr("does not support"), Not(HasSubstr("password"))));
+      EXPECT_THAT(e.what(), AllOf(HasSubstr(reason), Not(HasSubstr("password"))));
     }
   }
 }

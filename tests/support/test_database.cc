@@ -125,6 +125,27 @@ std::int64_t TestDatabase::number(const Sql& sql) {
   return rows.i64(1);
 }
 
+bool TestDatabase::is_mariadb() {
+  if (!is_mariadb_) {
+    is_mariadb_ = number(Sql("SELECT VERSION() LIKE '%MariaDB%'")) == 1;
+  }
+  return *is_mariadb_;
+}
+
+std::int64_t TestDatabase::rows_read(const std::string& table) {
+  if (is_mariadb()) {
+    execute(Sql("SET GLOBAL userstat=1"));
+  }
+  const Sql counted =
+      is_mariadb()
+          ? Sql("SELECT COALESCE(SUM(rows_read),0) FROM information_schema.table_statistics "
+                "WHERE table_schema=DATABASE() AND table_name=")
+          : Sql("SELECT COALESCE(SUM(count_fetch),0) FROM "
+                "performance_schema.table_io_waits_summary_by_table WHERE "
+                "object_schema=DATABASE() AND object_name=");
+  return number(Sql(counted).bytes(table));
+}
+
 std::string TestDatabase::text(const Sql& sql) {
   store::Rows rows = session_.query(sql);
   if (!rows.next()) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "common/base/config.h"
@@ -43,6 +44,12 @@ class TestDatabase {
   std::int64_t number(const store::Sql& sql);
   std::string text(const store::Sql& sql);
 
+  // Not MySQL.
+  bool is_mariadb();
+  // Rows of a table of this database that the server has read so far, or looked up. MariaDB counts
+  // from the first call on, and only what sessions do that were opened after it.
+  std::int64_t rows_read(const std::string& table);
+
   // A user with this much to spend, booked as the grant a real one would have. No row in the ledger
   // for zero.
   UserId add_user(Units available = credits(1'000'000));
@@ -56,6 +63,7 @@ class TestDatabase {
   DatabaseUrl url_;
   std::map<std::string, DatabaseUrl> roles_;
   store::Session session_;
+  std::optional<bool> is_mariadb_;  // Once asked for.
 };
 
 }  // namespace audiogen::test
