@@ -82,8 +82,9 @@ std::string situation_json(const Situation& now, const std::optional<queue::Dept
                [&](const Situation::Api& api) {
                  json.member("id", api.id)
                      .member("alive", api.alive)
-                     .member("unsent_seconds", duration_cast<seconds>(api.unsent).count())
-                     .member("seen_at", api.seen_at);
+                     .member("unsent_seconds", duration_cast<seconds>(api.unsent).count());
+                 decimal(json, "refused_share", api.refused_share());
+                 json.member("seen_at", api.seen_at);
                })
       .objects("failed", ended ? ended->failed : MinuteEnded().failed, [&](const auto& code) {
         json.member("code", code.first).member("in_last_minute", code.second);

@@ -230,6 +230,12 @@ std::vector<std::string> figures(const QueueSeen& seen, std::size_t room) {
       break;
     }
   }
+  const auto refused = now.refused_share();
+  if (!refused) {
+    rest.push_back("refused ?");
+  } else if (*refused > 0) {
+    rest.push_back("refused " + number(100 * *refused) + " %");
+  }
   if (ended) {
     for (const auto& [code, count] : ended->failed) {
       rest.push_back(code + " " + std::to_string(count));

@@ -12,15 +12,11 @@ constexpr auto kReportEvery = std::chrono::seconds(2);
 // By then the sweeper has looked at a task whose hint was not confirmed.
 constexpr auto kWaitMax = std::chrono::seconds(60);
 
-// The clock that makes ids.
-Instant now() {
-  return std::chrono::floor<Instant::duration>(std::chrono::system_clock::now());
-}
-
 }  // namespace
 
-TaskPublisher::TaskPublisher(const Config& config, ApiId id)
+TaskPublisher::TaskPublisher(const Config& config, ApiId id, const http::RequestMeter& creations)
     : id_(id),
+      creations_(creations),
       store_(config.database),
       publisher_(config.amqp, {}, [this](std::span<const Hint> hints) {
         const MutexLock lock(mutex_);
@@ -68,12 +64,16 @@ bool TaskPublisher::report() {
   bool all_sent = false;
   {
     const MutexLock lock(mutex_);
-    unsent_.forget(now() - kWaitMax);
-    from = unsent_.from(now());
+    const Instant now = local_now();  // By the clock that makes ids.
+    unsent_.forget(now - kWaitMax);
+    from = unsent_.from(now);
     all_sent = unsent_.empty();
   }
+  const CreationCount last_minute = refusals_.look(
+      Refusals::Clock::now(),
+      {.answered = creations_.answered("POST"), .refused = creations_.answered("POST", 503)});
   // Without a report more tasks than necessary are looked at.
-  static_cast<void>(store_.report_api(id_, from));
+  static_cast<void>(store_.report_api(id_, from, last_minute));
   return all_sent;
 }
 

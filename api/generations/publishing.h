@@ -1,5 +1,6 @@
 // After the commit: hints go to the broker, from memory. The sweeper is told once for all of them
-// which the broker has, so that it sends only the others.
+// which the broker has, so that it sends only the others; and beside it operators, what became of
+// the creations that this process was asked for.
 #pragma once
 
 #include <chrono>
@@ -7,6 +8,8 @@
 
 #include "common/base/config.h"
 #include "common/base/mutex.h"
+#include "common/domain/refusals.h"
+#include "common/http/request_meter.h"
 #include "common/queue/publisher.h"
 #include "common/queue/unsent.h"
 #include "common/store/task_store.h"
@@ -15,8 +18,9 @@ namespace audiogen::api {
 
 class TaskPublisher {
  public:
-  // Blocks until the database knows of this process, or does not answer.
-  TaskPublisher(const Config& config, ApiId id);
+  // Blocks until the database knows of this process, or does not answer. `creations`: the meter of
+  // the route that makes them.
+  TaskPublisher(const Config& config, ApiId id, const http::RequestMeter& creations);
   ~TaskPublisher();
   TaskPublisher(const TaskPublisher&) = delete;
   TaskPublisher& operator=(const TaskPublisher&) = delete;
@@ -41,6 +45,8 @@ class TaskPublisher {
   void keep_reporting();
 
   const ApiId id_;
+  const http::RequestMeter& creations_;
+  Refusals refusals_;       // As store_.
   store::TaskStore store_;  // The constructor's, then the reporter's.
   Mutex mutex_;
   ConditionVariable changed_;

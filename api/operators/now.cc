@@ -167,7 +167,8 @@ void write_processes(JsonWriter& json, const Situation& now) {
         .member("alive", api->alive)
         .member("seen_seconds", since(api->seen_at, now.at).count());
     decimal(json, "unsent_seconds", api->unsent);
-    json.key("refused_share").null().end_object();
+    decimal(json, "refused_share", api->refused_share());
+    json.end_object();
   }
   json.end_array();
 }

@@ -45,7 +45,7 @@ bool has_issuer(const Config& config) {
 
 constexpr std::array kRoutes = {
     Route{.method = "POST",
-          .path = "/api/v1/audio/generations",
+          .path = kGenerationsPath,
           .access = Access::kApiAccess,
           .rate = RateClass::kCreate,
           .handle = [](Parts& parts, Call call) { parts.generations->create(std::move(call)); },
@@ -59,7 +59,7 @@ constexpr std::array kRoutes = {
                                                         : std::nullopt;
           }},
     Route{.method = "GET",
-          .path = "/api/v1/audio/generations",
+          .path = kGenerationsPath,
           .access = Access::kBearer,
           .rate = RateClass::kRead,
           .handle = [](Parts& parts, Call call) { parts.history->list(std::move(call)); }},

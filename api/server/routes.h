@@ -48,6 +48,9 @@ struct Parts {
   Oidc* oidc = nullptr;    // Null: OIDC_ISSUER is not set.
 };
 
+// Where generations are made, and listed.
+inline constexpr std::string_view kGenerationsPath = "/api/v1/audio/generations";
+
 // Stands in the table for the path of CDN_URL.
 inline constexpr std::string_view kFilesRoot = "(CDN_URL)";
 

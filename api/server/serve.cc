@@ -113,7 +113,7 @@ int serve(const Config& config) {
   }
   std::atomic<bool> draining{false};
   store::Probe database(config.database, store::Probe::Watches::kIntakeToo);
-  TaskPublisher publisher(config, id);
+  TaskPublisher publisher(config, id, http::RequestMeter::of(std::string(kGenerationsPath)));
   RateLimiter limiter(config);
   Authenticator keys(config, limiter, Authenticator::bearer_keys(config));
   std::optional<Authenticator> sessions;

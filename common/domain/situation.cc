@@ -373,4 +373,21 @@ std::uint64_t ScaleWatch::look(const ScaleFigures& figures, Time now) {
   return figures.limited_by ? std::min(out, std::max<std::uint64_t>(figures.current, 1)) : out;
 }
 
+std::optional<double> Situation::refused_share() const {
+  CreationCount sum;
+  bool any = false;
+  for (const Api& api : apis) {
+    if (!api.alive) {
+      continue;
+    }
+    if (!api.last_minute) {
+      return std::nullopt;
+    }
+    any = true;
+    sum.answered += api.last_minute->answered;
+    sum.refused += api.last_minute->refused;
+  }
+  return any ? std::optional(sum.refused_share()) : std::nullopt;
+}
+
 }  // namespace audiogen

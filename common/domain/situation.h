@@ -18,6 +18,7 @@
 #include "common/base/time.h"
 #include "common/domain/operator_action.h"
 #include "common/domain/pricing.h"
+#include "common/domain/refusals.h"
 #include "common/domain/worker_status.h"
 
 namespace audiogen {
@@ -66,6 +67,12 @@ struct Situation {
     bool alive = false;  // Heard of within kApiGone; an end is not told apart from a loss.
     // For how long the oldest of its hints has waited for the broker to have it; 0: none waits.
     std::chrono::milliseconds unsent{0};
+    // What it did with the creations of the minute before. Nullopt: it does not tell, or is gone.
+    std::optional<CreationCount> last_minute;
+
+    std::optional<double> refused_share() const {
+      return last_minute ? std::optional(last_minute->refused_share()) : std::nullopt;
+    }
   };
 
   Instant at{};
@@ -92,6 +99,9 @@ struct Situation {
   // All that is open and not worked on.
   AtLeast backlog() const { return ready + waiting_retry + parked; }
   AtLeast open() const { return backlog() + running; }
+  // Of what all processes were asked for in their last minutes. Nullopt: none tells, or not all
+  // that are alive do.
+  std::optional<double> refused_share() const;
   std::chrono::milliseconds oldest_waiting() const { return std::max(oldest_ready, oldest_parked); }
 };
 

@@ -19,6 +19,11 @@ std::size_t place_in(const Array& all, const Value& value) {
   return static_cast<std::size_t>(std::find(all.begin(), all.end(), value) - all.begin());
 }
 
+std::uint64_t value_of(const std::atomic<prometheus::Counter*>& place) {
+  const prometheus::Counter* const counter = place.load(std::memory_order_acquire);
+  return counter == nullptr ? 0 : static_cast<std::uint64_t>(counter->Value());
+}
+
 struct Meters {
   Mutex mutex;
   std::map<std::string, RequestMeter> all GUARDED_BY(mutex);  // By their routes.
@@ -57,6 +62,18 @@ prometheus::Counter& RequestMeter::of(std::string_view method, int status) {
     place.store(counter, std::memory_order_release);
   }
   return *counter;
+}
+
+std::uint64_t RequestMeter::answered(std::string_view method) const {
+  std::uint64_t sum = 0;
+  for (const auto& place : counters_[place_in(kMethodNames, method)]) {
+    sum += value_of(place);
+  }
+  return sum;
+}
+
+std::uint64_t RequestMeter::answered(std::string_view method, int status) const {
+  return value_of(counters_[place_in(kMethodNames, method)][place_in(kStatusCodes, status)]);
 }
 
 void RequestMeter::count(std::string_view method, int status) noexcept {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -30,6 +31,10 @@ class RequestMeter {
   void expect(std::string_view method) { of(method, 503); }
   // Any thread, never throws.
   void count(std::string_view method, int status) noexcept;
+  // How many requests of `method`, one of HTTP's own, were answered so far; with `status`, with it.
+  // Counts that others are adding to may be missing. Never blocks.
+  std::uint64_t answered(std::string_view method) const;
+  std::uint64_t answered(std::string_view method, int status) const;
   void took(std::chrono::duration<double> time) noexcept { times_.observe(time.count()); }
 
  private:

@@ -35,6 +35,7 @@ extern const std::string_view migration_0022;
 extern const std::string_view migration_0023;
 extern const std::string_view migration_0024;
 extern const std::string_view migration_0025;
+extern const std::string_view migration_0026;
 
 namespace {
 
@@ -418,7 +419,8 @@ std::span<const Migration> migrations() {
                                  Migration{22, migration_0022, Older::kServe},
                                  Migration{23, migration_0023, Older::kServe},
                                  Migration{24, migration_0024, Older::kServe},
-                                 Migration{25, migration_0025, Older::kServe}};
+                                 Migration{25, migration_0025, Older::kServe},
+                                 Migration{26, migration_0026, Older::kServe}};
   return all;
 }
 

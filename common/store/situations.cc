@@ -152,7 +152,9 @@ std::vector<Situation::Worker> read_workers(Session& session, Instant now) {
 }
 
 void Situations::read_apis(Situation& out) {
-  Sql sql("SELECT id, unsent_from, seen_at FROM api_processes ORDER BY seen_at DESC LIMIT ");
+  Sql sql(
+      "SELECT id, unsent_from, seen_at, creations, refused FROM api_processes ORDER BY seen_at "
+      "DESC LIMIT ");
   Rows rows = session_.query(sql << kProcessesLooked);
   while (rows.next()) {
     const Instant seen_at = rows.time(3);
@@ -161,10 +163,14 @@ void Situations::read_apis(Situation& out) {
     constexpr std::chrono::milliseconds kTold{2'000};
     const auto unsent =
         std::chrono::duration_cast<std::chrono::milliseconds>(seen_at - made_at(rows.uuid(2)));
-    out.apis.push_back({.id = rows.id<ApiId>(1),
-                        .seen_at = seen_at,
-                        .alive = out.at - seen_at < kApiGone,
-                        .unsent = unsent < kTold ? std::chrono::milliseconds(0) : unsent});
+    out.apis.push_back(
+        {.id = rows.id<ApiId>(1),
+         .seen_at = seen_at,
+         .alive = out.at - seen_at < kApiGone,
+         .unsent = unsent < kTold ? std::chrono::milliseconds(0) : unsent,
+         .last_minute = out.at - seen_at >= kApiGone || rows.is_null(4)
+                            ? std::nullopt
+                            : std::optional(CreationCount{rows.u64(4), rows.u64(5)})});
   }
   std::sort(
       out.apis.begin(), out.apis.end(), [](const auto& a, const auto& b) { return a.id < b.id; });

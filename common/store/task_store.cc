@@ -361,12 +361,16 @@ Result<Done, StoreFault> TaskStore::report_worker_ended(WorkerId worker) {
   });
 }
 
-Result<Done, StoreFault> TaskStore::report_api(ApiId api, TaskId unsent_from) {
+Result<Done, StoreFault> TaskStore::report_api(ApiId api,
+                                               TaskId unsent_from,
+                                               const std::optional<CreationCount>& last_minute) {
   return guarded<Done>("report_api", [&] {
-    Sql sql("INSERT INTO api_processes (id, unsent_from, seen_at) VALUES (");
-    sql << api << "," << unsent_from
+    Sql sql("INSERT INTO api_processes (id, unsent_from, creations, refused, seen_at) VALUES (");
+    sql << api << "," << unsent_from << ","
+        << (last_minute ? std::optional(last_minute->answered) : std::nullopt) << ","
+        << (last_minute ? std::optional(last_minute->refused) : std::nullopt)
         << ",UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE unsent_from=VALUES(unsent_from), "
-           "seen_at=VALUES(seen_at)";
+           "creations=VALUES(creations), refused=VALUES(refused), seen_at=VALUES(seen_at)";
     session_.execute(sql);
     forget_silent<ApiId>(session_, Sql("FROM api_processes"));
     return Done{};

@@ -14,6 +14,7 @@
 #include "common/base/local_clocks.h"
 #include "common/base/result.h"
 #include "common/domain/clock_trust.h"
+#include "common/domain/refusals.h"
 #include "common/domain/shares.h"
 #include "common/store/books.h"
 #include "common/store/commands.h"
@@ -145,9 +146,12 @@ class TaskStore {
                                               const std::unordered_set<TaskId>& without = {},
                                               bool express_only = false);
 
-  // An API process is alive, and the first hints of its tasks before `unsent_from` were confirmed.
-  // Forgets processes not seen for a day, some at a time.
-  Result<Done, StoreFault> report_api(ApiId api, TaskId unsent_from);
+  // An API process is alive, the first hints of its tasks before `unsent_from` were confirmed, and
+  // `last_minute` is what it did with creations. Forgets processes not seen for a day, some at a
+  // time.
+  Result<Done, StoreFault> report_api(ApiId api,
+                                      TaskId unsent_from,
+                                      const std::optional<CreationCount>& last_minute = {});
 
   // Whether this store, and no other one of this database, has the turn with a chore. It has it for
   // as long as it goes on asking.

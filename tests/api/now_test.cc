@@ -108,7 +108,13 @@ TEST(NowJson, TellsWhatWasSeen) {
   first.status.providers = std::vector<ProviderStatus>{provider};
   draining.status.draining = true;
   now.workers = {first, draining, worker(State::kEnded), worker(State::kLost)};
-  now.apis = {{.id = ApiId::make(), .seen_at = kNow, .alive = true, .unsent = milliseconds(4'500)}};
+  now.apis = {
+      {.id = ApiId::make(),
+       .seen_at = kNow,
+       .alive = true,
+       .unsent = milliseconds(4'500),
+       .last_minute = CreationCount{.answered = 8, .refused = 2}},
+      {.id = ApiId::make(), .seen_at = kNow - seconds(1), .alive = true, .last_minute = {}}};
   store::Stuck stuck{.at = kNow, .whole = false, .causes = {{"retry", 2}}, .tasks = {}};
   stuck.tasks.emplace_back();
   stuck.tasks[0].row.view.created_at = kNow - seconds(150);
@@ -142,6 +148,8 @@ TEST(NowJson, TellsWhatWasSeen) {
   EXPECT_STREQ(json["workers"][3]["state"].GetString(), "lost");
   EXPECT_EQ(json["workers_gone"]["lost"].GetInt(), 1);
   EXPECT_DOUBLE_EQ(json["apis"][0]["unsent_seconds"].GetDouble(), 4.5);
+  EXPECT_DOUBLE_EQ(json["apis"][0]["refused_share"].GetDouble(), 0.25);
+  EXPECT_TRUE(json["apis"][1]["refused_share"].IsNull()) << "of a release before: not known";
   EXPECT_EQ(json["stuck"]["causes"][0]["tasks"].GetInt(), 2);
   EXPECT_EQ(json["stuck"]["tasks"][0]["age_seconds"].GetInt(), 150);
   EXPECT_FALSE(json["stuck"]["whole"].GetBool());

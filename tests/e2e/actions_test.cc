@@ -188,6 +188,14 @@ TEST_F(ActionsTest, APausedIntakeRefusesCreationsAtEveryProcess) {
   EXPECT_THAT(told["verdict"].GetString(), HasSubstr("Intake paused by operator: a test's reason"));
   EXPECT_STREQ(told["intake_paused_by"].GetString(), "ops");
   EXPECT_TRUE(stack_.admin({"intake", "show"})["paused"].GetBool());
+  // Each process tells what part of its creations it refuses.
+  EXPECT_TRUE(eventually(30s, [&] {
+    const auto now = http("GET", stack_.ops_url() + "/ops/now").json();
+    return now["apis"].Size() == 2 && now["apis"][0]["refused_share"].IsNumber() &&
+           now["apis"][1]["refused_share"].IsNumber() &&
+           now["apis"][0]["refused_share"].GetDouble() > 0 &&
+           now["apis"][1]["refused_share"].GetDouble() > 0;
+  }));
   // What was accepted goes on.
   stack_.start_worker();
   EXPECT_EQ(stack_.wait_final(ann_, before).text("status"), "succeeded");

@@ -26,6 +26,10 @@ TEST(RequestMeter, CountsByMethodAndStatusAndWhatItDoesNotKnowAsOther) {
   for (const char* method : {"BREW", "get", ""}) {
     meter.count(method, 418);
   }
+  EXPECT_EQ(meter.answered("GET"), 3U);
+  EXPECT_EQ(meter.answered("GET", 200), 3U);
+  EXPECT_EQ(meter.answered("GET", 503), 0U);
+  EXPECT_EQ(meter.answered("POST"), 0U);
   meter.took(std::chrono::milliseconds(3));
   meter.took(std::chrono::hours(1));
   const std::string text = metrics::render();

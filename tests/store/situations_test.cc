@@ -189,6 +189,26 @@ TEST_F(SituationsTest, AProcessOfTheApiTellsSinceWhenHintsAreUnsent) {
   }
 }
 
+TEST_F(SituationsTest, AProcessOfTheApiTellsHowManyCreationsItRefused) {
+  const ApiId telling = ApiId::make(), gone = ApiId::make();
+  must(store_.report_api(telling, TaskId::make(), CreationCount{.answered = 1, .refused = 1}));
+  must(store_.report_api(telling, TaskId::make(), CreationCount{.answered = 40, .refused = 10}));
+  must(store_.report_api(gone, TaskId::make(), CreationCount{.answered = 1, .refused = 1}));
+  must(store_.report_api_ended(gone));
+  Situation then = look();
+  ASSERT_THAT(then.apis, SizeIs(2));
+  for (const auto& api : then.apis) {
+    EXPECT_EQ(api.refused_share(), api.id == telling ? std::optional(0.25) : std::nullopt);
+  }
+  EXPECT_EQ(then.refused_share(), 0.25);
+  // As programs of the step before do.
+  db_.execute(Sql("INSERT INTO api_processes (id, unsent_from, seen_at) VALUES (")
+              << ApiId::make() << "," << TaskId::make() << ",UTC_TIMESTAMP(6))");
+  then = look();
+  ASSERT_THAT(then.apis, SizeIs(3));
+  EXPECT_EQ(then.refused_share(), std::nullopt) << "of one it is not known";
+}
+
 TEST_F(SituationsTest, OneSessionHasTheTurn) {
   Session other(db_.as("api"), kLooksPatience);
   Situations others(other);

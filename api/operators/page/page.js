@@ -398,7 +398,7 @@ const drawApis = table("apis", [
   ["State", (a) => a.alive === true ? { text: "alive", tone: "good" } : a.alive === false ? { text: "gone", tone: "" } : kUnknown],
   ["Heard of", (a) => isNumber(a.seen_seconds) ? `${duration(a.seen_seconds)} ago` : kUnknown, "number"],
   ["Oldest hint unsent", (a) => a.alive === false ? "none" : a.unsent_seconds === 0 ? "none" : duration(a.unsent_seconds), "number"],
-  ["Refused (503)", (a) => share(a.refused_share), "number"],
+  ["Refused (503)", (a) => a.alive === false ? "none" : share(a.refused_share), "number"],
 ], (a) => text(a.id), "No API process was heard of within a day.", 20);
 
 const drawStuck = table("stuck", [
