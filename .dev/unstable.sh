@@ -3,7 +3,7 @@
 # a folder, and programs run in it (chroot), in a mount namespace of their own: nothing stays mounted.
 
 unstable=$state/unstable
-readonly unstable_packages=(mysql-server-core rabbitmq-server)
+readonly unstable_packages=(mysql-server-core rabbitmq-server libfaketime)  # The last one for tests.
 
 # kind_of DIR CHOSEN DEFAULT…: what runs from DIR: what is chosen, else what ran there last, else the
 # default, the first of those that there are.
@@ -33,7 +33,7 @@ becomes() {
 
 # Only root may run programs in another root folder.
 lay_unstable() {
-  [[ ! -e $unstable/.complete ]] || return 0
+  [[ $(cat "$unstable/.complete" 2>/dev/null) != "${unstable_packages[*]}" ]] || return 0
   ((EUID == 0)) || die 'DATABASE=mysql and BROKER=4 run in a folder with a root of its own: be root'
   need_packages debootstrap
   step 'Laying MySQL and RabbitMQ of Debian unstable into .local/unstable'
@@ -47,7 +47,7 @@ lay_unstable() {
       unstable "$unstable" http://deb.debian.org/debian
   ) || exit 1
   echo '127.0.0.1 localhost' >"$unstable/etc/hosts"
-  touch "$unstable/.complete"
+  echo "${unstable_packages[*]}" >"$unstable/.complete"
   step_done
 }
 
@@ -111,6 +111,8 @@ mysql_start() {
       show_log "$dir/install.log"
       return 1
     fi
+    # A killed server leaves this with its process number, which by now may be somebody else's: then none would start.
+    rm -f "$dir/s.lock"
     in_unstable "$dir" /usr/sbin/mysqld "--defaults-file=$dir/my.cnf"
     spawn "$dir/mariadbd.pid" "$dir/mariadb.log" "$dir/data-mysql" "${command_there[@]}"
   fi

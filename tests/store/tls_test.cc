@@ -77,10 +77,12 @@ TEST_F(DatabaseTls, OnlyTheRightServerIsTold) {
   EXPECT_EQ(other_host.code(), kTlsError);
   EXPECT_THAT(other_host.what(), HasSubstr("not for the host of DATABASE_URL"));
 
-  serve_certificate("localhost", -1);
-  const DbError expired = refusal(url(certificates_.ca()));
-  EXPECT_EQ(expired.code(), kTlsError);
-  EXPECT_THAT(expired.what(), HasSubstr("expired"));
+  if (db_.is_mariadb()) {  // MySQL takes no certificate that is over, so it cannot show one.
+    serve_certificate("localhost", -1);
+    const DbError expired = refusal(url(certificates_.ca()));
+    EXPECT_EQ(expired.code(), kTlsError);
+    EXPECT_THAT(expired.what(), HasSubstr("expired"));
+  }
 
   serve_certificate("localhost", 2);
   EXPECT_THAT(cipher(url(certificates_.ca())), HasSubstr("TLS_"));
