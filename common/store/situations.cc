@@ -158,19 +158,19 @@ void Situations::read_apis(Situation& out) {
   Rows rows = session_.query(sql << kProcessesLooked);
   while (rows.next()) {
     const Instant seen_at = rows.time(3);
+    const bool alive = out.at - seen_at < kApiGone;
     // Where none waits, it is of when it was told, but for a hint on its way to the broker, and for
     // what two clocks differ by.
     constexpr std::chrono::milliseconds kTold{2'000};
     const auto unsent =
         std::chrono::duration_cast<std::chrono::milliseconds>(seen_at - made_at(rows.uuid(2)));
-    out.apis.push_back(
-        {.id = rows.id<ApiId>(1),
-         .seen_at = seen_at,
-         .alive = out.at - seen_at < kApiGone,
-         .unsent = unsent < kTold ? std::chrono::milliseconds(0) : unsent,
-         .last_minute = out.at - seen_at >= kApiGone || rows.is_null(4)
-                            ? std::nullopt
-                            : std::optional(CreationCount{rows.u64(4), rows.u64(5)})});
+    out.apis.push_back({.id = rows.id<ApiId>(1),
+                        .seen_at = seen_at,
+                        .alive = alive,
+                        .unsent = unsent < kTold ? std::chrono::milliseconds(0) : unsent,
+                        .last_minute = !alive || rows.is_null(4) ? std::nullopt
+                                                                 : std::optional(CreationCount{
+                                                                       rows.u64(4), rows.u64(5)})});
   }
   std::sort(
       out.apis.begin(), out.apis.end(), [](const auto& a, const auto& b) { return a.id < b.id; });

@@ -1,3 +1,4 @@
+// The window over creations that were answered and refused: a minute, whatever the looks are like.
 #include "common/domain/refusals.h"
 
 #include <gtest/gtest.h>

@@ -11,6 +11,7 @@ namespace audiogen {
 
 inline constexpr int kSoundRate = 24000;  // Hz
 
+// Of a duration that is not negative, rounded.
 constexpr std::size_t samples_in(double seconds) {
   return static_cast<std::size_t>(seconds * kSoundRate + 0.5);
 }
