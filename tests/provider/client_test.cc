@@ -9,15 +9,19 @@
 #include <iterator>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
+#include "common/base/unique_fd.h"
 #include "common/http/egress.h"
 #include "tests/provider/connect_proxy.h"
 #include "tests/provider/fixture.h"
+#include "tests/provider/silent_listener.h"
 #include "tests/support/provider_double.h"
 #include "tests/support/wait.h"
 
@@ -454,6 +458,29 @@ TEST(Client, AfterRunsOnItsThreadInTime) {
   ASSERT_EQ(came.wait_for(kPatience), std::future_status::ready);
   EXPECT_GE(came.get() - before, 120ms);
   client.after(1h, [] { FAIL(); });
+}
+
+// The number of a connection that is given up while it is made may be another thread's at once: for
+// the thread sanitizer.
+TEST(Client, CallsEndWhileTheirConnectionsAreBeingMade) {
+  const SilentListener silent("127.0.0.2");
+  http::Client client;
+  std::atomic<bool> done{false};
+  std::thread neighbour([&] {
+    while (!done) {
+      const UniqueFd other(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    }
+  });
+  for (int i = 0; i < 500; ++i) {
+    auto call = send(client, get("http://127.0.0.2:" + std::to_string(silent.port()) + "/"));
+    std::promise<void> begun;
+    client.after(0ms, [&] { begun.set_value(); });
+    begun.get_future().wait();
+    call.call->cancel();
+    EXPECT_EQ(fault_text(call.wait()), "canceled");
+  }
+  done = true;
+  neighbour.join();
 }
 
 TEST(Client, PublicOnlyNeverConnectsElsewhere) {
