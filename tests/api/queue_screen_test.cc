@@ -117,6 +117,22 @@ TEST(QueueScreen, ShowsEverythingIn24Lines) {
                     HasSubstr("q quit  p pause  s sort: age  / find  Enter open")));
 }
 
+// Clients may be turned away while every number of the queue looks well.
+TEST(QueueScreen, TellsWhatPartOfTheCreationsIsRefused) {
+  auto now = seen();
+  const auto text = [&] { return all(draw(now, {}, {}, Paint::kNone)); };
+  Situation::Api api{.alive = true, .last_minute = CreationCount{.answered = 200, .refused = 50}};
+  now.now.apis = {api};
+  EXPECT_THAT(text(), HasSubstr("  refused 25 %"));
+  now.now.apis[0].last_minute->refused = 0;
+  EXPECT_THAT(text(), Not(HasSubstr("refused")));
+  api.last_minute.reset();
+  now.now.apis.push_back(api);
+  EXPECT_THAT(text(), HasSubstr("  refused ?")) << "one of them does not tell";
+  now.now.apis[1].alive = false;
+  EXPECT_THAT(text(), Not(HasSubstr("refused"))) << "one that is gone refuses nobody";
+}
+
 TEST(QueueScreen, LeavesOutWhatMattersLeastIn60Columns) {
   const std::string wide = all(draw(seen(), {}, {.rows = 24, .columns = 80}, Paint::kNone));
   const std::string narrow = all(draw(seen(), {}, {.rows = 24, .columns = 60}, Paint::kNone));
