@@ -12,7 +12,7 @@ readonly build_packages=(
   libssl-dev libturbojpeg0-dev libutf8proc-dev libwebp-dev prometheus-cpp-dev rapidjson-dev)
 readonly test_packages=(
   clang clang-format ffmpeg libbenchmark-dev libclang-rt-14-dev libfaketime libgmock-dev libgtest-dev
-  nginx-light openssl opus-tools pocketsphinx pocketsphinx-en-us prometheus prometheus-alertmanager python3-jsonschema python3-yaml shellcheck systemd tmux)
+  nginx-light openssl opus-tools pocketsphinx pocketsphinx-en-us prometheus prometheus-alertmanager prometheus-blackbox-exporter python3-jsonschema python3-yaml shellcheck systemd tmux)
 readonly browser_packages=(chromium fonts-dejavu-core)  # For the tests of the console.
 
 readonly package_packages=(debootstrap dpkg-dev lintian)  # For the test of the Debian package.

@@ -20,7 +20,9 @@
 
 #include "common/queue/amqp.h"
 #include "tests/e2e/chain.h"
+#include "tests/support/certificates.h"
 #include "tests/support/places.h"
+#include "tests/support/small_disk.h"
 #include "tests/support/tcp_proxy.h"
 #include "tests/support/test_broker.h"
 #include "tests/support/wait.h"
@@ -84,12 +86,18 @@ std::string hurried(std::string rules) {
   return rules;
 }
 
+// Whose certificate is looked at, and who looks. An empty one: nobody's.
+struct Certified {
+  std::string address{}, exporter{};
+};
+
 class Prometheus {
  public:
   Prometheus(const std::string& folder,
              const std::string& rules,
              const std::string& api_ops,
-             const std::vector<std::string>& worker_ops)
+             const std::vector<std::string>& worker_ops,
+             const Certified& certified = {})
       : folder_(folder + "/prometheus"), url_("http://127.0.0.1:" + std::to_string(free_port())) {
     std::filesystem::create_directories(folder_);
     std::ofstream(folder_ + "/alerts.yml") << rules;
@@ -108,6 +116,11 @@ class Prometheus {
     };
     ask("api-1, api-2", {api_ops});
     ask("worker", worker_ops);
+    if (!certified.address.empty()) {
+      replace_all(config, "scrape_interval: 1m", "scrape_interval: 1s");
+      replace_all(config, "targets: []", "targets: [\"" + certified.address + "\"]");
+      replace_all(config, "blackbox:9115", certified.exporter);
+    }
     std::ofstream(folder_ + "/prometheus.yml") << config;
     process_ = std::make_unique<Process>(
         std::vector<std::string>{"/usr/bin/prometheus",
@@ -332,6 +345,63 @@ TEST(Alerts, TheDatabaseGoesAndComesBack) {
   EXPECT_TRUE(prometheus->clears("DatabaseUnreachable", ask));
   EXPECT_TRUE(prometheus->clears("ErrorBudgetFast", ask));
   EXPECT_TRUE(prometheus->clears("ErrorBudgetSlow", ask));
+}
+
+TEST(Alerts, ADiskFillsAndIsEmptiedAgain) {
+  const SmallDisk disk(64);
+  Stack::Options options;
+  options.environment["BLOB_URL"] = "file://" + disk.folder() + "/blobs";
+  Stack stack(options);
+  const auto prometheus = watch(stack, 1);
+  const Account ann = stack.account();
+  disk.fill();
+  const std::string id = stack.create(ann, Stack::body()).text("id");
+  EXPECT_TRUE(prometheus->fires("DiskFilling"));
+  disk.empty();
+  EXPECT_TRUE(prometheus->clears("DiskFilling"));
+  EXPECT_EQ(stack.wait_final(ann, id).text("status"), "succeeded") << "it was made meanwhile";
+}
+
+TEST(Alerts, ACertificateEndsSoonAndIsRenewed) {
+  Stack::Options options;
+  options.workers = 0;
+  Stack stack(options);
+  const Certificates certificates;
+  const std::string path = stack.log_folder() + "/shown";
+  const std::string address = "127.0.0.1:" + std::to_string(free_port());
+  const std::string exporter = "127.0.0.1:" + std::to_string(free_port());
+  const auto serve = [&](int days) {
+    certificates.issue(path, "localhost", days);
+    return std::make_unique<Process>(std::vector<std::string>{"/usr/bin/openssl",
+                                                              "s_server",
+                                                              "-quiet",
+                                                              "-accept",
+                                                              address,
+                                                              "-cert",
+                                                              path + ".pem",
+                                                              "-key",
+                                                              path + ".key"},
+                                     std::map<std::string, std::string>{},
+                                     path + ".log");
+  };
+  const Process blackbox({"/usr/bin/prometheus-blackbox-exporter",
+                          "--config.file=" + source_path(".deploy/observe/blackbox.yml"),
+                          "--web.listen-address=" + exporter},
+                         {},
+                         stack.log_folder() + "/blackbox.log");
+  const Prometheus prometheus(stack.log_folder(),
+                              hurried(read_file(".deploy/observe/alerts.yml")),
+                              stack.ops_url(),
+                              {},
+                              {.address = address, .exporter = exporter});
+  auto server = serve(13);
+  EXPECT_TRUE(prometheus.fires("CertificateExpiring")) << server->log() << blackbox.log();
+  server.reset();
+  server = serve(90);
+  EXPECT_TRUE(prometheus.clears("CertificateExpiring"));
+  // Not because nobody can be asked any more.
+  EXPECT_EQ(prometheus.found("probe_success == 1"), 1) << server->log() << blackbox.log();
+  EXPECT_EQ(prometheus.found("probe_ssl_earliest_cert_expiry > time() + 89 * 86400"), 1);
 }
 
 TEST(Alerts, AProviderFailsAndWorksAgain) {

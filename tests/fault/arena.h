@@ -12,10 +12,10 @@
 #include <thread>
 #include <vector>
 
-#include "tests/fault/small_disk.h"
 #include "tests/support/clusters.h"
 #include "tests/support/private_database.h"
 #include "tests/support/provider_double.h"
+#include "tests/support/small_disk.h"
 #include "tests/support/stack.h"
 #include "tests/support/tcp_proxy.h"
 #include "tests/support/test_broker.h"

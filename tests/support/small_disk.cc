@@ -1,4 +1,4 @@
-#include "tests/fault/small_disk.h"
+#include "tests/support/small_disk.h"
 
 #include <cerrno>
 #include <cstdlib>
