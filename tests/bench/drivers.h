@@ -47,6 +47,8 @@ void bench_over_capacity(Context& context);
 void bench_backlog(Context& context);
 // scale_driver.cc
 void bench_scale(Context& context);
+// growth_driver.cc
+void bench_growth(Context& context);
 
 // Connections of a closed loop.
 inline constexpr std::size_t kConnections = 64;

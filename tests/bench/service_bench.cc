@@ -102,6 +102,7 @@ constexpr Driver kDrivers[] = {{"start", bench_start},
                                {"broker-away", bench_broker_away},
                                {"over-capacity", bench_over_capacity},
                                {"scale", bench_scale},
+                               {"growth", bench_growth},
                                {"codec", bench_codec},
                                {"voices", bench_voices}};
 
@@ -158,7 +159,9 @@ int run(int argc, char** argv) {
       "with nothing else to do.");
   app.add_option("--seconds", context.seconds, "of each load");
   app.add_flag("--smoke", context.smoke, "shows only that everything works");
-  app.add_option("--max-rows", context.rows_max, "finished tasks that `scale` goes up to");
+  app.add_option("--max-rows",
+                 context.rows_max,
+                 "finished tasks that `scale` goes up to, and rows that `growth` does");
   app.add_option("--backlog", context.backlog, "waiting tasks that `backlog` makes");
   app.add_option("--results", results, "file to write the tables to");
   app.add_option("name", names, "drivers; without: all");
