@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -273,6 +274,47 @@ void waiting(Context& context,
                        .digits = 3});
 }
 
+// Pages of operators that are open, beside none: each asks once a second. There is no worker yet,
+// so what they cost is all the difference.
+void viewers(Context& context, Stand& stand, const std::string& beside) {
+  constexpr int kViewers = 10;
+  const int seconds = static_cast<int>(context.scaled(40, 2));
+  const auto percent = [&](int pages) {
+    const Usage before = stand.usage();
+    const auto began = Clock::now();
+    for (int second = 0; second < seconds; ++second) {
+      for (int page = 0; page < kViewers; ++page) {
+        if (page < pages && test::http("GET", stand.stack().ops_url() + "/ops/now").status != 200) {
+          fail("/ops/now does not answer");
+        }
+        std::this_thread::sleep_until(began + std::chrono::seconds(second) +
+                                      std::chrono::milliseconds(100) * (page + 1));
+      }
+    }
+    const double took = since(began);
+    Usage after = stand.usage();
+    std::map<std::string, double> out;
+    for (const auto& [part, used] : after) {
+      const auto was = before.find(part);
+      out[part] = 100 * (used - (was == before.end() ? 0 : was->second)) / took;
+    }
+    return out;
+  };
+  auto without = percent(0), with = percent(kViewers);
+  const double api = with["api"] - without["api"];
+  const double database = with["database"] - without["database"];
+  context.report.line({.name = std::to_string(kViewers) + " viewers of /ops, " + beside,
+                       .note = fixed(api, 2) + " % of a core in the API, " + fixed(database, 2) +
+                               " % in the database, beyond " + fixed(without["api"], 2) +
+                               " % and " + fixed(without["database"], 2) + " % without them"});
+  context.report.goal({.what = "ten viewers of /ops, " + beside + ", of a core",
+                       .figure = api + database,
+                       .target = 1,
+                       .unit = "%",
+                       .at_most = true,
+                       .digits = 2});
+}
+
 // Tasks that were tried once, due one after the other: how long each is before somebody has it.
 void retries(Context& context, Stand& stand, const std::string& beside) {
   constexpr auto kGivenUp = std::chrono::seconds(120);
@@ -406,6 +448,7 @@ void backlog(Context& context, const Shape& shape) {
   context.report.line({.name = std::to_string(made.size()) + " wait, " + shape.name,
                        .note = "made in " + fixed(filled, 0) + " s, hinted in " +
                                fixed(since(began) - filled, 0) + " s"});
+  viewers(context, stand, beside);
   empty->add_worker(worker);
   stand.add_worker(worker);
   wait_until_full(stand);
@@ -437,12 +480,13 @@ void backlog(Context& context, const Shape& shape) {
 
 void bench_backlog(Context& context) {
   context.report.begin("backlog",
-                       "Tasks that wait, a million of them, and one worker of 20 places, all "
-                       "taken, with a provider that takes 1 s. Creations by others, as a closed "
-                       "loop of 64 connections, in turn with those of a service in which nothing "
-                       "waits. Then what is written while nothing happens, how long a due retry "
-                       "is nobody's, and how long each look at the queue takes, also while a "
-                       "snapshot is open that is older than many ends of tasks.");
+                       "Tasks that wait, a million of them. What ten open pages of operators cost; "
+                       "then one worker of 20 places, all taken, with a provider that takes 1 s. "
+                       "Creations by others, as a closed loop of 64 connections, in turn with "
+                       "those of a service in which nothing waits. Then what is written while "
+                       "nothing happens, how long a due retry is nobody's, and how long each look "
+                       "at the queue takes, also while a snapshot is open that is older than many "
+                       "ends of tasks.");
   backlog(context, kManyUsers);
   backlog(context, kFewUsers);
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # package.sh BUILD WORK: the Debian package that CPack makes in BUILD (of the preset `release`), from its making to its
-# purge: lintian, then in a fresh Debian 12 in WORK (debootstrap) installed, set up as README.md says, its programs run as
+# purge: lintian, then in a fresh Debian of this machine's release in WORK (debootstrap) installed, set up as README.md says, its programs run as
 # their units say, upgraded, removed and purged. `./dev test --all` runs it; as root, with the package registry in reach,
 # and a database and a broker of its own. Systemd itself does not run: what a unit says, as_unit() does.
 set -euo pipefail
@@ -148,8 +148,10 @@ deb=$(cd "$work" && ls audiogen_1.0.0_*.deb)
 lintian --allow-root --fail-on error,warning --suppress-tags initial-upload-closes-no-bugs "$work/$deb" ||
   fail 'lintian found something'
 
-step 'Laying a Debian 12'
-debootstrap --variant=minbase bookworm "$root" http://deb.debian.org/debian >"$work/debootstrap.log" 2>&1 ||
+# The package is for the release that it was built on.
+suite=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
+step "Laying a Debian ($suite)"
+debootstrap --variant=minbase "$suite" "$root" http://deb.debian.org/debian >"$work/debootstrap.log" 2>&1 ||
   fail "see $work/debootstrap.log"
 cp /etc/resolv.conf "$root/etc/resolv.conf"
 cp -r /etc/apt/apt.conf.d/. "$root/etc/apt/apt.conf.d/"
