@@ -11,7 +11,7 @@ readonly build_packages=(
   librabbitmq-dev libseccomp-dev libsndfile1-dev libsoundtouch-dev libsoxr-dev libspdlog-dev
   libssl-dev libturbojpeg0-dev libutf8proc-dev libwebp-dev prometheus-cpp-dev rapidjson-dev)
 readonly test_packages=(
-  clang clang-format ffmpeg libbenchmark-dev libclang-rt-14-dev libfaketime libgmock-dev libgtest-dev
+  clang clang-format ffmpeg libbenchmark-dev libclang-rt-dev libfaketime libgmock-dev libgtest-dev
   nginx-light openssl opus-tools pocketsphinx pocketsphinx-en-us prometheus prometheus-alertmanager prometheus-blackbox-exporter python3-jsonschema python3-yaml shellcheck systemd tmux)
 readonly browser_packages=(chromium fonts-dejavu-core)  # For the tests of the console.
 

@@ -12,16 +12,14 @@
 #include <array>
 #include <utility>
 
-#include <amqp.h>
-#include <amqp_framing.h>
-#include <amqp_ssl_socket.h>
-#include <amqp_tcp_socket.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <openssl/ssl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+
+#include "common/queue/rabbitmq_c.h"
 
 namespace audiogen::queue {
 namespace {

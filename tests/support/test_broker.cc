@@ -8,8 +8,6 @@
 #include <functional>
 #include <vector>
 
-#include <amqp.h>
-#include <amqp_tcp_socket.h>
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -18,6 +16,7 @@
 #include <unistd.h>
 
 #include "common/base/ids.h"
+#include "common/queue/rabbitmq_c.h"
 #include "tests/support/places.h"
 
 namespace audiogen::test {
