@@ -14,7 +14,7 @@ namespace {
 using Clock = SituationWatch::Clock;
 
 // Of the time. More of it the database is not asked for what only people look at.
-constexpr int kParticularsRest = 100;
+constexpr int kParticularsRest = 200;
 constexpr std::chrono::seconds kParticularsKept{30};
 constexpr std::chrono::minutes kFailuresOf{60};
 constexpr std::size_t kStuckTold = 50, kUsersTold = 10;
@@ -57,7 +57,7 @@ class Eyes {
     return depth_ ? std::optional(depth_->dead) : std::nullopt;
   }
 
-  // With very many open tasks it rests, as long as it takes a hundredth of the time.
+  // With very many open tasks it rests, as long as it takes half a hundredth of the time.
   std::shared_ptr<const Particulars> particulars() {
     const auto now = Clock::now();
     if (particulars_again_ && now < *particulars_again_) {

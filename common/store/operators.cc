@@ -126,12 +126,14 @@ Result<OldestOpen, Fault> Operators::oldest_open(std::chrono::seconds age, std::
     out.at = session_.now();
     const auto most = static_cast<std::uint64_t>(limit);
     const auto read = [&](const Sql& part) {
+      // Whole rows only of those that are told.
       Sql sql("SELECT ");
       sql << kOperatorColumns << ", " << kViewColumns
-          << " FROM (SELECT id FROM tasks FORCE INDEX (k_wake) WHERE wake_at";
-      sql.append(part) << ") o STRAIGHT_JOIN tasks t FORCE INDEX (PRIMARY) ON t.id=o.id WHERE "
-                          "t.created_at<="
-                       << out.at - age << " ORDER BY t.created_at, t.id LIMIT " << most;
+          << " FROM (SELECT id FROM (SELECT id, created_at FROM tasks FORCE INDEX (k_wake) WHERE "
+             "wake_at";
+      sql.append(part) << ") l WHERE created_at<=" << out.at - age
+                       << " ORDER BY created_at, id LIMIT " << most
+                       << ") o STRAIGHT_JOIN tasks t FORCE INDEX (PRIMARY) ON t.id=o.id";
       Rows rows = session_.query(sql);
       std::size_t count = 0;
       for (; rows.next(); ++count) {
@@ -190,15 +192,19 @@ Result<std::vector<HeavyUser>, Fault> Operators::heaviest_users(std::size_t limi
         }
       }
     };
-    // All open tasks of a user are counted beside his balance.
-    Sql looked("SELECT t.user_id, MAX(b.released+b.parked) AS n, CAST(SUM(t.state=");
+    // All open tasks of a user are counted beside his balance. Who is in no crowd has few, most of
+    // them among those looked at.
+    Sql looked(
+        "SELECT u.user_id, b.released+b.parked, u.running FROM (SELECT o.user_id, o.running, "
+        "COALESCE(c.n, o.n) AS n FROM (SELECT user_id, COUNT(*) AS n, CAST(SUM(state=");
     read(looked << TaskState::kRunning
-                << ") AS UNSIGNED) FROM (SELECT id FROM tasks FORCE INDEX (k_wake) WHERE wake_at<="
+                << ") AS UNSIGNED) AS running FROM (SELECT user_id, state FROM tasks FORCE INDEX "
+                   "(k_wake) WHERE wake_at<="
                 << session_.now() + kReleasedWithin << " ORDER BY wake_at LIMIT " << kOpenLooked
-                << ") o STRAIGHT_JOIN tasks t FORCE INDEX (PRIMARY) ON t.id=o.id STRAIGHT_JOIN "
-                   "balances b FORCE INDEX (PRIMARY) ON b.user_id=t.user_id GROUP BY t.user_id "
-                   "ORDER BY n DESC LIMIT "
-                << most);
+                << ") t GROUP BY user_id) o LEFT JOIN (SELECT user_id, released+parked AS n FROM "
+                   "balances FORCE INDEX (k_crowded) WHERE crowded=1 LIMIT "
+                << kCrowdsLooked << ") c ON c.user_id=o.user_id ORDER BY n DESC LIMIT " << most
+                << ") u STRAIGHT_JOIN balances b FORCE INDEX (PRIMARY) ON b.user_id=u.user_id");
     Sql crowds(
         "SELECT user_id, n, 0 FROM (SELECT user_id, released+parked AS n FROM balances "
         "FORCE INDEX (k_crowded) WHERE crowded=1 LIMIT ");

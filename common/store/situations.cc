@@ -56,18 +56,19 @@ Result<Situation, Fault> Situations::look() {
 
 // Only open tasks have a wake_at: the index holds just those, however many final ones there are.
 void Situations::count_open(Situation& out) {
-  Sql sql("SELECT COUNT(*), SUM(t.state=");
-  sql << TaskState::kRunning << "), SUM(t.state=" << TaskState::kQueued << " AND t.lane<>"
-      << Lane::kParked << " AND t.next_run_at<=" << out.at
-      << "), SUM(t.state=" << TaskState::kQueued << " AND t.lane<>" << Lane::kParked
-      << " AND t.next_run_at>" << out.at << "), MIN(IF(t.state=" << TaskState::kQueued
-      << " AND t.lane<>" << Lane::kParked << " AND t.next_run_at<=" << out.at
-      << ", t.created_at, NULL)), SUM(IF(b.crowded=1, 0, t.held)), MIN(t.created_at) FROM (SELECT "
-         "id FROM tasks FORCE "
-         "INDEX (k_wake) WHERE wake_at<="
+  Sql sql("SELECT COUNT(*), SUM(state=");
+  sql << TaskState::kRunning << "), SUM(state=" << TaskState::kQueued << " AND lane<>"
+      << Lane::kParked << " AND next_run_at<=" << out.at << "), SUM(state=" << TaskState::kQueued
+      << " AND lane<>" << Lane::kParked << " AND next_run_at>" << out.at
+      << "), MIN(IF(state=" << TaskState::kQueued << " AND lane<>" << Lane::kParked
+      << " AND next_run_at<=" << out.at
+      << ", created_at, NULL)), SUM(IF(c.user_id IS NULL, held, 0)), MIN(created_at) FROM (SELECT "
+         "user_id, state, lane, next_run_at, created_at, held FROM tasks FORCE INDEX (k_wake) "
+         "WHERE wake_at<="
       << out.at + kReleasedWithin << " ORDER BY wake_at LIMIT " << kOpenLooked
-      << ") o STRAIGHT_JOIN tasks t FORCE INDEX (PRIMARY) ON t.id=o.id STRAIGHT_JOIN balances b "
-         "FORCE INDEX (PRIMARY) ON b.user_id=t.user_id";
+      << ") t LEFT JOIN (SELECT user_id FROM balances FORCE INDEX (k_crowded) WHERE crowded=1 "
+         "LIMIT "
+      << kCrowdsLooked << ") c ON c.user_id=t.user_id";
   Rows rows = session_.query(sql);
   AG_CHECK(rows.next());
   const bool all = rows.u64(1) < kOpenLooked;
