@@ -80,10 +80,12 @@ void add_tls(sql::ConnectOptionsMap& options, const TlsFiles& tls) {
   file("sslKey", tls.key);
 }
 
-// The client library's text for a name that does not fit says nothing of the name.
+// The client library's text for a name that does not fit says nothing of the name. The second is
+// that of Debian 13's.
 std::string in_words(int code, const std::string& what) {
   constexpr int kTls = 2026;
-  const bool other_host = what.find("Validation of SSL server certificate") != std::string::npos;
+  const bool other_host = what.find("Validation of SSL server certificate") != std::string::npos ||
+                          what.find("Hostname verification failed") != std::string::npos;
   return code == kTls && other_host ? "TLS: the server's certificate is not for the host of "
                                       "DATABASE_URL"
                                     : what.substr(0, 160);

@@ -370,7 +370,8 @@ TEST(Database, WithAnotherNameInItsCertificateIsSaidAndNeverTold) {
     return url.replace(url.find("127.0.0.1"), 9, host) +
            "?ssl-mode=verify_identity&ssl-ca=" + certificates.ca();
   };
-  const std::map<std::string, std::string> wrong = {{"DATABASE_URL", url_by("127.0.0.1")}};
+  // Not as 127.0.0.1, whose name the client library of Debian 13 does not ask for.
+  const std::map<std::string, std::string> wrong = {{"DATABASE_URL", url_by("127.1")}};
   const std::map<std::string, std::string> right = {{"DATABASE_URL", url_by("localhost")}};
   stack.start_api(wrong, false);
   stack.start_worker(wrong, false);

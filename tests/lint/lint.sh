@@ -146,8 +146,9 @@ rule_locks() {
     for header in "${headers[@]}"; do  # What is a template is checked where it is used.
       grep -lF "\"${header#./}\"" "${sources[@]}" | grep '\.cc$' || true
     done
+    # A template of Pistache's that nobody uses is an error to newer compilers, unless its body is read when it is used.
   } | sort -u | xargs --no-run-if-empty -P "$(nproc)" -n 4 \
-    clang++ -std=c++20 -I. -fsyntax-only -Wno-everything -Wthread-safety -Werror '-DAUDIOGEN_VERSION=""' 2>&1 ||
+    clang++ -std=c++20 -fdelayed-template-parsing -I. -fsyntax-only -Wno-everything -Wthread-safety -Werror '-DAUDIOGEN_VERSION=""' 2>&1 ||
     report 'clang found what is not guarded'
 }
 
