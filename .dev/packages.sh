@@ -40,7 +40,7 @@ apt_install() {
 }
 
 need_packages() {
-  command -v dpkg-query >/dev/null || die 'this script installs Debian packages; use Debian 12'
+  command -v dpkg-query >/dev/null || die 'this script installs Debian packages; use Debian 12 or 13'
   local installed missing=() package
   installed=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "$@" 2>/dev/null || true)
   for package; do

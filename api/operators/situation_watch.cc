@@ -57,7 +57,7 @@ class Eyes {
     return depth_ ? std::optional(depth_->dead) : std::nullopt;
   }
 
-  // With very many open tasks it rests, as long as it takes half a hundredth of the time.
+  // With very many open tasks it rests, until it takes a two-hundredth of the time, or for 30 s.
   std::shared_ptr<const Particulars> particulars() {
     const auto now = Clock::now();
     if (particulars_again_ && now < *particulars_again_) {

@@ -95,7 +95,7 @@ class Operators : private Door {
   Result<OldestOpen, Fault> oldest_open(std::chrono::seconds age, std::size_t limit);
   // The oldest `limit` of them, all kStuckCounted counted.
   Result<Stuck, Fault> stuck(std::size_t limit);
-  // Users with most open tasks, most first: of those that have any among the kOpenLooked that are
+  // Users with most open tasks, most first: of those that have many among the kOpenLooked that are
   // looked at, or parked ones. Of a user's running tasks those count that are looked at.
   Result<std::vector<HeavyUser>, Fault> heaviest_users(std::size_t limit);
   // Faults: kNoSuchTask.

@@ -278,7 +278,7 @@ void waiting(Context& context,
 // so what they cost is all the difference.
 void viewers(Context& context, Stand& stand, const std::string& beside) {
   constexpr int kViewers = 10;
-  const int seconds = static_cast<int>(context.scaled(40, 2));
+  const int seconds = static_cast<int>(context.scaled(60, 2));
   const auto percent = [&](int pages) {
     const Usage before = stand.usage();
     const auto began = Clock::now();
@@ -300,7 +300,9 @@ void viewers(Context& context, Stand& stand, const std::string& beside) {
     }
     return out;
   };
-  auto without = percent(0), with = percent(kViewers);
+  auto without = percent(0);
+  test::http("GET", stand.stack().ops_url() + "/ops/now");  // The first one, after a rest.
+  auto with = percent(kViewers);
   const double api = with["api"] - without["api"];
   const double database = with["database"] - without["database"];
   context.report.line({.name = std::to_string(kViewers) + " viewers of /ops, " + beside,

@@ -17,6 +17,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidjson/document.h>
+#include <unistd.h>
 
 #include "common/queue/amqp.h"
 #include "tests/e2e/chain.h"
@@ -348,6 +349,9 @@ TEST(Alerts, TheDatabaseGoesAndComesBack) {
 }
 
 TEST(Alerts, ADiskFillsAndIsEmptiedAgain) {
+  if (::geteuid() != 0) {
+    GTEST_SKIP() << "only root may make a disk";
+  }
   const SmallDisk disk(64);
   Stack::Options options;
   options.environment["BLOB_URL"] = "file://" + disk.folder() + "/blobs";
@@ -359,7 +363,8 @@ TEST(Alerts, ADiskFillsAndIsEmptiedAgain) {
   EXPECT_TRUE(prometheus->fires("DiskFilling"));
   disk.empty();
   EXPECT_TRUE(prometheus->clears("DiskFilling"));
-  EXPECT_EQ(stack.wait_final(ann, id).text("status"), "succeeded") << "it was made meanwhile";
+  EXPECT_EQ(stack.wait_final(ann, id).text("status"), "succeeded")
+      << "its audio was kept until there was room";
 }
 
 TEST(Alerts, ACertificateEndsSoonAndIsRenewed) {
@@ -370,8 +375,7 @@ TEST(Alerts, ACertificateEndsSoonAndIsRenewed) {
   const std::string path = stack.log_folder() + "/shown";
   const std::string address = "127.0.0.1:" + std::to_string(free_port());
   const std::string exporter = "127.0.0.1:" + std::to_string(free_port());
-  const auto serve = [&](int days) {
-    certificates.issue(path, "localhost", days);
+  const auto serve = [&] {
     return std::make_unique<Process>(std::vector<std::string>{"/usr/bin/openssl",
                                                               "s_server",
                                                               "-quiet",
@@ -394,14 +398,21 @@ TEST(Alerts, ACertificateEndsSoonAndIsRenewed) {
                               stack.ops_url(),
                               {},
                               {.address = address, .exporter = exporter});
-  auto server = serve(13);
+  certificates.issue(path, "localhost", 13);
+  auto server = serve();
   EXPECT_TRUE(prometheus.fires("CertificateExpiring")) << server->log() << blackbox.log();
+  certificates.issue(path, "localhost", 90);
   server.reset();
-  server = serve(90);
+  server = serve();
+  // It clears because of what is seen, not because nobody could be asked for a moment.
+  EXPECT_TRUE(eventually(
+      60s,
+      [&] {
+        return prometheus.found("probe_ssl_earliest_cert_expiry > time() + 89 * 86400") == 1 &&
+               prometheus.found("probe_success == 1") == 1;
+      }))
+      << server->log() << blackbox.log();
   EXPECT_TRUE(prometheus.clears("CertificateExpiring"));
-  // Not because nobody can be asked any more.
-  EXPECT_EQ(prometheus.found("probe_success == 1"), 1) << server->log() << blackbox.log();
-  EXPECT_EQ(prometheus.found("probe_ssl_earliest_cert_expiry > time() + 89 * 86400"), 1);
 }
 
 TEST(Alerts, AProviderFailsAndWorksAgain) {

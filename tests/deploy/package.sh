@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # package.sh BUILD WORK: the Debian package that CPack makes in BUILD (of the preset `release`), from its making to its
-# purge: lintian, then in a fresh Debian of this machine's release in WORK (debootstrap) installed, set up as README.md says, its programs run as
-# their units say, upgraded, removed and purged. `./dev test --all` runs it; as root, with the package registry in reach,
+# purge: lintian, then in a fresh Debian of this machine's release in WORK (debootstrap) installed, set up as README.md says,
+# its programs run as their units say, upgraded, removed and purged. `./dev test --all` runs it; as root, with the package registry in reach,
 # and a database and a broker of its own. Systemd itself does not run: what a unit says, as_unit() does.
 set -euo pipefail
 export LC_ALL=C.UTF-8
@@ -150,6 +150,7 @@ lintian --allow-root --fail-on error,warning --suppress-tags initial-upload-clos
 
 # The package is for the release that it was built on.
 suite=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
+[[ $suite ]] || fail 'of which Debian release is this machine?'
 step "Laying a Debian ($suite)"
 debootstrap --variant=minbase "$suite" "$root" http://deb.debian.org/debian >"$work/debootstrap.log" 2>&1 ||
   fail "see $work/debootstrap.log"

@@ -86,7 +86,8 @@ refuses banned api/b.cc 'say "never"' <<<'void f() { thread_local Clock::time_po
 refuses banned api/b.cc 'say "never"' <<<'bool f(Instant at) { return at == Instant{}; }'
 refuses banned api/b.cc 'say "never"' <<<'bool f(Clock::time_point at) { return at == Clock::time_point(); }'
 refuses banned schema/0001.sql 'finish it' <<<"-- $(printf TO)DO: an index"
-refuses format api/b.cc 'clang-format' <<<'int  f( ){return 0;}'
+[[ $(clang-format --version) != *' version 14.'* ]] ||
+  refuses format api/b.cc 'clang-format' <<<'int  f( ){return 0;}'
 # shellcheck disable=SC2016
 refuses shell tests/x.sh 'SC2086' <<<'#!/bin/bash
 rm $1'

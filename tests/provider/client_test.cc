@@ -464,7 +464,11 @@ TEST(Client, AfterRunsOnItsThreadInTime) {
 // the thread sanitizer.
 TEST(Client, CallsEndWhileTheirConnectionsAreBeingMade) {
   const SilentListener silent("127.0.0.2");
+  const std::string url = "http://127.0.0.2:" + std::to_string(silent.port()) + "/";
   http::Client client;
+  auto patient = get(url);
+  patient.connect_timeout = 50ms;
+  ASSERT_EQ(fault_text(send(client, patient).wait()), "not sent") << "it is not silent";
   std::atomic<bool> done{false};
   std::thread neighbour([&] {
     while (!done) {
@@ -472,7 +476,7 @@ TEST(Client, CallsEndWhileTheirConnectionsAreBeingMade) {
     }
   });
   for (int i = 0; i < 500; ++i) {
-    auto call = send(client, get("http://127.0.0.2:" + std::to_string(silent.port()) + "/"));
+    auto call = send(client, get(url));
     std::promise<void> begun;
     client.after(0ms, [&] { begun.set_value(); });
     begun.get_future().wait();

@@ -16,11 +16,10 @@ namespace audiogen::test {
 
 class SilentListener {
  public:
-  // On an IPv4 address of this machine. Port 0: one that is free.
-  explicit SilentListener(const std::string& address, std::uint16_t port = 0) {
+  // On an IPv4 address of this machine, at a port that is free.
+  explicit SilentListener(const std::string& address) {
     sockaddr_in at{};
     at.sin_family = AF_INET;
-    at.sin_port = htons(port);
     AG_CHECK(::inet_pton(AF_INET, address.c_str(), &at.sin_addr) == 1);
     auto* const raw = reinterpret_cast<sockaddr*>(&at);
     socklen_t size = sizeof at;

@@ -191,6 +191,30 @@ TEST_F(OperatorsTest, TheHeaviestUsersAreThoseWithMostOpenTasks) {
   static_cast<void>(none);
 }
 
+// A crowd has few tasks among those that are looked at. It is the heaviest all the same, and what
+// it has running is told.
+TEST_F(OperatorsTest, ACrowdIsHeavierThanWhoHasMoreToBeLookedAt) {
+  const UserId some = db_.add_user(), crowd = db_.add_user(), more = db_.add_user();
+  create_tasks(some, 3);
+  const auto ids = create_tasks(crowd, 1);
+  create_tasks(more, 4);
+  db_.execute(Sql("UPDATE tasks SET state=2, lease_until=UTC_TIMESTAMP(6) + INTERVAL 30 SECOND "
+                  "WHERE id=")
+              << ids[0]);
+  db_.execute(Sql("UPDATE balances SET parked=70, crowded=1 WHERE user_id=") << crowd);
+  // Of his, most are not looked at.
+  db_.execute(Sql("UPDATE balances SET released=50 WHERE user_id=") << some);
+  const auto users = operators_.heaviest_users(1);
+  ASSERT_TRUE(users) << users.error().detail;
+  ASSERT_THAT(*users, SizeIs(1));
+  EXPECT_EQ((*users)[0].user, crowd);
+  EXPECT_EQ((*users)[0].running, 1U);
+  const auto two = operators_.heaviest_users(2);
+  ASSERT_THAT(*two, SizeIs(2));
+  EXPECT_EQ((*two)[1].user, some);
+  EXPECT_EQ((*two)[1].open, 50U);
+}
+
 // Operators' looks must stay cheap beside millions of final tasks: they read an index range, never
 // the whole table.
 TEST_F(OperatorsTest, ListsReadNoFinalTasks) {
