@@ -288,6 +288,9 @@ void Session::connect() {
             ", idle_transaction_timeout=" + idle +
             ", max_statement_time=" + std::to_string(options_.statement_max.count()) +
             " */"
+            // MariaDB from 11.6 on: else what others have changed since a statement began is an
+            // error (1020) to whoever wants to lock it, where everywhere else the newest is read.
+            "/*M!110602 , innodb_snapshot_isolation=OFF */"
             // Of reads only; the number says that MariaDB is not meant.
             "/*!50708 , max_execution_time=" +
             std::to_string(std::chrono::milliseconds(options_.statement_max).count()) +
