@@ -83,7 +83,11 @@ test("single keys: go places, move in the list, open, help", async (context) => 
   await page.keyboard.press("h");
   await at("History");
   await page.getByRole("link", { name: "First." }).waitFor();
-  await page.keyboard.press("j");
+  // The list takes keys a moment after it is in sight. There is nothing before its first row.
+  await eventually("the first row has the focus", async () => {
+    await page.keyboard.press("k");
+    return page.evaluate(() => document.activeElement?.matches(".row-main") === true);
+  });
   await page.keyboard.press("j");
   await page.keyboard.press("k");
   await page.keyboard.press("j");
