@@ -229,9 +229,7 @@ void Arena::provider_answers(std::function<DoubleReply()> how) {
 }
 
 void Arena::execute(const store::Sql& sql) {
-  // What it changes others change meanwhile: a server may ask for it to be tried again.
-  store::Session session(stack_->database().url());
-  session.transact([&] { session.execute(sql); });
+  store::Session(stack_->database().url()).execute(sql);
 }
 
 void Arena::felt(std::size_t answers, std::chrono::milliseconds limit) const {
