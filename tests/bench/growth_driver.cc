@@ -73,8 +73,11 @@ std::vector<Kind> kinds(store::TaskStore& store, const UserId& user, const TaskI
        .pass =
            [&store] {
              const auto from = store.oldest_idempotency();
-             if (!from || !*from) {
-               fail("there is no idempotency key");
+             if (!from) {
+               fail("idempotency keys cannot be read");
+             }
+             if (!*from) {
+               return;
              }
              const auto old = store.old_idempotency(kPurged, **from, **from + days(1));
              if (!old) {
@@ -194,9 +197,9 @@ void bench_growth(Context& context) {
   const std::size_t passes = context.scaled(40, 1);
   for (const Kind& kind : kinds(store, stand.users().front(), ended.id)) {
     Grown table(stand, kind);
+    kind.pass();  // Who reports for the first time has no row yet.
     for (const std::int64_t size : {context.rows_max / 10, context.rows_max}) {
       table.grow(size);
-      kind.pass();  // Who reports for the first time has no row yet.
       const std::int64_t before = table.rows();
       Histogram took;
       const auto began = Clock::now();
