@@ -488,6 +488,43 @@ TEST(Bulkhead, WhatIsPassedOnGoesToWhoIsFree) {
   EXPECT_EQ(second.call_count(), 1U);
 }
 
+// Two that were passed on at once both saw the same free slot; one of them then waited there.
+TEST(Bulkhead, WhatIsPassedOnTogetherDoesNotWaitForTheSameSlot) {
+  ProviderDouble first([](const DoubleCall&) { return on_the_wire(Form::kHang); });
+  ProviderDouble second([](const DoubleCall&) { return on_the_wire(Form::kHang); });
+  ProviderDouble third([](const DoubleCall&) { return wav_reply(0.3); });
+  const ChainFile chain(
+      {openai_entry(
+           kFirst, first, R"(,"timeout_seconds":600,"max_in_flight":1,"queue_wait_seconds":8)"),
+       openai_entry(kSecond, second, R"(,"timeout_seconds":600,"max_in_flight":1)"),
+       openai_entry("gamma-upstream", third)});
+  Stack stack(chain.options());
+  const Account ann = stack.account(100'000);
+  stack.create(ann, wav_body("x"));
+  ASSERT_TRUE(first.wait_until([&] { return first.call_count() == 1; }));
+  for (int i = 0; i < 2; ++i) {
+    stack.create(ann, wav_body("x"));
+  }
+  const auto waiting = [&](const char* count) {
+    return eventually(60s, [&] {
+      return http("GET", stack.worker_ops_url(0) + "/metrics")
+                 .body.find(R"(provider_waiting{provider="alpha-upstream"} )" +
+                            std::string(count)) != std::string::npos;
+    });
+  };
+  ASSERT_TRUE(waiting("2"));
+  {
+    // The row of his next call is written by nobody before both have been passed on.
+    store::Session holder(stack.database().url(), {.idle_in_transaction_max = 600s});
+    holder.execute(store::Sql("BEGIN"));
+    (void)holder.query(store::Sql("SELECT id FROM tasks FOR UPDATE"));
+    ASSERT_TRUE(waiting("0"));
+  }
+  EXPECT_TRUE(third.wait_until([&] { return third.call_count() == 1; }, 60s));
+  EXPECT_EQ(first.call_count(), 1U);
+  EXPECT_EQ(second.call_count(), 1U);
+}
+
 // Each worker kept to the limit by itself, so an account had as many times more calls as there were
 // workers.
 TEST(Bulkhead, AnAccountsLimitHoldsForAllWorkersTogether) {

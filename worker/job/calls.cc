@@ -172,9 +172,11 @@ void Calls::call(const JobPtr& job) {
   if (able.hedge_after.count() > 0) {
     scheduler_.after(able.hedge_after, [this, job, call] { hedge(job, call); });
   }
+  // What was passed on has waited already: where others were faster it is passed on again.
+  const auto patience = job->passed_on ? kLookForFree : able.queue_wait;
   // No other provider has what a ticket asks for.
-  if (able.queue_wait.count() > 0 && call.ticket.empty() && opened->waits()) {
-    scheduler_.after(able.queue_wait, [this, job, call, opened] { pass_on(job, call, opened); });
+  if (patience.count() > 0 && call.ticket.empty() && opened->waits()) {
+    scheduler_.after(patience, [this, job, call, opened] { pass_on(job, call, opened); });
   }
 }
 

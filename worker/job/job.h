@@ -88,7 +88,7 @@ class Job {
 
   // Somebody was called in this claim, whatever came of it.
   std::atomic<bool> called = false;
-  // Its call was ended because it waited too long for its turn, and another has a free slot.
+  // A call was ended because it waited too long for its turn, and another had a free slot.
   std::atomic<bool> passed_on = false;
 
   TaskTime time(Clock::time_point now) const;

@@ -251,7 +251,7 @@ void JobRunner::provider_failed(const JobPtr& job, const ProviderFault& fault) {
   const TaskTime time = job->time(Job::Clock::now());
   std::optional<std::size_t> another;
   // What has waited for its turn long enough does not wait for another's while a third is free.
-  if (job->passed_on.exchange(false) && fault.fault == Fault::kNotCalled) {
+  if (job->passed_on && fault.fault == Fault::kNotCalled) {
     another = job->chain->choose_free(*job->request, job->provider + 1, time);
   }
   if (!another) {
