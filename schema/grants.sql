@@ -30,6 +30,7 @@ GRANT SELECT, INSERT, UPDATE (state, charged, epoch, worker, lease_until, wake_a
 GRANT SELECT, INSERT ON deletions TO api;
 GRANT SELECT, UPDATE (state, ended_at) ON past_attempts TO api;
 GRANT SELECT ON attempts TO api;
+GRANT SELECT ON past_claims TO api;
 -- Of a task that is canceled: its calls are lost, unless their worker tells.
 GRANT INSERT ON provider_calls TO api;
 GRANT SELECT, INSERT ON idempotency TO api;
@@ -75,6 +76,7 @@ GRANT SELECT, UPDATE (state, charged, epoch, claims, lost_leases, attempts, work
   ON tasks TO worker;
 GRANT SELECT, INSERT, UPDATE (state, detail, started_at, ended_at), DELETE ON past_attempts TO worker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON provider_calls TO worker;
+GRANT SELECT, INSERT, DELETE ON past_claims TO worker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON tickets TO worker;
 GRANT SELECT, DELETE ON idempotency TO worker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON workers TO worker;
@@ -115,6 +117,7 @@ GRANT SELECT, UPDATE (state, charged, epoch, worker, lease_until, wake_at, updat
   ON tasks TO admin;
 GRANT SELECT, UPDATE (state, ended_at) ON past_attempts TO admin;
 GRANT SELECT ON attempts TO admin;
+GRANT SELECT ON past_claims TO admin;
 GRANT SELECT, INSERT ON provider_calls TO admin;
 GRANT SELECT ON deletions TO admin;
 GRANT SELECT ON idempotency TO admin;

@@ -39,38 +39,61 @@ std::string claimed_as(std::uint32_t epoch) {
   return "claimed (epoch " + std::to_string(epoch) + ")";
 }
 
-// Claims and ways back to the queue have no rows of their own: calls tell of them. A claim that
-// called nobody is not told of, but for the one under way. Adds the claims to `out`, and answers
-// the ways back.
-std::vector<StoryEvent> infer_claims(const store::TaskDetail& detail,
-                                     std::vector<StoryEvent>& out) {
+const char* ended_as_name(store::ClaimEndedAs as) {
+  switch (as) {
+    case store::ClaimEndedAs::kSettled:
+      return "settled";
+    case store::ClaimEndedAs::kTriedAgain:
+      return "to be tried again";
+    case store::ClaimEndedAs::kGivenBack:
+      return "given back";
+    case store::ClaimEndedAs::kTakenAway:
+      return "taken away: not renewed, or out of time";
+  }
+  return "unknown";
+}
+
+// Adds the claims to `out`, and answers the ways back to the queue. Those that have no row of their
+// own are inferred: their calls tell of them, or the task's own row does.
+std::vector<StoryEvent> add_claims(const store::TaskDetail& detail, std::vector<StoryEvent>& out) {
   std::vector<StoryEvent> back;
   const store::TaskRow& task = detail.task;
-  std::map<std::uint32_t, std::pair<Instant, std::optional<Instant>>> claims;  // By their epochs.
+  struct Told {
+    Instant from, to;
+    std::optional<WorkerId> worker;
+    std::optional<store::ClaimEndedAs> ended{};
+  };
+  std::map<std::uint32_t, Told> claims;  // By their epochs.
   for (const store::AttemptRow& attempt : detail.attempts) {
-    auto& [from, to] =
-        claims.try_emplace(attempt.epoch, attempt.started_at, std::nullopt).first->second;
-    from = std::min(from, attempt.started_at);
-    to = attempt.ended_at ? std::max(to.value_or(*attempt.ended_at), *attempt.ended_at) : to;
+    const Instant to = attempt.ended_at.value_or(attempt.started_at);
+    Told& told = claims.try_emplace(attempt.epoch, attempt.started_at, to).first->second;
+    told.from = std::min(told.from, attempt.started_at);
+    told.to = std::max(told.to, to);
   }
   const bool running = task.view.state == TaskState::kRunning;
   if (running && task.lease_until) {
-    claims.try_emplace(task.epoch, std::min(task.view.updated_at, *task.lease_until), std::nullopt);
+    const Instant from = std::min(task.view.updated_at, *task.lease_until);
+    claims.try_emplace(task.epoch, from, from).first->second.worker = task.worker;
+  }
+  for (const store::ClaimRow& claim : detail.claims) {
+    claims.insert_or_assign(claim.epoch,
+                            Told{claim.claimed_at, claim.ended_at, claim.worker, claim.ended_as});
   }
   for (auto claim = claims.begin(); claim != claims.end(); ++claim) {
-    const auto& [from, to] = claim->second;
-    const bool last = std::next(claim) == claims.end();
-    const bool now = last && running && claim->first == task.epoch;
-    out.push_back({.at = from,
+    const Told& told = claim->second;
+    out.push_back({.at = told.from,
                    .lane = "worker",
                    .what = claimed_as(claim->first),
-                   .worker = now ? task.worker : std::nullopt,
-                   .inferred = true});
+                   .worker = told.worker,
+                   .inferred = !told.ended});
+    const bool last = std::next(claim) == claims.end();
     if (!last || task.view.state == TaskState::kQueued) {
-      back.push_back({.at = last ? task.view.updated_at : to.value_or(from),
+      back.push_back({.at = last && !told.ended ? task.view.updated_at : told.to,
                       .lane = "queue",
                       .what = "put back",
-                      .inferred = true});
+                      .detail = told.ended ? std::optional<std::string>(ended_as_name(*told.ended))
+                                           : std::nullopt,
+                      .inferred = !told.ended});
     }
   }
   return back;
@@ -125,6 +148,13 @@ std::string task_json(const store::TaskDetail& detail) {
         .member("ended_at", attempt.ended_at)
         .member("detail", attempt.detail);
   });
+  json.objects("past_claims", detail.claims, [&](const store::ClaimRow& claim) {
+    json.member("epoch", claim.epoch)
+        .member("worker", claim.worker)
+        .member("claimed_at", claim.claimed_at)
+        .member("ended_at", claim.ended_at)
+        .member("ended_as", ended_as_name(claim.ended_as));
+  });
   json.objects("ledger", detail.ledger, [&](const store::LedgerRow& row) {
     json.member("seq", row.seq)
         .member("kind", entry_name(row.kind))
@@ -167,7 +197,7 @@ std::vector<StoryEvent> story_of(const store::TaskDetail& detail) {
                  .what = view.lane == Lane::kParked ? "parked behind others of its user"
                                                     : "ready for workers",
                  .inferred = true});
-  const auto back = infer_claims(detail, out);
+  const auto back = add_claims(detail, out);
   for (const store::AttemptRow& attempt : detail.attempts) {
     const std::string name = "call " + std::to_string(attempt.n) + " to " + attempt.provider;
     out.push_back({.at = attempt.started_at, .lane = "provider", .what = name + " started"});

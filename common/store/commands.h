@@ -155,6 +155,14 @@ inline constexpr std::uint8_t kAttemptUnknown = 4;  // Nobody can tell.
 // The detail of an attempt that ended before its provider was called.
 inline constexpr char kNotCalled[] = "not called";
 
+// How a claim ended, as stored.
+enum class ClaimEndedAs : std::uint8_t {
+  kSettled = 1,     // Its task was final.
+  kTriedAgain = 2,  // Put back: what was called had failed.
+  kGivenBack = 3,   // Put back by its worker, which stopped or had nobody to call.
+  kTakenAway = 4,   // Nobody renewed it, or the task's time was over.
+};
+
 // What a provider call was, once it has ended.
 struct CallRecord {
   TaskId task{};

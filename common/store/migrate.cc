@@ -36,6 +36,7 @@ extern const std::string_view migration_0023;
 extern const std::string_view migration_0024;
 extern const std::string_view migration_0025;
 extern const std::string_view migration_0026;
+extern const std::string_view migration_0027;
 
 namespace {
 
@@ -420,7 +421,8 @@ std::span<const Migration> migrations() {
                                  Migration{23, migration_0023, Older::kServe},
                                  Migration{24, migration_0024, Older::kServe},
                                  Migration{25, migration_0025, Older::kServe},
-                                 Migration{26, migration_0026, Older::kServe}};
+                                 Migration{26, migration_0026, Older::kServe},
+                                 Migration{27, migration_0027, Older::kServe}};
   return all;
 }
 

@@ -256,6 +256,16 @@ Result<TaskDetail, Fault> Operators::show_task(TaskId id) {
                               .started_at = rows.time(6),
                               .ended_at = rows.maybe_time(7)});
     }
+    rows = session_.query(Sql("SELECT epoch, worker, claimed_at, ended_at, ended_as FROM "
+                              "past_claims WHERE task_id=")
+                          << id << " ORDER BY epoch");
+    while (rows.next()) {
+      out.claims.push_back({.epoch = rows.u32(1),
+                            .worker = rows.id<WorkerId>(2),
+                            .claimed_at = rows.time(3),
+                            .ended_at = rows.time(4),
+                            .ended_as = static_cast<ClaimEndedAs>(rows.u32(5))});
+    }
     rows = session_.query(Sql("SELECT seq, kind, d_available, d_held, d_system, available_after, "
                               "held_after, created_at FROM ledger WHERE source_id=")
                           << id << " AND kind IN (1, 2) ORDER BY kind");

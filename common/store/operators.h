@@ -63,6 +63,13 @@ struct AttemptRow {
   Instant started_at{};
   std::optional<Instant> ended_at{};
 };
+// A claim that is over, but for one whose only call went well.
+struct ClaimRow {
+  std::uint32_t epoch = 0;
+  WorkerId worker{};
+  Instant claimed_at{}, ended_at{};
+  ClaimEndedAs ended_as = ClaimEndedAs::kSettled;
+};
 struct LedgerRow {
   std::uint64_t seq = 0;
   EntryKind kind = EntryKind::kHold;
@@ -73,6 +80,7 @@ struct LedgerRow {
 struct TaskDetail {
   TaskRow task;
   std::vector<AttemptRow> attempts;
+  std::vector<ClaimRow> claims;
   std::vector<LedgerRow> ledger;
 };
 

@@ -1,6 +1,7 @@
 #include "common/store/task_rows.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "common/base/log.h"
@@ -195,6 +196,35 @@ Instant sent_at(const CallRecord& call, Instant now) {
   const auto ago = std::chrono::steady_clock::now() - call.sent;
   return now - std::chrono::duration_cast<Instant::duration>(
                    std::max(ago, std::chrono::steady_clock::duration::zero()));
+}
+
+ClaimEndedAs end_of(const TaskChange& c) {
+  if (c.command == nullptr) {
+    return ClaimEndedAs::kTakenAway;
+  }
+  if (is_final(c.state)) {
+    return ClaimEndedAs::kSettled;
+  }
+  return c.command->kind == SettleCommand::Kind::kRelease ? ClaimEndedAs::kGivenBack
+                                                          : ClaimEndedAs::kTriedAgain;
+}
+
+// Of those that somebody has in hand. Before their rows forget whose they were.
+void write_claims(Session& session, std::span<const TaskChange* const> changes, Instant now) {
+  std::map<ClaimEndedAs, std::vector<TaskId>> ended;
+  for (const TaskChange* c : changes) {
+    ended[end_of(*c)].push_back(c->id);
+  }
+  for (const auto& [as, tasks] : ended) {
+    Sql sql(
+        "INSERT IGNORE INTO past_claims (task_id, epoch, worker, claimed_at, ended_at, ended_as) "
+        "SELECT id, epoch, worker, updated_at, ");
+    sql << now << "," << as
+        << " FROM tasks FORCE INDEX (PRIMARY) WHERE state=" << TaskState::kRunning
+        << " AND id IN (";
+    list(sql, tasks, [&](TaskId id) { sql << id; }) << ")";
+    session.later(sql);
+  }
 }
 
 // Of one that ends.
@@ -410,6 +440,7 @@ void write_changes(Session& session, std::span<const TaskChange> changes, Instan
   write_lost_calls(session, changes);  // Before it is written how the attempts end.
   write_usual_ends(session, usual, now);
   write_cancels(session, canceled, now);
+  write_claims(session, others, now);
   write_others(session, others, now);
   end_past_attempts(session, others, now);
 }

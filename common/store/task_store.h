@@ -165,7 +165,8 @@ class TaskStore {
     kMinutes = 7,
     kAttempts = 8,
     kTickets = 9,
-    kCalls = 10
+    kCalls = 10,
+    kClaims = 11
   };
   Result<bool, StoreFault> take_turn(Chore chore);
 
@@ -217,6 +218,11 @@ class TaskStore {
   Result<std::size_t, StoreFault> forget_calls(std::chrono::seconds age,
                                                std::size_t limit,
                                                Instant until);
+  // The same of claims that are over.
+  Result<std::optional<Instant>, StoreFault> oldest_claim();
+  Result<std::size_t, StoreFault> forget_claims(std::chrono::seconds age,
+                                                std::size_t limit,
+                                                Instant until);
 
   // The final tasks with from <= id <= to that were claimed more than once or have no output, by id
   // and up to `limit`: any other task can have left no file but its output.

@@ -1,5 +1,5 @@
 // Which finished tasks lose their files, by age or because their owners delete them, and their old
-// provider calls, and how far that has come; which files are no task's.
+// provider calls and claims, and how far that has come; which files are no task's.
 #include <algorithm>
 
 #include "common/store/task_batch.h"
@@ -7,6 +7,30 @@
 #include "common/store/task_store.h"
 
 namespace audiogen::store {
+namespace {
+
+// Rows that are kept for as long as somebody may ask what became of their task, by its id.
+struct Kept {
+  std::string_view table, within;  // What tells its rows of one task apart.
+};
+constexpr Kept kCalls{.table = "provider_calls", .within = "n"};
+constexpr Kept kClaims{.table = "past_claims", .within = "epoch"};
+
+std::optional<Instant> oldest(Session& session, const Kept& kept) {
+  Rows rows = session.query(Sql::trusted("SELECT task_id FROM " + std::string(kept.table) +
+                                         " FORCE INDEX (PRIMARY) ORDER BY task_id LIMIT 1"));
+  return rows.next() ? std::optional(made_at(rows.uuid(1))) : std::nullopt;
+}
+
+// Those of tasks made before then, by their ids.
+std::size_t forget(Session& session, const Kept& kept, Instant before, std::size_t limit) {
+  Sql sql = Sql::trusted("DELETE FROM " + std::string(kept.table) + " WHERE task_id<");
+  sql << TaskId{first_uuid_at(before)};
+  sql.append(Sql::trusted(" ORDER BY task_id, " + std::string(kept.within) + " LIMIT "));
+  return static_cast<std::size_t>(session.execute(sql << limit));
+}
+
+}  // namespace
 
 Result<std::optional<Instant>, StoreFault> TaskStore::oldest_output() {
   return guarded<std::optional<Instant>>("oldest_output", [&] {
@@ -105,21 +129,26 @@ Result<std::size_t, StoreFault> TaskStore::forget_attempts(std::chrono::seconds 
 }
 
 Result<std::optional<Instant>, StoreFault> TaskStore::oldest_call() {
-  return guarded<std::optional<Instant>>("oldest_call", [&] {
-    Rows rows = session_.query(
-        Sql("SELECT task_id FROM provider_calls FORCE INDEX (PRIMARY) ORDER BY task_id LIMIT 1"));
-    return rows.next() ? std::optional(made_at(rows.uuid(1))) : std::nullopt;
-  });
+  return guarded<std::optional<Instant>>("oldest_call", [&] { return oldest(session_, kCalls); });
 }
 
 Result<std::size_t, StoreFault> TaskStore::forget_calls(std::chrono::seconds age,
                                                         std::size_t limit,
                                                         Instant until) {
   return guarded<std::size_t>("forget_calls", [&] {
-    const TaskId before{first_uuid_at(std::min(session_.now() - age, until))};
-    return static_cast<std::size_t>(
-        session_.execute(Sql("DELETE FROM provider_calls WHERE task_id<")
-                         << before << " ORDER BY task_id, n LIMIT " << limit));
+    return forget(session_, kCalls, std::min(session_.now() - age, until), limit);
+  });
+}
+
+Result<std::optional<Instant>, StoreFault> TaskStore::oldest_claim() {
+  return guarded<std::optional<Instant>>("oldest_claim", [&] { return oldest(session_, kClaims); });
+}
+
+Result<std::size_t, StoreFault> TaskStore::forget_claims(std::chrono::seconds age,
+                                                         std::size_t limit,
+                                                         Instant until) {
+  return guarded<std::size_t>("forget_claims", [&] {
+    return forget(session_, kClaims, std::min(session_.now() - age, until), limit);
   });
 }
 

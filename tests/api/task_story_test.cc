@@ -90,6 +90,44 @@ TEST(Story, OfATaskThatWasTriedAgain) {
       << "as the command has it";
 }
 
+// Claims that called nobody were not told of, nor whose any had been.
+TEST(Story, OfATaskThatOthersHadBefore) {
+  auto task = detail();
+  task.task.view.state = TaskState::kSucceeded;
+  task.task.view.updated_at = kBegin + seconds(80);
+  task.attempts = {{.n = 1,
+                    .epoch = 5,
+                    .provider = "a",
+                    .state = store::kAttemptSucceeded,
+                    .started_at = kBegin + seconds(70),
+                    .ended_at = kBegin + seconds(80)}};
+  task.claims = {{.epoch = 1,
+                  .worker = WorkerId::make(),
+                  .claimed_at = kBegin + seconds(1),
+                  .ended_at = kBegin + seconds(31),
+                  .ended_as = store::ClaimEndedAs::kTakenAway},
+                 {.epoch = 3,
+                  .worker = WorkerId::make(),
+                  .claimed_at = kBegin + seconds(40),
+                  .ended_at = kBegin + seconds(41),
+                  .ended_as = store::ClaimEndedAs::kGivenBack}};
+  EXPECT_THAT(told(task),
+              ElementsAre("client: asked for, request req_1",
+                          "money: created, 150 reserved",
+                          "queue: ready for workers",
+                          "worker: claimed (epoch 1) !",
+                          "queue: put back, taken away: not renewed, or out of time",
+                          "worker: claimed (epoch 3) !",
+                          "queue: put back, given back",
+                          "worker: claimed (epoch 5)",
+                          "provider: call 1 to a started",
+                          "provider: call 1 to a: succeeded"));
+  rapidjson::Document json;
+  json.Parse(task_json(task).c_str());
+  EXPECT_EQ(json["past_claims"][1]["worker"].GetString(), task.claims[1].worker.text());
+  EXPECT_STREQ(json["past_claims"][1]["ended_as"].GetString(), "given back");
+}
+
 TEST(Story, OfATaskThatIsWorkedOn) {
   auto task = detail();
   task.task.view.state = TaskState::kRunning;

@@ -99,6 +99,16 @@ std::vector<Kind> kinds(store::TaskStore& store, const UserId& user, const TaskI
        .over = days(100),
        .kept = days(1),
        .pass = [&store] { must(store.forget_attempts(days(90), kPurged, now()), "attempts"); }},
+      {.name = "earlier claims",
+       .table = "past_claims",
+       .columns = "task_id, epoch, worker, claimed_at, ended_at, ended_as",
+       .row =
+           [](hours ago) {
+             return id(ago) + ",1,REPEAT('w',16)," + at(ago) + "," + at(ago) + ",3";
+           },
+       .over = days(100),
+       .kept = days(1),
+       .pass = [&store] { must(store.forget_claims(days(90), kPurged, now()), "claims"); }},
       {.name = "tickets of polled providers",
        .table = "tickets",
        .columns = "task_id, n, provider, ticket, created_at",

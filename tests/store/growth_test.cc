@@ -133,6 +133,21 @@ TEST_F(Growth, RecordsOfCallsGoSomeAtATime) {
   EXPECT_EQ(count("provider_calls"), kMany) << "no more than what is old";
 }
 
+TEST_F(Growth, ClaimsThatAreOverGoSomeAtATime) {
+  for (const hours ago : {hours(days(100)), hours(days(1))}) {
+    fill("past_claims (task_id, epoch, worker, claimed_at, ended_at, ended_as)",
+         id(ago) + ",1,REPEAT('w',16),UTC_TIMESTAMP(6),UTC_TIMESTAMP(6),3");
+  }
+  const Instant until = must(store_.now());
+  const Spent pass = spent(
+      "past_claims", [&] { EXPECT_EQ(must(store_.forget_claims(days(90), 500, until)), 500U); });
+  EXPECT_EQ(pass.deleted, 500);
+  EXPECT_LE(pass.read, 500 + kSome);
+  EXPECT_EQ(worker::purge_claims(store_, days(90), [](auto) { return false; }),
+            static_cast<std::size_t>(kMany) - 500);
+  EXPECT_EQ(count("past_claims"), kMany) << "no more than what is old";
+}
+
 TEST_F(Growth, OldKeysGoSomeAtATime) {
   const CreateCommand command = create_command(user_);
   ASSERT_EQ(only(store_.create({&command, 1})).kind, CreateOutcome::Kind::kCreated);

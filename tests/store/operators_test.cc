@@ -44,6 +44,58 @@ TEST_F(OperatorsTest, TasksAreListedNewestFirst) {
   EXPECT_THAT(names(operators_.list_tasks(UserId::make(), std::nullopt, 3)), IsEmpty());
 }
 
+// Who had a task and called nobody was forgotten, and so was whoever lost it.
+TEST_F(OperatorsTest, ATaskIsShownWithThoseWhoHadItBefore) {
+  const UserId user = db_.add_user();
+  const TaskId id = create_tasks(user, 1)[0];
+  std::uint32_t epoch = 0;
+  std::vector<WorkerId> workers;
+  const auto claim = [&](const char* provider) {
+    workers.push_back(WorkerId::make());
+    db_.execute(Sql("UPDATE tasks SET next_run_at=created_at, wake_at=created_at"));
+    const Hint hint{.task = id, .epoch = epoch};
+    const auto claimed =
+        tasks_.claim(std::span(&hint, 1), workers.back(), [&](const Claim&) { return provider; })
+            .front();
+    EXPECT_TRUE(claimed && *claimed);
+    epoch = (*claimed)->epoch + 1;
+    return **claimed;
+  };
+  const auto settle = [&](ClaimEnd::Kind kind, const Claim& mine) {
+    SettleCommand command{{.kind = kind, .epoch = mine.epoch}};
+    command.task = id;
+    command.user = user;
+    command.attempt = mine.attempts + 1;
+    command.attempt_state = kAttemptFailed;
+    command.failure = FailureCode::kProviderUnavailable;
+    EXPECT_TRUE(tasks_.settle(std::span(&command, 1)).front());
+  };
+  settle(ClaimEnd::Kind::kRelease, claim(""));
+  (void)claim("");
+  db_.execute(
+      Sql("UPDATE tasks SET lease_until=created_at - INTERVAL 1 SECOND, "
+          "wake_at=created_at - INTERVAL 1 SECOND"));
+  ASSERT_TRUE(tasks_.sweep(10));
+  settle(ClaimEnd::Kind::kRetry, claim("local"));
+  settle(ClaimEnd::Kind::kFail, claim("local"));
+
+  const auto shown = operators_.show_task(id);
+  ASSERT_TRUE(shown);
+  EXPECT_EQ(shown->task.view.state, TaskState::kFailed);
+  ASSERT_THAT(shown->claims, SizeIs(4));
+  const ClaimEndedAs ends[] = {ClaimEndedAs::kGivenBack,
+                               ClaimEndedAs::kTakenAway,
+                               ClaimEndedAs::kTriedAgain,
+                               ClaimEndedAs::kSettled};
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(shown->claims[i].epoch, 2 * i + 1);
+    EXPECT_EQ(shown->claims[i].worker, workers[i]);
+    EXPECT_EQ(shown->claims[i].ended_as, ends[i]) << i;
+    EXPECT_LE(shown->task.view.created_at, shown->claims[i].claimed_at);
+    EXPECT_LE(shown->claims[i].claimed_at, shown->claims[i].ended_at);
+  }
+}
+
 TEST_F(OperatorsTest, ATaskIsShownWithItsHistory) {
   const UserId user = db_.add_user();
   const TaskId id = create_tasks(user, 1)[0];
@@ -76,6 +128,7 @@ TEST_F(OperatorsTest, ATaskIsShownWithItsHistory) {
   shown = operators_.show_task(id);
   EXPECT_EQ(shown->task.view.state, TaskState::kSucceeded);
   EXPECT_EQ(shown->task.output_bytes, 5U);
+  EXPECT_THAT(shown->claims, IsEmpty()) << "the usual way costs no row";
   EXPECT_EQ(shown->attempts[0].state, 2);
   ASSERT_THAT(shown->ledger, SizeIs(2));
   EXPECT_EQ(shown->ledger[0].d_held, kHoldAmount);

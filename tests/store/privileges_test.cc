@@ -358,6 +358,10 @@ TEST_F(Privileges, EveryOperationOfASessionWorks) {
   EXPECT_TRUE(worker.record_calls(std::span(&call, 1)).front());
   EXPECT_TRUE(worker.oldest_call());
   EXPECT_TRUE(worker.forget_calls(std::chrono::hours(1), 10, session.now()));
+  EXPECT_TRUE(worker.oldest_claim());
+  EXPECT_TRUE(worker.forget_claims(std::chrono::hours(1), 10, session.now()));
+  EXPECT_TRUE(refused("worker", "UPDATE past_claims SET ended_as=1"));
+  EXPECT_TRUE(refused("api", "DELETE FROM past_claims"));
   EXPECT_TRUE(refused("api", "SELECT cost FROM provider_calls"));
   EXPECT_TRUE(refused("api", "SELECT ticket FROM tickets"));
   Passkeys passkeys(session);

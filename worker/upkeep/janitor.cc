@@ -15,6 +15,9 @@
 namespace audiogen::worker {
 namespace {
 
+using store::TaskStore;
+using Chore = TaskStore::Chore;
+
 // Here, so that they are told from the start.
 prometheus::Counter& orphans_deleted =
     metrics::counter("orphans_deleted_total", "Files deleted that no task knows of");
@@ -136,6 +139,32 @@ std::size_t purge(const Rest& rest, const std::function<std::optional<std::size_
   }
 }
 
+// What is kept of tasks for as long as somebody may ask what became of them.
+struct Kept {
+  Chore chore;
+  Result<std::optional<Instant>, store::StoreFault> (TaskStore::*oldest)();
+  Result<std::size_t, store::StoreFault> (TaskStore::*forget)(std::chrono::seconds age,
+                                                              std::size_t limit,
+                                                              Instant until);
+};
+
+std::size_t purge_kept(TaskStore& store,
+                       const Kept& kept,
+                       std::chrono::seconds age,
+                       const Rest& rest) {
+  const auto oldest = (store.*kept.oldest)();
+  if (!oldest || !*oldest) {
+    return 0;
+  }
+  const Instant until = **oldest + kDeletedARun;
+  return purge(rest, [&]() -> std::optional<std::size_t> {
+    const auto turn = store.take_turn(kept.chore);
+    const auto forgotten = turn && *turn ? (store.*kept.forget)(age, kPurgeBatch, until)
+                                         : Result<std::size_t, store::StoreFault>(std::size_t{0});
+    return forgotten ? std::optional(*forgotten) : std::nullopt;
+  });
+}
+
 }  // namespace
 
 std::size_t purge_keys(store::TaskStore& store, const Rest& rest) {
@@ -147,7 +176,7 @@ std::size_t purge_keys(store::TaskStore& store, const Rest& rest) {
   const Instant until = from + kDeletedARun;
   std::size_t count = 0;
   purge(rest, [&]() -> std::optional<std::size_t> {
-    const auto turn = store.take_turn(store::TaskStore::Chore::kIdempotency);
+    const auto turn = store.take_turn(Chore::kIdempotency);
     const auto old = turn && *turn ? store.old_idempotency(kPurgeBatch, from, until)
                                    : std::vector<store::OldKey>();
     if (!old || old->empty()) {
@@ -165,31 +194,20 @@ std::size_t purge_keys(store::TaskStore& store, const Rest& rest) {
 }
 
 std::size_t purge_attempts(store::TaskStore& store, std::chrono::seconds age, const Rest& rest) {
-  const auto oldest = store.oldest_attempt();
-  if (!oldest || !*oldest) {
-    return 0;
-  }
-  const Instant until = **oldest + kDeletedARun;
-  return purge(rest, [&]() -> std::optional<std::size_t> {
-    const auto turn = store.take_turn(store::TaskStore::Chore::kAttempts);
-    const auto forgotten = turn && *turn ? store.forget_attempts(age, kPurgeBatch, until)
-                                         : Result<std::size_t, store::StoreFault>(std::size_t{0});
-    return forgotten ? std::optional(*forgotten) : std::nullopt;
-  });
+  return purge_kept(store,
+                    {Chore::kAttempts, &TaskStore::oldest_attempt, &TaskStore::forget_attempts},
+                    age,
+                    rest);
 }
 
 std::size_t purge_calls(store::TaskStore& store, std::chrono::seconds age, const Rest& rest) {
-  const auto oldest = store.oldest_call();
-  if (!oldest || !*oldest) {
-    return 0;
-  }
-  const Instant until = **oldest + kDeletedARun;
-  return purge(rest, [&]() -> std::optional<std::size_t> {
-    const auto turn = store.take_turn(store::TaskStore::Chore::kCalls);
-    const auto forgotten = turn && *turn ? store.forget_calls(age, kPurgeBatch, until)
-                                         : Result<std::size_t, store::StoreFault>(std::size_t{0});
-    return forgotten ? std::optional(*forgotten) : std::nullopt;
-  });
+  return purge_kept(
+      store, {Chore::kCalls, &TaskStore::oldest_call, &TaskStore::forget_calls}, age, rest);
+}
+
+std::size_t purge_claims(store::TaskStore& store, std::chrono::seconds age, const Rest& rest) {
+  return purge_kept(
+      store, {Chore::kClaims, &TaskStore::oldest_claim, &TaskStore::forget_claims}, age, rest);
 }
 
 std::size_t delete_old_outputs(store::TaskStore& store,
@@ -203,7 +221,7 @@ std::size_t delete_old_outputs(store::TaskStore& store,
   }
   const Instant until = **oldest + kDeletedARun;
   for (;;) {
-    const auto turn = store.take_turn(store::TaskStore::Chore::kOutputs);
+    const auto turn = store.take_turn(Chore::kOutputs);
     if (!turn || !*turn || stopping()) {
       return count;
     }
@@ -286,7 +304,6 @@ bool Chores::believes(store::TaskStore& store) {
 }
 
 bool Chores::run(store::TaskStore& store, const Rest& rest) {
-  using Chore = store::TaskStore::Chore;
   if (!believes(store)) {
     return false;
   }
@@ -313,6 +330,7 @@ bool Chores::run(store::TaskStore& store, const Rest& rest) {
   if (attempts_retention_.count() > 0) {
     purge_attempts(store, attempts_retention_, rest);
     purge_calls(store, attempts_retention_, rest);
+    purge_claims(store, attempts_retention_, rest);
   }
   auto* const folder = dynamic_cast<DirectoryStore*>(&blobs_);
   if (folder != nullptr && has_turn(Chore::kOrphans)) {

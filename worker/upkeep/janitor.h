@@ -32,6 +32,9 @@ std::size_t purge_attempts(store::TaskStore& store, std::chrono::seconds age, co
 // The same for what calls were and cost, of the newest call of a task as well.
 std::size_t purge_calls(store::TaskStore& store, std::chrono::seconds age, const Rest& rest);
 
+// The same for claims that are over.
+std::size_t purge_claims(store::TaskStore& store, std::chrono::seconds age, const Rest& rest);
+
 // Deletes the files of tasks created longer than `age` ago, of those made within a day from the
 // oldest on; the tasks stay and say so from before their file goes. Interrupted anywhere, or by
 // `stopping`, the next run goes on. Stops at the first failure. The number of files. Blocks.
