@@ -77,18 +77,24 @@ Result<Done> Acceptor::listen(const std::string& host, std::uint16_t port) {
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, ::freeaddrinfo);
   int error = EADDRNOTAVAIL;
-  for (const addrinfo* at = addresses.get(); at != nullptr; at = at->ai_next) {
-    UniqueFd fd(::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    const int on = 1;
-    // Accepted sockets inherit TCP_NODELAY.
-    if (fd && ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
-        ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0 &&
-        ::bind(fd.get(), at->ai_addr, at->ai_addrlen) == 0 && ::listen(fd.get(), kBacklog) == 0) {
-      port_ = local_port(fd.get());
-      listener_ = std::move(fd);
-      return Done{};
+  // A name that has both, as localhost has, is listened on where most clients look.
+  for (const bool first_choice : {true, false}) {
+    for (const addrinfo* at = addresses.get(); at != nullptr; at = at->ai_next) {
+      if ((at->ai_family == AF_INET) != first_choice) {
+        continue;
+      }
+      UniqueFd fd(::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+      const int on = 1;
+      // Accepted sockets inherit TCP_NODELAY.
+      if (fd && ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+          ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0 &&
+          ::bind(fd.get(), at->ai_addr, at->ai_addrlen) == 0 && ::listen(fd.get(), kBacklog) == 0) {
+        port_ = local_port(fd.get());
+        listener_ = std::move(fd);
+        return Done{};
+      }
+      error = errno;
     }
-    error = errno;
   }
   return failed(std::generic_category().message(error));
 }

@@ -26,8 +26,9 @@ class Acceptor {
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
 
-  // Listens on a numeric address (IPv4, IPv6, with or without brackets) or a name. The error says
-  // why that cannot be. Connections queue from now on.
+  // Listens on a numeric address (IPv4, IPv6, with or without brackets) or a name: on
+  // the first of its addresses where that can be, IPv4 first. The error says why it cannot.
+  // Connections queue from now on.
   Result<Done> listen(const std::string& host, std::uint16_t port);
   std::uint16_t port() const { return port_; }
 

@@ -19,6 +19,11 @@ packages_of() {
   done < <(objdump -p "$1" | awk '$1 == "NEEDED" { print $2 }')
 }
 
+release=$(sed -n 's/^FROM debian:\([0-9]*\)$/\1/p' "$image" | sort -u)
+[[ $(sed -n 's/^VERSION_ID="\(.*\)"$/\1/p' /etc/os-release) == "$release" ]] || {
+  echo "This is not Debian $release, which the image is made of: its packages have other names."
+  exit 77  # Skipped.
+}
 programs=("$bin"/audio-{api,worker,decode,speech,onnx})
 ls "${programs[@]}" >/dev/null
 needed=$(for program in "${programs[@]}"; do packages_of "$program"; done | sort -u |

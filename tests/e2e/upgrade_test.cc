@@ -8,6 +8,7 @@
 #include <set>
 #include <thread>
 
+#include <curl/curl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -96,7 +97,7 @@ class Apis {
     for (std::size_t i = 0; i < kPlaces; ++i) {
       const Place& place = places_[(first + i) % kPlaces];
       reply = http(method, "http://127.0.0.1:" + std::to_string(place.port) + path, headers, body);
-      if (reply.status != 0 || reply.error != "Couldn't connect to server") {
+      if (reply.status != 0 || reply.error != ::curl_easy_strerror(CURLE_COULDNT_CONNECT)) {
         return reply;
       }
     }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <span>
 
+#include <espeak-ng/espeak_ng.h>
 #include <espeak-ng/speak_lib.h>
 #include <unistd.h>
 
@@ -94,6 +95,11 @@ std::uint32_t start_engine(std::string& data_folder) {
   if (rate <= 0) {
     return 0;
   }
+#ifdef AUDIOGEN_ESPEAK_HAS_SEED
+  // From 1.52 on the breath of some voices is drawn from the time of the start, so that two helpers
+  // said the same differently.
+  espeak_ng_SetRandSeed(1);
+#endif
   espeak_SetSynthCallback(on_samples);
   // Reads the header of every voice file, which each child would otherwise do again.
   espeak_ListVoices(nullptr);
