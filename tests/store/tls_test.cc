@@ -24,6 +24,14 @@ using testing::Not;
 constexpr int kTlsError = 2026;
 constexpr int kAccessDenied = 1045;
 
+// From 11.4 on MariaDB's client library, where it is given no authority, also takes a certificate
+// that nobody it knows vouches for, if the server proves in the login that it knows the password;
+// nobody else learns more of it than the answer to a challenge. It is of the server's release here.
+bool believes_who_knows_the_password(TestDatabase& db) {
+  constexpr double kSince = 11.4;
+  return db.is_mariadb() && std::stod(db.text(Sql("SELECT VERSION()"))) >= kSince;
+}
+
 class DatabaseTls : public testing::Test {
  protected:
   DatabaseUrl url(const std::string& ca, const std::string& host = "localhost") const {
@@ -70,11 +78,9 @@ TEST_F(DatabaseTls, OnlyTheRightServerIsTold) {
   EXPECT_EQ(other_ca.fault(), DbFault::kUnavailable);
   EXPECT_THAT(other_ca.what(), HasSubstr("certificate"));
 
-  // Of "localhost" MariaDB's client library believes any certificate from 11.4 on.
-  const DbError system_only = refusal(url("", "127.1"));
-  EXPECT_EQ(system_only.code(), kTlsError) << "the system does not know this authority";
-  EXPECT_THAT(system_only.what(),
-              AllOf(HasSubstr("certificate"), Not(HasSubstr("not for the host"))));
+  const DbError system_only = refusal(url(""));
+  EXPECT_EQ(system_only.code(), believes_who_knows_the_password(db_) ? kAccessDenied : kTlsError)
+      << "the system does not know this authority";
 
   const DbError other_host = refusal(url(certificates_.ca(), "127.1"));
   EXPECT_EQ(other_host.code(), kTlsError);
@@ -118,7 +124,6 @@ TEST(DatabaseWithoutTls, IsRefusedWhenTlsIsAskedFor) {
   const bool makes_one = !db.is_mariadb() || db.text(Sql("SELECT @@have_ssl")) == "YES";
   const char* const reason = makes_one ? "self-signed certificate" : "does not support";
   DatabaseUrl url = db.tcp_url();
-  url.host = "127.1";  // As above.
   url.password = "not-the-password";
   url.tls = TlsFiles{.ca = certificates.ca(), .cert = {}, .key = {}};
   for (const std::string& ca : {certificates.ca(), std::string()}) {
@@ -127,6 +132,10 @@ TEST(DatabaseWithoutTls, IsRefusedWhenTlsIsAskedFor) {
       Session(url).now();
       ADD_FAILURE() << "connected";
     } catch (const DbError& e) {
+      if (ca.empty() && believes_who_knows_the_password(db)) {
+        EXPECT_EQ(e.code(), kAccessDenied) << e.what();
+        continue;
+      }
       EXPECT_EQ(e.code(), kTlsError) << e.what();
       EXPECT_THAT(e.what(), AllOf(HasSubstr(reason), Not(HasSubstr("password"))));
     }
