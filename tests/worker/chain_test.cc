@@ -242,6 +242,34 @@ TEST(Chain, PassesOverOpenBreakersAndTellsUntilWhen) {
   EXPECT_EQ(status[1].state, "ready");
 }
 
+// One that answered 503 to everything was never left alone where few calls are made.
+TEST(Chain, ABusyOneIsLeftAloneOnceItsLastTriesFailToo) {
+  const Chain chain = three();
+  for (std::uint64_t task = 0; task < 3; ++task) {
+    for (const bool again : {true, true, false}) {
+      ASSERT_TRUE(chain.admit(0, kTime)) << task;
+      chain.failed(0, Fault::kRetrySame, {.what = task, .comes_again = again});
+    }
+  }
+  EXPECT_FALSE(chain.admit(0, kTime));
+  // While each is asked again, it says nothing.
+  for (std::uint64_t task = 0; task < 9; ++task) {
+    ASSERT_TRUE(chain.admit(1, kTime)) << task;
+    chain.failed(1, Fault::kRetrySame, {.what = task, .comes_again = true});
+  }
+  EXPECT_TRUE(chain.admit(1, kTime));
+}
+
+TEST(Chain, ABusyOneIsAskedAgainAFewTimesAndSoon) {
+  const ProviderFault busy{Fault::kRetrySame, "", std::nullopt};
+  EXPECT_TRUE(comes_again(busy, 1));
+  EXPECT_TRUE(comes_again(busy, 2));
+  EXPECT_FALSE(comes_again(busy, 3));
+  EXPECT_TRUE(comes_again({Fault::kRetrySame, "", seconds(20)}, 1));
+  EXPECT_FALSE(comes_again({Fault::kRetrySame, "", seconds(21)}, 1));
+  EXPECT_FALSE(comes_again({Fault::kTryNext, "", std::nullopt}, 1));
+}
+
 TEST(Chain, BesideASlowOneStandsTheNextOfItsTier) {
   std::vector<std::unique_ptr<AudioProvider>> providers;
   for (const int tier : {1, kTierOfTheHouse, 1, 1}) {

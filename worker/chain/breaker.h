@@ -30,7 +30,7 @@ class Breaker {
   // How a call failed, if it did.
   enum class Failure : std::uint8_t {
     kNone,
-    kPassing,  // Busy, and tried again at once; or it may be the text's fault. It counts among
+    kPassing,  // Busy, and asked again at once; or it may be the text's fault. It counts among
                // many, but not in a row.
     kUsual,
     kLasting,  // Until a person acts.

@@ -108,8 +108,6 @@ Breaker::Failure failure_of(std::optional<Fault> fault) {
     case Fault::kRejected:
     case Fault::kUnsupportedInput:
       return Failure::kNone;
-    case Fault::kRetrySame:
-      return Failure::kPassing;
     case Fault::kMisconfigured:
       return Failure::kLasting;
     default:
@@ -161,8 +159,7 @@ Decision after_fault(const ProviderFault& fault, const Standing& standing) {
       return elsewhere(standing.another);
     case Fault::kRetrySame: {
       const milliseconds wait = wait_before_same(fault, standing);
-      if (standing.tries < kTriesMax && wait <= kWaitMax &&
-          wait + standing.call_time < standing.time_left) {
+      if (comes_again(fault, standing.tries) && wait + standing.call_time < standing.time_left) {
         return ask(NextStep::kSameProvider, wait);
       }
       return elsewhere(standing.another);
@@ -174,6 +171,11 @@ Decision after_fault(const ProviderFault& fault, const Standing& standing) {
       break;
   }
   return elsewhere(standing.another);
+}
+
+bool comes_again(const ProviderFault& fault, int tries) {
+  return fault.fault == Fault::kRetrySame && tries < kTriesMax &&
+         fault.retry_after.value_or(std::chrono::seconds(0)) <= kWaitMax;
 }
 
 Chain::Chain(std::vector<std::unique_ptr<AudioProvider>> providers, Accounts* accounts) {
@@ -390,7 +392,7 @@ void Chain::answered(std::size_t position) const {
 
 void Chain::proved(std::size_t position, std::optional<Fault> fault, const Failing& of) const {
   Breaker::Failure failure = failure_of(fault);
-  if (failure == Breaker::Failure::kUsual && of.elsewhere) {
+  if (failure == Breaker::Failure::kUsual && (of.elsewhere || of.comes_again)) {
     failure = Breaker::Failure::kPassing;
   }
   Link& link = *links_[position];

@@ -59,11 +59,15 @@ struct Standing {
 // Pure. Content that was refused is not shopped around; an unknown outcome is not repeated at the
 // same provider; what was never called uses up nothing.
 Decision after_fault(const ProviderFault& fault, const Standing& standing);
+// Whether it asks the same provider again, after so many calls to it in this claim, as long as
+// there is time. Pure.
+bool comes_again(const ProviderFault& fault, int tries);
 
 // What has failed: a text that fails everywhere is no provider's fault.
 struct Failing {
   std::optional<std::uint64_t> what{};  // As a number; nullopt: something like nothing else.
   bool elsewhere = false;               // Another provider has just failed it in the same way.
+  bool comes_again = false;             // The provider was busy, and is asked again at once.
 };
 
 // One configuration's providers. Thread-safe.

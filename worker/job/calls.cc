@@ -163,8 +163,11 @@ void Calls::call(const JobPtr& job) {
   }
   ++job->tries;
   AG_CRASH_POINT("worker.attempt_row");
-  const Call call{
-      .step = job->begin_step(), .provider = job->provider, .row = job->row, .ticket = job->ticket};
+  const Call call{.step = job->begin_step(),
+                  .provider = job->provider,
+                  .row = job->row,
+                  .tries = job->tries,
+                  .ticket = job->ticket};
   const auto opened = open(job, call);
   job->hold(call.step, opened);
   roster_.begin(job);
@@ -282,7 +285,9 @@ void Calls::provider_answered(
     job->chain->answered(call.provider);
   } else {
     const Fault fault = answer.error().fault;
-    job->chain->failed(call.provider, fault, job->failing(call.provider, fault));
+    Failing of = job->failing(call.provider, fault);
+    of.comes_again = call.tries > 0 && comes_again(answer.error(), call.tries);
+    job->chain->failed(call.provider, fault, of);
   }
   call_ended(job, call, std::move(answer));
 }

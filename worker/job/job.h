@@ -40,7 +40,8 @@ struct Call {
   std::uint64_t step = 0;    // of the job; later steps make its answer meaningless
   std::size_t provider = 0;  // position in the chain
   std::uint32_t row = 0;     // its number among the task's calls
-  std::string ticket{};      // what it goes on with; empty: it is a new one
+  int tries = 0;         // calls to its provider in this claim, with it; 0: a hedge, the only one
+  std::string ticket{};  // what it goes on with; empty: it is a new one
   std::chrono::steady_clock::time_point opened = std::chrono::steady_clock::now();
 };
 
