@@ -94,7 +94,7 @@ mariadb_start() {
   becomes "$dir" "$kind" mariadb stop "$dir/mariadbd.pid" 60
   if [[ $kind == mysql ]]; then
     mysql_start "$@"
-    return
+    return $?
   fi
   ((EUID != 0)) || user=(--user=root)  # Else it refuses to run as root.
   if ! alive "$dir/mariadbd.pid"; then

@@ -56,7 +56,7 @@ with_ports() {
   if alive "$pid_file"; then
     port=$(recall "$name")
     "$@"
-    return
+    return $?
   fi
   for _ in 1 2 3; do
     claim_ports "$name" "$preferred" "$count"

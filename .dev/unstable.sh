@@ -13,7 +13,7 @@ kind_of() {
   for other in "${@:3}"; do
     [[ $kind != "$other" ]] || {
       echo "$kind"
-      return
+      return 0
     }
   done
   die "DATABASE is mariadb or mysql, BROKER 3 or 4; not $kind"
