@@ -19,7 +19,14 @@ install(FILES ${CMAKE_SOURCE_DIR}/worker/onnx/runtime/package.json ${CMAKE_SOURC
 # Units and what goes with them have places of their own, whatever the prefix.
 file(GLOB units CONFIGURE_DEPENDS ${here}/systemd/*)
 file(GLOB settings CONFIGURE_DEPENDS ${here}/etc/*.env)
-install(FILES ${units} DESTINATION /lib/systemd/system)
+# Until Debian 12 packages say /lib, from 13 on /usr/lib; both are the same folder there.
+file(STRINGS /etc/os-release release REGEX "^VERSION_ID=")
+string(REGEX REPLACE "[^0-9.]" "" release "${release}")
+if(release VERSION_LESS 13)
+  install(FILES ${units} DESTINATION /lib/systemd/system)
+else()
+  install(FILES ${units} DESTINATION /usr/lib/systemd/system)
+endif()
 install(FILES ${settings} DESTINATION /etc/audiogen PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ)
 install(DIRECTORY DESTINATION /etc/audiogen/credentials DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
 install(FILES ${here}/debian/sysusers.conf DESTINATION /usr/lib/sysusers.d RENAME audiogen.conf)

@@ -5,6 +5,7 @@
 # and a database and a broker of its own. Systemd itself does not run: what a unit says, as_unit() does.
 set -euo pipefail
 export LC_ALL=C.UTF-8
+umask 022  # The package's own folders are what this gives.
 
 ((EUID == 0)) || {
   echo 'package.sh: only root may install packages in another root folder'
@@ -39,6 +40,7 @@ step() {
   echo "$*"
 }
 fail() {
+  tail -n 5 "$work"/audio-*.log 2>/dev/null || true
   echo "package.sh: $*"
   exit 1
 }
@@ -61,7 +63,7 @@ make() { (cd "$build" && cpack -G DEB -B "$work" -D "CPACK_PACKAGE_VERSION=$1" >
 
 # as_unit UNIT [INSTANCE]: starts its program as its unit says: user, settings, credentials, rights. `pid` is set to it.
 as_unit() {
-  local name=$1 unit=$root/lib/systemd/system/$1.service credentials=/run/credentials/$1 line command environment=()
+  local name=$1 unit=$root/usr/lib/systemd/system/$1.service credentials=/run/credentials/$1 line command environment=()
   mkdir -p "$root$credentials"
   while read -r line; do
     cp "$root${line#*:}" "$root$credentials/${line%%:*}"

@@ -128,13 +128,19 @@ function clock(at) {
   return (iso.slice(0, 10) === new Date().toISOString().slice(0, 10) ? "" : `${iso.slice(0, 10)} `) + iso.slice(11, 19);
 }
 
-/** "timeout 12, server_error 3" @param {any} errors */
+/** How calls fail, by the names that logs and metrics have for it. @type {Record<string, string>} */
+const kFaults = {
+  retry_same: "busy or broken", try_next: "failed", misconfigured: "misconfigured", broken_by_input: "crashed over a text",
+  rejected: "refused a text", unsupported_input: "not able to", unknown_outcome: "no answer", out_of_time: "out of time",
+};
+
+/** "busy or broken 12, no answer 3" @param {any} errors */
 function kinds(errors) {
   if (errors === null || typeof errors !== "object") {
     return kUnknown;
   }
   const all = Object.entries(errors).filter(([, times]) => times !== 0);
-  return all.length === 0 ? "none" : all.map(([kind, times]) => `${kind} ${count(times)}`).join(", ");
+  return all.length === 0 ? "none" : all.map(([kind, times]) => `${kFaults[kind] ?? kind} ${count(times)}`).join(", ");
 }
 
 /** @param {any} worker */
@@ -480,7 +486,7 @@ function notesOf(seen) {
   const all = open.every(isNumber) ? open.reduce((sum, n) => sum + n, 0) : null;
   const [first] = list(seen.users) ?? [];
   if (first && isNumber(first.open) && all !== null && first.open >= 20 && first.open * 2 > all) {
-    say(`user ${first.user}`, "warn", `One user has most of what is open: ${text(first.user)}${first.mail ? ` (${first.mail})` : ""}, ${count(first.open)} of ${count(all)} tasks.`);
+    say(`user ${first.user}`, "warn", `One user has most of what is open: ${text(first.user)}${first.mail ? ` (${first.mail})` : ""}, ${count(first.open)} tasks.`);  // Not of how many: they were counted at another moment.
   }
   const stuckCount = (list(stuck?.causes) ?? []).reduce((sum, one) => sum + (isNumber(one.tasks) ? one.tasks : 0), 0);
   if (stuckCount > 0) {
