@@ -11,7 +11,7 @@ drill_words() {
       drill_breaks='The database is killed' drill_says='the database does not tell' drill_section=DatabaseUnreachable
       ;;
     workers)
-      drill_breaks='All workers are killed' drill_says='No worker takes tasks|workers. not heard of|worker.* not heard of'
+      drill_breaks='All workers are killed' drill_says='No worker takes tasks|worker.* not heard of'
       drill_section=NoWorkers
       ;;
     frozen)
@@ -112,7 +112,7 @@ drill_sentence() {
   jq -er '.verdict // .error' <<<"$answer" 2>/dev/null || echo 'the API does not answer'
 }
 
-# drill_wait SECONDS PATTERN: until the sentence fits; keeps it in drill_said.
+# drill_fits PATTERN: whether the sentence does; keeps it in drill_said.
 drill_fits() {
   drill_said=$(drill_sentence)
   [[ $drill_said =~ $1 ]]
