@@ -7,7 +7,7 @@ set -euo pipefail
 source "$(dirname "$0")/../../dev"
 binaries=$1
 # Beside them: they are linked, for one of them is taken away.
-state=$(mktemp -d -p "$binaries/..")
+state=$(mktemp -d -p "$(cd "$binaries/.." && pwd -P)")
 own_database=1 own_broker=1 expected=()
 tear_down() {
   stop_all || true
