@@ -85,7 +85,10 @@ drill_break() {
 drill_mend() {
   local file id
   case $1 in
-    broker | database) start_services ;;
+    broker | database)
+      start_services
+      start_programs  # Its port may be another.
+      ;;
     workers) start_programs ;;
     backlog)
       for id in $drill_ids; do
@@ -121,7 +124,10 @@ drill_fits() {
 # asks for, and at each worker.
 drill_is_well() {
   drill_fits '^Healthy$' && return 0
-  [[ $drill_said != *'half open'* ]] || drill_tasks 4 'Is anybody there?' >/dev/null
+  if [[ $drill_said == *'half open'* ]]; then
+    drill_tasks 4 'Is anybody there?' >/dev/null
+    sleep 2  # Until the workers have told what came of it.
+  fi
   return 1
 }
 
@@ -152,7 +158,9 @@ drill_end() {
 
 # Of a stack that is up.
 drill() {
-  local drill_url drill_ops drill_ids='' drill_said='' name
+  local name
+  # Not local: the trap needs them after a failure, too.
+  drill_ids='' drill_said=''
   drill_url=$(base_url)/api/v1/audio/generations drill_ops=$(reachable "$(api_ops)")
   demo_account "$drill_url"
   admin_json credits grant --user "$demo_email" --credits 50000 --kind purchase \
@@ -166,7 +174,8 @@ drill() {
 }
 
 command_drill() {
-  local name own_database=1 own_broker=1 expected=()
+  local name
+  own_database=1 own_broker=1 expected=()
   for name; do
     drill_words "$name" || die "there is no drill $name, but: ${drills[*]}"
   done

@@ -63,7 +63,7 @@ struct AttemptRow {
   Instant started_at{};
   std::optional<Instant> ended_at{};
 };
-// A claim that is over, but for one whose only call went well.
+// A claim that is over, but for one whose only call went well, or that a cancellation ended.
 struct ClaimRow {
   std::uint32_t epoch = 0;
   WorkerId worker{};

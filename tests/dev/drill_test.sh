@@ -6,8 +6,8 @@ set -euo pipefail
 # shellcheck source=/dev/null
 source "$(dirname "$0")/../../dev"
 binaries=$1
-# Beside them: they are linked, for one of them is taken away.
-state=$(mktemp -d -p "$(cd "$binaries/.." && pwd -P)")
+# On their file system: they are linked, for one of them is taken away. And where the run ends what is left.
+state=$(mktemp -d -p "${TEST_STACK_DIR:-$(cd "$binaries/.." && pwd -P)}")
 own_database=1 own_broker=1 expected=()
 tear_down() {
   stop_all || true

@@ -495,7 +495,7 @@ TEST(Bulkhead, WhatIsPassedOnTogetherDoesNotWaitForTheSameSlot) {
   ProviderDouble third([](const DoubleCall&) { return wav_reply(0.3); });
   const ChainFile chain(
       {openai_entry(
-           kFirst, first, R"(,"timeout_seconds":600,"max_in_flight":1,"queue_wait_seconds":8)"),
+           kFirst, first, R"(,"timeout_seconds":600,"max_in_flight":1,"queue_wait_seconds":15)"),
        openai_entry(kSecond, second, R"(,"timeout_seconds":600,"max_in_flight":1)"),
        openai_entry("gamma-upstream", third)});
   Stack stack(chain.options());

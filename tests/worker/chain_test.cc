@@ -252,7 +252,7 @@ TEST(Chain, ABusyOneIsLeftAloneOnceItsLastTriesFailToo) {
     }
   }
   EXPECT_FALSE(chain.admit(0, kTime));
-  // While each is asked again, it says nothing.
+  // While each is asked again, it counts among many alone.
   for (std::uint64_t task = 0; task < 9; ++task) {
     ASSERT_TRUE(chain.admit(1, kTime)) << task;
     chain.failed(1, Fault::kRetrySame, {.what = task, .comes_again = true});
@@ -283,6 +283,33 @@ TEST(Chain, BesideASlowOneStandsTheNextOfItsTier) {
   EXPECT_EQ(chain.choose_beside(request, 1, kTime), std::nullopt);
   EXPECT_EQ(chain.choose_beside(request, 2, kTime), 3U);
   EXPECT_EQ(chain.choose(request, 1, kTime), 1U) << "after a fault it is asked all the same";
+}
+
+TEST(Chain, WhoeverIsBusyWithOurOtherCallsIsNotLeftAlone) {
+  Capabilities able;
+  auto owned = std::make_unique<FakeProvider>("fake", able);
+  FakeProvider& fake = *owned;
+  std::vector<std::unique_ptr<AudioProvider>> providers;
+  providers.push_back(std::move(owned));
+  const Chain chain(std::move(providers));
+  chain.at(0).start({.request = nullptr,
+                     .request_key = {},
+                     .deadline = Clock::now() + seconds(600),
+                     .lifetime = seconds(900)},
+                    [](const Result<Audio, ProviderFault>&) {});
+  const auto three_fail = [&] {
+    for (std::uint64_t task = 0; task < 3; ++task) {
+      ASSERT_TRUE(chain.admit(0, kTime)) << task;
+      chain.failed(0, Fault::kRetrySame, {.what = task});
+    }
+  };
+  three_fail();
+  EXPECT_TRUE(chain.admit(0, kTime)) << "as many as it lets us";
+  chain.failed(0, Fault::kNotCalled);
+  fake.calls.back()->answer(Audio{});
+  chain.proved(0, std::nullopt);
+  three_fail();
+  EXPECT_FALSE(chain.admit(0, kTime)) << "nothing is under way there, and it is busy all the same";
 }
 
 TEST(Chain, WhatWeEndOurselvesIsNoFailureOfTheProvider) {

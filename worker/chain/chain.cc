@@ -391,11 +391,13 @@ void Chain::answered(std::size_t position) const {
 }
 
 void Chain::proved(std::size_t position, std::optional<Fault> fault, const Failing& of) const {
+  Link& link = *links_[position];
+  // While it works on other calls, it may be busy with just these.
+  const bool busy = fault == Fault::kRetrySame && (of.comes_again || link.provider.running() > 0);
   Breaker::Failure failure = failure_of(fault);
-  if (failure == Breaker::Failure::kUsual && (of.elsewhere || of.comes_again)) {
+  if (failure == Breaker::Failure::kUsual && (of.elsewhere || busy)) {
     failure = Breaker::Failure::kPassing;
   }
-  Link& link = *links_[position];
   const MutexLock lock(link.mutex);
   link.breaker.proved(failure, Clock::now(), of.what);
 }

@@ -280,6 +280,7 @@ void Calls::provider_answered(
   }
   if (answer || answer.error().fault != Fault::kNotCalled) {
     job->called = true;
+    job->passed_on = false;  // It has had its turn.
   }
   if (answer) {
     job->chain->answered(call.provider);

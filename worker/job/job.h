@@ -89,7 +89,7 @@ class Job {
 
   // Somebody was called in this claim, whatever came of it.
   std::atomic<bool> called = false;
-  // A call was ended because it waited too long for its turn, and another had a free slot.
+  // It waited too long for its turn, and another had a free slot. Until it has had a turn.
   std::atomic<bool> passed_on = false;
 
   TaskTime time(Clock::time_point now) const;
