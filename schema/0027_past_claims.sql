@@ -1,6 +1,7 @@
--- Claims that took more than a call that went well, and were not canceled: whose they were, and how they ended. A task that comes back to the
--- queue again and again tells by these who had it, also where nobody was called. The usual end has no row here: its
--- task's own row says it all, and it would be one row more for each task. They go with past_attempts.
+-- Claims that took more than a call that went well, and were not canceled: whose they were, and how they ended. A
+-- task that comes back to the queue again and again tells by these who had it, also where nobody was called. The
+-- usual end has no row here: its task's own row says it all, and it would be one row more for each task. They go with
+-- past_attempts.
 
 CREATE TABLE past_claims (
   task_id BINARY(16) NOT NULL,

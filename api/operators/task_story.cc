@@ -87,7 +87,10 @@ std::vector<StoryEvent> add_claims(const store::TaskDetail& detail, std::vector<
                    .worker = told.worker,
                    .inferred = !told.ended});
     const bool last = std::next(claim) == claims.end();
-    if (!last || task.view.state == TaskState::kQueued) {
+    const bool waited_again = !last || task.view.state == TaskState::kQueued ||
+                              told.ended == store::ClaimEndedAs::kTriedAgain ||
+                              told.ended == store::ClaimEndedAs::kGivenBack;
+    if (waited_again) {
       back.push_back({.at = last && !told.ended ? task.view.updated_at : told.to,
                       .lane = "queue",
                       .what = "put back",

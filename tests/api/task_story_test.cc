@@ -128,6 +128,24 @@ TEST(Story, OfATaskThatOthersHadBefore) {
   EXPECT_STREQ(json["past_claims"][1]["ended_as"].GetString(), "given back");
 }
 
+TEST(Story, OfATaskThatEndedAfterItHadBeenGivenBack) {
+  auto task = detail();
+  task.task.view.state = TaskState::kCanceled;
+  task.task.view.updated_at = kBegin + seconds(80);
+  task.claims = {{.epoch = 1,
+                  .worker = WorkerId::make(),
+                  .claimed_at = kBegin + seconds(1),
+                  .ended_at = kBegin + seconds(2),
+                  .ended_as = store::ClaimEndedAs::kGivenBack}};
+  EXPECT_THAT(told(task),
+              ElementsAre("client: asked for, request req_1",
+                          "money: created, 150 reserved",
+                          "queue: ready for workers",
+                          "worker: claimed (epoch 1) !",
+                          "queue: put back, given back",
+                          "client: canceled"));
+}
+
 TEST(Story, OfATaskThatIsWorkedOn) {
   auto task = detail();
   task.task.view.state = TaskState::kRunning;
