@@ -60,7 +60,7 @@ drill_break() {
       ;;
     frozen)
       file=$(drill_workers)
-      alive "${file%%$'\n'*}"
+      alive "${file%%$'\n'*}" || die 'no worker runs'
       kill -STOP "$pid"
       ;;
     provider)

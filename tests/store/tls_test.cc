@@ -121,8 +121,10 @@ TEST(DatabaseWithoutTls, IsRefusedWhenTlsIsAskedFor) {
   TestDatabase db(TestDatabase::Tables::kNone);
   // A server that was given no certificate makes one which nobody vouches for: MySQL, and MariaDB
   // from 11.4 on.
-  const bool makes_one = !db.is_mariadb() || db.text(Sql("SELECT @@have_ssl")) == "YES";
-  const char* const reason = makes_one ? "self-signed certificate" : "does not support";
+  const char* const reason = !db.is_mariadb() ? "self-signed certificate in certificate chain"
+                             : db.text(Sql("SELECT @@have_ssl")) == "YES"
+                                 ? "self-signed certificate"
+                                 : "does not support";
   DatabaseUrl url = db.tcp_url();
   url.password = "not-the-password";
   url.tls = TlsFiles{.ca = certificates.ca(), .cert = {}, .key = {}};
