@@ -120,7 +120,8 @@ TEST_P(Direct, StatusesOfItsTable) {
     headers.emplace_back("Content-Type: application/json");
     return run({.status = status, .headers = std::move(headers), .body = echo});
   };
-  for (const int status : {408, 429, 500, 502, 503}) {
+  EXPECT_EQ(outcome(at(429)), "throttled");
+  for (const int status : {408, 500, 502, 503}) {
     EXPECT_EQ(outcome(at(status)), "retry_same") << status;
     EXPECT_EQ(calls_, 1U);
   }
@@ -375,7 +376,7 @@ TEST(Openai, MeaningIsInTheCode) {
               .body = R"({"error":{"message":"m","type":"t","param":null,"code":)" + code + "}}"});
     return outcome(sent.result) + " " + sent.result.error().detail;
   };
-  EXPECT_EQ(with(429, "\"rate_limit_exceeded\""), "retry_same HTTP 429 rate_limit_exceeded");
+  EXPECT_EQ(with(429, "\"rate_limit_exceeded\""), "throttled HTTP 429 rate_limit_exceeded");
   EXPECT_EQ(with(429, "\"insufficient_quota\""), "misconfigured HTTP 429 insufficient_quota");
   EXPECT_EQ(with(400, "\"content_policy_violation\""),
             "rejected HTTP 400 content_policy_violation");
@@ -630,7 +631,7 @@ TEST(Deepgram, SaysWhatWentWrong) {
             "misconfigured HTTP 401 INVALID_AUTH id=d-1");
   EXPECT_EQ(with(400, R"({"category":"INVALID_JSON","message":"m"})"),
             "unsupported_input HTTP 400 INVALID_JSON id=d-1");
-  EXPECT_EQ(with(429, "<html>"), "retry_same HTTP 429 id=d-1");
+  EXPECT_EQ(with(429, "<html>"), "throttled HTTP 429 id=d-1");
 }
 
 TEST(Cartesia, AsksForWav) {
@@ -670,7 +671,7 @@ TEST(Cartesia, SaysWhatWentWrong) {
        .headers = {"Retry-After: 3"},
        .body =
            R"({"error_code":"concurrency_limited","title":"t","message":"m","request_id":"c-1"})"});
-  EXPECT_EQ(rest_of(sent), "retry_same HTTP 429 concurrency_limited id=c-1");
+  EXPECT_EQ(rest_of(sent), "throttled HTTP 429 concurrency_limited id=c-1");
   EXPECT_EQ(sent.result.error().retry_after, 3s);
   const auto null_code = send(entry_of(cartesia::kKind, ""),
                               {},
@@ -783,7 +784,7 @@ TEST(Gemini, WaitsAsLongAsTheAnswerSays) {
          .body =
              R"({"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[{"@type":"x"},{"retryDelay":")" +
              delay + R"("}]}})"});
-    EXPECT_EQ(rest_of(sent), "retry_same HTTP 429 RESOURCE_EXHAUSTED");
+    EXPECT_EQ(rest_of(sent), "throttled HTTP 429 RESOURCE_EXHAUSTED");
     return sent.result.error().retry_after.value_or(0s);
   };
   EXPECT_EQ(with("23s"), 23s);
@@ -825,7 +826,7 @@ TEST(Minimax, FailuresInside200) {
     return rest_of(send(entry_of(minimax::kKind, ""), {}, {.status = status, .body = body}));
   };
   EXPECT_EQ(with(R"({"trace_id":"t1","base_resp":{"status_code":1002,"status_msg":"m"}})"),
-            "retry_same HTTP 200 1002 id=t1");
+            "throttled HTTP 200 1002 id=t1");
   EXPECT_EQ(with(R"({"base_resp":{"status_code":1008}})"), "misconfigured HTTP 200 1008");
   EXPECT_EQ(with(R"({"base_resp":{"status_code":1004}})", 401), "misconfigured HTTP 401 1004");
   const std::string ok = R"("base_resp":{"status_code":0}})";
@@ -946,7 +947,7 @@ TEST(SeedAudio, FailuresInside200) {
   EXPECT_EQ(with(R"({"header":{"code":45001104,"message":"m"}})", {"X-Tt-Logid: 2026abc"}),
             "rejected HTTP 200 45001104 id=2026abc");
   EXPECT_EQ(with(R"({"code":45000000,"message":"quota exceeded for types: concurrency"})"),
-            "retry_same HTTP 200 45000000");
+            "throttled HTTP 200 45000000");
   EXPECT_EQ(with("{}", {"X-Api-Status-Code: 55001310"}), "rejected HTTP 200 55001310");
   const std::string base64 = encode_base64(tone_wav(1.0));
   for (std::size_t cut = 1; cut < 4; ++cut) {

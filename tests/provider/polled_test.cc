@@ -165,7 +165,7 @@ TEST(Fal, RefusalsAtEachStep) {
     talk.begin();
     return talk.say(std::move(answer));
   };
-  EXPECT_EQ(submitted(json(429, "{}")), "retry_same: HTTP 429");
+  EXPECT_EQ(submitted(json(429, "{}")), "throttled: HTTP 429");
   EXPECT_EQ(submitted(json(401, R"({"detail":"no"})")), "misconfigured: HTTP 401");
   EXPECT_EQ(submitted(json(422, R"({"detail":[{"loc":["body","voice"],"type":"enum"}]})")),
             "misconfigured: HTTP 422 enum");

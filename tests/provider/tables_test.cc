@@ -24,10 +24,10 @@ struct Row {
 TEST(Tables, Openai) {
   const std::vector<Row> rows = {
       {408, "", Fault::kRetrySame},
-      {429, "rate_limit_exceeded", Fault::kRetrySame},
-      {429, "slow_down", Fault::kRetrySame},
-      {429, "server_is_overloaded", Fault::kRetrySame},
-      {429, "", Fault::kRetrySame},
+      {429, "rate_limit_exceeded", Fault::kThrottled},
+      {429, "slow_down", Fault::kThrottled},
+      {429, "server_is_overloaded", Fault::kThrottled},
+      {429, "", Fault::kThrottled},
       {500, "", Fault::kRetrySame},
       {502, "", Fault::kRetrySame},
       {503, "", Fault::kRetrySame},
@@ -57,8 +57,8 @@ TEST(Tables, Openai) {
 
 TEST(Tables, Elevenlabs) {
   const std::vector<Row> rows = {
-      {429, "system_busy", Fault::kRetrySame},
-      {429, "too_many_concurrent_requests", Fault::kRetrySame},
+      {429, "system_busy", Fault::kThrottled},
+      {429, "too_many_concurrent_requests", Fault::kThrottled},
       {408, "", Fault::kRetrySame},
       {409, "", Fault::kRetrySame},
       {425, "", Fault::kRetrySame},
@@ -91,7 +91,7 @@ TEST(Tables, SeedAudio) {
     Fault fault;
   };
   const std::vector<SeedRow> rows = {
-      {200, 45000000, "quota exceeded for types: concurrency", Fault::kRetrySame},
+      {200, 45000000, "quota exceeded for types: concurrency", Fault::kThrottled},
       {400, 45000000, "invalid json", Fault::kUnsupportedInput},
       {200, 45000001, "", Fault::kUnsupportedInput},
       {200, 45001001, "", Fault::kUnsupportedInput},
@@ -137,7 +137,7 @@ TEST(Tables, Gemini) {
       {400, "FAILED_PRECONDITION", "", Fault::kMisconfigured},
       {403, "PERMISSION_DENIED", "", Fault::kMisconfigured},
       {404, "NOT_FOUND", "", Fault::kMisconfigured},
-      {429, "RESOURCE_EXHAUSTED", "", Fault::kRetrySame},
+      {429, "RESOURCE_EXHAUSTED", "", Fault::kThrottled},
       {499, "CANCELLED", "", Fault::kTryNext},
       {500, "INTERNAL", "", Fault::kRetrySame},
       {503, "UNAVAILABLE", "", Fault::kRetrySame},
@@ -150,8 +150,11 @@ TEST(Tables, Gemini) {
 }
 
 TEST(Tables, Minimax) {
-  for (const std::int64_t code : {1000, 1001, 1002, 1024, 1033, 1039, 1041, 2045}) {
+  for (const std::int64_t code : {1000, 1001, 1024, 1033}) {
     EXPECT_EQ(minimax::classify(200, code), Fault::kRetrySame) << code;
+  }
+  for (const std::int64_t code : {1002, 1039, 1041, 2045}) {
+    EXPECT_EQ(minimax::classify(200, code), Fault::kThrottled) << code;
   }
   for (const std::int64_t code : {1004, 1008, 2042, 2049, 2056, 20132}) {
     EXPECT_EQ(minimax::classify(200, code), Fault::kMisconfigured) << code;
@@ -178,7 +181,7 @@ TEST(Tables, Fal) {
   };
   const std::vector<FalRow> rows = {
       {408, "", "x", "", Fault::kRetrySame},
-      {429, "", "x", "", Fault::kRetrySame},
+      {429, "", "x", "", Fault::kThrottled},
       {503, "runner_scheduling_failure", "x", "", Fault::kRetrySame},
       {504, "request_timeout", "x", "", Fault::kRetrySame},
       {504, "request_timeout", "x-fal-request-timeout-type", "user", Fault::kTryNext},
@@ -203,7 +206,8 @@ TEST(Tables, Fal) {
 }
 
 TEST(Tables, Replicate) {
-  for (const int status : {429, 500, 502, 503}) {
+  EXPECT_EQ(wire::fault_of_status(429), Fault::kThrottled);
+  for (const int status : {500, 502, 503}) {
     EXPECT_EQ(wire::fault_of_status(status), Fault::kRetrySame) << status;
   }
   EXPECT_EQ(wire::fault_of_status(504), Fault::kUnknownOutcome);

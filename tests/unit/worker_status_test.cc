@@ -229,7 +229,8 @@ TEST(WorkerStatus, ItsLengthIsBounded) {
       minute.times.add(milliseconds(ms));
     }
   }
-  for (const char* const error : {"retry_same", "try_next", "broken_by_input", "rejected"}) {
+  for (const char* const error :
+       {"retry_same", "throttled", "try_next", "broken_by_input", "rejected"}) {
     calls.errors[error] = 1'000'000'000;
     minute.failed[error] = 1'000'000'000;
   }

@@ -87,6 +87,27 @@ TEST_F(BreakerTest, OneThatIsBusyForAMomentIsNotLeftAlone) {
   EXPECT_EQ(breaker_.state(now_), Breaker::State::kClosed);
 }
 
+TEST_F(BreakerTest, OneThatThrottlesUsIsLeftAloneWhenItLetsNobodyThrough) {
+  const auto refuse = [this](std::uint64_t task) {
+    ASSERT_TRUE(breaker_.allow(now_));
+    breaker_.answered(now_);
+    breaker_.proved(Breaker::Failure::kThrottled, now_, task);
+    now_ += seconds(10);  // So that they are few in any window.
+  };
+  for (std::uint64_t task = 0; task < 9; ++task) {
+    refuse(task);
+    ASSERT_EQ(breaker_.state(now_), Breaker::State::kClosed) << task;
+  }
+  ASSERT_TRUE(breaker_.allow(now_));
+  breaker_.record(true, now_);
+  for (std::uint64_t task = 0; task < 9; ++task) {
+    refuse(task);
+    ASSERT_EQ(breaker_.state(now_), Breaker::State::kClosed) << task;
+  }
+  refuse(9);
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kOpen);
+}
+
 // Its retries were taken for as many failures of the provider, and others were kept from it.
 TEST_F(BreakerTest, OneTaskThatFailsAgainAndAgainIsOneFailure) {
   const auto fail = [this](std::uint64_t task, Breaker::Failure how = Breaker::Failure::kUsual) {

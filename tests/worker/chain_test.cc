@@ -47,6 +47,8 @@ TEST(AfterFault, Table) {
       {Fault::kRetrySame, {}, third_last, NextStep::kRetryLater, kUnavailable},
       {Fault::kRetrySame, {}, late, NextStep::kNextProvider, kUnavailable},
       {Fault::kRetrySame, seconds(20), first, NextStep::kSameProvider, kUnavailable},
+      {Fault::kThrottled, seconds(20), first, NextStep::kSameProvider, kUnavailable},
+      {Fault::kThrottled, {}, third, NextStep::kNextProvider, kUnavailable},
       {Fault::kRetrySame, seconds(21), first, NextStep::kNextProvider, kUnavailable},
       {Fault::kTryNext, {}, first, NextStep::kNextProvider, kUnavailable},
       {Fault::kTryNext, {}, last, NextStep::kRetryLater, kUnavailable},
@@ -266,6 +268,7 @@ TEST(Chain, ABusyOneIsAskedAgainAFewTimesAndSoon) {
   EXPECT_TRUE(comes_again(busy, 2));
   EXPECT_FALSE(comes_again(busy, 3));
   EXPECT_TRUE(comes_again({Fault::kRetrySame, "", seconds(20)}, 1));
+  EXPECT_TRUE(comes_again({Fault::kThrottled, "", seconds(20)}, 1));
   EXPECT_FALSE(comes_again({Fault::kRetrySame, "", seconds(21)}, 1));
   EXPECT_FALSE(comes_again({Fault::kTryNext, "", std::nullopt}, 1));
 }
@@ -285,31 +288,17 @@ TEST(Chain, BesideASlowOneStandsTheNextOfItsTier) {
   EXPECT_EQ(chain.choose(request, 1, kTime), 1U) << "after a fault it is asked all the same";
 }
 
-TEST(Chain, WhoeverIsBusyWithOurOtherCallsIsNotLeftAlone) {
-  Capabilities able;
-  auto owned = std::make_unique<FakeProvider>("fake", able);
-  FakeProvider& fake = *owned;
-  std::vector<std::unique_ptr<AudioProvider>> providers;
-  providers.push_back(std::move(owned));
-  const Chain chain(std::move(providers));
-  chain.at(0).start({.request = nullptr,
-                     .request_key = {},
-                     .deadline = Clock::now() + seconds(600),
-                     .lifetime = seconds(900)},
-                    [](const Result<Audio, ProviderFault>&) {});
-  const auto three_fail = [&] {
-    for (std::uint64_t task = 0; task < 3; ++task) {
-      ASSERT_TRUE(chain.admit(0, kTime)) << task;
-      chain.failed(0, Fault::kRetrySame, {.what = task});
-    }
-  };
-  three_fail();
-  EXPECT_TRUE(chain.admit(0, kTime)) << "as many as it lets us";
-  chain.failed(0, Fault::kNotCalled);
-  fake.calls.back()->answer(Audio{});
-  chain.proved(0, std::nullopt);
-  three_fail();
-  EXPECT_FALSE(chain.admit(0, kTime)) << "nothing is under way there, and it is busy all the same";
+// Its other callers may be ours, in other workers.
+TEST(Chain, WhoeverWantsFewerCallsOfUsIsNotTakenForBroken) {
+  const Chain chain = three();
+  for (std::uint64_t task = 0; task < 3; ++task) {
+    ASSERT_TRUE(chain.admit(0, kTime)) << task;
+    chain.failed(0, Fault::kThrottled, {.what = task});
+    ASSERT_TRUE(chain.admit(1, kTime)) << task;
+    chain.failed(1, Fault::kRetrySame, {.what = task});
+  }
+  EXPECT_TRUE(chain.admit(0, kTime));
+  EXPECT_FALSE(chain.admit(1, kTime));
 }
 
 TEST(Chain, WhatWeEndOurselvesIsNoFailureOfTheProvider) {

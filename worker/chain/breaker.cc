@@ -1,7 +1,6 @@
 #include "worker/chain/breaker.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace audiogen::worker {
 
@@ -72,20 +71,25 @@ void Breaker::open(Time now, Failure failure) {
   opened_at_ = now;
   open_for_ = failure == Failure::kLasting ? rules_.open_for_lasting : rules_.open_for;
   failures_in_row_ = 0;
+  refusals_in_row_ = 0;
   failed_.clear();
 }
 
-Breaker::Known Breaker::remember(std::uint64_t what, bool in_row) {
+Breaker::Known Breaker::remember(std::uint64_t what, Failure failure) {
   constexpr std::size_t kMost = 64;  // Long before, it is open, or all fail in passing.
   const auto known = std::find_if(
       failed_.begin(), failed_.end(), [what](const Failed& one) { return one.what == what; });
   if (known == failed_.end()) {
     if (failed_.size() < kMost) {
-      failed_.push_back({what, in_row});
+      failed_.push_back({what, failure});
     }
     return Known::kNot;
   }
-  return !in_row || std::exchange(known->in_row, true) ? Known::kAsBad : Known::kLessBad;
+  if (known->failure >= failure) {
+    return Known::kAsBad;
+  }
+  known->failure = failure;
+  return Known::kLessBad;
 }
 
 void Breaker::proved(Failure failure, Time now, std::optional<std::uint64_t> of) {
@@ -108,7 +112,7 @@ void Breaker::proved(Failure failure, Time now, std::optional<std::uint64_t> of)
   if (success) {
     failed_.clear();
   } else if (of && failure != Failure::kLasting) {
-    known = remember(*of, failure == Failure::kUsual);
+    known = remember(*of, failure);
   }
   if (known != Known::kNot) {
     // That it fails again says nothing new. Neither does it say that others work.
@@ -118,8 +122,12 @@ void Breaker::proved(Failure failure, Time now, std::optional<std::uint64_t> of)
   if (known == Known::kAsBad) {
     return;
   }
-  if (failure != Failure::kPassing) {
-    failures_in_row_ = success ? 0 : failures_in_row_ + 1;
+  if (success) {
+    failures_in_row_ = 0;
+    refusals_in_row_ = 0;
+  } else if (failure != Failure::kPassing) {
+    failures_in_row_ += failure == Failure::kThrottled ? 0 : 1;
+    ++refusals_in_row_;
   }
   slot(now).failures += success || known != Known::kNot ? 0U : 1U;
   std::uint32_t calls = 0;
@@ -135,8 +143,9 @@ void Breaker::proved(Failure failure, Time now, std::optional<std::uint64_t> of)
   // are many but slow (each of them times out), too few answers are in the window for the share.
   const bool few = calls + under_way_ < rules_.calls_min;
   const bool share = calls >= rules_.calls_min;
-  if (share ? failures > rules_.failures_max * calls
-            : failures_in_row_ >= (few ? rules_.failures_in_row : rules_.calls_min)) {
+  const bool in_row =
+      (few && failures_in_row_ >= rules_.failures_in_row) || refusals_in_row_ >= rules_.calls_min;
+  if (share ? failures > rules_.failures_max * calls : in_row) {
     open(now, failure);
     troubled_since_ = now;
     probe_at_.reset();

@@ -27,11 +27,12 @@ class Breaker {
 
   explicit Breaker(BreakerRules rules = {}) : rules_(rules) {}
 
-  // How a call failed, if it did.
+  // How a call failed, if it did; worse ones come later.
   enum class Failure : std::uint8_t {
     kNone,
-    kPassing,  // Busy, and asked again at once; or it may be the text's fault. It counts among
-               // many, but not in a row.
+    kPassing,    // It is asked again at once; or it may be the text's fault. It counts among many,
+                 // but not in a row.
+    kThrottled,  // It works, for others. Only many in a row count.
     kUsual,
     kLasting,  // Until a person acts.
   };
@@ -88,15 +89,16 @@ class Breaker {
   void open(Time now, Failure failure);
   // Whether that has failed here before, and so badly that this says nothing new.
   enum class Known : std::uint8_t { kNot, kLessBad, kAsBad };
-  Known remember(std::uint64_t what, bool in_row);
+  Known remember(std::uint64_t what, Failure failure);
 
   BreakerRules rules_;
   std::array<Slot, kSlots> slots_{};
-  std::uint32_t under_way_ = 0;  // Let through, and not answered.
-  std::uint32_t failures_in_row_ = 0;
+  std::uint32_t under_way_ = 0;        // Let through, and not answered.
+  std::uint32_t failures_in_row_ = 0;  // Without those that were throttled.
+  std::uint32_t refusals_in_row_ = 0;  // With them.
   struct Failed {
     std::uint64_t what;
-    bool in_row;  // It counted as one of those in a row, and not in passing only.
+    Failure failure;  // The worst that it has counted as.
   };
   std::vector<Failed> failed_;        // Since the last success; few.
   std::optional<Time> opened_at_;     // While it is not closed.

@@ -110,6 +110,8 @@ Breaker::Failure failure_of(std::optional<Fault> fault) {
       return Failure::kNone;
     case Fault::kMisconfigured:
       return Failure::kLasting;
+    case Fault::kThrottled:
+      return Failure::kThrottled;
     default:
       return Failure::kUsual;
   }
@@ -157,7 +159,8 @@ Decision after_fault(const ProviderFault& fault, const Standing& standing) {
         return stop(standing.nobody);
       }
       return elsewhere(standing.another);
-    case Fault::kRetrySame: {
+    case Fault::kRetrySame:
+    case Fault::kThrottled: {
       const milliseconds wait = wait_before_same(fault, standing);
       if (comes_again(fault, standing.tries) && wait + standing.call_time < standing.time_left) {
         return ask(NextStep::kSameProvider, wait);
@@ -174,7 +177,7 @@ Decision after_fault(const ProviderFault& fault, const Standing& standing) {
 }
 
 bool comes_again(const ProviderFault& fault, int tries) {
-  return fault.fault == Fault::kRetrySame && tries < kTriesMax &&
+  return is_brief(fault.fault) && tries < kTriesMax &&
          fault.retry_after.value_or(std::chrono::seconds(0)) <= kWaitMax;
 }
 
@@ -373,6 +376,7 @@ void Chain::failed(std::size_t position, Fault fault, const Failing& of) const {
       break;
     }
     case Fault::kRetrySame:
+    case Fault::kThrottled:
     case Fault::kTryNext:
     case Fault::kMisconfigured:
     case Fault::kRejected:
@@ -392,10 +396,9 @@ void Chain::answered(std::size_t position) const {
 
 void Chain::proved(std::size_t position, std::optional<Fault> fault, const Failing& of) const {
   Link& link = *links_[position];
-  // While it works on other calls, it may be busy with just these.
-  const bool busy = fault == Fault::kRetrySame && (of.comes_again || link.provider.running() > 0);
   Breaker::Failure failure = failure_of(fault);
-  if (failure == Breaker::Failure::kUsual && (of.elsewhere || busy)) {
+  if (failure != Breaker::Failure::kNone && failure != Breaker::Failure::kLasting &&
+      (of.elsewhere || of.comes_again)) {
     failure = Breaker::Failure::kPassing;
   }
   const MutexLock lock(link.mutex);

@@ -67,7 +67,7 @@ bool comes_again(const ProviderFault& fault, int tries);
 struct Failing {
   std::optional<std::uint64_t> what{};  // As a number; nullopt: something like nothing else.
   bool elsewhere = false;               // Another provider has just failed it in the same way.
-  bool comes_again = false;             // The provider was busy, and is asked again at once.
+  bool comes_again = false;             // At the same provider, a moment later.
 };
 
 // One configuration's providers. Thread-safe.

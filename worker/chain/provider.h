@@ -22,7 +22,8 @@ namespace audiogen {
 
 // What the caller should do about a failed call. Adapters collapse everything they see to these.
 enum class Fault : std::uint8_t {
-  kRetrySame,      // busy, throttled or briefly broken: the same provider, later
+  kRetrySame,      // briefly broken: the same provider, later
+  kThrottled,      // it works, and wants fewer calls of us: the same provider, later
   kTryNext,        // this provider cannot do it now: another may
   kMisconfigured,  // it refuses our key, account, model or voice, until a person acts: another may
                    // do it
@@ -41,6 +42,8 @@ constexpr std::string_view fault_name(Fault fault) {
   switch (fault) {
     case Fault::kRetrySame:
       return "retry_same";
+    case Fault::kThrottled:
+      return "throttled";
     case Fault::kTryNext:
       return "try_next";
     case Fault::kMisconfigured:
@@ -61,6 +64,11 @@ constexpr std::string_view fault_name(Fault fault) {
       return "canceled";
   }
   return "unknown";
+}
+
+// Whether the same provider may do it a moment later.
+constexpr bool is_brief(Fault fault) {
+  return fault == Fault::kRetrySame || fault == Fault::kThrottled;
 }
 
 struct ProviderFault {

@@ -24,7 +24,7 @@ std::string error_type(const rapidjson::Value& body) {
 }
 
 bool may_pass(Fault fault) {
-  return fault == Fault::kRetrySame || fault == Fault::kUnknownOutcome;
+  return is_brief(fault) || fault == Fault::kUnknownOutcome;
 }
 
 // Of what is sent the voice is the operator's. Other members may have the word in their names:
@@ -153,12 +153,14 @@ Fault classify(const http::ClientResponse& response, std::string_view type) {
   if (type == "content_policy_violation") {
     return Fault::kRejected;
   }
+  if (response.status == 429) {
+    return Fault::kThrottled;
+  }
   if (response.header("x-fal-retryable") == "true") {
     return Fault::kRetrySame;
   }
   switch (response.status) {
     case 408:
-    case 429:
     case 502:
     case 503:
       return Fault::kRetrySame;

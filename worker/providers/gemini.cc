@@ -63,7 +63,7 @@ ProviderFault refused(const http::ClientResponse& response, const Refusal& refus
                                  refusal.reason.empty() ? refusal.status : refusal.reason,
                                  "");
   // "23.5s": whole seconds are enough, and one more is none too early.
-  if (out.fault == Fault::kRetrySame && !out.retry_after) {
+  if (is_brief(out.fault) && !out.retry_after) {
     const std::string seconds = refusal.delay.substr(0, refusal.delay.find_first_of(".s"));
     if (auto delay = wire::retry_after(seconds, {})) {
       out.retry_after = contains(refusal.delay, ".") && *delay < wire::kRetryAfterMax

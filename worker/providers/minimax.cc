@@ -86,13 +86,14 @@ Fault classify(int status, std::int64_t code) {
       return status == 200 ? Fault::kTryNext : wire::fault_of_status(status);
     case 1000:
     case 1001:
-    case 1002:  // Too many requests.
     case 1024:
     case 1033:
+      return Fault::kRetrySame;
+    case 1002:  // Too many requests.
     case 1039:  // Too many tokens a minute.
     case 1041:  // Too many connections.
     case 2045:  // Requests have grown too fast.
-      return Fault::kRetrySame;
+      return Fault::kThrottled;
     case 1004:
     case 2049:  // The key.
     case 1008:

@@ -92,8 +92,8 @@ class Format final : public models::Format {
       return wire::fault(Fault::kTryNext, response, status, kIdHeader);
     }
     const ProviderFault fault = fault_of(response, "");
-    const bool permanent = response.status != 200 && fault.fault != Fault::kRetrySame &&
-                           fault.fault != Fault::kUnknownOutcome;
+    const bool permanent =
+        response.status != 200 && !is_brief(fault.fault) && fault.fault != Fault::kUnknownOutcome;
     return permanent ? Progress(fault) : Progress(Unclear{fault.retry_after});
   }
 

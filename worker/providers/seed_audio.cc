@@ -162,7 +162,7 @@ Fault classify(int status, std::int64_t code, std::string_view message) {
     case 0:
       return status == 200 ? Fault::kTryNext : wire::fault_of_status(status);
     case 45000000:  // Bad JSON, too large, or too many at once.
-      return contains(message, "concurrency") ? Fault::kRetrySame : Fault::kUnsupportedInput;
+      return contains(message, "concurrency") ? Fault::kThrottled : Fault::kUnsupportedInput;
     case 45000001:
     case 45001001:
     case 45001115:  // Bad argument; no such reference voice.

@@ -216,7 +216,7 @@ class PolledDialogue final : public Dialogue {
     }
     if (answer->status != 200) {
       const Fault kind = wire::fault_of_status(answer->status);
-      if (kind == Fault::kRetrySame || kind == Fault::kUnknownOutcome) {
+      if (is_brief(kind) || kind == Fault::kUnknownOutcome) {
         return unclear_again(std::nullopt);
       }
       return wire::fault(Fault::kTryNext, *answer, "file", "x-request-id");

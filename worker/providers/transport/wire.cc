@@ -179,7 +179,7 @@ ProviderFault fault_with_id(Fault kind,
   if (const std::string id = token(request_id); !id.empty()) {
     out.detail += " id=" + id;
   }
-  if (kind == Fault::kRetrySame) {
+  if (is_brief(kind)) {
     out.retry_after = retry_after(
         response.header("retry-after"),
         std::chrono::time_point_cast<std::chrono::seconds>(std::chrono::system_clock::now()));
@@ -215,8 +215,9 @@ ProviderFault fault_of(const http::ClientError& error) {
 
 Fault fault_of_status(int status) {
   switch (status) {
-    case 408:
     case 429:
+      return Fault::kThrottled;
+    case 408:
     case 500:
     case 502:
     case 503:

@@ -38,7 +38,7 @@ std::optional<Thousandths> thousandths_in(const rapidjson::Value& object, const 
 // At most 60 characters of [A-Za-z0-9_.:-]; other characters end it.
 std::string token(std::string_view text);
 
-// A fault with "HTTP <status> <code> id=<id>"; retry_after is kept for kRetrySame alone.
+// A fault with "HTTP <status> <code> id=<id>"; retry_after is kept for brief ones alone.
 // `id_header`: the lower-case name of the header with the provider's own request id.
 ProviderFault fault(Fault kind,
                     const http::ClientResponse& response,
