@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/ascii.h"
+#include "common/base/utf8.h"
 #include "common/domain/open_task.h"
 
 namespace audiogen::api {
@@ -38,28 +39,17 @@ std::string known(const std::optional<T>& value, const char* unit = "") {
   return value ? number(static_cast<double>(*value)) + unit : "?";
 }
 
-bool continues(char c) {
-  return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U;
-}
-
 // Characters, as far as they take a column each.
 std::size_t width(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return !continues(c); }));
+  return utf8_length(text);
 }
 
 // Exactly `columns` wide; control characters, which names of hosts may have, become "?".
 std::string fit(std::string_view text, std::size_t columns, bool right = false) {
-  std::string out;
-  std::size_t used = 0;
-  for (const char c : text) {
-    if (!continues(c) && ++used > columns) {
-      break;
-    }
-    const auto code = static_cast<unsigned char>(c);
-    out += code < 0x20 || code == 0x7F ? '?' : c;
-  }
-  const std::size_t missing = columns - std::min(columns, used);
+  std::string out = clip_utf8(text, columns);
+  std::replace_if(
+      out.begin(), out.end(), [](char c) { return ascii::is_control(c); }, '?');
+  const std::size_t missing = columns - std::min(columns, width(out));
   return right ? std::string(missing, ' ') + out : out + std::string(missing, ' ');
 }
 
@@ -207,23 +197,25 @@ std::vector<std::string> figures(const QueueSeen& seen, std::size_t room) {
   const Situation& now = seen.now;
   const auto ended = ended_in_last_minute(now);
   const auto drain = drain_seconds(now.backlog(), completions_per_second(now));
+  const std::string or_more = now.open().exact ? "" : "+";
   std::vector<std::string> out;
   flow(out,
        {"ready " + count_text(now.ready),
         "running " + count_text(now.running),
         "retry " + count_text(now.waiting_retry),
         "parked " + count_text(now.parked),
-        "oldest " + time(now.oldest_waiting())},
+        "oldest " + time(now.oldest_waiting()) + or_more},
        room);
   flow(out,
        {"arrivals " + number(now.arrivals_per_second) + "/s",
         "done " + (ended ? number(static_cast<double>(ended->succeeded)) : "?") + "/min",
         "failed " + (ended ? number(static_cast<double>(ended->failures())) : "?") + "/min",
         "p50 " + known(ended ? ended->times.median_seconds() : std::nullopt, " s"),
-        "drain " + (drain ? time(std::chrono::duration<double>(*drain)) : "?")},
+        "drain " + (drain ? time(std::chrono::duration<double>(*drain)) + or_more : "?")},
        room);
-  std::vector<std::string> rest = {"held " + format_credits(now.credits_held) + " credits",
-                                   "dead " + known(seen.dead)};
+  std::vector<std::string> rest = {
+      "held " + format_credits(now.credits_held) + or_more + " credits",
+      "dead " + known(seen.dead)};
   for (const auto& api : now.apis) {
     if (api.alive && api.unsent > seconds(0)) {
       rest.push_back("hints unsent " + time(api.unsent));

@@ -60,8 +60,8 @@ std::string fixed_headers(const Config& config) {
 std::string content_security_policy(std::string_view public_url, std::string_view cdn_url) {
   const auto own = parse_origin(public_url), cdn = parse_origin(cdn_url);
   const std::string audio = cdn && !(own && own->text == cdn->text) ? " " + cdn->text : "";
-  return "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-         "font-src 'self'; connect-src 'self'" +
+  return "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+         "connect-src 'self'" +
          audio + "; media-src 'self' blob:" + audio +
          "; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 }

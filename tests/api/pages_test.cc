@@ -122,8 +122,8 @@ TEST_F(PagesTest, NothingLoadsWhatIsNotOurs) {
   for (const char* path : {"/console/", "/console/assets/app-1f.js", "/", "/console"}) {
     const auto reply = ask(config(), path);
     EXPECT_EQ(reply.header("content-security-policy"),
-              "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-              "font-src 'self'; connect-src 'self' https://cdn.test; media-src 'self' blob: "
+              "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+              "connect-src 'self' https://cdn.test; media-src 'self' blob: "
               "https://cdn.test; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
         << path;
     EXPECT_EQ(reply.header("x-content-type-options"), "nosniff");

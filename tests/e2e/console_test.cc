@@ -592,11 +592,10 @@ TEST_F(ConsoleTest, ItsPagesLoadNothingElse) {
     EXPECT_THAT(page.body, HasSubstr("Pages for tests"));
     EXPECT_EQ(page.header("content-type"), "text/html; charset=utf-8");
     EXPECT_EQ(page.header("cache-control"), "no-store");
-    EXPECT_EQ(
-        page.header("content-security-policy"),
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-        "font-src 'self'; connect-src 'self'; media-src 'self' blob:; frame-ancestors 'none'; "
-        "base-uri 'none'; form-action 'none'");
+    EXPECT_EQ(page.header("content-security-policy"),
+              "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+              "connect-src 'self'; media-src 'self' blob:; frame-ancestors 'none'; "
+              "base-uri 'none'; form-action 'none'");
     EXPECT_EQ(page.header("x-content-type-options"), "nosniff");
     EXPECT_EQ(page.header("referrer-policy"), "no-referrer");
     EXPECT_EQ(page.header("cross-origin-opener-policy"), "same-origin");

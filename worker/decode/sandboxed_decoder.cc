@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
+#include "common/base/unique_fd.h"
 #include "worker/decode/protocol.h"
-#include "worker/sandbox/descriptor.h"
 
 namespace audiogen {
 namespace {
@@ -27,8 +27,8 @@ using sandbox::Taken;
 constexpr auto kGrace = std::chrono::seconds(2);
 
 // A file in memory that nobody can change any more; -1 when the system has no room for it.
-sandbox::Descriptor sealed_file(std::string_view bytes) {
-  sandbox::Descriptor file(memfd_create("media", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+UniqueFd sealed_file(std::string_view bytes) {
+  UniqueFd file(memfd_create("media", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   while (file.get() >= 0 && !bytes.empty()) {
     const ssize_t size = write(file.get(), bytes.data(), bytes.size());
     if (size < 0 && errno != EINTR) {
@@ -63,7 +63,7 @@ std::optional<DecodeFault> ask(sandbox::Helper& helper,
                                std::string_view bytes,
                                const std::function<void()>& begin,
                                const sandbox::Helper::TakeBlock& take) {
-  const sandbox::Descriptor file = sealed_file(bytes);
+  const UniqueFd file = sealed_file(bytes);
   if (file.get() < 0) {
     log::error("no memory file for the decoder", {{"error", std::strerror(errno)}});
     return DecodeFault::kUnavailable;

@@ -24,7 +24,6 @@
 #include "common/base/log.h"
 #include "common/base/result.h"
 #include "worker/sandbox/channel.h"
-#include "worker/sandbox/descriptor.h"
 
 namespace audiogen::sandbox {
 namespace {
@@ -153,17 +152,11 @@ bool landlock_available() {
 
 Cancellation::Cancellation() : descriptor_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
-Cancellation::~Cancellation() {
-  if (descriptor_ >= 0) {
-    close(descriptor_);
-  }
-}
-
 void Cancellation::cancel() {
   canceled_ = true;
   const std::uint64_t one = 1;
   // Fails only when the counter is full: then it is readable already.
-  [[maybe_unused]] const ssize_t written = write(descriptor_, &one, sizeof(one));
+  [[maybe_unused]] const ssize_t written = write(descriptor_.get(), &one, sizeof(one));
 }
 
 // A running helper: its socket and process.
@@ -172,7 +165,7 @@ class Helper::Process {
   // Does not wait until it is ready.
   static Result<std::shared_ptr<Process>> start(const std::string& path, const Start& how);
 
-  Process(Descriptor socket, Descriptor heard, pid_t pid)
+  Process(UniqueFd socket, UniqueFd heard, pid_t pid)
       : socket_(std::move(socket)), heard_(std::move(heard)), pid_(pid) {}
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
@@ -234,8 +227,8 @@ class Helper::Process {
   }
 
  private:
-  Descriptor socket_;
-  Descriptor heard_;  // its standard error, until it is ready
+  UniqueFd socket_;
+  UniqueFd heard_;  // its standard error, until it is ready
   const pid_t pid_;
   const Clock::time_point started_ = Clock::now();
   bool ready_ = false;  // under the Helper's lock
@@ -247,14 +240,14 @@ Result<std::shared_ptr<Helper::Process>> Helper::Process::start(const std::strin
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) != 0) {
     return Error{std::strerror(errno)};
   }
-  Descriptor ours(pair[0]);
-  Descriptor theirs(pair[1]);
+  UniqueFd ours(pair[0]);
+  UniqueFd theirs(pair[1]);
   // Nobody waits for what it writes there, nor for room.
   if (pipe2(output.data(), O_CLOEXEC | O_NONBLOCK) != 0) {
     return Error{std::strerror(errno)};
   }
-  Descriptor heard(output[0]);
-  Descriptor told(output[1]);
+  UniqueFd heard(output[0]);
+  UniqueFd told(output[1]);
 
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -422,8 +415,8 @@ Ending Helper::ask(const Request& request,
     if (!process || pipe2(ends.data(), O_CLOEXEC) != 0) {
       return waited.ending;
     }
-    const Descriptor answer(ends[0]);
-    Descriptor theirs(ends[1]);
+    const UniqueFd answer(ends[0]);
+    UniqueFd theirs(ends[1]);
     const std::array<int, kDescriptorsMax> descriptors = {theirs.get(), request.attachment};
     const bool sent =
         process->send(request.packet, std::span(descriptors).first(request.attachment < 0 ? 1 : 2));

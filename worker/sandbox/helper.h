@@ -16,6 +16,7 @@
 #include "common/base/metrics.h"
 #include "common/base/mutex.h"
 #include "common/base/result.h"
+#include "common/base/unique_fd.h"
 
 namespace audiogen::sandbox {
 
@@ -23,17 +24,16 @@ namespace audiogen::sandbox {
 class Cancellation {
  public:
   Cancellation();
-  ~Cancellation();
   Cancellation(const Cancellation&) = delete;
   Cancellation& operator=(const Cancellation&) = delete;
 
   void cancel();
   bool canceled() const { return canceled_.load(); }
-  int descriptor() const { return descriptor_; }  // readable once canceled
+  int descriptor() const { return descriptor_.get(); }  // readable once canceled
 
  private:
   std::atomic<bool> canceled_{false};
-  int descriptor_;
+  const UniqueFd descriptor_;
 };
 
 // Whether this kernel can take files away from a process (Landlock, Linux 5.13). Without it the

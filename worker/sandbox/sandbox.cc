@@ -20,6 +20,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "common/base/unique_fd.h"
+
 namespace audiogen::sandbox {
 namespace {
 
@@ -204,17 +206,14 @@ bool add_fence(scmp_filter_ctx context) {
 std::vector<sock_filter> compile_filter(std::uint32_t otherwise,
                                         const std::function<bool(scmp_filter_ctx)>& add) {
   const scmp_filter_ctx context = seccomp_init(otherwise);
-  const int file = memfd_create("filter", MFD_CLOEXEC);
+  const UniqueFd file = memfd_create("filter", MFD_CLOEXEC);
   std::vector<sock_filter> filter;
-  if (context != nullptr && file >= 0 && add(context) && seccomp_export_bpf(context, file) == 0) {
-    const off_t size = lseek(file, 0, SEEK_END);
+  if (context != nullptr && file && add(context) && seccomp_export_bpf(context, file.get()) == 0) {
+    const off_t size = lseek(file.get(), 0, SEEK_END);
     filter.resize(static_cast<std::size_t>(size) / sizeof(sock_filter));
-    if (pread(file, filter.data(), static_cast<std::size_t>(size), 0) != size) {
+    if (pread(file.get(), filter.data(), static_cast<std::size_t>(size), 0) != size) {
       filter.clear();
     }
-  }
-  if (file >= 0) {
-    close(file);
   }
   seccomp_release(context);
   return filter;

@@ -9,6 +9,8 @@ extern "C" {  // its header forgets to say so
 #include <libkakasi.h>
 }
 
+#include "common/base/utf8.h"
+
 namespace audiogen::speech {
 namespace {
 
@@ -25,14 +27,6 @@ std::string recode(iconv_t converter, std::string_view text) {
   }
   out.resize(out.size() - to_left);
   return out;
-}
-
-std::size_t code_point_size(std::string_view text) {
-  std::size_t size = 1;
-  while (size < text.size() && (static_cast<unsigned char>(text[size]) & 0xC0U) == 0x80U) {
-    ++size;
-  }
-  return size;
 }
 
 }  // namespace
@@ -80,7 +74,8 @@ std::string KanaReader::read(std::string_view text) const {
   }
   std::string out, convertible;
   while (!text.empty()) {
-    const std::string_view character = text.substr(0, code_point_size(text));
+    const std::string_view character =
+        text.substr(0, std::max<std::size_t>(utf8_sequence_length(text), 1));
     text.remove_prefix(character.size());
     const std::string euc_jp = recode(to_euc_jp_, character);
     if (!euc_jp.empty()) {
