@@ -38,7 +38,7 @@ inline http::Response ops_error(int status, std::string_view message) {
       status, "{\"error\":\"" + std::string(message) + "\"}\n", "application/json");
 }
 inline http::Response database_away() {
-  return ops_error(503, "the database does not tell");
+  return ops_error(503, "The database does not answer");
 }
 
 }  // namespace audiogen::api

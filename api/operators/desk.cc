@@ -58,10 +58,10 @@ OpsDesk::OpsDesk(const Config& config)
 template <class Answer>
 void OpsDesk::ask(const http::Exchange& exchange, Answer answer) {
   const bool taken = pool_.submit(0, [exchange, answer = std::move(answer)](Doors* doors) {
-    exchange.reply(doors != nullptr ? answer(*doors) : ops_error(503, "too many ask"));
+    exchange.reply(doors != nullptr ? answer(*doors) : ops_error(503, "Too many ask at once"));
   });
   if (!taken) {
-    exchange.reply(ops_error(503, "too many ask"));
+    exchange.reply(ops_error(503, "Too many ask at once"));
   }
 }
 

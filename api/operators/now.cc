@@ -236,8 +236,8 @@ void write_users(JsonWriter& json, const Situation& now, const Particulars& part
         .member("running", user.running);
     decimal(json,
             "share",
-            places > 0
-                ? std::optional(static_cast<double>(user.running) / static_cast<double>(places))
+            places > 0 && user.running
+                ? std::optional(static_cast<double>(*user.running) / static_cast<double>(places))
                 : std::nullopt);
     json.end_object();
   }

@@ -45,10 +45,15 @@ class Eyes {
   // Asks it seldom, as each time takes a connection, and beside the look: when the broker is away,
   // that takes some seconds, and just then somebody wants to know.
   std::optional<std::uint64_t> dead() {
-    constexpr std::chrono::seconds kEvery{30};
+    constexpr std::chrono::seconds kEvery{30}, kAnswers{5};
     using namespace std::chrono_literals;
+    // What nobody has asked for since is of then, not of now.
+    if (asked_at_ && Clock::now() - *asked_at_ > kEvery + kAnswers) {
+      depth_.reset();
+    }
     if (asked_.valid() && asked_.wait_for(0s) == std::future_status::ready) {
-      depth_ = asked_.get();
+      const auto depth = asked_.get();
+      depth_ = Clock::now() - *asked_at_ <= kEvery + kAnswers ? depth : std::nullopt;
     }
     if (!asked_.valid() && (!asked_at_ || Clock::now() - *asked_at_ >= kEvery)) {
       asked_at_ = Clock::now();

@@ -97,6 +97,12 @@ std::vector<StoryEvent> add_claims(const store::TaskDetail& detail, std::vector<
                       .detail = told.ended ? std::optional<std::string>(ended_as_name(*told.ended))
                                            : std::nullopt,
                       .inferred = !told.ended});
+    } else if (told.ended == store::ClaimEndedAs::kTakenAway) {
+      out.push_back({.at = told.to,
+                     .lane = "worker",
+                     .what = "claim ended",
+                     .detail = ended_as_name(*told.ended),
+                     .worker = told.worker});
     }
   }
   return back;

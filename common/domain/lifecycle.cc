@@ -93,11 +93,11 @@ TaskMove move_by(const TaskFacts& task, const ClaimEnd& claim_end, Instant now) 
       const Instant due = now + claim_end.retry_after;
       return task.claims >= kClaimsMax || due >= task.deadline_at
                  ? failed()
-                 : requeue(task, task.claims, due, due);
+                 : requeue(task, task.claims, due, std::min(due, now + kLookWithin));
     }
     case ClaimEnd::Kind::kRelease: {
       const Instant due = std::min(now + claim_end.retry_after, std::max(now, task.deadline_at));
-      return requeue(task, one_less(task.claims), due, due);
+      return requeue(task, one_less(task.claims), due, std::min(due, now + kLookWithin));
     }
   }
   return failed();
@@ -283,7 +283,8 @@ SweepDecision decide_sweep(const TaskFacts& task,
               .wake_at = std::min(now + (tried ? kFirstLook : kLookAgain), task.deadline_at),
               .tried = tried};
     }
-    return {.kind = Kind::kLook, .wake_at = std::min(task.next_run_at, task.deadline_at)};
+    return {.kind = Kind::kLook,
+            .wake_at = std::min({task.next_run_at, now + kLookWithin, task.deadline_at})};
   }
   if (task.lease_until > now) {
     return {.kind = Kind::kLook,

@@ -62,19 +62,72 @@ std::string silence_of(const Situation& situation) {
          " not heard of for " + time_text(in_seconds(situation.at - *heard));
 }
 
-// "worker …, provider `primary` open, provider `other` half open"; empty: all are there and ready,
-// as far as is known.
-std::string troubles_of(const Situation& situation, const std::vector<ProviderSum>& providers) {
-  std::string out = silence_of(situation);
-  for (const ProviderSum& provider : providers) {
-    if (provider.overridden) {
-      out += (out.empty() ? "provider `" : ", provider `") + provider.name + "` held " +
-             (provider.overridden->open ? "open" : "closed") + " by operator";
-    } else if (provider.state != "ready") {
-      out += (out.empty() ? "provider `" : ", provider `") + provider.name + "` " +
-             (provider.state == "half_open" ? "half open" : provider.state);
+// What is no client's doing, and more than chance: so many, and such a share. The alerts
+// FailureRateHigh and ErrorBudgetFast have the same shares.
+constexpr std::uint64_t kFailuresLeast = 3;
+constexpr double kFailedShare = 0.05, kRefusedShare = 0.0144;
+
+bool is_ours(std::string_view code) {
+  return code == failure_code_name(FailureCode::kProviderUnavailable) ||
+         code == failure_code_name(FailureCode::kProviderRejected) ||
+         code == failure_code_name(FailureCode::kDeadlineExceeded) ||
+         code == failure_code_name(FailureCode::kInternalError);
+}
+
+// "40 of 41 tasks of the last minute failed (internal_error)"; empty: few did, as far as is known.
+std::string failures_of(const Situation& situation) {
+  const auto ended = ended_in_last_minute(situation);
+  if (!ended) {
+    return "";
+  }
+  std::uint64_t failed = 0, most = 0;
+  std::string mostly;
+  for (const auto& [code, count] : ended->failed) {
+    if (is_ours(code)) {
+      failed += count;
+      mostly = count > most ? code : mostly;
+      most = std::max(most, count);
     }
   }
+  const std::uint64_t all = ended->all();
+  if (failed < kFailuresLeast ||
+      static_cast<double>(failed) <= kFailedShare * static_cast<double>(all)) {
+    return "";
+  }
+  return count_text({failed}) + " of " + count_text({all}) + " tasks of the last minute failed (" +
+         (most < failed ? "mostly " : "") + mostly + ")";
+}
+
+// "12 % of creations refused"; empty: hardly any is, as far as is known.
+std::string refusals_of(const Situation& situation) {
+  const auto share = situation.refused_share();
+  if (!share || *share <= kRefusedShare) {
+    return "";
+  }
+  constexpr double kPercent = 100;
+  char out[48];
+  std::snprintf(out, sizeof out, "%.0f %% of creations refused", kPercent * *share);
+  return out;
+}
+
+// "worker …, provider `primary` open, provider `other` half open, …"; empty: all are there and
+// ready, and what is asked for is done, as far as is known.
+std::string troubles_of(const Situation& situation, const std::vector<ProviderSum>& providers) {
+  std::string out;
+  const auto say = [&out](const std::string& trouble) {
+    out += (out.empty() || trouble.empty() ? "" : ", ") + trouble;
+  };
+  say(silence_of(situation));
+  for (const ProviderSum& provider : providers) {
+    const std::string name = "provider `" + provider.name + "` ";
+    if (provider.overridden) {
+      say(name + "held " + (provider.overridden->open ? "open" : "closed") + " by operator");
+    } else if (provider.state != "ready") {
+      say(name + (provider.state == "half_open" ? "half open" : provider.state));
+    }
+  }
+  say(failures_of(situation));
+  say(refusals_of(situation));
   return out;
 }
 
@@ -147,7 +200,7 @@ std::optional<MinuteEnded> ended_in_last_minute(const Situation& situation) {
       return std::nullopt;
     }
     MinuteEnded part = *worker.status.minute;
-    if (!worker.works()) {
+    if (!worker.works() || is_silent(situation, worker)) {
       const auto share = [&](std::uint64_t count) {
         return static_cast<std::uint64_t>(
             std::llround(static_cast<double>(count) * (kMinute - ago) / kMinute));
@@ -324,7 +377,8 @@ ScaleFigures scale_figures(const Situation& situation, std::uint64_t places) {
       sum += could;
       ++tell;
     }
-    if (worker.works() && worker.in_flight == 0) {
+    if (worker.works() && !worker.drains() && !is_silent(situation, worker) &&
+        worker.in_flight == 0) {
       out.safe_to_remove.push_back(worker.id);
     }
   }

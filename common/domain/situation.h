@@ -112,8 +112,9 @@ inline constexpr std::chrono::seconds kWorkerSilent{2};
 
 std::string_view worker_state_name(Situation::Worker::State state);  // working, ended, lost
 
-// What the workers have ended in the last minute, as they report it. Those that are gone count with
-// the part of it that they were there for. Nullopt: not known, one of them does not tell.
+// What the workers have ended in the last minute, as they report it. Those that are gone, or
+// silent, count with the part of it that they were heard of in. Nullopt: not known, one of them
+// does not tell.
 std::optional<MinuteEnded> ended_in_last_minute(const Situation& situation);
 std::optional<double> completions_per_second(const Situation& situation);
 
@@ -161,7 +162,7 @@ struct ScaleFigures {
   // "provider:NAME" where more workers would not help: nobody calls it, nor any other, or all calls
   // that wait do so for places of its account, of which all workers together have no more.
   std::optional<std::string> limited_by{};
-  std::vector<WorkerId> safe_to_remove{};  // They have no task in hand.
+  std::vector<WorkerId> safe_to_remove{};  // They take tasks, and have none in hand.
 };
 // `places`: of one worker, where none tells.
 ScaleFigures scale_figures(const Situation& situation, std::uint64_t places);

@@ -15,9 +15,6 @@ constexpr char kOperatorColumns[] =
     "t.user_id, t.epoch, t.attempts, t.worker, t.lease_until, t.wake_at, t.next_run_at, "
     "t.deadline_at, t.output_bytes, t.lost_leases, t.request_id";
 
-// What is released is looked at sooner than so far ahead, what is parked at its deadline.
-constexpr std::chrono::seconds kReleasedWithin{120};
-
 constexpr std::string_view kRequestPrefix = "req_";
 
 std::string maybe_text(const Rows& rows, std::uint32_t column) {
@@ -180,10 +177,11 @@ Result<std::vector<HeavyUser>, Fault> Operators::heaviest_users(std::size_t limi
     const auto read = [&](const Sql& sql) {
       Rows rows = session_.query(sql);
       while (rows.next()) {
-        const HeavyUser user{.user = rows.id<UserId>(1),
-                             .mail = std::nullopt,
-                             .open = rows.u64(2),
-                             .running = rows.u64(3)};
+        const HeavyUser user{
+            .user = rows.id<UserId>(1),
+            .mail = std::nullopt,
+            .open = rows.u64(2),
+            .running = rows.is_null(3) ? std::nullopt : std::optional(rows.u64(3))};
         const bool known = std::any_of(out.begin(), out.end(), [&](const HeavyUser& other) {
           return other.user == user.user;
         });
@@ -211,7 +209,7 @@ Result<std::vector<HeavyUser>, Fault> Operators::heaviest_users(std::size_t limi
                    "ORDER BY 2 DESC LIMIT "
                 << most);
     Sql crowds(
-        "SELECT user_id, n, 0 FROM (SELECT user_id, released+parked AS n FROM balances "
+        "SELECT user_id, n, NULL FROM (SELECT user_id, released+parked AS n FROM balances "
         "FORCE INDEX (k_crowded) WHERE crowded=1 LIMIT ");
     read(crowds << kCrowdsLooked << ") b ORDER BY n DESC LIMIT " << most);
     std::stable_sort(out.begin(), out.end(), [](const HeavyUser& a, const HeavyUser& b) {

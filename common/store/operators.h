@@ -53,7 +53,8 @@ inline constexpr std::uint64_t kRequestLooked = 20'000;
 struct HeavyUser {
   UserId user;
   std::optional<std::string> mail;  // Nullopt: the account has ended.
-  std::uint64_t open = 0, running = 0;
+  std::uint64_t open = 0;
+  std::optional<std::uint64_t> running{};  // Nullopt: none of his was among those looked at.
 };
 struct AttemptRow {
   std::uint32_t n = 0, epoch = 0;

@@ -5,6 +5,7 @@
 
 #include "common/base/check.h"
 #include "common/store/commands.h"
+#include "common/store/situations.h"
 
 namespace audiogen::store {
 namespace {
@@ -12,29 +13,29 @@ namespace {
 // Only open tasks have a wake_at: the index holds just those, however many final ones there are.
 // Nor does it count the many that may be parked, until shortly before their deadlines: what is
 // released is looked at sooner.
-constexpr char kOpen[] =
-    "SELECT id FROM tasks FORCE INDEX (k_wake) WHERE wake_at<=UTC_TIMESTAMP(6) + INTERVAL 120 "
-    "SECOND LIMIT ";
+Sql open_tasks(std::uint64_t most) {
+  Sql sql("(SELECT id FROM tasks FORCE INDEX (k_wake) WHERE wake_at<=UTC_TIMESTAMP(6) + INTERVAL ");
+  sql << kReleasedWithin.count() << " SECOND LIMIT " << most << ") o";
+  return sql;
+}
 
 }  // namespace
 
 Result<QueueSample, Fault> QueueFigures::sample() {
   return guarded([&]() -> Result<QueueSample, Fault> {
-    Sql count("SELECT UTC_TIMESTAMP(6), COUNT(*) FROM (");
-    Rows rows = session_.query(count << kOpen << kOpenSeen + 1 << ") o");
+    Rows rows = session_.query(
+        Sql("SELECT UTC_TIMESTAMP(6), COUNT(*) FROM ").append(open_tasks(kOpenSeen + 1)));
     AG_CHECK(rows.next());
     QueueSample out;
     out.at = rows.time(1);
     out.whole = rows.u64(2) <= kOpenSeen;
     std::optional<TaskId> below;
     if (out.whole) {
-      Sql waiting("SELECT t.id, t.next_run_at FROM (");
-      rows =
-          session_.query(waiting << kOpen << kOpenSeen
-                                 << ") o STRAIGHT_JOIN tasks t FORCE INDEX (PRIMARY) ON t.id=o.id "
-                                    "WHERE t.state="
-                                 << TaskState::kQueued << " AND t.lane<>" << Lane::kParked
-                                 << " AND t.next_run_at<=" << out.at);
+      Sql waiting = Sql("SELECT t.id, t.next_run_at FROM ").append(open_tasks(kOpenSeen));
+      rows = session_.query(waiting << " STRAIGHT_JOIN tasks t FORCE INDEX (PRIMARY) ON t.id=o.id "
+                                       "WHERE t.state="
+                                    << TaskState::kQueued << " AND t.lane<>" << Lane::kParked
+                                    << " AND t.next_run_at<=" << out.at);
       while (rows.next()) {
         out.waiting.push_back({.due = rows.time(2), .id = rows.id<TaskId>(1)});
       }

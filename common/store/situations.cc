@@ -12,8 +12,6 @@ namespace {
 
 using std::chrono::seconds;
 
-// What is released is looked at sooner than so far ahead; what is parked only at its deadline.
-constexpr seconds kReleasedWithin{120};
 constexpr seconds kArrivalsOf{60};
 // An id is made before its row, by another clock.
 constexpr seconds kIdsBefore{60};

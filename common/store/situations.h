@@ -16,6 +16,9 @@ namespace audiogen::store {
 // wait, and however many have ended.
 inline constexpr std::uint64_t kOpenLooked = 5'000, kNewestLooked = 2'000, kCrowdsLooked = 10'000,
                                kProcessesLooked = 1'000;
+// What is released is looked at sooner than so far ahead, with some time for its row to be written;
+// what is parked at its deadline.
+inline constexpr std::chrono::seconds kReleasedWithin = kLookWithin + std::chrono::seconds(20);
 
 // For the session of who looks again and again. Its transactions only read, so one that idles holds
 // nobody up; and it keeps a turn for as long as it may idle, also on MySQL, which knows but this

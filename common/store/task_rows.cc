@@ -209,7 +209,8 @@ ClaimEndedAs end_of(const TaskChange& c) {
                                                           : ClaimEndedAs::kTriedAgain;
 }
 
-// Of those that somebody has in hand. Before their rows forget whose they were.
+// Of those that somebody has in hand. Before their rows forget whose they were. IGNORE: what is
+// told of a claim must not keep its task from being settled.
 void write_claims(Session& session, std::span<const TaskChange* const> changes, Instant now) {
   std::map<ClaimEndedAs, std::vector<TaskId>> ended;
   for (const TaskChange* c : changes) {

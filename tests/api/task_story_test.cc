@@ -146,6 +146,24 @@ TEST(Story, OfATaskThatEndedAfterItHadBeenGivenBack) {
                           "client: canceled"));
 }
 
+// Its worker had been lost, and nothing said so.
+TEST(Story, OfATaskWhoseTimeEndedWithItsLastClaim) {
+  auto task = detail();
+  task.task.view.state = TaskState::kFailed;
+  task.task.view.updated_at = kBegin + seconds(900);
+  task.claims = {{.epoch = 1,
+                  .worker = WorkerId::make(),
+                  .claimed_at = kBegin + seconds(1),
+                  .ended_at = kBegin + seconds(900),
+                  .ended_as = store::ClaimEndedAs::kTakenAway}};
+  EXPECT_THAT(told(task),
+              ElementsAre("client: asked for, request req_1",
+                          "money: created, 150 reserved",
+                          "queue: ready for workers",
+                          "worker: claimed (epoch 1) !",
+                          "worker: claim ended, taken away: not renewed, or out of time !"));
+}
+
 TEST(Story, OfATaskThatIsWorkedOn) {
   auto task = detail();
   task.task.view.state = TaskState::kRunning;

@@ -91,6 +91,30 @@ TEST_F(SituationsTest, OpenTasksAreCountedByWhatTheyWaitFor) {
   EXPECT_EQ(look().ready.value, 2U);
 }
 
+// What is tried for the fourth time waits for minutes, and was in no count: running and backlog
+// went down while nothing had ended.
+TEST_F(SituationsTest, WhatWaitsForLongIsCountedToo) {
+  const UserId user = db_.add_user();
+  const TaskId later = create(user);
+  SettleCommand retry = settle_command(Settle::kRetry, *claim(later));
+  retry.attempt = 1;
+  retry.attempt_state = kAttemptFailed;
+  retry.retry_after = std::chrono::seconds(500);
+  EXPECT_EQ(settle(retry), SettleOutcome::kRequeued);
+  const auto expect_counted = [&] {
+    const Situation now = look();
+    EXPECT_EQ(now.waiting_retry, (AtLeast{1, true}));
+    EXPECT_EQ(now.ready.value, 0U);
+    EXPECT_EQ(now.credits_held, db_.balance(user).held);
+  };
+  expect_counted();
+  // The sweeper looks at it meanwhile, and does not lose sight of it either.
+  db_.execute(Sql("UPDATE tasks SET wake_at=UTC_TIMESTAMP(6)"));
+  must(store_.sweep(10));
+  expect_counted();
+  EXPECT_TRUE(must(store_.ready(10, std::chrono::seconds(0))).empty()) << "it is not due";
+}
+
 TEST_F(SituationsTest, ParkedTasksAreCountedWithoutBeingRead) {
   const UserId crowd = db_.add_user(), other = db_.add_user();
   db_.execute(Sql("UPDATE release_window SET size=5"));

@@ -271,7 +271,7 @@ TEST(Settle, WhatComesBackIsTriedAgainUntilClaimsOrTimeAreUsedUp) {
     EXPECT_EQ(move.next_run_at, row.due) << n;
     if (row.to == kQueued) {
       EXPECT_EQ(move.epoch, 4U) << n << ": whoever had it is fenced";
-      EXPECT_EQ(move.wake_at, std::min(row.due, task.deadline_at)) << n;
+      EXPECT_EQ(move.wake_at, std::min({row.due, row.now + kLookWithin, task.deadline_at})) << n;
       EXPECT_FALSE(move.charged) << n << ": it stays reserved";
       EXPECT_FALSE(move.failure) << n;
     } else {
@@ -356,6 +356,10 @@ TEST(Sweep, Queued) {
   task.next_run_at = Instant(200s);
   EXPECT_EQ(decide_sweep(task, Instant(150s)).kind, SweepDecision::Kind::kLook);
   EXPECT_EQ(decide_sweep(task, Instant(150s)).wake_at, Instant(200s));
+  task.next_run_at = Instant(500s);
+  EXPECT_EQ(decide_sweep(task, Instant(150s)).wake_at, Instant(150s) + kLookWithin)
+      << "whoever counts what is released finds it";
+  task.next_run_at = Instant(200s);
   EXPECT_EQ(decide_sweep(task, Instant(200s)).kind, SweepDecision::Kind::kPublish);
   EXPECT_EQ(decide_sweep(task, Instant(900s) - 1us).kind, SweepDecision::Kind::kPublish);
   EXPECT_EQ(decide_sweep(task, Instant(900s)).kind, SweepDecision::Kind::kExpire);

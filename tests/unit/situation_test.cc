@@ -111,6 +111,15 @@ TEST(EndedInLastMinute, WhoIsGoneCountsForAsLongAsHeWasThere) {
   EXPECT_EQ(after(seconds(6000)), 0U);
 }
 
+// Its last minute was taken for the present one until it counted as lost.
+TEST(EndedInLastMinute, WhoIsSilentCountsForAsLongAsHeWasHeardOf) {
+  auto silent = worker({.succeeded = 60});
+  silent.seen_at = kNow - seconds(15);
+  EXPECT_EQ(ended_in_last_minute(with({silent}))->succeeded, 45U);
+  silent.seen_at = kNow - seconds(1);
+  EXPECT_EQ(ended_in_last_minute(with({silent}))->succeeded, 60U);
+}
+
 TEST(EndedInMinute, IsWhatAllWhoWereThereTell) {
   const std::int64_t minute = 29'000'000;
   const Instant from{std::chrono::minutes(minute)};
@@ -262,6 +271,30 @@ TEST(Verdict, IsOneSentence) {
   EXPECT_EQ(verdict(now), "Trouble: provider `primary` half open");
 }
 
+// All failed, or were refused, and it said "Healthy".
+TEST(Verdict, SaysWhatFailsAndWhatIsRefused) {
+  EXPECT_EQ(verdict(with({worker({.succeeded = 1, .failed = 40})})),
+            "Trouble: 40 of 41 tasks of the last minute failed (internal_error)");
+  EXPECT_EQ(verdict(with({worker({.succeeded = 0, .failed = 2})})), "Healthy") << "too few to tell";
+  EXPECT_EQ(verdict(with({worker({.succeeded = 57, .failed = 3})})), "Healthy") << "a twentieth";
+  auto mixed = worker({.succeeded = 10});
+  mixed.status.minute->failed = {
+      {"content_rejected", 900}, {"deadline_exceeded", 1}, {"provider_unavailable", 90}};
+  EXPECT_EQ(verdict(with({mixed})),
+            "Trouble: 91 of 1,001 tasks of the last minute failed (mostly provider_unavailable)");
+  mixed.status.minute->failed.erase("provider_unavailable");
+  EXPECT_EQ(verdict(with({mixed})), "Healthy") << "what clients asked for is no trouble of ours";
+
+  Situation now = with({with_provider(worker({.succeeded = 1, .failed = 40}), "open")});
+  now.apis = {{.alive = true, .last_minute = CreationCount{.answered = 200, .refused = 24}}};
+  EXPECT_EQ(verdict(now),
+            "Trouble: provider `primary` open, 40 of 41 tasks of the last minute failed "
+            "(internal_error), 12 % of creations refused");
+  now.workers = {worker()};
+  now.apis[0].last_minute = CreationCount{.answered = 200, .refused = 2};
+  EXPECT_EQ(verdict(now), "Healthy");
+}
+
 TEST(Verdict, NamesWhoIsSilentLongBeforeHeCountsAsLost) {
   const auto last_heard = [](seconds ago) {
     auto out = worker({.succeeded = 60});
@@ -280,7 +313,7 @@ TEST(Verdict, NamesWhoIsSilentLongBeforeHeCountsAsLost) {
   now.ready = {10, true};
   now.oldest_ready = seconds(20);
   EXPECT_EQ(verdict(now),
-            "Falling behind: arrivals 2.0/s, completions 1.0/s, worker `h:1` not heard of for 4 s, "
+            "Falling behind: arrivals 2.0/s, completions 0.9/s, worker `h:1` not heard of for 4 s, "
             "provider `primary` open");
 }
 
@@ -333,6 +366,10 @@ TEST(ScaleFigures, AreOfWhoTakesTasks) {
   EXPECT_DOUBLE_EQ(out.places, 100);
   EXPECT_EQ(out.limited_by, std::nullopt);
   EXPECT_THAT(out.safe_to_remove, ElementsAre(idle.id));
+  now.workers[1].in_flight = 0;
+  EXPECT_THAT(scale_figures(now, 200).safe_to_remove, ElementsAre(idle.id)) << "it goes anyway";
+  now.workers[0].seen_at = kNow - kWorkerSilent;
+  EXPECT_THAT(scale_figures(now, 200).safe_to_remove, IsEmpty()) << "it may have taken one since";
   EXPECT_DOUBLE_EQ(scale_figures(with({}), 200).places, 200) << "nobody tells";
   EXPECT_EQ(scale_figures(with({}), 200).service_seconds_p50, std::nullopt);
 }

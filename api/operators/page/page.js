@@ -130,7 +130,7 @@ function clock(at) {
 
 /** How calls fail, by the names that logs and metrics have for it. @type {Record<string, string>} */
 const kFaults = {
-  retry_same: "busy or broken", try_next: "failed", misconfigured: "misconfigured", broken_by_input: "crashed over a text",
+  retry_same: "briefly broken", throttled: "throttled", try_next: "failed", misconfigured: "misconfigured", broken_by_input: "crashed over a text",
   rejected: "refused a text", unsupported_input: "not able to", unknown_outcome: "no answer", out_of_time: "out of time",
 };
 
@@ -180,7 +180,7 @@ async function fetched(address, options = {}, patience = kPatience) {
 /** @param {Awaited<ReturnType<typeof fetched>>} answer @param {string} what */
 async function whyNot(answer, what) {
   if (answer.status === 503) {
-    return "The database does not answer";
+    return text(answer.body?.error ?? "The database does not answer");
   }
   if (answer.status === 0 && !answer.late) {
     return "This API process does not answer: it is not running, or cannot be reached";
@@ -499,24 +499,24 @@ function notesOf(seen) {
     if (a.alive && isNumber(a.unsent_seconds) && a.unsent_seconds >= 5) {
       say(`unsent ${a.id}`, "warn", `Hints of API process ${text(a.id)} have waited ${duration(a.unsent_seconds)} for the broker.`);
     }
-    if (a.alive && isNumber(a.refused_share) && a.refused_share > 0) {
-      say(`refused ${a.id}`, "warn", `API process ${text(a.id)} refuses ${share(a.refused_share)} of creations.`);
-    }
   }
   return out;
 }
 
+/** Of a part of what is open: there may be more. @param {any} t @param {string} said */
+const least = (t, said) => (said !== kUnknown && [t.ready, t.running, t.waiting_retry, t.parked].some((of) => of?.exact === false) ? `${said}+` : said);
+
 /** @param {any} t @returns {[string, string][]} */
 const figuresOf = (t) => [
-  ["Oldest waiting", t.oldest_waiting_seconds === 0 ? "none" : duration(t.oldest_waiting_seconds)],
+  ["Oldest waiting", t.oldest_waiting_seconds === 0 ? "none" : least(t, duration(t.oldest_waiting_seconds))],
   ["Ready", count(t.ready)],
   ["Running", count(t.running)],
   ["Waiting for a retry", count(t.waiting_retry)],
   ["Parked", count(t.parked)],
   ["Done in a minute", count(t.done_per_minute)],
-  ["Failed in a minute", count(t.failed_per_minute)],
-  ["Until drained", duration(t.drain_seconds)],
-  ["Credits held", credits(t.credits_held)],
+  ["Failed in a minute", t.failed_per_minute > 0 ? kinds(t.failed_by_code) : count(t.failed_per_minute)],
+  ["Until drained", least(t, duration(t.drain_seconds))],
+  ["Credits held", least(t, credits(t.credits_held))],
   ["Dead messages", count(t.dead)],
 ];
 
@@ -596,10 +596,14 @@ function drawNow() {
 }
 
 function drawAges() {
+  const seldom = now.body?.stuck?.as_of;
   document.querySelectorAll("[data-source]").forEach((block) => {
     const source = /** @type {Source} */ (sources[block.getAttribute("data-source") ?? ""]);
-    const age = source.age();
-    const stale = source.address !== null && source.old() && !(age === null && source.failure === null);
+    const known = source.age();
+    // What costs more is looked at more seldom.
+    const late = block.hasAttribute("data-seldom") && seldom ? Math.max(Date.parse(now.body.as_of) - Date.parse(seldom), 0) : 0;
+    const age = known === null ? null : known + late;
+    const stale = source.address !== null && (source.old() || late > 0 && (age ?? 0) > kOld) && !(age === null && source.failure === null);
     mark(block, "data-stale", stale ? "" : null);
     const old = age === null ? "" : `${duration(Math.floor(age / 1000))} old`;
     put(/** @type {Element} */ (block.querySelector(".age")), source.address === null ? ""
@@ -856,7 +860,7 @@ async function find(asked) {
     put(byId("find-says"), answer.status === 400 ? text(answer.body?.error) : await whyNot(answer, "/ops/find"));
     return;
   }
-  put(byId("find-says"), tasks.length === 0 ? "Nothing is known by that." : `${count(tasks.length)} found${tasks.length >= 50 ? ", the newest" : ""}`);
+  put(byId("find-says"), tasks.length === 0 ? "Nothing is known by that. Ids that clients give are looked for among the newest 20,000 tasks." : `${count(tasks.length)} found${tasks.length >= 50 ? ", the newest" : ""}`);
   if (tasks.length === 1) {
     openTask(text(tasks[0].id));
     return;
