@@ -281,6 +281,17 @@ TEST(Alerts, WithoutWorkersTheQueueStalls) {
   EXPECT_TRUE(prometheus.clears("AuditStale"));
 }
 
+// Everything else that is told of the queue is told by the API.
+TEST(Alerts, NobodyTellsHowThingsStand) {
+  Stack stack;
+  const auto prometheus = watch(stack, 1);
+  EXPECT_TRUE(eventually(60s, [&] { return prometheus->found("audiogen_tasks_ready") == 1; }));
+  stack.api().kill();
+  EXPECT_TRUE(prometheus->fires("NoApi"));
+  stack.start_api();
+  EXPECT_TRUE(prometheus->clears("NoApi"));
+}
+
 TEST(Alerts, TheBooks) {
   Stack stack;
   const auto prometheus = watch(stack, 1);
@@ -431,6 +442,25 @@ TEST(Alerts, AProviderFailsAndWorksAgain) {
   well = true;
   EXPECT_TRUE(prometheus->clears("AllProvidersOpen", create));
   EXPECT_TRUE(prometheus->clears("ProviderOpen", create));
+}
+
+TEST(Alerts, AProviderRefusesOurKeyAndTakesIt) {
+  std::atomic<bool> well{false};
+  ProviderDouble first([&](const DoubleCall&) {
+    return well ? wav_reply(0.3) : DoubleReply{.status = 401, .body = "no such key"};
+  });
+  const ChainFile chain({openai_entry("primary", first)});
+  Stack stack(chain.options());
+  const auto prometheus = watch(stack, 1);
+  const Account ann = stack.account(1'000'000);
+  // Once its counter was seen, so that it is seen to grow.
+  EXPECT_TRUE(eventually(60s, [&] {
+    return prometheus->found("audiogen_provider_requests_total{outcome=\"misconfigured\"}") == 1;
+  }));
+  EXPECT_TRUE(
+      prometheus->fires("ProviderMisconfigured", [&] { stack.create(ann, wav_body("x")); }));
+  well = true;
+  EXPECT_TRUE(prometheus->clears("ProviderMisconfigured"));
 }
 
 TEST(Alerts, TasksFailBecauseNobodyAnswers) {
