@@ -41,16 +41,9 @@ std::string clean(std::string_view text) {
   return clip_utf8(text, kMax);
 }
 
-// Seconds since 1970, as the broker writes them.
-std::optional<Instant> died_at(const DeadLetter& letter) {
-  const std::string text(letter.header("x-death.0.time"));
-  const long long seconds = std::atoll(text.c_str());
-  return seconds > 0 ? std::optional(Instant(std::chrono::seconds(seconds))) : std::nullopt;
-}
-
 void summary(Json& json, const DeadLetter& letter) {
   json.member("id", letter.id)
-      .member("died_at", died_at(letter))
+      .member("died_at", queue::died_at(letter))
       .member("queue", clean(letter.header("x-death.0.queue")))
       .member("bytes", letter.bytes)
       .member("why", queue::why_dead(letter));

@@ -1,7 +1,6 @@
 #include "api/files/files.h"
 
 #include <algorithm>
-#include <atomic>
 #include <charconv>
 #include <chrono>
 #include <ctime>
@@ -15,6 +14,7 @@
 #include "api/server/security_events.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/occasionally.h"
 #include "common/base/unique_fd.h"
 #include "common/blob/blob_errors.h"
 #include "common/blob/blob_key.h"
@@ -91,12 +91,8 @@ RangeKind parse_range(std::string_view header, std::int64_t size, ByteRange& out
 
 void tell_unreadable(const Error& error) {
   // Whatever keeps one file from being opened keeps all of them.
-  using Clock = std::chrono::steady_clock;
-  static std::atomic<Clock::rep> next{0};
-  const auto now = Clock::now().time_since_epoch();
-  auto due = next.load();
-  if (now.count() >= due &&
-      next.compare_exchange_strong(due, (now + std::chrono::seconds(1)).count())) {
+  static Occasionally line;
+  if (line.due()) {
     log::error("a file could not be opened", {{"why", error.message}});
   }
 }

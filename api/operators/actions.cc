@@ -7,6 +7,7 @@
 
 #include "api/admin/faults.h"
 #include "api/operators/act.h"
+#include "api/server/security_events.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/metrics.h"
@@ -193,17 +194,19 @@ bool Actions::may(const http::Exchange& exchange) {
     return false;
   }
   const http::Request& request = exchange.request();
-  switch (guard_.judge(request.header("authorization"), request.client, TokenGuard::Clock::now())) {
-    case TokenGuard::Verdict::kRight:
-      return true;
-    case TokenGuard::Verdict::kTooMany:
-      refuse(exchange, 429, "too many wrong tokens from this address", {}, "Retry-After: 60\r\n");
-      return false;
-    case TokenGuard::Verdict::kWrong:
-      break;
+  const auto verdict =
+      guard_.judge(request.header("authorization"), request.client, TokenGuard::Clock::now());
+  if (verdict == TokenGuard::Verdict::kRight) {
+    return true;
   }
-  log::warn("wrong or missing OPS_TOKEN", {{"client", request.client.text()}});
-  refuse(exchange, 401, "OPS_TOKEN is needed", {}, "WWW-Authenticate: Bearer\r\n");
+  // Told with all other attempts, in a line a second: there are more addresses than ten guesses of
+  // each would make good.
+  SecurityEvents::instance().note(SecurityEvent::kOperatorToken, request.client);
+  if (verdict == TokenGuard::Verdict::kTooMany) {
+    refuse(exchange, 429, "too many wrong tokens from this address", {}, "Retry-After: 60\r\n");
+  } else {
+    refuse(exchange, 401, "OPS_TOKEN is needed", {}, "WWW-Authenticate: Bearer\r\n");
+  }
   return false;
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::chrono::seconds kLogEvery{1};
 constexpr std::array kEventNames = {
-    "unauthorized", "forbidden", "too_many_requests", "range_refused"};
+    "unauthorized", "forbidden", "too_many_requests", "range_refused", "operator_token"};
 
 prometheus::Counter& counter(SecurityEvent event) {
   static const auto all = [] {
@@ -19,7 +19,8 @@ prometheus::Counter& counter(SecurityEvent event) {
     for (std::size_t i = 0; i < kEventNames.size(); ++i) {
       out[i] = &metrics::counter(
           "api_security_events_total",
-          "Refused: no valid key, no right, too many requests or connections, bad ranges",
+          "Refused: no valid key, no right, too many requests or connections, bad ranges, wrong "
+          "tokens of operators",
           {{"kind", kEventNames[i]}});
     }
     return out;
@@ -124,7 +125,7 @@ void SecurityEvents::run() {
 }
 
 void SecurityEvents::write_line() {
-  static_assert(kEventNames.size() == kKinds && kKinds == 4);  // All are in the line.
+  static_assert(kEventNames.size() == kKinds && kKinds == 5);  // All are in the line.
   const auto counts = std::exchange(counts_, {});
   const std::string example = std::exchange(example_, {});
   any_ = false;
@@ -134,6 +135,7 @@ void SecurityEvents::write_line() {
              {kEventNames[1], counts[1]},
              {kEventNames[2], counts[2]},
              {kEventNames[3], counts[3]},
+             {kEventNames[4], counts[4]},
              {"example_address", example}});
 }
 

@@ -20,6 +20,7 @@ enum class SecurityEvent : std::uint8_t {
   kForbidden,        // 403
   kTooManyRequests,  // 429
   kRangeRefused,     // 416
+  kOperatorToken,    // No OPS_TOKEN, or a wrong one, where operators act.
 };
 
 // The event of a reply with this status, if it is one.
@@ -40,7 +41,7 @@ class SecurityEvents {
   void note(SecurityEvent event, const IpAddress& client);
 
  private:
-  static constexpr std::size_t kKinds = 4;
+  static constexpr std::size_t kKinds = 5;
 
   void run();
   void write_line() LOCKS_REQUIRED(mutex_);

@@ -1,6 +1,7 @@
 #include "common/base/check.h"
 
 #include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -22,7 +23,7 @@ void crash_point(const char* name) {
   struct Chosen {
     std::string name;
     long pass = 0;
-    bool pause = false;
+    bool pause = false, stop = false;
   };
   static const Chosen chosen = [] {
     Chosen c;
@@ -35,6 +36,7 @@ void crash_point(const char* name) {
     c.name = all.substr(0, first);
     c.pass = first == std::string_view::npos ? 1 : std::strtol(text + first + 1, nullptr, 10);
     c.pause = all.ends_with(":pause");
+    c.stop = all.ends_with(":stop");
     return c;
   }();
   static std::atomic<long> passes{0};
@@ -46,6 +48,10 @@ void crash_point(const char* name) {
   if (chosen.pause) {
     // Long enough for a test to stop this process here; it then goes on as if nothing had happened.
     std::this_thread::sleep_for(std::chrono::seconds(2));
+    return;
+  }
+  if (chosen.stop) {
+    std::raise(SIGSTOP);  // The whole process, as whatever freezes one does.
     return;
   }
   std::_Exit(137);  // As a kill -9 would: no destructors, no flush.

@@ -9,9 +9,9 @@ namespace audiogen {
 // Prints the failed condition and aborts the process.
 [[noreturn]] void check_failed(const char* condition, const char* file, int line);
 
-// A named place where a fault test may stop this process. The environment variable CRASH_POINT
-// chooses: "name:n" ends the process at the n-th pass as a kill -9 would, "name:n:pause" stops
-// there for two seconds and goes on. Compiled to nothing unless AUDIOGEN_CRASH_POINTS is defined.
+// A named place where a fault test may stop this process. CRASH_POINT in the environment chooses:
+// "name:n" ends it at the n-th pass as a kill -9 would, "name:n:pause" rests there for two seconds,
+// "name:n:stop" until SIGCONT. Compiled to nothing unless AUDIOGEN_CRASH_POINTS is defined.
 void crash_point(const char* name);
 
 // A limit that a test may shorten: by the environment variable `name`, in milliseconds; without it

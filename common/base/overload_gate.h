@@ -69,7 +69,7 @@ class OverloadGate {
 
   const Limits limits_;
   std::atomic<bool> queue_late_{false};  // The oldest of the last batch had waited too long.
-  std::atomic<Clock::rep> overloaded_until_{0};
+  std::atomic<Clock::rep> overloaded_until_{Clock::time_point::min().time_since_epoch().count()};
   std::atomic<std::size_t> refusals_{0};  // Since then was set.
 };
 

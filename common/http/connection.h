@@ -222,7 +222,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Written under mutex_; read by whoever looks for room, who then asks evict().
   std::atomic<Rest> rest_{Rest::kIdle};
   std::atomic<std::uint64_t> given_up_{0};  // Set by another connection, see give_up_body().
-  std::atomic<Clock::rep> progress_{0};     // When its client last took a part of its answer.
+  // When its client last took a part of its answer.
+  std::atomic<Clock::rep> progress_{Clock::now().time_since_epoch().count()};
 
   mutable Mutex mutex_;  // Taken before ServerCore's and Housekeeper's.
   Phase phase_ GUARDED_BY(mutex_) = Phase::kReading;

@@ -1,6 +1,7 @@
 #include "common/queue/dead_letters.h"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <utility>
 
@@ -88,6 +89,19 @@ std::string why_dead(const DeadLetter& letter) {
   }
   return reason.empty() ? "somebody has put it here: it did not come from a queue of ours"
                         : std::string(reason);
+}
+
+// Seconds since 1970, as the broker writes them. Whoever may publish may write anything there, and
+// what is past the year 9999 is no time that we could show, or hold in microseconds.
+std::optional<Instant> died_at(const DeadLetter& letter) {
+  constexpr std::int64_t kMost = 253'402'300'799;
+  const std::string_view text = letter.header("x-death.0.time");
+  std::int64_t seconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  return error == std::errc() && end == text.data() + text.size() && seconds >= 0 &&
+                 seconds <= kMost
+             ? std::optional(Instant(std::chrono::seconds(seconds)))
+             : std::nullopt;
 }
 
 DeadLetters::DeadLetters(std::unique_ptr<Connection> connection, std::string queue)

@@ -10,6 +10,7 @@
 
 #include "common/base/config.h"
 #include "common/base/result.h"
+#include "common/base/time.h"
 #include "common/queue/amqp.h"
 
 namespace audiogen::queue {
@@ -30,6 +31,9 @@ struct DeadLetter {
 
 // One sentence: why it lies there.
 std::string why_dead(const DeadLetter& letter);
+
+// When, as the broker wrote it, or whoever put it there; nullopt: that is no time there can be.
+std::optional<Instant> died_at(const DeadLetter& letter);
 
 // Messages are held from next() on, hidden from whoever else looks, until put_back(), or the end of
 // this. One thread only. Errors are one sentence for an operator.

@@ -40,11 +40,13 @@ extern const std::string_view migration_0027;
 
 namespace {
 
-// A large table may be altered for a long time.
+// A large table may be altered for a long time, and between two statements there are pauses. What
+// is locked in a transaction is free as soon as with anybody else.
 constexpr SessionOptions kPatient{.read_timeout = std::chrono::hours(6),
                                   .statement_max = std::chrono::seconds(0),
                                   .lock_wait = std::chrono::seconds(1),
-                                  .idle_in_transaction_max = std::chrono::seconds(60),
+                                  .idle_max = std::chrono::seconds(60),
+                                  .rests = true,
                                   .reconnects = false};
 constexpr int kNoSuchTable = 1146, kNoSuchColumn = 1054;
 
@@ -272,7 +274,8 @@ class Migrator {
 
   // Runs statement `index` piece by piece, each in a transaction of its own, until one is not full:
   // so rows that programs go on writing do not keep it for ever. What is done no longer meets the
-  // statement's condition, so whoever runs it again goes on with what is left.
+  // statement's condition, so whoever runs it again goes on with what is left; so the record needs
+  // no transaction with the last piece, and no piece is locked while the server waits for us.
   void repeat(int version, const std::string& statement, std::uint64_t index) {
     using Clock = std::chrono::steady_clock;
     const auto give_up_after = patience_.tries * (patience_.each + patience_.pause);
@@ -281,14 +284,12 @@ class Migrator {
     for (bool more = true; more;) {
       const auto began = Clock::now();
       try {
-        std::uint64_t changed = 0;
-        session_.transact([&] {
-          changed = session_.execute(Sql::trusted(statement + "\nLIMIT " + std::to_string(rows)));
-          if (changed < rows) {
-            session_.execute(Sql("UPDATE schema_migrations SET statements_done=")
-                             << index + 1 << " WHERE version=" << version);
-          }
-        });
+        const std::uint64_t changed =
+            session_.execute(Sql::trusted(statement + "\nLIMIT " + std::to_string(rows)));
+        if (changed < rows) {
+          session_.execute(Sql("UPDATE schema_migrations SET statements_done=")
+                           << index + 1 << " WHERE version=" << version);
+        }
         more = changed >= rows;
         moved += changed;
         last_moved = Clock::now();

@@ -23,6 +23,9 @@ constexpr int kTransactionTries = 5;
 constexpr std::chrono::milliseconds kStaleWithin{500};
 constexpr int kShutdown = 1053;
 constexpr std::int64_t kTableMargin = 1;  // Seconds.
+// How long a server waits, at least, for a client that takes nothing of an answer. Answers are read
+// whole before anybody looks at them, so whoever takes none for so long is frozen, or cut off.
+constexpr std::chrono::seconds kUnreadLeast{2};
 // What waits in later() is sent before it grows past this: a server takes no packet of more than
 // max_allowed_packet, 16 MB unless it is told otherwise.
 constexpr std::size_t kPacketMax = std::size_t{6} * 1024 * 1024;
@@ -94,6 +97,11 @@ std::string in_words(int code, const std::string& what) {
 void run(sql::Connection& connection, const std::string& text) {
   const std::unique_ptr<sql::Statement> statement(connection.createStatement());
   statement->execute(sql::SQLString(text));
+}
+
+// Sets MySQL's limit for an idle session; nothing to MariaDB, which has one for transactions.
+std::string idle_limit(std::chrono::seconds limit) {
+  return "SET @idle=0/*!50708 , SESSION wait_timeout=" + std::to_string(limit.count()) + " */";
 }
 
 // Before a statement that must not wait for a lock. As the session's own setting zero makes SELECT
@@ -270,21 +278,25 @@ void Session::connect() {
     connection_.reset(driver()->connect(options));
     // The connector has just forced REPEATABLE READ; this comes after it.
     run(*connection_, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED");
-    // A frozen process must not hold a user's rows: the server ends its session. MySQL knows a
-    // limit for idle sessions only, so there they all end soon and are replaced when needed again.
-    // What it does not know stands in a comment that only MariaDB reads.
+    // A frozen process must not hold a user's rows: the server ends its session, whether it waits
+    // for a statement or for somebody to read its answer. MySQL knows a limit for idle sessions
+    // only, so there all that do not rest end soon and are replaced when needed again. What it does
+    // not know stands in a comment that only MariaDB reads.
     const std::string lock_wait =
         std::to_string(std::max<std::int64_t>(1, options_.lock_wait.count()));
     const std::string idle = std::to_string(options_.idle_in_transaction_max.count());
+    const std::string rest = std::to_string(options_.idle_max.count());
+    const std::string unread =
+        std::to_string(std::max(kUnreadLeast, options_.idle_in_transaction_max).count());
     // A table that is locked as a whole (a backup, an ALTER TABLE) is waited for until shortly
     // before we would take the silence for a database that is away. Longer than a migration asks
     // for one.
     const std::string table_wait =
         std::to_string(std::max<std::int64_t>(1, options_.read_timeout.count() - kTableMargin));
     run(*connection_,
-        "SET SESSION time_zone='+00:00', wait_timeout=" + idle +
-            ", lock_wait_timeout=" + table_wait + ", innodb_lock_wait_timeout=" + lock_wait +
-            "/*M!100301 , wait_timeout=" + std::to_string(options_.idle_max.count()) +
+        "SET SESSION time_zone='+00:00', wait_timeout=" + (options_.rests ? rest : idle) +
+            ", net_write_timeout=" + unread + ", lock_wait_timeout=" + table_wait +
+            ", innodb_lock_wait_timeout=" + lock_wait + "/*M!100301 , wait_timeout=" + rest +
             ", idle_transaction_timeout=" + idle +
             ", max_statement_time=" + std::to_string(options_.statement_max.count()) +
             " */"
@@ -406,9 +418,18 @@ void Session::flush() {
   }
 }
 
+void Session::begin() {
+  in_transaction_ = true;
+  if (options_.rests) {
+    pending_.add(idle_limit(options_.idle_in_transaction_max));
+  }
+  pending_.add("BEGIN");
+  opening_ = pending_.statements;
+}
+
 void Session::commit() {
   if (!begun_) {
-    if (pending_.statements == 1) {  // BEGIN, and nothing came of it.
+    if (pending_.statements == opening_) {  // Nothing came of it.
       pending_ = {};
       return;
     }
@@ -419,7 +440,11 @@ void Session::commit() {
   }
   AG_CRASH_POINT("store.commit_sent");
   Packet packet = std::exchange(pending_, {});
+  const std::size_t before = packet.statements;  // COMMIT.
   packet.add("COMMIT");
+  if (options_.rests) {
+    packet.add(idle_limit(options_.idle_max));
+  }
   std::size_t done = 0;
   try {
     const std::unique_ptr<sql::Statement> statement(connection_->createStatement());
@@ -430,8 +455,8 @@ void Session::commit() {
     // Below 1000 it is an exception of the connector's own.
     const bool answered =
         e.getErrorCode() >= 1000 && (e.getErrorCode() < 2000 || e.getErrorCode() >= 3000);
-    const bool refused = answered && !is_lost(e.getErrorCode()) && e.getErrorCode() != kShutdown &&
-                         done + 1 < packet.statements;
+    const bool refused =
+        answered && !is_lost(e.getErrorCode()) && e.getErrorCode() != kShutdown && done < before;
     fail(e.getErrorCode(), e.what(), !refused);
   }
   AG_CRASH_POINT("store.committed");
@@ -447,6 +472,9 @@ void Session::rollback_quietly() {
   }
   try {
     run(*connection_, "ROLLBACK");
+    if (options_.rests) {
+      run(*connection_, idle_limit(options_.idle_max));
+    }
   } catch (const sql::SQLException&) {
     disconnect();  // Closing the connection rolls back too.
   }
@@ -474,8 +502,7 @@ void Session::transact(const std::function<void()>& body, const char* use) {
   const auto began = Clock::now();
   for (int tries = 1;; ++tries) {
     try {
-      in_transaction_ = true;
-      pending_.add("BEGIN");
+      begin();
       body();
       commit();
       in_transaction_ = false;

@@ -114,12 +114,17 @@ struct SessionOptions {
   // How long a statement waits for a row another transaction holds. 0: writes do not wait at all
   // (on MySQL, which knows no zero, 1 s), reads for update 1 s: they have SKIP LOCKED.
   std::chrono::seconds lock_wait{3};
-  // The server ends a session whose transaction hears nothing from us for this long, so that what a
-  // frozen process or a cut cable holds is free again. Nothing of ours thinks that long between two
-  // statements.
+  // The server ends a session whose transaction hears nothing from us for this long, or which takes
+  // nothing of an answer for this long (2 s at the least), so that what a frozen process or a cut
+  // cable holds is free again. Nothing of ours thinks that long between two statements. More is for
+  // sessions that lock no row.
   std::chrono::seconds idle_in_transaction_max{1};
-  // The same for a session without a transaction (MariaDB; MySQL knows only the limit above).
+  // The same for a session without a transaction (MariaDB; MySQL only where it `rests`).
   std::chrono::seconds idle_max{60};
+  // For who keeps something on the server between its transactions, a named lock. MySQL has one
+  // limit for all that is idle: it is the one above in a transaction, and `idle_max` after it. What
+  // sets it goes along with BEGIN and COMMIT.
+  bool rests = false;
   // Whether a connection that died while idle is replaced. Without it one connection is all this
   // session ever has: what it keeps on the server (a snapshot, a variable, a named lock) is either
   // there or every later statement fails.
@@ -190,6 +195,7 @@ class Session {
   std::string as_sent(const Sql& sql) const;
   // Sends a packet none of whose statements returns rows.
   void send(const Packet& packet);
+  void begin();
   void commit();
   void rollback_quietly();
   void count_committed(std::string_view use, Clock::time_point began);
@@ -200,8 +206,9 @@ class Session {
   std::unique_ptr<sql::Connection> connection_;
   bool proven_ = false;  // connection_ has answered a statement before.
   bool in_transaction_ = false;
-  bool begun_ = false;  // The server has answered to something of this transaction.
-  Packet pending_;      // What goes before the next statement of this transaction.
+  bool begun_ = false;       // The server has answered to something of this transaction.
+  Packet pending_;           // What goes before the next statement of this transaction.
+  std::size_t opening_ = 0;  // How many statements of this transaction begin it.
   // What is counted if this transaction is committed.
   std::vector<std::pair<prometheus::Counter*, double>> counts_;
   std::vector<std::pair<std::string_view, metrics::Histogram*>> times_;  // By their use.

@@ -287,6 +287,7 @@ RolledUp Usage::add_locked(std::span<const Behind> users) {
       marks.emplace(rows.id<UserId>(1), rows.u64(2));
     }
   }
+  AG_CRASH_POINT("usage.locked");
   std::vector<Range> ranges;
   for (const Behind& user : users) {
     const auto mark = marks.find(user.user);

@@ -100,13 +100,16 @@ void compare(Context& context, const std::string& what, const Felt& felt, const 
                        .target = what.find("held") == std::string::npos ? 0.8 : 0.9,
                        .unit = "",
                        .digits = 2});
+}
+
+void tell_p99(Context& context, const std::string& what, const Felt& felt, const Felt& plain) {
   context.report.line({.name = "p99 " + what,
                        .note = fixed(felt.p99_ms(), 1) + " ms, plain " + fixed(plain.p99_ms(), 1)});
 }
 
 // Holds what a row of the last user needs, as an operator's forgotten transaction would.
 void held_row(Context& context) {
-  const double seconds = context.smoke ? 1 : 20;
+  const double seconds = context.smoke ? 1 : 30;
   Felt plain, felt;
   for (int round = 0; round < (context.smoke ? 1 : 3); ++round) {
     for (const bool held : {false, true}) {
@@ -132,24 +135,41 @@ void held_row(Context& context) {
       stand.audit();
     }
   }
-  compare(context, "49 users beside a held row", felt, plain);
+  const std::string what = "49 users beside a held row";
+  compare(context, what, felt, plain);
+  tell_p99(context, what, felt, plain);
+  context.report.goal({.what = what + ": p99, of plain",
+                       .figure = felt.p99_ms() / plain.p99_ms(),
+                       .target = 2,
+                       .unit = "",
+                       .at_most = true,
+                       .digits = 2});
 }
 
 // When one of two workers is broken, from the beginning of a load, and for how long.
 struct Breaks {
   std::vector<std::chrono::milliseconds> at;
   std::chrono::milliseconds lasting{0}, all{0};
+  // When it is broken again after the `i`-th time, or the load ends.
+  std::chrono::milliseconds next(std::size_t i) const {
+    return i + 1 < at.size() ? at[i + 1] : all;
+  }
 };
 
-// At moments that nobody has chosen, and the same in every round.
+// At moments that nobody has chosen, and the same in every round. Between two of them there is time
+// to see what becomes of the others once it is mended.
 Breaks breaks_of(const Context& context) {
   Breaks out{.at = {}, .lasting = std::chrono::milliseconds(context.smoke ? 500 : 5000)};
   std::minstd_rand random(7);
+  const auto whole = [&] {
+    return std::chrono::milliseconds((context.smoke ? 100 : 5000) + random() % 500);
+  };
   for (int i = 0; i < (context.smoke ? 1 : 5); ++i) {
-    out.all += std::chrono::milliseconds((context.smoke ? 100 : 1500) + random() % 500);
+    out.all += whole();
     out.at.push_back(out.all);
     out.all += out.lasting;
   }
+  out.all += whole();
   return out;
 }
 
@@ -172,15 +192,30 @@ struct Pair {
   Provider provider{stand.stack().log_folder(), 0};
 };
 
+// Of several stretches of a load, what the others had of plain in the one where they had least.
+struct Worst {
+  std::string when;  // Each began then.
+  std::vector<double> plain{};
+  std::optional<double> ratio{};
+
+  void add(double rate, bool broken, std::size_t i) {
+    if (!broken) {
+      plain.push_back(rate);
+    } else if (plain[i] > 0) {
+      ratio = std::min(ratio.value_or(rate / plain[i]), rate / plain[i]);
+    }
+  }
+};
+
 // Ten times in two rounds one of two workers is broken at a random moment, and mended.
 void broken_worker(Context& context, const std::string& name, bool by_proxy) {
   constexpr std::chrono::seconds kNoticed{3};  // From then on nobody is to feel it.
   const Breaks breaks = breaks_of(context);
   Felt plain, felt;
-  std::optional<double> worst;
+  Worst while_broken{"it was broken"}, when_mended{"it was mended"};
   for (int round = 0; round < (context.smoke ? 1 : 2); ++round) {
-    // Of each break, what came from when it should not be felt any more until it was mended.
-    std::vector<double> rates;
+    while_broken.plain.clear();
+    when_mended.plain.clear();
     for (const bool broken : {false, true}) {
       Pair pair(by_proxy);
       Neighbours aim(pair.stand.keys());
@@ -204,25 +239,24 @@ void broken_worker(Context& context, const std::string& name, bool by_proxy) {
            broken ? felt : plain);
       breaker.join();
       for (std::size_t i = 0; i < breaks.at.size(); ++i) {
-        const auto at = began + breaks.at[i];
-        const double rate = aim.rate(at + kNoticed, at + breaks.lasting);
-        if (!broken) {
-          rates.push_back(rate);
-        } else if (const double ratio = rate / rates[i]; rates[i] > 0) {
-          worst = std::min(worst.value_or(ratio), ratio);
-        }
+        const auto at = began + breaks.at[i], mended = at + breaks.lasting;
+        while_broken.add(aim.rate(at + kNoticed, mended), broken, i);
+        when_mended.add(aim.rate(mended + kNoticed, began + breaks.next(i)), broken, i);
       }
       pair.stand.audit();
     }
   }
   compare(context, name, felt, plain);
-  if (worst) {
-    context.report.goal(
-        {.what = name + ": from 3 s after, at the worst, of plain in the same seconds",
-         .figure = *worst,
-         .target = 0.8,
-         .unit = "",
-         .digits = 2});
+  tell_p99(context, name, felt, plain);
+  for (const Worst& worst : {while_broken, when_mended}) {
+    if (worst.ratio) {
+      context.report.goal({.what = name + ": from 3 s after " + worst.when +
+                                   ", at the worst, of plain in the same seconds",
+                           .figure = *worst.ratio,
+                           .target = 0.8,
+                           .unit = "",
+                           .digits = 2});
+    }
   }
 }
 

@@ -132,8 +132,11 @@ Refusals refusals(const std::string& log) {
       continue;
     }
     EXPECT_STREQ(document["example_address"].GetString(), "127.0.0.1");
-    for (const char* kind : {"unauthorized", "forbidden", "too_many_requests", "range_refused"}) {
-      out.sums[kind] += document[kind].GetUint64();
+    for (const char* kind :
+         {"unauthorized", "forbidden", "too_many_requests", "range_refused", "operator_token"}) {
+      if (document.HasMember(kind) && document[kind].GetUint64() > 0) {
+        out.sums[kind] += document[kind].GetUint64();
+      }
     }
     std::string time = document["time"].GetString();
     time.at(time.find('T')) = ' ';
@@ -190,6 +193,31 @@ TEST(SecurityEvents, AreCountedAndSummedUpInTheLog) {
   }
   EXPECT_LT(lines.at.size(), 30U) << "one line each";
   EXPECT_THAT(stack.api().log(), Not(HasSubstr(secret)));
+}
+
+// Whatever address they come from: each may guess ten times, and there are very many.
+TEST(SecurityEvents, WrongTokensOfOperatorsAreSuch) {
+  constexpr std::uint64_t kGuesses = 60;
+  Stack::Options options;
+  options.workers = 0;
+  options.environment["OPS_TOKEN"] = "a-token-of-forty-characters-at-the-least";
+  Stack stack(options);
+  for (std::uint64_t i = 0; i < kGuesses; ++i) {
+    const int status =
+        http("POST", stack.ops_url() + "/ops/actions", Stack::bearer("guess")).status;
+    ASSERT_TRUE(status == 401 || status == 429) << status;
+  }
+  EXPECT_THAT(http("GET", stack.ops_url() + "/metrics").body,
+              HasSubstr("api_security_events_total{kind=\"operator_token\"} 60\n"));
+  const std::map<std::string, std::uint64_t> expected = {{"operator_token", kGuesses}};
+  EXPECT_TRUE(eventually(std::chrono::seconds(20), [&] {
+    return refusals(stack.api().log()).sums == expected;
+  })) << stack.api().log();
+  const Refusals lines = refusals(stack.api().log());
+  for (std::size_t i = 1; i < lines.at.size(); ++i) {
+    EXPECT_GE(lines.at[i] - lines.at[i - 1], std::chrono::milliseconds(990));
+  }
+  EXPECT_THAT(stack.api().log(), Not(HasSubstr("wrong or missing"))) << "no line each";
 }
 
 }  // namespace

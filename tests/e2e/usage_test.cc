@@ -193,5 +193,29 @@ TEST(UsageOfSeveralWorkers, OneRollsUpAndTheNextWhenItFreezes) {
   EXPECT_TRUE(eventually(60s, [&] { return with_turn().size() == 1; })) << "it knows";
 }
 
+// It has locked what a user's usage is up to when it stops; its turn may last, its locks may not.
+TEST(UsageOfSeveralWorkers, AFrozenOneKeepsNoMarks) {
+  Stack::Options options;
+  options.workers = 0;
+  Stack stack(options);
+  const std::size_t frozen = stack.start_worker({{"CRASH_POINT", "usage.locked:1:stop"}});
+  const Account ann = stack.account();
+  ASSERT_TRUE(eventually(
+      60s, [&] { return stack.worker(frozen).log().find("usage.locked") != std::string::npos; }));
+  store::Session waiting(stack.database().url(),
+                         {.read_timeout = 30s, .statement_max = 30s, .lock_wait = 8s});
+  const auto marks = [&] {
+    auto rows = waiting.query(store::Sql("SELECT seq FROM usage_marks FOR UPDATE"));
+    return rows.next();
+  };
+  EXPECT_NO_THROW(EXPECT_TRUE(marks()));
+  stack.worker(frozen).signal(SIGCONT);
+  EXPECT_TRUE(eventually(60s, [&] {
+    return stack.database().number(
+               store::Sql("SELECT COUNT(*) FROM balances b JOIN usage_marks m ON "
+                          "m.user_id=b.user_id AND m.seq=b.seq")) > 0;
+  })) << "and goes on";
+}
+
 }  // namespace
 }  // namespace audiogen::test

@@ -101,6 +101,10 @@ rule_banned() {
   search 'say "never" with std::optional, and give any other time its value' \
     "(^|[{;]) *([A-Za-z_]+::)*$steady +${name}_;|(static|thread_local) [^;]*$steady +$name;" \
     "${sources[@]}"
+  # The same as a number, which atomics hold. A member of an aggregate, which has no underscore behind its name, is not
+  # asked for: whoever makes one and leaves it out is told by the compiler (-Wmissing-field-initializers).
+  search 'say "never" with std::optional, and give any other time its value' \
+    "(\brep|\batomic<[^<>]*\b(rep|time_point|TimePoint)>) +$name *(= *)?(0 *;|\{ *0? *\})|\brep +$name;" "${sources[@]}"
   # Only tests/support may sleep, between the looks of a wait that has a deadline; and benchmarks.
   search 'wait for the event, with a deadline' \
     '(^|[^_[:alnum:]])(sleep_for|sleep_until|usleep|nanosleep|sleep) *\(' \

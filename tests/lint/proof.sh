@@ -34,7 +34,8 @@ mkdir -p "$tree"/{api,.ci,common/base,common/domain,tests/unit,tests/support,wor
 cp "$(dirname "$lint")/../../.clang-format" "$tree"
 printf '#!/bin/bash\nset -e\n' | tee "$tree/dev" >"$tree/.ci/run"
 echo 'add_library(api a.cc)' >"$tree/api/CMakeLists.txt"
-printf '#include "common/domain/task.h"\n\nint f();  // https://x.test commit() is banned\n' \
+printf '%s\n' '#include "common/domain/task.h"' '' 'int f();  // https://x.test commit() is banned' \
+  'std::optional<Clock::time_point> g{};' 'std::atomic<Clock::rep> h{Clock::now().time_since_epoch().count()};' \
   >"$tree/api/a.cc"
 echo 'foreach(kind unit)' >"$tree/tests/CMakeLists.txt"
 echo 'audiogen_test(NAME unit SOURCES a_test.cc)' >"$tree/tests/unit/CMakeLists.txt"
@@ -83,6 +84,11 @@ refuses banned api/b.cc 'say "never"' <<<'struct A { Clock::time_point sent_at{}
 refuses banned api/b.cc 'say "never"' <<<'struct A { Time opened_at = {}; };'
 refuses banned api/b.cc 'say "never"' <<<'class A { std::chrono::steady_clock::time_point logged_at_; };'
 refuses banned api/b.cc 'say "never"' <<<'void f() { thread_local Clock::time_point asked; }'
+refuses banned api/b.cc 'say "never"' <<<'void f() { static std::atomic<Clock::rep> next{0}; }'
+refuses banned api/b.cc 'say "never"' <<<'class A { std::atomic<Clock::rep> due = 0; };'
+refuses banned api/b.cc 'say "never"' <<<'struct A { std::atomic<Clock::time_point> asked{}; };'
+refuses banned api/b.cc 'say "never"' <<<'struct A { Clock::rep asked_at = 0; };'
+refuses banned api/b.cc 'say "never"' <<<'struct A { std::chrono::steady_clock::rep asked_at; };'
 refuses banned api/b.cc 'say "never"' <<<'bool f(Instant at) { return at == Instant{}; }'
 refuses banned api/b.cc 'say "never"' <<<'bool f(Clock::time_point at) { return at == Clock::time_point(); }'
 refuses banned schema/0001.sql 'finish it' <<<"-- $(printf TO)DO: an index"

@@ -134,6 +134,26 @@ TEST_F(DeadQueue, GetsBackWhatADeadLookHeld) {
   EXPECT_THAT(bodies(look()), ElementsAre("one", "two"));
 }
 
+// Whoever may publish may write anything where the broker writes its time.
+TEST(DeadLetters, ATimeThatCannotBeIsNone) {
+  const auto died_at = [](const std::string& header) {
+    return queue::died_at({.headers = {{"x-death.0.time", header}}});
+  };
+  EXPECT_EQ(died_at("1767225600"), Instant(std::chrono::seconds(1767225600)));
+  EXPECT_EQ(died_at("0"), Instant(std::chrono::seconds(0)));
+  EXPECT_EQ(died_at("253402300799"), Instant(std::chrono::seconds(253402300799)));
+  for (const char* const wrong : {"",
+                                  "-1",
+                                  "253402300800",
+                                  "9223372036854775807",
+                                  "99999999999999999999",
+                                  "1767225600 or so",
+                                  "yesterday"}) {
+    EXPECT_EQ(died_at(wrong), std::nullopt) << wrong;
+  }
+  EXPECT_EQ(queue::died_at({}), std::nullopt);
+}
+
 TEST(DeadLetters, SayThatThereIsNoBroker) {
   AmqpUrl url = test_broker_url();
   url.port = 1;

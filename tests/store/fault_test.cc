@@ -300,6 +300,96 @@ TEST_F(SessionTest, AFrozenClientLosesItsLocks) {
       << "it goes on with a new connection";
 }
 
+// What it keeps on the server may last between its transactions; in them it has no more time than
+// anybody else.
+TEST_F(SessionTest, WhoRestsDoesSoBetweenTransactionsAlone) {
+  Session resting(db_.url(), {.idle_max = 20s, .rests = true});
+  // In seconds, as it is now.
+  const auto limit = [&] {
+    Rows rows = resting.query(
+        Sql("SELECT /*M!100301 IF(@@in_transaction, @@idle_transaction_timeout, @@wait_timeout) */ "
+            "/*!50708 @@wait_timeout */"));
+    EXPECT_TRUE(rows.next());
+    return rows.u64(1);
+  };
+  EXPECT_EQ(limit(), 20U);
+  resting.transact([&] { EXPECT_EQ(limit(), 1U); });
+  EXPECT_EQ(limit(), 20U);
+  resting.transact([] {});
+  EXPECT_EQ(limit(), 20U);
+  const Sql refused("UPDATE t SET n=1000 WHERE id=1");
+  EXPECT_EQ(fault_of([&] {
+              resting.transact([&] {
+                EXPECT_EQ(limit(), 1U);
+                resting.execute(refused);
+              });
+            }),
+            DbFault::kConstraint);
+  EXPECT_EQ(limit(), 20U);
+  // What COMMIT's packet brings is decided, as everywhere.
+  EXPECT_EQ(fault_of([&] {
+              resting.transact([&] {
+                EXPECT_EQ(limit(), 1U);
+                resting.later(refused);
+              });
+            }),
+            DbFault::kConstraint);
+  EXPECT_EQ(limit(), 20U);
+  resting.transact([&] { resting.execute(Sql("UPDATE t SET n=7 WHERE id=1")); });
+  EXPECT_EQ(n(1), 7);
+}
+
+// More than all sockets between a server and its client hold.
+class LargeAnswers : public SessionTest {
+ protected:
+  static constexpr std::int64_t kRows = 64;
+  LargeAnswers() {
+    db_.execute(Sql("CREATE TABLE large (id INT PRIMARY KEY, body MEDIUMTEXT NOT NULL)"));
+    for (std::int64_t id = 0; id < kRows; ++id) {
+      db_.execute(Sql("INSERT INTO large VALUES (") << id << ", REPEAT('x', 1048576))");
+    }
+  }
+};
+
+// While it sends an answer a server waits for its client by another limit, which has to be as
+// short.
+TEST_F(LargeAnswers, AClientThatStopsReadingLosesItsLocks) {
+  TcpProxy proxy(db_.url().port);
+  proxy.throttle(1'000'000);  // So that it is still reading when it stops.
+  std::jthread frozen([&] {
+    Session session(db_.tcp_url(proxy.port()), {.read_timeout = 120s});
+    EXPECT_EQ(
+        fault_of([&] {
+          session.transact([&] { (void)session.query(Sql("SELECT body FROM large FOR UPDATE")); });
+        }),
+        DbFault::kUnavailable);
+  });
+  const Sql first = Sql("SELECT id FROM large WHERE id=0 FOR UPDATE");
+  ASSERT_TRUE(test::eventually(
+      60s, [&] { return !db_.session().query(Sql(first) << " SKIP LOCKED").next(); }));
+  proxy.blackhole();
+  Session waiting(db_.url(), {.read_timeout = 30s, .statement_max = 30s, .lock_wait = 20s});
+  EXPECT_NO_THROW(EXPECT_TRUE(waiting.query(first).next()));
+  proxy.cut_all();
+  proxy.resume();
+}
+
+// So nobody who looks at rows slowly is taken for one that is frozen.
+TEST_F(LargeAnswers, AreReadWholeBeforeTheirFirstRow) {
+  Session session(db_.url());
+  const std::uint64_t connection = id_of(session);
+  Rows rows = session.query(Sql("SELECT body FROM large"));
+  EXPECT_TRUE(test::eventually(30s, [&] {
+    return db_.text(Sql("SELECT command FROM information_schema.processlist WHERE id=")
+                    << connection) == "Sleep";
+  }));
+  std::int64_t read = 0;
+  while (rows.next()) {
+    ++read;
+  }
+  EXPECT_EQ(read, kRows);
+}
+
 TEST_F(SessionTest, ASessionWithOneConnectionNeverGetsAnother) {
   Session one(db_.url(), {.reconnects = false});
   one.execute(Sql("SET @kept=1"));

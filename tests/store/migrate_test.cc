@@ -2,15 +2,19 @@
 #include "common/store/migrate.h"
 
 #include <atomic>
+#include <csignal>
 #include <future>
 #include <limits>
 #include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/support/tcp_proxy.h"
 #include "tests/support/test_database.h"
+#include "tests/support/wait.h"
 
 namespace audiogen::store {
 namespace {
@@ -493,6 +497,35 @@ class MigrateMovesRows : public ::testing::Test {
     keeper_.execute(Sql("BEGIN"));
     keeper_.query(Sql("SELECT n FROM a WHERE id=") << id << " FOR UPDATE");
   }
+  // Freezes a process in the middle of the rows that it moves, and has it go on when another
+  // session has written one of them. What it ended with.
+  static constexpr std::int64_t kOfFrozen = 10;
+  int freeze_in_the_middle(const std::vector<Migration>& known) {
+    fill(kOfFrozen);
+    const Sql middle = lock_name("middle");
+    Sql trigger("CREATE TRIGGER waits BEFORE UPDATE ON a FOR EACH ROW SET @x=IF(OLD.id=");
+    trigger << kOfFrozen << ", GET_LOCK(";
+    db_.execute(trigger.append(middle) << ",60), 0)");
+    EXPECT_TRUE(keeper_.query(Sql("SELECT GET_LOCK(").append(middle) << ",0)").next());
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::_exit(migrate(db_.url(), known) ? 0 : 1);
+    }
+    EXPECT_TRUE(test::eventually(60s, [&] {
+      return db_.number(Sql("SELECT COUNT(*) FROM information_schema.processlist WHERE "
+                            "db=DATABASE() AND state='User lock'")) > 0;
+    }));
+    int status = 0;
+    EXPECT_EQ(::kill(child, SIGSTOP), 0);
+    EXPECT_EQ(::waitpid(child, &status, WUNTRACED), child);
+    EXPECT_TRUE(WIFSTOPPED(status));
+    EXPECT_TRUE(keeper_.query(Sql("SELECT RELEASE_LOCK(").append(middle) << ")").next());
+    Session waiting(db_.url(), {.read_timeout = 30s, .statement_max = 30s, .lock_wait = 20s});
+    EXPECT_NO_THROW(waiting.execute(Sql("UPDATE a SET writes=writes+1 WHERE id=1")));
+    EXPECT_EQ(::kill(child, SIGCONT), 0);
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
 
   TestDatabase db_{TestDatabase::Tables::kNone};
   Session keeper_{db_.url(), {.idle_in_transaction_max = std::chrono::seconds(600)}};
@@ -590,6 +623,22 @@ TEST_F(MigrateMovesRows, AndGivesUpWhenARowIsKeptForEver) {
   keeper_.execute(Sql("ROLLBACK"));
   ASSERT_TRUE(migrate(db_.url(), known_));
   expect_moved(3);
+}
+
+// A process that stops while the server moves rows for it keeps none of them. What moves in pieces
+// is done when its statement is, and the process goes on when it can.
+TEST_F(MigrateMovesRows, AFrozenOneKeepsNoRows) {
+  EXPECT_EQ(freeze_in_the_middle(known_), 0);
+  expect_moved(kOfFrozen);
+}
+
+// What does not is undone as soon as the server hears nothing more, and done again.
+TEST_F(MigrateMovesRows, AFrozenOneKeepsNoRowsOfOneTransaction) {
+  const std::vector<Migration> known = {
+      {1, "UPDATE a SET m=n+1, moves=moves+1; CREATE TABLE after_it (n INT)"}};
+  EXPECT_EQ(freeze_in_the_middle(known), 1);
+  ASSERT_TRUE(migrate(db_.url(), known));
+  expect_moved(kOfFrozen);
 }
 
 TEST(Migrate, SaysThatTheDatabaseIsAway) {

@@ -25,8 +25,8 @@ constexpr std::chrono::seconds kRollEvery{5};
 constexpr store::SessionOptions kNeverWaits{.read_timeout = std::chrono::seconds(8),
                                             .statement_max = std::chrono::seconds(5),
                                             .lock_wait = std::chrono::seconds(0),
-                                            .idle_in_transaction_max = 3 * kRollEvery,
-                                            .idle_max = 3 * kRollEvery};
+                                            .idle_max = 3 * kRollEvery,
+                                            .rests = true};
 
 void tell(const store::Fault& fault) {
   static Occasionally line;
