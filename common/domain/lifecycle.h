@@ -61,8 +61,9 @@ static_assert(kLeaseSelfStop < kLease, "a worker must stop before another may st
 // No message was confirmed, or nobody took the task: look again after this long.
 inline constexpr std::chrono::seconds kFirstLook{15};
 inline constexpr std::chrono::seconds kLookAgain{30};
-// No released task is looked at later than this, however long it is to wait: so whoever counts those
-// finds them without reading the very many that may be parked, which are looked at when they end.
+// No released task is looked at later than this, however long it is to wait: so whoever counts
+// those finds them without reading the very many that may be parked, which are looked at when they
+// end.
 inline constexpr std::chrono::seconds kLookWithin{100};
 // A hint that was not taken after this long may have been lost by the broker, unless what comes
 // from its queue is older, or not younger by as much: then it waits there still.
