@@ -57,7 +57,7 @@ printf 'default_user = app\ndefault_pass = %s\n' "$(<broker_password)" |
 printf 'amqp://app:%s@broker:5672/\n' "$(<broker_password)" | keep amqp_url broker_password
 
 # What may stay empty: then it is not set. The chain of providers names their keys PROVIDER_KEY_1 and PROVIDER_KEY_2.
-for name in blob_signing_key_old cdn_signing_key cdn_signing_key_old smtp_url oidc_client_secret \
+for name in blob_signing_key_old cdn_signing_key cdn_signing_key_old smtp_url oidc_client_secret ops_token \
   aws_secret_access_key provider_key_1 provider_key_2 tls_certificate tls_key; do
   keep "$name" </dev/null
 done

@@ -13,6 +13,11 @@ private_services() {
   with_ports "$2_MARIADB_PORT" "$3" 1 "$mariadb/mariadbd.pid" private_mariadb "$mariadb" ||
     die 'MariaDB does not start'
   TEST_DATABASE_URL=$(mariadb_url "$mariadb" "$port" owner)
+  unset TEST_MYSQL_CLIENTS
+  if [[ $(database_kind "$mariadb") == mysql ]]; then
+    mysql_clients "$private_folder"
+    export TEST_MYSQL_CLIENTS=$private_folder/clients
+  fi
   with_ports "$2_AMQP_PORT" $(($3 + 366)) 3 "$rabbitmq/rabbitmq.pid" private_rabbitmq "$rabbitmq" ||
     die 'RabbitMQ does not start'
   TEST_AMQP_URL=$(rabbitmq_url "$rabbitmq" "$port")

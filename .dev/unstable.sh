@@ -3,7 +3,7 @@
 # a folder, and programs run in it (chroot), in a mount namespace of their own: nothing stays mounted.
 
 unstable=$state/unstable
-readonly unstable_packages=(mysql-server-core rabbitmq-server libfaketime)  # The last one for tests.
+readonly unstable_packages=(mysql-server-core mysql-client-core rabbitmq-server libfaketime)  # The last one for tests.
 
 # kind_of DIR CHOSEN DEFAULT…: what runs from DIR: what is chosen, else what ran there last, else the
 # default, the first of those that there are.
@@ -99,6 +99,17 @@ mysql_install() {
     "--datadir=$dir/data.new" --secure-file-priv=
   "${command_there[@]}" >"$dir/install.log" 2>&1 </dev/null || return 1
   mv "$dir/data.new" "$dir/data-mysql"
+}
+
+# mysql_clients DIR: MySQL's own clients, as programs in DIR/clients. Files they are to read lie in DIR.
+mysql_clients() {
+  local name command_there
+  mkdir -p "$1/clients"
+  for name in mysql mysqldump; do
+    in_unstable "$1" "/usr/bin/$name"
+    printf '#!/bin/bash\nexec %s "$@"\n' "${command_there[*]@Q}" >"$1/clients/$name"
+    chmod 700 "$1/clients/$name"
+  done
 }
 
 # As mariadb_start.

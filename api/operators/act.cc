@@ -13,6 +13,9 @@ namespace {
 
 using Outcome = Result<std::string, store::Fault>;
 
+// Processes read what was said with their own row, every kWorkersReport.
+constexpr std::string_view kHeard = "within 2 s";
+
 template <class T>
 Outcome told(const Result<T, store::Fault>& done, std::string sentence) {
   return done ? Outcome(std::move(sentence)) : Outcome(done.error());
@@ -45,8 +48,8 @@ Outcome override_breaker(store::Session& session,
   }
   return told(switches.override_breaker(request.target, open, request.lasts, said),
               "The breaker of `" + request.target + "` is held " + (open ? "open" : "closed") +
-                  " for " + std::to_string(request.lasts.count()) +
-                  " s; workers know it within 5 s.");
+                  " for " + std::to_string(request.lasts.count()) + " s; workers know it " +
+                  std::string(kHeard) + ".");
 }
 
 }  // namespace
@@ -79,15 +82,16 @@ Outcome act(const DatabaseUrl& database,
       const auto asked = switches.drain_worker(*WorkerId::parse(request.target));
       return told(asked,
                   asked && *asked ? "It was asked before; nothing was changed."
-                                  : "Asked: within 5 s it takes nothing more, and ends when it "
-                                    "has finished.");
+                                  : "Asked: " + std::string(kHeard) +
+                                        " it takes nothing more, and ends when it has finished.");
     }
     case OperatorAction::kOpenBreaker:
     case OperatorAction::kCloseBreaker:
       return override_breaker(session, switches, request, said);
     case OperatorAction::kClearBreaker:
-      return told(switches.clear_override(request.target),
-                  "The breaker of `" + request.target + "` is its own again within 5 s.");
+      return told(
+          switches.clear_override(request.target),
+          "The breaker of `" + request.target + "` is its own again " + std::string(kHeard) + ".");
     case OperatorAction::kPauseIntake:
       return told(switches.pause_intake(said),
                   "Paused: within 2 s creations are refused (503); all else goes on.");

@@ -3,9 +3,11 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <limits>
 #include <memory>
 #include <system_error>
 
+#include <linux/filter.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -23,6 +25,8 @@ constexpr int kBacklog = 4096;
 constexpr int kPauseMs = 100;
 // A client that keeps connecting, or a server without room, does not keep the process from ending.
 constexpr auto kTheRestMax = std::chrono::seconds(1);
+// For the last packet of those who have begun to connect.
+constexpr int kOnTheirWayMs = 20;
 
 std::uint16_t local_port(int fd) {
   sockaddr_storage address{};
@@ -58,6 +62,20 @@ bool passes(int error) {
 // Other connections could make room for this one.
 bool lacks_room(int error) {
   return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+// Drops the first packet of whoever begins to connect. He sends it again a second later, and hears
+// that nobody listens; a reset would come after a proxy has sent his request, which it must not
+// send again. Where this cannot be had some are reset.
+void let_nobody_begin(int listener) {
+  constexpr std::uint32_t kFlags = 13, kSyn = 0x02, kAck = 0x10;  // RFC 9293 3.1
+  std::array steps{sock_filter{BPF_LD | BPF_B | BPF_ABS, 0, 0, kFlags},
+                   sock_filter{BPF_ALU | BPF_AND | BPF_K, 0, 0, kSyn | kAck},
+                   sock_filter{BPF_JMP | BPF_JEQ | BPF_K, 0, 1, kSyn},
+                   sock_filter{BPF_RET | BPF_K, 0, 0, 0},
+                   sock_filter{BPF_RET | BPF_K, 0, 0, std::numeric_limits<std::uint32_t>::max()}};
+  const sock_fprog program{static_cast<unsigned short>(steps.size()), steps.data()};
+  ::setsockopt(listener, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
 }
 
 }  // namespace
@@ -137,8 +155,12 @@ int Acceptor::accept_one(const Take& take) const {
 // To their clients these connections are open already, and may have brought a request.
 void Acceptor::take_the_rest(const Take& take) const {
   const auto end = std::chrono::steady_clock::now() + kTheRestMax;
-  for (int error = 0; error == 0 || (error != EAGAIN && passes(error)); error = accept_one(take)) {
-    if (std::chrono::steady_clock::now() > end) {
+  let_nobody_begin(listener_.get());
+  while (std::chrono::steady_clock::now() < end) {
+    const int error = accept_one(take);
+    pollfd more{listener_.get(), POLLIN, 0};
+    if ((error == EAGAIN && ::poll(&more, 1, kOnTheirWayMs) <= 0) ||
+        (error != 0 && !passes(error))) {
       return;
     }
   }

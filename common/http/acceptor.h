@@ -36,8 +36,8 @@ class Acceptor {
   // `exhausted` runs there and accepting pauses for a moment; so it does on unknown errors.
   void start(Take take, std::function<void()> exhausted);
 
-  // Takes what is queued, for a second at most, and frees the port: a connection that is complete
-  // later is reset. After it neither function runs.
+  // Takes what is queued or about to be, for a second at most, and frees the port: nobody is reset
+  // who has connected. After it neither function runs.
   void stop();
 
  private:

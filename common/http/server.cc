@@ -27,7 +27,8 @@ using namespace std::chrono_literals;
 
 constexpr auto kPoll = 10ms;
 constexpr auto kStopLimit = 2s;
-// drain() believes that no more requests are coming after this long without one.
+// drain() believes that no more requests are coming after this long without one, as long as no
+// trusted proxy has a connection (ServerOptions::proxy_idle).
 constexpr auto kQuiet = 100ms;
 
 // Connections on their way from the acceptor's thread to the one that will serve them.
@@ -145,7 +146,13 @@ class Server::Impl {
 
  private:
   void take(UniqueFd fd, const sockaddr_storage& address);
-  bool any_active() const;
+  // Whether any connection is in use, and how long nobody has to have asked anything before nobody
+  // will.
+  struct Look {
+    bool active = false;
+    std::chrono::milliseconds quiet = kQuiet;
+  };
+  Look look() const;
 
   const std::shared_ptr<Handover> arriving_ = std::make_shared<Handover>();
   std::shared_ptr<Pistache::Aio::Reactor> reactor_;
@@ -205,10 +212,15 @@ void Server::Impl::take(UniqueFd fd, const sockaddr_storage& address) {
   }
 }
 
-bool Server::Impl::any_active() const {
-  const auto connections = core_->all();
-  return std::any_of(
-      connections.begin(), connections.end(), [](const auto& c) { return c->active(); });
+Server::Impl::Look Server::Impl::look() const {
+  Look out;
+  for (const auto& connection : core_->all()) {
+    out.active = out.active || connection->active();
+    if (connection->peer_trusted()) {
+      out.quiet = std::max(out.quiet, core_->options.proxy_idle);
+    }
+  }
+  return out;
 }
 
 void Server::Impl::drain(std::chrono::milliseconds limit) {
@@ -218,13 +230,16 @@ void Server::Impl::drain(std::chrono::milliseconds limit) {
   acceptor_.stop();
   core_->draining = true;
   // Connections between requests stay: their next request gets its answer, and with it the news
-  // that it was the last.
+  // that it was the last. A proxy does not send a creation again that it has sent, so it is the one
+  // that closes those it has no use for.
   auto quiet_since = Clock::now();
   std::uint64_t seen = core_->requests;
-  while (Clock::now() < end && Clock::now() - quiet_since < kQuiet && core_->count() > 0) {
+  Look now = look();
+  while (Clock::now() < end && Clock::now() - quiet_since < now.quiet && core_->count() > 0) {
     std::this_thread::sleep_for(kPoll);
-    if (const std::uint64_t now = core_->requests; now != seen || any_active()) {
-      seen = now;
+    now = look();
+    if (const std::uint64_t requests = core_->requests; requests != seen || now.active) {
+      seen = requests;
       quiet_since = Clock::now();
     }
   }

@@ -164,7 +164,10 @@ struct ServerOptions {
       10'000};  // From a request's first byte to its last header.
   std::chrono::milliseconds body_timeout{30'000};        // From there to the last byte of the body.
   std::chrono::milliseconds keep_alive_timeout{75'000};  // Between requests; longer than a proxy's.
-  std::chrono::milliseconds reply_timeout{12'000};       // For the handler's reply.
+  // After this long trusted proxies have closed what they did not use, as drain() expects of them:
+  // longer than keepalive_timeout of .deploy/nginx/nginx.conf.
+  std::chrono::milliseconds proxy_idle{3'000};
+  std::chrono::milliseconds reply_timeout{12'000};        // For the handler's reply.
   std::chrono::milliseconds write_stall_timeout{30'000};  // For each 64 KiB the client must read.
   std::chrono::milliseconds linger_timeout{2'000};        // For reading on after the last response.
 };
@@ -199,8 +202,9 @@ class Server {
   std::uint16_t port() const;
 
   // Stops accepting (the port is free at once) and blocks until every request already received is
-  // answered, or `limit` has passed. Responses carry "Connection: close" meanwhile; later requests
-  // get on_error(503).
+  // answered, and trusted proxies have closed their connections or asked nothing for proxy_idle, or
+  // `limit` has passed. Responses carry "Connection: close" meanwhile; later requests get
+  // on_error(503).
   void drain(std::chrono::milliseconds limit);
 
   // Blocks until everything that was posted to the loops of its threads has run. Not on one of

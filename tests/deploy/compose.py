@@ -65,8 +65,27 @@ def check_service(name, service, folder):
     assert ended.returncode == 2, ended
 
 
+def check_operators(folder):
+    """Nobody but this machine reaches anything, nginx by default and the operations port always; who has a token acts by it."""
+    for name, service in file["services"].items():
+        for port in service.get("ports", []):
+            assert port.startswith("127.0.0.1:"), f"{name}: {port}"
+    assert "127.0.0.1:8081:8081" in file["services"]["api-1"]["ports"]
+    for name in ("api-1", "api-2"):
+        api = file["services"][name]
+        told = api["environment"]
+        assert told["ACCESS_LOG"] == "off" and told["OPS_TOKEN_FILE"] == "/run/secrets/ops_token", name
+        assert "ops_token" in api["secrets"] and "ops_token" in file["secrets"], name
+    shown = lambda: run(["audio-api", "--print-config"], {"OPS_TOKEN_FILE": f"{folder}/ops_token"}).stdout
+    assert re.search("^OPS_TOKEN=$", shown(), re.M), shown()
+    os.remove(f"{folder}/ops_token")
+    open(f"{folder}/ops_token", "w").write("0123456789abcdef" * 2 + "\n")
+    assert re.search(r"^OPS_TOKEN=\*\*\*$", shown(), re.M), shown()
+
+
 with tempfile.TemporaryDirectory() as folder:
     check_secrets(f"{folder}/secrets")
+    check_operators(f"{folder}/secrets")
     for name, service in file["services"].items():
         if "build" in service:
             check_service(name, service, f"{folder}/secrets")

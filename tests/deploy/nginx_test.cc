@@ -1,11 +1,16 @@
 // nginx as it stands in front of the API in compose.yaml, with its very files (.deploy/nginx),
 // before two real processes. Only addresses, ports and folders are others.
+#include <atomic>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -91,10 +96,15 @@ class Apis : public testing::Test {
   explicit Apis(std::map<std::string, std::string> environment =
                     {{"RATE_LIMIT_UNAUTHENTICATED_PER_MINUTE", "100000"}})
       : stack_(options(std::move(environment))) {
+    start_second();
+  }
+
+  void start_second() {
     auto variables = stack_.environment();
     variables["DATABASE_URL"] = stack_.database_url("api");
     variables["LISTEN"] = "127.0.0.1:" + std::to_string(second_port_);
     variables["OPS_LISTEN"] = second_ops_.substr(second_ops_.find("127"));
+    second_.reset();
     second_ =
         std::make_unique<Process>(std::vector<std::string>{program_path("audio-api"), "serve"},
                                   variables,
@@ -108,15 +118,15 @@ class Apis : public testing::Test {
     return {stack_.log_folder(), kind, stack_.api_port(), second_port_};
   }
 
-  // What each of them has refused so far.
-  std::vector<double> refused() const {
+  // How many requests each of them has answered so far with a status that begins with `status`.
+  std::vector<double> answered(const std::string& status) const {
     std::vector<double> out;
     for (const std::string& ops : {stack_.ops_url(), second_ops_}) {
       std::istringstream lines(http("GET", ops + "/metrics").body);
       out.push_back(0);
       for (std::string line; std::getline(lines, line);) {
         if (line.starts_with("audiogen_http_requests_total{") &&
-            line.find("status=\"4") != std::string::npos) {
+            line.find("status=\"" + status) != std::string::npos) {
           out.back() += std::stod(line.substr(line.rfind(' ')));
         }
       }
@@ -127,14 +137,14 @@ class Apis : public testing::Test {
   // Sends `request`, which will be refused, `count` times over connections of their own; how many
   // of them each process saw.
   std::vector<double> seen(const Nginx& nginx, const std::string& request, int count) const {
-    const auto before = refused();
+    const auto before = answered("4");
     for (int i = 0; i < count; ++i) {
       RawConnection client(nginx.port());
       const auto response = client.exchange(request);
       EXPECT_TRUE(response && response->status >= 400 && response->status < 500)
           << (response ? response->head : "no answer");
     }
-    const auto after = refused();
+    const auto after = answered("4");
     return {after[0] - before[0], after[1] - before[1]};
   }
 
@@ -251,6 +261,116 @@ TEST_F(FewGuesses, TheAddressThatNginxSeesCounts) {
     EXPECT_EQ(status_of("127.0.0.9", "203.0.113." + std::to_string(i)), i < 5 ? 401 : 429) << i;
   }
   EXPECT_EQ(status_of("127.0.0.8", "203.0.113.1"), 401);
+}
+
+// Clients who create and poll by nginx, each over one connection that it keeps. None sends anything
+// a second time.
+class Customers {
+ public:
+  explicit Customers(const Nginx& nginx) : port_(nginx.port()) {}
+  ~Customers() { stop(); }
+  Customers(const Customers&) = delete;
+  Customers& operator=(const Customers&) = delete;
+
+  void add(const Account& account) {
+    threads_.emplace_back(
+        [this, account] { live("Authorization: Bearer " + account.key + "\r\n"); });
+  }
+  void stop() {
+    stopping_ = true;
+    for (std::thread& thread : threads_) {
+      if (thread.joinable()) {
+        thread.join();
+      }
+    }
+  }
+  int created() const { return created_; }
+  int failed() const { return failed_; }
+  std::string failures() {
+    const std::scoped_lock lock(mutex_);
+    return failures_;
+  }
+
+ private:
+  void live(const std::string& key) {
+    RawConnection client(port_);
+    while (!stopping_) {
+      const auto created = ask(client,
+                               202,
+                               post_request("/api/v1/audio/generations",
+                                            Stack::body(),
+                                            key + "Content-Type: application/json\r\n"));
+      if (created) {
+        ++created_;
+        const auto id = created->body.find("aud_");
+        ask(client,
+            200,
+            get_request("/api/v1/audio/generations/" +
+                            created->body.substr(id, created->body.find('"', id) - id),
+                        key));
+      }
+    }
+  }
+
+  // So seldom that a process is now and then asked nothing for longer than it waits for those who
+  // come directly, and so many at a time that nginx keeps several connections to it.
+  std::optional<RawResponse> ask(RawConnection& client, int status, const std::string& request) {
+    pace(std::chrono::milliseconds(400));
+    auto response = client.exchange(request);
+    if (!response || response->status != status) {
+      ++failed_;
+      const std::scoped_lock lock(mutex_);
+      failures_ += (response ? response->head + response->body : "no answer") + "\n";
+      client = RawConnection(port_);
+      response.reset();
+    }
+    return response;
+  }
+
+  const std::uint16_t port_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<int> created_{0}, failed_{0};
+  std::mutex mutex_;
+  std::string failures_;
+  std::vector<std::thread> threads_;
+};
+
+// As README.md, "Upgrade", has it. A creation that nginx has sent it does not send again.
+TEST_F(Apis, StartedAnewOneAfterTheOtherTheyFailNoRequest) {
+  const Nginx nginx = front();
+  Customers customers(nginx);
+  for (std::vector<int> of{0, 0}; of[0] < 4 || of[1] < 4;) {
+    const Account account = stack_.account(100'000'000);
+    const auto before = answered("404");
+    EXPECT_EQ(http("GET", nginx.url() + kNoTask, Stack::bearer(account.key)).status, 404);
+    const std::size_t place = answered("404")[0] > before[0] ? 0 : 1;
+    if (++of[place] <= 4) {
+      customers.add(account);
+    }
+  }
+  const auto both_serve = [&] {
+    const auto from = answered("202");
+    EXPECT_TRUE(eventually(std::chrono::seconds(60), [&] {
+      const auto now = answered("202");
+      return now[0] > from[0] + 8 && now[1] > from[1] + 8;
+    }));
+  };
+  for (int round = 0; round < 3; ++round) {
+    both_serve();
+    stack_.api().signal(SIGTERM);
+    EXPECT_EQ(stack_.api().wait(std::chrono::seconds(60)), 0);
+    stack_.start_api();
+    both_serve();
+    second_->signal(SIGTERM);
+    EXPECT_EQ(second_->wait(std::chrono::seconds(60)), 0);
+    start_second();
+  }
+  both_serve();
+  customers.stop();
+  EXPECT_EQ(customers.failed(), 0) << customers.failures();
+  EXPECT_EQ(stack_.database().number(store::Sql("SELECT COUNT(*) FROM tasks")),
+            customers.created());
+  stack_.database().expect_invariants();
 }
 
 TEST_F(Apis, NginxEndsTlsItself) {

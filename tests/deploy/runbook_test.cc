@@ -194,6 +194,7 @@ class RunbookTest : public testing::Test {
     stand_in(folder + "/systemctl", "true");
     stand_in(folder + "/journalctl", "cat '" + stack_.log_folder() + "'/*.log");
     stand_in(folder + "/rabbitmqctl", "true");
+    stand_in(folder + "/nginx", "true");
     const DatabaseUrl& url = stack_.database().url();
     const std::string login = stack_.log_folder() + "/owner.cnf";
     std::ofstream(login) << "[client]\nuser=" << url.user << "\npassword=" << url.password
@@ -214,6 +215,7 @@ class RunbookTest : public testing::Test {
     environment_["CERTIFICATE"] = seen + ".pem";
     environment_["ACCOUNT"] = ann_.user;
     environment_["PROVIDER"] = "primary";
+    environment_["CREDITS"] = "-12.5";
   }
 
   static void stand_in(const std::string& file, const std::string& does) {

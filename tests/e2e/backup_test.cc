@@ -1,11 +1,14 @@
 // README.md's commands, as they stand there: a backup made while clients create and workers work,
 // and what comes of it on another database, with another folder and a broker that knows nothing.
 #include <atomic>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
 #include <sstream>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -40,6 +43,26 @@ std::string commands(int number) {
   return readme.substr(begin + kBegin.size(), end - begin - kBegin.size());
 }
 
+// On MySQL they are given to its own clients, where those are at hand, as README.md has it.
+std::string for_this_server(std::string commands) {
+  const char* const clients = std::getenv("TEST_MYSQL_CLIENTS");
+  if (clients == nullptr) {
+    return commands;
+  }
+  const std::string folder = std::string(clients) + "/";
+  const std::pair<std::string, std::string> changes[] = {
+      {"mariadb-dump ", folder + "mysqldump "},
+      {"mariadb ", folder + "mysql "},
+      {"--single-transaction ", "--single-transaction --set-gtid-purged=OFF "}};
+  for (const auto& [from, to] : changes) {
+    for (std::size_t at = commands.find(from); at != std::string::npos;
+         at = commands.find(from, at + to.size())) {
+      commands.replace(at, from.size(), to);
+    }
+  }
+  return commands;
+}
+
 // What a client was promised.
 struct Promise {
   std::string key, id;
@@ -70,11 +93,12 @@ class Backup : public testing::Test {
                                                       "\nport=" + std::to_string(url.port)
                                                 : "\nsocket=" + url.socket)
                          << "\n";
-    const Output output = run({"/bin/sh", "-euxc", "exec 2>&1; " + commands(number)},
-                              {{"OWNER", login},
-                               {"DATABASE", url.database},
-                               {"BLOBS", stack.log_folder() + "/blobs"},
-                               {"BACKUP", backup}});
+    const Output output =
+        run({"/bin/sh", "-euxc", "exec 2>&1; " + for_this_server(commands(number))},
+            {{"OWNER", login},
+             {"DATABASE", url.database},
+             {"BLOBS", stack.log_folder() + "/blobs"},
+             {"BACKUP", backup}});
     ASSERT_EQ(output.code, 0) << output.out;
   }
 

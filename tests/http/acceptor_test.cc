@@ -7,10 +7,12 @@
 #include <fstream>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/resource.h>
 
 #include "common/base/ip_address.h"
@@ -125,6 +127,57 @@ TEST(Acceptor, TakesWhoHasComeBeforeItStops) {
   ASSERT_TRUE(test::eventually(10s, [&] { return taken == 1; }));
   acceptor.stop();
   EXPECT_EQ(taken, 6);
+}
+
+// What a proxy has sent on a connection that is reset then it may not send again.
+TEST(Acceptor, ResetsNobodyWhoIsConnectedWhenItStops) {
+  constexpr int kClients = 4;
+  std::atomic<int> lost{0};
+  for (int round = 0; round < 50; ++round) {
+    Acceptor acceptor;
+    ASSERT_TRUE(acceptor.listen("127.0.0.1", 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(acceptor.port());
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    std::atomic<int> taken{0};
+    acceptor.start(
+        [&](const UniqueFd& fd, const sockaddr_storage&) {
+          taken += ::send(fd.get(), "x", 1, MSG_NOSIGNAL) == 1 ? 1 : 0;
+        },
+        [] {});
+    std::atomic<bool> stopped{false};
+    const auto connect = [&] {
+      while (!stopped) {
+        const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+        ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+        pollfd wait{fd.get(), POLLOUT, 0};
+        while (::poll(&wait, 1, 1) == 0 && !stopped) {
+        }
+        int error = 0;
+        socklen_t size = sizeof error;
+        if (wait.revents == 0 || ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0 ||
+            error != 0) {
+          continue;  // Nobody listens.
+        }
+        char byte = 0;
+        wait.events = POLLIN;
+        ::poll(&wait, 1, 60'000);
+        lost += ::recv(fd.get(), &byte, 1, 0) == 1 ? 0 : 1;
+      }
+    };
+    std::vector<std::thread> clients;
+    for (int i = 0; i < kClients; ++i) {
+      clients.emplace_back(connect);
+    }
+    EXPECT_TRUE(test::eventually(60s, [&] { return taken > 4 * kClients; }));
+    acceptor.stop();
+    stopped = true;
+    for (std::thread& client : clients) {
+      client.join();
+    }
+  }
+  EXPECT_EQ(lost, 0);
 }
 
 TEST(Acceptor, FreesItsPortWhenStopped) {

@@ -824,6 +824,46 @@ TEST_F(HttpServer, DrainsUnderLoadWithoutLosingAnAnswer) {
   EXPECT_TRUE(next.start());
 }
 
+// It sends a creation once: one that met a connection that the server has closed would be lost.
+TEST_F(HttpServer, DrainsUntilTrustedProxiesHaveClosedWhatTheyKeep) {
+  serve({.trusted_proxies = *parse_networks("127.0.0.2"), .proxy_idle = 600s});
+  RawConnection kept = connect_from("127.0.0.2"), unused = connect_from("127.0.0.2");
+  RawConnection direct = connect();
+  for (RawConnection* const connection : {&kept, &unused, &direct}) {
+    ASSERT_TRUE(connection->exchange(get_request("/hello")));
+  }
+  std::atomic<bool> drained{false};
+  std::thread drainer([&] {
+    server_->drain(600s);
+    drained = true;
+  });
+  EXPECT_TRUE(eventually([&] { return !RawConnection(port()).connected(); }));
+  EXPECT_FALSE(eventually([&] { return drained.load(); }, 500ms));
+  const auto late = kept.exchange(post_request("/echo", "late"));
+  ASSERT_TRUE(late);
+  EXPECT_EQ(late->status, 200);
+  EXPECT_EQ(late->body, "late");
+  EXPECT_EQ(late->header("connection"), "close");
+  kept.close();
+  EXPECT_FALSE(eventually([&] { return drained.load(); }, 500ms));
+  unused.close();
+  EXPECT_TRUE(eventually([&] { return drained.load(); })) << "nobody waits for direct clients";
+  drainer.join();
+}
+
+TEST_F(HttpServer, DrainsNoLongerThanAProxyMayKeepAConnection) {
+  serve({.trusted_proxies = *parse_networks("127.0.0.2"), .proxy_idle = 200ms});
+  RawConnection kept = connect_from("127.0.0.2");
+  ASSERT_TRUE(kept.exchange(get_request("/hello")));
+  const auto begin = Steady::now();
+  server_->drain(600s);
+  EXPECT_GE(Steady::now() - begin, 200ms);
+  EXPECT_LT(Steady::now() - begin, 300s);
+  const auto late = kept.exchange(get_request("/hello"));
+  ASSERT_TRUE(late);
+  EXPECT_EQ(late->status, 503);
+}
+
 TEST_F(HttpServer, GivesUpDrainingAtItsLimit) {
   serve();
   pool_.hold();
