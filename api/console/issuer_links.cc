@@ -52,7 +52,7 @@ Handling IssuerLinks::list(Call call) {
     call.fail(links.error());
     co_return;
   }
-  call.answer(200, render_list(*links));
+  call.answer_tagged(render_list(*links));
 }
 
 Handling IssuerLinks::remove(Call call) {

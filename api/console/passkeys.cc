@@ -372,7 +372,7 @@ Handling Passkeys::list(Call call) {
     call.fail(passkeys.error());
     co_return;
   }
-  call.answer(200, render_list(*passkeys));
+  call.answer_tagged(render_list(*passkeys));
 }
 
 Handling Passkeys::rename(Call call) {

@@ -211,7 +211,7 @@ Handling SignIns::list(Call call) {
     call.fail(sessions.error());
     co_return;
   }
-  call.answer(200, render_list(*sessions, *call.key().session));
+  call.answer_tagged(render_list(*sessions, *call.key().session));
 }
 
 Handling SignIns::current(Call call) {

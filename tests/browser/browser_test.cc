@@ -1,28 +1,17 @@
 // The console in a real browser, against the real stack: each file of tests beside this one, run by
 // Node over a service of its own.
-#include <cstdlib>
-#include <iostream>
-#include <sstream>
+#include <string>
 #include <string_view>
 
 #include <gtest/gtest.h>
 
 #include "tests/blob/temporary_folder.h"
-#include "tests/support/places.h"
+#include "tests/browser/node.h"
 #include "tests/support/smtp_double.h"
 #include "tests/support/stack.h"
 
 namespace audiogen::test {
 namespace {
-
-// `words` as a JSON list of texts; none has anything in it that JSON would want escaped.
-std::string json_list(const std::vector<std::string>& words) {
-  std::string out;
-  for (const std::string& word : words) {
-    out += (out.empty() ? "[\"" : ",\"") + word + "\"";
-  }
-  return out + "]";
-}
 
 class Browser : public testing::TestWithParam<const char*> {
  protected:
@@ -63,22 +52,8 @@ TEST_P(Browser, Passes) {
   environment["DATABASE_URL"] = stack_.database_url("admin");
   environment["MAILS"] = mails_.path();
   environment["BASE_URL"] = base;
-  environment["ADMIN"] = json_list({program_path("audio-api"), "admin"});
-  const std::string folder = BROWSER_FOLDER;
-  const Output output = run({"/usr/bin/env",
-                             "node",
-                             "--test-reporter=spec",
-                             "--test",
-                             folder + "/" + GetParam() + ".test.mjs"},
-                            environment);
-  EXPECT_EQ(output.code, 0) << output.out;
-  // What was measured, and how many tests there were.
-  std::istringstream lines(output.out);
-  for (std::string line; std::getline(lines, line);) {
-    if (line.find("\u2139 ") != std::string::npos) {
-      std::cout << line << "\n";
-    }
-  }
+  environment["ADMIN"] = admin_words();
+  expect_passes(BROWSER_FOLDER, GetParam(), environment);
 }
 
 INSTANTIATE_TEST_SUITE_P(Console,

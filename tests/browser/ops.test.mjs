@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, test } from "node:test";
-import { base, closeBrowser, eventually, newPage, violations } from "./support.mjs";
+import { base, closeBrowser, control, eventually, newPage, violations } from "./support.mjs";
 
 after(closeBrowser);
 
@@ -16,13 +16,6 @@ async function opened(context, options) {
   const page = await newPage(context, options);
   await page.goto(opsUrl);
   return page;
-}
-
-/** Breaks or mends something. */
-async function control(what) {
-  const response = await fetch(process.env.CONTROL_URL + what, { method: "POST" });
-  assert.equal(response.status, 200, what);
-  return response.text();
 }
 
 const head = (page) => page.locator("#verdict").innerText();

@@ -1,15 +1,13 @@
 // The operators' page in a real browser, while things die beside it. The tests are run by Node;
 // what breaks is this process's, so they ask it to break it.
 #include <csignal>
-#include <iostream>
-#include <sstream>
 #include <string>
 #include <string_view>
 
 #include <gtest/gtest.h>
 
+#include "tests/browser/node.h"
 #include "tests/e2e/chain.h"
-#include "tests/support/places.h"
 #include "tests/support/private_database.h"
 #include "tests/support/provider_double.h"
 #include "tests/support/stack.h"
@@ -94,19 +92,7 @@ TEST_F(OpsPage, Passes) {
   environment["USER_ID"] = ann.user;
   environment["USER_KEY"] = ann.key;
   environment["USER_MAIL"] = ann.email;
-  const Output output = run({"/usr/bin/env",
-                             "node",
-                             "--test-reporter=spec",
-                             "--test",
-                             std::string(BROWSER_FOLDER) + "/ops.test.mjs"},
-                            environment);
-  EXPECT_EQ(output.code, 0) << output.out;
-  std::istringstream lines(output.out);
-  for (std::string line; std::getline(lines, line);) {
-    if (line.find("\u2139 ") != std::string::npos) {
-      std::cout << line << "\n";
-    }
-  }
+  expect_passes(BROWSER_FOLDER, "ops", environment);
 }
 
 }  // namespace

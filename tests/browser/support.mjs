@@ -24,6 +24,15 @@ export async function admin(...words) {
   return stdout;
 }
 
+/** Has the process that runs the tests do what only it can; what it has to say to that. */
+export async function control(what, body = "") {
+  const response = await fetch(process.env.CONTROL_URL + what, { method: "POST", body });
+  if (!response.ok) {
+    throw new Error(`${what}: ${response.status}`);
+  }
+  return response.text();
+}
+
 /** A user of its own for every test, so that none sees what another left. */
 export async function newUser({ credits = 1000, plan = "paid" } = {}) {
   const email = `${randomUUID()}@example.com`;
@@ -165,6 +174,12 @@ export async function generated(page, prompt, more = {}) {
   });
 }
 
+/** Writes the prompt into the playground and presses the button. */
+export async function generate(page, prompt) {
+  await page.getByLabel("Prompt").fill(prompt);
+  await page.getByRole("button", { name: "Generate" }).click();
+}
+
 /** Makes a key in the dialog; its secret. */
 export async function makeKey(page, name) {
   await page.getByRole("button", { name: "New key" }).click();
@@ -186,6 +201,9 @@ export async function violations(page) {
     // By the debugger's door: the page's own policy lets in no script but its own.
     await page.evaluate(await readFile(axeSource, "utf8"));
   }
+  // Colours that are on their way to another theme are nobody's: what moves and ends has ended.
+  await page.evaluate(() => Promise.allSettled(document.getAnimations()
+    .filter((one) => one.effect?.getComputedTiming().endTime !== Infinity).map((one) => one.finished)));
   const { violations: found } = await page.evaluate((tags) => window.axe.run(document, { runOnly: tags }), rules);
   return found.map((one) => `${one.id}: ${one.nodes.map((node) => `${node.html} (${node.failureSummary})`).join(" | ")}`);
 }

@@ -371,6 +371,13 @@ TEST_F(ConsoleTest, SessionsAreListedAndEndedByTheirUser) {
   }
   EXPECT_FALSE(document["data"][0]["current"].GetBool()) << "newest first";
   EXPECT_TRUE(document["data"][1]["current"].GetBool());
+  const std::string etag = list.header("etag");
+  ASSERT_FALSE(etag.empty());
+  const Reply same = call("GET", "/sessions", first, "", {kOwnPage, "If-None-Match: " + etag});
+  EXPECT_EQ(same.status, 304);
+  EXPECT_EQ(same.body, "");
+  EXPECT_EQ(call("GET", "/sessions", second, "", {kOwnPage, "If-None-Match: " + etag}).status, 200)
+      << "another one is the current one";
   const std::string second_id = document["data"][0]["id"].GetString();
   const std::string bobs_id = call("GET", "/sessions/current", bobs).text("id");
   expect_error(call("DELETE", "/sessions/" + bobs_id, first), 404, "not_found");

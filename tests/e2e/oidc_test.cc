@@ -86,9 +86,10 @@ class OidcTest : public testing::Test {
   Reply call(const std::string& method,
              const std::string& path,
              const std::string& session,
-             const std::string& body = "") {
-    std::vector<std::string> headers = {"Sec-Fetch-Site: same-origin",
-                                        "Cookie: session=" + session};
+             const std::string& body = "",
+             std::vector<std::string> headers = {}) {
+    headers.emplace_back("Sec-Fetch-Site: same-origin");
+    headers.push_back("Cookie: session=" + session);
     if (!body.empty()) {
       headers.emplace_back("Content-Type: application/json");
     }
@@ -412,7 +413,9 @@ TEST_F(OidcTest, ItsOwnerSeesTheLinkAndEndsIt) {
   EXPECT_STREQ(link["issuer"].GetString(), issuer().c_str());
   EXPECT_EQ(link["email"].GetString(), ann.email);
   EXPECT_STREQ(link["linked_at"].GetString(), link["last_used_at"].GetString());
-  EXPECT_EQ(call("GET", "/account/issuers", bobs).body,
+  const std::string tag = "If-None-Match: " + listed.header("etag");
+  EXPECT_EQ(call("GET", "/account/issuers", anns, "", {tag}).status, 304);
+  EXPECT_EQ(call("GET", "/account/issuers", bobs, "", {tag}).body,
             R"({"object":"list","data":[],"has_more":false,"next_cursor":null})");
   const std::string path = "/account/issuers/" + id;
   const Reply last = call("DELETE", path, anns);

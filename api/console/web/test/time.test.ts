@@ -10,6 +10,10 @@ test("relative times", () => {
   assert.equal(relative("2026-11-20T20:00:00Z", now), "3 h ago");
   assert.equal(relative("2026-11-19T20:00:00Z", now), "1 day ago");
   assert.equal(relative("2026-12-20T23:10:32Z", now), "in 30 days");
+  assert.equal(relative("2026-11-27T23:10:31Z", now), "in 7 days", "what was made to end in seven days, a second later");
+  assert.equal(relative("2026-11-22T09:00:00Z", now), "in 1 day");
+  assert.equal(relative("2026-11-21T23:09:00Z", now), "in 1 day", "and not in 24 h");
+  assert.equal(relative("2026-11-20T23:12:00Z", now), "in 1 min");
 });
 
 test("a wait is told in seconds up to two minutes, then in whole minutes", () => {

@@ -20,8 +20,11 @@ export function MailChange() {
   useEffect(() => {
     void learnWays();
   }, []);
-  if (ways.value?.mail !== true) {
+  if (ways.value === undefined) {
     return null;
+  }
+  if (!ways.value.mail) {
+    return <ByOperator />;
   }
   const ask = () => action.run(async () => {
     sentTo.value = undefined;
@@ -48,6 +51,16 @@ export function MailChange() {
         )}
         <div><Button type="submit" busy={action.busy.value}>Send the link</Button></div>
       </form>
+    </Card>
+  );
+}
+
+/** Without mail nobody could show that the new address is his; an operator may change it all the same. */
+function ByOperator() {
+  return (
+    <Card title="Mail address">
+      <p>It cannot be changed here: this service sends no mails, so no link can confirm another address. Your operator changes it:</p>
+      <p><code>audio-api admin user email --user {current.value?.email} --email …</code></p>
     </Card>
   );
 }

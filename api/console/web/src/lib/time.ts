@@ -4,17 +4,21 @@ const minute = 60;
 const hour = 60 * minute;
 const day = 24 * hour;
 
-/** "just now", "5 min ago", "in 3 days": whole units, rounded down. */
+/**
+ * "just now", "5 min ago", "in 3 days": whole units. What has passed is rounded down, what is to come to the nearest: what
+ * ends in seven days has a second less to go when that is read.
+ */
 export function relative(then: string, now: number): string {
   const seconds = Math.trunc((Date.parse(then) - now) / 1000);
   const size = Math.abs(seconds);
   if (size < minute) {
     return seconds > 0 ? "in less than a minute" : "just now";
   }
+  const units = (unit: number) => (seconds > 0 ? Math.round(size / unit) : Math.floor(size / unit));
   const [count, unit] =
-    size < hour ? [Math.floor(size / minute), "min"]
-    : size < day ? [Math.floor(size / hour), "h"]
-    : [Math.floor(size / day), Math.floor(size / day) === 1 ? "day" : "days"];
+    units(minute) < 60 ? [units(minute), "min"]
+    : units(hour) < 24 ? [units(hour), "h"]
+    : [units(day), units(day) === 1 ? "day" : "days"];
   return seconds > 0 ? `in ${count} ${unit}` : `${count} ${unit} ago`;
 }
 

@@ -1,5 +1,5 @@
 import { useComputed, useSignal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import { account, catalogue, generations } from "../api/calls";
 import { isCode, type Failure } from "../api/failure";
 import { type Account, isOpen, type Model, type OutputFormat, type Pricing, type Voice } from "../api/types";
@@ -181,7 +181,8 @@ function Prompt({ limit, problem }: { limit: number; problem: string | undefined
 
 function References({ problem }: { problem: string | undefined }) {
   const now = draft.value;
-  const used = now.imageUrl !== "" || now.audioReferences.some((url) => url !== "");
+  // As the page begins: afterwards it is the reader's, and does not close under what is being cleared.
+  const used = useMemo(() => now.imageUrl !== "" || now.audioReferences.some((url) => url !== ""), []);
   return (
     <details class="card more" open={used}>
       <summary>References <span class="optional">optional</span></summary>

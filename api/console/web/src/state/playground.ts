@@ -32,7 +32,7 @@ export const run = signal<Run | undefined>(undefined);
 
 let stopRunning = new AbortController();
 
-/** A second press so soon is the other half of a double click. */
+/** A second press so soon for the same is the other half of a double click. */
 const doubleClick = 1000;
 
 export function isUnderWay(current: Run | undefined): boolean {
@@ -49,10 +49,11 @@ export function mayBeAccepted(current: Run): boolean {
 export function submit(body: RequestBody): void {
   const before = run.peek();
   const now = Date.now();
-  if (isUnderWay(before) || (before !== undefined && (now - before.startedAt < doubleClick || now < (before.allowedAt ?? 0)))) {
+  const same = before !== undefined && JSON.stringify(before.body) === JSON.stringify(body);
+  if (isUnderWay(before) || (before !== undefined && ((same && now - before.startedAt < doubleClick) || now < (before.allowedAt ?? 0)))) {
     return;
   }
-  const again = before !== undefined && mayBeAccepted(before) && JSON.stringify(before.body) === JSON.stringify(body);
+  const again = same && mayBeAccepted(before);
   begin(again ? { body, key: before.key, startedAt: now, unanswered: true } : { body, key: crypto.randomUUID(), startedAt: now });
 }
 
