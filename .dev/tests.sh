@@ -15,8 +15,8 @@ private_services() {
   TEST_DATABASE_URL=$(mariadb_url "$mariadb" "$port" owner)
   unset TEST_MYSQL_CLIENTS
   if [[ $(database_kind "$mariadb") == mysql ]]; then
-    mysql_clients "$private_folder"
     export TEST_MYSQL_CLIENTS=$private_folder/clients
+    mysql_clients "$TEST_MYSQL_CLIENTS"
   fi
   with_ports "$2_AMQP_PORT" $(($3 + 366)) 3 "$rabbitmq/rabbitmq.pid" private_rabbitmq "$rabbitmq" ||
     die 'RabbitMQ does not start'

@@ -101,14 +101,15 @@ mysql_install() {
   mv "$dir/data.new" "$dir/data-mysql"
 }
 
-# mysql_clients DIR: MySQL's own clients, as programs in DIR/clients. Files they are to read lie in DIR.
+# mysql_clients DIR: MySQL's own clients, as programs in DIR. They read files anywhere, so they run with unstable's
+# libraries, but not in its folder.
 mysql_clients() {
-  local name command_there
-  mkdir -p "$1/clients"
+  local name loader
+  loader=$(echo "$unstable"/usr/lib/*/ld-linux-*.so.*)
+  mkdir -p "$1"
   for name in mysql mysqldump; do
-    in_unstable "$1" "/usr/bin/$name"
-    printf '#!/bin/bash\nexec %s "$@"\n' "${command_there[*]@Q}" >"$1/clients/$name"
-    chmod 700 "$1/clients/$name"
+    printf '#!/bin/bash\nexec %q --library-path %q %q "$@"\n' "$loader" "${loader%/*}" "$unstable/usr/bin/$name" >"$1/$name"
+    chmod 700 "$1/$name"
   done
 }
 

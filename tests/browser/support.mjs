@@ -124,6 +124,10 @@ export async function open(page, path) {
 /** Everything that was asked for has been answered and drawn. */
 export async function settled(page) {
   await page.locator("#main h1").first().waitFor({ state: "attached" });
+  // What a page asks for it asks for once it has been painted; until then it is not busy either.
+  await page.evaluate(() => new Promise((painted) => {
+    requestAnimationFrame(() => setTimeout(() => requestAnimationFrame(() => setTimeout(painted))));
+  }));
   await page.waitForFunction(() => document.querySelector('#main [aria-busy="true"], #main[aria-busy="true"], .skeleton') === null);
 }
 
