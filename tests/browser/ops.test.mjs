@@ -110,7 +110,8 @@ test("one user has a backlog", async (context) => {
   const page = await opened(context);
   await control("/provider/hangs");
   await create(40);
-  await says(context, page, new RegExp(`One user has most of what is open: ${process.env.USER_ID}`));
+  // Who is heaviest is looked at every 30 s at least; more often where it costs the database little.
+  await says(context, page, new RegExp(`One user has most of what is open: ${process.env.USER_ID}`), 40_000);
   assert.match(await page.locator("#users").innerText(), new RegExp(process.env.USER_ID));
 });
 
