@@ -39,7 +39,7 @@ TEST(OpsPage, IsOneSmallDocument) {
   for (const char* outside : {" src=", "<link rel=\"stylesheet", "@import", "url(", "<iframe"}) {
     EXPECT_THAT(html, Not(HasSubstr(outside))) << "it needs nothing else";
   }
-  EXPECT_THAT(html, HasSubstr("--accent: light-dark(")) << "the colours are the console's";
+  EXPECT_THAT(html, HasSubstr("--accent:light-dark(")) << "the colours are the console's";
 }
 
 TEST(OpsPage, ItsPolicyLetsInItselfAlone) {

@@ -2,7 +2,6 @@
 // providers can do.
 #include <algorithm>
 #include <cmath>
-#include <csignal>
 #include <cstdlib>
 #include <memory>
 #include <span>
@@ -259,65 +258,6 @@ void bench_broker_away(Context& context) {
                        .unit = "s",
                        .at_most = true,
                        .digits = 2});
-  stand.audit();
-}
-
-// Workers come and go while calls take a minute: when what they hold, or could have, is worked on.
-void bench_rebalance(Context& context) {
-  constexpr int kPlaces = 20;
-  context.report.begin("rebalance",
-                       "Calls take a minute, a worker has 20 places, twice as many tasks wait. How "
-                       "long until a worker that is added has its first task, and until one with "
-                       "room has all 20 of another that is killed, or told to end and given 100 ms "
-                       "for it.");
-  Stand stand({.api = true, .users = 1, .environment = {{"DRAIN_LIMIT_MS", "100"}}});
-  const Provider provider(stand.stack().log_folder(), 60'000);
-  stand.watch("provider", {provider.pid()});
-  const auto add_worker = [&](int places) {
-    stand.add_worker(
-        {{"PROVIDERS_FILE", provider.file()}, {"WORKER_IN_FLIGHT", std::to_string(places)}});
-  };
-  const auto held_by = [&](int worker) {
-    return number(stand,
-                  "SELECT COUNT(*) FROM tasks WHERE state=2 AND attempt_state=1 AND worker=(SELECT "
-                  "id FROM workers ORDER BY started_at LIMIT 1 OFFSET " +
-                      std::to_string(worker) + ")");
-  };
-  const auto wait_until_held = [&](int worker, std::int64_t tasks) {
-    const auto began = Clock::now();
-    if (!test::eventually(std::chrono::minutes(3), [&] { return held_by(worker) >= tasks; })) {
-      fail("worker " + std::to_string(worker) + " does not get its tasks");
-    }
-    return since(began);
-  };
-  const auto tell = [&](const std::string& what, double seconds, double most) {
-    context.report.line({.name = what, .note = "after " + fixed(seconds, 2) + " s"});
-    context.report.goal({.what = "rebalance: " + what,
-                         .figure = seconds,
-                         .target = most,
-                         .unit = "s",
-                         .at_most = true,
-                         .digits = 2});
-  };
-  add_worker(kPlaces);
-  for (int i = 0; i < 2 * kPlaces; ++i) {
-    if (const int status = stand.create(0); status != 202) {
-      fail("a creation was answered " + std::to_string(status));
-    }
-  }
-  wait_until_held(0, kPlaces);
-  add_worker(kPlaces);
-  tell("an added worker has its first task", wait_until_held(1, 1), 2);
-  wait_until_held(1, kPlaces);
-  add_worker(4 * kPlaces);
-  if (!test::eventually(std::chrono::minutes(1),
-                        [&] { return number(stand, "SELECT COUNT(*) FROM workers") == 3; })) {
-    fail("the third worker does not start");
-  }
-  stand.stack().worker(0).kill();
-  tell("tasks of a killed worker are worked on", wait_until_held(2, kPlaces), 31);
-  stand.stack().worker(1).signal(SIGTERM);
-  tell("tasks of a worker that leaves are worked on", wait_until_held(2, 2 * kPlaces), 1.1);
   stand.audit();
 }
 
