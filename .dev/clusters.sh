@@ -260,6 +260,7 @@ command__nodes() {
 }
 
 command__galera() {
+  local DATABASE=mariadb  # Galera is MariaDB's, whatever else runs here.
   local usage='usage: _galera start DIR [NODE], or stop|kill DIR NODE' dir
   (($# == 3)) || [[ ${1:-}:$# == start:2 ]] || die "$usage"
   mkdir -p "$2" && dir=$(cd "$2" && pwd -P)
@@ -275,6 +276,7 @@ command__galera() {
 }
 
 command__rabbits() {
+  local BROKER=3  # As Debian 12 has it.
   local usage='usage: _rabbits start DIR [NODE], stop|kill DIR NODE, or control DIR NODE ARGUMENTS…' dir
   (($# >= 3)) || [[ ${1:-}:$# == start:2 ]] || die "$usage"
   mkdir -p "$2" && dir=$(cd "$2" && pwd -P)
