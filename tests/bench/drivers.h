@@ -42,6 +42,7 @@ void bench_neighbours(Context& context);
 void bench_fairness(Context& context);
 // promises_driver.cc
 void bench_broker_away(Context& context);
+void bench_rebalance(Context& context);
 void bench_over_capacity(Context& context);
 // backlog_driver.cc
 void bench_backlog(Context& context);

@@ -2,6 +2,7 @@
 // providers can do.
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <memory>
 #include <span>
@@ -220,7 +221,7 @@ void bench_broker_away(Context& context) {
   }));
   const double had = confirmed();
   for (std::size_t i = 0; i < few; ++i) {
-    if (const int status = stand.create(0); status != 202) {
+    if (const int status = stand.create(static_cast<std::size_t>(i)); status != 202) {
       fail("a creation was answered " + std::to_string(status));
     }
   }
@@ -258,6 +259,72 @@ void bench_broker_away(Context& context) {
                        .unit = "s",
                        .at_most = true,
                        .digits = 2});
+  stand.audit();
+}
+
+// Workers come and go while calls take a minute: when what they hold, or could have, is worked on.
+void bench_rebalance(Context& context) {
+  constexpr std::size_t kPlaces = 20;
+  constexpr std::size_t kTasks = 3 * kPlaces;
+  context.report.begin(
+      "rebalance",
+      "Calls take a minute, a worker has 20 places, 60 users have a task each. How "
+      "long until a worker that is added has its first task and until it has 20, "
+      "and until one with room works on all of another that is told to end, after "
+      "the second that it has for it, or killed.");
+  Stand stand({.api = true, .users = kTasks, .environment = {{"DRAIN_SECONDS", "1"}}});
+  const Provider provider(stand.stack().log_folder(), 60'000);
+  stand.watch("provider", {provider.pid()});
+  const auto add_worker = [&](std::size_t places) {
+    stand.add_worker(
+        {{"PROVIDERS_FILE", provider.file()}, {"WORKER_IN_FLIGHT", std::to_string(places)}});
+  };
+  const auto held_by = [&](int worker) {
+    return number(stand,
+                  "SELECT COUNT(*) FROM tasks WHERE state=2 AND attempt_state=1 AND worker=(SELECT "
+                  "id FROM workers ORDER BY started_at LIMIT 1 OFFSET " +
+                      std::to_string(worker) + ")");
+  };
+  const auto wait_until_held = [&](int worker, std::int64_t tasks) {
+    const auto began = Clock::now();
+    if (!test::eventually(std::chrono::minutes(3), [&] { return held_by(worker) >= tasks; })) {
+      fail("worker " + std::to_string(worker) + " does not get its tasks");
+    }
+    return since(began);
+  };
+  const auto tell = [&](const std::string& what, double seconds, double most) {
+    context.report.line({.name = what, .note = "after " + fixed(seconds, 2) + " s"});
+    context.report.goal({.what = "rebalance: " + what,
+                         .figure = seconds,
+                         .target = most,
+                         .unit = "s",
+                         .at_most = true,
+                         .digits = 2});
+  };
+  add_worker(kPlaces);
+  for (std::size_t i = 0; i < kTasks; ++i) {
+    if (const int status = stand.create(i); status != 202) {
+      fail("a creation was answered " + std::to_string(status));
+    }
+  }
+  wait_until_held(0, kPlaces);
+  add_worker(kPlaces);
+  const double first = wait_until_held(1, 1);
+  tell("an added worker has its first task", first, 2);
+  tell("an added worker has 20", first + wait_until_held(1, kPlaces), 2);
+  add_worker(2 * kTasks);
+  // The express lane may take an eighth more places, so how many wait is not the same each time.
+  const auto all_held = [&] { return held_by(0) + held_by(1) + held_by(2); };
+  if (!test::eventually(std::chrono::minutes(1), [&] { return all_held() == kTasks; })) {
+    fail("the third worker does not take what waits");
+  }
+  const std::int64_t after_one = held_by(2) + held_by(1);
+  stand.stack().worker(1).signal(SIGTERM);
+  tell("all tasks of a worker that has left are worked on", wait_until_held(2, after_one) - 1, 1);
+  if (!context.smoke) {  // A lease is 30 s.
+    stand.stack().worker(0).kill();
+    tell("all tasks of a killed worker are worked on", wait_until_held(2, kTasks), 31);
+  }
   stand.audit();
 }
 
