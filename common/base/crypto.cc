@@ -85,20 +85,37 @@ bool constant_time_equal(std::string_view a, std::string_view b) {
 }
 
 std::uint32_t crc32(std::string_view data) {
-  static const auto kTable = [] {
-    std::array<std::uint32_t, 256> table{};
-    for (std::uint32_t i = 0; i < table.size(); ++i) {
+  // kTables[k][b] is what b leaves after k more bytes, so that four bytes are one step: every
+  // request's key is checked.
+  static const auto kTables = [] {
+    std::array<std::array<std::uint32_t, 256>, 4> tables{};
+    for (std::uint32_t i = 0; i < 256; ++i) {
       std::uint32_t value = i;
       for (int bit = 0; bit < 8; ++bit) {
         value = (value & 1U) != 0U ? 0xEDB88320U ^ (value >> 1U) : value >> 1U;
       }
-      table[i] = value;
+      tables[0][i] = value;
     }
-    return table;
+    for (std::size_t k = 1; k < tables.size(); ++k) {
+      for (std::size_t i = 0; i < 256; ++i) {
+        const std::uint32_t before = tables[k - 1][i];
+        tables[k][i] = tables[0][before & 0xFFU] ^ (before >> 8U);
+      }
+    }
+    return tables;
   }();
+  const auto byte = [&](std::size_t i) {
+    return std::uint32_t{static_cast<std::uint8_t>(data[i])};
+  };
   std::uint32_t crc = 0xFFFFFFFFU;
-  for (const char c : data) {
-    crc = kTable[(crc ^ static_cast<std::uint8_t>(c)) & 0xFFU] ^ (crc >> 8U);
+  std::size_t at = 0;
+  for (; data.size() - at >= 4; at += 4) {
+    crc ^= byte(at) | byte(at + 1) << 8U | byte(at + 2) << 16U | byte(at + 3) << 24U;
+    crc = kTables[3][crc & 0xFFU] ^ kTables[2][(crc >> 8U) & 0xFFU] ^
+          kTables[1][(crc >> 16U) & 0xFFU] ^ kTables[0][crc >> 24U];
+  }
+  for (; at < data.size(); ++at) {
+    crc = kTables[0][(crc ^ byte(at)) & 0xFFU] ^ (crc >> 8U);
   }
   return crc ^ 0xFFFFFFFFU;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <compare>
 #include <cstdint>
 #include <functional>
@@ -17,7 +18,13 @@ namespace audiogen {
 struct Uuid {
   std::array<std::uint8_t, 16> bytes{};
   friend auto operator<=>(const Uuid&, const Uuid&) = default;
-  friend bool operator==(const Uuid&, const Uuid&) = default;
+  // As two words: the default compares byte by byte, and every map of tasks and users compares.
+  friend constexpr bool operator==(const Uuid& a, const Uuid& b) {
+    return std::bit_cast<Words>(a.bytes) == std::bit_cast<Words>(b.bytes);
+  }
+
+ private:
+  using Words = std::array<std::uint64_t, 2>;
 };
 
 // A new UUIDv7 of the present wall clock. Thread-safe; ids of one thread grow strictly.
