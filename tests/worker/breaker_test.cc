@@ -108,6 +108,44 @@ TEST_F(BreakerTest, OneThatThrottlesUsIsLeftAloneWhenItLetsNobodyThrough) {
   EXPECT_EQ(breaker_.state(now_), Breaker::State::kOpen);
 }
 
+// An account that has room for five turned away what came beside them, and was left by all.
+TEST_F(BreakerTest, ThrottlesAreNoFailuresAmongMany) {
+  for (std::uint64_t task = 0; task < 40; ++task) {
+    ASSERT_TRUE(breaker_.allow(now_)) << task;
+    breaker_.answered(now_);
+    breaker_.proved(Breaker::Failure::kThrottled, now_, task);
+    if (task % 9 == 8) {
+      ASSERT_TRUE(breaker_.allow(now_)) << task;
+      breaker_.record(true, now_);
+    }
+  }
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kClosed);
+  record(8, true);
+  for (std::uint64_t task = 50; task < 60; ++task) {
+    ASSERT_TRUE(breaker_.allow(now_)) << task;
+    breaker_.answered(now_);
+    breaker_.proved(Breaker::Failure::kThrottled, now_, task);
+  }
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kOpen)
+      << "ten in a row, after many that went well";
+}
+
+// It has answered, so it works; whoever else calls it may just have its places.
+TEST_F(BreakerTest, AProbeThatIsThrottledIsMadeAgainAtOnce) {
+  record(3, false);
+  now_ += seconds(15);
+  for (std::uint64_t task = 0; task < 3; ++task) {
+    ASSERT_TRUE(breaker_.allow(now_)) << task;
+    EXPECT_FALSE(breaker_.allow(now_)) << "one at a time";
+    breaker_.answered(now_);
+    breaker_.proved(Breaker::Failure::kThrottled, now_, task);
+    EXPECT_EQ(breaker_.state(now_), Breaker::State::kHalfOpen);
+  }
+  ASSERT_TRUE(breaker_.allow(now_));
+  breaker_.record(true, now_);
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kClosed);
+}
+
 // Its retries were taken for as many failures of the provider, and others were kept from it.
 TEST_F(BreakerTest, OneTaskThatFailsAgainAndAgainIsOneFailure) {
   const auto fail = [this](std::uint64_t task, Breaker::Failure how = Breaker::Failure::kUsual) {

@@ -299,6 +299,12 @@ TEST(Chain, WhoeverWantsFewerCallsOfUsIsNotTakenForBroken) {
   }
   EXPECT_TRUE(chain.admit(0, kTime));
   EXPECT_FALSE(chain.admit(1, kTime));
+  // While they are to come again they say nothing, however many.
+  for (std::uint64_t task = 10; task < 40; ++task) {
+    ASSERT_TRUE(chain.admit(2, kTime)) << task;
+    chain.failed(2, Fault::kThrottled, {.what = task, .comes_again = true});
+  }
+  EXPECT_TRUE(chain.admit(2, kTime));
 }
 
 TEST(Chain, WhatWeEndOurselvesIsNoFailureOfTheProvider) {

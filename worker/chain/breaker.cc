@@ -98,12 +98,12 @@ void Breaker::proved(Failure failure, Time now, std::optional<std::uint64_t> of)
     if (own_state(now) == State::kOpen) {
       return;  // A call from before it opened: its failure is what opened it.
     }
-    probe_at_.reset();
+    probe_at_.reset();  // So that another is made at once where the answer was only "later".
     if (success) {
       opened_at_.reset();
       troubled_since_.reset();
       slots_ = {};
-    } else {
+    } else if (failure != Failure::kThrottled) {
       open(now, failure);
     }
     return;
@@ -114,7 +114,8 @@ void Breaker::proved(Failure failure, Time now, std::optional<std::uint64_t> of)
   } else if (of && failure != Failure::kLasting) {
     known = remember(*of, failure);
   }
-  if (known != Known::kNot) {
+  const bool counts = known == Known::kNot && failure != Failure::kThrottled;
+  if (!counts) {
     // That it fails again says nothing new. Neither does it say that others work.
     Slot& recent = slot(now);
     recent.calls -= std::min(recent.calls, 1U);
@@ -129,7 +130,7 @@ void Breaker::proved(Failure failure, Time now, std::optional<std::uint64_t> of)
     failures_in_row_ += failure == Failure::kThrottled ? 0 : 1;
     ++refusals_in_row_;
   }
-  slot(now).failures += success || known != Known::kNot ? 0U : 1U;
+  slot(now).failures += success || !counts ? 0U : 1U;
   std::uint32_t calls = 0;
   std::uint32_t failures = 0;
   for (const Slot& recent : slots_) {
@@ -143,9 +144,11 @@ void Breaker::proved(Failure failure, Time now, std::optional<std::uint64_t> of)
   // are many but slow (each of them times out), too few answers are in the window for the share.
   const bool few = calls + under_way_ < rules_.calls_min;
   const bool share = calls >= rules_.calls_min;
-  const bool in_row =
-      (few && failures_in_row_ >= rules_.failures_in_row) || refusals_in_row_ >= rules_.calls_min;
-  if (share ? failures > rules_.failures_max * calls : in_row) {
+  const bool in_row = few && failures_in_row_ >= rules_.failures_in_row;
+  // Among many calls as well, where the last word is that it wants fewer: no share tells of those.
+  const bool refused =
+      (!share || failure == Failure::kThrottled) && refusals_in_row_ >= rules_.calls_min;
+  if (refused || (share ? failures > rules_.failures_max * calls : in_row)) {
     open(now, failure);
     troubled_since_ = now;
     probe_at_.reset();

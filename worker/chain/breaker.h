@@ -32,7 +32,7 @@ class Breaker {
     kNone,
     kPassing,    // It is asked again at once; or it may be the text's fault. It counts among many,
                  // but not in a row.
-    kThrottled,  // It works, for others. Only many in a row count.
+    kThrottled,  // It works, for others: no failure. Only many in a row count.
     kUsual,
     kLasting,  // Until a person acts.
   };

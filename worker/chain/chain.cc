@@ -363,18 +363,18 @@ bool Chain::admit(std::size_t position, TaskTime time) const {
 }
 
 void Chain::failed(std::size_t position, Fault fault, const Failing& of) const {
+  if (fault == Fault::kThrottled && of.comes_again) {
+    return said_nothing(position);  // "Later" was its word, and later it is.
+  }
   switch (fault) {
     // A text that kills it is no sign that it works: as a success it would close a breaker that
     // others' failures have opened. And what we end, or never begin, is nobody's failure.
     case Fault::kBrokenByInput:
     case Fault::kOutOfTime:
     case Fault::kNotCalled:
-    case Fault::kCanceled: {
-      Link& link = *links_[position];
-      const MutexLock lock(link.mutex);
-      link.breaker.said_nothing(Clock::now());
+    case Fault::kCanceled:
+      said_nothing(position);
       break;
-    }
     case Fault::kRetrySame:
     case Fault::kThrottled:
     case Fault::kTryNext:
@@ -386,6 +386,12 @@ void Chain::failed(std::size_t position, Fault fault, const Failing& of) const {
       proved(position, fault, of);
       break;
   }
+}
+
+void Chain::said_nothing(std::size_t position) const {
+  Link& link = *links_[position];
+  const MutexLock lock(link.mutex);
+  link.breaker.said_nothing(Clock::now());
 }
 
 void Chain::answered(std::size_t position) const {

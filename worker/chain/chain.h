@@ -135,6 +135,8 @@ class Chain {
   std::vector<ProviderStatus> status() const;
 
  private:
+  void said_nothing(std::size_t position) const;
+
   struct Link {
     Link(std::unique_ptr<AudioProvider> of, std::shared_ptr<Account> account)
         : provider(std::move(of), std::move(account)) {}
