@@ -1,5 +1,5 @@
 // How the service stands, for everybody who asks this process: one look at the database for all of
-// them, at most one every two seconds, and none while nobody asks. So any number of viewers cost
+// them, at most about one a second, and none while nobody asks. So any number of viewers cost
 // what one does.
 #pragma once
 
@@ -50,8 +50,9 @@ class SituationWatch {
   using Answer = std::function<void(std::shared_ptr<const Seen>)>;
   enum class Asks { kPeople, kMonitor, kPage };
   struct Options {
-    // What was seen so long ago, or was not told then, is good enough.
-    std::chrono::milliseconds kept{2'000};
+    // What was seen so long ago, or was not told then, is good enough. Whoever asks once a second,
+    // as pages do, so shows nothing that is older than two.
+    std::chrono::milliseconds kept{900};
     // A monitor that has not asked for so long asks no more.
     std::chrono::milliseconds monitored{120'000};
     // The same of a page.
