@@ -116,8 +116,9 @@ void write_pulled_back(Session& session, const LockedTasks& tasks, Instant now) 
       << " SECOND, created_at, LEAST(created_at, updated_at)), deadline_at) MICROSECOND), "
          "lease_until=LEAST(lease_until, TIMESTAMP"
       << now + kLease << "), wake_at=LEAST(wake_at, deadline_at, IF(lane=" << Lane::kParked
-      << ", deadline_at, COALESCE(lease_until, GREATEST(next_run_at, TIMESTAMP" << now
-      << ")))), updated_at=LEAST(updated_at, TIMESTAMP" << now
+      << ", deadline_at, COALESCE(lease_until, LEAST(TIMESTAMP" << now + kLookWithin
+      << ", GREATEST(next_run_at, TIMESTAMP" << now
+      << "))))), updated_at=LEAST(updated_at, TIMESTAMP" << now
       << ") WHERE wake_at IS NOT NULL AND id IN (";
   list(sql, tasks.rows, [&](const auto& row) { sql << row.first; }) << ")";
   session.later(sql);

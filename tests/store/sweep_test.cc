@@ -659,14 +659,17 @@ TEST_F(JumpTest, AFirstLookWithAClockThatIsAheadReapsNothing) {
 
 TEST_F(JumpTest, AStepBackBlindsNobody) {
   const UserId user = db_.add_user();
-  const TaskId hinted = create(user), retried = create(user), lost = create(user);
+  const TaskId hinted = create(user), retried = create(user), lost = create(user),
+               later = create(user);
   db_.execute(Sql("UPDATE tasks SET wake_at=UTC_TIMESTAMP(6) WHERE id=") << hinted);
   must(store_.report_api(ApiId::make(), TaskId::make()));
   sweep();
   ASSERT_EQ(db_.number(Sql("SELECT COUNT(*) FROM sweep_pass WHERE after_id=") << hinted), 1);
-  SettleCommand retry = settle_command(Settle::kRetry, *claim(retried));
-  retry.retry_after = 2s;
-  settle(retry);
+  for (const auto& [task, after] : {std::pair(retried, 2s), std::pair(later, 500s)}) {
+    SettleCommand retry = settle_command(Settle::kRetry, *claim(task));
+    retry.retry_after = after;
+    settle(retry);
+  }
   claim(lost);
   set_clock(-240s);
   sweep();
@@ -674,7 +677,9 @@ TEST_F(JumpTest, AStepBackBlindsNobody) {
   EXPECT_LE(seconds_until(retried, "wake_at"), 2);
   EXPECT_LE(seconds_until(lost, "lease_until"), 30);
   EXPECT_LE(seconds_until(lost, "wake_at"), 30);
-  for (const TaskId task : {hinted, retried, lost}) {
+  EXPECT_GT(seconds_until(later, "next_run_at"), 490);
+  EXPECT_LE(seconds_until(later, "wake_at"), kLookWithin / 1s) << "or nobody counts it";
+  for (const TaskId task : {hinted, retried, lost, later}) {
     EXPECT_LE(seconds_until(task, "deadline_at"), 900);
   }
   // Time goes on: a retry is sent, a lease is taken back, in the pass that began after the step.
