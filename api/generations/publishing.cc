@@ -14,6 +14,12 @@ constexpr auto kWaitMax = std::chrono::seconds(60);
 
 }  // namespace
 
+prometheus::Counter& paused_creations() {
+  static prometheus::Counter& out =
+      metrics::counter("creations_paused_total", "Creations refused while an operator paused them");
+  return out;
+}
+
 TaskPublisher::TaskPublisher(const Config& config, ApiId id, const http::RequestMeter& creations)
     : id_(id),
       creations_(creations),
@@ -69,9 +75,12 @@ bool TaskPublisher::report() {
     from = unsent_.from(now);
     all_sent = unsent_.empty();
   }
+  const std::uint64_t answered = creations_.answered("POST"),
+                      refused = creations_.answered("POST", 503);
+  const std::uint64_t paused =
+      std::min(static_cast<std::uint64_t>(paused_creations().Value()), refused);
   const CreationCount last_minute = refusals_.look(
-      Refusals::Clock::now(),
-      {.answered = creations_.answered("POST"), .refused = creations_.answered("POST", 503)});
+      Refusals::Clock::now(), {.answered = answered - paused, .refused = refused - paused});
   // Without a report more tasks than necessary are looked at.
   static_cast<void>(store_.report_api(id_, from, last_minute));
   return all_sent;

@@ -16,6 +16,10 @@
 
 namespace audiogen::api {
 
+// Creations refused because an operator has paused intake, which is nobody's fault. Counted before
+// they are answered.
+prometheus::Counter& paused_creations();
+
 class TaskPublisher {
  public:
   // Blocks until the database knows of this process, or does not answer. `creations`: the meter of

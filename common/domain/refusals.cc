@@ -14,9 +14,13 @@ CreationCount Refusals::look(Clock::time_point now, CreationCount so_far) {
   if (looks_.empty() || now - looks_.back().at >= std::chrono::seconds(1)) {
     looks_.push_back({now, so_far});
   }
-  // The two counts are not read at one instant, so of a refusal just now only one may tell.
-  const std::uint64_t answered = so_far.answered - before.answered;
-  return {.answered = answered, .refused = std::min(answered, so_far.refused - before.refused)};
+  // The counts are not read at one instant, so of a refusal just now only one may tell.
+  const auto since = [](std::uint64_t now_, std::uint64_t then) {
+    return now_ - std::min(now_, then);
+  };
+  const std::uint64_t answered = since(so_far.answered, before.answered);
+  return {.answered = answered,
+          .refused = std::min(answered, since(so_far.refused, before.refused))};
 }
 
 }  // namespace audiogen

@@ -11,7 +11,7 @@ namespace audiogen {
 // Answers to creations.
 struct CreationCount {
   std::uint64_t answered = 0;
-  std::uint64_t refused = 0;  // Of these, with 503.
+  std::uint64_t refused = 0;  // Of these, with 503; not what an operator has paused.
 
   // 0 to 1; 0 where there was none to refuse.
   double refused_share() const {

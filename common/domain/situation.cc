@@ -64,8 +64,12 @@ std::string silence_of(const Situation& situation) {
 
 // What is no client's doing, and more than chance: so many, and such a share. The alerts
 // FailureRateHigh and ErrorBudgetFast have the same shares.
-constexpr std::uint64_t kFailuresLeast = 3;
+constexpr std::uint64_t kLeast = 3;
 constexpr double kFailedShare = 0.05, kRefusedShare = 0.0144;
+
+bool is_much(std::uint64_t bad, std::uint64_t all, double share) {
+  return bad >= kLeast && static_cast<double>(bad) > share * static_cast<double>(all);
+}
 
 bool is_ours(std::string_view code) {
   return code == failure_code_name(FailureCode::kProviderUnavailable) ||
@@ -89,24 +93,39 @@ std::string failures_of(const Situation& situation) {
       most = std::max(most, count);
     }
   }
-  const std::uint64_t all = ended->all();
-  if (failed < kFailuresLeast ||
-      static_cast<double>(failed) <= kFailedShare * static_cast<double>(all)) {
+  // What failed by its client's doing says nothing of the others. Where few come, all that there
+  // are say enough.
+  const std::uint64_t all = ended->succeeded + failed;
+  if (failed == 0 || (ended->succeeded > 0 && !is_much(failed, all, kFailedShare))) {
     return "";
   }
   return count_text({failed}) + " of " + count_text({all}) + " tasks of the last minute failed (" +
          (most < failed ? "mostly " : "") + mostly + ")";
 }
 
-// "12 % of creations refused"; empty: hardly any is, as far as is known.
+// "12 % of creations refused"; empty: hardly any is, as far as is known. Where all of them are
+// refused by one process of several, "1 of 3 API processes refuses all creations".
 std::string refusals_of(const Situation& situation) {
-  const auto share = situation.refused_share();
-  if (!share || *share <= kRefusedShare) {
+  CreationCount sum;
+  std::size_t alive = 0, refuse_all = 0;
+  for (const Situation::Api& api : situation.apis) {
+    const CreationCount minute =
+        api.alive ? api.last_minute.value_or(CreationCount()) : CreationCount();
+    alive += api.alive ? 1 : 0;
+    refuse_all += minute.refused >= kLeast && minute.refused == minute.answered ? 1 : 0;
+    sum.answered += minute.answered;
+    sum.refused += minute.refused;
+  }
+  if (refuse_all > 0 && refuse_all < alive) {
+    return std::to_string(refuse_all) + " of " + std::to_string(alive) + " API processes " +
+           (refuse_all == 1 ? "refuses" : "refuse") + " all creations";
+  }
+  if (!is_much(sum.refused, sum.answered, kRefusedShare)) {
     return "";
   }
   constexpr double kPercent = 100;
   char out[48];
-  std::snprintf(out, sizeof out, "%.0f %% of creations refused", kPercent * *share);
+  std::snprintf(out, sizeof out, "%.0f %% of creations refused", kPercent * sum.refused_share());
   return out;
 }
 
@@ -155,6 +174,24 @@ std::optional<std::string> accounts_are_full(const std::vector<ProviderSum>& pro
     }
   }
   return first;
+}
+
+// "Busy: 230 wait, all 8 places are taken"; empty: there is room, or what waits is no more than
+// what is worked on. Said long before anybody has waited long.
+std::string fullness_of(const Situation& situation, const AtLeast& backlog) {
+  std::uint64_t places = 0;
+  for (const Situation::Worker& worker : situation.workers) {
+    if (!worker.works() || worker.drains() || is_silent(situation, worker)) {
+      continue;
+    }
+    if (worker.in_flight < worker.places) {
+      return "";
+    }
+    places += worker.places;
+  }
+  return places == 0 || backlog.value <= places ? ""
+                                                : "Busy: " + count_text(backlog) + " wait, all " +
+                                                      count_text({places}) + " places are taken";
 }
 
 std::uint64_t working(const Situation& situation) {
@@ -340,6 +377,9 @@ std::string verdict_of_work(const Situation& situation) {
     return with_troubles("Broker away " + time_text(in_seconds(*away)) +
                              ": workers pull tasks from the database, about a second late",
                          troubles);
+  }
+  if (const std::string full = fullness_of(situation, backlog); !full.empty()) {
+    return with_troubles(full, troubles);
   }
   if (!troubles.empty()) {
     return "Trouble: " + troubles;

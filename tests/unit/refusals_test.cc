@@ -50,6 +50,14 @@ TEST_F(RefusalsTest, NoMoreWereRefusedThanAnswered) {
   EXPECT_EQ(look(0s, 1, 2).refused_share(), 1);
 }
 
+// What an operator has paused is taken off, and is counted a moment before it is answered.
+TEST_F(RefusalsTest, ACountThatGoesBackForAMomentIsNone) {
+  look(0s, 10, 3);
+  look(62s, 10, 3);
+  EXPECT_EQ(look(124s, 9, 2).answered, 0U);
+  EXPECT_EQ(look(126s, 12, 2).refused, 0U);
+}
+
 // However often it is asked, it keeps a minute of looks at most.
 TEST_F(RefusalsTest, LooksThatComeTogetherAreOne) {
   for (std::uint64_t i = 0; i < 100'000; ++i) {

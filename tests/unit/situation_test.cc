@@ -271,17 +271,47 @@ TEST(Verdict, IsOneSentence) {
   EXPECT_EQ(verdict(now), "Trouble: provider `primary` half open");
 }
 
+// A backlog was told when somebody had waited for 15 s.
+TEST(Verdict, SaysAtOnceWhenAllPlacesAreTakenAndMoreWaits) {
+  Situation now = with({worker({.succeeded = 60}), worker({.succeeded = 60})});
+  now.workers[0].in_flight = now.workers[0].places = 20;
+  now.workers[1].in_flight = 22;  // The express lane may take some more.
+  now.workers[1].places = 20;
+  now.ready = {30, true};
+  now.parked = {1'200, false};
+  now.oldest_ready = seconds(2);
+  EXPECT_EQ(verdict(now), "Busy: 1,230+ wait, all 40 places are taken");
+  now.workers[0].status.draining = true;
+  EXPECT_EQ(verdict(now), "Busy: 1,230+ wait, all 20 places are taken");
+  now.parked = {};
+  now.ready = {20, true};
+  EXPECT_EQ(verdict(now), "Healthy") << "no more than what is worked on";
+  now.ready = {1'200, true};
+  now.workers[1].in_flight = 19;
+  EXPECT_EQ(verdict(now), "Healthy") << "there is room";
+  now.workers[1].in_flight = 20;
+  now.workers[1] = with_provider(now.workers[1], "open");
+  EXPECT_EQ(verdict(now), "Busy: 1,200 wait, all 20 places are taken, provider `primary` open");
+}
+
 // All failed, or were refused, and it said "Healthy".
 TEST(Verdict, SaysWhatFailsAndWhatIsRefused) {
   EXPECT_EQ(verdict(with({worker({.succeeded = 1, .failed = 40})})),
             "Trouble: 40 of 41 tasks of the last minute failed (internal_error)");
-  EXPECT_EQ(verdict(with({worker({.succeeded = 0, .failed = 2})})), "Healthy") << "too few to tell";
+  EXPECT_EQ(verdict(with({worker({.succeeded = 1, .failed = 2})})), "Healthy") << "too few to tell";
+  EXPECT_EQ(verdict(with({worker({.succeeded = 0, .failed = 1})})),
+            "Trouble: 1 of 1 tasks of the last minute failed (internal_error)")
+      << "where few come, and none succeeds";
   EXPECT_EQ(verdict(with({worker({.succeeded = 57, .failed = 3})})), "Healthy") << "a twentieth";
   auto mixed = worker({.succeeded = 10});
   mixed.status.minute->failed = {
       {"content_rejected", 900}, {"deadline_exceeded", 1}, {"provider_unavailable", 90}};
   EXPECT_EQ(verdict(with({mixed})),
-            "Trouble: 91 of 1,001 tasks of the last minute failed (mostly provider_unavailable)");
+            "Trouble: 91 of 101 tasks of the last minute failed (mostly provider_unavailable)");
+  mixed.status.minute->failed["provider_unavailable"] = 4;
+  EXPECT_EQ(verdict(with({mixed})),
+            "Trouble: 5 of 15 tasks of the last minute failed (mostly provider_unavailable)")
+      << "however many ask for what nobody makes";
   mixed.status.minute->failed.erase("provider_unavailable");
   EXPECT_EQ(verdict(with({mixed})), "Healthy") << "what clients asked for is no trouble of ours";
 
@@ -292,6 +322,19 @@ TEST(Verdict, SaysWhatFailsAndWhatIsRefused) {
             "(internal_error), 12 % of creations refused");
   now.workers = {worker()};
   now.apis[0].last_minute = CreationCount{.answered = 200, .refused = 2};
+  EXPECT_EQ(verdict(now), "Healthy");
+  now.apis[0].last_minute = CreationCount{.answered = 2, .refused = 2};
+  EXPECT_EQ(verdict(now), "Healthy") << "too few to tell";
+
+  // One that refuses all is told, however much the others take, and whether or not they tell.
+  const CreationCount well{.answered = 10'000, .refused = 0}, ill{.answered = 90, .refused = 90};
+  now.apis = {{.alive = true, .last_minute = well}, {.alive = true, .last_minute = ill}};
+  EXPECT_EQ(verdict(now), "Trouble: 1 of 2 API processes refuses all creations");
+  now.apis[0].last_minute.reset();
+  EXPECT_EQ(verdict(now), "Trouble: 1 of 2 API processes refuses all creations");
+  now.apis[1].last_minute = CreationCount{.answered = 90, .refused = 80};
+  EXPECT_EQ(verdict(now), "Trouble: 89 % of creations refused") << "of those that tell";
+  now.apis[1].alive = false;
   EXPECT_EQ(verdict(now), "Healthy");
 }
 
