@@ -127,10 +127,10 @@ TEST(Consumer, GarbageGoesToTheDeadLetterQueue) {
   topology.publish("");
   topology.publish(R"({"task":"aud_short","epoch":1})");
   topology.publish(std::string(1'000'000, '['));
-  topology.publish(R"({"task":1})", 15'000);
+  topology.publish(R"({"task":1})", deepest());
   EXPECT_TRUE(eventually([&] { return dead_are(topology, 5); }));
   const Hint hint{TaskId::make(), 2};
-  topology.publish(queue::encode_hints({&hint, 1}), 15'000);
+  topology.publish(queue::encode_hints({&hint, 1}), deepest());
   ASSERT_TRUE(in.received().wait_for(1)) << "the consumer is alive, whatever the headers";
   EXPECT_EQ(in.deliveries()[0].hint, hint);
   EXPECT_EQ(in.deliveries()[0].connection, 1U) << "on its first connection";

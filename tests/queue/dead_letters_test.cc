@@ -104,7 +104,7 @@ TEST_F(DeadQueue, SaysWhatItIsAndWhyItIsThere) {
 }
 
 TEST_F(DeadQueue, ShowsHeadersOfAnyDepth) {
-  refuse({"deep"}, 15'000);
+  refuse({"deep"}, deepest());
   const auto letters = look();
   ASSERT_THAT(letters, SizeIs(1));
   EXPECT_EQ(letters[0].header("t.t.t.t.t.t.t.t.t"), "{...}") << "no deeper than anybody reads";

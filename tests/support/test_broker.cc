@@ -153,6 +153,10 @@ void unbind_jobs(const AmqpUrl& url, const queue::Topology& names) {
   }
 }
 
+int deepest() {
+  return AMQP_VERSION >= AMQP_VERSION_CODE(0, 14, 0, 0) ? 90 : 15'000;  // A limit of 100 by then.
+}
+
 void publish(const AmqpUrl& url, std::string_view body, int depth, const queue::Topology& names) {
   // From the inside out; the vector never moves its elements.
   std::vector<amqp_table_entry_t> entries;

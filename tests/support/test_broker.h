@@ -26,6 +26,8 @@ AmqpUrl parse_broker_url(const std::string& text);
 void purge_jobs(const AmqpUrl& url, const queue::Topology& names = {});
 void delete_jobs(const AmqpUrl& url, const queue::Topology& names = {});
 void unbind_jobs(const AmqpUrl& url, const queue::Topology& names = {});
+// So many tables within each other rabbitmq-c can receive.
+int deepest();
 // Sends `body` to the work queue, confirmed. `depth`: with a header of so many nested tables.
 void publish(const AmqpUrl& url,
              std::string_view body,
