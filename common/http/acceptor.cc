@@ -159,8 +159,9 @@ void Acceptor::take_the_rest(const Take& take) const {
   while (std::chrono::steady_clock::now() < end) {
     const int error = accept_one(take);
     pollfd more{listener_.get(), POLLIN, 0};
-    if ((error == EAGAIN && ::poll(&more, 1, kOnTheirWayMs) <= 0) ||
-        (error != 0 && !passes(error))) {
+    const int ready = error == EAGAIN ? ::poll(&more, 1, kOnTheirWayMs) : 1;
+    const bool nobody_comes = ready == 0 || (ready < 0 && errno != EINTR);
+    if (nobody_comes || (error != 0 && !passes(error))) {
       return;
     }
   }

@@ -37,7 +37,8 @@ class Acceptor {
   void start(Take take, std::function<void()> exhausted);
 
   // Takes what is queued or about to be, for a second at most, and frees the port: nobody is reset
-  // who has connected. After it neither function runs.
+  // who has connected over a local network. Whose packets are under way for longer than 20 ms may
+  // be, although he believes to be connected. After it neither function runs.
   void stop();
 
  private:
