@@ -14,7 +14,7 @@ namespace {
 using Clock = SituationWatch::Clock;
 
 // Of the time. More of it the database is not asked for what only people look at.
-constexpr int kParticularsRest = 200;
+constexpr int kParticularsRest = 400;
 constexpr std::chrono::seconds kParticularsKept{30};
 constexpr std::chrono::minutes kFailuresOf{60};
 constexpr std::size_t kStuckTold = 50, kUsersTold = 10;
@@ -62,7 +62,7 @@ class Eyes {
     return depth_ ? std::optional(depth_->dead) : std::nullopt;
   }
 
-  // With very many open tasks it rests, until it takes a two-hundredth of the time, or for 30 s.
+  // With very many open tasks it rests, until it takes a four-hundredth of the time, or for 30 s.
   std::shared_ptr<const Particulars> particulars() {
     const auto now = Clock::now();
     if (particulars_again_ && now < *particulars_again_) {
@@ -116,6 +116,12 @@ void SituationWatch::stop() {
   }
 }
 
+std::chrono::milliseconds SituationWatch::kept_for(Clock::duration took, const Options& options) {
+  constexpr int kRests = 200;
+  const auto rest = std::chrono::duration_cast<std::chrono::milliseconds>(took * kRests);
+  return std::clamp(rest, std::min(options.least, options.kept), options.kept);
+}
+
 void SituationWatch::ask(Asks who, Answer answer) {
   std::shared_ptr<const Seen> seen;
   {
@@ -128,7 +134,7 @@ void SituationWatch::ask(Asks who, Answer answer) {
       page_asked_ = now;
     }
     const bool enough =
-        looked_ && now - looked_->at <= options_.kept && (looked_->for_pages || who != Asks::kPage);
+        looked_ && now <= looked_->until && (looked_->for_pages || who != Asks::kPage);
     if (!stopping_ && !enough) {
       waiting_.push_back(std::move(answer));
       changed_.notify_all();
@@ -156,11 +162,12 @@ void SituationWatch::work(const std::function<Look()>& make) {
     }
     const auto began = Clock::now();
     auto found = look(wanted);
+    const auto until = began + kept_for(Clock::now() - began, options_);
     const auto seen = found ? std::make_shared<const Seen>(*std::move(found)) : nullptr;
     std::vector<Answer> waiting;
     {
       const MutexLock lock(mutex_);
-      looked_ = Looked{.seen = seen, .at = began, .for_pages = wanted.pages};
+      looked_ = Looked{.seen = seen, .until = until, .for_pages = wanted.pages};
       waiting.swap(waiting_);
     }
     for (const Answer& answer : waiting) {

@@ -50,9 +50,10 @@ class SituationWatch {
   using Answer = std::function<void(std::shared_ptr<const Seen>)>;
   enum class Asks { kPeople, kMonitor, kPage };
   struct Options {
-    // What was seen so long ago, or was not told then, is good enough. Whoever asks once a second,
-    // as pages do, so shows nothing that is older than two.
-    std::chrono::milliseconds kept{900};
+    // What was seen so long ago, or was not told then, is good enough: `least`, so that a page,
+    // which asks once a second, shows nothing that is older than two; longer where a look costs
+    // much, but what is told is never older than `kept`.
+    std::chrono::milliseconds least{900}, kept{2'000};
     // A monitor that has not asked for so long asks no more.
     std::chrono::milliseconds monitored{120'000};
     // The same of a page.
@@ -72,13 +73,17 @@ class SituationWatch {
   // blocks.
   void ask(Asks who, Answer answer);
 
+  // For how long what a look brought is good enough that took so long: looks take a two-hundredth
+  // of the time, as far as that can be. Pure.
+  static std::chrono::milliseconds kept_for(Clock::duration took, const Options& options);
+
   // Waits for a look under way. Whoever waits, and asks from now on, is told nothing.
   void stop();
 
  private:
   struct Looked {
     std::shared_ptr<const Seen> seen;  // Null: the database did not tell.
-    Clock::time_point at;
+    Clock::time_point until;           // It is good enough.
     bool for_pages = false;
   };
 

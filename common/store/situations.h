@@ -47,8 +47,8 @@ class Situations : private Door {
   Result<bool, Fault> leave_turn();
 
  private:
-  void count_open(Situation& out);
-  void count_parked(Situation& out);
+  void count_open(Situation& out, bool crowded);
+  bool count_parked(Situation& out);
   void read_arrivals(Situation& out);
   void read_apis(Situation& out);
   void read_switches(Situation& out);

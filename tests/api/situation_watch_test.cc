@@ -63,7 +63,7 @@ class SituationWatchTest : public testing::Test {
 };
 
 TEST_F(SituationWatchTest, NobodyLooksBeforeAnybodyAsksAndManyShareALook) {
-  watch({.kept = 1h});
+  watch({.least = 1h, .kept = 1h});
   EXPECT_EQ(looks_, 0);
   held_ = true;
   std::atomic<int> told{0};
@@ -78,6 +78,15 @@ TEST_F(SituationWatchTest, NobodyLooksBeforeAnybodyAsksAndManyShareALook) {
   EXPECT_EQ(looks_, 1);
 }
 
+TEST_F(SituationWatchTest, WhatCostsMuchIsKeptLonger) {
+  const SituationWatch::Options options;
+  EXPECT_EQ(SituationWatch::kept_for(0ms, options), 900ms);
+  EXPECT_EQ(SituationWatch::kept_for(4ms, options), 900ms);
+  EXPECT_EQ(SituationWatch::kept_for(8ms, options), 1600ms);
+  EXPECT_EQ(SituationWatch::kept_for(1s, options), 2s);
+  EXPECT_EQ(SituationWatch::kept_for(1s, {.kept = 0ms}), 0ms);
+}
+
 TEST_F(SituationWatchTest, WhatIsOldIsNotTold) {
   watch({.kept = 0ms});
   EXPECT_EQ(asked(), 1U);
@@ -89,7 +98,7 @@ TEST_F(SituationWatchTest, WhatIsOldIsNotTold) {
 }
 
 TEST_F(SituationWatchTest, ADatabaseThatIsAwayIsNotAskedMoreOften) {
-  watch({.kept = 1h});
+  watch({.least = 1h, .kept = 1h});
   away_ = true;
   EXPECT_EQ(asked(), 0U);
   EXPECT_EQ(asked(), 0U);
@@ -110,7 +119,7 @@ TEST_F(SituationWatchTest, OnlyWhoIsMonitoredTakesTheTurn) {
 }
 
 TEST_F(SituationWatchTest, APageIsToldOnlyWhatWasSeenForPages) {
-  watch({.kept = 1h, .shown = 1h});
+  watch({.least = 1h, .kept = 1h, .shown = 1h});
   EXPECT_EQ(asked(), 1U);
   EXPECT_FALSE(shown_);
   EXPECT_EQ(asked(Asks::kPage), 2U);
