@@ -321,6 +321,7 @@ void viewers(Context& context, Stand& stand, const std::string& beside) {
 void retries(Context& context, Stand& stand, const std::string& beside) {
   constexpr auto kGivenUp = std::chrono::seconds(120);
   const std::size_t count = context.scaled(200, 10);
+  stand.stack().worker(0).signal(SIGSTOP);  // Or it has some before they are retries.
   const std::vector<TaskId> tasks = stand.fill(count, quiet_users(stand));
   Session session(stand.database());
   Sql these("");
@@ -333,8 +334,9 @@ void retries(Context& context, Stand& stand, const std::string& beside) {
           "MICROSECOND, wake_at=next_run_at WHERE state=1 AND epoch=0 AND id IN (")
           .append(these)
       << ")");
+  stand.stack().worker(0).signal(SIGCONT);
   if (changed != count) {
-    fail("a task was claimed before it was a retry");
+    fail(std::to_string(count - changed) + " tasks were claimed before they were retries");
   }
   Sql left("SELECT COUNT(*) FROM tasks WHERE attempts=1 AND id IN (");
   left.append(these) << ")";
@@ -451,12 +453,12 @@ void backlog(Context& context, const Shape& shape) {
                        .note = "made in " + fixed(filled, 0) + " s, hinted in " +
                                fixed(since(began) - filled, 0) + " s"});
   viewers(context, stand, beside);
-  empty->add_worker(worker);
-  stand.add_worker(worker);
-  wait_until_full(stand);
+  // Before there is a worker: from its pace it is known that what is made now would be too late,
+  // and it is refused.
   creations(context, stand, *empty, beside);
   empty.reset();
   broker.reset();
+  stand.add_worker(worker);
   wait_until_full(stand);
   waiting(context, stand, provider, made.size(), beside);
   retries(context, stand, beside);
@@ -483,9 +485,9 @@ void backlog(Context& context, const Shape& shape) {
 void bench_backlog(Context& context) {
   context.report.begin("backlog",
                        "Tasks that wait, a million of them. What ten open pages of operators cost; "
-                       "then one worker of 20 places, all taken, with a provider that takes 1 s. "
-                       "Creations by others, as a closed loop of 64 connections, in turn with "
-                       "those of a service in which nothing waits. Then what is written while "
+                       "creations by others, as a closed loop of 64 connections, in turn with "
+                       "those of a service in which nothing waits. Then, with one worker of 20 "
+                       "places, all taken, and a provider that takes 1 s, what is written while "
                        "nothing happens, how long a due retry is nobody's, and how long each look "
                        "at the queue takes, also while a snapshot is open that is older than many "
                        "ends of tasks.");

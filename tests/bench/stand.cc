@@ -306,6 +306,8 @@ std::vector<TaskId> Stand::fill(std::size_t count, std::span<const UserId> users
     std::vector<store::CreateCommand> commands;
     for (std::size_t i = 0; i < std::min(kBatch, count - out.size()); ++i) {
       commands.push_back(usual_command(users[(out.size() + i) % users.size()]));
+      // So that none is refused, however many wait before it.
+      commands.back().deadline = std::chrono::hours(24);
     }
     for (const store::CreateCommand& command : commands) {
       out.push_back(command.id);
