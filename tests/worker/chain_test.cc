@@ -305,6 +305,17 @@ TEST(Chain, WhoeverWantsFewerCallsOfUsIsNotTakenForBroken) {
     chain.failed(2, Fault::kThrottled, {.what = task, .comes_again = true});
   }
   EXPECT_TRUE(chain.admit(2, kTime));
+  // Nor does it make a failure of it that another wanted fewer calls for the same task.
+  for (std::uint64_t task = 40; task < 60; ++task) {
+    ASSERT_TRUE(chain.admit(2, kTime)) << task;
+    if (task % 4 == 0) {
+      chain.answered(2);
+      chain.proved(2, std::nullopt);
+    } else {
+      chain.failed(2, Fault::kThrottled, {.what = task, .elsewhere = true});
+    }
+  }
+  EXPECT_TRUE(chain.admit(2, kTime));
 }
 
 TEST(Chain, WhatWeEndOurselvesIsNoFailureOfTheProvider) {

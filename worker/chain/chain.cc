@@ -403,8 +403,7 @@ void Chain::answered(std::size_t position) const {
 void Chain::proved(std::size_t position, std::optional<Fault> fault, const Failing& of) const {
   Link& link = *links_[position];
   Breaker::Failure failure = failure_of(fault);
-  if (failure != Breaker::Failure::kNone && failure != Breaker::Failure::kLasting &&
-      (of.elsewhere || of.comes_again)) {
+  if (failure == Breaker::Failure::kUsual && (of.elsewhere || of.comes_again)) {
     failure = Breaker::Failure::kPassing;
   }
   const MutexLock lock(link.mutex);
