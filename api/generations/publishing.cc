@@ -75,8 +75,9 @@ bool TaskPublisher::report() {
     from = unsent_.from(now);
     all_sent = unsent_.empty();
   }
-  const std::uint64_t answered = creations_.answered("POST"),
-                      refused = creations_.answered("POST", 503);
+  // In this order: each counts all of the one before, whatever comes meanwhile.
+  const std::uint64_t refused = creations_.answered("POST", 503);
+  const std::uint64_t answered = creations_.answered("POST");
   const std::uint64_t paused =
       std::min(static_cast<std::uint64_t>(paused_creations().Value()), refused);
   const CreationCount last_minute = refusals_.look(

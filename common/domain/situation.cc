@@ -104,28 +104,32 @@ std::string failures_of(const Situation& situation) {
 }
 
 // "12 % of creations refused"; empty: hardly any is, as far as is known. Where all of them are
-// refused by one process of several, "1 of 3 API processes refuses all creations".
+// refused by some of several processes, "API process `…` refuses all creations": among many that do
+// well their share is small.
 std::string refusals_of(const Situation& situation) {
-  CreationCount sum;
   std::size_t alive = 0, refuse_all = 0;
+  std::string name;
   for (const Situation::Api& api : situation.apis) {
-    const CreationCount minute =
-        api.alive ? api.last_minute.value_or(CreationCount()) : CreationCount();
     alive += api.alive ? 1 : 0;
-    refuse_all += minute.refused >= kLeast && minute.refused == minute.answered ? 1 : 0;
-    sum.answered += minute.answered;
-    sum.refused += minute.refused;
+    if (api.alive && api.last_minute && api.last_minute->refused >= kLeast &&
+        api.last_minute->refused == api.last_minute->answered) {
+      ++refuse_all;
+      name = "API process `" + api.id.text() + "` refuses";
+    }
   }
   if (refuse_all > 0 && refuse_all < alive) {
-    return std::to_string(refuse_all) + " of " + std::to_string(alive) + " API processes " +
-           (refuse_all == 1 ? "refuses" : "refuse") + " all creations";
+    return (refuse_all == 1 ? name
+                            : std::to_string(refuse_all) + " of " + std::to_string(alive) +
+                                  " API processes refuse") +
+           " all creations";
   }
-  if (!is_much(sum.refused, sum.answered, kRefusedShare)) {
+  const CreationCount minute = situation.last_minute().value_or(CreationCount());
+  if (!is_much(minute.refused, minute.answered, kRefusedShare)) {
     return "";
   }
   constexpr double kPercent = 100;
   char out[48];
-  std::snprintf(out, sizeof out, "%.0f %% of creations refused", kPercent * sum.refused_share());
+  std::snprintf(out, sizeof out, "%.0f %% of creations refused", kPercent * minute.refused_share());
   return out;
 }
 
@@ -467,21 +471,16 @@ std::uint64_t ScaleWatch::look(const ScaleFigures& figures, Time now) {
   return figures.limited_by ? std::min(out, std::max<std::uint64_t>(figures.current, 1)) : out;
 }
 
-std::optional<double> Situation::refused_share() const {
-  CreationCount sum;
-  bool any = false;
+std::optional<CreationCount> Situation::last_minute() const {
+  std::optional<CreationCount> sum;
   for (const Api& api : apis) {
-    if (!api.alive) {
-      continue;
+    if (api.alive && api.last_minute) {
+      sum = sum.value_or(CreationCount());
+      sum->answered += api.last_minute->answered;
+      sum->refused += api.last_minute->refused;
     }
-    if (!api.last_minute) {
-      return std::nullopt;
-    }
-    any = true;
-    sum.answered += api.last_minute->answered;
-    sum.refused += api.last_minute->refused;
   }
-  return any ? std::optional(sum.refused_share()) : std::nullopt;
+  return sum;
 }
 
 }  // namespace audiogen

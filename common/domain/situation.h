@@ -99,9 +99,13 @@ struct Situation {
   // All that is open and not worked on.
   AtLeast backlog() const { return ready + waiting_retry + parked; }
   AtLeast open() const { return backlog() + running; }
-  // Of what all processes were asked for in their last minutes. Nullopt: none tells, or not all
-  // that are alive do.
-  std::optional<double> refused_share() const;
+  // What the processes that are alive did with the creations of their last minutes, of those that
+  // tell. Nullopt: none does.
+  std::optional<CreationCount> last_minute() const;
+  std::optional<double> refused_share() const {
+    const auto minute = last_minute();
+    return minute ? std::optional(minute->refused_share()) : std::nullopt;
+  }
   std::chrono::milliseconds oldest_waiting() const { return std::max(oldest_ready, oldest_parked); }
 };
 

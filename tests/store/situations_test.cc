@@ -230,7 +230,9 @@ TEST_F(SituationsTest, AProcessOfTheApiTellsHowManyCreationsItRefused) {
               << ApiId::make() << "," << TaskId::make() << ",UTC_TIMESTAMP(6))");
   then = look();
   ASSERT_THAT(then.apis, SizeIs(3));
-  EXPECT_EQ(then.refused_share(), std::nullopt) << "of one it is not known";
+  EXPECT_EQ(then.refused_share(), 0.25) << "of those that tell";
+  must(store_.report_api_ended(telling));
+  EXPECT_EQ(look().refused_share(), std::nullopt) << "none tells";
 }
 
 TEST_F(SituationsTest, OneSessionHasTheTurn) {

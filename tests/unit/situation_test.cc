@@ -328,10 +328,17 @@ TEST(Verdict, SaysWhatFailsAndWhatIsRefused) {
 
   // One that refuses all is told, however much the others take, and whether or not they tell.
   const CreationCount well{.answered = 10'000, .refused = 0}, ill{.answered = 90, .refused = 90};
-  now.apis = {{.alive = true, .last_minute = well}, {.alive = true, .last_minute = ill}};
-  EXPECT_EQ(verdict(now), "Trouble: 1 of 2 API processes refuses all creations");
+  now.apis = {{.alive = true, .last_minute = well},
+              {.id = ApiId::make(), .alive = true, .last_minute = ill}};
+  const std::string told =
+      "Trouble: API process `" + now.apis[1].id.text() + "` refuses all creations";
+  EXPECT_EQ(verdict(now), told);
   now.apis[0].last_minute.reset();
-  EXPECT_EQ(verdict(now), "Trouble: 1 of 2 API processes refuses all creations");
+  EXPECT_EQ(verdict(now), told);
+  now.apis.push_back({.id = ApiId::make(), .alive = true, .last_minute = ill});
+  EXPECT_EQ(verdict(now), "Trouble: 2 of 3 API processes refuse all creations");
+  now.apis[2].alive = false;
+  EXPECT_EQ(verdict(now), told);
   now.apis[1].last_minute = CreationCount{.answered = 90, .refused = 80};
   EXPECT_EQ(verdict(now), "Trouble: 89 % of creations refused") << "of those that tell";
   now.apis[1].alive = false;
