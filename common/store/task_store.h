@@ -139,8 +139,9 @@ class TaskStore {
   // Up to `limit` tasks that could be claimed now and could have been for `age`, the oldest first,
   // but none of `without`. Reads, locks nothing and writes nothing: whether a task is still free
   // its claim decides. Workers that ask at the same time get different ones where there are more
-  // than a few. What others work on hides what comes after it beyond the first 5,000 rows.
-  // Those of the express lane come first, with some of the bulk lane between them.
+  // than a few. What others work on, or is not due, hides what comes after it beyond the first
+  // 5,000 rows, until that is first in turn, 15 s later at most. Those of the express lane come
+  // first, with some of the bulk lane between them.
   Result<std::vector<Hint>, StoreFault> ready(std::size_t limit,
                                               std::chrono::seconds age,
                                               const std::unordered_set<TaskId>& without = {},

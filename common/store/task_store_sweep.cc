@@ -463,7 +463,9 @@ Result<std::vector<Hint>, StoreFault> TaskStore::ready(std::size_t limit,
 }
 
 // New tasks are in the index of wake_at from the start, at their first look: so this reads as far
-// ahead as that.
+// ahead as that. Whether a row is ready is not asked of the database: where hundreds of thousands
+// wait for their next try it would read all of them that are looked at soon to find one that is,
+// which takes seconds.
 std::vector<Hint> TaskStore::ready_rows(std::size_t limit,
                                         std::chrono::seconds age,
                                         const std::unordered_set<TaskId>& without,
@@ -479,11 +481,8 @@ std::vector<Hint> TaskStore::ready_rows(std::size_t limit,
     Sql sql("SELECT UTC_TIMESTAMP(6), ");
     sql << kRecordColumns
         << " FROM tasks t FORCE INDEX (k_wake) WHERE t.wake_at<=UTC_TIMESTAMP(6) + INTERVAL "
-        << kFirstLook.count()
-        // Those that are to wait for long are looked at meanwhile, and may be many.
-        << " SECOND AND (t.next_run_at<=UTC_TIMESTAMP(6) OR t.epoch=0) AND t.wake_at>="
-        << after.wake_at << " AND (t.wake_at>" << after.wake_at << " OR t.id>" << after.id
-        << ") ORDER BY t.wake_at, t.id LIMIT " << page;
+        << kFirstLook.count() << " SECOND AND t.wake_at>=" << after.wake_at << " AND (t.wake_at>"
+        << after.wake_at << " OR t.id>" << after.id << ") ORDER BY t.wake_at, t.id LIMIT " << page;
     Rows rows = session_.query(sql);
     for (count = 0; rows.next(); ++count) {
       const TaskRecord task = read_record(rows, 2);

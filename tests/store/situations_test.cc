@@ -115,6 +115,19 @@ TEST_F(SituationsTest, WhatWaitsForLongIsCountedToo) {
   EXPECT_TRUE(must(store_.ready(10, std::chrono::seconds(0))).empty()) << "it is not due";
 }
 
+// A million that wait for their next try made each pull read a hundred thousand rows, for seconds.
+TEST_F(SituationsTest, APullReadsSomeRowsHoweverManyWait) {
+  const UserId user = db_.add_user();
+  constexpr std::uint64_t kMoreThanAreRead = 6'000;
+  add_open(user, kMoreThanAreRead, TaskState::kQueued, seconds(5));
+  db_.execute(Sql("UPDATE tasks SET epoch=1, next_run_at=UTC_TIMESTAMP(6) + INTERVAL 300 SECOND"));
+  const TaskId fresh = create(user);
+  EXPECT_TRUE(must(store_.ready(250, seconds(0))).empty()) << "it is not in turn";
+  db_.execute(Sql("UPDATE tasks SET wake_at=UTC_TIMESTAMP(6) WHERE id=") << fresh);
+  EXPECT_EQ(must(store_.ready(250, seconds(0))), (std::vector<Hint>{{fresh, 0}}));
+  remove_open();
+}
+
 TEST_F(SituationsTest, ParkedTasksAreCountedWithoutBeingRead) {
   const UserId crowd = db_.add_user(), other = db_.add_user();
   db_.execute(Sql("UPDATE release_window SET size=5"));
