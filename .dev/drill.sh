@@ -23,7 +23,7 @@ drill_words() {
       ;;
     backlog)
       drill_breaks='Workers take two tasks at a time, and one user asks for 100 files of two minutes'
-      drill_says='^(Falling behind|Catching up|Behind|Stalled)' drill_section=FallingBehind
+      drill_says='^(Busy|Falling behind|Catching up|Behind|Stalled)' drill_section=FallingBehind
       ;;
     *) return 1 ;;
   esac

@@ -270,6 +270,15 @@ test("what is not known is unknown, and never 0", async (context) => {
   assert.ok(!/\b0\b/.test(await halves.locator("#providers tbody").innerText()));
 });
 
+test("busy is a warning; with trouble beside it, trouble", async (context) => {
+  for (const [more, tone] of [["", "warn"], [", provider `primary` open", "bad"]]) {
+    const page = await pretending(context, { "/ops/now": () => known({ verdict: `Busy: 1,230+ wait, all 40 places are taken${more}`, healthy: false }) });
+    await says(context, page, /Busy/);
+    assert.equal(await page.locator("#verdict").getAttribute("data-tone"), tone);
+    await page.close();
+  }
+});
+
 test("numbers that do not move are old, however often they are answered", async (context) => {
   const still = known();
   const page = await pretending(context, { "/ops/now": () => still });

@@ -547,7 +547,8 @@ function drawVerdict() {
   } else if (seen) {
     said = seen.verdict;
     const trouble = notes.some((note) => note.tone === "bad");
-    tone = seen.healthy === true && !trouble ? (notes.length > 0 ? "warn" : "good") : "bad";
+    const busy = /^Busy: [\d,]+\+? wait, all [\d,]+ places are taken$/.test(text(seen.verdict));
+    tone = trouble || !(seen.healthy === true || busy) ? "bad" : busy || notes.length > 0 ? "warn" : "good";
     if (seen.healthy === true && trouble) {
       said = "Not quite healthy";
     }
