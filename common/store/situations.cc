@@ -60,7 +60,8 @@ void Situations::count_open(Situation& out, bool crowded) {
       << " AND lane<>" << Lane::kParked << " AND next_run_at>" << out.at
       << "), MIN(IF(state=" << TaskState::kQueued << " AND lane<>" << Lane::kParked
       << " AND next_run_at<=" << out.at << ", created_at, NULL)), SUM(";
-  // What crowds hold is counted with them. Mostly there is none, and not asking saves a third.
+  // What crowds hold is counted with them. Mostly there is none, which saves a look-up for each
+  // task.
   (crowded ? sql << "IF(c.user_id IS NULL, held, 0)" : sql << "held")
       << "), MIN(created_at) FROM (SELECT user_id, state, lane, next_run_at, created_at, held FROM "
          "tasks FORCE INDEX (k_wake) WHERE wake_at<="

@@ -116,7 +116,8 @@ void Breaker::proved(Failure failure, Time now, std::optional<std::uint64_t> of)
   }
   const bool counts = known == Known::kNot && failure != Failure::kThrottled;
   if (!counts) {
-    // That it fails again says nothing new. Neither does it say that others work.
+    // That it fails again says nothing new, and "later" is no failure. Neither says that others
+    // work.
     Slot& recent = slot(now);
     recent.calls -= std::min(recent.calls, 1U);
   }
