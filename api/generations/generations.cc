@@ -20,12 +20,9 @@ namespace {
 
 // Two transactions at a time keep both cores and the log busy; more only wait for each other.
 constexpr std::size_t kCommitThreads = 2;
-// One: two make smaller batches and wake each other (7.2 against 5.1 us of the
-// database for each poll).
+// One: two make smaller batches and wake each other (7.2 against 5.1 us of the database for each
+// poll).
 constexpr std::size_t kReadThreads = 1;
-// With the kernel's timer slack, 50 us, half of what a look takes. Without, batches are half as
-// large and a poll costs the database 5.0 instead of 3.8 us; twice as long, and it rests too long.
-constexpr std::chrono::microseconds kFindCompany{10};
 // Creations in one transaction. Only an overload fills it: twice as many cost the broker half and
 // the database a tenth less each; twice that again, and the wait of those behind is felt.
 constexpr std::size_t kBatchMax = 128;
@@ -114,7 +111,6 @@ Generations::Generations(const Config& config,
               .threads = kReadThreads,
               .batch_max = kBatchMax,
               .capacity = kFindsWaitingMax,
-              .company = kFindCompany,
               .refuse_above = kFindWait},
              [](store::TaskStore& store, std::span<const store::FindCommand> commands) {
                return store.find(commands);
@@ -146,7 +142,7 @@ Handling Generations::create(Call call) {
   const TaskId task = command->id;
   const Trail trail = command->trail;
   publisher_.expect(task);
-  const auto outcome = co_await ask(creates_, *std::move(command), call);
+  const auto outcome = co_await ask_there(creates_, *std::move(command), call);
   using Kind = store::CreateOutcome::Kind;
   const bool may_exist = outcome ? outcome->kind == Kind::kCreated
                                  : outcome.error() == store::StoreFault::kUnknownOutcome;
@@ -399,7 +395,7 @@ Handling Generations::cancel(Call call) {
     co_return;
   }
   store::CancelCommand command{.task = *id, .user = call.key().user};
-  const auto canceled = co_await ask_and_tell(cancels_, std::move(command), call);
+  const auto canceled = co_await ask_there(cancels_, std::move(command), call);
   if (!canceled) {
     call.fail(service_unavailable());
     co_return;

@@ -1,4 +1,4 @@
-// Waiting for the store in a handler: ask() for what goes through a group commit.
+// Waiting for the store in a handler: ask() and ask_there() for what goes through a group commit.
 #pragma once
 
 #include <type_traits>
@@ -58,12 +58,14 @@ Asking<Command, Outcome> ask(store::GroupCommit<Command, Outcome>& group,
   return {group, std::move(command), call.received_at(), &call.exchange().loop()};
 }
 
-// The same for a handler that may have to wait for whoever reads its line in the log: it goes on on
-// the group's thread.
+// The same, but the handler goes on on the group's thread, whose next batch waits for it. For one
+// that may have to wait for whoever reads its line in the log; and for commands of which each takes
+// far longer than its answer and another thread of the group is at work meanwhile: one wake-up
+// less.
 template <class Command, class Outcome>
-Asking<Command, Outcome> ask_and_tell(store::GroupCommit<Command, Outcome>& group,
-                                      std::type_identity_t<Command>&& command,
-                                      const Call& call) {
+Asking<Command, Outcome> ask_there(store::GroupCommit<Command, Outcome>& group,
+                                   std::type_identity_t<Command>&& command,
+                                   const Call& call) {
   return {group, std::move(command), call.received_at(), nullptr};
 }
 

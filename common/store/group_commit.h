@@ -58,7 +58,7 @@ struct GroupOptions {
   // and the pause before its next packet, stay short however large the commands that came together.
   std::size_t batch_bytes = std::size_t{1024} * 1024;
   std::size_t capacity = 10'000;  // Commands waiting; more are refused.
-  // How long a batch waits for as many commands as the one before (RowQueue); 0: not at all.
+  // How long a batch beside a sibling's waits for as many commands as the one before (RowQueue).
   std::chrono::microseconds company{0};
   // A command that has waited this long is answered kUnavailable (kLocked if its row was held)
   // without being tried: nobody waits for it any more, and done later it would surprise (a hold for
@@ -95,7 +95,7 @@ class GroupCommit {
         waits_(meters::commit_waits(options.use)),
         gate_({options.refuse_above, options.hold_at, options.threads * options.batch_max}),
         queue_(options.capacity, options.threads > 1, options.company) {
-    AG_CHECK(options_.company.count() == 0 || options_.threads <= 2);  // See RowQueue.
+    AG_CHECK(options_.company.count() == 0 || options_.threads == 2);  // See RowQueue.
     for (std::size_t i = 0; i < options_.threads; ++i) {
       threads_.emplace_back([this, url] { work(url); });
     }

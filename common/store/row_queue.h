@@ -5,10 +5,12 @@
 // hands its rows over: the server is about to free them, before it has written its log, and whoever
 // comes next need not wait for the writing.
 //
-// A batch may wait a moment for company when the one before had more: beside a sibling's, and
-// always where there are no siblings. A transaction of creations costs some 0.8 ms of CPU whatever
-// is in it, and each creation 50 us: the first that comes while a sibling is busy would go alone,
-// and half of all batches had fewer than five.
+// Beside a sibling's, a batch may wait a moment for company when the one before had more. A
+// transaction of creations costs some 0.8 ms of CPU whatever is in it, and each creation 50 us: the
+// first that comes while a sibling is busy would go alone, and half of all batches had fewer than
+// five. Without siblings nobody waits: whoever is woken gives way once to those who run already and
+// may be reading what belongs to the same batch. (Polls: a tenth more of them than with a wait of
+// 50 us, the least that a timer gives, and than without giving way.)
 #pragma once
 
 #include <algorithm>
@@ -21,6 +23,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <thread>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -49,7 +52,8 @@ class RowQueue {
 
   // Holds up to `capacity` items whose rows are free, and as many of held rows: those who wait for
   // a held row take no place from anybody else. `siblings`: several threads take batches, so each
-  // row is in one batch at a time. `company`: how long a batch waits for as many as the newest has.
+  // row is in one batch at a time. `company`: how long a batch beside a sibling's waits for as many
+  // as the newest has.
   RowQueue(std::size_t capacity,
            bool siblings,
            std::chrono::microseconds company = std::chrono::microseconds(0))
@@ -120,6 +124,11 @@ class RowQueue {
       }
       if (retries_.empty()) {
         wake_.wait(lock);
+        if (!siblings_) {
+          lock.unlock();
+          std::this_thread::yield();
+          lock.lock();
+        }
       } else {
         const Clock::time_point retry_at = retries_.begin()->first;  // A copy: it may go meanwhile.
         wake_.wait_until(lock, retry_at);
@@ -243,7 +252,7 @@ class RowQueue {
 
   // Of two siblings at most: a third would sleep through what the second leaves.
   bool wants_company() const LOCKS_REQUIRED(mutex_) {
-    return company_.count() > 0 && (!siblings_ || batches_out_ > 0);
+    return company_.count() > 0 && batches_out_ > 0;
   }
   // Items that may be taken now, as far as is known.
   std::size_t ready() const LOCKS_REQUIRED(mutex_) { return fresh_.size() + resumed_.size(); }
