@@ -265,6 +265,8 @@ Stand::Stand(const Options& options) {
       {"RATE_LIMIT_CREATE_BURST", "1000000"},
       {"RATE_LIMIT_READ_PER_MINUTE", "10000000"},
       {"RATE_LIMIT_READ_BURST", "1000000"},
+      // One user's creations of a whole load stay open.
+      {"OPEN_TASKS_PAID", "10000000"},
   };
   environment.insert(options.environment.begin(), options.environment.end());
   test::Stack::Options stack;
