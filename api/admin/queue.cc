@@ -24,7 +24,7 @@ std::string situation_json(const Situation& now, const std::optional<queue::Dept
   const auto ended = ended_in_last_minute(now);
   const auto completions = completions_per_second(now);
   Json json;
-  json.member("verdict", verdict(now))
+  json.member("verdict", assess(now).sentence)
       .member("as_of", now.at)
       .member("ready", now.ready.value)
       .member("in_flight", now.running.value)

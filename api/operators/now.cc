@@ -248,13 +248,13 @@ void write_users(JsonWriter& json, const Situation& now, const Particulars& part
 
 std::string now_json(const SituationWatch::Seen& seen) {
   const Situation& now = seen.situation;
-  const std::string sentence = verdict(now);
+  const Assessment assessment = assess(now);
   std::string out;
   JsonWriter json(out);
   json.begin_object()
       .member("as_of", now.at)
-      .member("verdict", sentence)
-      .member("healthy", sentence == kHealthy);
+      .member("verdict", assessment.sentence)
+      .member("health", health_name(assessment.health));
   write_tiles(json, seen);
   write_providers(json, now);
   write_processes(json, now);

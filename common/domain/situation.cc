@@ -346,60 +346,72 @@ std::optional<double> drain_seconds(const AtLeast& backlog, std::optional<double
 
 namespace {
 
-std::string verdict_of_work(const Situation& situation) {
+Assessment assess_work(const Situation& situation) {
   const std::vector<ProviderSum> providers = providers_of(situation);
   const std::string troubles = troubles_of(situation, providers);
   const AtLeast backlog = situation.backlog();
   const auto oldest = situation.oldest_waiting();
   const auto completions = completions_per_second(situation);
   if (working(situation) == 0) {
-    return backlog.value > 0 ? "No worker takes tasks: " + count_text(backlog) + " wait"
-                             : "No worker takes tasks; none waits";
+    return {backlog.value > 0 ? "No worker takes tasks: " + count_text(backlog) + " wait"
+                              : "No worker takes tasks; none waits"};
   }
   if (oldest >= kStalled && completions && *completions <= 0) {
-    return with_troubles("Stalled: " + count_text(backlog) + " wait, the oldest for " +
-                             time_text(in_seconds(oldest)) + ", none has ended in a minute",
-                         troubles);
+    return {with_troubles("Stalled: " + count_text(backlog) + " wait, the oldest for " +
+                              time_text(in_seconds(oldest)) + ", none has ended in a minute",
+                          troubles)};
   }
   if (oldest >= kWaitsLong && completions) {
     if (situation.arrivals_per_second > *completions) {
-      return with_troubles("Falling behind: arrivals " + rate_text(situation.arrivals_per_second) +
-                               ", completions " + rate_text(*completions),
-                           troubles);
+      return {with_troubles("Falling behind: arrivals " + rate_text(situation.arrivals_per_second) +
+                                ", completions " + rate_text(*completions),
+                            troubles)};
     }
     const auto drain = drain_seconds(backlog, completions);
-    return with_troubles("Catching up: " + count_text(backlog) + " wait" +
-                             (drain ? ", about " + time_text(*drain) : ""),
-                         troubles);
+    return {with_troubles("Catching up: " + count_text(backlog) + " wait" +
+                              (drain ? ", about " + time_text(*drain) : ""),
+                          troubles)};
   }
   if (oldest >= kWaitsLong) {
-    return with_troubles("Behind: " + count_text(backlog) + " wait, the oldest for " +
-                             time_text(in_seconds(oldest)) + "; completions are not known",
-                         troubles);
+    return {with_troubles("Behind: " + count_text(backlog) + " wait, the oldest for " +
+                              time_text(in_seconds(oldest)) + "; completions are not known",
+                          troubles)};
   }
   if (const auto away = broker_away(situation); away && *away > seconds(0)) {
-    return with_troubles("Broker away " + time_text(in_seconds(*away)) +
-                             ": workers pull tasks from the database, about a second late",
-                         troubles);
+    return {with_troubles("Broker away " + time_text(in_seconds(*away)) +
+                              ": workers pull tasks from the database, about a second late",
+                          troubles)};
   }
   if (const std::string full = fullness_of(situation, backlog); !full.empty()) {
-    return with_troubles(full, troubles);
+    return {with_troubles(full, troubles), troubles.empty() ? Health::kBusy : Health::kTroubled};
   }
   if (!troubles.empty()) {
-    return "Trouble: " + troubles;
+    return {"Trouble: " + troubles};
   }
-  return std::string(kHealthy);
+  return {"Healthy", Health::kHealthy};
 }
 
 }  // namespace
 
-std::string verdict(const Situation& situation) {
-  std::string work = verdict_of_work(situation);
+Assessment assess(const Situation& situation) {
+  Assessment work = assess_work(situation);
   if (!situation.intake_paused) {
     return work;
   }
   const std::string paused = "Intake paused by operator: " + situation.intake_paused->reason;
-  return work == kHealthy ? paused : paused + ". " + work;
+  return {work.health == Health::kHealthy ? paused : paused + ". " + work.sentence};
+}
+
+std::string_view health_name(Health health) {
+  switch (health) {
+    case Health::kHealthy:
+      return "healthy";
+    case Health::kBusy:
+      return "busy";
+    case Health::kTroubled:
+      break;
+  }
+  return "troubled";
 }
 
 ScaleFigures scale_figures(const Situation& situation, std::uint64_t places) {

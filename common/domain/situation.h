@@ -151,9 +151,15 @@ std::optional<std::chrono::seconds> broker_away(const Situation& situation);
 // nothing ends.
 std::optional<double> drain_seconds(const AtLeast& backlog, std::optional<double> completions);
 
-// One sentence: how things go.
-inline constexpr std::string_view kHealthy = "Healthy";  // There is nothing to say.
-std::string verdict(const Situation& situation);
+// How things go, in one sentence, and whether anybody has to look: what is only busy needs no more
+// than time or workers.
+enum class Health : std::uint8_t { kHealthy, kBusy, kTroubled };
+struct Assessment {
+  std::string sentence;
+  Health health = Health::kTroubled;
+};
+Assessment assess(const Situation& situation);
+std::string_view health_name(Health health);
 
 // --- how many workers there should be
 

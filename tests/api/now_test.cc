@@ -42,7 +42,7 @@ TEST(NowJson, SaysNullOfWhatIsNotKnown) {
       std::vector<ProviderStatus>{{.name = "a", .state = "open"}};
   const auto json = told(seen);
   EXPECT_STREQ(json["as_of"].GetString(), "2027-01-15T08:00:00.000Z");
-  EXPECT_FALSE(json["healthy"].GetBool());
+  EXPECT_STREQ(json["health"].GetString(), "troubled");
   for (const char* const unknown :
        {"done_per_minute", "failed_per_minute", "failed_by_code", "dead"}) {
     EXPECT_TRUE(json["tiles"][unknown].IsNull()) << unknown;
@@ -81,7 +81,7 @@ TEST(NowJson, TellsWhatOperatorsHold) {
   EXPECT_STREQ(json["intake_paused"]["since"].GetString(), "2027-01-15T07:59:55.000Z");
   EXPECT_STREQ(json["intake_paused"]["by"].GetString(), "ops");
   EXPECT_STREQ(json["intake_paused"]["reason"].GetString(), "a \"drill\"");
-  EXPECT_FALSE(json["healthy"].GetBool());
+  EXPECT_STREQ(json["health"].GetString(), "troubled");
 }
 
 TEST(NowJson, TellsWhatWasSeen) {

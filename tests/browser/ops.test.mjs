@@ -162,7 +162,7 @@ test("the API process is killed, and comes back", async (context) => {
 const markup = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;
 const at = (value) => ({ value, exact: true });
 const known = (more = {}) => ({
-  as_of: new Date().toISOString(), verdict: "Healthy", healthy: true,
+  as_of: new Date().toISOString(), verdict: "Healthy", health: "healthy",
   tiles: { oldest_waiting_seconds: 0, ready: at(0), running: at(3), waiting_retry: at(0), parked: at(0), done_per_minute: 40, failed_per_minute: 0, drain_seconds: 0, credits_held: "450", dead: 0 },
   providers: [{ name: "primary", state: "ready", since: null, in_flight: 3, limit: 8, waiting: 0, workers: 1, workers_ready: 1, p50_seconds: 1, p99_seconds: 2, errors: {}, fallback_share: 0, paid_not_delivered: 0, override: null }],
   workers: [{ id: "wrk_1", host: "h", pid: 7, version: "1", state: "working", in_flight: 3, places: 8, renewal_lag_seconds: 0, seen_seconds: 0, started_at: new Date().toISOString() }],
@@ -195,7 +195,7 @@ const sideways = (page) => page.evaluate(() => document.documentElement.scrollWi
 
 /** As much as there can be, with words that are long. */
 const everything = () => known({
-  verdict: "Falling behind: arrivals 42/s, completions 31/s, provider `primary` open", healthy: false,
+  verdict: "Falling behind: arrivals 42/s, completions 31/s, provider `primary` open", health: "troubled",
   tiles: { ...known().tiles, oldest_waiting_seconds: 70, ready: { value: 20_000, exact: false }, parked: at(6000), credits_held: "3918150.5", dead: 2 },
   providers: [{ ...known().providers[0], name: "a-provider-with-quite-a-long-name-that-never-ends", state: "open", since: new Date().toISOString(), errors: { timeout: 30, server_error: 2 }, override: { state: "open", until: null } }],
   workers: ["working", "draining", "lost", "drained"].map((state, i) => ({ ...known().workers[0], id: `wrk_01k000000000000000000000${i}`, host: "a-host.with-a-long-name.in-some-region.example.internal", state, seen_seconds: i + 3 })),
@@ -225,7 +225,7 @@ async function openStory(page) {
 test("names full of markup are text", async (context) => {
   const page = await pretending(context, { ...story,
     "/ops/now": () => known({
-      verdict: `Trouble: provider \`${markup}\` open`, healthy: false,
+      verdict: `Trouble: provider \`${markup}\` open`, health: "troubled",
       providers: [{ ...known().providers[0], name: markup, state: markup, errors: { [markup]: 3 } }],
       workers: [{ ...known().workers[0], host: markup, version: markup, seen_seconds: 9 }],
       apis: [{ ...known().apis[0], id: markup }],
@@ -255,7 +255,7 @@ test("names full of markup are text", async (context) => {
 test("what is not known is unknown, and never 0", async (context) => {
   const nothing = Object.fromEntries(Object.keys(known()).map((name) => [name, null]));
   const page = await pretending(context, { "/ops/history": { range: "1h", step_seconds: 60, points: [] },
-    "/ops/now": () => ({ ...nothing, as_of: new Date().toISOString(), verdict: "Trouble", healthy: false, tiles: {} }) });
+    "/ops/now": () => ({ ...nothing, as_of: new Date().toISOString(), verdict: "Trouble", health: "troubled", tiles: {} }) });
   await says(context, page, /Trouble/);
   assert.deepEqual([...new Set(await page.locator("#figures dd").allInnerTexts())], ["unknown"]);
   for (const id of ["providers", "workers", "apis", "stuck", "failures", "users"]) {
@@ -272,7 +272,7 @@ test("what is not known is unknown, and never 0", async (context) => {
 
 test("busy is a warning; with trouble beside it, trouble", async (context) => {
   for (const [more, tone] of [["", "warn"], [", provider `primary` open", "bad"]]) {
-    const page = await pretending(context, { "/ops/now": () => known({ verdict: `Busy: 1,230+ wait, all 40 places are taken${more}`, healthy: false }) });
+    const page = await pretending(context, { "/ops/now": () => known({ verdict: `Busy: 1,230+ wait, all 40 places are taken${more}`, health: more ? "troubled" : "busy" }) });
     await says(context, page, /Busy/);
     assert.equal(await page.locator("#verdict").getAttribute("data-tone"), tone);
     await page.close();
@@ -304,7 +304,7 @@ test("an answer that never comes: which of both does not answer is asked of /rea
 test("it is read out when it says something else, not when a number moves", async (context) => {
   let rate = 40, trouble = true;
   const page = await pretending(context, { "/ops/now": () => known(trouble
-    ? { verdict: `Falling behind: arrivals ${rate++}/s, completions 3.1/s`, healthy: false } : {}) });
+    ? { verdict: `Falling behind: arrivals ${rate++}/s, completions 3.1/s`, health: "troubled" } : {}) });
   await page.evaluate(() => {
     window.seen = { announced: [document.querySelector("#announced").textContent], sentences: new Set() };
     new MutationObserver(() => window.seen.announced.push(document.querySelector("#announced").textContent))

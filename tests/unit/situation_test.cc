@@ -72,6 +72,10 @@ Situation::Worker with_provider(Situation::Worker worker, const char* state) {
   return worker;
 }
 
+std::string verdict(const Situation& situation) {
+  return assess(situation).sentence;
+}
+
 TEST(Counts, SayWhenThereMayBeMore) {
   EXPECT_EQ(count_text({0, true}), "0");
   EXPECT_EQ(count_text({999, true}), "999");
@@ -281,17 +285,23 @@ TEST(Verdict, SaysAtOnceWhenAllPlacesAreTakenAndMoreWaits) {
   now.parked = {1'200, false};
   now.oldest_ready = seconds(2);
   EXPECT_EQ(verdict(now), "Busy: 1,230+ wait, all 40 places are taken");
+  EXPECT_EQ(assess(now).health, Health::kBusy);
   now.workers[0].status.draining = true;
   EXPECT_EQ(verdict(now), "Busy: 1,230+ wait, all 20 places are taken");
   now.parked = {};
   now.ready = {20, true};
   EXPECT_EQ(verdict(now), "Healthy") << "no more than what is worked on";
+  EXPECT_EQ(assess(now).health, Health::kHealthy);
   now.ready = {1'200, true};
   now.workers[1].in_flight = 19;
   EXPECT_EQ(verdict(now), "Healthy") << "there is room";
   now.workers[1].in_flight = 20;
   now.workers[1] = with_provider(now.workers[1], "open");
   EXPECT_EQ(verdict(now), "Busy: 1,200 wait, all 20 places are taken, provider `primary` open");
+  EXPECT_EQ(assess(now).health, Health::kTroubled);
+  now.workers[1].status.providers.reset();
+  now.intake_paused = IntakePause{.since = kNow, .by = "ann", .reason = "the database moves"};
+  EXPECT_EQ(assess(now).health, Health::kTroubled) << "somebody has to end it";
 }
 
 // All failed, or were refused, and it said "Healthy".

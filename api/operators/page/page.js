@@ -547,9 +547,9 @@ function drawVerdict() {
   } else if (seen) {
     said = seen.verdict;
     const trouble = notes.some((note) => note.tone === "bad");
-    const busy = /^Busy: [\d,]+\+? wait, all [\d,]+ places are taken$/.test(text(seen.verdict));
-    tone = trouble || !(seen.healthy === true || busy) ? "bad" : busy || notes.length > 0 ? "warn" : "good";
-    if (seen.healthy === true && trouble) {
+    const tones = { healthy: notes.length > 0 ? "warn" : "good", busy: "warn" };
+    tone = trouble ? "bad" : tones[seen.health] ?? "bad";
+    if (seen.health === "healthy" && trouble) {
       said = "Not quite healthy";
     }
   }
