@@ -299,8 +299,8 @@ std::vector<std::string> draw(const QueueSeen& seen,
   add(cut("queue at " + at + "Z, " + time(seen.age) + " old" + (view.paused ? ", paused" : "") +
               (view.trouble.empty() ? "" : ": " + view.trouble),
           room));
-  const std::string how = assess(seen.now).sentence;
-  const bool well = how == "Healthy";
+  const auto [how, health] = assess(seen.now);
+  const bool well = health == Health::kHealthy;
   add(cut(how, room), paint == Paint::kColours ? (well ? "1;32" : "1;31") : "1");
   const std::size_t body = size.rows > 1 ? size.rows - 1 : 1;
   if (view.task) {

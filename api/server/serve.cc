@@ -247,7 +247,7 @@ int serve(const Config& config) {
     eraser->stop();
   }
   generations.stop();
-  server.finish_posted();  // What its answers leave to be published.
+  server.finish_posted();  // The answers that its groups have left to the I/O threads.
   pool.stop();
   if (mails) {
     mails->stop();

@@ -1,6 +1,7 @@
-// One I/O thread of the server, as those see it who have something to be done there: an answer is
-// rendered and written by the thread that read its request, so what it consists of is freed where
-// it was allocated, and whoever found it (a store's thread) goes on at once with the next batch.
+// One I/O thread of the server, as those see it who have something to be done there: most answers
+// are rendered and written by the thread that read their request, so what they consist of is freed
+// where it was allocated, and whoever found it (a store's thread) goes on at once with the next
+// batch.
 #pragma once
 
 #include <vector>
