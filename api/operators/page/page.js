@@ -547,8 +547,8 @@ function drawVerdict() {
   } else if (seen) {
     said = seen.verdict;
     const trouble = notes.some((note) => note.tone === "bad");
-    const tones = { healthy: notes.length > 0 ? "warn" : "good", busy: "warn" };
-    tone = trouble ? "bad" : tones[seen.health] ?? "bad";
+    const rest = seen.health === "healthy" && notes.length === 0 ? "good" : "warn";
+    tone = trouble || seen.health === "troubled" ? "bad" : rest;
     if (seen.health === "healthy" && trouble) {
       said = "Not quite healthy";
     }
