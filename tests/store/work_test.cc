@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "common/store/group_commit.h"
+#include "common/store/meters.h"
 #include "common/store/task_rows.h"
 #include "tests/store/task_fixture.h"
 #include "tests/support/wait.h"
@@ -141,6 +142,25 @@ TEST_F(WorkTest, AHeldRowDelaysItsOwnTaskAlone) {
   EXPECT_FALSE(store_.cancel(tasks[0], {}, 0s));
   balance.release();
   EXPECT_EQ(settle(ends[0]), SettleOutcome::kSettled);
+}
+
+// … nor do the others pay for it with transactions of their own, each with an fsync.
+TEST_F(WorkTest, TheOthersOfAHeldRowStayTogether) {
+  const UserId user = db_.add_user();
+  const std::vector<TaskId> tasks = {create(user), create(user), create(user)};
+  std::vector<Lease> leases;
+  for (const TaskId task : tasks) {
+    leases.push_back({task, claim(task).value().epoch});
+  }
+  const RowHolder holder(db_.url(), row_of_task(tasks[0]));
+  const auto renewals = [] {
+    return meters::transactions("renew").collect().histogram.sample_count;
+  };
+  const auto before = renewals();
+  const auto renewed = store_.renew(leases, worker_);
+  EXPECT_FALSE(renewed[0]);
+  EXPECT_TRUE(renewed[1] && *renewed[1] && renewed[2] && *renewed[2]);
+  EXPECT_EQ(renewals() - before, 1U);
 }
 
 // An operator who cancels waits for his own row only, and holds no other one meanwhile.
