@@ -33,7 +33,7 @@ class Asking {
           if (loop_ != nullptr) {
             std::move(waiting).resume_on(*loop_);
           } else {
-            waiting.resume();
+            Handling::Share(std::move(waiting)).resume();  // It goes with this, not with the batch.
           }
         },
         arrived_);

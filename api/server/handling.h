@@ -13,7 +13,8 @@
 //  - a co_await stands alone: the whole of a statement, or of what initializes a variable; never
 //    in a condition, a ?:, or as an argument;
 //  - no lock is held and no thread_local looked at over a co_await: what comes behind it runs on
-//    another thread, or on an I/O thread again, and must not block there either.
+//    another thread, or on an I/O thread again, and must not block there either
+//    (but see ask_there()).
 #pragma once
 
 #include <atomic>

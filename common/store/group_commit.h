@@ -106,7 +106,7 @@ class GroupCommit {
 
   // False, without calling `reply`, when the command, which arrived then, comes too late, or others
   // wait too long already, or the group is stopped. Otherwise `reply` runs exactly once, on one of
-  // the group's threads; it must not block.
+  // the group's threads, whose next batch waits for it.
   bool submit(Command command, Reply reply, Clock::time_point arrived = Clock::now()) {
     const auto row = row_of(command);
     const std::size_t bytes = bytes_of(command);
@@ -191,7 +191,8 @@ class GroupCommit {
     }
   }
 
-  // Answers those that have waited for too long and takes them out. The rows of which none is left.
+  // Answers those that have waited for too long, before the others' transaction, which may take its
+  // time, and takes them out. The rows of which none is left.
   std::vector<std::optional<Uuid>> answer_stale(std::vector<Item>& items) {
     const auto now = Clock::now();
     std::vector<std::optional<Uuid>> untried;
