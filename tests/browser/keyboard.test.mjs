@@ -31,6 +31,10 @@ test("from the first run to a sound by keys alone", async (context) => {
   const shown = await page.getByRole("region", { name: "The request" }).textContent();
   const secret = await page.getByRole("region", { name: "The key" }).textContent();
   assert.ok(!shown.includes(secret), "the request on the page masks the key");
+  await tabTo(page, "I saved it");
+  await page.keyboard.press("Enter");
+  await page.getByText("is yours.").waitFor();
+  assert.ok(!(await page.content()).includes(secret), "what was saved is not shown any longer");
   await tabTo(page, "Copy with the key");
   await page.keyboard.press("Enter");
   const command = await eventually("it was copied", () => page.evaluate(() => navigator.clipboard.readText()));

@@ -42,7 +42,8 @@ export function Player({ generation, output, onStale }: {
         </Notice>
       ) : null}
       <p class="player-foot">
-        <a class="button plain" href={output.url} download={`${generation.id}.${endings[output.format]}`} rel="noreferrer">
+        {/* A file of another origin (a CDN) is shown instead of downloaded: not in place of this page. */}
+        <a class="button plain" target="_blank" href={output.url} download={`${generation.id}.${endings[output.format]}`} rel="noreferrer">
           <Icon name="download" /><span>Download {output.format}</span>
         </a>
         <span class="muted">{duration(output.duration_seconds)}</span>

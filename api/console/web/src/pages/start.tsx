@@ -87,6 +87,7 @@ function Steps({ body }: { body: RequestBody }) {
 
 function MakeKey({ made, onMade }: { made: ApiKeyWithSecret | undefined; onMade: (key: ApiKeyWithSecret) => void }) {
   const action = useAction();
+  const saved = useSignal(false);
   const make = () => action.run(async () => {
     const key = await makeKey({ name: "first key", scopes: ["generate"] });
     if (key !== undefined) {
@@ -94,12 +95,15 @@ function MakeKey({ made, onMade }: { made: ApiKeyWithSecret | undefined; onMade:
       announce("The key was made. It is shown once.");
     }
   });
+  if (made !== undefined && saved.value) {
+    return <p><code>{made.prefix}…</code> is yours. The request below can still be copied with it until you leave this page.</p>;
+  }
   if (made !== undefined) {
     return (
       <>
         <Notice look="warn"><p><strong>It is shown this once.</strong> Keep it where secrets are kept.</p></Notice>
         <pre class="code secret" tabIndex={0} role="region" aria-label="The key"><code>{made.key}</code></pre>
-        <CopyButton text={made.key} label="Copy the key" />
+        <p><CopyButton text={made.key} label="Copy the key" />{" "}<Button onClick={() => { saved.value = true; }}>I saved it</Button></p>
       </>
     );
   }
