@@ -2,7 +2,7 @@
 // sideways on the smallest screen.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { ask, closeBrowser, consoleUrl, eventually, generated, loginLink, makeKey, newPage, newUser, open, settled, signedIn, violations } from "./support.mjs";
+import { ask, choose, closeBrowser, consoleUrl, eventually, generated, loginLink, makeKey, newPage, newUser, open, settled, signedIn, violations } from "./support.mjs";
 
 const widths = [360, 768, 1280];
 let page;
@@ -47,7 +47,7 @@ test("axe: what opens over and in pages", async () => {
     assert.deepEqual(await violations(page), [], "help");
     await page.keyboard.press("Escape");
     await open(page, "usage");
-    await page.getByRole("radio", { name: "Table" }).check({ force: true });
+    await choose(page, "Table");
     assert.deepEqual(await violations(page), [], "table");
     await open(page, "reference");
     // Again until it is so: the page may still be drawing them.
@@ -171,7 +171,7 @@ test("the theme that was chosen is there before the first paint, and stays", asy
   const dark = await signedIn(context, { user: await newUser(), path: "settings", colorScheme: "light" });
   const background = () => dark.evaluate(() => getComputedStyle(document.documentElement).backgroundColor);
   const light = await background();
-  await dark.getByRole("radio", { name: "Dark" }).check({ force: true });
+  await choose(dark, "Dark");
   await eventually("it is dark", async () => (await background()) !== light);
   const chosen = await background();
   // The pages' own script never arrives: what is seen then is what the first paint is.
@@ -181,7 +181,7 @@ test("the theme that was chosen is there before the first paint, and stays", asy
   await dark.unroute("**/assets/main-*.js");
   await dark.reload();
   await settled(dark);
-  await dark.getByRole("radio", { name: "System" }).check({ force: true });
+  await choose(dark, "System");
   await eventually("it is as the system again", async () => (await background()) === light);
 });
 

@@ -9,8 +9,8 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { promisify } from "node:util";
 import {
-  admin, ask, base, closeBrowser, consoleUrl, control, eventually, follow, generate, generated, loginLink, makeKey, newPage, newUser, open, settled,
-  signedIn, statusWith, waitOutMidnight,
+  admin, ask, base, choose, closeBrowser, consoleUrl, control, eventually, follow, generate, generated, loginLink, makeKey, newPage, newUser, open,
+  settled, signedIn, statusWith, waitOutMidnight,
 } from "./support.mjs";
 
 after(closeBrowser);
@@ -106,7 +106,7 @@ async function output(context, page, language, file, command) {
   const folder = await mkdtemp(join(tmpdir(), "audiogen-copied-"));
   context.after(() => rm(folder, { recursive: true }));
   await page.context().grantPermissions(["clipboard-read", "clipboard-write"], { origin: base });
-  await page.getByRole("radio", { name: language }).check({ force: true });
+  await choose(page, language);
   const text = await page.getByRole("region", { name: `Request in ${language}` }).textContent();
   await page.getByRole("button", { name: `Copy ${language}` }).click();
   await page.getByRole("button", { name: "Copied" }).waitFor();
@@ -336,13 +336,13 @@ test("overview: what there is, what is held, for how long it lasts, and each day
   const said = page.locator(".chart figcaption");
   await said.getByText(`${today}: 15 credits, `).waitFor();
   await said.getByText("still being counted").waitFor();
-  await page.getByRole("radio", { name: "Table" }).check({ force: true });
+  await choose(page, "Table");
   const table = await lines(page, title);
   assert.equal(table.length, 30);
   assert.match(table[0][1], /^[12]$/, "the one that is held counts as soon as it is rolled up");
   assert.deepEqual([table[0][0], table[0][2]], [`${today} (still being counted)`, "15"]);
   assert.deepEqual(table.slice(1).map(([, ...rest]) => rest), Array(29).fill(["0", "0"]));
-  await page.getByRole("radio", { name: "Chart" }).check({ force: true });
+  await choose(page, "Chart");
   await page.getByRole("img", { name: title }).waitFor();
   assert.equal((await ask(page, "POST", `/audio/generations/${held.id}/cancel`)).status, 200);
 });
@@ -368,7 +368,7 @@ test("usage: bars are dashed from where it is complete to, and whole when that h
   const told = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" })
     .format(new Date(answer.complete_to));
   await page.getByText(`Complete to ${told}.`).waitFor();
-  await page.getByRole("radio", { name: "Table" }).check({ force: true });
+  await choose(page, "Table");
   assert.equal((await lines(page, "Credits by day (UTC)")).filter(([day]) => day.endsWith("(still being counted)")).length, 7 - first);
 
   await control("/worker/thaw");

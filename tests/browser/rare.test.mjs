@@ -2,7 +2,7 @@
 // refused, in both themes and on a phone; and none of it scrolls sideways there. All of it is as the service answers.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { ask, closeBrowser, eventually, generate, generated, newUser, open, settled, signedIn, violations } from "./support.mjs";
+import { ask, choose, closeBrowser, eventually, generate, generated, newUser, open, settled, signedIn, violations } from "./support.mjs";
 
 after(closeBrowser);
 
@@ -146,7 +146,7 @@ test("a generation that has failed, one that has succeeded, and one that was del
   await own.locator("canvas.waveform").waitFor();
   await forEverybody(own, "a result in the playground");
   for (const language of ["Python", "JavaScript"]) {
-    await own.getByRole("radio", { name: language }).check({ force: true });
+    await choose(own, language);
     await forEverybody(own, `copied as ${language}`, [360]);
   }
   await own.getByRole("link", { name: "Details" }).click();

@@ -1,7 +1,7 @@
 // The API reference, and what is sent from it.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { admin, ask, base, closeBrowser, generated, open, signedIn } from "./support.mjs";
+import { admin, ask, base, choose, closeBrowser, generated, open, signedIn } from "./support.mjs";
 
 after(closeBrowser);
 
@@ -41,7 +41,7 @@ test("with a key: as a program sends it; a wrong one is told, and nothing is kep
   const page = await signedIn(context, { path: "reference" });
   const key = await secretOf(page.email);
   const account = await form(page, "getAccount");
-  await page.getByRole("radio", { name: "An API key" }).check({ force: true });
+  await choose(page, "An API key");
   await send(account);
   await page.getByText("Paste a key above").waitFor();
   await page.getByRole("textbox", { name: "API key" }).fill(key);
@@ -63,7 +63,7 @@ test("with a key: as a program sends it; a wrong one is told, and nothing is kep
   await page.getByRole("navigation", { name: "Console" }).getByRole("link", { name: "Usage" }).click();
   await page.getByRole("heading", { level: 1, name: "Usage" }).waitFor();
   await page.goBack();
-  await page.getByRole("radio", { name: "An API key" }).check({ force: true });
+  await choose(page, "An API key");
   assert.equal(await page.getByRole("textbox", { name: "API key" }).inputValue(), "");
   assert.ok(!(await traces()).includes(key));
 });

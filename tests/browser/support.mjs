@@ -184,6 +184,13 @@ export async function generate(page, prompt) {
   await page.getByRole("button", { name: "Generate" }).click();
 }
 
+/** Presses one of buttons of which one is down, as a person does: where it is once it stands still. */
+export async function choose(page, name) {
+  const radio = page.getByRole("radio", { name });
+  await page.locator("label").filter({ has: radio }).click();
+  await eventually(`${name} is chosen`, () => radio.isChecked());
+}
+
 /** Makes a key in the dialog; its secret. */
 export async function makeKey(page, name) {
   await page.getByRole("button", { name: "New key" }).click();

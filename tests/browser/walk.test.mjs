@@ -1,7 +1,9 @@
 // From a sign-in link to a deleted key: what a customer does, in one go and piece by piece.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { admin, ask, base, closeBrowser, consoleUrl, eventually, follow, generated, loginLink, makeKey, newPage, newUser, open, settled, signedIn, statusWith, waitOutMidnight } from "./support.mjs";
+import {
+  admin, ask, base, choose, closeBrowser, consoleUrl, eventually, follow, generated, loginLink, makeKey, newPage, newUser, open, settled, signedIn, statusWith, waitOutMidnight,
+} from "./support.mjs";
 
 after(closeBrowser);
 
@@ -247,7 +249,7 @@ test("usage as CSV, by key", async (context) => {
   await open(page, "usage?bucket=hour&by=key");
   const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "CSV" }).click()]);
   assert.match(download.suggestedFilename(), /^usage-\d{4}-\d\d-\d\d-by-hour\.csv$/);
-  await page.getByRole("radio", { name: "Table" }).check({ force: true });
+  await choose(page, "Table");
   assert.equal(await page.locator("tbody tr").count() >= 24, true, "hours without any are there, too");
   assert.deepEqual(page.faults, []);
 });
