@@ -110,8 +110,12 @@ Lane LaneTurns::next(bool express, bool bulk) {
 }
 
 bool TriedTurns::next(bool tried, bool others) {
-  was_tried_ = tried && (!others || !was_tried_);
-  return was_tried_;
+  if (!tried || (others && tried_ + 1 >= kUntriedEvery)) {
+    tried_ = 0;
+    return false;
+  }
+  ++tried_;
+  return true;
 }
 
 std::uint32_t pace_of(std::uint64_t ended, std::chrono::microseconds time) {

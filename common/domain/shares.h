@@ -40,6 +40,10 @@ inline constexpr std::uint32_t kWindowMin = kExpressMax, kWindowMax = 1'000'000;
 // little under way, the crowds get on.
 inline constexpr std::uint32_t kBulkEvery = 4;
 
+// When there is room for both, every so-many-th place is for what was not tried yet. With every
+// second one, retries that came as fast as half the places took them waited 9 s.
+inline constexpr std::uint32_t kUntriedEvery = 3;
+
 // How many more tasks of each lane a worker could take, if none of the other were taken.
 struct Room {
   std::size_t bulk = 0, express = 0;
@@ -59,15 +63,15 @@ class LaneTurns {
 
 // Whose turn it is of those that were tried before, and are due again, and those that wait for
 // their first turn. A task that has begun had waited already: it does not queue a second time
-// behind everybody. But every second place that is free for both is for the others: where all that
-// is tried fails, they get on all the same.
+// behind everybody. But every so-many-th place that is free for both is for the others: where all
+// that is tried fails, they get on all the same.
 class TriedTurns {
  public:
   // True: it is one that was tried. Of the two, one at least has something.
   bool next(bool tried, bool others);
 
  private:
-  bool was_tried_ = false;
+  std::uint32_t tried_ = 0;  // In a row.
 };
 
 // As all programs know it.

@@ -462,13 +462,13 @@ TEST(LaneTurns, ExpressGoesFirstAndEveryFourthIsForTheOthers) {
 }
 
 // One place at a time, by somebody who begins anew each time: neither lane starves.
-TEST(TriedTurns, EverySecondPlaceIsForTheOthers) {
+TEST(TriedTurns, EveryThirdPlaceIsForTheOthers) {
   TriedTurns turns;
   int tried = 0;
-  for (int i = 0; i < 10; ++i) {
+  for (int i = 0; i < 30; ++i) {
     tried += turns.next(true, true) ? 1 : 0;
   }
-  EXPECT_EQ(tried, 5);
+  EXPECT_EQ(tried, 20);
   EXPECT_TRUE(turns.next(true, false));
   EXPECT_TRUE(turns.next(true, false)) << "nobody else wants it";
   EXPECT_FALSE(turns.next(false, true));

@@ -58,8 +58,9 @@ class Intake {
   // how many. Thread-safe, never blocks.
   std::size_t take(std::span<const Hint> hints);
 
-  // Takes hints of tasks that were tried before and are due again: every second place that is free
-  // from now on is theirs. As many as may wait here; how many that is. Thread-safe, never blocks.
+  // Takes hints of tasks that were tried before and are due again: two of three places that are
+  // free from now on are theirs. As many as may wait here; how many that is. Thread-safe, never
+  // blocks.
   std::size_t take_tried(std::span<const Hint> hints);
 
   // How many take() would take. Thread-safe, never blocks.

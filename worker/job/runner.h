@@ -51,8 +51,8 @@ class JobRunner {
   // Thread-safe, never blocks.
   std::size_t take(std::span<const Hint> hints) { return intake_.take(hints); }
 
-  // Takes hints of tasks that were tried before: those wait here for every second place. How many.
-  // Thread-safe, never blocks.
+  // Takes hints of tasks that were tried before: those have two of three places, and wait here for
+  // them. How many. Thread-safe, never blocks.
   std::size_t take_tried(std::span<const Hint> hints) { return intake_.take_tried(hints); }
 
   // Claims nothing more. Thread-safe, never blocks.
