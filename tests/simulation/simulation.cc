@@ -17,10 +17,10 @@ using std::chrono::minutes;
 using std::chrono::seconds;
 
 // Everything ends so long after it has healed: a lease, the time in which a clock is not believed,
-// a call of 90 s, the longest wait for a retry; and where nobody pulls, the time in which a hint
+// a call of 90 s; and where nobody pulls, the time in which a hint
 // that may be lost is trusted, and a pass of the sweepers.
-constexpr Duration kHealsPulling = seconds(330);
-constexpr Duration kHealsSwept = seconds(510);
+constexpr Duration kHealsPulling = seconds(220);
+constexpr Duration kHealsSwept = seconds(400);
 // And what is open then takes its time: a job, and a suspect with what it waits for.
 constexpr Duration kJob = seconds(5), kSuspectsTurn = seconds(30);
 // Whoever was late is still there for so long.
@@ -143,12 +143,21 @@ class Simulation {
     return count;
   }
 
-  // What has not ended of bursts when everything heals takes its time, one after the other.
+  // What has not ended of bursts when everything heals takes its time, one after the other. And a
+  // retry comes when it is due: what runs may yet fail.
   Duration heals_within() const {
     const Plan& plan = shared_.plan;
     std::map<UserId, std::size_t> ended;
     std::size_t suspects = 0, jobs = 0;
+    Duration until_due{0};
     for (const Row& row : database_.rows()) {
+      if (row.state == TaskState::kQueued) {
+        until_due = std::max<Duration>(until_due, row.next_run_at - database_.now());
+      } else if (row.state == TaskState::kRunning) {
+        const auto left = std::chrono::floor<std::chrono::milliseconds>(
+            std::max<Duration>(row.deadline_at - database_.now(), Duration(0)));
+        until_due = std::max<Duration>(until_due, retry_delay(row.claims, left, 1));
+      }
       ended[row.user] += is_final(row.state) ? 1U : 0U;
       suspects += !is_final(row.state) && row.lost_leases >= kLostTogether - 1 ? 1U : 0U;
     }
@@ -158,7 +167,7 @@ class Simulation {
       const std::size_t left = burst_of(i) - std::min(burst_of(i), ended[users_[i]]);
       jobs += shared_by(left, most == 0 ? places : std::min(places, most));
     }
-    return (plan.pull ? kHealsPulling : kHealsSwept) + kJob * static_cast<int>(jobs) +
+    return (plan.pull ? kHealsPulling : kHealsSwept) + until_due + kJob * static_cast<int>(jobs) +
            kSuspectsTurn * static_cast<int>(shared_by(suspects, plan.workers));
   }
 
