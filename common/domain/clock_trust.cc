@@ -35,18 +35,22 @@ microseconds ahead_of_local(const ClockLook& look) {
 }
 
 std::optional<microseconds> ClockWatch::look(const ClockLook& now) {
-  const bool first = !last_;
-  const microseconds step = last_ ? step_of_database(*last_, now) : ahead_of_local(now);
-  if (last_ && now.answered - last_->answered > kLeaseRenew) {
+  const bool away = last_ && now.answered - last_->answered > kLeaseRenew;
+  microseconds step = last_ ? step_of_database(*last_, now) : microseconds(0);
+  // Of a clock that is wrong, and was not seen for long, nobody can tell where it was a moment ago:
+  // it may have been set back, and forward again over leases that were made meanwhile.
+  const bool unseen = !last_ || (away && !above(step, kClockStep));
+  if (unseen) {
+    step = ahead_of_local(now);
+  }
+  if (away) {
     away_until_ = now.answered + kLease;
   }
   last_ = now;
   if (!above(step, kClockStep)) {
     return std::nullopt;
   }
-  // Of a clock that is behind at the first look nobody can tell whether it was further behind a
-  // moment ago.
-  if (step > microseconds(0) || first) {
+  if (step > microseconds(0) || unseen) {
     until_ = now.answered + kLease;
   }
   return step;

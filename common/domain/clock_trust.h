@@ -38,8 +38,9 @@ static_assert(kLeaseSelfStop + std::chrono::seconds(1) + kClockStep < kLease,
 // For whoever judges leases and deadlines: tells when the clock is set, and when not to judge.
 class ClockWatch {
  public:
-  // How far the clock was set since the look before (nullopt: it was not); at the first look, how
-  // far it is ahead of this machine's, which is all there is to compare it with.
+  // How far the clock was set since the look before (nullopt: it was not); at the first look, and
+  // at one so late that it may have been set and set again, how far it is ahead of this machine's,
+  // which is all there is to compare it with.
   std::optional<std::chrono::microseconds> look(const ClockLook& now);
 
   // After a step forward every lease seems to have run out and every deadline to have passed. For

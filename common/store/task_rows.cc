@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/domain/clock_trust.h"
 #include "common/store/meters.h"
 
 namespace audiogen::store {
@@ -257,12 +258,44 @@ TaskRecord* LockedTasks::find(TaskId id) {
   return found == rows.end() ? nullptr : &found->second;
 }
 
+// What was due when it was written is due now, what waits waits no longer than it was to wait, and
+// no lease lasts longer than a new one. To do it twice changes nothing, and after a further step
+// back a task has the time that it had left: created_at stays where the first step put it, so what
+// is written here is counted from updated_at, where that is earlier. But not of a row that this has
+// not seen, and that was claimed since the step: by more than any task's time, its deadline would
+// have to lie before its creation had it been here.
+void bring_back(Session& session, std::span<const TaskId> tasks, Instant now) {
+  // The longest time that a task can be given.
+  constexpr std::chrono::seconds kDeadlineMost = std::chrono::hours(24);
+  // One table, so assignments run from left to right: each goes by what those before it made.
+  Sql sql("UPDATE tasks FORCE INDEX (PRIMARY) SET next_run_at=IF(updated_at>TIMESTAMP");
+  sql << now << ", TIMESTAMP" << now
+      << " + INTERVAL GREATEST(TIMESTAMPDIFF(MICROSECOND, updated_at, next_run_at), 0) "
+         "MICROSECOND, "
+         "IF(state="
+      << TaskState::kRunning << ", LEAST(next_run_at, TIMESTAMP" << now
+      << "), next_run_at)), deadline_at=LEAST(deadline_at, TIMESTAMP" << now
+      << " + INTERVAL TIMESTAMPDIFF(MICROSECOND, IF(deadline_at>created_at AND "
+         "created_at>updated_at + INTERVAL "
+      << kDeadlineMost.count()
+      << " SECOND, created_at, LEAST(created_at, updated_at)), deadline_at) MICROSECOND), "
+         "lease_until=LEAST(lease_until, TIMESTAMP"
+      << now + kLease << "), wake_at=LEAST(wake_at, deadline_at, IF(lane=" << Lane::kParked
+      << ", deadline_at, COALESCE(lease_until, LEAST(TIMESTAMP" << now + kLookWithin
+      << ", GREATEST(next_run_at, TIMESTAMP" << now
+      << "))))), updated_at=LEAST(updated_at, TIMESTAMP" << now
+      << ") WHERE wake_at IS NOT NULL AND id IN (";
+  list(sql, tasks, [&](TaskId id) { sql << id; }) << ")";
+  session.later(sql);
+}
+
 LockedTasks lock_tasks(Session& session, std::vector<TaskId> ids, Columns columns) {
   LockedTasks out;
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-  Sql sql("SELECT UTC_TIMESTAMP(6), ");
-  sql << kRecordColumns;
+  Sql sql("SELECT UTC_TIMESTAMP(6), t.wake_at IS NOT NULL AND t.updated_at>UTC_TIMESTAMP(6) + ");
+  sql << "INTERVAL " << std::chrono::seconds(kClockAgreement).count() << " SECOND, "
+      << kRecordColumns;
   if (columns != Columns::kRules) {
     sql << ", t.request_id, t.trace";
   }
@@ -271,12 +304,13 @@ LockedTasks lock_tasks(Session& session, std::vector<TaskId> ids, Columns column
   }
   sql << " FROM tasks t FORCE INDEX (PRIMARY) WHERE t.id IN (";
   list(sql, ids, [&](TaskId id) { sql << id; }) << ") ORDER BY t.id FOR UPDATE SKIP LOCKED";
+  std::vector<TaskId> ahead;
   Rows rows = session.query(sql);
   while (rows.next()) {
     if (out.rows.empty()) {
       out.now = rows.time(1);
     }
-    constexpr std::uint32_t kFirst = 2, kTrail = kFirst + kRecordColumnCount;
+    constexpr std::uint32_t kFirst = 3, kTrail = kFirst + kRecordColumnCount;
     TaskRecord record = read_record(rows, kFirst);
     if (columns != Columns::kRules) {
       record.trail = read_trail(rows, kTrail);
@@ -285,7 +319,14 @@ LockedTasks lock_tasks(Session& session, std::vector<TaskId> ids, Columns column
       record.request = rows.text(kTrail + 2);
       record.created_at = rows.time(kTrail + 3);
     }
+    if (rows.i64(2) != 0) {
+      ahead.push_back(record.id);
+    }
     out.rows.emplace(record.id, std::move(record));
+  }
+  if (!ahead.empty()) {
+    bring_back(session, ahead, out.now);
+    return lock_tasks(session, std::move(ids), columns);
   }
   if (out.rows.size() != ids.size()) {
     std::erase_if(ids, [&](TaskId id) { return out.rows.contains(id); });

@@ -46,7 +46,9 @@ inline constexpr std::size_t kProviderMax = 64;
 // --- rows
 
 // Locks those of these tasks that nobody else holds, in order. After balances, before everything
-// else.
+// else. What was written before the database's clock was set back, by so much that no two clocks
+// differ by it, is brought back with it first: whoever wrote such a row by the new clock would make
+// its deadline look like one that this clock has set.
 struct LockedTasks {
   Instant now;  // The database's clock when the locks were asked for. Unset without rows.
   std::unordered_map<TaskId, TaskRecord> rows;
@@ -57,6 +59,10 @@ enum class Columns { kRules, kWithTrail, kWithWork };
 LockedTasks lock_tasks(Session& session,
                        std::vector<TaskId> ids,
                        Columns columns = Columns::kRules);
+
+// Of tasks that are locked and were written before the database's clock was set back: their times
+// are by its clock from now on.
+void bring_back(Session& session, std::span<const TaskId> tasks, Instant now);
 
 // The columns of a TaskRecord, and reading them from column `first` on.
 inline constexpr char kRecordColumns[] =

@@ -22,8 +22,6 @@ constexpr std::chrono::seconds kBusyPause{1};
 constexpr std::chrono::seconds kFaultPause{5};
 // Rows read for each that may be changed: reading those that are left as they are costs little.
 constexpr std::size_t kLeftPerChanged = 5;
-// The longest time that a task can be given.
-constexpr std::chrono::seconds kDeadlineMost = std::chrono::hours(24);
 // A pass through very many rows may take so long; then the next one begins all the same.
 constexpr std::chrono::minutes kPassMost{10};
 // Rows of one transaction of pull_back().
@@ -95,35 +93,6 @@ void move_pass(Session& session, const Pass& from, const Position& to) {
   });
 }
 
-// What was due when it was written is due now, what waits waits no longer than it was to wait, and
-// no lease lasts longer than a new one. To do it twice changes nothing, and after a further step
-// back a task has the time that it had left: created_at stays where the first step put it, so what
-// is written here is counted from updated_at, where that is earlier. But not of a row that this has
-// not seen, and that was claimed since the step: by more than any task's time, its deadline would
-// have to lie before its creation had it been here.
-void write_pulled_back(Session& session, const LockedTasks& tasks, Instant now) {
-  // One table, so assignments run from left to right: each goes by what those before it made.
-  Sql sql("UPDATE tasks FORCE INDEX (PRIMARY) SET next_run_at=IF(updated_at>TIMESTAMP");
-  sql << now << ", TIMESTAMP" << now
-      << " + INTERVAL GREATEST(TIMESTAMPDIFF(MICROSECOND, updated_at, next_run_at), 0) "
-         "MICROSECOND, "
-         "IF(state="
-      << TaskState::kRunning << ", LEAST(next_run_at, TIMESTAMP" << now
-      << "), next_run_at)), deadline_at=LEAST(deadline_at, TIMESTAMP" << now
-      << " + INTERVAL TIMESTAMPDIFF(MICROSECOND, IF(deadline_at>created_at AND "
-         "created_at>updated_at + INTERVAL "
-      << kDeadlineMost.count()
-      << " SECOND, created_at, LEAST(created_at, updated_at)), deadline_at) MICROSECOND), "
-         "lease_until=LEAST(lease_until, TIMESTAMP"
-      << now + kLease << "), wake_at=LEAST(wake_at, deadline_at, IF(lane=" << Lane::kParked
-      << ", deadline_at, COALESCE(lease_until, LEAST(TIMESTAMP" << now + kLookWithin
-      << ", GREATEST(next_run_at, TIMESTAMP" << now
-      << "))))), updated_at=LEAST(updated_at, TIMESTAMP" << now
-      << ") WHERE wake_at IS NOT NULL AND id IN (";
-  list(sql, tasks.rows, [&](const auto& row) { sql << row.first; }) << ")";
-  session.later(sql);
-}
-
 // Whether `kind` follows from nothing but that some time has passed.
 bool is_of_time(SweepDecision::Kind kind) {
   using Kind = SweepDecision::Kind;
@@ -174,7 +143,12 @@ bool TaskStore::pull_back(Instant now) {
       if (pulled != 0) {
         // By the clock of the locks: this process may have been frozen since it looked, and what
         // was written meanwhile is not of the future.
-        write_pulled_back(session_, tasks, tasks.now);
+        std::vector<TaskId> ids;
+        std::transform(
+            tasks.rows.begin(), tasks.rows.end(), std::back_inserter(ids), [](const auto& row) {
+              return row.first;
+            });
+        bring_back(session_, ids, tasks.now);
       }
     });
   }

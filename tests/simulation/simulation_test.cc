@@ -12,7 +12,7 @@ namespace audiogen::simulation {
 namespace {
 
 // What once showed something: the first ones before there were lanes, and what they showed then.
-constexpr std::array<std::uint64_t, 26> kRemembered = {
+constexpr std::array<std::uint64_t, 29> kRemembered = {
     437,     // Two sweepers bring the same row back from the future.
     1300,    // Clients ask until the very end.
     19827,   // A row is brought back between a sweeper's look and its lock.
@@ -39,6 +39,9 @@ constexpr std::array<std::uint64_t, 26> kRemembered = {
     849771,  // The same, of a worker that froze,
     864875,  // and of one that froze while others ran.
     35337,   // What was not brought back at once is, by whoever looks next.
+    3664,    // A stale claim comes to its end when the task has been claimed again.
+    106607,  // A task is put back by a clock that nobody has seen set back.
+    203382,  // A sweeper sleeps through a step back and one forward.
 };
 
 void expect_as_promised(std::uint64_t seed) {

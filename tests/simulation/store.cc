@@ -99,7 +99,7 @@ void Store::claim(Transaction& tx,
                   Runs& runs,
                   const Claimant& worker,
                   const FirstProvider& first_provider) {
-  database_.lock_tasks(tx, ids_of(items));
+  lock_tasks(tx, ids_of(items));
   const Instant lease = tx.now + kLease;
   for (auto& item : items) {
     Row* const task = tx.task(item.command.task);
@@ -164,7 +164,7 @@ void Store::claim(Transaction& tx,
 }
 
 void Store::renew(Transaction& tx, RenewItems& items, WorkerId worker) {
-  database_.lock_tasks(tx, ids_of(items));
+  lock_tasks(tx, ids_of(items));
   for (auto& item : items) {
     Row* const task = tx.task(item.command.task);
     item.held = tx.is_held(item.command.task);
@@ -176,7 +176,7 @@ void Store::renew(Transaction& tx, RenewItems& items, WorkerId worker) {
 }
 
 void Store::start_attempts(Transaction& tx, StartItems& items) {
-  database_.lock_tasks(tx, ids_of(items));
+  lock_tasks(tx, ids_of(items));
   for (auto& item : items) {
     const store::AttemptStart& start = item.command;
     Row* const task = tx.task(start.task);
@@ -202,7 +202,7 @@ void Store::settle(Transaction& tx, SettleItems& items) {
     }
   }
   database_.lock_balances(tx, users);
-  database_.lock_tasks(tx, ids_of(items));
+  lock_tasks(tx, ids_of(items));
   for (auto& item : items) {
     const store::SettleCommand& command = item.command;
     Row* const task = tx.task(command.task);
@@ -307,7 +307,7 @@ Store::Released Store::release_next(Transaction& tx,
       }
     }
   }
-  database_.lock_tasks(tx, ids);
+  lock_tasks(tx, ids);
   Released out;
   for (const auto& [user, holds] : found) {
     OpenTasks& open = *tx.open_tasks(user);
@@ -366,7 +366,7 @@ void Store::cancel(Transaction& tx, CancelItems& items, const Runs& runs) {
     return;
   }
   database_.lock_balances(tx, users);
-  database_.lock_tasks(tx, open);
+  lock_tasks(tx, open);
   for (std::size_t i = 0; i < items.size(); ++i) {
     auto& [command, out, held] = items[i];
     if (!asked[i]) {
@@ -522,41 +522,53 @@ std::vector<TaskId> Store::to_pull_back(Instant now) {
 
 std::size_t Store::pull_back(Transaction& tx, const std::vector<TaskId>& found, Instant looked_at) {
   const Instant now = shared_.is(Mutant::kPullBackByOldClock) ? looked_at : tx.now;
-  database_.lock_tasks(tx, found);
+  lock_tasks(tx, found);
   std::size_t pulled = 0;
   for (const TaskId id : found) {
-    Row* const row = tx.task(id);
-    if (row == nullptr) {
-      continue;
-    }
-    ++pulled;
-    if (!row->wake_at) {
-      continue;
-    }
-    if (row->updated_at > now) {
-      row->next_run_at = now + std::max<Duration>(row->next_run_at - row->updated_at, Duration(0));
-    } else if (row->state == TaskState::kRunning) {
-      row->next_run_at = std::min(row->next_run_at, now);
-    }
-    const bool unseen = row->deadline_at > row->created_at &&
-                        row->created_at > row->updated_at + std::chrono::hours(24);
-    const Instant from = shared_.is(Mutant::kPullFromCreation) || unseen
-                             ? row->created_at
-                             : std::min(row->created_at, row->updated_at);
-    row->deadline_at = std::min(row->deadline_at, now + (row->deadline_at - from));
-    if (row->lease_until) {
-      row->lease_until = std::min(*row->lease_until, now + kLease);
-    }
-    row->wake_at = std::min({*row->wake_at,
-                             row->deadline_at,
-                             row->lane == Lane::kParked
-                                 ? row->deadline_at
-                                 : row->lease_until.value_or(std::max(row->next_run_at, now))});
-    if (!shared_.is(Mutant::kPulledStaysAhead)) {
-      row->updated_at = std::min(row->updated_at, now);
+    if (Row* const row = tx.task(id); row != nullptr) {
+      ++pulled;
+      bring_back(*row, now);
     }
   }
   return pulled;
+}
+
+void Store::bring_back(Row& row, Instant now) const {
+  if (!row.wake_at) {
+    return;
+  }
+  if (row.updated_at > now) {
+    row.next_run_at = now + std::max<Duration>(row.next_run_at - row.updated_at, Duration(0));
+  } else if (row.state == TaskState::kRunning) {
+    row.next_run_at = std::min(row.next_run_at, now);
+  }
+  const bool unseen =
+      row.deadline_at > row.created_at && row.created_at > row.updated_at + std::chrono::hours(24);
+  const Instant from = shared_.is(Mutant::kPullFromCreation) || unseen
+                           ? row.created_at
+                           : std::min(row.created_at, row.updated_at);
+  row.deadline_at = std::min(row.deadline_at, now + (row.deadline_at - from));
+  if (row.lease_until) {
+    row.lease_until = std::min(*row.lease_until, now + kLease);
+  }
+  row.wake_at = std::min({*row.wake_at,
+                          row.deadline_at,
+                          row.lane == Lane::kParked
+                              ? row.deadline_at
+                              : row.lease_until.value_or(std::max(row.next_run_at, now))});
+  if (!shared_.is(Mutant::kPulledStaysAhead)) {
+    row.updated_at = std::min(row.updated_at, now);
+  }
+}
+
+void Store::lock_tasks(Transaction& tx, const std::vector<TaskId>& ids) {
+  database_.lock_tasks(tx, ids);
+  for (const TaskId id : ids) {
+    Row* const row = tx.task(id);
+    if (row != nullptr && row->wake_at && row->updated_at > tx.now + kClockAgreement) {
+      bring_back(*row, tx.now);
+    }
+  }
 }
 
 Store::Publish Store::sweep(Transaction& tx,
@@ -575,7 +587,7 @@ Store::Publish Store::sweep(Transaction& tx,
     }
   }
   database_.lock_balances(tx, users);
-  database_.lock_tasks(tx, ids);
+  lock_tasks(tx, ids);
   Publish publish;
   const auto send = [&](const Row& task, bool tried) {
     (tried ? publish.tried : publish.others).push_back({task.id, task.epoch, task.lane});

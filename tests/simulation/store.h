@@ -79,6 +79,8 @@ class Store {
   std::vector<TaskId> to_pull_back(Instant now);
   // The number of rows pulled back.
   std::size_t pull_back(Transaction& tx, const std::vector<TaskId>& found, Instant looked_at);
+  void bring_back(Row& row, Instant now) const;
+  void lock_tasks(Transaction& tx, const std::vector<TaskId>& ids);
   struct Due {
     std::pair<Instant, TaskId> at;
     UserId user;

@@ -697,6 +697,27 @@ TEST_F(JumpTest, AStepBackBlindsNobody) {
             0);
 }
 
+// Before any sweeper has looked: what is written by the new clock tells nothing of the old one.
+TEST_F(JumpTest, WhoWritesFirstAfterAStepBackBringsTheTaskBack) {
+  const UserId user = db_.add_user();
+  const Claim retried = *claim(create(user)), renewed = *claim(create(user));
+  const TaskId waits = create(user);
+  set_clock(-1h);
+  SettleCommand retry = settle_command(Settle::kRetry, retried);
+  retry.retry_after = 2s;
+  EXPECT_EQ(settle(retry), SettleOutcome::kRequeued);
+  EXPECT_TRUE(renew(renewed));
+  const Claim claimed = *claim(waits);
+  EXPECT_LE(claimed.until_deadline, 900s);
+  sweep();
+  for (const TaskId task : {retried.task, renewed.task, waits}) {
+    EXPECT_LE(seconds_until(task, "deadline_at"), 900);
+    EXPECT_GT(seconds_until(task, "deadline_at"), 800);
+  }
+  EXPECT_LE(seconds_until(retried.task, "next_run_at"), 2);
+  EXPECT_LE(seconds_until(renewed.task, "lease_until"), 30);
+}
+
 // Nobody was there when it happened: the marks tell.
 TEST_F(JumpTest, APassWhoseMarksLieAheadIsOver) {
   const TaskId due = create(db_.add_user());

@@ -95,7 +95,9 @@ TEST(ClockWatch, TheFirstLookComparesWithThisMachine) {
   EXPECT_FALSE(fine.look(look(seconds(0), kClockStep)));
   EXPECT_EQ(wrong.look(look(seconds(0), hours(1))), hours(1));
   EXPECT_FALSE(wrong.may_judge(look(seconds(29)).asked));
-  EXPECT_FALSE(wrong.look(look(seconds(30), hours(1)))) << "it does not jump, it is off";
+  for (const int second : {10, 20, 30}) {
+    EXPECT_FALSE(wrong.look(look(seconds(second), hours(1)))) << "it does not jump, it is off";
+  }
   EXPECT_TRUE(wrong.may_judge(look(seconds(30)).asked));
 }
 
@@ -105,6 +107,19 @@ TEST(ClockWatch, AClockThatIsBehindAtTheFirstLookIsNotBelievedEither) {
   EXPECT_EQ(wrong.look(look(seconds(0), hours(-1))), hours(-1));
   EXPECT_FALSE(wrong.may_judge(look(seconds(29)).asked));
   EXPECT_TRUE(wrong.may_judge(look(seconds(30)).asked));
+}
+
+// Forward over the leases that were made while it was behind, and back by as much before.
+TEST(ClockWatch, WhoHasNotLookedForLongComparesWithThisMachineToo) {
+  ClockWatch frozen, fine;
+  EXPECT_TRUE(frozen.look(look(seconds(0), hours(-1))));
+  EXPECT_FALSE(frozen.look(look(kLeaseRenew, hours(-1)))) << "it does not jump, it is off";
+  EXPECT_EQ(frozen.look(look(seconds(90), hours(-1))), hours(-1));
+  EXPECT_FALSE(frozen.may_judge(look(seconds(90)).answered));
+  EXPECT_TRUE(frozen.may_judge(look(seconds(90) + kLease).answered));
+  EXPECT_FALSE(fine.look(look(seconds(0))));
+  EXPECT_FALSE(fine.look(look(seconds(90))));
+  EXPECT_TRUE(fine.may_judge(look(seconds(90)).answered));
 }
 
 TEST(DeletionTrust, ClocksThatAgreeAreBelieved) {
