@@ -60,6 +60,10 @@ struct GroupOptions {
   std::size_t capacity = 10'000;  // Commands waiting; more are refused.
   // How long a batch beside a sibling's waits for as many commands as the one before (RowQueue).
   std::chrono::microseconds company{0};
+  // A thread's batch begins so long after its last one began at the earliest. For commands that
+  // nobody waits for: a few more share a transaction, and so its fsync, where they come faster than
+  // this but slower than they would queue.
+  std::chrono::microseconds spacing{0};
   // A command that has waited this long is answered kUnavailable (kLocked if its row was held)
   // without being tried: nobody waits for it any more, and done later it would surprise (a hold for
   // a request that was told 503).
@@ -148,11 +152,14 @@ class GroupCommit {
 
   void work(const DatabaseUrl& url) {
     TaskStore store(url);
+    Clock::time_point next_at = Clock::now();
     for (;;) {
+      std::this_thread::sleep_until(next_at);
       std::vector<Item> items = queue_.take(options_.batch_max, options_.batch_bytes);
       if (items.empty()) {
         return;
       }
+      next_at = Clock::now() + options_.spacing;
       // What has waited for a held row says nothing about overload.
       const auto fresh =
           std::find_if(items.begin(), items.end(), [](const Item& item) { return !item.was_held; });

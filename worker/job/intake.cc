@@ -54,6 +54,7 @@ Intake::Intake(const DatabaseUrl& database,
                .threads = 1,
                .batch_max = kBatchMax,
                .capacity = kWaitingMax,
+               .spacing = kSpacing,
                .wait_held_max = std::chrono::milliseconds(500)},
               [this](store::TaskStore& store, std::span<const Hint> hints) {
                 return claim_batch(store, hints);

@@ -65,7 +65,11 @@ Settling::Settling(const DatabaseUrl& database,
       scheduler_(scheduler),
       records_(records),
       settlements_(database,
-                   {.use = "settle", .threads = 1, .batch_max = kBatchMax, .capacity = kWaitingMax},
+                   {.use = "settle",
+                    .threads = 1,
+                    .batch_max = kBatchMax,
+                    .capacity = kWaitingMax,
+                    .spacing = kSpacing},
                    [send = std::move(send)](store::TaskStore& store,
                                             std::span<const store::SettleCommand> commands) {
                      auto outcomes = store.settle(commands);
