@@ -170,12 +170,14 @@ command_mutate() {
   need_packages "${build_packages[@]}" "${runtime_packages[@]}" "${database_packages[@]}" \
     "${broker_packages[@]}" "${test_packages[@]}"
   # What differs, and as of now: by its own time a source may be older than an object of its mutant.
+  mkdir -p "$tree"
+  (cd "$root" && git ls-files -z -co --exclude-standard) >"$state/logs/mutants.files"
   while IFS= read -rd '' file; do
     if [[ -f $root/$file ]] && ! cmp -s "$root/$file" "$tree/$file"; then
       mkdir -p "$(dirname "$tree/$file")"
       cp "$root/$file" "$tree/$file"
     fi
-  done < <(cd "$root" && git ls-files -z -co --exclude-standard)
+  done <"$state/logs/mutants.files"
   export CCACHE_BASEDIR=$tree CCACHE_NOHASHDIR=1
   step 'Building the copy'
   (cd "$tree" && logged "$state/logs/mutants.log" cmake --preset dev -DAUDIOGEN_CONSOLE=OFF)
