@@ -34,6 +34,7 @@ test("from the first run to a sound by keys alone", async (context) => {
   await tabTo(page, "I saved it");
   await page.keyboard.press("Enter");
   await page.getByText("is yours.").waitFor();
+  await eventually("the focus is where the key was", () => page.evaluate(() => document.activeElement?.textContent?.includes("is yours.")));
   assert.ok(!(await page.content()).includes(secret), "what was saved is not shown any longer");
   await tabTo(page, "Copy with the key");
   await page.keyboard.press("Enter");

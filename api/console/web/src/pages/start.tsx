@@ -1,6 +1,6 @@
 // First run: a key, a request, a sound.
 import { useSignal } from "@preact/signals";
-import { useEffect, useMemo } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import { account, catalogue, generations } from "../api/calls";
 import { type Account, type ApiKeyWithSecret, type Generation, isOpen, type Pricing, type Progress as Told } from "../api/types";
 import { Button, Card, CopyButton, PageHead } from "../components/basics";
@@ -96,7 +96,7 @@ function MakeKey({ made, onMade }: { made: ApiKeyWithSecret | undefined; onMade:
     }
   });
   if (made !== undefined && saved.value) {
-    return <p><code>{made.prefix}…</code> is yours. The request below can still be copied with it until you leave this page.</p>;
+    return <PutAway prefix={made.prefix} />;
   }
   if (made !== undefined) {
     return (
@@ -113,6 +113,17 @@ function MakeKey({ made, onMade }: { made: ApiKeyWithSecret | undefined; onMade:
       {action.failure.value === undefined ? null : <FailureNotice what="The key was not made." failure={action.failure.value} />}
       <Button look="primary" icon="keys" busy={action.busy.value} onClick={() => void make()}>Make a key</Button>
     </>
+  );
+}
+
+/** Takes the focus once, from the button that has gone. */
+function PutAway({ prefix }: { prefix: string }) {
+  const said = useRef<HTMLParagraphElement>(null);
+  useEffect(() => said.current?.focus(), []);
+  return (
+    <p ref={said} tabIndex={-1}>
+      <code>{prefix}…</code> is yours. The request below can still be copied with it until you leave this page.
+    </p>
   );
 }
 
