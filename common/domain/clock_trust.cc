@@ -1,5 +1,7 @@
 #include "common/domain/clock_trust.h"
 
+#include <algorithm>
+
 namespace audiogen {
 namespace {
 
@@ -38,22 +40,27 @@ std::optional<microseconds> ClockWatch::look(const ClockLook& now) {
   const bool away = last_ && now.answered - last_->answered > kLeaseRenew;
   microseconds step = last_ ? step_of_database(*last_, now) : microseconds(0);
   // Of a clock that is wrong, and was not seen for long, nobody can tell where it was a moment ago:
-  // it may have been set back, and forward again over leases that were made meanwhile.
-  const bool unseen = !last_ || (away && !above(step, kClockStep));
+  // it may have been set back, and forward again over leases that were made meanwhile. But whoever
+  // is always late, because the database is slow, judges in the end.
+  const bool waited = until_ && now.answered < *until_ + kLease;
+  const bool unseen = !last_ || (away && !waited && !above(step, kClockStep));
   if (unseen) {
     step = ahead_of_local(now);
   }
-  if (away) {
-    away_until_ = now.answered + kLease;
-  }
   last_ = now;
-  if (!above(step, kClockStep)) {
-    return std::nullopt;
-  }
-  if (step > microseconds(0) || unseen) {
+  const bool jumped = above(step, kClockStep);
+  if (jumped && (step > microseconds(0) || unseen)) {
     until_ = now.answered + kLease;
   }
-  return step;
+  if (away) {
+    // From when leases are judged again.
+    away_until_ = std::max(now.answered, until_.value_or(now.answered)) + kLease;
+  }
+  return jumped ? std::optional(step) : std::nullopt;
+}
+
+Instant ClockWatch::judged_by(const ClockLook& look) {
+  return look.database - between(look.asked, look.answered);
 }
 
 DeletionTrust::Verdict DeletionTrust::look(const ClockLook& now) {

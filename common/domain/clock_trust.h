@@ -48,6 +48,10 @@ class ClockWatch {
   // renewed by then.
   bool may_judge(ClockLook::Steady now) const { return !until_ || now >= *until_; }
 
+  // By what time leases and deadlines are to be judged that `look` seems to show to be over. Its
+  // length explains a step of as much, which nobody would see.
+  static Instant judged_by(const ClockLook& look);
+
   // Was the database away from here, and so probably from all, for so long that leases were lost
   // with every worker alive? Said for the length of a lease: by then all of these were found.
   bool was_away(ClockLook::Steady now) const { return away_until_ && now < *away_until_; }

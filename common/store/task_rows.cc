@@ -289,7 +289,7 @@ void bring_back(Session& session, std::span<const TaskId> tasks, Instant now) {
   session.later(sql);
 }
 
-LockedTasks lock_tasks(Session& session, std::vector<TaskId> ids, Columns columns) {
+LockedTasks lock_tasks(Session& session, std::vector<TaskId> ids, Columns columns, Ahead ahead) {
   LockedTasks out;
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
@@ -304,7 +304,7 @@ LockedTasks lock_tasks(Session& session, std::vector<TaskId> ids, Columns column
   }
   sql << " FROM tasks t FORCE INDEX (PRIMARY) WHERE t.id IN (";
   list(sql, ids, [&](TaskId id) { sql << id; }) << ") ORDER BY t.id FOR UPDATE SKIP LOCKED";
-  std::vector<TaskId> ahead;
+  std::vector<TaskId> written_ahead;
   Rows rows = session.query(sql);
   while (rows.next()) {
     if (out.rows.empty()) {
@@ -320,13 +320,13 @@ LockedTasks lock_tasks(Session& session, std::vector<TaskId> ids, Columns column
       record.created_at = rows.time(kTrail + 3);
     }
     if (rows.i64(2) != 0) {
-      ahead.push_back(record.id);
+      written_ahead.push_back(record.id);
     }
     out.rows.emplace(record.id, std::move(record));
   }
-  if (!ahead.empty()) {
-    bring_back(session, ahead, out.now);
-    return lock_tasks(session, std::move(ids), columns);
+  if (ahead == Ahead::kBroughtBack && !written_ahead.empty()) {
+    bring_back(session, written_ahead, out.now);
+    return lock_tasks(session, std::move(ids), columns, ahead);
   }
   if (out.rows.size() != ids.size()) {
     std::erase_if(ids, [&](TaskId id) { return out.rows.contains(id); });

@@ -46,9 +46,7 @@ inline constexpr std::size_t kProviderMax = 64;
 // --- rows
 
 // Locks those of these tasks that nobody else holds, in order. After balances, before everything
-// else. What was written before the database's clock was set back, by so much that no two clocks
-// differ by it, is brought back with it first: whoever wrote such a row by the new clock would make
-// its deadline look like one that this clock has set.
+// else.
 struct LockedTasks {
   Instant now;  // The database's clock when the locks were asked for. Unset without rows.
   std::unordered_map<TaskId, TaskRecord> rows;
@@ -56,9 +54,15 @@ struct LockedTasks {
   TaskRecord* find(TaskId id);
 };
 enum class Columns { kRules, kWithTrail, kWithWork };
+// What was written before the database's clock was set back, by so much that no two clocks differ
+// by it. Whoever wrote such a row by the new clock, and left its deadline, would make that look
+// like one that this clock has set: so workers bring it back first. Others end tasks, or have not
+// the right to change a deadline.
+enum class Ahead { kLeft, kBroughtBack };
 LockedTasks lock_tasks(Session& session,
                        std::vector<TaskId> ids,
-                       Columns columns = Columns::kRules);
+                       Columns columns = Columns::kRules,
+                       Ahead ahead = Ahead::kLeft);
 
 // Of tasks that are locked and were written before the database's clock was set back: their times
 // are by its clock from now on.

@@ -170,6 +170,11 @@ SweepResult TaskStore::sweep_rows(std::size_t limit, bool hints_go_out, const Qu
   watch_clock(look, pass.ahead);
   const bool more_late = pulling_back_ && try_pull_back(now);
   const bool may_judge = watch_.may_judge(look.asked);
+  const Instant judged_by = ClockWatch::judged_by(look);
+  const auto may_be_over = [&](const TaskRecord& task) {
+    return may_judge &&
+           is_of_time(decide_sweep(task, judged_by, pass.unsent_from, false, queues).kind);
+  };
   // Balances are locked before tasks, so a look without locks says first whose will be needed.
   struct Page {
     std::vector<Due> due{};                        // In order.
@@ -209,7 +214,7 @@ SweepResult TaskStore::sweep_rows(std::size_t limit, bool hints_go_out, const Qu
       if (decision.kind == SweepDecision::Kind::kHinted) {
         continue;
       }
-      if (!may_judge && is_of_time(decision.kind)) {
+      if (is_of_time(decision.kind) && !may_be_over(task)) {
         ++kept;
         stuck = stuck ? stuck : last;
         continue;
@@ -362,7 +367,7 @@ SweepResult TaskStore::sweep_locked(std::span<const Due> due,
     }
   }
   Books books(session_, std::move(users), Locking::kSkipLocked);
-  LockedTasks tasks = lock_tasks(session_, ids, Columns::kWithTrail);
+  LockedTasks tasks = lock_tasks(session_, ids, Columns::kWithTrail, Ahead::kBroughtBack);
   held = std::move(tasks.held);
   const bool was_away = watch_.was_away(clocks_.steady());
   // The clock may have been set back since the look, and the rows brought back with it: by the time

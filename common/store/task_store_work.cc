@@ -74,7 +74,8 @@ Batch<ClaimOutcome> TaskStore::claim(std::span<const Hint> hints,
   std::optional<Instant> written_lease;  // By the run before, of which we do not know whether it
                                          // was committed.
   const auto body = [&](std::vector<BatchItem<Hint, ClaimOutcome>>& entries, bool again) {
-    LockedTasks tasks = lock_tasks(session_, ids_of(entries), Columns::kWithWork);
+    LockedTasks tasks =
+        lock_tasks(session_, ids_of(entries), Columns::kWithWork, Ahead::kBroughtBack);
     const Instant lease = tasks.now + kLease;
     ByProvider claimed;
     std::vector<TaskId> called_before;
@@ -147,7 +148,7 @@ Batch<ClaimOutcome> TaskStore::claim(std::span<const Hint> hints,
 
 Batch<bool> TaskStore::renew(std::span<const Lease> leases, WorkerId worker) {
   const auto body = [&](std::vector<BatchItem<Lease, bool>>& entries, bool) {
-    LockedTasks tasks = lock_tasks(session_, ids_of(entries));
+    LockedTasks tasks = lock_tasks(session_, ids_of(entries), Columns::kRules, Ahead::kBroughtBack);
     std::vector<TaskId> ours;
     for (auto& [lease, out, held] : entries) {
       const TaskRecord* task = tasks.find(lease->task);
@@ -169,7 +170,7 @@ Batch<bool> TaskStore::renew(std::span<const Lease> leases, WorkerId worker) {
 
 Batch<bool> TaskStore::start_attempts(std::span<const AttemptStart> attempts) {
   const auto body = [&](std::vector<BatchItem<AttemptStart, bool>>& entries, bool) {
-    LockedTasks tasks = lock_tasks(session_, ids_of(entries));
+    LockedTasks tasks = lock_tasks(session_, ids_of(entries), Columns::kRules, Ahead::kBroughtBack);
     ByProvider started;
     std::unordered_set<TaskId> written;
     std::vector<TaskId> called_before;
@@ -249,7 +250,7 @@ void TaskStore::settle_in(std::vector<BatchItem<SettleCommand, Settled>>& entrie
     }
   }
   Books books(session_, std::move(users), Locking::kSkipLocked);
-  LockedTasks tasks = lock_tasks(session_, ids_of(entries));
+  LockedTasks tasks = lock_tasks(session_, ids_of(entries), Columns::kRules, Ahead::kBroughtBack);
   AG_CRASH_POINT("settle.locked");
   std::vector<TaskChange> changes;
   std::vector<CallRow> calls;

@@ -152,7 +152,10 @@ class Simulation {
     Duration until_due{0};
     for (const Row& row : database_.rows()) {
       if (row.state == TaskState::kQueued) {
-        until_due = std::max<Duration>(until_due, row.next_run_at - database_.now());
+        const auto most = retry_delay(
+            kClaimsMax - 1, std::chrono::floor<std::chrono::milliseconds>(plan.deadline), 1);
+        until_due = std::max<Duration>(until_due,
+                                       std::min<Duration>(row.next_run_at - database_.now(), most));
       } else if (row.state == TaskState::kRunning) {
         const auto left = std::chrono::floor<std::chrono::milliseconds>(
             std::max<Duration>(row.deadline_at - database_.now(), Duration(0)));

@@ -12,7 +12,7 @@ namespace audiogen::simulation {
 namespace {
 
 // What once showed something: the first ones before there were lanes, and what they showed then.
-constexpr std::array<std::uint64_t, 29> kRemembered = {
+constexpr std::array<std::uint64_t, 30> kRemembered = {
     437,     // Two sweepers bring the same row back from the future.
     1300,    // Clients ask until the very end.
     19827,   // A row is brought back between a sweeper's look and its lock.
@@ -41,6 +41,7 @@ constexpr std::array<std::uint64_t, 29> kRemembered = {
     35337,   // What was not brought back at once is, by whoever looks next.
     3664,    // A stale claim comes to its end when the task has been claimed again.
     106607,  // A task is put back by a clock that nobody has seen set back.
+    330587,  // A step forward while a sweeper waits for the answer of its look.
     203382,  // A sweeper sleeps through a step back and one forward.
 };
 

@@ -307,7 +307,7 @@ Store::Released Store::release_next(Transaction& tx,
       }
     }
   }
-  lock_tasks(tx, ids);
+  database_.lock_tasks(tx, ids);
   Released out;
   for (const auto& [user, holds] : found) {
     OpenTasks& open = *tx.open_tasks(user);
@@ -366,7 +366,7 @@ void Store::cancel(Transaction& tx, CancelItems& items, const Runs& runs) {
     return;
   }
   database_.lock_balances(tx, users);
-  lock_tasks(tx, open);
+  database_.lock_tasks(tx, open);
   for (std::size_t i = 0; i < items.size(); ++i) {
     auto& [command, out, held] = items[i];
     if (!asked[i]) {
@@ -751,7 +751,11 @@ void Sweeps::read_page(Look& look, const Position& after) {
     if (decision.kind == SweepDecision::Kind::kHinted) {
       continue;
     }
-    if (!look.may_judge && is_of_time(decision.kind)) {
+    const Instant judged_by = ClockWatch::judged_by(look.clocks);
+    if (is_of_time(decision.kind) &&
+        (!look.may_judge ||
+         !is_of_time(
+             decide_sweep(*row, judged_by, look.pass.unsent_from, false, look.queues).kind))) {
       look.stuck = look.stuck ? look.stuck : at;
       continue;
     }

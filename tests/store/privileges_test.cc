@@ -556,6 +556,12 @@ TEST_F(Privileges, EveryOperationOfTheTaskStoreWorks) {
   Session reading(db_.as("api")), rolling(db_.as("worker"));
   EXPECT_TRUE(History(reading).list(user->id, {}, std::nullopt, 100));
   EXPECT_TRUE(History(reading).list(user->id, {.key = stored->id}, std::nullopt, 100));
+  // As after a step back of the clock: who ends a task may not, and need not, change its deadline.
+  const auto write_ahead = [&](TaskId task) {
+    db_.execute(Sql("UPDATE tasks SET updated_at=UTC_TIMESTAMP(6) + INTERVAL 1 HOUR WHERE id=")
+                << task);
+  };
+  write_ahead(ids[0]);
   const CancelCommand cancel{.task = ids[0], .user = user->id};
   const auto canceled = api.cancel(std::span(&cancel, 1)).front();
   ASSERT_TRUE(canceled);
@@ -587,6 +593,7 @@ TEST_F(Privileges, EveryOperationOfTheTaskStoreWorks) {
   ASSERT_TRUE(deletions);
   ASSERT_EQ(deletions->size(), 1U);
   EXPECT_TRUE(tasks.deletions_done(std::span(&deletions->front().task, 1)));
+  write_ahead(ids[2]);
   EXPECT_EQ(*TaskStore(db_.as("admin")).cancel(ids[2]), CancelOutcome::kCanceled);
   db_.execute(Sql("UPDATE idempotency SET created_at=created_at - INTERVAL 8 DAY"));
   const auto oldest = tasks.oldest_idempotency();

@@ -718,6 +718,25 @@ TEST_F(JumpTest, WhoWritesFirstAfterAStepBackBringsTheTaskBack) {
   EXPECT_LE(seconds_until(renewed.task, "lease_until"), 30);
 }
 
+// While the database took its time, its clock may have been set by as much.
+TEST_F(JumpTest, ALookJudgesNothingThatItsOwnLengthMayExplain) {
+  const TaskId task = create(db_.add_user());
+  claim(task);
+  LocalClocks slow = clocks();
+  slow.steady = [took = 0s]() mutable {
+    took += 20s;
+    return std::chrono::steady_clock::now() + took;
+  };
+  const auto reaped_when_over_for = [&](std::chrono::seconds time) {
+    db_.execute(Sql("UPDATE tasks SET lease_until=UTC_TIMESTAMP(6) - INTERVAL ")
+                << time.count() << " SECOND, wake_at=lease_until");
+    TaskStore starting(db_.url(), slow);
+    return must(starting.sweep(10)).reaped;
+  };
+  EXPECT_EQ(reaped_when_over_for(15s), 0U);
+  EXPECT_EQ(reaped_when_over_for(25s), 1U);
+}
+
 // Nobody was there when it happened: the marks tell.
 TEST_F(JumpTest, APassWhoseMarksLieAheadIsOver) {
   const TaskId due = create(db_.add_user());

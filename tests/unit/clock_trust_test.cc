@@ -116,10 +116,23 @@ TEST(ClockWatch, WhoHasNotLookedForLongComparesWithThisMachineToo) {
   EXPECT_FALSE(frozen.look(look(kLeaseRenew, hours(-1)))) << "it does not jump, it is off";
   EXPECT_EQ(frozen.look(look(seconds(90), hours(-1))), hours(-1));
   EXPECT_FALSE(frozen.may_judge(look(seconds(90)).answered));
-  EXPECT_TRUE(frozen.may_judge(look(seconds(90) + kLease).answered));
+  const auto then = look(seconds(90) + kLease).answered;
+  EXPECT_TRUE(frozen.may_judge(then));
+  EXPECT_TRUE(frozen.was_away(then)) << "what lost its lease meanwhile ended nobody";
+  // Always late, because the database is slow: in the end it judges.
+  EXPECT_FALSE(frozen.look(look(seconds(105), hours(-1))));
+  EXPECT_FALSE(frozen.look(look(seconds(121), hours(-1))));
+  EXPECT_TRUE(frozen.may_judge(look(seconds(121)).answered));
   EXPECT_FALSE(fine.look(look(seconds(0))));
   EXPECT_FALSE(fine.look(look(seconds(90))));
   EXPECT_TRUE(fine.may_judge(look(seconds(90)).answered));
+}
+
+TEST(ClockWatch, WhatALookMayHideIsNotJudged) {
+  const ClockLook quick = look(seconds(0));
+  EXPECT_EQ(ClockWatch::judged_by(quick), quick.database);
+  const ClockLook slow = look(seconds(0), seconds(0), seconds(0), seconds(40));
+  EXPECT_EQ(ClockWatch::judged_by(slow), slow.database - seconds(40));
 }
 
 TEST(DeletionTrust, ClocksThatAgreeAreBelieved) {
