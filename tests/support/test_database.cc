@@ -64,7 +64,10 @@ DatabaseUrl test_server() {
   return url;
 }
 
-TestDatabase::TestDatabase(Tables tables) : url_(make_database(test_server())), session_(url_) {
+// Beside other load a test may think for longer between two statements than a program ever does.
+TestDatabase::TestDatabase(Tables tables)
+    : url_(make_database(test_server())),
+      session_(url_, {.idle_in_transaction_max = std::chrono::minutes(1)}) {
   if (tables == Tables::kAll) {
     const auto applied = store::migrate(url_);
     if (!applied) {
