@@ -95,9 +95,7 @@ TEST(ClockWatch, TheFirstLookComparesWithThisMachine) {
   EXPECT_FALSE(fine.look(look(seconds(0), kClockStep)));
   EXPECT_EQ(wrong.look(look(seconds(0), hours(1))), hours(1));
   EXPECT_FALSE(wrong.may_judge(look(seconds(29)).asked));
-  for (const int second : {10, 20, 30}) {
-    EXPECT_FALSE(wrong.look(look(seconds(second), hours(1)))) << "it does not jump, it is off";
-  }
+  EXPECT_FALSE(wrong.look(look(seconds(30), hours(1)))) << "it does not jump, it is off";
   EXPECT_TRUE(wrong.may_judge(look(seconds(30)).asked));
 }
 
