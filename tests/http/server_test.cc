@@ -696,8 +696,8 @@ TEST_F(HttpServer, ServesOthersWhileReadersStall) {
 TEST_F(HttpServer, LosesNoDescriptorToVanishingClients) {
   make_file();
   serve();
-  ASSERT_TRUE(connect().exchange(get_request("/file")));
-  EXPECT_TRUE(eventually([&] { return server_->stats().connections == 0; }));
+  // Before the first client: a connection is no longer counted a moment before its descriptor is
+  // closed, and one that was open here would be waited for until the test is given up.
   const std::size_t descriptors = open_descriptors();
   for (int i = 0; i < 300; ++i) {
     RawConnection client = connect(4096);
