@@ -88,7 +88,7 @@ Released release_next(Session& session,
   // same, by an operator's session.
   LockedTasks locked;
   if (!ids.empty()) {
-    locked = lock_tasks(session, ids);
+    locked = lock_tasks(session, ids, Columns::kRules, Ahead::kBroughtBack);
   }
   Released out;
   for (const auto& [user, holds] : found) {

@@ -267,7 +267,7 @@ bool Database::commit(Transaction& tx) {
     rows_.push_back(row);
     by_id_.emplace(row.id, &rows_.back());
     keep(rows_.back());
-    show(row);
+    show(row, tx.now);
   }
   for (const Row& row : tx.tasks_) {
     Row& there = *by_id_.at(row.id);
@@ -281,7 +281,7 @@ bool Database::commit(Transaction& tx) {
     there = row;
     keep(there);
     if (shown) {
-      show(there);
+      show(there, tx.now);
     }
   }
   for (const auto& [user, account] : tx.accounts_) {
@@ -311,7 +311,7 @@ void Database::release(Transaction& tx) {
   }
 }
 
-void Database::show(const Row& row) {
+void Database::show(const Row& row, Instant locked_at) {
   shared_.note("database", [&] { return text_of(row); });
   shared_.judge.saw({.task = row.id,
                      .user = row.user,
@@ -321,6 +321,7 @@ void Database::show(const Row& row) {
                      .lost_leases = row.lost_leases,
                      .parked = row.lane == Lane::kParked,
                      .created_at = row.created_at,
+                     .locked_at = locked_at,
                      .charged = row.charged,
                      .failure = row.failure,
                      .output_key = row.output_key});

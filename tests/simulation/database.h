@@ -162,7 +162,7 @@ class Database {
   bool commit(Transaction& tx);
   void roll_back(Transaction& tx);
   void release(Transaction& tx);
-  void show(const Row& row);
+  void show(const Row& row, Instant locked_at);
 
   Shared& shared_;
   Duration set_by_{0};

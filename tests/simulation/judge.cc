@@ -8,8 +8,9 @@ namespace {
 
 using std::chrono::seconds;
 
-// What the pages of the project promise: at most five claims; retries after 2, 8, 30 and 90 s, a
-// fifth more or less; 150 credits held, 1.25 units a millisecond, 10 credits at least.
+// What the pages of the project promise: at most five claims; retries after 2, 8, 30 and 90 s at
+// the least, less a fifth, and later where a task has much time; 150 credits held, 1.25 units a
+// millisecond, 10 credits at least.
 constexpr std::uint32_t kClaims = 5;
 constexpr Duration kDelays[] = {seconds(2), seconds(8), seconds(30), seconds(90)};
 constexpr Units kHeld{150'000};
@@ -356,8 +357,8 @@ void Judge::ended(Task& of, const Seen& now) {
     wrong(name + " brought nothing and costs something");
   }
   if (of.deadline) {
-    // By neither clock. The clock may have been set while it was being ended.
-    if (now.failure == FailureCode::kDeadlineExceeded && database_now() < *of.earliest &&
+    // By neither clock. What is set between lock and COMMIT, nobody could go by.
+    if (now.failure == FailureCode::kDeadlineExceeded && now.locked_at < *of.earliest &&
         timeline_.now() < of.began + of.length - seconds(1)) {
       wrong(name + " was ended before its deadline");
     }

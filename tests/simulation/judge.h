@@ -80,6 +80,7 @@ class Judge {
     std::uint32_t epoch = 0, claims = 0, lost_leases = 0;
     bool parked = false;
     Instant created_at;
+    Instant locked_at;  // By the database's clock as of the locks of who wrote it.
     std::optional<Units> charged{};
     std::optional<FailureCode> failure{};
     std::string output_key{};

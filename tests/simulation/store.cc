@@ -307,7 +307,7 @@ Store::Released Store::release_next(Transaction& tx,
       }
     }
   }
-  database_.lock_tasks(tx, ids);
+  lock_tasks(tx, ids);
   Released out;
   for (const auto& [user, holds] : found) {
     OpenTasks& open = *tx.open_tasks(user);

@@ -539,6 +539,21 @@ TEST_F(LanesTest, AClockThatWasSetBackReleasesNobodyEarly) {
   EXPECT_EQ(lane(tasks[kWindow]), Lane::kParked);
 }
 
+// What is released is written by the new clock: from then on nothing tells that its deadline is
+// not.
+TEST_F(LanesTest, WhatIsReleasedAfterAStepBackKeepsNoDeadlineOfTheOldClock) {
+  const UserId user = db_.add_user();
+  const auto tasks = create_many(user, kWindow + 1);
+  const Claim first = *claim(tasks[0]);
+  db_.execute(
+      Sql("UPDATE tasks SET updated_at=updated_at + INTERVAL 1 HOUR, next_run_at="
+          "next_run_at + INTERVAL 1 HOUR, created_at=created_at + INTERVAL 1 HOUR, "
+          "deadline_at=deadline_at + INTERVAL 1 HOUR, wake_at=wake_at + INTERVAL 1 HOUR"));
+  EXPECT_EQ(settle(settle_command(Settle::kSucceed, first)), SettleOutcome::kSettled);
+  EXPECT_EQ(lane(tasks[kWindow]), Lane::kBulk);
+  EXPECT_EQ(column(tasks[kWindow], "deadline_at<=UTC_TIMESTAMP(6) + INTERVAL 900 SECOND"), 1);
+}
+
 // Everything at once, on several threads: the invariants count what is open.
 TEST_F(LanesTest, TheCountsAreTrueWhateverHappensAtOnce) {
   const std::vector<UserId> users = {db_.add_user(), db_.add_user(), db_.add_user()};
