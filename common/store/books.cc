@@ -2,22 +2,30 @@
 
 #include <algorithm>
 #include <charconv>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/log.h"
 #include "common/store/meters.h"
 
 namespace audiogen::store {
 namespace {
 
 // What lock() asks the row of `release_window` for: numbers and, if the window was looked at, when.
-ReleaseWindow read_window(std::string_view text, Instant now) {
+// One text that was none of it has been seen, in a day of faults at a load of 17. So much is sure:
+// nothing was written by it, and the transaction may be run again.
+ReleaseWindow read_window(const std::string& all, Instant now) {
+  std::string_view text = all;
   ReleaseWindow window;
   const auto take = [&](auto& number) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    AG_CHECK(error == std::errc{});
+    if (error != std::errc{}) {
+      log::warn("the row of release_window cannot be read", {{"text", all}});
+      throw DbError(DbFault::kConflict, 0, "the row of release_window reads as '" + all + "'");
+    }
     text.remove_prefix(std::min(static_cast<std::size_t>(end - text.data()) + 1, text.size()));
   };
   take(window.size);

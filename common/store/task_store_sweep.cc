@@ -572,7 +572,9 @@ std::uint32_t TaskStore::set_window(std::chrono::seconds pace_over) {
          "released+parked AS open FROM balances FORCE INDEX (k_crowded) WHERE crowded=1 LIMIT "
       << kCrowdsCounted << ") b) c";
   Rows rows = session_.query(sql);
-  AG_CHECK(rows.next());
+  if (!rows.next()) {
+    throw DbError(DbFault::kUnexpected, 0, "release_window has no row");
+  }
   const WorkersSeen seen{.at = rows.time(1),
                          .workers = rows.u64(2),
                          .places = rows.u64(3),
@@ -601,7 +603,12 @@ std::uint32_t TaskStore::set_window(std::chrono::seconds pace_over) {
            << ", pace=" << next.pace << ", bulk_share=" << next.bulk_share
            << ", takes=" << next.takes << ", express_wait=" << next.express_wait
            << ", bulk_wait=" << next.bulk_wait << ", looked_at=" << seen.at;
-    session_.execute(update);
+    // Whoever holds the row has all go by what it says, for some seconds, and keeps nobody parked.
+    session_.transact([&] {
+      if (session_.query(Sql("SELECT 1 FROM release_window FOR UPDATE SKIP LOCKED")).next()) {
+        session_.later(update);
+      }
+    });
   }
   return next.size;
 }

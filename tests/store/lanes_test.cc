@@ -460,9 +460,9 @@ TEST_F(LanesTest, AHintThatIsSentAgainKeepsItsLane) {
   look_now(tasks[kExpressMax]);
   EXPECT_EQ(published(tasks[kExpressMax]), Lane::kBulk);
   ASSERT_TRUE(claim(tasks[1]));
-  db_.execute(
-      Sql("UPDATE tasks SET lease_until=UTC_TIMESTAMP(6), wake_at=UTC_TIMESTAMP(6) WHERE id=")
-      << tasks[1]);
+  db_.execute(Sql("UPDATE tasks SET lease_until=UTC_TIMESTAMP(6) - INTERVAL 10 SECOND, "
+                  "wake_at=UTC_TIMESTAMP(6) WHERE id=")
+              << tasks[1]);
   EXPECT_EQ(published(tasks[1]), Lane::kExpress) << "its worker is gone";
 }
 
@@ -552,6 +552,27 @@ TEST_F(LanesTest, WhatIsReleasedAfterAStepBackKeepsNoDeadlineOfTheOldClock) {
   EXPECT_EQ(settle(settle_command(Settle::kSucceed, first)), SettleOutcome::kSettled);
   EXPECT_EQ(lane(tasks[kWindow]), Lane::kBulk);
   EXPECT_EQ(column(tasks[kWindow], "deadline_at<=UTC_TIMESTAMP(6) + INTERVAL 900 SECOND"), 1);
+}
+
+// An operator's session, or a sweeper that froze: whoever has parked tasks does not wait for it.
+TEST_F(LanesTest, AHeldWindowKeepsNobodyParked) {
+  const UserId user = db_.add_user();
+  const auto tasks = create_many(user, kWindow + 1);
+  const CancelCommand cancel{.task = tasks[0], .user = user};
+  must(store_.cancel({&cancel, 1}));
+  ASSERT_EQ(lane(tasks[kWindow]), Lane::kParked);
+  const RowHolder holder(db_.url(), Sql("SELECT * FROM release_window"));
+  EXPECT_EQ(look_after_crowds(), (std::vector<Hint>{{tasks[kWindow], 1}}));
+}
+
+// Whatever the reason is: it is refused, and no program ends.
+TEST_F(LanesTest, WithoutAWindowNothingIsDoneAndNobodyFalls) {
+  const CreateCommand command = create_command(db_.add_user());
+  db_.execute(Sql("DELETE FROM release_window"));
+  EXPECT_EQ(store_.create({&command, 1}).front().error(), StoreFault::kUnavailable);
+  EXPECT_FALSE(store_.look_after_crowds(10));
+  db_.execute(Sql("INSERT INTO release_window (id, size) VALUES (1, 1000)"));
+  EXPECT_EQ(only(store_.create({&command, 1})).kind, CreateOutcome::Kind::kCreated);
 }
 
 // Everything at once, on several threads: the invariants count what is open.
