@@ -22,22 +22,20 @@ const AccountHolder* find(const std::vector<AccountHolder>& holders, WorkerId wo
 
 }  // namespace
 
-ProviderAccounts::Accounts ProviderAccounts::read(std::span<const AccountAsk> asks) {
+ProviderAccounts::Account ProviderAccounts::read(const std::string& account) {
   Sql sql(
-      "SELECT a.account, a.renewals, s.worker, s.places, s.wanted, s.waits_ms, s.renewed FROM "
+      "SELECT a.renewals, s.worker, s.places, s.wanted, s.waits_ms, s.renewed FROM "
       "provider_accounts a LEFT JOIN provider_account_shares s ON s.account=a.account WHERE "
-      "a.account IN (");
-  list(sql, asks, [&](const AccountAsk& ask) { write_name(sql, ask.account); });
-  Accounts out;
-  for (Rows rows = session_.query(sql << ")"); rows.next();) {
-    Account& account = out[rows.text(1)];
-    account.renewals = rows.u64(2);
-    if (!rows.is_null(3)) {
-      account.holders.push_back(
-          {.worker = rows.id<WorkerId>(3),
-           .places = rows.u32(4),
-           .demand = {.wanted = rows.u32(5), .waits = std::chrono::milliseconds(rows.i64(6))},
-           .renewed = rows.u64(7)});
+      "a.account=");
+  Account out;
+  for (Rows rows = session_.query(write_name(sql, account)); rows.next();) {
+    out.renewals = rows.u64(1);
+    if (!rows.is_null(2)) {
+      out.holders.push_back(
+          {.worker = rows.id<WorkerId>(2),
+           .places = rows.u32(3),
+           .demand = {.wanted = rows.u32(4), .waits = std::chrono::milliseconds(rows.i64(5))},
+           .renewed = rows.u64(6)});
     }
   }
   return out;
@@ -67,70 +65,50 @@ AccountMove ProviderAccounts::move(const AccountAsk& ask,
       ask.limit, worker_, ask.use, own == nullptr ? std::nullopt : std::optional(*own), others);
 }
 
-bool ProviderAccounts::is_still_good(const Accounts& accounts,
-                                     std::span<const AccountAsk> asks,
-                                     std::vector<AccountMove>& moves) {
-  if (!written_at_ || clocks_.steady() - *written_at_ >= kAccountRenewal) {
-    return false;
+std::optional<AccountMove> ProviderAccounts::still_good(const AccountAsk& ask,
+                                                        const Account& account) {
+  const auto written = written_at_.find(ask.account);
+  const AccountHolder* const own = find(account.holders, worker_);
+  if (written == written_at_.end() || clocks_.steady() - written->second >= kAccountRenewal ||
+      own == nullptr) {
+    return std::nullopt;
   }
-  for (const AccountAsk& ask : asks) {
-    const auto account = accounts.find(ask.account);
-    const AccountHolder* const own =
-        account == accounts.end() ? nullptr : find(account->second.holders, worker_);
-    if (own == nullptr) {
-      return false;
-    }
-    std::vector<WorkerId> gone;
-    const AccountMove next = move(ask, account->second, gone);
-    if (!gone.empty() || next != AccountMove{.places = own->places, .may = ask.use.may} ||
-        own->demand != ask.use.demand) {
-      return false;
-    }
-    moves.push_back(next);
-  }
-  return true;
+  std::vector<WorkerId> gone;
+  const AccountMove next = move(ask, account, gone);
+  const bool same = gone.empty() && own->demand == ask.use.demand &&
+                    next == AccountMove{.places = own->places, .may = ask.use.may};
+  return same ? std::optional(next) : std::nullopt;
 }
 
-Result<ProviderAccounts::Renewed, Fault> ProviderAccounts::renew(std::span<const AccountAsk> asks) {
+Result<ProviderAccounts::Renewed, Fault> ProviderAccounts::renew(const AccountAsk& ask) {
   return guarded([&]() -> Result<Renewed, Fault> {
+    if (const auto same = still_good(ask, read(ask.account))) {
+      return Renewed{.move = *same};
+    }
     Renewed out;
-    if (asks.empty() || is_still_good(read(asks), asks, out.moves)) {
-      return out;
-    }
-    std::vector<std::string> names;
-    for (const AccountAsk& ask : asks) {
-      names.push_back(ask.account);
-    }
-    std::sort(names.begin(), names.end());
     session_.transact([&] {
-      out = {.written = true};
-      Sql turn("INSERT INTO provider_accounts (account, renewals) VALUES ");
-      list(turn, names, [&](const std::string& name) { write_name(turn << "(", name) << ",1)"; });
-      session_.execute(turn << " ON DUPLICATE KEY UPDATE renewals=renewals+1");
-      const Accounts accounts = read(asks);
-      Sql shares(
+      Sql turn("INSERT INTO provider_accounts (account, renewals) VALUES (");
+      session_.execute(write_name(turn, ask.account)
+                       << ",1) ON DUPLICATE KEY UPDATE renewals=renewals+1");
+      const Account account = read(ask.account);
+      std::vector<WorkerId> gone;
+      out = {.move = move(ask, account, gone), .written = true};
+      if (!gone.empty()) {
+        Sql forget("DELETE FROM provider_account_shares WHERE account=");
+        write_name(forget, ask.account) << " AND worker IN (";
+        session_.later(list(forget, gone, [&](WorkerId worker) { forget << worker; }) << ")");
+      }
+      Sql share(
           "INSERT INTO provider_account_shares (account, worker, places, wanted, waits_ms, "
-          "renewed) "
-          "VALUES ");
-      list(shares, asks, [&](const AccountAsk& ask) {
-        const Account& account = accounts.at(ask.account);
-        std::vector<WorkerId> gone;
-        out.moves.push_back(move(ask, account, gone));
-        if (!gone.empty()) {
-          Sql forget("DELETE FROM provider_account_shares WHERE account=");
-          write_name(forget, ask.account) << " AND worker IN (";
-          list(forget, gone, [&](WorkerId worker) { forget << worker; });
-          session_.later(forget << ")");
-        }
-        write_name(shares << "(", ask.account)
-            << "," << worker_ << "," << out.moves.back().places << "," << ask.use.demand.wanted
-            << "," << ask.use.demand.waits.count() << "," << account.renewals << ")";
-      });
-      session_.later(shares << " ON DUPLICATE KEY UPDATE places=VALUES(places), "
-                               "wanted=VALUES(wanted), waits_ms=VALUES(waits_ms), "
-                               "renewed=VALUES(renewed)");
+          "renewed) VALUES (");
+      write_name(share, ask.account)
+          << "," << worker_ << "," << out.move.places << "," << ask.use.demand.wanted << ","
+          << ask.use.demand.waits.count() << "," << account.renewals
+          << ") ON DUPLICATE KEY UPDATE places=VALUES(places), wanted=VALUES(wanted), "
+             "waits_ms=VALUES(waits_ms), renewed=VALUES(renewed)";
+      session_.later(share);
     });
-    written_at_ = clocks_.steady();
+    written_at_[ask.account] = clocks_.steady();
     return out;
   });
 }

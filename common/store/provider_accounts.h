@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -30,12 +29,13 @@ class ProviderAccounts : private Door {
       : Door(session), worker_(worker), clocks_(std::move(clocks)) {}
 
   struct Renewed {
-    std::vector<AccountMove> moves{};  // Of each that was asked for.
+    AccountMove move{};
     bool written = false;  // Else there was nothing to change, and the last that was still counts.
   };
-  // Asks for places of all these accounts, each named once, and renews what this worker has. Writes
-  // only where something changes, or was not written for kAccountRenewal.
-  Result<Renewed, Fault> renew(std::span<const AccountAsk> asks);
+  // Asks for places of an account, and renews what this worker has. Writes only where something
+  // changes, or was not written for kAccountRenewal. Each account in a transaction of its own:
+  // whoever holds the rows of one holds up no other.
+  Result<Renewed, Fault> renew(const AccountAsk& ask);
 
   // It has no calls any more, and begins none.
   Result<Done, Fault> give_back();
@@ -45,18 +45,16 @@ class ProviderAccounts : private Door {
     std::uint64_t renewals = 0;
     std::vector<AccountHolder> holders{};
   };
-  using Accounts = std::map<std::string, Account>;
 
-  Accounts read(std::span<const AccountAsk> asks);
-  bool is_still_good(const Accounts& accounts,
-                     std::span<const AccountAsk> asks,
-                     std::vector<AccountMove>& moves);
+  Account read(const std::string& account);
+  // What renew() would write anew, and nothing of it has changed.
+  std::optional<AccountMove> still_good(const AccountAsk& ask, const Account& account);
   AccountMove move(const AccountAsk& ask, const Account& account, std::vector<WorkerId>& gone);
 
   const WorkerId worker_;
   const LocalClocks clocks_;
   std::map<std::string, AccountWatch> watches_;
-  std::optional<std::chrono::steady_clock::time_point> written_at_;
+  std::map<std::string, std::chrono::steady_clock::time_point> written_at_;  // By account.
 };
 
 inline constexpr std::chrono::seconds kAccountRenewal{5};

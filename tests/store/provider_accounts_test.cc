@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/store/task_fixture.h"
 #include "tests/support/test_database.h"
 
 namespace audiogen::store {
@@ -25,10 +26,10 @@ class ProviderAccountsTest : public testing::Test {
       const AccountAsk one{.account = "shared",
                            .limit = limit,
                            .use = {.may = may, .calls = calls, .demand = {.wanted = wanted}}};
-      const auto renewed = door.renew({&one, 1});
-      EXPECT_TRUE(renewed && renewed->moves.size() == 1);
+      const auto renewed = door.renew(one);
+      EXPECT_TRUE(renewed);
       written = renewed && renewed->written;
-      const AccountMove move = renewed ? renewed->moves.front() : AccountMove();
+      const AccountMove move = renewed ? renewed->move : AccountMove();
       may = move.may;
       return move;
     }
@@ -131,12 +132,19 @@ TEST_F(ProviderAccountsTest, WhomOthersTookForGoneBeginsAnew) {
 
 TEST_F(ProviderAccountsTest, AccountsAreApart) {
   Worker ann(*this);
-  const std::vector<AccountAsk> asks = {{.account = "b", .limit = 5}, {.account = "a", .limit = 7}};
-  const auto renewed = ann.door.renew(asks);
-  ASSERT_TRUE(renewed);
-  EXPECT_EQ(renewed->moves[0].may, 5U);
-  EXPECT_EQ(renewed->moves[1].may, 7U);
-  EXPECT_FALSE(ann.door.renew({})->written);
+  EXPECT_EQ(ann.door.renew({.account = "b", .limit = 5})->move.may, 5U);
+  EXPECT_EQ(ann.door.renew({.account = "a", .limit = 7})->move.may, 7U);
+}
+
+// An operator's session, or a worker that is frozen in its transaction.
+TEST_F(ProviderAccountsTest, WhoeverHoldsOneAccountHoldsUpNoOther) {
+  Worker ann(*this);
+  ASSERT_TRUE(ann.door.renew({.account = "a", .limit = 7}));
+  const RowHolder holder(db_.url(), Sql("SELECT * FROM provider_accounts WHERE account='a'"));
+  Session session(url_, {.lock_wait = seconds(0)});
+  ProviderAccounts bob(session, WorkerId::make(), clocks());
+  EXPECT_EQ(bob.renew({.account = "a", .limit = 7}).error().code, FaultCode::kLocked);
+  EXPECT_EQ(bob.renew({.account = "b", .limit = 5})->move.may, 5U);
 }
 
 // As many transactions at once as there are workers: what they may is never more than there is.

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <memory>
 #include <optional>
-#include <vector>
 
 #include "common/base/log.h"
 #include "common/base/occasionally.h"
@@ -30,31 +29,32 @@ void AccountKeeper::stop() {
   stop_and_join(thread_);
 }
 
-bool AccountKeeper::renew(store::ProviderAccounts& store, const Accounts& accounts) {
-  const auto all = accounts.all();
-  const auto asked_at = Account::Clock::now();
-  std::vector<store::AccountAsk> asks;
-  for (const auto& account : all) {
-    asks.push_back({.account = account->name(), .limit = account->limit(), .use = account->use()});
-  }
-  const auto renewed = store.renew(asks);
-  if (!renewed) {
+void AccountKeeper::renew(store::ProviderAccounts& store, const Accounts& accounts) {
+  for (const auto& account : accounts.all()) {
+    const auto asked_at = Account::Clock::now();
+    const AccountUse use = account->use();
+    const auto renewed =
+        store.renew({.account = account->name(), .limit = account->limit(), .use = use});
+    if (renewed) {
+      const auto until =
+          renewed->written ? std::optional(asked_at + kAccountSelfStop) : std::nullopt;
+      account->renew(renewed->move, use.demand.wanted, until);
+      continue;
+    }
     static Occasionally line;
     if (line.due()) {
-      log::warn("places of provider accounts cannot be renewed",
-                {{"reason", renewed.error().detail}});
+      log::warn("places of a provider account cannot be renewed",
+                {{"account", account->name()}, {"reason", renewed.error().detail}});
     }
-    return false;
+    if (renewed.error().code == store::FaultCode::kUnavailable) {
+      return;  // The others would wait for nothing.
+    }
   }
-  const auto until = renewed->written ? std::optional(asked_at + kAccountSelfStop) : std::nullopt;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    all[i]->renew(renewed->moves[i], asks[i].use.demand.wanted, until);
-  }
-  return true;
 }
 
 void AccountKeeper::run(const std::stop_token& stop, const DatabaseUrl& url) {
-  store::Session session(url);
+  // Whoever holds the rows of an account holds up the others by no more than this.
+  store::Session session(url, {.lock_wait = std::chrono::seconds(1)});
   store::ProviderAccounts store(session, worker_);
   do {
     renew(store, accounts_);

@@ -23,8 +23,8 @@ class AccountKeeper {
   // Gives everything back: stop it when no call is under way any more.
   void stop();
 
-  // One renewal. False: the database did not do it, and what there was holds to its end.
-  static bool renew(store::ProviderAccounts& store, const Accounts& accounts);
+  // One renewal. Of an account that the database did not renew, what there was holds to its end.
+  static void renew(store::ProviderAccounts& store, const Accounts& accounts);
 
  private:
   void run(const std::stop_token& stop, const DatabaseUrl& url);
