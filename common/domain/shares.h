@@ -47,6 +47,7 @@ inline constexpr std::uint32_t kUntriedEvery = 3;
 // How many more tasks of each lane a worker could take, if none of the other were taken.
 struct Room {
   std::size_t bulk = 0, express = 0;
+  std::size_t of(Lane lane) const { return lane == Lane::kExpress ? express : bulk; }
 };
 
 // Whose turn it is.

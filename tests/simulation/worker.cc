@@ -1,6 +1,8 @@
 #include "tests/simulation/worker.h"
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 #include <utility>
 
 namespace audiogen::simulation {
@@ -109,6 +111,10 @@ void Worker::log(const Job& job, const std::string& what) {
 }
 
 // --- places
+
+Room Worker::places() const {
+  return {.bulk = left(Lane::kBulk), .express = left(Lane::kExpress)};
+}
 
 std::size_t Worker::left(Lane lane) const {
   if (roster_closed_ && !shared_.is(Mutant::kOthersBesideSuspect)) {
@@ -254,83 +260,54 @@ void Worker::give_back(const JobPtr& job, Duration wait) {
 // --- intake
 
 Room Worker::room() const {
-  if (closed_) {
-    return {};
-  }
-  const auto less = [](std::size_t free, std::size_t waiting) {
-    return free - std::min(free, waiting);
-  };
-  const std::size_t before = waiting_express_.size() + waiting_tried_.size();
-  return {.bulk = less(left(Lane::kBulk), before + waiting_.size()),
-          .express = less(left(Lane::kExpress), before)};
+  return closed_ ? Room{} : waiting_.beside(places());
 }
 
 void Worker::deliver(const Delivery& delivery) {
-  (delivery.hint.lane == Lane::kExpress ? waiting_express_ : waiting_).push_back(delivery);
+  waiting_.add(delivery);
   go_on();
 }
 
-std::size_t Worker::take(const std::vector<Hint>& hints) {
-  const std::size_t before = waiting_express_.size() + waiting_tried_.size();
-  const std::size_t all = before + waiting_.size();
-  std::size_t count = 0;
-  while (count < hints.size() && !closed_ &&
-         reserve(hints[count].lane, hints[count].lane == Lane::kExpress ? before : all)) {
-    ++count;
-  }
-  for (std::size_t i = 0; i < count; ++i) {
-    claim({hints[i], 0}, 0);
-  }
-  return count;
-}
-
-std::size_t Worker::take_tried(const std::vector<Hint>& hints) {
-  if (closed_) {
-    return 0;
-  }
+std::vector<Hint> Worker::take(const std::vector<Hint>& hints) {
+  const Room ours = waiting_.spoken_for(places());
+  std::vector<Hint> taken, left;
   for (const Hint& hint : hints) {
-    if (std::find(waiting_tried_.begin(), waiting_tried_.end(), hint) == waiting_tried_.end()) {
-      waiting_tried_.push_back(hint);
-    }
+    (!closed_ && reserve(hint.lane, ours.of(hint.lane)) ? taken : left).push_back(hint);
   }
+  for (const Hint& hint : taken) {
+    claim({hint, 0}, 0);
+  }
+  return left;
+}
+
+std::vector<Hint> Worker::take_tried(const std::vector<Hint>& hints) {
+  std::vector<Hint> left;
+  std::copy_if(hints.begin(), hints.end(), std::back_inserter(left), [this](const Hint& hint) {
+    return closed_ || !waiting_.add_tried(hint);
+  });
   go_on();
-  return hints.size();
+  return left;
 }
 
 QueuesSeen Worker::queues_seen() const {
-  const auto next = [this](const std::deque<Delivery>& waiting) {
-    if (shared_.is(Mutant::kTrustQueue)) {
-      return std::optional(kBeginning);
-    }
-    return waiting.empty() ? std::nullopt : std::optional(made_at(waiting.front().hint.task.uuid));
-  };
-  return {.bulk = next(waiting_), .express = next(waiting_express_)};
+  if (shared_.is(Mutant::kTrustQueue)) {
+    return {.bulk = kBeginning, .express = kBeginning};
+  }
+  return waiting_.queues_seen();
 }
 
 void Worker::go_on() {
   std::vector<Delivery> next;
   while (!closed_) {
-    const bool express = !waiting_express_.empty() && left(Lane::kExpress) > 0;
-    const bool bulk = !waiting_.empty() && left(Lane::kBulk) > 0;
-    const bool tried = !waiting_tried_.empty() && left(waiting_tried_.front().lane) > 0;
-    if (!express && !bulk && !tried) {
+    Room room = places();
+    if (shared_.is(Mutant::kBulkFirst) && room.bulk > 0 && waiting_.queues_seen().bulk) {
+      room.express = 0;
+    }
+    auto delivery = waiting_.next(room, [this](Lane lane) { return reserve(lane); });
+    if (!delivery) {
       break;
     }
-    const bool first = !tried_turns_.next(tried, express || bulk);
-    const Lane lane = !first                                   ? waiting_tried_.front().lane
-                      : shared_.is(Mutant::kBulkFirst) && bulk ? Lane::kBulk
-                                                               : turns_.next(express, bulk);
-    if (!reserve(lane)) {
-      break;
-    }
-    if (!first) {
-      next.push_back({waiting_tried_.front(), 0});
-      waiting_tried_.pop_front();
-      continue;
-    }
-    auto& from = lane == Lane::kExpress ? waiting_express_ : waiting_;
-    next.push_back(from.front());
-    from.pop_front();
+    next.push_back(*delivery);
   }
   for (const Delivery& delivery : next) {
     claim(delivery, 0);
@@ -639,8 +616,8 @@ void Worker::report() {
 void Worker::upkeep() {
   sweeps_.sweep(publisher_.flows(), queues_seen(), [this](const Sweeps::Result& result) {
     const auto& [tried, others] = result.publish;
-    publisher_.submit(std::span(tried).subspan(take_tried(tried)));
-    publisher_.submit(std::span(others).subspan(take(others)));
+    publisher_.submit(take_tried(tried));
+    publisher_.submit(take(others));
     const auto go_on_later = [this, pause = result.more ? Duration(0) : kLookEvery] {
       after(pause, [this] { report(); });
     };
@@ -684,21 +661,24 @@ void Worker::pull() {
         *found = store_.ready(most, seconds(connected ? 1 : 0), asked_for_, express_only);
       },
       [this, found, go_on_pulling](bool) {
-        const std::size_t taken = take(*found);
-        for (std::size_t i = 0; i < taken; ++i) {
-          asked_for_.insert((*found)[i].task);
-          asked_at_.emplace_back(steady(), (*found)[i].task);
+        std::set<TaskId> left;
+        for (const Hint& hint : take(*found)) {
+          left.insert(hint.task);
         }
-        finding_ = taken > 0 || !found->empty();
+        for (const Hint& hint : *found) {
+          if (!left.contains(hint.task)) {
+            asked_for_.insert(hint.task);
+            asked_at_.emplace_back(steady(), hint.task);
+          }
+        }
+        finding_ = !found->empty();
         go_on_pulling();
       });
 }
 
 void Worker::stop(Action ended) {
   closed_ = true;
-  waiting_.clear();
-  waiting_express_.clear();
-  waiting_tried_.clear();
+  waiting_ = {};
   broker_.leave(*this);
   if (suspect_ != nullptr && isolation_.waits()) {
     const JobPtr job = suspect_;

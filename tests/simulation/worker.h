@@ -7,6 +7,7 @@
 #include <memory>
 #include <unordered_set>
 
+#include "common/domain/waiting.h"
 #include "tests/simulation/broker.h"
 #include "tests/simulation/store.h"
 #include "worker/job/suspects.h"
@@ -49,6 +50,7 @@ class Worker : public Process, public Consumer {
   ClaimOf of(const Job& job) const { return {claimant_.number, job.claim.task, job.claim.epoch}; }
 
   // --- places (worker/job/roster.h)
+  Room places() const;
   std::size_t left(Lane lane) const;
   std::size_t& taken(Lane lane) { return lane == Lane::kExpress ? express_ : bulk_; }
   bool reserve(Lane lane, std::size_t spoken_for = 0);
@@ -69,8 +71,8 @@ class Worker : public Process, public Consumer {
 
   // --- intake
   Room room() const;
-  std::size_t take(const std::vector<Hint>& hints);
-  std::size_t take_tried(const std::vector<Hint>& hints);
+  std::vector<Hint> take(const std::vector<Hint>& hints);
+  std::vector<Hint> take_tried(const std::vector<Hint>& hints);
   QueuesSeen queues_seen() const;
   void go_on();
   void claim(const Delivery& delivery, int tries);
@@ -112,10 +114,7 @@ class Worker : public Process, public Consumer {
   Broker& broker_;
   const Claimant claimant_;
   const std::function<void(Worker&)> crash_;
-  std::deque<Delivery> waiting_, waiting_express_;
-  std::deque<Hint> waiting_tried_;
-  LaneTurns turns_;
-  TriedTurns tried_turns_;
+  Waiting<Delivery> waiting_;
   std::size_t reserved_ = 0, bulk_ = 0, express_ = 0;  // Of the places, the last two by lane.
   std::map<TaskId, JobPtr> jobs_;
   bool closed_ = false;         // Claims nothing more.

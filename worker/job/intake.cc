@@ -1,6 +1,7 @@
 #include "worker/job/intake.h"
 
 #include <algorithm>
+#include <iterator>
 #include <unordered_map>
 #include <utility>
 
@@ -63,106 +64,64 @@ Intake::Intake(const DatabaseUrl& database,
 void Intake::deliver(std::vector<queue::Delivery> deliveries) {
   {
     const MutexLock lock(mutex_);
-    for (const queue::Delivery& delivery : deliveries) {
-      (delivery.hint.lane == Lane::kExpress ? waiting_express_ : waiting_).push_back(delivery);
+    for (queue::Delivery& delivery : deliveries) {
+      waiting_.add(std::move(delivery));
     }
   }
   go_on();
 }
 
-std::size_t Intake::take(std::span<const Hint> hints) {
-  std::size_t count = 0;
+std::vector<Hint> Intake::take(std::span<const Hint> hints) {
+  std::vector<Hint> taken, left;
   {
     const MutexLock lock(mutex_);
-    const auto reserve = [&, callable = callable()](Lane lane) LOCKS_REQUIRED(mutex_) {
-      const std::size_t before = waiting_express_.size() + waiting_tried_.size();
-      const std::size_t all = before + waiting_.size();
-      return roster_.reserve(lane, callable, lane == Lane::kExpress ? before : all);
-    };
-    while (count < hints.size() && !closed_.load() && reserve(hints[count].lane)) {
-      ++count;
+    const std::size_t most = callable();
+    const Room ours = waiting_.spoken_for(roster_.room(most));
+    for (const Hint& hint : hints) {
+      const bool takes = !closed_.load() && roster_.reserve(hint.lane, most, ours.of(hint.lane));
+      (takes ? taken : left).push_back(hint);
     }
   }
-  for (const Hint& hint : hints.first(count)) {
+  for (const Hint& hint : taken) {
     claim(queue::Delivery{.hint = hint}, 0);
   }
-  return count;
+  return left;
 }
 
-std::size_t Intake::take_tried(std::span<const Hint> hints) {
-  std::size_t count = 0;
+std::vector<Hint> Intake::take_tried(std::span<const Hint> hints) {
+  std::vector<Hint> left;
   {
     const MutexLock lock(mutex_);
-    for (; count < hints.size() && !closed_.load(); ++count) {
-      const Hint& hint = hints[count];
-      // Found again, because it has waited here for long.
-      if (std::find(waiting_tried_.begin(), waiting_tried_.end(), hint) != waiting_tried_.end()) {
-        continue;
-      }
-      if (waiting_tried_.size() == kTriedMax) {
-        break;
-      }
-      waiting_tried_.push_back(hint);
-    }
+    std::copy_if(hints.begin(), hints.end(), std::back_inserter(left), [&](const Hint& hint) {
+      return closed_.load() || !waiting_.add_tried(hint);
+    });
   }
   go_on();
-  return count;
+  return left;
 }
 
 QueuesSeen Intake::queues_seen() const {
   const MutexLock lock(mutex_);
-  // It was hinted when it was made, or later.
-  const auto next = [](const std::deque<queue::Delivery>& waiting) {
-    return waiting.empty() ? std::nullopt : std::optional(made_at(waiting.front().hint.task.uuid));
-  };
-  return {.bulk = next(waiting_), .express = next(waiting_express_)};
+  return waiting_.queues_seen();
 }
 
 Room Intake::room() const {
   const MutexLock lock(mutex_);
-  if (closed_.load()) {
-    return {};
-  }
-  const Room room = roster_.room(callable());
-  const auto less = [](std::size_t free, std::size_t waiting) {
-    return free - std::min(free, waiting);
-  };
-  const std::size_t before = waiting_express_.size() + waiting_tried_.size();
-  return {.bulk = less(room.bulk, before + waiting_.size()), .express = less(room.express, before)};
+  return closed_.load() ? Room{} : waiting_.beside(roster_.room(callable()));
 }
 
 void Intake::go_on() {
   std::vector<queue::Delivery> next;
   {
     const MutexLock lock(mutex_);
-    if (closed_.load() ||
-        (waiting_.empty() && waiting_express_.empty() && waiting_tried_.empty())) {
+    if (closed_.load() || waiting_.empty()) {
       return;
     }
-    for (const std::size_t most = callable();;) {
-      const Room room = roster_.room(most);
-      const bool express = !waiting_express_.empty() && room.express > 0;
-      const bool bulk = !waiting_.empty() && room.bulk > 0;
-      const auto room_of = [&](Lane lane) {
-        return lane == Lane::kExpress ? room.express : room.bulk;
-      };
-      const bool tried = !waiting_tried_.empty() && room_of(waiting_tried_.front().lane) > 0;
-      if (!express && !bulk && !tried) {
-        break;
-      }
-      const bool first = !tried_turns_.next(tried, express || bulk);
-      const Lane lane = first ? turns_.next(express, bulk) : waiting_tried_.front().lane;
-      if (!roster_.reserve(lane, most)) {
-        break;  // Whoever has taken it meanwhile says when it is free again.
-      }
-      if (!first) {
-        next.push_back(queue::Delivery{.hint = waiting_tried_.front()});
-        waiting_tried_.pop_front();
-        continue;
-      }
-      auto& from = lane == Lane::kExpress ? waiting_express_ : waiting_;
-      next.push_back(from.front());
-      from.pop_front();
+    const std::size_t most = callable();
+    // Whoever has taken a place meanwhile says when it is free again.
+    const auto reserve = [&](Lane lane) { return roster_.reserve(lane, most); };
+    while (auto delivery = waiting_.next(roster_.room(most), reserve)) {
+      next.push_back(std::move(*delivery));
     }
     if (next.empty()) {
       look_again();

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
 #include <functional>
 #include <optional>
 #include <span>
@@ -12,7 +11,7 @@
 #include "common/base/config.h"
 #include "common/base/mutex.h"
 #include "common/domain/lifecycle.h"
-#include "common/domain/shares.h"
+#include "common/domain/waiting.h"
 #include "common/queue/consumer.h"
 #include "common/store/group_commit.h"
 #include "worker/job/roster.h"
@@ -54,14 +53,14 @@ class Intake {
   // unacknowledged. Thread-safe, never blocks.
   void deliver(std::vector<queue::Delivery> deliveries);
 
-  // Takes as many of the hints as there are places for, without a message of the broker, and says
-  // how many. Thread-safe, never blocks.
-  std::size_t take(std::span<const Hint> hints);
+  // Takes those of the hints for which there are places, without a message of the broker, and
+  // returns the others. Thread-safe, never blocks.
+  std::vector<Hint> take(std::span<const Hint> hints);
 
   // Takes hints of tasks that were tried before and are due again: two of three places that are
-  // free from now on are theirs. As many as may wait here; how many that is. Thread-safe, never
+  // free from now on are theirs. As many as may wait here; returns the others. Thread-safe, never
   // blocks.
-  std::size_t take_tried(std::span<const Hint> hints);
+  std::vector<Hint> take_tried(std::span<const Hint> hints);
 
   // How many take() would take. Thread-safe, never blocks.
   Room room() const;
@@ -81,10 +80,6 @@ class Intake {
  private:
   using Clock = Job::Clock;
   using Outcome = Result<std::optional<Claimed>, store::StoreFault>;
-
-  // Tasks that were tried and may wait here: more than become due in a second where not all fails.
-  // All others wait in the broker.
-  static constexpr std::size_t kTriedMax = 1000;
 
   void look_again() LOCKS_REQUIRED(mutex_);
   std::size_t callable() const;
@@ -108,12 +103,7 @@ class Intake {
 
   std::atomic<bool> closed_{false};
   mutable Mutex mutex_;
-  // Not asked for yet, by lane, and whose turn it is.
-  std::deque<queue::Delivery> waiting_ GUARDED_BY(mutex_);
-  std::deque<queue::Delivery> waiting_express_ GUARDED_BY(mutex_);
-  std::deque<Hint> waiting_tried_ GUARDED_BY(mutex_);
-  LaneTurns turns_ GUARDED_BY(mutex_);
-  TriedTurns tried_turns_ GUARDED_BY(mutex_);
+  Waiting<queue::Delivery> waiting_ GUARDED_BY(mutex_);  // Not asked for yet.
   bool looks_again_ GUARDED_BY(mutex_) = false;
   // Claimed beyond what there is room for: for nobody of the last ones anybody could be called.
   std::atomic<std::size_t> beyond_room_{0};

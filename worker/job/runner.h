@@ -49,11 +49,11 @@ class JobRunner {
 
   // Takes as many of the hints as this worker has room for, without a message of the broker.
   // Thread-safe, never blocks.
-  std::size_t take(std::span<const Hint> hints) { return intake_.take(hints); }
+  std::vector<Hint> take(std::span<const Hint> hints) { return intake_.take(hints); }
 
   // Takes hints of tasks that were tried before: those have two of three places, and wait here for
   // them. How many. Thread-safe, never blocks.
-  std::size_t take_tried(std::span<const Hint> hints) { return intake_.take_tried(hints); }
+  std::vector<Hint> take_tried(std::span<const Hint> hints) { return intake_.take_tried(hints); }
 
   // Claims nothing more. Thread-safe, never blocks.
   void close() { intake_.close(); }

@@ -38,7 +38,7 @@ constexpr std::chrono::seconds kAskedFor{5};
 
 Puller::Puller(const Config& config,
                std::function<Room()> room,
-               std::function<std::size_t(std::span<const Hint>)> take,
+               std::function<std::vector<Hint>(std::span<const Hint>)> take,
                std::function<bool()> connected)
     : room_(std::move(room)),
       take_(std::move(take)),
@@ -69,12 +69,17 @@ void Puller::run(const std::stop_token& stop, const DatabaseUrl& url) {
             : store.ready(
                   most, connected ? kOnItsWay : std::chrono::seconds(0), asked_for, room.bulk == 0);
     if (found && !found->empty()) {
-      const std::span<const Hint> taken = std::span(*found).first(take_(*found));
-      for (const Hint& hint : taken) {
-        asked_for.insert(hint.task);
-        asked_at.emplace_back(steady_clock::now(), hint.task);
+      std::unordered_set<TaskId> left;
+      for (const Hint& hint : take_(*found)) {
+        left.insert(hint.task);
       }
-      pulled.Increment(static_cast<double>(taken.size()));
+      for (const Hint& hint : *found) {
+        if (!left.contains(hint.task)) {
+          asked_for.insert(hint.task);
+          asked_at.emplace_back(steady_clock::now(), hint.task);
+        }
+      }
+      pulled.Increment(static_cast<double>(found->size() - left.size()));
       if (!std::exchange(finding, true)) {
         log::info("tasks are taken from the database: no hint brings them",
                   {{"found", found->size()}, {"broker", connected ? "connected" : "away"}});

@@ -22,7 +22,7 @@ class Puller {
   // called on the puller's thread.
   Puller(const Config& config,
          std::function<Room()> room,
-         std::function<std::size_t(std::span<const Hint>)> take,
+         std::function<std::vector<Hint>(std::span<const Hint>)> take,
          std::function<bool()> connected);
   ~Puller() { stop(); }
   Puller(const Puller&) = delete;
@@ -35,7 +35,7 @@ class Puller {
   void run(const std::stop_token& stop, const DatabaseUrl& url);
 
   const std::function<Room()> room_;
-  const std::function<std::size_t(std::span<const Hint>)> take_;
+  const std::function<std::vector<Hint>(std::span<const Hint>)> take_;
   const std::function<bool()> connected_;
   std::jthread thread_;
 };

@@ -76,8 +76,8 @@ bool Sweeper::sweep_once(store::TaskStore& store) {
   }
   const std::span<const Hint> ready = swept->publish;
   const auto tried = ready.first(swept->tried), others = ready.subspan(swept->tried);
-  publisher_.submit(tried.subspan(work_.take_tried(tried)));
-  publisher_.submit(others.subspan(work_.take(others)));
+  publisher_.submit(work_.take_tried(tried));
+  publisher_.submit(work_.take(others));
   found.Increment(static_cast<double>(ready.size()));
   reaped.Increment(static_cast<double>(swept->reaped));
   expired.Increment(static_cast<double>(swept->expired));

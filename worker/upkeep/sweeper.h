@@ -22,9 +22,9 @@ class Sweeper {
  public:
   // What it asks of those who do the work. Thread-safe, none blocks.
   struct Work {
-    // Works on the first of the hints here and says how many it took; of tasks that were tried
-    // before it takes some to wait here, too.
-    std::function<std::size_t(std::span<const Hint>)> take, take_tried;
+    // Works on those of the hints for which there is room here, and returns the others; of tasks
+    // that were tried before it takes some to wait here, too.
+    std::function<std::vector<Hint>(std::span<const Hint>)> take, take_tried;
     std::function<QueuesSeen()> queues_seen;
     // What operators want of this worker, each time that it has told of itself.
     std::function<void(const WorkerOrders&)> obey = [](const WorkerOrders&) {};

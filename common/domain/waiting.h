@@ -1,0 +1,109 @@
+// What waits in a worker for one of its places, and whose turn it is. Pure.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include "common/base/ids.h"
+#include "common/domain/lifecycle.h"
+#include "common/domain/shares.h"
+
+namespace audiogen {
+
+// `Delivery` has a Hint, `hint`, and can be made of one alone: of what no message brought.
+template <class Delivery>
+class Waiting {
+ public:
+  // Of those that were tried; more than become due in a second where not all fails.
+  static constexpr std::size_t kTriedMax = 1000;
+
+  bool empty() const { return bulk_.empty() && express_.empty() && tried_.empty(); }
+
+  void add(Delivery delivery) { queue(delivery.hint.lane).push_back(std::move(delivery)); }
+
+  // A task that was tried before and is due again; it may be found a second time, because it has
+  // waited here for long. False: as many wait as may.
+  bool add_tried(const Hint& hint) {
+    if (std::find(tried_.begin(), tried_.end(), hint) != tried_.end()) {
+      return true;
+    }
+    if (tried_.size() == kTriedMax) {
+      return false;
+    }
+    tried_.push_back(hint);
+    return true;
+  }
+
+  // Takes the one whose turn it is, of those for whose lanes there is room, when `reserve(lane)`
+  // has got it a place; else nobody has had a turn.
+  template <class Reserve>
+  std::optional<Delivery> next(const Room& room, const Reserve& reserve) {
+    const bool express = !express_.empty() && room.express > 0;
+    const bool bulk = !bulk_.empty() && room.bulk > 0;
+    // One for whom there is no room keeps none of the other lane waiting.
+    const auto tried = std::find_if(
+        tried_.begin(), tried_.end(), [&](const Hint& hint) { return room.of(hint.lane) > 0; });
+    if (!express && !bulk && tried == tried_.end()) {
+      return std::nullopt;
+    }
+    TriedTurns tried_turns = tried_turns_;
+    LaneTurns turns = turns_;
+    const bool is_tried = tried_turns.next(tried != tried_.end(), express || bulk);
+    const Lane lane = is_tried ? tried->lane : turns.next(express, bulk);
+    if (!reserve(lane)) {
+      return std::nullopt;
+    }
+    tried_turns_ = tried_turns;
+    turns_ = turns;
+    if (is_tried) {
+      const Delivery out{*tried};
+      tried_.erase(tried);
+      return out;
+    }
+    auto& from = queue(lane);
+    Delivery out = std::move(from.front());
+    from.pop_front();
+    return out;
+  }
+
+  // How much of `room` is for what waits here, and so for nobody else. What was tried and goes by
+  // the bulk lane takes of the express lane no more than it may have.
+  Room spoken_for(const Room& room) const {
+    const auto tried_express = static_cast<std::size_t>(std::count_if(
+        tried_.begin(), tried_.end(), [](const Hint& h) { return h.lane == Lane::kExpress; }));
+    const std::size_t tried_bulk = tried_.size() - tried_express;
+    const std::size_t before = express_.size() + tried_express;
+    return {.bulk = std::min(room.bulk, before + tried_bulk + bulk_.size()),
+            .express = std::min(room.express, before + std::min(tried_bulk, room.bulk))};
+  }
+
+  // What is left of it for others.
+  Room beside(const Room& room) const {
+    const Room ours = spoken_for(room);
+    return {.bulk = room.bulk - ours.bulk, .express = room.express - ours.express};
+  }
+
+  // How far the broker has come with its queues: what came last by it is at least as new as what
+  // waits here in front.
+  QueuesSeen queues_seen() const {
+    // It was hinted when it was made, or later.
+    const auto next = [](const std::deque<Delivery>& waiting) {
+      return waiting.empty() ? std::nullopt
+                             : std::optional(made_at(waiting.front().hint.task.uuid));
+    };
+    return {.bulk = next(bulk_), .express = next(express_)};
+  }
+
+ private:
+  std::deque<Delivery>& queue(Lane lane) { return lane == Lane::kExpress ? express_ : bulk_; }
+
+  std::deque<Delivery> bulk_, express_;  // Their first turn.
+  std::deque<Hint> tried_;
+  LaneTurns turns_;
+  TriedTurns tried_turns_;
+};
+
+}  // namespace audiogen
