@@ -270,6 +270,27 @@ TEST_F(ChoresTest, DeleteNothingWhileTheClocksDiffer) {
   EXPECT_TRUE(others.run(store, never)) << "of a worker for whom nothing has happened";
 }
 
+// The run has begun, with clocks that agree.
+TEST_F(ChoresTest, DeleteNothingMoreFromWhenAClockIsSet) {
+  db_.execute(Sql("INSERT INTO login_links (token_hash, user_id, expires_at) VALUES "
+                  "(REPEAT('h',32),")
+              << user_ << ",UTC_TIMESTAMP(6) - INTERVAL 1 HOUR)");
+  const auto links = [&] { return db_.number(Sql("SELECT COUNT(*) FROM login_links")); };
+  std::chrono::microseconds wall{0};
+  TaskStore store(db_.url(), ahead(wall));
+  worker::Chores chores(*blobs_, days(30));
+  const auto it_is_set = [&](Duration) {
+    wall = -days(40);
+    return false;
+  };
+  chores.run(store, it_is_set);
+  EXPECT_EQ(links(), 1);
+  worker::Chores others(*blobs_, days(30));
+  wall = std::chrono::microseconds(0);
+  EXPECT_TRUE(others.run(store, never));
+  EXPECT_EQ(links(), 0);
+}
+
 TEST_F(ChoresTest, ARunForgetsADaysKeysAtMost) {
   keep_keys(600, days(30));
   keep_keys(600, days(30) - std::chrono::hours(23));

@@ -312,16 +312,19 @@ bool Chores::run(store::TaskStore& store, const Rest& rest) {
     const auto turn = store.take_turn(chore);
     return turn && *turn && !stopping();
   };
+  // Of what goes by the database's clock as it is at each batch: a run may take long, and a clock
+  // may be set in the middle of it. All else goes by what the clock was when the run began.
+  const auto may_go_on = [&](Chore chore) { return has_turn(chore) && believes(store); };
   purge_keys(store, rest);
   purge(rest, [&]() -> std::optional<std::size_t> {
-    if (!has_turn(Chore::kSessions)) {
+    if (!may_go_on(Chore::kSessions)) {
       return std::nullopt;
     }
     const auto purged = store.purge_sessions(kPurgeBatch);
     return purged ? std::optional(*purged) : std::nullopt;
   });
   purge(rest, [&]() -> std::optional<std::size_t> {
-    if (!has_turn(Chore::kTickets)) {
+    if (!may_go_on(Chore::kTickets)) {
       return std::nullopt;
     }
     const auto forgotten = store.forget_tickets(kTicketsKept, kPurgeBatch);
