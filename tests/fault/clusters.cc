@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <thread>
 
@@ -30,6 +31,18 @@ std::string row(const ClusterFault& fault, const ClusterFelt& felt) {
   return "| " + std::string(fault.name) + " | " + seconds(felt.lasted) + " | " +
          seconds(felt.felt.without_promise) + " | " + seconds(felt.felt.without_end) + " | " +
          std::to_string(felt.felt.refused) + " | " + seconds(felt.mending) + " |\n";
+}
+
+// The page has more than what is written here: the section under `heading` alone becomes `text`.
+void replace_section(const std::string& file, const std::string& heading, const std::string& text) {
+  std::stringstream read;
+  read << std::ifstream(file).rdbuf();
+  const std::string page = read.str();
+  const std::size_t begin = page.find(heading);
+  ASSERT_NE(begin, std::string::npos) << file << " has no section of that name";
+  const std::size_t end = page.find("\n## ", begin + 1);
+  std::ofstream(file) << page.substr(0, begin) << heading << text
+                      << (end == std::string::npos ? std::string() : page.substr(end));
 }
 
 // Two nodes that are written to at once, as they may be while a balancer changes its mind: of two
@@ -97,15 +110,16 @@ TEST(Clusters, NothingIsLostNorPaidTwice) {
   arena.expect_one_history();
   std::printf("%zu generations\n", arena.generations());
   if (!g_results.empty() && !HasFailure()) {
-    std::ofstream(g_results) << "# What clients felt\n\n"
-                                "The last `./dev clusters`, seconds. Four clients at work; "
-                             << arena.generations()
-                             << " generations in all, none lost, none paid twice, none left "
-                                "reserved, and the same rows on every node.\n\n"
-                                "| fault | lasted | longest without a promise | longest without an "
-                                "end | requests refused | mended until all nodes were in step |\n"
-                                "|---|---:|---:|---:|---:|---:|\n"
-                             << table;
+    replace_section(g_results,
+                    "## What clients of clusters felt\n",
+                    "\nThe last `./dev clusters`, seconds. Four clients at work; " +
+                        std::to_string(arena.generations()) +
+                        " generations in all, none lost, none paid twice, none left reserved, and "
+                        "the same rows on every node.\n\n"
+                        "| fault | lasted | longest without a promise | longest without an end | "
+                        "requests refused | mended until all nodes were in step |\n"
+                        "|---|---:|---:|---:|---:|---:|\n" +
+                        table);
   }
 }
 

@@ -445,7 +445,7 @@ TEST_F(Admin, WhatIsStuckIsListedByItsCause) {
   EXPECT_EQ(json({"stuck"})["tasks"].Size(), 0U) << "none is two minutes old";
   db_.execute(Sql("UPDATE tasks SET created_at=created_at - INTERVAL 125 SECOND WHERE id=") << old);
   db_.execute(Sql("UPDATE tasks SET created_at=created_at - INTERVAL 200 SECOND, state=2, "
-                  "lease_until=UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE id=")
+                  "lease_until=UTC_TIMESTAMP(6) - INTERVAL 10 SECOND WHERE id=")
               << older);
   const auto all = json({"stuck"});
   EXPECT_TRUE(all["whole"].GetBool());

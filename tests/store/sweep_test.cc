@@ -387,7 +387,7 @@ TEST_F(HintedTest, APassGoesOnBehindThemForAllSweepers) {
   // One of them runs and its lease is lost. Its claim has put its look there, so this pass sees it.
   claim(tasks[5]);
   EXPECT_EQ(column(tasks[5], "wake_at=lease_until"), 1);
-  db_.execute(Sql("UPDATE tasks SET lease_until=UTC_TIMESTAMP(6) - INTERVAL 1 SECOND, "
+  db_.execute(Sql("UPDATE tasks SET lease_until=UTC_TIMESTAMP(6) - INTERVAL 10 SECOND, "
                   "wake_at=UTC_TIMESTAMP(6) WHERE id=")
               << tasks[5]);
   EXPECT_EQ(must(store_.sweep(100)).reaped, 1U);
@@ -477,7 +477,8 @@ TEST_F(HintedTest, NobodyWaitsForTheSweeperThatMovesThePass) {
 TEST_F(HintedTest, ThePassStopsBeforeAHeldRow) {
   const std::vector<TaskId> tasks = create_some(30);
   must(store_.report_api(ApiId::make(), TaskId::make()));
-  db_.execute(Sql("UPDATE tasks SET deadline_at=UTC_TIMESTAMP(6) WHERE id=") << tasks[3]);
+  db_.execute(Sql("UPDATE tasks SET deadline_at=UTC_TIMESTAMP(6) - INTERVAL 10 SECOND WHERE id=")
+              << tasks[3]);
   RowHolder holder(db_.url(), row_of_task(tasks[3]));
   for (int i = 0; i < 12; ++i) {
     must(store_.sweep(2));
@@ -686,9 +687,9 @@ TEST_F(JumpTest, AStepBackBlindsNobody) {
   db_.execute(
       Sql("UPDATE tasks SET next_run_at=UTC_TIMESTAMP(6), wake_at=UTC_TIMESTAMP(6) WHERE id=")
       << retried);
-  db_.execute(
-      Sql("UPDATE tasks SET lease_until=UTC_TIMESTAMP(6), wake_at=UTC_TIMESTAMP(6) WHERE id=")
-      << lost);
+  db_.execute(Sql("UPDATE tasks SET lease_until=UTC_TIMESTAMP(6) - INTERVAL 10 SECOND, "
+                  "wake_at=UTC_TIMESTAMP(6) WHERE id=")
+              << lost);
   const SweepResult after = sweep();
   EXPECT_THAT(after.publish, testing::Contains(Hint{retried, 2}));
   EXPECT_EQ(after.reaped, 1U);
