@@ -1,6 +1,7 @@
 // What the header promises, by rabbitmq-c directly and by ./dev for whole brokers.
 #include "tests/support/test_broker.h"
 
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -18,6 +19,7 @@
 #include "common/base/ids.h"
 #include "common/queue/rabbitmq_c.h"
 #include "tests/support/places.h"
+#include "tests/support/wait.h"
 
 namespace audiogen::test {
 namespace {
@@ -177,19 +179,38 @@ void publish(const AmqpUrl& url, std::string_view body, int depth, const queue::
     properties._flags |= AMQP_BASIC_HEADERS_FLAG;
     properties.headers = headers;
   }
-  with_channel(url, false, [&](amqp_connection_state_t connection) {
-    amqp_confirm_select(connection, kChannel);
-    const std::string exchange = names.exchange();
-    const int status = amqp_basic_publish(
-        connection, kChannel, bytes(exchange), bytes("job"), 1, 0, &properties, bytes(body));
-    amqp_frame_t frame{};
-    timeval limit{20, 0};
-    if (status != AMQP_STATUS_OK ||
-        amqp_simple_wait_frame_noblock(connection, &frame, &limit) != AMQP_STATUS_OK ||
-        frame.frame_type != AMQP_FRAME_METHOD || frame.payload.method.id != AMQP_BASIC_ACK_METHOD) {
-      give_up("the broker did not take the test's message");
+  // False: there is no queue for it. Whoever unbound it is noticed by the programs' next message.
+  const auto taken = [&] {
+    bool out = false;
+    with_channel(url, false, [&](amqp_connection_state_t connection) {
+      amqp_confirm_select(connection, kChannel);
+      const std::string exchange = names.exchange();
+      const int status = amqp_basic_publish(
+          connection, kChannel, bytes(exchange), bytes("job"), 1, 0, &properties, bytes(body));
+      amqp_frame_t frame{};
+      timeval limit{60, 0};
+      if (status != AMQP_STATUS_OK ||
+          amqp_simple_wait_frame_noblock(connection, &frame, &limit) != AMQP_STATUS_OK ||
+          frame.frame_type != AMQP_FRAME_METHOD) {
+        give_up("the broker did not answer the test's message");
+      }
+      out = frame.payload.method.id == AMQP_BASIC_ACK_METHOD;
+      if (!out && frame.payload.method.id != AMQP_BASIC_RETURN_METHOD) {
+        give_up("the broker did not take the test's message");
+      }
+    });
+    return out;
+  };
+  const bool in_time = eventually(std::chrono::minutes(1), [&] {
+    if (taken()) {
+      return true;
     }
+    pace(std::chrono::milliseconds(50));
+    return false;
   });
+  if (!in_time) {
+    give_up("there is no queue for the test's message");
+  }
 }
 
 TestTopology::TestTopology(const AmqpUrl& url, std::int64_t max_length)
