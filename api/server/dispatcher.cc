@@ -272,7 +272,8 @@ bool Dispatcher::is_own(const Route& route, const http::Request& request) const 
   return is_own_request(request.method, fetch_site, origin, own_origin_);
 }
 
-// Whoever has no key is counted by address, also for names that do not exist.
+// Whoever has no key is counted by address: who asks for files, also for names that do not exist,
+// and who tries to sign in.
 void Dispatcher::admit(Call call) {
   const Route& route = call.route();
   if (!is_own(route, call.request())) {
