@@ -52,6 +52,7 @@ TEST_P(Browser, Passes) {
   environment["DATABASE_URL"] = stack_.database_url("admin");
   environment["MAILS"] = mails_.path();
   environment["BASE_URL"] = base;
+  environment["RECORDINGS"] = RECORDINGS_FOLDER;
   environment["ADMIN"] = admin_words();
   expect_passes(BROWSER_FOLDER, GetParam(), environment);
 }

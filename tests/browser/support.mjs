@@ -3,6 +3,7 @@ import { execFile } from "node:child_process";
 import { randomBytes, randomUUID } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
+import { join } from "node:path";
 import { promisify } from "node:util";
 import { chromium } from "playwright-core";
 
@@ -65,15 +66,21 @@ export async function closeBrowser() {
 
 /**
  * A page in a browser profile of its own that notes what no page of ours may do: requests to another
- * host, reports of the content security policy, errors of scripts.
+ * host, reports of the content security policy, errors of scripts. `recording`: what is seen and done
+ * there is kept, however the test ends, as RECORDINGS/<recording>.zip; `node_modules/.bin/playwright-core
+ * show-trace` plays it.
  */
-export async function newPage(context, options = {}) {
+export async function newPage(context, { recording, ...options } = {}) {
   const profile = await (await browser()).newContext({
     viewport: { width: 1280, height: 800 }, reducedMotion: "reduce",
     // Attempts to sign in are counted by address, and every test signs in.
     extraHTTPHeaders: { "X-Forwarded-For": `10.${[...randomBytes(3)].join(".")}` },
     ...options,
   });
+  if (recording) {
+    await profile.tracing.start({ screenshots: true, snapshots: true });
+    context.after(() => profile.tracing.stop({ path: join(process.env.RECORDINGS, `${recording}.zip`) }));
+  }
   context.after(() => profile.close());
   const page = await profile.newPage();
   watch(page);

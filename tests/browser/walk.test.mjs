@@ -9,7 +9,7 @@ after(closeBrowser);
 
 test("link, key, sound, price, history, usage, no key", async (context) => {
   const email = await newUser();
-  const page = await newPage(context);
+  const page = await newPage(context, { recording: "walk" });
   await follow(page, await loginLink(email));
   await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
   assert.equal(page.url(), consoleUrl);
