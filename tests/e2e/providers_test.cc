@@ -257,7 +257,7 @@ TEST(Fallback, AnInputOnlyTheFirstCanServeWaitsForIt) {
   ProviderDouble first([&](const DoubleCall&) {
     return calls.fetch_add(1) == 0 ? on_the_wire(Form::kReset) : wav_reply(1.0);
   });
-  ProviderDouble second([](const DoubleCall&) { return at(400); });
+  ProviderDouble second([](const DoubleCall&) { return at(413); });
   const ChainFile chain({openai_entry(kFirst, first), openai_entry(kSecond, second)});
   Stack stack(chain.options());
   const Account ann = stack.account();

@@ -128,10 +128,9 @@ TEST_P(Direct, StatusesOfItsTable) {
   for (const int status : {504, 524}) {
     EXPECT_EQ(outcome(at(status)), "unknown_outcome") << status;
   }
-  for (const int status : {400, 413, 422}) {
-    EXPECT_EQ(outcome(at(status)), "unsupported_input") << status;
-  }
-  for (const int status : {201, 204, 302, 405}) {
+  EXPECT_EQ(outcome(at(413)), "unsupported_input");
+  // Whose fault it is, the last two do not say.
+  for (const int status : {201, 204, 302, 405, 400, 422}) {
     EXPECT_EQ(outcome(at(status)), "try_next") << status;
   }
   for (const int status : {401, 402, 403, 404}) {
@@ -380,7 +379,7 @@ TEST(Openai, MeaningIsInTheCode) {
   EXPECT_EQ(with(429, "\"insufficient_quota\""), "misconfigured HTTP 429 insufficient_quota");
   EXPECT_EQ(with(400, "\"content_policy_violation\""),
             "rejected HTTP 400 content_policy_violation");
-  EXPECT_EQ(with(400, "null"), "unsupported_input HTTP 400 t");
+  EXPECT_EQ(with(400, "null"), "try_next HTTP 400 t");
 }
 
 // What other servers of the format want: OpenRouter, Mistral, Kokoro, LocalAI, Azure.
@@ -474,7 +473,10 @@ TEST(Openai, WhoIsToBlameAtOtherServers) {
   EXPECT_EQ(with(422, R"({"detail":[{"loc":["body","input"],"msg":"m"}]})"),
             "unsupported_input HTTP 422 :input");
   EXPECT_EQ(with(400, R"({"detail":{"error":"validation_error","message":"m"}})"),
-            "unsupported_input HTTP 400 validation_error");
+            "try_next HTTP 400 validation_error");
+  EXPECT_EQ(
+      with(400, R"({"detail":{"error":"validation_error","message":"Voice 'coral' not found."}})"),
+      "misconfigured HTTP 400 validation_error");
   EXPECT_EQ(with(400, R"({"object":"error","type":"invalid_request_error","param":"model"})"),
             "misconfigured HTTP 400 invalid_request_error:model");
 }
@@ -502,7 +504,42 @@ TEST(Misconfigured, IsNotTheClientsFault) {
   };
   EXPECT_EQ(elevenlabs(R"("model_id")"), "misconfigured HTTP 422 model_id");
   EXPECT_EQ(elevenlabs(R"("text",0)"), "unsupported_input HTTP 422 text");
-  EXPECT_EQ(elevenlabs(R"("voice_settings","speed")"), "unsupported_input HTTP 422 speed");
+  EXPECT_EQ(elevenlabs(R"("voice_settings","speed")"),
+            "unsupported_input HTTP 422 voice_settings.speed");
+  EXPECT_EQ(with(elevenlabs::kKind, 422, R"({"detail":[{"loc":["body"],"msg":"m"}]})"),
+            "try_next HTTP 422");
+  EXPECT_EQ(with(elevenlabs::kKind, 400, R"({"detail":{"code":"invalid","param":"text"}})"),
+            "unsupported_input HTTP 400 invalid");
+
+  EXPECT_EQ(with(azure::kKind, 400, ""), "try_next HTTP 400");
+  EXPECT_EQ(with(azure::kKind, 400, "Unsupported voice coral."), "misconfigured HTTP 400");
+  EXPECT_EQ(with(deepgram::kKind,
+                 400,
+                 R"({"err_code":"INVALID_QUERY_PARAMETER","err_msg":"m","request_id":"x"})"),
+            "misconfigured HTTP 400 INVALID_QUERY_PARAMETER");
+  EXPECT_EQ(with(deepgram::kKind, 400, R"({"err_code":"Bad","err_msg":"No such model found"})"),
+            "misconfigured HTTP 400 Bad");
+  EXPECT_EQ(with(cartesia::kKind, 400, R"({"error_code":"voice_not_found","title":"t"})"),
+            "misconfigured HTTP 400 voice_not_found");
+  EXPECT_EQ(with(cartesia::kKind, 422, R"({"error_code":null,"title":"Invalid transcript"})"),
+            "unsupported_input HTTP 422");
+  const auto gemini = [&](const std::string& field) {
+    return with(gemini::kKind,
+                400,
+                R"({"error":{"status":"INVALID_ARGUMENT","message":"m","details":[)"
+                R"({"fieldViolations":[{"field":")" +
+                    field + R"("}]}]}})");
+  };
+  EXPECT_EQ(gemini("generation_config.speech_config"), "misconfigured HTTP 400 INVALID_ARGUMENT");
+  EXPECT_EQ(gemini("contents[0]"), "unsupported_input HTTP 400 INVALID_ARGUMENT");
+  EXPECT_EQ(with(gemini::kKind,
+                 400,
+                 R"({"error":{"status":"INVALID_ARGUMENT","message":"Voice name x is unknown"}})"),
+            "misconfigured HTTP 400 INVALID_ARGUMENT");
+  EXPECT_EQ(with(minimax::kKind,
+                 200,
+                 R"({"base_resp":{"status_code":2013,"status_msg":"invalid params, model"}})"),
+            "misconfigured HTTP 200 2013");
 }
 
 TEST(Elevenlabs, SpeechAndSound) {
@@ -630,7 +667,7 @@ TEST(Deepgram, SaysWhatWentWrong) {
   EXPECT_EQ(with(401, R"({"err_code":"INVALID_AUTH","err_msg":"m","request_id":"x"})"),
             "misconfigured HTTP 401 INVALID_AUTH id=d-1");
   EXPECT_EQ(with(400, R"({"category":"INVALID_JSON","message":"m"})"),
-            "unsupported_input HTTP 400 INVALID_JSON id=d-1");
+            "try_next HTTP 400 INVALID_JSON id=d-1");
   EXPECT_EQ(with(429, "<html>"), "throttled HTTP 429 id=d-1");
 }
 
@@ -948,6 +985,11 @@ TEST(SeedAudio, FailuresInside200) {
             "rejected HTTP 200 45001104 id=2026abc");
   EXPECT_EQ(with(R"({"code":45000000,"message":"quota exceeded for types: concurrency"})"),
             "throttled HTTP 200 45000000");
+  EXPECT_EQ(with(R"({"code":45001115,"message":"m"})"), "unsupported_input HTTP 200 45001115");
+  GenerationRequest by_name;
+  by_name.voice = "aria";
+  const auto sent = send(entry, by_name, {.body = R"({"code":45001115,"message":"m"})"});
+  EXPECT_EQ(outcome(sent.result), "misconfigured") << "the speaker is the entry's";
   EXPECT_EQ(with("{}", {"X-Api-Status-Code: 55001310"}), "rejected HTTP 200 55001310");
   const std::string base64 = encode_base64(tone_wav(1.0));
   for (std::size_t cut = 1; cut < 4; ++cut) {

@@ -137,12 +137,15 @@ TEST(Fal, PausesGrowToFiveSeconds) {
   EXPECT_LE(longest, 6s);
 }
 
-// A client's bad reference shut the entry for everybody when its member had "voice" in its name.
-TEST(Fal, OnlyTheVoiceItselfIsTheOperators) {
+// A client's bad reference shut the entry for everybody when its member had "voice" in its name;
+// what the operator sends every time was the client's fault.
+TEST(Fal, TheTextTheReferencesAndTheShapeAreTheClients) {
   const auto refused = [](const std::string& member, bool at_result) {
     ProviderEntry entry = entry_of(fal::kKind, kBase);
     entry.options["voice_member"] = "voice_id";
     entry.options["audio_references_member"] = "ref_voice_url";
+    entry.options["speed_member"] = "pace";
+    entry.options["input"] = R"({"steps":400})";
     Talk talk(fal::kKind, std::move(entry));
     talk.begin();
     if (at_result) {
@@ -155,7 +158,9 @@ TEST(Fal, OnlyTheVoiceItselfIsTheOperators) {
   for (const bool at_result : {false, true}) {
     EXPECT_EQ(refused("voice_id", at_result), "misconfigured: HTTP 422 bad");
     EXPECT_EQ(refused("ref_voice_url", at_result), "unsupported_input: HTTP 422 bad");
-    EXPECT_EQ(refused("voice", at_result), "unsupported_input: HTTP 422 bad");
+    EXPECT_EQ(refused("pace", at_result), "unsupported_input: HTTP 422 bad");
+    EXPECT_EQ(refused("steps", at_result), "misconfigured: HTTP 422 bad");
+    EXPECT_EQ(refused("body", at_result), "try_next: HTTP 422 bad");
   }
 }
 
@@ -171,6 +176,10 @@ TEST(Fal, RefusalsAtEachStep) {
             "misconfigured: HTTP 422 enum");
   EXPECT_EQ(submitted(json(422, R"({"detail":[{"loc":["body","prompt"],"type":"enum"}]})")),
             "unsupported_input: HTTP 422 enum");
+  EXPECT_EQ(submitted(json(422, R"({"detail":[{"type":"image_load_error"}]})")),
+            "unsupported_input: HTTP 422 image_load_error");
+  EXPECT_EQ(submitted(json(422, R"({"detail":[{"type":"unheard_of"}]})")),
+            "try_next: HTTP 422 unheard_of");
   EXPECT_EQ(submitted(json(422, R"({"detail":[{"type":"content_policy_violation"}]})")),
             "rejected: HTTP 422 content_policy_violation");
   EXPECT_EQ(submitted(json(200, "<html>")), "try_next: HTTP 200 no_ticket");
@@ -278,6 +287,28 @@ TEST(Replicate, EndsAndOutputs) {
             "try_next: bad audio: data address");
   EXPECT_EQ(polled("{}", 404), "try_next: HTTP 404");
   EXPECT_EQ(polled("<html>", 502), "ask GET https://queue.example/p/p1");
+}
+
+// All of them were the client's fault.
+TEST(Replicate, WhoseFaultARefusalIs) {
+  const auto refused = [](const std::string& body) {
+    Talk talk(replicate::kKind);
+    talk.begin();
+    return talk.say(json(422, body));
+  };
+  const std::string begin = R"({"title":"Input validation failed","status":422,)";
+  EXPECT_EQ(refused(begin + R"("detail":"- input.voice: voice must be one of \"a\""})"),
+            "misconfigured: HTTP 422");
+  EXPECT_EQ(refused(begin + R"("detail":"- input.prompt: voice, too long\n"})"),
+            "unsupported_input: HTTP 422");
+  EXPECT_EQ(refused(begin + R"("invalid_fields":[{"field":"input.steps"}],"detail":"m"})"),
+            "misconfigured: HTTP 422");
+  EXPECT_EQ(refused(begin + R"("invalid_fields":[{"field":"prompt"}]})"),
+            "unsupported_input: HTTP 422");
+  EXPECT_EQ(refused(begin + R"("detail":"- input: steps is required"})"), "try_next: HTTP 422");
+  EXPECT_EQ(refused(R"({"title":"Invalid version or not permitted","detail":"m"})"),
+            "misconfigured: HTTP 422");
+  EXPECT_EQ(refused("<html>"), "try_next: HTTP 422");
 }
 
 TEST(Replicate, VersionsHaveTheirOwnForm) {

@@ -4,12 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include "worker/providers/deepgram.h"
 #include "worker/providers/elevenlabs.h"
 #include "worker/providers/fal.h"
 #include "worker/providers/gemini.h"
 #include "worker/providers/minimax.h"
 #include "worker/providers/openai.h"
 #include "worker/providers/seed_audio.h"
+#include "worker/providers/transport/blame.h"
 #include "worker/providers/transport/wire.h"
 
 namespace audiogen {
@@ -36,8 +38,8 @@ TEST(Tables, Openai) {
       {524, "", Fault::kUnknownOutcome},
       {429, "insufficient_quota", Fault::kMisconfigured},
       {429, "credit_balance_exhausted", Fault::kMisconfigured},
-      {400, "", Fault::kUnsupportedInput},
-      {422, "", Fault::kUnsupportedInput},
+      {400, "", Fault::kTryNext},
+      {422, "", Fault::kTryNext},
       {413, "", Fault::kUnsupportedInput},
       {400, "content_policy_violation", Fault::kRejected},
       {400, "content_filter", Fault::kRejected},
@@ -74,7 +76,12 @@ TEST(Tables, Elevenlabs) {
       {404, "voice_not_found", Fault::kMisconfigured},
       {403, "", Fault::kMisconfigured},
       {404, "", Fault::kMisconfigured},
-      {422, "", Fault::kUnsupportedInput},
+      {422, "", Fault::kTryNext},
+      {400, "", Fault::kTryNext},
+      {400, "invalid_uid", Fault::kMisconfigured},
+      {400, "model_can_not_be_used", Fault::kMisconfigured},
+      {400, "text_too_long", Fault::kUnsupportedInput},
+      {400, "unheard_of", Fault::kTryNext},
       {400, "content_against_policy", Fault::kRejected},
   };
   for (const Row& row : rows) {
@@ -92,9 +99,11 @@ TEST(Tables, SeedAudio) {
   };
   const std::vector<SeedRow> rows = {
       {200, 45000000, "quota exceeded for types: concurrency", Fault::kThrottled},
-      {400, 45000000, "invalid json", Fault::kUnsupportedInput},
-      {200, 45000001, "", Fault::kUnsupportedInput},
-      {200, 45001001, "", Fault::kUnsupportedInput},
+      {400, 45000000, "invalid json", Fault::kTryNext},
+      {200, 45000001, "", Fault::kTryNext},
+      {200, 45000001, "unknown speaker", Fault::kMisconfigured},
+      {200, 45000001, "text_prompt is empty", Fault::kUnsupportedInput},
+      {200, 45001001, "", Fault::kTryNext},
       {200, 45001115, "", Fault::kUnsupportedInput},
       {401, 45000010, "Invalid X-Api-Key", Fault::kMisconfigured},
       {403, 45000030, "", Fault::kMisconfigured},
@@ -122,6 +131,10 @@ TEST(Tables, SeedAudio) {
     EXPECT_EQ(seed_audio::classify(row.status, row.code, row.message), row.fault)
         << row.status << " " << row.code;
   }
+  EXPECT_EQ(seed_audio::classify(200, 45001115, "", "", seed_audio::Voice::kOfEntry),
+            Fault::kMisconfigured);
+  EXPECT_EQ(seed_audio::classify(200, 45000001, "unknown speaker", "who is the speaker?"),
+            Fault::kTryNext);
 }
 
 TEST(Tables, Gemini) {
@@ -130,9 +143,18 @@ TEST(Tables, Gemini) {
     const char* error;
     const char* reason;
     Fault fault;
+    const char* field = "";
+    Fault by_message = Fault::kTryNext;
   };
   const std::vector<GeminiRow> rows = {
-      {400, "INVALID_ARGUMENT", "", Fault::kUnsupportedInput},
+      {400, "INVALID_ARGUMENT", "", Fault::kTryNext},
+      {400, "INVALID_ARGUMENT", "", Fault::kMisconfigured, "", Fault::kMisconfigured},
+      {400, "INVALID_ARGUMENT", "", Fault::kUnsupportedInput, "contents[0].parts[0].text"},
+      {400,
+       "INVALID_ARGUMENT",
+       "",
+       Fault::kMisconfigured,
+       "generation_config.speech_config.voice_config"},
       {400, "INVALID_ARGUMENT", "API_KEY_INVALID", Fault::kMisconfigured},
       {400, "FAILED_PRECONDITION", "", Fault::kMisconfigured},
       {403, "PERMISSION_DENIED", "", Fault::kMisconfigured},
@@ -144,7 +166,8 @@ TEST(Tables, Gemini) {
       {504, "DEADLINE_EXCEEDED", "", Fault::kUnknownOutcome},
   };
   for (const GeminiRow& row : rows) {
-    EXPECT_EQ(gemini::classify(row.status, row.error, row.reason), row.fault)
+    EXPECT_EQ(gemini::classify(row.status, row.error, row.reason, row.field, row.by_message),
+              row.fault)
         << row.status << " " << row.error << " " << row.reason;
   }
 }
@@ -162,9 +185,9 @@ TEST(Tables, Minimax) {
   for (const std::int64_t code : {1026, 1027}) {
     EXPECT_EQ(minimax::classify(200, code), Fault::kRejected) << code;
   }
-  for (const std::int64_t code : {1042, 2013}) {
-    EXPECT_EQ(minimax::classify(200, code), Fault::kUnsupportedInput) << code;
-  }
+  EXPECT_EQ(minimax::classify(200, 1042), Fault::kUnsupportedInput);
+  EXPECT_EQ(minimax::classify(200, 2013), Fault::kTryNext);
+  EXPECT_EQ(minimax::classify(200, 2013, Fault::kMisconfigured), Fault::kMisconfigured);
   EXPECT_EQ(minimax::classify(200, 9999), Fault::kTryNext);
   EXPECT_EQ(minimax::classify(200, 0), Fault::kTryNext);
   EXPECT_EQ(minimax::classify(503, 0), Fault::kRetrySame);
@@ -188,9 +211,9 @@ TEST(Tables, Fal) {
       {500, "", "x", "", Fault::kTryNext},
       {500, "", "x-fal-retryable", "true", Fault::kRetrySame},
       {422, "", "x-fal-retryable", "true", Fault::kRetrySame},
-      {422, "", "x-fal-retryable", "false", Fault::kUnsupportedInput},
+      {422, "", "x-fal-retryable", "false", Fault::kTryNext},
       {422, "content_policy_violation", "x-fal-retryable", "false", Fault::kRejected},
-      {400, "", "x", "", Fault::kUnsupportedInput},
+      {400, "", "x", "", Fault::kTryNext},
       {401, "", "x", "", Fault::kMisconfigured},
       {402, "", "x", "", Fault::kMisconfigured},
       {403, "", "x", "", Fault::kMisconfigured},
@@ -212,10 +235,56 @@ TEST(Tables, Replicate) {
   }
   EXPECT_EQ(wire::fault_of_status(504), Fault::kUnknownOutcome);
   for (const int status : {400, 422}) {
-    EXPECT_EQ(wire::fault_of_status(status), Fault::kUnsupportedInput) << status;
+    EXPECT_EQ(wire::fault_of_status(status), Fault::kTryNext) << status << ", nothing is named";
   }
   for (const int status : {401, 402, 403, 404}) {
     EXPECT_EQ(wire::fault_of_status(status), Fault::kMisconfigured) << status;
+  }
+}
+
+TEST(Tables, Deepgram) {
+  const std::string query = "INVALID_QUERY_PARAMETER";
+  EXPECT_EQ(deepgram::classify(400, query, Fault::kTryNext, false), Fault::kMisconfigured);
+  EXPECT_EQ(deepgram::classify(400, query, Fault::kTryNext, true), Fault::kTryNext)
+      << "the speed is the client's";
+  EXPECT_EQ(deepgram::classify(400, "", Fault::kMisconfigured, true), Fault::kMisconfigured);
+  EXPECT_EQ(deepgram::classify(413, "", Fault::kTryNext, false), Fault::kUnsupportedInput);
+}
+
+TEST(Blame, ByName) {
+  EXPECT_EQ(blame::by_name("", {"text"}), Fault::kTryNext);
+  EXPECT_EQ(blame::by_name("[0]", {"text", ""}), Fault::kMisconfigured);
+  EXPECT_EQ(blame::by_name("text", {"text"}), Fault::kUnsupportedInput);
+  EXPECT_EQ(blame::by_name("contents[0].parts[0].text", {"contents"}), Fault::kUnsupportedInput);
+  EXPECT_EQ(blame::by_name("ref_voice_url.0", {"ref_voice_url"}), Fault::kUnsupportedInput);
+  EXPECT_EQ(blame::by_name("voice", {"ref_voice_url"}), Fault::kMisconfigured);
+}
+
+TEST(Blame, ByWords) {
+  struct WordsRow {
+    const char* words;
+    Fault fault;
+    const char* prompt = "hello";
+  };
+  const std::vector<WordsRow> rows = {
+      {"", Fault::kTryNext},
+      {"Request contains an invalid argument.", Fault::kTryNext},
+      {"voice_not_found", Fault::kMisconfigured},
+      {"Unsupported voice en-US-Nobody.", Fault::kMisconfigured},
+      {"VoiceId is wrong", Fault::kMisconfigured},
+      {"invoices", Fault::kTryNext},
+      {"the text is empty", Fault::kUnsupportedInput},
+      {"max_character_limit_exceeded", Fault::kUnsupportedInput},
+      // Of a voice for which a text is in the wrong language nobody can say whose fault it is.
+      {"The model does not know the language", Fault::kTryNext},
+      {"language not supported", Fault::kTryNext},
+      {"the model tried to generate text", Fault::kTryNext},
+      // A client's text shuts no provider, whatever it says.
+      {"cannot say 'what a Voice'", Fault::kTryNext, "what a Voice"},
+      {"Unsupported voice: nobody", Fault::kTryNext, "My voice."},
+  };
+  for (const WordsRow& row : rows) {
+    EXPECT_EQ(blame::by_words(row.words, row.prompt), row.fault) << row.words;
   }
 }
 

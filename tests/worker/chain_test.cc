@@ -455,6 +455,19 @@ TEST(Chain, RefusedContentIsNoFailureOfTheProvider) {
   EXPECT_TRUE(chain.admit(0, kTime));
 }
 
+// As a success it kept a provider ready that did nothing else but fail.
+TEST(Chain, WhatAProviderCannotMakeIsNoSuccessOfItEither) {
+  const Chain chain = three();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(chain.admit(0, kTime)) << i;
+    chain.failed(0, Fault::kTryNext);
+    chain.failed(0, Fault::kUnsupportedInput);
+    chain.answered(0);
+    chain.proved(0, Fault::kUnsupportedInput);
+  }
+  EXPECT_FALSE(chain.admit(0, kTime));
+}
+
 // It went from one provider to the next and was held against each of them: three such texts, and
 // nobody was called any more for anybody.
 TEST(Chain, ATextThatFailsEverywhereIsNotHeldAgainstTheNextAsWell) {

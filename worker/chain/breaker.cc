@@ -67,6 +67,11 @@ void Breaker::answered(Time now) {
   }
 }
 
+void Breaker::take_back_call(Time now) {
+  Slot& recent = slot(now);
+  recent.calls -= std::min(recent.calls, 1U);
+}
+
 void Breaker::open(Time now, Failure failure) {
   opened_at_ = now;
   open_for_ = failure == Failure::kLasting ? rules_.open_for_lasting : rules_.open_for;
@@ -118,8 +123,7 @@ void Breaker::proved(Failure failure, Time now, std::optional<std::uint64_t> of)
   if (!counts) {
     // That it fails again says nothing new, and "later" is no failure. Neither says that others
     // work.
-    Slot& recent = slot(now);
-    recent.calls -= std::min(recent.calls, 1U);
+    take_back_call(now);
   }
   if (known == Known::kAsBad) {
     return;
@@ -159,6 +163,14 @@ void Breaker::proved(Failure failure, Time now, std::optional<std::uint64_t> of)
 void Breaker::said_nothing(Time now) {
   under_way_ -= std::min(under_way_, 1U);
   if (own_state(now) == State::kHalfOpen) {
+    probe_at_.reset();
+  }
+}
+
+void Breaker::proved_nothing(Time now) {
+  if (!opened_at_) {
+    take_back_call(now);
+  } else if (own_state(now) == State::kHalfOpen) {
     probe_at_.reset();
   }
 }

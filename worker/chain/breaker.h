@@ -58,8 +58,9 @@ class Breaker {
   // kLasting, which has nothing to do with it.
   void proved(Failure failure, Time now, std::optional<std::uint64_t> of = std::nullopt);
   // The outcome of a call that says nothing of the provider either way: it counts as none, and if
-  // it was the probe, another may be made.
+  // it was the probe, another may be made. proved_nothing(): after answered().
   void said_nothing(Time now);
+  void proved_nothing(Time now);
 
   // What an operator has said: until then no call passes, or each does, whatever comes of them.
   // What comes of them is counted all the same, so from then on it is as it would have been.
@@ -87,6 +88,7 @@ class Breaker {
   Slot& slot(Time now);
 
   void open(Time now, Failure failure);
+  void take_back_call(Time now);  // One that was answered() counts as none.
   // Whether that has failed here before, and so badly that this says nothing new.
   enum class Known : std::uint8_t { kNot, kLessBad, kAsBad };
   Known remember(std::uint64_t what, Failure failure);

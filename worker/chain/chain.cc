@@ -104,9 +104,8 @@ Breaker::Failure failure_of(std::optional<Fault> fault) {
     return Failure::kNone;
   }
   switch (*fault) {
-    // Of the task, or of us.
+    // Of the task: it works, and has looked at what it was asked for.
     case Fault::kRejected:
-    case Fault::kUnsupportedInput:
       return Failure::kNone;
     case Fault::kMisconfigured:
       return Failure::kLasting;
@@ -367,9 +366,11 @@ void Chain::failed(std::size_t position, Fault fault, const Failing& of) const {
     return said_nothing(position);  // "Later" was its word, and later it is.
   }
   switch (fault) {
-    // A text that kills it is no sign that it works: as a success it would close a breaker that
-    // others' failures have opened. And what we end, or never begin, is nobody's failure.
+    // A text that kills it, or that it cannot make, is no sign that it works: as a success it would
+    // close a breaker that others' failures have opened. And what we end, or never begin, is
+    // nobody's failure.
     case Fault::kBrokenByInput:
+    case Fault::kUnsupportedInput:
     case Fault::kOutOfTime:
     case Fault::kNotCalled:
     case Fault::kCanceled:
@@ -380,7 +381,6 @@ void Chain::failed(std::size_t position, Fault fault, const Failing& of) const {
     case Fault::kTryNext:
     case Fault::kMisconfigured:
     case Fault::kRejected:
-    case Fault::kUnsupportedInput:
     case Fault::kUnknownOutcome:
       answered(position);
       proved(position, fault, of);
@@ -402,6 +402,11 @@ void Chain::answered(std::size_t position) const {
 
 void Chain::proved(std::size_t position, std::optional<Fault> fault, const Failing& of) const {
   Link& link = *links_[position];
+  if (fault == Fault::kUnsupportedInput) {
+    const MutexLock lock(link.mutex);
+    link.breaker.proved_nothing(Clock::now());
+    return;
+  }
   Breaker::Failure failure = failure_of(fault);
   if (failure == Breaker::Failure::kUsual && (of.elsewhere || of.comes_again)) {
     failure = Breaker::Failure::kPassing;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/base/utf8.h"
+#include "worker/providers/transport/blame.h"
 #include "worker/providers/transport/direct.h"
 #include "worker/providers/transport/wire.h"
 
@@ -143,7 +144,10 @@ Result<Audio, ProviderFault> read(const ProviderEntry& entry,
                                   http::ClientResponse response) {
   if (response.status != 200) {
     // The reason is a sentence, if anything.
-    return wire::fault_with_id(wire::fault_of_status(response.status), response, "", "");
+    const Fault fault = blame::is_refusal(response.status)
+                            ? blame::by_words(response.body, request.prompt)
+                            : wire::fault_of_status(response.status);
+    return wire::fault_with_id(fault, response, "", "");
   }
   const std::string type(response.header("content-type"));
   const Format& format = format_for(request);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "worker/providers/extras.h"
+#include "worker/providers/transport/blame.h"
 #include "worker/providers/transport/direct.h"
 #include "worker/providers/transport/wire.h"
 
@@ -35,7 +36,7 @@ double speed_for(const ProviderEntry& entry, const GenerationRequest& request) {
 }
 
 struct Refusal {
-  std::string code, id;
+  std::string code, id, words;
 };
 
 Refusal refusal_of(std::string& body) {
@@ -43,8 +44,11 @@ Refusal refusal_of(std::string& body) {
   if (!wire::parse_object(body, document)) {
     return {};
   }
-  return {.code = std::string(wire::text_of(document, "error_code")),
-          .id = std::string(wire::text_of(document, "request_id"))};
+  const std::string_view code = wire::text_of(document, "error_code");
+  return {.code = std::string(code),
+          .id = std::string(wire::text_of(document, "request_id")),
+          .words = std::string(code) + " " + std::string(wire::text_of(document, "title")) + " " +
+                   std::string(wire::text_of(document, "message"))};
 }
 
 void check(ProviderEntry& entry, const Complain& complain) {
@@ -83,8 +87,10 @@ Result<Audio, ProviderFault> read(const ProviderEntry& entry,
                                   const GenerationRequest& request,
                                   http::ClientResponse response) {
   if (response.status != 200) {
-    const auto [code, id] = refusal_of(response.body);
-    return wire::fault_with_id(wire::fault_of_status(response.status), response, code, id);
+    const auto [code, id, words] = refusal_of(response.body);
+    const Fault fault = blame::is_refusal(response.status) ? blame::by_words(words, request.prompt)
+                                                           : wire::fault_of_status(response.status);
+    return wire::fault_with_id(fault, response, code, id);
   }
   const std::string type(response.header("content-type"));
   auto audio = wire::audio_of(std::move(response.body), type, AudioType::kWav, rate_for(request));

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "worker/providers/extras.h"
+#include "worker/providers/transport/blame.h"
 #include "worker/providers/transport/direct.h"
 #include "worker/providers/transport/wire.h"
 
@@ -43,13 +44,21 @@ double speed_for(const ProviderEntry& entry, const GenerationRequest& request) {
              : 1.0;
 }
 
-std::string code_of(std::string& body) {
+struct Refusal {
+  std::string code, words;
+};
+
+Refusal refusal_of(std::string& body) {
   rapidjson::Document document;
   if (!wire::parse_object(body, document)) {
-    return "";
+    return {};
   }
-  const std::string_view code = wire::text_of(document, "err_code");
-  return std::string(code.empty() ? wire::text_of(document, "category") : code);
+  const std::string_view err_code = wire::text_of(document, "err_code");
+  const std::string code(err_code.empty() ? wire::text_of(document, "category") : err_code);
+  const std::string_view err_msg = wire::text_of(document, "err_msg");
+  return {.code = code,
+          .words = code + " " +
+                   std::string(err_msg.empty() ? wire::text_of(document, "message") : err_msg)};
 }
 
 void check(ProviderEntry& entry, const Complain& complain) {
@@ -86,12 +95,26 @@ http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& req
   return out;
 }
 
+Fault classify(int status, std::string_view code, Fault by_words, bool speed_sent) {
+  if (!blame::is_refusal(status)) {
+    return wire::fault_of_status(status);
+  }
+  // The client's text is in the body, and of the query the speed alone is the client's.
+  const bool about_query = code == "INVALID_QUERY_PARAMETER" && !speed_sent;
+  return about_query ? Fault::kMisconfigured : by_words;
+}
+
 Result<Audio, ProviderFault> read(const ProviderEntry& entry,
                                   const GenerationRequest& request,
                                   http::ClientResponse response) {
   if (response.status != 200) {
-    const std::string code = code_of(response.body);
-    return wire::fault(wire::fault_of_status(response.status), response, code, kIdHeader);
+    const auto [code, words] = refusal_of(response.body);
+    const double speed = speed_for(entry, request);
+    return wire::fault(
+        classify(response.status, code, blame::by_words(words, request.prompt), speed != 1.0),
+        response,
+        code,
+        kIdHeader);
   }
   const std::string type(response.header("content-type"));
   auto audio = wire::audio_of(std::move(response.body), type, AudioType::kWav, rate_for(request));

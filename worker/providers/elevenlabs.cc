@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "worker/providers/extras.h"
+#include "worker/providers/transport/blame.h"
 #include "worker/providers/transport/direct.h"
 #include "worker/providers/transport/wire.h"
 
@@ -115,7 +116,7 @@ std::size_t prompt_max(std::string_view model) {
 }
 
 struct Refusal {
-  std::string code, param;
+  std::string code, param, message;
 };
 
 // One status, or a list of members that are wrong, of which the first is enough.
@@ -128,8 +129,11 @@ Refusal refusal_of(std::string& body) {
   if (detail == nullptr) {
     return {};
   }
-  return {.code = std::string(wire::text_of(*detail, "status")),
-          .param = wire::bad_member(*detail)};
+  const std::string_view status = wire::text_of(*detail, "status");
+  return {.code = std::string(status.empty() ? wire::text_of(*detail, "code") : status),
+          .param = detail->IsObject() ? std::string(wire::text_of(*detail, "param"))
+                                      : wire::bad_member(*detail),
+          .message = std::string(wire::text_of(*detail, "message"))};
 }
 
 void check_voice_settings(const ProviderEntry& entry, const Complain& complain) {
@@ -228,17 +232,20 @@ http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& req
   return out;
 }
 
-Fault classify(int status, std::string_view code, std::string_view param) {
+Fault classify(int status, std::string_view code, std::string_view param, Fault by_message) {
   if (code == "content_against_policy") {
     return Fault::kRejected;
   }
   // Who pays, and which voices there are, is between us and the provider.
-  if (code == "quota_exceeded" || code == "invalid_api_key" || code == "voice_not_found") {
+  if (code == "quota_exceeded" || code == "invalid_api_key" || code == "voice_not_found" ||
+      code == "invalid_uid") {
     return Fault::kMisconfigured;
   }
-  // Of what we send the text and the speed alone are the client's.
-  if (status == 422 && !param.empty() && param != "text" && param != "speed") {
-    return Fault::kMisconfigured;
+  if (blame::is_refusal(status)) {
+    // Of what we send the text and the speed alone are the client's.
+    const Fault fault = param.empty() ? blame::by_words(code, "")
+                                      : blame::by_name(param, {"text", "prompt", "speed"});
+    return fault == Fault::kTryNext ? by_message : fault;
   }
   if (status == 409 || status == 425 ||
       (status >= 500 && status <= 599 && status != 504 && status != 524)) {
@@ -251,9 +258,12 @@ Result<Audio, ProviderFault> read(const ProviderEntry& entry,
                                   const GenerationRequest& request,
                                   http::ClientResponse response) {
   if (response.status != 200) {
-    const auto [code, param] = refusal_of(response.body);
+    const auto [code, param, message] = refusal_of(response.body);
     return wire::fault(
-        classify(response.status, code, param), response, code.empty() ? param : code, kIdHeader);
+        classify(response.status, code, param, blame::by_words(message, request.prompt)),
+        response,
+        code.empty() ? param : code,
+        kIdHeader);
   }
   const std::string type(response.header("content-type"));
   // In characters, so in thousandths of the unit.

@@ -11,8 +11,12 @@ extern const ProviderKind kKind;
 
 http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& request);
 
-// `code`: detail.status; `param`: the member that it does not like.
-Fault classify(int status, std::string_view code, std::string_view param = "");
+// `code`: detail.status; `param`: the member that it does not like; `by_message`: whom its sentence
+// names (transport/blame.h).
+Fault classify(int status,
+               std::string_view code,
+               std::string_view param = "",
+               Fault by_message = Fault::kTryNext);
 
 Result<Audio, ProviderFault> read(const ProviderEntry& entry,
                                   const GenerationRequest& request,

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "worker/providers/models.h"
+#include "worker/providers/transport/blame.h"
 #include "worker/providers/transport/direct.h"
 #include "worker/providers/transport/wire.h"
 
@@ -27,13 +28,17 @@ bool may_pass(Fault fault) {
   return is_brief(fault) || fault == Fault::kUnknownOutcome;
 }
 
-// Of what is sent the voice is the operator's. Other members may have the word in their names:
-// "ref_voice_url" is what a client gave.
-bool is_about_voice(const ProviderEntry& entry, const rapidjson::Value& body) {
+// Where the input is not liked: whose it is, by its name, or by the error's where none is named.
+Fault blamed(const ProviderEntry& entry,
+             const http::ClientResponse& response,
+             const rapidjson::Value& body,
+             Fault fault) {
+  if (fault != Fault::kTryNext || !blame::is_refusal(response.status)) {
+    return fault;
+  }
   const rapidjson::Value* const detail = wire::member(body, "detail");
   const std::string bad = detail != nullptr ? wire::bad_member(*detail) : "";
-  return !bad.empty() && bad == entry.option("voice_member") &&
-         bad != entry.option("audio_references_member");
+  return bad.empty() ? blame::by_words(error_type(body), "") : models::blame(entry, bad);
 }
 
 ProviderFault fault_of(const http::ClientResponse& response, const std::string& type) {
@@ -73,8 +78,8 @@ class Format final : public models::Format {
     const bool readable = wire::parse_object(response.body, body);
     if (response.status != 200 && response.status != 202) {
       ProviderFault fault = fault_of(response, readable ? error_type(body) : "");
-      if (fault.fault == Fault::kUnsupportedInput && readable && is_about_voice(entry, body)) {
-        fault.fault = Fault::kMisconfigured;
+      if (readable) {
+        fault.fault = blamed(entry, response, body, fault.fault);
       }
       return fault;
     }
@@ -121,10 +126,8 @@ class Format final : public models::Format {
     }
     if (response.status != 200) {
       Progress out = unclear_or_fault(response, error_type(body));
-      if (auto* const fault = std::get_if<ProviderFault>(&out);
-          fault != nullptr && fault->fault == Fault::kUnsupportedInput &&
-          is_about_voice(entry, body)) {
-        fault->fault = Fault::kMisconfigured;
+      if (auto* const fault = std::get_if<ProviderFault>(&out)) {
+        fault->fault = blamed(entry, response, body, fault->fault);
       }
       return out;
     }

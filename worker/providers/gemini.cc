@@ -8,6 +8,7 @@
 #include "common/base/ascii.h"
 #include "worker/providers/extras.h"
 #include "worker/providers/models.h"
+#include "worker/providers/transport/blame.h"
 #include "worker/providers/transport/direct.h"
 #include "worker/providers/transport/wire.h"
 
@@ -31,8 +32,16 @@ bool is_refusal(std::string_view reason) {
 }
 
 struct Refusal {
-  std::string status, reason, delay;
+  std::string status, reason, delay, field, message;
 };
+
+// The first member that is said to be wrong.
+std::string_view field_of(const rapidjson::Value& detail) {
+  const rapidjson::Value* const wrong = wire::member(detail, "fieldViolations");
+  return wrong == nullptr || !wrong->IsArray() || wrong->Empty()
+             ? std::string_view()
+             : wire::text_of((*wrong)[0], "field");
+}
 
 Refusal refusal_of(std::string& body) {
   rapidjson::Document document;
@@ -43,6 +52,7 @@ Refusal refusal_of(std::string& body) {
     return out;
   }
   out.status = wire::text_of(*error, "status");
+  out.message = wire::text_of(*error, "message");
   const rapidjson::Value* const details = wire::member(*error, "details");
   if (details != nullptr && details->IsArray()) {
     for (const rapidjson::Value& one : details->GetArray()) {
@@ -52,13 +62,22 @@ Refusal refusal_of(std::string& body) {
       if (const std::string_view delay = wire::text_of(one, "retryDelay"); !delay.empty()) {
         out.delay = delay;
       }
+      if (const std::string_view field = field_of(one); out.field.empty()) {
+        out.field = field;
+      }
     }
   }
   return out;
 }
 
-ProviderFault refused(const http::ClientResponse& response, const Refusal& refusal) {
-  auto out = wire::fault_with_id(classify(response.status, refusal.status, refusal.reason),
+ProviderFault refused(const http::ClientResponse& response,
+                      const Refusal& refusal,
+                      std::string_view prompt) {
+  auto out = wire::fault_with_id(classify(response.status,
+                                          refusal.status,
+                                          refusal.reason,
+                                          refusal.field,
+                                          blame::by_words(refusal.message, prompt)),
                                  response,
                                  refusal.reason.empty() ? refusal.status : refusal.reason,
                                  "");
@@ -141,20 +160,28 @@ http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& req
   return out;
 }
 
-Fault classify(int http_status, std::string_view status, std::string_view reason) {
+Fault classify(int http_status,
+               std::string_view status,
+               std::string_view reason,
+               std::string_view field,
+               Fault by_message) {
   // With the status of bad input: a wrong key, and a country or a plan without access.
   if (contains(reason, "API_KEY") || status == "FAILED_PRECONDITION") {
     return Fault::kMisconfigured;
   }
-  return wire::fault_of_status(http_status);
+  if (!blame::is_refusal(http_status)) {
+    return wire::fault_of_status(http_status);
+  }
+  // Of what we send the text alone is the client's.
+  return field.empty() ? by_message : blame::by_name(field, {"contents"});
 }
 
 Result<Audio, ProviderFault> read(const ProviderEntry& /*entry*/,
-                                  const GenerationRequest& /*request*/,
+                                  const GenerationRequest& request,
                                   http::ClientResponse response) {
   std::string body = std::move(response.body);
   if (response.status != 200) {
-    return refused(response, refusal_of(body));
+    return refused(response, refusal_of(body), request.prompt);
   }
   const auto fault = [&response](Fault kind, std::string_view code) {
     return wire::fault_with_id(kind, response, code, "");

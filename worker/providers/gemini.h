@@ -12,8 +12,13 @@ extern const ProviderKind kKind;
 
 http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& request);
 
-// `status` and `reason`: those of the error, or "".
-Fault classify(int http_status, std::string_view status, std::string_view reason);
+// `status` and `reason`: those of the error, or ""; `field`: the first that it does not like;
+// `by_message`: whom its sentence names (transport/blame.h).
+Fault classify(int http_status,
+               std::string_view status,
+               std::string_view reason,
+               std::string_view field = "",
+               Fault by_message = Fault::kTryNext);
 
 Result<Audio, ProviderFault> read(const ProviderEntry& entry,
                                   const GenerationRequest& request,

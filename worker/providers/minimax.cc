@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "worker/providers/extras.h"
+#include "worker/providers/transport/blame.h"
 #include "worker/providers/transport/direct.h"
 #include "worker/providers/transport/wire.h"
 
@@ -80,7 +81,7 @@ http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& req
   return out;
 }
 
-Fault classify(int status, std::int64_t code) {
+Fault classify(int status, std::int64_t code, Fault by_message) {
   switch (code) {
     case 0:
       return status == 200 ? Fault::kTryNext : wire::fault_of_status(status);
@@ -105,8 +106,9 @@ Fault classify(int status, std::int64_t code) {
     case 1027:  // What went in or came out.
       return Fault::kRejected;
     case 1042:  // Too much of the text is invisible.
-    case 2013:  // Bad argument.
       return Fault::kUnsupportedInput;
+    case 2013:  // Bad argument, of whom its sentence alone may tell.
+      return by_message;
     default:
       return Fault::kTryNext;
   }
@@ -120,13 +122,18 @@ Result<Audio, ProviderFault> read(const ProviderEntry& entry,
   const bool readable = wire::parse_object(body, document);
   const std::string id(readable ? wire::text_of(document, "trace_id") : "");
   std::int64_t code = 0;
+  std::string_view message;
   if (const auto* const base = readable ? wire::member(document, "base_resp") : nullptr) {
     const auto* const number = wire::member(*base, "status_code");
     code = number != nullptr && number->IsInt64() ? number->GetInt64() : 0;
+    message = wire::text_of(*base, "status_msg");
   }
   if (response.status != 200 || code != 0) {
     return wire::fault_with_id(
-        classify(response.status, code), response, code == 0 ? "" : std::to_string(code), id);
+        classify(response.status, code, blame::by_words(message, request.prompt)),
+        response,
+        code == 0 ? "" : std::to_string(code),
+        id);
   }
   if (!readable) {
     return wire::fault_with_id(Fault::kTryNext, response, "not_json", id);

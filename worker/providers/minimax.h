@@ -11,8 +11,9 @@ extern const ProviderKind kKind;
 
 http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& request);
 
-// `code`: base_resp.status_code; 0 where there is none.
-Fault classify(int status, std::int64_t code);
+// `code`: base_resp.status_code; 0 where there is none. `by_message`: whom its sentence names
+// (transport/blame.h).
+Fault classify(int status, std::int64_t code, Fault by_message = Fault::kTryNext);
 
 Result<Audio, ProviderFault> read(const ProviderEntry& entry,
                                   const GenerationRequest& request,

@@ -8,6 +8,7 @@
 #include <rapidjson/writer.h>
 
 #include "common/base/ascii.h"
+#include "worker/providers/transport/blame.h"
 #include "worker/providers/transport/wire.h"
 
 namespace audiogen::models {
@@ -87,6 +88,16 @@ std::string input(const ProviderEntry& entry, const ProviderRequest& asked) {
   rapidjson::Writer<rapidjson::StringBuffer> writer(buffer);
   out.Accept(writer);
   return buffer.GetString();
+}
+
+Fault blame(const ProviderEntry& entry, std::string_view input_name) {
+  return audiogen::blame::by_name(input_name,
+                                  {entry.option("prompt_member"),
+                                   entry.option("audio_references_member"),
+                                   entry.option("image_member"),
+                                   entry.option("speed_member"),
+                                   entry.option("pitch_member"),
+                                   entry.option("rate_member")});
 }
 
 void Format::mark_applied(const ProviderEntry& entry,

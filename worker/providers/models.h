@@ -60,6 +60,10 @@ bool is_path(std::string_view model, std::string_view extra);
 // shape under the names the entry gives them.
 std::string input(const ProviderEntry& entry, const ProviderRequest& request);
 
+// Whose fault it is that the model refuses its input of that name, "voice" (transport/blame.h): the
+// text, the references and the shape are the client's, the rest the operator's.
+Fault blame(const ProviderEntry& entry, std::string_view input_name);
+
 // What the formats of such kinds have in common.
 class Format : public PolledFormat {
  public:

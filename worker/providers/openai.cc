@@ -7,6 +7,7 @@
 
 #include "common/base/ascii.h"
 #include "worker/providers/extras.h"
+#include "worker/providers/transport/blame.h"
 #include "worker/providers/transport/direct.h"
 #include "worker/providers/transport/wire.h"
 
@@ -85,7 +86,7 @@ bool sends_speed(const ProviderEntry& entry) {
 }
 
 struct Refusal {
-  std::string code, param;
+  std::string code, param, message;
 };
 
 // Of OpenAI's own form, {"error": {…}}; of Mistral's, which has its members at the top; of servers
@@ -97,18 +98,20 @@ Refusal refusal_of(std::string& body) {
   }
   if (const rapidjson::Value* const detail = wire::member(document, "detail")) {
     return {.code = std::string(wire::text_of(*detail, "error")),
-            .param = wire::bad_member(*detail)};
+            .param = wire::bad_member(*detail),
+            .message = std::string(wire::text_of(*detail, "message"))};
   }
   const rapidjson::Value* error = wire::member(document, "error");
   error = error == nullptr || !error->IsObject() ? &document : error;
   // OpenRouter says which kinds of content a moderator found, with the status of a forbidden key.
   const rapidjson::Value* const metadata = wire::member(*error, "metadata");
   if (metadata != nullptr && wire::member(*metadata, "reasons") != nullptr) {
-    return {.code = "content_filter", .param = ""};
+    return {.code = "content_filter", .param = "", .message = ""};
   }
   const std::string_view code = wire::text_of(*error, "code");
   return {.code = std::string(code.empty() ? wire::text_of(*error, "type") : code),
-          .param = std::string(wire::text_of(*error, "param"))};
+          .param = std::string(wire::text_of(*error, "param")),
+          .message = std::string(wire::text_of(*error, "message"))};
 }
 
 bool is_member_name(std::string_view text) {
@@ -174,7 +177,7 @@ http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& req
   return out;
 }
 
-Fault classify(int status, std::string_view code, std::string_view param) {
+Fault classify(int status, std::string_view code, std::string_view param, Fault by_message) {
   if (code == "content_policy_violation" || code == "content_filter" ||
       code == "moderation_blocked") {
     return Fault::kRejected;
@@ -184,19 +187,20 @@ Fault classify(int status, std::string_view code, std::string_view param) {
       code == "model_not_found") {
     return Fault::kMisconfigured;
   }
-  const Fault fault = wire::fault_of_status(status);
+  if (!blame::is_refusal(status)) {
+    return wire::fault_of_status(status);
+  }
   // Of what we send the text and the speed alone are the client's.
-  return fault == Fault::kUnsupportedInput && !param.empty() && param != "input" && param != "speed"
-             ? Fault::kMisconfigured
-             : fault;
+  return param.empty() ? by_message : blame::by_name(param, {"input", "speed"});
 }
 
 Result<Audio, ProviderFault> read(const ProviderEntry& entry,
                                   const GenerationRequest& request,
                                   http::ClientResponse response) {
   if (response.status != 200) {
-    const auto [code, param] = refusal_of(response.body);
-    return wire::fault(classify(response.status, code, param),
+    const auto [code, param, message] = refusal_of(response.body);
+    const Fault by_message = blame::by_words(message, request.prompt);
+    return wire::fault(classify(response.status, code, param, by_message),
                        response,
                        param.empty() ? code : code + ":" + param,
                        kIdHeader);

@@ -1,9 +1,11 @@
 #include "worker/providers/replicate.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
 #include "worker/providers/models.h"
+#include "worker/providers/transport/blame.h"
 #include "worker/providers/transport/direct.h"
 #include "worker/providers/transport/wire.h"
 
@@ -33,6 +35,38 @@ ProviderFault fault_of(const http::ClientResponse& response, std::string_view co
   return wire::fault(wire::fault_of_status(response.status), response, code, kIdHeader);
 }
 
+// "- input.voice: voice must be one of …", of which the name alone is read, or the same as a list.
+std::string_view bad_input(const rapidjson::Value& body) {
+  const rapidjson::Value* const fields = wire::member(body, "invalid_fields");
+  std::string_view name;
+  if (fields != nullptr && fields->IsArray() && !fields->Empty()) {
+    name = wire::text_of((*fields)[0], "field");
+  } else if (name = wire::text_of(body, "detail"); name.starts_with("- ")) {
+    name = name.substr(2, name.find(':') - 2);
+  } else {
+    return "";
+  }
+  constexpr std::string_view kInput = "input";
+  if (name.starts_with(kInput)) {
+    name.remove_prefix(std::min(name.size(), kInput.size() + 1));
+  }
+  return name;
+}
+
+// Of a job that was not taken.
+ProviderFault refusal_of(const ProviderEntry& entry, http::ClientResponse response) {
+  ProviderFault out = fault_of(response, "");
+  rapidjson::Document body;
+  if (blame::is_refusal(response.status) && wire::parse_object(response.body, body)) {
+    out.fault = models::blame(entry, bad_input(body));
+    // "Invalid version or not permitted": the model's.
+    if (out.fault == Fault::kTryNext) {
+      out.fault = blame::by_words(wire::text_of(body, "title"), "");
+    }
+  }
+  return out;
+}
+
 class Format final : public models::Format {
  public:
   http::ClientRequest submit(const ProviderEntry& entry,
@@ -54,10 +88,10 @@ class Format final : public models::Format {
 
   const char* cancel_method() const override { return "POST"; }
 
-  Result<Ticket, ProviderFault> submitted(const ProviderEntry&,
+  Result<Ticket, ProviderFault> submitted(const ProviderEntry& entry,
                                           http::ClientResponse response) const override {
     if (response.status < 200 || response.status > 202) {
-      return fault_of(response, "");
+      return refusal_of(entry, std::move(response));
     }
     rapidjson::Document body;
     Ticket ticket;

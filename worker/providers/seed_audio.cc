@@ -11,6 +11,7 @@
 
 #include "common/domain/voices.h"
 #include "worker/providers/models.h"
+#include "worker/providers/transport/blame.h"
 #include "worker/providers/transport/direct.h"
 #include "worker/providers/transport/wire.h"
 
@@ -48,11 +49,15 @@ int pitch_rate(double semitones) {
   return static_cast<int>(std::lround(semitones));
 }
 
+bool sends_speaker(const ProviderEntry& entry, const GenerationRequest& asked) {
+  return asked.audio_references.empty() && !asked.image_url && speaker(asked.voice) &&
+         !entry.voices.empty();
+}
+
 // A speaker, or references, or an image; the array may not be empty.
 void write_references(Writer& json, const ProviderEntry& entry, const ProviderRequest& request) {
   const GenerationRequest& asked = *request.request;
-  const bool by_name = asked.audio_references.empty() && !asked.image_url && speaker(asked.voice) &&
-                       !entry.voices.empty();
+  const bool by_name = sends_speaker(entry, asked);
   if (asked.audio_references.empty() && !asked.image_url && !by_name) {
     return;
   }
@@ -157,15 +162,19 @@ http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& req
   return out;
 }
 
-Fault classify(int status, std::int64_t code, std::string_view message) {
+Fault classify(
+    int status, std::int64_t code, std::string_view message, std::string_view prompt, Voice voice) {
   switch (code) {
     case 0:
       return status == 200 ? Fault::kTryNext : wire::fault_of_status(status);
     case 45000000:  // Bad JSON, too large, or too many at once.
-      return contains(message, "concurrency") ? Fault::kThrottled : Fault::kUnsupportedInput;
+      return contains(message, "concurrency") ? Fault::kThrottled
+                                              : blame::by_words(message, prompt);
     case 45000001:
-    case 45001001:
-    case 45001115:  // Bad argument; no such reference voice.
+    case 45001001:  // Bad argument.
+      return blame::by_words(message, prompt);
+    case 45001115:  // No such reference voice.
+      return voice == Voice::kOfEntry ? Fault::kMisconfigured : Fault::kUnsupportedInput;
     case 45001116:
     case 45001117:  // The prompt or the reference is too long.
       return Fault::kUnsupportedInput;
@@ -199,7 +208,11 @@ Result<Audio, ProviderFault> read(const ProviderEntry& entry,
   const bool readable = wire::parse_object(body, document);
   const Outcome outcome = readable ? outcome_of(document, response) : Outcome{};
   if (response.status != 200 || outcome.code != 0) {
-    return wire::fault(classify(response.status, outcome.code, outcome.message),
+    return wire::fault(classify(response.status,
+                                outcome.code,
+                                outcome.message,
+                                request.prompt,
+                                sends_speaker(entry, request) ? Voice::kOfEntry : Voice::kOfClient),
                        response,
                        outcome.code == 0 ? "" : std::to_string(outcome.code),
                        kIdHeader);

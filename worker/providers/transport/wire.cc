@@ -225,9 +225,7 @@ Fault fault_of_status(int status) {
     case 504:
     case 524:
       return Fault::kUnknownOutcome;
-    case 400:
     case 413:
-    case 422:
       return Fault::kUnsupportedInput;
     case 401:
     case 402:
@@ -402,12 +400,15 @@ std::string bad_member(const rapidjson::Value& detail) {
   if (loc == nullptr || !loc->IsArray()) {
     return "";
   }
-  for (rapidjson::SizeType i = loc->Size(); i > 0; --i) {
-    if (const rapidjson::Value& one = (*loc)[i - 1]; one.IsString()) {
-      return {one.GetString(), one.GetStringLength()};
+  std::string out;
+  for (const rapidjson::Value& one : loc->GetArray()) {
+    const std::string_view part = one.IsString() ? one.GetString() : "";
+    // That it came in the body is no name.
+    if (!part.empty() && (part != "body" || !out.empty())) {
+      out += (out.empty() ? "" : ".") + std::string(part);
     }
   }
-  return "";
+  return out;
 }
 
 std::string request_uuid(std::string_view request_key) {

@@ -60,8 +60,9 @@ ProviderFault no_audio(const http::ClientResponse& response,
 ProviderFault fault_of(const http::ClientError& error);
 
 // The answer to a status that has no code of its own to go by: 408, 429, 500, 502, 503 may pass;
-// 504, 524 gave up waiting for something that may go on; 400, 413, 422 are about this input; 401 to
-// 404 about our key, account, address or model; the rest is between us and the provider.
+// 504, 524 gave up waiting for something that may go on; 413 is about this input; 401 to 404 about
+// our key, account, address or model; the rest is between us and the provider, 400 and 422 among it
+// as long as nobody says what is not liked (blame.h).
 Fault fault_of_status(int status);
 
 // Turns bytes into audio of the type they show to be. `expected` is what was asked for and the only
@@ -102,8 +103,8 @@ bool parse_object(std::string& body, rapidjson::Document& document);
 std::string_view text_of(const rapidjson::Value& object, const char* name);
 const rapidjson::Value* member(const rapidjson::Value& object, const char* name);
 
-// Of a list of what is wrong with a request (FastAPI's "detail"), the member that the first is
-// about: the last text of its "loc"; or "".
+// Of a list of what is wrong with a request (FastAPI's "detail"), the member of the body that the
+// first is about, as a path: the texts of its "loc", "voice_settings.speed"; or "".
 std::string bad_member(const rapidjson::Value& detail);
 
 // 16 bytes made from `request_key`, written as a UUID: the same key is the same id.

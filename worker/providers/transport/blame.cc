@@ -1,0 +1,92 @@
+#include "worker/providers/transport/blame.h"
+
+#include <algorithm>
+#include <array>
+
+#include "common/base/ascii.h"
+
+namespace audiogen::blame {
+namespace {
+
+constexpr std::array<std::string_view, 12> kWordsOfOperator = {"voice",
+                                                               "voices",
+                                                               "voiceid",
+                                                               "speaker",
+                                                               "model",
+                                                               "models",
+                                                               "version",
+                                                               "encoding",
+                                                               "container",
+                                                               "subscription",
+                                                               "tier",
+                                                               "language"};
+// The language is in both: an operator may have named it, but a text is in one, too.
+constexpr std::array<std::string_view, 12> kWordsOfClient = {"text",
+                                                             "transcript",
+                                                             "prompt",
+                                                             "character",
+                                                             "characters",
+                                                             "speed",
+                                                             "pitch",
+                                                             "prosody",
+                                                             "reference",
+                                                             "references",
+                                                             "image",
+                                                             "language"};
+
+bool is_joint(char c) {
+  return c == '_' || c == '-';
+}
+
+// The first stretch of letters, digits and of what `joins` them, which is taken away; "" at the
+// end.
+template <class Joins>
+std::string_view next_word(std::string_view& text, Joins joins) {
+  const auto is_part = [joins](char c) { return ascii::is_alnum(c) || joins(c); };
+  const auto* const begin = std::find_if(text.begin(), text.end(), is_part);
+  const auto* const end = std::find_if_not(begin, text.end(), is_part);
+  const std::string_view word(begin, static_cast<std::size_t>(end - begin));
+  text.remove_prefix(static_cast<std::size_t>(end - text.begin()));
+  return word;
+}
+
+bool has_word(std::string_view text, std::string_view lower_case_word) {
+  const auto none = [](char) { return false; };
+  for (auto word = next_word(text, none); !word.empty(); word = next_word(text, none)) {
+    if (ascii::equals_ignoring_case(word, lower_case_word)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+bool is_refusal(int status) {
+  return status == 400 || status == 422;
+}
+
+Fault by_name(std::string_view name, std::initializer_list<std::string_view> of_client) {
+  bool named = false;
+  for (auto part = next_word(name, is_joint); !part.empty(); part = next_word(name, is_joint)) {
+    if (std::find(of_client.begin(), of_client.end(), part) != of_client.end()) {
+      return Fault::kUnsupportedInput;
+    }
+    named = true;
+  }
+  return named ? Fault::kMisconfigured : Fault::kTryNext;
+}
+
+Fault by_words(std::string_view words, std::string_view text_of_client) {
+  const auto named = [&](std::string_view word) {
+    return has_word(words, word) && !has_word(text_of_client, word);
+  };
+  const bool operators = std::any_of(kWordsOfOperator.begin(), kWordsOfOperator.end(), named);
+  const bool clients = std::any_of(kWordsOfClient.begin(), kWordsOfClient.end(), named);
+  if (operators == clients) {
+    return Fault::kTryNext;
+  }
+  return operators ? Fault::kMisconfigured : Fault::kUnsupportedInput;
+}
+
+}  // namespace audiogen::blame
