@@ -481,6 +481,43 @@ TEST(Chain, ATextThatFailsEverywhereIsNotHeldAgainstTheNextAsWell) {
   EXPECT_FALSE(chain.admit(1, kTime)) << "but so many are no chance";
 }
 
+// Three texts that break all providers, in two claims each: the first claims shut one provider, the
+// second the other.
+TEST(Chain, ATextThatFailsEverywhereIsHeldAgainstNobodyInTwoClaims) {
+  const Chain chain = three();
+  const auto fails = [&](std::uint64_t task, std::size_t position) {
+    ASSERT_TRUE(chain.admit(position, kTime)) << task << " at " << position;
+    chain.failed(position, Fault::kTryNext, chain.failing(task, position, Fault::kTryNext));
+  };
+  for (std::uint64_t task = 0; task < 3; ++task) {
+    fails(task, 0);
+  }
+  EXPECT_FALSE(chain.admit(0, kTime)) << "so far they may be its fault";
+  for (std::uint64_t task = 0; task < 3; ++task) {
+    fails(task, 1);
+  }
+  EXPECT_TRUE(chain.admit(1, kTime));
+  EXPECT_TRUE(chain.admit(0, kTime)) << "it is taken back";
+}
+
+TEST(Chain, WhatIsTakenBackIsTheTextThatFailedElsewhereAlone) {
+  const Chain chain = three();
+  const auto fails = [&](std::uint64_t task, std::size_t position, Fault fault) {
+    chain.failed(position, fault, chain.failing(task, position, fault));
+  };
+  for (std::uint64_t task = 0; task < 3; ++task) {
+    fails(task, 0, Fault::kTryNext);
+  }
+  fails(0, 1, Fault::kUnknownOutcome);
+  fails(3, 1, Fault::kTryNext);
+  EXPECT_FALSE(chain.admit(0, kTime)) << "in another way, and another text";
+  fails(2, 1, Fault::kTryNext);
+  EXPECT_TRUE(chain.admit(0, kTime));
+  chain.failed(0, Fault::kCanceled);
+  fails(4, 0, Fault::kTryNext);
+  EXPECT_FALSE(chain.admit(0, kTime)) << "two of the three and one more";
+}
+
 // As a success it would hide what fails for everybody.
 TEST(Chain, ATextThatCrashesTheEngineIsNoSuccessEither) {
   const Chain chain = three();

@@ -90,7 +90,7 @@ TEST_F(JobTest, WithoutARowTheNumbersGoOnFromTheClaimBefore) {
 }
 
 TEST_F(JobTest, KnowsWhetherAnotherHasFailedItInTheSameWay) {
-  const JobPtr one = idle_job(), other = idle_job();
+  const JobPtr one = job(), other = job();
   const auto first = one->failing(0, Fault::kUnknownOutcome);
   EXPECT_FALSE(first.elsewhere);
   EXPECT_FALSE(one->failing(0, Fault::kUnknownOutcome).elsewhere) << "by the same again";
@@ -99,6 +99,21 @@ TEST_F(JobTest, KnowsWhetherAnotherHasFailedItInTheSameWay) {
   EXPECT_TRUE(again.elsewhere);
   EXPECT_EQ(again.what, first.what);
   EXPECT_NE(other->failing(1, Fault::kUnknownOutcome).what, first.what);
+}
+
+// It was forgotten with the claim: the next one began at the second provider, as at the first.
+TEST_F(JobTest, WhatFailedInTheClaimBeforeIsKnown) {
+  const auto chain = chain_of({"first", "second"});
+  const TaskId task = TaskId::make();
+  const auto claimed = [&] {
+    store::Claim claim;
+    claim.task = task;
+    return Job(Claimed{std::move(claim), nullptr}, chain, kStart, kStart);
+  };
+  EXPECT_FALSE(claimed().failing(0, Fault::kUnknownOutcome).elsewhere);
+  EXPECT_FALSE(claimed().failing(0, Fault::kUnknownOutcome).elsewhere);
+  EXPECT_TRUE(claimed().failing(1, Fault::kUnknownOutcome).elsewhere);
+  EXPECT_TRUE(claimed().failing(0, Fault::kUnknownOutcome).elsewhere);
 }
 
 TEST_F(JobTest, IsSettledUnderItsOwnEpoch) {

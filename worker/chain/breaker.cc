@@ -1,6 +1,7 @@
 #include "worker/chain/breaker.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace audiogen::worker {
 
@@ -78,6 +79,7 @@ void Breaker::open(Time now, Failure failure) {
   failures_in_row_ = 0;
   refusals_in_row_ = 0;
   failed_.clear();
+  opened_by_.reset();
 }
 
 Breaker::Known Breaker::remember(std::uint64_t what, Failure failure) {
@@ -106,6 +108,7 @@ void Breaker::proved(Failure failure, Time now, std::optional<std::uint64_t> of)
     probe_at_.reset();  // So that another is made at once where the answer was only "later".
     if (success) {
       opened_at_.reset();
+      opened_by_.reset();
       troubled_since_.reset();
       slots_ = {};
     } else if (failure != Failure::kThrottled) {
@@ -154,9 +157,38 @@ void Breaker::proved(Failure failure, Time now, std::optional<std::uint64_t> of)
   const bool refused =
       (!share || failure == Failure::kThrottled) && refusals_in_row_ >= rules_.calls_min;
   if (refused || (share ? failures > rules_.failures_max * calls : in_row)) {
+    Row row{.failed = failed_, .failures = failures_in_row_, .refusals = refusals_in_row_};
     open(now, failure);
+    if (!refused && !share && failure == Failure::kUsual) {
+      opened_by_ = std::move(row);
+    }
     troubled_since_ = now;
     probe_at_.reset();
+  }
+}
+
+void Breaker::take_back(std::uint64_t of) {
+  if (opened_at_ && !opened_by_) {
+    return;
+  }
+  std::vector<Failed>& failed = opened_by_ ? opened_by_->failed : failed_;
+  std::uint32_t& in_row = opened_by_ ? opened_by_->failures : failures_in_row_;
+  const auto known = std::find_if(failed.begin(), failed.end(), [of](const Failed& one) {
+    return one.what == of && one.failure == Failure::kUsual;
+  });
+  if (known == failed.end()) {
+    return;
+  }
+  known->failure = Failure::kPassing;
+  in_row -= std::min(in_row, 1U);
+  if (opened_by_ && in_row < rules_.failures_in_row) {
+    failed_ = std::move(opened_by_->failed);
+    failures_in_row_ = opened_by_->failures;
+    refusals_in_row_ = opened_by_->refusals;
+    opened_by_.reset();
+    opened_at_.reset();
+    probe_at_.reset();
+    troubled_since_.reset();
   }
 }
 

@@ -57,6 +57,9 @@ class Breaker {
   // here counts as one failure until something succeeds, however often it is tried; but for
   // kLasting, which has nothing to do with it.
   void proved(Failure failure, Time now, std::optional<std::uint64_t> of = std::nullopt);
+  // That `of` failed was not its fault: it has failed elsewhere in the same way. It no longer
+  // counts in a row; what has opened because of it is closed again.
+  void take_back(std::uint64_t of);
   // The outcome of a call that says nothing of the provider either way: it counts as none, and if
   // it was the probe, another may be made. proved_nothing(): after answered().
   void said_nothing(Time now);
@@ -102,7 +105,13 @@ class Breaker {
     std::uint64_t what;
     Failure failure;  // The worst that it has counted as.
   };
-  std::vector<Failed> failed_;        // Since the last success; few.
+  std::vector<Failed> failed_;  // Since the last success; few.
+  // How things stood when failures in a row opened it, which may be taken back.
+  struct Row {
+    std::vector<Failed> failed;
+    std::uint32_t failures, refusals;
+  };
+  std::optional<Row> opened_by_;
   std::optional<Time> opened_at_;     // While it is not closed.
   std::chrono::seconds open_for_{0};  // Since then.
   std::optional<Time> probe_at_;      // While a probe's outcome is awaited.

@@ -24,6 +24,9 @@ constexpr milliseconds kWaitMax{20'000};
 // Of the slots of a chain, so many more tasks are claimed: one, and a quarter.
 constexpr std::size_t kReserveShare = 4;
 
+// Of failures so many are remembered, which is all that wait for another try where calls are few.
+constexpr std::size_t kFailedMax = 512;
+
 bool can_serve(const Capabilities& able, const GenerationRequest& request) {
   return (request.prompt.size() <= able.prompt_max ||
           utf8_length(request.prompt) <= able.prompt_max) &&
@@ -386,6 +389,39 @@ void Chain::failed(std::size_t position, Fault fault, const Failing& of) const {
       proved(position, fault, of);
       break;
   }
+}
+
+Failing Chain::failing(std::uint64_t what, std::size_t position, Fault fault) const {
+  Failing out{.what = what};
+  if (failure_of(fault) != Breaker::Failure::kUsual) {
+    return out;
+  }
+  std::vector<std::size_t> others;
+  {
+    const MutexLock lock(mutex_);
+    bool known = false;
+    for (const Failed& one : failed_) {
+      if (one.what == what && one.fault == fault) {
+        known = known || one.position == position;
+        if (one.position != position) {
+          others.push_back(one.position);
+        }
+      }
+    }
+    if (!known) {
+      failed_.push_back({.what = what, .position = position, .fault = fault});
+    }
+    if (failed_.size() > kFailedMax) {
+      failed_.pop_front();
+    }
+  }
+  for (const std::size_t other : others) {
+    Link& link = *links_[other];
+    const MutexLock lock(link.mutex);
+    link.breaker.take_back(what);
+  }
+  out.elsewhere = !others.empty();
+  return out;
 }
 
 void Chain::said_nothing(std::size_t position) const {

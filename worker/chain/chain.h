@@ -4,6 +4,8 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -120,6 +122,10 @@ class Chain {
   // or not, proved().
   bool admit(std::size_t position, TaskTime time) const;
   void failed(std::size_t position, Fault fault, const Failing& of = {}) const;
+  // What is held against the provider at `position`, which has failed `what` so, whoever had it in
+  // whichever claim. It is remembered; what others were held to have failed in the same way is
+  // taken back.
+  Failing failing(std::uint64_t what, std::size_t position, Fault fault) const;
   void answered(std::size_t position) const;
   // nullopt: good audio. Never kBrokenByInput, which only failed() is told.
   void proved(std::size_t position, std::optional<Fault> fault, const Failing& of = {}) const;
@@ -153,6 +159,13 @@ class Chain {
   // not.
   bool serves(std::size_t position, const GenerationRequest& request) const;
   std::vector<std::unique_ptr<Link>> links_;
+  struct Failed {
+    std::uint64_t what;
+    std::size_t position;
+    Fault fault;
+  };
+  mutable Mutex mutex_;
+  mutable std::deque<Failed> failed_ GUARDED_BY(mutex_);  // The newest last.
 };
 
 // The chain in force. A new one takes its place without disturbing tasks that still use the old

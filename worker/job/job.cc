@@ -57,14 +57,8 @@ std::array<log::Field, 3> about(const Job& job) {
   return audiogen::about(job.claim.task, job.claim.trail);
 }
 
-Failing Job::failing(std::size_t position, Fault fault) {
-  const MutexLock lock(mutex_);
-  const Failing out{.what = std::hash<TaskId>()(claim.task),
-                    .elsewhere = std::any_of(failed_.begin(), failed_.end(), [&](const auto& one) {
-                      return one.first != position && one.second == fault;
-                    })};
-  failed_.emplace_back(position, fault);
-  return out;
+Failing Job::failing(std::size_t position, Fault fault) const {
+  return chain->failing(std::hash<TaskId>()(claim.task), position, fault);
 }
 
 store::SettleCommand Job::command(ClaimEnd claim_end) const {

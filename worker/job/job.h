@@ -83,9 +83,9 @@ class Job {
   std::vector<std::size_t> unable;
   std::shared_ptr<void> audio_kept;  // While its audio waits for a codec or for the disk.
 
-  // What is held against the provider at `position`, which has failed it so; it is remembered. Any
-  // thread.
-  Failing failing(std::size_t position, Fault fault);
+  // What is held against the provider at `position`, which has failed it so; the chain remembers
+  // it, for the claims after this one, too. Any thread.
+  Failing failing(std::size_t position, Fault fault) const;
 
   // Somebody was called in this claim, whatever came of it.
   std::atomic<bool> called = false;
@@ -168,7 +168,6 @@ class Job {
   OpenCalls calls_ GUARDED_BY(mutex_);
   std::vector<store::CallRecord> ended_ GUARDED_BY(mutex_);
   bool ended_taken_ GUARDED_BY(mutex_) = false;
-  std::vector<std::pair<std::size_t, Fault>> failed_ GUARDED_BY(mutex_);  // Where, and how.
 };
 
 using JobPtr = std::shared_ptr<Job>;
