@@ -62,6 +62,13 @@ TEST_F(Entries, ReadsEveryMember) {
   EXPECT_EQ(parsed->back().kind, find_kind("local"));
 }
 
+// It was raced against those that are paid for unless an operator said otherwise.
+TEST_F(Entries, WhatIsInTheHouseIsOfItsTier) {
+  for (const ProviderKind* kind : provider_kinds()) {
+    EXPECT_EQ(defaults_of(*kind).tier, kind->base_url.empty() ? kTierOfTheHouse : 1) << kind->name;
+  }
+}
+
 TEST_F(Entries, PricesAreInUnitsThatCanBeCounted) {
   const auto with = [](const char* kind, const std::string& price) {
     return errors(R"({"name":"a","kind":")" + std::string(kind) +

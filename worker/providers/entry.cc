@@ -460,6 +460,7 @@ ProviderEntry defaults_of(const ProviderKind& kind) {
   out.timeout = kind.timeout;
   out.makes = kind.makes;
   out.max_in_flight = kind.max_in_flight;
+  out.tier = kind.tier;
   for (const ProviderOption& option : kind.options) {
     out.options.emplace(option.name, option.fallback);
   }

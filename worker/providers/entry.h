@@ -39,7 +39,7 @@ struct ProviderEntry {
   std::chrono::milliseconds queue_wait{0};  // 0: as long as it takes
   Makes makes = Makes::kNarration;
   std::optional<ProviderPrice> price{};  // of what a call is billed by; nullopt: nobody has said
-  int tier = 1;                          // of quality, 1-9; the local engine is of kTierOfTheHouse
+  int tier = 1;                          // of quality, 1-9; by default as the kind says
 
   // All options of its kind, by name; those that were not given are as the kind says. JSON objects
   // are kept as their text.

@@ -20,6 +20,7 @@ constinit const ProviderKind kKind = {
     .name = "local",
     .about = "the engine of the house: flite and espeak-ng narrate, cues are sounds",
     .max_in_flight = 256,
+    .tier = kTierOfTheHouse,
     .plain = true,
     .format = &make,
 };

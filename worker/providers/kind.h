@@ -49,6 +49,7 @@ struct ProviderKind {
   std::string_view model{};     // by default; "": to be given, or set by check()
   std::chrono::seconds timeout{60};
   int max_in_flight = 64;
+  int tier = 1;                     // of quality, by default
   Makes makes = Makes::kNarration;  // by default; check() may know better
   bool needs_key = false;
   bool has_model = true;       // false: "model" is no member of its entries

@@ -182,6 +182,7 @@ constinit const ProviderKind kKind = {
     .model = "model.onnx",
     .timeout = std::chrono::seconds(120),
     .max_in_flight = 2,
+    .tier = kTierOfTheHouse,
     .options = kOptions,
     .check = &check,
     .promise = &promise,
