@@ -194,6 +194,7 @@ Verdict verdict_on(Trouble trouble) {
     case Trouble::kUnreadable:
       return {Kind::kFail, FailureCode::kInternalError};
     case Trouble::kNobodyCan:
+    case Trouble::kNobodyReads:
       return {Kind::kFail, FailureCode::kUnsupportedInput};
     case Trouble::kContentRefused:
       return {Kind::kFail, FailureCode::kContentRejected};
@@ -223,6 +224,9 @@ ClaimEnd end_by(Trouble trouble,
                 std::chrono::milliseconds not_before) {
   const Verdict verdict = verdict_on(trouble);
   ClaimEnd out{.kind = verdict.kind, .failure = verdict.failure};
+  if (trouble == Trouble::kNobodyReads) {
+    out.failure_message = kNoVoiceMessage;
+  }
   if (out.kind == ClaimEnd::Kind::kRetry) {
     out.retry_after = std::max(retry_delay(claims, left, jitter), not_before);
   } else if (out.kind == ClaimEnd::Kind::kRelease) {

@@ -141,6 +141,7 @@ bool may_renew(const TaskFacts& task, std::uint32_t epoch, WorkerId worker);
 enum class Trouble : std::uint8_t {
   kUnreadable,      // What is stored of the request cannot be read.
   kNobodyCan,       // No provider is able to make what is asked for.
+  kNobodyReads,     // The same, because of the script or language that the prompt is written in.
   kContentRefused,  // A provider refused what is asked for.
   kBadReference,    // What the request refers to cannot be had, or used.
   kNobodyNow,       // Whoever is able has failed.

@@ -29,11 +29,10 @@ constexpr std::array<Failure, 7> kFailures = {
             "The prompt or a reference was refused by the content rules; change it before sending "
             "it again.",
             false},
-    Failure{
-        "unsupported_input",
-        "The script that the prompt is written in, or this combination of references, image and "
-        "parameters, cannot be generated at present.",
-        false},
+    Failure{"unsupported_input",
+            "Nothing in the prompt can be made audible, or this combination of prompt, voice, "
+            "references, image and parameters cannot be generated at present.",
+            false},
     Failure{"reference_unavailable",
             "A reference or the image could not be fetched; check that its address is public and "
             "serves a supported file.",

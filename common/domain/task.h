@@ -58,7 +58,11 @@ inline constexpr std::array kFailureCodes = {FailureCode::kProviderUnavailable,
                                              FailureCode::kInternalError};
 std::string_view failure_code_name(FailureCode code);
 std::string_view failure_message(
-    FailureCode code);                     // For codes whose task carries no message of its own.
+    FailureCode code);  // For codes whose task carries no message of its own.
+// The message of an unsupported input of which it is known that it is the prompt's script.
+inline constexpr std::string_view kNoVoiceMessage =
+    "The prompt has parts in a script or language that no voice reads; write them in one that has "
+    "a voice, or leave them out.";
 bool failure_retriable(FailureCode code);  // May the same request succeed when sent again?
 
 // How an open task comes to the workers (shares.h). Stored.

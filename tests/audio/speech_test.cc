@@ -230,8 +230,12 @@ TEST_F(Local, UnspeakableTextIsATypedFault) {
 
 TEST_F(Local, ScriptsWithoutAVoiceAreRefused) {
   for (const char* text : {"བོད་ཡིག", "ភាសាខ្មែរ", "Hello, བོད"}) {
-    EXPECT_EQ(fault_of(say(prompt(text))), Fault::kUnsupportedInput) << text;
+    const auto answer = say(prompt(text));
+    EXPECT_EQ(fault_of(answer), Fault::kUnsupportedInput) << text;
+    EXPECT_TRUE(!answer && answer.error().no_voice) << text << ": the client is told";
   }
+  const auto nothing = say(prompt(" "));
+  EXPECT_TRUE(!nothing && !nothing.error().no_voice);
 }
 
 TEST_F(Local, DecorationIsNotSpoken) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/domain/task.h"
 #include "tests/support/stack.h"
 
 namespace audiogen::test {
@@ -84,12 +85,22 @@ TEST(Task, LongAudioIsChargedByTheMinute) {
 TEST(Task, WhatNoProviderCanServeFailsWithAFullRefund) {
   Stack stack;
   const Account ann = stack.account(1000);
-  for (const char* body :
-       {R"({"model":"svc-audio-1.0","prompt":"x","image_url":"https://images.example.com/i.png"})",
-        R"({"model":"svc-audio-1.0","prompt":"   "})"}) {
+  const struct {
+    const char* body;
+    std::string_view message;
+  } rows[] = {
+      {R"({"model":"svc-audio-1.0","prompt":"x","image_url":"https://images.example.com/i.png"})",
+       failure_message(FailureCode::kUnsupportedInput)},
+      {R"({"model":"svc-audio-1.0","prompt":"   "})",
+       failure_message(FailureCode::kUnsupportedInput)},
+      // Tibetan, which would be spelled out and billed.
+      {R"({"model":"svc-audio-1.0","prompt":"བོད་ཡིག"})", kNoVoiceMessage},
+  };
+  for (const auto& [body, message] : rows) {
     const Reply done = stack.wait_final(ann, stack.create(ann, body).text("id"));
     EXPECT_EQ(done.text("status"), "failed") << body;
     EXPECT_EQ(done.text("error.code"), "unsupported_input") << done.body;
+    EXPECT_EQ(done.text("error.message"), message) << body;
     EXPECT_EQ(done.text("error.retriable"), "false");
     EXPECT_EQ(done.text("output"), "null");
     EXPECT_EQ(done.text("usage"), "null");

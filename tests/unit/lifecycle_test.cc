@@ -153,6 +153,16 @@ TEST(Work, AClaimHoldsForItsEpochAndItsWorker) {
   }
 }
 
+// The client got one sentence for a prompt that no voice reads and for an image that nobody takes.
+TEST(Trouble, OfAPromptThatNoVoiceReadsTheClientIsTold) {
+  const ClaimEnd end = end_by(Trouble::kNobodyReads, 1, 900s, 0);
+  EXPECT_NE(end.failure_message.find("prompt"), std::string::npos);
+  EXPECT_NE(end.failure_message.find("script or language that no voice reads"), std::string::npos);
+  EXPECT_LE(end.failure_message.size(), 200U) << "it is stored";
+  EXPECT_EQ(end_by(Trouble::kNobodyCan, 1, 900s, 0).failure_message, "") << "the code's own";
+  EXPECT_EQ(failure_message(FailureCode::kUnsupportedInput).find("script"), std::string::npos);
+}
+
 TEST(Trouble, EachHasOneEnd) {
   using Kind = ClaimEnd::Kind;
   struct Row {
@@ -165,6 +175,7 @@ TEST(Trouble, EachHasOneEnd) {
   const Row table[] = {
       {Trouble::kUnreadable, Kind::kFail, FailureCode::kInternalError, 0s, 0s},
       {Trouble::kNobodyCan, Kind::kFail, FailureCode::kUnsupportedInput, 0s, 0s},
+      {Trouble::kNobodyReads, Kind::kFail, FailureCode::kUnsupportedInput, 0s, 0s},
       {Trouble::kContentRefused, Kind::kFail, FailureCode::kContentRejected, 0s, 0s},
       {Trouble::kBadReference, Kind::kFail, FailureCode::kReferenceUnavailable, 0s, 0s},
       {Trouble::kNobodyNow, Kind::kRetry, FailureCode::kProviderUnavailable, 8s, 20s},

@@ -86,6 +86,17 @@ TEST(AfterFault, Table) {
   }
 }
 
+TEST(AfterFault, WhatNoVoiceReadsIsToldApart) {
+  ProviderFault fault{Fault::kUnsupportedInput, "", std::nullopt};
+  Standing standing{.nobody = Trouble::kNobodyCan, .time_left = seconds(600)};
+  EXPECT_EQ(after_fault(fault, standing).trouble, Trouble::kNobodyCan);
+  fault.no_voice = true;
+  EXPECT_EQ(after_fault(fault, standing).trouble, Trouble::kNobodyReads);
+  EXPECT_EQ(after_fault(fault, standing).failure, FailureCode::kUnsupportedInput);
+  standing.another = true;
+  EXPECT_EQ(after_fault(fault, standing).step, NextStep::kNextProvider);
+}
+
 TEST(AfterFault, WaitsGrowSpreadAndHonourRetryAfter) {
   Standing standing{.tries = 1, .another = false, .time_left = seconds(600)};
   const ProviderFault busy{Fault::kRetrySame, "", std::nullopt};

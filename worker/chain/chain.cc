@@ -152,7 +152,7 @@ Decision after_fault(const ProviderFault& fault, const Standing& standing) {
     case Fault::kUnsupportedInput:
       // One that cannot says nothing of one that could have, had it worked just now.
       if (!standing.another && standing.nobody == Trouble::kNobodyCan) {
-        return stop(Trouble::kNobodyCan);
+        return stop(fault.no_voice ? Trouble::kNobodyReads : Trouble::kNobodyCan);
       }
       return elsewhere(standing.another);
     case Fault::kNotCalled:

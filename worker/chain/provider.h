@@ -77,6 +77,8 @@ struct ProviderFault {
   std::optional<std::chrono::seconds> retry_after;
   bool made = false;  // audio was made there, and is billed, and did not come or is no good
   std::optional<Thousandths> billed{};  // of which the provider says that it bills so much
+  // kUnsupportedInput because of the script or language of the prompt, which the client is told
+  bool no_voice = false;
 };
 
 // What is known of a call beside its answer.

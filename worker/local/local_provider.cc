@@ -177,7 +177,9 @@ ProviderFault nothing_to_speak() {
 
 // Of letters that no voice reads: they would be spelled out by their numbers, and billed.
 ProviderFault no_voice() {
-  return unsupported("no voice reads a script of the text");
+  ProviderFault out = unsupported("no voice reads a script of the text");
+  out.no_voice = true;
+  return out;
 }
 
 // Sounds are made from it: of equal prompts the same ones.

@@ -114,7 +114,9 @@ Result<Audio, ProviderFault> ModelProvider::make(const BlockingCalls::Call& call
     return unsupported("nothing to speak");
   }
   if (!is_in(options_.languages, asked.text)) {
-    return unsupported("the text is in a language that the model does not read");
+    ProviderFault fault = unsupported("the text is in a language that the model does not read");
+    fault.no_voice = true;
+    return fault;
   }
   const double speed = options_.speaks_at_speed ? request.speed : 1.0;
   asked.speed_permille = static_cast<std::uint32_t>(std::lround(speed * 1000));
