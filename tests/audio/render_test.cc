@@ -308,7 +308,9 @@ TEST(Render, NoFormatPassesFullScale) {
         ASSERT_TRUE(decoded);
         const auto loudness = measure_loudness(decoded->pcm.samples, decoded->pcm.rate);
         ASSERT_TRUE(loudness);
-        EXPECT_LE(loudness->true_peak, 1.0)
+        // What is not encoded is as the limiter left it: under -1 dBTP, 0.891.
+        const bool encoded = types[i] == AudioType::kMp3 || types[i] == AudioType::kOgg;
+        EXPECT_LE(loudness->true_peak, encoded ? 1.0 : 0.8913)
             << format_name(kFormats[i]) << " " << rate << " " << volume;
         EXPECT_GT(loudness->true_peak, 0.6)
             << format_name(kFormats[i]) << " " << rate << " " << volume;
