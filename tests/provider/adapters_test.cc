@@ -129,9 +129,12 @@ TEST_P(Direct, StatusesOfItsTable) {
     EXPECT_EQ(outcome(at(status)), "unknown_outcome") << status;
   }
   EXPECT_EQ(outcome(at(413)), "unsupported_input");
-  // Whose fault it is, the last two do not say.
-  for (const int status : {201, 204, 302, 405, 400, 422}) {
+  for (const int status : {201, 204, 302, 405}) {
     EXPECT_EQ(outcome(at(status)), "try_next") << status;
+  }
+  // Whose fault it is, these do not say: so nobody else waits for it.
+  for (const int status : {400, 422}) {
+    EXPECT_EQ(outcome(at(status)), "broken_by_input") << status;
   }
   for (const int status : {401, 402, 403, 404}) {
     EXPECT_EQ(outcome(at(status)), "misconfigured") << status;
@@ -379,7 +382,7 @@ TEST(Openai, MeaningIsInTheCode) {
   EXPECT_EQ(with(429, "\"insufficient_quota\""), "misconfigured HTTP 429 insufficient_quota");
   EXPECT_EQ(with(400, "\"content_policy_violation\""),
             "rejected HTTP 400 content_policy_violation");
-  EXPECT_EQ(with(400, "null"), "try_next HTTP 400 t");
+  EXPECT_EQ(with(400, "null"), "broken_by_input HTTP 400 t");
 }
 
 // What other servers of the format want: OpenRouter, Mistral, Kokoro, LocalAI, Azure.
@@ -473,7 +476,7 @@ TEST(Openai, WhoIsToBlameAtOtherServers) {
   EXPECT_EQ(with(422, R"({"detail":[{"loc":["body","input"],"msg":"m"}]})"),
             "unsupported_input HTTP 422 :input");
   EXPECT_EQ(with(400, R"({"detail":{"error":"validation_error","message":"m"}})"),
-            "try_next HTTP 400 validation_error");
+            "broken_by_input HTTP 400 validation_error");
   EXPECT_EQ(
       with(400, R"({"detail":{"error":"validation_error","message":"Voice 'coral' not found."}})"),
       "misconfigured HTTP 400 validation_error");
@@ -507,11 +510,11 @@ TEST(Misconfigured, IsNotTheClientsFault) {
   EXPECT_EQ(elevenlabs(R"("voice_settings","speed")"),
             "unsupported_input HTTP 422 voice_settings.speed");
   EXPECT_EQ(with(elevenlabs::kKind, 422, R"({"detail":[{"loc":["body"],"msg":"m"}]})"),
-            "try_next HTTP 422");
+            "broken_by_input HTTP 422");
   EXPECT_EQ(with(elevenlabs::kKind, 400, R"({"detail":{"code":"invalid","param":"text"}})"),
             "unsupported_input HTTP 400 invalid");
 
-  EXPECT_EQ(with(azure::kKind, 400, ""), "try_next HTTP 400");
+  EXPECT_EQ(with(azure::kKind, 400, ""), "broken_by_input HTTP 400");
   EXPECT_EQ(with(azure::kKind, 400, "Unsupported voice coral."), "misconfigured HTTP 400");
   EXPECT_EQ(with(deepgram::kKind,
                  400,
@@ -667,7 +670,7 @@ TEST(Deepgram, SaysWhatWentWrong) {
   EXPECT_EQ(with(401, R"({"err_code":"INVALID_AUTH","err_msg":"m","request_id":"x"})"),
             "misconfigured HTTP 401 INVALID_AUTH id=d-1");
   EXPECT_EQ(with(400, R"({"category":"INVALID_JSON","message":"m"})"),
-            "try_next HTTP 400 INVALID_JSON id=d-1");
+            "broken_by_input HTTP 400 INVALID_JSON id=d-1");
   EXPECT_EQ(with(429, "<html>"), "throttled HTTP 429 id=d-1");
 }
 

@@ -160,7 +160,7 @@ TEST(Fal, TheTextTheReferencesAndTheShapeAreTheClients) {
     EXPECT_EQ(refused("ref_voice_url", at_result), "unsupported_input: HTTP 422 bad");
     EXPECT_EQ(refused("pace", at_result), "unsupported_input: HTTP 422 bad");
     EXPECT_EQ(refused("steps", at_result), "misconfigured: HTTP 422 bad");
-    EXPECT_EQ(refused("body", at_result), "try_next: HTTP 422 bad");
+    EXPECT_EQ(refused("body", at_result), "broken_by_input: HTTP 422 bad");
   }
 }
 
@@ -179,7 +179,7 @@ TEST(Fal, RefusalsAtEachStep) {
   EXPECT_EQ(submitted(json(422, R"({"detail":[{"type":"image_load_error"}]})")),
             "unsupported_input: HTTP 422 image_load_error");
   EXPECT_EQ(submitted(json(422, R"({"detail":[{"type":"unheard_of"}]})")),
-            "try_next: HTTP 422 unheard_of");
+            "broken_by_input: HTTP 422 unheard_of");
   EXPECT_EQ(submitted(json(422, R"({"detail":[{"type":"content_policy_violation"}]})")),
             "rejected: HTTP 422 content_policy_violation");
   EXPECT_EQ(submitted(json(200, "<html>")), "try_next: HTTP 200 no_ticket");
@@ -305,7 +305,8 @@ TEST(Replicate, WhoseFaultARefusalIs) {
             "misconfigured: HTTP 422");
   EXPECT_EQ(refused(begin + R"("invalid_fields":[{"field":"prompt"}]})"),
             "unsupported_input: HTTP 422");
-  EXPECT_EQ(refused(begin + R"("detail":"- input: steps is required"})"), "try_next: HTTP 422");
+  EXPECT_EQ(refused(begin + R"("detail":"- input: steps is required"})"),
+            "broken_by_input: HTTP 422");
   EXPECT_EQ(refused(R"({"title":"Invalid version or not permitted","detail":"m"})"),
             "misconfigured: HTTP 422");
   EXPECT_EQ(refused("<html>"), "try_next: HTTP 422");

@@ -38,8 +38,8 @@ TEST(Tables, Openai) {
       {524, "", Fault::kUnknownOutcome},
       {429, "insufficient_quota", Fault::kMisconfigured},
       {429, "credit_balance_exhausted", Fault::kMisconfigured},
-      {400, "", Fault::kTryNext},
-      {422, "", Fault::kTryNext},
+      {400, "", Fault::kBrokenByInput},
+      {422, "", Fault::kBrokenByInput},
       {413, "", Fault::kUnsupportedInput},
       {400, "content_policy_violation", Fault::kRejected},
       {400, "content_filter", Fault::kRejected},
@@ -76,12 +76,12 @@ TEST(Tables, Elevenlabs) {
       {404, "voice_not_found", Fault::kMisconfigured},
       {403, "", Fault::kMisconfigured},
       {404, "", Fault::kMisconfigured},
-      {422, "", Fault::kTryNext},
-      {400, "", Fault::kTryNext},
+      {422, "", Fault::kBrokenByInput},
+      {400, "", Fault::kBrokenByInput},
       {400, "invalid_uid", Fault::kMisconfigured},
       {400, "model_can_not_be_used", Fault::kMisconfigured},
       {400, "text_too_long", Fault::kUnsupportedInput},
-      {400, "unheard_of", Fault::kTryNext},
+      {400, "unheard_of", Fault::kBrokenByInput},
       {400, "content_against_policy", Fault::kRejected},
   };
   for (const Row& row : rows) {
@@ -99,11 +99,11 @@ TEST(Tables, SeedAudio) {
   };
   const std::vector<SeedRow> rows = {
       {200, 45000000, "quota exceeded for types: concurrency", Fault::kThrottled},
-      {400, 45000000, "invalid json", Fault::kTryNext},
-      {200, 45000001, "", Fault::kTryNext},
+      {400, 45000000, "invalid json", Fault::kBrokenByInput},
+      {200, 45000001, "", Fault::kBrokenByInput},
       {200, 45000001, "unknown speaker", Fault::kMisconfigured},
       {200, 45000001, "text_prompt is empty", Fault::kUnsupportedInput},
-      {200, 45001001, "", Fault::kTryNext},
+      {200, 45001001, "", Fault::kBrokenByInput},
       {200, 45001115, "", Fault::kUnsupportedInput},
       {401, 45000010, "Invalid X-Api-Key", Fault::kMisconfigured},
       {403, 45000030, "", Fault::kMisconfigured},
@@ -134,7 +134,7 @@ TEST(Tables, SeedAudio) {
   EXPECT_EQ(seed_audio::classify(200, 45001115, "", "", seed_audio::Voice::kOfEntry),
             Fault::kMisconfigured);
   EXPECT_EQ(seed_audio::classify(200, 45000001, "unknown speaker", "who is the speaker?"),
-            Fault::kTryNext);
+            Fault::kBrokenByInput);
 }
 
 TEST(Tables, Gemini) {
@@ -186,7 +186,7 @@ TEST(Tables, Minimax) {
     EXPECT_EQ(minimax::classify(200, code), Fault::kRejected) << code;
   }
   EXPECT_EQ(minimax::classify(200, 1042), Fault::kUnsupportedInput);
-  EXPECT_EQ(minimax::classify(200, 2013), Fault::kTryNext);
+  EXPECT_EQ(minimax::classify(200, 2013), Fault::kBrokenByInput);
   EXPECT_EQ(minimax::classify(200, 2013, Fault::kMisconfigured), Fault::kMisconfigured);
   EXPECT_EQ(minimax::classify(200, 9999), Fault::kTryNext);
   EXPECT_EQ(minimax::classify(200, 0), Fault::kTryNext);
@@ -252,7 +252,7 @@ TEST(Tables, Deepgram) {
 }
 
 TEST(Blame, ByName) {
-  EXPECT_EQ(blame::by_name("", {"text"}), Fault::kTryNext);
+  EXPECT_EQ(blame::by_name("", {"text"}), Fault::kBrokenByInput);
   EXPECT_EQ(blame::by_name("[0]", {"text", ""}), Fault::kMisconfigured);
   EXPECT_EQ(blame::by_name("text", {"text"}), Fault::kUnsupportedInput);
   EXPECT_EQ(blame::by_name("contents[0].parts[0].text", {"contents"}), Fault::kUnsupportedInput);
@@ -267,21 +267,21 @@ TEST(Blame, ByWords) {
     const char* prompt = "hello";
   };
   const std::vector<WordsRow> rows = {
-      {"", Fault::kTryNext},
-      {"Request contains an invalid argument.", Fault::kTryNext},
+      {"", Fault::kBrokenByInput},
+      {"Request contains an invalid argument.", Fault::kBrokenByInput},
       {"voice_not_found", Fault::kMisconfigured},
       {"Unsupported voice en-US-Nobody.", Fault::kMisconfigured},
       {"VoiceId is wrong", Fault::kMisconfigured},
-      {"invoices", Fault::kTryNext},
+      {"invoices", Fault::kBrokenByInput},
       {"the text is empty", Fault::kUnsupportedInput},
       {"max_character_limit_exceeded", Fault::kUnsupportedInput},
       // Of a voice for which a text is in the wrong language nobody can say whose fault it is.
-      {"The model does not know the language", Fault::kTryNext},
-      {"language not supported", Fault::kTryNext},
-      {"the model tried to generate text", Fault::kTryNext},
+      {"The model does not know the language", Fault::kBrokenByInput},
+      {"language not supported", Fault::kBrokenByInput},
+      {"the model tried to generate text", Fault::kBrokenByInput},
       // A client's text shuts no provider, whatever it says.
-      {"cannot say 'what a Voice'", Fault::kTryNext, "what a Voice"},
-      {"Unsupported voice: nobody", Fault::kTryNext, "My voice."},
+      {"cannot say 'what a Voice'", Fault::kBrokenByInput, "what a Voice"},
+      {"Unsupported voice: nobody", Fault::kBrokenByInput, "My voice."},
   };
   for (const WordsRow& row : rows) {
     EXPECT_EQ(blame::by_words(row.words, row.prompt), row.fault) << row.words;

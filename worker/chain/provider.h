@@ -27,8 +27,8 @@ enum class Fault : std::uint8_t {
   kTryNext,        // this provider cannot do it now: another may
   kMisconfigured,  // it refuses our key, account, model or voice, until a person acts: another may
                    // do it
-  kBrokenByInput,  // it broke down over this very request, which says nothing of others: another
-                   // may do it
+  kBrokenByInput,  // it broke down over this very request, or refused it and did not say what for,
+                   // which says nothing of others: another may do it
   kRejected,       // refused for its content
   kUnsupportedInput,  // this provider cannot make audio of this input, however often it is asked
   kUnknownOutcome,    // may have happened (and be billed) there: not again without the request key

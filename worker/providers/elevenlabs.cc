@@ -245,7 +245,7 @@ Fault classify(int status, std::string_view code, std::string_view param, Fault 
     // Of what we send the text and the speed alone are the client's.
     const Fault fault = param.empty() ? blame::by_words(code, "")
                                       : blame::by_name(param, {"text", "prompt", "speed"});
-    return fault == Fault::kTryNext ? by_message : fault;
+    return fault == Fault::kBrokenByInput ? by_message : fault;
   }
   if (status == 409 || status == 425 ||
       (status >= 500 && status <= 599 && status != 504 && status != 524)) {

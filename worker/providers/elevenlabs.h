@@ -16,7 +16,7 @@ http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& req
 Fault classify(int status,
                std::string_view code,
                std::string_view param = "",
-               Fault by_message = Fault::kTryNext);
+               Fault by_message = Fault::kBrokenByInput);
 
 Result<Audio, ProviderFault> read(const ProviderEntry& entry,
                                   const GenerationRequest& request,

@@ -18,7 +18,7 @@ Fault classify(int http_status,
                std::string_view status,
                std::string_view reason,
                std::string_view field = "",
-               Fault by_message = Fault::kTryNext);
+               Fault by_message = Fault::kBrokenByInput);
 
 Result<Audio, ProviderFault> read(const ProviderEntry& entry,
                                   const GenerationRequest& request,

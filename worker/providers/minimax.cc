@@ -84,7 +84,9 @@ http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& req
 Fault classify(int status, std::int64_t code, Fault by_message) {
   switch (code) {
     case 0:
-      return status == 200 ? Fault::kTryNext : wire::fault_of_status(status);
+      return status == 200               ? Fault::kTryNext
+             : blame::is_refusal(status) ? Fault::kBrokenByInput
+                                         : wire::fault_of_status(status);
     case 1000:
     case 1001:
     case 1024:

@@ -13,7 +13,7 @@ http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& req
 
 // `code`: base_resp.status_code; 0 where there is none. `by_message`: whom its sentence names
 // (transport/blame.h).
-Fault classify(int status, std::int64_t code, Fault by_message = Fault::kTryNext);
+Fault classify(int status, std::int64_t code, Fault by_message = Fault::kBrokenByInput);
 
 Result<Audio, ProviderFault> read(const ProviderEntry& entry,
                                   const GenerationRequest& request,

@@ -60,7 +60,7 @@ ProviderFault refusal_of(const ProviderEntry& entry, http::ClientResponse respon
   if (blame::is_refusal(response.status) && wire::parse_object(response.body, body)) {
     out.fault = models::blame(entry, bad_input(body));
     // "Invalid version or not permitted": the model's.
-    if (out.fault == Fault::kTryNext) {
+    if (out.fault == Fault::kBrokenByInput) {
       out.fault = blame::by_words(wire::text_of(body, "title"), "");
     }
   }

@@ -166,7 +166,9 @@ Fault classify(
     int status, std::int64_t code, std::string_view message, std::string_view prompt, Voice voice) {
   switch (code) {
     case 0:
-      return status == 200 ? Fault::kTryNext : wire::fault_of_status(status);
+      return status == 200               ? Fault::kTryNext
+             : blame::is_refusal(status) ? Fault::kBrokenByInput
+                                         : wire::fault_of_status(status);
     case 45000000:  // Bad JSON, too large, or too many at once.
       return contains(message, "concurrency") ? Fault::kThrottled
                                               : blame::by_words(message, prompt);

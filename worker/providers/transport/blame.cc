@@ -74,7 +74,7 @@ Fault by_name(std::string_view name, std::initializer_list<std::string_view> of_
     }
     named = true;
   }
-  return named ? Fault::kMisconfigured : Fault::kTryNext;
+  return named ? Fault::kMisconfigured : Fault::kBrokenByInput;
 }
 
 Fault by_words(std::string_view words, std::string_view text_of_client) {
@@ -84,7 +84,7 @@ Fault by_words(std::string_view words, std::string_view text_of_client) {
   const bool operators = std::any_of(kWordsOfOperator.begin(), kWordsOfOperator.end(), named);
   const bool clients = std::any_of(kWordsOfClient.begin(), kWordsOfClient.end(), named);
   if (operators == clients) {
-    return Fault::kTryNext;
+    return Fault::kBrokenByInput;
   }
   return operators ? Fault::kMisconfigured : Fault::kUnsupportedInput;
 }
