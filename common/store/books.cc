@@ -9,6 +9,7 @@
 
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/occasionally.h"
 #include "common/store/meters.h"
 
 namespace audiogen::store {
@@ -23,7 +24,10 @@ ReleaseWindow read_window(const std::string& all, Instant now) {
   const auto take = [&](auto& number) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     if (error != std::errc{}) {
-      log::warn("the row of release_window cannot be read", {{"text", all}});
+      static Occasionally line;
+      if (line.due()) {
+        log::warn("the row of release_window cannot be read", {{"text", all}});
+      }
       throw DbError(DbFault::kConflict, 0, "the row of release_window reads as '" + all + "'");
     }
     text.remove_prefix(std::min(static_cast<std::size_t>(end - text.data()) + 1, text.size()));

@@ -309,7 +309,7 @@ TEST(Replicate, WhoseFaultARefusalIs) {
             "broken_by_input: HTTP 422");
   EXPECT_EQ(refused(R"({"title":"Invalid version or not permitted","detail":"m"})"),
             "misconfigured: HTTP 422");
-  EXPECT_EQ(refused("<html>"), "try_next: HTTP 422");
+  EXPECT_EQ(refused("<html>"), "broken_by_input: HTTP 422");
 }
 
 TEST(Replicate, VersionsHaveTheirOwnForm) {

@@ -281,6 +281,8 @@ TEST(Blame, ByWords) {
       {"the model tried to generate text", Fault::kBrokenByInput},
       // A client's text shuts no provider, whatever it says.
       {"cannot say 'what a Voice'", Fault::kBrokenByInput, "what a Voice"},
+      {"cannot say 'model", Fault::kBrokenByInput, "a sub\u200bmodel"},
+      {"<?xml version=\"1.0\" encoding=\"utf-8\"?>", Fault::kBrokenByInput},
       {"Unsupported voice: nobody", Fault::kBrokenByInput, "My voice."},
   };
   for (const WordsRow& row : rows) {

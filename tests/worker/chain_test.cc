@@ -492,6 +492,19 @@ TEST(Chain, ATextThatFailsEverywhereIsNotHeldAgainstTheNextAsWell) {
   EXPECT_FALSE(chain.admit(1, kTime)) << "but so many are no chance";
 }
 
+// A user with many such texts would push what has failed out of what is remembered.
+TEST(Chain, WhatIsNobodysFailureIsNotRemembered) {
+  const Chain chain = three();
+  const auto failed_at_both = [&](std::uint64_t task, Fault fault) {
+    chain.failing(task, 0, fault);
+    return chain.failing(task, 1, fault).elsewhere;
+  };
+  EXPECT_TRUE(failed_at_both(1, Fault::kTryNext));
+  for (const Fault fault : {Fault::kCanceled, Fault::kBrokenByInput, Fault::kUnsupportedInput}) {
+    EXPECT_FALSE(failed_at_both(2, fault)) << fault_name(fault);
+  }
+}
+
 // Three texts that break all providers, in two claims each: the first claims shut one provider, the
 // second the other.
 TEST(Chain, ATextThatFailsEverywhereIsHeldAgainstNobodyInTwoClaims) {

@@ -119,6 +119,22 @@ Breaker::Failure failure_of(std::optional<Fault> fault) {
   }
 }
 
+// Whether it is neither a failure of the provider nor a sign that it works. A text that kills it,
+// or that it cannot make, is no success: that would close a breaker that others' failures have
+// opened. And what we end, or never begin, is nobody's failure.
+bool says_nothing(Fault fault) {
+  switch (fault) {
+    case Fault::kBrokenByInput:
+    case Fault::kUnsupportedInput:
+    case Fault::kOutOfTime:
+    case Fault::kNotCalled:
+    case Fault::kCanceled:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // Nobody is asked any more in this claim.
 Decision stop(Trouble trouble) {
   const Verdict verdict = verdict_on(trouble);
@@ -368,32 +384,16 @@ void Chain::failed(std::size_t position, Fault fault, const Failing& of) const {
   if (fault == Fault::kThrottled && of.comes_again) {
     return said_nothing(position);  // "Later" was its word, and later it is.
   }
-  switch (fault) {
-    // A text that kills it, or that it cannot make, is no sign that it works: as a success it would
-    // close a breaker that others' failures have opened. And what we end, or never begin, is
-    // nobody's failure.
-    case Fault::kBrokenByInput:
-    case Fault::kUnsupportedInput:
-    case Fault::kOutOfTime:
-    case Fault::kNotCalled:
-    case Fault::kCanceled:
-      said_nothing(position);
-      break;
-    case Fault::kRetrySame:
-    case Fault::kThrottled:
-    case Fault::kTryNext:
-    case Fault::kMisconfigured:
-    case Fault::kRejected:
-    case Fault::kUnknownOutcome:
-      answered(position);
-      proved(position, fault, of);
-      break;
+  if (says_nothing(fault)) {
+    return said_nothing(position);
   }
+  answered(position);
+  proved(position, fault, of);
 }
 
 Failing Chain::failing(std::uint64_t what, std::size_t position, Fault fault) const {
   Failing out{.what = what};
-  if (failure_of(fault) != Breaker::Failure::kUsual) {
+  if (says_nothing(fault) || failure_of(fault) != Breaker::Failure::kUsual) {
     return out;
   }
   std::vector<std::size_t> others;

@@ -1,5 +1,6 @@
 #include "worker/job/calls.h"
 
+#include <functional>
 #include <utility>
 
 #include "common/base/check.h"
@@ -286,8 +287,11 @@ void Calls::provider_answered(
     job->chain->answered(call.provider);
   } else {
     const Fault fault = answer.error().fault;
-    Failing of = job->failing(call.provider, fault);
-    of.comes_again = call.tries > 0 && comes_again(answer.error(), call.tries);
+    // What is asked again in a moment has not failed yet.
+    const bool again = call.tries > 0 && comes_again(answer.error(), call.tries);
+    const Failing of =
+        again ? Failing{.what = std::hash<TaskId>()(job->claim.task), .comes_again = true}
+              : job->failing(call.provider, fault);
     job->chain->failed(call.provider, fault, of);
   }
   call_ended(job, call, std::move(answer));

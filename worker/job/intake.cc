@@ -1,7 +1,6 @@
 #include "worker/job/intake.h"
 
 #include <algorithm>
-#include <iterator>
 #include <unordered_map>
 #include <utility>
 
@@ -92,9 +91,11 @@ std::vector<Hint> Intake::take_tried(std::span<const Hint> hints) {
   std::vector<Hint> left;
   {
     const MutexLock lock(mutex_);
-    std::copy_if(hints.begin(), hints.end(), std::back_inserter(left), [&](const Hint& hint) {
-      return closed_.load() || !waiting_.add_tried(hint);
-    });
+    for (const Hint& hint : hints) {
+      if (closed_.load() || !waiting_.add_tried(hint)) {
+        left.push_back(hint);
+      }
+    }
   }
   go_on();
   return left;

@@ -80,6 +80,8 @@ class Format final : public models::Format {
       ProviderFault fault = fault_of(response, readable ? error_type(body) : "");
       if (readable) {
         fault.fault = blamed(entry, response, body, fault.fault);
+      } else if (blame::is_refusal(response.status) && fault.fault == Fault::kTryNext) {
+        fault.fault = Fault::kBrokenByInput;
       }
       return fault;
     }

@@ -57,7 +57,11 @@ std::string_view bad_input(const rapidjson::Value& body) {
 ProviderFault refusal_of(const ProviderEntry& entry, http::ClientResponse response) {
   ProviderFault out = fault_of(response, "");
   rapidjson::Document body;
-  if (blame::is_refusal(response.status) && wire::parse_object(response.body, body)) {
+  if (!blame::is_refusal(response.status)) {
+    return out;
+  }
+  out.fault = Fault::kBrokenByInput;
+  if (wire::parse_object(response.body, body)) {
     out.fault = models::blame(entry, bad_input(body));
     // "Invalid version or not permitted": the model's.
     if (out.fault == Fault::kBrokenByInput) {

@@ -210,10 +210,15 @@ Result<Audio, ProviderFault> read(const ProviderEntry& entry,
   const bool readable = wire::parse_object(body, document);
   const Outcome outcome = readable ? outcome_of(document, response) : Outcome{};
   if (response.status != 200 || outcome.code != 0) {
+    // All that is the client's and that its message may quote.
+    std::string of_client = request.prompt + " " + request.image_url.value_or("");
+    for (const std::string& reference : request.audio_references) {
+      of_client += " " + reference;
+    }
     return wire::fault(classify(response.status,
                                 outcome.code,
                                 outcome.message,
-                                request.prompt,
+                                of_client,
                                 sends_speaker(entry, request) ? Voice::kOfEntry : Voice::kOfClient),
                        response,
                        outcome.code == 0 ? "" : std::to_string(outcome.code),

@@ -130,7 +130,7 @@ function clock(at) {
 
 /** How calls fail, by the names that logs and metrics have for it. @type {Record<string, string>} */
 const kFaults = {
-  retry_same: "briefly broken", throttled: "throttled", try_next: "failed", misconfigured: "misconfigured", broken_by_input: "crashed over a text",
+  retry_same: "briefly broken", throttled: "throttled", try_next: "failed", misconfigured: "misconfigured", broken_by_input: "broke over a text, or refused it without a reason",
   rejected: "refused a text", unsupported_input: "not able to", unknown_outcome: "no answer", out_of_time: "out of time",
 };
 

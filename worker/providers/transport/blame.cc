@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 
 #include "common/base/ascii.h"
 
@@ -50,6 +51,14 @@ std::string_view next_word(std::string_view& text, Joins joins) {
   return word;
 }
 
+// Its letters and digits alone, in lower case: however a provider shortens or cleans what it
+// quotes, its words are somewhere in this.
+std::string reduced(std::string_view text) {
+  std::string out = ascii::lower(text);
+  std::erase_if(out, [](char c) { return !ascii::is_alnum(c); });
+  return out;
+}
+
 bool has_word(std::string_view text, std::string_view lower_case_word) {
   const auto none = [](char) { return false; };
   for (auto word = next_word(text, none); !word.empty(); word = next_word(text, none)) {
@@ -78,8 +87,12 @@ Fault by_name(std::string_view name, std::initializer_list<std::string_view> of_
 }
 
 Fault by_words(std::string_view words, std::string_view text_of_client) {
+  if (words.starts_with('<')) {
+    return Fault::kBrokenByInput;  // A page of a gateway's, whose words are those of its markup.
+  }
+  const std::string of_client = reduced(text_of_client);
   const auto named = [&](std::string_view word) {
-    return has_word(words, word) && !has_word(text_of_client, word);
+    return has_word(words, word) && of_client.find(word) == std::string::npos;
   };
   const bool operators = std::any_of(kWordsOfOperator.begin(), kWordsOfOperator.end(), named);
   const bool clients = std::any_of(kWordsOfClient.begin(), kWordsOfClient.end(), named);
