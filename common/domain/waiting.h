@@ -59,7 +59,7 @@ class Waiting {
     tried_turns_ = tried_turns;
     turns_ = turns;
     if (is_tried) {
-      const Delivery out{*tried};
+      Delivery out{*tried};
       tried_.erase(tried);
       return out;
     }

@@ -95,6 +95,7 @@ TEST_F(JobTest, KnowsWhetherAnotherHasFailedItInTheSameWay) {
   EXPECT_FALSE(first.elsewhere);
   EXPECT_FALSE(one->failing(0, Fault::kUnknownOutcome).elsewhere) << "by the same again";
   EXPECT_FALSE(one->failing(1, Fault::kTryNext).elsewhere) << "in another way";
+  EXPECT_FALSE(one->failing(1, Fault::kUnknownOutcome, true).elsewhere) << "not yet";
   const auto again = one->failing(1, Fault::kUnknownOutcome);
   EXPECT_TRUE(again.elsewhere);
   EXPECT_EQ(again.what, first.what);

@@ -1,6 +1,5 @@
 #include "worker/job/calls.h"
 
-#include <functional>
 #include <utility>
 
 #include "common/base/check.h"
@@ -287,12 +286,8 @@ void Calls::provider_answered(
     job->chain->answered(call.provider);
   } else {
     const Fault fault = answer.error().fault;
-    // What is asked again in a moment has not failed yet.
     const bool again = call.tries > 0 && comes_again(answer.error(), call.tries);
-    const Failing of =
-        again ? Failing{.what = std::hash<TaskId>()(job->claim.task), .comes_again = true}
-              : job->failing(call.provider, fault);
-    job->chain->failed(call.provider, fault, of);
+    job->chain->failed(call.provider, fault, job->failing(call.provider, fault, again));
   }
   call_ended(job, call, std::move(answer));
 }

@@ -57,8 +57,10 @@ std::array<log::Field, 3> about(const Job& job) {
   return audiogen::about(job.claim.task, job.claim.trail);
 }
 
-Failing Job::failing(std::size_t position, Fault fault) const {
-  return chain->failing(std::hash<TaskId>()(claim.task), position, fault);
+Failing Job::failing(std::size_t position, Fault fault, bool comes_again) const {
+  const std::uint64_t what = std::hash<TaskId>()(claim.task);
+  return comes_again ? Failing{.what = what, .comes_again = true}
+                     : chain->failing(what, position, fault);
 }
 
 store::SettleCommand Job::command(ClaimEnd claim_end) const {

@@ -84,8 +84,9 @@ class Job {
   std::shared_ptr<void> audio_kept;  // While its audio waits for a codec or for the disk.
 
   // What is held against the provider at `position`, which has failed it so; the chain remembers
-  // it, for the claims after this one, too. Any thread.
-  Failing failing(std::size_t position, Fault fault) const;
+  // it, for the claims after this one, too. `comes_again`: it is asked again in a moment, so it has
+  // not failed yet, and nothing is remembered. Any thread.
+  Failing failing(std::size_t position, Fault fault, bool comes_again = false) const;
 
   // Somebody was called in this claim, whatever came of it.
   std::atomic<bool> called = false;
