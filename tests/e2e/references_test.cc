@@ -279,11 +279,14 @@ TEST(References, WhatIsOurOwnFaultUsesUpNothing) {
   stack.database().expect_invariants();
 }
 
-// Seed Audio answers with JSON and base64; what it received is what counts here.
+// Seed Audio answers with JSON and base64; what it received is what counts here. It says that the
+// reference is too long, so that the task ends at once: a refusal that names nothing is tried
+// again.
 TEST(References, ProvidersGetTheAddressOrTheFile) {
   const ProviderDouble files(shelf);
-  const ProviderDouble seed(
-      [](const DoubleCall&) { return DoubleReply{.status = 400, .body = "{}"}; });
+  const ProviderDouble seed([](const DoubleCall&) {
+    return DoubleReply{.status = 400, .body = R"({"code":45001117,"message":"too long"})"};
+  });
   const auto entry = [&](const char* how) {
     return R"({"name":"seed","kind":"seed_audio","base_url":")" + seed.url() +
            R"(","api_key_env":"PROVIDER_KEY","options":{"references":")" + how + R"("}})";
