@@ -38,6 +38,7 @@ microseconds ahead_of_local(const ClockLook& look) {
 
 std::optional<microseconds> ClockWatch::look(const ClockLook& now) {
   const bool away = last_ && now.answered - last_->answered > kLeaseRenew;
+  missed_ = !last_ || away;
   microseconds step = last_ ? step_of_database(*last_, now) : microseconds(0);
   // Of a clock that is wrong, and was not seen for long, nobody can tell where it was a moment ago:
   // it may have been set back, and forward again over leases that were made meanwhile. But whoever

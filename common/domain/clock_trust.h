@@ -52,12 +52,17 @@ class ClockWatch {
   // length explains a step of as much, which nobody would see.
   static Instant judged_by(const ClockLook& look);
 
+  // Was the newest look the first, or so late that the clock may have been set, and set back, since
+  // the one before? Then what was written meanwhile may lie in the future, whatever it told.
+  bool missed() const { return missed_; }
+
   // Was the database away from here, and so probably from all, for so long that leases were lost
   // with every worker alive? Said for the length of a lease: by then all of these were found.
   bool was_away(ClockLook::Steady now) const { return away_until_ && now < *away_until_; }
 
  private:
   std::optional<ClockLook> last_;
+  bool missed_ = true;
   std::optional<ClockLook::Steady> until_;       // The end of the grace.
   std::optional<ClockLook::Steady> away_until_;  // The end of what was_away() says.
 };

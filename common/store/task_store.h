@@ -328,8 +328,10 @@ class TaskStore {
 
   Session session_;
   const LocalClocks clocks_;
-  ClockWatch watch_;          // Of sweep().
-  bool pulling_back_ = true;  // There may be rows that a clock put into the future.
+  ClockWatch watch_;                        // Of sweep().
+  bool pulling_back_ = false;               // There may be rows that a clock put into the future.
+  std::optional<SweepPosition> pulled_to_;  // How far down a search for them has come.
+  bool pull_again_ = false;                 // It has met some that others hold.
   // The last fault of the whole database.
   std::optional<std::chrono::steady_clock::time_point> logged_at_;
   std::vector<Hint> released_;      // Until somebody asks for them.
@@ -342,8 +344,9 @@ class TaskStore {
   std::uint32_t crowd_window_ = 0;  // As it was when the round of crowd_at_ began.
   // Where the next look of sweep() begins: after rows that another session holds.
   std::optional<SweepPosition> resume_at_;
-  // How far sweep() has seen what became due, while a pass has not come to its end.
+  // How far sweep() has seen what became due, and whether the pass has not come so far.
   std::optional<SweepPosition> seen_to_;
+  bool lags_ = false;
 };
 
 }  // namespace audiogen::store

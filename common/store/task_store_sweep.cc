@@ -24,8 +24,9 @@ constexpr std::chrono::seconds kFaultPause{5};
 constexpr std::size_t kLeftPerChanged = 5;
 // A pass through very many rows may take so long; then the next one begins all the same.
 constexpr std::chrono::minutes kPassMost{10};
-// Rows of one transaction of pull_back().
-constexpr std::size_t kPulledAtOnce = 500;
+// What one look of pull_back() reads, which is all the time it takes where a million wait, and what
+// it changes in one transaction.
+constexpr std::size_t kPullPage = 5'000, kPulledAtOnce = 500;
 
 // An API process that has gone silent counts for so long: by then all of its tasks have been looked
 // at.
@@ -115,30 +116,47 @@ void TaskStore::watch_clock(const ClockLook& look, bool marks_ahead) {
                {"leases_judged_again_in",
                 watch_.may_judge(look.answered) ? std::int64_t{0} : kLease.count()}});
   }
-  // At this store's first look, too: nobody may have been there when it happened.
-  pulling_back_ = pulling_back_ || marks_ahead || (step && step->count() < 0);
+  // And where nobody may have been there when it happened.
+  const bool back = watch_.missed() || (step && step->count() < 0);
+  pulling_back_ = pulling_back_ || marks_ahead || back;
+  if (back) {
+    pulled_to_.reset();  // What was passed may be late now.
+  }
 }
 
 // What was written before the clock went back lies in its future: claims, retries and looks would
-// come late by as much. True: there is more of it, to be done at once. What others hold is left for
-// the next look.
+// come late by as much. From the farthest down to now, a page at a look, so that what is due waits
+// for no more than that. True: there is more of it, to be done at once. What others hold is left
+// for the next time.
 bool TaskStore::pull_back(Instant now) {
-  std::vector<TaskId> found;
+  Sql sql("SELECT wake_at, id, updated_at>");
+  sql << now + kClockStep << " OR lease_until>" << now + kLease + kClockStep << " OR (wake_at>"
+      << now + kLookAgain << " AND lane<>" << Lane::kParked << " AND (next_run_at<=" << now
+      << " OR state=" << TaskState::kRunning << ")) FROM tasks FORCE INDEX (k_wake) WHERE wake_at>"
+      << now;
+  if (pulled_to_) {
+    sql << " AND wake_at<=" << pulled_to_->wake_at << " AND (wake_at<" << pulled_to_->wake_at
+        << " OR id<" << pulled_to_->id << ")";
+  } else {
+    pull_again_ = false;
+  }
+  sql << " ORDER BY wake_at DESC, id DESC LIMIT " << kPullPage;
+  std::vector<TaskId> late;
+  std::optional<Position> last;
+  std::size_t count = 0;
   {
-    Sql sql("SELECT id FROM tasks FORCE INDEX (k_wake) WHERE wake_at>");
-    Rows rows = session_.query(
-        sql << now << " AND (updated_at>" << now + kClockStep << " OR lease_until>"
-            << now + kLease + kClockStep << " OR (wake_at>" << now + kLookAgain << " AND lane<>"
-            << Lane::kParked << " AND (next_run_at<=" << now << " OR state=" << TaskState::kRunning
-            << "))) ORDER BY wake_at DESC LIMIT " << kPulledAtOnce);
-    while (rows.next()) {
-      found.push_back(rows.id<TaskId>(1));
+    Rows rows = session_.query(sql);
+    for (; late.size() < kPulledAtOnce && rows.next(); ++count) {
+      last = Position{rows.time(1), rows.id<TaskId>(2)};
+      if (!rows.is_null(3) && rows.i64(3) != 0) {
+        late.push_back(last->id);
+      }
     }
   }
   std::size_t pulled = 0;
-  if (!found.empty()) {
+  if (!late.empty()) {
     session_.transact([&] {
-      const LockedTasks tasks = lock_tasks(session_, found);
+      const LockedTasks tasks = lock_tasks(session_, late);
       pulled = tasks.rows.size();
       if (pulled != 0) {
         // By the clock of the locks: this process may have been frozen since it looked, and what
@@ -155,8 +173,11 @@ bool TaskStore::pull_back(Instant now) {
   if (pulled != 0) {
     log::warn("tasks that a clock had put into the future were brought back", {{"count", pulled}});
   }
-  pulling_back_ = pulled != found.size() || found.size() == kPulledAtOnce;
-  return found.size() == kPulledAtOnce && pulled != 0;
+  pull_again_ = pull_again_ || pulled != late.size();
+  const bool more = count == kPullPage || late.size() == kPulledAtOnce;
+  pulled_to_ = more ? last : std::nullopt;
+  pulling_back_ = more || pull_again_;
+  return more;
 }
 
 SweepResult TaskStore::sweep_rows(std::size_t limit, bool hints_go_out, const QueuesSeen& queues) {
@@ -230,7 +251,7 @@ SweepResult TaskStore::sweep_rows(std::size_t limit, bool hints_go_out, const Qu
   // What comes last in a pass through a million rows may be due now. This goes on whatever it
   // meets: the pass comes to all of it in the end.
   bool more_new = false;
-  if (seen_to_) {
+  if (lags_) {
     const Page fresh = read_page(std::min(*seen_to_, Position{now, {}}));
     if (!fresh.due.empty()) {
       sweep_due(fresh.due, seen, result, held);
@@ -250,11 +271,11 @@ SweepResult TaskStore::sweep_rows(std::size_t limit, bool hints_go_out, const Qu
     sweep_due(due, seen, result, held);
   }
   result.more = more || more_new || more_late;
-  if (!more) {
-    seen_to_.reset();
-  } else if (!seen_to_) {
+  // What was due before this store's first look is for the pass, however long it takes.
+  if (!more || !seen_to_) {
     seen_to_ = Position{now, {}};
   }
+  lags_ = more;
   const auto first_held = std::find_if(
       due.begin(), due.end(), [&](const Due& row) { return held.contains(row.at.id); });
   if (first_held != due.end() && (!stuck || first_held->at < *stuck)) {
@@ -287,6 +308,7 @@ bool TaskStore::try_pull_back(Instant now) {
     // Again at the next look, unless it is the rows themselves: then it would only fail again.
     pulling_back_ = e.fault() == DbFault::kUnavailable || e.fault() == DbFault::kBusy ||
                     e.fault() == DbFault::kUnknownOutcome;
+    pulled_to_.reset();
     return false;
   }
 }

@@ -140,6 +140,24 @@ LoadResult closed_and_open(Context& context,
       0);
 }
 
+// How many commands of a kind go to the database at once, since the stand began.
+std::string together(Stand& stand) {
+  std::string out;
+  const auto add = [&](const char* what, const std::string& ops, const std::string& use) {
+    const auto of = [&](const std::string& part) {
+      return metric(ops, "audiogen_commit_batch_size_" + part + "{use=\"" + use + "\"}");
+    };
+    if (const double batches = of("count"); batches > 0) {
+      out += (out.empty() ? "" : ", ") + fixed(of("sum") / batches, 1) + " " + what;
+    }
+  };
+  add("polls", stand.stack().ops_url(), "find");
+  add("creations", stand.stack().ops_url(), "create");
+  add("claims", stand.stack().worker_ops_url(0), "claim");
+  add("settlements", stand.stack().worker_ops_url(0), "settle");
+  return out;
+}
+
 }  // namespace
 
 void expect_borne(const std::string& name, const LoadResult& result) {
@@ -259,6 +277,7 @@ void bench_mixed(Context& context) {
   const LoadResult paced = closed_and_open(context, stand, closed, open, 0, {});
   context.report.line({.name = "… its creations", .latency = &paced.kinds[Mixed::kCreate].latency});
   context.report.line({.name = "… its polls", .latency = &paced.kinds[Mixed::kPoll].latency});
+  context.report.line({.name = "… in one round trip or transaction", .note = together(stand)});
   stand.audit();
 }
 

@@ -16,6 +16,7 @@
 #include "common/store/accounts.h"
 #include "common/store/keys.h"
 #include "tests/bench/cpu_time.h"
+#include "tests/support/http_client.h"
 #include "tests/support/places.h"
 #include "tests/support/test_broker.h"
 
@@ -479,6 +480,13 @@ void Stand::audit() {
   if (out.code != 0) {
     fail("the books are not clean:\n" + out.out);
   }
+}
+
+double metric(const std::string& ops, std::string_view name) {
+  const std::string text = test::http("GET", ops + "/metrics").body;
+  const std::string line = "\n" + std::string(name) + " ";
+  const auto at = text.find(line);
+  return at == std::string::npos ? 0 : std::atof(text.c_str() + at + line.size());
 }
 
 }  // namespace audiogen::bench

@@ -137,6 +137,9 @@ std::vector<store::SettleCommand> claim_all(store::TaskStore& store,
                                             std::span<const TaskId> tasks,
                                             WorkerId worker);
 
+// What that program's /metrics say of it; zero if nothing.
+double metric(const std::string& ops, std::string_view name);
+
 // A line of /proc/PID/status in MB, such as "VmRSS".
 double memory_mb(pid_t pid, const std::string& name);
 

@@ -690,7 +690,8 @@ void Sweeps::sweep(bool hints_go_out, const QueuesSeen& queues, std::function<vo
                    " s";
           });
         }
-        pulling_back_ = pulling_back_ || look->pass.ahead || (step && step->count() < 0);
+        pulling_back_ =
+            pulling_back_ || look->pass.ahead || watch_.missed() || (step && step->count() < 0);
         look->may_judge =
             watch_.may_judge(look->clocks.asked) || shared_.is(Mutant::kTrustJumpedClock);
         pull_back(look);
@@ -765,7 +766,7 @@ void Sweeps::read_page(Look& look, const Position& after) {
 }
 
 void Sweeps::look_at_new_rows(const std::shared_ptr<Look>& look) {
-  if (!seen_to_) {
+  if (!lags_) {
     look_at_rows(look);
     return;
   }
@@ -835,11 +836,10 @@ void Sweeps::change(const std::shared_ptr<Look>& look, const Action& then) {
 }
 
 void Sweeps::finish(const std::shared_ptr<Look>& look) {
-  if (!look->more) {
-    seen_to_.reset();
-  } else if (!seen_to_) {
+  if (!look->more || !seen_to_) {
     seen_to_ = Position{look->pass.now, {}};
   }
+  lags_ = look->more;
   Result result{true, std::move(look->publish), look->more || look->more_new};
   const auto first_held =
       std::find_if(look->due.begin(), look->due.end(), [&](const Store::Due& row) {

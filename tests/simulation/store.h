@@ -137,9 +137,10 @@ class Sweeps {
   Store& store_;
   Process& client_;
   ClockWatch watch_;
-  bool pulling_back_ = true;
+  bool pulling_back_ = false;
   std::optional<Position> resume_at_;
   std::optional<Position> seen_to_;
+  bool lags_ = false;
 };
 
 // One worker's looks after crowds, one after the other (Sweeper::look_after_crowds and

@@ -446,6 +446,29 @@ TEST_F(HintedTest, WhatHasJustBecomeDueIsSeenBeforeThePassComesToIt) {
   EXPECT_NEAR(static_cast<double>(seconds_to_look(retry)), 15, 1);
 }
 
+// Between the end of one pass and the first look of the next: beside a million tasks it waited for
+// all of that pass.
+TEST_F(HintedTest, WhatBecomesDueBetweenTwoPassesIsSeenAtOnce) {
+  const std::vector<TaskId> tasks = create_some(41);
+  const TaskId retried = tasks.back();
+  db_.execute(Sql("UPDATE tasks SET wake_at=UTC_TIMESTAMP(6) + INTERVAL 1 HOUR WHERE id=")
+              << retried);
+  must(store_.report_api(ApiId::make(), TaskId::make()));
+  while (must(store_.sweep(1)).more) {
+  }
+  db_.execute(Sql("UPDATE tasks SET epoch=2, next_run_at=UTC_TIMESTAMP(6), "
+                  "wake_at=UTC_TIMESTAMP(6) WHERE id=")
+              << retried);
+  let_pass_end();
+  std::vector<Hint> found;
+  for (int look = 0; look < 2; ++look) {
+    const SweepResult swept = must(store_.sweep(1));
+    EXPECT_TRUE(swept.more) << "the pass is not at its end";
+    found.insert(found.end(), swept.publish.begin(), swept.publish.end());
+  }
+  EXPECT_THAT(found, testing::ElementsAre(Hint{retried, 2}));
+}
+
 TEST_F(HintedTest, AProcessThatIsHeldKeepsNoOtherFromSayingThatItIsThere) {
   const ApiId held = ApiId::make(), gone = ApiId::make();
   for (const ApiId id : {held, gone}) {
@@ -688,7 +711,7 @@ TEST_F(JumpTest, AStepBackBlindsNobody) {
       Sql("UPDATE tasks SET next_run_at=UTC_TIMESTAMP(6), wake_at=UTC_TIMESTAMP(6) WHERE id=")
       << retried);
   db_.execute(Sql("UPDATE tasks SET lease_until=UTC_TIMESTAMP(6) - INTERVAL 10 SECOND, "
-                  "wake_at=UTC_TIMESTAMP(6) WHERE id=")
+                  "wake_at=lease_until WHERE id=")
               << lost);
   const SweepResult after = sweep();
   EXPECT_THAT(after.publish, testing::Contains(Hint{retried, 2}));
@@ -764,6 +787,33 @@ TEST_F(JumpTest, WhatWasMadeFarInTheFutureIsBroughtBack) {
                            "31 SECOND OR deadline_at>UTC_TIMESTAMP(6) + INTERVAL 901 SECOND OR "
                            "next_run_at>UTC_TIMESTAMP(6) + INTERVAL 1 SECOND")),
             0);
+}
+
+// A sweeper that has just been started searches all that lies ahead: beside a million parked tasks
+// what was due waited for most of a second.
+TEST_F(JumpTest, ASearchForWhatLiesAheadIsSharedOutOverLooks) {
+  constexpr std::int64_t kParked = 10'000;
+  const UserId user = db_.add_user();
+  const TaskId late = create(user);
+  move_rows(-1h);
+  db_.execute(Sql("INSERT INTO tasks (id, user_id, state, request, output_format, held, "
+                  "next_run_at, deadline_at, wake_at, created_at, updated_at, lane) SELECT "
+                  "UNHEX(LPAD(HEX(n+1000000), 32, '0')), ")
+              << user
+              << ", 1, '', 1, 0, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL 10 HOUR, "
+                 "UTC_TIMESTAMP(6) + INTERVAL 10 HOUR, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), "
+              << Lane::kParked
+              << " FROM (WITH RECURSIVE s AS (SELECT 0 AS i UNION ALL SELECT i+1 FROM s WHERE "
+                 "i<99) SELECT a.i*100+b.i AS n FROM s a JOIN s b) p");
+  db_.rows_read("tasks");  // Counts from here on.
+  const auto before = db_.rows_read("tasks");
+  EXPECT_TRUE(must(store_.sweep(10)).more);
+  EXPECT_LT(db_.rows_read("tasks") - before, kParked);
+  EXPECT_GT(seconds_until(late, "wake_at"), 3000);
+  while (must(store_.sweep(10)).more) {
+  }
+  EXPECT_LE(seconds_until(late, "wake_at"), 30);
+  db_.execute(Sql("DELETE FROM tasks WHERE id<>") << late);
 }
 
 // By two sweepers that look at the same time, or because the clock is set back again.

@@ -70,6 +70,19 @@ TEST(ClockWatch, SaysForALeaseThatTheDatabaseWasAway) {
   EXPECT_FALSE(watch.was_away(at(seconds(60) + kLease)));
 }
 
+// A step forward, and one back by less, look like one step forward to whoever slept through both.
+TEST(ClockWatch, SaysWhenTwoStepsMayHaveBeenMissed) {
+  ClockWatch watch;
+  watch.look(look(seconds(0)));
+  EXPECT_TRUE(watch.missed()) << "nobody has looked before";
+  watch.look(look(kLeaseRenew));
+  EXPECT_FALSE(watch.missed());
+  EXPECT_EQ(watch.look(look(seconds(60), hours(1))), hours(1));
+  EXPECT_TRUE(watch.missed());
+  watch.look(look(seconds(61), hours(1)));
+  EXPECT_FALSE(watch.missed()) << "once";
+}
+
 TEST(ClockWatch, AfterAStepForwardNothingIsJudgedForALease) {
   ClockWatch watch;
   EXPECT_FALSE(watch.look(look(seconds(0))));
