@@ -193,37 +193,46 @@ bool ServerCore::trusts(const IpAddress& peer) const {
 
 template <class Use>
 void ServerCore::for_each(const Use& use) const {
-  for (const auto& [address, connections] : connections_) {
-    std::for_each(connections.begin(), connections.end(), use);
+  for (const auto& [address, group] : connections_) {
+    std::for_each(group.there.begin(), group.there.end(), use);
+    std::for_each(group.leaving.begin(), group.leaving.end(), use);
   }
+}
+
+ServerCore::Room ServerCore::room_for(const Connection& connection) const {
+  const auto found = connections_.find(connection.peer().limited());
+  if (options.connections_per_address > 0 && !connection.peer_trusted() &&
+      found != connections_.end()) {
+    const auto& [there, leaving] = found->second;
+    if (there.size() >= options.connections_per_address) {
+      return leaving.size() < options.connections_per_address ? Room::kCrowded : Room::kClosing;
+    }
+  }
+  return count_ < options.connections_max ? Room::kThere : Room::kFull;
 }
 
 bool ServerCore::add(const std::shared_ptr<Connection>& connection) {
   const IpAddress address = connection->peer().limited();
   MutexLock lock(mutex_);
-  const auto crowded = [&]() LOCKS_REQUIRED(mutex_) {
-    const auto found = connections_.find(address);
-    return options.connections_per_address > 0 && !connection->peer_trusted() &&
-           found != connections_.end() && found->second.size() >= options.connections_per_address;
-  };
-  const auto room = [&]() LOCKS_REQUIRED(mutex_) {
-    return count_ < options.connections_max && !crowded();
-  };
+  const auto free = [&]() LOCKS_REQUIRED(mutex_) { return count_ < options.connections_max; };
   const auto give_up = Clock::now() + kMakeRoomMax;
-  while (!room()) {
-    const Drop refusal = crowded() ? Drop::kRefusedAddress : Drop::kRefusedFull;
-    const IpAddress* const only = crowded() ? &address : nullptr;
-    lock.unlock();
-    const std::size_t evicted = evict_resting(only);
-    lock.lock();
-    // The reactor closes them.
-    if (evicted == 0 || !left_.wait_until(lock, give_up, room)) {
+  for (Room room = room_for(*connection); room != Room::kThere; room = room_for(*connection)) {
+    std::size_t evicted = 0;
+    if (room != Room::kClosing) {
       lock.unlock();
-      drops.count(refusal, connection->peer());
+      evicted = evict_resting(room == Room::kCrowded ? &address : nullptr);
+      lock.lock();
+    }
+    // Of a crowded address those count no more. All together have room once the reactor has closed
+    // some.
+    if (evicted == 0 || (room == Room::kFull && !left_.wait_until(lock, give_up, free))) {
+      lock.unlock();
+      drops.count(room == Room::kFull ? Drop::kRefusedFull : Drop::kRefusedAddress,
+                  connection->peer());
       return false;
     }
   }
-  connections_[address].insert(connection);
+  connections_[address].there.insert(connection);
   ++count_;
   open_.Increment();
   return true;
@@ -251,6 +260,7 @@ std::size_t ServerCore::evict_resting(const IpAddress* only) {
     for (const std::shared_ptr<Connection>& connection : resting) {
       if (evicted < wanted && connection->evict()) {
         ++evicted;
+        note_leaving(connection);
       }
     }
     if (evicted > 0 || resting.size() < most) {
@@ -273,10 +283,11 @@ std::vector<std::shared_ptr<Connection>> ServerCore::longest_resting(const IpAdd
     }
   };
   std::vector<Candidate> found;
-  for (const auto& [address, connections] : connections_) {
+  for (const auto& [address, group] : connections_) {
     if (only != nullptr && address != *only) {
       continue;
     }
+    const Connections& connections = group.there;
     for (const std::shared_ptr<Connection>& connection : connections) {
       if (const auto rest = connection->rest(); rest != Connection::Rest::kNo) {
         found.push_back({connection->peer_trusted(),
@@ -297,11 +308,21 @@ std::vector<std::shared_ptr<Connection>> ServerCore::longest_resting(const IpAdd
   return out;
 }
 
+void ServerCore::note_leaving(const std::shared_ptr<Connection>& connection) {
+  const MutexLock lock(mutex_);
+  const auto group = connections_.find(connection->peer().limited());
+  // It may have gone already.
+  if (group != connections_.end() && group->second.there.erase(connection) > 0) {
+    group->second.leaving.insert(connection);
+  }
+}
+
 void ServerCore::remove(const std::shared_ptr<Connection>& connection) {
   {
     const MutexLock lock(mutex_);
     const auto group = connections_.find(connection->peer().limited());
-    if (group == connections_.end() || group->second.erase(connection) == 0) {
+    if (group == connections_.end() ||
+        group->second.there.erase(connection) + group->second.leaving.erase(connection) == 0) {
       return;
     }
     --count_;

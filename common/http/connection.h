@@ -39,9 +39,10 @@ struct ServerCore {
 
   bool trusts(const IpAddress& peer) const;
 
-  // Takes a new connection in. Where there is no room, ends some that rest and waits, for a moment
-  // at most, until they are gone. False: nothing could be done, and it was counted. One thread
-  // only.
+  // Takes a new connection in. Where there is no room, ends some that rest. It waits, for a moment
+  // at most, until they are gone only where there is none for anybody; where one address has too
+  // many it does not, so that nobody else's connection waits for that. False: nothing could be
+  // done, and it was counted. One thread only.
   bool add(const std::shared_ptr<Connection>& connection);
   // The process has no descriptors left: ends some connections that rest.
   void relieve();
@@ -70,10 +71,24 @@ struct ServerCore {
 
  private:
   using Connections = std::unordered_set<std::shared_ptr<Connection>>;
+  // Of one address.
+  struct Group {
+    Connections there{};
+    Connections leaving{};  // Ended to make room, and not yet closed by their threads.
+    bool empty() const { return there.empty() && leaving.empty(); }
+  };
+  enum class Room : std::uint8_t {
+    kThere,
+    kFull,     // Of all.
+    kCrowded,  // Of its address.
+    kClosing,  // Of its address, and as many again are leaving.
+  };
 
+  Room room_for(const Connection& connection) const LOCKS_REQUIRED(mutex_);
   // Ends a few of those that rest, of `only` if not null, and says how many: finding them costs a
   // look at all.
   std::size_t evict_resting(const IpAddress* only);
+  void note_leaving(const std::shared_ptr<Connection>& connection);
   // Those to end first, up to `most`.
   std::vector<std::shared_ptr<Connection>> longest_resting(const IpAddress* only,
                                                            std::size_t most) const
@@ -85,8 +100,8 @@ struct ServerCore {
   ConditionVariable left_;
   prometheus::Gauge& open_;
   // By IpAddress::limited().
-  std::unordered_map<IpAddress, Connections, HashOfIpAddress> connections_ GUARDED_BY(mutex_);
-  std::size_t count_ GUARDED_BY(mutex_) = 0;
+  std::unordered_map<IpAddress, Group, HashOfIpAddress> connections_ GUARDED_BY(mutex_);
+  std::size_t count_ GUARDED_BY(mutex_) = 0;  // Those that are leaving, too.
 };
 
 class Connection : public std::enable_shared_from_this<Connection> {

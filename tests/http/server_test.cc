@@ -3,6 +3,7 @@
 #include "common/http/server.h"
 
 #include <any>
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <fcntl.h>
@@ -21,6 +23,7 @@
 #include <sys/socket.h>
 
 #include "common/base/metrics.h"
+#include "common/http/connection.h"
 #include "tests/support/raw_http.h"
 #include "tests/support/wait.h"
 
@@ -1116,6 +1119,51 @@ TEST_F(HttpServer, AnAddressHasItsShareOfConnections) {
   EXPECT_TRUE(connect_from("127.0.0.3").exchange(get_request("/hello")));
   pool_.open();
   EXPECT_EQ(fourth.response()->body, "4");
+}
+
+// Connections of which none is ever closed, as while the threads of a server are busy.
+class Crowd : public testing::Test {
+ protected:
+  ~Crowd() override {
+    for (const auto& connection : all_) {
+      connection->on_eof();
+    }
+    for (const auto& [server, client] : sockets_) {
+      ::close(server);
+      ::close(client);
+    }
+  }
+  bool add(const char* address) {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
+    sockets_.emplace_back(ends[0], ends[1]);
+    all_.push_back(std::make_shared<Connection>(
+        core_, std::make_shared<Loop>(), ends[0], *IpAddress::parse(address)));
+    return core_->add(all_.back());
+  }
+
+  const std::shared_ptr<ServerCore> core_ = std::make_shared<ServerCore>(
+      ServerOptions{.connections_max = 10, .connections_per_address = 3},
+      [](const Exchange&) {},
+      [](int, std::string_view, const Request*) { return Response(); });
+  std::vector<std::shared_ptr<Connection>> all_;
+  std::vector<std::pair<int, int>> sockets_;
+};
+
+// It would be the thread that accepts everybody's connections.
+TEST_F(Crowd, NobodyWaitsForWhoGoesWhereOneAddressHasTooMany) {
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(add("192.0.2.1"));
+  }
+  EXPECT_TRUE(add("192.0.2.1")) << "the longest idle one has been told to go";
+  EXPECT_EQ(core_->count(), 4U) << "but it is still there";
+  EXPECT_TRUE(add("192.0.2.1"));
+  EXPECT_TRUE(add("192.0.2.1"));
+  EXPECT_FALSE(add("192.0.2.1")) << "as many are on their way out as it may have";
+  EXPECT_TRUE(add("192.0.2.2"));
+  all_.front()->on_eof();
+  EXPECT_TRUE(add("192.0.2.1"));
+  EXPECT_EQ(core_->count(), 7U);
 }
 
 // All who come through it share its address.
