@@ -34,7 +34,7 @@ GRANT SELECT ON past_claims TO api;
 -- Of a task that is canceled: its calls are lost, unless their worker tells.
 GRANT INSERT ON provider_calls TO api;
 GRANT SELECT, INSERT ON idempotency TO api;
-GRANT SELECT, INSERT, UPDATE, DELETE ON api_processes TO api;
+GRANT SELECT, INSERT, UPDATE ON api_processes TO api;
 -- Whose a session is, and when it began, nobody changes.
 GRANT SELECT, INSERT, UPDATE (last_seen_at), DELETE ON sessions TO api;
 GRANT SELECT, INSERT (token_hash, user_id, expires_at), UPDATE (used_at), DELETE ON login_links TO api;
@@ -80,7 +80,7 @@ GRANT SELECT, INSERT, DELETE ON past_claims TO worker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON tickets TO worker;
 GRANT SELECT, DELETE ON idempotency TO worker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON workers TO worker;
-GRANT SELECT ON api_processes TO worker;
+GRANT SELECT, DELETE ON api_processes TO worker;
 GRANT SELECT ON provider_overrides TO worker;
 GRANT SELECT, INSERT, UPDATE ON provider_accounts TO worker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON provider_account_shares TO worker;

@@ -107,11 +107,11 @@ class DirectoryStore final : public BlobStore {
   // marked as checked.
   std::vector<BlobSlot> unchecked(Instant end, std::size_t limit) const;
 
-  // Calls `visit` with the key of each blob in the segments of `slot`, of those with seals: of
-  // older ones nobody can tell which are blobs and which are somebody's samples. Fails when a
-  // segment cannot be opened. Blocks.
+  // Calls `visit` with the key of each blob in the segments of `slot`, of those with seals, for as
+  // long as it says true: of older ones nobody can tell which are blobs and which are somebody's
+  // samples. Fails when a segment cannot be opened. Blocks.
   Result<Done> for_each(const BlobSlot& slot,
-                        const std::function<void(const std::string& key)>& visit) const;
+                        const std::function<bool(const std::string& key)>& visit) const;
 
   // Remembers in the folder itself, for all who use it, that this slot and those before it need no
   // further look.

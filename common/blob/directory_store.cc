@@ -487,7 +487,7 @@ std::vector<BlobSlot> DirectoryStore::unchecked(Instant end, std::size_t limit) 
 }
 
 Result<Done> DirectoryStore::for_each(
-    const BlobSlot& slot, const std::function<void(const std::string& key)>& visit) const {
+    const BlobSlot& slot, const std::function<bool(const std::string& key)>& visit) const {
   for (const std::string& name : names_in(folder_ + '/' + slot.folder)) {
     if (!name.ends_with(kSealed) || name.size() != kSegmentName + kSealed.size()) {
       continue;
@@ -516,7 +516,9 @@ Result<Done> DirectoryStore::for_each(
       }
       const std::string seal = BlobSeals::text((*header)->seal);
       place.seal = seal;
-      visit(make_blob_key(place));
+      if (!visit(make_blob_key(place))) {
+        return Done{};
+      }
       at += space_of(place.length);
     }
   }

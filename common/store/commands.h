@@ -261,6 +261,7 @@ struct OldOutputs {
   std::size_t looked_at = 0;        // As many as asked for: there may be more.
   std::size_t kept = 0;             // Of them, by their rows not old: their files stay for good.
   TaskId last{};                    // The newest of them.
+  TaskId done_to{};                 // The same, or the one before the first that somebody holds.
 };
 
 // An idempotency key that may be forgotten.
@@ -276,6 +277,11 @@ struct TaskOutput {
   TaskId task{};
   std::string key{};  // Its file; empty: none.
   Trail trail{};      // Of deletions() alone.
+};
+
+struct DoubtfulOutputs {
+  std::vector<TaskOutput> tasks{};
+  std::optional<TaskId> last{};  // Nullopt: all were looked at. Else there is more after it.
 };
 
 // A task that a look of the sweeper has put back, or ended.

@@ -1,9 +1,11 @@
 #include "common/store/service_minutes.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "common/base/check.h"
+#include "common/store/free_rows.h"
 #include "common/store/situations.h"
 #include "common/store/task_rows.h"
 
@@ -13,8 +15,11 @@ namespace {
 using std::chrono::minutes;
 
 constexpr minutes kMinute{1};
-constexpr std::uint64_t kForgottenAtOnce = 100;
 constexpr std::size_t kCodeMax = 40;
+constexpr std::array kRowStart{KeyColumn{.name = "starts_at", .kind = KeyColumn::Kind::kTime}};
+constexpr KeyedTable kMinuteRows{.name = "service_minutes", .key = kRowStart};
+constexpr KeyedTable kFailureRows{
+    .name = "service_minute_failures", .key = kRowStart, .unique = false};
 constexpr double kMillisecond = 0.001;
 
 Instant floor_to_minute(Instant at) {
@@ -112,12 +117,26 @@ bool write_service_minute(Session& session) {
       write_failures(session, minute, *ended);
     }
   });
-  const Instant old = minute - kMinutesKept;
-  session.execute(Sql("DELETE FROM service_minutes WHERE starts_at<")
-                  << old << " ORDER BY starts_at LIMIT " << kForgottenAtOnce);
-  session.execute(Sql("DELETE FROM service_minute_failures WHERE starts_at<")
-                  << old << " ORDER BY starts_at LIMIT " << kForgottenAtOnce);
   return written;
+}
+
+std::optional<Instant> oldest_service_minute(Session& session) {
+  Rows rows = session.query(
+      Sql("SELECT starts_at FROM service_minutes FORCE INDEX (PRIMARY) ORDER BY starts_at LIMIT "
+          "1"));
+  return rows.next() ? std::optional(rows.time(1)) : std::nullopt;
+}
+
+std::size_t forget_service_minutes(Session& session, Instant before, std::size_t limit) {
+  const auto forget = [&](const KeyedTable& table) {
+    return forget_free(session,
+                       table,
+                       Sql::trusted(std::string(table.name))
+                           << " FORCE INDEX (PRIMARY) WHERE starts_at<" << before
+                           << " ORDER BY starts_at",
+                       limit);
+  };
+  return std::max(forget(kMinuteRows), forget(kFailureRows));
 }
 
 Result<std::vector<HistoryPoint>, Fault> ServiceMinutes::history(minutes range, minutes step) {

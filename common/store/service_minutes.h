@@ -46,10 +46,16 @@ struct MinutesFailed {
   std::map<std::pair<std::string, std::string>, std::uint64_t> tasks{};
 };
 
-// Writes the last minute that is over and told of, unless it is written, and forgets a few of the
-// oldest, where they are too old. Whether it has written it: of all who call this at once, one has.
-// Costs the same however many tasks there are. Throws DbError.
+// Writes the last minute that is over and told of, unless it is written. Whether it has written it:
+// of all who call this at once, one has. Costs the same however many tasks there are. Throws
+// DbError.
 bool write_service_minute(Session& session);
+
+// When the oldest minute began that is written; nullopt: there is none. Throws DbError.
+std::optional<Instant> oldest_service_minute(Session& session);
+// Deletes up to `limit` of each kind of rows of minutes that began before then. The larger number.
+// Throws DbError.
+std::size_t forget_service_minutes(Session& session, Instant before, std::size_t limit);
 
 // See Door for threads, blocking and failures.
 class ServiceMinutes : private Door {

@@ -1,13 +1,15 @@
 // The parts of TaskStore that only read, or that keep house. What keeps house is one statement at a
 // time and no transaction, so that no lock is ever held while the server waits for us; but where it
-// might come upon a row that somebody holds: change_free() is for that.
+// might come upon a row that somebody holds: free_rows.h is for that.
 #include "common/store/task_store.h"
 
 #include <algorithm>
+#include <array>
 #include <unordered_map>
 
 #include "common/base/check.h"
 #include "common/domain/sign_in.h"
+#include "common/store/free_rows.h"
 #include "common/store/service_minutes.h"
 #include "common/store/task_batch.h"
 #include "common/store/task_rows.h"
@@ -22,46 +24,28 @@ SessionOptions never_waits(std::chrono::seconds idle_max) {
   return {.lock_wait = std::chrono::seconds(0), .idle_max = idle_max};
 }
 
-// Changes those of the rows that nobody holds, and leaves the others as they are: MySQL knows no
-// statement that fails at once instead of waiting for a row, and MariaDB would fail it for all of
-// them. `table` is "FROM …", `change` all that stands before WHERE.
-template <class Key>
-void change_free(Session& session, const Sql& table, const Sql& change, std::span<const Key> ids) {
-  const auto where = [](Sql& sql, const auto& some) -> Sql& {
-    return list(sql << " WHERE id IN (", some, [&](const Key& id) { sql << id; }) << ")";
-  };
-  session.transact([&] {
-    Sql free("SELECT id ");
-    std::vector<Key> found;
-    Rows rows = session.query(where(free.append(table), ids) << " FOR UPDATE SKIP LOCKED");
-    while (rows.next()) {
-      found.push_back(rows.id<Key>(1));
-    }
-    if (!found.empty()) {
-      Sql sql;
-      session.later(where(sql.append(change), found));
-    }
-  });
-}
+constexpr std::array kRowEnd{KeyColumn{.name = "expires_at", .kind = KeyColumn::Kind::kTime}};
+constexpr std::array kRowUserAndKey{KeyColumn{.name = "user_id"},
+                                    KeyColumn{.name = "idem_key", .kind = KeyColumn::Kind::kBytes}};
+constexpr KeyedTable kApiKeyRows{.name = "api_keys", .key = kRowId};
+constexpr KeyedTable kSessionRows{.name = "sessions", .key = kRowId};
+constexpr KeyedTable kWorkerRows{.name = "workers", .key = kRowId};
+constexpr KeyedTable kApiProcessRows{.name = "api_processes", .key = kRowId};
+constexpr KeyedTable kIdempotencyRows{.name = "idempotency", .key = kRowUserAndKey};
 
-// Processes that have been silent for a day, of those that say every few seconds that they are
-// there. A read finds them without locking the rows of the others.
+// What is over at a time of its own. By that it is known: who keeps house may not see more of it.
+constexpr KeyedTable ending(std::string_view table) {
+  return {.name = table, .key = kRowEnd, .index = "k_expires", .unique = false};
+}
+constexpr std::array kLinkRows{ending("login_links"), ending("sign_ups"), ending("mail_changes")};
+constexpr KeyedTable kChallengeRows = ending("used_challenges");
+
+// Rows by their ids.
 template <class Key>
-void forget_silent(Session& session, const Sql& table) {
-  constexpr std::size_t kMost = 100;  // So that a report stays short, whatever was started.
-  std::vector<Key> silent;
-  Sql sql("SELECT id ");
-  Rows rows = session.query(sql.append(table)
-                            << " FORCE INDEX (k_seen) WHERE seen_at < UTC_TIMESTAMP(6) - INTERVAL "
-                               "1 DAY ORDER BY seen_at LIMIT "
-                            << kMost);
-  while (rows.next()) {
-    silent.push_back(rows.id<Key>(1));
-  }
-  if (!silent.empty()) {
-    Sql change("DELETE ");
-    change_free(session, table, change.append(table), std::span<const Key>(silent));
-  }
+Sql these(Sql table, std::span<const Key> ids) {
+  Sql sql = table << " FORCE INDEX (PRIMARY) WHERE id IN (";
+  list(sql, ids, [&](const Key& id) { sql << id; }) << ")";
+  return sql;
 }
 
 using KeysByHash = std::unordered_map<std::string, KeyRecord>;
@@ -161,9 +145,9 @@ Result<Done, StoreFault> TaskStore::touch_keys(std::span<const KeyId> keys) {
   return guarded<Done>("touch_keys", [&] {
     if (!keys.empty()) {
       change_free(session_,
-                  Sql("FROM api_keys FORCE INDEX (PRIMARY)"),
-                  Sql("UPDATE api_keys FORCE INDEX (PRIMARY) SET last_used_at=UTC_TIMESTAMP(6)"),
-                  keys);
+                  kApiKeyRows,
+                  these(Sql("api_keys"), keys),
+                  Sql("SET last_used_at=UTC_TIMESTAMP(6)"));
     }
     return Done{};
   });
@@ -199,9 +183,9 @@ Result<Done, StoreFault> TaskStore::touch_sessions(std::span<const SessionId> se
   return guarded<Done>("touch_sessions", [&] {
     if (!sessions.empty()) {
       change_free(session_,
-                  Sql("FROM sessions FORCE INDEX (PRIMARY)"),
-                  Sql("UPDATE sessions FORCE INDEX (PRIMARY) SET last_seen_at=UTC_TIMESTAMP(6)"),
-                  sessions);
+                  kSessionRows,
+                  these(Sql("sessions"), sessions),
+                  Sql("SET last_seen_at=UTC_TIMESTAMP(6)"));
     }
     return Done{};
   });
@@ -212,22 +196,41 @@ Result<std::size_t, StoreFault> TaskStore::purge_sessions(std::size_t limit) {
     // Ids sort by the time they were made, by the clock of whoever made them, which may be wrong.
     const Instant now = session_.now();
     const SessionId made{first_uuid_at(now - kSessionLifeMax - std::chrono::days(1))};
-    const std::uint64_t idle = session_.execute(Sql("DELETE FROM sessions WHERE last_seen_at<")
-                                                << now - kSessionIdleMax << " LIMIT " << limit);
-    const std::uint64_t old = session_.execute(Sql("DELETE FROM sessions WHERE id<")
-                                               << made << " AND created_at<"
-                                               << now - kSessionLifeMax << " LIMIT " << limit);
-    const std::uint64_t links = session_.execute(Sql("DELETE FROM login_links WHERE expires_at<")
-                                                 << now << " LIMIT " << limit);
+    const auto forget_over = [&](const KeyedTable& table, Instant before) {
+      return forget_free(session_,
+                         table,
+                         Sql::trusted(std::string(table.name))
+                             << " FORCE INDEX (k_expires) WHERE expires_at<" << before
+                             << " ORDER BY expires_at",
+                         limit);
+    };
+    std::size_t most = forget_free(session_,
+                                   kSessionRows,
+                                   Sql("sessions FORCE INDEX (k_seen) WHERE last_seen_at<")
+                                       << now - kSessionIdleMax << " ORDER BY last_seen_at",
+                                   limit);
+    most = std::max(
+        most,
+        forget_free(session_,
+                    kSessionRows,
+                    Sql("sessions FORCE INDEX (PRIMARY) WHERE id<")
+                        << made << " AND created_at<" << now - kSessionLifeMax << " ORDER BY id",
+                    limit));
+    for (const KeyedTable& table : kLinkRows) {
+      most = std::max(most, forget_over(table, now));
+    }
     // A challenge's end is by the clock of whoever made it.
-    const std::uint64_t challenges =
-        session_.execute(Sql("DELETE FROM used_challenges WHERE expires_at<")
-                         << now - std::chrono::hours(1) << " LIMIT " << limit);
-    const std::uint64_t sign_ups = session_.execute(Sql("DELETE FROM sign_ups WHERE expires_at<")
-                                                    << now << " LIMIT " << limit);
-    const std::uint64_t changes = session_.execute(Sql("DELETE FROM mail_changes WHERE expires_at<")
-                                                   << now << " LIMIT " << limit);
-    return static_cast<std::size_t>(std::max({idle, old, links, challenges, sign_ups, changes}));
+    return std::max(most, forget_over(kChallengeRows, now - std::chrono::hours(1)));
+  });
+}
+
+Result<std::size_t, StoreFault> TaskStore::forget_silent(std::size_t limit) {
+  return guarded<std::size_t>("forget_silent", [&] {
+    constexpr char kSilent[] =
+        " FORCE INDEX (k_seen) WHERE seen_at<UTC_TIMESTAMP(6) - INTERVAL 1 DAY ORDER BY "
+        "seen_at";
+    return std::max(forget_free(session_, kWorkerRows, Sql("workers") << kSilent, limit),
+                    forget_free(session_, kApiProcessRows, Sql("api_processes") << kSilent, limit));
   });
 }
 
@@ -272,14 +275,15 @@ Result<std::size_t, StoreFault> TaskStore::forget_idempotency(std::span<const Ol
     }
     // Somebody else may have deleted such a row meanwhile, and its user may use the key for another
     // task: that one stays.
-    Sql sql("DELETE FROM idempotency WHERE ");
-    bool first = true;
+    Sql from("(SELECT NULL AS u, NULL AS k, NULL AS t");
     for (const OldKey& old : keys) {
-      sql.append(first ? Sql() : Sql(" OR ")) << "(user_id=" << old.user << " AND idem_key=";
-      sql.bytes(old.key) << " AND task_id=" << old.task << ")";
-      first = false;
+      from << " UNION ALL SELECT " << old.user << ",";
+      from.bytes(old.key) << "," << old.task;
     }
-    return session_.execute(sql);
+    from << ") o STRAIGHT_JOIN idempotency FORCE INDEX (PRIMARY) ON user_id=o.u AND idem_key=o.k "
+            "AND "
+            "task_id=o.t";
+    return forget_free(session_, kIdempotencyRows, from);
   });
 }
 
@@ -327,7 +331,6 @@ Result<WorkerOrders, StoreFault> TaskStore::report_worker(WorkerId worker,
            "room=VALUES(room), "
            "ended=VALUES(ended), status=VALUES(status), seen_at=VALUES(seen_at)";
     session_.execute(sql);
-    forget_silent<WorkerId>(session_, Sql("FROM workers"));
     WorkerOrders orders;
     Rows rows = session_.query(
         Sql("SELECT w.drain_asked_at, o.provider, o.state, TIMESTAMPDIFF(MICROSECOND, "
@@ -353,6 +356,19 @@ Result<bool, StoreFault> TaskStore::write_service_minute() {
                        [&] { return store::write_service_minute(session_); });
 }
 
+Result<std::optional<Instant>, StoreFault> TaskStore::oldest_minute() {
+  return guarded<std::optional<Instant>>("oldest_minute",
+                                         [&] { return oldest_service_minute(session_); });
+}
+
+Result<std::size_t, StoreFault> TaskStore::forget_minutes(std::chrono::seconds age,
+                                                          std::size_t limit,
+                                                          Instant until) {
+  return guarded<std::size_t>("forget_minutes", [&] {
+    return forget_service_minutes(session_, std::min(session_.now() - age, until), limit);
+  });
+}
+
 Result<Done, StoreFault> TaskStore::report_worker_ended(WorkerId worker) {
   return guarded<Done>("report_worker_ended", [&] {
     session_.execute(Sql("UPDATE workers SET in_flight=0, ended_at=UTC_TIMESTAMP(6) WHERE id=")
@@ -372,7 +388,6 @@ Result<Done, StoreFault> TaskStore::report_api(ApiId api,
         << ",UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE unsent_from=VALUES(unsent_from), "
            "creations=VALUES(creations), refused=VALUES(refused), seen_at=VALUES(seen_at)";
     session_.execute(sql);
-    forget_silent<ApiId>(session_, Sql("FROM api_processes"));
     return Done{};
   });
 }
@@ -380,7 +395,7 @@ Result<Done, StoreFault> TaskStore::report_api(ApiId api,
 Result<Done, StoreFault> TaskStore::report_api_ended(ApiId api) {
   return guarded<Done>("report_api_ended", [&] {
     // As though it had been silent for a minute: it counts no more, but where there is no other its
-    // last word does. It is left for that; after a day any process forgets it.
+    // last word does. It is left for that; after a day the janitors forget it.
     session_.execute(
         Sql("UPDATE api_processes SET seen_at=UTC_TIMESTAMP(6) - INTERVAL 60 SECOND WHERE id=")
         << api);

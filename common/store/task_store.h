@@ -148,8 +148,7 @@ class TaskStore {
                                               bool express_only = false);
 
   // An API process is alive, the first hints of its tasks before `unsent_from` were confirmed, and
-  // `last_minute` is what it did with creations. Forgets processes not seen for a day, some at a
-  // time.
+  // `last_minute` is what it did with creations.
   Result<Done, StoreFault> report_api(ApiId api,
                                       TaskId unsent_from,
                                       const std::optional<CreationCount>& last_minute = {});
@@ -167,7 +166,9 @@ class TaskStore {
     kAttempts = 8,
     kTickets = 9,
     kCalls = 10,
-    kClaims = 11
+    kClaims = 11,
+    kSilent = 12,
+    kOldMinutes = 13
   };
   Result<bool, StoreFault> take_turn(Chore chore);
 
@@ -181,7 +182,9 @@ class TaskStore {
   Result<std::vector<OldKey>, StoreFault> old_idempotency(std::size_t limit,
                                                           Instant from,
                                                           Instant until);
-  // Deletes those of them that still stand for the same task. The number.
+  // Deletes those of them that still stand for the same task and that nobody holds. The number.
+  // Here as in all that forgets: a row that somebody holds waits for a later time, and keeps no
+  // other.
   Result<std::size_t, StoreFault> forget_idempotency(std::span<const OldKey> keys);
 
   // Deletes sessions that have ended, and links of all kinds whose time is over, up to `limit` at a
@@ -189,17 +192,31 @@ class TaskStore {
   // The largest number of a kind: when it is `limit`, there may be more.
   Result<std::size_t, StoreFault> purge_sessions(std::size_t limit);
 
+  // Deletes the rows of workers and of API processes that have said nothing for a day, up to
+  // `limit` of each at a time; the larger number. Whoever still lives comes again.
+  Result<std::size_t, StoreFault> forget_silent(std::size_t limit);
+
+  // When the oldest minute began that is written; nullopt: there is none.
+  Result<std::optional<Instant>, StoreFault> oldest_minute();
+  // Deletes up to `limit` of each kind of rows of minutes that began longer than `age` ago and
+  // before `until`. The larger number.
+  Result<std::size_t, StoreFault> forget_minutes(std::chrono::seconds age,
+                                                 std::size_t limit,
+                                                 Instant until);
+
   // When the oldest task was made of which take_old_outputs() has not told yet, by its id; nullopt:
   // there is none.
   Result<std::optional<Instant>, StoreFault> oldest_output();
   // Marks up to `limit` further tasks created longer than `age` ago, and made before `until`, as
   // having lost their files, and names the files. Call old_outputs_deleted() once they are gone:
-  // until then the same tasks come again. `age` must be longer than a task can be open. A task
-  // whose id says that it is old, but its row that it is not, keeps its file for good: whoever made
-  // its id had a wrong clock.
+  // until then the same tasks come again, but for those up to `after`. `age` must be longer than a
+  // task can be open. A task whose id says that it is old, but its row that it is not, keeps its
+  // file for good: whoever made its id had a wrong clock. A task that somebody holds keeps its
+  // file, and is the first to come again.
   Result<OldOutputs, StoreFault> take_old_outputs(std::chrono::seconds age,
                                                   std::size_t limit,
-                                                  Instant until);
+                                                  Instant until,
+                                                  TaskId after = {});
   Result<Done, StoreFault> old_outputs_deleted(TaskId last);
 
   // When the oldest task was made of which provider calls before its newest are kept, by its id;
@@ -225,11 +242,9 @@ class TaskStore {
                                                 std::size_t limit,
                                                 Instant until);
 
-  // The final tasks with from <= id <= to that were claimed more than once or have no output, by id
-  // and up to `limit`: any other task can have left no file but its output.
-  Result<std::vector<TaskOutput>, StoreFault> doubtful_outputs(TaskId from,
-                                                               TaskId to,
-                                                               std::size_t limit);
+  // The final tasks that were claimed more than once or have no output, by id: any other task can
+  // have left no file but its output. Of the first `limit` tasks of any kind with from <= id <= to.
+  Result<DoubtfulOutputs, StoreFault> doubtful_outputs(TaskId from, TaskId to, std::size_t limit);
 
   // The deleted tasks after `after`, by id and up to `limit`, whose files may still be there; an
   // empty key: it never had one.
@@ -240,8 +255,7 @@ class TaskStore {
   // The database's clock.
   Result<Instant, StoreFault> now();
 
-  // Upserts this worker's row in `workers`, and forgets rows not seen for a day, some at a time.
-  // What operators want of it.
+  // Upserts this worker's row in `workers`. What operators want of it.
   Result<WorkerOrders, StoreFault> report_worker(WorkerId worker,
                                                  const std::string& host,
                                                  int pid,

@@ -1,7 +1,10 @@
 // Which finished tasks lose their files, by age or because their owners delete them, and their old
 // provider calls and claims, and how far that has come; which files are no task's.
 #include <algorithm>
+#include <array>
+#include <set>
 
+#include "common/store/free_rows.h"
 #include "common/store/task_batch.h"
 #include "common/store/task_rows.h"
 #include "common/store/task_store.h"
@@ -9,25 +12,45 @@
 namespace audiogen::store {
 namespace {
 
-// Rows that are kept for as long as somebody may ask what became of their task, by its id.
-struct Kept {
-  std::string_view table, within;  // What tells its rows of one task apart.
-};
-constexpr Kept kCalls{.table = "provider_calls", .within = "n"};
-constexpr Kept kClaims{.table = "past_claims", .within = "epoch"};
+constexpr KeyedTable kTaskRows{.name = "tasks", .key = kRowId};
+constexpr KeyedTable kDeletionRows{.name = "deletions", .key = kRowTaskId};
+// What is kept for as long as somebody may ask what became of a task, by its id: all of it or none.
+constexpr KeyedTable kept_of_tasks(std::string_view table) {
+  return {.name = table, .key = kRowTaskId, .unique = false};
+}
+constexpr KeyedTable kAttemptRows = kept_of_tasks("past_attempts");
+constexpr KeyedTable kCallRows = kept_of_tasks("provider_calls");
+constexpr KeyedTable kClaimRows = kept_of_tasks("past_claims");
 
-std::optional<Instant> oldest(Session& session, const Kept& kept) {
-  Rows rows = session.query(Sql::trusted("SELECT task_id FROM " + std::string(kept.table) +
+std::optional<Instant> oldest(Session& session, const KeyedTable& kept) {
+  Rows rows = session.query(Sql::trusted("SELECT task_id FROM " + std::string(kept.name) +
                                          " FORCE INDEX (PRIMARY) ORDER BY task_id LIMIT 1"));
   return rows.next() ? std::optional(made_at(rows.uuid(1))) : std::nullopt;
 }
 
 // Those of tasks made before then, by their ids.
-std::size_t forget(Session& session, const Kept& kept, Instant before, std::size_t limit) {
-  Sql sql = Sql::trusted("DELETE FROM " + std::string(kept.table) + " WHERE task_id<");
-  sql << TaskId{first_uuid_at(before)};
-  sql.append(Sql::trusted(" ORDER BY task_id, " + std::string(kept.within) + " LIMIT "));
-  return static_cast<std::size_t>(session.execute(sql << limit));
+Sql made_before(Instant before, const KeyedTable& kept) {
+  return Sql::trusted(std::string(kept.name))
+         << " FORCE INDEX (PRIMARY) WHERE task_id<" << TaskId{first_uuid_at(before)}
+         << " ORDER BY task_id";
+}
+
+// Writes that the files of these are gone. Those whom somebody holds are left out.
+std::vector<TaskId> say_deleted(Session& session, const std::set<TaskId>& tasks) {
+  std::vector<TaskId> out;
+  if (tasks.empty()) {
+    return out;
+  }
+  session.transact([&] {
+    Sql from("tasks FORCE INDEX (PRIMARY) WHERE id IN (");
+    list(from, tasks, [&](TaskId task) { from << task; }) << ")";
+    const FreeRows free(session, kTaskRows, from);
+    out = free.ids<TaskId>();
+    free.change(
+        Sql("SET output_deleted_at=COALESCE(output_deleted_at,UTC_TIMESTAMP(6)), "
+            "updated_at=UTC_TIMESTAMP(6)"));
+  });
+  return out;
 }
 
 }  // namespace
@@ -43,7 +66,8 @@ Result<std::optional<Instant>, StoreFault> TaskStore::oldest_output() {
 
 Result<OldOutputs, StoreFault> TaskStore::take_old_outputs(std::chrono::seconds age,
                                                            std::size_t limit,
-                                                           Instant until) {
+                                                           Instant until,
+                                                           TaskId after) {
   return guarded<OldOutputs>("take_old_outputs", [&] {
     OldOutputs out;
     // Ids sort by creation time, so this is a short range of the primary key, whatever the number
@@ -53,27 +77,48 @@ Result<OldOutputs, StoreFault> TaskStore::take_old_outputs(std::chrono::seconds 
     if (!state.next()) {
       return out;
     }
-    const TaskId from = state.id<TaskId>(1);
+    const TaskId from = std::max(state.id<TaskId>(1), after);
     const Instant old = state.time(2) - age;
     const TaskId before{first_uuid_at(std::min(old, until))};
+    struct File {
+      TaskId task;
+      std::string key;
+    };
+    std::vector<File> files;
+    std::set<TaskId> unsaid;  // Of them, those whose tasks do not say yet that they are gone.
     // That range is by the clock of whoever made the ids.
-    Rows rows = session_.query(Sql("SELECT id, output_key, created_at<")
-                               << old << " FROM tasks WHERE id>" << from << " AND id<" << before
-                               << " ORDER BY id LIMIT " << limit);
+    Rows rows = session_.query(
+        Sql("SELECT id, output_key, created_at<")
+        << old << ", output_deleted_at IS NULL FROM tasks FORCE INDEX (PRIMARY) "
+        << "WHERE id>" << from << " AND id<" << before << " ORDER BY id LIMIT " << limit);
+    out.done_to = from;
+    std::vector<TaskId> looked_at;
     while (rows.next()) {
       out.last = rows.id<TaskId>(1);
-      ++out.looked_at;
+      looked_at.push_back(out.last);
       if (rows.i64(3) == 0) {
         ++out.kept;
       } else if (!rows.is_null(2)) {
-        out.keys.push_back(rows.text(2));
+        files.push_back({.task = out.last, .key = rows.text(2)});
+        if (rows.i64(4) != 0) {
+          unsaid.insert(out.last);
+        }
       }
     }
-    if (!out.keys.empty()) {
-      session_.execute(Sql("UPDATE tasks SET output_deleted_at=UTC_TIMESTAMP(6), "
-                           "updated_at=UTC_TIMESTAMP(6) WHERE id>")
-                       << from << " AND id<=" << out.last << " AND created_at<" << old
-                       << " AND output_key IS NOT NULL AND output_deleted_at IS NULL");
+    out.looked_at = looked_at.size();
+    for (const TaskId said : say_deleted(session_, unsaid)) {
+      unsaid.erase(said);
+    }
+    for (File& file : files) {
+      if (!unsaid.contains(file.task)) {
+        out.keys.push_back(std::move(file.key));
+      }
+    }
+    for (const TaskId task : looked_at) {
+      if (unsaid.contains(task)) {
+        break;
+      }
+      out.done_to = task;
     }
     return out;
   });
@@ -88,85 +133,88 @@ Result<Done, StoreFault> TaskStore::old_outputs_deleted(TaskId last) {
 }
 
 Result<std::optional<Instant>, StoreFault> TaskStore::oldest_attempt() {
-  return guarded<std::optional<Instant>>("oldest_attempt", [&] {
-    Rows rows = session_.query(
-        Sql("SELECT task_id FROM past_attempts FORCE INDEX (PRIMARY) WHERE task_id>(SELECT "
-            "attempts_to FROM retention WHERE id=1) ORDER BY task_id LIMIT 1"));
-    return rows.next() ? std::optional(made_at(rows.uuid(1))) : std::nullopt;
-  });
+  return guarded<std::optional<Instant>>("oldest_attempt",
+                                         [&] { return oldest(session_, kAttemptRows); });
 }
 
 Result<std::size_t, StoreFault> TaskStore::forget_attempts(std::chrono::seconds age,
                                                            std::size_t limit,
                                                            Instant until) {
   return guarded<std::size_t>("forget_attempts", [&] {
-    std::uint64_t forgotten = 0;
+    const Instant before = std::min(session_.now() - age, until);
+    std::size_t forgotten = 0;
     session_.transact([&] {
-      forgotten = 0;
-      Rows state =
-          session_.query(Sql("SELECT attempts_to, UTC_TIMESTAMP(6) FROM retention WHERE id=1"));
-      if (!state.next()) {
+      // All of a task's at once: whoever counts its calls takes all of them to be here, or none.
+      const FreeRows old(session_, kAttemptRows, made_before(before, kAttemptRows), limit);
+      forgotten = old.size();
+      if (old.empty()) {
         return;
       }
-      const TaskId from = state.id<TaskId>(1);
-      const TaskId before{first_uuid_at(std::min(state.time(2) - age, until))};
-      Rows rows = session_.query(
-          Sql("SELECT MAX(task_id) FROM (SELECT task_id FROM past_attempts FORCE INDEX (PRIMARY) "
-              "WHERE task_id>")
-          << from << " AND task_id<" << before << " ORDER BY task_id LIMIT " << limit << ") o");
-      if (!rows.next() || rows.is_null(1)) {
-        return;
-      }
-      const TaskId last = rows.id<TaskId>(1);
       // Together: whoever counts the calls of a task goes by how far this has come.
+      const auto tasks = old.ids<TaskId>();
+      const TaskId last = *std::max_element(tasks.begin(), tasks.end());
       session_.later(Sql("UPDATE retention SET attempts_to=")
                      << last << " WHERE id=1 AND attempts_to<" << last);
-      forgotten = session_.execute(Sql("DELETE FROM past_attempts WHERE task_id>")
-                                   << from << " AND task_id<=" << last);
+      old.forget();
     });
-    return static_cast<std::size_t>(forgotten);
+    return forgotten;
   });
 }
 
 Result<std::optional<Instant>, StoreFault> TaskStore::oldest_call() {
-  return guarded<std::optional<Instant>>("oldest_call", [&] { return oldest(session_, kCalls); });
+  return guarded<std::optional<Instant>>("oldest_call",
+                                         [&] { return oldest(session_, kCallRows); });
 }
 
 Result<std::size_t, StoreFault> TaskStore::forget_calls(std::chrono::seconds age,
                                                         std::size_t limit,
                                                         Instant until) {
   return guarded<std::size_t>("forget_calls", [&] {
-    return forget(session_, kCalls, std::min(session_.now() - age, until), limit);
+    return forget_free(
+        session_, kCallRows, made_before(std::min(session_.now() - age, until), kCallRows), limit);
   });
 }
 
 Result<std::optional<Instant>, StoreFault> TaskStore::oldest_claim() {
-  return guarded<std::optional<Instant>>("oldest_claim", [&] { return oldest(session_, kClaims); });
+  return guarded<std::optional<Instant>>("oldest_claim",
+                                         [&] { return oldest(session_, kClaimRows); });
 }
 
 Result<std::size_t, StoreFault> TaskStore::forget_claims(std::chrono::seconds age,
                                                          std::size_t limit,
                                                          Instant until) {
   return guarded<std::size_t>("forget_claims", [&] {
-    return forget(session_, kClaims, std::min(session_.now() - age, until), limit);
+    return forget_free(session_,
+                       kClaimRows,
+                       made_before(std::min(session_.now() - age, until), kClaimRows),
+                       limit);
   });
 }
 
-Result<std::vector<TaskOutput>, StoreFault> TaskStore::doubtful_outputs(TaskId from,
-                                                                        TaskId to,
-                                                                        std::size_t limit) {
-  return guarded<std::vector<TaskOutput>>("doubtful_outputs", [&] {
-    std::vector<TaskOutput> out;
+Result<DoubtfulOutputs, StoreFault> TaskStore::doubtful_outputs(TaskId from,
+                                                                TaskId to,
+                                                                std::size_t limit) {
+  return guarded<DoubtfulOutputs>("doubtful_outputs", [&] {
+    DoubtfulOutputs out;
+    Rows part = session_.query(
+        Sql("SELECT COUNT(*), MAX(id) FROM (SELECT id FROM tasks FORCE INDEX (PRIMARY) WHERE id>=")
+        << from << " AND id<=" << to << " ORDER BY id LIMIT " << limit << ") t");
+    if (!part.next() || part.u64(1) == 0) {
+      return out;
+    }
+    const auto last = part.id<TaskId>(2);
+    if (part.u64(1) == limit && last < to) {
+      out.last = last;
+    }
     // Every claim after the first has an epoch above 1. Final only: an open task's output, just
     // written, is not yet named here.
     Rows rows = session_.query(Sql("SELECT id, output_key FROM tasks FORCE INDEX (PRIMARY) WHERE "
                                    "id>=")
-                               << from << " AND id<=" << to
+                               << from << " AND id<=" << last
                                << " AND charged IS NOT NULL AND (epoch>1 OR output_key IS NULL) "
-                                  "ORDER BY id LIMIT "
-                               << limit);
+                                  "ORDER BY id");
     while (rows.next()) {
-      out.push_back({.task = rows.id<TaskId>(1), .key = rows.is_null(2) ? "" : rows.text(2)});
+      out.tasks.push_back({.task = rows.id<TaskId>(1), .key = rows.is_null(2) ? "" : rows.text(2)});
     }
     return out;
   });
@@ -192,9 +240,9 @@ Result<std::vector<TaskOutput>, StoreFault> TaskStore::deletions(TaskId after, s
 Result<Done, StoreFault> TaskStore::deletions_done(std::span<const TaskId> tasks) {
   return guarded<Done>("deletions_done", [&] {
     if (!tasks.empty()) {
-      Sql sql("DELETE FROM deletions WHERE task_id IN (");
-      list(sql, tasks, [&](TaskId task) { sql << task; }) << ")";
-      session_.execute(sql);
+      Sql from("deletions FORCE INDEX (PRIMARY) WHERE task_id IN (");
+      list(from, tasks, [&](TaskId task) { from << task; }) << ")";
+      forget_free(session_, kDeletionRows, from);
     }
     return Done{};
   });

@@ -1,11 +1,18 @@
 // What polled providers gave for calls under way.
+#include <array>
 #include <unordered_map>
 
+#include "common/store/free_rows.h"
 #include "common/store/task_batch.h"
 #include "common/store/task_rows.h"
 #include "common/store/task_store.h"
 
 namespace audiogen::store {
+namespace {
+
+constexpr KeyedTable kTicketRows{.name = "tickets", .key = kRowTaskId};
+
+}  // namespace
 
 Batch<TicketOutcome> TaskStore::tickets(std::span<const TicketCommand> commands) {
   using Kind = TicketCommand::Kind;
@@ -70,9 +77,11 @@ Batch<TicketOutcome> TaskStore::tickets(std::span<const TicketCommand> commands)
 Result<std::size_t, StoreFault> TaskStore::forget_tickets(std::chrono::seconds age,
                                                           std::size_t limit) {
   return guarded<std::size_t>("forget_tickets", [&] {
-    return static_cast<std::size_t>(session_.execute(Sql("DELETE FROM tickets WHERE created_at<")
-                                                     << session_.now() - age << " ORDER BY "
-                                                     << "created_at LIMIT " << limit));
+    return forget_free(session_,
+                       kTicketRows,
+                       Sql("tickets FORCE INDEX (k_age) WHERE created_at<")
+                           << session_.now() - age << " ORDER BY created_at",
+                       limit);
   });
 }
 

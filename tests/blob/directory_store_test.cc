@@ -127,7 +127,10 @@ class DirectoryStoreTest : public testing::Test {
   }
   std::vector<std::string> keys(const BlobSlot& slot) const {
     std::vector<std::string> out;
-    EXPECT_TRUE(store_->for_each(slot, [&](const std::string& key) { out.push_back(key); }));
+    EXPECT_TRUE(store_->for_each(slot, [&](const std::string& key) {
+      out.push_back(key);
+      return true;
+    }));
     return out;
   }
 
@@ -632,7 +635,7 @@ TEST_F(Slots, ShowNoBlobThatAProviderMade) {
 TEST_F(Slots, SayWhenASegmentCannotBeOpened) {
   const std::string key = put();
   fs::create_symlink("/etc/passwd", path_of(key).substr(0, path_of(key).size() - 3) + "_.2");
-  const auto seen = store_->for_each({"01m7z5", {}}, [](const std::string&) {});
+  const auto seen = store_->for_each({"01m7z5", {}}, [](const std::string&) { return true; });
   ASSERT_FALSE(seen);
   EXPECT_THAT(seen.error().message, HasSubstr("blob store: open: "));
 }

@@ -20,6 +20,9 @@ constexpr char kNumbers[] =
 constexpr std::int64_t kMany = 10'000;
 // What a statement reads beside its rows: the ends of a range, a look for the next one.
 constexpr std::int64_t kSome = 20;
+// How often a row is read that is deleted: to be locked, to be found again and to be deleted. Where
+// it is known by what others may have as well, to be counted, too.
+constexpr std::int64_t kReads = 3, kReadsOfMany = 5;
 
 class Growth : public TaskStoreTest {
  protected:
@@ -73,18 +76,11 @@ TEST_F(Growth, SilentProcessesGoSomeAtATime) {
        id(hours(30)) + ",REPEAT('a',16),UTC_TIMESTAMP(6) - INTERVAL 25 HOUR");
   fill("api_processes (id, unsent_from, seen_at)",
        id(hours(1)) + ",REPEAT('a',16),UTC_TIMESTAMP(6)");
-  const WorkerId worker = WorkerId::make();
-  must(store_.report_worker(worker, "host", 1, {}));
-  const Spent workers =
-      spent("workers", [&] { must(store_.report_worker(worker, "host", 1, {})); });
-  EXPECT_EQ(workers.deleted, 100);
-  EXPECT_LE(workers.read, 3 * 100 + kSome);
-  const ApiId api = ApiId::make();
-  must(store_.report_api(api, TaskId::make()));
-  const Spent processes =
-      spent("api_processes", [&] { must(store_.report_api(api, TaskId::make())); });
-  EXPECT_EQ(processes.deleted, 100);
-  EXPECT_LE(processes.read, 3 * 100 + kSome);
+  for (const char* table : {"workers", "api_processes"}) {
+    const Spent pass = spent(table, [&] { EXPECT_EQ(must(store_.forget_silent(100)), 100U); });
+    EXPECT_EQ(pass.deleted, 100) << table;
+    EXPECT_LE(pass.read, kReads * 100 + kSome) << table;
+  }
 }
 
 TEST_F(Growth, OldProviderCallsGoSomeAtATimeAndTheirTasksStay) {
@@ -97,7 +93,7 @@ TEST_F(Growth, OldProviderCallsGoSomeAtATimeAndTheirTasksStay) {
     EXPECT_EQ(must(store_.forget_attempts(days(90), 500, until)), 500U);
   });
   EXPECT_EQ(pass.deleted, 500);
-  EXPECT_LE(pass.read, 2 * 500 + kSome);
+  EXPECT_LE(pass.read, kReadsOfMany * 500 + kSome);
   // And no more than what is old, in the end.
   EXPECT_EQ(worker::purge_attempts(store_, days(90), [](auto) { return false; }),
             static_cast<std::size_t>(kMany) - 500);
@@ -127,7 +123,7 @@ TEST_F(Growth, RecordsOfCallsGoSomeAtATime) {
   const Spent pass = spent(
       "provider_calls", [&] { EXPECT_EQ(must(store_.forget_calls(days(90), 500, until)), 500U); });
   EXPECT_EQ(pass.deleted, 500);
-  EXPECT_LE(pass.read, 500 + kSome);
+  EXPECT_LE(pass.read, kReadsOfMany * 500 + kSome);
   EXPECT_EQ(worker::purge_calls(store_, days(90), [](auto) { return false; }),
             static_cast<std::size_t>(kMany) - 500);
   EXPECT_EQ(count("provider_calls"), kMany) << "no more than what is old";
@@ -142,7 +138,7 @@ TEST_F(Growth, ClaimsThatAreOverGoSomeAtATime) {
   const Spent pass = spent(
       "past_claims", [&] { EXPECT_EQ(must(store_.forget_claims(days(90), 500, until)), 500U); });
   EXPECT_EQ(pass.deleted, 500);
-  EXPECT_LE(pass.read, 500 + kSome);
+  EXPECT_LE(pass.read, kReadsOfMany * 500 + kSome);
   EXPECT_EQ(worker::purge_claims(store_, days(90), [](auto) { return false; }),
             static_cast<std::size_t>(kMany) - 500);
   EXPECT_EQ(count("past_claims"), kMany) << "no more than what is old";
@@ -169,7 +165,7 @@ TEST_F(Growth, OldKeysGoSomeAtATime) {
     EXPECT_EQ(must(store_.forget_idempotency(old)), 500U);
   });
   EXPECT_EQ(pass.deleted, 500);
-  EXPECT_LE(pass.read, 3 * 500 + kSome);
+  EXPECT_LE(pass.read, (2 + kReads) * 500 + kSome);
 }
 
 TEST_F(Growth, TicketsGoSomeAtATime) {
@@ -180,7 +176,7 @@ TEST_F(Growth, TicketsGoSomeAtATime) {
   const Spent pass =
       spent("tickets", [&] { EXPECT_EQ(must(store_.forget_tickets(hours(1), 500)), 500U); });
   EXPECT_EQ(pass.deleted, 500);
-  EXPECT_LE(pass.read, 500 + kSome);
+  EXPECT_LE(pass.read, kReads * 500 + kSome);
 }
 
 TEST_F(Growth, SessionsAndLinksGoSomeAtATime) {
@@ -199,15 +195,15 @@ TEST_F(Growth, SessionsAndLinksGoSomeAtATime) {
     fill("mail_changes (user_id, token_hash, email, expires_at)",
          id(ago) + ",CONCAT('" + kind + "',LPAD(n,31,'0')),'e'," + at);
   };
-  fill_all("o", "UTC_TIMESTAMP(6) - INTERVAL 40 DAY", days(40));
-  fill_all("n", "UTC_TIMESTAMP(6) + INTERVAL 1 DAY", hours(0));
+  fill_all("o", "UTC_TIMESTAMP(6) - INTERVAL 40 DAY - INTERVAL n SECOND", days(40));
+  fill_all("n", "UTC_TIMESTAMP(6) + INTERVAL 1 DAY + INTERVAL n SECOND", hours(0));
   for (const char* table :
        {"sessions", "login_links", "used_challenges", "sign_ups", "mail_changes"}) {
     const Spent pass = spent(table, [&] { must(store_.purge_sessions(100)); });
     // Sessions by two rules: what nobody used, and what is old.
     const std::int64_t rules = std::string(table) == "sessions" ? 2 : 1;
     EXPECT_EQ(pass.deleted, rules * 100) << table;
-    EXPECT_LE(pass.read, rules * 100 + kSome) << table;
+    EXPECT_LE(pass.read, rules * kReadsOfMany * 100 + kSome) << table;
   }
 }
 

@@ -291,6 +291,45 @@ TEST_F(ChoresTest, DeleteNothingMoreFromWhenAClockIsSet) {
   EXPECT_EQ(links(), 0);
 }
 
+// To say that one is there deletes nobody else.
+TEST_F(ChoresTest, NoProcessOrMinuteIsForgottenWhileTheClocksDiffer) {
+  const WorkerId frozen = WorkerId::make();
+  const ApiId api = ApiId::make();
+  must(store_.report_worker(frozen, "h", 1, {}));
+  must(store_.report_api(api, TaskId::make()));
+  for (const char* table : {"workers", "api_processes"}) {
+    db_.execute(Sql::trusted("UPDATE " + std::string(table) +
+                             " SET seen_at=UTC_TIMESTAMP(6) - INTERVAL 25 HOUR"));
+  }
+  db_.execute(
+      Sql("INSERT INTO service_minutes (starts_at, arrivals, arrivals_exact) VALUES "
+          "('2020-01-01',1,1)"));
+  const auto rows = [&] {
+    return db_.number(
+        Sql("SELECT (SELECT COUNT(*) FROM workers)+(SELECT COUNT(*) FROM api_processes)+(SELECT "
+            "COUNT(*) FROM service_minutes)"));
+  };
+  std::chrono::microseconds wall = -days(40);
+  TaskStore store(db_.url(), ahead(wall));
+  must(store.report_worker(WorkerId::make(), "h", 2, {}));
+  must(store.report_api(ApiId::make(), TaskId::make()));
+  worker::Chores chores(*blobs_, days(30));
+  EXPECT_FALSE(chores.run(store, never));
+  EXPECT_EQ(rows(), 5);
+  worker::Chores others(*blobs_, days(30));
+  EXPECT_TRUE(others.run(store_, never)) << "of a worker whose clock is right";
+  EXPECT_EQ(rows(), 2);
+}
+
+TEST_F(ChoresTest, ARunForgetsADaysMinutesAtMost) {
+  db_.execute(
+      Sql("INSERT INTO service_minutes (starts_at, arrivals, arrivals_exact) VALUES "
+          "('2020-01-01',1,1),('2020-01-01 23:00:00',1,1),('2020-01-03',1,1)"));
+  EXPECT_EQ(worker::purge_minutes(store_, never), 2U);
+  EXPECT_EQ(worker::purge_minutes(store_, never), 1U);
+  EXPECT_EQ(worker::purge_minutes(store_, never), 0U);
+}
+
 TEST_F(ChoresTest, ARunForgetsADaysKeysAtMost) {
   keep_keys(600, days(30));
   keep_keys(600, days(30) - std::chrono::hours(23));
@@ -333,6 +372,195 @@ TEST_F(ChoresTest, AJanitorEndsInTheMiddleOfManyKeys) {
   ASSERT_TRUE(test::eventually(std::chrono::seconds(30), [&] { return keys() < kMany; }));
   janitor.stop();
   EXPECT_GT(keys(), 0);
+}
+
+// One row of what is to be forgotten is held: by an operator, or by somebody who stands still.
+class HeldRows : public ChoresTest {
+ protected:
+  // Makes three rows, n from 1 to 3; `second` is the second one. While it is held, `forget` is to
+  // leave that one and no other.
+  void expect_no_other_stays(const std::string& into,
+                             const std::string& values,
+                             const std::string& second,
+                             const std::function<void()>& forget) {
+    SCOPED_TRACE(into);
+    const std::string table = into.substr(0, into.find(' '));
+    const auto rows = [&] { return db_.number(Sql::trusted("SELECT COUNT(*) FROM " + table)); };
+    ASSERT_EQ(rows(), 0);
+    db_.execute(Sql::trusted("INSERT INTO " + into + " SELECT " + values +
+                             " FROM (SELECT 1 AS n UNION ALL SELECT 2 UNION ALL SELECT 3) s"));
+    RowHolder holder(db_.url(), Sql::trusted("SELECT 1 FROM " + table + " WHERE " + second));
+    forget();
+    EXPECT_EQ(rows(), 1);
+    holder.release();
+    forget();
+    EXPECT_EQ(rows(), 0);
+  }
+  // Of so many days ago.
+  static std::string id(int days_ago, const std::string& n = "n") {
+    Sql sql;
+    sql << first_uuid_at(std::chrono::floor<Instant::duration>(std::chrono::system_clock::now()) -
+                         days(days_ago));
+    return "CONCAT(LEFT(" + sql.text() + ",8),LPAD(" + n + ",8,'0'))";
+  }
+};
+
+TEST_F(HeldRows, KeepNoOtherSessionOrLink) {
+  const auto purge = [&] { must(store_.purge_sessions(100)); };
+  Sql user;
+  user << user_;
+  const std::string hash = "CONCAT('h',LPAD(n,31,'0'))", second = "CONCAT('h',LPAD(2,31,'0'))";
+  const std::string then = "UTC_TIMESTAMP(6) - INTERVAL 40*24*60+n MINUTE";
+  for (const std::string& seen : {then, std::string("UTC_TIMESTAMP(6)")}) {
+    expect_no_other_stays(
+        "sessions (id, user_id, token_hash, created_at, last_seen_at, user_agent, address)",
+        id(40) + "," + user.text() + "," + hash + "," + then + "," + seen + ",'',''",
+        "id=" + id(40, "2"),
+        purge);
+  }
+  expect_no_other_stays("login_links (token_hash, user_id, expires_at)",
+                        hash + "," + user.text() + "," + then,
+                        "token_hash=" + second,
+                        purge);
+  expect_no_other_stays("used_challenges (challenge_hash, expires_at)",
+                        hash + "," + then,
+                        "challenge_hash=" + second,
+                        purge);
+  expect_no_other_stays("sign_ups (token_hash, email, invited, expires_at)",
+                        hash + ",'e',0," + then,
+                        "token_hash=" + second,
+                        purge);
+  expect_no_other_stays("mail_changes (user_id, token_hash, email, expires_at)",
+                        id(40) + "," + hash + ",'e'," + then,
+                        "user_id=" + id(40, "2"),
+                        purge);
+}
+
+// Who forgets them knows them by their end alone.
+TEST_F(HeldRows, WaitTogetherWhereLinksEndAtTheSameInstant) {
+  const auto links = [&] { return db_.number(Sql("SELECT COUNT(*) FROM sign_ups")); };
+  db_.execute(
+      Sql("INSERT INTO sign_ups (token_hash, email, invited, expires_at) VALUES "
+          "(REPEAT('a',32),'e',0,'2020-01-01'),(REPEAT('b',32),'e',0,'2020-01-01'),"
+          "(REPEAT('c',32),'e',0,'2020-01-02')"));
+  RowHolder holder(db_.url(), Sql("SELECT 1 FROM sign_ups WHERE token_hash=REPEAT('a',32)"));
+  must(store_.purge_sessions(100));
+  EXPECT_EQ(links(), 2);
+  holder.release();
+  must(store_.purge_sessions(1));
+  EXPECT_EQ(links(), 0);
+}
+
+TEST_F(HeldRows, KeepNoOtherOfATask) {
+  const Instant now = must(store_.now());
+  Session session(db_.url());
+  expect_no_other_stays("tickets (task_id, n, provider, ticket, created_at)",
+                        id(1) + ",1,'p','t',UTC_TIMESTAMP(6) - INTERVAL 2 HOUR",
+                        "task_id=" + id(1, "2"),
+                        [&] { must(store_.forget_tickets(std::chrono::hours(1), 100)); });
+  expect_no_other_stays("provider_calls (task_id, n, provider, outcome, sent_at)",
+                        id(100) + ",1,'p',1,UTC_TIMESTAMP(6)",
+                        "task_id=" + id(100, "2"),
+                        [&] { must(store_.forget_calls(days(90), 100, now)); });
+  expect_no_other_stays("past_claims (task_id, epoch, worker, claimed_at, ended_at, ended_as)",
+                        id(100) + ",1,REPEAT('w',16),UTC_TIMESTAMP(6),UTC_TIMESTAMP(6),3",
+                        "task_id=" + id(100, "2"),
+                        [&] { must(store_.forget_claims(days(90), 100, now)); });
+  expect_no_other_stays("past_attempts (task_id, n, epoch, provider, state, started_at, ended_at)",
+                        id(100) + ",1,1,'p',3,UTC_TIMESTAMP(6),UTC_TIMESTAMP(6)",
+                        "task_id=" + id(100, "2"),
+                        [&] { must(store_.forget_attempts(days(90), 100, now)); });
+  expect_no_other_stays(
+      "deletions (task_id, deleted_at)", id(1) + ",UTC_TIMESTAMP(6)", "task_id=" + id(1, "2"), [&] {
+        std::vector<TaskId> tasks;
+        Rows rows = session.query(Sql("SELECT task_id FROM deletions"));
+        while (rows.next()) {
+          tasks.push_back(rows.id<TaskId>(1));
+        }
+        must(store_.deletions_done(tasks));
+      });
+}
+
+// Whoever counts a task's calls takes all of them to be there, or none.
+TEST_F(HeldRows, KeepAllOfTheirTask) {
+  Sql held, other;
+  held << TaskId{first_uuid_at(must(store_.now()) - days(100) - std::chrono::hours(1))};
+  other << TaskId{first_uuid_at(must(store_.now()) - days(100))};
+  for (const std::string& task : {held.text(), other.text()}) {
+    db_.execute(Sql::trusted(
+        "INSERT INTO past_attempts (task_id, n, epoch, provider, state, started_at) SELECT " +
+        task + ",k,1,'p',3,UTC_TIMESTAMP(6) FROM (SELECT 1 AS k UNION ALL SELECT 2) t"));
+  }
+  RowHolder holder(
+      db_.url(), Sql::trusted("SELECT 1 FROM past_attempts WHERE n=2 AND task_id=" + held.text()));
+  EXPECT_EQ(worker::purge_attempts(store_, days(90), never), 2U);
+  EXPECT_EQ(
+      db_.number(Sql::trusted("SELECT COUNT(*) FROM past_attempts WHERE task_id=" + held.text())),
+      2);
+  holder.release();
+  EXPECT_EQ(worker::purge_attempts(store_, days(90), never), 2U);
+}
+
+TEST_F(HeldRows, KeepNoOtherIdempotencyKey) {
+  keep_keys(3, days(8));
+  RowHolder holder(db_.url(),
+                   Sql("SELECT 1 FROM idempotency WHERE idem_key='192-1' AND user_id=") << user_);
+  EXPECT_EQ(worker::purge_keys(store_, never), 2U);
+  EXPECT_EQ(keys(), 1);
+  holder.release();
+  EXPECT_EQ(worker::purge_keys(store_, never), 1U);
+}
+
+TEST_F(HeldRows, KeepNoOtherProcessOrMinute) {
+  const auto forget_silent = [&] { must(store_.forget_silent(100)); };
+  expect_no_other_stays("workers (id, host, pid, in_flight, status, started_at, seen_at)",
+                        id(2) + ",'h',1,0,'{}',UTC_TIMESTAMP(6),UTC_TIMESTAMP(6) - INTERVAL 2 DAY",
+                        "id=" + id(2, "2"),
+                        forget_silent);
+  expect_no_other_stays("api_processes (id, unsent_from, seen_at)",
+                        id(2) + ",REPEAT('a',16),UTC_TIMESTAMP(6) - INTERVAL 2 DAY",
+                        "id=" + id(2, "2"),
+                        forget_silent);
+  const auto forget_minutes = [&] {
+    must(store_.forget_minutes(days(30), 100, must(store_.now())));
+  };
+  expect_no_other_stays("service_minutes (starts_at, arrivals, arrivals_exact)",
+                        "'2020-01-01' + INTERVAL n MINUTE,1,1",
+                        "starts_at='2020-01-01 00:02:00'",
+                        forget_minutes);
+  expect_no_other_stays("service_minute_failures (starts_at, code, provider, tasks)",
+                        "'2020-01-01' + INTERVAL n MINUTE,'code','',1",
+                        "starts_at='2020-01-01 00:02:00'",
+                        forget_minutes);
+}
+
+TEST_F(HeldRows, ATaskThatIsHeldKeepsItsOwnFile) {
+  const TaskId held = finished(days(40) + std::chrono::hours(1)), other = finished(days(40));
+  RowHolder holder(db_.url(), row_of_task(held));
+  EXPECT_EQ(delete_old(*blobs_), 1U);
+  EXPECT_TRUE(find(other, user_)->output_deleted_at);
+  EXPECT_FALSE(find(held, user_)->output_deleted_at);
+  const auto stays = *blobs_->read(find(held, user_)->output_key);
+  ASSERT_TRUE(stays) << "its task does not say yet that it is gone";
+  ::close(stays->fd);
+  holder.release();
+  delete_old(*blobs_);
+  EXPECT_TRUE(find(held, user_)->output_deleted_at);
+  EXPECT_FALSE(*blobs_->read(find(held, user_)->output_key));
+  EXPECT_EQ(must(take_old(10)).looked_at, 0U) << "that was all";
+}
+
+TEST_F(HeldRows, WhatIsBehindAHeldTaskIsTakenInTheSameRun) {
+  const TaskId held = finished(days(40) + std::chrono::hours(1)), other = finished(days(40));
+  RowHolder holder(db_.url(), row_of_task(held));
+  const auto first = must(take_old(1));
+  EXPECT_EQ(first.last, held);
+  EXPECT_LT(first.done_to, held) << "so far everything is done";
+  EXPECT_TRUE(first.keys.empty());
+  const auto second = must(store_.take_old_outputs(days(30), 1, must(store_.now()), first.last));
+  EXPECT_EQ(second.last, other);
+  EXPECT_EQ(second.keys.size(), 1U);
+  holder.release();
 }
 
 class Deletions : public Retention {
@@ -541,8 +769,15 @@ class Orphans : public Retention {
     }
     return file.has_value();
   }
-  std::size_t delete_orphans(int slots = 1000) {
-    return worker::delete_orphans(store_, *blobs_, [&] { return slots-- == 0; });
+  std::size_t delete_orphans() {
+    return worker::delete_orphans(store_, *blobs_, [] { return false; });
+  }
+  // Until one of them is gone.
+  std::size_t delete_one_of(const std::vector<std::string>& orphans) {
+    return worker::delete_orphans(store_, *blobs_, [&] {
+      return !std::all_of(
+          orphans.begin(), orphans.end(), [&](const std::string& key) { return exists(key); });
+    });
   }
 };
 
@@ -640,13 +875,46 @@ TEST_F(Orphans, AClockThatWasOffByDaysIsLeftAlone) {
 }
 
 TEST_F(Orphans, AnInterruptedRunGoesOn) {
+  std::vector<std::string> orphans;
   for (int i = 0; i < 3; ++i) {
-    orphan(kOld + std::chrono::hours(i));
+    orphans.push_back(orphan(kOld + std::chrono::hours(i)));
   }
-  EXPECT_EQ(delete_orphans(1), 1U);
-  EXPECT_EQ(delete_orphans(0), 0U);
+  EXPECT_EQ(delete_one_of(orphans), 1U);
+  EXPECT_EQ(delete_one_of(orphans), 0U);
   blobs_ = open_blobs();
   EXPECT_EQ(delete_orphans(), 2U);
+}
+
+// However many there are in a slot: SIGTERM waits for one file.
+TEST_F(Orphans, AFileIsTheLastOfARunThatIsToEnd) {
+  std::vector<std::string> orphans(5);
+  for (std::string& key : orphans) {
+    key = orphan(kOld);
+  }
+  EXPECT_EQ(delete_one_of(orphans), 1U);
+  EXPECT_EQ(delete_orphans(), 4U) << "its slot does not count as looked at";
+}
+
+// What is looked at by one statement is bounded, whatever is doubtful of it.
+TEST_F(Orphans, TasksAreLookedAtSomeAtATime) {
+  std::vector<TaskId> tasks;
+  for (int i = 0; i < 5; ++i) {
+    tasks.push_back(created(kOld));
+  }
+  std::sort(tasks.begin(), tasks.end());
+  must(store_.cancel(tasks[4]));
+  std::optional<TaskId> from = tasks.front();
+  std::size_t looks = 0;
+  std::vector<TaskId> doubtful;
+  for (; from && looks < 10; ++looks) {
+    const auto part = must(store_.doubtful_outputs(*from, tasks.back(), 3));
+    for (const TaskOutput& output : part.tasks) {
+      doubtful.push_back(output.task);
+    }
+    from = part.last;
+  }
+  EXPECT_EQ(looks, 2U);
+  EXPECT_THAT(doubtful, testing::ElementsAre(tasks[4]));
 }
 
 TEST_F(Orphans, ADatabaseThatIsAwayLosesNoSlot) {

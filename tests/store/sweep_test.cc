@@ -880,6 +880,7 @@ TEST_F(HintedTest, ReportsAreForgottenAfterADay) {
   EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM api_processes")), 1);
   let_fall_silent(old, 25 * 3600);
   must(store_.report_api(ApiId::make(), TaskId{}));
+  EXPECT_EQ(must(store_.forget_silent(100)), 1U);
   EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM api_processes")), 1);
 }
 

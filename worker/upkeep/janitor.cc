@@ -11,6 +11,8 @@
 #include "common/base/occasionally.h"
 #include "common/blob/blob_errors.h"
 #include "common/blob/blob_key.h"
+#include "common/store/service_minutes.h"
+#include "worker/upkeep/rest.h"
 
 namespace audiogen::worker {
 namespace {
@@ -37,6 +39,7 @@ constexpr std::size_t kDeleteBatch = 100;  // Files; what an interrupted run rep
 constexpr auto kOrphanAge = std::chrono::hours(24);
 constexpr std::size_t kSlotsARun = 32;  // 9 h of segments.
 constexpr std::size_t kDoubtfulBatch = 10'000;
+constexpr std::size_t kLookedAt = 20'000;  // Tasks, by one statement: a small part of a second.
 // A file is not served any more once its task is past its retention; it goes when nobody can still
 // be reading it.
 constexpr auto kReadersGrace = std::chrono::hours(1);
@@ -50,23 +53,28 @@ struct TaskRange {
 
 // The tasks whose blobs lie in `slot`. Nullopt: there are none. Not those of an API whose clock was
 // off by a day: the range would be far too long to look at.
-Result<std::optional<TaskRange>> tasks_in(const DirectoryStore& blobs, const BlobSlot& slot) {
+Result<std::optional<TaskRange>> tasks_in(const DirectoryStore& blobs,
+                                          const BlobSlot& slot,
+                                          const std::function<bool()>& stopping) {
   std::optional<TaskRange> out;
   const auto seen = blobs.for_each(slot, [&](const std::string& key) {
     const TaskId task = blob_task(key);
-    if (std::chrono::abs(made_at(task.uuid) - slot.begin) > kTaskAgeMax) {
-      return;
+    if (std::chrono::abs(made_at(task.uuid) - slot.begin) <= kTaskAgeMax) {
+      out = out ? TaskRange{std::min(out->first, task), std::max(out->last, task)}
+                : TaskRange{task, task};
     }
-    out = out ? TaskRange{std::min(out->first, task), std::max(out->last, task)}
-              : TaskRange{task, task};
+    return !stopping();
   });
   return seen ? Result<std::optional<TaskRange>>(out) : seen.error();
 }
 
-// Removes the blobs in `slot` that are of one of `tasks`, sorted, and not its output. The number.
-Result<std::size_t> remove_orphans(DirectoryStore& blobs,
-                                   const BlobSlot& slot,
-                                   const std::vector<store::TaskOutput>& tasks) {
+// Removes the blobs in `slot` that are of one of `tasks`, sorted, and not its output. Adds the
+// number to `count`.
+Result<Done> remove_orphans(DirectoryStore& blobs,
+                            const BlobSlot& slot,
+                            const std::vector<store::TaskOutput>& tasks,
+                            const std::function<bool()>& stopping,
+                            std::size_t& count) {
   std::vector<std::string> orphans;
   const auto seen = blobs.for_each(slot, [&](const std::string& key) {
     const TaskId task = blob_task(key);
@@ -77,16 +85,22 @@ Result<std::size_t> remove_orphans(DirectoryStore& blobs,
     if (it != tasks.end() && it->task == task && it->key != key) {
       orphans.push_back(key);
     }
+    return !stopping();
   });
   if (!seen) {
     return seen.error();
   }
   for (const std::string& key : orphans) {
+    if (stopping()) {
+      break;
+    }
     if (const auto removed = counted(BlobOp::kRemove, blobs.remove(key)); !removed) {
       return removed.error();
     }
+    ++count;
+    orphans_deleted.Increment();
   }
-  return orphans.size();
+  return Done{};
 }
 
 // Deletes what the tasks of a slot left besides their output, and counts it. A blob of a task that
@@ -95,34 +109,36 @@ Result<std::size_t> remove_orphans(DirectoryStore& blobs,
 bool delete_orphans_of(const BlobSlot& slot,
                        store::TaskStore& store,
                        DirectoryStore& blobs,
+                       const std::function<bool()>& stopping,
                        std::size_t& count) {
   const auto failed = [](const Error& error) {
     log::error("files of no task could not be deleted", {{"why", error.message}});
     return false;
   };
-  const auto range = tasks_in(blobs, slot);
+  const auto range = tasks_in(blobs, slot, stopping);
   if (!range) {
     return failed(range.error());
   }
-  if (!*range) {
-    return true;
-  }
-  for (TaskId from = (*range)->first;;) {
-    const auto tasks = store.doubtful_outputs(from, (*range)->last, kDoubtfulBatch);
-    if (!tasks) {
+  std::optional<TaskId> from = *range ? std::optional((*range)->first) : std::nullopt;
+  std::vector<store::TaskOutput> doubtful;
+  while (from && !stopping()) {
+    const auto more = store.doubtful_outputs(*from, (*range)->last, kLookedAt);
+    if (!more) {
       return false;
     }
-    const auto removed = remove_orphans(blobs, slot, *tasks);
-    if (!removed) {
+    doubtful.insert(doubtful.end(), more->tasks.begin(), more->tasks.end());
+    from = more->last;  // Comes again, which does no harm.
+    // The blobs of a slot are gone through once for all of them, or for many.
+    if (doubtful.empty() || (from && doubtful.size() < kDoubtfulBatch)) {
+      continue;
+    }
+    if (const auto removed = remove_orphans(blobs, slot, doubtful, stopping, count); !removed) {
       return failed(removed.error());
     }
-    count += *removed;
-    orphans_deleted.Increment(static_cast<double>(*removed));
-    if (tasks->size() < kDoubtfulBatch) {
-      return true;
-    }
-    from = tasks->back().task;  // Comes again, which does no harm.
+    doubtful.clear();
   }
+  // What has just begun to stop may have cut the last of these short.
+  return !stopping();
 }
 
 // Purges as much as there is by `step`, which says how many it deleted of at most kPurgeBatch, or
@@ -183,7 +199,8 @@ std::size_t purge_keys(store::TaskStore& store, const Rest& rest) {
       return std::nullopt;
     }
     const auto forgotten = store.forget_idempotency(*old);
-    if (!forgotten) {
+    // Where all are held, and were first used at once, the same would come again.
+    if (!forgotten || (*forgotten == 0 && from == old->back().used_at)) {
       return std::nullopt;
     }
     from = old->back().used_at;
@@ -210,6 +227,13 @@ std::size_t purge_claims(store::TaskStore& store, std::chrono::seconds age, cons
       store, {Chore::kClaims, &TaskStore::oldest_claim, &TaskStore::forget_claims}, age, rest);
 }
 
+std::size_t purge_minutes(store::TaskStore& store, const Rest& rest) {
+  return purge_kept(store,
+                    {Chore::kOldMinutes, &TaskStore::oldest_minute, &TaskStore::forget_minutes},
+                    store::kMinutesKept,
+                    rest);
+}
+
 std::size_t delete_old_outputs(store::TaskStore& store,
                                BlobStore& blobs,
                                std::chrono::seconds age,
@@ -220,12 +244,15 @@ std::size_t delete_old_outputs(store::TaskStore& store,
     return count;
   }
   const Instant until = **oldest + kDeletedARun;
+  TaskId after;
+  // Behind a task that somebody holds the files go, but what is marked as done ends before it.
+  bool marks = true;
   for (;;) {
     const auto turn = store.take_turn(Chore::kOutputs);
     if (!turn || !*turn || stopping()) {
       return count;
     }
-    const auto old = store.take_old_outputs(age, kDeleteBatch, until);
+    const auto old = store.take_old_outputs(age, kDeleteBatch, until, after);
     if (!old || old->looked_at == 0) {
       return count;
     }
@@ -258,9 +285,14 @@ std::size_t delete_old_outputs(store::TaskStore& store,
       return count;
     }
     outputs_kept.Increment(static_cast<double>(old->kept));
-    if (!store.old_outputs_deleted(old->last) || old->looked_at < kDeleteBatch) {
+    if (marks && !store.old_outputs_deleted(old->done_to)) {
       return count;
     }
+    marks = marks && old->done_to == old->last;
+    if (old->looked_at < kDeleteBatch) {
+      return count;
+    }
+    after = old->last;
   }
 }
 
@@ -273,7 +305,7 @@ std::size_t delete_orphans(store::TaskStore& store,
     return count;
   }
   for (const BlobSlot& slot : blobs.unchecked(*now - kOrphanAge, kSlotsARun)) {
-    if (stopping() || !delete_orphans_of(slot, store, blobs, count)) {
+    if (stopping() || !delete_orphans_of(slot, store, blobs, stopping, count)) {
       return count;
     }
     if (const auto marked = blobs.mark_checked(slot); !marked) {
@@ -316,6 +348,14 @@ bool Chores::run(store::TaskStore& store, const Rest& rest) {
   // may be set in the middle of it. All else goes by what the clock was when the run began.
   const auto may_go_on = [&](Chore chore) { return has_turn(chore) && believes(store); };
   purge_keys(store, rest);
+  purge_minutes(store, rest);
+  purge(rest, [&]() -> std::optional<std::size_t> {
+    if (!may_go_on(Chore::kSilent)) {
+      return std::nullopt;
+    }
+    const auto forgotten = store.forget_silent(kPurgeBatch);
+    return forgotten ? std::optional(*forgotten) : std::nullopt;
+  });
   purge(rest, [&]() -> std::optional<std::size_t> {
     if (!may_go_on(Chore::kSessions)) {
       return std::nullopt;
@@ -357,24 +397,16 @@ Janitor::Janitor(const Config& config, BlobStore& blobs, JanitorOptions options)
       chores_(blobs,
               std::chrono::days(config.output_retention_days),
               std::chrono::days(config.attempts_retention_days)),
-      thread_([this, url = config.database] { run(url); }) {}
+      thread_([this, url = config.database](const std::stop_token& stop) { run(stop, url); }) {}
 
 void Janitor::stop() {
-  {
-    const MutexLock lock(mutex_);
-    stopping_ = true;
-  }
-  changed_.notify_all();
-  if (thread_.joinable()) {
-    thread_.join();
-  }
+  stop_and_join(thread_);
 }
 
-void Janitor::run(const DatabaseUrl& url) {
+void Janitor::run(const std::stop_token& stop, const DatabaseUrl& url) {
   store::TaskStore store(url, options_.clocks);
-  const Rest rest = [this](std::chrono::steady_clock::duration pause) {
-    MutexLock lock(mutex_);
-    return changed_.wait_for(lock, pause, [this]() LOCKS_REQUIRED(mutex_) { return stopping_; });
+  const Rest rest = [&stop](std::chrono::steady_clock::duration pause) {
+    return stopped_within(stop, pause);
   };
   chores_.believes(store);  // Where the clocks are now, so that the first run sees if they jump.
   for (auto pause = options_.first; !rest(pause); pause = options_.every) {

@@ -1,16 +1,17 @@
 // Slow chores on a thread of their own, so that they never delay the sweeper: forgotten idempotency
-// keys, sessions that have ended, old provider calls, files no task knows of, files past their
-// retention. Any number of workers may run; each chore is one's at a time. What they delete is
-// gone, so they do it only while the clocks can be believed, and a day's worth in a run.
+// keys, sessions that have ended, processes that are silent, old provider calls and minutes, files
+// no task knows of, files past their retention. Any number of workers may run; each chore is one's
+// at a time. What they delete is gone, so they do it only while the clocks can be believed, and a
+// day's worth in a run. A row that somebody holds keeps nobody's but itself.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <stop_token>
 #include <thread>
 
 #include "common/base/config.h"
-#include "common/base/mutex.h"
 #include "common/blob/blob_store.h"
 #include "common/domain/clock_trust.h"
 #include "common/store/task_store.h"
@@ -35,6 +36,10 @@ std::size_t purge_calls(store::TaskStore& store, std::chrono::seconds age, const
 // The same for claims that are over.
 std::size_t purge_claims(store::TaskStore& store, std::chrono::seconds age, const Rest& rest);
 
+// Forgets how the service did in minutes more than 30 days old: of a day, from the oldest on. The
+// number. Blocks.
+std::size_t purge_minutes(store::TaskStore& store, const Rest& rest);
+
 // Deletes the files of tasks created longer than `age` ago, of those made within a day from the
 // oldest on; the tasks stay and say so from before their file goes. Interrupted anywhere, or by
 // `stopping`, the next run goes on. Stops at the first failure. The number of files. Blocks.
@@ -45,7 +50,8 @@ std::size_t delete_old_outputs(store::TaskStore& store,
 
 // Deletes the files that crashes left: of final tasks, more than a day old, and not their output.
 // Looks at each slot of segments once, at no more than some hours of them a call, and ends early
-// when `stopping` says so; the next run, of any worker, goes on. The number of files. Blocks.
+// when `stopping` says so, which is asked at each file: the next run, of any worker, goes on with
+// that slot. The number of files. Blocks.
 std::size_t delete_orphans(store::TaskStore& store,
                            DirectoryStore& blobs,
                            const std::function<bool()>& stopping);
@@ -86,14 +92,11 @@ class Janitor {
   void stop();
 
  private:
-  void run(const DatabaseUrl& url);
+  void run(const std::stop_token& stop, const DatabaseUrl& url);
 
   const JanitorOptions options_;
   Chores chores_;  // The thread's.
-  Mutex mutex_;
-  ConditionVariable changed_;
-  bool stopping_ GUARDED_BY(mutex_) = false;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace audiogen::worker
