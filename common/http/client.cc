@@ -216,10 +216,13 @@ struct Client::Impl {
     std::size_t header_bytes = 0;
     std::uint64_t number = 0;
     Handle* handle = nullptr;
-    bool reading = false;      // Its body is being read …
-    std::size_t expected = 0;  // … and counts this much: its length as announced, or so far.
-    std::size_t more = 0;      // What it waits for room for.
-    std::optional<std::chrono::steady_clock::time_point> until{};  // Once it has waited.
+    bool reading = false;     // Its body is being read …
+    std::size_t counted = 0;  // … and so much of it has come, and counts.
+    std::size_t more = 0;     // What it waits for room for.
+    // Once it has waited: when its time is over, and what was left of it when it began to wait.
+    std::optional<std::chrono::steady_clock::time_point> until{};
+    std::chrono::steady_clock::duration left{};
+    bool timed = false;  // Somebody looks at `until`.
   };
   struct Order {
     std::uint64_t number = 0;
@@ -412,9 +415,6 @@ struct Client::Impl {
     if (transfer->request.take_body) {
       return give_body(*transfer, {data, bytes});
     }
-    if (!transfer->reading && !impl->begin_reading(*transfer)) {
-      return CURL_WRITEFUNC_PAUSE;
-    }
     std::string& body = transfer->response.body;
     if (body.size() + bytes > transfer->request.body_max) {
       transfer->too_large = true;
@@ -473,7 +473,7 @@ struct Client::Impl {
         return false;
       }
       line.first = transfer.reading ? transfer.number : line.first;
-      const std::size_t own = (transfer.reading ? transfer.expected : 0) + more;
+      const std::size_t own = transfer.counted + more;
       if (kept != 0 && kept + own > options.bodies_max) {
         drains_for = drains_for == 0 ? transfer.number : drains_for;
         return false;
@@ -486,6 +486,8 @@ struct Client::Impl {
   // Stops reading until there is room for `more`; nobody's time runs meanwhile.
   void wait_for_room(Transfer& transfer, std::size_t more) {
     transfer.more = more;
+    transfer.left = transfer.until.value_or(transfer.begun + transfer.request.total_timeout) -
+                    std::chrono::steady_clock::now();
     transfer.until.reset();
     Line& line = lines[origin_of(transfer.request.url)];
     if (line.first == transfer.number) {
@@ -497,40 +499,30 @@ struct Client::Impl {
     curl_easy_setopt(transfer.easy, CURLOPT_TIMEOUT_MS, 0L);
   }
 
-  void count_reading(Transfer& transfer) {
+  // At the first byte of a body.
+  void begin_reading(Transfer& transfer, Line& line) {
     transfer.reading = true;
-    reading += transfer.expected;
-    transfer.response.body.reserve(std::min(transfer.expected, kReserveMax));
-  }
-
-  // At the first byte of a body. False: it waits its turn.
-  bool begin_reading(Transfer& transfer) {
+    line.first = line.first == 0 ? transfer.number : line.first;
     curl_off_t length = -1;
     curl_easy_getinfo(transfer.easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
-    transfer.expected = std::min(static_cast<std::size_t>(std::max<curl_off_t>(length, 0)),
-                                 transfer.request.body_max);
-    Line& line = lines[origin_of(transfer.request.url)];
-    if (line.unread.empty() && has_room(transfer, transfer.expected)) {
-      line.first = line.first == 0 ? transfer.number : line.first;
-      count_reading(transfer);
-      return true;
-    }
-    wait_for_room(transfer, transfer.expected);
-    return false;
+    transfer.response.body.reserve(
+        std::min(static_cast<std::size_t>(std::max<curl_off_t>(length, 0)), kReserveMax));
   }
 
-  // Counts what came beyond the announced length, or without one. False: it waits its turn.
+  // Counts what has come of a body, and not what it says will come: who announces much and sends
+  // little would keep the room that others could use. False: it waits its turn.
   bool grow(Transfer& transfer, std::size_t size) {
-    if (size <= transfer.expected) {
-      return true;
-    }
-    const std::size_t more = size - transfer.expected;
-    if (!has_room(transfer, more)) {
+    const std::size_t more = size - transfer.counted;
+    Line& line = lines[origin_of(transfer.request.url)];
+    if ((!transfer.reading && !line.unread.empty()) || !has_room(transfer, more)) {
       wait_for_room(transfer, more);
       return false;
     }
+    if (!transfer.reading) {
+      begin_reading(transfer, line);
+    }
     reading += more;
-    transfer.expected = size;
+    transfer.counted = size;
     return true;
   }
 
@@ -568,24 +560,37 @@ struct Client::Impl {
       line.unread.pop_front();
       --unread;
       if (!transfer.reading) {
-        line.first = line.first == 0 ? transfer.number : line.first;
-        count_reading(transfer);
+        begin_reading(transfer, line);
       }
       go_on_reading(transfer);
     }
   }
 
-  void go_on_reading(Transfer& transfer) {
-    // libcurl's own clock has run on: from here on it is ours.
-    const auto until = std::chrono::steady_clock::now() + transfer.request.total_timeout;
-    transfer.until = until;
-    waiting.emplace(until, [this, number = transfer.number, until] {
+  // Ends it when its time is over, if nothing else has. While it waits its time does not run on, so
+  // it may be over later than this looks at it first.
+  void time(Transfer& transfer) {
+    transfer.timed = true;
+    waiting.emplace(*transfer.until, [this, number = transfer.number] {
       const auto late = by_number.find(number);
-      // It may have stopped again, and its time with it.
-      if (late != by_number.end() && transfers.at(late->second)->until == until) {
+      if (late == by_number.end()) {
+        return;
+      }
+      Transfer& timed = *transfers.at(late->second);
+      timed.timed = false;
+      if (timed.until && *timed.until <= std::chrono::steady_clock::now()) {
         end(late->second, CURLE_OPERATION_TIMEDOUT);
+      } else if (timed.until) {
+        time(timed);
       }
     });
+  }
+
+  void go_on_reading(Transfer& transfer) {
+    // libcurl's own clock has run on: from here on it is ours.
+    transfer.until = std::chrono::steady_clock::now() + transfer.left;
+    if (!transfer.timed) {
+      time(transfer);
+    }
     if (const CURLcode code = curl_easy_pause(transfer.easy, CURLPAUSE_CONT); code != CURLE_OK) {
       end(transfer.easy, code);
     }
@@ -750,7 +755,7 @@ struct Client::Impl {
     by_number.erase(transfer->number);
     drains_for = drains_for == transfer->number ? 0 : drains_for;
     if (transfer->reading) {
-      reading -= transfer->expected;
+      reading -= transfer->counted;
       const auto line = lines.find(origin_of(transfer->request.url));
       if (line != lines.end() && line->second.first == transfer->number) {
         unread -= line->second.first_waits ? 1U : 0U;

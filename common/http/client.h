@@ -82,12 +82,12 @@ class ClientCall {
 };
 
 struct ClientOptions {
-  // A body is read only when it fits into so many bytes together with those being read and those
-  // kept (keep()), or is the only one; the rest wait in the sockets, first come, first served, and
-  // their total_timeout with them: thousands of calls may be answered at once. Of each origin
-  // (scheme, host, port) one goes on whatever is being read, so that none waits for the servers of
-  // another. A body without a length counts as it comes, and may have to wait half-way. Bodies with
-  // a take_body are the taker's affair.
+  // A part of a body is read only when it fits into so many bytes together with what has come of
+  // those being read and with those kept (keep()), or is of the only one; the rest wait in the
+  // sockets, also half-way, first come, first served, and their total_timeout with them: thousands
+  // of calls may be answered at once. Of each origin (scheme, host, port) one goes on whatever is
+  // being read, so that all are read in the end, and none waits for the servers of another. Bodies
+  // with a take_body are the taker's affair.
   std::size_t bodies_max = 16U << 20U;
   std::vector<IpNetwork> deny{};  // Never public, whatever the table says.
 };

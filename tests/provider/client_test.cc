@@ -315,22 +315,20 @@ void expect_that_bodies_wait(Form form, std::size_t at_once) {
   EXPECT_LE(most, at_once);
 }
 
-TEST(Client, BodiesWaitForThoseInUse) {
-  expect_that_bodies_wait(Form::kWhole, 1);
-}
-
 // They count as they come, and wait half-way. One of them goes on whatever else is being read, so
 // it may end right after another that has come whole: there is one body above the bound.
+TEST(Client, BodiesWaitForThoseInUse) {
+  expect_that_bodies_wait(Form::kWhole, 2);
+}
+
 TEST(Client, BodiesWithoutALengthWaitForThoseInUse) {
   expect_that_bodies_wait(Form::kChunked, 2);
 }
 
 // A server that announces much and sends little holds up nobody but itself.
 TEST(Client, OneOriginsBodiesDoNotWaitForAnothersServer) {
-  ProviderDouble slow(always({.body = std::string(900'000, 'x'),
-                              .form = Form::kDrip,
-                              .drip_every = 10min,
-                              .drip_bytes = 1000}));
+  ProviderDouble slow(
+      always({.body = std::string(1'000, 'x'), .form = Form::kLongLength, .missing = 899'000}));
   ProviderDouble good(always({.body = std::string(500'000, 'x')}));
   http::Client client({.bodies_max = 1'000'000});
   auto hanging = get(slow.url());
@@ -348,6 +346,35 @@ TEST(Client, OneOriginsBodiesDoNotWaitForAnothersServer) {
   first.call->cancel();
   second.call->cancel();
   EXPECT_EQ(fault_text(second.wait()), "canceled");
+}
+
+// Nor others of its own origin: what it has announced is not here yet.
+TEST(Client, WhoAnnouncesMuchAndSendsLittleKeepsNobodyWaiting) {
+  ProviderDouble server([](const DoubleCall& call) {
+    return call.target == "/slow" ? DoubleReply{.body = std::string(1'000, 'x'),
+                                                .form = Form::kLongLength,
+                                                .missing = 899'000}
+                                  : DoubleReply{.body = std::string(500'000, 'x')};
+  });
+  http::Client client({.bodies_max = 1'000'000});
+  std::vector<Exchange> hanging, others;
+  for (int i = 0; i < 3; ++i) {
+    auto request = get(server.url() + "/slow");
+    request.total_timeout = 10min;
+    hanging.push_back(send(client, std::move(request)));
+  }
+  ASSERT_TRUE(server.wait_until([&] { return server.call_count() == 3; }));
+  for (int i = 0; i < 10; ++i) {
+    others.push_back(send(client, get(server.url())));
+  }
+  for (const Exchange& one : others) {
+    EXPECT_EQ(fault_text(one.wait()), "status 200");
+  }
+  EXPECT_EQ(client.in_flight(), 3U);
+  for (const Exchange& one : hanging) {
+    one.call->cancel();
+    EXPECT_EQ(fault_text(one.wait()), "canceled");
+  }
 }
 
 // The one that goes on whatever is read has to wait for what is kept, and must not be forgotten

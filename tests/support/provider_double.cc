@@ -335,7 +335,7 @@ class ProviderDouble::Impl {
         connection.close_after = true;
         break;
       case Form::kLongLength:
-        connection.out = with_length(reply, body.size() + 1, body);
+        connection.out = with_length(reply, body.size() + reply.missing, body);
         break;
       case Form::kShortLength:
         connection.out = with_length(reply, half.size(), body);

@@ -31,7 +31,7 @@ struct DoubleReply {
     kTruncated,       // Content-Length of the whole body, half of it, close.
     kTruncatedReset,  // The same, with a reset.
     kCutChunked,      // Chunked, half of the body, close without the last chunk.
-    kLongLength,      // Content-Length one larger than the body; the connection stays open.
+    kLongLength,      // Content-Length larger than the body, by `missing`; then nothing.
     kShortLength,     // Content-Length of half the body, then the whole body.
     kEndless,         // Chunked, the body again and again for ever.
     kDrip,            // The whole body, drip_bytes per drip_every.
@@ -47,6 +47,7 @@ struct DoubleReply {
   std::chrono::milliseconds drip_every{20};
   std::size_t drip_bytes = 1;
   std::size_t repeat = 1;
+  std::size_t missing = 1;
 };
 
 class ProviderDouble {
