@@ -73,11 +73,12 @@ program_settings() {
 }
 
 # A digest of a program's file and settings: when it changes, the program has to be started again.
-# The provider chain names the settings with its keys.
+# The provider chain names further ones: with keys, and with headers' values.
 program_stamp() {
   local name file providers=${PROVIDERS_FILE:-/dev/null} settings
   settings=$(program_settings "$1") || return 1
-  settings+=$'\n'$(grep -oE '"api_key_env" *: *"[A-Za-z0-9_]+"' "$providers" 2>/dev/null |
+  settings+=$'\n'$(tr '\n' ' ' 2>/dev/null <"$providers" |
+    grep -oE '"(api_key_env|env)"[[:space:]]*:[[:space:]]*"[A-Za-z0-9_]+"' |
     sed -E 's/.*"([^"]+)"$/\1/' || true)
   {
     stat -c '%n %i %s %y' "$1"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Functions of ./dev, against the programs in the folder given.
-# shellcheck disable=SC2016,SC2031,SC2034,SC2154,SC2317 # Functions called through others, settings of subshells.
+# shellcheck disable=SC2016,SC2030,SC2031,SC2034,SC2154,SC2317 # Functions called through others, settings of subshells.
 set -euo pipefail
 # shellcheck source=/dev/null
 source "$(dirname "$0")/../../dev"
@@ -36,6 +36,27 @@ done
 expect 'CDN_SIGNING_KEY restarts the API' differ \
   "$(CDN_SIGNING_KEY=0123456789abcdef program_stamp "$binaries/audio-api")" \
   "$(CDN_SIGNING_KEY=fedcba9876543210 program_stamp "$binaries/audio-api")"
+
+# So does each variable that the provider chain names, directly or as a file, however it is laid out.
+cat >"$state/providers.json" <<'EOF'
+{"providers": [{"name": "p", "kind": "openai", "api_key_env": "ONE_KEY",
+  "headers": {"X-Org": {"env": "TWO_HEADER"}, "X-Team": { "env" :
+    "THREE_HEADER" }, "X-Plain": "FOUR_TEXT"}}]}
+EOF
+(
+  export PROVIDERS_FILE=$state/providers.json
+  plain=$(program_stamp "$binaries/audio-worker")
+  echo one >"$state/value"
+  for name in ONE_KEY TWO_HEADER THREE_HEADER; do
+    expect "$name of the providers file restarts a worker" \
+      differ "$plain" "$(export "$name=x" && program_stamp "$binaries/audio-worker")"
+    expect "${name}_FILE of the providers file restarts a worker" \
+      differ "$plain" "$(export "${name}_FILE=$state/value" && program_stamp "$binaries/audio-worker")"
+  done
+  expect "what is no variable's name restarts nothing" \
+    same "$plain" "$(FOUR_TEXT=x program_stamp "$binaries/audio-worker")"
+  exit "$failed"
+) || failed=1
 
 # Programs start in another folder than the caller's: every file he names has its whole path.
 mkdir -p "$state/build"
