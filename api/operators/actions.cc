@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -19,8 +20,6 @@ namespace audiogen::api {
 namespace {
 
 constexpr std::size_t kBodyMax = 8'192;
-// Who it was: whoever has the token.
-constexpr std::string_view kWho = "ops";
 // Operators wait for an answer, but not behind a row that somebody holds.
 constexpr store::SessionOptions kActionPatience{.read_timeout = std::chrono::seconds(6),
                                                 .statement_max = std::chrono::seconds(4),
@@ -94,9 +93,10 @@ std::optional<std::size_t> read_limit(std::string_view query) {
 void perform(const http::Exchange& exchange,
              const DatabaseUrl& database,
              store::Session& session,
-             const ActionRequest& request) {
-  const store::ActionNote note(action_record(request, kWho));
-  const auto done = act(database, session, request, kWho, note);
+             const ActionRequest& request,
+             const std::string& who) {
+  const store::ActionNote note(action_record(request, who));
+  const auto done = act(database, session, request, who, note);
   const auto name = action_name(request.action);
   if (done) {
     count(name, "ok");
@@ -176,6 +176,11 @@ TokenGuard::Verdict TokenGuard::judge(std::string_view authorization,
   return Verdict::kWrong;
 }
 
+std::string TokenGuard::fingerprint() const {
+  constexpr std::size_t kBytes = 4;
+  return to_hex(std::span(token_).first(kBytes));
+}
+
 Actions::Store::Store(const DatabaseUrl& url) : session(url, kActionPatience) {}
 
 Actions::Actions(const Config& config)
@@ -224,11 +229,14 @@ void Actions::handle_post(const http::Exchange& exchange) {
     refuse(exchange, 400, request.error().message, request.error().param.value_or(""));
     return;
   }
-  const bool taken = pool_.submit(0, [this, exchange, request = *request](Store* store) {
+  // No more is known of whoever it was.
+  const std::string who =
+      "ops token " + guard_.fingerprint() + " from " + exchange.request().client.text();
+  const bool taken = pool_.submit(0, [this, exchange, request = *request, who](Store* store) {
     if (store == nullptr) {
       refuse(exchange, 503, "other actions take too long; nothing was done");
     } else {
-      perform(exchange, database_, store->session, request);
+      perform(exchange, database_, store->session, request, who);
     }
   });
   if (!taken) {

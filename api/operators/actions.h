@@ -29,6 +29,9 @@ class TokenGuard {
   // `authorization`: the header as it came. Any thread, never blocks.
   Verdict judge(std::string_view authorization, const IpAddress& client, Clock::time_point now);
 
+  // What tells the token from others, and not what it is: the first eight digits of its SHA-256.
+  std::string fingerprint() const;
+
  private:
   const Sha256 token_;
   Mutex mutex_;

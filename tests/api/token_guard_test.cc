@@ -21,6 +21,11 @@ class TokenGuardTest : public testing::Test {
   TokenGuard::Clock::time_point now_{seconds(1'000'000)};
 };
 
+TEST_F(TokenGuardTest, IsToldFromOthersWithoutBeingShown) {
+  EXPECT_EQ(guard_.fingerprint(), "973be349");
+  EXPECT_NE(TokenGuard(kToken + "x").fingerprint(), guard_.fingerprint());
+}
+
 TEST_F(TokenGuardTest, ListensToTheTokenAlone) {
   EXPECT_EQ(judge("Bearer " + kToken), Verdict::kRight);
   int at = 1;

@@ -19,6 +19,8 @@ using testing::HasSubstr;
 using testing::Not;
 
 const std::string kToken = "ops-canary-of-forty-characters-at-the-least";
+// As the record has it: printf %s "$OPS_TOKEN" | sha256sum | cut -c1-8
+const std::string kWho = "ops token 8061fc21 from 127.0.0.1";
 
 Reply post(const std::string& ops_url, std::string_view body, const std::string& token = kToken) {
   return http("POST", ops_url + "/ops/actions", Stack::bearer(token), body);
@@ -54,7 +56,7 @@ class ActionsTest : public testing::Test {
     const auto all = stack_.admin({"actions"});
     std::vector<std::string> out;
     for (const auto& one : all["actions"].GetArray()) {
-      if (std::string(one["who"].GetString()) == "ops") {
+      if (one["who"].GetString() == kWho) {
         out.push_back(std::string(one["action"].GetString()) + " " + one["target"].GetString() +
                       " " + one["result"].GetString());
       }
@@ -139,7 +141,7 @@ TEST_F(ActionsTest, AreRecordedWhateverComesOfThem) {
       http("GET", stack_.ops_url() + "/ops/actions?limit=1", Stack::bearer(kToken)).json();
   ASSERT_EQ(listed["actions"].Size(), 1U);
   const auto& newest = listed["actions"][0];
-  EXPECT_STREQ(newest["actor"].GetString(), "ops");
+  EXPECT_EQ(newest["actor"].GetString(), kWho);
   EXPECT_STREQ(newest["action"].GetString(), "drain_worker");
   EXPECT_STREQ(newest["target"].GetString(), worker.c_str());
   EXPECT_STREQ(newest["reason"].GetString(), "a test's reason");
@@ -186,7 +188,7 @@ TEST_F(ActionsTest, APausedIntakeRefusesCreationsAtEveryProcess) {
             200);
   const auto told = stack_.admin({"queue"});
   EXPECT_THAT(told["verdict"].GetString(), HasSubstr("Intake paused by operator: a test's reason"));
-  EXPECT_STREQ(told["intake_paused_by"].GetString(), "ops");
+  EXPECT_EQ(told["intake_paused_by"].GetString(), kWho);
   EXPECT_TRUE(stack_.admin({"intake", "show"})["paused"].GetBool());
   // What an operator has paused is no trouble: neither process tells it as refused.
   for (int i = 0; i < 5; ++i) {
