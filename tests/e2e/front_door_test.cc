@@ -10,6 +10,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "common/base/process.h"
 #include "common/domain/api_key.h"
@@ -409,6 +410,31 @@ TEST(Connections, FewDescriptorsAreEnough) {
   EXPECT_TRUE(eventually(std::chrono::seconds(10), [&] {
     return stack.api().log().find("connections dropped") != std::string::npos;
   }));
+}
+
+// A shell's soft limit is no bound: the programs raise it as far as they may.
+TEST(Connections, TheSoftLimitOfDescriptorsIsRaised) {
+  raise_descriptor_limit();
+  constexpr rlim_t kSoft = 256, kHard = 65'536;
+  rlimit own{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &own), 0);
+  const rlim_t hard = std::min(own.rlim_max, kHard);
+  Stack::Options options = options_with({{"CONNECTIONS_PER_ADDRESS", "1000"}});
+  options.nofile = std::to_string(kSoft) + ":" + std::to_string(hard);
+  options.workers = 1;
+  Stack stack(options);
+  for (const std::string& url : {stack.ops_url(), stack.worker_ops_url(0)}) {
+    EXPECT_THAT(http("GET", url + "/metrics").body,
+                testing::HasSubstr("\nprocess_max_fds " + std::to_string(hard) + "\n"));
+  }
+  std::vector<RawConnection> clients;
+  for (rlim_t i = 0; i < kSoft + 100; ++i) {
+    clients.emplace_back(stack.api_port());
+    ASSERT_TRUE(clients.back().exchange(get_request("/"))) << i;
+  }
+  for (RawConnection& client : clients) {
+    EXPECT_TRUE(client.exchange(get_request("/")));
+  }
 }
 
 // However few there are, one address does not get them all.

@@ -35,6 +35,14 @@ std::string broker_url() {
   return host == "/" ? url : url + host;
 }
 
+// The program, with so many descriptors; empty: with as many as this process.
+std::vector<std::string> limited(std::vector<std::string> argv, const std::string& nofile) {
+  if (!nofile.empty()) {
+    argv.insert(argv.begin(), {"/usr/bin/prlimit", "--nofile=" + nofile});
+  }
+  return argv;
+}
+
 }  // namespace
 
 std::string Stack::virtual_host() {
@@ -130,12 +138,12 @@ void Stack::start_api(const std::map<std::string, std::string>& extra, bool read
     variables[name] = value;
   }
   api_.reset();
-  std::vector<std::string> argv = {program_path("audio-api"), "serve"};
+  std::string limit = options_.nofile;
   if (options_.descriptors > 0) {
-    const std::string limit = std::to_string(options_.descriptors);
-    argv.insert(argv.begin(), {"/usr/bin/prlimit", "--nofile=" + limit + ":" + limit});
+    limit = std::to_string(options_.descriptors) + ":" + std::to_string(options_.descriptors);
   }
-  api_ = std::make_unique<Process>(argv, variables, folder_ + "/api.log");
+  api_ = std::make_unique<Process>(
+      limited({program_path("audio-api"), "serve"}, limit), variables, folder_ + "/api.log");
   wait_ready(ops_url(), *api_, ready, extra.count("CRASH_POINT") != 0);
 }
 
@@ -150,7 +158,7 @@ std::size_t Stack::start_worker(const std::map<std::string, std::string>& extra,
   const std::size_t index = workers_.size();
   worker_ops_urls_.push_back("http://" + listen);
   workers_.push_back(
-      std::make_unique<Process>(std::vector<std::string>{program_path("audio-worker")},
+      std::make_unique<Process>(limited({program_path("audio-worker")}, options_.nofile),
                                 variables,
                                 folder_ + "/worker" + std::to_string(index) + ".log"));
   // A job that waited may reach the crash point before anybody asked whether the worker is ready.

@@ -33,6 +33,7 @@ class Stack {
     std::string database_url;  // Empty: the test database; else e.g. through a proxy.
     std::string amqp_url;      // Empty: TEST_AMQP_URL.
     int descriptors = 0;       // RLIMIT_NOFILE of the API, soft and hard; 0: this process's.
+    std::string nofile;        // The same of all programs, as prlimit has it ("soft:hard").
     bool keep_folder = false;  // Logs and files stay for the caller to delete.
   };
 

@@ -534,6 +534,19 @@ TEST_F(Fetching, OneLimitOfTimeForAllOfATask) {
   EXPECT_EQ(files.call_count(), 3U) << "no time is left for another try";
 }
 
+// Long before its time is over, so that there is some left for another try.
+TEST_F(Fetching, AServerThatSendsAByteNowAndThenIsNotWaitedFor) {
+  const ProviderDouble files([](const DoubleCall&) {
+    return DoubleReply{.body = test::tone_wav(1.0), .form = DoubleReply::Form::kDrip};
+  });
+  ReferenceFetcher fetcher(decoder_, codecs_, http::Reach::kAny, {.slow_for = 1s});
+  const auto got = fetch(fetcher, {files.url()}).wait();
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().message,
+            "audio_references[0] cannot be used: its server did not deliver it in time.");
+  EXPECT_EQ(files.call_count(), 2U);
+}
+
 TEST_F(Fetching, WithoutADiskItIsOurs) {
   const ProviderDouble files(
       [](const DoubleCall&) { return DoubleReply{.body = test::tone_wav(10.0)}; });

@@ -26,9 +26,7 @@ using Clock = std::chrono::steady_clock;
 using Kind = ReferenceFault::Kind;
 
 constexpr auto kConnectTimeout = std::chrono::seconds(3);
-// A server that sends less on average is not serving.
-constexpr std::uint32_t kSlowBytes = 4096;
-constexpr auto kSlowFor = std::chrono::seconds(8);
+constexpr std::uint32_t kSlowBytes = 4096;  // A second: see ReferenceLimits.
 constexpr auto kRetryPause = std::chrono::seconds(1);
 constexpr int kReferenceTriesMax = 2;
 // Shares of one user and of one host: see ReferenceLimits.
@@ -311,7 +309,7 @@ struct ReferenceFetcher::Fetch final : ProviderCall, std::enable_shared_from_thi
     request.total_timeout = rest;
     request.body_max = kBytesEach;
     request.slow_bytes = kSlowBytes;
-    request.slow_for = kSlowFor;
+    request.slow_for = budget->limits.slow_for;
     request.take_body = [self = shared_from_this(), &item](std::string_view part) {
       return self->finished ? http::BodyPart::kRefused : self->take(item, part);
     };

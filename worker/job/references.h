@@ -49,6 +49,8 @@ struct ReferenceLimits {
   std::size_t waiting_max = 400;         // … and more than so many are refused as kBusy
   // All of one task's files together, redirects and retries included; waiting for a turn is not.
   std::chrono::milliseconds time_max{30'000};
+  // A server that sends less than 4 KB a second on average, for so long, is not serving.
+  std::chrono::seconds slow_for{8};
   std::string folder = "/var/tmp";  // where files lie meanwhile, without a name
 };
 
