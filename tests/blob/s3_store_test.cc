@@ -11,6 +11,7 @@
 
 #include "common/base/crypto.h"
 #include "common/blob/blob_key.h"
+#include "tests/support/connect_proxy.h"
 #include "tests/support/s3_double.h"
 
 namespace audiogen {
@@ -101,6 +102,36 @@ TEST(S3SessionToken, IsSentAndSigned) {
               AllOf(HasSubstr("InvalidToken: check AWS_SESSION_TOKEN"), Not(HasSubstr("another"))));
   EXPECT_THAT(put({"id", "hush"}), HasSubstr("InvalidToken"));
   EXPECT_EQ(service.objects(), 1U);
+}
+
+// The setting holds for all calls that go out. The name is nobody's: only the proxy can know it.
+TEST(S3Egress, GoesOutAsTheProcessDoes) {
+  const std::string key = make_blob_name(TaskId::make(), OutputFormat::kPcm, 44100);
+  const auto store = [](const std::string& endpoint) {
+    return S3Store(*parse_s3_url("s3://audio?region=eu-west-3&endpoint=" + endpoint),
+                   {"id", "hush"},
+                   S3Limits{.total = 5s, .attempt = 1s, .connect = 1s, .first_pause = 5ms});
+  };
+  const test::ConnectProxy proxy;
+  {
+    const test::GoingOut out({.user_agent = "audiogen/9", .proxy = proxy.url()});
+    S3Store plain = store("http://storage.invalid");
+    EXPECT_TRUE(plain.put(key, "audio"));
+    EXPECT_TRUE(plain.remove(key));
+    ASSERT_EQ(proxy.heads().size(), 2U);
+    EXPECT_THAT(proxy.heads()[0],
+                AllOf(testing::StartsWith("PUT http://storage.invalid/audio/"),
+                      HasSubstr("User-Agent: audiogen/9")));
+    EXPECT_THAT(proxy.heads()[1], testing::StartsWith("DELETE http://storage.invalid/audio/"));
+    EXPECT_FALSE(store("https://storage.invalid").put(key, "audio")) << "that one has no TLS";
+    ASSERT_GT(proxy.heads().size(), 2U);
+    EXPECT_THAT(proxy.heads()[2], testing::StartsWith("CONNECT storage.invalid:443"));
+  }
+  const std::size_t before = proxy.heads().size();
+  const test::S3Double service("audio", "eu-west-3", {"id", "hush"});
+  const test::GoingOut out({.user_agent = "", .proxy = proxy.url(), .direct = "127.0.0.1"});
+  EXPECT_TRUE(store(service.endpoint()).put(key, "audio")) << "an address that it is not for";
+  EXPECT_EQ(proxy.heads().size(), before);
 }
 
 TEST_F(S3StoreTest, KeepsItsConnection) {

@@ -19,9 +19,9 @@
 
 #include "common/base/unique_fd.h"
 #include "common/http/egress.h"
-#include "tests/provider/connect_proxy.h"
 #include "tests/provider/fixture.h"
 #include "tests/provider/silent_listener.h"
+#include "tests/support/connect_proxy.h"
 #include "tests/support/provider_double.h"
 #include "tests/support/wait.h"
 

@@ -14,8 +14,8 @@
 #include <sys/socket.h>
 
 #include "common/http/client.h"
-#include "tests/provider/connect_proxy.h"
 #include "tests/provider/fixture.h"
+#include "tests/support/connect_proxy.h"
 #include "tests/support/provider_double.h"
 
 namespace {

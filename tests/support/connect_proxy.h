@@ -3,6 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <charconv>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -84,9 +86,23 @@ class ConnectProxy {
     while (!head.ends_with("\r\n\r\n") && ::recv(socket, &byte, 1, 0) == 1) {
       head += byte;
     }
+    read_body(socket, head);
     const std::scoped_lock lock(mutex_);
     heads_.push_back(head);
     return head;
+  }
+  // Closed with a part of it unread, a connection takes the answer along.
+  static void read_body(int socket, std::string_view head) {
+    constexpr std::string_view kLength = "Content-Length: ";
+    const auto at = head.find(kLength);
+    std::size_t left = 0;
+    if (at != std::string_view::npos) {
+      std::from_chars(head.data() + at + kLength.size(), head.data() + head.size(), left);
+    }
+    char byte = 0;
+    while (left > 0 && ::recv(socket, &byte, 1, 0) == 1) {
+      --left;
+    }
   }
   static void say(int socket, std::string_view text) {
     (void)::send(socket, text.data(), text.size(), MSG_NOSIGNAL);
