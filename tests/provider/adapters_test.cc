@@ -482,6 +482,12 @@ TEST(Openai, WhoIsToBlameAtOtherServers) {
       "misconfigured HTTP 400 validation_error");
   EXPECT_EQ(with(400, R"({"object":"error","type":"invalid_request_error","param":"model"})"),
             "misconfigured HTTP 400 invalid_request_error:model");
+  // All in one sentence, which was not read.
+  EXPECT_EQ(with(400, R"({"detail":"Voice 'coral' not found."})"), "misconfigured HTTP 400");
+  EXPECT_EQ(with(400, R"({"error":"the text is too long"})"), "unsupported_input HTTP 400");
+  EXPECT_EQ(with(400, R"({"error":"Bad Request","message":"unknown voice"})"),
+            "misconfigured HTTP 400");
+  EXPECT_EQ(with(422, R"({"detail":"no"})"), "broken_by_input HTTP 422");
 }
 
 // A voice id that the operator has got wrong was blamed on the text of whoever asked.

@@ -53,7 +53,7 @@ class Talk {
     return request ? request->method + " " + request->url : "nothing";
   }
   const Ask& ask() const { return ask_; }
-  // What the audio is said to cost.
+  // What the call is said to cost.
   std::optional<Thousandths> billed() const { return billed_; }
 
  private:
@@ -63,6 +63,7 @@ class Talk {
       return "audio";
     }
     if (const auto* const fault = std::get_if<ProviderFault>(&step)) {
+      billed_ = fault->billed;
       return std::string(fault_name(fault->fault)) + ": " + fault->detail;
     }
     ask_ = std::get<Ask>(step);
@@ -217,6 +218,19 @@ TEST(Fal, RefusalsAtEachStep) {
   EXPECT_EQ(polled(json(200, R"({"status":"COMPLETED","error":"a private prompt"})")),
             "try_next: HTTP 200 failed");
   EXPECT_EQ(polled(json(404, R"({"detail":"gone"})")), "try_next: HTTP 404");
+  // As at the other steps; only what else ends a job is not anybody's input.
+  EXPECT_EQ(polled(json(422, R"({"detail":[{"loc":["body","voice"],"type":"enum"}]})")),
+            "misconfigured: HTTP 422 enum");
+  EXPECT_EQ(polled(json(422, R"({"detail":[{"type":"image_load_error"}]})")),
+            "unsupported_input: HTTP 422 image_load_error");
+  EXPECT_EQ(polled(json(422, R"({"status":"COMPLETED","detail":[{"type":"unheard_of"}]})")),
+            "broken_by_input: HTTP 422 unheard_of");
+  EXPECT_EQ(
+      polled(json(
+          200, R"({"status":"COMPLETED","detail":[{"loc":["body","prompt"],"type":"too_long"}]})")),
+      "unsupported_input: HTTP 200 too_long");
+  EXPECT_EQ(polled(json(200, R"({"status":"COMPLETED","detail":[{"type":"voice_server_died"}]})")),
+            "try_next: HTTP 200 voice_server_died");
 
   const auto fetched = [](http::ClientResponse answer) {
     Talk talk(fal::kKind);
@@ -262,6 +276,15 @@ TEST(Replicate, WhatItDoesNotReportIsNotKnown) {
   talk.say(json(200, R"({"status":"succeeded","output":"https://cdn.example/a","metrics":{}})"));
   EXPECT_EQ(talk.say(wav_file()), "audio");
   EXPECT_EQ(talk.billed(), std::nullopt);
+}
+
+// A machine was at work until then.
+TEST(Replicate, WhatFailedIsBilledForItsTime) {
+  Talk talk(replicate::kKind);
+  talk.begin();
+  talk.say(json(201, kReplicateTicket));
+  talk.say(json(200, R"({"status":"failed","error":"x","metrics":{"predict_time":3.21}})"));
+  EXPECT_EQ(talk.billed(), 3'210);
 }
 
 TEST(Replicate, EndsAndOutputs) {

@@ -28,17 +28,33 @@ bool may_pass(Fault fault) {
   return is_brief(fault) || fault == Fault::kUnknownOutcome;
 }
 
-// Where the input is not liked: whose it is, by its name, or by the error's where none is named.
+// Where the input is not liked: whose it is, by its name, or by the error's where none is named. A
+// job that has ended may say so with 200, as it says everything else that ended it: there the name
+// alone counts.
 Fault blamed(const ProviderEntry& entry,
              const http::ClientResponse& response,
              const rapidjson::Value& body,
              Fault fault) {
-  if (fault != Fault::kTryNext || !blame::is_refusal(response.status)) {
+  const bool refused = blame::is_refusal(response.status);
+  if (fault != Fault::kTryNext || (!refused && response.status != 200)) {
     return fault;
   }
   const rapidjson::Value* const detail = wire::member(body, "detail");
   const std::string bad = detail != nullptr ? wire::bad_member(*detail) : "";
-  return bad.empty() ? blame::by_words(error_type(body), "") : models::blame(entry, bad);
+  if (!bad.empty()) {
+    return models::blame(entry, bad);
+  }
+  return refused ? blame::by_words(error_type(body), "") : fault;
+}
+
+Progress blamed(const ProviderEntry& entry,
+                const http::ClientResponse& response,
+                const rapidjson::Value& body,
+                Progress progress) {
+  if (auto* const fault = std::get_if<ProviderFault>(&progress)) {
+    fault->fault = blamed(entry, response, body, fault->fault);
+  }
+  return progress;
 }
 
 ProviderFault fault_of(const http::ClientResponse& response, const std::string& type) {
@@ -97,7 +113,7 @@ class Format final : public models::Format {
     return ticket;
   }
 
-  Progress status(http::ClientResponse response) const override {
+  Progress status(const ProviderEntry& entry, http::ClientResponse response) const override {
     rapidjson::Document body;
     if (!wire::parse_object(response.body, body)) {
       return unclear_or_fault(response, "");
@@ -112,9 +128,12 @@ class Format final : public models::Format {
       // Completed is not succeeded.
       return type.empty() && (error == nullptr || error->IsNull())
                  ? Progress(ResultReady{})
-                 : Progress(fault_of(response, type.empty() ? "failed" : type));
+                 : blamed(entry,
+                          response,
+                          body,
+                          Progress(fault_of(response, type.empty() ? "failed" : type)));
     }
-    return unclear_or_fault(response, type);
+    return blamed(entry, response, body, unclear_or_fault(response, type));
   }
 
   Progress result(const ProviderEntry& entry, http::ClientResponse response) const override {
@@ -127,11 +146,7 @@ class Format final : public models::Format {
       return Waiting{};
     }
     if (response.status != 200) {
-      Progress out = unclear_or_fault(response, error_type(body));
-      if (auto* const fault = std::get_if<ProviderFault>(&out)) {
-        fault->fault = blamed(entry, response, body, fault->fault);
-      }
-      return out;
+      return blamed(entry, response, body, unclear_or_fault(response, error_type(body)));
     }
     for (const char* name : {"audio", "audio_file"}) {
       if (const rapidjson::Value* const file = wire::member(body, name); file != nullptr) {

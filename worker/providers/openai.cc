@@ -90,13 +90,15 @@ struct Refusal {
 };
 
 // Of OpenAI's own form, {"error": {…}}; of Mistral's, which has its members at the top; of servers
-// on FastAPI, {"detail": […]}.
+// on FastAPI, {"detail": […]}. Many servers say all in one sentence: {"error": "…"}, {"detail":
+// "…"}.
 Refusal refusal_of(std::string& body) {
   rapidjson::Document document;
   if (!wire::parse_object(body, document)) {
     return {};
   }
-  if (const rapidjson::Value* const detail = wire::member(document, "detail")) {
+  const rapidjson::Value* const detail = wire::member(document, "detail");
+  if (detail != nullptr && !detail->IsString()) {
     return {.code = std::string(wire::text_of(*detail, "error")),
             .param = wire::bad_member(*detail),
             .message = std::string(wire::text_of(*detail, "message"))};
@@ -109,9 +111,13 @@ Refusal refusal_of(std::string& body) {
     return {.code = "content_filter", .param = "", .message = ""};
   }
   const std::string_view code = wire::text_of(*error, "code");
+  std::string_view message = wire::text_of(*error, "message");
+  for (const char* const sentence : {"detail", "error"}) {
+    message = message.empty() ? wire::text_of(document, sentence) : message;
+  }
   return {.code = std::string(code.empty() ? wire::text_of(*error, "type") : code),
           .param = std::string(wire::text_of(*error, "param")),
-          .message = std::string(wire::text_of(*error, "message"))};
+          .message = std::string(message)};
 }
 
 bool is_member_name(std::string_view text) {

@@ -111,7 +111,7 @@ class Format final : public models::Format {
     return ticket;
   }
 
-  Progress status(http::ClientResponse response) const override {
+  Progress status(const ProviderEntry&, http::ClientResponse response) const override {
     rapidjson::Document body;
     const bool readable = wire::parse_object(response.body, body);
     const std::string_view status = readable ? wire::text_of(body, "status") : "";
@@ -126,8 +126,11 @@ class Format final : public models::Format {
     }
     if (response.status == 200 &&
         (status == "failed" || status == "canceled" || status == "aborted")) {
-      // A model that failed would fail again; its words are not for us to pass on.
-      return wire::fault(Fault::kTryNext, response, status, kIdHeader);
+      // A model that failed would fail again; its words are not for us to pass on. For how long it
+      // was at work until then is billed.
+      ProviderFault fault = wire::fault(Fault::kTryNext, response, status, kIdHeader);
+      fault.billed = billed_of(body);
+      return fault;
     }
     const ProviderFault fault = fault_of(response, "");
     const bool permanent =
@@ -135,8 +138,8 @@ class Format final : public models::Format {
     return permanent ? Progress(fault) : Progress(Unclear{fault.retry_after});
   }
 
-  Progress result(const ProviderEntry&, http::ClientResponse response) const override {
-    return status(std::move(response));
+  Progress result(const ProviderEntry& entry, http::ClientResponse response) const override {
+    return status(entry, std::move(response));
   }
 };
 constinit const Format kFormat;

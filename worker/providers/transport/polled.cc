@@ -143,7 +143,7 @@ class PolledDialogue final : public Dialogue {
     const bool gone = answer && answer->status == 404;
     if (answer) {
       progress = stage_ == Stage::kFetching ? format_.result(*entry_, std::move(*answer))
-                                            : format_.status(std::move(*answer));
+                                            : format_.status(*entry_, std::move(*answer));
     }
     if (const auto* const unclear = std::get_if<Unclear>(&progress)) {
       return unclear_again(unclear->retry_after);

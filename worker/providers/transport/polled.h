@@ -47,7 +47,7 @@ class PolledFormat {
   virtual const char* cancel_method() const = 0;
   virtual Result<Ticket, ProviderFault> submitted(const ProviderEntry& entry,
                                                   http::ClientResponse response) const = 0;
-  virtual Progress status(http::ClientResponse response) const = 0;
+  virtual Progress status(const ProviderEntry& entry, http::ClientResponse response) const = 0;
   virtual Progress result(const ProviderEntry& entry, http::ClientResponse response) const = 0;
   // Says of the audio what of the request the model has done itself.
   virtual void mark_applied(const ProviderEntry& entry,
