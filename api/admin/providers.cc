@@ -22,6 +22,16 @@ std::optional<std::int64_t> milliseconds_at(const ServiceTimes& times, double sh
   return seconds ? std::optional<std::int64_t>(std::llround(*seconds * kSecond)) : std::nullopt;
 }
 
+// "2.5 billable_unit", of each unit that was billed. Nullopt: none is known of.
+std::optional<std::string> units_of(const ProviderDay& day) {
+  std::string out;
+  for (const auto& [unit, quantity] : day.units) {
+    out += (out.empty() ? "" : ", ") + format_micros({quantity * (kMicros / 1'000)}) + " " +
+           std::string(price_unit_name(unit));
+  }
+  return out.empty() ? std::nullopt : std::optional(out);
+}
+
 // What all this brought, at `value` for a credit; as far as costs are known.
 Micros margin(const ProviderDay& day, Micros value) {
   constexpr std::int64_t kCredit = credits(1).value;
@@ -60,6 +70,7 @@ Reply providers(Doors& doors, const Options& o) {
         .member("first_byte_p50_ms", milliseconds_at(day.first_bytes, 0.5))
         .member("first_byte_p95_ms", milliseconds_at(day.first_bytes, 0.95))
         .member("audio_ms", day.audio_ms)
+        .member("units", units_of(day))
         .member("cost", all.cost)
         .member("wasted", wasted.cost)
         .member("wasted_undelivered", cost_of(day, CallOutcome::kUndelivered))

@@ -174,15 +174,20 @@ struct CallRecord {
   std::chrono::milliseconds took{0};
   std::optional<std::chrono::milliseconds> first_byte{};
   std::optional<ProviderPrice> price{};
+  std::optional<PriceUnit> reports{};  // What counted.reported is of, where there is no price.
   CallQuantities counted{};
 
+  std::optional<PriceUnit> unit() const {
+    return price ? std::optional(price->unit) : counted.reported ? reports : std::nullopt;
+  }
   // Nullopt: not known.
   std::optional<Thousandths> quantity() const {
-    return price ? billed(outcome, price->unit, counted) : std::nullopt;
+    const auto of = unit();
+    return of ? billed(outcome, *of, counted) : std::nullopt;
   }
   std::optional<Micros> cost() const {
     const auto of = quantity();
-    return of ? std::optional(cost_of(*price, *of)) : std::nullopt;
+    return price && of ? std::optional(cost_of(*price, *of)) : std::nullopt;
   }
 };
 

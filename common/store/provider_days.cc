@@ -66,6 +66,14 @@ void add_part(
       day.took.add(std::chrono::milliseconds(rows.i64(4)), rows.u64(5));
     }
   }
+  Sql units;
+  units << kDayAndProvider << "price_unit, CAST(SUM(quantity) AS SIGNED)";
+  where(units, from, first, last)
+      << " AND price_unit IS NOT NULL AND quantity>0 GROUP BY day, provider, price_unit";
+  rows = session.query(units);
+  while (rows.next()) {
+    at(days, rows).units[static_cast<PriceUnit>(rows.u32(3))] += rows.i64(4);
+  }
   Sql bytes;
   bytes << kDayAndProvider;
   rounded(bytes, "first_byte_ms") << " AS took, COUNT(*)";

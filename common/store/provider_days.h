@@ -29,7 +29,9 @@ struct ProviderDay {
   ServiceTimes took{};                        // Of calls that brought audio.
   ServiceTimes first_bytes{};                 // The same, where it is known.
   std::int64_t audio_ms = 0;                  // Delivered.
-  Units earned{};                             // Charged for what was delivered.
+  // What was billed of each unit, as far as it is known: of calls without a price, too.
+  std::map<PriceUnit, Thousandths> units{};
+  Units earned{};  // Charged for what was delivered.
 
   Calls all() const;
   // Of all but what was delivered.

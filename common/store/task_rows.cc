@@ -522,9 +522,10 @@ void write_calls(Session& session, std::vector<CallRow> calls, ToldBy told_by, I
   const auto milliseconds = [](std::int64_t value) {
     return std::clamp<std::int64_t>(value, 0, UINT32_MAX);
   };
-  // Without a price in the providers file nothing is said of any.
+  // Without a price in the providers file, and where no provider says what it bills, nothing is
+  // said of any.
   const bool priced = std::any_of(calls.begin(), calls.end(), [](const CallRow& row) {
-    return row.call->price || row.call->quantity() || row.call->cost();
+    return row.call->price || row.call->quantity();
   });
   Sql sql(
       "INSERT INTO provider_calls (task_id, n, provider, outcome, sent_at, took_ms, first_byte_ms, "
@@ -546,7 +547,7 @@ void write_calls(Session& session, std::vector<CallRow> calls, ToldBy told_by, I
                                   : std::nullopt)
         << "," << row.earned;
     if (priced) {
-      sql << "," << (call.price ? std::optional(call.price->unit) : std::nullopt) << ","
+      sql << "," << call.unit() << ","
           << (call.price ? std::optional(call.price->amount.value) : std::nullopt) << ","
           << call.quantity() << "," << (cost ? std::optional(cost->value) : std::nullopt);
     }

@@ -682,6 +682,7 @@ class FalDouble {
       out.body =
           waits ? R"({"status":"IN_QUEUE","queue_position":1})" : R"({"status":"COMPLETED"})";
     } else if (call.target.starts_with("/result/")) {
+      out.headers.emplace_back("X-Fal-Billable-Units: 2.5");
       out.body = R"({"audio":{"url":")" + file_of_(base_, prompts_.at(number())) + R"("}})";
     } else {
       out = wav_reply(9.5);
@@ -710,6 +711,10 @@ TEST(Polled, FromSubmissionToTheClientsFile) {
   EXPECT_EQ(done.text("usage.credits"), "11.875");
   EXPECT_EQ(http("GET", done.text("output.url")).body.size(), 44U + 9500 * 24 * 2);
   EXPECT_THAT(attempts_of(stack, id), ElementsAre("alpha-upstream succeeded"));
+  // What it says it bills is told, though nobody has said what that costs.
+  const auto told = stack.admin({"providers"});
+  EXPECT_STREQ(told["days"][0]["units"].GetString(), "2.5 billable_unit");
+  EXPECT_EQ(told["days"][0]["calls_of_unknown_cost"].GetInt(), 1);
   for (const DoubleCall& call : fal.server().calls()) {
     EXPECT_EQ(call.header("authorization"),
               call.target == "/file" ? "" : "Key " + std::string(kProviderKey));

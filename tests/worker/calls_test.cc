@@ -142,6 +142,23 @@ TEST_F(CallsTest, WhatIsReportedCountsInItsOwnUnitAlone) {
   EXPECT_EQ(job->take_calls().at(0).cost(), Micros{1'000});
 }
 
+TEST_F(CallsTest, WhatIsReportedIsKeptWithoutAPrice) {
+  Capabilities able;
+  able.reports = PriceUnit::kBillableUnit;
+  auto first = std::make_unique<FakeProvider>("first", able);
+  provider_ = first.get();
+  std::vector<std::unique_ptr<AudioProvider>> providers;
+  providers.push_back(std::move(first));
+  const JobPtr job = job_of(0s, std::make_shared<const Chain>(std::move(providers)));
+  calls_.call(job);
+  provider_->facts.front()->reported = 2'500;
+  provider_->calls.front()->answer(Audio{});
+  const store::CallRecord made = job->take_calls().at(0);
+  EXPECT_EQ(made.unit(), PriceUnit::kBillableUnit);
+  EXPECT_EQ(made.quantity(), 2'500);
+  EXPECT_EQ(made.cost(), std::nullopt);
+}
+
 TEST_F(CallsTest, NothingIsKeptOfACallThatWasNotMade) {
   const JobPtr job = job_of(0s);
   calls_.call(job);

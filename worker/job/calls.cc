@@ -57,12 +57,13 @@ store::CallRecord record_of(const Job& job,
                         .sent = *facts.sent,
                         .waited = *facts.sent - call.opened > kAtOnce,
                         .took = duration_cast<milliseconds>(CallFacts::Clock::now() - *facts.sent),
-                        .price = able.price};
+                        .price = able.price,
+                        .reports = able.reports};
   if (facts.first_byte) {
     out.first_byte = duration_cast<milliseconds>(*facts.first_byte - *facts.sent);
   }
   out.counted.characters = static_cast<std::int64_t>(utf8_length(job.request->prompt));
-  if (able.price && able.price->unit == able.reports) {
+  if (!able.price || able.price->unit == able.reports) {
     out.counted.reported = facts.reported;
   }
   out.counted.goes_on = facts.goes_on;
