@@ -1,9 +1,11 @@
 #include "common/domain/scene.h"
 
 #include <array>
+#include <string>
 
 #include "common/base/ascii.h"
 #include "common/base/utf8.h"
+#include "common/domain/cues.h"
 #include "common/domain/voices.h"
 
 namespace audiogen {
@@ -104,6 +106,16 @@ bool is_scene(std::string_view prompt) {
 
 bool is_scene(std::string_view prompt, const std::optional<std::string>& voice) {
   return voice == kSceneVoice || is_scene(prompt);
+}
+
+bool is_scene_of_names(std::string_view prompt, const std::optional<std::string>& voice) {
+  std::string rest;  // With a mark where a cue was, so that it does not join what stood around it.
+  bool any = false;
+  for (const ScriptPart& part : split_cues(prompt)) {
+    any = any || part.cue;
+    rest += part.cue ? "-" : part.words;
+  }
+  return any && !is_scene(rest) && (voice != kSceneVoice || !has_letter(rest));
 }
 
 }  // namespace audiogen

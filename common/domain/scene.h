@@ -15,5 +15,8 @@ namespace audiogen {
 bool is_scene(std::string_view prompt);
 // The same of a request: its voice may ask for a scene as well (kSceneVoice).
 bool is_scene(std::string_view prompt, const std::optional<std::string>& voice);
+// Can whoever reads aloud, and makes sounds by their names alone (cues.h), make all of such a
+// request? Each cue is one of those names; where the voice asks for a scene, there is nothing else.
+bool is_scene_of_names(std::string_view prompt, const std::optional<std::string>& voice);
 
 }  // namespace audiogen

@@ -56,6 +56,32 @@ TEST(Scene, ProseIsNarration) {
   }
 }
 
+// Whoever knows sixteen sounds by name makes no other.
+TEST(Scene, OfNamesAlone) {
+  const auto of_names = [](const char* prompt, std::optional<std::string> voice = std::nullopt) {
+    return is_scene_of_names(prompt, voice);
+  };
+  for (const char* prompt : {"[rain]",
+                             "[rain] Who is there?",
+                             "Who is there?\n(door)\nNobody. [ Thunder ]",
+                             "[rain] (he said) and went, see [1].",
+                             "[rain] (hello)"}) {
+    EXPECT_TRUE(of_names(prompt)) << prompt;
+  }
+  for (const char* prompt : {"",
+                             "Who is there?",
+                             "[laughs]",
+                             "[rain] Who is there? [laughs]",
+                             "[rain on a tin roof]",
+                             "[rain]\n(a door creaks)",
+                             "[a [rain]]"}) {
+    EXPECT_FALSE(of_names(prompt)) << prompt;
+  }
+  EXPECT_TRUE(of_names("[rain] [thunder].", "aria"));
+  EXPECT_TRUE(of_names("[rain] [thunder].", "scene"));
+  EXPECT_FALSE(of_names("[rain] on a tin roof", "scene")) << "that is to be made, too";
+}
+
 // It is asked of every task that could have both.
 TEST(Scene, LongPromptsCostLittle) {
   EXPECT_FALSE(is_scene(std::string(8192, '[')));

@@ -185,6 +185,36 @@ TEST(Chain, ASceneIsMadeIfAnybodyCan) {
   EXPECT_EQ(chain.nobody(request, kTime, std::vector<std::size_t>{1}).trouble, Trouble::kNobodyCan);
 }
 
+// A narrator read "rain" aloud, before whoever knows how that sounds was asked.
+TEST(Chain, SoundsByNameAreMadeByWhoKnowsThem) {
+  const auto with_scenes = [](bool scenes) {
+    Capabilities narrates, knows, makes;
+    knows.cues = true;
+    makes.scenes = true;
+    std::vector<std::unique_ptr<AudioProvider>> providers;
+    providers.push_back(std::make_unique<FakeProvider>("narrator", narrates));
+    if (scenes) {
+      providers.push_back(std::make_unique<FakeProvider>("maker", makes));
+    }
+    providers.push_back(std::make_unique<FakeProvider>("of names", knows));
+    return Chain(std::move(providers));
+  };
+  const auto chosen = [](const Chain& chain, const char* prompt, std::size_t from = 0) {
+    GenerationRequest request;
+    request.prompt = prompt;
+    return chain.choose(request, from, kTime);
+  };
+  const Chain plain = with_scenes(false), all = with_scenes(true);
+  EXPECT_EQ(chosen(plain, "Who is there?"), 0U);
+  EXPECT_EQ(chosen(plain, "[rain] Who is there?"), 1U);
+  EXPECT_EQ(chosen(plain, "[rain on a roof] Who is there?"), 0U) << "nobody can make it";
+  EXPECT_EQ(chosen(plain, "[rain] Who is there? [laughs]"), 0U) << "nor all of it";
+  EXPECT_EQ(chosen(all, "[rain] Who is there?"), 1U);
+  EXPECT_EQ(chosen(all, "[rain] Who is there?", 2), 2U) << "after that one has failed";
+  EXPECT_EQ(chosen(all, "[laughs] Who is there?"), 1U);
+  EXPECT_EQ(chosen(all, "[laughs] Who is there?", 2), std::nullopt);
+}
+
 TEST(Chain, ANarratorLeavesRoomForScenes) {
   const auto room = [](bool first, bool second) {
     std::vector<std::unique_ptr<AudioProvider>> providers;

@@ -42,6 +42,7 @@ bool covers(const Capabilities& first, const Capabilities& second) {
     return std::find(first.voices.begin(), first.voices.end(), voice) != first.voices.end();
   };
   return first.prompt_max >= second.prompt_max && (first.scenes || !second.scenes) &&
+         (first.scenes || first.cues || !second.cues) &&
          (first.audio_references || !second.audio_references) && (first.image || !second.image) &&
          (first.voices.empty() || (!second.voices.empty() &&
                                    std::all_of(second.voices.begin(), second.voices.end(), known)));
@@ -214,12 +215,18 @@ bool Chain::serves(std::size_t position, const GenerationRequest& request) const
   if (!can_serve(able, request)) {
     return false;
   }
-  const auto makes_it = [&request](const auto& link) {
-    const Capabilities& other = link->provider.capabilities();
-    return other.scenes && can_serve(other, request);
+  const auto none_makes_it = [&](bool by_name) {
+    return std::none_of(links_.begin(), links_.end(), [&](const auto& link) {
+      const Capabilities& other = link->provider.capabilities();
+      return (other.scenes || (by_name && other.cues)) && can_serve(other, request);
+    });
   };
-  return able.scenes || std::none_of(links_.begin(), links_.end(), makes_it) ||
-         !is_scene(request.prompt, request.voice);
+  // Prompts are read last: this is asked of every task, and often.
+  if (able.scenes || none_makes_it(true) || !is_scene(request.prompt, request.voice)) {
+    return true;
+  }
+  const bool by_name = is_scene_of_names(request.prompt, request.voice);
+  return (by_name && able.cues) || none_makes_it(by_name);
 }
 
 std::optional<std::size_t> Chain::choose(const GenerationRequest& request,

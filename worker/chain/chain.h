@@ -156,7 +156,7 @@ class Chain {
   std::size_t slots(Count count) const;
   // Is it one of those that may have `request`? The one place where that is decided: a scene is
   // never read aloud by one that only narrates if another can make it, trusted at the moment or
-  // not.
+  // not; one of sounds by their names alone, whoever knows those.
   bool serves(std::size_t position, const GenerationRequest& request) const;
   std::vector<std::unique_ptr<Link>> links_;
   struct Failed {

@@ -28,6 +28,7 @@ Capabilities local_capabilities(int max_in_flight) {
       out.voices.emplace_back(voice.id);
     }
   }
+  out.cues = true;
   out.audio_references = true;
   out.native_speed = kSpeedRange;
   out.max_in_flight = max_in_flight;
