@@ -136,22 +136,25 @@ std::chrono::milliseconds some_seconds(double jitter) {
 
 std::chrono::milliseconds retry_delay(std::uint32_t claims,
                                       std::chrono::milliseconds left,
-                                      double jitter) {
+                                      double jitter,
+                                      std::chrono::milliseconds needed) {
+  using std::chrono::milliseconds;
   AG_CHECK(claims >= 1);
   AG_CHECK(jitter >= -1 && jitter <= 1);
-  struct Delay {
-    std::chrono::milliseconds least;
-    double of_left;
-    std::chrono::milliseconds most;
-  };
-  constexpr std::array<Delay, kClaimsMax - 1> kDelays = {
-      {{2s, 0, 2s}, {8s, 0, 8s}, {30s, 1.0 / 6, 15min}, {90s, 3.0 / 5, 60min}}};
+  constexpr std::array<milliseconds, 2> kFirst = {2s, 8s};
   constexpr double kSpread = 0.2;
-  const Delay& delay = kDelays[std::min<std::size_t>(claims, kDelays.size()) - 1];
-  const std::chrono::duration<double, std::milli> base =
-      std::clamp<std::chrono::duration<double, std::milli>>(
-          left * delay.of_left, delay.least, delay.most);
-  return std::chrono::round<std::chrono::milliseconds>(base * (1 + kSpread * jitter));
+  const auto spread = [](milliseconds base, double by) {
+    return std::chrono::round<milliseconds>(base * (1 + kSpread * by));
+  };
+  if (claims <= kFirst.size()) {
+    return spread(kFirst[claims - 1], jitter);
+  }
+  if (claims + 1 < kClaimsMax) {
+    return spread(std::clamp<milliseconds>(left / 3, kFirst.back(), 15min), jitter);
+  }
+  // What is believed of a provider does not keep it from a task that has half of its time left.
+  const milliseconds last = left - std::min(needed, left / 2) - kToBeTaken;
+  return spread(std::clamp<milliseconds>(last, kFirst.back(), 60min), (jitter - 1) / 2);
 }
 
 std::chrono::milliseconds alone_delay(double jitter) {
@@ -221,14 +224,15 @@ ClaimEnd end_by(Trouble trouble,
                 std::uint32_t claims,
                 std::chrono::milliseconds left,
                 double jitter,
-                std::chrono::milliseconds not_before) {
+                std::chrono::milliseconds not_before,
+                std::chrono::milliseconds needed) {
   const Verdict verdict = verdict_on(trouble);
   ClaimEnd out{.kind = verdict.kind, .failure = verdict.failure};
   if (trouble == Trouble::kNobodyReads) {
     out.failure_message = kNoVoiceMessage;
   }
   if (out.kind == ClaimEnd::Kind::kRetry) {
-    out.retry_after = std::max(retry_delay(claims, left, jitter), not_before);
+    out.retry_after = std::max(retry_delay(claims, left, jitter, needed), not_before);
   } else if (out.kind == ClaimEnd::Kind::kRelease) {
     out.retry_after = not_before;
     if (trouble == Trouble::kLeftAlone || trouble == Trouble::kOursUncalled) {

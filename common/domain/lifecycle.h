@@ -72,13 +72,20 @@ inline constexpr std::chrono::seconds kTrustInHint{120};
 // it again in the next pass, after this long: not shortly before its deadline.
 inline constexpr std::chrono::seconds kWholePass{60};
 
-// Wait before attempt `claims + 1` (claims >= 1), spread by `jitter` in [-1, 1] times 20 %: 2 and
-// 8 s; then a sixth and three fifths of what is left of the task's time, 30 and 90 s at the least,
-// so that the last attempts come when a longer failure may be over, and 15 and 60 min at the most:
-// of a task with a day's time somebody waits, too.
+// From when a task is due again until somebody is called for it.
+inline constexpr std::chrono::seconds kToBeTaken{15};
+// What a call needs, as long as nobody knows better.
+inline constexpr std::chrono::seconds kCallNeeds{10};
+
+// Wait before attempt `claims + 1` (claims >= 1): 2 s, 8 s and a third of what is left of the
+// task's time, spread by `jitter` in [-1, 1] times 20 %; then until a call that needs so much just
+// ends before the deadline, or up to 20 % less. So failures of any length are waited for, as long
+// as there is time. 15 and 60 min at the most: of a task with a day's time somebody waits, too. 8 s
+// at the least: then there is no time for a call, or hardly.
 std::chrono::milliseconds retry_delay(std::uint32_t claims,
                                       std::chrono::milliseconds left,
-                                      double jitter);
+                                      double jitter,
+                                      std::chrono::milliseconds needed = kCallNeeds);
 
 // Until a suspect for which there is no worker yet comes again: 5 s, spread by `jitter` in [-1, 1]
 // times 50 %, so that many of them do not come together.
@@ -187,12 +194,13 @@ Verdict verdict_on(Trouble trouble);
 // goes back is due after its own wait, spread by `jitter` in [-1, 1], and not before `not_before`
 // from now; what was not tried, after that alone, or, where it waits for a provider to be asked
 // again, spread after that: one of them finds out whether it works, and the rest had better come
-// when it does.
+// when it does. `needed`: by a call for it.
 ClaimEnd end_by(Trouble trouble,
                 std::uint32_t claims,
                 std::chrono::milliseconds left,
                 double jitter,
-                std::chrono::milliseconds not_before = std::chrono::milliseconds(0));
+                std::chrono::milliseconds not_before = std::chrono::milliseconds(0),
+                std::chrono::milliseconds needed = kCallNeeds);
 
 // --- ending
 

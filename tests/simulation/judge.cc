@@ -8,11 +8,11 @@ namespace {
 
 using std::chrono::seconds;
 
-// What the pages of the project promise: at most five claims; retries after 2, 8, 30 and 90 s at
+// What the pages of the project promise: at most five claims; retries after 2, 8, 8 and 8 s at
 // the least, less a fifth, and later where a task has much time; 150 credits held, 1.25 units a
 // millisecond, 10 credits at least.
 constexpr std::uint32_t kClaims = 5;
-constexpr Duration kDelays[] = {seconds(2), seconds(8), seconds(30), seconds(90)};
+constexpr Duration kDelays[] = {seconds(2), seconds(8), seconds(8), seconds(8)};
 constexpr Units kHeld{150'000};
 constexpr Units kLeast{10'000};
 

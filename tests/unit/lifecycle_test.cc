@@ -40,29 +40,40 @@ TEST(Lifecycle, EveryTransitionIsAsTheDiagramSays) {
 TEST(RetryDelay, WaitsGrowAndSpread) {
   EXPECT_EQ(retry_delay(1, 900s, 0), 2s);
   EXPECT_EQ(retry_delay(2, 898s, 0), 8s);
-  EXPECT_EQ(retry_delay(3, 888s, 0), 148s);
-  EXPECT_EQ(retry_delay(4, 740s, 0), 444s);
-  EXPECT_EQ(retry_delay(1000, 740s, 0), 444s);
-  EXPECT_EQ(retry_delay(3, 60s, 0), 30s) << "of little time";
-  EXPECT_EQ(retry_delay(4, 60s, 0), 90s);
-  EXPECT_EQ(retry_delay(4, -5s, 0), 90s);
+  EXPECT_EQ(retry_delay(3, 888s, 0), 296s);
+  EXPECT_EQ(retry_delay(3, 12s, 0), 8s) << "of little time";
   EXPECT_EQ(retry_delay(3, 86'400s, 0), 15min) << "of a day";
-  EXPECT_EQ(retry_delay(4, 86'400s, 0), 60min);
   EXPECT_EQ(retry_delay(1, 900s, 1), 2400ms);
   EXPECT_EQ(retry_delay(1, 900s, -1), 1600ms);
-  EXPECT_EQ(retry_delay(4, 740s, 0.5), 488400ms);
 }
 
-// With all providers down, all attempts were used up after 130 s of 900.
+TEST(RetryDelay, TheLastCallEndsJustBeforeTheDeadline) {
+  EXPECT_EQ(retry_delay(4, 600s, 1, 30s), 600s - 30s - kToBeTaken);
+  EXPECT_EQ(retry_delay(4, 600s, -1, 30s), (600s - 30s - kToBeTaken) * 4 / 5) << "never later";
+  EXPECT_EQ(retry_delay(4, 600s, 1, 10min), 300s - kToBeTaken) << "half of the time is enough";
+  EXPECT_EQ(retry_delay(1000, 600s, 1, 30s), 600s - 30s - kToBeTaken);
+  EXPECT_EQ(retry_delay(4, 30s, 1, 30s), 8s);
+  EXPECT_EQ(retry_delay(4, -5s, 0, 30s), 7200ms) << "over";
+  EXPECT_EQ(retry_delay(4, 86'400s, 1, 30s), 60min) << "of a day";
+}
+
+// With all providers down, all attempts were used up after 600 s of 900, and before that after 130.
 TEST(RetryDelay, AttemptsAreSpreadOverTheTimeThatThereIs) {
-  constexpr std::chrono::milliseconds kWhole = 900s;
-  for (const double jitter : {-1.0, 0.0, 1.0}) {
-    std::chrono::milliseconds at = 0s;
-    for (std::uint32_t claims = 1; claims < kClaimsMax; ++claims) {
-      at += retry_delay(claims, kWhole - at, jitter);
+  for (const std::chrono::milliseconds whole : {60s, 300s, 900s, 3000s}) {
+    for (const std::chrono::milliseconds needed : {2s, 10s, 30s}) {
+      for (const double jitter : {-1.0, 0.0, 1.0}) {
+        std::chrono::milliseconds at = 0s;
+        for (std::uint32_t claims = 1; claims < kClaimsMax; ++claims) {
+          at += retry_delay(claims, whole - at, jitter, needed);
+        }
+        EXPECT_GE(at, whole * 2 / 5) << whole.count() << " " << needed.count() << " " << jitter;
+        EXPECT_LE(at + std::min(needed, whole / 10), whole) << jitter << ": no time for a call";
+        if (whole >= 300s) {
+          EXPECT_GE(at, (whole - needed - kToBeTaken) * 3 / 4) << jitter;
+          EXPECT_LE(at + needed + kToBeTaken, whole) << jitter;
+        }
+      }
     }
-    EXPECT_GT(at, kWhole / 2) << jitter;
-    EXPECT_LT(at, kWhole * 9 / 10) << jitter << ": no time for a call";
   }
 }
 

@@ -24,6 +24,11 @@ constexpr milliseconds kWaitMax{20'000};
 // Of the slots of a chain, so many more tasks are claimed: one, and a quarter.
 constexpr std::size_t kReserveShare = 4;
 
+// What a call needs as long as its provider has not shown it: its timeout, this at most, and where
+// it has none, this.
+constexpr milliseconds kNeededMax{60'000};
+constexpr milliseconds kNeededInTheHouse{10'000};
+
 // Of failures so many are remembered, which is all that wait for another try where calls are few.
 constexpr std::size_t kFailedMax = 512;
 
@@ -355,6 +360,31 @@ std::size_t Chain::slots(Count count) const {
     }
   }
   return any_open ? slots : 0;
+}
+
+milliseconds Chain::needed_for(const GenerationRequest& request) const {
+  milliseconds out{0};
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    if (serves(i, request)) {
+      const milliseconds patience = at(i).capabilities().timeout;
+      out = std::max(out,
+                     at(i).needed().value_or(patience.count() > 0 ? std::min(patience, kNeededMax)
+                                                                  : kNeededInTheHouse));
+    }
+  }
+  return out;
+}
+
+milliseconds Chain::longest_unresumed() const {
+  milliseconds out{0};
+  for (const auto& link : links_) {
+    const Capabilities& able = link->provider.capabilities();
+    const bool is_free = able.price && able.price->amount == Micros{0};
+    if (!able.gives_tickets && !is_free) {
+      out = std::max(out, able.timeout);
+    }
+  }
+  return out;
 }
 
 bool Chain::sends_reference_bytes() const {

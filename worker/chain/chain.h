@@ -109,6 +109,12 @@ class Chain {
   std::size_t capacity() const;
   // The same as if no other worker had places of the providers' accounts.
   std::size_t capacity_alone() const;
+  // What a call for `request` may need, with all that follows it, whoever of those is asked that
+  // may have it.
+  std::chrono::milliseconds needed_for(const GenerationRequest& request) const;
+  // The longest timeout of a call that is paid again when it is cut off: neither free nor to be
+  // gone on with by a ticket.
+  std::chrono::milliseconds longest_unresumed() const;
   // Does any provider send the files that requests refer to, not their addresses?
   bool sends_reference_bytes() const;
   // Does any provider give tickets?

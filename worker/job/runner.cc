@@ -11,8 +11,6 @@ namespace audiogen::worker {
 namespace {
 
 constexpr auto kGiveBackLimit = std::chrono::seconds(5);
-// What a call needs, as long as its provider has not shown it.
-constexpr auto kCallTime = std::chrono::milliseconds(10'000);
 
 CallEnd not_called() {
   return {.state = store::kAttemptFailed, .detail = store::kNotCalled};
@@ -30,7 +28,12 @@ CallEnd end_of(const ProviderFault& fault) {
 ClaimEnd end_of_claim(const Job& job,
                       Trouble trouble,
                       std::chrono::milliseconds not_before = std::chrono::milliseconds(0)) {
-  return end_by(trouble, job.claim.claims, job.time(Job::Clock::now()).left, jitter(), not_before);
+  return end_by(trouble,
+                job.claim.claims,
+                job.time(Job::Clock::now()).left,
+                jitter(),
+                not_before,
+                job.request ? job.chain->needed_for(*job.request) : kCallNeeds);
 }
 
 Trouble trouble_of(ReferenceFault::Kind kind) {
@@ -265,7 +268,7 @@ void JobRunner::provider_failed(const JobPtr& job, const ProviderFault& fault) {
                    .another = another.has_value(),
                    .nobody = nobody.trouble,
                    .time_left = time.left,
-                   .call_time = job->chain->at(job->provider).needed().value_or(kCallTime),
+                   .call_time = job->chain->at(job->provider).needed().value_or(kCallNeeds),
                    .jitter = jitter()});
   log::warn("provider attempt failed",
             about(*job),
