@@ -52,20 +52,29 @@ void log_providers_errors(const std::vector<std::string>& errors) {
   }
 }
 
-// What is under way for longer when this worker leaves is called, and paid, again.
-void warn_of_long_calls(const Chain& chain, const Config& config) {
-  const std::chrono::seconds drain(config.drain_seconds);
-  for (std::size_t i = 0; i < chain.size(); ++i) {
-    const Capabilities& able = chain.at(i).capabilities();
-    const bool is_free = able.price && able.price->amount == Micros{0};
-    if (able.timeout > drain && !able.gives_tickets && !is_free) {
+// For how long a worker that is told to stop finishes what it has: what is under way for longer is
+// called, and paid, again.
+class DrainLimit {
+ public:
+  explicit DrainLimit(const Config& config) : told_(config.drain_seconds) {}
+
+  // To be called for each chain that comes into force: jobs keep the one that they have.
+  void heed(const Chain& chain) {
+    const auto longest = std::chrono::ceil<std::chrono::seconds>(chain.longest_unresumed());
+    longest_ = std::max(longest_, longest + kAfterTheCall);
+    if (told_.count() > 0 && longest > told_) {
       log::warn("a call may outlast DRAIN_SECONDS: a release in the middle of it is paid twice",
-                {{"provider", chain.at(i).name()},
-                 {"timeout_seconds", std::chrono::ceil<std::chrono::seconds>(able.timeout).count()},
-                 {"drain_seconds", drain.count()}});
+                {{"timeout_seconds", longest.count()}, {"drain_seconds", told_.count()}});
     }
   }
-}
+  std::chrono::seconds get() const { return told_.count() > 0 ? told_ : longest_; }
+
+ private:
+  static constexpr std::chrono::seconds kLeast{60}, kAfterTheCall{5};
+
+  const std::chrono::seconds told_;  // 0: nothing.
+  std::chrono::seconds longest_ = kLeast;
+};
 
 std::size_t places(const Chain& chain, const Config& config) {
   return std::min(static_cast<std::size_t>(config.worker_in_flight), chain.capacity());
@@ -77,7 +86,11 @@ std::size_t places_alone(const Chain& chain, const Config& config) {
 }
 
 // SIGHUP: takes a new PROVIDERS_FILE into force, or keeps the old one and says why.
-void reload(const Config& config, http::Client& client, Accounts& accounts, CurrentChain& chains) {
+void reload(const Config& config,
+            http::Client& client,
+            Accounts& accounts,
+            CurrentChain& chains,
+            DrainLimit& drain_limit) {
   auto providers = load_providers(config.providers_file, client);
   if (!providers) {
     log_providers_errors(providers.error());
@@ -85,7 +98,7 @@ void reload(const Config& config, http::Client& client, Accounts& accounts, Curr
     return;
   }
   chains.replace(std::make_shared<const Chain>(std::move(*providers), &accounts));
-  warn_of_long_calls(*chains.get(), config);
+  drain_limit.heed(*chains.get());
   log::info("providers reloaded", {{"file", config.providers_file}});
 }
 
@@ -162,7 +175,8 @@ int work(const Config& config) {
   }
   Accounts accounts;
   CurrentChain chains(std::make_shared<const Chain>(std::move(*providers), &accounts));
-  warn_of_long_calls(*chains.get(), config);
+  DrainLimit drain_limit(config);
+  drain_limit.heed(*chains.get());
   SandboxedDecoder decoder;
   store::Probe database(config.database);
   queue::Publisher publisher(config.amqp, {}, [](std::span<const Hint>) {});
@@ -267,7 +281,7 @@ int work(const Config& config) {
   while (signal != Signal::kStop && database.fits() && !drain_asked.load()) {
     signal = wait_for_signal(kLookEvery);
     if (signal == Signal::kReload) {
-      reload(config, client, accounts, chains);
+      reload(config, client, accounts, chains, drain_limit);
     }
     // A chain that was replaced may hold models in memory.
     chains.collect();
@@ -276,6 +290,7 @@ int work(const Config& config) {
   const bool fits = database.fits();
   log::info("audio-worker drains",
             {{"in_flight", runner.in_flight()},
+             {"limit_seconds", drain_limit.get().count()},
              {"schema_fits", fits},
              {"asked_by_operator", drain_asked.load()}});
   draining.store(true);
@@ -284,7 +299,7 @@ int work(const Config& config) {
   puller.stop();
   // On a schema of which it knows nothing it could settle nothing, and would only keep the leases:
   // what it has is given back while that can still be written.
-  const std::chrono::seconds limit(config.drain_seconds);
+  const std::chrono::seconds limit = drain_limit.get();
   runner.drain(fits ? AG_TEST_LIMIT("DRAIN_LIMIT_MS", limit) : std::chrono::milliseconds(0));
   account_keeper.stop();
   sweeper.stop();

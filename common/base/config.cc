@@ -230,11 +230,12 @@ constexpr std::array kVariables = {
         "tasks one worker holds at once, 1-10000; and an eighth more, for users who have little "
         "under way"},
     Variable{.name = "DRAIN_SECONDS",
-             .fallback = "60",
+             .fallback = "0",
              .meaning =
                  "a worker that is told to stop finishes what it can within this, 1-900, and "
-                 "gives the rest back; whatever stops it must wait longer. What is called "
-                 "longer is paid again, unless its provider is polled",
+                 "gives the rest back; 0: within the longest timeout of its providers, 60 at the "
+                 "least. Whatever stops it must wait longer. What is called longer is paid again, "
+                 "unless its provider is polled",
              .worker_only = true},
     Variable{"URL_POLICY",
              "public",
@@ -819,7 +820,7 @@ Result<Config, std::vector<std::string>> load_config(Program program) {
   c.url_policy =
       in.choice("URL_POLICY", {"public", "any"}) == "any" ? UrlPolicy::kAny : UrlPolicy::kPublic;
   if (program == Program::kWorker) {
-    c.drain_seconds = in.number("DRAIN_SECONDS", 1, 900);
+    c.drain_seconds = in.number("DRAIN_SECONDS", 0, 900);
     c.sandbox = in.choice("SANDBOX", {"required", "best_effort"}) == "required"
                     ? SandboxPolicy::kRequired
                     : SandboxPolicy::kBestEffort;

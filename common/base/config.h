@@ -111,7 +111,7 @@ struct Config {
   int task_deadline_seconds = 0;
   PlanLimits free_plan, paid_plan;  // The API's only.
   int worker_in_flight = 0;
-  int drain_seconds = 0;  // The worker's only.
+  int drain_seconds = 0;  // 0: as its providers need. The worker's only.
   UrlPolicy url_policy = UrlPolicy::kPublic;
   SandboxPolicy sandbox = SandboxPolicy::kBestEffort;  // The worker's only.
   int attempts_retention_days = 0;                     // 0: for ever. The worker's only.

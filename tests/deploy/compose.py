@@ -65,6 +65,12 @@ def check_service(name, service, folder):
     assert ended.returncode == 2, ended
 
 
+def check_stops():
+    """A worker finishes what it has within 900 s at most, and needs some seconds more to give back the rest."""
+    assert int(file["services"]["worker"]["stop_grace_period"].removesuffix("s")) >= 920
+    assert str(file["services"]["worker"]["environment"]["DRAIN_SECONDS"]) == "0", "it knows its providers better"
+
+
 def check_operators(folder):
     """Nobody but this machine reaches anything, nginx by default and the operations port always; who has a token acts by it."""
     for name, service in file["services"].items():
@@ -85,6 +91,7 @@ def check_operators(folder):
         assert ended.returncode == code, ended
 
 
+check_stops()
 with tempfile.TemporaryDirectory() as folder:
     check_secrets(f"{folder}/secrets")
     check_operators(f"{folder}/secrets")

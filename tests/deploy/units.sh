@@ -37,6 +37,13 @@ walled() {
   done
 }
 
+# It finishes what it has within 900 s at most, and needs some seconds more to give back the rest.
+waits=$(sed -n 's/^TimeoutStopSec=\([0-9]*\)s$/\1/p' "$units/audio-worker@.service")
+((${waits:-0} >= 920)) || {
+  echo 'a worker is killed while calls are under way'
+  exit 1
+}
+
 fresh
 understood
 walled

@@ -160,6 +160,26 @@ TEST(LongDrain, WaitsAsLongAsItIsTold) {
   EXPECT_EQ(provider.call_count(), 1U);
 }
 
+// Of themselves they waited 60 s, which is nothing to a provider of 700.
+TEST(LongDrain, FollowsFromTheLongestTimeout) {
+  const ProviderDouble provider([](const DoubleCall&) { return wav_reply(0.5); });
+  const ChainFile chain({openai_entry("primary", provider, R"(,"timeout_seconds":700)")});
+  Stack::Options options = chain.options();
+  options.workers = 0;
+  Stack stack(options);
+  const auto limit_of = [&](const std::map<std::string, std::string>& told) {
+    const std::size_t leaver = stack.start_worker(told);
+    stack.worker(leaver).signal(SIGTERM);
+    EXPECT_EQ(stack.worker(leaver).wait(60s), 0);
+    const std::string log = stack.worker(leaver).log();
+    constexpr std::string_view kMember = "limit_seconds\":";
+    const auto at = log.find(kMember);
+    return at == std::string::npos ? log : log.substr(at + kMember.size(), 3);
+  };
+  EXPECT_EQ(limit_of({}), "705");
+  EXPECT_EQ(limit_of({{"DRAIN_SECONDS", "100"}}), "100");
+}
+
 TEST_F(Leaving, KilledMeanwhileStrandsNothing) {
   begin(10min);
   leaver().signal(SIGTERM);

@@ -92,6 +92,8 @@ def check_names(objects, shared):
             assert not claim or claim["claimName"] in {one["metadata"]["name"] for one in of_kind("PersistentVolumeClaim")}
     ports = {pod["metadata"]["labels"]["app"]: {port["name"] for port in pod["spec"]["containers"][0].get("ports", [])}
              for pod in pods.values()}
+    # It finishes what it has within 900 s at most, and needs some seconds more to give back the rest.
+    assert pods["worker"]["spec"]["terminationGracePeriodSeconds"] >= 920
     for one in of_kind("Deployment"):
         assert one["spec"]["selector"]["matchLabels"] == one["spec"]["template"]["metadata"]["labels"], one
     services = {}
