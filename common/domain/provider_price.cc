@@ -99,13 +99,16 @@ std::string_view call_outcome_name(CallOutcome outcome) {
 }
 
 std::optional<Thousandths> billed(CallOutcome outcome, PriceUnit unit, const CallQuantities& call) {
+  if (call.goes_on) {
+    return std::nullopt;  // Whoever goes on with it counts it.
+  }
   if (call.reported) {
     return call.reported;
   }
   if (outcome == CallOutcome::kFailed) {
     return 0;
   }
-  if (outcome == CallOutcome::kLost || call.goes_on) {
+  if (outcome == CallOutcome::kLost) {
     return std::nullopt;
   }
   switch (unit) {

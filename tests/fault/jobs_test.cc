@@ -250,7 +250,9 @@ class Resumed : public testing::Test {
     for (std::size_t at = body.find("BASE"); at != std::string::npos; at = body.find("BASE")) {
       body.replace(at, 4, base);
     }
-    return {.headers = {"Content-Type: application/json"}, .body = std::move(body)};
+    return {.headers = {"Content-Type: application/json"},
+            .body = std::move(body),
+            .delay = slow_ && call.method == "POST" ? 2s : 0s};
   }
   static Stack::Options options(const ChainFile& chain) {
     Stack::Options out = chain.options();
@@ -265,7 +267,7 @@ class Resumed : public testing::Test {
            provider_.url() + R"(","api_key_env":"PROVIDER_KEY")" + more + "}";
   }
 
-  std::atomic<bool> ready_{false}, fails_{false};
+  std::atomic<bool> ready_{false}, fails_{false}, slow_{false};
   ProviderDouble provider_{[this](const DoubleCall& call) { return play(call); }};
   ChainFile chain_{{entry("queue")}};
   Stack stack_{options(chain_)};
@@ -286,6 +288,36 @@ TEST_F(Resumed, ADeployIsPaidOnce) {
   begin();
   stack_.worker(worker_).signal(SIGTERM);
   EXPECT_EQ(stack_.worker(worker_).wait(60s), 0);
+  expect_paid_once();
+}
+
+// What was asked as well is the newest call, and has no ticket: nobody looked for the first one's.
+TEST_F(Resumed, ACrashOfARaceIsPaidOnce) {
+  const ProviderDouble beside(
+      [](const DoubleCall&) { return DoubleReply{.form = DoubleReply::Form::kHang}; });
+  chain_.write({entry("queue", R"(,"hedge_after_seconds":0.2)"), openai_entry("beside", beside)});
+  begin();
+  ASSERT_TRUE(beside.wait_until([&] { return beside.call_count() == 1; }, 60s));
+  stack_.worker(worker_).kill();
+  let_leases_run_out(stack_);
+  ready_ = true;
+  stack_.start_worker();
+  ASSERT_TRUE(all_end(stack_));
+  EXPECT_EQ(stack_.get(ann_, id_).text("status"), "succeeded");
+  EXPECT_EQ(asked("POST"), 1) << "it was made, and paid, twice";
+  EXPECT_EQ(asked("PUT"), 0) << "it was withdrawn";
+  stack_.database().expect_invariants();
+}
+
+// The provider takes the job, whether or not we wait to be told where.
+TEST_F(Resumed, WhatIsBeingHandedOverAtADeployIsPaidOnce) {
+  slow_ = true;
+  worker_ = stack_.start_worker({{"DRAIN_LIMIT_MS", "100"}});
+  id_ = stack_.create(ann_, wav_body("paid")).text("id");
+  ASSERT_TRUE(provider_.wait_until([&] { return asked("POST") == 1; }, 60s));
+  stack_.worker(worker_).signal(SIGTERM);
+  EXPECT_EQ(stack_.worker(worker_).wait(60s), 0);
+  EXPECT_EQ(column(stack_, id_, "lost_leases"), 0) << "it was given back";
   expect_paid_once();
 }
 

@@ -96,6 +96,10 @@ TEST(ProviderPrice, WhatMayHaveBeenMadeCountsAsMade) {
 // Whoever goes on with it is a call, too: else one job would be counted twice.
 TEST(ProviderPrice, WhatGoesOnThereCountsAtItsEnd) {
   EXPECT_EQ(billed(CallOutcome::kDropped, PriceUnit::kCall, {.goes_on = true}), std::nullopt);
+  EXPECT_EQ(
+      billed(
+          CallOutcome::kUndelivered, PriceUnit::kBillableUnit, {.reported = 45, .goes_on = true}),
+      std::nullopt);
 }
 
 TEST(ProviderPrice, WhatCannotBeIsNoQuantity) {

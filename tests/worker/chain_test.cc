@@ -329,6 +329,58 @@ TEST(Chain, BesideASlowOneStandsTheNextOfItsTier) {
   EXPECT_EQ(chain.choose(request, 1, kTime), 1U) << "after a fault it is asked all the same";
 }
 
+// Of a task one ticket is kept: the other's job would be lost with its worker, and paid for.
+TEST(Chain, OfTwoThatGiveTicketsNoneStandsBesideTheOther) {
+  std::vector<std::unique_ptr<AudioProvider>> providers;
+  for (const bool gives_tickets : {true, true, false, true}) {
+    Capabilities able;
+    able.gives_tickets = gives_tickets;
+    providers.push_back(std::make_unique<FakeProvider>("fake", able));
+  }
+  const Chain chain(std::move(providers));
+  const GenerationRequest request;
+  EXPECT_EQ(chain.choose_beside(request, 0, kTime), 2U);
+  EXPECT_EQ(chain.choose_beside(request, 2, kTime), 3U);
+  EXPECT_EQ(chain.choose_beside(request, 3, kTime), std::nullopt);
+}
+
+TEST(Chain, WhatACallNeedsIsThatOfTheSlowestThatMayHaveIt) {
+  Capabilities patient, hasty, free, polled;
+  patient.timeout = seconds(120);
+  hasty.timeout = seconds(20);
+  hasty.voices = {"aria"};
+  free.price = ProviderPrice{PriceUnit::kCall, Micros{0}};
+  free.timeout = seconds(700);
+  free.image = true;
+  free.prompt_max = 0;
+  polled.gives_tickets = true;
+  polled.timeout = seconds(300);
+  polled.prompt_max = 0;
+  std::vector<std::unique_ptr<AudioProvider>> providers;
+  std::vector<FakeProvider*> fakes;
+  for (const Capabilities& able : {hasty, patient, free, polled}) {
+    auto fake = std::make_unique<FakeProvider>("fake", able);
+    fakes.push_back(fake.get());
+    providers.push_back(std::move(fake));
+  }
+  const Chain chain(std::move(providers));
+  EXPECT_EQ(chain.longest_unresumed(), seconds(120))
+      << "neither of what is free nor of what goes on";
+  GenerationRequest request;
+  request.prompt = "x";
+  EXPECT_EQ(chain.needed_for(request), seconds(60)) << "nobody knows more";
+  chain.at(1).start({.request = std::make_shared<const GenerationRequest>(request),
+                     .request_key = {},
+                     .deadline = Clock::now() + seconds(600)},
+                    [](const Result<Audio, ProviderFault>&) {});
+  fakes[1]->calls.front()->answer(Audio{});
+  EXPECT_EQ(chain.needed_for(request), seconds(20)) << "of the one it is known by now";
+  request.voice = "atlas";
+  EXPECT_LT(chain.needed_for(request), seconds(20)) << "the other may not have this";
+  request.audio_references = {"https://a.example/1"};
+  EXPECT_EQ(chain.needed_for(request), seconds(0)) << "nobody can";
+}
+
 // Its other callers may be ours, in other workers.
 TEST(Chain, WhoeverWantsFewerCallsOfUsIsNotTakenForBroken) {
   const Chain chain = three();

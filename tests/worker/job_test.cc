@@ -267,6 +267,21 @@ TEST_F(JobTest, NoHedgeForWhatNobodyWaitsFor) {
   EXPECT_EQ(stopping->next_row(), last.row + 1) << "no number was taken";
 }
 
+// Else a job at its provider, whose audio two workers had, would be counted twice.
+TEST_F(JobTest, WhatIsGoneOnWithIsCountedThere) {
+  const auto one = job();
+  for (const std::uint32_t row : {1U, 2U}) {
+    store::CallRecord made{.n = row, .outcome = CallOutcome::kUndelivered};
+    made.price = ProviderPrice{PriceUnit::kCall, Micros{5}};
+    ASSERT_TRUE(one->keep(std::move(made)));
+  }
+  one->goes_on(2);
+  const auto calls = one->take_calls();
+  ASSERT_EQ(calls.size(), 2U);
+  EXPECT_EQ(calls[0].cost(), Micros{5});
+  EXPECT_EQ(calls[1].cost(), std::nullopt);
+}
+
 TEST_F(JobTest, AHedgeWhoseCallIsNotMadeLeavesTheFirstAwaited) {
   const auto one = job();
   const Call slow = begun(*one);

@@ -250,8 +250,13 @@ std::optional<std::size_t> Chain::choose(const GenerationRequest& request,
 std::optional<std::size_t> Chain::choose_beside(const GenerationRequest& request,
                                                 std::size_t slow,
                                                 TaskTime time) const {
+  const Capabilities& raced = at(slow).capabilities();
+  const auto may_race = [&](std::size_t position) {
+    const Capabilities& able = at(position).capabilities();
+    return able.tier == raced.tier && !(able.gives_tickets && raced.gives_tickets);
+  };
   auto next = choose(request, slow + 1, time);
-  while (next && at(*next).capabilities().tier != at(slow).capabilities().tier) {
+  while (next && !may_race(*next)) {
     next = choose(request, *next + 1, time);
   }
   return next;

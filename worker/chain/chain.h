@@ -85,7 +85,8 @@ class Chain {
   std::optional<std::size_t> choose(const GenerationRequest& request,
                                     std::size_t from,
                                     TaskTime time) const;
-  // The first such provider after the one at `slow` that is of its tier: to be asked as well.
+  // The first such provider after the one at `slow` that is of its tier: to be asked as well. Where
+  // that one gives tickets, one that gives none: of two the second would be lost with its worker.
   std::optional<std::size_t> choose_beside(const GenerationRequest& request,
                                            std::size_t slow,
                                            TaskTime time) const;

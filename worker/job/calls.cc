@@ -293,14 +293,26 @@ void Calls::provider_answered(
   call_ended(job, call, std::move(answer));
 }
 
+// Nobody is to go on with it.
+void Calls::forget_ticket(const JobPtr& job, const Call& call) {
+  if (job->chain->at(call.provider).capabilities().gives_tickets) {
+    tickets_.forget(job, call.row);
+  }
+}
+
 void Calls::call_ended(const JobPtr& job, const Call& call, Answer answer) {
+  const bool canceled = !answer && answer.error().fault == Fault::kCanceled;
   switch (job->answered(call.step, static_cast<bool>(answer))) {
     case Job::Race::kOver:  // Another was faster, or it is lost.
       if (answer) {
         job->chain->at(call.provider).undelivered();
       }
+      forget_ticket(job, call);
       return;
     case Job::Race::kGoesOn:
+      if (!canceled) {  // Else the job is ended from outside, and what has a ticket may go on.
+        forget_ticket(job, call);
+      }
       log::warn("provider attempt failed, its hedge goes on",
                 about(*job),
                 {{"provider", job->chain->at(call.provider).name()},

@@ -61,6 +61,7 @@ class Calls {
   // Touches no member unless the job waits for the answer.
   void provider_answered(
       const JobPtr& job, const Call& call, const CallFacts& facts, Late& late, Answer answer);
+  void forget_ticket(const JobPtr& job, const Call& call);
   void call_ended(const JobPtr& job, const Call& call, Answer answer);
 
   Roster& roster_;

@@ -218,6 +218,13 @@ bool Job::keep(store::CallRecord ended) {
   return !ended_taken_;
 }
 
+void Job::goes_on(std::uint32_t ended_row) {
+  const MutexLock lock(mutex_);
+  for (store::CallRecord& call : ended_) {
+    call.counted.goes_on = call.counted.goes_on || call.n == ended_row;
+  }
+}
+
 std::vector<store::CallRecord> Job::take_calls() {
   const MutexLock lock(mutex_);
   ended_taken_ = true;

@@ -146,6 +146,8 @@ class Job {
 
   // Keeps it for take_calls(). False: those have been taken.
   bool keep(store::CallRecord ended);
+  // The call with this row is to be gone on with by another, though it has brought its audio.
+  void goes_on(std::uint32_t ended_row);
   // All of this claim that have ended, once.
   std::vector<store::CallRecord> take_calls();
 

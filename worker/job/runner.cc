@@ -36,6 +36,15 @@ ClaimEnd end_of_claim(const Job& job,
                 job.request ? job.chain->needed_for(*job.request) : kCallNeeds);
 }
 
+// Its audio, which is not delivered, is there for whoever has the task next: that call counts what
+// it costs.
+void goes_on(Job& job) {
+  if (job.chain->at(job.provider).capabilities().gives_tickets && job.claim.claims < kClaimsMax &&
+      Job::Clock::now() < job.deadline) {
+    job.goes_on(job.row);
+  }
+}
+
 Trouble trouble_of(ReferenceFault::Kind kind) {
   switch (kind) {
     case ReferenceFault::Kind::kUnusable:
@@ -147,9 +156,9 @@ void JobRunner::begin(const JobPtr& job) {
 // Its worker before may have left a call that goes on.
 void JobRunner::look_for_ticket(const JobPtr& job) {
   tickets_.find(job, [this, job](store::TicketOutcome found) {
-    // Of an older call it says nothing of what became of the newest.
-    const auto at =
-        found && found->n == job->claim.attempts ? job->chain->find(found->provider) : std::nullopt;
+    // What ended has no ticket any more, so what is found goes on, also where another was asked
+    // beside it, later.
+    const auto at = found ? job->chain->find(found->provider) : std::nullopt;
     if (!at || !job->chain->at(*at).capabilities().gives_tickets) {
       choose_provider(job);
       return;
@@ -312,9 +321,11 @@ void JobRunner::output_made(const JobPtr& job, Result<OutputFile, OutputFault> m
       break;
     case OutputFault::Kind::kOurs:
       log::error(fault.what, about(*job), {{"why", fault.why}});
+      goes_on(*job);
       give_up(job, Trouble::kOurs, {.state = store::kAttemptSucceeded, .detail = fault.what});
       break;
     case OutputFault::Kind::kStopping:
+      goes_on(*job);
       give_up(job,
               Trouble::kStopping,
               {.state = store::kAttemptSucceeded, .detail = "audio could not be stored"});
@@ -355,7 +366,14 @@ void JobRunner::give_up(const JobPtr& job,
     command.attempt_state = call.state;
     command.attempt_detail = call.detail;
   }
-  settling_.settle(job, std::move(command));
+  if (trouble == Trouble::kStopping && job->chain->gives_tickets()) {
+    // A call may have got its ticket just now: it is kept before anybody else has the task, who
+    // would not find it.
+    tickets_.find(
+        job, [this, job, command](const store::TicketOutcome&) { settling_.settle(job, command); });
+  } else {
+    settling_.settle(job, std::move(command));
+  }
 }
 
 // Nobody was called.

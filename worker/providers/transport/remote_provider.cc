@@ -51,9 +51,17 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
   void end(bool withdraw) {
     const MutexLock lock(state->mutex);
     if (state->open.count(shared_from_this()) > 0) {
-      post(std::chrono::milliseconds(0), [withdraw](Call& call) {
-        call.give_up({Fault::kCanceled, "canceled", std::nullopt}, withdraw);
-      });
+      post(std::chrono::milliseconds(0), [withdraw](Call& call) { call.end_now(withdraw); });
+    }
+  }
+
+  // A job that is being handed over may be taken there, and paid, whatever we do. So who leaves
+  // waits for its ticket: without one nobody could go on with it.
+  void end_now(bool withdraw) {
+    if (!withdraw && on_ticket && exchange) {
+      leaves = true;
+    } else {
+      give_up({Fault::kCanceled, "canceled", std::nullopt}, withdraw);
     }
   }
 
@@ -79,6 +87,9 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
     if (on_ticket) {
       if (const std::string ticket = dialogue->ticket(); !ticket.empty()) {
         std::exchange(on_ticket, nullptr)(ticket);
+        if (leaves) {
+          return end_now(false);
+        }
       }
     }
     if (auto* const audio = std::get_if<Audio>(&step)) {
@@ -179,6 +190,7 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
   const std::shared_ptr<CallFacts> facts;
   Done done;
   std::shared_ptr<http::ClientCall> exchange;
+  bool leaves = false;  // As soon as there is a ticket.
   bool finished = false;
 };
 
