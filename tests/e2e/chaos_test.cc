@@ -17,6 +17,7 @@
 #include <gtest/gtest.h>
 
 #include "common/domain/pricing.h"
+#include "common/domain/provider_price.h"
 #include "tests/e2e/chain.h"
 #include "tests/e2e/failures.h"
 #include "tests/support/s3_double.h"
@@ -170,43 +171,84 @@ TEST(Chaos, EveryTaskEndsAndEverySecondIsChargedOnce) {
               took.count());
 }
 
+// What `audio-api admin providers` says of one provider, all days together.
+struct Told {
+  std::map<std::string, std::int64_t> calls;  // By outcome.
+  std::int64_t all = 0, of_unknown_cost = 0;
+  double cost = 0, wasted = 0, wasted_undelivered = 0, units = 0;
+};
+Told told_of(Stack& stack, std::string_view provider) {
+  Told out;
+  const auto answer = stack.admin({"providers"});
+  for (const auto& day : answer["days"].GetArray()) {
+    if (day["provider"].GetString() != provider) {
+      continue;
+    }
+    for (const CallOutcome outcome : kCallOutcomes) {
+      const std::string name(call_outcome_name(outcome));
+      out.calls[name] += day[name.c_str()].GetInt64();
+    }
+    out.all += day["calls"].GetInt64();
+    out.of_unknown_cost += day["calls_of_unknown_cost"].GetInt64();
+    out.cost += day["cost"].GetDouble();
+    out.wasted += day["wasted"].GetDouble();
+    out.wasted_undelivered += day["wasted_undelivered"].GetDouble();
+    out.units += day["units"].IsString() ? std::stod(day["units"].GetString()) : 0;
+  }
+  std::int64_t sum = 0;
+  for (const auto& [name, calls] : out.calls) {
+    sum += calls;
+  }
+  EXPECT_EQ(sum, out.all);
+  return out;
+}
+
 // A provider with a queue of its own, as fal's is: who asks gets a ticket, and asks with that until
-// the job is done. Every job is good for a paid sound.
+// the job is done. It bills for every file that it has made.
 class QueueProvider {
  public:
   explicit QueueProvider(unsigned long seed)
       : dice_(static_cast<std::mt19937::result_type>(seed)) {}
 
-  struct Story {
-    int asked = 0, taken = 0;  // How often it was asked to make it, and has begun to.
-    int spoiled = 0;           // Jobs that ended without a sound.
+  static constexpr double kPrice = 0.5;  // Of a unit.
+  // How a job ends: by a sound, by none, by a file that is none.
+  enum class End { kSound, kNothing, kNoise };
+  struct Job {
+    std::size_t number = 0;  // Of the task.
+    End end = End::kSound;
+    int looks = 0;
+    bool seen = false;  // Somebody has had its end: its file, or that there is none.
+    double units = 0;
+    std::string status_url;
   };
-  std::map<std::size_t, Story> stories() const {
+  std::vector<Job> jobs() const {
     const std::scoped_lock lock(mutex_);
-    return stories_;
+    return jobs_;
+  }
+  // Jobs whose end nobody has had.
+  std::int64_t open() const {
+    const std::scoped_lock lock(mutex_);
+    return std::count_if(jobs_.begin(), jobs_.end(), [](const Job& job) { return !job.seen; });
+  }
+  // How often it was asked to make something, jobs it began included.
+  std::int64_t asked() const {
+    const std::scoped_lock lock(mutex_);
+    return asked_;
   }
   // While it is busy no job ends.
   void set_busy(bool busy) {
     const std::scoped_lock lock(mutex_);
     busy_ = busy;
   }
+  // Whoever was killed has no more to say.
+  bool is_left_alone() const { return double_.open_connections() == 0; }
   std::string entry() const {
     return R"({"name":"queue","kind":"fal","model":"owner/app","base_url":")" + double_.url() +
-           R"(","api_key_env":"PROVIDER_KEY","price":{"amount":0.5,"per":"call"}})";
+           R"(","api_key_env":"PROVIDER_KEY","price":{"amount":0.5,"per":"billable_unit"}})";
   }
 
  private:
-  struct Job {
-    std::size_t number;
-    bool spoiled;
-    int looks = 0;
-  };
-
-  DoubleReply answer(std::string body, int status = 200) const {
-    const std::string base = double_.url();
-    for (std::size_t at = body.find("BASE"); at != std::string::npos; at = body.find("BASE")) {
-      body.replace(at, 4, base);
-    }
+  static DoubleReply answer(std::string body, int status = 200) {
     return {
         .status = status, .headers = {"Content-Type: application/json"}, .body = std::move(body)};
   }
@@ -221,37 +263,45 @@ class QueueProvider {
     return out;
   }
   DoubleReply take(const DoubleCall& call) {
-    const std::size_t number = std::stoul(member_of(call, "prompt"));
-    Story& story = stories_[number];
-    ++story.asked;
+    ++asked_;
     if (fails()) {
       return answer(R"({"detail":"busy"})", dice_() % 2 == 0 ? 500 : 503);
     }
-    ++story.taken;
-    const std::string job = "BASE/jobs/" + std::to_string(jobs_.size());
-    jobs_.push_back({.number = number, .spoiled = dice_() % 20 == 0});
+    const auto ends = dice_() % 20;
+    const std::string job = double_.url() + "/jobs/" + std::to_string(jobs_.size());
+    jobs_.push_back({.number = std::stoul(member_of(call, "prompt")),
+                     .end = ends == 0   ? End::kNothing
+                            : ends == 1 ? End::kNoise
+                                        : End::kSound,
+                     .units = 0.25 * (1 + static_cast<double>(dice_() % 8)),
+                     .status_url = job + "/status"});
     return answer(R"({"status_url":")" + job + R"(/status","response_url":")" + job +
                   R"(/result","cancel_url":")" + job + R"(/cancel"})");
   }
   DoubleReply play(const DoubleCall& call) {
     constexpr std::string_view kJobs = "/jobs/";
     const std::scoped_lock lock(mutex_);
-    if (call.target == "/file") {
-      return wav_reply(0.5);
-    }
     if (!call.target.starts_with(kJobs)) {
       return take(call);
     }
-    Job& job = jobs_.at(std::stoul(call.target.substr(kJobs.size())));
+    const std::size_t number = std::stoul(call.target.substr(kJobs.size()));
+    Job& job = jobs_.at(number);
     if (call.target.ends_with("/status")) {
       return answer(++job.looks > 2 && !busy_ ? R"({"status":"COMPLETED"})"
                                               : R"({"status":"IN_PROGRESS"})");
     }
-    if (call.target.ends_with("/result") && !job.spoiled) {
-      return answer(R"({"audio":{"url":"BASE/file"}})");
+    if (call.target.ends_with("/file")) {
+      job.seen = true;
+      return job.end == End::kNoise ? body_of("audio/wav", std::string(5000, 'n')) : wav_reply(0.5);
     }
-    ++stories_[job.number].spoiled;
-    return answer("{}");
+    if (!call.target.ends_with("/result") || job.end == End::kNothing) {
+      job.seen = true;
+      return answer("{}");
+    }
+    DoubleReply out = answer(R"({"audio":{"url":")" + double_.url() + std::string(kJobs) +
+                             std::to_string(number) + R"(/file"}})");
+    out.headers.push_back("X-Fal-Billable-Units: " + std::to_string(job.units));
+    return out;
   }
 
   mutable std::mutex mutex_;
@@ -259,7 +309,7 @@ class QueueProvider {
   std::vector<bool> fate_;
   bool busy_ = false;
   std::vector<Job> jobs_;
-  std::map<std::size_t, Story> stories_;
+  std::int64_t asked_ = 0;
   ProviderDouble double_{[this](const DoubleCall& call) { return play(call); }};
 };
 
@@ -284,6 +334,7 @@ TEST(Chaos, WhatWasPaidIsNotPaidAgain) {
     return stack.database().number(store::Sql::trusted(query));
   };
 
+  const auto began = std::chrono::steady_clock::now();
   std::vector<std::string> ids;
   const auto create_up_to = [&](std::size_t many) {
     while (ids.size() < many) {
@@ -296,22 +347,49 @@ TEST(Chaos, WhatWasPaidIsNotPaidAgain) {
                "SELECT COUNT(*) FROM tasks t JOIN tickets k ON k.task_id=t.id AND "
                "k.n=t.attempts WHERE t.state=2") >= kMany;
   };
+
+  // --- killed, both of them, at any moment: no job has ended yet
   provider.set_busy(true);
   create_up_to(tasks / 4);
   ASSERT_TRUE(eventually(60s, many_under_way));
-  // A job whose ticket is nowhere but in the memory of who is killed is lost with it.
-  stack.worker(0).signal(SIGSTOP);
-  stack.worker(1).signal(SIGSTOP);
-  const auto running = number("SELECT COUNT(*) FROM tasks WHERE state=2");
-  const auto unknown = number(
-      "SELECT COUNT(*) FROM tasks t WHERE state=2 AND NOT EXISTS (SELECT 1 FROM tickets k WHERE "
-      "k.task_id=t.id)");
   stack.worker(0).kill();
   stack.worker(1).kill();
+  ASSERT_TRUE(eventually(60s, [&] { return provider.is_left_alone(); }));
+  // From here on they say nothing more. What they knew of a job alone is lost with them.
+  std::set<std::string> kept;
+  for (store::Rows rows =
+           stack.database().session().query(store::Sql("SELECT ticket FROM tickets FOR UPDATE"));
+       rows.next();) {
+    const std::string ticket = rows.text(1);
+    kept.insert(ticket.substr(0, ticket.find('\n')));
+  }
+  const std::int64_t asked_at_the_kill = provider.asked();
+  std::map<std::size_t, std::int64_t> nobody_knows_of;  // Jobs, by their tasks' numbers.
+  std::int64_t open_at_the_kill = 0, to_go_on = 0;
+  for (const auto& job : provider.jobs()) {
+    ++open_at_the_kill;
+    to_go_on += kept.contains(job.status_url) ? 1 : 0;
+    nobody_knows_of[job.number] += kept.contains(job.status_url) ? 0 : 1;
+  }
+  const std::int64_t under_way =
+      number("SELECT COUNT(*) FROM attempts WHERE provider='queue' AND state=1");
+  const std::int64_t never_arrived = number(
+                                         "SELECT COUNT(*) FROM attempts WHERE provider='queue' AND "
+                                         "COALESCE(detail,'')<>'not called'") -
+                                     asked_at_the_kill;
+  // Their refusals were on the way to those that were killed.
+  const std::int64_t refused_unheard = under_way - never_arrived - open_at_the_kill;
+  ASSERT_GE(to_go_on, kMany);
+  ASSERT_GE(never_arrived, 0);
+  ASSERT_GE(refused_unheard, 0);
+  stack.database().execute(
+      store::Sql("UPDATE tasks SET lease_until=UTC_TIMESTAMP(6) - INTERVAL 1 SECOND, "
+                 "wake_at=UTC_TIMESTAMP(6) WHERE state=2"));
   provider.set_busy(false);
   stack.start_worker();
   stack.start_worker();
 
+  // --- a storage that is away for a while
   create_up_to(tasks / 2);
   storage.fail_next(std::vector(1'000'000, S3Double::Fault::kUnavailable));
   create_up_to(tasks / 2 + tasks / 8);
@@ -321,10 +399,16 @@ TEST(Chaos, WhatWasPaidIsNotPaidAgain) {
   })) << "the outage proved nothing";
   storage.fail_next({});
 
+  // --- a deploy
+  ASSERT_TRUE(eventually(120s, [&] {
+    return number("SELECT COUNT(*) FROM provider_calls WHERE provider='queue' AND outcome=7") ==
+           under_way;
+  })) << "those of the dead are not put back";
   provider.set_busy(true);
   create_up_to(tasks * 3 / 4);
-  ASSERT_TRUE(eventually(60s, many_under_way));
-  const auto at_the_deploy = number("SELECT COUNT(*) FROM tasks WHERE state=2");
+  const std::int64_t abandoned = open_at_the_kill - to_go_on;
+  ASSERT_TRUE(
+      eventually(60s, [&] { return provider.open() >= abandoned + kMany && many_under_way(); }));
   for (const std::size_t leaver : {2U, 3U}) {
     stack.worker(leaver).signal(SIGTERM);
   }
@@ -336,47 +420,81 @@ TEST(Chaos, WhatWasPaidIsNotPaidAgain) {
   create_up_to(tasks);
   const auto open = [&] { return number("SELECT COUNT(*) FROM tasks WHERE state<3"); };
   ASSERT_TRUE(eventually(300s, [&] { return open() == 0; })) << open() << " open";
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
 
   for (const std::string& id : ids) {
     const Reply done = stack.get(ann, id);
     ASSERT_EQ(done.text("status"), "succeeded") << done.body;
   }
   EXPECT_GE(storage.objects(), tasks);
-  std::int64_t asked = 0, taken = 0, again = 0;
-  for (const auto& [which, story] : provider.stories()) {
-    asked += story.asked;
-    taken += story.taken;
-    again += std::max(0, story.taken - 1 - story.spoiled);
+
+  // --- nothing was made again that could have been gone on with
+  const std::vector<QueueProvider::Job> jobs = provider.jobs();
+  const std::int64_t asked = provider.asked();
+  const auto taken = static_cast<std::int64_t>(jobs.size());
+  std::map<std::size_t, std::int64_t> sounds;
+  std::int64_t again = 0, without_sound = 0;
+  double billed = 0, billed_for_noise = 0;
+  for (const auto& job : jobs) {
+    sounds[job.number] += job.end == QueueProvider::End::kSound ? 1 : 0;
+    without_sound += job.seen && job.end == QueueProvider::End::kNothing ? 1 : 0;
+    if (job.seen && job.end != QueueProvider::End::kNothing) {
+      billed += job.units;
+      billed_for_noise += job.end == QueueProvider::End::kNoise ? job.units : 0;
+    }
   }
+  for (const auto& [which, made] : sounds) {
+    EXPECT_LE(made, 1 + nobody_knows_of[which]) << "task " << which << " was paid again";
+    again += std::max<std::int64_t>(0, made - 1);
+  }
+  EXPECT_EQ(provider.open(), abandoned) << "jobs whose end nobody has had";
   EXPECT_GT(taken, static_cast<std::int64_t>(tasks / 8)) << "too many went elsewhere";
-  EXPECT_LE(again, unknown) << "paid again, though it could have been gone on with";
-  // Each call is there to be explained, also those that went on with one before. What was made is
-  // paid once; what nobody knows of costs nobody knows how much.
-  const auto calls = number("SELECT COUNT(*) FROM provider_calls WHERE provider='queue'");
-  const auto paid =
-      number("SELECT COALESCE(SUM(cost),0) DIV 500000 FROM provider_calls WHERE provider='queue'");
-  const auto nobody_knows =
-      number("SELECT COUNT(*) FROM provider_calls WHERE provider='queue' AND cost IS NULL");
-  EXPECT_GE(calls, asked);
-  EXPECT_LE(calls, number("SELECT COUNT(*) FROM attempts WHERE provider='queue'"));
-  EXPECT_LE(paid, taken);
-  EXPECT_GE(paid + nobody_knows, taken);
+
+  // --- and each call is there to be explained
+  const auto delivered_by_it =
+      number("SELECT COUNT(*) FROM tasks WHERE state=3 AND attempt_provider='queue'");
+  // What had its audio when its worker left, and was not stored: whoever goes on with it counts it.
+  const auto made_and_left = number(
+      "SELECT COUNT(*) FROM provider_calls WHERE provider='queue' AND outcome=2 AND cost IS NULL");
+  // Of those that were killed the sweeper tells what had failed, and knows no price.
+  const auto failed_before_the_kill = number(
+      "SELECT COUNT(*) FROM provider_calls WHERE provider='queue' AND outcome=3 AND cost IS NULL");
+  Told told = told_of(stack, "queue");
+  const std::int64_t went_on = to_go_on + told.calls["dropped"] + made_and_left;
+  EXPECT_EQ(told.all, asked + never_arrived + went_on);
+  EXPECT_EQ(told.calls["delivered"], delivered_by_it);
+  EXPECT_EQ(told.calls["lost"], under_way);
+  EXPECT_EQ(told.calls["failed"], asked - taken + without_sound - refused_unheard);
+  EXPECT_GE(told.calls["dropped"], kMany) << "the deploy proved nothing";
+  EXPECT_EQ(told.calls["unknown"] + told.calls["beaten"], 0);
+  EXPECT_EQ(told.of_unknown_cost,
+            told.calls["lost"] + told.calls["dropped"] + made_and_left + failed_before_the_kill);
+  EXPECT_DOUBLE_EQ(told.units, billed);
+  EXPECT_DOUBLE_EQ(told.cost, billed * QueueProvider::kPrice);
+  EXPECT_GT(told.wasted, 0);
+  EXPECT_DOUBLE_EQ(told.wasted, billed_for_noise * QueueProvider::kPrice);
+  EXPECT_DOUBLE_EQ(told.wasted_undelivered, told.wasted);
   EXPECT_TRUE(stack.admin({"audit"})["ok"].GetBool());
   stack.database().expect_invariants();
   std::printf(
-      "%lu tasks: %ld of %ld calls taken, %ld paid again of at most %ld; %ld ran at the kill, %ld "
-      "at "
-      "the deploy, %ld calls went on with one before; %ld paid, of %ld nobody knows\n",
+      "%lu tasks in %.0f s, %ld delivered by it: %ld calls asked for something, %ld were taken, "
+      "%ld "
+      "failed; %ld under way at the kill, %ld of them gone on with; %ld at the deploy; %ld made "
+      "again, of %ld that nobody knew of; cost %.3f, wasted %.3f, of %ld calls not known\n",
       tasks,
-      static_cast<long>(taken),
+      took.count(),
+      static_cast<long>(delivered_by_it),
       static_cast<long>(asked),
+      static_cast<long>(taken),
+      static_cast<long>(told.calls["failed"]),
+      static_cast<long>(under_way),
+      static_cast<long>(to_go_on),
+      static_cast<long>(told.calls["dropped"] + made_and_left),
       static_cast<long>(again),
-      static_cast<long>(unknown),
-      static_cast<long>(running),
-      static_cast<long>(at_the_deploy),
-      static_cast<long>(calls - asked),
-      static_cast<long>(paid),
-      static_cast<long>(nobody_knows));
+      static_cast<long>(abandoned),
+      told.cost,
+      told.wasted,
+      static_cast<long>(told.of_unknown_cost));
 }
 
 }  // namespace
