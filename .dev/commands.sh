@@ -256,7 +256,7 @@ stop_all() {
   if compgen -G "$state/run/worker-*.pid" >/dev/null; then
     step 'Stopping the workers'
     for file in "$state"/run/worker-*.pid; do
-      stop "$file" 60 &
+      stop "$file" 930 &
     done
     wait
     step_done

@@ -152,8 +152,7 @@ std::chrono::milliseconds retry_delay(std::uint32_t claims,
   if (claims + 1 < kClaimsMax) {
     return spread(std::clamp<milliseconds>(left / 3, kFirst.back(), 15min), jitter);
   }
-  // What is believed of a provider does not keep it from a task that has half of its time left.
-  const milliseconds last = left - std::min(needed, left / 2) - kToBeTaken;
+  const milliseconds last = left - needed - kToBeTaken;
   return spread(std::clamp<milliseconds>(last, kFirst.back(), 60min), (jitter - 1) / 2);
 }
 

@@ -119,9 +119,8 @@ void TaskStore::watch_clock(const ClockLook& look, bool marks_ahead) {
   // And where nobody may have been there when it happened.
   const bool back = watch_.missed() || (step && step->count() < 0);
   pulling_back_ = pulling_back_ || marks_ahead || back;
-  if (back) {
-    pulled_to_.reset();  // What was passed may be late now.
-  }
+  // What was passed may be late now.
+  pull_again_ = pull_again_ || (back && pulled_to_);
 }
 
 // What was written before the clock went back lies in its future: claims, retries and looks would
@@ -272,9 +271,8 @@ SweepResult TaskStore::sweep_rows(std::size_t limit, bool hints_go_out, const Qu
   }
   result.more = more || more_new || more_late;
   // What was due before this store's first look is for the pass, however long it takes.
-  if (!more || !seen_to_) {
-    seen_to_ = Position{now, {}};
-  }
+  // After a step back it may have seen what has not come yet.
+  seen_to_ = more && seen_to_ ? std::min(*seen_to_, Position{now, {}}) : Position{now, {}};
   lags_ = more;
   const auto first_held = std::find_if(
       due.begin(), due.end(), [&](const Due& row) { return held.contains(row.at.id); });

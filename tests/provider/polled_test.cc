@@ -505,7 +505,10 @@ TEST_P(Polled, WhatIsLeftIsGoneOnWithByItsTicket) {
   ASSERT_TRUE(provider->capabilities().gives_tickets);
   std::promise<std::string> given;
   ProviderRequest first = request_of();
-  first.on_ticket = [&](const std::string& ticket) { given.set_value(ticket); };
+  first.on_ticket = [&](const std::string& ticket) {
+    given.set_value(ticket);
+    return true;
+  };
   auto left = start(*provider, std::move(first));
   ASSERT_TRUE(server.wait_until([&] { return count("GET", "/status") == 1; }));
   left.call->leave();
@@ -515,7 +518,10 @@ TEST_P(Polled, WhatIsLeftIsGoneOnWithByItsTicket) {
   ProviderRequest second = request_of();
   second.ticket = given.get_future().get();
   std::promise<std::string> again;
-  second.on_ticket = [&](const std::string& ticket) { again.set_value(ticket); };
+  second.on_ticket = [&](const std::string& ticket) {
+    again.set_value(ticket);
+    return true;
+  };
   const std::string ticket = second.ticket;
   const auto result = generate(*provider, std::move(second));
   ASSERT_TRUE(result) << result.error().detail;

@@ -836,9 +836,8 @@ void Sweeps::change(const std::shared_ptr<Look>& look, const Action& then) {
 }
 
 void Sweeps::finish(const std::shared_ptr<Look>& look) {
-  if (!look->more || !seen_to_) {
-    seen_to_ = Position{look->pass.now, {}};
-  }
+  const Position all{look->pass.now, {}};
+  seen_to_ = look->more && seen_to_ ? std::min(*seen_to_, all) : all;
   lags_ = look->more;
   Result result{true, std::move(look->publish), look->more || look->more_new};
   const auto first_held =

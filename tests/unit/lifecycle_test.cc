@@ -50,7 +50,8 @@ TEST(RetryDelay, WaitsGrowAndSpread) {
 TEST(RetryDelay, TheLastCallEndsJustBeforeTheDeadline) {
   EXPECT_EQ(retry_delay(4, 600s, 1, 30s), 600s - 30s - kToBeTaken);
   EXPECT_EQ(retry_delay(4, 600s, -1, 30s), (600s - 30s - kToBeTaken) * 4 / 5) << "never later";
-  EXPECT_EQ(retry_delay(4, 600s, 1, 10min), 300s - kToBeTaken) << "half of the time is enough";
+  EXPECT_EQ(retry_delay(4, 300s, 1, 200s), 300s - 200s - kToBeTaken);
+  EXPECT_EQ(retry_delay(4, 600s, 1, 10min), 8s);
   EXPECT_EQ(retry_delay(1000, 600s, 1, 30s), 600s - 30s - kToBeTaken);
   EXPECT_EQ(retry_delay(4, 30s, 1, 30s), 8s);
   EXPECT_EQ(retry_delay(4, -5s, 0, 30s), 7200ms) << "over";

@@ -110,8 +110,8 @@ struct ProviderRequest {
   // nothing is made anew. Empty: none.
   std::string ticket{};
   // Gets what a later call may ask for the same audio by, where the provider gives such: once at
-  // most, before the answer, on a thread that it must not block. May be null.
-  std::function<void(const std::string& ticket)> on_ticket{};
+  // most, before the answer, on a thread that it must not block. False: nobody will. May be null.
+  std::function<bool(const std::string& ticket)> on_ticket{};
   // Where the provider writes what becomes known of the call, until it answers. May be null.
   std::shared_ptr<CallFacts> facts{};
 };

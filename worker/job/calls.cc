@@ -85,7 +85,7 @@ Calls::Calls(const DatabaseUrl& database,
     : roster_(roster),
       scheduler_(scheduler),
       tickets_(tickets),
-      late_(std::make_shared<Late>(&records)),
+      late_(std::make_shared<Late>(&records, &tickets)),
       answered_(std::move(answered)),
       rows_(database,
             {.use = "attempt", .threads = 1, .batch_max = kBatchMax, .capacity = kWaitingMax},
@@ -96,12 +96,21 @@ Calls::Calls(const DatabaseUrl& database,
 Calls::~Calls() {
   const MutexLock lock(late_->mutex);
   late_->records = nullptr;
+  late_->tickets = nullptr;
 }
 
 void Calls::Late::write(store::CallRecord record) {
   const MutexLock lock(mutex);
   if (records != nullptr) {
     records->write({std::move(record)});
+  }
+}
+
+// Nobody is to go on with it.
+void Calls::Late::forget_ticket(const JobPtr& job, const Call& call) {
+  const MutexLock lock(mutex);
+  if (tickets != nullptr && job->chain->at(call.provider).capabilities().gives_tickets) {
+    tickets->forget(job, call.row);
   }
 }
 
@@ -211,7 +220,7 @@ std::shared_ptr<ProviderCall> Calls::open(const JobPtr& job, const Call& call) {
   if (job->chain->at(call.provider).capabilities().gives_tickets) {
     request.ticket = call.ticket;
     request.on_ticket = [this, job, call](const std::string& ticket) {
-      tickets_.keep(job, call.row, job->chain->at(call.provider).name(), ticket);
+      return tickets_.keep(job, call.row, job->chain->at(call.provider).name(), ticket);
     };
   }
   if (const auto& task = job->claim.trail.trace) {
@@ -290,35 +299,29 @@ void Calls::provider_answered(
     const bool again = call.tries > 0 && comes_again(answer.error(), call.tries);
     job->chain->failed(call.provider, fault, job->failing(call.provider, fault, again));
   }
-  call_ended(job, call, std::move(answer));
-}
-
-// Nobody is to go on with it.
-void Calls::forget_ticket(const JobPtr& job, const Call& call) {
-  if (job->chain->at(call.provider).capabilities().gives_tickets) {
-    tickets_.forget(job, call.row);
+  const bool canceled = !answer && answer.error().fault == Fault::kCanceled;
+  const Job::Race race = call_ended(job, call, std::move(answer));
+  // Where the job was ended from outside, what has a ticket may go on.
+  if (race == Job::Race::kOver || (race == Job::Race::kGoesOn && !canceled)) {
+    late.forget_ticket(job, call);
   }
 }
 
-void Calls::call_ended(const JobPtr& job, const Call& call, Answer answer) {
-  const bool canceled = !answer && answer.error().fault == Fault::kCanceled;
-  switch (job->answered(call.step, static_cast<bool>(answer))) {
+Job::Race Calls::call_ended(const JobPtr& job, const Call& call, Answer answer) {
+  const Job::Race race = job->answered(call.step, static_cast<bool>(answer));
+  switch (race) {
     case Job::Race::kOver:  // Another was faster, or it is lost.
       if (answer) {
         job->chain->at(call.provider).undelivered();
       }
-      forget_ticket(job, call);
-      return;
+      return race;
     case Job::Race::kGoesOn:
-      if (!canceled) {  // Else the job is ended from outside, and what has a ticket may go on.
-        forget_ticket(job, call);
-      }
       log::warn("provider attempt failed, its hedge goes on",
                 about(*job),
                 {{"provider", job->chain->at(call.provider).name()},
                  {"attempt", call.row},
                  {"fault", fault_name(answer.error().fault)}});
-      return;
+      return race;
     case Job::Race::kEnds:
       break;
   }
@@ -326,6 +329,7 @@ void Calls::call_ended(const JobPtr& job, const Call& call, Answer answer) {
   job->provider = answer ? call.provider : job->reached();
   job->row = call.row;
   answered_(job, std::move(answer));
+  return race;
 }
 
 }  // namespace audiogen::worker

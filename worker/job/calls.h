@@ -45,10 +45,12 @@ class Calls {
  private:
   // Of what lost a race nobody waits for the answer, so it may come when this object is gone.
   struct Late {
-    explicit Late(CallRecords* to) : records(to) {}
+    Late(CallRecords* to, Tickets* of) : records(to), tickets(of) {}
     Mutex mutex;
     CallRecords* records GUARDED_BY(mutex);  // Null: gone.
+    Tickets* tickets GUARDED_BY(mutex);      // The same.
     void write(store::CallRecord record);
+    void forget_ticket(const JobPtr& job, const Call& call);
   };
 
   void write(const JobPtr& job, const store::AttemptStart& start);
@@ -61,8 +63,7 @@ class Calls {
   // Touches no member unless the job waits for the answer.
   void provider_answered(
       const JobPtr& job, const Call& call, const CallFacts& facts, Late& late, Answer answer);
-  void forget_ticket(const JobPtr& job, const Call& call);
-  void call_ended(const JobPtr& job, const Call& call, Answer answer);
+  Job::Race call_ended(const JobPtr& job, const Call& call, Answer answer);
 
   Roster& roster_;
   Scheduler& scheduler_;

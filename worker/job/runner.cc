@@ -10,7 +10,8 @@
 namespace audiogen::worker {
 namespace {
 
-constexpr auto kGiveBackLimit = std::chrono::seconds(5);
+// Longer than anybody waits for the ticket of a job that is being handed over.
+constexpr auto kGiveBackLimit = std::chrono::seconds(15);
 
 CallEnd not_called() {
   return {.state = store::kAttemptFailed, .detail = store::kNotCalled};
@@ -36,12 +37,15 @@ ClaimEnd end_of_claim(const Job& job,
                 job.request ? job.chain->needed_for(*job.request) : kCallNeeds);
 }
 
-// Its audio, which is not delivered, is there for whoever has the task next: that call counts what
-// it costs.
-void goes_on(Job& job) {
-  if (job.chain->at(job.provider).capabilities().gives_tickets && job.claim.claims < kClaimsMax &&
-      Job::Clock::now() < job.deadline) {
-    job.goes_on(job.row);
+// Is somebody to have the task after this end of its claim?
+bool comes_back(const Job& job, const ClaimEnd& end) {
+  switch (end.kind) {
+    case ClaimEnd::Kind::kRelease:
+      return true;
+    case ClaimEnd::Kind::kRetry:
+      return job.claim.claims < kClaimsMax && Job::Clock::now() + end.retry_after < job.deadline;
+    default:
+      return false;
   }
 }
 
@@ -321,11 +325,9 @@ void JobRunner::output_made(const JobPtr& job, Result<OutputFile, OutputFault> m
       break;
     case OutputFault::Kind::kOurs:
       log::error(fault.what, about(*job), {{"why", fault.why}});
-      goes_on(*job);
       give_up(job, Trouble::kOurs, {.state = store::kAttemptSucceeded, .detail = fault.what});
       break;
     case OutputFault::Kind::kStopping:
-      goes_on(*job);
       give_up(job,
               Trouble::kStopping,
               {.state = store::kAttemptSucceeded, .detail = "audio could not be stored"});
@@ -360,7 +362,14 @@ void JobRunner::give_up(const JobPtr& job,
                         const CallEnd& call,
                         std::chrono::milliseconds not_before) {
   roster_.begin(job);
-  auto command = job->command(end_of_claim(*job, trouble, not_before));
+  ClaimEnd claim_end = end_of_claim(*job, trouble, not_before);
+  // Its audio, which is not delivered, is there for whoever has the task next: that call counts
+  // what it costs.
+  if (call.state == store::kAttemptSucceeded && comes_back(*job, claim_end) &&
+      job->chain->at(job->provider).capabilities().gives_tickets) {
+    job->goes_on(job->row);
+  }
+  auto command = job->command(std::move(claim_end));
   if (job->row > job->claim.attempts) {  // Else it is of an earlier claim.
     command.attempt = job->row;
     command.attempt_state = call.state;

@@ -8,6 +8,16 @@ namespace audiogen::worker {
 
 using Kind = store::TicketCommand::Kind;
 
+namespace {
+
+// After the deadline there is nobody left to ask for it: what cannot be written is not kept on
+// being tried for a task that has long ended.
+bool is_late(const Job& job) {
+  return job.is_lost() || Job::Clock::now() >= job.deadline;
+}
+
+}  // namespace
+
 Tickets::Tickets(const DatabaseUrl& database, Scheduler& scheduler)
     : scheduler_(scheduler),
       tickets_(database,
@@ -16,19 +26,21 @@ Tickets::Tickets(const DatabaseUrl& database, Scheduler& scheduler)
                  return store.tickets(commands);
                }) {}
 
-void Tickets::keep(const JobPtr& job,
+bool Tickets::keep(const JobPtr& job,
                    std::uint32_t row,
                    const std::string& provider,
                    const std::string& ticket) {
-  if (ticket.size() <= store::kTicketMax) {
-    ask(job,
-        {.kind = Kind::kKeep,
-         .task = job->claim.task,
-         .n = row,
-         .provider = provider,
-         .ticket = ticket},
-        nullptr);
+  if (ticket.size() > store::kTicketMax || is_late(*job)) {
+    return false;
   }
+  ask(job,
+      {.kind = Kind::kKeep,
+       .task = job->claim.task,
+       .n = row,
+       .provider = provider,
+       .ticket = ticket},
+      nullptr);
+  return true;
 }
 
 void Tickets::forget(const JobPtr& job, std::uint32_t row) {
@@ -40,9 +52,7 @@ void Tickets::find(const JobPtr& job, Found found) {
 }
 
 void Tickets::ask(const JobPtr& job, store::TicketCommand command, Found found) {
-  // After the deadline there is nobody left to ask for it: what cannot be written is not kept on
-  // being tried for a task that has long ended.
-  if (job->is_lost() || Job::Clock::now() >= job->deadline) {
+  if (is_late(*job)) {
     if (found) {
       found(std::nullopt);
     }

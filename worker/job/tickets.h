@@ -23,8 +23,8 @@ class Tickets {
   // As long as the database is away all of these ask again, until the job is lost or its deadline
   // is over. Thread-safe, never block.
 
-  // Of the call whose row has the number `row`. One that is too long is not kept.
-  void keep(const JobPtr& job,
+  // Of the call whose row has the number `row`. False: it is too long, or the job is lost or over.
+  bool keep(const JobPtr& job,
             std::uint32_t row,
             const std::string& provider,
             const std::string& ticket);

@@ -14,6 +14,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kWithdrawTimeout = std::chrono::seconds(10);
+// Who leaves waits no longer for a ticket. A worker that ends waits for longer than this until all
+// that it has is given back.
+constexpr auto kTicketWait = std::chrono::seconds(10);
 // The timers of an exchange are set in whole milliseconds.
 constexpr auto kTimerSlack = std::chrono::milliseconds(10);
 
@@ -60,6 +63,11 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
   void end_now(bool withdraw) {
     if (!withdraw && on_ticket && exchange) {
       leaves = true;
+      post(kTicketWait, [](Call& call) {
+        if (call.on_ticket) {
+          call.give_up({Fault::kCanceled, "canceled", std::nullopt}, false);
+        }
+      });
     } else {
       give_up({Fault::kCanceled, "canceled", std::nullopt}, withdraw);
     }
@@ -86,9 +94,9 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
   void take(Step step) {
     if (on_ticket) {
       if (const std::string ticket = dialogue->ticket(); !ticket.empty()) {
-        std::exchange(on_ticket, nullptr)(ticket);
+        const bool kept = std::exchange(on_ticket, nullptr)(ticket);
         if (leaves) {
-          return end_now(false);
+          return end_now(!kept);  // What nobody can go on with is not to be paid.
         }
       }
     }
@@ -186,7 +194,7 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
   const Clock::time_point deadline;
   const bool deadline_is_ours;  // The task's, not our patience with the provider.
   const std::optional<TraceSpan> span;
-  std::function<void(const std::string&)> on_ticket;
+  std::function<bool(const std::string&)> on_ticket;
   const std::shared_ptr<CallFacts> facts;
   Done done;
   std::shared_ptr<http::ClientCall> exchange;
