@@ -46,6 +46,7 @@ constexpr auto kRemembered = std::to_array<std::uint64_t>({
     1479395,  // A parked task is released by a clock that nobody has seen set back.
     330587,   // A step forward while a sweeper waits for the answer of its look.
     203382,   // A sweeper sleeps through a step back and one forward.
+    7403,     // The clock is set between a sweeper's look and the rows that it brings back.
     5000526,  // It sleeps through one forward and a smaller one back, and sees one forward.
 });
 

@@ -1029,6 +1029,7 @@ TEST_F(WorkTest, WorkersReportAndAreForgotten) {
       worker_, "host", 42, {.in_flight = 7, .places = 200, .status_json = R"({"v":1})"}));
   must(store_.report_worker(
       worker_, "host", 42, {.in_flight = 9, .places = 200, .status_json = R"({"v":2})"}));
+  EXPECT_EQ(must(store_.forget_silent(100)), 1U);
   EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM workers")), 1);
   EXPECT_EQ(db_.text(Sql("SELECT CONCAT(host, pid, in_flight, status) FROM workers")),
             R"(host429{"v":2})");
