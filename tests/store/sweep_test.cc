@@ -481,6 +481,7 @@ TEST_F(HintedTest, AProcessThatIsHeldKeepsNoOtherFromSayingThatItIsThere) {
   RowHolder worker_holder(db_.url(), Sql("SELECT 1 FROM workers WHERE id=") << worker);
   must(store_.report_api(ApiId::make(), TaskId::make()));
   must(store_.report_worker(WorkerId::make(), "h", 2, {}));
+  EXPECT_EQ(must(store_.forget_silent(100)), 1U);
   EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM api_processes")), 2);
   EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM api_processes WHERE id=") << gone), 0);
   api_holder.release();
