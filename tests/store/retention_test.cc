@@ -396,11 +396,11 @@ class HeldRows : public ChoresTest {
     forget();
     EXPECT_EQ(rows(), 0);
   }
-  // Of so many days ago.
+  // Of so many days ago, of all of these by the same moment.
   static std::string id(int days_ago, const std::string& n = "n") {
+    static const auto now = std::chrono::floor<Instant::duration>(std::chrono::system_clock::now());
     Sql sql;
-    sql << first_uuid_at(std::chrono::floor<Instant::duration>(std::chrono::system_clock::now()) -
-                         days(days_ago));
+    sql << first_uuid_at(now - days(days_ago));
     return "CONCAT(LEFT(" + sql.text() + ",8),LPAD(" + n + ",8,'0'))";
   }
 };
