@@ -67,6 +67,15 @@ class SettlingTest : public store::TaskStoreTest {
     return test::eventually(30s, [&] { return roster_.size() == jobs; });
   }
   TaskState state(TaskId task) { return find(task, user_)->state; }
+  // The task, which somebody else has, stays as it is; the file that was made for it goes.
+  void expect_output_goes(const JobPtr& job, const SettleCommand& success) {
+    settling_.settle(job, success);
+    ASSERT_TRUE(left());
+    EXPECT_TRUE(test::eventually(30s, [&] { return !blobs_.removed().empty(); }));
+    EXPECT_THAT(blobs_.removed(), ElementsAre(success.output_key));
+    EXPECT_EQ(state(success.task), TaskState::kRunning);
+    EXPECT_EQ(settling_.ended(), 0U);
+  }
 
   UserId user_ = db_.add_user();
   NotingStore blobs_;
@@ -118,12 +127,7 @@ TEST_F(SettlingTest, AJobThatIsLostWritesNothingAndItsOutputGoes) {
   const JobPtr job = begin(claim);
   const SettleCommand success = settle_command(Settle::kSucceed, claim);
   lose(*job, "a test");
-  settling_.settle(job, success);
-  ASSERT_TRUE(left());
-  EXPECT_TRUE(test::eventually(30s, [&] { return !blobs_.removed().empty(); }));
-  EXPECT_THAT(blobs_.removed(), ElementsAre(success.output_key));
-  EXPECT_EQ(state(claim.task), TaskState::kRunning);
-  EXPECT_EQ(settling_.ended(), 0U);
+  expect_output_goes(job, success);
 }
 
 TEST_F(SettlingTest, WhatSomebodyElseHasByNowIsLeftToHim) {
@@ -134,12 +138,7 @@ TEST_F(SettlingTest, WhatSomebodyElseHasByNowIsLeftToHim) {
   store::must(store_.sweep(100));
   make_due(claim.task);
   ASSERT_TRUE(this->claim(claim.task, 2));
-  settling_.settle(job, success);
-  ASSERT_TRUE(left());
-  EXPECT_TRUE(test::eventually(30s, [&] { return !blobs_.removed().empty(); }));
-  EXPECT_THAT(blobs_.removed(), ElementsAre(success.output_key));
-  EXPECT_EQ(state(claim.task), TaskState::kRunning);
-  EXPECT_EQ(settling_.ended(), 0U);
+  expect_output_goes(job, success);
 }
 
 }  // namespace

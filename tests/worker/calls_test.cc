@@ -21,8 +21,8 @@ using namespace std::chrono_literals;
 class CallsTest : public testing::Test {
  protected:
   // Whose lease was asked for so long ago.
-  JobPtr job_of(std::chrono::seconds ago) {
-    auto provider = std::make_unique<FakeProvider>("first");
+  JobPtr job_of(std::chrono::seconds ago, const Capabilities& able = {}) {
+    auto provider = std::make_unique<FakeProvider>("first", able);
     provider_ = provider.get();
     std::vector<std::unique_ptr<AudioProvider>> providers;
     providers.push_back(std::move(provider));
@@ -82,11 +82,7 @@ TEST_F(CallsTest, WhatACallWasIsKeptForTheEndOfItsTask) {
   able.gives_tickets = true;
   const auto ended = [&](Result<Audio, ProviderFault> answer,
                          const std::function<void(Job&)>& before = {}) {
-    auto first = std::make_unique<FakeProvider>("first", able);
-    provider_ = first.get();
-    std::vector<std::unique_ptr<AudioProvider>> providers;
-    providers.push_back(std::move(first));
-    const JobPtr job = job_of(0s, std::make_shared<const Chain>(std::move(providers)));
+    const JobPtr job = job_of(0s, able);
     calls_.call(job);
     if (before) {
       before(*job);
@@ -131,11 +127,7 @@ TEST_F(CallsTest, WhatIsReportedCountsInItsOwnUnitAlone) {
   Capabilities able;
   able.price = ProviderPrice{PriceUnit::kCall, Micros{1'000}};
   able.reports = PriceUnit::kThousandCharacters;
-  auto first = std::make_unique<FakeProvider>("first", able);
-  provider_ = first.get();
-  std::vector<std::unique_ptr<AudioProvider>> providers;
-  providers.push_back(std::move(first));
-  const JobPtr job = job_of(0s, std::make_shared<const Chain>(std::move(providers)));
+  const JobPtr job = job_of(0s, able);
   calls_.call(job);
   provider_->facts.front()->reported = 30;
   provider_->calls.front()->answer(Audio{});
@@ -145,11 +137,7 @@ TEST_F(CallsTest, WhatIsReportedCountsInItsOwnUnitAlone) {
 TEST_F(CallsTest, WhatIsReportedIsKeptWithoutAPrice) {
   Capabilities able;
   able.reports = PriceUnit::kBillableUnit;
-  auto first = std::make_unique<FakeProvider>("first", able);
-  provider_ = first.get();
-  std::vector<std::unique_ptr<AudioProvider>> providers;
-  providers.push_back(std::move(first));
-  const JobPtr job = job_of(0s, std::make_shared<const Chain>(std::move(providers)));
+  const JobPtr job = job_of(0s, able);
   calls_.call(job);
   provider_->facts.front()->reported = 2'500;
   provider_->calls.front()->answer(Audio{});
