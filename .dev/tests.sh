@@ -178,7 +178,7 @@ command_mutate() {
       cp "$root/$file" "$tree/$file"
     fi
   done <"$state/logs/mutants.files"
-  export CCACHE_BASEDIR=$tree CCACHE_NOHASHDIR=1
+  export CCACHE_BASEDIR=$tree CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
   step 'Building the copy'
   (cd "$tree" && logged "$state/logs/mutants.log" cmake --preset dev -DAUDIOGEN_CONSOLE=OFF)
   logged "$state/logs/mutants.log" ninja -C "$tree/.local/build-test" -j "$(build_jobs)"
