@@ -8,6 +8,7 @@ private_services() {
   local mariadb=$private_folder/mariadb rabbitmq=$private_folder/rabbitmq
   trap remove_private_services EXIT
   remove_private_services  # What a killed run left.
+  [[ $1 == bench ]] || keep_in_memory "$private_folder"
   spawn_prefix=(setpriv --pdeathsig KILL)
   step "Starting MariaDB and RabbitMQ in .local/$1"
   with_ports "$2_MARIADB_PORT" "$3" 1 "$mariadb/mariadbd.pid" private_mariadb "$mariadb" ||
@@ -32,11 +33,23 @@ END
   step_done ready
 }
 
+# keep_in_memory FOLDER: makes it, in memory where that can be had. A database for one test, of which there are a
+# thousand, is made four times as fast when no disk is waited for; and what tests kill are processes, whose files outlive
+# them there, too.
+keep_in_memory() {
+  local memory
+  mkdir -p "$1"
+  memory=$(sed -n 's/^MemAvailable: *\([0-9]*\).*/\1/p' /proc/meminfo)
+  ((EUID == 0 && memory > 8000000)) || return 0
+  mount -t tmpfs -o mode=700,nosuid,nodev,size=4g audiogen-test "$1" 2>/dev/null || true
+}
+
 remove_private_services() {
   end_ticker
   kill_daemon "$private_folder/mariadb/mariadbd.pid"
   kill_daemon "$private_folder/rabbitmq/rabbitmq.pid"
   kill_strays "$private_folder/"
+  ! mountpoint -q "$private_folder" || umount --lazy "$private_folder"
   rm -rf "$private_folder"
 }
 
