@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 #include <numbers>
+#include <numeric>
 #include <optional>
 #include <thread>
 #include <unordered_map>
@@ -469,7 +470,7 @@ void ProviderDouble::forget_bodies() {
 }
 
 std::string tone_wav(double seconds, int rate, bool streamed) {
-  constexpr double kHertz = 440.0;
+  constexpr int kHertz = 440;
   constexpr double kAmplitude = 10'000.0;
   const auto samples = static_cast<std::size_t>(std::lround(seconds * rate));
   const auto little = [](std::uint32_t value, std::size_t bytes) {
@@ -485,11 +486,19 @@ std::string tone_wav(double seconds, int rate, bool streamed) {
                     little(static_cast<std::uint32_t>(rate), 4) +
                     little(static_cast<std::uint32_t>(rate) * 2, 4) + little(2, 2) + little(16, 2) +
                     "data" + little(streamed ? 0xFFFFFFFF : data, 4);
-  for (std::size_t i = 0; i < samples; ++i) {
-    const double angle = 2.0 * std::numbers::pi * kHertz * static_cast<double>(i) / rate;
+  // After so many samples it is where it was: of ten minutes only that much is worked out.
+  std::string round;
+  for (int i = 0; i < rate / std::gcd(rate, kHertz); ++i) {
+    const double angle = 2.0 * std::numbers::pi * kHertz * i / rate;
     const auto sample = static_cast<std::int16_t>(std::lround(kAmplitude * std::sin(angle)));
-    out += little(static_cast<std::uint16_t>(sample), 2);
+    round += little(static_cast<std::uint16_t>(sample), 2);
   }
+  const std::size_t whole = out.size() + samples * 2;
+  out.reserve(whole + round.size());
+  while (out.size() < whole) {
+    out += round;
+  }
+  out.resize(whole);
   return out;
 }
 
