@@ -99,6 +99,7 @@ inline Running start(AudioProvider& provider, ProviderRequest request = request_
 
 inline Result<Audio, ProviderFault> wait(Running& running) {
   if (running.answer.wait_for(kPatience) != std::future_status::ready) {
+    ADD_FAILURE() << "no answer";
     return ProviderFault{Fault::kCanceled, "the test lost patience", std::nullopt};
   }
   return running.answer.get();

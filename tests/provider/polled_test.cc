@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <future>
 #include <memory>
 #include <string>
 #include <variant>
@@ -530,6 +531,63 @@ TEST_P(Polled, WhatIsLeftIsGoneOnWithByItsTicket) {
       count("POST", GetParam() == &fal::kKind ? "/owner/app" : "/models/owner/app/predictions"), 1)
       << "it was made twice";
   EXPECT_EQ(count("POST", "/cancel") + count("PUT", "/cancel"), 0) << "it was withdrawn";
+}
+
+// A job that is being handed over may be taken there, and paid, whatever we do. Who leaves then
+// waits for its ticket, and withdraws the job only if nobody can go on with it.
+TEST_P(Polled, WhoLeavesDuringTheHandOverWaitsForTheTicket) {
+  for (const bool kept : {true, false}) {
+    std::promise<void> left;
+    std::string base;
+    ProviderDouble server([&, is_left = left.get_future().share()](const DoubleCall& call) {
+      if (call.method == "POST" && call.target != "/cancel") {
+        is_left.wait();
+      }
+      return play(*GetParam(), base, call, false);
+    });
+    base = server.url();
+    const auto withdrawn = [&] {
+      const auto calls = server.calls();
+      return std::any_of(calls.begin(), calls.end(), [](const DoubleCall& call) {
+        return call.target == "/cancel";
+      });
+    };
+    http::Client client;
+    const auto provider = make_provider(entry_of(*GetParam(), base), client);
+    std::promise<std::string> given;
+    ProviderRequest request = request_of();
+    request.on_ticket = [&](const std::string& ticket) {
+      given.set_value(ticket);
+      return kept;
+    };
+    auto running = start(*provider, std::move(request));
+    ASSERT_TRUE(server.wait_until([&] { return server.call_count() == 1; }));
+    running.call->leave();
+    left.set_value();
+    EXPECT_EQ(outcome(wait(running)), "canceled");
+    EXPECT_NE(given.get_future().get(), "");
+    if (kept) {
+      EXPECT_FALSE(withdrawn());
+    } else {
+      EXPECT_TRUE(server.wait_until(withdrawn));
+    }
+  }
+}
+
+// A worker that ends does not wait for a provider that says nothing.
+TEST_P(Polled, WhoLeavesDoesNotWaitForATicketForEver) {
+  ProviderDouble server(
+      [](const DoubleCall&) { return DoubleReply{.form = DoubleReply::Form::kHang}; });
+  http::Client client;
+  auto entry = entry_of(*GetParam(), server.url());
+  entry.timeout = 120s;
+  const auto provider = make_provider(entry, client);
+  ProviderRequest request = request_of();
+  request.on_ticket = [](const std::string&) { return true; };
+  auto running = start(*provider, std::move(request));
+  ASSERT_TRUE(server.wait_until([&] { return server.call_count() == 1; }));
+  running.call->leave();
+  EXPECT_EQ(outcome(wait(running)), "canceled");
 }
 
 TEST_P(Polled, ATicketOfAnotherAddressGetsNoKey) {

@@ -149,13 +149,17 @@ struct Capabilities {
   std::optional<PriceUnit> reports{};    // Its answers may say how much of this they cost.
 };
 
+// A call that is left has ended by then.
+inline constexpr std::chrono::seconds kLeaveLimit{10};
+
 class ProviderCall {
  public:
   virtual ~ProviderCall() = default;
   // Asks for an early end; `done` is still called once. Never blocks; may come at any time, from
   // any thread, repeatedly.
   virtual void cancel() = 0;
-  // The same, but what has a ticket goes on there: somebody may ask for it.
+  // The same, but what has a ticket goes on there: somebody may ask for it. What is being handed
+  // over is waited for, until kLeaveLimit.
   virtual void leave() { cancel(); }
   // Does it wait for its turn, so that nobody is asked yet?
   virtual bool waits() const { return false; }

@@ -10,8 +10,8 @@
 namespace audiogen::worker {
 namespace {
 
-// Longer than anybody waits for the ticket of a job that is being handed over.
-constexpr auto kGiveBackLimit = std::chrono::seconds(15);
+// Until every task is given back: its call ends first.
+constexpr auto kGiveBackLimit = kLeaveLimit + std::chrono::seconds(5);
 
 CallEnd not_called() {
   return {.state = store::kAttemptFailed, .detail = store::kNotCalled};

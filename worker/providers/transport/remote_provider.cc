@@ -14,9 +14,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kWithdrawTimeout = std::chrono::seconds(10);
-// Who leaves waits no longer for a ticket. A worker that ends waits for longer than this until all
-// that it has is given back.
-constexpr auto kTicketWait = std::chrono::seconds(10);
 // The timers of an exchange are set in whole milliseconds.
 constexpr auto kTimerSlack = std::chrono::milliseconds(10);
 
@@ -63,13 +60,13 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
   void end_now(bool withdraw) {
     if (!withdraw && on_ticket && exchange) {
       leaves = true;
-      post(kTicketWait, [](Call& call) {
+      post(kLeaveLimit, [](Call& call) {
         if (call.on_ticket) {
           call.give_up({Fault::kCanceled, "canceled", std::nullopt}, false);
         }
       });
     } else {
-      give_up({Fault::kCanceled, "canceled", std::nullopt}, withdraw);
+      give_up({Fault::kCanceled, "canceled", std::nullopt}, withdraw || ticket_is_lost);
     }
   }
 
@@ -94,9 +91,9 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
   void take(Step step) {
     if (on_ticket) {
       if (const std::string ticket = dialogue->ticket(); !ticket.empty()) {
-        const bool kept = std::exchange(on_ticket, nullptr)(ticket);
+        ticket_is_lost = !std::exchange(on_ticket, nullptr)(ticket);
         if (leaves) {
-          return end_now(!kept);  // What nobody can go on with is not to be paid.
+          return end_now(false);
         }
       }
     }
@@ -198,7 +195,8 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
   const std::shared_ptr<CallFacts> facts;
   Done done;
   std::shared_ptr<http::ClientCall> exchange;
-  bool leaves = false;  // As soon as there is a ticket.
+  bool leaves = false;          // As soon as there is a ticket.
+  bool ticket_is_lost = false;  // Nobody can go on with it, so it is not to be paid, either.
   bool finished = false;
 };
 
