@@ -15,8 +15,7 @@ build() {
   local preset=$1 folder=$state/$2 log=$state/logs/$2.log
   shift 2
   # Another checkout of the same sources may use what this one compiled.
-  # Precompiled headers need the two exceptions, as ccache's manual says.
-  export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
+  export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
   step "Building ($preset)"
   [[ -t 2 ]] || say "$step_name …"
   if ! grep -qsFx "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$folder/CMakeCache.txt"; then

@@ -275,6 +275,7 @@ stop_part() {
 }
 
 command_down() {
+  local folder
   [[ $# == 0 || $* == --wipe ]] || usage_error down
   if [[ ! -d $state ]]; then
     say 'There is nothing to stop'
@@ -285,6 +286,9 @@ command_down() {
   remember EXPECTED ''
   if [[ ${1:-} == --wipe ]]; then
     kill_strays "$state/"
+    for folder in "$state"/*; do  # What a killed test run kept in memory.
+      ! mountpoint -q "$folder" || umount --lazy "$folder"
+    done
     rm -rf "$state"
     say 'Deleted .local'
   fi

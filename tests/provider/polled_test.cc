@@ -535,41 +535,67 @@ TEST_P(Polled, WhatIsLeftIsGoneOnWithByItsTicket) {
 
 // A job that is being handed over may be taken there, and paid, whatever we do. Who leaves then
 // waits for its ticket, and withdraws the job only if nobody can go on with it.
-TEST_P(Polled, WhoLeavesDuringTheHandOverWaitsForTheTicket) {
-  for (const bool kept : {true, false}) {
-    std::promise<void> left;
+TEST_P(Polled, WhoLeavesWithdrawsWhatNobodyCanGoOnWith) {
+  struct Case {
+    const char* name;
+    bool during_hand_over, kept, resumed, withdrawn;
+  };
+  for (const Case& c : {Case{"kept, and left before", true, true, false, false},
+                        Case{"not kept, and left before", true, false, false, true},
+                        Case{"kept, and left after", false, true, false, false},
+                        Case{"not kept, and left after", false, false, false, true},
+                        Case{"of somebody else, too", false, false, true, false}}) {
+    SCOPED_TRACE(c.name);
     std::string base;
-    ProviderDouble server([&, is_left = left.get_future().share()](const DoubleCall& call) {
-      if (call.method == "POST" && call.target != "/cancel") {
-        is_left.wait();
+    ProviderDouble server([&](const DoubleCall& call) {
+      DoubleReply reply = play(*GetParam(), base, call, false);
+      if (c.during_hand_over && call.target != "/cancel") {
+        reply.delay = 1s;
       }
-      return play(*GetParam(), base, call, false);
+      return reply;
     });
     base = server.url();
-    const auto withdrawn = [&] {
+    const auto asked = [&](std::string_view target) {
       const auto calls = server.calls();
-      return std::any_of(calls.begin(), calls.end(), [](const DoubleCall& call) {
-        return call.target == "/cancel";
+      return std::any_of(calls.begin(), calls.end(), [&](const DoubleCall& call) {
+        return call.target == target;
       });
     };
     http::Client client;
     const auto provider = make_provider(entry_of(*GetParam(), base), client);
-    std::promise<std::string> given;
+    std::string ticket;
+    if (c.resumed) {
+      std::promise<std::string> given;
+      ProviderRequest first = request_of();
+      first.on_ticket = [&](const std::string& it) {
+        given.set_value(it);
+        return true;
+      };
+      auto running = start(*provider, std::move(first));
+      ASSERT_TRUE(server.wait_until([&] { return asked("/status"); }));
+      running.call->leave();
+      ASSERT_EQ(outcome(wait(running)), "canceled");
+      ticket = given.get_future().get();
+    }
+    std::atomic<bool> given{false};
     ProviderRequest request = request_of();
-    request.on_ticket = [&](const std::string& ticket) {
-      given.set_value(ticket);
-      return kept;
+    request.ticket = ticket;
+    request.facts = std::make_shared<CallFacts>();
+    request.on_ticket = [&](const std::string&) {
+      given = true;
+      return c.kept;
     };
+    const auto facts = request.facts;
+    const std::size_t before = server.call_count();
     auto running = start(*provider, std::move(request));
-    ASSERT_TRUE(server.wait_until([&] { return server.call_count() == 1; }));
+    ASSERT_TRUE(server.wait_until(
+        [&] { return server.call_count() > before && (given || c.during_hand_over); }));
     running.call->leave();
-    left.set_value();
     EXPECT_EQ(outcome(wait(running)), "canceled");
-    EXPECT_NE(given.get_future().get(), "");
-    if (kept) {
-      EXPECT_FALSE(withdrawn());
-    } else {
-      EXPECT_TRUE(server.wait_until(withdrawn));
+    EXPECT_TRUE(given);
+    EXPECT_EQ(facts->goes_on, !c.withdrawn);
+    if (c.withdrawn) {
+      EXPECT_TRUE(server.wait_until([&] { return asked("/cancel"); }));
     }
   }
 }

@@ -41,6 +41,7 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
         deadline(until),
         deadline_is_ours(until_is_ours),
         span(request.span),
+        resumed(!request.ticket.empty()),
         on_ticket(std::move(request.on_ticket)),
         facts(request.facts ? std::move(request.facts) : std::make_shared<CallFacts>()),
         done(std::move(reply)) {}
@@ -91,7 +92,7 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
   void take(Step step) {
     if (on_ticket) {
       if (const std::string ticket = dialogue->ticket(); !ticket.empty()) {
-        ticket_is_lost = !std::exchange(on_ticket, nullptr)(ticket);
+        ticket_is_lost = !std::exchange(on_ticket, nullptr)(ticket) && !resumed;
         if (leaves) {
           return end_now(false);
         }
@@ -191,6 +192,7 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
   const Clock::time_point deadline;
   const bool deadline_is_ours;  // The task's, not our patience with the provider.
   const std::optional<TraceSpan> span;
+  const bool resumed;  // By a ticket that others may have, too.
   std::function<bool(const std::string&)> on_ticket;
   const std::shared_ptr<CallFacts> facts;
   Done done;
