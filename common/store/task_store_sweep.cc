@@ -191,7 +191,9 @@ SweepResult TaskStore::sweep_rows(std::size_t limit, bool hints_go_out, const Qu
   const bool more_late = pulling_back_ && try_pull_back(now);
   const bool may_judge = watch_.may_judge(look.asked);
   const Instant judged_by = ClockWatch::judged_by(look);
-  const auto may_be_over = [&](const TaskRecord& task) {
+  const auto may_be_over = [&](TaskRecord task) {
+    // That it is to be looked at is no judgement.
+    task.wake_at = std::min(*task.wake_at, judged_by);
     return may_judge &&
            is_of_time(decide_sweep(task, judged_by, pass.unsent_from, false, queues).kind);
   };
