@@ -6,7 +6,7 @@ set -euo pipefail
 # shellcheck source=/dev/null
 source "$(dirname "$0")/../../dev"
 binaries=$1
-# On their file system: they are linked, for one of them is taken away. And where the run ends what is left.
+# Where the run ends what is left.
 state=$(mktemp -d -p "${TEST_STACK_DIR:-$(cd "$binaries/.." && pwd -P)}")
 own_database=1 own_broker=1 expected=()
 tear_down() {
@@ -17,7 +17,7 @@ tear_down() {
 trap tear_down EXIT
 make_state
 mkdir -p "$state/build/bin"
-ln "$binaries"/audio-* "$state/build/bin/"
+cp "$binaries"/audio-* "$state/build/bin/"  # For one of them is taken away.
 start_services
 start_programs
 (drill "${drills[@]}")  # It mends what it broke at its own exit.
