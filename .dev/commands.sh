@@ -286,7 +286,7 @@ command_down() {
   remember EXPECTED ''
   if [[ ${1:-} == --wipe ]]; then
     kill_strays "$state/"
-    for folder in "$state"/*; do  # What a killed test run kept in memory.
+    for folder in "$state"/*/mariadb; do  # What a killed test run kept in memory.
       ! mountpoint -q "$folder" || umount --lazy "$folder"
     done
     rm -rf "$state"

@@ -8,7 +8,7 @@ private_services() {
   local mariadb=$private_folder/mariadb rabbitmq=$private_folder/rabbitmq
   trap remove_private_services EXIT
   remove_private_services  # What a killed run left.
-  [[ $1 == bench ]] || keep_in_memory "$private_folder"
+  [[ $1 == bench ]] || keep_in_memory "$mariadb"
   spawn_prefix=(setpriv --pdeathsig KILL)
   step "Starting MariaDB and RabbitMQ in .local/$1"
   with_ports "$2_MARIADB_PORT" "$3" 1 "$mariadb/mariadbd.pid" private_mariadb "$mariadb" ||
@@ -50,7 +50,7 @@ remove_private_services() {
   kill_daemon "$private_folder/mariadb/mariadbd.pid"
   kill_daemon "$private_folder/rabbitmq/rabbitmq.pid"
   kill_strays "$private_folder/"
-  ! mountpoint -q "$private_folder" || umount --lazy "$private_folder"
+  ! mountpoint -q "$private_folder/mariadb" || umount --lazy "$private_folder/mariadb"
   rm -rf "$private_folder"
 }
 
@@ -116,7 +116,6 @@ test_package() {
   say 'The Debian package'
   need_packages "${package_packages[@]}"
   build release build
-  remove_private_services  # No Debian is laid where no devices may be.
   mkdir -p "$private_folder"
   "$root/tests/deploy/package.sh" "$state/build" "$private_folder/package"
 }
