@@ -1,10 +1,13 @@
 # shellcheck shell=bash
 # Building.
 
+# available_memory: of the machine, in KiB.
+available_memory() { sed -n 's/^MemAvailable: *\([0-9]*\).*/\1/p' /proc/meminfo; }
+
 # As many compilers as there are cores, but each has 1.2 GB.
 build_jobs() {
   local memory cores
-  memory=$(sed -n 's/^MemAvailable: *\([0-9]*\).*/\1/p' /proc/meminfo)
+  memory=$(available_memory)
   cores=$(nproc)
   local jobs=$((memory / 1200000))
   echo $((jobs < 1 ? 1 : jobs < cores ? jobs : cores))

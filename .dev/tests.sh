@@ -39,7 +39,7 @@ END
 keep_in_memory() {
   local memory limit=max
   mkdir -p "$1"
-  memory=$(sed -n 's/^MemAvailable: *\([0-9]*\).*/\1/p' /proc/meminfo)
+  memory=$(available_memory)
   [[ ! -r /sys/fs/cgroup/memory.max ]] || limit=$(</sys/fs/cgroup/memory.max)
   [[ $EUID == 0 && $memory -gt 8000000 && ($limit == max || $limit -gt 8000000000) ]] || return 0
   mount -t tmpfs -o mode=700,nosuid,nodev,size=4g audiogen-test "$1" 2>/dev/null || true
