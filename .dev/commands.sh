@@ -287,7 +287,7 @@ command_down() {
   if [[ ${1:-} == --wipe ]]; then
     kill_strays "$state/"
     for folder in "$state"/*/mariadb; do  # What a killed test run kept in memory.
-      ! mountpoint -q "$folder" || umount --lazy "$folder"
+      leave_memory "$folder"
     done
     rm -rf "$state"
     say 'Deleted .local'

@@ -45,12 +45,15 @@ keep_in_memory() {
   mount -t tmpfs -o mode=700,nosuid,nodev,size=4g audiogen-test "$1" 2>/dev/null || true
 }
 
+# leave_memory FOLDER: what keep_in_memory() kept there is gone, whoever still has a file of it open.
+leave_memory() { ! mountpoint -q "$1" || umount --lazy "$1"; }
+
 remove_private_services() {
   end_ticker
   kill_daemon "$private_folder/mariadb/mariadbd.pid"
   kill_daemon "$private_folder/rabbitmq/rabbitmq.pid"
   kill_strays "$private_folder/"
-  ! mountpoint -q "$private_folder/mariadb" || umount --lazy "$private_folder/mariadb"
+  leave_memory "$private_folder/mariadb"
   rm -rf "$private_folder"
 }
 

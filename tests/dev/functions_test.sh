@@ -139,6 +139,25 @@ becomes "$state/db" mysql mariadb touch "$state/db/stopped"
 expect 'the same kind goes on' test ! -e "$state/db/stopped"
 expect 'what is not known is refused' eval '! (DATABASE=oracle database_kind "$state/db" 2>/dev/null)'
 
+# The tests' database lies in memory where there is plenty of it, and wiping takes it from there, whoever has it open.
+(
+  kept() { (there_is=$1; available_memory() { echo "$there_is"; }; mount() { echo "${*: -1}"; }; keep_in_memory "$state/kept"); }
+  expect 'where memory is short the disk will do' same "$(kept 7999999)" ''
+  expect 'the folder is made all the same' test -d "$state/kept"
+  if [[ $EUID == 0 ]]; then
+    [[ -r /sys/fs/cgroup/memory.max ]] || expect 'where there is plenty it is in memory' same "$(kept 8000001)" "$state/kept"
+    mkdir -p "$state/wiped/.local/test/mariadb"
+    if mount -t tmpfs none "$state/wiped/.local/test/mariadb" 2>/dev/null; then
+      exec {open_fd}>"$state/wiped/.local/test/mariadb/file"
+      (state=$state/wiped/.local; lock() { :; }; command_down --wipe >/dev/null)
+      expect 'what a killed run left in memory is wiped' test ! -e "$state/wiped/.local"
+      expect 'and mounted nowhere' eval '! grep -q "$state/wiped" /proc/mounts'
+      exec {open_fd}>&-
+    fi
+  fi
+  exit "$failed"
+) || failed=1
+
 # A pid file names its process only in the folder it was written in.
 spawn "$state/run/sleeper.pid" "$state/log" "$state/run" sleep 100
 expect 'a started process is alive' alive "$state/run/sleeper.pid"
