@@ -26,17 +26,32 @@ class Voices : public testing::Test {
   test::Narrator narrator_;
 };
 
-TEST_F(Voices, EnglishPresetsAreUnderstood) {
+class EnglishVoices : public testing::TestWithParam<std::string_view> {
+ protected:
+  test::Narrator narrator_;
+};
+
+TEST_P(EnglishVoices, AreUnderstood) {
+  std::vector<std::string> speech;
+  for (const std::string_view sentence : test::kPlainEnglish) {
+    speech.push_back(narrator_.deliver(test::narration(GetParam(), sentence)).bytes);
+  }
+  EXPECT_LE(test::word_errors(speech), 0.15);
+}
+
+std::vector<std::string_view> english_voices() {
+  std::vector<std::string_view> out;
   for (const Voice& voice : voices()) {
     if (voice.language.starts_with("en")) {
-      std::vector<std::string> speech;
-      for (const std::string_view sentence : test::kPlainEnglish) {
-        speech.push_back(narrator_.deliver(test::narration(voice.id, sentence)).bytes);
-      }
-      EXPECT_LE(test::word_errors(speech), 0.15) << voice.id;
+      out.push_back(voice.id);
     }
   }
+  return out;
 }
+INSTANTIATE_TEST_SUITE_P(Presets,
+                         EnglishVoices,
+                         testing::ValuesIn(english_voices()),
+                         [](const auto& one) { return std::string(one.param); });
 
 // Every voice at every pitch is as loud as every other, and has no constant part.
 TEST_F(Voices, AreEquallyLoud) {
