@@ -124,6 +124,20 @@ TEST_F(BulkheadTest, WhatATicketAsksForIsNeverTooLate) {
   EXPECT_EQ(late_, 0);
 }
 
+// Else the first after a deploy, of which a moment was left, would make it seem that fast.
+TEST_F(BulkheadTest, WhatIsLeftOfACallSaysNothingOfAWholeOne) {
+  for (int i = 0; i < 5; ++i) {
+    bulkhead_->start({.request = nullptr,
+                      .request_key = {},
+                      .deadline = std::chrono::steady_clock::now() + std::chrono::hours(1),
+                      .lifetime = std::chrono::hours(1),
+                      .ticket = "of an earlier call"},
+                     [](const Result<Audio, ProviderFault>&) {});
+    fake_->calls.back()->answer(Audio{});
+  }
+  EXPECT_EQ(bulkhead_->needed(), std::nullopt);
+}
+
 TEST_F(BulkheadTest, WhatWeCutOffTookLonger) {
   for (int i = 0; i < 20; ++i) {
     start(i);

@@ -197,10 +197,12 @@ std::shared_ptr<ProviderCall> Bulkhead::start(ProviderRequest request, Done done
 
 void Bulkhead::run(const std::shared_ptr<State>& state, const std::shared_ptr<Call>& call) {
   const bool fallback = call->request.fallback;
+  const bool resumed = !call->request.ticket.empty();
   const auto facts = call->request.facts;
   auto inner = state->inner->start(
       std::move(call->request),
-      [state, call, fallback, facts, began = Clock::now()](Result<Audio, ProviderFault> answer) {
+      [state, call, fallback, resumed, facts, began = Clock::now()](
+          Result<Audio, ProviderFault> answer) {
         const auto ended = Clock::now();
         const auto time = duration_cast<milliseconds>(ended - began);
         count_call(state->inner->name(), answer, ended - began);
@@ -213,7 +215,8 @@ void Bulkhead::run(const std::shared_ptr<State>& state, const std::shared_ptr<Ca
           const MutexLock lock(state->mutex);
           call->ended = true;
           call->inner.reset();
-          if (answer || answer.error().fault == Fault::kOutOfTime) {
+          // What is left of a call says nothing of how long a whole one takes.
+          if (!resumed && (answer || answer.error().fault == Fault::kOutOfTime)) {
             state->usual.add(time);
           }
           if (answer || answer.error().fault != Fault::kNotCalled) {

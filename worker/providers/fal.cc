@@ -148,15 +148,17 @@ class Format final : public models::Format {
     if (response.status != 200) {
       return blamed(entry, response, body, unclear_or_fault(response, error_type(body)));
     }
+    const auto billed = wire::thousandths(response.header("x-fal-billable-units"));
     for (const char* name : {"audio", "audio_file"}) {
       if (const rapidjson::Value* const file = wire::member(body, name); file != nullptr) {
         if (const std::string_view url = wire::text_of(*file, "url"); !url.empty()) {
-          return FileAt{.url = std::string(url),
-                        .billed = wire::thousandths(response.header("x-fal-billable-units"))};
+          return FileAt{.url = std::string(url), .billed = billed};
         }
       }
     }
-    return wire::fault(Fault::kTryNext, response, "no_audio", kIdHeader);
+    ProviderFault fault = wire::no_audio(response, "no_audio", response.header(kIdHeader));
+    fault.billed = billed;
+    return fault;
   }
 };
 constinit const Format kFormat;

@@ -204,11 +204,11 @@ Result<Audio, ProviderFault> read(const ProviderEntry& /*entry*/,
   // An answer that did not come to its end is cut short, however much of it there is.
   const std::string_view end = wire::text_of(first, "finishReason");
   if (!end.empty() && end != "STOP") {
-    return fault(is_refusal(end) ? Fault::kRejected : Fault::kTryNext, end);
+    return is_refusal(end) ? fault(Fault::kRejected, end) : wire::no_audio(response, end, "");
   }
   auto found = sound_of(first);
   if (!found) {
-    return fault(Fault::kTryNext, found.error());
+    return wire::no_audio(response, found.error(), "");
   }
   return wire::audio_of(std::move(found->bytes),
                         found->type,

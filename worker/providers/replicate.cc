@@ -121,8 +121,12 @@ class Format final : public models::Format {
     if (response.status == 200 && status == "succeeded") {
       const rapidjson::Value* const output = wire::member(body, "output");
       const std::string_view file = output == nullptr ? "" : file_of(*output);
-      return file.empty() ? Progress(wire::fault(Fault::kTryNext, response, "no_audio", kIdHeader))
-                          : Progress(FileAt{.url = std::string(file), .billed = billed_of(body)});
+      if (!file.empty()) {
+        return FileAt{.url = std::string(file), .billed = billed_of(body)};
+      }
+      ProviderFault fault = wire::no_audio(response, "no_audio", response.header(kIdHeader));
+      fault.billed = billed_of(body);
+      return fault;
     }
     if (response.status == 200 &&
         (status == "failed" || status == "canceled" || status == "aborted")) {
