@@ -79,6 +79,7 @@ class Job {
   std::size_t provider = 0;                      // Position in the chain.
   int tries = 0;                                 // Calls to this provider in this claim.
   std::uint32_t row = 0;                         // Number of its call's row.
+  std::atomic<int> tickets_unwritten{0};         // That are to be kept and are not yet. Any thread.
   // Positions of the providers that said, in this claim, that they cannot.
   std::vector<std::size_t> unable;
   std::shared_ptr<void> audio_kept;  // While its audio waits for a codec or for the disk.

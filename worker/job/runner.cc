@@ -6,6 +6,7 @@
 #include "common/base/jitter.h"
 #include "common/base/log.h"
 #include "worker/job/batches.h"
+#include "worker/job/pause.h"
 
 namespace audiogen::worker {
 namespace {
@@ -256,7 +257,12 @@ void JobRunner::provider_answered(const JobPtr& job, Calls::Answer answer) {
 }
 
 void JobRunner::provider_failed(const JobPtr& job, const ProviderFault& fault) {
-  job->ticket.clear();
+  if (!std::exchange(job->ticket, {}).empty() && fault.fault == Fault::kNotCalled) {
+    // With its ticket nobody could be asked: as if there had been none.
+    tickets_.forget(job, job->row);
+    choose_provider(job);
+    return;
+  }
   if (fault.fault != Fault::kCanceled && fault.fault != Fault::kNotCalled &&
       job->chain->at(job->provider).capabilities().gives_tickets) {
     tickets_.forget(job, job->row);
@@ -297,7 +303,7 @@ void JobRunner::provider_failed(const JobPtr& job, const ProviderFault& fault) {
       call_next(job, call);
       break;
     case NextStep::kSameProvider:
-      scheduler_.after(decision.wait, [this, job, call] { call_next(job, call); });
+      pause(scheduler_, job, decision.wait, [this, job, call] { call_next(job, call); });
       break;
     case NextStep::kRetryLater:
     case NextStep::kFail:

@@ -11,9 +11,10 @@ using Kind = store::TicketCommand::Kind;
 namespace {
 
 // After the deadline there is nobody left to ask for it: what cannot be written is not kept on
-// being tried for a task that has long ended.
-bool is_late(const Job& job) {
-  return job.is_lost() || Job::Clock::now() >= job.deadline;
+// being tried for a task that has long ended. A job that is lost has no more to ask for, but what
+// it was given is written all the same: nothing of it was withdrawn, as it was to be kept.
+bool is_late(const Job& job, Kind kind) {
+  return (kind != Kind::kKeep && job.is_lost()) || Job::Clock::now() >= job.deadline;
 }
 
 }  // namespace
@@ -30,9 +31,10 @@ bool Tickets::keep(const JobPtr& job,
                    std::uint32_t row,
                    const std::string& provider,
                    const std::string& ticket) {
-  if (ticket.size() > store::kTicketMax || is_late(*job)) {
+  if (ticket.size() > store::kTicketMax || job->is_lost() || is_late(*job, Kind::kKeep)) {
     return false;
   }
+  ++job->tickets_unwritten;
   ask(job,
       {.kind = Kind::kKeep,
        .task = job->claim.task,
@@ -52,7 +54,9 @@ void Tickets::find(const JobPtr& job, Found found) {
 }
 
 void Tickets::ask(const JobPtr& job, store::TicketCommand command, Found found) {
-  if (is_late(*job)) {
+  const bool keeps = command.kind == Kind::kKeep;
+  if (is_late(*job, command.kind)) {
+    job->tickets_unwritten -= keeps ? 1 : 0;
     if (found) {
       found(std::nullopt);
     }
@@ -62,10 +66,16 @@ void Tickets::ask(const JobPtr& job, store::TicketCommand command, Found found) 
     scheduler_.after(store_pause(1), [this, job, command, found] { ask(job, command, found); });
   };
   const bool taken = tickets_.submit(
-      command, [later, found](const Result<store::TicketOutcome, store::StoreFault>& answer) {
-        if (!answer) {
-          later();
-        } else if (found) {
+      command,
+      [job, keeps, later, found](const Result<store::TicketOutcome, store::StoreFault>& answer) {
+        if (answer && keeps) {
+          --job->tickets_unwritten;
+        } else if (!answer || job->tickets_unwritten > 0) {
+          later();  // What was to be kept before, and is not there yet, is neither gone nor
+                    // missing.
+          return;
+        }
+        if (found) {
           found(*answer);
         }
       });

@@ -21,9 +21,10 @@ class Tickets {
   Tickets& operator=(const Tickets&) = delete;
 
   // As long as the database is away all of these ask again, until the job is lost or its deadline
-  // is over. Thread-safe, never block.
+  // is over, each after what is to be kept. Thread-safe, never block.
 
-  // Of the call whose row has the number `row`. False: it is too long, or the job is lost or over.
+  // Of the call whose row has the number `row`. Written also when the job is lost meanwhile: the
+  // next worker may still find it. False: it is too long, or the job is lost or over already.
   bool keep(const JobPtr& job,
             std::uint32_t row,
             const std::string& provider,

@@ -111,7 +111,7 @@ class PolledDialogue final : public Dialogue {
     if (!is_ours(ticket.status_url) ||
         (!ticket.result_url.empty() && !is_ours(ticket.result_url)) ||
         (!ticket.cancel_url.empty() && !is_ours(ticket.cancel_url))) {
-      return ProviderFault{Fault::kTryNext, "the ticket is of another provider", std::nullopt};
+      return ProviderFault{Fault::kNotCalled, "the ticket is of another provider", std::nullopt};
     }
     request_.references.reset();
     ticket_ = std::move(ticket);

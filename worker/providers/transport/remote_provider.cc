@@ -56,18 +56,20 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
     }
   }
 
-  // A job that is being handed over may be taken there, and paid, whatever we do. So who leaves
-  // waits for its ticket: without one nobody could go on with it.
+  // A job that is being handed over may be taken there, and paid, whatever we do. So its ticket is
+  // waited for: without one nobody could go on with it, nor withdraw it.
   void end_now(bool withdraw) {
-    if (!withdraw && on_ticket && exchange) {
-      leaves = true;
-      post(kLeaveLimit, [](Call& call) {
-        if (call.on_ticket) {
-          call.give_up({Fault::kCanceled, "canceled", std::nullopt}, false);
-        }
-      });
+    withdraws = withdraws || withdraw;
+    if (on_ticket && exchange) {
+      if (!std::exchange(leaves, true)) {
+        post(kLeaveLimit, [](Call& call) {
+          if (call.on_ticket) {
+            call.give_up({Fault::kCanceled, "canceled", std::nullopt}, call.withdraws);
+          }
+        });
+      }
     } else {
-      give_up({Fault::kCanceled, "canceled", std::nullopt}, withdraw || ticket_is_lost);
+      give_up({Fault::kCanceled, "canceled", std::nullopt}, withdraws || ticket_is_lost);
     }
   }
 
@@ -92,9 +94,10 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
   void take(Step step) {
     if (on_ticket) {
       if (const std::string ticket = dialogue->ticket(); !ticket.empty()) {
-        ticket_is_lost = !std::exchange(on_ticket, nullptr)(ticket) && !resumed;
+        const auto keep = std::exchange(on_ticket, nullptr);
+        ticket_is_lost = !withdraws && !keep(ticket) && !resumed;
         if (leaves) {
-          return end_now(false);
+          return end_now(withdraws);
         }
       }
     }
@@ -198,6 +201,7 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
   Done done;
   std::shared_ptr<http::ClientCall> exchange;
   bool leaves = false;          // As soon as there is a ticket.
+  bool withdraws = false;       // Nobody is to go on with it.
   bool ticket_is_lost = false;  // Nobody can go on with it, so it is not to be paid, either.
   bool finished = false;
 };
