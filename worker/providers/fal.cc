@@ -156,7 +156,7 @@ class Format final : public models::Format {
         }
       }
     }
-    ProviderFault fault = wire::no_audio(response, "no_audio", response.header(kIdHeader));
+    ProviderFault fault = wire::fault(Fault::kTryNext, response, "no_audio", kIdHeader);
     fault.billed = billed;
     return fault;
   }

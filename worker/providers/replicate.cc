@@ -124,7 +124,7 @@ class Format final : public models::Format {
       if (!file.empty()) {
         return FileAt{.url = std::string(file), .billed = billed_of(body)};
       }
-      ProviderFault fault = wire::no_audio(response, "no_audio", response.header(kIdHeader));
+      ProviderFault fault = wire::fault(Fault::kTryNext, response, "no_audio", kIdHeader);
       fault.billed = billed_of(body);
       return fault;
     }
