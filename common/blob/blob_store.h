@@ -33,6 +33,14 @@ struct PutShape {
   std::size_t threads = 1, batch_max = 1;
 };
 
+// Why a blob was not stored.
+struct PutFault {
+  std::string message;
+  // It is this blob that the store refuses, as too large: another may well be taken.
+  bool of_this_blob = false;
+};
+using PutResult = Result<std::string, PutFault>;
+
 enum class Removal {
   kGone,     // It was removed now or before, or never was there.
   kNotOurs,  // No key of this store, or sealed with a key of which it was not told: it stays.
@@ -45,8 +53,8 @@ class BlobStore {
   // Stores each of `blobs` durably: after success it survives a power cut. Result i is the key by
   // which blob i is found again, at most 120 characters. A name is put once; what a failed put left
   // is nobody's. Blocks. Thread-safe.
-  virtual std::vector<Result<std::string>> put(std::span<const NewBlob> blobs) = 0;
-  Result<std::string> put(std::string_view name, std::string_view bytes) {
+  virtual std::vector<PutResult> put(std::span<const NewBlob> blobs) = 0;
+  PutResult put(std::string_view name, std::string_view bytes) {
     const NewBlob blob{name, bytes};
     return put({&blob, 1}).front();
   }
@@ -94,7 +102,7 @@ class DirectoryStore final : public BlobStore {
   DirectoryStore& operator=(const DirectoryStore&) = delete;
 
   using BlobStore::put;
-  std::vector<Result<std::string>> put(std::span<const NewBlob> blobs) override;
+  std::vector<PutResult> put(std::span<const NewBlob> blobs) override;
   PutShape put_shape() const override;
   Result<Removal> remove(std::string_view key) override;
   Result<Done> flush_removed(std::span<const std::string> keys) override;
@@ -130,7 +138,7 @@ class DirectoryStore final : public BlobStore {
   std::string path_of(std::string_view key, const BlobPlace& place) const;
   Result<Done> begin_segment() LOCKS_REQUIRED(mutex_);
   void leave_segment() LOCKS_REQUIRED(mutex_);
-  Result<std::string> append(const NewBlob& blob) LOCKS_REQUIRED(mutex_);
+  PutResult append(const NewBlob& blob) LOCKS_REQUIRED(mutex_);
 
   const std::string folder_;
   const DirectoryOptions options_;

@@ -281,29 +281,29 @@ PutShape DirectoryStore::put_shape() const {
   return {.threads = 1, .batch_max = 128};  // A second one would only make batches smaller.
 }
 
-std::vector<Result<std::string>> DirectoryStore::put(std::span<const NewBlob> blobs) {
+std::vector<PutResult> DirectoryStore::put(std::span<const NewBlob> blobs) {
   const MutexLock lock(mutex_);
   if (!segment_.fd || segment_.end >= options_.segment_max ||
       !segment_.name.starts_with(slot_of(options_.clock()))) {
     if (const auto begun = begin_segment(); !begun) {
-      return std::vector<Result<std::string>>(blobs.size(), begun.error());
+      return std::vector<PutResult>(blobs.size(), PutFault{begun.error().message});
     }
   }
-  std::vector<Result<std::string>> keys;
+  std::vector<PutResult> keys;
   keys.reserve(blobs.size());
   for (const NewBlob& blob : blobs) {
     keys.push_back(append(blob));
   }
   AG_CRASH_POINT("blob.written");
   if (::fdatasync(segment_.fd.get()) != 0) {
-    const Error error = failure("flush");
+    const PutFault fault{failure("flush").message};
     leave_segment();  // What the kernel still has of it is anybody's guess.
-    std::fill(keys.begin(), keys.end(), error);
+    std::fill(keys.begin(), keys.end(), fault);
   }
   return keys;
 }
 
-Result<std::string> DirectoryStore::append(const NewBlob& blob) {
+PutResult DirectoryStore::append(const NewBlob& blob) {
   const auto name = parse_blob_key(blob.name);
   AG_CHECK(name && name->segment.empty());
   BlobPlace place{.segment = segment_.name,
@@ -312,7 +312,8 @@ Result<std::string> DirectoryStore::append(const NewBlob& blob) {
                   .name = blob.name,
                   .seal = {}};
   if (place.length > kBlobMax || place.offset > kOffsetMax) {
-    return Error{"blob store: more than " + std::to_string(kBlobMax) + " bytes"};
+    return PutFault{.message = "blob store: more than " + std::to_string(kBlobMax) + " bytes",
+                    .of_this_blob = true};
   }
   Header header;
   header.written_at =
@@ -328,11 +329,11 @@ Result<std::string> DirectoryStore::append(const NewBlob& blob) {
                               {const_cast<char*>(blob.bytes.data()), blob.bytes.size()},
                               {const_cast<char*>(kZeros.data()), padding}}};
   if (!write_all(segment_.fd.get(), parts, segment_.end)) {
-    Error error = failure("write");
+    PutFault fault{failure("write").message};
     if (::ftruncate(segment_.fd.get(), segment_.end) != 0) {
-      error.message += ", and it takes up space until the next one";
+      fault.message += ", and it takes up space until the next one";
     }
-    return error;
+    return fault;
   }
   segment_.end += space;
   const std::string seal = BlobSeals::text(header.seal);

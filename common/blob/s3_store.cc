@@ -197,6 +197,7 @@ struct S3Store::Call {
 struct S3Store::Outcome {
   std::optional<std::string> failure;
   bool may_pass = false;
+  bool of_this_blob = false;
 };
 
 S3Store::S3Store(S3Address address, S3Credentials credentials, S3Limits limits)
@@ -207,12 +208,12 @@ S3Store::S3Store(S3Address address, S3Credentials credentials, S3Limits limits)
 
 S3Store::~S3Store() = default;
 
-std::vector<Result<std::string>> S3Store::put(std::span<const NewBlob> blobs) {
-  std::vector<Result<std::string>> keys;
+std::vector<PutResult> S3Store::put(std::span<const NewBlob> blobs) {
+  std::vector<PutResult> keys;
   for (const NewBlob& blob : blobs) {
     AG_CHECK(is_blob_key(blob.name));
     const auto stored = send({"PUT", blob.name, blob.bytes, to_hex(sha256(blob.bytes))});
-    keys.push_back(stored ? Result<std::string>(std::string(blob.name)) : stored.error());
+    keys.push_back(stored ? PutResult(std::string(blob.name)) : stored.error());
   }
   return keys;
 }
@@ -226,10 +227,10 @@ Result<Removal> S3Store::remove(std::string_view key) {
     return Removal::kNotOurs;
   }
   const auto sent = send({"DELETE", key, "", to_hex(sha256(""))});
-  return sent ? Result<Removal>(Removal::kGone) : sent.error();
+  return sent ? Result<Removal>(Removal::kGone) : Error{sent.error().message};
 }
 
-Result<Done> S3Store::send(const Call& call) {
+Result<Done, PutFault> S3Store::send(const Call& call) {
   const auto deadline = Clock::now() + limits_.total;
   for (int attempt = 0;; ++attempt) {
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
@@ -240,7 +241,7 @@ Result<Done> S3Store::send(const Call& call) {
     }
     const auto pause = jittered(limits_.first_pause * (1 << std::min(attempt, kPauseDoublings)));
     if (!outcome.may_pass || Clock::now() + pause >= deadline) {
-      return Error{*outcome.failure};
+      return PutFault{*outcome.failure, outcome.of_this_blob};
     }
     retries.Increment();
     std::this_thread::sleep_for(pause);
@@ -303,7 +304,7 @@ S3Store::Outcome S3Store::send_once(const Call& call, milliseconds limit) {
   if (code != CURLE_OK) {
     const bool lasting = code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_URL_MALFORMAT ||
                          code == CURLE_UNSUPPORTED_PROTOCOL;
-    return {what + curl_easy_strerror(code), !lasting};
+    return {.failure = what + curl_easy_strerror(code), .may_pass = !lasting};
   }
   const std::string_view s3_code = error_code(reply);
   // NoSuchKey can only answer a remove, whose work is then done.
@@ -321,7 +322,11 @@ S3Store::Outcome S3Store::send_once(const Call& call, milliseconds limit) {
       failure += hint.hint;
     }
   }
-  return {failure, status >= 500 || status == 408 || status == 429 || s3_code == "RequestTimeout"};
+  return {
+      .failure = failure,
+      .may_pass = status >= 500 || status == 408 || status == 429 || s3_code == "RequestTimeout",
+      // 413 may come from what stands before the service, without a document (RFC 9110, 15.5.14).
+      .of_this_blob = status == 413 || s3_code == "EntityTooLarge"};
 }
 
 }  // namespace audiogen

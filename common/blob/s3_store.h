@@ -33,7 +33,8 @@ struct S3Limits {
 
 // Retries what may pass (no connection, a reply cut short or overdue, 5xx, 408, 429) with jittered
 // pauses; repeating a put or a remove does no harm. Errors carry the status and S3's error code,
-// never a credential or the key.
+// never a credential or the key. What is too large for the service (413, EntityTooLarge) says
+// nothing about another blob.
 class S3Store final : public BlobStore {
  public:
   S3Store(S3Address address, S3Credentials credentials, S3Limits limits = {});
@@ -42,7 +43,7 @@ class S3Store final : public BlobStore {
   S3Store& operator=(const S3Store&) = delete;
 
   using BlobStore::put;
-  std::vector<Result<std::string>> put(std::span<const NewBlob> blobs) override;
+  std::vector<PutResult> put(std::span<const NewBlob> blobs) override;
   PutShape put_shape() const override;
   Result<Removal> remove(std::string_view key) override;
   // The service has answered: nothing is left to do.
@@ -53,7 +54,7 @@ class S3Store final : public BlobStore {
   struct Call;
   struct Outcome;
 
-  Result<Done> send(const Call& call);
+  Result<Done, PutFault> send(const Call& call);
   Outcome send_once(const Call& call, std::chrono::milliseconds limit);
 
   const S3Address address_;

@@ -165,6 +165,21 @@ TEST_F(S3StoreTest, ARefusalIsToldAtOnceAndSaysWhatToCheck) {
   EXPECT_EQ(double_.objects(), 0U);
 }
 
+// A limit of the service, or of what stands before it, which answers without a document.
+TEST_F(S3StoreTest, WhatIsTooLargeSaysNothingOfOthers) {
+  const auto refused_alone = [&](Fault fault) {
+    double_.fail_next({fault});
+    const int before = double_.requests();
+    const auto stored = store().put(key_, "audio");
+    EXPECT_EQ(double_.requests(), before + 1) << "sent again";
+    return !stored && stored.error().of_this_blob;
+  };
+  EXPECT_TRUE(refused_alone(Fault::kTooLarge));
+  EXPECT_TRUE(refused_alone(Fault::kEntityTooLarge));
+  EXPECT_FALSE(refused_alone(Fault::kRejectPayload));
+  EXPECT_FALSE(refused_alone(Fault::kSkewed));
+}
+
 TEST_F(S3StoreTest, RetriesWhatMayPass) {
   auto s3 = store();
   const std::vector<std::vector<Fault>> rows = {{Fault::kUnavailable, Fault::kUnavailable},

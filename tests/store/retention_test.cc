@@ -30,9 +30,7 @@ using testing::Not;
 class BrokenStore final : public BlobStore {
  public:
   BrokenStore(BlobStore& inner, std::size_t patience) : inner_(inner), patience_(patience) {}
-  std::vector<Result<std::string>> put(std::span<const NewBlob> blobs) override {
-    return inner_.put(blobs);
-  }
+  std::vector<PutResult> put(std::span<const NewBlob> blobs) override { return inner_.put(blobs); }
   PutShape put_shape() const override { return inner_.put_shape(); }
   Result<Removal> remove(std::string_view key) override {
     ++asked;
@@ -58,8 +56,8 @@ class BrokenStore final : public BlobStore {
 class StuckStore final : public BlobStore {
  public:
   explicit StuckStore(std::string removable) : removable_(std::move(removable)) {}
-  std::vector<Result<std::string>> put(std::span<const NewBlob> blobs) override {
-    return std::vector<Result<std::string>>(blobs.size(), Error{"nothing is put here"});
+  std::vector<PutResult> put(std::span<const NewBlob> blobs) override {
+    return std::vector<PutResult>(blobs.size(), PutFault{"nothing is put here"});
   }
   PutShape put_shape() const override { return {}; }
   Result<Removal> remove(std::string_view key) override {

@@ -244,6 +244,14 @@ void S3Double::handle(http::Exchange exchange) {
     answer(exchange, 400, "<b>secret &amp; markup</b>");
     return;
   }
+  if (fault == Fault::kTooLarge) {
+    answer(exchange, 413, "");
+    return;
+  }
+  if (fault == Fault::kEntityTooLarge) {
+    answer(exchange, 400, "EntityTooLarge");
+    return;
+  }
   if (fault == Fault::kSilent) {
     unanswered_.push_back(std::move(exchange));
     return;

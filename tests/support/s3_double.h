@@ -47,12 +47,14 @@ class S3Double {
   std::size_t objects() const;
 
   enum class Fault {
-    kUnavailable,    // 503 SlowDown
-    kTooMany,        // 429
-    kTruncated,      // Stores, then breaks off in the middle of the reply.
-    kSilent,         // Never answers.
-    kSkewed,         // 403 RequestTimeTooSkewed
-    kRejectPayload,  // 400, with markup that is no S3 error document.
+    kUnavailable,     // 503 SlowDown
+    kTooMany,         // 429
+    kTruncated,       // Stores, then breaks off in the middle of the reply.
+    kSilent,          // Never answers.
+    kSkewed,          // 403 RequestTimeTooSkewed
+    kRejectPayload,   // 400, with markup that is no S3 error document.
+    kTooLarge,        // 413 without a document, as a proxy says it.
+    kEntityTooLarge,  // 400 EntityTooLarge
   };
   // What the next well-signed requests get, one each.
   void fail_next(std::vector<Fault> faults);

@@ -23,13 +23,16 @@ using test::eventually;
 
 class FakeStore final : public BlobStore {
  public:
-  std::vector<Result<std::string>> put(std::span<const NewBlob> blobs) override {
-    std::vector<Result<std::string>> out;
+  std::vector<PutResult> put(std::span<const NewBlob> blobs) override {
+    std::vector<PutResult> out;
     for (const NewBlob& blob : blobs) {
       ++offered;
       held.wait(true);
-      if (away) {
-        out.emplace_back(Error{"no space left"});
+      if (blob.bytes.size() > largest) {
+        ++too_large;
+        out.emplace_back(PutFault{.message = "too large", .of_this_blob = true});
+      } else if (away) {
+        out.emplace_back(PutFault{"no space left"});
       } else {
         out.emplace_back(std::string(blob.name));
       }
@@ -43,6 +46,8 @@ class FakeStore final : public BlobStore {
   std::atomic<bool> away{true};
   std::atomic<bool> held{false};
   std::atomic<int> offered{0};
+  std::atomic<std::size_t> largest{100'000'000};
+  std::atomic<int> too_large{0};
 };
 
 class OutputTest : public testing::Test {
@@ -65,10 +70,10 @@ class OutputTest : public testing::Test {
         now);
   }
 
-  void make(const JobPtr& job) {
+  void make(const JobPtr& job, double seconds = 0.5) {
     Audio audio;
     audio.type = AudioType::kWav;
-    audio.bytes = test::tone_wav(0.5);
+    audio.bytes = test::tone_wav(seconds);
     output_.make(job, std::move(audio));
   }
 
@@ -163,6 +168,43 @@ TEST_F(OutputTest, WhatIsLostWhileItIsOfferedLeavesNoStoreDown) {
   ASSERT_TRUE(eventually(60s, [&] { return ended() == 1; }));
   EXPECT_EQ(first().error().kind, OutputFault::Kind::kLost);
   EXPECT_TRUE(eventually(20s, [&] { return !output_.store_is_down(); }));
+}
+
+// It stopped all claims of its worker until its deadline.
+TEST_F(OutputTest, AFileThatIsRefusedByItselfLeavesNoStoreDown) {
+  blobs_.away = false;
+  blobs_.largest = test::tone_wav(0.5).size();
+  make(job_with(), 1.5);
+  ASSERT_TRUE(eventually(60s, [&] { return blobs_.too_large == 1; }));
+  make(job_with());
+  ASSERT_TRUE(eventually(60s, [&] { return ended() == 1; }));
+  EXPECT_TRUE(first());
+  EXPECT_FALSE(output_.store_is_down());
+  EXPECT_EQ(blobs_.too_large, 1) << "it was offered again beside the next";
+
+  // Beside it a store that is away is found, and found again.
+  blobs_.away = true;
+  make(job_with());
+  ASSERT_TRUE(eventually(60s, [&] { return output_.store_is_down(); }));
+  blobs_.away = false;
+  ASSERT_TRUE(eventually(60s, [&] { return ended() == 2; }));
+  EXPECT_FALSE(output_.store_is_down());
+
+  // Somebody raises the limit.
+  blobs_.largest = 100'000'000;
+  ASSERT_TRUE(eventually(60s, [&] { return ended() == 3; }));
+}
+
+TEST_F(OutputTest, OneThatIsRefusedByItselfIsNobodyWhoAsks) {
+  const JobPtr ordinary = job_with();
+  make(ordinary);
+  ASSERT_TRUE(eventually(60s, [&] { return output_.store_is_down(); }));
+  blobs_.largest = test::tone_wav(0.5).size();
+  make(job_with(), 1.5);
+  ASSERT_TRUE(eventually(60s, [&] { return blobs_.too_large == 1; }));
+  EXPECT_TRUE(output_.store_is_down());
+  ordinary->lose(false);
+  EXPECT_TRUE(eventually(60s, [&] { return !output_.store_is_down(); }));
 }
 
 TEST_F(OutputTest, AndWithItsDeadline) {

@@ -16,8 +16,8 @@ namespace {
 // A store that does not answer until it is told to.
 class SlowStore final : public BlobStore {
  public:
-  std::vector<Result<std::string>> put(std::span<const NewBlob> blobs) override {
-    return std::vector<Result<std::string>>(blobs.size(), Error{"nothing is put here"});
+  std::vector<PutResult> put(std::span<const NewBlob> blobs) override {
+    return std::vector<PutResult>(blobs.size(), PutFault{"nothing is put here"});
   }
   PutShape put_shape() const override { return {}; }
   Result<Removal> remove(std::string_view key) override {

@@ -20,6 +20,13 @@ prometheus::Counter& passed =
 prometheus::Gauge& kept =
     metrics::gauge("outputs_kept", "Audio that was made and that the blob store does not take");
 
+// Nothing that is kept tells of the store.
+constexpr int kAsleep = 10;
+// Between offers of a file that the store refuses by itself: this, doubled by each refusal so
+// often.
+constexpr std::chrono::seconds kAlone{2};
+constexpr int kAloneDoublings = 5;
+
 // Silence and next to nothing come from what was asked for; the rest from who made it.
 Fault fault_of(PipelineFault::Kind kind) {
   switch (kind) {
@@ -113,23 +120,23 @@ void Output::put(std::vector<Ready> ready) {
         one.job->claim.task, one.job->request->output_format, one.job->request->sample_rate));
     files.push_back({names.back(), one.rendered.bytes});
   }
-  auto keys = files.empty() ? std::vector<Result<std::string>>() : blobs_.put(files);
+  auto keys = files.empty() ? std::vector<PutResult>() : blobs_.put(files);
   std::vector<Ready> refused;
   for (std::size_t i = 0; i < ready.size(); ++i) {
-    const auto& [job, rendered, why] = ready[i];
     if (!keys[i]) {
       count_blob_error(BlobOp::kPut);
-      if (why.empty()) {
+      if (ready[i].why.empty() || (keys[i].error().of_this_blob && ready[i].alone == 0)) {
         log::warn("audio could not be stored, it is kept",
-                  about(*job),
+                  about(*ready[i].job),
                   {{"why", keys[i].error().message}});
       }
-      ready[i].why = keys[i].error().message;
+      ready[i].refused(keys[i].error());
       refused.push_back(std::move(ready[i]));
       continue;
     }
     AG_CRASH_POINT("worker.stored");
-    end(job,
+    const Rendered& rendered = ready[i].rendered;
+    end(ready[i].job,
         OutputFile{.key = std::move(*keys[i]),
                    .bytes = rendered.bytes.size(),
                    .sha256 = rendered.sha256,
@@ -140,19 +147,30 @@ void Output::put(std::vector<Ready> ready) {
   put_ended(stored, std::move(refused));
 }
 
+void Output::Ready::refused(const PutFault& fault) {
+  why = fault.message;
+  sleeps_until.reset();
+  if (fault.of_this_blob) {
+    sleeps_until = Job::Clock::now() + kAlone * (1 << std::min(alone++, kAloneDoublings));
+  }
+}
+
 void Output::put_ended(std::size_t stored, std::vector<Ready> refused) {
   bool changed = false;
+  const auto told = std::find_if(
+      refused.begin(), refused.end(), [](const Ready& one) { return one.tells_of_the_store(); });
+  const bool refuses = told != refused.end();
   {
     const MutexLock lock(mutex_);
     // Where all that was kept is lost, nobody is left to find out: what is made next does.
-    const bool down = stored == 0 && (!refused.empty() || (down_ && !kept_.empty()));
-    refusals_ = down ? refusals_ + (refused.empty() ? 0 : 1) : 0;
+    const bool down = stored == 0 && (refuses || (down_ && somebody_asks()));
+    refusals_ = down ? refusals_ + (refuses ? 1 : 0) : 0;
     changed = std::exchange(down_, down) != down;
   }
-  if (changed && refused.empty()) {
-    log::info("the blob store takes audio again");
+  if (changed && refuses) {
+    log::error("the blob store takes no audio", {{"why", told->why}});
   } else if (changed) {
-    log::error("the blob store takes no audio", {{"why", refused.front().why}});
+    log::info("the blob store takes audio again");
   }
   keep(std::move(refused));
 }
@@ -166,29 +184,35 @@ void Output::keep(std::vector<Ready> refused) {
     kept_.push_back(std::move(one));
   }
   kept.Set(static_cast<double>(kept_.size()));
-  if (over && kept_.empty() && !offers_again_) {
+  if (over && !somebody_asks() && !offers_again_) {
     down_ = false;  // Nobody is left to find out: what is made next does.
   }
   if (!kept_.empty() && !std::exchange(offers_again_, true)) {
-    scheduler_.after(store_pause(refusals_), [this] { offer_again(); });
+    const int tries = somebody_asks() ? refusals_ : kAsleep;
+    scheduler_.after(store_pause(tries), [this] { offer_again(); });
   }
 }
 
-// While the store is down one file asks for all, each in its turn: one alone may be what it does
-// not take.
+// While the store is down one file asks for all, each in its turn.
 void Output::offer_again() {
   end_what_is_over();
   std::vector<Ready> next;
   {
     const MutexLock lock(mutex_);
     offers_again_ = false;
-    for (std::size_t most = down_ ? 1 : kept_.size(); next.size() < most && !kept_.empty();) {
-      next.push_back(std::move(kept_.front()));
-      kept_.pop_front();
+    down_ = down_ && somebody_asks();
+    const auto now = Job::Clock::now();
+    std::deque<Ready> later;
+    for (Ready& one : kept_) {
+      const bool asks = down_ ? next.empty() && one.tells_of_the_store()
+                              : one.tells_of_the_store() || *one.sleeps_until <= now;
+      if (asks) {
+        next.push_back(std::move(one));
+      } else {
+        later.push_back(std::move(one));
+      }
     }
-    if (next.empty()) {
-      down_ = false;
-    }
+    kept_ = std::move(later);
   }
   std::vector<Ready> refused;
   for (Ready& one : next) {
@@ -197,6 +221,12 @@ void Output::offer_again() {
     }
   }
   keep(std::move(refused));
+}
+
+// Of what is kept, something that tells whether the store works.
+bool Output::somebody_asks() const {
+  return std::any_of(
+      kept_.begin(), kept_.end(), [](const Ready& one) { return one.tells_of_the_store(); });
 }
 
 bool Output::store_is_down() const {

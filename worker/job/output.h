@@ -55,7 +55,8 @@ class Output {
   // as the blob store does not take the file it is kept, until the task's deadline.
   void make(const JobPtr& job, Audio audio);
 
-  // The blob store took nothing when it was asked last: what is made now would only wait here.
+  // The blob store took nothing when it was asked last: what is made now would only wait here. One
+  // file that it alone refuses does not count.
   // Thread-safe, never blocks.
   bool store_is_down() const;
 
@@ -67,9 +68,16 @@ class Output {
 
  private:
   struct Ready {
+    // After a refusal, which may have been of this file alone: it then says nothing of the store,
+    // and is offered again after longer and longer pauses, in case somebody raises the limit.
+    void refused(const PutFault& fault);
+    bool tells_of_the_store() const { return !sleeps_until; }
+
     JobPtr job;
     Rendered rendered;
     std::string why{};  // The store did not take it when it was offered last. Empty: it never was.
+    int alone = 0;      // So often it was refused by itself.
+    std::optional<Job::Clock::time_point> sleeps_until{};
   };
 
   void shape(const JobPtr& job, Audio audio);
@@ -78,6 +86,7 @@ class Output {
   void put_ended(std::size_t stored, std::vector<Ready> refused);
   void keep(std::vector<Ready> refused);
   void offer_again();
+  bool somebody_asks() const LOCKS_REQUIRED(mutex_);
   bool end_if_over(const Ready& ready);
   void end(const JobPtr& job, Result<OutputFile, OutputFault> result);
   void end_ours(const JobPtr& job, const char* what, const std::string& why);
