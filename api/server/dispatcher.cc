@@ -181,13 +181,14 @@ void RouteTree::add(const Route& route, std::string_view placeholder, std::strin
   node->path.allow += route.head ? ", HEAD" : "";
 }
 
-const RouteTree::Path* RouteTree::find(std::string_view path, PathParameters& parameters) const {
+const RouteTree::Node* RouteTree::walk(std::string_view path,
+                                       PathParameters& parameters,
+                                       std::size_t& count) const {
   if (!path.starts_with('/')) {
     return nullptr;
   }
   path.remove_prefix(1);
   const Node* node = &root_;
-  std::size_t count = 0;
   std::string_view segment;
   for (bool more = true; more;) {
     const std::string_view left = path;
@@ -208,11 +209,24 @@ const RouteTree::Path* RouteTree::find(std::string_view path, PathParameters& pa
       return nullptr;
     }
   }
-  if (node->path.routes.empty()) {
+  return node->path.routes.empty() ? nullptr : node;
+}
+
+const RouteTree::Path* RouteTree::find(std::string_view path, PathParameters& parameters) const {
+  std::size_t count = 0;
+  const Node* const node = walk(path, parameters, count);
+  if (node == nullptr) {
     return nullptr;
   }
   const auto accepts = node->path.routes.front()->accepts;
   return accepts == nullptr || accepts(parameters.at(count - 1)) ? &node->path : nullptr;
+}
+
+bool RouteTree::is_read_by_others(std::string_view path) const {
+  PathParameters parameters;
+  std::size_t count = 0;
+  const Node* const node = walk(path, parameters, count);
+  return path.starts_with(kBase) || (node != nullptr && node->path.routes.front()->cross_origin);
 }
 
 Dispatcher::Dispatcher(const RouteTree& tree,
@@ -235,7 +249,7 @@ void Dispatcher::handle(http::Exchange exchange) {
   PathParameters parameters;
   const RouteTree::Path* const path = tree_.find(request.path, parameters);
   if (path == nullptr) {
-    refuse(exchange, not_found(), request.path.starts_with(kBase));
+    refuse(exchange, not_found(), tree_.is_read_by_others(request.path));
     return;
   }
   exchange.meter(*path->meter);

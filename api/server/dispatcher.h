@@ -40,6 +40,10 @@ class RouteTree {
   // Null: there is no such path.
   const Path* find(std::string_view path, PathParameters& parameters) const;
 
+  // Of a path that is none: it stands where there are others that pages of other sites may read, as
+  // does the name of a file that is none. Then they may read that there is no such thing, too.
+  bool is_read_by_others(std::string_view path) const;
+
  private:
   struct Node {
     std::string segment;
@@ -47,6 +51,10 @@ class RouteTree {
     std::unique_ptr<Node> any, rest;  // "{name}", "{name*}".
     Path path;                        // No routes: the way to longer ones only.
   };
+  // The node whose routes may serve `path`, and what stands for their "{name}"s, the last of
+  // `count`.
+  const Node* walk(std::string_view path, PathParameters& parameters, std::size_t& count) const;
+
   Node root_;
 };
 

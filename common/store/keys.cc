@@ -162,6 +162,8 @@ Result<KeyInfo, Fault> Keys::add(UserId user,
   return guarded([&]() -> Result<KeyInfo, Fault> {
     const KeyId id = KeyId::make();
     std::optional<Fault> refused;
+    // Read before the commit: a key whose secret nobody gets to see is none.
+    std::optional<KeyInfo> added;
     session_.transact_surely([&](bool again) {
       refused.reset();
       // No foreign key says it. One whose account ends meanwhile loses this key as well.
@@ -172,6 +174,7 @@ Result<KeyInfo, Fault> Keys::add(UserId user,
       }
       lock_keys(user);
       if (again && locked(Sql("SELECT 1 FROM api_keys WHERE id=") << id)) {
+        added = load(id);
         return;
       }
       if (terms.expires_at && !is_key_expiry(*terms.expires_at, session_.now())) {
@@ -203,13 +206,13 @@ Result<KeyInfo, Fault> Keys::add(UserId user,
         begin_spending(session_, user, id);
       }
       note_done(id.text());
+      added = load(id);
     });
     if (refused) {
       return *std::move(refused);
     }
-    const auto stored = load(id);
-    AG_CHECK(stored.has_value());
-    return *stored;
+    AG_CHECK(added.has_value());
+    return *std::move(added);
   });
 }
 

@@ -117,9 +117,19 @@ void WebSessions::end_surplus(UserId user) {
 Result<OpenedWebSession, Fault> WebSessions::open(
     const NewWebSession& made, const std::function<std::optional<UserId>()>& who) {
   return guarded([&]() -> Result<OpenedWebSession, Fault> {
-    std::optional<WebSession> opened;
-    session_.transact_surely([&](bool again) {
-      opened = again ? load(made.id) : std::nullopt;
+    std::optional<OpenedWebSession> opened;
+    // Read before the commit: what opens it, a link or a code, opens nothing a second time.
+    const auto loaded = [&]() -> std::optional<OpenedWebSession> {
+      const auto session = load(made.id);
+      if (!session) {
+        return std::nullopt;
+      }
+      OpenedWebSession out{.session = *session, .email = {}};
+      out.email = email_of(session->user);
+      return out;
+    };
+    const auto body = [&](bool again) {
+      opened = again ? loaded() : std::nullopt;
       if (opened) {
         return;
       }
@@ -136,12 +146,20 @@ Result<OpenedWebSession, Fault> WebSessions::open(
       }
       insert(*user, made);
       end_surplus(*user);
-      opened = load(made.id);
-    });
+      opened = loaded();
+    };
+    try {
+      session_.transact_surely(body);
+    } catch (const DbError& error) {
+      if (error.fault() != DbFault::kDuplicate) {
+        throw;
+      }
+      session_.transact_surely(body);  // Somebody has just made an account with this address.
+    }
     if (!opened) {
       return Fault{.code = FaultCode::kBadLogin};
     }
-    return OpenedWebSession{.session = *opened, .email = email_of(opened->user)};
+    return *std::move(opened);
   });
 }
 

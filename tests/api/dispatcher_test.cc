@@ -359,6 +359,7 @@ TEST_F(DispatcherTest, PagesOfOtherSitesMayReadWhatIsForAnybody) {
                             ask("PATCH", "/api/v1/things/a", page),
                             ask("GET", "/api/v1/nothing", page),
                             ask("GET", "/files/x", page),
+                            ask("GET", "/files/y", page),  // No file has such a name.
                             ask("OPTIONS", "/api/v1/things/a", page)}) {
     EXPECT_EQ(reply.header("access-control-allow-origin"), "*") << reply.head;
     EXPECT_THAT(reply.header("access-control-expose-headers"),

@@ -261,6 +261,18 @@ TEST_F(KeysOfAUserTest, ALostReplyDeletesOnce) {
   EXPECT_EQ(proxy.triggered(), 2);
 }
 
+// Of such a key nobody would ever see the secret.
+TEST_F(KeysOfAUserTest, NoneIsMadeOfWhichNothingCanBeTold) {
+  test::TcpProxy proxy(db_.url().port);
+  Session session(db_.tcp_url(proxy.port()), kOperatorPatience);
+  Keys keys(session);
+  session.now();
+  proxy.cut_before("last_used_at, deleted_at", test::TcpProxy::Cut::kReset);
+  EXPECT_FALSE(keys.add(user_, {.name = "k"}, make_api_key("svc")));
+  EXPECT_EQ(proxy.triggered(), 1);
+  EXPECT_TRUE(keys_.list(user_)->empty());
+}
+
 TEST_F(KeysOfAUserTest, PagesAreNewestFirstAndHaveNoDeletedOnes) {
   const KeyInfo first = must_add("1"), second = must_add("2"), third = must_add("3");
   ASSERT_TRUE(keys_.add(make_user("x@y"), {.name = "another's"}, make_api_key("svc")));

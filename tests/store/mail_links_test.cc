@@ -52,6 +52,17 @@ TEST_F(MailLinksTest, AnAccountGetsALinkThatSignsIn) {
   }
 }
 
+// It was told as a database that does not work.
+TEST_F(MailLinksTest, OfTwoThatSignUpWithOneAddressOneGetsIt) {
+  const NewToken token = make_token();
+  ASSERT_EQ(add("new@example.com", SignUp::kOpen, token), MailedLink::kSignUp);
+  Sql other("INSERT INTO users (id, email, created_at) VALUES (");
+  other << UserId::make() << ",'new@example.com',UTC_TIMESTAMP(6))";
+  during(other, "INSERT INTO users", [&] {
+    EXPECT_EQ(code_of(sessions_.open_by_sign_up(token.hash, made())), FaultCode::kBadLogin);
+  });
+}
+
 TEST_F(MailLinksTest, AnAddressHasFewThatWork) {
   make_user("ann@example.com");
   std::vector<NewToken> tokens;

@@ -334,6 +334,19 @@ TEST_F(WebSessionsTest, ALostReplyIsFoundOut) {
   EXPECT_EQ(proxy.triggered(), 4);
 }
 
+// The link was used up, and nobody ever got the cookie.
+TEST_F(WebSessionsTest, ALinkIsNotUsedWhereNothingCanBeToldOfTheSession) {
+  test::TcpProxy proxy(db_.url().port);
+  Session session(db_.tcp_url(proxy.port()), kOperatorPatience);
+  WebSessions sessions(session);
+  session.now();
+  const Sha256 link = link_of(ann_);
+  proxy.cut_before("SELECT email FROM users", test::TcpProxy::Cut::kReset);
+  EXPECT_FALSE(sessions.open_by_link(link, made()));
+  EXPECT_EQ(proxy.triggered(), 1);
+  EXPECT_TRUE(sessions_.open_by_link(link, made()));
+}
+
 TEST_F(WebSessionsTest, APasswordOpensASessionWhileItIsTheOne) {
   const auto own = opened(ann_);
   ASSERT_TRUE(sessions_.set_password(ann_, own.id, "encoded-1", std::nullopt));
