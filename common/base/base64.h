@@ -1,5 +1,5 @@
-// Base64 with the alphabet that is safe in URLs and file names, without padding (RFC 4648 section
-// 5).
+// Base64 with padding (RFC 4648 section 4), and with the alphabet that is safe in URLs and file
+// names, without it (RFC 4648 section 5).
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,11 @@
 #include <vector>
 
 namespace audiogen {
+
+std::string encode_base64(std::string_view bytes);
+
+// The reverse, with its padding and nothing else; nullopt for everything else.
+std::optional<std::string> decode_base64(std::string_view text);
 
 std::string encode_base64url(std::span<const std::uint8_t> bytes);
 

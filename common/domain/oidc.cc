@@ -63,16 +63,6 @@ std::optional<std::string> parameter(std::string_view query, std::string_view na
   return out.value_or("");
 }
 
-// Standard base64 with padding (RFC 4648 section 4), of base64url.
-std::string base64(std::string_view text) {
-  std::string out =
-      encode_base64url({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
-  std::replace(out.begin(), out.end(), '-', '+');
-  std::replace(out.begin(), out.end(), '_', '/');
-  out.append((4 - out.size() % 4) % 4, '=');
-  return out;
-}
-
 std::string derived(std::string_view what, std::string_view token) {
   return encode_base64url(sha256(std::string(what) + "." + std::string(token)));
 }
@@ -254,7 +244,7 @@ OidcTokenRequest oidc_token_request(const OidcIssuer& issuer,
     out.body += "&client_id=" + encoded(client.id) + "&client_secret=" + encoded(client.secret);
   } else {
     // RFC 6749 section 2.3.1: as in a form, then as basic credentials.
-    out.authorization = "Basic " + base64(encoded(client.id) + ":" + encoded(client.secret));
+    out.authorization = "Basic " + encode_base64(encoded(client.id) + ":" + encoded(client.secret));
   }
   return out;
 }

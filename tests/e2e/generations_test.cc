@@ -172,7 +172,7 @@ TEST(List, HasEveryGenerationNewestFirst) {
   EXPECT_STREQ(data[0]["status"].GetString(), "failed");
   EXPECT_STREQ(data[1]["prompt"].GetString(), "second");
   EXPECT_STREQ(data[2]["prompt"].GetString(), "first \xc3\xa9");
-  // An item is what the law's GET answers, and what was asked for.
+  // An item is what GET of one answers, and what was asked for.
   const std::string alone = stack.get(ann, ids[1]).body;
   const std::string key = key_of(stack, ann);
   EXPECT_NE(page.body.find(alone.substr(0, alone.size() - 1) +
@@ -259,7 +259,7 @@ TEST(List, AnswersOnlyWhatIsNew) {
   EXPECT_TRUE(same.body.empty());
   EXPECT_EQ(cancel(stack, ann, id).status, 200);
   EXPECT_EQ(list(stack, ann, "", {"If-None-Match: " + etag}).status, 200);
-  // The law's GET has no such thing.
+  // GET of one has no such thing.
   EXPECT_EQ(stack.get(ann, id).header("etag"), "");
 }
 

@@ -10,6 +10,7 @@
 #include <openssl/evp.h>
 
 #include "common/base/ascii.h"
+#include "common/base/base64.h"
 #include "common/base/check.h"
 #include "worker/providers/transport/wire.h"
 
@@ -60,10 +61,10 @@ void check_texts(std::string_view text) {
 
 void check_base64(std::string_view text) {
   // One text for each value: what is read is written again as it was.
-  if (const auto bytes = wire::decode_base64(text)) {
+  if (const auto bytes = decode_base64(text)) {
     AG_CHECK(encode(*bytes) == text);
   }
-  AG_CHECK(wire::decode_base64(encode(std::string(text))) == text);
+  AG_CHECK(decode_base64(encode(std::string(text))) == text);
 }
 
 void check_addresses(const std::string& text) {

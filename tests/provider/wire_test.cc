@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/base/base64.h"
 #include "tests/provider/fixture.h"
 #include "worker/audio/in_process_decoder.h"
 
@@ -46,7 +47,7 @@ TEST(RetryAfter, SecondsOrDateCappedAndGarbageIgnored) {
 TEST(Base64, ReadsWhatItWrites) {
   std::string bytes;
   for (int i = 0; i < 300; ++i) {
-    EXPECT_EQ(wire::decode_base64(test::encode_base64(bytes)), bytes);
+    EXPECT_EQ(decode_base64(test::encode_base64(bytes)), bytes);
     bytes += static_cast<char>(i * 7);
   }
 }
@@ -84,10 +85,10 @@ TEST(Base64, RefusesEverythingElse) {
                           "QUF-",
                           "QUF_",
                           "\xC3\xA9QQ"}) {
-    EXPECT_FALSE(wire::decode_base64(bad)) << bad;
+    EXPECT_FALSE(decode_base64(bad)) << bad;
   }
-  EXPECT_EQ(wire::decode_base64("QUFB"), "AAA");
-  EXPECT_EQ(wire::decode_base64(""), "");
+  EXPECT_EQ(decode_base64("QUFB"), "AAA");
+  EXPECT_EQ(decode_base64(""), "");
 }
 
 std::string verdict(std::string bytes,

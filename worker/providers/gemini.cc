@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/base/ascii.h"
+#include "common/base/base64.h"
 #include "worker/providers/extras.h"
 #include "worker/providers/models.h"
 #include "worker/providers/transport/blame.h"
@@ -111,7 +112,7 @@ Result<Found, std::string> sound_of(const rapidjson::Value& candidate) {
     if (data == nullptr) {
       continue;
     }
-    const auto bytes = wire::decode_base64(wire::text_of(*data, "data"));
+    const auto bytes = decode_base64(wire::text_of(*data, "data"));
     if (!bytes) {
       return std::string("bad_base64");
     }

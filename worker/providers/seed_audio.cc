@@ -9,6 +9,7 @@
 #include <rapidjson/stringbuffer.h>
 #include <rapidjson/writer.h>
 
+#include "common/base/base64.h"
 #include "common/domain/voices.h"
 #include "worker/providers/models.h"
 #include "worker/providers/transport/blame.h"
@@ -70,14 +71,14 @@ void write_references(Writer& json, const ProviderEntry& entry, const ProviderRe
   };
   for (std::size_t i = 0; i < asked.audio_references.size(); ++i) {
     if (models::sends_bytes(entry)) {
-      one("audio_data", wire::encode_base64(request.references->sounds[i].bytes));
+      one("audio_data", encode_base64(request.references->sounds[i].bytes));
     } else {
       one("audio_url", asked.audio_references[i]);
     }
   }
   if (asked.image_url) {
     if (models::sends_bytes(entry)) {
-      one("image_data", wire::encode_base64(request.references->image->bytes));
+      one("image_data", encode_base64(request.references->image->bytes));
     } else {
       one("image_url", *asked.image_url);
     }
@@ -227,7 +228,7 @@ Result<Audio, ProviderFault> read(const ProviderEntry& entry,
   if (!readable) {
     return wire::fault(Fault::kTryNext, response, "not_json", kIdHeader);
   }
-  auto bytes = wire::decode_base64(wire::text_of(document, "audio"));
+  auto bytes = decode_base64(wire::text_of(document, "audio"));
   if (!bytes) {
     return wire::no_audio(response, "bad_base64", response.header(kIdHeader));
   }

@@ -4,6 +4,7 @@
 #include <sstream>
 #include <utility>
 
+#include "common/base/base64.h"
 #include "common/base/crypto.h"
 #include "worker/providers/transport/wire.h"
 
@@ -195,7 +196,7 @@ class PolledDialogue final : public Dialogue {
       const auto at = url.find(kBase64Mark);
       auto bytes = at == std::string::npos
                        ? std::nullopt
-                       : wire::decode_base64(std::string_view(url).substr(at + kBase64Mark.size()));
+                       : decode_base64(std::string_view(url).substr(at + kBase64Mark.size()));
       if (!bytes) {
         return ProviderFault{Fault::kTryNext, "bad audio: data address", std::nullopt};
       }

@@ -80,11 +80,6 @@ Result<std::string, ProviderFault> base64_member(http::ClientResponse& response,
                                                  const char* name,
                                                  const char* id_header);
 
-// Base64 (RFC 4648 section 4) with its padding and nothing else; nullopt for everything else.
-std::optional<std::string> decode_base64(std::string_view text);
-
-std::string encode_base64(std::string_view bytes);
-
 // Pairs of hexadecimal digits, of either case, and nothing else; nullopt for everything else.
 std::optional<std::string> decode_hex(std::string_view text);
 
