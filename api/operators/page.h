@@ -1,5 +1,6 @@
 // GET /ops of the operations port: how the service stands, as a page. One document with everything
-// in it, which asks this port for what it shows (api/README.md, "A page without a build").
+// in it, which asks this port for what it shows (api/operators/README.md, "A page without a
+// build").
 #pragma once
 
 #include <string>
