@@ -67,9 +67,13 @@ void write_key_members(JsonWriter& json, const store::KeyInfo& key) {
     json.begin_object();
     write_credits(json, "credits", key.spend_limit->amount);
     json.member("period", period_name(key.spend_limit->period)).end_object();
-    write_credits(json, "spent_credits", key.spent);
   } else {
-    json.null().key("spent_credits").null();
+    json.null();
+  }
+  if (key.spent) {
+    write_credits(json, "spent_credits", *key.spent);
+  } else {
+    json.key("spent_credits").null();
   }
   json.member("created_at", key.created_at).member("last_used_at", key.last_used_at);
 }

@@ -104,7 +104,7 @@ Json& limit_members(Json& json, const store::KeyInfo& key) {
   const auto& limit = key.spend_limit;
   return json.member("spend_limit", limit ? std::optional(limit->amount) : std::nullopt)
       .member("period", limit ? std::optional(period_name(limit->period)) : std::nullopt)
-      .member("spent_credits", limit ? std::optional(key.spent) : std::nullopt);
+      .member("spent_credits", key.spent);
 }
 
 void key_members(Json& json, const store::KeyInfo& key) {

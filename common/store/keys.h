@@ -26,7 +26,9 @@ struct KeyInfo {
   std::optional<Instant> expires_at;
   std::optional<Instant> previous_until;  // The secret before its last rotation works until then.
   std::optional<SpendLimit> spend_limit{};
-  Units spent{};  // Of the limit, in its current period: what was charged, and what is reserved.
+  // Of the limit, in its current period: what was charged, and what is reserved. Nullopt without
+  // one, and while so much has happened since it was counted last that it is not known now.
+  std::optional<Units> spent{};
 };
 
 struct DeletedKey {

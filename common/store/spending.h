@@ -17,7 +17,8 @@
 namespace audiogen::store {
 
 // Rows of the ledger that a mark may be behind: with more it is worth moving; with more than the
-// second no creation reads them, and with more than the third (a second's work) nobody does.
+// second no creation reads them, and with more than the third (a second's work) nobody
+// does.
 inline constexpr std::uint64_t kSpendTailUsual = 256;
 inline constexpr std::uint64_t kSpendTailMax = 1'000;
 inline constexpr std::uint64_t kSpendTailShown = 100'000;

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/store/spending.h"
 #include "tests/store/doors_fixture.h"
 #include "tests/store/task_fixture.h"
 #include "tests/support/tcp_proxy.h"
@@ -385,6 +386,20 @@ TEST_F(KeysOfAUserTest, WhatAChangeGivesIsGivenToTheWholeKey) {
   EXPECT_TRUE(keys_.change(
       user_, ends, {.scopes = Scopes{2}, .expires_at = std::optional<Instant>()}, manager))
       << "with scopes that it has";
+}
+
+// The list was told as a database that does not work, until the workers had counted.
+TEST_F(KeysOfAUserTest, WhatIsNotCountedYetIsNotTold) {
+  const SpendLimit day{credits(1000), SpendPeriod::kDay};
+  const auto added = keys_.add(user_, {.name = "k", .spend_limit = day}, make_api_key("svc"));
+  ASSERT_TRUE(added);
+  db_.execute(Sql("UPDATE balances SET seq=seq+") << kSpendTailShown << " WHERE user_id=" << user_);
+  EXPECT_EQ(keys_.list(user_)->front().spent, Units{});
+  db_.execute(Sql("UPDATE balances SET seq=seq+1 WHERE user_id=") << user_);
+  const auto page = keys_.page(user_, std::nullopt, 10);
+  ASSERT_TRUE(page) << page.error().detail;
+  EXPECT_EQ(page->keys.front().spent, std::nullopt);
+  EXPECT_EQ(page->keys.front().spend_limit, day);
 }
 
 TEST_F(KeysOfAUserTest, ALimitIsKeptAndChanged) {

@@ -68,7 +68,7 @@ class SpendingTest : public TaskStoreTest {
       EXPECT_TRUE(page) << page.error().detail;
       for (const KeyInfo& info : page->keys) {
         if (info.id == key) {
-          return info.spent;
+          return info.spent.value_or(Units{});
         }
       }
       ADD_FAILURE() << "no such key";

@@ -27,6 +27,7 @@ test("a limit is typed in whole credits", () => {
 
 test("what is spent, in words and as a bar", () => {
   assert.equal(spentText(of("235.5"), day), "235.5 of 1,000 credits today");
+  assert.equal(spentText(null, day), "not counted yet of 1,000 credits today");
   assert.equal(spentText(of("0"), { credits: of("25000"), period: "month" }), "0 of 25,000 credits this month");
   assert.equal(share(of("250"), day), 0.25);
   assert.equal(share(of("1500"), day), 1, "a limit that was lowered");

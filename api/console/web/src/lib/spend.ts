@@ -17,9 +17,9 @@ export function limitCredits(text: string): number | undefined {
 
 const current: Record<Period, string> = { day: "today", month: "this month" };
 
-/** "235.5 of 1,000 credits today". */
-export function spentText(spent: Decimal, limit: SpendLimit): string {
-  return `${grouped(spent)} of ${grouped(limit.credits)} credits ${current[limit.period]}`;
+/** "235.5 of 1,000 credits today". Null: it is not counted yet. */
+export function spentText(spent: Decimal | null, limit: SpendLimit): string {
+  return `${spent === null ? "not counted yet" : grouped(spent)} of ${grouped(limit.credits)} credits ${current[limit.period]}`;
 }
 
 const hold = fromThousandths(BigInt(limitMin) * 1000n);

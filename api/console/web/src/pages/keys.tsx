@@ -96,8 +96,11 @@ function Overlap({ until }: { until: string }) {
 }
 
 function Spending({ shown }: { shown: ApiKey }) {
-  if (shown.spend_limit === null || shown.spent_credits === null) {
+  if (shown.spend_limit === null) {
     return <span>no spend limit</span>;
+  }
+  if (shown.spent_credits === null) {
+    return <span>{spentText(null, shown.spend_limit)}</span>;
   }
   const text = spentText(shown.spent_credits, shown.spend_limit);
   return (
