@@ -230,7 +230,7 @@ class Resumed : public testing::Test {
     return std::count_if(
         calls.begin(), calls.end(), [&](const DoubleCall& call) { return call.method == method; });
   }
-  DoubleReply play(const DoubleCall& call) const {
+  DoubleReply play(const DoubleCall& call) {
     if (call.target == "/file") {
       return wav_reply(0.5);
     }
@@ -239,6 +239,10 @@ class Resumed : public testing::Test {
                        : ready_                   ? R"({"status":"COMPLETED"})"
                                                   : R"({"status":"IN_PROGRESS"})";
     const bool next = call.target.starts_with("/owner/next") || call.target.starts_with("/next/");
+    gone_ = gone_ && call.method != "POST";  // What is handed over from now on is there.
+    if (call.target == "/status" && gone_) {
+      return {.status = 404, .body = R"({"detail":"Not Found"})"};
+    }
     if (call.target == "/result" && fails_) {
       body = "{}";
     } else if (call.target == "/next/status") {
@@ -246,7 +250,8 @@ class Resumed : public testing::Test {
     } else if (call.target == "/next/result") {
       body = R"({"audio":{"url":"BASE/file"}})";
     }
-    const std::string base = provider_.url() + (next && call.method == "POST" ? "/next" : "");
+    const std::string base =
+        (moved_ ? elsewhere() : provider_.url()) + (next && call.method == "POST" ? "/next" : "");
     for (std::size_t at = body.find("BASE"); at != std::string::npos; at = body.find("BASE")) {
       body.replace(at, 4, base);
     }
@@ -267,7 +272,13 @@ class Resumed : public testing::Test {
            provider_.url() + R"(","api_key_env":"PROVIDER_KEY")" + more + "}";
   }
 
-  std::atomic<bool> ready_{false}, fails_{false}, slow_{false};
+  // The same server by another name.
+  std::string elsewhere() const {
+    std::string url = provider_.url();
+    const auto at = url.find("127.0.0.1");
+    return at == std::string::npos ? url : url.replace(at, 9, "localhost");
+  }
+  std::atomic<bool> ready_{false}, fails_{false}, slow_{false}, gone_{false}, moved_{false};
   ProviderDouble provider_{[this](const DoubleCall& call) { return play(call); }};
   ChainFile chain_{{entry("queue")}};
   Stack stack_{options(chain_)};
@@ -358,6 +369,35 @@ TEST_F(Resumed, WhatFailsGoesOnWithItsReferences) {
   EXPECT_EQ(stack_.get(ann_, id_).text("status"), "succeeded");
   EXPECT_THAT(attempts_of(stack_, id_), SizeIs(3));
   EXPECT_EQ(asked("POST"), 2);
+  stack_.database().expect_invariants();
+}
+
+TEST_F(Resumed, WhatIsGoneThereIsAskedForAnew) {
+  begin();
+  stack_.worker(worker_).kill();
+  let_leases_run_out(stack_);
+  gone_ = ready_ = true;
+  stack_.start_worker();
+  ASSERT_TRUE(all_end(stack_));
+  EXPECT_EQ(stack_.get(ann_, id_).text("status"), "succeeded");
+  EXPECT_EQ(asked("POST"), 2);
+  EXPECT_THAT(attempts_of(stack_, id_), SizeIs(3));
+  stack_.database().expect_invariants();
+}
+
+TEST_F(Resumed, WhatIsAtAnotherAddressByNowIsAskedForAnew) {
+  begin();
+  stack_.worker(worker_).kill();
+  let_leases_run_out(stack_);
+  std::string moved = entry("queue");
+  moved.replace(moved.find(provider_.url()), provider_.url().size(), elsewhere());
+  moved_ = ready_ = true;
+  chain_.write({moved});
+  stack_.start_worker();
+  ASSERT_TRUE(all_end(stack_));
+  EXPECT_EQ(stack_.get(ann_, id_).text("status"), "succeeded");
+  EXPECT_EQ(asked("POST"), 2);
+  EXPECT_THAT(attempts_of(stack_, id_), SizeIs(3));
   stack_.database().expect_invariants();
 }
 

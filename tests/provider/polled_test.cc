@@ -628,6 +628,19 @@ TEST_P(Polled, ATicketOfAnotherAddressGetsNoKey) {
   EXPECT_EQ(canary.connections(), 0U);
 }
 
+// It was made too long ago, or is another account's by now: that says nothing of the next one.
+TEST_P(Polled, AJobThatIsGoneIsNobodysFailure) {
+  ProviderDouble server([](const DoubleCall&) {
+    return DoubleReply{.status = 404, .body = R"({"detail":"Not Found"})"};
+  });
+  http::Client client;
+  const auto provider = make_provider(entry_of(*GetParam(), server.url()), client);
+  ProviderRequest request = request_of();
+  request.ticket = server.url() + "/status\n" + server.url() + "/result\n";
+  EXPECT_EQ(outcome(generate(*provider, std::move(request))), "not_called");
+  EXPECT_EQ(server.call_count(), 1U);
+}
+
 TEST_P(Polled, AFileOnAPrivateAddressIsNotFetched) {
   ProviderDouble canary([](const DoubleCall&) { return DoubleReply{.body = tone_wav(0.5)}; });
   http::Client client;

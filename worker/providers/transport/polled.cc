@@ -152,7 +152,9 @@ class PolledDialogue final : public Dialogue {
     unclear_ = 0;
     if (auto* const fault = std::get_if<ProviderFault>(&progress)) {
       if (gone && fault->fault == Fault::kMisconfigured) {
-        fault->fault = Fault::kTryNext;  // It is this job that is not there.
+        // It is this job that is not there. Of an earlier worker's that tells nothing of whether
+        // another is to be had.
+        fault->fault = request_.ticket.empty() ? Fault::kTryNext : Fault::kNotCalled;
       }
       return std::move(*fault);
     }
