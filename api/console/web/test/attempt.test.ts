@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { attemptOf, firstValues, indented, isDestructive } from "../src/lib/attempt";
+import { attemptOf, firstValues, indented, isDestructive, isOfItsKey } from "../src/lib/attempt";
 import { type Operation, readDescription } from "../src/lib/openapi";
 
 const parameter = (name: string, place: string, required: boolean, example?: string) =>
@@ -28,6 +28,11 @@ test("what cannot be taken back", () => {
   assert.equal(isDestructive(operation), false);
   assert.equal(isDestructive({ ...operation, method: "DELETE" }), true);
   assert.equal(isDestructive({ ...operation, path: "/audio/generations/{task_id}/cancel" }), true);
+});
+
+test("what is about the key that is sent needs one", () => {
+  assert.equal(isOfItsKey(operation), false);
+  assert.equal(isOfItsKey({ ...operation, method: "DELETE", path: "/account/keys/current" }), true);
 });
 
 test("JSON is shown with every digit that was sent", () => {

@@ -2,7 +2,7 @@
 import { type Signal, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { type Answered, send } from "../api/attempt";
-import { type Attempt, attemptOf, fieldName, firstValues, indented, isDestructive } from "../lib/attempt";
+import { type Attempt, attemptOf, fieldName, firstValues, indented, isDestructive, isOfItsKey } from "../lib/attempt";
 import type { Operation, Parameter } from "../lib/openapi";
 import { plural } from "../lib/text";
 import { useAction } from "../state/action";
@@ -32,6 +32,13 @@ export function SenderCard({ sender }: { sender: Signal<Sender> }) {
   );
 }
 
+function keyProblem(operation: Operation, key: string | undefined): Record<string, string> {
+  if (isOfItsKey(operation) && (key === undefined || key === "")) {
+    return { key: "It is about the key that it is sent with: paste one above." };
+  }
+  return key === "" ? { key: "Paste a key above, or send as this session." } : {};
+}
+
 export function AttemptForm({ operation, sender }: { operation: Operation; sender: Signal<Sender> }) {
   const values = useSignal(firstValues(operation, () => crypto.randomUUID()));
   const body = useSignal(operation.bodyExample ?? "");
@@ -55,7 +62,7 @@ export function AttemptForm({ operation, sender }: { operation: Operation; sende
   });
   const submit = () => {
     const attempt = attemptOf(operation, values.peek(), body.peek());
-    const wrong: Record<string, string> = "problems" in attempt ? attempt.problems : key === "" ? { key: "Paste a key above, or send as this session." } : {};
+    const wrong: Record<string, string> = "problems" in attempt ? attempt.problems : keyProblem(operation, key);
     problems.value = wrong;
     if ("problems" in attempt || Object.keys(wrong).length > 0) {
       return;

@@ -62,6 +62,11 @@ export function isDestructive(operation: Operation): boolean {
   return operation.method === "DELETE" || /\/(cancel|rotate)$/.test(operation.path);
 }
 
+/** Works on the very key that it is sent with, which a session has none of. */
+export function isOfItsKey(operation: Operation): boolean {
+  return operation.path.endsWith("/keys/current");
+}
+
 /** JSON with a line for each member, every number as it was written; what is no JSON as it is. */
 export function indented(text: string): string {
   try {

@@ -15,16 +15,17 @@ import { recall, remember } from "../state/storage";
 
 const span = 30;
 
-function lastDays() {
+/** Of the days up to the one in which it is asked: a page that is left open overnight is one day on. */
+async function lastDays(signal: AbortSignal): Promise<{ starts: string[]; shown: Usage }> {
   const starts = lastBuckets("day", span, Date.now());
-  const first = starts[0] ?? rfc3339(Date.now());
-  return { starts, from: first, to: rfc3339(Date.parse(first) + span * aDay) };
+  const from = starts[0] ?? rfc3339(Date.now());
+  const to = rfc3339(Date.parse(from) + span * aDay);
+  return { starts, shown: await usage.show({ from, to, bucket: "day", group_by: "none" }, signal) };
 }
 
 export function Overview() {
-  const days = useSignal(lastDays()).value;
   const balance = useLoader((signal) => account.show(signal));
-  const month = useLoader((signal) => usage.show({ from: days.from, to: days.to, bucket: "day", group_by: "none" }, signal));
+  const month = useLoader(lastDays);
   const latest = useLoader((signal) => generations.list({ limit: "5" }, signal));
   return (
     <>
@@ -32,15 +33,15 @@ export function Overview() {
       <FirstRunCard />
       <Card title="Balance">
         <Loaded loader={balance} what="The balance" lines={2} room="figures">
-          {(shown) => <BalanceFigures shown={shown} month={month.data.value} />}
+          {(shown) => <BalanceFigures shown={shown} month={month.data.value?.shown} />}
         </Loaded>
       </Card>
       <Card title={`Credits, last ${span} days`} actions={<a href={pathOf({ name: "usage" })}>Usage</a>}>
         <Loaded loader={month} what="Usage" lines={5} room="chart">
-          {(shown) => (
+          {({ starts, shown }) => (
             <CreditsChart
               title="Credits a day (UTC)" bucket="day"
-              points={series(days.starts, shown.data, "day", shown.complete_to)}
+              points={series(starts, shown.data, "day", shown.complete_to)}
             />
           )}
         </Loaded>
