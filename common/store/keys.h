@@ -27,7 +27,8 @@ struct KeyInfo {
   std::optional<Instant> previous_until;  // The secret before its last rotation works until then.
   std::optional<SpendLimit> spend_limit{};
   // Of the limit, in its current period: what was charged, and what is reserved. Nullopt without
-  // one, and while so much has happened since it was counted last that it is not known now.
+  // one, of a deleted key, and while so much has happened since it was counted last that it is not
+  // known now.
   std::optional<Units> spent{};
 };
 

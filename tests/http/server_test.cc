@@ -1166,6 +1166,20 @@ TEST_F(Crowd, NobodyWaitsForWhoGoesWhereOneAddressHasTooMany) {
   EXPECT_EQ(core_->count(), 7U);
 }
 
+// A customer has 2^64 addresses: they count as one.
+TEST_F(Crowd, ACustomersIpv6NetworkIsOneAddress) {
+  for (const char* const address : {"2001:db8:0:1::1",
+                                    "2001:db8:0:1::2",
+                                    "2001:db8:0:1:ffff::",
+                                    "2001:db8:0:1::4",
+                                    "2001:db8:0:1:5::",
+                                    "2001:db8:0:1::6"}) {
+    EXPECT_TRUE(add(address)) << address;
+  }
+  EXPECT_FALSE(add("2001:db8:0:1::7")) << "three, and three on their way out";
+  EXPECT_TRUE(add("2001:db8:0:2::1"));
+}
+
 // All who come through it share its address.
 TEST_F(HttpServer, ATrustedProxyHasAsManyConnectionsAsThereAre) {
   serve({.trusted_proxies = *parse_networks("127.0.0.2"), .connections_per_address = 2});

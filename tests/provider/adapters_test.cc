@@ -821,6 +821,19 @@ TEST(Gemini, TakesNoHalfAnswer) {
   EXPECT_EQ(with(R"({"candidates":[]})"), "try_next HTTP 200 no_audio");
 }
 
+// Tokens were made, and are billed, where the answer is cut short or says something else.
+TEST(Gemini, WhatWasMadeInVainIsToldAsMade) {
+  const auto made = [](const std::string& body) {
+    const auto sent = send(entry_of(gemini::kKind, ""), {}, {.body = body});
+    return !sent.result && sent.result.error().made;
+  };
+  EXPECT_TRUE(
+      made(R"({"candidates":[{"content":{"parts":[{"text":"Hello"}]},"finishReason":"STOP"}]})"));
+  EXPECT_TRUE(made(R"({"candidates":[{"content":{"parts":[]},"finishReason":"MAX_TOKENS"}]})"));
+  EXPECT_FALSE(made(R"({"candidates":[{"finishReason":"SAFETY"}]})"));
+  EXPECT_FALSE(made(R"({"promptFeedback":{"blockReason":"OTHER"}})"));
+}
+
 TEST(Gemini, WaitsAsLongAsTheAnswerSays) {
   const auto with = [](const std::string& delay) {
     const auto sent = send(

@@ -68,6 +68,7 @@ class SpendingTest : public TaskStoreTest {
       EXPECT_TRUE(page) << page.error().detail;
       for (const KeyInfo& info : page->keys) {
         if (info.id == key) {
+          EXPECT_TRUE(info.spent) << "not counted yet";
           return info.spent.value_or(Units{});
         }
       }
