@@ -79,7 +79,6 @@ class Job {
   std::size_t provider = 0;                      // Position in the chain.
   int tries = 0;                                 // Calls to this provider in this claim.
   std::uint32_t row = 0;                         // Number of its call's row.
-  std::atomic<int> tickets_unwritten{0};         // That are to be kept and are not yet. Any thread.
   // Positions of the providers that said, in this claim, that they cannot.
   std::vector<std::size_t> unable;
   std::shared_ptr<void> audio_kept;  // While its audio waits for a codec or for the disk.
@@ -89,6 +88,10 @@ class Job {
   // not failed yet, and nothing is remembered. Any thread.
   Failing failing(std::size_t position, Fault fault, bool comes_again = false) const;
 
+  // --- of its calls, which may be two: any thread
+
+  // Tickets that are to be kept and are not yet.
+  std::atomic<int> tickets_unwritten = 0;
   // Somebody was called in this claim, whatever came of it.
   std::atomic<bool> called = false;
   // It waited too long for its turn, and another had a free slot. Until it has had a turn.

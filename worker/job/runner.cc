@@ -14,42 +14,6 @@ namespace {
 // Until every task is given back: its call ends first.
 constexpr auto kGiveBackLimit = kLeaveLimit + std::chrono::seconds(5);
 
-CallEnd not_called() {
-  return {.state = store::kAttemptFailed, .detail = store::kNotCalled};
-}
-
-CallEnd end_of(const ProviderFault& fault) {
-  if (fault.fault == Fault::kNotCalled) {
-    return not_called();
-  }
-  const bool unknown = fault.fault == Fault::kUnknownOutcome || fault.fault == Fault::kOutOfTime;
-  return {.state = unknown ? store::kAttemptUnknown : store::kAttemptFailed,
-          .detail = fault.detail};
-}
-
-ClaimEnd end_of_claim(const Job& job,
-                      Trouble trouble,
-                      std::chrono::milliseconds not_before = std::chrono::milliseconds(0)) {
-  return end_by(trouble,
-                job.claim.claims,
-                job.time(Job::Clock::now()).left,
-                jitter(),
-                not_before,
-                job.request ? job.chain->needed_for(*job.request) : kCallNeeds);
-}
-
-// Is somebody to have the task after this end of its claim?
-bool comes_back(const Job& job, const ClaimEnd& end) {
-  switch (end.kind) {
-    case ClaimEnd::Kind::kRelease:
-      return true;
-    case ClaimEnd::Kind::kRetry:
-      return job.claim.claims < kClaimsMax && Job::Clock::now() + end.retry_after < job.deadline;
-    default:
-      return false;
-  }
-}
-
 Trouble trouble_of(ReferenceFault::Kind kind) {
   switch (kind) {
     case ReferenceFault::Kind::kUnusable:
@@ -84,7 +48,7 @@ JobRunner::JobRunner(const Config& config,
           scheduler_,
           [this](const JobPtr& job) { begin(job); },
           [this](const JobPtr& job, std::chrono::milliseconds after) {
-            give_up_uncalled(job, end_of_claim(*job, Trouble::kNoRoom, after));
+            endings_.give_up_uncalled(job, end_of_claim(*job, Trouble::kNoRoom, after));
           }),
       intake_(
           config.database,
@@ -107,6 +71,7 @@ JobRunner::JobRunner(const Config& config,
                 output_made(job, std::move(made));
               }),
       tickets_(config.database, scheduler_),
+      endings_(roster_, settling_, records_, tickets_),
       calls_(config.database,
              roster_,
              scheduler_,
@@ -148,7 +113,7 @@ void JobRunner::claimed(const JobPtr& job) {
 void JobRunner::begin(const JobPtr& job) {
   if (!job->request) {
     log::error("a stored request cannot be read", about(*job));
-    give_up_uncalled(job, end_of_claim(*job, Trouble::kUnreadable));
+    endings_.give_up_uncalled(job, end_of_claim(*job, Trouble::kUnreadable));
   } else if (job->call_written) {
     calls_.call(job);
   } else if (may_have_ticket(job->claim, *job->chain)) {
@@ -184,7 +149,7 @@ void JobRunner::choose_provider(const JobPtr& job) {
   const auto first = job->chain->choose(*job->request, 0, time);
   if (!first) {
     const Nobody nobody = job->chain->nobody(*job->request, time);
-    give_up(job, nobody.trouble, not_called(), nobody.wait);
+    endings_.give_up(job, nobody.trouble, not_called(), nobody.wait);
     return;
   }
   job->provider = *first;
@@ -212,7 +177,7 @@ void JobRunner::fetch_references(const JobPtr& job) {
 
 void JobRunner::references_fetched(const JobPtr& job, Fetched fetched) {
   if (job->is_lost()) {
-    drop(job);
+    endings_.drop(job);
     return;
   }
   if (fetched) {
@@ -234,12 +199,12 @@ void JobRunner::references_fetched(const JobPtr& job, Fetched fetched) {
   if (trouble == Trouble::kBadReference) {
     claim_end.failure_message = fault.message;
   }
-  give_up_uncalled(job, std::move(claim_end));
+  endings_.give_up_uncalled(job, std::move(claim_end));
 }
 
 void JobRunner::call_next(const JobPtr& job, const CallEnd& previous) {
   if (job->is_given_back()) {
-    give_up(job, Trouble::kStopping, previous);
+    endings_.give_up(job, Trouble::kStopping, previous);
   } else {
     calls_.write_and_call(job, previous);
   }
@@ -248,7 +213,7 @@ void JobRunner::call_next(const JobPtr& job, const CallEnd& previous) {
 void JobRunner::provider_answered(const JobPtr& job, Calls::Answer answer) {
   intake_.go_on();  // Its provider has room again.
   if (job->is_lost()) {
-    drop(job);
+    endings_.drop(job);
   } else if (answer) {
     output_.make(job, std::move(*answer));
   } else {
@@ -308,19 +273,19 @@ void JobRunner::provider_failed(const JobPtr& job, const ProviderFault& fault) {
     case NextStep::kRetryLater:
     case NextStep::kFail:
     case NextStep::kGiveBack:
-      give_up(job,
-              decision.trouble,
-              call,
-              decision.trouble == nobody.trouble
-                  ? nobody.wait
-                  : fault.retry_after.value_or(std::chrono::seconds(0)));
+      endings_.give_up(job,
+                       decision.trouble,
+                       call,
+                       decision.trouble == nobody.trouble
+                           ? nobody.wait
+                           : fault.retry_after.value_or(std::chrono::seconds(0)));
       break;
   }
 }
 
 void JobRunner::output_made(const JobPtr& job, Result<OutputFile, OutputFault> made) {
   if (made) {
-    succeed(job, std::move(*made));
+    endings_.succeed(job, std::move(*made));
     return;
   }
   job->chain->at(job->provider).undelivered();
@@ -331,70 +296,18 @@ void JobRunner::output_made(const JobPtr& job, Result<OutputFile, OutputFault> m
       break;
     case OutputFault::Kind::kOurs:
       log::error(fault.what, about(*job), {{"why", fault.why}});
-      give_up(job, Trouble::kOurs, {.state = store::kAttemptSucceeded, .detail = fault.what});
+      endings_.give_up(
+          job, Trouble::kOurs, {.state = store::kAttemptSucceeded, .detail = fault.what});
       break;
     case OutputFault::Kind::kStopping:
-      give_up(job,
-              Trouble::kStopping,
-              {.state = store::kAttemptSucceeded, .detail = "audio could not be stored"});
+      endings_.give_up(job,
+                       Trouble::kStopping,
+                       {.state = store::kAttemptSucceeded, .detail = "audio could not be stored"});
       break;
     case OutputFault::Kind::kLost:
-      drop(job);
+      endings_.drop(job);
       break;
   }
-}
-
-void JobRunner::succeed(const JobPtr& job, OutputFile file) {
-  auto command = job->command({.kind = ClaimEnd::Kind::kSucceed,
-                               .output_key = std::move(file.key),
-                               .duration_ms = file.duration_ms,
-                               .charge_max = job->request->max_credits});
-  command.output_bytes = file.bytes;
-  command.output_sha256 = file.sha256;
-  command.attempt = job->row;
-  command.attempt_state = store::kAttemptSucceeded;
-  settling_.settle(job, std::move(command));
-}
-
-// It is lost.
-void JobRunner::drop(const JobPtr& job) {
-  records_.write(job->take_calls());
-  roster_.leave(job);
-}
-
-// Without audio; `call` says how its newest call ended.
-void JobRunner::give_up(const JobPtr& job,
-                        Trouble trouble,
-                        const CallEnd& call,
-                        std::chrono::milliseconds not_before) {
-  roster_.begin(job);
-  ClaimEnd claim_end = end_of_claim(*job, trouble, not_before);
-  // Its audio, which is not delivered, is there for whoever has the task next: that call counts
-  // what it costs.
-  if (call.state == store::kAttemptSucceeded && comes_back(*job, claim_end) &&
-      job->chain->at(job->provider).capabilities().gives_tickets) {
-    job->goes_on(job->row);
-  }
-  auto command = job->command(std::move(claim_end));
-  if (job->row > job->claim.attempts) {  // Else it is of an earlier claim.
-    command.attempt = job->row;
-    command.attempt_state = call.state;
-    command.attempt_detail = call.detail;
-  }
-  if (trouble == Trouble::kStopping && job->chain->gives_tickets()) {
-    // A call may have got its ticket just now: it is kept before anybody else has the task, who
-    // would not find it.
-    tickets_.find(
-        job, [this, job, command](const store::TicketOutcome&) { settling_.settle(job, command); });
-  } else {
-    settling_.settle(job, std::move(command));
-  }
-}
-
-// Nobody was called.
-void JobRunner::give_up_uncalled(const JobPtr& job, ClaimEnd claim_end) {
-  roster_.begin(job);
-  settling_.settle(job, job->command(std::move(claim_end)));
 }
 
 void JobRunner::drain(std::chrono::milliseconds limit) {

@@ -13,6 +13,7 @@
 #include "common/blob/blob_store.h"
 #include "common/http/client.h"
 #include "worker/job/calls.h"
+#include "worker/job/endings.h"
 #include "worker/job/intake.h"
 #include "worker/job/leases.h"
 #include "worker/job/output.h"
@@ -93,13 +94,6 @@ class JobRunner {
   void provider_answered(const JobPtr& job, Calls::Answer answer);
   void provider_failed(const JobPtr& job, const ProviderFault& fault);
   void output_made(const JobPtr& job, Result<OutputFile, OutputFault> made);
-  void succeed(const JobPtr& job, OutputFile file);
-  void drop(const JobPtr& job);
-  void give_up(const JobPtr& job,
-               Trouble trouble,
-               const CallEnd& call,
-               std::chrono::milliseconds not_before = std::chrono::milliseconds(0));
-  void give_up_uncalled(const JobPtr& job, ClaimEnd claim_end);
 
   Scheduler scheduler_;
   Roster roster_;
@@ -110,6 +104,7 @@ class JobRunner {
   Leases leases_;
   Output output_;
   Tickets tickets_;
+  Endings endings_;
   Calls calls_;
   Pool inspectors_;  // Apart from the codecs: what clients refer to may take long.
   ReferenceFetcher references_;
