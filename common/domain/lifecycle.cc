@@ -194,6 +194,7 @@ Verdict verdict_on(Trouble trouble) {
   using Kind = ClaimEnd::Kind;
   switch (trouble) {
     case Trouble::kUnreadable:
+    case Trouble::kTooLarge:
       return {Kind::kFail, FailureCode::kInternalError};
     case Trouble::kNobodyCan:
     case Trouble::kNobodyReads:

@@ -156,6 +156,7 @@ enum class Trouble : std::uint8_t {
   kOutOfTime,       // Less time is left than those who are able need: nobody was called, or the
                     // deadline ended the call.
   kOurs,            // Something of ours is away or full: a decoder, a disk, the blob store.
+  kTooLarge,        // The blob store does not take its audio, however often it is offered.
   kOursUncalled,    // The same before anybody was called: what the request refers to is not had.
   kNoRoom,          // Too many wait for what it needs: nothing was tried.
   kStopping,        // Its worker stops.

@@ -186,6 +186,7 @@ TEST(Trouble, EachHasOneEnd) {
   // Of the second claim, whose own wait is 8 s.
   const Row table[] = {
       {Trouble::kUnreadable, Kind::kFail, FailureCode::kInternalError, 0s, 0s},
+      {Trouble::kTooLarge, Kind::kFail, FailureCode::kInternalError, 0s, 0s},
       {Trouble::kNobodyCan, Kind::kFail, FailureCode::kUnsupportedInput, 0s, 0s},
       {Trouble::kNobodyReads, Kind::kFail, FailureCode::kUnsupportedInput, 0s, 0s},
       {Trouble::kContentRefused, Kind::kFail, FailureCode::kContentRejected, 0s, 0s},

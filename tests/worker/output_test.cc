@@ -21,6 +21,8 @@ namespace {
 using namespace std::chrono_literals;
 using test::eventually;
 
+constexpr std::size_t kUnlimited = 1'000'000'000;
+
 class FakeStore final : public BlobStore {
  public:
   std::vector<PutResult> put(std::span<const NewBlob> blobs) override {
@@ -46,7 +48,7 @@ class FakeStore final : public BlobStore {
   std::atomic<bool> away{true};
   std::atomic<bool> held{false};
   std::atomic<int> offered{0};
-  std::atomic<std::size_t> largest{100'000'000};
+  std::atomic<std::size_t> largest{kUnlimited};
   std::atomic<int> too_large{0};
 };
 
@@ -70,12 +72,13 @@ class OutputTest : public testing::Test {
         now);
   }
 
-  void make(const JobPtr& job, double seconds = 0.5) {
+  static Audio wav(double seconds) {
     Audio audio;
     audio.type = AudioType::kWav;
     audio.bytes = test::tone_wav(seconds);
-    output_.make(job, std::move(audio));
+    return audio;
   }
+  void make(const JobPtr& job, double seconds = 0.5) { output_.make(job, wav(seconds)); }
 
   std::size_t ended() const {
     const MutexLock lock(mutex_);
@@ -97,19 +100,18 @@ class OutputTest : public testing::Test {
   Scheduler scheduler_;
   mutable Mutex mutex_;
   std::vector<Result<OutputFile, OutputFault>> made_ GUARDED_BY(mutex_);
-  Output output_{blobs_,
-                 client_,
-                 decoder_,
-                 scheduler_,
-                 [this](const JobPtr&, Result<OutputFile, OutputFault> result) {
-                   const MutexLock lock(mutex_);
-                   made_.push_back(std::move(result));
-                 }};
+  const Output::Made keep_ = [this](const JobPtr&, Result<OutputFile, OutputFault> result) {
+    const MutexLock lock(mutex_);
+    made_.push_back(std::move(result));
+  };
+  Output output_{blobs_, client_, decoder_, scheduler_, keep_};
+  Output impatient_{blobs_, client_, decoder_, scheduler_, keep_, {.pause = 500ms, .most = 4s}};
 
   void TearDown() override {
     let_go();
     scheduler_.stop();
     output_.stop();
+    impatient_.stop();
   }
 };
 
@@ -174,13 +176,14 @@ TEST_F(OutputTest, WhatIsLostWhileItIsOfferedLeavesNoStoreDown) {
 TEST_F(OutputTest, AFileThatIsRefusedByItselfLeavesNoStoreDown) {
   blobs_.away = false;
   blobs_.largest = test::tone_wav(0.5).size();
-  make(job_with(), 1.5);
-  ASSERT_TRUE(eventually(60s, [&] { return blobs_.too_large == 1; }));
+  const JobPtr large = job_with();
+  make(large, 1.5);
+  ASSERT_TRUE(eventually(60s, [&] { return blobs_.too_large >= 1; }));
   make(job_with());
   ASSERT_TRUE(eventually(60s, [&] { return ended() == 1; }));
   EXPECT_TRUE(first());
   EXPECT_FALSE(output_.store_is_down());
-  EXPECT_EQ(blobs_.too_large, 1) << "it was offered again beside the next";
+  EXPECT_EQ(large->audio_kept, nullptr) << "it takes room from what providers send";
 
   // Beside it a store that is away is found, and found again.
   blobs_.away = true;
@@ -191,8 +194,10 @@ TEST_F(OutputTest, AFileThatIsRefusedByItselfLeavesNoStoreDown) {
   EXPECT_FALSE(output_.store_is_down());
 
   // Somebody raises the limit.
-  blobs_.largest = 100'000'000;
+  blobs_.largest = kUnlimited;
   ASSERT_TRUE(eventually(60s, [&] { return ended() == 3; }));
+  const MutexLock lock(mutex_);
+  EXPECT_TRUE(made_[2]);
 }
 
 TEST_F(OutputTest, OneThatIsRefusedByItselfIsNobodyWhoAsks) {
@@ -201,10 +206,52 @@ TEST_F(OutputTest, OneThatIsRefusedByItselfIsNobodyWhoAsks) {
   ASSERT_TRUE(eventually(60s, [&] { return output_.store_is_down(); }));
   blobs_.largest = test::tone_wav(0.5).size();
   make(job_with(), 1.5);
-  ASSERT_TRUE(eventually(60s, [&] { return blobs_.too_large == 1; }));
+  ASSERT_TRUE(eventually(60s, [&] { return blobs_.too_large >= 1; }));
   EXPECT_TRUE(output_.store_is_down());
   ordinary->lose(false);
   EXPECT_TRUE(eventually(60s, [&] { return !output_.store_is_down(); }));
+}
+
+// With a slow store its worker claimed on for as long as each question took.
+TEST_F(OutputTest, AStoreIsDownAlsoWhileItIsAsked) {
+  blobs_.largest = test::tone_wav(0.5).size();
+  make(job_with(), 1.5);
+  ASSERT_TRUE(eventually(60s, [&] { return blobs_.too_large >= 1; }));
+  make(job_with());
+  ASSERT_TRUE(eventually(60s, [&] { return output_.store_is_down(); }));
+  blobs_.held = true;
+  const int before = blobs_.offered;
+  ASSERT_TRUE(eventually(60s, [&] { return blobs_.offered > before; }));
+  std::atomic<bool> later = false;
+  scheduler_.after(3s, [&] { later = true; });  // More than between two offers.
+  ASSERT_TRUE(eventually(60s, [&] { return later.load(); }));
+  EXPECT_TRUE(output_.store_is_down());
+}
+
+// It is of no use to anybody, and to make it again would not make it smaller.
+TEST_F(OutputTest, AFileThatIsRefusedByItselfEndsBeforeItsDeadline) {
+  blobs_.away = false;
+  blobs_.largest = 1;
+  impatient_.make(job_with(), wav(0.5));
+  ASSERT_TRUE(eventually(60s, [&] { return ended() == 1; }));
+  EXPECT_GE(blobs_.too_large, 2) << "it was offered once";
+  EXPECT_EQ(first().error().kind, OutputFault::Kind::kTooLarge);
+  EXPECT_EQ(first().error().why, "too large");
+  EXPECT_FALSE(impatient_.store_is_down());
+}
+
+TEST_F(OutputTest, WhereItIsEachOneTheStoreIsDownForAWhile) {
+  blobs_.away = false;
+  blobs_.largest = 1;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(impatient_.store_is_down());
+    impatient_.make(job_with(), wav(0.5));
+    ASSERT_TRUE(eventually(60s, [&] { return blobs_.too_large >= i + 1; }));
+  }
+  EXPECT_TRUE(eventually(60s, [&] { return impatient_.store_is_down(); }));
+  ASSERT_TRUE(eventually(60s, [&] { return ended() == 3; }));
+  EXPECT_TRUE(eventually(60s, [&] { return !impatient_.store_is_down(); }))
+      << "nobody is left to find out";
 }
 
 TEST_F(OutputTest, AndWithItsDeadline) {

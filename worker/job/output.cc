@@ -20,12 +20,8 @@ prometheus::Counter& passed =
 prometheus::Gauge& kept =
     metrics::gauge("outputs_kept", "Audio that was made and that the blob store does not take");
 
-// Nothing that is kept tells of the store.
-constexpr int kAsleep = 10;
-// Between offers of a file that the store refuses by itself: this, doubled by each refusal so
-// often.
-constexpr std::chrono::seconds kAlone{2};
-constexpr int kAloneDoublings = 5;
+// So many files that are refused by themselves, and none that is taken, are no matter of one file.
+constexpr std::size_t kAloneMost = 3;
 
 // Silence and next to nothing come from what was asked for; the rest from who made it.
 Fault fault_of(PipelineFault::Kind kind) {
@@ -43,9 +39,14 @@ Fault fault_of(PipelineFault::Kind kind) {
 
 }  // namespace
 
-Output::Output(
-    BlobStore& blobs, http::Client& client, Decoder& decoder, Scheduler& scheduler, Made made)
-    : blobs_(blobs),
+Output::Output(BlobStore& blobs,
+               http::Client& client,
+               Decoder& decoder,
+               Scheduler& scheduler,
+               Made made,
+               OutputPatience patience)
+    : patience_(patience),
+      blobs_(blobs),
       client_(client),
       decoder_(decoder),
       scheduler_(scheduler),
@@ -99,12 +100,27 @@ void Output::store(Ready ready) {
     keep({std::move(ready)});  // One that is kept finds out whether it works again.
     return;
   }
-  if (!writers_.post(std::move(ready))) {
+  if (!offer(std::move(ready))) {
     end_ours(ready.job, "audio could not be stored", "writer pool full");
   }
 }
 
+// False: too many wait already, and it stays with the caller.
+bool Output::offer(Ready&& ready) {
+  {
+    const MutexLock lock(mutex_);
+    ++offered_;
+  }
+  if (writers_.post(std::move(ready))) {
+    return true;
+  }
+  const MutexLock lock(mutex_);
+  --offered_;
+  return false;
+}
+
 void Output::put(std::vector<Ready> ready) {
+  const std::size_t offered = ready.size();
   std::erase_if(ready, [this](const Ready& one) {
     const bool lost = one.job->is_lost();
     if (lost) {
@@ -120,80 +136,100 @@ void Output::put(std::vector<Ready> ready) {
         one.job->claim.task, one.job->request->output_format, one.job->request->sample_rate));
     files.push_back({names.back(), one.rendered.bytes});
   }
-  auto keys = files.empty() ? std::vector<PutResult>() : blobs_.put(files);
+  const auto keys = files.empty() ? std::vector<PutResult>() : blobs_.put(files);
+  std::vector<std::pair<JobPtr, OutputFile>> stored;
   std::vector<Ready> refused;
+  std::size_t newly_alone = 0;
   for (std::size_t i = 0; i < ready.size(); ++i) {
-    if (!keys[i]) {
+    if (keys[i]) {
+      AG_CRASH_POINT("worker.stored");
+      const Rendered& rendered = ready[i].rendered;
+      stored.emplace_back(
+          ready[i].job,
+          OutputFile{.key = *keys[i],
+                     .bytes = rendered.bytes.size(),
+                     .sha256 = rendered.sha256,
+                     .duration_ms =
+                         duration_ms(static_cast<std::int64_t>(rendered.samples), rendered.rate)});
+    } else {
       count_blob_error(BlobOp::kPut);
-      if (ready[i].why.empty() || (keys[i].error().of_this_blob && ready[i].alone == 0)) {
-        log::warn("audio could not be stored, it is kept",
-                  about(*ready[i].job),
-                  {{"why", keys[i].error().message}});
-      }
-      ready[i].refused(keys[i].error());
+      newly_alone += !ready[i].alone && keys[i].error().of_this_blob ? 1U : 0U;
+      note_refusal(ready[i], keys[i].error());
       refused.push_back(std::move(ready[i]));
-      continue;
     }
-    AG_CRASH_POINT("worker.stored");
-    const Rendered& rendered = ready[i].rendered;
-    end(ready[i].job,
-        OutputFile{.key = std::move(*keys[i]),
-                   .bytes = rendered.bytes.size(),
-                   .sha256 = rendered.sha256,
-                   .duration_ms =
-                       duration_ms(static_cast<std::int64_t>(rendered.samples), rendered.rate)});
   }
-  const std::size_t stored = ready.size() - refused.size();
-  put_ended(stored, std::move(refused));
+  note_answer(stored.size(), newly_alone, refused);
+  for (auto& [job, file] : stored) {
+    end(job, std::move(file));
+  }
+  keep(std::move(refused), offered);
 }
 
-void Output::Ready::refused(const PutFault& fault) {
-  why = fault.message;
-  sleeps_until.reset();
+void Output::note_refusal(Ready& ready, const PutFault& fault) {
+  const bool first = ready.why.empty() || (fault.of_this_blob && !ready.alone);
+  ready.why = fault.message;
   if (fault.of_this_blob) {
-    sleeps_until = Job::Clock::now() + kAlone * (1 << std::min(alone++, kAloneDoublings));
+    const auto now = Job::Clock::now();
+    const auto since = ready.alone ? ready.alone->since : now;
+    ready.alone = Ready::Alone{.since = since, .again = now + patience_.pause};
+  } else {
+    ready.alone.reset();
+  }
+  if (first) {
+    log::warn("audio could not be stored, it is kept",
+              about(*ready.job),
+              {{"why", ready.why}, {"bytes", ready.rendered.bytes.size()}});
   }
 }
 
-void Output::put_ended(std::size_t stored, std::vector<Ready> refused) {
-  bool changed = false;
-  const auto told = std::find_if(
-      refused.begin(), refused.end(), [](const Ready& one) { return one.tells_of_the_store(); });
-  const bool refuses = told != refused.end();
+void Output::note_answer(std::size_t stored,
+                         std::size_t newly_alone,
+                         std::span<const Ready> refused) {
+  bool changed = false, down = false;
   {
     const MutexLock lock(mutex_);
-    // Where all that was kept is lost, nobody is left to find out: what is made next does.
-    const bool down = stored == 0 && (refuses || (down_ && somebody_asks()));
+    alone_ = stored == 0 ? alone_ + newly_alone : 0;
+    const bool refuses = std::any_of(refused.begin(), refused.end(), [&](const Ready& one) {
+      return !one.alone || alone_ >= kAloneMost;
+    });
+    down = stored == 0 && (refuses || down_);
     refusals_ = down ? refusals_ + (refuses ? 1 : 0) : 0;
     changed = std::exchange(down_, down) != down;
   }
-  if (changed && refuses) {
-    log::error("the blob store takes no audio", {{"why", told->why}});
-  } else if (changed) {
+  if (changed && down) {
+    log::error("the blob store takes no audio", {{"why", refused.front().why}});
+  } else if (changed && stored > 0) {
     log::info("the blob store takes audio again");
   }
-  keep(std::move(refused));
 }
 
-void Output::keep(std::vector<Ready> refused) {
-  const bool over =
-      std::erase_if(refused, [this](const Ready& one) { return end_if_over(one); }) > 0;
+// Of what is kept or offered just now, something that tells whether the store works.
+bool Output::somebody_asks() const {
+  return offered_ > 0 || std::any_of(kept_.begin(), kept_.end(), [&](const Ready& one) {
+           return !one.alone || alone_ >= kAloneMost;
+         });
+}
+
+// `offered`: so many were with the writers until now, these among them.
+void Output::keep(std::vector<Ready> refused, std::size_t offered) {
+  std::erase_if(refused, [this](const Ready& one) { return end_if_over(one); });
   const MutexLock lock(mutex_);
+  offered_ -= offered;
   for (Ready& one : refused) {
-    one.job->audio_kept = client_.keep(one.rendered.bytes.size());
+    // What waits for the store's return takes room from what providers send; what nobody may ever
+    // take must not.
+    one.job->audio_kept = one.alone ? nullptr : client_.keep(one.rendered.bytes.size());
     kept_.push_back(std::move(one));
   }
   kept.Set(static_cast<double>(kept_.size()));
-  if (over && !somebody_asks() && !offers_again_) {
-    down_ = false;  // Nobody is left to find out: what is made next does.
-  }
+  down_ = down_ && somebody_asks();  // Else nobody is left to find out: what is made next does.
   if (!kept_.empty() && !std::exchange(offers_again_, true)) {
-    const int tries = somebody_asks() ? refusals_ : kAsleep;
-    scheduler_.after(store_pause(tries), [this] { offer_again(); });
+    scheduler_.after(store_pause(refusals_), [this] { offer_again(); });
   }
 }
 
-// While the store is down one file asks for all, each in its turn.
+// While the store is down one file asks for all, each in its turn: one alone may be what it does
+// not take.
 void Output::offer_again() {
   end_what_is_over();
   std::vector<Ready> next;
@@ -204,8 +240,8 @@ void Output::offer_again() {
     const auto now = Job::Clock::now();
     std::deque<Ready> later;
     for (Ready& one : kept_) {
-      const bool asks = down_ ? next.empty() && one.tells_of_the_store()
-                              : one.tells_of_the_store() || *one.sleeps_until <= now;
+      const bool asks =
+          down_ ? offered_ == 0 && next.empty() : !one.alone || one.alone->again <= now;
       if (asks) {
         next.push_back(std::move(one));
       } else {
@@ -216,17 +252,11 @@ void Output::offer_again() {
   }
   std::vector<Ready> refused;
   for (Ready& one : next) {
-    if (!writers_.post(std::move(one))) {
+    if (!offer(std::move(one))) {
       refused.push_back(std::move(one));
     }
   }
   keep(std::move(refused));
-}
-
-// Of what is kept, something that tells whether the store works.
-bool Output::somebody_asks() const {
-  return std::any_of(
-      kept_.begin(), kept_.end(), [](const Ready& one) { return one.tells_of_the_store(); });
 }
 
 bool Output::store_is_down() const {
@@ -256,6 +286,11 @@ bool Output::end_if_over(const Ready& ready) {
   } else if (Job::Clock::now() >= ready.job->deadline) {
     // Not the provider's fault.
     end_ours(ready.job, "audio could not be stored", ready.why);
+  } else if (ready.alone && Job::Clock::now() - ready.alone->since >= patience_.most) {
+    end(ready.job,
+        OutputFault{.kind = OutputFault::Kind::kTooLarge,
+                    .what = "audio cannot be stored",
+                    .why = ready.why});
   } else {
     return false;
   }

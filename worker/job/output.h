@@ -2,10 +2,13 @@
 // that are ready at the same time. What the blob store does not take is kept, and offered again.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,6 +35,7 @@ struct OutputFault {
   enum class Kind {
     kBadAudio,  // `of_provider`: another may do better.
     kOurs,      // `what` we could not do, and `why`: later.
+    kTooLarge,  // The same, and never.
     kStopping,  // It could not be stored before this worker stops.
     kLost,      // Nobody wants it any more.
   };
@@ -41,22 +45,34 @@ struct OutputFault {
   std::string why{};
 };
 
+// With a file that the store refuses by itself, as too large: it is offered again after `pause`,
+// and for so long. Somebody may be raising the limit.
+struct OutputPatience {
+  std::chrono::milliseconds pause{10'000}, most{30'000};
+};
+
 class Output {
  public:
   using Made = std::function<void(const JobPtr&, Result<OutputFile, OutputFault>)>;
 
   // `client` is told of audio that waits, so that it takes less of it meanwhile. `made` runs once
   // for each make(), on a thread of the pools or the caller's own; it must not block.
-  Output(BlobStore& blobs, http::Client& client, Decoder& decoder, Scheduler& scheduler, Made made);
+  Output(BlobStore& blobs,
+         http::Client& client,
+         Decoder& decoder,
+         Scheduler& scheduler,
+         Made made,
+         OutputPatience patience = {});
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
   // Takes the audio that a provider made for `job`. Never blocks. Whoever made it is paid: as long
-  // as the blob store does not take the file it is kept, until the task's deadline.
+  // as the blob store does not take the file it is kept, until the task's deadline; for half a
+  // minute, where it is this file that the store refuses.
   void make(const JobPtr& job, Audio audio);
 
-  // The blob store took nothing when it was asked last: what is made now would only wait here. One
-  // file that it alone refuses does not count.
+  // The blob store took nothing when it was asked last: what is made now would only wait here. That
+  // it refuses one file counts only where it has refused others as well, and taken none.
   // Thread-safe, never blocks.
   bool store_is_down() const;
 
@@ -68,23 +84,23 @@ class Output {
 
  private:
   struct Ready {
-    // After a refusal, which may have been of this file alone: it then says nothing of the store,
-    // and is offered again after longer and longer pauses, in case somebody raises the limit.
-    void refused(const PutFault& fault);
-    bool tells_of_the_store() const { return !sleeps_until; }
-
     JobPtr job;
     Rendered rendered;
     std::string why{};  // The store did not take it when it was offered last. Empty: it never was.
-    int alone = 0;      // So often it was refused by itself.
-    std::optional<Job::Clock::time_point> sleeps_until{};
+    // While it is by itself that it is refused: since when, and when it is offered again.
+    struct Alone {
+      Job::Clock::time_point since, again;
+    };
+    std::optional<Alone> alone{};
   };
 
   void shape(const JobPtr& job, Audio audio);
   void store(Ready ready);
+  bool offer(Ready&& ready);
   void put(std::vector<Ready> ready);
-  void put_ended(std::size_t stored, std::vector<Ready> refused);
-  void keep(std::vector<Ready> refused);
+  void note_refusal(Ready& ready, const PutFault& fault);
+  void note_answer(std::size_t stored, std::size_t newly_alone, std::span<const Ready> refused);
+  void keep(std::vector<Ready> refused, std::size_t offered = 0);
   void offer_again();
   bool somebody_asks() const LOCKS_REQUIRED(mutex_);
   bool end_if_over(const Ready& ready);
@@ -92,6 +108,7 @@ class Output {
   void end_ours(const JobPtr& job, const char* what, const std::string& why);
   void end_bad(const JobPtr& job, Fault fault, const std::string& detail);
 
+  const OutputPatience patience_;
   BlobStore& blobs_;
   http::Client& client_;
   Decoder& decoder_;
@@ -100,6 +117,8 @@ class Output {
 
   mutable Mutex mutex_;
   std::deque<Ready> kept_ GUARDED_BY(mutex_);
+  std::size_t offered_ GUARDED_BY(mutex_) = 0;  // Are with the writers.
+  std::size_t alone_ GUARDED_BY(mutex_) = 0;    // Files refused by themselves since one was taken.
   bool down_ GUARDED_BY(mutex_) = false;
   bool offers_again_ GUARDED_BY(mutex_) = false;  // It is scheduled.
   int refusals_ GUARDED_BY(mutex_) = 0;           // In a row.

@@ -299,6 +299,11 @@ void JobRunner::output_made(const JobPtr& job, Result<OutputFile, OutputFault> m
       endings_.give_up(
           job, Trouble::kOurs, {.state = store::kAttemptSucceeded, .detail = fault.what});
       break;
+    case OutputFault::Kind::kTooLarge:
+      log::error(fault.what, about(*job), {{"why", fault.why}});
+      endings_.give_up(
+          job, Trouble::kTooLarge, {.state = store::kAttemptSucceeded, .detail = fault.what});
+      break;
     case OutputFault::Kind::kStopping:
       endings_.give_up(job,
                        Trouble::kStopping,
