@@ -373,6 +373,8 @@ TEST_F(Resumed, WhatFailsGoesOnWithItsReferences) {
 }
 
 TEST_F(Resumed, WhatIsGoneThereIsAskedForAnew) {
+  const ProviderDouble next([](const DoubleCall&) { return wav_reply(0.5); });
+  chain_.write({entry("queue"), openai_entry("next", next)});
   begin();
   stack_.worker(worker_).kill();
   let_leases_run_out(stack_);
@@ -381,6 +383,7 @@ TEST_F(Resumed, WhatIsGoneThereIsAskedForAnew) {
   ASSERT_TRUE(all_end(stack_));
   EXPECT_EQ(stack_.get(ann_, id_).text("status"), "succeeded");
   EXPECT_EQ(asked("POST"), 2);
+  EXPECT_EQ(next.call_count(), 0U) << "it was told as a failure of the first one";
   EXPECT_THAT(attempts_of(stack_, id_), SizeIs(3));
   stack_.database().expect_invariants();
 }

@@ -248,6 +248,18 @@ TEST(Fal, RefusalsAtEachStep) {
   EXPECT_EQ(fetched(json(503, "<html>")), "ask GET https://queue.example/s/r1");
 }
 
+// A machine was at work, whatever came of it.
+TEST(Fal, WhatIsBilledWithoutAudioIsTold) {
+  Talk talk(fal::kKind);
+  talk.begin();
+  talk.say(json(200, kFalTicket));
+  talk.say(json(200, R"({"status":"COMPLETED"})"));
+  http::ClientResponse empty = json(200, R"({"audio":{}})");
+  empty.headers.emplace("x-fal-billable-units", "2.5");
+  EXPECT_EQ(talk.say(empty), "try_next: HTTP 200 no_audio");
+  EXPECT_EQ(talk.billed(), 2'500);
+}
+
 TEST(Replicate, FromSubmissionToFile) {
   GenerationRequest asked;
   asked.prompt = "rain";
@@ -286,6 +298,13 @@ TEST(Replicate, WhatFailedIsBilledForItsTime) {
   talk.say(json(201, kReplicateTicket));
   talk.say(json(200, R"({"status":"failed","error":"x","metrics":{"predict_time":3.21}})"));
   EXPECT_EQ(talk.billed(), 3'210);
+  Talk empty(replicate::kKind);
+  empty.begin();
+  empty.say(json(201, kReplicateTicket));
+  EXPECT_EQ(empty.say(json(
+                200, R"({"status":"succeeded","output":null,"metrics":{"predict_time":1.5}})")),
+            "try_next: HTTP 200 no_audio");
+  EXPECT_EQ(empty.billed(), 1'500);
 }
 
 TEST(Replicate, EndsAndOutputs) {

@@ -49,6 +49,19 @@ TEST_F(BreakerTest, TheFirstAnswersOfABurstAreNotAllThereIs) {
   EXPECT_EQ(breaker_.state(now_), Breaker::State::kClosed);
 }
 
+// Their ends were counted, and their beginnings were not: many calls under way looked like few.
+TEST_F(BreakerTest, CallsThatAreResumedAreUnderWayToo) {
+  for (int i = 0; i < 12; ++i) {
+    ASSERT_TRUE(breaker_.allow(now_));
+  }
+  for (int i = 0; i < 12; ++i) {
+    breaker_.resume();
+    breaker_.said_nothing(now_);
+  }
+  record(3, false);
+  EXPECT_EQ(breaker_.state(now_), Breaker::State::kClosed);
+}
+
 // Each call of many times out after minutes, one now and one then: the window never holds enough of
 // them for a share, and there are never few under way.
 TEST_F(BreakerTest, OpensWhereManySlowCallsAllFail) {

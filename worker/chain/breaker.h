@@ -40,6 +40,9 @@ class Breaker {
   // May a call start now? In the half-open state exactly one may, until its outcome is recorded or
   // the open time has passed once more.
   bool allow(Time now);
+  // A call goes on that another breaker, of a worker that is gone, has allowed: it is among those
+  // that are under way here from now on, whatever the state.
+  void resume() { ++under_way_; }
   // How long allow() will say no, if nothing else happens; 0: it would say yes. One that is held
   // open says no more than open_for at a time: it may be let go any moment.
   Time::duration closed_to_calls(Time now) const;

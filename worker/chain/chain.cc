@@ -422,6 +422,12 @@ bool Chain::admit(std::size_t position, TaskTime time) const {
   return link.breaker.allow(Clock::now());
 }
 
+void Chain::resume(std::size_t position) const {
+  Link& link = *links_[position];
+  const MutexLock lock(link.mutex);
+  link.breaker.resume();
+}
+
 void Chain::failed(std::size_t position, Fault fault, const Failing& of) const {
   if (fault == Fault::kThrottled && of.comes_again) {
     return said_nothing(position);  // "Later" was its word, and later it is.

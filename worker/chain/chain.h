@@ -128,6 +128,8 @@ class Chain {
   // that got leave is followed by failed(), or by answered() and, when its audio could be delivered
   // or not, proved().
   bool admit(std::size_t position, TaskTime time) const;
+  // A call goes on that somebody else was given leave for.
+  void resume(std::size_t position) const;
   void failed(std::size_t position, Fault fault, const Failing& of = {}) const;
   // What is held against the provider at `position`, which has failed `what` so, whoever had it in
   // whichever claim. It is remembered; what others were held to have failed in the same way is

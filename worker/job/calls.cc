@@ -167,7 +167,9 @@ void Calls::call(const JobPtr& job) {
     return;
   }
   // What a ticket asks for is made, and paid, already.
-  if (job->ticket.empty() && !job->chain->admit(job->provider, job->time(Job::Clock::now()))) {
+  if (!job->ticket.empty()) {
+    job->chain->resume(job->provider);
+  } else if (!job->chain->admit(job->provider, job->time(Job::Clock::now()))) {
     answered_(job, not_called("breaker open, or too late"));
     return;
   }
@@ -328,6 +330,9 @@ Job::Race Calls::call_ended(const JobPtr& job, const Call& call, Answer answer) 
   // Where both failed, the chain goes on after the later one.
   job->provider = answer ? call.provider : job->reached();
   job->row = call.row;
+  if (call.ticket.empty()) {
+    job->ticket.clear();  // What it went on with had ended before.
+  }
   answered_(job, std::move(answer));
   return race;
 }

@@ -224,7 +224,11 @@ void JobRunner::provider_answered(const JobPtr& job, Calls::Answer answer) {
 void JobRunner::provider_failed(const JobPtr& job, const ProviderFault& fault) {
   if (!std::exchange(job->ticket, {}).empty() && fault.fault == Fault::kNotCalled) {
     // With its ticket nobody could be asked: as if there had been none.
+    log::info("a call that was to be resumed is gone",
+              about(*job),
+              {{"provider", job->chain->at(job->provider).name()}, {"why", fault.detail}});
     tickets_.forget(job, job->row);
+    job->tries = 0;
     choose_provider(job);
     return;
   }

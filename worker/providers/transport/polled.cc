@@ -142,6 +142,7 @@ class PolledDialogue final : public Dialogue {
   Step after_question(Heard answer) {
     Progress progress = Unclear{};
     const bool gone = answer && answer->status == 404;
+    const bool never_heard_of = stage_ == Stage::kWaiting && !request_.ticket.empty();
     if (answer) {
       progress = stage_ == Stage::kFetching ? format_.result(*entry_, std::move(*answer))
                                             : format_.status(*entry_, std::move(*answer));
@@ -154,7 +155,7 @@ class PolledDialogue final : public Dialogue {
       if (gone && fault->fault == Fault::kMisconfigured) {
         // It is this job that is not there. Of an earlier worker's that tells nothing of whether
         // another is to be had.
-        fault->fault = request_.ticket.empty() ? Fault::kTryNext : Fault::kNotCalled;
+        fault->fault = never_heard_of ? Fault::kNotCalled : Fault::kTryNext;
       }
       return std::move(*fault);
     }
