@@ -91,6 +91,7 @@ test("a key is nowhere once its dialog is closed", async (context) => {
   const traces = await page.evaluate(() => JSON.stringify([document.documentElement.outerHTML, { ...localStorage }, { ...sessionStorage }, location.href, history.state, document.cookie]));
   assert.ok(secret.length > 20);
   assert.ok(!traces.includes(secret));
+  assert.ok(!page.said.join("\n").includes(secret));
   await page.goBack();
   await page.goForward();
   assert.ok(!(await page.content()).includes(secret));
@@ -109,6 +110,7 @@ test("a sign-in token is in no address, no storage and no request line", async (
   await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
   const traces = await page.evaluate(() => JSON.stringify([document.documentElement.outerHTML, { ...localStorage }, { ...sessionStorage }, location.href, history.length]));
   assert.ok(!traces.includes(token));
+  assert.ok(!page.said.join("\n").includes(token));
   assert.ok(!lines.slice(2).join(" ").includes(token), "the first is the browser's own, whose fragment is not sent");
   assert.ok(!(await page.evaluate(() => document.cookie)).includes("session"));
 });

@@ -88,9 +88,10 @@ export async function newPage(context, { recording, ...options } = {}) {
   return page;
 }
 
-/** In `page.faults`. */
+/** In `page.faults`; what the page writes to the browser's console, in `page.said`. */
 export function watch(page) {
   page.faults = [];
+  page.said = [];
   page.on("request", (request) => {
     if (!request.url().startsWith(`${base}/`) && !/^(blob|data):/.test(request.url())) {
       page.faults.push(`request to ${request.url()}`);
@@ -98,6 +99,7 @@ export function watch(page) {
   });
   page.on("pageerror", (error) => page.faults.push(`error: ${error.message}`));
   page.on("console", (message) => {
+    page.said.push(message.text());
     if (/Content Security Policy|Refused to/i.test(message.text())) {
       page.faults.push(message.text());
     }
