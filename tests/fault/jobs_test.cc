@@ -15,6 +15,7 @@
 #include "common/base/ids.h"
 #include "common/domain/lifecycle.h"
 #include "tests/e2e/chain.h"
+#include "tests/support/s3_double.h"
 
 namespace audiogen::test {
 namespace {
@@ -498,6 +499,38 @@ TEST(Storing, ThatFailsToTheDeadlineIsRefunded) {
   EXPECT_EQ(failed.text("output"), "null") << "nothing is served";
   EXPECT_EQ(provider.call_count(), 1U);
   EXPECT_THAT(stack.worker(0).log(), HasSubstr("audio could not be stored"));
+  EXPECT_EQ(credits_of(stack, ann, "available_credits"), 1000);
+  EXPECT_EQ(credits_of(stack, ann, "reserved_credits"), 0);
+  stack.database().expect_invariants();
+}
+
+// It stopped its worker's claims until its deadline. In real time: it is offered for half a minute.
+TEST(Storing, OneFileThatIsRefusedByItselfFailsAlone) {
+  S3Double storage("audio", "eu-west-3", {"id", "hush"});
+  storage.limit(tone_wav(1.0).size());
+  ProviderDouble provider([](const DoubleCall& call) {
+    return wav_reply(member_of(call, "input") == "long" ? 3 : 0.5);
+  });
+  const ChainFile chain({openai_entry("primary", provider)});
+  Stack::Options options = chain.options();
+  options.environment["BLOB_URL"] = "s3://audio?region=eu-west-3&endpoint=" + storage.endpoint();
+  options.environment["AWS_ACCESS_KEY_ID"] = "id";
+  options.environment["AWS_SECRET_ACCESS_KEY"] = "hush";
+  options.environment["CDN_URL"] = "http://127.0.0.1:1";
+  Stack stack(options);
+  const Account ann = stack.account(1000), bob = stack.account(1000);
+  const std::string large = stack.create(ann, wav_body("long")).text("id");
+  ASSERT_TRUE(says(stack.worker(0), "audio could not be stored"));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(stack.wait_final(bob, stack.create(bob, wav_body("short")).text("id")).text("status"),
+              "succeeded");
+  }
+  const Reply failed = stack.wait_final(ann, large, 120s);
+  EXPECT_EQ(failed.text("status"), "failed") << failed.body;
+  EXPECT_EQ(failed.text("error.code"), "internal_error");
+  EXPECT_EQ(column(stack, large, "claims"), 1) << "to make it again would make it no smaller";
+  EXPECT_EQ(provider.call_count(), 4U);
+  EXPECT_THAT(stack.worker(0).log(), HasSubstr("audio cannot be stored"));
   EXPECT_EQ(credits_of(stack, ann, "available_credits"), 1000);
   EXPECT_EQ(credits_of(stack, ann, "reserved_credits"), 0);
   stack.database().expect_invariants();

@@ -150,6 +150,11 @@ void S3Double::fail_next(std::vector<Fault> faults) {
   faults_.assign(faults.begin(), faults.end());
 }
 
+void S3Double::limit(std::size_t bytes) {
+  const std::scoped_lock lock(mutex_);
+  limit_ = bytes;
+}
+
 int S3Double::requests() const {
   const std::scoped_lock lock(mutex_);
   return requests_;
@@ -244,7 +249,7 @@ void S3Double::handle(http::Exchange exchange) {
     answer(exchange, 400, "<b>secret &amp; markup</b>");
     return;
   }
-  if (fault == Fault::kTooLarge) {
+  if (fault == Fault::kTooLarge || (limit_ && request.body.size() > *limit_)) {
     answer(exchange, 413, "");
     return;
   }

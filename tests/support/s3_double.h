@@ -59,6 +59,9 @@ class S3Double {
   // What the next well-signed requests get, one each.
   void fail_next(std::vector<Fault> faults);
 
+  // More is refused (413), as by a proxy that stands before a service.
+  void limit(std::size_t bytes);
+
   int requests() const;  // Seen so far, refused ones included.
   std::size_t connections() const { return server_.stats().connections; }
 
@@ -72,6 +75,7 @@ class S3Double {
   const S3Credentials credentials_;
   mutable std::mutex mutex_;
   std::map<std::string, Object> objects_;
+  std::optional<std::size_t> limit_;
   std::deque<Fault> faults_;
   std::vector<http::Exchange> unanswered_;
   int requests_ = 0;

@@ -22,6 +22,8 @@ prometheus::Gauge& kept =
 
 // So many files that are refused by themselves, and none that is taken, are no matter of one file.
 constexpr std::size_t kAloneMost = 3;
+// Of all of them together: more end at once.
+constexpr std::size_t kAloneBytesMax = std::size_t{64} << 20;
 
 // Silence and next to nothing come from what was asked for; the rest from who made it.
 Fault fault_of(PipelineFault::Kind kind) {
@@ -100,23 +102,14 @@ void Output::store(Ready ready) {
     keep({std::move(ready)});  // One that is kept finds out whether it works again.
     return;
   }
-  if (!offer(std::move(ready))) {
-    end_ours(ready.job, "audio could not be stored", "writer pool full");
-  }
-}
-
-// False: too many wait already, and it stays with the caller.
-bool Output::offer(Ready&& ready) {
   {
     const MutexLock lock(mutex_);
     ++offered_;
   }
-  if (writers_.post(std::move(ready))) {
-    return true;
+  if (!writers_.post(std::move(ready))) {
+    end_ours(ready.job, "audio could not be stored", "writer pool full");
+    keep({}, 1);
   }
-  const MutexLock lock(mutex_);
-  --offered_;
-  return false;
 }
 
 void Output::put(std::vector<Ready> ready) {
@@ -166,16 +159,15 @@ void Output::put(std::vector<Ready> ready) {
 }
 
 void Output::note_refusal(Ready& ready, const PutFault& fault) {
-  const bool first = ready.why.empty() || (fault.of_this_blob && !ready.alone);
+  const bool news = ready.why.empty() || (fault.of_this_blob && !ready.alone);
   ready.why = fault.message;
   if (fault.of_this_blob) {
     const auto now = Job::Clock::now();
-    const auto since = ready.alone ? ready.alone->since : now;
-    ready.alone = Ready::Alone{.since = since, .again = now + patience_.pause};
+    ready.alone = Ready::Alone{.first = ready.alone ? ready.alone->first : now, .last = now};
   } else {
     ready.alone.reset();
   }
-  if (first) {
+  if (news) {
     log::warn("audio could not be stored, it is kept",
               about(*ready.job),
               {{"why", ready.why}, {"bytes", ready.rendered.bytes.size()}});
@@ -189,9 +181,9 @@ void Output::note_answer(std::size_t stored,
   {
     const MutexLock lock(mutex_);
     alone_ = stored == 0 ? alone_ + newly_alone : 0;
-    const bool refuses = std::any_of(refused.begin(), refused.end(), [&](const Ready& one) {
-      return !one.alone || alone_ >= kAloneMost;
-    });
+    const bool all_tell = alone_ >= kAloneMost;
+    const bool refuses = std::any_of(
+        refused.begin(), refused.end(), [&](const Ready& one) { return all_tell || !one.alone; });
     down = stored == 0 && (refuses || down_);
     refusals_ = down ? refusals_ + (refuses ? 1 : 0) : 0;
     changed = std::exchange(down_, down) != down;
@@ -205,26 +197,57 @@ void Output::note_answer(std::size_t stored,
 
 // Of what is kept or offered just now, something that tells whether the store works.
 bool Output::somebody_asks() const {
+  const bool all_tell = alone_ >= kAloneMost;
   return offered_ > 0 || std::any_of(kept_.begin(), kept_.end(), [&](const Ready& one) {
-           return !one.alone || alone_ >= kAloneMost;
+           return all_tell || !one.alone;
          });
+}
+
+// Refused by itself for long enough, and just now once more.
+bool Output::is_hopeless(const Ready& ready) const {
+  return ready.alone && ready.alone->last - ready.alone->first >= patience_.most;
 }
 
 // `offered`: so many were with the writers until now, these among them.
 void Output::keep(std::vector<Ready> refused, std::size_t offered) {
-  std::erase_if(refused, [this](const Ready& one) { return end_if_over(one); });
-  const MutexLock lock(mutex_);
-  offered_ -= offered;
-  for (Ready& one : refused) {
-    // What waits for the store's return takes room from what providers send; what nobody may ever
-    // take must not.
-    one.job->audio_kept = one.alone ? nullptr : client_.keep(one.rendered.bytes.size());
-    kept_.push_back(std::move(one));
+  std::vector<std::pair<JobPtr, OutputFault>> ended;
+  {
+    const MutexLock lock(mutex_);
+    offered_ -= offered;
+    std::size_t alone = 0;  // Bytes.
+    for (const Ready& one : kept_) {
+      alone += one.alone ? one.rendered.bytes.size() : 0;
+    }
+    for (Ready& one : refused) {
+      if (auto fault = over(one)) {
+        ended.emplace_back(one.job, std::move(*fault));
+        continue;
+      }
+      const std::size_t bytes = one.rendered.bytes.size();
+      if (one.alone && (is_hopeless(one) || alone + bytes > kAloneBytesMax)) {
+        ended.emplace_back(one.job,
+                           OutputFault{.kind = OutputFault::Kind::kTooLarge,
+                                       .what = "audio cannot be stored",
+                                       .why = one.why});
+        continue;
+      }
+      // What waits for the store's return takes room from what providers send; what nobody may ever
+      // take must not.
+      alone += one.alone ? bytes : 0;
+      one.job->audio_kept = one.alone ? nullptr : client_.keep(bytes);
+      kept_.push_back(std::move(one));
+    }
+    kept.Set(static_cast<double>(kept_.size()));
+    if (down_ && !somebody_asks()) {
+      down_ = false;  // Nobody is left to find out: what is made next does.
+      refusals_ = 0;
+    }
+    if (!kept_.empty() && !std::exchange(offers_again_, true)) {
+      scheduler_.after(store_pause(refusals_), [this] { offer_again(); });
+    }
   }
-  kept.Set(static_cast<double>(kept_.size()));
-  down_ = down_ && somebody_asks();  // Else nobody is left to find out: what is made next does.
-  if (!kept_.empty() && !std::exchange(offers_again_, true)) {
-    scheduler_.after(store_pause(refusals_), [this] { offer_again(); });
+  for (auto& [job, fault] : ended) {
+    end(job, std::move(fault));
   }
 }
 
@@ -236,12 +259,11 @@ void Output::offer_again() {
   {
     const MutexLock lock(mutex_);
     offers_again_ = false;
-    down_ = down_ && somebody_asks();
-    const auto now = Job::Clock::now();
+    const auto due = Job::Clock::now() - patience_.pause;
     std::deque<Ready> later;
     for (Ready& one : kept_) {
       const bool asks =
-          down_ ? offered_ == 0 && next.empty() : !one.alone || one.alone->again <= now;
+          down_ ? offered_ == 0 && next.empty() : !one.alone || one.alone->last <= due;
       if (asks) {
         next.push_back(std::move(one));
       } else {
@@ -249,14 +271,16 @@ void Output::offer_again() {
       }
     }
     kept_ = std::move(later);
+    offered_ += next.size();
   }
   std::vector<Ready> refused;
   for (Ready& one : next) {
-    if (!offer(std::move(one))) {
+    if (!writers_.post(std::move(one))) {
       refused.push_back(std::move(one));
     }
   }
-  keep(std::move(refused));
+  const std::size_t not_offered = refused.size();
+  keep(std::move(refused), not_offered);
 }
 
 bool Output::store_is_down() const {
@@ -265,36 +289,39 @@ bool Output::store_is_down() const {
 }
 
 void Output::end_what_is_over() {
-  std::deque<Ready> all;
+  std::vector<std::pair<JobPtr, OutputFault>> ended;
   {
     const MutexLock lock(mutex_);
-    all.swap(kept_);
+    std::deque<Ready> rest;
+    for (Ready& one : kept_) {
+      if (auto fault = over(one)) {
+        ended.emplace_back(one.job, std::move(*fault));
+      } else {
+        rest.push_back(std::move(one));
+      }
+    }
+    kept_ = std::move(rest);
   }
-  std::erase_if(all, [this](const Ready& one) { return end_if_over(one); });
-  const MutexLock lock(mutex_);
-  for (auto one = all.rbegin(); one != all.rend(); ++one) {
-    kept_.push_front(std::move(*one));
+  for (auto& [job, fault] : ended) {
+    end(job, std::move(fault));
   }
-  kept.Set(static_cast<double>(kept_.size()));
+  keep({});
 }
 
-bool Output::end_if_over(const Ready& ready) {
+// How it ends, if it is not to be kept any longer.
+std::optional<OutputFault> Output::over(const Ready& ready) {
   if (ready.job->is_lost()) {
-    end(ready.job, OutputFault{.kind = OutputFault::Kind::kLost});
-  } else if (ready.job->is_given_back()) {
-    end(ready.job, OutputFault{.kind = OutputFault::Kind::kStopping, .why = ready.why});
-  } else if (Job::Clock::now() >= ready.job->deadline) {
-    // Not the provider's fault.
-    end_ours(ready.job, "audio could not be stored", ready.why);
-  } else if (ready.alone && Job::Clock::now() - ready.alone->since >= patience_.most) {
-    end(ready.job,
-        OutputFault{.kind = OutputFault::Kind::kTooLarge,
-                    .what = "audio cannot be stored",
-                    .why = ready.why});
-  } else {
-    return false;
+    return OutputFault{.kind = OutputFault::Kind::kLost};
   }
-  return true;
+  if (ready.job->is_given_back()) {
+    return OutputFault{.kind = OutputFault::Kind::kStopping, .why = ready.why};
+  }
+  if (Job::Clock::now() >= ready.job->deadline) {
+    // Not the provider's fault.
+    return OutputFault{
+        .kind = OutputFault::Kind::kOurs, .what = "audio could not be stored", .why = ready.why};
+  }
+  return std::nullopt;
 }
 
 void Output::end(const JobPtr& job, Result<OutputFile, OutputFault> result) {

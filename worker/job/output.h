@@ -87,23 +87,23 @@ class Output {
     JobPtr job;
     Rendered rendered;
     std::string why{};  // The store did not take it when it was offered last. Empty: it never was.
-    // While it is by itself that it is refused: since when, and when it is offered again.
+    // While it is by itself that it is refused: the first time, and the last.
     struct Alone {
-      Job::Clock::time_point since, again;
+      Job::Clock::time_point first, last;
     };
     std::optional<Alone> alone{};
   };
 
   void shape(const JobPtr& job, Audio audio);
   void store(Ready ready);
-  bool offer(Ready&& ready);
   void put(std::vector<Ready> ready);
   void note_refusal(Ready& ready, const PutFault& fault);
   void note_answer(std::size_t stored, std::size_t newly_alone, std::span<const Ready> refused);
   void keep(std::vector<Ready> refused, std::size_t offered = 0);
   void offer_again();
   bool somebody_asks() const LOCKS_REQUIRED(mutex_);
-  bool end_if_over(const Ready& ready);
+  bool is_hopeless(const Ready& ready) const;
+  static std::optional<OutputFault> over(const Ready& ready);
   void end(const JobPtr& job, Result<OutputFile, OutputFault> result);
   void end_ours(const JobPtr& job, const char* what, const std::string& why);
   void end_bad(const JobPtr& job, Fault fault, const std::string& detail);
