@@ -660,6 +660,22 @@ TEST_P(Polled, AJobThatIsGoneIsNobodysFailure) {
   EXPECT_EQ(server.call_count(), 1U);
 }
 
+// There is one, and its audio is gone: the next one of this provider would not be better.
+TEST_P(Polled, AJobThatIsKnownAndGoneIsAFailure) {
+  std::atomic<int> asked{0};
+  std::string base;
+  ProviderDouble server([&](const DoubleCall& call) {
+    return asked++ == 0 ? play(*GetParam(), base, call, false)
+                        : DoubleReply{.status = 404, .body = R"({"detail":"Not Found"})"};
+  });
+  base = server.url();
+  http::Client client;
+  const auto provider = make_provider(entry_of(*GetParam(), base), client);
+  ProviderRequest request = request_of();
+  request.ticket = base + "/status\n" + base + "/result\n";
+  EXPECT_EQ(outcome(generate(*provider, std::move(request))), "try_next");
+}
+
 TEST_P(Polled, AFileOnAPrivateAddressIsNotFetched) {
   ProviderDouble canary([](const DoubleCall&) { return DoubleReply{.body = tone_wav(0.5)}; });
   http::Client client;

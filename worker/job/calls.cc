@@ -301,10 +301,13 @@ void Calls::provider_answered(
     const bool again = call.tries > 0 && comes_again(answer.error(), call.tries);
     job->chain->failed(call.provider, fault, job->failing(call.provider, fault, again));
   }
-  const bool canceled = !answer && answer.error().fault == Fault::kCanceled;
-  const Job::Race race = call_ended(job, call, std::move(answer));
-  // Where the job was ended from outside, what has a ticket may go on.
-  if (race == Job::Race::kOver || (race == Job::Race::kGoesOn && !canceled)) {
+  // Before the task may be somebody else's: what has failed is not to be gone on with. Where the
+  // job was ended from outside, what has a ticket may be.
+  if (!answer && answer.error().fault != Fault::kCanceled &&
+      answer.error().fault != Fault::kNotCalled) {
+    late.forget_ticket(job, call);
+  }
+  if (call_ended(job, call, std::move(answer)) == Job::Race::kOver) {
     late.forget_ticket(job, call);
   }
 }

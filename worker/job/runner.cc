@@ -232,10 +232,6 @@ void JobRunner::provider_failed(const JobPtr& job, const ProviderFault& fault) {
     choose_provider(job);
     return;
   }
-  if (fault.fault != Fault::kCanceled && fault.fault != Fault::kNotCalled &&
-      job->chain->at(job->provider).capabilities().gives_tickets) {
-    tickets_.forget(job, job->row);
-  }
   if (fault.fault == Fault::kUnsupportedInput) {
     job->unable.push_back(job->provider);
   }
@@ -296,6 +292,9 @@ void JobRunner::output_made(const JobPtr& job, Result<OutputFile, OutputFault> m
   const OutputFault& fault = made.error();
   switch (fault.kind) {
     case OutputFault::Kind::kBadAudio:
+      if (job->chain->at(job->provider).capabilities().gives_tickets) {
+        tickets_.forget(job, job->row);
+      }
       provider_failed(job, *fault.of_provider);
       break;
     case OutputFault::Kind::kOurs:

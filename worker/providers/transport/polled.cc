@@ -142,7 +142,6 @@ class PolledDialogue final : public Dialogue {
   Step after_question(Heard answer) {
     Progress progress = Unclear{};
     const bool gone = answer && answer->status == 404;
-    const bool never_heard_of = stage_ == Stage::kWaiting && !request_.ticket.empty();
     if (answer) {
       progress = stage_ == Stage::kFetching ? format_.result(*entry_, std::move(*answer))
                                             : format_.status(*entry_, std::move(*answer));
@@ -155,10 +154,11 @@ class PolledDialogue final : public Dialogue {
       if (gone && fault->fault == Fault::kMisconfigured) {
         // It is this job that is not there. Of an earlier worker's that tells nothing of whether
         // another is to be had.
-        fault->fault = never_heard_of ? Fault::kNotCalled : Fault::kTryNext;
+        fault->fault = known_ || request_.ticket.empty() ? Fault::kTryNext : Fault::kNotCalled;
       }
       return std::move(*fault);
     }
+    known_ = true;
     if (auto* const file = std::get_if<FileAt>(&progress)) {
       billed_ = file->billed;
       return made(download(std::move(file->url)));
@@ -259,6 +259,7 @@ class PolledDialogue final : public Dialogue {
   milliseconds pause_ = kPollFirst;
   std::size_t questions_ = 0;
   int unclear_ = 0;
+  bool known_ = false;  // The provider has told how the job stands.
 };
 
 }  // namespace
