@@ -146,8 +146,7 @@ void Output::put(std::vector<Ready> ready) {
                          duration_ms(static_cast<std::int64_t>(rendered.samples), rendered.rate)});
     } else {
       count_blob_error(BlobOp::kPut);
-      newly_alone += !ready[i].alone && keys[i].error().of_this_blob ? 1U : 0U;
-      note_refusal(ready[i], keys[i].error());
+      newly_alone += note_refusal(ready[i], keys[i].error()) ? 1U : 0U;
       refused.push_back(std::move(ready[i]));
     }
   }
@@ -158,8 +157,10 @@ void Output::put(std::vector<Ready> ready) {
   keep(std::move(refused), offered);
 }
 
-void Output::note_refusal(Ready& ready, const PutFault& fault) {
-  const bool news = ready.why.empty() || (fault.of_this_blob && !ready.alone);
+// Whether it is from now on that it is refused by itself.
+bool Output::note_refusal(Ready& ready, const PutFault& fault) {
+  const bool newly_alone = fault.of_this_blob && !ready.alone;
+  const bool news = ready.why.empty() || newly_alone;
   ready.why = fault.message;
   if (fault.of_this_blob) {
     const auto now = Job::Clock::now();
@@ -172,6 +173,7 @@ void Output::note_refusal(Ready& ready, const PutFault& fault) {
               about(*ready.job),
               {{"why", ready.why}, {"bytes", ready.rendered.bytes.size()}});
   }
+  return newly_alone;
 }
 
 void Output::note_answer(std::size_t stored,

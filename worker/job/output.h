@@ -97,7 +97,7 @@ class Output {
   void shape(const JobPtr& job, Audio audio);
   void store(Ready ready);
   void put(std::vector<Ready> ready);
-  void note_refusal(Ready& ready, const PutFault& fault);
+  static bool note_refusal(Ready& ready, const PutFault& fault);
   void note_answer(std::size_t stored, std::size_t newly_alone, std::span<const Ready> refused);
   void keep(std::vector<Ready> refused, std::size_t offered = 0);
   void offer_again();
@@ -117,7 +117,7 @@ class Output {
 
   mutable Mutex mutex_;
   std::deque<Ready> kept_ GUARDED_BY(mutex_);
-  std::size_t offered_ GUARDED_BY(mutex_) = 0;  // Are with the writers.
+  std::size_t offered_ GUARDED_BY(mutex_) = 0;  // Files with the writers, or on their way there.
   std::size_t alone_ GUARDED_BY(mutex_) = 0;    // Files refused by themselves since one was taken.
   bool down_ GUARDED_BY(mutex_) = false;
   bool offers_again_ GUARDED_BY(mutex_) = false;  // It is scheduled.
