@@ -46,30 +46,6 @@ double available(Stack& stack, const Account& account) {
   return stack.admin({"user", "show", "--user", account.user})["available_credits"].GetDouble();
 }
 
-// Each of its characters written as two \u, which JSON allows: about 130 KB. And no more than it
-// takes.
-TEST(Create, TheLongestValidRequestIsTakenAndNoLongerOne) {
-  Stack stack(without_worker());
-  const Account ann = stack.account(1000);
-  const auto many = [](std::size_t count) {
-    std::string out;
-    for (std::size_t i = 0; i < count; ++i) {
-      out += R"(\ud83d\ude00)";
-    }
-    return out;
-  };
-  std::string body = R"({"model":"svc-audio-1.0","prompt":")" + many(2048) + R"(","metadata":{)";
-  for (int pair = 0; pair < 16; ++pair) {
-    body += (pair == 0 ? "\"" : ",\"") + std::to_string(pair + 10) + many(38) + "\":\"" +
-            many(500) + "\"";
-  }
-  body += "}";
-  const std::string padding(192 * 1024 - body.size() - 1, ' ');
-  const Reply taken = stack.create(ann, body + padding + "}");
-  EXPECT_EQ(taken.status, 202) << taken.body;
-  expect_error(stack.create(ann, body + padding + " }"), 400, "invalid_request");
-}
-
 TEST(Cancel, ReturnsEverythingAndMayBeRepeated) {
   Stack stack(without_worker());
   const Account ann = stack.account(1000);

@@ -53,7 +53,7 @@ TEST(MaxCredits, TheHoldStaysWhatItIs) {
 }
 
 // As clients send it that write nothing but ASCII.
-TEST(Terms, TheLargestRequestFitsHoweverSpelled) {
+TEST(Terms, TheLargestRequestFitsHoweverSpelledAndNoLargerOne) {
   Stack stack(without_worker());
   const Account ann = stack.account();
   const auto escaped = [](std::size_t count) {
@@ -69,6 +69,12 @@ TEST(Terms, TheLargestRequestFitsHoweverSpelled) {
             escaped(500) + "\"";
   }
   EXPECT_EQ(stack.create(ann, body + "}}").status, 202);
+  // And no byte more than a body may have (Call::kBytesMax).
+  const std::string padding(192 * 1024 - body.size() - 2, ' ');
+  EXPECT_EQ(stack.create(ann, body + padding + "}}").status, 202);
+  const Reply refused = stack.create(ann, body + padding + " }}");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(refused.text("error.code"), "invalid_request");
 }
 
 TEST(Terms, AreWhatMustBeTheSameUnderOneKey) {
