@@ -67,6 +67,10 @@ class ConnectProxy {
       }
       if (head.starts_with("CONNECT ")) {
         say(socket, "HTTP/1.1 200 Connection established\r\nX-Proxy: yes\r\n\r\n");
+        if (is_tls(socket)) {
+          ::close(socket);
+          continue;
+        }
         read_head(socket);
       }
       if (!mute_) {
@@ -79,6 +83,11 @@ class ConnectProxy {
     return std::none_of(unreachable_.begin(), unreachable_.end(), [&](const std::string& begin) {
       return head.starts_with("CONNECT " + begin);
     });
+  }
+  // Nobody here speaks it: who does is left at once. RFC 8446, 5.1: a handshake's first byte.
+  static bool is_tls(int socket) {
+    char first = 0;
+    return ::recv(socket, &first, 1, MSG_PEEK) == 1 && first == 0x16;
   }
   std::string read_head(int socket) {
     std::string head;
