@@ -22,14 +22,17 @@ void write_rate(JsonWriter& json, std::string_view name, const RatePolicy& polic
       .end_object();
 }
 
-std::string render_account(const store::User& user, const RateLimiter& limiter) {
+std::string render_account(const store::User& user,
+                           const RateLimiter& limiter,
+                           const Config& config) {
+  const bool paid = user.plan == store::Plan::kPaid;
   std::string out;
   JsonWriter json(out);
   json.begin_object()
       .member("object", "account")
       .member("id", user.id)
       .member("email", std::string_view(user.email))
-      .member("plan", user.plan == store::Plan::kPaid ? "paid" : "free")
+      .member("plan", paid ? "paid" : "free")
       .member("api_access", user.api_access);
   json.key("credits").begin_object();
   write_credits(json, "available", user.balance.available);
@@ -39,6 +42,7 @@ std::string render_account(const store::User& user, const RateLimiter& limiter) 
   write_rate(json, "read", limiter.policy(RateClass::kRead));
   write_rate(json, "manage", limiter.policy(RateClass::kManage));
   json.end_object()
+      .member("open_generations", config.plan_of(paid).open_tasks)
       .member("keys", kKeysMax)
       .member("streams", kStreamsPerKey)
       .end_object()
@@ -140,7 +144,7 @@ Handling Account::show(Call call) {
     call.fail(user.error());
     co_return;
   }
-  call.answer(200, render_account(*user, limiter_));
+  call.answer(200, render_account(*user, limiter_, config_));
 }
 
 Handling Account::list_keys(Call call) {
@@ -167,12 +171,7 @@ Handling Account::list_keys(Call call) {
 }
 
 Handling Account::create_key(Call call) {
-  const auto body = co_await call.json_body();
-  if (!body) {
-    call.fail(body.error());
-    co_return;
-  }
-  const auto terms = parse_new_key(*body);
+  const auto terms = co_await call.json_body(Call::kBytesMax, parse_new_key);
   if (!terms) {
     call.fail(terms.error());
     co_return;

@@ -53,6 +53,7 @@ std::string worded(const store::Fault& fault) {
     case Code::kChallengeUsed:
     case Code::kCounterBack:
     case Code::kLastWayIn:
+    case Code::kOtherAddress:
     case Code::kCreditsLeft:
       return "a key cannot give what it lacks";  // Nobody asks by a key or a session here.
     case Code::kNoSuchUser:

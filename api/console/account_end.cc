@@ -24,31 +24,14 @@ AccountEnd::AccountEnd(const Config& config, DoorsPool& pool, Mails* mails)
       mails_(mails) {}
 
 Handling AccountEnd::end(Call call) {
-  const auto body = co_await call.json_body(kAccountEndBytesMax);
-  if (!body) {
-    call.fail(body.error());
-    co_return;
-  }
-  const auto asked = parse_account_end(*body);
+  const auto asked = co_await call.json_body(kAccountEndBytesMax, parse_account_end);
   if (!asked) {
     call.fail(asked.error());
     co_return;
   }
-  const auto read = [&](StoreDoors& doors) {
-    return doors.web_sessions.find(call.key().user, *call.key().session);
-  };
-  auto found = co_await on_store(pool_, call.holder(), read);
-  const auto state = told(std::move(found), call, session_worded);
-  if (!state) {
-    call.fail(state.error());
-    co_return;
-  }
-  if (asked->email != state->email) {
-    call.fail(invalid_parameter("email", "email must be the mail address of this account."));
-    co_return;
-  }
   const auto write = [&](StoreDoors& doors) {
-    return doors.account_ends.end(call.key().user, *call.key().session, asked->forfeits_credits);
+    return doors.account_ends.end(
+        call.key().user, *call.key().session, asked->email, asked->forfeits_credits);
   };
   auto outcome = co_await on_store(pool_, call.holder(), write);
   const auto ended = told(std::move(outcome), call, session_worded);
@@ -61,7 +44,7 @@ Handling AccountEnd::end(Call call) {
              {"user_id", call.key().user},
              {"address", call.request().client.text()}});
   if (mails_ != nullptr) {
-    mails_->tell(Notice::kAccountDeleted, state->email);
+    mails_->tell(Notice::kAccountDeleted, asked->email);
   }
   std::string cookie;
   append_header(cookie, "Set-Cookie", ended_session_cookie(secure_));

@@ -85,12 +85,7 @@ std::string Mails::link(const char* what, const std::string& token) const {
 }
 
 Handling Mails::ask_link(Call call) {
-  const auto body = co_await call.json_body(kMailRequestBytesMax);
-  if (!body) {
-    call.fail(body.error());
-    co_return;
-  }
-  const auto email = parse_mail_address(*body);
+  const auto email = co_await call.json_body(kMailRequestBytesMax, parse_mail_address);
   if (!email) {
     call.fail(email.error());
     co_return;
@@ -146,12 +141,7 @@ void Mails::mail_link(Doors* doors, const IpAddress& client, const std::string& 
 }
 
 Handling Mails::ask_change(Call call) {
-  const auto body = co_await call.json_body(kMailRequestBytesMax);
-  if (!body) {
-    call.fail(body.error());
-    co_return;
-  }
-  const auto email = parse_mail_address(*body);
+  const auto email = co_await call.json_body(kMailRequestBytesMax, parse_mail_address);
   if (!email) {
     call.fail(email.error());
     co_return;
@@ -188,12 +178,7 @@ Handling Mails::ask_change(Call call) {
 }
 
 Handling Mails::confirm_change(Call call) {
-  const auto body = co_await call.json_body(kMailRequestBytesMax);
-  if (!body) {
-    call.fail(body.error());
-    co_return;
-  }
-  const auto token = parse_mail_token(*body);
+  const auto token = co_await call.json_body(kMailRequestBytesMax, parse_mail_token);
   if (!token) {
     call.fail(token.error());
     co_return;

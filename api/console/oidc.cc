@@ -171,12 +171,7 @@ void Oidc::tell_of(const Call& call,
 }
 
 Handling Oidc::begin(Call call) {
-  const auto body = co_await call.json_body(kAskedMax);
-  if (!body) {
-    call.fail(body.error());
-    co_return;
-  }
-  const auto purpose = parse_oidc_purpose(*body);
+  const auto purpose = co_await call.json_body(kAskedMax, parse_oidc_purpose);
   if (!purpose) {
     call.fail(purpose.error());
     co_return;

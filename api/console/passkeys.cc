@@ -201,12 +201,7 @@ Handling Passkeys::challenge(Call call) {
 }
 
 Handling Passkeys::open_session(Call call) {
-  const auto body = co_await call.json_body(kPasskeyBytesMax);
-  if (!body) {
-    call.fail(body.error());
-    co_return;
-  }
-  const auto shown = parse_passkey_sign_in(*body);
+  const auto shown = co_await call.json_body(kPasskeyBytesMax, parse_passkey_sign_in);
   if (!shown) {
     call.fail(shown.error());
     co_return;
@@ -312,12 +307,7 @@ Handling Passkeys::invite(Call call) {
 }
 
 Handling Passkeys::add(Call call) {
-  const auto body = co_await call.json_body(kPasskeyBytesMax);
-  if (!body) {
-    call.fail(body.error());
-    co_return;
-  }
-  auto made = parse_passkey_registration(*body);
+  auto made = co_await call.json_body(kPasskeyBytesMax, parse_passkey_registration);
   if (!made) {
     call.fail(made.error());
     co_return;
@@ -376,12 +366,7 @@ Handling Passkeys::list(Call call) {
 }
 
 Handling Passkeys::rename(Call call) {
-  const auto body = co_await call.json_body(kPasskeyBytesMax);
-  if (!body) {
-    call.fail(body.error());
-    co_return;
-  }
-  const auto name = parse_passkey_name(*body);
+  const auto name = co_await call.json_body(kPasskeyBytesMax, parse_passkey_name);
   if (!name) {
     call.fail(name.error());
     co_return;

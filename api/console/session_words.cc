@@ -13,6 +13,8 @@ ApiError session_worded(const store::Fault& fault, const Call& call) {
       return invalid_parameter("token",
                                "The link was used, is too old or not yours, or somebody has its "
                                "address by now.");
+    case Code::kOtherAddress:
+      return invalid_parameter("email", "email must be the mail address of this account.");
     case Code::kCreditsLeft:
       return invalid_parameter("forfeit_credits",
                                format_credits(fault.available) +

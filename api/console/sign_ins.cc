@@ -36,6 +36,18 @@ std::string set_cookie(const std::string& cookie) {
   return out;
 }
 
+// Of the new password, where the current one is not needed or is right; else empty. Nullopt: this
+// process cannot tell. Blocks for as long as hashing takes.
+std::optional<std::string> new_encoded(const PasswordChange& change,
+                                       const store::WebSessionState& state) {
+  const auto knows =
+      state.fresh ? std::optional(true) : argon2_matches(*state.password, *change.current);
+  if (!knows) {
+    return std::nullopt;
+  }
+  return *knows ? argon2_encode(change.password) : std::optional(std::string());
+}
+
 void write_times(JsonWriter& json, const store::WebSession& session) {
   json.member("created_at", session.created_at);
   json.member("expires_at", session_end(session.created_at, session.last_seen_at));
@@ -124,12 +136,7 @@ store::NewWebSession SignIns::new_session(const Call& call, const NewToken& toke
 }
 
 Handling SignIns::open(Call call) {
-  const auto body = co_await call.json_body(kSignInBytesMax);
-  if (!body) {
-    call.fail(body.error());
-    co_return;
-  }
-  const auto asked = parse_sign_in(*body);
+  const auto asked = co_await call.json_body(kSignInBytesMax, parse_sign_in);
   if (!asked) {
     call.fail(asked.error());
     co_return;
@@ -282,12 +289,7 @@ std::optional<ApiError> SignIns::refusal(const Call& call,
 }
 
 Handling SignIns::set_password(Call call) {
-  const auto body = co_await call.json_body(kSignInBytesMax);
-  if (!body) {
-    call.fail(body.error());
-    co_return;
-  }
-  const auto change = parse_password_change(*body);
+  const auto change = co_await call.json_body(kSignInBytesMax, parse_password_change);
   if (!change) {
     call.fail(change.error());
     co_return;
@@ -305,15 +307,7 @@ Handling SignIns::set_password(Call call) {
     call.fail(*refused);
     co_return;
   }
-  const bool by_password = !state->fresh;
-  // The new hash where the old one is not needed or was right; else empty. Nullopt as above.
-  const auto hash = [&](Hasher&) -> std::optional<std::string> {
-    const auto knows =
-        by_password ? argon2_matches(*state->password, *change->current) : std::optional(true);
-    return !knows   ? std::nullopt
-           : *knows ? argon2_encode(change->password)
-                    : std::optional(std::string());
-  };
+  const auto hash = [&](Hasher&) { return new_encoded(*change, *state); };
   const auto hashed = co_await on_store(hashers_, call.holder(), hash);
   if (!hashed || !*hashed) {
     call.fail(service_unavailable());
@@ -328,7 +322,7 @@ Handling SignIns::set_password(Call call) {
     return doors.web_sessions.set_password(call.key().user,
                                            *call.key().session,
                                            encoded,
-                                           by_password ? state->password : std::nullopt);
+                                           state->fresh ? std::nullopt : state->password);
   };
   auto outcome = co_await on_store(pool_, call.holder(), write);
   const auto done = told(std::move(outcome), call);

@@ -188,14 +188,10 @@ Result<store::CreateCommand, ApiError> Generations::read_create(const Call& call
   command.fingerprint = fingerprint(command.request);
   command.output_format = parsed->output_format;
   command.deadline = std::chrono::seconds(config_.task_deadline_seconds);
-  const PlanLimits& plan = plan_of(call);
+  const PlanLimits& plan = config_.plan_of(call.key().paid);
   command.open_max = static_cast<std::uint32_t>(plan.open_tasks);
   command.released_max = static_cast<std::uint32_t>(plan.running_tasks);
   return command;
-}
-
-const PlanLimits& Generations::plan_of(const Call& call) const {
-  return call.key().paid ? config_.paid_plan : config_.free_plan;
 }
 
 void Generations::answer_created(const Call& call,
@@ -214,7 +210,8 @@ void Generations::answer_created(const Call& call,
       call.fail(spend_limit_reached(outcome.limit, outcome.spent));
       return;
     case Kind::kTooManyOpen:
-      call.fail(too_many_open(static_cast<std::uint64_t>(plan_of(call).open_tasks)));
+      call.fail(
+          too_many_open(static_cast<std::uint64_t>(config_.plan_of(call.key().paid).open_tasks)));
       return;
     case Kind::kTooLate:
       call.fail(too_much_waits(outcome.again_in));
@@ -305,6 +302,26 @@ class Generations::StillValid {
   bool valid_ = true;
 };
 
+std::optional<Places::Place> Generations::begin_stream(const Call& call,
+                                                       const TaskView& task,
+                                                       std::optional<std::uint64_t> seen) {
+  if (is_final(task.state) && seen == event_id(task)) {
+    call.answer_nothing();
+    return std::nullopt;
+  }
+  if (call.request().method == "HEAD") {
+    call.begin_events();
+    return std::nullopt;
+  }
+  auto place = streams_.take(call.key());
+  if (!place) {
+    call.fail(place.error() == Places::Full::kAll ? service_unavailable() : too_many_streams());
+    return std::nullopt;
+  }
+  call.begin_events();
+  return *std::move(place);
+}
+
 Handling Generations::events(Call call) {
   using Clock = std::chrono::steady_clock;
   const auto id = TaskId::parse(call.parameter(0));
@@ -323,23 +340,11 @@ Handling Generations::events(Call call) {
     co_return;
   }
   TaskView task = std::move(**found);
-  // What the client has seen; whoever has seen the end is told, by 204, to ask no more.
   const auto seen = parse_event_id(call.request().header("last-event-id"));
-  if (is_final(task.state) && seen == event_id(task)) {
-    call.answer_nothing();
+  auto place = begin_stream(call, task, seen);
+  if (!place) {
     co_return;
   }
-  if (call.request().method == "HEAD") {
-    call.begin_events();
-    co_return;
-  }
-  auto taken = streams_.take(call.key());
-  if (!taken) {
-    call.fail(taken.error() == Places::Full::kAll ? service_unavailable() : too_many_streams());
-    co_return;
-  }
-  std::optional<Places::Place> place(*std::move(taken));
-  call.begin_events();
   const auto end = Clock::now() + stream_max_;
   EventFeed feed(seen, Clock::now());
   const auto prospect_of = [this](const TaskView& of) { return lookout_.of(of); };

@@ -3,6 +3,8 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 
 #include "api/generations/event_stream.h"
 #include "api/generations/lookout.h"
@@ -62,9 +64,13 @@ class Generations {
 
   // What a request asks the store for, or why it is refused.
   Result<store::CreateCommand, ApiError> read_create(const Call& call, std::string_view body) const;
-  const PlanLimits& plan_of(const Call& call) const;
   void answer_created(const Call& call, const store::CreateOutcome& outcome, const Trail& trail);
   void answer_canceled(const Call& call, const store::Cancellation& canceled);
+  // Begins the answer, and holds a place for it. Nullopt: that was the answer already. `seen`: the
+  // event that the client saw last; who has seen the end is told, by 204, to ask no more.
+  std::optional<Places::Place> begin_stream(const Call& call,
+                                            const TaskView& task,
+                                            std::optional<std::uint64_t> seen);
 
   const Config& config_;
   const WireNames names_;

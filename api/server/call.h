@@ -22,6 +22,8 @@ namespace audiogen::api {
 using PathParameters = std::array<std::string_view, 2>;
 
 class JsonBody;
+template <class Parse>
+class ParsedBody;
 
 // Cheap to move; may outlive the connection. When the last copy goes without an answer, the client
 // gets a 503.
@@ -48,6 +50,10 @@ class Call {
   // coding, or more than `bytes_max`. The handler goes on at once or on an I/O thread, and not at
   // all when the body does not come whole. Once for each call of a route with Body::kJson.
   JsonBody json_body(std::size_t bytes_max = kBytesMax) const;
+  // The same, and what `parse(std::string_view)` makes of it: its Result, which does not point into
+  // the text.
+  template <class Parse>
+  ParsedBody<Parse> json_body(std::size_t bytes_max, Parse parse) const;
   // The server takes no more. The longest valid creation, each of its characters written as two
   // \uXXXX, has 165 KB: 24 of prompt, 37 of addresses, 104 of metadata.
   static constexpr std::size_t kBytesMax = std::size_t{192} * 1024;
@@ -107,5 +113,27 @@ class JsonBody {
   const Call& call_;
   std::size_t bytes_max_;
 };
+
+template <class Parse>
+class ParsedBody : public JsonBody {
+ public:
+  ParsedBody(JsonBody body, Parse parse) : JsonBody(body), parse_(parse) {}
+
+  std::invoke_result_t<Parse, std::string_view> await_resume() const {
+    const auto text = JsonBody::await_resume();
+    if (!text) {
+      return text.error();
+    }
+    return parse_(*text);
+  }
+
+ private:
+  Parse parse_;
+};
+
+template <class Parse>
+ParsedBody<Parse> Call::json_body(std::size_t bytes_max, Parse parse) const {
+  return {json_body(bytes_max), parse};
+}
 
 }  // namespace audiogen::api

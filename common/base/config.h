@@ -110,6 +110,7 @@ struct Config {
   int connections_max = 0, connections_per_address = 0, body_budget_mb = 0;
   int task_deadline_seconds = 0;
   PlanLimits free_plan, paid_plan;  // The API's only.
+  const PlanLimits& plan_of(bool paid) const { return paid ? paid_plan : free_plan; }
   int worker_in_flight = 0;
   int drain_seconds = 0;  // 0: as its providers need. The worker's only.
   UrlPolicy url_policy = UrlPolicy::kPublic;

@@ -65,21 +65,29 @@ void AccountEnds::end_ways_in(UserId user) {
   session_.later(Sql("DELETE FROM spend_marks WHERE user_id=") << user);
 }
 
-Result<Done, Fault> AccountEnds::end(UserId user, SessionId asker, bool forfeits) {
+Result<Done, Fault> AccountEnds::end(UserId user,
+                                     SessionId asker,
+                                     std::string_view email,
+                                     bool forfeits) {
   return guarded([&]() -> Result<Done, Fault> {
     std::optional<Fault> refused;
     session_.transact_surely([&](bool again) {
       refused.reset();
       // First of all, so that nobody signs in by his address or changes it meanwhile.
-      Rows row =
-          session_.query(Sql("SELECT deleted_at FROM users WHERE id=") << user << " FOR UPDATE");
+      Rows row = session_.query(Sql("SELECT deleted_at, email FROM users WHERE id=")
+                                << user << " FOR UPDATE");
       AG_CHECK(row.next());  // No user's row is ever deleted.
       if (again && !row.is_null(1)) {
         return;
       }
+      const bool is_its_address = row.text(2) == email;
       const auto now = lock_fresh_session(session_, user, asker);
       if (!now) {
         refused = now.error();
+        return;
+      }
+      if (!is_its_address) {
+        refused = Fault{.code = FaultCode::kOtherAddress};
         return;
       }
       const Numbers numbers = numbers_of(session_, user);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/ids.h"
@@ -39,10 +40,10 @@ class AccountEnds : private Door {
   explicit AccountEnds(Session& session) : Door(session) {}
 
   // Ends the account of `user`, whose session `asker` must be fresh: keys, sessions, links and the
-  // password are gone, and the address is free. `forfeits`: he knows that what is left of his
-  // credits is lost. Everything at once or nothing. Faults: kNoSuchSession, kNotFresh,
-  // kCreditsLeft.
-  Result<Done, Fault> end(UserId user, SessionId asker, bool forfeits);
+  // password are gone, and the address is free. `email`: the account's, so that nobody ends one
+  // by mistake. `forfeits`: he knows that what is left of his credits is lost. Everything at once
+  // or nothing. Faults: kNoSuchSession, kNotFresh, kOtherAddress, kCreditsLeft.
+  Result<Done, Fault> end(UserId user, SessionId asker, std::string_view email, bool forfeits);
 
   // Ended accounts of which something is still to be wiped.
   Result<std::vector<UserId>, Fault> open();

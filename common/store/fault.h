@@ -37,6 +37,7 @@ enum class FaultCode : std::uint8_t {
   kSpendingNotOwn,   // It has a spend limit, and would let another key spend.
   kLimitNotOwn,      // It would raise its own spend limit. `about`: that.
   kNotFresh,         // The session that asks began too long ago for it.
+  kOtherAddress,     // The account has another mail address than the one given.
   kCreditsLeft,      // `available`: what would be lost.
   kBadLogin,         // No such link, or it is used or too old; or a password that is no longer it.
   kNoSuchSession,    // It is not there, or has ended, or is another user's.

@@ -98,6 +98,7 @@ TEST_F(AccountTest, ShowsItsOwnerWhatThereIs) {
   EXPECT_EQ(reply.text("api_access"), "true");
   EXPECT_EQ(reply.text("credits"), R"({"available":9850,"reserved":150})");
   EXPECT_EQ(reply.text("limits.requests.manage"), R"({"per_minute":120,"burst":30})");
+  EXPECT_EQ(reply.text("limits.open_generations"), "200000");
   EXPECT_EQ(reply.text("limits.keys"), "50");
   EXPECT_EQ(reply.header("cache-control"), "no-store");
   EXPECT_TRUE(reply.header("ratelimit").starts_with("\"read\"")) << reply.header("ratelimit");

@@ -430,6 +430,10 @@ class EndMailTest : public MailTest {
 
 TEST_F(EndMailTest, AnAccountEnds) {
   const Account ann = stack_.account(1'000), bob = stack_.account(1'000);
+  const std::string old = signed_in(ann);
+  stack_.database().execute(
+      store::Sql("UPDATE sessions SET created_at=created_at - INTERVAL 11 MINUTE"));
+  expect_error(end(old, ann.email, R"(,"forfeit_credits":true)"), 403, "step_up_required");
   const std::string cookie = signed_in(ann), other = signed_in(ann);
   const Reply done = stack_.create(ann, Stack::body("A secret wish."));
   ASSERT_EQ(done.status, 202);

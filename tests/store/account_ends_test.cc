@@ -16,9 +16,11 @@
 namespace audiogen::store {
 namespace {
 
+constexpr const char* kAddress = "ann@example.com";
+
 class AccountEndsTest : public DoorsTest {
  protected:
-  AccountEndsTest() : ann_(make_user("ann@example.com", Plan::kPaid)) {
+  AccountEndsTest() : ann_(make_user(kAddress, Plan::kPaid)) {
     const NewToken link = make_token();
     EXPECT_TRUE(sessions_.add_link(ann_, link.hash));
     const auto opened = sessions_.open_by_link(link.hash,
@@ -58,7 +60,7 @@ class AccountEndsTest : public DoorsTest {
     }
   }
   void end() {
-    const auto ended = ends_.end(ann_, session_id_, true);
+    const auto ended = ends_.end(ann_, session_id_, kAddress, true);
     ASSERT_TRUE(ended) << ended.error().detail;
   }
   Wiping wipe() {
@@ -176,28 +178,37 @@ TEST_F(AccountEndsTest, EveryWayInEndsAtOnce) {
 
 TEST_F(AccountEndsTest, ItTakesAFreshSessionOfItsOwn) {
   const UserId bob = make_user("bob@example.com");
-  EXPECT_EQ(code_of(ends_.end(bob, session_id_, true)), FaultCode::kNoSuchSession);
+  EXPECT_EQ(code_of(ends_.end(bob, session_id_, "bob@example.com", true)),
+            FaultCode::kNoSuchSession);
   db_.execute(Sql("UPDATE sessions SET created_at=created_at - INTERVAL 10 MINUTE"));
-  EXPECT_EQ(code_of(ends_.end(ann_, session_id_, true)), FaultCode::kNotFresh);
+  EXPECT_EQ(code_of(ends_.end(ann_, session_id_, kAddress, true)), FaultCode::kNotFresh);
   EXPECT_EQ(accounts_.find(ann_)->email, "ann@example.com");
   EXPECT_EQ(ends_.open()->size(), 0U);
+}
+
+TEST_F(AccountEndsTest, ItTakesItsAddress) {
+  make_user("bob@example.com");
+  EXPECT_EQ(code_of(ends_.end(ann_, session_id_, "bob@example.com", true)),
+            FaultCode::kOtherAddress);
+  EXPECT_EQ(ends_.open()->size(), 0U);
+  EXPECT_TRUE(ends_.end(ann_, session_id_, kAddress, true));
 }
 
 TEST_F(AccountEndsTest, CreditsAreLostOnlyWhenThatIsSaid) {
   grant(200);
   create_tasks(ann_, 1);
-  const auto refused = ends_.end(ann_, session_id_, false);
+  const auto refused = ends_.end(ann_, session_id_, kAddress, false);
   ASSERT_EQ(code_of(refused), FaultCode::kCreditsLeft);
   EXPECT_EQ(refused.error().available, credits(200)) << "what is reserved comes back, too";
   EXPECT_TRUE(keys_.add(ann_, {.name = "k"}, make_api_key("svc"))) << "nothing has ended";
-  ASSERT_TRUE(ends_.end(ann_, session_id_, true));
+  ASSERT_TRUE(ends_.end(ann_, session_id_, kAddress, true));
   ASSERT_TRUE(ends_.cancel_tasks(tasks_, ann_));
   EXPECT_EQ(accounts_.find(ann_)->balance.available, credits(200)) << "it stays on the books";
   expect_sound();
 }
 
 TEST_F(AccountEndsTest, NothingNeedsToBeSaidWithoutCredits) {
-  EXPECT_TRUE(ends_.end(ann_, session_id_, false));
+  EXPECT_TRUE(ends_.end(ann_, session_id_, kAddress, false));
 }
 
 TEST_F(AccountEndsTest, OpenTasksAreCanceledAndAllAreWiped) {

@@ -442,7 +442,7 @@ TEST_F(Privileges, EveryOperationOfMailsWorks) {
   const auto again = by_issuer(make_token(), cookie.hash);
   ASSERT_TRUE(again) << again.error().detail;
   AccountEnds ends(session);
-  const auto ended = ends.end(user, again->session.id, true);
+  const auto ended = ends.end(user, again->session.id, "ann@example.net", true);
   ASSERT_TRUE(ended) << ended.error().detail;
   EXPECT_EQ(ends.open()->size(), 1U);
   const auto canceled = ends.cancel_tasks(api, user);
