@@ -2,11 +2,13 @@
 // passwords, who else may try, its pages.
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "api/server/routes.h"
 #include "tests/support/places.h"
 #include "tests/support/stack.h"
 #include "tests/support/wait.h"
@@ -310,6 +312,71 @@ TEST_F(ConsoleTest, WithoutMemoryForAPasswordItIsBusy) {
            R"({"password":"another long enough","current_password":"one that is long enough"})"),
       503,
       "service_unavailable");
+}
+
+// By the table itself, so that no route that names something comes without a way to ask for
+// another's.
+TEST_F(ConsoleTest, WhatIsAnothersIsNotFoundOnAnyRoute) {
+  const std::string anns = signed_in(ann_), bobs = signed_in(bob_);
+  const auto key_of = [&](const std::string& cookie) {
+    return call("POST", "/account/keys", cookie, R"({"name":"k","scopes":["generate","manage"]})");
+  };
+  const std::string key = key_of(bobs).text("key");
+  const auto sessions = call("GET", "/sessions", anns).json();
+  const std::map<std::string, std::string> of_ann = {
+      {"task_id", stack_.create(ann_, Stack::body()).text("id")},
+      {"key_id", key_of(anns).text("id")},
+      {"session_id", sessions["data"][0]["id"].GetString()}};
+  // Those that are there for all, and those that a browser or an issuer has to make first, of which
+  // passkeys_test.cc and oidc_test.cc ask.
+  const std::set<std::string> elsewhere = {
+      "voice_id", "page*", "file*", "passkey_id", "issuer_link_id"};
+  const auto ask = [&](const api::Route& route, const std::string& path, std::string header) {
+    std::vector<std::string> headers = {kOwnPage, std::move(header)};
+    std::string body;
+    if (route.body == api::Body::kJson) {
+      headers.emplace_back("Content-Type: application/json");
+      body = path.ends_with("/rotate") ? R"({"overlap_hours":1})" : R"({"name":"mine"})";
+    }
+    return http(std::string(route.method), stack_.public_url() + path, headers, body).status;
+  };
+  std::vector<std::pair<const api::Route*, std::string>> deletions;
+  int asked = 0;
+  for (const api::Route& route : api::route_table()) {
+    std::string path(route.path);
+    const auto from = path.find('{');
+    if (from == std::string::npos) {
+      continue;
+    }
+    const auto size = path.find('}') + 1 - from;
+    const std::string name = path.substr(from + 1, size - 2);
+    const auto found = of_ann.find(name);
+    if (found == of_ann.end()) {
+      EXPECT_EQ(elsewhere.count(name), 1U) << path << " names what this test does not know";
+      continue;
+    }
+    path.replace(from, size, found->second);
+    SCOPED_TRACE(std::string(route.method) + " " + path);
+    ++asked;
+    const bool by_key = route.access != api::Access::kSession;
+    if (by_key) {
+      EXPECT_EQ(ask(route, path, "Authorization: Bearer " + key), 404);
+    }
+    const std::string own = by_key ? "/console" + path : path;
+    if (!by_key || route.console) {
+      EXPECT_EQ(ask(route, own, "Cookie: session=" + bobs), 404);
+    }
+    if (route.method == "DELETE") {
+      deletions.emplace_back(&route, own);
+    } else if (route.method == "GET" && !path.ends_with("/events")) {
+      EXPECT_EQ(ask(route, own, "Cookie: session=" + anns), 200);
+    }
+  }
+  EXPECT_GE(asked, 8);
+  stack_.admin({"task", "cancel", of_ann.at("task_id")});
+  for (const auto& [route, path] : deletions) {
+    EXPECT_EQ(ask(*route, path, "Cookie: session=" + anns), 204) << path << " was still there";
+  }
 }
 
 TEST_F(ConsoleTest, PagesOfOtherSitesChangeNothing) {
