@@ -242,7 +242,7 @@ class Resumed : public testing::Test {
     const bool next = call.target.starts_with("/owner/next") || call.target.starts_with("/next/");
     gone_ = gone_ && call.method != "POST";  // What is handed over from now on is there.
     if (call.target == "/status" && gone_) {
-      return {.status = 404, .body = R"({"detail":"Not Found"})"};
+      return {.status = 404, .body = R"({"detail":"Not Found"})", .delay = gone_late_ ? 1s : 0s};
     }
     if (call.target == "/result" && fails_) {
       body = "{}";
@@ -280,6 +280,7 @@ class Resumed : public testing::Test {
     return at == std::string::npos ? url : url.replace(at, 9, "localhost");
   }
   std::atomic<bool> ready_{false}, fails_{false}, slow_{false}, gone_{false}, moved_{false};
+  std::atomic<bool> gone_late_{false};
   ProviderDouble provider_{[this](const DoubleCall& call) { return play(call); }};
   ChainFile chain_{{entry("queue")}};
   Stack stack_{options(chain_)};
@@ -386,6 +387,23 @@ TEST_F(Resumed, WhatIsGoneThereIsAskedForAnew) {
   EXPECT_EQ(asked("POST"), 2);
   EXPECT_EQ(next.call_count(), 0U) << "it was told as a failure of the first one";
   EXPECT_THAT(attempts_of(stack_, id_), SizeIs(3));
+  stack_.database().expect_invariants();
+}
+
+// The other one's answer, which came last, was the job's, and the ticket was there in each claim.
+TEST_F(Resumed, WhatIsGoneIsAskedForAnewAlsoWhereAnotherIsAskedBeside) {
+  const ProviderDouble beside([](const DoubleCall&) {
+    return DoubleReply{.status = 404, .body = R"({"error":{"message":"no"}})", .delay = 3s};
+  });
+  chain_.write({entry("queue", R"(,"hedge_after_seconds":0.2)"), openai_entry("beside", beside)});
+  begin();
+  stack_.worker(worker_).kill();
+  let_leases_run_out(stack_);
+  gone_ = gone_late_ = ready_ = true;
+  stack_.start_worker();
+  ASSERT_TRUE(all_end(stack_));
+  EXPECT_EQ(stack_.get(ann_, id_).text("status"), "succeeded");
+  EXPECT_EQ(asked("POST"), 2);
   stack_.database().expect_invariants();
 }
 

@@ -1,6 +1,8 @@
 // A provider that answers when the test says so.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <deque>
 #include <memory>
 #include <string>
@@ -44,11 +46,13 @@ class FakeProvider final : public AudioProvider {
     auto call = std::make_shared<Started>();
     call->done = std::move(done);
     calls.push_back(call);
+    ++started;
     return call;
   }
 
   std::deque<std::shared_ptr<Started>> calls;
   std::deque<std::shared_ptr<CallFacts>> facts;  // Of each of them.
+  std::atomic<std::size_t> started{0};           // So many of them may be looked at.
 
  private:
   std::string name_;

@@ -34,7 +34,8 @@ enum class Fault : std::uint8_t {
   kUnknownOutcome,    // may have happened (and be billed) there: not again without the request key
   kOutOfTime,         // ended by the request's deadline, not by the provider's own limit: the same,
                       // but the provider's fault it is not
-  kNotCalled,         // nobody was asked: the breaker is open, or no time was left for a call
+  kNotCalled,         // nobody was asked to make it: the breaker is open, no time was left for a
+                      // call, or what was to be gone on with is not there any more
   kCanceled,          // by ProviderCall::cancel
 };
 

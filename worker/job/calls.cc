@@ -74,6 +74,11 @@ ProviderFault not_called(const char* why) {
   return {Fault::kNotCalled, why, std::nullopt};
 }
 
+// Whether what it was to go on with is not there any more.
+bool is_gone(const Call& call, const Calls::Answer& answer) {
+  return !answer && answer.error().fault == Fault::kNotCalled && !call.ticket.empty();
+}
+
 }  // namespace
 
 Calls::Calls(const DatabaseUrl& database,
@@ -301,10 +306,17 @@ void Calls::provider_answered(
     const bool again = call.tries > 0 && comes_again(answer.error(), call.tries);
     job->chain->failed(call.provider, fault, job->failing(call.provider, fault, again));
   }
-  // Before the task may be somebody else's: what has failed is not to be gone on with. Where the
-  // job was ended from outside, what has a ticket may be.
+  const bool gone = is_gone(call, answer);
+  if (gone) {
+    log::info("a call that was to be resumed is gone",
+              about(*job),
+              {{"provider", job->chain->at(call.provider).name()}, {"why", answer.error().detail}});
+  }
+  // What has failed is not to be gone on with, whoever answers last. Where the job was ended from
+  // outside, what has a ticket may be. Nobody waits for the ticket's end: who has the task next and
+  // still finds it goes on with what has failed, and hears so once more.
   if (!answer && answer.error().fault != Fault::kCanceled &&
-      answer.error().fault != Fault::kNotCalled) {
+      (answer.error().fault != Fault::kNotCalled || gone)) {
     late.forget_ticket(job, call);
   }
   if (call_ended(job, call, std::move(answer)) == Job::Race::kOver) {

@@ -21,8 +21,9 @@ class Calls {
   using Answered = std::function<void(const JobPtr&, Answer)>;
 
   // `records` gets what calls were that ended after their jobs. `answered` gets the answer of each
-  // step, once, on any thread; the job's provider and row are those that it came from. It must not
-  // block. A job that was lost meanwhile may be answered with any fault.
+  // step, once, on any thread; the job's provider and row are those that it came from, where two
+  // failed the last one's, and its ticket is left only where it is the answer of what was to go on.
+  // It must not block. A job that was lost meanwhile may be answered with any fault.
   Calls(const DatabaseUrl& database,
         Roster& roster,
         Scheduler& scheduler,

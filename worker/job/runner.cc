@@ -126,8 +126,8 @@ void JobRunner::begin(const JobPtr& job) {
 // Its worker before may have left a call that goes on.
 void JobRunner::look_for_ticket(const JobPtr& job) {
   tickets_.find(job, [this, job](store::TicketOutcome found) {
-    // What ended has no ticket any more, so what is found goes on, also where another was asked
-    // beside it, later.
+    // The ticket of what ended is forgotten, so what is found goes on, also where another was asked
+    // beside it, later; but for one that is just being forgotten, which ends as it did before.
     const auto at = found ? job->chain->find(found->provider) : std::nullopt;
     if (!at || !job->chain->at(*at).capabilities().gives_tickets) {
       choose_provider(job);
@@ -223,11 +223,7 @@ void JobRunner::provider_answered(const JobPtr& job, Calls::Answer answer) {
 
 void JobRunner::provider_failed(const JobPtr& job, const ProviderFault& fault) {
   if (!std::exchange(job->ticket, {}).empty() && fault.fault == Fault::kNotCalled) {
-    // With its ticket nobody could be asked: as if there had been none.
-    log::info("a call that was to be resumed is gone",
-              about(*job),
-              {{"provider", job->chain->at(job->provider).name()}, {"why", fault.detail}});
-    tickets_.forget(job, job->row);
+    // Its ticket leads nowhere, which tells nothing of its provider: as if there had been none.
     job->tries = 0;
     choose_provider(job);
     return;
