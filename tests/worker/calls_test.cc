@@ -182,5 +182,33 @@ TEST_F(CallsTest, WhatATicketAsksForWaitsForItsProvider) {
   EXPECT_EQ(answers_, 3);
 }
 
+// Their ends were counted, and their beginnings were not: many calls under way looked like few, of
+// which three that failed were all there were.
+TEST_F(CallsTest, WhatIsResumedIsUnderWayForItsBreaker) {
+  constexpr std::size_t kCalls = 12;
+  Capabilities able;
+  able.max_in_flight = 2 * kCalls;
+  const JobPtr first = job_of(0s, able);
+  std::vector<JobPtr> jobs{first};
+  while (jobs.size() < 2 * kCalls) {
+    jobs.push_back(job_of(0s, first->chain));
+    jobs.back()->ticket = jobs.size() > kCalls ? "of an earlier call" : "";
+  }
+  for (const JobPtr& job : jobs) {
+    calls_.call(job);
+  }
+  ASSERT_EQ(provider_->calls.size(), 2 * kCalls);
+  for (std::size_t i = kCalls; i < 2 * kCalls; ++i) {
+    provider_->calls[i]->answer(ProviderFault{Fault::kCanceled, "lost", std::nullopt});
+  }
+  for (std::size_t i = 0; i < 3; ++i) {
+    provider_->calls[i]->answer(ProviderFault{Fault::kTryNext, "down", std::nullopt});
+  }
+  EXPECT_TRUE(first->chain->admit(0, first->time(Job::Clock::now())));
+  for (std::size_t i = 3; i < kCalls; ++i) {  // What is open keeps its job, and so its provider.
+    provider_->calls[i]->answer(ProviderFault{Fault::kCanceled, "ended", std::nullopt});
+  }
+}
+
 }  // namespace
 }  // namespace audiogen::worker
