@@ -1,7 +1,9 @@
 // What becomes of audio that the blob store does not take.
 #include "worker/job/output.h"
 
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <utility>
@@ -25,12 +27,17 @@ constexpr std::size_t kUnlimited = 1'000'000'000;
 
 class FakeStore final : public BlobStore {
  public:
+  explicit FakeStore(std::size_t writers = 1) : threads(writers) {}
   std::vector<PutResult> put(std::span<const NewBlob> blobs) override {
     std::vector<PutResult> out;
     for (const NewBlob& blob : blobs) {
-      ++offered;
-      held.wait(true);
-      if (blob.bytes.size() > largest) {
+      const int before = offered++;
+      if (blob.bytes.size() >= held_from) {
+        held.wait(true);
+      }
+      if (alternates && too_large < 3 && before % 2 == 1) {
+        out.emplace_back(PutFault{"timed out"});
+      } else if (blob.bytes.size() > largest) {
         ++too_large;
         out.emplace_back(PutFault{.message = "too large", .of_this_blob = true});
       } else if (away) {
@@ -41,12 +48,15 @@ class FakeStore final : public BlobStore {
     }
     return out;
   }
-  PutShape put_shape() const override { return {.threads = 1, .batch_max = 16}; }
+  PutShape put_shape() const override { return {.threads = threads, .batch_max = 16}; }
   Result<Removal> remove(std::string_view) override { return Removal::kGone; }
   Result<Done> flush_removed(std::span<const std::string>) override { return Done{}; }
 
+  const std::size_t threads;
   std::atomic<bool> away{true};
   std::atomic<bool> held{false};
+  std::atomic<std::size_t> held_from{0};  // Bytes: what is smaller is not.
+  std::atomic<bool> alternates{false};    // Until three were too large each second one times out.
   std::atomic<int> offered{0};
   std::atomic<std::size_t> largest{kUnlimited};
   std::atomic<int> too_large{0};
@@ -89,29 +99,53 @@ class OutputTest : public testing::Test {
     return made_.at(0);
   }
 
-  void let_go() {
-    blobs_.held = false;
-    blobs_.held.notify_all();
+  JobPtr job_of(std::size_t end) const {
+    const MutexLock lock(mutex_);
+    return jobs_.at(end);
+  }
+  // How many have ended by being too large.
+  std::ptrdiff_t too_large() const {
+    const MutexLock lock(mutex_);
+    return std::count_if(made_.begin(), made_.end(), [](const auto& result) {
+      return !result && result.error().kind == OutputFault::Kind::kTooLarge;
+    });
   }
 
-  FakeStore blobs_;
+  void let_go() {
+    for (FakeStore* const blobs : {&blobs_, &wide_}) {
+      blobs->held = false;
+      blobs->held.notify_all();
+    }
+  }
+  Output& more(FakeStore& blobs, OutputPatience patience) {
+    return *more_.emplace_back(
+        std::make_unique<Output>(blobs, client_, decoder_, scheduler_, keep_, patience));
+  }
+
+  FakeStore blobs_, wide_{2};
   http::Client client_;
   InProcessDecoder decoder_;
   Scheduler scheduler_;
   mutable Mutex mutex_;
   std::vector<Result<OutputFile, OutputFault>> made_ GUARDED_BY(mutex_);
-  const Output::Made keep_ = [this](const JobPtr&, Result<OutputFile, OutputFault> result) {
+  std::vector<JobPtr> jobs_ GUARDED_BY(mutex_);  // Whose those are.
+  const Output::Made keep_ = [this](const JobPtr& job, Result<OutputFile, OutputFault> result) {
     const MutexLock lock(mutex_);
+    jobs_.push_back(job);
     made_.push_back(std::move(result));
   };
   Output output_{blobs_, client_, decoder_, scheduler_, keep_, {.pause = 500ms, .most = 600s}};
   Output impatient_{blobs_, client_, decoder_, scheduler_, keep_, {.pause = 1s, .most = 5s}};
+  std::vector<std::unique_ptr<Output>> more_;
 
   void TearDown() override {
     let_go();
     scheduler_.stop();
     output_.stop();
     impatient_.stop();
+    for (const auto& output : more_) {
+      output->stop();
+    }
   }
 };
 
@@ -235,6 +269,91 @@ TEST_F(OutputTest, AFileThatIsRefusedByItselfEndsBeforeItsDeadline) {
   EXPECT_EQ(first().error().kind, OutputFault::Kind::kTooLarge);
   EXPECT_EQ(first().error().why, "too large");
   EXPECT_FALSE(impatient_.store_is_down());
+}
+
+// It was offered with all others, each time.
+TEST_F(OutputTest, AFileThatIsRefusedByItselfIsLeftAloneForAWhile) {
+  blobs_.away = wide_.away = false;
+  blobs_.largest = wide_.largest = 1;
+  Output& patient = more(wide_, {.pause = 600s, .most = 600s});
+  Output& eager = more(blobs_, {.pause = 0ms, .most = 600s});
+  patient.make(job_with(), wav(0.5));
+  ASSERT_TRUE(eventually(60s, [&] { return wide_.too_large == 1; }));
+  wide_.largest = test::tone_wav(0.2).size();
+  for (std::size_t i = 1; i <= 3; ++i) {
+    patient.make(job_with(), wav(0.2));
+    ASSERT_TRUE(eventually(60s, [&] { return ended() == i; }));
+  }
+  // Both look at what they keep, as often.
+  eager.make(job_with(), wav(0.5));
+  EXPECT_TRUE(eventually(60s, [&] { return blobs_.too_large >= 6; }));
+  EXPECT_EQ(wide_.too_large, 1);
+  EXPECT_EQ(wide_.offered, 4);
+}
+
+TEST_F(OutputTest, FilesThatAreRefusedByThemselvesHaveABound) {
+  const std::size_t size = test::tone_wav(0.5).size();
+  blobs_.away = false;
+  blobs_.largest = test::tone_wav(0.2).size();
+  Output& bounded = more(blobs_, {.pause = 600s, .most = 600s, .bytes = size * 5 / 2});
+  const JobPtr oldest = job_with(), third = job_with();
+  const auto refused = [&](const JobPtr& job, int times) {
+    bounded.make(job, wav(0.5));
+    return eventually(60s, [&] { return blobs_.too_large == times; });
+  };
+  ASSERT_TRUE(refused(oldest, 1));
+  ASSERT_TRUE(refused(job_with(), 2));
+  bounded.make(job_with(), wav(0.2));  // Else three in a row would take the store down.
+  ASSERT_TRUE(eventually(60s, [&] { return ended() == 1; }));
+  EXPECT_TRUE(first());
+  ASSERT_TRUE(refused(third, 3));
+  ASSERT_TRUE(eventually(60s, [&] { return ended() == 2; })) << "it is kept as well";
+  EXPECT_EQ(job_of(1), third);
+  EXPECT_EQ(too_large(), 1);
+
+  // What ends makes room for another.
+  oldest->lose(false);
+  ASSERT_TRUE(eventually(60s, [&] { return ended() == 3; }));
+  ASSERT_TRUE(refused(job_with(), 4));
+  bounded.make(job_with(), wav(0.2));  // By its end the one before it would have ended, too.
+  ASSERT_TRUE(eventually(60s, [&] { return ended() == 4; }));
+  EXPECT_EQ(too_large(), 1);
+  EXPECT_FALSE(bounded.store_is_down());
+}
+
+// It did not count then, so what came meanwhile took its place, and it was the older one that
+// ended.
+TEST_F(OutputTest, AFileCountsInTheBoundAlsoWhileItIsOffered) {
+  const std::size_t size = test::tone_wav(0.6).size();
+  wide_.away = false;
+  wide_.largest = 1;
+  Output& bounded = more(wide_, {.pause = 0ms, .most = 600s, .bytes = size});
+  bounded.make(job_with(), wav(0.6));
+  ASSERT_TRUE(eventually(60s, [&] { return wide_.too_large >= 2; })) << "it is kept";
+  wide_.held_from = size;
+  wide_.held = true;
+  const int offered = wide_.offered;
+  ASSERT_TRUE(eventually(60s, [&] { return wide_.offered > offered; }));
+  const JobPtr newer = job_with();
+  bounded.make(newer, wav(0.5));
+  EXPECT_TRUE(eventually(60s, [&] { return ended() == 1; })) << "it took the other's place";
+  const int before = wide_.too_large;
+  let_go();
+  ASSERT_TRUE(eventually(60s, [&] { return wide_.too_large >= before + 2; }));
+  ASSERT_EQ(ended(), 1U) << "the older one was offered once more";
+  EXPECT_EQ(job_of(0), newer);
+  EXPECT_EQ(too_large(), 1);
+}
+
+// Each timeout between made it another one, of three that take the store down.
+TEST_F(OutputTest, OneFileThatIsRefusedByItselfNowAndThenIsOne) {
+  blobs_.away = false;
+  blobs_.largest = 1;
+  blobs_.alternates = true;
+  make(job_with());
+  ASSERT_TRUE(eventually(60s, [&] { return blobs_.too_large >= 3; }));
+  EXPECT_TRUE(eventually(60s, [&] { return !output_.store_is_down(); }));
+  EXPECT_EQ(ended(), 0U);
 }
 
 TEST_F(OutputTest, WhereItIsEachOneTheStoreIsDownForAWhile) {

@@ -22,8 +22,6 @@ prometheus::Gauge& kept =
 
 // So many files that are refused by themselves, and none that is taken, are no matter of one file.
 constexpr std::size_t kAloneMost = 3;
-// Of all of them together: more end at once.
-constexpr std::size_t kAloneBytesMax = std::size_t{64} << 20;
 
 // Silence and next to nothing come from what was asked for; the rest from who made it.
 Fault fault_of(PipelineFault::Kind kind) {
@@ -114,9 +112,10 @@ void Output::store(Ready ready) {
 
 void Output::put(std::vector<Ready> ready) {
   const std::size_t offered = ready.size();
-  std::erase_if(ready, [this](const Ready& one) {
+  std::erase_if(ready, [this](Ready& one) {
     const bool lost = one.job->is_lost();
     if (lost) {
+      leaves(one);
       end(one.job, OutputFault{.kind = OutputFault::Kind::kLost});
     }
     return lost;
@@ -136,6 +135,7 @@ void Output::put(std::vector<Ready> ready) {
   for (std::size_t i = 0; i < ready.size(); ++i) {
     if (keys[i]) {
       AG_CRASH_POINT("worker.stored");
+      leaves(ready[i]);
       const Rendered& rendered = ready[i].rendered;
       stored.emplace_back(
           ready[i].job,
@@ -157,16 +157,16 @@ void Output::put(std::vector<Ready> ready) {
   keep(std::move(refused), offered);
 }
 
-// Whether it is from now on that it is refused by itself.
+// Whether it is refused by itself for the first time: one file that is, and times out, and is again
+// would else be several of them.
 bool Output::note_refusal(Ready& ready, const PutFault& fault) {
-  const bool newly_alone = fault.of_this_blob && !ready.alone;
+  const bool newly_alone = fault.of_this_blob && !ready.first_alone;
   const bool news = ready.why.empty() || newly_alone;
   ready.why = fault.message;
+  ready.alone.reset();
   if (fault.of_this_blob) {
-    const auto now = Job::Clock::now();
-    ready.alone = Ready::Alone{.first = ready.alone ? ready.alone->first : now, .last = now};
-  } else {
-    ready.alone.reset();
+    ready.alone = Job::Clock::now();
+    ready.first_alone = ready.first_alone.value_or(*ready.alone);
   }
   if (news) {
     log::warn("audio could not be stored, it is kept",
@@ -207,7 +207,20 @@ bool Output::somebody_asks() const {
 
 // Refused by itself for long enough, and just now once more.
 bool Output::is_hopeless(const Ready& ready) const {
-  return ready.alone && ready.alone->last - ready.alone->first >= patience_.most;
+  return ready.alone && *ready.alone - *ready.first_alone >= patience_.most;
+}
+
+// Whether its bytes count among those of all that are refused by themselves.
+void Output::count_alone(Ready& ready, bool counts) {
+  const std::size_t bytes = counts ? ready.rendered.bytes.size() : 0;
+  alone_bytes_ -= std::exchange(ready.counted, bytes);
+  alone_bytes_ += bytes;
+}
+
+// It is kept no longer.
+void Output::leaves(Ready& ready) {
+  const MutexLock lock(mutex_);
+  count_alone(ready, false);
 }
 
 // `offered`: so many were with the writers until now, these among them.
@@ -216,17 +229,15 @@ void Output::keep(std::vector<Ready> refused, std::size_t offered) {
   {
     const MutexLock lock(mutex_);
     offered_ -= offered;
-    std::size_t alone = 0;  // Bytes.
-    for (const Ready& one : kept_) {
-      alone += one.alone ? one.rendered.bytes.size() : 0;
-    }
     for (Ready& one : refused) {
       if (auto fault = over(one)) {
+        count_alone(one, false);
         ended.emplace_back(one.job, std::move(*fault));
         continue;
       }
-      const std::size_t bytes = one.rendered.bytes.size();
-      if (one.alone && (is_hopeless(one) || alone + bytes > kAloneBytesMax)) {
+      count_alone(one, one.alone.has_value());
+      if (one.alone && (is_hopeless(one) || alone_bytes_ > patience_.bytes)) {
+        count_alone(one, false);
         ended.emplace_back(one.job,
                            OutputFault{.kind = OutputFault::Kind::kTooLarge,
                                        .what = "audio cannot be stored",
@@ -235,8 +246,7 @@ void Output::keep(std::vector<Ready> refused, std::size_t offered) {
       }
       // What waits for the store's return takes room from what providers send; what nobody may ever
       // take must not.
-      alone += one.alone ? bytes : 0;
-      one.job->audio_kept = one.alone ? nullptr : client_.keep(bytes);
+      one.job->audio_kept = one.alone ? nullptr : client_.keep(one.rendered.bytes.size());
       kept_.push_back(std::move(one));
     }
     kept.Set(static_cast<double>(kept_.size()));
@@ -264,8 +274,7 @@ void Output::offer_again() {
     const auto due = Job::Clock::now() - patience_.pause;
     std::deque<Ready> later;
     for (Ready& one : kept_) {
-      const bool asks =
-          down_ ? offered_ == 0 && next.empty() : !one.alone || one.alone->last <= due;
+      const bool asks = down_ ? offered_ == 0 && next.empty() : !one.alone || *one.alone <= due;
       if (asks) {
         next.push_back(std::move(one));
       } else {
@@ -297,6 +306,7 @@ void Output::end_what_is_over() {
     std::deque<Ready> rest;
     for (Ready& one : kept_) {
       if (auto fault = over(one)) {
+        count_alone(one, false);
         ended.emplace_back(one.job, std::move(*fault));
       } else {
         rest.push_back(std::move(one));

@@ -45,10 +45,12 @@ struct OutputFault {
   std::string why{};
 };
 
-// With a file that the store refuses by itself, as too large: it is offered again after `pause`,
-// and for so long. Somebody may be raising the limit.
+// With files that the store refuses by themselves, as too large: each is offered again after
+// `pause`, and for so long, as somebody may be raising the limit; and all of them together have so
+// many bytes, beyond which the newest ends at once.
 struct OutputPatience {
   std::chrono::milliseconds pause{10'000}, most{30'000};
+  std::size_t bytes = std::size_t{64} << 20;
 };
 
 class Output {
@@ -67,8 +69,9 @@ class Output {
   Output& operator=(const Output&) = delete;
 
   // Takes the audio that a provider made for `job`. Never blocks. Whoever made it is paid: as long
-  // as the blob store does not take the file it is kept, until the task's deadline; for half a
-  // minute, where it is this file that the store refuses.
+  // as the blob store does not take the file it is kept, until the task's deadline; where it is
+  // this file that the store refuses, until it is refused once more after half a minute, which
+  // takes longer while the store is down and each file is asked for in its turn.
   void make(const JobPtr& job, Audio audio);
 
   // The blob store took nothing when it was asked last: what is made now would only wait here. That
@@ -87,11 +90,11 @@ class Output {
     JobPtr job;
     Rendered rendered;
     std::string why{};  // The store did not take it when it was offered last. Empty: it never was.
-    // While it is by itself that it is refused: the first time, and the last.
-    struct Alone {
-      Job::Clock::time_point first, last;
-    };
-    std::optional<Alone> alone{};
+    // When it was first refused by itself, whatever it was refused for since.
+    std::optional<Job::Clock::time_point> first_alone{};
+    // When it was last, if that is how it was refused last.
+    std::optional<Job::Clock::time_point> alone{};
+    std::size_t counted = 0;  // Of its bytes, in alone_bytes_.
   };
 
   void shape(const JobPtr& job, Audio audio);
@@ -103,6 +106,8 @@ class Output {
   void offer_again();
   bool somebody_asks() const LOCKS_REQUIRED(mutex_);
   bool is_hopeless(const Ready& ready) const;
+  void count_alone(Ready& ready, bool counts) LOCKS_REQUIRED(mutex_);
+  void leaves(Ready& ready);
   static std::optional<OutputFault> over(const Ready& ready);
   void end(const JobPtr& job, Result<OutputFile, OutputFault> result);
   void end_ours(const JobPtr& job, const char* what, const std::string& why);
@@ -119,6 +124,8 @@ class Output {
   std::deque<Ready> kept_ GUARDED_BY(mutex_);
   std::size_t offered_ GUARDED_BY(mutex_) = 0;  // Files with the writers, or on their way there.
   std::size_t alone_ GUARDED_BY(mutex_) = 0;    // Files refused by themselves since one was taken.
+  // Of files that are refused by themselves, also while they are offered.
+  std::size_t alone_bytes_ GUARDED_BY(mutex_) = 0;
   bool down_ GUARDED_BY(mutex_) = false;
   bool offers_again_ GUARDED_BY(mutex_) = false;  // It is scheduled.
   int refusals_ GUARDED_BY(mutex_) = 0;           // In a row.
