@@ -263,19 +263,30 @@ void Output::keep(std::vector<Ready> refused, std::size_t offered) {
   }
 }
 
-// While the store is down one file asks for all, each in its turn: one alone may be what it does
-// not take.
 void Output::offer_again() {
-  end_what_is_over();
+  look_at_kept(true);
+}
+
+void Output::end_what_is_over() {
+  look_at_kept(false);
+}
+
+// Ends what is over, and offers what is due if it `offers`. While the store is down one file asks
+// for all, each in its turn: one alone may be what it does not take.
+void Output::look_at_kept(bool offers) {
+  std::vector<std::pair<JobPtr, OutputFault>> ended;
   std::vector<Ready> next;
   {
     const MutexLock lock(mutex_);
-    offers_again_ = false;
+    offers_again_ = offers_again_ && !offers;
     const auto due = Job::Clock::now() - patience_.pause;
     std::deque<Ready> later;
     for (Ready& one : kept_) {
       const bool asks = down_ ? offered_ == 0 && next.empty() : !one.alone || *one.alone <= due;
-      if (asks) {
+      if (auto fault = over(one)) {
+        count_alone(one, false);
+        ended.emplace_back(one.job, std::move(*fault));
+      } else if (offers && asks) {
         next.push_back(std::move(one));
       } else {
         later.push_back(std::move(one));
@@ -283,6 +294,9 @@ void Output::offer_again() {
     }
     kept_ = std::move(later);
     offered_ += next.size();
+  }
+  for (auto& [job, fault] : ended) {
+    end(job, std::move(fault));
   }
   std::vector<Ready> refused;
   for (Ready& one : next) {
@@ -297,27 +311,6 @@ void Output::offer_again() {
 bool Output::store_is_down() const {
   const MutexLock lock(mutex_);
   return down_;
-}
-
-void Output::end_what_is_over() {
-  std::vector<std::pair<JobPtr, OutputFault>> ended;
-  {
-    const MutexLock lock(mutex_);
-    std::deque<Ready> rest;
-    for (Ready& one : kept_) {
-      if (auto fault = over(one)) {
-        count_alone(one, false);
-        ended.emplace_back(one.job, std::move(*fault));
-      } else {
-        rest.push_back(std::move(one));
-      }
-    }
-    kept_ = std::move(rest);
-  }
-  for (auto& [job, fault] : ended) {
-    end(job, std::move(fault));
-  }
-  keep({});
 }
 
 // How it ends, if it is not to be kept any longer.

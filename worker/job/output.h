@@ -104,6 +104,7 @@ class Output {
   void note_answer(std::size_t stored, std::size_t newly_alone, std::span<const Ready> refused);
   void keep(std::vector<Ready> refused, std::size_t offered = 0);
   void offer_again();
+  void look_at_kept(bool offers);
   bool somebody_asks() const LOCKS_REQUIRED(mutex_);
   bool is_hopeless(const Ready& ready) const;
   void count_alone(Ready& ready, bool counts) LOCKS_REQUIRED(mutex_);
