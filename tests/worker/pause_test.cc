@@ -2,6 +2,7 @@
 #include "worker/job/pause.h"
 
 #include <atomic>
+#include <memory>
 
 #include <gtest/gtest.h>
 
@@ -47,6 +48,16 @@ TEST_F(PauseTest, OfAJobThatWasGivenBackBeforeEndsAtOnce) {
   job->give_back();
   begin(job, 1h);
   EXPECT_TRUE(test::eventually(30s, [&] { return ended_ == 1; }));
+}
+
+TEST_F(PauseTest, KeepsNoJobWhenTheSchedulerHasStopped) {
+  JobPtr job = idle_job();
+  begin(job, 1h);
+  const std::weak_ptr<Job> left = job;
+  job.reset();
+  EXPECT_FALSE(left.expired()) << "it is to go on";
+  scheduler_.stop();
+  EXPECT_TRUE(left.expired());
 }
 
 }  // namespace

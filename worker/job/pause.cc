@@ -6,13 +6,12 @@
 namespace audiogen::worker {
 namespace {
 
-// What a job ends when it ends its calls.
-class Pause final : public ProviderCall, public std::enable_shared_from_this<Pause> {
+// Held by the scheduler alone, as it holds the job.
+class Pause final : public std::enable_shared_from_this<Pause> {
  public:
   Pause(Scheduler& scheduler, std::function<void()> then)
       : scheduler_(scheduler), then_(std::move(then)) {}
 
-  void cancel() override { end_after(std::chrono::milliseconds(0)); }
   void end_after(std::chrono::milliseconds length) {
     scheduler_.after(length, [self = shared_from_this()] {
       if (const auto then = std::exchange(self->then_, nullptr)) {
@@ -26,6 +25,22 @@ class Pause final : public ProviderCall, public std::enable_shared_from_this<Pau
   std::function<void()> then_;  // Of the scheduler's thread.
 };
 
+// What a job ends when it ends its calls. Each would keep the other for ever where the scheduler
+// stops first.
+class PauseOfJob final : public ProviderCall {
+ public:
+  explicit PauseOfJob(std::weak_ptr<Pause> pause) : pause_(std::move(pause)) {}
+
+  void cancel() override {
+    if (const auto pause = pause_.lock()) {
+      pause->end_after(std::chrono::milliseconds(0));
+    }
+  }
+
+ private:
+  const std::weak_ptr<Pause> pause_;
+};
+
 }  // namespace
 
 void pause(Scheduler& scheduler,
@@ -33,12 +48,12 @@ void pause(Scheduler& scheduler,
            std::chrono::milliseconds length,
            std::function<void()> then) {
   const auto step = job->begin_step();
-  const auto waiting = std::make_shared<Pause>(scheduler, [job, step, then = std::move(then)] {
+  const auto begun = std::make_shared<Pause>(scheduler, [job, step, then = std::move(then)] {
     job->answered(step, true);
     then();
   });
-  waiting->end_after(length);
-  job->hold(step, waiting);
+  begun->end_after(length);
+  job->hold(step, std::make_shared<PauseOfJob>(begun));
 }
 
 }  // namespace audiogen::worker
