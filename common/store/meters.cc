@@ -14,7 +14,7 @@ constexpr std::array<std::string_view, 8> kFaults = {"conflict",
                                                      "unavailable",
                                                      "unknown_outcome",
                                                      "unexpected"};
-constexpr std::array<std::string_view, 3> kRetries = {"conflict", "stale", "undecided"};
+constexpr std::array<std::string_view, 4> kRetries = {"conflict", "stale", "undecided", "ended"};
 constexpr std::array<std::string_view, 3> kMoves = {"reserved", "charged", "returned"};
 enum Move : std::uint8_t { kReserved, kCharged, kReturned };
 
@@ -73,9 +73,9 @@ prometheus::Counter& errors(DbFault fault) {
 prometheus::Counter& retries(Retry retry) {
   static const Counters all(
       "store_retries_total",
-      "Transactions run again after a deadlock (conflict) or to find out what "
-      "became of them (undecided), statements sent again on a new connection "
-      "(stale)",
+      "Transactions run again after a deadlock (conflict), after the server ended "
+      "one of their statements (ended) or to find out what became of them "
+      "(undecided), statements sent again on a new connection (stale)",
       "kind",
       kRetries);
   return all.at(retry);

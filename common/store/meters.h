@@ -25,6 +25,7 @@ enum class Retry : std::uint8_t {
   kConflict,   // A transaction, after a deadlock.
   kStale,      // A statement, on a new connection, when the one before had died while it was idle.
   kUndecided,  // A transaction whose COMMIT was not answered: to find out what became of it.
+  kEnded,      // A transaction of whose statements the server ended one, as it was told to.
 };
 prometheus::Counter& retries(Retry retry);
 

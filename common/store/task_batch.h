@@ -105,7 +105,7 @@ class BatchRun {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // Nullopt: all of `some` have their results.
+  // Nullopt: all of `some` have their results. What the server ended is run once more.
   std::optional<DbError> run_once(std::span<const Command> some) {
     Entries entries;
     const auto begin = [&] {
@@ -114,23 +114,31 @@ class BatchRun {
         entries.push_back({&command, failed_});
       }
     };
-    try {
-      session_.transact(
-          [&] {
-            begin();
-            body_(entries, false);
-          },
-          what_);
-    } catch (const DbError& e) {
-      log_fault_(e, some.size());
-      if (e.fault() != DbFault::kUnknownOutcome) {
+    for (bool again = false;; again = true) {
+      try {
+        session_.transact(
+            [&] {
+              begin();
+              body_(entries, false);
+            },
+            what_);
+      } catch (const DbError& e) {
+        log_fault_(e, some.size());
+        if (e.fault() == DbFault::kUnknownOutcome) {
+          resolve(std::move(entries));
+          return std::nullopt;
+        }
+        // Whoever ended one statement, an operator or a limit, ended it for all of `some`, and what
+        // the transaction had done is rolled back.
+        if (e.fault() == DbFault::kTimeout && !again) {
+          meters::retries(meters::Retry::kEnded).Increment();
+          continue;
+        }
         return e;
       }
-      resolve(std::move(entries));
+      take(entries);
       return std::nullopt;
     }
-    take(entries);
-    return std::nullopt;
   }
 
   // The reply to COMMIT was lost. The body finds out under its locks what was committed; locks that

@@ -669,6 +669,42 @@ TEST_F(FaultTest, AFaultOfOneCommandIsItsOwn) {
   db_.execute(Sql("UPDATE balances SET seq=1 WHERE user_id=") << commands[1].user);
 }
 
+// Another session ends the one statement in which a batch of eight creations is, as an operator
+// does with one that he takes for stuck: a trigger holds it where it waits for a lock of his.
+TEST_F(FaultTest, AStatementThatTheServerEndsIsRunOnceMore) {
+  auto& again = meters::retries(meters::Retry::kEnded);
+  const double before = again.Value();
+  std::vector<CreateCommand> commands;
+  for (int i = 0; i < 8; ++i) {
+    commands.push_back(create_command(db_.add_user(credits(150))));
+  }
+  db_.execute(Sql("CREATE TRIGGER wait BEFORE INSERT ON tasks FOR EACH ROW BEGIN IF NEW.user_id=")
+              << commands[4].user << " THEN DO GET_LOCK(DATABASE(), 4); END IF; END");
+  ASSERT_EQ(db_.number(Sql("SELECT GET_LOCK(DATABASE(), 0)")), 1);
+  std::optional<Batch<CreateOutcome>> outcomes;
+  std::thread batch([&] { outcomes = store_.create(commands); });
+  const Sql waiting(
+      "SELECT COALESCE(MAX(id), 0) FROM information_schema.processlist "
+      "WHERE state='User lock' AND db=DATABASE()");
+  std::int64_t connection = 0;
+  const auto until = Clock::now() + 10s;
+  while (connection == 0 && Clock::now() < until) {
+    connection = db_.number(waiting);
+  }
+  if (connection != 0) {
+    db_.execute(Sql("KILL QUERY ") << connection);
+  }
+  db_.execute(Sql("DO RELEASE_LOCK(DATABASE())"));
+  batch.join();
+  ASSERT_NE(connection, 0) << "the batch never came to the trigger";
+  for (const CreateOutcome& outcome : must(std::move(*outcomes))) {
+    EXPECT_EQ(outcome.kind, CreateOutcome::Kind::kCreated);
+  }
+  EXPECT_EQ(tasks(), 8) << "each once";
+  EXPECT_EQ(again.Value() - before, 1);
+  db_.execute(Sql("DROP TRIGGER wait"));
+}
+
 // An error nobody has thought of says nothing about any row: no job is dropped for it, no hint
 // acknowledged, no command called failed.
 TEST_F(FaultTest, AnUnexpectedErrorIsTriedAgain) {
