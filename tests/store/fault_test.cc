@@ -2,11 +2,15 @@
 // silent; and the traps of the connector (common/store/README.md).
 #include <algorithm>
 #include <atomic>
+#include <fstream>
+#include <regex>
 #include <set>
+#include <sstream>
 #include <thread>
 
 #include "common/store/meters.h"
 #include "tests/store/task_fixture.h"
+#include "tests/support/places.h"
 #include "tests/support/tcp_proxy.h"
 #include "tests/support/wait.h"
 
@@ -298,6 +302,28 @@ TEST_F(SessionTest, AFrozenClientLosesItsLocks) {
   EXPECT_EQ(n(1), 10);
   EXPECT_EQ(fault_of([&] { frozen.execute(Sql("SELECT_NOTHING")); }), DbFault::kUnexpected)
       << "it goes on with a new connection";
+}
+
+// README.md gives operators a line for sessions of their own, one for each kind of server.
+TEST_F(SessionTest, TheLimitForAnOperatorsOwnSessionIsUnderstood) {
+  std::ostringstream readme;
+  readme << std::ifstream(test::source_path("README.md")).rdbuf();
+  const std::string text = readme.str();
+  const auto begin = text.find(db_.is_mariadb() ? "SET SESSION idle_transaction_timeout="
+                                                : "SET SESSION wait_timeout=");
+  ASSERT_NE(begin, std::string::npos);
+  const std::string line = text.substr(begin, text.find(';', begin) - begin);
+  session_.execute(Sql::trusted(line));
+  const std::regex setting(R"((\w+)=(\d+))");
+  int settings = 0;
+  for (std::sregex_iterator it(line.begin(), line.end(), setting), end; it != end; ++it) {
+    Rows rows =
+        session_.query(Sql::trusted("SELECT CAST(@@SESSION." + (*it)[1].str() + " AS SIGNED)"));
+    ASSERT_TRUE(rows.next());
+    EXPECT_EQ(rows.i64(1), std::stoll((*it)[2].str())) << (*it)[1].str();
+    ++settings;
+  }
+  EXPECT_EQ(settings, 3) << line;
 }
 
 // What it keeps on the server may last between its transactions; in them it has no more time than
