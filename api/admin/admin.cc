@@ -28,6 +28,7 @@
 #include "common/domain/api_key.h"
 #include "common/domain/sign_in.h"
 #include "common/domain/voices.h"
+#include "common/http/egress.h"
 #include "common/store/audit.h"
 #include "common/store/audit_record.h"
 
@@ -394,24 +395,25 @@ constexpr std::string_view kPreviewUser = "voice-previews@audio.invalid";
 // A run that was interrupted leaves its key behind.
 constexpr auto kPreviewKeyLife = std::chrono::hours(1);
 
-// The account of previews, with credits for so many at a time.
-Result<UserId, store::Fault> preview_account(Doors& doors, std::size_t count) {
-  auto user = doors.accounts.resolve(kPreviewUser);
+// The account of previews, with credits for so many at a time. By doors without a note: what came
+// of the whole is noted at its end.
+Result<UserId, store::Fault> preview_account(store::Accounts& accounts, std::size_t count) {
+  auto user = accounts.resolve(kPreviewUser);
   if (!user) {
-    const auto created = doors.accounts.create(kPreviewUser, Plan::kPaid);
+    const auto created = accounts.create(kPreviewUser, Plan::kPaid);
     if (!created) {
       return created.error();
     }
     user = created->id;
   }
-  const auto found = doors.accounts.find(*user);
+  const auto found = accounts.find(*user);
   if (!found) {
     return found.error();
   }
   const Units missing =
       Units{kHoldAmount.value * static_cast<std::int64_t>(count)} - found->balance.available;
   if (missing > Units{}) {
-    const auto granted = doors.accounts.grant(
+    const auto granted = accounts.grant(
         *user, missing, GrantKind::kAdjustment, "voice-previews-" + random_base32(26));
     if (!granted) {
       return granted.error();
@@ -421,20 +423,22 @@ Result<UserId, store::Fault> preview_account(Doors& doors, std::size_t count) {
 }
 
 // A key of that account that does not last, instead of those that earlier runs may have left.
-Result<store::KeyInfo, store::Fault> preview_key(Doors& doors, UserId user, const NewApiKey& key) {
+Result<store::KeyInfo, store::Fault> preview_key(store::Keys& keys,
+                                                 UserId user,
+                                                 const NewApiKey& key) {
   const Instant now = std::chrono::floor<Instant::duration>(std::chrono::system_clock::now());
-  const auto before = doors.keys.list(user);
+  const auto before = keys.list(user);
   if (!before) {
     return before.error();
   }
   for (const store::KeyInfo& old : *before) {
     if (!old.deleted_at && old.expires_at && *old.expires_at <= now) {
-      if (const auto removed = doors.keys.remove(old.id); !removed) {
+      if (const auto removed = keys.remove(old.id); !removed) {
         return removed.error();
       }
     }
   }
-  return doors.keys.add(
+  return keys.add(
       user,
       {.name = "voices render", .scopes = kUsualScopes, .expires_at = now + kPreviewKeyLife},
       key);
@@ -449,9 +453,15 @@ Reply voices_render(Doors& doors, const Options& o) {
       return Failure{read->error().message};
     }
   }
+  const auto out = load_outgoing();
+  if (!out) {
+    return Failure{out.error().message};
+  }
   if (folder->empty()) {
     return Failure{"VOICE_PREVIEWS_DIR is not set; it names the folder that previews are kept in"};
   }
+  http::set_egress(
+      {.user_agent = http::user_agent(out->contact), .proxy = out->proxy, .direct = out->direct});
   const VoicePreviews previews(*folder);
   const std::vector<bool> there = previews.which();
   std::vector<std::string_view> wanted;
@@ -462,12 +472,14 @@ Reply voices_render(Doors& doors, const Options& o) {
   }
   std::vector<PreviewMade> made;
   if (!wanted.empty()) {
-    const auto user = preview_account(doors, wanted.size());
+    store::Accounts accounts(doors.session, nullptr);
+    store::Keys keys(doors.session, nullptr);
+    const auto user = preview_account(accounts, wanted.size());
     if (!user) {
       return failure(user.error());
     }
     const NewApiKey key = make_api_key(*brand);
-    const auto stored = preview_key(doors, *user, key);
+    const auto stored = preview_key(keys, *user, key);
     if (!stored) {
       return failure(stored.error());
     }
@@ -477,19 +489,28 @@ Reply voices_render(Doors& doors, const Options& o) {
                           .model = *brand + "-audio-1.0"},
                          previews,
                          wanted);
-    if (const auto removed = doors.keys.remove(stored->id); !removed) {
+    if (const auto removed = keys.remove(stored->id); !removed) {
       return failure(removed.error());
     }
   }
   const auto kept = std::count_if(
       made.begin(), made.end(), [](const PreviewMade& one) { return one.why_not.empty(); });
+  const bool ok = kept == static_cast<std::ptrdiff_t>(made.size());
+  if (!made.empty()) {
+    const auto noted = doors.operators.note_result(
+        ok ? store::ActionResult::kDone : store::ActionResult::kFailed,
+        "kept " + std::to_string(kept) + " of " + std::to_string(made.size()));
+    if (!noted) {
+      return failure(noted.error());
+    }
+  }
   Json json;
   json.member("rendered", kept).objects("voices", made, [&](const PreviewMade& one) {
     json.member("id", one.voice).member("result", one.why_not.empty() ? "kept" : one.why_not);
   });
   return Answer{.json = json.finish(),
                 .note = made.empty() ? "Every voice has one; --again renders them anew." : "",
-                .ok = kept == static_cast<std::ptrdiff_t>(made.size())};
+                .ok = ok};
 }
 
 Reply audit(Doors& doors, const Options& o) {
@@ -577,7 +598,7 @@ class CommandLine {
     app_.footer(
         "Needs DATABASE_URL in the environment; key create and key rotate use BRAND, queue\n"
         "and dead AMQP_URL, user login-link and user invite PUBLIC_URL, voices render BRAND,\n"
-        "PUBLIC_URL and VOICE_PREVIEWS_DIR.\n"
+        "PUBLIC_URL, VOICE_PREVIEWS_DIR, EGRESS_PROXY, EGRESS_DIRECT and CONTACT.\n"
         "--user takes an email address or a user id. Each command has --help and --json; those "
         "that\n"
         "change something are recorded (actions) with --as NAME and --reason TEXT.");

@@ -704,6 +704,19 @@ void read_oidc(Reader& in, Config& c) {
   c.oidc = given;
 }
 
+Outgoing read_outgoing(Reader& in) {
+  Outgoing out;
+  out.contact = in.parsed<std::string>(
+      "CONTACT", to_contact, "a mail or web address: up to 200 visible characters, no parentheses");
+  out.proxy = in.parsed<std::string>(
+      "EGRESS_PROXY",
+      to_proxy,
+      "http://[user:pass@]host:port or https://…, with a port from 1 to 65535 and without a path");
+  out.direct = in.parsed<std::string>(
+      "EGRESS_DIRECT", to_header_text, "hosts and networks, separated by commas, without spaces");
+  return out;
+}
+
 // What `read` finds, or the first error.
 template <class T>
 Result<T> load_alone(T (*read)(Reader&)) {
@@ -733,6 +746,10 @@ Result<std::string> load_public_url() {
 }
 Result<std::string> load_voice_previews_dir() {
   return load_alone<std::string>([](Reader& in) { return in.text("VOICE_PREVIEWS_DIR"); });
+}
+
+Result<Outgoing> load_outgoing() {
+  return load_alone(read_outgoing);
 }
 
 Result<Config, std::vector<std::string>> load_config(Program program) {
@@ -837,14 +854,10 @@ Result<Config, std::vector<std::string>> load_config(Program program) {
         parse_networks,
         "addresses and networks, separated by commas, with nothing behind the prefix");
   }
-  c.contact = in.parsed<std::string>(
-      "CONTACT", to_contact, "a mail or web address: up to 200 visible characters, no parentheses");
-  c.egress_proxy = in.parsed<std::string>(
-      "EGRESS_PROXY",
-      to_proxy,
-      "http://[user:pass@]host:port or https://…, with a port from 1 to 65535 and without a path");
-  c.egress_direct = in.parsed<std::string>(
-      "EGRESS_DIRECT", to_header_text, "hosts and networks, separated by commas, without spaces");
+  Outgoing out = read_outgoing(in);
+  c.contact = std::move(out.contact);
+  c.egress_proxy = std::move(out.proxy);
+  c.egress_direct = std::move(out.direct);
   c.log_level = in.choice("LOG_LEVEL", {"debug", "info", "warn", "error"});
   c.log_format = in.choice("LOG_FORMAT", {"json", "text"});
   if (program == Program::kApi) {

@@ -130,6 +130,11 @@ struct Config {
 
 enum class Program { kApi, kWorker };
 
+// How calls over HTTP go out, as members of Config have it.
+struct Outgoing {
+  std::string contact, proxy, direct;
+};
+
 // Reads the process environment. On failure: one line per bad variable, naming it and the rule.
 // Call before threads start (it reads the environment).
 Result<Config, std::vector<std::string>> load_config(Program program);
@@ -140,6 +145,7 @@ Result<DatabaseUrl> load_database_url();
 Result<AmqpUrl> load_amqp_url();
 Result<std::string> load_public_url();
 Result<std::string> load_voice_previews_dir();  // "" when it is not set.
+Result<Outgoing> load_outgoing();
 
 // One line per variable: name, default, meaning. For --help.
 std::string config_help(Program program);

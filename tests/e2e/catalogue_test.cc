@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/connect_proxy.h"
 #include "tests/support/stack.h"
 #include "tests/support/wait.h"
 
@@ -195,7 +196,9 @@ TEST_F(Previews, AreRenderedOnceAndServed) {
   }
   const auto user = stack.admin({"user", "show", "--user", "voice-previews@audio.invalid"});
   EXPECT_EQ(user["reserved_credits"].GetDouble(), 0);
-  EXPECT_STREQ(stack.admin({"actions"})["actions"][0]["action"].GetString(), "voices render");
+  const auto record = stack.admin({"actions"});
+  EXPECT_STREQ(record["actions"][0]["action"].GetString(), "voices render");
+  EXPECT_STREQ(record["actions"][0]["result"].GetString(), "ok");
   EXPECT_TRUE(stack.admin({"audit"})["ok"].GetBool());
   stack.database().expect_invariants();
 }
@@ -234,12 +237,35 @@ TEST_F(Previews, ThatCannotBeMadeAreTold) {
   EXPECT_NE(output.out.find(R"("rendered":0)"), std::string::npos) << output.out;
   EXPECT_NE(output.out.find("not reached (--url)"), std::string::npos) << output.out;
   EXPECT_FALSE(std::filesystem::exists(file("aria")));
+  // One line of the record, which says what came of it.
+  const auto record = stack.admin({"actions", "--limit", "2"});
+  const unsigned all = http("GET", stack.base() + "/voices").json()["data"].Size();
+  ASSERT_EQ(record["actions"].Size(), 1U);
+  EXPECT_STREQ(record["actions"][0]["action"].GetString(), "voices render");
+  EXPECT_STREQ(record["actions"][0]["result"].GetString(), "failed");
+  EXPECT_EQ(record["actions"][0]["message"].GetString(), "kept 0 of " + std::to_string(all));
 
   Stack elsewhere(without_worker());
   const Output unset = elsewhere.admin_raw({"voices", "render"});
   EXPECT_EQ(unset.code, 1);
   EXPECT_NE(unset.out.find("VOICE_PREVIEWS_DIR"), std::string::npos) << unset.out;
   EXPECT_EQ(listed(elsewhere), 0U);
+}
+
+// As every call of the programs does.
+TEST_F(Previews, AreAskedForByTheProxyThatCallsGoOutBy) {
+  const ConnectProxy proxy;
+  Stack::Options out = options();
+  out.workers = 0;
+  out.environment["EGRESS_PROXY"] = proxy.url();
+  out.environment["CONTACT"] = "ops@example.com";
+  Stack stack(out);
+  const Output output = stack.admin_raw({"voices", "render", "--url", "http://service.invalid"});
+  EXPECT_EQ(output.code, 1) << "the proxy was never there";
+  const std::vector<std::string> heads = proxy.heads();
+  ASSERT_FALSE(heads.empty()) << output.out;
+  EXPECT_NE(heads.front().find("service.invalid"), std::string::npos) << heads.front();
+  EXPECT_NE(heads.back().find("(+ops@example.com)"), std::string::npos) << heads.back();
 }
 
 }  // namespace
