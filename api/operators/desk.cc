@@ -78,7 +78,7 @@ void OpsDesk::history(const http::Exchange& exchange) {
   ask(exchange, [range = *found](Doors& doors) {
     const auto now = std::chrono::steady_clock::now();
     auto& drawn = doors.drawn[std::string(range.name)];
-    if (drawn.json.empty() || now - drawn.at > kDrawnKept) {
+    if (!drawn.at || now - *drawn.at > kDrawnKept) {
       const auto points = doors.minutes.history(range.range, range.step);
       if (!points) {
         return database_away();

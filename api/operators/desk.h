@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "api/server/store_pool.h"
@@ -37,7 +38,7 @@ class OpsDesk {
     // Answers of history(), which change once a minute.
     struct Drawn {
       std::string json;
-      std::chrono::steady_clock::time_point at;
+      std::optional<std::chrono::steady_clock::time_point> at;  // Nullopt: never.
     };
     std::map<std::string, Drawn, std::less<>> drawn;
   };

@@ -105,6 +105,25 @@ rule_banned() {
   # asked for: whoever makes one and leaves it out is told by the compiler (-Wmissing-field-initializers).
   search 'say "never" with std::optional, and give any other time its value' \
     "(\brep|\batomic<[^<>]*\b(rep|time_point|TimePoint)>) +$name *(= *)?(0 *;|\{ *0? *\})|\brep +$name;" "${sources[@]}"
+  # Nor is the compiler of any help where the operator [] of a map makes one, out of nothing. The map's own source says
+  # whether it is asked so: the header that declares it, or the .cc beside it.
+  while read -r line; do
+    report "$line, made by [] of a map: say \"never\" with std::optional, and give any other time its value"
+  done < <(perl -0777 -ne '
+    s@//.*@@g;
+    my ($text, $maps, $uses, $file) = ($_, $_, $_, $ARGV);
+    if ($file =~ s/\.h$//) {
+      if (open my $source, "<", "$file.cc") { $uses .= <$source> }
+    }
+    while ($text =~ /\bstruct (\w+) (?=(\{(?:[^{}]|(?2))*\}))/g) {
+      my ($name, $members) = ($1, $2);
+      next unless $members =~ /[{;]\s*(?:\w+::)*(?:time_point|TimePoint|Time) +(\w+)(?:, \w+)*;/;
+      my $member = $1;
+      while ($maps =~ /\bmap<[^;]*\b\Q$name\E\b[^;]*> *(\w+)/g) {
+        my $map = $1;
+        print "$ARGV: $name: $member\n" if $uses =~ /\b$map\[/;
+      }
+    }' "${sources[@]}")
   # Only tests/support may sleep, between the looks of a wait that has a deadline; and benchmarks.
   search 'wait for the event, with a deadline' \
     '(^|[^_[:alnum:]])(sleep_for|sleep_until|usleep|nanosleep|sleep) *\(' \

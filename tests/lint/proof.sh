@@ -91,6 +91,8 @@ refuses banned api/b.cc 'say "never"' <<<'struct A { Clock::rep asked_at = 0; };
 refuses banned api/b.cc 'say "never"' <<<'struct A { std::chrono::steady_clock::rep asked_at; };'
 refuses banned api/b.cc 'say "never"' <<<'bool f(Instant at) { return at == Instant{}; }'
 refuses banned api/b.cc 'say "never"' <<<'bool f(Clock::time_point at) { return at == Clock::time_point(); }'
+refuses banned api/b.cc 'say "never"' <<<'struct A { struct B { int json; Clock::time_point at; }; std::map<int, B, std::less<>> drawn; };
+int f(A& a) { return a.drawn[1].json; }'
 refuses banned schema/0001.sql 'finish it' <<<"-- $(printf TO)DO: an index"
 [[ $(clang-format --version) != *' version 14.'* ]] ||
   refuses format api/b.cc 'clang-format' <<<'int  f( ){return 0;}'
