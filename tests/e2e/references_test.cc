@@ -207,6 +207,19 @@ TEST(References, TheirQueriesAreNeverLogged) {
   }
 }
 
+// An address that the world can reach, but not from a machine of an operator who says so. Whoever
+// asked for it all the same would say that it did not answer, or what it said.
+TEST(References, WhatTheOperatorDeniesIsNotPublic) {
+  Stack::Options options;
+  options.environment["URL_DENY"] = "8.8.8.0/24";
+  Stack stack(options);
+  const Account ann = stack.account(1000);
+  const Reply done =
+      stack.wait_final(ann, stack.create(ann, body_with(sounds({"http://8.8.8.8/a"}))).text("id"));
+  EXPECT_EQ(done.text("error.code"), "reference_unavailable") << done.body;
+  EXPECT_THAT(stack.worker(0).log(), HasSubstr("the address is not public"));
+}
+
 TEST(References, RedirectsAndPassingTroubleAreFollowed) {
   const ProviderDouble files(shelf);
   Stack stack(any_address());

@@ -624,6 +624,7 @@ TEST_F(HttpServer, EndsSlowRequestsInTime) {
 }
 
 TEST_F(HttpServer, EndsIdleConnectionsSilently) {
+  EXPECT_EQ(ServerOptions().first_byte_timeout, 5s) << "what nobody sets for the public port";
   serve({.first_byte_timeout = 400ms, .keep_alive_timeout = 400ms});
   RawConnection fresh = connect();
   RawConnection used = connect();
