@@ -14,6 +14,7 @@
 
 #include "common/base/process.h"
 #include "common/domain/api_key.h"
+#include "tests/support/log_lines.h"
 #include "tests/support/raw_http.h"
 #include "tests/support/stack.h"
 
@@ -407,9 +408,16 @@ TEST(Connections, FewDescriptorsAreEnough) {
            300;
   }));
   EXPECT_EQ(metric(stack, "http_connections_dropped_total", "no_descriptor"), 0);
+  // The lines tell of hundreds, one a second.
+  std::vector<Instant> lines;
   EXPECT_TRUE(eventually(std::chrono::seconds(10), [&] {
-    return stack.api().log().find("connections dropped") != std::string::npos;
+    lines =
+        lines_about(stack.api().log(), "connections dropped", [](const rapidjson::Document& line) {
+          EXPECT_STREQ(line["server"].GetString(), "public");
+        });
+    return !lines.empty();
   }));
+  expect_a_second_apart(lines);
 }
 
 // A shell's soft limit is no bound: the programs raise it as far as they may.

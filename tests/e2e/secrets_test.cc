@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "common/base/time.h"
+#include "tests/support/log_lines.h"
 #include "tests/support/places.h"
 #include "tests/support/stack.h"
 
@@ -123,30 +124,15 @@ struct Refusals {
 
 Refusals refusals(const std::string& log) {
   Refusals out;
-  std::istringstream lines(log);
-  for (std::string line; std::getline(lines, line);) {
-    rapidjson::Document document;
-    document.Parse(line.c_str());
-    if (!document.IsObject() || !document.HasMember("event") ||
-        std::string_view(document["event"].GetString()) != "requests refused") {
-      continue;
-    }
-    EXPECT_STREQ(document["example_address"].GetString(), "127.0.0.1");
+  out.at = lines_about(log, "requests refused", [&](const rapidjson::Document& line) {
+    EXPECT_STREQ(line["example_address"].GetString(), "127.0.0.1");
     for (const char* kind :
          {"unauthorized", "forbidden", "too_many_requests", "range_refused", "operator_token"}) {
-      if (document.HasMember(kind) && document[kind].GetUint64() > 0) {
-        out.sums[kind] += document[kind].GetUint64();
+      if (line.HasMember(kind) && line[kind].GetUint64() > 0) {
+        out.sums[kind] += line[kind].GetUint64();
       }
     }
-    std::string time = document["time"].GetString();
-    time.at(time.find('T')) = ' ';
-    time.pop_back();  // Z
-    const auto at = parse_db_time(time);
-    EXPECT_TRUE(at.has_value()) << time;
-    if (at) {
-      out.at.push_back(*at);
-    }
-  }
+  });
   return out;
 }
 
@@ -188,9 +174,7 @@ TEST(SecurityEvents, AreCountedAndSummedUpInTheLog) {
     return refusals(stack.api().log()).sums == expected;
   })) << stack.api().log();
   const Refusals lines = refusals(stack.api().log());
-  for (std::size_t i = 1; i < lines.at.size(); ++i) {
-    EXPECT_GE(lines.at[i] - lines.at[i - 1], std::chrono::milliseconds(990));
-  }
+  expect_a_second_apart(lines.at);
   EXPECT_LT(lines.at.size(), 30U) << "one line each";
   EXPECT_THAT(stack.api().log(), Not(HasSubstr(secret)));
 }
@@ -214,9 +198,7 @@ TEST(SecurityEvents, WrongTokensOfOperatorsAreSuch) {
     return refusals(stack.api().log()).sums == expected;
   })) << stack.api().log();
   const Refusals lines = refusals(stack.api().log());
-  for (std::size_t i = 1; i < lines.at.size(); ++i) {
-    EXPECT_GE(lines.at[i] - lines.at[i - 1], std::chrono::milliseconds(990));
-  }
+  expect_a_second_apart(lines.at);
   EXPECT_THAT(stack.api().log(), Not(HasSubstr("wrong or missing"))) << "no line each";
 }
 
