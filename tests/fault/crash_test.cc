@@ -150,6 +150,30 @@ TEST(Zombie, AFrozenWorkerComesBackAndChargesNothing) {
   stack.database().expect_invariants();
 }
 
+// A worker that stands still between two statements of a settlement holds its user's rows, which
+// the server takes from it after a second, and nobody else's.
+TEST(Frozen, InsideATransactionKeepsItsRowsForSeconds) {
+  Stack::Options options;
+  options.workers = 0;
+  Stack stack(options);
+  const Account ann = stack.account(1000), ben = stack.account(1000);
+  const std::size_t frozen = stack.start_worker({{"CRASH_POINT", "settle.locked:1:stop"}});
+  const std::string id = stack.create(ann, Stack::body()).text("id");
+  const pid_t process = stack.worker(frozen).pid();
+  ASSERT_TRUE(eventually(std::chrono::seconds(60), [&] { return all_threads_stopped(process); }))
+      << "the crash point was never passed";
+  EXPECT_EQ(stack.create(ben, Stack::body()).status, 202) << "at the first try";
+  EXPECT_TRUE(eventually(std::chrono::seconds(20),
+                         [&] { return stack.create(ann, Stack::body()).status == 202; }));
+  EXPECT_TRUE(all_threads_stopped(process)) << "all this time";
+  stack.worker(frozen).signal(SIGCONT);
+  EXPECT_EQ(stack.wait_final(ann, id).text("status"), "succeeded");
+  EXPECT_TRUE(eventually(std::chrono::seconds(60), [&] {
+    return count(stack, store::Sql("SELECT COUNT(*) FROM tasks WHERE state<3")) == 0;
+  }));
+  stack.database().expect_invariants();
+}
+
 // It says so: else its last word would keep the hints of all other processes from counting.
 TEST(CleanStop, AnApiProcessThatEndedCountsNoMore) {
   Stack stack;
