@@ -43,13 +43,14 @@ std::string read_file(const std::string& name) {
   return out.str();
 }
 
-// nginx, with `front` (plain or tls) as the other half of its configuration.
+// nginx, with `front` (plain or tls) as the other half of its configuration, and `more` behind it.
 class Nginx {
  public:
   Nginx(const std::string& folder,
         const std::string& front,
         std::uint16_t api_1,
-        std::uint16_t api_2)
+        std::uint16_t api_2,
+        const std::string& more)
       : folder_(folder + "/nginx-" + front), port_(free_port()), alive_port_(free_port()) {
     std::filesystem::create_directories(folder_);
     std::string main = read_file(".deploy/nginx/nginx.conf");
@@ -63,7 +64,7 @@ class Nginx {
       replace_all(listen, "/run/secrets/", folder + "/");
     }
     std::ofstream(folder_ + "/nginx.conf") << main;
-    std::ofstream(folder_ + "/front.conf") << listen;
+    std::ofstream(folder_ + "/front.conf") << listen << more;
     // A master would leave its workers behind when it is killed.
     process_ =
         std::make_unique<Process>(std::vector<std::string>{"/usr/sbin/nginx",
@@ -114,8 +115,8 @@ class Apis : public testing::Test {
     })) << second_->log();
   }
 
-  Nginx front(const std::string& kind = "plain") {
-    return {stack_.log_folder(), kind, stack_.api_port(), second_port_};
+  Nginx front(const std::string& kind = "plain", const std::string& more = "") {
+    return {stack_.log_folder(), kind, stack_.api_port(), second_port_, more};
   }
 
   // How many requests each of them has answered so far with a status that begins with `status`.
@@ -239,6 +240,38 @@ TEST_F(Apis, EventsArriveAsTheyHappenAndTheOperationsPortIsNotBehindIt) {
     rest += *part;
   }
   EXPECT_THAT(rest, HasSubstr("canceled"));
+}
+
+// Each of two requests at a time counts for whoever has its address, which the client says here.
+TEST_F(Apis, AnIpv6NetworkIsOneAddressToTheLimitOfConnections) {
+  const Nginx nginx = front("plain",
+                            "limit_conn addresses 1;\nlimit_conn_status 429;\n"
+                            "set_real_ip_from 127.0.0.1;\nreal_ip_header X-Seen;\n");
+  const Account ann = stack_.account();
+  const std::string events =
+      "/api/v1/audio/generations/" + stack_.create(ann, Stack::body()).text("id") + "/events";
+  const auto seen_as = [&](const std::string& address) {
+    return "Authorization: Bearer " + ann.key + "\r\nX-Seen: " + address + "\r\n";
+  };
+  const auto status_of = [&](const std::string& address) {
+    RawConnection client(nginx.port());
+    const auto response = client.exchange(get_request(kNoTask, seen_as(address)));
+    return response ? response->status : 0;
+  };
+  // Nobody works on it, so its events do not end. The bytes of an address may be any, a line's end
+  // and none among them.
+  RawConnection six(nginx.port()), four(nginx.port());
+  ASSERT_TRUE(six.send(get_request(events, seen_as("2001:db8:a00:1::1"))));
+  ASSERT_TRUE(four.send(get_request(events, seen_as("198.51.100.10"))));
+  for (RawConnection* client : {&six, &four}) {
+    const auto head = client->response(true);
+    ASSERT_TRUE(head);
+    EXPECT_EQ(head->status, 200);
+  }
+  EXPECT_EQ(status_of("2001:db8:a00:1:ffff:0a0a:0:2"), 429) << "of the same network";
+  EXPECT_EQ(status_of("2001:db8:a00:2::1"), 404);
+  EXPECT_EQ(status_of("198.51.100.10"), 429);
+  EXPECT_EQ(status_of("198.51.100.11"), 404);
 }
 
 class FewGuesses : public Apis {
