@@ -271,6 +271,12 @@ TEST_F(ActionsTest, ABreakerIsHeldOpenAndClosed) {
   EXPECT_EQ(post(stack_.ops_url(), asks("clear_breaker", "primary")).status, 409);
   ASSERT_TRUE(done("close_breaker", "backup"));
   EXPECT_TRUE(eventually(30s, [&] { return provider_state(stack_, "backup") == "ready"; }));
+  // By the command line, too.
+  EXPECT_EQ(stack_.admin_raw({"provider", "clear", "backup"}).code, 1) << "why?";
+  stack_.admin({"provider", "clear", "backup", "--reason", "it is well"});
+  EXPECT_EQ(stack_.admin_raw({"provider", "clear", "backup", "--reason", "again"}).code, 1);
+  stack_.admin({"provider", "close", "primary", "--reason", "it only seems ill"});
+  EXPECT_EQ(stack_.database().number(Sql("SELECT COUNT(*) FROM provider_overrides")), 1);
   stack_.database().expect_invariants();
 }
 

@@ -117,6 +117,26 @@ TEST(Admin, SaysWhatIsWrong) {
   EXPECT_GE(audit["checks"].Size(), 10U);
 }
 
+TEST(Admin, PausesTheIntakeAndSaysWhy) {
+  Stack::Options options;
+  options.workers = 0;
+  options.api = false;
+  Stack stack(options);
+  EXPECT_NE(stack.admin_raw({"intake", "pause"}).code, 0) << "why?";
+  EXPECT_FALSE(stack.admin({"intake", "show"})["paused"].GetBool());
+  stack.admin({"intake", "pause", "--reason", "the database moves", "--as", "ann"});
+  const auto now = stack.admin({"intake", "show"});
+  EXPECT_TRUE(now["paused"].GetBool());
+  EXPECT_STREQ(now["by"].GetString(), "ann");
+  EXPECT_STREQ(now["reason"].GetString(), "the database moves");
+  stack.admin({"intake", "resume", "--reason", "it has moved"});
+  EXPECT_FALSE(stack.admin({"intake", "show"})["paused"].GetBool());
+  const auto record = stack.admin({"actions"});
+  ASSERT_EQ(record["actions"].Size(), 2U);
+  EXPECT_STREQ(record["actions"][0]["action"].GetString(), "intake resume");
+  EXPECT_STREQ(record["actions"][1]["action"].GetString(), "intake pause");
+}
+
 TEST(Admin, DeadMessagesAreListedShownAndDropped) {
   Stack stack;
   const auto dead = [&] { return stack.admin({"dead", "list"}); };
