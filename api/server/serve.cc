@@ -86,7 +86,10 @@ int serve(const Config& config) {
   }
   std::unique_ptr<DirectoryStore> files;
   if (const auto folder = blob_folder(config.blob_url)) {
-    auto opened = DirectoryStore::open(*folder, {.keys = config.blob_signing_keys});
+    // Whoever signs his links gives out no address that was forged.
+    const bool unsealed = config.blob_unsealed || !config.cdn_signing_keys.empty();
+    auto opened = DirectoryStore::open(
+        *folder, {.keys = config.blob_signing_keys, .reads_unsealed = unsealed});
     if (!opened) {
       log::error(opened.error().message);
       return 1;

@@ -153,6 +153,13 @@ constexpr std::array kVariables = {
              "",
              "the BLOB_SIGNING_KEY before this one: needed as long as files sealed with it are",
              true},
+    Variable{.name = "BLOB_UNSEALED",
+             .fallback = "refuse",
+             .meaning =
+                 "serve or refuse: outputs in a file:// BLOB_URL that a release before seals "
+                 "wrote, where no CDN_SIGNING_KEY says whose link it is: an address of "
+                 "them can be forged",
+             .api_only = true},
     Variable{.name = "OUTPUT_TTL_SECONDS",
              .fallback = "3600",
              .meaning = "how long a signed output.url works at least, 60-604800; every status read "
@@ -802,6 +809,7 @@ Result<Config, std::vector<std::string>> load_config(Program program) {
     }
   } else {
     c.cdn_signing_keys = read_keys(in, "CDN_SIGNING_KEY", 16);
+    c.blob_unsealed = in.choice("BLOB_UNSEALED", {"refuse", "serve"}) == "serve";
     c.output_ttl_seconds = in.number("OUTPUT_TTL_SECONDS", 60, 604'800);
   }
   c.output_retention_days = in.number("OUTPUT_RETENTION_DAYS", 0, 3650);

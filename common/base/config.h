@@ -90,6 +90,7 @@ struct Config {
   std::vector<std::string> blob_signing_keys;
   // The first signs output.url, all are believed. Empty: it is not signed. The API's only.
   std::vector<std::string> cdn_signing_keys;
+  bool blob_unsealed = false;  // The API's only.
   int output_ttl_seconds = 0;
   int output_retention_days = 0;  // 0: files stay for ever.
   std::string providers_file;     // Empty: the local engine alone.

@@ -85,6 +85,7 @@ struct DirectoryOptions {
   // What blobs are sealed with: the first one seals, all are believed, and the folder's own too
   // where there is one. Empty: the folder's own, made by whoever opens it first.
   std::vector<std::string> keys{};
+  bool reads_unsealed = true;            // What releases before seals wrote.
   std::int64_t segment_max = 256 << 20;  // Bytes from which on the next segment is begun.
   std::function<Instant()> clock{};      // Nullptr: the wall clock.
 };

@@ -440,6 +440,9 @@ Result<std::optional<OpenBlob>> DirectoryStore::read(std::string_view key) const
     return missing;
   }
   const bool alone = place->segment.empty();
+  if (!alone && place->seal.empty() && !options_.reads_unsealed) {
+    return missing;
+  }
   const std::string path = path_of(key, *place);
   UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (file.get() < 0) {

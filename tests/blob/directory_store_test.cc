@@ -404,6 +404,24 @@ TEST_F(OldSegments, AreStillReadAndRemoved) {
   EXPECT_TRUE(fs::is_empty(folder_.path()));
 }
 
+// An address of them can be forged with a header among samples, so only whoever asks for it has
+// them read. They are removed all the same, and what has a seal, or a file of its own, is read.
+TEST_F(OldSegments, AreNotReadWhereThatIsRefused) {
+  const auto keys = write({"audio"});
+  const std::string sealed = put("sound");
+  const std::string alone = "01m7z5s000000000000000000a-0123456789abcdefghjkmnpqrs-24000.mp3";
+  fs::create_directories(folder_.path() + "/01m7z/5s");
+  std::ofstream(folder_.path() + "/01m7z/5s/" + alone) << "alone";
+  ASSERT_EQ(read(keys[0]), "audio");
+  store_ = *DirectoryStore::open(folder_.path(), {.keys = keys_, .reads_unsealed = false});
+  EXPECT_EQ(read(keys[0]), std::nullopt);
+  EXPECT_EQ(read(sealed), "sound");
+  EXPECT_EQ(read(alone), "alone");
+  ASSERT_TRUE(store_->remove(keys[0]));
+  open();
+  EXPECT_EQ(read(keys[0]), std::nullopt) << "it is gone";
+}
+
 // Their headers prove nothing, so nothing is done because of one.
 TEST_F(OldSegments, AreNotSearchedForBlobs) {
   write({"audio", "sound"});

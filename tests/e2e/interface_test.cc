@@ -2,6 +2,8 @@
 // headers, the order of checks.
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <set>
@@ -481,6 +483,28 @@ TEST(Auth, ADeletedKeyStopsWithinASecond) {
     expect_error(stack.create(ann, Stack::body(), {"Idempotency-Key: k"}), 401, "invalid_api_key");
   }
   EXPECT_LT(took, std::chrono::milliseconds(1500));  // The command's own time included.
+}
+
+// What a release before seals has left: an address that was forged with a provider's help could
+// open it, so it is for the operator to say, or for whoever signs his links.
+TEST(Files, WithoutASealAreServedOnlyToWhoeverSaysSo) {
+  Stack stack(without_worker());
+  const std::string segment = "01m7z5s0123456789abc",
+                    name = "01m7z5s000000000000000000a-0123456789abcdefghjkmnpqrs-24000.mp3";
+  std::string bytes = "AGblob1\n" + std::string(8, '\0') + '\5' + std::string(7, '\0') + name;
+  bytes.resize(128);
+  bytes += "audio";
+  bytes.resize(4096);
+  const std::string folder = stack.log_folder() + "/blobs/01m7z5";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/" + segment, std::ios::binary) << bytes;
+  const std::string url = stack.public_url() + "/files/" + segment + "/0-5/" + name;
+  EXPECT_EQ(http("GET", url).status, 404);
+  stack.api().kill();
+  stack.start_api({{"BLOB_UNSEALED", "serve"}});
+  const Reply served = http("GET", url);
+  EXPECT_EQ(served.status, 200);
+  EXPECT_EQ(served.body, "audio");
 }
 
 TEST(RateLimit, FilesPerAddress) {

@@ -56,6 +56,7 @@ class ConfigTest : public testing::Test {
                              "CDN_SIGNING_KEY_OLD",
                              "BLOB_SIGNING_KEY",
                              "BLOB_SIGNING_KEY_OLD",
+                             "BLOB_UNSEALED",
                              "OUTPUT_TTL_SECONDS",
                              "OUTPUT_RETENTION_DAYS",
                              "ATTEMPTS_RETENTION_DAYS",
