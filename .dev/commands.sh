@@ -53,12 +53,17 @@ admin_json() {
 
 readonly demo_email=demo@example.com
 
-# The demo user, who is made when he is not there.
+# The demo user is there, and has the credits for a generation: whoever follows the link wants to hear one.
 demo_user() {
-  admin user show --user "$demo_email" --json 2>/dev/null || {
+  local user
+  user=$(admin user show --user "$demo_email" --json 2>/dev/null) || {
     admin_json user create --email "$demo_email" --plan paid >/dev/null
-    admin_json user show --user "$demo_email"
+    user=$(admin_json user show --user "$demo_email")
   }
+  if jq -e '.available_credits < 150' <<<"$user" >/dev/null; then
+    admin_json credits grant --user "$demo_email" --credits 1000 --kind purchase \
+      --reference "demo-$(date +%s%N)" >/dev/null
+  fi
 }
 
 # A link by which the demo user signs in to the console. Nothing where the API has no console, and
@@ -67,17 +72,13 @@ sign_in_link() {
   ! given DATABASE_URL || return 0
   local_curl --fail --max-time 5 --output /dev/null \
     "http://$(reachable "$(api_listen)")/console/" 2>/dev/null || return 0
-  demo_user >/dev/null
+  demo_user
   admin_json user login-link --user "$demo_email" | jq -er '.url'
 }
 
 demo_account() {
-  local user url=$1
-  user=$(demo_user)
-  if jq -e '.available_credits < 150' <<<"$user" >/dev/null; then
-    admin_json credits grant --user "$demo_email" --credits 1000 --kind purchase \
-      --reference "demo-$(date +%s%N)" >/dev/null
-  fi
+  local url=$1
+  demo_user
   # The key kept from last time may belong to a database that is gone.
   [[ ! -s $state/demo-key ]] || demo_request "$url/aud_00000000000000000000000000"
   if [[ ! -s $state/demo-key || $http_status == 401 ]]; then

@@ -108,19 +108,32 @@ rm "$state/bin/npm"
 expect 'and so it is without npm' \
   same "$(PATH=$state/bin missing_node_packages)" $'nodejs\nnpm'
 
-# A link to the console is made where there is one, and for no database but ours.
+# A link to the console is made where there is one, and for no database but ours. Whoever follows it has the credits for a
+# generation.
 (
   api_listen() { echo 127.0.0.1:1; }
-  console=0
+  console=0 credits=150
   local_curl() { return "$console"; }
   admin() {
     case "$*" in
-      'user show '*) echo '{"available_credits":500}' ;;
+      'user show '*)
+        [[ -e $state/demo-user ]] || return 1
+        echo "{\"available_credits\":$credits}"
+        ;;
+      'user create --email demo@example.com --plan paid --json') touch "$state/demo-user" ;;
+      'credits grant --user demo@example.com --credits 1000 '*) echo "$*" >>"$state/granted" ;;
       'user login-link --user demo@example.com --json') echo '{"url":"http://x/console/#login=T"}' ;;
       *) return 1 ;;
     esac
   }
   expect 'a link is printed' same "$(sign_in_link)" 'http://x/console/#login=T'
+  expect 'for a user who is made first' test -e "$state/demo-user"
+  expect 'one who can pay for a generation is given nothing' test ! -e "$state/granted"
+  for credits in 0 149.999; do
+    rm -f "$state/granted"
+    expect "with $credits credits, too" same "$(sign_in_link)" 'http://x/console/#login=T'
+    expect "and with $credits credits he is granted more, once" same "$(wc -l 2>/dev/null <"$state/granted")" 1
+  done
   expect 'not for a database of the caller' same "$(DATABASE_URL=x sign_in_link)" ''
   console=22
   expect 'nor without a console' same "$(sign_in_link)" ''
