@@ -2,7 +2,7 @@
 // does not give on demand are put in its place.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { ask, closeBrowser, eventually, generated, makeKey, newPage, newUser, open, consoleUrl, settled, signedIn, statusWith, violations } from "./support.mjs";
+import { ask, closeBrowser, eventually, generated, makeKey, newPage, newUser, open, consoleUrl, settled, signedIn, statusWith, violations, waitOutMidnight } from "./support.mjs";
 
 after(closeBrowser);
 
@@ -318,6 +318,70 @@ test("offline: says so, and goes on when the connection is back", async (context
   await page.context().setOffline(false);
   await page.getByRole("table").waitFor();
   await eventually("no alert is left", async () => (await page.getByRole("alert").count()) === 0);
+});
+
+/** Somebody comes back to the tab at that time. What is asked for because of that has been sent. */
+async function comesBack(page, time) {
+  await page.clock.setFixedTime(time);
+  await page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
+  await ask(page, "GET", "/sessions/current");
+}
+
+/** How often the page has asked at an address that matches. */
+function counted(page, pattern) {
+  const seen = { times: 0 };
+  page.on("request", (request) => { seen.times += pattern.test(request.url()) ? 1 : 0; });
+  return seen;
+}
+
+test("a page left open overnight: whoever comes back sees the new day, and until it is there what there was, with its age", async (context) => {
+  await waitOutMidnight();
+  const page = await signedIn(context);
+  const day = 86_400_000;
+  const today = Math.floor(Date.now() / day) * day;
+  const name = (time) => new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", timeZone: "UTC" }).format(time);
+  await page.clock.setFixedTime(today - 60_000);
+  const asked = counted(page, /\/usage\?/);
+  await open(page, "");
+  const said = page.locator(".chart figcaption");
+  await page.locator(".chart .reach").last().hover();
+  await said.getByText(`${name(today - day)}: 0 credits`).waitFor();
+  await comesBack(page, today - 30_000);
+  assert.equal(asked.times, 1, "half a minute later there is nothing new");
+
+  let release;
+  const held = new Promise((resolve) => { release = resolve; });
+  await page.route(`${api}/usage?*`, async (route) => {
+    await held;
+    await route.continue();
+  });
+  await comesBack(page, today + 60_000);
+  await page.locator(".age", { hasText: /^Shown as of \d\d:\d\d:\d\d\.$/ }).waitFor();
+  await said.getByText(`${name(today - day)}: 0 credits`).waitFor();
+  assert.equal(await page.locator(".skeleton").count(), 0);
+  release();
+  await said.getByText(`${name(today)}: 0 credits`).waitFor();
+  await page.locator(".age").waitFor({ state: "detached" });
+  assert.equal(await page.locator(".chart .bar").count(), 30);
+
+  await comesBack(page, today + 5 * 60_000);
+  assert.equal(asked.times, 2, "nor is there after four minutes of the same day");
+  await comesBack(page, today + 7 * 60_000);
+  assert.equal(asked.times, 3, "after more than five there may be");
+  await settled(page);
+  assert.deepEqual(page.faults, []);
+});
+
+test("whoever comes back to the first run finds his key, though its credits are in use", async (context) => {
+  const page = await signedIn(context, { user: await newUser({ credits: 150 }), path: "start" });
+  await page.getByRole("button", { name: "Make a key" }).click();
+  const secret = await page.getByRole("region", { name: "The key" }).textContent();
+  const asked = counted(page, /\/pricing$/);
+  await comesBack(page, Date.now() + 3_600_000);
+  assert.equal((await ask(page, "POST", "/audio/generations", { model: "svc-audio-1.0", prompt: "All that there is." })).status, 202);
+  await page.getByText("credits charged").waitFor();
+  assert.equal(asked.times, 0);
+  assert.equal(await page.getByRole("region", { name: "The key" }).textContent(), secret);
 });
 
 test("slow: a skeleton and aria-busy, then the answer", async (context) => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { bucketLabel, dayEnd, dayStart, duration, lastBuckets, overlapHours, relative, remaining, waiting, within } from "../src/lib/time";
+import { bucketLabel, dayEnd, dayStart, duration, isStale, lastBuckets, overlapHours, relative, remaining, waiting, within } from "../src/lib/time";
 
 const now = Date.parse("2026-11-20T23:10:32Z");
 
@@ -25,6 +25,14 @@ test("buckets are whole, of UTC, and end with the running one", () => {
   assert.deepEqual(lastBuckets("hour", 2, now), ["2026-11-20T22:00:00Z", "2026-11-20T23:00:00Z"]);
   assert.equal(bucketLabel("2026-11-20T00:00:00Z", "day"), "20 Nov");
   assert.match(bucketLabel("2026-11-20T22:00:00Z", "hour"), /20 Nov.*22:00/);
+});
+
+test("an answer is old after five minutes, or when a day has begun, of UTC or of the reader", () => {
+  const old = (then: string, seconds: number) => isStale(Date.parse(then), Date.parse(then) + seconds * 1000);
+  assert.deepEqual([0, 299, 300, 301].map((seconds) => old("2026-11-20T12:00:00Z", seconds)), [false, false, false, true]);
+  assert.deepEqual([29, 30].map((seconds) => old("2026-11-20T23:59:30Z", seconds)), [false, true]);
+  assert.deepEqual([29, 30].map((seconds) => old("2026-11-21T04:59:30Z", seconds)), [false, true], "midnight in New York");
+  assert.equal(old("2026-11-20T12:00:00Z", -86_400), true, "a clock that was set back");
 });
 
 test("days of a filter are the reader's, also when the clocks change", () => {

@@ -61,7 +61,7 @@ export function Skeleton({ lines = 3 }: { lines?: number }) {
 
 /**
  * The answer of a loader: a skeleton if it takes long, what is there with its age while a newer one
- * cannot be had, else why there is nothing. `room`: what it will be is about that high, so that nothing
+ * is long in coming or cannot be had, else why there is nothing. `room`: what it will be is about that high, so that nothing
  * below it moves when it comes.
  */
 export function Loaded<T>({ loader, what, lines, room, children }: {
@@ -77,7 +77,7 @@ export function Loaded<T>({ loader, what, lines, room, children }: {
           retryAt={loader.retryAt.value} onRetry={() => void loader.reload()}
         />
       )}
-      {failure !== undefined && data !== undefined && loader.loadedAt.value !== undefined
+      {(failure !== undefined || loader.slow.value) && data !== undefined && loader.loadedAt.value !== undefined
         ? <p class="age">Shown as of {clock(loader.loadedAt.value)}.</p> : null}
       {data === undefined ? (loader.slow.value ? <Skeleton lines={lines ?? 3} /> : null) : children(data)}
     </div>

@@ -89,6 +89,14 @@ export function remaining(until: string, now: number): string | undefined {
   return days === 0 ? `${hours} h ${Math.floor((left % hour) / minute)} min` : `${days} ${days === 1 ? "day" : "days"} ${hours} h`;
 }
 
+const staleAfter = 5 * minute * 1000;
+
+/** Whether an answer of then may tell something else by now: minutes have passed, or another day has begun, here or in UTC. */
+export function isStale(then: number, now: number): boolean {
+  return now - then > staleAfter || Math.floor(then / aDay) !== Math.floor(now / aDay)
+    || new Date(then).toDateString() !== new Date(now).toDateString();
+}
+
 /** What is left of a wait: "95 s", "50 min", "2 h 5 min"; whole minutes from two on. */
 export function waiting(seconds: number): string {
   if (seconds <= 2 * minute) {

@@ -25,7 +25,8 @@ import { fillDraft, isUnderWay, run, settingsOf, submit, updateRun } from "../st
 import { navigate } from "../state/router";
 
 export function Generation({ id }: { id: string }) {
-  const loader = useLoader((signal) => generations.get(id, signal));
+  // One that is under way is followed; of one that is finished the address of the file would be another, and what plays would stop.
+  const loader = useLoader((signal) => generations.get(id, signal), [], { still: true });
   const failure = loader.failure.value;
   const notHere = isCode(failure, "task_not_found") || isCode(failure, "not_found");
   return (

@@ -15,7 +15,7 @@ import { recall, remember } from "../state/storage";
 
 const span = 30;
 
-/** Of the days up to the one in which it is asked: a page that is left open overnight is one day on. */
+/** Of the days up to the one in which it is asked: whoever comes back to a page left open overnight sees the new day. */
 async function lastDays(signal: AbortSignal): Promise<{ starts: string[]; shown: Usage }> {
   const starts = lastBuckets("day", span, Date.now());
   const from = starts[0] ?? rfc3339(Date.now());

@@ -27,7 +27,7 @@ async function load(signal: AbortSignal): Promise<Shown> {
 }
 
 export function Reference() {
-  const loader = useLoader(load);
+  const loader = useLoader(load, [], { still: true });  // It is the same until the service is another.
   return (
     <>
       <PageHead title="API reference" lead={<>Base address <code>{apiBase}</code></>}>

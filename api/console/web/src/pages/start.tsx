@@ -30,7 +30,8 @@ async function load(signal: AbortSignal): Promise<Known> {
 }
 
 export function Start() {
-  const loader = useLoader(load);
+  // What somebody is in the middle of stays, though his credits are in use by then: the key is shown once.
+  const loader = useLoader(load, [], { still: true });
   return (
     <>
       <PageHead title="From a key to a sound" lead="A key, a request, a sound. You may leave at any time; this page stays under Help." />

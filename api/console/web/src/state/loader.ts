@@ -1,19 +1,20 @@
 // One answer that a page shows: loads it, keeps it while a newer one is asked for, asks again by
-// itself where that helps.
+// itself where that helps, and for a newer one when somebody comes back to the page.
 import { signal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import { type Failure, failureOf } from "../api/failure";
 import { retryDelay } from "../lib/retry";
+import { isStale } from "../lib/time";
 import { current, renewals } from "./session";
 
-/** A skeleton that comes and goes at once is only a flicker. */
+/** A skeleton, or an age, that comes and goes at once is only a flicker. */
 const slowAfter = 200;
 
 export class Loader<T> {
   readonly data = signal<T | undefined>(undefined);
   readonly failure = signal<Failure | undefined>(undefined);
   readonly busy = signal(false);
-  readonly slow = signal(false);  // For longer than slowAfter, with nothing to show.
+  readonly slow = signal(false);  // Busy for longer than slowAfter.
   readonly loadedAt = signal<number | undefined>(undefined);
   readonly retryAt = signal<number | undefined>(undefined);
 
@@ -40,7 +41,7 @@ export class Loader<T> {
     this.running = running;
     this.busy.value = true;
     this.slowTimer = window.setTimeout(() => {
-      this.slow.value = this.data.peek() === undefined;
+      this.slow.value = true;
     }, slowAfter);
     try {
       const data = await this.load(running.signal);
@@ -76,6 +77,15 @@ export class Loader<T> {
     }
   };
 
+  /** Somebody looks at the page again. What failed has a time of its own at which it is asked again. */
+  refresh = (): void => {
+    const at = this.loadedAt.peek();
+    const idle = this.running === undefined && this.failure.peek() === undefined;
+    if (idle && at !== undefined && document.visibilityState === "visible" && isStale(at, Date.now())) {
+      void this.reload();
+    }
+  };
+
   private arrived(data: T): void {
     this.attempt = 0;
     this.data.value = data;
@@ -103,14 +113,22 @@ export class Loader<T> {
   }
 }
 
-/** Loads when the component appears and whenever `inputs` change; stops when it goes. */
-export function useLoader<T>(load: (signal: AbortSignal) => Promise<T>, inputs: readonly unknown[] = []): Loader<T> {
+/**
+ * Loads when the component appears, whenever `inputs` change, and when somebody comes back to a page whose answer is old, unless
+ * it is to be `still`; stops when the component goes.
+ */
+export function useLoader<T>(
+  load: (signal: AbortSignal) => Promise<T>, inputs: readonly unknown[] = [], { still = false }: { still?: boolean } = {},
+): Loader<T> {
   const loader = useMemo(() => new Loader<T>(), []);
   useEffect(() => {
     loader.show(load);
   }, inputs);
   useEffect(() => {
     window.addEventListener("online", loader.again);
+    if (!still) {
+      document.addEventListener("visibilitychange", loader.refresh);
+    }
     const signedIn = renewals.subscribe(() => {
       if (current.peek() !== undefined) {
         loader.again();
@@ -118,6 +136,7 @@ export function useLoader<T>(load: (signal: AbortSignal) => Promise<T>, inputs: 
     });
     return () => {
       window.removeEventListener("online", loader.again);
+      document.removeEventListener("visibilitychange", loader.refresh);
       signedIn();
       loader.stop();
     };
