@@ -1,5 +1,5 @@
-import { useComputed, useSignal } from "@preact/signals";
-import { account, generations, keys, usage } from "../api/calls";
+import { useSignal } from "@preact/signals";
+import { account, generations, usage } from "../api/calls";
 import type { Account, Usage } from "../api/types";
 import { CreditsChart } from "../components/chart";
 import { Button, Card, Empty, Figure, PageHead } from "../components/basics";
@@ -10,8 +10,8 @@ import { pathOf } from "../lib/path";
 import { plural } from "../lib/text";
 import { aDay, lastBuckets, rfc3339 } from "../lib/time";
 import { series } from "../lib/usage";
+import { endFirstRun, isFirstRunOver } from "../state/first_run";
 import { useLoader } from "../state/loader";
-import { recall, remember } from "../state/storage";
 
 const span = 30;
 
@@ -75,20 +75,14 @@ function BalanceFigures({ shown, month }: { shown: Account; month: Usage | undef
   );
 }
 
-/** For whoever has neither a key nor a generation yet, until they would rather not see it. */
 function FirstRunCard() {
-  const hidden = useSignal(recall("browser", "first-run-hidden") === true);
-  const loader = useLoader(async (signal) => {
-    const [ownKeys, own] = await Promise.all([keys.list(signal), generations.list({ limit: "1" }, signal)]);
-    return ownKeys.data.length === 0 || own.data.length === 0;
-  });
-  const wanted = useComputed(() => loader.data.value === true && !hidden.value);
-  if (!wanted.value) {
+  const over = useSignal(isFirstRunOver());
+  if (over.value) {
     return null;
   }
   const skip = () => {
-    hidden.value = true;
-    remember("browser", "first-run-hidden", true);
+    over.value = true;
+    endFirstRun();
   };
   return (
     <Card title="From a key to a sound" class="first-run">

@@ -16,6 +16,7 @@ import { ending } from "../lib/progress";
 import { snippet } from "../lib/snippets";
 import { useAction } from "../state/action";
 import { announce } from "../state/announce";
+import { endFirstRun } from "../state/first_run";
 import { follow } from "../state/follow";
 import { useLoader } from "../state/loader";
 
@@ -70,6 +71,10 @@ function Elsewhere({ owner, pricing }: { owner: Account; pricing: Pricing }) {
 function Steps({ body }: { body: RequestBody }) {
   const key = useSignal<ApiKeyWithSecret | undefined>(undefined);
   const heard = useSignal(false);
+  const end = () => {
+    heard.value = true;
+    endFirstRun();
+  };
   return (
     <ol class="steps">
       <li><Card title="Make a key"><MakeKey made={key.value} onMade={(made) => { key.value = made; }} /></Card></li>
@@ -78,7 +83,7 @@ function Steps({ body }: { body: RequestBody }) {
         <Card title="Hear the result">
           {key.value === undefined
             ? <p class="muted">It plays here as soon as the request has arrived.</p>
-            : <Listen onHeard={() => { heard.value = true; }} />}
+            : <Listen onHeard={end} />}
           {heard.value ? <p><a class="button primary" href={pathOf({ name: "playground" })}>On to the playground</a></p> : null}
         </Card>
       </li>
