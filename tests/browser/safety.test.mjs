@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { after, test } from "node:test";
-import { ask, base, closeBrowser, consoleUrl, eventually, follow, generated, loginLink, makeKey, newPage, newUser, open, signedIn } from "./support.mjs";
+import { ask, base, closeBrowser, consoleUrl, eventually, follow, generated, loginLink, makeKey, newPage, newUser, open, settled, signedIn } from "./support.mjs";
 
 after(closeBrowser);
 
@@ -84,17 +84,46 @@ test("another site's form and script change nothing", async (context) => {
   assert.equal((await ask(page, "GET", "/account/keys")).body.data.length, 0);
 });
 
+/** No trace of it in the page, in what the browser keeps, in what was logged, or in the pages before and after. */
+async function nowhere(page, secret) {
+  assert.ok(secret.length > 20);
+  const traces = await page.evaluate(() => JSON.stringify([document.documentElement.outerHTML, { ...localStorage }, { ...sessionStorage }, location.href, history.state, document.cookie]));
+  assert.ok(!traces.includes(secret));
+  assert.ok(!page.said.join("\n").includes(secret));
+  for (const move of ["goBack", "goForward"]) {
+    await page[move]();
+    await settled(page);
+    assert.ok(!(await page.content()).includes(secret), move);
+  }
+}
+
 test("a key is nowhere once its dialog is closed", async (context) => {
   const page = await signedIn(context, { path: "keys" });
   const secret = await makeKey(page, "secret");
   await page.getByText("secret").first().waitFor();
-  const traces = await page.evaluate(() => JSON.stringify([document.documentElement.outerHTML, { ...localStorage }, { ...sessionStorage }, location.href, history.state, document.cookie]));
-  assert.ok(secret.length > 20);
-  assert.ok(!traces.includes(secret));
-  assert.ok(!page.said.join("\n").includes(secret));
-  await page.goBack();
-  await page.goForward();
-  assert.ok(!(await page.content()).includes(secret));
+  await nowhere(page, secret);
+});
+
+test("a new secret of a key is nowhere once its dialog is closed", async (context) => {
+  const page = await signedIn(context, { path: "keys" });
+  await makeKey(page, "turned");
+  await page.getByRole("button", { name: "Rotate turned" }).click();
+  await page.getByRole("button", { name: "Make a new secret" }).click();
+  const secret = await page.getByRole("region", { name: "The key" }).textContent();
+  await page.getByRole("button", { name: "I saved it" }).click();
+  await page.getByText("old secret works for").waitFor();
+  await nowhere(page, secret);
+});
+
+test("the key of the first run is nowhere once its page is left", async (context) => {
+  const page = await signedIn(context, { path: "start" });
+  await page.getByRole("button", { name: "Make a key" }).click();
+  const secret = await page.getByRole("region", { name: "The key" }).textContent();
+  await page.getByRole("button", { name: "I saved it" }).click();
+  await page.getByText("is yours.").waitFor();
+  await page.getByRole("navigation", { name: "Console" }).getByRole("link", { name: "API keys" }).click();
+  await page.getByText("first key").waitFor();
+  await nowhere(page, secret);
 });
 
 test("a sign-in token is in no address, no storage and no request line", async (context) => {
