@@ -5,19 +5,26 @@ import { base, closeBrowser, consoleUrl, eventually, generated, newPage, open, s
 
 after(closeBrowser);
 
-/** Tab until the focus is on something of this name; what is not reached in time cannot be reached. */
-async function tabTo(page, name) {
+/** Tab until the focus is where it is wanted; what is not reached in time cannot be reached. */
+async function tabUntil(page, what, isThere) {
   for (let step = 0; step < 80; step += 1) {
     await page.keyboard.press("Tab");
+    if (await isThere()) {
+      return;
+    }
+  }
+  assert.fail(`no Tab leads to ${what}`);
+}
+
+/** To something of this name. */
+function tabTo(page, name) {
+  return tabUntil(page, name, async () => {
     const focused = await page.evaluate(() => {
       const element = document.activeElement;
       return element?.getAttribute("aria-label") ?? (element?.labels?.[0] ?? element)?.textContent ?? "";
     });
-    if (focused.trim() === name) {
-      return;
-    }
-  }
-  assert.fail(`no Tab leads to ${name}`);
+    return focused.trim() === name;
+  });
 }
 
 test("from the first run to a sound by keys alone", async (context) => {
@@ -47,7 +54,7 @@ test("from the first run to a sound by keys alone", async (context) => {
   });
   assert.equal(sent.status, 202);
   await page.getByText("credits charged").waitFor();
-  await page.locator("audio").focus();
+  await tabUntil(page, "the player", () => page.evaluate(() => document.activeElement?.tagName === "AUDIO"));
   await page.locator("audio").evaluate((audio) => { audio.muted = true; });
   await page.keyboard.press("Space");
   await eventually("it plays", () => page.locator("audio").evaluate((audio) => audio.currentTime > 0));
