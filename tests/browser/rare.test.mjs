@@ -6,7 +6,7 @@ import { ask, choose, closeBrowser, eventually, generate, generated, newUser, op
 
 after(closeBrowser);
 
-const widths = [360, 1280];
+const widths = [360, 768, 1280];
 
 /** Whether something is wider than the place it has. */
 function sideways(page) {
