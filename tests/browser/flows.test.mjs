@@ -399,9 +399,184 @@ test("billing: whom to ask for credits, and what was available after each moveme
   ]);
 });
 
+test("usage as CSV: what was generated and what it cost, by day and voice", async (context) => {
+  await waitOutMidnight();
+  const page = await signedIn(context);
+  await generated(page, "Twelve seconds.", { voice: "atlas" });
+  await generated(page, "Twelve more.", { voice: "atlas" });
+  await generated(page, "Twelve by nobody named.");
+  await eventually("all three are counted", async () => {
+    await open(page, "usage?by=voice");
+    return (await figures(page)).Credits === "45";
+  }, 60_000);
+  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "CSV" }).click()]);
+  const [names, ...rows] = (await readFile(await download.path(), "utf8")).trimEnd().split(/\r?\n/);
+  const day = (later) => `${new Date(Date.now() + later * 86_400_000).toISOString().slice(0, 10)}T00:00:00`;
+  assert.equal(names, "start,end,voice,generations,succeeded,failed,canceled,audio_seconds,credits");
+  assert.deepEqual(rows.map((line) => line.replaceAll(/:00(\.0+)?Z/g, ":00")).sort(), [
+    `${day(0)},${day(1)},,1,1,0,0,12.000,15`, `${day(0)},${day(1)},atlas,2,2,0,0,24.000,30`,
+  ]);
+  assert.deepEqual(page.faults, []);
+});
+
+test("billing: older lines and the newest again, in the address", async (context) => {
+  const page = await signedIn(context, { user: await newUser({ credits: 5000 }) });
+  // Two lines each, and the one of the credits: three more than a page has.
+  for (let number = 0; number < 26; number += 1) {
+    const made = await ask(page, "POST", "/audio/generations", { model: "svc-audio-1.0", prompt: `Number ${number}.` });
+    assert.equal(made.status, 202);
+  }
+  await eventually("all have ended", async () => (await creditsOf(page)).reserved === 0);
+  await open(page, "billing");
+  const ledger = () => lines(page, "Lines of the ledger");
+  const first = await ledger();
+  assert.equal(first.length, 50);
+  const newest = page.getByRole("button", { name: "Newest" });
+  const older = page.getByRole("button", { name: "Older" });
+  assert.equal(await newest.count(), 0);
+  await older.click();
+  await newest.waitFor();
+  await page.getByText(`test-${page.email}`).waitFor();
+  const last = await ledger();
+  assert.equal(last.length, 3);
+  assert.deepEqual(last[2].slice(1), [`Credits added bonus, test-${page.email}`, "0", "+5,000", "0", "5,000"]);
+  assert.deepEqual(last[1].slice(1), ["Reserved", "0", "−150", "+150", "4,850"]);
+  assert.equal(await older.count(), 0);
+  assert.match(page.url(), /[?&]cursor=/);
+  await page.reload();
+  await settled(page);
+  assert.deepEqual(await ledger(), last);
+  await newest.click();
+  await older.waitFor();
+  await eventually("the newest are there", async () => (await ledger()).length === 50);
+  assert.deepEqual(await ledger(), first);
+  assert.ok(!page.url().includes("cursor="));
+  await page.goBack();
+  await eventually("back goes back", async () => (await ledger()).length === 3);
+  assert.deepEqual(page.faults, []);
+});
+
+// --- the history
+
+test("history: from a day, to a day, both included, in the address", async (context) => {
+  const page = await signedIn(context);
+  await generated(page, "Three days ago.");
+  await control("/sql", `UPDATE ledger SET created_at=created_at - INTERVAL 3 DAY WHERE ${belongsTo(page.email)}`);
+  await generated(page, "Today.");
+  const day = (ago) => page.evaluate((then) => {
+    const at = new Date(then);
+    return [at.getFullYear(), at.getMonth() + 1, at.getDate()].map((part) => String(part).padStart(2, "0")).join("-");
+  }, Date.now() - ago * 86_400_000);
+  await open(page, "history");
+  const from = page.getByLabel("From", { exact: true });
+  const to = page.getByLabel("To", { exact: true });
+  const shows = (...wanted) => eventually(`it shows ${wanted}`, async () =>
+    JSON.stringify(await page.locator("a.row-main").allTextContents()) === JSON.stringify(wanted));
+  await shows("Today.", "Three days ago.");
+  await from.fill(await day(2));
+  await shows("Today.");
+  await from.fill(await day(3));
+  await shows("Today.", "Three days ago.");
+  await to.fill(await day(1));
+  await shows("Three days ago.");
+  assert.ok(page.url().endsWith(`?from=${await day(3)}&to=${await day(1)}`), page.url());
+  await to.fill(await day(3));
+  await shows("Three days ago.");
+  await page.reload();
+  await shows("Three days ago.");
+  assert.deepEqual([await from.inputValue(), await to.inputValue()], [await day(3), await day(3)]);
+  await to.fill("");
+  await from.fill("");
+  await shows("Today.", "Three days ago.");
+  assert.deepEqual(page.faults, []);
+});
+
 // --- keys and ways in
 
 const row = (page, name) => page.getByRole("listitem").filter({ hasText: name });
+
+test("keys: another name, under which the same secret works", async (context) => {
+  const page = await signedIn(context, { path: "keys" });
+  const secret = await makeKey(page, "before");
+  await page.getByRole("button", { name: "Rename before" }).click();
+  const dialog = page.getByRole("dialog", { name: "Rename the key" });
+  assert.equal(await dialog.getByRole("textbox", { name: "Name" }).inputValue(), "before");
+  await dialog.getByRole("textbox", { name: "Name" }).fill(" ");
+  await dialog.getByRole("button", { name: "Rename" }).click();
+  await dialog.getByText("Give it a name.").waitFor();
+  await dialog.getByRole("textbox", { name: "Name" }).fill(" after & <b>since</b> ");
+  await dialog.getByRole("button", { name: "Rename" }).click();
+  await dialog.waitFor({ state: "detached" });
+  await row(page, "after & <b>since</b>").waitFor();
+  assert.equal(await row(page, "before").count(), 0);
+  assert.deepEqual((await ask(page, "GET", "/account/keys")).body.data.map(({ name }) => name), ["after & <b>since</b>"]);
+  assert.equal(await statusWith(secret), 200);
+  assert.deepEqual(page.faults, []);
+});
+
+/** The status that a bearer key gets which makes another one. */
+async function makesKeys(key) {
+  const answer = await fetch(`${base}/api/v1/account/keys`, {
+    method: "POST", headers: { Authorization: `Bearer ${key}`, "Content-Type": "application/json" }, body: JSON.stringify({ name: "by a key" }),
+  });
+  return answer.status;
+}
+
+test("keys that manage keys: made at once after a sign-in, and after another sign-in when that was long ago", async (context) => {
+  const page = await signedIn(context, { path: "keys" });
+  const make = async (name) => {
+    await page.getByRole("button", { name: "New key" }).click();
+    await page.getByRole("textbox", { name: "Name" }).fill(name);
+    await page.getByRole("checkbox", { name: "manage" }).check();
+    await page.getByRole("button", { name: "Make the key" }).click();
+  };
+  const shownOnce = async () => {
+    const secret = await page.getByRole("region", { name: "The key" }).textContent();
+    await page.getByRole("button", { name: "I saved it" }).click();
+    return secret;
+  };
+  await make("at once");
+  const first = await shownOnce();
+  await row(page, "at once").locator(".badge", { hasText: /^manage$/ }).waitFor();
+  assert.equal(await makesKeys(first), 201);
+  assert.equal(await makesKeys(await makeKey(page, "not this one")), 403);
+
+  await control("/sql", `UPDATE sessions SET created_at=created_at - INTERVAL 11 MINUTE WHERE ${belongsTo(page.email)}`);
+  const refused = page.waitForResponse((answer) => answer.request().method() === "POST" && answer.url().endsWith("/account/keys"));
+  await make("later");
+  assert.equal((await refused).status(), 403);
+  const sheet = page.getByRole("dialog", { name: "Confirm that it is you" });
+  await sheet.getByText("Use a sign-in link").click();
+  await sheet.getByLabel("Sign-in link").fill(await loginLink(page.email));
+  await sheet.getByRole("button", { name: "Sign in with the link" }).click();
+  await sheet.waitFor({ state: "detached" });
+  const second = await shownOnce();
+  await row(page, "later").locator(".badge", { hasText: /^manage$/ }).waitFor();
+  assert.equal(await makesKeys(second), 201);
+  const { body: { data } } = await ask(page, "GET", "/account/keys");
+  assert.equal(data.filter(({ name }) => name === "later").length, 1, "what was refused was made once");
+  assert.deepEqual(page.faults, []);
+});
+
+test("the id of a request that was refused is copied, as it was answered", async (context) => {
+  const page = await signedIn(context, { path: "keys" });
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"], { origin: base });
+  await makeKey(page, "gone elsewhere");
+  const { body: { data: [{ id }] } } = await ask(page, "GET", "/account/keys");
+  await page.getByRole("button", { name: "Delete gone elsewhere" }).click();
+  assert.equal((await ask(page, "DELETE", `/account/keys/${id}`)).status, 204);
+  const refused = page.waitForResponse((answer) => answer.request().method() === "DELETE");
+  await page.getByRole("button", { name: "Delete the key" }).click();
+  const answer = await refused;
+  assert.equal(answer.status(), 404);
+  const alert = page.getByRole("alert");
+  await alert.getByText("It was not deleted.").waitFor();
+  const requestId = answer.headers()["x-request-id"];
+  assert.equal(await alert.locator("code").textContent(), requestId);
+  await alert.getByRole("button", { name: "Copy id" }).click();
+  await alert.getByRole("button", { name: "Copied" }).waitFor();
+  assert.equal(await page.evaluate(() => navigator.clipboard.readText()), requestId);
+});
 
 test("keys: one that ends by itself, until it has; one that nobody has used for a month", async (context) => {
   const page = await signedIn(context, { path: "keys" });
