@@ -395,9 +395,9 @@ constexpr std::string_view kPreviewUser = "voice-previews@audio.invalid";
 // A run that was interrupted leaves its key behind.
 constexpr auto kPreviewKeyLife = std::chrono::hours(1);
 
-// The account of previews, with credits for so many at a time. By doors without a note: what came
-// of the whole is noted at its end.
-Result<UserId, store::Fault> preview_account(store::Accounts& accounts, std::size_t count) {
+// The account of previews, with credits for so many at a time.
+Result<UserId, store::Fault> preview_account(Doors& doors, std::size_t count) {
+  store::Accounts& accounts = doors.accounts;
   auto user = accounts.resolve(kPreviewUser);
   if (!user) {
     const auto created = accounts.create(kPreviewUser, Plan::kPaid);
@@ -423,9 +423,8 @@ Result<UserId, store::Fault> preview_account(store::Accounts& accounts, std::siz
 }
 
 // A key of that account that does not last, instead of those that earlier runs may have left.
-Result<store::KeyInfo, store::Fault> preview_key(store::Keys& keys,
-                                                 UserId user,
-                                                 const NewApiKey& key) {
+Result<store::KeyInfo, store::Fault> preview_key(Doors& doors, UserId user, const NewApiKey& key) {
+  store::Keys& keys = doors.keys;
   const Instant now = std::chrono::floor<Instant::duration>(std::chrono::system_clock::now());
   const auto before = keys.list(user);
   if (!before) {
@@ -472,14 +471,12 @@ Reply voices_render(Doors& doors, const Options& o) {
   }
   std::vector<PreviewMade> made;
   if (!wanted.empty()) {
-    store::Accounts accounts(doors.session, nullptr);
-    store::Keys keys(doors.session, nullptr);
-    const auto user = preview_account(accounts, wanted.size());
+    const auto user = preview_account(doors, wanted.size());
     if (!user) {
       return failure(user.error());
     }
     const NewApiKey key = make_api_key(*brand);
-    const auto stored = preview_key(keys, *user, key);
+    const auto stored = preview_key(doors, *user, key);
     if (!stored) {
       return failure(stored.error());
     }
@@ -489,7 +486,7 @@ Reply voices_render(Doors& doors, const Options& o) {
                           .model = *brand + "-audio-1.0"},
                          previews,
                          wanted);
-    if (const auto removed = keys.remove(stored->id); !removed) {
+    if (const auto removed = doors.keys.remove(stored->id); !removed) {
       return failure(removed.error());
     }
   }
@@ -497,9 +494,13 @@ Reply voices_render(Doors& doors, const Options& o) {
       made.begin(), made.end(), [](const PreviewMade& one) { return one.why_not.empty(); });
   const bool ok = kept == static_cast<std::ptrdiff_t>(made.size());
   if (!made.empty()) {
-    const auto noted = doors.operators.note_result(
-        ok ? store::ActionResult::kDone : store::ActionResult::kFailed,
-        "kept " + std::to_string(kept) + " of " + std::to_string(made.size()));
+    // That it began was noted with its first change, so that none is without a row however this
+    // ends; what came of it is a row of its own.
+    const store::ActionNote outcome(doors.note->action());
+    const auto noted =
+        store::Operators(doors.session, &outcome)
+            .note_result(ok ? store::ActionResult::kDone : store::ActionResult::kFailed,
+                         "kept " + std::to_string(kept) + " of " + std::to_string(made.size()));
     if (!noted) {
       return failure(noted.error());
     }

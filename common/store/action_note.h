@@ -23,7 +23,7 @@ struct AdminAction {
 enum class ActionResult : std::uint8_t {
   kDone = 1,
   kRefused = 2,  // By a rule: nothing was changed.
-  kFailed = 3,   // The database was in the way; it may have been done or not.
+  kFailed = 3,   // What it needs was in the way; it may have been done, in part, or not.
 };
 
 struct ActionRow {
