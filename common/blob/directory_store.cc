@@ -27,7 +27,9 @@
 #include <unistd.h>
 
 #include "common/base/check.h"
+#include "common/base/log.h"
 #include "common/base/mutex.h"
+#include "common/base/occasionally.h"
 #include "common/base/unique_fd.h"
 #include "common/blob/blob_key.h"
 #include "common/blob/blob_store.h"
@@ -441,6 +443,12 @@ Result<std::optional<OpenBlob>> DirectoryStore::read(std::string_view key) const
   }
   const bool alone = place->segment.empty();
   if (!alone && place->seal.empty() && !options_.reads_unsealed) {
+    static Occasionally line(std::chrono::minutes(1));
+    if (line.due()) {
+      // Else nobody could tell it from one that is lost.
+      log::warn("an output of a release before seals was asked for, and is refused",
+                {{"setting", "BLOB_UNSEALED"}});
+    }
     return missing;
   }
   const std::string path = path_of(key, *place);
