@@ -272,6 +272,9 @@ TEST_F(Apis, AnIpv6NetworkIsOneAddressToTheLimitOfConnections) {
   EXPECT_EQ(status_of("2001:db8:a00:2::1"), 404);
   EXPECT_EQ(status_of("198.51.100.10"), 429);
   EXPECT_EQ(status_of("198.51.100.11"), 404);
+  // As a socket of both families writes them.
+  EXPECT_EQ(status_of("::ffff:198.51.100.10"), 429);
+  EXPECT_EQ(status_of("::ffff:198.51.100.11"), 404);
 }
 
 class FewGuesses : public Apis {
