@@ -310,6 +310,28 @@ test("busy service: asks again by itself, and keeps what is shown with its age",
   await page.getByRole("alert").waitFor({ state: "detached" });
 });
 
+test("what is asked for here moves nothing that is shown, however long it takes", async (context) => {
+  const page = await signedIn(context, { path: "history" });
+  await generated(page, "Still here.");
+  await page.clock.install();
+  await open(page, "history");
+  await page.getByText("Still here.").waitFor();
+  let release;
+  const held = new Promise((resolve) => { release = resolve; });
+  await page.route(`${api}/audio/generations?*`, async (route) => {
+    await held;
+    await route.continue();
+  });
+  const asked = page.waitForRequest(/\/audio\/generations\?/);
+  await page.getByLabel("Status").selectOption("succeeded");
+  await asked;
+  await page.clock.runFor(1000);
+  assert.equal(await page.locator(".age").count(), 0, "the rows would go down a line, and up again");
+  assert.equal(await page.getByText("Still here.").count(), 1);
+  release();
+  await settled(page);
+});
+
 test("offline: says so, and goes on when the connection is back", async (context) => {
   const page = await signedIn(context);
   await page.context().setOffline(true);

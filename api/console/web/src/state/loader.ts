@@ -14,7 +14,7 @@ export class Loader<T> {
   readonly data = signal<T | undefined>(undefined);
   readonly failure = signal<Failure | undefined>(undefined);
   readonly busy = signal(false);
-  readonly slow = signal(false);  // Busy for longer than slowAfter.
+  readonly slow = signal(false);  // Busy for longer than slowAfter, with nothing to show, or for somebody who came back to what is old.
   readonly loadedAt = signal<number | undefined>(undefined);
   readonly retryAt = signal<number | undefined>(undefined);
 
@@ -32,7 +32,10 @@ export class Loader<T> {
   }
 
   /** Answers when the answer is shown, or why there is none. */
-  reload = async (): Promise<void> => {
+  reload = (): Promise<void> => this.ask(false);
+
+  /** Of a reload after something was done here nothing is told: what is there would move under the pointer. */
+  private async ask(isBack: boolean): Promise<void> {
     if (this.load === undefined) {
       return;
     }
@@ -41,7 +44,7 @@ export class Loader<T> {
     this.running = running;
     this.busy.value = true;
     this.slowTimer = window.setTimeout(() => {
-      this.slow.value = true;
+      this.slow.value = isBack || this.data.peek() === undefined;
     }, slowAfter);
     try {
       const data = await this.load(running.signal);
@@ -53,7 +56,7 @@ export class Loader<T> {
         this.failed(failureOf(thrown));
       }
     }
-  };
+  }
 
   /** Puts in what is known without asking: the answer to a change. */
   set(data: T): void {
@@ -82,7 +85,7 @@ export class Loader<T> {
     const at = this.loadedAt.peek();
     const idle = this.running === undefined && this.failure.peek() === undefined;
     if (idle && at !== undefined && document.visibilityState === "visible" && isStale(at, Date.now())) {
-      void this.reload();
+      void this.ask(true);
     }
   };
 
