@@ -713,10 +713,7 @@ TEST_F(FaultTest, AStatementThatTheServerEndsIsRunOnceMore) {
       "SELECT COALESCE(MAX(id), 0) FROM information_schema.processlist "
       "WHERE state='User lock' AND db=DATABASE()");
   std::int64_t connection = 0;
-  const auto until = Clock::now() + 10s;
-  while (connection == 0 && Clock::now() < until) {
-    connection = db_.number(waiting);
-  }
+  static_cast<void>(test::eventually(10s, [&] { return (connection = db_.number(waiting)) != 0; }));
   if (connection != 0) {
     db_.execute(Sql("KILL QUERY ") << connection);
   }

@@ -47,7 +47,7 @@ struct OutputFault {
 
 // With files that the store refuses by themselves, as too large: each is offered again after
 // `pause`, and for so long, as somebody may be raising the limit; and all of them together have so
-// many bytes, beyond which the newest ends at once.
+// many bytes, beyond which the one that is refused next ends at once.
 struct OutputPatience {
   std::chrono::milliseconds pause{10'000}, most{30'000};
   std::size_t bytes = std::size_t{64} << 20;
