@@ -403,7 +403,8 @@ void Arena::judge_audio(Story& story, const Reply& reply) {
   }
 }
 
-// At every moment what users have, and what they have paid, is what they were given.
+// At every moment what users have, and what they have paid, is what they were given. One sum, and
+// not the audit's rules, which read what is there once everything rests.
 void Arena::sample() {
   std::optional<store::Session> session;
   while (!closing_) {

@@ -34,6 +34,7 @@ constexpr char32_t kLineEnd = '\n';
 // U+E000, for private use: cleaned text has none.
 constexpr std::string_view kPieceEnd = "\uE000";
 
+// By the library that knows what characters are, so that both agree on what is one.
 std::u32string to_code_points(std::string_view text) {
   std::u32string out;
   out.reserve(text.size());
