@@ -449,8 +449,9 @@ struct Client::Impl {
     return part.size();
   }
 
-  // Of one origin's bodies, those that wait for room, and the one being read that waits for nobody
-  // else's server: only for what our side still uses.
+  // Of one origin's bodies, those that wait for room, and the one that is read although there is
+  // none: it waits for nobody else's server, only for what our side still uses, so that whatever
+  // the others have begun is ended in the end.
   struct Line {
     std::deque<std::uint64_t> unread;
     std::uint64_t first = 0;   // 0: none
@@ -499,10 +500,13 @@ struct Client::Impl {
     curl_easy_setopt(transfer.easy, CURLOPT_TIMEOUT_MS, 0L);
   }
 
-  // At the first byte of a body.
-  void begin_reading(Transfer& transfer, Line& line) {
+  // At the first byte of a body, `more` of which have come. Who needs no more than there is does
+  // not become the first one: it may never send the rest.
+  void begin_reading(Transfer& transfer, Line& line, std::size_t more) {
     transfer.reading = true;
-    line.first = line.first == 0 ? transfer.number : line.first;
+    if (line.first == 0 && reading + inbox->kept.load() + more > options.bodies_max) {
+      line.first = transfer.number;
+    }
     curl_off_t length = -1;
     curl_easy_getinfo(transfer.easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
     transfer.response.body.reserve(
@@ -519,7 +523,7 @@ struct Client::Impl {
       return false;
     }
     if (!transfer.reading) {
-      begin_reading(transfer, line);
+      begin_reading(transfer, line, more);
     }
     reading += more;
     transfer.counted = size;
@@ -560,7 +564,7 @@ struct Client::Impl {
       line.unread.pop_front();
       --unread;
       if (!transfer.reading) {
-        begin_reading(transfer, line);
+        begin_reading(transfer, line, transfer.more);
       }
       go_on_reading(transfer);
     }

@@ -354,7 +354,11 @@ TEST(Client, WhoAnnouncesMuchAndSendsLittleKeepsNobodyWaiting) {
     return call.target == "/slow" ? DoubleReply{.body = std::string(1'000, 'x'),
                                                 .form = Form::kLongLength,
                                                 .missing = 899'000}
-                                  : DoubleReply{.body = std::string(500'000, 'x')};
+                                  // All of them together are begun before there is no more room.
+                                  : DoubleReply{.body = std::string(500'000, 'x'),
+                                                .form = Form::kDrip,
+                                                .drip_every = 1ms,
+                                                .drip_bytes = 50'000};
   });
   http::Client client({.bodies_max = 1'000'000});
   std::vector<Exchange> hanging, others;
