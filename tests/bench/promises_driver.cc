@@ -102,7 +102,10 @@ Rounds creates_by(const Askers& askers, std::span<const std::string> keys) {
 double over_capacity_seconds(const Context& context) {
   const char* const asked = std::getenv("BENCH_OVER_CAPACITY_SECONDS");
   const double seconds = asked == nullptr ? 0 : std::atof(asked);
-  return seconds > 0 && !context.smoke ? seconds : context.seconds * 24;
+  if (context.smoke) {
+    return context.seconds * 4;
+  }
+  return seconds > 0 ? seconds : context.seconds * 24;
 }
 
 // So many times what the provider can do: its calls take `call`, `slots` at once, and a task is
