@@ -397,23 +397,22 @@ constexpr auto kPreviewKeyLife = std::chrono::hours(1);
 
 // The account of previews, with credits for so many at a time.
 Result<UserId, store::Fault> preview_account(Doors& doors, std::size_t count) {
-  store::Accounts& accounts = doors.accounts;
-  auto user = accounts.resolve(kPreviewUser);
+  auto user = doors.accounts.resolve(kPreviewUser);
   if (!user) {
-    const auto created = accounts.create(kPreviewUser, Plan::kPaid);
+    const auto created = doors.accounts.create(kPreviewUser, Plan::kPaid);
     if (!created) {
       return created.error();
     }
     user = created->id;
   }
-  const auto found = accounts.find(*user);
+  const auto found = doors.accounts.find(*user);
   if (!found) {
     return found.error();
   }
   const Units missing =
       Units{kHoldAmount.value * static_cast<std::int64_t>(count)} - found->balance.available;
   if (missing > Units{}) {
-    const auto granted = accounts.grant(
+    const auto granted = doors.accounts.grant(
         *user, missing, GrantKind::kAdjustment, "voice-previews-" + random_base32(26));
     if (!granted) {
       return granted.error();
@@ -424,20 +423,19 @@ Result<UserId, store::Fault> preview_account(Doors& doors, std::size_t count) {
 
 // A key of that account that does not last, instead of those that earlier runs may have left.
 Result<store::KeyInfo, store::Fault> preview_key(Doors& doors, UserId user, const NewApiKey& key) {
-  store::Keys& keys = doors.keys;
   const Instant now = std::chrono::floor<Instant::duration>(std::chrono::system_clock::now());
-  const auto before = keys.list(user);
+  const auto before = doors.keys.list(user);
   if (!before) {
     return before.error();
   }
   for (const store::KeyInfo& old : *before) {
     if (!old.deleted_at && old.expires_at && *old.expires_at <= now) {
-      if (const auto removed = keys.remove(old.id); !removed) {
+      if (const auto removed = doors.keys.remove(old.id); !removed) {
         return removed.error();
       }
     }
   }
-  return keys.add(
+  return doors.keys.add(
       user,
       {.name = "voices render", .scopes = kUsualScopes, .expires_at = now + kPreviewKeyLife},
       key);

@@ -212,6 +212,11 @@ TEST_F(S3StoreTest, RetriesWhatIsNotAnswered) {
   ASSERT_TRUE(stored) << stored.error().message;
   EXPECT_GE(double_.requests(), 2);
   EXPECT_EQ(double_.object(key_)->bytes, "audio");
+  const int before = double_.requests();
+  double_.fail_next({Fault::kSilent});
+  EXPECT_TRUE(s3.remove(key_));
+  EXPECT_GE(double_.requests(), before + 2);
+  EXPECT_EQ(double_.objects(), 0U);
 }
 
 // The last attempt gets what is left of the time, so that it may end by that instead of an answer.
