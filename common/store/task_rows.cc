@@ -31,16 +31,19 @@ void newest_attempt_end(Sql& sql, const TaskChange& c) {
 }
 
 // An UPDATE of tasks t up to its SET, for assignments from `columns` of u; `write` appends the
-// values of one row, its task's id first.
+// values of one row, its task's id first. Rows of a VALUES cost the server 4.7 us each and SELECTs
+// 7.6. MySQL has a word of its own before each, which MariaDB takes for a comment.
 template <std::size_t N, class Range, class Write>
 Sql update_tasks(const char (&columns)[N], const Range& rows, const Write& write) {
   // The first row of the derived table names its columns and matches nothing.
   Sql sql("UPDATE (SELECT x'' AS id, ");
   sql << columns;
-  for (const auto& row : rows) {
-    sql << " UNION ALL SELECT ";
+  sql << " UNION ALL VALUES ";
+  list(sql, rows, [&](const auto& row) {
+    sql << "/*!80019 ROW*/(";
     write(sql, row);
-  }
+    sql << ")";
+  });
   sql << ") u STRAIGHT_JOIN tasks t FORCE INDEX (PRIMARY) ON t.id=u.id SET ";
   return sql;
 }
