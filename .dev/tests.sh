@@ -23,9 +23,9 @@ private_services() {
     die 'RabbitMQ does not start'
   TEST_AMQP_URL=$(rabbitmq_url "$rabbitmq" "$port")
   # A test of the whole service takes one of these for itself (tests/CMakeLists.txt).
-  logged "$state/logs/$1-hosts.log" rabbitmq_hosts "$rabbitmq" "$port" 1 2 3
+  logged "$state/logs/$1-hosts.log" rabbitmq_hosts "$rabbitmq" "$port" 1 2 3 4
   cat >"$private_folder/resources.json" <<'END'
-{"version": {"major": 1, "minor": 0}, "local": [{"broker": [{"id": "1"}, {"id": "2"}, {"id": "3"}]}]}
+{"version": {"major": 1, "minor": 0}, "local": [{"broker": [{"id": "1"}, {"id": "2"}, {"id": "3"}, {"id": "4"}]}]}
 END
   TEST_STACK_DIR=$private_folder/stack
   mkdir -p "$TEST_STACK_DIR"
@@ -57,7 +57,7 @@ remove_private_services() {
   rm -rf "$private_folder"
 }
 
-# run_ctest FOLDER ARGUMENTS…
+# run_ctest FOLDER ARGUMENTS…: four at a time, which leaves of two cores 3 % idle.
 run_ctest() {
   local folder=$state/$1 fixed=()
   shift
@@ -66,7 +66,7 @@ run_ctest() {
   UBSAN_OPTIONS=print_stacktrace=1 \
     TSAN_OPTIONS=suppressions=$root/tests/support/tsan.supp:second_deadlock_stack=1 \
     "${fixed[@]}" \
-    ctest --test-dir "$folder" --output-on-failure --no-tests=error -j 3 \
+    ctest --test-dir "$folder" --output-on-failure --no-tests=error -j 4 \
     --resource-spec-file "$private_folder/resources.json" "$@"
 }
 
@@ -74,7 +74,7 @@ command_test() {
   local selection=() all=0
   case ${1:-}:$# in
     :0) ;;
-    --all:1) all=1 ;;
+    --all:1) all=1 && export DEV_TEST_ALL=1 ;;
     -R:2) selection=(-R "$2") ;;
     *) usage_error test ;;
   esac

@@ -64,6 +64,13 @@ std::vector<pid_t> listeners_on(std::uint16_t port) {
   return {out.begin(), out.end()};
 }
 
+// Where the stack's queues are.
+AmqpUrl broker_of_the_stack() {
+  AmqpUrl out = test::test_broker_url();
+  out.vhost = test::Stack::virtual_host();
+  return out;
+}
+
 }  // namespace
 
 std::string numbers(std::int64_t from, std::int64_t count) {
@@ -256,7 +263,7 @@ void Stand::delete_files() {
 }
 
 Stand::Stand(const Options& options) {
-  const AmqpUrl broker = test::test_broker_url();
+  const AmqpUrl broker = broker_of_the_stack();
   test::purge_jobs(broker);
   std::map<std::string, std::string> environment = {
       {"LOG_LEVEL", "info"},  // The default; the tests' own is more talkative.
@@ -342,7 +349,7 @@ void Stand::publish_released() {
 void Stand::publish_all(const std::vector<Hint>& hints) {
   std::atomic<std::size_t> confirmed{0};
   queue::Publisher publisher(
-      test::test_broker_url(), {}, [&](std::span<const Hint> some) { confirmed += some.size(); });
+      broker_of_the_stack(), {}, [&](std::span<const Hint> some) { confirmed += some.size(); });
   std::span<const Hint> left = hints;  // More than it keeps in memory.
   if (!test::eventually(std::chrono::minutes(10), [&] {
         left = left.subspan(publisher.submit(left));

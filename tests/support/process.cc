@@ -182,7 +182,7 @@ int test_lane() {
 }
 
 std::uint16_t free_port() {
-  constexpr int kFirst = 15'000, kLanes = 4, kOfLane = 1'250;
+  constexpr int kFirst = 15'000, kLanes = 5, kOfLane = 1'250;
   const int first = kFirst + test_lane() % kLanes * kOfLane;
   static std::mt19937 random(std::random_device{}());
   static std::set<std::uint16_t> given;  // Each once: it may be taken into use much later.
