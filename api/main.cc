@@ -33,9 +33,7 @@ int with_config(int (*run)(const Config&)) {
   }
   audiogen::log::init("audio-api", config->log_level, config->log_format);
   audiogen::metrics::set_build(AUDIOGEN_VERSION, audiogen::kCommit);
-  audiogen::http::set_egress({.user_agent = audiogen::http::user_agent(config->contact),
-                              .proxy = config->egress_proxy,
-                              .direct = config->egress_direct});
+  audiogen::http::set_egress(audiogen::http::egress_of(config->outgoing));
   return run(*config);
 }
 

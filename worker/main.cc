@@ -142,9 +142,7 @@ metrics::Snapshot worker_gauges(const Chain& chain,
 int work(const Config& config) {
   const WorkerId id = WorkerId::make();
   log::identify("worker_id", id.text());
-  http::set_egress({.user_agent = http::user_agent(config.contact),
-                    .proxy = config.egress_proxy,
-                    .direct = config.egress_direct});
+  http::set_egress(http::egress_of(config.outgoing));
   raise_descriptor_limit();
   if (!store::may_serve(config.database)) {
     return 1;

@@ -457,8 +457,7 @@ Reply voices_render(Doors& doors, const Options& o) {
   if (folder->empty()) {
     return Failure{"VOICE_PREVIEWS_DIR is not set; it names the folder that previews are kept in"};
   }
-  http::set_egress(
-      {.user_agent = http::user_agent(out->contact), .proxy = out->proxy, .direct = out->direct});
+  http::set_egress(http::egress_of(*out));
   const VoicePreviews previews(*folder);
   const std::vector<bool> there = previews.which();
   std::vector<std::string_view> wanted;

@@ -862,10 +862,7 @@ Result<Config, std::vector<std::string>> load_config(Program program) {
         parse_networks,
         "addresses and networks, separated by commas, with nothing behind the prefix");
   }
-  Outgoing out = read_outgoing(in);
-  c.contact = std::move(out.contact);
-  c.egress_proxy = std::move(out.proxy);
-  c.egress_direct = std::move(out.direct);
+  c.outgoing = read_outgoing(in);
   c.log_level = in.choice("LOG_LEVEL", {"debug", "info", "warn", "error"});
   c.log_format = in.choice("LOG_FORMAT", {"json", "text"});
   if (program == Program::kApi) {

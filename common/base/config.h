@@ -77,6 +77,11 @@ struct PlanLimits {
   int running_tasks = 0;  // 0: no limit but his share.
 };
 
+// How calls over HTTP go out. `contact` is for those who are called; "": none.
+struct Outgoing {
+  std::string contact, proxy, direct;
+};
+
 struct Config {
   std::string brand;
   HostPort listen, ops_listen;
@@ -123,18 +128,12 @@ struct Config {
   std::vector<IpNetwork> url_deny;
   std::string log_level, log_format;
   bool access_log = false;  // The API's only.
-  std::string contact;      // For those who are called; "": none.
-  std::string egress_proxy, egress_direct;
+  Outgoing outgoing;
 
   std::string model_name() const { return brand + "-audio-1.0"; }
 };
 
 enum class Program { kApi, kWorker };
-
-// How calls over HTTP go out, as members of Config have it.
-struct Outgoing {
-  std::string contact, proxy, direct;
-};
 
 // Reads the process environment. On failure: one line per bad variable, naming it and the rule.
 // Call before threads start (it reads the environment).

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "common/base/config.h"
+
 namespace audiogen::http {
 
 struct Egress {
@@ -15,6 +17,9 @@ struct Egress {
 // Before the first call of the process: what is under way goes by what was said when it began.
 void set_egress(Egress egress);
 const Egress& egress();
+
+// As the environment has it.
+Egress egress_of(const Outgoing& settings);
 
 // "audiogen/1.0 (+contact)", or without a contact.
 std::string user_agent(std::string_view contact);

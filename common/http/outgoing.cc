@@ -23,6 +23,12 @@ const Egress& egress() {
   return current();
 }
 
+Egress egress_of(const Outgoing& settings) {
+  return {.user_agent = user_agent(settings.contact),
+          .proxy = settings.proxy,
+          .direct = settings.direct};
+}
+
 std::string user_agent(std::string_view contact) {
   std::string out = "audiogen/" AUDIOGEN_VERSION;
   if (!contact.empty()) {

@@ -375,14 +375,14 @@ TEST_F(ConfigTest, OnlyTheWorkerHasASandbox) {
 TEST_F(ConfigTest, HowItGoesOut) {
   const auto plain = load_config(Program::kWorker);
   ASSERT_TRUE(plain);
-  EXPECT_EQ(plain->egress_proxy, "");
-  EXPECT_EQ(plain->egress_direct, "localhost,127.0.0.0/8,::1,169.254.0.0/16,fe80::/10");
+  EXPECT_EQ(plain->outgoing.proxy, "");
+  EXPECT_EQ(plain->outgoing.direct, "localhost,127.0.0.0/8,::1,169.254.0.0/16,fe80::/10");
   set("EGRESS_PROXY", "http://me:pr0xy-secret@proxy.example:3128");
   set("CONTACT", "https://a.example/audio");
   const auto config = load_config(Program::kApi);
   ASSERT_TRUE(config);
-  EXPECT_EQ(config->egress_proxy, "http://me:pr0xy-secret@proxy.example:3128");
-  EXPECT_EQ(config->contact, "https://a.example/audio");
+  EXPECT_EQ(config->outgoing.proxy, "http://me:pr0xy-secret@proxy.example:3128");
+  EXPECT_EQ(config->outgoing.contact, "https://a.example/audio");
   EXPECT_THAT(print_config(Program::kApi), Not(HasSubstr("pr0xy-secret")));
   for (const char* wrong : {"proxy:3128",
                             "socks5://proxy:1080",
@@ -407,7 +407,7 @@ TEST_F(ConfigTest, HowItGoesOut) {
   }
   for (const char* right : {"http://proxy.corp:1", "https://[2001:db8::1]:65535"}) {
     set("EGRESS_PROXY", right);
-    EXPECT_EQ(load_config(Program::kApi)->egress_proxy, right);
+    EXPECT_EQ(load_config(Program::kApi)->outgoing.proxy, right);
   }
   unset("EGRESS_PROXY");
   for (const char* wrong : {"a) b", "a\r\nX: y", "(a"}) {
