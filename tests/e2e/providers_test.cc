@@ -16,6 +16,7 @@
 #include "common/domain/pricing.h"
 #include "tests/e2e/chain.h"
 #include "tests/e2e/failures.h"
+#include "tests/support/connect_proxy.h"
 
 namespace audiogen::test {
 namespace {
@@ -849,6 +850,27 @@ TEST(Ssrf, ResultsOnThisMachineAreNotFetchedAndTheNextProviderServes) {
       10s, [&] { return stack.worker(0).log().find("providers reloaded") != std::string::npos; }));
   run({"0"});
   EXPECT_GT(canary.connections(), 0);
+}
+
+// The world can reach it, but no machine of an operator who says so. Whatever goes out goes by the
+// proxy, which therefore sees what is asked for.
+TEST(Ssrf, ResultsOnWhatTheOperatorDeniesAreNotFetched) {
+  FalDouble fal("provider.localhost",
+                [](const std::string&, const std::string&) { return "http://8.8.8.8/a.wav"; });
+  ProviderDouble second([](const DoubleCall&) { return wav_reply(0.3); });
+  const ChainFile chain({fal.entry(R"(,"timeout_seconds":6)"), openai_entry(kSecond, second)});
+  for (const bool denied : {false, true}) {
+    const ConnectProxy proxy;
+    Stack::Options options = chain.options();
+    options.environment["EGRESS_PROXY"] = proxy.url();
+    options.environment["URL_DENY"] = denied ? "8.8.8.0/24" : "";
+    Stack stack(options);
+    const Account ann = stack.account(1000);
+    const std::string id = stack.create(ann, wav_body("rain")).text("id");
+    EXPECT_EQ(stack.wait_final(ann, id).text("status"), "succeeded");
+    EXPECT_EQ(attempts_of(stack, id).back(), "beta-upstream succeeded");
+    EXPECT_EQ(proxy.heads().empty(), denied);
+  }
 }
 
 }  // namespace
