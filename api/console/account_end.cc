@@ -46,9 +46,7 @@ Handling AccountEnd::end(Call call) {
   if (mails_ != nullptr) {
     mails_->tell(Notice::kAccountDeleted, asked->email);
   }
-  std::string cookie;
-  append_header(cookie, "Set-Cookie", ended_session_cookie(secure_));
-  call.answer_nothing(cookie);
+  call.answer_nothing(set_cookie(ended_session_cookie(secure_)));
 }
 
 }  // namespace audiogen::api

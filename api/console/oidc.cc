@@ -42,12 +42,6 @@ http::ClientRequest request_to(std::string url) {
   return out;
 }
 
-std::string set_cookie(const std::string& cookie) {
-  std::string out;
-  append_header(out, "Set-Cookie", cookie);
-  return out;
-}
-
 void warn(const std::string& why) {
   static Occasionally line;
   if (line.due()) {

@@ -30,12 +30,6 @@ ApiError of_own(const ApiError& error) {
   return error.code == ApiErrorCode::kNotFound ? not_signed_in() : error;
 }
 
-std::string set_cookie(const std::string& cookie) {
-  std::string out;
-  append_header(out, "Set-Cookie", cookie);
-  return out;
-}
-
 // Of the new password, where the current one is not needed or is right; else empty. Nullopt: this
 // process cannot tell. Blocks for as long as hashing takes.
 std::optional<std::string> new_encoded(const PasswordChange& change,

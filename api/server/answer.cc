@@ -80,6 +80,12 @@ void append_header(std::string& out, std::string_view name, std::string_view val
   out += "\r\n";
 }
 
+std::string set_cookie(std::string_view cookie) {
+  std::string out;
+  append_header(out, "Set-Cookie", cookie);
+  return out;
+}
+
 void append_cross_origin(std::string& headers, const http::Request& request) {
   if (request.has_header("origin")) {
     headers +=

@@ -26,6 +26,9 @@ inline constexpr std::size_t kHeadersUsual = 384;
 // Appends "Name: value\r\n". `value` must be safe for a header line.
 void append_header(std::string& out, std::string_view name, std::string_view value);
 
+// The header line that gives a browser `cookie`, which has its attributes.
+std::string set_cookie(std::string_view cookie);
+
 // To a page of another site: it may read this answer and the headers named here (Fetch
 // standard, 3.2 CORS protocol). For anybody's page, without credentials: whoever asks shows a key
 // of his own, and no cookie of ours goes with it. Appends nothing unless the request says that it

@@ -19,9 +19,9 @@ namespace audiogen::api {
 namespace {
 
 // Everything below it is for pages of any site, its errors as well.
-constexpr std::string_view kBase = "/api/v1/";
+constexpr std::string_view kOfAnySite = "/api/v1/";
 // And everything below this for pages of our own.
-constexpr std::string_view kConsole = "/console/";
+constexpr std::string_view kOfOurs = "/console/";
 
 // A proxy that nobody told us about makes all its clients one address to every limit. Never the
 // value: it is anybody's word.
@@ -64,7 +64,7 @@ std::string refuse(const http::Exchange& exchange,
   }
   if (cross_origin) {
     append_cross_origin(response.headers, request);
-  } else if (request.path.starts_with(kConsole)) {
+  } else if (request.path.starts_with(kOfOurs)) {
     append_own_only(response.headers);
   }
   exchange.reply(std::move(response));
@@ -226,7 +226,8 @@ bool RouteTree::is_read_by_others(std::string_view path) const {
   PathParameters parameters;
   std::size_t count = 0;
   const Node* const node = walk(path, parameters, count);
-  return path.starts_with(kBase) || (node != nullptr && node->path.routes.front()->cross_origin);
+  return path.starts_with(kOfAnySite) ||
+         (node != nullptr && node->path.routes.front()->cross_origin);
 }
 
 Dispatcher::Dispatcher(const RouteTree& tree,
