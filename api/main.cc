@@ -8,6 +8,7 @@
 #include <malloc.h>
 
 #include "api/admin/admin.h"
+#include "api/admin/schema.h"
 #include "api/server/serve.h"
 #include "common/base/commit.h"
 #include "common/base/log.h"
@@ -15,7 +16,6 @@
 #include "common/base/process.h"
 #include "common/http/egress.h"
 #include "common/store/grants.h"
-#include "common/store/migrate.h"
 #include "common/store/session.h"
 
 namespace {
@@ -35,44 +35,6 @@ int with_config(int (*run)(const Config&)) {
   audiogen::metrics::set_build(AUDIOGEN_VERSION, audiogen::kCommit);
   audiogen::http::set_egress(audiogen::http::egress_of(config->outgoing));
   return run(*config);
-}
-
-int migrate() {
-  const auto url = audiogen::load_database_url();
-  if (!url) {
-    std::fprintf(stderr, "audio-api: %s\n", url.error().message.c_str());
-    return 2;
-  }
-  const auto applied = audiogen::store::migrate(*url);
-  if (!applied) {
-    std::fprintf(stderr, "audio-api: %s\n", applied.error().message.c_str());
-    return 1;
-  }
-  for (const int version : *applied) {
-    std::printf("applied migration %04d\n", version);
-  }
-  if (applied->empty()) {
-    std::printf("nothing to do: this program knows the schema up to version %d\n",
-                audiogen::store::newest_migration());
-  }
-  return 0;
-}
-
-int grant(const std::vector<audiogen::store::Grantee>& grantees, bool print) {
-  const auto url = audiogen::load_database_url();
-  if (!url) {
-    std::fprintf(stderr, "audio-api: %s\n", url.error().message.c_str());
-    return 2;
-  }
-  const auto todo = audiogen::store::bring_grants(*url, grantees, print);
-  if (!todo) {
-    std::fprintf(stderr, "audio-api: %s\n", todo.error().message.c_str());
-    return 1;
-  }
-  for (const std::string& statement : *todo) {
-    std::printf("%s;\n", statement.c_str());
-  }
-  return 0;
 }
 
 }  // namespace
@@ -134,10 +96,10 @@ int main(int argc, char** argv) {
     return with_config(audiogen::api::serve);
   }
   if (migrating->parsed()) {
-    return migrate();
+    return audiogen::api::run_migrate();
   }
   if (granting->parsed()) {
-    return grant(grantees, print_grants);
+    return audiogen::api::run_grants(grantees, print_grants);
   }
   std::fputs(app.help().c_str(), stdout);
   return 2;

@@ -2,18 +2,16 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 #include <functional>
 #include <map>
 #include <optional>
 #include <utility>
 
 #include <CLI/CLI.hpp>
-#include <pwd.h>
-#include <unistd.h>
 
 #include "api/admin/command.h"
 #include "api/admin/dead.h"
+#include "api/admin/operator.h"
 #include "api/admin/output.h"
 #include "api/admin/previews.h"
 #include "api/admin/providers.h"
@@ -557,18 +555,6 @@ Reply actions(Doors& doors, const Options& o) {
         .member("message", row.message);
   });
   return Answer{json.finish()};
-}
-
-// Who sits at the keyboard, as far as the system knows: user@host.
-std::string operating_user() {
-  const char* const sudo = std::getenv("SUDO_USER");
-  const passwd* const entry = ::getpwuid(::getuid());
-  char host[256] = {};
-  static_cast<void>(::gethostname(host, sizeof host - 1));
-  const std::string user = sudo != nullptr && *sudo != '\0' ? sudo
-                           : entry != nullptr               ? entry->pw_name
-                                                            : std::to_string(::getuid());
-  return user + "@" + host;
 }
 
 // --- the command line

@@ -13,11 +13,11 @@
 namespace audiogen::store {
 
 struct AdminAction {
-  std::string who;
-  std::string action;  // The command, like "key delete".
-  std::string target;  // On whom or what, as it was given.
-  std::string detail;  // The other arguments; never a secret.
-  std::optional<std::string> reason;
+  std::string who{};
+  std::string action{};  // The command, like "key delete".
+  std::string target{};  // On whom or what, as it was given.
+  std::string detail{};  // The other arguments; never a secret.
+  std::optional<std::string> reason{};
 };
 
 enum class ActionResult : std::uint8_t {

@@ -73,7 +73,23 @@ TEST(Programs, RefuseADatabaseWithoutTheSchema) {
     }
     EXPECT_EQ(errors, 1) << "one clear line: " << output.out;
   }
+  // What changes the schema or the rights is recorded, and what changes nothing is not.
+  const std::vector<std::string> actions{program_path("audio-api"), "admin", "actions", "--json"};
   EXPECT_EQ(run({program_path("audio-api"), "migrate"}, variables).code, 0);
+  EXPECT_EQ(run({program_path("audio-api"), "migrate"}, variables).code, 0);
+  EXPECT_EQ(
+      run({program_path("audio-api"), "grants", "--api", "nobody@nowhere.invalid"}, variables).code,
+      1);
+  rapidjson::Document record;
+  record.Parse(run(actions, variables).out.c_str());
+  ASSERT_TRUE(record.IsObject());
+  ASSERT_EQ(record["actions"].Size(), 2U);
+  EXPECT_STREQ(record["actions"][0]["action"].GetString(), "grants");
+  EXPECT_STREQ(record["actions"][0]["target"].GetString(), "api=nobody@nowhere.invalid");
+  EXPECT_STREQ(record["actions"][0]["result"].GetString(), "failed");
+  EXPECT_STREQ(record["actions"][1]["action"].GetString(), "migrate");
+  EXPECT_STREQ(record["actions"][1]["result"].GetString(), "ok");
+  EXPECT_THAT(record["actions"][1]["detail"].GetString(), testing::StartsWith("0001, 0002"));
 }
 
 TEST(Programs, APortInUseIsOneClearLine) {
