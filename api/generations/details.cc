@@ -53,15 +53,31 @@ struct EndWords {
   std::string_view name, message;
 };
 
-EndWords words_of(store::PastAttempt::End end) {
+std::string_view words_of(CallFailure why) {
+  switch (why) {
+    case CallFailure::kBusy:
+      return "Whoever was asked had no room for it.";
+    case CallFailure::kRefused:
+      return "Whoever was asked did not take it.";
+    case CallFailure::kTrouble:
+      return "Something went wrong where it was being made.";
+    case CallFailure::kUnusable:
+      return "What was made is no audio that could be delivered.";
+    case CallFailure::kOther:
+      break;
+  }
+  return "The audio could not be made in this attempt.";
+}
+
+EndWords words_of(const store::PastAttempt& attempt) {
   using End = store::PastAttempt::End;
-  switch (end) {
+  switch (attempt.end) {
     case End::kNone:
       return {"running", "The audio is being made."};
     case End::kSucceeded:
       return {"succeeded", "The audio was made."};
     case End::kFailed:
-      return {"failed", "The audio could not be made in this attempt."};
+      return {"failed", words_of(attempt.why)};
     case End::kInterrupted:
       return {"interrupted",
               "The attempt was broken off, or no answer came in time; it costs nothing."};
@@ -81,7 +97,7 @@ void write_timeline(JsonWriter& json, const store::TaskDetails& details) {
   write_point(json, "created", task.created_at);
   json.end_object();
   for (const store::PastAttempt& attempt : details.timeline) {
-    const EndWords words = words_of(attempt.end);
+    const EndWords words = words_of(attempt);
     write_point(json, "attempt", attempt.started_at);
     json.member("number", attempt.n)
         .member("ended_at", attempt.ended_at)

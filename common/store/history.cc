@@ -44,9 +44,11 @@ PastAttempt read_attempt(const Rows& rows, std::uint32_t first) {
       break;
     case kAttemptSucceeded:  // With a detail: it brought audio that came to nothing.
       out.end = detail.empty() ? End::kSucceeded : End::kFailed;
+      out.why = call_failure(detail);
       break;
     case kAttemptFailed:
       out.end = detail == kNotCalled ? End::kNotBegun : End::kFailed;
+      out.why = call_failure(detail);
       break;
     default:
       out.end = End::kInterrupted;

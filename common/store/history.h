@@ -12,6 +12,7 @@
 #include "common/base/ids.h"
 #include "common/base/result.h"
 #include "common/base/time.h"
+#include "common/domain/call_failure.h"
 #include "common/domain/task.h"
 #include "common/store/accounts.h"
 #include "common/store/door.h"
@@ -47,6 +48,7 @@ struct PastAttempt {
   };
   std::uint32_t n = 0;  // 1, 2, 3 …
   End end = End::kNone;
+  CallFailure why = CallFailure::kOther;  // Of kFailed.
   Instant started_at{};
   std::optional<Instant> ended_at{};
 };

@@ -78,7 +78,10 @@ TEST(Details, TellHowItWentAndWhy) {
       details.timeline.back().ended_at = kBegin + 2s;
     }
   }
+  details.timeline[1].why = CallFailure::kBusy;
   const std::string text = render_details(details, {});
+  EXPECT_THAT(text,
+              HasSubstr(R"("outcome":"failed","message":"Whoever was asked had no room for it.")"));
   EXPECT_THAT(text, HasSubstr(R"("request":null,"key_id":"key_01k9hq2m4c7p9s1v3x5z7b9d1f",)"));
   EXPECT_THAT(
       text,

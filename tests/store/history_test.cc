@@ -353,6 +353,8 @@ TEST_F(DetailsTest, TellEveryAttemptButNotWhoWasAsked) {
   auto expected = before;
   expected.emplace_back(6, End::kNone);
   EXPECT_EQ(ends_of(running), expected);
+  EXPECT_EQ(running.timeline[0].why, CallFailure::kBusy);
+  EXPECT_EQ(running.timeline[3].why, CallFailure::kOther) << "ours, and nothing of it is told";
   SettleCommand command = settle_command(Settle::kSucceed, *claimed);
   command.attempt = 6;
   command.attempt_state = kAttemptSucceeded;

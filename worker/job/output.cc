@@ -87,7 +87,7 @@ void Output::shape(const JobPtr& job, Audio audio) {
   const auto fault = rendered ? std::nullopt : std::optional(fault_of(rendered.error().kind));
   job->chain->proved(job->provider, fault, fault ? job->failing(job->provider, *fault) : Failing());
   if (fault) {
-    end_bad(job, *fault, rendered.error().detail);
+    end_bad(job, *fault, "bad audio: " + rendered.error().detail);
     return;
   }
   passed.Increment(rendered->passed_through ? 1 : 0);
