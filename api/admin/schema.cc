@@ -48,14 +48,11 @@ int run_migrate() {
   if (!url) {
     return fail(2, url.error().message);
   }
-  const auto before = store::look_at_schema(*url);
   const auto applied = store::migrate(*url);
   store::AdminAction action{.action = "migrate", .target = url->database};
   if (!applied) {
-    const auto after = store::look_at_schema(*url);
-    if (before && after) {
-      action.detail =
-          "version " + std::to_string(before->complete) + " to " + std::to_string(after->complete);
+    if (const auto look = store::look_at_schema(*url)) {
+      action.detail = "at version " + std::to_string(look->complete);
     }
     record(*url, action, store::ActionResult::kFailed, applied.error().message);
     return fail(1, applied.error().message);

@@ -6,7 +6,7 @@ namespace audiogen {
 
 CallFailure call_failure(std::string_view detail) {
   constexpr std::string_view kHttp = "HTTP ";
-  if (detail.starts_with("bad audio")) {
+  if (detail.starts_with(kBadAudio)) {
     return CallFailure::kUnusable;
   }
   int status = 0;

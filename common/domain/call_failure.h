@@ -15,8 +15,11 @@ enum class CallFailure : std::uint8_t {
   kUnusable,  // What it sent cannot be delivered.
 };
 
+// How the detail of a call begins whose audio cannot be delivered.
+inline constexpr std::string_view kBadAudio = "bad audio: ";
+
 // By the detail that the call was recorded with, which begins with "HTTP <status>" or with
-// "bad audio" where one of these was why. RFC 9110, 15.5 and 15.6; RFC 6585, 4; 529 is what some
+// kBadAudio where one of these was why. RFC 9110, 15.5 and 15.6; RFC 6585, 4; 529 is what some
 // say when all of them are too many.
 CallFailure call_failure(std::string_view detail);
 

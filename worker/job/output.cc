@@ -8,6 +8,7 @@
 #include "common/base/metrics.h"
 #include "common/blob/blob_errors.h"
 #include "common/blob/blob_key.h"
+#include "common/domain/call_failure.h"
 #include "worker/job/batches.h"
 
 namespace audiogen::worker {
@@ -87,7 +88,7 @@ void Output::shape(const JobPtr& job, Audio audio) {
   const auto fault = rendered ? std::nullopt : std::optional(fault_of(rendered.error().kind));
   job->chain->proved(job->provider, fault, fault ? job->failing(job->provider, *fault) : Failing());
   if (fault) {
-    end_bad(job, *fault, "bad audio: " + rendered.error().detail);
+    end_bad(job, *fault, std::string(kBadAudio) + rendered.error().detail);
     return;
   }
   passed.Increment(rendered->passed_through ? 1 : 0);

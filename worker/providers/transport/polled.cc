@@ -6,6 +6,7 @@
 
 #include "common/base/base64.h"
 #include "common/base/crypto.h"
+#include "common/domain/call_failure.h"
 #include "worker/providers/transport/wire.h"
 
 namespace audiogen {
@@ -201,7 +202,8 @@ class PolledDialogue final : public Dialogue {
                        ? std::nullopt
                        : decode_base64(std::string_view(url).substr(at + kBase64Mark.size()));
       if (!bytes) {
-        return ProviderFault{Fault::kTryNext, "bad audio: data address", std::nullopt};
+        return ProviderFault{
+            Fault::kTryNext, std::string(kBadAudio) + "data address", std::nullopt};
       }
       return audio_of(std::move(*bytes), "");
     }

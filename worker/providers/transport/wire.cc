@@ -12,6 +12,7 @@
 #include "common/base/ascii.h"
 #include "common/base/base64.h"
 #include "common/base/crypto.h"
+#include "common/domain/call_failure.h"
 #include "worker/audio/bytes.h"
 #include "worker/audio/sniff.h"
 
@@ -76,7 +77,7 @@ int parameter(std::string_view content_type, std::string_view name, int fallback
 }
 
 ProviderFault bad_audio(const char* why) {
-  return {Fault::kTryNext, std::string("bad audio: ") + why, std::nullopt, true};
+  return {Fault::kTryNext, std::string(kBadAudio) + why, std::nullopt, true};
 }
 
 using Url = std::unique_ptr<CURLU, decltype(&curl_url_cleanup)>;
