@@ -2,9 +2,10 @@
 
 #include <cstring>
 
+#include <openssl/core_names.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
-#include <openssl/hmac.h>
+#include <openssl/params.h>
 #include <openssl/rand.h>
 
 #include "common/base/ascii.h"
@@ -42,6 +43,40 @@ class Sha256Context {
   EVP_MD_CTX* const context_ = EVP_MD_CTX_new();
 };
 
+// The same of HMAC().
+class HmacContext {
+ public:
+  HmacContext() {
+    AG_CHECK(algorithm_ != nullptr && context_ != nullptr);
+    char digest[] = "SHA256";
+    const OSSL_PARAM parameters[] = {
+        OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest, 0),
+        OSSL_PARAM_construct_end()};
+    AG_CHECK(EVP_MAC_CTX_set_params(context_, parameters) == 1);
+  }
+  ~HmacContext() {
+    EVP_MAC_CTX_free(context_);
+    EVP_MAC_free(algorithm_);
+  }
+  HmacContext(const HmacContext&) = delete;
+  HmacContext& operator=(const HmacContext&) = delete;
+
+  Sha256 of(std::string_view key, std::string_view data) {
+    Sha256 out{};
+    std::size_t length = 0;
+    AG_CHECK(!key.empty());  // Without one the context would go on with the key before.
+    AG_CHECK(EVP_MAC_init(context_, bytes_of(key), key.size(), nullptr) == 1);
+    AG_CHECK(EVP_MAC_update(context_, bytes_of(data), data.size()) == 1);
+    AG_CHECK(EVP_MAC_final(context_, out.data(), &length, out.size()) == 1);
+    AG_CHECK(length == out.size());
+    return out;
+  }
+
+ private:
+  EVP_MAC* const algorithm_ = EVP_MAC_fetch(nullptr, "HMAC", nullptr);
+  EVP_MAC_CTX* const context_ = EVP_MAC_CTX_new(algorithm_);
+};
+
 }  // namespace
 
 Sha256 sha256(std::string_view data) {
@@ -50,17 +85,8 @@ Sha256 sha256(std::string_view data) {
 }
 
 Sha256 hmac_sha256(std::string_view key, std::string_view data) {
-  Sha256 out{};
-  unsigned int length = 0;
-  AG_CHECK(HMAC(EVP_sha256(),
-                key.data(),
-                static_cast<int>(key.size()),
-                bytes_of(data),
-                data.size(),
-                out.data(),
-                &length) != nullptr);
-  AG_CHECK(length == out.size());
-  return out;
+  thread_local HmacContext context;
+  return context.of(key, data);
 }
 
 void random_bytes(std::span<std::uint8_t> out) {

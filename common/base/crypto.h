@@ -14,7 +14,7 @@ using Sha256 = std::array<std::uint8_t, 32>;
 // SHA-256 (FIPS 180-4) of `data`.
 Sha256 sha256(std::string_view data);
 
-// HMAC-SHA-256 (RFC 2104).
+// HMAC-SHA-256 (RFC 2104). Aborts without a key.
 Sha256 hmac_sha256(std::string_view key, std::string_view data);
 
 // Fills `out` from the operating system's generator. Aborts if there is none. Thread-safe; buffered

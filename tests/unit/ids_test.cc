@@ -94,6 +94,11 @@ TEST(Ids, RandomNamesHaveTheirLength) {
 TEST(Crypto, KnownAnswers) {
   EXPECT_EQ(to_hex(sha256("abc")),  // FIPS 180-4, example 1.
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  // One context serves every key, shorter or longer than a block: none may be left of the one
+  // before.
+  EXPECT_EQ(to_hex(hmac_sha256(std::string(131, '\xaa'),  // RFC 4231, case 6.
+                               "Test Using Larger Than Block-Size Key - Hash Key First")),
+            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
   EXPECT_EQ(to_hex(hmac_sha256("Jefe", "what do ya want for nothing?")),  // RFC 4231, case 2.
             "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
   EXPECT_EQ(crc32("123456789"), 0xCBF43926U);

@@ -21,30 +21,37 @@ prometheus::Counter& calls_of(const std::string& provider, std::string_view outc
                           {{"provider", provider}, {"outcome", std::string(outcome)}});
 }
 
-void count_call(const std::string& provider,
-                const Result<Audio, ProviderFault>& answer,
-                std::chrono::duration<double> took) {
-  calls_of(provider, answer ? "audio" : fault_name(answer.error().fault)).Increment();
-  metrics::histogram("provider_duration_seconds",
-                     "What calls to a provider took, in their turn",
-                     {{"provider", provider}})
-      .observe(took.count());
-}
-
-void count_first_byte(const std::string& provider, const CallFacts& facts) {
-  if (facts.sent && facts.first_byte) {
-    metrics::histogram("provider_first_byte_seconds",
-                       "From a call to a provider to the first byte of what brought its audio",
-                       {{"provider", provider}})
-        .observe(std::chrono::duration<double>(*facts.first_byte - *facts.sent).count());
+// What every call counts is looked up once; what came of one that failed, when it did.
+struct Meters {
+  explicit Meters(const std::string& provider)
+      : audio(calls_of(provider, "audio")),
+        took(metrics::histogram("provider_duration_seconds",
+                                "What calls to a provider took, in their turn",
+                                {{"provider", provider}})),
+        first_byte(metrics::histogram(
+            "provider_first_byte_seconds",
+            "From a call to a provider to the first byte of what brought its audio",
+            {{"provider", provider}})) {
+    // Told from the start, so that the first is seen to be one more: somebody is to be alerted.
+    calls_of(provider, fault_name(Fault::kMisconfigured));
   }
-}
+
+  prometheus::Counter& audio;
+  metrics::Histogram& took;
+  metrics::Histogram& first_byte;
+};
 
 }  // namespace
 
 struct Bulkhead::State final : Account::User, std::enable_shared_from_this<State> {
-  AudioProvider* inner = nullptr;
-  std::size_t limit = 1;  // Of the entry; what the account allows comes and goes.
+  explicit State(AudioProvider& provider)
+      : inner(&provider),
+        limit(static_cast<std::size_t>(std::max(1, provider.capabilities().max_in_flight))),
+        meters(provider.name()) {}
+
+  AudioProvider* const inner;
+  const std::size_t limit;  // Of the entry; what the account allows comes and goes.
+  const Meters meters;
   std::shared_ptr<Account> account;
   mutable Mutex mutex;
   std::size_t running GUARDED_BY(mutex) = 0;
@@ -72,6 +79,19 @@ struct Bulkhead::State final : Account::User, std::enable_shared_from_this<State
   std::size_t idle() const LOCKS_REQUIRED(mutex) {
     const std::size_t slots = limit - std::min(limit, running);
     return account ? std::min(slots, account->free()) : slots;
+  }
+
+  void count(const Result<Audio, ProviderFault>& answer,
+             Clock::duration time,
+             const CallFacts* facts) const {
+    const auto seconds = [](Clock::duration of) {
+      return std::chrono::duration<double>(of).count();
+    };
+    (answer ? meters.audio : calls_of(inner->name(), fault_name(answer.error().fault))).Increment();
+    meters.took.observe(seconds(time));
+    if (facts != nullptr && facts->sent && facts->first_byte) {
+      meters.first_byte.observe(seconds(*facts->first_byte - *facts->sent));
+    }
   }
 
   // What a ticket asks for is under way already.
@@ -155,15 +175,11 @@ std::optional<Clock::time_point> Bulkhead::State::waits_since() const {
 }
 
 Bulkhead::Bulkhead(std::unique_ptr<AudioProvider> inner, std::shared_ptr<Account> account)
-    : state_(std::make_shared<State>()), inner_(std::move(inner)) {
-  state_->inner = inner_.get();
-  state_->limit = static_cast<std::size_t>(std::max(1, inner_->capabilities().max_in_flight));
+    : state_(std::make_shared<State>(*inner)), inner_(std::move(inner)) {
   if (account) {
     state_->account = std::move(account);
     state_->account->add_user(state_);
   }
-  // Told from the start, so that the first is seen to be one more: somebody is to be alerted.
-  calls_of(name(), fault_name(Fault::kMisconfigured));
 }
 
 Bulkhead::~Bulkhead() {
@@ -205,10 +221,7 @@ void Bulkhead::run(const std::shared_ptr<State>& state, const std::shared_ptr<Ca
           Result<Audio, ProviderFault> answer) {
         const auto ended = Clock::now();
         const auto time = duration_cast<milliseconds>(ended - began);
-        count_call(state->inner->name(), answer, ended - began);
-        if (facts) {
-          count_first_byte(state->inner->name(), *facts);
-        }
+        state->count(answer, ended - began, facts.get());
         {
           // The call and the provider's call hold each other until
           // now.

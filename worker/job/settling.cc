@@ -109,24 +109,24 @@ void Settling::settle(const JobPtr& job, store::SettleCommand command) {
       }
     }
   }
-  settle(job, std::move(command), 0);
+  settle(job, std::make_shared<store::SettleCommand>(std::move(command)), 0);
 }
 
-void Settling::settle(const JobPtr& job, store::SettleCommand command, int tries) {
+void Settling::settle(const JobPtr& job, const CommandPtr& command, int tries) {
   if (job->is_lost()) {
     leases_lost.Increment();
     // Once it was sent it may have been committed, its answer lost: then the file is the task's.
     if (tries == 0) {
-      not_delivered(*job, command);
-      static_cast<void>(removals_.post(command.output_key));
+      not_delivered(*job, *command);
+      static_cast<void>(removals_.post(command->output_key));
     }
     // Where it was committed, what it wrote stays.
-    records_.write(undelivered(std::move(command.calls)));
+    records_.write(undelivered(std::move(command->calls)));
     roster_.leave(job);
     return;
   }
   const bool taken = settlements_.submit(
-      command,
+      *command,
       [this, job, command, tries](const Result<store::SettleOutcome, store::StoreFault>& outcome) {
         if (!outcome && outcome.error() == store::StoreFault::kLocked) {
           roster_.step_aside(job);
@@ -134,7 +134,7 @@ void Settling::settle(const JobPtr& job, store::SettleCommand command, int tries
         if (!outcome || *outcome == store::SettleOutcome::kFailed) {
           settle_later(job, command, tries);
         } else {
-          settled(job, command, *outcome);
+          settled(job, *command, *outcome);
         }
       });
   if (!taken) {
@@ -143,7 +143,7 @@ void Settling::settle(const JobPtr& job, store::SettleCommand command, int tries
 }
 
 // Until the lease runs out: whoever watches it marks the job lost then.
-void Settling::settle_later(const JobPtr& job, const store::SettleCommand& command, int tries) {
+void Settling::settle_later(const JobPtr& job, const CommandPtr& command, int tries) {
   scheduler_.after(store_pause(tries),
                    [this, job, command, tries] { settle(job, command, tries + 1); });
 }

@@ -49,8 +49,10 @@ class Settling {
   void stop();
 
  private:
-  void settle(const JobPtr& job, store::SettleCommand command, int tries);
-  void settle_later(const JobPtr& job, const store::SettleCommand& command, int tries);
+  using CommandPtr = std::shared_ptr<store::SettleCommand>;
+
+  void settle(const JobPtr& job, const CommandPtr& command, int tries);
+  void settle_later(const JobPtr& job, const CommandPtr& command, int tries);
   void settled(const JobPtr& job,
                const store::SettleCommand& command,
                store::SettleOutcome outcome);

@@ -175,7 +175,15 @@ rapidjson::Document body(const ProviderEntry& entry) {
 }
 
 void set(rapidjson::Document& body, const char* path, rapidjson::Value value) {
-  rapidjson::Pointer(path).Set(body, value);
+  // A member of the body itself, as nearly all are: a Pointer costs more than the rest of it.
+  const char* const name = path + 1;
+  if (std::string_view(name).find_first_of("/~") != std::string_view::npos) {
+    rapidjson::Pointer(path).Set(body, value);
+  } else if (const auto found = body.FindMember(name); found != body.MemberEnd()) {
+    found->value = std::move(value);
+  } else {
+    body.AddMember(rapidjson::Value(name, body.GetAllocator()), value, body.GetAllocator());
+  }
 }
 
 void set(rapidjson::Document& body, const char* path, std::string_view text) {
