@@ -72,21 +72,28 @@ struct Felt {
 };
 
 // The row of a load of all users.
-void load(
-    Context& context, Stand& stand, const std::string& name, double seconds, Aim& aim, Felt& felt) {
+void load(Context& context,
+          Stand& stand,
+          const std::string& name,
+          double seconds,
+          Neighbours& aim,
+          Felt& felt) {
   const Usage before = stand.usage();
+  const auto from = Clock::now();
   const LoadResult result =
       run_load({.port = stand.api_port(), .connections = kAll, .seconds = seconds}, aim);
   const Tally& others = result.kinds.at(Neighbours::kOthers);
-  Row row{.name = name,
-          .per_second = static_cast<double>(others.good) / result.seconds,
-          .latency = &others.latency};
+  // Not by how long it took: at the end nobody sends, and the last user's answers are waited for.
+  const double rate = aim.rate(
+      from,
+      from + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds)));
+  Row row{.name = name, .per_second = rate, .latency = &others.latency};
   if (others.refused() > 0) {
     row.note = std::to_string(others.refused()) + " refused with 503";
   }
   context.report.row(row, static_cast<double>(others.good), before, stand.usage());
-  felt.good += static_cast<double>(others.good);
-  felt.seconds += result.seconds;
+  felt.good += rate * seconds;
+  felt.seconds += seconds;
   felt.latency.add(others.latency);
 }
 

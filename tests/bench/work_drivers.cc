@@ -29,7 +29,7 @@ double measure_jobs(Context& context,
   const auto mark = [&](double done) { return Mark{done, Clock::now(), stand.usage()}; };
   Mark from = mark(stand.succeeded()), to = from;
   const bool all = test::eventually(std::chrono::minutes(3), [&] {
-    test::pace(std::chrono::milliseconds(20));  // Every look costs the worker something.
+    test::pace(std::chrono::milliseconds(100));  // Every look costs the worker something.
     const double done = stand.succeeded();
     // Messages of many hints must not lead a worker past its limit. Looking costs a scan, so only
     // the smoke run does.
