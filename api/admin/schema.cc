@@ -76,25 +76,28 @@ int run_grants(const std::vector<store::Grantee>& grantees, bool only_look) {
   if (!url) {
     return fail(2, url.error().message);
   }
-  const auto todo = store::bring_grants(*url, grantees, only_look);
+  std::vector<std::string> done;
+  const auto todo = store::bring_grants(*url, grantees, only_look, &done);
   store::AdminAction action{.action = "grants"};
   for (const store::Grantee& grantee : grantees) {
     join(action.target, grantee.role + "=" + grantee.account);
+  }
+  if (!done.empty()) {
+    // What is taken away is more than what is given, and what there is room for comes first.
+    action.detail = std::to_string(done.size()) + (done.size() == 1 ? " statement" : " statements");
+    for (const std::string_view kind : {"REVOKE", "GRANT"}) {
+      for (const std::string& statement : done) {
+        if (statement.starts_with(kind)) {
+          join(action.detail, statement);
+        }
+      }
+    }
   }
   if (!todo) {
     if (!only_look) {
       record(*url, action, store::ActionResult::kFailed, todo.error().message);
     }
     return fail(1, todo.error().message);
-  }
-  // What is taken away is more than what is given, and what there is room for comes first.
-  action.detail = std::to_string(todo->size()) + " statements";
-  for (const std::string_view kind : {"REVOKE", "GRANT"}) {
-    for (const std::string& statement : *todo) {
-      if (statement.starts_with(kind)) {
-        join(action.detail, statement);
-      }
-    }
   }
   for (const std::string& statement : *todo) {
     std::printf("%s;\n", statement.c_str());

@@ -191,21 +191,26 @@ Result<std::vector<std::string>> checked(Session& session,
 
 Result<std::vector<std::string>> bring_grants(const DatabaseUrl& url,
                                               const std::vector<Grantee>& grantees,
-                                              bool only_look) {
+                                              bool only_look,
+                                              std::vector<std::string>* done) {
   try {
     Session session(url);
     std::vector<std::string> out;
     const bool takes = look_at_schema(session).begun <= newest_migration();
     for (const Grantee& grantee : grantees) {
-      const auto todo = checked(session, url, grantee, takes);
+      auto todo = checked(session, url, grantee, takes);
       if (!todo) {
         return todo.error();
       }
-      for (const std::string& statement : *todo) {
-        if (!only_look) {
-          session.execute(Sql::trusted(statement));
-        }
-        out.push_back(statement);
+      std::move(todo->begin(), todo->end(), std::back_inserter(out));
+    }
+    for (const std::string& statement : out) {
+      if (only_look) {
+        break;
+      }
+      session.execute(Sql::trusted(statement));
+      if (done != nullptr) {
+        done->push_back(statement);
       }
     }
     return out;

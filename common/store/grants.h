@@ -19,10 +19,13 @@ struct Grantee {
 // Gives each account its rights on the tables of `url`'s database, and takes away what it has there
 // beyond them, unless its schema is newer than this program: then it may be what the newer ones
 // need. Rights it keeps are never gone in between, so programs may run meanwhile. With
-// `only_look` nothing is changed. The statements it takes; none when all is as it should be. Needs
-// the right to grant. Blocks; an error is one sentence for the operator.
+// `only_look` nothing is changed, nor when one of `grantees` is not as it must be. The statements
+// it takes; none when all is as it should be. Needs the right to grant. Blocks; an error is one
+// sentence for the operator, and then `done`, where given, holds the statements that took effect
+// before it.
 Result<std::vector<std::string>> bring_grants(const DatabaseUrl& url,
                                               const std::vector<Grantee>& grantees,
-                                              bool only_look = false);
+                                              bool only_look = false,
+                                              std::vector<std::string>* done = nullptr);
 
 }  // namespace audiogen::store

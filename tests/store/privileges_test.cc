@@ -208,6 +208,31 @@ TEST_F(Privileges, RightsThatAreTooManyAreTakenAndNothingElseChanges) {
   EXPECT_FALSE(bring_grants(db_.url(), {{"worker", "missing@localhost"}}));
 }
 
+// What took effect before a failure is told: an operator has to know how far it came.
+TEST_F(Privileges, WhatFailsInTheMiddleTellsWhatWasDone) {
+  const DatabaseUrl worker = db_.as("worker");
+  const std::string account = worker.user + "@localhost";
+  const std::string on = " ON " + worker.database + ".";
+  const std::string of = "'" + worker.user + "'@'localhost'";
+  db_.execute(Sql::trusted("REVOKE INSERT" + on + "ledger FROM " + of));
+  db_.execute(Sql::trusted("REVOKE SELECT" + on + "tasks FROM " + of));
+  // Nothing is begun that could not be ended: this one's second account is wrong.
+  std::vector<std::string> done;
+  EXPECT_FALSE(
+      bring_grants(db_.url(), {{"worker", account}, {"api", "missing@localhost"}}, false, &done));
+  EXPECT_THAT(done, testing::IsEmpty());
+
+  // It may give the first of the two rights alone.
+  DatabaseUrl admin = db_.as("admin");
+  const std::string granter = "'" + admin.user + "'@'localhost'";
+  db_.execute(Sql::trusted("GRANT SELECT ON mysql.* TO " + granter));
+  db_.execute(Sql::trusted("GRANT INSERT" + on + "ledger TO " + granter + " WITH GRANT OPTION"));
+  EXPECT_FALSE(bring_grants(admin, {{"worker", account}}, false, &done));
+  EXPECT_THAT(done, testing::ElementsAre(HasSubstr("`ledger`")));
+  EXPECT_EQ(bring_grants(db_.url(), {{"worker", account}}, false, &done)->size(), 1U);
+  EXPECT_EQ(done.size(), 2U);
+}
+
 // On the way back from a newer release, whose programs still run and whose schema stays.
 TEST_F(Privileges, WhatANewerSchemaMayNeedIsNotTaken) {
   const DatabaseUrl worker = db_.as("worker");
