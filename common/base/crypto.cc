@@ -64,7 +64,7 @@ class HmacContext {
   Sha256 of(std::string_view key, std::string_view data) {
     Sha256 out{};
     std::size_t length = 0;
-    AG_CHECK(!key.empty());  // Without one the context would go on with the key before.
+    AG_CHECK(!key.empty());  // A view of nothing would go on with the key before.
     AG_CHECK(EVP_MAC_init(context_, bytes_of(key), key.size(), nullptr) == 1);
     AG_CHECK(EVP_MAC_update(context_, bytes_of(data), data.size()) == 1);
     AG_CHECK(EVP_MAC_final(context_, out.data(), &length, out.size()) == 1);
@@ -74,7 +74,7 @@ class HmacContext {
 
  private:
   EVP_MAC* const algorithm_ = EVP_MAC_fetch(nullptr, "HMAC", nullptr);
-  EVP_MAC_CTX* const context_ = EVP_MAC_CTX_new(algorithm_);
+  EVP_MAC_CTX* const context_ = algorithm_ == nullptr ? nullptr : EVP_MAC_CTX_new(algorithm_);
 };
 
 }  // namespace

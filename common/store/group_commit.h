@@ -62,7 +62,7 @@ struct GroupOptions {
   std::chrono::microseconds company{0};
   // A thread's batch begins so long after its last one began at the earliest. For commands that
   // nobody waits for: a few more share a transaction, and so its fsync, where they come faster than
-  // this but slower than they would queue.
+  // this but slower than they would queue. Sooner when a held row is to be tried again.
   std::chrono::microseconds spacing{0};
   // A command that has waited this long is answered kUnavailable (kLocked if its row was held)
   // without being tried: nobody waits for it any more, and done later it would surprise (a hold for
@@ -154,7 +154,7 @@ class GroupCommit {
     TaskStore store(url);
     Clock::time_point next_at = Clock::now();
     for (;;) {
-      std::this_thread::sleep_until(next_at);
+      queue_.rest(next_at);
       std::vector<Item> items = queue_.take(options_.batch_max, options_.batch_bytes);
       if (items.empty()) {
         return;

@@ -136,6 +136,19 @@ class RowQueue {
     }
   }
 
+  // Waits until then, or until a held row is to be tried again, whose time is at random so that
+  // rivals for it do not meet, or until the queue is closed.
+  void rest(Clock::time_point until) {
+    MutexLock lock(mutex_);
+    while (!closed_) {
+      const auto end = retries_.empty() ? until : std::min(until, retries_.begin()->first);
+      if (Clock::now() >= end) {
+        return;
+      }
+      rested_.wait_until(lock, end);
+    }
+  }
+
   // The transaction of `batch` is about to send its last packet: from here on others may take
   // `rows`. At most once per batch, before its finish().
   void hand_over(std::uint64_t batch, std::span<const Uuid> rows) {
@@ -214,6 +227,7 @@ class RowQueue {
       closed_ = true;
     }
     wake_.notify_all();
+    rested_.notify_all();
   }
 
   bool closed() const {
@@ -382,6 +396,7 @@ class RowQueue {
   const std::chrono::microseconds company_;
   mutable Mutex mutex_;
   ConditionVariable wake_;
+  ConditionVariable rested_;  // Of rest(), which nothing that is pushed disturbs.
   // Both wait for nothing but their turn: those whose row kept them back, and the others, which
   // came in their order and of which there are so many that each is to cost little.
   Items resumed_ GUARDED_BY(mutex_);

@@ -45,10 +45,9 @@ class Neighbours : public Aim {
   double rate(Clock::time_point from, Clock::time_point to) const {
     double count = 0;
     std::size_t slices = 0;
-    for (std::size_t i = 0; i < slices_.size(); ++i) {
-      const auto start = began_ + i * kSlice;
-      if (start >= from && start + kSlice <= to) {
-        count += static_cast<double>(slices_[i]);
+    for (std::size_t i = 0; began_ + (i + 1) * kSlice <= to; ++i) {
+      if (began_ + i * kSlice >= from) {
+        count += i < slices_.size() ? static_cast<double>(slices_[i]) : 0;  // Nobody, at the end.
         ++slices;
       }
     }

@@ -698,6 +698,30 @@ TEST_F(WorkTest, BatchesOfAGroupBeginApart) {
   EXPECT_GE(begun[2] - asked[1], kSpacing);
 }
 
+// Rivals for a row would meet again at the end of each pause, were they all to wait for it.
+TEST_F(WorkTest, AHeldRowIsTriedAgainBeforeTheNextBatchIsDue) {
+  int tries = 0;  // By the group's only thread, until it has stopped.
+  // What waits for a minute is not tried any more, but answered.
+  GroupCommit<AttemptStart, bool> group(
+      db_.url(),
+      {.threads = 1, .spacing = std::chrono::minutes(1), .wait_max = 30s, .wait_held_max = 30s},
+      [&](TaskStore&, std::span<const AttemptStart> starts) {
+        if (++tries == 1) {
+          return Batch<bool>(starts.size(), StoreFault::kLocked);
+        }
+        return Batch<bool>(starts.size(), true);
+      });
+  std::atomic<bool> answered{false}, done{false};
+  ASSERT_TRUE(group.submit({.task = TaskId::make()}, [&](const Result<bool, StoreFault>& outcome) {
+    done = outcome && *outcome;
+    answered = true;
+  }));
+  EXPECT_TRUE(test::eventually(90s, [&] { return answered.load(); }));
+  EXPECT_TRUE(done);
+  group.stop();
+  EXPECT_EQ(tries, 2);
+}
+
 TEST_F(WorkTest, TheHistoryOfManyClaimsAndHedgesIsComplete) {
   const TaskId task = create(db_.add_user());
   const ClaimOutcome first = claim(task);
