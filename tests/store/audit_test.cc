@@ -640,6 +640,11 @@ TEST_F(OldAuditTest, AnInterruptedOneGoesOnAndForgetsNothing) {
     run(Sql("UPDATE balances SET available=available+1 WHERE seq>0"));
     EXPECT_FALSE(audit(db_.tcp_url(proxy.port()), options));
     ASSERT_EQ(proxy.triggered(), 1);
+    // Until the server notices that nobody is there, it is still at it, and another goes on with
+    // nothing.
+    ASSERT_TRUE(test::eventually(std::chrono::seconds(20), [&] {
+      return db_.number(Sql("SELECT IS_FREE_LOCK(").append(lock_name("audit")) << ")") == 1;
+    }));
     run(Sql("UPDATE balances SET available=available-1 WHERE seq>0"));
     EXPECT_THAT(broken_by(options), ElementsAre("I1")) << "it was, when that was read";
     EXPECT_THAT(broken_by(options), IsEmpty()) << "a new one";
