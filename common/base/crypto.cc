@@ -43,7 +43,7 @@ class Sha256Context {
   EVP_MD_CTX* const context_ = EVP_MD_CTX_new();
 };
 
-// The same of HMAC().
+// The same for HMAC.
 class HmacContext {
  public:
   HmacContext() {

@@ -13,10 +13,10 @@ inline constexpr std::size_t kBatchMax = 256;
 // Batches of claims and of settlements begin so far apart: a transaction costs the database most of
 // a millisecond whatever is in it, and creations and polls beside them wait for it. So much a task
 // waits at most for each, and what comes alone does not: nobody sees it of a task that takes a
-// second. (At 25,000 requests/s, a tenth creations, all programs together: 45.0 us a request with 2
-// ms, 42.2 with 8, 39.2 with 16, 39.0 with 25.) Who feels it: an entry with few slots whose calls
-// take less than 16 ms for each of them, which a worker fills once in that time; and with kBatchMax
-// it bounds a worker's tasks, to 16,000 a second.
+// second. (At 25,000 requests/s, a tenth creations, a request cost all programs together 45.0 times
+// the CPU of a test's provider with 2 ms, 42.2 with 8, 39.2 with 16, 39.0 with 25.) Who feels it:
+// an entry with few slots whose calls take less than 16 ms for each of them, which a worker fills
+// once in that time; and with kBatchMax it bounds a worker's tasks, to 16,000 a second.
 inline constexpr std::chrono::milliseconds kSpacing{16};
 // Commands, or pieces of work, that wait in a room; more are refused.
 inline constexpr std::size_t kWaitingMax = 20'000;
