@@ -204,10 +204,10 @@ Result<std::vector<std::string>> bring_grants(const DatabaseUrl& url,
       }
       std::move(todo->begin(), todo->end(), std::back_inserter(out));
     }
+    if (only_look) {
+      return out;
+    }
     for (const std::string& statement : out) {
-      if (only_look) {
-        break;
-      }
       session.execute(Sql::trusted(statement));
       if (done != nullptr) {
         done->push_back(statement);
