@@ -69,15 +69,15 @@ std::string_view words_of(CallFailure why) {
   return "The audio could not be made in this attempt.";
 }
 
-EndWords words_of(const store::PastAttempt& attempt) {
-  using End = store::PastAttempt::End;
-  switch (attempt.end) {
+EndWords words_of(const store::CallEntry& call) {
+  using End = store::CallEntry::End;
+  switch (call.end) {
     case End::kNone:
       return {"running", "The audio is being made."};
     case End::kSucceeded:
       return {"succeeded", "The audio was made."};
     case End::kFailed:
-      return {"failed", words_of(attempt.why)};
+      return {"failed", words_of(call.why)};
     case End::kInterrupted:
       return {"interrupted",
               "The attempt was broken off, or no answer came in time; it costs nothing."};
@@ -96,11 +96,11 @@ void write_timeline(JsonWriter& json, const store::TaskDetails& details) {
   json.begin_array();
   write_point(json, "created", task.created_at);
   json.end_object();
-  for (const store::PastAttempt& attempt : details.timeline) {
-    const EndWords words = words_of(attempt);
-    write_point(json, "attempt", attempt.started_at);
-    json.member("number", attempt.n)
-        .member("ended_at", attempt.ended_at)
+  for (const store::CallEntry& call : details.timeline) {
+    const EndWords words = words_of(call);
+    write_point(json, "attempt", call.started_at);
+    json.member("number", call.n)
+        .member("ended_at", call.ended_at)
         .member("outcome", words.name)
         .member("message", words.message)
         .end_object();
@@ -148,7 +148,7 @@ std::string render_details(const store::TaskDetails& details, const Prospect& pr
   // Of what is final, nothing is to come any more.
   json.member("settled_by",
               is_final(task.state) ? std::nullopt : std::optional(details.deadline_at))
-      .member("attempts", details.attempts)
+      .member("attempts", details.calls)
       .key("timeline");
   write_timeline(json, details);
   json.key("ledger").begin_array();

@@ -22,13 +22,13 @@ const char* entry_name(EntryKind kind) {
   return "unknown";
 }
 
-const char* attempt_name(std::uint8_t state) {
+const char* call_name(std::uint8_t state) {
   switch (state) {
-    case store::kAttemptStarted:
+    case store::kCallStarted:
       return "started";
-    case store::kAttemptSucceeded:
+    case store::kCallSucceeded:
       return "succeeded";
-    case store::kAttemptFailed:
+    case store::kCallFailed:
       return "failed";
     default:
       return "unknown outcome";
@@ -64,10 +64,10 @@ std::vector<StoryEvent> add_claims(const store::TaskDetail& detail, std::vector<
     std::optional<store::ClaimEndedAs> ended{};
   };
   std::map<std::uint32_t, Told> claims;  // By their epochs.
-  for (const store::AttemptRow& attempt : detail.attempts) {
-    const Instant to = attempt.ended_at.value_or(attempt.started_at);
-    Told& told = claims.try_emplace(attempt.epoch, attempt.started_at, to).first->second;
-    told.from = std::min(told.from, attempt.started_at);
+  for (const store::CallRow& call : detail.calls) {
+    const Instant to = call.ended_at.value_or(call.started_at);
+    Told& told = claims.try_emplace(call.epoch, call.started_at, to).first->second;
+    told.from = std::min(told.from, call.started_at);
     told.to = std::max(told.to, to);
   }
   const bool running = task.view.state == TaskState::kRunning;
@@ -116,7 +116,7 @@ void task_members(Json& json, const store::TaskRow& task) {
       .member("user", task.user)
       .member("status", state_name(view.state))
       .member("claims", view.claims)
-      .member("calls", task.attempts)
+      .member("calls", task.calls)
       .member("reserved_credits", view.held)
       .member("charged_credits", view.charged)
       .member("error",
@@ -148,14 +148,14 @@ std::string task_json(const store::TaskDetail& detail) {
                 view.failure_message.empty() ? failure_message(*view.failure)
                                              : std::string_view(view.failure_message));
   }
-  json.objects("attempts", detail.attempts, [&](const store::AttemptRow& attempt) {
-    json.member("n", attempt.n)
-        .member("epoch", attempt.epoch)
-        .member("provider", attempt.provider)
-        .member("state", attempt_name(attempt.state))
-        .member("started_at", attempt.started_at)
-        .member("ended_at", attempt.ended_at)
-        .member("detail", attempt.detail);
+  json.objects("attempts", detail.calls, [&](const store::CallRow& call) {
+    json.member("n", call.n)
+        .member("epoch", call.epoch)
+        .member("provider", call.provider)
+        .member("state", call_name(call.state))
+        .member("started_at", call.started_at)
+        .member("ended_at", call.ended_at)
+        .member("detail", call.detail);
   });
   json.objects("past_claims", detail.claims, [&](const store::ClaimRow& claim) {
     json.member("epoch", claim.epoch)
@@ -207,15 +207,14 @@ std::vector<StoryEvent> story_of(const store::TaskDetail& detail) {
                                                     : "ready for workers",
                  .inferred = true});
   const auto back = add_claims(detail, out);
-  for (const store::AttemptRow& attempt : detail.attempts) {
-    const std::string name = "call " + std::to_string(attempt.n) + " to " + attempt.provider;
-    out.push_back({.at = attempt.started_at, .lane = "provider", .what = name + " started"});
-    if (attempt.ended_at) {
-      out.push_back(
-          {.at = *attempt.ended_at,
-           .lane = "provider",
-           .what = name + ": " + attempt_name(attempt.state),
-           .detail = attempt.detail.empty() ? std::nullopt : std::optional(attempt.detail)});
+  for (const store::CallRow& call : detail.calls) {
+    const std::string name = "call " + std::to_string(call.n) + " to " + call.provider;
+    out.push_back({.at = call.started_at, .lane = "provider", .what = name + " started"});
+    if (call.ended_at) {
+      out.push_back({.at = *call.ended_at,
+                     .lane = "provider",
+                     .what = name + ": " + call_name(call.state),
+                     .detail = call.detail.empty() ? std::nullopt : std::optional(call.detail)});
     }
   }
   out.insert(out.end(), back.begin(), back.end());

@@ -40,7 +40,7 @@ struct QueueSample {
     TaskId id;
     friend auto operator<=>(const Waiting&, const Waiting&) = default;
   };
-  // The first and only attempt of a task, and when it brought audio.
+  // The first and only call of a task, and when it brought audio.
   struct Start {
     Instant created{}, began{};
     std::optional<Instant> done{};
@@ -60,7 +60,7 @@ inline constexpr std::chrono::seconds kStallMax{30};
 struct Prospect {
   std::optional<WaitingOn> waiting_on{};
   std::optional<std::size_t> position{};  // 1: the next. Only of what waits for capacity.
-  std::optional<Spread> start_in{};       // Until an attempt begins; not of what is worked on.
+  std::optional<Spread> start_in{};       // Until a call begins; not of what is worked on.
   std::optional<Spread> done_in{};        // Until it is final.
   friend bool operator==(const Prospect&, const Prospect&) = default;
 };

@@ -138,7 +138,7 @@ inline constexpr std::array kOfTask = {
               "NULL) OR (t.state=3)<>(t.output_sha256 IS NOT NULL) OR (t.state=3)<>(t.duration_ms "
               "IS NOT NULL) OR (t.state=4)<>(t.failure IS NOT NULL) OR (t.state>=3)<>(t.charged IS "
               "NOT NULL)"},
-    // Those of old tasks may be gone, all of a task's at once (forget_attempts()).
+    // Those of old tasks may be gone, all of a task's at once (forget_past_calls()).
     Condition{I15,
               "(a.n IS NOT NULL OR t.id>(SELECT attempts_to FROM retention WHERE id=1)) AND "
               "(t.attempts<>COALESCE(a.n,0)+(t.attempts>0) OR "

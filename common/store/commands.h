@@ -131,9 +131,9 @@ struct Claim {
   std::uint32_t epoch = 0;   // After the claim.
   std::uint32_t claims = 0;  // Attempts used, this one included.
   std::uint32_t lost_leases = 0;
-  std::uint32_t attempts = 0;  // Provider calls before this claim.
-  std::string provider{};      // Named by first_provider: its attempt is written.
-  std::string request{};       // Canonical JSON.
+  std::uint32_t calls = 0;  // Provider calls before this claim.
+  std::string provider{};   // Named by first_provider: the row of its call is written.
+  std::string request{};    // Canonical JSON.
   Instant created_at{}, deadline_at{};
   std::chrono::microseconds until_deadline{0};  // By the database's clock at the claim.
   Trail trail{};
@@ -147,12 +147,12 @@ struct Lease {
   std::uint32_t epoch = 0;
 };
 
-// States of an attempt, as stored: a provider call under way, and how it ended.
-inline constexpr std::uint8_t kAttemptStarted = 1;
-inline constexpr std::uint8_t kAttemptSucceeded = 2;
-inline constexpr std::uint8_t kAttemptFailed = 3;
-inline constexpr std::uint8_t kAttemptUnknown = 4;  // Nobody can tell.
-// The detail of an attempt that ended before its provider was called.
+// States of a call, as stored: under way, and how it ended.
+inline constexpr std::uint8_t kCallStarted = 1;
+inline constexpr std::uint8_t kCallSucceeded = 2;
+inline constexpr std::uint8_t kCallFailed = 3;
+inline constexpr std::uint8_t kCallUnknown = 4;  // Nobody can tell.
+// The detail of a call that ended before its provider was called.
 inline constexpr char kNotCalled[] = "not called";
 
 // How a claim ended, as stored.
@@ -166,11 +166,11 @@ enum class ClaimEndedAs : std::uint8_t {
 // What a provider call was, once it has ended.
 struct CallRecord {
   TaskId task{};
-  std::uint32_t n = 0;  // Of its attempt.
+  std::uint32_t n = 0;  // Of the task's calls.
   std::string provider{};
   CallOutcome outcome = CallOutcome::kUnknown;
   std::chrono::steady_clock::time_point sent = std::chrono::steady_clock::now();
-  bool waited = false;  // For its turn, so that it was sent well after its attempt was written.
+  bool waited = false;  // For its turn, so that it was sent well after its row was written.
   std::chrono::milliseconds took{0};
   std::optional<std::chrono::milliseconds> first_byte{};
   std::optional<ProviderPrice> price{};
@@ -199,10 +199,10 @@ struct SettleCommand : ClaimEnd {
   // kSucceed
   std::uint64_t output_bytes = 0;
   Sha256 output_sha256{};
-  // The outcome of the running provider attempt, if any: written in the same transaction.
-  std::uint32_t attempt = 0;       // 0: none
-  std::uint8_t attempt_state = 0;  // One of kAttempt…, but not started.
-  std::string attempt_detail{};
+  // How the newest call of this claim ended, if there was one: written in the same transaction.
+  std::uint32_t call = 0;       // 0: none
+  std::uint8_t call_state = 0;  // One of kCall…, but not started.
+  std::string call_detail{};
   // The calls of this claim that have ended: written in the same transaction, too.
   std::vector<CallRecord> calls{};
 };
@@ -214,12 +214,12 @@ enum class SettleOutcome {
   kFailed,    // This command alone could not be done (logged).
 };
 
-struct AttemptStart {
+struct CallStart {
   TaskId task{};
   std::uint32_t epoch = 0;
   std::uint32_t n = 0;  // 1, 2, 3 … over all claims of the task
   std::string provider{};
-  // The attempt before it, if it ended in this claim.
+  // The call before it, if it ended in this claim.
   std::uint32_t previous = 0;  // 0: none
   std::uint8_t previous_state = 0;
   std::string previous_detail{};

@@ -33,20 +33,20 @@ void write_status(Sql& sql, std::string_view status) {
   sql << ")";
 }
 
-PastAttempt read_attempt(const Rows& rows, std::uint32_t first) {
-  using End = PastAttempt::End;
-  PastAttempt out{.n = rows.u32(first),
-                  .started_at = rows.time(first + 3),
-                  .ended_at = rows.maybe_time(first + 4)};
+CallEntry read_call(const Rows& rows, std::uint32_t first) {
+  using End = CallEntry::End;
+  CallEntry out{.n = rows.u32(first),
+                .started_at = rows.time(first + 3),
+                .ended_at = rows.maybe_time(first + 4)};
   const std::string detail = rows.is_null(first + 2) ? "" : rows.text(first + 2);
   switch (rows.u32(first + 1)) {
-    case kAttemptStarted:
+    case kCallStarted:
       break;
-    case kAttemptSucceeded:  // With a detail: it brought audio that came to nothing.
+    case kCallSucceeded:  // With a detail: it brought audio that came to nothing.
       out.end = detail.empty() ? End::kSucceeded : End::kFailed;
       out.why = call_failure(detail);
       break;
-    case kAttemptFailed:
+    case kCallFailed:
       out.end = detail == kNotCalled ? End::kNotBegun : End::kFailed;
       out.why = call_failure(detail);
       break;
@@ -151,22 +151,21 @@ Result<std::optional<TaskDetails>, Fault> History::details(UserId user, TaskId t
                     .key = rows.is_null(3) ? std::nullopt : std::optional(rows.id<KeyId>(3)),
                     .deadline_at = rows.time(4),
                     .deleted_at = rows.maybe_time(5),
-                    .attempts = rows.u32(6)};
-    std::optional<PastAttempt> newest;
-    if (out.attempts > 0) {
-      newest = read_attempt(rows, 6);  // Its number is how many there are.
+                    .calls = rows.u32(6)};
+    std::optional<CallEntry> newest;
+    if (out.calls > 0) {
+      newest = read_call(rows, 6);  // Its number is how many there are.
     }
     TaskView* const view = &out.view;
     find_references(session_, {&view, 1});
-    if (out.attempts > 1) {
-      const std::uint32_t from =
-          out.attempts > kAttemptsShown ? out.attempts - kAttemptsShown + 1 : 1;
-      rows = session_.query(Sql("SELECT n, state, detail, started_at, ended_at FROM past_attempts "
-                                "FORCE INDEX (PRIMARY) WHERE task_id=")
-                            << task << " AND n>=" << from << " AND n<" << out.attempts
-                            << " ORDER BY n");
+    if (out.calls > 1) {
+      const std::uint32_t from = out.calls > kCallsShown ? out.calls - kCallsShown + 1 : 1;
+      rows =
+          session_.query(Sql("SELECT n, state, detail, started_at, ended_at FROM past_attempts "
+                             "FORCE INDEX (PRIMARY) WHERE task_id=")
+                         << task << " AND n>=" << from << " AND n<" << out.calls << " ORDER BY n");
       while (rows.next()) {
-        out.timeline.push_back(read_attempt(rows, 1));
+        out.timeline.push_back(read_call(rows, 1));
       }
     }
     if (newest) {

@@ -37,8 +37,8 @@ struct HistoryPage {
   std::optional<std::uint64_t> next;
 };
 
-// One attempt, without what is for operators alone: who was asked, and what he said.
-struct PastAttempt {
+// One call, without what is for operators alone: who was asked, and what he said.
+struct CallEntry {
   enum class End {
     kNone,         // It is under way.
     kSucceeded,    // It brought the audio that was delivered.
@@ -60,11 +60,11 @@ struct TaskDetails {
   std::optional<KeyId> key{};
   Instant deadline_at{};
   std::optional<Instant> deleted_at{};
-  std::uint32_t attempts = 0;           // All there were …
-  std::vector<PastAttempt> timeline{};  // … and the newest kAttemptsShown, oldest first.
-  std::vector<LedgerEntry> ledger{};    // The hold and, once it is final, its resolution.
+  std::uint32_t calls = 0;            // All there were …
+  std::vector<CallEntry> timeline{};  // … and the newest kCallsShown, oldest first.
+  std::vector<LedgerEntry> ledger{};  // The hold and, once it is final, its resolution.
 };
-inline constexpr std::uint32_t kAttemptsShown = 100;
+inline constexpr std::uint32_t kCallsShown = 100;
 
 enum class Erasure {
   kErased,    // Now or before.
@@ -93,7 +93,7 @@ class History : private Door {
                                   std::size_t limit);
 
   // Nullopt: there is no such task of this user. Three reads by keys, or two before a second
-  // attempt.
+  // call.
   Result<std::optional<TaskDetails>, Fault> details(UserId user, TaskId task);
 
   // Empties what a final task was asked for, says that its file is gone, and leaves a note for the

@@ -26,7 +26,7 @@ TaskRow read_task(const Rows& rows) {
   return {.view = read_view(rows, 12),
           .user = rows.id<UserId>(1),
           .epoch = rows.u32(2),
-          .attempts = rows.u32(3),
+          .calls = rows.u32(3),
           .worker = rows.is_null(4) ? std::nullopt : std::optional(rows.id<WorkerId>(4)),
           .lease_until = rows.maybe_time(5),
           .wake_at = rows.maybe_time(6),
@@ -246,13 +246,13 @@ Result<TaskDetail, Fault> Operators::show_task(TaskId id) {
                               "FROM attempts WHERE task_id=")
                           << id << " ORDER BY n");
     while (rows.next()) {
-      out.attempts.push_back({.n = rows.u32(1),
-                              .epoch = rows.u32(2),
-                              .provider = rows.text(3),
-                              .state = static_cast<std::uint8_t>(rows.u32(4)),
-                              .detail = maybe_text(rows, 5),
-                              .started_at = rows.time(6),
-                              .ended_at = rows.maybe_time(7)});
+      out.calls.push_back({.n = rows.u32(1),
+                           .epoch = rows.u32(2),
+                           .provider = rows.text(3),
+                           .state = static_cast<std::uint8_t>(rows.u32(4)),
+                           .detail = maybe_text(rows, 5),
+                           .started_at = rows.time(6),
+                           .ended_at = rows.maybe_time(7)});
     }
     rows = session_.query(Sql("SELECT epoch, worker, claimed_at, ended_at, ended_as FROM "
                               "past_claims WHERE task_id=")

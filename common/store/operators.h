@@ -23,7 +23,7 @@ namespace audiogen::store {
 struct TaskRow {  // For operators: everything but the prompt.
   TaskView view;
   UserId user;
-  std::uint32_t epoch = 0, attempts = 0;
+  std::uint32_t epoch = 0, calls = 0;
   std::optional<WorkerId> worker;
   std::optional<Instant> lease_until, wake_at;
   Instant next_run_at, deadline_at;
@@ -56,10 +56,10 @@ struct HeavyUser {
   std::uint64_t open = 0;
   std::optional<std::uint64_t> running{};  // Nullopt: none of his was among those looked at.
 };
-struct AttemptRow {
+struct CallRow {
   std::uint32_t n = 0, epoch = 0;
   std::string provider{};
-  std::uint8_t state = 0;  // kAttemptStarted …
+  std::uint8_t state = 0;  // kCallStarted …
   std::string detail{};
   Instant started_at{};
   std::optional<Instant> ended_at{};
@@ -80,7 +80,7 @@ struct LedgerRow {
 };
 struct TaskDetail {
   TaskRow task;
-  std::vector<AttemptRow> attempts;
+  std::vector<CallRow> calls;
   std::vector<ClaimRow> claims;
   std::vector<LedgerRow> ledger;
 };

@@ -18,15 +18,15 @@ Sql& text_or_null(Sql& sql, const std::string& text) {
   return text.empty() ? sql << "NULL" : sql.utf8(text, kMessageMax);
 }
 
-// How the newest attempt ends: state and detail, NULL when it stays as it is.
-void newest_attempt_end(Sql& sql, const TaskChange& c) {
-  if (!c.attempt_open) {
+// How the newest call ends: state and detail, NULL when it stays as it is.
+void newest_call_end(Sql& sql, const TaskChange& c) {
+  if (!c.call_open) {
     sql << "NULL,NULL";
-  } else if (c.command == nullptr || c.command->attempt != c.attempts) {
-    sql << std::uint32_t{kAttemptUnknown} << ",NULL";
+  } else if (c.command == nullptr || c.command->call != c.calls) {
+    sql << std::uint32_t{kCallUnknown} << ",NULL";
   } else {
-    sql << std::uint32_t{c.command->attempt_state} << ",";
-    text_or_null(sql, c.command->attempt_detail);
+    sql << std::uint32_t{c.command->call_state} << ",";
+    text_or_null(sql, c.command->call_detail);
   }
 }
 
@@ -56,9 +56,8 @@ void write_output(Sql& sql, const SettleCommand& command) {
 
 // Success of the task's only provider call.
 bool is_usual_end(const TaskChange& c) {
-  return c.state == TaskState::kSucceeded && c.attempts == 1 && c.attempt_open &&
-         c.command->attempt == 1 && c.command->attempt_state == kAttemptSucceeded &&
-         c.command->attempt_detail.empty();
+  return c.state == TaskState::kSucceeded && c.calls == 1 && c.call_open && c.command->call == 1 &&
+         c.command->call_state == kCallSucceeded && c.command->call_detail.empty();
 }
 
 // These are nearly all settlements: only what differs between them is read from u.
@@ -76,7 +75,7 @@ void write_usual_ends(Session& session, std::span<const TaskChange* const> chang
       });
   sql << "t.charged=u.charged, t.output_key=u.output_key, t.output_bytes=u.output_bytes, "
          "t.output_sha256=u.output_sha256, t.duration_ms=u.duration_ms, t.wake_at=NULL, t.state="
-      << TaskState::kSucceeded << ", t.attempt_state=" << kAttemptSucceeded
+      << TaskState::kSucceeded << ", t.attempt_state=" << kCallSucceeded
       << ", t.attempt_ended_at=" << now << kLeftState << now;
   session.later(sql);
 }
@@ -102,7 +101,7 @@ void write_others(Session& session, std::span<const TaskChange* const> changes, 
         }
         row << "," << c->failure << ",";
         text_or_null(row, c->failure_message) << ",";
-        newest_attempt_end(row, *c);
+        newest_call_end(row, *c);
       });
   sql << "t.state=u.state, t.epoch=u.epoch, t.claims=u.claims, t.lost_leases=u.lost_leases, "
          "t.next_run_at=u.next_run_at, "
@@ -124,43 +123,43 @@ void write_cancels(Session& session, std::span<const TaskChange* const> changes,
   }
   // One table, so assignments run from left to right: the time before the state that it goes by.
   Sql sql("UPDATE tasks t FORCE INDEX (PRIMARY) SET t.attempt_ended_at=IF(t.attempt_state=");
-  sql << kAttemptStarted << "," << now
-      << ",t.attempt_ended_at), t.attempt_state=IF(t.attempt_state=" << kAttemptStarted << ","
-      << kAttemptUnknown << ",t.attempt_state), t.epoch=t.epoch+1, "
+  sql << kCallStarted << "," << now
+      << ",t.attempt_ended_at), t.attempt_state=IF(t.attempt_state=" << kCallStarted << ","
+      << kCallUnknown << ",t.attempt_state), t.epoch=t.epoch+1, "
       << "t.charged=0, t.wake_at=NULL, t.state=" << TaskState::kCanceled << kLeftState << now
       << " WHERE t.id IN (";
   list(sql, changes, [&](const TaskChange* c) { sql << c->id; }) << ")";
   session.later(sql);
-  Sql attempts("UPDATE past_attempts FORCE INDEX (PRIMARY) SET state=");
-  attempts << kAttemptUnknown << ", ended_at=" << now << " WHERE state=" << kAttemptStarted
-           << " AND task_id IN (";
-  list(attempts, changes, [&](const TaskChange* c) { attempts << c->id; }) << ")";
-  session.later(attempts);
+  Sql past("UPDATE past_attempts FORCE INDEX (PRIMARY) SET state=");
+  past << kCallUnknown << ", ended_at=" << now << " WHERE state=" << kCallStarted
+       << " AND task_id IN (";
+  list(past, changes, [&](const TaskChange* c) { past << c->id; }) << ")";
+  session.later(past);
 }
 
-// Ends what a hedge left open of the attempts before the newest.
-void end_past_attempts(Session& session, std::span<const TaskChange* const> changes, Instant now) {
+// Ends what a hedge left open of the calls before the newest.
+void end_past_calls(Session& session, std::span<const TaskChange* const> changes, Instant now) {
   std::vector<TaskId> tasks;
   Sql sql(
       "UPDATE past_attempts a FORCE INDEX (PRIMARY) LEFT JOIN (SELECT x'' AS id, 0 AS n, "
       "0 AS state, NULL AS detail");
   for (const TaskChange* c : changes) {
-    if (c->attempts <= 1) {
+    if (c->calls <= 1) {
       continue;
     }
     tasks.push_back(c->id);
     if (c->command != nullptr) {
-      sql << " UNION ALL SELECT " << c->id << "," << c->command->attempt << ","
-          << std::uint32_t{c->command->attempt_state} << ",";
-      text_or_null(sql, c->command->attempt_detail);
+      sql << " UNION ALL SELECT " << c->id << "," << c->command->call << ","
+          << std::uint32_t{c->command->call_state} << ",";
+      text_or_null(sql, c->command->call_detail);
     }
   }
   if (tasks.empty()) {
     return;
   }
-  sql << ") u ON u.id=a.task_id AND u.n=a.n SET a.state=COALESCE(u.state," << kAttemptUnknown
+  sql << ") u ON u.id=a.task_id AND u.n=a.n SET a.state=COALESCE(u.state," << kCallUnknown
       << "), a.detail=u.detail, a.ended_at=" << now << " WHERE a.task_id IN (";
-  list(sql, tasks, [&](TaskId id) { sql << id; }) << ") AND a.state=" << kAttemptStarted;
+  list(sql, tasks, [&](TaskId id) { sql << id; }) << ") AND a.state=" << kCallStarted;
   session.later(sql);
 }
 
@@ -169,7 +168,7 @@ void end_past_attempts(Session& session, std::span<const TaskChange* const> chan
 void write_lost_calls(Session& session, std::span<const TaskChange> changes) {
   std::vector<TaskId> tasks;
   for (const TaskChange& c : changes) {
-    if (c.command == nullptr && c.attempts > 0) {
+    if (c.command == nullptr && c.calls > 0) {
       tasks.push_back(c.id);
     }
   }
@@ -180,8 +179,8 @@ void write_lost_calls(Session& session, std::span<const TaskChange> changes) {
   Sql sql(
       "INSERT IGNORE INTO provider_calls (task_id, n, provider, outcome, sent_at) SELECT id, n, "
       "provider, CASE state");
-  sql << " WHEN " << std::uint32_t{kAttemptFailed} << " THEN " << CallOutcome::kFailed << " WHEN "
-      << std::uint32_t{kAttemptSucceeded} << " THEN " << CallOutcome::kUndelivered << " ELSE "
+  sql << " WHEN " << std::uint32_t{kCallFailed} << " THEN " << CallOutcome::kFailed << " WHEN "
+      << std::uint32_t{kCallSucceeded} << " THEN " << CallOutcome::kUndelivered << " ELSE "
       << CallOutcome::kLost
       << " END, started_at FROM (SELECT id, attempts AS n, attempt_provider AS provider, "
          "attempt_state AS state, attempt_detail AS detail, attempt_started_at AS started_at FROM "
@@ -250,8 +249,8 @@ void count_end(Session& session, const TaskChange& change) {
 TaskChange change_of(const TaskRecord& task, TaskMove move, const SettleCommand* command) {
   TaskChange out{std::move(move)};
   out.id = task.id;
-  out.attempts = task.attempts;
-  out.attempt_open = task.attempt_open;
+  out.calls = task.calls;
+  out.call_open = task.call_open;
   out.command = command;
   return out;
 }
@@ -353,7 +352,7 @@ TaskRecord read_record(const Rows& rows, std::uint32_t first) {
   task.state = static_cast<TaskState>(rows.u32(first + 2));
   task.epoch = rows.u32(first + 3);
   task.claims = rows.u32(first + 4);
-  task.attempts = rows.u32(first + 5);
+  task.calls = rows.u32(first + 5);
   task.held = rows.units(first + 6);
   task.lease_until = time(first + 8);
   task.next_run_at = rows.time(first + 9);
@@ -365,7 +364,7 @@ TaskRecord read_record(const Rows& rows, std::uint32_t first) {
   if (!rows.is_null(first + 12)) {
     task.output_key = rows.text(first + 12);
   }
-  task.attempt_open = !rows.is_null(first + 13) && rows.u32(first + 13) == kAttemptStarted;
+  task.call_open = !rows.is_null(first + 13) && rows.u32(first + 13) == kCallStarted;
   task.lane = static_cast<Lane>(rows.u32(first + 16));
   task.called = !rows.is_null(first + 14) && rows.u32(first + 14) == task.epoch;
   task.lost_leases = rows.u32(first + 15);
@@ -482,15 +481,15 @@ void write_changes(Session& session, std::span<const TaskChange> changes, Instan
     (is_usual_end(c) ? usual : c.state == TaskState::kCanceled ? canceled : others).push_back(&c);
     count_end(session, c);
   }
-  write_lost_calls(session, changes);  // Before it is written how the attempts end.
+  write_lost_calls(session, changes);  // Before it is written how the calls end.
   write_usual_ends(session, usual, now);
   write_cancels(session, canceled, now);
   write_claims(session, others, now);
   write_others(session, others, now);
-  end_past_attempts(session, others, now);
+  end_past_calls(session, others, now);
 }
 
-void write_starts(Session& session, std::span<const CallRow> calls, Instant now) {
+void write_starts(Session& session, std::span<const RecordRow> calls, Instant now) {
   Sql sent("(SELECT x'' AS id, 0 AS n, NULL AS sent");
   bool any = false;
   for (const auto& [call, earned] : calls) {
@@ -514,11 +513,11 @@ void write_starts(Session& session, std::span<const CallRow> calls, Instant now)
   session.later(past);
 }
 
-void write_calls(Session& session, std::vector<CallRow> calls, ToldBy told_by, Instant now) {
+void write_calls(Session& session, std::vector<RecordRow> calls, ToldBy told_by, Instant now) {
   if (calls.empty()) {
     return;
   }
-  std::sort(calls.begin(), calls.end(), [](const CallRow& a, const CallRow& b) {
+  std::sort(calls.begin(), calls.end(), [](const RecordRow& a, const RecordRow& b) {
     return std::pair(a.call->task, a.call->n) < std::pair(b.call->task, b.call->n);
   });
   // A number that is too large for its column must not keep a task from ending.
@@ -527,7 +526,7 @@ void write_calls(Session& session, std::vector<CallRow> calls, ToldBy told_by, I
   };
   // Without a price in the providers file, and where no provider says what it bills, nothing is
   // said of any.
-  const bool priced = std::any_of(calls.begin(), calls.end(), [](const CallRow& row) {
+  const bool priced = std::any_of(calls.begin(), calls.end(), [](const RecordRow& row) {
     return row.call->price || row.call->quantity();
   });
   Sql sql(
@@ -537,7 +536,7 @@ void write_calls(Session& session, std::vector<CallRow> calls, ToldBy told_by, I
     sql << ", price_unit, price, quantity, cost";
   }
   sql << ") VALUES ";
-  list(sql, calls, [&](const CallRow& row) {
+  list(sql, calls, [&](const RecordRow& row) {
     const CallRecord& call = *row.call;
     const auto cost = call.cost();
     sql << "(" << call.task << "," << call.n << ",";

@@ -21,9 +21,9 @@ namespace audiogen::store {
 
 struct TaskRecord : TaskFacts {
   UserId user;
-  std::uint32_t attempts = 0;
-  bool attempt_open = false;  // The newest attempt has not ended.
-  Trail trail{};              // Read only with Columns::kWithTrail or kWithWork.
+  std::uint32_t calls = 0;
+  bool call_open = false;  // The newest call has not ended.
+  Trail trail{};           // Read only with Columns::kWithTrail or kWithWork.
   // Read only with Columns::kWithWork.
   std::string request{};
   Instant created_at{};
@@ -32,14 +32,14 @@ struct TaskRecord : TaskFacts {
 // What leaving a state writes. The rest of the row stays, or follows from it.
 struct TaskChange : TaskMove {
   TaskId id{};
-  std::uint32_t attempts = 0;              // Provider calls so far; never changed by this.
-  bool attempt_open = false;               // The newest of them has not ended: this ends it.
-  const SettleCommand* command = nullptr;  // Brings the output and the attempt's outcome, if any.
+  std::uint32_t calls = 0;                 // Provider calls so far; never changed by this.
+  bool call_open = false;                  // The newest of them has not ended: this ends it.
+  const SettleCommand* command = nullptr;  // Brings the output and the call's outcome, if any.
 };
 // `command` must outlive it.
 TaskChange change_of(const TaskRecord& task, TaskMove move, const SettleCommand* command = nullptr);
 
-// Characters in tasks.failure_message and the detail of an attempt, and in its provider.
+// Characters in tasks.failure_message and the detail of a call, and in its provider.
 inline constexpr std::size_t kMessageMax = 200;
 inline constexpr std::size_t kProviderMax = 64;
 
@@ -109,14 +109,14 @@ bool book_end(Books& books, const TaskRecord& task, Units charged);
 
 // What follows is written together with what the session sends next.
 
-// Writes the changes of locked rows. Of their attempts, the one a settlement tells about ends as it
+// Writes the changes of locked rows. Of their calls, the one a settlement tells about ends as it
 // says, any other still open with an unknown outcome: nobody is left to tell. Where nobody settles,
 // calls of which nothing is written yet are written as lost.
 void write_changes(Session& session, std::span<const TaskChange> changes, Instant now);
 
 // Writes what calls were, in place of what was written of them as lost. `earned` of one that was
 // delivered. `now` is the database's.
-struct CallRow {
+struct RecordRow {
   const CallRecord* call = nullptr;
   std::optional<Units> earned{};
 };
@@ -124,10 +124,10 @@ enum class ToldBy : std::uint8_t {
   kSettlement,  // It knows what became of the calls.
   kWorker,      // Later: it replaces only what others wrote who knew nothing.
 };
-// Of those that waited for their turn: when they were sent is when their attempts started, whose
+// Of those that waited for their turn: when they were sent is when their calls started, whose
 // rows were written before. Their tasks are locked.
-void write_starts(Session& session, std::span<const CallRow> calls, Instant now);
-void write_calls(Session& session, std::vector<CallRow> calls, ToldBy told_by, Instant now);
+void write_starts(Session& session, std::span<const RecordRow> calls, Instant now);
+void write_calls(Session& session, std::vector<RecordRow> calls, ToldBy told_by, Instant now);
 
 // Sets the next look of locked rows. No lease is left that lasts longer than a new one: the clock
 // may have been set back since it was given.

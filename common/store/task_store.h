@@ -69,7 +69,7 @@ class TaskStore {
 
   // Takes the tasks that are queued, due, at the hinted epoch and before their deadline. For each
   // of them `first_provider` names the provider that will be called first (empty: none yet): its
-  // attempt is written in the same transaction. Nullopt: not by this worker now; the task is put
+  // call is written in the same transaction. Nullopt: not by this worker now; the task is put
   // off. It must be quick and pure; it may run more than once.
   using FirstProvider = std::function<std::optional<std::string>(const Claim&)>;
   Batch<ClaimOutcome> claim(std::span<const Hint> hints,
@@ -80,9 +80,9 @@ class TaskStore {
   // lease is lost.
   Batch<bool> renew(std::span<const Lease> leases, WorkerId worker);
 
-  // Writes the next attempt before the next provider is called. False: the lease is lost. kLocked,
-  // too, when the attempt before it is not written yet.
-  Batch<bool> start_attempts(std::span<const AttemptStart> attempts);
+  // Writes the next call before the next provider is called. False: the lease is lost. kLocked,
+  // too, when the call before it is not written yet.
+  Batch<bool> start_calls(std::span<const CallStart> calls);
 
   // Keeps, forgets and finds tickets, in this order. A ticket of an older call takes no newer one's
   // place.
@@ -163,7 +163,7 @@ class TaskStore {
     kCrowds = 5,
     kPass = 6,
     kMinutes = 7,
-    kAttempts = 8,
+    kPastCalls = 8,
     kTickets = 9,
     kCalls = 10,
     kClaims = 11,
@@ -221,13 +221,13 @@ class TaskStore {
 
   // When the oldest task was made of which provider calls before its newest are kept, by its id;
   // nullopt: there is none.
-  Result<std::optional<Instant>, StoreFault> oldest_attempt();
+  Result<std::optional<Instant>, StoreFault> oldest_past_call();
   // Deletes provider calls before their task's newest: of tasks made, by their ids, longer than
   // `age` ago and before `until`, the oldest first, up to `limit` and what is left of the last
   // task. The number. `age` must be longer than a task can be open.
-  Result<std::size_t, StoreFault> forget_attempts(std::chrono::seconds age,
-                                                  std::size_t limit,
-                                                  Instant until);
+  Result<std::size_t, StoreFault> forget_past_calls(std::chrono::seconds age,
+                                                    std::size_t limit,
+                                                    Instant until);
 
   // When the oldest task was made of which calls are recorded, by its id; nullopt: there is none.
   Result<std::optional<Instant>, StoreFault> oldest_call();

@@ -18,7 +18,7 @@ constexpr KeyedTable kDeletionRows{.name = "deletions", .key = kRowTaskId};
 constexpr KeyedTable kept_of_tasks(std::string_view table) {
   return {.name = table, .key = kRowTaskId, .unique = false};
 }
-constexpr KeyedTable kAttemptRows = kept_of_tasks("past_attempts");
+constexpr KeyedTable kPastCallRows = kept_of_tasks("past_attempts");
 constexpr KeyedTable kCallRows = kept_of_tasks("provider_calls");
 constexpr KeyedTable kClaimRows = kept_of_tasks("past_claims");
 
@@ -132,20 +132,20 @@ Result<Done, StoreFault> TaskStore::old_outputs_deleted(TaskId last) {
   });
 }
 
-Result<std::optional<Instant>, StoreFault> TaskStore::oldest_attempt() {
-  return guarded<std::optional<Instant>>("oldest_attempt",
-                                         [&] { return oldest(session_, kAttemptRows); });
+Result<std::optional<Instant>, StoreFault> TaskStore::oldest_past_call() {
+  return guarded<std::optional<Instant>>("oldest_past_call",
+                                         [&] { return oldest(session_, kPastCallRows); });
 }
 
-Result<std::size_t, StoreFault> TaskStore::forget_attempts(std::chrono::seconds age,
-                                                           std::size_t limit,
-                                                           Instant until) {
-  return guarded<std::size_t>("forget_attempts", [&] {
+Result<std::size_t, StoreFault> TaskStore::forget_past_calls(std::chrono::seconds age,
+                                                             std::size_t limit,
+                                                             Instant until) {
+  return guarded<std::size_t>("forget_past_calls", [&] {
     const Instant before = std::min(session_.now() - age, until);
     std::size_t forgotten = 0;
     session_.transact([&] {
       // All of a task's at once: whoever counts its calls takes all of them to be here, or none.
-      const FreeRows old(session_, kAttemptRows, made_before(before, kAttemptRows), limit);
+      const FreeRows old(session_, kPastCallRows, made_before(before, kPastCallRows), limit);
       forgotten = old.size();
       if (old.empty()) {
         return;

@@ -538,7 +538,7 @@ QueueSeen TaskStore::see_queue() {
   sql << kLookAgain.count() << " SECOND AND ORD(RIGHT(id, 1))<" << kBytes / queue_part_
       << " AND lane<>" << Lane::kParked << " AND ((state=" << TaskState::kQueued
       << " AND next_run_at<=UTC_TIMESTAMP(6)) OR (state=" << TaskState::kRunning
-      << " AND attempt_state=" << std::uint32_t{kAttemptStarted} << ")) LIMIT " << kRows
+      << " AND attempt_state=" << std::uint32_t{kCallStarted} << ")) LIMIT " << kRows
       << ") o GROUP BY lane, state, time_left ORDER BY time_left";
   QueueSeen out;
   std::uint64_t read = 0;

@@ -1,4 +1,4 @@
-// Working on tasks: claims, leases, provider attempts and how tasks end.
+// Working on tasks: claims, leases, provider calls and how tasks end.
 #include <map>
 #include <unordered_set>
 #include <utility>
@@ -28,8 +28,8 @@ constexpr std::chrono::milliseconds kCancelPause{50};
 // Tasks and the provider each will call; "" for none yet. One statement per provider: they are few.
 using ByProvider = std::map<std::string, std::vector<TaskId>>;
 
-// Copies the newest attempts of these tasks, whose place new ones will take.
-void archive_attempts(Session& session, std::span<const TaskId> tasks) {
+// Copies the newest calls of these tasks, whose place new ones will take.
+void archive_calls(Session& session, std::span<const TaskId> tasks) {
   if (tasks.empty()) {
     return;
   }
@@ -42,21 +42,21 @@ void archive_attempts(Session& session, std::span<const TaskId> tasks) {
   session.later(sql);
 }
 
-// Bytes a row gains: worker and lease; an attempt, beside its provider's name.
+// Bytes a row gains: worker and lease; a call, beside its provider's name.
 constexpr std::size_t kLeaseBytes = 24;
-constexpr std::size_t kAttemptBytes = 14;
+constexpr std::size_t kCallBytes = 14;
 
 // Takes what the statement adds to a row from its room (schema/0003), so that it does not grow.
 void take_room(Sql& sql, std::size_t bytes) {
   sql << ", room=LEFT(room,LENGTH(room)-" << bytes << ")";
 }
 
-// The assignments that begin the next attempt of a task, but for its epoch.
-void begin_attempt(Sql& sql, const std::string& provider, Instant now) {
+// The assignments that begin the next call of a task, but for its epoch.
+void begin_call(Sql& sql, const std::string& provider, Instant now) {
   sql << "attempts=attempts+1, attempt_provider=";
   sql.utf8(provider, kProviderMax)
-      << ", attempt_state=" << kAttemptStarted
-      << ", attempt_detail=NULL, attempt_started_at=" << now << ", attempt_ended_at=NULL";
+      << ", attempt_state=" << kCallStarted << ", attempt_detail=NULL, attempt_started_at=" << now
+      << ", attempt_ended_at=NULL";
 }
 
 SettleOutcome outcome_of(const SettleDecision& decision) {
@@ -99,7 +99,7 @@ Batch<ClaimOutcome> TaskStore::claim(std::span<const Hint> hints,
                   .epoch = task->epoch + 1,
                   .claims = task->claims + 1,
                   .lost_leases = task->lost_leases,
-                  .attempts = task->attempts,
+                  .calls = task->calls,
                   .request = std::move(task->request),
                   .created_at = task->created_at,
                   .deadline_at = task->deadline_at,
@@ -114,7 +114,7 @@ Batch<ClaimOutcome> TaskStore::claim(std::span<const Hint> hints,
       task->state = TaskState::kRunning;  // The same hint twice in one batch is one claim.
       claim.provider = std::move(*provider);
       claimed[claim.provider].push_back(task->id);
-      if (task->attempts != 0 && !claim.provider.empty()) {
+      if (task->calls != 0 && !claim.provider.empty()) {
         called_before.push_back(task->id);
       }
       out = std::move(claim);
@@ -123,11 +123,11 @@ Batch<ClaimOutcome> TaskStore::claim(std::span<const Hint> hints,
     if (claimed.empty()) {
       return;
     }
-    archive_attempts(session_, called_before);
+    archive_calls(session_, called_before);
     for (const auto& [provider, ids] : claimed) {
       Sql sql("UPDATE tasks FORCE INDEX (PRIMARY) SET ");
       if (!provider.empty()) {
-        begin_attempt(sql, provider, tasks.now);
+        begin_call(sql, provider, tasks.now);
         sql << ", attempt_epoch=epoch+1, ";  // Before epoch itself: left to right.
       }
       // wake_at stays as it is: it is only when the sweeper looks, and most tasks are done by then.
@@ -136,7 +136,7 @@ Batch<ClaimOutcome> TaskStore::claim(std::span<const Hint> hints,
           << ", epoch=epoch+1, claims=claims+1, worker=" << worker << ", lease_until=" << lease
           << ", wake_at=IF(wake_at<=" << tasks.now << ",LEAST(" << lease
           << ",deadline_at),wake_at), updated_at=" << tasks.now;
-      take_room(sql, kLeaseBytes + (provider.empty() ? 0 : kAttemptBytes + provider.size()));
+      take_room(sql, kLeaseBytes + (provider.empty() ? 0 : kCallBytes + provider.size()));
       sql << " WHERE id IN (";
       list(sql, ids, [&](TaskId id) { sql << id; }) << ")";
       session_.later(sql);
@@ -168,8 +168,8 @@ Batch<bool> TaskStore::renew(std::span<const Lease> leases, WorkerId worker) {
   return in_batch<Lease, bool>("renew", leases, false, body);
 }
 
-Batch<bool> TaskStore::start_attempts(std::span<const AttemptStart> attempts) {
-  const auto body = [&](std::vector<BatchItem<AttemptStart, bool>>& entries, bool) {
+Batch<bool> TaskStore::start_calls(std::span<const CallStart> calls) {
+  const auto body = [&](std::vector<BatchItem<CallStart, bool>>& entries, bool) {
     LockedTasks tasks = lock_tasks(session_, ids_of(entries), Columns::kRules, Ahead::kBroughtBack);
     ByProvider started;
     std::unordered_set<TaskId> written;
@@ -179,22 +179,22 @@ Batch<bool> TaskStore::start_attempts(std::span<const AttemptStart> attempts) {
         "NULL AS detail");
     bool any_ended = false;
     for (auto& [command, out, held] : entries) {
-      const AttemptStart& start = *command;
+      const CallStart& start = *command;
       const TaskRecord* task = tasks.find(start.task);
       held = tasks.held.contains(start.task);
       out = task != nullptr && is_of(*task, start.epoch);
-      // Only the holder of the epoch counts attempts: at n already, this is a lost answer's repeat.
-      if (!out || task->attempts >= start.n) {
+      // Only the holder of the epoch counts calls: at n already, this is a lost answer's repeat.
+      if (!out || task->calls >= start.n) {
         continue;
       }
       // A hedge and what follows it are written by themselves, so they may come together, or the
       // later one first. One at a time: each takes the place of the one before it in the row.
-      held = task->attempts + 1 != start.n || !written.insert(start.task).second;
+      held = task->calls + 1 != start.n || !written.insert(start.task).second;
       if (held) {
         continue;
       }
       started[start.provider].push_back(start.task);
-      if (task->attempts != 0) {
+      if (task->calls != 0) {
         called_before.push_back(start.task);
       }
       if (start.previous != 0) {
@@ -207,7 +207,7 @@ Batch<bool> TaskStore::start_attempts(std::span<const AttemptStart> attempts) {
     if (started.empty()) {
       return;
     }
-    archive_attempts(session_, called_before);  // So whichever ended, it is a past one.
+    archive_calls(session_, called_before);  // So whichever ended, it is a past one.
     if (any_ended) {
       session_.later(ended << ") u ON u.id=a.task_id AND u.n=a.n SET a.state=u.state, "
                               "a.detail=u.detail, a.ended_at="
@@ -215,14 +215,14 @@ Batch<bool> TaskStore::start_attempts(std::span<const AttemptStart> attempts) {
     }
     for (const auto& [provider, ids] : started) {
       Sql sql("UPDATE tasks FORCE INDEX (PRIMARY) SET ");
-      begin_attempt(sql, provider, tasks.now);
-      take_room(sql, kAttemptBytes + provider.size());
+      begin_call(sql, provider, tasks.now);
+      take_room(sql, kCallBytes + provider.size());
       sql << ", attempt_epoch=epoch WHERE id IN (";
       list(sql, ids, [&](TaskId id) { sql << id; }) << ")";
       session_.later(sql);
     }
   };
-  return in_batch<AttemptStart, bool>("start_attempts", attempts, false, body);
+  return in_batch<CallStart, bool>("start_calls", calls, false, body);
 }
 
 Batch<SettleOutcome> TaskStore::settle(std::span<const SettleCommand> commands) {
@@ -253,7 +253,7 @@ void TaskStore::settle_in(std::vector<BatchItem<SettleCommand, Settled>>& entrie
   LockedTasks tasks = lock_tasks(session_, ids_of(entries), Columns::kRules, Ahead::kBroughtBack);
   AG_CRASH_POINT("settle.locked");
   std::vector<TaskChange> changes;
-  std::vector<CallRow> calls;
+  std::vector<RecordRow> calls;
   std::vector<UserId> crowds;
   std::vector<Hint>* hints = nullptr;
   for (auto& [settle_command, settled, held] : entries) {
@@ -306,7 +306,7 @@ void TaskStore::settle_in(std::vector<BatchItem<SettleCommand, Settled>>& entrie
 
 Batch<bool> TaskStore::record_calls(std::span<const CallRecord> calls) {
   const auto body = [&](std::vector<BatchItem<CallRecord, bool>>& entries, bool) {
-    std::vector<CallRow> rows;
+    std::vector<RecordRow> rows;
     for (auto& [call, out, held] : entries) {
       rows.push_back({.call = call});
       out = true;

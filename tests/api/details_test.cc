@@ -16,7 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 using testing::Not;
-using End = store::PastAttempt::End;
+using End = store::CallEntry::End;
 
 const Instant kBegin = *parse_iso("2026-11-20T23:10:32.123Z");
 
@@ -69,7 +69,7 @@ TEST(Details, TellHowItWentAndWhy) {
   details.request.clear();
   details.deleted_at = kBegin + 1h;
   details.key = *KeyId::parse("key_01k9hq2m4c7p9s1v3x5z7b9d1f");
-  details.attempts = 5;
+  details.calls = 5;
   std::uint32_t n = 0;
   for (const End end :
        {End::kInterrupted, End::kFailed, End::kNotBegun, End::kSucceeded, End::kNone}) {

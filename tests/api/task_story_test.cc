@@ -49,19 +49,19 @@ TEST(Story, OfATaskThatWasTriedAgain) {
   auto task = detail();
   task.task.view.state = TaskState::kSucceeded;
   task.task.view.updated_at = kBegin + seconds(30);
-  task.attempts = {{.n = 1,
-                    .epoch = 1,
-                    .provider = "a",
-                    .state = store::kAttemptFailed,
-                    .detail = "busy",
-                    .started_at = kBegin + seconds(1),
-                    .ended_at = kBegin + seconds(2)},
-                   {.n = 2,
-                    .epoch = 3,
-                    .provider = "b",
-                    .state = store::kAttemptSucceeded,
-                    .started_at = kBegin + seconds(10),
-                    .ended_at = kBegin + seconds(30)}};
+  task.calls = {{.n = 1,
+                 .epoch = 1,
+                 .provider = "a",
+                 .state = store::kCallFailed,
+                 .detail = "busy",
+                 .started_at = kBegin + seconds(1),
+                 .ended_at = kBegin + seconds(2)},
+                {.n = 2,
+                 .epoch = 3,
+                 .provider = "b",
+                 .state = store::kCallSucceeded,
+                 .started_at = kBegin + seconds(10),
+                 .ended_at = kBegin + seconds(30)}};
   task.ledger.push_back({.seq = 2,
                          .kind = EntryKind::kResolve,
                          .d_available = Units{140'000},
@@ -95,12 +95,12 @@ TEST(Story, OfATaskThatOthersHadBefore) {
   auto task = detail();
   task.task.view.state = TaskState::kSucceeded;
   task.task.view.updated_at = kBegin + seconds(80);
-  task.attempts = {{.n = 1,
-                    .epoch = 5,
-                    .provider = "a",
-                    .state = store::kAttemptSucceeded,
-                    .started_at = kBegin + seconds(70),
-                    .ended_at = kBegin + seconds(80)}};
+  task.calls = {{.n = 1,
+                 .epoch = 5,
+                 .provider = "a",
+                 .state = store::kCallSucceeded,
+                 .started_at = kBegin + seconds(70),
+                 .ended_at = kBegin + seconds(80)}};
   task.claims = {{.epoch = 1,
                   .worker = WorkerId::make(),
                   .claimed_at = kBegin + seconds(1),

@@ -98,7 +98,7 @@ std::vector<Kind> kinds(store::TaskStore& store, const UserId& user, const TaskI
        .row = [](hours ago) { return id(ago) + ",1,1,'p',3," + at(ago) + "," + at(ago); },
        .over = days(100),
        .kept = days(1),
-       .pass = [&store] { must(store.forget_attempts(days(90), kPurged, now()), "attempts"); }},
+       .pass = [&store] { must(store.forget_past_calls(days(90), kPurged, now()), "attempts"); }},
       {.name = "earlier claims",
        .table = "past_claims",
        .columns = "task_id, epoch, worker, claimed_at, ended_at, ended_as",

@@ -165,8 +165,8 @@ std::vector<store::SettleCommand> claim_all(store::TaskStore& store,
     command.output_key = claim->task.text() + "/0123456789abcdef.wav";
     command.output_bytes = 20'000;
     command.duration_ms = 417;
-    command.attempt = 1;
-    command.attempt_state = 2;
+    command.call = 1;
+    command.call_state = 2;
     out.push_back(std::move(command));
   }
   return out;

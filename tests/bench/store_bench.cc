@@ -193,8 +193,8 @@ class Bench {
             done[k].output_key = claims[k]->task.text() + "/0123456789abcdef.mp3";
             done[k].output_bytes = 123'456;
             done[k].duration_ms = 15'000;
-            done[k].attempt = 1;
-            done[k].attempt_state = 2;
+            done[k].call = 1;
+            done[k].call_state = 2;
           }
           must(store.settle(done));
         }

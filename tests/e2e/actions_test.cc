@@ -249,7 +249,7 @@ TEST_F(ActionsTest, ABreakerIsHeldOpenAndClosed) {
   EXPECT_THAT(told["verdict"].GetString(), HasSubstr("provider `primary` held open by operator"));
   const std::string first = create();
   EXPECT_EQ(stack_.wait_final(ann_, first).text("status"), "succeeded");
-  EXPECT_THAT(attempts_of(stack_, first), ElementsAre("backup succeeded"));
+  EXPECT_THAT(calls_of(stack_, first), ElementsAre("backup succeeded"));
   EXPECT_EQ(primary_.call_count(), 0U);
 
   // With nobody left they wait, and it costs them nothing.
@@ -264,10 +264,10 @@ TEST_F(ActionsTest, ABreakerIsHeldOpenAndClosed) {
                << TaskId::parse(second).value()) == 1;
   }));
   EXPECT_EQ(column(second, "claims"), 0);
-  EXPECT_THAT(attempts_of(stack_, second), testing::IsEmpty());
+  EXPECT_THAT(calls_of(stack_, second), testing::IsEmpty());
   ASSERT_TRUE(done("clear_breaker", "primary"));
   EXPECT_EQ(stack_.wait_final(ann_, second).text("status"), "succeeded");
-  EXPECT_THAT(attempts_of(stack_, second), ElementsAre("primary succeeded"));
+  EXPECT_THAT(calls_of(stack_, second), ElementsAre("primary succeeded"));
   EXPECT_EQ(post(stack_.ops_url(), asks("clear_breaker", "primary")).status, 409);
   ASSERT_TRUE(done("close_breaker", "backup"));
   EXPECT_TRUE(eventually(30s, [&] { return provider_state(stack_, "backup") == "ready"; }));

@@ -93,7 +93,7 @@ inline std::string wav_body(std::string_view prompt, std::string_view more = "")
 }
 
 // One line for each provider call of a task: "name state".
-inline std::vector<std::string> attempts_of(Stack& stack, const std::string& id) {
+inline std::vector<std::string> calls_of(Stack& stack, const std::string& id) {
   store::Sql sql(
       "SELECT COALESCE(GROUP_CONCAT(CONCAT(provider,' ',ELT(state,'started','succeeded','failed',"
       "'unknown outcome')) ORDER BY n SEPARATOR '\n'),'') FROM attempts WHERE task_id=");

@@ -26,7 +26,7 @@ inline std::string error_body(const std::string& code) {
 struct Failure {
   std::string name;
   DoubleReply reply;
-  std::string state = "failed";  // As the attempt is remembered; "": any.
+  std::string state = "failed";  // As the call is remembered; "": any.
   std::size_t calls = 1;
 };
 

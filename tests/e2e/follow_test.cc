@@ -224,7 +224,7 @@ TEST(Details, AndEventsAreForTheOwnerAlone) {
 }
 
 // Faults have reasons for people, and nobody's name.
-TEST(Details, TellOfAttemptsWithoutNamingWhoFailed) {
+TEST(Details, TellOfCallsWithoutNamingWhoFailed) {
   const ProviderDouble broken(
       [](const DoubleCall&) { return DoubleReply{.status = 500, .body = "canary-of-its-text"}; });
   const ProviderDouble working([](const DoubleCall&) { return wav_reply(1); });
@@ -240,7 +240,7 @@ TEST(Details, TellOfAttemptsWithoutNamingWhoFailed) {
   EXPECT_THAT(reply.body, Not(HasSubstr("canary")));
 }
 
-// And no attempt is counted before anybody is called.
+// And no call is counted before anybody is called.
 TEST(Details, TellThatAReferenceIsWaitedFor) {
   const ProviderDouble files(
       [](const DoubleCall&) { return DoubleReply{.form = DoubleReply::Form::kHang}; });

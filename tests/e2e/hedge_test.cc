@@ -26,7 +26,7 @@ TEST(Hedge, TheFasterOfTwoIsDeliveredAndChargedOnce) {
   EXPECT_EQ(done.text("status"), "succeeded") << done.body;
   EXPECT_EQ(done.text("output.duration_seconds"), "1.5");
   EXPECT_EQ(credits_of(stack, ann, "available_credits"), 990);
-  EXPECT_THAT(attempts_of(stack, id), ElementsAre("slow unknown outcome", "fast succeeded"));
+  EXPECT_THAT(calls_of(stack, id), ElementsAre("slow unknown outcome", "fast succeeded"));
   EXPECT_TRUE(slow.wait_until([&] { return slow.open_connections() == 0; })) << "hung up on";
   stack.database().expect_invariants();
   // What it cost is known, and which part of that was for nothing.
@@ -80,7 +80,7 @@ TEST(Hedge, StaysWithinATier) {
   const Account ann = stack.account(1000);
   const std::string id = stack.create(ann, wav_body("x")).text("id");
   EXPECT_EQ(stack.wait_final(ann, id).text("output.duration_seconds"), "1.5");
-  EXPECT_THAT(attempts_of(stack, id), ElementsAre("good succeeded"));
+  EXPECT_THAT(calls_of(stack, id), ElementsAre("good succeeded"));
   EXPECT_EQ(lesser.call_count(), 0U);
 }
 
@@ -123,7 +123,7 @@ TEST(Hedge, BothFailingGoesOnAfterBoth) {
   const Account ann = stack.account(1000);
   const std::string id = stack.create(ann, wav_body("x")).text("id");
   EXPECT_EQ(stack.wait_final(ann, id).text("output.duration_seconds"), "3.0");
-  EXPECT_THAT(attempts_of(stack, id),
+  EXPECT_THAT(calls_of(stack, id),
               ElementsAre("first failed", "second unknown outcome", "third succeeded"));
   EXPECT_EQ(credits_of(stack, ann, "available_credits"), 990);
   stack.database().expect_invariants();

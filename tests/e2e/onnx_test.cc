@@ -40,7 +40,7 @@ TEST(OwnModel, IsDeliveredAndChargedLikeAllElse) {
     ASSERT_EQ(done.text("status"), "succeeded") << done.body;
     EXPECT_NEAR(std::stod(done.text("output.duration_seconds")), seconds, 0.002);
     EXPECT_EQ(done.text("usage.credits"), format_credits(charge_for(std::llround(seconds * 1000))));
-    EXPECT_THAT(attempts_of(stack, id), ElementsAre("mine succeeded"));
+    EXPECT_THAT(calls_of(stack, id), ElementsAre("mine succeeded"));
   }
   stack.database().expect_invariants();
 }
@@ -54,11 +54,11 @@ TEST(OwnModel, WhatItCannotDoGoesToTheNextAndHarmsNobody) {
   for (const char* text : {"crash", "zebra", "crash", "crash", "crash", "crash"}) {
     const std::string id = stack.create(ann, wav_body(text)).text("id");
     ASSERT_EQ(stack.wait_final(ann, id).text("status"), "succeeded") << text;
-    EXPECT_THAT(attempts_of(stack, id), ElementsAre("mine failed", "local succeeded")) << text;
+    EXPECT_THAT(calls_of(stack, id), ElementsAre("mine failed", "local succeeded")) << text;
   }
   const std::string id = stack.create(ann, wav_body("hello")).text("id");
   ASSERT_EQ(stack.wait_final(ann, id).text("status"), "succeeded");
-  EXPECT_THAT(attempts_of(stack, id), ElementsAre("mine succeeded"));
+  EXPECT_THAT(calls_of(stack, id), ElementsAre("mine succeeded"));
   stack.database().expect_invariants();
 }
 
@@ -69,7 +69,7 @@ TEST(OwnModel, WhatItComesToNoEndWithGoesToTheNext) {
   const Account ann = stack.account();
   const std::string id = stack.create(ann, wav_body("hang")).text("id");
   ASSERT_EQ(stack.wait_final(ann, id).text("status"), "succeeded");
-  EXPECT_THAT(attempts_of(stack, id), ElementsAre("mine failed", "local succeeded"));
+  EXPECT_THAT(calls_of(stack, id), ElementsAre("mine failed", "local succeeded"));
 }
 
 // How many programs of this name a process has started.
@@ -115,7 +115,7 @@ TEST(OwnModel, OneThatDoesNotLoadIsToldAtTheStart) {
   const Account ann = stack.account();
   const std::string id = stack.create(ann, wav_body("hello")).text("id");
   ASSERT_EQ(stack.wait_final(ann, id).text("status"), "succeeded");
-  EXPECT_THAT(attempts_of(stack, id), ElementsAre("local succeeded"));
+  EXPECT_THAT(calls_of(stack, id), ElementsAre("local succeeded"));
   // Another does not start.
   auto environment = stack.environment();
   environment["DATABASE_URL"] = stack.database_url("worker");

@@ -122,7 +122,7 @@ TEST(Fallback, EveryFailureOfTheFirstIsServedByTheNextAndChargedOnce) {
     const Reply file = note(http("GET", done.text("output.url")));
     EXPECT_EQ(file.body.size(), 44 + static_cast<std::size_t>(milliseconds) * 24 * 2);
 
-    std::vector<std::string> story = attempts_of(stack, ids[i]);
+    std::vector<std::string> story = calls_of(stack, ids[i]);
     ASSERT_EQ(story.size(), all[i].calls + 1);
     EXPECT_EQ(story.back(), std::string(kSecond) + " succeeded");
     story.pop_back();
@@ -165,7 +165,7 @@ TEST(Fallback, TheLocalEngineStandsIn) {
   const Account ann = stack.account();
   const std::string id = stack.create(ann, Stack::body()).text("id");
   EXPECT_EQ(stack.wait_final(ann, id).text("status"), "succeeded");
-  EXPECT_THAT(attempts_of(stack, id), ElementsAre("alpha-upstream failed", "local succeeded"));
+  EXPECT_THAT(calls_of(stack, id), ElementsAre("alpha-upstream failed", "local succeeded"));
   stack.database().expect_invariants();
 }
 
@@ -207,7 +207,7 @@ TEST(Fallback, RetryAfterIsHonouredInPlace) {
   const Account ann = stack.account();
   const std::string id = stack.create(ann, Stack::body()).text("id");
   EXPECT_EQ(stack.wait_final(ann, id).text("status"), "succeeded");
-  EXPECT_THAT(attempts_of(stack, id),
+  EXPECT_THAT(calls_of(stack, id),
               ElementsAre("alpha-upstream failed", "alpha-upstream succeeded"));
   EXPECT_GE(called_again_at.load() - refused_at.load(), 2s);
   EXPECT_EQ(second.call_count(), 0U);
@@ -265,7 +265,7 @@ TEST(Fallback, AnInputOnlyTheFirstCanServeWaitsForIt) {
   const std::string id = stack.create(ann, Stack::body()).text("id");
   EXPECT_EQ(stack.wait_final(ann, id).text("status"), "succeeded");
   EXPECT_THAT(
-      attempts_of(stack, id),
+      calls_of(stack, id),
       ElementsAre(
           "alpha-upstream unknown outcome", "beta-upstream failed", "alpha-upstream succeeded"));
   stack.database().expect_invariants();
@@ -292,7 +292,7 @@ TEST(Fallback, FromAPortNobodyListensOnAndAHostNobodyHas) {
     const std::string id = stack.create(ann, wav_body("Nobody is there.")).text("id");
     const Reply done = stack.wait_final(ann, id);
     EXPECT_EQ(done.text("status"), "succeeded") << done.body;
-    EXPECT_THAT(attempts_of(stack, id),
+    EXPECT_THAT(calls_of(stack, id),
                 ElementsAre(std::string(kFirst) + " failed", std::string(kSecond) + " succeeded"));
     EXPECT_EQ(second.call_count() - before, 1U);
     EXPECT_EQ(stack.admin({"task", "show", id})["claims"].GetInt(), 1);
@@ -324,7 +324,7 @@ TEST(Fallback, ALateSuccessIsNeitherDeliveredNorCharged) {
   EXPECT_EQ(done.text("status"), "succeeded");
   EXPECT_EQ(done.text("output.duration_seconds"), "9.0");
   EXPECT_EQ(done.text("usage.credits"), "11.25");
-  EXPECT_THAT(attempts_of(stack, id),
+  EXPECT_THAT(calls_of(stack, id),
               ElementsAre("alpha-upstream unknown outcome", "beta-upstream succeeded"));
   EXPECT_EQ(credits_of(stack, ann, "available_credits"), 988.75);
   stack.database().expect_invariants();
@@ -340,7 +340,7 @@ TEST(Breaker, OpensAfterFailuresAndAProbeClosesIt) {
   const auto served_by = [&] {
     const std::string id = stack.create(ann, wav_body("x")).text("id");
     EXPECT_EQ(stack.wait_final(ann, id).text("status"), "succeeded");
-    return attempts_of(stack, id).back();
+    return calls_of(stack, id).back();
   };
   for (int i = 0; i < 10; ++i) {
     EXPECT_EQ(served_by(), "beta-upstream succeeded");
@@ -381,7 +381,7 @@ TEST(Breaker, AVoiceThatIsNotThereIsTheOperatorsFault) {
   const auto served_by = [&] {
     const std::string id = stack.create(ann, wav_body("x")).text("id");
     EXPECT_EQ(stack.wait_final(ann, id).text("status"), "succeeded");
-    return attempts_of(stack, id).back();
+    return calls_of(stack, id).back();
   };
   for (int i = 0; i < 5; ++i) {
     EXPECT_EQ(served_by(), "beta-upstream succeeded");
@@ -444,8 +444,8 @@ TEST(Bulkhead, WhatWaitsTooLongGoesToTheNext) {
   }));
 }
 
-// Of a call that waited for its turn its attempt seemed to have begun when its row was written.
-TEST(Bulkhead, AnAttemptStartsWhenItsTurnHasCome) {
+// A call that waited for its turn seemed to have begun when its row was written.
+TEST(Bulkhead, ACallStartsWhenItsTurnHasCome) {
   ProviderDouble provider([](const DoubleCall&) {
     DoubleReply out = wav_reply(0.3);
     out.delay = 1500ms;
@@ -614,7 +614,7 @@ TEST(Reload, SwapsTheChainUnderLoadAndRefusesABadFile) {
     EXPECT_EQ(stack.wait_final(ann, id).text("status"), "succeeded");
     // Tasks keep the chain they began with. One that was claimed for a provider just taken away has
     // that in its story, without a call.
-    EXPECT_THAT(attempts_of(stack, id),
+    EXPECT_THAT(calls_of(stack, id),
                 AnyOf(ElementsAre(HasSubstr("succeeded")),
                       ElementsAre("alpha-upstream failed", "beta-upstream succeeded")));
   }
@@ -642,7 +642,7 @@ TEST(Reload, SwapsTheChainUnderLoadAndRefusesABadFile) {
   ids.clear();
   create(1);
   EXPECT_EQ(stack.wait_final(ann, ids[0]).text("status"), "succeeded");
-  EXPECT_THAT(attempts_of(stack, ids[0]), ElementsAre("beta-upstream succeeded"));
+  EXPECT_THAT(calls_of(stack, ids[0]), ElementsAre("beta-upstream succeeded"));
   stack.database().expect_invariants();
 }
 
@@ -711,7 +711,7 @@ TEST(Polled, FromSubmissionToTheClientsFile) {
   EXPECT_EQ(done.text("output.duration_seconds"), "9.5");
   EXPECT_EQ(done.text("usage.credits"), "11.875");
   EXPECT_EQ(http("GET", done.text("output.url")).body.size(), 44U + 9500 * 24 * 2);
-  EXPECT_THAT(attempts_of(stack, id), ElementsAre("alpha-upstream succeeded"));
+  EXPECT_THAT(calls_of(stack, id), ElementsAre("alpha-upstream succeeded"));
   // What it says it bills is told, though nobody has said what that costs.
   const auto told = stack.admin({"providers"});
   EXPECT_STREQ(told["days"][0]["units"].GetString(), "2.5 billable_unit");
@@ -745,7 +745,7 @@ TEST(Polled, WhatItsOwnerCancelsIsWithdrawnFromTheProvider) {
   };
   EXPECT_TRUE(fal.server().wait_until(withdrawn, 30s));
   EXPECT_EQ(stack.get(ann, id).body, canceled.body);
-  EXPECT_THAT(attempts_of(stack, id), ElementsAre("alpha-upstream unknown outcome"));
+  EXPECT_THAT(calls_of(stack, id), ElementsAre("alpha-upstream unknown outcome"));
   EXPECT_EQ(credits_of(stack, ann, "available_credits"), 1000);
   stack.database().expect_invariants();
 }
@@ -832,9 +832,9 @@ TEST(Ssrf, ResultsOnThisMachineAreNotFetchedAndTheNextProviderServes) {
     prompts.insert(prompts.end(), kGood, "good");
   }
   const auto ids = run(prompts);
-  EXPECT_THAT(attempts_of(stack, ids[0]), ElementsAre("alpha-upstream succeeded"));
+  EXPECT_THAT(calls_of(stack, ids[0]), ElementsAre("alpha-upstream succeeded"));
   for (std::size_t i = 0; i < addresses.size(); ++i) {
-    const auto story = attempts_of(stack, ids[kGood + i * (kGood + 1)]);
+    const auto story = calls_of(stack, ids[kGood + i * (kGood + 1)]);
     ASSERT_EQ(story.size(), 2U) << addresses[i];
     EXPECT_THAT(story[0], AnyOf("alpha-upstream failed", "alpha-upstream unknown outcome"));
     EXPECT_EQ(story[1], "beta-upstream succeeded");
@@ -868,7 +868,7 @@ TEST(Ssrf, ResultsOnWhatTheOperatorDeniesAreNotFetched) {
     const Account ann = stack.account(1000);
     const std::string id = stack.create(ann, wav_body("rain")).text("id");
     EXPECT_EQ(stack.wait_final(ann, id).text("status"), "succeeded");
-    EXPECT_EQ(attempts_of(stack, id).back(), "beta-upstream succeeded");
+    EXPECT_EQ(calls_of(stack, id).back(), "beta-upstream succeeded");
     EXPECT_EQ(proxy.heads().empty(), denied);
   }
 }

@@ -124,7 +124,7 @@ TEST(Trail, OneRequestIdTellsTheWholeLifeOverAllProcesses) {
                                           "task hinted",
                                           "task claimed",
                                           "provider called (alpha)",
-                                          "provider attempt failed (alpha)",
+                                          "provider call failed (alpha)",
                                           "provider called (beta)",
                                           "task put back: its lease was lost",
                                           "task claimed",

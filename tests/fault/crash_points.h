@@ -17,7 +17,7 @@ inline constexpr std::array kApiCrashPoints = {"create.begin",
 
 inline constexpr std::array kWorkerCrashPoints = {"worker.delivered",
                                                   "worker.claimed",
-                                                  "worker.attempt_row",
+                                                  "worker.call_row",
                                                   "worker.answered",
                                                   "blob.written",
                                                   "worker.stored",

@@ -102,7 +102,7 @@ TEST(Poison, ATaskThatKillsEveryWorkerFailsAndIsRefunded) {
   const Account ann = stack.account(1000);
   const std::string id = stack.create(ann, Stack::body()).text("id");
   for (int i = 0; i < 5; ++i) {
-    const std::size_t worker = stack.start_worker({{"CRASH_POINT", "worker.attempt_row:1"}});
+    const std::size_t worker = stack.start_worker({{"CRASH_POINT", "worker.call_row:1"}});
     let_leases_run_out(stack);
     ASSERT_EQ(stack.worker(worker).wait(std::chrono::seconds(60)), kCrashed);
   }

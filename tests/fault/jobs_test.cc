@@ -130,7 +130,7 @@ TEST_F(Leaving, ClaimsNothingMoreEndsInTimeAndGivesBackTheRest) {
     EXPECT_EQ(column(stack_, id, "claims"), 0) << "that a worker leaves uses up nothing";
     EXPECT_EQ(column(stack_, id, "lost_leases"), 0);
     EXPECT_EQ(column(stack_, id, "lease_until IS NULL"), 1) << "nobody waits for a lease to end";
-    const std::vector<std::string> story = attempts_of(stack_, id);
+    const std::vector<std::string> story = calls_of(stack_, id);
     EXPECT_THAT(story, SizeIs(1));
     EXPECT_THAT(story, Each(Not(HasSubstr("started")))) << "the row of its call has an end";
   }
@@ -223,7 +223,7 @@ class Resumed : public testing::Test {
     EXPECT_EQ(done.text("status"), "succeeded") << done.body;
     EXPECT_EQ(asked("POST"), 1) << "it was made, and paid, twice";
     EXPECT_EQ(asked("PUT"), 0) << "it was withdrawn";
-    EXPECT_THAT(attempts_of(stack_, id_), SizeIs(2));
+    EXPECT_THAT(calls_of(stack_, id_), SizeIs(2));
     stack_.database().expect_invariants();
   }
   std::ptrdiff_t asked(std::string_view method) const {
@@ -369,7 +369,7 @@ TEST_F(Resumed, WhatFailsGoesOnWithItsReferences) {
   stack_.start_worker();
   ASSERT_TRUE(all_end(stack_));
   EXPECT_EQ(stack_.get(ann_, id_).text("status"), "succeeded");
-  EXPECT_THAT(attempts_of(stack_, id_), SizeIs(3));
+  EXPECT_THAT(calls_of(stack_, id_), SizeIs(3));
   EXPECT_EQ(asked("POST"), 2);
   stack_.database().expect_invariants();
 }
@@ -386,7 +386,7 @@ TEST_F(Resumed, WhatIsGoneThereIsAskedForAnew) {
   EXPECT_EQ(stack_.get(ann_, id_).text("status"), "succeeded");
   EXPECT_EQ(asked("POST"), 2);
   EXPECT_EQ(next.call_count(), 0U) << "it was told as a failure of the first one";
-  EXPECT_THAT(attempts_of(stack_, id_), SizeIs(3));
+  EXPECT_THAT(calls_of(stack_, id_), SizeIs(3));
   stack_.database().expect_invariants();
 }
 
@@ -419,7 +419,7 @@ TEST_F(Resumed, WhatIsAtAnotherAddressByNowIsAskedForAnew) {
   ASSERT_TRUE(all_end(stack_));
   EXPECT_EQ(stack_.get(ann_, id_).text("status"), "succeeded");
   EXPECT_EQ(asked("POST"), 2);
-  EXPECT_THAT(attempts_of(stack_, id_), SizeIs(3));
+  EXPECT_THAT(calls_of(stack_, id_), SizeIs(3));
   stack_.database().expect_invariants();
 }
 

@@ -65,7 +65,7 @@ inline GenerationRequest request() {
   return out;
 }
 
-// Details go to logs and to the attempts table, where they must be harmless and fit.
+// Details go to logs and to the rows of calls, where they must be harmless and fit.
 inline void check(const ProviderFault& fault) {
   AG_CHECK(!fault.detail.empty() && fault.detail.size() <= wire::kDetailMax);
   for (const char c : fault.detail) {

@@ -25,7 +25,7 @@ namespace audiogen::simulation {
 struct Row : TaskFacts {
   UserId user{};
   Instant created_at, updated_at;
-  std::uint32_t attempts = 0;
+  std::uint32_t calls = 0;
   std::optional<Units> charged{};
   std::optional<FailureCode> failure{};
 };

@@ -132,7 +132,7 @@ void Store::claim(Transaction& tx,
     claim.epoch = task->epoch + 1;
     claim.claims = task->claims + 1;
     claim.lost_leases = task->lost_leases;
-    claim.attempts = task->attempts;
+    claim.calls = task->calls;
     claim.deadline_at = task->deadline_at;
     claim.until_deadline = task->deadline_at - tx.now;
     auto provider = first_provider(claim);
@@ -144,7 +144,7 @@ void Store::claim(Transaction& tx,
     }
     claim.provider = std::move(*provider);
     task->called = !claim.provider.empty();
-    task->attempts += task->called ? 1U : 0U;
+    task->calls += task->called ? 1U : 0U;
     item.outcome = std::move(claim);
     task->state = TaskState::kRunning;
     ++task->epoch;
@@ -175,19 +175,19 @@ void Store::renew(Transaction& tx, RenewItems& items, WorkerId worker) {
   }
 }
 
-void Store::start_attempts(Transaction& tx, StartItems& items) {
+void Store::start_calls(Transaction& tx, StartItems& items) {
   lock_tasks(tx, ids_of(items));
   for (auto& item : items) {
-    const store::AttemptStart& start = item.command;
+    const store::CallStart& start = item.command;
     Row* const task = tx.task(start.task);
     item.held = tx.is_held(start.task);
     item.outcome = task != nullptr && is_of(*task, start.epoch);
-    if (!item.outcome || task->attempts >= start.n) {
+    if (!item.outcome || task->calls >= start.n) {
       continue;
     }
-    item.held = task->attempts + 1 != start.n;
+    item.held = task->calls + 1 != start.n;
     if (!item.held) {
-      ++task->attempts;
+      ++task->calls;
       task->called = true;
     }
   }

@@ -20,7 +20,7 @@ namespace audiogen::simulation {
 using CreateItems = Group<store::CreateCommand, store::CreateOutcome>::Items;
 using ClaimItems = Group<Hint, store::ClaimOutcome>::Items;
 using RenewItems = Group<store::Lease, bool>::Items;
-using StartItems = Group<store::AttemptStart, bool>::Items;
+using StartItems = Group<store::CallStart, bool>::Items;
 // What became of a settlement, and the hints of what its transaction released, with one of those
 // that did.
 struct Settled {
@@ -49,7 +49,7 @@ class Store {
              const Claimant& worker,
              const FirstProvider& first_provider);
   void renew(Transaction& tx, RenewItems& items, WorkerId worker);
-  void start_attempts(Transaction& tx, StartItems& items);
+  void start_calls(Transaction& tx, StartItems& items);
   void settle(Transaction& tx, SettleItems& items);
   void cancel(Transaction& tx, CancelItems& items, const Runs& runs);
 

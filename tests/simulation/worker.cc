@@ -67,12 +67,12 @@ Worker::Worker(Shared& shared,
           false,
           seconds(2),
           [this](Transaction& tx, auto& items, Runs&) { store_.renew(tx, items, claimant_.id); }),
-      attempts_(shared,
-                database,
-                *this,
-                false,
-                seconds(2),
-                [this](Transaction& tx, auto& items, Runs&) { store_.start_attempts(tx, items); }),
+      calls_(shared,
+             database,
+             *this,
+             false,
+             seconds(2),
+             [this](Transaction& tx, auto& items, Runs&) { store_.start_calls(tx, items); }),
       settlements_(shared,
                    database,
                    *this,
@@ -357,7 +357,7 @@ void Worker::claimed(const store::Claim& claim, Lane lane, ClockLook::Steady ask
   job->lane = lane;
   job->began_at = steady();
   job->lease_from = shared_.is(Mutant::kLeaseFromAnswer) ? steady() : asked_at;
-  job->row = claim.attempts + (claim.provider.empty() ? 0U : 1U);
+  job->row = claim.calls + (claim.provider.empty() ? 0U : 1U);
   enter(job);
   const auto ago = std::chrono::duration_cast<Duration>(steady() - asked_at);
   shared_.judge.leased(of(*job), shared_.timeline.now() - ago);
@@ -403,11 +403,11 @@ void Worker::write(const JobPtr& job, std::uint32_t row) {
     leave(job);
     return;
   }
-  store::AttemptStart start;
+  store::CallStart start;
   start.task = job->claim.task;
   start.epoch = job->claim.epoch;
   start.n = row;
-  attempts_.submit(start, [this, job, row](const auto& ours) {
+  calls_.submit(start, [this, job, row](const auto& ours) {
     if (!ours) {
       after(store_pause(1), [this, job, row] { write(job, row); });
     } else if (!*ours) {

@@ -124,7 +124,7 @@ class Worker : public Process, public Consumer {
   JobPtr suspect_;
   Group<Hint, store::ClaimOutcome> claims_;
   Group<store::Lease, bool> renewals_;
-  Group<store::AttemptStart, bool> attempts_;
+  Group<store::CallStart, bool> calls_;
   Group<store::SettleCommand, Settled> settlements_;
   Publisher publisher_;
   Sweeps sweeps_;

@@ -53,8 +53,8 @@ class AccountEndsTest : public DoorsTest {
       settle.task = id;
       settle.user = ann_;
       settle.output_bytes = 1;
-      settle.attempt = 1;
-      settle.attempt_state = 2;
+      settle.call = 1;
+      settle.call_state = 2;
       const auto settled = tasks_.settle({&settle, 1}).front();
       EXPECT_TRUE(settled && *settled == SettleOutcome::kSettled);
     }

@@ -83,8 +83,8 @@ class AuditTest : public testing::Test {
     command.user = user_;
     command.epoch = claim(task);
     command.output_bytes = 1;
-    command.attempt = 1;
-    command.attempt_state = 2;
+    command.call = 1;
+    command.call_state = 2;
     const auto settled = tasks_.settle({&command, 1}).front();
     EXPECT_TRUE(settled && *settled != SettleOutcome::kNotOurs);
   }

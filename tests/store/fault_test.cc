@@ -585,14 +585,14 @@ TEST_P(FaultTest, ClaimWithoutTheReplyToCommit) {
   EXPECT_EQ(claims[0]->epoch, 1U);
   EXPECT_EQ(claims[0]->request, create_command(UserId{}).request);
   EXPECT_EQ(column(task, "claims"), 1);
-  const AttemptStart next{.task = task, .epoch = 1, .n = 2, .provider = "b"};
+  const CallStart next{.task = task, .epoch = 1, .n = 2, .provider = "b"};
   proxy_.drop_reply_after("COMMIT", GetParam());
-  EXPECT_TRUE(only(far_.start_attempts({&next, 1})));
+  EXPECT_TRUE(only(far_.start_calls({&next, 1})));
   EXPECT_EQ(proxy_.triggered(), 2);
   EXPECT_EQ(column(task, "attempts"), 2);
 }
 
-TEST_P(FaultTest, APastAttemptIsArchivedOnce) {
+TEST_P(FaultTest, APastCallIsArchivedOnce) {
   const TaskId task = create(db_.add_user());
   ASSERT_EQ(settle(settle_command(Settle::kRelease, claim(task).value())),
             SettleOutcome::kRequeued);
@@ -602,8 +602,8 @@ TEST_P(FaultTest, APastAttemptIsArchivedOnce) {
   EXPECT_EQ(proxy_.triggered(), 1);
   EXPECT_EQ(db_.text(Sql("SELECT GROUP_CONCAT(n) FROM past_attempts")), "1");
   proxy_.drop_reply_after("COMMIT", GetParam());
-  const AttemptStart next{.task = task, .epoch = 3, .n = 3, .provider = "b"};
-  EXPECT_TRUE(only(far_.start_attempts({&next, 1})));
+  const CallStart next{.task = task, .epoch = 3, .n = 3, .provider = "b"};
+  EXPECT_TRUE(only(far_.start_calls({&next, 1})));
   EXPECT_EQ(proxy_.triggered(), 2);
   EXPECT_EQ(db_.text(Sql("SELECT GROUP_CONCAT(n ORDER BY n) FROM past_attempts")), "1,2");
 }

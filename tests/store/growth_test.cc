@@ -90,16 +90,16 @@ TEST_F(Growth, OldProviderCallsGoSomeAtATimeAndTheirTasksStay) {
        id(days(1)) + ",1,1,'p',3,UTC_TIMESTAMP(6),UTC_TIMESTAMP(6)");
   const Instant until = must(store_.now());
   const Spent pass = spent("past_attempts", [&] {
-    EXPECT_EQ(must(store_.forget_attempts(days(90), 500, until)), 500U);
+    EXPECT_EQ(must(store_.forget_past_calls(days(90), 500, until)), 500U);
   });
   EXPECT_EQ(pass.deleted, 500);
   EXPECT_LE(pass.read, kReadsOfMany * 500 + kSome);
   // And no more than what is old, in the end.
-  EXPECT_EQ(worker::purge_attempts(store_, days(90), [](auto) { return false; }),
+  EXPECT_EQ(worker::purge_past_calls(store_, days(90), [](auto) { return false; }),
             static_cast<std::size_t>(kMany) - 500);
   EXPECT_EQ(count("past_attempts"), kMany);
   const Spent nothing = spent("past_attempts", [&] {
-    EXPECT_EQ(worker::purge_attempts(store_, days(90), [](auto) { return false; }), 0U);
+    EXPECT_EQ(worker::purge_past_calls(store_, days(90), [](auto) { return false; }), 0U);
   });
   EXPECT_LE(nothing.read, kSome);
 }
@@ -109,7 +109,7 @@ TEST_F(Growth, ACallIsForgottenWithAllOfItsTask) {
   const TaskId old{first_uuid_at(must(store_.now()) - days(100))};
   Sql sql("INSERT INTO past_attempts (task_id, n, epoch, provider, state, started_at) SELECT ");
   db_.execute((sql << old).append(Sql::trusted(",k,1,'p',3,UTC_TIMESTAMP(6)" + of)));
-  EXPECT_EQ(must(store_.forget_attempts(days(90), 2, must(store_.now()))), 3U);
+  EXPECT_EQ(must(store_.forget_past_calls(days(90), 2, must(store_.now()))), 3U);
 }
 
 TEST_F(Growth, RecordsOfCallsGoSomeAtATime) {

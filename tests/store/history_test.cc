@@ -267,7 +267,7 @@ TEST_F(HistoryTest, ADeletionWaitsForNobody) {
 
 class DetailsTest : public HistoryTest {
  protected:
-  using End = PastAttempt::End;
+  using End = CallEntry::End;
 
   TaskDetails details(UserId user, TaskId task) {
     auto found = history_.details(user, task);
@@ -279,21 +279,21 @@ class DetailsTest : public HistoryTest {
   }
   static std::vector<std::pair<std::uint32_t, End>> ends_of(const TaskDetails& details) {
     std::vector<std::pair<std::uint32_t, End>> out;
-    for (const PastAttempt& attempt : details.timeline) {
-      EXPECT_EQ(attempt.ended_at.has_value(), attempt.end != End::kNone);
-      out.emplace_back(attempt.n, attempt.end);
+    for (const CallEntry& call : details.timeline) {
+      EXPECT_EQ(call.ended_at.has_value(), call.end != End::kNone);
+      out.emplace_back(call.n, call.end);
     }
     return out;
   }
-  // Claims it, and ends its attempt so.
-  void attempt(TaskId task, std::uint32_t epoch, std::uint8_t state, std::string detail) {
+  // Claims it, and ends its call so.
+  void call(TaskId task, std::uint32_t epoch, std::uint8_t state, std::string detail) {
     make_due(task);
     const auto claimed = claim(task, epoch);
     ASSERT_TRUE(claimed);
     SettleCommand command = settle_command(Settle::kRelease, *claimed);
-    command.attempt = claimed->attempts + 1;
-    command.attempt_state = state;
-    command.attempt_detail = std::move(detail);
+    command.call = claimed->calls + 1;
+    command.call_state = state;
+    command.call_detail = std::move(detail);
     command.retry_after = 1h;
     EXPECT_EQ(settle(command), SettleOutcome::kRequeued);
   }
@@ -321,7 +321,7 @@ TEST_F(DetailsTest, BeginWithTheHold) {
   EXPECT_EQ(open.key, command.key);
   EXPECT_EQ(open.deadline_at, open.view.created_at + 900s);
   EXPECT_EQ(open.view.next_run_at, open.view.created_at);
-  EXPECT_EQ(open.attempts, 0u);
+  EXPECT_EQ(open.calls, 0u);
   EXPECT_THAT(open.timeline, IsEmpty());
   ASSERT_THAT(open.ledger, SizeIs(1));
   EXPECT_EQ(open.ledger[0].entry.kind, EntryKind::kHold);
@@ -331,20 +331,20 @@ TEST_F(DetailsTest, BeginWithTheHold) {
   EXPECT_EQ(open.ledger[0].created_at, open.view.created_at);
 }
 
-TEST_F(DetailsTest, TellEveryAttemptButNotWhoWasAsked) {
+TEST_F(DetailsTest, TellEveryCallButNotWhoWasAsked) {
   const UserId user = db_.add_user();
   const TaskId task = create(user);
-  attempt(task, 0, kAttemptFailed, "HTTP 503 from primary");
-  attempt(task, 2, kAttemptUnknown, "");
-  attempt(task, 4, kAttemptFailed, kNotCalled);
-  attempt(task, 6, kAttemptSucceeded, "audio could not be stored");
-  attempt(task, 8, kAttemptFailed, "not called by name");
+  call(task, 0, kCallFailed, "HTTP 503 from primary");
+  call(task, 2, kCallUnknown, "");
+  call(task, 4, kCallFailed, kNotCalled);
+  call(task, 6, kCallSucceeded, "audio could not be stored");
+  call(task, 8, kCallFailed, "not called by name");
   make_due(task);
   const auto claimed = claim(task, 10);
   ASSERT_TRUE(claimed);
   const TaskDetails running = details(user, task);
   EXPECT_EQ(running.view.epoch, 11u);
-  EXPECT_EQ(running.attempts, 6u);
+  EXPECT_EQ(running.calls, 6u);
   const std::vector<std::pair<std::uint32_t, End>> before{{1, End::kFailed},
                                                           {2, End::kInterrupted},
                                                           {3, End::kNotBegun},
@@ -356,8 +356,8 @@ TEST_F(DetailsTest, TellEveryAttemptButNotWhoWasAsked) {
   EXPECT_EQ(running.timeline[0].why, CallFailure::kBusy);
   EXPECT_EQ(running.timeline[3].why, CallFailure::kOther) << "ours, and nothing of it is told";
   SettleCommand command = settle_command(Settle::kSucceed, *claimed);
-  command.attempt = 6;
-  command.attempt_state = kAttemptSucceeded;
+  command.call = 6;
+  command.call_state = kCallSucceeded;
   EXPECT_EQ(settle(command), SettleOutcome::kSettled);
   const TaskDetails done = details(user, task);
   expected = before;
@@ -401,12 +401,12 @@ TEST_F(DetailsTest, TellWhatWaitsForItsReferences) {
     make_due(task);
     EXPECT_FALSE(waits()) << "it waits for somebody to take it";
     const Claim again = take(2, no_provider);
-    const AttemptStart start{.task = task, .epoch = again.epoch, .n = 1, .provider = "primary"};
-    EXPECT_TRUE(only(store_.start_attempts({&start, 1})));
+    const CallStart start{.task = task, .epoch = again.epoch, .n = 1, .provider = "primary"};
+    EXPECT_TRUE(only(store_.start_calls({&start, 1})));
     EXPECT_FALSE(waits()) << "somebody is called";
     SettleCommand retry = settle_command(Settle::kRetry, again);
-    retry.attempt = 1;
-    retry.attempt_state = kAttemptFailed;
+    retry.call = 1;
+    retry.call_state = kCallFailed;
     retry.retry_after = 5min;
     EXPECT_EQ(settle(retry), SettleOutcome::kRequeued);
     EXPECT_FALSE(waits()) << "for another attempt";
@@ -415,16 +415,16 @@ TEST_F(DetailsTest, TellWhatWaitsForItsReferences) {
   }
 }
 
-TEST_F(DetailsTest, HaveTheNewestOfManyAttempts) {
+TEST_F(DetailsTest, HaveTheNewestOfManyCalls) {
   const UserId user = db_.add_user();
   const TaskId task = create(user);
-  constexpr std::uint32_t kMany = kAttemptsShown + 2;
+  constexpr std::uint32_t kMany = kCallsShown + 2;
   for (std::uint32_t i = 0; i < kMany; ++i) {
-    attempt(task, 2 * i, kAttemptFailed, "no");
+    call(task, 2 * i, kCallFailed, "no");
   }
   const TaskDetails many = details(user, task);
-  EXPECT_EQ(many.attempts, kMany);
-  ASSERT_THAT(many.timeline, SizeIs(kAttemptsShown));
+  EXPECT_EQ(many.calls, kMany);
+  ASSERT_THAT(many.timeline, SizeIs(kCallsShown));
   EXPECT_EQ(many.timeline.front().n, 3u);
   EXPECT_EQ(many.timeline.back().n, kMany);
 }
@@ -433,8 +433,8 @@ TEST_F(DetailsTest, HaveTheNewestOfManyAttempts) {
 TEST_F(DetailsTest, AreReadByTheApi) {
   const UserId user = db_.add_user();
   const TaskId task = create(user);
-  attempt(task, 0, kAttemptFailed, "no");
-  attempt(task, 2, kAttemptFailed, "no");
+  call(task, 0, kCallFailed, "no");
+  call(task, 2, kCallFailed, "no");
   Session session(db_.as("api"));
   const auto found = History(session).details(user, task);
   ASSERT_TRUE(found) << found.error().detail;

@@ -145,12 +145,12 @@ TEST(Migrate, GoesOnAfterACrashAtAnyStatement) {
   }
 }
 
-// Tasks 0 to 2 with that many attempts each, as version 2 of the schema keeps them.
+// Tasks 0 to 2 with that many calls each, as version 2 of the schema keeps them.
 void add_tasks_of_version_2(TestDatabase& db) {
-  for (int attempts = 0; attempts <= 2; ++attempts) {
+  for (int calls = 0; calls <= 2; ++calls) {
     db.execute(Sql("INSERT INTO tasks (id, user_id, state, request, output_format, held, attempts, "
                    "next_run_at, deadline_at, created_at, updated_at) VALUES (REPEAT(CHAR(")
-               << attempts << "), 16), '', 1, '{}', 1, 150000, " << attempts
+               << calls << "), 16), '', 1, '{}', 1, 150000, " << calls
                << ", '2026-01-01', '2026-01-01', '2026-01-01', '2026-01-01')");
   }
   db.execute(
@@ -161,7 +161,7 @@ void add_tasks_of_version_2(TestDatabase& db) {
           "FROM tasks WHERE attempts=2"));
 }
 
-std::string attempts_in(TestDatabase& db) {
+std::string calls_in(TestDatabase& db) {
   return db.text(
       Sql("SELECT GROUP_CONCAT(CONCAT_WS(' ', HEX(task_id), n, epoch, provider, state, "
           "COALESCE(detail,'-'), started_at, COALESCE(ended_at,'-')) "
@@ -169,7 +169,7 @@ std::string attempts_in(TestDatabase& db) {
 }
 
 // Whatever statement of it a crash comes before or after.
-TEST(Migrate, TheNewestAttemptsMoveIntoTheirTasks) {
+TEST(Migrate, TheNewestCallsMoveIntoTheirTasks) {
   const std::vector<std::string> steps = split_statements(migrations()[2].sql);
   for (std::size_t at = 0; at < steps.size(); ++at) {
     for (const bool done : {false, true}) {
@@ -179,7 +179,7 @@ TEST(Migrate, TheNewestAttemptsMoveIntoTheirTasks) {
       TestDatabase db(TestDatabase::Tables::kNone);
       ASSERT_TRUE(migrate(db.url(), migrations().first(2)));
       add_tasks_of_version_2(db);
-      const std::string before = attempts_in(db);
+      const std::string before = calls_in(db);
       for (std::size_t i = 0; i < at + (done ? 1 : 0); ++i) {
         db.execute(Sql::trusted(steps[i]));
       }
@@ -187,7 +187,7 @@ TEST(Migrate, TheNewestAttemptsMoveIntoTheirTasks) {
                  << static_cast<std::uint64_t>(at) << ",1,NULL,NULL)");
       const auto applied = migrate(db.url(), migrations(), kNobodyElse);
       ASSERT_TRUE(applied) << steps[at] << ": " << applied.error().message;
-      EXPECT_EQ(attempts_in(db), before) << steps[at];
+      EXPECT_EQ(calls_in(db), before) << steps[at];
       EXPECT_EQ(db.text(Sql("SELECT GROUP_CONCAT(CONCAT_WS(' ', attempts, attempt_provider, "
                             "attempt_epoch, attempt_state, attempt_detail, attempt_started_at, "
                             "attempt_ended_at) ORDER BY id SEPARATOR ', ') FROM tasks")),

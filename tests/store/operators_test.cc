@@ -65,8 +65,8 @@ TEST_F(OperatorsTest, ATaskIsShownWithThoseWhoHadItBefore) {
     SettleCommand command{{.kind = kind, .epoch = mine.epoch}};
     command.task = id;
     command.user = user;
-    command.attempt = mine.attempts + 1;
-    command.attempt_state = kAttemptFailed;
+    command.call = mine.calls + 1;
+    command.call_state = kCallFailed;
     command.failure = FailureCode::kProviderUnavailable;
     EXPECT_TRUE(tasks_.settle(std::span(&command, 1)).front());
   };
@@ -109,9 +109,9 @@ TEST_F(OperatorsTest, ATaskIsShownWithItsHistory) {
   ASSERT_TRUE(shown) << shown.error().detail;
   EXPECT_EQ(shown->task.worker, worker);
   EXPECT_TRUE(shown->task.lease_until);
-  ASSERT_THAT(shown->attempts, SizeIs(1));
-  EXPECT_EQ(shown->attempts[0].provider, "local");
-  EXPECT_FALSE(shown->attempts[0].ended_at);
+  ASSERT_THAT(shown->calls, SizeIs(1));
+  EXPECT_EQ(shown->calls[0].provider, "local");
+  EXPECT_FALSE(shown->calls[0].ended_at);
   EXPECT_THAT(shown->ledger, SizeIs(1));
 
   SettleCommand settle{{.kind = ClaimEnd::Kind::kSucceed,
@@ -121,15 +121,15 @@ TEST_F(OperatorsTest, ATaskIsShownWithItsHistory) {
   settle.task = id;
   settle.user = user;
   settle.output_bytes = 5;
-  settle.attempt = 1;
-  settle.attempt_state = 2;
+  settle.call = 1;
+  settle.call_state = 2;
   const auto settled = tasks_.settle(std::span(&settle, 1)).front();
   ASSERT_TRUE(settled && *settled == SettleOutcome::kSettled);
   shown = operators_.show_task(id);
   EXPECT_EQ(shown->task.view.state, TaskState::kSucceeded);
   EXPECT_EQ(shown->task.output_bytes, 5U);
   EXPECT_THAT(shown->claims, IsEmpty()) << "the usual way costs no row";
-  EXPECT_EQ(shown->attempts[0].state, 2);
+  EXPECT_EQ(shown->calls[0].state, 2);
   ASSERT_THAT(shown->ledger, SizeIs(2));
   EXPECT_EQ(shown->ledger[0].d_held, kHoldAmount);
   EXPECT_EQ(shown->ledger[1].d_system, Units{15'000});

@@ -525,20 +525,20 @@ TEST_F(Privileges, EveryOperationOfTheTaskStoreWorks) {
     ASSERT_TRUE(claimed && *claimed);
     const Lease lease{.task = command.id, .epoch = (*claimed)->epoch};
     EXPECT_TRUE((*tasks.renew(std::span(&lease, 1), worker).front()));
-    const AttemptStart next{.task = command.id,
-                            .epoch = lease.epoch,
-                            .n = 2,
-                            .provider = "local",
-                            .previous = 1,
-                            .previous_state = 3};
-    EXPECT_TRUE((*tasks.start_attempts(std::span(&next, 1)).front()));
+    const CallStart next{.task = command.id,
+                         .epoch = lease.epoch,
+                         .n = 2,
+                         .provider = "local",
+                         .previous = 1,
+                         .previous_state = 3};
+    EXPECT_TRUE((*tasks.start_calls(std::span(&next, 1)).front()));
     SettleCommand settle{
         {.kind = kind, .epoch = lease.epoch, .output_key = "k", .duration_ms = 1000}};
     settle.task = command.id;
     settle.user = user->id;
     settle.output_bytes = 1;
-    settle.attempt = 2;
-    settle.attempt_state = 2;
+    settle.call = 2;
+    settle.call_state = 2;
     const auto settled = tasks.settle(std::span(&settle, 1)).front();
     ASSERT_TRUE(settled);
     EXPECT_EQ(*settled,
@@ -554,7 +554,7 @@ TEST_F(Privileges, EveryOperationOfTheTaskStoreWorks) {
     EXPECT_TRUE(ServiceMinutes(page).failures(std::chrono::hours(1)));
     const auto shown = operators.show_task(command.id);
     ASSERT_TRUE(shown) << shown.error().detail;
-    EXPECT_EQ(shown->attempts.size(), 2U);
+    EXPECT_EQ(shown->calls.size(), 2U);
   }
 
   // The sweeper: a lost lease, a deadline, a cancel.

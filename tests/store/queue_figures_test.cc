@@ -53,8 +53,8 @@ TEST_F(QueueFiguresTest, WhoIsDueWaitsInTheOrderOfTheirTimes) {
                later = create(user), canceled = create(user);
   ASSERT_TRUE(claim(running));
   SettleCommand retry = settle_command(Settle::kRetry, *claim(later));
-  retry.attempt = 1;
-  retry.attempt_state = kAttemptFailed;
+  retry.call = 1;
+  retry.call_state = kCallFailed;
   retry.retry_after = std::chrono::minutes(5);
   EXPECT_EQ(settle(retry), SettleOutcome::kRequeued);
   must(store_.cancel(canceled));
@@ -68,20 +68,20 @@ TEST_F(QueueFiguresTest, WhoIsDueWaitsInTheOrderOfTheirTimes) {
   EXPECT_EQ(waiting.front(), later) << "due a second ago";
 }
 
-TEST_F(QueueFiguresTest, AStartIsOfTheFirstAndOnlyAttempt) {
+TEST_F(QueueFiguresTest, AStartIsOfTheFirstAndOnlyCall) {
   const UserId user = db_.add_user();
   const TaskId done = create(user), running = create(user), failed = create(user),
                again = create(user);
   create(user);
   const auto end = [&](TaskId task, Settle kind, std::uint8_t state) {
     SettleCommand command = settle_command(kind, *claim(task));
-    command.attempt = 1;
-    command.attempt_state = state;
+    command.call = 1;
+    command.call_state = state;
     settle(command);
   };
-  end(done, Settle::kSucceed, kAttemptSucceeded);
-  end(failed, Settle::kFail, kAttemptFailed);
-  end(again, Settle::kRetry, kAttemptFailed);
+  end(done, Settle::kSucceed, kCallSucceeded);
+  end(failed, Settle::kFail, kCallFailed);
+  end(again, Settle::kRetry, kCallFailed);
   make_due(again);
   ASSERT_TRUE(claim(again, 2));
   ASSERT_TRUE(claim(running));

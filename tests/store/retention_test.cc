@@ -467,7 +467,7 @@ TEST_F(HeldRows, KeepNoOtherOfATask) {
   expect_no_other_stays("past_attempts (task_id, n, epoch, provider, state, started_at, ended_at)",
                         id(100) + ",1,1,'p',3,UTC_TIMESTAMP(6),UTC_TIMESTAMP(6)",
                         "task_id=" + id(100, "2"),
-                        [&] { must(store_.forget_attempts(days(90), 100, now)); });
+                        [&] { must(store_.forget_past_calls(days(90), 100, now)); });
   expect_no_other_stays(
       "deletions (task_id, deleted_at)", id(1) + ",UTC_TIMESTAMP(6)", "task_id=" + id(1, "2"), [&] {
         std::vector<TaskId> tasks;
@@ -491,12 +491,12 @@ TEST_F(HeldRows, KeepAllOfTheirTask) {
   }
   RowHolder holder(
       db_.url(), Sql::trusted("SELECT 1 FROM past_attempts WHERE n=2 AND task_id=" + held.text()));
-  EXPECT_EQ(worker::purge_attempts(store_, days(90), never), 2U);
+  EXPECT_EQ(worker::purge_past_calls(store_, days(90), never), 2U);
   EXPECT_EQ(
       db_.number(Sql::trusted("SELECT COUNT(*) FROM past_attempts WHERE task_id=" + held.text())),
       2);
   holder.release();
-  EXPECT_EQ(worker::purge_attempts(store_, days(90), never), 2U);
+  EXPECT_EQ(worker::purge_past_calls(store_, days(90), never), 2U);
 }
 
 TEST_F(HeldRows, KeepNoOtherIdempotencyKey) {

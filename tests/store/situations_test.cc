@@ -68,8 +68,8 @@ TEST_F(SituationsTest, OpenTasksAreCountedByWhatTheyWaitFor) {
   create(user);
   ASSERT_TRUE(claim(running));
   SettleCommand retry = settle_command(Settle::kRetry, *claim(later));
-  retry.attempt = 1;
-  retry.attempt_state = kAttemptFailed;
+  retry.call = 1;
+  retry.call_state = kCallFailed;
   retry.retry_after = std::chrono::seconds(90);
   EXPECT_EQ(settle(retry), SettleOutcome::kRequeued);
   must(store_.cancel(canceled));
@@ -97,8 +97,8 @@ TEST_F(SituationsTest, WhatWaitsForLongIsCountedToo) {
   const UserId user = db_.add_user();
   const TaskId later = create(user);
   SettleCommand retry = settle_command(Settle::kRetry, *claim(later));
-  retry.attempt = 1;
-  retry.attempt_state = kAttemptFailed;
+  retry.call = 1;
+  retry.call_state = kCallFailed;
   retry.retry_after = std::chrono::seconds(500);
   EXPECT_EQ(settle(retry), SettleOutcome::kRequeued);
   const auto expect_counted = [&] {

@@ -112,7 +112,7 @@ TEST_F(SweepTest, AReapedTaskRunsAgain) {
   EXPECT_EQ(column(task, "claims"), 1);
   EXPECT_EQ(public_status(find(task, user)->state, find(task, user)->claims), "queued");
   EXPECT_NEAR(static_cast<double>(seconds_to_look(task)), 15, 1);
-  EXPECT_EQ(db_.number(Sql("SELECT state FROM attempts")), kAttemptUnknown);
+  EXPECT_EQ(db_.number(Sql("SELECT state FROM attempts")), kCallUnknown);
 }
 
 // Whoever ended its worker, it was not what nobody was called for.

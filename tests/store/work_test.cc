@@ -1,4 +1,4 @@
-// Working on tasks: claims, leases, attempts, settlements and cancels, and the races between them.
+// Working on tasks: claims, leases, calls, settlements and cancels, and the races between them.
 #include <algorithm>
 #include <atomic>
 #include <map>
@@ -15,11 +15,11 @@ namespace {
 
 class WorkTest : public TaskStoreTest {
  protected:
-  std::int64_t attempts(TaskId task, std::uint32_t state) {
+  std::int64_t calls_in(TaskId task, std::uint32_t state) {
     return db_.number(Sql("SELECT COUNT(*) FROM attempts WHERE state=")
                       << state << " AND task_id=" << task);
   }
-  // All attempts of a task: number, epoch, provider, state, detail.
+  // All calls of a task: number, epoch, provider, state, detail.
   std::string history(TaskId task) {
     return db_.text(
         Sql("SELECT COALESCE(GROUP_CONCAT(CONCAT_WS(' ', n, epoch, provider, state, detail) "
@@ -45,20 +45,20 @@ class WorkTest : public TaskStoreTest {
             .price = ProviderPrice{PriceUnit::kThousandCharacters, Micros{15'000}},
             .counted = {.characters = 26}};
   }
-  std::int64_t past_attempts() { return db_.number(Sql("SELECT COUNT(*) FROM past_attempts")); }
+  std::int64_t past_calls() { return db_.number(Sql("SELECT COUNT(*) FROM past_attempts")); }
   bool start(TaskId task,
              std::uint32_t epoch,
              std::uint32_t n,
              std::string provider,
              std::uint32_t previous = 0) {
-    const AttemptStart start{.task = task,
-                             .epoch = epoch,
-                             .n = n,
-                             .provider = std::move(provider),
-                             .previous = previous,
-                             .previous_state = kAttemptFailed,
-                             .previous_detail = previous == 0 ? "" : "503"};
-    return only(store_.start_attempts({&start, 1}));
+    const CallStart start{.task = task,
+                          .epoch = epoch,
+                          .n = n,
+                          .provider = std::move(provider),
+                          .previous = previous,
+                          .previous_state = kCallFailed,
+                          .previous_detail = previous == 0 ? "" : "503"};
+    return only(store_.start_calls({&start, 1}));
   }
   bool renew(const Claim& claim, WorkerId worker) {
     const Lease lease{claim.task, claim.epoch};
@@ -117,7 +117,7 @@ TEST_F(WorkTest, AHeldRowDelaysItsOwnTaskAlone) {
     claims = {claim(tasks[0]).value(), some[1]->value()};
   }
   const std::vector<Lease> leases = {{tasks[0], claims[0].epoch}, {tasks[1], claims[1].epoch}};
-  const std::vector<AttemptStart> starts = {
+  const std::vector<CallStart> starts = {
       {.task = tasks[0], .epoch = claims[0].epoch, .n = 2, .provider = "b"},
       {.task = tasks[1], .epoch = claims[1].epoch, .n = 2, .provider = "b"}};
   const std::vector<SettleCommand> ends = {settle_command(Settle::kSucceed, claims[0]),
@@ -126,7 +126,7 @@ TEST_F(WorkTest, AHeldRowDelaysItsOwnTaskAlone) {
   const auto renewed = store_.renew(leases, worker_);
   expect_first_locked(renewed);
   EXPECT_TRUE(renewed[1] && *renewed[1]);
-  const auto started = store_.start_attempts(starts);
+  const auto started = store_.start_calls(starts);
   expect_first_locked(started);
   EXPECT_TRUE(started[1] && *started[1]);
   const auto canceled = store_.cancel(tasks[0], {}, 0s);
@@ -198,13 +198,13 @@ TEST_F(WorkTest, AClaimTakesWhatIsReady) {
   EXPECT_EQ(claimed->user, user);
   EXPECT_EQ(claimed->epoch, 1U);
   EXPECT_EQ(claimed->claims, 1U);
-  EXPECT_EQ(claimed->attempts, 0U);
+  EXPECT_EQ(claimed->calls, 0U);
   EXPECT_EQ(claimed->request, create_command(user).request);
   EXPECT_GT(claimed->until_deadline, 890s);
   EXPECT_LE(claimed->until_deadline, 900s);
   EXPECT_EQ(claimed->created_at, find(task, user)->created_at);
   EXPECT_EQ(column(task, "TIMESTAMPDIFF(SECOND, updated_at, lease_until)"), 30);
-  EXPECT_EQ(attempts(task, kAttemptStarted), 1);
+  EXPECT_EQ(calls_in(task, kCallStarted), 1);
   EXPECT_EQ(find(task, user)->state, TaskState::kRunning);
 
   EXPECT_FALSE(claim(task)) << "running";
@@ -316,8 +316,8 @@ TEST_F(WorkTest, SuccessChargesAndReturnsTheRest) {
   const Claim mine = *claim(task);
   SettleCommand command = settle_command(Settle::kSucceed, mine);
   command.duration_ms = 10'001;  // 12.501 credits, halves up
-  command.attempt = 1;
-  command.attempt_state = 2;
+  command.call = 1;
+  command.call_state = 2;
   EXPECT_EQ(settle(command), SettleOutcome::kSettled);
   const auto view = find(task, user);
   EXPECT_EQ(view->state, TaskState::kSucceeded);
@@ -327,7 +327,7 @@ TEST_F(WorkTest, SuccessChargesAndReturnsTheRest) {
   EXPECT_EQ(column(task, "output_bytes"), 1234);
   EXPECT_EQ(db_.text(Sql("SELECT output_sha256 FROM tasks")),
             std::string(command.output_sha256.begin(), command.output_sha256.end()));
-  EXPECT_EQ(attempts(task, 2), 1);
+  EXPECT_EQ(calls_in(task, 2), 1);
   EXPECT_EQ(db_.balance(user), (Balance{credits(500) - Units{12'501}, Units{}, 3}));
 
   EXPECT_EQ(settle(command), SettleOutcome::kSettled) << "the same again: its answer was lost";
@@ -347,9 +347,9 @@ TEST_F(WorkTest, FailureReturnsEverything) {
   const TaskId task = create(user);
   SettleCommand command = settle_command(Settle::kFail, *claim(task));
   command.failure = FailureCode::kProviderRejected;
-  command.attempt = 1;
-  command.attempt_state = 3;
-  command.attempt_detail = std::string(300, 'd') + "\xFF";
+  command.call = 1;
+  command.call_state = 3;
+  command.call_detail = std::string(300, 'd') + "\xFF";
   command.failure_message = "\xFF\xC3\xA9 too long: " + std::string(300, 'm');
   EXPECT_EQ(settle(command), SettleOutcome::kSettled);
   const auto view = find(task, user);
@@ -357,7 +357,7 @@ TEST_F(WorkTest, FailureReturnsEverything) {
   EXPECT_EQ(view->failure_message.substr(0, 15), "?\xC3\xA9 too long: m");
   EXPECT_EQ(view->failure_message.size(), 201U);
   EXPECT_EQ(view->charged, Units{});
-  EXPECT_EQ(attempts(task, 3), 1);
+  EXPECT_EQ(calls_in(task, 3), 1);
   EXPECT_EQ(db_.balance(user).available, credits(150));
   EXPECT_EQ(settle(command), SettleOutcome::kSettled);
 }
@@ -370,11 +370,11 @@ TEST_F(WorkTest, RetriesWaitAndEnd) {
     const ClaimOutcome mine = claim(task, epoch);
     ASSERT_TRUE(mine) << i;
     EXPECT_EQ(mine->claims, i);
-    EXPECT_EQ(mine->attempts, i - 1);
+    EXPECT_EQ(mine->calls, i - 1);
     SettleCommand command = settle_command(Settle::kRetry, *mine);
     command.retry_after = 8s;
-    command.attempt = i;
-    command.attempt_state = 4;
+    command.call = i;
+    command.call_state = 4;
     if (i < kClaimsMax) {
       EXPECT_EQ(settle(command), SettleOutcome::kRequeued);
       EXPECT_EQ(settle(command), SettleOutcome::kRequeued) << "repeated";
@@ -389,7 +389,7 @@ TEST_F(WorkTest, RetriesWaitAndEnd) {
   }
   EXPECT_EQ(find(task, user)->state, TaskState::kFailed);
   EXPECT_EQ(find(task, user)->failure, FailureCode::kProviderUnavailable);
-  EXPECT_EQ(attempts(task, 4), 5);
+  EXPECT_EQ(calls_in(task, 4), 5);
 }
 
 TEST_F(WorkTest, ARetryPastTheDeadlineEndsNow) {
@@ -407,12 +407,12 @@ TEST_F(WorkTest, AReleaseCostsNoClaim) {
   const Claim first = *claim(task);
   EXPECT_EQ(settle(settle_command(Settle::kRelease, first)), SettleOutcome::kRequeued);
   EXPECT_EQ(column(task, "claims"), 0);
-  EXPECT_EQ(attempts(task, kAttemptUnknown), 1) << "its attempt is closed";
+  EXPECT_EQ(calls_in(task, kCallUnknown), 1) << "its call is closed";
   EXPECT_EQ(must(store_.sweep(10)).publish, (std::vector<Hint>{{task, 2}}));
   const ClaimOutcome second = claim(task, 2);
   ASSERT_TRUE(second);
   EXPECT_EQ(second->claims, 1U);
-  EXPECT_EQ(second->attempts, 1U);
+  EXPECT_EQ(second->calls, 1U);
 }
 
 // A worker without room gives it back for a while, but never past the end of its time.
@@ -488,18 +488,18 @@ TEST_F(WorkTest, OneBadSettlementFailsAlone) {
   EXPECT_EQ(settle(commands[0]), SettleOutcome::kFailed) << "another user's balance";
 }
 
-TEST_F(WorkTest, AttemptsFollowEachOther) {
+TEST_F(WorkTest, CallsFollowEachOther) {
   const TaskId task = create(db_.add_user());
   const Claim mine = *claim(task);
-  AttemptStart start{.task = task,
-                     .epoch = mine.epoch,
-                     .n = 2,
-                     .provider = "fallback",
-                     .previous = 1,
-                     .previous_state = 3,
-                     .previous_detail = "503"};
-  EXPECT_TRUE(only(store_.start_attempts({&start, 1})));
-  EXPECT_TRUE(only(store_.start_attempts({&start, 1}))) << "repeated";
+  CallStart start{.task = task,
+                  .epoch = mine.epoch,
+                  .n = 2,
+                  .provider = "fallback",
+                  .previous = 1,
+                  .previous_state = 3,
+                  .previous_detail = "503"};
+  EXPECT_TRUE(only(store_.start_calls({&start, 1})));
+  EXPECT_TRUE(only(store_.start_calls({&start, 1}))) << "repeated";
   EXPECT_EQ(column(task, "attempts"), 2);
   EXPECT_EQ(db_.text(Sql("SELECT CONCAT(state, provider, detail, ended_at IS NOT NULL) "
                          "FROM attempts WHERE n=1")),
@@ -507,30 +507,30 @@ TEST_F(WorkTest, AttemptsFollowEachOther) {
   EXPECT_EQ(db_.text(Sql("SELECT CONCAT(state, provider, ended_at IS NULL) "
                          "FROM attempts WHERE n=2")),
             "1fallback1");
-  AttemptStart gap = start;
+  CallStart gap = start;
   gap.n = 4;
-  const auto waits = store_.start_attempts({&gap, 1});
+  const auto waits = store_.start_calls({&gap, 1});
   ASSERT_FALSE(waits.front()) << "the one before it is on its way";
   EXPECT_EQ(waits.front().error(), StoreFault::kLocked);
   EXPECT_EQ(column(task, "attempts"), 2);
-  AttemptStart stale = start;
+  CallStart stale = start;
   stale.epoch = 0;
   stale.n = 3;
-  EXPECT_FALSE(only(store_.start_attempts({&stale, 1})));
+  EXPECT_FALSE(only(store_.start_calls({&stale, 1})));
   SettleCommand done = settle_command(Settle::kSucceed, mine);
-  done.attempt = 2;
-  done.attempt_state = 2;
+  done.call = 2;
+  done.call_state = 2;
   settle(done);
   start.n = 3;
-  EXPECT_FALSE(only(store_.start_attempts({&start, 1}))) << "final";
+  EXPECT_FALSE(only(store_.start_calls({&start, 1}))) << "final";
 }
 
 // What a call cost is known as soon as its task's price is, and never before or without it.
 TEST_F(WorkTest, CallsAreWrittenWithTheEndOfTheirTask) {
   const Claim mine = *claim(create(db_.add_user()));
   SettleCommand done = settle_command(Settle::kSucceed, mine);
-  done.attempt = 2;
-  done.attempt_state = kAttemptSucceeded;
+  done.call = 2;
+  done.call_state = kCallSucceeded;
   EXPECT_TRUE(start(mine.task, mine.epoch, 2, "primary", 1));
   CallRecord failed = call_of(mine.task, 1, CallOutcome::kFailed);
   failed.price.reset();
@@ -591,7 +591,7 @@ TEST_F(WorkTest, CallsOfWhoeverIsGoneAreWrittenAsLost) {
 }
 
 // It said when its row was written, which may have been long before: a call waits for its turn.
-TEST_F(WorkTest, AnAttemptStartedWhenItsCallWasSent) {
+TEST_F(WorkTest, ACallStartedWhenItWasSent) {
   const Claim mine = *claim(create(db_.add_user()));
   ASSERT_TRUE(start(mine.task, mine.epoch, 2, "second", 1));
   for (const char* table : {"tasks SET attempt_started_at=UTC_TIMESTAMP(6)-INTERVAL 60 SECOND",
@@ -599,8 +599,8 @@ TEST_F(WorkTest, AnAttemptStartedWhenItsCallWasSent) {
     Session(db_.url()).execute(Sql::trusted(std::string("UPDATE ") + table));
   }
   SettleCommand done = settle_command(Settle::kSucceed, mine);
-  done.attempt = 2;
-  done.attempt_state = kAttemptSucceeded;
+  done.call = 2;
+  done.call_state = kCallSucceeded;
   done.calls = {call_of(mine.task, 1, CallOutcome::kFailed),
                 call_of(mine.task, 2, CallOutcome::kDelivered)};
   done.calls[0].sent = std::chrono::steady_clock::now() - std::chrono::seconds(30);
@@ -629,14 +629,14 @@ TEST_F(WorkTest, NoNumberOfACallKeepsATaskFromItsEnd) {
   EXPECT_EQ(settle(done), SettleOutcome::kSettled);
 }
 
-// A hedge's attempt and the one that follows it are written by themselves, and meet in a batch.
-TEST_F(WorkTest, TwoAttemptsOfOneTaskMayComeTogether) {
+// A hedge's call and the one that follows it are written by themselves, and meet in a batch.
+TEST_F(WorkTest, TwoCallsOfOneTaskMayComeTogether) {
   const TaskId task = create(db_.add_user());
   const Claim mine = *claim(task);
-  const AttemptStart hedge{.task = task, .epoch = mine.epoch, .n = 2, .provider = "hedge"};
-  AttemptStart third{.task = task, .epoch = mine.epoch, .n = 3, .provider = "third"};
+  const CallStart hedge{.task = task, .epoch = mine.epoch, .n = 2, .provider = "hedge"};
+  CallStart third{.task = task, .epoch = mine.epoch, .n = 3, .provider = "third"};
   for (const auto& order : {std::vector{hedge, third}, std::vector{third, hedge}}) {
-    const auto started = store_.start_attempts(order);
+    const auto started = store_.start_calls(order);
     for (std::size_t i = 0; i < order.size(); ++i) {
       if (order[i].n == 2) {
         EXPECT_TRUE(started[i] && *started[i]);
@@ -647,18 +647,18 @@ TEST_F(WorkTest, TwoAttemptsOfOneTaskMayComeTogether) {
       }
     }
   }
-  EXPECT_TRUE(only(store_.start_attempts({&third, 1})));
-  EXPECT_TRUE(only(store_.start_attempts({&hedge, 1}))) << "whose answer was lost";
+  EXPECT_TRUE(only(store_.start_calls({&third, 1})));
+  EXPECT_TRUE(only(store_.start_calls({&hedge, 1}))) << "whose answer was lost";
   EXPECT_EQ(history(task), "1 1 primary 1, 2 1 hedge 1, 3 1 third 1");
 }
 
-TEST_F(WorkTest, TwoAttemptsOfOneTaskAreWrittenByTheGroup) {
+TEST_F(WorkTest, TwoCallsOfOneTaskAreWrittenByTheGroup) {
   const TaskId task = create(db_.add_user());
   const Claim mine = *claim(task);
   std::atomic<int> written{0};
-  GroupCommit<AttemptStart, bool> group(
-      db_.url(), {.threads = 1}, [](TaskStore& store, std::span<const AttemptStart> starts) {
-        return store.start_attempts(starts);
+  GroupCommit<CallStart, bool> group(
+      db_.url(), {.threads = 1}, [](TaskStore& store, std::span<const CallStart> starts) {
+        return store.start_calls(starts);
       });
   {
     RowHolder holder(db_.url(), row_of_task(task));  // So that they come together.
@@ -678,12 +678,12 @@ TEST_F(WorkTest, BatchesOfAGroupBeginApart) {
   constexpr auto kSpacing = 100ms;
   using Clock = std::chrono::steady_clock;
   std::vector<Clock::time_point> begun;  // By the group's only thread, until it has stopped.
-  GroupCommit<AttemptStart, bool> group(db_.url(),
-                                        {.threads = 1, .spacing = kSpacing},
-                                        [&](TaskStore&, std::span<const AttemptStart> starts) {
-                                          begun.push_back(Clock::now());
-                                          return Batch<bool>(starts.size(), true);
-                                        });
+  GroupCommit<CallStart, bool> group(db_.url(),
+                                     {.threads = 1, .spacing = kSpacing},
+                                     [&](TaskStore&, std::span<const CallStart> starts) {
+                                       begun.push_back(Clock::now());
+                                       return Batch<bool>(starts.size(), true);
+                                     });
   std::vector<Clock::time_point> asked;  // Each before its batch was taken.
   for (int i = 0; i < 3; ++i) {
     std::atomic<bool> answered{false};
@@ -702,10 +702,10 @@ TEST_F(WorkTest, BatchesOfAGroupBeginApart) {
 TEST_F(WorkTest, AHeldRowIsTriedAgainBeforeTheNextBatchIsDue) {
   int tries = 0;  // By the group's only thread, until it has stopped.
   // What waits for a minute is not tried any more, but answered.
-  GroupCommit<AttemptStart, bool> group(
+  GroupCommit<CallStart, bool> group(
       db_.url(),
       {.threads = 1, .spacing = std::chrono::minutes(1), .wait_max = 30s, .wait_held_max = 30s},
-      [&](TaskStore&, std::span<const AttemptStart> starts) {
+      [&](TaskStore&, std::span<const CallStart> starts) {
         if (++tries == 1) {
           return Batch<bool>(starts.size(), StoreFault::kLocked);
         }
@@ -731,9 +731,9 @@ TEST_F(WorkTest, TheHistoryOfManyClaimsAndHedgesIsComplete) {
   EXPECT_TRUE(start(task, 1, 3, "third", 1)) << "after one that is not the newest";
   EXPECT_EQ(history(task), "1 1 primary 3 503, 2 1 hedge 1, 3 1 third 1");
   SettleCommand command = settle_command(Settle::kRetry, *first);
-  command.attempt = 3;
-  command.attempt_state = kAttemptUnknown;
-  command.attempt_detail = "timeout";
+  command.call = 3;
+  command.call_state = kCallUnknown;
+  command.call_detail = "timeout";
   EXPECT_EQ(settle(command), SettleOutcome::kRequeued);
 
   const Hint hint{task, 2};
@@ -745,16 +745,16 @@ TEST_F(WorkTest, TheHistoryOfManyClaimsAndHedgesIsComplete) {
 
   const ClaimOutcome last = claim(task, 4);
   ASSERT_TRUE(last);
-  EXPECT_EQ(last->attempts, 4U);
+  EXPECT_EQ(last->calls, 4U);
   EXPECT_TRUE(start(task, 5, 6, "hedge"));
   command = settle_command(Settle::kSucceed, *last);
-  command.attempt = 5;
-  command.attempt_state = kAttemptSucceeded;
+  command.call = 5;
+  command.call_state = kCallSucceeded;
   EXPECT_EQ(settle(command), SettleOutcome::kSettled);
   EXPECT_EQ(history(task),
             "1 1 primary 3 503, 2 1 hedge 4, 3 1 third 4 timeout, 4 3 later 4, 5 5 primary 2, "
             "6 5 hedge 4");
-  EXPECT_EQ(past_attempts(), 5);
+  EXPECT_EQ(past_calls(), 5);
   EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM attempts WHERE ended_at>=started_at")), 6);
 }
 
@@ -784,7 +784,7 @@ TEST_F(WorkTest, ABatchOfManyProviders) {
   EXPECT_EQ(history(hints[5].task), "1 1 primary 4, 2 3 b 1");
   EXPECT_EQ(history(hints[6].task), "1 1 primary 4");
   EXPECT_EQ(history(hints[7].task), "1 1 primary 4, 2 3 a 1");
-  EXPECT_EQ(past_attempts(), 3);
+  EXPECT_EQ(past_calls(), 3);
   for (const ClaimOutcome& claim : claims) {
     EXPECT_EQ(column(claim.value().task, "state"), 2);
     EXPECT_EQ(column(claim.value().task, "epoch"), claim->epoch);
@@ -818,11 +818,11 @@ class RowSizeTest : public WorkTest {
     const Hint hint{task, epoch};
     return only(store_.claim({&hint, 1}, worker_, [&](const Claim&) { return provider; })).value();
   }
-  static SettleCommand long_success(const Claim& claim, std::uint32_t attempt) {
+  static SettleCommand long_success(const Claim& claim, std::uint32_t call) {
     SettleCommand command = settle_command(Settle::kSucceed, claim);
     command.output_key = std::string(120, 'k');
-    command.attempt = attempt;
-    command.attempt_state = kAttemptSucceeded;
+    command.call = call;
+    command.call_state = kCallSucceeded;
     return command;
   }
 
@@ -849,9 +849,9 @@ TEST_F(RowSizeTest, NoWayIsLongerThanTheBeginning) {
   SettleCommand command = settle_command(Settle::kRetry, claim_for(task, 0, "a"));
   EXPECT_TRUE(start(task, 1, 2, provider_, 1));
   expect_no_larger("a longer name than before");
-  command.attempt = 2;
-  command.attempt_state = kAttemptFailed;
-  command.attempt_detail = std::string(100, 'd');
+  command.call = 2;
+  command.call_state = kCallFailed;
+  command.call_detail = std::string(100, 'd');
   EXPECT_EQ(settle(command), SettleOutcome::kRequeued);
   expect_no_larger("requeued");
   claim_for(task, 2, "");
@@ -892,7 +892,7 @@ TEST_F(WorkTest, ZombiesAreFenced) {
   EXPECT_FALSE(renew(zombie, worker_));
   EXPECT_TRUE(renew(*second, worker_));
   EXPECT_EQ(settle(settle_command(Settle::kSucceed, *second)), SettleOutcome::kSettled);
-  EXPECT_EQ(attempts(task, kAttemptUnknown), 2) << "nobody said how they ended";
+  EXPECT_EQ(calls_in(task, kCallUnknown), 2) << "nobody said how they ended";
 }
 
 TEST_F(WorkTest, CancelReturnsEverythingAndFences) {
@@ -905,7 +905,7 @@ TEST_F(WorkTest, CancelReturnsEverythingAndFences) {
   EXPECT_EQ(must(store_.cancel(TaskId::make())), CancelOutcome::kNotFound);
   EXPECT_EQ(settle(settle_command(Settle::kSucceed, mine)), SettleOutcome::kNotOurs);
   EXPECT_EQ(db_.balance(user), (Balance{credits(300), Units{}, 5}));
-  EXPECT_EQ(attempts(running, kAttemptUnknown), 1);
+  EXPECT_EQ(calls_in(running, kCallUnknown), 1);
 }
 
 TEST_F(WorkTest, AUserCancelsWhatIsHisAndOpen) {
@@ -937,18 +937,18 @@ TEST_F(WorkTest, AUserCancelsWhatIsHisAndOpen) {
   }
   EXPECT_EQ(settle(settle_command(Settle::kSucceed, running)), SettleOutcome::kNotOurs);
   EXPECT_FALSE(renew(running, worker_)) << "the worker hears of it";
-  EXPECT_EQ(attempts(running.task, kAttemptUnknown), 1);
+  EXPECT_EQ(calls_in(running.task, kCallUnknown), 1);
 }
 
 TEST_F(WorkTest, ACancelEndsWhatAHedgeLeftOpen) {
   const UserId user = db_.add_user();
   const Claim running = claim_many(user, 1).front();
-  const AttemptStart second{
+  const CallStart second{
       .task = running.task, .epoch = running.epoch, .n = 2, .provider = "second"};
-  EXPECT_TRUE(only(store_.start_attempts({&second, 1})));
+  EXPECT_TRUE(only(store_.start_calls({&second, 1})));
   const CancelCommand command{.task = running.task, .user = user};
   EXPECT_EQ(only(store_.cancel({&command, 1})).outcome, CancelOutcome::kCanceled);
-  EXPECT_EQ(attempts(running.task, kAttemptUnknown), 2);
+  EXPECT_EQ(calls_in(running.task, kCallUnknown), 2);
 }
 
 // What is final is told without any lock: rows that others hold are in nobody's way.

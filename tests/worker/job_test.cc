@@ -44,7 +44,7 @@ class JobTest : public testing::Test {
     claim.user = UserId::make();
     claim.epoch = 4;
     claim.claims = 2;
-    claim.attempts = 3;
+    claim.calls = 3;
     claim.provider = std::move(named);
     claim.request = "{}";
     claim.until_deadline = 600s;
@@ -125,7 +125,7 @@ TEST_F(JobTest, IsSettledUnderItsOwnEpoch) {
   EXPECT_EQ(command.user, one->claim.user);
   EXPECT_EQ(command.epoch, 4U);
   EXPECT_EQ(command.retry_after, 8s);
-  EXPECT_EQ(command.attempt, 0U);
+  EXPECT_EQ(command.call, 0U);
 }
 
 // --- the lease

@@ -100,7 +100,7 @@ struct References {
 
 struct ProviderRequest {
   std::shared_ptr<const GenerationRequest> request;
-  std::string request_key;  // the same for every attempt that must have one effect
+  std::string request_key;  // the same for every call that must have one effect
   std::chrono::steady_clock::time_point deadline;
   std::chrono::milliseconds lifetime{0};           // of the task, from its creation to the deadline
   std::shared_ptr<const References> references{};  // null when the request has none
@@ -174,7 +174,7 @@ class AudioProvider {
 
   // Ends open calls as canceled before it returns.
   virtual ~AudioProvider() = default;
-  // As in the configuration; for attempts, logs and metrics.
+  // As in the configuration; for calls, logs and metrics.
   virtual const std::string& name() const = 0;
   virtual const Capabilities& capabilities() const = 0;
   // Starts what it cannot do without, where that may be missing or wrong: says why it will never

@@ -12,13 +12,13 @@
 namespace audiogen::worker {
 namespace {
 
-// Its attempt's row says when it was written, which then is near enough.
+// Its call's row says when it was written, which then is near enough.
 constexpr std::chrono::milliseconds kAtOnce{100};
 // Nobody tells when another provider has a free slot.
 constexpr std::chrono::milliseconds kLookForFree{500};
 
-store::AttemptStart row_of(const Job& job, std::size_t provider, std::uint32_t number) {
-  store::AttemptStart start;
+store::CallStart row_of(const Job& job, std::size_t provider, std::uint32_t number) {
+  store::CallStart start;
   start.task = job.claim.task;
   start.epoch = job.claim.epoch;
   start.n = number;
@@ -94,8 +94,8 @@ Calls::Calls(const DatabaseUrl& database,
       answered_(std::move(answered)),
       rows_(database,
             {.use = "attempt", .threads = 1, .batch_max = kBatchMax, .capacity = kWaitingMax},
-            [](store::TaskStore& store, std::span<const store::AttemptStart> starts) {
-              return store.start_attempts(starts);
+            [](store::TaskStore& store, std::span<const store::CallStart> starts) {
+              return store.start_calls(starts);
             }) {}
 
 Calls::~Calls() {
@@ -124,8 +124,8 @@ void Calls::stop() {
 }
 
 void Calls::write_and_call(const JobPtr& job, const CallEnd& previous) {
-  store::AttemptStart start = row_of(*job, job->provider, job->next_row());
-  if (job->row > job->claim.attempts) {  // The one before was of this claim.
+  store::CallStart start = row_of(*job, job->provider, job->next_row());
+  if (job->row > job->claim.calls) {  // The one before was of this claim.
     start.previous = job->row;
     start.previous_state = previous.state;
     start.previous_detail = previous.detail;
@@ -133,7 +133,7 @@ void Calls::write_and_call(const JobPtr& job, const CallEnd& previous) {
   write(job, start);
 }
 
-void Calls::write(const JobPtr& job, const store::AttemptStart& start) {
+void Calls::write(const JobPtr& job, const store::CallStart& start) {
   if (job->is_lost()) {
     answered_(job, not_called("lost"));
     return;
@@ -143,7 +143,7 @@ void Calls::write(const JobPtr& job, const store::AttemptStart& start) {
         if (!ours) {
           write_later(job, start);
         } else if (!*ours) {
-          lose(*job, "lease lost before the next attempt");
+          lose(*job, "lease lost before the next call");
           answered_(job, not_called("lost"));
         } else {
           job->row = start.n;
@@ -159,7 +159,7 @@ void Calls::write(const JobPtr& job, const store::AttemptStart& start) {
   }
 }
 
-void Calls::write_later(const JobPtr& job, const store::AttemptStart& start) {
+void Calls::write_later(const JobPtr& job, const store::CallStart& start) {
   scheduler_.after(store_pause(1), [this, job, start] { write(job, start); });
 }
 
@@ -179,7 +179,7 @@ void Calls::call(const JobPtr& job) {
     return;
   }
   ++job->tries;
-  AG_CRASH_POINT("worker.attempt_row");
+  AG_CRASH_POINT("worker.call_row");
   const Call call{.step = job->begin_step(),
                   .provider = job->provider,
                   .row = job->row,
@@ -333,7 +333,7 @@ Job::Race Calls::call_ended(const JobPtr& job, const Call& call, Answer answer) 
       }
       return race;
     case Job::Race::kGoesOn:
-      log::warn("provider attempt failed, its hedge goes on",
+      log::warn("provider call failed, its hedge goes on",
                 about(*job),
                 {{"provider", job->chain->at(call.provider).name()},
                  {"attempt", call.row},

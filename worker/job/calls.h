@@ -54,8 +54,8 @@ class Calls {
     void forget_ticket(const JobPtr& job, const Call& call);
   };
 
-  void write(const JobPtr& job, const store::AttemptStart& start);
-  void write_later(const JobPtr& job, const store::AttemptStart& start);
+  void write(const JobPtr& job, const store::CallStart& start);
+  void write_later(const JobPtr& job, const store::CallStart& start);
   std::shared_ptr<ProviderCall> open(const JobPtr& job, const Call& call);
   void pass_on(const JobPtr& job, const Call& call, const std::shared_ptr<ProviderCall>& waiting);
   void hedge(const JobPtr& job, const Call& slow);
@@ -71,7 +71,7 @@ class Calls {
   Tickets& tickets_;
   const std::shared_ptr<Late> late_;
   const Answered answered_;
-  store::GroupCommit<store::AttemptStart, bool> rows_;
+  store::GroupCommit<store::CallStart, bool> rows_;
 };
 
 }  // namespace audiogen::worker

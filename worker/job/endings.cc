@@ -22,7 +22,7 @@ bool comes_back(const Job& job, const ClaimEnd& end) {
 }  // namespace
 
 CallEnd not_called() {
-  return {.state = store::kAttemptFailed, .detail = store::kNotCalled};
+  return {.state = store::kCallFailed, .detail = store::kNotCalled};
 }
 
 CallEnd end_of(const ProviderFault& fault) {
@@ -30,8 +30,7 @@ CallEnd end_of(const ProviderFault& fault) {
     return not_called();
   }
   const bool unknown = fault.fault == Fault::kUnknownOutcome || fault.fault == Fault::kOutOfTime;
-  return {.state = unknown ? store::kAttemptUnknown : store::kAttemptFailed,
-          .detail = fault.detail};
+  return {.state = unknown ? store::kCallUnknown : store::kCallFailed, .detail = fault.detail};
 }
 
 ClaimEnd end_of_claim(const Job& job, Trouble trouble, std::chrono::milliseconds not_before) {
@@ -53,8 +52,8 @@ void Endings::succeed(const JobPtr& job, OutputFile file) {
                                .charge_max = job->request->max_credits});
   command.output_bytes = file.bytes;
   command.output_sha256 = file.sha256;
-  command.attempt = job->row;
-  command.attempt_state = store::kAttemptSucceeded;
+  command.call = job->row;
+  command.call_state = store::kCallSucceeded;
   settling_.settle(job, std::move(command));
 }
 
@@ -71,15 +70,15 @@ void Endings::give_up(const JobPtr& job,
   ClaimEnd claim_end = end_of_claim(*job, trouble, not_before);
   // Its audio, which is not delivered, is there for whoever has the task next: that call counts
   // what it costs.
-  if (call.state == store::kAttemptSucceeded && comes_back(*job, claim_end) &&
+  if (call.state == store::kCallSucceeded && comes_back(*job, claim_end) &&
       job->chain->at(job->provider).capabilities().gives_tickets) {
     job->goes_on(job->row);
   }
   auto command = job->command(std::move(claim_end));
-  if (job->row > job->claim.attempts) {  // Else it is of an earlier claim.
-    command.attempt = job->row;
-    command.attempt_state = call.state;
-    command.attempt_detail = call.detail;
+  if (job->row > job->claim.calls) {  // Else it is of an earlier claim.
+    command.call = job->row;
+    command.call_state = call.state;
+    command.call_detail = call.detail;
   }
   if (trouble == Trouble::kStopping && job->chain->gives_tickets()) {
     // A call may have got its ticket just now: it is kept before anybody else has the task, who

@@ -29,7 +29,7 @@ bool needs_references(const GenerationRequest& request) {
 }
 
 bool may_have_ticket(const store::Claim& claim, const Chain& chain) {
-  return claim.attempts > 0 && chain.gives_tickets();
+  return claim.calls > 0 && chain.gives_tickets();
 }
 
 Intake::Intake(const DatabaseUrl& database,

@@ -44,7 +44,7 @@ Job::Job(Claimed claimed,
       deadline(now + claim.until_deadline),
       call_written(chain->find(claim.provider).has_value()),
       provider(chain->find(claim.provider).value_or(0)),
-      row(claim.attempts + (claim.provider.empty() ? 0U : 1U)),
+      row(claim.calls + (claim.provider.empty() ? 0U : 1U)),
       lease_{.from = asked_at},
       rows_(row) {}
 

@@ -47,7 +47,7 @@ struct Call {
 
 // How a call ended, as its row says.
 struct CallEnd {
-  std::uint8_t state = 0;  // One of store::kAttempt…, but not started.
+  std::uint8_t state = 0;  // One of store::kCall…, but not started.
   std::string detail{};
 };
 

@@ -250,7 +250,7 @@ void JobRunner::provider_failed(const JobPtr& job, const ProviderFault& fault) {
                    .time_left = time.left,
                    .call_time = job->chain->at(job->provider).needed().value_or(kCallNeeds),
                    .jitter = jitter()});
-  log::warn("provider attempt failed",
+  log::warn("provider call failed",
             about(*job),
             {{"provider", job->chain->at(job->provider).name()},
              {"attempt", job->row},
@@ -295,18 +295,17 @@ void JobRunner::output_made(const JobPtr& job, Result<OutputFile, OutputFault> m
       break;
     case OutputFault::Kind::kOurs:
       log::error(fault.what, about(*job), {{"why", fault.why}});
-      endings_.give_up(
-          job, Trouble::kOurs, {.state = store::kAttemptSucceeded, .detail = fault.what});
+      endings_.give_up(job, Trouble::kOurs, {.state = store::kCallSucceeded, .detail = fault.what});
       break;
     case OutputFault::Kind::kTooLarge:
       log::error(fault.what, about(*job), {{"why", fault.why}});
       endings_.give_up(
-          job, Trouble::kTooLarge, {.state = store::kAttemptSucceeded, .detail = fault.what});
+          job, Trouble::kTooLarge, {.state = store::kCallSucceeded, .detail = fault.what});
       break;
     case OutputFault::Kind::kStopping:
       endings_.give_up(job,
                        Trouble::kStopping,
-                       {.state = store::kAttemptSucceeded, .detail = "audio could not be stored"});
+                       {.state = store::kCallSucceeded, .detail = "audio could not be stored"});
       break;
     case OutputFault::Kind::kLost:
       endings_.drop(job);

@@ -103,7 +103,7 @@ void Settling::settle(const JobPtr& job, store::SettleCommand command) {
   command.calls = job->take_calls();
   if (command.kind == ClaimEnd::Kind::kSucceed) {
     for (store::CallRecord& call : command.calls) {
-      if (call.n == command.attempt) {
+      if (call.n == command.call) {
         call.outcome = CallOutcome::kDelivered;
         call.counted.audio_ms = command.duration_ms;
       }

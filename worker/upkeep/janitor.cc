@@ -210,11 +210,12 @@ std::size_t purge_keys(store::TaskStore& store, const Rest& rest) {
   return count;
 }
 
-std::size_t purge_attempts(store::TaskStore& store, std::chrono::seconds age, const Rest& rest) {
-  return purge_kept(store,
-                    {Chore::kAttempts, &TaskStore::oldest_attempt, &TaskStore::forget_attempts},
-                    age,
-                    rest);
+std::size_t purge_past_calls(store::TaskStore& store, std::chrono::seconds age, const Rest& rest) {
+  return purge_kept(
+      store,
+      {Chore::kPastCalls, &TaskStore::oldest_past_call, &TaskStore::forget_past_calls},
+      age,
+      rest);
 }
 
 std::size_t purge_calls(store::TaskStore& store, std::chrono::seconds age, const Rest& rest) {
@@ -370,10 +371,10 @@ bool Chores::run(store::TaskStore& store, const Rest& rest) {
     const auto forgotten = store.forget_tickets(kTicketsKept, kPurgeBatch);
     return forgotten ? std::optional(*forgotten) : std::nullopt;
   });
-  if (attempts_retention_.count() > 0) {
-    purge_attempts(store, attempts_retention_, rest);
-    purge_calls(store, attempts_retention_, rest);
-    purge_claims(store, attempts_retention_, rest);
+  if (calls_retention_.count() > 0) {
+    purge_past_calls(store, calls_retention_, rest);
+    purge_calls(store, calls_retention_, rest);
+    purge_claims(store, calls_retention_, rest);
   }
   auto* const folder = dynamic_cast<DirectoryStore*>(&blobs_);
   if (folder != nullptr && has_turn(Chore::kOrphans)) {

@@ -28,7 +28,7 @@ std::size_t purge_keys(store::TaskStore& store, const Rest& rest);
 // Forgets the provider calls before their task's newest, of tasks created longer than `age` ago and
 // made within a day from the oldest on. It has the database for half of the time at most. The
 // number. Blocks.
-std::size_t purge_attempts(store::TaskStore& store, std::chrono::seconds age, const Rest& rest);
+std::size_t purge_past_calls(store::TaskStore& store, std::chrono::seconds age, const Rest& rest);
 
 // The same for what calls were and cost, of the newest call of a task as well.
 std::size_t purge_calls(store::TaskStore& store, std::chrono::seconds age, const Rest& rest);
@@ -62,8 +62,8 @@ class Chores {
   // How long files are kept, and provider calls before their task's newest. 0: for ever.
   Chores(BlobStore& blobs,
          std::chrono::seconds retention,
-         std::chrono::seconds attempts_retention = std::chrono::seconds(0))
-      : blobs_(blobs), retention_(retention), attempts_retention_(attempts_retention) {}
+         std::chrono::seconds calls_retention = std::chrono::seconds(0))
+      : blobs_(blobs), retention_(retention), calls_retention_(calls_retention) {}
 
   // Looks at the clocks. Whether they can be believed.
   bool believes(store::TaskStore& store);
@@ -72,7 +72,7 @@ class Chores {
 
  private:
   BlobStore& blobs_;
-  const std::chrono::seconds retention_, attempts_retention_;
+  const std::chrono::seconds retention_, calls_retention_;
   DeletionTrust trust_;
 };
 
