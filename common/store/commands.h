@@ -132,8 +132,9 @@ struct Claim {
   std::uint32_t claims = 0;  // Attempts used, this one included.
   std::uint32_t lost_leases = 0;
   std::uint32_t calls = 0;  // Provider calls before this claim.
-  std::string provider{};   // Named by first_provider: the row of its call is written.
-  std::string request{};    // Canonical JSON.
+  Units held{};
+  std::string provider{};  // Named by first_provider: the row of its call is written.
+  std::string request{};   // Canonical JSON.
   Instant created_at{}, deadline_at{};
   std::chrono::microseconds until_deadline{0};  // By the database's clock at the claim.
   Trail trail{};
@@ -195,6 +196,9 @@ struct CallRecord {
 struct SettleCommand : ClaimEnd {
   TaskId task{};
   UserId user{};
+  // What the task holds, as its claim said: with it, and where nothing but a first call that went
+  // well is to be told, its row need not be read again. Nullopt: it is read.
+  std::optional<Units> held{};
   Trail trail{};  // For logs.
   // kSucceed
   std::uint64_t output_bytes = 0;

@@ -14,7 +14,8 @@ constexpr std::array<std::string_view, 8> kFaults = {"conflict",
                                                      "unavailable",
                                                      "unknown_outcome",
                                                      "unexpected"};
-constexpr std::array<std::string_view, 4> kRetries = {"conflict", "stale", "undecided", "ended"};
+constexpr std::array<std::string_view, 5> kRetries = {
+    "conflict", "stale", "undecided", "unread", "ended"};
 constexpr std::array<std::string_view, 3> kMoves = {"reserved", "charged", "returned"};
 enum Move : std::uint8_t { kReserved, kCharged, kReturned };
 
@@ -75,7 +76,8 @@ prometheus::Counter& retries(Retry retry) {
       "store_retries_total",
       "Transactions run again after a deadlock (conflict), after the server ended "
       "one of their statements (ended) or to find out what became of them "
-      "(undecided), statements sent again on a new connection (stale)",
+      "(undecided) or because a task was not as its claim had left it (unread), statements sent "
+      "again on a new connection (stale)",
       "kind",
       kRetries);
   return all.at(retry);

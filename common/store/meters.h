@@ -25,6 +25,7 @@ enum class Retry : std::uint8_t {
   kConflict,   // A transaction, after a deadlock.
   kStale,      // A statement, on a new connection, when the one before had died while it was idle.
   kUndecided,  // A transaction whose COMMIT was not answered: to find out what became of it.
+  kUnread,     // A settlement of tasks one of which was not as its claim had left it, or was held.
   kEnded,      // A transaction of whose statements the server ended one, as it was told to.
 };
 prometheus::Counter& retries(Retry retry);

@@ -8,6 +8,7 @@
 #include <cppconn/connection.h>
 #include <cppconn/driver.h>
 #include <cppconn/exception.h>
+#include <cppconn/metadata.h>
 #include <cppconn/resultset.h>
 #include <cppconn/statement.h>
 
@@ -276,6 +277,8 @@ void Session::connect() {
     options["CLIENT_MULTI_STATEMENTS"] = true;  // For later(). Sql lets nothing in that could add
                                                 // a statement.
     connection_.reset(driver()->connect(options));
+    const std::string version = connection_->getMetaData()->getDatabaseProductVersion();
+    is_mariadb_ = version.find("MariaDB") != std::string::npos;
     // The connector has just forced REPEATABLE READ; this comes after it.
     run(*connection_, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED");
     // A frozen process must not hold a user's rows: the server ends its session, whether it waits
@@ -478,6 +481,17 @@ void Session::rollback_quietly() {
   } catch (const sql::SQLException&) {
     disconnect();  // Closing the connection rolls back too.
   }
+}
+
+bool Session::never_waits() const {
+  AG_CHECK(begun_);  // Else nobody knows what server that will be.
+  return options_.lock_wait.count() == 0 && is_mariadb_;
+}
+
+void Session::restart() {
+  AG_CHECK(in_transaction_);
+  rollback_quietly();
+  begin();
 }
 
 void Session::count(prometheus::Counter& counter, double by) {

@@ -168,6 +168,12 @@ class Session {
   // kUnknownOutcome when even that could not be done within a few seconds.
   void transact_surely(const std::function<void(bool again)>& body);
 
+  // Inside a transaction that has sent something only: whether a write fails at once (kBusy) where
+  // another transaction holds its row. Not on MySQL, whatever lock_wait says.
+  bool never_waits() const;
+  // Inside a transaction only: rolls back what it did, and begins it anew.
+  void restart();
+
   // Inside a transaction only: counts `by` once that is committed.
   void count(prometheus::Counter& counter, double by = 1);
 
@@ -204,6 +210,7 @@ class Session {
   DatabaseUrl url_;
   SessionOptions options_;
   std::unique_ptr<sql::Connection> connection_;
+  bool is_mariadb_ = false;
   bool proven_ = false;  // connection_ has answered a statement before.
   bool in_transaction_ = false;
   bool begun_ = false;       // The server has answered to something of this transaction.

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/domain/clock_trust.h"
 #include "common/store/meters.h"
@@ -61,23 +62,24 @@ bool is_usual_end(const TaskChange& c) {
 }
 
 // These are nearly all settlements: only what differs between them is read from u.
-void write_usual_ends(Session& session, std::span<const TaskChange* const> changes, Instant now) {
-  if (changes.empty()) {
-    return;
-  }
+template <class Changes>
+Sql usual_ends(const Changes& changes, Instant now) {
   Sql sql = update_tasks(
-      "NULL AS charged, NULL AS output_key, NULL AS output_bytes, NULL AS output_sha256, "
+      "x'' AS user_id, 0 AS epoch, 0 AS held, NULL AS charged, NULL AS output_key, NULL AS "
+      "output_bytes, NULL AS "
+      "output_sha256, "
       "NULL AS duration_ms",
       changes,
       [](Sql& row, const TaskChange* c) {
-        row << c->id << "," << c->charged << ",";
+        row << c->id << "," << c->user << "," << c->epoch << "," << c->held << "," << c->charged
+            << ",";
         write_output(row, *c->command);
       });
   sql << "t.charged=u.charged, t.output_key=u.output_key, t.output_bytes=u.output_bytes, "
          "t.output_sha256=u.output_sha256, t.duration_ms=u.duration_ms, t.wake_at=NULL, t.state="
       << TaskState::kSucceeded << ", t.attempt_state=" << kCallSucceeded
       << ", t.attempt_ended_at=" << now << kLeftState << now;
-  session.later(sql);
+  return sql;
 }
 
 void write_others(Session& session, std::span<const TaskChange* const> changes, Instant now) {
@@ -249,6 +251,8 @@ void count_end(Session& session, const TaskChange& change) {
 TaskChange change_of(const TaskRecord& task, TaskMove move, const SettleCommand* command) {
   TaskChange out{std::move(move)};
   out.id = task.id;
+  out.user = task.user;
+  out.held = task.held;
   out.calls = task.calls;
   out.call_open = task.call_open;
   out.command = command;
@@ -482,11 +486,41 @@ void write_changes(Session& session, std::span<const TaskChange> changes, Instan
     count_end(session, c);
   }
   write_lost_calls(session, changes);  // Before it is written how the calls end.
-  write_usual_ends(session, usual, now);
+  if (!usual.empty()) {
+    session.later(usual_ends(usual, now));
+  }
   write_cancels(session, canceled, now);
   write_claims(session, others, now);
   write_others(session, others, now);
   end_past_calls(session, others, now);
+}
+
+bool write_unread_ends(Session& session, std::span<const TaskChange> changes, Instant now) {
+  if (changes.empty()) {
+    return true;
+  }
+  std::vector<const TaskChange*> ends;
+  for (const TaskChange& c : changes) {
+    AG_CHECK(is_usual_end(c));
+    ends.push_back(&c);
+    count_end(session, c);
+  }
+  Sql sql = usual_ends(ends, now);
+  sql << " WHERE t.state=" << TaskState::kRunning
+      << " AND t.user_id=u.user_id AND t.epoch=u.epoch AND t.held=u.held AND t.attempts=1 AND "
+         "t.attempt_state="
+      << kCallStarted << " AND t.updated_at<=" << now + kClockAgreement;
+  const auto began = std::chrono::steady_clock::now();
+  try {
+    return session.execute(sql) == ends.size();
+  } catch (const DbError& e) {
+    // A table that is locked as a whole fails with the same error, after some seconds.
+    constexpr std::chrono::seconds kAtOnce{1};
+    if (e.fault() == DbFault::kBusy && std::chrono::steady_clock::now() - began < kAtOnce) {
+      return false;
+    }
+    throw;
+  }
 }
 
 void write_starts(Session& session, std::span<const RecordRow> calls, Instant now) {

@@ -32,6 +32,8 @@ struct TaskRecord : TaskFacts {
 // What leaving a state writes. The rest of the row stays, or follows from it.
 struct TaskChange : TaskMove {
   TaskId id{};
+  UserId user{};
+  Units held{};
   std::uint32_t calls = 0;                 // Provider calls so far; never changed by this.
   bool call_open = false;                  // The newest of them has not ended: this ends it.
   const SettleCommand* command = nullptr;  // Brings the output and the call's outcome, if any.
@@ -113,6 +115,11 @@ bool book_end(Books& books, const TaskRecord& task, Units charged);
 // says, any other still open with an unknown outcome: nobody is left to tell. Where nobody settles,
 // calls of which nothing is written yet are written as lost.
 void write_changes(Session& session, std::span<const TaskChange> changes, Instant now);
+
+// Writes the ends of tasks whose rows nobody has read, each a success of its task's only provider
+// call. False: one task is not as its claim left it any more, or another transaction holds its row;
+// what this transaction wrote is to be rolled back.
+bool write_unread_ends(Session& session, std::span<const TaskChange> changes, Instant now);
 
 // Writes what calls were, in place of what was written of them as lost. `earned` of one that was
 // delivered. `now` is the database's.

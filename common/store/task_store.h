@@ -300,7 +300,8 @@ class TaskStore {
     SettleOutcome outcome = SettleOutcome::kFailed;
     std::vector<Hint> released{};
   };
-  void settle_in(std::vector<BatchItem<SettleCommand, Settled>>& entries);
+  // `look`: the tasks' rows are read before they are written.
+  void settle_in(std::vector<BatchItem<SettleCommand, Settled>>& entries, bool look);
   // The number of tasks that this run ends.
   std::size_t cancel_in(std::vector<BatchItem<CancelCommand, Cancellation>>& entries, bool again);
   SweepResult sweep_rows(std::size_t limit, bool hints_go_out, const QueuesSeen& queues);

@@ -167,6 +167,7 @@ std::vector<store::SettleCommand> claim_all(store::TaskStore& store,
     command.duration_ms = 417;
     command.call = 1;
     command.call_state = 2;
+    command.held = claim->held;
     out.push_back(std::move(command));
   }
   return out;

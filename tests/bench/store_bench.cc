@@ -195,6 +195,7 @@ class Bench {
             done[k].duration_ms = 15'000;
             done[k].call = 1;
             done[k].call_state = 2;
+            done[k].held = claims[k]->held;
           }
           must(store.settle(done));
         }

@@ -130,6 +130,12 @@ class ModelTest : public TaskStoreTest {
       constexpr std::array kKinds = {
           Settle::kSucceed, Settle::kFail, Settle::kRetry, Settle::kRelease};
       commands.push_back(settle_command(kKinds[pick(4)], claim));
+      commands.back().held.reset();
+      if (commands.back().kind == Settle::kSucceed && chance(0.8)) {  // As a first claim's worker.
+        commands.back().held = Units{kHold};
+        commands.back().call = 1;
+        commands.back().call_state = kCallSucceeded;
+      }
       commands.back().duration_ms = static_cast<std::int64_t>(pick(130'000));
       commands.back().retry_after = chance(0.5) ? 0ms : std::chrono::milliseconds(100'000);
     }

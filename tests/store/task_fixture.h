@@ -81,7 +81,12 @@ inline SettleCommand settle_command(SettleCommand::Kind kind, const Claim& claim
   command.task = claim.task;
   command.user = claim.user;
   command.epoch = claim.epoch;
+  command.held = claim.held;
   if (kind == SettleCommand::Kind::kSucceed) {
+    if (!claim.provider.empty()) {
+      command.call = claim.calls + 1;
+      command.call_state = kCallSucceeded;
+    }
     command.output_key = claim.task.text() + "/" + std::to_string(claim.epoch);
     command.output_bytes = 1234;
     command.output_sha256 = sha256("audio");

@@ -342,6 +342,174 @@ TEST_F(WorkTest, SuccessChargesAndReturnsTheRest) {
   EXPECT_EQ(db_.balance(user).seq, 3U);
 }
 
+// Settlements of claims whose tasks are as they left them do without reading their rows.
+class AsClaimed : public WorkTest {
+ protected:
+  // Tasks of users of their own, each with a call under way.
+  void claim_some(std::size_t count) {
+    std::vector<Hint> hints;
+    while (hints.size() < count) {
+      users_.push_back(db_.add_user(credits(500)));
+      hints.push_back({.task = create(users_.back())});
+    }
+    for (auto& claimed : store_.claim(hints, worker_, [](const Claim&) { return "primary"; })) {
+      claims_.push_back(must(std::move(claimed)).value());
+      ends_.push_back(settle_command(Settle::kSucceed, claims_.back()));
+      ends_.back().calls = {call_of(claims_.back().task, 1, CallOutcome::kDelivered)};
+    }
+  }
+  std::vector<SettleOutcome> settle_all() {
+    std::vector<SettleOutcome> out;
+    for (auto& outcome : store_.settle(ends_)) {
+      out.push_back(must(std::move(outcome)));
+    }
+    return out;
+  }
+  // The second's claim is over: it has `epoch` now.
+  void expect_all_but_one(std::int64_t epoch) {
+    const Balance before = db_.balance(users_[1]);
+    for (const char* which : {"at first", "a repeat"}) {
+      EXPECT_THAT(settle_all(),
+                  testing::ElementsAre(
+                      SettleOutcome::kSettled, SettleOutcome::kNotOurs, SettleOutcome::kSettled))
+          << which;
+      expect_done(0);
+      expect_done(2);
+    }
+    EXPECT_EQ(column(claims_[1].task, "epoch"), epoch);
+    EXPECT_EQ(db_.balance(users_[1]), before);
+  }
+  void expect_done(std::size_t i) {
+    const TaskId task = claims_.at(i).task;
+    EXPECT_EQ(find(task, users_[i])->state, TaskState::kSucceeded);
+    EXPECT_EQ(find(task, users_[i])->output_key, ends_[i].output_key);
+    EXPECT_EQ(history(task), "1 1 primary 2");
+    EXPECT_EQ(calls(task), "1 primary 1 26 390 75000");
+    EXPECT_EQ(column(task, "worker IS NULL AND lease_until IS NULL AND wake_at IS NULL"), 1);
+    EXPECT_EQ(db_.balance(users_[i]), (Balance{credits(425), Units{}, 3}));
+  }
+
+  std::vector<UserId> users_;
+  std::vector<Claim> claims_;
+  std::vector<SettleCommand> ends_;
+};
+
+TEST_F(AsClaimed, RowsAreFoundOnce) {
+  claim_some(20);
+  const std::int64_t before = db_.rows_read("tasks");
+  EXPECT_THAT(settle_all(), testing::Each(SettleOutcome::kSettled));
+  const std::int64_t unread = db_.rows_read("tasks") - before;
+  for (std::size_t i = 0; i < ends_.size(); ++i) {
+    expect_done(i);
+  }
+  claims_.clear(), ends_.clear();
+  claim_some(20);
+  for (SettleCommand& end : ends_) {
+    end.held.reset();
+  }
+  const std::int64_t again = db_.rows_read("tasks");
+  EXPECT_THAT(settle_all(), testing::Each(SettleOutcome::kSettled));
+  // On MySQL, where an UPDATE would wait for a held row, they are read anyway.
+  EXPECT_EQ(db_.rows_read("tasks") - again - unread, db_.is_mariadb() ? 20 : 0);
+}
+
+// Whichever way a claim is over: the settlement says so of that task, and settles the others.
+TEST_F(AsClaimed, OneThatAnotherHasClaimedIsTheOnlyOne) {
+  claim_some(3);
+  db_.execute(Sql("UPDATE tasks SET epoch=epoch+2, attempt_epoch=epoch WHERE id=")
+              << claims_[1].task);
+  expect_all_but_one(column(claims_[1].task, "epoch"));
+  EXPECT_EQ(column(claims_[1].task, "state"), 2);
+  EXPECT_EQ(db_.balance(users_[1]).seq, 2U);
+}
+
+TEST_F(AsClaimed, OneThatWasCanceledIsTheOnlyOne) {
+  claim_some(3);
+  EXPECT_EQ(must(store_.cancel(claims_[1].task)), CancelOutcome::kCanceled);
+  expect_all_but_one(column(claims_[1].task, "epoch"));
+  EXPECT_EQ(db_.balance(users_[1]), (Balance{credits(500), Units{}, 3}));
+}
+
+TEST_F(AsClaimed, OneWhoseUserHoldsMoreWasCanceledAllTheSame) {
+  claim_some(3);
+  create(users_[1]);  // So that his balance does not tell.
+  EXPECT_EQ(must(store_.cancel(claims_[1].task)), CancelOutcome::kCanceled);
+  expect_all_but_one(column(claims_[1].task, "epoch"));
+}
+
+// What a command says of its task is held against the row before anything is booked.
+TEST_F(AsClaimed, ACommandThatIsWrongAboutItsTaskFailsAlone) {
+  claim_some(3);
+  const UserId rich = db_.add_user(credits(500));
+  create(rich);
+  ends_[1].user = rich;
+  EXPECT_THAT(settle_all(),
+              testing::ElementsAre(
+                  SettleOutcome::kSettled, SettleOutcome::kFailed, SettleOutcome::kSettled));
+  EXPECT_EQ(db_.balance(rich).seq, 2U);
+  ends_[1].user = users_[1];
+  ends_[1].held = credits(1);
+  EXPECT_EQ(settle(ends_[1]), SettleOutcome::kSettled);
+  expect_done(1);
+}
+
+// A hedge's row is the newest, and the first call has won.
+TEST_F(AsClaimed, AHedgeIsNotTakenForTheCallThatWon) {
+  claim_some(1);
+  EXPECT_TRUE(start(claims_[0].task, claims_[0].epoch, 2, "hedge"));
+  EXPECT_THAT(settle_all(), testing::ElementsAre(SettleOutcome::kSettled));
+  EXPECT_EQ(history(claims_[0].task), "1 1 primary 2, 2 1 hedge 4");
+}
+
+// What was found to be released by what was rolled back is released by nobody.
+TEST_F(AsClaimed, ARepeatReleasesNobody) {
+  db_.execute(Sql("UPDATE release_window SET size=1"));
+  const UserId user = db_.add_user(credits(2'000));
+  const std::vector<TaskId> tasks = {create(user), create(user), create(user)};
+  const SettleCommand end = settle_command(Settle::kSucceed, *claim(tasks[0]));
+  EXPECT_EQ(settle(end), SettleOutcome::kSettled);
+  EXPECT_EQ(store_.released(), (std::vector<Hint>{{tasks[1], 1}}));
+  EXPECT_EQ(settle(end), SettleOutcome::kSettled);
+  EXPECT_THAT(store_.released(), testing::IsEmpty());
+  EXPECT_EQ(column(tasks[2], "lane"), static_cast<std::int64_t>(Lane::kParked));
+}
+
+TEST_F(AsClaimed, OneTwiceIsSettledOnce) {
+  claim_some(2);
+  ends_.push_back(ends_[0]);
+  EXPECT_THAT(settle_all(), testing::Each(SettleOutcome::kSettled));
+  expect_done(0);
+  expect_done(1);
+}
+
+TEST_F(AsClaimed, AHeldRowDelaysItsOwnTaskAlone) {
+  claim_some(3);
+  {
+    const RowHolder holder(db_.url(), row_of_task(claims_[1].task));
+    const auto outcomes = store_.settle(ends_);
+    EXPECT_TRUE(outcomes[0]);
+    ASSERT_FALSE(outcomes[1]);
+    EXPECT_EQ(outcomes[1].error(), StoreFault::kLocked);
+    EXPECT_TRUE(outcomes[2]);
+  }
+  expect_done(0);
+  expect_done(2);
+  EXPECT_EQ(column(claims_[1].task, "state"), 2);
+  EXPECT_EQ(settle(ends_[1]), SettleOutcome::kSettled);
+  expect_done(1);
+}
+
+TEST_F(AsClaimed, ARowThatWasWrittenAheadIsBroughtBack) {
+  claim_some(1);
+  db_.execute(
+      Sql("UPDATE tasks SET created_at=created_at + INTERVAL 1 DAY, "
+          "updated_at=updated_at + INTERVAL 1 DAY, "
+          "deadline_at=deadline_at + INTERVAL 1 DAY"));
+  EXPECT_THAT(settle_all(), testing::ElementsAre(SettleOutcome::kSettled));
+  expect_done(0);
+  EXPECT_EQ(column(claims_[0].task, "deadline_at<=UTC_TIMESTAMP(6) + INTERVAL 1 HOUR"), 1);
+}
+
 TEST_F(WorkTest, FailureReturnsEverything) {
   const UserId user = db_.add_user(credits(150));
   const TaskId task = create(user);
@@ -891,7 +1059,9 @@ TEST_F(WorkTest, ZombiesAreFenced) {
   }
   EXPECT_FALSE(renew(zombie, worker_));
   EXPECT_TRUE(renew(*second, worker_));
-  EXPECT_EQ(settle(settle_command(Settle::kSucceed, *second)), SettleOutcome::kSettled);
+  SettleCommand untold = settle_command(Settle::kSucceed, *second);
+  untold.call = 0;
+  EXPECT_EQ(settle(untold), SettleOutcome::kSettled);
   EXPECT_EQ(calls_in(task, kCallUnknown), 2) << "nobody said how they ended";
 }
 

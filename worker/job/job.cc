@@ -69,6 +69,10 @@ store::SettleCommand Job::command(ClaimEnd claim_end) const {
   out.user = claim.user;
   out.trail = claim.trail;
   out.epoch = claim.epoch;
+  const MutexLock lock(mutex_);
+  if (rows_ == 1) {  // The rows of a hedge and of what it was raced with are written as well.
+    out.held = claim.held;
+  }
   return out;
 }
 
