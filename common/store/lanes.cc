@@ -10,8 +10,8 @@
 namespace audiogen::store {
 namespace {
 
-// Of one user, and users, in one transaction: it is to be short.
-constexpr std::uint32_t kReleasedAtOnce = 200;
+// Of one user, of all, and users, in one transaction: it is to be short.
+constexpr std::uint32_t kReleasedAtOnce = 200, kReleasedTogether = 400;
 constexpr std::size_t kUsersAtOnce = 64;
 
 // A hold of the ledger, and what has become of its task.
@@ -63,13 +63,22 @@ Released release_next(Session& session,
                       std::span<const UserId> users,
                       Instant now,
                       std::uint32_t beyond) {
+  Released out;
   std::map<UserId, std::uint32_t> wanted;
+  std::uint32_t together = 0;
   for (const UserId user : users) {
     const OpenTasks* const open = books.open_tasks(user);
-    const std::uint32_t count = open == nullptr ? 0 : may_release(*open, books.window().size);
-    if (count > 0 && wanted.size() < kUsersAtOnce) {
-      wanted[user] = std::min(count, kReleasedAtOnce);
+    const std::uint32_t count =
+        open == nullptr ? 0 : std::min(may_release(*open, books.window().size), kReleasedAtOnce);
+    if (count == 0 || wanted.contains(user)) {
+      continue;
     }
+    if (wanted.size() == kUsersAtOnce || (together > 0 && together + count > kReleasedTogether)) {
+      out.left.push_back(user);
+      continue;
+    }
+    wanted[user] = count;
+    together += count;
   }
   if (wanted.empty()) {
     return {};
@@ -90,7 +99,6 @@ Released release_next(Session& session,
   if (!ids.empty()) {
     locked = lock_tasks(session, ids, Columns::kRules, Ahead::kBroughtBack);
   }
-  Released out;
   for (const auto& [user, holds] : found) {
     OpenTasks& open = *books.open_tasks(user);
     std::uint32_t count = 0;

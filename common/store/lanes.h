@@ -19,6 +19,7 @@ inline constexpr std::uint32_t kEndedSeen = 16;
 struct Released {
   std::vector<Hint> hints;      // To be sent once this is committed.
   std::vector<UserId> further;  // Of these more could be: so many of their oldest tasks have ended.
+  std::vector<UserId> left;     // Not looked at: the others' tasks are enough for one transaction.
 };
 
 // Of these users' parked tasks, as many as may be released by what `books`, which has locked their

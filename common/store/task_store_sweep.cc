@@ -678,10 +678,15 @@ bool TaskStore::look_after_some_crowds(std::size_t limit, std::chrono::seconds p
         "crowds");
     released_.insert(released_.end(), out.hints.begin(), out.hints.end());
     further.insert(further.end(), out.further.begin(), out.further.end());
+    return std::move(out.left);
   };
-  for (std::size_t i = 0; i < waiting.size(); i += kUsersAtOnce) {
-    release(std::span(waiting).subspan(i).first(std::min(kUsersAtOnce, waiting.size() - i)),
-            kEndedSeen);
+  while (!waiting.empty()) {
+    const auto some =
+        waiting.end() - static_cast<std::ptrdiff_t>(std::min(kUsersAtOnce, waiting.size()));
+    const std::vector<UserId> users(some, waiting.end());
+    waiting.erase(some, waiting.end());
+    const auto left = release(users, kEndedSeen);
+    waiting.insert(waiting.end(), left.begin(), left.end());
   }
   const auto until = std::chrono::steady_clock::now() + kFurtherTime;
   while (!further.empty() && std::chrono::steady_clock::now() < until) {

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "common/store/meters.h"
 #include "tests/store/task_fixture.h"
 #include "tests/support/wait.h"
 
@@ -244,6 +245,22 @@ TEST_F(LanesTest, ALookGoesOnWhereTheOneBeforeEnded) {
     EXPECT_EQ(lane(tasks[kWindow]), Lane::kBulk);
     EXPECT_EQ(lane(tasks[kWindow + 1]), Lane::kParked);
   }
+}
+
+// A transaction holds the rows of all whose tasks it releases, and nobody waits for it for long.
+TEST_F(LanesTest, NoTransactionReleasesVeryMany) {
+  constexpr std::size_t kMany = 250, kTogether = 400, kAtOnce = 200;
+  for (int i = 0; i < 5; ++i) {
+    create_many(db_.add_user(credits(1'000'000)), kWindow + kMany);
+  }
+  set_window(kWindow + kMany);
+  const auto transactions = [] {
+    return meters::transactions("crowds").collect().histogram.sample_count;
+  };
+  const auto before = transactions();
+  EXPECT_EQ(look_after_crowds().size(), 5 * kAtOnce);
+  EXPECT_EQ(transactions() - before, (5 * kAtOnce + kTogether - 1) / kTogether);
+  EXPECT_EQ(look_after_crowds().size(), 5 * (kMany - kAtOnce));
 }
 
 TEST_F(LanesTest, APlanKeepsTheWindowSmaller) {
