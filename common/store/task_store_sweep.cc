@@ -46,6 +46,20 @@ struct Pass {
 };
 const Position kStart{Instant(std::chrono::sys_days(std::chrono::year(2000) / 1 / 1)), {}};
 
+// The rows after a position in the order of k_wake, and those before it, as ranges of that index.
+// `wake_at>=x AND (wake_at>x OR id>y)` says the same, but of many rows with one wake_at the server
+// then reads all that were passed again for each page.
+Sql rows_after(const Position& at) {
+  Sql sql("(wake_at>");
+  sql << at.wake_at << " OR (wake_at=" << at.wake_at << " AND id>" << at.id << "))";
+  return sql;
+}
+Sql rows_before(const Position& at) {
+  Sql sql("(wake_at<");
+  sql << at.wake_at << " OR (wake_at=" << at.wake_at << " AND id<" << at.id << "))";
+  return sql;
+}
+
 Pass read_pass(Session& session) {
   Pass pass;
   // Without any other the last word of those that have gone silent counts.
@@ -134,8 +148,7 @@ bool TaskStore::pull_back(Instant now) {
       << " OR state=" << TaskState::kRunning << ")) FROM tasks FORCE INDEX (k_wake) WHERE wake_at>"
       << now;
   if (pulled_to_) {
-    sql << " AND wake_at<=" << pulled_to_->wake_at << " AND (wake_at<" << pulled_to_->wake_at
-        << " OR id<" << pulled_to_->id << ")";
+    (sql << " AND ").append(rows_before(*pulled_to_));
   } else {
     pull_again_ = false;
   }
@@ -212,8 +225,8 @@ SweepResult TaskStore::sweep_rows(std::size_t limit, bool hints_go_out, const Qu
     const std::size_t page = limit * kLeftPerChanged;
     Sql sql("SELECT ");
     sql << kRecordColumns << " FROM tasks t FORCE INDEX (k_wake) WHERE t.wake_at<=" << now
-        << " AND t.wake_at>=" << after.wake_at << " AND (t.wake_at>" << after.wake_at << " OR t.id>"
-        << after.id << ") ORDER BY t.wake_at, t.id LIMIT " << page;
+        << " AND ";
+    sql.append(rows_after(after)) << " ORDER BY t.wake_at, t.id LIMIT " << page;
     Rows rows = session_.query(sql);
     std::size_t count = 0;
     while (due.size() < limit && rows.next()) {
@@ -476,19 +489,19 @@ std::vector<Hint> TaskStore::ready_rows(std::size_t limit,
   const std::size_t page = std::clamp(limit * kShare + without.size(), kPageLeast, kPageMost);
   std::vector<Hint> express, bulk;
   const auto found = [&] { return express.size() + (express_only ? 0 : bulk.size()); };
-  Position after = kStart;
+  Position at = kStart;
   for (std::size_t seen = 0, count = page; count == page && seen < kReadyRows && found() < limit;
        seen += count) {
     Sql sql("SELECT UTC_TIMESTAMP(6), ");
     sql << kRecordColumns
         << " FROM tasks t FORCE INDEX (k_wake) WHERE t.wake_at<=UTC_TIMESTAMP(6) + INTERVAL "
-        << kFirstLook.count() << " SECOND AND t.wake_at>=" << after.wake_at << " AND (t.wake_at>"
-        << after.wake_at << " OR t.id>" << after.id << ") ORDER BY t.wake_at, t.id LIMIT " << page;
+        << kFirstLook.count() << " SECOND AND ";
+    sql.append(rows_after(at)) << " ORDER BY t.wake_at, t.id LIMIT " << page;
     Rows rows = session_.query(sql);
     for (count = 0; rows.next(); ++count) {
       const TaskRecord task = read_record(rows, 2);
       const Instant now = rows.time(1);
-      after = {*task.wake_at, task.id};
+      at = {*task.wake_at, task.id};
       if (may_claim(task, task.epoch, now) && task.next_run_at + age <= now &&
           !without.contains(task.id)) {
         (task.lane == Lane::kExpress ? express : bulk).push_back({task.id, task.epoch, task.lane});

@@ -67,6 +67,25 @@ class Growth : public TaskStoreTest {
   const UserId user_ = db_.add_user();
 };
 
+// As many as one transaction has made: a page goes on where the one before it ended, and reads
+// nothing of what was passed.
+TEST_F(Growth, ManyTasksOfOneTimeAreReadOnce) {
+  Sql user;
+  user << user_;
+  const std::string at = "UTC_DATE() + INTERVAL 2 DAY";
+  fill(
+      "tasks (id, user_id, state, request, output_format, held, lane, created_at, deadline_at, "
+      "wake_at)",
+      id(hours(1)) + "," + user.text() + ",1,'{}',1,1000,2,UTC_TIMESTAMP(6)," + at + "," + at);
+  const std::int64_t before = db_.rows_read("tasks");
+  int looks = 0;
+  for (; must(store_.sweep(100)).more && looks < 100; ++looks) {
+  }
+  EXPECT_GE(looks, 2) << "what had been put into the future was not looked for";
+  EXPECT_LE(db_.rows_read("tasks") - before, kMany + kMany / 10);
+  db_.execute(Sql("DELETE FROM tasks"));  // They have no holds.
+}
+
 TEST_F(Growth, SilentProcessesGoSomeAtATime) {
   fill("workers (id, host, pid, in_flight, status, started_at, seen_at)",
        id(hours(30)) + ",'h',1,0,'{}',UTC_TIMESTAMP(6),UTC_TIMESTAMP(6) - INTERVAL 25 HOUR");
