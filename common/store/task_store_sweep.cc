@@ -26,7 +26,7 @@ constexpr std::size_t kLeftPerChanged = 5;
 constexpr std::chrono::minutes kPassMost{10};
 // What one look of pull_back() reads, which is all the time it takes where a million wait, and what
 // it changes in one transaction.
-constexpr std::size_t kPullPage = 5'000, kPulledAtOnce = 500;
+constexpr std::size_t kPullPage = 2'000, kPulledAtOnce = 500;
 
 // An API process that has gone silent counts for so long: by then all of its tasks have been looked
 // at.
