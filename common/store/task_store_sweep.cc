@@ -706,7 +706,8 @@ bool TaskStore::look_after_some_crowds(std::size_t limit, std::chrono::seconds p
     const std::size_t count = std::min(kFurtherAtOnce, further.size());
     const std::vector<UserId> some(further.begin(), further.begin() + static_cast<int>(count));
     further.erase(further.begin(), further.begin() + static_cast<int>(count));
-    release(some, kFurther);
+    const auto left = release(some, kFurther);
+    further.insert(further.end(), left.begin(), left.end());
   }
   if (seen < limit) {
     crowd_at_.reset();

@@ -299,6 +299,9 @@ void TaskStore::settle_in(std::vector<BatchItem<SettleCommand, Settled>>& entrie
   const auto look_first = [&] {
     meters::retries(meters::Retry::kUnread).Increment();
     session_.restart();
+    for (auto& entry : entries) {
+      entry.held = false;
+    }
     settle_in(entries, true);
   };
   std::vector<TaskChange> changes, unread_ends;

@@ -345,6 +345,8 @@ TEST_F(WorkTest, SuccessChargesAndReturnsTheRest) {
 // Settlements of claims whose tasks are as they left them do without reading their rows.
 class AsClaimed : public WorkTest {
  protected:
+  AsClaimed() { db_.rows_read("tasks"); }  // Counts from here on.
+
   // Tasks of users of their own, each with a call under way.
   void claim_some(std::size_t count) {
     std::vector<Hint> hints;
@@ -453,6 +455,16 @@ TEST_F(AsClaimed, ACommandThatIsWrongAboutItsTaskFailsAlone) {
   expect_done(1);
 }
 
+// Of a batch some may be read and some not.
+TEST_F(AsClaimed, ThoseThatAreReadAndThoseThatAreNot) {
+  claim_some(2);
+  ends_[1] = settle_command(Settle::kRetry, claims_[1]);
+  db_.execute(Sql("UPDATE tasks SET epoch=epoch+2, attempt_epoch=epoch WHERE id=")
+              << claims_[0].task);
+  EXPECT_THAT(settle_all(),
+              testing::ElementsAre(SettleOutcome::kNotOurs, SettleOutcome::kRequeued));
+}
+
 // A hedge's row is the newest, and the first call has won.
 TEST_F(AsClaimed, AHedgeIsNotTakenForTheCallThatWon) {
   claim_some(1);
@@ -486,7 +498,9 @@ TEST_F(AsClaimed, AHeldRowDelaysItsOwnTaskAlone) {
   claim_some(3);
   {
     const RowHolder holder(db_.url(), row_of_task(claims_[1].task));
+    const double before = meters::retries(meters::Retry::kUnread).Value();
     const auto outcomes = store_.settle(ends_);
+    EXPECT_EQ(meters::retries(meters::Retry::kUnread).Value() - before, db_.is_mariadb() ? 1 : 0);
     EXPECT_TRUE(outcomes[0]);
     ASSERT_FALSE(outcomes[1]);
     EXPECT_EQ(outcomes[1].error(), StoreFault::kLocked);

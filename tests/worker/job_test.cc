@@ -38,13 +38,14 @@ std::shared_ptr<const Chain> chain_of(const std::vector<std::string>& names) {
 class JobTest : public testing::Test {
  protected:
   // Of the second claim of a task with three calls behind it; `named` was written with the claim.
-  static std::shared_ptr<Job> job(std::string named = "first") {
+  static std::shared_ptr<Job> job(std::string named = "first", std::uint32_t calls = 3) {
     store::Claim claim;
     claim.task = TaskId::make();
     claim.user = UserId::make();
     claim.epoch = 4;
     claim.claims = 2;
-    claim.calls = 3;
+    claim.calls = calls;
+    claim.held = Units{150'000};
     claim.provider = std::move(named);
     claim.request = "{}";
     claim.until_deadline = 600s;
@@ -126,6 +127,15 @@ TEST_F(JobTest, IsSettledUnderItsOwnEpoch) {
   EXPECT_EQ(command.epoch, 4U);
   EXPECT_EQ(command.retry_after, 8s);
   EXPECT_EQ(command.call, 0U);
+}
+
+// Of any other than its task's first call, and of a race, there is more to be written.
+TEST_F(JobTest, ItsTasksFirstCallIsSettledWithoutALook) {
+  const auto first = job("first", 0);
+  EXPECT_EQ(first->command({}).held, Units{150'000});
+  ASSERT_TRUE(first->hedge(begun(*first), 1));
+  EXPECT_EQ(first->command({}).held, std::nullopt);
+  EXPECT_EQ(job("first", 1)->command({}).held, std::nullopt);
 }
 
 // --- the lease

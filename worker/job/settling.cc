@@ -144,6 +144,7 @@ void Settling::settle(const JobPtr& job, const CommandPtr& command, int tries) {
 
 // Until the lease runs out: whoever watches it marks the job lost then.
 void Settling::settle_later(const JobPtr& job, const CommandPtr& command, int tries) {
+  command->held.reset();  // Else a row that stays held makes others of its batch be written twice.
   scheduler_.after(store_pause(tries),
                    [this, job, command, tries] { settle(job, command, tries + 1); });
 }
