@@ -84,8 +84,9 @@ TEST_F(Growth, ManyTasksOfOneTimeAreReadOnce) {
   EXPECT_GE(looks, 2) << "what had been put into the future was not looked for";
   EXPECT_LE(db_.rows_read("tasks") - before, kMany + kMany / 10);
   // The same of tasks that are due.
-  db_.execute(Sql("UPDATE tasks SET lane=1, wake_at=UTC_TIMESTAMP(6) + INTERVAL 1 SECOND, "
-                  "next_run_at=UTC_TIMESTAMP(6) + INTERVAL 1 HOUR"));
+  db_.execute(
+      Sql("UPDATE tasks SET lane=1, wake_at=UTC_TIMESTAMP(6) + INTERVAL 1 SECOND, "
+          "next_run_at=UTC_TIMESTAMP(6) + INTERVAL 1 HOUR"));
   const std::int64_t due = db_.rows_read("tasks");
   EXPECT_THAT(must(store_.ready(10'000, std::chrono::seconds(1), {}, false)), testing::IsEmpty());
   EXPECT_LE(db_.rows_read("tasks") - due, kMany / 2 + kMany / 10);
