@@ -75,9 +75,9 @@ prometheus::Counter& retries(Retry retry) {
   static const Counters all(
       "store_retries_total",
       "Transactions run again after a deadlock (conflict), after the server ended "
-      "one of their statements (ended) or to find out what became of them "
-      "(undecided) or because a task was not as its claim had left it (unread), statements sent "
-      "again on a new connection (stale)",
+      "one of their statements (ended), to find out what became of them "
+      "(undecided), or because a task that was to be settled without a look was not as its claim "
+      "had left it or was held (unread); statements sent again on a new connection (stale)",
       "kind",
       kRetries);
   return all.at(retry);
