@@ -57,8 +57,8 @@ void write_output(Sql& sql, const SettleCommand& command) {
 
 // Success of the task's only provider call.
 bool is_usual_end(const TaskChange& c) {
-  return c.state == TaskState::kSucceeded && c.calls == 1 && c.call_open && c.command->call == 1 &&
-         c.command->call_state == kCallSucceeded && c.command->call_detail.empty();
+  return c.state == TaskState::kSucceeded && c.calls == 1 && c.call_open &&
+         tells_of_first_call(*c.command);
 }
 
 // These are nearly all settlements: only what differs between them is read from u.
@@ -495,6 +495,10 @@ void write_changes(Session& session, std::span<const TaskChange> changes, Instan
   end_past_calls(session, others, now);
 }
 
+bool tells_of_first_call(const SettleCommand& command) {
+  return command.call == 1 && command.call_state == kCallSucceeded && command.call_detail.empty();
+}
+
 bool write_unread_ends(Session& session, std::span<const TaskChange> changes, Instant now) {
   if (changes.empty()) {
     return true;
@@ -510,6 +514,7 @@ bool write_unread_ends(Session& session, std::span<const TaskChange> changes, In
       << " AND t.user_id=u.user_id AND t.epoch=u.epoch AND t.held=u.held AND t.attempts=1 AND "
          "t.attempt_state="
       << kCallStarted << " AND t.updated_at<=" << now + kClockAgreement;
+  session.flush();  // A failure of what waits is not this one's.
   const auto began = std::chrono::steady_clock::now();
   try {
     return session.execute(sql) == ends.size();

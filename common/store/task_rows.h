@@ -116,6 +116,8 @@ bool book_end(Books& books, const TaskRecord& task, Units charged);
 // calls of which nothing is written yet are written as lost.
 void write_changes(Session& session, std::span<const TaskChange> changes, Instant now);
 
+// Whether the command tells of its task's first call, and that it went well: nearly all do.
+bool tells_of_first_call(const SettleCommand& command);
 // Writes the ends of tasks whose rows nobody has read, each a success of its task's only provider
 // call. False: one task is not as its claim left it any more, or another transaction holds its row;
 // what this transaction wrote is to be rolled back.

@@ -47,8 +47,9 @@ struct Pass {
 const Position kStart{Instant(std::chrono::sys_days(std::chrono::year(2000) / 1 / 1)), {}};
 
 // The rows after a position in the order of k_wake, and those before it, as ranges of that index.
-// `wake_at>=x AND (wake_at>x OR id>y)` says the same, but of many rows with one wake_at the server
-// then reads all that were passed again for each page.
+// `wake_at<=x AND (wake_at<x OR id<y)` says the same, but of many rows with one wake_at MariaDB
+// 10.11 then reads all that were passed again for each page on the way down. (On the way up it does
+// not.)
 Sql rows_after(const Position& at) {
   Sql sql("(wake_at>");
   sql << at.wake_at << " OR (wake_at=" << at.wake_at << " AND id>" << at.id << "))";

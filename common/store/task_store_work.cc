@@ -62,8 +62,8 @@ void begin_call(Sql& sql, const std::string& provider, Instant now) {
 
 // Whether the command says all there is to know of its task, unless its claim is over.
 bool may_go_unread(const SettleCommand& command) {
-  return command.held && command.kind == SettleCommand::Kind::kSucceed && command.call == 1 &&
-         command.call_state == kCallSucceeded && command.call_detail.empty();
+  return command.held && command.kind == SettleCommand::Kind::kSucceed &&
+         tells_of_first_call(command);
 }
 
 // Its task then.

@@ -83,7 +83,7 @@ TEST_F(Growth, ManyTasksOfOneTimeAreReadOnce) {
   }
   EXPECT_GE(looks, 2) << "what had been put into the future was not looked for";
   EXPECT_LE(db_.rows_read("tasks") - before, kMany + kMany / 10);
-  // The same of tasks that are due.
+  // A pull is of 5,000 rows at most, each read once.
   db_.execute(
       Sql("UPDATE tasks SET lane=1, wake_at=UTC_TIMESTAMP(6) + INTERVAL 1 SECOND, "
           "next_run_at=UTC_TIMESTAMP(6) + INTERVAL 1 HOUR"));
