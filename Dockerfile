@@ -14,7 +14,7 @@ RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-ins
     libargon2-1 libcld2-0 libcurl4 libebur128-1 libespeak-ng1 libflite1 libkakasi2 libmpg123-0 libmysqlcppconn7v5 \
     libopusenc0 libpistache0 libpng16-16 libprometheus-cpp-core1.0 librabbitmq4 libseccomp2 \
     libsndfile1 libsoundtouch1 libsoxr0 libspdlog1.10 libssl3 libturbojpeg0 libutf8proc2 \
-    libwebp7 \
+    libwebp7 libxxhash0 \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --system --uid 1500 audiogen \
     && install -d -m 700 -o audiogen /var/lib/audiogen/blobs /var/lib/audiogen/previews

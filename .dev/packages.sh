@@ -9,7 +9,7 @@ readonly build_packages=(
   libargon2-dev libboost-dev libcld2-dev libcli11-dev libcurl4-openssl-dev libebur128-dev libespeak-ng-dev
   libfmt-dev libkakasi2-dev libmpg123-dev libmysqlcppconn-dev libopusenc-dev libpistache-dev libpng-dev
   librabbitmq-dev libseccomp-dev libsndfile1-dev libsoundtouch-dev libsoxr-dev libspdlog-dev
-  libssl-dev libturbojpeg0-dev libutf8proc-dev libwebp-dev prometheus-cpp-dev rapidjson-dev)
+  libssl-dev libturbojpeg0-dev libutf8proc-dev libwebp-dev libxxhash-dev prometheus-cpp-dev rapidjson-dev)
 readonly test_packages=(
   clang clang-format ffmpeg libbenchmark-dev libclang-rt-dev libfaketime libgmock-dev libgtest-dev
   nginx-light openssl opus-tools pocketsphinx pocketsphinx-en-us prometheus prometheus-alertmanager prometheus-blackbox-exporter python3-jsonschema python3-yaml shellcheck systemd tmux)

@@ -70,8 +70,8 @@ GRANT SELECT, INSERT, UPDATE ON balances TO worker;
 GRANT INSERT, SELECT (user_id, seq, kind, source_id, d_system, created_at) ON ledger TO worker;
 -- A deadline may move, to come no later than it was meant to when the clock was set back.
 GRANT SELECT, UPDATE (state, charged, epoch, claims, lost_leases, attempts, worker, lease_until, next_run_at,
-    deadline_at, wake_at, output_key, output_bytes, output_sha256, duration_ms, failure, failure_message, updated_at,
-    output_deleted_at, attempt_provider, attempt_epoch, attempt_state, attempt_detail, attempt_started_at,
+    deadline_at, wake_at, output_key, output_bytes, output_sha256, output_checksum, duration_ms, failure, failure_message,
+    updated_at, output_deleted_at, attempt_provider, attempt_epoch, attempt_state, attempt_detail, attempt_started_at,
     attempt_ended_at, room, lane)
   ON tasks TO worker;
 GRANT SELECT, INSERT, UPDATE (state, detail, started_at, ended_at), DELETE ON past_attempts TO worker;

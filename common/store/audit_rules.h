@@ -135,8 +135,9 @@ inline constexpr std::array kOfTask = {
     Condition{I12,
               "(t.state=2)<>(t.lease_until IS NOT NULL) OR (t.state=2)<>(t.worker IS NOT NULL) OR "
               "(t.state=3)<>(t.output_key IS NOT NULL) OR (t.state=3)<>(t.output_bytes IS NOT "
-              "NULL) OR (t.state=3)<>(t.output_sha256 IS NOT NULL) OR (t.state=3)<>(t.duration_ms "
-              "IS NOT NULL) OR (t.state=4)<>(t.failure IS NOT NULL) OR (t.state>=3)<>(t.charged IS "
+              "NULL) OR (t.state=3)<>(COALESCE(t.output_checksum, t.output_sha256) IS NOT NULL) OR "
+              "(t.state=3)<>(t.duration_ms IS NOT NULL) OR (t.state=4)<>(t.failure IS NOT NULL) OR "
+              "(t.state>=3)<>(t.charged IS "
               "NOT NULL)"},
     // Those of old tasks may be gone, all of a task's at once (forget_past_calls()).
     Condition{I15,

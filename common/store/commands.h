@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/checksum.h"
 #include "common/base/crypto.h"
 #include "common/base/ids.h"
 #include "common/base/result.h"
@@ -202,7 +203,7 @@ struct SettleCommand : ClaimEnd {
   Trail trail{};  // For logs.
   // kSucceed
   std::uint64_t output_bytes = 0;
-  Sha256 output_sha256{};
+  Checksum output_checksum{};
   // How the newest call of this claim ended, if there was one: written in the same transaction.
   std::uint32_t call = 0;       // 0: none
   std::uint8_t call_state = 0;  // One of kCall…, but not started.

@@ -37,6 +37,7 @@ extern const std::string_view migration_0024;
 extern const std::string_view migration_0025;
 extern const std::string_view migration_0026;
 extern const std::string_view migration_0027;
+extern const std::string_view migration_0028;
 
 namespace {
 
@@ -423,7 +424,8 @@ std::span<const Migration> migrations() {
                                  Migration{24, migration_0024, Older::kServe},
                                  Migration{25, migration_0025, Older::kServe},
                                  Migration{26, migration_0026, Older::kServe},
-                                 Migration{27, migration_0027, Older::kServe}};
+                                 Migration{27, migration_0027, Older::kServe},
+                                 Migration{28, migration_0028, Older::kServe}};
   return all;
 }
 

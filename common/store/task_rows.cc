@@ -52,7 +52,7 @@ Sql update_tasks(const char (&columns)[N], const Range& rows, const Write& write
 // The columns of an output.
 void write_output(Sql& sql, const SettleCommand& command) {
   sql.bytes(command.output_key) << "," << command.output_bytes << ",";
-  sql.bytes(command.output_sha256) << "," << command.duration_ms;
+  sql.bytes(command.output_checksum) << "," << command.duration_ms;
 }
 
 // Success of the task's only provider call.
@@ -67,7 +67,7 @@ Sql usual_ends(const Changes& changes, Instant now) {
   Sql sql = update_tasks(
       "x'' AS user_id, 0 AS epoch, 0 AS held, NULL AS charged, NULL AS output_key, NULL AS "
       "output_bytes, NULL AS "
-      "output_sha256, "
+      "output_checksum, "
       "NULL AS duration_ms",
       changes,
       [](Sql& row, const TaskChange* c) {
@@ -76,7 +76,8 @@ Sql usual_ends(const Changes& changes, Instant now) {
         write_output(row, *c->command);
       });
   sql << "t.charged=u.charged, t.output_key=u.output_key, t.output_bytes=u.output_bytes, "
-         "t.output_sha256=u.output_sha256, t.duration_ms=u.duration_ms, t.wake_at=NULL, t.state="
+         "t.output_checksum=u.output_checksum, t.duration_ms=u.duration_ms, t.wake_at=NULL, "
+         "t.state="
       << TaskState::kSucceeded << ", t.attempt_state=" << kCallSucceeded
       << ", t.attempt_ended_at=" << now << kLeftState << now;
   return sql;
@@ -89,7 +90,7 @@ void write_others(Session& session, std::span<const TaskChange* const> changes, 
   Sql sql = update_tasks(
       "0 AS state, 0 AS epoch, 0 AS claims, 0 AS lost_leases, NULL AS next_run_at, NULL AS "
       "wake_at, NULL AS charged, "
-      "NULL AS output_key, NULL AS output_bytes, NULL AS output_sha256, NULL AS duration_ms, "
+      "NULL AS output_key, NULL AS output_bytes, NULL AS output_checksum, NULL AS duration_ms, "
       "NULL AS failure, NULL AS failure_message, NULL AS attempt_state, NULL AS attempt_detail",
       changes,
       [](Sql& row, const TaskChange* c) {
@@ -108,7 +109,7 @@ void write_others(Session& session, std::span<const TaskChange* const> changes, 
   sql << "t.state=u.state, t.epoch=u.epoch, t.claims=u.claims, t.lost_leases=u.lost_leases, "
          "t.next_run_at=u.next_run_at, "
          "t.wake_at=u.wake_at, t.charged=u.charged, t.output_key=u.output_key, "
-         "t.output_bytes=u.output_bytes, t.output_sha256=u.output_sha256, "
+         "t.output_bytes=u.output_bytes, t.output_checksum=u.output_checksum, "
          "t.duration_ms=u.duration_ms, t.failure=u.failure, t.failure_message=u.failure_message, "
          "t.attempt_state=COALESCE(u.attempt_state,t.attempt_state), "
          "t.attempt_detail=COALESCE(u.attempt_detail,t.attempt_detail), "

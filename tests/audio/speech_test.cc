@@ -354,8 +354,8 @@ TEST_F(Local, EqualRequestsSoundEqual) {
     EXPECT_TRUE(say(prompt("Something else in between")));
     const Answer again = say(request);
     ASSERT_TRUE(again);
-    EXPECT_EQ(shape(*again, render_spec(request, *again))->sha256,
-              shape(*first, render_spec(request, *first))->sha256);
+    EXPECT_EQ(shape(*again, render_spec(request, *again))->checksum,
+              shape(*first, render_spec(request, *first))->checksum);
   }
   LocalProvider other;
   const Answer elsewhere = Pending(other, request).wait();

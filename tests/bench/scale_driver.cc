@@ -93,12 +93,12 @@ class History {
     const std::string id = "UNHEX(CONCAT('0180', LPAD(HEX(n), 28, '0')))";
     session_.execute(Sql::trusted(
         "INSERT INTO tasks (id, user_id, state, request, output_format, held, charged, epoch, "
-        "claims, attempts, next_run_at, deadline_at, output_key, output_bytes, output_sha256, "
+        "claims, attempts, next_run_at, deadline_at, output_key, output_bytes, output_checksum, "
         "duration_ms, created_at, updated_at, attempt_provider, attempt_epoch, attempt_state, "
         "attempt_started_at, attempt_ended_at, room) SELECT " +
         id + "," + owner + ",3," + request +
         ",2,150000,10000,1,1,1,'2026-01-01','2026-01-01',CONCAT('old/',n,'.wav'),20000,x'" +
-        std::string(64, '0') +
+        std::string(32, '0') +
         "',417,'2026-01-01','2026-01-01','double',1,2,'2026-01-01','2026-01-01',''" + from +
         " ORDER BY n"));
     // The hold (r=0) and its resolution (r=1) of each task.

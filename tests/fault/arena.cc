@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "common/base/checksum.h"
 #include "common/base/crypto.h"
 #include "common/domain/pricing.h"
 #include "common/queue/amqp.h"
@@ -398,7 +399,7 @@ void Arena::judge_audio(Story& story, const Reply& reply) {
     EXPECT_EQ(static_cast<std::int64_t>(file.body.size()),
               kWavHeader + kBytesPerMillisecond * story.milliseconds)
         << story.id << " sounds like another";
-    story.sha256 = to_hex(sha256(file.body));
+    story.checksum = to_hex(checksum(file.body));
     return;
   }
 }
@@ -493,9 +494,9 @@ void Arena::judge_story(const Story& story) {
   EXPECT_EQ(reply.text("status"), story.last) << story.id;
   EXPECT_EQ(reply.text("billing"), story.billing) << story.id;
   if (story.last == "succeeded") {
-    store::Sql sql("SELECT LOWER(HEX(output_sha256)) FROM tasks WHERE id=");
+    store::Sql sql("SELECT LOWER(HEX(output_checksum)) FROM tasks WHERE id=");
     sql << TaskId::parse(story.id).value();
-    EXPECT_EQ(stack_->database().text(sql), story.sha256) << story.id;
+    EXPECT_EQ(stack_->database().text(sql), story.checksum) << story.id;
   }
 }
 

@@ -30,7 +30,7 @@ struct Story {
   std::string id;                 // What was promised; empty: nothing yet.
   std::string last;               // The status it was seen in last.
   std::string billing;            // Of its first final answer.
-  std::string sha256;             // In hexadecimal, of the file that was served.
+  std::string checksum;           // In hexadecimal, of the file that was served.
 };
 
 // How long nothing of a kind happened, at the longest.

@@ -196,7 +196,7 @@ TEST_F(AuditTest, I6ChargeDiffersFromTheLedger) {
 TEST_F(AuditTest, I7FailureWasCharged) {
   run(Sql("ALTER TABLE tasks DROP CONSTRAINT tasks_refund"));
   run(Sql("UPDATE tasks SET state=4, failure=7, output_key=NULL, output_bytes=NULL, "
-          "output_sha256=NULL, duration_ms=NULL WHERE id=")
+          "output_checksum=NULL, duration_ms=NULL WHERE id=")
       << done_);
   EXPECT_THAT(broken(), ElementsAre("I7"));
 }
@@ -243,7 +243,7 @@ TEST_F(AuditTest, I11KeyOfAnotherUser) {
 }
 
 TEST_F(AuditTest, I12SucceededWithoutItsOutput) {
-  run(Sql("UPDATE tasks SET output_sha256=NULL WHERE id=") << done_);
+  run(Sql("UPDATE tasks SET output_checksum=NULL WHERE id=") << done_);
   EXPECT_THAT(broken(), ElementsAre("I12"));
 }
 

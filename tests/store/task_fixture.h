@@ -89,7 +89,7 @@ inline SettleCommand settle_command(SettleCommand::Kind kind, const Claim& claim
     }
     command.output_key = claim.task.text() + "/" + std::to_string(claim.epoch);
     command.output_bytes = 1234;
-    command.output_sha256 = sha256("audio");
+    command.output_checksum = checksum("audio");
     command.duration_ms = 60'000;  // 75 credits
   }
   if (kind == SettleCommand::Kind::kRetry) {

@@ -325,8 +325,8 @@ TEST_F(WorkTest, SuccessChargesAndReturnsTheRest) {
   EXPECT_EQ(view->duration_ms, 10'001);
   EXPECT_EQ(view->output_key, command.output_key);
   EXPECT_EQ(column(task, "output_bytes"), 1234);
-  EXPECT_EQ(db_.text(Sql("SELECT output_sha256 FROM tasks")),
-            std::string(command.output_sha256.begin(), command.output_sha256.end()));
+  EXPECT_EQ(db_.text(Sql("SELECT output_checksum FROM tasks")),
+            std::string(command.output_checksum.begin(), command.output_checksum.end()));
   EXPECT_EQ(calls_in(task, 2), 1);
   EXPECT_EQ(db_.balance(user), (Balance{credits(500) - Units{12'501}, Units{}, 3}));
 

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/base/checksum.h"
 #include "common/base/crypto.h"
 
 namespace audiogen {
@@ -101,6 +102,8 @@ TEST(Crypto, KnownAnswers) {
             "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
   EXPECT_EQ(to_hex(hmac_sha256("Jefe", "what do ya want for nothing?")),  // RFC 4231, case 2.
             "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  EXPECT_EQ(to_hex(checksum("")), "99aa06d3014798d86001c324468d497f");  // xxHash's own check.
+  EXPECT_NE(checksum("one file"), checksum("one_file"));
   EXPECT_EQ(crc32("123456789"), 0xCBF43926U);
   EXPECT_TRUE(constant_time_equal("same", "same"));
   EXPECT_FALSE(constant_time_equal("same", "sama"));

@@ -137,7 +137,7 @@ Rendered pass_through(std::string& bytes, std::string_view bare, const ExactFile
   out.samples = file.samples;
   out.rate = file.rate;
   out.passed_through = true;
-  out.sha256 = sha256(out.bytes);
+  out.checksum = checksum(out.bytes);
   return out;
 }
 
@@ -268,7 +268,7 @@ Result<Rendered, PipelineFault> render(Audio audio, const RenderSpec& spec, Deco
     amplify(samples, kQuieter / peak);
   }
   out.rate = spec.sample_rate;
-  out.sha256 = sha256(out.bytes);
+  out.checksum = checksum(out.bytes);
   return out;
 }
 

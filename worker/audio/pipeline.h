@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "common/base/crypto.h"
+#include "common/base/checksum.h"
 #include "common/base/result.h"
 #include "common/domain/request.h"
 #include "worker/audio/audio.h"
@@ -44,7 +44,7 @@ struct Rendered {
   bool truncated = false;       // cut at RenderSpec::duration_max_ms
   bool passed_through = false;  // the provider's own bytes, without its tags
   std::optional<double> loudness_lufs;  // of the source, when it was normalised
-  Sha256 sha256{};                      // of `bytes`
+  Checksum checksum{};                  // of `bytes`
 };
 
 struct PipelineFault {

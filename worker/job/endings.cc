@@ -51,7 +51,7 @@ void Endings::succeed(const JobPtr& job, OutputFile file) {
                                .duration_ms = file.duration_ms,
                                .charge_max = job->request->max_credits});
   command.output_bytes = file.bytes;
-  command.output_sha256 = file.sha256;
+  command.output_checksum = file.checksum;
   command.call = job->row;
   command.call_state = store::kCallSucceeded;
   settling_.settle(job, std::move(command));

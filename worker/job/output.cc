@@ -142,7 +142,7 @@ void Output::put(std::vector<Ready> ready) {
           ready[i].job,
           OutputFile{.key = *keys[i],
                      .bytes = rendered.bytes.size(),
-                     .sha256 = rendered.sha256,
+                     .checksum = rendered.checksum,
                      .duration_ms =
                          duration_ms(static_cast<std::int64_t>(rendered.samples), rendered.rate)});
     } else {

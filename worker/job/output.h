@@ -26,7 +26,7 @@ namespace audiogen::worker {
 struct OutputFile {
   std::string key;
   std::uint64_t bytes = 0;
-  Sha256 sha256{};
+  Checksum checksum{};
   std::int64_t duration_ms = 0;
 };
 
