@@ -200,6 +200,7 @@ struct Client::Impl {
     CURL* easy = nullptr;
     curl_slist* headers = nullptr;
     ClientRequest request;
+    std::string origin;  // Of its URL.
     ClientResponse response;
     Reply reply;
     bool sent = false;  // A connection was there and the request went its way.
@@ -404,7 +405,7 @@ struct Client::Impl {
     const auto kept = sockets.find(local_port);
     char byte = 0;
     return kept != sockets.end() && port_of(kept->second) == local_port &&
-           multiplexed.count(origin_of(transfer.request.url)) == 0 &&
+           multiplexed.count(transfer.origin) == 0 &&
            ::recv(kept->second, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
   }
 
@@ -468,7 +469,7 @@ struct Client::Impl {
     const std::size_t kept = inbox->kept.load();
     const std::size_t used = reading + kept;
     if (used != 0 && used + more > options.bodies_max) {
-      Line& line = lines[origin_of(transfer.request.url)];
+      Line& line = lines[transfer.origin];
       if (line.first != 0 && line.first != transfer.number) {
         drains_for = its_turn ? 0 : drains_for;  // It waits for its own origin's server.
         return false;
@@ -490,7 +491,7 @@ struct Client::Impl {
     transfer.left = transfer.until.value_or(transfer.begun + transfer.request.total_timeout) -
                     std::chrono::steady_clock::now();
     transfer.until.reset();
-    Line& line = lines[origin_of(transfer.request.url)];
+    Line& line = lines[transfer.origin];
     if (line.first == transfer.number) {
       line.first_waits = true;
     } else {
@@ -517,7 +518,7 @@ struct Client::Impl {
   // little would keep the room that others could use. False: it waits its turn.
   bool grow(Transfer& transfer, std::size_t size) {
     const std::size_t more = size - transfer.counted;
-    Line& line = lines[origin_of(transfer.request.url)];
+    Line& line = lines[transfer.origin];
     if ((!transfer.reading && !line.unread.empty()) || !has_room(transfer, more)) {
       wait_for_room(transfer, more);
       return false;
@@ -641,6 +642,7 @@ struct Client::Impl {
     auto transfer = std::make_unique<Transfer>();
     transfer->number = order.number;
     transfer->request = std::move(order.request);
+    transfer->origin = origin_of(transfer->request.url);
     transfer->reply = std::move(order.reply);
     transfer->easy = new_easy();
     const ClientRequest& request = transfer->request;
@@ -752,7 +754,7 @@ struct Client::Impl {
     long version = 0;
     if (curl_easy_getinfo(easy, CURLINFO_HTTP_VERSION, &version) == CURLE_OK &&
         version == CURL_HTTP_VERSION_2_0) {
-      multiplexed.insert(origin_of(it->second->request.url));
+      multiplexed.insert(it->second->origin);
     }
     const std::unique_ptr<Transfer> transfer = std::move(it->second);
     transfers.erase(it);
@@ -760,7 +762,7 @@ struct Client::Impl {
     drains_for = drains_for == transfer->number ? 0 : drains_for;
     if (transfer->reading) {
       reading -= transfer->counted;
-      const auto line = lines.find(origin_of(transfer->request.url));
+      const auto line = lines.find(transfer->origin);
       if (line != lines.end() && line->second.first == transfer->number) {
         unread -= line->second.first_waits ? 1U : 0U;
         line->second.first = 0;

@@ -66,7 +66,7 @@ void promise(const ProviderEntry& entry, Capabilities& able) {
 
 http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& request) {
   const GenerationRequest& asked = *request.request;
-  rapidjson::Document body = extras::body(entry);
+  extras::Body body(entry);
   extras::set(body, "/model_id", entry.model);
   extras::set(body, "/transcript", asked.prompt);
   extras::set(body, "/voice/mode", "id");

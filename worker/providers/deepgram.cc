@@ -82,7 +82,7 @@ void promise(const ProviderEntry& entry, Capabilities& able) {
 
 http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& request) {
   const GenerationRequest& asked = *request.request;
-  rapidjson::Document body = extras::body(entry);
+  extras::Body body(entry);
   extras::set(body, "/text", asked.prompt);
   std::string url =
       entry.base_url + "/v1/speak?model=" + wire::percent_encode(voice_of(entry, asked)) +

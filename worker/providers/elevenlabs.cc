@@ -206,7 +206,7 @@ void promise(const ProviderEntry& entry, Capabilities& able) {
 
 http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& request) {
   const GenerationRequest& asked = *request.request;
-  rapidjson::Document body = extras::body(entry);
+  extras::Body body(entry);
   extras::set(body, is_music(entry) ? "/prompt" : "/text", asked.prompt);
   extras::set(body, "/model_id", entry.model);
   if (const std::string& settings = entry.option("voice_settings"); !settings.empty()) {

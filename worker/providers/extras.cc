@@ -34,13 +34,19 @@ bool has(const ProviderEntry& entry, const ProviderOption& option) {
 }
 
 // The object that an option holds; empty without one.
-rapidjson::Document object_of(const ProviderEntry& entry, const ProviderOption& option) {
-  rapidjson::Document out;
+void read_object(rapidjson::Document& out,
+                 const ProviderEntry& entry,
+                 const ProviderOption& option) {
   if (has(entry, option) && !entry.option(option.name).empty()) {
     out.Parse<rapidjson::kParseIterativeFlag>(entry.option(option.name).c_str());
   } else {
     out.SetObject();
   }
+}
+
+rapidjson::Document object_of(const ProviderEntry& entry, const ProviderOption& option) {
+  rapidjson::Document out;
+  read_object(out, entry, option);
   return out;
 }
 
@@ -170,8 +176,8 @@ void check(ProviderEntry& entry, const Ours& ours, const Complain& complain) {
   }
 }
 
-rapidjson::Document body(const ProviderEntry& entry) {
-  return object_of(entry, kMembers);
+Body::Body(const ProviderEntry& entry) : rapidjson::Document(&pool) {
+  read_object(*this, entry, kMembers);
 }
 
 void set(rapidjson::Document& body, const char* path, rapidjson::Value value) {

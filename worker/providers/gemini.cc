@@ -143,7 +143,7 @@ void check(ProviderEntry& entry, const Complain& complain) {
 
 http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& request) {
   const GenerationRequest& asked = *request.request;
-  rapidjson::Document body = extras::body(entry);
+  extras::Body body(entry);
   extras::set(body, "/contents/0/parts/0/text", asked.prompt);
   extras::set(body, "/generationConfig/responseModalities/0", "AUDIO");
   const char* const voice = "/generationConfig/speechConfig/voiceConfig";

@@ -65,7 +65,7 @@ void promise(const ProviderEntry& entry, Capabilities& able) {
 
 http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& request) {
   const GenerationRequest& asked = *request.request;
-  rapidjson::Document body = extras::body(entry);
+  extras::Body body(entry);
   extras::set(body, "/model", entry.model);
   extras::set(body, "/text", asked.prompt);
   extras::set(body, "/stream", rapidjson::Value(false));
