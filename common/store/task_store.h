@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -309,7 +310,7 @@ class TaskStore {
                                std::chrono::seconds age,
                                const std::unordered_set<TaskId>& without,
                                bool express_only);
-  QueueSeen see_queue();
+  bool count_page();
   void count_queue(bool full);
   std::uint32_t set_window(std::chrono::seconds pace_over);
   bool look_after_some_crowds(std::size_t limit, std::chrono::seconds pace_over);
@@ -353,8 +354,18 @@ class TaskStore {
   std::optional<UserId> crowd_at_;  // How far look_after_crowds() has come.
   PaceWatch pace_;                  // Of the same.
   WindowWatch window_;              // Of the same.
-  QueueSeen queue_;                 // Of the same, as it was when it was counted last.
-  std::uint32_t queue_part_ = 1;    // One of so many tasks is counted the next time,
+  // A count under way: how far it has come, and what it has seen.
+  struct QueueCount {
+    std::optional<SweepPosition> at{};
+    std::uint64_t read = 0;
+    std::map<std::chrono::seconds, std::uint64_t> express{}, bulk{};  // By the time that is left.
+    std::uint64_t called_express = 0, called_bulk = 0;
+    QueueSeen seen() const;
+  };
+  QueueCount counting_;
+  bool counted_ = false;          // There was a whole one.
+  QueueSeen queue_;               // Of the same, as it was when it was counted last.
+  std::uint32_t queue_part_ = 1;  // One of so many tasks is counted the next time,
   std::optional<std::chrono::steady_clock::time_point> count_at_;  // not before this.
   std::uint32_t crowd_window_ = 0;  // As it was when the round of crowd_at_ began.
   // Where the next look of sweep() begins: after rows that another session holds.

@@ -28,6 +28,10 @@ constexpr std::chrono::minutes kPassMost{10};
 // it changes in one transaction.
 constexpr std::size_t kPullPage = 2'000, kPulledAtOnce = 500;
 
+// A count of what waits reads so many tasks, of so many parts at most: the values of a byte.
+constexpr std::uint64_t kCountedMost = 10'000;
+constexpr std::uint32_t kCountedParts = 256;
+
 // An API process that has gone silent counts for so long: by then all of its tasks have been looked
 // at.
 constexpr std::chrono::seconds kApiCounts{60};
@@ -539,56 +543,89 @@ Result<bool, StoreFault> TaskStore::look_after_crowds(std::size_t limit,
                        [&] { return look_after_some_crowds(limit, pace_over); });
 }
 
-// Released tasks that wait, and that somebody is called for. Those that are parked are not among
-// what is looked at so soon, but for the last of their time. Of very many a part is read, by the
-// last byte of their ids, which is random and stands in the index.
-QueueSeen TaskStore::see_queue() {
-  constexpr std::uint64_t kRows = 10'000, kFew = kRows / 4;
-  constexpr std::uint32_t kBytes = 256;
+// Released tasks that wait, and that somebody is called for: a page of them, after those that this
+// count has seen. Those that are parked are not among what is looked at so soon, but for the last
+// of their time. Of very many a part is read, by the last byte of their ids, which is random and
+// stands in the index: so a page is shorter, the more of the index it passes. True at the end.
+bool TaskStore::count_page() {
+  constexpr std::uint64_t kPageMost = 2'500, kPassed = 50'000;
+  const std::uint64_t page = std::min(kPageMost, kPassed / queue_part_);
+  const Position from = counting_.at.value_or(kStart);
   Sql sql(
-      "SELECT lane, state, GREATEST(TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(6), deadline_at), 0) AS "
-      "time_left, COUNT(*) FROM (SELECT lane, state, deadline_at FROM tasks FORCE INDEX (k_wake) "
-      "WHERE wake_at<=UTC_TIMESTAMP(6) + INTERVAL ");
-  sql << kLookAgain.count() << " SECOND AND ORD(RIGHT(id, 1))<" << kBytes / queue_part_
-      << " AND lane<>" << Lane::kParked << " AND ((state=" << TaskState::kQueued
+      "SELECT wake_at, id, lane, state, GREATEST(TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(6), "
+      "deadline_at), 0), (state=");
+  sql << TaskState::kQueued
       << " AND next_run_at<=UTC_TIMESTAMP(6)) OR (state=" << TaskState::kRunning
-      << " AND attempt_state=" << std::uint32_t{kCallStarted} << ")) LIMIT " << kRows
-      << ") o GROUP BY lane, state, time_left ORDER BY time_left";
-  QueueSeen out;
-  std::uint64_t read = 0;
+      << " AND attempt_state=" << std::uint32_t{kCallStarted}
+      << ") FROM tasks FORCE INDEX (k_wake) WHERE wake_at<=UTC_TIMESTAMP(6) + INTERVAL "
+      << kLookAgain.count() << " SECOND AND ORD(RIGHT(id, 1))<" << kCountedParts / queue_part_
+      << " AND ";
+  sql.append(rows_after(from)) << " ORDER BY wake_at, id LIMIT " << page;
+  std::uint64_t count = 0;
   Rows rows = session_.query(sql);
-  while (rows.next()) {
-    const bool express = static_cast<Lane>(rows.u32(1)) == Lane::kExpress;
-    const std::uint64_t count = rows.u64(4) * queue_part_;
-    read += rows.u64(4);
-    if (static_cast<TaskState>(rows.u32(2)) == TaskState::kRunning) {
-      (express ? out.called_express : out.called_bulk) += count;
+  for (; rows.next(); ++count) {
+    counting_.at = Position{rows.time(1), TaskId{rows.uuid(2)}};
+    const auto lane = static_cast<Lane>(rows.u32(3));
+    if (lane == Lane::kParked || rows.i64(6) == 0) {
+      continue;
+    }
+    const bool express = lane == Lane::kExpress;
+    if (static_cast<TaskState>(rows.u32(4)) == TaskState::kRunning) {
+      (express ? counting_.called_express : counting_.called_bulk) += queue_part_;
     } else {
-      (express ? out.express : out.bulk)
-          .push_back({.left = std::chrono::seconds(rows.i64(3)), .count = count});
+      (express ? counting_.express : counting_.bulk)[std::chrono::seconds(rows.i64(5))] +=
+          queue_part_;
     }
   }
-  // For the next time. That there are more than were read is no harm until then.
-  if (read >= kRows && queue_part_ < kBytes) {
-    queue_part_ *= 2;
-  } else if (read < kFew && queue_part_ > 1) {
-    queue_part_ /= 2;
-  }
-  return out;
+  counting_.read += count;
+  return count < page || counting_.read >= kCountedMost;
 }
 
-// Only where somebody has to wait. However many there are, a tenth of the time is enough.
+QueueSeen TaskStore::QueueCount::seen() const {
+  const auto list = [](const auto& waiting) {
+    std::vector<QueueSeen::Waiting> out;
+    for (const auto& [left, count] : waiting) {
+      out.push_back({.left = left, .count = count});
+    }
+    return out;
+  };
+  return {.express = list(express),
+          .bulk = list(bulk),
+          .called_express = called_express,
+          .called_bulk = called_bulk};
+}
+
+// Only where somebody has to wait. However many there are, a tenth of the time is enough; and until
+// the first count is whole, what it has seen is better than nothing.
 void TaskStore::count_queue(bool full) {
   constexpr int kRests = 9;
   const auto began = std::chrono::steady_clock::now();
   if (!full) {
     queue_ = {};
+    counting_ = {};
+    counted_ = false;
     count_at_.reset();
-  } else if (!count_at_ || began >= *count_at_) {
-    queue_ = see_queue();
-    const auto ended = std::chrono::steady_clock::now();
-    count_at_ = ended + kRests * (ended - began);
+    return;
   }
+  if (count_at_ && began < *count_at_) {
+    return;
+  }
+  const bool whole = count_page();
+  if (whole || !counted_) {
+    queue_ = counting_.seen();
+  }
+  if (whole) {
+    counted_ = true;
+    // For the next time. That there are more than were read is no harm until then.
+    if (counting_.read >= kCountedMost && queue_part_ < kCountedParts) {
+      queue_part_ *= 2;
+    } else if (counting_.read < kCountedMost / 4 && queue_part_ > 1) {
+      queue_part_ /= 2;
+    }
+    counting_ = {};
+  }
+  const auto ended = std::chrono::steady_clock::now();
+  count_at_ = ended + kRests * (ended - began);
 }
 
 // What all programs go by until the next look: by what is seen of workers, crowds and the queue
