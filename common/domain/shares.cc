@@ -17,12 +17,6 @@ std::uint32_t released_most(const OpenTasks& open, std::uint32_t window) {
   return std::max(most, 1U);
 }
 
-// Of a time without looks nobody knows what was in it.
-bool continues(std::optional<Instant> last, Instant now) {
-  constexpr std::chrono::seconds kLooks{10};
-  return last && now >= *last && now - *last <= kLooks;
-}
-
 std::uint32_t in_seconds(double seconds) {
   constexpr double kMost = 1e9;  // Longer than any deadline.
   return static_cast<std::uint32_t>(std::ceil(std::clamp(seconds, 0.0, kMost)));
@@ -53,6 +47,11 @@ double begun_before(std::span<const QueueSeen::Waiting> waiting, double pace, do
 }
 
 }  // namespace
+
+bool continues(std::optional<Instant> last, Instant now) {
+  constexpr std::chrono::seconds kLooks{10};
+  return last && now >= *last && now - *last <= kLooks;
+}
 
 ReleaseWindow known_at(ReleaseWindow window, std::optional<Instant> looked_at, Instant now) {
   if (!continues(looked_at, now)) {

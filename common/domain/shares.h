@@ -93,6 +93,10 @@ struct ReleaseWindow {
 // knows the pace.
 ReleaseWindow known_at(ReleaseWindow window, std::optional<Instant> looked_at, Instant now);
 
+// Whether a look now goes on from the last one: of a longer time without looks nobody knows what
+// was in it.
+bool continues(std::optional<Instant> last, Instant now);
+
 // What is seen of all workers together, from time to time.
 struct WorkersSeen {
   Instant at;

@@ -128,8 +128,8 @@ class TaskStore {
   // of the next crowds, up to `limit` in a round of all, who have fewer released than they may:
   // what nobody else has seen to. True: all crowds were looked at since this was true last. The
   // pace is what has ended in the last `pace_over` and a little more. While workers are full, tells
-  // how long a further task waits: that reads 10,000 released tasks, and takes a tenth of the time,
-  // at most.
+  // how long a further task waits: that is counted in pieces, of 10,000 released tasks or a part of
+  // more, and takes a tenth of the time, at most.
   Result<bool, StoreFault> look_after_crowds(
       std::size_t limit, std::chrono::seconds pace_over = std::chrono::seconds(20));
 
@@ -311,7 +311,7 @@ class TaskStore {
                                const std::unordered_set<TaskId>& without,
                                bool express_only);
   bool count_page();
-  void count_queue(bool full);
+  void count_queue(const WorkersSeen& workers);
   std::uint32_t set_window(std::chrono::seconds pace_over);
   bool look_after_some_crowds(std::size_t limit, std::chrono::seconds pace_over);
   void watch_clock(const ClockLook& look, bool marks_ahead);
@@ -354,18 +354,20 @@ class TaskStore {
   std::optional<UserId> crowd_at_;  // How far look_after_crowds() has come.
   PaceWatch pace_;                  // Of the same.
   WindowWatch window_;              // Of the same.
-  // A count under way: how far it has come, and what it has seen.
+  // A count under way.
   struct QueueCount {
-    std::optional<SweepPosition> at{};
-    std::uint64_t read = 0;
+    Instant until{};                    // What is looked at later than this is not counted.
+    std::optional<SweepPosition> at{};  // How far it has come,
+    std::uint64_t read = 0;             // by so many rows.
     std::map<std::chrono::seconds, std::uint64_t> express{}, bulk{};  // By the time that is left.
     std::uint64_t called_express = 0, called_bulk = 0;
     QueueSeen seen() const;
   };
-  QueueCount counting_;
-  bool counted_ = false;          // There was a whole one.
-  QueueSeen queue_;               // Of the same, as it was when it was counted last.
-  std::uint32_t queue_part_ = 1;  // One of so many tasks is counted the next time,
+  std::optional<QueueCount> counting_;
+  bool counted_ = false;               // There was a whole one,
+  std::optional<Instant> counted_at_;  // and this look was there last.
+  QueueSeen queue_;                    // Of the same, as it was when it was counted last.
+  std::uint32_t queue_part_ = 1;       // One of so many tasks is counted the next time,
   std::optional<std::chrono::steady_clock::time_point> count_at_;  // not before this.
   std::uint32_t crowd_window_ = 0;  // As it was when the round of crowd_at_ began.
   // Where the next look of sweep() begins: after rows that another session holds.

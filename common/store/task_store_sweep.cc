@@ -546,39 +546,50 @@ Result<bool, StoreFault> TaskStore::look_after_crowds(std::size_t limit,
 // Released tasks that wait, and that somebody is called for: a page of them, after those that this
 // count has seen. Those that are parked are not among what is looked at so soon, but for the last
 // of their time. Of very many a part is read, by the last byte of their ids, which is random and
-// stands in the index: so a page is shorter, the more of the index it passes. True at the end.
+// stands in the index: a smaller one, the more there are, so a page is shorter then. True at the
+// end.
 bool TaskStore::count_page() {
-  constexpr std::uint64_t kPageMost = 2'500, kPassed = 50'000;
+  constexpr std::uint64_t kPageMost = 2'500, kPassed = 30'000;
+  QueueCount& count = *counting_;
   const std::uint64_t page = std::min(kPageMost, kPassed / queue_part_);
-  const Position from = counting_.at.value_or(kStart);
+  const Position from = count.at.value_or(kStart);
   Sql sql(
       "SELECT wake_at, id, lane, state, GREATEST(TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(6), "
       "deadline_at), 0), (state=");
   sql << TaskState::kQueued
       << " AND next_run_at<=UTC_TIMESTAMP(6)) OR (state=" << TaskState::kRunning
       << " AND attempt_state<=>" << std::uint32_t{kCallStarted}
-      << ") FROM tasks FORCE INDEX (k_wake) WHERE wake_at<=UTC_TIMESTAMP(6) + INTERVAL "
-      << kLookAgain.count() << " SECOND AND ORD(RIGHT(id, 1))<" << kCountedParts / queue_part_
-      << " AND ";
+      << ") FROM tasks FORCE INDEX (k_wake) WHERE wake_at<=" << count.until
+      << " AND ORD(RIGHT(id, 1))<" << kCountedParts / queue_part_ << " AND ";
   sql.append(rows_after(from)) << " ORDER BY wake_at, id LIMIT " << page;
-  std::uint64_t count = 0;
+  std::uint64_t seen = 0;
   Rows rows = session_.query(sql);
-  for (; rows.next(); ++count) {
-    counting_.at = Position{rows.time(1), TaskId{rows.uuid(2)}};
+  for (; rows.next(); ++seen) {
+    count.at = Position{rows.time(1), TaskId{rows.uuid(2)}};
     const auto lane = static_cast<Lane>(rows.u32(3));
     if (lane == Lane::kParked || rows.i64(6) == 0) {
       continue;
     }
     const bool express = lane == Lane::kExpress;
     if (static_cast<TaskState>(rows.u32(4)) == TaskState::kRunning) {
-      (express ? counting_.called_express : counting_.called_bulk) += queue_part_;
+      (express ? count.called_express : count.called_bulk) += queue_part_;
     } else {
-      (express ? counting_.express : counting_.bulk)[std::chrono::seconds(rows.i64(5))] +=
-          queue_part_;
+      (express ? count.express : count.bulk)[std::chrono::seconds(rows.i64(5))] += queue_part_;
     }
   }
-  counting_.read += count;
-  return count < page || counting_.read >= kCountedMost;
+  count.read += seen;
+  if (seen < page) {
+    return true;
+  }
+  // Each row counts for as many as the part that it was read with says, so the part may change.
+  if (count.read >= kCountedMost) {
+    if (queue_part_ == kCountedParts) {
+      return true;
+    }
+    queue_part_ *= 2;
+    count.read /= 2;  // As if it had been that part from the start.
+  }
+  return false;
 }
 
 QueueSeen TaskStore::QueueCount::seen() const {
@@ -596,41 +607,41 @@ QueueSeen TaskStore::QueueCount::seen() const {
 }
 
 // Only where somebody has to wait. However many there are, a tenth of the time is enough, and so
-// much of it at once that nobody who is to be released notices. Until the first count is whole,
-// what it has seen is better than nothing.
-void TaskStore::count_queue(bool full) {
+// much of it at once that nobody who is to be released notices; but for the first count, since what
+// it has not seen yet would be taken for nothing.
+void TaskStore::count_queue(const WorkersSeen& workers) {
   constexpr int kRests = 9;
-  constexpr std::chrono::milliseconds kAtOnce{30};  // And a page, some ten.
-  const auto began = std::chrono::steady_clock::now();
-  if (!full) {
+  constexpr std::chrono::milliseconds kAtOnce{25};  // And a page, some ten.
+  if (!workers.full() || !continues(counted_at_, workers.at)) {
     queue_ = {};
-    counting_ = {};
+    counting_.reset();
     counted_ = false;
     count_at_.reset();
+  }
+  counted_at_ = workers.at;
+  const auto began = clocks_.steady();
+  if (!workers.full() || (count_at_ && began < *count_at_)) {
     return;
   }
-  if (count_at_ && began < *count_at_) {
-    return;
+  if (!counting_) {
+    // What is put off meanwhile comes after that, and is not met again.
+    counting_ = QueueCount{.until = workers.at + kLookAgain};
   }
   bool whole = false;
+  auto now = began;
   do {
     whole = count_page();
-  } while (!whole && std::chrono::steady_clock::now() < began + kAtOnce);
-  if (whole || !counted_) {
-    queue_ = counting_.seen();
-  }
+    now = clocks_.steady();
+  } while (!whole && (!counted_ || now < began + kAtOnce));
   if (whole) {
+    queue_ = counting_->seen();
     counted_ = true;
-    // For the next time. That there are more than were read is no harm until then.
-    if (counting_.read >= kCountedMost && queue_part_ < kCountedParts) {
-      queue_part_ *= 2;
-    } else if (counting_.read < kCountedMost / 4 && queue_part_ > 1) {
+    if (counting_->read < kCountedMost / 4 && queue_part_ > 1) {
       queue_part_ /= 2;
     }
-    counting_ = {};
+    counting_.reset();
   }
-  const auto ended = std::chrono::steady_clock::now();
-  count_at_ = ended + kRests * (ended - began);
+  count_at_ = now + kRests * (now - began);
 }
 
 // What all programs go by until the next look: by what is seen of workers, crowds and the queue
@@ -671,7 +682,7 @@ std::uint32_t TaskStore::set_window(std::chrono::seconds pace_over) {
   ReleaseWindow next{.size = window_.look(seen, crowds, last, kRoomFor).value_or(last.size),
                      .crowds = crowds,
                      .tasks = rows.u64(7)};
-  count_queue(seen.full());
+  count_queue(seen);
   next.pace = pace_.look(seen, crowds > 0 || queue_.somebody_waits(), last.pace, pace_over);
   next = with_waits(next, queue_, seen.places, last);
   // What is known is good for some seconds only.
