@@ -44,6 +44,7 @@ bool is_safe_text(int code) {
     case 1049:
     case 1054:
     case 1142:
+    case 1143:
     case 1146:
     case 1205:
     case 1213:

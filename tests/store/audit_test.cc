@@ -247,6 +247,12 @@ TEST_F(AuditTest, I12SucceededWithoutItsOutput) {
   EXPECT_THAT(broken(), ElementsAre("I12"));
 }
 
+TEST_F(AuditTest, I12AnOutputOfAnOlderProgramHasItsOwnHash) {
+  run(Sql("UPDATE tasks SET output_checksum=NULL, output_sha256=REPEAT('x',32) WHERE id=")
+      << done_);
+  EXPECT_THAT(broken(), IsEmpty());
+}
+
 TEST_F(AuditTest, I12QueuedWithAReason) {
   run(Sql("ALTER TABLE tasks DROP CONSTRAINT tasks_failure"));
   run(Sql("UPDATE tasks SET failure=1 WHERE id=") << queued_);

@@ -237,7 +237,7 @@ std::shared_ptr<ProviderCall> Calls::open(const JobPtr& job, const Call& call) {
     log::debug("provider called",
                about(*job),
                {{"provider", job->chain->at(call.provider).name()},
-                {"attempt", call.row},
+                {"call", call.row},
                 {"span_id", request.span ? to_hex(request.span->span) : std::string()}});
   }
   const auto facts = std::make_shared<CallFacts>();
@@ -336,7 +336,7 @@ Job::Race Calls::call_ended(const JobPtr& job, const Call& call, Answer answer) 
       log::warn("provider call failed, its hedge goes on",
                 about(*job),
                 {{"provider", job->chain->at(call.provider).name()},
-                 {"attempt", call.row},
+                 {"call", call.row},
                  {"fault", fault_name(answer.error().fault)}});
       return race;
     case Job::Race::kEnds:

@@ -253,7 +253,7 @@ void JobRunner::provider_failed(const JobPtr& job, const ProviderFault& fault) {
   log::warn("provider call failed",
             about(*job),
             {{"provider", job->chain->at(job->provider).name()},
-             {"attempt", job->row},
+             {"call", job->row},
              {"fault", fault_name(fault.fault)},
              {"detail", fault.detail}});
   const CallEnd call = end_of(fault);

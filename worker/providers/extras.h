@@ -39,14 +39,16 @@ struct Ours {
 // Values are never shown.
 void check(ProviderEntry& entry, const Ours& ours, const Complain& complain);
 
-// What a usual body needs lies beside it: a Document by itself takes 64 KB from the heap and gives
-// them back, for each call.
+// What a flat body with a short text needs lies beside it: a Document by itself takes 64 KB from
+// the heap and gives them back, for each call.
 struct BodyMemory {
-  alignas(std::max_align_t) std::array<char, 2048> bytes;
-  rapidjson::MemoryPoolAllocator<> pool{bytes.data(), bytes.size(), bytes.size()};
+  static constexpr std::size_t kFurther = 8 * 1024;  // Bytes from the heap, each time it is full.
+  alignas(std::max_align_t) std::array<std::byte, 2048> bytes;
+  rapidjson::MemoryPoolAllocator<> pool{bytes.data(), bytes.size(), kFurther};
 };
 
-// A body to begin with: the entry's members.
+// A body to begin with: the entry's members. It ends where it was made: not to be moved from, for
+// its values are in its own memory.
 class Body : BodyMemory, public rapidjson::Document {
  public:
   explicit Body(const ProviderEntry& entry);
