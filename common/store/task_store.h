@@ -364,10 +364,9 @@ class TaskStore {
     QueueSeen seen() const;
   };
   std::optional<QueueCount> counting_;
-  bool counted_ = false;               // There was a whole one.
-  std::optional<Instant> counted_at_;  // When a look last came by here, whether it counted or not.
-  QueueSeen queue_;                    // Of the same, as it was when it was counted last.
-  std::uint32_t queue_part_ = 1;       // One of so many tasks is counted the next time,
+  std::optional<QueueSeen> queue_;    // As the last whole count saw it, while somebody has to wait.
+  std::optional<Instant> looked_at_;  // When a look last came by here, whether it counted or not.
+  std::uint32_t queue_part_ = 1;      // One of so many tasks is counted the next time,
   std::optional<std::chrono::steady_clock::time_point> count_at_;  // not before this.
   std::uint32_t crowd_window_ = 0;  // As it was when the round of crowd_at_ began.
   // Where the next look of sweep() begins: after rows that another session holds.

@@ -612,13 +612,12 @@ QueueSeen TaskStore::QueueCount::seen() const {
 void TaskStore::count_queue(const WorkersSeen& workers) {
   constexpr int kRests = 9;
   constexpr std::chrono::milliseconds kAtOnce{25};  // And a page, some ten.
-  if (!workers.full() || !continues(counted_at_, workers.at)) {
-    queue_ = {};
+  if (!workers.full() || !continues(looked_at_, workers.at)) {
+    queue_.reset();
     counting_.reset();
-    counted_ = false;
     count_at_.reset();
   }
-  counted_at_ = workers.at;
+  looked_at_ = workers.at;
   const auto began = clocks_.steady();
   if (!workers.full() || (count_at_ && began < *count_at_)) {
     return;
@@ -632,10 +631,9 @@ void TaskStore::count_queue(const WorkersSeen& workers) {
   do {
     whole = count_page();
     now = clocks_.steady();
-  } while (!whole && (!counted_ || now < began + kAtOnce));
+  } while (!whole && (!queue_ || now < began + kAtOnce));
   if (whole) {
     queue_ = counting_->seen();
-    counted_ = true;
     if (counting_->read < kCountedMost / 4 && queue_part_ > 1) {
       queue_part_ /= 2;
     }
@@ -683,8 +681,9 @@ std::uint32_t TaskStore::set_window(std::chrono::seconds pace_over) {
                      .crowds = crowds,
                      .tasks = rows.u64(7)};
   count_queue(seen);
-  next.pace = pace_.look(seen, crowds > 0 || queue_.somebody_waits(), last.pace, pace_over);
-  next = with_waits(next, queue_, seen.places, last);
+  const QueueSeen queue = queue_.value_or(QueueSeen());
+  next.pace = pace_.look(seen, crowds > 0 || queue.somebody_waits(), last.pace, pace_over);
+  next = with_waits(next, queue, seen.places, last);
   // What is known is good for some seconds only.
   if (next != written || next.pace != 0) {
     Sql update("UPDATE release_window SET size=");
