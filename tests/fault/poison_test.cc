@@ -4,10 +4,15 @@
 // A lease lasts 30 s, and what waits for a worker of its own comes back after seconds; instead of
 // waiting, the test lets the time pass in the database.
 #include <atomic>
+#include <fstream>
+#include <functional>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "common/domain/lifecycle.h"
 #include "tests/e2e/chain.h"
@@ -46,16 +51,29 @@ bool all_end(Stack& stack) {
   });
 }
 
-TEST(Poison, ATaskThatEndsItsWorkersEndsAloneAndNoNeighbourFails) {
+bool is_final(const std::string& status) {
+  return status == "failed" || status == "succeeded";
+}
+
+// How the poison ends its worker, from the moment that its provider is asked on.
+struct Death {
+  std::function<DoubleReply(pid_t worker)> on_call;
+  std::function<void(Process& worker)> comes;
+};
+
+void expect_it_ends_alone(const Death& death) {
   constexpr int kNeighbours = 6;
+  std::atomic<pid_t> at_work{0};
   std::atomic<std::uint32_t> poisoned{0};
   ProviderDouble provider([&](const DoubleCall& call) {
+    if (member_of(call, "input") == kPoison) {
+      EXPECT_TRUE(eventually(30s, [&] { return at_work != 0; }));
+      DoubleReply reply = death.on_call(at_work);
+      ++poisoned;
+      return reply;
+    }
     DoubleReply reply = wav_reply(0.5);
     reply.delay = 600ms;
-    if (member_of(call, "input") == kPoison) {
-      reply.form = DoubleReply::Form::kHang;
-      ++poisoned;
-    }
     return reply;
   });
   const ChainFile chain({openai_entry("primary", provider)});
@@ -68,24 +86,26 @@ TEST(Poison, ATaskThatEndsItsWorkersEndsAloneAndNoNeighbourFails) {
   }
   const std::string poison = stack.create(ann, wav_body(kPoison)).text("id");
 
-  std::uint32_t killed = 0;
-  for (;; ++killed) {
-    ASSERT_LE(killed, kClaimsMax);
+  std::uint32_t died = 0;
+  for (;; ++died) {
+    ASSERT_LE(died, kClaimsMax);
+    at_work = 0;
     const std::size_t worker = stack.start_worker();
+    at_work = stack.worker(worker).pid();
     ASSERT_TRUE(eventually(300s, [&] {
       let_waits_end(stack);
-      return poisoned.load() > killed || stack.get(ann, poison).text("status") == "failed";
+      return poisoned.load() > died || is_final(stack.get(ann, poison).text("status"));
     })) << stack.worker(worker).log();
-    if (poisoned.load() == killed) {
+    if (poisoned.load() == died) {
       break;
     }
-    if (killed >= kLostTogether) {
+    if (died >= kLostTogether) {
       EXPECT_EQ(count(stack, "state=2"), 1) << "nobody beside it";
     }
-    stack.worker(worker).kill();
+    death.comes(stack.worker(worker));
     let_leases_run_out(stack);
   }
-  EXPECT_EQ(killed, kClaimsMax);
+  EXPECT_EQ(died, kClaimsMax);
   const Reply failed = stack.get(ann, poison);
   EXPECT_EQ(failed.text("error.code"), "internal_error") << failed.body;
   EXPECT_EQ(stack.admin({"task", "show", poison})["lost_leases"].GetUint(), kClaimsMax);
@@ -97,6 +117,38 @@ TEST(Poison, ATaskThatEndsItsWorkersEndsAloneAndNoNeighbourFails) {
       << "where nobody was called no claim is used up";
   EXPECT_EQ(credits_of(stack, ann, "available_credits"), 10'000 - kNeighbours * kPrice);
   stack.database().expect_invariants();
+}
+
+TEST(Poison, ATaskThatEndsItsWorkersEndsAloneAndNoNeighbourFails) {
+  expect_it_ends_alone({
+      .on_call =
+          [](pid_t) {
+            DoubleReply reply;
+            reply.form = DoubleReply::Form::kHang;
+            return reply;
+          },
+      .comes = [](Process& worker) { worker.kill(); },
+  });
+}
+
+TEST(Poison, OneThatTakesAllMemoryEndsAloneToo) {
+  expect_it_ends_alone({
+      .on_call =
+          [](pid_t worker) {
+            // Fields of proc(5): what is mapped as data, now, is all that it gets.
+            std::ifstream statm("/proc/" + std::to_string(worker) + "/statm");
+            rlim_t size = 0, resident = 0, shared = 0, text = 0, lib = 0, data = 0;
+            statm >> size >> resident >> shared >> text >> lib >> data;
+            const rlim_t now = data * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
+            const rlimit no_more{now, now};
+            EXPECT_EQ(::prlimit(worker, RLIMIT_DATA, &no_more, nullptr), 0);
+            return wav_reply(120);
+          },
+      .comes =
+          [](Process& worker) {
+            EXPECT_TRUE(eventually(30s, [&] { return !worker.running(); })) << worker.log();
+          },
+  });
 }
 
 // One worker, and always something to do: suspects have their turn, alone, and the others go on.

@@ -56,6 +56,7 @@ class Talk {
   const Ask& ask() const { return ask_; }
   // What the call is said to cost.
   std::optional<Thousandths> billed() const { return billed_; }
+  bool made() const { return made_; }  // Billed there, though nothing came of it.
 
  private:
   std::string text(Step step) {
@@ -65,6 +66,7 @@ class Talk {
     }
     if (const auto* const fault = std::get_if<ProviderFault>(&step)) {
       billed_ = fault->billed;
+      made_ = fault->made;
       return std::string(fault_name(fault->fault)) + ": " + fault->detail;
     }
     ask_ = std::get<Ask>(step);
@@ -75,6 +77,7 @@ class Talk {
   std::unique_ptr<Dialogue> dialogue_;
   Ask ask_;
   std::optional<Thousandths> billed_;
+  bool made_ = false;
 };
 
 constexpr const char* kFalTicket =
@@ -258,6 +261,7 @@ TEST(Fal, WhatIsBilledWithoutAudioIsTold) {
   empty.headers.emplace("x-fal-billable-units", "2.5");
   EXPECT_EQ(talk.say(empty), "try_next: HTTP 200 no_audio");
   EXPECT_EQ(talk.billed(), 2'500);
+  EXPECT_TRUE(talk.made());
 }
 
 TEST(Replicate, FromSubmissionToFile) {
@@ -305,6 +309,7 @@ TEST(Replicate, WhatFailedIsBilledForItsTime) {
                 200, R"({"status":"succeeded","output":null,"metrics":{"predict_time":1.5}})")),
             "try_next: HTTP 200 no_audio");
   EXPECT_EQ(empty.billed(), 1'500);
+  EXPECT_TRUE(empty.made());
 }
 
 TEST(Replicate, EndsAndOutputs) {
@@ -662,18 +667,22 @@ TEST_P(Polled, AJobThatIsGoneIsNobodysFailure) {
 
 // There is one, and its audio is gone: the next one of this provider would not be better.
 TEST_P(Polled, AJobThatIsKnownAndGoneIsAFailure) {
-  std::atomic<int> asked{0};
-  std::string base;
-  ProviderDouble server([&](const DoubleCall& call) {
-    return asked++ == 0 ? play(*GetParam(), base, call, false)
-                        : DoubleReply{.status = 404, .body = R"({"detail":"Not Found"})"};
-  });
-  base = server.url();
-  http::Client client;
-  const auto provider = make_provider(entry_of(*GetParam(), base), client);
-  ProviderRequest request = request_of();
-  request.ticket = base + "/status\n" + base + "/result\n";
-  EXPECT_EQ(outcome(generate(*provider, std::move(request))), "try_next");
+  for (const bool ready : {false, true}) {
+    std::atomic<int> asked{0};
+    std::string base;
+    ProviderDouble server([&](const DoubleCall& call) {
+      return asked++ == 0 ? play(*GetParam(), base, call, ready)
+                          : DoubleReply{.status = 404, .body = R"({"detail":"Not Found"})"};
+    });
+    base = server.url();
+    http::Client client;
+    const auto provider = make_provider(entry_of(*GetParam(), base), client);
+    ProviderRequest request = request_of();
+    request.ticket = base + "/status\n" + base + "/result\n";
+    const auto gone = generate(*provider, std::move(request));
+    ASSERT_EQ(outcome(gone), "try_next");
+    EXPECT_EQ(gone.error().made, ready) << "what was done is billed";
+  }
 }
 
 TEST_P(Polled, AFileOnAPrivateAddressIsNotFetched) {

@@ -157,6 +157,7 @@ class Format final : public models::Format {
       }
     }
     ProviderFault fault = wire::fault(Fault::kTryNext, response, "no_audio", kIdHeader);
+    fault.made = true;
     fault.billed = billed;
     return fault;
   }

@@ -125,6 +125,7 @@ class Format final : public models::Format {
         return FileAt{.url = std::string(file), .billed = billed_of(body)};
       }
       ProviderFault fault = wire::fault(Fault::kTryNext, response, "no_audio", kIdHeader);
+      fault.made = true;
       fault.billed = billed_of(body);
       return fault;
     }

@@ -156,6 +156,7 @@ class PolledDialogue final : public Dialogue {
         // It is this job that is not there. Of an earlier worker's that tells nothing of whether
         // another is to be had.
         fault->fault = known_ || request_.ticket.empty() ? Fault::kTryNext : Fault::kNotCalled;
+        fault->made = stage_ == Stage::kFetching;  // It was told to be done, so it is billed.
       }
       return std::move(*fault);
     }
