@@ -544,10 +544,11 @@ Result<bool, StoreFault> TaskStore::look_after_crowds(std::size_t limit,
 }
 
 // Released tasks that wait, and that somebody is called for: a page of them, after those that this
-// count has seen. Those that are parked are not among what is looked at so soon, but for the last
-// of their time. Of very many a part is read, by the last byte of their ids, which is random and
-// stands in the index: a smaller one, the more there are, so a page is shorter then. True at the
-// end.
+// count has seen. They are looked at within kLookAgain, or, in their last minute, at their
+// deadline; what else has been put off until then was counted where it was. Those that are parked
+// are not among what is looked at so soon, but for the last of their time. Of very many a part is
+// read, by the last byte of their ids, which is random and stands in the index: a smaller one, the
+// more there are, so a page is shorter then. True at the end.
 bool TaskStore::count_page() {
   constexpr std::uint64_t kPageMost = 2'500, kPassed = 30'000;
   QueueCount& count = *counting_;
@@ -558,16 +559,17 @@ bool TaskStore::count_page() {
       "deadline_at), 0), (state=");
   sql << TaskState::kQueued
       << " AND next_run_at<=UTC_TIMESTAMP(6)) OR (state=" << TaskState::kRunning
-      << " AND attempt_state<=>" << std::uint32_t{kCallStarted}
-      << ") FROM tasks FORCE INDEX (k_wake) WHERE wake_at<=" << count.until
-      << " AND ORD(RIGHT(id, 1))<" << kCountedParts / queue_part_ << " AND ";
+      << " AND attempt_state<=>" << std::uint32_t{kCallStarted} << "), wake_at<=" << count.until
+      << " OR wake_at=deadline_at FROM tasks FORCE INDEX (k_wake) WHERE wake_at<="
+      << count.until + (kWholePass - kLookAgain) << " AND ORD(RIGHT(id, 1))<"
+      << kCountedParts / queue_part_ << " AND ";
   sql.append(rows_after(from)) << " ORDER BY wake_at, id LIMIT " << page;
   std::uint64_t seen = 0;
   Rows rows = session_.query(sql);
   for (; rows.next(); ++seen) {
     count.at = Position{rows.time(1), TaskId{rows.uuid(2)}};
     const auto lane = static_cast<Lane>(rows.u32(3));
-    if (lane == Lane::kParked || rows.i64(6) == 0) {
+    if (lane == Lane::kParked || rows.i64(6) == 0 || rows.i64(7) == 0) {
       continue;
     }
     const bool express = lane == Lane::kExpress;

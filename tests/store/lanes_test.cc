@@ -418,6 +418,14 @@ TEST_F(LanesTest, WhileWorkersAreFullTheWaitOfEachLaneIsTold) {
   look(1'000'000, 2);
   EXPECT_EQ(known("pace"), 0) << "there are places that nobody takes";
   EXPECT_EQ(known("express_wait"), 0);
+  // What waits in its last minute is looked at again when that is over, and waits all the same.
+  db_.execute(Sql("UPDATE tasks SET deadline_at=UTC_TIMESTAMP(6) + INTERVAL 59 SECOND, "
+                  "wake_at=deadline_at WHERE next_run_at<=UTC_TIMESTAMP(6) AND state=")
+              << TaskState::kQueued << " AND lane<>" << Lane::kParked);
+  set_known("pace=1000, bulk_share=500000, takes=2");
+  look(1'000'000);
+  EXPECT_EQ(known("express_wait"), 14);
+  EXPECT_EQ(known("bulk_wait"), 6);
 }
 
 TEST_F(LanesTest, ThePaceIsWhatAllWorkersEndWhileTheyAreFullAndSomebodyWaits) {
