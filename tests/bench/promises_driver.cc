@@ -145,6 +145,7 @@ void over_capacity(Context& context, double times, const Askers& askers) {
                       " AND " + when + "<" + at(quarter + 1));
   };
   double made = 0, least = 1e9;
+  std::int64_t taken = 0, in_vain = 0;
   std::string quarters, accepted, refunded;
   for (int i = 0; i < kQuarters; ++i) {
     const auto some = static_cast<double>(count(i, "state=3 AND ", "updated_at"));
@@ -153,8 +154,12 @@ void over_capacity(Context& context, double times, const Askers& askers) {
     least = std::min(least, part);
     const std::string comma = i == 0 ? "" : ", ";
     quarters += comma + fixed(part, 2);
-    accepted += comma + std::to_string(count(i, "", "created_at"));
-    refunded += comma + std::to_string(count(i, "state=4 AND ", "created_at"));
+    const std::int64_t all = count(i, "", "created_at");
+    const std::int64_t late = count(i, "state=4 AND ", "created_at");
+    taken += all;
+    in_vain += late;
+    accepted += comma + std::to_string(all);
+    refunded += comma + std::to_string(late);
   }
   const std::string name = fixed(times, 1) + " times the capacity, " + askers.name;
   const auto total = [&](const std::string& sql) { return std::to_string(number(stand, sql)); };
@@ -177,6 +182,15 @@ void over_capacity(Context& context, double times, const Askers& askers) {
                        .figure = least,
                        .target = 0.95,
                        .unit = "",
+                       .digits = 2});
+  // As many are taken as can be done, or nearly.
+  context.report.goal({.what = "accepted at " + fixed(times, 1) + " times what providers take, " +
+                               askers.name + ", and refunded after the deadline, of all accepted",
+                       .figure = static_cast<double>(in_vain) /
+                                 static_cast<double>(std::max<std::int64_t>(taken, 1)),
+                       .target = 0.05,
+                       .unit = "",
+                       .at_most = true,
                        .digits = 2});
   stand.audit();
 }
