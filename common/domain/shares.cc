@@ -102,10 +102,14 @@ std::optional<std::uint32_t> WindowWatch::look(const WorkersSeen& now,
 
 Lane LaneTurns::next(bool express, bool bulk) {
   if (!express || !bulk) {
-    return express ? Lane::kExpress : Lane::kBulk;
+    last_ = express ? Lane::kExpress : Lane::kBulk;
+  } else if (again_ && last_ != again_) {
+    last_ = std::exchange(again_, std::nullopt);
+  } else {
+    taken_ = (taken_ + 1) % kBulkEvery;
+    last_ = taken_ == 0 ? Lane::kBulk : Lane::kExpress;
   }
-  taken_ = (taken_ + 1) % kBulkEvery;
-  return taken_ == 0 ? Lane::kBulk : Lane::kExpress;
+  return *last_;
 }
 
 bool TriedTurns::next(bool tried, bool others) {

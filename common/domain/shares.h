@@ -57,9 +57,15 @@ class LaneTurns {
   explicit LaneTurns(std::uint32_t begin = 0) : taken_(begin % kBulkEvery) {}
   // Of the lanes that have something, of which there is one at least: from which to take.
   Lane next(bool express, bool bulk);
+  // Nobody was called for what was taken from this lane: it has another turn, after one of the
+  // other. Else a lane whose first tasks are too late would spend its turns on them, and those
+  // behind them would become too late as well; and at once, whoever comes to a lane full of such
+  // would keep the other waiting for all of them.
+  void give_back(Lane lane) { again_ = lane; }
 
  private:
   std::uint32_t taken_;
+  std::optional<Lane> again_{}, last_{};
 };
 
 // Whose turn it is of those that were tried before, and are due again, and those that wait for

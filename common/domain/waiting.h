@@ -69,6 +69,9 @@ class Waiting {
     return out;
   }
 
+  // Nobody was called for one of this lane: it has another turn, after one of the other.
+  void give_back(Lane lane) { turns_.give_back(lane); }
+
   // How much of `room` is for what waits here, and so for nobody else. What was tried and goes by
   // the bulk lane takes of the express lane no more than it may have.
   Room spoken_for(const Room& room) const {

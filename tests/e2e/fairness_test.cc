@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/domain/shares.h"
 #include "tests/e2e/chain.h"
 #include "tests/support/wait.h"
 
@@ -91,6 +92,34 @@ TEST_F(FairnessTest, WhoWantsMuchGetsAsMuchAsTheOthersWhoDo) {
   ASSERT_TRUE(provider_.wait_until([&] { return calls_with("third") >= kEach; }, 240s));
   EXPECT_NEAR(static_cast<double>(calls_with("first")), kEach, 2.0 * kPlaces);
   EXPECT_NEAR(static_cast<double>(calls_with("second")), kEach, 2.0 * kPlaces);
+  stack.database().expect_invariants();
+}
+
+// What was canceled is still hinted, so its lane has turns that nobody is called for.
+TEST_F(FairnessTest, TurnsForNothingKeepALaneFromNoPlace) {
+  constexpr std::size_t kGone = 24, kUsers = 30;
+  Stack stack(options());
+  const Account crowd = stack.account(1'000'000);
+  create_many(stack, crowd, kExpressMax, "first");
+  std::vector<std::string> gone;
+  for (std::size_t i = 0; i < kGone; ++i) {
+    gone.push_back(stack.create(crowd, wav_body("gone")).text("id"));
+  }
+  create_many(stack, crowd, 1, "behind them");
+  for (const std::string& id : gone) {
+    ASSERT_EQ(
+        http(
+            "POST", stack.base() + "/audio/generations/" + id + "/cancel", Stack::bearer(crowd.key))
+            .status,
+        200);
+  }
+  for (std::size_t i = 0; i < kUsers; ++i) {
+    create_many(stack, stack.account(), kExpressMax, "express");
+  }
+  stack.start_worker();
+  ASSERT_TRUE(provider_.wait_until([&] { return calls_with("behind them") == 1; }, 120s));
+  EXPECT_LT(calls_with("express"), kGone) << "and not three for each that is gone";
+  EXPECT_EQ(calls_with("gone"), 0U);
   stack.database().expect_invariants();
 }
 

@@ -338,6 +338,7 @@ void Worker::claim(const Delivery& delivery, int tries) {
       claimed(**outcome, delivery.hint.lane, asked_at);
     } else {
       ack(delivery);
+      waiting_.give_back(delivery.hint.lane);
       unreserve(delivery.hint.lane);
     }
   });

@@ -461,6 +461,36 @@ TEST(LaneTurns, ExpressGoesFirstAndEveryFourthIsForTheOthers) {
   EXPECT_EQ(turns.next(true, false), Lane::kExpress);
 }
 
+// The first of its tasks are too late, say.
+TEST(LaneTurns, ATurnForNothingComesAgainAfterOneOfTheOther) {
+  for (const Lane of : {Lane::kBulk, Lane::kExpress}) {
+    LaneTurns turns;
+    int taken = 0;
+    std::optional<Lane> last;
+    for (int i = 0; i < 30; ++i) {
+      const Lane lane = turns.next(true, true);
+      if (lane == of) {
+        ++taken;
+        turns.give_back(lane);
+      } else {
+        EXPECT_TRUE(taken == 0 || last != lane) << "at " << i;
+      }
+      last = lane;
+    }
+    EXPECT_GE(taken, 13)
+        << "half of the turns, but for the first three, however many are for nothing";
+    EXPECT_LE(taken, 26) << "and the other lane waits for no more than four";
+    for (int i = 0; i < 2; ++i) {
+      turns.next(true, true);
+    }
+    taken = 0;
+    for (int i = 0; i < 40; ++i) {
+      taken += turns.next(true, true) == Lane::kBulk ? 1 : 0;
+    }
+    EXPECT_EQ(taken, 10) << "as before";
+  }
+}
+
 // One place at a time, by somebody who begins anew each time: neither lane starves.
 TEST(TriedTurns, EveryThirdPlaceIsForTheOthers) {
   TriedTurns turns;
@@ -725,11 +755,12 @@ class Overload {
 
   void begin_calls() {
     while (calls_.size() < kSlots && (!express_.empty() || !bulk_.empty())) {
-      auto& from =
-          turns_.next(!express_.empty(), !bulk_.empty()) == Lane::kExpress ? express_ : bulk_;
+      const Lane lane = turns_.next(!express_.empty(), !bulk_.empty());
+      auto& from = lane == Lane::kExpress ? express_ : bulk_;
       const Task task = from.front();
       from.pop_front();
       if (task.deadline - now_ < kCall * 5 / 4 + 1s) {
+        turns_.give_back(lane);
         end(task, false);
       } else {
         calls_.push_back({task, now_ + kCall});

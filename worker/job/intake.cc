@@ -192,9 +192,13 @@ void Intake::claim_later(const queue::Delivery& delivery, int tries) {
 
 store::Batch<std::optional<Claimed>> Intake::claim_batch(store::TaskStore& store,
                                                          std::span<const Hint> hints) {
-  std::unordered_map<TaskId, std::shared_ptr<const GenerationRequest>> requests;
-  using Provider = std::optional<std::string>;
+  struct Looked {
+    std::shared_ptr<const GenerationRequest> request;
+    bool in_time = false;
+  };
+  std::unordered_map<TaskId, Looked> looked;
   bool any_in_time = false;
+  using Provider = std::optional<std::string>;
   auto outcomes = store.claim(hints, worker_, [&](const store::Claim& claim) {
     const bool alone = runs_alone(claim.lost_leases);
     if (alone && !suspects_.offer(claim.task)) {
@@ -208,12 +212,13 @@ store::Batch<std::optional<Claimed>> Intake::claim_batch(store::TaskStore& store
     // What it refers to is fetched before anybody is called, and what was left is looked for.
     const bool later = alone || needs_references(*request) || may_have_ticket(claim, *chain);
     const auto first = later ? std::nullopt : chain->choose(*request, 0, time_of(claim));
-    any_in_time = any_in_time || later || first;
-    requests[claim.task] = std::make_shared<const GenerationRequest>(std::move(*request));
+    const bool in_time = later || first;
+    any_in_time = any_in_time || in_time;
+    looked[claim.task] = {std::make_shared<const GenerationRequest>(std::move(*request)), in_time};
     return Provider(first ? chain->at(*first).name() : std::string());
   });
   std::optional<TaskId> suspect;
-  beyond_room_ = any_in_time || requests.empty() ? 0 : std::min(2 * requests.size(), kBatchMax);
+  beyond_room_ = any_in_time || looked.empty() ? 0 : std::min(2 * looked.size(), kBatchMax);
   store::Batch<std::optional<Claimed>> out;
   out.reserve(outcomes.size());
   for (auto& outcome : outcomes) {
@@ -223,8 +228,8 @@ store::Batch<std::optional<Claimed>> Intake::claim_batch(store::TaskStore& store
       if (runs_alone(claim->lost_leases)) {
         suspect = claim->task;
       }
-      auto& request = requests[claim->task];
-      out.push_back(std::optional(Claimed{std::move(*claim), std::move(request)}));
+      auto& [request, in_time] = looked[claim->task];
+      out.push_back(std::optional(Claimed{std::move(*claim), std::move(request), in_time}));
     } else {
       out.push_back(std::optional<Claimed>());
     }
@@ -245,11 +250,20 @@ void Intake::not_free(const queue::Delivery& delivery) {
 // Final, taken, or not due: the table comes back to it if it must.
 void Intake::not_claimed(const queue::Delivery& delivery) {
   ack_(delivery);
+  give_back_turn(delivery.hint.lane);
   roster_.unreserve(delivery.hint.lane);
+}
+
+void Intake::give_back_turn(Lane lane) {
+  const MutexLock lock(mutex_);
+  waiting_.give_back(lane);
 }
 
 void Intake::claimed(const queue::Delivery& delivery, Claimed claimed, Clock::time_point asked_at) {
   AG_CRASH_POINT("worker.claimed");
+  if (!claimed.in_time) {
+    give_back_turn(delivery.hint.lane);
+  }
   const auto job = std::make_shared<Job>(std::move(claimed), chains_.get(), asked_at, Clock::now());
   roster_.enter(job, delivery.hint.lane);
   ack_(delivery);

@@ -33,6 +33,7 @@ std::array<log::Field, 3> about(const Job& job);
 struct Claimed {
   store::Claim claim;
   std::shared_ptr<const GenerationRequest> request;  // Null: it cannot be read.
+  bool in_time = true;                               // Else nobody is called for it.
 };
 
 // One call to a provider.
