@@ -122,8 +122,9 @@ void over_capacity(Context& context, double times, const Askers& askers) {
   stand.watch("provider", {provider.pid()});
   stand.add_worker({{"PROVIDERS_FILE", provider.file()}});
   const double capacity = slots / std::chrono::duration<double>(call).count();
-  // The first calls teach how long one takes, and fill the places.
-  const double warm_up = std::chrono::duration<double>(2 * call).count();
+  // The first calls teach how long one takes, and fill the places; what was accepted until then is
+  // over a deadline later.
+  const double warm_up = std::chrono::duration<double>(2 * call + deadline).count();
   const double lasts = over_capacity_seconds(context);
   const std::string from = stand.stack().database().text(Sql("SELECT UTC_TIMESTAMP(6)"));
   Rounds offer = creates_by(askers, stand.keys());
