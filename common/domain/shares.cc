@@ -101,15 +101,22 @@ std::optional<std::uint32_t> WindowWatch::look(const WorkersSeen& now,
 }
 
 Lane LaneTurns::next(bool express, bool bulk) {
+  const Lane other = last_ == Lane::kExpress ? Lane::kBulk : Lane::kExpress;
   if (!express || !bulk) {
     last_ = express ? Lane::kExpress : Lane::kBulk;
-  } else if (again_ && last_ != again_) {
-    last_ = std::exchange(again_, std::nullopt);
+  } else if (again(other) > 0) {
+    --again(other);
+    last_ = other;
   } else {
     taken_ = (taken_ + 1) % kBulkEvery;
     last_ = taken_ == 0 ? Lane::kBulk : Lane::kExpress;
   }
-  return *last_;
+  return last_;
+}
+
+void LaneTurns::give_back(Lane lane) {
+  constexpr std::uint32_t kMost = 16;  // Some that are drawn together; no more is owed to anybody.
+  again(lane) = std::min(again(lane) + 1, kMost);
 }
 
 bool TriedTurns::next(bool tried, bool others) {

@@ -61,11 +61,14 @@ class LaneTurns {
   // other. Else a lane whose first tasks are too late would spend its turns on them, and those
   // behind them would become too late as well; and at once, whoever comes to a lane full of such
   // would keep the other waiting for all of them.
-  void give_back(Lane lane) { again_ = lane; }
+  void give_back(Lane lane);
 
  private:
+  std::uint32_t& again(Lane lane) { return lane == Lane::kExpress ? express_again_ : bulk_again_; }
+
   std::uint32_t taken_;
-  std::optional<Lane> again_{}, last_{};
+  std::uint32_t express_again_ = 0, bulk_again_ = 0;  // Turns that were given back.
+  Lane last_ = Lane::kBulk;
 };
 
 // Whose turn it is of those that were tried before, and are due again, and those that wait for

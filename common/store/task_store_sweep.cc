@@ -545,7 +545,8 @@ Result<bool, StoreFault> TaskStore::look_after_crowds(std::size_t limit,
 
 // Released tasks that wait, and that somebody is called for: a page of them, after those that this
 // count has seen. They are looked at within kLookAgain, or, in their last minute, at their
-// deadline; what else has been put off until then was counted where it was. Those that are parked
+// deadline; what else has been put off until then was counted where it was. (One that is moved to
+// its deadline while a count goes on is counted twice: some of very many.) Those that are parked
 // are not among what is looked at so soon, but for the last of their time. Of very many a part is
 // read, by the last byte of their ids, which is random and stands in the index: a smaller one, the
 // more there are, so a page is shorter then. True at the end.

@@ -67,7 +67,10 @@ void expect_it_ends_alone(const Death& death) {
   std::atomic<std::uint32_t> poisoned{0};
   ProviderDouble provider([&](const DoubleCall& call) {
     if (member_of(call, "input") == kPoison) {
-      EXPECT_TRUE(eventually(30s, [&] { return at_work != 0; }));
+      if (!eventually(60s, [&] { return at_work != 0; })) {
+        ADD_FAILURE() << "the worker has not started";
+        return DoubleReply{.status = 500};
+      }
       DoubleReply reply = death.on_call(at_work);
       ++poisoned;
       return reply;
@@ -132,9 +135,10 @@ TEST(Poison, ATaskThatEndsItsWorkersEndsAloneAndNoNeighbourFails) {
 }
 
 TEST(Poison, OneThatTakesAllMemoryEndsAloneToo) {
+  const DoubleReply large = wav_reply(120);
   expect_it_ends_alone({
       .on_call =
-          [](pid_t worker) {
+          [&large](pid_t worker) {
             // Fields of proc(5): what is mapped as data, now, is all that it gets.
             std::ifstream statm("/proc/" + std::to_string(worker) + "/statm");
             rlim_t size = 0, resident = 0, shared = 0, text = 0, lib = 0, data = 0;
@@ -142,7 +146,7 @@ TEST(Poison, OneThatTakesAllMemoryEndsAloneToo) {
             const rlim_t now = data * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
             const rlimit no_more{now, now};
             EXPECT_EQ(::prlimit(worker, RLIMIT_DATA, &no_more, nullptr), 0);
-            return wav_reply(120);
+            return large;
           },
       .comes =
           [](Process& worker) {

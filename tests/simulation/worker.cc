@@ -338,7 +338,9 @@ void Worker::claim(const Delivery& delivery, int tries) {
       claimed(**outcome, delivery.hint.lane, asked_at);
     } else {
       ack(delivery);
-      waiting_.give_back(delivery.hint.lane);
+      if (delivery.message != 0) {
+        waiting_.give_back(delivery.hint.lane);
+      }
       unreserve(delivery.hint.lane);
     }
   });

@@ -480,8 +480,8 @@ TEST(LaneTurns, ATurnForNothingComesAgainAfterOneOfTheOther) {
     EXPECT_GE(taken, 13)
         << "half of the turns, but for the first three, however many are for nothing";
     EXPECT_LE(taken, 26) << "and the other lane waits for no more than four";
-    for (int i = 0; i < 2; ++i) {
-      turns.next(true, true);
+    for (int i = 0; i < 200; ++i) {
+      turns.next(true, true);  // What is still owed.
     }
     taken = 0;
     for (int i = 0; i < 40; ++i) {
@@ -489,6 +489,28 @@ TEST(LaneTurns, ATurnForNothingComesAgainAfterOneOfTheOther) {
     }
     EXPECT_EQ(taken, 10) << "as before";
   }
+}
+
+// Several are drawn before the first is known to be for nothing, and the other lane's as well.
+TEST(LaneTurns, EachTurnForNothingComesAgain) {
+  LaneTurns turns;
+  for (int i = 0; i < 5; ++i) {
+    turns.give_back(Lane::kBulk);
+  }
+  turns.give_back(Lane::kExpress);
+  int bulk = 0;
+  for (int i = 0; i < 11; ++i) {
+    bulk += turns.next(true, true) == Lane::kBulk ? 1 : 0;
+  }
+  EXPECT_GE(bulk, 5);
+  for (int i = 0; i < 1000; ++i) {
+    turns.give_back(Lane::kBulk);
+  }
+  bulk = 0;
+  for (int i = 0; i < 200; ++i) {
+    bulk += turns.next(true, true) == Lane::kBulk ? 1 : 0;
+  }
+  EXPECT_LE(bulk, 200 / 4 + 16) << "no more is owed than is drawn together";
 }
 
 // One place at a time, by somebody who begins anew each time: neither lane starves.

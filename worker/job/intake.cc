@@ -209,13 +209,14 @@ store::Batch<std::optional<Claimed>> Intake::claim_batch(store::TaskStore& store
       return Provider(std::string());
     }
     const auto chain = chains_.get();
-    // What it refers to is fetched before anybody is called, and what was left is looked for.
-    const bool later = alone || needs_references(*request) || may_have_ticket(claim, *chain);
+    // Who waits for a worker of his own, or has left something, is not asked for in time here.
+    const bool later = alone || may_have_ticket(claim, *chain);
     const auto first = later ? std::nullopt : chain->choose(*request, 0, time_of(claim));
     const bool in_time = later || first;
+    const bool named = first && !needs_references(*request);  // They are fetched before a call.
     any_in_time = any_in_time || in_time;
     looked[claim.task] = {std::make_shared<const GenerationRequest>(std::move(*request)), in_time};
-    return Provider(first ? chain->at(*first).name() : std::string());
+    return Provider(named ? chain->at(*first).name() : std::string());
   });
   std::optional<TaskId> suspect;
   beyond_room_ = any_in_time || looked.empty() ? 0 : std::min(2 * looked.size(), kBatchMax);
@@ -250,19 +251,22 @@ void Intake::not_free(const queue::Delivery& delivery) {
 // Final, taken, or not due: the table comes back to it if it must.
 void Intake::not_claimed(const queue::Delivery& delivery) {
   ack_(delivery);
-  give_back_turn(delivery.hint.lane);
+  give_back_turn(delivery);
   roster_.unreserve(delivery.hint.lane);
 }
 
-void Intake::give_back_turn(Lane lane) {
-  const MutexLock lock(mutex_);
-  waiting_.give_back(lane);
+// What no message brought was not drawn from a lane.
+void Intake::give_back_turn(const queue::Delivery& delivery) {
+  if (delivery.tag != 0) {
+    const MutexLock lock(mutex_);
+    waiting_.give_back(delivery.hint.lane);
+  }
 }
 
 void Intake::claimed(const queue::Delivery& delivery, Claimed claimed, Clock::time_point asked_at) {
   AG_CRASH_POINT("worker.claimed");
   if (!claimed.in_time) {
-    give_back_turn(delivery.hint.lane);
+    give_back_turn(delivery);
   }
   const auto job = std::make_shared<Job>(std::move(claimed), chains_.get(), asked_at, Clock::now());
   roster_.enter(job, delivery.hint.lane);

@@ -90,7 +90,7 @@ class Intake {
                                                    std::span<const Hint> hints);
   void not_claimed(const queue::Delivery& delivery);
   void not_free(const queue::Delivery& delivery);
-  void give_back_turn(Lane lane);
+  void give_back_turn(const queue::Delivery& delivery);
   void claimed(const queue::Delivery& delivery, Claimed claimed, Clock::time_point asked_at);
 
   const WorkerId worker_;

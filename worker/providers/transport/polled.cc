@@ -156,7 +156,7 @@ class PolledDialogue final : public Dialogue {
         // It is this job that is not there. Of an earlier worker's that tells nothing of whether
         // another is to be had.
         fault->fault = known_ || request_.ticket.empty() ? Fault::kTryNext : Fault::kNotCalled;
-        fault->made = stage_ == Stage::kFetching;  // It was told to be done, so it is billed.
+        fault->made = done_;
       }
       return std::move(*fault);
     }
@@ -166,6 +166,7 @@ class PolledDialogue final : public Dialogue {
       return made(download(std::move(file->url)));
     }
     if (std::holds_alternative<ResultReady>(progress)) {
+      done_ = true;
       stage_ = Stage::kFetching;
       return Ask{question("GET", ticket_.result_url)};
     }
@@ -263,6 +264,7 @@ class PolledDialogue final : public Dialogue {
   std::size_t questions_ = 0;
   int unclear_ = 0;
   bool known_ = false;  // The provider has told how the job stands.
+  bool done_ = false;   // And that it is done, so that it is billed.
 };
 
 }  // namespace
