@@ -7,7 +7,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/domain/shares.h"
 #include "tests/e2e/chain.h"
 #include "tests/support/wait.h"
 
@@ -92,41 +91,6 @@ TEST_F(FairnessTest, WhoWantsMuchGetsAsMuchAsTheOthersWhoDo) {
   ASSERT_TRUE(provider_.wait_until([&] { return calls_with("third") >= kEach; }, 240s));
   EXPECT_NEAR(static_cast<double>(calls_with("first")), kEach, 2.0 * kPlaces);
   EXPECT_NEAR(static_cast<double>(calls_with("second")), kEach, 2.0 * kPlaces);
-  stack.database().expect_invariants();
-}
-
-// What was canceled is still hinted, and what cannot be read is claimed: so their lane has turns
-// that nobody is called for.
-TEST_F(FairnessTest, TurnsForNothingKeepALaneFromNoPlace) {
-  constexpr std::size_t kGone = 40, kUsers = 60;
-  Stack::Options options = FairnessTest::options();
-  // So many that both lanes have something at each place that is free: the broker hands out a
-  // sixty-fourth of it in messages. What is under way is the provider's to limit.
-  options.environment["WORKER_IN_FLIGHT"] = "1000";
-  Stack stack(options);
-  const Account crowd = stack.account(1'000'000);
-  create_many(stack, crowd, kExpressMax, "first");
-  std::vector<std::string> gone;
-  for (std::size_t i = 0; i < kGone; ++i) {
-    gone.push_back(stack.create(crowd, wav_body("gone")).text("id"));
-  }
-  create_many(stack, crowd, 1, "behind them");
-  for (std::size_t i = 0; i < kGone; i += 2) {
-    ASSERT_EQ(http("POST",
-                   stack.base() + "/audio/generations/" + gone[i] + "/cancel",
-                   Stack::bearer(crowd.key))
-                  .status,
-              200);
-    stack.database().execute(store::Sql("UPDATE tasks SET request='{' WHERE id=")
-                             << TaskId::parse(gone[i + 1]).value());
-  }
-  for (std::size_t i = 0; i < kUsers; ++i) {
-    create_many(stack, stack.account(), kExpressMax, "express");
-  }
-  stack.start_worker();
-  ASSERT_TRUE(provider_.wait_until([&] { return calls_with("behind them") == 1; }, 120s));
-  EXPECT_LT(calls_with("express"), 2 * kGone) << "and not three for each that is gone";
-  EXPECT_EQ(calls_with("gone"), 0U);
   stack.database().expect_invariants();
 }
 
