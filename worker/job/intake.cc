@@ -209,7 +209,7 @@ store::Batch<std::optional<Claimed>> Intake::claim_batch(store::TaskStore& store
       return Provider(std::string());
     }
     const auto chain = chains_.get();
-    // Who waits for a worker of his own, or has left something, is not asked for in time here.
+    // For what is to run alone, or may go on at a provider, nobody is chosen yet.
     const bool later = alone || may_have_ticket(claim, *chain);
     const auto first = later ? std::nullopt : chain->choose(*request, 0, time_of(claim));
     const bool in_time = later || first;
