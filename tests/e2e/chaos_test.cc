@@ -204,7 +204,7 @@ Told told_of(Stack& stack, std::string_view provider) {
 }
 
 // A provider with a queue of its own, as fal's is: who asks gets a ticket, and asks with that until
-// the job is done. It bills for every file that it has made.
+// the job is done. It bills for every job that it has done.
 class QueueProvider {
  public:
   explicit QueueProvider(unsigned long seed)
@@ -252,10 +252,10 @@ class QueueProvider {
     return {
         .status = status, .headers = {"Content-Type: application/json"}, .body = std::move(body)};
   }
-  // Two of six, in any order: with more in a row nobody would ask any more.
+  // One of five, in any order: with more, and those that end in nothing, nobody would ask any more.
   bool fails() {
     if (fate_.empty()) {
-      fate_ = {true, true, false, false, false, false};
+      fate_ = {true, false, false, false, false};
       std::shuffle(fate_.begin(), fate_.end(), dice_);
     }
     const bool out = fate_.back();
@@ -294,12 +294,15 @@ class QueueProvider {
       job.seen = true;
       return job.end == End::kNoise ? body_of("audio/wav", std::string(5000, 'n')) : wav_reply(0.5);
     }
-    if (!call.target.ends_with("/result") || job.end == End::kNothing) {
+    if (!call.target.ends_with("/result")) {
       job.seen = true;
       return answer("{}");
     }
-    DoubleReply out = answer(R"({"audio":{"url":")" + double_.url() + std::string(kJobs) +
-                             std::to_string(number) + R"(/file"}})");
+    job.seen |= job.end == End::kNothing;
+    DoubleReply out = answer(job.end == End::kNothing
+                                 ? "{}"
+                                 : R"({"audio":{"url":")" + double_.url() + std::string(kJobs) +
+                                       std::to_string(number) + R"(/file"}})");
     out.headers.push_back("X-Fal-Billable-Units: " + std::to_string(job.units));
     return out;
   }
@@ -404,11 +407,22 @@ TEST(Chaos, WhatWasPaidIsNotPaidAgain) {
     return number("SELECT COUNT(*) FROM provider_calls WHERE provider='queue' AND outcome=7") ==
            under_way;
   })) << "those of the dead are not put back";
-  provider.set_busy(true);
   create_up_to(tasks * 3 / 4);
   const std::int64_t abandoned = open_at_the_kill - to_go_on;
-  ASSERT_TRUE(
-      eventually(60s, [&] { return provider.open() >= abandoned + kMany && many_under_way(); }));
+  const auto open = [&] { return number("SELECT COUNT(*) FROM tasks WHERE state<3"); };
+  bool busy = true;
+  provider.set_busy(busy);
+  ASSERT_TRUE(eventually(
+      120s,
+      [&] {
+        if (open() < kMany) {  // By chance it is left alone, but for a probe, which is to end.
+          provider.set_busy(busy = !busy);
+          create_up_to(ids.size() + 2 * kMany);
+        }
+        return busy && provider.open() >= abandoned + kMany && many_under_way();
+      }))
+      << provider.open() << " open, of which nobody knows of " << abandoned << "; " << ids.size()
+      << " tasks";
   for (const std::size_t leaver : {2U, 3U}) {
     stack.worker(leaver).signal(SIGTERM);
   }
@@ -418,7 +432,6 @@ TEST(Chaos, WhatWasPaidIsNotPaidAgain) {
   }
   provider.set_busy(false);
   create_up_to(tasks);
-  const auto open = [&] { return number("SELECT COUNT(*) FROM tasks WHERE state<3"); };
   ASSERT_TRUE(eventually(300s, [&] { return open() == 0; })) << open() << " open";
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
 
@@ -433,14 +446,13 @@ TEST(Chaos, WhatWasPaidIsNotPaidAgain) {
   const std::int64_t asked = provider.asked();
   const auto taken = static_cast<std::int64_t>(jobs.size());
   std::map<std::size_t, std::int64_t> sounds;
-  std::int64_t again = 0, without_sound = 0;
-  double billed = 0, billed_for_noise = 0;
+  std::int64_t again = 0;
+  double billed = 0, billed_for_nothing = 0;
   for (const auto& job : jobs) {
     sounds[job.number] += job.end == QueueProvider::End::kSound ? 1 : 0;
-    without_sound += job.seen && job.end == QueueProvider::End::kNothing ? 1 : 0;
-    if (job.seen && job.end != QueueProvider::End::kNothing) {
+    if (job.seen) {
       billed += job.units;
-      billed_for_noise += job.end == QueueProvider::End::kNoise ? job.units : 0;
+      billed_for_nothing += job.end == QueueProvider::End::kSound ? 0 : job.units;
     }
   }
   for (const auto& [which, made] : sounds) {
@@ -464,7 +476,7 @@ TEST(Chaos, WhatWasPaidIsNotPaidAgain) {
   EXPECT_EQ(told.all, asked + never_arrived + went_on);
   EXPECT_EQ(told.calls["delivered"], delivered_by_it);
   EXPECT_EQ(told.calls["lost"], under_way);
-  EXPECT_EQ(told.calls["failed"], asked - taken + without_sound - refused_unheard);
+  EXPECT_EQ(told.calls["failed"], asked - taken - refused_unheard);
   EXPECT_GE(told.calls["dropped"], kMany) << "the deploy proved nothing";
   EXPECT_EQ(told.calls["unknown"] + told.calls["beaten"], 0);
   EXPECT_EQ(told.of_unknown_cost,
@@ -472,7 +484,7 @@ TEST(Chaos, WhatWasPaidIsNotPaidAgain) {
   EXPECT_DOUBLE_EQ(told.units, billed);
   EXPECT_DOUBLE_EQ(told.cost, billed * QueueProvider::kPrice);
   EXPECT_GT(told.wasted, 0);
-  EXPECT_DOUBLE_EQ(told.wasted, billed_for_noise * QueueProvider::kPrice);
+  EXPECT_DOUBLE_EQ(told.wasted, billed_for_nothing * QueueProvider::kPrice);
   EXPECT_DOUBLE_EQ(told.wasted_undelivered, told.wasted);
   EXPECT_TRUE(stack.admin({"audit"})["ok"].GetBool());
   stack.database().expect_invariants();
