@@ -22,17 +22,27 @@ std::uint32_t in_seconds(double seconds) {
   return static_cast<std::uint32_t>(std::ceil(std::clamp(seconds, 0.0, kMost)));
 }
 
+// How long a pace is known that nothing tells of any more. Calls of the same length end together,
+// and may leave nobody waiting for a moment: without the pace, all that come then are accepted.
+std::chrono::seconds kept_for(std::uint32_t pace, std::uint64_t places) {
+  constexpr std::uint32_t kLeast = 120;
+  constexpr double kCalls = 4;
+  const double takes = pace == 0 ? 0 : static_cast<double>(places) * kPaceIn / pace;
+  return std::chrono::seconds(std::max(kLeast, in_seconds(kCalls * takes)));
+}
+
 // What a task must have left when it begins, or nobody is called for it
 // (worker/chain/usual_time.h).
 constexpr double called_with(double takes) {
   return takes * 5 / 4 + 1;
 }
 
-// And with what it is accepted: half as much again as it takes, because so many are claimed before
-// there is a slot for them, and because what began together ends together; and what a look is late.
+// And with what it is accepted. What is claimed while no slot is free must have as long again as a
+// call takes, for it may wait for that one, and half of that because what began together ends
+// together; looks are late; and what the lanes get varies meanwhile.
 constexpr double accepted_with(double takes) {
-  constexpr double kLooks = 2;
-  return called_with(takes) + takes / 2 + kLooks;
+  constexpr double kLooks = 2, kVaries = 4;
+  return called_with(takes) + takes * 3 / 2 + kLooks + kVaries;
 }
 
 // How many tasks of a lane are begun before a further one, at so many a second: all that wait, but
@@ -138,17 +148,27 @@ std::uint32_t PaceWatch::look(const WorkersSeen& now,
                               bool somebody_waits,
                               std::uint32_t last,
                               std::chrono::seconds over) {
-  const bool known = continues(looked_at_, now.at);
-  looked_at_ = now.at;
-  if (!somebody_waits || now.places == 0 || !now.full()) {
+  if (!continues(looked_at_, now.at)) {
     from_.reset();
-    return 0;
+    told_.reset();
+  }
+  looked_at_ = now.at;
+  const bool tells = somebody_waits && now.places > 0 && now.full();
+  const bool more_places = told_ && now.places > told_->places + told_->places / 4;
+  if (tells) {
+    told_ = now;
+  }
+  if (now.places == 0 || more_places || !told_ || now.at - told_->at > kept_for(last, now.places)) {
+    last = 0;
   }
   // Workers that come or go make the sum jump.
-  if (!known || !from_ || from_->workers != now.workers || from_->ended > now.ended) {
-    from_ = now;
-  } else if (now.at - from_->at >= over && now.ended - from_->ended >= now.places &&
-             now.at > from_->at) {
+  if (!tells || !from_ || from_->workers != now.workers || from_->ended > now.ended) {
+    from_ = tells ? std::optional(now) : std::nullopt;
+    return last;
+  }
+  // Until something is known all are accepted: what is half as sure is better than that.
+  const std::chrono::milliseconds all = over, least = last == 0 ? all / 2 : all;
+  if (now.at - from_->at >= least && now.ended - from_->ended >= now.places && now.at > from_->at) {
     last = pace_of(now.ended - from_->ended, now.at - from_->at);
     from_ = now;
   }
@@ -202,9 +222,12 @@ std::optional<std::chrono::seconds> begins_in(const OpenTasks& open, const Relea
     const bool express = open.released < kExpressMax;
     return std::chrono::seconds(express ? window.express_wait : window.bulk_wait);
   }
-  const double users = std::max(window.crowds, 1U);
-  const double tasks = std::min(static_cast<double>(open.count()) * users,
-                                static_cast<double>(std::max(window.tasks, open.count())));
+  const auto his = static_cast<double>(open.count());
+  const double crowds = std::max(window.crowds, 1U);
+  const double at_his_share = his * crowds;
+  const double at_the_whole =
+      std::min(at_his_share, std::max(static_cast<double>(window.tasks), his));
+  const double tasks = (at_his_share + at_the_whole) / 2;
   const double pace = window.pace / kPaceIn * (window.bulk_share / kMillionths);
   const double ends_in = (tasks + 1) / std::max(pace, kPaceLeast);
   return std::chrono::seconds(std::max(in_seconds(ends_in - window.takes), window.bulk_wait));
@@ -220,8 +243,7 @@ std::optional<std::chrono::seconds> refused_for(const OpenTasks& open,
   }
   constexpr double kBand = 8;
   const double time = std::chrono::duration<double>(deadline).count();
-  // What has half of its time left somebody is called for, whatever is believed of providers.
-  const double last = time - std::min(accepted_with(window.takes), time / 2), band = last / kBand;
+  const double last = std::max(time - accepted_with(window.takes), 0.0), band = last / kBand;
   const double beyond = std::chrono::duration<double>(*begins).count() - (last - band);
   if (beyond <= draw * band) {
     return std::nullopt;

@@ -139,18 +139,20 @@ std::uint32_t pace_of(std::uint64_t ended, std::chrono::microseconds time);
 
 // Tells the pace by looks at all workers. Only what ends while they are full, and somebody waits,
 // says how much can be done; else it says how much was asked for, and nobody is to be refused for
-// that.
+// that. What they have told is kept for two minutes, or four calls, but not where there are many
+// more places than then.
 class PaceWatch {
  public:
-  // The pace from now on, which was `last` until now. Measured anew over `over` at the least, and
-  // as many ends as there are places: tasks that began together end together.
+  // The pace from now on, which was `last` until now. Measured anew over `over` at the least, or
+  // half of that while none is known, and as many ends as there are places: tasks that began
+  // together end together.
   std::uint32_t look(const WorkersSeen& now,
                      bool somebody_waits,
                      std::uint32_t last,
                      std::chrono::seconds over);
 
  private:
-  std::optional<WorkersSeen> from_;
+  std::optional<WorkersSeen> from_, told_;
   std::optional<Instant> looked_at_;
 };
 
@@ -191,8 +193,9 @@ struct OpenTasks {
 // Would a further task be parked?
 bool would_park(const OpenTasks& open, std::uint32_t window);
 // After what time a further task begins, as things go: those before it in its lane at that lane's
-// pace. Where it would be parked, not before all of the user's others, at his share of the crowds'
-// pace, or all of all crowds' at the whole of it, whichever is sooner. Nullopt: not known.
+// pace. Where it would be parked, half way between two times: that of all the user's others at his
+// share of the crowds' pace, which is right if the other crowds go on asking, and that of all that
+// all crowds have at the whole of it, if that is sooner: right if they do not. Nullopt: not known.
 std::optional<std::chrono::seconds> begins_in(const OpenTasks& open, const ReleaseWindow& window);
 // Whether a further task of this user, that is worth nothing after `deadline`, is refused: nullopt
 // if not; else after what time that is over, if nobody asks for more. What is known of the queue is
