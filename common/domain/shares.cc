@@ -22,13 +22,17 @@ std::uint32_t in_seconds(double seconds) {
   return static_cast<std::uint32_t>(std::ceil(std::clamp(seconds, 0.0, kMost)));
 }
 
-// How long a pace is known that nothing tells of any more. Calls of the same length end together,
-// and may leave nobody waiting for a moment: without the pace, all that come then are accepted.
-std::chrono::seconds kept_for(std::uint32_t pace, std::uint64_t places) {
-  constexpr std::uint32_t kLeast = 120;
+// Of so many tasks a second.
+std::uint32_t pace_in(double tasks) {
+  return static_cast<std::uint32_t>(std::min(tasks * kPaceIn, 4e9));
+}
+
+// How long it is known what a task takes. Where calls of the same length end together, for a moment
+// nobody waits: without it all that come after that are accepted until it is measured anew.
+std::chrono::seconds known_for(double takes) {
+  constexpr std::uint32_t kLeast = 120, kMost = 600;
   constexpr double kCalls = 4;
-  const double takes = pace == 0 ? 0 : static_cast<double>(places) * kPaceIn / pace;
-  return std::chrono::seconds(std::max(kLeast, in_seconds(kCalls * takes)));
+  return std::chrono::seconds(std::clamp(in_seconds(kCalls * takes), kLeast, kMost));
 }
 
 // What a task must have left when it begins, or nobody is called for it
@@ -139,9 +143,7 @@ bool TriedTurns::next(bool tried, bool others) {
 }
 
 std::uint32_t pace_of(std::uint64_t ended, std::chrono::microseconds time) {
-  const double seconds = std::chrono::duration<double>(time).count();
-  const double pace = static_cast<double>(ended) * kPaceIn / seconds;
-  return static_cast<std::uint32_t>(std::min(pace, 4e9));
+  return pace_in(static_cast<double>(ended) / std::chrono::duration<double>(time).count());
 }
 
 std::uint32_t PaceWatch::look(const WorkersSeen& now,
@@ -150,29 +152,51 @@ std::uint32_t PaceWatch::look(const WorkersSeen& now,
                               std::chrono::seconds over) {
   if (!continues(looked_at_, now.at)) {
     from_.reset();
-    told_.reset();
+    takes_.reset();
+    full_at_.reset();
+    ended_.reset();
+    told_ = 0;
   }
   looked_at_ = now.at;
   const bool tells = somebody_waits && now.places > 0 && now.full();
-  const bool more_places = told_ && now.places > told_->places + told_->places / 4;
-  if (tells) {
-    told_ = now;
+  const auto places = static_cast<double>(now.places);
+  full_at_ = tells ? now.at : full_at_;
+  if (last != 0 && last != told_ && now.places > 0) {
+    takes_ = {.seconds = places * kPaceIn / last, .at = now.at};  // Somebody else has told.
   }
-  if (now.places == 0 || more_places || !told_ || now.at - told_->at > kept_for(last, now.places)) {
-    last = 0;
+  if (takes_ && now.at - takes_->at > known_for(takes_->seconds)) {
+    takes_.reset();
   }
+  measure(now, tells, takes_ ? over : std::chrono::milliseconds(over) / 2);
+  // Where calls end together, workers seem to have room until they report again.
+  constexpr std::chrono::seconds kReports{10};
+  const bool is_full = now.places > 0 && full_at_ && now.at - *full_at_ <= kReports;
+  told_ = is_full && takes_ ? pace_in(places / takes_->seconds) : 0;
+  return told_;
+}
+
+void PaceWatch::measure(const WorkersSeen& now, bool tells, std::chrono::milliseconds over) {
+  constexpr int kQuiet = 4;  // One look of so many.
+  ++looks_;
+  quiet_ += tells ? 0 : 1;
+  const bool some_ended = ended_ && now.ended > *ended_;
+  ended_ = now.ended;
   // Workers that come or go make the sum jump.
-  if (!tells || !from_ || from_->workers != now.workers || from_->ended > now.ended) {
-    from_ = tells ? std::optional(now) : std::nullopt;
-    return last;
+  if (!from_ || now.places == 0 || from_->workers != now.workers || from_->ended > now.ended ||
+      kQuiet * quiet_ > looks_) {
+    from_ = tells && (some_ended || !takes_) ? std::optional(now) : std::nullopt;
+    looks_ = quiet_ = 0;
+    return;
   }
-  // Until something is known all are accepted: what is half as sure is better than that.
-  const std::chrono::milliseconds all = over, least = last == 0 ? all / 2 : all;
-  if (now.at - from_->at >= least && now.ended - from_->ended >= now.places && now.at > from_->at) {
-    last = pace_of(now.ended - from_->ended, now.at - from_->at);
+  // From ends to ends, but for the first: of calls that end together as many as begin meanwhile.
+  const std::uint64_t ended = now.ended - from_->ended;
+  if (tells && some_ended && now.at - from_->at >= over && ended >= now.places) {
+    const double pace = static_cast<double>(pace_of(ended, now.at - from_->at)) / kPaceIn;
+    takes_ = {.seconds = static_cast<double>(now.places) / std::max(pace, kPaceLeast),
+              .at = now.at};
     from_ = now;
+    looks_ = quiet_ = 0;
   }
-  return last;
 }
 
 bool would_park(const OpenTasks& open, std::uint32_t window) {
@@ -199,9 +223,11 @@ ReleaseWindow with_waits(ReleaseWindow window,
   // how things go.
   constexpr double kLooks = 8, kEnds = 64;
   const double gets = queue.bulk.empty() ? std::max(of_bulk, kPart) : of_bulk;
-  double share = gets;
+  double share = std::max(of_bulk, kPart);  // Its turns come, if they have not yet.
   if (last.pace != 0) {
     share = std::min(last.bulk_share / kMillionths, 1.0);
+  }
+  if (last.pace != 0 && called > 0) {
     share += (gets - share) / std::max({kLooks, 2 * takes, kEnds / pace});
   }
   window.bulk_share = static_cast<std::uint32_t>(std::llround(share * kMillionths));
@@ -227,7 +253,7 @@ std::optional<std::chrono::seconds> begins_in(const OpenTasks& open, const Relea
   const double at_his_share = his * crowds;
   const double at_the_whole =
       std::min(at_his_share, std::max(static_cast<double>(window.tasks), his));
-  const double tasks = (at_his_share + at_the_whole) / 2;
+  const double tasks = std::min((at_his_share + at_the_whole) / 2, 2 * at_the_whole);
   const double pace = window.pace / kPaceIn * (window.bulk_share / kMillionths);
   const double ends_in = (tasks + 1) / std::max(pace, kPaceLeast);
   return std::chrono::seconds(std::max(in_seconds(ends_in - window.takes), window.bulk_wait));
@@ -243,7 +269,10 @@ std::optional<std::chrono::seconds> refused_for(const OpenTasks& open,
   }
   constexpr double kBand = 8;
   const double time = std::chrono::duration<double>(deadline).count();
-  const double last = std::max(time - accepted_with(window.takes), 0.0), band = last / kBand;
+  // Of what a short deadline leaves beside two calls, half is a margin as well.
+  const double two_calls = called_with(window.takes) + window.takes;
+  const double last = std::max({time - accepted_with(window.takes), (time - two_calls) / 2, 0.0});
+  const double band = last / kBand;
   const double beyond = std::chrono::duration<double>(*begins).count() - (last - band);
   if (beyond <= draw * band) {
     return std::nullopt;

@@ -137,14 +137,15 @@ class WindowWatch {
 // So many tasks ended within `time`, which is positive.
 std::uint32_t pace_of(std::uint64_t ended, std::chrono::microseconds time);
 
-// Tells the pace by looks at all workers. Only what ends while they are full, and somebody waits,
-// says how much can be done; else it says how much was asked for, and nobody is to be refused for
-// that. What they have told is kept for two minutes, or four calls, but not where there are many
-// more places than then.
+// Tells the pace by looks at all workers. Only while they are full, and somebody waits, does what
+// ends say how much can be done, but for a look of four; else it says how much was asked for, and
+// nobody is to be refused for that: there is no pace then, after ten seconds. What a task takes, by
+// what was measured last, is known for two minutes or four calls, ten minutes at most; the pace of
+// more or fewer places follows from that.
 class PaceWatch {
  public:
   // The pace from now on, which was `last` until now. Measured anew over `over` at the least, or
-  // half of that while none is known, and as many ends as there are places: tasks that began
+  // half of that while nothing is known, and as many ends as there are places: tasks that began
   // together end together.
   std::uint32_t look(const WorkersSeen& now,
                      bool somebody_waits,
@@ -152,8 +153,18 @@ class PaceWatch {
                      std::chrono::seconds over);
 
  private:
-  std::optional<WorkersSeen> from_, told_;
-  std::optional<Instant> looked_at_;
+  struct Takes {
+    double seconds;  // A task, in one place.
+    Instant at;
+  };
+  void measure(const WorkersSeen& now, bool tells, std::chrono::milliseconds over);
+
+  std::optional<Takes> takes_;
+  std::optional<WorkersSeen> from_;
+  int looks_ = 0, quiet_ = 0;  // Since then; looks that told nothing.
+  std::optional<std::uint64_t> ended_;
+  std::optional<Instant> looked_at_, full_at_;
+  std::uint32_t told_ = 0;
 };
 
 // The released tasks there are, from time to time.
@@ -195,7 +206,8 @@ bool would_park(const OpenTasks& open, std::uint32_t window);
 // After what time a further task begins, as things go: those before it in its lane at that lane's
 // pace. Where it would be parked, half way between two times: that of all the user's others at his
 // share of the crowds' pace, which is right if the other crowds go on asking, and that of all that
-// all crowds have at the whole of it, if that is sooner: right if they do not. Nullopt: not known.
+// all crowds have at the whole of it, if that is sooner: right if they do not; and no later than
+// twice that. Nullopt: not known.
 std::optional<std::chrono::seconds> begins_in(const OpenTasks& open, const ReleaseWindow& window);
 // Whether a further task of this user, that is worth nothing after `deadline`, is refused: nullopt
 // if not; else after what time that is over, if nobody asks for more. What is known of the queue is

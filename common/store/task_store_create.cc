@@ -217,8 +217,10 @@ void TaskStore::create_in(std::vector<BatchItem<CreateCommand, CreateOutcome>>& 
       outcome.kind = Kind::kTooManyOpen;
       continue;
     }
+    OpenTasks by_plan = open;  // His plan may have changed since his last task.
+    by_plan.released_max = command.released_max;
     if (const auto again_in =
-            refused_for(open, books.window(), command.deadline, draw_of(command.id))) {
+            refused_for(by_plan, books.window(), command.deadline, draw_of(command.id))) {
       outcome.kind = Kind::kTooLate;
       outcome.again_in = *again_in;
       continue;

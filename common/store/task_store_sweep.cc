@@ -491,12 +491,16 @@ std::vector<Hint> TaskStore::ready_rows(std::size_t limit,
                                         bool express_only) {
   constexpr std::size_t kPageLeast = 100, kPageMost = 1000, kReadyRows = 5'000;
   constexpr std::size_t kShare = 4;  // Of so many times as many as asked for, some are taken.
-  const std::size_t page = std::clamp(limit * kShare + without.size(), kPageLeast, kPageMost);
+  const std::size_t first_page = std::clamp(limit * kShare + without.size(), kPageLeast, kPageMost);
   std::vector<Hint> express, bulk;
   const auto found = [&] { return express.size() + (express_only ? 0 : bulk.size()); };
   Position at = kStart;
-  for (std::size_t seen = 0, count = page; count == page && seen < kReadyRows && found() < limit;
+  // Those of the express lane may be behind all that crowds have released, which are older.
+  std::size_t page = first_page;
+  for (std::size_t seen = 0, count = page;
+       count == page && seen < kReadyRows && express.size() < limit;
        seen += count) {
+    page = seen == 0 ? first_page : kPageMost;
     Sql sql("SELECT UTC_TIMESTAMP(6), ");
     sql << kRecordColumns
         << " FROM tasks t FORCE INDEX (k_wake) WHERE t.wake_at<=UTC_TIMESTAMP(6) + INTERVAL "
@@ -509,7 +513,10 @@ std::vector<Hint> TaskStore::ready_rows(std::size_t limit,
       at = {*task.wake_at, task.id};
       if (may_claim(task, task.epoch, now) && task.next_run_at + age <= now &&
           !without.contains(task.id)) {
-        (task.lane == Lane::kExpress ? express : bulk).push_back({task.id, task.epoch, task.lane});
+        auto& lane = task.lane == Lane::kExpress ? express : bulk;
+        if (lane.size() < first_page) {
+          lane.push_back({task.id, task.epoch, task.lane});
+        }
       }
     }
   }

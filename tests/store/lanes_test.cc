@@ -323,6 +323,22 @@ TEST_F(LanesTest, WhatWouldNotEndInTimeIsRefusedAtOnce) {
   EXPECT_EQ(create_within(user, 1s).kind, CreateOutcome::Kind::kCreated) << "nobody knows";
 }
 
+// By the old plan it would be parked behind his two.
+TEST_F(LanesTest, WhoeverHasAnotherPlanIsJudgedByThat) {
+  CreateCommand command = create_command(db_.add_user());
+  for (int i = 0; i < 2; ++i) {
+    command.id = create_command(command.user).id;
+    command.released_max = 2;
+    ASSERT_EQ(create(command).kind, CreateOutcome::Kind::kCreated);
+  }
+  set_known("crowds=1, tasks=2, pace=10, bulk_share=1000000");
+  command.id = create_command(command.user).id;
+  command.deadline = 60s;
+  EXPECT_EQ(create(command).kind, CreateOutcome::Kind::kTooLate);
+  command.released_max = 100;
+  EXPECT_EQ(create(command).kind, CreateOutcome::Kind::kCreated);
+}
+
 // Many users, none of whom wants much.
 TEST_F(LanesTest, BehindAFullExpressLaneWhoeverIsNextIsRefused) {
   const UserId first = db_.add_user(), second = db_.add_user();
@@ -587,6 +603,21 @@ TEST_F(LanesTest, WhoeverPullsGetsTheExpressLaneFirst) {
     EXPECT_EQ(hint.lane, Lane::kExpress);
   }
   EXPECT_EQ(must(store_.ready(20, 0s, {}, true)).size(), kExpressMax + 3U);
+}
+
+// However many of the other are older.
+TEST_F(LanesTest, WhoeverPullsFindsTheExpressLaneBehindAllThatCrowdsHave) {
+  const UserId many = db_.add_user(), few = db_.add_user();
+  set_window(2000);
+  const auto tasks = create_many(many, 1500);
+  for (std::size_t i = 0; i < kExpressMax; ++i) {
+    ASSERT_TRUE(claim(tasks[i]));
+  }
+  const auto express = create_many(few, 1);
+  const auto hints = must(store_.ready(4, 0s));
+  ASSERT_EQ(hints.size(), 4U);
+  EXPECT_TRUE(std::any_of(
+      hints.begin(), hints.end(), [&](const Hint& hint) { return hint.task == express[0]; }));
 }
 
 TEST_F(LanesTest, AClockThatWasSetBackReleasesNobodyEarly) {

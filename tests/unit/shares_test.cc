@@ -156,8 +156,9 @@ TEST(OpenTasks, WhatIsParkedWaitsForAllBeforeItAtAShareThatMayGrow) {
   EXPECT_EQ(begins(1, 2000, 99), 50s);
   EXPECT_EQ(begins(0, 2000, 0), 50s) << "he is the first";
   EXPECT_EQ(begins(5, 2000, 10'000), 248s);
-  EXPECT_EQ(begins(5, 2000, 103), 150s)
-      << "52 if the others, who have little, are soon gone; 248 if they go on asking";
+  EXPECT_EQ(begins(5, 2000, 300), 200s)
+      << "151 if the others, who have little, are soon gone; 248 if they go on asking";
+  EXPECT_EQ(begins(5, 2000, 103), 104s) << "52 if they are, and no more than twice that";
   ReleaseWindow window{.size = 10, .crowds = 1, .tasks = 99, .pace = 2000, .bulk_share = 1'000'000};
   window.takes = 8;
   EXPECT_EQ(begins_in(open, window), 42s) << "to its begin, and not to its end";
@@ -267,6 +268,27 @@ TEST_F(WaitsTest, TheSharesOfTheLanesAreThoseOfSomeTime) {
   EXPECT_GT(last.bulk_share, 990'000U);
 }
 
+// While there are places nobody is counted, and the crowd that had all of them has them again.
+TEST_F(WaitsTest, TheSharesStayWhatTheyWereWhileNothingIsCounted) {
+  queue_.bulk = {{.left = 900s, .count = 1}};
+  queue_.called_bulk = 20;
+  ReleaseWindow last = waits();
+  EXPECT_EQ(last.bulk_share, 1'000'000U);
+  queue_ = QueueSeen();
+  for (int i = 0; i < 100; ++i) {
+    last = waits(last);
+  }
+  EXPECT_EQ(last.bulk_share, 1'000'000U);
+}
+
+// In the first look, perhaps, all calls are the other lane's.
+TEST_F(WaitsTest, AtFirstABulkLaneHasItsTurnsAtTheLeast) {
+  queue_.bulk = {{.left = 900s, .count = 40}};
+  queue_.express = {{.left = 900s, .count = 40}};
+  queue_.called_express = 20;
+  EXPECT_EQ(waits().bulk_share, 250'000U);
+}
+
 // 1,000 came at once before anybody knew the pace. Most of them are never begun, and whoever comes
 // now, when those are nearly over, is behind the few that are.
 TEST_F(WaitsTest, WhatWillBeTooLateIsNotWaitedFor) {
@@ -322,6 +344,15 @@ TEST_F(RefusalTest, IsForNobodyWhoHasNothingBeforeHim) {
   EXPECT_EQ(refused(0), std::nullopt) << "somebody is called for it, whatever is believed of him";
   EXPECT_EQ(refused(1), 1s) << "while no slot is free it must wait for a call, and then nobody is";
   EXPECT_EQ(refused(0, 1s), std::nullopt);
+}
+
+TEST_F(RefusalTest, LeavesAShortDeadlineHalfOfWhatTwoCallsLeave) {
+  window_.takes = 20;
+  EXPECT_EQ(refused(6), std::nullopt) << "of 60 s it needs 46";
+  EXPECT_EQ(refused(8), 2s);
+  window_.takes = 1;
+  EXPECT_EQ(refused(2, 8s), std::nullopt);
+  EXPECT_EQ(refused(4, 8s), 2s);
 }
 
 TEST_F(RefusalTest, IsForNobodyWhereThePaceIsNotKnown) {
@@ -403,41 +434,83 @@ TEST_F(PaceWatchTest, WhatEndsWhileNobodyWaitsSaysNothing) {
 }
 
 // Of calls that end together 20 end at once, and for a moment nobody waits.
-TEST_F(PaceWatchTest, WhatWasToldIsKeptForAWhile) {
+TEST_F(PaceWatchTest, WhatATaskTakesIsKnownForAWhile) {
   look(full(100));
   ASSERT_EQ(look(full(120)), 2000U);
-  for (int i = 0; i < 12; ++i) {
-    EXPECT_EQ(look(full(200), false), 2000U) << i;
+  EXPECT_EQ(look(full(130), false), 2000U) << "for a moment";
+  EXPECT_EQ(look(full(130), false), 0U) << "nobody is refused for how much was asked for";
+  EXPECT_EQ(look(full(131)), 2000U) << "at once, when somebody waits";
+  for (int i = 0; i < 7; ++i) {
+    look(full(131), false);
+    EXPECT_EQ(look(full(131)), i < 4 ? 2000U : 0U) << "that too many wait renews nothing";
   }
-  EXPECT_EQ(look(full(200), false), 0U) << "longer ago than two minutes";
-  look(full(200));
-  look(full(200));
-  look(full(200));
-  ASSERT_EQ(look(full(220)), 666U) << "20 in 30 s";
-  WorkersSeen idle = full(220);
-  idle.room = 20;
-  for (int i = 0; i < 12; ++i) {
-    EXPECT_EQ(look(idle), 666U) << i;
-  }
-  EXPECT_EQ(look(idle), 0U) << "four calls of 30 s are as long";
-  for (int i = 0; i < 10; ++i) {
-    look(full(220));
-  }
-  ASSERT_EQ(look(full(240)), 200U) << "20 in 100 s";
-  for (int i = 0; i < 40; ++i) {
-    EXPECT_EQ(look(idle), 200U) << i;
-  }
-  EXPECT_EQ(look(idle), 0U);
 }
 
-TEST_F(PaceWatchTest, WithManyMorePlacesItIsNotKnown) {
+TEST_F(PaceWatchTest, WhatTakesLongIsKnownForFourOfIts) {
+  const auto known_for = [this](std::uint64_t waves) {
+    std::uint64_t ended = 100;
+    look(full(ended));
+    for (std::uint64_t i = 0; i < waves; ++i) {
+      look(full(ended));
+    }
+    EXPECT_GT(look(full(ended += 20)), 0U);
+    std::chrono::seconds known{0};
+    do {
+      known += 20s;
+      look(full(ended), false);
+    } while (look(full(ended)) != 0 && known < 1h);
+    return known - 20s;
+  };
+  EXPECT_EQ(known_for(4), 200s) << "calls of 50 s";
+  EXPECT_EQ(known_for(100), 600s) << "ten minutes are enough";
+}
+
+// The turn to look goes from worker to worker.
+TEST_F(PaceWatchTest, WhatAnotherHasToldIsGoneOnWith) {
+  last_ = 700;
+  EXPECT_EQ(look(full(100)), 700U);
+  EXPECT_EQ(look(full(100)), 700U);
+  last_ = 900;
+  EXPECT_EQ(look(full(100)), 900U) << "it has looked in between";
+  look(full(140));
+  look(full(160));
+  EXPECT_EQ(look(full(180)), 2000U) << "40 in 20 s";
+}
+
+// A wave in 20 s, or two: each time it ends the same time has gone by.
+TEST_F(PaceWatchTest, OfCallsThatEndTogetherWholeWavesAreCounted) {
+  look(full(100));
+  std::uint64_t ended = 100;
+  for (int wave = 0; wave < 10; ++wave) {
+    look(full(ended));
+    look(full(ended));
+    EXPECT_EQ(look(full(ended += 20)), 666U) << "20 in 30 s, " << wave;
+  }
+}
+
+// A few of a minute's looks tell nothing.
+TEST_F(PaceWatchTest, AMomentOfQuietDoesNotEndTheMeasuring) {
   look(full(100));
   ASSERT_EQ(look(full(120)), 2000U);
-  WorkersSeen more = full(120, 3);
-  more.places = 25;
-  EXPECT_EQ(look(more, false), 2000U);
-  more.places = 26;
-  EXPECT_EQ(look(more, false), 0U);
+  look(full(120));
+  look(full(120));
+  look(full(120));
+  look(full(120), false);
+  EXPECT_EQ(look(full(140)), 400U) << "20 in 50 s";
+}
+
+TEST_F(PaceWatchTest, MoreOrFewerPlacesHaveTheirPaceAtOnce) {
+  look(full(100));
+  ASSERT_EQ(look(full(120)), 2000U);
+  WorkersSeen others = full(120, 3);
+  others.places = 40;
+  EXPECT_EQ(look(others), 4000U);
+  others.places = 10;
+  EXPECT_EQ(look(others), 1000U);
+  others.places = 0;
+  EXPECT_EQ(look(others), 0U);
+  others.places = 20;
+  EXPECT_EQ(look(others), 2000U);
 }
 
 // Somebody waits because of his plan, or for his references: the places are there.
@@ -460,7 +533,8 @@ TEST_F(PaceWatchTest, WorkersThatComeOrGoBringNothingAlong) {
   EXPECT_EQ(look(full(1'000'000, 3)), 2000U);
   EXPECT_EQ(look(full(50, 3)), 2000U) << "fewer than before";
   look(full(60, 3));
-  EXPECT_EQ(look(full(70, 3)), 1000U);
+  look(full(70, 3));
+  EXPECT_EQ(look(full(80, 3)), 1000U);
 }
 
 // Every provider is left alone: what ends before and after that is no pace of such a time.
@@ -687,8 +761,13 @@ class Overload {
     int accepted = 0, refused = 0, succeeded = 0, refunded = 0;
   };
 
-  explicit Overload(bool refuses = true, Time call = 5s)
-      : refuses_(refuses), call_(call), needed_(call * 5 / 4 + 1s) {}
+  explicit Overload(bool refuses = true, Time call = 5s) : refuses_(refuses) { set_call(call); }
+
+  // What a call takes from now on.
+  void set_call(Time call) {
+    call_ = call;
+    needed_ = call * 5 / 4 + 1s;
+  }
 
   // Of tasks, a second.
   double capacity() const { return kSlots * (1s / std::chrono::duration<double>(call_)); }
@@ -882,7 +961,7 @@ class Overload {
   }
 
   const bool refuses_;
-  const Time call_, needed_;
+  Time call_{0}, needed_{0};
   Time now_{0};
   double draw_ = 0;
   std::vector<Group> groups_;
@@ -998,6 +1077,39 @@ TEST(Overload, ThatIsNoneRefusesNobody) {
     EXPECT_EQ(service.asked(group).refused, 0) << group;
     EXPECT_EQ(service.asked(group).refunded, 0) << group;
   }
+}
+
+// A customer who asks for 100 at once, now and then: 25 s of work.
+TEST(Overload, ABatchNowAndThenIsNone) {
+  Overload service;
+  for (int batch = 0; batch < 5; ++batch) {
+    service.add_users(1, 25);
+    service.run(1s);
+    service.stop();
+    service.run(60s);
+    EXPECT_EQ(service.asked(static_cast<std::size_t>(batch)).refused, 0) << batch;
+    EXPECT_EQ(service.asked(static_cast<std::size_t>(batch)).refunded, 0) << batch;
+  }
+}
+
+// A provider was slow, and is not any more. Batches of 5 s are too short to tell how fast it is.
+TEST(Overload, ThatAProviderHadOnceRefusesNobodyForLong) {
+  Overload service(true, 15s);
+  service.add_users(400, 3);
+  service.run(180s);
+  EXPECT_GT(service.asked(0).refused, 0);
+  service.stop();
+  service.run(30s);
+  service.set_call(1s);
+  int refused = 0;
+  for (int batch = 0; batch < 20; ++batch) {
+    service.add_users(1, 5);
+    service.run(1s);
+    service.stop();
+    service.run(11s);
+    refused = batch < 10 ? 0 : refused + service.asked(static_cast<std::size_t>(batch) + 1).refused;
+  }
+  EXPECT_EQ(refused, 0) << "two minutes later";
 }
 
 TEST(Overload, ThatIsOverIsForgotten) {
