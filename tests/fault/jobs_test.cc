@@ -116,6 +116,40 @@ class Leaving : public testing::Test {
   std::vector<std::string> slow_;
 };
 
+// A call that is cut off is paid, and whoever has the task next pays again.
+TEST(Drain, BeginsNoCallThatWouldBeCutOff) {
+  ProviderDouble slow([](const DoubleCall&) {
+    DoubleReply reply;
+    reply.form = DoubleReply::Form::kHang;
+    return reply;
+  });
+  std::atomic<bool> hangs{true};
+  ProviderDouble next([&](const DoubleCall&) {
+    DoubleReply reply = wav_reply(0.5);
+    reply.form = hangs ? DoubleReply::Form::kHang : reply.form;
+    return reply;
+  });
+  const ChainFile chain({openai_entry("slow", slow, R"(,"timeout_seconds":2)"),
+                         openai_entry("next", next, R"(,"timeout_seconds":600)")});
+  Stack::Options options = chain.options();
+  options.workers = 0;
+  Stack stack(options);
+  const Account ann = stack.account(1000);
+  const std::size_t leaver = stack.start_worker({{"DRAIN_LIMIT_MS", "60000"}});
+  const std::string task = stack.create(ann, wav_body("x")).text("id");
+  ASSERT_TRUE(slow.wait_until([&] { return slow.call_count() == 1; }, 60s));
+  stack.worker(leaver).signal(SIGTERM);
+  EXPECT_EQ(stack.worker(leaver).wait(60s), 0) << "it waits for nothing more";
+  EXPECT_EQ(next.call_count(), 0U);
+  EXPECT_EQ(column(stack, task, "claims"), 0) << "that a worker leaves uses up nothing";
+  hangs = false;
+  stack.start_worker();
+  ASSERT_TRUE(all_end(stack));
+  EXPECT_EQ(stack.get(ann, task).text("status"), "succeeded");
+  EXPECT_EQ(next.call_count(), 1U);
+  stack.database().expect_invariants();
+}
+
 TEST_F(Leaving, ClaimsNothingMoreEndsInTimeAndGivesBackTheRest) {
   constexpr auto kLimit = 5s;
   begin(kLimit);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/wait.h"
 #include "tests/worker/fake_provider.h"
 
 namespace audiogen::worker {
@@ -100,6 +101,27 @@ TEST_F(BulkheadTest, WhoseTurnComesTooLateIsNotCalled) {
   EXPECT_EQ(late_, 2);
   EXPECT_EQ(bulkhead_->running(), 2U);
   EXPECT_EQ(bulkhead_->waiting(), 0U);
+}
+
+// It does not wait for a whole call where one has run for half of it.
+TEST_F(BulkheadTest, AFurtherCallHasTheSlotOfWhatEndsFirst) {
+  using std::chrono::milliseconds, std::chrono::steady_clock;
+  const auto since = [](steady_clock::time_point from) { return steady_clock::now() - from; };
+  const auto first = steady_clock::now();
+  start(0);
+  ASSERT_TRUE(test::eventually(std::chrono::seconds(60),
+                               [&] { return since(first) >= milliseconds(300); }));
+  fake_->calls.back()->answer(Audio{});
+  const milliseconds needed = *bulkhead_->needed(), usual = (needed - milliseconds(1000)) * 4 / 5;
+  const TaskTime time{.left = needed + usual / 2, .whole = std::chrono::hours(1)};
+  start(1);
+  start(2);
+  EXPECT_TRUE(test::eventually(std::chrono::seconds(60), [&] {
+    return bulkhead_->fits_in_turn(time);
+  })) << "half of it is left";
+  start(3);
+  start(4);
+  EXPECT_FALSE(bulkhead_->fits_in_turn(time)) << "behind those that have these two slots";
 }
 
 // It was made, and paid, already.

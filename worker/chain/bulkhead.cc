@@ -54,7 +54,7 @@ struct Bulkhead::State final : Account::User, std::enable_shared_from_this<State
   const Meters meters;
   std::shared_ptr<Account> account;
   mutable Mutex mutex;
-  std::size_t running GUARDED_BY(mutex) = 0;
+  std::vector<Clock::time_point> begun GUARDED_BY(mutex);  // Of those that run, in any order.
   std::deque<std::shared_ptr<Call>> waiting GUARDED_BY(mutex);
   UsualTime usual GUARDED_BY(mutex);
   CallsWatch calls GUARDED_BY(mutex);
@@ -63,23 +63,21 @@ struct Bulkhead::State final : Account::User, std::enable_shared_from_this<State
   std::optional<Clock::time_point> waits_since() const override;
   std::uint32_t wanted() const override {
     const MutexLock lock(mutex);
-    return static_cast<std::uint32_t>(std::min(limit, running + waiting.size()));
+    return static_cast<std::uint32_t>(std::min(limit, begun.size() + waiting.size()));
   }
 
   // Takes a slot, and a place of the account.
-  bool take_slot() LOCKS_REQUIRED(mutex) {
-    if (running >= limit || (account && !account->take())) {
-      return false;
-    }
-    ++running;
-    return true;
-  }
+  bool take_slot(Call& call) LOCKS_REQUIRED(mutex);
+  void leave_slot(const Call& call) LOCKS_REQUIRED(mutex);
 
   std::size_t limit_now() const { return account ? std::min(limit, account->places()) : limit; }
   std::size_t idle() const LOCKS_REQUIRED(mutex) {
-    const std::size_t slots = limit - std::min(limit, running);
+    const std::size_t slots = limit - std::min(limit, begun.size());
     return account ? std::min(slots, account->free()) : slots;
   }
+  // When a further call has a slot, where none is free: behind those that wait, as soon as so many
+  // have ended, if they take as long as calls usually do.
+  milliseconds turn_in(Clock::time_point now) const LOCKS_REQUIRED(mutex);
 
   void count(const Result<Audio, ProviderFault>& answer,
              Clock::duration time,
@@ -163,15 +161,49 @@ struct Bulkhead::Call final : ProviderCall {
   ProviderRequest request;
   Done done;
   const Clock::time_point since = Clock::now();
-  std::shared_ptr<ProviderCall> inner;  // Guarded by the state's mutex.
+  std::optional<Clock::time_point> begun;  // When it got its slot. Guarded by the state's mutex.
+  std::shared_ptr<ProviderCall> inner;     // Guarded by the state's mutex.
   // How it is to be ended. Guarded by the state's mutex.
   void (ProviderCall::*canceled)() = nullptr;
   bool ended = false;  // Guarded by the state's mutex.
 };
 
+bool Bulkhead::State::take_slot(Call& call) {
+  if (begun.size() >= limit || (account && !account->take())) {
+    return false;
+  }
+  call.begun = Clock::now();
+  begun.push_back(*call.begun);
+  return true;
+}
+
+void Bulkhead::State::leave_slot(const Call& call) {
+  const auto at = std::find(begun.begin(), begun.end(), *call.begun);
+  *at = begun.back();
+  begun.pop_back();
+}
+
+milliseconds Bulkhead::State::turn_in(Clock::time_point now) const {
+  const milliseconds a_call = usual.usual().value_or(milliseconds(0));
+  const std::size_t at_once = std::max<std::size_t>(limit_now(), 1);
+  const auto rounds = static_cast<milliseconds::rep>(waiting.size() / at_once);
+  if (begun.empty()) {
+    return (rounds + 1) * a_call;  // The places are other entries'.
+  }
+  // Where the account has fewer places than there were, the first to end leave none.
+  const std::size_t before =
+      waiting.size() % at_once + begun.size() - std::min(begun.size(), at_once);
+  std::vector<Clock::time_point> first = begun;
+  const auto at = first.begin() + static_cast<std::ptrdiff_t>(std::min(before, first.size() - 1));
+  std::nth_element(first.begin(), at, first.end());
+  const milliseconds left = a_call - duration_cast<milliseconds>(now - *at);
+  return rounds * a_call + std::max(left, milliseconds(0));
+}
+
 std::optional<Clock::time_point> Bulkhead::State::waits_since() const {
   const MutexLock lock(mutex);
-  return waiting.empty() || running >= limit ? std::nullopt : std::optional(waiting.front()->since);
+  return waiting.empty() || begun.size() >= limit ? std::nullopt
+                                                  : std::optional(waiting.front()->since);
 }
 
 Bulkhead::Bulkhead(std::unique_ptr<AudioProvider> inner, std::shared_ptr<Account> account)
@@ -198,10 +230,10 @@ std::shared_ptr<ProviderCall> Bulkhead::start(ProviderRequest request, Done done
   auto call = std::make_shared<Call>(state_, std::move(request), std::move(done));
   {
     const MutexLock lock(state_->mutex);
-    if (!state_->waiting.empty() || !state_->take_slot()) {
+    if (!state_->waiting.empty() || !state_->take_slot(*call)) {
       // Under the lock: who gives a place looks for those that wait after it has.
       state_->waiting.push_back(call);
-      if (state_->account && state_->running < state_->limit) {
+      if (state_->account && state_->begun.size() < state_->limit) {
         state_->account->is_short();
       }
       return call;
@@ -240,7 +272,7 @@ void Bulkhead::run(const std::shared_ptr<State>& state, const std::shared_ptr<Ca
                 ended);
           }
         }
-        finished(state);
+        finished(state, *call);
         std::exchange(call->done, nullptr)(std::move(answer));
       });
   void (ProviderCall::*canceled)() = nullptr;
@@ -267,7 +299,7 @@ bool Bulkhead::begin_next(const std::shared_ptr<State>& state) {
       late.push_back(std::move(state->waiting.front()));
       state->waiting.pop_front();
     }
-    if (!state->waiting.empty() && state->take_slot()) {
+    if (!state->waiting.empty() && state->take_slot(*state->waiting.front())) {
       next = std::move(state->waiting.front());
       state->waiting.pop_front();
     }
@@ -285,10 +317,10 @@ bool Bulkhead::begin_next(const std::shared_ptr<State>& state) {
   return next != nullptr;
 }
 
-void Bulkhead::finished(const std::shared_ptr<State>& state) {
+void Bulkhead::finished(const std::shared_ptr<State>& state, const Call& call) {
   {
     const MutexLock lock(state->mutex);
-    --state->running;
+    state->leave_slot(call);
   }
   if (state->account) {
     state->account->give();
@@ -299,7 +331,7 @@ void Bulkhead::finished(const std::shared_ptr<State>& state) {
 
 std::size_t Bulkhead::running() const {
   const MutexLock lock(state_->mutex);
-  return state_->running;
+  return state_->begun.size();
 }
 
 std::size_t Bulkhead::waiting() const {
@@ -341,10 +373,7 @@ bool Bulkhead::fits(TaskTime time) const {
 bool Bulkhead::fits_in_turn(TaskTime time) const {
   const MutexLock lock(state_->mutex);
   if (state_->idle() == 0) {
-    // Those that run may all have begun just now.
-    const std::size_t at_once = std::max<std::size_t>(state_->limit_now(), 1);
-    const auto rounds = static_cast<milliseconds::rep>(state_->waiting.size() / at_once + 1);
-    time.left -= rounds * state_->usual.usual().value_or(milliseconds(0));
+    time.left -= state_->turn_in(Clock::now());
   }
   return state_->usual.fits(time);
 }

@@ -55,7 +55,7 @@ class Bulkhead final : public AudioProvider {
   struct State;
   static void run(const std::shared_ptr<State>& state, const std::shared_ptr<Call>& call);
   static bool begin_next(const std::shared_ptr<State>& state);
-  static void finished(const std::shared_ptr<State>& state);
+  static void finished(const std::shared_ptr<State>& state, const Call& call);
 
   std::shared_ptr<State> state_;
   std::unique_ptr<AudioProvider> inner_;

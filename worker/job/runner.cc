@@ -202,8 +202,16 @@ void JobRunner::references_fetched(const JobPtr& job, Fetched fetched) {
   endings_.give_up_uncalled(job, std::move(claim_end));
 }
 
+bool JobRunner::would_be_cut_off(const Job& job) const {
+  const auto& provider = job.chain->at(job.provider);
+  const Capabilities& able = provider.capabilities();
+  // What has a ticket is gone on with.
+  return !able.gives_tickets &&
+         Job::Clock::now() + provider.needed().value_or(able.timeout) > drained_by_.load();
+}
+
 void JobRunner::call_next(const JobPtr& job, const CallEnd& previous) {
-  if (job->is_given_back()) {
+  if (job->is_given_back() || would_be_cut_off(*job)) {
     endings_.give_up(job, Trouble::kStopping, previous);
   } else {
     calls_.write_and_call(job, previous);
@@ -316,6 +324,7 @@ void JobRunner::output_made(const JobPtr& job, Result<OutputFile, OutputFault> m
 void JobRunner::drain(std::chrono::milliseconds limit) {
   intake_.close();
   suspects_.stop();
+  drained_by_ = Job::Clock::now() + limit;
   if (roster_.wait_empty(limit)) {
     return;
   }

@@ -3,6 +3,7 @@
 // Here is the order of these steps, and nothing else (README.md, "The trip").
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <span>
@@ -91,6 +92,8 @@ class JobRunner {
   void fetch_references(const JobPtr& job);
   void references_fetched(const JobPtr& job, Fetched fetched);
   void call_next(const JobPtr& job, const CallEnd& previous);
+  // Would this worker stop before its next call ends, so that whoever has the task next pays again?
+  bool would_be_cut_off(const Job& job) const;
   void provider_answered(const JobPtr& job, Calls::Answer answer);
   void provider_failed(const JobPtr& job, const ProviderFault& fault);
   void output_made(const JobPtr& job, Result<OutputFile, OutputFault> made);
@@ -108,6 +111,7 @@ class JobRunner {
   Calls calls_;
   Pool inspectors_;  // Apart from the codecs: what clients refer to may take long.
   ReferenceFetcher references_;
+  std::atomic<Job::Clock::time_point> drained_by_{Job::Clock::time_point::max()};
 };
 
 }  // namespace audiogen::worker
