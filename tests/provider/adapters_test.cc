@@ -24,6 +24,7 @@ namespace audiogen::test {
 namespace {
 
 using testing::AnyOf;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -328,6 +329,58 @@ TEST(Openai, SpeedIsTheModelsWhereItsDocumentationPromisesIt) {
   EXPECT_EQ(applied("gpt-4o-mini-tts", "auto"), 1.0);
   EXPECT_EQ(applied("gpt-4o-mini-tts", "native"), 1.75);
   EXPECT_EQ(applied("tts-1", "ours"), 1.0);
+}
+
+// Of the models of ElevenLabs one may ignore it.
+TEST(Elevenlabs, SpeedIsTheModelsButForOne) {
+  auto entry = entry_of(elevenlabs::kKind, "");
+  const auto applied = [&](const char* model, const char* speed) {
+    entry.model = model;
+    entry.options["speed"] = speed;
+    const auto sent = send(entry, shaped(), good_reply(elevenlabs::kKind, tone_wav(1.0)));
+    EXPECT_EQ(sent.body.HasMember("voice_settings"), sent.result->speed_applied != 1.0);
+    return sent.result->speed_applied;
+  };
+  EXPECT_EQ(applied("eleven_multilingual_v2", "auto"), 1.2);
+  EXPECT_EQ(applied("eleven_v3", "auto"), 1.0);
+  EXPECT_EQ(applied("eleven_v3", "native"), 1.2);
+  EXPECT_EQ(applied("eleven_multilingual_v2", "ours"), 1.0);
+}
+
+// <prosody> is nothing to "Neural HD" voices.
+TEST(Azure, ShapeIsOursWhereTheVoiceHasNone) {
+  auto entry = entry_of(azure::kKind, "");
+  const auto sent = [&](const char* voice) {
+    entry.voices["atlas"] = voice;
+    return send(entry, shaped(), good_reply(azure::kKind, tone_wav(1.0)));
+  };
+  const auto plain = sent("en-US-AvaNeural");
+  EXPECT_THAT(plain.call.body, HasSubstr("<prosody"));
+  EXPECT_EQ(plain.result->speed_applied, 1.75);
+  EXPECT_NE(plain.result->pitch_applied, 0.0);
+  const auto fine = sent("en-US-Ava:DragonHDLatestNeural");
+  EXPECT_THAT(fine.call.body, Not(HasSubstr("<prosody")));
+  EXPECT_EQ(fine.result->speed_applied, 1.0);
+  EXPECT_EQ(fine.result->pitch_applied, 0.0);
+}
+
+// What some gateways send for what others have a status for. It was counted as audio that is bad,
+// and paid.
+TEST(Openai, AnErrorWith200IsOne) {
+  const auto with = [](const std::string& body) {
+    const auto sent = send(entry_of(openai::kKind, ""),
+                           {},
+                           {.headers = {"Content-Type: application/json"}, .body = body});
+    return outcome(sent.result) + " " + sent.result.error().detail +
+           (sent.result.error().made ? ", paid" : "");
+  };
+  EXPECT_EQ(with(R"({"error":{"message":"m","code":429}})"), "throttled HTTP 200 429");
+  EXPECT_EQ(with(R"({"error":{"message":"m","code":402}})"), "misconfigured HTTP 200 402");
+  EXPECT_EQ(with(R"({"error":{"code":"insufficient_quota"}})"),
+            "misconfigured HTTP 200 insufficient_quota");
+  EXPECT_EQ(with(R"({"error":"overloaded"})"), "try_next HTTP 200 200");
+  EXPECT_THAT(with(R"({"error":null,"id":"x"})"), EndsWith(", paid"));
+  EXPECT_THAT(with(R"({"id":"x"})"), EndsWith(", paid"));
 }
 
 TEST(Shape, IsOursWhereTheEntrySaysSo) {

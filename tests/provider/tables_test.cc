@@ -99,6 +99,11 @@ TEST(Tables, SeedAudio) {
   };
   const std::vector<SeedRow> rows = {
       {200, 45000000, "quota exceeded for types: concurrency", Fault::kThrottled},
+      {200, 45000000, "quota exceeded for types: text_words_lifetime", Fault::kMisconfigured},
+      {429, 45000292, "quota exceeded for types: concurrency", Fault::kThrottled},
+      {429, 45000292, "quota exceeded for types: qps", Fault::kThrottled},
+      {429, 45000292, "quota exceeded for types: xxx_lifetime", Fault::kMisconfigured},
+      {429, 45009999, "", Fault::kThrottled},
       {400, 45000000, "invalid json", Fault::kBrokenByInput},
       {200, 45000001, "", Fault::kBrokenByInput},
       {200, 45000001, "unknown speaker", Fault::kMisconfigured},
@@ -179,7 +184,7 @@ TEST(Tables, Minimax) {
   for (const std::int64_t code : {1002, 1039, 1041, 2045}) {
     EXPECT_EQ(minimax::classify(200, code), Fault::kThrottled) << code;
   }
-  for (const std::int64_t code : {1004, 1008, 2042, 2049, 2056, 20132}) {
+  for (const std::int64_t code : {1004, 1008, 2042, 2049, 2054, 2056, 20132}) {
     EXPECT_EQ(minimax::classify(200, code), Fault::kMisconfigured) << code;
   }
   for (const std::int64_t code : {1026, 1027}) {
@@ -189,6 +194,7 @@ TEST(Tables, Minimax) {
   EXPECT_EQ(minimax::classify(200, 2013), Fault::kBrokenByInput);
   EXPECT_EQ(minimax::classify(200, 2013, Fault::kMisconfigured), Fault::kMisconfigured);
   EXPECT_EQ(minimax::classify(200, 9999), Fault::kTryNext);
+  EXPECT_EQ(minimax::classify(200, 9999, Fault::kMisconfigured), Fault::kMisconfigured);
   EXPECT_EQ(minimax::classify(200, 0), Fault::kTryNext);
   EXPECT_EQ(minimax::classify(503, 0), Fault::kRetrySame);
   EXPECT_EQ(minimax::classify(401, 0), Fault::kMisconfigured);

@@ -20,8 +20,8 @@ constexpr std::array<ProviderOption, 3> kOptions = {{
               "spoken"},
     {.name = "speed",
      .fallback = "native",
-     .about = "who makes it faster or slower: the model (`native`), or we by stretching what it "
-              "sends, which is exact (`ours`)",
+     .about = "who makes it faster or slower: the model (`native`; not of `DragonHD` voices, which "
+              "ignore it), or we by stretching what it sends, which is exact (`ours`)",
      .choices = kNativeOrOurs},
     {.name = "pitch",
      .fallback = "native",
@@ -31,12 +31,23 @@ constexpr std::array<ProviderOption, 3> kOptions = {{
 // "Within 0.5 to 1.5 times the original": an octave down, a fifth up.
 constexpr Range kPitch{-12.0, 7.0};
 
+// "Neural HD" voices, en-US-Ava:DragonHDLatestNeural say, have no <prosody>.
+bool takes_prosody(std::string_view voice) {
+  return voice.find(":DragonHD") == std::string_view::npos;
+}
+
+bool makes(const ProviderEntry& entry, std::string_view option, std::string_view voice) {
+  return is_native(entry, option) && takes_prosody(voice);
+}
+
 double speed_for(const ProviderEntry& entry, const GenerationRequest& request) {
-  return is_native(entry, "speed") ? request.speed : 1.0;
+  return makes(entry, "speed", voice_of(entry, request)) ? request.speed : 1.0;
 }
 
 double pitch_for(const ProviderEntry& entry, const GenerationRequest& request) {
-  return is_native(entry, "pitch") ? std::clamp(request.pitch, kPitch.low, kPitch.high) : 0.0;
+  return makes(entry, "pitch", voice_of(entry, request))
+             ? std::clamp(request.pitch, kPitch.low, kPitch.high)
+             : 0.0;
 }
 
 struct Format {
@@ -120,10 +131,15 @@ std::string ssml(const ProviderEntry& entry, const GenerationRequest& asked) {
 }
 
 void promise(const ProviderEntry& entry, Capabilities& able) {
-  if (is_native(entry, "speed")) {
+  const auto any = [&](std::string_view option) {
+    return std::any_of(entry.voices.begin(), entry.voices.end(), [&](const auto& voice) {
+      return makes(entry, option, voice.second);
+    });
+  };
+  if (any("speed")) {
     able.native_speed = kSpeedRange;
   }
-  if (is_native(entry, "pitch")) {
+  if (any("pitch")) {
     able.native_pitch = kPitch;
   }
 }

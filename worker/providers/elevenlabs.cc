@@ -22,6 +22,7 @@ constexpr std::array<std::string_view, 28> kFormats = {
     "pcm_48000",      "opus_48000_32", "opus_48000_64", "opus_48000_96", "opus_48000_128",
     "opus_48000_192", "wav_8000",      "wav_16000",     "wav_22050",     "wav_24000",
     "wav_32000",      "wav_44100",     "wav_48000"};
+constexpr std::array<std::string_view, 3> kWhoseSpeed = {"auto", "native", "ours"};
 constexpr std::array<std::string_view, 3> kModes = {"speech", "sound", "music"};
 constexpr Range kSeeds{0, 4'294'967'295};
 constexpr std::array<ProviderOption, 7> kOptions = {{
@@ -37,11 +38,12 @@ constexpr std::array<ProviderOption, 7> kOptions = {{
               "have another default for `model`",
      .choices = kModes},
     {.name = "speed",
-     .fallback = "native",
+     .fallback = "auto",
      .about =
          "who makes speech faster or slower: the model, as far as its range of 0.7 to 1.2 goes "
-         "(`native`), or we by stretching what it sends, which is exact (`ours`)",
-     .choices = kNativeOrOurs},
+         "(`native`), or we by stretching what it sends, which is exact (`ours`); `auto`: the "
+         "model, but for `eleven_v3`, which may ignore it",
+     .choices = kWhoseSpeed},
     {.name = "language",
      .about = "the language of speech (ISO 639-1), for models that take one; else it is found"},
     {.name = "seed",
@@ -56,7 +58,7 @@ constexpr std::array<ProviderOption, 7> kOptions = {{
 constexpr std::string_view kSpeechModel = "eleven_multilingual_v2";
 constexpr std::string_view kSoundModel = "eleven_text_to_sound_v2";
 constexpr std::string_view kMusicModel = "music_v1";
-// The part of our range that every model takes; the pipeline does the rest.
+// The part of our range that models take; the pipeline does the rest.
 constexpr Range kSpeed{0.7, 1.2};
 constexpr const char* kIdHeader = "request-id";
 constexpr Thousandths kThousand = 1'000;
@@ -69,8 +71,11 @@ bool is_music(const ProviderEntry& entry) {
   return entry.option("mode") == "music";
 }
 
+// What a model ignores is the wrong length, at the wrong price.
 bool sends_speed(const ProviderEntry& entry) {
-  return is_speech(entry) && is_native(entry, "speed");
+  const std::string& whose = entry.option("speed");
+  return is_speech(entry) &&
+         (whose == "auto" ? !entry.model.starts_with("eleven_v3") : whose == "native");
 }
 
 double native_speed(const GenerationRequest& request) {

@@ -102,6 +102,7 @@ Fault classify(int status, std::int64_t code, Fault by_message) {
     case 1008:
     case 2056:  // The account.
     case 2042:
+    case 2054:
     case 20132:  // The voice.
       return Fault::kMisconfigured;
     case 1026:
@@ -111,8 +112,8 @@ Fault classify(int status, std::int64_t code, Fault by_message) {
       return Fault::kUnsupportedInput;
     case 2013:  // Bad argument, of whom its sentence alone may tell.
       return by_message;
-    default:
-      return Fault::kTryNext;
+    default:  // Not in their list; its sentence may tell that a person must act.
+      return by_message == Fault::kMisconfigured ? by_message : Fault::kTryNext;
   }
 }
 

@@ -200,6 +200,35 @@ Fault classify(int status, std::string_view code, std::string_view param, Fault 
   return param.empty() ? by_message : blame::by_name(param, {"input", "speed"});
 }
 
+namespace {
+
+// What some gateways send with 200 all the same: {"error": {…}}. A number for its code is the
+// status that it stands for.
+std::optional<ProviderFault> refused_with_200(const http::ClientResponse& response,
+                                              const GenerationRequest& request) {
+  constexpr std::size_t kErrorMax = 65'536;  // No audio is read twice.
+  if (!response.body.starts_with('{') || response.body.size() > kErrorMax) {
+    return std::nullopt;
+  }
+  rapidjson::Document document;
+  std::string body = response.body;
+  if (!wire::parse_object(body, document)) {
+    return std::nullopt;
+  }
+  const rapidjson::Value* const error = wire::member(document, "error");
+  if (error == nullptr || !(error->IsObject() || error->IsString())) {
+    return std::nullopt;
+  }
+  const auto* const number = error->IsObject() ? wire::member(*error, "code") : nullptr;
+  const int status = number != nullptr && number->IsInt() ? number->GetInt() : response.status;
+  std::string again = response.body;
+  const auto [code, param, message] = refusal_of(again);
+  const Fault fault = classify(status, code, param, blame::by_words(message, request.prompt));
+  return wire::fault(fault, response, code.empty() ? std::to_string(status) : code, kIdHeader);
+}
+
+}  // namespace
+
 Result<Audio, ProviderFault> read(const ProviderEntry& entry,
                                   const GenerationRequest& request,
                                   http::ClientResponse response) {
@@ -210,6 +239,9 @@ Result<Audio, ProviderFault> read(const ProviderEntry& entry,
                        response,
                        param.empty() ? code : code + ":" + param,
                        kIdHeader);
+  }
+  if (auto fault = refused_with_200(response, request)) {
+    return std::move(*fault);
   }
   std::string type(response.header("content-type"));
   const AudioType expected =

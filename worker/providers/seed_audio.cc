@@ -133,6 +133,16 @@ bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
+// "quota exceeded for types: concurrency", or "qps", is over soon; of "text_words_lifetime" there
+// is no more until somebody buys it. Which code it comes with differs: 45000000 or 45000292.
+std::optional<Fault> of_quota(std::string_view message) {
+  if (!contains(message, "quota exceeded")) {
+    return std::nullopt;
+  }
+  const bool passing = contains(message, "concurrency") || contains(message, "qps");
+  return passing ? Fault::kThrottled : Fault::kMisconfigured;
+}
+
 }  // namespace
 
 http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& request) {
@@ -165,14 +175,15 @@ http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& req
 
 Fault classify(
     int status, std::int64_t code, std::string_view message, std::string_view prompt, Voice voice) {
+  if (const auto fault = code == 0 ? std::nullopt : of_quota(message)) {
+    return *fault;
+  }
   switch (code) {
     case 0:
       return status == 200               ? Fault::kTryNext
              : blame::is_refusal(status) ? Fault::kBrokenByInput
                                          : wire::fault_of_status(status);
-    case 45000000:  // Bad JSON, too large, or too many at once.
-      return contains(message, "concurrency") ? Fault::kThrottled
-                                              : blame::by_words(message, prompt);
+    case 45000000:  // Bad JSON, or too large.
     case 45000001:
     case 45001001:  // Bad argument.
       return blame::by_words(message, prompt);
@@ -199,7 +210,9 @@ Fault classify(
     case 55001309:
       return Fault::kRetrySame;
     default:
-      return code >= 55'000'000 && code < 56'000'000 ? Fault::kRetrySame : Fault::kTryNext;
+      return code >= 55'000'000 && code < 56'000'000 ? Fault::kRetrySame
+             : status == 429                         ? Fault::kThrottled
+                                                     : Fault::kTryNext;
   }
 }
 
