@@ -85,6 +85,7 @@ bool is_cue(std::string_view line, const Pair& parentheses) {
 }  // namespace
 
 bool is_scene(std::string_view prompt) {
+  const std::string_view all = prompt;
   while (!prompt.empty()) {
     const auto end = prompt.find('\n');
     std::string_view line = prompt.substr(0, end);
@@ -101,7 +102,7 @@ bool is_scene(std::string_view prompt) {
     }
     prompt.remove_prefix(end == std::string_view::npos ? prompt.size() : end + 1);
   }
-  return false;
+  return has_cues(all);  // "Somebody came. (Door)"
 }
 
 bool is_scene(std::string_view prompt, const std::optional<std::string>& voice) {

@@ -80,7 +80,41 @@ std::optional<AccountMove> ProviderAccounts::still_good(const AccountAsk& ask,
   return same ? std::optional(next) : std::nullopt;
 }
 
+// Without the account's row nobody's places change, so what a worker has stays its own: its own row
+// says that it is there. (Whoever has taken it for gone holds that row, or it is there no more.)
+std::optional<ProviderAccounts::Renewed> ProviderAccounts::keep(const AccountAsk& ask) {
+  const auto kept = guarded([&]() -> Result<std::optional<Renewed>, Fault> {
+    Sql renewed("UPDATE provider_account_shares SET renewed=renewed+1 WHERE account=");
+    if (session_.execute(write_name(renewed, ask.account) << " AND worker=" << worker_) == 0) {
+      return std::optional<Renewed>();
+    }
+    const Account account = read(ask.account);
+    const AccountHolder* const own = find(account.holders, worker_);
+    if (own == nullptr) {
+      return std::optional<Renewed>();
+    }
+    return std::optional(
+        Renewed{.move = {.places = own->places, .may = std::min(own->places, ask.use.may)},
+                .written = true});
+  });
+  if (!kept || !*kept) {
+    return std::nullopt;
+  }
+  written_at_[ask.account] = clocks_.steady();
+  return *kept;
+}
+
 Result<ProviderAccounts::Renewed, Fault> ProviderAccounts::renew(const AccountAsk& ask) {
+  auto renewed = renew_share(ask);
+  if (!renewed && renewed.error().code == FaultCode::kLocked) {
+    if (const auto kept = keep(ask)) {
+      return *kept;
+    }
+  }
+  return renewed;
+}
+
+Result<ProviderAccounts::Renewed, Fault> ProviderAccounts::renew_share(const AccountAsk& ask) {
   return guarded([&]() -> Result<Renewed, Fault> {
     if (const auto same = still_good(ask, read(ask.account))) {
       return Renewed{.move = *same};

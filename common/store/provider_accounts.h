@@ -46,6 +46,10 @@ class ProviderAccounts : private Door {
     std::vector<AccountHolder> holders{};
   };
 
+  Result<Renewed, Fault> renew_share(const AccountAsk& ask);
+  // Somebody holds the account's row: this worker's share as it is, for as long again. Nullopt: it
+  // has none any more, or that is not known.
+  std::optional<Renewed> keep(const AccountAsk& ask);
   Account read(const std::string& account);
   // What renew() would write anew, and nothing of it has changed.
   std::optional<AccountMove> still_good(const AccountAsk& ask, const Account& account);

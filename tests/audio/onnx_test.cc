@@ -234,11 +234,16 @@ TEST(OnnxModel, ReadsItsLanguagesAlone) {
   EXPECT_EQ(outcome(speak(provider, "hello")), "audio");
   for (const char* text : {"Guten Morgen, ich hätte gerne ein Stück Kuchen mit viel Sahne, bitte.",
                            "Привет, как дела? hello",
-                           "こんにちは"}) {
+                           "こんにちは",
+                           "བོད་ཡིག",
+                           "hello བོད་ཡིག"}) {
     EXPECT_EQ(outcome(speak(provider, text)),
               "unsupported_input: the text is in a language that the model does not read")
         << text;
   }
+  EXPECT_EQ(samples_of(speak(provider, "hello there, hello there ཀ")),
+            samples_of(speak(provider, "hello there, hello there")))
+      << "a letter of another script is not spelled out";
 }
 
 TEST(OnnxModel, AreOfAllFamilies) {

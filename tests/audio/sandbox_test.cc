@@ -16,6 +16,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -123,6 +124,38 @@ TEST(Sandbox, LimitsTimeAndCoreFiles) {
   limits.cpu_seconds = 20;
   limits.wall_seconds = 1;
   EXPECT_EQ(in_sandbox(spin, limits), -SIGALRM);
+}
+
+// What it holds is a client's, and a system may hand a core to a program whatever its size may be.
+// The files of /proc about a process that may not be dumped belong to root.
+TEST(Sandbox, IsNotDumped) {
+  const auto locked = sandbox::Sandbox::prepare({});
+  ASSERT_TRUE(locked);
+  int to_child[2], to_parent[2];
+  ASSERT_EQ(pipe(to_child) | pipe(to_parent), 0);
+  constexpr uid_t kNobody = 65534;
+  const pid_t child = fork();
+  if (child == 0) {
+    close(to_child[1]);
+    const bool other = getuid() != 0 || (setgid(kNobody) == 0 && setuid(kNobody) == 0);
+    char byte = 0;
+    const bool entered = other && prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0 && locked->enter({});
+    syscall(SYS_write, to_parent[1], &byte, entered ? 1 : 0);
+    syscall(SYS_read, to_child[0], &byte, 1);  // Until the other end is closed.
+    syscall(SYS_exit_group, 0);
+  }
+  close(to_parent[1]);
+  char byte = 0;
+  EXPECT_EQ(read(to_parent[0], &byte, 1), 1);
+  struct stat about {};
+  EXPECT_EQ(stat(("/proc/" + std::to_string(child) + "/maps").c_str(), &about), 0);
+  EXPECT_EQ(about.st_uid, 0U);
+  close(to_child[1]);
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  close(to_child[0]);
+  close(to_parent[0]);
 }
 
 // The same behind a fence, which the action may go beyond no more than others.

@@ -104,7 +104,7 @@ rule_banned() {
   # The same as a number, which atomics hold. A member of an aggregate, which has no underscore behind its name, is not
   # asked for: whoever makes one and leaves it out is told by the compiler (-Wmissing-field-initializers).
   search 'say "never" with std::optional, and give any other time its value' \
-    "(\brep|\batomic<[^<>]*\b(rep|time_point|TimePoint)>) +$name *(= *)?(0 *;|\{ *0? *\})|\brep +$name;" "${sources[@]}"
+    "(\brep|\batomic<[^<>]*\b(rep|time_point|TimePoint|Clock::duration)>) +$name *(= *)?(0 *;|\{ *0? *\})|\brep +$name;" "${sources[@]}"
   # Nor is the compiler of any help where the operator [] of a map makes one, out of nothing. The map's own source says
   # whether it is asked so: the header that declares it, or the .cc beside it.
   while read -r line; do

@@ -86,6 +86,7 @@ refuses banned api/b.cc 'say "never"' <<<'class A { std::chrono::steady_clock::t
 refuses banned api/b.cc 'say "never"' <<<'void f() { thread_local Clock::time_point asked; }'
 refuses banned api/b.cc 'say "never"' <<<'void f() { static std::atomic<Clock::rep> next{0}; }'
 refuses banned api/b.cc 'say "never"' <<<'class A { std::atomic<Clock::rep> due = 0; };'
+refuses banned api/b.cc 'say "never"' <<<'class A { std::atomic<Clock::duration> since{}; };'
 refuses banned api/b.cc 'say "never"' <<<'struct A { std::atomic<Clock::time_point> asked{}; };'
 refuses banned api/b.cc 'say "never"' <<<'struct A { Clock::rep asked_at = 0; };'
 refuses banned api/b.cc 'say "never"' <<<'struct A { std::chrono::steady_clock::rep asked_at; };'

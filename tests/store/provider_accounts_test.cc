@@ -147,6 +147,37 @@ TEST_F(ProviderAccountsTest, WhoeverHoldsOneAccountHoldsUpNoOther) {
   EXPECT_EQ(bob.renew({.account = "b", .limit = 5})->move.may, 5U);
 }
 
+// An operator has looked at the account in his own session, and went to lunch.
+TEST_F(ProviderAccountsTest, WhoeverHoldsAnAccountTakesNobodysPlaces) {
+  Session session(url_, {.lock_wait = seconds(0)});
+  const WorkerId ann = WorkerId::make();
+  ProviderAccounts door(session, ann, clocks());
+  AccountAsk ask{.account = "a", .limit = 7, .use = {.demand = {.wanted = 9}}};
+  ASSERT_EQ(door.renew(ask)->move.may, 7U);
+  ask.use.may = 7;
+  ask.use.calls = 6;
+  Worker bob(*this);
+  ASSERT_EQ(bob.door.renew({.account = "a", .limit = 7})->move.may, 0U);
+  const RowHolder holder(db_.url(), Sql("SELECT * FROM provider_accounts WHERE account='a'"));
+  const auto written = [&] {
+    return db_.number(Sql("SELECT renewed FROM provider_account_shares WHERE worker=") << ann);
+  };
+  for (int i = 0; i < 20; ++i) {
+    now_ = now_.load() + kAccountRenewal;
+    const std::int64_t before = written();
+    const auto renewed = door.renew(ask);
+    ASSERT_TRUE(renewed) << i;
+    EXPECT_TRUE(renewed->written);
+    EXPECT_EQ(renewed->move, (AccountMove{.places = 7, .may = 7}));
+    EXPECT_NE(written(), before) << "others see that she is there";
+  }
+  ProviderAccounts stranger(session, WorkerId::make(), clocks());
+  EXPECT_EQ(stranger.renew(ask).error().code, FaultCode::kLocked) << "there is none that is his";
+  const RowHolder all(db_.url(), Sql("SELECT * FROM provider_account_shares WHERE worker=") << ann);
+  now_ = now_.load() + kAccountRenewal;
+  EXPECT_EQ(door.renew(ask).error().code, FaultCode::kLocked) << "somebody may be taking it";
+}
+
 // As many transactions at once as there are workers: what they may is never more than there is.
 TEST_F(ProviderAccountsTest, ManyAtOnceNeverHaveMoreThanThereIs) {
   constexpr std::uint32_t kLimit = 7;

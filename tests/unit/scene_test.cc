@@ -22,7 +22,9 @@ TEST(Scene, CuesMarkIt) {
                              "[雨の音]",
                              "［雨］",
                              "（雨声）",
-                             "[a [b]"}) {
+                             "[a [b]",
+                             "Somebody came. (Door)",
+                             "It was late. (door) Who is there?"}) {
     EXPECT_TRUE(is_scene(prompt)) << prompt;
   }
 }
@@ -51,6 +53,7 @@ TEST(Scene, ProseIsNarration) {
                              "a [b",
                              "[two\nlines]",
                              "(two\nlines)",
+                             "The (front door) fell shut.",
                              "「雨」と書いた。"}) {
     EXPECT_FALSE(is_scene(prompt)) << prompt;
   }

@@ -45,10 +45,14 @@ std::string_view code_of(std::string_view language) {
   return base == "cmn" ? "zh" : base;
 }
 
-// Is all of it in `languages`, as far as can be told?
+// Is all of it in `languages`, as far as can be told? Letters of a script that is nobody's
+// (Tibetan) are in none.
 bool is_in(const std::vector<std::string>& languages, const std::string& text) {
   if (languages.empty()) {
     return true;
+  }
+  if (!has_voices(text)) {
+    return false;
   }
   const std::vector<TextRun> runs = split_languages(text, languages.front());
   return std::all_of(runs.begin(), runs.end(), [&](const TextRun& run) {
@@ -117,6 +121,9 @@ Result<Audio, ProviderFault> ModelProvider::make(const BlockingCalls::Call& call
     ProviderFault fault = unsupported("the text is in a language that the model does not read");
     fault.no_voice = true;
     return fault;
+  }
+  if (!options_.languages.empty()) {
+    asked.text = drop_unread(asked.text);
   }
   const double speed = options_.speaks_at_speed ? request.speed : 1.0;
   asked.speed_permille = static_cast<std::uint32_t>(std::lround(speed * 1000));

@@ -300,6 +300,11 @@ Sandbox::~Sandbox() {
 }
 
 bool Sandbox::enter(const Limits& limits) const {
+  // The limit of core files does not hold for what the system hands to a program. exec has made the
+  // process dumpable again.
+  if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) {
+    return false;
+  }
   alarm(limits.wall_seconds);
   constexpr rlim_t kMebibyte = 1024UL * 1024;
   if (!limit(RLIMIT_AS, limits.memory_mib * kMebibyte) || !limit(RLIMIT_CPU, limits.cpu_seconds) ||
