@@ -15,6 +15,7 @@ namespace {
 constexpr auto kRemembered = std::to_array<std::uint64_t>({
     437,      // Two sweepers bring the same row back from the future.
     1300,     // Clients ask until the very end.
+    6484,     // A claim settles that another has replaced.
     19827,    // A row is brought back between a sweeper's look and its lock.
     34474,    // The COMMIT that brings a row back is lost.
     43528,    // A row is held while others are brought back.
