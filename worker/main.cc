@@ -240,8 +240,10 @@ int work(const Config& config) {
                                   .providers = chain->status(),
                                   .minute = std::move(minute),
                                   .minutes = std::move(minutes)};
-        return store::WorkerReport{.in_flight = runner.in_flight(),
-                                   .places = places(*chain, config),
+        // The places of a worker that leaves are gone as they get free.
+        const std::size_t in_flight = runner.in_flight(), all = places(*chain, config);
+        return store::WorkerReport{.in_flight = in_flight,
+                                   .places = draining.load() ? std::min(all, in_flight) : all,
                                    .room = runner.room().bulk,
                                    .ended = runner.ended(),
                                    .status_json = encode_worker_status(status)};
@@ -286,19 +288,20 @@ int work(const Config& config) {
   }
   tell_service_manager(Stage::kStopping);
   const bool fits = database.fits();
+  // On a schema of which it knows nothing it could settle nothing, and would only keep the leases:
+  // what it has is given back while that can still be written.
+  const std::chrono::milliseconds limit =
+      fits ? AG_TEST_LIMIT("DRAIN_LIMIT_MS", drain_limit.get()) : std::chrono::milliseconds(0);
+  draining.store(true);
+  runner.close(limit);
   log::info("audio-worker drains",
             {{"in_flight", runner.in_flight()},
              {"limit_seconds", drain_limit.get().count()},
              {"schema_fits", fits},
              {"asked_by_operator", drain_asked.load()}});
-  draining.store(true);
-  runner.close();
   consumer.stop(kCloseLimit);  // What is not claimed goes to other workers now.
   puller.stop();
-  // On a schema of which it knows nothing it could settle nothing, and would only keep the leases:
-  // what it has is given back while that can still be written.
-  const std::chrono::seconds limit = drain_limit.get();
-  runner.drain(fits ? AG_TEST_LIMIT("DRAIN_LIMIT_MS", limit) : std::chrono::milliseconds(0));
+  runner.drain(limit);
   account_keeper.stop();
   sweeper.stop();
   janitor.stop();

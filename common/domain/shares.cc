@@ -27,6 +27,13 @@ std::uint32_t pace_in(double tasks) {
   return static_cast<std::uint32_t>(std::min(tasks * kPaceIn, 4e9));
 }
 
+// But for a tenth.
+bool is_near(std::uint64_t places, std::uint64_t others) {
+  constexpr std::uint64_t kPart = 10;
+  const std::uint64_t most = std::max(places, others), least = std::min(places, others);
+  return least > 0 && most - least <= most / kPart;
+}
+
 // How long it is known what a task takes. Where calls of the same length end together, for a moment
 // nobody waits: without it all that come after that are accepted until it is measured anew.
 std::chrono::seconds known_for(double takes) {
@@ -150,29 +157,28 @@ std::uint32_t PaceWatch::look(const WorkersSeen& now,
                               bool somebody_waits,
                               std::uint32_t last,
                               std::chrono::seconds over) {
+  const auto places = static_cast<double>(now.places);
   if (!continues(looked_at_, now.at)) {
     from_.reset();
     takes_.reset();
     full_at_.reset();
     ended_.reset();
-    told_ = 0;
+    if (last != 0 && now.places > 0) {  // Somebody else has told until now.
+      takes_ = {.seconds = places * kPaceIn / last, .at = now.at, .measured = false};
+    }
   }
   looked_at_ = now.at;
   const bool tells = somebody_waits && now.places > 0 && now.full();
-  const auto places = static_cast<double>(now.places);
   full_at_ = tells ? now.at : full_at_;
-  if (last != 0 && last != told_ && now.places > 0) {
-    takes_ = {.seconds = places * kPaceIn / last, .at = now.at};  // Somebody else has told.
-  }
   if (takes_ && now.at - takes_->at > known_for(takes_->seconds)) {
     takes_.reset();
   }
-  measure(now, tells, takes_ ? over : std::chrono::milliseconds(over) / 2);
+  const std::chrono::milliseconds whole = over;
+  measure(now, tells, takes_ && takes_->measured ? whole : whole / 2);
   // Where calls end together, workers seem to have room until they report again.
   constexpr std::chrono::seconds kReports{10};
   const bool is_full = now.places > 0 && full_at_ && now.at - *full_at_ <= kReports;
-  told_ = is_full && takes_ ? pace_in(places / takes_->seconds) : 0;
-  return told_;
+  return is_full && takes_ ? pace_in(places / takes_->seconds) : 0;
 }
 
 void PaceWatch::measure(const WorkersSeen& now, bool tells, std::chrono::milliseconds over) {
@@ -181,10 +187,12 @@ void PaceWatch::measure(const WorkersSeen& now, bool tells, std::chrono::millise
   quiet_ += tells ? 0 : 1;
   const bool some_ended = ended_ && now.ended > *ended_;
   ended_ = now.ended;
-  // Workers that come or go make the sum jump.
-  if (!from_ || now.places == 0 || from_->workers != now.workers || from_->ended > now.ended ||
-      kQuiet * quiet_ > looks_) {
-    from_ = tells && (some_ended || !takes_) ? std::optional(now) : std::nullopt;
+  // Workers that come or go make the sum jump; and what many more places, or fewer, have ended is
+  // not to be divided by those there are.
+  if (!from_ || from_->workers != now.workers || from_->ended > now.ended ||
+      !is_near(from_->places, now.places) || kQuiet * quiet_ > looks_) {
+    const bool at_once = some_ended || !takes_ || !takes_->measured;
+    from_ = tells && at_once ? std::optional(now) : std::nullopt;
     looks_ = quiet_ = 0;
     return;
   }
@@ -193,7 +201,8 @@ void PaceWatch::measure(const WorkersSeen& now, bool tells, std::chrono::millise
   if (tells && some_ended && now.at - from_->at >= over && ended >= now.places) {
     const double pace = static_cast<double>(pace_of(ended, now.at - from_->at)) / kPaceIn;
     takes_ = {.seconds = static_cast<double>(now.places) / std::max(pace, kPaceLeast),
-              .at = now.at};
+              .at = now.at,
+              .measured = true};
     from_ = now;
     looks_ = quiet_ = 0;
   }
@@ -270,7 +279,7 @@ std::optional<std::chrono::seconds> refused_for(const OpenTasks& open,
   constexpr double kBand = 8;
   const double time = std::chrono::duration<double>(deadline).count();
   // Of what a short deadline leaves beside two calls, half is a margin as well.
-  const double two_calls = called_with(window.takes) + window.takes;
+  const double two_calls = std::min(called_with(window.takes), time / 2) + window.takes;
   const double last = std::max({time - accepted_with(window.takes), (time - two_calls) / 2, 0.0});
   const double band = last / kBand;
   const double beyond = std::chrono::duration<double>(*begins).count() - (last - band);

@@ -156,6 +156,7 @@ class PaceWatch {
   struct Takes {
     double seconds;  // A task, in one place.
     Instant at;
+    bool measured;  // Here; else told by whoever looked before.
   };
   void measure(const WorkersSeen& now, bool tells, std::chrono::milliseconds over);
 
@@ -164,7 +165,6 @@ class PaceWatch {
   int looks_ = 0, quiet_ = 0;  // Since then; looks that told nothing.
   std::optional<std::uint64_t> ended_;
   std::optional<Instant> looked_at_, full_at_;
-  std::uint32_t told_ = 0;
 };
 
 // The released tasks there are, from time to time.

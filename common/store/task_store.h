@@ -348,6 +348,7 @@ class TaskStore {
   bool pulling_back_ = false;               // There may be rows that a clock put into the future.
   std::optional<SweepPosition> pulled_to_;  // How far down a search for them has come.
   bool pull_again_ = false;                 // It has met some that others hold.
+  std::uint32_t pulls_ = 0;                 // By ready().
   // The last fault of the whole database.
   std::optional<std::chrono::steady_clock::time_point> logged_at_;
   std::vector<Hint> released_;      // Until somebody asks for them.

@@ -495,10 +495,13 @@ std::vector<Hint> TaskStore::ready_rows(std::size_t limit,
   std::vector<Hint> express, bulk;
   const auto found = [&] { return express.size() + (express_only ? 0 : bulk.size()); };
   Position at = kStart;
-  // Those of the express lane may be behind all that crowds have released, which are older.
+  // Those of the express lane may be behind all that crowds have released, which are older: to look
+  // there each time would be too much where nobody waits, for those that pull many times a second.
+  constexpr std::uint32_t kDeepEvery = 8;
+  const bool deep = pulls_++ % kDeepEvery == 0;
+  const auto has_enough = [&] { return (deep ? express.size() : found()) >= limit; };
   std::size_t page = first_page;
-  for (std::size_t seen = 0, count = page;
-       count == page && seen < kReadyRows && express.size() < limit;
+  for (std::size_t seen = 0, count = page; count == page && seen < kReadyRows && !has_enough();
        seen += count) {
     page = seen == 0 ? first_page : kPageMost;
     Sql sql("SELECT UTC_TIMESTAMP(6), ");

@@ -118,18 +118,17 @@ class Leaving : public testing::Test {
 
 // A call that is cut off is paid, and whoever has the task next pays again.
 TEST(Drain, BeginsNoCallThatWouldBeCutOff) {
-  ProviderDouble slow([](const DoubleCall&) {
-    DoubleReply reply;
-    reply.form = DoubleReply::Form::kHang;
-    return reply;
+  std::atomic<bool> drains{false}, hangs{true};
+  ProviderDouble slow([&](const DoubleCall&) {
+    static_cast<void>(eventually(120s, [&] { return drains.load(); }));
+    return DoubleReply{.status = 404, .body = "{}"};
   });
-  std::atomic<bool> hangs{true};
   ProviderDouble next([&](const DoubleCall&) {
     DoubleReply reply = wav_reply(0.5);
     reply.form = hangs ? DoubleReply::Form::kHang : reply.form;
     return reply;
   });
-  const ChainFile chain({openai_entry("slow", slow, R"(,"timeout_seconds":2)"),
+  const ChainFile chain({openai_entry("slow", slow, R"(,"timeout_seconds":600)"),
                          openai_entry("next", next, R"(,"timeout_seconds":600)")});
   Stack::Options options = chain.options();
   options.workers = 0;
@@ -137,8 +136,12 @@ TEST(Drain, BeginsNoCallThatWouldBeCutOff) {
   const Account ann = stack.account(1000);
   const std::size_t leaver = stack.start_worker({{"DRAIN_LIMIT_MS", "60000"}});
   const std::string task = stack.create(ann, wav_body("x")).text("id");
-  ASSERT_TRUE(slow.wait_until([&] { return slow.call_count() == 1; }, 60s));
+  ASSERT_TRUE(eventually(60s, [&] {
+    return stack.database().number(store::Sql("SELECT COUNT(*) FROM attempts WHERE state=1")) == 1;
+  }));
   stack.worker(leaver).signal(SIGTERM);
+  ASSERT_TRUE(says(stack.worker(leaver), "audio-worker drains"));
+  drains = true;
   EXPECT_EQ(stack.worker(leaver).wait(60s), 0) << "it waits for nothing more";
   EXPECT_EQ(next.call_count(), 0U);
   EXPECT_EQ(column(stack, task, "claims"), 0) << "that a worker leaves uses up nothing";

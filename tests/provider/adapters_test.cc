@@ -380,7 +380,13 @@ TEST(Openai, AnErrorWith200IsOne) {
             "misconfigured HTTP 200 insufficient_quota");
   EXPECT_EQ(with(R"({"error":"overloaded"})"), "try_next HTTP 200 200");
   EXPECT_THAT(with(R"({"error":null,"id":"x"})"), EndsWith(", paid"));
+  EXPECT_THAT(with(R"({"error":"","id":"x"})"), EndsWith(", paid"));
   EXPECT_THAT(with(R"({"id":"x"})"), EndsWith(", paid"));
+  auto entry = entry_of(openai::kKind, "");
+  entry.options["audio_member"] = "audio_data";
+  const std::string audio = encode_base64(tone_wav(1.0));
+  EXPECT_TRUE(
+      send(entry, {}, {.body = R"({"error":"none","audio_data":")" + audio + "\"}"}).result);
 }
 
 TEST(Shape, IsOursWhereTheEntrySaysSo) {

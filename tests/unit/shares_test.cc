@@ -350,6 +350,8 @@ TEST_F(RefusalTest, LeavesAShortDeadlineHalfOfWhatTwoCallsLeave) {
   window_.takes = 20;
   EXPECT_EQ(refused(6), std::nullopt) << "of 60 s it needs 46";
   EXPECT_EQ(refused(8), 2s);
+  window_.takes = 27;
+  EXPECT_EQ(refused(1), std::nullopt) << "57 with half of its time for a call";
   window_.takes = 1;
   EXPECT_EQ(refused(2, 8s), std::nullopt);
   EXPECT_EQ(refused(4, 8s), 2s);
@@ -469,12 +471,28 @@ TEST_F(PaceWatchTest, WhatTakesLongIsKnownForFourOfIts) {
 TEST_F(PaceWatchTest, WhatAnotherHasToldIsGoneOnWith) {
   last_ = 700;
   EXPECT_EQ(look(full(100)), 700U);
-  EXPECT_EQ(look(full(100)), 700U);
+  EXPECT_EQ(look(full(120)), 2000U) << "and measured soon: its places may have gone with it";
   last_ = 900;
-  EXPECT_EQ(look(full(100)), 900U) << "it has looked in between";
-  look(full(140));
-  look(full(160));
-  EXPECT_EQ(look(full(180)), 2000U) << "40 in 20 s";
+  EXPECT_EQ(look(full(120)), 2000U) << "what it has told itself may not have been written";
+}
+
+// A provider is called again, just before the look: what half of the places have ended is not what
+// all can.
+TEST_F(PaceWatchTest, WhatFewerPlacesHaveEndedIsNotThePaceOfAll) {
+  WorkersSeen half = full(100), all = full(160);
+  all.places = 40;
+  look(half);
+  half.ended = 120;
+  ASSERT_EQ(look(half), 2000U);
+  half.ended = 140;
+  look(half);
+  EXPECT_EQ(look(all), 4000U);
+  all.ended = 200;
+  look(all);
+  all.ended = 240;
+  EXPECT_EQ(look(all), 4000U);
+  all.ended = 300;
+  EXPECT_EQ(look(all), 4000U) << "not yet";
 }
 
 // A wave in 20 s, or two: each time it ends the same time has gone by.

@@ -114,7 +114,7 @@ void JobRunner::begin(const JobPtr& job) {
   if (!job->request) {
     log::error("a stored request cannot be read", about(*job));
     endings_.give_up_uncalled(job, end_of_claim(*job, Trouble::kUnreadable));
-  } else if (job->call_written) {
+  } else if (job->call_written && !would_be_cut_off(*job)) {
     calls_.call(job);
   } else if (may_have_ticket(job->claim, *job->chain)) {
     look_for_ticket(job);
@@ -322,9 +322,8 @@ void JobRunner::output_made(const JobPtr& job, Result<OutputFile, OutputFault> m
 }
 
 void JobRunner::drain(std::chrono::milliseconds limit) {
-  intake_.close();
+  close(limit);
   suspects_.stop();
-  drained_by_ = Job::Clock::now() + limit;
   if (roster_.wait_empty(limit)) {
     return;
   }

@@ -57,8 +57,12 @@ class JobRunner {
   // them. How many. Thread-safe, never blocks.
   std::vector<Hint> take_tried(std::span<const Hint> hints) { return intake_.take_tried(hints); }
 
-  // Claims nothing more. Thread-safe, never blocks.
-  void close() { intake_.close(); }
+  // Claims nothing more, and begins no call that would still be under way after `rest`.
+  // Thread-safe, never blocks.
+  void close(std::chrono::milliseconds rest) {
+    intake_.close();
+    drained_by_ = Job::Clock::now() + rest;
+  }
 
   // How many more take() would take. Thread-safe, never blocks.
   Room room() const { return intake_.room(); }

@@ -36,8 +36,9 @@ constexpr std::array<ProviderOption, 9> kOptions = {{
               "them"},
     {.name = "language", .about = "what `kokoro` speaks that has several languages (`en`, `es`)"},
     {.name = "languages",
-     .about = "what the model reads (`en,es`; ISO 639-1): a text in another language goes to the "
-              "next entry; else it is given whatever comes"},
+     .about = "what the model reads (`en,es`; ISO 639-1): a text in another language, or in a "
+              "script that no voice of `local` reads, goes to the next entry; else it is given "
+              "whatever comes"},
     {.name = "speed",
      .fallback = "native",
      .about = "who makes it faster or slower: the model, which speaks so (`native`), or we by "

@@ -204,7 +204,8 @@ namespace {
 
 // What some gateways send with 200 all the same: {"error": {…}}. A number for its code is the
 // status that it stands for.
-std::optional<ProviderFault> refused_with_200(const http::ClientResponse& response,
+std::optional<ProviderFault> refused_with_200(const ProviderEntry& entry,
+                                              const http::ClientResponse& response,
                                               const GenerationRequest& request) {
   constexpr std::size_t kErrorMax = 65'536;  // No audio is read twice.
   if (!response.body.starts_with('{') || response.body.size() > kErrorMax) {
@@ -215,12 +216,19 @@ std::optional<ProviderFault> refused_with_200(const http::ClientResponse& respon
   if (!wire::parse_object(body, document)) {
     return std::nullopt;
   }
+  const std::string& audio = entry.option("audio_member");
+  if (!audio.empty() && !wire::text_of(document, audio.c_str()).empty()) {
+    return std::nullopt;  // There it is.
+  }
   const rapidjson::Value* const error = wire::member(document, "error");
-  if (error == nullptr || !(error->IsObject() || error->IsString())) {
+  const bool says = error != nullptr && ((error->IsObject() && !error->ObjectEmpty()) ||
+                                         (error->IsString() && error->GetStringLength() > 0));
+  if (!says) {
     return std::nullopt;
   }
   const auto* const number = error->IsObject() ? wire::member(*error, "code") : nullptr;
-  const int status = number != nullptr && number->IsInt() ? number->GetInt() : response.status;
+  const int told = number != nullptr && number->IsInt() ? number->GetInt() : 0;
+  const int status = told >= 400 && told <= 599 ? told : response.status;
   std::string again = response.body;
   const auto [code, param, message] = refusal_of(again);
   const Fault fault = classify(status, code, param, blame::by_words(message, request.prompt));
@@ -240,7 +248,7 @@ Result<Audio, ProviderFault> read(const ProviderEntry& entry,
                        param.empty() ? code : code + ":" + param,
                        kIdHeader);
   }
-  if (auto fault = refused_with_200(response, request)) {
+  if (auto fault = refused_with_200(entry, response, request)) {
     return std::move(*fault);
   }
   std::string type(response.header("content-type"));

@@ -135,8 +135,10 @@ bool contains(std::string_view text, std::string_view part) {
 
 // "quota exceeded for types: concurrency", or "qps", is over soon; of "text_words_lifetime" there
 // is no more until somebody buys it. Which code it comes with differs: 45000000 or 45000292.
-std::optional<Fault> of_quota(std::string_view message) {
-  if (!contains(message, "quota exceeded")) {
+// A message may quote what the client wrote.
+std::optional<Fault> of_quota(std::string_view message, std::string_view of_client) {
+  constexpr std::string_view kWords = "quota exceeded";
+  if (!contains(message, kWords) || contains(of_client, kWords)) {
     return std::nullopt;
   }
   const bool passing = contains(message, "concurrency") || contains(message, "qps");
@@ -175,18 +177,18 @@ http::ClientRequest build(const ProviderEntry& entry, const ProviderRequest& req
 
 Fault classify(
     int status, std::int64_t code, std::string_view message, std::string_view prompt, Voice voice) {
-  if (const auto fault = code == 0 ? std::nullopt : of_quota(message)) {
-    return *fault;
-  }
   switch (code) {
     case 0:
       return status == 200               ? Fault::kTryNext
              : blame::is_refusal(status) ? Fault::kBrokenByInput
                                          : wire::fault_of_status(status);
-    case 45000000:  // Bad JSON, or too large.
+    case 45000000:  // Bad JSON, too large, or of a quota.
+      return of_quota(message, prompt).value_or(blame::by_words(message, prompt));
     case 45000001:
     case 45001001:  // Bad argument.
       return blame::by_words(message, prompt);
+    case 45000292:
+      return of_quota(message, prompt).value_or(Fault::kThrottled);
     case 45001115:  // No such reference voice.
       return voice == Voice::kOfEntry ? Fault::kMisconfigured : Fault::kUnsupportedInput;
     case 45001116:
