@@ -81,7 +81,7 @@ std::optional<AccountMove> ProviderAccounts::still_good(const AccountAsk& ask,
 }
 
 // Without the account's row nobody's places change, so what a worker has stays its own: its own row
-// says that it is there. (Whoever has taken it for gone holds that row, or it is there no more.)
+// says that it is there. Where others took it for gone, that row is there no more.
 std::optional<ProviderAccounts::Renewed> ProviderAccounts::keep(const AccountAsk& ask) {
   const auto kept = guarded([&]() -> Result<std::optional<Renewed>, Fault> {
     Sql renewed("UPDATE provider_account_shares SET renewed=renewed+1 WHERE account=");

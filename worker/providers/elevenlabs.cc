@@ -22,7 +22,6 @@ constexpr std::array<std::string_view, 28> kFormats = {
     "pcm_48000",      "opus_48000_32", "opus_48000_64", "opus_48000_96", "opus_48000_128",
     "opus_48000_192", "wav_8000",      "wav_16000",     "wav_22050",     "wav_24000",
     "wav_32000",      "wav_44100",     "wav_48000"};
-constexpr std::array<std::string_view, 3> kWhoseSpeed = {"auto", "native", "ours"};
 constexpr std::array<std::string_view, 3> kModes = {"speech", "sound", "music"};
 constexpr Range kSeeds{0, 4'294'967'295};
 constexpr std::array<ProviderOption, 7> kOptions = {{
@@ -43,7 +42,7 @@ constexpr std::array<ProviderOption, 7> kOptions = {{
          "who makes speech faster or slower: the model, as far as its range of 0.7 to 1.2 goes "
          "(`native`), or we by stretching what it sends, which is exact (`ours`); `auto`: the "
          "model, but for `eleven_v3`, which may ignore it",
-     .choices = kWhoseSpeed},
+     .choices = kAutoNativeOrOurs},
     {.name = "language",
      .about = "the language of speech (ISO 639-1), for models that take one; else it is found"},
     {.name = "seed",
@@ -73,9 +72,7 @@ bool is_music(const ProviderEntry& entry) {
 
 // What a model ignores is the wrong length, at the wrong price.
 bool sends_speed(const ProviderEntry& entry) {
-  const std::string& whose = entry.option("speed");
-  return is_speech(entry) &&
-         (whose == "auto" ? !entry.model.starts_with("eleven_v3") : whose == "native");
+  return is_speech(entry) && is_native(entry, "speed", !entry.model.starts_with("eleven_v3"));
 }
 
 double native_speed(const GenerationRequest& request) {

@@ -35,6 +35,12 @@ inline constexpr std::array<std::string_view, 2> kNativeOrOurs = {"native", "our
 inline bool is_native(const ProviderEntry& entry, std::string_view option) {
   return entry.option(option) == kNativeOrOurs.front();
 }
+// The same where an entry may leave it to what is known of its model.
+inline constexpr std::array<std::string_view, 3> kAutoNativeOrOurs = {"auto", "native", "ours"};
+inline bool is_native(const ProviderEntry& entry, std::string_view option, bool known_of_model) {
+  return entry.option(option) == kAutoNativeOrOurs.front() ? known_of_model
+                                                           : is_native(entry, option);
+}
 
 // Takes what is wrong with an entry, in words.
 using Complain = std::function<void(const std::string&)>;

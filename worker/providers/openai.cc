@@ -17,7 +17,6 @@ namespace {
 constexpr int kPcmRate = 24000;  // Hz; where the answer does not say.
 constexpr std::size_t kInstructionsMax = 4096;
 constexpr std::array<std::string_view, 6> kFormats = {"wav", "pcm", "flac", "mp3", "opus", "match"};
-constexpr std::array<std::string_view, 3> kWhoseSpeed = {"auto", "native", "ours"};
 constexpr std::string_view kOwnKeyHeader = "Authorization";
 constexpr std::array<ProviderOption, 9> kOptions = {{
     {.name = "response_format",
@@ -30,7 +29,7 @@ constexpr std::array<ProviderOption, 9> kOptions = {{
      .about = "who makes it faster or slower: the model (`native`), or we by stretching what it "
               "sends, which is exact (`ours`); `auto`: `tts-1` and `tts-1-hd` do, others may "
               "ignore it",
-     .choices = kWhoseSpeed},
+     .choices = kAutoNativeOrOurs},
     {.name = "instructions",
      .about = "how the model is to speak, with every request; not for `tts-1` and `tts-1-hd`",
      .longest = kInstructionsMax},
@@ -81,8 +80,7 @@ std::string format_for(const ProviderEntry& entry, const GenerationRequest& requ
 
 // What a model ignores is the wrong length, at the wrong price.
 bool sends_speed(const ProviderEntry& entry) {
-  const std::string& whose = entry.option("speed");
-  return whose == "auto" ? is_first_model(entry) : whose == "native";
+  return is_native(entry, "speed", is_first_model(entry));
 }
 
 struct Refusal {
@@ -92,11 +90,7 @@ struct Refusal {
 // Of OpenAI's own form, {"error": {…}}; of Mistral's, which has its members at the top; of servers
 // on FastAPI, {"detail": […]}. Many servers say all in one sentence: {"error": "…"}, {"detail":
 // "…"}.
-Refusal refusal_of(std::string& body) {
-  rapidjson::Document document;
-  if (!wire::parse_object(body, document)) {
-    return {};
-  }
+Refusal refusal_of(const rapidjson::Document& document) {
   const rapidjson::Value* const detail = wire::member(document, "detail");
   if (detail != nullptr && !detail->IsString()) {
     return {.code = std::string(wire::text_of(*detail, "error")),
@@ -229,8 +223,7 @@ std::optional<ProviderFault> refused_with_200(const ProviderEntry& entry,
   const auto* const number = error->IsObject() ? wire::member(*error, "code") : nullptr;
   const int told = number != nullptr && number->IsInt() ? number->GetInt() : 0;
   const int status = told >= 400 && told <= 599 ? told : response.status;
-  std::string again = response.body;
-  const auto [code, param, message] = refusal_of(again);
+  const auto [code, param, message] = refusal_of(document);
   const Fault fault = classify(status, code, param, blame::by_words(message, request.prompt));
   return wire::fault(fault, response, code.empty() ? std::to_string(status) : code, kIdHeader);
 }
@@ -241,7 +234,9 @@ Result<Audio, ProviderFault> read(const ProviderEntry& entry,
                                   const GenerationRequest& request,
                                   http::ClientResponse response) {
   if (response.status != 200) {
-    const auto [code, param, message] = refusal_of(response.body);
+    rapidjson::Document document;
+    const auto [code, param, message] =
+        wire::parse_object(response.body, document) ? refusal_of(document) : Refusal();
     const Fault by_message = blame::by_words(message, request.prompt);
     return wire::fault(classify(response.status, code, param, by_message),
                        response,
