@@ -32,7 +32,7 @@
 #include "worker/job/runner.h"
 #include "worker/job/spool.h"
 #include "worker/providers_file.h"
-#include "worker/sandbox/helper.h"
+#include "worker/sandbox/sandbox.h"
 #include "worker/upkeep/account_keeper.h"
 #include "worker/upkeep/eraser.h"
 #include "worker/upkeep/janitor.h"

@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
-#include <sstream>
-#include <system_error>
+#include <cerrno>
 #include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "api/server/answer.h"
 #include "common/base/ascii.h"
 #include "common/base/origin.h"
+#include "common/base/unique_fd.h"
 
 namespace audiogen::api {
 namespace {
@@ -42,6 +45,34 @@ bool is_plain(std::string_view path) {
       return true;
     }
     path.remove_prefix(slash + 1);
+  }
+}
+
+// What is in a regular file, nullopt without one. That it is there and cannot be opened or read
+// (EMFILE, EIO) is an error.
+Result<std::optional<std::string>> file_at(const std::filesystem::path& path) {
+  const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file && (errno == ENOENT || errno == ENOTDIR)) {
+    return std::optional<std::string>();
+  }
+  struct stat about {};
+  if (!file || fstat(file.get(), &about) != 0) {
+    return Error{"a page cannot be opened"};
+  }
+  if (!S_ISREG(about.st_mode)) {
+    return std::optional<std::string>();
+  }
+  std::string out;
+  std::array<char, 65536> block;
+  while (true) {
+    const ssize_t size = read(file.get(), block.data(), block.size());
+    if (size == 0) {
+      return std::optional(std::move(out));
+    }
+    if (size < 0 && errno != EINTR) {
+      return Error{"a page cannot be read"};
+    }
+    out.append(block.data(), size < 0 ? 0 : static_cast<std::size_t>(size));
   }
 }
 
@@ -91,47 +122,50 @@ Pages::Pages(const Config& config, std::span<const EmbeddedPage> embedded)
     : embedded_(embedded), folder_(config.console_dir), headers_(fixed_headers(config)) {}
 
 bool Pages::any() const {
-  return find(kShell, true).has_value();
+  const auto shell = find(kShell, true);
+  return shell && shell->has_value();
 }
 
-std::optional<Pages::File> Pages::find(std::string_view path, bool may_be_packed) const {
+Result<std::optional<Pages::File>> Pages::find(std::string_view path, bool may_be_packed) const {
+  constexpr std::optional<File> kMissing;
   if (folder_.empty()) {
     const auto page = std::find_if(
         embedded_.begin(), embedded_.end(), [&](const EmbeddedPage& p) { return p.path == path; });
     if (page == embedded_.end()) {
-      return std::nullopt;
+      return kMissing;
     }
     const bool packed = may_be_packed && !page->gzip.empty();
-    return File{std::string(packed ? page->gzip : page->bytes), packed};
+    return std::optional(File{std::string(packed ? page->gzip : page->bytes), packed});
   }
-  std::error_code none;
-  if (!is_plain(path) || !std::filesystem::is_regular_file(folder_ / path, none)) {
-    return std::nullopt;
+  if (!is_plain(path)) {
+    return kMissing;
   }
-  std::ifstream in(folder_ / path, std::ios::binary);
-  std::ostringstream bytes;
-  bytes << in.rdbuf();
-  return in ? std::optional(File{std::move(bytes).str(), false}) : std::nullopt;
+  const auto bytes = file_at(folder_ / path);
+  if (!bytes) {
+    return bytes.error();
+  }
+  return *bytes ? std::optional(File{**bytes, false}) : kMissing;
 }
 
 void Pages::show(const Call& call) const {
   const std::string_view asked = call.parameter(0);
   const bool may_be_packed = accepts_gzip(call.request().joined_headers("accept-encoding"));
   std::string_view path = asked;
-  auto file = find(path, may_be_packed);
+  auto found = find(path, may_be_packed);
   const bool for_good = asked.starts_with(kAssets);
-  if (!file && for_good) {
+  if (found && !*found && for_good) {
     call.fail(not_found());
     return;
   }
-  if (!file) {
+  if (found && !*found) {
     path = kShell;
-    file = find(path, may_be_packed);
+    found = find(path, may_be_packed);
   }
-  if (!file) {  // Somebody builds the folder anew.
+  if (!found || !*found) {  // Without a shell somebody builds the folder anew.
     call.fail(service_unavailable());
     return;
   }
+  File& file = **found;
   http::Response response;
   response.headers = headers_;
   append_header(response.headers, "Content-Type", page_type(path));
@@ -140,10 +174,10 @@ void Pages::show(const Call& call) const {
                 for_good ? "public, max-age=31536000, immutable" : "no-store");
   append_header(response.headers, "Vary", "Accept-Encoding");
   append_header(response.headers, "X-Request-Id", call.request_id());
-  if (file->packed) {
+  if (file.packed) {
     append_header(response.headers, "Content-Encoding", "gzip");
   }
-  response.body = std::move(file->bytes);
+  response.body = std::move(file.bytes);
   call.exchange().reply(std::move(response));
 }
 

@@ -11,6 +11,7 @@
 #include "api/console/embedded_pages.h"
 #include "api/server/call.h"
 #include "common/base/config.h"
+#include "common/base/result.h"
 
 namespace audiogen::api {
 
@@ -28,7 +29,7 @@ class Pages {
   // console's own script draws: the shell, index.html, never kept by anybody, since it names the
   // files of its release. Those have the hash of their content in their names and are kept for
   // good; one that is not there is 404, so that a page of a release before this does not run a
-  // shell as a script.
+  // shell as a script. One that cannot be read is 503.
   void show(const Call& call) const;
   // To the shell, for whoever comes to "/" or "/console".
   void redirect(const Call& call) const;
@@ -38,7 +39,8 @@ class Pages {
     std::string bytes;
     bool packed = false;
   };
-  std::optional<File> find(std::string_view path, bool may_be_packed) const;
+  // nullopt: there is no such file. An error: one that cannot be read now.
+  Result<std::optional<File>> find(std::string_view path, bool may_be_packed) const;
 
   const std::span<const EmbeddedPage> embedded_;
   const std::filesystem::path folder_;  // Empty: what is embedded.

@@ -207,5 +207,21 @@ TEST(Argon2, WithoutMemoryTellsNothing) {
             std::nullopt);
 }
 
+// A file that is there and cannot be read, as one that cannot be opened for want of a descriptor.
+TEST_F(PagesTest, AFileThatCannotBeReadIsNotMissing) {
+  std::string pattern = testing::TempDir() + "audiogen_pages_XXXXXX";
+  ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+  const std::filesystem::path folder = pattern;
+  std::filesystem::create_directory(folder / "assets");
+  std::ofstream(folder / "index.html") << "shell";
+  for (const char* name : {"assets/a.js", "b.txt"}) {
+    // The first page of a process's memory is nobody's: EIO.
+    std::filesystem::create_symlink("/proc/self/mem", folder / name);
+    EXPECT_EQ(ask(config(folder), std::string("/console/") + name).status, 503) << name;
+  }
+  EXPECT_EQ(ask(config(folder), "/console/assets/c.js").status, 404);
+  std::filesystem::remove_all(folder);
+}
+
 }  // namespace
 }  // namespace audiogen::api

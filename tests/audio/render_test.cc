@@ -75,7 +75,7 @@ class TemporaryFile {
 
 Rendered must_render(const Audio& audio, const RenderSpec& spec) {
   InProcessDecoder decoder;
-  Result<Rendered, PipelineFault> result = render(audio, spec, decoder);
+  Result<Rendered, PipelineFault> result = render(Audio(audio), spec, decoder);
   EXPECT_TRUE(result) << (result ? "" : result.error().detail);
   return result ? *std::move(result) : Rendered{};
 }
@@ -380,7 +380,7 @@ TEST(Render, RefusesWhatIsNoAnswer) {
   using Kind = PipelineFault::Kind;
   const auto kind_of = [](const Audio& audio) {
     InProcessDecoder decoder;
-    const auto result = render(audio, RenderSpec{}, decoder);
+    const auto result = render(Audio(audio), RenderSpec{}, decoder);
     EXPECT_FALSE(result);
     return result ? Kind::kInternal : result.error().kind;
   };
@@ -603,7 +603,7 @@ TEST(Render, WhatIsReadyIsListenedToBeforeItPasses) {
     Audio audio = ready_audio(format, 24000);
     std::fill(audio.bytes.end() - 2 * 48000, audio.bytes.end(), '\0');
     InProcessDecoder decoder;
-    const auto silent = render(audio, spec, decoder);
+    const auto silent = render(Audio(audio), spec, decoder);
     ASSERT_FALSE(silent);
     EXPECT_EQ(silent.error().kind, PipelineFault::Kind::kSilent);
     audio.bytes.back() = 1;  // 256 of 32768, the very last sample.

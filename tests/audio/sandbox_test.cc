@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/landlock.h>
+#include <seccomp.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
@@ -78,6 +79,37 @@ TEST(Sandbox, HidesFiles) {
   }
   EXPECT_EQ(in_sandbox([] { return try_open("/etc/passwd", O_RDONLY); }), EACCES);
   EXPECT_EQ(in_sandbox([] { return try_open("/proc/self/environ", O_RDONLY); }), EACCES);
+}
+
+// As with no descriptor or no memory left: EMFILE for a rule set, but not for the kernel's version.
+bool refuse_rulesets() {
+  const scmp_filter_ctx context = seccomp_init(SCMP_ACT_ALLOW);
+  const bool loaded = seccomp_rule_add(context,
+                                       SCMP_ACT_ERRNO(EMFILE),
+                                       SCMP_SYS(landlock_create_ruleset),
+                                       1,
+                                       SCMP_A0(SCMP_CMP_NE, 0)) == 0 &&
+                      seccomp_load(context) == 0;
+  seccomp_release(context);
+  return loaded;
+}
+
+TEST(Sandbox, IsNoneWhereTheKernelHasLandlockAndMakesNoRules) {
+  if (!has_landlock()) {
+    GTEST_SKIP() << "this kernel has no Landlock";
+  }
+  const auto without_rules = [](const std::function<bool()>& locks) {
+    const pid_t child = fork();
+    if (child == 0) {
+      _exit(!refuse_rulesets() ? kNotEntered : locks() ? 1 : 0);
+    }
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  };
+  EXPECT_EQ(without_rules([] { return sandbox::Sandbox::prepare({"/usr/share"}).has_value(); }), 0)
+      << "it would read every file";
+  EXPECT_EQ(without_rules([] { return sandbox::fence({"/usr/share"}); }), 0);
 }
 
 // By the list of system calls alone: it must not take Landlock.

@@ -95,7 +95,7 @@ std::string repeat(std::string_view text, std::size_t count) {
 
 auto shape(const Audio& audio, const RenderSpec& spec) {
   InProcessDecoder decoder;
-  return render(audio, spec, decoder);
+  return render(Audio(audio), spec, decoder);
 }
 
 double seconds_of(const Audio& audio) {

@@ -99,7 +99,7 @@ std::vector<float> delivered(const std::vector<float>& samples, OutputFormat for
   request.sample_rate = rate;
   const Audio audio = raw(samples);
   InProcessDecoder decoder;
-  auto rendered = render(audio, render_spec(request, audio), decoder);
+  auto rendered = render(Audio(audio), render_spec(request, audio), decoder);
   EXPECT_TRUE(rendered) << (rendered ? "" : rendered.error().detail);
   if (!rendered) {
     return {};

@@ -131,7 +131,7 @@ void bench_render(double seconds) {
     const std::string name(format_name(formats[i]));
     const auto run = [&](const std::string& how) {
       print("render " + name + " of 5 s, " + how,
-            measure([&] { static_cast<void>(render(audio, spec, decoder)); }),
+            measure([&] { static_cast<void>(render(Audio(audio), spec, decoder)); }),
             seconds);
     };
     run("passed through");

@@ -62,6 +62,33 @@ class FakeStore final : public BlobStore {
   std::atomic<int> too_large{0};
 };
 
+// A decoder whose helper does not run until it is let.
+class AwayDecoder final : public Decoder {
+ public:
+  std::atomic<bool> away{true};
+  std::atomic<int> asked{0};
+
+ private:
+  // Half a second that is heard, whatever the bytes.
+  Result<Unpacked, DecodeFault> unpack(std::string_view, AudioType, const Sink& sink) override {
+    ++asked;
+    if (away) {
+      return DecodeFault::kUnavailable;
+    }
+    std::vector<float> samples(kRate / 2);
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      samples[i] = i % 100 < 50 ? 0.25F : -0.25F;
+    }
+    sink(samples, kRate);
+    return Unpacked{.rate = kRate, .exact = {}};
+  }
+  Result<ImageInfo, DecodeFault> unpack_image(std::string_view, ImageType) override {
+    return DecodeFault::kUnavailable;
+  }
+
+  static constexpr int kRate = 24'000;
+};
+
 class OutputTest : public testing::Test {
  protected:
   JobPtr job_with(std::chrono::seconds left = 600s) {
@@ -135,6 +162,8 @@ class OutputTest : public testing::Test {
     made_.push_back(std::move(result));
   };
   Output output_{blobs_, client_, decoder_, scheduler_, keep_, {.pause = 500ms, .most = 600s}};
+  AwayDecoder away_;
+  Output undecoded_{blobs_, client_, away_, scheduler_, keep_, {.decoder = 600s}};
   Output impatient_{blobs_, client_, decoder_, scheduler_, keep_, {.pause = 1s, .most = 5s}};
   std::vector<std::unique_ptr<Output>> more_;
 
@@ -142,6 +171,7 @@ class OutputTest : public testing::Test {
     let_go();
     scheduler_.stop();
     output_.stop();
+    undecoded_.stop();
     impatient_.stop();
     for (const auto& output : more_) {
       output->stop();
@@ -191,6 +221,60 @@ TEST_F(OutputTest, WhatIsKeptEndsWithItsJob) {
   ASSERT_TRUE(eventually(60s, [&] { return ended() == 2; }));
   const MutexLock lock(mutex_);
   EXPECT_EQ(made_[1].error().kind, OutputFault::Kind::kStopping);
+}
+
+Audio foreign() {
+  Audio audio;
+  audio.type = AudioType::kMp3;
+  audio.bytes = "sound";
+  return audio;
+}
+
+TEST_F(OutputTest, IsKeptUntilTheDecoderRuns) {
+  blobs_.away = false;
+  const JobPtr job = job_with();
+  undecoded_.make(job, foreign());
+  ASSERT_TRUE(eventually(60s, [&] { return away_.asked >= 3; }));
+  EXPECT_EQ(ended(), 0U) << "whoever made it would be called, and paid, once more";
+  EXPECT_NE(job->audio_kept, nullptr) << "it takes room from what providers send";
+  ASSERT_TRUE(eventually(60s, [&] { return undecoded_.decoder_is_down(); }));
+  EXPECT_FALSE(undecoded_.store_is_down());
+  away_.away = false;
+  ASSERT_TRUE(eventually(60s, [&] { return ended() == 1; }));
+  ASSERT_TRUE(first());
+  EXPECT_EQ(first()->duration_ms, 500);
+  EXPECT_FALSE(undecoded_.decoder_is_down());
+}
+
+TEST_F(OutputTest, WhatIsNotDecodedEndsWithItsJob) {
+  const JobPtr lost = job_with(), given_back = job_with(), late = job_with(2s);
+  undecoded_.make(lost, foreign());
+  ASSERT_TRUE(eventually(60s, [&] { return undecoded_.decoder_is_down(); }));
+  lost->lose(false);
+  ASSERT_TRUE(eventually(60s, [&] { return ended() == 1; }));
+  EXPECT_EQ(first().error().kind, OutputFault::Kind::kLost);
+
+  undecoded_.make(given_back, foreign());
+  ASSERT_TRUE(eventually(60s, [&] { return undecoded_.decoder_is_down(); }));
+  given_back->give_back();
+  ASSERT_TRUE(eventually(60s, [&] { return ended() == 2; }));
+
+  undecoded_.make(late, foreign());
+  ASSERT_TRUE(eventually(60s, [&] { return ended() == 3; })) << "past its deadline";
+  ASSERT_TRUE(eventually(60s, [&] { return !undecoded_.decoder_is_down(); }));
+  const MutexLock lock(mutex_);
+  EXPECT_EQ(made_[1].error().kind, OutputFault::Kind::kStopping);
+  EXPECT_EQ(made_[2].error().kind, OutputFault::Kind::kOurs);
+}
+
+// Another worker's may run.
+TEST_F(OutputTest, ADecoderThatDoesNotComeBackIsNotWaitedForToTheDeadline) {
+  Output brief(blobs_, client_, away_, scheduler_, keep_, {.decoder = 1s});
+  brief.make(job_with(), foreign());
+  ASSERT_TRUE(eventually(60s, [&] { return ended() == 1; }));
+  EXPECT_EQ(first().error().kind, OutputFault::Kind::kOurs);
+  EXPECT_FALSE(brief.decoder_is_down());
+  brief.stop();
 }
 
 // It was never kept, so nothing was offered again, and the worker claimed no more.

@@ -172,7 +172,7 @@ bool needs_stretch(const RenderSpec& spec) {
   return std::abs(spec.speed_remaining - 1.0) > 0.001 || std::abs(spec.pitch_remaining) > 0.01;
 }
 
-Result<Rendered, PipelineFault> render(Audio audio, const RenderSpec& spec, Decoder& decoder) {
+Result<Rendered, PipelineFault> render(Audio&& audio, const RenderSpec& spec, Decoder& decoder) {
   using Kind = PipelineFault::Kind;
   if (const auto plain = plain_of(audio)) {
     const auto file = exact_file(audio, *plain);

@@ -62,8 +62,9 @@ struct PipelineFault {
 // Decode, stretch and shift, resample, cut, normalise, volume, limit, encode, decode again and
 // count. Audio that already is what was asked for is only decoded and counted, and where
 // its size says how long it is, not even that: encoding it again would cost time and quality.
+// With kNoDecoder `audio` is as it was, and may be given once more; else it may be moved from.
 // Blocks: at worst (120 s at 48 kHz) holds about 50 MB and takes about a second of one core, and
 // what the decoder takes.
-Result<Rendered, PipelineFault> render(Audio audio, const RenderSpec& spec, Decoder& decoder);
+Result<Rendered, PipelineFault> render(Audio&& audio, const RenderSpec& spec, Decoder& decoder);
 
 }  // namespace audiogen

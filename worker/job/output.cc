@@ -10,6 +10,7 @@
 #include "common/blob/blob_key.h"
 #include "common/domain/call_failure.h"
 #include "worker/job/batches.h"
+#include "worker/job/pause.h"
 
 namespace audiogen::worker {
 namespace {
@@ -66,21 +67,29 @@ void Output::stop() {
 void Output::make(const JobPtr& job, Audio audio) {
   job->audio_kept = client_.keep(audio.bytes.size());
   // std::function must be copyable, the audio is big: share it.
-  auto shared = std::make_shared<Audio>(std::move(audio));
-  if (!codecs_.post([this, job, shared] { shape(job, std::move(*shared)); })) {
+  post(std::make_shared<Raw>(Raw{job, std::move(audio)}));
+}
+
+void Output::post(std::shared_ptr<Raw> raw) {
+  const JobPtr job = raw->job;
+  if (!codecs_.post([this, raw = std::move(raw)] { shape(raw); })) {
     end_bad(job, Fault::kTryNext, "codec pool full");
   }
 }
 
-void Output::shape(const JobPtr& job, Audio audio) {
+void Output::shape(std::shared_ptr<Raw> raw) {
+  const JobPtr& job = raw->job;
+  if (raw->refusals > 0) {
+    --undecoded_;
+  }
   if (job->is_lost()) {
     end(job, OutputFault{.kind = OutputFault::Kind::kLost});
     return;
   }
-  const RenderSpec spec = render_spec(*job->request, audio);
-  auto rendered = render(std::move(audio), spec, decoder_);
+  const RenderSpec spec = render_spec(*job->request, raw->audio);
+  auto rendered = render(std::move(raw->audio), spec, decoder_);
   if (!rendered && rendered.error().kind == PipelineFault::Kind::kNoDecoder) {
-    end_ours(job, "audio could not be decoded", rendered.error().detail);
+    keep_raw(std::move(raw), rendered.error().detail);
     return;
   }
   // Only audio that can be delivered counts as a success of its provider. Bad audio means the next
@@ -93,6 +102,31 @@ void Output::shape(const JobPtr& job, Audio audio) {
   }
   passed.Increment(rendered->passed_through ? 1 : 0);
   store({job, std::move(*rendered)});
+}
+
+// Whoever made it is paid. No other worker can have it, so it does not wait here for as long as for
+// the blob store, which is the same for all.
+void Output::keep_raw(std::shared_ptr<Raw> raw, const std::string& why) {
+  constexpr const char* kWhat = "audio could not be decoded";
+  const JobPtr job = raw->job;
+  const auto now = Job::Clock::now();
+  raw->first_refused = raw->first_refused.value_or(now);
+  if (job->is_given_back()) {
+    end(job, OutputFault{.kind = OutputFault::Kind::kStopping, .what = kWhat, .why = why});
+    return;
+  }
+  if (now >= job->deadline || now - *raw->first_refused >= patience_.decoder) {
+    end_ours(job, kWhat, why);
+    return;
+  }
+  if (raw->refusals == 0) {
+    log::warn("audio could not be decoded, it is kept",
+              about(*job),
+              {{"why", why}, {"bytes", raw->audio.bytes.size()}});
+  }
+  ++undecoded_;
+  const auto length = store_pause(raw->refusals++);
+  pause(scheduler_, job, length, [this, raw = std::move(raw)]() mutable { post(std::move(raw)); });
 }
 
 void Output::store(Ready ready) {
@@ -320,7 +354,8 @@ std::optional<OutputFault> Output::over(const Ready& ready) {
     return OutputFault{.kind = OutputFault::Kind::kLost};
   }
   if (ready.job->is_given_back()) {
-    return OutputFault{.kind = OutputFault::Kind::kStopping, .why = ready.why};
+    return OutputFault{
+        .kind = OutputFault::Kind::kStopping, .what = "audio could not be stored", .why = ready.why};
   }
   if (Job::Clock::now() >= ready.job->deadline) {
     // Not the provider's fault.

@@ -2,11 +2,13 @@
 // that are ready at the same time. What the blob store does not take is kept, and offered again.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -36,7 +38,7 @@ struct OutputFault {
     kBadAudio,  // `of_provider`: another may do better.
     kOurs,      // `what` we could not do, and `why`: later.
     kTooLarge,  // The same, and never.
-    kStopping,  // It could not be stored before this worker stops.
+    kStopping,  // `what` we could not do before this worker stops.
     kLost,      // Nobody wants it any more.
   };
   Kind kind = Kind::kLost;
@@ -47,10 +49,12 @@ struct OutputFault {
 
 // With files that the store refuses by themselves, as too large: each is offered again after
 // `pause`, and for so long, as somebody may be raising the limit; and all of them together have so
-// many bytes, beyond which the one that is refused next ends at once.
+// many bytes, beyond which the one that is refused next ends at once. With a decoder that does not
+// run: after so long another worker's may, though that pays for the audio once more.
 struct OutputPatience {
   std::chrono::milliseconds pause{10'000}, most{30'000};
   std::size_t bytes = std::size_t{64} << 20;
+  std::chrono::milliseconds decoder{30'000};
 };
 
 class Output {
@@ -79,6 +83,10 @@ class Output {
   // Thread-safe, never blocks.
   bool store_is_down() const;
 
+  // Audio is kept because the decoder did not run when it was asked last: what is made now would
+  // only join it. Thread-safe, never blocks.
+  bool decoder_is_down() const { return undecoded_ > 0; }
+
   // Ends what is kept of jobs that are lost, or were given back. Thread-safe, never blocks.
   void end_what_is_over();
 
@@ -97,7 +105,18 @@ class Output {
     std::size_t counted = 0;  // Of its bytes, in alone_bytes_.
   };
 
-  void shape(const JobPtr& job, Audio audio);
+  // What a provider made, until it is shaped.
+  struct Raw {
+    JobPtr job;
+    Audio audio;
+    // When the decoder first did not run for it, and how often it has not.
+    std::optional<Job::Clock::time_point> first_refused{};
+    int refusals = 0;
+  };
+
+  void post(std::shared_ptr<Raw> raw);
+  void shape(std::shared_ptr<Raw> raw);
+  void keep_raw(std::shared_ptr<Raw> raw, const std::string& why);
   void store(Ready ready);
   void put(std::vector<Ready> ready);
   static bool note_refusal(Ready& ready, const PutFault& fault);
@@ -130,6 +149,7 @@ class Output {
   bool down_ GUARDED_BY(mutex_) = false;
   bool offers_again_ GUARDED_BY(mutex_) = false;  // It is scheduled.
   int refusals_ GUARDED_BY(mutex_) = 0;           // In a row.
+  std::atomic<std::size_t> undecoded_{0};         // Audio that the decoder has not run for.
 
   Pool codecs_;
   BatchPool<Ready> writers_;

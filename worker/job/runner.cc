@@ -57,7 +57,7 @@ JobRunner::JobRunner(const Config& config,
           roster_,
           suspects_,
           scheduler_,
-          [this] { return !output_.store_is_down(); },
+          [this] { return !output_.store_is_down() && !output_.decoder_is_down(); },
           std::move(ack),
           [this](const JobPtr& job) { claimed(job); }),
       records_(config.database, scheduler_),
@@ -311,9 +311,8 @@ void JobRunner::output_made(const JobPtr& job, Result<OutputFile, OutputFault> m
           job, Trouble::kTooLarge, {.state = store::kCallSucceeded, .detail = fault.what});
       break;
     case OutputFault::Kind::kStopping:
-      endings_.give_up(job,
-                       Trouble::kStopping,
-                       {.state = store::kCallSucceeded, .detail = "audio could not be stored"});
+      endings_.give_up(
+          job, Trouble::kStopping, {.state = store::kCallSucceeded, .detail = fault.what});
       break;
     case OutputFault::Kind::kLost:
       endings_.drop(job);

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include <fcntl.h>
-#include <linux/landlock.h>
 #include <poll.h>
 #include <spawn.h>
 #include <sys/eventfd.h>
@@ -145,10 +144,6 @@ Ending listen(int answer, const Request& request, const Helper::TakeBlock& take)
 }
 
 }  // namespace
-
-bool landlock_available() {
-  return syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION) > 0;
-}
 
 Cancellation::Cancellation() : descriptor_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 

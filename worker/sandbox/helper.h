@@ -36,10 +36,6 @@ class Cancellation {
   const UniqueFd descriptor_;
 };
 
-// Whether this kernel can take files away from a process (Landlock, Linux 5.13). Without it the
-// sandbox of a helper that reads files stops writing only.
-bool landlock_available();
-
 // How a request ended.
 enum class Ending : std::uint8_t {
   kComplete,

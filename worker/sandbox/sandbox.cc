@@ -224,14 +224,15 @@ std::vector<sock_filter> compile_filter(std::uint32_t otherwise,
 constexpr std::uint64_t kFileRights = (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1;
 
 // A Landlock rule set (Linux 5.13) that allows reading `readable`, files, and what is below
-// folders; -1 without Landlock.
-int make_ruleset(const std::vector<std::string>& readable) {
+// folders; -1 on a kernel without Landlock. Nullopt when a kernel that has it makes none (EMFILE,
+// ENOMEM): whoever went on would read every file.
+std::optional<int> make_ruleset(const std::vector<std::string>& readable) {
   landlock_ruleset_attr attributes{};
   attributes.handled_access_fs = kFileRights;
   const int ruleset =
       static_cast<int>(syscall(SYS_landlock_create_ruleset, &attributes, sizeof(attributes), 0));
   if (ruleset < 0) {
-    return -1;
+    return landlock_available() ? std::nullopt : std::optional(-1);
   }
   fcntl(ruleset, F_SETFD, FD_CLOEXEC);
   for (const std::string& path : readable) {
@@ -273,9 +274,14 @@ bool lock(int ruleset, const std::vector<sock_filter>& filter) {
 
 }  // namespace
 
+bool landlock_available() {
+  return syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION) > 0;
+}
+
 bool fence(const std::vector<std::string>& readable) {
   const std::vector<sock_filter> filter = compile_filter(SCMP_ACT_ALLOW, add_fence);
-  return !filter.empty() && lock(make_ruleset(readable), filter);
+  const std::optional<int> ruleset = make_ruleset(readable);
+  return !filter.empty() && ruleset && lock(*ruleset, filter);
 }
 
 std::optional<Sandbox> Sandbox::prepare(const std::vector<std::string>& readable) {
@@ -286,7 +292,11 @@ std::optional<Sandbox> Sandbox::prepare(const std::vector<std::string>& readable
   if (sandbox.filter_.empty()) {
     return std::nullopt;
   }
-  sandbox.ruleset_ = make_ruleset(readable);
+  const std::optional<int> ruleset = make_ruleset(readable);
+  if (!ruleset) {
+    return std::nullopt;
+  }
+  sandbox.ruleset_ = *ruleset;
   return sandbox;
 }
 

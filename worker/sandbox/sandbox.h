@@ -18,12 +18,16 @@ struct Limits {
   std::uint32_t wall_seconds = 60;
 };
 
+// Whether this kernel can take files away from a process (Landlock, Linux 5.13). Without it the
+// sandbox of a helper that reads files stops writing only.
+bool landlock_available();
+
 // For a helper that reads files before its children do, and whose makers nobody knows: from now on
 // it and its children read nothing but what is below `readable` (on a kernel without Landlock,
 // every file), change no file nor its name, touch no other process, and have neither network nor
 // other programs. A list of what is refused, so weaker than a Sandbox, which is a list of what is
 // left. What is open or loaded stays. For a process with one thread; a Sandbox may still be
-// entered. False when the kernel refuses.
+// entered. False when the kernel refuses, or has Landlock and makes no rules.
 bool fence(const std::vector<std::string>& readable);
 
 class Sandbox {
@@ -31,7 +35,7 @@ class Sandbox {
   // Compiles the list of system calls and the Landlock rules once, so that entering costs
   // microseconds. Files below `readable` stay readable; on a kernel without Landlock (before 5.13)
   // every file does, read-only. With nothing readable no file can be opened on any kernel. Nullopt
-  // when the kernel has no seccomp filters.
+  // when the kernel has no seccomp filters, or has Landlock and makes no rules.
   static std::optional<Sandbox> prepare(const std::vector<std::string>& readable);
 
   Sandbox(Sandbox&& other) noexcept;
