@@ -351,6 +351,7 @@ void Dispatcher::judged(Call call, const Authenticator::Judgement& judgement) {
   }
   call.key_ = judgement.key;
   note_asked(call.exchange(), route, call.key_);
+  call.exchange().charge(call.holder());
   const RateDecision decision = limiter_.take(call.key_.counted_as(), call.key_.user, route.rate);
   call.rate_headers_ = limiter_.headers(route.rate, decision);
   if (!decision.allowed) {

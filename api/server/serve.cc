@@ -190,6 +190,7 @@ int serve(const Config& config) {
           .limits = {.body = kBodyMax},
           .heads_first = true,
           .body_budget = static_cast<std::size_t>(config.body_budget_mb) * 1024 * 1024,
+          .answer_budget = static_cast<std::size_t>(config.answer_budget_mb) * 1024 * 1024,
           .trusted_proxies = config.trusted_proxies,
           .name = "public",
           .answered = std::move(answered),

@@ -207,6 +207,10 @@ constexpr std::array kVariables = {
              .fallback = "64",
              .meaning = "memory for all request bodies that are still arriving, 1-65536",
              .api_only = true},
+    Variable{.name = "ANSWER_BUDGET_MB",
+             .fallback = "64",
+             .meaning = "memory for all answers that their clients have not taken, 1-65536",
+             .api_only = true},
     Variable{
         "TASK_DEADLINE_SECONDS", "900", "a task is final this long after its creation, 1-86400"},
     Variable{.name = "OPEN_TASKS_FREE",
@@ -829,6 +833,7 @@ Result<Config, std::vector<std::string>> load_config(Program program) {
     c.connections_max = in.number("CONNECTIONS_MAX", 1, kConnectionsMax);
     c.connections_per_address = in.number("CONNECTIONS_PER_ADDRESS", 1, kConnectionsMax);
     c.body_budget_mb = in.number("BODY_BUDGET_MB", 1, 65'536);
+    c.answer_budget_mb = in.number("ANSWER_BUDGET_MB", 1, 65'536);
     c.console = read_console(in, c.public_url);
     c.console_dir = in.text("CONSOLE_DIR");
     read_oidc(in, c);

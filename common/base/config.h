@@ -113,7 +113,7 @@ struct Config {
   std::optional<OidcSettings> oidc;  // Nullopt: nobody.
   std::string voice_previews_dir;    // Empty: voices have none. The API's only.
   // The API's public port only.
-  int connections_max = 0, connections_per_address = 0, body_budget_mb = 0;
+  int connections_max = 0, connections_per_address = 0, body_budget_mb = 0, answer_budget_mb = 0;
   int task_deadline_seconds = 0;
   PlanLimits free_plan, paid_plan;  // The API's only.
   const PlanLimits& plan_of(bool paid) const { return paid ? paid_plan : free_plan; }

@@ -148,6 +148,7 @@ ServerCore::ServerCore(ServerOptions server_options,
       on_error(std::move(error_reply)),
       drops(options.name),
       bodies(options.body_budget),
+      answers(options.answer_budget),
       open_(metrics::gauge(
           "http_connections", "Open connections of clients", {{"server", options.name}})) {}
 
@@ -646,13 +647,41 @@ void Connection::hold(std::uint64_t holder, std::size_t bytes) {
 }
 
 // The lock of another connection is held: only a note is left, for the housekeeper. It may come
-// late and find the next body of this connection, which nobody has given up, and an older note may
+// late and find the next piece of this connection, which nobody has given up, and an older note may
 // come after a newer one.
 void Connection::give_up_body(std::uint64_t body) {
-  std::uint64_t noted = given_up_;
-  while (noted < body && !given_up_.compare_exchange_weak(noted, body)) {
+  note_given_up(given_up_, body);
+}
+
+void Connection::give_up_answer(std::uint64_t answer) {
+  note_given_up(answer_given_up_, answer);
+}
+
+void Connection::note_given_up(std::atomic<std::uint64_t>& noted, std::uint64_t number) {
+  std::uint64_t before = noted;
+  while (before < number && !noted.compare_exchange_weak(before, number)) {
   }
   core_->housekeeper.post(shared_from_this());
+}
+
+// Counts what its client has not taken of a whole answer, which is all here.
+void Connection::hold_answer(std::uint64_t holder) {
+  const std::size_t bytes = remainder_.bytes.capacity();
+  if (bytes == 0) {
+    return;  // A file alone.
+  }
+  holding_answer_ = true;
+  for (const auto& [victim, number] :
+       core_->answers.add(shared_from_this(), answer_, holder, bytes)) {
+    victim->give_up_answer(number);
+  }
+}
+
+void Connection::let_answer_go() {
+  if (std::exchange(holding_answer_, false)) {
+    ++answer_;
+    core_->answers.release(this);
+  }
 }
 
 void Connection::let_go() {
@@ -705,16 +734,16 @@ void Connection::refuse(int status, const std::string& reason) {
     }
   }
   if (phase_ == Phase::kBusy) {
-    write_response(response);
+    write_response(response, HashOfIpAddress()(peer_.limited()));
   }
 }
 
-void Connection::answer(Response&& response) noexcept {
+void Connection::answer(Response&& response, std::uint64_t holder) noexcept {
   try {
     const MutexLock lock(mutex_);
     refuse_body();
     if (phase_ == Phase::kBusy) {
-      write_response(response);
+      write_response(response, holder);
     }
   } catch (...) {
     abort();
@@ -727,7 +756,7 @@ void Connection::end_head(std::string& head) const {
                        : "\r\n";
 }
 
-void Connection::write_response(Response& response) {
+void Connection::write_response(Response& response, std::uint64_t holder) {
   close_after_ = response.close || !keep_alive_ || discarding_ || core_->draining;
   const bool bodyless = response.status == 204 || response.status == 304;
   const std::uint64_t length =
@@ -779,6 +808,7 @@ void Connection::write_response(Response& response) {
     return close_now();
   }
   phase_ = Phase::kWriting;
+  hold_answer(holder);
   await_reader();
 }
 
@@ -946,6 +976,7 @@ Connection::Sent Connection::write_remainder(std::size_t budget) {
 
 void Connection::finish_response() {
   end_busy();
+  let_answer_go();
   call_.reset();
   remainder_ = Remainder();
   phase_ = Phase::kReading;
@@ -984,6 +1015,9 @@ void Connection::resume() {
     if (call) {
       call->reply(core_->render_error(503, kNoMemory, &call->request()));
     }
+  } else if (holding_answer_ && answer_given_up_ == answer_) {
+    core_->drops.count(Drop::kAnswerBudget, peer_);
+    reset_now();
   } else if (has_remainder() && !watched_) {
     watched_ = core_->housekeeper.watch(own_fd_.get(), shared_from_this());
     if (!watched_) {
@@ -1123,6 +1157,7 @@ void Connection::close_now() {
     drop_awaited();
     set_rest(Rest::kNo);
     no_deadline();
+    let_answer_go();
     remainder_ = Remainder();
     inbox_.reset();
     spare_.reset();
@@ -1168,6 +1203,7 @@ Call::Call(std::shared_ptr<Connection> connection,
       framer_(std::move(framer)),
       received_at_(received_at),
       body_to_come_(body_to_come),
+      holder_(HashOfIpAddress()(framer_->request().client.limited())),
       meter_(connection_->core()->options.meter) {}
 
 Call::~Call() {
@@ -1263,7 +1299,7 @@ void Call::reply(Response&& response) noexcept {
   count(response.status, Clock::now());
   tell(response,
        response.file ? static_cast<std::uint64_t>(response.file->length) : response.body.size());
-  connection_->answer(std::move(response));
+  connection_->answer(std::move(response), holder_.load(std::memory_order_relaxed));
 }
 
 const Request& Exchange::request() const {
@@ -1283,6 +1319,9 @@ bool Exchange::send(std::string_view part) const noexcept {
 }
 void Exchange::end_stream() const noexcept {
   call_->end_stream(true);
+}
+void Exchange::charge(std::uint64_t holder) const noexcept {
+  call_->charge(holder);
 }
 void Exchange::meter(RequestMeter& meter) const noexcept {
   call_->meter(meter);

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "common/base/mutex.h"
-#include "common/http/body_budget.h"
+#include "common/http/connection_budget.h"
 #include "common/http/drops.h"
 #include "common/http/housekeeper.h"
 #include "common/http/loop.h"
@@ -67,7 +67,7 @@ struct ServerCore {
   std::atomic<std::uint64_t> in_flight{0};
   Housekeeper housekeeper;
   Drops drops;
-  BodyBudget bodies;
+  ConnectionBudget bodies, answers;
 
  private:
   using Connections = std::unordered_set<std::shared_ptr<Connection>>;
@@ -125,7 +125,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void expire(Clock::time_point now);
 
   // Called by any thread.
-  void answer(Response&& response) noexcept;  // The request being handled; once per Call.
+  // The request being handled; once per Call. What its client does not take at once counts for
+  // `holder`.
+  void answer(Response&& response, std::uint64_t holder) noexcept;
   void take_back(std::unique_ptr<Framer> framer) noexcept;
   // See Exchange. Only the call whose begin_stream() was true, parts are awaited, calls the others;
   // `whole`: all was sent.
@@ -138,8 +140,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // The body of the request whose head is being handled may come; then `next` runs.
   void receive_body(std::uint64_t holder, std::function<void()> next);
   // The body it is receiving takes memory that others need more. `body` is its number in
-  // BodyBudget: nothing happens if that one has left meanwhile. Takes no lock.
+  // ServerCore::bodies: nothing happens if that one has left meanwhile. Takes no lock.
   void give_up_body(std::uint64_t body);
+  // The same of the answer that its client does not take, and of its number in ServerCore::answers.
+  void give_up_answer(std::uint64_t answer);
   // Ends it now, whatever was left to send.
   void abort();
   // Ends it if it still rests, to make room for another. False if it does not.
@@ -211,7 +215,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void begin_busy(const Request& request, Phase phase = Phase::kBusy) LOCKS_REQUIRED(mutex_);
   void end_busy() LOCKS_REQUIRED(mutex_);
   void end_head(std::string& head) const LOCKS_REQUIRED(mutex_);
-  void write_response(Response& response) LOCKS_REQUIRED(mutex_);
+  void write_response(Response& response, std::uint64_t holder) LOCKS_REQUIRED(mutex_);
+  void hold_answer(std::uint64_t holder) LOCKS_REQUIRED(mutex_);
+  void let_answer_go() LOCKS_REQUIRED(mutex_);
+  void note_given_up(std::atomic<std::uint64_t>& noted, std::uint64_t number);
   bool push(std::string_view bytes) LOCKS_REQUIRED(mutex_);
   void await_reader() LOCKS_REQUIRED(mutex_);
   void finish_stream() LOCKS_REQUIRED(mutex_);
@@ -236,7 +243,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::atomic<Clock::rep> deadline_;
   // Written under mutex_; read by whoever looks for room, who then asks evict().
   std::atomic<Rest> rest_{Rest::kIdle};
-  std::atomic<std::uint64_t> given_up_{0};  // Set by another connection, see give_up_body().
+  // Set by another connection, see give_up_body() and give_up_answer().
+  std::atomic<std::uint64_t> given_up_{0}, answer_given_up_{0};
   // When its client last took a part of its answer.
   std::atomic<Clock::rep> progress_{Clock::now().time_since_epoch().count()};
 
@@ -262,9 +270,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Awaited awaited_ GUARDED_BY(mutex_);
   Awaited dropped_ GUARDED_BY(mutex_);
   std::uint64_t holder_ GUARDED_BY(mutex_) = 0;
-  bool counted_ GUARDED_BY(mutex_) = false;    // In ServerCore::in_flight.
-  bool holding_ GUARDED_BY(mutex_) = false;    // Its bytes count in ServerCore::bodies …
-  std::uint64_t body_ GUARDED_BY(mutex_) = 1;  // … under this number.
+  bool counted_ GUARDED_BY(mutex_) = false;         // In ServerCore::in_flight.
+  bool holding_ GUARDED_BY(mutex_) = false;         // Its bytes count in ServerCore::bodies …
+  std::uint64_t body_ GUARDED_BY(mutex_) = 1;       // … under this number.
+  bool holding_answer_ GUARDED_BY(mutex_) = false;  // The same of ServerCore::answers.
+  std::uint64_t answer_ GUARDED_BY(mutex_) = 1;
   // The request being handled has missed its deadline once.
   bool overdue_ GUARDED_BY(mutex_) = false;
   bool head_only_ GUARDED_BY(mutex_) = false;   // The request being handled is HEAD …
@@ -296,6 +306,7 @@ class Call {
   void allow(std::chrono::milliseconds longer) { connection_->allow(*this, longer); }
   bool client_ended() const { return connection_->client_ended(); }
   Loop& loop() const { return connection_->loop(); }
+  void charge(std::uint64_t holder) { holder_.store(holder, std::memory_order_relaxed); }
   void meter(RequestMeter& meter) { meter_.store(&meter, std::memory_order_relaxed); }
   // Its answer, which has this status, is about to be sent.
   void count(int status, Clock::time_point now) const noexcept;
@@ -316,6 +327,7 @@ class Call {
   std::unique_ptr<Framer> whole_;   // … and this, when it has.
   Clock::time_point received_at_ = Clock::now();
   const bool body_to_come_;
+  std::atomic<std::uint64_t> holder_;
   std::atomic<RequestMeter*> meter_;    // Null: none.
   std::atomic<bool> answered_{false};   // The connection stays busy with this call until then …
   std::atomic<bool> streaming_{false};  // … and longer, when the answer comes in parts.

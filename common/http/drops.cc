@@ -9,7 +9,7 @@
 namespace audiogen::http {
 namespace {
 
-constexpr std::array<std::string_view, 9> kNames = {"silent",
+constexpr std::array<std::string_view, 10> kNames = {"silent",
                                                     "evicted_idle",
                                                     "evicted_head",
                                                     "evicted_stalled",
@@ -17,6 +17,7 @@ constexpr std::array<std::string_view, 9> kNames = {"silent",
                                                     "refused_full",
                                                     "no_descriptor",
                                                     "body_budget",
+                                                    "answer_budget",
                                                     "slow_reader"};
 
 }  // namespace

@@ -26,6 +26,7 @@ enum class Drop : std::uint8_t {
   kRefusedFull,     // So has the server.
   kNoDescriptor,    // The process has none left to accept with.
   kBodyBudget,      // The slowest body of whoever holds most, to make room.
+  kAnswerBudget,    // The oldest answer not taken of whoever holds most, to make room.
   kSlowReader,      // It takes too little of an answer that comes in parts.
 };
 
@@ -40,7 +41,7 @@ class Drops {
   void tell();
 
  private:
-  static constexpr std::size_t kKinds = 9;
+  static constexpr std::size_t kKinds = 10;
 
   const std::string server_;
   std::array<prometheus::Counter*, kKinds> counters_;

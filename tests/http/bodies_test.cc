@@ -544,7 +544,7 @@ class OneConnection : public testing::Test {
     EXPECT_TRUE(eventually([&] { return ticks_ > 0; }));
   }
   // A neighbour's body makes it too much: what there is to be told to whom.
-  BodyBudget::Victims crowd(std::size_t bytes) {
+  ConnectionBudget::Victims crowd(std::size_t bytes) {
     return core_->bodies.add(neighbour_, 1, /*holder=*/7, bytes);
   }
   // What the client has been sent, at least one piece of it.

@@ -20,6 +20,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include "common/base/metrics.h"
@@ -181,6 +182,9 @@ class HttpServer : public testing::Test {
     } else if (path == "/status") {
       exchange.reply(text("body", std::stoi(std::string(request.query))));
     } else if (path == "/big") {
+      if (request.has_header("x-holder")) {
+        exchange.charge(std::hash<std::string>()(request.joined_headers("x-holder")));
+      }
       exchange.reply(text(std::string(std::stoul(std::string(request.query)), 'b')));
     } else if (path == "/file") {
       Response response;
@@ -695,6 +699,43 @@ TEST_F(HttpServer, ServesOthersWhileReadersStall) {
   stalled.clear();
   client.close();
   EXPECT_TRUE(eventually([&] { return open_descriptors() == descriptors; }));
+}
+
+// One client with many answers that it does not take pays itself; its neighbour, who is slow as
+// well, does not notice.
+TEST_F(HttpServer, WhoLeavesMostAnswersUntakenMakesRoom) {
+  // More than the kernel takes from us for a client that does not read.
+  constexpr std::size_t kBytes = 25'000'000;
+  serve({.answer_budget = 3 * kBytes + kBytes / 2, .write_stall_timeout = 60s});
+  const double before = dropped("answer_budget");
+  const auto begin = [&](const std::string& holder) {
+    RawConnection client = connect(4096);
+    const std::uint64_t requests = server_->stats().requests;
+    EXPECT_TRUE(client.send(get_request("/big?" + std::to_string(kBytes),
+                                        holder.empty() ? "" : "X-Holder: " + holder + "\r\n")));
+    EXPECT_TRUE(eventually([&] { return server_->stats().requests > requests; }));
+    pollfd head{client.fd(), POLLIN, 0};
+    EXPECT_EQ(::poll(&head, 1, 10'000), 1);
+    return client;
+  };
+  RawConnection neighbour = begin("neighbour");
+  RawConnection first = begin("greedy"), second = begin("greedy");
+  EXPECT_EQ(dropped("answer_budget"), before) << "all fit";
+  RawConnection third = begin("");  // Its address's.
+  ASSERT_TRUE(eventually([&] { return dropped("answer_budget") == before + 1; }));
+  EXPECT_TRUE(eventually([&] { return server_->stats().connections == 3; }));
+  const auto takes_all = [](RawConnection& client) {
+    const auto response = client.response();
+    return response && response->body == std::string(kBytes, 'b');
+  };
+  EXPECT_TRUE(takes_all(neighbour));
+  EXPECT_TRUE(takes_all(third));
+  EXPECT_NE(takes_all(first), takes_all(second));
+  // What was taken counts no more.
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_TRUE(neighbour.exchange(get_request("/big?" + std::to_string(kBytes))));
+  }
+  EXPECT_EQ(dropped("answer_budget"), before + 1);
 }
 
 TEST_F(HttpServer, LosesNoDescriptorToVanishingClients) {

@@ -65,6 +65,7 @@ class ConfigTest : public testing::Test {
                              "CONNECTIONS_MAX",
                              "CONNECTIONS_PER_ADDRESS",
                              "BODY_BUDGET_MB",
+                             "ANSWER_BUDGET_MB",
                              "CONSOLE",
                              "CONSOLE_DIR",
                              "SMTP_URL",
@@ -125,6 +126,7 @@ TEST_F(ConfigTest, DefaultsAreAsPublished) {
   EXPECT_EQ(config->connections_max, 16384);
   EXPECT_EQ(config->connections_per_address, 1000);
   EXPECT_EQ(config->body_budget_mb, 64);
+  EXPECT_EQ(config->answer_budget_mb, 64);
   EXPECT_EQ(load_config(Program::kWorker)->ops_listen.text(), "127.0.0.1:8082");
 }
 

@@ -354,8 +354,9 @@ std::optional<OutputFault> Output::over(const Ready& ready) {
     return OutputFault{.kind = OutputFault::Kind::kLost};
   }
   if (ready.job->is_given_back()) {
-    return OutputFault{
-        .kind = OutputFault::Kind::kStopping, .what = "audio could not be stored", .why = ready.why};
+    return OutputFault{.kind = OutputFault::Kind::kStopping,
+                       .what = "audio could not be stored",
+                       .why = ready.why};
   }
   if (Job::Clock::now() >= ready.job->deadline) {
     // Not the provider's fault.

@@ -1,6 +1,7 @@
-// The memory for request bodies that are still arriving, shared by all connections of a server.
-// When it is used up, whoever holds most of it loses the body that has been arriving longest: a
-// client that opens many and sends slowly pays itself, and the others do not notice.
+// Memory that all connections of a server share: for request bodies that are still arriving, and
+// for answers that their clients have not taken. When it is used up, whoever holds most of it loses
+// the piece that has been there longest: a client that opens many and is slow pays itself, and the
+// others do not notice.
 #pragma once
 
 #include <chrono>
@@ -18,8 +19,9 @@ namespace audiogen::http {
 
 class Connection;
 
-// Any thread, never blocks for long. The bytes counted are those received, not those announced.
-class BodyBudget {
+// Any thread, never blocks for long. The bytes counted are those that are there, not those
+// announced.
+class ConnectionBudget {
  public:
   using Clock = std::chrono::steady_clock;
   struct Victim {
@@ -28,10 +30,10 @@ class BodyBudget {
   };
   using Victims = std::vector<Victim>;
 
-  explicit BodyBudget(std::size_t bytes) : limit_(bytes) {}
+  explicit ConnectionBudget(std::size_t bytes) : limit_(bytes) {}
 
   // `connection` holds `bytes` more, for `holder` (a hash of an account or an address; the first
-  // one told, until release()). `number` counts its bodies, ascending: a victim learns of it when
+  // one told, until release()). `number` counts its pieces, ascending: a victim learns of it when
   // it may have begun the next. The connections that have to go for it: their bytes no longer
   // count. It may be among them.
   [[nodiscard]] Victims add(const std::shared_ptr<Connection>& connection,
@@ -44,7 +46,7 @@ class BodyBudget {
   std::size_t used() const;
 
  private:
-  struct Body {
+  struct Piece {
     std::weak_ptr<Connection> connection;
     std::uint64_t number = 0;
     std::uint64_t holder = 0;
@@ -53,7 +55,7 @@ class BodyBudget {
   };
   struct Holder {
     std::size_t bytes = 0;
-    std::set<std::pair<Clock::time_point, const Connection*>> bodies;  // Longest arriving first.
+    std::set<std::pair<Clock::time_point, const Connection*>> pieces;  // The oldest first.
   };
 
   void forget(const Connection* connection) LOCKS_REQUIRED(mutex_);
@@ -62,7 +64,7 @@ class BodyBudget {
   const std::size_t limit_;
   mutable Mutex mutex_;
   std::size_t used_ GUARDED_BY(mutex_) = 0;
-  std::unordered_map<const Connection*, Body> bodies_ GUARDED_BY(mutex_);
+  std::unordered_map<const Connection*, Piece> pieces_ GUARDED_BY(mutex_);
   std::unordered_map<std::uint64_t, Holder> holders_ GUARDED_BY(mutex_);
 };
 
