@@ -32,7 +32,7 @@
 #include "worker/job/runner.h"
 #include "worker/job/spool.h"
 #include "worker/providers_file.h"
-#include "worker/sandbox/sandbox.h"
+#include "worker/sandbox/landlock.h"
 #include "worker/upkeep/account_keeper.h"
 #include "worker/upkeep/eraser.h"
 #include "worker/upkeep/janitor.h"
@@ -252,7 +252,7 @@ int work(const Config& config) {
       config,
       [&runner] { return runner.room(); },
       [&runner](std::span<const Hint> hints) { return runner.take(hints); },
-      [&consumer] { return consumer.connected(); });
+      [&] { return consumer.connected() && publisher.flows(); });
   AccountKeeper account_keeper(config, id, accounts);
   Janitor janitor(config, **blobs);
   Eraser eraser(config, **blobs);

@@ -12,7 +12,6 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <linux/landlock.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <sys/mman.h>
@@ -27,6 +26,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "worker/sandbox/landlock.h"
 #include "worker/speech/protocol.h"
 
 namespace audiogen::speech {
@@ -58,10 +58,6 @@ int try_open(const char* path, int flags) {
   return file >= 0 ? 0 : errno;
 }
 
-bool has_landlock() {
-  return syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION) > 0;
-}
-
 TEST(Sandbox, LetsAnInnocentChildWork) {
   EXPECT_EQ(in_sandbox([] { return 7; }), 7);
   EXPECT_EQ(in_sandbox([] { return try_open("/usr/share/common-licenses/GPL-3", O_RDONLY); }), 0);
@@ -74,7 +70,7 @@ TEST(Sandbox, LetsAnInnocentChildWork) {
 }
 
 TEST(Sandbox, HidesFiles) {
-  if (!has_landlock()) {
+  if (!sandbox::landlock_available()) {
     GTEST_SKIP() << "this kernel has no Landlock";
   }
   EXPECT_EQ(in_sandbox([] { return try_open("/etc/passwd", O_RDONLY); }), EACCES);
@@ -95,7 +91,7 @@ bool refuse_rulesets() {
 }
 
 TEST(Sandbox, IsNoneWhereTheKernelHasLandlockAndMakesNoRules) {
-  if (!has_landlock()) {
+  if (!sandbox::landlock_available()) {
     GTEST_SKIP() << "this kernel has no Landlock";
   }
   const auto without_rules = [](const std::function<bool()>& locks) {
@@ -202,7 +198,7 @@ int behind_fence(const std::function<int()>& action, const std::vector<std::stri
 }
 
 TEST(Fence, LeavesWhatIsNamedToRead) {
-  if (!has_landlock()) {
+  if (!sandbox::landlock_available()) {
     GTEST_SKIP() << "this kernel has no Landlock";
   }
   const auto opened = [](const char* path, int flags = O_RDONLY) {

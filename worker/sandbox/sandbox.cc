@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "common/base/unique_fd.h"
+#include "worker/sandbox/landlock.h"
 
 namespace audiogen::sandbox {
 namespace {
@@ -273,10 +274,6 @@ bool lock(int ruleset, const std::vector<sock_filter>& filter) {
 }
 
 }  // namespace
-
-bool landlock_available() {
-  return syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION) > 0;
-}
 
 bool fence(const std::vector<std::string>& readable) {
   const std::vector<sock_filter> filter = compile_filter(SCMP_ACT_ALLOW, add_fence);

@@ -18,10 +18,6 @@ struct Limits {
   std::uint32_t wall_seconds = 60;
 };
 
-// Whether this kernel can take files away from a process (Landlock, Linux 5.13). Without it the
-// sandbox of a helper that reads files stops writing only.
-bool landlock_available();
-
 // For a helper that reads files before its children do, and whose makers nobody knows: from now on
 // it and its children read nothing but what is below `readable` (on a kernel without Landlock,
 // every file), change no file nor its name, touch no other process, and have neither network nor

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <optional>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -29,6 +30,8 @@ constexpr milliseconds kFindingWithoutBroker{50};
 constexpr milliseconds kFindingWithBroker{250};  // The next ones may be those that hints bring.
 constexpr milliseconds kWithoutBroker{500};
 constexpr milliseconds kWithBroker{3000};
+// Where a hint did not come, the next ones may not either.
+constexpr std::chrono::seconds kLately{30};
 // A hint is on its way this long at most, when all is well.
 constexpr std::chrono::seconds kOnItsWay{1};
 // What was found is not found again while its claim is asked for, or its row is somebody else's.
@@ -36,13 +39,20 @@ constexpr std::chrono::seconds kAskedFor{5};
 
 }  // namespace
 
+milliseconds pause_of_pull(bool hints_come, bool found, bool found_lately) {
+  if (found) {
+    return hints_come ? kFindingWithBroker : kFindingWithoutBroker;
+  }
+  return hints_come && !found_lately ? kWithBroker : kWithoutBroker;
+}
+
 Puller::Puller(const Config& config,
                std::function<Room()> room,
                std::function<std::vector<Hint>(std::span<const Hint>)> take,
-               std::function<bool()> connected)
+               std::function<bool()> hints_come)
     : room_(std::move(room)),
       take_(std::move(take)),
-      connected_(std::move(connected)),
+      hints_come_(std::move(hints_come)),
       thread_([this, url = config.database](const std::stop_token& stop) { run(stop, url); }) {}
 
 void Puller::stop() {
@@ -54,20 +64,21 @@ void Puller::run(const std::stop_token& stop, const DatabaseUrl& url) {
   std::unordered_set<TaskId> asked_for;
   std::deque<std::pair<steady_clock::time_point, TaskId>> asked_at;  // Of those, the oldest first.
   bool finding = false;
+  std::optional<steady_clock::time_point> found_at;
   milliseconds pause = kWithoutBroker;
   while (!stopped_within(stop, pause)) {
-    const bool connected = connected_();
+    const bool hints_come = hints_come_();
     while (!asked_at.empty() && steady_clock::now() - asked_at.front().first > kAskedFor) {
       asked_for.erase(asked_at.front().second);
       asked_at.pop_front();
     }
     const Room room = room_();
     const std::size_t most = std::max(room.bulk, room.express);
-    const auto found =
-        most == 0
-            ? Result<std::vector<Hint>, store::StoreFault>(std::vector<Hint>())
-            : store.ready(
-                  most, connected ? kOnItsWay : std::chrono::seconds(0), asked_for, room.bulk == 0);
+    const auto found = most == 0 ? Result<std::vector<Hint>, store::StoreFault>(std::vector<Hint>())
+                                 : store.ready(most,
+                                               hints_come ? kOnItsWay : std::chrono::seconds(0),
+                                               asked_for,
+                                               room.bulk == 0);
     if (found && !found->empty()) {
       std::unordered_set<TaskId> left;
       for (const Hint& hint : take_(*found)) {
@@ -80,18 +91,17 @@ void Puller::run(const std::stop_token& stop, const DatabaseUrl& url) {
         }
       }
       pulled.Increment(static_cast<double>(found->size() - left.size()));
+      found_at = steady_clock::now();
       if (!std::exchange(finding, true)) {
-        log::info("tasks are taken from the database: no hint brings them",
-                  {{"found", found->size()}, {"broker", connected ? "connected" : "away"}});
+        log::info(
+            "tasks are taken from the database: no hint brings them",
+            {{"found", found->size()}, {"broker", hints_come ? "connected" : "away or full"}});
       }
     } else if (most > 0) {
       finding = false;
     }
-    if (connected) {
-      pause = finding ? kFindingWithBroker : kWithBroker;
-    } else {
-      pause = finding ? kFindingWithoutBroker : kWithoutBroker;
-    }
+    pause =
+        pause_of_pull(hints_come, finding, found_at && steady_clock::now() - *found_at < kLately);
   }
 }
 

@@ -3,6 +3,7 @@
 // on. The database is the queue of record; a hint only makes it instant.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <span>
@@ -15,15 +16,20 @@
 
 namespace audiogen::worker {
 
+// From one look to the next, where this one found tasks or not, and one of the last half minute
+// did. What one sees of a broker is not all: with its memory full it takes no hints from the API,
+// and this worker, which has none to send, does not hear of that.
+std::chrono::milliseconds pause_of_pull(bool hints_come, bool found, bool found_lately);
+
 class Puller {
  public:
   // `room`: how many tasks could be taken now, by lane. `take` works on the first of the hints and
-  // says how many it took. `connected`: does the broker bring hints, as far as one can see? All are
-  // called on the puller's thread.
+  // says how many it took. `hints_come`: does the broker bring hints, as far as one can see? All
+  // are called on the puller's thread.
   Puller(const Config& config,
          std::function<Room()> room,
          std::function<std::vector<Hint>(std::span<const Hint>)> take,
-         std::function<bool()> connected);
+         std::function<bool()> hints_come);
   ~Puller() { stop(); }
   Puller(const Puller&) = delete;
   Puller& operator=(const Puller&) = delete;
@@ -36,7 +42,7 @@ class Puller {
 
   const std::function<Room()> room_;
   const std::function<std::vector<Hint>(std::span<const Hint>)> take_;
-  const std::function<bool()> connected_;
+  const std::function<bool()> hints_come_;
   std::jthread thread_;
 };
 
