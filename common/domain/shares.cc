@@ -42,26 +42,27 @@ std::chrono::seconds known_for(double takes) {
   return std::chrono::seconds(std::clamp(in_seconds(kCalls * takes), kLeast, kMost));
 }
 
-// What a task must have left when it begins, or nobody is called for it
+// What a task must have left when it begins, or nobody is called for it: what workers tell, and
+// where calls have hardly any other length than the usual one the same
 // (worker/chain/usual_time.h).
-constexpr double called_with(double takes) {
-  return takes * 5 / 4 + 1;
+double called_with(double takes, std::uint32_t needs) {
+  return std::max(takes * 5 / 4 + 1, static_cast<double>(needs));
 }
 
 // And with what it is accepted. What is claimed while no slot is free must have as long again as a
 // call takes, for it may wait for that one, and half of that because what began together ends
 // together; looks are late; and what the lanes get varies meanwhile.
-constexpr double accepted_with(double takes) {
+double accepted_with(double takes, std::uint32_t needs) {
   constexpr double kLooks = 2, kVaries = 4;
-  return called_with(takes) + takes * 3 / 2 + kLooks + kVaries;
+  return called_with(takes, needs) + takes * 3 / 2 + kLooks + kVaries;
 }
 
 // How many tasks of a lane are begun before a further one, at so many a second: all that wait, but
-// for those whose time is over by then.
-double begun_before(std::span<const QueueSeen::Waiting> waiting, double pace, double takes) {
+// for those that have less than `needed` seconds left by then.
+double begun_before(std::span<const QueueSeen::Waiting> waiting, double pace, double needed) {
   double begun = 0;
   for (const auto& [left, count] : waiting) {
-    const double in_time = (static_cast<double>(left.count()) - called_with(takes)) * pace;
+    const double in_time = (static_cast<double>(left.count()) - needed) * pace;
     begun = std::clamp(in_time, begun, begun + static_cast<double>(count));
   }
   return begun;
@@ -242,7 +243,7 @@ ReleaseWindow with_waits(ReleaseWindow window,
   window.bulk_share = static_cast<std::uint32_t>(std::llround(share * kMillionths));
   const auto wait = [&](std::span<const QueueSeen::Waiting> waiting, double of_lane) {
     const double its_pace = std::max(of_lane * pace, kPaceLeast);
-    return in_seconds(begun_before(waiting, its_pace, takes) / its_pace);
+    return in_seconds(begun_before(waiting, its_pace, called_with(takes, window.needs)) / its_pace);
   };
   window.express_wait = wait(queue.express, 1 - std::min(of_bulk, kPart));
   window.bulk_wait = wait(queue.bulk, share);
@@ -279,8 +280,10 @@ std::optional<std::chrono::seconds> refused_for(const OpenTasks& open,
   constexpr double kBand = 8;
   const double time = std::chrono::duration<double>(deadline).count();
   // Of what a short deadline leaves beside two calls, half is a margin as well.
-  const double two_calls = std::min(called_with(window.takes), time / 2) + window.takes;
-  const double last = std::max({time - accepted_with(window.takes), (time - two_calls) / 2, 0.0});
+  const double two_calls =
+      std::min(called_with(window.takes, window.needs), time / 2) + window.takes;
+  const double last =
+      std::max({time - accepted_with(window.takes, window.needs), (time - two_calls) / 2, 0.0});
   const double band = last / kBand;
   const double beyond = std::chrono::duration<double>(*begins).count() - (last - band);
   if (beyond <= draw * band) {

@@ -95,6 +95,8 @@ struct ReleaseWindow {
   std::uint32_t bulk_share = 0;
   std::uint32_t takes = 0;
   std::uint32_t express_wait = 0, bulk_wait = 0;
+  // In seconds, what a task must have left when it begins, as workers tell (WorkersSeen).
+  std::uint32_t needs = 0;
   friend bool operator==(const ReleaseWindow&, const ReleaseWindow&) = default;
 };
 
@@ -113,6 +115,9 @@ struct WorkersSeen {
   std::uint64_t places = 0;  // They can work on so many tasks at once,
   std::uint64_t room = 0;    // and would take so many more now.
   std::uint64_t ended = 0;   // Tasks so far, but for want of time.
+  // In seconds, the most that a task must have left for some provider, or it is not called for it;
+  // 0: not known. Calls are not all of a length, and a provider wants what nearly all of its take.
+  std::uint32_t needs = 0;
 
   // But for a few places that are just changing hands.
   bool full() const;

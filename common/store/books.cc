@@ -40,6 +40,7 @@ ReleaseWindow read_window(const std::string& all, Instant now) {
   take(window.takes);
   take(window.express_wait);
   take(window.bulk_wait);
+  take(window.needs);
   return known_at(window, parse_db_time(text), now);
 }
 
@@ -91,7 +92,8 @@ void Books::lock(std::span<const UserId> users, Locking locking) {
               : Sql(""));
   sql << "SELECT user_id, available, held, seq, released, parked, parked_after, released_max, "
          "UTC_TIMESTAMP(6), (SELECT CONCAT_WS(' ', size, crowds, tasks, pace, bulk_share, takes, "
-         "express_wait, bulk_wait, looked_at) FROM release_window WHERE id=1) FROM balances FORCE "
+         "express_wait, bulk_wait, needs, looked_at) FROM release_window WHERE id=1) FROM balances "
+         "FORCE "
          "INDEX (PRIMARY) WHERE user_id IN (";
   list(sql, users, [&](UserId user) { sql << user; }) << ") ORDER BY user_id FOR UPDATE";
   if (locking == Locking::kSkipLocked) {

@@ -51,6 +51,7 @@ struct WorkerReport {
   std::size_t places = 0;     // It can work on so many at once,
   std::size_t room = 0;       // and would take so many more now.
   std::uint64_t ended = 0;    // Tasks so far, but for want of time.
+  std::uint32_t needs = 0;    // See WorkersSeen.
   std::string status_json = "{}";
 };
 

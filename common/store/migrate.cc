@@ -38,6 +38,7 @@ extern const std::string_view migration_0025;
 extern const std::string_view migration_0026;
 extern const std::string_view migration_0027;
 extern const std::string_view migration_0028;
+extern const std::string_view migration_0029;
 
 namespace {
 
@@ -425,7 +426,8 @@ std::span<const Migration> migrations() {
                                  Migration{25, migration_0025, Older::kServe},
                                  Migration{26, migration_0026, Older::kServe},
                                  Migration{27, migration_0027, Older::kServe},
-                                 Migration{28, migration_0028, Older::kServe}};
+                                 Migration{28, migration_0028, Older::kServe},
+                                 Migration{29, migration_0029, Older::kServe}};
   return all;
 }
 

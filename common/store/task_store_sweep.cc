@@ -663,9 +663,10 @@ std::uint32_t TaskStore::set_window(std::chrono::seconds pace_over) {
   constexpr std::uint32_t kCrowdsCounted = 10'000;  // With as many, the window is the smallest.
   Sql sql(
       "SELECT UTC_TIMESTAMP(6), w.n, w.places, w.room, w.ended, c.n, c.tasks, r.size, r.crowds, "
-      "r.tasks, r.pace, r.bulk_share, r.takes, r.express_wait, r.bulk_wait, r.looked_at FROM "
-      "release_window r JOIN (SELECT COUNT(*) AS n, COALESCE(SUM(places),0) "
-      "AS places, COALESCE(SUM(room),0) AS room, COALESCE(SUM(ended),0) AS ended FROM workers "
+      "r.tasks, r.pace, r.bulk_share, r.takes, r.express_wait, r.bulk_wait, r.looked_at, r.needs, "
+      "w.needs FROM release_window r JOIN (SELECT COUNT(*) AS n, COALESCE(SUM(places),0) AS "
+      "places, COALESCE(SUM(room),0) AS room, COALESCE(SUM(ended),0) AS ended, "
+      "COALESCE(MAX(needs),0) AS needs FROM workers "
       "WHERE ended_at IS NULL AND seen_at>UTC_TIMESTAMP(6) - INTERVAL ");
   sql << kSeenWithin.count()
       << " SECOND) w JOIN (SELECT COUNT(*) AS n, COALESCE(SUM(open),0) AS tasks FROM (SELECT "
@@ -679,7 +680,8 @@ std::uint32_t TaskStore::set_window(std::chrono::seconds pace_over) {
                          .workers = rows.u64(2),
                          .places = rows.u64(3),
                          .room = rows.u64(4),
-                         .ended = rows.u64(5)};
+                         .ended = rows.u64(5),
+                         .needs = rows.u32(18)};
   const ReleaseWindow written{.size = rows.u32(8),
                               .crowds = rows.u32(9),
                               .tasks = rows.u64(10),
@@ -687,12 +689,14 @@ std::uint32_t TaskStore::set_window(std::chrono::seconds pace_over) {
                               .bulk_share = rows.u32(12),
                               .takes = rows.u32(13),
                               .express_wait = rows.u32(14),
-                              .bulk_wait = rows.u32(15)};
+                              .bulk_wait = rows.u32(15),
+                              .needs = rows.u32(17)};
   const ReleaseWindow last = known_at(written, rows.maybe_time(16), seen.at);
   const std::uint32_t crowds = rows.u32(6);
   ReleaseWindow next{.size = window_.look(seen, crowds, last, kRoomFor).value_or(last.size),
                      .crowds = crowds,
-                     .tasks = rows.u64(7)};
+                     .tasks = rows.u64(7),
+                     .needs = seen.needs};
   count_queue(seen);
   const QueueSeen queue = queue_.value_or(QueueSeen());
   next.pace = pace_.look(seen, crowds > 0 || queue.somebody_waits(), last.pace, pace_over);
@@ -703,7 +707,8 @@ std::uint32_t TaskStore::set_window(std::chrono::seconds pace_over) {
     update << next.size << ", crowds=" << next.crowds << ", tasks=" << next.tasks
            << ", pace=" << next.pace << ", bulk_share=" << next.bulk_share
            << ", takes=" << next.takes << ", express_wait=" << next.express_wait
-           << ", bulk_wait=" << next.bulk_wait << ", looked_at=" << seen.at;
+           << ", bulk_wait=" << next.bulk_wait << ", needs=" << next.needs
+           << ", looked_at=" << seen.at;
     // Whoever holds the row has all go by what it says, for some seconds, and keeps nobody parked.
     session_.transact([&] {
       if (session_.query(Sql("SELECT 1 FROM release_window FOR UPDATE SKIP LOCKED")).next()) {

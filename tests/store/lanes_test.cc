@@ -46,9 +46,9 @@ class LanesTest : public TaskStoreTest {
   }
   // As the look of a worker would have just found it.
   void set_known(const char* what) {
-    db_.execute(
-        Sql("UPDATE release_window SET bulk_share=0, takes=0, express_wait=0, bulk_wait=0, "
-            "looked_at=UTC_TIMESTAMP(6)"));
+    db_.execute(Sql(
+        "UPDATE release_window SET bulk_share=0, takes=0, express_wait=0, bulk_wait=0, needs=0, "
+        "looked_at=UTC_TIMESTAMP(6)"));
     db_.execute(Sql::trusted("UPDATE release_window SET " + std::string(what)));
   }
   CreateOutcome create_within(UserId user, std::chrono::seconds deadline) {
@@ -319,6 +319,9 @@ TEST_F(LanesTest, WhatWouldNotEndInTimeIsRefusedAtOnce) {
       << "others have half of the places";
   EXPECT_EQ(create_within(other, 1s).kind, CreateOutcome::Kind::kCreated)
       << "nothing waits before it";
+  set_known("crowds=1, tasks=70, pace=1000, bulk_share=1000000, needs=30");
+  EXPECT_EQ(create_within(user, 80s).kind, CreateOutcome::Kind::kTooLate)
+      << "57 of his, and nobody is called for what has less than 30 s left";
   set_known("crowds=1, tasks=70, pace=0");
   EXPECT_EQ(create_within(user, 1s).kind, CreateOutcome::Kind::kCreated) << "nobody knows";
 }
@@ -399,7 +402,10 @@ TEST_F(LanesTest, WhileWorkersAreFullTheWaitOfEachLaneIsTold) {
   std::optional<TaskStore> looker(db_.url());
   const auto look = [&](std::uint64_t ended, std::size_t room = 0) {
     must(store_.report_worker(
-        worker_, "here", 1, {.in_flight = 2, .places = 2, .room = room, .ended = ended}));
+        worker_,
+        "here",
+        1,
+        {.in_flight = 2, .places = 2, .room = room, .ended = ended, .needs = 25}));
     set_window(kWindow);
     EXPECT_TRUE(must(looker->look_after_crowds(100, 0s)));
     static_cast<void>(looker->released());
@@ -426,6 +432,7 @@ TEST_F(LanesTest, WhileWorkersAreFullTheWaitOfEachLaneIsTold) {
   tell("pace=100, bulk_share=500000, takes=20");
   look(1'000'000);
   ASSERT_EQ(known("pace"), 100) << "nothing has ended since";
+  EXPECT_EQ(known("needs"), 25);
   EXPECT_EQ(known("takes"), 20);
   EXPECT_EQ(known("express_wait"), 134) << "10 at three in 40 s";
   EXPECT_EQ(known("bulk_wait"), 60) << "3 at half of the pace";

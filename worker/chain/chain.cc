@@ -380,6 +380,16 @@ milliseconds Chain::needed_for(const GenerationRequest& request) const {
   return out;
 }
 
+milliseconds Chain::needed_most() const {
+  milliseconds out{0};
+  for (const auto& link : links_) {
+    if (link->closed_to_calls().count() == 0) {
+      out = std::max(out, link->provider.needed().value_or(milliseconds(0)));
+    }
+  }
+  return out;
+}
+
 milliseconds Chain::longest_unresumed() const {
   milliseconds out{0};
   for (const auto& link : links_) {

@@ -113,6 +113,9 @@ class Chain {
   // What a call for `request` may need, with all that follows it, whoever of those is asked that
   // may have it.
   std::chrono::milliseconds needed_for(const GenerationRequest& request) const;
+  // What any provider that is trusted needs for a call, with all that follows it: the most of all,
+  // 0 where none is known. Somebody may need less; whoever comes with this much is called for.
+  std::chrono::milliseconds needed_most() const;
   // The longest timeout of a call that is paid again when it is cut off: neither free nor to be
   // gone on with by a ticket.
   std::chrono::milliseconds longest_unresumed() const;
