@@ -10,15 +10,15 @@ namespace audiogen::http {
 namespace {
 
 constexpr std::array<std::string_view, 10> kNames = {"silent",
-                                                    "evicted_idle",
-                                                    "evicted_head",
-                                                    "evicted_stalled",
-                                                    "refused_address",
-                                                    "refused_full",
-                                                    "no_descriptor",
-                                                    "body_budget",
-                                                    "answer_budget",
-                                                    "slow_reader"};
+                                                     "evicted_idle",
+                                                     "evicted_head",
+                                                     "evicted_stalled",
+                                                     "refused_address",
+                                                     "refused_full",
+                                                     "no_descriptor",
+                                                     "body_budget",
+                                                     "answer_budget",
+                                                     "slow_reader"};
 
 }  // namespace
 
