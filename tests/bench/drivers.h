@@ -44,6 +44,7 @@ void bench_fairness(Context& context);
 void bench_broker_away(Context& context);
 void bench_rebalance(Context& context);
 void bench_over_capacity(Context& context);
+void bench_uneven_calls(Context& context);
 // backlog_driver.cc
 void bench_backlog(Context& context);
 // scale_driver.cc

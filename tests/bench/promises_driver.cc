@@ -84,6 +84,16 @@ constexpr Askers kFew{.name = "16 users", .crowds = 16, .small = 0};
 constexpr Askers kSmall{.name = "400 small users", .crowds = 0, .small = 400};
 constexpr Askers kBoth{.name = "4 crowds and 400 small users", .crowds = 4, .small = 400};
 
+// Whose calls take 5 s on the average.
+struct Calls {
+  const char* name;  // Empty: all of them do.
+  Provider::Delays delays;
+};
+constexpr Calls kEqual{.name = "", .delays = {.ms = 5000}};
+// What a task must have left for such a provider is five times what the mean call takes.
+constexpr Calls kUnequal{.name = ", one call of ten 20 s",
+                         .delays = {.ms = 3333, .long_every = 10, .long_ms = 20'000}};
+
 // Creations by these users: of both kinds in turn.
 Rounds creates_by(const Askers& askers, std::span<const std::string> keys) {
   std::vector<std::string> out;
@@ -110,15 +120,19 @@ double over_capacity_seconds(const Context& context) {
 
 // So many times what the provider can do: its calls take `call`, `slots` at once, and a task is
 // worth nothing after `deadline`.
-void over_capacity(Context& context, double times, const Askers& askers) {
-  const int slots = 20;
-  const auto call = std::chrono::milliseconds(context.smoke ? 500 : 5000);
+void over_capacity(Context& context, double times, const Askers& askers, const Calls& calls) {
+  const int slots = 20, parts = context.smoke ? 10 : 1;
+  const auto call = std::chrono::milliseconds(5000 / parts);
   const auto deadline = std::chrono::seconds(context.smoke ? 5 : 60);
   constexpr int kQuarters = 4;
   Stand stand({.api = true,
                .users = askers.crowds + askers.small,
                .environment = {{"TASK_DEADLINE_SECONDS", std::to_string(deadline.count())}}});
-  const Provider provider(stand.stack().log_folder(), static_cast<int>(call.count()), slots);
+  const Provider provider(stand.stack().log_folder(),
+                          Provider::Delays{.ms = calls.delays.ms / parts,
+                                           .long_every = calls.delays.long_every,
+                                           .long_ms = calls.delays.long_ms / parts},
+                          slots);
   stand.watch("provider", {provider.pid()});
   stand.add_worker({{"PROVIDERS_FILE", provider.file()}});
   const double capacity = slots / std::chrono::duration<double>(call).count();
@@ -162,7 +176,8 @@ void over_capacity(Context& context, double times, const Askers& askers) {
     accepted += comma + std::to_string(all);
     refunded += comma + std::to_string(late);
   }
-  const std::string name = fixed(times, 1) + " times the capacity, " + askers.name;
+  const std::string who = std::string(askers.name) + calls.name;
+  const std::string name = fixed(times, 1) + " times the capacity, " + who;
   const auto total = [&](const std::string& sql) { return std::to_string(number(stand, sql)); };
   context.report.row(
       {.name = name,
@@ -179,14 +194,14 @@ void over_capacity(Context& context, double times, const Askers& askers) {
       before,
       after);
   context.report.goal({.what = "goodput at " + fixed(times, 1) + " times what providers take, " +
-                               askers.name + ", of their capacity, worst quarter",
+                               who + ", of their capacity, worst quarter",
                        .figure = least,
                        .target = 0.95,
                        .unit = "",
                        .digits = 2});
   // As many are taken as can be done, or nearly.
   context.report.goal({.what = "accepted at " + fixed(times, 1) + " times what providers take, " +
-                               askers.name + ", and refunded after the deadline, of all accepted",
+                               who + ", and refunded after the deadline, of all accepted",
                        .figure = static_cast<double>(in_vain) /
                                  static_cast<double>(std::max<std::int64_t>(taken, 1)),
                        .target = 0.05,
@@ -349,12 +364,20 @@ void bench_rebalance(Context& context) {
 void bench_over_capacity(Context& context) {
   context.report.begin("over-capacity",
                        "A provider whose calls take 5 s, 20 at once; a task is worth nothing after "
-                       "60 s. Creations at a "
-                       "rate, successes in each quarter of the time. Ceiling: 20 / 5 s.");
-  over_capacity(context, 1.5, kBoth);
-  over_capacity(context, 3, kFew);
-  over_capacity(context, 3, kSmall);
-  over_capacity(context, 3, kBoth);
+                       "60 s. Creations at "
+                       "a rate, successes in each quarter of the time. Ceiling: 20 / 5 s.");
+  over_capacity(context, 1.5, kBoth, kEqual);
+  over_capacity(context, 3, kFew, kEqual);
+  over_capacity(context, 3, kSmall, kEqual);
+  over_capacity(context, 3, kBoth, kEqual);
+}
+
+void bench_uneven_calls(Context& context) {
+  context.report.begin("uneven-calls",
+                       "As over-capacity, but one call of ten takes 20 s, and the others 3.3 s. "
+                       "Ceiling: 20 / 5 s.");
+  over_capacity(context, 1.5, kSmall, kUnequal);
+  over_capacity(context, 3, kBoth, kUnequal);
 }
 
 }  // namespace audiogen::bench

@@ -173,7 +173,7 @@ std::vector<store::SettleCommand> claim_all(store::TaskStore& store,
   return out;
 }
 
-Provider::Provider(const std::string& folder, int delay_ms, int most)
+Provider::Provider(const std::string& folder, const Delays& delays, int most)
     : file_(folder + "/providers.json") {
   const std::uint16_t port = test::free_port();
   process_ = std::make_unique<test::Process>(
@@ -183,7 +183,11 @@ Provider::Provider(const std::string& folder, int delay_ms, int most)
                                "--seconds",
                                kAudioSeconds,
                                "--delay-ms",
-                               std::to_string(delay_ms)},
+                               std::to_string(delays.ms),
+                               "--long-every",
+                               std::to_string(delays.long_every),
+                               "--long-ms",
+                               std::to_string(delays.long_ms)},
       std::map<std::string, std::string>{},
       folder + "/provider.log");
   const std::string url = "http://127.0.0.1:" + std::to_string(port);

@@ -31,8 +31,16 @@ inline constexpr Units kGranted = credits(1'000'000'000);
 // The provider of the benchmarks: answers every call with the same 20 KB of WAV after `delay_ms`.
 class Provider {
  public:
+  // How long its calls take: one of `long_every` takes longer, of 0 none.
+  struct Delays {
+    int ms = 0;
+    int long_every = 0;
+    int long_ms = 0;
+  };
   // `most`: calls that a worker may have with it at once.
-  Provider(const std::string& folder, int delay_ms, int most = 10'000);
+  Provider(const std::string& folder, int delay_ms, int most = 10'000)
+      : Provider(folder, Delays{.ms = delay_ms}, most) {}
+  Provider(const std::string& folder, const Delays& delays, int most);
   const std::string& file() const { return file_; }  // For PROVIDERS_FILE.
   pid_t pid() const { return process_->pid(); }
 

@@ -20,6 +20,8 @@ struct Options {
   std::string audio_file;
   double seconds = 1.0;
   int delay_ms = 0;
+  std::size_t long_every = 0;  // Of answers; 0: none is.
+  int long_ms = 0;
   double failure_rate = 0.0;
   int failure_status = 503;
   DoubleReply::Form failure_form = DoubleReply::Form::kWhole;
@@ -60,7 +62,8 @@ void serve(const Options& options) {
       return reply;
     }
     ++served;
-    reply.delay = std::chrono::milliseconds(options.delay_ms);
+    const bool is_long = options.long_every > 0 && served % options.long_every == 0;
+    reply.delay = std::chrono::milliseconds(is_long ? options.long_ms : options.delay_ms);
     if (std::uniform_real_distribution<double>(0.0, 1.0)(random) < options.failure_rate) {
       reply.form = options.failure_form;
       reply.status = options.failure_status;
@@ -91,6 +94,8 @@ int main(int argc, char** argv) {
   app.add_option("--audio", options.audio_file, "file to answer with; default: a tone as WAV");
   app.add_option("--seconds", options.seconds, "length of the tone");
   app.add_option("--delay-ms", options.delay_ms, "before each answer");
+  app.add_option("--long-every", options.long_every, "of so many answers one takes --long-ms");
+  app.add_option("--long-ms", options.long_ms, "before such an answer");
   app.add_option("--failure-rate", options.failure_rate, "part of the requests that fail, 0 to 1");
   app.add_option("--failure-status", options.failure_status, "status of those that fail");
   app.add_option("--failure-form", options.failure_form, "how they fail")
