@@ -20,6 +20,7 @@
 #include "worker/audio/pipeline.h"
 #include "worker/onnx/answer_reader.h"
 #include "worker/onnx/model_provider.h"
+#include "worker/sandbox/landlock.h"
 
 namespace audiogen::onnx {
 namespace {

@@ -140,6 +140,14 @@ TEST_P(Direct, StatusesOfItsTable) {
   for (const int status : {401, 402, 403, 404}) {
     EXPECT_EQ(outcome(at(status)), "misconfigured") << status;
   }
+  // A gateway's firewall that a text has displeased: three such texts closed the provider to all.
+  const auto page = [&](int status) {
+    return outcome(run({.status = status,
+                        .headers = {"Content-Type: text/html"},
+                        .body = "\r\n<!DOCTYPE html><title>Attention required</title>"}));
+  };
+  EXPECT_EQ(page(403), "broken_by_input");
+  EXPECT_EQ(page(401), "misconfigured");
   const auto throttled = at(429, {"Retry-After: 7"});
   EXPECT_EQ(throttled.error().retry_after, 7s);
   EXPECT_FALSE(at(429, {"Retry-After: -7"}).error().retry_after);

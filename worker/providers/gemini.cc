@@ -180,7 +180,7 @@ Fault classify(int http_status,
 Result<Audio, ProviderFault> read(const ProviderEntry& /*entry*/,
                                   const GenerationRequest& request,
                                   http::ClientResponse response) {
-  std::string body = std::move(response.body);
+  std::string& body = response.body;
   if (response.status != 200) {
     return refused(response, refusal_of(body), request.prompt);
   }

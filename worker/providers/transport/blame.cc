@@ -75,6 +75,11 @@ bool is_refusal(int status) {
   return status == 400 || status == 422;
 }
 
+bool is_page(std::string_view body) {
+  const auto begin = body.find_first_not_of(" \t\r\n");
+  return begin != std::string_view::npos && body[begin] == '<';
+}
+
 Fault by_name(std::string_view name, std::initializer_list<std::string_view> of_client) {
   bool named = false;
   for (auto part = next_word(name, is_joint); !part.empty(); part = next_word(name, is_joint)) {
@@ -87,8 +92,8 @@ Fault by_name(std::string_view name, std::initializer_list<std::string_view> of_
 }
 
 Fault by_words(std::string_view words, std::string_view text_of_client) {
-  if (words.starts_with('<')) {
-    return Fault::kBrokenByInput;  // A page of a gateway's, whose words are those of its markup.
+  if (is_page(words)) {
+    return Fault::kBrokenByInput;  // Its words are those of its markup.
   }
   const std::string of_client = reduced(text_of_client);
   const auto named = [&](std::string_view word) {

@@ -13,6 +13,10 @@ namespace audiogen::blame {
 // Whether a status says that the request was not liked (400, 422), and nothing else.
 bool is_refusal(int status);
 
+// Whether an answer is a page of markup, as a gateway's in front of the provider, and not the
+// provider's own. With 403 that may be a firewall which a text has displeased (kBrokenByInput).
+bool is_page(std::string_view body);
+
 // By the name of what the provider does not like, a path in the request ("voice_settings.speed",
 // "contents[0].parts[0].text"). kUnsupportedInput where a part of it is one of `of_client`, the
 // members that carry what is the client's; else kMisconfigured; "": kBrokenByInput, nothing is

@@ -15,6 +15,7 @@
 #include "common/domain/call_failure.h"
 #include "worker/audio/bytes.h"
 #include "worker/audio/sniff.h"
+#include "worker/providers/transport/blame.h"
 
 namespace audiogen::wire {
 namespace {
@@ -161,6 +162,9 @@ ProviderFault fault_with_id(Fault kind,
                             const http::ClientResponse& response,
                             std::string_view code,
                             std::string_view request_id) {
+  if (kind == Fault::kMisconfigured && response.status == 403 && blame::is_page(response.body)) {
+    kind = Fault::kBrokenByInput;
+  }
   ProviderFault out{kind, "HTTP " + std::to_string(response.status), std::nullopt};
   if (const std::string safe = token(code); !safe.empty()) {
     out.detail += " " + safe;
