@@ -66,7 +66,8 @@ class FakeStore final : public BlobStore {
 class AwayDecoder final : public Decoder {
  public:
   std::atomic<bool> away{true};
-  std::atomic<int> asked{0};
+  std::atomic<int> asked{0}, pictures{0};
+  std::atomic<bool> pictures_held{false};
 
  private:
   // Half a second that is heard, whatever the bytes.
@@ -83,7 +84,9 @@ class AwayDecoder final : public Decoder {
     return Unpacked{.rate = kRate, .exact = {}};
   }
   Result<ImageInfo, DecodeFault> unpack_image(std::string_view, ImageType) override {
-    return DecodeFault::kUnavailable;
+    ++pictures;
+    pictures_held.wait(true);
+    return away ? DecodeFault::kUnavailable : DecodeFault::kCorrupt;
   }
 
   static constexpr int kRate = 24'000;
@@ -139,14 +142,19 @@ class OutputTest : public testing::Test {
   }
 
   void let_go() {
+    away_.pictures_held = false;
+    away_.pictures_held.notify_all();
     for (FakeStore* const blobs : {&blobs_, &wide_}) {
       blobs->held = false;
       blobs->held.notify_all();
     }
   }
   Output& more(FakeStore& blobs, OutputPatience patience) {
+    return more(blobs, decoder_, patience);
+  }
+  Output& more(FakeStore& blobs, Decoder& decoder, OutputPatience patience) {
     return *more_.emplace_back(
-        std::make_unique<Output>(blobs, client_, decoder_, scheduler_, keep_, patience));
+        std::make_unique<Output>(blobs, client_, decoder, scheduler_, keep_, patience));
   }
 
   FakeStore blobs_, wide_{2};
@@ -243,25 +251,27 @@ TEST_F(OutputTest, IsKeptUntilTheDecoderRuns) {
   ASSERT_TRUE(eventually(60s, [&] { return ended() == 1; }));
   ASSERT_TRUE(first());
   EXPECT_EQ(first()->duration_ms, 500);
-  EXPECT_FALSE(undecoded_.decoder_is_down());
+  EXPECT_TRUE(eventually(60s, [&] { return !undecoded_.decoder_is_down(); }));
 }
 
 TEST_F(OutputTest, WhatIsNotDecodedEndsWithItsJob) {
-  const JobPtr lost = job_with(), given_back = job_with(), late = job_with(2s);
+  const JobPtr lost = job_with(), given_back = job_with(), late = job_with(60s);
   undecoded_.make(lost, foreign());
   ASSERT_TRUE(eventually(60s, [&] { return undecoded_.decoder_is_down(); }));
   lost->lose(false);
   ASSERT_TRUE(eventually(60s, [&] { return ended() == 1; }));
   EXPECT_EQ(first().error().kind, OutputFault::Kind::kLost);
 
+  const int before = away_.asked;
   undecoded_.make(given_back, foreign());
-  ASSERT_TRUE(eventually(60s, [&] { return undecoded_.decoder_is_down(); }));
+  ASSERT_TRUE(eventually(60s, [&] { return away_.asked > before; }));
   given_back->give_back();
   ASSERT_TRUE(eventually(60s, [&] { return ended() == 2; }));
 
   undecoded_.make(late, foreign());
-  ASSERT_TRUE(eventually(60s, [&] { return ended() == 3; })) << "past its deadline";
-  ASSERT_TRUE(eventually(60s, [&] { return !undecoded_.decoder_is_down(); }));
+  ASSERT_TRUE(eventually(60s, [&] { return ended() == 3; }))
+      << "half of what it had left is another worker's";
+  EXPECT_LT(Job::Clock::now(), late->deadline);
   const MutexLock lock(mutex_);
   EXPECT_EQ(made_[1].error().kind, OutputFault::Kind::kStopping);
   EXPECT_EQ(made_[2].error().kind, OutputFault::Kind::kOurs);
@@ -269,12 +279,26 @@ TEST_F(OutputTest, WhatIsNotDecodedEndsWithItsJob) {
 
 // Another worker's may run.
 TEST_F(OutputTest, ADecoderThatDoesNotComeBackIsNotWaitedForToTheDeadline) {
-  Output brief(blobs_, client_, away_, scheduler_, keep_, {.decoder = 1s});
+  Output& brief = more(blobs_, away_, {.decoder = 1s});
   brief.make(job_with(), foreign());
   ASSERT_TRUE(eventually(60s, [&] { return ended() == 1; }));
   EXPECT_EQ(first().error().kind, OutputFault::Kind::kOurs);
-  EXPECT_FALSE(brief.decoder_is_down());
-  brief.stop();
+}
+
+// What has just been given up would be claimed here again, and paid.
+TEST_F(OutputTest, WhileTheDecoderIsDownNothingElseTellsThatItRuns) {
+  blobs_.away = false;
+  Output& brief = more(blobs_, away_, {.decoder = 1s});
+  brief.make(job_with(), foreign());
+  ASSERT_TRUE(eventually(60s, [&] { return ended() == 1; }));
+  away_.pictures_held = true;
+  const int before = away_.pictures;
+  ASSERT_TRUE(eventually(60s, [&] { return away_.pictures > before; }));
+  EXPECT_TRUE(brief.decoder_is_down()) << "it is just being asked, and nothing is kept";
+  away_.away = false;
+  away_.pictures_held = false;
+  away_.pictures_held.notify_all();
+  EXPECT_TRUE(eventually(60s, [&] { return !brief.decoder_is_down(); }));
 }
 
 // It was never kept, so nothing was offered again, and the worker claimed no more.

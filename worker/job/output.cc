@@ -79,9 +79,6 @@ void Output::post(std::shared_ptr<Raw> raw) {
 
 void Output::shape(std::shared_ptr<Raw> raw) {
   const JobPtr& job = raw->job;
-  if (raw->refusals > 0) {
-    --undecoded_;
-  }
   if (job->is_lost()) {
     end(job, OutputFault{.kind = OutputFault::Kind::kLost});
     return;
@@ -109,13 +106,20 @@ void Output::shape(std::shared_ptr<Raw> raw) {
 void Output::keep_raw(std::shared_ptr<Raw> raw, const std::string& why) {
   constexpr const char* kWhat = "audio could not be decoded";
   const JobPtr job = raw->job;
+  if (!decoder_down_.exchange(true)) {
+    log::error("the decoder does not run", {{"why", why}});
+    ask_decoder_later(0);
+  }
   const auto now = Job::Clock::now();
-  raw->first_refused = raw->first_refused.value_or(now);
+  if (!raw->kept_to) {
+    raw->kept_to =
+        now + std::min<Job::Clock::duration>(patience_.decoder, (job->deadline - now) / 2);
+  }
   if (job->is_given_back()) {
     end(job, OutputFault{.kind = OutputFault::Kind::kStopping, .what = kWhat, .why = why});
     return;
   }
-  if (now >= job->deadline || now - *raw->first_refused >= patience_.decoder) {
+  if (now >= *raw->kept_to) {
     end_ours(job, kWhat, why);
     return;
   }
@@ -124,9 +128,27 @@ void Output::keep_raw(std::shared_ptr<Raw> raw, const std::string& why) {
               about(*job),
               {{"why", why}, {"bytes", raw->audio.bytes.size()}});
   }
-  ++undecoded_;
   const auto length = store_pause(raw->refusals++);
   pause(scheduler_, job, length, [this, raw = std::move(raw)]() mutable { post(std::move(raw)); });
+}
+
+void Output::ask_decoder_later(int tries) {
+  scheduler_.after(store_pause(tries), [this, tries] {
+    static_cast<void>(codecs_.post([this, tries] { ask_decoder(tries); }));
+  });
+}
+
+// Whoever's decoder does not run must not claim what it could only keep, nor what it has just given
+// up; and no audio may be left here to tell. A picture that is none is answered by one that runs.
+void Output::ask_decoder(int tries) {
+  constexpr std::string_view kNoPicture = "\x89PNG\r\n\x1a\n";
+  const auto answer = decoder_.inspect_image(kNoPicture);
+  if (!answer && answer.error() == DecodeFault::kUnavailable) {
+    ask_decoder_later(tries + 1);
+    return;
+  }
+  decoder_down_ = false;
+  log::info("the decoder runs again");
 }
 
 void Output::store(Ready ready) {

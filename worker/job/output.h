@@ -50,7 +50,8 @@ struct OutputFault {
 // With files that the store refuses by themselves, as too large: each is offered again after
 // `pause`, and for so long, as somebody may be raising the limit; and all of them together have so
 // many bytes, beyond which the one that is refused next ends at once. With a decoder that does not
-// run: after so long another worker's may, though that pays for the audio once more.
+// run: after so long, and half of what the task has left, another worker's may, though that pays
+// for the audio once more.
 struct OutputPatience {
   std::chrono::milliseconds pause{10'000}, most{30'000};
   std::size_t bytes = std::size_t{64} << 20;
@@ -83,9 +84,9 @@ class Output {
   // Thread-safe, never blocks.
   bool store_is_down() const;
 
-  // Audio is kept because the decoder did not run when it was asked last: what is made now would
-  // only join it. Thread-safe, never blocks.
-  bool decoder_is_down() const { return undecoded_ > 0; }
+  // The decoder has not run, and has not been found running since: what is made now might only wait
+  // here. Thread-safe, never blocks.
+  bool decoder_is_down() const { return decoder_down_; }
 
   // Ends what is kept of jobs that are lost, or were given back. Thread-safe, never blocks.
   void end_what_is_over();
@@ -109,14 +110,16 @@ class Output {
   struct Raw {
     JobPtr job;
     Audio audio;
-    // When the decoder first did not run for it, and how often it has not.
-    std::optional<Job::Clock::time_point> first_refused{};
+    // Until when it is kept here, and how often the decoder has not run for it.
+    std::optional<Job::Clock::time_point> kept_to{};
     int refusals = 0;
   };
 
   void post(std::shared_ptr<Raw> raw);
   void shape(std::shared_ptr<Raw> raw);
   void keep_raw(std::shared_ptr<Raw> raw, const std::string& why);
+  void ask_decoder_later(int tries);
+  void ask_decoder(int tries);
   void store(Ready ready);
   void put(std::vector<Ready> ready);
   static bool note_refusal(Ready& ready, const PutFault& fault);
@@ -149,7 +152,7 @@ class Output {
   bool down_ GUARDED_BY(mutex_) = false;
   bool offers_again_ GUARDED_BY(mutex_) = false;  // It is scheduled.
   int refusals_ GUARDED_BY(mutex_) = 0;           // In a row.
-  std::atomic<std::size_t> undecoded_{0};         // Audio that the decoder has not run for.
+  std::atomic<bool> decoder_down_{false};         // And somebody asks it whether it runs again.
 
   Pool codecs_;
   BatchPool<Ready> writers_;
