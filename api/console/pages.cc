@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include <fcntl.h>
@@ -11,6 +12,8 @@
 
 #include "api/server/answer.h"
 #include "common/base/ascii.h"
+#include "common/base/log.h"
+#include "common/base/occasionally.h"
 #include "common/base/origin.h"
 #include "common/base/unique_fd.h"
 
@@ -48,16 +51,20 @@ bool is_plain(std::string_view path) {
   }
 }
 
+Error unreadable(const std::filesystem::path& path) {
+  return {path.string() + ": " + std::strerror(errno)};
+}
+
 // What is in a regular file, nullopt without one. That it is there and cannot be opened or read
 // (EMFILE, EIO) is an error.
 Result<std::optional<std::string>> file_at(const std::filesystem::path& path) {
   const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file && (errno == ENOENT || errno == ENOTDIR)) {
+  if (!file && (errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG)) {
     return std::optional<std::string>();
   }
   struct stat about {};
   if (!file || fstat(file.get(), &about) != 0) {
-    return Error{"a page cannot be opened"};
+    return unreadable(path);
   }
   if (!S_ISREG(about.st_mode)) {
     return std::optional<std::string>();
@@ -70,7 +77,7 @@ Result<std::optional<std::string>> file_at(const std::filesystem::path& path) {
       return std::optional(std::move(out));
     }
     if (size < 0 && errno != EINTR) {
-      return Error{"a page cannot be read"};
+      return unreadable(path);
     }
     out.append(block.data(), size < 0 ? 0 : static_cast<std::size_t>(size));
   }
@@ -160,6 +167,12 @@ void Pages::show(const Call& call) const {
   if (found && !*found) {
     path = kShell;
     found = find(path, may_be_packed);
+  }
+  if (!found) {
+    static Occasionally line;
+    if (line.due()) {
+      log::error("a page cannot be read", {{"why", found.error().message}});
+    }
   }
   if (!found || !*found) {  // Without a shell somebody builds the folder anew.
     call.fail(service_unavailable());

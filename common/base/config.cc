@@ -209,7 +209,9 @@ constexpr std::array kVariables = {
              .api_only = true},
     Variable{.name = "ANSWER_BUDGET_MB",
              .fallback = "64",
-             .meaning = "memory for all answers that their clients have not taken, 1-65536",
+             .meaning =
+                 "memory for answers that their clients have not taken, beside files and streams, "
+                 "1-65536; for those to nobody with a key a quarter of it more",
              .api_only = true},
     Variable{
         "TASK_DEADLINE_SECONDS", "900", "a task is final this long after its creation, 1-86400"},

@@ -149,6 +149,7 @@ ServerCore::ServerCore(ServerOptions server_options,
       drops(options.name),
       bodies(options.body_budget),
       answers(options.answer_budget),
+      strangers(options.answer_budget / 4),
       open_(metrics::gauge(
           "http_connections", "Open connections of clients", {{"server", options.name}})) {}
 
@@ -664,23 +665,19 @@ void Connection::note_given_up(std::atomic<std::uint64_t>& noted, std::uint64_t 
   core_->housekeeper.post(shared_from_this());
 }
 
-// Counts what its client has not taken of a whole answer, which is all here.
-void Connection::hold_answer(std::uint64_t holder) {
-  const std::size_t bytes = remainder_.bytes.capacity();
-  if (bytes == 0) {
-    return;  // A file alone.
-  }
-  holding_answer_ = true;
-  for (const auto& [victim, number] :
-       core_->answers.add(shared_from_this(), answer_, holder, bytes)) {
+// Counts an answer that its client has not taken at once, which is all here until he has.
+void Connection::hold_answer(Payer payer) {
+  holding_answer_ = payer.known ? &core_->answers : &core_->strangers;
+  for (const auto& [victim, number] : holding_answer_->add(
+           shared_from_this(), answer_, payer.holder, remainder_.bytes.capacity())) {
     victim->give_up_answer(number);
   }
 }
 
 void Connection::let_answer_go() {
-  if (std::exchange(holding_answer_, false)) {
+  if (ConnectionBudget* const budget = std::exchange(holding_answer_, nullptr)) {
     ++answer_;
-    core_->answers.release(this);
+    budget->release(this);
   }
 }
 
@@ -734,16 +731,16 @@ void Connection::refuse(int status, const std::string& reason) {
     }
   }
   if (phase_ == Phase::kBusy) {
-    write_response(response, HashOfIpAddress()(peer_.limited()));
+    write_response(response, {.holder = HashOfIpAddress()(framer->request().client.limited())});
   }
 }
 
-void Connection::answer(Response&& response, std::uint64_t holder) noexcept {
+void Connection::answer(Response&& response, Payer payer) noexcept {
   try {
     const MutexLock lock(mutex_);
     refuse_body();
     if (phase_ == Phase::kBusy) {
-      write_response(response, holder);
+      write_response(response, payer);
     }
   } catch (...) {
     abort();
@@ -756,7 +753,7 @@ void Connection::end_head(std::string& head) const {
                        : "\r\n";
 }
 
-void Connection::write_response(Response& response, std::uint64_t holder) {
+void Connection::write_response(Response& response, Payer payer) {
   close_after_ = response.close || !keep_alive_ || discarding_ || core_->draining;
   const bool bodyless = response.status == 204 || response.status == 304;
   const std::uint64_t length =
@@ -808,7 +805,9 @@ void Connection::write_response(Response& response, std::uint64_t holder) {
     return close_now();
   }
   phase_ = Phase::kWriting;
-  hold_answer(holder);
+  if (!remainder_.file) {
+    hold_answer(payer);
+  }
   await_reader();
 }
 
@@ -1015,7 +1014,7 @@ void Connection::resume() {
     if (call) {
       call->reply(core_->render_error(503, kNoMemory, &call->request()));
     }
-  } else if (holding_answer_ && answer_given_up_ == answer_) {
+  } else if (holding_answer_ != nullptr && answer_given_up_ == answer_) {
     core_->drops.count(Drop::kAnswerBudget, peer_);
     reset_now();
   } else if (has_remainder() && !watched_) {
@@ -1203,7 +1202,6 @@ Call::Call(std::shared_ptr<Connection> connection,
       framer_(std::move(framer)),
       received_at_(received_at),
       body_to_come_(body_to_come),
-      holder_(HashOfIpAddress()(framer_->request().client.limited())),
       meter_(connection_->core()->options.meter) {}
 
 Call::~Call() {
@@ -1299,7 +1297,11 @@ void Call::reply(Response&& response) noexcept {
   count(response.status, Clock::now());
   tell(response,
        response.file ? static_cast<std::uint64_t>(response.file->length) : response.body.size());
-  connection_->answer(std::move(response), holder_.load(std::memory_order_relaxed));
+  const bool known = known_.load(std::memory_order_acquire);
+  connection_->answer(std::move(response),
+                      {.holder = known ? holder_.load(std::memory_order_relaxed)
+                                       : HashOfIpAddress()(request().client.limited()),
+                       .known = known});
 }
 
 const Request& Exchange::request() const {

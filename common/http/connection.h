@@ -67,7 +67,8 @@ struct ServerCore {
   std::atomic<std::uint64_t> in_flight{0};
   Housekeeper housekeeper;
   Drops drops;
-  ConnectionBudget bodies, answers;
+  // Of answers: those of whom we know, and the others, whom no key keeps from coming in numbers.
+  ConnectionBudget bodies, answers, strangers;
 
  private:
   using Connections = std::unordered_set<std::shared_ptr<Connection>>;
@@ -125,9 +126,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void expire(Clock::time_point now);
 
   // Called by any thread.
-  // The request being handled; once per Call. What its client does not take at once counts for
-  // `holder`.
-  void answer(Response&& response, std::uint64_t holder) noexcept;
+  // Whom an answer counts for, as long as its client does not take it: a hash; `known`: of a user.
+  struct Payer {
+    std::uint64_t holder = 0;
+    bool known = false;
+  };
+  // The request being handled; once per Call.
+  void answer(Response&& response, Payer payer) noexcept;
   void take_back(std::unique_ptr<Framer> framer) noexcept;
   // See Exchange. Only the call whose begin_stream() was true, parts are awaited, calls the others;
   // `whole`: all was sent.
@@ -142,7 +147,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // The body it is receiving takes memory that others need more. `body` is its number in
   // ServerCore::bodies: nothing happens if that one has left meanwhile. Takes no lock.
   void give_up_body(std::uint64_t body);
-  // The same of the answer that its client does not take, and of its number in ServerCore::answers.
+  // The same of the answer that its client does not take, and of its number in ServerCore::answers
+  // or strangers.
   void give_up_answer(std::uint64_t answer);
   // Ends it now, whatever was left to send.
   void abort();
@@ -215,8 +221,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void begin_busy(const Request& request, Phase phase = Phase::kBusy) LOCKS_REQUIRED(mutex_);
   void end_busy() LOCKS_REQUIRED(mutex_);
   void end_head(std::string& head) const LOCKS_REQUIRED(mutex_);
-  void write_response(Response& response, std::uint64_t holder) LOCKS_REQUIRED(mutex_);
-  void hold_answer(std::uint64_t holder) LOCKS_REQUIRED(mutex_);
+  void write_response(Response& response, Payer payer) LOCKS_REQUIRED(mutex_);
+  void hold_answer(Payer payer) LOCKS_REQUIRED(mutex_);
   void let_answer_go() LOCKS_REQUIRED(mutex_);
   void note_given_up(std::atomic<std::uint64_t>& noted, std::uint64_t number);
   bool push(std::string_view bytes) LOCKS_REQUIRED(mutex_);
@@ -270,10 +276,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Awaited awaited_ GUARDED_BY(mutex_);
   Awaited dropped_ GUARDED_BY(mutex_);
   std::uint64_t holder_ GUARDED_BY(mutex_) = 0;
-  bool counted_ GUARDED_BY(mutex_) = false;         // In ServerCore::in_flight.
-  bool holding_ GUARDED_BY(mutex_) = false;         // Its bytes count in ServerCore::bodies …
-  std::uint64_t body_ GUARDED_BY(mutex_) = 1;       // … under this number.
-  bool holding_answer_ GUARDED_BY(mutex_) = false;  // The same of ServerCore::answers.
+  bool counted_ GUARDED_BY(mutex_) = false;    // In ServerCore::in_flight.
+  bool holding_ GUARDED_BY(mutex_) = false;    // Its bytes count in ServerCore::bodies …
+  std::uint64_t body_ GUARDED_BY(mutex_) = 1;  // … under this number.
+  // Where its answer counts, under the number after it; null: nowhere.
+  ConnectionBudget* holding_answer_ GUARDED_BY(mutex_) = nullptr;
   std::uint64_t answer_ GUARDED_BY(mutex_) = 1;
   // The request being handled has missed its deadline once.
   bool overdue_ GUARDED_BY(mutex_) = false;
@@ -306,7 +313,10 @@ class Call {
   void allow(std::chrono::milliseconds longer) { connection_->allow(*this, longer); }
   bool client_ended() const { return connection_->client_ended(); }
   Loop& loop() const { return connection_->loop(); }
-  void charge(std::uint64_t holder) { holder_.store(holder, std::memory_order_relaxed); }
+  void charge(std::uint64_t holder) {
+    holder_.store(holder, std::memory_order_relaxed);
+    known_.store(true, std::memory_order_release);
+  }
   void meter(RequestMeter& meter) { meter_.store(&meter, std::memory_order_relaxed); }
   // Its answer, which has this status, is about to be sent.
   void count(int status, Clock::time_point now) const noexcept;
@@ -327,10 +337,11 @@ class Call {
   std::unique_ptr<Framer> whole_;   // … and this, when it has.
   Clock::time_point received_at_ = Clock::now();
   const bool body_to_come_;
-  std::atomic<std::uint64_t> holder_;
-  std::atomic<RequestMeter*> meter_;    // Null: none.
-  std::atomic<bool> answered_{false};   // The connection stays busy with this call until then …
-  std::atomic<bool> streaming_{false};  // … and longer, when the answer comes in parts.
+  std::atomic<std::uint64_t> holder_{0};  // The user, …
+  std::atomic<bool> known_{false};        // … where there is one.
+  std::atomic<RequestMeter*> meter_;      // Null: none.
+  std::atomic<bool> answered_{false};     // The connection stays busy with this call until then …
+  std::atomic<bool> streaming_{false};    // … and longer, when the answer comes in parts.
   mutable Mutex note_mutex_;
   std::any note_ GUARDED_BY(note_mutex_);
   // Of a stream, where somebody is told of answers.

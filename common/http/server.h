@@ -93,8 +93,8 @@ class Exchange {
   // The reply may come later, by so much from now on, than ServerOptions::reply_timeout allows. For
   // a handler that waits for something else than its own work. Any thread, never blocks.
   void allow(std::chrono::milliseconds longer) const;
-  // What its client does not take of the answer at once counts for `holder`, a hash, from now on
-  // (ServerOptions::answer_budget), and not for its address. Before the reply.
+  // What its client does not take of the answer at once counts for `holder`, a hash of a user, from
+  // now on (ServerOptions::answer_budget), and not for its address. Before the reply.
   void charge(std::uint64_t holder) const noexcept;
   // Its answer counts there from now on, instead of ServerOptions::meter, whose lifetime it must
   // have. For the handler, before anybody else has a copy.
@@ -145,7 +145,8 @@ struct ServerOptions {
   // loses the one that has been arriving longest (503).
   std::size_t body_budget = std::size_t{64} * 1024 * 1024;
   // Bytes of all answers that their clients have not taken, but for files and for what comes in
-  // parts. Above it, whoever holds most loses the oldest: its connection is reset.
+  // parts; those whom nobody is charged for have a quarter of it, beside it. Above it, whoever
+  // holds most loses the oldest: its connection is reset.
   std::size_t answer_budget = std::size_t{64} * 1024 * 1024;
   // Whose X-Forwarded-For says who the client is.
   std::vector<IpNetwork> trusted_proxies = {};

@@ -220,6 +220,7 @@ TEST_F(PagesTest, AFileThatCannotBeReadIsNotMissing) {
     EXPECT_EQ(ask(config(folder), std::string("/console/") + name).status, 503) << name;
   }
   EXPECT_EQ(ask(config(folder), "/console/assets/c.js").status, 404);
+  EXPECT_EQ(ask(config(folder), "/console/assets/" + std::string(300, 'a')).status, 404);
   std::filesystem::remove_all(folder);
 }
 

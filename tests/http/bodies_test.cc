@@ -596,6 +596,41 @@ TEST_F(OneConnection, ANoteAboutABodyIsNotForTheNextOne) {
   EXPECT_THAT(received(), HasSubstr(" 200 OK"));
 }
 
+TEST_F(OneConnection, ANoteAboutAnAnswerIsNotForTheNextOne) {
+  constexpr std::size_t kBytes = 4'000'000;  // More than the socket takes.
+  make(1'000, [&](const Exchange& exchange) { exchange.reply(text(std::string(kBytes, 'x'))); });
+  run_housekeeper();
+  // Of one whole answer, its head included, all that comes.
+  const auto taken = [&] {
+    std::size_t all = 0;
+    std::array<char, 65536> buffer;
+    pollfd ready{ends_[1], POLLIN, 0};
+    while (all < kBytes && ::poll(&ready, 1, 10'000) == 1) {
+      const ssize_t size = ::recv(ends_[1], buffer.data(), buffer.size(), MSG_DONTWAIT);
+      if (size <= 0) {
+        break;
+      }
+      all += static_cast<std::size_t>(size);
+    }
+    // The head is more than nothing, so some of the last bytes may be left.
+    while (all >= kBytes && ::poll(&ready, 1, 100) == 1 &&
+           ::recv(ends_[1], buffer.data(), buffer.size(), MSG_DONTWAIT) > 0) {
+    }
+    return all;
+  };
+  const std::string get = "GET /x HTTP/1.1\r\nHost: a\r\n\r\n";
+  connection_->on_bytes(get);
+  EXPECT_GE(taken(), kBytes);
+  ASSERT_TRUE(eventually([&] { return !connection_->active(); }));
+  connection_->on_bytes(get);
+  connection_->give_up_answer(1);  // It comes late.
+  EXPECT_GE(taken(), kBytes);
+  ASSERT_TRUE(eventually([&] { return !connection_->active(); }));
+  connection_->on_bytes(get);
+  connection_->give_up_answer(3);
+  EXPECT_LT(taken(), kBytes) << "that is its own";
+}
+
 // It came while nobody looked at it, so that the head is no longer where it was.
 TEST_F(OneConnection, ABodyGivenUpAsSoonAsItIsWantedIsRefused) {
   std::vector<Exchange> heads;

@@ -701,8 +701,8 @@ TEST_F(HttpServer, ServesOthersWhileReadersStall) {
   EXPECT_TRUE(eventually([&] { return open_descriptors() == descriptors; }));
 }
 
-// One client with many answers that it does not take pays itself; its neighbour, who is slow as
-// well, does not notice.
+// One user with many answers that he does not take pays himself; his neighbour, who is slow as
+// well, does not notice, and neither does any user notice strangers.
 TEST_F(HttpServer, WhoLeavesMostAnswersUntakenMakesRoom) {
   // More than the kernel takes from us for a client that does not read.
   constexpr std::size_t kBytes = 25'000'000;
@@ -718,24 +718,38 @@ TEST_F(HttpServer, WhoLeavesMostAnswersUntakenMakesRoom) {
     EXPECT_EQ(::poll(&head, 1, 10'000), 1);
     return client;
   };
-  RawConnection neighbour = begin("neighbour");
-  RawConnection first = begin("greedy"), second = begin("greedy");
-  EXPECT_EQ(dropped("answer_budget"), before) << "all fit";
-  RawConnection third = begin("");  // Its address's.
-  ASSERT_TRUE(eventually([&] { return dropped("answer_budget") == before + 1; }));
-  EXPECT_TRUE(eventually([&] { return server_->stats().connections == 3; }));
   const auto takes_all = [](RawConnection& client) {
     const auto response = client.response();
     return response && response->body == std::string(kBytes, 'b');
   };
+  RawConnection neighbour = begin("neighbour");
+  RawConnection first = begin("greedy"), second = begin("greedy");
+  EXPECT_EQ(dropped("answer_budget"), before) << "all fit";
+  RawConnection stranger = begin("");  // For them there is a quarter.
+  ASSERT_TRUE(eventually([&] { return dropped("answer_budget") == before + 1; }));
+  EXPECT_FALSE(takes_all(stranger));
+  RawConnection third = begin("greedy");
+  ASSERT_TRUE(eventually([&] { return dropped("answer_budget") == before + 2; }));
+  EXPECT_TRUE(eventually([&] { return server_->stats().connections == 3; }));
   EXPECT_TRUE(takes_all(neighbour));
   EXPECT_TRUE(takes_all(third));
   EXPECT_NE(takes_all(first), takes_all(second));
   // What was taken counts no more.
   for (int i = 0; i < 5; ++i) {
-    EXPECT_TRUE(neighbour.exchange(get_request("/big?" + std::to_string(kBytes))));
+    EXPECT_TRUE(
+        neighbour.exchange(get_request("/big?" + std::to_string(kBytes), "X-Holder: n\r\n")));
   }
-  EXPECT_EQ(dropped("answer_budget"), before + 1);
+  EXPECT_EQ(dropped("answer_budget"), before + 2);
+}
+
+// A file is no memory of ours, and whoever downloads one is not to make room for others' answers.
+TEST_F(HttpServer, AFileThatIsNotTakenCountsForNothing) {
+  make_file();
+  serve({.answer_budget = 1});
+  const double before = dropped("answer_budget");
+  RawConnection client = connect(4096);
+  EXPECT_EQ(client.exchange(get_request("/file"))->body.size(), kFileSize);
+  EXPECT_EQ(dropped("answer_budget"), before);
 }
 
 TEST_F(HttpServer, LosesNoDescriptorToVanishingClients) {
