@@ -85,14 +85,6 @@ std::size_t places_alone(const Chain& chain, const Config& config) {
   return std::min(static_cast<std::size_t>(config.worker_in_flight), chain.capacity_alone());
 }
 
-// What a task must have left when it begins, in seconds. What is believed of a provider keeps no
-// task from it that has half of its time left (UsualTime).
-std::uint32_t needs(const Chain& chain, const Config& config) {
-  const auto most = std::chrono::ceil<std::chrono::seconds>(chain.needed_most());
-  return static_cast<std::uint32_t>(
-      std::min<std::int64_t>(most.count(), config.task_deadline_seconds / 2));
-}
-
 // SIGHUP: takes a new PROVIDERS_FILE into force, or keeps the old one and says why.
 void reload(const Config& config,
             http::Client& client,
@@ -250,18 +242,21 @@ int work(const Config& config) {
                                   .minutes = std::move(minutes)};
         // The places of a worker that leaves are gone as they get free.
         const std::size_t in_flight = runner.in_flight(), all = places(*chain, config);
-        return store::WorkerReport{.in_flight = in_flight,
-                                   .places = draining.load() ? std::min(all, in_flight) : all,
-                                   .room = runner.room().bulk,
-                                   .ended = runner.ended(),
-                                   .needs = needs(*chain, config),
-                                   .status_json = encode_worker_status(status)};
+        return store::WorkerReport{
+            .in_flight = in_flight,
+            .places = draining.load() ? std::min(all, in_flight) : all,
+            .room = runner.room().bulk,
+            .ended = runner.ended(),
+            .needs = draining.load()
+                         ? 0s
+                         : std::chrono::ceil<std::chrono::seconds>(chain->needed_most()),
+            .status_json = encode_worker_status(status)};
       });
   Puller puller(
       config,
       [&runner] { return runner.room(); },
       [&runner](std::span<const Hint> hints) { return runner.take(hints); },
-      [&] { return consumer.connected() && publisher.flows(); });
+      [&] { return consumer.connected() && !publisher.blocked(); });
   AccountKeeper account_keeper(config, id, accounts);
   Janitor janitor(config, **blobs);
   Eraser eraser(config, **blobs);

@@ -27,6 +27,10 @@ std::uint32_t pace_in(double tasks) {
   return static_cast<std::uint32_t>(std::min(tasks * kPaceIn, 4e9));
 }
 
+double in_double(std::chrono::seconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
 // But for a tenth.
 bool is_near(std::uint64_t places, std::uint64_t others) {
   constexpr std::uint64_t kPart = 10;
@@ -42,19 +46,19 @@ std::chrono::seconds known_for(double takes) {
   return std::chrono::seconds(std::clamp(in_seconds(kCalls * takes), kLeast, kMost));
 }
 
-// What a task must have left when it begins, or nobody is called for it: what workers tell, and
-// where calls have hardly any other length than the usual one the same
-// (worker/chain/usual_time.h).
-double called_with(double takes, std::uint32_t needs) {
-  return std::max(takes * 5 / 4 + 1, static_cast<double>(needs));
+// What a task that had `whole` seconds must have left when it begins, or nobody is called for it:
+// what workers tell, and where calls are of a length the same by the mean one. Nobody is kept from
+// a provider who has half of his time left (worker/chain/usual_time.h).
+double called_with(double takes, std::uint32_t needs, double whole) {
+  return std::max(takes * 5 / 4 + 1, std::min(static_cast<double>(needs), whole / 2));
 }
 
 // And with what it is accepted. What is claimed while no slot is free must have as long again as a
 // call takes, for it may wait for that one, and half of that because what began together ends
 // together; looks are late; and what the lanes get varies meanwhile.
-double accepted_with(double takes, std::uint32_t needs) {
+double accepted_with(double takes, std::uint32_t needs, double whole) {
   constexpr double kLooks = 2, kVaries = 4;
-  return called_with(takes, needs) + takes * 3 / 2 + kLooks + kVaries;
+  return called_with(takes, needs, whole) + takes * 3 / 2 + kLooks + kVaries;
 }
 
 // How many tasks of a lane are begun before a further one, at so many a second: all that wait, but
@@ -62,7 +66,7 @@ double accepted_with(double takes, std::uint32_t needs) {
 double begun_before(std::span<const QueueSeen::Waiting> waiting, double pace, double needed) {
   double begun = 0;
   for (const auto& [left, count] : waiting) {
-    const double in_time = (static_cast<double>(left.count()) - needed) * pace;
+    const double in_time = (in_double(left) - needed) * pace;
     begun = std::clamp(in_time, begun, begun + static_cast<double>(count));
   }
   return begun;
@@ -241,9 +245,15 @@ ReleaseWindow with_waits(ReleaseWindow window,
     share += (gets - share) / std::max({kLooks, 2 * takes, kEnds / pace});
   }
   window.bulk_share = static_cast<std::uint32_t>(std::llround(share * kMillionths));
+  // Who came last has nearly all of his time.
+  double whole = 0;
+  for (const auto* const lane : {&queue.express, &queue.bulk}) {
+    whole = lane->empty() ? whole : std::max(whole, in_double(lane->back().left));
+  }
+  const double needed = called_with(takes, window.needs, whole);
   const auto wait = [&](std::span<const QueueSeen::Waiting> waiting, double of_lane) {
     const double its_pace = std::max(of_lane * pace, kPaceLeast);
-    return in_seconds(begun_before(waiting, its_pace, called_with(takes, window.needs)) / its_pace);
+    return in_seconds(begun_before(waiting, its_pace, needed) / its_pace);
   };
   window.express_wait = wait(queue.express, 1 - std::min(of_bulk, kPart));
   window.bulk_wait = wait(queue.bulk, share);
@@ -278,14 +288,14 @@ std::optional<std::chrono::seconds> refused_for(const OpenTasks& open,
     return std::nullopt;
   }
   constexpr double kBand = 8;
-  const double time = std::chrono::duration<double>(deadline).count();
+  const double time = in_double(deadline);
   // Of what a short deadline leaves beside two calls, half is a margin as well.
   const double two_calls =
-      std::min(called_with(window.takes, window.needs), time / 2) + window.takes;
-  const double last =
-      std::max({time - accepted_with(window.takes, window.needs), (time - two_calls) / 2, 0.0});
+      std::min(called_with(window.takes, window.needs, time), time / 2) + window.takes;
+  const double last = std::max(
+      {time - accepted_with(window.takes, window.needs, time), (time - two_calls) / 2, 0.0});
   const double band = last / kBand;
-  const double beyond = std::chrono::duration<double>(*begins).count() - (last - band);
+  const double beyond = in_double(*begins) - (last - band);
   if (beyond <= draw * band) {
     return std::nullopt;
   }

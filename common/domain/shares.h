@@ -115,8 +115,8 @@ struct WorkersSeen {
   std::uint64_t places = 0;  // They can work on so many tasks at once,
   std::uint64_t room = 0;    // and would take so many more now.
   std::uint64_t ended = 0;   // Tasks so far, but for want of time.
-  // In seconds, the most that a task must have left for some provider, or it is not called for it;
-  // 0: not known. Calls are not all of a length, and a provider wants what nearly all of its take.
+  // In seconds, the most that a provider that is asked first wants a task to have left; 0: not
+  // known. Calls are not all of a length, and it wants what nearly all of its take.
   std::uint32_t needs = 0;
 
   // But for a few places that are just changing hands.

@@ -385,6 +385,10 @@ bool Publisher::connected() const {
   return impl_->is_connected;
 }
 
+bool Publisher::blocked() const {
+  return impl_->is_blocked;
+}
+
 bool Publisher::flows() const {
   const Clock::duration now = Clock::now().time_since_epoch();
   const Clock::duration since = impl_->unconfirmed_since;

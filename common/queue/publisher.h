@@ -45,6 +45,9 @@ class Publisher {
   std::size_t submit(std::span<const Hint> hints);
 
   bool connected() const;
+  // The broker takes nothing from anybody (no memory, no disk), as far as it has told this one,
+  // which it does when something is sent.
+  bool blocked() const;
   // Does the broker take hints over? Not while it is away, out of memory or disk, slower than 2 s,
   // or, for 5 s, after it refused one because the queue is full. Thread-safe, never blocks.
   bool flows() const;

@@ -47,11 +47,11 @@ inline constexpr std::chrono::seconds kWorkersReport{1};
 inline constexpr std::chrono::seconds kRoomFor{5};
 static_assert(kRoomFor > 2 * kWorkersReport);
 struct WorkerReport {
-  std::size_t in_flight = 0;  // Tasks in hand.
-  std::size_t places = 0;     // It can work on so many at once,
-  std::size_t room = 0;       // and would take so many more now.
-  std::uint64_t ended = 0;    // Tasks so far, but for want of time.
-  std::uint32_t needs = 0;    // See WorkersSeen.
+  std::size_t in_flight = 0;      // Tasks in hand.
+  std::size_t places = 0;         // It can work on so many at once,
+  std::size_t room = 0;           // and would take so many more now.
+  std::uint64_t ended = 0;        // Tasks so far, but for want of time.
+  std::chrono::seconds needs{0};  // See WorkersSeen.
   std::string status_json = "{}";
 };
 

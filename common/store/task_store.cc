@@ -324,7 +324,8 @@ Result<WorkerOrders, StoreFault> TaskStore::report_worker(WorkerId worker,
         "started_at, seen_at) VALUES (");
     sql << worker << ",";
     sql.utf8(host, kHostMax) << "," << pid << "," << report.in_flight << "," << report.places << ","
-                             << report.room << "," << report.ended << "," << report.needs << ",";
+                             << report.room << "," << report.ended << "," << report.needs.count()
+                             << ",";
     sql.bytes(report.status_json) << ",UTC_TIMESTAMP(6),UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE "
                                      "in_flight=VALUES(in_flight), places=VALUES(places), "
                                      "room=VALUES(room), "

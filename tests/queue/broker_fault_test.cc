@@ -108,12 +108,14 @@ TEST(BrokerFault, ABrokerOutOfMemoryIsLeftAlone) {
   // Well past the confirm deadline of 5 s, which must not fire: each new connection would leave a
   // window of messages in the broker's socket.
   EXPECT_FALSE(confirmed.wait_for(5'000, 12s));
+  EXPECT_TRUE(publisher.blocked());
   EXPECT_LE(confirmed.size(), 200U);
   EXPECT_GE(publisher.waiting(), 4'800U);
   EXPECT_TRUE(publisher.connected());
   EXPECT_EQ(reconnects(), before);
   broker.no_alarm();
   EXPECT_TRUE(confirmed.wait_for(5'000, kRecovery));
+  EXPECT_FALSE(publisher.blocked());
   EXPECT_EQ(reconnects(), before);
 }
 

@@ -405,7 +405,7 @@ TEST_F(LanesTest, WhileWorkersAreFullTheWaitOfEachLaneIsTold) {
         worker_,
         "here",
         1,
-        {.in_flight = 2, .places = 2, .room = room, .ended = ended, .needs = 25}));
+        {.in_flight = 2, .places = 2, .room = room, .ended = ended, .needs = 25s}));
     set_window(kWindow);
     EXPECT_TRUE(must(looker->look_after_crowds(100, 0s)));
     static_cast<void>(looker->released());

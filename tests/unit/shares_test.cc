@@ -796,6 +796,9 @@ class Overload {
     needed_ = std::min<Time>(length * 5 / 4 + 1s, kDeadline / 2);
   }
 
+  // What the worker tells that calls need, whatever they do.
+  void tell_needs(Time needs) { told_ = needs; }
+
   // Of tasks, a second.
   double capacity() const { return kSlots * (1s / std::chrono::duration<double>(call_)); }
 
@@ -826,7 +829,7 @@ class Overload {
       }
       begin_calls();
       if (now_ % 5000ms == 0ms) {
-        const auto needs = std::chrono::ceil<std::chrono::seconds>(needed_).count();
+        const auto needs = std::chrono::ceil<std::chrono::seconds>(told_.value_or(needed_)).count();
         reported_ = {.at = {},
                      .workers = 1,
                      .places = kSlots,
@@ -999,6 +1002,7 @@ class Overload {
 
   const bool refuses_;
   Time call_{0}, needed_{0};
+  std::optional<Time> told_;
   int long_every_ = 0, begun_ = 0;
   Time long_{0}, short_{0};
   Time now_{0};
@@ -1103,6 +1107,25 @@ TEST(Overload, OfCallsThatAreNotAllOfALengthIsAcceptedWhatThoseNeed) {
         EXPECT_GE(asked.succeeded - before.succeeded, 0.98 * 600 * service.capacity());
         EXPECT_LE(asked.refunded - before.refunded, (asked.accepted - before.accepted) / 20);
       }
+    }
+  }
+}
+
+// One that is believed to want minutes, wrongly or not, is asked with half of a task's time all the
+// same: more than that must not be taken for what keeps all from it, or nobody would wait.
+TEST(Overload, WhatProvidersWantIsNoMoreThanHalfOfTheTime) {
+  for (const auto needs : {30s, 50s, 55s, 600s}) {
+    for (const auto call : {5s, 10s}) {
+      SCOPED_TRACE(std::to_string(needs.count()) + " " + std::to_string(call.count()));
+      Overload service(true, call);
+      service.tell_needs(needs);
+      service.add_users(400, 3);
+      service.run(180s);
+      const Overload::Asked before = service.asked(0);
+      service.run(600s);
+      const Overload::Asked& asked = service.asked(0);
+      EXPECT_GE(asked.succeeded - before.succeeded, 0.98 * 600 * service.capacity());
+      EXPECT_LE(asked.refunded - before.refunded, (asked.accepted - before.accepted) / 100);
     }
   }
 }

@@ -8,6 +8,7 @@
 
 #include "common/domain/voices.h"
 #include "tests/support/places.h"
+#include "tests/support/wait.h"
 #include "tests/worker/fake_provider.h"
 #include "worker/local/local_provider.h"
 
@@ -379,6 +380,37 @@ TEST(Chain, WhatACallNeedsIsThatOfTheSlowestThatMayHaveIt) {
   EXPECT_LT(chain.needed_for(request), seconds(20)) << "the other may not have this";
   request.audio_references = {"https://a.example/1"};
   EXPECT_EQ(chain.needed_for(request), seconds(0)) << "nobody can";
+}
+
+// One that was slow once, behind one that can the same, says nothing of what will be called.
+TEST(Chain, WhatCallsNeedIsThatOfThoseWhoAreAskedFirst) {
+  std::vector<std::unique_ptr<AudioProvider>> providers;
+  std::vector<FakeProvider*> fakes;
+  for (const char* name : {"first", "fallback"}) {
+    auto fake = std::make_unique<FakeProvider>(name);
+    fakes.push_back(fake.get());
+    providers.push_back(std::move(fake));
+  }
+  const Chain chain(std::move(providers));
+  EXPECT_EQ(chain.needed_most(), seconds(0)) << "nobody knows";
+  const auto began = Clock::now();
+  for (const std::size_t i : {0U, 1U}) {
+    chain.at(i).start({.request = std::make_shared<const GenerationRequest>(),
+                       .request_key = {},
+                       .deadline = began + seconds(600)},
+                      [](const Result<Audio, ProviderFault>&) {});
+  }
+  fakes[0]->calls.front()->answer(Audio{});
+  ASSERT_TRUE(test::eventually(seconds(60), [&] { return Clock::now() > began + seconds(1); }));
+  fakes[1]->calls.front()->answer(Audio{});
+  ASSERT_GT(chain.at(1).needed(), chain.at(0).needed());
+  EXPECT_EQ(chain.needed_most(), chain.at(0).needed());
+  for (std::uint64_t task = 0; task < 3; ++task) {
+    ASSERT_TRUE(chain.admit(0, kTime));
+    chain.failed(0, Fault::kUnknownOutcome, {.what = task});
+  }
+  ASSERT_FALSE(chain.admit(0, kTime));
+  EXPECT_EQ(chain.needed_most(), chain.at(1).needed()) << "now that one is called";
 }
 
 // Its other callers may be ours, in other workers.

@@ -382,9 +382,14 @@ milliseconds Chain::needed_for(const GenerationRequest& request) const {
 
 milliseconds Chain::needed_most() const {
   milliseconds out{0};
+  std::vector<const Capabilities*> before;
   for (const auto& link : links_) {
-    if (link->closed_to_calls().count() == 0) {
+    const Capabilities& able = link->provider.capabilities();
+    if (link->closed_to_calls().count() == 0 && !is_covered(before, able)) {
       out = std::max(out, link->provider.needed().value_or(milliseconds(0)));
+      if (able.queue_wait.count() == 0) {
+        before.push_back(&able);
+      }
     }
   }
   return out;

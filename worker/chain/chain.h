@@ -113,8 +113,9 @@ class Chain {
   // What a call for `request` may need, with all that follows it, whoever of those is asked that
   // may have it.
   std::chrono::milliseconds needed_for(const GenerationRequest& request) const;
-  // What any provider that is trusted needs for a call, with all that follows it: the most of all,
-  // 0 where none is known. Somebody may need less; whoever comes with this much is called for.
+  // What those who are asked first need for a call, with all that follows it: the most of those
+  // that are trusted, 0 where none is known. A provider counts if it serves what none before it
+  // does, as for room(). Somebody may need less.
   std::chrono::milliseconds needed_most() const;
   // The longest timeout of a call that is paid again when it is cut off: neither free nor to be
   // gone on with by a ticket.
