@@ -240,16 +240,16 @@ int work(const Config& config) {
                                   .providers = chain->status(),
                                   .minute = std::move(minute),
                                   .minutes = std::move(minutes)};
-        // The places of a worker that leaves are gone as they get free.
+        // The places of a worker that leaves, or cannot decode, are gone as they get free.
+        const bool claims_none = draining.load() || !runner.decodes();
         const std::size_t in_flight = runner.in_flight(), all = places(*chain, config);
         return store::WorkerReport{
             .in_flight = in_flight,
-            .places = draining.load() ? std::min(all, in_flight) : all,
+            .places = claims_none ? std::min(all, in_flight) : all,
             .room = runner.room().bulk,
             .ended = runner.ended(),
-            .needs = draining.load()
-                         ? 0s
-                         : std::chrono::ceil<std::chrono::seconds>(chain->needed_most()),
+            .needs =
+                claims_none ? 0s : std::chrono::ceil<std::chrono::seconds>(chain->needed_most()),
             .status_json = encode_worker_status(status)};
       });
   Puller puller(

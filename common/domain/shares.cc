@@ -245,7 +245,8 @@ ReleaseWindow with_waits(ReleaseWindow window,
     share += (gets - share) / std::max({kLooks, 2 * takes, kEnds / pace});
   }
   window.bulk_share = static_cast<std::uint32_t>(std::llround(share * kMillionths));
-  // Who came last has nearly all of his time.
+  // Who came last has nearly all of his time. Where all have waited long it is less, and some count
+  // as begun whom nobody is called for.
   double whole = 0;
   for (const auto* const lane : {&queue.express, &queue.bulk}) {
     whole = lane->empty() ? whole : std::max(whole, in_double(lane->back().left));

@@ -748,7 +748,9 @@ TEST_F(HttpServer, AFileThatIsNotTakenCountsForNothing) {
   serve({.answer_budget = 1});
   const double before = dropped("answer_budget");
   RawConnection client = connect(4096);
-  EXPECT_EQ(client.exchange(get_request("/file"))->body.size(), kFileSize);
+  const auto response = client.exchange(get_request("/file"));
+  ASSERT_TRUE(response);
+  EXPECT_EQ(response->body.size(), kFileSize);
   EXPECT_EQ(dropped("answer_budget"), before);
 }
 

@@ -393,14 +393,14 @@ TEST(Chain, WhatCallsNeedIsThatOfThoseWhoAreAskedFirst) {
   }
   const Chain chain(std::move(providers));
   EXPECT_EQ(chain.needed_most(), seconds(0)) << "nobody knows";
-  const auto began = Clock::now();
   for (const std::size_t i : {0U, 1U}) {
     chain.at(i).start({.request = std::make_shared<const GenerationRequest>(),
                        .request_key = {},
-                       .deadline = began + seconds(600)},
+                       .deadline = Clock::now() + seconds(600)},
                       [](const Result<Audio, ProviderFault>&) {});
   }
   fakes[0]->calls.front()->answer(Audio{});
+  const auto began = Clock::now();
   ASSERT_TRUE(test::eventually(seconds(60), [&] { return Clock::now() > began + seconds(1); }));
   fakes[1]->calls.front()->answer(Audio{});
   ASSERT_GT(chain.at(1).needed(), chain.at(0).needed());

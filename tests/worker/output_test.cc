@@ -65,9 +65,8 @@ class FakeStore final : public BlobStore {
 // A decoder whose helper does not run until it is let.
 class AwayDecoder final : public Decoder {
  public:
-  std::atomic<bool> away{true};
+  std::atomic<bool> away{true}, crashes{false};  // `crashes`: on pictures.
   std::atomic<int> asked{0}, pictures{0};
-  std::atomic<bool> pictures_held{false};
 
  private:
   // Half a second that is heard, whatever the bytes.
@@ -85,8 +84,9 @@ class AwayDecoder final : public Decoder {
   }
   Result<ImageInfo, DecodeFault> unpack_image(std::string_view, ImageType) override {
     ++pictures;
-    pictures_held.wait(true);
-    return away ? DecodeFault::kUnavailable : DecodeFault::kCorrupt;
+    return crashes ? DecodeFault::kCrashed
+           : away  ? DecodeFault::kUnavailable
+                   : DecodeFault::kCorrupt;
   }
 
   static constexpr int kRate = 24'000;
@@ -142,8 +142,6 @@ class OutputTest : public testing::Test {
   }
 
   void let_go() {
-    away_.pictures_held = false;
-    away_.pictures_held.notify_all();
     for (FakeStore* const blobs : {&blobs_, &wide_}) {
       blobs->held = false;
       blobs->held.notify_all();
@@ -255,7 +253,7 @@ TEST_F(OutputTest, IsKeptUntilTheDecoderRuns) {
 }
 
 TEST_F(OutputTest, WhatIsNotDecodedEndsWithItsJob) {
-  const JobPtr lost = job_with(), given_back = job_with(), late = job_with(60s);
+  const JobPtr lost = job_with(), given_back = job_with();
   undecoded_.make(lost, foreign());
   ASSERT_TRUE(eventually(60s, [&] { return undecoded_.decoder_is_down(); }));
   lost->lose(false);
@@ -268,6 +266,7 @@ TEST_F(OutputTest, WhatIsNotDecodedEndsWithItsJob) {
   given_back->give_back();
   ASSERT_TRUE(eventually(60s, [&] { return ended() == 2; }));
 
+  const JobPtr late = job_with(10s);
   undecoded_.make(late, foreign());
   ASSERT_TRUE(eventually(60s, [&] { return ended() == 3; }))
       << "half of what it had left is another worker's";
@@ -275,6 +274,17 @@ TEST_F(OutputTest, WhatIsNotDecodedEndsWithItsJob) {
   const MutexLock lock(mutex_);
   EXPECT_EQ(made_[1].error().kind, OutputFault::Kind::kStopping);
   EXPECT_EQ(made_[2].error().kind, OutputFault::Kind::kOurs);
+}
+
+// One that crashes on a picture that is none makes no sound either.
+TEST_F(OutputTest, ADecoderThatCrashesOnNothingDoesNotRun) {
+  away_.crashes = true;
+  undecoded_.make(job_with(), foreign());
+  ASSERT_TRUE(eventually(60s, [&] { return away_.pictures >= 3; }));
+  EXPECT_TRUE(undecoded_.decoder_is_down());
+  away_.crashes = false;
+  away_.away = false;
+  EXPECT_TRUE(eventually(60s, [&] { return !undecoded_.decoder_is_down(); }));
 }
 
 // Another worker's may run.
@@ -291,13 +301,11 @@ TEST_F(OutputTest, WhileTheDecoderIsDownNothingElseTellsThatItRuns) {
   Output& brief = more(blobs_, away_, {.decoder = 1s});
   brief.make(job_with(), foreign());
   ASSERT_TRUE(eventually(60s, [&] { return ended() == 1; }));
-  away_.pictures_held = true;
+  // Some of them have been answered, and nothing else has happened.
   const int before = away_.pictures;
-  ASSERT_TRUE(eventually(60s, [&] { return away_.pictures > before; }));
-  EXPECT_TRUE(brief.decoder_is_down()) << "it is just being asked, and nothing is kept";
+  ASSERT_TRUE(eventually(60s, [&] { return away_.pictures >= before + 3; }));
+  EXPECT_TRUE(brief.decoder_is_down());
   away_.away = false;
-  away_.pictures_held = false;
-  away_.pictures_held.notify_all();
   EXPECT_TRUE(eventually(60s, [&] { return !brief.decoder_is_down(); }));
 }
 

@@ -22,6 +22,9 @@ prometheus::Counter& passed =
 prometheus::Gauge& kept =
     metrics::gauge("outputs_kept", "Audio that was made and that the blob store does not take");
 
+prometheus::Gauge& decoder_down = metrics::gauge(
+    "worker_decoder_down", "1 while the decoder does not run, and this worker claims nothing");
+
 // So many files that are refused by themselves, and none that is taken, are no matter of one file.
 constexpr std::size_t kAloneMost = 3;
 
@@ -106,7 +109,7 @@ void Output::shape(std::shared_ptr<Raw> raw) {
 void Output::keep_raw(std::shared_ptr<Raw> raw, const std::string& why) {
   constexpr const char* kWhat = "audio could not be decoded";
   const JobPtr job = raw->job;
-  if (!decoder_down_.exchange(true)) {
+  if (note_decoder(false)) {
     log::error("the decoder does not run", {{"why", why}});
     ask_decoder_later(0);
   }
@@ -134,21 +137,43 @@ void Output::keep_raw(std::shared_ptr<Raw> raw, const std::string& why) {
 
 void Output::ask_decoder_later(int tries) {
   scheduler_.after(store_pause(tries), [this, tries] {
-    static_cast<void>(codecs_.post([this, tries] { ask_decoder(tries); }));
+    if (!codecs_.post([this, tries] { ask_decoder(tries); })) {
+      ask_decoder_later(tries + 1);
+    }
   });
 }
 
 // Whoever's decoder does not run must not claim what it could only keep, nor what it has just given
-// up; and no audio may be left here to tell. A picture that is none is answered by one that runs.
+// up; and no audio may be left here to tell. A picture that is none is answered by one that runs:
+// where that crashes it, or takes too long, no sound would do better.
 void Output::ask_decoder(int tries) {
   constexpr std::string_view kNoPicture = "\x89PNG\r\n\x1a\n";
+  std::uint64_t before = 0;
+  {
+    const MutexLock lock(mutex_);
+    before = decoder_refusals_;
+  }
   const auto answer = decoder_.inspect_image(kNoPicture);
-  if (!answer && answer.error() == DecodeFault::kUnavailable) {
-    ask_decoder_later(tries + 1);
+  const bool runs = answer || (answer.error() != DecodeFault::kUnavailable &&
+                               answer.error() != DecodeFault::kCrashed &&
+                               answer.error() != DecodeFault::kTimedOut);
+  if (!runs || !note_decoder(true, before)) {
+    ask_decoder_later(runs ? 0 : tries + 1);
     return;
   }
-  decoder_down_ = false;
   log::info("the decoder runs again");
+}
+
+// Whether that is news. It runs again only if it has refused nothing since it had refused `before`.
+bool Output::note_decoder(bool runs, std::uint64_t before) {
+  const MutexLock lock(mutex_);
+  if (!runs) {
+    ++decoder_refusals_;
+  } else if (decoder_refusals_ != before) {
+    return false;
+  }
+  decoder_down.Set(runs ? 0 : 1);
+  return decoder_down_.exchange(!runs) == runs;
 }
 
 void Output::store(Ready ready) {

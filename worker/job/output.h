@@ -120,6 +120,7 @@ class Output {
   void keep_raw(std::shared_ptr<Raw> raw, const std::string& why);
   void ask_decoder_later(int tries);
   void ask_decoder(int tries);
+  bool note_decoder(bool runs, std::uint64_t before = 0);
   void store(Ready ready);
   void put(std::vector<Ready> ready);
   static bool note_refusal(Ready& ready, const PutFault& fault);
@@ -152,7 +153,9 @@ class Output {
   bool down_ GUARDED_BY(mutex_) = false;
   bool offers_again_ GUARDED_BY(mutex_) = false;  // It is scheduled.
   int refusals_ GUARDED_BY(mutex_) = 0;           // In a row.
-  std::atomic<bool> decoder_down_{false};         // And somebody asks it whether it runs again.
+  std::uint64_t decoder_refusals_ GUARDED_BY(mutex_) = 0;
+  // Written with the mutex. While it is true somebody asks the decoder whether it runs again.
+  std::atomic<bool> decoder_down_{false};
 
   Pool codecs_;
   BatchPool<Ready> writers_;

@@ -69,6 +69,9 @@ class JobRunner {
   // How far the broker has come with its queues. Thread-safe, never blocks.
   QueuesSeen queues_seen() const { return intake_.queues_seen(); }
 
+  // False while the decoder does not run: nothing is claimed then. Thread-safe, never blocks.
+  bool decodes() const { return !output_.decoder_is_down(); }
+
   // Tasks claimed and not yet settled, those included that wait for references.
   std::size_t in_flight() const { return roster_.size(); }
 
