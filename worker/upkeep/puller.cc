@@ -95,7 +95,7 @@ void Puller::run(const std::stop_token& stop, const DatabaseUrl& url) {
       if (!std::exchange(finding, true)) {
         log::info(
             "tasks are taken from the database: no hint brings them",
-            {{"found", found->size()}, {"broker", hints_come ? "connected" : "away or full"}});
+            {{"found", found->size()}, {"broker", hints_come ? "connected" : "away or blocked"}});
       }
     } else if (most > 0) {
       finding = false;
