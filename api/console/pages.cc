@@ -147,11 +147,11 @@ Result<std::optional<Pages::File>> Pages::find(std::string_view path, bool may_b
   if (!is_plain(path)) {
     return kMissing;
   }
-  const auto bytes = file_at(folder_ / path);
+  auto bytes = file_at(folder_ / path);
   if (!bytes) {
     return bytes.error();
   }
-  return *bytes ? std::optional(File{**bytes, false}) : kMissing;
+  return *bytes ? std::optional(File{std::move(**bytes), false}) : kMissing;
 }
 
 void Pages::show(const Call& call) const {

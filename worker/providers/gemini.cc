@@ -180,15 +180,14 @@ Fault classify(int http_status,
 Result<Audio, ProviderFault> read(const ProviderEntry& /*entry*/,
                                   const GenerationRequest& request,
                                   http::ClientResponse response) {
-  std::string& body = response.body;
   if (response.status != 200) {
-    return refused(response, refusal_of(body), request.prompt);
+    return refused(response, refusal_of(response.body), request.prompt);
   }
   const auto fault = [&response](Fault kind, std::string_view code) {
     return wire::fault_with_id(kind, response, code, "");
   };
   rapidjson::Document document;
-  if (!wire::parse_object(body, document)) {
+  if (!wire::parse_object(response.body, document)) {
     return fault(Fault::kTryNext, "not_json");
   }
   if (const rapidjson::Value* const feedback = wire::member(document, "promptFeedback")) {

@@ -121,8 +121,7 @@ Result<Audio, ProviderFault> read(const ProviderEntry& entry,
                                   const GenerationRequest& request,
                                   http::ClientResponse response) {
   rapidjson::Document document;
-  std::string& body = response.body;
-  const bool readable = wire::parse_object(body, document);
+  const bool readable = wire::parse_object(response.body, document);
   const std::string id(readable ? wire::text_of(document, "trace_id") : "");
   std::int64_t code = 0;
   std::string_view message;

@@ -222,8 +222,7 @@ Result<Audio, ProviderFault> read(const ProviderEntry& entry,
                                   const GenerationRequest& request,
                                   http::ClientResponse response) {
   rapidjson::Document document;
-  std::string& body = response.body;
-  const bool readable = wire::parse_object(body, document);
+  const bool readable = wire::parse_object(response.body, document);
   const Outcome outcome = readable ? outcome_of(document, response) : Outcome{};
   if (response.status != 200 || outcome.code != 0) {
     // All that is the client's and that its message may quote.
