@@ -11,8 +11,8 @@ RUN cmake -S /source -B /build -G Ninja -DCMAKE_BUILD_TYPE=Release -DAUDIOGEN_TE
 FROM debian:12
 RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
     ca-certificates curl espeak-ng-data \
-    libargon2-1 libcld2-0 libcurl4 libebur128-1 libespeak-ng1 libflite1 libkakasi2 libmpg123-0 libmysqlcppconn7v5 \
-    libopusenc0 libpistache0 libpng16-16 libprometheus-cpp-core1.0 librabbitmq4 libseccomp2 \
+    libargon2-1 libcld2-0 libcurl4 libebur128-1 libespeak-ng1 libflite1 libjemalloc2 libkakasi2 libmpg123-0 \
+    libmysqlcppconn7v5 libopusenc0 libpistache0 libpng16-16 libprometheus-cpp-core1.0 librabbitmq4 libseccomp2 \
     libsndfile1 libsoundtouch1 libsoxr0 libspdlog1.10 libssl3 libturbojpeg0 libutf8proc2 \
     libwebp7 libxxhash0 \
     && rm -rf /var/lib/apt/lists/* \

@@ -7,7 +7,7 @@ readonly runtime_packages=(ca-certificates curl espeak-ng-data jq)
 readonly build_packages=(
   ccache cmake flite1-dev g++ ninja-build pkg-config
   libargon2-dev libboost-dev libcld2-dev libcli11-dev libcurl4-openssl-dev libebur128-dev libespeak-ng-dev
-  libfmt-dev libkakasi2-dev libmpg123-dev libmysqlcppconn-dev libopusenc-dev libpistache-dev libpng-dev
+  libfmt-dev libjemalloc-dev libkakasi2-dev libmpg123-dev libmysqlcppconn-dev libopusenc-dev libpistache-dev libpng-dev
   librabbitmq-dev libseccomp-dev libsndfile1-dev libsoundtouch-dev libsoxr-dev libspdlog-dev
   libssl-dev libturbojpeg0-dev libutf8proc-dev libwebp-dev libxxhash-dev prometheus-cpp-dev rapidjson-dev)
 readonly test_packages=(

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include <CLI/CLI.hpp>
-#include <malloc.h>
 
 #include "common/base/check.h"
 #include "common/base/commit.h"
@@ -39,6 +38,16 @@
 #include "worker/upkeep/puller.h"
 #include "worker/upkeep/sweeper.h"
 #include "worker/upkeep/usage_roller.h"
+
+// What jemalloc goes by, where the program is linked with it (worker/CMakeLists.txt). Jobs go from
+// thread to thread, so memory freed by one must be of use to the others: no arena for each. Sounds
+// come and go within milliseconds: what is free is kept for a tenth of a second before the system
+// has it back, else it is given back and taken again, page by page, for every sound. Two dozen
+// threads keep nothing large of their own for that.
+extern "C" {
+extern const char* malloc_conf;
+const char* malloc_conf = "narenas:2,dirty_decay_ms:100,muzzy_decay_ms:0,tcache_max:4096";
+}
 
 namespace audiogen::worker {
 namespace {
@@ -323,12 +332,6 @@ int work(const Config& config) {
 int main(int argc, char** argv) {
   using audiogen::Program;
   audiogen::leave_no_core();
-  // Memory freed by one thread is of use to the others: by default each thread keeps its own.
-  mallopt(M_ARENA_MAX, 2);
-  // By default the end of the heap is given back and taken again, page by page, for every sound.
-  constexpr int kMegabyte = 1 << 20;
-  mallopt(M_TRIM_THRESHOLD, 8 * kMegabyte);
-  mallopt(M_MMAP_THRESHOLD, 4 * kMegabyte);
   audiogen::block_signals();
   audiogen::prefer_batches();
   audiogen::store::init_driver();
