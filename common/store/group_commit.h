@@ -62,7 +62,8 @@ struct GroupOptions {
   std::chrono::microseconds company{0};
   // A thread's batch begins so long after its last one began at the earliest. For commands that
   // nobody waits for: a few more share a transaction, and so its fsync, where they come faster than
-  // this but slower than they would queue. Sooner when a held row is to be tried again.
+  // this but slower than they would queue. Sooner when a held row is to be tried again, or when
+  // half of what a batch takes at most is there: more of them gain next to nothing by more company.
   std::chrono::microseconds spacing{0};
   // A command that has waited this long is answered kUnavailable (kLocked if its row was held)
   // without being tried: nobody waits for it any more, and done later it would surprise (a hold for
@@ -154,7 +155,7 @@ class GroupCommit {
     TaskStore store(url);
     Clock::time_point next_at = Clock::now();
     for (;;) {
-      queue_.rest(next_at);
+      queue_.rest(next_at, options_.batch_max / 2);
       std::vector<Item> items = queue_.take(options_.batch_max, options_.batch_bytes);
       if (items.empty()) {
         return;

@@ -61,7 +61,7 @@ class RowQueue {
 
   // Adds `item`. False, with `item` untouched, when the queue is full or closed. Never blocks.
   bool push(Item&& item) {
-    bool wake = false;
+    bool wake = false, rested = false;
     {
       const MutexLock lock(mutex_);
       Row* const row = item.row ? find(*item.row) : nullptr;
@@ -78,9 +78,13 @@ class RowQueue {
       fresh_.push_back(std::move(item));
       // In between nobody would do more than look at the clock again.
       wake = !wants_company() || ready() == 1 || ready() == newest_size_;
+      rested = ready() == enough_;
     }
     if (wake) {
       wake_.notify_one();
+    }
+    if (rested) {
+      rested_.notify_all();
     }
     return true;
   }
@@ -136,11 +140,13 @@ class RowQueue {
     }
   }
 
-  // Waits until then, or until a held row is to be tried again, whose time is at random so that
-  // rivals for it do not meet, or until the queue is closed.
-  void rest(Clock::time_point until) {
+  // Waits until then, or until `enough` items are ready to be taken, or until a held row is to be
+  // tried again, whose time is at random so that rivals for it do not meet, or until the queue is
+  // closed. All threads ask for as many.
+  void rest(Clock::time_point until, std::size_t enough) {
     MutexLock lock(mutex_);
-    while (!closed_) {
+    enough_ = enough;
+    while (!closed_ && ready() < enough_) {
       const auto end = retries_.empty() ? until : std::min(until, retries_.begin()->first);
       if (Clock::now() >= end) {
         return;
@@ -396,7 +402,8 @@ class RowQueue {
   const std::chrono::microseconds company_;
   mutable Mutex mutex_;
   ConditionVariable wake_;
-  ConditionVariable rested_;  // Of rest(), which nothing that is pushed disturbs.
+  ConditionVariable rested_;  // Of rest(), which few of those that are pushed disturb …
+  std::size_t enough_ GUARDED_BY(mutex_) = 0;  // … if any: the one that makes it so many.
   // Both wait for nothing but their turn: those whose row kept them back, and the others, which
   // came in their order and of which there are so many that each is to cost little.
   Items resumed_ GUARDED_BY(mutex_);

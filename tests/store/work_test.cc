@@ -880,6 +880,34 @@ TEST_F(WorkTest, BatchesOfAGroupBeginApart) {
   EXPECT_GE(begun[2] - asked[1], kSpacing);
 }
 
+// More than half of what it may carry gains nothing by waiting.
+TEST_F(WorkTest, HalfABatchDoesNotWaitUntilItIsDue) {
+  std::vector<std::size_t> sizes;  // By the group's only thread, until it has stopped.
+  GroupCommit<CallStart, bool> group(db_.url(),
+                                     {.threads = 1,
+                                      .batch_max = 8,
+                                      .spacing = std::chrono::minutes(10),
+                                      .wait_max = std::chrono::minutes(20)},
+                                     [&](TaskStore&, std::span<const CallStart> starts) {
+                                       sizes.push_back(starts.size());
+                                       return Batch<bool>(starts.size(), true);
+                                     });
+  std::atomic<int> answered{0};
+  const auto ask = [&](int times) {
+    for (int i = 0; i < times; ++i) {
+      ASSERT_TRUE(group.submit({.task = TaskId::make()},
+                               [&](const Result<bool, StoreFault>&) { ++answered; }));
+    }
+  };
+  ask(1);  // At once: there was none before it.
+  ASSERT_TRUE(test::eventually(20s, [&] { return answered.load() == 1; }));
+  ask(3);
+  ask(1);
+  EXPECT_TRUE(test::eventually(60s, [&] { return answered.load() == 5; })) << answered;
+  group.stop();
+  EXPECT_EQ(sizes, (std::vector<std::size_t>{1, 4}));
+}
+
 // Rivals for a row would meet again at the end of each pause, were they all to wait for it.
 TEST_F(WorkTest, AHeldRowIsTriedAgainBeforeTheNextBatchIsDue) {
   int tries = 0;  // By the group's only thread, until it has stopped.
