@@ -40,8 +40,9 @@ constexpr int kEventsMax = 256;
 constexpr std::int64_t kPatienceMax = 60'000;    // Milliseconds; only keeps the number small.
 constexpr std::size_t kHeadersMax = 64U << 10U;  // Bytes of a response's header lines together.
 // Each transfer holds one; with thousands of them open it is most of the memory. But libcurl makes
-// two system calls for each time it fills one, so the first of them get more room.
-constexpr long kReadBuffer = 2 * 1024, kRoomyReadBuffer = 32 * 1024;
+// two system calls for each time it fills one, so the first of them get more room. It takes a byte
+// more than it is told.
+constexpr long kReadBuffer = 2 * 1024 - 1, kRoomyReadBuffer = 32 * 1024 - 1;
 constexpr std::size_t kRoomyTransfers = 256;
 constexpr std::size_t kSpareMax = 256;  // Easy handles kept for the next calls.
 // Room made for a body at once, when its length is announced.
@@ -641,17 +642,20 @@ struct Client::Impl {
   void begin(Order order) {
     auto transfer = std::make_unique<Transfer>();
     transfer->number = order.number;
+    // libcurl keeps copies of these, for as long as the call lasts.
+    const std::string url = std::move(order.request.url);
+    const std::vector<std::string> headers = std::move(order.request.headers);
     transfer->request = std::move(order.request);
-    transfer->origin = origin_of(transfer->request.url);
+    transfer->origin = origin_of(url);
     transfer->reply = std::move(order.reply);
     transfer->easy = new_easy();
     const ClientRequest& request = transfer->request;
     CURL* const easy = transfer->easy;
-    for (const std::string& line : request.headers) {
+    for (const std::string& line : headers) {
       transfer->headers = curl_slist_append(transfer->headers, line.c_str());
     }
     transfer->headers = curl_slist_append(transfer->headers, "Expect:");  // One round trip less.
-    curl_easy_setopt(easy, CURLOPT_URL, request.url.c_str());
+    curl_easy_setopt(easy, CURLOPT_URL, url.c_str());
     set_outgoing_rules(easy);
     curl_easy_setopt(easy, CURLOPT_TCP_NODELAY, 1L);
     curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_2TLS);

@@ -47,7 +47,7 @@ class JobTest : public testing::Test {
     claim.calls = calls;
     claim.held = Units{150'000};
     claim.provider = std::move(named);
-    claim.request = "{}";
+    claim.request = std::string(1000, ' ') + "{}";
     claim.until_deadline = 600s;
     return std::make_shared<Job>(
         Claimed{std::move(claim), std::make_shared<const GenerationRequest>()},
@@ -74,6 +74,7 @@ TEST_F(JobTest, TheCallWrittenWithTheClaimIsItsNewest) {
   EXPECT_EQ(named->next_row(), 5U);
   EXPECT_EQ(named->deadline, kStart + 601s);
   EXPECT_TRUE(named->claim.request.empty()) << "nobody reads it any more";
+  EXPECT_LT(named->claim.request.capacity(), 100U) << "nor does it hold memory";
 }
 
 TEST_F(JobTest, ARowOfAProviderThatHasGoneKeepsItsNumber) {

@@ -8,7 +8,7 @@ namespace audiogen::worker {
 namespace {
 
 store::Claim without_text(store::Claim claim) {
-  claim.request = {};
+  std::string().swap(claim.request);  // An assignment would keep its memory.
   return claim;
 }
 
