@@ -60,6 +60,10 @@ struct GroupOptions {
   std::size_t capacity = 10'000;  // Commands waiting; more are refused.
   // How long a batch beside a sibling's waits for as many commands as the one before (RowQueue).
   std::chrono::microseconds company{0};
+  // A row that has been held for less than this is tried with each batch that goes, and not only at
+  // a random moment of its own, in a transaction for it alone. Only where one more row that is held
+  // costs the others of a batch no more than a statement.
+  std::chrono::milliseconds briefly_held{0};
   // A thread's batch begins so long after its last one began at the earliest. For commands that
   // nobody waits for: a few more share a transaction, and so its fsync, where they come faster than
   // this but slower than they would queue. Sooner when a held row is to be tried again, or when
@@ -99,8 +103,10 @@ class GroupCommit {
         sizes_(meters::commit_sizes(options.use)),
         waits_(meters::commit_waits(options.use)),
         gate_({options.refuse_above, options.hold_at, options.threads * options.batch_max}),
-        queue_(options.capacity, options.threads > 1, options.company) {
-    AG_CHECK(options_.company.count() == 0 || options_.threads == 2);  // See RowQueue.
+        queue_(options.capacity, options.threads > 1, options.company, options.briefly_held) {
+    // See RowQueue.
+    AG_CHECK(options_.company.count() == 0 || options_.threads == 2);
+    AG_CHECK(options_.spacing.count() == 0 || (options_.threads == 1 && options_.batch_max >= 4));
     for (std::size_t i = 0; i < options_.threads; ++i) {
       threads_.emplace_back([this, url] { work(url); });
     }

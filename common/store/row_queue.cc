@@ -11,7 +11,7 @@ std::chrono::milliseconds held_pause(std::chrono::milliseconds held_for) {
   constexpr milliseconds kMax{1000};
   if (held_for < kMayBeOurs) {
     thread_local std::minstd_rand random(std::random_device{}());
-    return milliseconds(std::uniform_int_distribution<int>(1, 10)(random));
+    return milliseconds(std::uniform_int_distribution<int>(1, kRivalsPause.count())(random));
   }
   return std::min(held_for / 2, kMax);
 }

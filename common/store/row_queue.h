@@ -40,6 +40,8 @@ namespace audiogen::store {
 // random moments, and who has waited longest is not who tries least. What is held longer than that
 // an operator holds, perhaps for ever: half the time it has been held, a second at most.
 std::chrono::milliseconds held_pause(std::chrono::milliseconds held_for);
+// The longest of those random pauses.
+inline constexpr std::chrono::milliseconds kRivalsPause{10};
 
 // From any thread. `Item` has the members `row`, an std::optional<Uuid>: none where nothing is ever
 // locked; `bytes`, its share of what a batch may carry; `number`, for this queue's own use;
@@ -53,11 +55,13 @@ class RowQueue {
   // Holds up to `capacity` items whose rows are free, and as many of held rows: those who wait for
   // a held row take no place from anybody else. `siblings`: several threads take batches, so each
   // row is in one batch at a time. `company`: how long a batch beside a sibling's waits for as many
-  // as the newest has.
+  // as the newest has. `briefly_held`: items of a row that has been held for less than this go with
+  // each batch that goes anyway, before their time.
   RowQueue(std::size_t capacity,
            bool siblings,
-           std::chrono::microseconds company = std::chrono::microseconds(0))
-      : capacity_(capacity), siblings_(siblings), company_(company) {}
+           std::chrono::microseconds company = std::chrono::microseconds(0),
+           std::chrono::milliseconds briefly_held = std::chrono::milliseconds(0))
+      : capacity_(capacity), siblings_(siblings), company_(company), briefly_held_(briefly_held) {}
 
   // Adds `item`. False, with `item` untouched, when the queue is full or closed. Never blocks.
   bool push(Item&& item) {
@@ -116,11 +120,16 @@ class RowQueue {
       out.reserve(std::min(max, free_items_ + held_items_));
       ++batches_;
       std::size_t bytes = bytes_max;
-      take_held(out, std::max<std::size_t>(1, max / 4), bytes);
+      const std::size_t quarter = std::max<std::size_t>(1, max / 4);
+      take_held(out, quarter, bytes, Held::kDue);
+      const std::size_t due = out.size();
       take_ready(out, max, bytes);
       if (!out.empty()) {
         ++batches_out_;
         newest_size_ = out.size();
+        if (briefly_held_.count() > 0) {  // Last: they take no room from what could go.
+          take_held(out, std::min(max, newest_size_ + quarter - due), bytes, Held::kBriefly);
+        }
         return out;
       }
       if (closed_ && free_items_ + held_items_ == 0) {
@@ -142,7 +151,7 @@ class RowQueue {
 
   // Waits until then, or until `enough` items are ready to be taken, or until a held row is to be
   // tried again, whose time is at random so that rivals for it do not meet, or until the queue is
-  // closed. All threads ask for as many.
+  // closed. For one thread: of siblings, one could sleep through what another leaves.
   void rest(Clock::time_point until, std::size_t enough) {
     MutexLock lock(mutex_);
     enough_ = enough;
@@ -285,14 +294,25 @@ class RowQueue {
     return found == rows_.end() ? nullptr : &found->second;
   }
 
+  // Of held rows: those whose time has come, or those that have been held briefly as well.
+  enum class Held { kDue, kBriefly };
+
   // Both take from `bytes` what their items carry, and nothing once none are left.
-  void take_held(std::vector<Item>& out, std::size_t max, std::size_t& bytes)
+  void take_held(std::vector<Item>& out, std::size_t max, std::size_t& bytes, Held which)
       LOCKS_REQUIRED(mutex_) {
     const auto now = Clock::now();
-    while (!retries_.empty() && out.size() < max && bytes > 0 &&
-           (closed_ || retries_.begin()->first <= now)) {
-      Row& row = rows_.at(retries_.begin()->second);
-      retries_.erase(retries_.begin());
+    auto next = retries_.begin();  // In the order of their times.
+    while (next != retries_.end() && out.size() < max && bytes > 0) {
+      const bool due = closed_ || next->first <= now;
+      if (!due && (which == Held::kDue || next->first > now + kRivalsPause)) {
+        return;
+      }
+      Row& row = rows_.at(next->second);
+      if (!due && now - *row.held_since >= briefly_held_) {
+        ++next;
+        continue;
+      }
+      next = retries_.erase(next);
       AG_CHECK(!row.waiting.empty());  // Else no finish() would ever tell of this row.
       row.in_batch = true;
       row.batch = batches_;
@@ -400,6 +420,7 @@ class RowQueue {
   const std::size_t capacity_;
   const bool siblings_;
   const std::chrono::microseconds company_;
+  const std::chrono::milliseconds briefly_held_;
   mutable Mutex mutex_;
   ConditionVariable wake_;
   ConditionVariable rested_;  // Of rest(), which few of those that are pushed disturb …

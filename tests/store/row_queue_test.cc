@@ -149,6 +149,58 @@ TEST(HeldPause, IsRandomWhileItMayBeOneOfOursAndGrowsAfterwards) {
   EXPECT_EQ(held_pause(1h), 1000ms);
 }
 
+// What has met another's transaction needs none of its own.
+TEST_F(RowQueueTest, ABrieflyHeldRowGoesWithTheNextBatch) {
+  Queue queue(10, false, 0us, 1h);
+  push(queue, {"a1", "b1"});
+  finish(queue, queue.take(10), "a");
+  push(queue, {"a2", "b2", "c1"});
+  auto taken = queue.take(10);
+  EXPECT_THAT(names(taken), UnorderedElementsAre("a1", "a2", "b2", "c1"));
+  finish(queue, std::move(taken), "a");
+  // Otherwise its time comes as that of any other.
+  taken = queue.take(10);
+  EXPECT_THAT(names(taken), ElementsAre("a1", "a2"));
+  EXPECT_TRUE(taken[0].was_held && taken[1].was_held);
+}
+
+// Each try in vain costs the batch a round trip.
+TEST_F(RowQueueTest, ARowThatIsHeldForLongerKeepsToItsTime) {
+  Queue queue(10, false, 0us, 1ms);
+  push(queue, {"a1"});
+  const auto since = Queue::Clock::now();
+  finish(queue, queue.take(10), "a");
+  // Until then its pauses are of up to 10 ms: in many of them a batch goes without it.
+  bool alone = false;
+  while (!alone && Queue::Clock::now() < since + 1s) {
+    if (Queue::Clock::now() < since + 1ms) {
+      continue;
+    }
+    push(queue, {"b1"});
+    auto taken = queue.take(10);
+    alone = taken.size() == 1;
+    finish(queue, std::move(taken), "a");
+  }
+  EXPECT_TRUE(alone);
+}
+
+// It takes what is left of a batch.
+TEST_F(RowQueueTest, ABrieflyHeldRowTakesNobodysRoom) {
+  Queue queue(10, false, 0us, 1h);
+  const auto large = [&](const std::string& name) {
+    Item out = item(name);
+    out.bytes = 100;
+    EXPECT_TRUE(queue.push(std::move(out)));
+  };
+  large("a1");
+  const auto since = Queue::Clock::now();
+  finish(queue, queue.take(10), "a");
+  large("b1");
+  const auto taken = queue.take(10, 100);
+  // On a busy machine its time has come.
+  EXPECT_TRUE(names(taken) == std::vector<std::string>{"b1"} || Queue::Clock::now() >= since + 1ms);
+}
+
 // Those that came while a sibling had their row are older than what came later for other rows, and
 // no older than what came before.
 TEST_F(RowQueueTest, ItemsKeepTheirOrderWhoeverTheyWaitedFor) {

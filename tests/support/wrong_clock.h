@@ -1,5 +1,6 @@
 // Programs that read a clock which is wrong, by libfaketime: the time of day alone. What they
-// measure by a steady clock stays true, as where an operator sets the date.
+// measure by a steady clock stays true, as where an operator sets the date. Of a worker without
+// sanitizers not: its allocator, jemalloc, asks for the time before libfaketime can tell it.
 #pragma once
 
 #include <chrono>

@@ -17,7 +17,7 @@ inline constexpr std::size_t kBatchMax = 256;
 // the CPU of a test's provider with 2 ms, 42.2 with 8, 39.2 with 16, 39.0 with 25.) Who feels it:
 // an entry with few slots whose calls take less than 16 ms for each of them, which a worker fills
 // once in that time. Half a batch does not wait: 800 jobs of an instant provider would, most of the
-// time (9.1 thousand a second instead of 9.9).
+// time (9.0 thousand a second instead of 9.9).
 inline constexpr std::chrono::milliseconds kSpacing{16};
 // Commands, or pieces of work, that wait in a room; more are refused.
 inline constexpr std::size_t kWaitingMax = 20'000;
