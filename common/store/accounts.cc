@@ -214,7 +214,8 @@ Result<Granted, Fault> Accounts::grant(UserId user,
     const auto body = [&](bool) {
       refused.reset();
       repeated = false;
-      Books books(session_, {user}, Locking::kWait);
+      SeenWindow seen;
+      Books books(session_, seen, {user}, Locking::kWait);
       const Balance* before = books.find(user);
       if (before == nullptr) {
         refused = no_such_user(user);

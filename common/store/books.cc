@@ -18,7 +18,7 @@ namespace {
 // What lock() asks the row of `release_window` for: numbers and, if the window was looked at, when.
 // One text that was none of it has been seen, in a day of faults at a load of 17. So much is sure:
 // nothing was written by it, and the transaction may be run again.
-ReleaseWindow read_window(const std::string& all, Instant now) {
+void read_window(const std::string& all, SeenWindow& seen) {
   std::string_view text = all;
   ReleaseWindow window;
   const auto take = [&](auto& number) {
@@ -41,16 +41,23 @@ ReleaseWindow read_window(const std::string& all, Instant now) {
   take(window.express_wait);
   take(window.bulk_wait);
   take(window.needs);
-  return known_at(window, parse_db_time(text), now);
+  seen.see(window, parse_db_time(text));
 }
 
 }  // namespace
 
+void SeenWindow::see(const ReleaseWindow& written, std::optional<Instant> looked_at) {
+  written_ = written;
+  looked_at_ = looked_at;
+  read_at_ = Clock::now();
+}
+
 Books::Books(Session& session,
+             SeenWindow& seen,
              std::vector<UserId> users,
              Locking locking,
              std::span<const Uuid> follows)
-    : session_(session) {
+    : session_(session), seen_(seen) {
   std::sort(users.begin(), users.end());
   users.erase(std::unique(users.begin(), users.end()), users.end());
   const auto rest = std::stable_partition(users.begin(), users.end(), [&](UserId user) {
@@ -85,16 +92,19 @@ Books::Books(Session& session,
 }
 
 void Books::lock(std::span<const UserId> users, Locking locking) {
-  // A subquery is read without a lock: a join would lock the one row that everybody reads. One for
-  // all of its columns, in one text: the server opens a table anew for each.
   Sql sql(locking == Locking::kFollow
               ? Sql("/*M!100301 SET STATEMENT max_statement_time=0.1 FOR */ ")
               : Sql(""));
   sql << "SELECT user_id, available, held, seq, released, parked, parked_after, released_max, "
-         "UTC_TIMESTAMP(6), (SELECT CONCAT_WS(' ', size, crowds, tasks, pace, bulk_share, takes, "
-         "express_wait, bulk_wait, needs, looked_at) FROM release_window WHERE id=1) FROM balances "
-         "FORCE "
-         "INDEX (PRIMARY) WHERE user_id IN (";
+         "UTC_TIMESTAMP(6)";
+  // A subquery is read without a lock: a join would lock the one row that everybody reads. One for
+  // all of its columns, in one text: the server opens a table anew for each.
+  const bool with_window = seen_.is_due();
+  if (with_window) {
+    sql << ", (SELECT CONCAT_WS(' ', size, crowds, tasks, pace, bulk_share, takes, express_wait, "
+           "bulk_wait, needs, looked_at) FROM release_window WHERE id=1)";
+  }
+  sql << " FROM balances FORCE INDEX (PRIMARY) WHERE user_id IN (";
   list(sql, users, [&](UserId user) { sql << user; }) << ") ORDER BY user_id FOR UPDATE";
   if (locking == Locking::kSkipLocked) {
     sql << " SKIP LOCKED";
@@ -112,7 +122,10 @@ void Books::lock(std::span<const UserId> users, Locking locking) {
         .read = open};
     if (std::exchange(first, false)) {  // These are the same in every row.
       now_ = rows.time(9);
-      window_ = read_window(rows.text(10), *now_);
+      if (with_window) {
+        read_window(rows.text(10), seen_);
+      }
+      window_ = seen_.at(*now_);
     }
   }
 }

@@ -2,6 +2,7 @@
 // tasks are open, goes through here.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -25,6 +26,28 @@ enum class Locking {
   kFollow,      // For 100 ms (MySQL: as long as the session does).
 };
 
+// The release window as it was read last. One row says it for everybody, it changes about once a
+// second, and reading it costs a transaction of creations a tenth of the CPU that it costs anyway;
+// so a thread that commits hundreds of them a second may use what it has read for up to `age`.
+// Zero: it is read each time. From one thread at a time.
+class SeenWindow {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  explicit SeenWindow(std::chrono::milliseconds age = {}) : age_(age) {}
+
+  bool is_due() const { return !read_at_ || Clock::now() - *read_at_ >= age_; }
+  void see(const ReleaseWindow& written, std::optional<Instant> looked_at);
+  // What of it is still true now, by the database's clock.
+  ReleaseWindow at(Instant now) const { return known_at(written_, looked_at_, now); }
+
+ private:
+  std::chrono::milliseconds age_;
+  std::optional<Clock::time_point> read_at_;
+  ReleaseWindow written_;
+  std::optional<Instant> looked_at_;  // By whom it was written.
+};
+
 class Books {
  public:
   // Locks the balances of `users` in order. Balances come before every other lock of a transaction,
@@ -32,6 +55,7 @@ class Books {
   // Turn) are waited for, and they come first, when this transaction has nothing that others miss;
   // kConflict when they do not come.
   Books(Session& session,
+        SeenWindow& seen,
         std::vector<UserId> users,
         Locking locking,
         std::span<const Uuid> follows = {});
@@ -46,7 +70,7 @@ class Books {
 
   // How many of his tasks are open, to be changed: touch() says that it was. Null as for find().
   OpenTasks* open_tasks(UserId user);
-  // As of the locks. Of no meaning without any.
+  // As of the locks, or as `seen` before them. Of no meaning without any.
   const ReleaseWindow& window() const { return window_; }
 
   // Notes `entry`, made from find(user), for `source`. Touches the user.
@@ -76,6 +100,7 @@ class Books {
   void write_ledger(Instant now);
 
   Session& session_;
+  SeenWindow& seen_;
   std::unordered_map<UserId, Account> accounts_;
   std::unordered_set<UserId> held_;
   std::vector<Booking> bookings_;

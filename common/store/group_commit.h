@@ -50,6 +50,9 @@ std::size_t bytes_of(const Command&) {
   return 0;
 }
 
+// So much later than others may a thread know of a change of the release window.
+inline constexpr std::chrono::milliseconds kWindowAge{20};
+
 struct GroupOptions {
   const char* use = "other";  // One of few words, in metrics.
   std::size_t threads = 2;
@@ -159,6 +162,7 @@ class GroupCommit {
 
   void work(const DatabaseUrl& url) {
     TaskStore store(url);
+    store.keep_window(kWindowAge);
     Clock::time_point next_at = Clock::now();
     for (;;) {
       queue_.rest(next_at, options_.batch_max / 2);

@@ -6,10 +6,10 @@
 // comes next need not wait for the writing.
 //
 // Beside a sibling's, a batch may wait a moment for company when the one before had more. A
-// transaction of creations costs some 0.8 ms of CPU whatever is in it, and each creation 50 us: the
-// first that comes while a sibling is busy would go alone, and half of all batches had fewer than
-// five. Without siblings nobody waits: whoever is woken gives way once to those who run already and
-// may be reading what belongs to the same batch. (Polls: a tenth more of them than with a wait of
+// transaction of creations costs the server as much as three creations whatever is in it: the first
+// that comes while a sibling is busy would go alone, and half of all batches had fewer than five.
+// Without siblings nobody waits: whoever is woken gives way once to those who run already and may
+// be reading what belongs to the same batch. (Polls: a tenth more of them than with a wait of
 // 50 us, the least that a timer gives, and than without giving way.)
 #pragma once
 

@@ -51,6 +51,9 @@ class TaskStore {
                      LocalClocks clocks = {},
                      std::chrono::seconds idle_max = SessionOptions().idle_max);
 
+  // From now on the release window is read again only when what was read is older than this.
+  void keep_window(std::chrono::milliseconds age) { seen_window_ = SeenWindow(age); }
+
   // Holds credits and writes tasks. Replays and conflicts of idempotency keys are decided under the
   // users' balance locks, so equal keys sent at once give one task, within a batch too. A lost
   // COMMIT reply is resolved by reading the tasks back on a new connection. `turn` is about the
@@ -343,6 +346,7 @@ class TaskStore {
                            std::unordered_set<TaskId>& held);
 
   Session session_;
+  SeenWindow seen_window_;
   const LocalClocks clocks_;
   ClockWatch watch_;                        // Of sweep().
   bool pulling_back_ = false;               // There may be rows that a clock put into the future.

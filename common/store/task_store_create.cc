@@ -154,7 +154,7 @@ void TaskStore::create_in(std::vector<BatchItem<CreateCommand, CreateOutcome>>& 
   for (const auto& entry : entries) {
     users.push_back(entry.command->user);
   }
-  Books books(session_, std::move(users), Locking::kSkipLocked, turn.follows);
+  Books books(session_, seen_window_, std::move(users), Locking::kSkipLocked, turn.follows);
   AG_CRASH_POINT("create.locked");
   for (auto& entry : entries) {
     entry.held = books.is_held(entry.command->user);

@@ -406,7 +406,7 @@ SweepResult TaskStore::sweep_locked(std::span<const Due> due,
       users.push_back(row.user);
     }
   }
-  Books books(session_, std::move(users), Locking::kSkipLocked);
+  Books books(session_, seen_window_, std::move(users), Locking::kSkipLocked);
   LockedTasks tasks = lock_tasks(session_, ids, Columns::kWithTrail, Ahead::kBroughtBack);
   held = std::move(tasks.held);
   const bool was_away = watch_.was_away(clocks_.steady());
@@ -752,7 +752,7 @@ bool TaskStore::look_after_some_crowds(std::size_t limit, std::chrono::seconds p
     Released out;
     session_.transact(
         [&] {
-          Books books(session_, {users.begin(), users.end()}, Locking::kSkipLocked);
+          Books books(session_, seen_window_, {users.begin(), users.end()}, Locking::kSkipLocked);
           out = {};
           if (books.now()) {
             out = release_next(session_, books, users, *books.now(), beyond);

@@ -272,7 +272,7 @@ void TaskStore::settle_in(std::vector<BatchItem<SettleCommand, Settled>>& entrie
       users.push_back(entry.command->user);
     }
   }
-  Books books(session_, std::move(users), Locking::kSkipLocked);
+  Books books(session_, seen_window_, std::move(users), Locking::kSkipLocked);
   // Reading a row costs a quarter of what settling it costs the server, and nearly always it says
   // what its claim has said.
   std::unordered_set<TaskId> read;
@@ -439,7 +439,7 @@ std::size_t TaskStore::cancel_in(std::vector<BatchItem<CancelCommand, Cancellati
   if (open.empty()) {
     return 0;
   }
-  Books books(session_, std::move(users), Locking::kSkipLocked);
+  Books books(session_, seen_window_, std::move(users), Locking::kSkipLocked);
   LockedTasks tasks = lock_tasks(session_, std::move(open), Columns::kWithTrail);
   std::vector<TaskChange> changes;
   for (auto& [command, out, held] : entries) {

@@ -682,6 +682,37 @@ TEST_F(LanesTest, WithoutAWindowNothingIsDoneAndNobodyFalls) {
   EXPECT_EQ(only(store_.create({&command, 1})).kind, CreateOutcome::Kind::kCreated);
 }
 
+// A thread that has just read the window goes by what it read, whoever changes it meanwhile.
+TEST_F(LanesTest, AWindowIsKeptForAWhileWhereThatIsAsked) {
+  const auto lane_of_a_second = [&] {
+    const UserId user = db_.add_user();
+    set_window(1);
+    create_many(user, 1);
+    set_window(kWindow);
+    return lane(create_many(user, 1)[0]);
+  };
+  EXPECT_NE(lane_of_a_second(), Lane::kParked) << "read each time";
+  set_window(1);
+  store_.keep_window(24h);
+  EXPECT_EQ(lane_of_a_second(), Lane::kParked);
+  store_.keep_window(0ms);
+  EXPECT_NE(lane_of_a_second(), Lane::kParked);
+}
+
+// What is kept ages as what is read: of a time without looks nobody knows the pace.
+TEST(SeenWindowTest, WhatIsKeptIsNotTakenForNew) {
+  SeenWindow seen(24h);
+  EXPECT_TRUE(seen.is_due());
+  const Instant looked_at{1h};
+  seen.see({.size = 7, .pace = 5}, looked_at);
+  EXPECT_FALSE(seen.is_due());
+  EXPECT_EQ(seen.at(looked_at + 1s).pace, 5);
+  EXPECT_EQ(seen.at(looked_at + 1min).pace, 0);
+  EXPECT_EQ(seen.at(looked_at + 1min).size, 7);
+  seen.see({.size = 8}, std::nullopt);
+  EXPECT_EQ(seen.at(looked_at).size, 8);
+}
+
 // Everything at once, on several threads: the invariants count what is open.
 TEST_F(LanesTest, TheCountsAreTrueWhateverHappensAtOnce) {
   const std::vector<UserId> users = {db_.add_user(), db_.add_user(), db_.add_user()};

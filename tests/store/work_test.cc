@@ -4,6 +4,8 @@
 #include <map>
 #include <mutex>
 
+#include <gmock/gmock.h>
+
 #include "common/store/group_commit.h"
 #include "common/store/meters.h"
 #include "common/store/task_rows.h"
