@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,9 +61,11 @@ class BlobStore {
   }
   virtual PutShape put_shape() const = 0;
 
-  // Removes the blob of `key`. Nobody may be reading it. What fails may be tried again. Blocks.
-  // Thread-safe.
-  virtual Result<Removal> remove(std::string_view key) = 0;
+  // Removes the blob of `key`. Nobody may be reading it. What fails may be tried again. Blocks;
+  // after `stop` a service that does not answer is waited for a second or so, and that is a
+  // failure. Thread-safe.
+  virtual Result<Removal> remove(std::string_view key, const std::stop_token& stop) = 0;
+  Result<Removal> remove(std::string_view key) { return remove(key, {}); }
   // After success what was removed, of these keys, stays so after a power cut. Before that nobody
   // is to forget that it was to be removed. Blocks. Thread-safe.
   virtual Result<Done> flush_removed(std::span<const std::string> keys) = 0;
@@ -105,7 +108,8 @@ class DirectoryStore final : public BlobStore {
   using BlobStore::put;
   std::vector<PutResult> put(std::span<const NewBlob> blobs) override;
   PutShape put_shape() const override;
-  Result<Removal> remove(std::string_view key) override;
+  using BlobStore::remove;
+  Result<Removal> remove(std::string_view key, const std::stop_token& stop) override;
   Result<Done> flush_removed(std::span<const std::string> keys) override;
 
   // Nullopt when there is no such blob, or `key` is none that was given to anybody. An error when

@@ -369,7 +369,7 @@ void DirectoryStore::leave_segment() {
   segment_ = {};
 }
 
-Result<Removal> DirectoryStore::remove(std::string_view key) {
+Result<Removal> DirectoryStore::remove(std::string_view key, const std::stop_token& /*stop*/) {
   const auto place = parse_blob_key(key);
   if (!place) {
     return Removal::kNotOurs;

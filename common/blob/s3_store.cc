@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <charconv>
+#include <functional>
 #include <optional>
-#include <thread>
+#include <stop_token>
 #include <utility>
 
 #include <curl/curl.h>
@@ -13,6 +15,7 @@
 #include "common/base/check.h"
 #include "common/base/crypto.h"
 #include "common/base/metrics.h"
+#include "common/base/rest.h"
 #include "common/blob/blob_key.h"
 #include "common/http/outgoing.h"
 
@@ -85,6 +88,25 @@ std::size_t on_reply(char* bytes, std::size_t size, std::size_t count, void* to)
   reply.append(bytes, std::min(size * count, kReplyMax - reply.size()));
   return size * count;
 }
+
+// The end of a wait for the service. One that is just answering is heard all the same: what it has
+// done would only be done again.
+class Ending {
+ public:
+  explicit Ending(const std::stop_token& stop)
+      : note_(stop, [this] { asked_at_.store(Clock::now()); }) {}
+
+  // libcurl's way to ask, about once a second at least.
+  static int is_over(void* ending, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+    constexpr milliseconds kAnswers{200};
+    const auto asked_at = static_cast<const Ending*>(ending)->asked_at_.load();
+    return Clock::now() - kAnswers >= asked_at ? 1 : 0;
+  }
+
+ private:
+  std::atomic<Clock::time_point> asked_at_{Clock::time_point::max()};
+  const std::stop_callback<std::function<void()>> note_;
+};
 
 // Full jitter over the upper half: callers that failed together do not come back together.
 milliseconds jittered(milliseconds pause) {
@@ -212,7 +234,7 @@ std::vector<PutResult> S3Store::put(std::span<const NewBlob> blobs) {
   std::vector<PutResult> keys;
   for (const NewBlob& blob : blobs) {
     AG_CHECK(is_blob_key(blob.name));
-    const auto stored = send({"PUT", blob.name, blob.bytes, to_hex(sha256(blob.bytes))});
+    const auto stored = send({"PUT", blob.name, blob.bytes, to_hex(sha256(blob.bytes))}, {});
     keys.push_back(stored ? PutResult(std::string(blob.name)) : stored.error());
   }
   return keys;
@@ -222,33 +244,34 @@ PutShape S3Store::put_shape() const {
   return {.threads = 16, .batch_max = 1};  // They wait for the network, each for its own request.
 }
 
-Result<Removal> S3Store::remove(std::string_view key) {
+Result<Removal> S3Store::remove(std::string_view key, const std::stop_token& stop) {
   if (!is_blob_key(key)) {
     return Removal::kNotOurs;
   }
-  const auto sent = send({"DELETE", key, "", to_hex(sha256(""))});
+  const auto sent = send({"DELETE", key, "", to_hex(sha256(""))}, stop);
   return sent ? Result<Removal>(Removal::kGone) : Error{sent.error().message};
 }
 
-Result<Done, PutFault> S3Store::send(const Call& call) {
+Result<Done, PutFault> S3Store::send(const Call& call, const std::stop_token& stop) {
   const auto deadline = Clock::now() + limits_.total;
   for (int attempt = 0;; ++attempt) {
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
     const Outcome outcome =
-        send_once(call, std::max(milliseconds(1), std::min(left, limits_.attempt)));
+        send_once(call, std::max(milliseconds(1), std::min(left, limits_.attempt)), stop);
     if (!outcome.failure) {
       return Done{};
     }
     const auto pause = jittered(limits_.first_pause * (1 << std::min(attempt, kPauseDoublings)));
-    if (!outcome.may_pass || Clock::now() + pause >= deadline) {
+    if (!outcome.may_pass || Clock::now() + pause >= deadline || stopped_within(stop, pause)) {
       return PutFault{*outcome.failure, outcome.of_this_blob};
     }
     retries.Increment();
-    std::this_thread::sleep_for(pause);
   }
 }
 
-S3Store::Outcome S3Store::send_once(const Call& call, milliseconds limit) {
+S3Store::Outcome S3Store::send_once(const Call& call,
+                                    milliseconds limit,
+                                    const std::stop_token& stop) {
   std::unique_ptr<Connection> connection;
   {
     const MutexLock lock(mutex_);
@@ -289,6 +312,12 @@ S3Store::Outcome S3Store::send_once(const Call& call, milliseconds limit) {
   }
   c.set(CURLOPT_CUSTOMREQUEST, call.method);
   c.set(CURLOPT_HTTPHEADER, lines);
+  // The resolver's thread may hang for longer than the call lives: never wait for it.
+  c.set(CURLOPT_QUICK_EXIT, 1L);
+  Ending ending(stop);
+  c.set(CURLOPT_NOPROGRESS, 0L);
+  c.set(CURLOPT_XFERINFOFUNCTION, &Ending::is_over);
+  c.set(CURLOPT_XFERINFODATA, &ending);
   c.set(CURLOPT_WRITEFUNCTION, on_reply);
   c.set(CURLOPT_WRITEDATA, &reply);
   const CURLcode code = c.perform();

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,7 +46,8 @@ class S3Store final : public BlobStore {
   using BlobStore::put;
   std::vector<PutResult> put(std::span<const NewBlob> blobs) override;
   PutShape put_shape() const override;
-  Result<Removal> remove(std::string_view key) override;
+  using BlobStore::remove;
+  Result<Removal> remove(std::string_view key, const std::stop_token& stop) override;
   // The service has answered: nothing is left to do.
   Result<Done> flush_removed(std::span<const std::string> /*keys*/) override { return Done{}; }
 
@@ -54,8 +56,8 @@ class S3Store final : public BlobStore {
   struct Call;
   struct Outcome;
 
-  Result<Done, PutFault> send(const Call& call);
-  Outcome send_once(const Call& call, std::chrono::milliseconds limit);
+  Result<Done, PutFault> send(const Call& call, const std::stop_token& stop);
+  Outcome send_once(const Call& call, std::chrono::milliseconds limit, const std::stop_token& stop);
 
   const S3Address address_;
   const S3Credentials credentials_;

@@ -2,7 +2,9 @@
 #include "common/blob/s3_store.h"
 
 #include <chrono>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <curl/curl.h>
@@ -13,6 +15,7 @@
 #include "common/blob/blob_key.h"
 #include "tests/support/connect_proxy.h"
 #include "tests/support/s3_double.h"
+#include "tests/support/wait.h"
 
 namespace audiogen {
 namespace {
@@ -239,6 +242,26 @@ TEST_F(S3StoreTest, GivesUpInTime) {
     } else {
       EXPECT_THAT(stored.error().message, AnyOf(HasSubstr("HTTP 503 SlowDown"), timeout));
     }
+  }
+}
+
+// While the service is silent, and while the next attempt waits for its time.
+TEST_F(S3StoreTest, NobodyWaitsForARemovalThatIsToEnd) {
+  constexpr S3Limits kLong{.total = 60s, .attempt = 20s, .connect = 20s, .first_pause = 20s};
+  auto s3 = store("region=eu-west-3", {"id", "hush"}, "audio", kLong);
+  const auto ended = HasSubstr(::curl_easy_strerror(CURLE_ABORTED_BY_CALLBACK));
+  for (const Fault fault : {Fault::kSilent, Fault::kUnavailable}) {
+    const int before = double_.requests();
+    double_.fail_next({fault});
+    std::jthread remover([&](const std::stop_token& stop) {
+      const auto removed = s3.remove(key_, stop);
+      ASSERT_FALSE(removed);
+      EXPECT_THAT(removed.error().message, AnyOf(ended, HasSubstr("HTTP 503 SlowDown")));
+    });
+    EXPECT_TRUE(test::eventually(10s, [&] { return double_.requests() > before; }));
+    remover.request_stop();
+    remover.join();
+    EXPECT_EQ(double_.requests(), before + 1);
   }
 }
 

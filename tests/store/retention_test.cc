@@ -32,13 +32,13 @@ class BrokenStore final : public BlobStore {
   BrokenStore(BlobStore& inner, std::size_t patience) : inner_(inner), patience_(patience) {}
   std::vector<PutResult> put(std::span<const NewBlob> blobs) override { return inner_.put(blobs); }
   PutShape put_shape() const override { return inner_.put_shape(); }
-  Result<Removal> remove(std::string_view key) override {
+  Result<Removal> remove(std::string_view key, const std::stop_token& stop) override {
     ++asked;
     if (patience_ == 0) {
       return Error{"the store is away"};
     }
     --patience_;
-    return inner_.remove(key);
+    return inner_.remove(key, stop);
   }
   Result<Done> flush_removed(std::span<const std::string> keys) override {
     return flushes ? inner_.flush_removed(keys) : Error{"the disk does not answer"};
@@ -60,13 +60,38 @@ class StuckStore final : public BlobStore {
     return std::vector<PutResult>(blobs.size(), PutFault{"nothing is put here"});
   }
   PutShape put_shape() const override { return {}; }
-  Result<Removal> remove(std::string_view key) override {
+  Result<Removal> remove(std::string_view key, const std::stop_token& /*stop*/) override {
     return key == removable_ ? Result<Removal>(Removal::kGone) : Error{"it cannot be removed"};
   }
   Result<Done> flush_removed(std::span<const std::string> /*keys*/) override { return Done{}; }
 
  private:
   const std::string removable_;
+};
+
+// Whoever uses it is asked to stop while it removes the `last`th file, which a service may be slow
+// to do.
+class EndingStore final : public BlobStore {
+ public:
+  EndingStore(BlobStore& inner, std::size_t last) : inner_(inner), last_(last) {}
+  std::vector<PutResult> put(std::span<const NewBlob> blobs) override { return inner_.put(blobs); }
+  PutShape put_shape() const override { return {}; }
+  Result<Removal> remove(std::string_view key, const std::stop_token& stop) override {
+    EXPECT_TRUE(stop.stop_possible()) << "nothing would end the wait for a service";
+    if (--last_ == 0) {
+      stop_.request_stop();
+    }
+    return inner_.remove(key);
+  }
+  Result<Done> flush_removed(std::span<const std::string> keys) override {
+    return inner_.flush_removed(keys);
+  }
+  std::stop_token stop() const { return stop_.get_token(); }
+
+ private:
+  BlobStore& inner_;
+  std::size_t last_;
+  std::stop_source stop_;
 };
 
 class Retention : public TaskStoreTest {
@@ -85,7 +110,7 @@ class Retention : public TaskStoreTest {
   }
   // What an end-of-retention run does with 30 days.
   std::size_t delete_old(BlobStore& blobs) {
-    return worker::delete_old_outputs(store_, blobs, days(30), [] { return false; });
+    return worker::delete_old_outputs(store_, blobs, days(30), {});
   }
   Result<OldOutputs, StoreFault> take_old(std::size_t limit) {
     return store_.take_old_outputs(
@@ -203,9 +228,8 @@ TEST_F(Retention, AFileIsTheLastOfARunThatIsToEnd) {
   for (int i = 0; i < 5; ++i) {
     finished(days(40));
   }
-  int looks = 0;
-  const auto stopping = [&] { return ++looks > 3; };  // Before the batch, then at each file.
-  EXPECT_EQ(worker::delete_old_outputs(store_, *blobs_, days(30), stopping), 2U);
+  EndingStore ending(*blobs_, 2);
+  EXPECT_EQ(worker::delete_old_outputs(store_, ending, days(30), ending.stop()), 2U);
   EXPECT_EQ(delete_old(*blobs_), 5U) << "what an interrupted run did is done again";
 }
 
@@ -247,7 +271,7 @@ TEST_F(ChoresTest, DoTheirWork) {
   keep_keys(2, days(6));
   const TaskId old = finished(days(40));
   worker::Chores chores(*blobs_, days(30));
-  EXPECT_TRUE(chores.run(store_, never));
+  EXPECT_TRUE(chores.run(store_, never, {}));
   EXPECT_EQ(keys(), 2);
   EXPECT_TRUE(find(old, user_)->output_deleted_at);
 }
@@ -259,13 +283,13 @@ TEST_F(ChoresTest, DeleteNothingWhileTheClocksDiffer) {
   std::chrono::microseconds wall = -days(40);
   TaskStore store(db_.url(), ahead(wall));
   worker::Chores chores(*blobs_, days(30));
-  EXPECT_FALSE(chores.run(store, never));
+  EXPECT_FALSE(chores.run(store, never, {}));
   wall = std::chrono::microseconds(0);
-  EXPECT_FALSE(chores.run(store, never)) << "one of them has jumped";
+  EXPECT_FALSE(chores.run(store, never, {})) << "one of them has jumped";
   EXPECT_EQ(keys(), 3);
   EXPECT_FALSE(find(old, user_)->output_deleted_at);
   worker::Chores others(*blobs_, days(30));
-  EXPECT_TRUE(others.run(store, never)) << "of a worker for whom nothing has happened";
+  EXPECT_TRUE(others.run(store, never, {})) << "of a worker for whom nothing has happened";
 }
 
 // The run has begun, with clocks that agree.
@@ -281,11 +305,11 @@ TEST_F(ChoresTest, DeleteNothingMoreFromWhenAClockIsSet) {
     wall = -days(40);
     return false;
   };
-  chores.run(store, it_is_set);
+  chores.run(store, it_is_set, {});
   EXPECT_EQ(links(), 1);
   worker::Chores others(*blobs_, days(30));
   wall = std::chrono::microseconds(0);
-  EXPECT_TRUE(others.run(store, never));
+  EXPECT_TRUE(others.run(store, never, {}));
   EXPECT_EQ(links(), 0);
 }
 
@@ -312,10 +336,10 @@ TEST_F(ChoresTest, NoProcessOrMinuteIsForgottenWhileTheClocksDiffer) {
   must(store.report_worker(WorkerId::make(), "h", 2, {}));
   must(store.report_api(ApiId::make(), TaskId::make()));
   worker::Chores chores(*blobs_, days(30));
-  EXPECT_FALSE(chores.run(store, never));
+  EXPECT_FALSE(chores.run(store, never, {}));
   EXPECT_EQ(rows(), 5);
   worker::Chores others(*blobs_, days(30));
-  EXPECT_TRUE(others.run(store_, never)) << "of a worker whose clock is right";
+  EXPECT_TRUE(others.run(store_, never, {})) << "of a worker whose clock is right";
   EXPECT_EQ(rows(), 2);
 }
 
@@ -573,7 +597,7 @@ class Deletions : public Retention {
   // As a worker does that has just started.
   std::size_t erase(BlobStore& blobs) {
     worker::Postponed none;
-    return worker::erase_deleted(store_, blobs, none);
+    return worker::erase_deleted(store_, blobs, none, worker::Postponed::Clock::now(), {});
   }
 
   Session session_{db_.url()};
@@ -682,6 +706,20 @@ TEST_F(Retention, AFileOfAnUnknownKeyKeepsNoOther) {
   ::close(stays->fd);
 }
 
+// However many there are, and however slow the store is: SIGTERM waits for one.
+TEST_F(Deletions, AFileIsTheLastOfARunThatIsToEnd) {
+  for (int i = 0; i < 5; ++i) {
+    deleted();
+  }
+  EndingStore ending(*blobs_, 2);
+  worker::Postponed postponed;
+  EXPECT_EQ(worker::erase_deleted(
+                store_, ending, postponed, worker::Postponed::Clock::now(), ending.stop()),
+            2U);
+  EXPECT_EQ(noted(), 3U);
+  EXPECT_EQ(postponed.size(), 0U) << "none of them has failed";
+}
+
 // Less and less often, for ever, and only what has failed.
 TEST_F(Deletions, WhatCannotBeRemovedIsTriedLessAndLessOften) {
   using std::chrono::seconds;
@@ -692,9 +730,9 @@ TEST_F(Deletions, WhatCannotBeRemovedIsTriedLessAndLessOften) {
   auto now = began;
   seconds pause(5);
   for (int i = 0; i < 6; ++i) {
-    EXPECT_EQ(worker::erase_deleted(store_, broken, postponed, now), 0U);
+    EXPECT_EQ(worker::erase_deleted(store_, broken, postponed, now, {}), 0U);
     EXPECT_EQ(broken.asked, i + 1);
-    EXPECT_EQ(worker::erase_deleted(store_, broken, postponed, now + pause - seconds(1)), 0U);
+    EXPECT_EQ(worker::erase_deleted(store_, broken, postponed, now + pause - seconds(1), {}), 0U);
     EXPECT_EQ(broken.asked, i + 1) << "it rests";
     now += pause;
     pause = std::min(2 * pause, seconds(40));
@@ -703,9 +741,9 @@ TEST_F(Deletions, WhatCannotBeRemovedIsTriedLessAndLessOften) {
   EXPECT_EQ(noted(), 1U);
   // A new one does not wait for it, and it is not forgotten over that.
   deleted();
-  EXPECT_EQ(worker::erase_deleted(store_, *blobs_, postponed, now - seconds(1)), 1U);
+  EXPECT_EQ(worker::erase_deleted(store_, *blobs_, postponed, now - seconds(1), {}), 1U);
   EXPECT_EQ(noted(), 1U);
-  EXPECT_EQ(worker::erase_deleted(store_, *blobs_, postponed, now), 1U);
+  EXPECT_EQ(worker::erase_deleted(store_, *blobs_, postponed, now, {}), 1U);
   EXPECT_EQ(noted(), 0U);
   EXPECT_EQ(postponed.size(), 0U);
 }

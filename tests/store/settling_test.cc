@@ -29,7 +29,7 @@ class NotingStore final : public BlobStore {
     return std::vector<PutResult>(blobs.size(), PutFault{"nothing is put here"});
   }
   PutShape put_shape() const override { return {}; }
-  Result<Removal> remove(std::string_view key) override {
+  Result<Removal> remove(std::string_view key, const std::stop_token& /*stop*/) override {
     const std::scoped_lock lock(mutex_);
     removed_.emplace(key);
     return Removal::kGone;

@@ -49,7 +49,9 @@ class FakeStore final : public BlobStore {
     return out;
   }
   PutShape put_shape() const override { return {.threads = threads, .batch_max = 16}; }
-  Result<Removal> remove(std::string_view) override { return Removal::kGone; }
+  Result<Removal> remove(std::string_view, const std::stop_token&) override {
+    return Removal::kGone;
+  }
   Result<Done> flush_removed(std::span<const std::string>) override { return Done{}; }
 
   const std::size_t threads;

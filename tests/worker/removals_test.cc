@@ -1,6 +1,7 @@
 // Outputs nobody wants are removed by somebody who has nothing else to do.
 #include "worker/job/removals.h"
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -13,17 +14,19 @@
 namespace audiogen::worker {
 namespace {
 
-// A store that does not answer until it is told to.
+// A store that does not answer until it is told to, or until nobody waits for it any more.
 class SlowStore final : public BlobStore {
  public:
   std::vector<PutResult> put(std::span<const NewBlob> blobs) override {
     return std::vector<PutResult>(blobs.size(), PutFault{"nothing is put here"});
   }
   PutShape put_shape() const override { return {}; }
-  Result<Removal> remove(std::string_view key) override {
+  Result<Removal> remove(std::string_view key, const std::stop_token& stop) override {
     std::unique_lock lock(mutex_);
     asked_.emplace_back(key);
-    changed_.wait(lock, [this] { return answers_; });
+    if (!changed_.wait(lock, stop, [this] { return answers_; })) {
+      return Error{"nobody waits"};
+    }
     return Removal::kGone;
   }
   Result<Done> flush_removed(std::span<const std::string> /*keys*/) override { return Done{}; }
@@ -42,7 +45,7 @@ class SlowStore final : public BlobStore {
 
  private:
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable_any changed_;
   std::vector<std::string> asked_;
   bool answers_ = false;
 };
@@ -63,15 +66,21 @@ TEST(Removals, NobodyWaitsForThem) {
   }));
 }
 
-TEST(Removals, TheEndWaitsForNoneThatHasNotBegun) {
+TEST(Removals, TheEndWaitsForNone) {
   SlowStore store;
   Removals removals(store);
   EXPECT_TRUE(removals.post("a"));
   EXPECT_TRUE(removals.post("b"));
   EXPECT_TRUE(
       test::eventually(std::chrono::seconds(10), [&] { return store.asked() == Keys{"a"}; }));
-  std::thread end([&] { removals.stop(); });
+  std::atomic<bool> ended{false};
+  std::thread end([&] {
+    removals.stop();
+    ended = true;
+  });
   EXPECT_TRUE(test::eventually(std::chrono::seconds(10), [&] { return !removals.post("c"); }));
+  EXPECT_TRUE(test::eventually(std::chrono::seconds(10), [&] { return ended.load(); }))
+      << "it waits for a store that does not answer";
   store.answer();
   end.join();
   EXPECT_EQ(store.asked(), Keys{"a"});

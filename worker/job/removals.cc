@@ -15,18 +15,19 @@ bool Removals::post(std::string key) {
     return true;
   }
   return thread_.post([this, key = std::move(key)] {
-    if (stopping_.load()) {
+    if (stop_.stop_requested()) {
       return;
     }
     static Occasionally line;
-    if (const auto removed = counted(BlobOp::kRemove, blobs_.remove(key)); !removed && line.due()) {
+    const auto removed = counted(BlobOp::kRemove, blobs_.remove(key, stop_.get_token()));
+    if (!removed && line.due()) {
       log::warn("an output that came too late stays", {{"why", removed.error().message}});
     }
   });
 }
 
 void Removals::stop() {
-  stopping_.store(true);
+  stop_.request_stop();
   thread_.stop();
 }
 

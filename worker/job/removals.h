@@ -2,7 +2,7 @@
 // take 10 s (S3), and whoever finds out that an output is one has others to see to.
 #pragma once
 
-#include <atomic>
+#include <stop_token>
 #include <string>
 
 #include "common/blob/blob_store.h"
@@ -21,12 +21,13 @@ class Removals {
   // crash leaves. False: too many wait already, or it has stopped. Never blocks. Thread-safe.
   bool post(std::string key);
 
-  // Finishes the removal under way, and drops those that wait.
+  // Ends the removal under way, which is a moment's work unless the store is silent, and drops
+  // those that wait.
   void stop();
 
  private:
   BlobStore& blobs_;
-  std::atomic<bool> stopping_{false};
+  std::stop_source stop_;
   Pool thread_;
 };
 

@@ -6,7 +6,7 @@
 
 #include "common/base/log.h"
 #include "common/base/occasionally.h"
-#include "worker/upkeep/rest.h"
+#include "common/base/rest.h"
 
 namespace audiogen::worker {
 namespace {

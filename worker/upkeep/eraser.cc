@@ -10,8 +10,8 @@
 #include "common/base/log.h"
 #include "common/base/metrics.h"
 #include "common/base/occasionally.h"
+#include "common/base/rest.h"
 #include "common/blob/blob_errors.h"
-#include "worker/upkeep/rest.h"
 
 namespace audiogen::worker {
 namespace {
@@ -38,11 +38,14 @@ void tell(const store::TaskOutput& output, const std::string& why) {
   }
 }
 
-bool remove_one(BlobStore& blobs, const store::TaskOutput& output) {
+bool remove_one(BlobStore& blobs, const store::TaskOutput& output, const std::stop_token& stop) {
   if (output.key.empty()) {
     return true;
   }
-  const auto removed = counted(BlobOp::kRemove, blobs.remove(output.key));
+  const auto removed = counted(BlobOp::kRemove, blobs.remove(output.key, stop));
+  if (!removed && stop.stop_requested()) {
+    return false;
+  }
   if (!removed) {
     tell(output, removed.error().message);
   } else if (*removed == Removal::kNotOurs) {
@@ -57,12 +60,13 @@ bool remove_one(BlobStore& blobs, const store::TaskOutput& output) {
 std::vector<TaskId> remove_files(BlobStore& blobs,
                                  const std::vector<store::TaskOutput>& tasks,
                                  Postponed& postponed,
-                                 Postponed::Clock::time_point now) {
+                                 Postponed::Clock::time_point now,
+                                 const std::stop_token& stop) {
   std::vector<char> gone(tasks.size(), 0);
   std::atomic<std::size_t> next{0};
   const auto work = [&] {
-    for (std::size_t i = 0; (i = next.fetch_add(1)) < tasks.size();) {
-      gone[i] = remove_one(blobs, tasks[i]) ? 1 : 0;
+    for (std::size_t i = 0; !stop.stop_requested() && (i = next.fetch_add(1)) < tasks.size();) {
+      gone[i] = remove_one(blobs, tasks[i], stop) ? 1 : 0;
     }
   };
   {
@@ -81,7 +85,7 @@ std::vector<TaskId> remove_files(BlobStore& blobs,
       out.push_back(tasks[i].task);
       keys.push_back(tasks[i].key);
       last = &tasks[i];
-    } else {
+    } else if (!stop.stop_requested()) {
       postponed.failed(tasks[i].task, now);
     }
   }
@@ -133,7 +137,8 @@ void Postponed::forget_seen_to(Clock::time_point now) {
 std::size_t erase_deleted(store::TaskStore& store,
                           BlobStore& blobs,
                           Postponed& postponed,
-                          Postponed::Clock::time_point now) {
+                          Postponed::Clock::time_point now,
+                          const std::stop_token& stop) {
   std::size_t count = 0;
   for (TaskId after;;) {
     auto tasks = store.deletions(after, kBatch);
@@ -146,13 +151,16 @@ std::size_t erase_deleted(store::TaskStore& store,
     }
     std::erase_if(
         *tasks, [&](const store::TaskOutput& output) { return postponed.rests(output.task, now); });
-    const std::vector<TaskId> done = remove_files(blobs, *tasks, postponed, now);
+    const std::vector<TaskId> done = remove_files(blobs, *tasks, postponed, now, stop);
     AG_CRASH_POINT("erase.removed");
     if (!store.deletions_done(done)) {
       return count;
     }
     count += done.size();
     erased.Increment(static_cast<double>(done.size()));
+    if (stop.stop_requested()) {
+      return count;
+    }
     removals_failed.Increment(static_cast<double>(tasks->size() - done.size()));
     if (last) {
       postponed.forget_seen_to(now);
@@ -177,7 +185,7 @@ void Eraser::run(const std::stop_token& stop, const DatabaseUrl& url) {
     if (folder_) {
       tell_room(*folder_);
     }
-    erase_deleted(store, blobs_, postponed);
+    erase_deleted(store, blobs_, postponed, Postponed::Clock::now(), stop);
     resting.Set(static_cast<double>(postponed.size()));
   } while (!stopped_within(stop, kEraseEvery));
 }

@@ -45,11 +45,12 @@ class Postponed {
 // Removes the files of all deleted tasks that are noted, and then their notes. What cannot be
 // removed keeps its note and is postponed, and nobody else's waits for it. Interrupted anywhere,
 // the next run goes on. Whoever reads such a file meanwhile may be left with a piece of it: it is
-// the owner's wish. The number of tasks. Blocks.
+// the owner's wish. After `stop` none is begun. The number of tasks. Blocks.
 std::size_t erase_deleted(store::TaskStore& store,
                           BlobStore& blobs,
                           Postponed& postponed,
-                          Postponed::Clock::time_point now = Postponed::Clock::now());
+                          Postponed::Clock::time_point now,
+                          const std::stop_token& stop);
 
 class Eraser {
  public:

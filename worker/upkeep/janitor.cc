@@ -9,10 +9,10 @@
 #include "common/base/log.h"
 #include "common/base/metrics.h"
 #include "common/base/occasionally.h"
+#include "common/base/rest.h"
 #include "common/blob/blob_errors.h"
 #include "common/blob/blob_key.h"
 #include "common/store/service_minutes.h"
-#include "worker/upkeep/rest.h"
 
 namespace audiogen::worker {
 namespace {
@@ -238,7 +238,7 @@ std::size_t purge_minutes(store::TaskStore& store, const Rest& rest) {
 std::size_t delete_old_outputs(store::TaskStore& store,
                                BlobStore& blobs,
                                std::chrono::seconds age,
-                               const std::function<bool()>& stopping) {
+                               const std::stop_token& stop) {
   std::size_t count = 0;
   const auto oldest = store.oldest_output();
   if (!oldest || !*oldest) {
@@ -250,7 +250,7 @@ std::size_t delete_old_outputs(store::TaskStore& store,
   bool marks = true;
   for (;;) {
     const auto turn = store.take_turn(Chore::kOutputs);
-    if (!turn || !*turn || stopping()) {
+    if (!turn || !*turn || stop.stop_requested()) {
       return count;
     }
     const auto old = store.take_old_outputs(age, kDeleteBatch, until, after);
@@ -258,11 +258,14 @@ std::size_t delete_old_outputs(store::TaskStore& store,
       return count;
     }
     for (const std::string& key : old->keys) {
-      if (stopping()) {
+      if (stop.stop_requested()) {
         return count;
       }
-      const auto removed = counted(BlobOp::kRemove, blobs.remove(key));
+      const auto removed = counted(BlobOp::kRemove, blobs.remove(key, stop));
       if (!removed) {
+        if (stop.stop_requested()) {
+          return count;
+        }
         log::error("an old file could not be deleted", {{"why", removed.error().message}});
         return count;
       }
@@ -336,7 +339,7 @@ bool Chores::believes(store::TaskStore& store) {
   return trusted;
 }
 
-bool Chores::run(store::TaskStore& store, const Rest& rest) {
+bool Chores::run(store::TaskStore& store, const Rest& rest, const std::stop_token& stop) {
   if (!believes(store)) {
     return false;
   }
@@ -384,8 +387,7 @@ bool Chores::run(store::TaskStore& store, const Rest& rest) {
     }
   }
   if (retention_.count() > 0) {
-    const std::size_t files =
-        delete_old_outputs(store, blobs_, retention_ + kReadersGrace, stopping);
+    const std::size_t files = delete_old_outputs(store, blobs_, retention_ + kReadersGrace, stop);
     if (files > 0) {
       log::info("old files deleted", {{"files", files}});
     }
@@ -411,7 +413,7 @@ void Janitor::run(const std::stop_token& stop, const DatabaseUrl& url) {
   };
   chores_.believes(store);  // Where the clocks are now, so that the first run sees if they jump.
   for (auto pause = options_.first; !rest(pause); pause = options_.every) {
-    chores_.run(store, rest);
+    chores_.run(store, rest, stop);
   }
 }
 

@@ -42,11 +42,11 @@ std::size_t purge_minutes(store::TaskStore& store, const Rest& rest);
 
 // Deletes the files of tasks created longer than `age` ago, of those made within a day from the
 // oldest on; the tasks stay and say so from before their file goes. Interrupted anywhere, or by
-// `stopping`, the next run goes on. Stops at the first failure. The number of files. Blocks.
+// `stop`, the next run goes on. Stops at the first failure. The number of files. Blocks.
 std::size_t delete_old_outputs(store::TaskStore& store,
                                BlobStore& blobs,
                                std::chrono::seconds age,
-                               const std::function<bool()>& stopping);
+                               const std::stop_token& stop);
 
 // Deletes the files that crashes left: of final tasks, more than a day old, and not their output.
 // Looks at each slot of segments once, at no more than some hours of them a call, and ends early
@@ -68,7 +68,8 @@ class Chores {
   // Looks at the clocks. Whether they can be believed.
   bool believes(store::TaskStore& store);
   // Does nothing unless it believes them. False: they cannot be believed, or the database is away.
-  bool run(store::TaskStore& store, const Rest& rest);
+  // `stop` is what ends the rests, and a wait for the store of files.
+  bool run(store::TaskStore& store, const Rest& rest, const std::stop_token& stop);
 
  private:
   BlobStore& blobs_;

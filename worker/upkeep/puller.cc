@@ -10,8 +10,8 @@
 
 #include "common/base/log.h"
 #include "common/base/metrics.h"
+#include "common/base/rest.h"
 #include "common/store/task_store.h"
-#include "worker/upkeep/rest.h"
 
 namespace audiogen::worker {
 namespace {

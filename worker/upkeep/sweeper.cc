@@ -7,7 +7,7 @@
 #include "common/base/local_clocks.h"
 #include "common/base/log.h"
 #include "common/base/metrics.h"
-#include "worker/upkeep/rest.h"
+#include "common/base/rest.h"
 
 namespace audiogen::worker {
 namespace {

@@ -1,4 +1,4 @@
-// How a thread that does something now and then waits in between.
+// How a thread that is to end soon, once it is asked to, waits.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,7 @@
 
 #include "common/base/mutex.h"
 
-namespace audiogen::worker {
+namespace audiogen {
 
 // Waits for `pause`, or until this thread is asked to stop, which a std::jthread does at its end.
 // True: it was, and is to end.
@@ -28,4 +28,4 @@ inline void stop_and_join(std::jthread& thread) {
   }
 }
 
-}  // namespace audiogen::worker
+}  // namespace audiogen
