@@ -312,8 +312,6 @@ S3Store::Outcome S3Store::send_once(const Call& call,
   }
   c.set(CURLOPT_CUSTOMREQUEST, call.method);
   c.set(CURLOPT_HTTPHEADER, lines);
-  // The resolver's thread may hang for longer than the call lives: never wait for it.
-  c.set(CURLOPT_QUICK_EXIT, 1L);
   Ending ending(stop);
   c.set(CURLOPT_NOPROGRESS, 0L);
   c.set(CURLOPT_XFERINFOFUNCTION, &Ending::is_over);

@@ -677,8 +677,6 @@ struct Client::Impl {
                      CURLOPT_BUFFERSIZE,
                      transfers.size() < kRoomyTransfers ? kRoomyReadBuffer : kReadBuffer);
     curl_easy_setopt(easy, CURLOPT_MAXAGE_CONN, kIdleSecondsMax);
-    // The resolver's thread may hang for longer than the call lives: never wait for it.
-    curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
     curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, &Impl::on_ready);
     curl_easy_setopt(easy, CURLOPT_PREREQDATA, transfer.get());
     curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, &Impl::open_socket);

@@ -52,6 +52,8 @@ void set_outgoing_rules(CURL* call) {
     set(CURLOPT_USERAGENT, egress().user_agent.c_str());
   }
   set(CURLOPT_NOSIGNAL, 1L);
+  // The resolver's thread may hang for longer than the call lives: never wait for it.
+  set(CURLOPT_QUICK_EXIT, 1L);
 }
 
 }  // namespace audiogen::http

@@ -27,7 +27,7 @@ enum class Locking {
 };
 
 // The release window as it was read last. One row says it for everybody and changes about once a
-// second, and to read it takes the server a second table, a snapshot and 26 us, as much as half a
+// second, and to read it takes the server a second table, a snapshot and 26 us, two thirds of a
 // creation; so a thread that commits hundreds of transactions a second may use what it has read for
 // up to `age`. Zero: it is read each time. From one thread at a time.
 class SeenWindow {
