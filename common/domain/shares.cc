@@ -261,6 +261,17 @@ ReleaseWindow with_waits(ReleaseWindow window,
   return window;
 }
 
+ReleaseWindow uncounted(ReleaseWindow window, const ReleaseWindow& last) {
+  if (last.pace == 0) {
+    window.pace = 0;
+  }
+  window.bulk_share = last.bulk_share;
+  window.takes = last.takes;
+  window.express_wait = last.express_wait;
+  window.bulk_wait = last.bulk_wait;
+  return window;
+}
+
 std::optional<std::chrono::seconds> begins_in(const OpenTasks& open, const ReleaseWindow& window) {
   if (window.pace == 0) {
     return std::nullopt;

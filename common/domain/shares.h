@@ -194,6 +194,10 @@ ReleaseWindow with_waits(ReleaseWindow window,
                          std::uint64_t places,
                          const ReleaseWindow& last);
 
+// `window` while what waits is still being counted: with the waits of `last`. If those are not
+// known, neither is the pace: what has not been counted yet would be taken for nothing.
+ReleaseWindow uncounted(ReleaseWindow window, const ReleaseWindow& last);
+
 // The open tasks of one user.
 struct OpenTasks {
   std::uint32_t released = 0, parked = 0;

@@ -314,7 +314,7 @@ class TaskStore {
                                const std::unordered_set<TaskId>& without,
                                bool express_only);
   bool count_page();
-  void count_queue(const WorkersSeen& workers);
+  const QueueSeen* count_queue(const WorkersSeen& workers);
   std::uint32_t set_window(std::chrono::seconds pace_over);
   bool look_after_some_crowds(std::size_t limit, std::chrono::seconds pace_over);
   void watch_clock(const ClockLook& look, bool marks_ahead);
@@ -369,9 +369,9 @@ class TaskStore {
     QueueSeen seen() const;
   };
   std::optional<QueueCount> counting_;
-  std::optional<QueueSeen> queue_;    // As the last whole count saw it, while somebody has to wait.
-  std::optional<Instant> looked_at_;  // When a look last came by here, whether it counted or not.
-  std::uint32_t queue_part_ = 1;      // One of so many tasks is counted the next time,
+  std::optional<QueueSeen> queue_;  // As the last whole count saw it, while somebody has to wait.
+  std::optional<Instant> full_at_;  // When a look last came by here and found all places taken.
+  std::uint32_t queue_part_ = 1;    // One of so many tasks is counted the next time,
   std::optional<std::chrono::steady_clock::time_point> count_at_;  // not before this.
   std::uint32_t crowd_window_ = 0;  // As it was when the round of crowd_at_ began.
   // Where the next look of sweep() begins: after rows that another session holds.

@@ -619,40 +619,45 @@ QueueSeen TaskStore::QueueCount::seen() const {
           .called_bulk = called_bulk};
 }
 
-// Only where somebody has to wait. However many there are, a tenth of the time is enough, and so
-// much of it at once that nobody who is to be released notices; but for the first count, since what
-// it has not seen yet would be taken for nothing.
-void TaskStore::count_queue(const WorkersSeen& workers) {
+// What waits, as the last whole count saw it; null: no count has come to its end yet. Where nobody
+// has to wait nothing is counted, and what was counted is good again within some seconds: where
+// calls end together there is room in between. However many wait, a tenth of the time is enough,
+// and so much of it at once that nobody who is to be released notices.
+const QueueSeen* TaskStore::count_queue(const WorkersSeen& workers) {
   constexpr int kRests = 9;
   constexpr std::chrono::milliseconds kAtOnce{25};  // And a page, some ten.
-  if (!workers.full() || !continues(looked_at_, workers.at)) {
+  static const QueueSeen nobody;
+  if (!workers.full()) {
+    return &nobody;
+  }
+  if (!continues(full_at_, workers.at)) {
     queue_.reset();
     counting_.reset();
     count_at_.reset();
   }
-  looked_at_ = workers.at;
+  full_at_ = workers.at;
   const auto began = clocks_.steady();
-  if (!workers.full() || (count_at_ && began < *count_at_)) {
-    return;
-  }
-  if (!counting_) {
-    // What is put off meanwhile comes after that, and is not met again.
-    counting_ = QueueCount{.until = workers.at + kLookAgain};
-  }
-  bool whole = false;
-  auto now = began;
-  do {
-    whole = count_page();
-    now = clocks_.steady();
-  } while (!whole && (!queue_ || now < began + kAtOnce));
-  if (whole) {
-    queue_ = counting_->seen();
-    if (counting_->read < kCountedMost / 4 && queue_part_ > 1) {
-      queue_part_ /= 2;
+  if (!count_at_ || began >= *count_at_) {
+    if (!counting_) {
+      // What is put off meanwhile comes after that, and is not met again.
+      counting_ = QueueCount{.until = workers.at + kLookAgain};
     }
-    counting_.reset();
+    bool whole = false;
+    auto now = began;
+    do {
+      whole = count_page();
+      now = clocks_.steady();
+    } while (!whole && now < began + kAtOnce);
+    if (whole) {
+      queue_ = counting_->seen();
+      if (counting_->read < kCountedMost / 4 && queue_part_ > 1) {
+        queue_part_ /= 2;
+      }
+      counting_.reset();
+    }
+    count_at_ = now + kRests * (now - began);
   }
-  count_at_ = now + kRests * (now - began);
+  return queue_ ? &*queue_ : nullptr;
 }
 
 // What all programs go by until the next look: by what is seen of workers, crowds and the queue
@@ -697,10 +702,10 @@ std::uint32_t TaskStore::set_window(std::chrono::seconds pace_over) {
                      .crowds = crowds,
                      .tasks = rows.u64(7),
                      .needs = seen.needs};
-  count_queue(seen);
-  const QueueSeen queue = queue_.value_or(QueueSeen());
-  next.pace = pace_.look(seen, crowds > 0 || queue.somebody_waits(), last.pace, pace_over);
-  next = with_waits(next, queue, seen.places, last);
+  const QueueSeen* const queue = count_queue(seen);
+  const bool somebody_waits = crowds > 0 || !queue || queue->somebody_waits();
+  next.pace = pace_.look(seen, somebody_waits, last.pace, pace_over);
+  next = queue ? with_waits(next, *queue, seen.places, last) : uncounted(next, last);
   // What is known is good for some seconds only.
   if (next != written || next.pace != 0) {
     Sql update("UPDATE release_window SET size=");

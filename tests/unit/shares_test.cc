@@ -281,6 +281,19 @@ TEST_F(WaitsTest, TheSharesStayWhatTheyWereWhileNothingIsCounted) {
   EXPECT_EQ(last.bulk_share, 1'000'000U);
 }
 
+// A count of very many takes some looks, each of whoever has just begun to look.
+TEST_F(WaitsTest, UntilACountIsWholeTheWaitsStayWhatTheyWere) {
+  queue_.express = {{.left = 900s, .count = 400}};
+  queue_.bulk = {{.left = 900s, .count = 40}};
+  const ReleaseWindow told = waits();
+  ASSERT_GT(told.express_wait, 0U);
+  ReleaseWindow expected = told;
+  expected.size = 80;
+  expected.pace = 2000;
+  EXPECT_EQ(uncounted({.size = 80, .pace = 2000}, told), expected);
+  EXPECT_EQ(uncounted({.size = 80, .pace = 2000}, {}).pace, 0U) << "nobody has told";
+}
+
 // In the first look, perhaps, all calls are the other lane's.
 TEST_F(WaitsTest, AtFirstABulkLaneHasItsTurnsAtTheLeast) {
   queue_.bulk = {{.left = 900s, .count = 40}};
