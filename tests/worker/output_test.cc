@@ -212,6 +212,42 @@ TEST_F(OutputTest, OneAsksForAllThatWait) {
   ASSERT_TRUE(eventually(60s, [&] { return ended() == 21; }));
 }
 
+Audio foreign() {
+  Audio audio;
+  audio.type = AudioType::kMp3;
+  audio.bytes = "sound";
+  return audio;
+}
+
+// Each offer to a store that says nothing takes as long as is waited for it, and a worker that is
+// to end would wait for them all.
+TEST_F(OutputTest, WhatIsQueuedWhenTheStoreGoesDownIsNotOfferedToIt) {
+  constexpr int kQueued = 20;
+  away_.away = false;
+  blobs_.held = true;
+  const auto made_by_then = [&](int count) {
+    std::vector<JobPtr> jobs;
+    for (int i = 0; i < count; ++i) {
+      jobs.push_back(job_with());
+      undecoded_.make(jobs.back(), foreign());
+    }
+    return jobs;
+  };
+  const auto first = made_by_then(1);
+  ASSERT_TRUE(eventually(60s, [&] { return blobs_.offered == 1; }));
+  const auto rest = made_by_then(kQueued);
+  // Whoever is decoded next, those before him are with the writers.
+  ASSERT_TRUE(eventually(60s, [&] { return away_.asked == 1 + kQueued; }));
+  for (const auto* const jobs : {&first, &rest}) {
+    for (const JobPtr& job : *jobs) {
+      job->give_back();
+    }
+  }
+  let_go();
+  ASSERT_TRUE(eventually(60s, [&] { return ended() == 1 + kQueued; }));
+  EXPECT_LE(blobs_.offered, 1 + static_cast<int>(cores())) << "but for those still on their way";
+}
+
 TEST_F(OutputTest, WhatIsKeptEndsWithItsJob) {
   const JobPtr lost = job_with(), given_back = job_with();
   make(lost);
@@ -229,13 +265,6 @@ TEST_F(OutputTest, WhatIsKeptEndsWithItsJob) {
   ASSERT_TRUE(eventually(60s, [&] { return ended() == 2; }));
   const MutexLock lock(mutex_);
   EXPECT_EQ(made_[1].error().kind, OutputFault::Kind::kStopping);
-}
-
-Audio foreign() {
-  Audio audio;
-  audio.type = AudioType::kMp3;
-  audio.bytes = "sound";
-  return audio;
 }
 
 TEST_F(OutputTest, IsKeptUntilTheDecoderRuns) {

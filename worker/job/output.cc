@@ -1,6 +1,7 @@
 #include "worker/job/output.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "common/base/check.h"
@@ -24,6 +25,9 @@ prometheus::Gauge& kept =
 
 prometheus::Gauge& decoder_down = metrics::gauge(
     "worker_decoder_down", "1 while the decoder does not run, and this worker claims nothing");
+
+// Of what is kept before it was offered.
+constexpr const char* kStoreAway = "the blob store is away";
 
 // So many files that are refused by themselves, and none that is taken, are no matter of one file.
 constexpr std::size_t kAloneMost = 3;
@@ -178,7 +182,7 @@ bool Output::note_decoder(bool runs, std::uint64_t before) {
 
 void Output::store(Ready ready) {
   if (store_is_down()) {
-    ready.why = "the blob store is away";
+    ready.why = kStoreAway;
     keep({std::move(ready)});  // One that is kept finds out whether it works again.
     return;
   }
@@ -202,6 +206,15 @@ void Output::put(std::vector<Ready> ready) {
     }
     return lost;
   });
+  // What was made shortly before the store went down waits as what was made since: each would be
+  // waited for as long as a store that says nothing is.
+  std::vector<Ready> unasked;
+  if (store_is_down()) {
+    const auto first = std::stable_partition(
+        ready.begin(), ready.end(), [](const Ready& one) { return !one.why.empty(); });
+    std::move(first, ready.end(), std::back_inserter(unasked));
+    ready.erase(first, ready.end());
+  }
   std::vector<std::string> names;
   std::vector<NewBlob> files;
   names.reserve(ready.size());  // The views into it stay valid.
@@ -235,6 +248,10 @@ void Output::put(std::vector<Ready> ready) {
   note_answer(stored.size(), newly_alone, refused);
   for (auto& [job, file] : stored) {
     end(job, std::move(file));
+  }
+  for (Ready& one : unasked) {
+    one.why = kStoreAway;
+    refused.push_back(std::move(one));
   }
   keep(std::move(refused), offered);
 }
