@@ -21,8 +21,9 @@ constexpr double kPollJitter = 0.2;  // Of the pause, either way: jobs begun tog
 constexpr milliseconds kExchangeMax{20'000};  // For one question about the job.
 constexpr milliseconds kDownloadMax{60'000};
 constexpr std::size_t kAnswerMax = 2U << 20U;  // Bytes of JSON; the audio has an address.
-// Unclear answers in a row. With the pauses between them, more than half a minute.
-constexpr int kUnclearMax = 8;
+// Unclear answers in a row, at the least, until sight of a job is lost. With the pauses between
+// them nearly half a minute.
+constexpr int kUnclearLeast = 8;
 
 class PolledDialogue final : public Dialogue {
  public:
@@ -34,6 +35,7 @@ class PolledDialogue final : public Dialogue {
   }
 
   Step begin(std::chrono::seconds left) override {
+    patience_ = left / 2;
     if (!request_.ticket.empty()) {
       return go_on();
     }
@@ -151,6 +153,7 @@ class PolledDialogue final : public Dialogue {
       return unclear_again(unclear->retry_after);
     }
     unclear_ = 0;
+    unclear_for_ = {};
     if (auto* const fault = std::get_if<ProviderFault>(&progress)) {
       if (gone && fault->fault == Fault::kMisconfigured) {
         // It is this job that is not there. Of an earlier worker's that tells nothing of whether
@@ -173,14 +176,16 @@ class PolledDialogue final : public Dialogue {
     return ask_status(next_pause());
   }
 
-  // The job goes on there, whatever we hear of it.
+  // The job goes on there, whatever we hear of it, and is paid. To ask another is to pay twice, but
+  // he needs time, too.
   Step unclear_again(std::optional<std::chrono::seconds> retry_after) {
-    if (++unclear_ > kUnclearMax) {
+    if (++unclear_ > kUnclearLeast && unclear_for_ >= patience_) {
       return ProviderFault{
           Fault::kUnknownOutcome, "lost sight of the job after it was taken", std::nullopt};
     }
     const milliseconds pause =
         std::max(next_pause(), milliseconds(retry_after.value_or(std::chrono::seconds(0))));
+    unclear_for_ += pause;
     return stage_ == Stage::kDownloading ? Step(Ask{file_request(), pause}) : ask_status(pause);
   }
 
@@ -263,6 +268,8 @@ class PolledDialogue final : public Dialogue {
   milliseconds pause_ = kPollFirst;
   std::size_t questions_ = 0;
   int unclear_ = 0;
+  milliseconds unclear_for_{0};  // At the least: the pauses alone.
+  milliseconds patience_{0};
   bool known_ = false;  // The provider has told how the job stands.
   bool done_ = false;   // And that it is done, so that it is billed.
 };
