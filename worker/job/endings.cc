@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/base/jitter.h"
+#include "common/base/log.h"
 
 namespace audiogen::worker {
 namespace {
@@ -17,6 +18,34 @@ bool comes_back(const Job& job, const ClaimEnd& end) {
     default:
       return false;
   }
+}
+
+Trouble trouble_of(ReferenceFault::Kind kind) {
+  switch (kind) {
+    case ReferenceFault::Kind::kUnusable:
+      return Trouble::kBadReference;
+    case ReferenceFault::Kind::kOurs:
+      break;
+    case ReferenceFault::Kind::kBusy:
+      return Trouble::kNoRoom;
+    case ReferenceFault::Kind::kCanceled:
+      return Trouble::kStopping;
+  }
+  return Trouble::kOursUncalled;
+}
+
+Trouble trouble_of(OutputFault::Kind kind) {
+  switch (kind) {
+    case OutputFault::Kind::kTooLarge:
+      return Trouble::kTooLarge;
+    case OutputFault::Kind::kStopping:
+      return Trouble::kStopping;
+    case OutputFault::Kind::kOurs:
+    case OutputFault::Kind::kBadAudio:
+    case OutputFault::Kind::kLost:
+      break;
+  }
+  return Trouble::kOurs;
 }
 
 }  // namespace
@@ -88,6 +117,30 @@ void Endings::give_up(const JobPtr& job,
   } else {
     settling_.settle(job, std::move(command));
   }
+}
+
+void Endings::give_up_unreferenced(const JobPtr& job, const ReferenceFault& fault) {
+  if (fault.kind != ReferenceFault::Kind::kCanceled) {
+    log::info(
+        "references refused", about(*job), {{"why", fault.message}, {"detail", fault.detail}});
+  }
+  const Trouble trouble = trouble_of(fault.kind);
+  ClaimEnd claim_end = end_of_claim(*job, trouble, fault.after);
+  if (trouble == Trouble::kBadReference) {
+    claim_end.failure_message = fault.message;
+  }
+  give_up_uncalled(job, std::move(claim_end));
+}
+
+void Endings::give_up_undelivered(const JobPtr& job, const OutputFault& fault) {
+  if (fault.kind == OutputFault::Kind::kLost) {
+    drop(job);
+    return;
+  }
+  if (fault.kind != OutputFault::Kind::kStopping) {
+    log::error(fault.what, about(*job), {{"why", fault.why}});
+  }
+  give_up(job, trouble_of(fault.kind), {.state = store::kCallSucceeded, .detail = fault.what});
 }
 
 void Endings::give_up_uncalled(const JobPtr& job, ClaimEnd claim_end) {

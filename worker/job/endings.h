@@ -7,6 +7,7 @@
 #include "worker/job/call_records.h"
 #include "worker/job/job.h"
 #include "worker/job/output.h"
+#include "worker/job/references.h"
 #include "worker/job/roster.h"
 #include "worker/job/settling.h"
 #include "worker/job/tickets.h"
@@ -36,6 +37,10 @@ class Endings {
                Trouble trouble,
                const CallEnd& call,
                std::chrono::milliseconds not_before = std::chrono::milliseconds(0));
+  // Its references cannot be had, so nobody was called.
+  void give_up_unreferenced(const JobPtr& job, const ReferenceFault& fault);
+  // Its call has brought audio, which is not delivered for a reason of our own.
+  void give_up_undelivered(const JobPtr& job, const OutputFault& fault);
   // Nobody was called.
   void give_up_uncalled(const JobPtr& job, ClaimEnd claim_end);
   // It is lost.

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/base/jitter.h"
 #include "common/base/log.h"
 #include "worker/job/batches.h"
+#include "worker/job/next_step.h"
 #include "worker/job/pause.h"
 
 namespace audiogen::worker {
@@ -13,20 +13,6 @@ namespace {
 
 // Until every task is given back: its call ends first.
 constexpr auto kGiveBackLimit = kLeaveLimit + std::chrono::seconds(5);
-
-Trouble trouble_of(ReferenceFault::Kind kind) {
-  switch (kind) {
-    case ReferenceFault::Kind::kUnusable:
-      return Trouble::kBadReference;
-    case ReferenceFault::Kind::kOurs:
-      break;
-    case ReferenceFault::Kind::kBusy:
-      return Trouble::kNoRoom;
-    case ReferenceFault::Kind::kCanceled:
-      return Trouble::kStopping;
-  }
-  return Trouble::kOursUncalled;
-}
 
 }  // namespace
 
@@ -189,17 +175,7 @@ void JobRunner::references_fetched(const JobPtr& job, Fetched fetched) {
     }
     return;
   }
-  const ReferenceFault& fault = fetched.error();
-  if (fault.kind != ReferenceFault::Kind::kCanceled) {
-    log::info(
-        "references refused", about(*job), {{"why", fault.message}, {"detail", fault.detail}});
-  }
-  const Trouble trouble = trouble_of(fault.kind);
-  ClaimEnd claim_end = end_of_claim(*job, trouble, fault.after);
-  if (trouble == Trouble::kBadReference) {
-    claim_end.failure_message = fault.message;
-  }
-  endings_.give_up_uncalled(job, std::move(claim_end));
+  endings_.give_up_unreferenced(job, fetched.error());
 }
 
 bool JobRunner::would_be_cut_off(const Job& job) const {
@@ -239,25 +215,6 @@ void JobRunner::provider_failed(const JobPtr& job, const ProviderFault& fault) {
   if (fault.fault == Fault::kUnsupportedInput) {
     job->unable.push_back(job->provider);
   }
-  const TaskTime time = job->time(Job::Clock::now());
-  std::optional<std::size_t> another;
-  // What has waited for its turn long enough does not wait for another's while a third is free.
-  if (job->passed_on && fault.fault == Fault::kNotCalled) {
-    another = job->chain->choose_free(*job->request, job->provider + 1, time);
-  }
-  if (!another) {
-    another = job->chain->choose(*job->request, job->provider + 1, time);
-  }
-  const Nobody nobody = job->chain->nobody(*job->request, time, job->unable);
-  const Decision decision =
-      after_fault(fault,
-                  {.tries = job->tries,
-                   .called = job->called,
-                   .another = another.has_value(),
-                   .nobody = nobody.trouble,
-                   .time_left = time.left,
-                   .call_time = job->chain->at(job->provider).needed().value_or(kCallNeeds),
-                   .jitter = jitter()});
   log::warn("provider call failed",
             about(*job),
             {{"provider", job->chain->at(job->provider).name()},
@@ -265,24 +222,20 @@ void JobRunner::provider_failed(const JobPtr& job, const ProviderFault& fault) {
              {"fault", fault_name(fault.fault)},
              {"detail", fault.detail}});
   const CallEnd call = end_of(fault);
-  switch (decision.step) {
+  const Next next = after_fault(*job, fault);
+  switch (next.step) {
     case NextStep::kNextProvider:
-      job->provider = *another;
+      job->provider = next.provider;
       job->tries = 0;
       call_next(job, call);
       break;
     case NextStep::kSameProvider:
-      pause(scheduler_, job, decision.wait, [this, job, call] { call_next(job, call); });
+      pause(scheduler_, job, next.wait, [this, job, call] { call_next(job, call); });
       break;
     case NextStep::kRetryLater:
     case NextStep::kFail:
     case NextStep::kGiveBack:
-      endings_.give_up(job,
-                       decision.trouble,
-                       call,
-                       decision.trouble == nobody.trouble
-                           ? nobody.wait
-                           : fault.retry_after.value_or(std::chrono::seconds(0)));
+      endings_.give_up(job, next.trouble, call, next.wait);
       break;
   }
 }
@@ -292,32 +245,16 @@ void JobRunner::output_made(const JobPtr& job, Result<OutputFile, OutputFault> m
     endings_.succeed(job, std::move(*made));
     return;
   }
-  job->chain->at(job->provider).undelivered();
   const OutputFault& fault = made.error();
-  switch (fault.kind) {
-    case OutputFault::Kind::kBadAudio:
-      if (job->chain->at(job->provider).capabilities().gives_tickets) {
-        tickets_.forget(job, job->row);
-      }
-      provider_failed(job, *fault.of_provider);
-      break;
-    case OutputFault::Kind::kOurs:
-      log::error(fault.what, about(*job), {{"why", fault.why}});
-      endings_.give_up(job, Trouble::kOurs, {.state = store::kCallSucceeded, .detail = fault.what});
-      break;
-    case OutputFault::Kind::kTooLarge:
-      log::error(fault.what, about(*job), {{"why", fault.why}});
-      endings_.give_up(
-          job, Trouble::kTooLarge, {.state = store::kCallSucceeded, .detail = fault.what});
-      break;
-    case OutputFault::Kind::kStopping:
-      endings_.give_up(
-          job, Trouble::kStopping, {.state = store::kCallSucceeded, .detail = fault.what});
-      break;
-    case OutputFault::Kind::kLost:
-      endings_.drop(job);
-      break;
+  job->chain->at(job->provider).undelivered();
+  if (!fault.of_provider) {
+    endings_.give_up_undelivered(job, fault);
+    return;
   }
+  if (job->chain->at(job->provider).capabilities().gives_tickets) {
+    tickets_.forget(job, job->row);
+  }
+  provider_failed(job, *fault.of_provider);
 }
 
 void JobRunner::drain(std::chrono::milliseconds limit) {

@@ -1,0 +1,54 @@
+#include "worker/job/next_step.h"
+
+#include <optional>
+
+#include "common/base/jitter.h"
+
+namespace audiogen::worker {
+namespace {
+
+// Whoever could serve it, after the one that has failed it.
+std::optional<std::size_t> another_than(const Job& job, bool called, const TaskTime& time) {
+  const std::size_t from = job.provider + 1;
+  std::optional<std::size_t> out;
+  // What has waited for its turn long enough does not wait for another's while a third is free.
+  if (job.passed_on && !called) {
+    out = job.chain->choose_free(*job.request, from, time);
+  }
+  return out ? out : job.chain->choose(*job.request, from, time);
+}
+
+}  // namespace
+
+Next after_fault(const Job& job, const ProviderFault& fault) {
+  const TaskTime time = job.time(Job::Clock::now());
+  const auto another = another_than(job, fault.fault != Fault::kNotCalled, time);
+  const Nobody nobody = job.chain->nobody(*job.request, time, job.unable);
+  const Decision decision =
+      after_fault(fault,
+                  {.tries = job.tries,
+                   .called = job.called,
+                   .another = another.has_value(),
+                   .nobody = nobody.trouble,
+                   .time_left = time.left,
+                   .call_time = job.chain->at(job.provider).needed().value_or(kCallNeeds),
+                   .jitter = jitter()});
+  Next next{.step = decision.step, .trouble = decision.trouble, .wait = decision.wait};
+  switch (decision.step) {
+    case NextStep::kNextProvider:
+      next.provider = *another;
+      break;
+    case NextStep::kSameProvider:
+      break;
+    case NextStep::kRetryLater:
+    case NextStep::kFail:
+    case NextStep::kGiveBack:
+      next.wait = decision.trouble == nobody.trouble
+                      ? nobody.wait
+                      : fault.retry_after.value_or(std::chrono::seconds(0));
+      break;
+  }
+  return next;
+}
+
+}  // namespace audiogen::worker
