@@ -22,26 +22,26 @@ void tell(const store::Fault& fault) {
 
 bool wipe_ended_accounts(store::AccountEnds& ends,
                          store::TaskStore& tasks,
-                         const std::function<bool()>& stopping) {
+                         const std::stop_token& stop) {
   auto users = ends.open();
   if (!users) {
     tell(users.error());
     return false;
   }
   for (const UserId user : *users) {
-    if (stopping()) {
+    if (stop.stop_requested()) {
       return false;
     }
-    if (const auto canceled = ends.cancel_tasks(tasks, user, stopping); !canceled) {
+    if (const auto canceled = ends.cancel_tasks(tasks, user, stop); !canceled) {
       tell(canceled.error());
     }
   }
   bool all = true;
   std::vector<UserId> turn = *std::move(users);
-  while (!turn.empty() && !stopping()) {
+  while (!turn.empty() && !stop.stop_requested()) {
     std::vector<UserId> next;
     for (const UserId user : turn) {
-      if (stopping()) {
+      if (stop.stop_requested()) {
         return false;
       }
       const auto wiped = ends.wipe(user);
@@ -60,33 +60,14 @@ bool wipe_ended_accounts(store::AccountEnds& ends,
 }
 
 AccountEraser::AccountEraser(const Config& config)
-    : thread_([this, url = config.database] { run(url); }) {}
+    : thread_([url = config.database](const std::stop_token& stop) { run(stop, url); }) {}
 
-void AccountEraser::stop() {
-  {
-    const MutexLock lock(mutex_);
-    stopping_ = true;
-  }
-  changed_.notify_all();
-  if (thread_.joinable()) {
-    thread_.join();
-  }
-}
-
-void AccountEraser::run(const DatabaseUrl& url) {
+void AccountEraser::run(const std::stop_token& stop, const DatabaseUrl& url) {
   store::Session session(url);
   store::AccountEnds ends(session);
   store::TaskStore tasks(url);
-  const auto stopping = [this] {
-    const MutexLock lock(mutex_);
-    return stopping_;
-  };
-  auto pause = kEvery;
-  MutexLock lock(mutex_);
-  while (!changed_.wait_for(lock, pause, [this]() LOCKS_REQUIRED(mutex_) { return stopping_; })) {
-    lock.unlock();
-    pause = wipe_ended_accounts(ends, tasks, stopping) ? kEvery : kWhileSome;
-    lock.lock();
+  for (auto pause = kEvery; !stopped_within(stop, pause);) {
+    pause = wipe_ended_accounts(ends, tasks, stop) ? kEvery : kWhileSome;
   }
 }
 

@@ -4,11 +4,11 @@
 // it at once, and one that ends leaves the rest to the others.
 #pragma once
 
-#include <functional>
+#include <stop_token>
 #include <thread>
 
 #include "common/base/config.h"
-#include "common/base/mutex.h"
+#include "common/base/rest.h"
 #include "common/store/account_ends.h"
 #include "common/store/task_store.h"
 
@@ -18,24 +18,21 @@ namespace audiogen::api {
 // step each. Blocks.
 bool wipe_ended_accounts(store::AccountEnds& ends,
                          store::TaskStore& tasks,
-                         const std::function<bool()>& stopping);
+                         const std::stop_token& stop);
 
 class AccountEraser {
  public:
   explicit AccountEraser(const Config& config);
-  ~AccountEraser() { stop(); }
+  ~AccountEraser() = default;
   AccountEraser(const AccountEraser&) = delete;
   AccountEraser& operator=(const AccountEraser&) = delete;
 
-  void stop();
+  void stop() { stop_and_join(thread_); }
 
  private:
-  void run(const DatabaseUrl& url);
+  static void run(const std::stop_token& stop, const DatabaseUrl& url);
 
-  Mutex mutex_;
-  ConditionVariable changed_;
-  bool stopping_ GUARDED_BY(mutex_) = false;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace audiogen::api

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/rest.h"
 #include "common/store/queue_figures.h"
 #include "common/store/session.h"
 
@@ -31,16 +32,8 @@ Lookout::Lookout(const Config& config)
     : Lookout([url = config.database] { return look_by(url); }) {}
 
 Lookout::Lookout(std::function<Look()> make, Options options)
-    : options_(options), thread_([this, make = std::move(make)] { work(make); }) {}
-
-Lookout::~Lookout() {
-  {
-    const MutexLock lock(mutex_);
-    stopping_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
-}
+    : options_(options),
+      thread_([this, make = std::move(make)](const std::stop_token& stop) { work(stop, make); }) {}
 
 std::shared_ptr<const Lookout::Seen> Lookout::seen() const {
   asked_.store(true, std::memory_order_relaxed);
@@ -69,33 +62,29 @@ std::chrono::milliseconds Lookout::rest_after(Clock::duration took, const Option
   return std::clamp(rest, options.asked, std::max(options.asked, options.kept / 3));
 }
 
-void Lookout::work(const std::function<Look()>& make) {
+void Lookout::work(const std::stop_token& stop, const std::function<Look()>& make) {
   const Look look = make();
   auto asked_at = Clock::now(), looked_at = asked_at - options_.unasked;
-  MutexLock lock(mutex_);
-  while (!stopping_) {
-    auto rest = options_.asked;
+  auto rest = options_.asked;
+  do {
+    rest = options_.asked;
     const auto now = Clock::now();
     if (asked_.exchange(false, std::memory_order_relaxed)) {
       asked_at = now;
     }
-    if (now - asked_at <= options_.unasked || now - looked_at >= options_.unasked) {
-      lock.unlock();
-      auto sample = look();
-      looked_at = Clock::now();
-      rest = rest_after(looked_at - now, options_);
-      std::shared_ptr<const Seen> next;
-      if (sample) {
-        const Instant at = sample->at;
-        next = std::make_shared<const Seen>(Seen{Outlook(*std::move(sample)), at, looked_at});
-      }
-      lock.lock();
-      if (next) {
-        seen_ = std::move(next);
-      }
+    if (now - asked_at > options_.unasked && now - looked_at < options_.unasked) {
+      continue;
     }
-    changed_.wait_for(lock, rest, [this]() LOCKS_REQUIRED(mutex_) { return stopping_; });
-  }
+    auto sample = look();
+    looked_at = Clock::now();
+    rest = rest_after(looked_at - now, options_);
+    if (sample) {
+      const Instant at = sample->at;
+      auto next = std::make_shared<const Seen>(Seen{Outlook(*std::move(sample)), at, looked_at});
+      const MutexLock lock(mutex_);
+      seen_.swap(next);
+    }
+  } while (!stopped_within(stop, rest));
 }
 
 }  // namespace audiogen::api

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <thread>
 
 #include "common/base/config.h"
@@ -32,7 +33,7 @@ class Lookout {
   explicit Lookout(std::function<Look()> make, Options options);
   explicit Lookout(std::function<Look()> make) : Lookout(std::move(make), Options()) {}
   explicit Lookout(const Config& config);
-  ~Lookout();
+  ~Lookout() = default;
   Lookout(const Lookout&) = delete;
   Lookout& operator=(const Lookout&) = delete;
 
@@ -52,15 +53,13 @@ class Lookout {
   };
 
   std::shared_ptr<const Seen> seen() const;
-  void work(const std::function<Look()>& make);
+  void work(const std::stop_token& stop, const std::function<Look()>& make);
 
   const Options options_;
   mutable std::atomic<bool> asked_{false};
   mutable Mutex mutex_;
-  ConditionVariable changed_;
   std::shared_ptr<const Seen> seen_ GUARDED_BY(mutex_);
-  bool stopping_ GUARDED_BY(mutex_) = false;
-  std::thread thread_;
+  std::jthread thread_;  // Last: everything else exists before it runs.
 };
 
 }  // namespace audiogen::api

@@ -125,7 +125,7 @@ Result<std::vector<UserId>, Fault> AccountEnds::open() {
 
 Result<Done, Fault> AccountEnds::cancel_tasks(TaskStore& tasks,
                                               UserId user,
-                                              const std::function<bool()>& stopping) {
+                                              const std::stop_token& stop) {
   return guarded([&]() -> Result<Done, Fault> {
     // Open ones are among the newest: from the end of his ledger, until nothing is reserved.
     const std::uint64_t last = numbers_of(session_, user).last;
@@ -141,12 +141,12 @@ Result<Done, Fault> AccountEnds::cancel_tasks(TaskStore& tasks,
       while (rows.next()) {
         commands.push_back({.task = rows.id<TaskId>(1), .user = user});
       }
-      for (std::size_t i = 0; i < commands.size() && !stopping(); i += kCancelBatch) {
+      for (std::size_t i = 0; i < commands.size() && !stop.stop_requested(); i += kCancelBatch) {
         // What somebody holds is still open at the next look.
         static_cast<void>(tasks.cancel(
             std::span(commands).subspan(i, std::min(kCancelBatch, commands.size() - i))));
       }
-      to = stopping() ? 1 : from;
+      to = stop.stop_requested() ? 1 : from;
     }
     return Done{};
   });

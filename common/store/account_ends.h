@@ -5,7 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,9 +49,8 @@ class AccountEnds : private Door {
   Result<std::vector<UserId>, Fault> open();
 
   // Cancels all open tasks of an ended account by `tasks`, a store of this thread's.
-  // Ends early, with some still open, once `stopping` says so.
-  Result<Done, Fault> cancel_tasks(
-      TaskStore& tasks, UserId user, const std::function<bool()>& stopping = [] { return false; });
+  // After `stop` none is begun, and some are still open.
+  Result<Done, Fault> cancel_tasks(TaskStore& tasks, UserId user, const std::stop_token& stop = {});
 
   // Wipes the next tasks of an ended account, as History::erase() does; at the end what else its
   // owner wrote, and what came while it was ending. What another session holds is left for the next

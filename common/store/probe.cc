@@ -5,6 +5,7 @@
 
 #include "common/base/log.h"
 #include "common/base/metrics.h"
+#include "common/base/rest.h"
 #include "common/store/migrate.h"
 #include "common/store/session.h"
 #include "common/store/switches.h"
@@ -53,25 +54,11 @@ bool may_serve(const DatabaseUrl& url) {
   return false;
 }
 
-Probe::~Probe() {
-  {
-    const MutexLock lock(mutex_);
-    stopping_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
-}
-
-void Probe::watch(const DatabaseUrl& url) {
+void Probe::watch(const DatabaseUrl& url, const std::stop_token& stop) {
   Session session(url);
-  MutexLock lock(mutex_);
-  while (!stopping_) {
-    lock.unlock();
+  do {
     look(session);
-    lock.lock();
-    changed_.wait_for(
-        lock, std::chrono::seconds(1), [&]() LOCKS_REQUIRED(mutex_) { return stopping_; });
-  }
+  } while (!stopped_within(stop, std::chrono::seconds(1)));
 }
 
 void Probe::look_at_intake(Session& session) {

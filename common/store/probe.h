@@ -4,10 +4,10 @@
 #pragma once
 
 #include <atomic>
+#include <stop_token>
 #include <thread>
 
 #include "common/base/config.h"
-#include "common/base/mutex.h"
 
 namespace audiogen::store {
 
@@ -22,8 +22,9 @@ class Probe {
   enum class Watches { kSchema, kIntakeToo };
 
   explicit Probe(const DatabaseUrl& url, Watches what = Watches::kSchema)
-      : intake_too_(what == Watches::kIntakeToo), thread_([this, url] { watch(url); }) {}
-  ~Probe();
+      : intake_too_(what == Watches::kIntakeToo),
+        thread_([this, url](const std::stop_token& stop) { watch(url, stop); }) {}
+  ~Probe() = default;
   Probe(const Probe&) = delete;
   Probe& operator=(const Probe&) = delete;
 
@@ -37,16 +38,13 @@ class Probe {
   bool intake_paused() const { return intake_paused_.load(std::memory_order_relaxed); }
 
  private:
-  void watch(const DatabaseUrl& url);
+  void watch(const DatabaseUrl& url, const std::stop_token& stop);
   void look(Session& session);
   void look_at_intake(Session& session);
 
   const bool intake_too_;
   std::atomic<bool> ok_{false}, fits_{true}, intake_paused_{false};
-  Mutex mutex_;
-  ConditionVariable changed_;
-  bool stopping_ GUARDED_BY(mutex_) = false;
-  std::thread thread_;
+  std::jthread thread_;  // Last: everything else exists before it runs.
 };
 
 }  // namespace audiogen::store
