@@ -20,7 +20,7 @@ std::optional<std::uint64_t> parse_event_id(std::string_view header) {
 // The JSON is one line: line breaks in its texts are escaped.
 std::string status_event(const TaskView& task, const WireNames& names) {
   std::string out = "id: " + std::to_string(event_id(task)) + "\nevent: status\ndata: ";
-  out += render_task(task, names);
+  out += render_task(task, names, Members::kAll);
   out += "\n\n";
   return out;
 }

@@ -80,10 +80,17 @@ prometheus::Counter& admissions(store::CreateOutcome::Kind kind) {
       {Kind::kConflict, of("conflict")},
       {Kind::kInsufficient, of("insufficient_credits")},
       {Kind::kOverLimit, of("over_limit")},
+      {Kind::kKeyGone, of("key_gone")},
       {Kind::kTooManyOpen, of("too_many_open")},
       {Kind::kTooLate, of("too_late")},
+      {Kind::kNothingNew, of("paused")},
       {Kind::kFailed, of("failed")}};
   return *all.at(kind);
+}
+
+// A session is the console's, which is not the interface: its pages tell until when a file is kept.
+Members members_for(const Call& call) {
+  return call.key().session ? Members::kAll : Members::kInterface;
 }
 
 }  // namespace
@@ -92,6 +99,7 @@ Generations::Generations(const Config& config,
                          TaskPublisher& publisher,
                          const Lookout& lookout,
                          const Authenticators& authenticators,
+                         const store::Probe& database,
                          const HeldOptions& held)
     : config_(config),
       names_(wire_names(config)),
@@ -99,6 +107,7 @@ Generations::Generations(const Config& config,
       publisher_(publisher),
       lookout_(lookout),
       authenticators_(authenticators),
+      database_(database),
       stream_max_(held.stream_max),
       creates_(config.database,
                {.use = "create",
@@ -144,6 +153,14 @@ Handling Generations::create(Call call) {
   if (!command) {
     call.fail(command.error());
     co_return;
+  }
+  if (database_.intake_paused()) {
+    if (!command->idempotency_key) {
+      paused_creations().Increment();
+      call.fail(intake_paused());
+      co_return;
+    }
+    command->only_again = true;
   }
   const TaskId task = command->id;
   const Trail trail = command->trail;
@@ -215,12 +232,19 @@ void Generations::answer_created(const Call& call,
     case Kind::kOverLimit:
       call.fail(spend_limit_reached(outcome.limit, outcome.spent));
       return;
+    case Kind::kKeyGone:
+      call.fail(invalid_api_key());
+      return;
     case Kind::kTooManyOpen:
       call.fail(
           too_many_open(static_cast<std::uint64_t>(config_.plan_of(call.key().paid).open_tasks)));
       return;
     case Kind::kTooLate:
       call.fail(too_much_waits(outcome.again_in));
+      return;
+    case Kind::kNothingNew:
+      paused_creations().Increment();
+      call.fail(intake_paused());
       return;
     case Kind::kFailed:
       call.fail(service_unavailable());
@@ -241,7 +265,7 @@ void Generations::answer_created(const Call& call,
                {{"user_id", call.key().user}, {"span_id", to_hex(trail.trace->span)}});
   }
   AG_CRASH_POINT("create.committed");
-  call.answer(202, render_task(task, names_), headers);
+  call.answer(202, render_task(task, names_, members_for(call)), headers);
 }
 
 Handling Generations::get(Call call) {
@@ -279,7 +303,7 @@ Handling Generations::get(Call call) {
     const auto rest = read_again_after(lookout_.of(task).done_in);
     append_header(headers, "Retry-After", std::to_string(rest.count()));
   }
-  call.answer(200, render_task(task, names_), headers);
+  call.answer(200, render_task(task, names_, members_for(call)), headers);
 }
 
 // `co_await StillValid(authenticators, call)`: whether the key or session of the call works still;
@@ -435,7 +459,7 @@ void Generations::answer_canceled(const Call& call, const store::Cancellation& c
                 {{"canceled_by_request", call.request_id()}, {"user_id", call.key().user}});
       break;
   }
-  call.answer(200, render_task(canceled.task, names_));
+  call.answer(200, render_task(canceled.task, names_, Members::kAll));
 }
 
 void Generations::stop() {

@@ -19,6 +19,7 @@
 #include "common/base/metrics.h"
 #include "common/domain/request.h"
 #include "common/store/group_commit.h"
+#include "common/store/probe.h"
 
 namespace audiogen::api {
 
@@ -37,6 +38,7 @@ class Generations {
               TaskPublisher& publisher,
               const Lookout& lookout,
               const Authenticators& authenticators,
+              const store::Probe& database,
               const HeldOptions& held);
 
   Handling create(Call call);
@@ -78,6 +80,7 @@ class Generations {
   TaskPublisher& publisher_;
   const Lookout& lookout_;
   const Authenticators authenticators_;
+  const store::Probe& database_;
   const std::chrono::milliseconds stream_max_;
   store::GroupCommit<store::CreateCommand, store::CreateOutcome> creates_;
   store::GroupCommit<store::FindCommand, store::FindOutcome> finds_;

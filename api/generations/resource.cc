@@ -5,7 +5,10 @@
 namespace audiogen::api {
 namespace {
 
-void append_output(std::string& out, const TaskView& task, const WireNames& names) {
+void append_output(std::string& out,
+                   const TaskView& task,
+                   const WireNames& names,
+                   Members members) {
   out += "{\"url\":";
   std::string url = names.cdn_url + "/" + task.output_key;
   if (names.links) {
@@ -18,10 +21,11 @@ void append_output(std::string& out, const TaskView& task, const WireNames& name
   out += format_seconds(task.duration_ms);
   out += ',';
   append_json_member(out, "format", format_name(task.output_format));
-  if (task.output_deleted_at) {
+  const bool all = members == Members::kAll;
+  if (all && task.output_deleted_at) {
     out += ',';
     append_json_member(out, "deleted_at", format_iso(*task.output_deleted_at));
-  } else if (names.retention.count() > 0) {
+  } else if (all && names.retention.count() > 0) {
     out += ',';
     append_json_member(out, "expires_at", format_iso(task.created_at + names.retention));
   }
@@ -72,7 +76,7 @@ TaskFailure failure_of(const TaskView& task) {
       failure_retriable(code)};
 }
 
-std::string render_task(const TaskView& task, const WireNames& names) {
+std::string render_task(const TaskView& task, const WireNames& names, Members members) {
   const bool succeeded = task.state == TaskState::kSucceeded;
   std::string out;
   out.reserve(512);
@@ -88,7 +92,7 @@ std::string render_task(const TaskView& task, const WireNames& names) {
   append_json_member(out, "updated_at", format_iso(task.updated_at));
   out += ",\"output\":";
   if (succeeded) {
-    append_output(out, task, names);
+    append_output(out, task, names, members);
   } else {
     out += "null";
   }
@@ -117,7 +121,7 @@ std::string render_listed(const TaskView& task,
                           std::string_view request,
                           std::optional<KeyId> key,
                           const WireNames& names) {
-  std::string out = render_task(task, names);
+  std::string out = render_task(task, names, Members::kAll);
   out.back() = ',';
   const auto asked = decode_request(request);
   if (asked) {

@@ -37,8 +37,13 @@ struct TaskFailure {
 };
 TaskFailure failure_of(const TaskView& task);
 
+// Which members a resource has: those of the interface, which the answers to a creation and to a
+// poll never go beyond, as clients' own types were written by it; or also until when the file is
+// kept, or since when it is gone.
+enum class Members { kInterface, kAll };
+
 // The generation resource of a task.
-std::string render_task(const TaskView& task, const WireNames& names);
+std::string render_task(const TaskView& task, const WireNames& names, Members members);
 
 // The same, what was asked for and by which key, if that is known: an item of a list. `request` is
 // the canonical JSON, empty of a deleted task.

@@ -46,7 +46,9 @@ std::optional<std::string_view> bearer_token(const http::Request& request) {
       !ascii::equals_ignoring_case(value.substr(0, kScheme.size()), kScheme)) {
     return std::nullopt;
   }
-  return value.substr(kScheme.size());
+  // One space, or more (RFC 9110 section 11.4).
+  const auto token = value.find_first_not_of(' ', kScheme.size());
+  return token == std::string_view::npos ? std::nullopt : std::optional(value.substr(token));
 }
 
 std::optional<Sha256> session_token_hash(const http::Request& request, bool secure) {

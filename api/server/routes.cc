@@ -52,10 +52,6 @@ constexpr std::array kRoutes = {
           .scope = Scope::kGenerate,
           .body = Body::kJson,
           .late = [](Parts& parts, auto received_at) -> std::optional<ApiError> {
-            if (parts.database->intake_paused()) {
-              paused_creations().Increment();
-              return intake_paused();
-            }
             return parts.generations->late(received_at) ? std::optional(service_unavailable())
                                                         : std::nullopt;
           }},

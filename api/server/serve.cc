@@ -129,6 +129,7 @@ int serve(const Config& config) {
                           publisher,
                           lookout,
                           authenticators,
+                          database,
                           {.max = std::min(kHeldMax, connections / kHeldPart),
                            .stream_max = AG_TEST_LIMIT("STREAM_MAX_MS", kStreamMax)});
   DoorsPool pool([&config] { return std::make_unique<StoreDoors>(config.database); });

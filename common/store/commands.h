@@ -71,6 +71,7 @@ struct CreateCommand {
   // By the plan of its user; 0: no limit. Tasks open at once, and those of them that are released.
   std::uint32_t open_max = 0, released_max = 0;
   Trail trail{};
+  bool only_again = false;  // Only what its idempotency key stands for: nothing new is made.
 };
 
 struct CreateOutcome {
@@ -80,8 +81,10 @@ struct CreateOutcome {
     kConflict,      // The key was used with another request.
     kInsufficient,  // Less than the hold is available.
     kOverLimit,     // The hold would go beyond the key's spend limit.
+    kKeyGone,       // The key was deleted since it was looked up.
     kTooManyOpen,   // The user has as many open tasks as he may have.
     kTooLate,       // Behind what waits before it, it would not end before its deadline.
+    kNothingNew,    // Its idempotency key stands for nothing yet, and it is `only_again`.
     kFailed,        // This command alone could not be done (logged); nothing was written for it.
   };
   Kind kind = Kind::kFailed;

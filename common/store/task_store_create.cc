@@ -207,6 +207,10 @@ void TaskStore::create_in(std::vector<BatchItem<CreateCommand, CreateOutcome>>& 
         continue;
       }
     }
+    if (command.only_again) {
+      outcome.kind = Kind::kNothingNew;
+      continue;
+    }
     const std::optional<Entry> entry = hold(*balance, kHoldAmount);
     if (!entry) {
       outcome.kind = Kind::kInsufficient;
@@ -229,8 +233,9 @@ void TaskStore::create_in(std::vector<BatchItem<CreateCommand, CreateOutcome>>& 
     const auto limit = command.limited && command.key ? limits.find(*command.key) : limits.end();
     if (limit != limits.end()) {
       KeySpending& spending = limit->second;
-      if (!spending.marked) {
-        continue;  // kFailed: the next look at the key tells that it was deleted.
+      if (!spending.marked) {  // Its mark ends with it.
+        outcome.kind = Kind::kKeyGone;
+        continue;
       }
       if (spending.behind > kSpendTailUsual) {
         behind.insert(command.user);

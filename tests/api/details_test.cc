@@ -123,7 +123,7 @@ TEST(Events, AreLinesThatEndWithAnEmptyOne) {
   const WireNames names{.model = "svc-audio-1.0", .cdn_url = "https://cdn.test/files"};
   const TaskView task = task_in(TaskState::kRunning, 1);
   EXPECT_EQ(status_event(task, names),
-            "id: 1\nevent: status\ndata: " + render_task(task, names) + "\n\n");
+            "id: 1\nevent: status\ndata: " + render_task(task, names, Members::kAll) + "\n\n");
   EXPECT_EQ(progress_event({.waiting_on = WaitingOn::kProvider, .done_in = Spread{3s, 8s}}),
             "event: progress\ndata: {\"waiting_on\":\"provider\",\"position\":null,"
             "\"start_in_seconds\":null,\"done_in_seconds\":{\"p50\":3,\"p90\":8}}\n\n");

@@ -46,8 +46,8 @@ class DeliveryTest : public testing::Test {
     task.state = TaskState::kSucceeded;
     task.charged = Units{};
     task.output_key = key_;
-    const std::string text =
-        api::render_task(task, {"svc-audio-1.0", "https://cdn.test/f", links_});
+    const std::string text = api::render_task(
+        task, {"svc-audio-1.0", "https://cdn.test/f", links_}, api::Members::kInterface);
     const auto begin = text.find("https://cdn.test/f");
     return text.substr(begin, text.find('"', begin) - begin);
   }

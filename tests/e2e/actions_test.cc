@@ -175,6 +175,10 @@ TEST_F(ActionsTest, APausedIntakeRefusesCreationsAtEveryProcess) {
   };
   const std::string before = create();
   ASSERT_EQ(at_other().status, 202);
+  const auto with_key = [&](const char* key, const std::string& body) {
+    return stack_.create(ann_, body, {std::string("Idempotency-Key: ") + key});
+  };
+  const std::string kept = with_key("kept", wav_body("x")).text("id");
 
   ASSERT_TRUE(done("pause_intake", ""));
   EXPECT_EQ(post(stack_.ops_url(), asks("pause_intake", "")).status, 409);
@@ -183,6 +187,13 @@ TEST_F(ActionsTest, APausedIntakeRefusesCreationsAtEveryProcess) {
   const Reply refused = stack_.create(ann_, wav_body("x"));
   EXPECT_EQ(refused.header("retry-after"), "30");
   EXPECT_EQ(refused.text("error.code"), "service_unavailable");
+  // Whoever repeats what was accepted is told so: his task goes on, and is paid.
+  const Reply again = with_key("kept", wav_body("x"));
+  EXPECT_EQ(again.status, 202);
+  EXPECT_EQ(again.text("id"), kept);
+  EXPECT_EQ(again.header("idempotent-replayed"), "true");
+  EXPECT_EQ(with_key("kept", wav_body("y")).status, 409);
+  EXPECT_EQ(with_key("new", wav_body("x")).header("retry-after"), "30");
   EXPECT_EQ(stack_.get(ann_, before).status, 200) << "whoever polls goes on";
   EXPECT_EQ(http("GET", other + "/audio/generations/" + before, Stack::bearer(ann_.key)).status,
             200);

@@ -221,6 +221,14 @@ TEST_F(Previews, OutliveTheAudioTheyWereMadeAs) {
   for (const auto& task : tasks["tasks"].GetArray()) {
     const std::string generation = stack.base() + "/audio/generations/" + task["id"].GetString();
     EXPECT_EQ(http("DELETE", generation, Stack::bearer(key)).status, 204);
+    // A poll has the interface's members; since when the file is gone, lists tell.
+    const auto polled = http("GET", generation, Stack::bearer(key)).json();
+    EXPECT_EQ(polled["output"].MemberCount(), 3U);
+    EXPECT_TRUE(polled["output"].HasMember("url"));
+  }
+  const auto listed = http("GET", stack.base() + "/audio/generations", Stack::bearer(key)).json();
+  for (const auto& generation : listed["data"].GetArray()) {
+    EXPECT_TRUE(generation["output"].HasMember("deleted_at"));
   }
   EXPECT_GT(tasks["tasks"].Size(), 0U);
   EXPECT_EQ(http("GET", stack.base() + "/voices/aria/preview").status, 200);

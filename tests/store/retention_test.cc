@@ -133,9 +133,10 @@ class Retention : public TaskStoreTest {
   }
   TaskId finished(std::chrono::seconds age) { return succeed(created(age)); }
 
-  std::string rendered(TaskId task) {
+  std::string rendered(TaskId task, api::Members members = api::Members::kAll) {
     return api::render_task(*find(task, user_),
-                            {"svc-audio-1.0", "https://cdn.test/f", std::nullopt, days(30)});
+                            {"svc-audio-1.0", "https://cdn.test/f", std::nullopt, days(30)},
+                            members);
   }
 
   std::unique_ptr<DirectoryStore> open_blobs() {
@@ -163,6 +164,10 @@ TEST_F(Retention, OldFilesGoAndTheirTasksSaySo) {
   EXPECT_THAT(rendered(old), Not(HasSubstr("expires_at")));
   EXPECT_THAT(rendered(old), HasSubstr("\"duration_seconds\":60"));
   EXPECT_THAT(rendered(recent), Not(HasSubstr("deleted_at")));
+  for (const TaskId task : {old, recent}) {
+    EXPECT_THAT(rendered(task, api::Members::kInterface),
+                Not(testing::AnyOf(HasSubstr("deleted_at"), HasSubstr("expires_at"))));
+  }
   EXPECT_EQ(delete_old(*blobs_), 0U) << "done once";
 }
 

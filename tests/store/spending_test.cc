@@ -398,7 +398,7 @@ TEST_F(SpendingTest, AKeyIsDeletedWhileItsTasksRun) {
   const KeyId key = limited(a_day(450));
   const TaskId one = must_create(key), two = must_create(key);
   ASSERT_TRUE(keys_.remove_own(user_, key));
-  EXPECT_EQ(ask(key).kind, Kind::kFailed) << "by a process that has not heard of it yet";
+  EXPECT_EQ(ask(key).kind, Kind::kKeyGone) << "by a process that has not heard of it yet";
   EXPECT_EQ(create(by(unlimited(), false)).kind, Kind::kCreated);
   succeed(one);
   fail(two);

@@ -692,6 +692,7 @@ bool admits_after(const std::string& program, int count, milliseconds time_max =
 TEST(Chain, ATextThatCrashesTheEngineIsNoFailureOfTheProvider) {
   EXPECT_TRUE(admits_after(test::program_path("crashing-speech"), 30));
   EXPECT_FALSE(admits_after("/nowhere/audio-speech", 30));
+  EXPECT_FALSE(admits_after(test::program_path("forkless-speech"), 30)) << "no process is left";
 }
 
 // Nor does it have one of the few threads for minutes.

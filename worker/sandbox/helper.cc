@@ -215,10 +215,17 @@ class Helper::Process {
     return sendmsg(socket_.get(), &message, MSG_NOSIGNAL) == static_cast<ssize_t>(packet.size());
   }
 
-  // Is it, and does it stay so for `within`?
+  // Is it, and does it stay so for `within`? What it says meanwhile is no end.
   bool alive(milliseconds within = milliseconds(0)) const {
-    pollfd socket{socket_.get(), POLLIN, 0};
+    pollfd socket{socket_.get(), 0, 0};
     return poll(&socket, 1, static_cast<int>(within.count())) == 0;
+  }
+
+  // Has it had no child for a request that nobody has asked this for yet? One that ends without an
+  // answer asks, so it is this request, or one that ends like it.
+  bool had_no_child() const {
+    char told = 0;
+    return recv(socket_.get(), &told, sizeof(told), MSG_DONTWAIT) == sizeof(told);
   }
 
  private:
@@ -418,7 +425,10 @@ Ending Helper::ask(const Request& request,
     theirs.reset();
     if (sent) {
       begin();
-      const Ending ending = listen(answer.get(), request, take);
+      Ending ending = listen(answer.get(), request, take);
+      if (ending == Ending::kCrashed && process->had_no_child()) {
+        ending = Ending::kUnavailable;
+      }
       crashes_.Increment(ending == Ending::kCrashed ? 1 : 0);
       if (ending == Ending::kComplete) {
         const MutexLock lock(mutex_);

@@ -39,10 +39,12 @@ class Cancellation {
 // How a request ended.
 enum class Ending : std::uint8_t {
   kComplete,
-  kCrashed,      // the child, on this request; or it answered what it must not
-  kDeadline,     // it was still at it
-  kCanceled,     //
-  kUnavailable,  // the helper does not start, or keeps dying: says nothing of the request
+  kCrashed,   // the child, on this request; or it answered what it must not
+  kDeadline,  // it was still at it
+  kCanceled,  //
+  // The helper does not start, keeps dying, or gets no further process: says nothing of the
+  // request.
+  kUnavailable,
 };
 
 // What a reader makes of a block. A child may be under hostile input's control: nothing it says is

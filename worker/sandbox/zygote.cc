@@ -105,17 +105,27 @@ int serve(std::uint32_t version, bool ready, std::size_t descriptors, const Chil
     if (size < 0 && errno != EINTR) {
       return 1;
     }
-    if (size > 0 && received.size() == descriptors && fork() == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      if (getppid() != parent) {
-        _exit(1);  // died before the line above
+    if (size > 0 && received.size() == descriptors) {
+      const pid_t forked = fork();
+      if (forked == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent) {
+          _exit(1);  // died before the line above
+        }
+        // In the socket's place: the child must not hear the worker.
+        dup2(received.front(), kAnswerDescriptor);
+        close(received.front());
+        stop_when_nobody_listens();
+        child(packet, std::span(received).subspan(1));
+        _exit(1);
       }
-      // In the socket's place: the child must not hear the worker.
-      dup2(received.front(), kAnswerDescriptor);
-      close(received.front());
-      stop_when_nobody_listens();
-      child(packet, std::span(received).subspan(1));
-      _exit(1);
+      if (forked < 0) {
+        // No process or no memory is left here, which says nothing of the request. By the socket,
+        // which no child has: what comes by the pipe may be a hostile child's.
+        const char no_child = 0;
+        [[maybe_unused]] const ssize_t told =
+            send(kSocketDescriptor, &no_child, sizeof(no_child), MSG_NOSIGNAL | MSG_DONTWAIT);
+      }
     }
     // No child finds in its memory what was asked before it.
     explicit_bzero(packet.data(), packet.size());
