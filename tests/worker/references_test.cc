@@ -298,6 +298,24 @@ TEST_F(Fetching, OneUserHasAQuarterOfTheTurnsAndOneHostHalf) {
   EXPECT_EQ(open[5].wait().error().kind, Kind::kCanceled);
 }
 
+// Four who want much fill the room where tasks wait, most of them behind one host's share.
+TEST_F(Fetching, WhoHasNextToNothingThereHasRoom) {
+  const ProviderDouble slow(hang);
+  const ProviderDouble good(sound);
+  ReferenceFetcher fetcher(
+      decoder_, codecs_, http::Reach::kAny, {.tasks_max = 8, .waiting_max = 16});
+  std::vector<Open> open;
+  for (int user = 0; user < 4; ++user) {
+    const UserId one = UserId::make();
+    for (int i = 0; i < 6; ++i) {
+      open.push_back(fetch(fetcher, {slow.url()}, false, one));
+    }
+  }
+  ASSERT_TRUE(slow.wait_until([&] { return slow.call_count() == 6; }));
+  const auto others = fetch(fetcher, {good.url()}).wait();
+  EXPECT_TRUE(others) << others.error().message;
+}
+
 // A user whose tasks have three files each at one host leaves room there for others.
 TEST_F(Fetching, OneUserHasHalfOfAHostsFiles) {
   const ProviderDouble shared(

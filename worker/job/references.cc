@@ -32,6 +32,7 @@ constexpr int kReferenceTriesMax = 2;
 // Shares of one user and of one host: see ReferenceLimits.
 constexpr std::size_t kUserShare = 4, kHostShare = 2, kHostUserShare = 2;
 constexpr std::size_t kFilesMax = 3;  // of one task
+constexpr std::size_t kFewOpen = 2;   // of one user: see ReferenceLimits::waiting_max
 // How those too many come back: not before the first, and one user's not faster than the second,
 // so that thousands of them are no load on the database.
 constexpr auto kComeBackAfter = std::chrono::seconds(2);
@@ -525,7 +526,10 @@ std::optional<std::chrono::milliseconds> ReferenceFetcher::Budget::admit(
   MutexLock lock(mutex);
   open.insert(fetch);
   User& user = users[fetch->user];
-  if (waiting.size() >= limits.waiting_max || user.open >= waiting_each() + tasks_each()) {
+  // Some users who want much may fill the room: whoever has next to nothing there has as much
+  // again.
+  const std::size_t room = user.open < kFewOpen ? 2 * limits.waiting_max : limits.waiting_max;
+  if (waiting.size() >= room || user.open >= waiting_each() + tasks_each()) {
     const auto now = Clock::now();
     user.next_come_back = std::max(user.next_come_back + kComeBackGap, now + kComeBackAfter);
     const auto after =

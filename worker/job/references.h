@@ -46,7 +46,8 @@ std::string reference_message(std::string_view member, std::string_view reason);
 struct ReferenceLimits {
   std::size_t bytes_max = 256UL << 20U;  // received and not yet let go; further ones wait
   std::size_t tasks_max = 50;            // fetched for at once; others wait for their turn …
-  std::size_t waiting_max = 400;         // … and more than so many are refused as kBusy
+  // … and more than so many are refused as kBusy, or twice as many of users with next to none.
+  std::size_t waiting_max = 400;
   // All of one task's files together, redirects and retries included; waiting for a turn is not.
   std::chrono::milliseconds time_max{30'000};
   // A server that sends less than 4 KB a second on average, for so long, is not serving.
