@@ -22,7 +22,8 @@ class BulkheadTest : public testing::Test {
     return bulkhead_->start({.request = nullptr,
                              .request_key = {},
                              .deadline = std::chrono::steady_clock::now() + left,
-                             .lifetime = std::chrono::hours(1)},
+                             .lifetime = std::chrono::hours(1),
+                             .leaves_at = leaves_at_},
                             [this, number](const Result<Audio, ProviderFault>& answer) {
                               ended_.push_back(number);
                               canceled_ +=
@@ -31,6 +32,9 @@ class BulkheadTest : public testing::Test {
                             });
   }
 
+  const std::shared_ptr<std::atomic<std::chrono::steady_clock::time_point>> leaves_at_ =
+      std::make_shared<std::atomic<std::chrono::steady_clock::time_point>>(
+          std::chrono::steady_clock::time_point::max());
   std::vector<int> ended_;
   int canceled_ = 0, late_ = 0;
   FakeProvider* fake_;
@@ -101,6 +105,24 @@ TEST_F(BulkheadTest, WhoseTurnComesTooLateIsNotCalled) {
   EXPECT_EQ(late_, 2);
   EXPECT_EQ(bulkhead_->running(), 2U);
   EXPECT_EQ(bulkhead_->waiting(), 0U);
+}
+
+// A worker that drains would cut it off, and the next one pay for it again.
+TEST_F(BulkheadTest, WhatWouldOutlastWhoAsksIsNotCalled) {
+  for (int i = 0; i < 5; ++i) {
+    start(i);
+    fake_->calls.back()->answer(Audio{});
+  }
+  ended_.clear();
+  start(10);
+  start(11);
+  start(12);
+  ASSERT_EQ(bulkhead_->waiting(), 1U);
+  leaves_at_->store(std::chrono::steady_clock::now() + std::chrono::milliseconds(500));
+  const std::size_t before = fake_->calls.size();
+  fake_->calls.back()->answer(Audio{});
+  EXPECT_EQ(fake_->calls.size(), before);
+  EXPECT_EQ(late_, 1);
 }
 
 // It does not wait for a whole call where one has run for half of it.

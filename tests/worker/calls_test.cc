@@ -74,6 +74,15 @@ TEST_F(CallsTest, NobodyIsCalledOnceItIsOver) {
   EXPECT_TRUE(job->is_lost());
 }
 
+// Its row was being written when its worker gave it back.
+TEST_F(CallsTest, NobodyIsCalledForWhatIsGivenBack) {
+  const JobPtr job = job_of(0s);
+  job->give_back();
+  calls_.call(job);
+  EXPECT_TRUE(provider_->calls.empty());
+  EXPECT_EQ(answers_, 1);
+}
+
 // What is known of a call goes with its job, to be written with its end.
 TEST_F(CallsTest, WhatACallWasIsKeptForTheEndOfItsTask) {
   Capabilities able;

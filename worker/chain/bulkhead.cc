@@ -94,8 +94,10 @@ struct Bulkhead::State final : Account::User, std::enable_shared_from_this<State
 
   // What a ticket asks for is under way already.
   bool in_time(const ProviderRequest& request) const LOCKS_REQUIRED(mutex) {
+    const auto leaves_at = request.leaves_at ? request.leaves_at->load() : request.deadline;
+    const auto until = std::min(request.deadline, leaves_at);
     return !request.ticket.empty() ||
-           usual.fits({.left = duration_cast<milliseconds>(request.deadline - Clock::now()),
+           usual.fits({.left = duration_cast<milliseconds>(until - Clock::now()),
                        .whole = request.lifetime});
   }
 };

@@ -1,6 +1,7 @@
 // The interface of everything that makes audio from a request.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -115,6 +116,9 @@ struct ProviderRequest {
   std::function<bool(const std::string& ticket)> on_ticket{};
   // Where the provider writes what becomes known of the call, until it answers. May be null.
   std::shared_ptr<CallFacts> facts{};
+  // When whoever asks leaves: a call that would not have ended by then is not begun any more, but
+  // for one by a ticket. May change, and be null: never.
+  std::shared_ptr<const std::atomic<std::chrono::steady_clock::time_point>> leaves_at{};
 };
 
 // What makes audio in the house costs nothing, and sounds like it.

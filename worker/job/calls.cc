@@ -163,7 +163,19 @@ void Calls::write_later(const JobPtr& job, const store::CallStart& start) {
   scheduler_.after(store_pause(1), [this, job, start] { write(job, start); });
 }
 
+bool Calls::would_be_cut_off(const Job& job, std::size_t provider) const {
+  const auto& asked = job.chain->at(provider);
+  const Capabilities& able = asked.capabilities();
+  return !able.gives_tickets &&
+         Job::Clock::now() + asked.needed().value_or(able.timeout) > leaves_at_->load();
+}
+
 void Calls::call(const JobPtr& job) {
+  // Since its row was begun: nobody would end the call.
+  if (job->is_given_back()) {
+    answered_(job, ProviderFault{Fault::kCanceled, store::kNotCalled, std::nullopt});
+    return;
+  }
   // The process may have stood still since the row was written, and go on before whoever watches
   // the leases does: somebody else may have the task by now, and have called.
   if (job->lease_is_over(Job::Clock::now())) {
@@ -224,7 +236,9 @@ std::shared_ptr<ProviderCall> Calls::open(const JobPtr& job, const Call& call) {
   request.deadline = job->deadline;
   request.lifetime = time_of(job->claim).whole;
   request.fallback = job->chain->is_fallback(*job->request, call.provider);
-  if (job->chain->at(call.provider).capabilities().gives_tickets) {
+  if (!job->chain->at(call.provider).capabilities().gives_tickets) {
+    request.leaves_at = leaves_at_;
+  } else {
     request.ticket = call.ticket;
     request.on_ticket = [this, job, call](const std::string& ticket) {
       return tickets_.keep(job, call.row, job->chain->at(call.provider).name(), ticket);
@@ -251,8 +265,9 @@ std::shared_ptr<ProviderCall> Calls::open(const JobPtr& job, const Call& call) {
 // Asks the next provider of its tier as well. Both may charge us; the client pays for the one that
 // wins.
 void Calls::hedge(const JobPtr& job, const Call& slow) {
-  if (const auto second =
-          job->chain->choose_beside(*job->request, slow.provider, job->time(Job::Clock::now()))) {
+  const auto second =
+      job->chain->choose_beside(*job->request, slow.provider, job->time(Job::Clock::now()));
+  if (second && !would_be_cut_off(*job, *second)) {
     if (const auto call = job->hedge(slow, *second)) {
       write_hedge(job, *call);
     }

@@ -2,6 +2,7 @@
 // first is slow, and tells the job's one answer.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 
@@ -40,6 +41,12 @@ class Calls {
   // Never blocks; as long as the database is away, it asks again.
   void write_and_call(const JobPtr& job, const CallEnd& previous);
 
+  // Begins no call any more that would still be under way at `until`. Thread-safe, never blocks.
+  void close(Job::Clock::time_point until) { leaves_at_->store(until); }
+  // Would a call of this provider, so that whoever has the task next pays again? Not what has a
+  // ticket: that is gone on with. Thread-safe, never blocks.
+  bool would_be_cut_off(const Job& job, std::size_t provider) const;
+
   // Waits for the rows that were to be written.
   void stop();
 
@@ -71,6 +78,8 @@ class Calls {
   Tickets& tickets_;
   const std::shared_ptr<Late> late_;
   const Answered answered_;
+  const std::shared_ptr<std::atomic<Job::Clock::time_point>> leaves_at_ =
+      std::make_shared<std::atomic<Job::Clock::time_point>>(Job::Clock::time_point::max());
   store::GroupCommit<store::CallStart, bool> rows_;
 };
 

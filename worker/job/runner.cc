@@ -13,6 +13,7 @@ namespace {
 
 // Until every task is given back: its call ends first.
 constexpr auto kGiveBackLimit = kLeaveLimit + std::chrono::seconds(5);
+constexpr auto kGiveBackEvery = std::chrono::milliseconds(500);
 
 }  // namespace
 
@@ -89,7 +90,9 @@ JobRunner::~JobRunner() {
 }
 
 void JobRunner::claimed(const JobPtr& job) {
-  if (runs_alone(job->claim.lost_leases)) {
+  if (gives_back_) {  // It was on its way when all others were given back.
+    endings_.give_up_uncalled(job, end_of_claim(*job, Trouble::kStopping));
+  } else if (runs_alone(job->claim.lost_leases)) {
     suspects_.came(job);
   } else {
     begin(job);
@@ -100,7 +103,7 @@ void JobRunner::begin(const JobPtr& job) {
   if (!job->request) {
     log::error("a stored request cannot be read", about(*job));
     endings_.give_up_uncalled(job, end_of_claim(*job, Trouble::kUnreadable));
-  } else if (job->call_written && !would_be_cut_off(*job)) {
+  } else if (job->call_written && !calls_.would_be_cut_off(*job, job->provider)) {
     calls_.call(job);
   } else if (may_have_ticket(job->claim, *job->chain)) {
     look_for_ticket(job);
@@ -178,16 +181,8 @@ void JobRunner::references_fetched(const JobPtr& job, Fetched fetched) {
   endings_.give_up_unreferenced(job, fetched.error());
 }
 
-bool JobRunner::would_be_cut_off(const Job& job) const {
-  const auto& provider = job.chain->at(job.provider);
-  const Capabilities& able = provider.capabilities();
-  // What has a ticket is gone on with.
-  return !able.gives_tickets &&
-         Job::Clock::now() + provider.needed().value_or(able.timeout) > drained_by_.load();
-}
-
 void JobRunner::call_next(const JobPtr& job, const CallEnd& previous) {
-  if (job->is_given_back() || would_be_cut_off(*job)) {
+  if (job->is_given_back() || calls_.would_be_cut_off(*job, job->provider)) {
     endings_.give_up(job, Trouble::kStopping, previous);
   } else {
     calls_.write_and_call(job, previous);
@@ -263,13 +258,16 @@ void JobRunner::drain(std::chrono::milliseconds limit) {
   if (roster_.wait_empty(limit)) {
     return;
   }
-  const auto rest = roster_.all();
-  log::info("giving tasks back", {{"count", rest.size()}});
-  for (const JobPtr& job : rest) {
-    job->give_back();
-  }
-  output_.end_what_is_over();
-  roster_.wait_empty(kGiveBackLimit);
+  gives_back_ = true;
+  log::info("giving tasks back", {{"count", roster_.size()}});
+  const auto until = Job::Clock::now() + kGiveBackLimit;
+  do {
+    // Again and again: a step that was between two calls may have begun one.
+    for (const JobPtr& job : roster_.all()) {
+      job->give_back();
+    }
+    output_.end_what_is_over();
+  } while (!roster_.wait_empty(kGiveBackEvery) && Job::Clock::now() < until);
 }
 
 }  // namespace audiogen::worker

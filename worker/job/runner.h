@@ -61,7 +61,7 @@ class JobRunner {
   // Thread-safe, never blocks.
   void close(std::chrono::milliseconds rest) {
     intake_.close();
-    drained_by_ = Job::Clock::now() + rest;
+    calls_.close(Job::Clock::now() + rest);
   }
 
   // How many more take() would take. Thread-safe, never blocks.
@@ -99,8 +99,6 @@ class JobRunner {
   void fetch_references(const JobPtr& job);
   void references_fetched(const JobPtr& job, Fetched fetched);
   void call_next(const JobPtr& job, const CallEnd& previous);
-  // Would this worker stop before its next call ends, so that whoever has the task next pays again?
-  bool would_be_cut_off(const Job& job) const;
   void provider_answered(const JobPtr& job, Calls::Answer answer);
   void provider_failed(const JobPtr& job, const ProviderFault& fault);
   void output_made(const JobPtr& job, Result<OutputFile, OutputFault> made);
@@ -118,7 +116,7 @@ class JobRunner {
   Calls calls_;
   Pool inspectors_;  // Apart from the codecs: what clients refer to may take long.
   ReferenceFetcher references_;
-  std::atomic<Job::Clock::time_point> drained_by_{Job::Clock::time_point::max()};
+  std::atomic<bool> gives_back_{false};
 };
 
 }  // namespace audiogen::worker
