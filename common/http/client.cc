@@ -76,7 +76,7 @@ bool is_repeatable(std::string_view method) {
 // Scheme, host and port as the URL writes them.
 std::string origin_of(const std::string& url) {
   const auto host = url.find("//");
-  return url.substr(0, host == std::string::npos ? host : url.find('/', host + 2));
+  return url.substr(0, host == std::string::npos ? host : url.find_first_of("/?#", host + 2));
 }
 
 // The port a socket has on this side; -1 without one.
@@ -207,6 +207,7 @@ struct Client::Impl {
     bool sent = false;  // A connection was there and the request went its way.
     bool forbidden = false;
     bool too_large = false;
+    bool told_enough = false;   // Cut off, and an answer all the same.
     bool refused = false;       // By its take_body.
     std::size_t given = 0;      // Bytes of the body that went to its take_body, or to nobody.
     std::vector<int> opened{};  // Sockets made for it: one for each address tried.
@@ -418,6 +419,10 @@ struct Client::Impl {
       return give_body(*transfer, {data, bytes});
     }
     std::string& body = transfer->response.body;
+    if (body.size() + bytes > transfer->request.refusal_max && !is_success(transfer->easy)) {
+      transfer->told_enough = true;
+      return 0;  // Ends the transfer.
+    }
     if (body.size() + bytes > transfer->request.body_max) {
       transfer->too_large = true;
       return 0;  // Ends the transfer.
@@ -427,6 +432,12 @@ struct Client::Impl {
     }
     body.append(data, bytes);
     return bytes;
+  }
+
+  static bool is_success(CURL* easy) {
+    long status = 0;
+    curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
+    return status / 100 == 2;
   }
 
   static std::size_t give_body(Transfer& transfer, std::string_view part) {
@@ -753,8 +764,10 @@ struct Client::Impl {
     if (code && may_go_on(*it->second, *code) && go_by_proxy(*it->second)) {
       return;
     }
+    // Of clients' addresses, which are without end, no connection is used again.
     long version = 0;
-    if (curl_easy_getinfo(easy, CURLINFO_HTTP_VERSION, &version) == CURLE_OK &&
+    if (it->second->request.reach == Reach::kAny &&
+        curl_easy_getinfo(easy, CURLINFO_HTTP_VERSION, &version) == CURLE_OK &&
         version == CURL_HTTP_VERSION_2_0) {
       multiplexed.insert(it->second->origin);
     }
@@ -783,7 +796,7 @@ struct Client::Impl {
     in_flight.fetch_sub(1);
     if (!code) {
       transfer->reply(ClientError{ClientFault::kCanceled, "canceled"});
-    } else if (*code == CURLE_OK) {
+    } else if (*code == CURLE_OK || transfer->told_enough) {
       transfer->response.status = static_cast<int>(status);
       transfer->response.first_byte =
           std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::microseconds(began));

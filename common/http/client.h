@@ -41,6 +41,9 @@ struct ClientRequest {
   std::chrono::milliseconds connect_timeout{3'000};
   std::chrono::milliseconds total_timeout{20'000};
   std::size_t body_max = 32U << 20U;  // A longer reply is cut off and is a fault.
+  // Of a reply with another status than 2xx so much is kept, and no more waited for: it only says
+  // why.
+  std::size_t refusal_max = 64U << 10U;
   // Fewer bytes a second than this on average for so long: cut off, kUnknown. 0: no limit.
   std::uint32_t slow_bytes = 0;
   std::chrono::seconds slow_for{0};

@@ -1,5 +1,6 @@
 #include "common/http/outgoing.h"
 
+#include <cstdlib>
 #include <utility>
 
 #include "common/base/check.h"
@@ -35,6 +36,10 @@ std::string user_agent(std::string_view contact) {
     out += " (+" + std::string(contact) + ")";
   }
   return out;
+}
+
+void bound_lookups() {
+  ::setenv("RES_OPTIONS", "timeout:1 attempts:3", 0);
 }
 
 void set_outgoing_rules(CURL* call) {

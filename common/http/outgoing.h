@@ -10,4 +10,10 @@ namespace audiogen::http {
 // To be called after each curl_easy_reset().
 void set_outgoing_rules(CURL* call);
 
+// A look-up is not waited for longer than its call lasts, but its thread is there until the name
+// server has answered or is given up: by the resolver's defaults up to half a minute for each of
+// clients' addresses. With this it is three seconds for each server, unless RES_OPTIONS says
+// otherwise (resolv.conf(5)). Before the first thread.
+void bound_lookups();
+
 }  // namespace audiogen::http

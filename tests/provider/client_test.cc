@@ -118,6 +118,19 @@ TEST(Client, AnswersWithStatusHeadersAndBody) {
   EXPECT_EQ(server.calls()[0].body, "body");
 }
 
+// Whoever refuses says why in some words. More is not read, and not kept.
+TEST(Client, OfARefusalTheBeginningIsEnough) {
+  ProviderDouble server(always({.status = 500, .body = std::string(8'000'000, 'x')}));
+  http::Client client;
+  http::ClientRequest request = post(server.url());
+  request.refusal_max = 100'000;
+  const Answer answer = send(client, std::move(request)).wait();
+  ASSERT_TRUE(answer) << answer.error().detail;
+  EXPECT_EQ(answer->status, 500);
+  EXPECT_LE(answer->body.size(), 100'000U);
+  EXPECT_TRUE(send(client, post(server.url())).wait()) << "on another connection";
+}
+
 TEST(Client, KeepsConnections) {
   ProviderDouble server(always({.body = "x"}));
   http::Client client;

@@ -259,6 +259,26 @@ TEST(Tables, Deepgram) {
   EXPECT_EQ(deepgram::classify(413, "", Fault::kTryNext, false), Fault::kUnsupportedInput);
 }
 
+// 128 MB of nothing but numbers would be gigabytes of values. Audio is one, however long.
+TEST(Json, OfAProviderHasABoundOfValues) {
+  const auto is_read = [](std::string body) {
+    rapidjson::Document document;
+    return wire::parse_object(body, document);
+  };
+  const auto many = [](std::size_t count, std::string_view value) {
+    std::string out = "{\"a\":[";
+    for (std::size_t i = 0; i < count; ++i) {
+      out += value;
+    }
+    return out;
+  };
+  EXPECT_TRUE(is_read(many(50'000, "0,") + "0]}"));
+  EXPECT_FALSE(is_read(many(200'000, "0,") + "0]}"));
+  EXPECT_FALSE(is_read(many(200'000, "[") + std::string(200'000, ']') + "]}"));
+  EXPECT_FALSE(is_read(many(200'000, "{\"b\":") + "0" + std::string(200'000, '}') + "]}"));
+  EXPECT_TRUE(is_read("{\"audio\":\"" + std::string(20'000'000, 'A') + "\"}"));
+}
+
 TEST(Blame, ByName) {
   EXPECT_EQ(blame::by_name("", {"text"}), Fault::kBrokenByInput);
   EXPECT_EQ(blame::by_name("[0]", {"text", ""}), Fault::kMisconfigured);

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <memory>
 
@@ -99,6 +100,18 @@ std::string part(const Url& url, CURLUPart which) {
   std::string out = ascii::lower(text);
   curl_free(text);
   return out;
+}
+
+bool has_more_than(std::string_view text, char character, std::size_t count) {
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (std::size_t found = 0;; ++found) {
+    at = static_cast<const char*>(std::memchr(at, character, static_cast<std::size_t>(end - at)));
+    if (at == nullptr || found == count) {
+      return at != nullptr;
+    }
+    ++at;
+  }
 }
 
 }  // namespace
@@ -320,6 +333,13 @@ std::string data_uri(const ImageReference& image) {
 }
 
 bool parse_object(std::string& body, rapidjson::Document& document) {
+  // Each value takes 16 bytes and may be two bytes of text: 128 MB of nothing but zeroes would be a
+  // gigabyte. Audio is one value.
+  constexpr std::size_t kValuesMax = 100'000;
+  if (has_more_than(body, ',', kValuesMax) || has_more_than(body, '[', kValuesMax) ||
+      has_more_than(body, '{', kValuesMax)) {
+    return false;
+  }
   // Iterative: the depth of a provider's text must not be the depth of our stack.
   constexpr unsigned kFlags = rapidjson::kParseInsituFlag | rapidjson::kParseIterativeFlag;
   document.ParseInsitu<kFlags>(body.data());
