@@ -22,6 +22,7 @@
 #include "common/domain/worker_status.h"
 #include "common/http/egress.h"
 #include "common/http/ops_server.h"
+#include "common/http/outgoing.h"
 #include "common/queue/consumer.h"
 #include "common/queue/publisher.h"
 #include "common/store/probe.h"
@@ -148,37 +149,41 @@ metrics::Snapshot worker_gauges(const Chain& chain,
   return out;
 }
 
+// Exit codes, as the units have them: with the second nobody starts it again.
+constexpr int kFailed = 1, kWrongSettings = 2;
+
 int work(const Config& config) {
   const WorkerId id = WorkerId::make();
   log::identify("worker_id", id.text());
   http::set_egress(http::egress_of(config.outgoing));
   raise_descriptor_limit();
   if (!store::may_serve(config.database)) {
-    return 1;
+    return kFailed;
   }
   if (!sandbox::landlock_available()) {
     // The list of system calls still holds: what a helper could do more is read files.
     if (config.sandbox == SandboxPolicy::kRequired) {
       log::error("this kernel has no Landlock, and SANDBOX=required: not started");
-      return 1;
+      return kWrongSettings;
     }
     log::warn("this kernel has no Landlock: the speech helper could read any file of its user");
   }
   auto blobs = open_blob_store(config.blob_url, config.s3, config.blob_signing_keys);
   if (!blobs) {
     log::error(blobs.error().message);
-    return 1;
+    // A folder may be there later.
+    return blob_folder(config.blob_url) ? kFailed : kWrongSettings;
   }
   if (!Spool::works_in(config.references_folder)) {
     log::error("REFERENCES_FOLDER: no file can be made there",
                {{"folder", config.references_folder}, {"why", std::strerror(errno)}});
-    return 1;
+    return kFailed;
   }
   http::Client client({.deny = config.url_deny});
   auto providers = load_providers(config.providers_file, client);
   if (!providers) {
     log_providers_errors(providers.error());
-    return 1;
+    return kWrongSettings;
   }
   Accounts accounts;
   CurrentChain chains(std::make_shared<const Chain>(std::move(*providers), &accounts));
@@ -210,6 +215,23 @@ int work(const Config& config) {
       [&publisher](std::span<const Hint> hints) { publisher.submit(hints); });
   receiver = &runner;
   std::atomic<bool> draining{false}, drain_asked{false};
+  // Before anything claims: whoever cannot have its port ends here, and has nothing to give back.
+  http::OpsServer ops(
+      config.ops_listen,
+      [&] {
+        return std::vector<http::ReadyPart>{{"database", database.ok(), true},
+                                            {"schema", database.fits(), true},
+                                            {"broker", consumer.connected(), true},
+                                            {"accepting", !draining.load(), true}};
+      },
+      {{"/metrics", [&](const http::Exchange& exchange) {
+          exchange.reply(http::metrics_answer(
+              worker_gauges(*chains.get(), accounts, config, runner.in_flight(), draining.load())));
+        }}});
+  if (const auto started = ops.start(); !started) {
+    log::error(started.error().message);
+    return kFailed;
+  }
   using Clock = std::chrono::steady_clock;
   std::optional<Clock::time_point> broker_lost;  // The sweeper's.
   Sweeper sweeper(
@@ -270,22 +292,6 @@ int work(const Config& config) {
   Janitor janitor(config, **blobs);
   Eraser eraser(config, **blobs);
   UsageRoller usage_roller(config);
-  http::OpsServer ops(
-      config.ops_listen,
-      [&] {
-        return std::vector<http::ReadyPart>{{"database", database.ok(), true},
-                                            {"schema", database.fits(), true},
-                                            {"broker", consumer.connected(), true},
-                                            {"accepting", !draining.load(), true}};
-      },
-      {{"/metrics", [&](const http::Exchange& exchange) {
-          exchange.reply(http::metrics_answer(
-              worker_gauges(*chains.get(), accounts, config, runner.in_flight(), draining.load())));
-        }}});
-  if (const auto started = ops.start(); !started) {
-    log::error(started.error().message);
-    return 1;
-  }
   consumer.start();
   log::info("audio-worker works", {{"ops_listen", config.ops_listen.text()}});
   tell_service_manager(Stage::kReady);
@@ -323,7 +329,7 @@ int work(const Config& config) {
   publisher.stop(kCloseLimit);
   ops.stop();
   log::info("audio-worker stopped");
-  return fits ? 0 : 1;
+  return fits ? 0 : kFailed;
 }
 
 }  // namespace
@@ -334,6 +340,7 @@ int main(int argc, char** argv) {
   audiogen::leave_no_core();
   audiogen::block_signals();
   audiogen::prefer_batches();
+  audiogen::http::bound_lookups();
   audiogen::store::init_driver();
   CLI::App app("Works on audio generation tasks until SIGTERM. Run as many as you like.");
   app.set_version_flag("--version", AUDIOGEN_VERSION);
@@ -351,7 +358,7 @@ int main(int argc, char** argv) {
     for (const std::string& error : config.error()) {
       std::fprintf(stderr, "audio-worker: %s\n", error.c_str());
     }
-    return 2;
+    return audiogen::worker::kWrongSettings;
   }
   audiogen::log::init("audio-worker", config->log_level, config->log_format);
   audiogen::metrics::set_build(AUDIOGEN_VERSION, audiogen::kCommit);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "common/domain/task.h"
+#include "tests/support/places.h"
 #include "tests/support/stack.h"
 
 namespace audiogen::test {
@@ -11,6 +12,26 @@ namespace {
 
 double number(const rapidjson::Document& document, const char* name) {
   return document[name].GetDouble();
+}
+
+// It is started again and again by whoever watches it, and what it took would be lost each time.
+TEST(Task, AWorkerThatCannotHaveItsPortTakesNone) {
+  Stack::Options options;
+  options.workers = 0;
+  Stack stack(options);
+  const Account ann = stack.account(1000);
+  const std::string id = stack.create(ann, Stack::body()).text("id");
+  // Due for a sweeper, which looks as soon as it is there.
+  stack.database().execute(
+      store::Sql("UPDATE tasks SET wake_at=UTC_TIMESTAMP(6) - INTERVAL 1 MINUTE, "
+                 "next_run_at=UTC_TIMESTAMP(6) - INTERVAL 1 MINUTE"));
+  auto variables = stack.environment();
+  variables["OPS_LISTEN"] = stack.ops_url().substr(std::string("http://").size());
+  const Output refused = run({program_path("audio-worker")}, variables);
+  EXPECT_EQ(refused.code, 1) << refused.out;
+  EXPECT_EQ(stack.database().number(store::Sql("SELECT SUM(claims) FROM tasks")), 0);
+  stack.start_worker();
+  EXPECT_EQ(stack.wait_final(ann, id).text("status"), "succeeded");
 }
 
 TEST(Task, SucceedsIsPlayableAndChargesItsSeconds) {
