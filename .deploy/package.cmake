@@ -55,6 +55,7 @@ install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${documents} RENAME copyri
 install(FILES ${here}/debian/lintian-overrides DESTINATION ${CMAKE_INSTALL_DATADIR}/lintian/overrides RENAME audiogen)
 
 set(CPACK_GENERATOR DEB)
+set(CPACK_PROJECT_CONFIG_FILE ${here}/package_tools.cmake)
 set(CPACK_PACKAGE_NAME audiogen)
 set(CPACK_PACKAGE_CONTACT "The authors of audiogen <audiogen@localhost>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "asynchronous audio generation service")

@@ -58,7 +58,7 @@ printf 'amqp://app:%s@broker:5672/\n' "$(<broker_password)" | keep amqp_url brok
 
 # What may stay empty: then it is not set. The chain of providers names their keys PROVIDER_KEY_1 and PROVIDER_KEY_2.
 for name in blob_signing_key_old cdn_signing_key cdn_signing_key_old smtp_url oidc_client_secret ops_token \
-  aws_secret_access_key provider_key_1 provider_key_2 tls_certificate tls_key; do
+  aws_secret_access_key aws_session_token provider_key_1 provider_key_2 tls_certificate tls_key; do
   keep "$name" </dev/null
 done
 echo '{"providers": [{"name": "local", "kind": "local"}]}' | keep providers

@@ -98,7 +98,7 @@ start_program() {
   shift 3
   stamp=$(program_stamp "$program") || return 1
   if ! alive "$pid_file" || [[ $(cat "$stamp_file" 2>/dev/null) != "$stamp" ]]; then
-    stop "$pid_file" 60
+    stop "$pid_file" 930  # A worker finishes its work first.
     spawn "$pid_file" "$log" "$state/run" "$program" "$@"
     echo "$stamp" >"$stamp_file"
   fi
@@ -187,7 +187,7 @@ start_programs() {
   done
   for file in "$state"/run/worker-*.pid; do  # More than are wanted now.
     number=${file##*/worker-}
-    ((${number%.pid} <= workers)) 2>/dev/null || stop "$file" 60
+    ((${number%.pid} <= workers)) 2>/dev/null || stop "$file" 930
   done
 }
 

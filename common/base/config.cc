@@ -782,7 +782,8 @@ Result<Config, std::vector<std::string>> load_config(Program program) {
   }
   c.public_url = read_public_url(in, c.listen);
   c.cdn_url = without_slash(in.text("CDN_URL"));
-  if (c.cdn_url.empty()) {
+  const bool others_deliver = !c.cdn_url.empty();
+  if (!others_deliver) {
     c.cdn_url = c.public_url + "/files";
   }
   for (const auto& [name, url] :
@@ -814,6 +815,11 @@ Result<Config, std::vector<std::string>> load_config(Program program) {
       }
     }
   } else {
+    if (c.blob_url.starts_with("s3://") && !others_deliver) {
+      in.errors().push_back(
+          "CDN_URL is required with an s3:// BLOB_URL: audio-api serves no files "
+          "from there");
+    }
     c.cdn_signing_keys = read_keys(in, "CDN_SIGNING_KEY", 16);
     c.blob_unsealed = in.choice("BLOB_UNSEALED", {"refuse", "serve"}) == "serve";
     c.output_ttl_seconds = in.number("OUTPUT_TTL_SECONDS", 60, 604'800);

@@ -150,6 +150,7 @@ TEST_F(BlobConfig, BadValuesAreTold) {
 
 TEST_F(BlobConfig, AnS3BucketNeedsCredentialsInTheWorkerAlone) {
   setenv("BLOB_URL", "s3://audio?region=eu-west-3", 1);
+  setenv("CDN_URL", "https://cdn.test", 1);
   EXPECT_TRUE(load_config(Program::kApi));
   const auto without = load_config(Program::kWorker);
   ASSERT_FALSE(without);

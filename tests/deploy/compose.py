@@ -43,14 +43,15 @@ def run(arguments, environment):
 
 def check_service(name, service, folder):
     arguments = [*service.get("entrypoint", []), *service.get("command", [])]
-    program = arguments[0]
+    program = re.search(r"audio-\w+", " ".join(arguments))[0]
     known = settings(program)
     environment = {}
     for variable, value in service["environment"].items():
         setting = re.sub("_FILE$", "", variable)
         assert variable in known or setting in known or setting in ("PROVIDER_KEY_1", "PROVIDER_KEY_2"), \
             f"{name}: {program} has no setting {variable}"
-        environment[variable] = str(value or "").replace("/run/secrets/", f"{folder}/")
+        if value is not None:  # Else it is set where .env sets it.
+            environment[variable] = str(value).replace("/run/secrets/", f"{folder}/")
     shown = run([program, "--print-config"], environment)
     assert shown.returncode == 0 and "(unreadable)" not in shown.stdout, shown
     assert re.search(r"^DATABASE_URL=mysql://\*\*\*@database:3306/audiogen$", shown.stdout, re.M), shown
@@ -63,6 +64,17 @@ def check_service(name, service, folder):
     assert ended.returncode == 1 and "/proc/none" in ended.stderr, ended
     ended = run(arguments, environment | {"LOG_LEVEL": "wrong"})
     assert ended.returncode == 2, ended
+
+
+def check_settings():
+    """Whatever can be set can be set here, but for what is of no use in containers, or opens the network behind them."""
+    known = settings("audio-api") | settings("audio-worker")
+    told = set()
+    for name in ("api-1", "worker"):
+        for variable in file["services"][name]["environment"]:
+            told |= {variable, variable.removesuffix("_FILE")}
+    missing = known - told - {"CONSOLE_DIR", "URL_POLICY"}
+    assert not missing, f"nobody can set {sorted(missing)}"
 
 
 def check_stops():
@@ -91,6 +103,7 @@ def check_operators(folder):
         assert ended.returncode == code, ended
 
 
+check_settings()
 check_stops()
 with tempfile.TemporaryDirectory() as folder:
     check_secrets(f"{folder}/secrets")

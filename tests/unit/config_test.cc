@@ -283,6 +283,19 @@ TEST_F(ConfigTest, HowLongAWorkerDrains) {
   EXPECT_TRUE(load_config(Program::kApi)) << "it is the worker's";
 }
 
+// Each output's address would lead to audio-api, which has no files then.
+TEST_F(ConfigTest, WhoDeliversWhatLiesInS3IsToSay) {
+  set("BLOB_URL", "s3://audio?region=eu-west-3");
+  set("AWS_ACCESS_KEY_ID", "id");
+  set("AWS_SECRET_ACCESS_KEY", "secret");
+  EXPECT_TRUE(load_config(Program::kWorker));
+  const auto wrong = load_config(Program::kApi);
+  ASSERT_FALSE(wrong);
+  EXPECT_THAT(wrong.error(), testing::ElementsAre(HasSubstr("CDN_URL is required")));
+  set("CDN_URL", "https://cdn.example.com");
+  EXPECT_TRUE(load_config(Program::kApi));
+}
+
 TEST_F(ConfigTest, WhatReferencesMayUse) {
   const auto usual = load_config(Program::kWorker);
   ASSERT_TRUE(usual);
