@@ -103,7 +103,7 @@ void reload(const Config& config,
             DrainLimit& drain_limit) {
   auto providers = load_providers(config.providers_file, client);
   if (!providers) {
-    log_providers_errors(providers.error());
+    log_providers_errors(providers.error().lines);
     log::error("providers not reloaded, the old ones stay");
     return;
   }
@@ -182,8 +182,8 @@ int work(const Config& config) {
   http::Client client({.deny = config.url_deny});
   auto providers = load_providers(config.providers_file, client);
   if (!providers) {
-    log_providers_errors(providers.error());
-    return kWrongSettings;
+    log_providers_errors(providers.error().lines);
+    return providers.error().may_pass ? kFailed : kWrongSettings;
   }
   Accounts accounts;
   CurrentChain chains(std::make_shared<const Chain>(std::move(*providers), &accounts));

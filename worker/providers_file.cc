@@ -12,20 +12,20 @@ constexpr const char* kLocalAlone = R"({"providers": [{"name": "local", "kind": 
 
 }  // namespace
 
-Result<std::vector<std::unique_ptr<AudioProvider>>, std::vector<std::string>> load_providers(
+Result<std::vector<std::unique_ptr<AudioProvider>>, ProvidersErrors> load_providers(
     const std::string& file, http::Client& client) {
   std::string text = kLocalAlone;
   if (!file.empty()) {
     std::ifstream in(file);
     std::ostringstream content;
     if (!in || !(content << in.rdbuf())) {
-      return std::vector<std::string>{"cannot read " + file};
+      return ProvidersErrors{.lines = {"cannot read " + file}};
     }
     text = content.str();
   }
   const auto entries = parse_providers(text);
   if (!entries) {
-    return entries.error();
+    return ProvidersErrors{.lines = entries.error()};
   }
   std::vector<std::unique_ptr<AudioProvider>> providers;
   std::vector<std::string> errors;
@@ -36,7 +36,7 @@ Result<std::vector<std::unique_ptr<AudioProvider>>, std::vector<std::string>> lo
     }
   }
   if (!errors.empty()) {
-    return errors;
+    return ProvidersErrors{.lines = std::move(errors), .may_pass = true};
   }
   return providers;
 }

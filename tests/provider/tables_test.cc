@@ -277,6 +277,8 @@ TEST(Json, OfAProviderHasABoundOfValues) {
   EXPECT_FALSE(is_read(many(200'000, "[") + std::string(200'000, ']') + "]}"));
   EXPECT_FALSE(is_read(many(200'000, "{\"b\":") + "0" + std::string(200'000, '}') + "]}"));
   EXPECT_TRUE(is_read("{\"audio\":\"" + std::string(20'000'000, 'A') + "\"}"));
+  EXPECT_TRUE(is_read("{\"log\":\"\\\\\\\"" + std::string(200'000, ',') + "\"}")) << "a text";
+  EXPECT_FALSE(is_read("{\"log\":\"\\\\\",\"a\":" + many(200'000, "0,").substr(5) + "0]}"));
 }
 
 TEST(Blame, ByName) {

@@ -83,6 +83,16 @@ TEST_F(CallsTest, NobodyIsCalledForWhatIsGivenBack) {
   EXPECT_EQ(answers_, 1);
 }
 
+TEST_F(CallsTest, NobodyIsCalledWhoWouldOutlastThisWorker) {
+  Capabilities able;
+  able.timeout = 60s;
+  const JobPtr job = job_of(0s, able);
+  calls_.close(Job::Clock::now() + 30s);
+  calls_.call(job);
+  EXPECT_TRUE(provider_->calls.empty());
+  EXPECT_EQ(answers_, 1);
+}
+
 // What is known of a call goes with its job, to be written with its end.
 TEST_F(CallsTest, WhatACallWasIsKeptForTheEndOfItsTask) {
   Capabilities able;

@@ -94,11 +94,16 @@ struct Bulkhead::State final : Account::User, std::enable_shared_from_this<State
 
   // What a ticket asks for is under way already.
   bool in_time(const ProviderRequest& request) const LOCKS_REQUIRED(mutex) {
-    const auto leaves_at = request.leaves_at ? request.leaves_at->load() : request.deadline;
-    const auto until = std::min(request.deadline, leaves_at);
     return !request.ticket.empty() ||
-           usual.fits({.left = duration_cast<milliseconds>(until - Clock::now()),
+           usual.fits({.left = duration_cast<milliseconds>(request.deadline - Clock::now()),
                        .whole = request.lifetime});
+  }
+
+  // Would whoever asks have left before its end?
+  bool outlasts(const ProviderRequest& request) const LOCKS_REQUIRED(mutex) {
+    return request.ticket.empty() && request.leaves_at &&
+           Clock::now() + usual.needed().value_or(inner->capabilities().timeout) >
+               request.leaves_at->load();
   }
 };
 
@@ -291,14 +296,24 @@ void Bulkhead::run(const std::shared_ptr<State>& state, const std::shared_ptr<Ca
   }
 }
 
-// Those whose turn would come too late are ended before it.
+// Those whose turn would come too late, for them or for whoever asks, are ended before it.
 bool Bulkhead::begin_next(const std::shared_ptr<State>& state) {
   std::shared_ptr<Call> next;
-  std::vector<std::shared_ptr<Call>> late;
+  std::vector<std::pair<std::shared_ptr<Call>, ProviderFault>> late;
   {
     const MutexLock lock(state->mutex);
-    while (!state->waiting.empty() && !state->in_time(state->waiting.front()->request)) {
-      late.push_back(std::move(state->waiting.front()));
+    while (!state->waiting.empty()) {
+      const ProviderRequest& first = state->waiting.front()->request;
+      if (state->outlasts(first)) {
+        late.emplace_back(
+            std::move(state->waiting.front()),
+            ProviderFault{Fault::kCanceled, "whoever asks leaves before its turn", std::nullopt});
+      } else if (!state->in_time(first)) {
+        late.emplace_back(std::move(state->waiting.front()),
+                          ProviderFault{Fault::kNotCalled, "its turn came too late", std::nullopt});
+      } else {
+        break;
+      }
       state->waiting.pop_front();
     }
     if (!state->waiting.empty() && state->take_slot(*state->waiting.front())) {
@@ -312,9 +327,8 @@ bool Bulkhead::begin_next(const std::shared_ptr<State>& state) {
     const auto holds_the_job = next->done;
     run(state, next);
   }
-  for (const auto& call : late) {
-    std::exchange(call->done, nullptr)(
-        ProviderFault{Fault::kNotCalled, "its turn came too late", std::nullopt});
+  for (auto& [call, fault] : late) {
+    std::exchange(call->done, nullptr)(std::move(fault));
   }
   return next != nullptr;
 }

@@ -116,8 +116,8 @@ struct ProviderRequest {
   std::function<bool(const std::string& ticket)> on_ticket{};
   // Where the provider writes what becomes known of the call, until it answers. May be null.
   std::shared_ptr<CallFacts> facts{};
-  // When whoever asks leaves: a call that would not have ended by then is not begun any more, but
-  // for one by a ticket. May change, and be null: never.
+  // When whoever asks leaves: a call that waits for its turn and would not have ended by then is
+  // answered with kCanceled, but for one by a ticket. May change, and be null: never.
   std::shared_ptr<const std::atomic<std::chrono::steady_clock::time_point>> leaves_at{};
 };
 

@@ -171,8 +171,8 @@ bool Calls::would_be_cut_off(const Job& job, std::size_t provider) const {
 }
 
 void Calls::call(const JobPtr& job) {
-  // Since its row was begun: nobody would end the call.
-  if (job->is_given_back()) {
+  // Since its row was begun, which may have taken its time.
+  if (job->is_given_back() || (job->ticket.empty() && would_be_cut_off(*job, job->provider))) {
     answered_(job, ProviderFault{Fault::kCanceled, store::kNotCalled, std::nullopt});
     return;
   }
@@ -277,18 +277,18 @@ void Calls::hedge(const JobPtr& job, const Call& slow) {
 // The row's number is taken, so it is written whatever happens; the call is made if somebody still
 // waits for it.
 void Calls::write_hedge(const JobPtr& job, const Call& call) {
-  const bool taken =
-      rows_.submit(row_of(*job, call.provider, call.row),
-                   [this, job, call](const Result<bool, store::StoreFault>& ours) {
-                     if (!ours) {
-                       write_hedge_later(job, call);
-                     } else if (*ours && job->awaits(call.step) &&
-                                job->chain->admit(call.provider, job->time(Job::Clock::now()))) {
-                       job->hold(call.step, open(job, call));
-                     } else {
-                       call_ended(job, call, not_called("its hedge came too late"));
-                     }
-                   });
+  const bool taken = rows_.submit(
+      row_of(*job, call.provider, call.row),
+      [this, job, call](const Result<bool, store::StoreFault>& ours) {
+        if (!ours) {
+          write_hedge_later(job, call);
+        } else if (*ours && job->awaits(call.step) && !would_be_cut_off(*job, call.provider) &&
+                   job->chain->admit(call.provider, job->time(Job::Clock::now()))) {
+          job->hold(call.step, open(job, call));
+        } else {
+          call_ended(job, call, not_called("its hedge came too late"));
+        }
+      });
   if (!taken) {
     write_hedge_later(job, call);
   }

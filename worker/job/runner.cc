@@ -91,7 +91,7 @@ JobRunner::~JobRunner() {
 
 void JobRunner::claimed(const JobPtr& job) {
   if (gives_back_) {  // It was on its way when all others were given back.
-    endings_.give_up_uncalled(job, end_of_claim(*job, Trouble::kStopping));
+    endings_.give_up(job, Trouble::kStopping, not_called());
   } else if (runs_alone(job->claim.lost_leases)) {
     suspects_.came(job);
   } else {

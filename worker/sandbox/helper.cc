@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <optional>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -199,7 +201,8 @@ class Helper::Process {
                                : std::optional(complaint);
   }
 
-  bool send(const std::string& packet, std::span<const int> descriptors) const {
+  // The packet's number, by which had_no_child() asks; nullopt: it has not arrived.
+  std::optional<std::uint64_t> send(const std::string& packet, std::span<const int> descriptors) {
     iovec part{const_cast<char*>(packet.data()), packet.size()};  // only read
     alignas(cmsghdr) std::array<char, CMSG_SPACE(kDescriptorsMax * sizeof(int))> control{};
     msghdr message{};
@@ -212,7 +215,11 @@ class Helper::Process {
     header->cmsg_type = SCM_RIGHTS;
     header->cmsg_len = CMSG_LEN(descriptors.size_bytes());
     std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
-    return sendmsg(socket_.get(), &message, MSG_NOSIGNAL) == static_cast<ssize_t>(packet.size());
+    const MutexLock lock(mutex_);  // The helper counts them in the order of their arrival.
+    if (sendmsg(socket_.get(), &message, MSG_NOSIGNAL) != static_cast<ssize_t>(packet.size())) {
+      return std::nullopt;
+    }
+    return ++sent_;
   }
 
   // Is it, and does it stay so for `within`? What it says meanwhile is no end.
@@ -221,11 +228,14 @@ class Helper::Process {
     return poll(&socket, 1, static_cast<int>(within.count())) == 0;
   }
 
-  // Has it had no child for a request that nobody has asked this for yet? One that ends without an
-  // answer asks, so it is this request, or one that ends like it.
-  bool had_no_child() const {
-    char told = 0;
-    return recv(socket_.get(), &told, sizeof(told), MSG_DONTWAIT) == sizeof(told);
+  // Has it had no child for the packet of this number? To be asked when its answer has ended.
+  bool had_no_child(std::uint64_t number) {
+    const MutexLock lock(mutex_);
+    std::uint64_t told = 0;
+    while (recv(socket_.get(), &told, sizeof(told), MSG_DONTWAIT) == sizeof(told)) {
+      childless_.insert(told);
+    }
+    return childless_.erase(number) > 0;
   }
 
  private:
@@ -234,6 +244,9 @@ class Helper::Process {
   const pid_t pid_;
   const Clock::time_point started_ = Clock::now();
   bool ready_ = false;  // under the Helper's lock
+  Mutex mutex_;
+  std::uint64_t sent_ GUARDED_BY(mutex_) = 0;             // Packets so far.
+  std::set<std::uint64_t> childless_ GUARDED_BY(mutex_);  // Those that nobody has asked for yet.
 };
 
 Result<std::shared_ptr<Helper::Process>> Helper::Process::start(const std::string& path,
@@ -420,13 +433,13 @@ Ending Helper::ask(const Request& request,
     const UniqueFd answer(ends[0]);
     UniqueFd theirs(ends[1]);
     const std::array<int, kDescriptorsMax> descriptors = {theirs.get(), request.attachment};
-    const bool sent =
+    const auto sent =
         process->send(request.packet, std::span(descriptors).first(request.attachment < 0 ? 1 : 2));
     theirs.reset();
     if (sent) {
       begin();
       Ending ending = listen(answer.get(), request, take);
-      if (ending == Ending::kCrashed && process->had_no_child()) {
+      if (ending == Ending::kCrashed && process->had_no_child(*sent)) {
         ending = Ending::kUnavailable;
       }
       crashes_.Increment(ending == Ending::kCrashed ? 1 : 0);

@@ -95,6 +95,7 @@ int serve(std::uint32_t version, bool ready, std::size_t descriptors, const Chil
     return 1;
   }
   const pid_t parent = getpid();
+  std::uint64_t number = 0;  // Of the packet, as the worker counts them.
   std::string packet;
   std::vector<int> received;
   for (;;) {
@@ -105,6 +106,7 @@ int serve(std::uint32_t version, bool ready, std::size_t descriptors, const Chil
     if (size < 0 && errno != EINTR) {
       return 1;
     }
+    number += size > 0 ? 1 : 0;
     if (size > 0 && received.size() == descriptors) {
       const pid_t forked = fork();
       if (forked == 0) {
@@ -122,9 +124,8 @@ int serve(std::uint32_t version, bool ready, std::size_t descriptors, const Chil
       if (forked < 0) {
         // No process or no memory is left here, which says nothing of the request. By the socket,
         // which no child has: what comes by the pipe may be a hostile child's.
-        const char no_child = 0;
         [[maybe_unused]] const ssize_t told =
-            send(kSocketDescriptor, &no_child, sizeof(no_child), MSG_NOSIGNAL | MSG_DONTWAIT);
+            send(kSocketDescriptor, &number, sizeof(number), MSG_NOSIGNAL | MSG_DONTWAIT);
       }
     }
     // No child finds in its memory what was asked before it.

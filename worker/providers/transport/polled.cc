@@ -44,6 +44,7 @@ class PolledDialogue final : public Dialogue {
     request.headers.push_back(format_.authorization(*entry_));
     request.total_timeout = std::min(entry_->timeout, kExchangeMax);
     request.body_max = kAnswerMax;
+    request.refusal_max = kAnswerMax;  // It may hold what was sent.
     return Ask{std::move(request)};
   }
 
@@ -84,6 +85,7 @@ class PolledDialogue final : public Dialogue {
     out.connect_timeout = entry_->connect_timeout;
     out.total_timeout = kExchangeMax;
     out.body_max = kAnswerMax;
+    out.refusal_max = kAnswerMax;
     return out;
   }
 
@@ -179,7 +181,13 @@ class PolledDialogue final : public Dialogue {
   // The job goes on there, whatever we hear of it, and is paid. To ask another is to pay twice, but
   // he needs time, too.
   Step unclear_again(std::optional<std::chrono::seconds> retry_after) {
-    if (++unclear_ > kUnclearLeast && unclear_for_ >= patience_) {
+    const auto now = std::chrono::steady_clock::now();
+    if (unclear_++ == 0) {
+      unclear_since_ = now;
+    }
+    // A question may take as long as a pause, or longer.
+    const auto waited = std::max<std::chrono::nanoseconds>(unclear_for_, now - unclear_since_);
+    if (unclear_ > kUnclearLeast && waited >= patience_) {
       return ProviderFault{
           Fault::kUnknownOutcome, "lost sight of the job after it was taken", std::nullopt};
     }
@@ -268,7 +276,8 @@ class PolledDialogue final : public Dialogue {
   milliseconds pause_ = kPollFirst;
   std::size_t questions_ = 0;
   int unclear_ = 0;
-  milliseconds unclear_for_{0};  // At the least: the pauses alone.
+  std::chrono::steady_clock::time_point unclear_since_;  // Where there was one.
+  milliseconds unclear_for_{0};                          // The pauses alone.
   milliseconds patience_{0};
   bool known_ = false;  // The provider has told how the job stands.
   bool done_ = false;   // And that it is done, so that it is billed.

@@ -4,7 +4,6 @@
 #include <array>
 #include <charconv>
 #include <cstdio>
-#include <cstring>
 #include <ctime>
 #include <memory>
 
@@ -102,16 +101,39 @@ std::string part(const Url& url, CURLUPart which) {
   return out;
 }
 
-bool has_more_than(std::string_view text, char character, std::size_t count) {
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  for (std::size_t found = 0;; ++found) {
-    at = static_cast<const char*>(std::memchr(at, character, static_cast<std::size_t>(end - at)));
-    if (at == nullptr || found == count) {
-      return at != nullptr;
+// Where the string ends that begins at `open`; npos: nowhere.
+std::size_t end_of_string(std::string_view json, std::size_t open) {
+  std::size_t at = open;
+  bool escaped = true;
+  while (escaped) {
+    at = json.find('"', at + 1);
+    if (at == std::string_view::npos) {
+      return at;
     }
-    ++at;
+    std::size_t slashes = 0;
+    while (json[at - 1 - slashes] == '\\') {
+      ++slashes;
+    }
+    escaped = slashes % 2 == 1;
   }
+  return at;
+}
+
+// A comma, or the beginning of an array or an object, stands before each value but one. What is no
+// JSON may have any number.
+bool has_more_values_than(std::string_view json, std::size_t count) {
+  std::size_t found = 0;
+  for (std::size_t i = 0; i < json.size() && found <= count; ++i) {
+    if (json[i] == '"') {
+      i = end_of_string(json, i);
+      if (i == std::string_view::npos) {
+        return false;
+      }
+    } else if (json[i] == ',' || json[i] == '[' || json[i] == '{') {
+      ++found;
+    }
+  }
+  return found > count;
 }
 
 }  // namespace
@@ -336,8 +358,7 @@ bool parse_object(std::string& body, rapidjson::Document& document) {
   // Each value takes 16 bytes and may be two bytes of text: 128 MB of nothing but zeroes would be a
   // gigabyte. Audio is one value.
   constexpr std::size_t kValuesMax = 100'000;
-  if (has_more_than(body, ',', kValuesMax) || has_more_than(body, '[', kValuesMax) ||
-      has_more_than(body, '{', kValuesMax)) {
+  if (has_more_values_than(body, kValuesMax)) {
     return false;
   }
   // Iterative: the depth of a provider's text must not be the depth of our stack.
