@@ -126,6 +126,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON provider_overrides TO admin;
 GRANT SELECT, INSERT, UPDATE, DELETE ON service_switches TO admin;
 GRANT SELECT ON api_processes TO admin;
 GRANT SELECT, INSERT, DELETE ON login_links TO admin;
+GRANT SELECT (user_id), DELETE ON mail_changes TO admin;
 -- To end them: by whom and from where they are used is their owner's to see.
 GRANT SELECT (user_id), DELETE ON sessions TO admin;
 GRANT SELECT, INSERT ON sign_ups TO admin;

@@ -153,12 +153,6 @@ TokenGuard::Verdict TokenGuard::judge(std::string_view authorization,
   static auto& wrong =
       metrics::counter("operator_tokens_refused_total", "Wrong or missing tokens at /ops/actions");
   const MutexLock lock(mutex_);
-  const auto address = client.limited();
-  if (const auto known = guesses_.find(address);
-      known != guesses_.end() && !peek(known->second, kGuesses, now).allowed) {
-    wrong.Increment();
-    return Verdict::kTooMany;
-  }
   const bool has_scheme = authorization.starts_with(kScheme);
   const Sha256 given = sha256(has_scheme ? authorization.substr(kScheme.size()) : "");
   const auto text = [](const Sha256& hash) {
@@ -168,6 +162,13 @@ TokenGuard::Verdict TokenGuard::judge(std::string_view authorization,
     return Verdict::kRight;
   }
   wrong.Increment();
+  // Only those are limited: whoever has the right one may come by the address of a program that has
+  // an old one.
+  const auto address = client.limited();
+  if (const auto known = guesses_.find(address);
+      known != guesses_.end() && !peek(known->second, kGuesses, now).allowed) {
+    return Verdict::kTooMany;
+  }
   if (guesses_.size() >= kAddressesMax) {
     std::erase_if(guesses_, [&](const auto& one) { return one.second.full_at <= now; });
   }

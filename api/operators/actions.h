@@ -18,7 +18,7 @@
 namespace audiogen::api {
 
 // Who may try what token: a guess that is wrong counts, and an address with too many of them is
-// not listened to for a while, right or wrong.
+// refused by 429; the right one is heard always.
 class TokenGuard {
  public:
   using Clock = std::chrono::steady_clock;

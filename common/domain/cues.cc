@@ -75,6 +75,13 @@ std::vector<Pair> outermost_pairs(std::string_view text) {
   return out;
 }
 
+// "[Door](https://example.com)": what a link is called.
+bool is_link(std::string_view prompt, const Pair& pair) {
+  const std::string_view behind = prompt.substr(pair.close + 1);
+  return prompt[pair.open] == '[' && behind.starts_with('(') &&
+         behind.substr(0, behind.find(')')).find_first_of(":/#.") != std::string_view::npos;
+}
+
 }  // namespace
 
 std::span<const CueName> cue_names() {
@@ -96,6 +103,9 @@ std::vector<ScriptPart> split_cues(std::string_view prompt) {
     }
   };
   for (const Pair& pair : outermost_pairs(prompt)) {
+    if (is_link(prompt, pair)) {
+      continue;
+    }
     if (const auto cue = find_cue(prompt.substr(pair.open + 1, pair.close - pair.open - 1))) {
       add_words(pair.open);
       out.push_back({.words = {}, .cue = cue});

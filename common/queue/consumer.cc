@@ -303,6 +303,9 @@ void Consumer::start() {
 }
 
 void Consumer::ack(const Delivery& delivery) {
+  if (delivery.tag == 0) {
+    return;  // It came without the broker, which may be away for long.
+  }
   bool was_empty = false;
   {
     const MutexLock lock(impl_->mutex);

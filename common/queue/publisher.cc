@@ -277,7 +277,8 @@ std::optional<Confirms::Message> Publisher::Impl::next(Clock::time_point now) {
     again.pop_front();
     return out;
   }
-  if (std::max(unsent.size(), unsent_express.size()) < options.hints_per_message) {
+  // Also while one lane has very many: what has come since may be the other's.
+  if (std::min(unsent.size(), unsent_express.size()) < options.hints_per_message) {
     const MutexLock lock(mutex);
     const std::size_t waiting = unsent.size() + unsent_express.size() + submitted.size();
     if (waiting == 0) {

@@ -4,6 +4,7 @@
 
 #include "common/base/ascii.h"
 #include "common/store/books.h"
+#include "common/store/mail_links.h"
 
 namespace audiogen::store {
 namespace {
@@ -185,6 +186,8 @@ Result<User, Fault> Accounts::set_email(UserId id, std::string_view email) {
           Sql row("UPDATE users SET email=");
           row.utf8(*address, kEmailMax) << " WHERE id=" << id;
           session_.execute(row);
+          lock_mail_change(session_, id);
+          end_mail_change(session_, id);
           session_.execute(Sql("DELETE FROM login_links WHERE user_id=") << id);
           note_done();
         }

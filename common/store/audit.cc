@@ -8,7 +8,9 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "common/base/check.h"
 #include "common/base/ids.h"
@@ -65,6 +67,21 @@ struct Walk {
   std::optional<std::uint64_t> to;       // The part ends there; nullopt: with his last row.
   bool clean = true;
 };
+
+// "1,2,3"; empty for what is none.
+std::vector<std::uint64_t> numbers_in(std::string_view text) {
+  std::vector<std::uint64_t> out;
+  const char* next = text.data();
+  const char* const end = next + text.size();
+  while (next < end) {
+    const auto [after, error] = std::from_chars(next, end, out.emplace_back());
+    if (error != std::errc() || (after < end && *after != ',')) {
+      return {};
+    }
+    next = after < end ? after + 1 : end;
+  }
+  return out;
+}
 
 class Audit {
  public:
@@ -151,17 +168,17 @@ class Audit {
     if (!before.next()) {
       return;
     }
+    // Of another release, with other rules, it is of no use.
+    const std::string bad = before.text(4);
+    const auto numbers = numbers_in(bad);
+    if (numbers.size() != bad_.size()) {
+      return;
+    }
+    std::copy(numbers.begin(), numbers.end(), bad_.begin());
     stage_ = static_cast<Stage>(before.u32(1));
     at_ = before.text(2);
     stage_clean_ = before.u32(3) != 0;
     over_before_ = before.time(5);
-    const std::string bad = before.text(4);
-    const char* next = bad.data();
-    for (std::uint64_t& count : bad_) {
-      const auto [end, error] = std::from_chars(next, bad.data() + bad.size(), count);
-      AG_CHECK(error == std::errc());
-      next = std::min(end + 1, bad.data() + bad.size());
-    }
   }
 
   // Leaves word of how far it is, now and then.

@@ -172,7 +172,7 @@ Result<MailChange, Fault> MailLinks::confirm_change(UserId user, const Sha256& t
         Sql row("UPDATE users SET email=");
         row.utf8(wanted.after, kEmailMax) << " WHERE id=" << user << " AND deleted_at IS NULL";
         session_.execute(row);
-        session_.execute(Sql("DELETE FROM mail_changes WHERE user_id=") << user);
+        end_mail_change(session_, user);
         static_cast<void>(locked(Sql("SELECT token_hash FROM login_links WHERE user_id=") << user));
         session_.execute(Sql("DELETE FROM login_links WHERE user_id=") << user);
         changed = std::move(wanted);
@@ -188,6 +188,16 @@ Result<MailChange, Fault> MailLinks::confirm_change(UserId user, const Sha256& t
     }
     return *std::move(changed);
   });
+}
+
+void lock_mail_change(Session& session, UserId user) {
+  static_cast<void>(
+      session.query(Sql("SELECT user_id FROM mail_changes WHERE user_id=") << user << " FOR UPDATE")
+          .next());
+}
+
+void end_mail_change(Session& session, UserId user) {
+  session.execute(Sql("DELETE FROM mail_changes WHERE user_id=") << user);
 }
 
 }  // namespace audiogen::store

@@ -51,4 +51,10 @@ class MailLinks : private Door {
   Result<MailChange, Fault> confirm_change(UserId user, const Sha256& token_hash);
 };
 
+// Inside a transaction, before the user's links are locked: whoever confirms a change of address
+// has done so by then, or fails.
+void lock_mail_change(Session& session, UserId user);
+// The change that was asked for, if one was, is not confirmed any more.
+void end_mail_change(Session& session, UserId user);
+
 }  // namespace audiogen::store

@@ -91,11 +91,12 @@ TaskView read_view(const Rows& rows, std::uint32_t first);
 // so only then is the request looked at, by a read of its own: every status read has the columns.
 void find_references(Session& session, std::span<TaskView* const> tasks);
 
-// The voice that a request asks for, of a row of `tasks`; null: none, or the request is emptied.
+// The voice that a request asks for, of a row of `tasks`; null: none, or the request is emptied, or
+// cannot be read, which is an error to MySQL.
 // JSON by name and not by place: texts of the client's own may look like a member.
 inline constexpr char kVoiceOfRequest[] =
-    "IF(LENGTH(request)=0, NULL, LEFT(JSON_UNQUOTE(JSON_EXTRACT(CONVERT(request USING utf8mb4), "
-    "'$.voice')), 40))";
+    "IF(LENGTH(request)=0 OR NOT JSON_VALID(CONVERT(request USING utf8mb4)), NULL, "
+    "LEFT(JSON_UNQUOTE(JSON_EXTRACT(CONVERT(request USING utf8mb4), '$.voice')), 40))";
 
 // Those of these tasks that are there, each once, and whose they are: one indexed read without
 // locks.

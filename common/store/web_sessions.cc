@@ -6,6 +6,7 @@
 #include "common/domain/sign_in.h"
 #include "common/store/accounts.h"
 #include "common/store/asking_session.h"
+#include "common/store/mail_links.h"
 
 namespace audiogen::store {
 namespace {
@@ -249,6 +250,11 @@ std::optional<UserId> WebSessions::link(const NamedPerson& person,
     }
     linked = true;
   } else {
+    // Who is signed in has an account: he would lose sight of it, and its credits, for an empty
+    // one.
+    if (made.replaces && is_signed_in(*made.replaces)) {
+      return std::nullopt;
+    }
     if (sign_up != SignUp::kOpen &&
         !(sign_up == SignUp::kInvite && take_invitation(*person.email))) {
       return std::nullopt;
@@ -264,6 +270,13 @@ std::optional<UserId> WebSessions::link(const NamedPerson& person,
   email(row) << ",UTC_TIMESTAMP(6))";
   session_.execute(row);
   return user;
+}
+
+bool WebSessions::is_signed_in(const Sha256& token) {
+  Sql sql("SELECT ");
+  sql << kColumns << "FROM sessions WHERE token_hash=";
+  Rows rows = session_.query(sql.bytes(token));
+  return rows.next() && lives(read_session(rows), session_.now());
 }
 
 // Whoever has unlinked an issuer decides whether there is one again, and not whoever has his
@@ -387,8 +400,12 @@ Result<std::uint64_t, Fault> WebSessions::close_all(UserId user) {
   return guarded([&]() -> Result<std::uint64_t, Fault> {
     std::uint64_t ended = 0;
     session_.transact_surely([&](bool again) {
+      lock_mail_change(session_, user);
+      static_cast<void>(locked(Sql("SELECT 1 FROM login_links WHERE user_id=") << user));
       const std::uint64_t now =
           session_.execute(Sql("DELETE FROM sessions WHERE user_id=") << user);
+      end_mail_change(session_, user);
+      session_.execute(Sql("DELETE FROM login_links WHERE user_id=") << user);
       ended = again ? std::max(ended, now) : now;  // The first run may have ended them.
       note_done();
     });
@@ -410,6 +427,7 @@ Result<Done, Fault> WebSessions::set_password(UserId user,
       if (again && before == encoded) {
         return;
       }
+      lock_mail_change(session_, user);
       lock_links(user);
       std::vector<SessionId> others;
       std::optional<WebSession> own;
@@ -432,6 +450,8 @@ Result<Done, Fault> WebSessions::set_password(UserId user,
         refused = Fault{.code = FaultCode::kNotFresh};
         return;
       }
+      // An address that somebody else has asked for, by a session that ends here, opens nothing.
+      end_mail_change(session_, user);
       end_links(user);
       Sql row("INSERT INTO passwords (user_id, encoded, changed_at) VALUES (");
       row << user << ",";

@@ -121,6 +121,7 @@ class WebSessions : private Door {
   std::optional<WebSession> load(SessionId id);
   std::string email_of(UserId user);
   std::optional<std::string> password_row(UserId user, bool lock);
+  bool is_signed_in(const Sha256& token);
   std::optional<UserId> link(const NamedPerson& person,
                              SignUp sign_up,
                              const NewWebSession& made,

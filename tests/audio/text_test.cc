@@ -215,6 +215,9 @@ TEST(SplitLanguages, Table) {
       {"Persian", "ar", "سلام دنیا. حال شما چطور است؟", {{"fa", "سلام دنیا. حال شما چطور است؟"}}},
       {"one Persian word", "ar", "چطور", {{"fa", "چطور"}}},
       {"Urdu", "ar", "آپ کیسے ہیں؟", {{"ur", "آپ کیسے ہیں؟"}}},
+      {"what tells no more is the voice's own", "uk", "Так", {{"uk", "Так"}}},
+      {"of any script", "fa", "سلام", {{"fa", "سلام"}}},
+      {"but not of another", "fa", "Так", {{"ru", "Так"}}},
       {"each script by itself",
        "en-us",
        "Good morning, how are you today? Доброго ранку.",
@@ -223,6 +226,15 @@ TEST(SplitLanguages, Table) {
   for (const Split& row : table) {
     EXPECT_EQ(split_languages(row.in, row.language), row.out) << row.name;
   }
+}
+
+// What all scripts share, and stands before the first letter, is spoken where it stands.
+TEST(Languages, DigitsBetweenPicturesKeepTheirPlaces) {
+  std::string spoken;
+  for (const TextRun& run : split_languages("🔥 3 🔥 2 go", "en-us")) {
+    spoken += run.text;
+  }
+  EXPECT_EQ(spoken, "🔥 3 🔥 2 go");
 }
 
 TEST(HasVoices, IsFalseForScriptsThatNobodyReads) {

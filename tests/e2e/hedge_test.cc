@@ -129,5 +129,22 @@ TEST(Hedge, BothFailingGoesOnAfterBoth) {
   stack.database().expect_invariants();
 }
 
+// It is of another tier, so it does not race; but it is asked when both have failed.
+TEST(Hedge, WhoWasLeftOutOfARaceIsAskedAfterIt) {
+  const ProviderDouble first(
+      [](const DoubleCall&) { return DoubleReply{.status = 404, .delay = 500ms}; });
+  const ProviderDouble between([](const DoubleCall&) { return wav_reply(3.0); });
+  const ProviderDouble beside([](const DoubleCall&) { return DoubleReply{.status = 404}; });
+  const ChainFile chain({openai_entry("first", first, kHedged),
+                         openai_entry("between", between, R"(,"tier":2)"),
+                         openai_entry("beside", beside)});
+  Stack stack(chain.options());
+  const Account ann = stack.account(1000);
+  const std::string id = stack.create(ann, wav_body("x")).text("id");
+  EXPECT_EQ(stack.wait_final(ann, id).text("output.duration_seconds"), "3.0");
+  EXPECT_EQ(beside.call_count(), 1U) << "once";
+  stack.database().expect_invariants();
+}
+
 }  // namespace
 }  // namespace audiogen::test

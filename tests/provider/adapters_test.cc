@@ -976,6 +976,11 @@ TEST(Reported, ByElevenlabsInCharacters) {
   for (const char* const wrong : {"-1", "many", "3 1", "1e9", "nan", "99999999999"}) {
     EXPECT_EQ(with({"character-cost: " + std::string(wrong)}), std::nullopt) << wrong;
   }
+  // Also where nothing came of it.
+  const auto empty = send(
+      entry, shaped(), {.headers = {"Content-Type: audio/pcm", "character-cost: 31"}, .body = ""});
+  ASSERT_FALSE(empty.result);
+  EXPECT_EQ(empty.result.error().billed, 31);
 }
 
 TEST(Reported, BySeedAudioInSecondsOfAudio) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <fstream>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -41,6 +42,27 @@ bool empty(const TestTopology& topology) {
 bool dead_are(const TestTopology& topology, std::uint64_t count) {
   const auto depth = queue::read_depth(test_broker_url(), topology.names());
   return depth && depth->dead == count;
+}
+
+// A worker may take tasks without the broker for days.
+TEST(Consumer, RemembersNothingOfWhatCameWithoutTheBroker) {
+  constexpr int kMany = 5'000'000;
+  constexpr std::size_t kPages = 8'000;  // Of 4 KB; what each would leave are 80 MB.
+  const auto resident = [] {
+    std::ifstream in("/proc/self/statm");
+    std::size_t total = 0, pages = 0;
+    in >> total >> pages;
+    return pages;
+  };
+  AmqpUrl nowhere = test_broker_url();
+  nowhere.port = 1;
+  TestConsumer in(nowhere, {});
+  const queue::Delivery pulled{.hint = make_hints(1)[0]};
+  const std::size_t before = resident();
+  for (int i = 0; i < kMany; ++i) {
+    in->ack(pulled);
+  }
+  EXPECT_LT(resident(), before + kPages);
 }
 
 TEST(Consumer, DeliversInBatchesAndAcknowledges) {

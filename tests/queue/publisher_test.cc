@@ -71,6 +71,28 @@ TEST(Publisher, AFullBulkQueueKeepsNobodyFromTheExpressLane) {
   EXPECT_EQ(out.confirmed.counts().count(express.front().task), 1U);
 }
 
+// After an outage of the broker there may be hundreds of thousands.
+TEST(Publisher, AnExpressHintIsNotBehindABacklogOfBulkOnes) {
+  constexpr std::size_t kBacklog = 20'000;
+  TestTopology topology;
+  std::atomic<std::size_t> confirmed = 0, before = 0;
+  Publisher publisher(test_broker_url(),
+                      {.hints_per_message = 1, .topology = topology.names()},
+                      [&](std::span<const Hint> hints) {
+                        for (const Hint& hint : hints) {
+                          ++confirmed;
+                          before = hint.lane == Lane::kExpress ? confirmed.load() : before.load();
+                        }
+                      });
+  ASSERT_EQ(publisher.submit(make_hints(kBacklog)), kBacklog);
+  ASSERT_TRUE(eventually([&] { return confirmed > 0; }));
+  std::vector<Hint> express = make_hints(1);
+  express.front().lane = Lane::kExpress;
+  ASSERT_EQ(publisher.submit(express), 1U);
+  ASSERT_TRUE(eventually([&] { return confirmed == kBacklog + 1; }));
+  EXPECT_LE(before, kBacklog);
+}
+
 TEST(Publisher, EveryConfirmedHintIsDelivered) {
   constexpr std::size_t kCount = 20'000;
   TestTopology topology;

@@ -120,6 +120,17 @@ class AuditTest : public testing::Test {
   TaskId queued_, waiting_, running_, done_, failed_, canceled_;
 };
 
+// It had other rules, and was stopped a moment ago.
+TEST_F(AuditTest, AnAuditOfAnotherReleaseIsNotGoneOnWith) {
+  for (const char* const bad : {"0,0", "", "many", "1,,2"}) {
+    Sql note(
+        "REPLACE INTO audit_runs (kind, stage, at, clean, bad, over_before, touched_at) "
+        "VALUES (1,1,'',1,");
+    db_.execute(note.bytes(bad) << ",UTC_TIMESTAMP(6),UTC_TIMESTAMP(6))");
+    EXPECT_THAT(broken_by({.recent = true, .resumes = true}), IsEmpty()) << bad;
+  }
+}
+
 TEST_F(AuditTest, NothingIsBrokenAtFirst) {
   EXPECT_THAT(broken(), IsEmpty());
   EXPECT_THAT(*audit(db_.url()), SizeIs(28));

@@ -57,6 +57,24 @@ class IssuerLinksTest : public DoorsTest {
   const IssuerLinkId id_ = issuer_link_id(person_.identity);
 };
 
+// He would be signed in to an empty account, and his own be out of sight.
+TEST_F(IssuerLinksTest, WhoIsSignedInGetsNoSecondAccount) {
+  const NamedPerson other{.identity = make_token().hash,
+                          .issuer = "https://login.example.com",
+                          .email = "ann@work.example"};
+  NewWebSession terms = made();
+  terms.replaces = cookie_.hash;
+  EXPECT_EQ(code_of(sessions_.open_by_identity(other, SignUp::kOpen, terms)), FaultCode::kBadLogin);
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM users WHERE email='ann@work.example'")), 0);
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM sessions WHERE id=") << anns_), 1)
+      << "and stays signed in";
+  // A cookie of a session that is over is none.
+  db_.execute(
+      Sql("UPDATE sessions SET created_at=created_at - INTERVAL 1 YEAR, "
+          "last_seen_at=last_seen_at - INTERVAL 1 YEAR"));
+  EXPECT_TRUE(sessions_.open_by_identity(other, SignUp::kOpen, terms));
+}
+
 TEST_F(IssuerLinksTest, AreListedForTheirOwner) {
   EXPECT_TRUE(links_.list(ann_)->empty());
   const auto first = by_issuer(person_);

@@ -1,6 +1,7 @@
 // Links that are mailed: who gets one, what it makes, how an address changes hands.
 #include "common/store/mail_links.h"
 
+#include <functional>
 #include <vector>
 
 #include "common/domain/mail.h"
@@ -211,6 +212,26 @@ TEST_F(MailLinksTest, AnAddressThatSomebodyHasOrALateLinkChangesNothing) {
   EXPECT_EQ(email_of(ann), "ann@example.com");
   ASSERT_TRUE(tasks_.purge_sessions(10));
   EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM mail_changes")), 0);
+}
+
+// Whoever takes an account back, by whatever way, ends what somebody else has asked for.
+TEST_F(MailLinksTest, WhatWasAskedForEndsWithTheSessionsOfItsTime) {
+  const UserId ann = make_user("ann@example.com");
+  const auto taken_back_by = [&](const std::function<void(SessionId)>& by) {
+    const SessionId session = signed_in(ann);
+    const NewToken token = make_token(), link = make_token();
+    ASSERT_TRUE(links_.ask_change(ann, session, "evil@example.com", token.hash));
+    ASSERT_TRUE(sessions_.add_link(ann, link.hash));
+    by(session);
+    EXPECT_EQ(code_of(links_.confirm_change(ann, token.hash)), FaultCode::kBadLogin);
+    EXPECT_EQ(code_of(sessions_.open_by_link(link.hash, made())), FaultCode::kBadLogin);
+  };
+  taken_back_by([&](SessionId session) {
+    ASSERT_TRUE(sessions_.set_password(ann, session, "encoded", std::nullopt));
+  });
+  taken_back_by([&](SessionId) { ASSERT_TRUE(sessions_.close_all(ann)); });
+  taken_back_by([&](SessionId) { ASSERT_TRUE(accounts_.set_email(ann, "ann@example.com")); });
+  EXPECT_EQ(email_of(ann), "ann@example.com");
 }
 
 TEST_F(MailLinksTest, AnOperatorChangesIt) {

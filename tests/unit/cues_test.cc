@@ -48,6 +48,8 @@ TEST(Cues, Table) {
            {"alone", "[rain]", "rain"},
            {"round", "(door)", "door"},
            {"case", "[RaIn](DOOR)", "rain door"},
+           {"a link", "See [Door](https://example.com)", "'See [Door](https://example.com)'"},
+           {"a link to a file", "[Rain](rain.html) [Rain]", "'[Rain](rain.html) ' rain"},
            {"trimmed", "[ rain\t]( door )", "rain door"},
            {"between words",
             "He left. (door) Then rain: [rain]",

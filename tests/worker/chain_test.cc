@@ -657,6 +657,24 @@ TEST(Chain, WhatIsTakenBackIsTheTextThatFailedElsewhereAlone) {
 }
 
 // As a success it would hide what fails for everybody.
+// What makes sounds or music alone would make a noise of a text that is to be read, and be paid.
+TEST(Chain, WhatHasNoVoiceGetsNoRequestForOne) {
+  Capabilities sounds;
+  sounds.scenes = true;
+  sounds.speaks = false;
+  std::vector<std::unique_ptr<AudioProvider>> providers;
+  providers.push_back(std::make_unique<FakeProvider>("sounds", sounds));
+  providers.push_back(std::make_unique<FakeProvider>("speech"));
+  const Chain chain(std::move(providers));
+  GenerationRequest request;
+  request.prompt = "Hello, welcome back.";
+  EXPECT_EQ(chain.choose(request, 0, kTime), 0U) << "it may be a sound, for all that is said";
+  request.voice = "atlas";
+  EXPECT_EQ(chain.choose(request, 0, kTime), 1U);
+  request.voice = kSceneVoice;
+  EXPECT_EQ(chain.choose(request, 0, kTime), 0U);
+}
+
 TEST(Chain, ATextThatCrashesTheEngineIsNoSuccessEither) {
   const Chain chain = three();
   for (int i = 0; i < 20; ++i) {

@@ -240,7 +240,6 @@ TEST_F(JobTest, TheFirstAudioWinsAndAFailureWaitsForTheOther) {
     EXPECT_EQ(hedge->provider, 1U) << row.what;
     EXPECT_EQ(hedge->row, slow.row + 1) << row.what;
     one->hold(hedge->step, hedge_line);
-    EXPECT_EQ(one->reached(), 1U) << row.what;
     EXPECT_EQ(one->answered(slow.step, row.first_audio), row.first) << row.what;
     EXPECT_EQ(one->awaits(slow.step), row.first == Race::kGoesOn) << row.what;
     // Whoever has answered takes no notice of being ended; until a step ends nobody is.
@@ -250,9 +249,42 @@ TEST_F(JobTest, TheFirstAudioWinsAndAFailureWaitsForTheOther) {
     EXPECT_EQ(one->answered(slow.step, row.last_audio), row.last) << row.what;
     EXPECT_EQ(slow_line->cancels, 1) << row.what;
     EXPECT_EQ(hedge_line->cancels, 1) << row.what;
-    EXPECT_EQ(one->reached(), 1U) << row.what << ": the chain goes on after the later one";
     EXPECT_EQ(one->next_row(), slow.row + 2) << row.what;
   }
+}
+
+// What both have failed for, and where the chain goes on: behind the first of them, without the
+// second, as those in between are of another tier.
+TEST_F(JobTest, OfARaceThatBothLoseBothFaultsCount) {
+  const auto lost = [](const ProviderFault& first, const ProviderFault& last) {
+    auto one = job();
+    const Call slow = begun(*one);
+    const auto hedge = one->hedge(slow, 2);
+    EXPECT_TRUE(hedge);
+    one->failed_first(slow.step, slow.provider, first);
+    EXPECT_EQ(one->answered(slow.step, false), Race::kGoesOn);
+    one->failed_first(slow.step, hedge->provider, last);
+    EXPECT_EQ(one->answered(slow.step, false), Race::kEnds);
+    const Fault fault = one->end_without_audio(last).fault;
+    EXPECT_EQ(one->provider, 2U);
+    EXPECT_EQ(one->raced_from, 0U);
+    EXPECT_THAT(one->raced, testing::ElementsAre(2U));
+    return std::pair(fault, std::move(one));
+  };
+  const ProviderFault down{Fault::kTryNext, "down", std::nullopt};
+  EXPECT_EQ(lost(down, down).first, Fault::kTryNext);
+  EXPECT_EQ(lost({Fault::kRejected, "no", std::nullopt}, down).first, Fault::kRejected)
+      << "what is refused is not shopped around";
+  EXPECT_THAT(lost({Fault::kUnsupportedInput, "no", std::nullopt}, down).second->unable,
+              testing::ElementsAre(0U));
+  // Without a race nothing is left of it.
+  const auto one = job();
+  const Call alone = begun(*one);
+  one->failed_first(alone.step, alone.provider, down);
+  EXPECT_EQ(one->answered(alone.step, false), Race::kEnds);
+  one->failed_first(alone.step, alone.provider, {Fault::kRejected, "late", std::nullopt});
+  EXPECT_EQ(one->end_without_audio(down).fault, Fault::kTryNext);
+  EXPECT_EQ(one->raced_from, std::nullopt);
 }
 
 TEST_F(JobTest, NoHedgeForWhatNobodyWaitsFor) {

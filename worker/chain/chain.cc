@@ -32,13 +32,18 @@ constexpr milliseconds kNeededInTheHouse{10'000};
 // Of failures so many are remembered, which is all that wait for another try where calls are few.
 constexpr std::size_t kFailedMax = 512;
 
+bool has_voice(const Capabilities& able, const std::string& voice) {
+  const bool any = able.voices.empty();
+  return able.speaks &&
+         (any || std::find(able.voices.begin(), able.voices.end(), voice) != able.voices.end());
+}
+
 bool can_serve(const Capabilities& able, const GenerationRequest& request) {
   return (request.prompt.size() <= able.prompt_max ||
           utf8_length(request.prompt) <= able.prompt_max) &&
          (request.audio_references.empty() || able.audio_references) &&
          (!request.image_url || able.image) &&
-         (!speaker(request.voice) || able.voices.empty() ||
-          std::find(able.voices.begin(), able.voices.end(), *request.voice) != able.voices.end());
+         (!speaker(request.voice) || has_voice(able, *request.voice));
 }
 
 // Does `first` serve everything that `second` does?
@@ -47,7 +52,7 @@ bool covers(const Capabilities& first, const Capabilities& second) {
     return std::find(first.voices.begin(), first.voices.end(), voice) != first.voices.end();
   };
   return first.prompt_max >= second.prompt_max && (first.scenes || !second.scenes) &&
-         (first.scenes || first.cues || !second.cues) &&
+         (first.scenes || first.cues || !second.cues) && (first.speaks || !second.speaks) &&
          (first.audio_references || !second.audio_references) && (first.image || !second.image) &&
          (first.voices.empty() || (!second.voices.empty() &&
                                    std::all_of(second.voices.begin(), second.voices.end(), known)));

@@ -128,6 +128,7 @@ inline constexpr int kTierOfTheHouse = 2;
 struct Capabilities {
   std::vector<std::string> voices;  // ids of common/domain/voices.h
   bool scenes = false;              // makes what a prompt describes; else it reads it aloud
+  bool speaks = true;               // has voices: a request for one of them is for it, too
   bool cues = false;                // but for the sounds of common/domain/cues.h, by their names
   bool audio_references = false;
   bool image = false;

@@ -340,6 +340,9 @@ void Calls::provider_answered(
 }
 
 Job::Race Calls::call_ended(const JobPtr& job, const Call& call, Answer answer) {
+  if (!answer) {
+    job->failed_first(call.step, call.provider, answer.error());
+  }
   const Job::Race race = job->answered(call.step, static_cast<bool>(answer));
   switch (race) {
     case Job::Race::kOver:  // Another was faster, or it is lost.
@@ -357,8 +360,11 @@ Job::Race Calls::call_ended(const JobPtr& job, const Call& call, Answer answer) 
     case Job::Race::kEnds:
       break;
   }
-  // Where both failed, the chain goes on after the later one.
-  job->provider = answer ? call.provider : job->reached();
+  if (answer) {
+    job->provider = call.provider;
+  } else {
+    answer = job->end_without_audio(answer.error());
+  }
   job->row = call.row;
   if (call.ticket.empty()) {
     job->ticket.clear();  // What it went on with had ended before.

@@ -151,6 +151,7 @@ std::uint32_t Job::next_row() {
 std::uint64_t Job::begin_step() {
   const MutexLock lock(mutex_);
   calls_.clear();
+  first_fault_.reset();
   awaited_ = 1;
   reached_ = provider;
   return ++step_;
@@ -209,9 +210,31 @@ Job::Race Job::answered(std::uint64_t of, bool audio) {
   return Race::kEnds;
 }
 
-std::size_t Job::reached() const {
+void Job::failed_first(std::uint64_t of, std::size_t position, const ProviderFault& fault) {
   const MutexLock lock(mutex_);
-  return reached_;
+  if (of == step_ && awaited_ > 0 && !first_fault_) {
+    first_fault_.emplace(position, fault);
+  }
+}
+
+ProviderFault Job::end_without_audio(ProviderFault fault) {
+  std::optional<std::pair<std::size_t, ProviderFault>> first;
+  std::size_t last = 0;
+  {
+    const MutexLock lock(mutex_);
+    first = std::exchange(first_fault_, std::nullopt);
+    last = reached_;
+  }
+  if (last == provider) {
+    return fault;  // Nobody was asked beside it.
+  }
+  raced_from = raced_from.value_or(provider);
+  raced.push_back(last);
+  provider = last;
+  if (first && first->second.fault == Fault::kUnsupportedInput) {
+    unable.push_back(first->first);
+  }
+  return first && first->second.fault == Fault::kRejected ? first->second : fault;
 }
 
 bool Job::keep(store::CallRecord ended) {

@@ -82,6 +82,10 @@ class Job {
   std::uint32_t row = 0;                         // Number of its call's row.
   // Positions of the providers that said, in this claim, that they cannot.
   std::vector<std::size_t> unable;
+  // After a race that both have lost: where it began, as the chain goes on behind that. Until
+  // another is asked.
+  std::optional<std::size_t> raced_from;
+  std::vector<std::size_t> raced;    // Positions that were asked beside another, in this claim.
   std::shared_ptr<void> audio_kept;  // While its audio waits for a codec or for the disk.
 
   // What is held against the provider at `position`, which has failed it so; the chain remembers
@@ -144,8 +148,13 @@ class Job {
   // One call of step `of` has answered. kOver: the step had ended before. kEnds: by audio, or
   // because nobody else is awaited; what loses the race is ended.
   Race answered(std::uint64_t of, bool audio);
-  // The last provider of the chain that was asked in this step.
-  std::size_t reached() const;
+  // A call of step `of` to the provider at `position` has failed so: the first one's is kept.
+  // Before answered().
+  void failed_first(std::uint64_t of, std::size_t position, const ProviderFault& fault);
+  // Ends a step that brought no audio, its last fault being `fault`: the provider at hand is the
+  // last one asked, and what a race says of others is kept. The step's fault: a refusal of the
+  // content goes before what another has failed for.
+  ProviderFault end_without_audio(ProviderFault fault);
 
   // --- what its calls were
 
@@ -173,6 +182,7 @@ class Job {
   std::uint64_t step_ GUARDED_BY(mutex_) = 0;
   int awaited_ GUARDED_BY(mutex_) = 0;
   std::size_t reached_ GUARDED_BY(mutex_) = 0;
+  std::optional<std::pair<std::size_t, ProviderFault>> first_fault_ GUARDED_BY(mutex_);
   OpenCalls calls_ GUARDED_BY(mutex_);
   std::vector<store::CallRecord> ended_ GUARDED_BY(mutex_);
   bool ended_taken_ GUARDED_BY(mutex_) = false;

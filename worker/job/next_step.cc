@@ -1,5 +1,6 @@
 #include "worker/job/next_step.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "common/base/jitter.h"
@@ -9,13 +10,20 @@ namespace {
 
 // Whoever could serve it, after the one that has failed it.
 std::optional<std::size_t> another_than(const Job& job, bool called, const TaskTime& time) {
-  const std::size_t from = job.provider + 1;
-  std::optional<std::size_t> out;
+  using Choose =
+      std::optional<std::size_t> (Chain::*)(const GenerationRequest&, std::size_t, TaskTime) const;
+  const Chain& chain = *job.chain;
+  // A race leaves out those between the two, which are not of their tier.
+  const auto next = [&](Choose choose) {
+    auto out = (chain.*choose)(*job.request, job.raced_from.value_or(job.provider) + 1, time);
+    while (out && std::find(job.raced.begin(), job.raced.end(), *out) != job.raced.end()) {
+      out = (chain.*choose)(*job.request, *out + 1, time);
+    }
+    return out;
+  };
   // What has waited for its turn long enough does not wait for another's while a third is free.
-  if (job.passed_on && !called) {
-    out = job.chain->choose_free(*job.request, from, time);
-  }
-  return out ? out : job.chain->choose(*job.request, from, time);
+  const auto free = job.passed_on && !called ? next(&Chain::choose_free) : std::nullopt;
+  return free ? free : next(&Chain::choose);
 }
 
 }  // namespace

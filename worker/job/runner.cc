@@ -221,6 +221,7 @@ void JobRunner::provider_failed(const JobPtr& job, const ProviderFault& fault) {
   switch (next.step) {
     case NextStep::kNextProvider:
       job->provider = next.provider;
+      job->raced_from.reset();
       job->tries = 0;
       call_next(job, call);
       break;

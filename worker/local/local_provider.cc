@@ -381,7 +381,10 @@ Result<LocalProvider::Spoken, ProviderFault> LocalProvider::speak(const Reading&
   speech::Request speech;
   speech.words_per_minute = static_cast<std::uint32_t>(
       std::lround(speech::kWordsPerMinute * reading.voice.rate * reading.request.speed));
-  speech.seconds_max = seconds_max;
+  // A reference may be faster: then as much more is spoken as match() has it sped up.
+  speech.seconds_max = reading.refers()
+                           ? static_cast<std::uint32_t>(std::ceil(seconds_max * kPace.high))
+                           : seconds_max;
   const auto deadline = std::min(call.request.deadline, reading.out_of_time);
   for (std::vector<speech::Utterance>& utterances : attempts_for(runs, reading.voice)) {
     const double applied = set_pitch(utterances, reading.voice, pitch);

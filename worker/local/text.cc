@@ -441,11 +441,15 @@ std::vector<TextRun> split_languages(std::string_view text, std::string_view lan
   const bool has_kana = std::any_of(
       code_points.begin(), code_points.end(), [](char32_t c) { return script_of(c) == kJapanese; });
   const std::string_view latin = is_latin_language(language) ? language : "en-us";
+  const auto shared = shared_scripts();
   const auto find_voice = [&](std::string_view script) -> std::string_view {
     if (script == kHan) {
       return has_kana || language == kJapanese ? kJapanese : kHan;
     }
-    const std::string_view usual = script == kLatin ? latin : script;
+    const bool own = std::any_of(shared.begin(), shared.end(), [&](const SharedScript& row) {
+      return row.script == script && row.voice == language;
+    });
+    const std::string_view usual = script == kLatin ? latin : own ? language : script;
     const std::string_view voice = voice_for_script(code_points, script).value_or(usual);
     // Who speaks English keeps the English that is theirs.
     return voice == "en-us" && usual == "en" ? usual : voice;
@@ -478,6 +482,9 @@ std::vector<TextRun> split_languages(std::string_view text, std::string_view lan
     } else {
       append(leading, c);
       continue;
+    }
+    if (emoji && !runs.empty() && !leading.empty()) {  // "🔥 3 🔥 2": what stands between them.
+      runs.push_back(TextRun{std::string(language), std::exchange(leading, {}), false});
     }
     const bool same = !runs.empty() && runs.back().language == wanted && runs.back().emoji == emoji;
     if (!same && runs.size() < kRunsMax) {

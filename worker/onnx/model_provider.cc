@@ -42,7 +42,7 @@ ProviderFault unsupported(std::string why) {
 // What stands for a language in an entry: "en" for "en-us".
 std::string_view code_of(std::string_view language) {
   const std::string_view base = language.substr(0, language.find('-'));
-  return base == "cmn" ? "zh" : base;
+  return base == "cmn" ? "zh" : base == "nb" ? "no" : base;
 }
 
 // Is all of it in `languages`, as far as can be told? Letters of a script that is nobody's
@@ -57,7 +57,9 @@ bool is_in(const std::vector<std::string>& languages, const std::string& text) {
   const std::vector<TextRun> runs = split_languages(text, languages.front());
   return std::all_of(runs.begin(), runs.end(), [&](const TextRun& run) {
     return run.emoji || !has_words(run.text) ||
-           std::find(languages.begin(), languages.end(), code_of(run.language)) != languages.end();
+           std::any_of(languages.begin(), languages.end(), [&](const std::string& one) {
+             return code_of(one) == code_of(run.language);
+           });
   });
 }
 

@@ -202,6 +202,7 @@ void promise(const ProviderEntry& entry, Capabilities& able) {
   if (sends_speed(entry)) {
     able.native_speed = kSpeed;
   }
+  able.speaks = is_speech(entry);
 }
 
 }  // namespace
@@ -281,10 +282,7 @@ Result<Audio, ProviderFault> read(const ProviderEntry& entry,
   if (audio && sends_speed(entry)) {
     audio->speed_applied = native_speed(request);
   }
-  if (audio) {
-    audio->billed = billed;
-  }
-  return audio;
+  return wire::billed(std::move(audio), billed);
 }
 
 constinit const ProviderKind kKind = {

@@ -253,10 +253,7 @@ Result<Audio, ProviderFault> read(const ProviderEntry& entry,
   if (audio && is_native(entry, "pitch")) {
     audio->pitch_applied = pitch_rate(request.pitch);
   }
-  if (audio) {
-    audio->billed = wire::thousandths_in(document, "original_duration");
-  }
-  return audio;
+  return wire::billed(std::move(audio), wire::thousandths_in(document, "original_duration"));
 }
 
 constinit const ProviderKind kKind = {

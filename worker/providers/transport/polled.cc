@@ -155,6 +155,7 @@ class PolledDialogue final : public Dialogue {
       return unclear_again(unclear->retry_after);
     }
     unclear_ = 0;
+    unclear_since_.reset();
     unclear_for_ = {};
     if (auto* const fault = std::get_if<ProviderFault>(&progress)) {
       if (gone && fault->fault == Fault::kMisconfigured) {
@@ -182,11 +183,10 @@ class PolledDialogue final : public Dialogue {
   // he needs time, too.
   Step unclear_again(std::optional<std::chrono::seconds> retry_after) {
     const auto now = std::chrono::steady_clock::now();
-    if (unclear_++ == 0) {
-      unclear_since_ = now;
-    }
+    unclear_since_ = unclear_since_.value_or(now);
+    ++unclear_;
     // A question may take as long as a pause, or longer.
-    const auto waited = std::max<std::chrono::nanoseconds>(unclear_for_, now - unclear_since_);
+    const auto waited = std::max<std::chrono::nanoseconds>(unclear_for_, now - *unclear_since_);
     if (unclear_ > kUnclearLeast && waited >= patience_) {
       return ProviderFault{
           Fault::kUnknownOutcome, "lost sight of the job after it was taken", std::nullopt};
@@ -276,8 +276,8 @@ class PolledDialogue final : public Dialogue {
   milliseconds pause_ = kPollFirst;
   std::size_t questions_ = 0;
   int unclear_ = 0;
-  std::chrono::steady_clock::time_point unclear_since_;  // Where there was one.
-  milliseconds unclear_for_{0};                          // The pauses alone.
+  std::optional<std::chrono::steady_clock::time_point> unclear_since_;
+  milliseconds unclear_for_{0};  // The pauses alone.
   milliseconds patience_{0};
   bool known_ = false;  // The provider has told how the job stands.
   bool done_ = false;   // And that it is done, so that it is billed.

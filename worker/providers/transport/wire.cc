@@ -300,6 +300,17 @@ Result<Audio, ProviderFault> audio_of(std::string bytes,
   return out;
 }
 
+Result<Audio, ProviderFault> billed(Result<Audio, ProviderFault> audio,
+                                    std::optional<Thousandths> told) {
+  if (audio) {
+    audio->billed = told;
+    return audio;
+  }
+  ProviderFault fault = audio.error();
+  fault.billed = told;
+  return fault;
+}
+
 Result<std::string, ProviderFault> base64_member(http::ClientResponse& response,
                                                  const char* name,
                                                  const char* id_header) {

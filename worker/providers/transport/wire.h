@@ -74,6 +74,10 @@ Result<Audio, ProviderFault> audio_of(std::string bytes,
                                       AudioType expected,
                                       int rate);
 
+// With what the provider says it bills, whether the audio is any good or not.
+Result<Audio, ProviderFault> billed(Result<Audio, ProviderFault> audio,
+                                    std::optional<Thousandths> told);
+
 // The bytes that the member `name` of a JSON object holds as base64, the answer to `response`.
 // Takes its body. Refuses (kTryNext) what is no object or no such base64.
 Result<std::string, ProviderFault> base64_member(http::ClientResponse& response,
