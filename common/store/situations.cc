@@ -13,8 +13,9 @@ namespace {
 using std::chrono::seconds;
 
 constexpr seconds kArrivalsOf{60};
-// An id is made before its row, by another clock.
-constexpr seconds kIdsBefore{60};
+// An id is made before its row, by another clock, which may be behind for hours without anybody's
+// notice. No more than kNewestLooked are read in any case.
+constexpr std::chrono::hours kIdsBefore{24};
 
 std::chrono::milliseconds age(const Rows& rows, std::uint32_t column, Instant now) {
   const auto since = rows.maybe_time(column);

@@ -181,6 +181,14 @@ TEST_F(SituationsTest, TheRateOfManyArrivalsIsThatOfTheLast) {
   EXPECT_EQ(look().arrivals_per_second, 0);
 }
 
+// Of whose creations nobody would be told, nor how many workers they need.
+TEST_F(SituationsTest, AnApiWhoseClockIsBehindCountsAsWell) {
+  CreateCommand late = create_command(db_.add_user());
+  late.id = TaskId{first_uuid_at(local_now() - std::chrono::hours(3))};
+  must(store_.create({&late, 1}));
+  EXPECT_DOUBLE_EQ(look().arrivals_per_second, 1.0 / 60);
+}
+
 TEST_F(SituationsTest, AWorkerThatIsGoneSaysHowItWentAndHoldsNoWork) {
   const WorkerId working = WorkerId::make(), ended = WorkerId::make(), lost = WorkerId::make();
   WorkerStatus status{.version = "9.9", .draining = true};
