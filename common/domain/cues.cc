@@ -78,8 +78,13 @@ std::vector<Pair> outermost_pairs(std::string_view text) {
 // "[Door](https://example.com)": what a link is called.
 bool is_link(std::string_view prompt, const Pair& pair) {
   const std::string_view behind = prompt.substr(pair.close + 1);
-  return prompt[pair.open] == '[' && behind.starts_with('(') &&
-         behind.substr(0, behind.find(')')).find_first_of(":/#.") != std::string_view::npos;
+  const auto end = behind.find(')');
+  if (prompt[pair.open] != '[' || !behind.starts_with('(') || end == std::string_view::npos) {
+    return false;
+  }
+  const std::string_view address = behind.substr(1, end - 1);
+  return address.find_first_of(" \t\n") == std::string_view::npos &&
+         address.find_first_of(":/#.") != std::string_view::npos;
 }
 
 }  // namespace

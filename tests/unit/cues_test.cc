@@ -49,6 +49,8 @@ TEST(Cues, Table) {
            {"round", "(door)", "door"},
            {"case", "[RaIn](DOOR)", "rain door"},
            {"a link", "See [Door](https://example.com)", "'See [Door](https://example.com)'"},
+           {"words behind it", "[Door](He came in.)", "door '(He came in.)'"},
+           {"never closed", "[rain](softly. And", "rain '(softly. And'"},
            {"a link to a file", "[Rain](rain.html) [Rain]", "'[Rain](rain.html) ' rain"},
            {"trimmed", "[ rain\t]( door )", "rain door"},
            {"between words",

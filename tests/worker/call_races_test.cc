@@ -103,7 +103,8 @@ TEST_F(CallRaces, WhatIsGoneIsForgottenThoughAnotherGoesOn) {
   EXPECT_TRUE(has_tickets(0));
   EXPECT_TRUE(answers().empty());
   fail(*beside_, Fault::kTryNext);
-  EXPECT_EQ(answers(), std::vector{Fault::kTryNext});
+  EXPECT_EQ(answers(), std::vector{Fault::kNotCalled}) << "whoever gave it is asked anew";
+  EXPECT_NE(job_->ticket, "") << "by that it is known";
 }
 
 TEST_F(CallRaces, WhatFailsLastIsForgotten) {
@@ -116,16 +117,15 @@ TEST_F(CallRaces, WhatFailsLastIsForgotten) {
   EXPECT_TRUE(has_tickets(0)) << "it would be gone on with, and fail again";
 }
 
-// As if it were what was to be resumed that nobody could be asked for, all were asked from the
-// first one on.
-TEST_F(CallRaces, WhereWhatWasResumedHasFailedTheChainGoesOnAfterTheOther) {
+// Nobody was asked beside it after all: so that one comes next.
+TEST_F(CallRaces, WhereWhatWasResumedHasFailedTheChainGoesOnBehindIt) {
   ASSERT_TRUE(both_are_asked());
   fail(*queue_, Fault::kTryNext);
   EXPECT_TRUE(answers().empty());
   fail(*beside_, Fault::kNotCalled);
-  EXPECT_EQ(answers(), std::vector{Fault::kNotCalled});
-  EXPECT_EQ(job_->provider, 1U);
-  EXPECT_EQ(job_->ticket, "");
+  EXPECT_EQ(answers(), std::vector{Fault::kTryNext});
+  EXPECT_EQ(job_->provider, 0U);
+  EXPECT_FALSE(job_->was_raced(1));
 }
 
 TEST_F(CallRaces, WhatIsGoneAndAnswersLastIsAskedForAnew) {

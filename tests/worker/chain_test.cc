@@ -656,7 +656,6 @@ TEST(Chain, WhatIsTakenBackIsTheTextThatFailedElsewhereAlone) {
   EXPECT_FALSE(chain.admit(0, kTime)) << "two of the three and one more";
 }
 
-// As a success it would hide what fails for everybody.
 // What makes sounds or music alone would make a noise of a text that is to be read, and be paid.
 TEST(Chain, WhatHasNoVoiceGetsNoRequestForOne) {
   Capabilities sounds;
@@ -675,6 +674,7 @@ TEST(Chain, WhatHasNoVoiceGetsNoRequestForOne) {
   EXPECT_EQ(chain.choose(request, 0, kTime), 0U);
 }
 
+// As a success it would hide what fails for everybody.
 TEST(Chain, ATextThatCrashesTheEngineIsNoSuccessEither) {
   const Chain chain = three();
   for (int i = 0; i < 20; ++i) {

@@ -256,34 +256,56 @@ TEST_F(JobTest, TheFirstAudioWinsAndAFailureWaitsForTheOther) {
 // What both have failed for, and where the chain goes on: behind the first of them, without the
 // second, as those in between are of another tier.
 TEST_F(JobTest, OfARaceThatBothLoseBothFaultsCount) {
-  const auto lost = [](const ProviderFault& first, const ProviderFault& last) {
-    auto one = job();
+  using Kind = Fault;
+  struct Row {
+    const char* what;
+    Kind slow, beside;
+    bool slow_first;
+    std::size_t counts;
+    std::vector<std::size_t> unable;
+  };
+  for (const Row& row : std::vector<Row>{
+           {"the later one counts", Kind::kTryNext, Kind::kTryNext, true, 2, {}},
+           {"whoever that is", Kind::kTryNext, Kind::kTryNext, false, 0, {}},
+           {"but for a refusal", Kind::kRejected, Kind::kTryNext, true, 0, {}},
+           {"of either", Kind::kTryNext, Kind::kRejected, false, 2, {}},
+           {"and for one that was not made", Kind::kTryNext, Kind::kNotCalled, true, 0, {}},
+           {"who cannot is known", Kind::kUnsupportedInput, Kind::kTryNext, true, 2, {0}},
+           {"also beside", Kind::kTryNext, Kind::kUnsupportedInput, false, 0, {2}},
+           {"the runner notes the one that counts",
+            Kind::kUnsupportedInput,
+            Kind::kUnsupportedInput,
+            false,
+            0,
+            {2}},
+       }) {
+    const auto one = job();
     const Call slow = begun(*one);
     const auto hedge = one->hedge(slow, 2);
-    EXPECT_TRUE(hedge);
-    one->failed_first(slow.step, slow.provider, first);
-    EXPECT_EQ(one->answered(slow.step, false), Race::kGoesOn);
-    one->failed_first(slow.step, hedge->provider, last);
-    EXPECT_EQ(one->answered(slow.step, false), Race::kEnds);
-    const Fault fault = one->end_without_audio(last).fault;
-    EXPECT_EQ(one->provider, 2U);
-    EXPECT_EQ(one->raced_from, 0U);
-    EXPECT_THAT(one->raced, testing::ElementsAre(2U));
-    return std::pair(fault, std::move(one));
-  };
-  const ProviderFault down{Fault::kTryNext, "down", std::nullopt};
-  EXPECT_EQ(lost(down, down).first, Fault::kTryNext);
-  EXPECT_EQ(lost({Fault::kRejected, "no", std::nullopt}, down).first, Fault::kRejected)
-      << "what is refused is not shopped around";
-  EXPECT_THAT(lost({Fault::kUnsupportedInput, "no", std::nullopt}, down).second->unable,
-              testing::ElementsAre(0U));
-  // Without a race nothing is left of it.
+    ASSERT_TRUE(hedge) << row.what;
+    const auto fail = [&](bool first) {
+      return one->failed(
+          {first ? slow : *hedge, {first ? row.slow : row.beside, "", std::nullopt}});
+    };
+    EXPECT_EQ(fail(row.slow_first), Race::kGoesOn) << row.what;
+    EXPECT_EQ(fail(!row.slow_first), Race::kEnds) << row.what;
+    const Job::FailedCall counts = one->end_without_audio();
+    EXPECT_EQ(counts.call.provider, row.counts) << row.what;
+    EXPECT_EQ(counts.fault.fault, row.counts == 0 ? row.slow : row.beside) << row.what;
+    EXPECT_EQ(counts.call.row, row.counts == 0 ? slow.row : hedge->row) << row.what;
+    EXPECT_EQ(one->provider, row.counts) << row.what;
+    EXPECT_EQ(one->unable, row.unable) << row.what;
+    const bool raced = row.beside != Kind::kNotCalled;
+    EXPECT_EQ(one->was_raced(2), raced) << row.what;
+    EXPECT_EQ(one->raced_from, raced ? std::optional<std::size_t>(0) : std::nullopt) << row.what;
+    EXPECT_FALSE(one->was_raced(0)) << row.what;
+  }
+  // Without a race nothing is left of it, nor of what comes too late.
   const auto one = job();
   const Call alone = begun(*one);
-  one->failed_first(alone.step, alone.provider, down);
-  EXPECT_EQ(one->answered(alone.step, false), Race::kEnds);
-  one->failed_first(alone.step, alone.provider, {Fault::kRejected, "late", std::nullopt});
-  EXPECT_EQ(one->end_without_audio(down).fault, Fault::kTryNext);
+  EXPECT_EQ(one->failed({alone, {Kind::kTryNext, "", std::nullopt}}), Race::kEnds);
+  EXPECT_EQ(one->failed({alone, {Kind::kRejected, "", std::nullopt}}), Race::kOver);
+  EXPECT_EQ(one->end_without_audio().fault.fault, Kind::kTryNext);
   EXPECT_EQ(one->raced_from, std::nullopt);
 }
 

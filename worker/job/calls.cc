@@ -220,7 +220,12 @@ void Calls::pass_on(const JobPtr& job,
   if (!waiting->waits()) {
     return;
   }
-  if (job->chain->choose_free(*job->request, call.provider + 1, job->time(Job::Clock::now()))) {
+  const TaskTime time = job->time(Job::Clock::now());
+  auto free = job->chain->choose_free(*job->request, call.provider + 1, time);
+  while (free && job->was_raced(*free)) {
+    free = job->chain->choose_free(*job->request, *free + 1, time);
+  }
+  if (free) {
     job->passed_on = true;
     waiting->stop_waiting();
   } else {
@@ -267,7 +272,7 @@ std::shared_ptr<ProviderCall> Calls::open(const JobPtr& job, const Call& call) {
 void Calls::hedge(const JobPtr& job, const Call& slow) {
   const auto second =
       job->chain->choose_beside(*job->request, slow.provider, job->time(Job::Clock::now()));
-  if (second && !would_be_cut_off(*job, *second)) {
+  if (second && !job->was_raced(*second) && !would_be_cut_off(*job, *second)) {
     if (const auto call = job->hedge(slow, *second)) {
       write_hedge(job, *call);
     }
@@ -340,10 +345,8 @@ void Calls::provider_answered(
 }
 
 Job::Race Calls::call_ended(const JobPtr& job, const Call& call, Answer answer) {
-  if (!answer) {
-    job->failed_first(call.step, call.provider, answer.error());
-  }
-  const Job::Race race = job->answered(call.step, static_cast<bool>(answer));
+  const Job::Race race =
+      answer ? job->answered(call.step, true) : job->failed({call, answer.error()});
   switch (race) {
     case Job::Race::kOver:  // Another was faster, or it is lost.
       if (answer) {
@@ -360,13 +363,16 @@ Job::Race Calls::call_ended(const JobPtr& job, const Call& call, Answer answer) 
     case Job::Race::kEnds:
       break;
   }
+  Call ended = call;
   if (answer) {
     job->provider = call.provider;
   } else {
-    answer = job->end_without_audio(answer.error());
+    Job::FailedCall failed = job->end_without_audio();
+    ended = std::move(failed.call);
+    answer = std::move(failed.fault);
   }
-  job->row = call.row;
-  if (call.ticket.empty()) {
+  job->row = ended.row;
+  if (ended.ticket.empty()) {
     job->ticket.clear();  // What it went on with had ended before.
   }
   answered_(job, std::move(answer));

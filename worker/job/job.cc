@@ -4,6 +4,8 @@
 #include <functional>
 #include <utility>
 
+#include "common/base/check.h"
+
 namespace audiogen::worker {
 namespace {
 
@@ -22,6 +24,17 @@ void leave(const std::vector<std::shared_ptr<ProviderCall>>& calls) {
   for (const auto& call : calls) {
     call->leave();
   }
+}
+
+// Of two that have failed the one counts that weighs more, else the later.
+int weight(const Job::FailedCall& failed) {
+  if (failed.fault.fault == Fault::kRejected) {
+    return 3;  // What is refused is not shopped around.
+  }
+  if (failed.fault.fault == Fault::kNotCalled) {
+    return failed.call.ticket.empty() ? 0 : 2;  // A ticket that leads nowhere: as without one.
+  }
+  return 1;
 }
 
 }  // namespace
@@ -151,7 +164,7 @@ std::uint32_t Job::next_row() {
 std::uint64_t Job::begin_step() {
   const MutexLock lock(mutex_);
   calls_.clear();
-  first_fault_.reset();
+  failed_.clear();
   awaited_ = 1;
   reached_ = provider;
   return ++step_;
@@ -190,11 +203,23 @@ void Job::hold(std::uint64_t of, std::shared_ptr<ProviderCall> call) {
 }
 
 Job::Race Job::answered(std::uint64_t of, bool audio) {
+  return ended(of, audio, std::nullopt);
+}
+
+Job::Race Job::failed(FailedCall failed) {
+  const std::uint64_t of = failed.call.step;
+  return ended(of, false, std::move(failed));
+}
+
+Job::Race Job::ended(std::uint64_t of, bool audio, std::optional<FailedCall> failed) {
   OpenCalls losers;
   {
     const MutexLock lock(mutex_);
     if (of != step_ || awaited_ == 0) {
       return Race::kOver;
+    }
+    if (failed) {
+      failed_.push_back(*std::move(failed));
     }
     --awaited_;
     if (!audio && awaited_ > 0) {
@@ -210,31 +235,30 @@ Job::Race Job::answered(std::uint64_t of, bool audio) {
   return Race::kEnds;
 }
 
-void Job::failed_first(std::uint64_t of, std::size_t position, const ProviderFault& fault) {
+Job::FailedCall Job::end_without_audio() {
   const MutexLock lock(mutex_);
-  if (of == step_ && awaited_ > 0 && !first_fault_) {
-    first_fault_.emplace(position, fault);
+  const auto failed = std::exchange(failed_, {});
+  AG_CHECK(!failed.empty());
+  const FailedCall* counts = &failed.front();
+  for (const FailedCall& one : failed) {
+    counts = weight(one) >= weight(*counts) ? &one : counts;
   }
+  for (const FailedCall& one : failed) {
+    if (&one != counts && one.fault.fault == Fault::kUnsupportedInput) {
+      unable.push_back(one.call.provider);
+    }
+    if (one.call.provider != provider && one.fault.fault != Fault::kNotCalled) {
+      raced_from = raced_from.value_or(provider);
+      raced_.push_back(one.call.provider);
+    }
+  }
+  provider = counts->call.provider;
+  return *counts;
 }
 
-ProviderFault Job::end_without_audio(ProviderFault fault) {
-  std::optional<std::pair<std::size_t, ProviderFault>> first;
-  std::size_t last = 0;
-  {
-    const MutexLock lock(mutex_);
-    first = std::exchange(first_fault_, std::nullopt);
-    last = reached_;
-  }
-  if (last == provider) {
-    return fault;  // Nobody was asked beside it.
-  }
-  raced_from = raced_from.value_or(provider);
-  raced.push_back(last);
-  provider = last;
-  if (first && first->second.fault == Fault::kUnsupportedInput) {
-    unable.push_back(first->first);
-  }
-  return first && first->second.fault == Fault::kRejected ? first->second : fault;
+bool Job::was_raced(std::size_t position) const {
+  const MutexLock lock(mutex_);
+  return std::find(raced_.begin(), raced_.end(), position) != raced_.end();
 }
 
 bool Job::keep(store::CallRecord ended) {

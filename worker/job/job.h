@@ -85,7 +85,6 @@ class Job {
   // After a race that both have lost: where it began, as the chain goes on behind that. Until
   // another is asked.
   std::optional<std::size_t> raced_from;
-  std::vector<std::size_t> raced;    // Positions that were asked beside another, in this claim.
   std::shared_ptr<void> audio_kept;  // While its audio waits for a codec or for the disk.
 
   // What is held against the provider at `position`, which has failed it so; the chain remembers
@@ -148,13 +147,19 @@ class Job {
   // One call of step `of` has answered. kOver: the step had ended before. kEnds: by audio, or
   // because nobody else is awaited; what loses the race is ended.
   Race answered(std::uint64_t of, bool audio);
-  // A call of step `of` to the provider at `position` has failed so: the first one's is kept.
-  // Before answered().
-  void failed_first(std::uint64_t of, std::size_t position, const ProviderFault& fault);
-  // Ends a step that brought no audio, its last fault being `fault`: the provider at hand is the
-  // last one asked, and what a race says of others is kept. The step's fault: a refusal of the
-  // content goes before what another has failed for.
-  ProviderFault end_without_audio(ProviderFault fault);
+  // One that has failed.
+  struct FailedCall {
+    Call call;
+    ProviderFault fault;
+  };
+  // The same as answered(), without audio.
+  Race failed(FailedCall failed);
+  // Ends a step of which none has brought audio. Of two that have failed one counts: a refusal of
+  // the content, a ticket that leads nowhere, else the later one that was made. Its provider is at
+  // hand from here on; what the other says is kept.
+  FailedCall end_without_audio();
+  // Was the provider at `position` asked beside another, in this claim? Any thread.
+  bool was_raced(std::size_t position) const;
 
   // --- what its calls were
 
@@ -167,6 +172,8 @@ class Job {
 
  private:
   using OpenCalls = std::vector<std::shared_ptr<ProviderCall>>;
+
+  Race ended(std::uint64_t of, bool audio, std::optional<FailedCall> failed);
 
   struct Lease {
     Clock::time_point from;  // Asked for at this time: it runs at least kLease from here.
@@ -182,7 +189,8 @@ class Job {
   std::uint64_t step_ GUARDED_BY(mutex_) = 0;
   int awaited_ GUARDED_BY(mutex_) = 0;
   std::size_t reached_ GUARDED_BY(mutex_) = 0;
-  std::optional<std::pair<std::size_t, ProviderFault>> first_fault_ GUARDED_BY(mutex_);
+  std::vector<FailedCall> failed_ GUARDED_BY(mutex_);  // Of this step.
+  std::vector<std::size_t> raced_ GUARDED_BY(mutex_);  // Positions, in this claim.
   OpenCalls calls_ GUARDED_BY(mutex_);
   std::vector<store::CallRecord> ended_ GUARDED_BY(mutex_);
   bool ended_taken_ GUARDED_BY(mutex_) = false;

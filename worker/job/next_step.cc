@@ -1,6 +1,5 @@
 #include "worker/job/next_step.h"
 
-#include <algorithm>
 #include <optional>
 
 #include "common/base/jitter.h"
@@ -16,7 +15,7 @@ std::optional<std::size_t> another_than(const Job& job, bool called, const TaskT
   // A race leaves out those between the two, which are not of their tier.
   const auto next = [&](Choose choose) {
     auto out = (chain.*choose)(*job.request, job.raced_from.value_or(job.provider) + 1, time);
-    while (out && std::find(job.raced.begin(), job.raced.end(), *out) != job.raced.end()) {
+    while (out && job.was_raced(*out)) {
       out = (chain.*choose)(*job.request, *out + 1, time);
     }
     return out;

@@ -142,6 +142,7 @@ void JobRunner::choose_provider(const JobPtr& job) {
     return;
   }
   job->provider = *first;
+  job->raced_from.reset();
   if (needs_references(*job->request) && !job->references) {
     fetch_references(job);
   } else {

@@ -317,6 +317,7 @@ Result<Audio, ProviderFault> LocalProvider::play(const Reading& reading,
   std::vector<float> words;     // all of them
   const std::size_t most = std::size_t{reading.seconds_max} * kSoundRate;
   std::size_t before = 0;  // is heard before the next part, at the least
+  const double fastest = reading.refers() ? kPace.high : 1.0;
   auto piece = runs.begin();
   for (const ScriptPart& part : script) {
     if (part.cue) {
@@ -326,7 +327,9 @@ Result<Audio, ProviderFault> LocalProvider::play(const Reading& reading,
       continue;
     }
     const std::vector<TextRun>& piece_runs = *piece++;
-    const std::size_t seconds = words.size() / kSoundRate;
+    // As they are heard, if the reference is as fast as it may be.
+    const std::size_t seconds =
+        static_cast<std::size_t>(static_cast<double>(words.size()) / fastest) / kSoundRate;
     if (piece_runs.empty() || seconds >= reading.seconds_max || before >= most) {
       continue;
     }

@@ -483,7 +483,8 @@ std::vector<TextRun> split_languages(std::string_view text, std::string_view lan
       append(leading, c);
       continue;
     }
-    if (emoji && !runs.empty() && !leading.empty()) {  // "🔥 3 🔥 2": what stands between them.
+    // "🔥 3 🔥 2": what stands between them.
+    if (emoji && !runs.empty() && !leading.empty() && runs.size() < kRunsMax) {
       runs.push_back(TextRun{std::string(language), std::exchange(leading, {}), false});
     }
     const bool same = !runs.empty() && runs.back().language == wanted && runs.back().emoji == emoji;

@@ -54,12 +54,16 @@ bool is_in(const std::vector<std::string>& languages, const std::string& text) {
   if (!has_voices(text)) {
     return false;
   }
-  const std::vector<TextRun> runs = split_languages(text, languages.front());
-  return std::all_of(runs.begin(), runs.end(), [&](const TextRun& run) {
+  const auto is_ours = [&](const TextRun& run) {
     return run.emoji || !has_words(run.text) ||
            std::any_of(languages.begin(), languages.end(), [&](const std::string& one) {
              return code_of(one) == code_of(run.language);
            });
+  };
+  // What tells no more than its script is in any of them that has it.
+  return std::any_of(languages.begin(), languages.end(), [&](const std::string& own) {
+    const std::vector<TextRun> runs = split_languages(text, own);
+    return std::all_of(runs.begin(), runs.end(), is_ours);
   });
 }
 
