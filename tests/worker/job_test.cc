@@ -270,6 +270,7 @@ TEST_F(JobTest, OfARaceThatBothLoseBothFaultsCount) {
            {"but for a refusal", Kind::kRejected, Kind::kTryNext, true, 0, {}},
            {"of either", Kind::kTryNext, Kind::kRejected, false, 2, {}},
            {"and for one that was not made", Kind::kTryNext, Kind::kNotCalled, true, 0, {}},
+           {"nor the other", Kind::kNotCalled, Kind::kNotCalled, true, 2, {}},
            {"who cannot is known", Kind::kUnsupportedInput, Kind::kTryNext, true, 2, {0}},
            {"also beside", Kind::kTryNext, Kind::kUnsupportedInput, false, 0, {2}},
            {"the runner notes the one that counts",
@@ -297,7 +298,7 @@ TEST_F(JobTest, OfARaceThatBothLoseBothFaultsCount) {
     EXPECT_EQ(one->unable, row.unable) << row.what;
     const bool raced = row.beside != Kind::kNotCalled;
     EXPECT_EQ(one->was_raced(2), raced) << row.what;
-    EXPECT_EQ(one->raced_from, raced ? std::optional<std::size_t>(0) : std::nullopt) << row.what;
+    EXPECT_EQ(one->raced_from, 0U) << row.what;
     EXPECT_FALSE(one->was_raced(0)) << row.what;
   }
   // Without a race nothing is left of it, nor of what comes too late.

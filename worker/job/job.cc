@@ -247,9 +247,11 @@ Job::FailedCall Job::end_without_audio() {
     if (&one != counts && one.fault.fault == Fault::kUnsupportedInput) {
       unable.push_back(one.call.provider);
     }
-    if (one.call.provider != provider && one.fault.fault != Fault::kNotCalled) {
+    if (one.call.provider != provider) {
       raced_from = raced_from.value_or(provider);
-      raced_.push_back(one.call.provider);
+      if (one.fault.fault != Fault::kNotCalled) {
+        raced_.push_back(one.call.provider);
+      }
     }
   }
   provider = counts->call.provider;

@@ -135,10 +135,14 @@ void JobRunner::look_for_ticket(const JobPtr& job) {
 
 void JobRunner::choose_provider(const JobPtr& job) {
   const TaskTime time = job->time(Job::Clock::now());
-  const auto first = job->chain->choose(*job->request, 0, time);
+  auto first = job->chain->choose(*job->request, 0, time);
+  while (first && job->was_raced(*first)) {  // Where a ticket has led nowhere.
+    first = job->chain->choose(*job->request, *first + 1, time);
+  }
   if (!first) {
-    const Nobody nobody = job->chain->nobody(*job->request, time);
-    endings_.give_up(job, nobody.trouble, not_called(), nobody.wait);
+    const Nobody nobody = job->chain->nobody(*job->request, time, job->unable);
+    const bool failed = job->called && nobody.trouble == Trouble::kLeftAlone;
+    endings_.give_up(job, failed ? Trouble::kNobodyNow : nobody.trouble, not_called(), nobody.wait);
     return;
   }
   job->provider = *first;
