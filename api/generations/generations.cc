@@ -88,6 +88,11 @@ prometheus::Counter& admissions(store::CreateOutcome::Kind kind) {
   return *all.at(kind);
 }
 
+void refuse_paused(const Call& call) {
+  paused_creations().Increment();
+  call.fail(intake_paused());
+}
+
 // A session is the console's, which is not the interface: its pages tell until when a file is kept.
 Members members_for(const Call& call) {
   return call.key().session ? Members::kAll : Members::kInterface;
@@ -156,8 +161,7 @@ Handling Generations::create(Call call) {
   }
   if (database_.intake_paused()) {
     if (!command->idempotency_key) {
-      paused_creations().Increment();
-      call.fail(intake_paused());
+      refuse_paused(call);
       co_return;
     }
     command->only_again = true;
@@ -243,8 +247,7 @@ void Generations::answer_created(const Call& call,
       call.fail(too_much_waits(outcome.again_in));
       return;
     case Kind::kNothingNew:
-      paused_creations().Increment();
-      call.fail(intake_paused());
+      refuse_paused(call);
       return;
     case Kind::kFailed:
       call.fail(service_unavailable());

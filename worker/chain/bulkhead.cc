@@ -99,11 +99,12 @@ struct Bulkhead::State final : Account::User, std::enable_shared_from_this<State
                        .whole = request.lifetime});
   }
 
+  bool outlasts(Clock::time_point until) const LOCKS_REQUIRED(mutex) {
+    return Clock::now() + usual.needed().value_or(inner->capabilities().timeout) > until;
+  }
   // Would whoever asks have left before its end?
-  bool outlasts(const ProviderRequest& request) const LOCKS_REQUIRED(mutex) {
-    return request.ticket.empty() && request.leaves_at &&
-           Clock::now() + usual.needed().value_or(inner->capabilities().timeout) >
-               request.leaves_at->load();
+  bool outlasts_asker(const ProviderRequest& request) const LOCKS_REQUIRED(mutex) {
+    return request.ticket.empty() && request.leaves_at && outlasts(request.leaves_at->load());
   }
 };
 
@@ -304,7 +305,7 @@ bool Bulkhead::begin_next(const std::shared_ptr<State>& state) {
     const MutexLock lock(state->mutex);
     while (!state->waiting.empty()) {
       const ProviderRequest& first = state->waiting.front()->request;
-      if (state->outlasts(first)) {
+      if (state->outlasts_asker(first)) {
         late.emplace_back(
             std::move(state->waiting.front()),
             ProviderFault{Fault::kCanceled, "whoever asks leaves before its turn", std::nullopt});
@@ -379,6 +380,11 @@ const Account* Bulkhead::account() const {
 std::optional<milliseconds> Bulkhead::needed() const {
   const MutexLock lock(state_->mutex);
   return state_->usual.needed();
+}
+
+bool Bulkhead::outlasts(Clock::time_point until) const {
+  const MutexLock lock(state_->mutex);
+  return state_->outlasts(until);
 }
 
 bool Bulkhead::fits(TaskTime time) const {

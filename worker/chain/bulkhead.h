@@ -45,6 +45,10 @@ class Bulkhead final : public AudioProvider {
   bool fits(TaskTime time) const;
   bool fits_in_turn(TaskTime time) const;
 
+  // Would a call that begins now, as long as one usually is or else may be, still be under way at
+  // `until`?
+  bool outlasts(std::chrono::steady_clock::time_point until) const;
+
   // Nobody gets the audio that a call brought.
   void undelivered() const;
   // For operators: what became of the calls that were made lately.

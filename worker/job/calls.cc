@@ -165,9 +165,7 @@ void Calls::write_later(const JobPtr& job, const store::CallStart& start) {
 
 bool Calls::would_be_cut_off(const Job& job, std::size_t provider) const {
   const auto& asked = job.chain->at(provider);
-  const Capabilities& able = asked.capabilities();
-  return !able.gives_tickets &&
-         Job::Clock::now() + asked.needed().value_or(able.timeout) > leaves_at_->load();
+  return !asked.capabilities().gives_tickets && asked.outlasts(leaves_at_->load());
 }
 
 void Calls::call(const JobPtr& job) {
@@ -220,12 +218,7 @@ void Calls::pass_on(const JobPtr& job,
   if (!waiting->waits()) {
     return;
   }
-  const TaskTime time = job->time(Job::Clock::now());
-  auto free = job->chain->choose_free(*job->request, call.provider + 1, time);
-  while (free && job->was_raced(*free)) {
-    free = job->chain->choose_free(*job->request, *free + 1, time);
-  }
-  if (free) {
+  if (job->choose_unraced(&Chain::choose_free, call.provider + 1, job->time(Job::Clock::now()))) {
     job->passed_on = true;
     waiting->stop_waiting();
   } else {

@@ -263,6 +263,14 @@ bool Job::was_raced(std::size_t position) const {
   return std::find(raced_.begin(), raced_.end(), position) != raced_.end();
 }
 
+std::optional<std::size_t> Job::choose_unraced(Choose choose, std::size_t from, TaskTime at) const {
+  auto out = ((*chain).*choose)(*request, from, at);
+  while (out && was_raced(*out)) {
+    out = ((*chain).*choose)(*request, *out + 1, at);
+  }
+  return out;
+}
+
 bool Job::keep(store::CallRecord ended) {
   const MutexLock lock(mutex_);
   if (!ended_taken_) {

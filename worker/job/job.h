@@ -160,6 +160,11 @@ class Job {
   FailedCall end_without_audio();
   // Was the provider at `position` asked beside another, in this claim? Any thread.
   bool was_raced(std::size_t position) const;
+  // What its chain chooses from `from` on, without those. Any thread.
+  using Choose = std::optional<std::size_t> (Chain::*)(const GenerationRequest&,
+                                                       std::size_t,
+                                                       TaskTime) const;
+  std::optional<std::size_t> choose_unraced(Choose choose, std::size_t from, TaskTime at) const;
 
   // --- what its calls were
 

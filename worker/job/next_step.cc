@@ -9,20 +9,14 @@ namespace {
 
 // Whoever could serve it, after the one that has failed it.
 std::optional<std::size_t> another_than(const Job& job, bool called, const TaskTime& time) {
-  using Choose =
-      std::optional<std::size_t> (Chain::*)(const GenerationRequest&, std::size_t, TaskTime) const;
-  const Chain& chain = *job.chain;
   // A race leaves out those between the two, which are not of their tier.
-  const auto next = [&](Choose choose) {
-    auto out = (chain.*choose)(*job.request, job.raced_from.value_or(job.provider) + 1, time);
-    while (out && job.was_raced(*out)) {
-      out = (chain.*choose)(*job.request, *out + 1, time);
-    }
-    return out;
-  };
+  const std::size_t from = job.raced_from.value_or(job.provider) + 1;
+  std::optional<std::size_t> out;
   // What has waited for its turn long enough does not wait for another's while a third is free.
-  const auto free = job.passed_on && !called ? next(&Chain::choose_free) : std::nullopt;
-  return free ? free : next(&Chain::choose);
+  if (job.passed_on && !called) {
+    out = job.choose_unraced(&Chain::choose_free, from, time);
+  }
+  return out ? out : job.choose_unraced(&Chain::choose, from, time);
 }
 
 }  // namespace

@@ -135,10 +135,8 @@ void JobRunner::look_for_ticket(const JobPtr& job) {
 
 void JobRunner::choose_provider(const JobPtr& job) {
   const TaskTime time = job->time(Job::Clock::now());
-  auto first = job->chain->choose(*job->request, 0, time);
-  while (first && job->was_raced(*first)) {  // Where a ticket has led nowhere.
-    first = job->chain->choose(*job->request, *first + 1, time);
-  }
+  // There may be some where a ticket has led nowhere.
+  const auto first = job->choose_unraced(&Chain::choose, 0, time);
   if (!first) {
     const Nobody nobody = job->chain->nobody(*job->request, time, job->unable);
     const bool failed = job->called && nobody.trouble == Trouble::kLeftAlone;
