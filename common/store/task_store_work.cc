@@ -305,7 +305,7 @@ void TaskStore::settle_in(std::vector<BatchItem<SettleCommand, Settled>>& entrie
     settle_in(entries, true);
   };
   std::vector<TaskChange> changes, unread_ends;
-  std::vector<RecordRow> calls;
+  std::vector<RecordRow> calls, told_late;
   std::vector<UserId> crowds;
   std::vector<Hint>* hints = nullptr;
   for (auto& [settle_command, settled, held] : entries) {
@@ -323,6 +323,12 @@ void TaskStore::settle_in(std::vector<BatchItem<SettleCommand, Settled>>& entrie
       released.clear();  // Else the run before was committed.
     }
     if (!decision.move) {
+      // An earlier try has put it back, or a sweeper, who knew nothing of what its calls cost.
+      if (outcome == SettleOutcome::kRequeued) {
+        for (const CallRecord& call : command.calls) {
+          told_late.push_back({.call = &call});
+        }
+      }
       continue;
     }
     TaskMove& move = *decision.move;
@@ -359,6 +365,7 @@ void TaskStore::settle_in(std::vector<BatchItem<SettleCommand, Settled>>& entrie
   write_changes(session_, changes, tasks.now);
   write_starts(session_, calls, tasks.now);
   write_calls(session_, std::move(calls), ToldBy::kSettlement, tasks.now);
+  write_calls(session_, std::move(told_late), ToldBy::kWorker, tasks.now);
   books.write(tasks.now);
   AG_CRASH_POINT("settle.written");
 }

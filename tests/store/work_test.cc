@@ -774,6 +774,23 @@ TEST_F(WorkTest, CallsOfWhoeverIsGoneAreWrittenAsLost) {
             "1 primary 3 - - -, 2 second 2 26 390 -, 3 third 7 - - -, 4 primary 7 - - -");
 }
 
+// Whose lease was reaped a moment before it gave the task back finds it queued, as if it had done
+// so.
+TEST_F(WorkTest, WhoGivesBackWhatWasReapedTellsWhatItsCallsCost) {
+  for (const auto kind : {Settle::kRetry, Settle::kRelease}) {
+    const Claim mine = *claim(create(db_.add_user()));
+    expire_lease(mine.task);
+    must(store_.sweep(10));
+    EXPECT_EQ(calls(mine.task), "1 primary 7 - - -");
+    SettleCommand back = settle_command(kind, mine);
+    back.calls = {call_of(mine.task, 1, CallOutcome::kUndelivered)};
+    EXPECT_EQ(settle(back), SettleOutcome::kRequeued);
+    EXPECT_EQ(calls(mine.task), "1 primary 2 26 390 -");
+    EXPECT_EQ(settle(back), SettleOutcome::kRequeued) << "its answer was lost";
+    EXPECT_EQ(calls(mine.task), "1 primary 2 26 390 -");
+  }
+}
+
 // It said when its row was written, which may have been long before: a call waits for its turn.
 TEST_F(WorkTest, ACallStartedWhenItWasSent) {
   const Claim mine = *claim(create(db_.add_user()));
