@@ -99,13 +99,12 @@ inline constexpr std::array kNow = {
     NowRule{{I21, I21},
             "SELECT COUNT(*) FROM account_deletions d LEFT JOIN users u ON u.id=d.user_id "
             "WHERE u.deleted_at IS NULL"},
-    // A queue that is long because there is more work than workers breaks none of these: the
-    // sweeper moves every wake_at it has seen, but those of tasks that wait for their first turn
-    // and were hinted: by their API, or by a sweeper, which looks again later than kFirstLook.
+    // A queue that is long because there is more work than workers, or that waits for the broker,
+    // breaks none of these: the sweeper moves every wake_at it has seen, but those of tasks that
+    // wait for their first turn, which is for those who pull; they end by L3.
     NowRule{{L1, L1},
             "SELECT COUNT(*) FROM tasks FORCE INDEX (k_wake) WHERE wake_at<@now - INTERVAL 60 "
-            "SECOND AND NOT (state=1 AND claims=0 AND (wake_at>next_run_at + INTERVAL 15 SECOND OR "
-            "(epoch=0 AND id<(SELECT COALESCE(MAX(unsent_from), '') FROM api_processes))))"},
+            "SECOND AND NOT (state=1 AND claims=0)"},
     NowRule{{L2, L2},
             "SELECT COUNT(*) FROM tasks FORCE INDEX (k_wake) WHERE wake_at IS NOT NULL AND state=2 "
             "AND lease_until<@now - INTERVAL 60 SECOND"},

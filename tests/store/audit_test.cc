@@ -362,10 +362,19 @@ TEST_F(AuditTest, I23MoreLeasesLostThanGiven) {
 }
 
 TEST_F(AuditTest, L1SweeperDoesNotLook) {
-  run(Sql("UPDATE tasks SET wake_at=UTC_TIMESTAMP(6) - INTERVAL 50 SECOND WHERE id=") << queued_);
+  run(Sql("UPDATE tasks SET wake_at=UTC_TIMESTAMP(6) - INTERVAL 50 SECOND WHERE id=") << running_);
   EXPECT_THAT(broken(), IsEmpty());
-  run(Sql("UPDATE tasks SET wake_at=UTC_TIMESTAMP(6) - INTERVAL 61 SECOND WHERE id=") << queued_);
+  run(Sql("UPDATE tasks SET wake_at=UTC_TIMESTAMP(6) - INTERVAL 61 SECOND WHERE id=") << running_);
   EXPECT_THAT(broken(), ElementsAre("L1"));
+}
+
+// Without a broker nobody sends its hint, and no row is written for that it waits.
+TEST_F(AuditTest, L1IsNoMatterOfHowLongTheQueueIs) {
+  run(Sql("UPDATE tasks SET wake_at=UTC_TIMESTAMP(6) - INTERVAL 61 SECOND WHERE id=") << queued_);
+  EXPECT_THAT(broken(), IsEmpty());
+  run(Sql("UPDATE tasks SET epoch=2, next_run_at=wake_at - INTERVAL 15 SECOND WHERE id=")
+      << queued_);
+  EXPECT_THAT(broken(), IsEmpty()) << "given back by a worker that ended";
 }
 
 TEST_F(AuditTest, L2LeaseIsOver) {
