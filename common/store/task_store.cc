@@ -20,8 +20,13 @@ namespace {
 constexpr std::chrono::seconds kLogEvery{1};
 constexpr std::chrono::days kIdempotencyKept{7};
 // Nothing here waits for a lock.
-SessionOptions never_waits(std::chrono::seconds idle_max) {
-  return {.lock_wait = std::chrono::seconds(0), .idle_max = idle_max};
+SessionOptions never_waits(std::optional<std::chrono::seconds> turns_kept) {
+  SessionOptions options{.lock_wait = std::chrono::seconds(0)};
+  if (turns_kept) {
+    options.idle_max = *turns_kept;
+    options.rests = true;
+  }
+  return options;
 }
 
 constexpr std::array kRowEnd{KeyColumn{.name = "expires_at", .kind = KeyColumn::Kind::kTime}};
@@ -63,8 +68,10 @@ std::vector<KeyOutcome> in_order(std::span<const Sha256> hashes, const KeysByHas
 
 }  // namespace
 
-TaskStore::TaskStore(const DatabaseUrl& url, LocalClocks clocks, std::chrono::seconds idle_max)
-    : session_(url, never_waits(idle_max)), clocks_(std::move(clocks)) {}
+TaskStore::TaskStore(const DatabaseUrl& url,
+                     LocalClocks clocks,
+                     std::optional<std::chrono::seconds> turns_kept)
+    : session_(url, never_waits(turns_kept)), clocks_(std::move(clocks)) {}
 
 void TaskStore::log_fault(const char* what, const DbError& error, std::size_t commands) {
   // With the database away every call fails; one line a second says it. That a row is held is no

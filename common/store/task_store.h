@@ -46,10 +46,11 @@ class TaskStore {
   };
 
   // What is concluded from the database's clock alone is first compared with `clocks`.
-  // `idle_max`: how long the turns that a process took remain its own when it freezes (MariaDB).
+  // `turns_kept`: for so long the turns that a process took remain its own when it freezes, or has
+  // nothing to do in between. Nullopt: MySQL takes them after a second.
   explicit TaskStore(const DatabaseUrl& url,
                      LocalClocks clocks = {},
-                     std::chrono::seconds idle_max = SessionOptions().idle_max);
+                     std::optional<std::chrono::seconds> turns_kept = {});
 
   // From now on the release window is read again only when what was read is older than this.
   void keep_window(std::chrono::milliseconds age) { seen_window_ = SeenWindow(age); }

@@ -903,5 +903,22 @@ TEST_F(HintedTest, TheLastWordOfTheLastProcessCounts) {
   EXPECT_EQ(must(store_.sweep(10)).publish, first_hints(std::span(tasks).subspan(2)));
 }
 
+// MySQL has one limit for all that is idle, a second. What a sweeper measures between two looks
+// would be lost with its turn.
+TEST_F(SweepTest, ATurnIsKeptBetweenTwoLooks) {
+  using Chore = TaskStore::Chore;
+  TaskStore keeper(db_.url(), {}, std::chrono::seconds(30));
+  EXPECT_TRUE(must(keeper.take_turn(Chore::kCrowds)));
+  must(keeper.look_after_crowds(10));
+  const auto holder = [] { return Sql("IS_USED_LOCK(").append(lock_name("chore5")) << ")"; };
+  Sql idle("SELECT ");
+  idle.append(holder()) << " IS NULL OR EXISTS(SELECT 1 FROM information_schema.processlist WHERE "
+                           "time>=2 AND id=";
+  idle.append(holder()) << ")";
+  ASSERT_TRUE(test::eventually(30s, [&] { return db_.number(idle) == 1; }));
+  EXPECT_FALSE(must(store_.take_turn(Chore::kCrowds)));
+  EXPECT_TRUE(must(keeper.take_turn(Chore::kCrowds)));
+}
+
 }  // namespace
 }  // namespace audiogen::store

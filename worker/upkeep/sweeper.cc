@@ -18,7 +18,7 @@ constexpr std::chrono::seconds kLookEvery{1};
 constexpr std::size_t kLookBatch = 200;  // Keeps each transaction short.
 constexpr std::size_t kCrowdBatch = 500;
 // A process that freezes has the turn to look after crowds for as long as its session may idle.
-constexpr auto kTurnLost = 5 * kLookEvery;
+constexpr auto kTurnKept = 5 * kLookEvery;
 
 std::string host_name() {
   char name[256] = {};
@@ -121,7 +121,7 @@ void Sweeper::write_minute(store::TaskStore& store) {
 }
 
 void Sweeper::run(const std::stop_token& stop, const DatabaseUrl& url) {
-  store::TaskStore store(url, {}, kTurnLost);
+  store::TaskStore store(url, {}, kTurnKept);
   const std::string host = host_name();
   const auto report = [&] {
     const Swept swept{.minute = swept_.last(steady_clock::now()),
