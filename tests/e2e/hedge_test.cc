@@ -129,12 +129,14 @@ TEST(Hedge, BothFailingGoesOnAfterBoth) {
   stack.database().expect_invariants();
 }
 
-// It is of another tier, so it does not race; but it is asked when both have failed.
+// It is of another tier, so it does not race; but it is asked when both have failed, whoever of them
+// failed last.
 TEST(Hedge, WhoWasLeftOutOfARaceIsAskedAfterIt) {
   const ProviderDouble first(
       [](const DoubleCall&) { return DoubleReply{.status = 404, .delay = 500ms}; });
   const ProviderDouble between([](const DoubleCall&) { return wav_reply(3.0); });
-  const ProviderDouble beside([](const DoubleCall&) { return DoubleReply{.status = 404}; });
+  const ProviderDouble beside(
+      [](const DoubleCall&) { return DoubleReply{.status = 404, .delay = 1500ms}; });
   const ChainFile chain({openai_entry("first", first, kHedged),
                          openai_entry("between", between, R"(,"tier":2)"),
                          openai_entry("beside", beside)});
