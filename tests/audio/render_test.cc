@@ -611,6 +611,18 @@ TEST(Render, WhatIsReadyIsListenedToBeforeItPasses) {
   }
 }
 
+// Who made a file without any sound had nothing to say to this text; others may.
+TEST(Render, AFileWithoutSoundIsNoBrokenOne) {
+  std::string wav = ready_audio(OutputFormat::kWav, 24000).bytes;
+  const std::size_t data = wav.find("data");
+  wav.resize(data + 8);
+  std::fill(wav.begin() + static_cast<std::ptrdiff_t>(data) + 4, wav.end(), '\0');
+  InProcessDecoder decoder;
+  const auto empty = render({.bytes = wav, .type = AudioType::kWav}, RenderSpec{}, decoder);
+  ASSERT_FALSE(empty);
+  EXPECT_EQ(empty.error().kind, PipelineFault::Kind::kEmpty);
+}
+
 // A decoder that is down, as SandboxedDecoder says it.
 class NoDecoder : public Decoder {
   Result<Unpacked, DecodeFault> unpack(std::string_view, AudioType, const Sink&) override {

@@ -251,6 +251,32 @@ TEST(Fal, RefusalsAtEachStep) {
   EXPECT_EQ(fetched(json(503, "<html>")), "ask GET https://queue.example/s/r1");
 }
 
+// Models call it what they like.
+TEST(Models, TheFileHasMoreNamesThanOne) {
+  const auto of_fal = [](const std::string& result, const std::string& member = "") {
+    auto entry = entry_of(fal::kKind, kBase);
+    entry.options["audio_member"] = member;
+    Talk talk(fal::kKind, std::move(entry));
+    talk.begin();
+    talk.say(json(200, kFalTicket));
+    talk.say(json(200, R"({"status":"COMPLETED"})"));
+    return talk.say(json(200, result));
+  };
+  const std::string found = "ask GET https://cdn.example/f";
+  EXPECT_EQ(of_fal(R"({"audio_url":{"url":"https://cdn.example/f"}})"), found);
+  EXPECT_EQ(of_fal(R"({"audio":{},"audio_file":"https://cdn.example/f"})"), found);
+  EXPECT_EQ(of_fal(R"({"speech":{"url":"https://cdn.example/f"}})"), "try_next: HTTP 200 no_audio");
+  EXPECT_EQ(of_fal(R"({"audio":{"url":"x"},"speech":{"url":"https://cdn.example/f"}})", "speech"),
+            found);
+  Talk replicate(replicate::kKind);
+  replicate.begin();
+  replicate.say(json(201, kReplicateTicket));
+  EXPECT_EQ(replicate.say(json(200,
+                               R"({"status":"succeeded","output":{"prompt_npz":null,)"
+                               R"("audio_out":"https://cdn.example/f"}})")),
+            found);
+}
+
 // A machine was at work, whatever came of it.
 TEST(Fal, WhatIsBilledWithoutAudioIsTold) {
   Talk talk(fal::kKind);
@@ -284,6 +310,18 @@ TEST(Replicate, FromSubmissionToFile) {
   EXPECT_EQ(talk.say(wav_file()), "audio");
   EXPECT_EQ(talk.billed(), 3'210);
   EXPECT_EQ(replicate::kKind.reports, PriceUnit::kComputeSecond);
+}
+
+// Each answer holds what the job was given, files among it.
+TEST(Replicate, AnAnswerMayHoldWhatWasSent) {
+  GenerationRequest asked;
+  asked.prompt = std::string(1'000'000, 'x');
+  Talk talk(replicate::kKind, asked);
+  talk.begin();
+  const std::size_t sent = talk.ask().request.body.size();
+  EXPECT_GT(talk.ask().request.body_max, sent + 1'000'000);
+  talk.say(json(201, kReplicateTicket));
+  EXPECT_GT(talk.ask().request.body_max, sent + 1'000'000);
 }
 
 TEST(Replicate, WhatItDoesNotReportIsNotKnown) {

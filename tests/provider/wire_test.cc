@@ -154,6 +154,19 @@ TEST(AudioOf, StreamedWavHasNoLengthAndIsWholeAnyway) {
   EXPECT_EQ(decoded->pcm.samples.size(), 12'000U);
 }
 
+// What those write who do not know yet: somewhat less than the largest number, mostly.
+TEST(AudioOf, NoFileIsAsLongAsItsWriterMakesBelieve) {
+  for (const std::uint32_t size :
+       {0xFFFFFFFFU, 0x7FFFFFFFU, 2147483547U, 0x7FFFF000U, 2'000'000'000U}) {
+    std::string wav = tone_wav(0.2);
+    const std::size_t at = wav.find("data") + 4;
+    for (unsigned byte = 0; byte < 4; ++byte) {
+      wav[at + byte] = static_cast<char>(size >> (8 * byte));
+    }
+    EXPECT_EQ(verdict(wav, "audio/wav"), "wav") << size;
+  }
+}
+
 TEST(Fault, DetailsAreHarmlessAndShort) {
   http::ClientResponse response;
   response.status = 429;

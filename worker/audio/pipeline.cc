@@ -189,9 +189,10 @@ Result<Rendered, PipelineFault> render(Audio&& audio, const RenderSpec& spec, De
   Result<Decoded, DecodeFault> decoded =
       timed(decoding, [&] { return decoder.decode(audio, seconds_needed); });
   if (!decoded) {
-    return PipelineFault{
-        decoded.error() == DecodeFault::kUnavailable ? Kind::kNoDecoder : Kind::kUndecodable,
-        describe(decoded.error())};
+    return PipelineFault{decoded.error() == DecodeFault::kUnavailable ? Kind::kNoDecoder
+                         : decoded.error() == DecodeFault::kEmpty     ? Kind::kEmpty
+                                                                      : Kind::kUndecodable,
+                         describe(decoded.error())};
   }
   const int source_rate = decoded->pcm.rate;
   std::vector<float> samples = std::move(decoded->pcm.samples);

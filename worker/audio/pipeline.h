@@ -50,6 +50,7 @@ struct Rendered {
 struct PipelineFault {
   enum class Kind {
     kUndecodable,  // not the audio it says it is
+    kEmpty,        // a file without any sound
     kSilent,       // never above -60 dBFS
     kTooShort,     // under kDurationMinMilliseconds
     kInternal,     // our encoder's output does not decode to what went in

@@ -38,6 +38,8 @@ Fault fault_of(PipelineFault::Kind kind) {
     case PipelineFault::Kind::kSilent:
     case PipelineFault::Kind::kTooShort:
       return Fault::kUnsupportedInput;
+    case PipelineFault::Kind::kEmpty:
+      return Fault::kBrokenByInput;
     case PipelineFault::Kind::kUndecodable:
     case PipelineFault::Kind::kInternal:
     case PipelineFault::Kind::kNoDecoder:

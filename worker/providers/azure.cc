@@ -115,7 +115,8 @@ std::string signed_number(double value) {
   return (value < 0 ? "" : "+") + wire::number(value);
 }
 
-std::string ssml(const ProviderEntry& entry, const GenerationRequest& asked) {
+// The attributes of <prosody>; "": it is not needed.
+std::string shape_of(const ProviderEntry& entry, const GenerationRequest& asked) {
   std::string shape;
   if (const double speed = speed_for(entry, asked); speed != 1.0) {
     shape += " rate=\"" + wire::number(speed) + "\"";
@@ -123,11 +124,35 @@ std::string ssml(const ProviderEntry& entry, const GenerationRequest& asked) {
   if (const double pitch = pitch_for(entry, asked); pitch != 0.0) {
     shape += " pitch=\"" + signed_number(pitch) + "st\"";
   }
+  return shape;
+}
+
+std::string shaped(const std::string& shape, const std::string& text) {
+  return shape.empty() ? text : "<prosody" + shape + ">" + text + "</prosody>";
+}
+
+constexpr bool is_han(char32_t c) {
+  return (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x4E00 && c <= 0x9FFF) ||
+         (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x20000 && c <= 0x3FFFF);
+}
+
+// Chinese characters, Japan's and Korea's among them, count as two, and so does all markup but
+// <speak> and <voice> by its length. No answer tells.
+Thousandths billed_for(const ProviderEntry& entry, const GenerationRequest& asked) {
+  auto count = static_cast<Thousandths>(shaped(shape_of(entry, asked), "").size());
+  for (std::string_view text = asked.prompt; !text.empty();) {
+    const std::size_t length = std::max<std::size_t>(1, utf8_sequence_length(text));
+    count += length > 1 && is_han(utf8_code_point(text.substr(0, length))) ? 2 : 1;
+    text.remove_prefix(length);
+  }
+  return count;  // Of a thousand characters.
+}
+
+std::string ssml(const ProviderEntry& entry, const GenerationRequest& asked) {
   const std::string text = xml_of(asked.prompt);
   return "<speak version=\"1.0\" xmlns=\"http://www.w3.org/2001/10/synthesis\" xml:lang=\"" +
          xml_of(entry.option("language")) + "\"><voice name=\"" + xml_of(voice_of(entry, asked)) +
-         "\">" + (shape.empty() ? text : "<prosody" + shape + ">" + text + "</prosody>") +
-         "</voice></speak>";
+         "\">" + shaped(shape_of(entry, asked), text) + "</voice></speak>";
 }
 
 void promise(const ProviderEntry& entry, Capabilities& able) {
@@ -165,6 +190,13 @@ Result<Audio, ProviderFault> read(const ProviderEntry& entry,
                             : wire::fault_of_status(response.status);
     return wire::fault_with_id(fault, response, "", "");
   }
+  if (response.body.empty()) {
+    // By design: the voice does not speak the language of the text, or there is nothing to say.
+    ProviderFault fault = wire::no_audio(response, "silent", "");
+    fault.fault = Fault::kBrokenByInput;
+    fault.billed = billed_for(entry, request);
+    return fault;
+  }
   const std::string type(response.header("content-type"));
   const Format& format = format_for(request);
   auto audio = wire::audio_of(std::move(response.body), type, format.type, format.rate);
@@ -172,7 +204,7 @@ Result<Audio, ProviderFault> read(const ProviderEntry& entry,
     audio->speed_applied = speed_for(entry, request);
     audio->pitch_applied = pitch_for(entry, request);
   }
-  return audio;
+  return wire::billed(std::move(audio), billed_for(entry, request));
 }
 
 constinit const ProviderKind kKind = {
@@ -181,6 +213,7 @@ constinit const ProviderKind kKind = {
     .base_url = "https://eastus.tts.speech.microsoft.com",
     .needs_key = true,
     .has_model = false,
+    .reports = PriceUnit::kThousandCharacters,
     .options = kOptions,
     .check = [](ProviderEntry& entry,
                 const Complain& complain) { require_voices(entry, complain); },

@@ -27,9 +27,10 @@ constexpr Range kSeeds{0, 4'294'967'295};
 constexpr std::array<ProviderOption, 7> kOptions = {{
     {.name = "output_format",
      .fallback = "auto",
-     .about = "one of its format names, `wav_…` for speech alone, `pcm_…` not for music; `match`: "
-              "the client's own format and rate where it has that, else `pcm_…` at his rate; "
-              "`auto`: `pcm_24000`, for music `mp3_44100_192`",
+     .about =
+         "one of its format names, `wav_…` and `pcm_…` for speech alone; `match`: the client's "
+         "own format and rate where it has that, else `pcm_…` at his rate; `auto`: "
+         "`pcm_24000`. Sounds and music come as MP3: `mp3_44100_128` and `mp3_44100_192`",
      .choices = kFormats},
     {.name = "mode",
      .fallback = "speech",
@@ -46,7 +47,7 @@ constexpr std::array<ProviderOption, 7> kOptions = {{
     {.name = "language",
      .about = "the language of speech (ISO 639-1), for models that take one; else it is found"},
     {.name = "seed",
-     .about = "for speech and music: equal requests give nearly equal audio; 0 to 4294967295",
+     .about = "of speech: equal requests give nearly equal audio; 0 to 4294967295",
      .whole = kSeeds},
     {.name = "voice_settings",
      .about = "of speech: `stability`, `similarity_boost`, `style` from 0 to 1, "
@@ -79,26 +80,28 @@ double native_speed(const GenerationRequest& request) {
   return std::clamp(request.speed, kSpeed.low, kSpeed.high);
 }
 
-// What the client asked for, where it can be had as it is: nothing is encoded twice then. Music in
-// PCM has channels of which nothing is said, so it is not asked for.
-std::string matching(const ProviderEntry& entry, const GenerationRequest& request) {
-  const std::string rate = std::to_string(request.sample_rate);
-  if (is_music(entry) ||
-      (request.output_format == OutputFormat::kMp3 && request.sample_rate == 44100)) {
-    return is_music(entry) ? "mp3_44100_192" : "mp3_44100_128";
+// What the client asked for, where it can be had as it is: nothing is encoded twice then.
+std::string matching(const GenerationRequest& request) {
+  if (request.output_format == OutputFormat::kMp3 && request.sample_rate == 44100) {
+    return "mp3_44100_128";
   }
   if (request.output_format == OutputFormat::kMp3 && request.sample_rate == 24000) {
     return "mp3_24000_48";
   }
-  return (request.output_format == OutputFormat::kWav && is_speech(entry) ? "wav_" : "pcm_") + rate;
+  return (request.output_format == OutputFormat::kWav ? "wav_" : "pcm_") +
+         std::to_string(request.sample_rate);
 }
 
+// Sounds and music in PCM have channels of which nothing is said (sounds have two), so they are
+// asked for in a format whose header tells.
 std::string format_for(const ProviderEntry& entry, const GenerationRequest& request) {
   const std::string& format = entry.option("output_format");
-  if (format == "match") {
-    return matching(entry, request);
+  if (format != "match" && format != "auto") {
+    return format;
   }
-  return format != "auto" ? format : is_music(entry) ? "mp3_44100_192" : "pcm_24000";
+  return !is_speech(entry)   ? is_music(entry) ? "mp3_44100_192" : "mp3_44100_128"
+         : format == "match" ? matching(request)
+                             : "pcm_24000";
 }
 
 // "pcm_24000" → 24000.
@@ -109,7 +112,12 @@ int rate_of(std::string_view format) {
   return rate;
 }
 
-std::size_t prompt_max(std::string_view model) {
+std::size_t prompt_max(const ProviderEntry& entry) {
+  constexpr std::size_t kSoundPromptMax = 450;
+  const std::string_view model = entry.model;
+  if (!is_speech(entry) && !is_music(entry)) {
+    return kSoundPromptMax;
+  }
   if (model.find("flash") != std::string_view::npos ||
       model.find("turbo") != std::string_view::npos) {
     return 40'000;
@@ -170,13 +178,10 @@ void check_mode(const ProviderEntry& entry, const Complain& complain) {
   const bool speech = is_speech(entry);
   only("language", speech, "speech");
   only("voice_settings", speech, "speech");
-  only("seed", speech || is_music(entry), "speech and music");
+  only("seed", speech, "speech");  // Of music only beside a plan of its parts.
   const std::string& format = entry.option("output_format");
-  if (!speech && format.starts_with("wav_")) {
-    complain("options: output_format may be wav_… for speech alone");
-  }
-  if (is_music(entry) && format.starts_with("pcm_")) {
-    complain("options: output_format may not be pcm_… for music");
+  if (!speech && (format.starts_with("wav_") || format.starts_with("pcm_"))) {
+    complain("options: output_format may be wav_… or pcm_… for speech alone");
   }
 }
 
@@ -198,7 +203,7 @@ void check(ProviderEntry& entry, const Complain& complain) {
 }
 
 void promise(const ProviderEntry& entry, Capabilities& able) {
-  able.prompt_max = prompt_max(entry.model);
+  able.prompt_max = prompt_max(entry);
   if (sends_speed(entry)) {
     able.native_speed = kSpeed;
   }

@@ -149,12 +149,8 @@ class Format final : public models::Format {
       return blamed(entry, response, body, unclear_or_fault(response, error_type(body)));
     }
     const auto billed = wire::thousandths(response.header("x-fal-billable-units"));
-    for (const char* name : {"audio", "audio_file"}) {
-      if (const rapidjson::Value* const file = wire::member(body, name); file != nullptr) {
-        if (const std::string_view url = wire::text_of(*file, "url"); !url.empty()) {
-          return FileAt{.url = std::string(url), .billed = billed};
-        }
-      }
+    if (std::string url = models::file_of(entry, body); !url.empty()) {
+      return FileAt{.url = std::move(url), .billed = billed};
     }
     ProviderFault fault = wire::fault(Fault::kTryNext, response, "no_audio", kIdHeader);
     fault.made = true;

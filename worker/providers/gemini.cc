@@ -193,7 +193,7 @@ Result<Audio, ProviderFault> read(const ProviderEntry& /*entry*/,
   if (const rapidjson::Value* const feedback = wire::member(document, "promptFeedback")) {
     const std::string_view reason = wire::text_of(*feedback, "blockReason");
     if (!reason.empty()) {
-      return fault(is_refusal(reason) ? Fault::kRejected : Fault::kTryNext, reason);
+      return fault(is_refusal(reason) ? Fault::kRejected : Fault::kBrokenByInput, reason);
     }
   }
   const rapidjson::Value* const candidates = wire::member(document, "candidates");
@@ -204,7 +204,9 @@ Result<Audio, ProviderFault> read(const ProviderEntry& /*entry*/,
   // An answer that did not come to its end is cut short, however much of it there is.
   const std::string_view end = wire::text_of(first, "finishReason");
   if (!end.empty() && end != "STOP") {
-    return is_refusal(end) ? fault(Fault::kRejected, end) : wire::no_audio(response, end, "");
+    return is_refusal(end)     ? fault(Fault::kRejected, end)
+           : end == "LANGUAGE" ? fault(Fault::kUnsupportedInput, end)
+                               : wire::no_audio(response, end, "");
   }
   auto found = sound_of(first);
   if (!found) {

@@ -31,6 +31,7 @@ constexpr std::array<ProviderOption, 4> kOptions = {{
      .choices = kNativeOrOurs},
     extras::kMembers,
 }};
+constexpr Thousandths kThousand = 1'000;
 constexpr std::size_t kTextMax = 9'999;  // "Less than 10,000 characters".
 
 double speed_for(const ProviderEntry& entry, const GenerationRequest& request) {
@@ -146,6 +147,12 @@ Result<Audio, ProviderFault> read(const ProviderEntry& entry,
   if (!bytes) {
     return wire::no_audio(response, "bad_hex", id);
   }
+  // What it bills: a Chinese character counts as two.
+  const auto* const extra = wire::member(document, "extra_info");
+  const auto characters =
+      extra == nullptr ? std::nullopt : wire::thousandths_in(*extra, "usage_characters");
+  const auto billed =
+      characters ? std::optional<Thousandths>(*characters / kThousand) : std::nullopt;
   const bool pcm = entry.option("format") == "pcm";
   auto audio = wire::audio_of(
       std::move(*bytes), "", pcm ? AudioType::kPcmS16Le : AudioType::kFlac, rate_for(request));
@@ -153,7 +160,7 @@ Result<Audio, ProviderFault> read(const ProviderEntry& entry,
     audio->speed_applied = speed_for(entry, request);
     audio->pitch_applied = pitch_for(entry, request);
   }
-  return audio;
+  return wire::billed(std::move(audio), billed);
 }
 
 constinit const ProviderKind kKind = {
@@ -161,6 +168,7 @@ constinit const ProviderKind kKind = {
     .about = "MiniMax: text to speech",
     .base_url = "https://api.minimax.io",
     .needs_key = true,
+    .reports = PriceUnit::kThousandCharacters,
     .options = kOptions,
     .check = &check,
     .promise = &promise,

@@ -90,6 +90,23 @@ std::string input(const ProviderEntry& entry, const ProviderRequest& asked) {
   return buffer.GetString();
 }
 
+std::string file_of(const ProviderEntry& entry, const rapidjson::Value& result) {
+  const auto file_in = [&result](const char* name) {
+    const rapidjson::Value* const file = wire::member(result, name);
+    return std::string(file != nullptr && file->IsObject() ? wire::text_of(*file, "url")
+                                                           : wire::text_of(result, name));
+  };
+  if (const std::string& name = entry.option("audio_member"); !name.empty()) {
+    return file_in(name.c_str());
+  }
+  for (const char* const name : {"audio", "audio_file", "audio_url", "audio_out"}) {
+    if (std::string url = file_in(name); !url.empty()) {
+      return url;
+    }
+  }
+  return "";
+}
+
 Fault blame(const ProviderEntry& entry, std::string_view input_name) {
   return audiogen::blame::by_name(input_name,
                                   {entry.option("prompt_member"),

@@ -19,7 +19,7 @@ inline constexpr ProviderOption kReferences = {
         "(`bytes`)",
     .choices = kReferenceForms};
 inline constexpr std::array<std::string_view, 2> kResultAddresses = {"public", "any"};
-inline constexpr std::array<ProviderOption, 10> kOptions = {{
+inline constexpr std::array<ProviderOption, 11> kOptions = {{
     {.name = "prompt_member",
      .fallback = "prompt",
      .about = "what the model calls its input of the text"},
@@ -36,6 +36,9 @@ inline constexpr std::array<ProviderOption, 10> kOptions = {{
      .about = "the same of the pitch, in semitones; without it we shift what the model sends"},
     {.name = "rate_member",
      .about = "the same of the sample rate, in Hz; without it we resample what the model sends"},
+    {.name = "audio_member",
+     .about = "what the model calls the file in its result, an address or an object with `url`; "
+              "without it `audio`, `audio_file`, `audio_url` or `audio_out`"},
     {.name = "input",
      .about = "members of the model's input that are sent every time",
      .object = true},
@@ -63,6 +66,9 @@ std::string input(const ProviderEntry& entry, const ProviderRequest& request);
 // Whose fault it is that the model refuses its input of that name, "voice" (transport/blame.h): the
 // text, the references and the shape are the client's, the rest the operator's.
 Fault blame(const ProviderEntry& entry, std::string_view input_name);
+
+// Where the file of a result is; "": it has none under a name that it may have.
+std::string file_of(const ProviderEntry& entry, const rapidjson::Value& result);
 
 // What the formats of such kinds have in common.
 class Format : public PolledFormat {

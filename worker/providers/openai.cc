@@ -184,7 +184,7 @@ Fault classify(int status, std::string_view code, std::string_view param, Fault 
   }
   // The same status as "slower, please", the opposite meaning: a person must act.
   if (code == "insufficient_quota" || code == "credit_balance_exhausted" ||
-      code == "model_not_found") {
+      code == "model_not_found" || code.starts_with("billing_")) {
     return Fault::kMisconfigured;
   }
   if (!blame::is_refusal(status)) {

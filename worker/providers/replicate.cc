@@ -14,15 +14,15 @@ namespace {
 
 constexpr const char* kIdHeader = "x-request-id";
 
-// A text, the first of a list, or the member "audio" of an object.
-std::string_view file_of(const rapidjson::Value& output) {
+// A text, the first of a list, or a member of an object.
+std::string file_of(const ProviderEntry& entry, const rapidjson::Value& output) {
   if (output.IsString()) {
     return {output.GetString(), output.GetStringLength()};
   }
   if (output.IsArray() && !output.Empty() && output[0].IsString()) {
     return {output[0].GetString(), output[0].GetStringLength()};
   }
-  return wire::text_of(output, "audio");
+  return models::file_of(entry, output);
 }
 
 // Seconds of the machine.
@@ -111,7 +111,7 @@ class Format final : public models::Format {
     return ticket;
   }
 
-  Progress status(const ProviderEntry&, http::ClientResponse response) const override {
+  Progress status(const ProviderEntry& entry, http::ClientResponse response) const override {
     rapidjson::Document body;
     const bool readable = wire::parse_object(response.body, body);
     const std::string_view status = readable ? wire::text_of(body, "status") : "";
@@ -120,9 +120,8 @@ class Format final : public models::Format {
     }
     if (response.status == 200 && status == "succeeded") {
       const rapidjson::Value* const output = wire::member(body, "output");
-      const std::string_view file = output == nullptr ? "" : file_of(*output);
-      if (!file.empty()) {
-        return FileAt{.url = std::string(file), .billed = billed_of(body)};
+      if (std::string file = output == nullptr ? "" : file_of(entry, *output); !file.empty()) {
+        return FileAt{.url = std::move(file), .billed = billed_of(body)};
       }
       ProviderFault fault = wire::fault(Fault::kTryNext, response, "no_audio", kIdHeader);
       fault.made = true;

@@ -205,12 +205,11 @@ Fault classify(
     case 55001311:  // Voiceprint or moderation, of what went in or came out.
       return Fault::kRejected;
     case 45001131:
-    case 45001132:  // It could not fetch the reference.
-      return Fault::kTryNext;
+    case 45001132:  // It could not fetch the reference, which may be there for us alone.
+    case 55001309:  // More than two minutes would come of it.
+      return Fault::kBrokenByInput;
     case 55000000:
       return contains(message, "mismatch") ? Fault::kMisconfigured : Fault::kRetrySame;
-    case 55001309:
-      return Fault::kRetrySame;
     default:
       return code >= 55'000'000 && code < 56'000'000 ? Fault::kRetrySame
              : status == 429                         ? Fault::kThrottled

@@ -21,6 +21,8 @@ constexpr double kPollJitter = 0.2;  // Of the pause, either way: jobs begun tog
 constexpr milliseconds kExchangeMax{20'000};  // For one question about the job.
 constexpr milliseconds kDownloadMax{60'000};
 constexpr std::size_t kAnswerMax = 2U << 20U;  // Bytes of JSON; the audio has an address.
+// What a job was given may stand in each answer: three files as data: addresses.
+constexpr std::size_t kEchoMax = 48U << 20U;
 // Unclear answers in a row, at the least, until sight of a job is lost. With the pauses between
 // them nearly half a minute.
 constexpr int kUnclearLeast = 8;
@@ -43,8 +45,9 @@ class PolledDialogue final : public Dialogue {
     request_.references.reset();  // They are megabytes, and the job may take minutes.
     request.headers.push_back(format_.authorization(*entry_));
     request.total_timeout = std::min(entry_->timeout, kExchangeMax);
-    request.body_max = kAnswerMax;
-    request.refusal_max = kAnswerMax;  // It may hold what was sent.
+    answer_max_ = kAnswerMax + request.body.size();
+    request.body_max = answer_max_;
+    request.refusal_max = answer_max_;
     return Ask{std::move(request)};
   }
 
@@ -84,8 +87,8 @@ class PolledDialogue final : public Dialogue {
     out.headers = {format_.authorization(*entry_)};
     out.connect_timeout = entry_->connect_timeout;
     out.total_timeout = kExchangeMax;
-    out.body_max = kAnswerMax;
-    out.refusal_max = kAnswerMax;
+    out.body_max = answer_max_;
+    out.refusal_max = answer_max_;
     return out;
   }
 
@@ -269,6 +272,7 @@ class PolledDialogue final : public Dialogue {
   const PolledFormat& format_;
   ProviderRequest request_;
   Sha256 dice_{};
+  std::size_t answer_max_ = kAnswerMax + kEchoMax;  // Of a job whose request is not there any more.
   Stage stage_ = Stage::kSubmitting;
   Ticket ticket_;
   std::string file_url_;

@@ -21,7 +21,6 @@ namespace audiogen::wire {
 namespace {
 
 constexpr std::size_t kTokenMax = 60;
-constexpr std::uint32_t kUnknownWavSize = 0x7FFFFFFF;  // And above: the writer did not know.
 constexpr std::size_t kWavHeader = 12;
 constexpr int kPcmRateMin = 8000, kPcmRateMax = 96'000;  // Hz; what is taken of any file.
 
@@ -30,7 +29,9 @@ bool is_cut_wav(std::string_view wav) {
   for (std::size_t at = kWavHeader; at + 8 <= wav.size();) {
     const std::uint32_t size = little32(wav.substr(at + 4, 4));
     if (wav.substr(at, 4) == "data") {
-      return size < kUnknownWavSize && size > wav.size() - at - 8;
+      // More than any answer may hold: the writer did not know. Those who stream write the largest
+      // number of 31 or 32 bits there, or something below it.
+      return size <= kAudioAnswerMax && size > wav.size() - at - 8;
     }
     at += 8 + static_cast<std::size_t>(size) + (size & 1U);
   }
