@@ -110,15 +110,9 @@ void send_file(const http::Exchange& exchange, bool cross_origin, SentFile file)
   append_header(response.headers, "Content-Type", file.content_type);
   append_header(response.headers, "ETag", file.etag);
   append_header(response.headers, "Last-Modified", http_date(file.modified));
-  append_header(response.headers, "Cache-Control", file.caching);
   // Vary also for those who name no origin: a page that has played the file finds this answer in
   // its browser's cache when it reads it as data.
   response.headers += "Accept-Ranges: bytes\r\nX-Content-Type-Options: nosniff\r\nVary: Origin\r\n";
-  if (none_match(request, file.etag)) {
-    response.status = 304;
-    answer(std::move(response));
-    return;
-  }
   ByteRange range{.first = 0, .length = file.size};
   const bool conditional_miss =
       request.has_header("if-range") && request.header("if-range") != file.etag;
@@ -127,6 +121,16 @@ void send_file(const http::Exchange& exchange, bool cross_origin, SentFile file)
   const RangeKind kind = ranged && !conditional_miss
                              ? parse_range(request.header("range"), file.size, range)
                              : RangeKind::kWhole;
+  const bool unchanged = none_match(request, file.etag);
+  // A cache goes by the address, not by the range: the refusal of one is nobody else's answer.
+  append_header(response.headers,
+                "Cache-Control",
+                unchanged || kind != RangeKind::kUnsatisfiable ? file.caching : "no-store");
+  if (unchanged) {
+    response.status = 304;
+    answer(std::move(response));
+    return;
+  }
   if (kind == RangeKind::kUnsatisfiable) {
     response.status = 416;
     append_header(response.headers, "Content-Range", "bytes */" + std::to_string(file.size));

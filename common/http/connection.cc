@@ -32,6 +32,9 @@ constexpr std::size_t kIdleBufferMax = 8 * 1024;
 constexpr std::size_t kDirectBytes = 64 * 1024;
 // One connection's turn on the housekeeper's thread.
 constexpr std::size_t kTurnBytes = 512 * 1024;
+// Requests of one connection in a turn of a thread: whoever sends many ahead must not keep it from
+// the others, and Pistache reads on as long as there is anything to read.
+constexpr std::size_t kTurnRequests = 64;
 // A client must read this much per write_stall_timeout.
 constexpr std::size_t kProgressBytes = 64 * 1024;
 // What is read and dropped of a client that talks on after a refusal, before it is cut off.
@@ -285,11 +288,7 @@ std::vector<std::shared_ptr<Connection>> ServerCore::longest_resting(const IpAdd
     }
   };
   std::vector<Candidate> found;
-  for (const auto& [address, group] : connections_) {
-    if (only != nullptr && address != *only) {
-      continue;
-    }
-    const Connections& connections = group.there;
+  const auto look_at = [&found](const Connections& connections) {
     for (const std::shared_ptr<Connection>& connection : connections) {
       if (const auto rest = connection->rest(); rest != Connection::Rest::kNo) {
         found.push_back({connection->peer_trusted(),
@@ -299,6 +298,13 @@ std::vector<std::shared_ptr<Connection>> ServerCore::longest_resting(const IpAdd
                          &connection});
       }
     }
+  };
+  if (only == nullptr) {
+    for (const auto& [address, group] : connections_) {
+      look_at(group.there);
+    }
+  } else if (const auto group = connections_.find(*only); group != connections_.end()) {
+    look_at(group->second.there);
   }
   const auto middle = found.begin() + static_cast<std::ptrdiff_t>(std::min(found.size(), most));
   std::partial_sort(found.begin(), middle, found.end());
@@ -398,13 +404,14 @@ void Connection::on_bytes(std::string_view bytes) {
     return;
   }
   silent_ = false;
+  grace_until_.reset();
   const FramerLimits& limits = core_->options.limits;
+  const std::size_t most = limits.head + limits.body;
   // More than any request is taken with. What is here stays, for an answer that says so, or because
   // it is one request and the beginning of others: the verdict decides.
-  if (phase_ == Phase::kJudging && !discarding_ &&
-      inbox_->size() + bytes.size() > limits.head + limits.body) {
+  if (phase_ == Phase::kJudging && !discarding_ && inbox_->size() + bytes.size() > most) {
     discarding_ = true;
-    const std::size_t room = limits.head + limits.body - inbox_->size();
+    const std::size_t room = most - std::min(most, inbox_->size());
     inbox_->append(bytes.substr(0, room));
     hold(holder_, room);
     bytes.remove_prefix(room);
@@ -416,6 +423,12 @@ void Connection::on_bytes(std::string_view bytes) {
           limits.head + (core_->options.heads_first ? 0 : limits.body)) {
     discarding_ = true;
     inbox_.reset();
+  }
+  // The same while another thread is at those before them, or is going to be: one of them may be
+  // large.
+  if (phase_ == Phase::kReading && (pumping_ || yielded_) && !awaited_.call && !discarding_ &&
+      inbox_ && inbox_->size() + bytes.size() > most) {
+    discarding_ = true;
   }
   if (phase_ == Phase::kLingering || discarding_) {
     discarded_ += bytes.size();
@@ -431,7 +444,14 @@ void Connection::on_bytes(std::string_view bytes) {
   if (phase_ == Phase::kJudging || awaited_.call) {
     hold(holder_, bytes.size());
   }
-  pump(reactor_lag(reactor_fd_));
+  if (yielded_) {
+    return;
+  }
+  if (const std::uint64_t turn = loop_->turn(); turn != turn_) {
+    turn_ = turn;
+    turn_requests_ = 0;
+  }
+  pump(reactor_lag(reactor_fd_), turn_requests_);
 }
 
 void Connection::on_eof() {
@@ -454,16 +474,23 @@ bool Connection::own_the_socket() {
   return static_cast<bool>(own_fd_);
 }
 
-// Turns input into requests, one after the other, until a request waits for its reply. Calls the
-// handler with the lock released; only one thread at a time gets past the first line.
-void Connection::pump(std::chrono::milliseconds lag) {
+// Turns input into requests, one after the other, until a request waits for its reply or there were
+// enough for a turn: `requests` counts them. Calls the handler with the lock released; only one
+// thread at a time gets past the first line.
+void Connection::pump(std::chrono::milliseconds lag, std::size_t& requests) {
   if (pumping_) {
     return;
   }
   pumping_ = true;
   while (phase_ == Phase::kReading && inbox_ && inbox_->begun()) {
+    if (requests >= kTurnRequests) {
+      yielded_ = resuming_ = true;
+      core_->housekeeper.post(shared_from_this());
+      break;
+    }
     const Framer::Status status = inbox_->advance(core_->options.limits);
     if (status == Framer::Status::kComplete) {
+      ++requests;
       if (awaited_.call) {
         dispatch_body(lag);
       } else {
@@ -481,7 +508,7 @@ void Connection::pump(std::chrono::milliseconds lag) {
       continue;
     }
     if (discarding_) {  // Its end was dropped with what came beyond.
-      refuse(400, "the request is too long with the lines about its chunks");
+      refuse(400, "the request is too long with the lines about its chunks, or others before it");
       continue;
     }
     if (status == Framer::Status::kHead && received_ == Received::kNothing && inbox_->begun()) {
@@ -494,7 +521,7 @@ void Connection::pump(std::chrono::milliseconds lag) {
     break;
   }
   pumping_ = false;
-  if (eof_ && phase_ == Phase::kReading) {
+  if (eof_ && phase_ == Phase::kReading && !yielded_) {
     close_now();
   } else if (given_up() && awaiting_body()) {
     core_->housekeeper.post(shared_from_this());  // It may have been here already, in vain.
@@ -1003,7 +1030,7 @@ void Connection::finish_response() {
 void Connection::resume() {
   const Awaited dropped = take_dropped();
   MutexLock lock(mutex_);
-  resuming_ = false;
+  resuming_ = yielded_ = false;
   constexpr const char* kNoMemory = "there is no memory for the request body";
   if (given_up() && awaiting_body() && inbox_ && !pumping_) {
     refuse(503, kNoMemory);
@@ -1023,7 +1050,8 @@ void Connection::resume() {
       close_now();
     }
   } else {
-    pump(std::chrono::milliseconds(0));
+    std::size_t requests = 0;
+    pump(std::chrono::milliseconds(0), requests);
   }
 }
 
@@ -1061,9 +1089,11 @@ void Connection::expire(Clock::time_point now) {
   if (deadline() > now) {
     return;
   }
-  // What has come in time and was not read in time is our delay, not the client's.
+  // What has come in time and was not read in time is our delay, not the client's. But he is better
+  // off elsewhere when it lasts.
   if (phase_ == Phase::kReading && unread() > 0) {
-    return set_deadline(kUnreadGrace);
+    grace_until_ = grace_until_.value_or(now + core_->options.reply_timeout);
+    return now < *grace_until_ ? set_deadline(kUnreadGrace) : close_now();
   }
   if (phase_ == Phase::kReading && received_ != Received::kNothing) {
     return refuse(408,

@@ -200,7 +200,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
   void set_rest(Rest rest) { rest_.store(rest, std::memory_order_relaxed); }
   // `lag`: how long the bytes had waited for this thread.
-  void pump(std::chrono::milliseconds lag) LOCKS_REQUIRED(mutex_);
+  void pump(std::chrono::milliseconds lag, std::size_t& requests) LOCKS_REQUIRED(mutex_);
   void dispatch(std::chrono::milliseconds lag) LOCKS_REQUIRED(mutex_);
   void dispatch_head(std::chrono::milliseconds lag) LOCKS_REQUIRED(mutex_);
   void dispatch_body(std::chrono::milliseconds lag) LOCKS_REQUIRED(mutex_);
@@ -260,10 +260,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   int reactor_fd_ GUARDED_BY(mutex_);
   // A duplicate: while the housekeeper writes, and after the client's end.
   UniqueFd own_fd_ GUARDED_BY(mutex_);
-  bool watched_ GUARDED_BY(mutex_) = false;   // own_fd_ is registered with the housekeeper.
-  bool eof_ GUARDED_BY(mutex_) = false;       // The client sends no more and Pistache has let go.
-  bool pumping_ GUARDED_BY(mutex_) = false;   // Some thread is inside pump().
-  bool resuming_ GUARDED_BY(mutex_) = false;  // The housekeeper is going to call resume().
+  bool watched_ GUARDED_BY(mutex_) = false;    // own_fd_ is registered with the housekeeper.
+  bool eof_ GUARDED_BY(mutex_) = false;        // The client sends no more and Pistache has let go.
+  bool pumping_ GUARDED_BY(mutex_) = false;    // Some thread is inside pump().
+  bool resuming_ GUARDED_BY(mutex_) = false;   // The housekeeper is going to call resume() …
+  bool yielded_ GUARDED_BY(mutex_) = false;    // … and until then none of its requests is begun.
+  std::uint64_t turn_ GUARDED_BY(mutex_) = 0;  // Of its loop, in which so many …
+  std::size_t turn_requests_ GUARDED_BY(mutex_) = 0;  // … of its requests were begun.
   // Input is dropped; the connection closes with the next response.
   bool discarding_ GUARDED_BY(mutex_) = false;
   bool close_after_ GUARDED_BY(mutex_) = false;
@@ -284,6 +287,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::uint64_t answer_ GUARDED_BY(mutex_) = 1;
   // The request being handled has missed its deadline once.
   bool overdue_ GUARDED_BY(mutex_) = false;
+  // How long what its thread has not read keeps it.
+  std::optional<Clock::time_point> grace_until_ GUARDED_BY(mutex_);
   bool head_only_ GUARDED_BY(mutex_) = false;   // The request being handled is HEAD …
   bool http10_ GUARDED_BY(mutex_) = false;      // … is of version 1.0 …
   bool keep_alive_ GUARDED_BY(mutex_) = false;  // … and leaves the connection open.

@@ -4,6 +4,7 @@
 // batch.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "common/base/mutex.h"
@@ -28,6 +29,9 @@ class Loop {
   int fd() const { return wake_.get(); }
   // Runs what was posted. On the loop's thread.
   void run_posted();
+  // Of its looks at what is ready, each has a number. On the loop's thread.
+  void begin_turn() { ++turn_; }
+  std::uint64_t turn() const { return turn_; }
   // The loop's thread has gone: runs what is left.
   void end();
 
@@ -42,6 +46,7 @@ class Loop {
   std::vector<Posted> posted_ GUARDED_BY(mutex_);
   bool ended_ GUARDED_BY(mutex_) = false;
   std::vector<Posted> running_;  // Of the loop's thread: what it took last.
+  std::uint64_t turn_ = 0;       // Likewise.
 };
 
 }  // namespace audiogen::http

@@ -114,6 +114,7 @@ class LoopTransport : public Pistache::Tcp::Transport {
     // Of many requests that came together each is read before the next look: answers to others do
     // not wait for two such rounds.
     loop_->run_posted();
+    loop_->begin_turn();
     Pistache::Tcp::Transport::onReady(ready);  // Which leaves out what it does not know.
     loop_->run_posted();
   }
