@@ -91,6 +91,30 @@ bool WorkersSeen::full() const {
   return room < places / kOf + 1;
 }
 
+std::uint64_t EndsCount::look(std::span<const Told> workers, Instant now) {
+  constexpr std::chrono::hours kKnown{1};
+  std::erase_if(known_, [&](const auto& one) { return now - one.second.at > kKnown; });
+  for (const Told& told : workers) {
+    const auto [known, is_new] = known_.try_emplace(told.worker, Known{told.ended, now});
+    count_ += told.ended - std::min(told.ended, known->second.ended);
+    known->second = {told.ended, now};
+  }
+  return count_;
+}
+
+// Whether there are more of them than lately: users who become crowds and end being any, again and
+// again, are no new ones.
+bool WindowWatch::has_more(std::uint64_t crowds, std::uint64_t last, Instant now, bool known) {
+  constexpr std::chrono::seconds kLately{30};
+  const bool lately = known && most_at_ && now >= *most_at_ && now - *most_at_ <= kLately;
+  const std::uint64_t before = lately ? most_ : last;
+  if (!lately || crowds >= most_) {
+    most_ = crowds;
+    most_at_ = now;
+  }
+  return crowds > before;
+}
+
 std::optional<std::uint32_t> WindowWatch::look(const WorkersSeen& now,
                                                std::uint64_t crowds,
                                                const ReleaseWindow& last,
@@ -101,6 +125,7 @@ std::optional<std::uint32_t> WindowWatch::look(const WorkersSeen& now,
     room_from_.reset();
     return std::nullopt;
   }
+  const bool more = has_more(crowds, last.crowds, now.at, known);
   if (now.full() || !known || !room_from_) {
     room_from_ = now.full() ? std::nullopt : std::optional(now.at);
   }
@@ -115,10 +140,16 @@ std::optional<std::uint32_t> WindowWatch::look(const WorkersSeen& now,
     return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(size, kWindowMin, kWindowMax));
   };
   const std::uint32_t most = shared_by(1), share = shared_by(std::max<std::uint64_t>(crowds, 1));
-  if (crowds > last.crowds) {
+  if (more) {
     return share;  // Whoever has just come is to wait behind no more than the shares of the others.
   }
-  const std::uint32_t size = std::max(last.size, share);
+  // With some that were there lately it is smaller by what their shares are, but as much above them
+  // as it had to grow.
+  const std::uint64_t before = shared_by(std::max<std::uint64_t>(last.crowds, 1));
+  const auto kept = crowds > last.crowds
+                        ? static_cast<std::uint32_t>(std::uint64_t{last.size} * share / before)
+                        : last.size;
+  const std::uint32_t size = std::max(kept, share);
   if (grows) {
     return std::min(most, size + size / 2);
   }
@@ -192,10 +223,9 @@ void PaceWatch::measure(const WorkersSeen& now, bool tells, std::chrono::millise
   quiet_ += tells ? 0 : 1;
   const bool some_ended = ended_ && now.ended > *ended_;
   ended_ = now.ended;
-  // Workers that come or go make the sum jump; and what many more places, or fewer, have ended is
-  // not to be divided by those there are.
-  if (!from_ || from_->workers != now.workers || from_->ended > now.ended ||
-      !is_near(from_->places, now.places) || kQuiet * quiet_ > looks_) {
+  // What many more places, or fewer, have ended is not to be divided by those there are.
+  if (!from_ || from_->ended > now.ended || !is_near(from_->places, now.places) ||
+      kQuiet * quiet_ > looks_) {
     const bool at_once = some_ended || !takes_ || !takes_->measured;
     from_ = tells && at_once ? std::optional(now) : std::nullopt;
     looks_ = quiet_ = 0;

@@ -23,7 +23,9 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "common/base/time.h"
@@ -114,13 +116,33 @@ struct WorkersSeen {
   std::uint64_t workers = 0;
   std::uint64_t places = 0;  // They can work on so many tasks at once,
   std::uint64_t room = 0;    // and would take so many more now.
-  std::uint64_t ended = 0;   // Tasks so far, but for want of time.
+  std::uint64_t ended = 0;   // Tasks so far, but for want of time (EndsCount).
   // In seconds, the most that a provider that is asked first wants a task to have left; 0: not
   // known. Calls are not all of a length, and it wants what nearly all of its take.
   std::uint32_t needs = 0;
 
   // But for a few places that are just changing hands.
   bool full() const;
+};
+
+// Counts what workers end, who come and go: one that ends again and again takes nothing away, and
+// one that joins brings nothing along.
+class EndsCount {
+ public:
+  struct Told {
+    WorkerId worker;
+    std::uint64_t ended = 0;  // By it, since it began.
+  };
+  // All that was told at one look; the sum of what each has ended since it was seen first.
+  std::uint64_t look(std::span<const Told> workers, Instant now);
+
+ private:
+  struct Known {
+    std::uint64_t ended = 0;
+    Instant at;
+  };
+  std::map<WorkerId, Known> known_;  // Also those that are not heard of for a while.
+  std::uint64_t count_ = 0;
 };
 
 // Tells the window by looks at all workers.
@@ -136,7 +158,12 @@ class WindowWatch {
                                     std::chrono::seconds reports);
 
  private:
+  bool has_more(std::uint64_t crowds, std::uint64_t last, Instant now, bool known);
+
   std::optional<Instant> room_from_, looked_at_;
+  // Crowds there were lately, at the most, and when there were as many for the last time.
+  std::uint64_t most_ = 0;
+  std::optional<Instant> most_at_;
 };
 
 // So many tasks ended within `time`, which is positive.

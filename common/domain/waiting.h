@@ -21,6 +21,8 @@ class Waiting {
   static constexpr std::size_t kTriedMax = 1000;
 
   bool empty() const { return bulk_.empty() && express_.empty() && tried_.empty(); }
+  // Whether any of that lane waits for its first turn.
+  bool any(Lane lane) const { return !(lane == Lane::kExpress ? express_ : bulk_).empty(); }
 
   void add(Delivery delivery) { queue(delivery.hint.lane).push_back(std::move(delivery)); }
 
@@ -92,10 +94,13 @@ class Waiting {
   // How far the broker has come with its queues: what came last by it is at least as new as what
   // waits here in front.
   QueuesSeen queues_seen() const {
-    // It was hinted when it was made, or later.
+    // Hinted when it was made. Of one that was parked, or given back, nobody knows here when it was
+    // hinted, and by its age alone all that was hinted since would seem to be behind it.
     const auto next = [](const std::deque<Delivery>& waiting) {
-      return waiting.empty() ? std::nullopt
-                             : std::optional(made_at(waiting.front().hint.task.uuid));
+      const auto new_one = std::find_if(
+          waiting.begin(), waiting.end(), [](const Delivery& one) { return one.hint.epoch == 0; });
+      return new_one == waiting.end() ? std::nullopt
+                                      : std::optional(made_at(new_one->hint.task.uuid));
     };
     return {.bulk = next(bulk_), .express = next(express_)};
   }

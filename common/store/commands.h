@@ -153,6 +153,12 @@ struct Lease {
   std::uint32_t epoch = 0;
 };
 
+enum class Renewal {
+  kRenewed,
+  kEnded,  // The task is final, or gone: nobody needs what its worker does.
+  kTaken,  // The lease was taken: somebody else may go on with what its worker has begun.
+};
+
 // States of a call, as stored: under way, and how it ended.
 inline constexpr std::uint8_t kCallStarted = 1;
 inline constexpr std::uint8_t kCallSucceeded = 2;

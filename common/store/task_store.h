@@ -77,13 +77,18 @@ class TaskStore {
   // call is written in the same transaction. Nullopt: not by this worker now; the task is put
   // off. It must be quick and pure; it may run more than once.
   using FirstProvider = std::function<std::optional<std::string>(const Claim&)>;
+  // Whether that lease may be of an earlier claim by this hint of which nobody has heard
+  // (kUnknownOutcome). Where it is, the task is put back: nobody works on it.
+  using Unheard = std::function<bool(const Hint&, Instant lease_until)>;
   Batch<ClaimOutcome> claim(std::span<const Hint> hints,
                             WorkerId worker,
-                            const FirstProvider& first_provider);
+                            const FirstProvider& first_provider,
+                            const Unheard& unheard = {});
+  // Until when the newest claim() has, or may have, claimed: one for each of its tries.
+  const std::vector<Instant>& claimed_until() const { return claimed_until_; }
 
-  // Extends leases by kLease, past a deadline too, until the sweeper ends the task. False: that
-  // lease is lost.
-  Batch<bool> renew(std::span<const Lease> leases, WorkerId worker);
+  // Extends leases by kLease, past a deadline too, until the sweeper ends the task.
+  Batch<Renewal> renew(std::span<const Lease> leases, WorkerId worker);
 
   // Writes the next call before the next provider is called. False: the lease is lost. kLocked,
   // too, when the call before it is not written yet.
@@ -316,6 +321,7 @@ class TaskStore {
                                bool express_only);
   bool count_page();
   const QueueSeen* count_queue(const WorkersSeen& workers);
+  WorkersSeen look_at_workers();
   std::uint32_t set_window(std::chrono::seconds pace_over);
   bool look_after_some_crowds(std::size_t limit, std::chrono::seconds pace_over);
   void watch_clock(const ClockLook& look, bool marks_ahead);
@@ -347,6 +353,7 @@ class TaskStore {
                            std::unordered_set<TaskId>& held);
 
   Session session_;
+  std::vector<Instant> claimed_until_;
   SeenWindow seen_window_;
   const LocalClocks clocks_;
   ClockWatch watch_;                        // Of sweep().
@@ -358,6 +365,7 @@ class TaskStore {
   std::optional<std::chrono::steady_clock::time_point> logged_at_;
   std::vector<Hint> released_;      // Until somebody asks for them.
   std::optional<UserId> crowd_at_;  // How far look_after_crowds() has come.
+  EndsCount ends_;                  // Of the same.
   PaceWatch pace_;                  // Of the same.
   WindowWatch window_;              // Of the same.
   // A count under way.

@@ -70,7 +70,8 @@ Pass read_pass(Session& session) {
   // Without any other the last word of those that have gone silent counts.
   Sql sql(
       "SELECT UTC_TIMESTAMP(6), after_wake_at, after_id, began_at, (SELECT "
-      "COALESCE(MIN(IF(seen_at>UTC_TIMESTAMP(6) - INTERVAL ");
+      "COALESCE(MIN(IF(seen_at<UTC_TIMESTAMP(6) + INTERVAL 2 SECOND AND seen_at>UTC_TIMESTAMP(6) - "
+      "INTERVAL ");
   Rows rows =
       session.query(sql << kApiCounts.count()
                         << " SECOND, unsent_from, NULL)), MAX(unsent_from)) FROM api_processes) "
@@ -467,7 +468,8 @@ SweepResult TaskStore::sweep_locked(std::span<const Due> due,
         break;
     }
   }
-  write_looks(session_, looks, now);
+  // A lease that was renewed since the look is not too long.
+  write_looks(session_, looks, tasks.now);
   write_changes(session_, changes, now);
   books.write(now);
   return result;
@@ -660,47 +662,54 @@ const QueueSeen* TaskStore::count_queue(const WorkersSeen& workers) {
   return queue_ ? &*queue_ : nullptr;
 }
 
+WorkersSeen TaskStore::look_at_workers() {
+  // One that was not seen for so long has no place. Nor has one that was last seen later than now:
+  // the clock was set back, and who lives tells again.
+  constexpr std::chrono::seconds kSeenWithin{15};
+  WorkersSeen seen{.at = session_.now()};
+  std::vector<EndsCount::Told> told;
+  Sql sql("SELECT id, places, room, ended, needs FROM workers WHERE ended_at IS NULL AND seen_at>");
+  sql << seen.at - kSeenWithin << " AND seen_at<" << seen.at + std::chrono::seconds(2);
+  Rows rows = session_.query(sql);
+  while (rows.next()) {
+    ++seen.workers;
+    seen.places += rows.u64(2);
+    seen.room += rows.u64(3);
+    seen.needs = std::max(seen.needs, rows.u32(5));
+    told.push_back({rows.id<WorkerId>(1), rows.u64(4)});
+  }
+  seen.ended = ends_.look(told, seen.at);
+  return seen;
+}
+
 // What all programs go by until the next look: by what is seen of workers, crowds and the queue
 // now.
 std::uint32_t TaskStore::set_window(std::chrono::seconds pace_over) {
-  // A worker that was not seen for so long has none.
-  constexpr std::chrono::seconds kSeenWithin{15};
   constexpr std::uint32_t kCrowdsCounted = 10'000;  // With as many, the window is the smallest.
+  const WorkersSeen seen = look_at_workers();
   Sql sql(
-      "SELECT UTC_TIMESTAMP(6), w.n, w.places, w.room, w.ended, c.n, c.tasks, r.size, r.crowds, "
-      "r.tasks, r.pace, r.bulk_share, r.takes, r.express_wait, r.bulk_wait, r.looked_at, r.needs, "
-      "w.needs FROM release_window r JOIN (SELECT COUNT(*) AS n, COALESCE(SUM(places),0) AS "
-      "places, COALESCE(SUM(room),0) AS room, COALESCE(SUM(ended),0) AS ended, "
-      "COALESCE(MAX(needs),0) AS needs FROM workers "
-      "WHERE ended_at IS NULL AND seen_at>UTC_TIMESTAMP(6) - INTERVAL ");
-  sql << kSeenWithin.count()
-      << " SECOND) w JOIN (SELECT COUNT(*) AS n, COALESCE(SUM(open),0) AS tasks FROM (SELECT "
-         "released+parked AS open FROM balances FORCE INDEX (k_crowded) WHERE crowded=1 LIMIT "
-      << kCrowdsCounted << ") b) c";
-  Rows rows = session_.query(sql);
+      "SELECT c.n, c.tasks, r.size, r.crowds, r.tasks, r.pace, r.bulk_share, r.takes, "
+      "r.express_wait, r.bulk_wait, r.needs, r.looked_at FROM release_window r JOIN (SELECT "
+      "COUNT(*) AS n, COALESCE(SUM(open),0) AS tasks FROM (SELECT released+parked AS open FROM "
+      "balances FORCE INDEX (k_crowded) WHERE crowded=1 LIMIT ");
+  Rows rows = session_.query(sql << kCrowdsCounted << ") b) c");
   if (!rows.next()) {
     throw DbError(DbFault::kUnexpected, 0, "release_window has no row");
   }
-  const WorkersSeen seen{.at = rows.time(1),
-                         .workers = rows.u64(2),
-                         .places = rows.u64(3),
-                         .room = rows.u64(4),
-                         .ended = rows.u64(5),
-                         .needs = rows.u32(18)};
-  const ReleaseWindow written{.size = rows.u32(8),
-                              .crowds = rows.u32(9),
-                              .tasks = rows.u64(10),
-                              .pace = rows.u32(11),
-                              .bulk_share = rows.u32(12),
-                              .takes = rows.u32(13),
-                              .express_wait = rows.u32(14),
-                              .bulk_wait = rows.u32(15),
-                              .needs = rows.u32(17)};
-  const ReleaseWindow last = known_at(written, rows.maybe_time(16), seen.at);
-  const std::uint32_t crowds = rows.u32(6);
+  const ReleaseWindow written{.size = rows.u32(3),
+                              .crowds = rows.u32(4),
+                              .tasks = rows.u64(5),
+                              .pace = rows.u32(6),
+                              .bulk_share = rows.u32(7),
+                              .takes = rows.u32(8),
+                              .express_wait = rows.u32(9),
+                              .bulk_wait = rows.u32(10),
+                              .needs = rows.u32(11)};
+  const ReleaseWindow last = known_at(written, rows.maybe_time(12), seen.at);
+  const std::uint32_t crowds = rows.u32(1);
   ReleaseWindow next{.size = window_.look(seen, crowds, last, kRoomFor).value_or(last.size),
                      .crowds = crowds,
-                     .tasks = rows.u64(7),
+                     .tasks = rows.u64(2),
                      .needs = seen.needs};
   const QueueSeen* const queue = count_queue(seen);
   const bool somebody_waits = crowds > 0 || !queue || queue->somebody_waits();

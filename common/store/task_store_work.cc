@@ -79,6 +79,25 @@ TaskRecord unread(const SettleCommand& command) {
   return task;
 }
 
+bool is_one_of(std::span<const Instant> some, std::optional<Instant> one) {
+  return std::any_of(some.begin(), some.end(), [&](Instant each) { return each == one; });
+}
+
+// How a claim ends by which nobody was called, and nothing begun.
+SettleCommand nothing_done(const TaskRecord& task) {
+  SettleCommand end;
+  end.kind = SettleCommand::Kind::kRelease;
+  end.epoch = task.epoch;
+  end.task = task.id;
+  end.user = task.user;
+  if (task.call_open) {
+    end.call = task.calls;
+    end.call_state = kCallFailed;
+    end.call_detail = kNotCalled;
+  }
+  return end;
+}
+
 SettleOutcome outcome_of(const SettleDecision& decision) {
   if (!decision.to) {
     return SettleOutcome::kNotOurs;
@@ -90,9 +109,9 @@ SettleOutcome outcome_of(const SettleDecision& decision) {
 
 Batch<ClaimOutcome> TaskStore::claim(std::span<const Hint> hints,
                                      WorkerId worker,
-                                     const FirstProvider& first_provider) {
-  std::optional<Instant> written_lease;  // By the run before, of which we do not know whether it
-                                         // was committed.
+                                     const FirstProvider& first_provider,
+                                     const Unheard& unheard) {
+  claimed_until_.clear();
   const auto body = [&](std::vector<BatchItem<Hint, ClaimOutcome>>& entries, bool again) {
     LockedTasks tasks =
         lock_tasks(session_, ids_of(entries), Columns::kWithWork, Ahead::kBroughtBack);
@@ -100,6 +119,9 @@ Batch<ClaimOutcome> TaskStore::claim(std::span<const Hint> hints,
     ByProvider claimed;
     std::vector<TaskId> called_before;
     std::vector<DueAt> later;
+    std::vector<SettleCommand> ends;  // Those whose changes refer to them.
+    std::vector<TaskChange> put_back;
+    ends.reserve(entries.size());
     for (auto& [hint, out, held] : entries) {
       TaskRecord* task = tasks.find(hint->task);
       if (task == nullptr) {
@@ -107,10 +129,19 @@ Batch<ClaimOutcome> TaskStore::claim(std::span<const Hint> hints,
         continue;
       }
       if (again && out && task->worker == worker && task->epoch == out->epoch &&
-          task->lease_until == written_lease) {
-        continue;  // It was.
+          is_one_of(claimed_until_, task->lease_until)) {
+        continue;  // By the run before, of which we did not know whether it was committed.
       }
       out.reset();
+      if (unheard && task->worker == worker && is_of(*task, hint->epoch + 1) &&
+          unheard(*hint, *task->lease_until)) {
+        ends.push_back(nothing_done(*task));
+        put_back.push_back(
+            change_of(*task, *decide_settle(*task, ends.back(), tasks.now).move, &ends.back()));
+        task->state = put_back.back().state;
+        task->epoch = put_back.back().epoch;
+        continue;
+      }
       if (!may_claim(*task, hint->epoch, tasks.now)) {
         continue;
       }
@@ -141,6 +172,7 @@ Batch<ClaimOutcome> TaskStore::claim(std::span<const Hint> hints,
       out = std::move(claim);
     }
     write_due(session_, later, tasks.now);
+    write_changes(session_, put_back, tasks.now);
     if (claimed.empty()) {
       return;
     }
@@ -162,20 +194,22 @@ Batch<ClaimOutcome> TaskStore::claim(std::span<const Hint> hints,
       list(sql, ids, [&](TaskId id) { sql << id; }) << ")";
       session_.later(sql);
     }
-    written_lease = lease;
+    claimed_until_.push_back(lease);
   };
   return in_batch<Hint, ClaimOutcome>("claim", hints, std::nullopt, body);
 }
 
-Batch<bool> TaskStore::renew(std::span<const Lease> leases, WorkerId worker) {
-  const auto body = [&](std::vector<BatchItem<Lease, bool>>& entries, bool) {
+Batch<Renewal> TaskStore::renew(std::span<const Lease> leases, WorkerId worker) {
+  const auto body = [&](std::vector<BatchItem<Lease, Renewal>>& entries, bool) {
     LockedTasks tasks = lock_tasks(session_, ids_of(entries), Columns::kRules, Ahead::kBroughtBack);
     std::vector<TaskId> ours;
     for (auto& [lease, out, held] : entries) {
       const TaskRecord* task = tasks.find(lease->task);
       held = tasks.held.contains(lease->task);
-      out = task != nullptr && may_renew(*task, lease->epoch, worker);
-      if (out) {
+      out = task == nullptr || is_final(task->state) ? Renewal::kEnded
+            : may_renew(*task, lease->epoch, worker) ? Renewal::kRenewed
+                                                     : Renewal::kTaken;
+      if (out == Renewal::kRenewed) {
         ours.push_back(task->id);
       }
     }
@@ -186,7 +220,7 @@ Batch<bool> TaskStore::renew(std::span<const Lease> leases, WorkerId worker) {
       session_.later(sql);
     }
   };
-  return in_batch<Lease, bool>("renew", leases, false, body);
+  return in_batch<Lease, Renewal>("renew", leases, Renewal::kTaken, body);
 }
 
 Batch<bool> TaskStore::start_calls(std::span<const CallStart> calls) {

@@ -16,6 +16,7 @@
 #include "common/domain/lifecycle.h"
 #include "tests/e2e/chain.h"
 #include "tests/support/s3_double.h"
+#include "tests/support/tcp_proxy.h"
 
 namespace audiogen::test {
 namespace {
@@ -485,6 +486,46 @@ TEST(LongCall, KeepsItsLeaseAndIsMadeOnce) {
     EXPECT_THAT(metrics, HasSubstr(R"(broker_connected{role="consumer"} 1)"));
     EXPECT_THAT(metrics, HasSubstr(R"(broker_reconnects_total{role="consumer"} 0)"));
   }
+  EXPECT_EQ(credits_of(stack, ann, "available_credits"), 1000 - kPrice);
+  stack.database().expect_invariants();
+}
+
+// --- a claim that nobody has heard of
+
+// It was committed, its answer swallowed, and the database away for as long as one asks: the row is
+// this worker's, and no job knows of it.
+TEST(Unheard, AClaimIsGivenBackAsSoonAsTheDatabaseIsThereAgain) {
+  const ProviderDouble provider([](const DoubleCall&) { return wav_reply(0.5); });
+  const ChainFile chain({openai_entry("primary", provider)});
+  Stack::Options options = chain.options();
+  options.workers = 0;
+  Stack stack(options);
+  TcpProxy link(stack.database().url().port);
+  link.drop_reply_after("claims=claims+1", TcpProxy::Cut::kSilence);
+  stack.start_worker({{"DATABASE_URL", stack.database_url("worker", link.port())}});
+  const Account ann = stack.account(1000);
+  const std::string id = stack.create(ann, wav_body("once")).text("id");
+  ASSERT_TRUE(eventually(60s, [&] { return link.triggered() == 1; }));
+  link.refuse();
+  link.cut_all();
+  const auto failed_claims = [&] {
+    const std::string log = stack.worker(0).log();
+    int count = 0;
+    for (auto at = log.find(R"("what":"claim")"); at != std::string::npos;
+         at = log.find(R"("what":"claim")", at + 1)) {
+      ++count;
+    }
+    return count;
+  };
+  // The second is of the next try: what became of the first is not asked for any more.
+  ASSERT_TRUE(eventually(60s, [&] { return failed_claims() >= 2; }));
+  EXPECT_EQ(column(stack, id, "state=2 AND epoch=1 AND lost_leases=0"), 1);
+  link.accept_again();
+  const Reply done = stack.wait_final(ann, id, 120s);
+  EXPECT_EQ(done.text("status"), "succeeded") << done.body;
+  EXPECT_EQ(provider.call_count(), 1U);
+  EXPECT_EQ(column(stack, id, "lost_leases"), 0) << "it waited for nobody's lease to run out";
+  EXPECT_EQ(column(stack, id, "claims"), 1);
   EXPECT_EQ(credits_of(stack, ann, "available_credits"), 1000 - kPrice);
   stack.database().expect_invariants();
 }

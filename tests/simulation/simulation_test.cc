@@ -108,11 +108,13 @@ TEST_P(Broken, IsNoticedByTheJudge) {
   constexpr std::uint64_t kSeeds = 1'000;
   for (const std::uint64_t seed : kRemembered) {
     if (simulate(seed, GetParam()).verdict) {
+      EXPECT_FALSE(simulate(seed).verdict) << "it is noticed without it, too: seed " << seed;
       return;
     }
   }
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
     if (simulate(seed, GetParam()).verdict) {
+      EXPECT_FALSE(simulate(seed).verdict) << "it is noticed without it, too: seed " << seed;
       return;
     }
   }

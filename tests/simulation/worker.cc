@@ -300,7 +300,7 @@ void Worker::go_on() {
   std::vector<Delivery> next;
   while (!closed_) {
     Room room = places();
-    if (shared_.is(Mutant::kBulkFirst) && room.bulk > 0 && waiting_.queues_seen().bulk) {
+    if (shared_.is(Mutant::kBulkFirst) && room.bulk > 0 && waiting_.any(Lane::kBulk)) {
       room.express = 0;
     }
     auto delivery = waiting_.next(room, [this](Lane lane) { return reserve(lane); });

@@ -751,7 +751,7 @@ TEST_F(FaultTest, AnUnexpectedErrorIsTriedAgain) {
     EXPECT_EQ(fault, StoreFault::kUnavailable);
   }
   db_.execute(Sql("DROP TRIGGER odd"));
-  EXPECT_TRUE(only(store_.renew({&lease, 1}, worker_)));
+  EXPECT_EQ(only(store_.renew({&lease, 1}, worker_)), Renewal::kRenewed);
   EXPECT_EQ(settle(end), SettleOutcome::kSettled);
 }
 
@@ -793,6 +793,23 @@ TEST_F(FaultTest, SilentAndBack) {
   }
   EXPECT_EQ(only(far_.create({&command, 1})).kind, CreateOutcome::Kind::kCreated);
 }
+// By the time at which a slow look began, a lease that was renewed since would be too long.
+TEST_F(FaultTest, ASlowLookTakesNothingFromARenewedLease) {
+  const TaskId task = create(db_.add_user());
+  ASSERT_TRUE(claim(task));
+  // Renewed in half a second, as it were: the look takes longer to come to it.
+  db_.execute(Sql("UPDATE tasks SET wake_at=UTC_TIMESTAMP(6) - INTERVAL 1 SECOND, "
+                  "lease_until=UTC_TIMESTAMP(6) + INTERVAL 30500 * 1000 MICROSECOND WHERE id=")
+              << task);
+  const std::string lease = db_.text(Sql("SELECT lease_until FROM tasks WHERE id=") << task);
+  ASSERT_TRUE(far_.ping());
+  proxy_.delay(300ms);  // More would be too long between the statements of a transaction.
+  must(far_.sweep(10));
+  EXPECT_EQ(db_.number(Sql("SELECT wake_at>UTC_TIMESTAMP(6) FROM tasks WHERE id=") << task), 1)
+      << "it was looked at";
+  EXPECT_EQ(db_.text(Sql("SELECT lease_until FROM tasks WHERE id=") << task), lease);
+}
+
 
 TEST_F(FaultTest, IdleConnectionsMayEnd) {
   const UserId user = db_.add_user();

@@ -216,6 +216,12 @@ TEST_F(LanesTest, TheWindowFollowsWorkersAndCrowds) {
   const auto tasks = create_many(user, kWindow + 40);
   look_after_crowds();
   EXPECT_EQ(db_.number(Sql("SELECT size FROM release_window")), kWindow) << "no worker, no word";
+  const WorkerId gone = WorkerId::make();
+  must(store_.report_worker(gone, "here", 2, {.in_flight = 0, .places = 1000}));
+  db_.execute(Sql("UPDATE workers SET seen_at=seen_at + INTERVAL 1 HOUR"));
+  look_after_crowds();
+  EXPECT_EQ(db_.number(Sql("SELECT size FROM release_window")), kWindow)
+      << "the clock was set back: who lives tells again";
   must(store_.report_worker(worker_, "here", 1, {.in_flight = 0, .places = 10}));
   const auto released = look_after_crowds();
   EXPECT_EQ(db_.number(Sql("SELECT size FROM release_window")), 20);

@@ -535,7 +535,7 @@ TEST_F(Privileges, EveryOperationOfTheTaskStoreWorks) {
             .front();
     ASSERT_TRUE(claimed && *claimed);
     const Lease lease{.task = command.id, .epoch = (*claimed)->epoch};
-    EXPECT_TRUE((*tasks.renew(std::span(&lease, 1), worker).front()));
+    EXPECT_EQ(*tasks.renew(std::span(&lease, 1), worker).front(), Renewal::kRenewed);
     const CallStart next{.task = command.id,
                          .epoch = lease.epoch,
                          .n = 2,

@@ -579,7 +579,7 @@ class JumpTest : public SweepTest {
   }
   bool renew(const Claim& claim) {
     const Lease lease{claim.task, claim.epoch};
-    return only(store_.renew({&lease, 1}, worker_));
+    return only(store_.renew({&lease, 1}, worker_)) == Renewal::kRenewed;
   }
   std::int64_t seconds_until(TaskId task, const char* column) {
     return db_.number(
@@ -892,6 +892,16 @@ TEST_F(HintedTest, AProcessThatEndedCountsNoMore) {
   must(store_.report_api(ended, tasks[0]));
   must(store_.report_api(alive, tasks[2]));
   must(store_.report_api_ended(ended));
+  EXPECT_EQ(must(store_.sweep(10)).publish, first_hints(std::span(tasks).subspan(2)));
+}
+
+// The clock was set back: whoever lives tells again.
+TEST_F(HintedTest, AProcessThatWasLastSeenInTheFutureCountsNoMore) {
+  const std::vector<TaskId> tasks = create_some(3);
+  const ApiId gone = ApiId::make(), alive = ApiId::make();
+  must(store_.report_api(gone, tasks[0]));
+  must(store_.report_api(alive, tasks[2]));
+  let_fall_silent(gone, -3600);
   EXPECT_EQ(must(store_.sweep(10)).publish, first_hints(std::span(tasks).subspan(2)));
 }
 

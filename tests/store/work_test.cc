@@ -64,7 +64,7 @@ class WorkTest : public TaskStoreTest {
   }
   bool renew(const Claim& claim, WorkerId worker) {
     const Lease lease{claim.task, claim.epoch};
-    return only(store_.renew({&lease, 1}, worker));
+    return only(store_.renew({&lease, 1}, worker)) == Renewal::kRenewed;
   }
   // What two rivals for the same task may leave behind.
   void expect_ended_once(TaskId task) {
@@ -127,7 +127,7 @@ TEST_F(WorkTest, AHeldRowDelaysItsOwnTaskAlone) {
   RowHolder holder(db_.url(), row_of_task(tasks[0]));
   const auto renewed = store_.renew(leases, worker_);
   expect_first_locked(renewed);
-  EXPECT_TRUE(renewed[1] && *renewed[1]);
+  EXPECT_TRUE(renewed[1] && *renewed[1] == Renewal::kRenewed);
   const auto started = store_.start_calls(starts);
   expect_first_locked(started);
   EXPECT_TRUE(started[1] && *started[1]);
@@ -135,7 +135,8 @@ TEST_F(WorkTest, AHeldRowDelaysItsOwnTaskAlone) {
   ASSERT_FALSE(canceled);
   EXPECT_EQ(canceled.error(), StoreFault::kLocked);
   holder.release();
-  EXPECT_EQ(must(store_.renew(leases, worker_)), (std::vector{true, true})) << "no lease is lost";
+  EXPECT_EQ(must(store_.renew(leases, worker_)), (std::vector(2, Renewal::kRenewed)))
+      << "no lease is lost";
 
   RowHolder balance(db_.url(), balance_of(stuck));
   const auto settled = store_.settle(ends);
@@ -161,7 +162,8 @@ TEST_F(WorkTest, TheOthersOfAHeldRowStayTogether) {
   const auto before = renewals();
   const auto renewed = store_.renew(leases, worker_);
   EXPECT_FALSE(renewed[0]);
-  EXPECT_TRUE(renewed[1] && *renewed[1] && renewed[2] && *renewed[2]);
+  EXPECT_TRUE(renewed[1] && *renewed[1] == Renewal::kRenewed);
+  EXPECT_TRUE(renewed[2] && *renewed[2] == Renewal::kRenewed);
   EXPECT_EQ(renewals() - before, 1U);
 }
 
@@ -544,6 +546,47 @@ TEST_F(WorkTest, FailureReturnsEverything) {
   EXPECT_EQ(calls_in(task, 3), 1);
   EXPECT_EQ(db_.balance(user).available, credits(150));
   EXPECT_EQ(settle(command), SettleOutcome::kSettled);
+}
+
+// Its COMMIT was answered to nobody: the row says whose it is, and that nobody works on it.
+TEST_F(WorkTest, AClaimThatNobodyHeardOfIsPutBack) {
+  const TaskId task = create(db_.add_user());
+  const Hint hint{task, 0};
+  const ClaimOutcome mine = claim(task);
+  ASSERT_TRUE(mine);
+  ASSERT_EQ(store_.claimed_until().size(), 1U);
+  const Instant until = store_.claimed_until().front();
+  const auto again = [&](WorkerId worker, Instant then) {
+    return only(store_.claim({&hint, 1}, worker, some_provider, [&](const Hint& asked, Instant at) {
+      return asked == hint && at == then;
+    }));
+  };
+  EXPECT_FALSE(again(WorkerId::make(), until)) << "another's";
+  EXPECT_FALSE(again(worker_, until + std::chrono::microseconds(1))) << "of a later claim";
+  EXPECT_EQ(column(task, "state=2 AND epoch=1"), 1);
+  EXPECT_FALSE(again(worker_, until)) << "its hint has had its turn";
+  EXPECT_EQ(column(task, "state=1 AND epoch=2 AND claims=0 AND lost_leases=0"), 1);
+  EXPECT_EQ(calls_in(task, kCallFailed), 1) << "nobody was called";
+  EXPECT_EQ(must(store_.sweep(10)).publish, (std::vector<Hint>{{task, 2}}));
+  EXPECT_TRUE(claim(task, 2));
+  db_.expect_invariants();
+}
+
+TEST_F(WorkTest, ALeaseIsRenewedOrOverOrAnothers) {
+  const Claim mine = *claim(create(db_.add_user())), reaped = *claim(create(db_.add_user())),
+              canceled = *claim(create(db_.add_user()));
+  expire_lease(reaped.task);
+  must(store_.sweep(10));
+  must(store_.cancel(canceled.task));
+  const auto renewal = [&](const Claim& claim) {
+    const Lease lease{claim.task, claim.epoch};
+    return only(store_.renew({&lease, 1}, worker_));
+  };
+  EXPECT_EQ(renewal(mine), Renewal::kRenewed);
+  EXPECT_EQ(renewal(canceled), Renewal::kEnded);
+  EXPECT_EQ(renewal(reaped), Renewal::kTaken);
+  ASSERT_TRUE(claim(reaped.task, reaped.epoch + 1));
+  EXPECT_EQ(renewal(reaped), Renewal::kTaken);
 }
 
 TEST_F(WorkTest, RetriesWaitAndEnd) {

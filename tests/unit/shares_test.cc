@@ -86,6 +86,19 @@ TEST_F(WindowTest, WhoeverHasJustComeWaitsBehindNoMoreThanShares) {
   EXPECT_EQ(look(workers(64, 48), 9), 15U);
 }
 
+// Batch after batch: each makes him a crowd for a moment.
+TEST_F(WindowTest, WhoBecomesACrowdAgainAndAgainMakesItNoSmaller) {
+  const WorkersSeen idle = workers(64, 48);
+  for (int round = 0; round < 10; ++round) {
+    after(2, idle, 8);
+    after(1, idle, 9);
+  }
+  EXPECT_GT(last_.size, 16U) << "the places are used";
+  after(40, workers(64), 8);
+  EXPECT_EQ(look(idle, 9), 15U) << "that was long ago";
+  EXPECT_EQ(look(idle, 10), 13U) << "one more than ever";
+}
+
 TEST(OpenTasks, TheFirstGoExpressThenInBulkAndWhatIsBeyondTheWindowIsParked) {
   OpenTasks open;
   std::map<Lane, int> lanes;
@@ -558,14 +571,32 @@ TEST_F(PaceWatchTest, WhatEndsWhileWorkersHaveRoomSaysNothing) {
   EXPECT_EQ(look(seen), 2000U) << "nearly full will do";
 }
 
-TEST_F(PaceWatchTest, WorkersThatComeOrGoBringNothingAlong) {
+// One that is started and dies again and again would leave the others without any pace.
+TEST_F(PaceWatchTest, IsThatOfWhoeverStaysWhileOthersComeAndGo) {
   look(full(100));
   EXPECT_EQ(look(full(120)), 2000U);
-  EXPECT_EQ(look(full(1'000'000, 3)), 2000U);
-  EXPECT_EQ(look(full(50, 3)), 2000U) << "fewer than before";
-  look(full(60, 3));
-  look(full(70, 3));
-  EXPECT_EQ(look(full(80, 3)), 1000U);
+  look(full(130, 3));
+  EXPECT_EQ(look(full(140, 2)), 1000U);
+  EXPECT_EQ(look(full(50, 3)), 1000U) << "fewer than before, of another program";
+}
+
+TEST(EndsCount, GoesOnWhileWorkersComeAndGo) {
+  const WorkerId first = WorkerId::make(), second = WorkerId::make(), third = WorkerId::make();
+  EndsCount count;
+  Instant now(std::chrono::seconds(1000));
+  const auto look = [&](std::vector<EndsCount::Told> told) {
+    now += std::chrono::seconds(1);
+    return count.look(told, now);
+  };
+  EXPECT_EQ(look({{first, 1'000}, {second, 500}}), 0U) << "nobody knows when";
+  EXPECT_EQ(look({{first, 1'010}, {second, 501}}), 11U);
+  EXPECT_EQ(look({{first, 1'012}}), 13U) << "what it had ended stays";
+  EXPECT_EQ(look({{first, 1'012}, {third, 7}}), 13U) << "that may be long ago";
+  EXPECT_EQ(look({{first, 1'012}, {third, 9}}), 15U);
+  EXPECT_EQ(look({{second, 601}}), 115U) << "it was only not heard of";
+  EXPECT_EQ(look({{second, 3}}), 115U);
+  now += std::chrono::hours(2);
+  EXPECT_EQ(look({{first, 5'000}}), 115U) << "another time";
 }
 
 // Every provider is left alone: what ends before and after that is no pace of such a time.

@@ -113,5 +113,17 @@ TEST_F(WaitingTest, TellsHowOldTheFirstOfEachQueueIs) {
   EXPECT_FALSE(waiting_.queues_seen().express);
 }
 
+// What was parked for minutes was hinted a moment ago.
+TEST_F(WaitingTest, WhatWasReleasedOrGivenBackTellsNothingOfTheQueue) {
+  Hint released = hint_of(1, Lane::kBulk);
+  released.epoch = 1;
+  waiting_.add({released, 1});
+  EXPECT_FALSE(waiting_.queues_seen().bulk);
+  Hint behind = hint_of(2, Lane::kBulk);
+  behind.task.uuid.bytes[5] = 7;
+  waiting_.add({behind, 2});
+  EXPECT_EQ(waiting_.queues_seen().bulk, made_at(behind.task.uuid));
+}
+
 }  // namespace
 }  // namespace audiogen

@@ -1,7 +1,6 @@
 #include "worker/job/intake.h"
 
 #include <algorithm>
-#include <unordered_map>
 #include <utility>
 
 #include "common/base/check.h"
@@ -199,7 +198,7 @@ store::Batch<std::optional<Claimed>> Intake::claim_batch(store::TaskStore& store
   std::unordered_map<TaskId, Looked> looked;
   bool any_in_time = false;
   using Provider = std::optional<std::string>;
-  auto outcomes = store.claim(hints, worker_, [&](const store::Claim& claim) {
+  const auto first_provider = [&](const store::Claim& claim) {
     const bool alone = runs_alone(claim.lost_leases);
     if (alone && !suspects_.offer(claim.task)) {
       return Provider();
@@ -217,7 +216,16 @@ store::Batch<std::optional<Claimed>> Intake::claim_batch(store::TaskStore& store
     any_in_time = any_in_time || in_time;
     looked[claim.task] = {std::make_shared<const GenerationRequest>(std::move(*request)), in_time};
     return Provider(named ? chain->at(*first).name() : std::string());
-  });
+  };
+  const auto unheard = [this](const Hint& hint, Instant until) {
+    const MutexLock lock(mutex_);
+    const auto found = unheard_.find(hint.task);
+    return found != unheard_.end() && found->second.epoch == hint.epoch &&
+           std::find(found->second.until.begin(), found->second.until.end(), until) !=
+               found->second.until.end();
+  };
+  auto outcomes = store.claim(hints, worker_, first_provider, unheard);
+  note_heard(hints, outcomes, store.claimed_until());
   std::optional<TaskId> suspect;
   beyond_room_ = any_in_time || looked.empty() ? 0 : std::min(2 * looked.size(), kBatchMax);
   store::Batch<std::optional<Claimed>> out;
@@ -237,6 +245,24 @@ store::Batch<std::optional<Claimed>> Intake::claim_batch(store::TaskStore& store
   }
   suspects_.granted(suspect);
   return out;
+}
+
+void Intake::note_heard(std::span<const Hint> hints,
+                        const store::Batch<store::ClaimOutcome>& outcomes,
+                        const std::vector<Instant>& until) {
+  const MutexLock lock(mutex_);
+  for (std::size_t i = 0; i < hints.size(); ++i) {
+    if (outcomes[i]) {
+      unheard_.erase(hints[i].task);
+    } else if (outcomes[i].error() == store::StoreFault::kUnknownOutcome) {
+      Unheard& claim = unheard_[hints[i].task];
+      if (claim.epoch != hints[i].epoch) {
+        claim = {};
+      }
+      claim.epoch = hints[i].epoch;
+      claim.until.insert(claim.until.end(), until.begin(), until.end());
+    }
+  }
 }
 
 // A row that somebody keeps for seconds must not keep a place here.

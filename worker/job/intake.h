@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "common/base/config.h"
@@ -82,6 +83,9 @@ class Intake {
   using Outcome = Result<std::optional<Claimed>, store::StoreFault>;
 
   void look_again() LOCKS_REQUIRED(mutex_);
+  void note_heard(std::span<const Hint> hints,
+                  const store::Batch<store::ClaimOutcome>& outcomes,
+                  const std::vector<Instant>& until);
   std::size_t callable() const;
   void claim(const queue::Delivery& delivery, int tries);
   void claim_later(const queue::Delivery& delivery, int tries);
@@ -106,6 +110,13 @@ class Intake {
   mutable Mutex mutex_;
   Waiting<queue::Delivery> waiting_ GUARDED_BY(mutex_);  // Not asked for yet.
   bool looks_again_ GUARDED_BY(mutex_) = false;
+  // Claims that may have been carried out without our hearing of it, until we hear of them: the
+  // epoch of their hint, and until when the task may be ours.
+  struct Unheard {
+    std::uint32_t epoch = 0;
+    std::vector<Instant> until;
+  };
+  std::unordered_map<TaskId, Unheard> unheard_ GUARDED_BY(mutex_);
   // Claimed beyond what there is room for: for nobody of the last ones anybody could be called.
   std::atomic<std::size_t> beyond_room_{0};
   store::GroupCommit<Hint, std::optional<Claimed>> claims_;

@@ -72,12 +72,14 @@ void Leases::renew(const JobPtr& job) {
   const auto asked_at = Job::Clock::now();
   const bool taken =
       renewals_.submit({.task = job->claim.task, .epoch = job->claim.epoch},
-                       [job, asked_at](const Result<bool, store::StoreFault>& ours) {
-                         job->renewal_ended(ours && *ours ? std::optional(asked_at) : std::nullopt);
-                         if (ours && !*ours) {
-                           // Canceled, as a rule. But a worker that stood still hears of it when
-                           // the next one may have gone on with what this one has begun.
-                           lose(*job, "taken back", !job->lease_is_over(Job::Clock::now()));
+                       [job, asked_at](const Result<store::Renewal, store::StoreFault>& out) {
+                         const bool ours = out && *out == store::Renewal::kRenewed;
+                         job->renewal_ended(ours ? std::optional(asked_at) : std::nullopt);
+                         if (out && !ours) {
+                           // Canceled, as a rule. But the next one may have gone on with what this
+                           // one has begun: whatever this machine's clock says, it may have stood
+                           // still with it.
+                           lose(*job, "taken back", *out == store::Renewal::kEnded);
                          }
                        });
   if (!taken) {

@@ -39,7 +39,7 @@ class Leases {
   const Roster& roster_;
   Scheduler& scheduler_;
   std::atomic<std::int64_t> lag_ms_ = 0;
-  store::GroupCommit<store::Lease, bool> renewals_;
+  store::GroupCommit<store::Lease, store::Renewal> renewals_;
 };
 
 }  // namespace audiogen::worker
