@@ -31,7 +31,10 @@ test("an error says what failed, the request's id, and tries again when asked", 
 
 test("the countdown of an old secret goes away when it is over", async (context) => {
   const page = await signedIn(context);
-  const until = new Date(Date.now() + 4000).toISOString();
+  // It is as late there as this test says, so that nothing is over before it was looked at.
+  const now = Date.now();
+  const until = new Date(now + 4000).toISOString();
+  await page.clock.setFixedTime(now);
   await page.route(`${api}/account/keys**`, (route) => route.fulfill({
     status: 200, contentType: "application/json",
     body: JSON.stringify({
@@ -44,9 +47,12 @@ test("the countdown of an old secret goes away when it is over", async (context)
     }),
   }));
   await open(page, "keys");
-  await page.getByText(/old secret works for 0:0\d min/).waitFor();
+  await page.getByText("old secret works for 0:04 min").waitFor();
   await page.getByText("925.5 of 1,000 credits today").waitFor();
   await page.getByText("limit reached").waitFor();
+  await page.clock.setFixedTime(now + 3000);
+  await page.getByText("old secret works for 0:01 min").waitFor();
+  await page.clock.setFixedTime(now + 4000);
   await eventually("it is gone, without another question", async () => (await page.getByText("old secret works for").count()) === 0);
 });
 
@@ -78,13 +84,18 @@ test("what the service says of a limit and of a rotation is told; a fresh sign-i
 
 test("too many requests: counts down, then asks again by itself", async (context) => {
   const page = await signedIn(context);
+  await page.clock.install();
   let asked = 0;
   await page.route(`${api}/account/keys**`, (route) => {
     asked += 1;
-    return asked === 1 ? route.fulfill(refusal(429, "rate_limit_exceeded", { "Retry-After": "2" })) : route.continue();
+    return asked === 1 ? route.fulfill(refusal(429, "rate_limit_exceeded", { "Retry-After": "60" })) : route.continue();
   });
   await open(page, "keys");
-  await page.getByText(/Trying again in [12] s/).waitFor();
+  await page.getByText(/Trying again in \d\d s/).waitFor();
+  await page.clock.fastForward(30_000);
+  await page.getByText(/Trying again in ([12]?\d|30) s/).waitFor();
+  assert.equal(asked, 1);
+  await page.clock.fastForward(30_000);
   await page.getByText("No keys yet").waitFor();
   assert.equal(asked, 2);
 });
@@ -103,17 +114,20 @@ async function refuseFirst(page, refused) {
 }
 
 test("too many generations: the playground counts down, sends nothing meanwhile, and its buttons come back", async (context) => {
-  const page = await signedIn(context, { path: "playground" });
-  const sent = await refuseFirst(page, refusal(429, "rate_limit_exceeded", { "Retry-After": "3" }));
+  const page = await signedIn(context);
+  await page.clock.install();
+  await open(page, "playground");
+  const sent = await refuseFirst(page, refusal(429, "rate_limit_exceeded", { "Retry-After": "60" }));
   await page.getByLabel("Prompt").fill("Patience.");
   await page.getByRole("button", { name: "Generate" }).click();
-  await page.getByRole("alert").getByText(/You may try again in [123] s/).waitFor();
+  await page.getByRole("alert").getByText(/You may try again in \d\d s/).waitFor();
   await page.getByRole("alert").getByText("A sentence of the service.").waitFor();
   const generate = page.getByRole("button", { name: "Wait", exact: true });
-  await generate.getByText(/^Wait [123] s$/).waitFor();
+  await generate.getByText(/^Wait \d\d s$/).waitFor();
   assert.equal(await generate.getAttribute("aria-disabled"), "true");
   assert.equal(await page.getByRole("button", { name: "Try again" }).getAttribute("aria-disabled"), "true");
   await page.getByLabel("Prompt").press("Control+Enter");
+  await page.clock.fastForward(60_000);
   await page.getByRole("button", { name: "Generate" }).waitFor();
   await page.getByText("You may try again now.").waitFor();
   assert.equal(sent.length, 1);

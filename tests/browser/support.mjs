@@ -156,12 +156,14 @@ export async function eventually(what, condition, within = limit) {
 }
 
 /**
- * For what is counted by the day or the month: in the last minute of a day (UTC) it waits for the
- * next one, in which the test then is from its beginning to its end.
+ * For what is counted by the day or the month: in the last minutes of a day (UTC) it waits for the
+ * next one, in which the test then is from its beginning to its end, though single steps of it may
+ * take a minute.
  */
 export function waitOutMidnight() {
   const day = 86_400_000;
-  return eventually("it is not a moment before midnight", () => day - (Date.now() % day) > 60_000, 120_000);
+  const longest = 300_000;
+  return eventually("it is not shortly before midnight", () => day - (Date.now() % day) > longest, 2 * longest);
 }
 
 /** A request of the page's own session. */

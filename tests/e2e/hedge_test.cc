@@ -1,8 +1,13 @@
 // A hedged provider: when it is slow, the next one is asked as well, and the client pays once.
+#include <atomic>
+#include <string>
+#include <string_view>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/e2e/chain.h"
+#include "tests/support/wait.h"
 
 namespace audiogen::test {
 namespace {
@@ -11,7 +16,34 @@ using namespace std::chrono_literals;
 using testing::ElementsAre;
 using Form = DoubleReply::Form;
 
-constexpr const char* kHedged = R"(,"timeout_seconds":20,"hedge_after_seconds":0.2)";
+constexpr const char* kHedged = R"(,"timeout_seconds":60,"hedge_after_seconds":0.2)";
+
+// Holds back what a double answers until that has happened which is to come before it. Where it
+// never happens the double answers in the end, and what the test expects of it does not come true.
+class Gate {
+ public:
+  void open() { open_ = true; }
+  void wait() const {
+    static_cast<void>(eventually(60s, [this] { return open_.load(); }));
+  }
+
+ private:
+  std::atomic<bool> open_{false};
+};
+
+// Waits until the worker has so often been told that one of two has failed while the other is at
+// work.
+bool has_failed_beside_another(Stack& stack, int times) {
+  return eventually(60s, [&] {
+    constexpr std::string_view kLine = "provider call failed, its hedge goes on";
+    const std::string log = stack.worker(0).log();
+    int found = 0;
+    for (auto at = log.find(kLine); at != std::string::npos; at = log.find(kLine, at + 1)) {
+      ++found;
+    }
+    return found >= times;
+  });
+}
 
 TEST(Hedge, TheFasterOfTwoIsDeliveredAndChargedOnce) {
   const ProviderDouble slow([](const DoubleCall&) { return DoubleReply{.form = Form::kHang}; });
@@ -86,24 +118,33 @@ TEST(Hedge, StaysWithinATier) {
 
 TEST(Hedge, OneFailureWaitsForTheOther) {
   // The hedged one fails while its hedge is at work; then the hedge fails while the first is.
-  const auto after = [](std::chrono::milliseconds delay, DoubleReply reply) {
-    reply.delay = delay;
-    return reply;
-  };
+  Gate hedged, first_failed, second_failed;
   const ProviderDouble first([&](const DoubleCall& call) {
-    return member_of(call, "input") == "a" ? after(600ms, {.status = 404})
-                                           : after(900ms, wav_reply(1.0));
+    if (member_of(call, "input") == "a") {
+      hedged.wait();
+      return DoubleReply{.status = 404};
+    }
+    second_failed.wait();
+    return wav_reply(1.0);
   });
   const ProviderDouble second([&](const DoubleCall& call) {
-    return member_of(call, "input") == "a" ? after(800ms, wav_reply(2.0))
-                                           : DoubleReply{.status = 404};
+    if (member_of(call, "input") == "a") {
+      hedged.open();
+      first_failed.wait();
+      return wav_reply(2.0);
+    }
+    return DoubleReply{.status = 404};
   });
   const ChainFile chain({openai_entry("first", first, kHedged), openai_entry("second", second)});
   Stack stack(chain.options());
   const Account ann = stack.account(1000);
   const std::string a = stack.create(ann, wav_body("a")).text("id");
-  const std::string b = stack.create(ann, wav_body("b")).text("id");
+  EXPECT_TRUE(has_failed_beside_another(stack, 1));
+  first_failed.open();
   EXPECT_EQ(stack.wait_final(ann, a).text("output.duration_seconds"), "2.0");
+  const std::string b = stack.create(ann, wav_body("b")).text("id");
+  EXPECT_TRUE(has_failed_beside_another(stack, 2));
+  second_failed.open();
   EXPECT_EQ(stack.wait_final(ann, b).text("output.duration_seconds"), "1.0");
   EXPECT_EQ(credits_of(stack, ann, "available_credits"), 980);
   EXPECT_EQ(first.call_count(), 2U);
@@ -112,8 +153,11 @@ TEST(Hedge, OneFailureWaitsForTheOther) {
 }
 
 TEST(Hedge, BothFailingGoesOnAfterBoth) {
-  const ProviderDouble first(
-      [](const DoubleCall&) { return DoubleReply{.status = 404, .delay = 500ms}; });
+  Gate second_failed;
+  const ProviderDouble first([&](const DoubleCall&) {
+    second_failed.wait();
+    return DoubleReply{.status = 404};
+  });
   const ProviderDouble second([](const DoubleCall&) { return DoubleReply{.status = 404}; });
   const ProviderDouble third([](const DoubleCall&) { return wav_reply(3.0); });
   const ChainFile chain({openai_entry("first", first, kHedged),
@@ -122,6 +166,8 @@ TEST(Hedge, BothFailingGoesOnAfterBoth) {
   Stack stack(chain.options());
   const Account ann = stack.account(1000);
   const std::string id = stack.create(ann, wav_body("x")).text("id");
+  EXPECT_TRUE(has_failed_beside_another(stack, 1));
+  second_failed.open();
   EXPECT_EQ(stack.wait_final(ann, id).text("output.duration_seconds"), "3.0");
   EXPECT_THAT(calls_of(stack, id),
               ElementsAre("first failed", "second unknown outcome", "third succeeded"));
@@ -129,20 +175,28 @@ TEST(Hedge, BothFailingGoesOnAfterBoth) {
   stack.database().expect_invariants();
 }
 
-// It is of another tier, so it does not race; but it is asked when both have failed, whoever of them
-// failed last.
+// It is of another tier, so it does not race; but it is asked when both have failed, whoever of
+// them failed last.
 TEST(Hedge, WhoWasLeftOutOfARaceIsAskedAfterIt) {
-  const ProviderDouble first(
-      [](const DoubleCall&) { return DoubleReply{.status = 404, .delay = 500ms}; });
+  Gate hedged, first_failed;
+  const ProviderDouble first([&](const DoubleCall&) {
+    hedged.wait();
+    return DoubleReply{.status = 404};
+  });
   const ProviderDouble between([](const DoubleCall&) { return wav_reply(3.0); });
-  const ProviderDouble beside(
-      [](const DoubleCall&) { return DoubleReply{.status = 404, .delay = 1500ms}; });
+  const ProviderDouble beside([&](const DoubleCall&) {
+    hedged.open();
+    first_failed.wait();
+    return DoubleReply{.status = 404};
+  });
   const ChainFile chain({openai_entry("first", first, kHedged),
                          openai_entry("between", between, R"(,"tier":2)"),
                          openai_entry("beside", beside)});
   Stack stack(chain.options());
   const Account ann = stack.account(1000);
   const std::string id = stack.create(ann, wav_body("x")).text("id");
+  EXPECT_TRUE(has_failed_beside_another(stack, 1));
+  first_failed.open();
   EXPECT_EQ(stack.wait_final(ann, id).text("output.duration_seconds"), "3.0");
   EXPECT_EQ(beside.call_count(), 1U) << "once";
   stack.database().expect_invariants();

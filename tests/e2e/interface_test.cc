@@ -366,7 +366,8 @@ TEST(Credits, AHeldBalanceIs503InTimeAndLeavesNothing) {
       const Reply reply = stack.create(ann, Stack::body(), headers);
       expect_error(reply, 503, "service_unavailable");
       EXPECT_FALSE(reply.header("retry-after").empty());
-      EXPECT_LT(reply.seconds, 5);
+      // After nine seconds the server itself says so, whoever waits for a row.
+      EXPECT_LT(reply.seconds, 9);
     });
   }
   EXPECT_EQ(stack.create(bob, Stack::body()).status, 202) << "nobody else waits";

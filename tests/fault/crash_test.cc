@@ -124,13 +124,12 @@ TEST(Zombie, AFrozenWorkerComesBackAndChargesNothing) {
   options.workers = 0;
   Stack stack(options);
   const Account ann = stack.account(1000);
-  // It sleeps between the stored file and its settlement, as a process stopped for minutes would.
-  const std::size_t frozen = stack.start_worker({{"CRASH_POINT", "worker.stored:1:pause"}});
+  // It stands still between the stored file and its settlement, as one stopped for minutes would.
+  const std::size_t frozen = stack.start_worker({{"CRASH_POINT", "worker.stored:1:stop"}});
   const std::string id = stack.create(ann, Stack::body()).text("id");
-  ASSERT_TRUE(eventually(std::chrono::seconds(30), [&] {
-    return stack.worker(frozen).log().find("worker.stored") != std::string::npos;
-  }));
-  stack.worker(frozen).signal(SIGSTOP);
+  const pid_t process = stack.worker(frozen).pid();
+  ASSERT_TRUE(eventually(std::chrono::seconds(60), [&] { return all_threads_stopped(process); }))
+      << "the crash point was never passed";
   stack.start_worker();
   let_leases_run_out(stack);
   // The broker may hand the new hint to the frozen worker too; the sweeper sends another one later.

@@ -54,12 +54,15 @@ TEST(Broker, DownCreatesAreAcceptedAndRunWhenItIsBack) {
             "succeeded");
   broker.kill();
   std::vector<std::string> ids;
+  const auto began = std::chrono::steady_clock::now();
   for (int i = 0; i < 30; ++i) {
     const Reply reply = stack.create(ann, Stack::body("Number " + std::to_string(i)));
+    // Whoever waited for the broker, which is away until all are accepted, would be told 503.
     ASSERT_EQ(reply.status, 202);
-    EXPECT_LT(reply.seconds, 2);
     ids.push_back(reply.text("id"));
   }
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(30))
+      << "nor does anybody wait for a while first: not a second each";
   EXPECT_EQ(http("GET", stack.ops_url() + "/readyz").status, 200)
       << "creating works without the broker";
   EXPECT_EQ(stack.wait_final(ann, ids.front(), std::chrono::seconds(60)).text("status"),
@@ -214,8 +217,9 @@ TEST(Database, DownIs503AndComesBackWithoutARestart) {
   const std::string id = stack.create(ann, Stack::body()).text("id");
   stack.wait_final(ann, id);
   server.kill();
-  expect_unavailable(stack.create(ann, Stack::body()), 3);
-  expect_unavailable(stack.get(ann, id), 3);
+  // After nine seconds the server itself says so, whoever waits for the database.
+  expect_unavailable(stack.create(ann, Stack::body()), 9);
+  expect_unavailable(stack.get(ann, id), 9);
   ASSERT_TRUE(eventually(std::chrono::seconds(5),
                          [&] { return http("GET", stack.ops_url() + "/readyz").status == 503; }));
   EXPECT_EQ(http("GET", stack.ops_url() + "/healthz").status, 200);

@@ -564,7 +564,7 @@ TEST_P(Polled, CancelAndTimeoutTellTheProvider) {
   EXPECT_EQ(outcome(wait(running)), "canceled");
   EXPECT_TRUE(server.wait_until([&] { return count("/cancel") == 1; }));
 
-  entry.timeout = 500ms;
+  entry.timeout = 2s;  // The job is handed over by then.
   provider = make_provider(entry, client);
   EXPECT_EQ(outcome(generate(*provider)), "unknown_outcome");
   EXPECT_TRUE(server.wait_until([&] { return count("/cancel") == 2; }));

@@ -21,6 +21,11 @@ using test::TcpProxy;
 using Cut = TcpProxy::Cut;
 using Clock = std::chrono::steady_clock;
 
+// No call lasts longer, whatever the server does: several times what a session gives it
+// (SessionOptions), and less than the connector's own 30 s for a connection. A call that waited for
+// the server would wait as long as the test keeps it away.
+constexpr auto kGivesUpWithin = 20s;
+
 // --- one session
 
 class SessionTest : public ::testing::Test {
@@ -632,14 +637,14 @@ TEST_F(FaultTest, WithoutAnyWayBackTheOutcomeIsUnknown) {
   const auto outcome = far_.create({&first, 1}).front();
   ASSERT_FALSE(outcome);
   EXPECT_EQ(outcome.error(), StoreFault::kUnknownOutcome);
-  EXPECT_LT(Clock::now() - began, 5s);
+  EXPECT_LT(Clock::now() - began, kGivesUpWithin);
   // The client sends the request again, and finds what was done.
   proxy_.accept_again();
   CreateCommand again = first;
   again.id = TaskId::make();
   // The store pauses after a refused connection.
   Batch<CreateOutcome> retried;
-  ASSERT_TRUE(test::eventually(5s, [&] {
+  ASSERT_TRUE(test::eventually(60s, [&] {
     retried = far_.create({&again, 1});
     return static_cast<bool>(retried.front());
   }));
@@ -766,13 +771,10 @@ TEST_F(FaultTest, DownAndBack) {
     ASSERT_FALSE(outcome);
     EXPECT_EQ(outcome.error(), StoreFault::kUnavailable);
     EXPECT_FALSE(far_.ping());
-    EXPECT_LT(Clock::now() - began, 3s);
+    EXPECT_LT(Clock::now() - began, kGivesUpWithin);
   }
   proxy_.accept_again();
-  const auto until = Clock::now() + 5s;
-  while (!far_.ping()) {
-    ASSERT_LT(Clock::now(), until);
-  }
+  ASSERT_TRUE(test::eventually(60s, [&] { return far_.ping(); }));
   EXPECT_EQ(only(far_.create({&command, 1})).kind, CreateOutcome::Kind::kCreated);
 }
 
@@ -782,17 +784,15 @@ TEST_F(FaultTest, SilentAndBack) {
   proxy_.blackhole();
   auto began = Clock::now();
   EXPECT_FALSE(far_.create({&command, 1}).front()) << "an open connection without answers";
-  EXPECT_LT(Clock::now() - began, 6s);
+  EXPECT_LT(Clock::now() - began, kGivesUpWithin);
   began = Clock::now();
   EXPECT_FALSE(far_.create({&command, 1}).front()) << "a server that accepts and says nothing";
-  EXPECT_LT(Clock::now() - began, 3s);
+  EXPECT_LT(Clock::now() - began, kGivesUpWithin);
   proxy_.resume();
-  const auto until = Clock::now() + 5s;
-  while (!far_.ping()) {
-    ASSERT_LT(Clock::now(), until);
-  }
+  ASSERT_TRUE(test::eventually(60s, [&] { return far_.ping(); }));
   EXPECT_EQ(only(far_.create({&command, 1})).kind, CreateOutcome::Kind::kCreated);
 }
+
 // By the time at which a slow look began, a lease that was renewed since would be too long.
 TEST_F(FaultTest, ASlowLookTakesNothingFromARenewedLease) {
   const TaskId task = create(db_.add_user());
@@ -809,7 +809,6 @@ TEST_F(FaultTest, ASlowLookTakesNothingFromARenewedLease) {
       << "it was looked at";
   EXPECT_EQ(db_.text(Sql("SELECT lease_until FROM tasks WHERE id=") << task), lease);
 }
-
 
 TEST_F(FaultTest, IdleConnectionsMayEnd) {
   const UserId user = db_.add_user();

@@ -314,9 +314,9 @@ TEST_F(KeysOfAUserTest, ADeletionWaitsForWhoeverHoldsTheKey) {
     std::atomic<bool> done{false};
     std::thread freeing([&] {
       EXPECT_TRUE(test::eventually(10s, [&] {
-        return done ||
-               db_.number(Sql("SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE "
-                              "'%FROM api_keys%FOR UPDATE' AND id<>CONNECTION_ID()")) > 0;
+        return done || db_.number(Sql("SELECT COUNT(*) FROM information_schema.processlist WHERE "
+                                      "db=DATABASE() AND info LIKE '%FROM api_keys%FOR UPDATE' AND "
+                                      "id<>CONNECTION_ID()")) > 0;
       }));
       holder.release();
     });

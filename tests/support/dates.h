@@ -22,12 +22,14 @@ inline std::string an_hour_east(Instant at) {
   return out;
 }
 
-// For tests of what is counted by the day or the month: in the last minute of a day (UTC) it waits
-// for the next one, in which the test then is from its beginning to its end.
+// For tests of what is counted by the day or the month: in the last minutes of a day (UTC) it waits
+// for the next one, in which the test then is from its beginning to its end, though single steps of
+// it may take a minute.
 inline void wait_out_midnight() {
-  static_cast<void>(eventually(std::chrono::minutes(2), [] {
+  constexpr std::chrono::minutes kLongest{5};
+  static_cast<void>(eventually(2 * kLongest, [&] {
     const auto now = std::chrono::system_clock::now();
-    return std::chrono::ceil<std::chrono::days>(now) - now > std::chrono::minutes(1);
+    return std::chrono::ceil<std::chrono::days>(now) - now > kLongest;
   }));
 }
 
