@@ -25,6 +25,14 @@ command_onnx() {
 }
 
 command_admin() {
+  local argument
+  for argument; do
+    [[ $argument == -h || $argument == --help ]] || continue
+    # The program itself knows what there is, and needs no stack for that.
+    [[ ! -x $state/build/bin/audio-api ]] || exec "$state/build/bin/audio-api" admin "$@"
+    help_of admin
+    return
+  done
   [[ -x $state/build/bin/audio-api ]] || die 'the stack is not there yet; run ./dev up'
   given DATABASE_URL || alive "$state/mariadb/mariadbd.pid" ||
     die 'the stack is not running; run ./dev up'
@@ -44,10 +52,11 @@ demo_request() {
 
 api_error() { jq -r '.error | "\(.code): \(.message)"' <<<"$1" 2>/dev/null || printf '%s\n' "$1"; }
 
-# An admin command's answer; its error text is in the answer, too.
+# An admin command's answer. Why there is none it says on stderr, as JSON where it got as far as that.
 admin_json() {
-  local answer
-  answer=$(admin "$@" --json) || die "$(jq -r '.error.message' <<<"$answer" 2>/dev/null || true)"
+  local answer failure=$state/run/admin.failure
+  answer=$(admin "$@" --json 2>"$failure") ||
+    die "$(jq -er '.error.message // empty' "$failure" 2>/dev/null || cat "$failure")"
   printf '%s\n' "$answer"
 }
 

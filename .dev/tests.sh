@@ -101,18 +101,27 @@ command_test() {
   fi
   run_ctest build-test "${selection[@]}"
   if ((all)); then
-    say 'The same on MySQL and RabbitMQ 4'
-    export DATABASE=mysql BROKER=4
-    private_services test TEST 28306
-    run_ctest build-test -L '^(store|queue|e2e|fault)$'
-    unset DATABASE BROKER
+    test_others
     test_package
   fi
 }
 
+# What depends on database and broker, on the others that there are.
+test_others() {
+  is_root || {
+    say 'MySQL and RabbitMQ 4 are not tested: only root may run them, in another root folder'
+    return
+  }
+  say 'The same on MySQL and RabbitMQ 4'
+  export DATABASE=mysql BROKER=4
+  private_services test TEST 28306
+  run_ctest build-test -L '^(store|queue|e2e|fault)$'
+  unset DATABASE BROKER
+}
+
 # The Debian package, in a fresh Debian of its own.
 test_package() {
-  ((EUID == 0)) || {
+  is_root || {
     say 'The Debian package is not tested: only root may install it in another root folder'
     return
   }
@@ -142,11 +151,13 @@ command_bench() {
 # over_own_servers PROGRAM ARGUMENTS…: one of the tests' programs that makes its servers, kills them and makes
 # them again by itself; all that it leaves ends with this script.
 over_own_servers() {
-  local program=$1 fixed=()
+  local program=$1 fixed=() node
   shift
   exec </dev/null
+  node=$(missing_node_packages) || exit 1  # The preset has the console, whose pages are built with it.
+  # shellcheck disable=SC2086 # None, or several.
   need_packages "${build_packages[@]}" "${runtime_packages[@]}" "${database_packages[@]}" \
-    "${broker_packages[@]}" "${test_packages[@]}"
+    "${broker_packages[@]}" "${test_packages[@]}" $node
   make_state
   exec {own_lock_fd}>"$state/logs/$program.lock"
   flock -n "$own_lock_fd" || die "another ./dev $program is running here"

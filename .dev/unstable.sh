@@ -32,9 +32,11 @@ becomes() {
 }
 
 # Only root may run programs in another root folder.
+is_root() { ((EUID == 0)); }
+
 lay_unstable() {
   [[ $(cat "$unstable/.complete" 2>/dev/null) != "${unstable_packages[*]}" ]] || return 0
-  ((EUID == 0)) || die 'DATABASE=mysql and BROKER=4 run in a folder with a root of its own: be root'
+  is_root || die 'DATABASE=mysql and BROKER=4 run in a folder with a root of its own: be root'
   need_packages debootstrap
   step 'Laying MySQL and RabbitMQ of Debian unstable into .local/unstable'
   rm -rf "$unstable"

@@ -283,6 +283,17 @@ Reply key_rotate(Doors& doors, const Options& o) {
   if (!id) {
     return Failure{kBadKeyId};
   }
+  const auto before = doors.keys.prefix_of(*id);
+  if (!before) {
+    return failure(before.error());
+  }
+  // An API refuses keys of another brand by their form. Whoever has not read in its settings has
+  // another one here, and its owner would be left with a secret that opens nothing.
+  if (*before && !(*before)->starts_with(*brand + "_live_")) {
+    return Failure{"BRAND is " + *brand + " here, and the key begins with " + **before +
+                   ": set BRAND as the API has it, which would refuse the new secret; nothing was "
+                   "changed"};
+  }
   const NewApiKey key = make_api_key(*brand);
   const auto rotated = doors.keys.rotate(*id, std::chrono::hours(o.overlap_hours), key);
   if (!rotated) {
@@ -582,7 +593,8 @@ class CommandLine {
     app_.footer(
         "Needs DATABASE_URL in the environment; key create and key rotate use BRAND, queue\n"
         "and dead AMQP_URL, user login-link and user invite PUBLIC_URL, voices render BRAND,\n"
-        "PUBLIC_URL, VOICE_PREVIEWS_DIR, EGRESS_PROXY, EGRESS_DIRECT and CONTACT.\n"
+        "PUBLIC_URL, VOICE_PREVIEWS_DIR, EGRESS_PROXY, EGRESS_DIRECT and CONTACT. BRAND and\n"
+        "PUBLIC_URL have to be those of the API: by others keys and links do not work.\n"
         "--user takes an email address or a user id. Each command has --help and --json; those "
         "that\n"
         "change something are recorded (actions) with --as NAME and --reason TEXT.");

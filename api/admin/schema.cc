@@ -72,6 +72,11 @@ int run_migrate() {
 }
 
 int run_grants(const std::vector<store::Grantee>& grantees, bool only_look) {
+  // Nothing to do would look as though all had their rights.
+  if (grantees.empty()) {
+    return fail(2,
+                "grants needs the accounts that get rights: --api, --worker, --admin; see --help");
+  }
   const auto url = load_database_url();
   if (!url) {
     return fail(2, url.error().message);

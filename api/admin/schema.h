@@ -11,7 +11,7 @@ namespace audiogen::api {
 // Both are whole commands: they read DATABASE_URL, print what they did or one line on why not, and
 // answer the exit code. They block until done.
 int run_migrate();
-// With `only_look` nothing is changed, nor recorded.
+// With `only_look` nothing is changed, nor recorded. Without a grantee it is a wrong call (2).
 int run_grants(const std::vector<store::Grantee>& grantees, bool only_look);
 
 }  // namespace audiogen::api

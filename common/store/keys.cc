@@ -414,6 +414,14 @@ Result<KeyId, Fault> Keys::resolve(std::string_view id_or_prefix) {
   });
 }
 
+Result<std::optional<std::string>, Fault> Keys::prefix_of(KeyId id) {
+  return guarded([&]() -> Result<std::optional<std::string>, Fault> {
+    Rows rows =
+        session_.query(Sql("SELECT prefix FROM api_keys WHERE deleted_at IS NULL AND id=") << id);
+    return rows.next() ? std::optional(rows.text(1)) : std::nullopt;
+  });
+}
+
 Result<DeletedKey, Fault> Keys::remove(KeyId id) {
   return guarded([&]() -> Result<DeletedKey, Fault> {
     bool repeated = false;

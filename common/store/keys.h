@@ -90,6 +90,9 @@ class Keys : private Door {
   // The same for an operator, who asks for any key that was not deleted. Faults: kNoSuchKey.
   Result<KeyInfo, Fault> rotate(KeyId id, std::chrono::hours overlap, const NewApiKey& key);
 
+  // How the secret of this key begins; nullopt: there is no such key, or it was deleted.
+  Result<std::optional<std::string>, Fault> prefix_of(KeyId id);
+
   // The key of this id, or the one with this prefix that was not deleted; for operators: an id need
   // not be of a key. Faults: kNoSuchKey, kAmbiguousKey.
   Result<KeyId, Fault> resolve(std::string_view id_or_prefix);

@@ -642,7 +642,7 @@ test("another mail address where no mail is sent: who changes it, and how", asyn
   assert.equal(program, "audio-api");
   assert.equal(words.shift(), "admin");
   await admin(...words);
-  // A tab knows by the address whose it is, so it begins anew.
+  // A tab knows by the account whose it is, so it stays.
   await page.reload();
   await page.getByText(next).first().waitFor();
   await open(page, "settings");

@@ -454,3 +454,61 @@ test("a voice can be heard before it is chosen: one at a time, until the page is
   await page.getByRole("button", { name: "Hear Lena" }).click();
   await page.locator(".problem", { hasText: "The sample of Lena could not be played." }).waitFor();
 });
+
+test("a dialog that the browser closes by itself: what may not be lost is there again", async (context) => {
+  const page = await signedIn(context, { path: "keys" });
+  // As browsers do when somebody goes back again and again, who then ask no page any more.
+  const isBack = () => page.getByRole("dialog").evaluate((dialog) => new Promise((told) => {
+    dialog.addEventListener("close", () => requestAnimationFrame(() => told(dialog.matches(":modal"))), { once: true });
+    dialog.close();
+  }));
+  await page.getByRole("button", { name: "New key" }).click();
+  assert.equal(await isBack(), false, "it may be closed");
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  await page.getByRole("button", { name: "New key" }).click();
+  assert.equal(await page.getByRole("dialog").getAttribute("closedby"), null);
+  await page.getByRole("textbox", { name: "Name" }).fill("kept");
+  await page.keyboard.press("Enter");
+  const shown = page.getByRole("region", { name: "The key" });
+  const secret = await shown.textContent();
+  assert.equal(await isBack(), true, "the key is shown once");
+  assert.equal(await page.getByRole("dialog").getAttribute("closedby"), "none");
+  assert.equal(await shown.textContent(), secret);
+  await page.getByRole("button", { name: "I saved it" }).click();
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+
+  await page.context().clearCookies();
+  await page.getByRole("navigation", { name: "Console" }).getByRole("link", { name: "History" }).click();
+  const sheet = page.getByRole("dialog", { name: "Your session has ended" });
+  await sheet.waitFor();
+  assert.equal(await isBack(), true, "nothing can be done without a sign-in");
+  await sheet.getByText("Use a sign-in link").click();
+  await sheet.getByLabel("Sign-in link").fill(await loginLink(page.email));
+  await sheet.getByRole("button", { name: "Sign in with the link" }).click();
+  await sheet.waitFor({ state: "detached" });
+  assert.deepEqual(page.faults, []);
+});
+
+test("a mail address that an operator changes: who is signed in finds his work", async (context) => {
+  const page = await signedIn(context, { path: "playground" });
+  await page.getByLabel("Prompt").fill("Half a thought.");
+  const next = `new-${page.email}`;
+  await admin("user", "email", "--user", page.email, "--email", next);
+  await eventually("it is the session's", async () => (await ask(page, "GET", "/sessions/current")).body.email === next);
+  await page.reload();
+  await page.getByText(next).first().waitFor();
+  assert.equal(new URL(page.url()).pathname, "/console/playground");
+  assert.equal(await page.getByLabel("Prompt").inputValue(), "Half a thought.");
+});
+
+test("what went wrong with an organization is over once somebody has signed in another way", async (context) => {
+  const page = await newPage(context);
+  await page.goto(`${consoleUrl}#sign-in=failed`);
+  await page.getByRole("alert").getByText("That did not sign you in.").waitFor();
+  await page.getByText("Use a sign-in link").click();
+  await page.getByLabel("Sign-in link").fill(await loginLink(await newUser()));
+  await page.getByRole("button", { name: "Sign in with the link" }).click();
+  await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
+  await settled(page);
+  assert.equal(await page.getByText("your organization").count(), 0);
+});

@@ -111,13 +111,16 @@ stop() {
 api=http://127.0.0.1:$((port + 5))
 ask() { curl --silent --noproxy '*' --max-time 10 --header "Authorization: Bearer $key" "$@"; }
 is_done() { [[ $(ask "$api/api/v1/audio/generations/$task" | jq -r .status) == succeeded ]]; }
-# By the admin's own user of the database, as root: only root can read credentials.
+# By the admin's own user of the database, as root: only root can read credentials. With the settings of the API, by whose
+# BRAND it makes keys.
 admin() {
-  inside env DATABASE_URL_FILE=/etc/audiogen/credentials/admin_database_url audio-api admin "$@"
+  # shellcheck disable=SC2016 # For the shell there.
+  inside env DATABASE_URL_FILE=/etc/audiogen/credentials/admin_database_url sh -c \
+    'set -a && . /etc/audiogen/common.env && . /etc/audiogen/api.env && set +a && exec audio-api admin "$@"' sh "$@"
 }
 
 speak() {
-  task=$(ask --header 'Content-Type: application/json' --data '{"model":"svc-audio-1.0","prompt":"Packed and shipped."}' \
+  task=$(ask --header 'Content-Type: application/json' --data '{"model":"acme-audio-1.0","prompt":"Packed and shipped."}' \
     "$api/api/v1/audio/generations" | jq -r .id)
   await is_done
   ask --fail --output "$work/sound" "$(ask "$api/api/v1/audio/generations/$task" | jq -r .output.url)"
@@ -177,6 +180,7 @@ for user in owner api worker admin; do
 done
 echo "$amqp" >"$root/etc/audiogen/credentials/amqp_url"
 openssl rand -hex 32 >"$root/etc/audiogen/credentials/blob_signing_key"
+sed -i 's/^#BRAND=.*/BRAND=acme/' "$root/etc/audiogen/common.env"
 sed -i "s/^LISTEN=.*/LISTEN=127.0.0.1:$((port + 5))/" "$root/etc/audiogen/api.env"
 echo "OPS_LISTEN=127.0.0.1:$((port + 6))" >>"$root/etc/audiogen/api.env"
 [[ $url == mysql://* ]]

@@ -140,6 +140,73 @@ expect 'and so it is without npm' \
   exit "$failed"
 ) || failed=1
 
+# Why an admin command has failed is said, whether or not it got as far as to say it as JSON.
+(
+  refusal='{"error":{"message":"--user: there is no user x"}}'
+  admin() {
+    printf '%s\n' "$refusal" >&2
+    return 1
+  }
+  said() { (admin_json user show --user x) 2>&1; }
+  expect 'its reason is said' same "$(said)" 'dev: --user: there is no user x'
+  refusal='it cannot be run'
+  expect 'and what is no JSON, too' same "$(said)" 'dev: it cannot be run'
+  admin() {
+    echo 'by the way' >&2
+    echo '{"id":1}'
+  }
+  expect 'what it remarks is no part of its answer' same "$(said)" '{"id":1}'
+  exit "$failed"
+) || failed=1
+
+# What there is to ask for is told without a stack, and by ./dev itself where nothing is built.
+(
+  helped() { (command_admin "$@") 2>&1; }
+  expect 'the help of admin is that of the program' eval '[[ $(helped --help) == *"Usage: audio-api admin"*credits* ]]'
+  expect 'so is that of a command' eval '[[ $(helped user create -h) == *"Usage: audio-api admin user create"* ]]'
+  expect 'nothing else is done without a stack' eval '! helped user create >/dev/null'
+  state=$state/nothing
+  expect 'where nothing is built there is what ./dev knows' same "$(helped --help)" "$(help_of admin)"
+  exit "$failed"
+) || failed=1
+
+# Whatever has the console built has Node installed before that.
+(
+  need_packages() {
+    printf '%s\n' "$@"
+    exit
+  }
+  missing_node_packages() { printf '%s\n' nodejs npm; }
+  for command in 'over_own_servers soak' 'over_own_servers clusters' 'command_test -R x'; do
+    expect "$command installs Node" same "$( ($command) | grep -cxE 'nodejs|npm')" 2
+  done
+  exit "$failed"
+) || failed=1
+
+# The tests on other servers are for root; nobody else's run ends with an error for it.
+(
+  unset DATABASE BROKER
+  need_packages() { :; }
+  build() { :; }
+  private_services() { echo "services ${DATABASE:-} ${BROKER:-}"; }
+  run_ctest() { echo "tests${2:+ of some}"; }
+  missing_node_packages() { :; }
+  test_package() { echo package; }
+  tested() {  # tested STATUS: by whom is_root() answers so of
+    (
+      root_is=$1 DEV_TEST_TSAN=0
+      is_root() { return "$root_is"; }
+      command_test --all
+    ) 2>/dev/null
+  }
+  expect 'root tests on all of them' same "$(tested 0)" $'services  \ntests\nservices mysql 4\ntests of some\npackage'
+  expect 'others on their own' same "$(tested 1)" $'services  \ntests\npackage'
+  is_root() { return 1; }
+  expect 'and are told so' same "$(test_others 2>&1)" \
+    'MySQL and RabbitMQ 4 are not tested: only root may run them, in another root folder'
+  exit "$failed"
+) || failed=1
+
 # What runs from a folder is what was chosen last; a start notices when that is another one.
 mkdir "$state/db"
 expect 'MariaDB where nothing is chosen' same "$(database_kind "$state/db")" mariadb

@@ -92,6 +92,20 @@ TEST(Programs, RefuseADatabaseWithoutTheSchema) {
   EXPECT_THAT(record["actions"][1]["detail"].GetString(), testing::StartsWith("0001, 0002"));
 }
 
+TEST(Programs, GrantsWithoutAnAccountAreRefused) {
+  for (const std::vector<std::string>& more :
+       std::vector<std::vector<std::string>>{{}, {"--print"}}) {
+    std::vector<std::string> argv = {program_path("audio-api"), "grants"};
+    argv.insert(argv.end(), more.begin(), more.end());
+    // Nobody answers there: it is refused before anything is asked.
+    const Output output = run(argv, {{"DATABASE_URL", "mysql://u:x@127.0.0.1:1/x"}});
+    EXPECT_EQ(output.code, 2);
+    for (const char* const option : {"--api", "--worker", "--admin"}) {
+      EXPECT_THAT(output.out, testing::HasSubstr(option));
+    }
+  }
+}
+
 TEST(Programs, APortInUseIsOneClearLine) {
   Stack::Options options;
   options.workers = 0;
@@ -131,6 +145,40 @@ TEST(Admin, SaysWhatIsWrong) {
   const auto audit = stack.admin({"audit"});
   EXPECT_TRUE(audit["ok"].GetBool());
   EXPECT_GE(audit["checks"].Size(), 10U);
+}
+
+// As on a host where nobody has read in the settings of the API.
+TEST(Admin, GivesAKeyNoSecretOfAnotherBrand) {
+  Stack::Options options;
+  options.workers = 0;
+  options.api = false;
+  options.environment["BRAND"] = "acme";
+  Stack stack(options);
+  stack.admin({"user", "create", "--email", "ann@example.com", "--plan", "paid"});
+  const auto made = stack.admin({"key", "create", "--user", "ann@example.com", "--name", "k"});
+  const std::vector<std::string> rotate = {program_path("audio-api"),
+                                           "admin",
+                                           "key",
+                                           "rotate",
+                                           "--key",
+                                           made["id"].GetString(),
+                                           "--overlap-hours",
+                                           "0"};
+  auto variables = stack.environment();
+  variables["DATABASE_URL"] = stack.database_url("admin");
+  variables.erase("BRAND");
+  const Output refused = run(rotate, variables);
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.out, testing::HasSubstr("BRAND is svc here"));
+  const auto kept = stack.admin({"key", "list", "--user", "ann@example.com"});
+  EXPECT_STREQ(kept["keys"][0]["prefix"].GetString(), made["prefix"].GetString());
+  const auto record = stack.admin({"actions", "--limit", "1"});
+  EXPECT_STREQ(record["actions"][0]["action"].GetString(), "key rotate");
+  EXPECT_STREQ(record["actions"][0]["result"].GetString(), "refused");
+  variables["BRAND"] = "acme";
+  EXPECT_EQ(run(rotate, variables).code, 0);
+  const auto rotated = stack.admin({"key", "list", "--user", "ann@example.com"});
+  EXPECT_STRNE(rotated["keys"][0]["prefix"].GetString(), made["prefix"].GetString());
 }
 
 TEST(Admin, PausesTheIntakeAndSaysWhy) {

@@ -131,6 +131,8 @@ std::map<std::string, Row> table() {
   return out;
 }
 
+const std::string kOpsToken = "ops-canary-of-forty-characters-at-the-least";
+
 class MetricsTest : public testing::Test {
  protected:
   MetricsTest()
@@ -143,6 +145,7 @@ class MetricsTest : public testing::Test {
     Stack::Options out = chain_.options();
     out.environment["RATE_LIMIT_READ_PER_MINUTE"] = "6000";
     out.environment["RATE_LIMIT_READ_BURST"] = "50";
+    out.environment["OPS_TOKEN"] = kOpsToken;
     return out;
   }
 
@@ -158,6 +161,13 @@ class MetricsTest : public testing::Test {
     ids_.push_back(ann.email);
     ids_.push_back(ann.key);
     stack_.admin({"audit"});
+    // What looks like an attempt, and what operators ask for: here of a task that has ended.
+    EXPECT_EQ(http("GET", stack_.base() + "/account").status, 401);
+    const std::string actions = stack_.ops_url() + "/ops/actions";
+    EXPECT_EQ(http("GET", actions, Stack::bearer("guess")).status, 401);
+    const std::string cancel =
+        R"({"action":"cancel_task","target":")" + ids_.front() + R"(","reason":"a test's"})";
+    EXPECT_EQ(http("POST", actions, Stack::bearer(kOpsToken), cancel).status, 409);
   }
 
   ProviderDouble provider_;

@@ -231,12 +231,15 @@ class Source {
     this.failures = 0;
     this.round += 1;
     this.asking = false;
-    return this.now();
+    return this.now(true);
   }
 
-  async now() {
+  /**
+   * @param {boolean} [byHand] Somebody wants it: what is paused is only what this page asks for by itself.
+   */
+  async now(byHand = false) {
     clearTimeout(this.timer);
-    if (this.address === null || this.asking || paused || document.hidden) {
+    if (this.address === null || this.asking || paused && !byHand || document.hidden) {
       return;
     }
     const round = this.round;
@@ -261,7 +264,7 @@ class Source {
       }
     }
     this.heard();
-    if (this.every > 0 && this.address !== null) {
+    if (this.every > 0 && this.address !== null && !paused) {
       const wait = Math.min(this.every * 2 ** Math.min(this.failures, 2), Math.max(this.every, 4000));
       this.timer = setTimeout(() => this.now(), wait);
     }
@@ -947,11 +950,7 @@ async function perform() {
       : answer.status === 0 ? "Not known: no answer came. Look at what operators did before you do it again."
         : `Not done (${answer.status})${said ? `: ${typeof said === "string" ? said : JSON.stringify(said)}` : ""}`);
   }
-  void actions.now();
-  void now.now();
-  if (task.address !== null) {
-    void task.now();
-  }
+  [actions, now, task].forEach((source) => void source.now(true));
 }
 
 async function unlock() {

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """manifests.py BIN FOLDER: every manifest of .deploy/kubernetes has the type that Kubernetes or KEDA gives it, by the types
-of two packages from npm, which are kept in FOLDER; what they name of each other is there; the programs in BIN know their
-settings. Without a cluster."""
+of two packages from npm, which are kept in FOLDER; what they name of each other, and RUNBOOK.md of them, is there; the programs
+in BIN know their settings. Without a cluster."""
 import json, os, re, shutil, subprocess, sys, yaml
 
 here = os.path.dirname(os.path.abspath(__file__))
@@ -67,7 +67,7 @@ def check_pod(name, labels, pod, shared):
         if "envFrom" in container:
             told += shared
         for variable in told:
-            program = container["args"][0]
+            program = container["args"][0].replace("sleep", "audio-api")  # Which is run there by hand.
             # What both are told may be one program's alone.
             names = known["audio-api"] | known["audio-worker"] if variable in shared else known[program]
             assert variable in names or variable.removesuffix("_FILE") in names, f"{name}: no setting {variable}"
@@ -100,6 +100,12 @@ def check_names(objects, shared):
     assert pods["worker"]["spec"]["terminationGracePeriodSeconds"] >= 920
     for one in of_kind("Deployment"):
         assert one["spec"]["selector"]["matchLabels"] == one["spec"]["template"]["metadata"]["labels"], one
+    # What operators are told to use; the namespace is that of all.
+    with open(f"{manifests}/../../RUNBOOK.md") as lines:
+        told = set(re.findall(r"\b(deployment|service)/([a-z-]+)", lines.read()))
+    assert ("deployment", "admin") in told, told
+    there = {(one["kind"].lower(), one["metadata"]["name"]) for one in objects}
+    assert told <= there, told - there
     services = {}
     for one in of_kind("Service"):
         for port in one["spec"]["ports"]:

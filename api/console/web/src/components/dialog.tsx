@@ -11,11 +11,13 @@ export function Dialog({ title, onClose, children }: {
 }) {
   const element = useRef<HTMLDialogElement>(null);
   const id = useId();
+  const wanted = useRef(true);
   useEffect(() => {
     const dialog = element.current;
     const before = document.activeElement;
     dialog?.showModal();
     return () => {
+      wanted.current = false;
       dialog?.close();
       if (before instanceof HTMLElement && before.isConnected) {
         before.focus();
@@ -24,10 +26,21 @@ export function Dialog({ title, onClose, children }: {
   }, []);
   return (
     <dialog
-      ref={element} aria-labelledby={id}
+      ref={element} aria-labelledby={id} closedby={onClose === undefined ? "none" : undefined}
       onCancel={(event) => {
         event.preventDefault();
         onClose?.();
+      }}
+      onClose={() => {
+        // Whoever goes back again and again without doing anything in between has it closed, whatever onCancel says.
+        if (!wanted.current) {
+          return;
+        }
+        if (onClose !== undefined) {
+          onClose();
+        } else if (element.current?.open === false) {
+          element.current.showModal();
+        }
       }}
       onKeyDown={(event) => {
         // A second Esc would close it whatever onCancel says.

@@ -6,7 +6,6 @@ import { useAction } from "../state/action";
 import { announce } from "../state/announce";
 import { mailLink } from "../state/mail_link";
 import { afterFreshSignIn, current, refreshSession } from "../state/session";
-import { remember } from "../state/storage";
 import { learnWays, ways } from "../state/ways";
 import { Button, Card } from "./basics";
 import { Dialog } from "./dialog";
@@ -78,7 +77,6 @@ export function ConfirmMail() {
   const confirm = () => action.run(async () => {
     await mail.confirm(token);
     await refreshSession();
-    remember("tab", "user", current.value?.email);
     close();
     announce("The mail address was changed");
   });

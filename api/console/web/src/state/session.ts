@@ -6,6 +6,7 @@ import { type Failure, failureOf, isCode } from "../api/failure";
 import type { Session } from "../api/types";
 import { root } from "../lib/path";
 import { loginToken } from "../lib/text";
+import { issuerOutcome } from "./mail_link";
 import { useOne } from "./passkeys";
 import { forgetTab, recall, remember } from "./storage";
 
@@ -55,11 +56,12 @@ window.addEventListener("hashchange", () => {
 /** Shows the console to whoever has signed in. If this tab still remembers somebody else's work, it starts anew without it. */
 function enter(session: Session): boolean {
   const before = recall("tab", "user");
-  if (before !== undefined && before !== session.email) {
+  // By the account, whose address may be changed elsewhere meanwhile.
+  if (before !== undefined && before !== session.account) {
     leave();
     return false;
   }
-  remember("tab", "user", session.email);
+  remember("tab", "user", session.account);
   showAccount(session.account);
   state.value = { name: "in", session };
   return true;
@@ -110,6 +112,7 @@ async function enterBy(open: () => Promise<Session>): Promise<void> {
   if (!enter(await calls.current())) {
     return;
   }
+  issuerOutcome.value = undefined;  // It was another way in, and that is over.
   sheet.value = undefined;
   renewals.value += 1;
   settle(true);
