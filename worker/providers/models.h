@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include <rapidjson/document.h>
+
 #include "worker/providers/kind.h"
 #include "worker/providers/transport/polled.h"
 
