@@ -64,6 +64,8 @@ void AccessLog::answered(const http::Answered& answered) {
 }
 
 void AccessLog::run() {
+  // Many lines come at once; who waits for them is nobody.
+  log::wait_for_reader(std::chrono::seconds(1));
   for (;;) {
     const auto lines = lines_.pop_batch(kBatch);
     if (lines.empty()) {

@@ -1,14 +1,21 @@
 #include "common/base/log.h"
 
+#include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <climits>
 #include <memory>
 #include <utility>
 #include <vector>
 
-#include <spdlog/sinks/stdout_sinks.h>
+#include <poll.h>
+#include <spdlog/sinks/sink.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include "common/base/json.h"
+#include "common/base/metrics.h"
+#include "common/base/mutex.h"
 #include "common/base/time.h"
 #include "common/base/utf8.h"
 
@@ -16,17 +23,70 @@ namespace audiogen::log {
 namespace {
 
 constexpr std::size_t kValueMax = 512;
+// How long a line may wait for whoever reads standard error, unless its thread is told otherwise.
+constexpr std::chrono::milliseconds kPatience{10};
+
+thread_local std::chrono::milliseconds patience = kPatience;
+
+prometheus::Counter& lines_lost = metrics::counter(
+    "log_lines_lost_total", "Lines of the log that were lost, because whoever reads it did not");
+
+// Standard error is a pipe or a socket, mostly, and whoever reads it may be frozen: then it is full
+// before long, and a thread that wrote would stand still until somebody finds out. So a line that
+// does not go out soon is lost, and counted.
+class Stderr final : public spdlog::sinks::sink {
+ public:
+  void log(const spdlog::details::log_msg& message) override {
+    const std::string line = std::string(message.payload.data(), message.payload.size()) + '\n';
+    // Once one has waited in vain, none waits until there is room again. Nobody who waits keeps
+    // others from theirs.
+    const bool room = has_room(stuck_ ? std::chrono::milliseconds(0) : patience);
+    const MutexLock lock(mutex_);
+    if (!room || !put(line)) {
+      stuck_ = true;
+      lines_lost.Increment();
+      return;
+    }
+    stuck_ = false;
+  }
+  void flush() override {}
+  void set_pattern(const std::string& /*pattern*/) override {}
+  void set_formatter(std::unique_ptr<spdlog::formatter> /*formatter*/) override {}
+
+ private:
+  static bool has_room(std::chrono::milliseconds within) {
+    pollfd out{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+    return ::poll(&out, 1, static_cast<int>(within.count())) > 0;
+  }
+
+  // A pipe with room takes PIPE_BUF bytes without making anybody wait (pipe(7)). Of a longer line
+  // the rest may be missing.
+  static bool put(std::string_view line) {
+    while (!line.empty()) {
+      if (!has_room(std::chrono::milliseconds(0))) {
+        return false;
+      }
+      const ssize_t count =
+          ::write(STDERR_FILENO, line.data(), std::min<std::size_t>(line.size(), PIPE_BUF));
+      if (count < 0 && errno != EINTR) {
+        return false;
+      }
+      line.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+    }
+    return true;
+  }
+
+  std::atomic<bool> stuck_{false};
+  Mutex mutex_;  // Lines stay whole.
+};
 
 struct State {
   std::string program = "audiogen";
   std::vector<Field> process;  // As identify() says.
   bool json = true;
   std::shared_ptr<spdlog::logger> logger = [] {
-    auto made =
-        std::make_shared<spdlog::logger>("log", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-    made->set_pattern("%v");
+    auto made = std::make_shared<spdlog::logger>("log", std::make_shared<Stderr>());
     made->set_level(spdlog::level::info);
-    made->flush_on(spdlog::level::debug);
     return made;
   }();
 };
@@ -107,6 +167,10 @@ void init(std::string_view program, std::string_view level, std::string_view for
 
 void identify(std::string_view key, std::string value) {
   state().process.assign(1, Field(key, std::move(value)));
+}
+
+void wait_for_reader(std::chrono::milliseconds most) {
+  patience = most;
 }
 
 bool enabled(Level level) {

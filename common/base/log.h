@@ -4,6 +4,7 @@
 // or a signed link to any of these functions; ids, names, counts and codes are what a log is for.
 #pragma once
 
+#include <chrono>
 #include <concepts>
 #include <cstdint>
 #include <initializer_list>
@@ -46,7 +47,13 @@ void identify(std::string_view key, std::string value);
 // True when `level` is written: ask before computing costly fields.
 bool enabled(Level level);
 
-// Writes one event: what it is about, then the rest. Thread-safe; blocks only on standard error.
+// How long each line of this thread may wait for whoever reads standard error from now on, while
+// he reads at all; without it 10 ms. For threads whom nobody waits for.
+void wait_for_reader(std::chrono::milliseconds most);
+
+// Writes one event: what it is about, then the rest. Thread-safe. Where whoever reads standard
+// error does not, the line is lost (log_lines_lost_total), after 10 ms the first one, at once the
+// others.
 void write(Level level,
            std::string_view event,
            std::span<const Field> about,

@@ -1,12 +1,21 @@
 // Whatever is in a field, an event stays one line and one JSON object.
 #include "common/base/log.h"
 
+#include <algorithm>
 #include <array>
+#include <chrono>
+#include <future>
+#include <sstream>
 #include <string>
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidjson/document.h>
+#include <unistd.h>
+
+#include "common/base/metrics.h"
+#include "common/base/unique_fd.h"
 
 namespace audiogen {
 namespace {
@@ -49,6 +58,51 @@ TEST(Log, EveryValueSurvivesAsOneJsonLine) {
     EXPECT_STREQ(json["program"].GetString(), "test");
     EXPECT_THAT(line, Not(HasSubstr("\x1B")));
   }
+}
+
+// A frozen collector: whoever has something to say goes on with his work all the same.
+TEST(Log, WhoeverDoesNotReadItStopsNobody) {
+  log::init("test", "info", "json");
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const UniqueFd reader(ends[0]);
+  UniqueFd writer(ends[1]);
+  const int room = ::fcntl(writer.get(), F_SETPIPE_SZ, 4096);
+  ASSERT_GE(room, 4096);
+  const UniqueFd before(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));
+  ASSERT_GE(::dup2(writer.get(), STDERR_FILENO), 0);
+  writer.reset();
+  const auto& lost = metrics::counter(
+      "log_lines_lost_total", "Lines of the log that were lost, because whoever reads it did not");
+  const double lost_before = lost.Value();
+  constexpr int kLines = 1'000;
+  auto written = std::async(std::launch::async, [] {
+    for (int i = 0; i < kLines; ++i) {
+      log::info("some event", {{"i", i}});
+    }
+  });
+  const bool went_on = written.wait_for(std::chrono::seconds(60)) == std::future_status::ready;
+  EXPECT_TRUE(went_on);
+  const double gone = lost.Value() - lost_before;
+  EXPECT_GT(gone, kLines / 2);
+  // What is there is whole, and what is written once he reads again is there, too.
+  std::string text;
+  const auto take = [&] {
+    char bytes[4096];
+    const ssize_t count = ::read(reader.get(), bytes, sizeof bytes);
+    text.append(bytes, static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+  };
+  take();
+  log::info("read again");
+  take();
+  ASSERT_GE(::dup2(before.get(), STDERR_FILENO), 0);
+  std::istringstream lines(text);
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) {
+    EXPECT_TRUE(parsed(line + "\n").IsObject()) << line;
+  }
+  EXPECT_EQ(count, kLines - static_cast<int>(gone) + 1);
+  EXPECT_THAT(text, HasSubstr("read again"));
 }
 
 TEST(Log, BytesThatAreNoTextStillMakeAValidLine) {
