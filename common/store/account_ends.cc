@@ -56,9 +56,10 @@ void AccountEnds::end_ways_in(UserId user) {
   session_.later(Sql("DELETE FROM mail_changes WHERE user_id=") << user);
   session_.later(Sql("DELETE FROM oidc_identities WHERE user_id=") << user);
   session_.later(Sql("DELETE FROM issuer_refusals WHERE user_id=") << user);
-  session_.later(Sql("UPDATE api_keys SET deleted_at=UTC_TIMESTAMP(6), previous_hash=NULL, "
-                     "previous_until=NULL WHERE deleted_at IS NULL AND user_id=")
-                 << user);
+  session_.later(
+      Sql("UPDATE api_keys SET deleted_at=UTC_TIMESTAMP(6), previous_hash=NULL, "
+          "previous_prefix=NULL, previous_until=NULL WHERE deleted_at IS NULL AND user_id=")
+      << user);
   session_.later(Sql("DELETE s FROM spend_marks m FORCE INDEX (k_user) STRAIGHT_JOIN spend_days s "
                      "FORCE INDEX (PRIMARY) ON s.key_id=m.key_id WHERE m.user_id=")
                  << user);

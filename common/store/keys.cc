@@ -354,10 +354,10 @@ Result<KeyInfo, Fault> Keys::rotate(
       // Assignments are made in their order.
       Sql row("UPDATE api_keys SET previous_hash=");
       if (overlap.count() > 0) {
-        row << "key_hash, previous_until=UTC_TIMESTAMP(6) + INTERVAL "
+        row << "key_hash, previous_prefix=prefix, previous_until=UTC_TIMESTAMP(6) + INTERVAL "
             << std::int64_t{overlap.count()} << " HOUR";
       } else {
-        row << "NULL, previous_until=NULL";
+        row << "NULL, previous_prefix=NULL, previous_until=NULL";
       }
       row << ", key_hash=";
       row.bytes(key.hash) << ", prefix=";
@@ -401,8 +401,9 @@ Result<KeyId, Fault> Keys::resolve(std::string_view id_or_prefix) {
   }
   return guarded([&]() -> Result<KeyId, Fault> {
     // No index leads by it: rarely asked for, and by operators alone.
-    Sql sql("SELECT id FROM api_keys WHERE prefix=");
-    Rows rows = session_.query(sql.bytes(id_or_prefix) << " AND deleted_at IS NULL LIMIT 2");
+    Sql sql("SELECT id FROM api_keys WHERE (prefix=");
+    sql.bytes(id_or_prefix) << " OR (previous_until>UTC_TIMESTAMP(6) AND previous_prefix=";
+    Rows rows = session_.query(sql.bytes(id_or_prefix) << ")) AND deleted_at IS NULL LIMIT 2");
     if (!rows.next()) {
       return Fault{.code = FaultCode::kNoSuchKey, .about = std::string(id_or_prefix)};
     }

@@ -93,8 +93,9 @@ class Keys : private Door {
   // How the secret of this key begins; nullopt: there is no such key, or it was deleted.
   Result<std::optional<std::string>, Fault> prefix_of(KeyId id);
 
-  // The key of this id, or the one with this prefix that was not deleted; for operators: an id need
-  // not be of a key. Faults: kNoSuchKey, kAmbiguousKey.
+  // The key of this id, or the one that was not deleted and has a secret with this prefix that
+  // works, the one before its last rotation too; for operators: an id need not be of a key. Faults:
+  // kNoSuchKey, kAmbiguousKey.
   Result<KeyId, Fault> resolve(std::string_view id_or_prefix);
 
   // The key stops working everywhere within a second. Deleting it again changes nothing and

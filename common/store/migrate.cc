@@ -39,6 +39,7 @@ extern const std::string_view migration_0026;
 extern const std::string_view migration_0027;
 extern const std::string_view migration_0028;
 extern const std::string_view migration_0029;
+extern const std::string_view migration_0030;
 
 namespace {
 
@@ -427,7 +428,8 @@ std::span<const Migration> migrations() {
                                  Migration{26, migration_0026, Older::kServe},
                                  Migration{27, migration_0027, Older::kServe},
                                  Migration{28, migration_0028, Older::kServe},
-                                 Migration{29, migration_0029, Older::kServe}};
+                                 Migration{29, migration_0029, Older::kServe},
+                                 Migration{30, migration_0030, Older::kServe}};
   return all;
 }
 

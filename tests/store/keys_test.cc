@@ -555,7 +555,11 @@ TEST_F(RotationTest, BothSecretsWorkUntilTheOverlapIsOver) {
   const std::vector<Sha256> both = {second_.hash, first_.hash, third_.hash};
   const auto found = tasks_.find_keys(both);
   EXPECT_TRUE(*found[0] && *found[1] && !*found[2]) << "each at its place";
+  // By whichever was seen where it should not be an operator finds the key.
+  EXPECT_EQ(*keys_.resolve(first_.prefix), key_);
+  EXPECT_EQ(*keys_.resolve(second_.prefix), key_);
   end_overlap();
+  EXPECT_FALSE(keys_.resolve(first_.prefix)) << "it opens nothing any more";
   EXPECT_FALSE(works(first_));
   EXPECT_TRUE(works(second_));
   EXPECT_FALSE(keys_.list(user_)->front().previous_until) << "it is over";
