@@ -29,7 +29,15 @@ void mend(TcpProxy& link) {
   link.delay(0ms);
   link.throttle(0);
   link.drop_reply_after("", Cut::kClose, 0);
+  link.truncate_reply(0);
   link.cut_all(Cut::kReset);
+}
+
+// What a fault waits for must have come, else it has broken nothing, and what is found says
+// nothing.
+template <class... Links>
+void expect_struck(const Links&... links) {
+  EXPECT_GT((links.triggered() + ...), 0);
 }
 
 void mend_databases(Arena& arena) {
@@ -37,6 +45,17 @@ void mend_databases(Arena& arena) {
   for (std::size_t place = 0; place < Arena::kWorkers; ++place) {
     mend(arena.worker_database(place));
   }
+}
+
+void mend_struck_api(Arena& arena) {
+  expect_struck(arena.api_database());
+  mend(arena.api_database());
+}
+
+void mend_struck_workers(Arena& arena) {
+  static_assert(Arena::kWorkers == 2);
+  expect_struck(arena.worker_database(0), arena.worker_database(1));
+  mend_databases(arena);
 }
 
 void mend_first_provider(Arena& arena) {
@@ -173,25 +192,25 @@ constexpr std::array kLinkFaults = {
           kLong},
     Fault{"ApiNeverHearsThatItCommitted",
           [](Arena& a) { a.api_database().drop_reply_after("COMMIT", Cut::kClose, kOften); },
-          [](Arena& a) { mend(a.api_database()); }},
+          mend_struck_api},
     Fault{"WorkersNeverHearThatTheyCommitted",
           [](Arena& a) {
             at_each_worker(
                 a, [](TcpProxy& link) { link.drop_reply_after("COMMIT", Cut::kClose, kOften); });
           },
-          mend_databases},
+          mend_struck_workers},
     Fault{"ApiIsCutAtItsCommit",
           [](Arena& a) { a.api_database().cut_before("COMMIT", Cut::kClose, kOften); },
-          [](Arena& a) { mend(a.api_database()); }},
+          mend_struck_api},
     Fault{"WorkersAreCutAtTheirCommit",
           [](Arena& a) {
             at_each_worker(a,
                            [](TcpProxy& link) { link.cut_before("COMMIT", Cut::kClose, kOften); });
           },
-          mend_databases},
+          mend_struck_workers},
     Fault{"AnsweredCommitsGoSilent",
           [](Arena& a) { a.api_database().drop_reply_after("COMMIT", Cut::kSilence, 2); },
-          [](Arena& a) { mend(a.api_database()); },
+          mend_struck_api,
           40},
     Fault{"DatabaseFarAway",
           [](Arena& a) {
@@ -362,8 +381,15 @@ constexpr std::array kLinkFaults = {
           mend_first_provider,
           500},
     Fault{"AProviderIsCutInTheMiddle",
-          [](Arena& a) { a.first_provider().truncate_reply(10'000, Cut::kReset); },
-          mend_first_provider},
+          [](Arena& a) {
+            a.first_provider().truncate_reply(10'000, Cut::kReset);
+            a.first_provider().cut_all(
+                Cut::kClose);  // It is the next connection that it happens to.
+          },
+          [](Arena& a) {
+            expect_struck(a.first_provider());
+            mend_first_provider(a);
+          }},
 };
 
 constexpr std::array kDatabaseFaults = {

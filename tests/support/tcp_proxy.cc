@@ -165,7 +165,7 @@ void TcpProxy::cut_before(std::string pattern, Cut how, int times) {
 
 void TcpProxy::truncate_reply(std::size_t bytes, Cut how) {
   const std::scoped_lock lock(mutex_);
-  truncate_ = {bytes, how};
+  truncate_ = bytes == 0 ? std::nullopt : std::optional(std::pair(bytes, how));
 }
 
 void TcpProxy::accept_loop() {
@@ -283,6 +283,7 @@ bool TcpProxy::forward(Link& link, bool to_server) {
     data = data.substr(0, *link.reply_left);
     *link.reply_left -= data.size();
     if (*link.reply_left == 0) {
+      ++triggered_;
       send_all(to, data);
       end(link, link.reply_cut);
       return false;

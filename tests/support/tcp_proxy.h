@@ -63,10 +63,10 @@ class TcpProxy {
   // The same, but the connection is cut before the server gets it.
   void cut_before(std::string pattern, Cut how = Cut::kClose, int times = 1);
 
-  // The next connection is cut after `bytes` bytes to the client.
+  // The next connection is cut after `bytes` bytes to the client. 0: it is not, any more.
   void truncate_reply(std::size_t bytes, Cut how = Cut::kClose);
 
-  // How often drop_reply_after or cut_before have come true.
+  // How often drop_reply_after, cut_before or truncate_reply have come true.
   int triggered() const { return triggered_.load(); }
   std::size_t connections() const { return accepted_.load(); }  // accepted so far
 
