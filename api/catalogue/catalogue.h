@@ -22,7 +22,7 @@ class Catalogue {
 
   void voices(const Call& call) const { serve(call, *voice_list_.now()); }
   // The recording of the voice that the route names; 404 where there is none.
-  void preview(const Call& call) const;
+  void preview(const Call& call) const;  // Waits for the disk.
   void models(const Call& call) const { serve(call, models_); }
   void pricing(const Call& call) const { serve(call, pricing_); }
 

@@ -97,6 +97,12 @@ void tell_unreadable(const Error& error) {
   }
 }
 
+void on_disk(BlockingPool& disk, const Call& call, std::function<void(const Call&)> answer) {
+  if (!disk.run([call, answer = std::move(answer)] { answer(call); })) {
+    call.fail(service_unavailable());
+  }
+}
+
 void send_file(const http::Exchange& exchange, bool cross_origin, SentFile file) {
   const http::Request& request = exchange.request();
   const auto answer = [&](http::Response&& reply) {

@@ -4,12 +4,14 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "api/server/call.h"
+#include "common/base/blocking_pool.h"
 #include "common/base/config.h"
 #include "common/base/unique_fd.h"
 #include "common/blob/blob_store.h"
@@ -32,10 +34,14 @@ struct SentFile {
 // `cross_origin`: pages of other sites may read it.
 void send_file(const http::Exchange& exchange, bool cross_origin, SentFile file);
 
+// Has `answer` called on a thread that may wait for a disk: I/O threads may not, or one that stands
+// still keeps everybody from everything. 503 where so many wait already.
+void on_disk(BlockingPool& disk, const Call& call, std::function<void(const Call&)> answer);
+
 // Logs why a file could not be opened, at most once a second.
 void tell_unreadable(const Error& error);
 
-// Reads file metadata on the calling I/O thread (the page cache answers) and answers the exchange.
+// Opens the file, which may take as long as the disk does, and answers the exchange.
 // With `links` only to an address it signed: 404 without a valid signature, as if there were no
 // such file, and 403 link_expired after its time. With a `retention`, 404 for what is of a task
 // created longer ago: workers delete it some time later. 503 when nobody can tell now whether there
@@ -49,16 +55,21 @@ void serve_file(const DirectoryStore& store,
 // The route of files.
 class Files {
  public:
-  Files(const Config& config, const DirectoryStore& store)
-      : store_(store),
+  // `disk` opens them.
+  Files(const Config& config, const DirectoryStore& store, BlockingPool& disk)
+      : disk_(disk),
+        store_(store),
         links_(LinkSigner::from(config)),
         retention_(std::chrono::days(config.output_retention_days)) {}
 
   void serve(const Call& call) const {
-    serve_file(store_, links_, retention_, call.exchange(), call.parameter(0));
+    on_disk(disk_, call, [this](const Call& asked) {
+      serve_file(store_, links_, retention_, asked.exchange(), asked.parameter(0));
+    });
   }
 
  private:
+  BlockingPool& disk_;
   const DirectoryStore& store_;
   const std::optional<LinkSigner> links_;
   const std::chrono::seconds retention_;  // 0: files stay for ever.

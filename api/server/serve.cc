@@ -59,6 +59,9 @@ constexpr auto kReplyTimeout = std::chrono::seconds(9);
 // Requests held back until their task is final, and the part of all connections that they may take;
 // and the same of streams.
 constexpr std::size_t kHeldMax = 2'000, kHeldPart = 4;
+// Of those who open files, each of which may take as long as its disk does.
+constexpr std::size_t kDiskThreads = 4, kDiskWaiting = 1'000;
+constexpr auto kDiskLimit = std::chrono::seconds(1);
 constexpr auto kDrainLimit = std::chrono::seconds(15);
 constexpr auto kPublishLimit = std::chrono::seconds(3);
 
@@ -160,13 +163,15 @@ int serve(const Config& config) {
       passkeys.emplace(*std::move(party), *sign_ins, pool, written);
     }
   }
+  BlockingPool disk(kDiskThreads, kDiskWaiting);
   std::optional<Files> delivered;
   if (files) {
-    delivered.emplace(config, *files);
+    delivered.emplace(config, *files, disk);
   }
   Parts parts{.database = &database,
               .generations = &generations,
               .history = &history,
+              .disk = &disk,
               .files = delivered ? &*delivered : nullptr,
               .description = &description,
               .account = &account,
@@ -252,6 +257,7 @@ int serve(const Config& config) {
     eraser->stop();
   }
   generations.stop();
+  disk.stop(kDiskLimit);
   server.finish_posted();  // The answers that its groups have left to the I/O threads.
   pool.stop();
   if (mails) {

@@ -35,6 +35,8 @@ constexpr std::size_t kTurnBytes = 512 * 1024;
 // Requests of one connection in a turn of a thread: whoever sends many ahead must not keep it from
 // the others, and Pistache reads on as long as there is anything to read.
 constexpr std::size_t kTurnRequests = 64;
+// Of those who may stand still because of one disk.
+constexpr std::size_t kFileThreads = 4;
 // A client must read this much per write_stall_timeout.
 constexpr std::size_t kProgressBytes = 64 * 1024;
 // What is read and dropped of a client that talks on after a refusal, before it is cut off.
@@ -149,6 +151,7 @@ ServerCore::ServerCore(ServerOptions server_options,
     : options(std::move(server_options)),
       handler(std::move(request_handler)),
       on_error(std::move(error_reply)),
+      files(kFileThreads, options.connections_max),
       drops(options.name),
       bodies(options.body_budget),
       answers(options.answer_budget),
@@ -764,11 +767,19 @@ void Connection::refuse(int status, const std::string& reason) {
 
 void Connection::answer(Response&& response, Payer payer) noexcept {
   try {
-    const MutexLock lock(mutex_);
-    refuse_body();
-    if (phase_ == Phase::kBusy) {
+    {
+      const MutexLock lock(mutex_);
+      refuse_body();
+      if (phase_ != Phase::kBusy) {
+        return;
+      }
       write_response(response, payer);
+      if (phase_ != Phase::kWriting || !remainder_.file) {
+        return;
+      }
+      sending_ = true;
     }
+    send_file(kDirectBytes);
   } catch (...) {
     abort();
   }
@@ -817,33 +828,30 @@ void Connection::write_response(Response& response, Payer payer) {
     remainder_.bytes = std::move(response.body);
     remainder_.sent = sent - head.size();
   }
-  if (send_file) {
-    remainder_.file = std::move(response.file);
-    switch (write_remainder(kDirectBytes)) {
-      case Sent::kAll:
-        return finish_response();
-      case Sent::kFailed:
-        return close_now();
-      case Sent::kPart:
-        break;
-    }
-  }
   if (!own_the_socket()) {
     return close_now();
   }
   phase_ = Phase::kWriting;
-  if (!remainder_.file) {
+  if (send_file) {
+    remainder_.file = std::move(response.file);  // Whoever answers sends it, without the lock.
+    begin_waiting();
+  } else {
     hold_answer(payer);
+    await_reader();
   }
-  await_reader();
 }
 
-// Something is left to send: the housekeeper sees to it.
-void Connection::await_reader() {
+// Something is left to send.
+void Connection::begin_waiting() {
   progress_ = Clock::now().time_since_epoch().count();
   set_rest(Rest::kStalled);
   sent_since_deadline_ = 0;
   set_deadline(core_->options.write_stall_timeout);
+}
+
+// The housekeeper sees to it.
+void Connection::await_reader() {
+  begin_waiting();
   core_->housekeeper.post(shared_from_this());
 }
 
@@ -960,44 +968,90 @@ void Connection::rest_stream() {
   no_deadline();
 }
 
-// Sends about `budget` bytes of what is left, as far as the socket takes them.
+// Sends about `budget` bytes of what is left, as far as the socket takes them; nothing of a file.
 Connection::Sent Connection::write_remainder(std::size_t budget) {
   std::size_t total = 0;
-  while (remainder_.sent < remainder_.bytes.size() ||
-         (remainder_.file && remainder_.file->length > 0)) {
+  while (remainder_.sent < remainder_.bytes.size()) {
     if (total >= budget) {
       return Sent::kPart;
     }
-    ssize_t count = 0;
-    if (remainder_.sent < remainder_.bytes.size()) {
-      count = ::send(fd(),
-                     remainder_.bytes.data() + remainder_.sent,
-                     remainder_.bytes.size() - remainder_.sent,
-                     MSG_NOSIGNAL | MSG_DONTWAIT | (remainder_.file ? MSG_MORE : 0));
-      remainder_.sent += static_cast<std::size_t>(std::max<ssize_t>(count, 0));
-    } else {
-      FileBody& file = *remainder_.file;
-      count = ::sendfile(fd(),
-                         file.fd.get(),
-                         &file.offset,
-                         std::min(static_cast<std::size_t>(file.length), budget - total));
-      if (count == 0) {
-        return Sent::kFailed;  // The file is shorter than promised.
-      }
-      file.length -= std::max<ssize_t>(count, 0);
-    }
+    const ssize_t count = ::send(fd(),
+                                 remainder_.bytes.data() + remainder_.sent,
+                                 remainder_.bytes.size() - remainder_.sent,
+                                 MSG_NOSIGNAL | MSG_DONTWAIT | (remainder_.file ? MSG_MORE : 0));
     if (count < 0) {
       return would_block(errno) ? Sent::kPart : Sent::kFailed;
     }
+    remainder_.sent += static_cast<std::size_t>(count);
     total += static_cast<std::size_t>(count);
-    progress_ = Clock::now().time_since_epoch().count();
-    sent_since_deadline_ += static_cast<std::size_t>(count);
-    if (sent_since_deadline_ >= kProgressBytes) {
-      sent_since_deadline_ = 0;
-      set_deadline(core_->options.write_stall_timeout);
-    }
+    note_progress(static_cast<std::size_t>(count));
   }
   return Sent::kAll;
+}
+
+void Connection::note_progress(std::size_t bytes) {
+  progress_ = Clock::now().time_since_epoch().count();
+  sent_since_deadline_ += bytes;
+  if (sent_since_deadline_ >= kProgressBytes) {
+    sent_since_deadline_ = 0;
+    set_deadline(core_->options.write_stall_timeout);
+  }
+}
+
+// The disk is waited for without the lock, so that nobody who looks at this connection waits as
+// well: not its reactor, nor whoever keeps all times. Meanwhile the file is this call's, and
+// own_fd_ stays open, whatever becomes of the connection.
+void Connection::send_file(std::size_t budget) {
+  MutexLock lock(mutex_);
+  Sent sent = phase_ == Phase::kWriting ? write_remainder(budget) : Sent::kFailed;
+  if (sent == Sent::kAll) {
+    FileBody file = *std::exchange(remainder_.file, std::nullopt);
+    const int socket = own_fd_.get();
+    std::size_t total = 0;
+    {
+      const MutexUnlock unlocked(mutex_);
+      while (file.length > 0 && total < budget) {
+        const ssize_t count =
+            ::sendfile(socket,
+                       file.fd.get(),
+                       &file.offset,
+                       std::min(static_cast<std::size_t>(file.length), budget - total));
+        if (count <= 0) {  // Nothing: the file is shorter than promised.
+          sent = count < 0 && would_block(errno) ? Sent::kPart : Sent::kFailed;
+          break;
+        }
+        file.length -= count;
+        total += static_cast<std::size_t>(count);
+      }
+    }
+    if (phase_ == Phase::kWriting) {
+      note_progress(total);
+      sent = sent == Sent::kAll && file.length > 0 ? Sent::kPart : sent;
+      remainder_.file = std::move(file);
+    }
+  }
+  sending_ = false;
+  if (phase_ == Phase::kWriting) {
+    switch (sent) {
+      case Sent::kAll:
+        finish_response();
+        break;
+      case Sent::kFailed:
+        close_now();
+        break;
+      case Sent::kPart:
+        core_->housekeeper.post(shared_from_this());
+        return;
+    }
+  }
+  let_socket_go();
+}
+
+// Nobody needs the duplicate any more, unless the client has ended before its answers did.
+void Connection::let_socket_go() {
+  if (!watched_ && !sending_ && (!eof_ || phase_ == Phase::kClosed)) {
+    own_fd_.reset();
+  }
 }
 
 void Connection::finish_response() {
@@ -1044,7 +1098,7 @@ void Connection::resume() {
   } else if (holding_answer_ != nullptr && answer_given_up_ == answer_) {
     core_->drops.count(Drop::kAnswerBudget, peer_);
     reset_now();
-  } else if (has_remainder() && !watched_) {
+  } else if (has_remainder() && !watched_ && !sending_) {
     watched_ = core_->housekeeper.watch(own_fd_.get(), shared_from_this());
     if (!watched_) {
       close_now();
@@ -1057,7 +1111,12 @@ void Connection::resume() {
 
 void Connection::on_writable() {
   const MutexLock lock(mutex_);
-  if (has_remainder()) {
+  if (has_remainder() && remainder_.file) {
+    sending_ = core_->files.run([self = shared_from_this()] { self->send_file(kTurnBytes); });
+    if (!sending_) {
+      close_now();
+    }
+  } else if (has_remainder()) {
     switch (write_remainder(kTurnBytes)) {
       case Sent::kAll:
         if (phase_ == Phase::kStreaming) {
@@ -1079,9 +1138,7 @@ void Connection::on_writable() {
   }
   core_->housekeeper.unwatch(own_fd_.get());
   watched_ = false;
-  if (!eof_ || phase_ == Phase::kClosed) {
-    own_fd_.reset();
-  }
+  let_socket_go();
 }
 
 void Connection::expire(Clock::time_point now) {
@@ -1193,7 +1250,7 @@ void Connection::close_now() {
     if (fd() >= 0) {
       ::shutdown(fd(), SHUT_RDWR);
     }
-    if (!watched_) {
+    if (!watched_ && !sending_) {
       own_fd_.reset();
     }
   }

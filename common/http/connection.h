@@ -1,8 +1,9 @@
 // One client connection: its phases, its deadline, its one request at a time, and its writing.
 //
-// Every write happens under the connection's lock on a descriptor that is known to be its own:
-// either Pistache's, which Pistache closes only after on_eof() returned, or a duplicate. So a
-// response can never reach a client that got a recycled descriptor number.
+// Every write happens on a descriptor that is known to be the connection's own: either Pistache's,
+// under the lock, as Pistache closes it only after on_eof() returned, or a duplicate, which a
+// file's bytes are sent by without the lock. So a response can never reach a client that got a
+// recycled descriptor number.
 #pragma once
 
 #include <any>
@@ -16,6 +17,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "common/base/blocking_pool.h"
 #include "common/base/mutex.h"
 #include "common/http/connection_budget.h"
 #include "common/http/drops.h"
@@ -66,6 +68,7 @@ struct ServerCore {
   std::atomic<std::uint64_t> requests{0};
   std::atomic<std::uint64_t> in_flight{0};
   Housekeeper housekeeper;
+  BlockingPool files;  // Sends what is on a disk.
   Drops drops;
   // Of answers: those of whom we know, and the others, whom no key keeps from coming in numbers.
   ConnectionBudget bodies, answers, strangers;
@@ -119,6 +122,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Called by the reactor thread of this connection.
   void on_bytes(std::string_view bytes);
   void on_eof();  // The descriptor given to the constructor is not used once this has returned.
+
+  // Sends some of its file, on a thread that may wait for a disk: one that answers with a file, or
+  // one of ServerCore::files. Whoever calls it has set sending_.
+  void send_file(std::size_t budget);
 
   // Called by the housekeeper's thread.
   void resume();
@@ -226,7 +233,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void let_answer_go() LOCKS_REQUIRED(mutex_);
   void note_given_up(std::atomic<std::uint64_t>& noted, std::uint64_t number);
   bool push(std::string_view bytes) LOCKS_REQUIRED(mutex_);
+  void begin_waiting() LOCKS_REQUIRED(mutex_);
   void await_reader() LOCKS_REQUIRED(mutex_);
+  void let_socket_go() LOCKS_REQUIRED(mutex_);
   void finish_stream() LOCKS_REQUIRED(mutex_);
   void rest_stream() LOCKS_REQUIRED(mutex_);
   // Part of a response waits for its client to read.
@@ -235,6 +244,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
            (phase_ == Phase::kStreaming && remainder_.sent < remainder_.bytes.size());
   }
   Sent write_remainder(std::size_t budget) LOCKS_REQUIRED(mutex_);
+  void note_progress(std::size_t bytes) LOCKS_REQUIRED(mutex_);
   void finish_response() LOCKS_REQUIRED(mutex_);
   void close_now() LOCKS_REQUIRED(mutex_);
   void reset_now() LOCKS_REQUIRED(mutex_);
@@ -267,6 +277,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool yielded_ GUARDED_BY(mutex_) = false;    // … and until then none of its requests is begun.
   std::uint64_t turn_ GUARDED_BY(mutex_) = 0;  // Of its loop, in which so many …
   std::size_t turn_requests_ GUARDED_BY(mutex_) = 0;  // … of its requests were begun.
+  bool sending_ GUARDED_BY(mutex_) = false;  // A thread is in send_file(), or soon: own_fd_ stays.
   // Input is dropped; the connection closes with the next response.
   bool discarding_ GUARDED_BY(mutex_) = false;
   bool close_after_ GUARDED_BY(mutex_) = false;

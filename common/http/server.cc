@@ -277,6 +277,7 @@ void Server::Impl::stop() {
     transport->loop()->end();
   }
   transports_.clear();
+  core_->files.stop(kStopLimit);
   core_->housekeeper.stop();
 }
 

@@ -40,7 +40,7 @@ struct Response {
   // as they are: values that come from a client must have been checked before.
   std::string headers;
   std::string body;
-  std::optional<FileBody> file;  // Instead of `body`.
+  std::optional<FileBody> file;  // Instead of `body`. Whoever replies with one waits for its disk.
   bool close = false;            // Close the connection after this response.
 };
 

@@ -2,17 +2,23 @@
 // are. Real processes; clients come from other loopback addresses or through a trusted proxy.
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
+#include <future>
 #include <map>
 #include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/base/process.h"
+#include "common/base/unique_fd.h"
 #include "common/domain/api_key.h"
 #include "tests/support/log_lines.h"
 #include "tests/support/raw_http.h"
@@ -488,6 +494,51 @@ TEST(Connections, SilentOnesOfOneAddressLeaveTheOthersAlone) {
 
 // One connection may carry requests of two users, one after the other without waiting: a key that
 // is remembered, and one that must be looked up. Each answer is what its own key may see.
+// A file system whose server is gone: whoever opens a file there stands still. A FIFO that nobody
+// writes to does the same.
+TEST(Files, OnADiskThatStandsStillKeepNobodyElseWaiting) {
+  Stack stack;
+  const std::string folder = stack.log_folder() + "/blobs";
+  const Account ann = stack.account();
+  const std::string id = stack.create(ann, Stack::body()).text("id");
+  const std::string url = stack.wait_final(ann, id).text("output.url");
+  ASSERT_EQ(http("GET", url).status, 200);
+  std::string segment;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file() && entry.file_size() > 10'000) {
+      segment = entry.path();
+    }
+  }
+  ASSERT_FALSE(segment.empty());
+  std::filesystem::rename(segment, segment + ".away");
+  ASSERT_EQ(::mkfifo(segment.c_str(), 0600), 0);
+  std::vector<std::future<int>> files;
+  for (int i = 0; i < 16; ++i) {
+    files.push_back(std::async(std::launch::async, [&] { return http("GET", url).status; }));
+  }
+  // As many as wait for the file at once are let in; each of the others is answered meanwhile.
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(stack.get(ann, id).status, 200);
+    EXPECT_EQ(http("GET", stack.public_url() + "/api/v1/voices").status, 200);
+  }
+  for (auto& file : files) {
+    EXPECT_EQ(file.get(), 503) << "nobody knows whether it is there";
+  }
+  // Somebody opens it at the other end until all are through.
+  std::atomic<bool> thawed{false};
+  std::thread other([&] {
+    while (!thawed) {
+      const UniqueFd end(::open(segment.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+      pace(std::chrono::milliseconds(10));
+    }
+  });
+  ASSERT_TRUE(eventually(std::chrono::seconds(60), [&] { return http("GET", url).status == 404; }));
+  std::filesystem::rename(segment + ".away", segment);
+  thawed = true;
+  other.join();
+  EXPECT_EQ(http("GET", url).status, 200);
+}
+
 TEST(Pipelined, RequestsAreAnsweredUnderTheirOwnKeys) {
   Stack stack(options_with({{"RATE_LIMIT_READ_BURST", "1000"}}));
   const Account ann = stack.account();
