@@ -593,6 +593,16 @@ TEST(Chain, WhatAProviderCannotMakeIsNoSuccessOfItEither) {
   EXPECT_FALSE(chain.admit(0, kTime));
 }
 
+// A file without any sound: the voice does not speak the language of the text.
+TEST(Chain, NoSoundForATextIsHeldAgainstNobody) {
+  const Chain chain = three();
+  for (int i = 0; i < 9; ++i) {
+    ASSERT_TRUE(chain.admit(0, kTime)) << i;
+    chain.answered(0);
+    chain.proved(0, Fault::kBrokenByInput);
+  }
+}
+
 // It went from one provider to the next and was held against each of them: three such texts, and
 // nobody was called any more for anybody.
 TEST(Chain, ATextThatFailsEverywhereIsNotHeldAgainstTheNextAsWell) {

@@ -506,7 +506,7 @@ void Chain::answered(std::size_t position) const {
 
 void Chain::proved(std::size_t position, std::optional<Fault> fault, const Failing& of) const {
   Link& link = *links_[position];
-  if (fault == Fault::kUnsupportedInput) {
+  if (fault && says_nothing(*fault)) {
     const MutexLock lock(link.mutex);
     link.breaker.proved_nothing(Clock::now());
     return;

@@ -140,7 +140,7 @@ class Chain {
   // taken back.
   Failing failing(std::uint64_t what, std::size_t position, Fault fault) const;
   void answered(std::size_t position) const;
-  // nullopt: good audio. Never kBrokenByInput, which only failed() is told.
+  // nullopt: good audio.
   void proved(std::size_t position, std::optional<Fault> fault, const Failing& of = {}) const;
 
   // Whose breakers operators hold, and until when; those that are not named are their own again.

@@ -1,6 +1,7 @@
 #include "worker/job/intake.h"
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 #include "common/base/check.h"
@@ -170,7 +171,8 @@ void Intake::claim(const queue::Delivery& delivery, int tries) {
   const auto asked_at = Clock::now();
   const bool taken =
       claims_.submit(delivery.hint, [this, delivery, tries, asked_at](Outcome outcome) {
-        if (!outcome && outcome.error() == store::StoreFault::kLocked) {
+        if (!outcome && outcome.error() == store::StoreFault::kLocked &&
+            !may_be_ours(delivery.hint)) {
           not_free(delivery);
         } else if (!outcome) {
           claim_later(delivery, tries);  // The database is away: keep the message and ask again.
@@ -250,9 +252,16 @@ store::Batch<std::optional<Claimed>> Intake::claim_batch(store::TaskStore& store
 void Intake::note_heard(std::span<const Hint> hints,
                         const store::Batch<store::ClaimOutcome>& outcomes,
                         const std::vector<Instant>& until) {
+  // The same hint may have come twice: then what the other one claimed is no claim unheard of.
+  std::unordered_set<TaskId> claimed;
+  for (std::size_t i = 0; i < hints.size(); ++i) {
+    if (outcomes[i] && *outcomes[i]) {
+      claimed.insert(hints[i].task);
+    }
+  }
   const MutexLock lock(mutex_);
   for (std::size_t i = 0; i < hints.size(); ++i) {
-    if (outcomes[i]) {
+    if (outcomes[i] || claimed.contains(hints[i].task)) {
       unheard_.erase(hints[i].task);
     } else if (outcomes[i].error() == store::StoreFault::kUnknownOutcome) {
       Unheard& claim = unheard_[hints[i].task];
@@ -263,6 +272,13 @@ void Intake::note_heard(std::span<const Hint> hints,
       claim.until.insert(claim.until.end(), until.begin(), until.end());
     }
   }
+}
+
+// A COMMIT that hangs in the server keeps the row: once it is through, nobody else knows of it.
+bool Intake::may_be_ours(const Hint& hint) const {
+  const MutexLock lock(mutex_);
+  const auto found = unheard_.find(hint.task);
+  return found != unheard_.end() && found->second.epoch == hint.epoch;
 }
 
 // A row that somebody keeps for seconds must not keep a place here.

@@ -83,6 +83,7 @@ class Intake {
   using Outcome = Result<std::optional<Claimed>, store::StoreFault>;
 
   void look_again() LOCKS_REQUIRED(mutex_);
+  bool may_be_ours(const Hint& hint) const;
   void note_heard(std::span<const Hint> hints,
                   const store::Batch<store::ClaimOutcome>& outcomes,
                   const std::vector<Instant>& until);
