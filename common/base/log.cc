@@ -24,7 +24,9 @@ namespace {
 
 constexpr std::size_t kValueMax = 512;
 // How long a line may wait for whoever reads standard error, unless its thread is told otherwise.
-constexpr std::chrono::milliseconds kPatience{10};
+constexpr std::chrono::milliseconds kPatience{100};
+// The same while others' lines go out.
+constexpr std::chrono::milliseconds kReadSlowly{1'000};
 
 thread_local std::chrono::milliseconds patience = kPatience;
 
@@ -38,22 +40,43 @@ class Stderr final : public spdlog::sinks::sink {
  public:
   void log(const spdlog::details::log_msg& message) override {
     const std::string line = std::string(message.payload.data(), message.payload.size()) + '\n';
-    // Once one has waited in vain, none waits until there is room again. Nobody who waits keeps
-    // others from theirs.
-    const bool room = has_room(stuck_ ? std::chrono::milliseconds(0) : patience);
-    const MutexLock lock(mutex_);
-    if (!room || !put(line)) {
-      stuck_ = true;
-      lines_lost.Increment();
-      return;
+    const auto began = Clock::now();
+    // As long as it is read at all, others only come first; but nobody waits for ever.
+    const auto most = began + std::max(patience, kReadSlowly);
+    std::uint64_t written = written_;
+    auto until = began + (stuck_ ? std::chrono::milliseconds(0) : patience);
+    for (;;) {
+      {
+        const MutexLock lock(mutex_);
+        if (has_room(std::chrono::milliseconds(0))) {
+          stuck_ = false;
+          ++written_;
+          if (!put(line)) {
+            lines_lost.Increment();
+          }
+          return;
+        }
+      }
+      const auto now = Clock::now();
+      if (now >= until) {
+        if (written_ == written || now >= most) {
+          stuck_ = stuck_ || written_ == written;
+          lines_lost.Increment();
+          return;
+        }
+        written = written_;
+        until = now + patience;
+      }
+      has_room(std::chrono::ceil<std::chrono::milliseconds>(until - now));
     }
-    stuck_ = false;
   }
   void flush() override {}
   void set_pattern(const std::string& /*pattern*/) override {}
   void set_formatter(std::unique_ptr<spdlog::formatter> /*formatter*/) override {}
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   static bool has_room(std::chrono::milliseconds within) {
     pollfd out{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
     return ::poll(&out, 1, static_cast<int>(within.count())) > 0;
@@ -61,14 +84,19 @@ class Stderr final : public spdlog::sinks::sink {
 
   // A pipe with room takes PIPE_BUF bytes without making anybody wait (pipe(7)). Of a longer line
   // the rest may be missing.
-  static bool put(std::string_view line) {
-    while (!line.empty()) {
-      if (!has_room(std::chrono::milliseconds(0))) {
-        return false;
-      }
+  bool put(std::string_view line) LOCKS_REQUIRED(mutex_) {
+    std::string mended;
+    if (std::exchange(cut_, false)) {  // The one before ends here.
+      mended = '\n' + std::string(line);
+      line = mended;
+    }
+    for (bool begun = false; !line.empty(); begun = true) {
       const ssize_t count =
-          ::write(STDERR_FILENO, line.data(), std::min<std::size_t>(line.size(), PIPE_BUF));
-      if (count < 0 && errno != EINTR) {
+          begun && !has_room(std::chrono::milliseconds(0))
+              ? -1
+              : ::write(STDERR_FILENO, line.data(), std::min<std::size_t>(line.size(), PIPE_BUF));
+      if (count < 0 && (begun || errno != EINTR)) {
+        cut_ = begun;
         return false;
       }
       line.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
@@ -76,8 +104,10 @@ class Stderr final : public spdlog::sinks::sink {
     return true;
   }
 
-  std::atomic<bool> stuck_{false};
-  Mutex mutex_;  // Lines stay whole.
+  std::atomic<bool> stuck_{false};  // One has waited in vain: none waits until there is room.
+  std::atomic<std::uint64_t> written_{0};  // Lines.
+  Mutex mutex_;                            // Lines stay whole.
+  bool cut_ GUARDED_BY(mutex_) = false;    // The last one did not.
 };
 
 struct State {

@@ -47,12 +47,12 @@ void identify(std::string_view key, std::string value);
 // True when `level` is written: ask before computing costly fields.
 bool enabled(Level level);
 
-// How long each line of this thread may wait for whoever reads standard error from now on, while
-// he reads at all; without it 10 ms. For threads whom nobody waits for.
+// How long each line of this thread may wait for whoever reads standard error from now on; without
+// it 100 ms. While others' lines go out it is a second. For threads whom nobody waits for.
 void wait_for_reader(std::chrono::milliseconds most);
 
 // Writes one event: what it is about, then the rest. Thread-safe. Where whoever reads standard
-// error does not, the line is lost (log_lines_lost_total), after 10 ms the first one, at once the
+// error does not, the line is lost (log_lines_lost_total), after 100 ms the first one, at once the
 // others.
 void write(Level level,
            std::string_view event,

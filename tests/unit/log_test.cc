@@ -7,6 +7,8 @@
 #include <future>
 #include <sstream>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -103,6 +105,47 @@ TEST(Log, WhoeverDoesNotReadItStopsNobody) {
   }
   EXPECT_EQ(count, kLines - static_cast<int>(gone) + 1);
   EXPECT_THAT(text, HasSubstr("read again"));
+}
+
+// He reads all the time, only not as fast as many write at once: none of them loses a line to
+// another.
+TEST(Log, WhoeverReadsItLosesNothing) {
+  log::init("test", "info", "json");
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const UniqueFd reader(ends[0]);
+  UniqueFd writer(ends[1]);
+  ASSERT_GE(::fcntl(writer.get(), F_SETPIPE_SZ, 4096), 4096);
+  const UniqueFd before(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));
+  ASSERT_GE(::dup2(writer.get(), STDERR_FILENO), 0);
+  writer.reset();
+  constexpr std::size_t kThreads = 4, kLines = 500;
+  auto read = std::async(std::launch::async, [&] {
+    std::size_t lines = 0;
+    char bytes[1024];
+    while (lines < kThreads * kLines) {
+      const ssize_t count = ::read(reader.get(), bytes, sizeof bytes);
+      lines +=
+          static_cast<std::size_t>(std::count(bytes, bytes + std::max<ssize_t>(count, 0), '\n'));
+      if (count <= 0) {
+        break;
+      }
+    }
+    return lines;
+  });
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < kThreads; ++i) {
+      threads.emplace_back([] {
+        log::wait_for_reader(std::chrono::minutes(1));
+        for (std::size_t line = 0; line < kLines; ++line) {
+          log::info("some event", {{"line", line}});
+        }
+      });
+    }
+  }
+  ASSERT_GE(::dup2(before.get(), STDERR_FILENO), 0);  // The last end to write to: else he waits.
+  EXPECT_EQ(read.get(), kThreads * kLines);
 }
 
 TEST(Log, BytesThatAreNoTextStillMakeAValidLine) {
