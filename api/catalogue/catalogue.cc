@@ -27,6 +27,7 @@ constexpr std::array<std::int64_t, 3> kPriced = {
 // How long a preview may be unknown after it was rendered, so that a list costs no look at the
 // disk.
 constexpr auto kLookEvery = std::chrono::seconds(1);
+constexpr std::size_t kDiskThreads = 2, kDiskWaiting = 1'000;
 
 // A list that is always whole; `items` writes them.
 template <class Items>
@@ -108,27 +109,63 @@ std::string render_pricing(const Config& config) {
 
 Catalogue::Document::Document(std::string text) : json(std::move(text)), etag(strong_etag(json)) {}
 
-std::shared_ptr<const Catalogue::Document> Catalogue::VoiceList::now() {
+std::shared_ptr<const Catalogue::Document> Catalogue::VoiceList::last() {
   const MutexLock lock(mutex_);
-  const auto at = std::chrono::steady_clock::now();
-  if (!looked_at_ || at - *looked_at_ >= kLookEvery) {
-    std::vector<bool> which = previews_.which();
-    if (document_ == nullptr || which != which_) {
-      document_ = std::make_shared<const Document>(render_voices(url_, which));
-      which_ = std::move(which);
-    }
-    looked_at_ = at;
+  if (document_ == nullptr) {
+    document_ = std::make_shared<Document>(render_voices(url_, which_));
   }
   return document_;
+}
+
+bool Catalogue::VoiceList::is_due() {
+  const MutexLock lock(mutex_);
+  const auto now = std::chrono::steady_clock::now();
+  return (!looked_at_ || now - *looked_at_ >= kLookEvery) && !std::exchange(looking_, true);
+}
+
+std::shared_ptr<const Catalogue::Document> Catalogue::VoiceList::look() {
+  std::vector<bool> which = previews_.which();
+  const MutexLock lock(mutex_);
+  if (document_ == nullptr || which != which_) {
+    document_ = std::make_shared<Document>(render_voices(url_, which));
+    which_ = std::move(which);
+  }
+  return document_;
+}
+
+void Catalogue::VoiceList::looked() {
+  const MutexLock lock(mutex_);
+  looking_ = false;
+  looked_at_ = std::chrono::steady_clock::now();
+}
+
+void Catalogue::voices(const Call& call) const {
+  if (voice_list_.is_due()) {
+    const auto look = [this, call] {
+      const auto found = voice_list_.look();
+      voice_list_.looked();
+      serve(call, *found);
+    };
+    if (disk_.run(look)) {
+      return;
+    }
+    voice_list_.looked();
+  }
+  serve(call, *voice_list_.last());
 }
 
 Catalogue::Catalogue(const Config& config)
     : previews_(config.voice_previews_dir),
       voice_list_(config, previews_),
+      disk_(kDiskThreads, kDiskWaiting),
       models_(render_models(config)),
       pricing_(render_pricing(config)) {}
 
 void Catalogue::preview(const Call& call) const {
+  on_disk(disk_, call, [this](const Call& asked) { send_preview(asked); });
+}
+
+void Catalogue::send_preview(const Call& call) const {
   auto preview = counted(BlobOp::kRead, previews_.open(call.parameter(0)));
   if (!preview) {
     tell_unreadable(preview.error());

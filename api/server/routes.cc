@@ -159,12 +159,7 @@ constexpr std::array kRoutes = {
           .path = "/api/v1/voices/{voice_id}/preview",
           .access = Access::kPublic,
           .rate = RateClass::kFile,
-          .handle =
-              [](Parts& parts, Call call) {
-                on_disk(*parts.disk, call, [&catalogue = *parts.catalogue](const Call& asked) {
-                  catalogue.preview(asked);
-                });
-              },
+          .handle = [](Parts& parts, Call call) { parts.catalogue->preview(call); },
           .head = true},
     Route{.method = "GET",
           .path = "/api/v1/models",

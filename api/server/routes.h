@@ -7,7 +7,6 @@
 
 #include "api/server/dispatcher.h"
 #include "api/server/route.h"
-#include "common/base/blocking_pool.h"
 #include "common/base/config.h"
 #include "common/http/server.h"
 #include "common/store/probe.h"
@@ -34,7 +33,6 @@ struct Parts {
   const store::Probe* database = nullptr;
   Generations* generations = nullptr;
   History* history = nullptr;
-  BlockingPool* disk = nullptr;
   const Files* files = nullptr;  // Null: CDN_URL is served by somebody else.
   const Description* description = nullptr;
   Account* account = nullptr;

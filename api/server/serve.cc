@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 
@@ -145,7 +146,7 @@ int serve(const Config& config) {
   Usage usage(pool);
   History history(config, pool, lookout);
   const Description description(config);
-  const Catalogue catalogue(config);
+  Catalogue catalogue(config);
   std::optional<Oidc> oidc;
   if (with_console && config.oidc) {
     oidc.emplace(config, limiter, pool, written);
@@ -171,7 +172,6 @@ int serve(const Config& config) {
   Parts parts{.database = &database,
               .generations = &generations,
               .history = &history,
-              .disk = &disk,
               .files = delivered ? &*delivered : nullptr,
               .description = &description,
               .account = &account,
@@ -257,7 +257,7 @@ int serve(const Config& config) {
     eraser->stop();
   }
   generations.stop();
-  disk.stop(kDiskLimit);
+  const bool files_end = disk.stop(kDiskLimit), previews_end = catalogue.stop(kDiskLimit);
   server.finish_posted();  // The answers that its groups have left to the I/O threads.
   pool.stop();
   if (mails) {
@@ -273,6 +273,9 @@ int serve(const Config& config) {
     access_log->stop();
   }
   log::info("audio-api stopped");
+  if (!files_end || !previews_end) {
+    std::_Exit(0);  // What a thread that stands still refers to stays.
+  }
   return 0;
 }
 

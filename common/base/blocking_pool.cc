@@ -1,9 +1,12 @@
 #include "common/base/blocking_pool.h"
 
+#include <exception>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "common/base/batch_queue.h"
+#include "common/base/log.h"
 #include "common/base/mutex.h"
 
 namespace audiogen {
@@ -15,8 +18,25 @@ struct BlockingPool::State {
   BatchQueue<Job> jobs;
   Mutex mutex;
   ConditionVariable ended;
-  bool begun GUARDED_BY(mutex) = false;
+  bool stopped GUARDED_BY(mutex) = false;
   std::size_t running GUARDED_BY(mutex) = 0;  // Threads.
+
+  void work() {
+    for (bool more = true; more;) {
+      const auto some = jobs.pop_batch(1);
+      more = !some.empty();
+      try {
+        if (more) {
+          some.front()();
+        }
+      } catch (const std::exception& e) {
+        log::error("a job of a disk failed", {{"why", e.what()}});
+      }
+    }
+    const MutexLock lock(mutex);
+    --running;
+    ended.notify_all();
+  }
 };
 
 BlockingPool::BlockingPool(std::size_t threads, std::size_t capacity)
@@ -29,33 +49,27 @@ BlockingPool::~BlockingPool() {
 bool BlockingPool::run(Job job) {
   {
     const MutexLock lock(state_->mutex);
-    if (!std::exchange(state_->begun, true)) {
-      for (; state_->running < state_->threads; ++state_->running) {
-        // Nobody joins them: one may stand still for ever.
-        std::thread([state = state_] {
-          for (bool more = true; more;) {
-            const auto jobs = state->jobs.pop_batch(1);
-            more = !jobs.empty();
-            if (more) {
-              jobs.front()();
-            }
-          }
-          const MutexLock ending(state->mutex);
-          --state->running;
-          state->ended.notify_all();
-        }).detach();
+    try {
+      // Nobody joins them: one may stand still for ever.
+      for (; state_->running < state_->threads && !state_->stopped; ++state_->running) {
+        std::thread([state = state_] { state->work(); }).detach();
       }
+    } catch (const std::system_error&) {
+      // With fewer, then, and more at the next time.
+    }
+    if (state_->running == 0) {
+      return false;
     }
   }
   return state_->jobs.push(std::move(job));
 }
 
-void BlockingPool::stop(std::chrono::milliseconds limit) {
+bool BlockingPool::stop(std::chrono::milliseconds limit) {
   state_->jobs.close();
   const auto end = std::chrono::steady_clock::now() + limit;
   MutexLock lock(state_->mutex);
-  state_->begun = true;  // None begins any more.
-  state_->ended.wait_until(
+  state_->stopped = true;
+  return state_->ended.wait_until(
       lock, end, [this]() LOCKS_REQUIRED(state_->mutex) { return state_->running == 0; });
 }
 

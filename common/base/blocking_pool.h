@@ -19,14 +19,14 @@ class BlockingPool {
   BlockingPool(const BlockingPool&) = delete;
   BlockingPool& operator=(const BlockingPool&) = delete;
 
-  // Has `job`, which must not throw, run on one of the threads. False: as many wait as may, or it
-  // was stopped. Any thread, never blocks.
+  // Has `job` run on one of the threads; what it throws is dropped with it. False: as many wait as
+  // may, it was stopped, or there can be no thread. Any thread, never blocks.
   bool run(Job job);
 
   // Takes nothing more, and waits up to `limit` for what is there. A thread that stands still then
   // is left as it is, until the process ends: what its job refers to must stay until then, or own
-  // itself. Again and again, if need be.
-  void stop(std::chrono::milliseconds limit);
+  // itself. False: there is such a thread. Again and again, if need be.
+  bool stop(std::chrono::milliseconds limit);
 
  private:
   struct State;

@@ -423,7 +423,7 @@ void Connection::on_bytes(std::string_view bytes) {
   if (phase_ != Phase::kReading && phase_ != Phase::kJudging && phase_ != Phase::kLingering &&
       !discarding_ && inbox_ &&
       inbox_->size() + bytes.size() >
-          limits.head + (core_->options.heads_first ? 0 : limits.body)) {
+          (pumping_ || !core_->options.heads_first ? most : limits.head)) {
     discarding_ = true;
     inbox_.reset();
   }
@@ -1002,6 +1002,7 @@ void Connection::note_progress(std::size_t bytes) {
 // well: not its reactor, nor whoever keeps all times. Meanwhile the file is this call's, and
 // own_fd_ stays open, whatever becomes of the connection.
 void Connection::send_file(std::size_t budget) {
+  std::optional<FileBody> done;  // Closed without the lock: that may take as long.
   MutexLock lock(mutex_);
   Sent sent = phase_ == Phase::kWriting ? write_remainder(budget) : Sent::kFailed;
   if (sent == Sent::kAll) {
@@ -1024,10 +1025,11 @@ void Connection::send_file(std::size_t budget) {
         total += static_cast<std::size_t>(count);
       }
     }
+    sent = sent == Sent::kAll && file.length > 0 ? Sent::kPart : sent;
+    const bool goes_on = phase_ == Phase::kWriting && sent == Sent::kPart;
+    (goes_on ? remainder_.file : done) = std::move(file);
     if (phase_ == Phase::kWriting) {
       note_progress(total);
-      sent = sent == Sent::kAll && file.length > 0 ? Sent::kPart : sent;
-      remainder_.file = std::move(file);
     }
   }
   sending_ = false;
@@ -1047,6 +1049,16 @@ void Connection::send_file(std::size_t budget) {
   let_socket_go();
 }
 
+// Nothing is left to send. To close a file may take as long as its disk does, and whoever gives up
+// on it may be the one who keeps all times.
+void Connection::drop_remainder() {
+  if (remainder_.file) {
+    const auto file = std::make_shared<FileBody>(*std::exchange(remainder_.file, std::nullopt));
+    static_cast<void>(core_->files.run([file] {}));
+  }
+  remainder_ = Remainder();
+}
+
 // Nobody needs the duplicate any more, unless the client has ended before its answers did.
 void Connection::let_socket_go() {
   if (!watched_ && !sending_ && (!eof_ || phase_ == Phase::kClosed)) {
@@ -1058,9 +1070,9 @@ void Connection::finish_response() {
   end_busy();
   let_answer_go();
   call_.reset();
-  remainder_ = Remainder();
+  drop_remainder();
   phase_ = Phase::kReading;
-  if (close_after_) {
+  if (close_after_ || discarding_) {
     if (eof_) {
       return close_now();
     }
@@ -1244,7 +1256,7 @@ void Connection::close_now() {
     set_rest(Rest::kNo);
     no_deadline();
     let_answer_go();
-    remainder_ = Remainder();
+    drop_remainder();
     inbox_.reset();
     spare_.reset();
     if (fd() >= 0) {

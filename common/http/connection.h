@@ -245,6 +245,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
   Sent write_remainder(std::size_t budget) LOCKS_REQUIRED(mutex_);
   void note_progress(std::size_t bytes) LOCKS_REQUIRED(mutex_);
+  void drop_remainder() LOCKS_REQUIRED(mutex_);
   void finish_response() LOCKS_REQUIRED(mutex_);
   void close_now() LOCKS_REQUIRED(mutex_);
   void reset_now() LOCKS_REQUIRED(mutex_);

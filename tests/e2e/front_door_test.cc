@@ -526,8 +526,8 @@ TEST(Files, OnADiskThatStandsStillKeepNobodyElseWaiting) {
   }
   // Somebody opens it at the other end until all are through.
   std::atomic<bool> thawed{false};
-  std::thread other([&] {
-    while (!thawed) {
+  std::jthread other([&](const std::stop_token& stop) {
+    while (!thawed && !stop.stop_requested()) {
       const UniqueFd end(::open(segment.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
       pace(std::chrono::milliseconds(10));
     }
@@ -535,7 +535,6 @@ TEST(Files, OnADiskThatStandsStillKeepNobodyElseWaiting) {
   ASSERT_TRUE(eventually(std::chrono::seconds(60), [&] { return http("GET", url).status == 404; }));
   std::filesystem::rename(segment + ".away", segment);
   thawed = true;
-  other.join();
   EXPECT_EQ(http("GET", url).status, 200);
 }
 

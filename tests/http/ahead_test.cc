@@ -66,7 +66,7 @@ class HttpAhead : public testing::Test {
 };
 
 TEST_F(HttpAhead, ManyRequestsAtOnceAreAnsweredInOrder) {
-  serve({.threads = 1});
+  serve({.threads = 1, .heads_first = true});
   for (const std::string first : {"/x", "/elsewhere"}) {
     RawConnection client = connect();
     std::string all;
