@@ -136,8 +136,8 @@ constexpr bool is_han(char32_t c) {
          (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x20000 && c <= 0x3FFFF);
 }
 
-// Chinese characters, Japan's and Korea's among them, count as two, and so does all markup but
-// <speak> and <voice> by its length. No answer tells.
+// Chinese characters, Japan's and Korea's among them, count as two; all markup but <speak> and
+// <voice> counts by its length. No answer tells.
 Thousandths billed_for(const ProviderEntry& entry, const GenerationRequest& asked) {
   auto count = static_cast<Thousandths>(shaped(shape_of(entry, asked), "").size());
   for (std::string_view text = asked.prompt; !text.empty();) {
