@@ -13,7 +13,7 @@ GRANT SELECT ON schema_migrations TO api;
 GRANT SELECT, INSERT (id, email, created_at), UPDATE (email, deleted_at) ON users TO api;
 GRANT SELECT, INSERT (id, user_id, key_hash, prefix, name, scopes, expires_at, created_at, spend_limit, spend_period),
     UPDATE (name, scopes, expires_at, last_used_at, deleted_at, key_hash, prefix, previous_hash, previous_prefix, previous_until,
-    spend_limit, spend_period)
+    secret_used, spend_limit, spend_period)
   ON api_keys TO api;
 -- How far they are counted moves on; from where on, and whose they are, nobody changes.
 GRANT SELECT, INSERT, UPDATE (seq), DELETE ON spend_marks TO api;
@@ -107,7 +107,7 @@ GRANT SELECT, INSERT, DELETE ON service_minute_failures TO worker;
 GRANT SELECT ON schema_migrations TO admin;
 GRANT SELECT, INSERT, UPDATE (plan, purchased, email) ON users TO admin;
 GRANT SELECT, INSERT, UPDATE ON balances TO admin;
-GRANT SELECT, INSERT, UPDATE (deleted_at, key_hash, prefix, previous_hash, previous_prefix, previous_until) ON api_keys TO admin;
+GRANT SELECT, INSERT, UPDATE (deleted_at, key_hash, prefix, previous_hash, previous_prefix, previous_until, secret_used) ON api_keys TO admin;
 GRANT SELECT, INSERT, DELETE ON spend_marks TO admin;
 GRANT SELECT, DELETE ON spend_days TO admin;
 GRANT SELECT, INSERT ON grants TO admin;

@@ -69,11 +69,7 @@ Authenticator::Proof Authenticator::bearer_keys(const Config& config) {
                      std::span<const Sha256> hashes) { return store.find_keys(hashes); },
           .note_use =
               [](store::TaskStore& store, std::span<const store::KeyRecord> used) {
-                std::vector<KeyId> keys;
-                for (const store::KeyRecord& record : used) {
-                  keys.push_back(record.id);
-                }
-                static_cast<void>(store.touch_keys(keys));
+                return static_cast<bool>(store.touch_keys(used));
               }};
 }
 
@@ -90,7 +86,7 @@ Authenticator::Proof Authenticator::session_cookies(const Config& config) {
                 for (const store::KeyRecord& record : used) {
                   sessions.push_back(*record.session);
                 }
-                static_cast<void>(store.touch_sessions(sessions));
+                return static_cast<bool>(store.touch_sessions(sessions));
               }};
 }
 
@@ -125,9 +121,9 @@ store::Batch<store::KeyOutcome> Authenticator::read(store::TaskStore& store,
   const auto now = now_();
   {
     const MutexLock lock(used_mutex_);
-    for (const auto& outcome : found) {
-      if (const auto key = outcome ? *outcome : std::nullopt) {
-        auto [it, fresh] = noted_.try_emplace(key->shown(), now);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      if (const auto key = found[i] ? *found[i] : std::nullopt) {
+        auto [it, fresh] = noted_.try_emplace(hashes[i], now);
         if (fresh || now - it->second > kNoteUseEvery) {
           it->second = now;
           used.push_back(*key);
@@ -138,8 +134,11 @@ store::Batch<store::KeyOutcome> Authenticator::read(store::TaskStore& store,
       noted_.clear();
     }
   }
-  if (!used.empty()) {
-    proof_.note_use(store, used);
+  if (!used.empty() && !proof_.note_use(store, used)) {
+    const MutexLock lock(used_mutex_);
+    for (const store::KeyRecord& key : used) {
+      noted_.erase(key.secret);
+    }
   }
   return found;
 }

@@ -50,7 +50,8 @@ class Authenticator {
     std::function<std::optional<Sha256>(const http::Request&)> hash;
     std::function<store::Batch<store::KeyOutcome>(store::TaskStore&, std::span<const Sha256>)> find;
     // Those found are used now. For people: a failure is not worth a 503.
-    std::function<void(store::TaskStore&, std::span<const store::KeyRecord>)> note_use;
+    // False: it could not be written, and is to be tried again.
+    std::function<bool(store::TaskStore&, std::span<const store::KeyRecord>)> note_use;
   };
   static Proof bearer_keys(const Config& config);
   static Proof session_cookies(const Config& config);
@@ -195,7 +196,8 @@ class Authenticator {
       GUARDED_BY(missing_mutex_);
   Clock::time_point missing_since_ GUARDED_BY(missing_mutex_) = now_();  // Of missing_.
   Mutex used_mutex_;
-  std::unordered_map<Uuid, Clock::time_point> noted_ GUARDED_BY(used_mutex_);
+  // Whose use was written down, and when: of a key each secret's.
+  std::unordered_map<Sha256, Clock::time_point, HashOfHash> noted_ GUARDED_BY(used_mutex_);
   Lane known_, unknown_;
 };
 

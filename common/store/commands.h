@@ -115,6 +115,7 @@ struct KeyRecord {
   Scopes scopes{};
   bool limited = false;  // It has a spend limit.
   bool paid = false;     // Its user is on a paid plan.
+  Sha256 secret{};       // The hash of what was shown.
   std::optional<SessionId> session{};
 
   // What was shown: the key or the session.

@@ -132,8 +132,17 @@ void FreeRows::forget() const {
   }
 }
 
-void change_free(Session& session, const KeyedTable& table, const Sql& from, const Sql& change) {
-  session.transact([&] { FreeRows(session, table, from).change(change); });
+std::size_t change_free(Session& session,
+                        const KeyedTable& table,
+                        const Sql& from,
+                        const Sql& change) {
+  std::size_t count = 0;
+  session.transact([&] {
+    const FreeRows rows(session, table, from);
+    count = rows.size();
+    rows.change(change);
+  });
+  return count;
 }
 
 std::size_t forget_free(Session& session,

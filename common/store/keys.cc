@@ -351,15 +351,18 @@ Result<KeyInfo, Fault> Keys::rotate(
       if (refused) {
         return;
       }
-      // Assignments are made in their order.
-      Sql row("UPDATE api_keys SET previous_hash=");
+      // Assignments are made in their order. What was never used may have been in an answer that
+      // nobody got: then the programs still have the secret before it, and that goes on.
+      Sql row("UPDATE api_keys SET ");
       if (overlap.count() > 0) {
-        row << "key_hash, previous_prefix=prefix, previous_until=UTC_TIMESTAMP(6) + INTERVAL "
+        row << "previous_hash=IF(secret_used=0 AND previous_until>UTC_TIMESTAMP(6), previous_hash, "
+               "key_hash), previous_prefix=IF(secret_used=0 AND previous_until>UTC_TIMESTAMP(6), "
+               "previous_prefix, prefix), previous_until=UTC_TIMESTAMP(6) + INTERVAL "
             << std::int64_t{overlap.count()} << " HOUR";
       } else {
-        row << "NULL, previous_prefix=NULL, previous_until=NULL";
+        row << "previous_hash=NULL, previous_prefix=NULL, previous_until=NULL";
       }
-      row << ", key_hash=";
+      row << ", secret_used=0, key_hash=";
       row.bytes(key.hash) << ", prefix=";
       row.bytes(key.prefix) << " WHERE id=" << id;
       session_.execute(row);

@@ -81,9 +81,10 @@ class Keys : private Door {
 
   // Gives a key of `user` that was not deleted another secret, which works at once. The one that it
   // had works for `overlap` more (0: not at all), if the key itself does; one from before that ends
-  // now. `asker` as above, and as though the key were given to it with all it has: whoever rotates
-  // a key learns its secret. Faults: kNoSuchKey, kAskerIsGone, kScopeNotOwn, kExpiryNotOwn,
-  // kSpendingNotOwn, kNotFresh.
+  // now. But where the one that it had was never used, its answer may have been lost: the one from
+  // before goes on in its place. `asker` as above, and as though the key were given to it with all
+  // it has: whoever rotates a key learns its secret. Faults: kNoSuchKey, kAskerIsGone,
+  // kScopeNotOwn, kExpiryNotOwn, kSpendingNotOwn, kNotFresh.
   Result<KeyInfo, Fault> rotate(
       UserId user, KeyId id, std::chrono::hours overlap, const NewApiKey& key, const Asker& asker);
 

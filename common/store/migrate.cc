@@ -40,6 +40,7 @@ extern const std::string_view migration_0027;
 extern const std::string_view migration_0028;
 extern const std::string_view migration_0029;
 extern const std::string_view migration_0030;
+extern const std::string_view migration_0031;
 
 namespace {
 
@@ -429,7 +430,8 @@ std::span<const Migration> migrations() {
                                  Migration{27, migration_0027, Older::kServe},
                                  Migration{28, migration_0028, Older::kServe},
                                  Migration{29, migration_0029, Older::kServe},
-                                 Migration{30, migration_0030, Older::kServe}};
+                                 Migration{30, migration_0030, Older::kServe},
+                                 Migration{31, migration_0031, Older::kServe}};
   return all;
 }
 

@@ -62,6 +62,9 @@ std::vector<KeyOutcome> in_order(std::span<const Sha256> hashes, const KeysByHas
   for (const Sha256& hash : hashes) {
     const auto row = found.find(std::string(hash.begin(), hash.end()));
     out.push_back(row == found.end() ? std::nullopt : std::optional(row->second));
+    if (out.back()) {
+      out.back()->secret = hash;
+    }
   }
   return out;
 }
@@ -148,16 +151,27 @@ Batch<KeyOutcome> TaskStore::find_keys(std::span<const Sha256> hashes) {
   return all_or_fault(std::move(found_all), hashes.size());
 }
 
-Result<Done, StoreFault> TaskStore::touch_keys(std::span<const KeyId> keys) {
-  return guarded<Done>("touch_keys", [&] {
-    if (!keys.empty()) {
-      change_free(session_,
-                  kApiKeyRows,
-                  these(Sql("api_keys"), keys),
-                  Sql("SET last_used_at=UTC_TIMESTAMP(6)"));
+Result<Done, StoreFault> TaskStore::touch_keys(std::span<const KeyRecord> used) {
+  std::vector<KeyId> keys;
+  for (const KeyRecord& key : used) {
+    if (std::find(keys.begin(), keys.end(), key.id) == keys.end()) {
+      keys.push_back(key.id);
     }
+  }
+  if (keys.empty()) {
     return Done{};
+  }
+  const auto noted = guarded<std::size_t>("touch_keys", [&] {
+    // It may have got another since it was looked up, which nobody has seen.
+    Sql now("SET last_used_at=UTC_TIMESTAMP(6), secret_used=secret_used OR key_hash IN (");
+    list(now, used, [&](const KeyRecord& key) { now.bytes(key.secret); }) << ")";
+    return change_free(
+        session_, kApiKeyRows, these(Sql("api_keys"), std::span<const KeyId>(keys)), now);
   });
+  if (!noted) {
+    return noted.error();
+  }
+  return *noted == keys.size() ? Result<Done, StoreFault>(Done{}) : StoreFault::kLocked;
 }
 
 Batch<KeyOutcome> TaskStore::find_sessions(std::span<const Sha256> hashes) {

@@ -66,8 +66,9 @@ class TaskStore {
   // One indexed read for all of them.
   Batch<FindOutcome> find(std::span<const FindCommand> commands);
   Batch<KeyOutcome> find_keys(std::span<const Sha256> hashes);
-  // Notes that these keys were used (last_used_at = now).
-  Result<Done, StoreFault> touch_keys(std::span<const KeyId> keys);
+  // Notes that these keys were used (last_used_at = now), and of which their newest secret was.
+  // kLocked: of all but those whose rows are held.
+  Result<Done, StoreFault> touch_keys(std::span<const KeyRecord> used);
   // The same for sessions, by the hashes of their tokens. What is noted makes them live longer.
   Batch<KeyOutcome> find_sessions(std::span<const Sha256> hashes);
   Result<Done, StoreFault> touch_sessions(std::span<const SessionId> sessions);

@@ -110,7 +110,7 @@ class AuthenticatorTest : public testing::Test {
             .hash = [this](const http::Request&) { return std::optional(Sha256{shown_}); },
             .find = [this](store::TaskStore&,
                            std::span<const Sha256> hashes) { return table_.find(hashes.size()); },
-            .note_use = [](store::TaskStore&, std::span<const store::KeyRecord>) {}};
+            .note_use = [](store::TaskStore&, std::span<const store::KeyRecord>) { return true; }};
   }
   void pass(std::chrono::milliseconds time) { passed_ += time.count(); }
 

@@ -616,11 +616,11 @@ TEST_F(CreateTest, FindsKeysThatStillOpenDoors) {
   EXPECT_TRUE(must(store_.find_keys(hashes))[2]->api_access);
 
   must(store_.touch_keys({}));
-  must(store_.touch_keys(std::vector{third}));
+  must(store_.touch_keys(std::vector{*keys[2]}));
   EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM api_keys WHERE last_used_at IS NOT NULL")), 1);
 
   RowHolder holder(db_.url(), Sql("SELECT 1 FROM api_keys WHERE id=") << third);
-  must(store_.touch_keys(std::vector{third, first}));
+  EXPECT_EQ(store_.touch_keys(std::vector{*keys[2], *keys[0]}).error(), StoreFault::kLocked);
   EXPECT_EQ(db_.number(Sql("SELECT last_used_at IS NOT NULL FROM api_keys WHERE id=") << first), 1)
       << "one that is held keeps no other";
   holder.release();

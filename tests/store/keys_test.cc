@@ -535,6 +535,12 @@ class RotationTest : public KeysOfAUserTest {
     EXPECT_TRUE(rotated) << rotated.error().detail;
     return rotated ? *rotated : KeyInfo{};
   }
+  // As a program does that asks something with it.
+  void use(const NewApiKey& secret) {
+    const auto found = tasks_.find_keys(std::span(&secret.hash, 1)).front();
+    ASSERT_TRUE(found && *found);
+    ASSERT_TRUE(tasks_.touch_keys(std::span(&**found, 1)));
+  }
   void end_overlap() {
     db_.execute(Sql("UPDATE api_keys SET previous_until=UTC_TIMESTAMP(6) WHERE id=") << key_);
   }
@@ -573,10 +579,31 @@ TEST_F(RotationTest, WithoutOverlapTheOldOneEndsAtOnce) {
 
 TEST_F(RotationTest, ASecondRotationEndsTheOldest) {
   rotate(168h, second_);
+  use(second_);
   rotate(1h, third_);
   EXPECT_FALSE(works(first_));
   EXPECT_TRUE(works(second_) && works(third_));
   rotate(0h, make_api_key("svc"));
+  EXPECT_FALSE(works(second_) || works(third_));
+}
+
+// The second secret was in an answer that nobody got; programs go on with the first, and whoever
+// rotated does it once more.
+TEST_F(RotationTest, ASecretThatNobodySawEndsNone) {
+  rotate(24h, second_);
+  use(first_);
+  const KeyInfo again = rotate(2h, third_);
+  EXPECT_TRUE(works(first_) && works(third_));
+  EXPECT_FALSE(works(second_)) << "nobody has it";
+  EXPECT_LE(*again.previous_until, in(120min)) << "as was asked for last";
+  EXPECT_EQ(*keys_.resolve(first_.prefix), key_) << "an operator finds it by either";
+  // What was never used and has nothing beside it is what programs will use.
+  end_overlap();
+  rotate(1h, second_);
+  EXPECT_TRUE(works(third_) && works(second_));
+  // To end everything that there was is asked for by 0 hours, used or not.
+  rotate(0h, first_);
+  EXPECT_TRUE(works(first_));
   EXPECT_FALSE(works(second_) || works(third_));
 }
 

@@ -501,8 +501,9 @@ TEST_F(Privileges, EveryOperationOfTheTaskStoreWorks) {
   TaskStore tasks(db_.as("worker"));
   EXPECT_TRUE(api.ping());
   EXPECT_TRUE(tasks.ping());
-  EXPECT_TRUE(api.find_keys(std::span(&key.hash, 1)).front());
-  EXPECT_TRUE(api.touch_keys(std::span(&stored->id, 1)));
+  const auto found = api.find_keys(std::span(&key.hash, 1)).front();
+  ASSERT_TRUE(found && *found);
+  EXPECT_TRUE(api.touch_keys(std::span(&**found, 1)));
   const WorkerId worker = WorkerId::make();
   EXPECT_TRUE(tasks.report_worker(worker, "h", 1, {.in_flight = 0, .places = 200}));
   EXPECT_TRUE(tasks.report_worker_ended(worker));
