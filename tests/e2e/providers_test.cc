@@ -449,6 +449,29 @@ TEST(Bulkhead, AHangingProviderDoesNotHoldUpWhatTheOtherServes) {
   EXPECT_EQ(first.connections(), 2U);
 }
 
+// Whoever waits a moment to ask it again had left its slot, so that another was claimed for that,
+// until all places of the worker were taken by those who waited.
+TEST(Bulkhead, AProviderThatSaysLaterTakesNoMoreOfTheWorker) {
+  ProviderDouble first([](const DoubleCall&) {
+    DoubleReply out = at(429, "rate_limit_exceeded");
+    out.headers.emplace_back("Retry-After: 2");
+    return out;
+  });
+  const ChainFile chain({openai_entry(kFirst, first, R"(,"max_in_flight":2)")});
+  Stack stack(chain.options());
+  const Account ann = stack.account(100'000);
+  for (int i = 0; i < 30; ++i) {
+    stack.create(ann, wav_body("x"));
+  }
+  std::int64_t most = 0;
+  ASSERT_TRUE(eventually(60s, [&] {
+    most = std::max(
+        most, stack.database().number(store::Sql("SELECT COUNT(*) FROM tasks WHERE state=2")));
+    return first.call_count() >= 9;
+  }));
+  EXPECT_LE(most, 4) << "two slots, and one in reserve";
+}
+
 // The last of sixteen was served after eight turns, while the next provider sat idle.
 TEST(Bulkhead, WhatWaitsTooLongGoesToTheNext) {
   std::atomic<bool> open{false};

@@ -393,6 +393,21 @@ TEST_F(Resumed, WhatWaitsForItsTurnKeepsItsTicket) {
   stack_.database().expect_invariants();
 }
 
+// They were sent with it. The next worker wanted to have them once more, and failed the task.
+TEST_F(Resumed, WhatIsMadeIsDeliveredThoughItsReferencesAreGone) {
+  std::atomic<bool> there{true};
+  const ProviderDouble client([&](const DoubleCall&) {
+    return there.load() ? wav_reply(0.5) : DoubleReply{.status = 403, .body = "expired"};
+  });
+  chain_.write({entry("queue", R"(,"options":{"audio_references_member":"sounds"})")});
+  begin(R"(,"audio_references":[")" + client.url() + R"(/a"])");
+  ASSERT_EQ(client.call_count(), 1U);
+  stack_.worker(worker_).kill();
+  there = false;
+  let_leases_run_out(stack_);
+  expect_paid_once();
+}
+
 // Nothing had fetched them for whoever is asked next.
 TEST_F(Resumed, WhatFailsGoesOnWithItsReferences) {
   const auto refers = [](const std::string& more) {
@@ -528,6 +543,36 @@ TEST(Unheard, AClaimIsGivenBackAsSoonAsTheDatabaseIsThereAgain) {
   EXPECT_EQ(column(stack, id, "claims"), 1);
   EXPECT_EQ(credits_of(stack, ann, "available_credits"), 1000 - kPrice);
   stack.database().expect_invariants();
+}
+
+// Between its claim and the answer to that the providers file became another, by which the provider
+// that was named for it has not its voice: it was spoken in the first one that there was.
+TEST(Claimed, KeepsTheChainThatNamedItsProvider) {
+  const ProviderDouble first([](const DoubleCall&) { return wav_reply(0.5); });
+  const ProviderDouble second([](const DoubleCall&) { return wav_reply(0.5); });
+  const ChainFile chain({openai_entry("first", first, "", R"({"aria":"coral","atlas":"onyx"})")});
+  Stack::Options options = chain.options();
+  options.workers = 0;
+  Stack stack(options);
+  TcpProxy link(stack.database().url().port);
+  stack.start_worker({{"DATABASE_URL", stack.database_url("worker", link.port())}});
+  const Account ann = stack.account(1000);
+  link.delay(200ms);
+  const std::string id = stack.create(ann, wav_body("once", R"(,"voice":"atlas")")).text("id");
+  ASSERT_TRUE(eventually(60s, [&] { return column(stack, id, "state=2") == 1; }));
+  link.blackhole();  // The answer to COMMIT is on its way.
+  chain.write({openai_entry("first", first, "", R"({"aria":"coral"})"),
+               openai_entry("second", second, "", R"({"atlas":"onyx"})")});
+  stack.worker(0).signal(SIGHUP);
+  ASSERT_TRUE(says(stack.worker(0), "providers reloaded"));
+  link.delay(0ms);
+  link.resume();
+  EXPECT_EQ(stack.wait_final(ann, id, 120s).text("status"), "succeeded");
+  auto calls = first.calls();
+  const auto others = second.calls();
+  calls.insert(calls.end(), others.begin(), others.end());
+  ASSERT_THAT(calls, SizeIs(1));
+  EXPECT_NE(calls.front().body.find("onyx"), std::string::npos) << calls.front().body;
 }
 
 // --- audio that cannot be stored

@@ -187,8 +187,9 @@ TEST(Fal, RefusalsAtEachStep) {
             "broken_by_input: HTTP 422 unheard_of");
   EXPECT_EQ(submitted(json(422, R"({"detail":[{"type":"content_policy_violation"}]})")),
             "rejected: HTTP 422 content_policy_violation");
-  EXPECT_EQ(submitted(json(200, "<html>")), "try_next: HTTP 200 no_ticket");
-  EXPECT_EQ(submitted(json(200, "{}")), "try_next: HTTP 200 no_ticket");
+  // It was taken, and runs there for all we know.
+  EXPECT_EQ(submitted(json(200, "<html>")), "unknown_outcome: HTTP 200 no_ticket");
+  EXPECT_EQ(submitted(json(200, "{}")), "unknown_outcome: HTTP 200 no_ticket");
   EXPECT_EQ(submitted(json(
                 200,
                 R"({"status_url":"https://evil.example/s","response_url":"https://evil.example/r",
@@ -373,6 +374,20 @@ TEST(Replicate, EndsAndOutputs) {
             "try_next: bad audio: data address");
   EXPECT_EQ(polled("{}", 404), "try_next: HTTP 404");
   EXPECT_EQ(polled("<html>", 502), "ask GET https://queue.example/p/p1");
+}
+
+// The answer about a job holds the file where it is a data: address. One that was larger than such
+// answers may be was asked for again and again, and then somebody else was paid.
+TEST(Replicate, AnAnswerMayHoldTheFile) {
+  Talk talk(replicate::kKind);
+  talk.begin();
+  EXPECT_EQ(talk.say(json(201, "{}")), "unknown_outcome: HTTP 201 no_ticket");
+  Talk taken(replicate::kKind);
+  taken.begin();
+  taken.say(json(201, kReplicateTicket));
+  EXPECT_GE(taken.ask().request.body_max, std::size_t{30} << 20U);
+  EXPECT_EQ(taken.say(http::ClientError{http::ClientFault::kTooLarge, "body"}),
+            "unknown_outcome: the answer about the job is too large");
 }
 
 // All of them were the client's fault.

@@ -12,6 +12,7 @@
 #include "tests/support/wait.h"
 #include "tests/worker/fake_provider.h"
 #include "worker/job/calls.h"
+#include "worker/job/leases.h"
 
 namespace audiogen::worker {
 namespace {
@@ -136,6 +137,29 @@ TEST_F(CallRaces, WhatIsGoneAndAnswersLastIsAskedForAnew) {
   EXPECT_EQ(answers(), std::vector{Fault::kNotCalled});
   EXPECT_NE(job_->ticket, "") << "by that it is known";
   EXPECT_TRUE(has_tickets(0));
+}
+
+// The row of the second call waited for longer than the lease lasted. It was still made: handed
+// over, and withdrawn.
+TEST_F(CallRaces, WhoseLeaseIsOverAsksNobodyElse) {
+  ASSERT_TRUE(both_are_asked());
+  fail(*queue_, Fault::kTryNext);
+  fail(*beside_, Fault::kTryNext);
+  const JobPtr late = claimed(job_->chain);
+  late->ticket = "of another call";
+  std::unique_ptr<store::RowHolder> holder;
+  queue_->on_start = [&] {
+    holder = std::make_unique<store::RowHolder>(db_.url(), store::row_of_task(late->claim.task));
+  };
+  calls_.write_and_call(late, {});
+  ASSERT_TRUE(eventually(60s, [&] { return queue_->started == 2; }));
+  ASSERT_TRUE(eventually(60s, [&] { return !late->command(ClaimEnd{}).held; }))
+      << "its only call is still the first one";
+  lose(*late, "for the test");
+  queue_->calls.back()->answer(ProviderFault{Fault::kCanceled, "", std::nullopt});
+  holder->release();
+  ASSERT_TRUE(eventually(60s, [&] { return answers().size() == 2 || beside_->started == 2; }));
+  EXPECT_EQ(beside_->started, 1U);
 }
 
 }  // namespace

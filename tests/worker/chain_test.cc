@@ -47,10 +47,12 @@ TEST(AfterFault, Table) {
       {Fault::kRetrySame, {}, third, NextStep::kNextProvider, kUnavailable},
       {Fault::kRetrySame, {}, third_last, NextStep::kRetryLater, kUnavailable},
       {Fault::kRetrySame, {}, late, NextStep::kNextProvider, kUnavailable},
-      {Fault::kRetrySame, seconds(20), first, NextStep::kSameProvider, kUnavailable},
-      {Fault::kThrottled, seconds(20), first, NextStep::kSameProvider, kUnavailable},
+      {Fault::kRetrySame, seconds(2), first, NextStep::kSameProvider, kUnavailable},
+      {Fault::kThrottled, seconds(2), first, NextStep::kSameProvider, kUnavailable},
+      {Fault::kThrottled, seconds(3), first, NextStep::kNextProvider, kUnavailable},
+      {Fault::kThrottled, seconds(3), last, NextStep::kRetryLater, kUnavailable},
       {Fault::kThrottled, {}, third, NextStep::kNextProvider, kUnavailable},
-      {Fault::kRetrySame, seconds(21), first, NextStep::kNextProvider, kUnavailable},
+      {Fault::kRetrySame, seconds(3), first, NextStep::kNextProvider, kUnavailable},
       {Fault::kTryNext, {}, first, NextStep::kNextProvider, kUnavailable},
       {Fault::kTryNext, {}, last, NextStep::kRetryLater, kUnavailable},
       {Fault::kMisconfigured, {}, first, NextStep::kNextProvider, kUnavailable},
@@ -518,6 +520,19 @@ TEST(Chain, HasRoomForFreeSlotsAndAFewThatWait) {
   EXPECT_EQ(one.chain->room(), 0U) << "one waits";
   one.fakes[0]->calls[0]->answer(Audio{});
   EXPECT_EQ(one.chain->room(), 1U);
+}
+
+TEST(Chain, WhoAsksAgainInAMomentKeepsASlot) {
+  Timed one(std::vector<Capabilities>(1));
+  auto first = one.chain->keep_slot(0), second = one.chain->keep_slot(0);
+  EXPECT_EQ(one.chain->room(), 1U) << "the one in reserve";
+  auto third = one.chain->keep_slot(0);
+  EXPECT_EQ(one.chain->room(), 0U);
+  first.reset();
+  second.reset();
+  EXPECT_EQ(one.chain->room(), 2U);
+  one.chain.reset();
+  third.reset();  // What is kept outlives what it was kept in.
 }
 
 TEST(Chain, WhatOnlyOneServesKeepsNothingFromTheOther) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -46,9 +47,14 @@ class FakeProvider final : public AudioProvider {
     auto call = std::make_shared<Started>();
     call->done = std::move(done);
     calls.push_back(call);
+    if (on_start) {
+      on_start();
+    }
     ++started;
     return call;
   }
+
+  std::function<void()> on_start;  // What happens meanwhile; may be empty.
 
   std::deque<std::shared_ptr<Started>> calls;
   std::deque<std::shared_ptr<CallFacts>> facts;  // Of each of them.

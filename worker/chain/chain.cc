@@ -20,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 // later.
 constexpr int kTriesMax = 3;
 constexpr milliseconds kFirstWait{250};
-constexpr milliseconds kWaitMax{20'000};
+constexpr milliseconds kWaitMax{2'000};  // It holds a place of the worker meanwhile.
 // Of the slots of a chain, so many more tasks are claimed: one, and a quarter.
 constexpr std::size_t kReserveShare = 4;
 
@@ -325,15 +325,17 @@ std::size_t Chain::room() const {
       ++free;  // And whoever comes after it gets what it cannot take.
       continue;
     }
-    const std::size_t idle = counted.idle_of(link->provider);
+    const std::size_t idle = counted.idle_of(link->provider), again = link->coming_again->load();
+    const std::size_t kept = std::min(idle, again);
+    const std::size_t queue = link->provider.waiting() + again - kept;
     slots += counted.all_of(link->provider);
     anybody = true;
-    (is_covered(impatient, able) ? spare : free) += idle;
+    (is_covered(impatient, able) ? spare : free) += idle - kept;
     if (able.queue_wait.count() > 0) {
-      overflow += link->provider.waiting();
+      overflow += queue;
       impatient.push_back(&able);
     } else {
-      waiting += link->provider.waiting();
+      waiting += queue;
       trusted.push_back(&able);
     }
   }
@@ -343,6 +345,12 @@ std::size_t Chain::room() const {
   // Of an account of which others have all places it has none, until somebody waits for one.
   const std::size_t reserve = anybody ? 1 + slots / kReserveShare : 0;
   return free + reserve - std::min(reserve, waiting);
+}
+
+std::shared_ptr<const void> Chain::keep_slot(std::size_t position) const {
+  const auto count = links_[position]->coming_again;
+  ++*count;
+  return {count.get(), [count](const void*) { --*count; }};
 }
 
 std::size_t Chain::capacity() const {

@@ -100,6 +100,10 @@ class Chain {
   Nobody nobody(const GenerationRequest& request,
                 TaskTime time,
                 std::span<const std::size_t> except = {}) const;
+  // As long as what it returns lives, a slot of the provider at `position`, of those that are free,
+  // is for a task that waits a moment to ask it again: else ever more tasks would be called for
+  // whose turn never comes, and a provider that says "later" would fill the worker with them.
+  std::shared_ptr<const void> keep_slot(std::size_t position) const;
   // How many more tasks can be called for now, or soon: free slots of the providers that are
   // trusted, and a few that may wait, so that no slot idles while the next task is claimed. A
   // provider counts if it serves what none before it does: the others only get what those have
@@ -162,6 +166,9 @@ class Chain {
     std::chrono::milliseconds closed_to_calls();
     bool probes();  // Is the next call a probe, if there may be one?
     Bulkhead provider;
+    // Tasks that will ask it again in a moment.
+    const std::shared_ptr<std::atomic<std::size_t>> coming_again =
+        std::make_shared<std::atomic<std::size_t>>(0);
     Mutex mutex;
     Breaker breaker GUARDED_BY(mutex);
   };

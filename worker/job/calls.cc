@@ -261,8 +261,11 @@ std::shared_ptr<ProviderCall> Calls::open(const JobPtr& job, const Call& call) {
 }
 
 // Asks the next provider of its tier as well. Both may charge us; the client pays for the one that
-// wins.
+// wins. For what goes on by its ticket nobody has fetched the references that another needs.
 void Calls::hedge(const JobPtr& job, const Call& slow) {
+  if (needs_references(*job->request) && !job->references) {
+    return;
+  }
   const auto second =
       job->chain->choose_beside(*job->request, slow.provider, job->time(Job::Clock::now()));
   if (second && !job->was_raced(*second) && !would_be_cut_off(*job, *second)) {
@@ -280,7 +283,8 @@ void Calls::write_hedge(const JobPtr& job, const Call& call) {
       [this, job, call](const Result<bool, store::StoreFault>& ours) {
         if (!ours) {
           write_hedge_later(job, call);
-        } else if (*ours && job->awaits(call.step) && !would_be_cut_off(*job, call.provider) &&
+        } else if (*ours && job->awaits(call.step) && !job->lease_is_over(Job::Clock::now()) &&
+                   !would_be_cut_off(*job, call.provider) &&
                    job->chain->admit(call.provider, job->time(Job::Clock::now()))) {
           job->hold(call.step, open(job, call));
         } else {

@@ -104,11 +104,7 @@ void Endings::give_up(const JobPtr& job,
     job->goes_on(job->row);
   }
   auto command = job->command(std::move(claim_end));
-  if (job->row > job->claim.calls) {  // Else it is of an earlier claim.
-    command.call = job->row;
-    command.call_state = call.state;
-    command.call_detail = call.detail;
-  }
+  tell_call(*job, call, command);
   if (trouble == Trouble::kStopping && job->chain->gives_tickets()) {
     // A call may have got its ticket just now: it is kept before anybody else has the task, who
     // would not find it.
@@ -119,7 +115,17 @@ void Endings::give_up(const JobPtr& job,
   }
 }
 
-void Endings::give_up_unreferenced(const JobPtr& job, const ReferenceFault& fault) {
+void Endings::tell_call(const Job& job, const CallEnd& call, store::SettleCommand& command) {
+  if (job.row > job.claim.calls) {  // Else it is of an earlier claim.
+    command.call = job.row;
+    command.call_state = call.state;
+    command.call_detail = call.detail;
+  }
+}
+
+void Endings::give_up_unreferenced(const JobPtr& job,
+                                   const ReferenceFault& fault,
+                                   const CallEnd& call) {
   if (fault.kind != ReferenceFault::Kind::kCanceled) {
     log::info(
         "references refused", about(*job), {{"why", fault.message}, {"detail", fault.detail}});
@@ -129,7 +135,10 @@ void Endings::give_up_unreferenced(const JobPtr& job, const ReferenceFault& faul
   if (trouble == Trouble::kBadReference) {
     claim_end.failure_message = fault.message;
   }
-  give_up_uncalled(job, std::move(claim_end));
+  roster_.begin(job);
+  auto command = job->command(std::move(claim_end));
+  tell_call(*job, call, command);
+  settling_.settle(job, std::move(command));
 }
 
 void Endings::give_up_undelivered(const JobPtr& job, const OutputFault& fault) {

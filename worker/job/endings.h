@@ -37,8 +37,9 @@ class Endings {
                Trouble trouble,
                const CallEnd& call,
                std::chrono::milliseconds not_before = std::chrono::milliseconds(0));
-  // Its references cannot be had, so nobody was called.
-  void give_up_unreferenced(const JobPtr& job, const ReferenceFault& fault);
+  // Its references cannot be had, so nobody is called; `call` says how its newest call ended
+  // before.
+  void give_up_unreferenced(const JobPtr& job, const ReferenceFault& fault, const CallEnd& call);
   // Its call has brought audio, which is not delivered for a reason of our own.
   void give_up_undelivered(const JobPtr& job, const OutputFault& fault);
   // Nobody was called.
@@ -47,6 +48,8 @@ class Endings {
   void drop(const JobPtr& job);
 
  private:
+  // How the newest call of this claim ended, if it made one.
+  static void tell_call(const Job& job, const CallEnd& call, store::SettleCommand& command);
   Roster& roster_;
   Settling& settling_;
   CallRecords& records_;

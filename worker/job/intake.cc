@@ -24,10 +24,6 @@ metrics::Histogram& waits =
 
 }  // namespace
 
-bool needs_references(const GenerationRequest& request) {
-  return !request.audio_references.empty() || request.image_url;
-}
-
 bool may_have_ticket(const store::Claim& claim, const Chain& chain) {
   return claim.calls > 0 && chain.gives_tickets();
 }
@@ -199,6 +195,7 @@ store::Batch<std::optional<Claimed>> Intake::claim_batch(store::TaskStore& store
   };
   std::unordered_map<TaskId, Looked> looked;
   bool any_in_time = false;
+  const auto chain = chains_.get();  // The file may be another before the answer to COMMIT comes.
   using Provider = std::optional<std::string>;
   const auto first_provider = [&](const store::Claim& claim) {
     const bool alone = runs_alone(claim.lost_leases);
@@ -209,7 +206,6 @@ store::Batch<std::optional<Claimed>> Intake::claim_batch(store::TaskStore& store
     if (!request) {
       return Provider(std::string());
     }
-    const auto chain = chains_.get();
     // For what is to run alone, or may go on at a provider, nobody is chosen yet.
     const bool later = alone || may_have_ticket(claim, *chain);
     const auto first = later ? std::nullopt : chain->choose(*request, 0, time_of(claim));
@@ -240,7 +236,7 @@ store::Batch<std::optional<Claimed>> Intake::claim_batch(store::TaskStore& store
         suspect = claim->task;
       }
       auto& [request, in_time] = looked[claim->task];
-      out.push_back(std::optional(Claimed{std::move(*claim), std::move(request), in_time}));
+      out.push_back(std::optional(Claimed{std::move(*claim), std::move(request), in_time, chain}));
     } else {
       out.push_back(std::optional<Claimed>());
     }
@@ -310,7 +306,9 @@ void Intake::claimed(const queue::Delivery& delivery, Claimed claimed, Clock::ti
   if (!claimed.in_time) {
     give_back_turn(delivery);
   }
-  const auto job = std::make_shared<Job>(std::move(claimed), chains_.get(), asked_at, Clock::now());
+  auto chain = std::move(claimed.chain);
+  const auto job =
+      std::make_shared<Job>(std::move(claimed), std::move(chain), asked_at, Clock::now());
   roster_.enter(job, delivery.hint.lane);
   ack_(delivery);
   if (job->claim.claims == 1) {

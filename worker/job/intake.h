@@ -21,9 +21,6 @@
 
 namespace audiogen::worker {
 
-// Does what the request refers to have to be fetched, before anybody is called?
-bool needs_references(const GenerationRequest& request);
-
 // May somebody have left a call for it that goes on, and that can be asked for?
 bool may_have_ticket(const store::Claim& claim, const Chain& chain);
 

@@ -39,6 +39,10 @@ int weight(const Job::FailedCall& failed) {
 
 }  // namespace
 
+bool needs_references(const GenerationRequest& request) {
+  return !request.audio_references.empty() || request.image_url;
+}
+
 TaskTime time_of(const store::Claim& claim) {
   using std::chrono::duration_cast;
   using std::chrono::milliseconds;

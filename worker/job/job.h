@@ -29,11 +29,15 @@ class Job;
 // The members with which each log line about it begins.
 std::array<log::Field, 3> about(const Job& job);
 
+// Does what the request refers to have to be fetched, before anybody is called for it anew?
+bool needs_references(const GenerationRequest& request);
+
 // What a claim brought.
 struct Claimed {
   store::Claim claim;
   std::shared_ptr<const GenerationRequest> request;  // Null: it cannot be read.
   bool in_time = true;                               // Else nobody is called for it.
+  std::shared_ptr<const Chain> chain{};              // That it was claimed under.
 };
 
 // One call to a provider.

@@ -125,11 +125,7 @@ void JobRunner::look_for_ticket(const JobPtr& job) {
     log::info("a call is resumed", about(*job), {{"provider", found->provider}, {"of", found->n}});
     job->provider = *at;
     job->ticket = std::move(found->ticket);
-    if (needs_references(*job->request)) {
-      fetch_references(job);  // Should it fail, another provider needs them.
-    } else {
-      call_next(job, not_called());
-    }
+    call_next(job, not_called());
   });
 }
 
@@ -145,48 +141,46 @@ void JobRunner::choose_provider(const JobPtr& job) {
   }
   job->provider = *first;
   job->raced_from.reset();
-  if (needs_references(*job->request) && !job->references) {
-    fetch_references(job);
-  } else {
-    call_next(job, not_called());
-  }
+  call_next(job, not_called());
 }
 
-void JobRunner::fetch_references(const JobPtr& job) {
+// `previous`: how the call before ended.
+void JobRunner::fetch_references(const JobPtr& job, const CallEnd& previous) {
   const auto step = job->begin_step();
   roster_.go_out(job);
   auto call = references_.fetch(job->claim.user,
                                 job->request,
                                 job->chain->sends_reference_bytes(),
                                 job->deadline,
-                                [this, job, step](Fetched fetched) {
+                                [this, job, step, previous](Fetched fetched) {
                                   roster_.come_in(job);
                                   job->answered(step, true);
-                                  references_fetched(job, std::move(fetched));
+                                  references_fetched(job, previous, std::move(fetched));
                                 });
   job->hold(step, std::move(call));
 }
 
-void JobRunner::references_fetched(const JobPtr& job, Fetched fetched) {
+void JobRunner::references_fetched(const JobPtr& job, const CallEnd& previous, Fetched fetched) {
   if (job->is_lost()) {
     endings_.drop(job);
-    return;
-  }
-  if (fetched) {
+  } else if (!fetched) {
+    endings_.give_up_unreferenced(job, fetched.error(), previous);
+  } else {
     job->references = std::move(*fetched);
-    if (job->ticket.empty()) {
-      choose_provider(job);
+    if (job->called) {
+      call_next(job, previous);
     } else {
-      call_next(job, not_called());
+      choose_provider(job);  // It may have taken long.
     }
-    return;
   }
-  endings_.give_up_unreferenced(job, fetched.error());
 }
 
 void JobRunner::call_next(const JobPtr& job, const CallEnd& previous) {
   if (job->is_given_back() || calls_.would_be_cut_off(*job, job->provider)) {
     endings_.give_up(job, Trouble::kStopping, previous);
+  } else if (job->ticket.empty() && needs_references(*job->request) && !job->references) {
+    // What goes on by its ticket has sent them: it needs none, and they may be gone by now.
+    fetch_references(job, previous);
   } else {
     calls_.write_and_call(job, previous);
   }
@@ -229,7 +223,11 @@ void JobRunner::provider_failed(const JobPtr& job, const ProviderFault& fault) {
       call_next(job, call);
       break;
     case NextStep::kSameProvider:
-      pause(scheduler_, job, next.wait, [this, job, call] { call_next(job, call); });
+      pause(
+          scheduler_,
+          job,
+          next.wait,
+          [this, job, call, slot = job->chain->keep_slot(job->provider)] { call_next(job, call); });
       break;
     case NextStep::kRetryLater:
     case NextStep::kFail:

@@ -96,8 +96,8 @@ class JobRunner {
   void begin(const JobPtr& job);
   void look_for_ticket(const JobPtr& job);
   void choose_provider(const JobPtr& job);
-  void fetch_references(const JobPtr& job);
-  void references_fetched(const JobPtr& job, Fetched fetched);
+  void fetch_references(const JobPtr& job, const CallEnd& previous);
+  void references_fetched(const JobPtr& job, const CallEnd& previous, Fetched fetched);
   void call_next(const JobPtr& job, const CallEnd& previous);
   void provider_answered(const JobPtr& job, Calls::Answer answer);
   void provider_failed(const JobPtr& job, const ProviderFault& fault);

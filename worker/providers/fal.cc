@@ -108,7 +108,8 @@ class Format final : public models::Format {
       ticket.cancel_url = wire::text_of(body, "cancel_url");
     }
     if (ticket.status_url.empty() || ticket.result_url.empty()) {
-      return wire::fault(Fault::kTryNext, response, "no_ticket", kIdHeader);
+      // It may well have begun.
+      return wire::fault(Fault::kUnknownOutcome, response, "no_ticket", kIdHeader);
     }
     return ticket;
   }

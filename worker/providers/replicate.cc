@@ -106,7 +106,8 @@ class Format final : public models::Format {
       }
     }
     if (ticket.status_url.empty()) {
-      return wire::fault(Fault::kTryNext, response, "no_ticket", kIdHeader);
+      // It may well have begun.
+      return wire::fault(Fault::kUnknownOutcome, response, "no_ticket", kIdHeader);
     }
     return ticket;
   }

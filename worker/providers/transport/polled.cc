@@ -87,7 +87,7 @@ class PolledDialogue final : public Dialogue {
     out.headers = {format_.authorization(*entry_)};
     out.connect_timeout = entry_->connect_timeout;
     out.total_timeout = kExchangeMax;
-    out.body_max = answer_max_;
+    out.body_max = std::max(answer_max_, wire::kAudioAnswerMax);  // The file may be in it.
     out.refusal_max = answer_max_;
     return out;
   }
@@ -150,6 +150,11 @@ class PolledDialogue final : public Dialogue {
   Step after_question(Heard answer) {
     Progress progress = Unclear{};
     const bool gone = answer && answer->status == 404;
+    if (!answer && answer.error().fault == http::ClientFault::kTooLarge) {
+      // It would be so the next time.
+      return ProviderFault{
+          Fault::kUnknownOutcome, "the answer about the job is too large", std::nullopt};
+    }
     if (answer) {
       progress = stage_ == Stage::kFetching ? format_.result(*entry_, std::move(*answer))
                                             : format_.status(*entry_, std::move(*answer));
