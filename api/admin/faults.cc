@@ -58,6 +58,10 @@ std::string worded(const store::Fault& fault) {
       return "a key cannot give what it lacks";  // Nobody asks by a key or a session here.
     case Code::kNoSuchUser:
       return "--user: there is no user " + fault.about;
+    case Code::kAccountEnded:
+      return "--user: the owner of " + fault.about +
+             " has ended the account: it gets no plan and no credits, and only --kind adjustment "
+             "may take some back";
     case Code::kEmailTaken:
       return "--email: " + fault.about + " has an account already" +
              (fault.user ? " (" + fault.user->text() + ")" : "");

@@ -103,6 +103,7 @@ Members members_for(const Call& call) {
 Generations::Generations(const Config& config,
                          TaskPublisher& publisher,
                          const Lookout& lookout,
+                         DoorsPool& pool,
                          const Authenticators& authenticators,
                          const store::Probe& database,
                          const HeldOptions& held)
@@ -111,6 +112,7 @@ Generations::Generations(const Config& config,
       rules_{config.model_name(), config.url_policy == UrlPolicy::kAny},
       publisher_(publisher),
       lookout_(lookout),
+      pool_(pool),
       authenticators_(authenticators),
       database_(database),
       stream_max_(held.stream_max),
@@ -417,13 +419,21 @@ Handling Generations::estimate(Call call) {
     co_return;
   }
   const auto parsed = parse_request(*body, rules_);
-  if (parsed) {
-    call.answer(200, render_estimate(audiogen::estimate(*parsed), lookout_.start_in()));
-  } else if (parsed.error().param.empty()) {
-    call.fail(invalid_request(parsed.error().message));
-  } else {
-    call.fail(invalid_parameter(parsed.error().param, parsed.error().message));
+  if (!parsed) {
+    call.fail(parsed.error().param.empty()
+                  ? invalid_request(parsed.error().message)
+                  : invalid_parameter(parsed.error().param, parsed.error().message));
+    co_return;
   }
+  const auto released_max =
+      static_cast<std::uint32_t>(config_.plan_of(call.key().paid).running_tasks);
+  const auto look = [&](StoreDoors& doors) {
+    return doors.accounts.next_lane(call.key().user, released_max);
+  };
+  const auto lane = co_await on_store(pool_, call.holder(), look);
+  // What it costs is told without the database, too.
+  const auto start_in = lane && *lane ? lookout_.start_in(**lane) : std::nullopt;
+  call.answer(200, render_estimate(audiogen::estimate(*parsed), start_in));
 }
 
 Handling Generations::cancel(Call call) {

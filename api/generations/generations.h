@@ -15,6 +15,7 @@
 #include "api/server/call.h"
 #include "api/server/handling.h"
 #include "api/server/places.h"
+#include "api/server/store_doors.h"
 #include "common/base/config.h"
 #include "common/base/metrics.h"
 #include "common/domain/request.h"
@@ -37,6 +38,7 @@ class Generations {
   Generations(const Config& config,
               TaskPublisher& publisher,
               const Lookout& lookout,
+              DoorsPool& pool,
               const Authenticators& authenticators,
               const store::Probe& database,
               const HeldOptions& held);
@@ -79,6 +81,7 @@ class Generations {
   const RequestRules rules_;
   TaskPublisher& publisher_;
   const Lookout& lookout_;
+  DoorsPool& pool_;
   const Authenticators authenticators_;
   const store::Probe& database_;
   const std::chrono::milliseconds stream_max_;

@@ -51,9 +51,9 @@ Prospect Lookout::of(const TaskView& task) const {
   return Outlook().of(task, local_now());
 }
 
-std::optional<Spread> Lookout::start_in() const {
+std::optional<Spread> Lookout::start_in(Lane lane) const {
   const auto seen = this->seen();
-  return seen ? seen->outlook.start_in() : std::nullopt;
+  return seen ? seen->outlook.start_in(lane) : std::nullopt;
 }
 
 std::chrono::milliseconds Lookout::rest_after(Clock::duration took, const Options& options) {

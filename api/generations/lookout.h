@@ -39,7 +39,7 @@ class Lookout {
 
   // Both: any thread, at once. Without figures what does not need them is told all the same.
   Prospect of(const TaskView& task) const;
-  std::optional<Spread> start_in() const;
+  std::optional<Spread> start_in(Lane lane) const;
 
   // How long to look away after a look that took so long, while somebody asks: a hundred times as
   // long, but what was seen is not to go out of date meanwhile. Pure.

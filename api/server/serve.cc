@@ -129,14 +129,15 @@ int serve(const Config& config) {
   }
   const Authenticators authenticators{keys, sessions ? &*sessions : nullptr};
   const Lookout lookout(config);
+  DoorsPool pool([&config] { return std::make_unique<StoreDoors>(config.database); });
   Generations generations(config,
                           publisher,
                           lookout,
+                          pool,
                           authenticators,
                           database,
                           {.max = std::min(kHeldMax, connections / kHeldPart),
                            .stream_max = AG_TEST_LIMIT("STREAM_MAX_MS", kStreamMax)});
-  DoorsPool pool([&config] { return std::make_unique<StoreDoors>(config.database); });
   std::optional<Mails> mails;
   if (with_console && config.smtp) {
     mails.emplace(config, limiter, pool);

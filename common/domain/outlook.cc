@@ -5,6 +5,8 @@
 #include <span>
 #include <utility>
 
+#include "common/domain/shares.h"
+
 namespace audiogen {
 namespace {
 
@@ -57,7 +59,10 @@ std::optional<WaitingOn> waiting_on(const TaskView& task, Instant now) {
                                     : WaitingOn::kRetry;
 }
 
-Outlook::Outlook(QueueSample sample) : whole_(sample.whole), waiting_(std::move(sample.waiting)) {
+Outlook::Outlook(QueueSample sample) : whole_(sample.whole) {
+  for (const auto& task : sample.waiting) {
+    (task.lane == Lane::kExpress ? express_ : bulk_).push_back(task);
+  }
   auto& starts = sample.starts;
   std::erase_if(starts, [&](const auto& start) { return start.began < sample.at - kStartsKept; });
   std::sort(starts.begin(), starts.end(), [](const auto& a, const auto& b) {
@@ -81,8 +86,8 @@ Outlook::Outlook(QueueSample sample) : whole_(sample.whole), waiting_(std::move(
   if (gaps.empty()) {
     gaps.push_back(std::max(starts[0].began - starts[0].created, microseconds(0)));
   }
-  if (!waiting_.empty()) {
-    const auto stall = sample.at - std::max(starts.back().began, waiting_.front().due);
+  if (!sample.waiting.empty()) {
+    const auto stall = sample.at - std::max(starts.back().began, sample.waiting.front().due);
     if (stall > kStallMax) {
       return;
     }
@@ -107,11 +112,26 @@ Outlook::Outlook(QueueSample sample) : whole_(sample.whole), waiting_(std::move(
   pace_ = pace;
 }
 
-std::optional<Spread> Outlook::start_after(std::size_t others) const {
+const std::vector<QueueSample::Waiting>& Outlook::waiting(Lane lane) const {
+  return lane == Lane::kExpress ? express_ : bulk_;
+}
+
+std::optional<Spread> Outlook::start_in(Lane lane) const {
+  return lane == Lane::kParked ? std::nullopt : start_after(lane, waiting(lane).size());
+}
+
+// Behind so many others of its lane, and those of the other lane whose turns come before: while
+// both wait, every kBulkEvery-th turn is the bulk lane's.
+std::optional<Spread> Outlook::start_after(Lane lane, std::size_t others) const {
   if (!pace_) {
     return std::nullopt;
   }
-  const auto turns = static_cast<double>(others + 1);
+  constexpr std::size_t kExpressTurns = kBulkEvery - 1;
+  const std::size_t own = others + 1;
+  const std::size_t of_other_lane = lane == Lane::kExpress
+                                        ? std::min(others / kExpressTurns, bulk_.size())
+                                        : std::min(own * kExpressTurns, express_.size());
+  const auto turns = static_cast<double>(own + of_other_lane);
   return Spread{rounded(turns * pace_->usual), rounded(turns * pace_->slow)};
 }
 
@@ -134,21 +154,24 @@ Prospect Outlook::of(const TaskView& task, Instant now) const {
   if (!out.waiting_on) {
     return out;
   }
+  if (task.state == TaskState::kQueued && task.lane == Lane::kParked) {
+    return out;  // Its turn comes with the ends of its user's others.
+  }
   switch (*out.waiting_on) {
     case WaitingOn::kProvider:
       // It was claimed when it was changed last.
       out.done_in = done_after(std::max(now - task.updated_at, microseconds(0)));
       return out;
     case WaitingOn::kCapacity:
-      if (task.lane == Lane::kParked) {
-        return out;  // Its turn comes with the ends of its user's others.
-      }
       if (whole_) {
+        const auto& its_lane = waiting(task.lane);
         const auto place = std::lower_bound(
-            waiting_.begin(), waiting_.end(), QueueSample::Waiting{task.next_run_at, task.id});
-        const auto before = static_cast<std::size_t>(place - waiting_.begin());
+            its_lane.begin(),
+            its_lane.end(),
+            QueueSample::Waiting{.due = task.next_run_at, .id = task.id, .lane = task.lane});
+        const auto before = static_cast<std::size_t>(place - its_lane.begin());
         out.position = before + 1;
-        out.start_in = start_after(before);
+        out.start_in = start_after(task.lane, before);
       }
       break;
     case WaitingOn::kRetry:
@@ -156,7 +179,7 @@ Prospect Outlook::of(const TaskView& task, Instant now) const {
       if (task.state == TaskState::kRunning) {
         return out;  // How long somebody else's server takes, nobody can tell.
       }
-      if (const auto turn = start_in()) {
+      if (const auto turn = start_in(task.lane)) {
         const auto due = std::chrono::ceil<milliseconds>(task.next_run_at - now);
         out.start_in = Spread{due, due} + *turn;
       }

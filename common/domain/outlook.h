@@ -34,10 +34,11 @@ struct Spread {
 
 // What was seen of all tasks at one time, by the database's clock.
 struct QueueSample {
-  // A task that is due and that nobody has taken. They sort as they are taken.
+  // A task that is due and that nobody has taken. Those of a lane sort as they are taken.
   struct Waiting {
     Instant due;
     TaskId id;
+    Lane lane = Lane::kBulk;  // None is parked.
     friend auto operator<=>(const Waiting&, const Waiting&) = default;
   };
   // The first and only call of a task, and when it brought audio.
@@ -59,7 +60,7 @@ inline constexpr std::chrono::seconds kStallMax{30};
 // Of one task.
 struct Prospect {
   std::optional<WaitingOn> waiting_on{};
-  std::optional<std::size_t> position{};  // 1: the next. Only of what waits for capacity.
+  std::optional<std::size_t> position{};  // 1: its lane's next. Only of what waits for capacity.
   std::optional<Spread> start_in{};       // Until a call begins; not of what is worked on.
   std::optional<Spread> done_in{};        // Until it is final.
   friend bool operator==(const Prospect&, const Prospect&) = default;
@@ -71,8 +72,9 @@ class Outlook {
   Outlook() = default;
   explicit Outlook(QueueSample sample);
 
-  // Of a task that would be created at the time of the sample.
-  std::optional<Spread> start_in() const { return start_after(waiting_.size()); }
+  // Of a task that would be created at the time of the sample and go by `lane`. Of one that would
+  // be parked it is not known.
+  std::optional<Spread> start_in(Lane lane) const;
   // Of `task` at `now`, which may be a little later than the sample.
   Prospect of(const TaskView& task, Instant now) const;
 
@@ -82,11 +84,12 @@ class Outlook {
     double usual, slow;
   };
 
-  std::optional<Spread> start_after(std::size_t others) const;
+  const std::vector<QueueSample::Waiting>& waiting(Lane lane) const;
+  std::optional<Spread> start_after(Lane lane, std::size_t others) const;
   std::optional<Spread> done_after(std::chrono::microseconds worked) const;
 
   bool whole_ = false;
-  std::vector<QueueSample::Waiting> waiting_;
+  std::vector<QueueSample::Waiting> bulk_, express_;
   std::optional<Pace> pace_;                      // Nullopt: not known.
   std::vector<std::chrono::microseconds> works_;  // How long work took, sorted.
 };

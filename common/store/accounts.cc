@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/ascii.h"
+#include "common/domain/shares.h"
 #include "common/store/books.h"
 #include "common/store/mail_links.h"
 
@@ -26,6 +27,18 @@ std::optional<std::string> normal_email(std::string_view email) {
 
 Fault no_such_user(UserId id) {
   return {.code = FaultCode::kNoSuchUser, .about = id.text()};
+}
+
+// Whether its owner has ended it, which he does not before this transaction is over. Nullopt: there
+// is no such account.
+std::optional<bool> has_ended(Session& session, UserId id) {
+  Rows rows = session.query(Sql("SELECT deleted_at IS NOT NULL FROM users WHERE id=")
+                            << id << " FOR UPDATE");
+  return rows.next() ? std::optional(rows.u64(1) != 0) : std::nullopt;
+}
+
+Fault account_ended(UserId id) {
+  return {.code = FaultCode::kAccountEnded, .about = id.text()};
 }
 
 // A grant as it was booked.
@@ -160,15 +173,29 @@ Result<User, Fault> Accounts::find(UserId id) {
 
 Result<User, Fault> Accounts::set_plan(UserId id, Plan plan) {
   return guarded([&]() -> Result<User, Fault> {
-    bool there = false;
+    std::optional<bool> ended;
     session_.transact_surely([&](bool) {
-      there = locked(Sql("SELECT 1 FROM users WHERE id=") << id);
-      if (there) {
+      ended = has_ended(session_, id);
+      if (ended == false) {
         session_.execute(Sql("UPDATE users SET plan=") << plan << " WHERE id=" << id);
         note_done();
       }
     });
-    return there ? load(id) : no_such_user(id);
+    return ended == true ? account_ended(id) : load(id);
+  });
+}
+
+Result<Lane, Fault> Accounts::next_lane(UserId id, std::uint32_t released_max) {
+  return guarded([&]() -> Result<Lane, Fault> {
+    Rows rows = session_.query(
+        Sql("SELECT b.released, b.parked, w.size FROM balances b JOIN release_window w ON w.id=1 "
+            "WHERE b.user_id=")
+        << id);
+    if (!rows.next()) {
+      return no_such_user(id);
+    }
+    OpenTasks open{.released = rows.u32(1), .parked = rows.u32(2), .released_max = released_max};
+    return add_task(open, rows.u32(3), 0);
   });
 }
 
@@ -231,6 +258,11 @@ Result<Granted, Fault> Accounts::grant(UserId user,
         } else {
           note_done(repeated ? "booked before, nothing changed" : "");
         }
+        return;
+      }
+      // Nobody could use it.
+      if (amount > Units{} && has_ended(session_, user) == true) {
+        refused = account_ended(user);
         return;
       }
       const auto entry = audiogen::grant(*before, amount);

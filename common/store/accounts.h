@@ -11,6 +11,7 @@
 #include "common/base/result.h"
 #include "common/base/time.h"
 #include "common/domain/ledger.h"
+#include "common/domain/task.h"
 #include "common/store/door.h"
 
 namespace audiogen::store {
@@ -68,15 +69,20 @@ class Accounts : private Door {
 
   // Faults of the following: kNoSuchUser.
   Result<User, Fault> find(UserId id);
+  // Faults besides: kAccountEnded.
   Result<User, Fault> set_plan(UserId id, Plan plan);
+  // By which lane a further task of the user would go, by the rule of creations. `released_max`: by
+  // his plan. Waits for nobody.
+  Result<Lane, Fault> next_lane(UserId id, std::uint32_t released_max);
   // Gives an account that has not ended another address, of the form as above. Links that sign in
   // by the one it had work no more. Faults besides: kBadEmail, kEmailTaken.
   Result<User, Fault> set_email(UserId id, std::string_view email);
 
   // Books `amount` (adjustments may be negative) once per reference (1-128 visible ASCII
   // characters): the same reference again with the same user, kind and amount changes nothing and
-  // succeeds. A purchase opens API access. Faults: kBadAmount, kNotAnAdjustment, kBadReference,
-  // kNoSuchUser, kReferenceReused, kWouldOverdraw, kBalanceTooLarge.
+  // succeeds. A purchase opens API access. An account that its owner has ended is given nothing;
+  // what it has may be taken back. Faults: kBadAmount, kNotAnAdjustment, kBadReference,
+  // kNoSuchUser, kReferenceReused, kAccountEnded, kWouldOverdraw, kBalanceTooLarge.
   Result<Granted, Fault> grant(UserId user,
                                Units amount,
                                GrantKind kind,

@@ -24,6 +24,7 @@ enum class FaultCode : std::uint8_t {
   kBadSpendLimit,    // Not one of is_spend_limit().
   // A rule about the values and what is there.
   kNoSuchUser,       // `about`: what was given.
+  kAccountEnded,     // Its owner has ended it. `about`: its id.
   kEmailTaken,       // `about`: the address; `user`: whose it is.
   kReferenceReused,  // Booked with another user, kind or amount. `about`: the reference.
   kWouldOverdraw,    // `available`: what there is to take.

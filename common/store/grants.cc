@@ -125,12 +125,27 @@ std::set<std::string> without(const std::set<std::string>& from,
   return out;
 }
 
+// Those of `rights` that are columns of a verb that `taken` has for the whole table: in both server
+// families its REVOKE takes it from each column, too.
+std::set<std::string> taken_along(const std::set<std::string>& rights,
+                                  const std::set<std::string>& taken) {
+  std::set<std::string> out;
+  for (const std::string& right : rights) {
+    const auto column = right.find(" (");
+    if (column != std::string::npos && taken.contains(right.substr(0, column))) {
+      out.insert(right);
+    }
+  }
+  return out;
+}
+
 std::string on(const DatabaseUrl& url, const std::string& table) {
   return " ON `" + url.database + "`.`" + table + "`";
 }
 
-// Missing rights first, then what is too much, so that nothing needed is ever away. What is too
-// much for this program may be what a newer one needs, whose schema is there already.
+// Missing rights first, then what is too much, so that nothing needed is away, but for what a
+// REVOKE takes along, which is given again at once. What is too much for this program may be what a
+// newer one needs, whose schema is there already.
 std::vector<std::string> statements(Session& session,
                                     const DatabaseUrl& url,
                                     const Rights& want,
@@ -142,10 +157,13 @@ std::vector<std::string> statements(Session& session,
     const auto found = rights.find(table);
     return found == rights.end() ? std::set<std::string>() : found->second;
   };
-  for (const auto& [table, rights] : want) {
-    if (const auto missing = without(rights, of(have, table)); !missing.empty()) {
-      out.push_back("GRANT " + joined(missing) + on(url, table) + " TO " + account);
+  const auto give = [&](const std::set<std::string>& rights, const std::string& table) {
+    if (!rights.empty()) {
+      out.push_back("GRANT " + joined(rights) + on(url, table) + " TO " + account);
     }
+  };
+  for (const auto& [table, rights] : want) {
+    give(without(rights, of(have, table)), table);
   }
   if (!takes) {
     return out;
@@ -159,32 +177,39 @@ std::vector<std::string> statements(Session& session,
   for (const auto& [table, rights] : have) {
     if (const auto extra = without(rights, of(want, table)); !extra.empty()) {
       out.push_back("REVOKE " + joined(extra) + on(url, table) + " FROM " + account);
+      give(taken_along(of(want, table), extra), table);
     }
   }
   return out;
 }
 
-Result<std::vector<std::string>> checked(Session& session,
-                                         const DatabaseUrl& url,
-                                         const Grantee& grantee,
-                                         bool takes) {
-  const Rights want = wanted(grantee.role);
-  const auto account = quoted(grantee.account);
-  if (want.empty()) {
-    return Error{"a role must be api, worker or admin"};
+// What each account needs, by its name as statements have it: for all roles that it plays, or one
+// would take what another gives.
+Result<std::map<std::string, Rights>> wanted_by_account(Session& session,
+                                                        const std::vector<Grantee>& grantees) {
+  std::map<std::string, Rights> out;
+  for (const Grantee& grantee : grantees) {
+    Rights want = wanted(grantee.role);
+    const auto account = quoted(grantee.account);
+    if (want.empty()) {
+      return Error{"a role must be api, worker or admin"};
+    }
+    if (!account) {
+      return Error{"an account must be name@host of plain characters, like worker@10.0.0.%"};
+    }
+    // MariaDB makes an account that is not there, without a password.
+    const std::string_view name = grantee.account;
+    const auto at = name.rfind('@');
+    Sql known("SELECT 1 FROM mysql.user WHERE User=");
+    known.bytes(name.substr(0, at)) << " AND Host=";
+    if (!session.query(known.bytes(name.substr(at + 1))).next()) {
+      return Error{"there is no account " + grantee.account};
+    }
+    for (auto& [table, rights] : want) {
+      out[*account][table].merge(rights);
+    }
   }
-  if (!account) {
-    return Error{"an account must be name@host of plain characters, like worker@10.0.0.%"};
-  }
-  // MariaDB makes an account that is not there, without a password.
-  const std::string_view name = grantee.account;
-  const auto at = name.rfind('@');
-  Sql known("SELECT 1 FROM mysql.user WHERE User=");
-  known.bytes(name.substr(0, at)) << " AND Host=";
-  if (!session.query(known.bytes(name.substr(at + 1))).next()) {
-    return Error{"there is no account " + grantee.account};
-  }
-  return statements(session, url, want, *account, takes);
+  return out;
 }
 
 }  // namespace
@@ -197,12 +222,13 @@ Result<std::vector<std::string>> bring_grants(const DatabaseUrl& url,
     Session session(url);
     std::vector<std::string> out;
     const bool takes = look_at_schema(session).begun <= newest_migration();
-    for (const Grantee& grantee : grantees) {
-      auto todo = checked(session, url, grantee, takes);
-      if (!todo) {
-        return todo.error();
-      }
-      std::move(todo->begin(), todo->end(), std::back_inserter(out));
+    const auto accounts = wanted_by_account(session, grantees);
+    if (!accounts) {
+      return accounts.error();
+    }
+    for (const auto& [account, want] : *accounts) {
+      auto todo = statements(session, url, want, account, takes);
+      std::move(todo.begin(), todo.end(), std::back_inserter(out));
     }
     if (only_look) {
       return out;

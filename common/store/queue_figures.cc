@@ -31,13 +31,15 @@ Result<QueueSample, Fault> QueueFigures::sample() {
     out.whole = rows.u64(2) <= kOpenSeen;
     std::optional<TaskId> below;
     if (out.whole) {
-      Sql waiting = Sql("SELECT t.id, t.next_run_at FROM ").append(open_tasks(kOpenSeen));
+      Sql waiting = Sql("SELECT t.id, t.next_run_at, t.lane FROM ").append(open_tasks(kOpenSeen));
       rows = session_.query(waiting << " STRAIGHT_JOIN tasks t FORCE INDEX (PRIMARY) ON t.id=o.id "
                                        "WHERE t.state="
                                     << TaskState::kQueued << " AND t.lane<>" << Lane::kParked
                                     << " AND t.next_run_at<=" << out.at);
       while (rows.next()) {
-        out.waiting.push_back({.due = rows.time(2), .id = rows.id<TaskId>(1)});
+        out.waiting.push_back({.due = rows.time(2),
+                               .id = rows.id<TaskId>(1),
+                               .lane = static_cast<Lane>(rows.u32(3))});
       }
       std::sort(out.waiting.begin(), out.waiting.end());
       // With many waiting, all of the newest do: those that have begun are before them. A few that

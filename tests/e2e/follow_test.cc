@@ -541,6 +541,11 @@ TEST(Figures, AreInTheEstimateTheAccountAndTheRead) {
   const auto figures = estimate().json();
   EXPECT_LE(figures["start_in_seconds"]["p50"].GetDouble(),
             figures["start_in_seconds"]["p90"].GetDouble());
+  // A creation that would be parked waits for others of its account: nobody can tell how long.
+  stack.database().execute(store::Sql("UPDATE balances SET parked=1"));
+  EXPECT_EQ(estimate().text("start_in_seconds"), "null");
+  stack.database().execute(store::Sql("UPDATE balances SET parked=0"));
+  EXPECT_TRUE(eventually(30s, [&] { return estimate().text("start_in_seconds") != "null"; }));
   const Reply account = stack.judged(
       "GET", "/account", http("GET", stack.base() + "/account", Stack::bearer(ann.key)));
   EXPECT_EQ(account.text("limits.streams"), "20");

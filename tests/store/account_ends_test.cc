@@ -207,6 +207,35 @@ TEST_F(AccountEndsTest, CreditsAreLostOnlyWhenThatIsSaid) {
   expect_sound();
 }
 
+// Nobody could use it. What was booked before is told so again, and the books can be put right.
+TEST_F(AccountEndsTest, NothingIsGivenToItAnyMore) {
+  grant(200);
+  end();
+  const auto again = accounts_.grant(ann_, credits(200), GrantKind::kPurchase, "r1");
+  ASSERT_TRUE(again) << again.error().detail;
+  EXPECT_TRUE(again->repeated);
+  for (const GrantKind kind :
+       {GrantKind::kPurchase, GrantKind::kPlan, GrantKind::kBonus, GrantKind::kAdjustment}) {
+    const auto refused = accounts_.grant(ann_, credits(1), kind, "late");
+    EXPECT_EQ(code_of(refused), FaultCode::kAccountEnded);
+    EXPECT_EQ(refused.error().about, ann_.text());
+  }
+  EXPECT_EQ(code_of(accounts_.set_plan(ann_, Plan::kFree)), FaultCode::kAccountEnded);
+  EXPECT_EQ(accounts_.find(ann_)->plan, Plan::kPaid);
+  EXPECT_EQ(
+      accounts_.grant(ann_, credits(-200), GrantKind::kAdjustment, "back")->user.balance.available,
+      Units{});
+  expect_sound();
+}
+
+TEST_F(AccountEndsTest, NothingIsGivenToItWhileItEnds) {
+  const Sql ending = Sql("UPDATE users SET deleted_at=UTC_TIMESTAMP(6) WHERE id=") << ann_;
+  during(ending, "FROM users WHERE id=", [&] {
+    EXPECT_EQ(code_of(accounts_.grant(ann_, credits(1), GrantKind::kBonus, "late")),
+              FaultCode::kAccountEnded);
+  });
+}
+
 TEST_F(AccountEndsTest, NothingNeedsToBeSaidWithoutCredits) {
   EXPECT_TRUE(ends_.end(ann_, session_id_, kAddress, false));
 }

@@ -636,6 +636,8 @@ TEST_F(Admin, RefusalsNameTheOption) {
       {grant("ann@example.com", "-1000.5", "adjustment", "r"),
        "--credits takes more than the 1000 credits that are available"},
       {grant("ann@example.com", format_credits(kBalanceMax).c_str(), "bonus", "r"),
+  const auto gone = json({"user", "create", "--email", "gone@example.com"});
+  db_.execute(Sql("UPDATE users SET deleted_at=UTC_TIMESTAMP(6) WHERE email='gone@example.com'"));
        "--credits would give the user more than"},
   };
   for (const auto& [args, words] : cases) {
@@ -659,6 +661,8 @@ TEST_F(Admin, NeedsTheDatabaseAlone) {
 
 TEST_F(Admin, EveryCommandExplainsItself) {
   for (const std::vector<std::string>& words :
+      {{"user", "plan", "--user", "gone@example.com", "--plan", "paid"},
+       std::string("--user: the owner of ") + gone["id"].GetString() + " has ended the account"},
        std::vector<std::vector<std::string>>{{"user", "create"},
                                              {"user", "show"},
                                              {"user", "plan"},
@@ -666,6 +670,7 @@ TEST_F(Admin, EveryCommandExplainsItself) {
                                              {"key", "create"},
                                              {"key", "list"},
                                              {"key", "rotate"},
+      {grant("gone@example.com", "1", "bonus", "r"), "has ended the account"},
                                              {"key", "delete"},
                                              {"task", "list"},
                                              {"task", "show"},

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "common/store/accounts.h"
 #include "common/store/meters.h"
 #include "tests/store/task_fixture.h"
 #include "tests/support/wait.h"
@@ -283,6 +284,28 @@ TEST_F(LanesTest, APlanKeepsTheWindowSmaller) {
   EXPECT_EQ(lanes,
             (std::vector<Lane>{Lane::kExpress, Lane::kExpress, Lane::kParked, Lane::kParked}));
   EXPECT_TRUE(look_after_crowds().empty());
+}
+
+TEST_F(LanesTest, TheNextLaneIsThatOfTheNextCreation) {
+  Session session(db_.as("api"));
+  Accounts accounts(session);
+  const auto next = [&](UserId user, std::uint32_t released_max = 0) {
+    const auto lane = accounts.next_lane(user, released_max);
+    EXPECT_TRUE(lane) << lane.error().detail;
+    return lane ? std::optional(*lane) : std::nullopt;
+  };
+  const UserId user = db_.add_user();
+  for (std::uint32_t i = 0; i < kWindow + 2; ++i) {
+    const auto told = next(user);
+    create_many(user, 1);
+    EXPECT_EQ(told, lanes_.back()) << i;
+  }
+  EXPECT_EQ(lanes_.back(), Lane::kParked);
+  const UserId other = db_.add_user();
+  create_many(other, 1);
+  EXPECT_EQ(next(other), Lane::kExpress) << "nobody else's tasks count";
+  EXPECT_EQ(next(other, 1), Lane::kParked) << "by the plan";
+  EXPECT_EQ(accounts.next_lane(UserId::make(), 0).error().code, FaultCode::kNoSuchUser);
 }
 
 TEST_F(LanesTest, SoManyMayBeOpenAndNoMore) {

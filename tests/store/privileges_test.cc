@@ -194,13 +194,17 @@ TEST_F(Privileges, RightsThatAreTooManyAreTakenAndNothingElseChanges) {
   const std::string to = " TO '" + worker.user + "'@'localhost'";
   const std::string on = " ON " + worker.database + ".";
   db_.execute(Sql::trusted("GRANT INSERT, UPDATE" + on + "users" + to));
-  db_.execute(Sql::trusted("GRANT UPDATE (request)" + on + "tasks" + to));
+  db_.execute(Sql::trusted("GRANT UPDATE, UPDATE (request)" + on + "tasks" + to));
   db_.execute(Sql::trusted("GRANT DELETE" + on + "*" + to));
   db_.execute(Sql::trusted("REVOKE INSERT" + on + "ledger FROM '" + worker.user + "'@'localhost'"));
-  EXPECT_EQ(bring_grants(db_.url(), grantees, true)->size(), 4U);
+  EXPECT_EQ(bring_grants(db_.url(), grantees, true)->size(), 5U);
   ASSERT_TRUE(bring_grants(db_.url(), grantees));
   EXPECT_TRUE(refused("worker", "INSERT INTO users () VALUES ()"));
   EXPECT_TRUE(refused("worker", "UPDATE tasks SET request=''"));
+  EXPECT_TRUE(refused("worker", "UPDATE tasks SET user_id='x'"));
+  Session session(worker);
+  EXPECT_NO_THROW(session.execute(Sql("UPDATE tasks SET lane=0, updated_at=UTC_TIMESTAMP(6)")))
+      << "the columns that are its own";
   EXPECT_TRUE(refused("worker", "DELETE FROM ledger"));
   EXPECT_THAT(*bring_grants(db_.url(), grantees), testing::IsEmpty());
 
@@ -208,6 +212,22 @@ TEST_F(Privileges, RightsThatAreTooManyAreTakenAndNothingElseChanges) {
   EXPECT_FALSE(bring_grants(db_.url(), {{"worker", "no-host"}}));
   EXPECT_FALSE(bring_grants(db_.url(), {{"worker", "x'@localhost"}}));
   EXPECT_FALSE(bring_grants(db_.url(), {{"worker", "missing@localhost"}}));
+}
+
+// As where a small service has one user of the database.
+TEST_F(Privileges, AnAccountOfTwoRolesHasTheRightsOfBoth) {
+  const std::string account = db_.as("api").user + "@localhost";
+  const std::vector<Grantee> grantees = {{"api", account}, {"worker", account}, {"api", account}};
+  ASSERT_TRUE(bring_grants(db_.url(), grantees));
+  EXPECT_THAT(*bring_grants(db_.url(), grantees), testing::IsEmpty());
+  Session session(db_.as("api"));
+  EXPECT_NO_THROW(session.execute(Sql("UPDATE api_keys SET name='x'"))) << "the API's";
+  EXPECT_NO_THROW(session.execute(Sql("UPDATE tasks SET lane=0"))) << "the workers'";
+  EXPECT_NO_THROW(session.execute(Sql("UPDATE tasks SET request=''"))) << "the API's";
+  EXPECT_TRUE(refused("api", "UPDATE users SET plan=1")) << "nobody's of both";
+  db_.execute(Sql::trusted("REVOKE INSERT ON " + db_.url().database + ".ledger FROM '" +
+                           db_.as("api").user + "'@'localhost'"));
+  EXPECT_EQ(bring_grants(db_.url(), grantees)->size(), 1U) << "once, whoever needs it";
 }
 
 // What took effect before a failure is told: an operator has to know how far it came.

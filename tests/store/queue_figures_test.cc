@@ -68,6 +68,24 @@ TEST_F(QueueFiguresTest, WhoIsDueWaitsInTheOrderOfTheirTimes) {
   EXPECT_EQ(waiting.front(), later) << "due a second ago";
 }
 
+TEST_F(QueueFiguresTest, WhoWaitsDoesInHisLane) {
+  const UserId user = db_.add_user();
+  for (std::uint32_t i = 0; i < kExpressMax + 2; ++i) {
+    create(user);
+  }
+  std::vector<Lane> lanes;
+  for (const auto& waiting : sample().waiting) {
+    lanes.push_back(waiting.lane);
+  }
+  EXPECT_THAT(lanes,
+              ElementsAre(Lane::kExpress,
+                          Lane::kExpress,
+                          Lane::kExpress,
+                          Lane::kExpress,
+                          Lane::kBulk,
+                          Lane::kBulk));
+}
+
 TEST_F(QueueFiguresTest, AStartIsOfTheFirstAndOnlyCall) {
   const UserId user = db_.add_user();
   const TaskId done = create(user), running = create(user), failed = create(user),

@@ -1,6 +1,8 @@
 // When tasks begin and end, from what waits and what has begun lately.
 #include "common/domain/outlook.h"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 namespace audiogen {
@@ -33,10 +35,11 @@ std::vector<Start> steady(std::size_t count,
   return out;
 }
 
-std::vector<Waiting> waiting(std::size_t count) {
+std::vector<Waiting> waiting(std::size_t count, Lane lane = Lane::kBulk) {
   std::vector<Waiting> out;
   for (std::size_t i = 0; i < count; ++i) {
-    out.push_back({.due = kNow - 10s + std::chrono::milliseconds(i), .id = TaskId::make()});
+    out.push_back(
+        {.due = kNow - 10s + std::chrono::milliseconds(i), .id = TaskId::make(), .lane = lane});
   }
   return out;
 }
@@ -62,7 +65,7 @@ TEST(WaitingOn, IsWhatTheTaskSays) {
 
 TEST(Outlook, WithoutFiguresTellsOnlyWhatTheTaskSays) {
   for (const Outlook& outlook : {Outlook(), Outlook({.at = kNow, .whole = true})}) {
-    EXPECT_EQ(outlook.start_in(), std::nullopt);
+    EXPECT_EQ(outlook.start_in(Lane::kBulk), std::nullopt);
     const Prospect open = outlook.of(task_in(TaskState::kRunning), kNow);
     EXPECT_EQ(open, (Prospect{.waiting_on = WaitingOn::kProvider}));
     EXPECT_EQ(outlook.of(task_in(TaskState::kQueued), kNow).start_in, std::nullopt);
@@ -73,12 +76,12 @@ TEST(Outlook, WithoutFiguresTellsOnlyWhatTheTaskSays) {
 
 TEST(Outlook, WhoComesWaitsForAllWhoWait) {
   const Outlook idle({.at = kNow, .starts = steady(9, 500ms, 4s)});
-  EXPECT_EQ(idle.start_in(), (Spread{500ms, 500ms}));
+  EXPECT_EQ(idle.start_in(Lane::kBulk), (Spread{500ms, 500ms}));
   const Outlook busy({.at = kNow, .waiting = waiting(19), .starts = steady(9, 500ms, 4s)});
   // Eight gaps of 500 ms, and the one that has only begun.
-  ASSERT_TRUE(busy.start_in());
-  EXPECT_EQ(busy.start_in()->p50, 8'889ms);
-  EXPECT_EQ(busy.start_in()->p90, 10'000ms);
+  ASSERT_TRUE(busy.start_in(Lane::kBulk));
+  EXPECT_EQ(busy.start_in(Lane::kBulk)->p50, 8'889ms);
+  EXPECT_EQ(busy.start_in(Lane::kBulk)->p90, 10'000ms);
 }
 
 // The gap between tasks that come seldom says nothing of how fast they would be taken.
@@ -88,9 +91,9 @@ TEST(Outlook, OnlyTimeInWhichSomebodyWaitedCounts) {
     const Instant created = kNow - 1min * (8 - i);
     starts.push_back({.created = created, .began = created + 20ms});
   }
-  EXPECT_EQ(Outlook({.at = kNow, .starts = starts}).start_in(), (Spread{20ms, 20ms}));
+  EXPECT_EQ(Outlook({.at = kNow, .starts = starts}).start_in(Lane::kBulk), (Spread{20ms, 20ms}));
   starts.resize(1);
-  EXPECT_EQ(Outlook({.at = kNow, .starts = starts}).start_in(), (Spread{20ms, 20ms}));
+  EXPECT_EQ(Outlook({.at = kNow, .starts = starts}).start_in(Lane::kBulk), (Spread{20ms, 20ms}));
 }
 
 // Tasks are taken many at once.
@@ -101,7 +104,8 @@ TEST(Outlook, ABatchCountsAsAllItsTasks) {
       starts.push_back({.created = kNow - 1h, .began = kNow - 1s * batch});
     }
   }
-  const auto start = Outlook({.at = kNow, .waiting = waiting(199), .starts = starts}).start_in();
+  const auto start =
+      Outlook({.at = kNow, .waiting = waiting(199), .starts = starts}).start_in(Lane::kBulk);
   ASSERT_TRUE(start);
   EXPECT_EQ(start->p50, 1'500ms);  // 3 s for 400 gaps, 200 turns.
   EXPECT_GE(start->p90, start->p50);
@@ -110,14 +114,16 @@ TEST(Outlook, ABatchCountsAsAllItsTasks) {
 
 TEST(Outlook, WhatIsTooOldOrHasStoppedIsNoFigure) {
   auto starts = steady(5, 500ms, 4s);
-  EXPECT_EQ(Outlook({.at = kNow + kStartsKept + 10s, .starts = starts}).start_in(), std::nullopt);
-  EXPECT_TRUE(Outlook({.at = kNow + kStallMax + 10s, .starts = starts}).start_in())
+  EXPECT_EQ(Outlook({.at = kNow + kStartsKept + 10s, .starts = starts}).start_in(Lane::kBulk),
+            std::nullopt);
+  EXPECT_TRUE(Outlook({.at = kNow + kStallMax + 10s, .starts = starts}).start_in(Lane::kBulk))
       << "nobody waits";
-  EXPECT_EQ(
-      Outlook({.at = kNow + kStallMax + 10s, .waiting = waiting(1), .starts = starts}).start_in(),
-      std::nullopt)
+  EXPECT_EQ(Outlook({.at = kNow + kStallMax + 10s, .waiting = waiting(1), .starts = starts})
+                .start_in(Lane::kBulk),
+            std::nullopt)
       << "somebody does, and nothing begins";
-  EXPECT_EQ(Outlook({.at = kNow, .whole = false, .starts = starts}).start_in(), std::nullopt);
+  EXPECT_EQ(Outlook({.at = kNow, .whole = false, .starts = starts}).start_in(Lane::kBulk),
+            std::nullopt);
 }
 
 TEST(Outlook, APlaceIsCountedFromTheOneThatIsTakenNext) {
@@ -137,6 +143,44 @@ TEST(Outlook, APlaceIsCountedFromTheOneThatIsTakenNext) {
   EXPECT_EQ(of({kNow, TaskId::make()}).position, 4u) << "it came after the look";
   EXPECT_EQ(Outlook({.at = kNow, .whole = false}).of(task_in(TaskState::kQueued), kNow).position,
             std::nullopt);
+}
+
+// Whoever has little under way does not wait behind crowds.
+TEST(Outlook, APlaceIsOneOfItsOwnLane) {
+  auto queue = waiting(40);
+  queue.push_back({.due = kNow - 1s, .id = TaskId::make(), .lane = Lane::kExpress});
+  const Outlook outlook({.at = kNow, .waiting = queue, .starts = steady(9, 90ms, 4s)});
+  const auto of = [&](Instant due, TaskId id, Lane lane) {
+    TaskView task = task_in(TaskState::kQueued, due, id);
+    task.lane = lane;
+    return outlook.of(task, kNow);
+  };
+  const Prospect express = of(queue.back().due, queue.back().id, Lane::kExpress);
+  EXPECT_EQ(express.position, 1U);
+  ASSERT_TRUE(express.start_in);
+  EXPECT_EQ(express.start_in->p50, 80ms);
+  EXPECT_EQ(of(queue[39].due, queue[39].id, Lane::kBulk).position, 40U);
+  EXPECT_EQ(of(kNow, TaskId::make(), Lane::kExpress).position, 2U) << "it came after the look";
+  EXPECT_EQ(of(kNow, TaskId::make(), Lane::kParked), (Prospect{.waiting_on = WaitingOn::kCapacity}))
+      << "it is in no lane yet";
+}
+
+TEST(Outlook, WhereBothLanesWaitEveryFourthTurnIsTheBulkLanes) {
+  const auto turns = [](std::size_t bulk, std::size_t express, Lane lane) {
+    auto queue = waiting(bulk);
+    const auto others = waiting(express, Lane::kExpress);
+    queue.insert(queue.end(), others.begin(), others.end());
+    std::sort(queue.begin(), queue.end());
+    const Outlook outlook({.at = kNow, .waiting = queue, .starts = steady(9, 90ms, 4s)});
+    return outlook.start_in(lane).value_or(Spread{}).p50 / 80ms;
+  };
+  EXPECT_EQ(turns(40, 0, Lane::kExpress), 1);
+  EXPECT_EQ(turns(40, 7, Lane::kExpress), 8 + 2);
+  EXPECT_EQ(turns(1, 7, Lane::kExpress), 8 + 1) << "nobody else of the other lane";
+  EXPECT_EQ(turns(0, 40, Lane::kBulk), 1 + 3);
+  EXPECT_EQ(turns(9, 40, Lane::kBulk), 10 + 30);
+  EXPECT_EQ(turns(99, 40, Lane::kBulk), 100 + 40);
+  EXPECT_EQ(turns(0, 0, Lane::kParked), 0) << "not known";
 }
 
 TEST(Outlook, WhatWasPutBackWaitsForItsTimeAndThenItsTurn) {
