@@ -28,6 +28,7 @@ keep() {
     cat >/dev/null  # Else whoever writes to us fails.
     return
   fi
+  rm -f "$file.new"  # Of a run that was interrupted: nobody but root may write to what is read-only.
   cat >"$file.new"
   chmod 444 "$file.new"
   mv -f "$file.new" "$file"

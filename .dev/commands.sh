@@ -8,6 +8,7 @@ command_up() {
 }
 
 admin() (
+  as_started
   stack_environment admin
   exec "$state/build/bin/audio-api" admin "$@"
 )

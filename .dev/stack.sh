@@ -7,6 +7,16 @@ given() {
   [[ -n ${!1:-} || -n ${!file:-} ]]
 }
 
+# What the caller chose, directly or as NAME_FILE; nothing where he did not.
+chosen() {
+  local file=${1}_FILE
+  if [[ -n ${!1:-} ]]; then
+    printf '%s\n' "${!1}"
+  elif [[ -n ${!file:-} ]]; then
+    cat -- "${!file}"
+  fi
+}
+
 # host:port as this machine reaches it.
 reachable() {
   case $1 in
@@ -117,9 +127,18 @@ start_api() (
   # shellcheck disable=SC2030,SC2031 # Meant for this subshell only.
   export LISTEN=$listen OPS_LISTEN=$ops
   # For whoever asks later, with other settings around him.
-  printf '%s\n' "$listen" "$ops" >"$state/run/api.addresses"
+  printf '%s\n' "$listen" "$ops" "$(chosen PUBLIC_URL)" "$(chosen BRAND)" >"$state/run/api.addresses"
   start_program api "$(reachable "$ops")" audio-api serve
 )
+
+# Exports what the API was started with and the caller did not choose: by another PUBLIC_URL links lead elsewhere, and it
+# refuses keys of another BRAND.
+as_started() {
+  local started=()
+  [[ ! -s $state/run/api.addresses ]] || mapfile -t started <"$state/run/api.addresses"
+  given PUBLIC_URL || [[ -z ${started[2]:-} ]] || export PUBLIC_URL=${started[2]}
+  given BRAND || [[ -z ${started[3]:-} ]] || export BRAND=${started[3]}
+}
 
 start_worker() (
   stack_environment worker

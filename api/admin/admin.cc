@@ -149,6 +149,8 @@ Reply user_plan(Doors& doors, const Options& o) {
   return user ? shown(doors.accounts.set_plan(*user, plans().at(o.plan))) : failure(user.error());
 }
 
+constexpr char kAnotherLink[] = "the link is lost: make another";
+
 Reply user_login_link(Doors& doors, const Options& o) {
   const auto public_url = load_public_url();
   if (!public_url) {
@@ -164,11 +166,12 @@ Reply user_login_link(Doors& doors, const Options& o) {
     return failure(expires_at.error());
   }
   // Behind the #: a browser sends it to nobody, so it stands in no log of a proxy.
-  return Answer{Json()
-                    .member("url", *public_url + "/console/#login=" + token.text)
-                    .member("expires_at", *expires_at)
-                    .finish(),
-                "Whoever uses it first is signed in as this user; it works once."};
+  return Answer{.json = Json()
+                            .member("url", *public_url + "/console/#login=" + token.text)
+                            .member("expires_at", *expires_at)
+                            .finish(),
+                .note = "Whoever uses it first is signed in as this user; it works once.",
+                .unseen = kAnotherLink};
 }
 
 Reply user_sign_out(Doors& doors, const Options& o) {
@@ -200,13 +203,15 @@ Reply user_invite(Doors& doors, const Options& o) {
     return failure(expires_at.error());
   }
   return Answer{
-      Json()
-          .member("url", *public_url + "/console/#login=" + token.text)
-          .member("expires_at", *expires_at)
-          .finish(),
-      "Whoever opens it first makes the account and is signed in; it works once, where "
-      "the API has\nSIGNUP=invite or open. With SMTP_URL the page mails a link of its own "
-      "to that address, too."};
+      .json = Json()
+                  .member("url", *public_url + "/console/#login=" + token.text)
+                  .member("expires_at", *expires_at)
+                  .finish(),
+      .note =
+          "Whoever opens it first makes the account and is signed in; it works once, where "
+          "the API has\nSIGNUP=invite or open. With SMTP_URL the page mails a link of its own "
+          "to that address, too.",
+      .unseen = kAnotherLink};
 }
 
 Reply credits_grant(Doors& doors, const Options& o) {
@@ -271,7 +276,9 @@ Reply key_create(Doors& doors, const Options& o) {
       .member("scopes", scope_list(stored->scopes))
       .member("expires_at", stored->expires_at);
   limit_members(json, *stored).member("key", key.text);
-  return Answer{json.finish(), kShownOnce};
+  return Answer{.json = json.finish(),
+                .note = kShownOnce,
+                .unseen = "the key is lost: delete " + stored->id.text() + " and make another"};
 }
 
 Reply key_rotate(Doors& doors, const Options& o) {
@@ -302,7 +309,9 @@ Reply key_rotate(Doors& doors, const Options& o) {
   Json json;
   key_members(json, *rotated);
   json.member("key", key.text);
-  return Answer{json.finish(), kShownOnce};
+  return Answer{.json = json.finish(),
+                .note = kShownOnce,
+                .unseen = "the new secret is lost: rotate the key again"};
 }
 
 Reply key_list(Doors& doors, const Options& o) {
@@ -1078,6 +1087,13 @@ int run_admin(const std::vector<std::string>& args, std::ostream& out, std::ostr
       if (!answer->note.empty()) {
         out << "\n" << answer->note << "\n";
       }
+    }
+    if (!out.flush()) {
+      return fail(std::string(note ? "done, but the answer" : "the answer") +
+                      " could not be written to standard output" +
+                      (answer->unseen.empty() ? "" : "; " + answer->unseen),
+                  json,
+                  err);
     }
     return answer->code.value_or(answer->ok ? 0 : 1);
   } catch (const std::exception& e) {

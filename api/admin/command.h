@@ -25,6 +25,7 @@ struct Answer {
   bool ok = true;
   std::optional<std::string> text = {};  // What people get instead.
   std::optional<int> code = {};          // The exit code, if it is not that of `ok`.
+  std::string unseen = {};               // What helps whoever could not be given a secret in it.
 };
 
 // Why a command did nothing, as the operator is told and as it is recorded.

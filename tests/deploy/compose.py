@@ -5,15 +5,26 @@ import os, re, subprocess, sys, tempfile, yaml
 
 root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 bin = os.path.abspath(sys.argv[1])
-text = open(f"{root}/compose.yaml").read()
-# ${NAME:-default}, ${NAME:+…} and ${NAME:?…} of nobody who has set anything.
-for _ in range(2):
-    text = re.sub(r"(?<!\$)\$\{\w+(?::([-+?])([^{}]*))?\}", lambda use: use[2] if use[1] == "-" else "", text)
-file = yaml.safe_load(text)
 
 
-def secrets(folder):
-    subprocess.run([f"{root}/.deploy/secrets.sh", folder], check=True)
+def compose(told={}):
+    """compose.yaml for somebody whose .env has `told`: with ${NAME}, ${NAME:-default}, ${NAME:+…} and ${NAME:?…} filled in."""
+    def value(use):
+        name, kind, other = use.groups()
+        if kind == "+":
+            return other if name in told else ""
+        return told.get(name, other if kind == "-" else "")
+    text = open(f"{root}/compose.yaml").read()
+    for _ in range(2):
+        text = re.sub(r"(?<!\$)\$\{(\w+)(?::([-+?])([^{}]*))?\}", value, text)
+    return yaml.safe_load(text)
+
+
+file = compose()
+
+
+def secrets(folder, walls=[]):
+    subprocess.run([*walls, f"{root}/.deploy/secrets.sh", folder], check=True)
     return {name: open(f"{folder}/{name}").read() for name in os.listdir(folder)}
 
 
@@ -26,6 +37,9 @@ def check_secrets(folder):
     for name in first:
         assert os.stat(f"{folder}/{name}").st_mode & 0o777 == 0o444, name
     assert secrets(folder) == first, "a second run changes what is there"
+    # One that was interrupted left what it had written, without a right to write to it, which root alone does not need.
+    os.rename(f"{folder}/amqp_url", f"{folder}/amqp_url.new")
+    assert secrets(folder, ["setpriv", "--bounding-set=-dac_override"] if os.geteuid() == 0 else []) == first
     os.remove(f"{folder}/database_api_password")
     changed = {name for name, value in secrets(folder).items() if value != first[name]}
     assert changed == {"database_api_password", "database_api_url", "database_users"}, changed
@@ -83,6 +97,22 @@ def check_stops():
     assert str(file["services"]["worker"]["environment"]["DRAIN_SECONDS"]) == "0", "it knows its providers better"
 
 
+def check_workers():
+    """How many there are is said in .env, where the next `up` finds it, too."""
+    for told, replicas in (({}, 2), ({"WORKERS": "5"}, 5)):
+        assert compose(told)["services"]["worker"]["deploy"]["replicas"] == replicas, told
+
+
+def check_upgrade():
+    """README.md replaces whatever of ours goes on running, and has the files of secrets made first."""
+    with open(f"{root}/README.md") as readme:
+        told = re.search(r"^In `compose\.yaml` \(the image is built.*?^```sh\n(.*?)^```", readme.read(), re.M | re.S)[1]
+    assert told.startswith(".deploy/secrets.sh "), told
+    replaced = re.findall(r"^docker compose up --detach --no-deps (?:--wait )?(\S+)$", told, re.M)
+    running = [name for name, service in file["services"].items() if "build" in service and service["restart"] != "no"]
+    assert sorted(replaced) == sorted(running), f"{replaced} is not {running}"
+
+
 def check_operators(folder):
     """Nobody but this machine reaches anything, nginx by default and the operations port always; who has a token acts by it."""
     for name, service in file["services"].items():
@@ -105,6 +135,8 @@ def check_operators(folder):
 
 check_settings()
 check_stops()
+check_workers()
+check_upgrade()
 with tempfile.TemporaryDirectory() as folder:
     check_secrets(f"{folder}/secrets")
     check_operators(f"{folder}/secrets")

@@ -242,6 +242,17 @@ TEST_F(Apis, EventsArriveAsTheyHappenAndTheOperationsPortIsNotBehindIt) {
   EXPECT_THAT(rest, HasSubstr("canceled"));
 }
 
+// Clients read its errors as JSON; nginx's own would be a page for people.
+TEST_F(Apis, ABodyThatIsTooLargeIsRefusedByTheApi) {
+  const Nginx nginx = front();
+  const Reply reply = http("POST",
+                           nginx.url() + "/api/v1/audio/generations",
+                           Stack::bearer(stack_.account().key, {"Content-Type: application/json"}),
+                           std::string(2'000'000, ' '));
+  EXPECT_EQ(reply.status, 400) << reply.body;
+  EXPECT_EQ(reply.text("error.code"), "invalid_request") << reply.body;
+}
+
 // Each of two requests at a time counts for whoever has its address, which the client says here.
 TEST_F(Apis, AnIpv6NetworkIsOneAddressToTheLimitOfConnections) {
   const Nginx nginx = front("plain",

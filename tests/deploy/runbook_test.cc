@@ -19,6 +19,7 @@
 #include "tests/e2e/chain.h"
 #include "tests/support/certificates.h"
 #include "tests/support/places.h"
+#include "tests/support/tcp_proxy.h"
 #include "tests/support/test_broker.h"
 #include "tests/support/wait.h"
 
@@ -324,6 +325,32 @@ TEST_F(RunbookTest, EveryCommandRunsAndSaysWhatIsHealthy) {
   for (const Command& command : all) {
     check(command);
   }
+}
+
+// They are asked when something is away, and then the answer is a 503.
+TEST_F(RunbookTest, WhoIsNotReadySaysWhatIsAway) {
+  TcpProxy database(stack_.database().url().port);
+  stack_.start_api({{"DATABASE_URL", stack_.database_url("api", database.port())}});
+  const std::size_t worker =
+      stack_.start_worker({{"DATABASE_URL", stack_.database_url("worker", database.port())}});
+  environment_["WORKER_OPS"] = stack_.worker_ops_url(worker);
+  database.refuse();
+  database.cut_all();
+  int asked = 0;
+  for (const Command& command : commands()) {
+    if (command.text.find("/readyz") == std::string::npos) {
+      continue;
+    }
+    ++asked;
+    Output output;
+    const bool told = eventually(60s, [&] {
+      output = run({"/bin/bash", "-c", command.text}, environment_);
+      return output.out.find(R"("database":false)") != std::string::npos;
+    });
+    ASSERT_TRUE(told) << command.section << ": " << command.text << "\nsays\n" << output.out;
+    EXPECT_NE(output.code, 0) << command.section << ": " << command.text;
+  }
+  EXPECT_GT(asked, 5);
 }
 
 }  // namespace

@@ -90,6 +90,27 @@ printf '%s\n' 0.0.0.0:9000 127.0.0.1:9001 >"$state/run/api.addresses"
   exit "$failed"
 ) || failed=1
 
+# What operators make fits the API that runs: links lead to its address, keys have its brand.
+mkdir -p "$state/asked"/{run,build/bin}
+(
+  ln -s "$binaries/audio-worker" "$state/asked/build/bin/audio-worker"
+  printf '#!/bin/sh\n[ "$1" = admin ] || exec "%s/audio-api" "$@"\necho "$PUBLIC_URL ${BRAND-none}"\n' "$binaries" \
+    >"$state/asked/build/bin/audio-api"
+  chmod 755 "$state/asked/build/bin/audio-api"
+  state=$state/asked
+  unset LISTEN PUBLIC_URL BRAND
+  export DATABASE_URL=x AMQP_URL=x BLOB_URL=x
+  start_program() { :; }
+  LISTEN=0.0.0.0:9000 BRAND=acme start_api
+  expect 'admin has the address and the brand of up' same "$(admin user show)" 'http://127.0.0.1:9000 acme'
+  expect 'unless others are given' same "$(PUBLIC_URL=https://a.example BRAND=other admin user show)" 'https://a.example other'
+  echo https://b.example >"$state/url"
+  expect 'also in a file' same "$(BRAND_FILE=$state/url admin user show)" 'http://127.0.0.1:9000 none'
+  PUBLIC_URL_FILE=$state/url start_api
+  expect 'up, too, may have had it in a file' same "$(admin user show)" 'https://b.example none'
+  exit "$failed"
+) || failed=1
+
 # Debian's Node is installed only where there is none; one that is too old is said, not hidden.
 node_of() (  # node_of VERSION: with a node of that version first in PATH
   printf '#!/bin/sh\necho %s\n' "$1" >"$state/bin/node"

@@ -307,6 +307,44 @@ TEST_F(Admin, AKeyIsGivenAnotherSecret) {
   EXPECT_THAT(admin(rotate("1")).err, HasSubstr("--key: there is no key " + id));
 }
 
+// Takes what is written and cannot put it anywhere, as a file on a full disk.
+class FullDisk : public std::stringbuf {
+  int sync() override { return -1; }
+};
+
+TEST_F(Admin, AnAnswerThatCannotBeWrittenIsAFailure) {
+  user_with_credits();
+  ::setenv("PUBLIC_URL", "https://audio.example.com", 1);
+  const auto unseen = [](const std::vector<std::string>& args) {
+    FullDisk disk;
+    std::ostream out(&disk);
+    std::ostringstream err;
+    EXPECT_EQ(run_admin(args, out, err), 1) << args[0];
+    EXPECT_EQ(std::count(err.view().begin(), err.view().end(), '\n'), 1) << err.view();
+    return err.str();
+  };
+  EXPECT_THAT(unseen({"user", "show", "--user", "ann@example.com"}),
+              AllOf(HasSubstr("the answer could not be written"), Not(HasSubstr("done"))));
+  const std::string made =
+      unseen({"key", "create", "--user", "ann@example.com", "--name", "k", "--json"});
+  const auto listed = json({"key", "list", "--user", "ann@example.com"});
+  const std::string id = listed["keys"][0]["id"].GetString();
+  EXPECT_THAT(made,
+              AllOf(StartsWith(R"({"error":{"message":"done, but the answer could not)"),
+                    HasSubstr("delete " + id + " and make another")));
+  EXPECT_THAT(unseen({"key", "rotate", "--key", id, "--overlap-hours", "24"}),
+              AllOf(StartsWith("audio-api admin: done, but the answer could not be written"),
+                    HasSubstr("rotate the key again")));
+  EXPECT_THAT(unseen({"user", "login-link", "--user", "ann@example.com"}),
+              HasSubstr("make another"));
+  EXPECT_THAT(unseen({"user", "invite", "--email", "bob@example.com"}), HasSubstr("make another"));
+  const auto answer = json({"actions", "--limit", "4"});
+  for (const auto& row : answer["actions"].GetArray()) {
+    EXPECT_STREQ(row["result"].GetString(), "ok") << row["action"].GetString();
+  }
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM admin_actions")), 6);
+}
+
 TEST_F(Admin, AKeyIsGivenScopesAndAnEnd) {
   user_with_credits();
   const auto create = [](const std::string& option, const std::string& value) {
@@ -598,6 +636,8 @@ TEST_F(Admin, FailuresAreOneLine) {
 TEST_F(Admin, RefusalsNameTheOption) {
   user_with_credits();
   json({"user", "create", "--email", "bob@example.com"});
+  const auto gone = json({"user", "create", "--email", "gone@example.com"});
+  db_.execute(Sql("UPDATE users SET deleted_at=UTC_TIMESTAMP(6) WHERE email='gone@example.com'"));
   const auto grant = [](const char* user,
                         const char* credits,
                         const char* kind,
@@ -621,6 +661,8 @@ TEST_F(Admin, RefusalsNameTheOption) {
       {{"user", "show", "--user", "nonsense"}, "--user must be an email address or a user id"},
       {{"user", "plan", "--user", "Nobody@b", "--plan", "paid"},
        "--user: there is no user Nobody@b"},
+      {{"user", "plan", "--user", "gone@example.com", "--plan", "paid"},
+       std::string("--user: the owner of ") + gone["id"].GetString() + " has ended the account"},
       {{"task", "list", "--user", "nobody@b"}, "--user: there is no user nobody@b"},
       {{"key", "list", "--user", "nobody@b"}, "--user: there is no user nobody@b"},
       {{"key", "create", "--user", "ann@example.com", "--name", "a\tb"}, "--name must be 1 to 100"},
@@ -628,6 +670,7 @@ TEST_F(Admin, RefusalsNameTheOption) {
       {{"task", "show", task}, "there is no task " + task},
       {{"task", "cancel", task}, "there is no task " + task},
       {grant("nobody@b", "1", "bonus", "r"), "--user: there is no user nobody@b"},
+      {grant("gone@example.com", "1", "bonus", "r"), "has ended the account"},
       {grant("ann@example.com", "0", "bonus", "r"), "--credits must not be 0"},
       {grant("ann@example.com", "-1", "bonus", "r"), "only --kind adjustment may"},
       {grant("ann@example.com", "1", "bonus", "a b"), "--reference must be 1 to 128"},
@@ -636,8 +679,6 @@ TEST_F(Admin, RefusalsNameTheOption) {
       {grant("ann@example.com", "-1000.5", "adjustment", "r"),
        "--credits takes more than the 1000 credits that are available"},
       {grant("ann@example.com", format_credits(kBalanceMax).c_str(), "bonus", "r"),
-  const auto gone = json({"user", "create", "--email", "gone@example.com"});
-  db_.execute(Sql("UPDATE users SET deleted_at=UTC_TIMESTAMP(6) WHERE email='gone@example.com'"));
        "--credits would give the user more than"},
   };
   for (const auto& [args, words] : cases) {
@@ -661,8 +702,6 @@ TEST_F(Admin, NeedsTheDatabaseAlone) {
 
 TEST_F(Admin, EveryCommandExplainsItself) {
   for (const std::vector<std::string>& words :
-      {{"user", "plan", "--user", "gone@example.com", "--plan", "paid"},
-       std::string("--user: the owner of ") + gone["id"].GetString() + " has ended the account"},
        std::vector<std::vector<std::string>>{{"user", "create"},
                                              {"user", "show"},
                                              {"user", "plan"},
@@ -670,7 +709,6 @@ TEST_F(Admin, EveryCommandExplainsItself) {
                                              {"key", "create"},
                                              {"key", "list"},
                                              {"key", "rotate"},
-      {grant("gone@example.com", "1", "bonus", "r"), "has ended the account"},
                                              {"key", "delete"},
                                              {"task", "list"},
                                              {"task", "show"},

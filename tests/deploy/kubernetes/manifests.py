@@ -117,10 +117,21 @@ def check_names(objects, shared):
     for one in of_kind("NetworkPolicy"):
         names = ports[one["spec"]["podSelector"]["matchLabels"]["app"]]
         assert {port["port"] for rule in one["spec"]["ingress"] for port in rule["ports"]} <= names, one
+    balanced, by_port = {}, {}
     for one in of_kind("Ingress"):
+        told = {name.split("/")[1]: value for name, value in one["metadata"]["annotations"].items()}
+        by = told.get("upstream-hash-by")
+        # The API refuses what is too large, and until then nobody else holds it.
+        assert told["proxy-body-size"] == "0" and told["proxy-request-buffering"] == "off", one
         for path in one["spec"]["rules"][0]["http"]["paths"]:
             service = path["backend"]["service"]
             assert service["name"] == "api" and service["port"]["name"] in services["api"], one
+            balanced[path["path"]] = by
+            # ingress-nginx takes it from the first Ingress that leads to this port, for all of them.
+            assert by_port.setdefault(service["port"]["name"], by) == by, one
+    # One process sees one key, whatever cookies come with it, and one session.
+    assert balanced == {"/": "$http_authorization", "/files": None, "/console": "$http_cookie",
+                        "/console/api/v1/sessions": "guesses", "/console/api/v1/password": "guesses"}, balanced
     for one in of_kind("ScaledObject"):
         assert one["spec"]["scaleTargetRef"]["name"] in pods, one
         assert "replicas" not in next(other for other in of_kind("Deployment")
