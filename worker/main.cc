@@ -323,11 +323,11 @@ int work(const Config& config) {
   runner.drain(limit);
   account_keeper.stop();
   sweeper.stop();
-  janitor.stop();
-  eraser.stop();
   usage_roller.stop();
   publisher.stop(kCloseLimit);
   ops.stop();
+  janitor.stop();  // These two may wait for a disk.
+  eraser.stop();
   log::info("audio-worker stopped");
   return fits ? 0 : kFailed;
 }

@@ -341,6 +341,14 @@ std::optional<UrlParts> split_url(std::string_view text, std::string_view scheme
     out.password = *password;
     text = text.substr(at + 1);
   }
+  if (text.starts_with('[')) {  // An IPv6 address; whoever connects wants it without brackets.
+    const auto end = text.find(']');
+    if (end == std::string_view::npos) {
+      return std::nullopt;
+    }
+    out.host = text.substr(1, end - 1);
+    text.remove_prefix(end + 1);
+  }
   if (const auto colon = text.rfind(':'); colon != std::string_view::npos) {
     const auto port = to_int(text.substr(colon + 1));
     if (!port || *port < 1 || *port > 65535) {
@@ -349,7 +357,11 @@ std::optional<UrlParts> split_url(std::string_view text, std::string_view scheme
     out.port = static_cast<std::uint16_t>(*port);
     text = text.substr(0, colon);
   }
-  out.host = text;
+  if (out.host.empty()) {
+    out.host = text;
+  } else if (!text.empty()) {
+    return std::nullopt;
+  }
   return out;
 }
 

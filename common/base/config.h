@@ -17,7 +17,11 @@ namespace audiogen {
 struct HostPort {
   std::string host;
   std::uint16_t port = 0;
-  std::string text() const { return host + ":" + std::to_string(port); }
+  // An IPv6 address gets brackets, if it has none.
+  std::string text() const {
+    const bool bare = host.find(':') != std::string::npos && !host.starts_with('[');
+    return (bare ? "[" + host + "]" : host) + ":" + std::to_string(port);
+  }
 };
 
 // PEM files of a connection by TLS. The server's certificate is always verified: its chain, its

@@ -1,10 +1,39 @@
 #include "common/base/environment.h"
 
+#include <array>
+#include <cerrno>
 #include <cstdlib>
-#include <fstream>
-#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "common/base/unique_fd.h"
 
 namespace audiogen {
+namespace {
+
+// A directory can be opened as well, and a disk may fail later than that.
+Result<std::string> contents_of(const char* path) {
+  std::string text;
+  std::array<char, 4096> part{};
+  const UniqueFd file(::open(path, O_RDONLY | O_CLOEXEC));
+  while (file) {
+    const ssize_t count = ::read(file.get(), part.data(), part.size());
+    if (count == 0) {
+      return text;
+    }
+    if (count > 0) {
+      text.append(part.data(), static_cast<std::size_t>(count));
+    } else if (errno != EINTR) {
+      break;
+    }
+  }
+  return Error{std::generic_category().message(errno)};
+}
+
+}  // namespace
 
 Result<std::optional<std::string>> read_variable(const std::string& name) {
   const char* direct = std::getenv(name.c_str());
@@ -16,17 +45,14 @@ Result<std::optional<std::string>> read_variable(const std::string& name) {
     return Error{name + " and " + name + "_FILE are both set; set one"};
   }
   if (file != nullptr) {
-    std::ifstream in(file);
-    if (!in) {
-      return Error{name + "_FILE: cannot read " + file};
+    auto value = contents_of(file);
+    if (!value) {
+      return Error{name + "_FILE: cannot read " + file + ": " + value.error().message};
     }
-    std::ostringstream text;
-    text << in.rdbuf();
-    std::string value = text.str();
-    while (!value.empty() && (value.back() == '\n' || value.back() == '\r')) {
-      value.pop_back();
+    while (!value->empty() && (value->back() == '\n' || value->back() == '\r')) {
+      value->pop_back();
     }
-    return std::optional(value);
+    return std::optional(std::move(*value));
   }
   return direct != nullptr ? std::optional<std::string>(direct) : std::nullopt;
 }

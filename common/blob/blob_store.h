@@ -122,9 +122,13 @@ class DirectoryStore final : public BlobStore {
 
   // Calls `visit` with the key of each blob in the segments of `slot`, of those with seals, for as
   // long as it says true: of older ones nobody can tell which are blobs and which are somebody's
-  // samples. Fails when a segment cannot be opened. Blocks.
+  // samples. Fails when a segment cannot be read. Blocks.
   Result<Done> for_each(const BlobSlot& slot,
                         const std::function<bool(const std::string& key)>& visit) const;
+
+  // Removes the segments of `slot`, to which nobody may append any more, that hold no blob: their
+  // last one may have been removed before that. Blocks.
+  Result<Done> drop_empty(const BlobSlot& slot);
 
   // Remembers in the folder itself, for all who use it, that this slot and those before it need no
   // further look.

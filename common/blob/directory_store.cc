@@ -10,9 +10,13 @@
 // meets half a blob. After a crash nobody appends to a segment any more: there is nothing to
 // repair.
 //
+// Where no part of a file can be freed (NFS before 4.2) a removed blob leaves its header behind,
+// sealed anew and without a name: it says how much there is to pass over, and nobody's samples can
+// say it.
+//
 // Releases before seals wrote segments without a suffix in their file's name, and keys without a
 // seal. Each kind of key opens its own kind of file only, so a key without a seal opens nothing
-// that was written since; and no header in an old segment is believed but that of a key.
+// that was written since; and no blob's header in an old segment is believed but that of a key.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -53,6 +57,7 @@ constexpr std::string_view kSealed = ".2", kOld;  // Suffixes of a segment's fil
 using Magic = std::array<char, 8>;
 constexpr Magic kOldMagic{'A', 'G', 'b', 'l', 'o', 'b', '1', '\n'};
 
+// Of a blob, or of what was removed: that has no name.
 struct Header {
   Magic magic{'A', 'G', 'b', 'l', 'o', 'b', '2', '\n'};
   std::int64_t written_at = 0;  // Seconds since the epoch.
@@ -121,15 +126,15 @@ bool flush_folder(const std::string& path) {
 }
 
 // What stands at `at`, or nullopt when it has not the form of a header: then none begins there.
-Result<std::optional<Header>> header_at(int fd, std::int64_t at, const Magic& magic) {
+Result<std::optional<Header>> header_at(int fd, std::int64_t at) {
   Header header;
   const ssize_t count = ::pread(fd, &header, sizeof header, at);
   if (count < 0) {
     return failure("read");
   }
-  return count == kHeader && header.magic == magic && header.length <= kBlobMax
-             ? std::optional(header)
-             : std::nullopt;
+  const bool known = header.magic == Header{}.magic || header.magic == kOldMagic;
+  return count == kHeader && known && header.length <= kBlobMax ? std::optional(header)
+                                                                : std::nullopt;
 }
 
 std::string_view name_in(const Header& header) {
@@ -139,7 +144,7 @@ std::string_view name_in(const Header& header) {
 
 // The header of the blob at this very place, if it is there. `seal` is that of the place.
 Result<std::optional<Header>> find_blob(int fd, const BlobPlace& place, const Sha256& seal) {
-  auto header = header_at(fd, place.offset, place.seal.empty() ? kOldMagic : Header{}.magic);
+  auto header = header_at(fd, place.offset);
   if (header && *header &&
       ((*header)->length != place.length || name_in(**header) != place.name ||
        (*header)->seal != seal)) {
@@ -151,6 +156,74 @@ Result<std::optional<Header>> find_blob(int fd, const BlobPlace& place, const Sh
 // The seal that the header of a place must have; nullopt when its key is not one of ours.
 std::optional<Sha256> seal_for(const BlobSeals& seals, const BlobPlace& place) {
   return place.seal.empty() ? Sha256{} : seals.whole(place);
+}
+
+// Calls `visit` with the place that each header in `segment` from `from` on says of itself, and
+// whether it is sealed by us, for as long as it says true. The place of what was removed has no
+// name; a header that is not ours may be a blob of another key, or somebody's samples.
+Result<Done> walk(int fd,
+                  std::string_view segment,
+                  std::int64_t from,
+                  const BlobSeals& seals,
+                  const std::function<bool(const BlobPlace& place, bool ours)>& visit) {
+  for (std::int64_t at = from;;) {
+    // What was freed is a hole, and so passed over.
+    at = ::lseek(fd, at, SEEK_DATA);
+    if (at < 0) {
+      return errno == ENXIO ? Result<Done>(Done{}) : failure("seek");
+    }
+    const auto header = header_at(fd, at);
+    if (!header) {
+      return header.error();
+    }
+    bool ours = false;
+    if (*header) {
+      const std::string seal = BlobSeals::text((*header)->seal);
+      const BlobPlace place{.segment = segment,
+                            .offset = at,
+                            .length = (*header)->length,
+                            .name = name_in(**header),
+                            .seal = seal};
+      ours = seals.fits(place, (*header)->seal);
+      if (!visit(place, ours)) {
+        return Done{};
+      }
+    }
+    // Else it is the rest of a batch that a crash cut off, with whatever a provider sent in it.
+    at = ours ? at + space_of((*header)->length) : (at / kBlock + 1) * kBlock;
+  }
+}
+
+// Whether no blob, whoever's, begins in `segment` from `from` on. False where nobody can tell.
+bool is_empty(int fd, std::string_view segment, std::int64_t from, const BlobSeals& seals) {
+  bool empty = true;
+  const auto walked = walk(fd, segment, from, seals, [&](const BlobPlace& place, bool ours) {
+    empty = ours && place.name.empty();
+    return empty;
+  });
+  return walked && empty;
+}
+
+// All of a blob at once or, where no part of a file can be freed, its header last, on the disk as
+// well: while that is there, whoever removes it again finds what is left.
+Result<Done> free_blob(int fd, const BlobPlace& place, const BlobSeals& seals) {
+  constexpr int kFree = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+  const std::int64_t space = space_of(place.length);
+  // No sum here can overflow: see BlobPlace.
+  if (::fallocate(fd, kFree, place.offset, space) == 0) {
+    return Done{};
+  }
+  if (errno != EOPNOTSUPP || !wipe(fd, place.offset + kHeader, space - kHeader) ||
+      ::fdatasync(fd) != 0) {
+    return failure("free");
+  }
+  BlobPlace removed = place;
+  removed.name = {};
+  Header header;
+  header.length = place.length;
+  header.seal = seals.make(removed);
+  std::array<iovec, 1> part{{{&header, sizeof header}}};
+  return write_all(fd, part, place.offset) ? Result<Done>(Done{}) : failure("free");
 }
 
 std::string slot_of(Instant at) {
@@ -208,15 +281,34 @@ Result<std::optional<std::string>> own_key(const std::string& folder, bool make)
   }
 }
 
-// Sorted names of what is in `folder`; none when it cannot be read.
-std::vector<std::string> names_in(const std::string& folder) {
+// Sorted names of what is in `folder`; none where there is no such folder.
+Result<std::vector<std::string>> names_in(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     names.push_back(it->path().filename());
   }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    errno = error.value();
+    return failure("list");
+  }
   std::sort(names.begin(), names.end());
   return names;
+}
+
+// The segments with seals in the folder of a slot.
+Result<std::vector<std::string>> segments_in(const std::string& folder) {
+  const auto names = names_in(folder);
+  if (!names) {
+    return names.error();
+  }
+  std::vector<std::string> segments;
+  for (const std::string& name : *names) {
+    if (name.ends_with(kSealed) && name.size() == kSegmentName + kSealed.size()) {
+      segments.push_back(name.substr(0, kSegmentName));
+    }
+  }
+  return segments;
 }
 
 // Before segments every blob was a file: "01m7z/5s/<name>".
@@ -291,6 +383,7 @@ std::vector<PutResult> DirectoryStore::put(std::span<const NewBlob> blobs) {
       return std::vector<PutResult>(blobs.size(), PutFault{begun.error().message});
     }
   }
+  const std::int64_t begin = segment_.end;
   std::vector<PutResult> keys;
   keys.reserve(blobs.size());
   for (const NewBlob& blob : blobs) {
@@ -298,7 +391,14 @@ std::vector<PutResult> DirectoryStore::put(std::span<const NewBlob> blobs) {
   }
   AG_CRASH_POINT("blob.written");
   if (::fdatasync(segment_.fd.get()) != 0) {
-    const PutFault fault{failure("flush").message};
+    PutFault fault{failure("flush").message};
+    // It is offered again, and must not fill a full disk a little more each time.
+    const bool undone = begin > 0
+                            ? ::ftruncate(segment_.fd.get(), begin) == 0
+                            : static_cast<bool>(remove_file(path_of(segment_.name, kSealed), 1));
+    if (!undone) {
+      fault.message += ", and what was written takes up space";
+    }
     leave_segment();  // What the kernel still has of it is anybody's guess.
     std::fill(keys.begin(), keys.end(), fault);
   }
@@ -384,33 +484,24 @@ Result<Removal> DirectoryStore::remove(std::string_view key, const std::stop_tok
   }
   const auto seal = seal_for(seals_, *place);
   // Without the key nobody can tell whose a header is, but that there is none everybody can.
-  const auto header = seal ? find_blob(file.get(), *place, *seal)
-                           : header_at(file.get(), place->offset, Header{}.magic);
+  const auto header =
+      seal ? find_blob(file.get(), *place, *seal) : header_at(file.get(), place->offset);
   if (!header) {
     return header.error();
   }
-  if (!*header) {
-    return Removal::kGone;
+  if (*header && !name_in(**header).empty()) {
+    if (!seal) {
+      return Removal::kNotOurs;
+    }
+    if (const auto freed = free_blob(file.get(), *place, seals_); !freed) {
+      return freed.error();
+    }
   }
-  if (!seal) {
-    return Removal::kNotOurs;
-  }
-  // All of it at once or, where no part of a file can be freed, its header last, on the disk as
-  // well: while that is there, whoever removes it again finds what is left.
-  constexpr int kFree = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
-  const std::int64_t space = space_of(place->length);
-  // No sum here can overflow: see BlobPlace.
-  const bool freed = ::fallocate(file.get(), kFree, place->offset, space) == 0;
-  if (!freed &&
-      (errno != EOPNOTSUPP || !wipe(file.get(), place->offset + kHeader, space - kHeader) ||
-       ::fdatasync(file.get()) != 0 || !wipe(file.get(), place->offset, kHeader))) {
-    return failure("free");
-  }
-  const bool empty = ::lseek(file.get(), 0, SEEK_DATA) < 0 && errno == ENXIO;
-  if (empty && place->segment < slot_of(options_.clock() - kSlotLength)) {
-    return remove_file(path, 1);
-  }
-  return Removal::kGone;
+  // What is removed is as a rule the oldest, so what follows it tells soonest that there is more.
+  const bool empty = place->segment < slot_of(options_.clock() - kSlotLength) &&
+                     is_empty(file.get(), place->segment, place->offset, seals_) &&
+                     is_empty(file.get(), place->segment, 0, seals_);
+  return empty ? remove_file(path, 1) : Removal::kGone;
 }
 
 Result<Done> DirectoryStore::flush_removed(std::span<const std::string> keys) {
@@ -489,7 +580,11 @@ std::vector<BlobSlot> DirectoryStore::unchecked(Instant end, std::size_t limit) 
   }
   const std::string to = slot_of(end);
   std::vector<BlobSlot> slots;
-  for (const std::string& name : names_in(folder_)) {
+  const auto names = names_in(folder_);
+  if (!names) {
+    return slots;
+  }
+  for (const std::string& name : *names) {
     const auto slot = slot_named(name);
     if (slot && name > from && name < to && slots.size() < limit) {
       slots.push_back(*slot);
@@ -500,38 +595,44 @@ std::vector<BlobSlot> DirectoryStore::unchecked(Instant end, std::size_t limit) 
 
 Result<Done> DirectoryStore::for_each(
     const BlobSlot& slot, const std::function<bool(const std::string& key)>& visit) const {
-  for (const std::string& name : names_in(folder_ + '/' + slot.folder)) {
-    if (!name.ends_with(kSealed) || name.size() != kSegmentName + kSealed.size()) {
-      continue;
-    }
-    const std::string_view segment = std::string_view(name).substr(0, kSegmentName);
+  const auto segments = segments_in(folder_ + '/' + slot.folder);
+  if (!segments) {
+    return segments.error();
+  }
+  for (const std::string& segment : *segments) {
     const UniqueFd file(
         ::open(path_of(segment, kSealed).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-    if (file.get() < 0 && errno != ENOENT) {
+    if (file.get() < 0 && errno == ENOENT) {
+      continue;
+    }
+    if (file.get() < 0) {
       return failure("open");
     }
-    // What was removed is a hole, and so passed over.
-    for (std::int64_t at = 0; (at = ::lseek(file.get(), at, SEEK_DATA)) >= 0;) {
-      const auto header = header_at(file.get(), at, Header{}.magic);
-      if (!header) {
-        return header.error();
-      }
-      BlobPlace place{.segment = segment, .offset = at, .length = 0, .name = {}, .seal = {}};
-      if (*header) {
-        place.length = (*header)->length;
-        place.name = name_in(**header);
-      }
-      if (!*header || !is_blob_key(place.name) || !seals_.fits(place, (*header)->seal)) {
-        // The rest of a batch that a crash cut off, with whatever a provider sent in it.
-        at = (at / kBlock + 1) * kBlock;
-        continue;
-      }
-      const std::string seal = BlobSeals::text((*header)->seal);
-      place.seal = seal;
-      if (!visit(make_blob_key(place))) {
-        return Done{};
-      }
-      at += space_of(place.length);
+    bool goes_on = true;
+    auto walked = walk(file.get(), segment, 0, seals_, [&](const BlobPlace& place, bool ours) {
+      goes_on = !ours || place.name.empty() || visit(make_blob_key(place));
+      return goes_on;
+    });
+    if (!walked || !goes_on) {
+      return walked;
+    }
+  }
+  return Done{};
+}
+
+Result<Done> DirectoryStore::drop_empty(const BlobSlot& slot) {
+  const auto segments = segments_in(folder_ + '/' + slot.folder);
+  if (!segments) {
+    return segments.error();
+  }
+  for (const std::string& segment : *segments) {
+    const std::string path = path_of(segment, kSealed);
+    const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    if (file.get() < 0 || !is_empty(file.get(), segment, 0, seals_)) {
+      continue;  // What cannot be opened for_each() tells of.
+    }
+    if (const auto removed = remove_file(path, 1); !removed) {
+      return removed.error();
     }
   }
   return Done{};

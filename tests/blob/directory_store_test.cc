@@ -1,5 +1,6 @@
 // Segments: where blobs lie in them, what is left of a put that fails, what removing gives back,
 // and which slots still want a look.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -33,6 +34,7 @@
 namespace {
 
 std::atomic<int> free_fails{0};   // With this error, if not 0.
+std::atomic<int> seek_fails{0};   // The same, of what looks for data.
 std::atomic<int> flush_fails{0};  // The same, of the next fdatasync() alone.
 std::mutex flushed_mutex;
 std::vector<ino_t> flushed;  // Of what fsync() was called for. Guarded by flushed_mutex.
@@ -47,6 +49,13 @@ extern "C" int fallocate(int fd, int mode, off_t offset, off_t length) {
     return -1;
   }
   return static_cast<int>(::syscall(SYS_fallocate, fd, mode, offset, length));
+}
+extern "C" off_t lseek(int fd, off_t offset, int whence) noexcept {
+  if (whence == SEEK_DATA && seek_fails != 0) {
+    errno = seek_fails;
+    return -1;
+  }
+  return ::syscall(SYS_lseek, fd, offset, whence);
 }
 extern "C" int fsync(int fd) {
   struct stat info {};
@@ -422,6 +431,19 @@ TEST_F(OldSegments, AreNotReadWhereThatIsRefused) {
   EXPECT_EQ(read(keys[0]), std::nullopt) << "it is gone";
 }
 
+TEST_F(OldSegments, GoAlsoWhereNothingCanBeFreed) {
+  const auto keys = write({"audio", std::string(10'000, 'x'), "sound"});
+  now_ += 2 * kSlot;
+  free_fails = EOPNOTSUPP;
+  for (const std::string& key : keys) {
+    EXPECT_THAT(folder_.files(), SizeIs(1));
+    EXPECT_TRUE(store_->remove(key));
+    EXPECT_EQ(read(key), std::nullopt);
+  }
+  free_fails = 0;
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+}
+
 // Their headers prove nothing, so nothing is done because of one.
 TEST_F(OldSegments, AreNotSearchedForBlobs) {
   write({"audio", "sound"});
@@ -465,10 +487,20 @@ TEST_F(DirectoryStoreTest, AFailedFlushStoredNothingAndNothingMoreGoesThere) {
     ASSERT_FALSE(key) << "whoever gets a key takes it for stored";
     EXPECT_EQ(key.error().message, "blob store: flush: Input/output error");
   }
+  EXPECT_EQ(fs::file_size(path_of(before)), kBlock) << "a full disk stays full";
   const std::string after = put("after");
   EXPECT_NE(path_of(after), path_of(before));
   EXPECT_EQ(read(after), "after");
   EXPECT_EQ(read(before), "before") << "it was flushed before";
+}
+
+TEST_F(DirectoryStoreTest, AFailedFlushLeavesNoSegmentOfItsOwn) {
+  flush_fails = ENOSPC;
+  const auto stored = store_->put(name(), "lost");
+  ASSERT_FALSE(stored);
+  EXPECT_EQ(stored.error().message, "blob store: flush: No space left on device");
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+  EXPECT_EQ(read(put("after")), "after");
 }
 
 TEST_F(DirectoryStoreTest, ASegmentThatCannotBeBegunIsACleanErrorAndTriedAgain) {
@@ -533,6 +565,51 @@ TEST_F(DirectoryStoreTest, WhereNothingCanBeFreedItIsWrittenOver) {
   EXPECT_NE(flushed_data.find(parse_blob_key(key)->name), std::string::npos);
   EXPECT_EQ(read(before), "before");
   EXPECT_EQ(read(after), "after");
+}
+
+// What was written over stayed data for good, and its segment with it.
+TEST_F(DirectoryStoreTest, WhereNothingCanBeFreedASegmentWithoutBlobsGoesAllTheSame) {
+  for (const bool oldest_first : {true, false}) {
+    std::vector<std::string> stored = {put(), put(std::string(10'000, 'x')), put()};
+    const std::string path = path_of(stored[0]);
+    now_ += 2 * kSlot;
+    if (!oldest_first) {
+      std::reverse(stored.begin(), stored.end());
+    }
+    free_fails = EOPNOTSUPP;
+    for (const std::string& key : stored) {
+      EXPECT_TRUE(fs::exists(path)) << key;
+      EXPECT_TRUE(store_->remove(key));
+    }
+    free_fails = 0;
+    EXPECT_FALSE(fs::exists(path));
+  }
+}
+
+// Whoever removed it may have died before it came to the segment.
+TEST_F(DirectoryStoreTest, WhoeverRemovesABlobOnceMoreRemovesItsSegment) {
+  for (const int error : {0, EOPNOTSUPP}) {
+    const std::string key = put();
+    free_fails = error;
+    EXPECT_TRUE(store_->remove(key));
+    free_fails = 0;
+    EXPECT_TRUE(fs::exists(path_of(key))) << "it is young";
+    EXPECT_EQ(read(key), std::nullopt);
+    now_ += 2 * kSlot;
+    EXPECT_EQ(*store_->remove(key), Removal::kGone);
+    EXPECT_FALSE(fs::exists(path_of(key)));
+  }
+}
+
+// Nobody has to know the key for that.
+TEST_F(DirectoryStoreTest, WhatIsRemovedIsNobodysAnyMore) {
+  const std::string key = put();
+  free_fails = EOPNOTSUPP;
+  EXPECT_TRUE(store_->remove(key));
+  free_fails = 0;
+  keys_ = {"another-8901234567890123456789012"};
+  open();
+  EXPECT_EQ(*store_->remove(key), Removal::kGone);
 }
 
 TEST_F(DirectoryStoreTest, WhatIsRemovedIsFlushedWhenAsked) {
@@ -648,6 +725,84 @@ TEST_F(Slots, ShowNoBlobThatAProviderMade) {
   }
   EXPECT_THAT(keys(store_->unchecked(now_ + kSlot, 1).at(0)),
               testing::UnorderedElementsAre(victim, last));
+}
+
+// Nobody removes anything from them any more: the last blob went while somebody might append.
+TEST_F(Slots, WithoutBlobsAreDropped) {
+  open(kBlock);
+  const std::string gone = put(), freed = put(), kept = put();
+  free_fails = EOPNOTSUPP;
+  EXPECT_TRUE(store_->remove(gone));
+  free_fails = 0;
+  EXPECT_TRUE(store_->remove(freed));
+  EXPECT_THAT(folder_.files(), SizeIs(3));
+  const BlobSlot slot{"01m7z5", {}};
+  EXPECT_TRUE(store_->drop_empty(slot));
+  EXPECT_THAT(folder_.files(), ElementsAre(path_of(kept)));
+  EXPECT_EQ(read(kept), "audio");
+  EXPECT_TRUE(store_->remove(kept));
+  EXPECT_TRUE(store_->drop_empty(slot));
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+  EXPECT_TRUE(store_->drop_empty(slot)) << "somebody else may have done it";
+}
+
+TEST_F(Slots, OfBlobsUnderAnotherSigningKeyStay) {
+  const std::string key = put();
+  keys_ = {"another-8901234567890123456789012"};
+  open();
+  EXPECT_TRUE(store_->drop_empty({"01m7z5", {}}));
+  EXPECT_TRUE(fs::exists(path_of(key)));
+}
+
+// A release before wrote zeros over what it removed where nothing can be freed, header and all.
+TEST_F(Slots, OfZerosAndTornBatchesHoldNoBlob) {
+  const std::string zeros = put(std::string(10'000, 'x')), torn = put(std::string(10'000, 'y'));
+  const std::string last = put("the last one");
+  {
+    std::fstream file(path_of(last), std::ios::in | std::ios::out | std::ios::binary);
+    file << std::string(3 * kBlock, '\0');
+    file.seekp(parse_blob_key(torn)->offset);
+    file << std::string(128, 'x');
+  }
+  EXPECT_THAT(keys({"01m7z5", {}}), ElementsAre(last));
+  now_ += 2 * kSlot;
+  EXPECT_TRUE(store_->remove(zeros));
+  EXPECT_EQ(read(last), "the last one");
+  EXPECT_TRUE(store_->remove(last));
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+}
+
+// A header without a name, in the second block of what a crash cut off, over the neighbour's blob.
+TEST_F(Slots, HideNoBlobBecauseAProviderSaysThatItWasRemoved) {
+  const std::string mine = put(samples_with(header_of(kMagic, 20'000, "")));
+  const std::string victim = put("the neighbour's sound");
+  {
+    std::fstream torn(path_of(mine), std::ios::in | std::ios::out | std::ios::binary);
+    torn << std::string(128, 'x');
+  }
+  EXPECT_THAT(keys({"01m7z5", {}}), ElementsAre(victim));
+  now_ += 2 * kSlot;
+  EXPECT_TRUE(store_->remove(mine));
+  EXPECT_TRUE(store_->drop_empty({"01m7z5", {}}));
+  EXPECT_EQ(read(victim), "the neighbour's sound");
+}
+
+// Else the slot would count as looked at, and what lies in it stay for ever.
+TEST_F(Slots, SayWhenTheyCannotBeRead) {
+  const auto seen = [&](const std::string& folder) {
+    return store_->for_each({folder, {}}, [](const std::string&) { return true; });
+  };
+  put();
+  seek_fails = EIO;
+  const auto unread = seen("01m7z5");
+  seek_fails = 0;
+  ASSERT_FALSE(unread);
+  EXPECT_EQ(unread.error().message, "blob store: seek: Input/output error");
+  EXPECT_TRUE(seen("01m7z5"));
+  std::ofstream(folder_.path() + "/01m7z6") << "in the way";
+  const auto unlisted = seen("01m7z6");
+  ASSERT_FALSE(unlisted);
+  EXPECT_EQ(unlisted.error().message, "blob store: list: Not a directory");
 }
 
 TEST_F(Slots, SayWhenASegmentCannotBeOpened) {

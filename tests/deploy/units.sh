@@ -44,6 +44,15 @@ waits=$(sed -n 's/^TimeoutStopSec=\([0-9]*\)s$/\1/p' "$units/audio-worker@.servi
   exit 1
 }
 
+# Before what is mounted over the folder is there, audio would go beneath it.
+folder_of_audio=$(sed -n 's|^BLOB_URL=file://||p' "$units/../etc/common.env")
+for unit in 'audio-worker@' audio-api; do
+  grep -qx "RequiresMountsFor=${folder_of_audio:?}" "$units/$unit.service" || {
+    echo "$unit does not wait for the folder of audio"
+    exit 1
+  }
+done
+
 fresh
 understood
 walled

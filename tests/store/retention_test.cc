@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "api/generations/resource.h"
+#include "common/base/mutex.h"
 #include "common/blob/blob_key.h"
 #include "common/blob/blob_store.h"
 #include "common/store/history.h"
@@ -92,6 +93,37 @@ class EndingStore final : public BlobStore {
   BlobStore& inner_;
   std::size_t last_;
   std::stop_source stop_;
+};
+
+// Removes nothing before it is asked for so many files at once.
+class WideStore final : public BlobStore {
+ public:
+  WideStore(BlobStore& inner, std::size_t at_once) : inner_(inner), at_once_(at_once) {}
+  std::vector<PutResult> put(std::span<const NewBlob> blobs) override { return inner_.put(blobs); }
+  PutShape put_shape() const override { return {.threads = at_once_, .batch_max = 1}; }
+  Result<Removal> remove(std::string_view key, const std::stop_token& stop) override {
+    {
+      MutexLock lock(mutex_);
+      ++asked_;
+      changed_.notify_all();
+      if (!changed_.wait_for(lock, std::chrono::seconds(60), [&]() LOCKS_REQUIRED(mutex_) {
+            return asked_ >= at_once_;
+          })) {
+        return Error{"nobody asks beside this one"};
+      }
+    }
+    return inner_.remove(key, stop);
+  }
+  Result<Done> flush_removed(std::span<const std::string> keys) override {
+    return inner_.flush_removed(keys);
+  }
+
+ private:
+  BlobStore& inner_;
+  const std::size_t at_once_;
+  Mutex mutex_;
+  ConditionVariable changed_;
+  std::size_t asked_ GUARDED_BY(mutex_) = 0;
 };
 
 class Retention : public TaskStoreTest {
@@ -236,6 +268,17 @@ TEST_F(Retention, AFileIsTheLastOfARunThatIsToEnd) {
   EndingStore ending(*blobs_, 2);
   EXPECT_EQ(worker::delete_old_outputs(store_, ending, days(30), ending.stop()), 2U);
   EXPECT_EQ(delete_old(*blobs_), 5U) << "what an interrupted run did is done again";
+}
+
+// A service takes a part of a second for each: one after the other, those of a day took more than
+// one.
+TEST_F(Retention, AsManyFilesGoAtOnceAsTheStoreIsWrittenToBest) {
+  for (int i = 0; i < 5; ++i) {
+    finished(days(40));
+  }
+  WideStore wide(*blobs_, 4);
+  EXPECT_EQ(delete_old(wide), 5U);
+  EXPECT_TRUE(folder_.files().empty());
 }
 
 class ChoresTest : public Retention {
@@ -649,6 +692,14 @@ TEST_F(Deletions, AnInterruptedRunGoesOnAndAFailureKeepsNobody) {
   EXPECT_TRUE(folder_.files().empty());
 }
 
+TEST_F(Deletions, AsManyAtOnceAsTheStoreIsWrittenToBest) {
+  for (int i = 0; i < 5; ++i) {
+    deleted();
+  }
+  WideStore wide(*blobs_, 4);
+  EXPECT_EQ(erase(wide), 5U);
+}
+
 // More than are looked at in one go, and all before the one that can.
 TEST_F(Deletions, ManyThatCannotBeRemovedKeepNobodyElses) {
   constexpr std::size_t kMany = 450;
@@ -976,6 +1027,19 @@ TEST_F(Orphans, ASlotThatCannotBeReadIsLookedAtAgain) {
   std::filesystem::remove(stray);
   EXPECT_EQ(delete_orphans(), 1U);
   EXPECT_FALSE(exists(left));
+}
+
+// Its last output went while somebody might still append to it, so its file had to stay.
+TEST_F(Orphans, ASegmentWithoutOutputsGoes) {
+  const TaskId task = created(kOld);
+  const std::string key = stored(task);
+  writing_at_ = made_at(task.uuid);
+  EXPECT_TRUE(blobs_->remove(key));
+  writing_at_.reset();
+  ASSERT_EQ(folder_.files().size(), 1U);
+  EXPECT_EQ(delete_orphans(), 0U) << "it is no file of anybody's";
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path()), {}), 1)
+      << "the note alone";
 }
 
 TEST_F(Orphans, RetentionAndTheyLeaveNoFolder) {

@@ -333,6 +333,36 @@ TEST_F(ConfigTest, AddressesAreTakenApart) {
   EXPECT_EQ(config->cdn_url, "https://api.example.com/files");
 }
 
+// Whoever connects by it looks up what it is given, brackets and all.
+TEST_F(ConfigTest, AnIpv6AddressStandsInBrackets) {
+  const auto broker = [&](const std::string& address) {
+    set("AMQP_URL", "amqp://app:pw@" + address);
+    return load_amqp_url();
+  };
+  const auto whole = broker("[::1]:5673/jobs");
+  ASSERT_TRUE(whole);
+  EXPECT_EQ(whole->host, "::1");
+  EXPECT_EQ(whole->port, 5673);
+  EXPECT_EQ(whole->vhost, "jobs");
+  const auto short_form = broker("[2001:db8::1]");
+  ASSERT_TRUE(short_form) << "without a port";
+  EXPECT_EQ(short_form->host, "2001:db8::1");
+  EXPECT_EQ(short_form->port, 5672);
+  for (const char* bad :
+       {"[::1", "[::1:5672/", "[]:5672/", "[::1]x:5672/", "[::1]:/", "[::1]:1:5672/", "x[::1]/"}) {
+    EXPECT_FALSE(broker(bad)) << bad;
+  }
+  set("DATABASE_URL", "mysql://app:pw@[::1]:3307/audio");
+  const auto database = load_database_url();
+  ASSERT_TRUE(database);
+  EXPECT_EQ(database->host, "::1");
+  EXPECT_EQ(database->port, 3307);
+
+  EXPECT_EQ((HostPort{"::1", 5672}).text(), "[::1]:5672");
+  EXPECT_EQ((HostPort{"[::1]", 8080}).text(), "[::1]:8080") << "LISTEN keeps them";
+  EXPECT_EQ((HostPort{"mq.example", 5672}).text(), "mq.example:5672");
+}
+
 TEST_F(ConfigTest, TlsIsVerifiedOrNotThereAtAll) {
   const std::string pem = testing::TempDir() + "audiogen_config_test.pem";
   std::ofstream(pem) << "any";
@@ -482,7 +512,19 @@ TEST_F(ConfigTest, ASecretMayComeFromAFile) {
 
   unset("DATABASE_URL");
   std::remove(path.c_str());
-  EXPECT_THAT(load_config(Program::kApi).error(), ElementsAre(HasSubstr("cannot read")));
+  EXPECT_THAT(
+      load_config(Program::kApi).error(),
+      ElementsAre("DATABASE_URL_FILE: cannot read " + path + ": No such file or directory"));
+}
+
+// It counted as not set: without a word links were no longer signed.
+TEST_F(ConfigTest, ASecretIsInNoDirectory) {
+  set("CDN_SIGNING_KEY_FILE", testing::TempDir());
+  const auto config = load_config(Program::kApi);
+  ASSERT_FALSE(config);
+  EXPECT_THAT(
+      config.error(),
+      ElementsAre("CDN_SIGNING_KEY_FILE: cannot read " + testing::TempDir() + ": Is a directory"));
 }
 
 TEST_F(ConfigTest, PrintingMasksSecrets) {

@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/base/metrics.h"
 #include "common/base/mutex.h"
 #include "tests/support/provider_double.h"
 #include "tests/support/wait.h"
@@ -404,6 +405,71 @@ TEST_F(OutputTest, AStoreIsDownAlsoWhileItIsAsked) {
   scheduler_.after(1s, [later] { *later = true; });  // What offered it has ended by then.
   ASSERT_TRUE(eventually(60s, [&] { return later->load(); }));
   EXPECT_TRUE(output_.store_is_down());
+}
+
+double put_errors() {
+  return metrics::counter("blob_errors_total", "What the blob store could not do", {{"op", "put"}})
+      .Value();
+}
+
+// A disk that stands still was noticed only once it went on: all that was made, and paid, until
+// then waited for it.
+TEST_F(OutputTest, AStoreThatSaysNothingIsDownUntilItTakesSomething) {
+  blobs_.away = false;
+  blobs_.held = true;
+  Output& brief = more(blobs_, {.silence = 200ms});
+  const double before = put_errors();
+  brief.make(job_with(), wav(0.5));
+  ASSERT_TRUE(eventually(60s, [&] { return brief.store_is_down(); }));
+  EXPECT_TRUE(eventually(60s, [&] { return put_errors() == before + 1; }));
+  brief.make(job_with(), wav(0.5));
+  EXPECT_EQ(ended(), 0U);
+  let_go();
+  ASSERT_TRUE(eventually(60s, [&] { return ended() == 2; }));
+  EXPECT_TRUE(eventually(60s, [&] { return !brief.store_is_down(); }));
+  EXPECT_TRUE(first());
+  EXPECT_EQ(put_errors(), before + 1) << "told once";
+}
+
+// Their leases were renewed, and nobody else had them, until the worker was killed.
+TEST_F(OutputTest, WhoStopsGivesBackWhatAStoreThatSaysNothingHas) {
+  blobs_.away = false;
+  blobs_.held = true;
+  Output& brief = more(blobs_, {.silence = 200ms});
+  std::vector<JobPtr> jobs = {job_with()};
+  brief.make(jobs.front(), wav(0.5));
+  ASSERT_TRUE(eventually(60s, [&] { return blobs_.offered == 1; }));
+  for (int i = 0; i < 3; ++i) {
+    jobs.push_back(job_with());
+    brief.make(jobs.back(), wav(0.5));
+  }
+  ASSERT_TRUE(eventually(60s, [&] { return brief.store_is_down(); }));
+  for (const JobPtr& job : jobs) {
+    job->give_back();
+  }
+  ASSERT_TRUE(eventually(60s, [&] {
+    brief.end_what_is_over();
+    return ended() == jobs.size();
+  }));
+  EXPECT_EQ(first().error().kind, OutputFault::Kind::kStopping);
+  let_go();
+  brief.stop();
+  EXPECT_EQ(ended(), jobs.size()) << "each of them once";
+  EXPECT_EQ(blobs_.offered, 1) << "what has ended is not stored";
+}
+
+TEST_F(OutputTest, WhoStopsWaitsForAStoreThatIsOnlySlow) {
+  blobs_.away = false;
+  blobs_.held = true;
+  const JobPtr job = job_with();
+  make(job);
+  ASSERT_TRUE(eventually(60s, [&] { return blobs_.offered == 1; }));
+  job->give_back();
+  output_.end_what_is_over();
+  EXPECT_EQ(ended(), 0U);
+  let_go();
+  ASSERT_TRUE(eventually(60s, [&] { return ended() == 1; }));
+  EXPECT_TRUE(first()) << "it is made, paid and stored";
 }
 
 // It is of no use to anybody, and to make it again would not make it smaller.

@@ -28,6 +28,8 @@ prometheus::Gauge& decoder_down = metrics::gauge(
 
 // Of what is kept before it was offered.
 constexpr const char* kStoreAway = "the blob store is away";
+// Of what was offered and has no answer.
+constexpr const char* kStoreSilent = "the blob store does not answer";
 
 // So many files that are refused by themselves, and none that is taken, are no matter of one file.
 constexpr std::size_t kAloneMost = 3;
@@ -183,30 +185,34 @@ bool Output::note_decoder(bool runs, std::uint64_t before) {
 }
 
 void Output::store(Ready ready) {
-  if (store_is_down()) {
+  bool down = false;
+  {
+    const MutexLock lock(mutex_);
+    offered_.insert(ready.job);
+    down = down_;
+  }
+  if (down) {
     ready.why = kStoreAway;
     keep({std::move(ready)});  // One that is kept finds out whether it works again.
     return;
   }
-  {
-    const MutexLock lock(mutex_);
-    ++offered_;
-  }
   if (!writers_.post(std::move(ready))) {
-    end_ours(ready.job, "audio could not be stored", "writer pool full");
-    keep({}, 1);
+    if (leaves(ready)) {
+      end_ours(ready.job, "audio could not be stored", "writer pool full");
+    }
+    keep({});
   }
 }
 
 void Output::put(std::vector<Ready> ready) {
-  const std::size_t offered = ready.size();
   std::erase_if(ready, [this](Ready& one) {
-    const bool lost = one.job->is_lost();
-    if (lost) {
-      leaves(one);
+    if (!one.job->is_lost() && is_offered(one)) {
+      return false;
+    }
+    if (leaves(one)) {
       end(one.job, OutputFault{.kind = OutputFault::Kind::kLost});
     }
-    return lost;
+    return true;
   });
   // What was made shortly before the store went down waits as what was made since: each would be
   // waited for as long as a store that says nothing is.
@@ -225,14 +231,17 @@ void Output::put(std::vector<Ready> ready) {
         one.job->claim.task, one.job->request->output_format, one.job->request->sample_rate));
     files.push_back({names.back(), one.rendered.bytes});
   }
-  const auto keys = files.empty() ? std::vector<PutResult>() : blobs_.put(files);
+  const auto keys = files.empty() ? std::vector<PutResult>() : put_files(files);
   std::vector<std::pair<JobPtr, OutputFile>> stored;
   std::vector<Ready> refused;
-  std::size_t newly_alone = 0;
+  std::size_t taken = 0, newly_alone = 0;
   for (std::size_t i = 0; i < ready.size(); ++i) {
     if (keys[i]) {
       AG_CRASH_POINT("worker.stored");
-      leaves(ready[i]);
+      ++taken;
+      if (!leaves(ready[i])) {
+        continue;  // Its file is nobody's, like what a crash leaves.
+      }
       const Rendered& rendered = ready[i].rendered;
       stored.emplace_back(
           ready[i].job,
@@ -247,7 +256,7 @@ void Output::put(std::vector<Ready> ready) {
       refused.push_back(std::move(ready[i]));
     }
   }
-  note_answer(stored.size(), newly_alone, refused);
+  note_answer(taken, newly_alone, refused);
   for (auto& [job, file] : stored) {
     end(job, std::move(file));
   }
@@ -255,7 +264,52 @@ void Output::put(std::vector<Ready> ready) {
     one.why = kStoreAway;
     refused.push_back(std::move(one));
   }
-  keep(std::move(refused), offered);
+  keep(std::move(refused));
+}
+
+std::vector<PutResult> Output::put_files(std::span<const NewBlob> files) {
+  std::multiset<Job::Clock::time_point>::iterator begun;
+  {
+    const MutexLock lock(mutex_);
+    begun = puts_.insert(Job::Clock::now());
+    if (!std::exchange(watches_, true)) {
+      scheduler_.after(patience_.silence, [this] { watch_puts(); });
+    }
+  }
+  auto keys = blobs_.put(files);
+  const bool takes = std::any_of(
+      keys.begin(), keys.end(), [](const PutResult& key) { return static_cast<bool>(key); });
+  const MutexLock lock(mutex_);
+  puts_.erase(begun);
+  taken_at_ = takes ? Job::Clock::now() : taken_at_;
+  return keys;
+}
+
+// For how long one is under way and none has taken anything.
+Job::Clock::duration Output::silence() const {
+  return puts_.empty() ? Job::Clock::duration::zero()
+                       : Job::Clock::now() - std::max(*puts_.begin(), taken_at_);
+}
+
+// A disk that stands still says nothing, however long it is waited for, and all that is made and
+// paid meanwhile would be waiting, too.
+void Output::watch_puts() {
+  bool news = false;
+  {
+    const MutexLock lock(mutex_);
+    watches_ = !puts_.empty();
+    if (!watches_) {
+      return;  // The next one begins it again.
+    }
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(patience_.silence - silence());
+    const bool silent = left.count() <= 0;
+    news = silent && !std::exchange(down_, true);
+    scheduler_.after(silent ? patience_.silence : left, [this] { watch_puts(); });
+  }
+  if (news) {
+    count_blob_error(BlobOp::kPut);
+    log::error("the blob store takes no audio", {{"why", kStoreSilent}});
+  }
 }
 
 // Whether it is refused by itself for the first time: one file that is, and times out, and is again
@@ -301,9 +355,9 @@ void Output::note_answer(std::size_t stored,
 // Of what is kept or offered just now, something that tells whether the store works.
 bool Output::somebody_asks() const {
   const bool all_tell = alone_ >= kAloneMost;
-  return offered_ > 0 || std::any_of(kept_.begin(), kept_.end(), [&](const Ready& one) {
-           return all_tell || !one.alone;
-         });
+  return !offered_.empty() || !puts_.empty() ||
+         std::any_of(
+             kept_.begin(), kept_.end(), [&](const Ready& one) { return all_tell || !one.alone; });
 }
 
 // Refused by itself for long enough, and just now once more.
@@ -318,20 +372,29 @@ void Output::count_alone(Ready& ready, bool counts) {
   alone_bytes_ += bytes;
 }
 
-// It is kept no longer.
-void Output::leaves(Ready& ready) {
+bool Output::is_offered(const Ready& ready) const {
   const MutexLock lock(mutex_);
-  count_alone(ready, false);
+  return offered_.contains(ready.job);
 }
 
-// `offered`: so many were with the writers until now, these among them.
-void Output::keep(std::vector<Ready> refused, std::size_t offered) {
+// It is offered and kept no longer. False: it has ended meanwhile.
+bool Output::leaves(Ready& ready) {
+  const MutexLock lock(mutex_);
+  count_alone(ready, false);
+  return offered_.erase(ready.job) > 0;
+}
+
+// They were offered until now.
+void Output::keep(std::vector<Ready> refused) {
   std::vector<std::pair<JobPtr, OutputFault>> ended;
   {
     const MutexLock lock(mutex_);
-    offered_ -= offered;
     for (Ready& one : refused) {
-      if (auto fault = over(one)) {
+      if (offered_.erase(one.job) == 0) {
+        count_alone(one, false);  // It has ended meanwhile.
+        continue;
+      }
+      if (auto fault = over(*one.job, one.why)) {
         count_alone(one, false);
         ended.emplace_back(one.job, std::move(*fault));
         continue;
@@ -373,7 +436,8 @@ void Output::end_what_is_over() {
 }
 
 // Ends what is over, and offers what is due if it `offers`. While the store is down one file asks
-// for all, each in its turn: one alone may be what it does not take.
+// for all, each in its turn: one alone may be what it does not take. Of what a store that says
+// nothing has in hand only the job ends, not the bytes.
 void Output::look_at_kept(bool offers) {
   std::vector<std::pair<JobPtr, OutputFault>> ended;
   std::vector<Ready> next;
@@ -383,8 +447,8 @@ void Output::look_at_kept(bool offers) {
     const auto due = Job::Clock::now() - patience_.pause;
     std::deque<Ready> later;
     for (Ready& one : kept_) {
-      const bool asks = down_ ? offered_ == 0 && next.empty() : !one.alone || *one.alone <= due;
-      if (auto fault = over(one)) {
+      const bool asks = down_ ? offered_.empty() && next.empty() : !one.alone || *one.alone <= due;
+      if (auto fault = over(*one.job, one.why)) {
         count_alone(one, false);
         ended.emplace_back(one.job, std::move(*fault));
       } else if (offers && asks) {
@@ -394,7 +458,18 @@ void Output::look_at_kept(bool offers) {
       }
     }
     kept_ = std::move(later);
-    offered_ += next.size();
+    const bool silent = silence() >= patience_.silence;
+    for (auto it = offered_.begin(); silent && it != offered_.end();) {
+      if (auto fault = over(**it, kStoreSilent)) {
+        ended.emplace_back(*it, std::move(*fault));
+        it = offered_.erase(it);
+      } else {
+        ++it;
+      }
+    }
+    for (const Ready& one : next) {
+      offered_.insert(one.job);
+    }
   }
   for (auto& [job, fault] : ended) {
     end(job, std::move(fault));
@@ -405,8 +480,7 @@ void Output::look_at_kept(bool offers) {
       refused.push_back(std::move(one));
     }
   }
-  const std::size_t not_offered = refused.size();
-  keep(std::move(refused), not_offered);
+  keep(std::move(refused));
 }
 
 bool Output::store_is_down() const {
@@ -414,20 +488,19 @@ bool Output::store_is_down() const {
   return down_;
 }
 
-// How it ends, if it is not to be kept any longer.
-std::optional<OutputFault> Output::over(const Ready& ready) {
-  if (ready.job->is_lost()) {
+// How it ends, if it is not to be kept any longer; `why` it is kept.
+std::optional<OutputFault> Output::over(const Job& job, const std::string& why) {
+  if (job.is_lost()) {
     return OutputFault{.kind = OutputFault::Kind::kLost};
   }
-  if (ready.job->is_given_back()) {
-    return OutputFault{.kind = OutputFault::Kind::kStopping,
-                       .what = "audio could not be stored",
-                       .why = ready.why};
+  if (job.is_given_back()) {
+    return OutputFault{
+        .kind = OutputFault::Kind::kStopping, .what = "audio could not be stored", .why = why};
   }
-  if (Job::Clock::now() >= ready.job->deadline) {
+  if (Job::Clock::now() >= job.deadline) {
     // Not the provider's fault.
     return OutputFault{
-        .kind = OutputFault::Kind::kOurs, .what = "audio could not be stored", .why = ready.why};
+        .kind = OutputFault::Kind::kOurs, .what = "audio could not be stored", .why = why};
   }
   return std::nullopt;
 }

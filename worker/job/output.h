@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -51,11 +52,13 @@ struct OutputFault {
 // `pause`, and for so long, as somebody may be raising the limit; and all of them together have so
 // many bytes, beyond which the one that is refused next ends at once. With a decoder that does not
 // run: after so long, and half of what the task has left, another worker's may, though that pays
-// for the audio once more.
+// for the audio once more. With a store that says nothing: after so long it is down, which is far
+// beyond what an honest put takes (S3Limits::total).
 struct OutputPatience {
   std::chrono::milliseconds pause{10'000}, most{30'000};
   std::size_t bytes = std::size_t{64} << 20;
   std::chrono::milliseconds decoder{30'000};
+  std::chrono::milliseconds silence{20'000};
 };
 
 class Output {
@@ -79,16 +82,18 @@ class Output {
   // takes longer while the store is down and each file is asked for in its turn.
   void make(const JobPtr& job, Audio audio);
 
-  // The blob store took nothing when it was asked last: what is made now would only wait here. That
-  // it refuses one file counts only where it has refused others as well, and taken none.
-  // Thread-safe, never blocks.
+  // The blob store took nothing when it was asked last, or says nothing: what is made now would
+  // only wait here. That it refuses one file counts only where it has refused others as well, and
+  // taken none. Thread-safe, never blocks.
   bool store_is_down() const;
 
   // The decoder has not run, and has not been found running since: what is made now might only wait
   // here. Thread-safe, never blocks.
   bool decoder_is_down() const { return decoder_down_; }
 
-  // Ends what is kept of jobs that are lost, or were given back. Thread-safe, never blocks.
+  // Ends what is kept of jobs that are lost, or were given back, and what waits for a store that
+  // says nothing: should that take it after all, nobody knows of the file. Thread-safe, never
+  // blocks.
   void end_what_is_over();
 
   // Finishes what was taken.
@@ -123,16 +128,20 @@ class Output {
   bool note_decoder(bool runs, std::uint64_t before = 0);
   void store(Ready ready);
   void put(std::vector<Ready> ready);
+  std::vector<PutResult> put_files(std::span<const NewBlob> files);
+  Job::Clock::duration silence() const LOCKS_REQUIRED(mutex_);
+  void watch_puts();
   static bool note_refusal(Ready& ready, const PutFault& fault);
   void note_answer(std::size_t stored, std::size_t newly_alone, std::span<const Ready> refused);
-  void keep(std::vector<Ready> refused, std::size_t offered = 0);
+  void keep(std::vector<Ready> refused);
   void offer_again();
   void look_at_kept(bool offers);
   bool somebody_asks() const LOCKS_REQUIRED(mutex_);
   bool is_hopeless(const Ready& ready) const;
   void count_alone(Ready& ready, bool counts) LOCKS_REQUIRED(mutex_);
-  void leaves(Ready& ready);
-  static std::optional<OutputFault> over(const Ready& ready);
+  bool is_offered(const Ready& ready) const;
+  bool leaves(Ready& ready);
+  static std::optional<OutputFault> over(const Job& job, const std::string& why);
   void end(const JobPtr& job, Result<OutputFile, OutputFault> result);
   void end_ours(const JobPtr& job, const char* what, const std::string& why);
   void end_bad(const JobPtr& job, Fault fault, const std::string& detail);
@@ -146,8 +155,13 @@ class Output {
 
   mutable Mutex mutex_;
   std::deque<Ready> kept_ GUARDED_BY(mutex_);
-  std::size_t offered_ GUARDED_BY(mutex_) = 0;  // Files with the writers, or on their way there.
-  std::size_t alone_ GUARDED_BY(mutex_) = 0;    // Files refused by themselves since one was taken.
+  // Whose files are with the writers, or on their way there or back; without those that have ended
+  // meanwhile.
+  std::set<JobPtr> offered_ GUARDED_BY(mutex_);
+  std::multiset<Job::Clock::time_point> puts_ GUARDED_BY(mutex_);  // When those under way began.
+  Job::Clock::time_point taken_at_ GUARDED_BY(mutex_);  // When the last put that took one ended.
+  bool watches_ GUARDED_BY(mutex_) = false;             // It is scheduled.
+  std::size_t alone_ GUARDED_BY(mutex_) = 0;  // Files refused by themselves since one was taken.
   // Of files that are refused by themselves, also while they are offered.
   std::size_t alone_bytes_ GUARDED_BY(mutex_) = 0;
   bool down_ GUARDED_BY(mutex_) = false;

@@ -270,6 +270,11 @@ void JobRunner::drain(std::chrono::milliseconds limit) {
     }
     output_.end_what_is_over();
   } while (!roster_.wait_empty(kGiveBackEvery) && Job::Clock::now() < until);
+  if (roster_.size() > 0) {
+    // What a disk that stands still has in hand cannot be given back. No lease is renewed any more:
+    // somebody else has it when the last one is over, not when this process is at last killed.
+    scheduler_.stop();
+  }
 }
 
 }  // namespace audiogen::worker

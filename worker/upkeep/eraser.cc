@@ -1,7 +1,6 @@
 #include "worker/upkeep/eraser.h"
 
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
 #include <system_error>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "common/base/occasionally.h"
 #include "common/base/rest.h"
 #include "common/blob/blob_errors.h"
+#include "worker/upkeep/share_out.h"
 
 namespace audiogen::worker {
 namespace {
@@ -63,20 +63,10 @@ std::vector<TaskId> remove_files(BlobStore& blobs,
                                  Postponed::Clock::time_point now,
                                  const std::stop_token& stop) {
   std::vector<char> gone(tasks.size(), 0);
-  std::atomic<std::size_t> next{0};
-  const auto work = [&] {
-    for (std::size_t i = 0; !stop.stop_requested() && (i = next.fetch_add(1)) < tasks.size();) {
-      gone[i] = remove_one(blobs, tasks[i], stop) ? 1 : 0;
-    }
-  };
-  {
-    std::vector<std::jthread> helpers;
-    const std::size_t threads = std::min(blobs.put_shape().threads, tasks.size());
-    for (std::size_t i = 1; i < threads; ++i) {
-      helpers.emplace_back(work);
-    }
-    work();
-  }
+  share_out(tasks.size(), blobs.put_shape().threads, stop, [&](std::size_t i) {
+    gone[i] = remove_one(blobs, tasks[i], stop) ? 1 : 0;
+    return true;
+  });
   std::vector<TaskId> out;
   std::vector<std::string> keys;
   const store::TaskOutput* last = nullptr;

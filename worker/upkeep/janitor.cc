@@ -1,6 +1,7 @@
 #include "worker/upkeep/janitor.h"
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "common/blob/blob_errors.h"
 #include "common/blob/blob_key.h"
 #include "common/store/service_minutes.h"
+#include "worker/upkeep/share_out.h"
 
 namespace audiogen::worker {
 namespace {
@@ -141,6 +143,49 @@ bool delete_orphans_of(const BlobSlot& slot,
   return !stopping();
 }
 
+// Removes the file of `key`, past its retention. Nullopt: it could not be removed.
+std::optional<Removal> remove_old(BlobStore& blobs,
+                                  const std::string& key,
+                                  const std::stop_token& stop) {
+  static Occasionally failed, not_ours;
+  const auto removed = counted(BlobOp::kRemove, blobs.remove(key, stop));
+  if (!removed) {
+    if (!stop.stop_requested() && failed.due()) {
+      log::error("an old file could not be deleted", {{"why", removed.error().message}});
+    }
+    return std::nullopt;
+  }
+  if (*removed == Removal::kNotOurs) {
+    // Nobody can wait for it: everything that is older than the mark counts as done.
+    if (not_ours.due()) {
+      log::error(
+          "an old file stays for good: its key is sealed neither with BLOB_SIGNING_KEY "
+          "nor with BLOB_SIGNING_KEY_OLD");
+    }
+    outputs_not_ours.Increment();
+  } else {
+    outputs_deleted.Increment();
+  }
+  return *removed;
+}
+
+// The same for all of `keys`, as many at once as the store is written to best. Adds the number of
+// those that are gone to `count`. False: not all were tried, or one could not be removed.
+bool remove_old(BlobStore& blobs,
+                const std::vector<std::string>& keys,
+                const std::stop_token& stop,
+                std::size_t& count) {
+  std::atomic<std::size_t> done{0}, gone{0};
+  share_out(keys.size(), blobs.put_shape().threads, stop, [&](std::size_t i) {
+    const auto removed = remove_old(blobs, keys[i], stop);
+    done += removed ? 1U : 0U;
+    gone += removed == Removal::kGone ? 1U : 0U;
+    return removed.has_value();
+  });
+  count += gone;
+  return done == keys.size();
+}
+
 // Purges as much as there is by `step`, which says how many it deleted of at most kPurgeBatch, or
 // nullopt when it failed. Half of the time the database is left alone. The number.
 std::size_t purge(const Rest& rest, const std::function<std::optional<std::size_t>()>& step) {
@@ -257,31 +302,8 @@ std::size_t delete_old_outputs(store::TaskStore& store,
     if (!old || old->looked_at == 0) {
       return count;
     }
-    for (const std::string& key : old->keys) {
-      if (stop.stop_requested()) {
-        return count;
-      }
-      const auto removed = counted(BlobOp::kRemove, blobs.remove(key, stop));
-      if (!removed) {
-        if (stop.stop_requested()) {
-          return count;
-        }
-        log::error("an old file could not be deleted", {{"why", removed.error().message}});
-        return count;
-      }
-      if (*removed == Removal::kNotOurs) {
-        // Nobody can wait for it: everything that is older than the mark counts as done.
-        static Occasionally line;
-        if (line.due()) {
-          log::error(
-              "an old file stays for good: its key is sealed neither with BLOB_SIGNING_KEY "
-              "nor with BLOB_SIGNING_KEY_OLD");
-        }
-        outputs_not_ours.Increment();
-        continue;
-      }
-      ++count;
-      outputs_deleted.Increment();
+    if (!remove_old(blobs, old->keys, stop, count)) {
+      return count;
     }
     // What is marked as done is never looked at again.
     if (const auto flushed = counted(BlobOp::kFlush, blobs.flush_removed(old->keys)); !flushed) {
@@ -310,6 +332,10 @@ std::size_t delete_orphans(store::TaskStore& store,
   }
   for (const BlobSlot& slot : blobs.unchecked(*now - kOrphanAge, kSlotsARun)) {
     if (stopping() || !delete_orphans_of(slot, store, blobs, stopping, count)) {
+      return count;
+    }
+    if (const auto dropped = blobs.drop_empty(slot); !dropped) {
+      log::error("a file without audio could not be deleted", {{"why", dropped.error().message}});
       return count;
     }
     if (const auto marked = blobs.mark_checked(slot); !marked) {

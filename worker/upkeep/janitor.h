@@ -41,17 +41,18 @@ std::size_t purge_claims(store::TaskStore& store, std::chrono::seconds age, cons
 std::size_t purge_minutes(store::TaskStore& store, const Rest& rest);
 
 // Deletes the files of tasks created longer than `age` ago, of those made within a day from the
-// oldest on; the tasks stay and say so from before their file goes. Interrupted anywhere, or by
-// `stop`, the next run goes on. Stops at the first failure. The number of files. Blocks.
+// oldest on, as many at once as the store is written to best; the tasks stay and say so from before
+// their file goes. Interrupted anywhere, or by `stop`, the next run goes on. Stops at the first
+// failure. The number of files. Blocks.
 std::size_t delete_old_outputs(store::TaskStore& store,
                                BlobStore& blobs,
                                std::chrono::seconds age,
                                const std::stop_token& stop);
 
-// Deletes the files that crashes left: of final tasks, more than a day old, and not their output.
-// Looks at each slot of segments once, at no more than some hours of them a call, and ends early
-// when `stopping` says so, which is asked at each file: the next run, of any worker, goes on with
-// that slot. The number of files. Blocks.
+// Deletes the files that crashes left: of final tasks, more than a day old, and not their output;
+// and segments without any. Looks at each slot of segments once, at no more than some hours of them
+// a call, and ends early when `stopping` says so, which is asked at each file: the next run, of any
+// worker, goes on with that slot. The number of files. Blocks.
 std::size_t delete_orphans(store::TaskStore& store,
                            DirectoryStore& blobs,
                            const std::function<bool()>& stopping);
