@@ -2,6 +2,7 @@
 
 #include <array>
 #include <charconv>
+#include <limits>
 #include <string_view>
 
 #include "api/account/ledger_entry.h"
@@ -13,9 +14,14 @@
 namespace audiogen::api {
 namespace {
 
+// Without an exponent, which not everybody who keeps decimals as text reads.
 void write_number(JsonWriter& json, std::string_view name, double value) {
-  std::array<char, 32> digits{};
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
+  using Limits = std::numeric_limits<double>;
+  // The longest has a sign, "0." and as many decimals as the least doubles.
+  std::array<char, 3 + Limits::max_digits10 - Limits::min_exponent10> digits{};
+  const auto end =
+      std::to_chars(digits.data(), digits.data() + digits.size(), value, std::chars_format::fixed)
+          .ptr;
   json.key(name).raw({digits.data(), end});
 }
 

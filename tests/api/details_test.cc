@@ -2,6 +2,9 @@
 #include "api/generations/details.h"
 
 #include <atomic>
+#include <limits>
+#include <string>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,6 +17,7 @@ namespace audiogen::api {
 namespace {
 
 using namespace std::chrono_literals;
+using namespace std::string_literals;
 using testing::HasSubstr;
 using testing::Not;
 using End = store::CallEntry::End;
@@ -60,6 +64,25 @@ TEST(Details, TellWhatWasAskedForWithoutAddresses) {
           R"("timeline":[{"type":"created","at":"2026-11-20T23:10:32.123Z"}],"ledger":[]})"));
   EXPECT_THAT(text, Not(HasSubstr("media.example.com")));
   EXPECT_THAT(text, Not(HasSubstr("t0ken")));
+}
+
+// Whatever is accepted, however near to nothing.
+TEST(Details, TellNumbersWithoutAnExponent) {
+  constexpr double kLeast = std::numeric_limits<double>::denorm_min();
+  constexpr double kLongest = -std::numeric_limits<double>::min();
+  for (const auto& [pitch, text] :
+       {std::pair(5.55e-17, "0.0000000000000000555"s),
+        std::pair(-0.0001, "-0.0001"s),
+        std::pair(12.0, "12"s),
+        std::pair(kLeast, "0." + std::string(323, '0') + "5"),
+        std::pair(kLongest, "-0." + std::string(307, '0') + "22250738585072014")}) {
+    GenerationRequest request;
+    request.prompt = "High.";
+    request.pitch = pitch;
+    store::TaskDetails details = details_of(task_in(TaskState::kQueued, 0));
+    details.request = encode_request(request);
+    EXPECT_THAT(render_details(details, {}), HasSubstr("\"pitch\":" + text + ",")) << pitch;
+  }
 }
 
 TEST(Details, TellHowItWentAndWhy) {

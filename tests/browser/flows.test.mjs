@@ -560,6 +560,36 @@ test("keys that manage keys: made at once after a sign-in, and after another sig
   assert.deepEqual(page.faults, []);
 });
 
+test("a first password takes a fresh sign-in by the service's clock, not the browser's; a wrong current one is told at its field", async (context) => {
+  const page = await signedIn(context);
+  const age = () => control("/sql", `UPDATE sessions SET created_at=created_at - INTERVAL 11 MINUTE WHERE ${belongsTo(page.email)}`);
+  await age();
+  await page.clock.setFixedTime(Date.now() - 3_600_000);
+  await open(page, "settings");
+  await page.getByLabel("Password").fill("correct horse and some staples");
+  await page.getByRole("button", { name: "Set a password" }).click();
+  const sheet = page.getByRole("dialog", { name: "Confirm that it is you" });
+  await sheet.getByText("Use a sign-in link").click();
+  await sheet.getByLabel("Sign-in link").fill(await loginLink(page.email));
+  await sheet.getByRole("button", { name: "Sign in with the link" }).click();
+  await page.getByText("Saved. Other sessions have ended.").waitFor();
+
+  await age();
+  const before = page.getByLabel("Current password");
+  const wanted = page.getByLabel("New password");
+  await before.fill("wrong horse and some staples");
+  await wanted.fill("correct horse and other staples");
+  await page.getByRole("button", { name: "Change the password" }).click();
+  await page.getByText("current_password is not the one in force.").waitFor();
+  assert.deepEqual([await before.getAttribute("aria-invalid"), await wanted.getAttribute("aria-invalid")], ["true", null]);
+  await before.fill("correct horse and some staples");
+  await wanted.fill(page.email);
+  await page.getByRole("button", { name: "Change the password" }).click();
+  await eventually("it is the new one that is wrong", async () => (await wanted.getAttribute("aria-invalid")) === "true");
+  assert.equal(await before.getAttribute("aria-invalid"), null);
+  assert.deepEqual(page.faults, []);
+});
+
 test("the id of a request that was refused is copied, as it was answered", async (context) => {
   const page = await signedIn(context, { path: "keys" });
   await page.context().grantPermissions(["clipboard-read", "clipboard-write"], { origin: base });

@@ -125,6 +125,22 @@ test("the settings of any generation, whoever made it and wherever: told, and us
   assert.deepEqual(page.faults, []);
 });
 
+test("a setting as small as the service takes it is told to its last digit, and used again", async (context) => {
+  const page = await signedIn(context);
+  for (const [pitch, told] of [[5.55e-17, "0.0000000000000000555"], [-0.0001, "−0.0001"]]) {
+    const made = await generated(page, "Hardly higher.", { pitch });
+    await open(page, `generations/${made.id}`);
+    await page.locator(".facts", { hasText: `Pitch, semitones${told}` }).waitFor();
+    await page.getByText("credits charged").waitFor();
+    await page.getByRole("button", { name: "Use in the playground" }).click();
+    const sent = page.waitForRequest((request) => request.method() === "POST" && request.url().endsWith("/audio/generations"));
+    await page.getByRole("button", { name: "Generate" }).click();
+    assert.equal((await sent).postDataJSON().pitch, pitch);
+    await page.getByText("credits charged").waitFor();
+  }
+  assert.deepEqual(page.faults, []);
+});
+
 test("references are told, not their addresses", async (context) => {
   const page = await signedIn(context);
   const made = await generated(page, "With a picture.");

@@ -64,6 +64,25 @@ test("another mail address, when its link is opened and not before", async (cont
   assert.deepEqual(page.faults, []);
 });
 
+test("another mail address that was confirmed is changed, though the session cannot be read", async (context) => {
+  const page = await signedIn(context, { path: "settings" });
+  const next = `${randomUUID()}@example.com`;
+  await page.getByLabel("New mail address").fill(next);
+  await page.getByRole("button", { name: "Send the link" }).click();
+  await page.goto(await mailedLink(next, "mail"));
+  const dialog = page.getByRole("dialog", { name: "Confirm your new mail address" });
+  await dialog.waitFor();
+  const session = "**/console/api/v1/sessions/current";
+  await page.route(session, (route) => route.abort());
+  await dialog.getByRole("button", { name: "Confirm" }).click();
+  await dialog.waitFor({ state: "detached" });
+  assert.equal(await page.getByText("The address was not changed.").count(), 0);
+  await page.unroute(session);
+  await open(page, "settings");
+  await page.getByText(`You are signed in as ${next}.`).waitFor();
+  assert.deepEqual(page.faults, []);
+});
+
 test("an account is deleted by whoever types its address and gives up its credits", async (context) => {
   const page = await signedIn(context, { path: "keys" });
   const key = await makeKey(page, "last");

@@ -2,7 +2,7 @@
 // not go on.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { ask, closeBrowser, consoleUrl, eventually, newPage, newUser, open, signedIn, violations } from "./support.mjs";
+import { ask, closeBrowser, consoleUrl, eventually, newPage, newUser, open, refusal, signedIn, violations } from "./support.mjs";
 
 after(closeBrowser);
 
@@ -130,22 +130,25 @@ test("an answer that was sent is worth nothing to whoever has seen it", async (c
   assert.equal(again.body.error.code, "invalid_login");
 });
 
-test("a session of long ago confirms who it is before it adds one, by a passkey as well", async (context) => {
+test("where the service wants a fresh sign-in, one is confirmed before a passkey is added or removed, by a passkey as well", async (context) => {
   const page = await signedIn(context, { user: await newUser() });
   await device(page);
   await addOne(page);
-  const current = async (route) => {
-    const answer = await route.fetch();
-    await route.fulfill({ response: answer, json: { ...(await answer.json()), fresh_until: "2020-01-01T00:00:00.000Z" } });
-  };
-  await page.route("**/console/api/v1/sessions/current", current);
-  await open(page, "settings");
-  await page.unroute("**/console/api/v1/sessions/current", current);
-  await page.getByRole("button", { name: /^Remove / }).click();
-  await page.getByRole("button", { name: "Remove the passkey" }).click();
   const sheet = page.getByRole("dialog", { name: "Confirm that it is you" });
-  await sheet.getByRole("button", { name: "Sign in with a passkey" }).click();
-  await sheet.waitFor({ state: "detached" });
+  // The service's word is what counts: by this browser's clock the sign-in is fresh.
+  const confirmed = async (path, button) => {
+    await page.route(`**/console/api/v1/passkeys/${path}`, (route) => route.fulfill(refusal(403, "step_up_required")), { times: 1 });
+    await button.click();
+    await sheet.waitFor();
+    assert.equal(await page.getByRole("alert").count(), 0);
+    await sheet.getByRole("button", { name: "Sign in with a passkey" }).click();
+    await sheet.waitFor({ state: "detached" });
+  };
+  await confirmed("invitation", page.getByRole("button", { name: "Add a passkey" }));
+  await page.getByText("This device has a passkey for this account already.").waitFor();
+  await page.reload();
+  await page.getByRole("button", { name: /^Remove / }).click();
+  await confirmed("*", page.getByRole("button", { name: "Remove the passkey" }));
   await page.getByText("This is the only way into the account").waitFor();
   assert.equal((await ask(page, "GET", "/sessions")).body.data.length, 1, "the new session takes the place of the old");
 });

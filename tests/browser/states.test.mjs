@@ -2,18 +2,15 @@
 // does not give on demand are put in its place.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { ask, closeBrowser, eventually, generated, makeKey, newPage, newUser, open, consoleUrl, settled, signedIn, statusWith, violations, waitOutMidnight } from "./support.mjs";
+import {
+  ask, closeBrowser, consoleUrl, eventually, generated, loginLink, makeKey, newPage, newUser, open, refusal, settled, signedIn, statusWith,
+  violations, waitOutMidnight,
+} from "./support.mjs";
 
 after(closeBrowser);
 
 const api = "**/console/api/v1";
 
-function refusal(status, code, headers = {}, message = "A sentence of the service.") {
-  return {
-    status, headers: { "X-Request-Id": "req_test0000000000", ...headers }, contentType: "application/json",
-    body: JSON.stringify({ error: { code, message, request_id: "req_test0000000000" } }),
-  };
-}
 const away = "The service is temporarily unavailable; send the request again.";
 
 test("an error says what failed, the request's id, and tries again when asked", async (context) => {
@@ -80,6 +77,195 @@ test("what the service says of a limit and of a rotation is told; a fresh sign-i
   assert.equal(await page.getByRole("alert").count(), 0, "whoever would rather not is told nothing");
   await page.getByRole("button", { name: "Make a new secret" }).click();
   await page.getByRole("region", { name: "The key" }).waitFor();
+});
+
+/** Has the answers of rotations lost on their way to the page, once each; how many were sent. */
+async function loseRotations(page, times) {
+  const sent = { times: 0 };
+  await page.route(`${api}/account/keys/*/rotate`, async (route) => {
+    sent.times += 1;
+    if (sent.times > times) {
+      return route.continue();
+    }
+    await route.fetch();
+    return route.abort();
+  });
+  return sent;
+}
+
+const prefixOf = async (page) => (await ask(page, "GET", "/account/keys")).body.data[0].prefix;
+
+test("a rotation whose answer was lost: the key may have been changed, and is shown as it is before another one", async (context) => {
+  const page = await signedIn(context, { path: "keys" });
+  await makeKey(page, "turned");
+  const first = await prefixOf(page);
+  const sent = await loseRotations(page, 1);
+  await page.getByRole("button", { name: "Rotate turned" }).click();
+  const dialog = page.getByRole("dialog", { name: "A new secret for “turned”" });
+  assert.equal(await dialog.getByText("The one before that").count(), 0);
+  await dialog.getByRole("button", { name: "Make a new secret" }).click();
+  await dialog.getByText("The key may have been changed.").waitFor();
+  await dialog.getByText("It was changed, and the answer with its new secret was lost").waitFor();
+  await dialog.getByText("The one before that").waitFor();
+  const second = await prefixOf(page);
+  assert.notEqual(second, first);
+  await dialog.getByText(`The one that it has, ${second}…`).waitFor();
+  assert.deepEqual(await violations(page), []);
+  await dialog.getByRole("button", { name: "Make a new secret" }).click();
+  const third = await page.getByRole("region", { name: "The key" }).textContent();
+  assert.equal(await statusWith(third), 200);
+  assert.equal(sent.times, 2);
+  assert.deepEqual(page.faults, []);
+});
+
+test("without a connection after a rotation nobody knows: the next press looks, and makes no secret that nothing was said of", async (context) => {
+  const page = await signedIn(context, { path: "keys" });
+  await makeKey(page, "turned");
+  await page.getByRole("button", { name: "Rotate turned" }).click();
+  const sent = await loseRotations(page, 1);
+  const list = `${api}/account/keys?limit=100`;
+  await page.route(list, (route) => (sent.times === 0 ? route.continue() : route.abort()));
+  const dialog = page.getByRole("dialog", { name: "A new secret for “turned”" });
+  const make = dialog.getByRole("button", { name: "Make a new secret" });
+  await make.click();
+  for (const again of [false, true]) {
+    if (again) {
+      await make.click();
+    }
+    await dialog.getByText("The key may have been changed.").waitFor();
+    await eventually("it is over", async () => (await make.getAttribute("aria-disabled")) === null);
+    assert.equal(await dialog.getByText("The one before that").count(), 0);
+  }
+  await page.unroute(list);
+  await make.click();
+  await dialog.getByText("It was changed, and the answer with its new secret was lost").waitFor();
+  await dialog.getByText("The one before that").waitFor();
+  assert.equal(sent.times, 1);
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  await page.getByText("old secret works for").waitFor();
+});
+
+/** Signs in with a link where a sheet lies over the page. */
+async function confirmWith(page, link) {
+  const sheet = page.getByRole("dialog", { name: "Confirm that it is you" });
+  await sheet.getByText("Use a sign-in link").click();
+  await sheet.getByLabel("Sign-in link").fill(link);
+  await sheet.getByRole("button", { name: "Sign in with the link" }).click();
+}
+
+const session = `${api}/sessions/current`;
+
+test("a sign-in that succeeded is none that failed, though the session cannot be read: it is asked for again", async (context) => {
+  const page = await newPage(context);
+  await page.goto(await loginLink(await newUser()));
+  const button = page.getByRole("button", { name: "Sign in with this link" });
+  await button.waitFor();
+  await page.route(session, (route) => route.fulfill(refusal(503, "service_unavailable", {}, away)));
+  await button.click();
+  await page.getByRole("alert").getByText("The console could not be opened.").waitFor();
+  await page.unroute(session);
+  await page.getByRole("button", { name: "Retry" }).click();
+  await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
+  assert.deepEqual(page.faults, []);
+});
+
+/** From the next document on the page has no storage. */
+function withoutStorage(page) {
+  return page.addInitScript(() => {
+    for (const name of ["localStorage", "sessionStorage"]) {
+      Object.defineProperty(window, name, { get: () => { throw new DOMException("no", "SecurityError"); } });
+    }
+  });
+}
+
+/** On the page of the keys, where a new one takes a fresh sign-in, and then the session cannot be read. */
+async function keyToConfirm(context, { storage = true } = {}) {
+  const page = await signedIn(context);
+  if (!storage) {
+    await withoutStorage(page);
+  }
+  await open(page, "keys");
+  await page.route(`${api}/account/keys`, (route) => route.fulfill(refusal(403, "step_up_required")), { times: 1 });
+  await page.getByRole("button", { name: "New key" }).click();
+  await page.getByRole("textbox", { name: "Name" }).fill("for whom?");
+  await page.getByRole("button", { name: "Make the key" }).click();
+  await page.getByRole("dialog", { name: "Confirm that it is you" }).waitFor();
+  await page.route(session, (route) => route.abort());
+  return page;
+}
+
+test("confirmed though the session cannot be read: what was asked for is done", async (context) => {
+  const page = await keyToConfirm(context);
+  await confirmWith(page, await loginLink(page.email));
+  await page.getByRole("region", { name: "The key" }).waitFor();
+  assert.equal(await page.getByRole("alert").count(), 0);
+  assert.deepEqual(page.faults, []);
+});
+
+for (const storage of [true, false]) {
+  test(`confirmed as somebody else, though the session cannot be read${storage ? "" : " and nothing is kept"}: nothing is done for him`, async (context) => {
+    const page = await keyToConfirm(context, { storage });
+    const other = await newUser();
+    await confirmWith(page, await loginLink(other));
+    await page.getByRole("alert").getByText("The console could not be opened.").waitFor();
+    await page.unroute(session);
+    await page.getByRole("button", { name: "Retry" }).click();
+    await page.getByText(other).first().waitFor();
+    assert.equal(await page.getByRole("dialog").count(), 0);
+    assert.deepEqual((await ask(page, "GET", "/account/keys")).body.data, []);
+  });
+}
+
+test("a password that was set is none that was not, though the session cannot be read", async (context) => {
+  const page = await signedIn(context, { path: "settings" });
+  await page.route(session, (route) => route.fulfill(refusal(503, "service_unavailable", {}, away)));
+  await page.getByLabel("Password").fill("correct horse and some staples");
+  await Promise.all([page.waitForResponse(/\/sessions\/current$/), page.getByRole("button", { name: "Set a password" }).click()]);
+  await page.getByText("Saved. Other sessions have ended.").waitFor();
+  await eventually("it is over", async () => (await page.getByRole("button", { name: "Set a password" }).getAttribute("aria-disabled")) === null);
+  assert.equal(await page.getByRole("alert").count(), 0);
+  assert.deepEqual(page.faults, []);
+});
+
+test("a generation that was deleted is said to be, though what is left of it cannot be read", async (context) => {
+  const page = await signedIn(context);
+  const made = await generated(page, "Soon gone.");
+  await open(page, `generations/${made.id}`);
+  const one = `${api}/audio/generations/${made.id}`;
+  await page.route(one, (route) => (route.request().method() === "GET" ? route.fulfill(refusal(503, "service_unavailable", {}, away)) : route.continue()));
+  await page.getByRole("button", { name: "Delete" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+  const alert = page.getByRole("alert");
+  await alert.getByText("It was deleted. What is left of it could not be loaded.").waitFor();
+  await page.getByText("The text was deleted.").waitFor();
+  assert.equal(await page.getByText("It was not canceled.").count(), 0);
+  await page.unroute(one);
+  await alert.getByRole("button", { name: "Retry" }).click();
+  await page.getByText("The audio was deleted on").waitFor();
+  assert.equal(await alert.count(), 0);
+  assert.deepEqual(page.faults, []);
+});
+
+test("a page that cannot be drawn says so, and the others work", async (context) => {
+  const page = await signedIn(context);
+  const made = await generated(page, "Not to be shown.");
+  const details = /\/details$/;
+  await page.route(details, async (route) => {
+    const answer = await route.fetch();
+    const told = await answer.json();
+    return route.fulfill({ response: answer, json: { ...told, request: { ...told.request, pitch: "high" } } });
+  });
+  await open(page, `generations/${made.id}`);
+  await page.getByRole("alert").getByText("This page cannot be shown").waitFor();
+  assert.deepEqual(page.faults, ["error: not a decimal: high"]);
+  assert.deepEqual(await violations(page), []);
+  await page.getByRole("navigation", { name: "Console" }).getByRole("link", { name: "History" }).click();
+  await page.getByRole("link", { name: "Not to be shown." }).click();
+  await page.getByRole("alert").getByText("This page cannot be shown").waitFor();
+  await page.unroute(details);
+  await page.getByRole("button", { name: "Reload" }).click();
+  await page.getByText("credits charged").waitFor();
+  assert.equal(await page.getByRole("alert").count(), 0);
 });
 
 test("too many requests: counts down, then asks again by itself", async (context) => {
@@ -603,11 +789,7 @@ test("nothing at all: every page says what would be there", async (context) => {
 
 test("storage that is switched off breaks nothing", async (context) => {
   const page = await newPage(context);
-  await page.addInitScript(() => {
-    for (const name of ["localStorage", "sessionStorage"]) {
-      Object.defineProperty(window, name, { get: () => { throw new DOMException("no", "SecurityError"); } });
-    }
-  });
+  await withoutStorage(page);
   await page.goto(consoleUrl);
   await page.getByRole("heading", { level: 1, name: "Sign in" }).waitFor();
   assert.deepEqual(page.faults, []);

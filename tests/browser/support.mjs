@@ -166,6 +166,14 @@ export function waitOutMidnight() {
   return eventually("it is not shortly before midnight", () => day - (Date.now() % day) > longest, 2 * longest);
 }
 
+/** An answer that refuses, in the service's form, for a page to be given in place of its own. */
+export function refusal(status, code, headers = {}, message = "A sentence of the service.") {
+  return {
+    status, headers: { "X-Request-Id": "req_test0000000000", ...headers }, contentType: "application/json",
+    body: JSON.stringify({ error: { code, message, request_id: "req_test0000000000" } }),
+  };
+}
+
 /** A request of the page's own session. */
 export function ask(page, method, path, body) {
   return page.evaluate(async ([method, path, body]) => {

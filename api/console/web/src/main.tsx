@@ -1,7 +1,8 @@
 import "./style/main.css";
-import { render } from "preact";
+import { type ComponentChildren, render } from "preact";
+import { useErrorBoundary } from "preact/hooks";
 import { Announcer } from "./components/announcer";
-import { PageHead, Empty } from "./components/basics";
+import { Button, PageHead, Empty } from "./components/basics";
 import { ConfirmMail } from "./components/mail_change";
 import { Shell } from "./components/shell";
 import { LinkPage, SignInPage, SignInSheet } from "./components/sign_in";
@@ -18,7 +19,7 @@ import { Settings } from "./pages/settings";
 import { Start } from "./pages/start";
 import { Usage } from "./pages/usage";
 import { resume } from "./state/playground";
-import { page, startRouter } from "./state/router";
+import { page, path, startRouter } from "./state/router";
 import { current, start, state } from "./state/session";
 import { startShortcuts } from "./state/shortcuts";
 import { startSound } from "./state/sound";
@@ -29,7 +30,7 @@ function PageOf({ shown }: { shown: Page }) {
     case "start": return <Start />;
     case "playground": return <Playground />;
     case "history": return <History />;
-    case "generation": return <Generation key={shown.id} id={shown.id} />;
+    case "generation": return <Generation id={shown.id} />;
     case "keys": return <Keys />;
     case "usage": return <Usage />;
     case "billing": return <Billing />;
@@ -44,6 +45,21 @@ function Missing() {
     <>
       <PageHead title="Not found" />
       <Empty icon="info" title="There is no such page" action={<a class="button plain" href={pathOf({ name: "overview" })}>To the overview</a>} />
+    </>
+  );
+}
+
+/** A page that cannot be drawn says so. Else it would go on looking as it did before, for ever. */
+function Guarded({ children }: { children: ComponentChildren }) {
+  const [fault] = useErrorBoundary((thrown) => reportError(thrown));
+  return fault === undefined ? <>{children}</> : (
+    <>
+      <PageHead title="Something went wrong" />
+      <div role="alert">
+        <Empty icon="warning" title="This page cannot be shown" action={<Button icon="repeat" onClick={() => window.location.reload()}>Reload</Button>}>
+          The fault is in the page: what you have made is safe, and the other pages work.
+        </Empty>
+      </div>
     </>
   );
 }
@@ -68,7 +84,7 @@ function Shown() {
     case "unreachable": return <Unreachable />;
     case "link": return <LinkPage />;
     case "out": return <SignInPage />;
-    case "in": return <><Shell><PageOf shown={page.value} /></Shell><ConfirmMail /><SignInSheet /></>;
+    case "in": return <><Shell><Guarded key={path.value}><PageOf shown={page.value} /></Guarded></Shell><ConfirmMail /><SignInSheet /></>;
   }
 }
 

@@ -11,7 +11,21 @@ test("thousandths and back keep every digit that the service writes", () => {
   }
   assert.equal(thousandths(of("18.75")), 18750n);
   assert.equal(fromThousandths(-0n), "0");
-  assert.throws(() => thousandths(of("1e3")));
+  assert.throws(() => thousandths(of("1e")));
+});
+
+test("an exponent moves the point, however far", () => {
+  for (const [text, shown] of [
+    ["1e-04", "0.0001"], ["5.55e-17", "0.0000000000000000555"], ["-1.5e-1", "−0.15"], ["12.5e-1", "1.25"], ["0e-5", "0.00000"],
+    ["1.25e1", "12.5"], ["1E+2", "100"], ["1.5e3", "1,500"], ["-0", "−0"],
+  ] as const) {
+    assert.equal(grouped(of(text)), shown, text);
+  }
+  assert.equal(grouped(of("5e-324")), `0.${"0".repeat(323)}5`);
+  assert.equal(thousandths(of("1.8756e1")), 18756n);
+  assert.equal(thousandths(of("-2e-3")), -2n);
+  assert.equal(thousandths(of("5.55e-17")), 0n);
+  assert.equal(sum([of("1e-1"), of("2e2")]), "200.1");
 });
 
 test("sums are exact where floats are not", () => {
@@ -24,6 +38,10 @@ test("compares by value, not by letters", () => {
   assert.equal(compare(of("93"), of("150")), -1);
   assert.equal(compare(of("150.0"), of("150")), 0);
   assert.equal(compare(of("1000"), of("999.999")), 1);
+  assert.equal(compare(of("5.55e-17"), of("0")), 1);
+  assert.equal(compare(of("-0.0001"), of("0")), -1);
+  assert.equal(compare(of("1e1"), of("10.0")), 0);
+  assert.equal(compare(of("-0"), of("0")), 0);
 });
 
 test("people see groups, signs and all decimals", () => {

@@ -5,7 +5,8 @@ import type { Bucket } from "../lib/time";
 import { ask, read, readCsv, stream, type StreamOptions } from "./client";
 import type {
   Account, ApiKey, ApiKeyWithSecret, Challenge, Details, Estimate, Generation, Invitation, LedgerEntry, LinkedIssuer, List,
-  ListedGeneration, ListedSession, Model, NewApiKey, NewSpendLimit, Passkey, Pricing, Session, SignInWays, Usage, Voice,
+  ListedGeneration, ListedSession, Model, NewApiKey, NewSpendLimit, OpenedSession, Passkey, Pricing, Session, SignInWays, Usage,
+  Voice,
 } from "./types";
 
 type Signal = AbortSignal | undefined;
@@ -14,7 +15,7 @@ const segment = encodeURIComponent;
 export const session = {
   current: (signal?: Signal) => read<Session>("/sessions/current", { signal }),
   signIn: (with_: { login_token: string } | { email: string; password: string }) =>
-    read<Session>("/sessions", { method: "POST", body: with_ }),
+    read<OpenedSession>("/sessions", { method: "POST", body: with_ }),
   list: (signal?: Signal) => read<List<ListedSession>>("/sessions", { signal }),
   end: (id: string) => read<void>(`/sessions/${segment(id)}`, { method: "DELETE" }),
   setPassword: (body: { password: string; current_password?: string }) =>
@@ -33,7 +34,7 @@ export interface MadePasskey { name: string; client_data: string; authenticator_
 
 export const passkeys = {
   challenge: () => read<Challenge>("/passkeys/challenge", { method: "POST" }),
-  signIn: (answer: PasskeyAnswer) => read<Session>("/sessions/passkey", { method: "POST", body: answer }),
+  signIn: (answer: PasskeyAnswer) => read<OpenedSession>("/sessions/passkey", { method: "POST", body: answer }),
   invite: () => read<Invitation>("/passkeys/invitation", { method: "POST" }),
   add: (made: MadePasskey) => read<Passkey>("/passkeys", { method: "POST", body: made }),
   list: (signal?: Signal) => read<List<Passkey>>("/passkeys", { signal }),

@@ -140,12 +140,15 @@ export interface Pricing {
 
 export interface Usage { data: UsageRow[]; totals: Record<Measure, Decimal>; complete_to: string }
 
-export interface Session {
+/** What a sign-in is answered with. */
+export interface OpenedSession {
   id: string;
   account: string;
   email: string;
   created_at: string;
   expires_at: string;
+}
+export interface Session extends OpenedSession {
   has_password: boolean;
   fresh_until: string;
 }

@@ -76,9 +76,9 @@ export function ConfirmMail() {
   };
   const confirm = () => action.run(async () => {
     await mail.confirm(token);
-    await refreshSession();
     close();
     announce("The mail address was changed");
+    await refreshSession();
   });
   return (
     <Dialog title="Confirm your new mail address" onClose={close}>

@@ -2,23 +2,16 @@
 // read off or typed into another site.
 import { useSignal } from "@preact/signals";
 import { passkeys } from "../api/calls";
-import { isCode } from "../api/failure";
 import type { Passkey } from "../api/types";
 import { useAction } from "../state/action";
 import { announce } from "../state/announce";
 import { useLoader } from "../state/loader";
 import { makeOne, NotUsed, possible } from "../state/passkeys";
-import { confirmIdentity, current } from "../state/session";
+import { afterFreshSignIn, withFreshSignIn } from "../state/session";
 import { Badge, Button, Card, IconButton, Time } from "./basics";
 import { Dialog } from "./dialog";
 import { RenameDialog } from "./rename";
 import { FailureNotice, Loaded, Notice } from "./states";
-
-/** Whether what a session may do when it is fresh may be done now, after asking if need be. */
-async function fresh(): Promise<boolean> {
-  const own = current.peek();
-  return own === undefined || Date.parse(own.fresh_until) > Date.now() || confirmIdentity();
-}
 
 export function Passkeys() {
   return possible ? <OwnPasskeys /> : (
@@ -45,8 +38,7 @@ function OwnPasskeys() {
   const add = () => action.run(async () => {
     notMade.value = undefined;
     try {
-      if (await fresh()) {
-        await makeOne();
+      if ((await withFreshSignIn(makeOne)) !== undefined) {
         announce("The passkey was added");
         await list.reload();
       }
@@ -61,9 +53,7 @@ function OwnPasskeys() {
   return (
     <Card title="Passkeys" actions={<Button icon="plus" busy={action.busy.value} onClick={() => void add()}>Add a passkey</Button>}>
       <p>Sign in with a finger, a face or a PIN instead of a password.</p>
-      {failure === undefined ? null : (
-        <FailureNotice what={isCode(failure, "step_up_required") ? "It takes a new sign-in." : "No passkey was added."} failure={failure} />
-      )}
+      {failure === undefined ? null : <FailureNotice what="No passkey was added." failure={failure} />}
       {notMade.value === undefined ? null : <div role="alert"><Notice><p>{notMade.value}</p></Notice></div>}
       <Loaded loader={list} what="The passkeys" lines={2}>
         {(shown) => shown.data.length === 0 ? <p class="hint">None yet.</p> : (
@@ -104,8 +94,7 @@ function Rename({ passkey, onClose, onDone }: Props) {
 function Remove({ passkey, onClose, onDone }: Props) {
   const action = useAction();
   const remove = () => action.run(async () => {
-    if (await fresh()) {
-      await passkeys.remove(passkey.id);
+    if (await afterFreshSignIn(() => passkeys.remove(passkey.id))) {
       announce("The passkey was removed");
       onDone();
     }

@@ -172,6 +172,7 @@ function Actions({ generation, request, body, onChange, onDeleted }: {
   onChange: (next: Shown) => void; onDeleted: () => void;
 }) {
   const action = useAction();
+  const rest = useAction();
   const deleting = useSignal(false);
   const open = isOpen(generation);
   const cancel = () => action.run(async () => {
@@ -186,10 +187,12 @@ function Actions({ generation, request, body, onChange, onDeleted }: {
     toPlayground(sent);
     submit(sent);
   };
-  const deleted = async () => {
+  // It is deleted whatever comes of this.
+  const showRest = () => rest.run(async () => onChange(await generations.get(generation.id)));
+  const deleted = () => {
     deleting.value = false;
-    onChange(await generations.get(generation.id));
     onDeleted();
+    void showRest();
   };
   const gone = request === null;
   const unfinished = generation.status === "failed" || generation.status === "canceled";
@@ -201,6 +204,9 @@ function Actions({ generation, request, body, onChange, onDeleted }: {
   return (
     <>
       {action.failure.value === undefined ? null : <FailureNotice what="It was not canceled." failure={action.failure.value} />}
+      {rest.failure.value === undefined ? null : (
+        <FailureNotice what="It was deleted. What is left of it could not be loaded." failure={rest.failure.value} onRetry={() => void showRest()} />
+      )}
       <div class="actions">
         {open ? <Button icon="stop" busy={action.busy.value} onClick={() => void cancel()}>Cancel</Button> : null}
         {body !== undefined && body.whole && unfinished && !isUnderWay(run.value) ? <Button icon="repeat" onClick={() => retry(body.request)}>Retry with the same settings</Button> : null}
@@ -212,7 +218,7 @@ function Actions({ generation, request, body, onChange, onDeleted }: {
         ? (
           <DeleteGeneration
             generation={{ ...generation, prompt: request?.prompt ?? null }} onClose={() => { deleting.value = false; }}
-            onDeleted={() => void action.run(deleted)}
+            onDeleted={deleted}
           />
         )
         : null}

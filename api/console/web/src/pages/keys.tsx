@@ -55,7 +55,7 @@ export function Keys() {
       </Loaded>
       {open.value?.name === "create" ? <CreateKey onClose={close} onDone={done} /> : null}
       {open.value?.name === "rename" ? <RenameKey shown={open.value.key} onClose={close} onDone={done} /> : null}
-      {open.value?.name === "rotate" ? <RotateKey shown={open.value.key} onClose={close} onDone={done} /> : null}
+      {open.value?.name === "rotate" ? <RotateKey shown={open.value.key} onClose={done} /> : null}
       {open.value?.name === "limit" ? <LimitKey shown={open.value.key} onClose={close} onDone={done} /> : null}
       {open.value?.name === "delete" ? <DeleteKey shown={open.value.key} onClose={close} onDone={done} /> : null}
     </>

@@ -14,7 +14,7 @@ import { codePoints, deviceName } from "../lib/text";
 import { useAction } from "../state/action";
 import { announce } from "../state/announce";
 import { useLoader } from "../state/loader";
-import { confirmIdentity, current, refreshSession, signOut } from "../state/session";
+import { afterFreshSignIn, current, refreshSession, signOut } from "../state/session";
 import { enabled, enableShortcuts } from "../state/shortcuts";
 import { chooseTheme, theme } from "../state/theme";
 
@@ -58,10 +58,12 @@ function Password() {
     if (problem.value !== undefined) {
       return;
     }
-    if (!hasOne && own !== undefined && Date.parse(own.fresh_until) <= Date.now() && !(await confirmIdentity())) {
+    // Whoever has one already shows it instead of signing in again.
+    if (hasOne) {
+      await set();
+    } else if (!(await afterFreshSignIn(set))) {
       return;
     }
-    await set();
     before.value = "";
     wanted.value = "";
     saved.value = true;
@@ -69,21 +71,26 @@ function Password() {
     await refreshSession();
   });
   const failure = action.failure.value;
-  const ruled = failure?.kind === "refused" && failure.status === 400;
+  const ruled = (param: string) => (failure?.kind === "refused" && failure.param === param ? failure.message : undefined);
+  const wrongBefore = ruled("current_password");
+  const wrongWanted = problem.value ?? ruled("password");
   return (
     <Card title="Sign-in">
       <p>You are signed in as <strong>{own?.email}</strong>.</p>
       <form class="stack narrow" noValidate onSubmit={(event) => { event.preventDefault(); void save(); }}>
         <input type="email" class="visually-hidden" autoComplete="username" value={own?.email ?? ""} readOnly tabIndex={-1} aria-hidden="true" />
         {hasOne ? (
-          <TextField label="Current password" type="password" autoComplete="current-password" value={before.value} onValue={(value) => { before.value = value; }} />
+          <TextField
+            label="Current password" type="password" autoComplete="current-password" value={before.value}
+            problem={wrongBefore} onValue={(value) => { before.value = value; }}
+          />
         ) : null}
         <TextField
           label={hasOne ? "New password" : "Password"} type="password" autoComplete="new-password" value={wanted.value}
           hint={`At least ${shortest} characters; a few words are better than one. Every other session ends.`}
-          problem={problem.value ?? (ruled ? failure.message : undefined)} onValue={(value) => { wanted.value = value; }}
+          problem={wrongWanted} onValue={(value) => { wanted.value = value; }}
         />
-        {failure === undefined || ruled ? null : (
+        {failure === undefined || wrongBefore !== undefined || wrongWanted !== undefined ? null : (
           <FailureNotice what={isCode(failure, "step_up_required") ? "The current password is needed." : "The password was not saved."} failure={failure} />
         )}
         {saved.value ? <Notice look="good"><p>Saved. Other sessions have ended.</p></Notice> : null}

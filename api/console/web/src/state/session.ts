@@ -3,7 +3,7 @@ import { computed, signal } from "@preact/signals";
 import { passkeys, session as calls } from "../api/calls";
 import { onOtherAccount, onUnauthorized, showAccount } from "../api/client";
 import { type Failure, failureOf, isCode } from "../api/failure";
-import type { Session } from "../api/types";
+import type { OpenedSession, Session } from "../api/types";
 import { root } from "../lib/path";
 import { loginToken } from "../lib/text";
 import { issuerOutcome } from "./mail_link";
@@ -53,18 +53,24 @@ window.addEventListener("hashchange", () => {
   }
 });
 
-/** Shows the console to whoever has signed in. If this tab still remembers somebody else's work, it starts anew without it. */
-function enter(session: Session): boolean {
-  const before = recall("tab", "user");
+/** Whether this tab is that account's from now on. If it still has somebody else's work, it starts anew without it. */
+function claim(account: string): boolean {
+  const before = current.peek()?.account ?? recall("tab", "user");
   // By the account, whose address may be changed elsewhere meanwhile.
-  if (before !== undefined && before !== session.account) {
+  if (before !== undefined && before !== account) {
     leave();
     return false;
   }
-  remember("tab", "user", session.account);
-  showAccount(session.account);
-  state.value = { name: "in", session };
+  remember("tab", "user", account);
+  showAccount(account);
   return true;
+}
+
+/** Shows the console to whoever has signed in. */
+function enter(session: Session): void {
+  if (claim(session.account)) {
+    state.value = { name: "in", session };
+  }
 }
 
 /**
@@ -106,13 +112,18 @@ export function signInWithPasskey(): Promise<void> {
   return enterBy(async () => passkeys.signIn(await useOne()));
 }
 
-async function enterBy(open: () => Promise<Session>): Promise<void> {
-  await open();
-  showAccount(undefined);  // It may be somebody else, whom this tab has not shown yet.
-  if (!enter(await calls.current())) {
+async function enterBy(open: () => Promise<OpenedSession>): Promise<void> {
+  const { account } = await open();
+  if (!claim(account)) {
     return;
   }
   issuerOutcome.value = undefined;  // It was another way in, and that is over.
+  const failure = await refreshSession();
+  // The sign-in has succeeded all the same: a page goes on with what it knew, and where there is none yet it is asked for again.
+  if (failure !== undefined && current.peek() === undefined) {
+    state.value = { name: "unreachable", failure };
+    return;
+  }
   sheet.value = undefined;
   renewals.value += 1;
   settle(true);
@@ -182,6 +193,12 @@ export async function signOut(): Promise<void> {
   leave();
 }
 
-export async function refreshSession(): Promise<void> {
-  state.value = { name: "in", session: await calls.current() };
+/** Knows the session as it is by now; the answer is why it cannot be had, and then it stays as it was known. */
+export async function refreshSession(): Promise<Failure | undefined> {
+  try {
+    state.value = { name: "in", session: await calls.current() };
+    return undefined;
+  } catch (thrown) {
+    return failureOf(thrown);
+  }
 }
