@@ -170,6 +170,26 @@ TEST_F(Inspected, SoundOfEveryKind) {
   }
 }
 
+// An ID3v2 tag before FLAC, and zeroes before the first frame of MP3.
+TEST_F(Inspected, SoundBehindSomethingElse) {
+  const std::string tag = std::string("ID3\4\0\0\0\0\1\0", 10) + std::string(128, '\0');
+  const std::string flac = tone_file(2, "-c:a flac -f flac");
+  const std::string mp3 = tone_file(2, "-c:a libmp3lame -id3v2_version 0 -f mp3");
+  for (const auto& [bytes, type] : {std::pair(tag + flac, AudioType::kFlac),
+                                    std::pair(tag + mp3, AudioType::kMp3),
+                                    std::pair(std::string(7, '\0') + mp3, AudioType::kMp3),
+                                    std::pair(std::string(1023, '\0') + mp3, AudioType::kMp3)}) {
+    const auto found = inspect_audio_reference(bytes, decoder_);
+    ASSERT_TRUE(found) << bytes.size();
+    EXPECT_EQ(found->type, type);
+    EXPECT_EQ(found->bytes, bytes) << "as it came";
+    EXPECT_NEAR(found->traits.seconds, 2, 0.001);
+  }
+  EXPECT_EQ(fault(tag + flac.substr(0, flac.size() / 2)), MediaFault::kUndecodable);
+  EXPECT_EQ(fault(tag + tone_file(2, "-c:a aac -f adts")), MediaFault::kNotThisKind);
+  EXPECT_EQ(fault(std::string(10'000, '\0')), MediaFault::kNotThisKind);
+}
+
 TEST_F(Inspected, SoundThatIsRefused) {
   EXPECT_EQ(fault(""), MediaFault::kNotThisKind);
   EXPECT_EQ(fault("{\"error\": 1}"), MediaFault::kNotThisKind);
@@ -181,7 +201,12 @@ TEST_F(Inspected, SoundThatIsRefused) {
   EXPECT_EQ(fault(opus + opus), MediaFault::kUndecodable);
   const std::string flac = tone_file(2, "-c:a flac -f flac");
   EXPECT_EQ(fault(flac.substr(0, flac.size() / 2)), MediaFault::kUndecodable);
-  EXPECT_EQ(fault(tone_file(2, "-ar 192000 -c:a flac -f flac")), MediaFault::kUndecodable);
+  EXPECT_EQ(fault(tone_file(2, "-ar 192000 -c:a flac -f flac")), MediaFault::kRate);
+  EXPECT_EQ(fault(tone_file(2, "-ar 7999 " + kWav)), MediaFault::kRate);
+  EXPECT_EQ(fault(tone_file(2, "-ar 8000 " + kWav)), std::nullopt);
+  EXPECT_EQ(fault(tone_file(2, "-ar 96000 " + kWav)), std::nullopt);
+  const std::string mp3 = "-c:a libmp3lame -id3v2_version 0 -f mp3";
+  EXPECT_EQ(fault(tone_file(1, mp3) + tone_file(1, "-ar 48000 " + mp3)), MediaFault::kUndecodable);
   EXPECT_EQ(fault(tone_file(0.49, kWav)), MediaFault::kTooShort);
   EXPECT_EQ(fault(tone_file(0.5, kWav)), std::nullopt);
   EXPECT_EQ(fault(tone_file(30, kWav)), std::nullopt);

@@ -387,6 +387,15 @@ TEST(Render, RefusesWhatIsNoAnswer) {
   EXPECT_EQ(kind_of(Audio{}), Kind::kUndecodable);
   EXPECT_EQ(kind_of(as_audio(std::vector<float>(22050, 0.0F))), Kind::kSilent);
   EXPECT_EQ(kind_of(tone_audio(1, 0.0005)), Kind::kSilent);
+  // What a synthesiser puts out that has nothing to say, before it is brought to its level.
+  InProcessDecoder decoder;
+  RenderSpec raw;
+  raw.target_lufs = kSpokenLufs;
+  const auto noise = render(tone_audio(1, 0.0045), raw, decoder);
+  ASSERT_FALSE(noise);
+  EXPECT_EQ(noise.error().kind, Kind::kSilent);
+  EXPECT_TRUE(render(tone_audio(1, 0.0045), RenderSpec{}, decoder));
+  EXPECT_TRUE(render(tone_audio(1, 0.0055), raw, decoder));
   EXPECT_EQ(kind_of(tone_audio(0.09)), Kind::kTooShort);
   // Of which resampling leaves nothing at all.
   Audio one_sample;

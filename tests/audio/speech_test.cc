@@ -228,6 +228,34 @@ TEST_F(Local, UnspeakableTextIsATypedFault) {
   }
 }
 
+// A sentence of one word, at the end of a text or before a cue.
+TEST_F(Local, TheLastWordIsSpoken) {
+  const double late = length(prompt("It was late."));
+  EXPECT_GT(length(prompt("It was late. Goodbye.")), late + 0.3);
+  EXPECT_GT(length(prompt("It was late. Goodbye")), late + 0.3);
+  EXPECT_GT(length(prompt("Your one-time code is: 482913")),
+            length(prompt("Your one-time code is:")) + 1);
+  EXPECT_GT(length(prompt("It was late. Goodbye.[bell]")),
+            length(prompt("It was late.[bell]")) + 0.3);
+}
+
+// By flite where ASCII has something for it, else by espeak-ng: left out it would be noise alone,
+// brought to the loudness of speech.
+TEST_F(Local, NothingOfEnglishIsLeftOut) {
+  EXPECT_GT(length(prompt("₹500")), length(prompt("500")) + 0.3);
+  for (const char* text : {"ŋ", "ə", "ʼ", "ʃ", "ↀ"}) {
+    const Answer answer = say(prompt(text));
+    ASSERT_TRUE(answer) << text << ": " << answer.error().detail;
+    EXPECT_GT(peak_of(samples_of(answer->bytes)), 0.1) << text;
+  }
+  const Answer known = say(prompt("It is called Ŋgoma."));
+  ASSERT_TRUE(known);
+  EXPECT_EQ(known->rate, 16000) << "by flite";
+  const Answer named = say(prompt("It is written ʃoma."));
+  ASSERT_TRUE(named);
+  EXPECT_EQ(named->rate, 22050) << "by espeak-ng";
+}
+
 TEST_F(Local, ScriptsWithoutAVoiceAreRefused) {
   for (const char* text : {"བོད་ཡིག", "ភាសាខ្មែរ", "Hello, བོད"}) {
     const auto answer = say(prompt(text));

@@ -145,11 +145,18 @@ TEST(ToAscii, Table) {
            {"5 €", "5  euros "},
            {"20 °C", "20  degrees C"},
            {"<b>_x_</b>", " b  x  /b "},
-           {"中", " "},
+           {"₹500, 5¢", " rupees 500, 5 cents "},
+           {"x ≠ y ≤ z", "x  not equal to  y  less than or equal to  z"},
+           {"Ŋŋ ƏəƐɛƆɔ Ħħ ƁɓƊɗƘƙ ẞ", "Ngng EeEeOo Hh BbDdKk SS"},
+           {"Hawaiʻi, ma\u02BCluf", "Hawai'i, ma'luf"},
+           {"up → down ★", "up   down  "},
            {"gate \u096B, row \u0660\u0669", "gate 5, row 09"},
-           {"\U0001D7CE\U0001D7D8\U0001D7FF \u0E57 \U0001E959", "009 7 9"},
-           {"\xFF", ""}}) {
+           {"\U0001D7CE\U0001D7D8\U0001D7FF \u0E57 \U0001E959", "009 7 9"}}) {
     EXPECT_EQ(to_ascii(in), out) << in;
+  }
+  // A letter or a number would be lost, or no word is left.
+  for (const char* text : {"中", "a ʃ", "a ↀ", "ʼ", "...", "→", "", "\xFF"}) {
+    EXPECT_EQ(to_ascii(text), std::nullopt) << text;
   }
 }
 

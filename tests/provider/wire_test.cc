@@ -1,14 +1,18 @@
 // What all adapters read alike: Retry-After, base64, the look of audio, addresses, details.
 #include "worker/providers/transport/wire.h"
 
+#include <cmath>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "common/base/base64.h"
 #include "tests/provider/fixture.h"
+#include "worker/audio/codec.h"
 #include "worker/audio/in_process_decoder.h"
+#include "worker/audio/mp3_frames.h"
 
 namespace audiogen {
 namespace {
@@ -144,6 +148,45 @@ TEST(AudioOf, RefusesWhatIsNoAudio) {
   EXPECT_EQ(verdict("abcd", "audio/mpeg"), "bad audio: unknown bytes");
   EXPECT_EQ(verdict(wav.substr(0, wav.size() / 2), "audio/wav"), "bad audio: cut short");
   EXPECT_EQ(verdict(wav.substr(0, 30), "audio/wav"), "bad audio: cut short");
+}
+
+std::string tone_of(OutputFormat format) {
+  std::vector<float> sound(48'000);
+  for (std::size_t i = 0; i < sound.size(); ++i) {
+    sound[i] = 0.3F * static_cast<float>(std::sin(static_cast<double>(i) * 0.1));
+  }
+  return *encode(format, sound, 24000);
+}
+
+// By the count of frames in its Xing tag, be it one or two off.
+TEST(AudioOf, RefusesAnMp3ThatIsCutShort) {
+  const std::string mp3 = tone_of(OutputFormat::kMp3);
+  const std::string tag = std::string("ID3\4\0\0\0\0\0\4", 10) + "text";
+  const std::size_t frame = read_mp3_header(mp3)->size;
+  EXPECT_EQ(verdict(mp3, "audio/mpeg"), "mp3");
+  EXPECT_EQ(verdict(tag + mp3 + "TAG" + std::string(125, ' '), "audio/mpeg"), "mp3");
+  EXPECT_EQ(verdict(mp3 + mp3, "audio/mpeg"), "mp3");
+  EXPECT_EQ(verdict(mp3.substr(0, mp3.size() - 2 * frame), "audio/mpeg"), "mp3");
+  EXPECT_EQ(verdict(mp3.substr(frame, mp3.size() / 2), "audio/mpeg"), "mp3") << "without a tag";
+  for (const std::size_t size :
+       {mp3.size() / 2, mp3.size() / 2 + 1, mp3.size() - 3 * frame, mp3.size() - 2 * frame - 1}) {
+    EXPECT_EQ(verdict(mp3.substr(0, size), "audio/mpeg"), "bad audio: cut short") << size;
+    EXPECT_EQ(verdict(tag + mp3.substr(0, size), "audio/mpeg"), "bad audio: cut short") << size;
+  }
+}
+
+// Not all who stream know which page is the last.
+TEST(AudioOf, RefusesAnOggThatEndsWithinAPage) {
+  const std::string opus = tone_of(OutputFormat::kOggOpus);
+  const std::size_t last = opus.rfind("OggS");
+  std::string endless = opus;
+  endless[last + 5] = '\0';
+  EXPECT_EQ(verdict(opus, "audio/ogg"), "ogg");
+  EXPECT_EQ(verdict(endless, "audio/ogg"), "ogg");
+  EXPECT_EQ(verdict(opus + "x", "audio/ogg"), "ogg");
+  for (const std::size_t size : {opus.size() / 2, opus.size() - 1, last + 1, last + 27}) {
+    EXPECT_EQ(verdict(opus.substr(0, size), "audio/ogg"), "bad audio: cut short") << size;
+  }
 }
 
 TEST(AudioOf, StreamedWavHasNoLengthAndIsWholeAnyway) {

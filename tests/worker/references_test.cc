@@ -83,6 +83,16 @@ TEST_F(Fetching, KeepsTheBytesOnlyWhereSomebodySendsThem) {
   EXPECT_TRUE((*dropped)->sounds[0].bytes.empty());
 }
 
+TEST_F(Fetching, NamesTheSampleRatesThatAreTaken) {
+  const ProviderDouble files(
+      [](const DoubleCall&) { return DoubleReply{.body = test::tone_wav(1.0, 7999)}; });
+  ReferenceFetcher fetcher(decoder_, codecs_, http::Reach::kAny);
+  const auto got = fetch(fetcher, {files.url() + "/a"}).wait();
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().message,
+            "audio_references[0] cannot be used: its sample rate is not between 8 and 96 kHz.");
+}
+
 // Every spelling of an address that is not public.
 TEST_F(Fetching, NeverConnectsToAnAddressThatIsNotPublic) {
   const UniqueFd canary(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));

@@ -31,12 +31,12 @@ enum class DecodeFault : std::uint32_t {
   kNotThisType = 1,  // other bytes than they are said to be, or a kind that is never taken
   kCorrupt,          // of this type, but not decodable
   kChannels,         // more than two
-  kRate,             // outside kRateMin to kRateMax, or changing midway
+  kRate,             // outside kRateMin to kRateMax
   kTooLong,          // above kDecodedSecondsMax
   kTooManyBytes,     // above kMediaBytesMax
   kNotFinite,        // a sample that is no number, or far above full scale
   kEmpty,            // no samples
-  kChained,          // Ogg with a second stream, which decoders drop without a word
+  kChained,          // a second stream, which of Ogg is dropped without a word; in MP3, a new shape
   kImageTooLarge,    // above kImageSideMax or kImagePixelsMax
   kCrashed,          // the decoder, on these bytes
   kTimedOut,         // the decoder, on these bytes

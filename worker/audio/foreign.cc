@@ -85,7 +85,7 @@ Result<Counted, DecodeFault> decode_mp3(std::string_view bytes, const Sink& sink
         return *fault;
       }
       if (out.file.rate != 0 && (out.file.rate != rate || out.channels != channels)) {
-        return DecodeFault::kRate;
+        return DecodeFault::kChained;
       }
       out.file.rate = static_cast<int>(rate);
       out.channels = channels;
@@ -113,6 +113,7 @@ Result<Counted, DecodeFault> decode_mp3(std::string_view bytes, const Sink& sink
 }
 
 bool has_mp3_sound(std::string_view bytes) {
+  bytes = without_id3v2(bytes);
   // ADTS AAC and MP4 hold patterns that an MP3 decoder takes for frames of its own.
   const bool adts = bytes.size() >= 2 && bytes[0] == '\xFF' && (bytes[1] & 0xF6) == 0xF0;
   return !adts && !bytes.substr(std::min<std::size_t>(bytes.size(), 4)).starts_with("ftyp");
@@ -184,6 +185,7 @@ Result<Unpacked, DecodeFault> unpack_wav(std::string_view bytes, const Sink& sin
 }
 
 Result<Unpacked, DecodeFault> unpack_flac(std::string_view bytes, const Sink& sink) {
+  bytes = without_id3v2(bytes);
   if (!bytes.starts_with("fLaC")) {
     return DecodeFault::kNotThisType;
   }

@@ -14,17 +14,15 @@
 namespace audiogen {
 namespace {
 
-constexpr float kSilencePeak = 0.001F;
 // EBU R128 gates blocks of 400 ms; below one block it has nothing to say.
 constexpr double kLoudnessBlockSeconds = 0.4;
 
 }  // namespace
 
-bool is_silent(std::span<const float> samples) {
+bool is_silent(std::span<const float> samples, float peak) {
   // Ends at the first sample that is heard, which is near the beginning of nearly everything.
-  return std::none_of(samples.begin(), samples.end(), [](float sample) {
-    return std::abs(sample) >= kSilencePeak;
-  });
+  return std::none_of(
+      samples.begin(), samples.end(), [peak](float sample) { return std::abs(sample) >= peak; });
 }
 
 float peak_of(std::span<const float> samples) {

@@ -12,8 +12,13 @@
 
 namespace audiogen {
 
-// Nothing reaches -60 dBFS.
-bool is_silent(std::span<const float> samples);
+inline constexpr float kSilencePeak = 0.001F;  // -60 dBFS
+// Of a synthesiser's raw output, before it is brought to its level: what an engine puts out that
+// has nothing to say stays below (flite 0.0034), and the quietest voice is far above (0.2).
+inline constexpr float kUnspokenPeak = 0.005F;
+
+// Nothing reaches `peak`.
+bool is_silent(std::span<const float> samples, float peak = kSilencePeak);
 
 // The largest absolute value.
 float peak_of(std::span<const float> samples);

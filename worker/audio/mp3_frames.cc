@@ -8,21 +8,8 @@
 namespace audiogen {
 namespace {
 
-constexpr std::size_t kId3v2Header = 10, kId3v1Size = 128;
+constexpr std::size_t kHeaderSize = 4, kId3v2Header = 10, kId3v1Size = 128;
 constexpr std::uint32_t kHasFrames = 1, kHasBytes = 2, kHasToc = 4, kHasQuality = 8;
-
-// Bytes of the ID3v2 tag at the start; 0 without one.
-std::size_t id3v2_size(std::string_view bytes) {
-  if (!bytes.starts_with("ID3") || bytes.size() < kId3v2Header) {
-    return 0;
-  }
-  std::size_t size = 0;
-  for (const char c : bytes.substr(6, 4)) {
-    size = size << 7U | (byte_of(c) & 0x7FU);
-  }
-  const bool footer = (byte_of(bytes[5]) & 0x10U) != 0;
-  return size + kId3v2Header + (footer ? kId3v2Header : 0);
-}
 
 // What the tag in the first frame says (Xing; LAME's extension of it).
 struct Tag {
@@ -57,8 +44,21 @@ std::optional<Tag> read_tag(std::string_view frame, const Mp3Header& header) {
 
 }  // namespace
 
+std::string_view without_id3v2(std::string_view bytes) {
+  if (!bytes.starts_with("ID3") || bytes.size() < kId3v2Header) {
+    return bytes;
+  }
+  std::size_t size = 0;  // Seven bits of each byte (ID3v2.4 section 6.2).
+  for (const char c : bytes.substr(6, 4)) {
+    size = size << 7U | (byte_of(c) & 0x7FU);
+  }
+  const bool footer = (byte_of(bytes[5]) & 0x10U) != 0;
+  size += kId3v2Header + (footer ? kId3v2Header : 0);
+  return bytes.substr(std::min(size, bytes.size()));
+}
+
 std::optional<Mp3Header> read_mp3_header(std::string_view bytes) {
-  if (bytes.size() < 4) {
+  if (bytes.size() < kHeaderSize) {
     return std::nullopt;
   }
   const std::uint32_t bits = big32(bytes);
@@ -88,7 +88,7 @@ std::optional<Mp3Header> read_mp3_header(std::string_view bytes) {
 }
 
 std::optional<std::uint64_t> count_mp3_samples(std::string_view bytes) {
-  bytes.remove_prefix(std::min(id3v2_size(bytes), bytes.size()));
+  bytes = without_id3v2(bytes);
   if (bytes.size() >= kId3v1Size && bytes.substr(bytes.size() - kId3v1Size).starts_with("TAG")) {
     bytes.remove_suffix(kId3v1Size);
   }
@@ -119,6 +119,26 @@ std::optional<std::uint64_t> count_mp3_samples(std::string_view bytes) {
     return std::nullopt;
   }
   return samples - tag->trimmed;
+}
+
+bool is_cut_mp3(std::string_view bytes) {
+  constexpr std::uint64_t kMiscounted = 2;
+  bytes = without_id3v2(bytes);
+  std::optional<Mp3Header> header = read_mp3_header(bytes);
+  const std::optional<Tag> tag =
+      header ? read_tag(bytes.substr(0, header->size), *header) : std::nullopt;
+  if (!tag || !tag->frames) {
+    return false;
+  }
+  std::uint64_t read = 0;  // the tag's own counted
+  while (header && header->size <= bytes.size()) {
+    ++read;
+    bytes.remove_prefix(header->size);
+    header = read_mp3_header(bytes);
+  }
+  // Where something else stands between frames, they may go on behind it.
+  const bool ended = header || bytes.size() < kHeaderSize;
+  return ended && read + kMiscounted <= *tag->frames;
 }
 
 }  // namespace audiogen

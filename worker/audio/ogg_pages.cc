@@ -43,6 +43,7 @@ std::optional<Page> read_page(std::string_view bytes) {
 }  // namespace
 
 std::optional<OggSurvey> survey_ogg(std::string_view bytes) {
+  using namespace std::string_view_literals;
   std::optional<Page> page = read_page(bytes);
   if (!page || (page->flags & kFirstPage) == 0) {
     return std::nullopt;
@@ -71,6 +72,8 @@ std::optional<OggSurvey> survey_ogg(std::string_view bytes) {
   // A second stream may also begin behind a gap.
   out.chained = out.chained || bytes.find("OpusHead") != std::string_view::npos ||
                 bytes.find("\x01vorbis") != std::string_view::npos;
+  // What is left over is the beginning of a page.
+  out.cut = !bytes.empty() && "OggS\0"sv.starts_with(bytes.substr(0, 5));
   out.samples = last - skipped;
   out.whole = bytes.empty() && ended && plain && out.samples > 0;
   return out;

@@ -16,6 +16,9 @@ struct OggSurvey {
   bool whole = false;
   int opus_rate = 0;         // Hz; the rate that the header says the sound had (RFC 7845 5.1)
   std::int64_t samples = 0;  // at 48 kHz, by the last page; Opus only
+  // It ends within a page. That the last one does not say so means nothing: not all who stream know
+  // which it is.
+  bool cut = false;
 };
 
 // Nullopt when `bytes` do not start with the first page of a stream.

@@ -196,7 +196,7 @@ Result<Rendered, PipelineFault> render(Audio&& audio, const RenderSpec& spec, De
   }
   const int source_rate = decoded->pcm.rate;
   std::vector<float> samples = std::move(decoded->pcm.samples);
-  if (is_silent(samples)) {
+  if (is_silent(samples, spec.target_lufs ? kUnspokenPeak : kSilencePeak)) {
     return silence();
   }
 

@@ -51,7 +51,7 @@ struct PipelineFault {
   enum class Kind {
     kUndecodable,  // not the audio it says it is
     kEmpty,        // a file without any sound
-    kSilent,       // never above -60 dBFS
+    kSilent,       // never above kSilencePeak, raw speech never above kUnspokenPeak (levels.h)
     kTooShort,     // under kDurationMinMilliseconds
     kInternal,     // our encoder's output does not decode to what went in
     kNoDecoder,    // our decoder does not run: says nothing of the audio

@@ -152,6 +152,8 @@ MediaFault fault_of(DecodeFault fault) {
       return MediaFault::kNotThisKind;
     case DecodeFault::kChannels:
       return MediaFault::kTooManyChannels;
+    case DecodeFault::kRate:
+      return MediaFault::kRate;
     case DecodeFault::kTooLong:
       return MediaFault::kTooLong;
     case DecodeFault::kTooManyBytes:
@@ -162,7 +164,6 @@ MediaFault fault_of(DecodeFault fault) {
     case DecodeFault::kUnavailable:
       return MediaFault::kUnavailable;
     case DecodeFault::kCorrupt:
-    case DecodeFault::kRate:
     case DecodeFault::kNotFinite:
     case DecodeFault::kChained:
     case DecodeFault::kCrashed:

@@ -17,6 +17,7 @@ enum class MediaFault : std::uint8_t {
   kTooShort,         // below 0.5 s
   kTooLong,          // above 30 s
   kTooManyChannels,  // above two
+  kRate,             // outside kRateMin to kRateMax
   kSilent,           // never above -60 dBFS
   kTooLarge,         // above 8192 pixels a side, 40 million in all, or kMediaBytesMax
   kUnavailable,      // our decoder is down: says nothing of the file

@@ -4,20 +4,15 @@
 #include <array>
 
 #include "worker/audio/bytes.h"
+#include "worker/audio/mp3_frames.h"
 
 namespace audiogen {
 namespace {
 
-constexpr std::size_t kId3Header = 10, kId3v1 = 128;
+constexpr std::size_t kId3v1 = 128;
 
 std::string_view mp3_frames_of(std::string_view bytes) {
-  if (bytes.size() >= kId3Header && bytes.starts_with("ID3")) {
-    std::size_t size = kId3Header;  // Seven bits of each byte (ID3v2.4 section 6.2).
-    for (std::size_t i = 6; i < kId3Header; ++i) {
-      size += std::size_t{byte_of(bytes[i]) & 0x7FU} << (7 * (kId3Header - 1 - i));
-    }
-    bytes.remove_prefix(std::min(size, bytes.size()));
-  }
+  bytes = without_id3v2(bytes);
   if (bytes.size() >= kId3v1 && bytes.substr(bytes.size() - kId3v1).starts_with("TAG")) {
     bytes.remove_suffix(kId3v1);
   }

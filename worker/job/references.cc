@@ -104,6 +104,8 @@ std::string_view reason_of(MediaFault fault, bool image) {
       return "it is silent";
     case MediaFault::kTooManyChannels:
       return "it has more than two channels";
+    case MediaFault::kRate:
+      return "its sample rate is not between 8 and 96 kHz";
     case MediaFault::kTooLarge:
       return "it is larger than 8192 pixels a side or 40 megapixels";
     case MediaFault::kUnavailable:

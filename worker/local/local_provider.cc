@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -45,9 +46,11 @@ std::string voice_name(std::string_view language, const LocalVoice& voice) {
   return name;
 }
 
-// flite speaks English, but for what only espeak-ng has names for: pictures and lone marks.
-bool is_for_flite(const TextRun& run) {
-  return (run.language == "en-us" || run.language == "en") && !run.emoji && has_words(run.text);
+// What flite is to speak of `run`. It speaks English, but for what only espeak-ng has names for:
+// pictures, lone marks, and letters that ASCII has nothing for.
+std::optional<std::string> text_for_flite(const TextRun& run) {
+  const bool english = run.language == "en-us" || run.language == "en";
+  return english && !run.emoji ? to_ascii(run.text) : std::nullopt;
 }
 
 std::vector<speech::Utterance> utterances_of(const std::vector<TextRun>& runs,
@@ -55,9 +58,9 @@ std::vector<speech::Utterance> utterances_of(const std::vector<TextRun>& runs,
   std::vector<speech::Utterance> out;
   out.reserve(runs.size());
   for (const TextRun& run : runs) {
-    if (is_for_flite(run)) {
+    if (auto text = text_for_flite(run)) {
       out.push_back({.voice = std::string(voice.english.name),
-                     .text = to_ascii(run.text),
+                     .text = *std::move(text),
                      .engine = speech::Engine::kFlite,
                      .breath_permille =
                          static_cast<std::uint32_t>(std::lround(voice.english.breath * 1000))});
@@ -120,8 +123,7 @@ std::vector<float> samples_of(std::string_view bytes) {
 // Without what is silent at both ends, but for a breath: engines begin and end every text with some
 // tenths of a second of it, which would stand around each sound.
 std::span<const float> without_rests(std::span<const float> samples, int rate) {
-  constexpr float kHeard = 0.003F;
-  const auto is_heard = [](float sample) { return std::abs(sample) >= kHeard; };
+  const auto is_heard = [](float sample) { return std::abs(sample) >= kUnspokenPeak; };
   const auto first = std::find_if(samples.begin(), samples.end(), is_heard);
   const auto last = std::find_if(samples.rbegin(), samples.rend(), is_heard).base();
   const std::ptrdiff_t breath = rate / 20;
@@ -308,7 +310,7 @@ Result<Audio, ProviderFault> LocalProvider::play(const Reading& reading,
   }
   const std::vector<std::vector<TextRun>> runs = split_languages(pieces, reading.voice.language);
   const bool flite = std::all_of(runs.begin(), runs.end(), [](const auto& piece) {
-    return std::all_of(piece.begin(), piece.end(), is_for_flite);
+    return std::all_of(piece.begin(), piece.end(), text_for_flite);
   });
   const double pitch = flite ? request.pitch : 0.0;  // that all words can be given by their engine
 

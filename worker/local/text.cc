@@ -181,6 +181,7 @@ constexpr auto kAscii = std::to_array<Ascii>({
     {U'+', " plus "},
     {U'=', " equals "},
     {U'@', " at "},
+    {U'¢', " cents "},
     {U'£', " pounds "},
     {U'¥', " yen "},
     {U'©', " copyright "},
@@ -188,7 +189,15 @@ constexpr auto kAscii = std::to_array<Ascii>({
     {U'±', " plus or minus "},
     {U'×', " times "},
     {U'÷', " divided by "},
+    {U'₩', " won "},
     {U'€', " euros "},
+    {U'₹', " rupees "},
+    {U'₽', " rubles "},
+    {U'√', " square root of "},
+    {U'≈', " approximately "},
+    {U'≠', " not equal to "},
+    {U'≤', " less than or equal to "},
+    {U'≥', " greater than or equal to "},
     {U'Æ', "Ae"},
     {U'æ', "ae"},
     {U'Œ', "Oe"},
@@ -204,7 +213,26 @@ constexpr auto kAscii = std::to_array<Ascii>({
     {U'Ł', "L"},
     {U'ł', "l"},
     {U'ß', "ss"},
+    {U'ẞ', "SS"},
     {U'ı', "i"},
+    {U'Ħ', "H"},
+    {U'ħ', "h"},
+    {U'Ŋ', "Ng"},
+    {U'ŋ', "ng"},
+    {U'Ɓ', "B"},
+    {U'ɓ', "b"},
+    {U'Ɗ', "D"},
+    {U'ɗ', "d"},
+    {U'Ƙ', "K"},
+    {U'ƙ', "k"},
+    {U'Ə', "E"},
+    {U'ə', "e"},
+    {U'Ɛ', "E"},
+    {U'ɛ', "e"},
+    {U'Ɔ', "O"},
+    {U'ɔ', "o"},
+    {U'ʻ', "'"},
+    {U'ʼ', "'"},
     {U'‘', "'"},
     {U'’', "'"},
     {U'“', "\""},
@@ -293,6 +321,40 @@ char to_ascii_digit(char32_t digit) {
     --zero;
   }
   return static_cast<char>('0' + (digit - zero) % 10);
+}
+
+// Appends what stands for `c` in ASCII; a space, and false, where nothing does.
+bool append_ascii(std::string& out, char32_t c) {
+  const auto* const found = std::find_if(
+      kAscii.begin(), kAscii.end(), [&](const Ascii& entry) { return entry.character == c; });
+  if (found != kAscii.end()) {
+    out += found->text;
+    return true;
+  }
+  if (c < 0x80) {
+    out += static_cast<char>(c);
+    return true;
+  }
+  if (category(c) == UTF8PROC_CATEGORY_ND) {
+    out += to_ascii_digit(c);
+    return true;
+  }
+  std::array<utf8proc_int32_t, 18> parts{};  // U+FDFA has as many
+  const auto count = static_cast<std::size_t>(utf8proc_decompose_char(
+      static_cast<utf8proc_int32_t>(c),
+      parts.data(),
+      static_cast<utf8proc_ssize_t>(parts.size()),
+      static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT | UTF8PROC_STRIPMARK),
+      nullptr));
+  if (count > parts.size() || (count == 1 && static_cast<char32_t>(parts[0]) == c)) {
+    out += ' ';
+    return false;
+  }
+  bool whole = true;
+  for (std::size_t i = 0; i < count; ++i) {
+    whole = append_ascii(out, static_cast<char32_t>(parts[i])) && whole;
+  }
+  return whole;
 }
 
 // The voice for all of `code_points` that are of `script`, where their language is certain.
@@ -408,32 +470,14 @@ std::string drop_unread(std::string_view text) {
   return out;
 }
 
-std::string to_ascii(std::string_view text) {
-  utf8proc_uint8_t* mapped = nullptr;
-  const utf8proc_ssize_t size =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                   static_cast<utf8proc_ssize_t>(text.size()),
-                   &mapped,
-                   static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE |
-                                                  UTF8PROC_COMPAT | UTF8PROC_STRIPMARK));
-  const std::unique_ptr<utf8proc_uint8_t, Free> owner(mapped);
+std::optional<std::string> to_ascii(std::string_view text) {
   std::string out;
-  if (size < 0) {
-    return out;
-  }
-  for (const char32_t c :
-       to_code_points({reinterpret_cast<const char*>(mapped), static_cast<std::size_t>(size)})) {
-    const auto* const found = std::find_if(
-        kAscii.begin(), kAscii.end(), [&](const Ascii& entry) { return entry.character == c; });
-    if (found != kAscii.end()) {
-      out += found->text;
-    } else if (category(c) == UTF8PROC_CATEGORY_ND) {
-      out += to_ascii_digit(c);
-    } else {
-      out += c < 0x80 ? static_cast<char>(c) : ' ';
+  for (const char32_t c : to_code_points(text)) {
+    if (!append_ascii(out, c) && (script_of(c) || is_number(c))) {
+      return std::nullopt;
     }
   }
-  return out;
+  return has_words(out) ? std::optional(std::move(out)) : std::nullopt;
 }
 
 std::vector<TextRun> split_languages(std::string_view text, std::string_view language) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,8 +37,9 @@ bool has_words(std::string_view text);
 bool has_more_than_marks(std::string_view text);
 
 // Cleaned text for an engine that knows English and ASCII alone: letters without their marks,
-// digits of every script as its own, a few signs as words, a space for everything else.
-std::string to_ascii(std::string_view text);
+// digits of every script as its own, a few signs as words, a space for everything else. Nullopt
+// where a letter or a number would be lost by that, or no word is left.
+std::optional<std::string> to_ascii(std::string_view text);
 
 // Whether voices read the text: of its letters at most a fifth are of scripts that none reads, and
 // never three on end. Fewer are decoration, such as the hands of a kaomoji.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <string>
 #include <string_view>
 
 extern "C" {
@@ -110,8 +111,10 @@ bool speak_english(const Utterance& utterance, double speed, const SampleSink& s
   const auto option = [&](const char* name) {
     return flite_get_param_string(features, name, nullptr);
   };
-  // Sentence by sentence, as flite cuts them.
-  cst_tokenstream* const tokens = ts_open_string(utterance.text.c_str(),
+  // Sentence by sentence, as flite cuts them. It speaks one when it has read the first word of the
+  // next, which it forgets if the text ends right behind that word: so no text does.
+  const std::string text = utterance.text + '\n';
+  cst_tokenstream* const tokens = ts_open_string(text.c_str(),
                                                  option("text_whitespace"),
                                                  option("text_singlecharsymbols"),
                                                  option("text_prepunctuation"),

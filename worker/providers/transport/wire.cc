@@ -14,6 +14,8 @@
 #include "common/base/crypto.h"
 #include "common/domain/call_failure.h"
 #include "worker/audio/bytes.h"
+#include "worker/audio/mp3_frames.h"
+#include "worker/audio/ogg_pages.h"
 #include "worker/audio/sniff.h"
 #include "worker/providers/transport/blame.h"
 
@@ -36,6 +38,24 @@ bool is_cut_wav(std::string_view wav) {
     at += 8 + static_cast<std::size_t>(size) + (size & 1U);
   }
   return true;  // No data chunk at all.
+}
+
+// A FLAC that is cut short is the decoder's to refuse, and bare samples have no end to miss.
+bool is_cut(std::string_view bytes, AudioType type) {
+  switch (type) {
+    case AudioType::kWav:
+      return is_cut_wav(bytes);
+    case AudioType::kMp3:
+      return is_cut_mp3(bytes);
+    case AudioType::kOgg: {
+      const auto survey = survey_ogg(bytes);
+      return survey && survey->cut;
+    }
+    case AudioType::kFlac:
+    case AudioType::kPcmS16Le:
+      break;
+  }
+  return false;
 }
 
 bool is_text(std::string_view bytes) {
@@ -294,7 +314,7 @@ Result<Audio, ProviderFault> audio_of(std::string bytes,
   } else {
     return bad_audio("unknown bytes");
   }
-  if (out.type == AudioType::kWav && is_cut_wav(bytes)) {
+  if (is_cut(bytes, out.type)) {
     return bad_audio("cut short");
   }
   out.bytes = std::move(bytes);

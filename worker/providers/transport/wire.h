@@ -68,7 +68,8 @@ Fault fault_of_status(int status);
 // Turns bytes into audio of the type they show to be. `expected` is what was asked for and the only
 // way to be headerless PCM (mono at `rate` Hz, unless the content type says otherwise:
 // "audio/pcm;rate=44100;channels=2"). Refuses (kTryNext): a content type that is not audio, a rate
-// or channels that nothing has, nothing at all, text, a file shorter than its own header says.
+// or channels that nothing has, nothing at all, text, a WAV or MP3 shorter than its own header
+// says, an Ogg that ends within a page.
 Result<Audio, ProviderFault> audio_of(std::string bytes,
                                       std::string_view content_type,
                                       AudioType expected,
