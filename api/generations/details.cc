@@ -1,5 +1,6 @@
 #include "api/generations/details.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <limits>
@@ -97,6 +98,16 @@ void write_point(JsonWriter& json, std::string_view type, Instant at) {
   json.begin_object().member("type", type).member("at", at);
 }
 
+// When a final task came to its end: when it was settled. Retention used to write the time of the
+// file's deletion to updated_at, and such rows are still there.
+Instant end_of(const store::TaskDetails& details) {
+  const auto& ledger = details.ledger;
+  const auto settlement = std::find_if(ledger.begin(), ledger.end(), [](const auto& row) {
+    return row.entry.kind == EntryKind::kResolve;
+  });
+  return settlement == ledger.end() ? details.view.updated_at : settlement->created_at;
+}
+
 void write_timeline(JsonWriter& json, const store::TaskDetails& details) {
   const TaskView& task = details.view;
   json.begin_array();
@@ -112,7 +123,7 @@ void write_timeline(JsonWriter& json, const store::TaskDetails& details) {
         .end_object();
   }
   if (is_final(task.state)) {
-    write_point(json, state_name(task.state), task.updated_at);
+    write_point(json, state_name(task.state), end_of(details));
     if (task.state == TaskState::kFailed) {
       const TaskFailure failure = failure_of(task);
       json.member("code", failure.code).member("message", failure.message);

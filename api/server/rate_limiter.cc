@@ -46,9 +46,14 @@ RatePolicy of_user(const RatePolicy& key) {
           .burst = std::min(key.burst, kMost) * kUserTimes};
 }
 
-// Of two limits on one request the one that allows less.
+// Of two limits on one request the one that allows less, or no more but for longer: of two that
+// refuse, which both have nothing left, the one that refuses for longer.
 const RateDecision& stricter(const RateDecision& a, const RateDecision& b) {
-  return a.allowed != b.allowed ? (a.allowed ? b : a) : b.remaining < a.remaining ? b : a;
+  if (a.remaining != b.remaining) {
+    return a.remaining < b.remaining ? a : b;
+  }
+  constexpr std::chrono::seconds kNever{0};  // More than `remaining` is all there can be.
+  return a.more_after != kNever && b.more_after > a.more_after ? b : a;
 }
 
 std::size_t index(RateClass rate) {
@@ -143,16 +148,16 @@ RateDecision RateLimiter::take(const Uuid& caller, UserId user, RateClass rate) 
   Shard& shard = shards_[std::hash<Uuid>()(user.uuid) % shards_.size()];
   const MutexLock lock(shard.mutex);
   forget_full(shard, now);
-  RateState& users_state = shard.users[user.uuid][i];
-  const RateDecision all = audiogen::take(users_state, user_policies_[i], now);
-  if (!all.allowed) {
-    return all;
+  RateState& one = shard.callers[caller][i];
+  RateState& all = shard.users[user.uuid][i];
+  // Both are asked before either counts.
+  const RateDecision before =
+      stricter(audiogen::peek(one, policies_[i], now), audiogen::peek(all, user_policies_[i], now));
+  if (!before.allowed) {
+    return before;
   }
-  const RateDecision one = audiogen::take(shard.callers[caller][i], policies_[i], now);
-  if (!one.allowed) {
-    give_back(users_state, user_policies_[i]);
-  }
-  return stricter(one, all);
+  return stricter(audiogen::take(one, policies_[i], now),
+                  audiogen::take(all, user_policies_[i], now));
 }
 
 RateDecision RateLimiter::peek(const Uuid& caller, UserId user, RateClass rate) {

@@ -37,8 +37,8 @@ class RateLimiter {
   explicit RateLimiter(const Config& config);
 
   // Counts one request of this caller (KeyRecord::counted_as()), and of this user with all of his
-  // keys; the decision is that of whichever allows less. What is refused counts towards neither.
-  // `rate` is one of a key here and below.
+  // keys; the decision is that of whichever allows less, or refuses for longer. What is refused
+  // counts towards neither. `rate` is one of a key here and below.
   RateDecision take(const Uuid& caller, UserId user, RateClass rate);
   // What take() would say now; counts nothing.
   RateDecision peek(const Uuid& caller, UserId user, RateClass rate);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -15,6 +16,20 @@ using rapidjson::Value;
 
 constexpr std::array<std::string_view, 4> kMembers = {
     "name", "scopes", "expires_at", "spend_limit"};
+
+// A whole number from `low` to `high`, also one that is written 24.0 or 1e3: to JSON Schema that is
+// an integer. What is asked for here is small enough that a double holds it exactly.
+std::optional<std::int64_t> whole_number(const Value& value, std::int64_t low, std::int64_t high) {
+  if (!value.IsNumber()) {
+    return std::nullopt;
+  }
+  const double number = value.GetDouble();
+  if (number < static_cast<double>(low) || number > static_cast<double>(high) ||
+      number != std::trunc(number)) {
+    return std::nullopt;
+  }
+  return static_cast<std::int64_t>(number);
+}
 
 Result<std::string, ApiError> read_name(const Value& value) {
   if (!value.IsString()) {
@@ -72,9 +87,9 @@ Result<SpendLimit, ApiError> read_spend_limit(const Value& value) {
   for (const auto& member : value.GetObject()) {
     const std::string_view name = text_of(member.name);
     const Value& given = member.value;
-    if (name == "credits" && !amount && given.IsInt64() && given.GetInt64() >= kSpendLimitMin &&
-        given.GetInt64() <= kSpendLimitMax) {
-      amount = credits(given.GetInt64());
+    const auto whole = whole_number(given, kSpendLimitMin, kSpendLimitMax);
+    if (name == "credits" && !amount && whole) {
+      amount = credits(*whole);
     } else if (name == "period" && !period && given.IsString() && parse_period(text_of(given))) {
       period = parse_period(text_of(given));
     } else {
@@ -176,13 +191,13 @@ Result<std::chrono::hours, ApiError> parse_key_rotation(std::string_view body) {
     if (out) {
       return wrong_member(kOverlap, "may be given once only.");
     }
-    const Value& value = member.value;
-    if (!value.IsUint() || value.GetUint() > static_cast<unsigned>(kKeyOverlapMax.count())) {
+    const auto hours = whole_number(member.value, 0, kKeyOverlapMax.count());
+    if (!hours) {
       return wrong_member(
           kOverlap,
           "must be a whole number from 0 to " + std::to_string(kKeyOverlapMax.count()) + ".");
     }
-    out = std::chrono::hours(value.GetUint());
+    out = std::chrono::hours(*hours);
   }
   if (!out) {
     return wrong_member(kOverlap, "is required.");

@@ -12,6 +12,7 @@
 #include "common/base/check.h"
 #include "common/base/json.h"
 #include "common/base/utf8.h"
+#include "common/domain/api_error.h"
 #include "common/domain/json_body.h"
 #include "common/domain/public_url.h"
 #include "common/domain/voices.h"
@@ -228,7 +229,8 @@ class RequestReader {
     }
     const auto member = find_member(name);
     if (!member || (*member == RequestMember::kModel && rules_ == nullptr)) {
-      return refuse("Unknown member " + shown(name) + ".");
+      return refuse("Unknown member " + shown(name) + ".",
+                    may_be_shown(name) ? name : std::string_view());
     }
     if (seen(*member)) {
       return refuse("Duplicate member " + shown(name) + ".", name);

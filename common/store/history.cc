@@ -171,11 +171,13 @@ Result<std::optional<TaskDetails>, Fault> History::details(UserId user, TaskId t
     if (newest) {
       out.timeline.push_back(*newest);
     }
+    // A settlement that came after the task was read is not told: the task is open here.
+    const auto last = is_final(out.view.state) ? EntryKind::kResolve : EntryKind::kHold;
     rows = session_.query(Sql("SELECT seq, kind, d_available, d_held, d_system, available_after, "
                               "held_after, created_at FROM ledger FORCE INDEX (u_source) "
                               "WHERE source_id=")
-                          << task << " AND kind IN (" << EntryKind::kHold << ","
-                          << EntryKind::kResolve << ") ORDER BY kind");
+                          << task << " AND kind IN (" << EntryKind::kHold << "," << last
+                          << ") ORDER BY kind");
     while (rows.next()) {
       out.ledger.push_back({.entry = {.kind = static_cast<EntryKind>(rows.u32(2)),
                                       .d_available = rows.units(3),

@@ -60,8 +60,9 @@ struct TaskDetails {
   std::optional<KeyId> key{};
   Instant deadline_at{};
   std::optional<Instant> deleted_at{};
-  std::uint32_t calls = 0;            // All there were …
-  std::vector<CallEntry> timeline{};  // … and the newest kCallsShown, oldest first.
+  std::uint32_t calls = 0;  // All there were …
+  // … and the newest kCallsShown, oldest first; only the last once the others are forgotten.
+  std::vector<CallEntry> timeline{};
   std::vector<LedgerEntry> ledger{};  // The hold and, once it is final, its resolution.
 };
 inline constexpr std::uint32_t kCallsShown = 100;

@@ -429,17 +429,20 @@ TaskView read_view(const Rows& rows, std::uint32_t first) {
 void find_references(Session& session, std::span<TaskView* const> tasks) {
   std::unordered_map<TaskId, TaskView*> may;
   for (TaskView* const task : tasks) {
-    if (task->state == TaskState::kQueued && std::exchange(task->waits_for_reference, false)) {
+    if (std::exchange(task->waits_for_reference, false)) {
       may.emplace(task->id, task);
     }
   }
   if (may.empty()) {
     return;
   }
+  // What is no JSON would be an error to MySQL, and fail the others in this statement.
   Sql sql(
-      "SELECT id FROM tasks FORCE INDEX (PRIMARY) WHERE IF(state=1 AND LENGTH(request)>0, "
+      "SELECT id FROM tasks FORCE INDEX (PRIMARY) WHERE IF(LENGTH(request)>0 AND "
+      "JSON_VALID(CONVERT(request USING utf8mb4)), "
       "JSON_CONTAINS_PATH(CONVERT(request USING utf8mb4), 'one', '$.audio_references[0]', "
-      "'$.image_url'), 0) AND next_run_at>UTC_TIMESTAMP(6) AND id IN (");
+      "'$.image_url'), 0) AND (state<>");
+  sql << TaskState::kQueued << " OR next_run_at>UTC_TIMESTAMP(6)) AND id IN (";
   list(sql, may, [&](const auto& task) { sql << task.first; }) << ")";
   Rows rows = session.query(sql);
   while (rows.next()) {

@@ -46,9 +46,8 @@ std::vector<TaskId> say_deleted(Session& session, const std::set<TaskId>& tasks)
     list(from, tasks, [&](TaskId task) { from << task; }) << ")";
     const FreeRows free(session, kTaskRows, from);
     out = free.ids<TaskId>();
-    free.change(
-        Sql("SET output_deleted_at=COALESCE(output_deleted_at,UTC_TIMESTAMP(6)), "
-            "updated_at=UTC_TIMESTAMP(6)"));
+    // Not updated_at: a task that is final says by it when it came to its end.
+    free.change(Sql("SET output_deleted_at=COALESCE(output_deleted_at,UTC_TIMESTAMP(6))"));
   });
   return out;
 }

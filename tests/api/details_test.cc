@@ -123,6 +123,19 @@ TEST(Details, TellHowItWentAndWhy) {
           R"({"type":"deleted","at":"2026-11-21T00:10:32.123Z"}])"));
 }
 
+// Whatever was written to the row since.
+TEST(Details, SayThatItEndedWhenItWasSettled) {
+  auto details = details_of(task_in(TaskState::kSucceeded, 1));
+  for (const auto& [kind, after] : {std::pair(EntryKind::kHold, 0s), {EntryKind::kResolve, 5s}}) {
+    store::LedgerEntry& row = details.ledger.emplace_back();
+    row.entry.kind = kind;
+    row.created_at = kBegin + after;
+  }
+  details.view.updated_at = kBegin + std::chrono::days(30);
+  EXPECT_THAT(render_details(details, {}),
+              HasSubstr(R"({"type":"succeeded","at":"2026-11-20T23:10:37.123Z"}],"ledger":)"));
+}
+
 TEST(Events, IdsGrowAndTellAllThatCanBeSeenApart) {
   // Created, claimed, put back, claimed; then the end, by whoever held it or by somebody else.
   std::uint64_t last = 0;

@@ -1,9 +1,13 @@
 // Query parameters: what is read, and how a wrong one is named.
 #include "api/server/query.h"
 
+#include <fstream>
+#include <sstream>
 #include <string>
 
 #include <gtest/gtest.h>
+#include <rapidjson/document.h>
+#include <rapidjson/pointer.h>
 
 namespace audiogen::api {
 namespace {
@@ -55,6 +59,28 @@ TEST(Query, NamesTheParameterAtFault) {
   }
   EXPECT_TRUE(parse("cursor=" + std::string(512, 'x')));
   EXPECT_TRUE(parse("cursor=%C3%A9"));
+}
+
+// What schema/openapi.json gives as an example is what is answered.
+TEST(Query, AnUnknownParameterIsToldAsItIsDescribed) {
+  std::ifstream in(OPENAPI_FILE);
+  std::ostringstream text;
+  text << in.rdbuf();
+  rapidjson::Document document;
+  document.Parse(text.str().c_str());
+  ASSERT_FALSE(document.HasParseError()) << OPENAPI_FILE;
+  const rapidjson::Pointer example(
+      "/get/responses/400/content/application~1json/examples/unknown/value/error");
+  int examples = 0;
+  for (const auto& path : document["paths"].GetObject()) {
+    if (const rapidjson::Value* const error = example.Get(path.value)) {
+      const std::string param = (*error)["param"].GetString();
+      EXPECT_EQ((*error)["message"].GetString(), parse(param + "=1").error().message)
+          << path.name.GetString();
+      ++examples;
+    }
+  }
+  EXPECT_GT(examples, 0);
 }
 
 // A key pasted into an address is no reason to show it once more.

@@ -149,5 +149,29 @@ TEST_F(RateLimiterTest, AnAddressBringsAboutFiftyOfThemADay) {
   EXPECT_TRUE(limiter_.take_mail_sign_up(away, "new@example.com"));
 }
 
+// Whoever comes back when he was told to is served.
+TEST_F(RateLimiterTest, OfTwoThatRefuseTheOneThatDoesSoForLongerIsTold) {
+  Config slow = config();
+  slow.create_per_minute = slow.create_burst = 1;
+  RateLimiter limiter(slow);
+  const UserId ann = UserId::make();
+  const Uuid first = new_uuid(), second = new_uuid(), third = new_uuid();
+  EXPECT_TRUE(limiter.take(first, ann, RateClass::kCreate).allowed);
+  EXPECT_FALSE(limiter.take(first, ann, RateClass::kCreate).allowed);
+  EXPECT_TRUE(limiter.take(second, ann, RateClass::kCreate).allowed)
+      << "what is refused counts towards neither";
+  // Now all of the account are used up as well: it may send one in 30 s, this key one in 60 s.
+  for (const RateDecision& refused : {limiter.take(first, ann, RateClass::kCreate),
+                                      limiter.peek(first, ann, RateClass::kCreate)}) {
+    EXPECT_FALSE(refused.allowed);
+    EXPECT_GT(refused.retry_after, 30s);
+    EXPECT_LE(refused.retry_after, 60s);
+    EXPECT_EQ(refused.more_after, refused.retry_after);
+  }
+  const auto refused = limiter.take(third, ann, RateClass::kCreate);
+  EXPECT_FALSE(refused.allowed);
+  EXPECT_LE(refused.retry_after, 30s) << "this key has sent nothing";
+}
+
 }  // namespace
 }  // namespace audiogen::api

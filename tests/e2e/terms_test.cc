@@ -100,6 +100,9 @@ TEST(Terms, AreWhatMustBeTheSameUnderOneKey) {
   EXPECT_EQ(refused.status, 400);
   EXPECT_EQ(refused.text("error.message"), "metadata.order must be a string, not a number.");
   EXPECT_EQ(refused.text("error.param"), "") << "of other paths only";
+  const Reply unknown = create("bad", R"(,"promt":"y")");
+  EXPECT_EQ(unknown.text("error.message"), R"(Unknown member "promt".)");
+  EXPECT_EQ(unknown.text("error.param"), "");
 }
 
 TEST(Estimate, SaysWhatACreationWouldCostAndHoldsNothing) {
@@ -126,6 +129,7 @@ TEST(Estimate, SaysWhatACreationWouldCostAndHoldsNothing) {
         {R"({"model":"svc-audio-1.0","prompt":"x","metadata":{"order":1}})", "metadata.order"},
         {R"({"model":"svc-audio-1.0","prompt":"x","audio_references":["http://127.0.0.1/a"]})",
          "audio_references[0]"},
+        {R"({"model":"svc-audio-1.0","prompt":"x","promt":"y"})", "promt"},
         {"not json", ""}}) {
     const Reply refused = estimate(stack, ann, body);
     EXPECT_EQ(refused.status, 400) << body;

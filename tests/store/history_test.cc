@@ -375,7 +375,21 @@ TEST_F(DetailsTest, TellEveryCallButNotWhoWasAsked) {
   EXPECT_EQ(ends_of(erased), expected);
 }
 
-// A claim that has called nobody is at what the request refers to.
+// The row as it was read just before a settlement, and the ledger as it was just after.
+TEST_F(DetailsTest, HaveNoSettlementOfWhatIsOpen) {
+  const UserId user = db_.add_user();
+  const TaskId task = create(user);
+  must(store_.cancel(task));
+  EXPECT_THAT(details(user, task).ledger, SizeIs(2));
+  db_.execute(Sql("UPDATE tasks SET state=1, charged=NULL WHERE id=") << task);
+  const TaskDetails open = details(user, task);
+  EXPECT_EQ(open.view.state, TaskState::kQueued);
+  ASSERT_THAT(open.ledger, SizeIs(1));
+  EXPECT_EQ(open.ledger[0].entry.kind, EntryKind::kHold);
+  db_.execute(Sql("UPDATE tasks SET state=5, charged=0 WHERE id=") << task);
+}
+
+// A claim that has called nobody is at what the request refers to, if it does to anything.
 TEST_F(DetailsTest, TellWhatWaitsForItsReferences) {
   const UserId user = db_.add_user();
   for (const char* const request : {R"({"prompt":"x","audio_references":["https://a.test/"]})",
@@ -393,7 +407,8 @@ TEST_F(DetailsTest, TellWhatWaitsForItsReferences) {
       return *only(store_.claim({&hint, 1}, worker_, provider));
     };
     const Claim fetching = take(0, no_provider);
-    EXPECT_TRUE(waits());
+    EXPECT_EQ(waits(), refers) << "what refers to nothing waits for a provider";
+    EXPECT_EQ(details(user, task).view.waits_for_reference, refers);
     SettleCommand command_back = settle_command(Settle::kRelease, fetching);
     command_back.retry_after = 1h;
     EXPECT_EQ(settle(command_back), SettleOutcome::kRequeued);
@@ -412,6 +427,22 @@ TEST_F(DetailsTest, TellWhatWaitsForItsReferences) {
     EXPECT_FALSE(waits()) << "for another attempt";
     must(store_.cancel(task));
     EXPECT_FALSE(waits());
+  }
+}
+
+// One row is in nobody's way.
+TEST_F(DetailsTest, ARequestThatIsNoJsonRefersToNothing) {
+  const UserId user = db_.add_user();
+  const TaskId task = create(user), other = create(user);
+  for (const TaskId id : {task, other}) {
+    const Hint hint{id, 0};
+    EXPECT_TRUE(only(store_.claim({&hint, 1}, worker_, no_provider)));
+  }
+  db_.execute(Sql("UPDATE tasks SET request='{\"image_url\"' WHERE id=") << task);
+  const std::array<FindCommand, 2> both{FindCommand{task, user}, FindCommand{other, user}};
+  for (const auto& found : must(store_.find(both))) {
+    ASSERT_TRUE(found);
+    EXPECT_FALSE(found->waits_for_reference);
   }
 }
 

@@ -188,11 +188,13 @@ class Retention : public TaskStoreTest {
 TEST_F(Retention, OldFilesGoAndTheirTasksSaySo) {
   const TaskId old = finished(days(31));
   const TaskId recent = finished(days(29));
+  const Instant ended_at = find(old, user_)->updated_at;
   EXPECT_THAT(rendered(old), HasSubstr("\"expires_at\":\""));
   EXPECT_EQ(delete_old(*blobs_), 1U);
   EXPECT_FALSE(*blobs_->read(find(old, user_)->output_key));
   EXPECT_TRUE(*blobs_->read(find(recent, user_)->output_key));
   EXPECT_THAT(rendered(old), HasSubstr("\"deleted_at\":\""));
+  EXPECT_EQ(find(old, user_)->updated_at, ended_at) << "it has long been final";
   EXPECT_THAT(rendered(old), Not(HasSubstr("expires_at")));
   EXPECT_THAT(rendered(old), HasSubstr("\"duration_seconds\":60"));
   EXPECT_THAT(rendered(recent), Not(HasSubstr("deleted_at")));

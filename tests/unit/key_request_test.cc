@@ -35,6 +35,9 @@ TEST(KeyRotation, SaysForHowLongBothWork) {
            {R"({"overlap_hours":-1})", "overlap_hours"},
            {R"({"overlap_hours":169})", "overlap_hours"},
            {R"({"overlap_hours":1.5})", "overlap_hours"},
+           {R"({"overlap_hours":168.5})", "overlap_hours"},
+           {R"({"overlap_hours":-0.5})", "overlap_hours"},
+           {R"({"overlap_hours":1e300})", "overlap_hours"},
            {R"({"overlap_hours":4294967297})", "overlap_hours"},
            {R"({"overlap_hours":true})", "overlap_hours"},
            {R"({"overlap_hours":1,"overlap_hours":1})", "overlap_hours"},
@@ -47,6 +50,26 @@ TEST(KeyRotation, SaysForHowLongBothWork) {
     ASSERT_FALSE(overlap) << body;
     EXPECT_EQ(overlap.error().code, ApiErrorCode::kInvalidRequest);
     EXPECT_EQ(overlap.error().param, param) << body;
+  }
+}
+
+// To JSON Schema a number without a fraction is an integer, however it is written.
+TEST(KeyRequest, IntegersMayBeWrittenWithADot) {
+  for (const char* const hours : {"24", "24.0", "2.4e1", "2400E-2"}) {
+    const auto overlap = parse_key_rotation(R"({"overlap_hours":)" + std::string(hours) + "}");
+    ASSERT_TRUE(overlap) << hours;
+    EXPECT_EQ(overlap->count(), 24) << hours;
+  }
+  EXPECT_EQ(parse_key_rotation(R"({"overlap_hours":0.0})")->count(), 0);
+  EXPECT_EQ(parse_key_rotation(R"({"overlap_hours":168.0})")->count(), 168);
+  for (const auto& [text, amount] : {std::pair("150.0", 150),
+                                     {"1000.0", 1'000},
+                                     {"1e3", 1'000},
+                                     {"1000000000.0", 1'000'000'000}}) {
+    const auto terms = parse_new_key(R"({"name":"k","spend_limit":{"period":"day","credits":)" +
+                                     std::string(text) + "}}");
+    ASSERT_TRUE(terms) << text << ": " << terms.error().message;
+    EXPECT_EQ(terms->spend_limit, (SpendLimit{credits(amount), SpendPeriod::kDay})) << text;
   }
 }
 
@@ -113,7 +136,8 @@ TEST(NewKeyRequest, HasALimit) {
                                   R"({"credits":1000000001,"period":"day"})",
                                   R"({"credits":-1000,"period":"day"})",
                                   R"({"credits":1000.5,"period":"day"})",
-                                  R"({"credits":1e3,"period":"day"})",
+                                  R"({"credits":149.0,"period":"day"})",
+                                  R"({"credits":1e300,"period":"day"})",
                                   R"({"credits":"1000","period":"day"})",
                                   R"({"credits":null,"period":"day"})",
                                   R"({"credits":1000,"period":"week"})",

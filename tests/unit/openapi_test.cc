@@ -9,6 +9,7 @@
 #include <rapidjson/document.h>
 #include <rapidjson/pointer.h>
 
+#include "common/base/time.h"
 #include "common/domain/api_error.h"
 #include "common/domain/key_request.h"
 #include "common/domain/outlook.h"
@@ -287,6 +288,31 @@ TEST_F(OpenApi, HasTheMembersOfARequest) {
         parse_request("{\"" + name + "\":null}", {.model_name = "svc-audio-1.0", .any_url = false});
     ASSERT_FALSE(refused);
     EXPECT_TRUE(refused.error().message.starts_with(name + " must be ")) << refused.error().message;
+  }
+}
+
+// What is published as an answer is what is answered.
+TEST_F(OpenApi, ExamplesOfRefusalsAreInTheWordsOfTheCode) {
+  for (const auto& [name, members] :
+       {std::pair<std::string, std::string>{"max_credits", R"("max_credits":9)"},
+        {"metadata", R"("metadata":{"order":")" + std::string(kMetadataTextMax + 1, 'x') + "\"}"},
+        {"reference", R"("audio_references":["https://a.example/1","http://localhost/2"])"}}) {
+    const auto refused = parse_request(R"({"model":"svc-audio-1.0","prompt":"x",)" + members + "}",
+                                       {.model_name = "svc-audio-1.0", .any_url = false});
+    ASSERT_FALSE(refused) << name;
+    const Value& error =
+        at("/paths/~1audio~1estimates/post/responses/400/content/application~1json/examples/" +
+           name + "/value/error");
+    EXPECT_EQ(error["message"].GetString(), refused.error().message);
+    EXPECT_EQ(error["param"].GetString(), refused.error().param);
+  }
+  const ApiError outlives = expiry_not_own(format_iso(*parse_iso("2027-01-01T00:00:00Z")));
+  for (const std::string operation :
+       {"keys/post", "keys~1{key_id}/patch", "keys~1{key_id}~1rotate/post"}) {
+    EXPECT_EQ(at("/paths/~1account~1" + operation +
+                 "/responses/403/content/application~1json/examples/outlives/value/error/message")
+                  .GetString(),
+              outlives.message);
   }
 }
 

@@ -683,9 +683,15 @@ TEST(Request, ARefusalNamesTheMemberAtFault) {
             "image_url");
   EXPECT_EQ(param(body(R"("metadata":{"order":7})")), "metadata.order");
   EXPECT_EQ(param(body(R"("max_credits":9)")), "max_credits");
-  // Names that only the client knows are not repeated.
-  for (const std::string& whole : {std::string("not json"), std::string("[]"), body("\"x\":1")}) {
-    EXPECT_EQ(param(whole), "") << whole;
+  EXPECT_EQ(param(body(R"("promt":"x")")), "promt");
+  EXPECT_EQ(param(R"({"x":1})"), "x");
+  // Of names that only the client knows none that may be a secret is repeated.
+  for (const std::string& none : {std::string("not json"),
+                                  std::string("[]"),
+                                  body(R"("svc_live_4f9a":1)"),
+                                  body(R"("Token":1)"),
+                                  body(R"("":1)")}) {
+    EXPECT_EQ(param(none), "") << none;
   }
 }
 
