@@ -694,7 +694,8 @@ class CommandLine {
     who(show);
     CLI::App* change = leaf(user,
                             "plan",
-                            "put a user on a plan; a paid one opens API access",
+                            "put a user on a plan; a paid one opens API access, and what waits "
+                            "already is kept back no more by the one before",
                             user_plan,
                             "user plan --user ann@example.com --plan paid",
                             [](const Options& o) {

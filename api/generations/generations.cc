@@ -430,7 +430,8 @@ Handling Generations::estimate(Call call) {
   const auto look = [&](StoreDoors& doors) {
     return doors.accounts.next_lane(call.key().user, released_max);
   };
-  const auto lane = co_await on_store(pool_, call.holder(), look);
+  // Apart from what else he asks the pool for, which estimates must not keep out.
+  const auto lane = co_await on_store(pool_, ~call.holder(), look);
   // What it costs is told without the database, too.
   const auto start_in = lane && *lane ? lookout_.start_in(**lane) : std::nullopt;
   call.answer(200, render_estimate(audiogen::estimate(*parsed), start_in));

@@ -257,20 +257,17 @@ ReleaseWindow with_waits(ReleaseWindow window,
   const double pace = window.pace / kPaceIn;
   const double takes = static_cast<double>(places) / pace;
   window.takes = in_seconds(takes);
-  // Where both lanes wait, the bulk lane gets a part of the places, and it may get more where few
-  // want the others.
+  // Where both lanes wait, the bulk lane has its turns, and it may get more where few want the
+  // others. By calls alone it would seem to get nothing while its tasks wait for their references:
+  // they have their turns, but take no place, and nobody is called for them.
   constexpr double kPart = 1.0 / kBulkEvery;
   const auto called = static_cast<double>(queue.called_bulk + queue.called_express);
   const double of_bulk = called > 0 ? static_cast<double>(queue.called_bulk) / called : kPart;
-  // While nobody waits for it the lane could have that part at the least. A few calls say little:
-  // only with those of some time, in which what was called for has ended, and enough has, they say
-  // how things go.
+  const double gets = std::max(of_bulk, kPart);
+  // A few calls say little: only with those of some time, in which what was called for has ended,
+  // and enough has, they say how things go.
   constexpr double kLooks = 8, kEnds = 64;
-  const double gets = queue.bulk.empty() ? std::max(of_bulk, kPart) : of_bulk;
-  double share = std::max(of_bulk, kPart);  // Its turns come, if they have not yet.
-  if (last.pace != 0) {
-    share = std::min(last.bulk_share / kMillionths, 1.0);
-  }
+  double share = last.pace == 0 ? gets : std::min(last.bulk_share / kMillionths, 1.0);
   if (last.pace != 0 && called > 0) {
     share += (gets - share) / std::max({kLooks, 2 * takes, kEnds / pace});
   }

@@ -417,6 +417,9 @@ std::string_view health_name(Health health) {
 ScaleFigures scale_figures(const Situation& situation, std::uint64_t places) {
   ScaleFigures out{.current = working(situation),
                    .backlog = situation.backlog(),
+                   .later = situation.retry_later,
+                   .by_plan = situation.parked_by_plan,
+                   .places_by_plan = situation.places_by_plan,
                    .arrivals_per_second = situation.arrivals_per_second,
                    .places = static_cast<double>(std::max<std::uint64_t>(places, 1))};
   if (const auto ended = ended_in_last_minute(situation)) {
@@ -455,9 +458,14 @@ std::uint64_t workers_for(const ScaleFigures& figures) {
   if (!figures.service_seconds_p50) {
     return work ? std::max<std::uint64_t>(figures.current, 1) : 1;
   }
+  const std::uint64_t waits =
+      figures.backlog.value - std::min(figures.backlog.value, figures.later + figures.by_plan);
+  const auto in_a_minute = [&](std::uint64_t count) {  // So many places they take.
+    return *figures.service_seconds_p50 * static_cast<double>(count) / kMinute;
+  };
   const double tasks =
-      *figures.service_seconds_p50 *
-      (figures.arrivals_per_second + static_cast<double>(figures.backlog.value) / kMinute);
+      *figures.service_seconds_p50 * figures.arrivals_per_second + in_a_minute(waits) +
+      std::min(in_a_minute(figures.by_plan), static_cast<double>(figures.places_by_plan));
   return static_cast<std::uint64_t>(
       std::clamp(std::ceil(tasks / (kTaken * std::max(figures.places, 1.0))), 1.0, kMost));
 }

@@ -79,6 +79,11 @@ struct Situation {
   // Open tasks: theirs to take for the workers, worked on, put back and not due yet, not the
   // workers' yet.
   AtLeast ready{}, running{}, waiting_retry{}, parked{};
+  // Of waiting_retry: not due within a minute.
+  std::uint64_t retry_later = 0;
+  // Of parked: of users whose plan says how many of their tasks run at once; and how many places
+  // these users have use for, each no more than his plan gives him.
+  std::uint64_t parked_by_plan = 0, places_by_plan = 0;
   // Since the oldest of them was created; 0: there is none. Where the count is not exact, there may
   // be an older one.
   std::chrono::milliseconds oldest_ready{0}, oldest_parked{0};
@@ -166,6 +171,9 @@ std::string_view health_name(Health health);
 struct ScaleFigures {
   std::uint64_t current = 0;  // Workers that take tasks.
   AtLeast backlog{};
+  // Of it: what is not due within a minute, and what waits for users whose plan gives them no more
+  // than so many places, however many workers there are.
+  std::uint64_t later = 0, by_plan = 0, places_by_plan = 0;
   double arrivals_per_second = 0;
   std::optional<double> service_seconds_p50{}, drain_seconds{};
   double places = 1;  // Of one worker.
@@ -177,9 +185,9 @@ struct ScaleFigures {
 // `places`: of one worker, where none tells.
 ScaleFigures scale_figures(const Situation& situation, std::uint64_t places);
 
-// So many that what arrives takes seven tenths of their places, and what waits is done within a
-// minute; one at the least, which sees to it that nothing is stuck. Where nobody knows how long
-// tasks take, as many as there are.
+// So many that what arrives takes seven tenths of their places, and what waits, and may be begun,
+// is done within a minute; one at the least, which sees to it that nothing is stuck. Where nobody
+// knows how long tasks take, as many as there are.
 std::uint64_t workers_for(const ScaleFigures& figures);
 
 // More at once, fewer only after kScaleDownAfter.

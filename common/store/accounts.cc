@@ -175,11 +175,23 @@ Result<User, Fault> Accounts::set_plan(UserId id, Plan plan) {
   return guarded([&]() -> Result<User, Fault> {
     std::optional<bool> ended;
     session_.transact_surely([&](bool) {
-      ended = has_ended(session_, id);
-      if (ended == false) {
-        session_.execute(Sql("UPDATE users SET plan=") << plan << " WHERE id=" << id);
-        note_done();
+      SeenWindow seen;
+      Books books(session_, seen, {id}, Locking::kWait);
+      if (books.find(id) == nullptr) {
+        return;
       }
+      ended = has_ended(session_, id);
+      if (ended == true) {
+        return;
+      }
+      const std::uint64_t changed = session_.execute(
+          Sql("UPDATE users SET plan=") << plan << " WHERE id=" << id << " AND plan<>" << plan);
+      if (changed != 0 && plan == Plan::kPaid) {
+        books.open_tasks(id)->released_max = 0;
+        books.touch(id);
+        books.write(*books.now());
+      }
+      note_done();
     });
     return ended == true ? account_ended(id) : load(id);
   });

@@ -12,7 +12,7 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr seconds kArrivalsOf{60};
+constexpr seconds kArrivalsOf{60}, kLater{60};
 // An id is made before its row, by another clock, which may be behind for hours without anybody's
 // notice. No more than kNewestLooked are read in any case.
 constexpr std::chrono::hours kIdsBefore{24};
@@ -60,7 +60,8 @@ void Situations::count_open(Situation& out, bool crowded) {
       << Lane::kParked << " AND next_run_at<=" << out.at << "), SUM(state=" << TaskState::kQueued
       << " AND lane<>" << Lane::kParked << " AND next_run_at>" << out.at
       << "), MIN(IF(state=" << TaskState::kQueued << " AND lane<>" << Lane::kParked
-      << " AND next_run_at<=" << out.at << ", created_at, NULL)), SUM(";
+      << " AND next_run_at<=" << out.at << ", created_at, NULL)), SUM(state=" << TaskState::kQueued
+      << " AND lane<>" << Lane::kParked << " AND next_run_at>" << out.at + kLater << "), SUM(";
   // What crowds hold is counted with them. Mostly there is none, which saves a look-up for each
   // task.
   (crowded ? sql << "IF(c.user_id IS NULL, held, 0)" : sql << "held")
@@ -78,22 +79,25 @@ void Situations::count_open(Situation& out, bool crowded) {
   out.ready = {sum(rows, 3), all};
   out.waiting_retry = {sum(rows, 4), all};
   out.oldest_ready = age(rows, 5, out.at);
-  out.credits_held = out.credits_held + (rows.is_null(6) ? Units{} : rows.units(6));
-  out.oldest_hold = std::max(out.oldest_hold, age(rows, 7, out.at));
+  out.retry_later = sum(rows, 6);
+  out.credits_held = out.credits_held + (rows.is_null(7) ? Units{} : rows.units(7));
+  out.oldest_hold = std::max(out.oldest_hold, age(rows, 8, out.at));
 }
 
 // Each user has them counted beside his balance, and what all of his open tasks hold. Whether there
 // is any who has more than are released.
 bool Situations::count_parked(Situation& out) {
   Sql sql(
-      "SELECT COUNT(*), SUM(parked), SUM(held) FROM (SELECT parked, held FROM balances FORCE INDEX "
-      "(k_crowded) "
-      "WHERE crowded=1 LIMIT ");
+      "SELECT COUNT(*), SUM(parked), SUM(held), SUM(IF(released_max=0, 0, parked)), "
+      "SUM(LEAST(released_max, parked)) FROM (SELECT parked, held, released_max FROM balances "
+      "FORCE INDEX (k_crowded) WHERE crowded=1 LIMIT ");
   Rows rows = session_.query(sql << kCrowdsLooked << ") b");
   AG_CHECK(rows.next());
   out.parked = {sum(rows, 2), rows.u64(1) < kCrowdsLooked};
   const bool crowded = rows.u64(1) > 0;
   out.credits_held = rows.is_null(3) ? Units{} : rows.units(3);
+  out.parked_by_plan = sum(rows, 4);
+  out.places_by_plan = sum(rows, 5);
   if (out.parked.value == 0) {
     return crowded;
   }

@@ -196,6 +196,13 @@ void TaskStore::create_in(std::vector<BatchItem<CreateCommand, CreateOutcome>>& 
     if (balance == nullptr) {
       continue;  // kFailed
     }
+    // His plan may have changed since he asked last. What waits goes by it from now on, too,
+    // whatever becomes of this.
+    OpenTasks& open = *books.open_tasks(command.user);
+    if (open.released_max != command.released_max) {
+      open.released_max = command.released_max;
+      books.touch(command.user);
+    }
     if (command.idempotency_key) {
       const auto use = uses.find({command.user, *command.idempotency_key});
       if (use != uses.end()) {
@@ -216,15 +223,12 @@ void TaskStore::create_in(std::vector<BatchItem<CreateCommand, CreateOutcome>>& 
       outcome.kind = Kind::kInsufficient;
       continue;
     }
-    OpenTasks& open = *books.open_tasks(command.user);
     if (command.open_max != 0 && open.count() >= command.open_max) {
       outcome.kind = Kind::kTooManyOpen;
       continue;
     }
-    OpenTasks by_plan = open;  // His plan may have changed since his last task.
-    by_plan.released_max = command.released_max;
     if (const auto again_in =
-            refused_for(by_plan, books.window(), command.deadline, draw_of(command.id))) {
+            refused_for(open, books.window(), command.deadline, draw_of(command.id))) {
       outcome.kind = Kind::kTooLate;
       outcome.again_in = *again_in;
       continue;
@@ -251,7 +255,6 @@ void TaskStore::create_in(std::vector<BatchItem<CreateCommand, CreateOutcome>>& 
       }
       spending.spent = spending.spent + kHoldAmount;
     }
-    open.released_max = command.released_max;
     outcome.lane = add_task(open, books.window().size, balance->seq);
     books.book(command.user, command.id.uuid, *entry);
     created.push_back({&command, outcome.lane});
@@ -268,6 +271,7 @@ void TaskStore::create_in(std::vector<BatchItem<CreateCommand, CreateOutcome>>& 
     }
   }
   if (created.empty()) {
+    books.write(now);  // Of whom another plan is known now.
     return;
   }
   insert_rows(session_, created, now);

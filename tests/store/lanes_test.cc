@@ -286,6 +286,51 @@ TEST_F(LanesTest, APlanKeepsTheWindowSmaller) {
   EXPECT_TRUE(look_after_crowds().empty());
 }
 
+// Whoever upgrades because of what waits, and asks for nothing more until that is done.
+TEST_F(LanesTest, APaidPlanReachesWhatWaitsAlready) {
+  const UserId user = db_.add_user(credits(1'000'000));
+  constexpr std::uint32_t kMost = 200, kTasks = 300;
+  set_window(1000);
+  std::vector<CreateCommand> commands;
+  while (commands.size() < kTasks) {
+    commands.push_back(create_command(user));
+    commands.back().released_max = kMost;
+  }
+  must(store_.create(commands));
+  EXPECT_TRUE(look_after_crowds().empty());
+  ASSERT_EQ(of(user, "released"), kMost);
+  const Balance before = db_.balance(user);
+  Session session(db_.as("admin"));
+  ASSERT_TRUE(Accounts(session).set_plan(user, Plan::kFree));
+  EXPECT_TRUE(look_after_crowds().empty());
+  ASSERT_TRUE(Accounts(session).set_plan(user, Plan::kPaid));
+  EXPECT_EQ(look_after_crowds().size(), kTasks - kMost);
+  EXPECT_EQ(of(user, "parked"), 0);
+  EXPECT_EQ(db_.balance(user), before);
+}
+
+// So does whatever he asks for, though he is told that there is too much of it.
+TEST_F(LanesTest, ARefusedCreationTellsThePlanAsWell) {
+  const UserId user = db_.add_user();
+  CreateCommand command = create_command(user);
+  for (int i = 0; i < 4; ++i) {
+    command.id = create_command(user).id;
+    command.released_max = 2;
+    ASSERT_EQ(create(command).kind, CreateOutcome::Kind::kCreated);
+  }
+  const Balance before = db_.balance(user);
+  command.id = create_command(user).id;
+  command.open_max = 4;
+  command.released_max = 3;
+  EXPECT_EQ(create(command).kind, CreateOutcome::Kind::kTooManyOpen);
+  EXPECT_EQ(look_after_crowds().size(), 1U);
+  command.released_max = 0;
+  command.only_again = true;
+  EXPECT_EQ(create(command).kind, CreateOutcome::Kind::kNothingNew);
+  EXPECT_EQ(look_after_crowds().size(), 1U);
+  EXPECT_EQ(db_.balance(user), before) << "nothing else is written for it";
+}
+
 TEST_F(LanesTest, TheNextLaneIsThatOfTheNextCreation) {
   Session session(db_.as("api"));
   Accounts accounts(session);

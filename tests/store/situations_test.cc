@@ -113,6 +113,9 @@ TEST_F(SituationsTest, WhatWaitsForLongIsCountedToo) {
   must(store_.sweep(10));
   expect_counted();
   EXPECT_TRUE(must(store_.ready(10, std::chrono::seconds(0))).empty()) << "it is not due";
+  EXPECT_EQ(look().retry_later, 1U) << "nor within the next minute";
+  db_.execute(Sql("UPDATE tasks SET next_run_at=UTC_TIMESTAMP(6) + INTERVAL 59 SECOND"));
+  EXPECT_EQ(look().retry_later, 0U);
 }
 
 // A million that wait for their next try made each pull read a hundred thousand rows, for seconds.
@@ -142,12 +145,36 @@ TEST_F(SituationsTest, ParkedTasksAreCountedWithoutBeingRead) {
   EXPECT_GE(now.oldest_parked, seconds(50));
   EXPECT_LT(now.oldest_ready, now.oldest_parked);
   EXPECT_EQ(now.credits_held, db_.balance(crowd).held + db_.balance(other).held);
+  EXPECT_EQ(now.parked_by_plan, 0U) << "their share grows with the workers";
+  EXPECT_EQ(now.places_by_plan, 0U);
   // Shortly before its deadline one is read among those that are released: it counts once.
   db_.execute(Sql("UPDATE tasks SET wake_at=UTC_TIMESTAMP(6) + INTERVAL 60 SECOND WHERE lane=2"));
   const Situation then = look();
   EXPECT_EQ(then.ready, (AtLeast{6, true}));
   EXPECT_EQ(then.parked, (AtLeast{7, true}));
   EXPECT_EQ(then.credits_held, now.credits_held);
+}
+
+TEST_F(SituationsTest, WhatIsParkedIsToldByWhatPlansAllow) {
+  const UserId many = db_.add_user(), few = db_.add_user(), unlimited = db_.add_user();
+  for (int i = 0; i < 7; ++i) {
+    CreateCommand command = create_command(many);
+    command.released_max = 2;
+    must(store_.create({&command, 1}));
+  }
+  for (int i = 0; i < 6; ++i) {
+    CreateCommand command = create_command(few);
+    command.released_max = 5;
+    must(store_.create({&command, 1}));
+  }
+  db_.execute(Sql("UPDATE release_window SET size=5"));
+  for (int i = 0; i < 8; ++i) {
+    create(unlimited);
+  }
+  const Situation now = look();
+  EXPECT_EQ(now.parked, (AtLeast{5 + 1 + 3, true}));
+  EXPECT_EQ(now.parked_by_plan, 5U + 1);
+  EXPECT_EQ(now.places_by_plan, 2U + 1) << "two at once of the five, and the other one's last";
 }
 
 TEST_F(SituationsTest, MoreThanALookReadsAreSoManyOrMore) {

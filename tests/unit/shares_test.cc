@@ -315,6 +315,28 @@ TEST_F(WaitsTest, AtFirstABulkLaneHasItsTurnsAtTheLeast) {
   EXPECT_EQ(waits().bulk_share, 250'000U);
 }
 
+// One user's tasks wait for a slow server with their references: each has had a turn of the lane,
+// and nobody is called for it. Others were refused for that who would have begun within a minute.
+TEST_F(WaitsTest, ABulkLaneThatNobodyIsCalledForKeepsItsTurns) {
+  constexpr std::uint64_t kCalls = 72;
+  pace_ = 7200;
+  queue_.bulk = {{.left = 870s, .count = 110}};
+  queue_.called_express = kCalls;
+  ReleaseWindow last;
+  for (int i = 0; i < 300; ++i) {
+    last = with_waits({.size = 40, .pace = pace_}, queue_, kCalls, last);
+  }
+  EXPECT_EQ(last.bulk_share, 250'000U);
+  EXPECT_EQ(last.bulk_wait, 62U) << "every fourth of 7.2 a second";
+  EXPECT_EQ(refused_for({.released = kExpressMax}, last, 900s, 0), std::nullopt);
+  // As programs of the release before have told it.
+  last.bulk_share = 0;
+  for (int i = 0; i < 60; ++i) {
+    last = with_waits({.size = 40, .pace = pace_}, queue_, kCalls, last);
+  }
+  EXPECT_LT(last.bulk_wait, 100U);
+}
+
 // 1,000 came at once before anybody knew the pace. Most of them are never begun, and whoever comes
 // now, when those are nearly over, is behind the few that are.
 TEST_F(WaitsTest, WhatWillBeTooLateIsNotWaitedFor) {

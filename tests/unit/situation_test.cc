@@ -434,6 +434,39 @@ TEST(ScaleFigures, AreOfWhoTakesTasks) {
   EXPECT_EQ(scale_figures(with({}), 200).service_seconds_p50, std::nullopt);
 }
 
+// 200 of a user run, as many as his plan allows, and 9,800 are parked behind them: more workers
+// than those 200 keep busy would get nothing to do.
+TEST(ScaleFigures, OfWhatWaitsForAPlanGoByWhatItAllows) {
+  auto busy = worker({.succeeded = 100, .each = milliseconds(10'000)});
+  busy.in_flight = busy.places = 64;
+  Situation now = with({busy, busy, busy, busy});
+  now.running = {200, true};
+  now.parked = {9'800, true};
+  now.parked_by_plan = 9'800;
+  now.places_by_plan = 200;
+  const auto wanted = [&] { return workers_for(scale_figures(now, 200)); };
+  EXPECT_EQ(wanted(), 5U) << "200 places are seven tenths of 4.5 workers'";
+  EXPECT_EQ(scale_figures(now, 200).backlog, now.parked) << "all of it waits";
+  EXPECT_EQ(scale_figures(now, 200).limited_by, std::nullopt) << "no provider is in the way";
+  now.parked_by_plan = 60;
+  now.parked = {60, true};
+  EXPECT_EQ(wanted(), 1U) << "as little as that takes ten places for a minute";
+  now.parked = {60 + 540, true};
+  EXPECT_EQ(wanted(), 3U) << "of others, whose share grows with the workers, 540";
+  now.parked_by_plan = now.places_by_plan = 0;
+  now.parked = {9'800, true};
+  EXPECT_GT(wanted(), 30U) << "no plan limits them";
+}
+
+TEST(ScaleFigures, CountOfWhatIsTriedAgainWhatIsDueWithinAMinute) {
+  Situation now = with({worker({.succeeded = 100, .each = milliseconds(10'000)})});
+  now.waiting_retry = {1'000, true};
+  EXPECT_EQ(workers_for(scale_figures(now, 200)), 3U);
+  now.retry_later = 940;
+  EXPECT_EQ(workers_for(scale_figures(now, 200)), 1U);
+  EXPECT_EQ(scale_figures(now, 200).backlog.value, 1'000U);
+}
+
 // Each of many has little of an account: by that, ever more were wanted.
 TEST(ScaleFigures, OfAnAccountGoByWhatAWorkerCouldHave) {
   constexpr std::uint64_t kLimit = 100;
