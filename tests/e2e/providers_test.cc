@@ -213,6 +213,26 @@ TEST(Fallback, RetryAfterIsHonouredInPlace) {
   EXPECT_EQ(second.call_count(), 0U);
 }
 
+// Five times "later", and the task failed, though nobody had taken it.
+TEST(Fallback, WhoIsToldLaterUsesUpNoAttempt) {
+  std::atomic<int> calls{0};
+  ProviderDouble first([&](const DoubleCall&) {
+    if (calls.fetch_add(1) >= 2) {
+      return wav_reply(1.0);
+    }
+    DoubleReply out = at(429, "rate_limit_exceeded");
+    out.headers.emplace_back("Retry-After: 3");
+    return out;
+  });
+  const ChainFile chain({openai_entry(kFirst, first)});
+  Stack stack(chain.options());
+  const Account ann = stack.account();
+  const std::string id = stack.create(ann, Stack::body()).text("id");
+  EXPECT_EQ(stack.wait_final(ann, id, 120s).text("status"), "succeeded");
+  EXPECT_EQ(first.call_count(), 3U);
+  EXPECT_EQ(stack.database().number(store::Sql("SELECT claims FROM tasks")), 1);
+}
+
 // Its task has ended without it: what it was its worker tells by itself.
 TEST(Costs, ACallWhoseTaskWasCanceledIsRecorded) {
   ProviderDouble first([](const DoubleCall&) { return DoubleReply{.form = Form::kHang}; });

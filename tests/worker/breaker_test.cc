@@ -144,7 +144,7 @@ TEST_F(BreakerTest, ThrottlesAreNoFailuresAmongMany) {
 }
 
 // It has answered, so it works; whoever else calls it may just have its places.
-TEST_F(BreakerTest, AProbeThatIsThrottledIsMadeAgainAtOnce) {
+TEST_F(BreakerTest, AProbeThatIsThrottledIsMadeAgainSoon) {
   record(3, false);
   now_ += seconds(15);
   for (std::uint64_t task = 0; task < 3; ++task) {
@@ -153,6 +153,8 @@ TEST_F(BreakerTest, AProbeThatIsThrottledIsMadeAgainAtOnce) {
     breaker_.answered(now_);
     breaker_.proved(Breaker::Failure::kThrottled, now_, task);
     EXPECT_EQ(breaker_.state(now_), Breaker::State::kHalfOpen);
+    EXPECT_FALSE(breaker_.allow(now_)) << "all that wait would ask";
+    now_ += seconds(2);
   }
   ASSERT_TRUE(breaker_.allow(now_));
   breaker_.record(true, now_);

@@ -36,6 +36,7 @@ TEST(AfterFault, Table) {
   const Standing last_of_all{.nobody = Trouble::kNobodyCan, .time_left = seconds(600)};
   const Standing both{.another = true, .time_left = seconds(600)};
   const Standing uncalled{.called = false, .time_left = seconds(600)};
+  const Standing untaken{.tries = 3, .called = false, .time_left = seconds(600)};
   const Standing uncalled_late{
       .called = false, .nobody = Trouble::kOutOfTime, .time_left = seconds(5)};
   const Standing uncalled_first{.called = false, .another = true, .time_left = seconds(600)};
@@ -51,6 +52,10 @@ TEST(AfterFault, Table) {
       {Fault::kThrottled, seconds(2), first, NextStep::kSameProvider, kUnavailable},
       {Fault::kThrottled, seconds(3), first, NextStep::kNextProvider, kUnavailable},
       {Fault::kThrottled, seconds(3), last, NextStep::kRetryLater, kUnavailable},
+      // Nobody has taken it: it comes again, however often it is told "later".
+      {Fault::kThrottled, seconds(3), uncalled, NextStep::kGiveBack, kUnavailable},
+      {Fault::kThrottled, {}, untaken, NextStep::kGiveBack, kUnavailable},
+      {Fault::kThrottled, seconds(3), uncalled_first, NextStep::kNextProvider, kUnavailable},
       {Fault::kThrottled, {}, third, NextStep::kNextProvider, kUnavailable},
       {Fault::kRetrySame, seconds(3), first, NextStep::kNextProvider, kUnavailable},
       {Fault::kTryNext, {}, first, NextStep::kNextProvider, kUnavailable},
@@ -110,7 +115,7 @@ TEST(AfterFault, WaitsGrowSpreadAndHonourRetryAfter) {
   EXPECT_EQ(after_fault(busy, standing).wait, milliseconds(750));
   standing.jitter = -1;
   EXPECT_EQ(after_fault(busy, standing).wait, milliseconds(250));
-  EXPECT_EQ(after_fault({Fault::kRetrySame, "", seconds(7)}, standing).wait, seconds(7));
+  EXPECT_EQ(after_fault({Fault::kRetrySame, "", seconds(2)}, standing).wait, seconds(2));
 }
 
 constexpr TaskTime kTime{.left = seconds(600), .whole = seconds(900)};
@@ -311,9 +316,9 @@ TEST(Chain, ABusyOneIsAskedAgainAFewTimesAndSoon) {
   EXPECT_TRUE(comes_again(busy, 1));
   EXPECT_TRUE(comes_again(busy, 2));
   EXPECT_FALSE(comes_again(busy, 3));
-  EXPECT_TRUE(comes_again({Fault::kRetrySame, "", seconds(20)}, 1));
-  EXPECT_TRUE(comes_again({Fault::kThrottled, "", seconds(20)}, 1));
-  EXPECT_FALSE(comes_again({Fault::kRetrySame, "", seconds(21)}, 1));
+  EXPECT_TRUE(comes_again({Fault::kRetrySame, "", seconds(2)}, 1));
+  EXPECT_TRUE(comes_again({Fault::kThrottled, "", seconds(2)}, 1));
+  EXPECT_FALSE(comes_again({Fault::kRetrySame, "", seconds(3)}, 1));
   EXPECT_FALSE(comes_again({Fault::kTryNext, "", std::nullopt}, 1));
 }
 

@@ -105,13 +105,17 @@ void Breaker::proved(Failure failure, Time now, std::optional<std::uint64_t> of)
     if (own_state(now) == State::kOpen) {
       return;  // A call from before it opened: its failure is what opened it.
     }
-    probe_at_.reset();  // So that another is made at once where the answer was only "later".
+    probe_at_.reset();
     if (success) {
       opened_at_.reset();
       opened_by_.reset();
       troubled_since_.reset();
       slots_ = {};
-    } else if (failure != Failure::kThrottled) {
+    } else if (failure == Failure::kThrottled) {
+      // Another is made soon, but not at once: or all that wait for it would ask, one after the
+      // other, as long as it says so.
+      probe_at_ = now - rules_.open_for + rules_.probe_pause;
+    } else {
       open(now, failure);
     }
     return;

@@ -19,6 +19,7 @@ struct BreakerRules {
   std::uint32_t failures_in_row = 3;  // So many open it where fewer calls are made, or under way.
   std::chrono::seconds open_for{15};
   std::chrono::seconds open_for_lasting{300};  // After a failure that only a person can mend.
+  std::chrono::seconds probe_pause{2};         // After a probe that was told "later".
 };
 
 class Breaker {

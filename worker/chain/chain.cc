@@ -194,6 +194,10 @@ Decision after_fault(const ProviderFault& fault, const Standing& standing) {
       if (comes_again(fault, standing.tries) && wait + standing.call_time < standing.time_left) {
         return ask(NextStep::kSameProvider, wait);
       }
+      // It has not taken the task: that uses up no attempt, however often it says so.
+      if (fault.fault == Fault::kThrottled && !standing.another && !standing.called) {
+        return stop(Trouble::kLeftAlone);
+      }
       return elsewhere(standing.another);
     }
     case Fault::kTryNext:

@@ -48,7 +48,7 @@ struct Nobody {
 // Where a task stands when a provider has failed it.
 struct Standing {
   int tries = 1;         // Calls to this provider in this claim, the failed one included.
-  bool called = true;    // Somebody was called in this claim.
+  bool called = true;    // Somebody was called in this claim, and took it.
   bool another = false;  // A further provider could serve it.
   // Why nobody serves it in this claim, unless there is another: kNobodyCan when all have said that
   // they cannot.

@@ -239,6 +239,7 @@ std::shared_ptr<ProviderCall> Calls::open(const JobPtr& job, const Call& call) {
   } else {
     request.ticket = call.ticket;
     request.on_ticket = [this, job, call](const std::string& ticket) {
+      job->called = true;  // It was taken, whatever is said of it later.
       return tickets_.keep(job, call.row, job->chain->at(call.provider).name(), ticket);
     };
   }
@@ -313,7 +314,9 @@ void Calls::provider_answered(
     answer = ProviderFault{Fault::kCanceled, store::kNotCalled, std::nullopt};
   }
   if (answer || answer.error().fault != Fault::kNotCalled) {
-    job->called = true;
+    if (answer || answer.error().fault != Fault::kThrottled || !call.ticket.empty()) {
+      job->called = true;
+    }
     job->passed_on = false;  // It has had its turn.
   }
   if (answer) {

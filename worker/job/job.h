@@ -89,6 +89,8 @@ class Job {
   // After a race that both have lost: where it began, as the chain goes on behind that. Until
   // another is asked.
   std::optional<std::size_t> raced_from;
+  // Of those that said "later" in this claim, how much later the first one would have it.
+  std::optional<std::chrono::seconds> later;
   std::shared_ptr<void> audio_kept;  // While its audio waits for a codec or for the disk.
 
   // What is held against the provider at `position`, which has failed it so; the chain remembers
@@ -100,7 +102,7 @@ class Job {
 
   // Tickets that are to be kept and are not yet.
   std::atomic<int> tickets_unwritten = 0;
-  // Somebody was called in this claim, whatever came of it.
+  // Somebody was called in this claim and took the task, whatever came of it.
   std::atomic<bool> called = false;
   // It waited too long for its turn, and another had a free slot. Until it has had a turn.
   std::atomic<bool> passed_on = false;

@@ -1,5 +1,6 @@
 #include "worker/job/next_step.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "common/base/jitter.h"
@@ -44,9 +45,10 @@ Next after_fault(const Job& job, const ProviderFault& fault) {
     case NextStep::kRetryLater:
     case NextStep::kFail:
     case NextStep::kGiveBack:
-      next.wait = decision.trouble == nobody.trouble
-                      ? nobody.wait
-                      : fault.retry_after.value_or(std::chrono::seconds(0));
+      next.wait = job.later.value_or(fault.retry_after.value_or(std::chrono::seconds(0)));
+      if (decision.trouble == nobody.trouble) {
+        next.wait = std::max(next.wait, nobody.wait);
+      }
       break;
   }
   return next;

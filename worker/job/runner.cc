@@ -207,6 +207,9 @@ void JobRunner::provider_failed(const JobPtr& job, const ProviderFault& fault) {
   if (fault.fault == Fault::kUnsupportedInput) {
     job->unable.push_back(job->provider);
   }
+  if (fault.fault == Fault::kThrottled && fault.retry_after) {
+    job->later = std::min(job->later.value_or(*fault.retry_after), *fault.retry_after);
+  }
   log::warn("provider call failed",
             about(*job),
             {{"provider", job->chain->at(job->provider).name()},
