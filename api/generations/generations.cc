@@ -273,6 +273,32 @@ void Generations::answer_created(const Call& call,
   call.answer(202, render_task(task, names_, members_for(call)), headers);
 }
 
+// `co_await StillValid(authenticators, call)`: whether the key or session of the call works still;
+// goes on at once, or on a look-up thread, which is not to be kept.
+class Generations::StillValid {
+ public:
+  StillValid(const Authenticators& authenticators, const Call& call)
+      : authenticator_(call.route().access == Access::kSession ? *authenticators.sessions
+                                                               : authenticators.keys),
+        call_(call) {}
+
+  bool await_ready() { return authenticator_.seen_just_now(call_.request()); }
+  void await_suspend(Handling::Frame frame) {
+    // This object may be gone before look_again() returns.
+    authenticator_.look_again(call_.request(),
+                              [this, waiting = Handling::Share(frame)](bool valid) {
+                                valid_ = valid;
+                                waiting.resume();
+                              });
+  }
+  bool await_resume() const noexcept { return valid_; }
+
+ private:
+  Authenticator& authenticator_;
+  const Call& call_;
+  bool valid_ = true;
+};
+
 Handling Generations::get(Call call) {
   const auto id = TaskId::parse(call.parameter(0));
   if (!id) {
@@ -299,6 +325,12 @@ Handling Generations::get(Call call) {
       call.exchange().allow(*wait);
       const bool waited = co_await waits_.until_final(call, task, *wait);
       applied = waited;
+      // Whose key or session has ended meanwhile is told nothing more.
+      const bool valid = co_await StillValid(authenticators_, call);
+      if (!valid) {
+        call.fail(call.key().session ? not_signed_in() : invalid_api_key());
+        co_return;
+      }
     }
     if (applied) {
       append_header(headers, "Preference-Applied", "wait=" + std::to_string(wait->count()));
@@ -310,32 +342,6 @@ Handling Generations::get(Call call) {
   }
   call.answer(200, render_task(task, names_, members_for(call)), headers);
 }
-
-// `co_await StillValid(authenticators, call)`: whether the key or session of the call works still;
-// goes on at once, or on a look-up thread, which is not to be kept.
-class Generations::StillValid {
- public:
-  StillValid(const Authenticators& authenticators, const Call& call)
-      : authenticator_(call.route().access == Access::kSession ? *authenticators.sessions
-                                                               : authenticators.keys),
-        call_(call) {}
-
-  bool await_ready() { return authenticator_.seen_just_now(call_.request()); }
-  void await_suspend(Handling::Frame frame) {
-    // This object may be gone before look_again() returns.
-    authenticator_.look_again(call_.request(),
-                              [this, waiting = Handling::Share(frame)](bool valid) {
-                                valid_ = valid;
-                                waiting.resume();
-                              });
-  }
-  bool await_resume() const noexcept { return valid_; }
-
- private:
-  Authenticator& authenticator_;
-  const Call& call_;
-  bool valid_ = true;
-};
 
 std::optional<Places::Place> Generations::begin_stream(const Call& call,
                                                        const TaskView& task,

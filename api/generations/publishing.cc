@@ -20,9 +20,11 @@ prometheus::Counter& paused_creations() {
   return out;
 }
 
-TaskPublisher::TaskPublisher(const Config& config, ApiId id, const http::RequestMeter& creations)
+TaskPublisher::TaskPublisher(const Config& config,
+                             ApiId id,
+                             std::vector<const http::RequestMeter*> creations)
     : id_(id),
-      creations_(creations),
+      creations_(std::move(creations)),
       store_(config.database),
       publisher_(config.amqp, {}, [this](std::span<const Hint> hints) {
         const MutexLock lock(mutex_);
@@ -76,8 +78,13 @@ bool TaskPublisher::report() {
     all_sent = unsent_.empty();
   }
   // In this order: each counts all of the one before, whatever comes meanwhile.
-  const std::uint64_t refused = creations_.answered("POST", 503);
-  const std::uint64_t answered = creations_.answered("POST");
+  std::uint64_t refused = 0, answered = 0;
+  for (const http::RequestMeter* const route : creations_) {
+    refused += route->answered("POST", 503);
+  }
+  for (const http::RequestMeter* const route : creations_) {
+    answered += route->answered("POST");
+  }
   const std::uint64_t paused =
       std::min(static_cast<std::uint64_t>(paused_creations().Value()), refused);
   const CreationCount last_minute = refusals_.look(

@@ -22,9 +22,9 @@ prometheus::Counter& paused_creations();
 
 class TaskPublisher {
  public:
-  // Blocks until the database knows of this process, or does not answer. `creations`: the meter of
-  // the route that makes them.
-  TaskPublisher(const Config& config, ApiId id, const http::RequestMeter& creations);
+  // Blocks until the database knows of this process, or does not answer. `creations`: the meters of
+  // all routes that make them; a pause is counted for all together.
+  TaskPublisher(const Config& config, ApiId id, std::vector<const http::RequestMeter*> creations);
   ~TaskPublisher();
   TaskPublisher(const TaskPublisher&) = delete;
   TaskPublisher& operator=(const TaskPublisher&) = delete;
@@ -49,7 +49,7 @@ class TaskPublisher {
   void keep_reporting();
 
   const ApiId id_;
-  const http::RequestMeter& creations_;
+  const std::vector<const http::RequestMeter*> creations_;
   Refusals refusals_;       // As store_.
   store::TaskStore store_;  // The constructor's, then the reporter's.
   Mutex mutex_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <future>
+#include <system_error>
 #include <utility>
 
 #include "common/queue/amqp.h"
@@ -56,8 +57,12 @@ class Eyes {
       depth_ = Clock::now() - *asked_at_ <= kEvery + kAnswers ? depth : std::nullopt;
     }
     if (!asked_.valid() && (!asked_at_ || Clock::now() - *asked_at_ >= kEvery)) {
-      asked_at_ = Clock::now();
-      asked_ = std::async(std::launch::async, [this] { return queue::read_depth(broker_); });
+      try {
+        asked_ = std::async(std::launch::async, [this] { return queue::read_depth(broker_); });
+        asked_at_ = Clock::now();
+      } catch (const std::system_error&) {
+        // Where there is no thread to be had it is not known, and asked for the next time.
+      }
     }
     return depth_ ? std::optional(depth_->dead) : std::nullopt;
   }

@@ -30,7 +30,6 @@ namespace audiogen::api {
 namespace {
 
 constexpr std::string_view kBase = "/api/v1";
-constexpr std::string_view kConsole = "/console";  // Before the paths of the twins, too.
 
 bool has_mail(const Config& config) {
   return config.smtp.has_value();

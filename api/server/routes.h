@@ -50,6 +50,8 @@ struct Parts {
 
 // Where generations are made, and listed.
 inline constexpr std::string_view kGenerationsPath = "/api/v1/audio/generations";
+// The console's pages; and before the paths of the twins, by which a session asks what a key does.
+inline constexpr std::string_view kConsole = "/console";
 
 // Stands in the table for the path of CDN_URL.
 inline constexpr std::string_view kFilesRoot = "(CDN_URL)";

@@ -1,6 +1,7 @@
 #include "api/server/security_events.h"
 
 #include <chrono>
+#include <system_error>
 #include <utility>
 
 #include "common/base/log.h"
@@ -94,7 +95,11 @@ void SecurityEvents::note(SecurityEvent event, const IpAddress& client) {
       example_ = client.text();
     }
     if (!thread_.joinable()) {
-      thread_ = std::thread([this] { run(); });
+      try {
+        thread_ = std::thread([this] { run(); });
+      } catch (const std::system_error&) {
+        // It is counted; the line waits for a thread.
+      }
     }
   }
   if (first) {

@@ -118,9 +118,13 @@ int serve(const Config& config) {
     access_log.emplace();
     answered = [&access_log](const http::Answered& request) { access_log->answered(request); };
   }
-  std::atomic<bool> draining{false};
+  std::atomic<bool> accepting{false};
   store::Probe database(config.database, store::Probe::Watches::kIntakeToo);
-  TaskPublisher publisher(config, id, http::RequestMeter::of(std::string(kGenerationsPath)));
+  const std::string creations(kGenerationsPath);
+  TaskPublisher publisher(config,
+                          id,
+                          {&http::RequestMeter::of(creations),
+                           &http::RequestMeter::of(std::string(kConsole) + creations)});
   RateLimiter limiter(config);
   Authenticator keys(config, limiter, Authenticator::bearer_keys(config));
   std::optional<Authenticator> sessions;
@@ -217,7 +221,7 @@ int serve(const Config& config) {
         return std::vector<http::ReadyPart>{{"database", database.ok(), true},
                                             {"schema", database.fits(), true},
                                             {"broker", publisher.connected(), false},
-                                            {"accepting", !draining.load(), true}};
+                                            {"accepting", accepting.load(), true}};
       },
       {{"/metrics",
         [&situations](const http::Exchange& exchange) { answer_metrics(situations, exchange); }},
@@ -232,12 +236,17 @@ int serve(const Config& config) {
         [&actions](const http::Exchange& exchange) { actions.handle_get(exchange); }}},
       {{"/ops/actions",
         [&actions](const http::Exchange& exchange) { actions.handle_post(exchange); }}});
-  for (const Result<Done>& started : {server.start(), ops.start()}) {
-    if (!started) {
-      log::error(started.error().message);
-      return 1;
-    }
+  // The public port last: whoever cannot have the other one has taken no request that it would have
+  // to leave.
+  auto started = ops.start();
+  if (started) {
+    started = server.start();
   }
+  if (!started) {
+    log::error(started.error().message);
+    return 1;
+  }
+  accepting.store(true);
   log::info("audio-api serves",
             {{"listen", config.listen.host + ":" + std::to_string(server.port())},
              {"ops_listen", config.ops_listen.host + ":" + std::to_string(ops.port())}});
@@ -248,7 +257,7 @@ int serve(const Config& config) {
   }
   tell_service_manager(Stage::kStopping);
   log::info("audio-api drains");
-  draining.store(true);
+  accepting.store(false);
   generations.release_waits();
   server.drain(kDrainLimit);
   keys.stop();

@@ -1,8 +1,13 @@
 // Tasks from creation to delivery: audio, price, files, cancellation, the worker's own failures.
+#include <atomic>
 #include <fstream>
+#include <thread>
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
+#include "common/base/unique_fd.h"
 #include "common/domain/task.h"
 #include "tests/support/places.h"
 #include "tests/support/stack.h"
@@ -32,6 +37,42 @@ TEST(Task, AWorkerThatCannotHaveItsPortTakesNone) {
   EXPECT_EQ(stack.database().number(store::Sql("SELECT SUM(claims) FROM tasks")), 0);
   stack.start_worker();
   EXPECT_EQ(stack.wait_final(ann, id).text("status"), "succeeded");
+}
+
+// It took requests at its public port, found its other one taken, and left: who had created
+// something heard nothing of it, and again a second later.
+TEST(Task, AnApiThatCannotHaveItsPortsTakesNoRequest) {
+  Stack::Options options;
+  options.workers = 0;
+  Stack stack(options);
+  auto variables = stack.environment();
+  variables["DATABASE_URL"] = stack.database_url("api");
+  const std::uint16_t port = free_port();
+  variables["LISTEN"] = "127.0.0.1:" + std::to_string(port);
+  variables["OPS_LISTEN"] = stack.ops_url().substr(std::string("http://").size());
+  std::atomic<int> taken{0};
+  {
+    const std::jthread client([&](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_port = htons(port);
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        const bool open =
+            ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+        sockaddr_in own{};
+        socklen_t length = sizeof own;
+        ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own), &length);
+        // Who asks long enough for a port that nobody has is given it, and meets himself.
+        taken += open && own.sin_port != address.sin_port ? 1 : 0;
+        std::this_thread::yield();
+      }
+    });
+    const Output refused = run({program_path("audio-api"), "serve"}, variables);
+    EXPECT_EQ(refused.code, 1) << refused.out;
+  }
+  EXPECT_EQ(taken, 0);
 }
 
 TEST(Task, SucceedsIsPlayableAndChargesItsSeconds) {

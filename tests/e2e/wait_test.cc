@@ -114,6 +114,24 @@ TEST(Wait, AKeyHasTwentyAndADrainEndsThem) {
   EXPECT_EQ(stack.api().wait(std::chrono::seconds(20)), 0);
 }
 
+// Whoever has a key that leaked got the address of what was made after its end.
+TEST(Wait, EndsWithItsKey) {
+  Stack stack(without_worker());
+  const Account ann = stack.account();
+  const std::string id = stack.create(ann, Stack::body()).text("id");
+  RawConnection client(stack.api_port());
+  ASSERT_TRUE(client.send(read_of(ann, id, "wait=25")));
+  // One that has waited for a second came after it.
+  ASSERT_EQ(get_preferring(stack, ann, id, "wait=1").status, 200);
+  stack.database().execute(store::Sql("UPDATE api_keys SET deleted_at=UTC_TIMESTAMP(6)"));
+  ASSERT_TRUE(
+      eventually(std::chrono::seconds(20), [&] { return stack.get(ann, id).status == 401; }));
+  stack.start_worker();
+  const auto response = client.response();
+  ASSERT_TRUE(response);
+  EXPECT_EQ(response->status, 401) << response->body;
+}
+
 // A twentieth of the 2,000 that there are.
 TEST(Wait, AUserWithManyKeysHasAHundred) {
   Stack stack(without_worker());

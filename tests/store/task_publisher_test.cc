@@ -16,7 +16,8 @@ class TaskPublisherTest : public testing::Test {
   TaskPublisherTest() {
     config_.database = db_.url();
     config_.amqp = {.user = "u", .password = "p", .host = "127.0.0.1", .port = 1};
-    publisher_.emplace(config_, id_, creations_);
+    publisher_.emplace(
+        config_, id_, std::vector<const http::RequestMeter*>{&creations_, &console_});
   }
   std::int64_t row(const Sql& what) {
     return db_.number(Sql("SELECT ").append(what) << " FROM api_processes WHERE id=" << id_);
@@ -27,7 +28,7 @@ class TaskPublisherTest : public testing::Test {
   test::TestDatabase db_;
   Config config_;
   const ApiId id_ = ApiId::make();
-  const http::RequestMeter creations_{"/test/publisher"};
+  http::RequestMeter creations_{"/test/publisher"}, console_{"/test/publisher/console"};
   const TaskId task_ = TaskId::make();
   std::optional<TaskPublisher> publisher_;
 };
@@ -51,6 +52,21 @@ TEST_F(TaskPublisherTest, SoIsOneThatNobodyKnowsOf) {
   publisher_->stop(0ms);
   EXPECT_EQ(row(Sql("unsent_from<=") << task_), 1);
   EXPECT_FALSE(counts_as_ended());
+}
+
+// A pause refuses at both doors. What it refused at the console's was taken for what was refused
+// for want of room at the other one, later.
+TEST_F(TaskPublisherTest, WhatAPauseRefusedHidesNothingElse) {
+  const auto refuse = [](http::RequestMeter& route, int times) {
+    for (int i = 0; i < times; ++i) {
+      route.count("POST", 503);
+    }
+  };
+  paused_creations().Increment(20);
+  refuse(console_, 20);
+  refuse(creations_, 10);
+  publisher_->stop(0ms);
+  EXPECT_EQ(row(Sql("refused")), 10);
 }
 
 TEST_F(TaskPublisherTest, WhatIsParkedOrWasNotMadeHasNone) {
