@@ -2,7 +2,7 @@
 // sideways on the smallest screen.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { ask, choose, closeBrowser, consoleUrl, eventually, generated, loginLink, makeKey, newPage, newUser, open, settled, signedIn, violations } from "./support.mjs";
+import { ask, choose, closeBrowser, consoleUrl, eventually, generated, launch, loginLink, makeKey, newPage, newUser, open, settled, signedIn, violations } from "./support.mjs";
 
 const widths = [360, 768, 1280];
 let page;
@@ -98,6 +98,67 @@ test("nothing scrolls sideways at 320 px, nor at 200 % of 1280 px", async () => 
     await page.setViewportSize({ width: 640, height: 450 });
     await settled(page);
     assert.equal(await sideways(page), 0, `${path}, 640 px`);
+  }
+});
+
+test("text of twice the size: nothing scrolls sideways, nothing is too small to press, and what sticks hides nothing", async (context) => {
+  const large = await launch("--blink-settings=defaultFontSize=32");
+  context.after(() => large.close());
+  const user = await newUser({ credits: 1_000_000_000_000 });
+  const reader = await signedIn(context, { user, within: large });
+  await generated(reader, "A sentence.");
+  await open(reader, "keys");
+  await makeKey(reader, "W".repeat(60));
+  const { data: [made] } = (await ask(reader, "GET", "/audio/generations")).body;
+  for (const path of ["", "start", "playground", "history", `generations/${made.id}`, "keys", "usage", "billing", "reference", "settings"]) {
+    for (const [width, height] of [[320, 640], [1280, 800]]) {
+      await reader.setViewportSize({ width, height });
+      await open(reader, path);
+      assert.equal(await sideways(reader), 0, `${path}, ${width} px`);
+    }
+  }
+  await reader.setViewportSize({ width: 320, height: 640 });
+  await open(reader, "playground");
+  const slider = await reader.getByRole("slider", { name: "Speed (times), slider" }).boundingBox();
+  assert.ok(slider.width > 80, `a slider of ${slider.width} px`);
+  assert.equal(await reader.locator(".submit-bar").evaluate((bar) => getComputedStyle(bar).position), "static");
+  await reader.setViewportSize({ width: 1280, height: 800 });
+  await open(reader, "usage");
+  const label = await reader.locator(".chart text").first().boundingBox();
+  assert.ok(label.height > 20, `the words of a chart grow with all others: ${label.height} px`);
+});
+
+test("on a phone the bar says where one is, and a ledger shows amounts", async (context) => {
+  const phone = await signedIn(context, { user: page.email, viewport: { width: 360, height: 740 } });
+  const more = phone.getByRole("button", { name: "More", exact: true });
+  assert.equal(await more.getAttribute("aria-current"), null);
+  await open(phone, "billing");
+  assert.equal(await more.getAttribute("aria-current"), "true");
+  const amount = await phone.locator("td.number").first().boundingBox();
+  assert.ok(amount.x + amount.width < 360, `an amount ends at ${amount.x + amount.width}`);
+});
+
+test("a question of two lines does not lie over what is said below it", async (context) => {
+  const phone = await signedIn(context, { user: await newUser({ credits: 1_000_000_000_000 }), path: "settings", viewport: { width: 360, height: 740 } });
+  await phone.getByRole("button", { name: "Delete the account" }).click();
+  const box = phone.getByRole("dialog").locator(".check");
+  const end = await box.locator("label").evaluate((label) => {
+    const words = document.createRange();
+    words.selectNodeContents(label);
+    return words.getBoundingClientRect().bottom;
+  });
+  const { y } = await box.locator(".hint").boundingBox();
+  assert.ok(y >= end - 1, `the words end at ${end}, the hint begins at ${y}`);
+});
+
+test("every button that does something to one of many says to which", async () => {
+  for (const path of ["history", "keys"]) {
+    await open(page, path);
+    const names = await page.locator("#main .row-actions button").evaluateAll((buttons) => buttons.map((one) => one.getAttribute("aria-label") ?? ""));
+    assert.ok(names.length > 0, path);
+    for (const name of names) {
+      assert.match(name, /A sentence that is long|a key/, path);
+    }
   }
 });
 

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, test } from "node:test";
-import { base, closeBrowser, control, eventually, limit, newPage, violations } from "./support.mjs";
+import { base, closeBrowser, control, eventually, launch, limit, newPage, violations } from "./support.mjs";
 
 after(closeBrowser);
 
@@ -444,6 +444,27 @@ for (const colorScheme of ["light", "dark"]) {
     assert.deepEqual(await violations(well), []);
   });
 }
+
+test("text of twice the size: nothing scrolls sideways, and what leads somewhere is large enough to hit", async (context) => {
+  const large = await launch("--blink-settings=defaultFontSize=32");
+  context.after(() => large.close());
+  const page = await pretending(context, { ...story, "/ops/now": everything }, { within: large });
+  await openStory(page);
+  for (const width of [320, 360, 1280]) {
+    await page.setViewportSize({ width, height: 800 });
+    assert.equal(await sideways(page), 0, `${width} px`);
+    const search = await page.getByRole("searchbox").boundingBox();
+    assert.ok(search.width > 150, `a field of ${search.width} px at ${width} px`);
+  }
+  const [task] = story["/ops/find"].tasks;
+  const usual = await pretending(context, { "/ops/find": { tasks: [task, { ...task, id: `${task.id}2` }] } }, { viewport: { width: 360, height: 740 } });
+  await usual.getByRole("searchbox").fill("x");
+  await usual.keyboard.press("Enter");
+  await usual.locator("#found a").first().waitFor();
+  const small = await usual.locator(".jumps a, #found a").evaluateAll((links) => links
+    .filter((one) => one.getBoundingClientRect().height < 39.5 || one.getBoundingClientRect().width < 39.5).map((one) => one.textContent));
+  assert.deepEqual(small, []);
+});
 
 test("by keys alone: from the head to a task and its cancellation", async (context) => {
   const page = await pretending(context, { ...story, "/ops/now": everything });

@@ -510,6 +510,17 @@ test("busy service: asks again by itself, and keeps what is shown with its age",
   await page.getByRole("alert").waitFor({ state: "detached" });
 });
 
+test("the service is away when the console is opened: it says so, and opens by itself when it is back", async (context) => {
+  const page = await signedIn(context);
+  let away = true;
+  await page.route(`${api}/sessions/current`, (route) => away ? route.fulfill(refusal(503, "service_unavailable", { "Retry-After": "1" })) : route.continue());
+  await page.reload();
+  await page.getByText("The console could not be opened.").waitFor();
+  await page.getByText(/Trying again (in \d+ s|now)/).waitFor();
+  away = false;
+  await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
+});
+
 test("what is asked for here moves nothing that is shown, however long it takes", async (context) => {
   const page = await signedIn(context, { path: "history" });
   await generated(page, "Still here.");

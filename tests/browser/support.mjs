@@ -49,14 +49,19 @@ export async function loginLink(email) {
   return link[0];
 }
 
+/** A Chromium with `settings` of its own. */
+export function launch(...settings) {
+  return chromium.launch({
+    executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+    // Its sandbox wants a user that is not root.
+    args: [...(process.getuid() === 0 ? ["--no-sandbox"] : []), "--autoplay-policy=no-user-gesture-required", ...settings],
+  });
+}
+
 let shared;
 /** One Chromium for the tests of a file; closed by `closeBrowser`. */
 export async function browser() {
-  shared ??= await chromium.launch({
-    executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
-    // Its sandbox wants a user that is not root.
-    args: [...(process.getuid() === 0 ? ["--no-sandbox"] : []), "--autoplay-policy=no-user-gesture-required"],
-  });
+  shared ??= await launch();
   return shared;
 }
 
@@ -68,10 +73,10 @@ export async function closeBrowser() {
  * A page in a browser profile of its own that notes what no page of ours may do: requests to another
  * host, reports of the content security policy, errors of scripts. `recording`: what is seen and done
  * there is kept, however the test ends, as RECORDINGS/<recording>.zip; `node_modules/.bin/playwright-core
- * show-trace` plays it.
+ * show-trace` plays it. `within`: not the shared browser, but this one.
  */
-export async function newPage(context, { recording, ...options } = {}) {
-  const profile = await (await browser()).newContext({
+export async function newPage(context, { recording, within, ...options } = {}) {
+  const profile = await (within ?? await browser()).newContext({
     viewport: { width: 1280, height: 800 }, reducedMotion: "reduce",
     // Attempts to sign in are counted by address, and every test signs in.
     extraHTTPHeaders: { "X-Forwarded-For": `10.${[...randomBytes(3)].join(".")}` },

@@ -1,6 +1,7 @@
 import "./style/main.css";
 import { type ComponentChildren, render } from "preact";
-import { useErrorBoundary } from "preact/hooks";
+import { useEffect, useErrorBoundary, useMemo } from "preact/hooks";
+import type { Failure } from "./api/failure";
 import { Announcer } from "./components/announcer";
 import { Button, PageHead, Empty } from "./components/basics";
 import { ConfirmMail } from "./components/mail_change";
@@ -8,6 +9,7 @@ import { Shell } from "./components/shell";
 import { LinkPage, SignInPage, SignInSheet } from "./components/sign_in";
 import { FailureNotice } from "./components/states";
 import { pathOf, type Page } from "./lib/path";
+import { retryDelay } from "./lib/retry";
 import { Billing } from "./pages/billing";
 import { Generation } from "./pages/generation";
 import { History } from "./pages/history";
@@ -64,12 +66,25 @@ function Guarded({ children }: { children: ComponentChildren }) {
   );
 }
 
-function Unreachable() {
-  const now = state.value;
+/** Asks again by itself where a page would, and as soon as the connection is back. */
+function Unreachable({ failure, attempt }: { failure: Failure; attempt: number }) {
+  const retryAt = useMemo(() => {
+    const delay = retryDelay(failure, attempt);
+    return delay === undefined ? undefined : Date.now() + delay * 1000;
+  }, [failure]);
+  useEffect(() => {
+    const again = () => void start(attempt + 1);
+    const timer = retryAt === undefined ? undefined : window.setTimeout(again, retryAt - Date.now());
+    window.addEventListener("online", again);
+    return () => {
+      window.clearTimeout(timer);
+      window.removeEventListener("online", again);
+    };
+  }, [failure]);
   return (
     <main class="sign-in" id="main">
       <h1 class="visually-hidden">Audio console</h1>
-      {now.name === "unreachable" ? <FailureNotice what="The console could not be opened." failure={now.failure} onRetry={() => void start()} /> : null}
+      <FailureNotice what="The console could not be opened." failure={failure} retryAt={retryAt} onRetry={() => void start()} />
     </main>
   );
 }
@@ -79,9 +94,10 @@ function App() {
 }
 
 function Shown() {
-  switch (state.value.name) {
+  const now = state.value;
+  switch (now.name) {
     case "starting": return <main id="main" aria-busy="true"><h1 class="visually-hidden">Audio console</h1></main>;
-    case "unreachable": return <Unreachable />;
+    case "unreachable": return <Unreachable failure={now.failure} attempt={now.attempt} />;
     case "link": return <LinkPage />;
     case "out": return <SignInPage />;
     case "in": return <><Shell><Guarded key={path.value}><PageOf shown={page.value} /></Guarded></Shell><ConfirmMail /><SignInSheet /></>;

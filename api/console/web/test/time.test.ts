@@ -63,7 +63,12 @@ test("hours of an overlap", () => {
 
 test("durations", () => {
   assert.equal(duration("1.724"), "1.724 s");
+  assert.equal(duration("12.000"), "12 s");
+  assert.equal(duration("0.500"), "0.5 s");
   assert.equal(duration("65"), "1:05 min");
+  assert.equal(duration("3599.999"), "59:59 min");
+  assert.equal(duration("3600"), "1 h 0 min");
+  assert.equal(duration("4446000.000"), "1,235 h 0 min");
 });
 
 test("used within", () => {

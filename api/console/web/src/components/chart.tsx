@@ -16,12 +16,16 @@ const labelWidth = 110;
 /** "500", "2.5K", "100M": beside the axis there is room for no more. */
 const short = new Intl.NumberFormat("en", { notation: "compact" });
 
-/** How wide an element is, now and whenever that changes; in units of the picture, which are pixels. */
+/** The size of text in a browser that nobody has set: then units of the picture are pixels. */
+const usualText = 16;
+
+/** How wide an element is, now and whenever that changes; in units of the picture, which grow with the size of text. */
 function useWidth(element: RefObject<HTMLElement>): number {
   const width = useSignal(720);
   useEffect(() => {
     const observer = new ResizeObserver(([entry]) => {
-      width.value = Math.max(240, Math.floor(entry?.contentRect.width ?? 0));
+      const unit = Number.parseFloat(getComputedStyle(document.documentElement).fontSize) / usualText;
+      width.value = Math.max(120, Math.floor((entry?.contentRect.width ?? 0) / unit));
     });
     if (element.current !== null) {
       observer.observe(element.current);
@@ -47,7 +51,7 @@ function Bars({ points, bucket, title }: { points: readonly Point[]; bucket: Buc
   const id = useId();
   return (
     <figure ref={figure} class="chart" aria-labelledby={id} onMouseLeave={() => { pointed.value = undefined; }}>
-      <svg viewBox={`0 0 ${width} ${height + foot}`} height={height + foot} role="img" aria-label={`${title}. The same as a table: choose Table.`}>
+      <svg viewBox={`0 0 ${width} ${height + foot}`} height={`${(height + foot) / usualText}rem`} role="img" aria-label={`${title}. The same as a table: choose Table.`}>
         {[0, 0.5, 1].map((part) => (
           <g key={part} class="grid-line">
             <line x1={axis} x2={width} y1={height - part * (height - 12)} y2={height - part * (height - 12)} />

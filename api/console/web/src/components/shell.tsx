@@ -32,6 +32,11 @@ function currentEntry(): Entry["name"] | undefined {
   return name === "generation" ? "history" : entries.find((entry) => entry.name === name)?.name;
 }
 
+/** More is where somebody is on a phone when the bar has no place for that page. */
+function isUnderMore(): boolean {
+  return entries.findIndex((entry) => entry.name === currentEntry()) >= inBar;
+}
+
 function NavLink({ entry, onClick }: { entry: Entry; onClick?: () => void }) {
   return (
     <a href={pathOf({ name: entry.name })} aria-current={currentEntry() === entry.name ? "page" : undefined} onClick={onClick}>
@@ -64,7 +69,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
           {entries.map((entry, index) => (
             <div key={entry.name} class={index < inBar ? "" : "beyond"}><NavLink entry={entry} /></div>
           ))}
-          <button type="button" class="nav-more" aria-haspopup="dialog" onClick={() => { menu.value = true; }}>
+          <button type="button" class="nav-more" aria-haspopup="dialog" aria-current={isUnderMore() ? "true" : undefined} onClick={() => { menu.value = true; }}>
             <Icon name="more" /><span>More</span>
           </button>
         </nav>

@@ -22,6 +22,8 @@ export function relative(then: string, now: number): string {
   return seconds > 0 ? `in ${count} ${unit}` : `${count} ${unit} ago`;
 }
 
+const plainNumber = new Intl.NumberFormat("en");
+
 const absoluteFormat = new Intl.DateTimeFormat("en-GB", {
   day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit",
 });
@@ -64,10 +66,12 @@ export function rfc3339(time: number): string {
   return new Date(time).toISOString().replace(".000Z", "Z");
 }
 
-/** "1:05" of seconds as the server wrote them. */
+/** "1.5 s", "1:05 min", "26 h 4 min" of seconds as the server wrote them: without its zeros, "12.000" is twelve thousand to many. */
 export function duration(seconds: string): string {
   const whole = Math.floor(Number(seconds));
-  return whole < minute ? `${seconds} s` : `${Math.floor(whole / minute)}:${String(whole % minute).padStart(2, "0")} min`;
+  return whole < minute ? `${Number(seconds)} s`
+    : whole < hour ? `${Math.floor(whole / minute)}:${String(whole % minute).padStart(2, "0")} min`
+    : `${plainNumber.format(Math.floor(whole / hour))} h ${Math.floor((whole % hour) / minute)} min`;
 }
 
 /** Was it used at most so many milliseconds ago? "Never" is not. */

@@ -10,7 +10,7 @@ import { Icon } from "../components/icons";
 import { Loaded } from "../components/states";
 import { dayEnd, dayStart } from "../lib/time";
 import { oneOf, pathOf } from "../lib/path";
-import { plural } from "../lib/text";
+import { excerpt, plural } from "../lib/text";
 import { announce } from "../state/announce";
 import { type Loader, useLoader } from "../state/loader";
 import { changeSearch, navigate, search } from "../state/router";
@@ -106,7 +106,7 @@ function Page({ list, loader, filtered }: {
               <GenerationRow
                 key={item.id} generation={item} chosen={index === chosen.value}
                 actions={isOpen(item) || item.prompt === null ? null
-                  : <IconButton icon="bin" label="Delete" onClick={() => { deleting.value = item; }} />}
+                  : <IconButton icon="bin" label={`Delete “${excerpt(item.prompt, 40)}”`} onClick={() => { deleting.value = item; }} />}
               />
             ))}
           </ul>

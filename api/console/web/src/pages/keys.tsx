@@ -66,7 +66,7 @@ function KeyRow({ shown, onOpen }: { shown: ApiKey; onOpen: (name: Change) => vo
   return (
     <li class="row key-row">
       <span class="row-main">
-        <strong>{shown.name}</strong> <code>{shown.prefix}…</code>
+        <strong dir="auto">{shown.name}</strong> <code>{shown.prefix}…</code>
       </span>
       <span class="row-status">
         {shown.scopes.length === 0 ? <Badge>reads only</Badge> : shown.scopes.map((scope) => <Badge key={scope}>{scope}</Badge>)}

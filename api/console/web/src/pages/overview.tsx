@@ -14,6 +14,8 @@ import { endFirstRun, isFirstRunOver } from "../state/first_run";
 import { useLoader } from "../state/loader";
 
 const span = 30;
+/** Days, beyond which a number of them tells nobody anything. */
+const foreseeable = 3652n;
 
 /** Of the days up to the one in which it is asked: whoever comes back to a page left open overnight sees the new day. */
 async function lastDays(signal: AbortSignal): Promise<{ starts: string[]; shown: Usage }> {
@@ -68,7 +70,7 @@ function BalanceFigures({ shown, month }: { shown: Account; month: Usage | undef
       <Figure label="Available" value={grouped(shown.credits.available)} unit="credits" />
       <Figure label="Reserved" value={grouped(shown.credits.reserved)} unit="credits" note="held by what is being made" />
       <Figure
-        label="Lasts" value={month === undefined ? "…" : left === undefined ? "—" : plural(left, "day")}
+        label="Lasts" value={month === undefined ? "…" : left === undefined ? "—" : left > foreseeable ? "Over 10 years" : plural(left, "day")}
         note={left === undefined ? "nothing spent in 30 days" : "at the pace of the last 30 days"}
       />
     </dl>

@@ -5,7 +5,7 @@ import { CreditsChart } from "../components/chart";
 import { FailureNotice, Loaded } from "../components/states";
 import { grouped } from "../lib/decimal";
 import { oneOf } from "../lib/path";
-import { absolute, bucketMilliseconds, lastBuckets, rfc3339, type Bucket } from "../lib/time";
+import { absolute, bucketMilliseconds, duration, lastBuckets, rfc3339, type Bucket } from "../lib/time";
 import { type Measure, measures, series, shares } from "../lib/usage";
 import { useAction } from "../state/action";
 import { announce } from "../state/announce";
@@ -101,7 +101,7 @@ function Totals({ answer }: { answer: Answer }) {
     <dl class="figures card">
       <Figure label="Credits" value={grouped(totals.credits)} />
       <Figure label="Generations" value={grouped(totals.generations)} note={`${grouped(totals.failed)} failed, ${grouped(totals.canceled)} canceled`} />
-      <Figure label="Audio" value={grouped(totals.audio_seconds)} unit="s" />
+      <Figure label="Audio" value={duration(totals.audio_seconds)} />
     </dl>
   );
 }

@@ -12,7 +12,7 @@ import { forgetTab, recall, remember } from "./storage";
 
 type State =
   | { name: "starting" }
-  | { name: "unreachable"; failure: Failure }
+  | { name: "unreachable"; failure: Failure; attempt: number }  // `attempt`: how often it was asked again in vain.
   | { name: "link"; token: string; before?: Session }  // `before`: who is signed in as yet.
   | { name: "out" }
   | { name: "in"; session: Session };
@@ -73,24 +73,34 @@ function enter(session: Session): void {
   }
 }
 
+/** How many there were: what an earlier one hears is of no use any more, and takes no page away. */
+let starts = 0;
+
 /**
  * A link signs nobody in by being opened: programs that look into mails open it, too, and so does
  * whoever is sent the link of somebody else's account. The page asks first.
  */
-export async function start(): Promise<void> {
+export async function start(attempt = 0): Promise<void> {
   const token = takeLoginToken();
+  const mine = ++starts;
   try {
     const session = await calls.current();
+    if (mine !== starts) {
+      return;
+    }
     if (token === undefined) {
       enter(session);
     } else {
       state.value = { name: "link", token, before: session };
     }
   } catch (thrown) {
+    if (mine !== starts) {
+      return;
+    }
     const failure = failureOf(thrown);
     const nobody = failure.kind === "refused" && failure.status === 401;
     state.value = token !== undefined ? { name: "link", token }
-      : nobody ? { name: "out" } : { name: "unreachable", failure };
+      : nobody ? { name: "out" } : { name: "unreachable", failure, attempt };
   }
 }
 
@@ -121,7 +131,7 @@ async function enterBy(open: () => Promise<OpenedSession>): Promise<void> {
   const failure = await refreshSession();
   // The sign-in has succeeded all the same: a page goes on with what it knew, and where there is none yet it is asked for again.
   if (failure !== undefined && current.peek() === undefined) {
-    state.value = { name: "unreachable", failure };
+    state.value = { name: "unreachable", failure, attempt: 0 };
     return;
   }
   sheet.value = undefined;
