@@ -42,7 +42,7 @@ constexpr std::size_t kHeadersMax = 64U << 10U;  // Bytes of a response's header
 // Each transfer holds one; with thousands of them open it is most of the memory. But libcurl makes
 // two system calls for each time it fills one, so the first of them get more room. It takes a byte
 // more than it is told.
-constexpr long kReadBuffer = 2 * 1024 - 1, kRoomyReadBuffer = 32 * 1024 - 1;
+constexpr long kReadBuffer = 1280 - 1, kRoomyReadBuffer = 32 * 1024 - 1;
 constexpr std::size_t kRoomyTransfers = 256;
 constexpr std::size_t kSpareMax = 256;  // Easy handles kept for the next calls.
 // Room made for a body at once, when its length is announced.
