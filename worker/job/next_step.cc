@@ -45,9 +45,10 @@ Next after_fault(const Job& job, const ProviderFault& fault) {
     case NextStep::kRetryLater:
     case NextStep::kFail:
     case NextStep::kGiveBack:
-      next.wait = job.later.value_or(fault.retry_after.value_or(std::chrono::seconds(0)));
-      if (decision.trouble == nobody.trouble) {
-        next.wait = std::max(next.wait, nobody.wait);
+      next.wait = fault.retry_after.value_or(std::chrono::seconds(0));
+      if (decision.trouble == nobody.trouble) {  // All that could have it said "later", or will.
+        const std::chrono::milliseconds told = job.later.value_or(std::chrono::seconds(0));
+        next.wait = std::max(nobody.wait, told);
       }
       break;
   }
