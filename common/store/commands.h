@@ -118,8 +118,6 @@ struct KeyRecord {
   Sha256 secret{};       // The hash of what was shown.
   std::optional<SessionId> session{};
 
-  // What was shown: the key or the session.
-  Uuid shown() const { return session ? session->uuid : id.uuid; }
   // Whose requests count together: a key's, or those of all of a user's sessions.
   Uuid counted_as() const { return session ? user.uuid : id.uuid; }
 };

@@ -73,8 +73,7 @@ class Job {
   const std::shared_ptr<const Chain> chain;  // The one in force at the claim, to the end.
   const Clock::time_point began_at;
   const Clock::time_point deadline;
-  // The row of its first call was written with the claim. Not so when nobody could be named there,
-  // or the configuration has changed since.
+  // The row of its first call was written with the claim. Not so when nobody could be named there.
   const bool call_written;
 
   // --- of the step under way: there is only one at a time, and only its end changes them

@@ -281,14 +281,19 @@ std::vector<PutResult> Output::put_files(std::span<const NewBlob> files) {
       keys.begin(), keys.end(), [](const PutResult& key) { return static_cast<bool>(key); });
   const MutexLock lock(mutex_);
   puts_.erase(begun);
-  taken_at_ = takes ? Job::Clock::now() : taken_at_;
+  if (takes) {
+    taken_at_ = Job::Clock::now();
+  }
   return keys;
 }
 
 // For how long one is under way and none has taken anything.
 Job::Clock::duration Output::silence() const {
-  return puts_.empty() ? Job::Clock::duration::zero()
-                       : Job::Clock::now() - std::max(*puts_.begin(), taken_at_);
+  if (puts_.empty()) {
+    return Job::Clock::duration::zero();
+  }
+  const auto begun = *puts_.begin();
+  return Job::Clock::now() - std::max(begun, taken_at_.value_or(begun));
 }
 
 // A disk that stands still says nothing, however long it is waited for, and all that is made and

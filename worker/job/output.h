@@ -159,8 +159,9 @@ class Output {
   // meanwhile.
   std::set<JobPtr> offered_ GUARDED_BY(mutex_);
   std::multiset<Job::Clock::time_point> puts_ GUARDED_BY(mutex_);  // When those under way began.
-  Job::Clock::time_point taken_at_ GUARDED_BY(mutex_);  // When the last put that took one ended.
-  bool watches_ GUARDED_BY(mutex_) = false;             // It is scheduled.
+  // When the last put that took one ended; nullopt: none has.
+  std::optional<Job::Clock::time_point> taken_at_ GUARDED_BY(mutex_);
+  bool watches_ GUARDED_BY(mutex_) = false;   // It is scheduled.
   std::size_t alone_ GUARDED_BY(mutex_) = 0;  // Files refused by themselves since one was taken.
   // Of files that are refused by themselves, also while they are offered.
   std::size_t alone_bytes_ GUARDED_BY(mutex_) = 0;
