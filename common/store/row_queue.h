@@ -56,12 +56,17 @@ class RowQueue {
   // a held row take no place from anybody else. `siblings`: several threads take batches, so each
   // row is in one batch at a time. `company`: how long a batch beside a sibling's waits for as many
   // as the newest has. `briefly_held`: items of a row that has been held for less than this go with
-  // each batch that goes anyway, before their time.
+  // each batch that goes anyway, before their time. `pause`: as held_pause.
   RowQueue(std::size_t capacity,
            bool siblings,
            std::chrono::microseconds company = std::chrono::microseconds(0),
-           std::chrono::milliseconds briefly_held = std::chrono::milliseconds(0))
-      : capacity_(capacity), siblings_(siblings), company_(company), briefly_held_(briefly_held) {}
+           std::chrono::milliseconds briefly_held = std::chrono::milliseconds(0),
+           decltype(held_pause)* pause = held_pause)
+      : capacity_(capacity),
+        siblings_(siblings),
+        company_(company),
+        briefly_held_(briefly_held),
+        pause_(pause) {}
 
   // Adds `item`. False, with `item` untouched, when the queue is full or closed. Never blocks.
   bool push(Item&& item) {
@@ -392,7 +397,7 @@ class RowQueue {
       }
       const auto held_for =
           std::chrono::duration_cast<std::chrono::milliseconds>(now - *row.held_since);
-      retries_.emplace(now + held_pause(held_for), found->first);
+      retries_.emplace(now + pause_(held_for), found->first);
       return true;  // Somebody has to wait for it.
     }
     return resume(found);
@@ -421,6 +426,7 @@ class RowQueue {
   const bool siblings_;
   const std::chrono::microseconds company_;
   const std::chrono::milliseconds briefly_held_;
+  decltype(held_pause)* const pause_;
   mutable Mutex mutex_;
   ConditionVariable wake_;
   ConditionVariable rested_;  // Of rest(), which few of those that are pushed disturb …

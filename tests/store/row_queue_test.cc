@@ -40,6 +40,9 @@ Item item(const std::string& name) {
   return {.name = name, .row = row(name[0])};
 }
 
+// Nobody here waits for so long: what is taken came for another reason.
+constexpr std::chrono::milliseconds kLong{std::chrono::hours(1)};
+
 class RowQueueTest : public testing::Test {
  protected:
   static void push(Queue& queue, const std::vector<std::string>& names) {
@@ -117,16 +120,22 @@ TEST_F(RowQueueTest, ABatchEndsWithTheItemThatFillsIt) {
 }
 
 TEST_F(RowQueueTest, AHeldRowKeepsItsItemsAndNoOthers) {
-  Queue queue(10, false);
+  // Of an ordinary pause a busy machine would see the end here.
+  Queue queue(10, false, 0us, 0ms, [](std::chrono::milliseconds) { return kLong; });
   push(queue, {"a1", "b1"});
   finish(queue, queue.take(10), "a");
   push(queue, {"a2", "b2", "c1"});
+  EXPECT_THAT(names(queue.take(10)), ElementsAre("b2", "c1"));
+}
+
+TEST_F(RowQueueTest, AHeldRowsTimeComesByItself) {
+  Queue queue(10, false);
+  push(queue, {"a1"});
+  finish(queue, queue.take(10), "a");
+  push(queue, {"a2"});
+  // Everything of it is tried at once, in order.
   auto taken = queue.take(10);
-  EXPECT_THAT(names(taken), ElementsAre("b2", "c1"));
-  finish(queue, std::move(taken));
-  // Its time comes by itself, and everything of it is tried at once, in order.
-  taken = queue.take(10);
-  EXPECT_THAT(names(taken), ElementsAre("a1", "a2"));
+  ASSERT_THAT(names(taken), ElementsAre("a1", "a2"));
   EXPECT_TRUE(taken[0].was_held && taken[1].was_held);
   finish(queue, std::move(taken));
   push(queue, {"a3"});
@@ -370,9 +379,6 @@ TEST_F(RowQueueTest, ItemsWithoutARowAreNeverKeptBack) {
   EXPECT_TRUE(queue.push({.name = "y", .row = std::nullopt}));
   EXPECT_THAT(names(queue.take(10)), ElementsAre("y"));
 }
-
-// Nobody here waits for so long: what is taken came for another reason.
-constexpr std::chrono::hours kLong{1};
 
 TEST_F(RowQueueTest, ABatchBesideAnotherWaitsForAsMany) {
   Queue queue(10, true, kLong);
