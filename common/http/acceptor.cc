@@ -23,8 +23,6 @@ namespace {
 constexpr int kBacklog = 4096;
 // Without a free descriptor the queue would wake us again at once, for nothing.
 constexpr int kPauseMs = 100;
-// A client that keeps connecting, or a server without room, does not keep the process from ending.
-constexpr auto kTheRestMax = std::chrono::seconds(1);
 // For the last packet of those who have begun to connect.
 constexpr int kOnTheirWayMs = 20;
 
@@ -154,7 +152,7 @@ int Acceptor::accept_one(const Take& take) const {
 
 // To their clients these connections are open already, and may have brought a request.
 void Acceptor::take_the_rest(const Take& take) const {
-  const auto end = std::chrono::steady_clock::now() + kTheRestMax;
+  const auto end = std::chrono::steady_clock::now() + the_rest_within_;
   let_nobody_begin(listener_.get());
   while (std::chrono::steady_clock::now() < end) {
     const int error = accept_one(take);

@@ -4,6 +4,7 @@
 // alone, hands over connections nobody has room for, and spins at 100 % when descriptors run out.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -21,7 +22,9 @@ class Acceptor {
   // Takes a connected, non-blocking socket. May block: the next ones wait in the kernel's queue.
   using Take = std::function<void(UniqueFd, const sockaddr_storage&)>;
 
-  Acceptor() = default;
+  // `the_rest_within`: see stop().
+  explicit Acceptor(std::chrono::milliseconds the_rest_within = std::chrono::seconds(1))
+      : the_rest_within_(the_rest_within) {}
   ~Acceptor() { stop(); }
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
@@ -36,9 +39,11 @@ class Acceptor {
   // `exhausted` runs there and accepting pauses for a moment; so it does on unknown errors.
   void start(Take take, std::function<void()> exhausted);
 
-  // Takes what is queued or about to be, for a second at most, and frees the port: nobody is reset
-  // who has connected over a local network. Whose packets are under way for longer than 20 ms may
-  // be, although he believes to be connected. After it neither function runs.
+  // Takes what is queued or about to be, and frees the port: nobody is reset who has connected over
+  // a local network. Whose packets are under way for longer than 20 ms may be, although he believes
+  // to be connected. A client that keeps connecting, or a server without room, does not keep the
+  // process from ending: it takes no longer than the constructor was told. After it neither
+  // function runs.
   void stop();
 
  private:
@@ -49,6 +54,7 @@ class Acceptor {
   // False when told to stop.
   bool wait(bool for_connections, int timeout_ms);
 
+  const std::chrono::milliseconds the_rest_within_;
   UniqueFd listener_, stopping_;
   std::uint16_t port_ = 0;
   std::thread thread_;

@@ -45,8 +45,6 @@ constexpr std::size_t kDiscardMax = 16 * 1024 * 1024;
 constexpr std::size_t kEvictedPart = 128;
 // When a connection is looked at again whose bytes wait for its thread.
 constexpr auto kUnreadGrace = std::chrono::seconds(1);
-// How long a new connection may wait for those to be gone.
-constexpr auto kMakeRoomMax = std::chrono::seconds(1);
 
 const char* reason_phrase(int status) {
   switch (status) {
@@ -223,7 +221,7 @@ bool ServerCore::add(const std::shared_ptr<Connection>& connection) {
   const IpAddress address = connection->peer().limited();
   MutexLock lock(mutex_);
   const auto free = [&]() LOCKS_REQUIRED(mutex_) { return count_ < options.connections_max; };
-  const auto give_up = Clock::now() + kMakeRoomMax;
+  const auto give_up = Clock::now() + options.make_room_timeout;
   for (Room room = room_for(*connection); room != Room::kThere; room = room_for(*connection)) {
     std::size_t evicted = 0;
     if (room != Room::kClosing) {

@@ -264,10 +264,12 @@ void Server::Impl::stop() {
   core_->refusing = true;
   acceptor_.stop();
   // The reactor closes the descriptors, so it has to see every connection end before it goes.
-  const auto end = Clock::now() + kStopLimit;
-  while (core_->count() > 0 && Clock::now() < end) {
+  for (const auto end = Clock::now() + kStopLimit; core_->count() > 0;) {
     for (const auto& connection : core_->all()) {
       connection->abort();
+    }
+    if (Clock::now() >= end) {
+      break;
     }
     std::this_thread::sleep_for(1ms);
   }

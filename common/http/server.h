@@ -166,6 +166,8 @@ struct ServerOptions {
   std::size_t connections_per_address = 0;
   // How long a client may take nothing of its answer and still not count as resting.
   std::chrono::milliseconds stall_grace{5'000};
+  // How long a new connection may wait until one that makes room for it is gone.
+  std::chrono::milliseconds make_room_timeout{1'000};
   std::chrono::milliseconds first_byte_timeout{5'000};  // Of a new connection.
   std::chrono::milliseconds head_timeout{
       10'000};  // From a request's first byte to its last header.

@@ -189,7 +189,7 @@ TEST(Lookout, TellsWhatWasSeenAndNotForTooLong) {
   };
   {
     const Lookout lookout(make, {.asked = 5ms, .unasked = 50ms, .kept = 60s});
-    EXPECT_TRUE(test::eventually(10s, [&] {
+    EXPECT_TRUE(test::eventually(60s, [&] {
       return lookout.start_in(Lane::kBulk) == Spread{2s, 2s};
     }));
     TaskView due = task_in(TaskState::kQueued, 0);
@@ -197,15 +197,15 @@ TEST(Lookout, TellsWhatWasSeenAndNotForTooLong) {
     EXPECT_EQ(lookout.of(due).start_in, (Spread{2s, 2s}));
   }
   const Lookout lookout(make, {.asked = 5ms, .unasked = 50ms, .kept = 300ms});
-  EXPECT_TRUE(test::eventually(10s, [&] { return lookout.start_in(Lane::kBulk).has_value(); }));
+  EXPECT_TRUE(test::eventually(60s, [&] { return lookout.start_in(Lane::kBulk).has_value(); }));
   away = true;
-  EXPECT_TRUE(test::eventually(10s, [&] { return !lookout.start_in(Lane::kBulk); }));
+  EXPECT_TRUE(test::eventually(60s, [&] { return !lookout.start_in(Lane::kBulk); }));
   EXPECT_EQ(lookout.of(task_in(TaskState::kRunning, 1)).waiting_on, WaitingOn::kProvider);
   away = false;
-  EXPECT_TRUE(test::eventually(10s, [&] { return lookout.start_in(Lane::kBulk).has_value(); }));
+  EXPECT_TRUE(test::eventually(60s, [&] { return lookout.start_in(Lane::kBulk).has_value(); }));
   // Also while nobody asks.
   const int seen = looks;
-  EXPECT_TRUE(test::eventually(10s, [&] { return looks > seen + 3; }));
+  EXPECT_TRUE(test::eventually(60s, [&] { return looks > seen + 3; }));
 }
 
 EventFeed::Time at(std::chrono::milliseconds since_begin) {

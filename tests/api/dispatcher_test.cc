@@ -326,9 +326,9 @@ TEST_F(DispatcherTest, AHandlerWhoseBodyNeverComesIsForgotten) {
   ASSERT_TRUE(
       connection.send("POST /api/v1/echo HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
                       "Content-Length: 5\r\n\r\n12"));
-  ASSERT_TRUE(test::eventually(std::chrono::seconds(10), [] { return waiting == 1; }));
+  ASSERT_TRUE(test::eventually(std::chrono::seconds(60), [] { return waiting == 1; }));
   connection.reset();
-  EXPECT_TRUE(test::eventually(std::chrono::seconds(10), [] { return waiting == 0; }));
+  EXPECT_TRUE(test::eventually(std::chrono::seconds(60), [] { return waiting == 0; }));
 }
 
 TEST_F(DispatcherTest, AnExceptionIsA503ThatTellsNothing) {

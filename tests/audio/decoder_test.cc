@@ -384,7 +384,7 @@ TEST_F(Sandboxed, AMisbehavingChildDisturbsNobody) {
   GTEST_SKIP() << "built without crash points";
 #endif
   SandboxedDecoder decoder(SandboxedDecoder::default_path(),
-                           {.memory_mib = 256, .cpu_seconds = 20, .wall_seconds = 2});
+                           {.memory_mib = 256, .cpu_seconds = 2, .wall_seconds = 60});
   ASSERT_FALSE(fault_of(decoder, good_));
   const auto process = decoder.process();
   std::vector<std::thread> threads;

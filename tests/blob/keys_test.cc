@@ -9,6 +9,7 @@
 #include "common/blob/blob_key.h"
 #include "common/blob/blob_store.h"
 #include "common/blob/s3_store.h"
+#include "tests/blob/temporary_folder.h"
 
 namespace audiogen {
 namespace {
@@ -190,7 +191,8 @@ TEST(BlobUrl, S3AddressesAreTakenApart) {
 }
 
 TEST(BlobUrl, OpensTheStoreItNamesOrSaysWhatIsMissing) {
-  const auto folder = open_blob_store("file://" + testing::TempDir() + "audiogen_open_store", {});
+  const test::TemporaryFolder temporary;
+  const auto folder = open_blob_store("file://" + temporary.path() + "/audio", {});
   ASSERT_TRUE(folder);
   EXPECT_NE(dynamic_cast<DirectoryStore*>(folder->get()), nullptr);
   const std::string url = "s3://audio?region=eu-west-3";

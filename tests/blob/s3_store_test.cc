@@ -258,7 +258,7 @@ TEST_F(S3StoreTest, NobodyWaitsForARemovalThatIsToEnd) {
       ASSERT_FALSE(removed);
       EXPECT_THAT(removed.error().message, AnyOf(ended, HasSubstr("HTTP 503 SlowDown")));
     });
-    EXPECT_TRUE(test::eventually(10s, [&] { return double_.requests() > before; }));
+    EXPECT_TRUE(test::eventually(60s, [&] { return double_.requests() > before; }));
     remover.request_stop();
     remover.join();
     EXPECT_EQ(double_.requests(), before + 1);

@@ -9,8 +9,8 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { promisify } from "node:util";
 import {
-  admin, ask, base, choose, closeBrowser, consoleUrl, control, eventually, follow, generate, generated, loginLink, makeKey, newPage, newUser, open,
-  settled, signedIn, statusWith, waitOutMidnight,
+  admin, ask, base, choose, closeBrowser, consoleUrl, control, copy, eventually, follow, generate, generated, loginLink, makeKey, newPage, newUser,
+  open, settled, signedIn, statusWith, waitOutMidnight,
 } from "./support.mjs";
 
 after(closeBrowser);
@@ -108,8 +108,7 @@ async function output(context, page, language, file, command) {
   await page.context().grantPermissions(["clipboard-read", "clipboard-write"], { origin: base });
   await choose(page, language);
   const text = await page.getByRole("region", { name: `Request in ${language}` }).textContent();
-  await page.getByRole("button", { name: `Copy ${language}` }).click();
-  await page.getByRole("button", { name: "Copied" }).waitFor();
+  await copy(page, `Copy ${language}`);
   assert.equal(await page.evaluate(() => navigator.clipboard.readText()), text);
   assert.ok(!text.includes(key) && text.includes("AUDIO_API_KEY"), "the key is not in it, where it comes from is");
   await writeFile(join(folder, file), text);
@@ -325,7 +324,7 @@ test("overview: what there is, what is held, for how long it lasts, and each day
     await page.reload();
     await settled(page);
     return (await figures(page)).Lasts === "1,670 days";
-  }, 60_000);
+  });
   assert.deepEqual(await figures(page), { Available: "835", Reserved: "150", Lasts: "1,670 days" });
   await page.getByText("at the pace of the last 30 days").waitFor();
 
@@ -376,7 +375,7 @@ test("usage: bars are dashed from where it is complete to, and whole when that h
     await page.reload();
     await settled(page);
     return (await dashes()).filter((dashed) => dashed).length === 1;
-  }, 60_000);
+  });
   assert.equal((await dashes()).at(-1), true);
 });
 
@@ -387,8 +386,7 @@ test("billing: whom to ask for credits, and what was available after each moveme
   await open(page, "billing");
   assert.deepEqual(await figures(page), { Available: "985", Reserved: "0", Plan: "Paid" });
   await page.getByText(`Ask your operator for credits for ${page.email}.`).waitFor();
-  await page.getByRole("button", { name: "Copy the address" }).click();
-  await page.getByRole("button", { name: "Copied" }).waitFor();
+  await copy(page, "Copy the address");
   assert.equal(await page.evaluate(() => navigator.clipboard.readText()), page.email);
   assert.equal(await page.getByRole("columnheader").last().textContent(), "Available after");
   // What, charged, available, reserved, available after.
@@ -408,7 +406,7 @@ test("usage as CSV: what was generated and what it cost, by day and voice", asyn
   await eventually("all three are counted", async () => {
     await open(page, "usage?by=voice");
     return (await figures(page)).Credits === "45";
-  }, 60_000);
+  });
   const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "CSV" }).click()]);
   const [names, ...rows] = (await readFile(await download.path(), "utf8")).trimEnd().split(/\r?\n/);
   const day = (later) => `${new Date(Date.now() + later * 86_400_000).toISOString().slice(0, 10)}T00:00:00`;
@@ -605,8 +603,7 @@ test("the id of a request that was refused is copied, as it was answered", async
   await alert.getByText("It was not deleted.").waitFor();
   const requestId = answer.headers()["x-request-id"];
   assert.equal(await alert.locator("code").textContent(), requestId);
-  await alert.getByRole("button", { name: "Copy id" }).click();
-  await alert.getByRole("button", { name: "Copied" }).waitFor();
+  await copy(alert, "Copy id");
   assert.equal(await page.evaluate(() => navigator.clipboard.readText()), requestId);
 });
 

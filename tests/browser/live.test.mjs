@@ -194,13 +194,15 @@ test("an estimate that cannot be had just now says so, and comes by itself", asy
 test("what a person did too often counts down", async (context) => {
   const page = await signedIn(context);
   const made = await generated(page, "Not now.");
+  await page.clock.install();
   await page.route(one, (route) => route.request().method() === "DELETE"
-    ? route.fulfill({ status: 429, headers: { "Retry-After": "2" }, json: { error: { code: "rate_limit_exceeded", message: "m", request_id: "req_9" } } })
+    ? route.fulfill({ status: 429, headers: { "Retry-After": "60" }, json: { error: { code: "rate_limit_exceeded", message: "m", request_id: "req_9" } } })
     : route.continue());
   await open(page, `generations/${made.id}`);
   await page.getByRole("button", { name: "Delete" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
-  await page.getByText(/You may try again in [12] s/).waitFor();
+  await page.getByText(/You may try again in \d\d s/).waitFor();
+  await page.clock.fastForward(60_000);
   await page.getByText("You may try again now.").waitFor();
   await page.getByText("req_9").waitFor();
 });

@@ -352,11 +352,14 @@ test("a refusal after an answer that was lost: it may have been accepted, and is
 });
 
 test("a service that is busy: the playground counts down and sends the same again by itself", async (context) => {
-  const page = await signedIn(context, { path: "playground" });
-  const sent = await refuseFirst(page, refusal(503, "service_unavailable", { "Retry-After": "3" }));
+  const page = await signedIn(context);
+  await page.clock.install();
+  await open(page, "playground");
+  const sent = await refuseFirst(page, refusal(503, "service_unavailable", { "Retry-After": "60" }));
   await page.getByLabel("Prompt").fill("Again.");
   await page.getByRole("button", { name: "Generate" }).click();
-  await page.getByText(/Trying again in [123] s/).waitFor();
+  await page.getByText(/Trying again in \d\d s/).waitFor();
+  await page.clock.fastForward(60_000);
   await page.getByText("credits charged").waitFor();
   assert.equal(sent.length, 2);
   assert.equal(new Set(sent).size, 1);

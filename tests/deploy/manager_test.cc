@@ -35,7 +35,7 @@ class Manager {
     return out;
   }
   bool hears(const std::string& message) const {
-    return eventually(std::chrono::seconds(20), [&] { return next() == message; });
+    return eventually(std::chrono::seconds(60), [&] { return next() == message; });
   }
 
  private:

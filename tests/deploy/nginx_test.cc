@@ -77,7 +77,7 @@ class Nginx {
                                   std::map<std::string, std::string>{},
                                   folder_ + ".log");
     const std::string alive = "http://127.0.0.1:" + std::to_string(alive_port_) + "/";
-    EXPECT_TRUE(eventually(std::chrono::seconds(20), [&] {
+    EXPECT_TRUE(eventually(std::chrono::seconds(60), [&] {
       return http("GET", alive).status == 204;
     })) << process_->log();
   }

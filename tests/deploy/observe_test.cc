@@ -337,8 +337,6 @@ TEST(Alerts, TheDatabaseGoesAndComesBack) {
   Stack::Options options;
   options.workers = 0;
   options.api = false;
-  options.environment["RATE_LIMIT_READ_PER_MINUTE"] = "1000000";
-  options.environment["RATE_LIMIT_READ_BURST"] = "1000000";
   Stack stack(options);
   TcpProxy proxy(stack.database().url().port);
   const std::map<std::string, std::string> through = {

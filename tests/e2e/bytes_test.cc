@@ -21,7 +21,7 @@ std::string masked(std::string text) {
         {"t=\\d+", "t=N"},
         {"r=\\d+", "r=N"},
         {"(X-RateLimit-(Remaining|Reset)): \\d+", "$1: N"},
-        {"(Retry-After:|the next one in) (59|60)", "$1 N"},
+        {"(Retry-After:|the next one in) \\d\\d", "$1 N"},
         {"http://127\\.0\\.0\\.1:\\d+/files/([0-9a-z-]+/)*[0-9a-z]{26}-[0-9a-z]{26}-24000", "FILE"},
         {"Content-Length: \\d+", "Content-Length: L"}}) {
     text = std::regex_replace(text, std::regex(pattern), word);
@@ -228,7 +228,7 @@ TEST(Bytes, OfEveryEndAndEveryRefusalAreWhatTheyWere) {
 TEST(Bytes, OfAForeignTaskARandomIdAndNonsenseAreTheSame) {
   Stack::Options options;
   options.workers = 0;
-  options.environment = {{"RATE_LIMIT_READ_BURST", "1000"}, {"RATE_LIMIT_MANAGE_BURST", "1000"}};
+  options.environment = {{"RATE_LIMIT_MANAGE_BURST", "1000"}};
   Stack stack(options);
   const Account ann = stack.account(), bob = stack.account();
   const std::string foreign = stack.create(ann, Stack::body()).text("id");

@@ -145,7 +145,7 @@ TEST_F(Previews, AreRenderedOnceAndServed) {
   EXPECT_EQ(stack.judged("GET", path, http("GET", url)).status, 404);
 
   EXPECT_EQ(stack.admin({"voices", "render"})["rendered"].GetUint(), all);
-  EXPECT_TRUE(eventually(std::chrono::seconds(10), [&] { return listed(stack) == all; }));
+  EXPECT_TRUE(eventually(std::chrono::seconds(60), [&] { return listed(stack) == all; }));
   const rapidjson::Document voices = http("GET", stack.base() + "/voices").json();
   for (const auto& voice : voices["data"].GetArray()) {
     const std::string address = voice["preview_url"].GetString();

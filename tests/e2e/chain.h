@@ -51,9 +51,7 @@ class ChainFile {
     out.environment = {{"PROVIDERS_FILE", path_},
                        {"PROVIDER_KEY", kProviderKey},
                        {"RATE_LIMIT_CREATE_BURST", "100000"},
-                       {"RATE_LIMIT_CREATE_PER_MINUTE", "1000000"},
-                       {"RATE_LIMIT_READ_BURST", "1000000"},
-                       {"RATE_LIMIT_READ_PER_MINUTE", "1000000"}};
+                       {"RATE_LIMIT_CREATE_PER_MINUTE", "1000000"}};
     return out;
   }
 

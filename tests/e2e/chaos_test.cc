@@ -90,7 +90,7 @@ TEST(Chaos, EveryTaskEndsAndEverySecondIsChargedOnce) {
   });
   double_->forget_bodies();
   const ChainFile chain(
-      {openai_entry("alpha-upstream", *double_, R"(,"timeout_seconds":2)"), kLocalEntry});
+      {openai_entry("alpha-upstream", *double_, R"(,"timeout_seconds":10)"), kLocalEntry});
   Stack::Options options = chain.options();
   options.workers = 2;
   Stack stack(options);
@@ -358,6 +358,12 @@ TEST(Chaos, WhatWasPaidIsNotPaidAgain) {
   stack.worker(0).kill();
   stack.worker(1).kill();
   ASSERT_TRUE(eventually(60s, [&] { return provider.is_left_alone(); }));
+  // What they had sent to the database is still carried out.
+  ASSERT_TRUE(eventually(60s, [&] {
+    return number(
+               "SELECT COUNT(*) FROM information_schema.processlist WHERE db=DATABASE() AND user "
+               "LIKE 'worker%'") == 0;
+  }));
   // From here on they say nothing more. What they knew of a job alone is lost with them.
   std::set<std::string> kept;
   for (store::Rows rows =

@@ -360,7 +360,7 @@ TEST(Events, AKeyHasTwentyStreamsAndAUserAPartOfAll) {
   EXPECT_EQ(head.status, 200) << "which takes none";
   // A place that is free again, because its client went.
   followers.pop_back();
-  EXPECT_TRUE(eventually(20s, [&] {
+  EXPECT_TRUE(eventually(60s, [&] {
     Follower next(stack, ann.key, id);
     if (next.status() != 200) {
       return false;

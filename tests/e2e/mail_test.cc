@@ -19,6 +19,7 @@ namespace audiogen::test {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::AnyOf;
 using testing::HasSubstr;
 using testing::Not;
 using testing::UnorderedElementsAre;
@@ -145,7 +146,7 @@ TEST_F(MailTest, ALinkComesByMailAndSignsInOnce) {
   EXPECT_EQ(in.text("email"), ann.email);
   expect_error(by_link(token), 401, "invalid_login");
   stack_.api().signal(15);
-  EXPECT_EQ(stack_.api().wait(20s), 0);
+  EXPECT_EQ(stack_.api().wait(60s), 0);
   for (const std::string& secret : {token, ann.email}) {
     EXPECT_THAT(stack_.api().log(), Not(HasSubstr(secret)));
   }
@@ -499,7 +500,8 @@ TEST_F(MailTest, TheEndGoesOnAfterACrash) {
     ASSERT_EQ(stack_.create(ann, Stack::body("A wish.")).status, 202);
   }
   stack_.start_api({{"CRASH_POINT", "account.wiped"}});
-  ASSERT_EQ(end(cookie, ann.email, R"(,"forfeit_credits":true)").status, 204);
+  // It may crash before it has answered.
+  ASSERT_THAT(end(cookie, ann.email, R"(,"forfeit_credits":true)").status, AnyOf(204, 0));
   EXPECT_TRUE(eventually(kLimit, [&] { return !stack_.api().running(); })) << "it did not crash";
   stack_.start_api();
   EXPECT_TRUE(eventually(kLimit, [&] {

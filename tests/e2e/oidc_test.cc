@@ -220,7 +220,7 @@ TEST_F(OidcTest, WhoIsNamedIsSignedIn) {
     EXPECT_EQ(discoveries_, 1) << "it is remembered";
   }
   stack_->api().signal(15);
-  EXPECT_EQ(stack_->api().wait(std::chrono::seconds(20)), 0);
+  EXPECT_EQ(stack_->api().wait(std::chrono::seconds(60)), 0);
   for (const std::string& secret : {std::string("canary"), begun.cookie, ann.email}) {
     EXPECT_THAT(stack_->api().log(), Not(HasSubstr(secret)));
   }

@@ -123,7 +123,8 @@ Aftermath weather(const Storm& storm) {
                                    "SELECT COUNT(*) FROM tasks WHERE state=3 AND updated_at>=" +
                                        after(i) + " AND updated_at<" + after(i + 1)));
   }
-  // What comes after the storm is served.
+  // What comes after the storm is served, with all the time that it may have.
+  stack.start_api();
   const std::string id = stack.create(ann, wav_body("x")).text("id");
   EXPECT_EQ(stack.wait_final(ann, id).text("status"), "succeeded");
   stack.database().expect_invariants();

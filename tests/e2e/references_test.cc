@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tests/e2e/chain.h"
+#include "tests/support/closed_port.h"
 #include "worker/audio/reference.h"
 
 namespace audiogen::test {
@@ -161,8 +162,7 @@ TEST(References, TheirQueriesAreNeverLogged) {
     }
     return shelf(without);
   });
-  std::uint16_t closed = 0;
-  { closed = ProviderDouble(shelf).port(); }
+  const ClosedPort closed;
   Stack stack(any_address());
   const std::size_t guarded = 1;
   const Account ann = stack.account(10'000);
@@ -184,8 +184,7 @@ TEST(References, TheirQueriesAreNeverLogged) {
     const Reply done = run(sounds({files.url() + path + query}));
     EXPECT_EQ(done.text("error.code"), "reference_unavailable") << path << done.body;
   }
-  for (const std::string& host : {std::string("http://127.0.0.1:") + std::to_string(closed),
-                                  std::string("http://no-such-host.invalid")}) {
+  for (const std::string& host : {closed.url(), std::string("http://no-such-host.invalid")}) {
     EXPECT_EQ(run(sounds({host + "/a.wav" + query})).text("error.code"), "reference_unavailable");
   }
   EXPECT_EQ(run(sounds({files.url() + "/moved.wav" + query})).text("status"), "succeeded");
@@ -281,7 +280,7 @@ TEST(References, WhatIsOurOwnFaultUsesUpNothing) {
   std::filesystem::remove(folder);
   const std::string id = stack.create(ann, body_with(sounds({files.url()}))).text("id");
   ASSERT_TRUE(files.wait_until([&] { return files.call_count() >= 2; }, 60s));
-  EXPECT_TRUE(eventually(10s, [&] {
+  EXPECT_TRUE(eventually(60s, [&] {
     return stack.database().number(store::Sql("SELECT COUNT(*) FROM tasks WHERE state=1")) == 1;
   }));
   EXPECT_EQ(stack.database().number(store::Sql("SELECT MAX(claims) FROM tasks")), 0);
@@ -320,7 +319,7 @@ TEST(References, ProvidersGetTheAddressOrTheFile) {
   chain.write({entry("bytes")});
   stack.worker(0).signal(SIGHUP);
   ASSERT_TRUE(eventually(
-      10s, [&] { return stack.worker(0).log().find("providers reloaded") != std::string::npos; }));
+      60s, [&] { return stack.worker(0).log().find("providers reloaded") != std::string::npos; }));
   EXPECT_THAT(sent(sounds({sound})), StartsWith(R"("references":[{"audio_data":"UklGR)"));
   EXPECT_THAT(sent(image), StartsWith(R"("references":[{"image_data":"iVBORw0KGgo)"));
 

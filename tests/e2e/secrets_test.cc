@@ -59,7 +59,7 @@ TEST(Secrets, StayInTheProcess) {
   Stack stack(options);
   // That the look is a fair one: a program that does nothing about it can be looked into.
   Process other(plain({"/usr/bin/sleep", "1000"}), {{"SECRET", "other"}}, "/dev/null");
-  EXPECT_TRUE(eventually(std::chrono::seconds(20), [&] {
+  EXPECT_TRUE(eventually(std::chrono::seconds(60), [&] {
     return read_as_neighbour(other).out.find("SECRET=other") != std::string::npos;
   }));
 
@@ -170,12 +170,11 @@ TEST(SecurityEvents, AreCountedAndSummedUpInTheLog) {
         metrics,
         HasSubstr("api_security_events_total{kind=\"" + kind + "\"} " + std::to_string(count)));
   }
-  EXPECT_TRUE(eventually(std::chrono::seconds(20), [&] {
+  EXPECT_TRUE(eventually(std::chrono::seconds(60), [&] {
     return refusals(stack.api().log()).sums == expected;
   })) << stack.api().log();
   const Refusals lines = refusals(stack.api().log());
-  expect_a_second_apart(lines.at);
-  EXPECT_LT(lines.at.size(), 30U) << "one line each";
+  expect_one_a_second(lines.at);
   EXPECT_THAT(stack.api().log(), Not(HasSubstr(secret)));
 }
 
@@ -194,11 +193,11 @@ TEST(SecurityEvents, WrongTokensOfOperatorsAreSuch) {
   EXPECT_THAT(http("GET", stack.ops_url() + "/metrics").body,
               HasSubstr("api_security_events_total{kind=\"operator_token\"} 60\n"));
   const std::map<std::string, std::uint64_t> expected = {{"operator_token", kGuesses}};
-  EXPECT_TRUE(eventually(std::chrono::seconds(20), [&] {
+  EXPECT_TRUE(eventually(std::chrono::seconds(60), [&] {
     return refusals(stack.api().log()).sums == expected;
   })) << stack.api().log();
   const Refusals lines = refusals(stack.api().log());
-  expect_a_second_apart(lines.at);
+  expect_one_a_second(lines.at);
   EXPECT_THAT(stack.api().log(), Not(HasSubstr("wrong or missing"))) << "no line each";
 }
 

@@ -21,7 +21,6 @@ class UsageTest : public testing::Test {
 
   static Stack::Options read_often() {
     Stack::Options options;
-    options.environment = {{"RATE_LIMIT_READ_BURST", "100000"}};
     return options;
   }
 
@@ -202,8 +201,9 @@ TEST(UsageOfSeveralWorkers, AFrozenOneKeepsNoMarks) {
   const Account ann = stack.account();
   ASSERT_TRUE(eventually(
       60s, [&] { return stack.worker(frozen).log().find("usage.locked") != std::string::npos; }));
+  // Less than its turn lasts.
   store::Session waiting(stack.database().url(),
-                         {.read_timeout = 30s, .statement_max = 30s, .lock_wait = 8s});
+                         {.read_timeout = 30s, .statement_max = 30s, .lock_wait = 12s});
   const auto marks = [&] {
     auto rows = waiting.query(store::Sql("SELECT seq FROM usage_marks FOR UPDATE"));
     return rows.next();

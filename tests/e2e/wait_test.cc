@@ -96,7 +96,7 @@ TEST(Wait, AKeyHasTwentyAndADrainEndsThem) {
     hold();
   }
   // One more asks until it gets no place, and may itself have taken the last one.
-  ASSERT_TRUE(eventually(std::chrono::seconds(20), [&] {
+  ASSERT_TRUE(eventually(std::chrono::seconds(60), [&] {
     hold();
     return get_preferring(stack, ann, id, "wait=1").header("preference-applied").empty();
   }));
@@ -106,7 +106,7 @@ TEST(Wait, AKeyHasTwentyAndADrainEndsThem) {
   EXPECT_EQ(get_preferring(stack, bob, his, "wait=1").header("preference-applied"), "wait=1");
   stack.api().signal(SIGTERM);
   for (RawConnection& client : clients) {
-    const auto response = client.response();
+    const auto response = client.response(false, std::chrono::seconds(20));  // By itself: 25 s.
     ASSERT_TRUE(response);
     EXPECT_EQ(response->status, 200);
     EXPECT_NE(response->body.find("\"processing\""), std::string::npos);
@@ -125,7 +125,7 @@ TEST(Wait, EndsWithItsKey) {
   ASSERT_EQ(get_preferring(stack, ann, id, "wait=1").status, 200);
   stack.database().execute(store::Sql("UPDATE api_keys SET deleted_at=UTC_TIMESTAMP(6)"));
   ASSERT_TRUE(
-      eventually(std::chrono::seconds(20), [&] { return stack.get(ann, id).status == 401; }));
+      eventually(std::chrono::seconds(60), [&] { return stack.get(ann, id).status == 401; }));
   stack.start_worker();
   const auto response = client.response();
   ASSERT_TRUE(response);
@@ -153,7 +153,7 @@ TEST(Wait, AUserWithManyKeysHasAHundred) {
     hold(keys.at(i / 20));
   }
   // Another key asks until there is no place, and may itself have taken the last one.
-  ASSERT_TRUE(eventually(std::chrono::seconds(20), [&] {
+  ASSERT_TRUE(eventually(std::chrono::seconds(60), [&] {
     hold(keys.back());
     return get_preferring(stack, ann, id, "wait=1").header("preference-applied").empty();
   }));

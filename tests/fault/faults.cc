@@ -33,11 +33,12 @@ void mend(TcpProxy& link) {
   link.cut_all(Cut::kReset);
 }
 
-// What a fault waits for must have come, else it has broken nothing, and what is found says
-// nothing.
+// What a fault waits for must have come before it is mended, else it has broken nothing, and what
+// is found says nothing. Clients go on meanwhile; on a busy machine most of their answers say that
+// nothing has changed yet.
 template <class... Links>
 void expect_struck(const Links&... links) {
-  EXPECT_GT((links.triggered() + ...), 0);
+  EXPECT_TRUE(eventually(60s, [&] { return (links.triggered() + ...) > 0; }));
 }
 
 void mend_databases(Arena& arena) {
@@ -381,11 +382,7 @@ constexpr std::array kLinkFaults = {
           mend_first_provider,
           500},
     Fault{"AProviderIsCutInTheMiddle",
-          [](Arena& a) {
-            a.first_provider().truncate_reply(10'000, Cut::kReset);
-            a.first_provider().cut_all(
-                Cut::kClose);  // It is the next connection that it happens to.
-          },
+          [](Arena& a) { a.first_provider().truncate_reply(10'000, Cut::kReset); },
           [](Arena& a) {
             expect_struck(a.first_provider());
             mend_first_provider(a);

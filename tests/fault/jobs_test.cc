@@ -629,7 +629,7 @@ TEST(Storing, ThatFailsToTheDeadlineIsRefunded) {
   const ChainFile chain({openai_entry("primary", provider)});
   Stack::Options options = chain.options();
   options.workers = 0;
-  options.environment["TASK_DEADLINE_SECONDS"] = "8";
+  options.environment["TASK_DEADLINE_SECONDS"] = "20";
   Stack stack(options);
   const std::vector<std::string> in_the_way = bar_the_way(stack.log_folder() + "/blobs");
   stack.start_worker();

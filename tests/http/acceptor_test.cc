@@ -69,7 +69,7 @@ TEST(Acceptor, RestsWhileThereAreNoDescriptors) {
   const int connected =
       ::connect(late.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
   const auto reaches = [&](int count) {
-    return test::eventually(10s, [&] { return exhausted >= count; });
+    return test::eventually(60s, [&] { return exhausted >= count; });
   };
   const bool first = reaches(1);
   const std::int64_t cpu_before = cpu;
@@ -83,7 +83,7 @@ TEST(Acceptor, RestsWhileThereAreNoDescriptors) {
   EXPECT_TRUE(more);
   EXPECT_LT(used * 4, waited);
   // The connection was not lost by that.
-  EXPECT_TRUE(test::eventually(10s, [&] { return taken == 1; }));
+  EXPECT_TRUE(test::eventually(60s, [&] { return taken == 1; }));
 }
 
 // An error that more room does not help is nobody's to pay for.
@@ -107,7 +107,7 @@ TEST(Acceptor, AsksForRoomOnlyIfThatHelps) {
 
 // Those in the queue are connected as far as they know.
 TEST(Acceptor, TakesWhoHasComeBeforeItStops) {
-  Acceptor acceptor;
+  Acceptor acceptor(60s);
   ASSERT_TRUE(acceptor.listen("127.0.0.1", 0));
   std::vector<test::RawConnection> clients;
   for (int i = 0; i < 6; ++i) {
@@ -120,11 +120,11 @@ TEST(Acceptor, TakesWhoHasComeBeforeItStops) {
       [&](const UniqueFd&, const sockaddr_storage&) {
         if (++taken == 1) {
           // Acceptor::stop() has been called: it writes to one.
-          EXPECT_TRUE(test::eventually(10s, [&] { return raised_eventfds() > before; }));
+          EXPECT_TRUE(test::eventually(60s, [&] { return raised_eventfds() > before; }));
         }
       },
       [] {});
-  ASSERT_TRUE(test::eventually(10s, [&] { return taken == 1; }));
+  ASSERT_TRUE(test::eventually(60s, [&] { return taken == 1; }));
   acceptor.stop();
   EXPECT_EQ(taken, 6);
 }
@@ -134,7 +134,7 @@ TEST(Acceptor, ResetsNobodyWhoIsConnectedWhenItStops) {
   constexpr int kClients = 4;
   std::atomic<int> lost{0};
   for (int round = 0; round < 50; ++round) {
-    Acceptor acceptor;
+    Acceptor acceptor(60s);
     ASSERT_TRUE(acceptor.listen("127.0.0.1", 0));
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -195,7 +195,7 @@ TEST(Acceptor, FreesItsPortWhenStopped) {
       [] {});
   const test::RawConnection client(port);
   EXPECT_TRUE(client.connected());
-  EXPECT_TRUE(test::eventually(10s, [&] {
+  EXPECT_TRUE(test::eventually(60s, [&] {
     const std::lock_guard lock(mutex);
     return taken.size() == 1;
   }));

@@ -135,17 +135,24 @@ TEST_F(HttpAhead, WhoSendsWithoutEndKeepsNobodyWaiting) {
 // What follows an answer from another thread is gone on with by the thread that keeps all times.
 TEST_F(HttpAhead, WhoHasAlwaysSomeAheadStopsNoClock) {
   serve({.threads = 1, .first_byte_timeout = 300ms});
-  const RawConnection greedy = connect();
   // Some work, so that there is always more than was answered.
   constexpr std::string_view kWork = "GET /work HTTP/1.1\r\nHost:\r\n\r\n";
   std::string some = "GET /elsewhere HTTP/1.1\r\nHost:\r\n\r\n";
   for (int i = 0; i < 300; ++i) {
     some += kWork;
   }
+  RawConnection greedy = connect();
+  ASSERT_TRUE(test::eventually(60s, [&] {
+    char first = 0;
+    if (greedy.send(some) && ::recv(greedy.fd(), &first, 1, MSG_PEEK) == 1) {
+      return true;
+    }
+    greedy = connect();  // On a busy machine it may have been silent for too long itself.
+    return false;
+  }));
   std::atomic<bool> going{false};
   std::jthread client([&](const std::stop_token& stop) {
     std::vector<char> taken(1 << 16);
-    ::send(greedy.fd(), some.data(), some.size(), MSG_NOSIGNAL);
     while (!stop.stop_requested()) {
       const auto count = ::recv(greedy.fd(), taken.data(), taken.size(), 0);
       if (count <= 0) {

@@ -11,7 +11,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/sockios.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "common/http/connection.h"
@@ -33,7 +35,7 @@ constexpr std::size_t kBodyMax = 64 * 1024;
 
 template <class Condition>
 bool eventually(const Condition& condition) {
-  return test::eventually(10s, condition);
+  return test::eventually(60s, condition);
 }
 
 Response text(std::string body, int status = 200) {
@@ -55,6 +57,7 @@ class HttpBodies : public testing::Test {
   }
 
   void serve(ServerOptions options = {}) {
+    options.threads = 1;  // See settle().
     options.heads_first = true;
     options.limits.body = kBodyMax;
     server_ = std::make_unique<Server>(
@@ -109,11 +112,14 @@ class HttpBodies : public testing::Test {
     return "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(length) + "\r\n" +
            lines + "\r\n";
   }
-  // The server has read what was sent before: it answers on each of its threads.
-  void settle() const {
-    for (int i = 0; i < 8; ++i) {
-      ASSERT_TRUE(connect().exchange(get_request("/")));
-    }
+  // The server has read what the client has sent: all of that is on its side, and its one thread
+  // has come to somebody whose bytes are there since later.
+  void settle(const RawConnection& client) const {
+    ASSERT_TRUE(eventually([&] {
+      int left = 0;
+      return ::ioctl(client.fd(), SIOCOUTQ, &left) != 0 || left == 0;
+    }));
+    ASSERT_TRUE(connect().exchange(get_request("/")));
   }
 
   std::mutex mutex_;
@@ -151,15 +157,15 @@ TEST_F(HttpBodies, TheBodyOfAGoodOneComesInPieces) {
   for (int i = 0; i < 3; ++i) {
     const std::string body(kBodyMax - static_cast<std::size_t>(i), static_cast<char>('a' + i));
     ASSERT_TRUE(client.send(head(body.size())));
-    settle();
+    settle(client);
     ASSERT_TRUE(client.send(body.substr(0, 1000)));
-    settle();
+    settle(client);
     ASSERT_TRUE(client.send(body.substr(1000)));
     EXPECT_EQ(client.response()->body, body);
   }
   ASSERT_TRUE(
       client.send("POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc"));
-  settle();
+  settle(client);
   ASSERT_TRUE(client.send("\r\n2\r\nde\r\n0\r\n\r\n"));
   EXPECT_EQ(client.response()->body, "abcde");
   EXPECT_TRUE(eventually([&] { return server_->stats().in_flight == 0; }));
@@ -186,7 +192,7 @@ TEST_F(HttpBodies, TheBodyMayComeBeforeTheVerdict) {
       auto exchanges = take_later(1);
       ASSERT_EQ(exchanges.size(), 1u);
       ASSERT_TRUE(client.send(body.substr(0, whole ? body.size() : 5'000)));
-      settle();
+      settle(client);
       if (good) {
         accept(exchanges[0]);
       } else {
@@ -229,7 +235,7 @@ TEST_F(HttpBodies, WhatIsTooLargeMayComeBeforeTheVerdict) {
       auto exchanges = take_later(1);
       ASSERT_EQ(exchanges.size(), 1U);
       ASSERT_TRUE(client.send(rest));
-      settle();
+      settle(client);
       if (good) {
         accept(exchanges[0]);
       } else {
@@ -253,7 +259,7 @@ TEST_F(HttpBodies, MoreThanIsKeptOfRequestsSentAheadEndsTheConnectionAfterTheFir
   ASSERT_EQ(exchanges.size(), 1U);
   const std::string next = post_request("/x", std::string(kBodyMax, 'x'));
   ASSERT_TRUE(client.send("llo" + next + next + next));
-  settle();
+  settle(client);
   const int before = bodies_;
   accept(exchanges[0]);
   exchanges.clear();
@@ -282,7 +288,7 @@ TEST_F(HttpBodies, TooLargeIsSaidToWhomItKnows) {
   EXPECT_THAT(sized->body, HasSubstr("larger than 65536"));
   RawConnection chunked = connect();
   ASSERT_TRUE(chunked.send("POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"));
-  settle();
+  settle(chunked);
   EXPECT_EQ(chunked.exchange("10001\r\n")->status, 400);
 }
 
@@ -323,7 +329,7 @@ TEST_F(HttpBodies, AVerdictMayComeAfterTheClientOrTheServerIsGone) {
     ASSERT_TRUE(client.send(head(5, "Authorization: later\r\n") + "he"));
     auto exchanges = take_later(1);
     client.reset();
-    settle();
+    settle(client);
     accept(exchanges[0]);
     exchanges.clear();
     EXPECT_TRUE(eventually([&] { return server_->stats().connections == 0; }));
@@ -357,7 +363,7 @@ TEST_F(HttpBodies, WhoHoldsMostMakesRoom) {
   const auto begin_body = [&](const std::string& holder) {
     RawConnection client = connect();
     EXPECT_TRUE(client.send(head(30'000, "X-Holder: " + holder + "\r\n") + part));
-    settle();
+    settle(client);
     return client;
   };
   RawConnection neighbour = begin_body("neighbour");
@@ -391,7 +397,7 @@ TEST_F(HttpBodies, BytesCountAsLongAsTheyAreThere) {
   for (int i = 0; i < 5; ++i) {
     RawConnection kept = connect(), gone = connect();
     ASSERT_TRUE(gone.send(head(60'000) + body.substr(0, 50'000)));
-    settle();
+    settle(gone);
     gone.reset();
     EXPECT_TRUE(eventually([&] { return server_->stats().in_flight == 0; }));
     ASSERT_TRUE(kept.send(head(60'000) + body));
@@ -405,7 +411,7 @@ TEST_F(HttpBodies, BodiesThatWaitForTheirVerdictCountToo) {
   RawConnection first = connect(), second = connect();
   const std::string lines = "Authorization: later\r\n";
   ASSERT_TRUE(first.send(head(40'000, lines) + std::string(30'000, 'x')));
-  settle();
+  settle(first);
   ASSERT_TRUE(second.send(head(40'000, lines) + std::string(30'000, 'x')));
   EXPECT_EQ(first.response()->status, 503);
   auto exchanges = take_later(2);
@@ -426,7 +432,7 @@ TEST_F(HttpBodies, AVerdictThatCrossesItsDeadlineLeavesNothingBehind) {
       later_.clear();
     }
   };
-  serve({.reply_timeout = 200ms});
+  serve({.body_timeout = 60s, .reply_timeout = 200ms});
   RawConnection client = connect();
   const auto response = client.exchange(head(5, "Authorization: later\r\n") + "he");
   EXPECT_TRUE(response && response->status == 503);
@@ -450,7 +456,7 @@ TEST_F(HttpBodies, AVerdictThatCrossesTheBudgetLeavesNothingBehind) {
   const std::string lines = "Authorization: later\r\n", rest(10'000, 'x');
   RawConnection first = connect(), second = connect();
   ASSERT_TRUE(first.send(head(40'000, lines) + std::string(30'000, 'x')));
-  settle();
+  settle(first);
   const int before = bodies_;
   // Its head is there before its body, so that both are when the first has to go.
   ASSERT_TRUE(second.send(head(40'000, lines)));
@@ -552,7 +558,7 @@ class OneConnection : public testing::Test {
   std::string received() const {
     pollfd ready{ends_[1], POLLIN, 0};
     std::array<char, 4096> buffer;
-    if (::poll(&ready, 1, 10'000) != 1) {
+    if (::poll(&ready, 1, 60'000) != 1) {
       return "nothing";
     }
     return {buffer.data(),
@@ -606,7 +612,7 @@ TEST_F(OneConnection, ANoteAboutAnAnswerIsNotForTheNextOne) {
     std::size_t all = 0;
     std::array<char, 65536> buffer;
     pollfd ready{ends_[1], POLLIN, 0};
-    while (all < kBytes && ::poll(&ready, 1, 10'000) == 1) {
+    while (all < kBytes && ::poll(&ready, 1, 60'000) == 1) {
       const ssize_t size = ::recv(ends_[1], buffer.data(), buffer.size(), MSG_DONTWAIT);
       if (size <= 0) {
         break;

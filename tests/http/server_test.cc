@@ -45,11 +45,15 @@ using Steady = std::chrono::steady_clock;
 constexpr std::size_t kFileSize = 25'000'000;
 
 // Where one request is to wait for it, and others beside it must not.
-constexpr auto kReplyTimeout = 5s;
+constexpr auto kReplyTimeout = 10s;
 
-// Byte `i` of the test file.
-char file_byte(std::size_t i) {
-  return static_cast<char>(i * 7 + i / 1000);
+// Of the test file.
+std::string file_content() {
+  std::string out(kFileSize, '\0');
+  for (std::size_t i = 0; i < kFileSize; ++i) {
+    out[i] = static_cast<char>(i * 7 + i / 1000);
+  }
+  return out;
 }
 
 template <class Condition>
@@ -140,10 +144,7 @@ class HttpServer : public testing::Test {
   void make_file() {
     file_name_ = testing::TempDir() + "http_server_XXXXXX";
     const UniqueFd fd(::mkstemp(file_name_.data()));
-    std::string content(kFileSize, '\0');
-    for (std::size_t i = 0; i < kFileSize; ++i) {
-      content[i] = file_byte(i);
-    }
+    const std::string content = file_content();
     ASSERT_EQ(::write(fd.get(), content.data(), content.size()), static_cast<ssize_t>(kFileSize));
   }
 
@@ -263,15 +264,18 @@ TEST_F(HttpServer, TellsOfEachAnswerOnce) {
     const std::lock_guard lock(mutex);
     return told;
   };
-  ServerOptions options;
-  options.reply_timeout = 200ms;
-  options.answered = [&](const Answered& answered) {
-    const std::lock_guard lock(mutex);
-    const auto* const note = std::any_cast<std::string>(answered.note);
-    told.push_back(std::string(answered.request.path) + " " + std::to_string(answered.status) +
-                   " " + std::to_string(answered.bytes) + (note == nullptr ? "" : " " + *note));
+  const auto within = [&](std::chrono::milliseconds reply_timeout) {
+    ServerOptions options;
+    options.reply_timeout = reply_timeout;
+    options.answered = [&](const Answered& answered) {
+      const std::lock_guard lock(mutex);
+      const auto* const note = std::any_cast<std::string>(answered.note);
+      told.push_back(std::string(answered.request.path) + " " + std::to_string(answered.status) +
+                     " " + std::to_string(answered.bytes) + (note == nullptr ? "" : " " + *note));
+    };
+    return options;
   };
-  serve(std::move(options));
+  serve(within(60s));
   const auto ask = [&](const std::string& method, const std::string& target) {
     auto connection = connect();
     connection.send(method + " " + target + " HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -286,12 +290,13 @@ TEST_F(HttpServer, TellsOfEachAnswerOnce) {
   EXPECT_EQ(ask("GET", "/reply-twice"), "/reply-twice 200 5");
   EXPECT_THAT(ask("GET", "/throw"), StartsWith("/throw 500 "));
   EXPECT_THAT(ask("GET", "/forget"), StartsWith("/forget 500 "));
-  EXPECT_THAT(ask("GET", "/keep"), StartsWith("/keep 503 "));
-  kept_.front().reply(text("too late"));
   auto connection = connect();
   connection.send("GET /bad HTTP/1.1\r\nHost: x\r\nbad header\r\n\r\n");
   ASSERT_TRUE(connection.response());
   EXPECT_THAT(lines().back(), StartsWith("/bad 400 "));
+  serve(within(200ms));
+  EXPECT_THAT(ask("GET", "/keep"), StartsWith("/keep 503 "));
+  kept_.front().reply(text("too late"));
   EXPECT_THAT(lines(), SizeIs(10));
   kept_.clear();
   server_.reset();  // Before what it tells.
@@ -318,7 +323,8 @@ TEST_F(HttpServer, AnswersOverOneConnectionManyTimes) {
 
 // It was received when its bytes were there, not when the thread came to read them.
 TEST_F(HttpServer, CountsTheTimeARequestWaitedForItsThread) {
-  constexpr auto kTick = 10ms;  // Of the kernel, by whose clock it is known.
+  // Of the kernel, by whose clock it is known and which may tick late on a busy machine.
+  constexpr auto kTick = 100ms;
   serve({.threads = 1});
   RawConnection blocking = connect(), waiting = connect();
   const auto age = [&] { return std::stoi(waiting.response()->body) * 1ms; };
@@ -407,7 +413,7 @@ TEST_F(HttpServer, ShowsTheErrorRendererWhatItKnowsOfTheRequest) {
 }
 
 TEST_F(HttpServer, GivesAReadableAnswerToAHugePost) {
-  serve();
+  serve({.linger_timeout = 60s});
   for (int i = 0; i < 10; ++i) {
     RawConnection client = connect();
     ASSERT_TRUE(client.send(post_request("/echo", std::string(5'000'000, 'x'))));
@@ -555,10 +561,19 @@ TEST_F(HttpServer, AnswersForAHandlerThatTakesTooLong) {
   const auto response = client.exchange(get_request("/pool?late"));
   ASSERT_TRUE(response);
   EXPECT_EQ(response->status, 503);
-  EXPECT_EQ(client.exchange(get_request("/token?next"))->body, "next");
+  // A busy machine may take as long for what is answered at once.
+  const auto said = [&](const std::string& token) {
+    std::optional<RawResponse> answer;
+    EXPECT_TRUE(eventually([&] {
+      answer = client.exchange(get_request("/token?" + token));
+      return !answer || answer->status != 503;
+    }));
+    return answer ? answer->body : "nothing";
+  };
+  EXPECT_EQ(said("next"), "next");
   pool_.open();  // The late reply goes nowhere …
   EXPECT_TRUE(eventually([&] { return pool_.waiting() == 0; }));
-  EXPECT_EQ(client.exchange(get_request("/token?after"))->body, "after");  // … not even here.
+  EXPECT_EQ(said("after"), "after");  // … not even here.
 }
 
 // The one that is allowed more has been there for longer than the one that is not: when that one
@@ -578,7 +593,7 @@ TEST_F(HttpServer, AllowsAHandlerMoreTimeForOneRequest) {
   ASSERT_TRUE(other.send(get_request("/keep")));
   ASSERT_TRUE(eventually([&] { return kept() == 3; }));
   kept_[0].allow(60s);  // Answered already: no other request has that time.
-  const auto refused = other.response(false, 30s);
+  const auto refused = other.response(false, 60s);
   ASSERT_TRUE(refused);
   EXPECT_EQ(refused->status, 503);
   EXPECT_FALSE(client.response(false, 300ms)) << "answered for the handler";
@@ -628,7 +643,7 @@ TEST_F(HttpServer, EndsSlowRequestsInTime) {
         "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9999\r\n\r\n"}) {
     RawConnection client = connect();
     ASSERT_TRUE(client.send(begin));
-    const auto end = Steady::now() + 4s;
+    const auto end = Steady::now() + 60s;
     std::optional<RawResponse> response;
     // The trickle must not extend the deadline.
     while (!response && Steady::now() < end) {
@@ -663,7 +678,7 @@ TEST_F(HttpServer, WaitsForARefusedClientToCloseButNotForEver) {
 
 TEST_F(HttpServer, SendsFilesWholeAndFromAnOffset) {
   make_file();
-  serve();
+  serve({.write_stall_timeout = 600s});
   RawConnection client = connect();
   ASSERT_TRUE(client.exchange(get_request("/hello")));
   const std::size_t descriptors = open_descriptors();
@@ -671,15 +686,16 @@ TEST_F(HttpServer, SendsFilesWholeAndFromAnOffset) {
   ASSERT_TRUE(whole);
   EXPECT_TRUE(eventually([&] { return open_descriptors() == descriptors; }));
   ASSERT_EQ(whole->body.size(), kFileSize);
-  for (std::size_t i = 0; i < kFileSize; ++i) {
-    ASSERT_EQ(whole->body[i], file_byte(i)) << i;
-  }
+  EXPECT_TRUE(whole->body == file_content());
   const auto tail = client.exchange(get_request("/file?" + std::to_string(kFileSize - 3)));
-  EXPECT_EQ(
-      tail->body,
-      std::string({file_byte(kFileSize - 3), file_byte(kFileSize - 2), file_byte(kFileSize - 1)}));
-  EXPECT_EQ(client.exchange(get_request("/file?" + std::to_string(kFileSize)))->body, "");
-  EXPECT_EQ(client.exchange(get_request("/big?5000000"))->body, std::string(5'000'000, 'b'));
+  ASSERT_TRUE(tail);
+  EXPECT_EQ(tail->body, file_content().substr(kFileSize - 3));
+  const auto nothing = client.exchange(get_request("/file?" + std::to_string(kFileSize)));
+  ASSERT_TRUE(nothing);
+  EXPECT_EQ(nothing->body, "");
+  const auto big = client.exchange(get_request("/big?5000000"));
+  ASSERT_TRUE(big);
+  EXPECT_TRUE(big->body == std::string(5'000'000, 'b'));
   // A file that has become shorter ends the connection: the promised length cannot be met.
   EXPECT_FALSE(client.exchange(get_request("/short-file")));
   EXPECT_TRUE(eventually([&] { return server_->stats().connections == 0; }));
@@ -697,7 +713,8 @@ TEST(HttpFileBody, IsAPartOfAFile) {
 
 TEST_F(HttpServer, ServesOthersWhileReadersStall) {
   make_file();
-  serve({.write_stall_timeout = 6s});
+  constexpr auto kStall = 10s;
+  serve({.write_stall_timeout = kStall});
   const std::size_t descriptors = open_descriptors();
   const auto begin = Steady::now();
   std::vector<RawConnection> stalled;
@@ -710,9 +727,11 @@ TEST_F(HttpServer, ServesOthersWhileReadersStall) {
   for (int i = 0; i < 200; ++i) {
     ASSERT_TRUE(client.exchange(get_request("/hello")));
   }
-  EXPECT_EQ(client.exchange(get_request("/file"))->body.size(), kFileSize);
+  const auto file = client.exchange(get_request("/file"));
+  ASSERT_TRUE(file);
+  EXPECT_EQ(file->body.size(), kFileSize);
   EXPECT_TRUE(eventually([&] { return server_->stats().connections == 1; }));
-  EXPECT_GT(Steady::now() - begin, 5s);
+  EXPECT_GE(Steady::now() - begin, kStall);
   stalled.clear();
   client.close();
   EXPECT_TRUE(eventually([&] { return open_descriptors() == descriptors; }));
@@ -732,7 +751,7 @@ TEST_F(HttpServer, WhoLeavesMostAnswersUntakenMakesRoom) {
                                         holder.empty() ? "" : "X-Holder: " + holder + "\r\n")));
     EXPECT_TRUE(eventually([&] { return server_->stats().requests > requests; }));
     pollfd head{client.fd(), POLLIN, 0};
-    EXPECT_EQ(::poll(&head, 1, 10'000), 1);
+    EXPECT_EQ(::poll(&head, 1, 60'000), 1);
     return client;
   };
   const auto takes_all = [](RawConnection& client) {
@@ -791,7 +810,7 @@ TEST_F(HttpServer, LosesNoDescriptorToVanishingClients) {
   }
   EXPECT_TRUE(eventually([&] { return open_descriptors() == descriptors; }))
       << open_descriptors() << " instead of " << descriptors;
-  EXPECT_EQ(server_->stats().in_flight, 0u);
+  EXPECT_TRUE(eventually([&] { return server_->stats().in_flight == 0; }));
   EXPECT_EQ(connect().exchange(get_request("/token?alive"))->body, "alive");
 }
 
@@ -917,11 +936,12 @@ TEST_F(HttpServer, DrainsUntilTrustedProxiesHaveClosedWhatTheyKeep) {
   });
   EXPECT_TRUE(eventually([&] { return !RawConnection(port()).connected(); }));
   EXPECT_FALSE(eventually([&] { return drained.load(); }, 500ms));
-  const auto late = kept.exchange(post_request("/echo", "late"));
-  ASSERT_TRUE(late);
-  EXPECT_EQ(late->status, 200);
-  EXPECT_EQ(late->body, "late");
-  EXPECT_EQ(late->header("connection"), "close");
+  // It is told to close from a moment after the port is free.
+  EXPECT_TRUE(eventually([&] {
+    const auto late = kept.exchange(post_request("/echo", "late"));
+    EXPECT_TRUE(late && late->status == 200 && late->body == "late");
+    return !late || late->header("connection") == "close";
+  }));
   kept.close();
   EXPECT_FALSE(eventually([&] { return drained.load(); }, 500ms));
   unused.close();
@@ -943,14 +963,14 @@ TEST_F(HttpServer, DrainsNoLongerThanAProxyMayKeepAConnection) {
 }
 
 TEST_F(HttpServer, GivesUpDrainingAtItsLimit) {
-  serve();
+  serve({.reply_timeout = 120s});
   pool_.hold();
   RawConnection client = connect();
   ASSERT_TRUE(client.send(get_request("/pool?x")));
   EXPECT_TRUE(eventually([&] { return pool_.waiting() == 1; }));
   const auto begin = Steady::now();
   server_->drain(300ms);
-  EXPECT_LT(Steady::now() - begin, 5s);
+  EXPECT_LT(Steady::now() - begin, 60s);
   server_->stop();
   EXPECT_TRUE(client.closed());
   pool_.open();  // A reply after the end of everything is dropped.
@@ -991,6 +1011,15 @@ TEST_F(HttpServer, ListensOnOtherLoopbackAddresses) {
   EXPECT_TRUE(RawConnection(port()).exchange(get_request("/hello")));
   const std::size_t connections_before = server_->stats().connections;
   EXPECT_LE(connections_before, 1u);
+  const UniqueFd probe(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const sockaddr_in6 loopback{.sin6_family = AF_INET6,
+                              .sin6_port = 0,
+                              .sin6_flowinfo = 0,
+                              .sin6_addr = IN6ADDR_LOOPBACK_INIT,
+                              .sin6_scope_id = 0};
+  if (::bind(probe.get(), reinterpret_cast<const sockaddr*>(&loopback), sizeof loopback) != 0) {
+    GTEST_SKIP() << "this machine has no IPv6";
+  }
   serve({.host = "::1", .threads = 1});
   EXPECT_EQ(RawConnection(port(), "::1").exchange(get_request("/address"))->body, "::1");
   serve({.host = "::"});
@@ -999,7 +1028,7 @@ TEST_F(HttpServer, ListensOnOtherLoopbackAddresses) {
 }
 
 TEST_F(HttpServer, ANewConnectionTakesThePlaceOfTheLongestIdleOne) {
-  serve({.connections_max = 5});
+  serve({.connections_max = 5, .make_room_timeout = 60s});
   std::vector<RawConnection> clients;
   for (int i = 0; i < 5; ++i) {
     clients.push_back(connect());
@@ -1018,7 +1047,7 @@ TEST_F(HttpServer, ANewConnectionTakesThePlaceOfTheLongestIdleOne) {
 }
 
 TEST_F(HttpServer, OneThatIsSilentGoesBeforeOneThatWasOfUse) {
-  serve({.connections_max = 3});
+  serve({.connections_max = 3, .make_room_timeout = 60s});
   RawConnection used = connect();
   ASSERT_TRUE(used.exchange(get_request("/hello")));
   RawConnection silent = connect();
@@ -1030,7 +1059,7 @@ TEST_F(HttpServer, OneThatIsSilentGoesBeforeOneThatWasOfUse) {
 }
 
 TEST_F(HttpServer, NoRequestIsEndedToMakeRoom) {
-  serve({.connections_max = 5, .reply_timeout = 60s});
+  serve({.connections_max = 5, .make_room_timeout = 60s, .reply_timeout = 60s});
   pool_.hold();
   std::vector<RawConnection> clients;
   for (int i = 0; i < 4; ++i) {
@@ -1054,7 +1083,8 @@ TEST_F(HttpServer, NoRequestIsEndedToMakeRoom) {
 
 // A part of a head is no request yet, but of more use than silence.
 TEST_F(HttpServer, HalfAHeadGoesWhenNobodyIsIdle) {
-  serve({.connections_max = 3});
+  // One thread, which has read that half before it comes to a later request.
+  serve({.threads = 1, .connections_max = 3, .make_room_timeout = 60s});
   RawConnection half = connect();
   ASSERT_TRUE(half.send("GET /hello HTTP/1.1\r\n"));
   RawConnection silent = connect();
@@ -1076,7 +1106,7 @@ TEST_F(HttpServer, HalfAHeadGoesWhenNobodyIsIdle) {
 }
 
 TEST_F(HttpServer, TheAddressWithMostConnectionsLosesOne) {
-  serve({.connections_max = 10});
+  serve({.connections_max = 10, .make_room_timeout = 60s});
   std::vector<RawConnection> few, many;
   for (int i = 0; i < 3; ++i) {
     few.push_back(connect_from("127.0.0.2"));
@@ -1297,7 +1327,7 @@ TEST_F(HttpServer, TheFirstByteHasATimeOfItsOwn) {
 
 // Whose bytes are there has done his part; that the thread is late is no fault of his.
 TEST_F(HttpServer, NobodyIsEndedWhoseBytesWaitForTheThread) {
-  serve({.threads = 1, .first_byte_timeout = 3s});
+  serve({.threads = 1, .first_byte_timeout = 10s});
   RawConnection blocking = connect();
   ASSERT_TRUE(blocking.exchange(get_request("/hello")));
   const double before = dropped("silent");

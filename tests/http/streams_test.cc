@@ -66,7 +66,7 @@ class HttpStreams : public testing::Test {
   // The next request for a stream, begun.
   std::optional<Exchange> next(bool begin = true) {
     std::optional<Exchange> out;
-    EXPECT_TRUE(test::eventually(10s, [&] {
+    EXPECT_TRUE(test::eventually(60s, [&] {
       const std::lock_guard lock(mutex_);
       if (kept_.empty()) {
         return false;
@@ -218,12 +218,19 @@ TEST_F(HttpStreams, LastAsLongAsTheyTake) {
   constexpr auto kShort = 100ms;
   serve({.keep_alive_timeout = kShort, .reply_timeout = kShort, .write_stall_timeout = kShort});
   RawConnection client = connect();
-  ASSERT_TRUE(client.send(get_request("/stream")));
-  const auto stream = next();
-  ASSERT_TRUE(stream);
-  ASSERT_TRUE(client.response(true));
+  std::optional<Exchange> stream;
+  // Up to its begin they are on it as well, and a busy machine may let one of them pass.
+  ASSERT_TRUE(test::eventually(60s, [&] {
+    client = connect();
+    if (!client.send(get_request("/stream"))) {
+      return false;
+    }
+    stream = next();
+    const auto head = client.response(true);
+    return head && head->status == 200;
+  }));
   const auto begun = Steady::now();
-  ASSERT_TRUE(test::eventually(10s, [&] { return Steady::now() - begun > 6 * kShort; }));
+  ASSERT_TRUE(test::eventually(60s, [&] { return Steady::now() - begun > 6 * kShort; }));
   EXPECT_TRUE(stream->send("still"));
   EXPECT_EQ(client.chunk(), "still");
 }
@@ -236,9 +243,9 @@ TEST_F(HttpStreams, AClientThatGoesHasNoTaker) {
   ASSERT_TRUE(stream);
   ASSERT_TRUE(client.response(true));
   client.reset();
-  EXPECT_TRUE(test::eventually(10s, [&] { return !stream->send("part"); }));
+  EXPECT_TRUE(test::eventually(60s, [&] { return !stream->send("part"); }));
   EXPECT_TRUE(stream->client_ended());
-  EXPECT_TRUE(test::eventually(10s, [&] { return server_->stats().connections == 0; }));
+  EXPECT_TRUE(test::eventually(60s, [&] { return server_->stats().connections == 0; }));
   EXPECT_EQ(server_->stats().in_flight, 0u);
 }
 
@@ -249,7 +256,7 @@ TEST_F(HttpStreams, AClientThatSendsNoMoreMayStillRead) {
   const auto stream = next();
   ASSERT_TRUE(stream);
   client.finish_sending();
-  EXPECT_TRUE(test::eventually(10s, [&] { return stream->client_ended(); }));
+  EXPECT_TRUE(test::eventually(60s, [&] { return stream->client_ended(); }));
   EXPECT_TRUE(stream->send("part"));
   stream->end_stream();
   ASSERT_TRUE(client.response(true));
@@ -276,7 +283,7 @@ TEST_F(HttpStreams, AClientThatNeverReadsIsCutOff) {
   EXPECT_LE(sent, 2 * kStreamUnsentMax) << "what may be here, and what its machine took";
   EXPECT_EQ(cut(), before + 1);
   EXPECT_FALSE(stream->send("part"));
-  EXPECT_TRUE(test::eventually(10s, [&] { return server_->stats().connections == 0; }));
+  EXPECT_TRUE(test::eventually(60s, [&] { return server_->stats().connections == 0; }));
 }
 
 TEST_F(HttpStreams, ASlowClientGetsEverythingInItsOrder) {
@@ -330,7 +337,7 @@ TEST_F(HttpStreams, WhatIsLeftAtTheEndIsStillSent) {
 // As long as nothing waits for it, there is no deadline; else there is. Who has read everything was
 // sent it before the other one was: when that one is cut off, his own time would be over as well.
 TEST_F(HttpStreams, AClientThatStopsReadingHasSoLongAndNoMore) {
-  serve({.write_stall_timeout = 5s});  // Within it the first one has to have read.
+  serve({.write_stall_timeout = 10s});  // Within it the first one has to have read.
   const auto begin = [&](const RawConnection& client) {
     auto stream = next();
     EXPECT_TRUE(stream);
@@ -367,7 +374,7 @@ TEST_F(HttpStreams, AClientThatTakesNothingMakesRoom) {
   shrink(client);
   ASSERT_TRUE(stream->send(std::string(60'000, 'e')));
   EXPECT_TRUE(
-      test::eventually(10s, [&] { return connect().exchange(get_request("/hello")).has_value(); }));
+      test::eventually(60s, [&] { return connect().exchange(get_request("/hello")).has_value(); }));
   EXPECT_FALSE(stream->send("more"));
 }
 
@@ -382,7 +389,7 @@ TEST_F(HttpStreams, AClientThatGoesInTheMiddleHasNoTaker) {
     shrink(client);
     ASSERT_TRUE(stream->send(std::string(60'000, 'e')));
     client.reset();
-    EXPECT_TRUE(test::eventually(10s, [&] { return server_->stats().connections == 0; }));
+    EXPECT_TRUE(test::eventually(60s, [&] { return server_->stats().connections == 0; }));
     EXPECT_FALSE(stream->send("more"));
   }
 }

@@ -9,6 +9,7 @@
 #include <rapidjson/document.h>
 
 #include "tests/provider/fixture.h"
+#include "tests/support/closed_port.h"
 #include "worker/audio/decoder.h"
 #include "worker/providers/azure.h"
 #include "worker/providers/cartesia.h"
@@ -64,17 +65,15 @@ DoubleReply good_reply(const ProviderKind& kind, const std::string& wav) {
 }
 
 // What must run out, and a busy machine still connects and sends in.
-constexpr std::chrono::milliseconds kShort = 2s;
+constexpr std::chrono::milliseconds kShort = 5s;
 
 class Direct : public testing::TestWithParam<const ProviderKind*> {
  protected:
   // One call to a double that does `reply`; nothing of key or prompt may come back.
-  Result<Audio, ProviderFault> run(DoubleReply reply, std::chrono::milliseconds timeout = 5s) {
+  Result<Audio, ProviderFault> run(DoubleReply reply) {
     ProviderDouble server([&](const DoubleCall&) { return reply; });
-    ProviderEntry entry = entry_of(*GetParam(), server.url());
-    entry.timeout = timeout;
     http::Client client;
-    const auto provider = make_provider(entry, client);
+    const auto provider = make_provider(entry_of(*GetParam(), server.url()), client);
     auto running = start(*provider);
     auto result = wait(running);
     calls_ = server.call_count();
@@ -197,7 +196,7 @@ TEST_P(Direct, FailuresOnTheWire) {
   EXPECT_EQ(outcome(run(short_length)), "try_next");
   auto endless = good(tone_wav(1.0));
   endless.form = Form::kEndless;
-  EXPECT_EQ(outcome(run(endless, 15s)), "try_next");
+  EXPECT_EQ(outcome(run(endless)), "try_next");
 }
 
 // All at once: each of them takes the whole time.
@@ -224,7 +223,7 @@ TEST_P(Direct, DeadlineHoldsAndALateAnswerIsDropped) {
     EXPECT_EQ(call.answers->load(), 1);
     expect_discreet(result);
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - before, 15s) << "by no other limit";
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 60s) << "by no other limit";
   EXPECT_EQ(server.call_count(), replies.size());
 }
 
@@ -257,13 +256,9 @@ TEST_P(Direct, TheDeadlineOfTheTaskIsNoFaultOfTheProvider) {
 }
 
 TEST_P(Direct, NobodyThereIsNotSent) {
-  std::uint16_t port = 0;
-  {
-    port = ProviderDouble([](const DoubleCall&) { return DoubleReply{}; }).port();
-  }
+  const ClosedPort closed;
   http::Client client;
-  const auto provider =
-      make_provider(entry_of(*GetParam(), "http://127.0.0.1:" + std::to_string(port)), client);
+  const auto provider = make_provider(entry_of(*GetParam(), closed.url()), client);
   EXPECT_EQ(outcome(generate(*provider)), "try_next");
 }
 

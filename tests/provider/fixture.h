@@ -42,8 +42,8 @@ inline ProviderEntry entry_of(const ProviderKind& kind, const std::string& base_
   entry.api_key = kSecret;
   entry.model = "owner/app";
   entry.voices = {{"aria", "coral"}, {"atlas", "onyx"}};
-  entry.timeout = 5s;
-  entry.connect_timeout = 2s;
+  entry.timeout = 120s;
+  entry.connect_timeout = 60s;
   return entry;
 }
 

@@ -88,8 +88,8 @@ Answer fetch(std::uint16_t port, http::Reach reach, std::vector<IpNetwork> deny 
   http::ClientRequest request;
   request.url = "http://rebinding.example:" + std::to_string(port) + "/";
   request.reach = reach;
-  request.connect_timeout = 2s;
-  request.total_timeout = 5s;
+  request.connect_timeout = 10s;
+  request.total_timeout = 30s;
   client.start(request, [&](Answer answer) { promise.set_value(std::move(answer)); });
   auto answer = promise.get_future();
   EXPECT_EQ(answer.wait_for(kPatience), std::future_status::ready);

@@ -1,6 +1,7 @@
 // TLS: a server that cannot prove who it is gets no request, whatever it would answer.
 #include <filesystem>
 #include <future>
+#include <regex>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,6 +23,7 @@ Answer get(http::Client& client, const std::string& url) {
   http::ClientRequest request;
   request.url = url;
   request.headers = {"Authorization: Bearer canary-of-the-key"};
+  request.connect_timeout = request.total_timeout = 60s;
   client.start(std::move(request),
                [promise](Answer answer) { promise->set_value(std::move(answer)); });
   return promise->get_future().get();
@@ -50,11 +52,10 @@ TEST(Tls, AServerWithoutATrustedCertificateHearsNothing) {
                 {})
                 .code,
             0);
-  const std::string port = std::to_string(free_port());
   Process server({"/usr/bin/openssl",
                   "s_server",
                   "-accept",
-                  "127.0.0.1:" + port,
+                  "127.0.0.1:0",
                   "-cert",
                   certificate,
                   "-key",
@@ -62,14 +63,19 @@ TEST(Tls, AServerWithoutATrustedCertificateHearsNothing) {
                   "-rev"},
                  {},
                  log);
-  ASSERT_TRUE(eventually(20s, [&] { return server.log().find("ACCEPT") != std::string::npos; }));
+  std::smatch listening;
+  std::string said;  // What `listening` is about.
+  ASSERT_TRUE(eventually(60s, [&] {
+    said = server.log();
+    return std::regex_search(said, listening, std::regex("ACCEPT ([0-9.:]+)\n"));
+  })) << said;
   http::Client client;
-  const Answer refused = get(client, "https://127.0.0.1:" + port + "/v1/audio/speech");
+  const Answer refused = get(client, "https://" + listening.str(1) + "/v1/audio/speech");
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().fault, http::ClientFault::kNotSent) << "safe to ask somebody else";
   EXPECT_THAT(refused.error().detail, HasSubstr("certificate"));
   // The handshake did begin: it is the certificate that was refused.
-  EXPECT_TRUE(eventually(10s, [&] { return server.log().find("alert") != std::string::npos; }))
+  EXPECT_TRUE(eventually(60s, [&] { return server.log().find("alert") != std::string::npos; }))
       << server.log();
   EXPECT_EQ(server.log().find("canary"), std::string::npos);
 }

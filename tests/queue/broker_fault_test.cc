@@ -31,7 +31,10 @@ void let_the_queue_settle(const PrivateBroker& broker) {
 TEST(BrokerFault, KilledWhilePublishingLosesNothingConfirmed) {
   PrivateBroker broker;
   Collector confirmed;
-  Publisher publisher(broker.url(), {}, [&](std::span<const Hint> hints) { confirmed.add(hints); });
+  // So many messages that the kill comes in their midst, however long its process takes to begin.
+  Publisher publisher(broker.url(), {.hints_per_message = 4}, [&](std::span<const Hint> hints) {
+    confirmed.add(hints);
+  });
   ASSERT_TRUE(eventually([&] { return publisher.connected(); }));
   let_the_queue_settle(broker);
   const std::vector<Hint> hints = make_hints(60'000);
@@ -65,14 +68,16 @@ TEST(BrokerFault, KilledUnderAConsumerDeliversAgain) {
     in->ack(delivery);
   }
   in->stop(10s);
-  EXPECT_EQ(queue::read_depth(broker.url())->ready, 0U);
+  EXPECT_EQ(depth_of(broker.url()).ready, 0U);
 }
 
 TEST(BrokerFault, AFrozenBrokerBlocksNobody) {
   PrivateBroker broker;
   Collector confirmed;
-  Publisher publisher(broker.url(), {}, [&](std::span<const Hint> hints) { confirmed.add(hints); });
-  Publisher stopped(broker.url(), {}, [](std::span<const Hint>) {});
+  // Heartbeats would notice in the end: later than is waited for here.
+  Publisher publisher(
+      broker.url(), {.heartbeat = 60s}, [&](std::span<const Hint> hints) { confirmed.add(hints); });
+  Publisher stopped(broker.url(), {.heartbeat = 60s}, [](std::span<const Hint>) {});
   // Nothing ends its connection while the broker is frozen: whoever waited for it would do so until
   // this thread goes on.
   Publisher patient(
@@ -89,14 +94,14 @@ TEST(BrokerFault, AFrozenBrokerBlocksNobody) {
   submit(stopped, 1'000);
   submit(patient, 1'000);
   // The confirm deadline ends the connection, and new ones do not get past the handshake.
-  ASSERT_TRUE(eventually([&] { return !publisher.connected() && !stopped.connected(); }, 15s));
+  ASSERT_TRUE(eventually([&] { return !publisher.connected() && !stopped.connected(); }));
   submit(publisher, 10'000);
   submit(patient, 1'000);
   // By then the other one is in the middle of such a handshake.
   EXPECT_FALSE(eventually([&] { return stopped.connected(); }, 2s));
   const auto start = Clock::now();
   stopped.stop(100ms);
-  EXPECT_LT(Clock::now() - start, 15s) << "no call of the thread lasts longer";
+  EXPECT_LT(Clock::now() - start, 30s) << "no call of the thread lasts longer";
   EXPECT_EQ(confirmed.size(), 0U);
   broker.thaw();
   const auto thawed = Clock::now();
@@ -199,7 +204,7 @@ TEST(BrokerFault, WhatIsKeptTooLongComesAgainOnANewConnection) {
   EXPECT_FALSE(in.deliveries().back().redelivered);
   in->ack(in.deliveries().back());
   in->stop(10s);
-  EXPECT_EQ(queue::read_depth(broker.url())->ready, 0U);
+  EXPECT_EQ(depth_of(broker.url()).ready, 0U);
 }
 
 }  // namespace

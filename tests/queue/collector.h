@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -28,6 +29,13 @@ inline bool eventually(const std::function<bool()>& done, std::chrono::milliseco
     never.wait_for(lock, std::chrono::milliseconds(10));
   }
   return true;
+}
+
+// What the broker says of its queues, which a busy machine may be too slow for once.
+inline queue::Depth depth_of(const AmqpUrl& url, const queue::Topology& topology = {}) {
+  std::optional<queue::Depth> out;
+  eventually([&] { return (out = queue::read_depth(url, topology)).has_value(); });
+  return out.value();
 }
 
 inline std::vector<Hint> make_hints(std::size_t count) {

@@ -29,10 +29,7 @@ class DeadQueue : public testing::Test {
       ASSERT_TRUE(eventually([&] { return count() == before + 1; }));
     }
   }
-  std::uint64_t count() const {
-    const auto depth = queue::read_depth(test_broker_url(), topology_.names());
-    return depth ? depth->dead : 0;
-  }
+  std::uint64_t count() const { return depth_of(test_broker_url(), topology_.names()).dead; }
   DeadLetters open() const {
     auto out = DeadLetters::open(test_broker_url(), topology_.names());
     EXPECT_TRUE(out) << out.error().message;

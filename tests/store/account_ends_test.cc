@@ -12,6 +12,7 @@
 #include "common/store/passkeys.h"
 #include "common/store/web_sessions.h"
 #include "tests/store/doors_fixture.h"
+#include "tests/store/task_fixture.h"
 
 namespace audiogen::store {
 namespace {
@@ -318,13 +319,10 @@ TEST_F(AccountEndsTest, ATaskThatSomebodyHoldsIsWipedLater) {
     ASSERT_TRUE(tasks_.cancel(id));
   }
   end();
-  Session other(db_.url());
-  other.transact([&] {
-    static_cast<void>(
-        other.query(Sql("SELECT 1 FROM tasks WHERE id=") << ids[1] << " FOR UPDATE").next());
-    EXPECT_EQ(wipe(), Wiping::kLater);
-    EXPECT_EQ(not_wiped(), 1);
-  });
+  RowHolder holder(db_.url(), row_of_task(ids[1]));
+  EXPECT_EQ(wipe(), Wiping::kLater);
+  EXPECT_EQ(not_wiped(), 1);
+  holder.release();
   EXPECT_EQ(wipe_on(), Wiping::kLater);
   EXPECT_EQ(not_wiped(), 0);
 }

@@ -500,6 +500,7 @@ TEST_F(Admin, WhatIsStuckIsListedByItsCause) {
 }
 
 TEST_F(Admin, EveryCallToAProviderIsExplained) {
+  test::wait_out_midnight();
   std::uint32_t calls = 0;
   const auto fill = [&](std::uint32_t days_ago,
                         std::uint32_t outcome,
@@ -847,9 +848,15 @@ TEST_F(Admin, ALockedTableIsNoDatabaseThatIsAway) {
                        {.idle_in_transaction_max = std::chrono::seconds(600),
                         .idle_max = std::chrono::seconds(600)});
   other.execute(Sql("LOCK TABLES balances WRITE"));
-  const auto refused = admin({"task", "cancel", task.text()});
+  // The server says so a second before it would be taken for one that is away. Where a machine is
+  // later than that, it is asked again.
+  const std::string held = "another session of the database holds the rows";
+  Output refused;
+  for (int tries = 0; tries < 3 && refused.err.find(held) == std::string::npos; ++tries) {
+    refused = admin({"task", "cancel", task.text()});
+  }
   EXPECT_EQ(refused.code, 1);
-  EXPECT_THAT(refused.err, HasSubstr("another session of the database holds the rows"));
+  EXPECT_THAT(refused.err, HasSubstr(held));
   other.execute(Sql("UNLOCK TABLES"));
   EXPECT_EQ(admin({"task", "cancel", task.text()}).code, 0);
 }

@@ -52,7 +52,7 @@ class DoorsTest : public testing::Test {
   // statement with `waiting` in it waits for that, or `use` has ended without.
   template <std::size_t N, class Use>
   void during(const Sql& change, const char (&waiting)[N], const Use& use) {
-    Session changing(db_.url(), {.idle_in_transaction_max = std::chrono::seconds(600)});
+    Session changing(db_.url(), test::kPatient);
     changing.execute(Sql("BEGIN"));
     changing.execute(change);
     std::atomic<bool> done{false};
@@ -61,7 +61,7 @@ class DoorsTest : public testing::Test {
                             "db=DATABASE() AND id<>CONNECTION_ID() AND info LIKE '%")
                         << waiting << "%'";
       EXPECT_TRUE(
-          test::eventually(std::chrono::seconds(10), [&] { return done || db_.number(look) > 0; }));
+          test::eventually(std::chrono::seconds(60), [&] { return done || db_.number(look) > 0; }));
       changing.execute(Sql("COMMIT"));
     });
     use();
@@ -78,7 +78,7 @@ class DoorsTest : public testing::Test {
   }
 
   test::TestDatabase db_;
-  Session session_{db_.url(), kOperatorPatience};
+  Session session_{db_.url(), test::kPatient};
   Accounts accounts_{session_};
   Keys keys_{session_};
   Operators operators_{session_};

@@ -187,7 +187,7 @@ TEST_F(SpendingTest, AGroupNeverPassesTheLimit) {
   const KeyId key = limited(a_day(150 * 20));
   GroupCommit<CreateCommand, CreateOutcome> group(
       db_.url(),
-      {.threads = 3, .batch_max = 5},
+      patient_group(3, 5),
       [](TaskStore& store, std::span<const CreateCommand> commands, const Turn& turn) {
         return store.create(commands, turn);
       });
@@ -200,6 +200,7 @@ TEST_F(SpendingTest, AGroupNeverPassesTheLimit) {
       }));
     }
   });
+  EXPECT_TRUE(test::eventually(60s, [&] { return created + refused == 100; }));
   group.stop();
   EXPECT_EQ(created, 20);
   EXPECT_EQ(refused, 80);
@@ -445,7 +446,7 @@ TEST_F(SpendingTest, AGroupBringsItNearerByItself) {
   must(store_.create(commands));
   GroupCommit<CreateCommand, CreateOutcome> group(
       db_.url(),
-      {.threads = 2, .wait_max = 1h, .wait_held_max = 1h},
+      patient_group(2),
       [](TaskStore& store, std::span<const CreateCommand> some, const Turn& turn) {
         return store.create(some, turn);
       });

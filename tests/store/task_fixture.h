@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/store/group_commit.h"
 #include "common/store/task_store.h"
 #include "tests/support/test_database.h"
 
@@ -101,6 +102,16 @@ inline SettleCommand settle_command(SettleCommand::Kind kind, const Claim& claim
 // For sessions that hold locks while a test looks at what others do meanwhile.
 inline constexpr SessionOptions kHolds{.idle_in_transaction_max = std::chrono::seconds(600)};
 
+// A group that gives up on nothing, however slow the machine is.
+inline GroupOptions patient_group(std::size_t threads,
+                                  std::size_t batch_max = GroupOptions{}.batch_max) {
+  return {.threads = threads,
+          .batch_max = batch_max,
+          .wait_max = std::chrono::hours(1),
+          .wait_held_max = std::chrono::hours(1),
+          .refuse_above = std::chrono::hours(1)};
+}
+
 // Another session that holds the rows which `query` selects, until release() or its end.
 class RowHolder {
  public:
@@ -177,9 +188,10 @@ class TaskStoreTest : public ::testing::Test {
     return db_.number(Sql("SELECT ") << name << " FROM tasks WHERE id=" << task);
   }
 
-  // Moves what the clock would have to reach.
+  // Moves what the clock would have to reach. What is judged lies so far back that the length of a
+  // look does not keep it from being so.
   void expire_lease(TaskId task) {
-    db_.execute(Sql("UPDATE tasks SET lease_until=UTC_TIMESTAMP(6) - INTERVAL 1 SECOND, "
+    db_.execute(Sql("UPDATE tasks SET lease_until=UTC_TIMESTAMP(6) - INTERVAL 10 SECOND, "
                     "wake_at=UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE id=")
                 << task);
   }
@@ -189,7 +201,7 @@ class TaskStoreTest : public ::testing::Test {
                 << task);
   }
   void pass_deadline(TaskId task) {
-    db_.execute(Sql("UPDATE tasks SET deadline_at=UTC_TIMESTAMP(6) - INTERVAL 1 SECOND, "
+    db_.execute(Sql("UPDATE tasks SET deadline_at=UTC_TIMESTAMP(6) - INTERVAL 10 SECOND, "
                     "wake_at=UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE id=")
                 << task);
   }

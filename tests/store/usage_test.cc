@@ -237,14 +237,14 @@ TEST_F(UsageTest, AMarkThatIsFurtherStays) {
   other.execute(Sql("BEGIN"));
   other.execute(Sql("INSERT INTO usage_marks (user_id, seq) VALUES (") << user << ",0)");
   std::thread late([&] {
-    Session session(db_.url());
+    Session session(db_.url(), test::kPatient);
     const auto rolled = Usage(session).roll_up(std::nullopt);
     ASSERT_TRUE(rolled) << rolled.error().detail;
     EXPECT_EQ(rolled->entries, 0U);
     EXPECT_FALSE(rolled->more);
   });
   // It has looked, and waits to know whether there is a mark.
-  EXPECT_TRUE(test::eventually(std::chrono::seconds(20), [&] {
+  EXPECT_TRUE(test::eventually(std::chrono::seconds(60), [&] {
     return db_.number(Sql("SELECT COUNT(*) FROM information_schema.processlist WHERE "
                           "db=DATABASE() AND id<>CONNECTION_ID() AND info LIKE "
                           "'INSERT IGNORE INTO usage_marks%'")) > 0;
@@ -469,7 +469,7 @@ TEST_F(UsageTest, ALostReplyCountsOnce) {
   for (const auto cut : {test::TcpProxy::Cut::kReset, test::TcpProxy::Cut::kSilence}) {
     create(user);
     test::TcpProxy proxy(db_.url().port);
-    Session session(db_.tcp_url(proxy.port()), {.read_timeout = std::chrono::seconds(1)});
+    Session session(db_.tcp_url(proxy.port()));
     Usage usage(session);
     session.now();  // What opens a session has the word as well.
     proxy.drop_reply_after("COMMIT", cut);

@@ -259,6 +259,8 @@ TEST_F(WorkTest, WhatAWorkerDoesNotWantNowIsPutOff) {
                    "next_run_at BETWEEN updated_at + INTERVAL 2500000 MICROSECOND AND updated_at + "
                    "INTERVAL 7500000 MICROSECOND"),
             1);
+  // Longer than this test may take.
+  db_.execute(Sql("UPDATE tasks SET next_run_at=next_run_at + INTERVAL 1 HOUR WHERE id=") << task);
   EXPECT_FALSE(claim(task, 2));
   make_due(task);
   EXPECT_TRUE(claim(task, 2)) << "the same hint is good again";
@@ -304,7 +306,7 @@ TEST_F(WorkTest, ARenewalKeepsOnlyOnesOwnLease) {
   EXPECT_FALSE(renew(mine, WorkerId::make()));
   EXPECT_LE(column(task, "TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(6), lease_until)"), 1);
   EXPECT_TRUE(renew(mine, worker_));
-  EXPECT_GE(column(task, "TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(6), lease_until)"), 28);
+  EXPECT_GE(column(task, "TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(6), lease_until)"), 20);
   Claim old = mine;
   old.epoch -= 1;
   EXPECT_FALSE(renew(old, worker_));
@@ -855,8 +857,9 @@ TEST_F(WorkTest, ACallStartedWhenItWasSent) {
                           "JOIN tasks t ON t.id=a.task_id WHERE a.n=")
                       << n);
   };
-  EXPECT_EQ(ago(2), 2) << "as the call says";
-  EXPECT_NEAR(static_cast<double>(ago(1)), 90, 1) << "it did not wait: as its row says";
+  EXPECT_THAT(ago(2), testing::AllOf(testing::Ge(2), testing::Le(40))) << "as the call says";
+  EXPECT_THAT(ago(1), testing::AllOf(testing::Ge(90), testing::Le(130)))
+      << "it did not wait: as its row says";
   db_.expect_invariants();
 }
 
@@ -901,7 +904,7 @@ TEST_F(WorkTest, TwoCallsOfOneTaskAreWrittenByTheGroup) {
   const Claim mine = *claim(task);
   std::atomic<int> written{0};
   GroupCommit<CallStart, bool> group(
-      db_.url(), {.threads = 1}, [](TaskStore& store, std::span<const CallStart> starts) {
+      db_.url(), patient_group(1), [](TaskStore& store, std::span<const CallStart> starts) {
         return store.start_calls(starts);
       });
   {
@@ -913,7 +916,7 @@ TEST_F(WorkTest, TwoCallsOfOneTaskAreWrittenByTheGroup) {
     }
     holder.release();
   }
-  EXPECT_TRUE(test::eventually(20s, [&] { return written == 3; })) << written;
+  EXPECT_TRUE(test::eventually(60s, [&] { return written == 3; })) << written;
   EXPECT_EQ(history(task), "1 1 primary 1, 2 1 p2 1, 3 1 p3 1, 4 1 p4 1");
 }
 
@@ -923,7 +926,7 @@ TEST_F(WorkTest, BatchesOfAGroupBeginApart) {
   using Clock = std::chrono::steady_clock;
   std::vector<Clock::time_point> begun;  // By the group's only thread, until it has stopped.
   GroupCommit<CallStart, bool> group(db_.url(),
-                                     {.threads = 1, .spacing = kSpacing},
+                                     {.threads = 1, .spacing = kSpacing, .wait_max = 1h},
                                      [&](TaskStore&, std::span<const CallStart> starts) {
                                        begun.push_back(Clock::now());
                                        return Batch<bool>(starts.size(), true);
@@ -934,7 +937,7 @@ TEST_F(WorkTest, BatchesOfAGroupBeginApart) {
     asked.push_back(Clock::now());
     ASSERT_TRUE(group.submit({.task = TaskId::make()},
                              [&](const Result<bool, StoreFault>&) { answered = true; }));
-    ASSERT_TRUE(test::eventually(20s, [&] { return answered.load(); }));
+    ASSERT_TRUE(test::eventually(60s, [&] { return answered.load(); }));
   }
   group.stop();
   ASSERT_EQ(begun.size(), 3U);

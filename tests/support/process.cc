@@ -4,9 +4,10 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
-#include <set>
 #include <sstream>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -14,8 +15,11 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "common/base/unique_fd.h"
 
 extern char** environ;
 
@@ -185,18 +189,25 @@ std::uint16_t free_port() {
   constexpr int kFirst = 15'000, kLanes = 5, kOfLane = 1'250;
   const int first = kFirst + test_lane() % kLanes * kOfLane;
   static std::mt19937 random(std::random_device{}());
-  static std::set<std::uint16_t> given;  // Each once: it may be taken into use much later.
+  // A port is given once, as it may be taken into use much later: to the process that has a socket
+  // of its name, which is in no folder and goes with that process.
+  static std::vector<UniqueFd> given;
   for (int tries = 0; tries < 200; ++tries) {
     const auto port = static_cast<std::uint16_t>(
         std::uniform_int_distribution<int>(first, first + kOfLane - 1)(random));
-    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    UniqueFd mark(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const std::string text = "audiogen-port-" + std::to_string(port);
+    sockaddr_un name{};
+    name.sun_family = AF_UNIX;
+    text.copy(name.sun_path + 1, sizeof name.sun_path - 1);
+    const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(port);
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const bool bound = ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
-    ::close(fd);
-    if (bound && given.insert(port).second) {
+    if (::bind(mark.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0 &&
+        ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
+      given.push_back(std::move(mark));
       return port;
     }
   }

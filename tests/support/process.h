@@ -56,7 +56,8 @@ bool all_threads_stopped(pid_t process);
 // have given to it alone, else 0.
 int test_lane();
 
-// A loopback port nobody listens on now, below the ephemeral range, of this lane's own.
+// A loopback port nobody listens on now, below the ephemeral range, of this lane's own and given to
+// no other process that runs.
 std::uint16_t free_port();
 
 }  // namespace audiogen::test

@@ -73,7 +73,7 @@ class ProviderDouble {
   std::size_t open_connections() const;
   // False when `condition` does not come true within `patience`; looks after each event.
   bool wait_until(const std::function<bool()>& condition,
-                  std::chrono::milliseconds patience = std::chrono::seconds(10)) const;
+                  std::chrono::milliseconds patience = std::chrono::seconds(60)) const;
   // Bodies are not kept in the journal: for long runs.
   void forget_bodies();
 

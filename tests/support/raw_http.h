@@ -24,7 +24,8 @@ struct RawResponse {
 // One TCP connection. Every wait has a deadline; a method that misses it returns "nothing".
 class RawConnection {
  public:
-  static constexpr std::chrono::milliseconds kPatience{10'000};
+  // Less than the minute that tests give to whatever is not to end a connection.
+  static constexpr std::chrono::milliseconds kPatience{50'000};
 
   // Connects; connected() is false if that failed. `receive_buffer` 0: the system's default.
   // `source`: the numeric address to come from, of the same family; empty: the system's choice.

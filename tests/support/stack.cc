@@ -98,6 +98,9 @@ std::map<std::string, std::string> Stack::environment() const {
       {"PUBLIC_URL", public_url_},
       {"OPS_LISTEN", "127.0.0.1:" + std::to_string(api_ops_port_)},
       {"LOG_LEVEL", "debug"},
+      // Whoever waits in a test looks more often than a client may.
+      {"RATE_LIMIT_READ_PER_MINUTE", "1000000"},
+      {"RATE_LIMIT_READ_BURST", "1000000"},
   };
   for (const auto& [name, value] : options_.environment) {
     out[name] = value;

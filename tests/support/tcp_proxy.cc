@@ -166,6 +166,12 @@ void TcpProxy::cut_before(std::string pattern, Cut how, int times) {
 void TcpProxy::truncate_reply(std::size_t bytes, Cut how) {
   const std::scoped_lock lock(mutex_);
   truncate_ = bytes == 0 ? std::nullopt : std::optional(std::pair(bytes, how));
+  for (Link& link : links_) {
+    if (bytes > 0) {
+      link.reply_left = bytes;
+      link.reply_cut = how;
+    }
+  }
 }
 
 void TcpProxy::accept_loop() {
@@ -245,6 +251,9 @@ bool TcpProxy::forward(Link& link, bool to_server) {
   Faults faults;
   {
     const std::scoped_lock lock(mutex_);
+    if (link.cut || stopping_ || faults_.blackhole) {
+      return true;  // Since pump() looked: nothing passes, and it sees to the rest.
+    }
     faults = faults_;
   }
   const int from = to_server ? link.client : link.server;
@@ -279,17 +288,23 @@ bool TcpProxy::forward(Link& link, bool to_server) {
       end(link, trigger->how);
       return false;
     }
-  } else if (link.reply_left) {
-    data = data.substr(0, *link.reply_left);
-    *link.reply_left -= data.size();
-    if (*link.reply_left == 0) {
-      ++triggered_;
-      send_all(to, data);
-      end(link, link.reply_cut);
-      return false;
-    }
+  } else if (const auto cut = count_reply(link, data)) {
+    ++triggered_;
+    send_all(to, data);
+    end(link, *cut);
+    return false;
   }
   return send_all(to, data);
+}
+
+std::optional<TcpProxy::Cut> TcpProxy::count_reply(Link& link, std::string_view& data) {
+  const std::scoped_lock lock(mutex_);
+  if (!link.reply_left) {
+    return std::nullopt;
+  }
+  data = data.substr(0, *link.reply_left);
+  *link.reply_left -= data.size();
+  return *link.reply_left == 0 ? std::optional(link.reply_cut) : std::nullopt;
 }
 
 std::optional<TcpProxy::Trigger> TcpProxy::match(Link& link, std::string_view data) {

@@ -63,7 +63,8 @@ class TcpProxy {
   // The same, but the connection is cut before the server gets it.
   void cut_before(std::string pattern, Cut how = Cut::kClose, int times = 1);
 
-  // The next connection is cut after `bytes` bytes to the client. 0: it is not, any more.
+  // Every open connection, and the next one, is cut after `bytes` more bytes to the client. 0: the
+  // next one is not, any more.
   void truncate_reply(std::size_t bytes, Cut how = Cut::kClose);
 
   // How often drop_reply_after, cut_before or truncate_reply have come true.
@@ -97,6 +98,8 @@ class TcpProxy {
   bool forward(Link& link, bool to_server);
   // The trigger that `data` sets off, used up by one.
   std::optional<Trigger> match(Link& link, std::string_view data);
+  // Of truncate_reply: what of `data` still passes, and how the link ends if that is the last.
+  std::optional<Cut> count_reply(Link& link, std::string_view& data);
   void end(Link& link, Cut how);
   bool stopping() const;
 

@@ -19,6 +19,7 @@
 #include "common/base/ids.h"
 #include "common/queue/rabbitmq_c.h"
 #include "tests/support/places.h"
+#include "tests/support/process.h"
 #include "tests/support/wait.h"
 
 namespace audiogen::test {
@@ -286,7 +287,10 @@ int PrivateBroker::pid() const {
 }
 
 void PrivateBroker::freeze() {
-  ::kill(pid(), SIGSTOP);
+  const int process = pid();
+  ::kill(process, SIGSTOP);
+  // The signal stops one thread after the other.
+  eventually(std::chrono::minutes(1), [&] { return all_threads_stopped(process); });
 }
 
 void PrivateBroker::thaw() {

@@ -1,6 +1,7 @@
 // A fresh database for one test: made in the server TEST_DATABASE_URL names, dropped at the end.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -17,6 +18,13 @@ namespace audiogen::test {
 // The server under test: mysql://user:pass@host:port/mysql?socket=/path, of a user that may create
 // databases. Ends the process with a clear message when TEST_DATABASE_URL is missing or malformed.
 DatabaseUrl test_server();
+
+// For sessions that wait for whatever others hold, and that a test may keep waiting.
+inline constexpr store::SessionOptions kPatient{
+    .read_timeout = std::chrono::seconds(90),
+    .statement_max = std::chrono::seconds(0),
+    .lock_wait = std::chrono::seconds(60),
+    .idle_in_transaction_max = std::chrono::seconds(600)};
 
 class TestDatabase {
  public:

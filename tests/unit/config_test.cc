@@ -10,6 +10,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 namespace audiogen {
 namespace {
@@ -19,6 +20,11 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
+
+// Of this process alone: young_boot.unit runs the same tests beside it.
+std::string own_file() {
+  return testing::TempDir() + "audiogen-config-" + std::to_string(::getpid());
+}
 
 // A process environment with the three required variables; put back as it was at the end.
 class ConfigTest : public testing::Test {
@@ -192,7 +198,7 @@ TEST_F(ConfigTest, MailIsByVerifiedTlsOrInTheHouse) {
   ASSERT_TRUE(relay);
   EXPECT_TRUE(relay->plain);
   EXPECT_EQ(relay->port, 2525);
-  const std::string ca = testing::TempDir() + "audiogen_config_test_smtp_ca";
+  const std::string ca = own_file();
   std::ofstream(ca) << "\n";
   EXPECT_EQ(smtp("smtps://mail.example.com?cacertfile=" + ca)->ca, ca);
   std::remove(ca.c_str());
@@ -364,7 +370,7 @@ TEST_F(ConfigTest, AnIpv6AddressStandsInBrackets) {
 }
 
 TEST_F(ConfigTest, TlsIsVerifiedOrNotThereAtAll) {
-  const std::string pem = testing::TempDir() + "audiogen_config_test.pem";
+  const std::string pem = own_file();
   std::ofstream(pem) << "any";
   const auto database = [&](const std::string& query) {
     set("DATABASE_URL", "mysql://app:pw@db.example/audio" + query);
@@ -496,7 +502,7 @@ TEST_F(ConfigTest, EveryBadValueIsToldAtOnceAndNeverQuoted) {
 }
 
 TEST_F(ConfigTest, ASecretMayComeFromAFile) {
-  const std::string path = testing::TempDir() + "audiogen_config_test_secret";
+  const std::string path = own_file();
   std::ofstream(path) << "mysql://app:from-file@localhost/audio?socket=/run/db.sock\n";
   unset("DATABASE_URL");
   set("DATABASE_URL_FILE", path);

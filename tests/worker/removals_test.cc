@@ -59,9 +59,9 @@ TEST(Removals, NobodyWaitsForThem) {
   EXPECT_TRUE(removals.post(""));
   EXPECT_TRUE(removals.post("b"));  // Here, while the first is under way or waits.
   EXPECT_TRUE(
-      test::eventually(std::chrono::seconds(10), [&] { return store.asked() == Keys{"a"}; }));
+      test::eventually(std::chrono::seconds(60), [&] { return store.asked() == Keys{"a"}; }));
   store.answer();
-  EXPECT_TRUE(test::eventually(std::chrono::seconds(10), [&] {
+  EXPECT_TRUE(test::eventually(std::chrono::seconds(60), [&] {
     return store.asked() == Keys{"a", "b"};
   }));
 }
@@ -72,14 +72,14 @@ TEST(Removals, TheEndWaitsForNone) {
   EXPECT_TRUE(removals.post("a"));
   EXPECT_TRUE(removals.post("b"));
   EXPECT_TRUE(
-      test::eventually(std::chrono::seconds(10), [&] { return store.asked() == Keys{"a"}; }));
+      test::eventually(std::chrono::seconds(60), [&] { return store.asked() == Keys{"a"}; }));
   std::atomic<bool> ended{false};
   std::thread end([&] {
     removals.stop();
     ended = true;
   });
-  EXPECT_TRUE(test::eventually(std::chrono::seconds(10), [&] { return !removals.post("c"); }));
-  EXPECT_TRUE(test::eventually(std::chrono::seconds(10), [&] { return ended.load(); }))
+  EXPECT_TRUE(test::eventually(std::chrono::seconds(60), [&] { return !removals.post("c"); }));
+  EXPECT_TRUE(test::eventually(std::chrono::seconds(60), [&] { return ended.load(); }))
       << "it waits for a store that does not answer";
   store.answer();
   end.join();
