@@ -17,6 +17,7 @@
 #include "common/base/metrics.h"
 #include "common/base/rest.h"
 #include "common/blob/blob_key.h"
+#include "common/http/curl_memory.h"
 #include "common/http/outgoing.h"
 
 namespace audiogen {
@@ -224,8 +225,7 @@ struct S3Store::Outcome {
 
 S3Store::S3Store(S3Address address, S3Credentials credentials, S3Limits limits)
     : address_(std::move(address)), credentials_(std::move(credentials)), limits_(limits) {
-  static const bool ready = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
-  AG_CHECK(ready);
+  http::init_curl();
 }
 
 S3Store::~S3Store() = default;

@@ -25,6 +25,7 @@
 #include "common/base/unique_fd.h"
 #include "common/base/wake_event.h"
 #include "common/domain/public_url.h"
+#include "common/http/curl_memory.h"
 #include "common/http/egress.h"
 #include "common/http/outgoing.h"
 
@@ -52,11 +53,6 @@ constexpr std::size_t kReserveMax = 256 * 1024;
 constexpr long kIdleSecondsMax = 30;
 // How many addresses of one name a proxy is asked to connect to.
 constexpr std::size_t kAddressesMax = 4;
-
-void init_curl_once() {
-  static const bool done = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
-  AG_CHECK(done);
-}
 
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) {
@@ -271,7 +267,7 @@ struct Client::Impl {
   };
 
   explicit Impl(ClientOptions with) : options(std::move(with)) {
-    init_curl_once();
+    init_curl();
     epoll = ::epoll_create1(EPOLL_CLOEXEC);
     AG_CHECK(epoll);
     epoll_event event{};

@@ -9,6 +9,7 @@
 
 #include "common/base/check.h"
 #include "common/base/mail_address.h"
+#include "common/http/curl_memory.h"
 #include "common/http/outgoing.h"
 
 namespace audiogen::http {
@@ -59,8 +60,7 @@ Result<Done, MailError> send_mail(const SmtpUrl& server,
                                   const SmtpPatience& patience,
                                   const std::function<bool()>& stopped) {
   AG_CHECK(is_mail_address(from) && is_mail_address(to));
-  static const bool ready = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
-  AG_CHECK(ready);
+  init_curl();
   const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> owned(curl_easy_init(),
                                                                   curl_easy_cleanup);
   CURL* const call = owned.get();
