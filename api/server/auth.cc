@@ -60,17 +60,16 @@ std::optional<Sha256> session_token_hash(const http::Request& request, bool secu
 }
 
 Authenticator::Proof Authenticator::bearer_keys(const Config& config) {
-  return {.what = "key",
-          .hash = [brand = config.brand](const http::Request& request) -> std::optional<Sha256> {
-            const auto token = bearer_token(request);
-            return token ? api_key_hash(*token, brand) : std::nullopt;
-          },
-          .find = [](store::TaskStore& store,
-                     std::span<const Sha256> hashes) { return store.find_keys(hashes); },
-          .note_use =
-              [](store::TaskStore& store, std::span<const store::KeyRecord> used) {
-                return static_cast<bool>(store.touch_keys(used));
-              }};
+  return {
+      .what = "key",
+      .hash = [brand = config.brand](const http::Request& request) -> std::optional<Sha256> {
+        const auto token = bearer_token(request);
+        return token ? api_key_hash(*token, brand) : std::nullopt;
+      },
+      .find = [](store::TaskStore& store,
+                 std::span<const Sha256> hashes) { return store.find_keys(hashes); },
+      .note_use = [](store::TaskStore& store,
+                     std::span<const store::KeyRecord> used) { return store.touch_keys(used); }};
 }
 
 Authenticator::Proof Authenticator::session_cookies(const Config& config) {
@@ -86,7 +85,7 @@ Authenticator::Proof Authenticator::session_cookies(const Config& config) {
                 for (const store::KeyRecord& record : used) {
                   sessions.push_back(*record.session);
                 }
-                return static_cast<bool>(store.touch_sessions(sessions));
+                return store.touch_sessions(sessions);
               }};
 }
 
@@ -134,10 +133,13 @@ store::Batch<store::KeyOutcome> Authenticator::read(store::TaskStore& store,
       noted_.clear();
     }
   }
-  if (!used.empty() && !proof_.note_use(store, used)) {
+  if (!used.empty()) {
+    const auto noted = proof_.note_use(store, used);
     const MutexLock lock(used_mutex_);
-    for (const store::KeyRecord& key : used) {
-      noted_.erase(key.secret);
+    for (std::size_t i = 0; i < used.size(); ++i) {
+      if (!noted[i]) {
+        noted_.erase(used[i].secret);
+      }
     }
   }
   return found;

@@ -49,9 +49,9 @@ class Authenticator {
     // The hash that it is looked up by; nullopt when the request has none of the right form.
     std::function<std::optional<Sha256>(const http::Request&)> hash;
     std::function<store::Batch<store::KeyOutcome>(store::TaskStore&, std::span<const Sha256>)> find;
-    // Those found are used now. For people: a failure is not worth a 503.
-    // False: it could not be written, and is to be tried again.
-    std::function<bool(store::TaskStore&, std::span<const store::KeyRecord>)> note_use;
+    // Those found are used now. For people: a failure is not worth a 503, and is tried again.
+    std::function<store::Batch<Done>(store::TaskStore&, std::span<const store::KeyRecord>)>
+        note_use;
   };
   static Proof bearer_keys(const Config& config);
   static Proof session_cookies(const Config& config);

@@ -198,6 +198,11 @@ std::string fullness_of(const Situation& situation, const AtLeast& backlog) {
                                                       count_text({places}) + " places are taken";
 }
 
+// So many places are taken by what arrives, and by what waits, were it done within a minute.
+double places_taken(double service_seconds, double arrivals_per_second, std::uint64_t waiting) {
+  return service_seconds * (arrivals_per_second + static_cast<double>(waiting) / kMinute);
+}
+
 std::uint64_t working(const Situation& situation) {
   return static_cast<std::uint64_t>(
       std::count_if(situation.workers.begin(), situation.workers.end(), [](const auto& worker) {
@@ -418,12 +423,18 @@ ScaleFigures scale_figures(const Situation& situation, std::uint64_t places) {
   ScaleFigures out{.current = working(situation),
                    .backlog = situation.backlog(),
                    .later = situation.retry_later,
-                   .by_plan = situation.parked_by_plan,
-                   .places_by_plan = situation.places_by_plan,
                    .arrivals_per_second = situation.arrivals_per_second,
                    .places = static_cast<double>(std::max<std::uint64_t>(places, 1))};
   if (const auto ended = ended_in_last_minute(situation)) {
     out.service_seconds_p50 = ended->times.median_seconds();
+  }
+  // What one leaves of his places is no other's.
+  for (const Situation::ByPlan& user : situation.by_plan) {
+    out.by_plan += user.waiting;
+    out.arrivals_by_plan += user.arrivals_per_second;
+    out.places_by_plan += std::min(
+        places_taken(out.service_seconds_p50.value_or(0), user.arrivals_per_second, user.waiting),
+        static_cast<double>(user.places));
   }
   out.drain_seconds = drain_seconds(out.backlog, completions_per_second(situation));
   // Those that call nobody have none at the moment.
@@ -460,14 +471,13 @@ std::uint64_t workers_for(const ScaleFigures& figures) {
   }
   const std::uint64_t waits =
       figures.backlog.value - std::min(figures.backlog.value, figures.later + figures.by_plan);
-  const auto in_a_minute = [&](std::uint64_t count) {  // So many places they take.
-    return *figures.service_seconds_p50 * static_cast<double>(count) / kMinute;
-  };
+  const double arrivals = figures.arrivals_per_second - figures.arrivals_by_plan;
   const double tasks =
-      *figures.service_seconds_p50 * figures.arrivals_per_second + in_a_minute(waits) +
-      std::min(in_a_minute(figures.by_plan), static_cast<double>(figures.places_by_plan));
-  return static_cast<std::uint64_t>(
-      std::clamp(std::ceil(tasks / (kTaken * std::max(figures.places, 1.0))), 1.0, kMost));
+      places_taken(*figures.service_seconds_p50, arrivals, waits) + figures.places_by_plan;
+  // What a difference of two sums leaves of nothing asks for nobody.
+  constexpr double kNothing = 1e-9;
+  return static_cast<std::uint64_t>(std::clamp(
+      std::ceil(tasks / (kTaken * std::max(figures.places, 1.0)) - kNothing), 1.0, kMost));
 }
 
 std::uint64_t ScaleWatch::look(const ScaleFigures& figures, Time now) {

@@ -61,6 +61,12 @@ struct Situation {
     bool works() const { return state == State::kWorking; }
     bool drains() const { return works() && status.draining.value_or(false); }
   };
+  // A user who has parked tasks, and a plan that says how many of his run at once.
+  struct ByPlan {
+    std::uint64_t places = 0;   // So many.
+    std::uint64_t waiting = 0;  // Parked, or ready within a minute.
+    double arrivals_per_second = 0;
+  };
   struct Api {
     ApiId id{};
     Instant seen_at{};
@@ -81,9 +87,7 @@ struct Situation {
   AtLeast ready{}, running{}, waiting_retry{}, parked{};
   // Of waiting_retry: not due within a minute.
   std::uint64_t retry_later = 0;
-  // Of parked: of users whose plan says how many of their tasks run at once; and how many places
-  // these users have use for, each no more than his plan gives him.
-  std::uint64_t parked_by_plan = 0, places_by_plan = 0;
+  std::vector<ByPlan> by_plan{};
   // Since the oldest of them was created; 0: there is none. Where the count is not exact, there may
   // be an older one.
   std::chrono::milliseconds oldest_ready{0}, oldest_parked{0};
@@ -171,10 +175,11 @@ std::string_view health_name(Health health);
 struct ScaleFigures {
   std::uint64_t current = 0;  // Workers that take tasks.
   AtLeast backlog{};
-  // Of it: what is not due within a minute, and what waits for users whose plan gives them no more
-  // than so many places, however many workers there are.
-  std::uint64_t later = 0, by_plan = 0, places_by_plan = 0;
-  double arrivals_per_second = 0;
+  // Of it: what is not due within a minute, and what waits of users who wait for their plan.
+  std::uint64_t later = 0, by_plan = 0;
+  double arrivals_per_second = 0, arrivals_by_plan = 0;  // All, and those users'.
+  // Of these, however many workers there are: each as many as he has use for, and his plan gives.
+  double places_by_plan = 0;
   std::optional<double> service_seconds_p50{}, drain_seconds{};
   double places = 1;  // Of one worker.
   // "provider:NAME" where more workers would not help: nobody calls it, nor any other, or all calls
@@ -185,9 +190,10 @@ struct ScaleFigures {
 // `places`: of one worker, where none tells.
 ScaleFigures scale_figures(const Situation& situation, std::uint64_t places);
 
-// So many that what arrives takes seven tenths of their places, and what waits, and may be begun,
-// is done within a minute; one at the least, which sees to it that nothing is stuck. Where nobody
-// knows how long tasks take, as many as there are.
+// So many that what arrives takes seven tenths of their places, and what waits is done within a
+// minute; of each user who waits for his plan no more of either than it gives him places for. One
+// at the least, which sees to it that nothing is stuck. Where nobody knows how long tasks take, as
+// many as there are.
 std::uint64_t workers_for(const ScaleFigures& figures);
 
 // More at once, fewer only after kScaleDownAfter.

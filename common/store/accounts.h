@@ -69,9 +69,9 @@ class Accounts : private Door {
 
   // Faults of the following: kNoSuchUser.
   Result<User, Fault> find(UserId id);
-  // Of a user who gets a paid plan, what waits is kept back by no plan from now on. What his new
-  // one allows the API alone knows: it says so when he asks it for the next. Faults besides:
-  // kAccountEnded.
+  // Of a user who gets a paid plan, or has it, what waits is kept back by no plan from now on. What
+  // his new one allows the API alone knows: it says so when he asks it for the next. Faults
+  // besides: kAccountEnded.
   Result<User, Fault> set_plan(UserId id, Plan plan);
   // By which lane a further task of the user would go, by the rule of creations. `released_max`: by
   // his plan. Waits for nobody.

@@ -132,17 +132,17 @@ void FreeRows::forget() const {
   }
 }
 
-std::size_t change_free(Session& session,
-                        const KeyedTable& table,
-                        const Sql& from,
-                        const Sql& change) {
-  std::size_t count = 0;
+std::vector<Uuid> change_free(Session& session,
+                              const KeyedTable& table,
+                              const Sql& from,
+                              const Sql& change) {
+  std::vector<Uuid> ids;
   session.transact([&] {
     const FreeRows rows(session, table, from);
-    count = rows.size();
+    ids = rows.ids<Uuid>();
     rows.change(change);
   });
-  return count;
+  return ids;
 }
 
 std::size_t forget_free(Session& session,

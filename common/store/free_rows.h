@@ -87,11 +87,11 @@ class FreeRows {
 };
 
 // In a transaction of its own: does `change`, "SET …", to the rows that `from` finds and nobody
-// holds. How many.
-std::size_t change_free(Session& session,
-                        const KeyedTable& table,
-                        const Sql& from,
-                        const Sql& change);
+// holds. Which: their keys are ids.
+std::vector<Uuid> change_free(Session& session,
+                              const KeyedTable& table,
+                              const Sql& from,
+                              const Sql& change);
 
 // The same with their deletion. How many; fewer than `limit`: there are no more that are free.
 std::size_t forget_free(Session& session,

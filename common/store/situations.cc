@@ -28,6 +28,28 @@ std::uint64_t sum(const Rows& rows, std::uint32_t column) {
   return rows.is_null(column) ? 0 : rows.u64(column);
 }
 
+// What a look reads at most. `t`: open tasks of those that are released. Only open tasks have a
+// wake_at: the index holds just those, however many final ones there are.
+Sql open_tasks(Instant now) {
+  return Sql("(SELECT user_id, state, lane, next_run_at, created_at, held FROM tasks FORCE INDEX "
+             "(k_wake) WHERE wake_at<=")
+         << now + kReleasedWithin << " ORDER BY wake_at LIMIT " << kOpenLooked << ") t";
+}
+
+// `t`: the newest tasks. Ids sort by their creation.
+Sql newest_tasks(Instant now) {
+  return Sql("(SELECT user_id, created_at FROM tasks FORCE INDEX (PRIMARY) WHERE id>=")
+         << TaskId{first_uuid_at(now - kArrivalsOf - kIdsBefore)} << " ORDER BY id DESC LIMIT "
+         << kNewestLooked << ") t";
+}
+
+// `c`: users who have parked tasks.
+Sql crowd_rows() {
+  return Sql("(SELECT user_id, parked, held, released_max FROM balances FORCE INDEX (k_crowded) "
+             "WHERE crowded=1 LIMIT ")
+         << kCrowdsLooked << ") c";
+}
+
 }  // namespace
 
 Result<Situation, Fault> Situations::look() {
@@ -40,9 +62,12 @@ Result<Situation, Fault> Situations::look() {
         [&] {
           out = {};
           out.at = session_.now();
-          const bool crowded = count_parked(out);
-          count_open(out, crowded);
-          read_arrivals(out);
+          const Crowds crowds = count_parked(out);
+          count_open(out, crowds);
+          const auto arrivals_of = read_arrivals(out);
+          if (crowds.by_plan) {
+            read_by_plan(out, arrivals_of);
+          }
           out.workers = read_workers(session_, out.at);
           read_apis(out);
           read_switches(out);
@@ -53,24 +78,21 @@ Result<Situation, Fault> Situations::look() {
   });
 }
 
-// Only open tasks have a wake_at: the index holds just those, however many final ones there are.
-void Situations::count_open(Situation& out, bool crowded) {
+void Situations::count_open(Situation& out, const Crowds& crowds) {
   Sql sql("SELECT COUNT(*), SUM(state=");
   sql << TaskState::kRunning << "), SUM(state=" << TaskState::kQueued << " AND lane<>"
       << Lane::kParked << " AND next_run_at<=" << out.at << "), SUM(state=" << TaskState::kQueued
       << " AND lane<>" << Lane::kParked << " AND next_run_at>" << out.at
       << "), MIN(IF(state=" << TaskState::kQueued << " AND lane<>" << Lane::kParked
       << " AND next_run_at<=" << out.at << ", created_at, NULL)), SUM(state=" << TaskState::kQueued
-      << " AND lane<>" << Lane::kParked << " AND next_run_at>" << out.at + kLater << "), SUM(";
+      << " AND lane<>" << Lane::kParked << " AND next_run_at>" << out.at + kLater
+      << "), MIN(created_at), SUM(";
   // What crowds hold is counted with them. Mostly there is none, which saves a look-up for each
   // task.
-  (crowded ? sql << "IF(c.user_id IS NULL, held, 0)" : sql << "held")
-      << "), MIN(created_at) FROM (SELECT user_id, state, lane, next_run_at, created_at, held FROM "
-         "tasks FORCE INDEX (k_wake) WHERE wake_at<="
-      << out.at + kReleasedWithin << " ORDER BY wake_at LIMIT " << kOpenLooked << ") t";
-  if (crowded) {
-    sql << " LEFT JOIN (SELECT user_id FROM balances FORCE INDEX (k_crowded) WHERE crowded=1 LIMIT "
-        << kCrowdsLooked << ") c ON c.user_id=t.user_id";
+  (crowds.any ? sql << "IF(c.user_id IS NULL, t.held, 0)" : sql << "t.held") << ") FROM ";
+  sql.append(open_tasks(out.at));
+  if (crowds.any) {
+    (sql << " LEFT JOIN ").append(crowd_rows()) << " ON c.user_id=t.user_id";
   }
   Rows rows = session_.query(sql);
   AG_CHECK(rows.next());
@@ -80,26 +102,21 @@ void Situations::count_open(Situation& out, bool crowded) {
   out.waiting_retry = {sum(rows, 4), all};
   out.oldest_ready = age(rows, 5, out.at);
   out.retry_later = sum(rows, 6);
-  out.credits_held = out.credits_held + (rows.is_null(7) ? Units{} : rows.units(7));
-  out.oldest_hold = std::max(out.oldest_hold, age(rows, 8, out.at));
+  out.oldest_hold = std::max(out.oldest_hold, age(rows, 7, out.at));
+  out.credits_held = out.credits_held + (rows.is_null(8) ? Units{} : rows.units(8));
 }
 
-// Each user has them counted beside his balance, and what all of his open tasks hold. Whether there
-// is any who has more than are released.
-bool Situations::count_parked(Situation& out) {
-  Sql sql(
-      "SELECT COUNT(*), SUM(parked), SUM(held), SUM(IF(released_max=0, 0, parked)), "
-      "SUM(LEAST(released_max, parked)) FROM (SELECT parked, held, released_max FROM balances "
-      "FORCE INDEX (k_crowded) WHERE crowded=1 LIMIT ");
-  Rows rows = session_.query(sql << kCrowdsLooked << ") b");
+// Each user has them counted beside his balance, and what all of his open tasks hold.
+Situations::Crowds Situations::count_parked(Situation& out) {
+  Rows rows =
+      session_.query(Sql("SELECT COUNT(*), SUM(parked), SUM(held), SUM(released_max<>0) FROM ")
+                         .append(crowd_rows()));
   AG_CHECK(rows.next());
   out.parked = {sum(rows, 2), rows.u64(1) < kCrowdsLooked};
-  const bool crowded = rows.u64(1) > 0;
   out.credits_held = rows.is_null(3) ? Units{} : rows.units(3);
-  out.parked_by_plan = sum(rows, 4);
-  out.places_by_plan = sum(rows, 5);
+  const Crowds crowds{.any = rows.u64(1) > 0, .by_plan = sum(rows, 4) > 0};
   if (out.parked.value == 0) {
-    return crowded;
+    return crowds;
   }
   // They are in the order of their deadlines, which is that of their creation. A few of the others
   // may be among them when the clock was set.
@@ -111,16 +128,12 @@ bool Situations::count_parked(Situation& out) {
   AG_CHECK(rows.next());
   out.oldest_parked = age(rows, 1, out.at);
   out.oldest_hold = out.oldest_parked;
-  return crowded;
+  return crowds;
 }
 
-// Ids sort by their creation.
-void Situations::read_arrivals(Situation& out) {
-  const TaskId from{first_uuid_at(out.at - kArrivalsOf - kIdsBefore)};
+std::chrono::duration<double> Situations::read_arrivals(Situation& out) {
   Sql sql("SELECT COUNT(*), MIN(created_at), SUM(created_at>");
-  sql << out.at - kArrivalsOf
-      << ") FROM (SELECT created_at FROM tasks FORCE INDEX (PRIMARY) WHERE id>=" << from
-      << " ORDER BY id DESC LIMIT " << kNewestLooked << ") t";
+  (sql << out.at - kArrivalsOf << ") FROM ").append(newest_tasks(out.at));
   Rows rows = session_.query(sql);
   AG_CHECK(rows.next());
   const bool all = rows.u64(1) < kNewestLooked;
@@ -131,6 +144,28 @@ void Situations::read_arrivals(Situation& out) {
     over = std::max(std::chrono::duration<double>(out.at - *begin), kLeast);
   }
   out.arrivals_per_second = static_cast<double>(sum(rows, 3)) / over.count();
+  return over;
+}
+
+// Of each user for himself, as the places that his plan gives him are for his own tasks alone.
+void Situations::read_by_plan(Situation& out, std::chrono::duration<double> arrivals_of) {
+  Sql sql("SELECT released_max, parked+COALESCE(ready, 0), COALESCE(arrived, 0) FROM ");
+  sql.append(crowd_rows()) << " LEFT JOIN (SELECT user_id, COUNT(*) AS ready FROM ";
+  sql.append(open_tasks(out.at))
+      << " WHERE state=" << TaskState::kQueued << " AND lane<>" << Lane::kParked
+      << " AND next_run_at<=" << out.at + kLater
+      << " GROUP BY user_id) r ON r.user_id=c.user_id LEFT JOIN (SELECT user_id, COUNT(*) AS "
+         "arrived FROM ";
+  sql.append(newest_tasks(out.at))
+      << " WHERE created_at>" << out.at - kArrivalsOf
+      << " GROUP BY user_id) a ON a.user_id=c.user_id WHERE released_max<>0";
+  Rows rows = session_.query(sql);
+  while (rows.next()) {
+    out.by_plan.push_back(
+        {.places = rows.u64(1),
+         .waiting = rows.u64(2),
+         .arrivals_per_second = static_cast<double>(rows.u64(3)) / arrivals_of.count()});
+  }
 }
 
 std::vector<Situation::Worker> read_workers(Session& session, Instant now) {

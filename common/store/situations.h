@@ -47,9 +47,15 @@ class Situations : private Door {
   Result<bool, Fault> leave_turn();
 
  private:
-  void count_open(Situation& out, bool crowded);
-  bool count_parked(Situation& out);
-  void read_arrivals(Situation& out);
+  // Users who have parked tasks: whether there are any, and any whose plan limits them.
+  struct Crowds {
+    bool any = false, by_plan = false;
+  };
+  Crowds count_parked(Situation& out);
+  void count_open(Situation& out, const Crowds& crowds);
+  // Over so much time.
+  std::chrono::duration<double> read_arrivals(Situation& out);
+  void read_by_plan(Situation& out, std::chrono::duration<double> arrivals_of);
   void read_apis(Situation& out);
   void read_switches(Situation& out);
   void read_audit(Situation& out);

@@ -46,10 +46,9 @@ constexpr std::array kLinkRows{ending("login_links"), ending("sign_ups"), ending
 constexpr KeyedTable kChallengeRows = ending("used_challenges");
 
 // Rows by their ids.
-template <class Key>
-Sql these(Sql table, std::span<const Key> ids) {
+Sql these(Sql table, std::span<const Uuid> ids) {
   Sql sql = table << " FORCE INDEX (PRIMARY) WHERE id IN (";
-  list(sql, ids, [&](const Key& id) { sql << id; }) << ")";
+  list(sql, ids, [&](const Uuid& id) { sql << id; }) << ")";
   return sql;
 }
 
@@ -64,6 +63,24 @@ std::vector<KeyOutcome> in_order(std::span<const Sha256> hashes, const KeysByHas
     out.push_back(row == found.end() ? std::nullopt : std::optional(row->second));
     if (out.back()) {
       out.back()->secret = hash;
+    }
+  }
+  return out;
+}
+
+// Outcome i is that of id i, of which `changed` are done. Of the others somebody holds the row, or
+// has deleted it.
+Batch<Done> in_order(std::span<const Uuid> ids,
+                     const Result<std::vector<Uuid>, StoreFault>& changed) {
+  Batch<Done> out;
+  out.reserve(ids.size());
+  for (const Uuid& id : ids) {
+    if (!changed) {
+      out.emplace_back(changed.error());
+    } else if (std::find(changed->begin(), changed->end(), id) == changed->end()) {
+      out.emplace_back(StoreFault::kLocked);
+    } else {
+      out.emplace_back(Done{});
     }
   }
   return out;
@@ -151,27 +168,22 @@ Batch<KeyOutcome> TaskStore::find_keys(std::span<const Sha256> hashes) {
   return all_or_fault(std::move(found_all), hashes.size());
 }
 
-Result<Done, StoreFault> TaskStore::touch_keys(std::span<const KeyRecord> used) {
-  std::vector<KeyId> keys;
+Batch<Done> TaskStore::touch_keys(std::span<const KeyRecord> used) {
+  if (used.empty()) {
+    return {};
+  }
+  std::vector<Uuid> keys;
+  keys.reserve(used.size());
   for (const KeyRecord& key : used) {
-    if (std::find(keys.begin(), keys.end(), key.id) == keys.end()) {
-      keys.push_back(key.id);
-    }
+    keys.push_back(key.id.uuid);
   }
-  if (keys.empty()) {
-    return Done{};
-  }
-  const auto noted = guarded<std::size_t>("touch_keys", [&] {
+  const auto noted = guarded<std::vector<Uuid>>("touch_keys", [&] {
     // It may have got another since it was looked up, which nobody has seen.
     Sql now("SET last_used_at=UTC_TIMESTAMP(6), secret_used=secret_used OR key_hash IN (");
     list(now, used, [&](const KeyRecord& key) { now.bytes(key.secret); }) << ")";
-    return change_free(
-        session_, kApiKeyRows, these(Sql("api_keys"), std::span<const KeyId>(keys)), now);
+    return change_free(session_, kApiKeyRows, these(Sql("api_keys"), keys), now);
   });
-  if (!noted) {
-    return noted.error();
-  }
-  return *noted == keys.size() ? Result<Done, StoreFault>(Done{}) : StoreFault::kLocked;
+  return in_order(keys, noted);
 }
 
 Batch<KeyOutcome> TaskStore::find_sessions(std::span<const Sha256> hashes) {
@@ -200,16 +212,22 @@ Batch<KeyOutcome> TaskStore::find_sessions(std::span<const Sha256> hashes) {
   return all_or_fault(std::move(found_all), hashes.size());
 }
 
-Result<Done, StoreFault> TaskStore::touch_sessions(std::span<const SessionId> sessions) {
-  return guarded<Done>("touch_sessions", [&] {
-    if (!sessions.empty()) {
-      change_free(session_,
-                  kSessionRows,
-                  these(Sql("sessions"), sessions),
-                  Sql("SET last_seen_at=UTC_TIMESTAMP(6)"));
-    }
-    return Done{};
+Batch<Done> TaskStore::touch_sessions(std::span<const SessionId> sessions) {
+  if (sessions.empty()) {
+    return {};
+  }
+  std::vector<Uuid> ids;
+  ids.reserve(sessions.size());
+  for (const SessionId& session : sessions) {
+    ids.push_back(session.uuid);
+  }
+  const auto noted = guarded<std::vector<Uuid>>("touch_sessions", [&] {
+    return change_free(session_,
+                       kSessionRows,
+                       these(Sql("sessions"), ids),
+                       Sql("SET last_seen_at=UTC_TIMESTAMP(6)"));
   });
+  return in_order(ids, noted);
 }
 
 Result<std::size_t, StoreFault> TaskStore::purge_sessions(std::size_t limit) {

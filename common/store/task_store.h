@@ -67,11 +67,10 @@ class TaskStore {
   Batch<FindOutcome> find(std::span<const FindCommand> commands);
   Batch<KeyOutcome> find_keys(std::span<const Sha256> hashes);
   // Notes that these keys were used (last_used_at = now), and of which their newest secret was.
-  // kLocked: of all but those whose rows are held.
-  Result<Done, StoreFault> touch_keys(std::span<const KeyRecord> used);
+  Batch<Done> touch_keys(std::span<const KeyRecord> used);
   // The same for sessions, by the hashes of their tokens. What is noted makes them live longer.
   Batch<KeyOutcome> find_sessions(std::span<const Sha256> hashes);
-  Result<Done, StoreFault> touch_sessions(std::span<const SessionId> sessions);
+  Batch<Done> touch_sessions(std::span<const SessionId> sessions);
 
   // Takes the tasks that are queued, due, at the hinted epoch and before their deadline. For each
   // of them `first_provider` names the provider that will be called first (empty: none yet): its

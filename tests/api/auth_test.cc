@@ -1,6 +1,7 @@
 // For how long what was learned of a key is believed, by a clock that the test drives.
 #include "api/server/auth.h"
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
@@ -18,7 +19,8 @@ using Verdict = Authenticator::Verdict;
 // Within this everybody is refused who shows a key that was deleted.
 constexpr auto kPromised = 1s;
 
-// A table of keys with one row, and look-ups that can be held after they have read it.
+// A table of keys with one row, whatever is shown, and look-ups that can be held after they have
+// read it.
 class Table {
  public:
   void put(bool there) {
@@ -50,16 +52,42 @@ class Table {
     const std::scoped_lock lock(mutex_);
     return keys_;
   }
-  store::Batch<store::KeyOutcome> find(std::size_t count) {
+  // How often the use of a key was noted, or tried to be; somebody holds the row of `held_key`.
+  void hold_key(std::uint8_t key) {
+    const std::scoped_lock lock(mutex_);
+    held_key_ = key;
+  }
+  int noted(std::uint8_t key) {
+    const std::scoped_lock lock(mutex_);
+    return noted_[key];
+  }
+  store::Batch<store::KeyOutcome> find(std::span<const Sha256> hashes) {
     std::unique_lock lock(mutex_);
-    const store::KeyOutcome found =
-        there_ ? std::optional(store::KeyRecord{.id = KeyId::make(), .api_access = true})
-               : std::nullopt;
+    store::Batch<store::KeyOutcome> found;
+    for (const Sha256& hash : hashes) {
+      found.emplace_back(there_ ? std::optional(store::KeyRecord{
+                                      .id = KeyId::make(), .api_access = true, .secret = hash})
+                                : std::nullopt);
+    }
     ++reads_;
-    keys_ += count;
+    keys_ += hashes.size();
     changed_.notify_all();
     EXPECT_TRUE(changed_.wait_for(lock, 20s, [&] { return !held_; }));
-    return store::Batch<store::KeyOutcome>(count, found);
+    return found;
+  }
+  store::Batch<Done> note(std::span<const store::KeyRecord> used) {
+    const std::scoped_lock lock(mutex_);
+    store::Batch<Done> out;
+    for (const store::KeyRecord& key : used) {
+      const std::uint8_t which = key.secret[0];
+      ++noted_[which];
+      if (which == held_key_) {
+        out.emplace_back(store::StoreFault::kLocked);
+      } else {
+        out.emplace_back(Done{});
+      }
+    }
+    return out;
   }
 
  private:
@@ -68,6 +96,8 @@ class Table {
   bool there_ = true, held_ = false;
   int reads_ = 0;
   std::size_t keys_ = 0;  // Looked up by them.
+  std::optional<std::uint8_t> held_key_;
+  std::array<int, 256> noted_{};
 };
 
 // The verdict on one request, when it comes.
@@ -106,11 +136,13 @@ class AuthenticatorTest : public testing::Test {
     return out;
   }
   Authenticator::Proof proof() {
-    return {.what = "key",
-            .hash = [this](const http::Request&) { return std::optional(Sha256{shown_}); },
-            .find = [this](store::TaskStore&,
-                           std::span<const Sha256> hashes) { return table_.find(hashes.size()); },
-            .note_use = [](store::TaskStore&, std::span<const store::KeyRecord>) { return true; }};
+    return {
+        .what = "key",
+        .hash = [this](const http::Request&) { return std::optional(Sha256{shown_}); },
+        .find = [this](store::TaskStore&,
+                       std::span<const Sha256> hashes) { return table_.find(hashes); },
+        .note_use = [this](store::TaskStore&,
+                           std::span<const store::KeyRecord> used) { return table_.note(used); }};
   }
   void pass(std::chrono::milliseconds time) { passed_ += time.count(); }
 
@@ -211,6 +243,41 @@ TEST_F(AuthenticatorTest, ItIsRememberedFromBeforeTheLookup) {
   EXPECT_EQ(first.wait(), Verdict::kValid);
   pass(kPromised - 500ms - 100ms);
   EXPECT_EQ(verdict(), Verdict::kInvalid);
+}
+
+// A row that somebody held had all be noted again that were looked up beside it.
+TEST_F(AuthenticatorTest, AUseIsNotedOnceAMinuteAndAgainWhereItCouldNotBe) {
+  constexpr std::uint8_t kFirst = 99, kFree = 1, kHeld = 2;
+  const auto show = [&](std::uint8_t key) {
+    shown_ = key;
+    EXPECT_EQ(verdict(), Verdict::kValid);
+  };
+  table_.hold_key(kHeld);
+  table_.hold();  // While the first is read, the others come together.
+  Pending first, free, held;
+  shown_ = kFirst;
+  EXPECT_EQ(judged(first), std::nullopt);
+  table_.wait_for_reads(1);
+  shown_ = kFree;
+  EXPECT_EQ(judged(free), std::nullopt);
+  shown_ = kHeld;
+  EXPECT_EQ(judged(held), std::nullopt);
+  table_.let_go();
+  EXPECT_EQ(first.wait(), Verdict::kValid);
+  EXPECT_EQ(free.wait(), Verdict::kValid);
+  EXPECT_EQ(held.wait(), Verdict::kValid);
+  EXPECT_EQ(table_.reads(), 2);
+  table_.hold_key(kFirst);  // The other one is free again.
+  for (int i = 0; i < 2; ++i) {
+    pass(kPromised);
+    show(kFree);
+    show(kHeld);
+  }
+  EXPECT_EQ(table_.noted(kFree), 1);
+  EXPECT_EQ(table_.noted(kHeld), 2);
+  pass(60s);
+  show(kFree);
+  EXPECT_EQ(table_.noted(kFree), 2);
 }
 
 TEST_F(AuthenticatorTest, WhoeverComesLateInASlowLookupIsLookedUpOnceMore) {

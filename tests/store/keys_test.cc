@@ -539,7 +539,7 @@ class RotationTest : public KeysOfAUserTest {
   void use(const NewApiKey& secret) {
     const auto found = tasks_.find_keys(std::span(&secret.hash, 1)).front();
     ASSERT_TRUE(found && *found);
-    ASSERT_TRUE(tasks_.touch_keys(std::span(&**found, 1)));
+    ASSERT_TRUE(tasks_.touch_keys(std::span(&**found, 1)).front());
   }
   void end_overlap() {
     db_.execute(Sql("UPDATE api_keys SET previous_until=UTC_TIMESTAMP(6) WHERE id=") << key_);

@@ -12,8 +12,11 @@ namespace {
 
 using State = Situation::Worker::State;
 using std::chrono::seconds;
+using testing::DoubleEq;
+using testing::FieldsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
+using testing::UnorderedElementsAre;
 
 class SituationsTest : public TaskStoreTest {
  protected:
@@ -145,8 +148,7 @@ TEST_F(SituationsTest, ParkedTasksAreCountedWithoutBeingRead) {
   EXPECT_GE(now.oldest_parked, seconds(50));
   EXPECT_LT(now.oldest_ready, now.oldest_parked);
   EXPECT_EQ(now.credits_held, db_.balance(crowd).held + db_.balance(other).held);
-  EXPECT_EQ(now.parked_by_plan, 0U) << "their share grows with the workers";
-  EXPECT_EQ(now.places_by_plan, 0U);
+  EXPECT_THAT(now.by_plan, IsEmpty()) << "their share grows with the workers";
   // Shortly before its deadline one is read among those that are released: it counts once.
   db_.execute(Sql("UPDATE tasks SET wake_at=UTC_TIMESTAMP(6) + INTERVAL 60 SECOND WHERE lane=2"));
   const Situation then = look();
@@ -155,26 +157,42 @@ TEST_F(SituationsTest, ParkedTasksAreCountedWithoutBeingRead) {
   EXPECT_EQ(then.credits_held, now.credits_held);
 }
 
+// Of each who waits for his plan all that he asks for: what is released takes of the same places,
+// and what another one leaves of his is not for him.
 TEST_F(SituationsTest, WhatIsParkedIsToldByWhatPlansAllow) {
-  const UserId many = db_.add_user(), few = db_.add_user(), unlimited = db_.add_user();
-  for (int i = 0; i < 7; ++i) {
-    CreateCommand command = create_command(many);
-    command.released_max = 2;
-    must(store_.create({&command, 1}));
-  }
-  for (int i = 0; i < 6; ++i) {
-    CreateCommand command = create_command(few);
-    command.released_max = 5;
-    must(store_.create({&command, 1}));
-  }
+  const UserId greedy = db_.add_user(), modest = db_.add_user(), unlimited = db_.add_user();
+  const auto create_some = [&](UserId user, int count, std::uint32_t limit) {
+    std::vector<CreateCommand> commands;
+    for (int i = 0; i < count; ++i) {
+      commands.push_back(create_command(user));
+      commands.back().released_max = limit;
+    }
+    must(store_.create(commands));
+    return commands;
+  };
+  const std::vector<CreateCommand> of_greedy = create_some(greedy, 20, 2);
+  const std::vector<CreateCommand> of_modest = create_some(modest, 51, 50);
   db_.execute(Sql("UPDATE release_window SET size=5"));
-  for (int i = 0; i < 8; ++i) {
-    create(unlimited);
-  }
+  create_some(unlimited, 8, 0);
   const Situation now = look();
-  EXPECT_EQ(now.parked, (AtLeast{5 + 1 + 3, true}));
-  EXPECT_EQ(now.parked_by_plan, 5U + 1);
-  EXPECT_EQ(now.places_by_plan, 2U + 1) << "two at once of the five, and the other one's last";
+  EXPECT_EQ(now.parked, (AtLeast{18 + 1 + 3, true}));
+  EXPECT_THAT(now.by_plan,
+              UnorderedElementsAre(FieldsAre(2U, 20U, DoubleEq(20.0 / 60)),
+                                   FieldsAre(50U, 51U, DoubleEq(51.0 / 60))));
+  EXPECT_DOUBLE_EQ(now.arrivals_per_second, (20.0 + 51 + 8) / 60);
+  EXPECT_EQ(now.credits_held,
+            db_.balance(greedy).held + db_.balance(modest).held + db_.balance(unlimited).held);
+  // What runs waits no more, and what is tried again in minutes is no work for anybody now.
+  for (std::size_t i = 0; i < 50; ++i) {
+    ASSERT_TRUE(claim(of_modest[i].id));
+  }
+  db_.execute(Sql("UPDATE tasks SET created_at=created_at - INTERVAL 61 SECOND WHERE user_id=")
+              << modest);
+  db_.execute(Sql("UPDATE tasks SET next_run_at=UTC_TIMESTAMP(6) + INTERVAL 90 SECOND WHERE id=")
+              << of_greedy.front().id);
+  EXPECT_THAT(look().by_plan,
+              UnorderedElementsAre(FieldsAre(2U, 19U, DoubleEq(20.0 / 60)),
+                                   FieldsAre(50U, 1U, DoubleEq(0))));
 }
 
 TEST_F(SituationsTest, MoreThanALookReadsAreSoManyOrMore) {

@@ -167,12 +167,14 @@ TEST_F(WebSessionsTest, EndsWithTimeAndIsForgotten) {
   EXPECT_EQ(code_of(sessions_.find(ann_, a)), FaultCode::kNoSuchSession);
   EXPECT_EQ(code_of(keys_.add(ann_, {.name = "k"}, make_api_key("svc"), Asker(a))),
             FaultCode::kAskerIsGone);
-  ASSERT_TRUE(tasks_.touch_sessions(std::span(&c, 1)));
+  ASSERT_TRUE(tasks_.touch_sessions(std::span(&c, 1)).front());
   EXPECT_GT(sessions_.list(ann_)->front().last_seen_at, session_.now() - 1min);
   age(c, "last_seen_at", 13 * kDay);
   RowHolder holder(db_.url(), Sql("SELECT 1 FROM sessions WHERE id=") << a);
-  ASSERT_TRUE(tasks_.touch_sessions(std::vector{a, c}));
+  const auto noted = tasks_.touch_sessions(std::vector{a, c});
   holder.release();
+  EXPECT_EQ(noted[0].error(), StoreFault::kLocked);
+  EXPECT_TRUE(noted[1]);
   EXPECT_GT(sessions_.list(ann_)->front().last_seen_at, session_.now() - 1min)
       << "one that is held keeps no other";
   // Ids tell their age: one that is old enough, whatever was seen of it, and the idle one.

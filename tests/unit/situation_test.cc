@@ -396,6 +396,12 @@ TEST(WorkersFor, IsWhatArrivesAndWhatWaits) {
   auto none = figures(10, 0, 2.0);
   none.places = 0;
   EXPECT_EQ(workers_for(none), 29U) << "never divided by nothing";
+  // All that arrives is of users who have their places: what two sums differ by is nothing.
+  auto theirs = figures(12.0 / 60, 0, 30.0);
+  theirs.arrivals_by_plan = 5.0 / 60 + 5.0 / 60 + 2.0 / 60;
+  theirs.places = 10;
+  theirs.places_by_plan = 7;
+  EXPECT_EQ(workers_for(theirs), 1U);
 }
 
 TEST(WorkersFor, StaysAsItIsWhereNobodyKnowsHowLongTasksTake) {
@@ -442,20 +448,59 @@ TEST(ScaleFigures, OfWhatWaitsForAPlanGoByWhatItAllows) {
   Situation now = with({busy, busy, busy, busy});
   now.running = {200, true};
   now.parked = {9'800, true};
-  now.parked_by_plan = 9'800;
-  now.places_by_plan = 200;
+  now.by_plan = {{.places = 200, .waiting = 9'800}};
   const auto wanted = [&] { return workers_for(scale_figures(now, 200)); };
   EXPECT_EQ(wanted(), 5U) << "200 places are seven tenths of 4.5 workers'";
   EXPECT_EQ(scale_figures(now, 200).backlog, now.parked) << "all of it waits";
   EXPECT_EQ(scale_figures(now, 200).limited_by, std::nullopt) << "no provider is in the way";
-  now.parked_by_plan = 60;
+  now.by_plan[0].waiting = 60;
   now.parked = {60, true};
   EXPECT_EQ(wanted(), 1U) << "as little as that takes ten places for a minute";
   now.parked = {60 + 540, true};
   EXPECT_EQ(wanted(), 3U) << "of others, whose share grows with the workers, 540";
-  now.parked_by_plan = now.places_by_plan = 0;
+  now.by_plan.clear();
   now.parked = {9'800, true};
   EXPECT_GT(wanted(), 30U) << "no plan limits them";
+}
+
+// Whoever asks for ten tasks a second, of which his plan lets a few begin, was counted once by what
+// he asks for, without a limit, and once more by what waits.
+TEST(ScaleFigures, OfWhatArrivesForAPlanGoByWhatItAllows) {
+  auto busy = worker({.succeeded = 100, .each = milliseconds(30'000)});
+  busy.in_flight = busy.places = 64;
+  Situation now = with({busy, busy, busy, busy});
+  now.running = {200, true};
+  now.parked = {1'000, true};
+  now.by_plan = {{.places = 200, .waiting = 1'000, .arrivals_per_second = 10}};
+  now.arrivals_per_second = 10;
+  const auto wanted = [&] { return workers_for(scale_figures(now, 200)); };
+  EXPECT_EQ(wanted(), 5U) << "200 places are seven tenths of 4.5 workers'";
+  now.running = {};
+  now.ready = {200, true};
+  now.by_plan[0].waiting = 1'200;
+  EXPECT_EQ(wanted(), 5U) << "the same 200, which nobody has begun yet";
+  now.arrivals_per_second = 12;
+  EXPECT_EQ(wanted(), 6U) << "and 60 for another one's two a second";
+  now.arrivals_per_second = now.by_plan[0].arrivals_per_second = 1;
+  now.ready = {};
+  now.parked = {10, true};
+  now.by_plan[0].waiting = 10;
+  EXPECT_EQ(wanted(), 1U) << "he asks for no more than 35";
+  EXPECT_EQ(scale_figures(now, 200).arrivals_per_second, 1) << "all of it is told";
+}
+
+// Thirty users who leave nearly all of their places made room for what three others have parked.
+TEST(ScaleFigures, LendNobodyWhatAnothersPlanAllows) {
+  Situation now = with({worker({.succeeded = 100, .each = milliseconds(5'000)})});
+  now.workers[0].places = 200;
+  constexpr std::uint64_t kGreedy = 3, kModest = 30;
+  now.running = {(kGreedy + kModest) * 200, true};
+  now.parked = {kGreedy * 9'800 + kModest, true};
+  now.by_plan.assign(kGreedy, {.places = 200, .waiting = 9'800});
+  now.by_plan.resize(kGreedy + kModest, {.places = 200, .waiting = 1});
+  const ScaleFigures out = scale_figures(now, 200);
+  EXPECT_EQ(out.by_plan, now.parked.value);
+  EXPECT_EQ(workers_for(out), 5U) << "600 places, and hardly any for the thirty";
 }
 
 TEST(ScaleFigures, CountOfWhatIsTriedAgainWhatIsDueWithinAMinute) {
