@@ -97,7 +97,8 @@ TaskMove move_by(const TaskFacts& task, const ClaimEnd& claim_end, Instant now) 
     }
     case ClaimEnd::Kind::kRelease: {
       const Instant due = std::min(now + claim_end.retry_after, std::max(now, task.deadline_at));
-      return requeue(task, one_less(task.claims), due, std::min(due, now + kLookWithin));
+      const std::uint32_t claims = std::max(one_less(task.claims), claim_end.had_turn ? 1U : 0U);
+      return requeue(task, claims, due, std::min(due, now + kLookWithin));
     }
   }
   return failed();
@@ -156,6 +157,12 @@ std::chrono::milliseconds retry_delay(std::uint32_t claims,
   return spread(std::clamp<milliseconds>(last, kFirst.back(), 60min), (jitter - 1) / 2);
 }
 
+std::chrono::milliseconds not_taken_delay(std::chrono::milliseconds left,
+                                          std::chrono::milliseconds whole) {
+  constexpr int kPart = 16;
+  return std::max(std::min(left, whole - left), std::chrono::milliseconds(0)) / kPart;
+}
+
 std::chrono::milliseconds alone_delay(double jitter) {
   AG_CHECK(jitter >= -1 && jitter <= 1);
   constexpr std::chrono::milliseconds kDelay = 5s;
@@ -211,6 +218,7 @@ Verdict verdict_on(Trouble trouble) {
     case Trouble::kOutOfTime:
       return {Kind::kFail, FailureCode::kDeadlineExceeded};
     case Trouble::kLeftAlone:
+    case Trouble::kNotTaken:
       return {Kind::kRelease, FailureCode::kProviderUnavailable};
     case Trouble::kOursUncalled:
     case Trouble::kNoRoom:
@@ -235,8 +243,11 @@ ClaimEnd end_by(Trouble trouble,
     out.retry_after = std::max(retry_delay(claims, left, jitter, needed), not_before);
   } else if (out.kind == ClaimEnd::Kind::kRelease) {
     out.retry_after = not_before;
-    if (trouble == Trouble::kLeftAlone || trouble == Trouble::kOursUncalled) {
-      out.retry_after += some_seconds(jitter);
+    out.had_turn = trouble == Trouble::kNotTaken;
+    if (trouble == Trouble::kLeftAlone || out.had_turn || trouble == Trouble::kOursUncalled) {
+      // So that there is still time for a call then.
+      const auto spare = std::max<std::chrono::milliseconds>(left - needed - not_before, 1s);
+      out.retry_after += std::min(some_seconds(jitter), spare);
     }
   }
   return out;

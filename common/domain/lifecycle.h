@@ -87,6 +87,12 @@ std::chrono::milliseconds retry_delay(std::uint32_t claims,
                                       double jitter,
                                       std::chrono::milliseconds needed = kCallNeeds);
 
+// The least wait of a task that nobody who was asked has taken, whatever they said: a sixteenth of
+// what has passed of its time, or of what is left. So they are asked often while that is short, and
+// some hundred times in a day.
+std::chrono::milliseconds not_taken_delay(std::chrono::milliseconds left,
+                                          std::chrono::milliseconds whole);
+
 // Until a suspect for which there is no worker yet comes again: 5 s, spread by `jitter` in [-1, 1]
 // times 50 %, so that many of them do not come together.
 std::chrono::milliseconds alone_delay(double jitter);
@@ -153,6 +159,7 @@ enum class Trouble : std::uint8_t {
   kBadReference,    // What the request refers to cannot be had, or used.
   kNobodyNow,       // Whoever is able has failed.
   kLeftAlone,       // Whoever is able is left alone at the moment: nobody was called.
+  kNotTaken,        // The same, but some were asked: they said "later", or that they cannot.
   kOutOfTime,       // Less time is left than those who are able need: nobody was called, or the
                     // deadline ended the call.
   kOurs,            // Something of ours is away or full: a decoder, a disk, the blob store.
@@ -170,7 +177,7 @@ struct ClaimEnd {
     kRetry,  // Back to queued, due after retry_after. Ends as kFail with `failure` when claims are
              // used up.
     kRelease,  // Back to queued, due after retry_after, without using up an attempt (shutdown, no
-               // room, nobody to call)
+               // room, nobody to call, or nobody who took it)
   };
   Kind kind = Kind::kFail;
   std::uint32_t epoch = 0;  // Of the claim.
@@ -182,6 +189,9 @@ struct ClaimEnd {
   FailureCode failure = FailureCode::kInternalError;
   std::string failure_message{};  // For the client; empty: the code's own.
   std::chrono::milliseconds retry_after{0};
+  // kRelease: somebody was asked, so it does not wait once more behind those that wait for their
+  // first turn. (The first time, therefore, does use up an attempt.)
+  bool had_turn = false;
 };
 
 // What follows a trouble, and what the task fails with if it comes to that.

@@ -12,10 +12,12 @@
 #include <sys/socket.h>
 
 #include "common/base/mutex.h"
+#include "common/base/time.h"
 #include "common/base/unique_fd.h"
 #include "common/domain/pricing.h"
 #include "tests/e2e/chain.h"
 #include "tests/e2e/failures.h"
+#include "tests/support/closed_port.h"
 #include "tests/support/connect_proxy.h"
 
 namespace audiogen::test {
@@ -76,11 +78,13 @@ TEST(Fallback, EveryFailureOfTheFirstIsServedByTheNextAndChargedOnce) {
     const std::string text = member_of(call, "input");
     return text.starts_with("good") ? wav_reply(0.3) : all.at(std::stoul(text)).reply;
   });
+  // On a machine that stands still for long, a good one may come here as well.
   ProviderDouble second([&](const DoubleCall& call) {
-    return wav_reply(second_length(std::stoul(member_of(call, "input"))));
+    const std::string text = member_of(call, "input");
+    return wav_reply(text.starts_with("good") ? 0.3 : second_length(std::stoul(text)));
   });
   const ChainFile chain(
-      {openai_entry(kFirst, first, R"(,"timeout_seconds":3)"), openai_entry(kSecond, second)});
+      {openai_entry(kFirst, first, R"(,"timeout_seconds":10)"), openai_entry(kSecond, second)});
   Stack stack(chain.options());
   const Account ann = stack.account(100'000);
   std::string seen;  // Everything the client ever got.
@@ -128,7 +132,13 @@ TEST(Fallback, EveryFailureOfTheFirstIsServedByTheNextAndChargedOnce) {
     story.pop_back();
     EXPECT_THAT(story, Each(HasSubstr(std::string(kFirst) + " " + all[i].state)));
   }
-  EXPECT_EQ(second.call_count(), all.size());
+  const auto asked = second.calls();
+  EXPECT_EQ(std::count_if(asked.begin(),
+                          asked.end(),
+                          [](const DoubleCall& call) {
+                            return !member_of(call, "input").starts_with("good");
+                          }),
+            std::ssize(all));
   // What an operator is shown of one of them: both calls, why the first failed, hold and charge.
   const auto shown = stack.admin({"task", "show", ids[0]});
   ASSERT_EQ(shown["attempts"].Size(), 2U);
@@ -213,11 +223,13 @@ TEST(Fallback, RetryAfterIsHonouredInPlace) {
   EXPECT_EQ(second.call_count(), 0U);
 }
 
-// Five times "later", and the task failed, though nobody had taken it.
-TEST(Fallback, WhoIsToldLaterUsesUpNoAttempt) {
-  std::atomic<int> calls{0};
-  ProviderDouble first([&](const DoubleCall&) {
-    if (calls.fetch_add(1) >= 2) {
+// Five times "later", and the task failed, though nobody had taken it. One attempt it does use up,
+// so that it comes again before those that wait for their first turn; and one the call that makes
+// it.
+TEST(Fallback, WhoIsToldLaterUsesUpOneAttemptHoweverOften) {
+  constexpr std::size_t kLater = 3;
+  ProviderDouble first([&](const DoubleCall& call) {
+    if (call.number >= kLater) {
       return wav_reply(1.0);
     }
     DoubleReply out = at(429, "rate_limit_exceeded");
@@ -229,8 +241,8 @@ TEST(Fallback, WhoIsToldLaterUsesUpNoAttempt) {
   const Account ann = stack.account();
   const std::string id = stack.create(ann, Stack::body()).text("id");
   EXPECT_EQ(stack.wait_final(ann, id, 120s).text("status"), "succeeded");
-  EXPECT_EQ(first.call_count(), 3U);
-  EXPECT_EQ(stack.database().number(store::Sql("SELECT claims FROM tasks")), 1);
+  EXPECT_EQ(first.call_count(), kLater + 1);
+  EXPECT_EQ(stack.database().number(store::Sql("SELECT claims FROM tasks")), 2);
 }
 
 // Its task has ended without it: what it was its worker tells by itself.
@@ -303,16 +315,13 @@ TEST(Fallback, AnInputOnlyTheFirstCanServeWaitsForIt) {
 // Nothing was sent, so nothing can have been made there.
 TEST(Fallback, FromAPortNobodyListensOnAndAHostNobodyHas) {
   const ProviderDouble second([](const DoubleCall&) { return wav_reply(0.5); });
-  std::uint16_t closed = 0;
-  {
-    closed = ProviderDouble([](const DoubleCall&) { return DoubleReply{}; }).port();
-  }
+  const ClosedPort closed;
   const auto entry = [](const std::string& base_url) {
     return R"({"name":")" + std::string(kFirst) + R"(","kind":"openai","base_url":")" + base_url +
            R"(","api_key_env":"PROVIDER_KEY","model":"m","voices":{"aria":"coral"}})";
   };
-  for (const std::string& base_url : {"http://127.0.0.1:" + std::to_string(closed) + "/v1",
-                                      std::string("http://no-such-host.invalid/v1")}) {
+  for (const std::string& base_url :
+       {closed.url() + "/v1", std::string("http://no-such-host.invalid/v1")}) {
     SCOPED_TRACE(base_url);
     const std::size_t before = second.call_count();
     const ChainFile chain({entry(base_url), openai_entry(kSecond, second)});
@@ -436,7 +445,7 @@ TEST(Breaker, AVoiceThatIsNotThereIsTheOperatorsFault) {
     EXPECT_EQ(served_by(), "beta-upstream succeeded");
   }
   EXPECT_EQ(first.call_count(), 3U);
-  EXPECT_TRUE(eventually(10s, [&] { return provider_state(stack, kFirst) == "open"; }));
+  EXPECT_TRUE(eventually(60s, [&] { return provider_state(stack, kFirst) == "open"; }));
   EXPECT_THAT(
       http("GET", stack.worker_ops_url(0) + "/metrics").body,
       HasSubstr(R"(provider_requests_total{outcome="misconfigured",provider="alpha-upstream"} 3)"));
@@ -453,7 +462,7 @@ TEST(Bulkhead, AHangingProviderDoesNotHoldUpWhatTheOtherServes) {
   ProviderDouble second([](const DoubleCall&) { return wav_reply(0.3); });
   const ChainFile chain(
       {openai_entry(
-           kFirst, first, R"(,"timeout_seconds":60,"max_in_flight":2)", R"({"aria":"coral"})"),
+           kFirst, first, R"(,"timeout_seconds":600,"max_in_flight":2)", R"({"aria":"coral"})"),
        openai_entry(kSecond, second, "", R"({"atlas":"onyx"})")});
   Stack stack(chain.options());
   const Account ann = stack.account(100'000);
@@ -518,25 +527,34 @@ TEST(Bulkhead, WhatWaitsTooLongGoesToTheNext) {
 
 // A call that waited for its turn seemed to have begun when its row was written.
 TEST(Bulkhead, ACallStartsWhenItsTurnHasCome) {
-  ProviderDouble provider([](const DoubleCall&) {
+  constexpr auto kTakes = 3000ms;
+  std::atomic<Instant> first_came{local_now()};
+  ProviderDouble provider([&](const DoubleCall& call) {
     DoubleReply out = wav_reply(0.3);
-    out.delay = 1500ms;
+    if (call.number == 0) {
+      first_came = local_now();
+      out.delay = kTakes;
+    }
     return out;
   });
   const ChainFile chain({openai_entry(kFirst, provider, R"(,"max_in_flight":1)")});
-  Stack stack(chain.options());
+  Stack::Options options = chain.options();
+  options.workers = 0;
+  Stack stack(options);
   const Account ann = stack.account(100'000);
   std::vector<std::string> ids;
   for (int i = 0; i < 2; ++i) {
     ids.push_back(stack.create(ann, wav_body("x")).text("id"));
   }
+  stack.start_worker();
   for (const std::string& id : ids) {
     EXPECT_EQ(stack.wait_final(ann, id).text("status"), "succeeded");
   }
-  EXPECT_GE(
-      stack.database().number(store::Sql("SELECT TIMESTAMPDIFF(MICROSECOND,MIN(attempt_started_at),"
-                                         "MAX(attempt_started_at)) FROM tasks")),
-      1'400'000);
+  // The row of the second was written before half of the first call was over.
+  EXPECT_EQ(
+      stack.database().number(store::Sql("SELECT COUNT(*) FROM tasks WHERE attempt_started_at>=")
+                              << first_came.load() + kTakes / 2),
+      1);
 }
 
 // They went from one queue into the next, where they waited for as long again.
@@ -649,7 +667,7 @@ TEST(Bulkhead, AnAccountsLimitHoldsForAllWorkersTogether) {
   EXPECT_EQ(provider.call_count(), 40U);
   // Whoever leaves gives back what he has.
   stack.worker(1).signal(SIGTERM);
-  EXPECT_EQ(stack.worker(1).wait(20s), 0);
+  EXPECT_EQ(stack.worker(1).wait(60s), 0);
   serve(20);
   EXPECT_LE(most(40), kLimit);
   EXPECT_EQ(provider.call_count(), 60U);
@@ -667,7 +685,7 @@ TEST(Reload, SwapsTheChainUnderLoadAndRefusesABadFile) {
   Stack stack(chain.options());
   const Account ann = stack.account(100'000);
   const auto logged = [&](const std::string& text) {
-    return eventually(10s, [&] { return stack.worker(0).log().find(text) != std::string::npos; });
+    return eventually(60s, [&] { return stack.worker(0).log().find(text) != std::string::npos; });
   };
   std::vector<std::string> ids;
   const auto create = [&](int count) {
@@ -815,7 +833,7 @@ TEST(Polled, WhatItsOwnerCancelsIsWithdrawnFromTheProvider) {
       return call.method == "PUT" && call.target == "/cancel/0";
     });
   };
-  EXPECT_TRUE(fal.server().wait_until(withdrawn, 30s));
+  EXPECT_TRUE(fal.server().wait_until(withdrawn));
   EXPECT_EQ(stack.get(ann, id).body, canceled.body);
   EXPECT_THAT(calls_of(stack, id), ElementsAre("alpha-upstream unknown outcome"));
   EXPECT_EQ(credits_of(stack, ann, "available_credits"), 1000);
@@ -919,7 +937,7 @@ TEST(Ssrf, ResultsOnThisMachineAreNotFetchedAndTheNextProviderServes) {
                openai_entry(kSecond, second)});
   stack.worker(0).signal(SIGHUP);
   ASSERT_TRUE(eventually(
-      10s, [&] { return stack.worker(0).log().find("providers reloaded") != std::string::npos; }));
+      60s, [&] { return stack.worker(0).log().find("providers reloaded") != std::string::npos; }));
   run({"0"});
   EXPECT_GT(canary.connections(), 0);
 }

@@ -195,6 +195,7 @@ TEST(Trouble, EachHasOneEnd) {
       {Trouble::kOurs, Kind::kRetry, FailureCode::kInternalError, 8s, 20s},
       {Trouble::kOutOfTime, Kind::kFail, FailureCode::kDeadlineExceeded, 0s, 0s},
       {Trouble::kLeftAlone, Kind::kRelease, FailureCode::kProviderUnavailable, 8s, 28s},
+      {Trouble::kNotTaken, Kind::kRelease, FailureCode::kProviderUnavailable, 8s, 28s},
       {Trouble::kOursUncalled, Kind::kRelease, FailureCode::kInternalError, 8s, 28s},
       {Trouble::kNoRoom, Kind::kRelease, FailureCode::kInternalError, 0s, 20s},
       {Trouble::kStopping, Kind::kRelease, FailureCode::kInternalError, 0s, 20s},
@@ -207,6 +208,7 @@ TEST(Trouble, EachHasOneEnd) {
     EXPECT_EQ(plain.retry_after, row.plain) << what;
     EXPECT_EQ(end_by(row.trouble, 2, 900s, 0, 20s).retry_after, row.late) << what;
     EXPECT_EQ(verdict_on(row.trouble).kind, row.kind) << what;
+    EXPECT_EQ(plain.had_turn, row.trouble == Trouble::kNotTaken) << what;
   }
   EXPECT_EQ(end_by(Trouble::kNobodyNow, 2, 900s, 0, 7s).retry_after, 8s)
       << "its own wait is longer";
@@ -215,6 +217,44 @@ TEST(Trouble, EachHasOneEnd) {
   EXPECT_EQ(end_by(Trouble::kLeftAlone, 1, 900s, -1, 7s).retry_after, 8s);
   EXPECT_EQ(end_by(Trouble::kLeftAlone, 5, 900s, 1, 7s).retry_after, 22s);
   EXPECT_EQ(end_by(Trouble::kLeftAlone, 1, 900s, -1).retry_after, 1s);
+  // Where there is little time it still comes in time for a call.
+  EXPECT_EQ(end_by(Trouble::kNotTaken, 1, 25s, 1, 5s, 10s).retry_after, 15s);
+  EXPECT_EQ(end_by(Trouble::kNotTaken, 1, 25s, -1, 5s, 10s).retry_after, 6s);
+  EXPECT_EQ(end_by(Trouble::kNotTaken, 1, 12s, 1, 5s, 10s).retry_after, 6s) << "never at once";
+}
+
+// It came to the end of the queue each time, behind all that were newer.
+TEST(Settle, WhatWasToldLaterKeepsItsTurnAndUsesUpNoFurtherAttempt) {
+  for (const auto& [before, after] : {std::pair(1U, 1U), {2U, 1U}, {kClaimsMax, kClaimsMax - 1}}) {
+    TaskFacts task = facts(TaskState::kRunning);
+    task.claims = before;
+    ClaimEnd later = end_by(Trouble::kNotTaken, before, 900s, 0);
+    later.epoch = task.epoch;
+    const SettleDecision decision = decide_settle(task, later, Instant(100s));
+    ASSERT_TRUE(decision.move) << before;
+    EXPECT_EQ(decision.move->state, TaskState::kQueued);
+    EXPECT_EQ(decision.move->claims, after);
+    task.state = TaskState::kQueued;
+    task.claims = decision.move->claims;
+    task.epoch = decision.move->epoch;
+    task.next_run_at = decision.move->next_run_at;
+    task.wake_at = decision.move->wake_at;
+    task.lease_until.reset();
+    const SweepDecision due = decide_sweep(task, decision.move->next_run_at);
+    EXPECT_EQ(due.kind, SweepDecision::Kind::kPublish) << before;
+    EXPECT_TRUE(due.tried) << before;
+  }
+}
+
+// A day's task was asked for 28,000 times.
+TEST(NotTaken, OftenWhileItIsShortAndSeldomWhileItIsLong) {
+  EXPECT_EQ(not_taken_delay(900s, 900s), 0s);
+  EXPECT_EQ(not_taken_delay(740s, 900s), 10s);
+  EXPECT_EQ(not_taken_delay(160s, 900s), 10s);
+  EXPECT_EQ(not_taken_delay(0s, 900s), 0s);
+  EXPECT_EQ(not_taken_delay(43'200s, 86'400s), 45min);
+  EXPECT_EQ(not_taken_delay(-1s, 900s), 0s);
+  EXPECT_EQ(not_taken_delay(901s, 900s), 0s);
 }
 
 TEST(Settle, SuccessIsChargedByItsLengthNeverMoreThanAllowed) {

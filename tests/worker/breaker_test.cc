@@ -161,6 +161,21 @@ TEST_F(BreakerTest, AProbeThatIsThrottledIsMadeAgainSoon) {
   EXPECT_EQ(breaker_.state(now_), Breaker::State::kClosed);
 }
 
+// Each that waited for it asked once, one after the other.
+TEST_F(BreakerTest, AProbeThatComesAgainLaterKeepsTheOthersBackUntilThen) {
+  record(3, false);
+  now_ += seconds(15);
+  ASSERT_TRUE(breaker_.allow(now_));
+  breaker_.said_later(now_);
+  EXPECT_FALSE(breaker_.allow(now_));
+  now_ += seconds(2);
+  EXPECT_TRUE(breaker_.allow(now_));
+  breaker_.record(true, now_);
+  ASSERT_TRUE(breaker_.allow(now_));
+  breaker_.said_later(now_);
+  EXPECT_TRUE(breaker_.allow(now_)) << "it is trusted, so it may say so";
+}
+
 // Its retries were taken for as many failures of the provider, and others were kept from it.
 TEST_F(BreakerTest, OneTaskThatFailsAgainAndAgainIsOneFailure) {
   const auto fail = [this](std::uint64_t task, Breaker::Failure how = Breaker::Failure::kUsual) {

@@ -11,6 +11,7 @@
 
 #include "tests/support/wait.h"
 #include "tests/worker/fake_provider.h"
+#include "worker/job/next_step.h"
 
 namespace audiogen::worker {
 namespace {
@@ -28,18 +29,23 @@ class CallsTest : public testing::Test {
     providers.push_back(std::move(provider));
     return job_of(ago, std::make_shared<const Chain>(std::move(providers)));
   }
-  static JobPtr job_of(std::chrono::seconds ago, std::shared_ptr<const Chain> chain) {
+  static JobPtr job_of(std::chrono::seconds ago,
+                       std::shared_ptr<const Chain> chain,
+                       const GenerationRequest& request = {}) {
     store::Claim claim;
     claim.task = TaskId::make();
     claim.provider = "first";
     claim.until_deadline = 600s;
     const auto now = Job::Clock::now();
     return std::make_shared<Job>(
-        Claimed{std::move(claim), std::make_shared<const GenerationRequest>()},
+        Claimed{std::move(claim), std::make_shared<const GenerationRequest>(request)},
         std::move(chain),
         now - ago,
         now);
   }
+
+  // For what is left open at a test's end: it keeps its job, and so its provider.
+  static ProviderFault ended() { return {Fault::kCanceled, "ended", std::nullopt}; }
 
   Scheduler scheduler_;
   Roster roster_{10, [] {}};
@@ -56,7 +62,7 @@ class CallsTest : public testing::Test {
 };
 
 TEST_F(CallsTest, AProviderIsCalledWhileTheLeaseLasts) {
-  const JobPtr job = job_of(kLeaseSelfStop - 5s);
+  const JobPtr job = job_of(kLeaseSelfStop / 2);
   calls_.call(job);
   ASSERT_EQ(provider_->calls.size(), 1U);
   EXPECT_EQ(answers_, 0);
@@ -201,6 +207,122 @@ TEST_F(CallsTest, WhatATicketAsksForWaitsForItsProvider) {
   EXPECT_EQ(answers_, 3);
 }
 
+// A ticket that led nowhere used up an attempt: it was told before anybody was asked for it.
+TEST_F(CallsTest, WhoHasATicketAlreadyIsNotCalledByIt) {
+  Capabilities able;
+  able.gives_tickets = true;
+  const JobPtr resumed = job_of(0s, able);
+  resumed->ticket = "of an earlier call";
+  calls_.call(resumed);
+  provider_->calls.front()->taken(resumed->ticket);
+  EXPECT_FALSE(resumed->called);
+  provider_->calls.front()->answer(ProviderFault{Fault::kNotCalled, "gone", std::nullopt});
+  EXPECT_FALSE(resumed->called);
+  const JobPtr fresh = job_of(0s, resumed->chain);
+  calls_.call(fresh);
+  EXPECT_FALSE(fresh->called);
+  provider_->calls.back()->taken("its own");
+  EXPECT_TRUE(fresh->called);
+  provider_->calls.back()->answer(ended());
+}
+
+// Nor by one that cannot, or that says "later": another is to have it.
+TEST_F(CallsTest, WhoHasNotTakenItWasNotCalled) {
+  for (const Fault fault : {Fault::kThrottled, Fault::kUnsupportedInput, Fault::kTryNext}) {
+    const JobPtr job = job_of(0s);
+    calls_.call(job);
+    provider_->calls.front()->answer(ProviderFault{fault, "", std::nullopt});
+    EXPECT_EQ(job->called, fault == Fault::kTryNext) << fault_name(fault);
+  }
+}
+
+// The last one's word kept the task from the first, which had only stumbled.
+TEST_F(CallsTest, WhatHasFailedComesAgainWhenTheFirstOfThemMayHaveIt) {
+  std::vector<std::unique_ptr<AudioProvider>> providers;
+  providers.push_back(std::make_unique<FakeProvider>("first"));
+  providers.push_back(std::make_unique<FakeProvider>("second"));
+  const JobPtr job = job_of(0s, std::make_shared<const Chain>(std::move(providers)));
+  job->called = true;
+  job->provider = 1;
+  job->tries = 1;
+  const ProviderFault later{Fault::kThrottled, "", 60s};
+  job->note(1, later);
+  EXPECT_EQ(after_fault(*job, later).step, NextStep::kRetryLater);
+  EXPECT_EQ(after_fault(*job, later).wait, 0s);
+  job->note(0, {Fault::kRetrySame, "", 30s});
+  EXPECT_LE(after_fault(*job, later).wait, 30s);
+  EXPECT_GT(after_fault(*job, later).wait, 0s);
+  job->note(0, {Fault::kRetrySame, "", 3600s});
+  job->note(1, {Fault::kThrottled, "", 3600s});
+  EXPECT_EQ(after_fault(*job, later).wait, 60s) << "nobody in its time";
+}
+
+// It waited for minutes, or failed where it had not so many, though another worker could have had
+// it.
+TEST_F(CallsTest, WhatHasFailedDoesNotWaitForTheBreakerThatItHasShut) {
+  const JobPtr job = job_of(0s);
+  const auto open = [&] { return job->chain->closed_to_calls(0).count() > 0; };
+  for (std::uint64_t task = 0; task < 3; ++task) {
+    ASSERT_TRUE(job->chain->admit(0, job->time(Job::Clock::now())));
+    job->chain->failed(0, Fault::kMisconfigured, {.what = task});
+  }
+  ASSERT_TRUE(open());
+  job->called = true;
+  job->tries = 1;
+  const ProviderFault refused{Fault::kMisconfigured, "", std::nullopt};
+  EXPECT_EQ(after_fault(*job, refused).step, NextStep::kRetryLater);
+  EXPECT_EQ(after_fault(*job, refused).wait, 0s);
+  // What was not called waits here, and uses up nothing.
+  job->called = false;
+  const ProviderFault not_called{Fault::kNotCalled, "", std::nullopt};
+  EXPECT_EQ(after_fault(*job, not_called).step, NextStep::kGiveBack);
+  EXPECT_GT(after_fault(*job, not_called).wait, 60s);
+  EXPECT_EQ(after_fault(*job, {Fault::kCanceled, "", std::nullopt}).wait, 0s);
+}
+
+// A provider was asked before it had said.
+TEST_F(CallsTest, WhoDoesNotSayWhenIsNotAskedBeforeWhoDoes) {
+  std::vector<std::unique_ptr<AudioProvider>> providers;
+  providers.push_back(std::make_unique<FakeProvider>("first"));
+  providers.push_back(std::make_unique<FakeProvider>("second"));
+  const JobPtr job = job_of(0s, std::make_shared<const Chain>(std::move(providers)));
+  job->provider = 1;
+  const ProviderFault says{Fault::kThrottled, "", 300s}, does_not{Fault::kThrottled, "", {}};
+  job->note(0, says);
+  job->note(1, does_not);
+  job->tries = 3;
+  EXPECT_EQ(after_fault(*job, does_not).step, NextStep::kGiveBack);
+  EXPECT_GT(after_fault(*job, does_not).wait, 200s);
+  job->note(0, does_not);
+  EXPECT_LT(after_fault(*job, does_not).wait, 200s);
+}
+
+// Its references were fetched by another thread meanwhile.
+TEST_F(CallsTest, NobodyIsAskedBesideWhatGoesOnWithoutItsReferences) {
+  Capabilities able;
+  able.gives_tickets = true;
+  able.hedge_after = 1ms;
+  able.audio_references = true;
+  auto first = std::make_unique<FakeProvider>("first", able);
+  able.gives_tickets = false;
+  auto second = std::make_unique<FakeProvider>("second", able);
+  provider_ = first.get();
+  std::vector<std::unique_ptr<AudioProvider>> providers;
+  providers.push_back(std::move(first));
+  providers.push_back(std::move(second));
+  GenerationRequest referring;
+  referring.audio_references = {"https://a.example/a"};
+  const JobPtr job = job_of(0s, std::make_shared<const Chain>(std::move(providers)), referring);
+  job->ticket = "of an earlier call";
+  calls_.call(job);
+  job->references = std::make_shared<const References>();
+  std::atomic<bool> later = false;
+  scheduler_.after(100ms, [&] { later = true; });  // What comes before it has come.
+  ASSERT_TRUE(test::eventually(60s, [&] { return later.load(); }));
+  EXPECT_EQ(job->next_row(), 2U) << "no row was begun for another";
+  provider_->calls.front()->answer(ended());
+}
+
 // Their ends were counted, and their beginnings were not: many calls under way looked like few, of
 // which three that failed were all there were.
 TEST_F(CallsTest, WhatIsResumedIsUnderWayForItsBreaker) {
@@ -224,8 +346,8 @@ TEST_F(CallsTest, WhatIsResumedIsUnderWayForItsBreaker) {
     provider_->calls[i]->answer(ProviderFault{Fault::kTryNext, "down", std::nullopt});
   }
   EXPECT_TRUE(first->chain->admit(0, first->time(Job::Clock::now())));
-  for (std::size_t i = 3; i < kCalls; ++i) {  // What is open keeps its job, and so its provider.
-    provider_->calls[i]->answer(ProviderFault{Fault::kCanceled, "ended", std::nullopt});
+  for (std::size_t i = 3; i < kCalls; ++i) {
+    provider_->calls[i]->answer(ended());
   }
 }
 

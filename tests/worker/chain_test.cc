@@ -42,6 +42,9 @@ TEST(AfterFault, Table) {
   const Standing uncalled_first{.called = false, .another = true, .time_left = seconds(600)};
   const Standing slow{.another = true, .time_left = seconds(30), .call_time = seconds(30)};
   const Standing late{.tries = 1, .another = true, .time_left = seconds(9)};
+  const Standing shut{.called = false, .time_left = seconds(600), .closed = seconds(3)};
+  const Standing shut_first{.another = true, .time_left = seconds(600), .closed = seconds(3)};
+  const Standing shut_last{.time_left = seconds(600), .closed = seconds(3)};
   const std::vector<Row> rows = {
       {Fault::kRetrySame, {}, first, NextStep::kSameProvider, kUnavailable},
       {Fault::kRetrySame, {}, last, NextStep::kSameProvider, kUnavailable},
@@ -55,9 +58,14 @@ TEST(AfterFault, Table) {
       // Nobody has taken it: it comes again, however often it is told "later".
       {Fault::kThrottled, seconds(3), uncalled, NextStep::kGiveBack, kUnavailable},
       {Fault::kThrottled, {}, untaken, NextStep::kGiveBack, kUnavailable},
+      {Fault::kThrottled, {}, uncalled_late, NextStep::kFail, FailureCode::kDeadlineExceeded},
       {Fault::kThrottled, seconds(3), uncalled_first, NextStep::kNextProvider, kUnavailable},
       {Fault::kThrottled, {}, third, NextStep::kNextProvider, kUnavailable},
       {Fault::kRetrySame, seconds(3), first, NextStep::kNextProvider, kUnavailable},
+      // Nobody waits here for a breaker that stays shut.
+      {Fault::kThrottled, {}, shut, NextStep::kGiveBack, kUnavailable},
+      {Fault::kRetrySame, {}, shut_first, NextStep::kNextProvider, kUnavailable},
+      {Fault::kRetrySame, {}, shut_last, NextStep::kRetryLater, kUnavailable},
       {Fault::kTryNext, {}, first, NextStep::kNextProvider, kUnavailable},
       {Fault::kTryNext, {}, last, NextStep::kRetryLater, kUnavailable},
       {Fault::kMisconfigured, {}, first, NextStep::kNextProvider, kUnavailable},
@@ -72,6 +80,7 @@ TEST(AfterFault, Table) {
       // Another could have served it, and may when it works again.
       {Fault::kUnsupportedInput, {}, last, NextStep::kRetryLater, kUnavailable},
       {Fault::kUnsupportedInput, {}, both, NextStep::kNextProvider, kUnavailable},
+      {Fault::kUnsupportedInput, {}, uncalled, NextStep::kGiveBack, kUnavailable},
       // Refused content stays refused.
       {Fault::kRejected, {}, last, NextStep::kFail, FailureCode::kContentRejected},
       {Fault::kCanceled, {}, first, NextStep::kGiveBack, FailureCode::kInternalError},
@@ -116,6 +125,8 @@ TEST(AfterFault, WaitsGrowSpreadAndHonourRetryAfter) {
   standing.jitter = -1;
   EXPECT_EQ(after_fault(busy, standing).wait, milliseconds(250));
   EXPECT_EQ(after_fault({Fault::kRetrySame, "", seconds(2)}, standing).wait, seconds(2));
+  standing.closed = milliseconds(1900);
+  EXPECT_EQ(after_fault(busy, standing).wait, milliseconds(1900)) << "else it were not let in";
 }
 
 constexpr TaskTime kTime{.left = seconds(600), .whole = seconds(900)};
@@ -249,11 +260,45 @@ TEST(Chain, SomebodyCanUnlessAllWhoCouldSaidTheyCannot) {
   const Chain chain = three();
   GenerationRequest request;
   request.voice = "aria";
-  EXPECT_EQ(trouble(chain, request, {0}), Trouble::kLeftAlone);
+  EXPECT_EQ(trouble(chain, request), Trouble::kLeftAlone);
+  EXPECT_EQ(trouble(chain, request, {0}), Trouble::kNotTaken);
   EXPECT_EQ(trouble(chain, request, {2, 0, 1}), Trouble::kNobodyCan);
   request.image_url = "https://a.example/i";
-  EXPECT_EQ(trouble(chain, request, {0}), Trouble::kLeftAlone);
+  EXPECT_EQ(trouble(chain, request, {0}), Trouble::kNotTaken);
   EXPECT_EQ(trouble(chain, request, {2}), Trouble::kNobodyCan);
+}
+
+// A task waited as long as the one that wanted the longest pause had said.
+TEST(Chain, WhoSaidLaterMayBeAskedWhenTheFirstOfThemSaid) {
+  const Chain chain = three();
+  GenerationRequest request;
+  request.voice = "aria";
+  const auto now = std::chrono::steady_clock::now();
+  std::vector<SaidLater> later = {{.position = 0, .until = now + seconds(500)},
+                                  {.position = 1, .until = now + seconds(400)}};
+  using Unable = std::vector<std::size_t>;
+  EXPECT_EQ(chain.nobody(request, kTime, {}, later).trouble, Trouble::kNotTaken);
+  EXPECT_EQ(chain.nobody(request, kTime, {}, later).wait, seconds(0)) << "the third was not asked";
+  const auto wait = [&](const Unable& unable) {
+    return chain.nobody(request, kTime, unable, later).wait;
+  };
+  EXPECT_LE(wait({2}), seconds(400));
+  EXPECT_GT(wait({2}), seconds(0));
+  EXPECT_GT(wait({1, 2}), wait({2}));
+  EXPECT_EQ(chain.nobody(request, kTime, Unable{0, 1, 2}, later).trouble, Trouble::kNobodyCan);
+  // What a breaker keeps back for longer than it said is kept back as long.
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(chain.admit(2, kTime));
+    chain.failed(2, Fault::kMisconfigured);
+  }
+  later.push_back({.position = 2, .until = now});
+  EXPECT_GT(wait({0, 1}), seconds(0));
+  // It is not waited for beyond the task's time.
+  for (SaidLater& said : later) {
+    said.until = now + seconds(2000);
+  }
+  EXPECT_EQ(chain.nobody(request, kTime, {}, later).trouble, Trouble::kOutOfTime);
+  EXPECT_EQ(chain.nobody(request, kTime, {}, later).wait, seconds(0));
 }
 
 TEST(Chain, KeepsToTheLongestPromptInCharacters) {
@@ -281,7 +326,9 @@ TEST(Chain, PassesOverOpenBreakersAndTellsUntilWhen) {
   EXPECT_FALSE(chain.admit(0, kTime));
   EXPECT_EQ(chain.choose(request, 0, kTime), 1U);
   EXPECT_EQ(chain.nobody(request, kTime, std::vector<std::size_t>{1, 2}).trouble,
-            Trouble::kLeftAlone);
+            Trouble::kNotTaken);
+  EXPECT_GT(chain.closed_to_calls(0), seconds(0));
+  EXPECT_EQ(chain.closed_to_calls(1), seconds(0));
   EXPECT_GT(chain.nobody(request, kTime, std::vector<std::size_t>{1, 2}).wait, milliseconds(0));
   EXPECT_EQ(chain.nobody(request, kTime).wait, milliseconds(0)) << "of the one that is trusted";
   const auto status = chain.status();
@@ -400,7 +447,7 @@ TEST(Chain, WhatCallsNeedIsThatOfThoseWhoAreAskedFirst) {
   }
   const Chain chain(std::move(providers));
   EXPECT_EQ(chain.needed_most(), seconds(0)) << "nobody knows";
-  for (const std::size_t i : {0U, 1U}) {
+  for (const std::size_t i : {1U, 0U}) {
     chain.at(i).start({.request = std::make_shared<const GenerationRequest>(),
                        .request_key = {},
                        .deadline = Clock::now() + seconds(600)},

@@ -18,9 +18,11 @@ class FakeProvider final : public AudioProvider {
   struct Started final : ProviderCall {
     void cancel() override { ++cancels; }
     void answer(Result<Audio, ProviderFault> with) {
+      taken = nullptr;
       std::exchange(done, nullptr)(std::move(with));
     }
     Done done;
+    std::function<bool(const std::string& ticket)> taken;  // Until it is answered.
     int cancels = 0;
   };
 
@@ -46,6 +48,7 @@ class FakeProvider final : public AudioProvider {
     facts.push_back(request.facts);
     auto call = std::make_shared<Started>();
     call->done = std::move(done);
+    call->taken = std::move(request.on_ticket);
     calls.push_back(call);
     if (on_start) {
       on_start();

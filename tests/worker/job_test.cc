@@ -310,6 +310,27 @@ TEST_F(JobTest, OfARaceThatBothLoseBothFaultsCount) {
   EXPECT_EQ(one->raced_from, std::nullopt);
 }
 
+// The task was due as though the one that does not count had not been asked.
+TEST_F(JobTest, OfARaceThatBothPutOffBothAreKnown) {
+  for (const bool slow_first : {false, true}) {
+    const auto one = job();
+    const Call slow = begun(*one);
+    const auto hedge = one->hedge(slow, 2);
+    ASSERT_TRUE(hedge);
+    const ProviderFault later{Fault::kThrottled, "", std::chrono::seconds(60)};
+    one->failed({slow_first ? slow : *hedge, later});
+    one->failed({slow_first ? *hedge : slow, later});
+    const Job::FailedCall counts = one->end_without_audio();
+    one->note(counts.call.provider, counts.fault);
+    ASSERT_EQ(one->later.size(), 2U);
+    EXPECT_NE(one->later[0].position, one->later[1].position);
+    one->note(counts.call.provider, {Fault::kThrottled, "", std::nullopt});
+    ASSERT_EQ(one->later.size(), 2U) << "its last word";
+    EXPECT_TRUE(one->later[0].until);
+    EXPECT_FALSE(one->later[1].until);
+  }
+}
+
 TEST_F(JobTest, NoHedgeForWhatNobodyWaitsFor) {
   const auto answered = job();
   const Call done = begun(*answered);

@@ -112,9 +112,7 @@ void Breaker::proved(Failure failure, Time now, std::optional<std::uint64_t> of)
       troubled_since_.reset();
       slots_ = {};
     } else if (failure == Failure::kThrottled) {
-      // Another is made soon, but not at once: or all that wait for it would ask, one after the
-      // other, as long as it says so.
-      probe_at_ = now - rules_.open_for + rules_.probe_pause;
+      pause_probes(now);
     } else {
       open(now, failure);
     }
@@ -201,6 +199,19 @@ void Breaker::said_nothing(Time now) {
   if (own_state(now) == State::kHalfOpen) {
     probe_at_.reset();
   }
+}
+
+void Breaker::said_later(Time now) {
+  said_nothing(now);
+  if (own_state(now) == State::kHalfOpen) {
+    pause_probes(now);
+  }
+}
+
+// Another is made soon, but not at once: or all that wait for it would ask, one after the other, as
+// long as it says "later".
+void Breaker::pause_probes(Time now) {
+  probe_at_ = now - rules_.open_for + rules_.probe_pause;
 }
 
 void Breaker::proved_nothing(Time now) {

@@ -67,6 +67,8 @@ class Breaker {
   // The outcome of a call that says nothing of the provider either way: it counts as none, and if
   // it was the probe, another may be made. proved_nothing(): after answered().
   void said_nothing(Time now);
+  // The same of one that was told "later", and comes again then: so does the next probe.
+  void said_later(Time now);
   void proved_nothing(Time now);
 
   // What an operator has said: until then no call passes, or each does, whatever comes of them.
@@ -96,6 +98,7 @@ class Breaker {
 
   void open(Time now, Failure failure);
   void take_back_call(Time now);  // One that was answered() counts as none.
+  void pause_probes(Time now);
   // Whether that has failed here before, and so badly that this says nothing new.
   enum class Known : std::uint8_t { kNot, kLessBad, kAsBad };
   Known remember(std::uint64_t what, Failure failure);

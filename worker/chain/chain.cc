@@ -166,6 +166,12 @@ Decision elsewhere(bool another) {
   return another ? ask(NextStep::kNextProvider) : stop(Trouble::kNobodyNow);
 }
 
+// By one that has not taken the task, which uses up no attempt however often that is so. Whoever
+// was called before, and failed, has used it up.
+Decision untaken(const Standing& standing) {
+  return standing.another || standing.called ? elsewhere(standing.another) : stop(standing.nobody);
+}
+
 }  // namespace
 
 Decision after_fault(const ProviderFault& fault, const Standing& standing) {
@@ -177,28 +183,21 @@ Decision after_fault(const ProviderFault& fault, const Standing& standing) {
     case Fault::kOutOfTime:
       return stop(Trouble::kOutOfTime);
     case Fault::kUnsupportedInput:
-      // One that cannot says nothing of one that could have, had it worked just now.
       if (!standing.another && standing.nobody == Trouble::kNobodyCan) {
         return stop(fault.no_voice ? Trouble::kNobodyReads : Trouble::kNobodyCan);
       }
-      return elsewhere(standing.another);
+      // One that cannot says nothing of one that could have, had it worked just now.
+      return untaken(standing);
     case Fault::kNotCalled:
-      // Whoever was called before, and failed, has used it up.
-      if (!standing.another && !standing.called) {
-        return stop(standing.nobody);
-      }
-      return elsewhere(standing.another);
+      return untaken(standing);
     case Fault::kRetrySame:
     case Fault::kThrottled: {
-      const milliseconds wait = wait_before_same(fault, standing);
-      if (comes_again(fault, standing.tries) && wait + standing.call_time < standing.time_left) {
+      const milliseconds wait = std::max(wait_before_same(fault, standing), standing.closed);
+      if (comes_again(fault, standing.tries) && standing.closed <= kWaitMax &&
+          wait + standing.call_time < standing.time_left) {
         return ask(NextStep::kSameProvider, wait);
       }
-      // It has not taken the task: that uses up no attempt, however often it says so.
-      if (fault.fault == Fault::kThrottled && !standing.another && !standing.called) {
-        return stop(Trouble::kLeftAlone);
-      }
-      return elsewhere(standing.another);
+      return fault.fault == Fault::kThrottled ? untaken(standing) : elsewhere(standing.another);
     }
     case Fault::kTryNext:
     case Fault::kMisconfigured:
@@ -292,22 +291,42 @@ bool Chain::is_fallback(const GenerationRequest& request, std::size_t position) 
 
 Nobody Chain::nobody(const GenerationRequest& request,
                      TaskTime time,
-                     std::span<const std::size_t> except) const {
+                     std::span<const std::size_t> except,
+                     std::span<const SaidLater> later) const {
+  const auto now = Clock::now();
+  std::optional<Clock::time_point> first_said;
+  for (const SaidLater& one : later) {
+    if (one.until) {
+      first_said = std::min(first_said.value_or(*one.until), *one.until);
+    }
+  }
+  const auto until_asked = [&](std::size_t position) {
+    const auto said = std::find_if(later.begin(), later.end(), [position](const SaidLater& one) {
+      return one.position == position;
+    });
+    const auto until = said == later.end() ? std::nullopt : said->until ? said->until : first_said;
+    return std::max(milliseconds(0), std::chrono::ceil<milliseconds>(until.value_or(now) - now));
+  };
   Trouble trouble = Trouble::kNobodyCan;
-  auto wait = milliseconds::max();
+  auto wait = milliseconds::max(), said = milliseconds::max();
   for (std::size_t i = 0; i < links_.size(); ++i) {
     Link& link = *links_[i];
     if (std::find(except.begin(), except.end(), i) != except.end() || !serves(i, request)) {
       continue;
     }
-    if (link.provider.fits(time)) {
-      trouble = Trouble::kLeftAlone;
-      wait = std::min(wait, link.closed_to_calls());
+    const milliseconds asked_in = until_asked(i);
+    if (link.provider.fits({.left = time.left - asked_in, .whole = time.whole})) {
+      trouble = later.empty() && except.empty() ? Trouble::kLeftAlone : Trouble::kNotTaken;
+      wait = std::min(wait, std::max(asked_in, link.closed_to_calls()));
+      said = std::min(said, asked_in);
     } else if (trouble == Trouble::kNobodyCan) {
       trouble = Trouble::kOutOfTime;
     }
   }
-  return {.trouble = trouble, .wait = trouble == Trouble::kLeftAlone ? wait : milliseconds(0)};
+  if (wait == milliseconds::max()) {
+    return {.trouble = trouble};
+  }
+  return {.trouble = trouble, .wait = wait, .said = said};
 }
 
 std::size_t Chain::room() const {
@@ -462,7 +481,9 @@ void Chain::resume(std::size_t position) const {
 
 void Chain::failed(std::size_t position, Fault fault, const Failing& of) const {
   if (fault == Fault::kThrottled && of.comes_again) {
-    return said_nothing(position);  // "Later" was its word, and later it is.
+    Link& link = *links_[position];
+    const MutexLock lock(link.mutex);
+    return link.breaker.said_later(Clock::now());
   }
   if (says_nothing(fault)) {
     return said_nothing(position);
@@ -529,6 +550,10 @@ void Chain::proved(std::size_t position, std::optional<Fault> fault, const Faili
   }
   const MutexLock lock(link.mutex);
   link.breaker.proved(failure, Clock::now(), of.what);
+}
+
+milliseconds Chain::closed_to_calls(std::size_t position) const {
+  return links_[position]->closed_to_calls();
 }
 
 milliseconds Chain::Link::closed_to_calls() {

@@ -41,8 +41,17 @@ struct Decision {
 
 // Why nobody is named for a task, and for how long that stays so at least.
 struct Nobody {
-  Trouble trouble = Trouble::kLeftAlone;  // kNobodyCan, kOutOfTime or kLeftAlone
+  Trouble trouble = Trouble::kLeftAlone;  // kNobodyCan, kOutOfTime, kLeftAlone or kNotTaken
   std::chrono::milliseconds wait{0};
+  // The same by what they have said alone: another worker's breakers may let it through.
+  std::chrono::milliseconds said{0};
+};
+
+// The provider at `position` was asked for a task, and is not to be asked again before `until`.
+// Nullopt: it has not said when, so not before the first of those who have.
+struct SaidLater {
+  std::size_t position = 0;
+  std::optional<std::chrono::steady_clock::time_point> until;
 };
 
 // Where a task stands when a provider has failed it.
@@ -55,6 +64,7 @@ struct Standing {
   Trouble nobody = Trouble::kLeftAlone;
   std::chrono::milliseconds time_left{0};       // Until the task's deadline.
   std::chrono::milliseconds call_time{10'000};  // Must remain for a call to this provider.
+  std::chrono::milliseconds closed{0};          // Its breaker lets nobody through before.
   double jitter = 0;                            // In [-1, 1].
 };
 
@@ -96,10 +106,12 @@ class Chain {
                                          TaskTime time) const;
   // Could any provider before `position` serve `request`, were it trusted and in time?
   bool is_fallback(const GenerationRequest& request, std::size_t position) const;
-  // Why choose() names none. Those at the positions `except` are known to be unable.
+  // Why choose() names none, or none of those that were not asked. Those at the positions `except`
+  // are known to be unable; `later`: what others have said.
   Nobody nobody(const GenerationRequest& request,
                 TaskTime time,
-                std::span<const std::size_t> except = {}) const;
+                std::span<const std::size_t> except = {},
+                std::span<const SaidLater> later = {}) const;
   // As long as what it returns lives, a slot of the provider at `position`, of those that are free,
   // is for a task that waits a moment to ask it again: else ever more tasks would be called for
   // whose turn never comes, and a provider that says "later" would fill the worker with them.
@@ -131,6 +143,9 @@ class Chain {
   std::optional<std::size_t> find(const std::string& name) const;
   std::size_t size() const { return links_.size(); }
   Bulkhead& at(std::size_t position) const { return links_[position]->provider; }
+
+  // For how long the breaker of the provider at `position` lets no call through.
+  std::chrono::milliseconds closed_to_calls(std::size_t position) const;
 
   // Asks for leave to call: is there time for it, and does the breaker let it through? Every call
   // that got leave is followed by failed(), or by answered() and, when its audio could be delivered

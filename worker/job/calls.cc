@@ -74,6 +74,11 @@ ProviderFault not_called(const char* why) {
   return {Fault::kNotCalled, why, std::nullopt};
 }
 
+// Whether a provider that ended a call so may have begun with it.
+bool was_taken(Fault fault) {
+  return fault != Fault::kThrottled && fault != Fault::kUnsupportedInput;
+}
+
 // Whether what it was to go on with is not there any more.
 bool is_gone(const Call& call, const Calls::Answer& answer) {
   return !answer && answer.error().fault == Fault::kNotCalled && !call.ticket.empty();
@@ -199,7 +204,9 @@ void Calls::call(const JobPtr& job) {
   job->hold(call.step, opened);
   roster_.begin(job);
   const Capabilities& able = job->chain->at(call.provider).capabilities();
-  if (able.hedge_after.count() > 0) {
+  // For what goes on by its ticket nobody has fetched the references that another needs.
+  const bool may_race = !needs_references(*job->request) || job->references;
+  if (able.hedge_after.count() > 0 && may_race) {
     scheduler_.after(able.hedge_after, [this, job, call] { hedge(job, call); });
   }
   // What was passed on has waited already: where others were faster it is passed on again.
@@ -239,7 +246,9 @@ std::shared_ptr<ProviderCall> Calls::open(const JobPtr& job, const Call& call) {
   } else {
     request.ticket = call.ticket;
     request.on_ticket = [this, job, call](const std::string& ticket) {
-      job->called = true;  // It was taken, whatever is said of it later.
+      if (call.ticket.empty()) {
+        job->called = true;  // It was taken, whatever is said of it later.
+      }
       return tickets_.keep(job, call.row, job->chain->at(call.provider).name(), ticket);
     };
   }
@@ -262,11 +271,8 @@ std::shared_ptr<ProviderCall> Calls::open(const JobPtr& job, const Call& call) {
 }
 
 // Asks the next provider of its tier as well. Both may charge us; the client pays for the one that
-// wins. For what goes on by its ticket nobody has fetched the references that another needs.
+// wins.
 void Calls::hedge(const JobPtr& job, const Call& slow) {
-  if (needs_references(*job->request) && !job->references) {
-    return;
-  }
   const auto second =
       job->chain->choose_beside(*job->request, slow.provider, job->time(Job::Clock::now()));
   if (second && !job->was_raced(*second) && !would_be_cut_off(*job, *second)) {
@@ -314,7 +320,7 @@ void Calls::provider_answered(
     answer = ProviderFault{Fault::kCanceled, store::kNotCalled, std::nullopt};
   }
   if (answer || answer.error().fault != Fault::kNotCalled) {
-    if (answer || answer.error().fault != Fault::kThrottled || !call.ticket.empty()) {
+    if (answer || was_taken(answer.error().fault) || !call.ticket.empty()) {
       job->called = true;
     }
     job->passed_on = false;  // It has had its turn.

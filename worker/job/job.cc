@@ -239,6 +239,17 @@ Job::Race Job::ended(std::uint64_t of, bool audio, std::optional<FailedCall> fai
   return Race::kEnds;
 }
 
+void Job::note(std::size_t position, const ProviderFault& fault) {
+  if (fault.fault == Fault::kUnsupportedInput) {
+    unable.push_back(position);
+  } else if (fault.fault == Fault::kThrottled || fault.retry_after) {
+    std::erase_if(later, [position](const SaidLater& one) { return one.position == position; });
+    later.push_back({.position = position,
+                     .until = fault.retry_after ? std::optional(Clock::now() + *fault.retry_after)
+                                                : std::nullopt});
+  }
+}
+
 Job::FailedCall Job::end_without_audio() {
   const MutexLock lock(mutex_);
   const auto failed = std::exchange(failed_, {});
@@ -248,8 +259,8 @@ Job::FailedCall Job::end_without_audio() {
     counts = weight(one) >= weight(*counts) ? &one : counts;
   }
   for (const FailedCall& one : failed) {
-    if (&one != counts && one.fault.fault == Fault::kUnsupportedInput) {
-      unable.push_back(one.call.provider);
+    if (&one != counts) {
+      note(one.call.provider, one.fault);
     }
     if (one.call.provider != provider) {
       raced_from = raced_from.value_or(provider);

@@ -83,13 +83,14 @@ class Job {
   std::size_t provider = 0;                      // Position in the chain.
   int tries = 0;                                 // Calls to this provider in this claim.
   std::uint32_t row = 0;                         // Number of its call's row.
-  // Positions of the providers that said, in this claim, that they cannot.
+  // What providers have said in this claim: who cannot, by position; and who later.
   std::vector<std::size_t> unable;
+  std::vector<SaidLater> later;
+  // Keeps what the one at `position` has said by failing it.
+  void note(std::size_t position, const ProviderFault& fault);
   // After a race that both have lost: where it began, as the chain goes on behind that. Until
   // another is asked.
   std::optional<std::size_t> raced_from;
-  // Of those that said "later" in this claim, how much later the first one would have it.
-  std::optional<std::chrono::seconds> later;
   std::shared_ptr<void> audio_kept;  // While its audio waits for a codec or for the disk.
 
   // What is held against the provider at `position`, which has failed it so; the chain remembers

@@ -25,7 +25,7 @@ std::optional<std::size_t> another_than(const Job& job, bool called, const TaskT
 Next after_fault(const Job& job, const ProviderFault& fault) {
   const TaskTime time = job.time(Job::Clock::now());
   const auto another = another_than(job, fault.fault != Fault::kNotCalled, time);
-  const Nobody nobody = job.chain->nobody(*job.request, time, job.unable);
+  const Nobody nobody = job.chain->nobody(*job.request, time, job.unable, job.later);
   const Decision decision =
       after_fault(fault,
                   {.tries = job.tries,
@@ -34,6 +34,7 @@ Next after_fault(const Job& job, const ProviderFault& fault) {
                    .nobody = nobody.trouble,
                    .time_left = time.left,
                    .call_time = job.chain->at(job.provider).needed().value_or(kCallNeeds),
+                   .closed = job.chain->closed_to_calls(job.provider),
                    .jitter = jitter()});
   Next next{.step = decision.step, .trouble = decision.trouble, .wait = decision.wait};
   switch (decision.step) {
@@ -42,13 +43,21 @@ Next after_fault(const Job& job, const ProviderFault& fault) {
       break;
     case NextStep::kSameProvider:
       break;
-    case NextStep::kRetryLater:
     case NextStep::kFail:
+      break;
+    case NextStep::kRetryLater:
+      // Not by the breakers of this worker, which this very call may have shut: another may have it
+      // at once, and what would wait beyond its end fails.
+      next.wait = nobody.trouble == Trouble::kLeftAlone || nobody.trouble == Trouble::kNotTaken
+                      ? nobody.said
+                      : fault.retry_after.value_or(std::chrono::seconds(0));
+      break;
     case NextStep::kGiveBack:
-      next.wait = fault.retry_after.value_or(std::chrono::seconds(0));
-      if (decision.trouble == nobody.trouble) {  // All that could have it said "later", or will.
-        const std::chrono::milliseconds told = job.later.value_or(std::chrono::seconds(0));
-        next.wait = std::max(nobody.wait, told);
+      if (decision.trouble == nobody.trouble) {
+        next.wait = nobody.wait;
+      }
+      if (decision.trouble == Trouble::kNotTaken) {
+        next.wait = std::max(next.wait, not_taken_delay(time.left, time.whole));
       }
       break;
   }

@@ -134,8 +134,9 @@ void JobRunner::choose_provider(const JobPtr& job) {
   // There may be some where a ticket has led nowhere.
   const auto first = job->choose_unraced(&Chain::choose, 0, time);
   if (!first) {
-    const Nobody nobody = job->chain->nobody(*job->request, time, job->unable);
-    const bool failed = job->called && nobody.trouble == Trouble::kLeftAlone;
+    const Nobody nobody = job->chain->nobody(*job->request, time, job->unable, job->later);
+    const bool failed = job->called && (nobody.trouble == Trouble::kLeftAlone ||
+                                        nobody.trouble == Trouble::kNotTaken);
     endings_.give_up(job, failed ? Trouble::kNobodyNow : nobody.trouble, not_called(), nobody.wait);
     return;
   }
@@ -204,12 +205,7 @@ void JobRunner::provider_failed(const JobPtr& job, const ProviderFault& fault) {
     choose_provider(job);
     return;
   }
-  if (fault.fault == Fault::kUnsupportedInput) {
-    job->unable.push_back(job->provider);
-  }
-  if (fault.fault == Fault::kThrottled && fault.retry_after) {
-    job->later = std::min(job->later.value_or(*fault.retry_after), *fault.retry_after);
-  }
+  job->note(job->provider, fault);
   log::warn("provider call failed",
             about(*job),
             {{"provider", job->chain->at(job->provider).name()},
