@@ -7,10 +7,14 @@
 # broker_password) are read when their volumes are made, and never again: change those there first.
 #
 # Nobody but you can enter the folder. In it everybody may read, because in containers the users have other numbers and
-# files are mounted as they are.
+# files are mounted as they are. So are those of nginx/ and observe/ beside this script: what only you may read of them,
+# as after a checkout under umask 077, it opens for everybody, and says so. What others may read, too, stays as it is:
+# somebody has chosen who they are.
 set -euo pipefail
 umask 077
 
+opened=$(find "$(dirname "$0")"/{nginx,observe} ! -perm -040 ! -perm -004 -print -exec chmod a+rX {} +)
+[[ -z $opened ]] || printf 'Readable for everybody now:\n%s\n' "$opened"
 folder=${1:-$(dirname "$0")/../.secrets}
 mkdir -p "$folder"
 cd "$folder"

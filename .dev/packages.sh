@@ -20,13 +20,31 @@ readonly package_packages=(debootstrap dpkg-dev lintian)  # For the test of the 
 readonly node_packages=(nodejs npm)  # Where there is none of at least this version:
 readonly node_version=18
 
-# Runs as root, through declare -f. Packages that hold daemons would start them; this hook refuses.
+# The daemons of all these, and of what they depend on, as their units are named.
+readonly daemons=(
+  epmd mariadb nginx prometheus prometheus-alertmanager prometheus-blackbox-exporter rabbitmq-server)
+
+policy_hook=/usr/sbin/policy-rc.d
+unit_links=/etc/systemd/system
+
+# Which of them start with the machine.
+enabled_units() {
+  local unit
+  find "$unit_links" -path '*.wants/*' -printf '%f\n' 2>/dev/null | sort -u | while read -r unit; do
+    [[ " ${daemons[*]} " != *" ${unit%.*} "* ]] || echo "$unit"
+  done
+}
+
+# Runs as root, through declare. Packages that hold daemons would start them, now and with the machine: a hook refuses
+# the one, and those that they have enabled for the other are disabled again.
 apt_install() {
-  local hook=/usr/sbin/policy-rc.d
-  if [[ ! -e $hook ]]; then
-    trap 'rm -f /usr/sbin/policy-rc.d' EXIT
-    printf '#!/bin/sh\nexit 101\n' >"$hook"
-    chmod 755 "$hook"
+  # Not local, for what comes after the end. A machine that had no systemd starts nothing by it.
+  own_hook=0 systemctl=$(command -v systemctl || true) enabled=$(enabled_units)
+  trap leave_no_service EXIT
+  if [[ ! -e $policy_hook ]]; then
+    own_hook=1
+    printf '#!/bin/sh\nexit 101\n' >"$policy_hook"
+    chmod 755 "$policy_hook"
   fi
   umask 022
   export DEBIAN_FRONTEND=noninteractive
@@ -37,6 +55,17 @@ apt_install() {
     return 0
   fi
   "${get[@]}" update && "${install[@]}" "$@"
+}
+
+leave_no_service() {
+  local unit
+  ((!own_hook)) || rm -f "$policy_hook"
+  [[ -n $systemctl ]] || return 0
+  for unit in $(comm -13 <(echo "$enabled") <(enabled_units)); do
+    if "$systemctl" --quiet disable "$unit"; then
+      echo "Disabled: $unit"
+    fi
+  done
 }
 
 need_packages() {
@@ -59,7 +88,10 @@ need_packages() {
   step "Installing packages (${#missing[@]})"
   [[ -t 2 ]] || say "$step_name …"
   logged "$state/logs/install.log" "${as_root[@]}" \
-    bash -c "set -e; $(declare -f apt_install); apt_install \"\$@\"" _ "${missing[@]}"
+    bash -c "set -e
+      $(declare -p daemons policy_hook unit_links; declare -f enabled_units leave_no_service apt_install)
+      apt_install \"\$@\"" _ "${missing[@]}"
+  grep '^Disabled: ' "$state/logs/install.log" >&2 || true
   step_done
 }
 

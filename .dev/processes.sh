@@ -34,6 +34,18 @@ alive() {
 
 gone() { ! alive "$1"; }
 
+# Enough for every connection; "unlimited" would make Erlang reserve gigabytes for its table.
+allow_files() { ulimit -Sn 65536 2>/dev/null || ulimit -Sn "$(ulimit -Hn)"; }
+
+# unrandomized COMMAND…: sanitizers of this compiler fail at random where the kernel randomizes addresses widely.
+unrandomized() {
+  if setarch --addr-no-randomize true 2>/dev/null; then
+    setarch --addr-no-randomize "$@"
+  else
+    "$@"
+  fi
+}
+
 # spawn PIDFILE LOG FOLDER COMMAND…: starts a daemon in a session of its own that outlives this
 # script: nothing of ours stays open in it (a pipe would keep a caller waiting, a lock would never
 # be released).
@@ -48,8 +60,7 @@ spawn() {
       fd=${fd##*/}
       ((fd <= 2)) || exec {fd}>&-
     done
-    # Enough for every connection; "unlimited" would make Erlang reserve gigabytes for its table.
-    ulimit -Sn 65536 2>/dev/null || ulimit -Sn "$(ulimit -Hn)"
+    allow_files
     exec "${spawn_prefix[@]}" setsid "$@" </dev/null >>"$log" 2>&1
   ) &
   cd "$here"

@@ -76,7 +76,8 @@ answers_ready() {
 program_settings() {
   local program names
   for program; do
-    names=$("$program" --help | sed -n 's/^  \([A-Z][A-Z0-9_]*\)$/\1/p')
+    names=$(unrandomized "$program" --help) || die "${program##*/} --help has failed ($?)"
+    names=$(sed -n 's/^  \([A-Z][A-Z0-9_]*\)$/\1/p' <<<"$names")
     [[ $names == *DATABASE_URL* ]] || die "${program##*/} --help names no settings"
     printf '%s\n' "$names"
   done

@@ -49,7 +49,8 @@ claim_ports() {
 
 # with_ports NAME PREFERRED COUNT PIDFILE COMMAND…: COMMAND starts a daemon on `port`; a running one
 # keeps its port.
-# Another checkout may take the port at the same moment; then the next free one is tried.
+# Another checkout may take the port at the same moment; then the next free one is tried. A daemon
+# that is only slow listens where it was told to: it is waited for again.
 with_ports() {
   local name=$1 preferred=$2 count=$3 pid_file=$4 offset
   shift 4
@@ -59,8 +60,9 @@ with_ports() {
     return $?
   fi
   for _ in 1 2 3; do
-    claim_ports "$name" "$preferred" "$count"
+    alive "$pid_file" || claim_ports "$name" "$preferred" "$count"
     "$@" && return 0
+    ! alive "$pid_file" || continue
     for ((offset = 0; offset < count; offset++)); do
       ! port_taken $((port + offset)) || continue 2
     done

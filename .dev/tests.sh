@@ -1,6 +1,18 @@
 # shellcheck shell=bash
 # The commands that test and measure, over instances of their own.
 
+# apart BIN: what is started from here on is apart from the service of whoever calls. It has none of his settings, which
+# would lead it to his database and to providers that he pays; and files enough for thousands of connections.
+apart() {
+  local name names
+  names=$(program_settings "$1"/audio-{api,worker}) || exit 1
+  for name in WORKERS $names; do
+    name=${name%_FILE}
+    unset "$name" "${name}_FILE"
+  done
+  allow_files
+}
+
 # private_services FOLDER NAME PREFERRED_PORT: MariaDB and RabbitMQ of this run alone, in
 # .local/FOLDER. They end with this script, however it ends.
 private_services() {
@@ -37,11 +49,8 @@ END
 # thousand, is made four times as fast when no disk is waited for; and what tests kill are processes, whose files outlive
 # them there, too.
 keep_in_memory() {
-  local memory limit=max
   mkdir -p "$1"
-  memory=$(available_memory)
-  [[ ! -r /sys/fs/cgroup/memory.max ]] || limit=$(</sys/fs/cgroup/memory.max)
-  [[ $EUID == 0 && $memory -gt 8000000 && ($limit == max || $limit -gt 8000000000) ]] || return 0
+  [[ $EUID == 0 && $(available_memory) -gt 8000000 ]] || return 0
   mount -t tmpfs -o mode=700,nosuid,nodev,size=4g audiogen-test "$1" 2>/dev/null || true
 }
 
@@ -59,14 +68,11 @@ remove_private_services() {
 
 # run_ctest FOLDER ARGUMENTS…: four at a time, which leaves of two cores 3 % idle.
 run_ctest() {
-  local folder=$state/$1 fixed=()
+  local folder=$state/$1
   shift
-  # Sanitizers of this compiler fail at random where the kernel randomizes addresses widely.
-  ! setarch --addr-no-randomize true 2>/dev/null || fixed=(setarch --addr-no-randomize)
   UBSAN_OPTIONS=print_stacktrace=1 \
     TSAN_OPTIONS=suppressions=$root/tests/support/tsan.supp:second_deadlock_stack=1 \
-    "${fixed[@]}" \
-    ctest --test-dir "$folder" --output-on-failure --no-tests=error -j 4 \
+    unrandomized ctest --test-dir "$folder" --output-on-failure --no-tests=error -j 4 \
     --resource-spec-file "$private_folder/resources.json" "$@"
 }
 
@@ -93,6 +99,7 @@ command_test() {
     with_tsan=1
     build tsan build-tsan tsan_tests
   fi
+  apart "$state/build-test/bin"
   private_services test TEST 28306
   if ((with_tsan)); then
     say 'Tests under ThreadSanitizer'
@@ -143,6 +150,7 @@ command_bench() {
   exec {bench_lock_fd}>"$state/logs/bench.lock"
   flock -n "$bench_lock_fd" || die 'another ./dev bench is running here'
   build bench build-bench bench
+  apart "$state/build-bench/bin"
   private_services bench BENCH 29306
   "$state/build-bench/bin/bench-service" \
     --max-rows "${BENCH_MAX_ROWS:-1000000}" --backlog "${BENCH_BACKLOG:-1000000}" "${results[@]}" "$@"
@@ -151,7 +159,7 @@ command_bench() {
 # over_own_servers PROGRAM ARGUMENTS…: one of the tests' programs that makes its servers, kills them and makes
 # them again by itself; all that it leaves ends with this script.
 over_own_servers() {
-  local program=$1 fixed=() node
+  local program=$1 node
   shift
   exec </dev/null
   node=$(missing_node_packages) || exit 1  # The preset has the console, whose pages are built with it.
@@ -162,13 +170,13 @@ over_own_servers() {
   exec {own_lock_fd}>"$state/logs/$program.lock"
   flock -n "$own_lock_fd" || die "another ./dev $program is running here"
   build dev build-test "$program"
+  apart "$state/build-test/bin"
   private_folder=$state/$program
   trap remove_private_services EXIT
   remove_private_services
   mkdir -p "$private_folder/stack"
-  ! setarch --addr-no-randomize true 2>/dev/null || fixed=(setarch --addr-no-randomize)
   TEST_STACK_DIR=$private_folder/stack UBSAN_OPTIONS=print_stacktrace=1 \
-    "${fixed[@]}" "$state/build-test/bin/$program" "$@"
+    unrandomized "$state/build-test/bin/$program" "$@"
 }
 
 command_soak() { over_own_servers soak "$@"; }
@@ -190,7 +198,7 @@ command_simulate() {
 
 # One deliberate break after the other, in a copy of the sources (tests/mutation).
 command_mutate() {
-  local tree=$state/mutants file fixed=()
+  local tree=$state/mutants file
   exec </dev/null
   make_state
   exec {mutate_lock_fd}>"$state/logs/mutate.lock"
@@ -211,9 +219,9 @@ command_mutate() {
   (cd "$tree" && logged "$state/logs/mutants.log" cmake --preset dev -DAUDIOGEN_CONSOLE=OFF)
   logged "$state/logs/mutants.log" ninja -C "$tree/.local/build-test" -j "$(build_jobs)"
   step_done
+  apart "$tree/.local/build-test/bin"
   private_services mutation TEST 28306
-  ! setarch --addr-no-randomize true 2>/dev/null || fixed=(setarch --addr-no-randomize)
-  "${fixed[@]}" env "RESOURCES=$private_folder/resources.json" \
+  unrandomized env "RESOURCES=$private_folder/resources.json" \
     perl "$root/tests/mutation/mutate.pl" "$root/tests/mutation/mutants" "$tree" run "$@"
 }
 

@@ -24,12 +24,13 @@ if(AUDIOGEN_CONSOLE)
   list(REMOVE_ITEM sources ${lock})
   list(TRANSFORM lock PREPEND ${web}/ OUTPUT_VARIABLE lock_files)
   list(TRANSFORM sources PREPEND ${web}/ OUTPUT_VARIABLE source_files)
-  # The libraries, again only when the lock file changes. npm's cache would be as large as what it installs.
+  # The libraries, again only when the lock file changes. npm's cache would be as large as what it installs. It asks again
+  # for an answer that does not come, but not for one that breaks off.
   add_custom_command(OUTPUT ${work}/installed
     COMMAND ${CMAKE_COMMAND} -E rm -rf ${work}
     COMMAND ${CMAKE_COMMAND} -E make_directory ${work}
     COMMAND ${CMAKE_COMMAND} -E copy ${lock_files} ${work}
-    COMMAND ${CMAKE_COMMAND} -E chdir ${work} ${NPM} ci --no-progress --cache ${work}/cache
+    COMMAND sh -c "cd \"$0\" && { \"$@\" || \"$@\"; }" ${work} ${NPM} ci --no-progress --cache ${work}/cache
     COMMAND ${CMAKE_COMMAND} -E rm -rf ${work}/cache
     COMMAND ${CMAKE_COMMAND} -E touch ${work}/installed
     DEPENDS ${lock_files} COMMENT "Installing what the console's pages are built with" VERBATIM)

@@ -15,7 +15,9 @@ if [[ $(cat "$folder/installed" 2>/dev/null) != "$stamp" ]]; then
   rm -rf "$folder"
   mkdir -p "$folder"
   (cd "$here" && cp "${files[@]}" "$folder")
-  (cd "$folder" && npm ci --no-progress --cache "$folder/cache")
+  # npm asks again for an answer that does not come, not for one that breaks off.
+  ci=(npm ci --no-progress --cache "$folder/cache")
+  (cd "$folder" && { "${ci[@]}" || "${ci[@]}"; })
   rm -rf "$folder/cache"
   echo "$stamp" >"$folder/installed"
 fi

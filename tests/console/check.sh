@@ -17,13 +17,15 @@ files=(package.json package-lock.json .npmrc)
 
 # The libraries only when the lock file or Node has changed, the sources always.
 install() {
-  local stamp
+  local stamp ci
   stamp=$(cd "$web" && sha256sum "${files[@]}" && node --version)
   if [[ $(cat "$folder/installed" 2>/dev/null) != "$stamp" ]]; then
     rm -rf "$folder"
     mkdir -p "$folder"
     (cd "$web" && cp "${files[@]}" "$folder")
-    (cd "$folder" && npm ci --no-progress --cache "$folder/cache")
+    # npm asks again for an answer that does not come, not for one that breaks off.
+    ci=(npm ci --no-progress --cache "$folder/cache")
+    (cd "$folder" && { "${ci[@]}" || "${ci[@]}"; })
     rm -rf "$folder/cache"
     echo "$stamp" >"$folder/installed"
   fi

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """compose.py BIN: what compose.yaml tells the programs in BIN, with secrets as .deploy/secrets.sh makes them, is what
 they understand. Without containers: the files of /run/secrets lie elsewhere here."""
-import os, re, subprocess, sys, tempfile, yaml
+import os, re, shutil, subprocess, sys, tempfile, yaml
 
 root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 bin = os.path.abspath(sys.argv[1])
@@ -43,6 +43,26 @@ def check_secrets(folder):
     os.remove(f"{folder}/database_api_password")
     changed = {name for name, value in secrets(folder).items() if value != first[name]}
     assert changed == {"database_api_password", "database_api_url", "database_users"}, changed
+
+
+def check_modes(folder):
+    """Whoever is root nowhere reads what is mounted as it is, also from a checkout that only its owner may read; but for
+    what somebody has opened for a few."""
+    deploy = f"{folder}/.deploy"
+    shutil.copytree(f"{root}/.deploy", deploy)
+    subprocess.run(["chmod", "-R", "u=rwX,go=", deploy], check=True)
+    for_few = f"{deploy}/observe/alertmanager.yml"
+    os.chmod(for_few, 0o640)
+    said = [subprocess.run([f"{deploy}/secrets.sh", f"{folder}/.secrets"], check=True, capture_output=True, text=True).stdout
+            for _ in range(2)]
+    assert os.stat(for_few).st_mode & 0o777 == 0o640
+    assert "/nginx/nginx.conf\n" in said[0] and "alertmanager.yml" not in said[0] and not said[1], said
+    os.chmod(for_few, 0o444)
+    mounted = {volume.split(":")[0] for front in ("plain", "tls") for service in compose({"FRONT": front})["services"].values()
+               for volume in service.get("volumes", []) if volume.startswith("./")}
+    closed = subprocess.run(["find", *mounted, "!", "-perm", "-444", "-o", "-type", "d", "!", "-perm", "-555"],
+                            cwd=folder, check=True, capture_output=True, text=True).stdout
+    assert mounted and not closed, closed
 
 
 def settings(program):
@@ -139,6 +159,7 @@ check_workers()
 check_upgrade()
 with tempfile.TemporaryDirectory() as folder:
     check_secrets(f"{folder}/secrets")
+    check_modes(f"{folder}/checkout")
     check_operators(f"{folder}/secrets")
     for name, service in file["services"].items():
         if "build" in service:

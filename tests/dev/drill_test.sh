@@ -6,6 +6,7 @@ set -euo pipefail
 # shellcheck source=/dev/null
 source "$(dirname "$0")/../../dev"
 binaries=$1
+apart "$binaries"
 # Where the run ends what is left.
 state=$(mktemp -d -p "${TEST_STACK_DIR:-$(cd "$binaries/.." && pwd -P)}")
 own_database=1 own_broker=1 expected=()

@@ -204,10 +204,61 @@ expect 'and so it is without npm' \
   exit "$failed"
 ) || failed=1
 
+# What tests has nothing of the service of whoever runs it, but for the servers that he chose; and files enough.
+(
+  own=$state/own
+  for folder in build-test build-bench mutants/.local/build-test; do
+    mkdir -p "$own/$folder/bin"
+    ln -s "$binaries"/audio-{api,worker} "$own/$folder/bin/"
+    for program in soak clusters bench-service; do
+      printf '#!/bin/sh\necho "${DATABASE_URL-}${PROVIDERS_FILE-}${BRAND_FILE-}${WORKERS-}$DATABASE $(ulimit -Sn)"\n' \
+        >"$own/$folder/bin/$program"
+      chmod 755 "$own/$folder/bin/$program"
+    done
+  done
+  state=$own
+  export DATABASE_URL=x PROVIDERS_FILE=x BRAND_FILE=x WORKERS=0 DATABASE=mysql DEV_TEST_TSAN=0
+  need_packages() { :; }
+  missing_node_packages() { :; }
+  build() { :; }
+  logged() { :; }
+  git() { :; }
+  private_services() { private_folder=$state/$1; }
+  run_ctest() { "$state/build-test/bin/soak"; }
+  env() { "$state/build-test/bin/soak"; }  # What makes a mutant's tests run.
+  setarch() { [[ $2 != true ]] && "${@:2}"; }
+  ulimit -Sn 256
+  files=$(allow_files && ulimit -Sn)
+  for command in command_test command_bench command_soak 'over_own_servers clusters' command_mutate; do
+    expect "${command#command_} is apart" same "$( ($command 2>/dev/null))" "mysql $files"
+  done
+  expect 'there are more files than before' test "$files" -gt 256
+  exit "$failed"
+) || failed=1
+
+# Programs are asked for their settings with addresses that are not random, however this test was started; and one that
+# fails is told with its status.
+(
+  mkdir "$state/told"
+  for program in audio-api audio-worker; do
+    printf '#!/bin/sh\ncat /proc/self/personality >>"%s/told/personality"\necho "  DATABASE_URL"\n' "$state" \
+      >"$state/told/$program"
+    chmod 755 "$state/told/$program"
+  done
+  if setarch --addr-no-randomize true 2>/dev/null; then
+    setarch "$(uname -m)" bash -c 'source "$1/dev" && apart "$2"' _ "$root" "$state/told"
+    expect 'no addresses are random' same "$(sort -u "$state/told/personality")" 00040000
+  fi
+  printf '#!/bin/sh\nexit 7\n' >"$state/told/audio-api"
+  expect 'what fails is told' same "$( (apart "$state/told") 2>&1)" 'dev: audio-api --help has failed (7)'
+  exit "$failed"
+) || failed=1
+
 # The tests on other servers are for root; nobody else's run ends with an error for it.
 (
   unset DATABASE BROKER
   need_packages() { :; }
+  apart() { :; }
   build() { :; }
   private_services() { echo "services ${DATABASE:-} ${BROKER:-}"; }
   run_ctest() { echo "tests${2:+ of some}"; }
@@ -240,13 +291,78 @@ becomes "$state/db" mysql mariadb touch "$state/db/stopped"
 expect 'the same kind goes on' test ! -e "$state/db/stopped"
 expect 'what is not known is refused' eval '! (DATABASE=oracle database_kind "$state/db" 2>/dev/null)'
 
+# A container builds with what it may have of its machine.
+(
+  limits=$state/limits
+  mkdir -p "$limits/memory"
+  sed() { echo 64000000; }  # What /proc/meminfo tells.
+  nproc() { echo 16; }
+  expect 'without limits all cores build' same "$(build_jobs)" 16
+  echo max >"$limits/memory.max"
+  echo 'max 100000' >"$limits/cpu.max"
+  echo 9223372036854771712 >"$limits/memory/memory.limit_in_bytes"
+  expect 'nor are these any' same "$(build_jobs)" 16
+  echo '250000 100000' >"$limits/cpu.max"
+  expect 'two cores and a half are three' same "$(build_jobs)" 3
+  rm "$limits/cpu.max"
+  mkdir "$limits/cpu"
+  echo 100000 >"$limits/cpu/cpu.cfs_period_us"
+  echo -1 >"$limits/cpu/cpu.cfs_quota_us"
+  expect 'older kernels, too, have none' same "$(build_jobs)" 16
+  echo 350000 >"$limits/cpu/cpu.cfs_quota_us"
+  expect 'or some' same "$(build_jobs)" 4
+  echo 3000000000 >"$limits/memory.max"
+  expect 'memory for two compilers' same "$(build_jobs)" 2
+  echo 1000000000 >"$limits/memory/memory.limit_in_bytes"
+  expect 'and for one, as older kernels tell it' same "$(build_jobs)" 1
+  exit "$failed"
+) || failed=1
+
+# Where the home folder cannot be written to, the compiler cache has another place, and what is there is read.
+(
+  unset CCACHE_DIR
+  walls=()
+  ((EUID != 0)) || walls=(setpriv '--bounding-set=-dac_override,-dac_read_search')  # Root may do everything.
+  home_of() { HOME=$1 "${walls[@]}" bash -c 'source "$1" && echo "$HOME ${CCACHE_DIR-}"' _ "$root/dev"; }
+  mkdir "$state/home"
+  expect 'a home that is there is taken' same "$(home_of "$state/home")" "$state/home "
+  chmod 500 "$state/home"
+  expect 'also to be read alone' same "$(home_of "$state/home")" "$state/home $root/.local/ccache"
+  expect 'where the cache may have a place already' same "$(CCACHE_DIR=/x home_of "$state/home")" "$state/home /x"
+  chmod 600 "$state/home"
+  expect 'one that nobody can enter is not' same "$(home_of "$state/home")" "$root/.local "
+  chmod 700 "$state/home"
+  expect 'nor one that is not there' same "$(home_of "$state/none")" "$root/.local "
+  exit "$failed"
+) || failed=1
+
+# The daemons that packages enable are disabled again, and nothing else: neither what these need, nor what others enable
+# meanwhile.
+(
+  policy_hook=$state/policy-rc.d unit_links=$state/units
+  wants=$unit_links/multi-user.target.wants
+  mkdir -p "$wants"
+  touch "$wants/nginx.service" "$unit_links/mariadb.service"
+  apt-get() { [[ $* == *--simulate* ]] || touch "$wants/"{epmd.socket,logrotate.timer,foreign.service,mariadb.service}; }
+  systemctl() { [[ $* == "--quiet disable "* && -e $wants/$3 ]]; }
+  expect 'new daemons are disabled' same "$(apt_install x)" $'Disabled: epmd.socket\nDisabled: mariadb.service'
+  expect 'the hook is gone' test ! -e "$policy_hook"
+  expect 'those that were there stay' same "$(apt_install x)" ''
+  rm "$wants/epmd.socket"
+  touch "$policy_hook"
+  command() { return 1; }
+  expect 'without systemd there is nothing to disable' same "$(apt_install x)" ''
+  expect "a hook of the machine's own stays" test -e "$policy_hook"
+  exit "$failed"
+) || failed=1
+
 # The tests' database lies in memory where there is plenty of it, and wiping takes it from there, whoever has it open.
 (
   kept() { (there_is=$1; available_memory() { echo "$there_is"; }; mount() { echo "${*: -1}"; }; keep_in_memory "$state/kept"); }
   expect 'where memory is short the disk will do' same "$(kept 7999999)" ''
   expect 'the folder is made all the same' test -d "$state/kept"
   if [[ $EUID == 0 ]]; then
-    [[ -r /sys/fs/cgroup/memory.max ]] || expect 'where there is plenty it is in memory' same "$(kept 8000001)" "$state/kept"
+    expect 'where there is plenty it is in memory' same "$(kept 8000001)" "$state/kept"
     mkdir -p "$state/wiped/.local/test/mariadb"
     if mount -t tmpfs none "$state/wiped/.local/test/mariadb" 2>/dev/null; then
       exec {open_fd}>"$state/wiped/.local/test/mariadb/file"
@@ -267,6 +383,21 @@ cp "$state/run/sleeper.pid" "$state/copy/sleeper.pid"
 expect 'a copied pid file is nobody' gone "$state/copy/sleeper.pid"
 kill_daemon "$state/run/sleeper.pid"
 expect 'a killed daemon is gone' gone "$state/run/sleeper.pid"
+
+# A daemon that takes long to be ready is waited for where it listens, and no other port is remembered for it.
+(
+  slow() {
+    alive "$state/run/slow.pid" && return
+    spawn "$state/run/slow.pid" "$state/log" "$state/run" sleep 100
+    listening=$port
+    return 1
+  }
+  port_taken() { [[ $1 == "${listening:-}" ]]; }
+  expect 'a slow daemon is waited for' with_ports SLOW_PORT 20000 1 "$state/run/slow.pid" slow
+  expect 'on its port' same "$port $(recall SLOW_PORT)" '20000 20000'
+  kill_daemon "$state/run/slow.pid"
+  exit "$failed"
+) || failed=1
 
 # So is one that was spawned a moment ago, and has no session of its own yet.
 spawn_prefix=(sh -c 'exec sleep 100')

@@ -14,14 +14,16 @@ published=$here/../../schema/openapi.json
 files=(package.json package-lock.json .npmrc)
 
 install() {
-  local stamp
+  local stamp ci
   stamp=$(cd "$here" && sha256sum "${files[@]}" && node --version)
   [[ $(cat "$folder/installed" 2>/dev/null) != "$stamp" ]] || return 0
   rm -rf "$folder"
   mkdir -p "$folder"
   (cd "$here" && cp "${files[@]}" "$folder")
   # Its cache and logs stay out of the user's home, and the cache is as large as what it installs.
-  (cd "$folder" && npm ci --no-progress --cache "$folder/cache")
+  # npm asks again for an answer that does not come, not for one that breaks off.
+  ci=(npm ci --no-progress --cache "$folder/cache")
+  (cd "$folder" && { "${ci[@]}" || "${ci[@]}"; })
   rm -rf "$folder/cache"
   echo "$stamp" >"$folder/installed"
 }

@@ -20,7 +20,10 @@ def install():
     os.makedirs(folder)
     for name in names:
         shutil.copy(f"{here}/{name}", folder)
-    subprocess.run(["npm", "ci", "--no-progress", "--cache", f"{folder}/cache"], cwd=folder, check=True)
+    ci = ["npm", "ci", "--no-progress", "--cache", f"{folder}/cache"]
+    # npm asks again for an answer that does not come, not for one that breaks off.
+    if subprocess.run(ci, cwd=folder).returncode != 0:
+        subprocess.run(ci, cwd=folder, check=True)
     shutil.rmtree(f"{folder}/cache")
     open(f"{folder}/installed", "w").write(stamp)
 

@@ -29,7 +29,9 @@ work=$(mktemp -d "$folder/.npm-XXXXXX")
 trap 'rm -rf "$work"' EXIT
 (cd "$here" && cp "${files[@]}" "$work")
 # Its cache and logs stay out of the user's home.
-(cd "$work" && npm ci --no-progress --cache "$work/cache")
+# npm asks again for an answer that does not come, not for one that breaks off.
+ci=(npm ci --no-progress --cache "$work/cache")
+(cd "$work" && { "${ci[@]}" || "${ci[@]}"; })
 for library in "${libraries[@]}"; do
   # To npm a package for another machine is as optional as one that it could not fetch.
   install -m 644 "$work/node_modules/$package/$library" "$work/$library" || {
