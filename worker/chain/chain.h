@@ -45,6 +45,9 @@ struct Nobody {
   std::chrono::milliseconds wait{0};
   // The same by what they have said alone: another worker's breakers may let it through.
   std::chrono::milliseconds said{0};
+
+  // Is there somebody who would have it in its time?
+  bool passes() const { return trouble == Trouble::kLeftAlone || trouble == Trouble::kNotTaken; }
 };
 
 // The provider at `position` was asked for a task, and is not to be asked again before `until`.

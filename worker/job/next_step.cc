@@ -48,9 +48,8 @@ Next after_fault(const Job& job, const ProviderFault& fault) {
     case NextStep::kRetryLater:
       // Not by the breakers of this worker, which this very call may have shut: another may have it
       // at once, and what would wait beyond its end fails.
-      next.wait = nobody.trouble == Trouble::kLeftAlone || nobody.trouble == Trouble::kNotTaken
-                      ? nobody.said
-                      : fault.retry_after.value_or(std::chrono::seconds(0));
+      next.wait =
+          nobody.passes() ? nobody.said : fault.retry_after.value_or(std::chrono::seconds(0));
       break;
     case NextStep::kGiveBack:
       if (decision.trouble == nobody.trouble) {

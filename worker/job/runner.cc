@@ -135,9 +135,11 @@ void JobRunner::choose_provider(const JobPtr& job) {
   const auto first = job->choose_unraced(&Chain::choose, 0, time);
   if (!first) {
     const Nobody nobody = job->chain->nobody(*job->request, time, job->unable, job->later);
-    const bool failed = job->called && (nobody.trouble == Trouble::kLeftAlone ||
-                                        nobody.trouble == Trouble::kNotTaken);
-    endings_.give_up(job, failed ? Trouble::kNobodyNow : nobody.trouble, not_called(), nobody.wait);
+    const bool failed = job->called && nobody.passes();
+    endings_.give_up(job,
+                     failed ? Trouble::kNobodyNow : nobody.trouble,
+                     not_called(),
+                     failed ? nobody.said : nobody.wait);
     return;
   }
   job->provider = *first;
