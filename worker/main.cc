@@ -277,7 +277,7 @@ int work(const Config& config) {
         return store::WorkerReport{
             .in_flight = in_flight,
             .places = claims_none ? std::min(all, in_flight) : all,
-            .room = runner.room().bulk,
+            .room = runner.room_told(),
             .ended = runner.ended(),
             .needs =
                 claims_none ? 0s : std::chrono::ceil<std::chrono::seconds>(chain->needed_most()),
@@ -287,6 +287,7 @@ int work(const Config& config) {
       config,
       [&runner] { return runner.room(); },
       [&runner](std::span<const Hint> hints) { return runner.take(hints); },
+      [&runner] { return runner.waiting_for_providers(); },
       [&] { return consumer.connected() && !publisher.blocked(); });
   AccountKeeper account_keeper(config, id, accounts);
   Janitor janitor(config, **blobs);

@@ -26,6 +26,16 @@ class Waiting {
 
   void add(Delivery delivery) { queue(delivery.hint.lane).push_back(std::move(delivery)); }
 
+  // One that was taken, and had no turn after all: it is the next of its lane, but for older ones
+  // that were put back before it.
+  void put_back(Delivery delivery) {
+    auto& to = queue(delivery.hint.lane);
+    const auto younger = std::find_if(to.begin(), to.end(), [&](const Delivery& one) {
+      return delivery.hint.task < one.hint.task;
+    });
+    to.insert(younger, std::move(delivery));
+  }
+
   // A task that was tried before and is due again; it may be found a second time, because it has
   // waited here for long. False: as many wait as may.
   bool add_tried(const Hint& hint) {
@@ -37,6 +47,15 @@ class Waiting {
     }
     tried_.push_back(hint);
     return true;
+  }
+
+  // Whoever is one of those waits no more.
+  template <class Which>
+  void erase_if(const Which& which) {
+    const auto is = [&](const Delivery& one) { return which(one.hint); };
+    std::erase_if(bulk_, is);
+    std::erase_if(express_, is);
+    std::erase_if(tried_, which);
   }
 
   // Takes the one whose turn it is, of those for whose lanes there is room, when `reserve(lane)`

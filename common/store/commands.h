@@ -137,14 +137,29 @@ struct Claim {
   std::uint32_t lost_leases = 0;
   std::uint32_t calls = 0;  // Provider calls before this claim.
   Units held{};
-  std::string provider{};  // Named by first_provider: the row of its call is written.
+  std::string provider{};  // Will be called first: the row of its call is written. Empty: none yet.
   std::string request{};   // Canonical JSON.
   Instant created_at{}, deadline_at{};
   std::chrono::microseconds until_deadline{0};  // By the database's clock at the claim.
   Trail trail{};
 };
+// What its worker says of a task that it may claim.
+struct ClaimVerdict {
+  enum class Kind {
+    kClaim,
+    kLeave,   // It is left as it is: whoever asks again may have it.
+    kPutOff,  // It is due again in a few seconds.
+  };
+  ClaimVerdict(Kind what) : kind(what) {}
+  // It is claimed; `named`: Claim::provider.
+  ClaimVerdict(std::string named) : provider(std::move(named)) {}
+  ClaimVerdict(const char* named) : provider(named) {}
+
+  Kind kind = Kind::kClaim;
+  std::string provider{};
+};
 // Nullopt: nothing to do for this hint (final, claimed by another, not due, another epoch,
-// unknown, put off).
+// unknown, left, put off).
 using ClaimOutcome = std::optional<Claim>;
 
 struct Lease {

@@ -72,17 +72,15 @@ class TaskStore {
   Batch<KeyOutcome> find_sessions(std::span<const Sha256> hashes);
   Batch<Done> touch_sessions(std::span<const SessionId> sessions);
 
-  // Takes the tasks that are queued, due, at the hinted epoch and before their deadline. For each
-  // of them `first_provider` names the provider that will be called first (empty: none yet): its
-  // call is written in the same transaction. Nullopt: not by this worker now; the task is put
-  // off. It must be quick and pure; it may run more than once.
-  using FirstProvider = std::function<std::optional<std::string>(const Claim&)>;
+  // Takes the tasks that are queued, due, at the hinted epoch and before their deadline, but for
+  // those of which `judge` says otherwise. It must be quick and pure; it may run more than once.
+  using ClaimJudge = std::function<ClaimVerdict(const Claim&)>;
   // Whether that lease may be of an earlier claim by this hint of which nobody has heard
   // (kUnknownOutcome). Where it is, the task is put back: nobody works on it.
   using Unheard = std::function<bool(const Hint&, Instant lease_until)>;
   Batch<ClaimOutcome> claim(std::span<const Hint> hints,
                             WorkerId worker,
-                            const FirstProvider& first_provider,
+                            const ClaimJudge& judge,
                             const Unheard& unheard = {});
   // Until when the newest claim() has, or may have, claimed: one for each of its tries.
   const std::vector<Instant>& claimed_until() const { return claimed_until_; }

@@ -503,7 +503,8 @@ std::vector<Hint> TaskStore::ready_rows(std::size_t limit,
   const bool deep = pulls_++ % kDeepEvery == 0;
   const auto has_enough = [&] { return (deep ? express.size() : found()) >= limit; };
   std::size_t page = first_page;
-  for (std::size_t seen = 0, count = page; count == page && seen < kReadyRows && !has_enough();
+  const std::size_t most_rows = kReadyRows + without.size();  // Those are ready, too.
+  for (std::size_t seen = 0, count = page; count == page && seen < most_rows && !has_enough();
        seen += count) {
     page = seen == 0 ? first_page : kPageMost;
     Sql sql("SELECT UTC_TIMESTAMP(6), ");

@@ -109,7 +109,7 @@ SettleOutcome outcome_of(const SettleDecision& decision) {
 
 Batch<ClaimOutcome> TaskStore::claim(std::span<const Hint> hints,
                                      WorkerId worker,
-                                     const FirstProvider& first_provider,
+                                     const ClaimJudge& judge,
                                      const Unheard& unheard) {
   claimed_until_.clear();
   const auto body = [&](std::vector<BatchItem<Hint, ClaimOutcome>>& entries, bool again) {
@@ -157,14 +157,16 @@ Batch<ClaimOutcome> TaskStore::claim(std::span<const Hint> hints,
                   .deadline_at = task->deadline_at,
                   .until_deadline = task->deadline_at - tasks.now,
                   .trail = std::move(task->trail)};
-      auto provider = first_provider(claim);
-      if (!provider) {
+      auto verdict = judge(claim);
+      if (verdict.kind == ClaimVerdict::Kind::kPutOff) {
         task->next_run_at = put_off(*task, tasks.now, jitter());
         later.push_back({task->id, task->next_run_at});
+      }
+      if (verdict.kind != ClaimVerdict::Kind::kClaim) {
         continue;
       }
       task->state = TaskState::kRunning;  // The same hint twice in one batch is one claim.
-      claim.provider = std::move(*provider);
+      claim.provider = std::move(verdict.provider);
       claimed[claim.provider].push_back(task->id);
       if (task->calls != 0 && !claim.provider.empty()) {
         called_before.push_back(task->id);

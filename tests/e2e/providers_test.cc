@@ -19,6 +19,8 @@
 #include "tests/e2e/failures.h"
 #include "tests/support/closed_port.h"
 #include "tests/support/connect_proxy.h"
+#include "tests/support/tcp_proxy.h"
+#include "tests/support/test_broker.h"
 
 namespace audiogen::test {
 namespace {
@@ -477,6 +479,71 @@ TEST(Bulkhead, AHangingProviderDoesNotHoldUpWhatTheOtherServes) {
   EXPECT_EQ(first.call_count(), 2U);
   EXPECT_EQ(first.connections(), 2U);
 }
+
+// What waits for one provider must not take the places that another's tasks need, whoever brings
+// them: the broker, or a look at the database.
+class ManyForAHangingProvider : public testing::TestWithParam<bool> {};
+
+TEST_P(ManyForAHangingProvider, KeepNoPlaceFromTheOther) {
+  std::atomic<bool> open{false};
+  ProviderDouble first(
+      [&](const DoubleCall&) { return open.load() ? wav_reply(0.3) : on_the_wire(Form::kHang); });
+  ProviderDouble second([](const DoubleCall&) { return wav_reply(0.3); });
+  const ChainFile chain(
+      {openai_entry(
+           kFirst, first, R"(,"timeout_seconds":600,"max_in_flight":2)", R"({"aria":"coral"})"),
+       openai_entry(kSecond, second, "", R"({"atlas":"onyx"})")});
+  const AmqpUrl broker = test_broker_url();
+  TcpProxy proxy(broker.port);
+  Stack::Options options = chain.options();
+  options.environment["WORKER_IN_FLIGHT"] = "4";
+  options.workers = 0;
+  Stack stack(options);
+  stack.start_worker({{"AMQP_URL",
+                       "amqp://" + broker.user + ":" + broker.password +
+                           "@127.0.0.1:" + std::to_string(proxy.port()) + "/" +
+                           (Stack::virtual_host() == "/" ? "" : Stack::virtual_host())}});
+  const auto count = [&](const char* where) {
+    return stack.database().number(
+        store::Sql::trusted(std::string("SELECT COUNT(*) FROM tasks WHERE ") + where));
+  };
+  if (!GetParam()) {
+    proxy.refuse();
+    proxy.cut_all();
+  }
+  std::vector<std::string> hanging;
+  for (int user = 0; user < 6; ++user) {
+    const Account account = stack.account(100'000);
+    for (int i = 0; i < 6; ++i) {
+      hanging.push_back(stack.create(account, wav_body("hang", R"(,"voice":"aria")")).text("id"));
+    }
+  }
+  ASSERT_TRUE(first.wait_until([&] { return first.call_count() == 2; }));
+  const Account ann = stack.account(100'000);
+  for (int i = 0; i < 10; ++i) {
+    const std::string id = stack.create(ann, wav_body("go", R"(,"voice":"atlas")")).text("id");
+    EXPECT_EQ(stack.wait_final(ann, id).text("status"), "succeeded");
+  }
+  EXPECT_EQ(first.call_count(), 2U);
+  EXPECT_LE(count("state=2"), 3) << "two slots, and one that may wait";
+  EXPECT_EQ(count("state=1 AND (epoch>0 OR claims>0)"), 0) << "what waits is left as it is";
+
+  // Once it works, all come to their turn.
+  open.store(true);
+  for (const std::string& id : hanging) {
+    store::Sql called("SELECT COUNT(*) FROM attempts WHERE state=1 AND task_id=");
+    if (stack.database().number(called << TaskId::parse(id).value()) == 1) {
+      stack.admin({"task", "cancel", id});  // Those two, and the one that waits for their slots.
+    }
+  }
+  EXPECT_TRUE(eventually(120s, [&] { return count("state IN (1,2)") == 0; }))
+      << count("state=1") << " wait, " << count("state=2") << " are under way";
+  EXPECT_EQ(count("state=4"), 0) << "none has failed";
+}
+
+INSTANTIATE_TEST_SUITE_P(Bulkhead, ManyForAHangingProvider, testing::Bool(), [](const auto& of) {
+  return of.param ? "WithHints" : "WithoutABroker";
+});
 
 // Whoever waits a moment to ask it again had left its slot, so that another was claimed for that,
 // until all places of the worker were taken by those who waited.

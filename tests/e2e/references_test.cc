@@ -390,6 +390,40 @@ TEST(References, SlowServersKeepNobodyElse) {
   }
 }
 
+// What has fetched its references came back to a place, however many then waited for their
+// provider.
+TEST(References, WhoWaitsForItsProviderWithThemKeepsNobodyElse) {
+  const ProviderDouble files([](const DoubleCall& call) {
+    DoubleReply out = shelf(call);
+    out.delay = 1500ms;  // So all of them are under way before the first one waits.
+    return out;
+  });
+  const ProviderDouble hanging([](const DoubleCall&) { return DoubleReply{.form = Form::kHang}; });
+  ProviderDouble provider([](const DoubleCall&) { return wav_reply(0.3); });
+  const ChainFile chain(
+      {openai_entry("double", provider, "", R"({"atlas":"onyx"})"),
+       R"({"name":"seed","kind":"seed_audio","base_url":")" + hanging.url() +
+           R"(","api_key_env":"PROVIDER_KEY","timeout_seconds":600,"max_in_flight":2})"});
+  Stack::Options options = any_address(chain.options());
+  options.environment["WORKER_IN_FLIGHT"] = "4";
+  Stack stack(options);
+  for (int user = 0; user < 4; ++user) {
+    const Account account = stack.account(10'000);
+    for (int i = 0; i < 3; ++i) {
+      stack.create(account, body_with(sounds({files.url() + "/good.wav"})));
+    }
+  }
+  ASSERT_TRUE(hanging.wait_until([&] { return hanging.call_count() == 2; }));
+  ASSERT_TRUE(files.wait_until([&] { return files.call_count() >= 4; }));
+  const Account bob = stack.account(10'000);
+  for (int i = 0; i < 5; ++i) {
+    const Reply plain = stack.wait_final(
+        bob, stack.create(bob, wav_body("plain", R"(,"voice":"atlas")")).text("id"));
+    EXPECT_EQ(plain.text("status"), "succeeded") << plain.body;
+  }
+  EXPECT_EQ(hanging.call_count(), 2U);
+}
+
 // Bodies without a length: what is received lies in a file, and no more of it than there is room
 // for.
 TEST(References, ManyLargeBodiesAreNotHeldInMemory) {

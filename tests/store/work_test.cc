@@ -234,21 +234,45 @@ TEST_F(WorkTest, AClaimLeavesWhatIsNotReady) {
   EXPECT_TRUE(must(store_.claim({}, worker_, no_provider)).empty());
 }
 
+TEST_F(WorkTest, WhatAWorkerLeavesStaysAsItIs) {
+  const UserId user = db_.add_user();
+  const TaskId task = create(user), other = create(user);
+  const std::vector<Hint> hints = {{task, 0}, {other, 0}, {task, 0}};
+  const auto before = db_.text(Sql("SELECT CONCAT_WS(',',state,epoch,claims,attempts,next_run_at,"
+                                   "wake_at,updated_at) FROM tasks WHERE id=")
+                               << task);
+  const auto claims = must(store_.claim(hints, worker_, [&](const Claim& claim) -> ClaimVerdict {
+    if (claim.task == task) {
+      return ClaimVerdict::Kind::kLeave;
+    }
+    return "primary";
+  }));
+  EXPECT_FALSE(claims[0]);
+  EXPECT_TRUE(claims[1]);
+  EXPECT_FALSE(claims[2]);
+  EXPECT_EQ(before,
+            db_.text(Sql("SELECT CONCAT_WS(',',state,epoch,claims,attempts,next_run_at,"
+                         "wake_at,updated_at) FROM tasks WHERE id=")
+                     << task));
+  const Hint again{task, 0};
+  EXPECT_TRUE(only(store_.claim({&again, 1}, WorkerId::make(), some_provider)))
+      << "it is anybody's, at once";
+}
+
 TEST_F(WorkTest, WhatAWorkerDoesNotWantNowIsPutOff) {
   const UserId user = db_.add_user();
   const TaskId task = create(user), other = create(user);
   db_.execute(Sql("UPDATE tasks SET epoch=2, lost_leases=1 WHERE id=") << task);
   const std::vector<Hint> hints = {{task, 2}, {other, 0}, {task, 2}};
   int asked = 0;
-  const auto claims =
-      must(store_.claim(hints, worker_, [&](const Claim& claim) -> std::optional<std::string> {
-        if (claim.task != task) {
-          return "primary";
-        }
-        ++asked;
-        EXPECT_EQ(claim.lost_leases, 1U);
-        return std::nullopt;
-      }));
+  const auto claims = must(store_.claim(hints, worker_, [&](const Claim& claim) -> ClaimVerdict {
+    if (claim.task != task) {
+      return "primary";
+    }
+    ++asked;
+    EXPECT_EQ(claim.lost_leases, 1U);
+    return ClaimVerdict::Kind::kPutOff;
+  }));
   EXPECT_FALSE(claims[0]);
   EXPECT_TRUE(claims[1]);
   EXPECT_FALSE(claims[2]);

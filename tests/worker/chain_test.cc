@@ -596,6 +596,66 @@ TEST(Chain, WhatOnlyOneServesKeepsNothingFromTheOther) {
   EXPECT_EQ(two.chain->room(), 2U) << "the slots of the other";
 }
 
+TEST(Chain, OpeningsAreOfEachByItself) {
+  Timed two(std::vector<Capabilities>{{.voices = {"aria"}}, {.voices = {"atlas"}}});
+  EXPECT_EQ(two.chain->openings(0), 3U) << "two slots, and one that may wait";
+  for (int i = 0; i < 2; ++i) {
+    two.start(0);
+  }
+  EXPECT_EQ(two.chain->openings(0), 1U);
+  auto again = two.chain->keep_slot(0);
+  EXPECT_EQ(two.chain->openings(0), 0U) << "one comes again in a moment";
+  again.reset();
+  two.start(0);
+  two.start(0);
+  EXPECT_EQ(two.chain->openings(0), 0U);
+  EXPECT_EQ(two.chain->openings(1), 3U);
+  two.fakes[0]->calls[0]->answer(Audio{});
+  EXPECT_EQ(two.chain->openings(0), 0U) << "who waited has its slot, and another waits";
+  two.fakes[0]->calls[1]->answer(Audio{});
+  EXPECT_EQ(two.chain->openings(0), 1U);
+  two.fail(1);
+  EXPECT_EQ(two.chain->openings(1), 0U) << "it is left alone";
+}
+
+// Those of a hundred others that are behind it before us have no time there, nor have we.
+TEST(Chain, PassesOverWhoWouldNotEndInTimeBehindThoseThatWaitElsewhere) {
+  Timed two(std::vector<Capabilities>(2));
+  const GenerationRequest request;
+  const auto from = Clock::now();
+  two.start(0);
+  ASSERT_TRUE(
+      test::eventually(seconds(60), [&] { return Clock::now() - from >= milliseconds(20); }));
+  two.fakes[0]->calls.back()->answer(Audio{});  // So a call takes 20 ms at the least.
+  for (int i = 0; i < 2; ++i) {
+    two.start(0);
+  }
+  const TaskTime time{.left = seconds(100), .whole = seconds(900)};
+  std::size_t others = 0;
+  const auto line = [&](std::size_t position) { return position == 0 ? others : 0; };
+  EXPECT_EQ(two.chain->choose_in_line(request, time, line), 0U);
+  others = 20'000;
+  EXPECT_EQ(two.chain->choose_in_line(request, time, line), 1U);
+  two.fail(1);
+  EXPECT_EQ(two.chain->choose_in_line(request, time, line), 0U) << "they may leave";
+}
+
+TEST(Chain, OpeningsAreTakenOnce) {
+  Capabilities impatient{.voices = {"coral"}};
+  impatient.queue_wait = seconds(1);
+  Timed three(std::vector<Capabilities>{{.voices = {"aria"}}, {.voices = {"atlas"}}, impatient});
+  Openings openings(*three.chain);
+  EXPECT_TRUE(openings.take(0));
+  EXPECT_FALSE(openings.take(0, 2)) << "the two that are left are for others";
+  EXPECT_TRUE(openings.take(0, 1));
+  EXPECT_TRUE(openings.take(0));
+  EXPECT_FALSE(openings.take(0));
+  EXPECT_TRUE(openings.take(1));
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_TRUE(openings.take(2)) << "what waits there too long another may have";
+  }
+}
+
 // What would wait too long for the first one is claimed for the other.
 TEST(Chain, WhoeverTakesWhatWaitsTooLongAddsRoom) {
   Capabilities impatient;

@@ -75,9 +75,9 @@ struct Bulkhead::State final : Account::User, std::enable_shared_from_this<State
     const std::size_t slots = limit - std::min(limit, begun.size());
     return account ? std::min(slots, account->free()) : slots;
   }
-  // When a further call has a slot, where none is free: behind those that wait, as soon as so many
-  // have ended, if they take as long as calls usually do.
-  milliseconds turn_in(Clock::time_point now) const LOCKS_REQUIRED(mutex);
+  // When a further call has a slot, where none is free: behind those that wait, and `others`, as
+  // soon as so many have ended, if they take as long as calls usually do.
+  milliseconds turn_in(Clock::time_point now, std::size_t others) const LOCKS_REQUIRED(mutex);
 
   void count(const Result<Audio, ProviderFault>& answer,
              Clock::duration time,
@@ -191,16 +191,16 @@ void Bulkhead::State::leave_slot(const Call& call) {
   begun.pop_back();
 }
 
-milliseconds Bulkhead::State::turn_in(Clock::time_point now) const {
+milliseconds Bulkhead::State::turn_in(Clock::time_point now, std::size_t others) const {
+  const std::size_t line = waiting.size() + others;
   const milliseconds a_call = usual.usual().value_or(milliseconds(0));
   const std::size_t at_once = std::max<std::size_t>(limit_now(), 1);
-  const auto rounds = static_cast<milliseconds::rep>(waiting.size() / at_once);
+  const auto rounds = static_cast<milliseconds::rep>(line / at_once);
   if (begun.empty()) {
     return (rounds + 1) * a_call;  // The places are other entries'.
   }
   // Where the account has fewer places than there were, the first to end leave none.
-  const std::size_t before =
-      waiting.size() % at_once + begun.size() - std::min(begun.size(), at_once);
+  const std::size_t before = line % at_once + begun.size() - std::min(begun.size(), at_once);
   std::vector<Clock::time_point> first = begun;
   const auto at = first.begin() + static_cast<std::ptrdiff_t>(std::min(before, first.size() - 1));
   std::nth_element(first.begin(), at, first.end());
@@ -392,10 +392,10 @@ bool Bulkhead::fits(TaskTime time) const {
   return state_->usual.fits(time);
 }
 
-bool Bulkhead::fits_in_turn(TaskTime time) const {
+bool Bulkhead::fits_in_turn(TaskTime time, std::size_t others) const {
   const MutexLock lock(state_->mutex);
-  if (state_->idle() == 0) {
-    time.left -= state_->turn_in(Clock::now());
+  if (const std::size_t idle = state_->idle(); idle <= others) {
+    time.left -= state_->turn_in(Clock::now(), others - idle);
   }
   return state_->usual.fits(time);
 }

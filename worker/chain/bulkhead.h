@@ -41,9 +41,10 @@ class Bulkhead final : public AudioProvider {
   bool waits_for_account() const;
   // What a call has usually needed, with all that follows it. Nullopt: not known yet.
   std::optional<std::chrono::milliseconds> needed() const;
-  // Would a call that begins now end in time? One that is asked for now, after those that wait?
+  // Would a call that begins now end in time? One that is asked for now, after those that wait, and
+  // so many others that will?
   bool fits(TaskTime time) const;
-  bool fits_in_turn(TaskTime time) const;
+  bool fits_in_turn(TaskTime time, std::size_t others = 0) const;
 
   // Would a call that begins now, as long as one usually is or else may be, still be under way at
   // `until`?

@@ -255,6 +255,17 @@ std::optional<std::size_t> Chain::choose(const GenerationRequest& request,
   return std::nullopt;
 }
 
+std::optional<std::size_t> Chain::choose_in_line(const GenerationRequest& request,
+                                                 TaskTime time,
+                                                 const Others& others) const {
+  const auto first = choose(request, 0, time);
+  auto next = first;
+  while (next && !at(*next).fits_in_turn(time, others(*next))) {
+    next = choose(request, *next + 1, time);
+  }
+  return next ? next : first;
+}
+
 std::optional<std::size_t> Chain::choose_beside(const GenerationRequest& request,
                                                 std::size_t slow,
                                                 TaskTime time) const {
@@ -368,6 +379,37 @@ std::size_t Chain::room() const {
   // Of an account of which others have all places it has none, until somebody waits for one.
   const std::size_t reserve = anybody ? 1 + slots / kReserveShare : 0;
   return free + reserve - std::min(reserve, waiting);
+}
+
+std::size_t Chain::openings(std::size_t position) const {
+  Link& link = *links_[position];
+  if (link.closed_to_calls().count() > 0) {
+    return 0;
+  }
+  if (link.probes()) {
+    return 1;
+  }
+  const std::size_t idle = link.provider.idle(), again = link.coming_again->load();
+  const std::size_t kept = std::min(idle, again);
+  const std::size_t queue = link.provider.waiting() + again - kept;
+  const std::size_t reserve = 1 + link.provider.limit() / kReserveShare;
+  return idle - kept + reserve - std::min(reserve, queue);
+}
+
+bool Chain::is_on_trial(std::size_t position) const {
+  return links_[position]->closed_to_calls().count() == 0 && links_[position]->probes();
+}
+
+bool Openings::take(std::size_t position, std::size_t kept) {
+  if (chain_.at(position).capabilities().queue_wait.count() > 0) {
+    return true;
+  }
+  std::size_t& left = left_.try_emplace(position, chain_.openings(position)).first->second;
+  if (left <= kept) {
+    return false;
+  }
+  --left;
+  return true;
 }
 
 std::shared_ptr<const void> Chain::keep_slot(std::size_t position) const {

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -98,6 +100,12 @@ class Chain {
   std::optional<std::size_t> choose(const GenerationRequest& request,
                                     std::size_t from,
                                     TaskTime time) const;
+  // The same of a task before which others wait that are not here: `others(position)` of each.
+  // Where it would be too late behind all of them, as if they were not: they may leave.
+  using Others = std::function<std::size_t(std::size_t position)>;
+  std::optional<std::size_t> choose_in_line(const GenerationRequest& request,
+                                            TaskTime time,
+                                            const Others& others) const;
   // The first such provider after the one at `slow` that is of its tier: to be asked as well. Where
   // that one gives tickets, one that gives none: of two the second would be lost with its worker.
   std::optional<std::size_t> choose_beside(const GenerationRequest& request,
@@ -115,6 +123,11 @@ class Chain {
                 TaskTime time,
                 std::span<const std::size_t> except = {},
                 std::span<const SaidLater> later = {}) const;
+  // For how many more tasks the provider at `position` could be called now, or soon: as room(), of
+  // this one alone. 0 while it is left alone.
+  std::size_t openings(std::size_t position) const;
+  // Is the next call to it a probe, which tells whether it works again?
+  bool is_on_trial(std::size_t position) const;
   // As long as what it returns lives, a slot of the provider at `position`, of those that are free,
   // is for a task that waits a moment to ask it again: else ever more tasks would be called for
   // whose turn never comes, and a provider that says "later" would fill the worker with them.
@@ -204,6 +217,20 @@ class Chain {
   };
   mutable Mutex mutex_;
   mutable std::deque<Failed> failed_ GUARDED_BY(mutex_);  // The newest last.
+};
+
+// Who has openings left for what is claimed together.
+class Openings {
+ public:
+  explicit Openings(const Chain& chain) : chain_(chain) {}
+  // One more task for the provider at `position`, which choose() named, beside those that are kept
+  // for others. False: it has no opening. One with a queue_wait always has: what waits there too
+  // long another may have.
+  bool take(std::size_t position, std::size_t kept = 0);
+
+ private:
+  const Chain& chain_;
+  std::map<std::size_t, std::size_t> left_;
 };
 
 // The chain in force. A new one takes its place without disturbing tasks that still use the old

@@ -14,6 +14,8 @@ namespace {
 
 // Nobody tells when a breaker lets calls through again, or the blob store works.
 constexpr std::chrono::milliseconds kLookAgainAfter{250};
+// Of those that wait for their provider and are looked at anew, as many at a time, or more.
+constexpr std::size_t kLooksAtOnce = 64;
 
 // Here, so that they are told from the start.
 metrics::Histogram& waits =
@@ -57,11 +59,20 @@ Intake::Intake(const DatabaseUrl& database,
               }) {}
 
 void Intake::deliver(std::vector<queue::Delivery> deliveries) {
+  std::vector<queue::Delivery> known;
   {
     const MutexLock lock(mutex_);
     for (queue::Delivery& delivery : deliveries) {
-      waiting_.add(std::move(delivery));
+      // What has waited for its provider for long is hinted again.
+      if (!closed_.load() && queues_.has(delivery.hint)) {
+        known.push_back(delivery);
+      } else {
+        waiting_.add(std::move(delivery));
+      }
     }
+  }
+  for (const queue::Delivery& delivery : known) {
+    ack_(delivery);
   }
   go_on();
 }
@@ -73,12 +84,16 @@ std::vector<Hint> Intake::take(std::span<const Hint> hints) {
     const std::size_t most = callable();
     const Room ours = waiting_.spoken_for(roster_.room(most));
     for (const Hint& hint : hints) {
-      const bool takes = !closed_.load() && roster_.reserve(hint.lane, most, ours.of(hint.lane));
+      if (!closed_.load() && queues_.has(hint)) {
+        continue;  // It has been taken.
+      }
+      const bool takes = !closed_.load() && !queues_.full() &&
+                         roster_.reserve(hint.lane, most, ours.of(hint.lane));
       (takes ? taken : left).push_back(hint);
     }
   }
   for (const Hint& hint : taken) {
-    claim(queue::Delivery{.hint = hint}, 0);
+    claim({.delivery = {.hint = hint}}, 0);
   }
   return left;
 }
@@ -88,7 +103,7 @@ std::vector<Hint> Intake::take_tried(std::span<const Hint> hints) {
   {
     const MutexLock lock(mutex_);
     for (const Hint& hint : hints) {
-      if (closed_.load() || !waiting_.add_tried(hint)) {
+      if (closed_.load() || (!queues_.has(hint) && !waiting_.add_tried(hint))) {
         left.push_back(hint);
       }
     }
@@ -102,35 +117,107 @@ QueuesSeen Intake::queues_seen() const {
   return waiting_.queues_seen();
 }
 
+std::vector<TaskId> Intake::waiting_for_providers() const {
+  const MutexLock lock(mutex_);
+  return queues_.tasks();
+}
+
 Room Intake::room() const {
   const MutexLock lock(mutex_);
-  return closed_.load() ? Room{} : waiting_.beside(roster_.room(callable()));
+  return closed_.load() || queues_.full() ? Room{} : waiting_.beside(roster_.room(callable()));
+}
+
+std::size_t Intake::room_told() const {
+  const MutexLock lock(mutex_);
+  if (closed_.load() || !may_claim_() || queues_.size() >= roster_.places()) {
+    return 0;
+  }
+  return waiting_.beside(roster_.room(chains_.get()->room())).bulk;
 }
 
 void Intake::go_on() {
-  std::vector<queue::Delivery> next;
+  std::vector<Turn> next;
   {
     const MutexLock lock(mutex_);
-    if (closed_.load() || waiting_.empty()) {
+    if (closed_.load() || (waiting_.empty() && queues_.empty())) {
       return;
     }
     const std::size_t most = callable();
     // Whoever has taken a place meanwhile says when it is free again.
     const auto reserve = [&](Lane lane) { return roster_.reserve(lane, most); };
-    while (auto delivery = waiting_.next(roster_.room(most), reserve)) {
-      next.push_back(std::move(*delivery));
+    const auto chain = chains_.get();
+    look_who_serves(chain);
+    const auto openings = [&](Position provider) { return chain->openings(provider); };
+    // What waits for its provider has what that has, where there seems to be no room as well: a
+    // fallback is none for others.
+    const bool anybody = may_claim_() && chain->capacity() > 0;
+    const std::size_t looks = anybody ? std::max(most, kLooksAtOnce) : 0;
+    const auto look = [&](Lane lane) { return roster_.reserve(lane, looks); };
+    const auto take_known = [&]() LOCKS_REQUIRED(mutex_) {
+      const auto known = queues_.next(roster_.room(looks), openings, look);
+      if (known) {
+        next.push_back({.delivery = {.hint = known->hint},
+                        .from = Behind{.provider = known->provider, .chain = chains_seen_}});
+      }
+      return known.has_value();
+    };
+    const auto take_unknown = [&]() LOCKS_REQUIRED(mutex_) {
+      auto unknown = queues_.full() ? std::nullopt : waiting_.next(roster_.room(most), reserve);
+      if (unknown) {
+        next.push_back({.delivery = std::move(*unknown)});
+      }
+      return unknown.has_value();
+    };
+    // Both have every second place.
+    while (from_queues_ ? take_unknown() || take_known() : take_known() || take_unknown()) {
+      from_queues_ = next.back().from.has_value();
     }
-    if (next.empty()) {
+    const auto now = Clock::now();
+    while (const auto hint = queues_.due(now, look)) {
+      next.push_back({.delivery = {.hint = *hint}});
+    }
+    if (next.empty() || !queues_.empty()) {
       look_again();
     }
   }
-  for (const queue::Delivery& delivery : next) {
-    claim(delivery, 0);
+  for (const Turn& turn : next) {
+    claim(turn, 0);
   }
 }
 
-// As long as all that come are too late for a call, more and more are claimed at a time: they take
-// nobody's slot, and whoever is in time must not wait behind them.
+// What waits for a provider that is left alone another may have, and so may have one that is not
+// any more what waits for those after it; who serves what, a new chain says anew.
+void Intake::look_who_serves(const std::shared_ptr<const Chain>& chain) {
+  // Not by lock(): whoever gives back the last reference to a chain waits for its providers.
+  if (queues_of_.owner_before(chain) || chain.owner_before(queues_of_)) {
+    for (const Hint& hint : queues_.take_all()) {
+      waiting_.add({.hint = hint});
+    }
+    queues_of_ = chain;
+    ++chains_seen_;
+    left_alone_.assign(chain->size(), false);
+  }
+  bool changed = false;
+  std::size_t first_back = chain->size();
+  for (Position i = 0; i < chain->size(); ++i) {
+    const bool left_alone = chain->closed_to_calls(i).count() > 0 || chain->is_on_trial(i);
+    if (left_alone_[i] && !left_alone) {
+      first_back = std::min(first_back, i);
+    }
+    changed = changed || left_alone_[i] != left_alone;
+    left_alone_[i] = left_alone;
+  }
+  if (changed) {
+    const auto another = [first_back, left_alone = left_alone_](Position provider) {
+      return left_alone[provider] || provider > first_back;
+    };
+    queues_.look_at_all(another, Clock::now());
+  }
+}
+
+// As long as nobody could be called for all that come, because they are too late, or wait for their
+// provider, more and more are asked for at a time: they take nobody's slot, and whoever could have
+// one must not wait behind them.
 std::size_t Intake::callable() const {
   const std::size_t room = may_claim_() ? chains_.get()->room() : 0;
   return room == 0 ? 0 : std::max(room, beyond_room_.load());
@@ -158,62 +245,127 @@ void Intake::stop() {
   claims_.stop();
 }
 
-void Intake::claim(const queue::Delivery& delivery, int tries) {
+void Intake::claim(const Turn& turn, int tries) {
   if (closed_.load()) {
-    roster_.unreserve(delivery.hint.lane);
+    roster_.unreserve(turn.delivery.hint.lane);
     return;  // Never acknowledged: the broker gives it to another worker.
   }
   AG_CRASH_POINT("worker.delivered");
-  const auto asked_at = Clock::now();
-  const bool taken =
-      claims_.submit(delivery.hint, [this, delivery, tries, asked_at](Outcome outcome) {
-        if (!outcome && outcome.error() == store::StoreFault::kLocked &&
-            !may_be_ours(delivery.hint)) {
-          not_free(delivery);
-        } else if (!outcome) {
-          claim_later(delivery, tries);  // The database is away: keep the message and ask again.
-        } else if (!*outcome) {
-          not_claimed(delivery);
-        } else {
-          claimed(delivery, std::move(**outcome), asked_at);
-        }
-      });
+  const bool taken = claims_.submit(turn.delivery.hint,
+                                    [this, turn, tries, asked_at = Clock::now()](Outcome outcome) {
+                                      answered(turn, tries, asked_at, std::move(outcome));
+                                    });
   if (!taken) {
-    claim_later(delivery, tries);
+    claim_later(turn, tries);
   }
 }
 
-void Intake::claim_later(const queue::Delivery& delivery, int tries) {
-  scheduler_.after(store_pause(tries), [this, delivery, tries] { claim(delivery, tries + 1); });
+void Intake::claim_later(const Turn& turn, int tries) {
+  scheduler_.after(store_pause(tries), [this, turn, tries] { claim(turn, tries + 1); });
 }
 
-store::Batch<std::optional<Claimed>> Intake::claim_batch(store::TaskStore& store,
-                                                         std::span<const Hint> hints) {
+void Intake::answered(const Turn& turn, int tries, Clock::time_point asked_at, Outcome outcome) {
+  const queue::Delivery& delivery = turn.delivery;
+  const bool locked = !outcome && outcome.error() == store::StoreFault::kLocked;
+  if (!outcome && !(locked && !may_be_ours(delivery.hint))) {
+    claim_later(turn, tries);  // The database is away: keep the message and ask again.
+    return;
+  }
+  {
+    const MutexLock lock(mutex_);
+    if (turn.from && turn.from->chain == chains_seen_) {
+      queues_.judged(turn.from->provider,
+                     delivery.hint.task,
+                     locked || (!outcome->claimed && !outcome->behind));
+    }
+    if (locked || !outcome->behind) {
+      queues_.drop(delivery.hint);
+    }
+  }
+  if (locked) {
+    not_free(delivery);
+  } else if (outcome->claimed) {
+    claimed(delivery, *std::move(outcome->claimed), asked_at);
+  } else if (outcome->behind) {
+    wait_for_provider(turn, *outcome);
+  } else {
+    not_claimed(delivery);
+  }
+}
+
+store::Batch<Intake::Answer> Intake::claim_batch(store::TaskStore& store,
+                                                 std::span<const Hint> hints) {
+  using Kind = store::ClaimVerdict::Kind;
   struct Looked {
     std::shared_ptr<const GenerationRequest> request;
     bool in_time = false;
+    std::optional<Position> first{};
   };
   std::unordered_map<TaskId, Looked> looked;
-  bool any_in_time = false;
-  const auto chain = chains_.get();  // The file may be another before the answer to COMMIT comes.
-  using Provider = std::optional<std::string>;
-  const auto first_provider = [&](const store::Claim& claim) {
+  std::unordered_map<TaskId, Answer> left;
+  bool any_called = false;
+  std::shared_ptr<const Chain> chain;  // It may be another before the answer to COMMIT comes.
+  std::uint64_t of_chain = 0;
+  {
+    const MutexLock lock(mutex_);
+    chain = chains_.get();
+    look_who_serves(chain);
+    of_chain = chains_seen_;
+  }
+  Openings openings(*chain);
+  const auto ask = [&](auto count, TaskId task, Position provider) {
+    const MutexLock lock(mutex_);
+    return (queues_.*count)(task, provider);
+  };
+  const auto judge = [&](const store::Claim& claim) -> store::ClaimVerdict {
+    if (left.contains(claim.task)) {
+      return Kind::kLeave;  // In a try before this one.
+    }
     const bool alone = runs_alone(claim.lost_leases);
     if (alone && !suspects_.offer(claim.task)) {
-      return Provider();
+      return Kind::kPutOff;
     }
     auto request = decode_request(claim.request);
     if (!request) {
-      return Provider(std::string());
+      return std::string();
     }
     // For what is to run alone, or may go on at a provider, nobody is chosen yet.
     const bool later = alone || may_have_ticket(claim, *chain);
-    const auto first = later ? std::nullopt : chain->choose(*request, 0, time_of(claim));
+    const TaskTime time = time_of(claim);
+    const auto before = looked.find(claim.task);  // In a try before this one.
+    const bool judged = before != looked.end();
+    auto first = judged  ? before->second.first
+                 : later ? std::nullopt
+                         : chain->choose_in_line(*request, time, [&](Position provider) {
+                             return ask(&ProviderQueues::line, claim.task, provider);
+                           });
+    const auto has_opening = [&] {
+      return openings.take(*first, ask(&ProviderQueues::before, claim.task, *first));
+    };
+    bool open = !first || judged || has_opening();
+    // One probe tells whether a provider works again. Whoever has none of it does not wait for
+    // that.
+    while (!open && chain->is_on_trial(*first)) {
+      const auto next = chain->choose(*request, *first + 1, time);
+      if (!next) {
+        break;
+      }
+      first = next;
+      open = has_opening();
+    }
+    if (!open) {
+      left[claim.task] = {.behind = Behind{.provider = *first, .chain = of_chain},
+                          .epoch = claim.epoch - 1,
+                          .tried = claim.claims > 1,
+                          .time_left = time.left};
+      return Kind::kLeave;
+    }
     const bool in_time = later || first;
     const bool named = first && !needs_references(*request);  // They are fetched before a call.
-    any_in_time = any_in_time || in_time;
-    looked[claim.task] = {std::make_shared<const GenerationRequest>(std::move(*request)), in_time};
-    return Provider(named ? chain->at(*first).name() : std::string());
+    any_called = any_called || in_time;
+    looked[claim.task] = {
+        std::make_shared<const GenerationRequest>(std::move(*request)), in_time, first};
+    return named ? chain->at(*first).name() : std::string();
   };
   const auto unheard = [this](const Hint& hint, Instant until) {
     const MutexLock lock(mutex_);
@@ -222,23 +374,29 @@ store::Batch<std::optional<Claimed>> Intake::claim_batch(store::TaskStore& store
            std::find(found->second.until.begin(), found->second.until.end(), until) !=
                found->second.until.end();
   };
-  auto outcomes = store.claim(hints, worker_, first_provider, unheard);
+  auto outcomes = store.claim(hints, worker_, judge, unheard);
   note_heard(hints, outcomes, store.claimed_until());
   std::optional<TaskId> suspect;
-  beyond_room_ = any_in_time || looked.empty() ? 0 : std::min(2 * looked.size(), kBatchMax);
-  store::Batch<std::optional<Claimed>> out;
+  const std::size_t in_vain = looked.size() + left.size();
+  beyond_room_ = any_called || in_vain == 0 ? 0 : std::min(2 * in_vain, kBatchMax);
+  store::Batch<Answer> out;
   out.reserve(outcomes.size());
-  for (auto& outcome : outcomes) {
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    auto& outcome = outcomes[i];
     if (!outcome) {
       out.push_back(outcome.error());
     } else if (auto& claim = *outcome) {
       if (runs_alone(claim->lost_leases)) {
         suspect = claim->task;
       }
-      auto& [request, in_time] = looked[claim->task];
-      out.push_back(std::optional(Claimed{std::move(*claim), std::move(request), in_time, chain}));
+      auto& [request, in_time, first] = looked[claim->task];
+      out.push_back(
+          Answer{.claimed = Claimed{
+                     std::move(*claim), std::move(request), in_time, chain, first.value_or(0)}});
     } else {
-      out.push_back(std::optional<Claimed>());
+      const auto waits = left.find(hints[i].task);
+      const bool this_one = waits != left.end() && waits->second.epoch == hints[i].epoch;
+      out.push_back(this_one ? std::move(waits->second) : Answer());
     }
   }
   suspects_.granted(suspect);
@@ -284,6 +442,31 @@ void Intake::not_free(const queue::Delivery& delivery) {
     return;  // Not acknowledged: the broker gives it to another worker.
   }
   not_claimed(delivery);  // Whoever pulls finds the task again, or the sweeper does.
+}
+
+// It takes no place, and no message: the one before it in the broker may be for another provider.
+void Intake::wait_for_provider(const Turn& turn, const Answer& answer) {
+  const Hint& hint = turn.delivery.hint;
+  {
+    const MutexLock lock(mutex_);
+    const auto in_force = chains_.get();
+    look_who_serves(in_force);
+    const auto [provider, chain] = *answer.behind;
+    if (chain != chains_seen_) {
+      waiting_.add({.hint = hint});  // Of another chain, which may serve it otherwise.
+    } else {
+      // Where that has failed others meanwhile, somebody else may have this one soon.
+      const bool waits = in_force->closed_to_calls(provider).count() == 0;
+      const ProviderQueues::Seen seen{
+          .now = Clock::now(), .left = waits ? answer.time_left : std::chrono::milliseconds(0)};
+      if (turn.from && turn.from->chain == chain && turn.from->provider == provider) {
+        queues_.put_back(provider, hint, seen);
+      } else {
+        queues_.add(provider, hint, answer.tried, seen);
+      }
+    }
+  }
+  not_claimed(turn.delivery);
 }
 
 // Final, taken, or not due: the table comes back to it if it must.

@@ -15,6 +15,7 @@
 #include "common/domain/waiting.h"
 #include "common/queue/consumer.h"
 #include "common/store/group_commit.h"
+#include "worker/job/provider_queues.h"
 #include "worker/job/roster.h"
 #include "worker/job/scheduler.h"
 #include "worker/job/suspects.h"
@@ -54,6 +55,9 @@ class Intake {
   // Takes those of the hints for which there are places, without a message of the broker, and
   // returns the others. Thread-safe, never blocks.
   std::vector<Hint> take(std::span<const Hint> hints);
+  // What is ready and would be taken in vain: it waits here for its provider. Thread-safe, never
+  // blocks.
+  std::vector<TaskId> waiting_for_providers() const;
 
   // Takes hints of tasks that were tried before and are due again: two of three places that are
   // free from now on are theirs. As many as may wait here; returns the others. Thread-safe, never
@@ -62,6 +66,10 @@ class Intake {
 
   // How many take() would take. Thread-safe, never blocks.
   Room room() const;
+  // The same of the bulk lane, as others are told who say what can be done in time: none, once as
+  // many wait here for their provider as there are places. Some cannot be done then, though others
+  // could. Thread-safe, never blocks.
+  std::size_t room_told() const;
 
   // How far the broker has come with its queues, by what waits here. Thread-safe, never blocks.
   QueuesSeen queues_seen() const;
@@ -77,7 +85,26 @@ class Intake {
 
  private:
   using Clock = Job::Clock;
-  using Outcome = Result<std::optional<Claimed>, store::StoreFault>;
+  // The queue of a provider, and of which chain, counted.
+  struct Behind {
+    Position provider = 0;
+    std::uint64_t chain = 0;
+  };
+  // What came of a hint; nothing where there is nothing to do.
+  struct Answer {
+    std::optional<Claimed> claimed{};
+    std::optional<Behind> behind{};  // Left, because this provider has no opening.
+    // Of one that is left.
+    std::uint32_t epoch = 0;
+    bool tried = false;
+    std::chrono::milliseconds time_left{0};
+  };
+  using Outcome = Result<Answer, store::StoreFault>;
+  // A hint that has got a place.
+  struct Turn {
+    queue::Delivery delivery;
+    std::optional<Behind> from{};  // It was taken from there.
+  };
 
   void look_again() LOCKS_REQUIRED(mutex_);
   bool may_be_ours(const Hint& hint) const;
@@ -85,11 +112,13 @@ class Intake {
                   const store::Batch<store::ClaimOutcome>& outcomes,
                   const std::vector<Instant>& until);
   std::size_t callable() const;
-  void claim(const queue::Delivery& delivery, int tries);
-  void claim_later(const queue::Delivery& delivery, int tries);
-  // What `claims_` runs: nullopt where there is nothing to do.
-  store::Batch<std::optional<Claimed>> claim_batch(store::TaskStore& store,
-                                                   std::span<const Hint> hints);
+  void look_who_serves(const std::shared_ptr<const Chain>& chain) LOCKS_REQUIRED(mutex_);
+  void claim(const Turn& turn, int tries);
+  void claim_later(const Turn& turn, int tries);
+  void answered(const Turn& turn, int tries, Clock::time_point asked_at, Outcome outcome);
+  // What `claims_` runs.
+  store::Batch<Answer> claim_batch(store::TaskStore& store, std::span<const Hint> hints);
+  void wait_for_provider(const Turn& turn, const Answer& answer);
   void not_claimed(const queue::Delivery& delivery);
   void not_free(const queue::Delivery& delivery);
   void give_back_turn(const queue::Delivery& delivery);
@@ -107,6 +136,11 @@ class Intake {
   std::atomic<bool> closed_{false};
   mutable Mutex mutex_;
   Waiting<queue::Delivery> waiting_ GUARDED_BY(mutex_);  // Not asked for yet.
+  ProviderQueues queues_ GUARDED_BY(mutex_);             // Of this chain, the so-many-th:
+  std::weak_ptr<const Chain> queues_of_ GUARDED_BY(mutex_);
+  std::uint64_t chains_seen_ GUARDED_BY(mutex_) = 0;
+  std::vector<bool> left_alone_ GUARDED_BY(mutex_);  // Of its providers, when they were seen last.
+  bool from_queues_ GUARDED_BY(mutex_) = false;      // The last place went to one of those there.
   bool looks_again_ GUARDED_BY(mutex_) = false;
   // Claims that may have been carried out without our hearing of it, until we hear of them: the
   // epoch of their hint, and until when the task may be ours.
@@ -115,9 +149,9 @@ class Intake {
     std::vector<Instant> until;
   };
   std::unordered_map<TaskId, Unheard> unheard_ GUARDED_BY(mutex_);
-  // Claimed beyond what there is room for: for nobody of the last ones anybody could be called.
+  // Asked for beyond what there is room for: for none of the last ones anybody could be called.
   std::atomic<std::size_t> beyond_room_{0};
-  store::GroupCommit<Hint, std::optional<Claimed>> claims_;
+  store::GroupCommit<Hint, Answer> claims_;
 };
 
 }  // namespace audiogen::worker

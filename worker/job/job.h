@@ -38,6 +38,7 @@ struct Claimed {
   std::shared_ptr<const GenerationRequest> request;  // Null: it cannot be read.
   bool in_time = true;                               // Else nobody is called for it.
   std::shared_ptr<const Chain> chain{};              // That it was claimed under.
+  std::size_t first = 0;  // Who was chosen there; those before it had no time for one more.
 };
 
 // One call to a provider.
@@ -71,6 +72,7 @@ class Job {
   const store::Claim claim;  // Without the text of its request.
   const std::shared_ptr<const GenerationRequest> request;
   const std::shared_ptr<const Chain> chain;  // The one in force at the claim, to the end.
+  const std::size_t first;  // Position at which to begin choosing (Claimed::first).
   const Clock::time_point began_at;
   const Clock::time_point deadline;
   // The row of its first call was written with the claim. Not so when nobody could be named there.

@@ -24,6 +24,7 @@ class Roster {
   Roster(const Roster&) = delete;
   Roster& operator=(const Roster&) = delete;
 
+  std::size_t places() const { return places_; }
   // How many times reserve() would give a place.
   Room room(std::size_t callable) const;
   // Reserves a place for a task of this lane that is asked for, if there is one, and somebody to be

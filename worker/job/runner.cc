@@ -132,7 +132,8 @@ void JobRunner::look_for_ticket(const JobPtr& job) {
 void JobRunner::choose_provider(const JobPtr& job) {
   const TaskTime time = job->time(Job::Clock::now());
   // There may be some where a ticket has led nowhere.
-  const auto first = job->choose_unraced(&Chain::choose, 0, time);
+  auto first = job->choose_unraced(&Chain::choose, job->first, time);
+  first = first ? first : job->choose_unraced(&Chain::choose, 0, time);
   if (!first) {
     const Nobody nobody = job->chain->nobody(*job->request, time, job->unable, job->later);
     const bool failed = job->called && nobody.passes();
@@ -156,7 +157,6 @@ void JobRunner::fetch_references(const JobPtr& job, const CallEnd& previous) {
                                 job->chain->sends_reference_bytes(),
                                 job->deadline,
                                 [this, job, step, previous](Fetched fetched) {
-                                  roster_.come_in(job);
                                   job->answered(step, true);
                                   references_fetched(job, previous, std::move(fetched));
                                 });
@@ -185,11 +185,17 @@ void JobRunner::call_next(const JobPtr& job, const CallEnd& previous) {
     // What goes on by its ticket has sent them: it needs none, and they may be gone by now.
     fetch_references(job, previous);
   } else {
+    // What has fetched its references, and has to wait for its provider, takes no place for that
+    // either.
+    if (job->chain->openings(job->provider) > 0) {
+      roster_.come_in(job);
+    }
     calls_.write_and_call(job, previous);
   }
 }
 
 void JobRunner::provider_answered(const JobPtr& job, Calls::Answer answer) {
+  roster_.come_in(job);
   intake_.go_on();  // Its provider has room again.
   if (job->is_lost()) {
     endings_.drop(job);

@@ -66,6 +66,10 @@ class JobRunner {
 
   // How many more take() would take. Thread-safe, never blocks.
   Room room() const { return intake_.room(); }
+  // The same of the bulk lane, as others are told. Thread-safe, never blocks.
+  std::size_t room_told() const { return intake_.room_told(); }
+  // Ready tasks that wait here for their provider. Thread-safe, never blocks.
+  std::vector<TaskId> waiting_for_providers() const { return intake_.waiting_for_providers(); }
   // How far the broker has come with its queues. Thread-safe, never blocks.
   QueuesSeen queues_seen() const { return intake_.queues_seen(); }
 

@@ -49,9 +49,11 @@ milliseconds pause_of_pull(bool hints_come, bool found, bool found_lately) {
 Puller::Puller(const Config& config,
                std::function<Room()> room,
                std::function<std::vector<Hint>(std::span<const Hint>)> take,
+               std::function<std::vector<TaskId>()> known,
                std::function<bool()> hints_come)
     : room_(std::move(room)),
       take_(std::move(take)),
+      known_(std::move(known)),
       hints_come_(std::move(hints_come)),
       thread_([this, url = config.database](const std::stop_token& stop) { run(stop, url); }) {}
 
@@ -74,11 +76,15 @@ void Puller::run(const std::stop_token& stop, const DatabaseUrl& url) {
     }
     const Room room = room_();
     const std::size_t most = std::max(room.bulk, room.express);
-    const auto found = most == 0 ? Result<std::vector<Hint>, store::StoreFault>(std::vector<Hint>())
-                                 : store.ready(most,
-                                               hints_come ? kOnItsWay : std::chrono::seconds(0),
-                                               asked_for,
-                                               room.bulk == 0);
+    std::unordered_set<TaskId> without = asked_for;
+    for (const TaskId task : known_()) {
+      without.insert(task);
+    }
+    const auto found =
+        most == 0
+            ? Result<std::vector<Hint>, store::StoreFault>(std::vector<Hint>())
+            : store.ready(
+                  most, hints_come ? kOnItsWay : std::chrono::seconds(0), without, room.bulk == 0);
     if (found && !found->empty()) {
       std::unordered_set<TaskId> left;
       for (const Hint& hint : take_(*found)) {

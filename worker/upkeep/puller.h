@@ -24,11 +24,12 @@ std::chrono::milliseconds pause_of_pull(bool hints_come, bool found, bool found_
 class Puller {
  public:
   // `room`: how many tasks could be taken now, by lane. `take` works on the first of the hints and
-  // says how many it took. `hints_come`: does the broker bring hints, as far as one can see? All
-  // are called on the puller's thread.
+  // says how many it took. `known`: which it would take in vain. `hints_come`: does the broker
+  // bring hints, as far as one can see? All are called on the puller's thread.
   Puller(const Config& config,
          std::function<Room()> room,
          std::function<std::vector<Hint>(std::span<const Hint>)> take,
+         std::function<std::vector<TaskId>()> known,
          std::function<bool()> hints_come);
   ~Puller() { stop(); }
   Puller(const Puller&) = delete;
@@ -42,6 +43,7 @@ class Puller {
 
   const std::function<Room()> room_;
   const std::function<std::vector<Hint>(std::span<const Hint>)> take_;
+  const std::function<std::vector<TaskId>()> known_;
   const std::function<bool()> hints_come_;
   std::jthread thread_;
 };

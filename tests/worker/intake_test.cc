@@ -1,0 +1,367 @@
+// Which of the tasks that are hinted are claimed, and what waits for its provider.
+#include "worker/job/intake.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "common/base/mutex.h"
+#include "common/domain/request.h"
+#include "tests/store/task_fixture.h"
+#include "tests/support/test_database.h"
+#include "tests/support/wait.h"
+#include "tests/worker/fake_provider.h"
+#include "worker/job/scheduler.h"
+
+namespace audiogen::worker {
+namespace {
+
+using namespace std::chrono_literals;
+using test::eventually;
+
+constexpr const char* kFull = "aria";     // The first provider speaks with it, two at a time,
+constexpr const char* kFree = "atlas";    // and the second one with this.
+constexpr std::size_t kOpenings = 2 + 1;  // Two slots, and one that may wait.
+
+class IntakeTest : public testing::Test {
+ protected:
+  ~IntakeTest() override {
+    intake_.close();
+    scheduler_.stop();
+    intake_.stop();
+  }
+
+  std::shared_ptr<const Chain> chain_of(std::vector<Capabilities> all) {
+    std::vector<std::unique_ptr<AudioProvider>> providers;
+    for (Capabilities& able : all) {
+      auto fake = std::make_unique<FakeProvider>("provider " + std::to_string(providers.size()),
+                                                 std::move(able));
+      fakes_.push_back(fake.get());
+      providers.push_back(std::move(fake));
+    }
+    return std::make_shared<const Chain>(std::move(providers));
+  }
+  static Capabilities speaks(const char* voice) {
+    Capabilities out;
+    out.voices = {voice};
+    out.max_in_flight = 2;
+    return out;
+  }
+
+  static void call(const Chain& chain, Position provider) {
+    ProviderRequest request;
+    request.deadline = std::chrono::steady_clock::now() + 1h;
+    request.lifetime = 1h;
+    chain.at(provider).start(std::move(request), [](const auto&) {});
+  }
+
+  // Hints of new tasks that want this voice.
+  std::vector<Hint> tasks(const char* voice, std::size_t count) {
+    constexpr std::size_t kAtOnce = 256;  // And of a user, who may not have many thousands open.
+    std::vector<Hint> out;
+    GenerationRequest request;
+    request.prompt = "a quiet sea";
+    request.voice = voice;
+    while (out.size() < count) {
+      const UserId user = db_.add_user();
+      std::vector<store::CreateCommand> commands;
+      for (std::size_t i = out.size(); i < count && commands.size() < kAtOnce; ++i) {
+        commands.push_back(store::create_command(user));
+        commands.back().request = encode_request(request);
+      }
+      for (const store::CreateOutcome& one : store::must(store_.create(commands))) {
+        EXPECT_EQ(one.kind, store::CreateOutcome::Kind::kCreated);
+      }
+      for (const store::CreateCommand& command : commands) {
+        out.push_back({command.id, 0, Lane::kBulk});
+      }
+    }
+    // However many are released: that is not what is looked at here.
+    db_.execute(store::Sql("UPDATE tasks SET lane=0"));
+    return out;
+  }
+  // As the broker brings them.
+  void deliver(const std::vector<Hint>& hints) {
+    std::vector<queue::Delivery> all;
+    for (const Hint& hint : hints) {
+      all.push_back({.hint = hint, .connection = 1, .tag = ++tag_});
+    }
+    intake_.deliver(std::move(all));
+  }
+  std::size_t acked() const {
+    const MutexLock lock(mutex_);
+    return acked_;
+  }
+  std::vector<JobPtr> begun() const {
+    const MutexLock lock(mutex_);
+    return begun_;
+  }
+  bool has_begun(const Hint& hint) const {
+    const auto all = begun();
+    return std::any_of(
+        all.begin(), all.end(), [&](const JobPtr& job) { return job->claim.task == hint.task; });
+  }
+  std::int64_t count(const char* where) {
+    return db_.number(
+        store::Sql::trusted(std::string("SELECT COUNT(*) FROM tasks WHERE ") + where));
+  }
+
+  test::TestDatabase db_;
+  store::TaskStore store_{db_.url()};
+  std::uint64_t tag_ = 0;
+  mutable Mutex mutex_;
+  std::size_t acked_ GUARDED_BY(mutex_) = 0;
+  std::vector<JobPtr> begun_ GUARDED_BY(mutex_);
+  std::vector<FakeProvider*> fakes_;
+  CurrentChain chains_{chain_of({speaks(kFull), speaks(kFree)})};
+  Scheduler scheduler_;
+  Roster roster_{1000, [this] { intake_.go_on(); }};
+  Suspects suspects_{
+      roster_, scheduler_, [](const JobPtr&) {}, [](const JobPtr&, std::chrono::milliseconds) {}};
+  Intake intake_{db_.url(),
+                 WorkerId::make(),
+                 chains_,
+                 roster_,
+                 suspects_,
+                 scheduler_,
+                 [] { return true; },
+                 [this](const queue::Delivery&) {
+                   const MutexLock lock(mutex_);
+                   ++acked_;
+                 },
+                 [this](const JobPtr& job) {
+                   {
+                     const MutexLock lock(mutex_);
+                     begun_.push_back(job);
+                   }
+                   call(*job->chain, job->provider);
+                   roster_.begin(job);
+                 }};
+};
+
+TEST_F(IntakeTest, WhoseProviderIsFullWaitsWithoutAPlace) {
+  const auto full = tasks(kFull, 40), free = tasks(kFree, 2);
+  deliver(full);
+  deliver(free);
+  EXPECT_TRUE(eventually(60s, [&] { return has_begun(free[0]) && has_begun(free[1]); }));
+  EXPECT_TRUE(eventually(60s, [&] { return acked() == full.size() + free.size(); }))
+      << "what waits keeps no message: others may be behind it";
+  EXPECT_EQ(begun().size(), kOpenings + free.size());
+  EXPECT_EQ(roster_.size(), kOpenings + free.size());
+  EXPECT_EQ(intake_.waiting_for_providers().size(), full.size() - kOpenings);
+  EXPECT_EQ(count("state=1 AND epoch=0 AND claims=0 AND updated_at=created_at"),
+            static_cast<std::int64_t>(full.size() - kOpenings))
+      << "left as they are";
+}
+
+TEST_F(IntakeTest, WhatWaitsHasTheNextOpeningOfItsProvider) {
+  const auto full = tasks(kFull, kOpenings + 2);
+  deliver(full);
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size(); }));
+  ASSERT_EQ(begun().size(), kOpenings);
+  fakes_[0]->calls.front()->answer(Audio{});
+  roster_.leave(begun().front());
+  EXPECT_TRUE(eventually(60s, [&] { return begun().size() == kOpenings + 1; }));
+  EXPECT_TRUE(has_begun(full[kOpenings])) << "first come, first served";
+  EXPECT_EQ(intake_.waiting_for_providers(), std::vector{full.back().task});
+}
+
+TEST_F(IntakeTest, WhatWaitsAndIsHintedAgainIsDoneWith) {
+  const auto full = tasks(kFull, kOpenings + 2);
+  deliver(full);
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size(); }));
+  const std::vector<Hint> again(full.end() - 2, full.end());
+  deliver(again);
+  EXPECT_EQ(acked(), full.size() + again.size());
+  EXPECT_TRUE(intake_.take_tried(again).empty());
+  EXPECT_EQ(intake_.waiting_for_providers().size(), again.size());
+  EXPECT_TRUE(eventually(60s, [&] { return intake_.room().bulk >= kOpenings; }))
+      << "of the other one";
+}
+
+TEST_F(IntakeTest, WhoServesWhatIsAskedOfEachChainAnew) {
+  const auto full = tasks(kFull, kOpenings + 3);
+  deliver(full);
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size(); }));
+  const auto other = chain_of({speaks(kFree), speaks(kFull)});
+  for (std::size_t i = 0; i < kOpenings; ++i) {
+    call(*other, 0);
+  }
+  chains_.replace(other);
+  intake_.go_on();
+  EXPECT_TRUE(eventually(60s, [&] { return begun().size() == full.size(); }));
+  EXPECT_TRUE(intake_.waiting_for_providers().empty());
+}
+
+// Else it would wait for a breaker while somebody else is idle.
+TEST_F(IntakeTest, WhatWaitsForWhoIsLeftAloneAnotherHas) {
+  chains_.replace(chain_of({speaks(kFull), speaks(kFree), Capabilities{}}));
+  const auto full = tasks(kFull, kOpenings + 2);
+  deliver(full);
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size(); }));
+  ASSERT_EQ(begun().size(), kOpenings);
+  const auto until = std::chrono::steady_clock::now() + 1h;
+  chains_.get()->set_overrides(std::vector{Chain::Override{
+      .provider = chains_.get()->at(0).name(), .said = {.open = true, .until = until}}});
+  intake_.go_on();
+  EXPECT_TRUE(eventually(60s, [&] { return begun().size() == full.size(); }));
+  EXPECT_EQ(begun().back()->provider, 2U);
+}
+
+// Behind all of them it would be too late, but they may leave: it goes behind them all the same,
+// and not into a place.
+TEST_F(IntakeTest, HoweverLongItsLineIsItWaitsThere) {
+  const auto begins = std::chrono::steady_clock::now();
+  call(*chains_.get(), 0);
+  ASSERT_TRUE(eventually(60s, [&] { return std::chrono::steady_clock::now() - begins >= 500ms; }));
+  fakes_[0]->calls.front()->answer(Audio{});  // Known to take half a second at the least.
+  const auto full = tasks(kFull, 1000);
+  db_.execute(store::Sql("UPDATE tasks SET deadline_at=UTC_TIMESTAMP(6) + INTERVAL 120 SECOND"));
+  deliver(full);
+  EXPECT_TRUE(eventually(60s, [&] { return acked() == full.size(); }));
+  EXPECT_EQ(begun().size(), kOpenings);
+  EXPECT_EQ(count("state=1 AND epoch=0"), static_cast<std::int64_t>(full.size() - kOpenings));
+}
+
+// Nobody else is to be called: there is no room, but its provider is idle.
+TEST_F(IntakeTest, WhatWaitsForAFallbackHasItsNextOpening) {
+  chains_.replace(chain_of({speaks(kFull), speaks(kFree), speaks(kFull)}));
+  const auto chain = chains_.get();
+  FakeProvider& first = *fakes_[2];
+  const auto begins = std::chrono::steady_clock::now();
+  call(*chain, 0);
+  ASSERT_TRUE(eventually(60s, [&] { return std::chrono::steady_clock::now() - begins >= 500ms; }));
+  first.calls.front()->answer(Audio{});
+  const auto full = tasks(kFull, 1000);
+  db_.execute(store::Sql("UPDATE tasks SET deadline_at=UTC_TIMESTAMP(6) + INTERVAL 120 SECOND"));
+  deliver(full);
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size(); }));
+  ASSERT_EQ(begun().size(), 2 * kOpenings) << "its own and the fallback's";
+  for (std::size_t i = 0; i < kOpenings; ++i) {
+    call(*chain, 1);
+  }
+  ASSERT_EQ(chain->room(), 0U);
+  fakes_[4]->calls.front()->answer(Audio{});
+  const auto all = begun();
+  roster_.leave(
+      *std::find_if(all.begin(), all.end(), [](const JobPtr& job) { return job->provider == 2; }));
+  EXPECT_TRUE(eventually(60s, [&] { return begun().size() == 2 * kOpenings + 1; }));
+  EXPECT_EQ(begun().back()->provider, 2U);
+}
+
+// They would wait for the one that probes it, or for its next rest, while another one is idle.
+TEST_F(IntakeTest, WhoHasNoProbeOfItDoesNotWaitForThat) {
+  chains_.replace(chain_of({speaks(kFull), speaks(kFull)}));
+  const auto chain = chains_.get();
+  for (int i = 0; i < 10; ++i) {
+    chain->failed(0, Fault::kTryNext);
+  }
+  ASSERT_TRUE(eventually(60s, [&] { return chain->is_on_trial(0); }));
+  deliver(tasks(kFull, 1 + kOpenings));
+  EXPECT_TRUE(eventually(60s, [&] { return begun().size() == 1 + kOpenings; }));
+  const auto all = begun();
+  EXPECT_EQ(
+      std::count_if(all.begin(), all.end(), [](const JobPtr& job) { return job->provider == 1; }),
+      static_cast<std::ptrdiff_t>(kOpenings));
+}
+
+// Nobody could be called for them, here; elsewhere they may be.
+TEST_F(IntakeTest, WhileAllAreLeftAloneNothingIsAskedFor) {
+  deliver(tasks(kFull, kOpenings + 5));
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == kOpenings + 5; }));
+  const auto chain = chains_.get();
+  const auto from = std::chrono::steady_clock::now();
+  const auto open = [&](std::size_t at) {
+    return Chain::Override{.provider = chain->at(at).name(),
+                           .said = {.open = true, .until = from + 1h}};
+  };
+  chain->set_overrides(std::vector{open(0), open(1)});
+  intake_.go_on();
+  ASSERT_TRUE(eventually(60s, [&] {  // Long enough for each of them to be looked at anew.
+    return std::chrono::steady_clock::now() - from > ProviderQueues::kRest + 1s;
+  }));
+  EXPECT_EQ(begun().size(), kOpenings);
+  EXPECT_EQ(intake_.waiting_for_providers().size(), 5U);
+}
+
+// By the time it was left alone, all went behind the next one.
+TEST_F(IntakeTest, WhoWorksAgainHasWhatWaitsForThoseAfterIt) {
+  Capabilities next = speaks(kFull);
+  next.max_in_flight = 1;
+  chains_.replace(chain_of({speaks(kFull), next, speaks(kFree)}));
+  const auto chain = chains_.get();
+  const auto says = [&](bool open) {
+    chain->set_overrides(std::vector{
+        Chain::Override{.provider = chain->at(0).name(),
+                        .said = {.open = open, .until = std::chrono::steady_clock::now() + 1h}}});
+  };
+  says(true);
+  const auto full = tasks(kFull, 4);
+  deliver(full);
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size(); }));
+  ASSERT_EQ(begun().size(), 2U) << "a slot, and one that may wait";
+  says(false);
+  intake_.go_on();
+  EXPECT_TRUE(eventually(60s, [&] { return begun().size() == full.size(); }));
+  EXPECT_EQ(begun().back()->provider, 0U);
+}
+
+// However long its provider has no opening.
+TEST_F(IntakeTest, WhatIsOverWaitsNoMore) {
+  const auto full = tasks(kFull, kOpenings + 2);
+  db_.execute(store::Sql("UPDATE tasks SET deadline_at=UTC_TIMESTAMP(6) + INTERVAL 40 SECOND"));
+  deliver(full);
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size(); }));
+  ASSERT_EQ(intake_.waiting_for_providers().size(), 2U);
+  db_.execute(store::Sql("UPDATE tasks SET deadline_at=UTC_TIMESTAMP(6) WHERE state=1"));
+  EXPECT_TRUE(eventually(60s, [&] { return intake_.waiting_for_providers().empty(); }));
+  EXPECT_EQ(begun().size(), kOpenings);
+}
+
+TEST_F(IntakeTest, AsManyAsThereArePlacesLeaveNoRoomToTellOf) {
+  const auto full = tasks(kFull, kOpenings + roster_.places());
+  deliver({full.begin(), full.end() - 1});
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size() - 1; }));
+  EXPECT_TRUE(eventually(60s, [&] { return intake_.room_told() == kOpenings; }));
+  deliver({full.back()});
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size(); }));
+  EXPECT_EQ(intake_.room_told(), 0U);
+  EXPECT_TRUE(eventually(60s, [&] { return intake_.room().bulk >= kOpenings; }))
+      << "whoever could be called is taken all the same";
+}
+
+// Else whoever comes just when it has an opening would go before them, for as long as many come.
+TEST_F(IntakeTest, WhoComesLaterGoesBehindThoseThatWait) {
+  const auto full = tasks(kFull, kOpenings + 3), late = tasks(kFull, 1);
+  deliver(full);
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size(); }));
+  store::RowHolder holder(db_.url(), store::row_of_task(full[kOpenings].task));
+  fakes_[0]->calls.front()->answer(Audio{});
+  roster_.leave(begun().front());  // The next one is asked for, and its row is somebody's.
+  deliver(late);
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size() + late.size(); }));
+  holder.release();
+  EXPECT_TRUE(eventually(60s, [&] { return begun().size() == kOpenings + 1; }));
+  EXPECT_FALSE(has_begun(late[0]));
+}
+
+// What nobody has looked at may be for the same provider as all that wait.
+TEST_F(IntakeTest, NoMoreWaitThanMay) {
+  constexpr std::size_t kMore = 600;  // More than are asked for at a time.
+  const auto full = tasks(kFull, kOpenings + ProviderQueues::kMost + kMore);
+  deliver(full);
+  ASSERT_TRUE(eventually(
+      240s, [&] { return intake_.waiting_for_providers().size() >= ProviderQueues::kMost; }));
+  EXPECT_EQ(intake_.room().bulk, 0U);
+  const auto free = tasks(kFree, 1);
+  EXPECT_EQ(intake_.take(free).size(), 1U) << "it is left to others";
+  EXPECT_LT(acked(), full.size());
+  EXPECT_EQ(count("state=1 AND next_run_at>created_at"), 0);
+}
+
+}  // namespace
+}  // namespace audiogen::worker

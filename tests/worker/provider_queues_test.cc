@@ -1,0 +1,323 @@
+// Tasks that wait for their provider, and whose turn it is.
+#include "worker/job/provider_queues.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace audiogen::worker {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::UnorderedElementsAre;
+
+using namespace std::chrono_literals;
+
+constexpr ProviderQueues::Time kNow{24h};
+constexpr ProviderQueues::Seen kLater{.now = kNow, .left = 8h};
+constexpr Room kRoom{.bulk = 100, .express = 100};
+
+class ProviderQueuesTest : public testing::Test {
+ protected:
+  static Hint hint(Lane lane = Lane::kBulk, std::uint32_t epoch = 0) {
+    return {.task = TaskId::make(), .epoch = epoch, .lane = lane};
+  }
+  std::optional<ProviderQueues::Taken> next(const Room& room = kRoom, bool has_place = true) {
+    return queues_.next(
+        room,
+        [this](Position provider) { return openings_[provider]; },
+        [&](Lane) { return has_place; });
+  }
+
+  std::optional<Hint> due(ProviderQueues::Time now) {
+    return queues_.due(now, [](Lane) { return true; });
+  }
+
+  ProviderQueues queues_;
+  std::map<Position, std::size_t> openings_;
+};
+
+TEST_F(ProviderQueuesTest, WhoseProviderHasAnOpeningWaitsForNobodyElse) {
+  const Hint first = hint(), second = hint(), other = hint();
+  queues_.add(0, first, false, kLater);
+  queues_.add(0, second, false, kLater);
+  queues_.add(2, other, false, kLater);
+  EXPECT_FALSE(next());
+  openings_[2] = 1;
+  const auto taken = next();
+  ASSERT_TRUE(taken);
+  EXPECT_EQ(taken->hint, other);
+  EXPECT_EQ(taken->provider, 2U);
+  EXPECT_FALSE(next()) << "that opening is asked for";
+  EXPECT_EQ(queues_.size(), 2U);
+  openings_[0] = 2;
+  EXPECT_EQ(next()->hint, first);
+  EXPECT_EQ(next()->hint, second);
+  EXPECT_TRUE(queues_.empty());
+}
+
+TEST_F(ProviderQueuesTest, AnOpeningIsAskedForOnceUntilThatIsJudged) {
+  openings_[0] = 1;
+  for (int i = 0; i < 3; ++i) {
+    queues_.add(0, hint(), false, kLater);
+  }
+  const auto first = next();
+  ASSERT_TRUE(first);
+  EXPECT_FALSE(next());
+  queues_.judged(0, TaskId::make(), false);
+  EXPECT_FALSE(next()) << "that was no task from here";
+  queues_.judged(0, first->hint.task, false);
+  queues_.judged(0, first->hint.task, false);
+  EXPECT_TRUE(next()) << "it was not wanted after all";
+  EXPECT_FALSE(next());
+}
+
+TEST_F(ProviderQueuesTest, WhoeverHasNoTurnAfterAllHasTheNext) {
+  openings_[0] = 1;
+  const Hint first = hint(), second = hint();
+  queues_.add(0, first, false, kLater);
+  queues_.add(0, second, false, kLater);
+  ASSERT_EQ(next()->hint, first);
+  queues_.judged(0, first.task, false);
+  queues_.put_back(0, first, kLater);
+  EXPECT_TRUE(queues_.has(first));
+  EXPECT_EQ(next()->hint, first);
+}
+
+TEST_F(ProviderQueuesTest, OpeningsAreForWhoWasHereFirst) {
+  openings_[0] = 1;
+  const Hint first = hint(), second = hint(), late = hint();
+  EXPECT_EQ(queues_.before(late.task, 0), 0U);
+  queues_.add(0, first, false, kLater);
+  queues_.add(0, second, false, kLater);
+  EXPECT_EQ(queues_.before(late.task, 0), 2U);
+  EXPECT_EQ(queues_.before(late.task, 1), 0U) << "another provider";
+  ASSERT_EQ(next()->hint, first);
+  EXPECT_EQ(queues_.before(late.task, 0), 2U) << "one is asked for, one waits";
+  EXPECT_EQ(queues_.before(first.task, 0), 0U) << "it has waited";
+  queues_.judged(0, first.task, false);
+  EXPECT_EQ(queues_.before(late.task, 0), 1U);
+  EXPECT_EQ(queues_.line(late.task, 0), 1U);
+  EXPECT_EQ(queues_.line(second.task, 0), 0U) << "it waits there itself";
+  queues_.take_all();
+  EXPECT_EQ(queues_.before(late.task, 0), 0U);
+}
+
+TEST_F(ProviderQueuesTest, ANewerHintTakesThePlaceOfTheOlder) {
+  openings_[0] = 10;
+  const Hint older = hint(), newer{.task = older.task, .epoch = 2};
+  queues_.add(0, older, false, kLater);
+  queues_.add(0, newer, false, kLater);
+  EXPECT_FALSE(queues_.has(older));
+  EXPECT_TRUE(queues_.has(newer));
+  EXPECT_EQ(queues_.size(), 1U);
+  EXPECT_EQ(next()->hint, newer);
+  EXPECT_FALSE(next());
+}
+
+// It was taken, and came again while that was not judged.
+TEST_F(ProviderQueuesTest, WhatIsTakenTwiceIsJudgedTwice) {
+  openings_[0] = 2;
+  const Hint first = hint(), second = hint();
+  queues_.add(0, first, false, kLater);
+  ASSERT_TRUE(next());
+  queues_.add(0, first, false, kLater);
+  ASSERT_TRUE(next());
+  queues_.add(0, second, false, kLater);
+  EXPECT_FALSE(next());
+  queues_.judged(0, first.task, false);
+  EXPECT_TRUE(next());
+  queues_.judged(0, first.task, false);
+  queues_.judged(0, second.task, false);
+  EXPECT_EQ(queues_.before(TaskId::make(), 0), 0U);
+}
+
+TEST_F(ProviderQueuesTest, WhoIsToBeLookedAtStaysWhereItIs) {
+  const Hint soon = hint(), late = hint();
+  queues_.add(0, late, false, {.now = kNow, .left = 80s});
+  queues_.add(0, soon, false, {.now = kNow, .left = 16s});
+  EXPECT_FALSE(due(kNow + 1s));
+  EXPECT_FALSE(queues_.due(kNow + 2s, [](Lane) { return false; })) << "there is no place";
+  EXPECT_EQ(due(kNow + 2s), soon);
+  EXPECT_FALSE(due(kNow + 9s)) << "its answer is awaited";
+  queues_.add(0, soon, false, {.now = kNow + 9s, .left = 3s});  // It is left again.
+  EXPECT_FALSE(due(kNow + 9s));
+  EXPECT_TRUE(due(kNow + 10s));
+  EXPECT_TRUE(due(kNow + 10s)) << "after a second at the least";
+  EXPECT_FALSE(due(kNow + 10s));
+  EXPECT_EQ(queues_.size(), 2U);
+  queues_.drop(late);
+  openings_[0] = 10;
+  EXPECT_EQ(next()->hint, soon);
+  EXPECT_FALSE(next());
+}
+
+TEST_F(ProviderQueuesTest, ALaneWithoutAPlaceKeepsTheOtherFromNoLook) {
+  const Hint bulk = hint(), express = hint(Lane::kExpress);
+  queues_.add(0, bulk, false, {.now = kNow, .left = 8s});
+  queues_.add(0, express, false, {.now = kNow, .left = 16s});
+  const auto express_only = [](Lane lane) { return lane == Lane::kExpress; };
+  EXPECT_EQ(queues_.due(kNow + 5s, express_only), express);
+  EXPECT_FALSE(queues_.due(kNow + 5s, express_only));
+  EXPECT_EQ(due(kNow + 5s), bulk);
+}
+
+TEST_F(ProviderQueuesTest, WhatIsPutBackKeepsItsOrder) {
+  openings_[0] = 10;
+  std::vector<Hint> all;
+  for (int i = 0; i < 4; ++i) {
+    all.push_back(hint());
+  }
+  std::sort(all.begin(), all.end(), [](const Hint& a, const Hint& b) { return a.task < b.task; });
+  for (const Hint& one : all) {
+    queues_.add(0, one, false, kLater);
+  }
+  for (int i = 0; i < 3; ++i) {
+    next();
+  }
+  for (const Hint& one : {all[0], all[1], all[2]}) {
+    queues_.judged(0, one.task, false);
+    queues_.put_back(0, one, kLater);
+  }
+  for (const Hint& one : all) {
+    EXPECT_EQ(next()->hint, one);
+  }
+}
+
+TEST_F(ProviderQueuesTest, WhoseProviderIsAskedAfterIsLookedAtSoon) {
+  const Hint first = hint(), second = hint(), other = hint();
+  queues_.add(0, first, false, kLater);
+  queues_.add(1, other, false, kLater);
+  queues_.add(0, second, false, {.now = kNow + 5s, .left = 8h});
+  queues_.look_at_all([](Position provider) { return provider == 0; }, kNow + 8s);
+  EXPECT_EQ(due(kNow + 8s), first);
+  EXPECT_FALSE(due(kNow + 9s)) << "the other one of it was seen just now";
+  EXPECT_EQ(due(kNow + 10s), second);
+  EXPECT_FALSE(due(kNow + 10s));
+}
+
+// Others have had them: the next that is wanted must not wait behind a hundred of those.
+TEST_F(ProviderQueuesTest, AfterWhatIsTakenInVainMoreAreTakenAtATime) {
+  openings_[0] = 1;
+  for (int i = 0; i < 10; ++i) {
+    queues_.add(0, hint(), false, kLater);
+  }
+  auto taken = next();
+  EXPECT_FALSE(next());
+  queues_.judged(0, taken->hint.task, true);
+  taken = next();
+  EXPECT_TRUE(next());
+  EXPECT_FALSE(next());
+  queues_.judged(0, taken->hint.task, true);
+  EXPECT_TRUE(next());
+  EXPECT_TRUE(next());
+  taken = next();
+  EXPECT_FALSE(next());
+  queues_.judged(0, taken->hint.task, false);
+  EXPECT_FALSE(next()) << "that one was wanted";
+}
+
+TEST_F(ProviderQueuesTest, WhoIsLeftForAnotherGoesThere) {
+  const Hint moved = hint();
+  queues_.add(0, moved, false, kLater);
+  queues_.add(1, moved, false, kLater);
+  openings_[0] = 10;
+  EXPECT_FALSE(next());
+  openings_[1] = 10;
+  EXPECT_EQ(next()->provider, 1U);
+  EXPECT_TRUE(queues_.empty());
+}
+
+// Taken from one, it is nobody's before whom another waits.
+TEST_F(ProviderQueuesTest, TheLineIsThatOfEachProvider) {
+  const Hint here = hint();
+  queues_.add(0, hint(), false, kLater);
+  queues_.add(1, here, false, kLater);
+  EXPECT_EQ(queues_.line(here.task, 0), 1U);
+  EXPECT_EQ(queues_.line(here.task, 1), 0U);
+  openings_[1] = 1;
+  ASSERT_EQ(next()->hint, here);
+  EXPECT_EQ(queues_.line(here.task, 0), 1U);
+  EXPECT_EQ(queues_.before(here.task, 0), 1U);
+  EXPECT_EQ(queues_.line(here.task, 1), 0U);
+}
+
+TEST_F(ProviderQueuesTest, AnotherChainBeginsAnew) {
+  openings_[0] = 1;
+  queues_.add(0, hint(), false, kLater);
+  ASSERT_TRUE(next());
+  EXPECT_THAT(queues_.take_all(), IsEmpty());
+  EXPECT_EQ(queues_.before(TaskId::make(), 0), 0U);
+  queues_.add(0, hint(), false, kLater);
+  EXPECT_TRUE(next()) << "what was asked for is none of this one";
+}
+
+TEST_F(ProviderQueuesTest, ProvidersTakeTurns) {
+  for (int i = 0; i < 2; ++i) {
+    for (const Position provider : {1U, 4U, 5U}) {
+      queues_.add(provider, hint(), false, kLater);
+      openings_[provider] = 10;
+    }
+  }
+  std::vector<Position> order;
+  while (const auto taken = next()) {
+    order.push_back(taken->provider);
+  }
+  EXPECT_THAT(order, ElementsAre(1, 4, 5, 1, 4, 5));
+}
+
+TEST_F(ProviderQueuesTest, WithoutAPlaceNobodyIsTaken) {
+  openings_[0] = 10;
+  queues_.add(0, hint(Lane::kBulk), false, kLater);
+  EXPECT_FALSE(next(kRoom, false));
+  EXPECT_FALSE(next({.bulk = 0, .express = 5}));
+  const Hint quick = hint(Lane::kExpress);
+  queues_.add(0, quick, false, kLater);
+  EXPECT_EQ(next({.bulk = 0, .express = 5})->hint, quick);
+  EXPECT_EQ(queues_.size(), 1U);
+}
+
+TEST_F(ProviderQueuesTest, WhatWasTriedComesFirst) {
+  openings_[0] = 10;
+  const Hint fresh = hint(), tried = hint();
+  queues_.add(0, fresh, false, kLater);
+  queues_.add(0, tried, true, kLater);
+  EXPECT_EQ(next()->hint, tried);
+  EXPECT_EQ(next()->hint, fresh);
+}
+
+TEST_F(ProviderQueuesTest, AHintIsHereOnce) {
+  openings_[0] = 10;
+  const Hint once = hint(), other = hint();
+  queues_.add(0, once, false, kLater);
+  queues_.add(0, other, false, kLater);
+  queues_.add(0, once, false, kLater);
+  EXPECT_TRUE(queues_.has(once));
+  EXPECT_FALSE(queues_.has({.task = once.task, .epoch = 1}));
+  EXPECT_EQ(next()->hint, once) << "it keeps its turn";
+  EXPECT_FALSE(queues_.has(once));
+  EXPECT_EQ(next()->hint, other);
+  EXPECT_TRUE(queues_.empty());
+  EXPECT_FALSE(next());
+}
+
+TEST_F(ProviderQueuesTest, AllOfThemAreTakenAtOnce) {
+  openings_[0] = openings_[1] = 10;
+  const Hint one = hint(), two = hint(Lane::kExpress), three = hint();
+  queues_.add(0, one, false, kLater);
+  queues_.add(1, two, false, kLater);
+  queues_.add(1, three, true, kLater);
+  EXPECT_THAT(queues_.tasks(), UnorderedElementsAre(one.task, two.task, three.task));
+  EXPECT_THAT(queues_.take_all(), UnorderedElementsAre(one, two, three));
+  EXPECT_TRUE(queues_.empty());
+  EXPECT_FALSE(queues_.has(one));
+  EXPECT_THAT(queues_.tasks(), IsEmpty());
+  EXPECT_FALSE(next());
+}
+
+}  // namespace
+}  // namespace audiogen::worker
