@@ -70,17 +70,18 @@ struct Felt {
   double p99_ms() const { return latency.quantile(0.99); }
 };
 
-// The row of a load of all users.
+// The row of a load of all users; `per_second` requests of them all, 0: a closed loop.
 void load(Context& context,
           Stand& stand,
           const std::string& name,
           double seconds,
+          double per_second,
           Neighbours& aim,
           Felt& felt) {
   const Usage before = stand.usage();
   const auto from = Clock::now();
-  const LoadResult result =
-      run_load({.port = stand.api_port(), .connections = kAll, .seconds = seconds}, aim);
+  const LoadResult result = run_load(
+      {.port = stand.api_port(), .connections = kAll, .rate = per_second, .seconds = seconds}, aim);
   const Tally& others = result.kinds.at(Neighbours::kOthers);
   // Not by how long it took: at the end nobody sends, and the last user's answers are waited for.
   const double rate = aim.rate(
@@ -135,6 +136,7 @@ void held_row(Context& context) {
            stand,
            held ? "… while the 50th's row is held" : "49 users, plain",
            seconds,
+           0,
            aim,
            held ? felt : plain);
       holder.execute(store::Sql("ROLLBACK"));
@@ -213,13 +215,16 @@ struct Worst {
   }
 };
 
-// Ten times in two rounds one of two workers is broken at a random moment, and mended.
-void broken_worker(Context& context, const std::string& name, bool by_proxy) {
+// In each round one of two workers is broken five times at random moments, and mended. What the 49
+// others had of plain, all together. A closed loop asks for more while half of the work is not
+// done, and the workers make up for that afterwards; `per_second` is what users ask for who do not.
+double broken_worker(
+    Context& context, const std::string& name, bool by_proxy, int rounds, double per_second = 0) {
   constexpr std::chrono::seconds kNoticed{3};  // From then on nobody is to feel it.
   const Breaks breaks = breaks_of(context);
   Felt plain, felt;
   Worst while_broken{"it was broken"}, when_mended{"it was mended"};
-  for (int round = 0; round < (context.smoke ? 1 : 2); ++round) {
+  for (int round = 0; round < (context.smoke ? 1 : rounds); ++round) {
     while_broken.plain.clear();
     when_mended.plain.clear();
     for (const bool broken : {false, true}) {
@@ -241,6 +246,7 @@ void broken_worker(Context& context, const std::string& name, bool by_proxy) {
            pair.stand,
            broken ? "… " + name : "49 users, two workers",
            std::chrono::duration<double>(breaks.all).count(),
+           per_second,
            aim,
            broken ? felt : plain);
       breaker.join();
@@ -264,18 +270,27 @@ void broken_worker(Context& context, const std::string& name, bool by_proxy) {
                            .digits = 2});
     }
   }
+  return plain.per_second();
+}
+
+// Twice as a closed loop, and once with half of what that reached.
+void broken_worker(Context& context, const std::string& name, bool by_proxy) {
+  const double plain = broken_worker(context, name + " ten times", by_proxy, 2);
+  const double of_all = static_cast<double>(kUsers) / (kUsers - 1);
+  broken_worker(context, name + " five times, half of that load", by_proxy, 1, plain * of_all / 2);
 }
 
 }  // namespace
 
 void bench_neighbours(Context& context) {
   context.report.begin("neighbours",
-                       "POST, closed loop, two connections for each of 50 users; counted are the "
-                       "49 who have nothing to do with what is broken. Each load has a service and "
-                       "a database of its own, plain and broken in turn.");
+                       "POST, two connections for each of 50 users, closed loop or half of what "
+                       "that reaches; counted are the 49 who have nothing to do with what is "
+                       "broken. Each load has a service and a database of its own, plain and "
+                       "broken in turn.");
   held_row(context);
-  broken_worker(context, "one worker stopped ten times", false);
-  broken_worker(context, "one worker's packets to the database swallowed ten times", true);
+  broken_worker(context, "one worker stopped", false);
+  broken_worker(context, "one worker's packets to the database swallowed", true);
 }
 
 }  // namespace audiogen::bench
