@@ -436,13 +436,10 @@ void backlog(Context& context, const Shape& shape) {
       static_cast<std::int64_t>(context.smoke ? 400 : static_cast<std::size_t>(context.backlog));
   const std::string beside = "beside " + std::to_string(size) + " " + shape.name;
   auto broker = std::make_unique<test::PrivateBroker>();
-  const AmqpUrl& at = broker->url();
-  auto empty = std::make_unique<Stand>(
-      Stand::Options{.api = true,
-                     .users = context.scaled(512, 32),
-                     .environment = {},
-                     .amqp_url = "amqp://" + at.user + ":" + at.password + "@" + at.host + ":" +
-                                 std::to_string(at.port) + "/"});
+  auto empty = std::make_unique<Stand>(Stand::Options{.api = true,
+                                                      .users = context.scaled(512, 32),
+                                                      .environment = {},
+                                                      .amqp_url = test::text_of(broker->url())});
   Stand stand({.api = true, .users = context.scaled(512, 32), .environment = {}});
   const Provider provider(stand.stack().log_folder(), kCallMs);
   const std::map<std::string, std::string> worker = {{"PROVIDERS_FILE", provider.file()},

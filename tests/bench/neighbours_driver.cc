@@ -215,9 +215,10 @@ struct Worst {
   }
 };
 
-// In each round one of two workers is broken five times at random moments, and mended. What the 49
-// others had of plain, all together. A closed loop asks for more while half of the work is not
-// done, and the workers make up for that afterwards; `per_second` is what users ask for who do not.
+// In each round one of two workers is broken five times at random moments, and mended. A closed
+// loop asks for more while half of the work is not done, and the workers make up for that
+// afterwards; `per_second` is what users ask for who do not. What the 49 others had a second while
+// nothing was broken.
 double broken_worker(
     Context& context, const std::string& name, bool by_proxy, int rounds, double per_second = 0) {
   constexpr std::chrono::seconds kNoticed{3};  // From then on nobody is to feel it.

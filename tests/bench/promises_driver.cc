@@ -224,11 +224,7 @@ void bench_broker_away(Context& context) {
       "ones, with the broker and after kill -9 of it; then tasks whose hints the broker "
       "took and lost. Ceiling: places / 1 s.");
   auto broker = std::make_unique<test::PrivateBroker>();
-  const auto url = [&] {
-    const AmqpUrl& at = broker->url();
-    return "amqp://" + at.user + ":" + at.password + "@" + at.host + ":" + std::to_string(at.port) +
-           "/";
-  };
+  const auto url = [&] { return test::text_of(broker->url()); };
   Stand stand({.api = true, .users = 1, .environment = {}, .amqp_url = url()});
   const Provider provider(stand.stack().log_folder(), call_ms, kPlaces);
   stand.watch("provider", {provider.pid()});

@@ -16,11 +16,6 @@
 namespace audiogen::test {
 namespace {
 
-std::string text_of(const AmqpUrl& url) {
-  return "amqp://" + url.user + ":" + url.password + "@" + url.host + ":" +
-         std::to_string(url.port) + "/";
-}
-
 class OpsPage : public testing::Test {
  protected:
   Stack::Options options() {

@@ -313,9 +313,7 @@ TEST(Alerts, TheBrokerGoesAndComesBack) {
   through.port = proxy.port();
   through.host = "127.0.0.1";
   Stack::Options options;
-  options.amqp_url = "amqp://" + through.user + ":" + through.password +
-                     "@127.0.0.1:" + std::to_string(through.port) + "/" +
-                     (through.vhost == "/" ? "%2F" : encode_percent(through.vhost));
+  options.amqp_url = text_of(through);
   Stack stack(options);
   const auto prometheus = watch(stack, 1);
   const Account ann = stack.account(1'000'000);

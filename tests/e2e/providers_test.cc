@@ -459,13 +459,17 @@ TEST(Breaker, AVoiceThatIsNotThereIsTheOperatorsFault) {
   stack.database().expect_invariants();
 }
 
+// Two slots for aria at the first, which may hang; atlas at the second.
+std::vector<std::string> each_its_voice(const ProviderDouble& first, const ProviderDouble& second) {
+  return {openai_entry(
+              kFirst, first, R"(,"timeout_seconds":600,"max_in_flight":2)", R"({"aria":"coral"})"),
+          openai_entry(kSecond, second, "", R"({"atlas":"onyx"})")};
+}
+
 TEST(Bulkhead, AHangingProviderDoesNotHoldUpWhatTheOtherServes) {
   ProviderDouble first([](const DoubleCall&) { return on_the_wire(Form::kHang); });
   ProviderDouble second([](const DoubleCall&) { return wav_reply(0.3); });
-  const ChainFile chain(
-      {openai_entry(
-           kFirst, first, R"(,"timeout_seconds":600,"max_in_flight":2)", R"({"aria":"coral"})"),
-       openai_entry(kSecond, second, "", R"({"atlas":"onyx"})")});
+  const ChainFile chain(each_its_voice(first, second));
   Stack stack(chain.options());
   const Account ann = stack.account(100'000);
   for (int i = 0; i < 50; ++i) {
@@ -489,20 +493,17 @@ TEST_P(ManyForAHangingProvider, KeepNoPlaceFromTheOther) {
   ProviderDouble first(
       [&](const DoubleCall&) { return open.load() ? wav_reply(0.3) : on_the_wire(Form::kHang); });
   ProviderDouble second([](const DoubleCall&) { return wav_reply(0.3); });
-  const ChainFile chain(
-      {openai_entry(
-           kFirst, first, R"(,"timeout_seconds":600,"max_in_flight":2)", R"({"aria":"coral"})"),
-       openai_entry(kSecond, second, "", R"({"atlas":"onyx"})")});
-  const AmqpUrl broker = test_broker_url();
+  const ChainFile chain(each_its_voice(first, second));
+  AmqpUrl broker = test_broker_url();
+  broker.vhost = Stack::virtual_host();
   TcpProxy proxy(broker.port);
+  broker.host = "127.0.0.1";
+  broker.port = proxy.port();
   Stack::Options options = chain.options();
   options.environment["WORKER_IN_FLIGHT"] = "4";
   options.workers = 0;
   Stack stack(options);
-  stack.start_worker({{"AMQP_URL",
-                       "amqp://" + broker.user + ":" + broker.password +
-                           "@127.0.0.1:" + std::to_string(proxy.port()) + "/" +
-                           (Stack::virtual_host() == "/" ? "" : Stack::virtual_host())}});
+  stack.start_worker({{"AMQP_URL", text_of(broker)}});
   const auto count = [&](const char* where) {
     return stack.database().number(
         store::Sql::trusted(std::string("SELECT COUNT(*) FROM tasks WHERE ") + where));

@@ -33,9 +33,11 @@ std::int64_t stamp_of(std::size_t number) {
   return number % 4 == 0 ? 8'001 + step : 301 + step;
 }
 
-std::string text_of(const AmqpUrl& url, std::uint16_t port) {
-  return "amqp://" + url.user + ":" + url.password + "@127.0.0.1:" + std::to_string(port) + "/" +
-         (url.vhost == "/" ? "" : url.vhost);
+// The same broker, by this port of this machine.
+std::string through(AmqpUrl url, std::uint16_t port) {
+  url.host = "127.0.0.1";
+  url.port = port;
+  return text_of(url);
 }
 
 std::string entry(const std::string& name, const std::string& base_url) {
@@ -138,7 +140,7 @@ Arena::Arena(const Options& options) : options_(options), workers_(kWorkers) {
   Stack::Options stack;
   stack.api = false;
   stack.workers = 0;
-  stack.amqp_url = text_of(broker_url_, broker_url_.port);
+  stack.amqp_url = through(broker_url_, broker_url_.port);
   stack.environment = {{"PROVIDERS_FILE", chain_file_},
                        {"PROVIDER_KEY", "sk-of-the-provider"},
                        {"WORKER_IN_FLIGHT", "4"},
@@ -193,7 +195,7 @@ std::map<std::string, std::string> Arena::environment_of(const std::string& role
                                                          const TcpProxy& database,
                                                          const TcpProxy& broker) {
   return {{"DATABASE_URL", stack_->database_url(role, database.port())},
-          {"AMQP_URL", text_of(broker_url_, broker.port())}};
+          {"AMQP_URL", through(broker_url_, broker.port())}};
 }
 
 void Arena::start_api(const std::map<std::string, std::string>& more) {

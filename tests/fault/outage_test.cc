@@ -16,11 +16,6 @@
 namespace audiogen::test {
 namespace {
 
-std::string text_of(const AmqpUrl& url) {
-  return "amqp://" + url.user + ":" + url.password + "@" + url.host + ":" +
-         std::to_string(url.port) + "/";
-}
-
 const std::map<std::string, std::string> kUnlimited = {{"RATE_LIMIT_CREATE_PER_MINUTE", "1000000"},
                                                        {"RATE_LIMIT_CREATE_BURST", "100000"}};
 

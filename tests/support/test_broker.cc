@@ -122,6 +122,11 @@ AmqpUrl parse_broker_url(const std::string& from) {
           .port = static_cast<std::uint16_t>(info.port)};
 }
 
+std::string text_of(const AmqpUrl& url) {
+  return "amqp://" + url.user + ":" + url.password + "@" + url.host + ":" +
+         std::to_string(url.port) + "/" + (url.vhost == "/" ? "" : url.vhost);
+}
+
 AmqpUrl test_broker_url() {
   const char* text = std::getenv("TEST_AMQP_URL");
   if (text == nullptr) {

@@ -19,6 +19,8 @@ namespace audiogen::test {
 AmqpUrl test_broker_url();
 // The same of any such text.
 AmqpUrl parse_broker_url(const std::string& text);
+// As programs take it. Virtual hosts of tests have names that nothing must be escaped in.
+std::string text_of(const AmqpUrl& url);
 
 // What an operator (or an enemy) may do to the work queues, the service's own unless others are
 // named. Every call opens a connection of its own; a failure ends the test, but that there is no

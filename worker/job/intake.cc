@@ -444,7 +444,7 @@ void Intake::not_free(const queue::Delivery& delivery) {
   not_claimed(delivery);  // Whoever pulls finds the task again, or the sweeper does.
 }
 
-// It takes no place, and no message: the one before it in the broker may be for another provider.
+// It takes no place, and keeps no message: the next one in the broker may be for another provider.
 void Intake::wait_for_provider(const Turn& turn, const Answer& answer) {
   const Hint& hint = turn.delivery.hint;
   {

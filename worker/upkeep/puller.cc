@@ -76,15 +76,15 @@ void Puller::run(const std::stop_token& stop, const DatabaseUrl& url) {
     }
     const Room room = room_();
     const std::size_t most = std::max(room.bulk, room.express);
-    std::unordered_set<TaskId> without = asked_for;
-    for (const TaskId task : known_()) {
-      without.insert(task);
+    Result<std::vector<Hint>, store::StoreFault> found(std::vector<Hint>{});
+    if (most > 0) {
+      std::unordered_set<TaskId> without = asked_for;
+      for (const TaskId task : known_()) {
+        without.insert(task);
+      }
+      found = store.ready(
+          most, hints_come ? kOnItsWay : std::chrono::seconds(0), without, room.bulk == 0);
     }
-    const auto found =
-        most == 0
-            ? Result<std::vector<Hint>, store::StoreFault>(std::vector<Hint>())
-            : store.ready(
-                  most, hints_come ? kOnItsWay : std::chrono::seconds(0), without, room.bulk == 0);
     if (found && !found->empty()) {
       std::unordered_set<TaskId> left;
       for (const Hint& hint : take_(*found)) {
