@@ -395,7 +395,7 @@ TEST(References, SlowServersKeepNobodyElse) {
 TEST(References, WhoWaitsForItsProviderWithThemKeepsNobodyElse) {
   const ProviderDouble files([](const DoubleCall& call) {
     DoubleReply out = shelf(call);
-    out.delay = 1500ms;  // So all of them are under way before the first one waits.
+    out.delay = 6s;  // A slot is kept for two: so more of them are under way than it has slots.
     return out;
   });
   const ProviderDouble hanging([](const DoubleCall&) { return DoubleReply{.form = Form::kHang}; });
@@ -414,7 +414,7 @@ TEST(References, WhoWaitsForItsProviderWithThemKeepsNobodyElse) {
     }
   }
   ASSERT_TRUE(hanging.wait_until([&] { return hanging.call_count() == 2; }));
-  ASSERT_TRUE(files.wait_until([&] { return files.call_count() >= 4; }));
+  ASSERT_TRUE(files.wait_until([&] { return files.call_count() >= 6; }));
   const Account bob = stack.account(10'000);
   for (int i = 0; i < 5; ++i) {
     const Reply plain = stack.wait_final(
@@ -422,6 +422,29 @@ TEST(References, WhoWaitsForItsProviderWithThemKeepsNobodyElse) {
     EXPECT_EQ(plain.text("status"), "succeeded") << plain.body;
   }
   EXPECT_EQ(hanging.call_count(), 2U);
+}
+
+// The first three have its two slots, and the place to wait for the next; until they are called, or
+// their servers dawdle, nobody else does.
+TEST(References, OneOpeningIsNotForAllThatFetch) {
+  const ProviderDouble files([](const DoubleCall&) { return DoubleReply{.form = Form::kHang}; });
+  const ProviderDouble provider([](const DoubleCall&) { return wav_reply(0.3); });
+  const ChainFile chain(
+      {R"({"name":"seed","kind":"seed_audio","base_url":")" + provider.url() +
+       R"(","api_key_env":"PROVIDER_KEY","timeout_seconds":600,"max_in_flight":2})"});
+  Stack stack(any_address(chain.options()));
+  std::vector<Account> users;
+  for (int i = 0; i < 8; ++i) {
+    users.push_back(stack.account(10'000));
+  }
+  const auto began = std::chrono::steady_clock::now();
+  for (const Account& user : users) {
+    stack.create(user, body_with(sounds({files.url() + "/good.wav"})));
+  }
+  ASSERT_TRUE(files.wait_until([&] { return files.call_count() > 3; }));
+  EXPECT_GE(std::chrono::steady_clock::now() - began, 2s);
+  EXPECT_TRUE(files.wait_until([&] { return files.call_count() >= users.size(); }))
+      << "who waits for slow servers keeps nobody waiting";
 }
 
 // Bodies without a length: what is received lies in a file, and no more of it than there is room

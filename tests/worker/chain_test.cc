@@ -603,9 +603,11 @@ TEST(Chain, OpeningsAreOfEachByItself) {
     two.start(0);
   }
   EXPECT_EQ(two.chain->openings(0), 1U);
-  auto again = two.chain->keep_slot(0);
-  EXPECT_EQ(two.chain->openings(0), 0U) << "one comes again in a moment";
-  again.reset();
+  const auto again = two.chain->keep_slot(0);
+  EXPECT_EQ(two.chain->openings(0), 0U) << "one comes in a moment";
+  again->give_back();
+  again->give_back();
+  EXPECT_EQ(two.chain->openings(0), 1U);
   two.start(0);
   two.start(0);
   EXPECT_EQ(two.chain->openings(0), 0U);
@@ -633,11 +635,12 @@ TEST(Chain, PassesOverWhoWouldNotEndInTimeBehindThoseThatWaitElsewhere) {
   const TaskTime time{.left = seconds(100), .whole = seconds(900)};
   std::size_t others = 0;
   const auto line = [&](std::size_t position) { return position == 0 ? others : 0; };
-  EXPECT_EQ(two.chain->choose_in_line(request, time, line), 0U);
+  EXPECT_EQ(two.chain->choose_in_line(request, 0, time, line), 0U);
+  EXPECT_EQ(two.chain->choose_in_line(request, 1, time, line), 1U);
   others = 20'000;
-  EXPECT_EQ(two.chain->choose_in_line(request, time, line), 1U);
+  EXPECT_EQ(two.chain->choose_in_line(request, 0, time, line), 1U);
   two.fail(1);
-  EXPECT_EQ(two.chain->choose_in_line(request, time, line), 0U) << "they may leave";
+  EXPECT_EQ(two.chain->choose_in_line(request, 0, time, line), 0U) << "they may leave";
 }
 
 TEST(Chain, OpeningsAreTakenOnce) {
@@ -651,9 +654,111 @@ TEST(Chain, OpeningsAreTakenOnce) {
   EXPECT_TRUE(openings.take(0));
   EXPECT_FALSE(openings.take(0));
   EXPECT_TRUE(openings.take(1));
-  for (int i = 0; i < 10; ++i) {
-    EXPECT_TRUE(openings.take(2)) << "what waits there too long another may have";
+}
+
+// What waits there too long they get; whom nobody has a slot for is not claimed to wait for it.
+TEST(Chain, OneWithAQueueWaitHasAnOpeningForEachFreeSlotOfThoseAfterIt) {
+  Capabilities impatient{.voices = {"aria"}};
+  impatient.queue_wait = seconds(1);
+  Timed three(std::vector<Capabilities>{impatient, {.voices = {"atlas"}}, {.voices = {"aria"}}});
+  EXPECT_EQ(three.chain->openings(0), 3U + 2U);
+  for (int i = 0; i < 3; ++i) {
+    three.start(0);
   }
+  EXPECT_EQ(three.chain->openings(0), 2U) << "one waits in its reserve";
+  three.start(0);
+  EXPECT_EQ(three.chain->openings(0), 1U) << "and one for the other";
+  three.start(2);
+  EXPECT_EQ(three.chain->openings(0), 0U);
+  EXPECT_EQ(three.chain->openings(1), 3U) << "who speaks with another voice is none for those";
+  three.fakes[2]->calls[0]->answer(Audio{});
+  Openings openings(*three.chain);
+  EXPECT_TRUE(openings.take(0));
+  EXPECT_FALSE(openings.take(0)) << "each of those has a place";
+}
+
+// One that can do more relieves it as well, though its slots are room for others, too.
+TEST(Chain, WhoCanDoMoreHasWhatWaitsTooLong) {
+  Capabilities impatient{.voices = {"aria"}};
+  impatient.queue_wait = seconds(1);
+  impatient.prompt_max = 4096;
+  Capabilities more{.voices = {"aria", "atlas"}};
+  more.cues = true;
+  more.prompt_max = kPromptMax;
+  Timed two(std::vector<Capabilities>{impatient, more});
+  EXPECT_EQ(two.chain->openings(0), 3U + 2U);
+}
+
+TEST(Chain, WhatIsPassedOnNeedsNoPlaceOfTheAccount) {
+  Accounts accounts;
+  std::vector<std::unique_ptr<AudioProvider>> providers;
+  for (const char* account : {"theirs", ""}) {
+    Capabilities able;
+    able.max_in_flight = 4;
+    able.account = account;
+    able.account_max_in_flight = 4;
+    able.queue_wait = seconds(*account == 0 ? 0 : 1);
+    providers.push_back(std::make_unique<FakeProvider>(account, std::move(able)));
+  }
+  const Chain chain(std::move(providers), &accounts);
+  Openings openings(chain);
+  std::size_t taken = 0;
+  while (openings.take(0)) {
+    ++taken;
+  }
+  EXPECT_EQ(taken, 1U + 4U) << "one shows that places are wanted, the others have slots elsewhere";
+}
+
+TEST(Chain, EntriesOfAnAccountShareItsOpenings) {
+  Accounts accounts;
+  std::vector<std::unique_ptr<AudioProvider>> providers;
+  for (const char* voice : {"aria", "atlas", "coral"}) {
+    Capabilities able;
+    able.voices = {voice};
+    able.max_in_flight = 4;
+    able.account = "theirs";
+    able.account_max_in_flight = 4;
+    providers.push_back(std::make_unique<FakeProvider>(voice, std::move(able)));
+  }
+  const Chain chain(std::move(providers), &accounts);
+  accounts.all().front()->renew({.may = 4}, 0, Clock::now() + std::chrono::hours(1));
+  ASSERT_EQ(chain.openings(0), 6U) << "four places, and two that may wait";
+  Openings openings(chain);
+  std::size_t taken = 0;
+  for (int i = 0; i < 9; ++i) {
+    taken += openings.take(static_cast<std::size_t>(i % 3)) ? 1U : 0U;
+  }
+  EXPECT_EQ(taken, 6U);
+  ProviderRequest request;
+  request.deadline = Clock::now() + std::chrono::hours(1);
+  request.lifetime = std::chrono::hours(1);
+  for (int i = 0; i < 6; ++i) {
+    chain.at(0).start(ProviderRequest(request), [](const auto&) {});
+  }
+  EXPECT_EQ(chain.openings(0), 0U) << "two wait for a place of theirs already";
+  EXPECT_EQ(chain.openings(1), 1U) << "and would have all of them, where nobody else waits";
+  Openings others(chain);
+  EXPECT_TRUE(others.take(1));
+  EXPECT_FALSE(others.take(1));
+  chain.at(1).start(ProviderRequest(request), [](const auto&) {});
+  EXPECT_EQ(chain.openings(1), 0U);
+  for (int i = 0; i < 10; ++i) {
+    chain.failed(2, Fault::kTryNext);
+  }
+  ASSERT_TRUE(test::eventually(seconds(60), [&] { return chain.is_on_trial(2); }));
+  EXPECT_EQ(chain.openings(2), 1U) << "so there is one for a probe";
+}
+
+// Each task of the queue was its probe, as long as the first one fetched its references.
+TEST(Chain, OneThatComesInAMomentIsTheProbe) {
+  Timed one(std::vector<Capabilities>(1));
+  one.fail(0);
+  ASSERT_TRUE(test::eventually(seconds(60), [&] { return one.chain->is_on_trial(0); }));
+  EXPECT_EQ(one.chain->openings(0), 1U);
+  EXPECT_EQ(one.chain->room(), 1U);
+  const auto slot = one.chain->keep_slot(0);
+  EXPECT_EQ(one.chain->openings(0), 0U);
+  EXPECT_EQ(one.chain->room(), 0U);
 }
 
 // What would wait too long for the first one is claimed for the other.

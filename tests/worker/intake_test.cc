@@ -2,7 +2,9 @@
 #include "worker/job/intake.h"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
+#include <semaphore>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +32,8 @@ constexpr std::size_t kOpenings = 2 + 1;  // Two slots, and one that may wait.
 class IntakeTest : public testing::Test {
  protected:
   ~IntakeTest() override {
+    stops_at_begin_ = false;
+    goes_on_.release(100);  // Where one stands still as its test has failed.
     intake_.close();
     scheduler_.stop();
     intake_.stop();
@@ -43,7 +47,7 @@ class IntakeTest : public testing::Test {
       fakes_.push_back(fake.get());
       providers.push_back(std::move(fake));
     }
-    return std::make_shared<const Chain>(std::move(providers));
+    return std::make_shared<const Chain>(std::move(providers), &accounts_);
   }
   static Capabilities speaks(const char* voice) {
     Capabilities out;
@@ -116,7 +120,11 @@ class IntakeTest : public testing::Test {
   mutable Mutex mutex_;
   std::size_t acked_ GUARDED_BY(mutex_) = 0;
   std::vector<JobPtr> begun_ GUARDED_BY(mutex_);
+  // The claims' thread stands still where a job begins.
+  std::atomic<bool> stops_at_begin_{false};
+  std::counting_semaphore<> goes_on_{0};
   std::vector<FakeProvider*> fakes_;
+  Accounts accounts_;
   CurrentChain chains_{chain_of({speaks(kFull), speaks(kFree)})};
   Scheduler scheduler_;
   Roster roster_{1000, [this] { intake_.go_on(); }};
@@ -137,6 +145,9 @@ class IntakeTest : public testing::Test {
                    {
                      const MutexLock lock(mutex_);
                      begun_.push_back(job);
+                   }
+                   if (stops_at_begin_.load()) {
+                     goes_on_.acquire();
                    }
                    call(*job->chain, job->provider);
                    roster_.begin(job);
@@ -308,6 +319,110 @@ TEST_F(IntakeTest, WhoWorksAgainHasWhatWaitsForThoseAfterIt) {
   intake_.go_on();
   EXPECT_TRUE(eventually(60s, [&] { return begun().size() == full.size(); }));
   EXPECT_EQ(begun().back()->provider, 0U);
+}
+
+// A breaker closes by a call, and whoever comes with one had to come by himself.
+TEST_F(IntakeTest, WhoIsOnTrialIsProbedByOneThatWaitsForAnother) {
+  Capabilities next = speaks(kFull);
+  next.max_in_flight = 1;
+  chains_.replace(chain_of({speaks(kFull), next, speaks(kFree)}));
+  const auto chain = chains_.get();
+  const auto full = tasks(kFull, 4);
+  for (int i = 0; i < 10; ++i) {
+    chain->failed(0, Fault::kTryNext);
+  }
+  deliver(full);
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size(); }));
+  if (chain->closed_to_calls(0).count() == 0) {
+    GTEST_SKIP() << "it took so long that the provider was asked again";
+  }
+  ASSERT_EQ(begun().size(), 2U) << "a slot, and one that may wait";
+  EXPECT_TRUE(eventually(60s, [&] { return begun().size() == 3; }));
+  EXPECT_EQ(begun().back()->provider, 0U);
+}
+
+// It went to the fallback, which stands still, and expired there.
+TEST_F(IntakeTest, WhoHasLittleUnderWayGoesBehindNoCrowd) {
+  chains_.replace(chain_of({speaks(kFull), speaks(kFree), speaks(kFull)}));
+  const auto begins = std::chrono::steady_clock::now();
+  call(*chains_.get(), 0);
+  ASSERT_TRUE(eventually(60s, [&] { return std::chrono::steady_clock::now() - begins >= 500ms; }));
+  fakes_[2]->calls.front()->answer(Audio{});
+  const auto full = tasks(kFull, 1000);
+  db_.execute(store::Sql("UPDATE tasks SET deadline_at=UTC_TIMESTAMP(6) + INTERVAL 120 SECOND"));
+  deliver(full);
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size(); }));
+  auto quick = tasks(kFull, 1);
+  db_.execute(store::Sql("UPDATE tasks SET deadline_at=UTC_TIMESTAMP(6) + INTERVAL 60 SECOND WHERE "
+                         "id=")
+              << quick[0].task);
+  quick[0].lane = Lane::kExpress;
+  deliver(quick);
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size() + 1; }));
+  const auto all = begun();
+  fakes_[2]->calls[1]->answer(Audio{});
+  roster_.leave(
+      *std::find_if(all.begin(), all.end(), [](const JobPtr& job) { return job->provider == 0; }));
+  EXPECT_TRUE(eventually(60s, [&] { return begun().size() == all.size() + 1; }));
+  EXPECT_TRUE(has_begun(quick[0]));
+}
+
+// What is looked at anew is mostly left again, and there may be thousands of it.
+TEST_F(IntakeTest, LooksAtWhatWaitsTakeNoRoomOfThoseThatCome) {
+  const auto full = tasks(kFull, kOpenings + 100), free = tasks(kFree, 1);
+  deliver(full);
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size(); }));
+  stops_at_begin_ = true;
+  deliver(free);
+  ASSERT_TRUE(eventually(60s, [&] { return has_begun(free[0]); }));
+  chains_.get()->set_overrides(std::vector{
+      Chain::Override{.provider = chains_.get()->at(0).name(),
+                      .said = {.open = true, .until = std::chrono::steady_clock::now() + 1h}}});
+  intake_.go_on();
+  const std::size_t places = roster_.places();
+  EXPECT_TRUE(eventually(60s, [&] { return roster_.room(places).bulk <= places - 60; }))
+      << "they are asked for";
+  EXPECT_EQ(intake_.room().bulk, kOpenings - free.size());
+  stops_at_begin_ = false;
+  goes_on_.release();
+}
+
+// Else newcomers were looked at by twos, as often as anything that waits was called.
+TEST_F(IntakeTest, WhoHasWaitedTakesNoLooksFromThoseThatCome) {
+  const auto full = tasks(kFull, kOpenings + 30);
+  deliver(full);
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size(); }));
+  ASSERT_EQ(begun().size(), kOpenings);
+  std::size_t sum = full.size();
+  for (int i = 0; i < 50 && intake_.room().bulk <= kOpenings; ++i) {
+    deliver(tasks(kFull, 3));  // Few may have come together at the end.
+    sum += 3;
+    ASSERT_TRUE(eventually(60s, [&] { return acked() == sum; }));
+  }
+  const std::size_t room = intake_.room().bulk;
+  ASSERT_GT(room, kOpenings) << "the last ones were all left";
+  fakes_[0]->calls.front()->answer(Audio{});
+  roster_.leave(begun().front());
+  ASSERT_TRUE(eventually(60s, [&] { return begun().size() == kOpenings + 1; }));
+  EXPECT_TRUE(eventually(60s, [&] { return intake_.room().bulk == room; }));
+}
+
+// Another worker would have had them at once.
+TEST_F(IntakeTest, WhoStopsKeepsNoMessageOfWhatItLeaves) {
+  const auto full = tasks(kFull, kOpenings), more = tasks(kFull, 2), free = tasks(kFree, 1);
+  deliver(full);
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size(); }));
+  stops_at_begin_ = true;
+  deliver(free);
+  ASSERT_TRUE(eventually(60s, [&] { return has_begun(free[0]); }));
+  deliver(more);
+  intake_.close();
+  goes_on_.release();
+  const std::size_t places = roster_.places();
+  EXPECT_TRUE(eventually(60s, [&] {
+    return roster_.room(places).bulk == places - full.size() - free.size();
+  })) << "their places are free";
+  EXPECT_EQ(acked(), full.size() + free.size());
 }
 
 // However long its provider has no opening.

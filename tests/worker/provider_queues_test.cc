@@ -20,6 +20,7 @@ using namespace std::chrono_literals;
 constexpr ProviderQueues::Time kNow{24h};
 constexpr ProviderQueues::Seen kLater{.now = kNow, .left = 8h};
 constexpr Room kRoom{.bulk = 100, .express = 100};
+constexpr std::size_t kTriedMax = 1000;  // Of Waiting.
 
 class ProviderQueuesTest : public testing::Test {
  protected:
@@ -91,20 +92,50 @@ TEST_F(ProviderQueuesTest, WhoeverHasNoTurnAfterAllHasTheNext) {
 TEST_F(ProviderQueuesTest, OpeningsAreForWhoWasHereFirst) {
   openings_[0] = 1;
   const Hint first = hint(), second = hint(), late = hint();
-  EXPECT_EQ(queues_.before(late.task, 0), 0U);
+  EXPECT_EQ(queues_.before(late.task, Lane::kBulk, 0), 0U);
   queues_.add(0, first, false, kLater);
   queues_.add(0, second, false, kLater);
-  EXPECT_EQ(queues_.before(late.task, 0), 2U);
-  EXPECT_EQ(queues_.before(late.task, 1), 0U) << "another provider";
+  EXPECT_EQ(queues_.before(late.task, Lane::kBulk, 0), 2U);
+  EXPECT_EQ(queues_.before(late.task, Lane::kBulk, 1), 0U) << "another provider";
   ASSERT_EQ(next()->hint, first);
-  EXPECT_EQ(queues_.before(late.task, 0), 2U) << "one is asked for, one waits";
-  EXPECT_EQ(queues_.before(first.task, 0), 0U) << "it has waited";
+  EXPECT_EQ(queues_.before(late.task, Lane::kBulk, 0), 2U) << "one is asked for, one waits";
+  EXPECT_EQ(queues_.before(first.task, Lane::kBulk, 0), 0U) << "it has waited";
   queues_.judged(0, first.task, false);
-  EXPECT_EQ(queues_.before(late.task, 0), 1U);
-  EXPECT_EQ(queues_.line(late.task, 0), 1U);
-  EXPECT_EQ(queues_.line(second.task, 0), 0U) << "it waits there itself";
-  queues_.take_all();
-  EXPECT_EQ(queues_.before(late.task, 0), 0U);
+  EXPECT_EQ(queues_.before(late.task, Lane::kBulk, 0), 1U);
+  EXPECT_EQ(queues_.line(late.task, Lane::kBulk, 0), 1U);
+  EXPECT_EQ(queues_.line(second.task, Lane::kBulk, 0), 0U) << "it waits there itself";
+  EXPECT_TRUE(queues_.knows(second.task));
+  EXPECT_FALSE(queues_.knows(first.task));
+  EXPECT_FALSE(queues_.knows(late.task));
+}
+
+// A crowd's whole backlog was before one of somebody who has little under way.
+TEST_F(ProviderQueuesTest, BeforeWhoGoesByTheExpressLaneAreThoseOfThatLane) {
+  for (int i = 0; i < 400; ++i) {
+    queues_.add(0, hint(), false, kLater);
+  }
+  const TaskId late = TaskId::make();
+  EXPECT_EQ(queues_.before(late, Lane::kExpress, 0), 0U);
+  EXPECT_EQ(queues_.line(late, Lane::kExpress, 0), 0U);
+  for (int i = 0; i < 6; ++i) {
+    queues_.add(0, hint(Lane::kExpress), false, kLater);
+  }
+  EXPECT_EQ(queues_.before(late, Lane::kExpress, 0), 8U) << "every fourth is one of the others";
+  EXPECT_EQ(queues_.before(late, Lane::kBulk, 0), 406U);
+  const Hint tried = hint();
+  queues_.add(0, tried, true, kLater);
+  EXPECT_EQ(queues_.before(late, Lane::kExpress, 0), 9U);
+  openings_[0] = 1;
+  ASSERT_EQ(next()->hint, tried);
+  EXPECT_EQ(queues_.before(late, Lane::kExpress, 0), 9U) << "asked for";
+  queues_.judged(0, tried.task, false);
+  EXPECT_EQ(queues_.before(late, Lane::kExpress, 0), 8U);
+  for (std::size_t i = 0; i < kTriedMax + 5; ++i) {
+    queues_.add(0, hint(), true, kLater);
+  }
+  EXPECT_EQ(queues_.before(late, Lane::kExpress, 0), 8U + 18U)
+      << "of what was tried two before each, as long as others wait";
+  EXPECT_EQ(queues_.before(late, Lane::kBulk, 0), 1411U);
 }
 
 TEST_F(ProviderQueuesTest, ANewerHintTakesThePlaceOfTheOlder) {
@@ -133,7 +164,7 @@ TEST_F(ProviderQueuesTest, WhatIsTakenTwiceIsJudgedTwice) {
   EXPECT_TRUE(next());
   queues_.judged(0, first.task, false);
   queues_.judged(0, second.task, false);
-  EXPECT_EQ(queues_.before(TaskId::make(), 0), 0U);
+  EXPECT_EQ(queues_.before(TaskId::make(), Lane::kBulk, 0), 0U);
 }
 
 TEST_F(ProviderQueuesTest, WhoIsToBeLookedAtStaysWhereItIs) {
@@ -193,11 +224,55 @@ TEST_F(ProviderQueuesTest, WhoseProviderIsAskedAfterIsLookedAtSoon) {
   queues_.add(0, first, false, kLater);
   queues_.add(1, other, false, kLater);
   queues_.add(0, second, false, {.now = kNow + 5s, .left = 8h});
-  queues_.look_at_all([](Position provider) { return provider == 0; }, kNow + 8s);
+  queues_.look_at_all(bit_of(0), kNow + 8s);
   EXPECT_EQ(due(kNow + 8s), first);
   EXPECT_FALSE(due(kNow + 9s)) << "the other one of it was seen just now";
   EXPECT_EQ(due(kNow + 10s), second);
   EXPECT_FALSE(due(kNow + 10s));
+}
+
+class InvitesTest : public ProviderQueuesTest {
+ protected:
+  void invite(ProviderQueues::Time now) {
+    queues_.invite(
+        3, [this](Position provider) { return openings_[provider]; }, now);
+  }
+  std::size_t count_due(ProviderQueues::Time now) {
+    std::size_t out = 0;
+    while (due(now)) {
+      ++out;
+    }
+    return out;
+  }
+};
+
+// A breaker that is half open closes by a call, and those that could make it wait elsewhere.
+TEST_F(InvitesTest, WhoHasOpeningsAndNobodyBehindHimHasSomeOfThoseThatWaitForOthers) {
+  for (int i = 0; i < 30; ++i) {
+    queues_.add(2, hint(), false, {.now = kNow, .left = 8h, .sooner = bit_of(0)});
+  }
+  openings_[1] = 5;
+  invite(kNow + 4500ms);
+  EXPECT_EQ(count_due(kNow + 4500ms), 0U) << "it has no opening";
+  openings_[0] = 3;
+  invite(kNow + 4750ms);
+  EXPECT_EQ(count_due(kNow + 4750ms), 0U) << "they were seen just now";
+  invite(kNow + 4900ms);
+  invite(kNow + 5s);
+  EXPECT_EQ(count_due(kNow + 5s), 12U) << "four for each; the other one could have none of them";
+  invite(kNow + 5250ms);
+  EXPECT_EQ(count_due(kNow + 5250ms), 12U) << "those that were asked for are awaited";
+}
+
+TEST_F(InvitesTest, WhoHasALineOfHisOwnInvitesNobody) {
+  queues_.add(0, hint(), false, kLater);
+  queues_.add(2, hint(), false, {.now = kNow, .left = 8h, .sooner = bit_of(0)});
+  openings_[0] = 3;
+  invite(kNow + 10s);
+  EXPECT_EQ(count_due(kNow + 10s), 0U);
+  ASSERT_TRUE(next());
+  invite(kNow + 11s);
+  EXPECT_EQ(count_due(kNow + 11s), 1U);
 }
 
 // Others have had them: the next that is wanted must not wait behind a hundred of those.
@@ -237,23 +312,30 @@ TEST_F(ProviderQueuesTest, TheLineIsThatOfEachProvider) {
   const Hint here = hint();
   queues_.add(0, hint(), false, kLater);
   queues_.add(1, here, false, kLater);
-  EXPECT_EQ(queues_.line(here.task, 0), 1U);
-  EXPECT_EQ(queues_.line(here.task, 1), 0U);
+  EXPECT_EQ(queues_.line(here.task, Lane::kBulk, 0), 1U);
+  EXPECT_EQ(queues_.line(here.task, Lane::kBulk, 1), 0U);
   openings_[1] = 1;
   ASSERT_EQ(next()->hint, here);
-  EXPECT_EQ(queues_.line(here.task, 0), 1U);
-  EXPECT_EQ(queues_.before(here.task, 0), 1U);
-  EXPECT_EQ(queues_.line(here.task, 1), 0U);
+  EXPECT_EQ(queues_.line(here.task, Lane::kBulk, 0), 1U);
+  EXPECT_EQ(queues_.before(here.task, Lane::kBulk, 0), 1U);
+  EXPECT_EQ(queues_.line(here.task, Lane::kBulk, 1), 0U);
 }
 
-TEST_F(ProviderQueuesTest, AnotherChainBeginsAnew) {
+TEST_F(ProviderQueuesTest, ForAnotherChainAllAreLookedAtAnewInTheirTurn) {
   openings_[0] = 1;
-  queues_.add(0, hint(), false, kLater);
-  ASSERT_TRUE(next());
-  EXPECT_THAT(queues_.take_all(), IsEmpty());
-  EXPECT_EQ(queues_.before(TaskId::make(), 0), 0U);
-  queues_.add(0, hint(), false, kLater);
-  EXPECT_TRUE(next()) << "what was asked for is none of this one";
+  const Hint taken = hint(), first = hint(), second = hint();
+  for (const Hint& one : {taken, first, second}) {
+    queues_.add(0, one, false, kLater);
+  }
+  ASSERT_EQ(next()->hint, taken);
+  queues_.begin_anew(kNow + 1s);
+  EXPECT_FALSE(queues_.knows(taken.task)) << "it is none of this one's";
+  std::vector<TaskId> looks;
+  while (const auto look = due(kNow + 1s)) {
+    looks.push_back(look->task);
+  }
+  EXPECT_THAT(looks, UnorderedElementsAre(first.task, second.task));
+  EXPECT_EQ(next()->hint, first);
 }
 
 TEST_F(ProviderQueuesTest, ProvidersTakeTurns) {
@@ -268,6 +350,23 @@ TEST_F(ProviderQueuesTest, ProvidersTakeTurns) {
     order.push_back(taken->provider);
   }
   EXPECT_THAT(order, ElementsAre(1, 4, 5, 1, 4, 5));
+}
+
+// Two entries of an account of which one opening comes after the other: the later one had none.
+TEST_F(ProviderQueuesTest, WhoIsPutBackIsOfTheOneWhoseTurnItIs) {
+  openings_[1] = openings_[4] = 1;
+  for (int i = 0; i < 3; ++i) {
+    queues_.add(1, hint(), false, kLater);
+    queues_.add(4, hint(), false, kLater);
+  }
+  const auto first = next(), second = next();
+  ASSERT_EQ(first->provider, 1U);
+  ASSERT_EQ(second->provider, 4U);
+  queues_.judged(1, first->hint.task, false);
+  queues_.judged(4, second->hint.task, false);
+  queues_.put_back(4, second->hint, kLater);
+  EXPECT_EQ(next()->hint, second->hint);
+  EXPECT_EQ(next()->provider, 1U);
 }
 
 TEST_F(ProviderQueuesTest, WithoutAPlaceNobodyIsTaken) {
@@ -305,18 +404,17 @@ TEST_F(ProviderQueuesTest, AHintIsHereOnce) {
   EXPECT_FALSE(next());
 }
 
-TEST_F(ProviderQueuesTest, AllOfThemAreTakenAtOnce) {
-  openings_[0] = openings_[1] = 10;
+TEST_F(ProviderQueuesTest, AllOfThemAreTold) {
   const Hint one = hint(), two = hint(Lane::kExpress), three = hint();
   queues_.add(0, one, false, kLater);
   queues_.add(1, two, false, kLater);
   queues_.add(1, three, true, kLater);
   EXPECT_THAT(queues_.tasks(), UnorderedElementsAre(one.task, two.task, three.task));
-  EXPECT_THAT(queues_.take_all(), UnorderedElementsAre(one, two, three));
-  EXPECT_TRUE(queues_.empty());
-  EXPECT_FALSE(queues_.has(one));
+  for (const Hint& hint : {one, two, three}) {
+    queues_.drop(hint);
+  }
   EXPECT_THAT(queues_.tasks(), IsEmpty());
-  EXPECT_FALSE(next());
+  EXPECT_FALSE(due(kNow + 24h)) << "nothing is left of them";
 }
 
 }  // namespace

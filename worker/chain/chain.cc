@@ -51,9 +51,10 @@ bool covers(const Capabilities& first, const Capabilities& second) {
   const auto known = [&first](const std::string& voice) {
     return std::find(first.voices.begin(), first.voices.end(), voice) != first.voices.end();
   };
-  return first.prompt_max >= second.prompt_max && (first.scenes || !second.scenes) &&
-         (first.scenes || first.cues || !second.cues) && (first.speaks || !second.speaks) &&
-         (first.audio_references || !second.audio_references) && (first.image || !second.image) &&
+  return first.prompt_max >= std::min(second.prompt_max, kPromptMax) &&
+         (first.scenes || !second.scenes) && (first.scenes || first.cues || !second.cues) &&
+         (first.speaks || !second.speaks) && (first.audio_references || !second.audio_references) &&
+         (first.image || !second.image) &&
          (first.voices.empty() || (!second.voices.empty() &&
                                    std::all_of(second.voices.begin(), second.voices.end(), known)));
 }
@@ -101,6 +102,15 @@ class Slots {
 
   Left limits_, free_;
 };
+
+// Free slots, of so many, but for those that are kept, and a few to wait for the next ones.
+std::size_t openings_of(std::size_t idle,
+                        std::size_t slots,
+                        std::size_t waiting,
+                        std::size_t coming) {
+  const std::size_t kept = std::min(idle, coming), reserve = 1 + slots / kReserveShare;
+  return idle - kept + reserve - std::min(reserve, waiting + coming - kept);
+}
 
 milliseconds wait_before_same(const ProviderFault& fault, const Standing& standing) {
   const double base = static_cast<double>((kFirstWait * (1 << (standing.tries - 1))).count());
@@ -256,9 +266,10 @@ std::optional<std::size_t> Chain::choose(const GenerationRequest& request,
 }
 
 std::optional<std::size_t> Chain::choose_in_line(const GenerationRequest& request,
+                                                 std::size_t from,
                                                  TaskTime time,
                                                  const Others& others) const {
-  const auto first = choose(request, 0, time);
+  const auto first = choose(request, from, time);
   auto next = first;
   while (next && !at(*next).fits_in_turn(time, others(*next))) {
     next = choose(request, *next + 1, time);
@@ -289,6 +300,12 @@ std::optional<std::size_t> Chain::choose_free(const GenerationRequest& request,
     next = choose(request, *next + 1, time);
   }
   return next;
+}
+
+bool Chain::could_have(std::size_t position,
+                       const GenerationRequest& request,
+                       TaskTime time) const {
+  return serves(position, request) && at(position).fits(time);
 }
 
 bool Chain::is_fallback(const GenerationRequest& request, std::size_t position) const {
@@ -355,13 +372,13 @@ std::size_t Chain::room() const {
     if (link->closed_to_calls().count() > 0 || is_covered(trusted, able)) {
       continue;
     }
+    const std::size_t coming = link->coming->load();
     if (link->probes()) {
-      ++free;  // And whoever comes after it gets what it cannot take.
+      free += coming > 0 ? 0 : 1;  // And whoever comes after it gets what it cannot take.
       continue;
     }
-    const std::size_t idle = counted.idle_of(link->provider), again = link->coming_again->load();
-    const std::size_t kept = std::min(idle, again);
-    const std::size_t queue = link->provider.waiting() + again - kept;
+    const std::size_t idle = counted.idle_of(link->provider), kept = std::min(idle, coming);
+    const std::size_t queue = link->provider.waiting() + coming - kept;
     slots += counted.all_of(link->provider);
     anybody = true;
     (is_covered(impatient, able) ? spare : free) += idle - kept;
@@ -386,14 +403,58 @@ std::size_t Chain::openings(std::size_t position) const {
   if (link.closed_to_calls().count() > 0) {
     return 0;
   }
-  if (link.probes()) {
-    return 1;
+  const std::size_t coming = link.coming->load();
+  const bool probes = link.probes();
+  const Bulkhead& provider = link.provider;
+  std::size_t own = coming > 0 ? 0 : 1;
+  if (!probes) {
+    own = openings_of(provider.idle(), provider.limit(), provider.waiting(), coming);
   }
-  const std::size_t idle = link.provider.idle(), again = link.coming_again->load();
-  const std::size_t kept = std::min(idle, again);
-  const std::size_t queue = link.provider.waiting() + again - kept;
+  if (const Account* const account = provider.account(); account != nullptr) {
+    // However many wait for its places elsewhere, who comes first there has his turn by his age.
+    own = std::min(own, std::max<std::size_t>(openings(*account), is_lone(position) ? 1 : 0));
+  }
+  return own + (probes ? 0 : passed_on(position));
+}
+
+bool Chain::is_lone(std::size_t position) const {
+  return links_[position]->coming->load() + links_[position]->provider.waiting() == 0;
+}
+
+std::size_t Chain::passed_on(std::size_t position) const {
+  const Link& link = *links_[position];
+  const Capabilities& able = link.provider.capabilities();
+  if (able.queue_wait.count() == 0) {
+    return 0;
+  }
+  Slots counted;  // Where they share an account.
+  counted.idle_of(link.provider);
+  std::size_t spare = 0;
+  for (std::size_t i = position + 1; i < links_.size(); ++i) {
+    Link& other = *links_[i];
+    const Capabilities& others = other.provider.capabilities();
+    const bool relieves = covers(others, able) || covers(able, others);
+    if (relieves && other.closed_to_calls().count() == 0 && !other.probes()) {
+      const std::size_t idle = counted.idle_of(other.provider);
+      spare += idle - std::min(idle, other.coming->load());
+    }
+  }
   const std::size_t reserve = 1 + link.provider.limit() / kReserveShare;
-  return idle - kept + reserve - std::min(reserve, queue);
+  const std::size_t coming = link.coming->load();
+  const std::size_t waiting =
+      link.provider.waiting() + coming - std::min(link.provider.idle(), coming);
+  return spare - std::min(spare, waiting - std::min(waiting, reserve));
+}
+
+std::size_t Chain::openings(const Account& account) const {
+  std::size_t coming = 0, waiting = 0;
+  for (const auto& link : links_) {
+    if (link->provider.account() == &account) {
+      coming += link->coming->load();
+      waiting += link->provider.waiting();
+    }
+  }
+  return openings_of(account.free(), account.places(), waiting, coming);
 }
 
 bool Chain::is_on_trial(std::size_t position) const {
@@ -401,21 +462,32 @@ bool Chain::is_on_trial(std::size_t position) const {
 }
 
 bool Openings::take(std::size_t position, std::size_t kept) {
-  if (chain_.at(position).capabilities().queue_wait.count() > 0) {
-    return true;
-  }
-  std::size_t& left = left_.try_emplace(position, chain_.openings(position)).first->second;
-  if (left <= kept) {
+  const auto of = [](auto& all, const auto& whose, const auto& open) -> Some& {
+    const auto known = all.find(whose);
+    return known == all.end() ? all.emplace(whose, Some{.open = open()}).first->second
+                              : known->second;
+  };
+  Some& own = of(entries_, position, [&] { return chain_.openings(position); });
+  if (own.open <= own.taken + kept) {
     return false;
   }
-  --left;
+  const Bulkhead& provider = chain_.at(position);
+  const Account* const account = provider.account();
+  // What is passed on needs no place of it.
+  if (account != nullptr && provider.capabilities().queue_wait.count() == 0) {
+    Some& shared = of(accounts_, account, [&] { return chain_.openings(*account); });
+    const bool is_first = own.taken == 0 && chain_.is_lone(position);
+    if (!is_first && shared.open <= shared.taken) {
+      return false;
+    }
+    ++shared.taken;
+  }
+  ++own.taken;
   return true;
 }
 
-std::shared_ptr<const void> Chain::keep_slot(std::size_t position) const {
-  const auto count = links_[position]->coming_again;
-  ++*count;
-  return {count.get(), [count](const void*) { --*count; }};
+std::shared_ptr<KeptSlot> Chain::keep_slot(std::size_t position) const {
+  return std::make_shared<KeptSlot>(links_[position]->coming);
 }
 
 std::size_t Chain::capacity() const {

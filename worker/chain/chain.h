@@ -2,6 +2,7 @@
 // to do after a fault (README.md, "After a fault").
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/mutex.h"
@@ -87,6 +89,23 @@ struct Failing {
   bool comes_again = false;             // At the same provider, a moment later.
 };
 
+// As long as it lives, and is not given back, a slot of a provider, of those that are free, is for
+// a task that will ask it in a moment: else ever more tasks would be claimed for the one.
+// Thread-safe.
+class KeptSlot {
+ public:
+  explicit KeptSlot(std::shared_ptr<std::atomic<std::size_t>> of) : of_(std::move(of)) { ++*of_; }
+  ~KeptSlot() { give_back(); }
+  KeptSlot(const KeptSlot&) = delete;
+  KeptSlot& operator=(const KeptSlot&) = delete;
+
+  void give_back() { *of_ -= given_back_.exchange(true) ? 0U : 1U; }
+
+ private:
+  const std::shared_ptr<std::atomic<std::size_t>> of_;
+  std::atomic<bool> given_back_{false};
+};
+
 // One configuration's providers. Thread-safe.
 class Chain {
  public:
@@ -104,6 +123,7 @@ class Chain {
   // Where it would be too late behind all of them, as if they were not: they may leave.
   using Others = std::function<std::size_t(std::size_t position)>;
   std::optional<std::size_t> choose_in_line(const GenerationRequest& request,
+                                            std::size_t from,
                                             TaskTime time,
                                             const Others& others) const;
   // The first such provider after the one at `slow` that is of its tier: to be asked as well. Where
@@ -115,6 +135,9 @@ class Chain {
   std::optional<std::size_t> choose_free(const GenerationRequest& request,
                                          std::size_t from,
                                          TaskTime time) const;
+  // Could the one at `position` serve `request` in this time, were it trusted, and nobody before
+  // it?
+  bool could_have(std::size_t position, const GenerationRequest& request, TaskTime time) const;
   // Could any provider before `position` serve `request`, were it trusted and in time?
   bool is_fallback(const GenerationRequest& request, std::size_t position) const;
   // Why choose() names none, or none of those that were not asked. Those at the positions `except`
@@ -124,14 +147,18 @@ class Chain {
                 std::span<const std::size_t> except = {},
                 std::span<const SaidLater> later = {}) const;
   // For how many more tasks the provider at `position` could be called now, or soon: as room(), of
-  // this one alone. 0 while it is left alone.
+  // this one alone. To one with a queue_wait come those whom others have a free slot for: what
+  // waits there too long they get. 0 while it is left alone.
   std::size_t openings(std::size_t position) const;
+  // The same of all entries of an account together, trusted or not.
+  std::size_t openings(const Account& account) const;
+  // Does nobody wait for a slot at the provider at `position`, nor come in a moment?
+  bool is_lone(std::size_t position) const;
   // Is the next call to it a probe, which tells whether it works again?
   bool is_on_trial(std::size_t position) const;
-  // As long as what it returns lives, a slot of the provider at `position`, of those that are free,
-  // is for a task that waits a moment to ask it again: else ever more tasks would be called for
-  // whose turn never comes, and a provider that says "later" would fill the worker with them.
-  std::shared_ptr<const void> keep_slot(std::size_t position) const;
+  // For a task that waits a moment to ask the provider at `position` again, or for its references.
+  // One that says "later" would else fill the worker with tasks whose turn never comes.
+  std::shared_ptr<KeptSlot> keep_slot(std::size_t position) const;
   // How many more tasks can be called for now, or soon: free slots of the providers that are
   // trusted, and a few that may wait, so that no slot idles while the next task is claimed. A
   // provider counts if it serves what none before it does: the others only get what those have
@@ -190,6 +217,9 @@ class Chain {
 
  private:
   void said_nothing(std::size_t position) const;
+  // How many may wait at the one at `position` beside its own openings, as others have slots for
+  // them: none where it has no queue_wait.
+  std::size_t passed_on(std::size_t position) const;
 
   struct Link {
     Link(std::unique_ptr<AudioProvider> of, std::shared_ptr<Account> account)
@@ -197,8 +227,8 @@ class Chain {
     std::chrono::milliseconds closed_to_calls();
     bool probes();  // Is the next call a probe, if there may be one?
     Bulkhead provider;
-    // Tasks that will ask it again in a moment.
-    const std::shared_ptr<std::atomic<std::size_t>> coming_again =
+    // Slots that are kept, were there as many.
+    const std::shared_ptr<std::atomic<std::size_t>> coming =
         std::make_shared<std::atomic<std::size_t>>(0);
     Mutex mutex;
     Breaker breaker GUARDED_BY(mutex);
@@ -219,18 +249,21 @@ class Chain {
   mutable std::deque<Failed> failed_ GUARDED_BY(mutex_);  // The newest last.
 };
 
-// Who has openings left for what is claimed together.
+// Who has openings left for what is claimed together. Entries of one account share them.
 class Openings {
  public:
   explicit Openings(const Chain& chain) : chain_(chain) {}
   // One more task for the provider at `position`, which choose() named, beside those that are kept
-  // for others. False: it has no opening. One with a queue_wait always has: what waits there too
-  // long another may have.
+  // for others. False: it has no opening.
   bool take(std::size_t position, std::size_t kept = 0);
 
  private:
   const Chain& chain_;
-  std::map<std::size_t, std::size_t> left_;
+  struct Some {
+    std::size_t open = 0, taken = 0;
+  };
+  std::map<std::size_t, Some> entries_;
+  std::map<const Account*, Some> accounts_;
 };
 
 // The chain in force. A new one takes its place without disturbing tasks that still use the old

@@ -174,6 +174,7 @@ bool Calls::would_be_cut_off(const Job& job, std::size_t provider) const {
 }
 
 void Calls::call(const JobPtr& job) {
+  const auto slot = std::move(job->slot);  // Until the call has one of its own.
   // Since its row was begun, which may have taken its time.
   if (job->is_given_back() || (job->ticket.empty() && would_be_cut_off(*job, job->provider))) {
     answered_(job, ProviderFault{Fault::kCanceled, store::kNotCalled, std::nullopt});

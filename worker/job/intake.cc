@@ -14,7 +14,8 @@ namespace {
 
 // Nobody tells when a breaker lets calls through again, or the blob store works.
 constexpr std::chrono::milliseconds kLookAgainAfter{250};
-// Of those that wait for their provider and are looked at anew, as many at a time, or more.
+// Of those that wait for their provider so many are looked at anew at a time, and so many, or more,
+// have an opening of it.
 constexpr std::size_t kLooksAtOnce = 64;
 
 // Here, so that they are told from the start.
@@ -132,7 +133,7 @@ std::size_t Intake::room_told() const {
   if (closed_.load() || !may_claim_() || queues_.size() >= roster_.places()) {
     return 0;
   }
-  return waiting_.beside(roster_.room(chains_.get()->room())).bulk;
+  return waiting_.beside(roster_.room(chains_.get()->room() + looks_)).bulk;
 }
 
 void Intake::go_on() {
@@ -147,11 +148,22 @@ void Intake::go_on() {
     const auto reserve = [&](Lane lane) { return roster_.reserve(lane, most); };
     const auto chain = chains_.get();
     look_who_serves(chain);
-    const auto openings = [&](Position provider) { return chain->openings(provider); };
+    const auto openings = [&](Position provider) {
+      return provider < chain->size() ? chain->openings(provider) : 0;
+    };
+    const auto now = Clock::now();
+    // Of those that are full none is invited to wait; where others of its account have all places
+    // one is, so that it has its turn.
+    const auto invites = [&](Position provider) {
+      const Bulkhead& at = chain->at(provider);
+      const bool any = at.idle() > 0 || (at.account() != nullptr && chain->is_lone(provider));
+      return any ? openings(provider) : 0;
+    };
+    queues_.invite(chain->size(), invites, now);
     // What waits for its provider has what that has, where there seems to be no room as well: a
     // fallback is none for others.
-    const bool anybody = may_claim_() && chain->capacity() > 0;
-    const std::size_t looks = anybody ? std::max(most, kLooksAtOnce) : 0;
+    const bool anybody = may_claim_() && (most > 0 || chain->capacity() > 0);
+    std::size_t looks = anybody ? std::max(most, looks_ + kLooksAtOnce) : 0;
     const auto look = [&](Lane lane) { return roster_.reserve(lane, looks); };
     const auto take_known = [&]() LOCKS_REQUIRED(mutex_) {
       const auto known = queues_.next(roster_.room(looks), openings, look);
@@ -172,9 +184,13 @@ void Intake::go_on() {
     while (from_queues_ ? take_unknown() || take_known() : take_known() || take_unknown()) {
       from_queues_ = next.back().from.has_value();
     }
-    const auto now = Clock::now();
-    while (const auto hint = queues_.due(now, look)) {
-      next.push_back({.delivery = {.hint = *hint}});
+    for (; looks_ < kLooksAtOnce; ++looks_) {
+      looks = anybody ? std::max(most, looks_ + kLooksAtOnce) : 0;
+      const auto hint = queues_.due(now, look);
+      if (!hint) {
+        break;
+      }
+      next.push_back({.delivery = {.hint = *hint}, .look = true});
     }
     if (next.empty() || !queues_.empty()) {
       look_again();
@@ -185,42 +201,34 @@ void Intake::go_on() {
   }
 }
 
-// What waits for a provider that is left alone another may have, and so may have one that is not
-// any more what waits for those after it; who serves what, a new chain says anew.
+// What waits for a provider that is left alone another may have; who serves what, a new chain says
+// anew.
 void Intake::look_who_serves(const std::shared_ptr<const Chain>& chain) {
   // Not by lock(): whoever gives back the last reference to a chain waits for its providers.
   if (queues_of_.owner_before(chain) || chain.owner_before(queues_of_)) {
-    for (const Hint& hint : queues_.take_all()) {
-      waiting_.add({.hint = hint});
-    }
+    queues_.begin_anew(Clock::now());
     queues_of_ = chain;
     ++chains_seen_;
-    left_alone_.assign(chain->size(), false);
+    left_alone_ = 0;
   }
-  bool changed = false;
-  std::size_t first_back = chain->size();
+  Positions left_alone = 0;
   for (Position i = 0; i < chain->size(); ++i) {
-    const bool left_alone = chain->closed_to_calls(i).count() > 0 || chain->is_on_trial(i);
-    if (left_alone_[i] && !left_alone) {
-      first_back = std::min(first_back, i);
-    }
-    changed = changed || left_alone_[i] != left_alone;
-    left_alone_[i] = left_alone;
+    const bool is = chain->closed_to_calls(i).count() > 0 || chain->is_on_trial(i);
+    left_alone |= is ? bit_of(i) : 0;
   }
-  if (changed) {
-    const auto another = [first_back, left_alone = left_alone_](Position provider) {
-      return left_alone[provider] || provider > first_back;
-    };
-    queues_.look_at_all(another, Clock::now());
+  const Positions since = left_alone & ~left_alone_;
+  left_alone_ = left_alone;
+  if (since != 0) {
+    queues_.look_at_all(since, Clock::now());
   }
 }
 
 // As long as nobody could be called for all that come, because they are too late, or wait for their
 // provider, more and more are asked for at a time: they take nobody's slot, and whoever could have
-// one must not wait behind them.
+// one must not wait behind them. What is only looked at anew takes nothing of it.
 std::size_t Intake::callable() const {
   const std::size_t room = may_claim_() ? chains_.get()->room() : 0;
-  return room == 0 ? 0 : std::max(room, beyond_room_.load());
+  return room == 0 ? 0 : std::max(room, beyond_room_.load()) + looks_;
 }
 
 void Intake::look_again() {
@@ -273,6 +281,7 @@ void Intake::answered(const Turn& turn, int tries, Clock::time_point asked_at, O
   }
   {
     const MutexLock lock(mutex_);
+    looks_ -= turn.look ? 1U : 0U;
     if (turn.from && turn.from->chain == chains_seen_) {
       queues_.judged(turn.from->provider,
                      delivery.hint.task,
@@ -303,19 +312,26 @@ store::Batch<Intake::Answer> Intake::claim_batch(store::TaskStore& store,
   };
   std::unordered_map<TaskId, Looked> looked;
   std::unordered_map<TaskId, Answer> left;
-  bool any_called = false;
   std::shared_ptr<const Chain> chain;  // It may be another before the answer to COMMIT comes.
   std::uint64_t of_chain = 0;
+  std::unordered_map<TaskId, Lane> lanes;
+  std::vector<TaskId> newcomers;
   {
     const MutexLock lock(mutex_);
     chain = chains_.get();
     look_who_serves(chain);
     of_chain = chains_seen_;
+    for (const Hint& hint : hints) {
+      lanes[hint.task] = hint.lane;
+      if (!queues_.knows(hint.task)) {
+        newcomers.push_back(hint.task);
+      }
+    }
   }
   Openings openings(*chain);
   const auto ask = [&](auto count, TaskId task, Position provider) {
     const MutexLock lock(mutex_);
-    return (queues_.*count)(task, provider);
+    return (queues_.*count)(task, lanes.at(task), provider);
   };
   const auto judge = [&](const store::Claim& claim) -> store::ClaimVerdict {
     if (left.contains(claim.task)) {
@@ -332,13 +348,14 @@ store::Batch<Intake::Answer> Intake::claim_batch(store::TaskStore& store,
     // For what is to run alone, or may go on at a provider, nobody is chosen yet.
     const bool later = alone || may_have_ticket(claim, *chain);
     const TaskTime time = time_of(claim);
+    const auto in_line = [&](Position provider) {
+      return ask(&ProviderQueues::line, claim.task, provider);
+    };
     const auto before = looked.find(claim.task);  // In a try before this one.
     const bool judged = before != looked.end();
     auto first = judged  ? before->second.first
                  : later ? std::nullopt
-                         : chain->choose_in_line(*request, time, [&](Position provider) {
-                             return ask(&ProviderQueues::line, claim.task, provider);
-                           });
+                         : chain->choose_in_line(*request, 0, time, in_line);
     const auto has_opening = [&] {
       return openings.take(*first, ask(&ProviderQueues::before, claim.task, *first));
     };
@@ -346,7 +363,7 @@ store::Batch<Intake::Answer> Intake::claim_batch(store::TaskStore& store,
     // One probe tells whether a provider works again. Whoever has none of it does not wait for
     // that.
     while (!open && chain->is_on_trial(*first)) {
-      const auto next = chain->choose(*request, *first + 1, time);
+      const auto next = chain->choose_in_line(*request, *first + 1, time, in_line);
       if (!next) {
         break;
       }
@@ -354,7 +371,11 @@ store::Batch<Intake::Answer> Intake::claim_batch(store::TaskStore& store,
       open = has_opening();
     }
     if (!open) {
-      left[claim.task] = {.behind = Behind{.provider = *first, .chain = of_chain},
+      Positions sooner = 0;
+      for (Position i = 0; i < *first; ++i) {
+        sooner |= chain->could_have(i, *request, time) ? bit_of(i) : 0;
+      }
+      left[claim.task] = {.behind = Behind{*first, of_chain, sooner},
                           .epoch = claim.epoch - 1,
                           .tried = claim.claims > 1,
                           .time_left = time.left};
@@ -362,7 +383,6 @@ store::Batch<Intake::Answer> Intake::claim_batch(store::TaskStore& store,
     }
     const bool in_time = later || first;
     const bool named = first && !needs_references(*request);  // They are fetched before a call.
-    any_called = any_called || in_time;
     looked[claim.task] = {
         std::make_shared<const GenerationRequest>(std::move(*request)), in_time, first};
     return named ? chain->at(*first).name() : std::string();
@@ -377,8 +397,16 @@ store::Batch<Intake::Answer> Intake::claim_batch(store::TaskStore& store,
   auto outcomes = store.claim(hints, worker_, judge, unheard);
   note_heard(hints, outcomes, store.claimed_until());
   std::optional<TaskId> suspect;
-  const std::size_t in_vain = looked.size() + left.size();
-  beyond_room_ = any_called || in_vain == 0 ? 0 : std::min(2 * in_vain, kBatchMax);
+  std::size_t called = 0, in_vain = 0;
+  for (const TaskId task : newcomers) {
+    const auto found = looked.find(task);
+    const bool is_called = found != looked.end() && found->second.in_time;
+    called += is_called ? 1U : 0U;
+    in_vain += !is_called && (found != looked.end() || left.contains(task)) ? 1U : 0U;
+  }
+  if (!newcomers.empty()) {
+    beyond_room_ = called > 0 ? 0 : std::min(2 * in_vain, kBatchMax);
+  }
   store::Batch<Answer> out;
   out.reserve(outcomes.size());
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
@@ -437,33 +465,43 @@ bool Intake::may_be_ours(const Hint& hint) const {
 
 // A row that somebody keeps for seconds must not keep a place here.
 void Intake::not_free(const queue::Delivery& delivery) {
-  if (closed_.load()) {
-    roster_.unreserve(delivery.hint.lane);
-    return;  // Not acknowledged: the broker gives it to another worker.
+  if (!gave_up(delivery)) {
+    not_claimed(delivery);  // Whoever pulls finds the task again, or the sweeper does.
   }
-  not_claimed(delivery);  // Whoever pulls finds the task again, or the sweeper does.
+}
+
+// While this worker stops what it has not claimed is not acknowledged: the broker gives it to
+// another one at once.
+bool Intake::gave_up(const queue::Delivery& delivery) {
+  const bool stops = closed_.load();
+  if (stops) {
+    roster_.unreserve(delivery.hint.lane);
+  }
+  return stops;
 }
 
 // It takes no place, and keeps no message: the next one in the broker may be for another provider.
 void Intake::wait_for_provider(const Turn& turn, const Answer& answer) {
+  if (gave_up(turn.delivery)) {
+    return;
+  }
   const Hint& hint = turn.delivery.hint;
   {
     const MutexLock lock(mutex_);
     const auto in_force = chains_.get();
     look_who_serves(in_force);
-    const auto [provider, chain] = *answer.behind;
-    if (chain != chains_seen_) {
-      waiting_.add({.hint = hint});  // Of another chain, which may serve it otherwise.
+    const auto [provider, chain, sooner] = *answer.behind;
+    // By another chain, or where that provider has failed others meanwhile, somebody else may have
+    // this one soon.
+    const bool in_turn = chain == chains_seen_,
+               waits = in_turn && in_force->closed_to_calls(provider).count() == 0;
+    const ProviderQueues::Seen seen{.now = Clock::now(),
+                                    .left = waits ? answer.time_left : std::chrono::milliseconds(0),
+                                    .sooner = in_turn ? sooner : 0};
+    if (turn.from && turn.from->chain == chain && turn.from->provider == provider) {
+      queues_.put_back(provider, hint, seen);
     } else {
-      // Where that has failed others meanwhile, somebody else may have this one soon.
-      const bool waits = in_force->closed_to_calls(provider).count() == 0;
-      const ProviderQueues::Seen seen{
-          .now = Clock::now(), .left = waits ? answer.time_left : std::chrono::milliseconds(0)};
-      if (turn.from && turn.from->chain == chain && turn.from->provider == provider) {
-        queues_.put_back(provider, hint, seen);
-      } else {
-        queues_.add(provider, hint, answer.tried, seen);
-      }
+      queues_.add(provider, hint, answer.tried, seen);
     }
   }
   not_claimed(turn.delivery);

@@ -89,6 +89,7 @@ class Intake {
   struct Behind {
     Position provider = 0;
     std::uint64_t chain = 0;
+    Positions sooner = 0;  // See ProviderQueues::Seen.
   };
   // What came of a hint; nothing where there is nothing to do.
   struct Answer {
@@ -104,6 +105,7 @@ class Intake {
   struct Turn {
     queue::Delivery delivery;
     std::optional<Behind> from{};  // It was taken from there.
+    bool look = false;             // It waits there, and is looked at anew.
   };
 
   void look_again() LOCKS_REQUIRED(mutex_);
@@ -111,7 +113,7 @@ class Intake {
   void note_heard(std::span<const Hint> hints,
                   const store::Batch<store::ClaimOutcome>& outcomes,
                   const std::vector<Instant>& until);
-  std::size_t callable() const;
+  std::size_t callable() const LOCKS_REQUIRED(mutex_);
   void look_who_serves(const std::shared_ptr<const Chain>& chain) LOCKS_REQUIRED(mutex_);
   void claim(const Turn& turn, int tries);
   void claim_later(const Turn& turn, int tries);
@@ -121,6 +123,7 @@ class Intake {
   void wait_for_provider(const Turn& turn, const Answer& answer);
   void not_claimed(const queue::Delivery& delivery);
   void not_free(const queue::Delivery& delivery);
+  bool gave_up(const queue::Delivery& delivery);
   void give_back_turn(const queue::Delivery& delivery);
   void claimed(const queue::Delivery& delivery, Claimed claimed, Clock::time_point asked_at);
 
@@ -139,8 +142,9 @@ class Intake {
   ProviderQueues queues_ GUARDED_BY(mutex_);             // Of this chain, the so-many-th:
   std::weak_ptr<const Chain> queues_of_ GUARDED_BY(mutex_);
   std::uint64_t chains_seen_ GUARDED_BY(mutex_) = 0;
-  std::vector<bool> left_alone_ GUARDED_BY(mutex_);  // Of its providers, when they were seen last.
-  bool from_queues_ GUARDED_BY(mutex_) = false;      // The last place went to one of those there.
+  Positions left_alone_ GUARDED_BY(mutex_) = 0;  // Of its providers, when they were seen last.
+  bool from_queues_ GUARDED_BY(mutex_) = false;  // The last place went to one of those there.
+  std::size_t looks_ GUARDED_BY(mutex_) = 0;     // Turns of those that are looked at anew.
   bool looks_again_ GUARDED_BY(mutex_) = false;
   // Claims that may have been carried out without our hearing of it, until we hear of them: the
   // epoch of their hint, and until when the task may be ours.
@@ -149,7 +153,8 @@ class Intake {
     std::vector<Instant> until;
   };
   std::unordered_map<TaskId, Unheard> unheard_ GUARDED_BY(mutex_);
-  // Asked for beyond what there is room for: for none of the last ones anybody could be called.
+  // Asked for beyond what there is room for: for none of the last ones that came anybody could be
+  // called.
   std::atomic<std::size_t> beyond_room_{0};
   store::GroupCommit<Hint, Answer> claims_;
 };

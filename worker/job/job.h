@@ -82,9 +82,10 @@ class Job {
 
   std::string ticket;  // Of the call that is to be made next; empty: it is a new one.
   std::shared_ptr<const References> references;  // fetched before the first call that needs them
-  std::size_t provider = 0;                      // Position in the chain.
-  int tries = 0;                                 // Calls to this provider in this claim.
-  std::uint32_t row = 0;                         // Number of its call's row.
+  std::shared_ptr<KeptSlot> slot;  // of its provider, until they are there and it is called
+  std::size_t provider = 0;        // Position in the chain.
+  int tries = 0;                   // Calls to this provider in this claim.
+  std::uint32_t row = 0;           // Number of its call's row.
   // What providers have said in this claim: who cannot, by position; and who later.
   std::vector<std::size_t> unable;
   std::vector<SaidLater> later;

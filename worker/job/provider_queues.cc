@@ -30,14 +30,22 @@ void ProviderQueues::add(Position provider, const Hint& hint, bool tried, const 
     see(found->second, seen);
     return;
   }
-  Queue& queue = enter(provider, hint, seen);
-  if (!tried || !queue.waiting.add_tried(hint)) {
+  Known& known = enter(provider, hint, seen);
+  Queue& queue = queues_[provider];
+  known.tried = tried && queue.waiting.add_tried(hint);
+  if (!known.tried) {
     queue.waiting.add({hint});
   }
+  ++count(queue, known);
 }
 
 void ProviderQueues::put_back(Position provider, const Hint& hint, const Seen& seen) {
-  enter(provider, hint, seen).waiting.put_back({hint});
+  const Known& known = enter(provider, hint, seen);
+  Queue& queue = queues_[provider];
+  queue.waiting.put_back({hint});
+  ++count(queue, known);
+  // Another entry of its account may have had the opening: that one had its turn.
+  next_ = provider;
 }
 
 void ProviderQueues::drop(const Hint& hint) {
@@ -47,8 +55,30 @@ void ProviderQueues::drop(const Hint& hint) {
   const auto found = known_.find(hint.task);
   Queue& queue = queues_[found->second.provider];
   queue.waiting.erase_if([&](const Hint& one) { return one.task == hint.task; });
-  --queue.size;
-  known_.erase(found);
+  forget(found, queue);
+}
+
+void ProviderQueues::look_at_all(Positions providers, Time now) {
+  for (auto& [task, known] : known_) {
+    if ((providers & bit_of(known.provider)) != 0) {
+      look_sooner(known, now);
+    }
+  }
+}
+
+void ProviderQueues::invite(std::vector<std::size_t>& wanted, Positions any, Time now) {
+  for (auto& [task, known] : known_) {
+    if ((known.sooner & any) == 0 || known.again == again_.end() || now < known.seen_at + kRest) {
+      continue;
+    }
+    for (Position i = 0; i < std::min(wanted.size(), known.provider); ++i) {
+      if (wanted[i] > 0 && (known.sooner & bit_of(i)) != 0) {
+        --wanted[i];
+        look_sooner(known, now);
+        break;
+      }
+    }
+  }
 }
 
 void ProviderQueues::judged(Position provider, TaskId task, bool in_vain) {
@@ -64,61 +94,87 @@ void ProviderQueues::judged(Position provider, TaskId task, bool in_vain) {
   queue.in_vain = in_vain ? std::min((2 * queue.in_vain) + 1, kInVainMax) : 0;
 }
 
-std::size_t ProviderQueues::before(TaskId task, Position provider) const {
-  const auto found = queues_.find(provider);
-  return found == queues_.end() || found->second.tasks.contains(task)
-             ? 0
-             : found->second.size + found->second.unjudged;
+bool ProviderQueues::knows(TaskId task) const {
+  return known_.contains(task) || std::any_of(queues_.begin(), queues_.end(), [&](const auto& one) {
+           return one.second.tasks.contains(task);
+         });
 }
 
-std::size_t ProviderQueues::line(TaskId task, Position provider) const {
+std::size_t ProviderQueues::before(TaskId task, Lane lane, Position provider) const {
+  const auto found = queues_.find(provider);
+  if (found == queues_.end() || found->second.tasks.contains(task)) {
+    return 0;
+  }
+  const Queue& queue = found->second;
+  if (lane == Lane::kBulk) {
+    return queue.unjudged + queue.tried + queue.express + queue.bulk;
+  }
+  const std::size_t untried =
+      queue.express + std::min(queue.bulk, queue.express / (kBulkEvery - 1));
+  return queue.unjudged + std::min(queue.tried, (kUntriedEvery - 1) * (untried + 1)) + untried;
+}
+
+std::size_t ProviderQueues::line(TaskId task, Lane lane, Position provider) const {
   const auto found = known_.find(task);
   const bool there = found != known_.end() && found->second.provider == provider;
-  return there ? 0 : before(task, provider);
+  return there ? 0 : before(task, lane, provider);
 }
 
-std::vector<Hint> ProviderQueues::take_all() {
-  std::vector<Hint> out;
-  out.reserve(size());
+void ProviderQueues::begin_anew(Time now) {
   for (auto& [provider, queue] : queues_) {
-    constexpr Room kAny{.bulk = 1, .express = 1};
-    while (const auto entry = queue.waiting.next(kAny, [](Lane) { return true; })) {
-      out.push_back(entry->hint);
+    queue.unjudged = queue.in_vain = 0;
+    queue.tasks.clear();
+  }
+  for (auto& [task, known] : known_) {
+    known.sooner = 0;
+    if (known.again != again_.end()) {
+      look_at(known, now);
     }
   }
-  queues_.clear();
-  known_.clear();
-  again_.clear();
-  return out;
 }
 
 void ProviderQueues::see(Known& known, const Seen& seen) {
   known.seen_at = seen.now;
-  known.asked = false;
+  known.sooner = seen.sooner;
   // Soon enough for what little time is left, and some hundred looks a second at all of them.
   look_at(known,
           seen.now + std::max<std::chrono::milliseconds>(seen.left / 8, std::chrono::seconds(1)));
 }
 
 void ProviderQueues::look_at(Known& known, Time at) {
-  known.again_at = at;
-  again_.emplace(at, known.hint.task);
+  if (known.again != again_.end()) {
+    again_.erase(known.again);
+  }
+  known.again = again_.emplace(at, known.hint.task);
 }
 
-ProviderQueues::Queue& ProviderQueues::enter(Position provider,
+void ProviderQueues::look_sooner(Known& known, Time now) {
+  const Time at = std::max(now, known.seen_at + kRest);
+  if (known.again != again_.end() && known.again->first > at) {
+    look_at(known, at);
+  }
+}
+
+ProviderQueues::Known& ProviderQueues::enter(Position provider,
                                              const Hint& hint,
                                              const Seen& seen) {
-  const auto found = known_.find(hint.task);
-  if (found != known_.end()) {
+  if (const auto found = known_.find(hint.task); found != known_.end()) {
     drop(Hint(found->second.hint));
   }
   Known& known = known_[hint.task];
   known.hint = hint;
   known.provider = provider;
+  known.again = again_.end();
   see(known, seen);
-  Queue& queue = queues_[provider];
-  ++queue.size;
-  return queue;
+  return known;
+}
+
+void ProviderQueues::forget(KnownAt known, Queue& queue) {
+  if (known->second.again != again_.end()) {
+    again_.erase(known->second.again);
+  }
+  --count(queue, known->second);
+  known_.erase(known);
 }
 
 }  // namespace audiogen::worker

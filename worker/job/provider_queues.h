@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <unordered_map>
@@ -18,8 +19,13 @@
 
 namespace audiogen::worker {
 
-// A provider's position in the chain.
+// A provider's position in the chain, and several of them as bits: the last bit is that of all from
+// the 64th on.
 using Position = std::size_t;
+using Positions = std::uint64_t;
+constexpr Positions bit_of(Position position) {
+  return Positions{1} << std::min<Position>(position, 63);
+}
 
 class ProviderQueues {
  public:
@@ -40,24 +46,41 @@ class ProviderQueues {
   // A task with so much time left waits for this provider, as seen `now`; after an eighth of that
   // it is to be looked at anew: another may have it then, and what is over must not stay. One that
   // is there already keeps its turn; a newer hint of a task takes the place of the older. `tried`:
-  // somebody was called for it before.
+  // somebody was called for it before. `sooner`: those before this provider that could have it, if
+  // they had openings, as bits.
   struct Seen {
     Time now;
     std::chrono::milliseconds left;
+    Positions sooner = 0;
   };
   void add(Position provider, const Hint& hint, bool tried, const Seen& seen);
   // What was taken from this provider's queue has no turn after all, but the next.
   void put_back(Position provider, const Hint& hint, const Seen& seen);
   // It waits no more.
   void drop(const Hint& hint);
-  // Another may have those whose provider is one of these: they are to be looked at anew, soon.
-  template <class Which>
-  void look_at_all(const Which& which, Time now) {
-    for (auto& [task, known] : known_) {
-      const Time at = std::max(now, known.seen_at + kRest);
-      if (which(known.provider) && known.again_at > at) {
-        look_at(known, at);
+  // Another may have those that wait for one of these: they are to be looked at anew, soon.
+  void look_at_all(Positions providers, Time now);
+  // Where nobody waits for a provider that has openings, some of those that wait for later ones,
+  // and that it could have, are to be looked at anew. A breaker is closed by a probe, which
+  // somebody has to make; and who went on because a line was long is not left there once it is
+  // gone.
+  template <class Openings>
+  void invite(std::size_t providers, const Openings& openings, Time now) {
+    if (known_.empty() || now < invites_at_) {
+      return;
+    }
+    invites_at_ = now + kInvitesEvery;
+    std::vector<std::size_t> wanted(providers, 0);
+    Positions any = 0;
+    for (Position i = 0; i < providers; ++i) {
+      const auto found = queues_.find(i);
+      if (found == queues_.end() || found->second.waiting.empty()) {
+        wanted[i] = kInvited * openings(i);
+        any |= wanted[i] > 0 ? bit_of(i) : 0;
       }
+    }
+    if (any != 0) {
+      invite(wanted, any, now);
     }
   }
 
@@ -70,7 +93,7 @@ class ProviderQueues {
   // from here and is not judged yet not counted.
   template <class Openings, class Reserve>
   std::optional<Taken> next(const Room& room, const Openings& openings, const Reserve& reserve) {
-    auto at = queues_.upper_bound(last_);
+    auto at = queues_.lower_bound(next_);
     for (std::size_t seen = 0; seen < queues_.size(); ++seen, ++at) {
       at = at == queues_.end() ? queues_.begin() : at;
       auto& [provider, queue] = *at;
@@ -81,9 +104,8 @@ class ProviderQueues {
       if (const auto entry = queue.waiting.next(room, reserve)) {
         ++queue.unjudged;
         ++queue.tasks[entry->hint.task];
-        last_ = provider;
-        --queue.size;
-        known_.erase(entry->hint.task);
+        next_ = provider + 1;
+        forget(known_.find(entry->hint.task), queue);
         return Taken{entry->hint, provider};
       }
     }
@@ -93,13 +115,16 @@ class ProviderQueues {
   // others had it, or it was over: then more are taken at a time, so that no opening waits for the
   // next one that is wanted.
   void judged(Position provider, TaskId task, bool in_vain);
-  // How many openings of this provider are for those that were here before `task`: who is here, or
-  // was taken and is not judged yet. 0: it is one of those itself.
-  std::size_t before(TaskId task, Position provider) const;
+  // Does it wait here, or was it taken from here and is not judged yet?
+  bool knows(TaskId task) const;
+  // How many openings of this provider are for those that were here before `task`: who is here and
+  // would have his turn before one of this lane, or was taken and is not judged yet. 0: it is one
+  // of those itself.
+  std::size_t before(TaskId task, Lane lane, Position provider) const;
 
   // How many wait for this provider before `task`. 0: it waits there itself, and is as far as it
   // is.
-  std::size_t line(TaskId task, Position provider) const;
+  std::size_t line(TaskId task, Lane lane, Position provider) const;
 
   // One that is to be looked at anew by now, when `reserve(lane)` has got it a place. It stays
   // here, and is not asked for again until it was added again.
@@ -109,12 +134,8 @@ class ProviderQueues {
     std::optional<Lane> full;
     std::size_t passed = 0;
     for (auto at = again_.begin(); at != again_.end() && at->first <= now && passed < kPassedMax;) {
-      const auto found = known_.find(at->second);
-      if (found == known_.end() || found->second.again_at != at->first || found->second.asked) {
-        at = again_.erase(at);  // It was told another time since, or its answer is awaited.
-        continue;
-      }
-      const Lane lane = found->second.hint.lane;
+      Known& known = known_.at(at->second);
+      const Lane lane = known.hint.lane;
       if (full == lane || !reserve(lane)) {
         if (full && full != lane) {
           return std::nullopt;
@@ -125,40 +146,59 @@ class ProviderQueues {
         continue;
       }
       again_.erase(at);
-      found->second.asked = true;
-      return found->second.hint;
+      known.again = again_.end();
+      return known.hint;
     }
     return std::nullopt;
   }
 
-  // Takes all of them; positions mean other providers from now on.
-  std::vector<Hint> take_all();
+  // Of a new chain: all keep their turns, and are looked at anew, as positions may mean others from
+  // now on, or none. What was taken is none of this one's.
+  void begin_anew(Time now);
 
  private:
+  // Between two looks at whether anybody is to be invited.
+  static constexpr std::chrono::milliseconds kInvitesEvery{250};
+  static constexpr std::size_t kInvited = 4;  // For an opening: others may have had some of them.
+
+  using Again = std::multimap<Time, TaskId>;
   struct Entry {
     Hint hint;
   };
   struct Queue {
     Waiting<Entry> waiting;
-    std::size_t size = 0;
+    std::size_t tried = 0, bulk = 0, express = 0;  // Of those that wait.
     std::size_t unjudged = 0, in_vain = 0;
     std::unordered_map<TaskId, std::size_t> tasks;  // Of those that are not judged, how often.
   };
   struct Known {
     Hint hint;
     Position provider = 0;
-    Time seen_at, again_at;
-    bool asked = false;  // By due().
+    Positions sooner = 0;
+    bool tried = false;
+    Time seen_at;
+    Again::iterator again;  // Its end: the answer to due() is awaited.
   };
+  using KnownAt = std::unordered_map<TaskId, Known>::iterator;
+  static std::size_t& count(Queue& queue, const Known& known) {
+    return known.tried                         ? queue.tried
+           : known.hint.lane == Lane::kExpress ? queue.express
+                                               : queue.bulk;
+  }
+  void invite(std::vector<std::size_t>& wanted, Positions any, Time now);
   void look_at(Known& known, Time at);
+  // Sooner than it would be, if at all, and not so soon after it was seen.
+  void look_sooner(Known& known, Time now);
   void see(Known& known, const Seen& seen);
-  // Its queue, where it is known from now on.
-  Queue& enter(Position provider, const Hint& hint, const Seen& seen);
+  // From now on it is known, and to be put into its queue.
+  Known& enter(Position provider, const Hint& hint, const Seen& seen);
+  void forget(KnownAt known, Queue& queue);
 
   std::map<Position, Queue> queues_;
-  Position last_ = 0;
+  Position next_ = 0;                        // Whose turn it is.
   std::unordered_map<TaskId, Known> known_;  // All that wait.
-  std::multimap<Time, TaskId> again_;  // When they are to be looked at, and when they were to be.
+  Again again_;                              // When they are to be looked at.
+  Time invites_at_{Time::min()};
 };
 
 }  // namespace audiogen::worker

@@ -263,6 +263,13 @@ struct ReferenceFetcher::Fetch final : ProviderCall, std::enable_shared_from_thi
     end_soon({.kind = Kind::kCanceled, .message = "canceled"});
   }
 
+  bool waits() const override {
+    const MutexLock lock(budget->mutex);
+    return std::any_of(budget->waiting.begin(), budget->waiting.end(), [this](const auto& fetch) {
+      return fetch.get() == this;
+    });
+  }
+
   void end_soon(ReferenceFault fault) {
     // Not needed once it has ended, and the client may be gone by then.
     const MutexLock lock(budget->mutex);

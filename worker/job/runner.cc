@@ -14,6 +14,9 @@ namespace {
 // Until every task is given back: its call ends first.
 constexpr auto kGiveBackLimit = kLeaveLimit + std::chrono::seconds(5);
 constexpr auto kGiveBackEvery = std::chrono::milliseconds(500);
+// References mostly come sooner. For longer no provider's slot is kept for what waits for them: it
+// would be as slow as the servers of a user's choice.
+constexpr auto kSlotKeptMax = std::chrono::seconds(2);
 
 }  // namespace
 
@@ -151,6 +154,14 @@ void JobRunner::choose_provider(const JobPtr& job) {
 // `previous`: how the call before ended.
 void JobRunner::fetch_references(const JobPtr& job, const CallEnd& previous) {
   const auto step = job->begin_step();
+  // Else its slot would be there for the next one as well, and the one after that.
+  const auto slot = job->chain->keep_slot(job->provider);
+  job->slot = slot;
+  scheduler_.after(kSlotKeptMax, [kept = std::weak_ptr(slot)] {
+    if (const auto still = kept.lock()) {
+      still->give_back();
+    }
+  });
   roster_.go_out(job);
   auto call = references_.fetch(job->claim.user,
                                 job->request,
@@ -160,6 +171,9 @@ void JobRunner::fetch_references(const JobPtr& job, const CallEnd& previous) {
                                   job->answered(step, true);
                                   references_fetched(job, previous, std::move(fetched));
                                 });
+  if (call->waits()) {
+    slot->give_back();  // Behind others of its user, whose servers may dawdle.
+  }
   job->hold(step, std::move(call));
 }
 
@@ -187,7 +201,7 @@ void JobRunner::call_next(const JobPtr& job, const CallEnd& previous) {
   } else {
     // What has fetched its references, and has to wait for its provider, takes no place for that
     // either.
-    if (job->chain->openings(job->provider) > 0) {
+    if (job->chain->at(job->provider).idle() > 0 || job->chain->openings(job->provider) > 0) {
       roster_.come_in(job);
     }
     calls_.write_and_call(job, previous);

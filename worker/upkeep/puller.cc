@@ -32,6 +32,9 @@ constexpr milliseconds kWithoutBroker{500};
 constexpr milliseconds kWithBroker{3000};
 // Where a hint did not come, the next ones may not either.
 constexpr std::chrono::seconds kLately{30};
+// So many times as long as a look took, none is taken: one reads all that waits for providers here
+// before it comes to newer tasks, and that may be many thousands.
+constexpr int kRestOfLook = 4;
 // A hint is on its way this long at most, when all is well.
 constexpr std::chrono::seconds kOnItsWay{1};
 // What was found is not found again while its claim is asked for, or its row is somebody else's.
@@ -39,11 +42,10 @@ constexpr std::chrono::seconds kAskedFor{5};
 
 }  // namespace
 
-milliseconds pause_of_pull(bool hints_come, bool found, bool found_lately) {
-  if (found) {
-    return hints_come ? kFindingWithBroker : kFindingWithoutBroker;
-  }
-  return hints_come && !found_lately ? kWithBroker : kWithoutBroker;
+milliseconds pause_of_pull(bool hints_come, bool found, bool found_lately, milliseconds took) {
+  const milliseconds rare = hints_come && !found_lately ? kWithBroker : kWithoutBroker;
+  const milliseconds often = hints_come ? kFindingWithBroker : kFindingWithoutBroker;
+  return std::clamp(took * kRestOfLook, found ? often : rare, kWithBroker);
 }
 
 Puller::Puller(const Config& config,
@@ -77,13 +79,18 @@ void Puller::run(const std::stop_token& stop, const DatabaseUrl& url) {
     const Room room = room_();
     const std::size_t most = std::max(room.bulk, room.express);
     Result<std::vector<Hint>, store::StoreFault> found(std::vector<Hint>{});
+    milliseconds took{0};  // Where it read what waits for providers here.
     if (most > 0) {
       std::unordered_set<TaskId> without = asked_for;
       for (const TaskId task : known_()) {
         without.insert(task);
       }
+      const auto began = steady_clock::now();
       found = store.ready(
           most, hints_come ? kOnItsWay : std::chrono::seconds(0), without, room.bulk == 0);
+      if (found && without.size() > asked_for.size()) {
+        took = std::chrono::duration_cast<milliseconds>(steady_clock::now() - began);
+      }
     }
     if (found && !found->empty()) {
       std::unordered_set<TaskId> left;
@@ -106,8 +113,8 @@ void Puller::run(const std::stop_token& stop, const DatabaseUrl& url) {
     } else if (most > 0) {
       finding = false;
     }
-    pause =
-        pause_of_pull(hints_come, finding, found_at && steady_clock::now() - *found_at < kLately);
+    pause = pause_of_pull(
+        hints_come, finding, found_at && steady_clock::now() - *found_at < kLately, took);
   }
 }
 
