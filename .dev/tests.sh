@@ -140,9 +140,6 @@ test_package() {
 }
 
 command_bench() {
-  (($# <= 1)) || usage_error bench
-  local results=()
-  (($# == 1)) || results=(--results "$root/tests/bench/RESULTS.md")
   exec </dev/null
   need_packages "${build_packages[@]}" "${runtime_packages[@]}" "${database_packages[@]}" \
     "${broker_packages[@]}" "${test_packages[@]}"
@@ -153,7 +150,8 @@ command_bench() {
   apart "$state/build-bench/bin"
   private_services bench BENCH 29306
   "$state/build-bench/bin/bench-service" \
-    --max-rows "${BENCH_MAX_ROWS:-1000000}" --backlog "${BENCH_BACKLOG:-1000000}" "${results[@]}" "$@"
+    --max-rows "${BENCH_MAX_ROWS:-1000000}" --backlog "${BENCH_BACKLOG:-1000000}" \
+    --results "$root/tests/bench/RESULTS.md" "$@"
 }
 
 # over_own_servers PROGRAM ARGUMENTS…: one of the tests' programs that makes its servers, kills them and makes

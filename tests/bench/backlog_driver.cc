@@ -482,14 +482,14 @@ void backlog(Context& context, const Shape& shape) {
 }  // namespace
 
 void bench_backlog(Context& context) {
-  context.report.begin("backlog",
-                       "Tasks that wait, a million of them. What ten open pages of operators cost; "
-                       "creations by others, as a closed loop of 64 connections, in turn with "
-                       "those of a service in which nothing waits. Then, with one worker of 20 "
-                       "places, all taken, and a provider that takes 1 s, what is written while "
-                       "nothing happens, how long a due retry is nobody's, and how long each look "
-                       "at the queue takes, also while a snapshot is open that is older than many "
-                       "ends of tasks.");
+  context.report.table(
+      "Tasks that wait, a million of them. What ten open pages of operators cost; "
+      "creations by others, as a closed loop of 64 connections, in turn with "
+      "those of a service in which nothing waits. Then, with one worker of 20 "
+      "places, all taken, and a provider that takes 1 s, what is written while "
+      "nothing happens, how long a due retry is nobody's, and how long each look "
+      "at the queue takes, also while a snapshot is open that is older than many "
+      "ends of tasks.");
   backlog(context, kManyUsers);
   backlog(context, kFewUsers);
 }

@@ -169,11 +169,11 @@ void one_users_jobs(Context& context) {
 }  // namespace
 
 void bench_fairness(Context& context) {
-  context.report.begin("fairness",
-                       "Users with backlogs. First: a provider that takes 1 s, one worker of 20 "
-                       "places, and somebody else who creates two a second. Then a provider that "
-                       "takes 0.2 s, 40 places, and users who all want more than that. Then one "
-                       "that answers at once.");
+  context.report.table(
+      "Users with backlogs. First: a provider that takes 1 s, one worker of 20 "
+      "places, and somebody else who creates two a second. Then a provider that "
+      "takes 0.2 s, 40 places, and users who all want more than that. Then one "
+      "that answers at once.");
   one_backlog(context);
   many_backlogs(context);
   one_users_jobs(context);

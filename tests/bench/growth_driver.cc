@@ -180,8 +180,7 @@ class Grown {
 }  // namespace
 
 void bench_growth(Context& context) {
-  context.report.begin(
-      "growth",
+  context.report.table(
       "What grows by itself, half of it past its retention: a pass of the janitor's, and what "
       "it deletes. Of 10^7 rows most are not in the buffer pool of 256 MB.");
   Stand stand(Stand::Options{.api = false, .users = 1, .environment = {}});

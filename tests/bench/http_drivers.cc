@@ -203,9 +203,9 @@ LoadResult measured(Context& context,
 
 void bench_create(Context& context) {
   Stand stand(context.stand(true));
-  context.report.begin("create",
-                       "POST, 256 users, workers stopped. Ceiling: the same transactions from a "
-                       "bare loop, batches of 32.");
+  context.report.table(
+      "POST, 256 users, workers stopped. Ceiling: the same transactions from a "
+      "bare loop, batches of 32.");
   const auto own_cpu = [] { return cpu_seconds(::getpid()).value_or(0); };
   const double cpu_before = own_cpu();
   double ceiling = create_ceiling(stand, context.seconds / 2, stand.users().size(), false);
@@ -239,7 +239,7 @@ void bench_create(Context& context) {
 
 void bench_hot_user(Context& context) {
   Stand stand(context.stand(true));
-  context.report.begin("hot-user", "POST, all of one user: one balance row, one lock.");
+  context.report.table("POST, all of one user: one balance row, one lock.");
   Rounds aim = creates_of(std::span(stand.keys()).first(1));
   closed_and_open(context,
                   stand,
@@ -253,9 +253,9 @@ void bench_hot_user(Context& context) {
 void bench_poll(Context& context) {
   Stand stand(context.stand(true));
   const std::vector<TaskId> tasks = stand.fill(context.scaled(20'000, 500));
-  context.report.begin("poll",
-                       "GET, 256 users, 20,000 tasks in turn. Ceiling: the HTTP server alone with "
-                       "a constant answer.");
+  context.report.table(
+      "GET, 256 users, 20,000 tasks in turn. Ceiling: the HTTP server alone with "
+      "a constant answer.");
   const double bare =
       http_ceiling(context.seconds / 2, poll_request(stand.keys().front(), tasks.front().text()));
   context.report.line({.name = "database alone: one row a round trip, 4 connections",
@@ -271,7 +271,7 @@ void bench_mixed(Context& context) {
   const Provider provider(stand.stack().log_folder(), 0);
   stand.watch("provider", {provider.pid()});
   stand.add_worker({{"PROVIDERS_FILE", provider.file()}});
-  context.report.begin("mixed", "Ten polls per creation, one worker on.");
+  context.report.table("Ten polls per creation, one worker on.");
   Mixed closed(stand.keys(), kConnections);
   Mixed open(stand.keys(), kOpenConnections);
   const LoadResult paced = closed_and_open(context, stand, closed, open, 0, {});

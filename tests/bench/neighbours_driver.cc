@@ -284,11 +284,11 @@ void broken_worker(Context& context, const std::string& name, bool by_proxy) {
 }  // namespace
 
 void bench_neighbours(Context& context) {
-  context.report.begin("neighbours",
-                       "POST, two connections for each of 50 users, closed loop or half of what "
-                       "that reaches; counted are the 49 who have nothing to do with what is "
-                       "broken. Each load has a service and a database of its own, plain and "
-                       "broken in turn.");
+  context.report.table(
+      "POST, two connections for each of 50 users, closed loop or half of what "
+      "that reaches; counted are the 49 who have nothing to do with what is "
+      "broken. Each load has a service and a database of its own, plain and "
+      "broken in turn.");
   held_row(context);
   broken_worker(context, "one worker stopped", false);
   broken_worker(context, "one worker's packets to the database swallowed", true);

@@ -216,17 +216,16 @@ double closed_loop(Context& context, Bed& bed) {
 
 void bench_overload(Context& context) {
   auto bed = std::make_unique<Bed>(context);
-  context.report.begin(
-      "overload",
+  context.report.table(
       "POST over 2,000 connections, 500 polls/s beside it, after a second of the same. First more "
       "and more of what the closed loop reaches (the ceiling): the sustainable rate is the highest "
       "of which 98 % are accepted with p99 within 250 ms. Then, from an empty database, so many "
       "times that rate. Creations per second are the accepted ones, latency is theirs, from when "
       "they were due. Not sent: no connection was free for a second. Late: sent when one was free "
       "again. " +
-          std::string(bed->cores.pinned() ? "One core for API, database and broker together, one "
-                                            "for the load, which never sleeps."
-                                          : "Service and load share the only core."));
+      std::string(bed->cores.pinned() ? "One core for API, database and broker together, one "
+                                        "for the load, which never sleeps."
+                                      : "Service and load share the only core."));
   const double peak = closed_loop(context, *bed);
   double best = 0;  // Goodput of all loads.
   const auto offered = [&](const std::string& name, double rate) {

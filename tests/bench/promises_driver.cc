@@ -218,8 +218,7 @@ void bench_broker_away(Context& context) {
   const int call_ms = context.smoke ? 100 : 1000;
   const double ceiling = kPlaces * 1000.0 / call_ms;
   const std::size_t many = context.scaled(400, 40), few = context.scaled(20, 3);
-  context.report.begin(
-      "broker-away",
+  context.report.table(
       "One worker of 20 places, a provider that takes 1 s. 400 tasks at once, and single "
       "ones, with the broker and after kill -9 of it; then tasks whose hints the broker "
       "took and lost. Ceiling: places / 1 s.");
@@ -295,8 +294,7 @@ void bench_broker_away(Context& context) {
 void bench_rebalance(Context& context) {
   constexpr std::size_t kPlaces = 20;
   constexpr std::size_t kTasks = 3 * kPlaces;
-  context.report.begin(
-      "rebalance",
+  context.report.table(
       "Calls take a minute, a worker has 20 places, 60 users have a task each. How "
       "long until a worker that is added has its first task and until it has 20, "
       "and until one with room works on all of another that is told to end, after "
@@ -358,10 +356,10 @@ void bench_rebalance(Context& context) {
 }
 
 void bench_over_capacity(Context& context) {
-  context.report.begin("over-capacity",
-                       "A provider whose calls take 5 s, 20 at once; a task is worth nothing after "
-                       "60 s. Creations at "
-                       "a rate, successes in each quarter of the time. Ceiling: 20 / 5 s.");
+  context.report.table(
+      "A provider whose calls take 5 s, 20 at once; a task is worth nothing after "
+      "60 s. Creations at "
+      "a rate, successes in each quarter of the time. Ceiling: 20 / 5 s.");
   over_capacity(context, 1.5, kBoth, kEqual);
   over_capacity(context, 3, kFew, kEqual);
   over_capacity(context, 3, kSmall, kEqual);
@@ -369,9 +367,9 @@ void bench_over_capacity(Context& context) {
 }
 
 void bench_uneven_calls(Context& context) {
-  context.report.begin("uneven-calls",
-                       "As over-capacity, but one call of ten takes 20 s, and the others 3.3 s. "
-                       "Ceiling: 20 / 5 s.");
+  context.report.table(
+      "As over-capacity, but one call of ten takes 20 s, and the others 3.3 s. "
+      "Ceiling: 20 / 5 s.");
   over_capacity(context, 1.5, kSmall, kUnequal);
   over_capacity(context, 3, kBoth, kUnequal);
 }

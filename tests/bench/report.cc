@@ -11,8 +11,14 @@ std::string fixed(double value, int digits) {
   return out;
 }
 
-void Report::begin(const std::string& driver, const std::string& about) {
-  text("\n### " + driver + "\n\n" + about + "\n\n");
+void Report::begin(const std::string& driver, const std::string& measured) {
+  section_.clear();
+  goals_.clear();
+  text("\n### " + driver + "\n\n" + measured + "\n");
+}
+
+void Report::table(const std::string& about) {
+  text("\n" + about + "\n\n");
   text("| what | per second | of ceiling | p50 ms | p99 ms | p99.9 ms | CPU us per operation |\n");
   text("|---|---:|---:|---:|---:|---:|---|\n");
 }
@@ -73,15 +79,18 @@ void Report::goal(const Goal& goal) {
   goals_ += " |\n";
 }
 
-std::string Report::goals() const {
-  return goals_.empty() ? ""
-                        : "| | target | this run | met | ceiling of this run | of it |\n"
-                          "|---|---:|---:|---|---:|---:|\n" +
-                              goals_;
+std::string Report::end() {
+  if (!goals_.empty()) {
+    text(
+        "\n| | target | this run | met | ceiling of this run | of it |\n"
+        "|---|---:|---:|---|---:|---:|\n" +
+        goals_);
+  }
+  return section_;
 }
 
 void Report::text(const std::string& more) {
-  all_ += more;
+  section_ += more;
   std::fputs(more.c_str(), stdout);
   std::fflush(stdout);
 }

@@ -34,8 +34,10 @@ struct Goal {
 
 class Report {
  public:
-  // Begins the table of a driver.
-  void begin(const std::string& driver, const std::string& about);
+  // Begins what a driver has to say, measured there and then, with nothing of those before it.
+  void begin(const std::string& driver, const std::string& measured);
+  // Begins its table.
+  void table(const std::string& about);
   // With the CPU time that each of `operations` took of each part: they happened while the
   // parts used `before` … `after`.
   void row(const Row& row, double operations, const Usage& before, const Usage& after);
@@ -45,14 +47,13 @@ class Report {
   // The CPU time of `part` per operation in the last row(), in us.
   double cost(const std::string& part) const;
   void goal(const Goal& goal);
-  // The table of all goals so far.
-  std::string goals() const;
-  const std::string& all() const { return all_; }
+  // All that it has said, with the table of its goals at the end.
+  std::string end();
 
  private:
   void text(const std::string& more);
 
-  std::string all_, goals_;
+  std::string section_, goals_;
   std::map<std::string, double> costs_;  // Of the last row.
 };
 

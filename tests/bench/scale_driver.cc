@@ -238,8 +238,7 @@ void scale_apis(Context& context) {
 }  // namespace
 
 void bench_scale(Context& context) {
-  context.report.begin(
-      "scale",
+  context.report.table(
       "First, us per operation in batches of 32 on one connection, beside so many "
       "finished tasks (cold: a 256 MB buffer pool). Then more workers of 200 tasks "
       "each, on jobs as above, beside one. Then more API processes behind nginx, which hashes on "

@@ -9,10 +9,13 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -28,7 +31,7 @@ namespace audiogen::bench {
 namespace {
 
 void bench_start(Context& context) {
-  context.report.begin("start", "From exec to the first answer; memory a while later.");
+  context.report.table("From exec to the first answer; memory a while later.");
   Stand stand(Stand::Options{.api = false, .users = 1, .environment = {}});
   const auto began = Clock::now();
   stand.stack().start_api({}, false);
@@ -73,7 +76,7 @@ void bench_program(Context& context, const std::string& name) {
   if (out.code != 0) {
     fail("bench-" + name + " failed");
   }
-  context.report.note("### " + name + "\n\n```\n" + out.out + "```");
+  context.report.note("```\n" + out.out + "```");
 }
 
 void bench_codec(Context& context) {
@@ -118,7 +121,8 @@ std::string first_value(const char* file, const std::string& name) {
   return "unknown";
 }
 
-std::string machine(Stand& stand) {
+std::string machine() {
+  Stand stand(Stand::Options{.api = false, .users = 0, .environment = {}});
   utsname system{};
   ::uname(&system);
   const std::time_t now = std::time(nullptr);
@@ -134,15 +138,49 @@ std::string machine(Stand& stand) {
          "), " + day + ".";
 }
 
-// People write below this heading why a target is missed; a new run keeps it.
+// The file keeps the last run of each driver, and below this heading what people write of them.
 constexpr std::string_view kProfiles = "\n## Where the time goes\n";
+constexpr std::string_view kSection = "\n### ";
 
-std::string profiles_of(const std::string& results) {
-  std::ifstream in(results);
-  const std::string old(std::istreambuf_iterator<char>(in), {});
-  const auto at = old.find(kProfiles);
-  return at == std::string::npos ? "" : old.substr(at);
-}
+class Results {
+ public:
+  explicit Results(std::string path) : path_(std::move(path)) {
+    std::ifstream in(path_);
+    const std::string old(std::istreambuf_iterator<char>(in), {});
+    const std::size_t end = std::min(old.find(kProfiles), old.size());
+    for (std::size_t at = old.find(kSection); at < end;) {
+      const std::size_t next = std::min(old.find(kSection, at + 1), end);
+      const std::size_t name = at + kSection.size();
+      sections_[old.substr(name, old.find('\n', name) - name)] = old.substr(at, next - at);
+      at = next;
+    }
+    profiles_ = old.substr(end);
+  }
+
+  void keep(const std::string& driver, std::string section) {
+    sections_[driver] = std::move(section);
+    std::ofstream out(path_);
+    out << "# Benchmark results\n\nWritten by `./dev bench`: of each driver its last run. Load "
+           "generator, API, workers, MariaDB and RabbitMQ share\nthe machine; every 202 is a "
+           "durable "
+           "commit, every hint a confirmed message of a quorum queue, every file fsynced.\n\n`of "
+           "ceiling` is our figure divided by what the table's heading names, measured in the same "
+           "run. CPU is each process's own, from\n/proc/PID/stat; `service` is the sum of what a "
+           "deployment runs, `load` is the generator.\n";
+    for (const Driver& known : kDrivers) {
+      out << sections_[known.name];
+    }
+    out << profiles_;
+    if (!out.flush()) {
+      fail("cannot write " + path_);
+    }
+  }
+
+ private:
+  const std::string path_;
+  std::map<std::string, std::string> sections_;
+  std::string profiles_;
+};
 
 // Thousands of connections, here and in the programs started from here.
 void raise_file_limit() {
@@ -165,7 +203,7 @@ int run(int argc, char** argv) {
                  context.rows_max,
                  "finished tasks that `scale` goes up to, and rows that `growth` does");
   app.add_option("--backlog", context.backlog, "waiting tasks that `backlog` makes");
-  app.add_option("--results", results, "file to write the tables to");
+  app.add_option("--results", results, "file to write the tables to, beside those of others");
   app.add_option("name", names, "drivers; without: all");
   CLI11_PARSE(app, argc, argv);
   if (context.smoke) {
@@ -180,36 +218,23 @@ int run(int argc, char** argv) {
       fail("there is no benchmark " + name);
     }
   }
-  std::string about;
-  {
-    Stand stand(Stand::Options{.api = false, .users = 0, .environment = {}});
-    about = machine(stand);
-    std::printf("%s\n", about.c_str());
+  std::optional<Results> kept;
+  if (!results.empty()) {
+    kept.emplace(results);
   }
   for (const Driver& driver : kDrivers) {
     if (names.empty() || std::find(names.begin(), names.end(), driver.name) != names.end()) {
+      context.report.begin(driver.name, machine());
       driver.run(context);
+      const std::string section = context.report.end();
+      if (kept) {
+        kept->keep(driver.name, section);
+      }
     }
   }
   Stand::delete_files();
   if (::testing::UnitTest::GetInstance()->ad_hoc_test_result().Failed()) {
     fail("a check of the test support failed");
-  }
-  std::printf("\n%s", context.report.goals().c_str());
-  if (!results.empty()) {
-    const std::string kept = profiles_of(results);
-    std::ofstream out(results);
-    out << "# Benchmark results\n\nWritten by `./dev bench`. Load generator, API, workers, MariaDB "
-           "and RabbitMQ share the machine; every 202 is a\ndurable commit, every hint a confirmed "
-           "message of a quorum queue, every file fsynced.\n\n`of ceiling` is our figure divided "
-           "by what the table's heading names, measured in the same run. CPU is each process's "
-           "own, from\n/proc/PID/stat; `service` is the sum of what a deployment runs, `load` is "
-           "the generator.\n\n"
-        << about << "\n\n### targets\n\n"
-        << context.report.goals() << context.report.all() << kept;
-    if (!out.flush()) {
-      fail("cannot write " + results);
-    }
   }
   return 0;
 }

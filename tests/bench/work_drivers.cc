@@ -103,8 +103,7 @@ void bench_jobs(Context& context) {
     Stand stand(context.stand(false));
     ceiling = work_ceiling(stand, context.seconds / 2);
   }
-  context.report.begin(
-      "jobs",
+  context.report.table(
       "The provider answers at once with 20 KB of WAV, which is what was asked "
       "for: decoded, measured, passed through and fsynced. Ceiling: claims and settlements "
       "from a bare loop, batches of 32 on two connections: a worker has as many for that. "
@@ -118,8 +117,7 @@ void bench_jobs(Context& context) {
 }
 
 void bench_in_flight(Context& context) {
-  context.report.begin(
-      "in-flight",
+  context.report.table(
       "The provider takes 2 s and one worker holds 5,000 tasks. Ceiling: 5,000 / 2 s.");
   constexpr int kHeld = 5000;
   constexpr double kCeiling = kHeld / 2.0;
