@@ -241,6 +241,7 @@ int work(const Config& config) {
       {.take = [&runner](std::span<const Hint> hints) { return runner.take(hints); },
        .take_tried = [&runner](std::span<const Hint> hints) { return runner.take_tried(hints); },
        .queues_seen = [&runner] { return runner.queues_seen(); },
+       .has_hint = [&runner](const Hint& hint) { return runner.has_hint(hint); },
        // While the database is away what it said last holds, each to its end.
        .obey =
            [&](const WorkerOrders& orders) {

@@ -120,16 +120,18 @@ class TaskStore {
   // expired leases (or fails them when their claims are used up), fails those past the deadline,
   // and names those whose hint must be sent (again). New tasks whose hint was confirmed are left as
   // they are, and seen again in a minute, and so are those whose hint waits in the broker still,
-  // as far as `queues` tells. Any number of workers may sweep at once: rows another one
-  // holds are skipped, and so are those another one has left. `hints_go_out` false: the broker
-  // takes no hints, so tasks that wait for their first turn are left as they are for whoever asks
-  // for them with ready(). However many are left, what has become due since the last look is seen
-  // by this one, up to the limit.
-  // After a jump of the database's clock leases and deadlines are not judged for a while, and what
-  // lies in its future is brought back (common/domain/README.md, "Clocks that jump").
+  // as far as `queues` tells, or with the caller itself, as `has_hint` says, which must not block.
+  // Any number of workers may sweep at once: rows another one holds are skipped, and so are those
+  // another one has left. `hints_go_out` false: the broker takes no hints, so tasks that wait for
+  // their first turn are left as they are for whoever asks for them with ready(). However many are
+  // left, what has become due since the last look is seen by this one, up to the limit. After a
+  // jump of the database's clock leases and deadlines are not judged for a while, and what lies in
+  // its future is brought back (common/domain/README.md, "Clocks that jump").
+  using HasHint = std::function<bool(const Hint&)>;
   Result<SweepResult, StoreFault> sweep(std::size_t limit,
                                         bool hints_go_out = true,
-                                        const QueuesSeen& queues = {});
+                                        const QueuesSeen& queues = {},
+                                        const HasHint& has_hint = {});
 
   // Sets the release window by the workers and crowds there are, and releases parked tasks of those
   // of the next crowds, up to `limit` in a round of all, who have fewer released than they may:
@@ -312,7 +314,10 @@ class TaskStore {
   void settle_in(std::vector<BatchItem<SettleCommand, Settled>>& entries, bool look);
   // The number of tasks that this run ends.
   std::size_t cancel_in(std::vector<BatchItem<CancelCommand, Cancellation>>& entries, bool again);
-  SweepResult sweep_rows(std::size_t limit, bool hints_go_out, const QueuesSeen& queues);
+  SweepResult sweep_rows(std::size_t limit,
+                         bool hints_go_out,
+                         const QueuesSeen& queues,
+                         const HasHint& has_hint);
   std::vector<Hint> ready_rows(std::size_t limit,
                                std::chrono::seconds age,
                                const std::unordered_set<TaskId>& without,

@@ -124,8 +124,10 @@ bool is_of_time(SweepDecision::Kind kind) {
 
 Result<SweepResult, StoreFault> TaskStore::sweep(std::size_t limit,
                                                  bool hints_go_out,
-                                                 const QueuesSeen& queues) {
-  return guarded<SweepResult>("sweep", [&] { return sweep_rows(limit, hints_go_out, queues); });
+                                                 const QueuesSeen& queues,
+                                                 const HasHint& has_hint) {
+  return guarded<SweepResult>("sweep",
+                              [&] { return sweep_rows(limit, hints_go_out, queues, has_hint); });
 }
 
 void TaskStore::watch_clock(const ClockLook& look, bool marks_ahead) {
@@ -198,7 +200,10 @@ bool TaskStore::pull_back(Instant now) {
   return more;
 }
 
-SweepResult TaskStore::sweep_rows(std::size_t limit, bool hints_go_out, const QueuesSeen& queues) {
+SweepResult TaskStore::sweep_rows(std::size_t limit,
+                                  bool hints_go_out,
+                                  const QueuesSeen& queues,
+                                  const HasHint& has_hint) {
   ClockLook look;
   look.local = clocks_.wall();
   look.asked = clocks_.steady();
@@ -241,8 +246,9 @@ SweepResult TaskStore::sweep_rows(std::size_t limit, bool hints_go_out, const Qu
       SweepDecision decision = decide_sweep(task, now, pass.unsent_from, false, queues);
       // As little to do, and to write, as for one that was hinted, and no more: its end must not be
       // missed.
-      if (decision.kind == SweepDecision::Kind::kPublish && !decision.tried && !hints_go_out &&
-          now < task.deadline_at - kWholePass) {
+      const auto is_here = [&] { return has_hint && has_hint({task.id, task.epoch, task.lane}); };
+      if (decision.kind == SweepDecision::Kind::kPublish && !decision.tried &&
+          (is_here() || !hints_go_out) && now < task.deadline_at - kWholePass) {
         decision.kind = SweepDecision::Kind::kHinted;
       }
       if (task.wake_at) {

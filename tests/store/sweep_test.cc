@@ -413,10 +413,7 @@ TEST_F(HintedTest, APassGoesOnBehindThemForAllSweepers) {
 TEST_F(HintedTest, WhatWaitsInTheBrokerIsLeftHoweverLongItWaits) {
   const std::vector<TaskId> tasks = create_some(4);
   must(store_.report_api(ApiId::make(), TaskId::make()));
-  db_.execute(
-      Sql("UPDATE tasks SET created_at=created_at - INTERVAL 500 SECOND, "
-          "next_run_at=next_run_at - INTERVAL 500 SECOND, wake_at=wake_at - INTERVAL 500 "
-          "SECOND"));
+  grow_old(500);
   const QueuesSeen behind{.bulk = must(store_.now()) - 1000s,
                           .express = must(store_.now()) - 1000s};
   const std::string before = db_.text(Sql("SELECT GROUP_CONCAT(wake_at ORDER BY id) FROM tasks"));
@@ -434,6 +431,32 @@ TEST_F(HintedTest, WhatWaitsInTheBrokerIsLeftHoweverLongItWaits) {
   EXPECT_THAT(must(store_.sweep(10)).publish,
               testing::UnorderedElementsAreArray(first_hints(std::span(tasks).subspan(1))))
       << "nothing comes from the broker: they were lost";
+}
+
+// What waits for its provider in a worker was written, and hinted, twice a minute.
+TEST_F(HintedTest, WhatWaitsWithWhoSweepsIsLeftHoweverLongItWaits) {
+  const std::vector<TaskId> tasks = create_some(4);
+  must(store_.report_api(ApiId::make(), TaskId::make()));
+  grow_old(500);
+  db_.execute(Sql("UPDATE tasks SET epoch=1 WHERE id=") << tasks[2]);
+  db_.execute(Sql("UPDATE tasks SET claims=1 WHERE id=") << tasks[3]);
+  const std::vector<Hint> all = first_hints(tasks);
+  const auto has = [&](const Hint& hint) {
+    return hint == all[0] || hint == all[2] || hint == all[3];
+  };
+  const std::string before = db_.text(Sql("SELECT wake_at FROM tasks WHERE id=") << tasks[0]);
+  EXPECT_THAT(must(store_.sweep(10, true, {}, has)).publish,
+              testing::UnorderedElementsAre(
+                  all[1], Hint{.task = tasks[2], .epoch = 1, .lane = all[2].lane}, all[3]))
+      << "it has another hint of the third, and the last one was tried";
+  let_pass_end();
+  EXPECT_TRUE(must(store_.sweep(10, true, {}, has)).publish.empty());
+  EXPECT_EQ(db_.text(Sql("SELECT wake_at FROM tasks WHERE id=") << tasks[0]), before);
+  db_.execute(Sql("UPDATE tasks SET deadline_at=UTC_TIMESTAMP(6) + INTERVAL 50 SECOND WHERE id=")
+              << tasks[0]);
+  let_pass_end();
+  EXPECT_THAT(must(store_.sweep(10, true, {}, has)).publish, testing::ElementsAre(all[0]))
+      << "its end is not missed";
 }
 
 // A retry that was due in 2 s, behind 600,000 tasks that wait, was looked at after 40 s.

@@ -31,6 +31,12 @@ class SweeperTest : public store::TaskStoreTest {
         Sweeper::Work{.take = [this](auto hints) { return note(offered_, hints); },
                       .take_tried = [this](auto hints) { return note(tried_, hints); },
                       .queues_seen = [] { return QueuesSeen(); },
+                      .has_hint =
+                          [this](const Hint& hint) {
+                            const std::scoped_lock lock(mutex_);
+                            asked_for_.insert(hint.task);
+                            return false;
+                          },
                       .obey =
                           [this](const WorkerOrders& orders) {
                             const std::scoped_lock lock(mutex_);
@@ -68,7 +74,7 @@ class SweeperTest : public store::TaskStoreTest {
   Config config_;
   queue::Publisher publisher_{amqp_, {}, [](std::span<const Hint>) {}};
   std::mutex mutex_;
-  std::set<TaskId> offered_, tried_;
+  std::set<TaskId> offered_, tried_, asked_for_;
   bool drains_ = false;
   MinuteEnded ended_;
   std::unique_ptr<Sweeper> sweeper_;
@@ -82,6 +88,13 @@ TEST_F(SweeperTest, WhatWasTriedIsOfferedToThoseWhoKeepIt) {
   make_due(claim.task);
   EXPECT_TRUE(eventually([&] { return seen(tried_).contains(claim.task); }));
   EXPECT_THAT(seen(offered_), IsEmpty());
+}
+
+// What waits in a worker need not be hinted by its own sweeper (HintedTest).
+TEST_F(SweeperTest, WhatMayWaitHereIsAskedFor) {
+  const TaskId task = create(db_.add_user());
+  grow_old(500);
+  EXPECT_TRUE(eventually([&] { return seen(asked_for_).contains(task); }));
 }
 
 TEST_F(SweeperTest, WhatItEndsIsToldWithTheWorker) {

@@ -200,6 +200,13 @@ class TaskStoreTest : public ::testing::Test {
                     "wake_at=UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE id=")
                 << task);
   }
+  // All tasks, as if so much time had passed since.
+  void grow_old(int seconds) {
+    Sql sql("UPDATE tasks SET created_at=created_at - INTERVAL ");
+    sql << seconds << " SECOND, next_run_at=next_run_at - INTERVAL " << seconds
+        << " SECOND, wake_at=wake_at - INTERVAL " << seconds << " SECOND";
+    db_.execute(sql);
+  }
   void pass_deadline(TaskId task) {
     db_.execute(Sql("UPDATE tasks SET deadline_at=UTC_TIMESTAMP(6) - INTERVAL 10 SECOND, "
                     "wake_at=UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE id=")

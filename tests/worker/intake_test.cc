@@ -190,6 +190,8 @@ TEST_F(IntakeTest, WhatWaitsAndIsHintedAgainIsDoneWith) {
   EXPECT_EQ(acked(), full.size() + again.size());
   EXPECT_TRUE(intake_.take_tried(again).empty());
   EXPECT_EQ(intake_.waiting_for_providers().size(), again.size());
+  EXPECT_TRUE(intake_.has_hint(again[0]));
+  EXPECT_FALSE(intake_.has_hint(full[0])) << "it is under way";
   EXPECT_TRUE(eventually(60s, [&] { return intake_.room().bulk >= kOpenings; }))
       << "of the other one";
 }
@@ -409,20 +411,24 @@ TEST_F(IntakeTest, WhoHasWaitedTakesNoLooksFromThoseThatCome) {
 
 // Another worker would have had them at once.
 TEST_F(IntakeTest, WhoStopsKeepsNoMessageOfWhatItLeaves) {
-  const auto full = tasks(kFull, kOpenings), more = tasks(kFull, 2), free = tasks(kFree, 1);
+  const auto full = tasks(kFull, kOpenings), waits = tasks(kFull, 1), more = tasks(kFull, 2),
+             free = tasks(kFree, 1);
   deliver(full);
-  ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size(); }));
+  deliver(waits);
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size() + waits.size(); }));
   stops_at_begin_ = true;
   deliver(free);
   ASSERT_TRUE(eventually(60s, [&] { return has_begun(free[0]); }));
   deliver(more);
+  ASSERT_TRUE(intake_.has_hint(waits[0]));
   intake_.close();
+  EXPECT_FALSE(intake_.has_hint(waits[0])) << "others are to hear of it";
   goes_on_.release();
   const std::size_t places = roster_.places();
   EXPECT_TRUE(eventually(60s, [&] {
     return roster_.room(places).bulk == places - full.size() - free.size();
   })) << "their places are free";
-  EXPECT_EQ(acked(), full.size() + free.size());
+  EXPECT_EQ(acked(), full.size() + waits.size() + free.size());
 }
 
 // However long its provider has no opening.

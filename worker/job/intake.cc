@@ -123,6 +123,11 @@ std::vector<TaskId> Intake::waiting_for_providers() const {
   return queues_.tasks();
 }
 
+bool Intake::has_hint(const Hint& hint) const {
+  const MutexLock lock(mutex_);
+  return !closed_.load() && queues_.has(hint);
+}
+
 Room Intake::room() const {
   const MutexLock lock(mutex_);
   return closed_.load() || queues_.full() ? Room{} : waiting_.beside(roster_.room(callable()));

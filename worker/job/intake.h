@@ -58,6 +58,8 @@ class Intake {
   // What is ready and would be taken in vain: it waits here for its provider. Thread-safe, never
   // blocks.
   std::vector<TaskId> waiting_for_providers() const;
+  // Is this hint one of those, and to be claimed here?
+  bool has_hint(const Hint& hint) const;
 
   // Takes hints of tasks that were tried before and are due again: two of three places that are
   // free from now on are theirs. As many as may wait here; returns the others. Thread-safe, never

@@ -70,6 +70,7 @@ class JobRunner {
   std::size_t room_told() const { return intake_.room_told(); }
   // Ready tasks that wait here for their provider. Thread-safe, never blocks.
   std::vector<TaskId> waiting_for_providers() const { return intake_.waiting_for_providers(); }
+  bool has_hint(const Hint& hint) const { return intake_.has_hint(hint); }
   // How far the broker has come with its queues. Thread-safe, never blocks.
   QueuesSeen queues_seen() const { return intake_.queues_seen(); }
 

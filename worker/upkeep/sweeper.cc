@@ -70,7 +70,8 @@ void Sweeper::stop() {
 }
 
 bool Sweeper::sweep_once(store::TaskStore& store) {
-  const auto swept = store.sweep(kLookBatch, publisher_.flows(), work_.queues_seen());
+  const auto swept =
+      store.sweep(kLookBatch, publisher_.flows(), work_.queues_seen(), work_.has_hint);
   if (!swept) {
     return false;
   }

@@ -26,6 +26,8 @@ class Sweeper {
     // that were tried before it takes some to wait here, too.
     std::function<std::vector<Hint>(std::span<const Hint>)> take, take_tried;
     std::function<QueuesSeen()> queues_seen;
+    // Does this hint wait here? Then nobody need send it.
+    std::function<bool(const Hint&)> has_hint;
     // What operators want of this worker, each time that it has told of itself.
     std::function<void(const WorkerOrders&)> obey = [](const WorkerOrders&) {};
   };
