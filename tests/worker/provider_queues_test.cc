@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 constexpr ProviderQueues::Time kNow{24h};
 constexpr ProviderQueues::Seen kLater{.now = kNow, .left = 8h};
 constexpr Room kRoom{.bulk = 100, .express = 100};
-constexpr std::size_t kTriedMax = 1000;  // Of Waiting.
+constexpr std::size_t kTriedMax = Waiting<ProviderQueues::Taken>::kTriedMax;
 
 class ProviderQueuesTest : public testing::Test {
  protected:

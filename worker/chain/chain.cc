@@ -103,12 +103,17 @@ class Slots {
   Left limits_, free_;
 };
 
+// Of those that wait for so many slots: a few, so that none idles while the next task is claimed.
+std::size_t reserve_of(std::size_t slots) {
+  return 1 + slots / kReserveShare;
+}
+
 // Free slots, of so many, but for those that are kept, and a few to wait for the next ones.
 std::size_t openings_of(std::size_t idle,
                         std::size_t slots,
                         std::size_t waiting,
                         std::size_t coming) {
-  const std::size_t kept = std::min(idle, coming), reserve = 1 + slots / kReserveShare;
+  const std::size_t kept = std::min(idle, coming), reserve = reserve_of(slots);
   return idle - kept + reserve - std::min(reserve, waiting + coming - kept);
 }
 
@@ -394,7 +399,7 @@ std::size_t Chain::room() const {
   free += spare - taken;
   waiting += overflow - taken;
   // Of an account of which others have all places it has none, until somebody waits for one.
-  const std::size_t reserve = anybody ? 1 + slots / kReserveShare : 0;
+  const std::size_t reserve = anybody ? reserve_of(slots) : 0;
   return free + reserve - std::min(reserve, waiting);
 }
 
@@ -439,7 +444,7 @@ std::size_t Chain::passed_on(std::size_t position) const {
       spare += idle - std::min(idle, other.coming->load());
     }
   }
-  const std::size_t reserve = 1 + link.provider.limit() / kReserveShare;
+  const std::size_t reserve = reserve_of(link.provider.limit());
   const std::size_t coming = link.coming->load();
   const std::size_t waiting =
       link.provider.waiting() + coming - std::min(link.provider.idle(), coming);

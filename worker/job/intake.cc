@@ -189,8 +189,7 @@ void Intake::go_on() {
     while (from_queues_ ? take_unknown() || take_known() : take_known() || take_unknown()) {
       from_queues_ = next.back().from.has_value();
     }
-    for (; looks_ < kLooksAtOnce; ++looks_) {
-      looks = anybody ? std::max(most, looks_ + kLooksAtOnce) : 0;
+    for (; looks_ < kLooksAtOnce; ++looks_, ++looks) {
       const auto hint = queues_.due(now, look);
       if (!hint) {
         break;

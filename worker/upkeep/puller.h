@@ -17,8 +17,9 @@
 namespace audiogen::worker {
 
 // From one look to the next, where this one found tasks or not, and one of the last half minute
-// did. What one sees of a broker is not all: with its memory full it takes no hints from the API,
-// and this worker, which has none to send, does not hear of that.
+// did; longer where it `took` its time, for what waits in this worker. What one sees of a broker is
+// not all: with its memory full it takes no hints from the API, and this worker, which has none to
+// send, does not hear of that.
 std::chrono::milliseconds pause_of_pull(bool hints_come,
                                         bool found,
                                         bool found_lately,
