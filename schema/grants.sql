@@ -85,7 +85,8 @@ GRANT SELECT ON provider_overrides TO worker;
 GRANT SELECT, INSERT, UPDATE ON provider_accounts TO worker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON provider_account_shares TO worker;
 GRANT SELECT, UPDATE (after_wake_at, after_id, began_at) ON sweep_pass TO worker;
-GRANT SELECT, UPDATE (size, crowds, tasks, pace, bulk_share, takes, express_wait, bulk_wait, needs, looked_at)
+GRANT SELECT, UPDATE (size, crowds, tasks, pace, bulk_share, takes, express_wait, bulk_wait, needs, routes, routes_at,
+    looked_at)
   ON release_window TO worker;
 GRANT SELECT, UPDATE (done_to, attempts_to) ON retention TO worker;
 GRANT SELECT, DELETE ON deletions TO worker;

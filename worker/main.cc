@@ -282,6 +282,7 @@ int work(const Config& config) {
             .ended = runner.ended(),
             .needs =
                 claims_none ? 0s : std::chrono::ceil<std::chrono::seconds>(chain->needed_most()),
+            .lines = claims_none ? RouteLines() : runner.lines(),
             .status_json = encode_worker_status(status)};
       });
   Puller puller(

@@ -215,6 +215,7 @@ Result<store::CreateCommand, ApiError> Generations::read_create(const Call& call
   }
   command.request = encode_request(*parsed);
   command.fingerprint = fingerprint(command.request);
+  command.route = route_of(*parsed);
   command.output_format = parsed->output_format;
   command.deadline = std::chrono::seconds(config_.task_deadline_seconds);
   const PlanLimits& plan = config_.plan_of(call.key().paid);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <span>
 
 namespace audiogen {
@@ -72,6 +73,59 @@ double begun_before(std::span<const QueueSeen::Waiting> waiting, double pace, do
   return begun;
 }
 
+// What is known for a task of one route: of that, or else of all.
+struct Known {
+  double express_wait = 0, bulk_wait = 0, takes = 0;
+  std::uint32_t needs = 0;
+  std::optional<double> crowds_pace;  // Tasks a second, of all that is parked.
+};
+std::optional<Known> known_of(const ReleaseWindow& window, Route route) {
+  const auto its = std::find_if(window.routes.begin(),
+                                window.routes.end(),
+                                [route](const RouteWait& one) { return one.route == route; });
+  if (its == window.routes.end() && window.pace == 0) {
+    return std::nullopt;
+  }
+  Known out;
+  if (window.pace > 0) {
+    out = {.express_wait = static_cast<double>(window.express_wait),
+           .bulk_wait = static_cast<double>(window.bulk_wait),
+           .takes = static_cast<double>(window.takes),
+           .needs = window.needs,
+           .crowds_pace = window.pace / kPaceIn * (window.bulk_share / kMillionths)};
+  }
+  if (its != window.routes.end()) {
+    out.express_wait = its->express;
+    out.bulk_wait = its->bulk;
+    out.takes = its->takes;
+    out.needs = its->needs;
+    if (its->pace > 0) {
+      const double pace = its->pace / kPaceIn;
+      out.crowds_pace = std::min(out.crowds_pace.value_or(pace), pace);
+    }
+  }
+  return out;
+}
+
+std::optional<double> begins_in(const OpenTasks& open,
+                                const ReleaseWindow& window,
+                                const Known& known) {
+  if (!would_park(open, window.size)) {
+    return open.released < kExpressMax ? known.express_wait : known.bulk_wait;
+  }
+  if (!known.crowds_pace) {
+    return std::nullopt;
+  }
+  const auto his = static_cast<double>(open.count());
+  const double crowds = std::max(window.crowds, 1U);
+  const double at_his_share = his * crowds;
+  const double at_the_whole =
+      std::min(at_his_share, std::max(static_cast<double>(window.tasks), his));
+  const double tasks = std::min((at_his_share + at_the_whole) / 2, 2 * at_the_whole);
+  const double ends_in = (tasks + 1) / std::max(*known.crowds_pace, kPaceLeast);
+  return std::max<double>(in_seconds(ends_in - known.takes), known.bulk_wait);
+}
+
 }  // namespace
 
 bool continues(std::optional<Instant> last, Instant now) {
@@ -82,6 +136,7 @@ bool continues(std::optional<Instant> last, Instant now) {
 ReleaseWindow known_at(ReleaseWindow window, std::optional<Instant> looked_at, Instant now) {
   if (!continues(looked_at, now)) {
     window.pace = 0;
+    window.routes.clear();
   }
   return window;
 }
@@ -299,30 +354,77 @@ ReleaseWindow uncounted(ReleaseWindow window, const ReleaseWindow& last) {
   return window;
 }
 
-std::optional<std::chrono::seconds> begins_in(const OpenTasks& open, const ReleaseWindow& window) {
-  if (window.pace == 0) {
-    return std::nullopt;
+RouteLine line_of(const QueueSeen& waiting, RouteLine line) {
+  // As long as nobody knows how fast it goes, everything.
+  const auto begun = [&](std::span<const QueueSeen::Waiting> lane) {
+    constexpr double kNoLimit = 1e9;
+    const double pace = line.pace == 0 ? kNoLimit : line.pace / kPaceIn;
+    return static_cast<std::uint64_t>(std::ceil(begun_before(lane, pace, line.needs)));
+  };
+  std::vector<QueueSeen::Waiting> both;
+  std::merge(waiting.express.begin(),
+             waiting.express.end(),
+             waiting.bulk.begin(),
+             waiting.bulk.end(),
+             std::back_inserter(both),
+             [](const auto& a, const auto& b) { return a.left < b.left; });
+  line.bulk = begun(both);
+  const std::uint64_t express = begun(waiting.express);
+  const std::uint64_t bulk = begun(waiting.bulk);
+  line.express = std::min(line.bulk, express + std::min(bulk, express / (kBulkEvery - 1)));
+  return line;
+}
+
+ReleaseWindow with_routes(ReleaseWindow window, const QueueSeen* queue, const RouteLines& lines) {
+  // What is left of a wait, when so many of all that wait have a line of their own.
+  const auto rest = [&](std::uint32_t wait, auto QueueSeen::*lane, std::uint64_t in_lines) {
+    if (window.pace == 0 || wait == 0 || queue == nullptr) {
+      return window.pace == 0 ? 0.0 : static_cast<double>(wait);
+    }
+    double all = 0;
+    for (const auto& [left, count] : queue->*lane) {
+      all += static_cast<double>(count);
+    }
+    const double others = all - std::min(all, static_cast<double>(in_lines));
+    return all > 0 ? wait * others / all : 0;
+  };
+  const double express = rest(window.express_wait, &QueueSeen::express, lines.express);
+  const double bulk = rest(window.bulk_wait, &QueueSeen::bulk, lines.bulk);
+  window.routes.clear();
+  for (const auto& [route, line] : lines.of) {
+    const double pace = line.pace / kPaceIn;
+    // Nobody knows how fast it goes; or nobody is refused anyhow.
+    if (line.bulk > 0 ? line.pace == 0 : window.pace == 0) {
+      continue;
+    }
+    const auto wait = [&](double before_lines, std::uint64_t count) {
+      return in_seconds(before_lines + (count == 0 ? 0 : static_cast<double>(count) / pace));
+    };
+    window.routes.push_back({.route = route,
+                             .express = wait(express, line.express),
+                             .bulk = wait(bulk, line.bulk),
+                             .pace = line.bulk > 0 ? line.pace : 0,
+                             .takes = line.takes,
+                             .needs = line.needs});
   }
-  if (!would_park(open, window.size)) {
-    const bool express = open.released < kExpressMax;
-    return std::chrono::seconds(express ? window.express_wait : window.bulk_wait);
-  }
-  const auto his = static_cast<double>(open.count());
-  const double crowds = std::max(window.crowds, 1U);
-  const double at_his_share = his * crowds;
-  const double at_the_whole =
-      std::min(at_his_share, std::max(static_cast<double>(window.tasks), his));
-  const double tasks = std::min((at_his_share + at_the_whole) / 2, 2 * at_the_whole);
-  const double pace = window.pace / kPaceIn * (window.bulk_share / kMillionths);
-  const double ends_in = (tasks + 1) / std::max(pace, kPaceLeast);
-  return std::chrono::seconds(std::max(in_seconds(ends_in - window.takes), window.bulk_wait));
+  return window;
+}
+
+std::optional<std::chrono::seconds> begins_in(const OpenTasks& open,
+                                              const ReleaseWindow& window,
+                                              Route route) {
+  const auto known = known_of(window, route);
+  const auto begins = known ? begins_in(open, window, *known) : std::nullopt;
+  return begins ? std::optional(std::chrono::seconds(in_seconds(*begins))) : std::nullopt;
 }
 
 std::optional<std::chrono::seconds> refused_for(const OpenTasks& open,
                                                 const ReleaseWindow& window,
+                                                Route route,
                                                 std::chrono::seconds deadline,
                                                 double draw) {
-  const auto begins = begins_in(open, window);
+  const auto known = known_of(window, route);
+  const auto begins = known ? begins_in(open, window, *known) : std::nullopt;
   if (!begins) {
     return std::nullopt;
   }
@@ -330,11 +432,11 @@ std::optional<std::chrono::seconds> refused_for(const OpenTasks& open,
   const double time = in_double(deadline);
   // Of what a short deadline leaves beside two calls, half is a margin as well.
   const double two_calls =
-      std::min(called_with(window.takes, window.needs, time), time / 2) + window.takes;
+      std::min(called_with(known->takes, known->needs, time), time / 2) + known->takes;
   const double last = std::max(
-      {time - accepted_with(window.takes, window.needs, time), (time - two_calls) / 2, 0.0});
+      {time - accepted_with(known->takes, known->needs, time), (time - two_calls) / 2, 0.0});
   const double band = last / kBand;
-  const double beyond = in_double(*begins) - (last - band);
+  const double beyond = *begins - (last - band);
   if (beyond <= draw * band) {
     return std::nullopt;
   }

@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "common/base/time.h"
+#include "common/domain/route.h"
 #include "common/domain/task.h"
 
 namespace audiogen {
@@ -99,6 +100,8 @@ struct ReleaseWindow {
   std::uint32_t express_wait = 0, bulk_wait = 0;
   // In seconds, what a task must have left when it begins, as workers tell (WorkersSeen).
   std::uint32_t needs = 0;
+  // Of those routes of which it is known, whether or not the pace of all is.
+  std::vector<RouteWait> routes{};
   friend bool operator==(const ReleaseWindow&, const ReleaseWindow&) = default;
 };
 
@@ -120,6 +123,7 @@ struct WorkersSeen {
   // In seconds, the most that a provider that is asked first wants a task to have left; 0: not
   // known. Calls are not all of a length, and it wants what nearly all of its take.
   std::uint32_t needs = 0;
+  RouteLines lines{};
 
   // But for a few places that are just changing hands.
   bool full() const;
@@ -207,7 +211,7 @@ struct QueueSeen {
     std::uint64_t count = 0;
   };
   // The least time first: so they were created, and so they are taken.
-  std::vector<Waiting> express, bulk;
+  std::vector<Waiting> express{}, bulk{};
   std::uint64_t called_express = 0, called_bulk = 0;  // Somebody is called for that many.
 
   bool somebody_waits() const { return !express.empty() || !bulk.empty(); }
@@ -224,6 +228,16 @@ ReleaseWindow with_waits(ReleaseWindow window,
 // `window` while what waits is still being counted: with the waits of `last`. If those are not
 // known, neither is the pace: what has not been counted yet would be taken for nothing.
 ReleaseWindow uncounted(ReleaseWindow window, const ReleaseWindow& last);
+
+// What waits in a worker for one of its providers is before a newcomer of a route: in the express
+// lane a third as much of the other one as of that lane itself, in the bulk lane everything. `line`
+// tells its pace, and what its calls take and want.
+RouteLine line_of(const QueueSeen& waiting, RouteLine line);
+
+// `window` with the waits of those routes of which `lines` tell: behind what waits for the provider
+// that would have it, and as before behind what waits for none that is known, of all in `queue`;
+// null: nobody knows how many that is, so it is everything.
+ReleaseWindow with_routes(ReleaseWindow window, const QueueSeen* queue, const RouteLines& lines);
 
 // The open tasks of one user.
 struct OpenTasks {
@@ -243,15 +257,19 @@ bool would_park(const OpenTasks& open, std::uint32_t window);
 // pace. Where it would be parked, half way between two times: that of all the user's others at his
 // share of the crowds' pace, which is right if the other crowds go on asking, and that of all that
 // all crowds have at the whole of it, if that is sooner: right if they do not; and no later than
-// twice that. Nullopt: not known.
-std::optional<std::chrono::seconds> begins_in(const OpenTasks& open, const ReleaseWindow& window);
-// Whether a further task of this user, that is worth nothing after `deadline`, is refused: nullopt
-// if not; else after what time that is over, if nobody asks for more. What is known of the queue is
-// a look old, and many who ask at once know the same. So in the last eighth of the time in which a
-// task may begin more and more are refused, by `draw`, any number from 0 to 1 for each task; and
-// after it all.
+// twice that. Where tasks of its route wait for their provider, the pace is no more than what that
+// provider can do. Nullopt: not known.
+std::optional<std::chrono::seconds> begins_in(const OpenTasks& open,
+                                              const ReleaseWindow& window,
+                                              Route route);
+// Whether a further task of this user and route, worth nothing after `deadline`, is refused:
+// nullopt if not; else after what time that is over, if nobody asks for more. What is known of the
+// queue is a look old, and many who ask at once know the same. So in the last eighth of the time in
+// which a task may begin more and more are refused, by `draw`, any number from 0 to 1 for each
+// task; and after it all.
 std::optional<std::chrono::seconds> refused_for(const OpenTasks& open,
                                                 const ReleaseWindow& window,
+                                                Route route,
                                                 std::chrono::seconds deadline,
                                                 double draw);
 // One for each task.

@@ -15,9 +15,10 @@
 namespace audiogen::store {
 namespace {
 
-// What lock() asks the row of `release_window` for: numbers and, if the window was looked at, when.
-// One text that was none of it has been seen, in a day of faults at a load of 17. So much is sure:
-// nothing was written by it, and the transaction may be run again.
+// What lock() asks the row of `release_window` for: numbers, the waits of routes
+// and, if the window was looked at, when. One text that was none of it has been seen, in a day of
+// faults at a load of 17. So much is sure: nothing was written by it, and the transaction may be
+// run again.
 void read_window(const std::string& all, SeenWindow& seen) {
   std::string_view text = all;
   ReleaseWindow window;
@@ -41,6 +42,9 @@ void read_window(const std::string& all, SeenWindow& seen) {
   take(window.express_wait);
   take(window.bulk_wait);
   take(window.needs);
+  const std::size_t routes = std::min(text.find(' '), text.size());
+  window.routes = parse_waits(text.substr(0, routes));
+  text.remove_prefix(std::min(routes + 1, text.size()));
   seen.see(window, parse_db_time(text));
 }
 
@@ -102,7 +106,8 @@ void Books::lock(std::span<const UserId> users, Locking locking) {
   const bool with_window = seen_.is_due();
   if (with_window) {
     sql << ", (SELECT CONCAT_WS(' ', size, crowds, tasks, pace, bulk_share, takes, express_wait, "
-           "bulk_wait, needs, looked_at) FROM release_window WHERE id=1)";
+           "bulk_wait, needs, IF(routes_at=looked_at,routes,''), looked_at) FROM release_window "
+           "WHERE id=1)";
   }
   sql << " FROM balances FORCE INDEX (PRIMARY) WHERE user_id IN (";
   list(sql, users, [&](UserId user) { sql << user; }) << ") ORDER BY user_id FOR UPDATE";

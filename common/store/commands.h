@@ -20,6 +20,7 @@
 #include "common/domain/lifecycle.h"
 #include "common/domain/operator_action.h"
 #include "common/domain/provider_price.h"
+#include "common/domain/route.h"
 #include "common/domain/task.h"
 #include "common/domain/trace.h"
 
@@ -52,6 +53,7 @@ struct WorkerReport {
   std::size_t room = 0;           // and would take so many more now.
   std::uint64_t ended = 0;        // Tasks so far, but for want of time.
   std::chrono::seconds needs{0};  // See WorkersSeen.
+  RouteLines lines{};             // Of its own.
   std::string status_json = "{}";
 };
 
@@ -67,6 +69,7 @@ struct CreateCommand {
   Sha256 fingerprint{};
   std::string request{};  // Canonical JSON.
   OutputFormat output_format = OutputFormat::kMp3;
+  Route route{};                       // Of `request`.
   std::chrono::seconds deadline{900};  // From creation.
   // By the plan of its user; 0: no limit. Tasks open at once, and those of them that are released.
   std::uint32_t open_max = 0, released_max = 0;
@@ -140,7 +143,8 @@ struct Claim {
   std::string provider{};  // Will be called first: the row of its call is written. Empty: none yet.
   std::string request{};   // Canonical JSON.
   Instant created_at{}, deadline_at{};
-  std::chrono::microseconds until_deadline{0};  // By the database's clock at the claim.
+  // By the database's clock at the claim: what is left of its time, and since when it was due.
+  std::chrono::microseconds until_deadline{0}, due_for{0};
   Trail trail{};
 };
 // What its worker says of a task that it may claim.

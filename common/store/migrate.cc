@@ -41,6 +41,7 @@ extern const std::string_view migration_0028;
 extern const std::string_view migration_0029;
 extern const std::string_view migration_0030;
 extern const std::string_view migration_0031;
+extern const std::string_view migration_0032;
 
 namespace {
 
@@ -431,7 +432,8 @@ std::span<const Migration> migrations() {
                                  Migration{28, migration_0028, Older::kServe},
                                  Migration{29, migration_0029, Older::kServe},
                                  Migration{30, migration_0030, Older::kServe},
-                                 Migration{31, migration_0031, Older::kServe}};
+                                 Migration{31, migration_0031, Older::kServe},
+                                 Migration{32, migration_0032, Older::kServe}};
   return all;
 }
 

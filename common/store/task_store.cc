@@ -359,16 +359,18 @@ Result<WorkerOrders, StoreFault> TaskStore::report_worker(WorkerId worker,
   constexpr std::size_t kHostMax = 255;
   return guarded<WorkerOrders>("report_worker", [&] {
     Sql sql(
-        "INSERT INTO workers (id, host, pid, in_flight, places, room, ended, needs, status, "
-        "started_at, seen_at) VALUES (");
+        "INSERT INTO workers (id, host, pid, in_flight, places, room, ended, needs, "
+        "route_lines, status, started_at, seen_at) VALUES (");
     sql << worker << ",";
     sql.utf8(host, kHostMax) << "," << pid << "," << report.in_flight << "," << report.places << ","
                              << report.room << "," << report.ended << "," << report.needs.count()
                              << ",";
+    sql.utf8(encode_lines(report.lines), kRouteTextMax) << ",";
     sql.bytes(report.status_json) << ",UTC_TIMESTAMP(6),UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE "
                                      "in_flight=VALUES(in_flight), places=VALUES(places), "
                                      "room=VALUES(room), "
                                      "ended=VALUES(ended), needs=VALUES(needs), "
+                                     "route_lines=VALUES(route_lines), "
                                      "status=VALUES(status), seen_at=VALUES(seen_at)";
     session_.execute(sql);
     WorkerOrders orders;

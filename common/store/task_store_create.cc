@@ -227,8 +227,8 @@ void TaskStore::create_in(std::vector<BatchItem<CreateCommand, CreateOutcome>>& 
       outcome.kind = Kind::kTooManyOpen;
       continue;
     }
-    if (const auto again_in =
-            refused_for(open, books.window(), command.deadline, draw_of(command.id))) {
+    if (const auto again_in = refused_for(
+            open, books.window(), command.route, command.deadline, draw_of(command.id))) {
       outcome.kind = Kind::kTooLate;
       outcome.again_in = *again_in;
       continue;

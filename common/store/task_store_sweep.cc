@@ -675,7 +675,9 @@ WorkersSeen TaskStore::look_at_workers() {
   constexpr std::chrono::seconds kSeenWithin{15};
   WorkersSeen seen{.at = session_.now()};
   std::vector<EndsCount::Told> told;
-  Sql sql("SELECT id, places, room, ended, needs FROM workers WHERE ended_at IS NULL AND seen_at>");
+  Sql sql(
+      "SELECT id, places, room, ended, needs, route_lines FROM workers WHERE ended_at IS NULL AND "
+      "seen_at>");
   sql << seen.at - kSeenWithin << " AND seen_at<" << seen.at + std::chrono::seconds(2);
   Rows rows = session_.query(sql);
   while (rows.next()) {
@@ -683,6 +685,7 @@ WorkersSeen TaskStore::look_at_workers() {
     seen.places += rows.u64(2);
     seen.room += rows.u64(3);
     seen.needs = std::max(seen.needs, rows.u32(5));
+    seen.lines.add(parse_lines(rows.text(6)));
     told.push_back({rows.id<WorkerId>(1), rows.u64(4)});
   }
   seen.ended = ends_.look(told, seen.at);
@@ -696,7 +699,8 @@ std::uint32_t TaskStore::set_window(std::chrono::seconds pace_over) {
   const WorkersSeen seen = look_at_workers();
   Sql sql(
       "SELECT c.n, c.tasks, r.size, r.crowds, r.tasks, r.pace, r.bulk_share, r.takes, "
-      "r.express_wait, r.bulk_wait, r.needs, r.looked_at FROM release_window r JOIN (SELECT "
+      "r.express_wait, r.bulk_wait, r.needs, r.routes, r.looked_at FROM release_window r JOIN "
+      "(SELECT "
       "COUNT(*) AS n, COALESCE(SUM(open),0) AS tasks FROM (SELECT released+parked AS open FROM "
       "balances FORCE INDEX (k_crowded) WHERE crowded=1 LIMIT ");
   Rows rows = session_.query(sql << kCrowdsCounted << ") b) c");
@@ -711,8 +715,9 @@ std::uint32_t TaskStore::set_window(std::chrono::seconds pace_over) {
                               .takes = rows.u32(8),
                               .express_wait = rows.u32(9),
                               .bulk_wait = rows.u32(10),
-                              .needs = rows.u32(11)};
-  const ReleaseWindow last = known_at(written, rows.maybe_time(12), seen.at);
+                              .needs = rows.u32(11),
+                              .routes = parse_waits(rows.text(12))};
+  const ReleaseWindow last = known_at(written, rows.maybe_time(13), seen.at);
   const std::uint32_t crowds = rows.u32(1);
   ReleaseWindow next{.size = window_.look(seen, crowds, last, kRoomFor).value_or(last.size),
                      .crowds = crowds,
@@ -722,14 +727,16 @@ std::uint32_t TaskStore::set_window(std::chrono::seconds pace_over) {
   const bool somebody_waits = crowds > 0 || !queue || queue->somebody_waits();
   next.pace = pace_.look(seen, somebody_waits, last.pace, pace_over);
   next = queue ? with_waits(next, *queue, seen.places, last) : uncounted(next, last);
+  next = with_routes(next, queue, seen.lines);
   // What is known is good for some seconds only.
-  if (next != written || next.pace != 0) {
+  if (next != written || next.pace != 0 || !next.routes.empty()) {
     Sql update("UPDATE release_window SET size=");
     update << next.size << ", crowds=" << next.crowds << ", tasks=" << next.tasks
            << ", pace=" << next.pace << ", bulk_share=" << next.bulk_share
            << ", takes=" << next.takes << ", express_wait=" << next.express_wait
-           << ", bulk_wait=" << next.bulk_wait << ", needs=" << next.needs
-           << ", looked_at=" << seen.at;
+           << ", bulk_wait=" << next.bulk_wait << ", needs=" << next.needs << ", routes=";
+    update.utf8(encode_waits(next.routes), kRouteTextMax)
+        << ", routes_at=" << seen.at << ", looked_at=" << seen.at;
     // Whoever holds the row has all go by what it says, for some seconds, and keeps nobody parked.
     session_.transact([&] {
       if (session_.query(Sql("SELECT 1 FROM release_window FOR UPDATE SKIP LOCKED")).next()) {

@@ -156,6 +156,7 @@ Batch<ClaimOutcome> TaskStore::claim(std::span<const Hint> hints,
                   .created_at = task->created_at,
                   .deadline_at = task->deadline_at,
                   .until_deadline = task->deadline_at - tasks.now,
+                  .due_for = tasks.now - task->next_run_at,
                   .trail = std::move(task->trail)};
       auto verdict = judge(claim);
       if (verdict.kind == ClaimVerdict::Kind::kPutOff) {

@@ -158,6 +158,52 @@ TEST(Overload, WhatCanBeMadeInTimeIsMade) {
   EXPECT_GE(out.successes.back(), out.successes.front() / 4) << "fewer and fewer come through";
 }
 
+// More scenes than their provider can make have nobody refused whose text another one reads, with
+// places for all of them in the worker: before, those were refused for what the others waited for,
+// and of the scenes none, so that most were refunded in the end.
+TEST(Overload, WhoHasAnotherProviderIsNotRefusedForALine) {
+  std::atomic<bool> goes_on{false};
+  const ProviderDouble slow([&](const DoubleCall&) {
+    DoubleReply out = wav_reply(0.3);
+    out.delay = goes_on.load() ? 10ms : 2'000ms;
+    return out;
+  });
+  const ProviderDouble fast([](const DoubleCall&) { return wav_reply(0.3); });
+  const ChainFile chain({openai_entry("speech", fast, R"(,"max_in_flight":20)"),
+                         openai_entry("scenes", slow, R"(,"makes":"scene","max_in_flight":1)")});
+  Stack::Options options = chain.options();
+  options.environment["TASK_DEADLINE_SECONDS"] = "60";
+  Stack stack(options);
+  const Account ann = stack.account(1'000'000), bob = stack.account(1'000'000);
+  const std::string scene = wav_body("[a train far away]");
+  stack.wait_final(ann, stack.create(ann, scene).text("id"));
+  stack.wait_final(bob, stack.create(bob, wav_body("x")).text("id"));
+  // As many as are made in 60 s, and more, until it is known that no more are.
+  std::vector<std::string> ids;
+  bool refused = false;
+  ASSERT_TRUE(eventually(120s, [&] {
+    const auto asked = stack.create(ann, scene);
+    refused = asked.status == 503;
+    if (asked.status == 202) {
+      ids.push_back(asked.text("id"));
+    }
+    return refused;
+  }));
+  EXPECT_GT(ids.size(), 10U);
+  for (int i = 0; i < 20; ++i) {
+    const auto asked = stack.create(bob, wav_body("x"));
+    ASSERT_EQ(asked.status, 202);
+    EXPECT_EQ(stack.wait_final(bob, asked.text("id")).text("status"), "succeeded");
+  }
+  EXPECT_EQ(stack.create(ann, scene).status, 503) << "meanwhile as well";
+  goes_on = true;
+  EXPECT_TRUE(eventually(120s, [&] { return stack.create(ann, scene).status == 202; }))
+      << "once the line is short";
+  EXPECT_TRUE(eventually(
+      120s, [&] { return number(stack, "SELECT COUNT(*) FROM tasks WHERE state<3") == 0; }));
+  stack.database().expect_invariants();
+}
+
 // While a provider is left alone its tasks wait, and what waits uses up none of its attempts.
 TEST(Overload, WhatIsNotCalledUsesUpNoAttempt) {
   std::atomic<bool> broken{true};

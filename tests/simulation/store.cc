@@ -73,7 +73,8 @@ void Store::create(Transaction& tx, CreateItems& items, const Runs& runs) {
     if (shared_.is(Mutant::kSmallAreRefused) && waits.crowds > 0) {
       waits.express_wait = UINT32_MAX;
     }
-    if (const auto again_in = refused_for(open, waits, command.deadline, draw_of(command.id))) {
+    if (const auto again_in =
+            refused_for(open, waits, Route(), command.deadline, draw_of(command.id))) {
       item.outcome.kind = CreateOutcome::Kind::kTooLate;
       item.outcome.again_in = *again_in;
       continue;

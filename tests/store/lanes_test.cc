@@ -548,6 +548,54 @@ TEST_F(LanesTest, WhileWorkersAreFullTheWaitOfEachLaneIsTold) {
   EXPECT_EQ(known("bulk_wait"), 6);
 }
 
+// 300 wait for one provider, which makes two a second; another one is free.
+TEST_F(LanesTest, AWaitIsThatOfTheRoute) {
+  constexpr Route kSlow{12}, kFree{0};
+  const auto report = [&](WorkerId worker, std::uint64_t waiting, std::size_t room) {
+    WorkerReport out{.in_flight = 2, .places = 2, .room = room};
+    out.lines.express = waiting;
+    out.lines.of[kSlow] = {
+        .express = waiting, .bulk = waiting, .pace = 1000, .takes = 1, .needs = 2};
+    out.lines.of[kFree] = {.pace = 5000, .takes = 1, .needs = 2};
+    must(store_.report_worker(worker, "here", 1, out));
+  };
+  const auto look = [&] {
+    EXPECT_TRUE(must(store_.look_after_crowds(100, 20s)));
+    static_cast<void>(store_.released());
+  };
+  const auto creates = [&](Route route, std::chrono::seconds deadline) {
+    CreateCommand command = create_command(db_.add_user());
+    command.route = route;
+    command.deadline = deadline;
+    return create(command).kind;
+  };
+  using Kind = CreateOutcome::Kind;
+  const WorkerId other = WorkerId::make();
+  report(worker_, 100, 2);
+  report(other, 200, 2);
+  look();
+  EXPECT_EQ(db_.number(Sql("SELECT pace FROM release_window")), 0) << "there is room for others";
+  EXPECT_EQ(creates(kSlow, 60s), Kind::kTooLate);
+  EXPECT_EQ(creates(kSlow, 900s), Kind::kCreated);
+  EXPECT_EQ(creates(kFree, 60s), Kind::kCreated);
+  EXPECT_EQ(creates(Route{1}, 60s), Kind::kCreated) << "nobody knows anything of it";
+  // A worker of the release before has looked since, and has said nothing of routes.
+  db_.execute(Sql("UPDATE release_window SET looked_at=UTC_TIMESTAMP(6)"));
+  EXPECT_EQ(creates(kSlow, 60s), Kind::kCreated);
+  look();
+  EXPECT_EQ(creates(kSlow, 60s), Kind::kTooLate);
+  // What has become of it is told as well, and that nobody waits any more.
+  report(worker_, 0, 2);
+  report(other, 0, 2);
+  look();
+  EXPECT_EQ(creates(kSlow, 60s), Kind::kCreated);
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM release_window WHERE routes=''")), 1);
+  // What is no text of routes is as if there were none.
+  db_.execute(Sql("UPDATE workers SET route_lines='12,1;x'"));
+  look();
+  EXPECT_EQ(creates(kSlow, 60s), Kind::kCreated);
+}
+
 TEST_F(LanesTest, ThePaceIsWhatAllWorkersEndWhileTheyAreFullAndSomebodyWaits) {
   const auto pace = [&] {
     must(store_.look_after_crowds(10, 0s));

@@ -163,7 +163,8 @@ TEST(OpenTasks, WhatIsParkedWaitsForAllBeforeItAtAShareThatMayGrow) {
   const auto begins = [&](std::uint32_t crowds, std::uint32_t pace, std::uint64_t tasks) {
     return begins_in(
         open,
-        {.size = 10, .crowds = crowds, .tasks = tasks, .pace = pace, .bulk_share = 1'000'000});
+        {.size = 10, .crowds = crowds, .tasks = tasks, .pace = pace, .bulk_share = 1'000'000},
+        Route());
   };
   EXPECT_EQ(begins(1, 0, 99), std::nullopt) << "not known";
   EXPECT_EQ(begins(1, 2000, 99), 50s);
@@ -174,18 +175,19 @@ TEST(OpenTasks, WhatIsParkedWaitsForAllBeforeItAtAShareThatMayGrow) {
   EXPECT_EQ(begins(5, 2000, 103), 104s) << "52 if they are, and no more than twice that";
   ReleaseWindow window{.size = 10, .crowds = 1, .tasks = 99, .pace = 2000, .bulk_share = 1'000'000};
   window.takes = 8;
-  EXPECT_EQ(begins_in(open, window), 42s) << "to its begin, and not to its end";
+  EXPECT_EQ(begins_in(open, window, Route()), 42s) << "to its begin, and not to its end";
   window.bulk_wait = 70;
-  EXPECT_EQ(begins_in(open, window), 70s) << "behind what others have released";
+  EXPECT_EQ(begins_in(open, window, Route()), 70s) << "behind what others have released";
   window.bulk_wait = 0;
   window.bulk_share = 500'000;
-  EXPECT_EQ(begins_in(open, window), 92s) << "half of the places are others'";
+  EXPECT_EQ(begins_in(open, window, Route()), 92s) << "half of the places are others'";
   window.bulk_share = 0;
-  EXPECT_GT(begins_in(open, window), 1h) << "all of them are";
+  EXPECT_GT(begins_in(open, window, Route()), 1h) << "all of them are";
   EXPECT_GT(
       *begins_in(
           {.released = UINT32_MAX, .parked = UINT32_MAX, .parked_after = 0, .released_max = 0},
-          {.size = 1, .crowds = UINT32_MAX, .tasks = UINT64_MAX, .pace = 1}),
+          {.size = 1, .crowds = UINT32_MAX, .tasks = UINT64_MAX, .pace = 1},
+          Route()),
       1h);
   EXPECT_TRUE(would_park(open, 1000)) << "behind what is parked";
   EXPECT_TRUE(would_park({.released = 5, .parked = 0, .parked_after = 0, .released_max = 0}, 5));
@@ -203,8 +205,8 @@ TEST(OpenTasks, WhatIsReleasedWaitsBehindItsOwnLaneAlone) {
                              .express_wait = 7,
                              .bulk_wait = 300};
   const auto begins = [&](std::uint32_t released) {
-    return begins_in({.released = released, .parked = 0, .parked_after = 0, .released_max = 0},
-                     window);
+    return begins_in(
+        {.released = released, .parked = 0, .parked_after = 0, .released_max = 0}, window, Route());
   };
   EXPECT_EQ(begins(0), 7s);
   EXPECT_EQ(begins(kExpressMax - 1), 7s);
@@ -328,7 +330,7 @@ TEST_F(WaitsTest, ABulkLaneThatNobodyIsCalledForKeepsItsTurns) {
   }
   EXPECT_EQ(last.bulk_share, 250'000U);
   EXPECT_EQ(last.bulk_wait, 62U) << "every fourth of 7.2 a second";
-  EXPECT_EQ(refused_for({.released = kExpressMax}, last, 900s, 0), std::nullopt);
+  EXPECT_EQ(refused_for({.released = kExpressMax}, last, Route(), 900s, 0), std::nullopt);
   // As programs of the release before have told it.
   last.bulk_share = 0;
   for (int i = 0; i < 60; ++i) {
@@ -361,6 +363,115 @@ TEST_F(WaitsTest, OfTheSlowestPaceAreWhatTheyAre) {
   EXPECT_GE(waits().express_wait, 86'000U) << "so many do not end in time at any pace";
 }
 
+// Two kinds of request, two providers: that of the one has a long line.
+class RoutesTest : public testing::Test {
+ protected:
+  static constexpr Route kSlow{0}, kFree{1}, kUnknown{2};
+
+  ReleaseWindow with_lines() const { return with_routes(window_, &queue_, lines_); }
+  std::optional<std::chrono::seconds> begins(Route route, std::uint32_t released = 0) const {
+    return begins_in({.released = released}, with_lines(), route);
+  }
+
+  // 20 places, of which each does a task in 2 s; 400 wait express and 200 in bulk, all but a few
+  // of them for the slow one, which makes two a second.
+  ReleaseWindow window_{.size = 100,
+                        .crowds = 3,
+                        .tasks = 900,
+                        .pace = 10'000,
+                        .bulk_share = 250'000,
+                        .takes = 2,
+                        .express_wait = 54,
+                        .bulk_wait = 80,
+                        .needs = 20};
+  QueueSeen queue_{.express = {{.left = 900s, .count = 400}},
+                   .bulk = {{.left = 900s, .count = 200}}};
+  RouteLines lines_{
+      .of = {{kSlow, {.express = 460, .bulk = 580, .pace = 2000, .takes = 10, .needs = 20}},
+             {kFree, {.pace = 8000, .takes = 1, .needs = 3}}},
+      .express = 390,
+      .bulk = 190};
+};
+
+TEST_F(RoutesTest, WhoWaitsForOneProviderIsNotBeforeWhoHasAnother) {
+  EXPECT_EQ(begins(kUnknown), 54s) << "behind everybody";
+  EXPECT_EQ(begins(kUnknown, kExpressMax), 80s);
+  EXPECT_EQ(begins(kFree), 2s) << "a 40th of them wait for nobody who is known";
+  EXPECT_EQ(begins(kFree, kExpressMax), 4s);
+  EXPECT_EQ(begins(kSlow), 232s) << "460 at two a second, and those";
+  EXPECT_EQ(begins(kSlow, kExpressMax), 294s);
+}
+
+// While there are places for others nobody is counted, and no pace of all is known.
+TEST_F(RoutesTest, ALineIsKnownWhereWorkersHaveRoom) {
+  window_ = {.size = 100, .crowds = 3, .tasks = 900};
+  queue_ = {};
+  EXPECT_EQ(begins(kUnknown), std::nullopt);
+  EXPECT_EQ(begins(kFree), std::nullopt);
+  EXPECT_EQ(begins(kSlow), 230s);
+  const ReleaseWindow window = with_lines();
+  EXPECT_EQ(refused_for({}, window, kFree, 60s, 0), std::nullopt);
+  EXPECT_EQ(refused_for({}, window, kSlow, 900s, 0), std::nullopt);
+  EXPECT_TRUE(refused_for({}, window, kSlow, 60s, 0));
+  lines_.of[kSlow] = {.pace = 2000, .takes = 10, .needs = 20};
+  EXPECT_TRUE(with_lines().routes.empty()) << "nobody waits: nothing is to be written";
+}
+
+TEST_F(RoutesTest, UntilThereIsACountEverybodyMayBeBefore) {
+  const ReleaseWindow window = with_routes(window_, nullptr, lines_);
+  EXPECT_EQ(begins_in({}, window, kFree), 54s);
+  EXPECT_EQ(begins_in({}, window, kSlow), 284s);
+}
+
+TEST_F(RoutesTest, WhatWaitsTwiceIsCountedOnce) {
+  lines_.express = 4000;  // By several workers.
+  EXPECT_EQ(begins(kFree), 0s);
+}
+
+TEST_F(RoutesTest, OfAProviderThatHasShownNothingNobodyKnowsTheWait) {
+  lines_.of[kSlow].pace = 0;
+  EXPECT_EQ(begins(kSlow), 54s) << "as far as that of all is known";
+  window_.pace = 0;
+  EXPECT_EQ(begins(kSlow), std::nullopt);
+}
+
+// 99 of his own and as many of two others: at the pace of all crowds 80 s, and at that of the
+// provider, which all of them wait for, 100.
+TEST_F(RoutesTest, WhatIsParkedGoesNoFasterThanItsProvider) {
+  const OpenTasks open{.released = 10, .parked = 89, .parked_after = 0, .released_max = 10};
+  window_.tasks = 198;
+  EXPECT_EQ(begins_in(open, with_lines(), kUnknown), 98s);
+  lines_.of[kSlow] = {.express = 10, .bulk = 20, .pace = 500, .takes = 10, .needs = 20};
+  EXPECT_EQ(begins_in(open, with_lines(), kSlow), 487s);
+  window_.pace = 0;
+  EXPECT_EQ(begins_in(open, with_lines(), kSlow), 487s);
+  EXPECT_EQ(begins_in(open, with_lines(), kFree), std::nullopt);
+}
+
+TEST_F(RoutesTest, WhatWasSeenLongAgoSaysNothingOfRoutes) {
+  const Instant now = Instant(std::chrono::sys_days(std::chrono::year(2026) / 1 / 1));
+  const ReleaseWindow window = with_lines();
+  EXPECT_EQ(known_at(window, now, now + 10s), window);
+  EXPECT_TRUE(known_at(window, now, now + 11s).routes.empty());
+}
+
+TEST_F(RoutesTest, BeforeANewcomerIsWhatIsBegunBeforeHim) {
+  const RouteLine pace{.pace = 2000, .takes = 10, .needs = 20};
+  const auto line = [&](const QueueSeen& waiting, RouteLine of) { return line_of(waiting, of); };
+  EXPECT_EQ(line({}, pace), pace);
+  QueueSeen waiting{.express = {{.left = 900s, .count = 40}},
+                    .bulk = {{.left = 900s, .count = 90}}};
+  EXPECT_EQ(line(waiting, pace).express, 53U) << "and every fourth is of the other lane";
+  EXPECT_EQ(line(waiting, pace).bulk, 130U);
+  waiting.bulk = {{.left = 900s, .count = 6}};
+  EXPECT_EQ(line(waiting, pace).express, 46U);
+  // Of 1,000 that came at once only those of the first 40 s are ever called for.
+  waiting = {.express = {{.left = 60s, .count = 1000}, {.left = 900s, .count = 5}}};
+  EXPECT_EQ(line(waiting, pace).express, 85U);
+  EXPECT_EQ(line(waiting, pace).bulk, 85U);
+  EXPECT_EQ(line(waiting, {}).bulk, 1005U) << "of an unknown pace all";
+}
+
 class RefusalTest : public testing::Test {
  protected:
   std::optional<std::chrono::seconds> refused(std::uint32_t wait,
@@ -368,7 +479,7 @@ class RefusalTest : public testing::Test {
                                               double draw = 0) const {
     ReleaseWindow window = window_;
     window.express_wait = wait;
-    return refused_for(OpenTasks(), window, deadline, draw);
+    return refused_for(OpenTasks(), window, Route(), deadline, draw);
   }
 
   // Of 60 s the last 20.75 are needed: its call of 5 s, that before it, three quarters of one, and
@@ -942,7 +1053,7 @@ class Overload {
     const ReleaseWindow known = known_at(known_, looked_at_, instant());
     constexpr double kGolden = 0.6180339887498949;
     draw_ = std::fmod(draw_ + kGolden, 1.0);
-    if (refuses_ && refused_for(user.open, known, 60s, draw_)) {
+    if (refuses_ && refused_for(user.open, known, Route(), 60s, draw_)) {
       ++asked_[group].refused;
       return;
     }

@@ -455,6 +455,87 @@ TEST_F(IntakeTest, AsManyAsThereArePlacesLeaveNoRoomToTellOf) {
       << "whoever could be called is taken all the same";
 }
 
+// Whoever has a provider that is free is not told to wait for what has another.
+TEST_F(IntakeTest, LinesAreToldByRoute) {
+  Capabilities scenes, speech;
+  scenes.scenes = true;
+  scenes.speaks = false;
+  scenes.max_in_flight = 2;
+  speech.max_in_flight = 100;
+  chains_.replace(chain_of({scenes, speech}));
+  GenerationRequest request;
+  request.prompt = "[a train far away]";
+  const Route scene = route_of(request), speaks{1}, other{2};
+  const auto prompt = [&](const std::vector<Hint>& hints) {
+    for (const Hint& hint : hints) {
+      db_.execute(store::Sql("UPDATE tasks SET request=").bytes(encode_request(request))
+                  << " WHERE id=" << hint.task);
+    }
+    return hints;
+  };
+  EXPECT_EQ(intake_.lines(), RouteLines()) << "nobody has come";
+  // Their first calls tell how fast they are.
+  const auto first = prompt(tasks(kFull, 1)), free = tasks(kFree, 1);
+  deliver(first);
+  deliver(free);
+  ASSERT_TRUE(eventually(60s, [&] { return begun().size() == 2; }));
+  EXPECT_EQ(intake_.lines().of.at(scene), RouteLine()) << "nobody waits, nothing is known";
+  fakes_[2]->calls.front()->answer(Audio{});
+  fakes_[3]->calls.front()->answer(Audio{});
+  for (const JobPtr& job : begun()) {
+    roster_.leave(job);
+  }
+  const auto full = prompt(tasks(kFull, kOpenings));
+  deliver(full);
+  ASSERT_TRUE(eventually(60s, [&] { return begun().size() == 2 + full.size(); }));
+  auto late = prompt(tasks(kFull, 5));
+  db_.execute(store::Sql("UPDATE tasks SET lane=")
+              << Lane::kExpress << " WHERE id=" << late[0].task);
+  late[0].lane = Lane::kExpress;
+  deliver(late);
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == 2 + full.size() + late.size(); }));
+  const RouteLines lines = intake_.lines();
+  EXPECT_EQ(lines.express, 1U);
+  EXPECT_EQ(lines.bulk, 4U);
+  EXPECT_EQ(lines.of.at(scene).express, 1U);
+  EXPECT_EQ(lines.of.at(scene).bulk, 5U);
+  EXPECT_GT(lines.of.at(scene).pace, 0U);
+  EXPECT_GT(lines.of.at(scene).needs, 0U);
+  EXPECT_EQ(lines.of.at(speaks).bulk, 0U);
+  EXPECT_GT(lines.of.at(speaks).pace, 0U);
+  EXPECT_FALSE(lines.of.contains(other));
+  // Who has another who is free does not wait for the one that has a line.
+  chains_.replace(chain_of({scenes, speech}));
+  EXPECT_EQ(intake_.lines(), RouteLines()) << "nobody has been looked at by it";
+}
+
+// A hint that has waited in the broker is counted where all that waits is.
+TEST_F(IntakeTest, WhatOthersMayHaveToldOfIsInNoLine) {
+  const auto full = tasks(kFull, kOpenings + 3);
+  db_.execute(
+      store::Sql("UPDATE tasks SET next_run_at=UTC_TIMESTAMP(6) - INTERVAL 1 MINUTE WHERE id=")
+      << full.back().task);
+  deliver(full);
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size(); }));
+  EXPECT_EQ(intake_.waiting_for_providers().size(), 3U);
+  EXPECT_EQ(intake_.lines().bulk, 2U);
+}
+
+// One that says it has failed others has no line that anybody is told to wait for.
+TEST_F(IntakeTest, ARouteIsToldByWhoHasItSoonest) {
+  const auto full = tasks(kFull, kOpenings + 5);
+  deliver(full);
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size(); }));
+  fakes_[0]->calls.front()->answer(Audio{});
+  const Route route{1};
+  EXPECT_TRUE(eventually(60s, [&] { return intake_.lines().of.at(route).pace > 0; }));
+  EXPECT_GE(intake_.lines().of.at(route).bulk, 4U);
+  const auto free = tasks(kFree, 1);
+  deliver(free);
+  ASSERT_TRUE(eventually(60s, [&] { return has_begun(free[0]); }));
+  EXPECT_EQ(intake_.lines().of.at(route).bulk, 0U);
+}
+
 // Else whoever comes just when it has an opening would go before them, for as long as many come.
 TEST_F(IntakeTest, WhoComesLaterGoesBehindThoseThatWait) {
   const auto full = tasks(kFull, kOpenings + 3), late = tasks(kFull, 1);

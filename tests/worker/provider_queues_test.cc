@@ -321,6 +321,46 @@ TEST_F(ProviderQueuesTest, TheLineIsThatOfEachProvider) {
   EXPECT_EQ(queues_.line(here.task, Lane::kBulk, 1), 0U);
 }
 
+// What another worker told of already is hinted once more: of several workers each counts its own.
+TEST_F(ProviderQueuesTest, ALineIsOfWhatWasHeardOfHereFirst) {
+  const auto seen = [](std::chrono::seconds left, bool first) {
+    return ProviderQueues::Seen{.now = kNow, .left = left, .first = first};
+  };
+  using Waiting = QueueSeen::Waiting;
+  const auto of = [this](Position provider) { return queues_.lines(kNow + 10s)[provider]; };
+  const auto are = [](std::vector<std::pair<int, int>> all) {
+    return testing::Pointwise(
+        testing::Truly([](const auto& pair) {
+          const Waiting& waiting = std::get<0>(pair);
+          return waiting.left == std::chrono::seconds(std::get<1>(pair).first) &&
+                 waiting.count == static_cast<std::uint64_t>(std::get<1>(pair).second);
+        }),
+        std::move(all));
+  };
+  const Hint kept = hint(), late = hint();
+  queues_.add(0, kept, false, seen(900s, true));
+  queues_.add(0, hint(Lane::kExpress), false, seen(60s, true));
+  queues_.add(0, hint(Lane::kExpress), false, seen(30s, true));
+  queues_.add(0, hint(), false, seen(900s, false));
+  queues_.add(1, late, false, seen(5s, true));
+  EXPECT_THAT(of(0).bulk, are({{890, 1}}));
+  EXPECT_THAT(of(0).express, are({{20, 1}, {50, 1}})) << "the least time first";
+  EXPECT_THAT(of(1).bulk, are({{0, 1}})) << "over, and not seen yet";
+  EXPECT_THAT(of(2).bulk, IsEmpty());
+  // Wherever it goes from here, it stays one that was heard of here first.
+  queues_.add(2, kept, false, seen(800s, false));
+  EXPECT_THAT(of(0).bulk, IsEmpty());
+  EXPECT_THAT(of(2).bulk, are({{790, 1}}));
+  openings_[2] = 1;
+  const auto taken = next();
+  ASSERT_TRUE(taken);
+  EXPECT_EQ(taken->hint, kept);
+  EXPECT_TRUE(taken->first);
+  EXPECT_THAT(of(2).bulk, IsEmpty());
+  queues_.put_back(2, kept, seen(700s, taken->first));
+  EXPECT_THAT(of(2).bulk, are({{690, 1}}));
+}
+
 TEST_F(ProviderQueuesTest, ForAnotherChainAllAreLookedAtAnewInTheirTurn) {
   openings_[0] = 1;
   const Hint taken = hint(), first = hint(), second = hint();

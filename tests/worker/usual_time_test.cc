@@ -26,6 +26,18 @@ TEST(UsualTime, TheFirstCallTellsWhatTheNextOneNeeds) {
   EXPECT_EQ(usual.usual(), 10s) << "of so few the longest";
 }
 
+TEST(UsualTime, TheMeanIsOfTheCallsThatAreKept) {
+  EXPECT_EQ(UsualTime().mean(), std::nullopt);
+  UsualTime usual = after(1, 10s);
+  EXPECT_EQ(usual.mean(), 10s);
+  usual.add(2s);
+  EXPECT_EQ(usual.mean(), 6s);
+  for (int i = 0; i < 64; ++i) {
+    usual.add(3s);
+  }
+  EXPECT_EQ(usual.mean(), 3s);
+}
+
 TEST(UsualTime, ACallNeedsAQuarterMoreAndWhatFollowsIt) {
   EXPECT_EQ(after(5, 4s).needed(), 6s);
   EXPECT_EQ(after(1000, 4s).needed(), 6s);

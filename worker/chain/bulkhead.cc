@@ -377,6 +377,11 @@ const Account* Bulkhead::account() const {
   return state_->account.get();
 }
 
+std::optional<milliseconds> Bulkhead::mean_time() const {
+  const MutexLock lock(state_->mutex);
+  return state_->usual.mean();
+}
+
 std::optional<milliseconds> Bulkhead::needed() const {
   const MutexLock lock(state_->mutex);
   return state_->usual.needed();

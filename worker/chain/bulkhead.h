@@ -39,6 +39,8 @@ class Bulkhead final : public AudioProvider {
   const Account* account() const;
   // Does a call wait for a place of the account, and nothing else?
   bool waits_for_account() const;
+  // What a call has taken on the average. Nullopt: not known yet.
+  std::optional<std::chrono::milliseconds> mean_time() const;
   // What a call has usually needed, with all that follows it. Nullopt: not known yet.
   std::optional<std::chrono::milliseconds> needed() const;
   // Would a call that begins now end in time? One that is asked for now, after those that wait, and

@@ -550,6 +550,24 @@ milliseconds Chain::needed_most() const {
   return out;
 }
 
+RouteLine Chain::pace_of(std::size_t position, std::size_t slots) const {
+  const Bulkhead& provider = at(position);
+  const auto mean = provider.mean_time();
+  if (!mean) {
+    return {};
+  }
+  const auto in_seconds = [](milliseconds time) {
+    return static_cast<std::uint32_t>(std::chrono::ceil<std::chrono::seconds>(time).count());
+  };
+  constexpr double kIn = 1'000'000;  // Milliseconds: RouteLine::pace.
+  constexpr double kMost = 1e9;
+  const auto at_once = static_cast<double>(std::min(provider.limit(), slots));
+  const double pace = at_once * kIn / static_cast<double>(std::max<std::int64_t>(mean->count(), 1));
+  return {.pace = static_cast<std::uint32_t>(std::min(pace, kMost)),
+          .takes = in_seconds(*mean),
+          .needs = in_seconds(provider.needed().value_or(milliseconds(0)))};
+}
+
 milliseconds Chain::longest_unresumed() const {
   milliseconds out{0};
   for (const auto& link : links_) {

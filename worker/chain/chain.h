@@ -20,6 +20,7 @@
 #include "common/base/result.h"
 #include "common/domain/lifecycle.h"
 #include "common/domain/operator_action.h"
+#include "common/domain/route.h"
 #include "common/domain/worker_status.h"
 #include "worker/chain/breaker.h"
 #include "worker/chain/bulkhead.h"
@@ -176,6 +177,9 @@ class Chain {
   // that are trusted, 0 where none is known. A provider counts if it serves what none before it
   // does, as for room(). Somebody may need less.
   std::chrono::milliseconds needed_most() const;
+  // How fast the provider at `position` goes, with `slots` at the most, and what its calls take and
+  // want; nothing is said of what waits. The pace of one that has not shown it is not known.
+  RouteLine pace_of(std::size_t position, std::size_t slots) const;
   // The longest timeout of a call that is paid again when it is cut off: neither free nor to be
   // gone on with by a ticket.
   std::chrono::milliseconds longest_unresumed() const;

@@ -1,6 +1,7 @@
 #include "worker/chain/usual_time.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace audiogen {
 namespace {
@@ -26,6 +27,16 @@ std::optional<milliseconds> UsualTime::usual() const {
   const auto at = times.begin() + static_cast<std::ptrdiff_t>(rank);
   std::nth_element(times.begin(), at, times.begin() + static_cast<std::ptrdiff_t>(count));
   return *at;
+}
+
+std::optional<milliseconds> UsualTime::mean() const {
+  const std::size_t count = std::min(seen_, kRecent);
+  if (count == 0) {
+    return std::nullopt;
+  }
+  const auto end = recent_.begin() + static_cast<std::ptrdiff_t>(count);
+  return std::accumulate(recent_.begin(), end, milliseconds(0)) /
+         static_cast<milliseconds::rep>(count);
 }
 
 std::optional<milliseconds> UsualTime::needed() const {

@@ -24,6 +24,8 @@ class UsualTime {
 
   // What 19 of 20 recent calls took at most; of fewer than that, all. Nullopt: none is known.
   std::optional<std::chrono::milliseconds> usual() const;
+  // What they took on the average. Nullopt: none is known.
+  std::optional<std::chrono::milliseconds> mean() const;
   // What is needed from a call's start to the end of its task: that, a quarter more, and a second
   // for shaping, storing and settling.
   std::optional<std::chrono::milliseconds> needed() const;

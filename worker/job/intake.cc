@@ -118,6 +118,53 @@ QueuesSeen Intake::queues_seen() const {
   return waiting_.queues_seen();
 }
 
+RouteLines Intake::lines() const {
+  std::map<Position, QueueSeen> waiting;
+  std::array<Positions, kRoutes> goes_to{};
+  const auto chain = chains_.get();
+  {
+    const MutexLock lock(mutex_);
+    if (!is_in_queues(chain)) {
+      return {};
+    }
+    waiting = queues_.lines(Clock::now());
+    goes_to = goes_to_;
+  }
+  RouteLines out;
+  std::vector<std::optional<RouteLine>> of(chain->size());  // Nullopt: it is left alone.
+  for (Position i = 0; i < chain->size(); ++i) {
+    out.express += waiting[i].express.size();
+    out.bulk += waiting[i].bulk.size();
+    if (chain->closed_to_calls(i).count() == 0) {
+      of[i] = line_of(waiting[i], chain->pace_of(i, roster_.places()));
+    }
+  }
+  // Whoever has few before him, for how fast he is.
+  const auto wait = [](const RouteLine& line) {
+    return line.bulk == 0 ? 0 : static_cast<double>(line.bulk) / std::max(line.pace, 1U);
+  };
+  for (std::uint8_t route = 0; route < kRoutes; ++route) {
+    std::optional<RouteLine> soonest;
+    for (Position i = 0; i < of.size(); ++i) {
+      const bool is = (goes_to[route] & bit_of(i)) != 0 && of[i];
+      if (is && (!soonest || wait(*of[i]) < wait(*soonest))) {
+        soonest = of[i];
+      }
+    }
+    if (soonest) {
+      out.of[Route{route}] = *soonest;
+    }
+  }
+  return out;
+}
+
+void Intake::note_route(std::uint64_t of_chain, Route route, Position provider) {
+  const MutexLock lock(mutex_);
+  if (of_chain == chains_seen_) {
+    goes_to_[route.number] |= bit_of(provider);
+  }
+}
+
 std::vector<TaskId> Intake::waiting_for_providers() const {
   const MutexLock lock(mutex_);
   return queues_.tasks();
@@ -173,8 +220,10 @@ void Intake::go_on() {
     const auto take_known = [&]() LOCKS_REQUIRED(mutex_) {
       const auto known = queues_.next(roster_.room(looks), openings, look);
       if (known) {
-        next.push_back({.delivery = {.hint = known->hint},
-                        .from = Behind{.provider = known->provider, .chain = chains_seen_}});
+        next.push_back(
+            {.delivery = {.hint = known->hint},
+             .from = Behind{
+                 .provider = known->provider, .chain = chains_seen_, .first = known->first}});
       }
       return known.has_value();
     };
@@ -205,15 +254,21 @@ void Intake::go_on() {
   }
 }
 
+// Is it the chain whose providers' queues those are? Not by lock(): whoever gives back the last
+// reference to a chain waits for its providers.
+bool Intake::is_in_queues(const std::shared_ptr<const Chain>& chain) const {
+  return !queues_of_.owner_before(chain) && !chain.owner_before(queues_of_);
+}
+
 // What waits for a provider that is left alone another may have; who serves what, a new chain says
 // anew.
 void Intake::look_who_serves(const std::shared_ptr<const Chain>& chain) {
-  // Not by lock(): whoever gives back the last reference to a chain waits for its providers.
-  if (queues_of_.owner_before(chain) || chain.owner_before(queues_of_)) {
+  if (!is_in_queues(chain)) {
     queues_.begin_anew(Clock::now());
     queues_of_ = chain;
     ++chains_seen_;
     left_alone_ = 0;
+    goes_to_.fill(0);
   }
   Positions left_alone = 0;
   for (Position i = 0; i < chain->size(); ++i) {
@@ -363,6 +418,9 @@ store::Batch<Intake::Answer> Intake::claim_batch(store::TaskStore& store,
     const auto has_opening = [&] {
       return openings.take(*first, ask(&ProviderQueues::before, claim.task, *first));
     };
+    if (first && !judged) {
+      note_route(of_chain, route_of(*request), *first);
+    }
     bool open = !first || judged || has_opening();
     // One probe tells whether a provider works again. Whoever has none of it does not wait for
     // that.
@@ -379,7 +437,8 @@ store::Batch<Intake::Answer> Intake::claim_batch(store::TaskStore& store,
       for (Position i = 0; i < *first; ++i) {
         sooner |= chain->could_have(i, *request, time) ? bit_of(i) : 0;
       }
-      left[claim.task] = {.behind = Behind{*first, of_chain, sooner},
+      const bool heard_first = claim.claims == 1 && claim.due_for < kFirstLook;
+      left[claim.task] = {.behind = Behind{*first, of_chain, sooner, heard_first},
                           .epoch = claim.epoch - 1,
                           .tried = claim.claims > 1,
                           .time_left = time.left};
@@ -494,14 +553,15 @@ void Intake::wait_for_provider(const Turn& turn, const Answer& answer) {
     const MutexLock lock(mutex_);
     const auto in_force = chains_.get();
     look_who_serves(in_force);
-    const auto [provider, chain, sooner] = *answer.behind;
+    const auto [provider, chain, sooner, first] = *answer.behind;
     // By another chain, or where that provider has failed others meanwhile, somebody else may have
     // this one soon.
     const bool in_turn = chain == chains_seen_,
                waits = in_turn && in_force->closed_to_calls(provider).count() == 0;
     const ProviderQueues::Seen seen{.now = Clock::now(),
                                     .left = waits ? answer.time_left : std::chrono::milliseconds(0),
-                                    .sooner = in_turn ? sooner : 0};
+                                    .sooner = in_turn ? sooner : 0,
+                                    .first = turn.from ? turn.from->first : first};
     if (turn.from && turn.from->chain == chain && turn.from->provider == provider) {
       queues_.put_back(provider, hint, seen);
     } else {

@@ -2,6 +2,7 @@
 // many together as have come.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "common/base/config.h"
 #include "common/base/mutex.h"
 #include "common/domain/lifecycle.h"
+#include "common/domain/route.h"
 #include "common/domain/waiting.h"
 #include "common/queue/consumer.h"
 #include "common/store/group_commit.h"
@@ -73,6 +75,10 @@ class Intake {
   // could. Thread-safe, never blocks.
   std::size_t room_told() const;
 
+  // What waits here for providers, and how fast that goes, by the routes of what has come. Nothing
+  // while no chain is in force that any of it was looked at by. Thread-safe, never blocks.
+  RouteLines lines() const;
+
   // How far the broker has come with its queues, by what waits here. Thread-safe, never blocks.
   QueuesSeen queues_seen() const;
 
@@ -92,6 +98,7 @@ class Intake {
     Position provider = 0;
     std::uint64_t chain = 0;
     Positions sooner = 0;  // See ProviderQueues::Seen.
+    bool first = false;    // The same.
   };
   // What came of a hint; nothing where there is nothing to do.
   struct Answer {
@@ -111,6 +118,8 @@ class Intake {
   };
 
   void look_again() LOCKS_REQUIRED(mutex_);
+  bool is_in_queues(const std::shared_ptr<const Chain>& chain) const LOCKS_REQUIRED(mutex_);
+  void note_route(std::uint64_t of_chain, Route route, Position provider);
   bool may_be_ours(const Hint& hint) const;
   void note_heard(std::span<const Hint> hints,
                   const store::Batch<store::ClaimOutcome>& outcomes,
@@ -145,6 +154,8 @@ class Intake {
   std::weak_ptr<const Chain> queues_of_ GUARDED_BY(mutex_);
   std::uint64_t chains_seen_ GUARDED_BY(mutex_) = 0;
   Positions left_alone_ GUARDED_BY(mutex_) = 0;  // Of its providers, when they were seen last.
+  // Those of them that tasks of each route were to go to.
+  std::array<Positions, kRoutes> goes_to_ GUARDED_BY(mutex_){};
   bool from_queues_ GUARDED_BY(mutex_) = false;  // The last place went to one of those there.
   std::size_t looks_ GUARDED_BY(mutex_) = 0;     // Turns of those that are looked at anew.
   bool looks_again_ GUARDED_BY(mutex_) = false;

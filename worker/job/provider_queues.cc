@@ -120,6 +120,25 @@ std::size_t ProviderQueues::line(TaskId task, Lane lane, Position provider) cons
   return there ? 0 : before(task, lane, provider);
 }
 
+std::map<Position, QueueSeen> ProviderQueues::lines(Time now) const {
+  std::map<Position, QueueSeen> out;
+  for (const auto& [task, known] : known_) {
+    if (known.first) {
+      QueueSeen& line = out[known.provider];
+      const auto left = std::chrono::floor<std::chrono::seconds>(known.ends_at - now);
+      (known.hint.lane == Lane::kExpress ? line.express : line.bulk)
+          .push_back({.left = std::max(left, std::chrono::seconds(0)), .count = 1});
+    }
+  }
+  for (auto& [provider, line] : out) {
+    for (auto* const lane : {&line.express, &line.bulk}) {
+      std::sort(
+          lane->begin(), lane->end(), [](const auto& a, const auto& b) { return a.left < b.left; });
+    }
+  }
+  return out;
+}
+
 void ProviderQueues::begin_anew(Time now) {
   for (auto& [provider, queue] : queues_) {
     queue.unjudged = queue.in_vain = 0;
@@ -135,6 +154,7 @@ void ProviderQueues::begin_anew(Time now) {
 
 void ProviderQueues::see(Known& known, const Seen& seen) {
   known.seen_at = seen.now;
+  known.ends_at = seen.now + seen.left;
   known.sooner = seen.sooner;
   // Soon enough for what little time is left, and some hundred looks a second at all of them.
   look_at(known,
@@ -158,10 +178,13 @@ void ProviderQueues::look_sooner(Known& known, Time now) {
 ProviderQueues::Known& ProviderQueues::enter(Position provider,
                                              const Hint& hint,
                                              const Seen& seen) {
+  bool first = seen.first;
   if (const auto found = known_.find(hint.task); found != known_.end()) {
+    first = first || found->second.first;
     drop(Hint(found->second.hint));
   }
   Known& known = known_[hint.task];
+  known.first = first;
   known.hint = hint;
   known.provider = provider;
   known.again = again_.end();

@@ -48,10 +48,12 @@ class ProviderQueues {
   // is there already keeps its turn; a newer hint of a task takes the place of the older. `tried`:
   // somebody was called for it before. `sooner`: those before this provider that could have it, if
   // they had openings, as bits.
+  // `first`: it was heard of here first.
   struct Seen {
     Time now;
     std::chrono::milliseconds left;
     Positions sooner = 0;
+    bool first = false;
   };
   void add(Position provider, const Hint& hint, bool tried, const Seen& seen);
   // What was taken from this provider's queue has no turn after all, but the next.
@@ -87,6 +89,7 @@ class ProviderQueues {
   struct Taken {
     Hint hint;
     Position provider;
+    bool first;  // See Seen.
   };
   // Takes the one whose turn it is, of those whose provider has an opening, when `reserve(lane)`
   // has got it a place; providers take turns. `openings(provider)`: how many it has, what was taken
@@ -105,8 +108,10 @@ class ProviderQueues {
         ++queue.unjudged;
         ++queue.tasks[entry->hint.task];
         next_ = provider + 1;
-        forget(known_.find(entry->hint.task), queue);
-        return Taken{entry->hint, provider};
+        const auto known = known_.find(entry->hint.task);
+        const bool first = known->second.first;
+        forget(known, queue);
+        return Taken{entry->hint, provider, first};
       }
     }
     return std::nullopt;
@@ -125,6 +130,10 @@ class ProviderQueues {
   // How many wait for this provider before `task`. 0: it waits there itself, and is as far as it
   // is.
   std::size_t line(TaskId task, Lane lane, Position provider) const;
+
+  // What waits for each provider `now`, and was heard of here first: so what several workers tell
+  // can be added up.
+  std::map<Position, QueueSeen> lines(Time now) const;
 
   // One that is to be looked at anew by now, when `reserve(lane)` has got it a place. It stays
   // here, and is not asked for again until it was added again.
@@ -175,8 +184,8 @@ class ProviderQueues {
     Hint hint;
     Position provider = 0;
     Positions sooner = 0;
-    bool tried = false;
-    Time seen_at;
+    bool tried = false, first = false;
+    Time seen_at, ends_at;  // When it was looked at last; when its time is over.
     Again::iterator again;  // Its end: the answer to due() is awaited.
   };
   using KnownAt = std::unordered_map<TaskId, Known>::iterator;
