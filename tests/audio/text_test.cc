@@ -67,6 +67,9 @@ TEST(CleanText, Table) {
       {"tag characters", "x\U000E0067\U000E007Fy", "xy"},
       {"marks", "q" + repeat("\u0335", 30), "q" + repeat("\u0335", 4)},
       {"reference token", "like @Audio1", "like @Audio1"},
+      {"fraction", "½, 1½ and ١¾", "1\u20442, 1 1\u20442 and ١ 3\u20444"},
+      {"exponent", "10⁶ m², 10²³", "10 6 m2, 10 23"},
+      {"ordinals and a micrometre", "1º 3ª 5 µm Ａ", "1º 3ª 5 µm A"},
       {"invalid", "a\xC3(", ""},
       {"lone surrogate", "\xED\xA0\x80", ""},
       {"empty", "", ""},
@@ -88,6 +91,15 @@ TEST(CleanText, BreaksLongRunsWithoutBreakingGraphemes) {
   // A chain of joined emoji never ends: cut at 80.
   const std::string chain = clean_text(repeat("👩\u200D", 200) + "👩");
   EXPECT_NE(chain.find(' '), std::string::npos);
+}
+
+// Their words have no spaces between them.
+TEST(CleanText, BreaksNoRunsOfHan) {
+  const std::string sentence =
+      "先週の土曜日に友達と一緒に見に行った新しい映画は、思っていたよりもずっと大人向けの映画でした"
+      "。";
+  EXPECT_EQ(clean_text(sentence + sentence), sentence + sentence);
+  EXPECT_EQ(clean_text(repeat("ね", 41)), repeat("ね", 40) + " ね");
 }
 
 TEST(CleanText, IsBounded) {
@@ -165,6 +177,34 @@ struct Split {
   std::string language, in;
   std::vector<TextRun> out;
 };
+
+TEST(ToAscii, FractionsAreSaid) {
+  const std::vector<std::pair<std::string, std::string>> table = {
+      {"½ cup", "1 half cup"},
+      {"1½ cups", "1 and 1 half cups"},
+      {"3¾ hours", "3 and 3 quarters hours"},
+      {"⅔, ⅛ and ⅚.", "2 thirds, 1 eighth and 5 sixths."},
+      {"7⅒", "7 and 1 tenth"},
+      {"5\u2044"
+       "16",
+       "5 over 16"},
+      {"5\u2044x", "5 over x"},
+      {"1/2 and 2024", "1/2 and 2024"},
+  };
+  for (const auto& [in, out] : table) {
+    EXPECT_EQ(to_ascii(clean_text(in)).value_or(""), out) << in;
+  }
+}
+
+// espeak-ng has no Hebrew numbers: they were left out without a word.
+TEST(SplitLanguages, NumbersAreSaidByAVoiceThatHasThem) {
+  using Runs = std::vector<TextRun>;
+  EXPECT_EQ(split_languages("בשנת 2024 נולדתי", "en-us"),
+            (Runs{{"he", "בשנת ", false}, {"en-us", "2024 ", false}, {"he", "נולדתי", false}}));
+  EXPECT_EQ(split_languages("3.5 שקל", "en-us"),
+            (Runs{{"en-us", "3.5 ", false}, {"he", "שקל", false}}));
+  EXPECT_EQ(split_languages("привет 5", "en-us"), (Runs{{"ru", "привет 5", false}}));
+}
 
 TEST(SplitLanguages, Table) {
   const std::vector<Split> table = {

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include <utf8proc.h>
@@ -86,6 +88,11 @@ bool is_number(char32_t c) {
   return kind >= UTF8PROC_CATEGORY_ND && kind <= UTF8PROC_CATEGORY_NO;
 }
 
+bool has_numbers(std::string_view text) {
+  const std::u32string all = to_code_points(text);
+  return std::any_of(all.begin(), all.end(), is_number);
+}
+
 bool is_symbol(char32_t c) {
   const utf8proc_category_t kind = category(c);
   return kind >= UTF8PROC_CATEGORY_SM && kind <= UTF8PROC_CATEGORY_SO;
@@ -143,27 +150,6 @@ std::u32string drop_unspeakable(const std::u32string& in) {
   return out;
 }
 
-std::u32string break_long_runs(const std::u32string& in) {
-  std::u32string out;
-  out.reserve(in.size() + in.size() / kRunMax);
-  std::size_t run = 0;
-  utf8proc_int32_t state = 0;
-  for (std::size_t i = 0; i < in.size(); ++i) {
-    const bool boundary =
-        i == 0 ||
-        utf8proc_grapheme_break_stateful(
-            static_cast<utf8proc_int32_t>(in[i - 1]), static_cast<utf8proc_int32_t>(in[i]), &state);
-    if (is_space(in[i])) {
-      run = 0;
-    } else if (++run > kRunMax && (boundary || run > kRunMaxForced)) {
-      out.push_back(U' ');
-      run = 1;
-    }
-    out.push_back(in[i]);
-  }
-  return out;
-}
-
 // Frees what utf8proc made.
 struct Free {
   void operator()(utf8proc_uint8_t* memory) const { std::free(memory); }
@@ -178,6 +164,7 @@ struct Ascii {
 // would leave out although they are read as words.
 constexpr auto kAscii = std::to_array<Ascii>({
     {U'&', " and "},
+    {U'\u00B5', " micro "},
     {U'+', " plus "},
     {U'=', " equals "},
     {U'@', " at "},
@@ -239,7 +226,7 @@ constexpr auto kAscii = std::to_array<Ascii>({
     {U'”', "\""},
     {U'–', ", "},
     {U'—', ", "},
-    {U'⁄', "/"},
+    {U'⁄', " over "},
     {U'−', "-"},
     {U'<', " "},
     {U'>', " "},
@@ -301,6 +288,38 @@ std::optional<std::string_view> script_of(char32_t c) {
     return std::nullopt;
   }
   return found->language;
+}
+
+// Where engines end a word by themselves. Japanese and Chinese have no spaces: cut after so many
+// characters, anywhere, every fortieth word was read as two others ("大|人").
+bool ends_run(char32_t c) {
+  return is_space(c) || c == 0x3001 || c == 0x3002 || script_of(c) == kHan;
+}
+
+std::u32string break_long_runs(const std::u32string& in) {
+  std::u32string out;
+  out.reserve(in.size() + in.size() / kRunMax);
+  std::size_t run = 0;
+  utf8proc_int32_t state = 0;
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    const bool boundary =
+        i == 0 ||
+        utf8proc_grapheme_break_stateful(
+            static_cast<utf8proc_int32_t>(in[i - 1]), static_cast<utf8proc_int32_t>(in[i]), &state);
+    if (ends_run(in[i])) {
+      run = 0;
+    } else if (++run > kRunMax && (boundary || run > kRunMaxForced)) {
+      out.push_back(U' ');
+      run = 1;
+    }
+    out.push_back(in[i]);
+  }
+  return out;
+}
+
+// espeak-ng 1.51 has no numbers in Hebrew and Cherokee: they were not said at all.
+bool says_numbers(std::string_view voice) {
+  return voice != "he" && voice != "chr";
 }
 
 // Letters of no script, such as the apostrophe in the middle of a Ukrainian word.
@@ -376,21 +395,111 @@ bool is_latin_language(std::string_view language) {
   });
 }
 
-}  // namespace
+// What NFKC would make letters of, and is read as what it is: "1º", "3ª", "5 µm".
+constexpr std::u32string_view kKept = U"\u00AA\u00B5\u00BA";
 
-std::string clean_text(std::string_view prompt) {
+bool is_superscript(char32_t c) {
+  return c == 0x00B2 || c == 0x00B3 || c == 0x00B9 || c == 0x2070 || (c >= 0x2074 && c <= 0x2079);
+}
+
+bool is_vulgar_fraction(char32_t c) {
+  return (c >= 0x00BC && c <= 0x00BE) || (c >= 0x2150 && c <= 0x215E) || c == 0x2189;
+}
+
+// A fraction, or an exponent, is no further digit of the number before it: NFKC makes 11⁄2 of "1½",
+// and 106 of "10⁶".
+std::u32string with_numbers_apart(const std::u32string& in) {
+  std::u32string out;
+  out.reserve(in.size());
+  for (const char32_t c : in) {
+    const bool after_number = !out.empty() && category(out.back()) == UTF8PROC_CATEGORY_ND;
+    if (after_number && (is_superscript(c) || is_vulgar_fraction(c))) {
+      out.push_back(U' ');
+    }
+    out.push_back(c);
+  }
+  return out;
+}
+
+// In NFKC (Unicode 15, UAX 15).
+std::u32string normalized(const std::u32string& in) {
+  std::string text;
+  for (const char32_t c : in) {
+    append(text, c);
+  }
   utf8proc_uint8_t* mapped = nullptr;
   const utf8proc_ssize_t size = utf8proc_map(
-      reinterpret_cast<const utf8proc_uint8_t*>(prompt.data()),
-      static_cast<utf8proc_ssize_t>(prompt.size()),
+      reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+      static_cast<utf8proc_ssize_t>(text.size()),
       &mapped,
       static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT));
   const std::unique_ptr<utf8proc_uint8_t, Free> owner(mapped);
   if (size < 0) {
     return {};
   }
-  std::u32string text = break_long_runs(drop_unspeakable(
-      to_code_points({reinterpret_cast<const char*>(mapped), static_cast<std::size_t>(size)})));
+  return to_code_points({reinterpret_cast<const char*>(mapped), static_cast<std::size_t>(size)});
+}
+
+// The numbers around a fraction slash as English says them: "1⁄2" is "1 half", and behind a number
+// of its own "and 1 half".
+std::string with_fractions_said(std::string_view text) {
+  constexpr auto kParts = std::to_array<std::string_view>({"",
+                                                           "",
+                                                           " half",
+                                                           " third",
+                                                           " quarter",
+                                                           " fifth",
+                                                           " sixth",
+                                                           " seventh",
+                                                           " eighth",
+                                                           " ninth",
+                                                           " tenth"});
+  constexpr std::string_view kSlash = "\u2044";
+  const auto digits_at = [&](std::size_t at) {
+    return std::min(text.find_first_not_of("0123456789", at), text.size()) - at;
+  };
+  std::string out;
+  std::size_t number_from = 0;  // Where the number before the slash stands in `out`.
+  bool after_number = false;    // Another one, and a space, stand before that.
+  while (!text.empty()) {
+    if (const std::size_t digits = digits_at(0); digits > 0) {
+      after_number = out.size() >= 2 && out.back() == ' ' && ascii::is_digit(out[out.size() - 2]);
+      number_from = out.size();
+      out += text.substr(0, digits);
+      text.remove_prefix(digits);
+      const std::size_t below = text.starts_with(kSlash) ? digits_at(kSlash.size()) : 0;
+      std::size_t part = 0;
+      const char* const begin = text.data() + std::min(kSlash.size(), text.size());
+      if (below == 0 || std::from_chars(begin, begin + below, part).ec != std::errc{} || part < 2 ||
+          part >= kParts.size()) {
+        continue;
+      }
+      const bool one = out.substr(number_from) == "1";
+      if (after_number) {
+        out.insert(number_from, "and ");
+      }
+      out += kParts[part];
+      out += one ? "" : "s";
+      text.remove_prefix(kSlash.size() + below);
+    } else {
+      out += text.front();
+      text.remove_prefix(1);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string clean_text(std::string_view prompt) {
+  std::u32string text;
+  for (std::u32string rest = with_numbers_apart(to_code_points(prompt)); !rest.empty();) {
+    const std::size_t kept = std::min(rest.find_first_of(kKept), rest.size());
+    text += normalized(rest.substr(0, kept));
+    text += rest.substr(kept, 1);
+    rest.erase(0, kept + 1);
+  }
+  text = break_long_runs(drop_unspeakable(text));
   // One ligature may stand for eighteen letters (U+FDFA).
   text.resize(std::min(text.size(), kCleanMax));
   std::string out;
@@ -472,7 +581,7 @@ std::string drop_unread(std::string_view text) {
 
 std::optional<std::string> to_ascii(std::string_view text) {
   std::string out;
-  for (const char32_t c : to_code_points(text)) {
+  for (const char32_t c : to_code_points(with_fractions_said(text))) {
     if (!append_ascii(out, c) && (script_of(c) || is_number(c))) {
       return std::nullopt;
     }
@@ -522,7 +631,7 @@ std::vector<TextRun> split_languages(std::string_view text, std::string_view lan
       append(runs.back().text, c);
       continue;
     } else if (current) {
-      wanted = *current;
+      wanted = is_number(c) && !says_numbers(*current) ? "en-us" : *current;
     } else {
       append(leading, c);
       continue;
@@ -532,6 +641,9 @@ std::vector<TextRun> split_languages(std::string_view text, std::string_view lan
       runs.push_back(TextRun{std::string(language), std::exchange(leading, {}), false});
     }
     const bool same = !runs.empty() && runs.back().language == wanted && runs.back().emoji == emoji;
+    if (!same && has_numbers(leading) && !says_numbers(wanted) && runs.size() + 1 < kRunsMax) {
+      runs.push_back(TextRun{"en-us", std::exchange(leading, {}), false});
+    }
     if (!same && runs.size() < kRunsMax) {
       runs.push_back(TextRun{std::string(wanted), std::move(leading), emoji});
       leading.clear();

@@ -18,9 +18,10 @@ struct TextRun {
 };
 
 // NFKC; controls (except line ends), bidirectional and private characters become spaces; joiners
-// and variation selectors stay only inside emoji; at most four marks per letter; a space after 40
-// characters without one, since long runs overflow buffers of speech engines. At most kCleanMax
-// code points. Empty when `prompt` is no valid UTF-8.
+// and variation selectors stay only inside emoji; at most four marks per letter; a space between a
+// number and its fraction or exponent; one after 40 characters without one, since long runs
+// overflow buffers of speech engines, but not where they end words by themselves, as at Chinese
+// characters. At most kCleanMax code points. Empty when `prompt` is no valid UTF-8.
 std::string clean_text(std::string_view prompt);
 inline constexpr std::size_t kCleanMax = 8192;  // far more than two minutes of speech
 
@@ -37,8 +38,8 @@ bool has_words(std::string_view text);
 bool has_more_than_marks(std::string_view text);
 
 // Cleaned text for an engine that knows English and ASCII alone: letters without their marks,
-// digits of every script as its own, a few signs as words, a space for everything else. Nullopt
-// where a letter or a number would be lost by that, or no word is left.
+// digits of every script as its own, fractions and a few signs as words, a space for everything
+// else. Nullopt where a letter or a number would be lost by that, or no word is left.
 std::optional<std::string> to_ascii(std::string_view text);
 
 // Whether voices read the text: of its letters at most a fifth are of scripts that none reads, and
@@ -50,7 +51,8 @@ std::string drop_unread(std::string_view text);
 
 // Cuts cleaned text by script, and finds the language of each (worker/local/language.h). `language`
 // is the voice's own: it speaks what neither decides. Punctuation and digits stay with the run
-// before them. At most kRunsMax runs: the last one then holds the rest.
+// before them, but where its voice has no numbers: those are English. At most kRunsMax runs: the
+// last one then holds the rest.
 std::vector<TextRun> split_languages(std::string_view text, std::string_view language);
 inline constexpr std::size_t kRunsMax = 1024;
 

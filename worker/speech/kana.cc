@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 extern "C" {  // its header forgets to say so
 #include <libkakasi.h>
@@ -27,6 +28,18 @@ std::string recode(iconv_t converter, std::string_view text) {
   }
   out.resize(out.size() - to_left);
   return out;
+}
+
+// Between the stem of a verb in kanji and the kana of its form ("行った") kakasi loses the stem,
+// and reads "た"; where the text ends with it, it reads the stem.
+constexpr std::string_view kSmallTsu = "\u3063";
+
+bool is_kanji(std::string_view character) {
+  if (utf8_sequence_length(character) == 0) {
+    return false;
+  }
+  const char32_t c = utf8_code_point(character);
+  return c == 0x3005 || (c >= 0x3400 && c <= 0x9FFF);
 }
 
 }  // namespace
@@ -68,15 +81,31 @@ std::string KanaReader::convert(const std::string& euc_jp) const {
   return out;
 }
 
+// What has gathered, read to its end.
+std::string KanaReader::read_stem(const std::string& euc_jp) const {
+  std::string out = convert(euc_jp);
+  // "入っ" reads "いっっ".
+  const std::string twice = std::string(kSmallTsu) + std::string(kSmallTsu);
+  if (out.ends_with(twice)) {
+    out.resize(out.size() - kSmallTsu.size());
+  }
+  return out;
+}
+
 std::string KanaReader::read(std::string_view text) const {
   if (to_euc_jp_ == reinterpret_cast<iconv_t>(-1) || to_utf8_ == reinterpret_cast<iconv_t>(-1)) {
     return std::string(text);
   }
   std::string out, convertible;
+  std::string_view last, before_last;
   while (!text.empty()) {
     const std::string_view character =
         text.substr(0, std::max<std::size_t>(utf8_sequence_length(text), 1));
     text.remove_prefix(character.size());
+    if (last == kSmallTsu && is_kanji(before_last) && !is_kanji(character)) {
+      out += read_stem(std::exchange(convertible, {}));
+    }
+    before_last = std::exchange(last, character);
     const std::string euc_jp = recode(to_euc_jp_, character);
     if (!euc_jp.empty()) {
       convertible += euc_jp;

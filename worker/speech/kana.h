@@ -28,6 +28,7 @@ class KanaReader {
 
  private:
   std::string convert(const std::string& euc_jp) const;
+  std::string read_stem(const std::string& euc_jp) const;
 
   iconv_t to_euc_jp_;
   iconv_t to_utf8_;
