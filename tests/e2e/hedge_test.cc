@@ -45,6 +45,30 @@ bool has_failed_beside_another(Stack& stack, int times) {
   });
 }
 
+// Else whoever waits is sent to both, and both are paid.
+TEST(Hedge, WhoeverWaitsForItsTurnIsNotRaced) {
+  std::atomic<int> asked{0};
+  const ProviderDouble first([&](const DoubleCall&) {
+    DoubleReply out = wav_reply(0.3);
+    out.delay = asked++ == 0 ? 3'000ms : 0ms;  // So much longer than it is waited for.
+    return out;
+  });
+  const ProviderDouble second([](const DoubleCall&) { return DoubleReply{.form = Form::kHang}; });
+  const ChainFile chain(
+      {openai_entry("first", first, std::string(kHedged) + R"(,"max_in_flight":1)"),
+       openai_entry("second", second)});
+  Stack stack(chain.options());
+  const Account ann = stack.account(1000);
+  const std::string slow = stack.create(ann, wav_body("x")).text("id");
+  ASSERT_TRUE(first.wait_until([&] { return first.call_count() == 1; }));
+  const std::string waits = stack.create(ann, wav_body("y")).text("id");
+  EXPECT_EQ(stack.wait_final(ann, waits).text("status"), "succeeded");
+  EXPECT_EQ(stack.wait_final(ann, slow).text("status"), "succeeded");
+  EXPECT_THAT(calls_of(stack, waits), ElementsAre("first succeeded"));
+  EXPECT_THAT(calls_of(stack, slow), ElementsAre("first succeeded", "second unknown outcome"));
+  stack.database().expect_invariants();
+}
+
 TEST(Hedge, TheFasterOfTwoIsDeliveredAndChargedOnce) {
   const ProviderDouble slow([](const DoubleCall&) { return DoubleReply{.form = Form::kHang}; });
   const ProviderDouble fast([](const DoubleCall&) { return wav_reply(1.5); });

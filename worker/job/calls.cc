@@ -208,7 +208,7 @@ void Calls::call(const JobPtr& job) {
   // For what goes on by its ticket nobody has fetched the references that another needs.
   const bool may_race = !needs_references(*job->request) || job->references;
   if (able.hedge_after.count() > 0 && may_race) {
-    scheduler_.after(able.hedge_after, [this, job, call] { hedge(job, call); });
+    hedge_later(job, call, opened);
   }
   // What was passed on has waited already: where others were faster it is passed on again.
   const auto patience = job->passed_on ? kLookForFree : able.queue_wait;
@@ -269,6 +269,20 @@ std::shared_ptr<ProviderCall> Calls::open(const JobPtr& job, const Call& call) {
       .start(std::move(request), [this, job, call, facts, late = late_](Answer answer) {
         provider_answered(job, call, *facts, *late, std::move(answer));
       });
+}
+
+// Slow is who was asked and has not answered. While a call waits for its turn nobody is raced: both
+// would be sent, and paid, and its provider's next slot would go to what another has made already.
+void Calls::hedge_later(const JobPtr& job,
+                        const Call& call,
+                        const std::shared_ptr<ProviderCall>& opened) {
+  const auto hedge_after = job->chain->at(call.provider).capabilities().hedge_after;
+  if (opened->waits()) {
+    scheduler_.after(std::min(hedge_after, kLookForFree),
+                     [this, job, call, opened] { hedge_later(job, call, opened); });
+  } else {
+    scheduler_.after(hedge_after, [this, job, call] { hedge(job, call); });
+  }
 }
 
 // Asks the next provider of its tier as well. Both may charge us; the client pays for the one that

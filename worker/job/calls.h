@@ -65,6 +65,9 @@ class Calls {
   void write_later(const JobPtr& job, const store::CallStart& start);
   std::shared_ptr<ProviderCall> open(const JobPtr& job, const Call& call);
   void pass_on(const JobPtr& job, const Call& call, const std::shared_ptr<ProviderCall>& waiting);
+  void hedge_later(const JobPtr& job,
+                   const Call& call,
+                   const std::shared_ptr<ProviderCall>& opened);
   void hedge(const JobPtr& job, const Call& slow);
   void write_hedge(const JobPtr& job, const Call& call);
   void write_hedge_later(const JobPtr& job, const Call& call);
