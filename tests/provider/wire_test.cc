@@ -189,6 +189,28 @@ TEST(AudioOf, RefusesAnOggThatEndsWithinAPage) {
   }
 }
 
+// Of each a decoder would play the first piece alone, which would be delivered and charged.
+TEST(AudioOf, AWavThatGoesOnBehindItsDataIsCutShort) {
+  const auto with_size = [](std::string wav, std::size_t size) {
+    const std::size_t at = wav.find("data") + 4;
+    for (std::size_t byte = 0; byte < 4; ++byte) {
+      wav[at + byte] = static_cast<char>(size >> (8 * byte));
+    }
+    return wav;
+  };
+  const std::string wav = tone_wav(0.5);
+  const std::string cut = "bad audio: cut short";
+  EXPECT_EQ(verdict(wav + wav, "audio/wav"), cut) << "a file for each sentence";
+  EXPECT_EQ(verdict(wav + with_size(wav, 0xFFFFFFFF), "audio/wav"), cut);
+  EXPECT_EQ(verdict(with_size(wav, wav.size() / 4), "audio/wav"), cut)
+      << "a size of its first piece";
+  EXPECT_EQ(verdict(wav + "data" + wav.substr(4, 4) + wav, "audio/wav"), cut);
+  EXPECT_EQ(verdict(wav + "x", "audio/wav"), "wav");
+  EXPECT_EQ(verdict(wav + std::string(100, '\0'), "audio/wav"), "wav");
+  EXPECT_EQ(verdict(wav + "LIST" + std::string("\x04\0\0\0abcd", 8), "audio/wav"), "wav");
+  EXPECT_EQ(verdict(wav + "data" + std::string(4, '\0'), "audio/wav"), "wav") << "no more data";
+}
+
 TEST(AudioOf, StreamedWavHasNoLengthAndIsWholeAnyway) {
   const std::string wav = tone_wav(0.5, 24000, true);
   EXPECT_EQ(verdict(wav, "audio/wav"), "wav");

@@ -39,6 +39,14 @@ float from_s32(std::uint32_t bits) {
   return static_cast<float>(static_cast<std::int32_t>(bits)) / 2147483648.0F;
 }
 
+// Letters, digits and what else can be printed (Multimedia Programming Interface 1.0, RIFF).
+bool is_chunk_name(std::string_view name) {
+  return std::all_of(name.begin(), name.end(), [](char c) { return c >= ' ' && c <= '~'; });
+}
+
+// What writers leave behind the last chunk, by mistake.
+constexpr std::size_t kOddRest = 4096;
+
 }  // namespace
 
 std::size_t sample_size(SampleKind kind) {
@@ -66,6 +74,10 @@ std::optional<WavView> view_wav(std::string_view bytes) {
     const std::string_view name = bytes.substr(at, 4);
     const std::uint32_t size = little32(bytes.substr(at + 4));
     const std::size_t room = bytes.size() - at - kChunkHeader;
+    if (has_data && (name == "RIFF" || !is_chunk_name(name) || size > room)) {
+      out.goes_on = out.goes_on || name == "RIFF" || bytes.size() - at > kOddRest;
+      break;
+    }
     const std::string_view body = bytes.substr(at + kChunkHeader, size);
     if (name == "fmt " && body.size() >= kFormatMin) {
       honest = honest && !has_format;
@@ -75,6 +87,7 @@ std::optional<WavView> view_wav(std::string_view bytes) {
       // Of two data chunks players play the first.
       honest = honest && !has_data && has_format;
       const bool rest = size == 0 || size >= kUnknownSize || size > room;
+      out.goes_on = out.goes_on || (has_data && size > 0);
       if (!has_data) {
         out.data_at = at + kChunkHeader;
         out.data_size = rest ? room : size;

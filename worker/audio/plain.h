@@ -30,6 +30,9 @@ struct WavView {
   std::uint32_t channels = 0, rate = 0, block = 0, bits = 0;
   std::size_t data_at = 0, data_size = 0;
   bool honest = false;  // every size is right and nothing is left over
+  // Behind its data stands what may be more sound, of which nothing is in it: other data, another
+  // file, or much that is no chunk.
+  bool goes_on = false;
 };
 std::optional<WavView> view_wav(std::string_view bytes);
 

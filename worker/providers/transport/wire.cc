@@ -16,6 +16,7 @@
 #include "worker/audio/bytes.h"
 #include "worker/audio/mp3_frames.h"
 #include "worker/audio/ogg_pages.h"
+#include "worker/audio/plain.h"
 #include "worker/audio/sniff.h"
 #include "worker/providers/transport/blame.h"
 
@@ -26,8 +27,11 @@ constexpr std::size_t kTokenMax = 60;
 constexpr std::size_t kWavHeader = 12;
 constexpr int kPcmRateMin = 8000, kPcmRateMax = 96'000;  // Hz; what is taken of any file.
 
-// True when the data chunk promises more than is there.
+// True when the data chunk promises more than is there, or holds but the first of more.
 bool is_cut_wav(std::string_view wav) {
+  if (const auto view = view_wav(wav); view && view->goes_on) {
+    return true;
+  }
   for (std::size_t at = kWavHeader; at + 8 <= wav.size();) {
     const std::uint32_t size = little32(wav.substr(at + 4, 4));
     if (wav.substr(at, 4) == "data") {
