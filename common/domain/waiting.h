@@ -26,14 +26,15 @@ class Waiting {
 
   void add(Delivery delivery) { queue(delivery.hint.lane).push_back(std::move(delivery)); }
 
-  // One that was taken, and had no turn after all: it is the next of its lane, but for older ones
-  // that were put back before it.
-  void put_back(Delivery delivery) {
+  // Where each has a `number`, and they stand in that order: one that has its place by it, as it
+  // was taken and had no turn after all, or has waited elsewhere.
+  void insert(Delivery delivery) {
     auto& to = queue(delivery.hint.lane);
-    const auto younger = std::find_if(to.begin(), to.end(), [&](const Delivery& one) {
-      return delivery.hint.task < one.hint.task;
-    });
-    to.insert(younger, std::move(delivery));
+    const auto later =
+        std::upper_bound(to.begin(), to.end(), delivery, [](const Delivery& a, const Delivery& b) {
+          return a.number < b.number;
+        });
+    to.insert(later, std::move(delivery));
   }
 
   // A task that was tried before and is due again; it may be found a second time, because it has
@@ -48,6 +49,9 @@ class Waiting {
     tried_.push_back(hint);
     return true;
   }
+
+  // One of those that was taken, and had no turn after all: it is the next.
+  void put_back_tried(const Hint& hint) { tried_.push_front(hint); }
 
   // Whoever is one of those waits no more.
   template <class Which>

@@ -661,11 +661,11 @@ TEST(Chain, OneWithAQueueWaitHasAnOpeningForEachFreeSlotOfThoseAfterIt) {
   Capabilities impatient{.voices = {"aria"}};
   impatient.queue_wait = seconds(1);
   Timed three(std::vector<Capabilities>{impatient, {.voices = {"atlas"}}, {.voices = {"aria"}}});
-  EXPECT_EQ(three.chain->openings(0), 3U + 2U);
-  for (int i = 0; i < 3; ++i) {
+  EXPECT_EQ(three.chain->openings(0), 2U + 2U + 2U) << "the slots of both, and a reserve of both";
+  for (int i = 0; i < 4; ++i) {
     three.start(0);
   }
-  EXPECT_EQ(three.chain->openings(0), 2U) << "one waits in its reserve";
+  EXPECT_EQ(three.chain->openings(0), 2U) << "two wait in its reserve";
   three.start(0);
   EXPECT_EQ(three.chain->openings(0), 1U) << "and one for the other";
   three.start(2);
@@ -677,6 +677,20 @@ TEST(Chain, OneWithAQueueWaitHasAnOpeningForEachFreeSlotOfThoseAfterIt) {
   EXPECT_FALSE(openings.take(0)) << "each of those has a place";
 }
 
+// Else workers that are full tell of room for ever, and nobody is refused.
+TEST(Chain, RoomForWhatIsPassedOnIsTaken) {
+  Capabilities impatient;
+  impatient.queue_wait = seconds(1);
+  Timed two(std::vector<Capabilities>{impatient, {}});
+  two.start(1);
+  two.start(1);
+  for (int i = 0; i < 100 && two.chain->openings(0) > 0; ++i) {
+    two.start(0);
+  }
+  EXPECT_EQ(two.chain->openings(0), 0U);
+  EXPECT_EQ(two.chain->room(), 0U);
+}
+
 // One that can do more relieves it as well, though its slots are room for others, too.
 TEST(Chain, WhoCanDoMoreHasWhatWaitsTooLong) {
   Capabilities impatient{.voices = {"aria"}};
@@ -686,7 +700,7 @@ TEST(Chain, WhoCanDoMoreHasWhatWaitsTooLong) {
   more.cues = true;
   more.prompt_max = kPromptMax;
   Timed two(std::vector<Capabilities>{impatient, more});
-  EXPECT_EQ(two.chain->openings(0), 3U + 2U);
+  EXPECT_EQ(two.chain->openings(0), 2U + 2U + 2U);
 }
 
 TEST(Chain, WhatIsPassedOnNeedsNoPlaceOfTheAccount) {

@@ -120,6 +120,7 @@ class IntakeTest : public testing::Test {
   mutable Mutex mutex_;
   std::size_t acked_ GUARDED_BY(mutex_) = 0;
   std::vector<JobPtr> begun_ GUARDED_BY(mutex_);
+  std::atomic<bool> may_claim_{true};
   // The claims' thread stands still where a job begins.
   std::atomic<bool> stops_at_begin_{false};
   std::counting_semaphore<> goes_on_{0};
@@ -136,7 +137,7 @@ class IntakeTest : public testing::Test {
                  roster_,
                  suspects_,
                  scheduler_,
-                 [] { return true; },
+                 [this] { return may_claim_.load(); },
                  [this](const queue::Delivery&) {
                    const MutexLock lock(mutex_);
                    ++acked_;
@@ -282,6 +283,82 @@ TEST_F(IntakeTest, WhoHasNoProbeOfItDoesNotWaitForThat) {
       static_cast<std::ptrdiff_t>(kOpenings));
 }
 
+// Who was seen behind it while it was on trial, and nobody else was there, is not left to it when
+// that comes to nothing.
+TEST_F(IntakeTest, WhoIsBackHasWhatWaitsForThoseThatAreNot) {
+  chains_.replace(chain_of({speaks(kFull), speaks(kFree), speaks(kFull)}));
+  const auto chain = chains_.get();
+  const auto leave_alone = [&](const std::vector<Position>& all) {
+    std::vector<Chain::Override> open;
+    for (const Position i : all) {
+      open.push_back({.provider = chain->at(i).name(),
+                      .said = {.open = true, .until = std::chrono::steady_clock::now() + 1h}});
+    }
+    chain->set_overrides(open);
+  };
+  leave_alone({2});
+  const auto full = tasks(kFull, kOpenings + 3);
+  deliver(full);
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size(); }));
+  leave_alone({1, 2});
+  auto probe = chain->keep_slot(0);  // Its references are fetched.
+  for (int i = 0; i < 10; ++i) {
+    chain->failed(0, Fault::kTryNext);
+  }
+  ASSERT_TRUE(eventually(60s, [&] { return chain->is_on_trial(0); }));
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size() + 3; })) << "looked at anew";
+  EXPECT_EQ(intake_.waiting_for_providers().size(), 3U);
+  chain->failed(0, Fault::kTryNext);
+  ASSERT_GT(chain->closed_to_calls(0).count(), 0);
+  probe.reset();
+  leave_alone({1});
+  EXPECT_TRUE(eventually(60s, [&] { return begun().size() == full.size(); }));
+  EXPECT_EQ(begun().back()->provider, 2U);
+}
+
+// Others are to hear of it, as nobody here can do anything with it.
+TEST_F(IntakeTest, WhereNothingCanBeDoneNoHintIsKeptFromOthers) {
+  const auto full = tasks(kFull, kOpenings + 1);
+  deliver(full);
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size(); }));
+  const auto waiting = intake_.waiting_for_providers();
+  ASSERT_EQ(waiting.size(), 1U);
+  const auto hint =
+      *std::find_if(full.begin(), full.end(), [&](const Hint& h) { return h.task == waiting[0]; });
+  EXPECT_TRUE(intake_.has_hint(hint));
+  may_claim_ = false;
+  EXPECT_FALSE(intake_.has_hint(hint)) << "the store is away";
+  may_claim_ = true;
+  const auto chain = chains_.get();
+  std::vector<Chain::Override> open;
+  for (Position i = 0; i < chain->size(); ++i) {
+    open.push_back({.provider = chain->at(i).name(),
+                    .said = {.open = true, .until = std::chrono::steady_clock::now() + 1h}});
+  }
+  chain->set_overrides(open);
+  EXPECT_FALSE(intake_.has_hint(hint)) << "all of them are left alone";
+  chain->set_overrides({});
+  EXPECT_TRUE(intake_.has_hint(hint));
+}
+
+// A mere look costs nobody his turn.
+TEST_F(IntakeTest, WhoseRowIsHeldWhenItIsLookedAtKeepsItsTurn) {
+  const auto full = tasks(kFull, kOpenings + 1);
+  deliver(full);
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size(); }));
+  const auto waiting = intake_.waiting_for_providers();
+  ASSERT_EQ(waiting.size(), 1U);
+  const store::RowHolder holder(db_.url(), store::row_of_task(waiting[0]));
+  const auto other = chain_of({speaks(kFull), speaks(kFree)});
+  for (std::size_t i = 0; i < kOpenings; ++i) {
+    call(*other, 0);
+  }
+  chains_.replace(other);
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size() + 1; })) << "it was looked at";
+  EXPECT_EQ(intake_.waiting_for_providers(), waiting);
+}
+
+// Nobody could be called for them, here; elsewhere they may be.
 // Nobody could be called for them, here; elsewhere they may be.
 TEST_F(IntakeTest, WhileAllAreLeftAloneNothingIsAskedFor) {
   deliver(tasks(kFull, kOpenings + 5));

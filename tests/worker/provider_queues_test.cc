@@ -38,6 +38,13 @@ class ProviderQueuesTest : public testing::Test {
     return queues_.due(now, [](Lane) { return true; });
   }
 
+  void put_back(const ProviderQueues::Taken& taken) {
+    queues_.put_back(taken.provider,
+                     taken.hint,
+                     taken.tried,
+                     {.now = kNow, .left = 8h, .arrival = taken.arrival});
+  }
+
   ProviderQueues queues_;
   std::map<Position, std::size_t> openings_;
 };
@@ -82,9 +89,10 @@ TEST_F(ProviderQueuesTest, WhoeverHasNoTurnAfterAllHasTheNext) {
   const Hint first = hint(), second = hint();
   queues_.add(0, first, false, kLater);
   queues_.add(0, second, false, kLater);
-  ASSERT_EQ(next()->hint, first);
+  const auto taken = next();
+  ASSERT_EQ(taken->hint, first);
   queues_.judged(0, first.task, false);
-  queues_.put_back(0, first, kLater);
+  put_back(*taken);
   EXPECT_TRUE(queues_.has(first));
   EXPECT_EQ(next()->hint, first);
 }
@@ -203,20 +211,77 @@ TEST_F(ProviderQueuesTest, WhatIsPutBackKeepsItsOrder) {
   for (int i = 0; i < 4; ++i) {
     all.push_back(hint());
   }
-  std::sort(all.begin(), all.end(), [](const Hint& a, const Hint& b) { return a.task < b.task; });
+  // Not by their age: what is parked is older than others that came before it was released.
+  std::sort(all.begin(), all.end(), [](const Hint& a, const Hint& b) { return b.task < a.task; });
   for (const Hint& one : all) {
     queues_.add(0, one, false, kLater);
   }
+  std::vector<ProviderQueues::Taken> taken;
   for (int i = 0; i < 3; ++i) {
-    next();
+    taken.push_back(*next());
   }
-  for (const Hint& one : {all[0], all[1], all[2]}) {
-    queues_.judged(0, one.task, false);
-    queues_.put_back(0, one, kLater);
+  for (const auto& one : {taken[1], taken[0], taken[2]}) {
+    queues_.judged(0, one.hint.task, false);
+    put_back(one);
   }
   for (const Hint& one : all) {
     EXPECT_EQ(next()->hint, one);
   }
+}
+
+TEST_F(ProviderQueuesTest, WhatWasTriedAndIsPutBackIsTheNextOfThose) {
+  openings_[0] = 10;
+  const Hint first = hint(), second = hint(), late = hint();
+  queues_.add(0, first, true, kLater);
+  queues_.add(0, second, true, kLater);
+  queues_.add(0, late, false, kLater);
+  const auto taken = next();
+  ASSERT_EQ(taken->hint, first);
+  EXPECT_TRUE(taken->tried);
+  queues_.judged(0, first.task, false);
+  put_back(*taken);
+  EXPECT_EQ(next()->hint, first);
+  EXPECT_EQ(next()->hint, late) << "every third place is for what was not tried";
+  EXPECT_EQ(next()->hint, second);
+  EXPECT_EQ(queues_.before(TaskId::make(), Lane::kBulk, 0), 3U) << "all are taken, and not judged";
+}
+
+// Of many that are all to be looked at, and go elsewhere then, who came last was the first one.
+TEST_F(ProviderQueuesTest, WhereverTheyWaitWhoCameFirstHasHisTurnFirst) {
+  std::vector<Hint> all;
+  for (int i = 0; i < 50; ++i) {
+    all.push_back(hint());
+    queues_.add(0, all.back(), false, kLater);
+  }
+  const auto look_at_all = [&](ProviderQueues::Time now, Position to) {
+    for (const Hint& one : all) {
+      EXPECT_EQ(due(now), one);
+    }
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      queues_.add(to, all[i * 7 % all.size()], false, {.now = now, .left = 8h});
+    }
+  };
+  queues_.look_at_all(bit_of(0), kNow + 8s);
+  const Hint late = hint();
+  queues_.add(1, late, false, {.now = kNow + 8s, .left = 8h});
+  look_at_all(kNow + 8s, 1);
+  queues_.begin_anew(kNow + 20s);
+  all.push_back(late);
+  look_at_all(kNow + 20s, 2);
+  openings_[2] = 100;
+  for (const Hint& one : all) {
+    EXPECT_EQ(next()->hint, one);
+  }
+}
+
+TEST_F(ProviderQueuesTest, WhoseRowIsSomebodysIsLookedAtAgainInASecond) {
+  const Hint one = hint();
+  EXPECT_FALSE(queues_.look_later(one, kNow));
+  queues_.add(0, one, false, kLater);
+  ASSERT_EQ(due(kNow + 1h), one);
+  EXPECT_TRUE(queues_.look_later(one, kNow + 1h));
+  EXPECT_FALSE(due(kNow + 1h));
+  EXPECT_EQ(due(kNow + 1h + 1s), one);
 }
 
 TEST_F(ProviderQueuesTest, WhoseProviderIsAskedAfterIsLookedAtSoon) {
@@ -324,7 +389,7 @@ TEST_F(ProviderQueuesTest, TheLineIsThatOfEachProvider) {
 // What another worker told of already is hinted once more: of several workers each counts its own.
 TEST_F(ProviderQueuesTest, ALineIsOfWhatWasHeardOfHereFirst) {
   const auto seen = [](std::chrono::seconds left, bool first) {
-    return ProviderQueues::Seen{.now = kNow, .left = left, .first = first};
+    return ProviderQueues::Seen{.now = kNow, .left = left, .arrival = {.first = first}};
   };
   using Waiting = QueueSeen::Waiting;
   const auto of = [this](Position provider) { return queues_.lines(kNow + 10s)[provider]; };
@@ -355,10 +420,10 @@ TEST_F(ProviderQueuesTest, ALineIsOfWhatWasHeardOfHereFirst) {
   const auto taken = next();
   ASSERT_TRUE(taken);
   EXPECT_EQ(taken->hint, kept);
-  EXPECT_TRUE(taken->first);
+  EXPECT_TRUE(taken->arrival.first);
   EXPECT_THAT(of(2).bulk, IsEmpty());
-  queues_.put_back(2, kept, seen(700s, taken->first));
-  EXPECT_THAT(of(2).bulk, are({{690, 1}}));
+  put_back(*taken);
+  EXPECT_THAT(of(2).bulk, are({{28790, 1}}));
 }
 
 TEST_F(ProviderQueuesTest, ForAnotherChainAllAreLookedAtAnewInTheirTurn) {
@@ -404,7 +469,7 @@ TEST_F(ProviderQueuesTest, WhoIsPutBackIsOfTheOneWhoseTurnItIs) {
   ASSERT_EQ(second->provider, 4U);
   queues_.judged(1, first->hint.task, false);
   queues_.judged(4, second->hint.task, false);
-  queues_.put_back(4, second->hint, kLater);
+  put_back(*second);
   EXPECT_EQ(next()->hint, second->hint);
   EXPECT_EQ(next()->provider, 1U);
 }

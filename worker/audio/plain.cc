@@ -39,7 +39,7 @@ float from_s32(std::uint32_t bits) {
   return static_cast<float>(static_cast<std::int32_t>(bits)) / 2147483648.0F;
 }
 
-// Letters, digits and what else can be printed (Multimedia Programming Interface 1.0, RIFF).
+// Letters, digits and what else can be printed.
 bool is_chunk_name(std::string_view name) {
   return std::all_of(name.begin(), name.end(), [](char c) { return c >= ' ' && c <= '~'; });
 }

@@ -411,44 +411,49 @@ std::size_t Chain::openings(std::size_t position) const {
   const std::size_t coming = link.coming->load();
   const bool probes = link.probes();
   const Bulkhead& provider = link.provider;
+  const Relief relief = relief_of(position);
+  const std::size_t slots = provider.limit() + relief.slots;
   std::size_t own = coming > 0 ? 0 : 1;
   if (!probes) {
-    own = openings_of(provider.idle(), provider.limit(), provider.waiting(), coming);
+    own = openings_of(provider.idle(), slots, provider.waiting(), coming);
   }
   if (const Account* const account = provider.account(); account != nullptr) {
     // However many wait for its places elsewhere, who comes first there has his turn by his age.
     own = std::min(own, std::max<std::size_t>(openings(*account), is_lone(position) ? 1 : 0));
   }
-  return own + (probes ? 0 : passed_on(position));
+  if (probes) {
+    return own;
+  }
+  // Whoever else has a free slot has what waits there beyond those that may.
+  const std::size_t waiting = provider.waiting() + coming - std::min(provider.idle(), coming);
+  return own + relief.idle - std::min(relief.idle, waiting - std::min(waiting, reserve_of(slots)));
 }
 
 bool Chain::is_lone(std::size_t position) const {
   return links_[position]->coming->load() + links_[position]->provider.waiting() == 0;
 }
 
-std::size_t Chain::passed_on(std::size_t position) const {
+Chain::Relief Chain::relief_of(std::size_t position) const {
   const Link& link = *links_[position];
   const Capabilities& able = link.provider.capabilities();
+  Relief out;
   if (able.queue_wait.count() == 0) {
-    return 0;
+    return out;
   }
   Slots counted;  // Where they share an account.
   counted.idle_of(link.provider);
-  std::size_t spare = 0;
+  counted.all_of(link.provider);
   for (std::size_t i = position + 1; i < links_.size(); ++i) {
     Link& other = *links_[i];
     const Capabilities& others = other.provider.capabilities();
     const bool relieves = covers(others, able) || covers(able, others);
     if (relieves && other.closed_to_calls().count() == 0 && !other.probes()) {
       const std::size_t idle = counted.idle_of(other.provider);
-      spare += idle - std::min(idle, other.coming->load());
+      out.idle += idle - std::min(idle, other.coming->load());
+      out.slots += counted.all_of(other.provider);
     }
   }
-  const std::size_t reserve = reserve_of(link.provider.limit());
-  const std::size_t coming = link.coming->load();
-  const std::size_t waiting =
-      link.provider.waiting() + coming - std::min(link.provider.idle(), coming);
-  return spare - std::min(spare, waiting - std::min(waiting, reserve));
+  return out;
 }
 
 std::size_t Chain::openings(const Account& account) const {

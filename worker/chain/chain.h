@@ -221,9 +221,12 @@ class Chain {
 
  private:
   void said_nothing(std::size_t position) const;
-  // How many may wait at the one at `position` beside its own openings, as others have slots for
-  // them: none where it has no queue_wait.
-  std::size_t passed_on(std::size_t position) const;
+  // To whom what waits at the one at `position` is passed on: their slots, and those of them that
+  // are free. None where it has no queue_wait.
+  struct Relief {
+    std::size_t slots = 0, idle = 0;
+  };
+  Relief relief_of(std::size_t position) const;
 
   struct Link {
     Link(std::unique_ptr<AudioProvider> of, std::shared_ptr<Account> account)

@@ -171,8 +171,11 @@ std::vector<TaskId> Intake::waiting_for_providers() const {
 }
 
 bool Intake::has_hint(const Hint& hint) const {
+  if (closed_.load() || !may_claim_() || chains_.get()->capacity() == 0) {
+    return false;
+  }
   const MutexLock lock(mutex_);
-  return !closed_.load() && queues_.has(hint);
+  return queues_.has(hint);
 }
 
 Room Intake::room() const {
@@ -220,10 +223,11 @@ void Intake::go_on() {
     const auto take_known = [&]() LOCKS_REQUIRED(mutex_) {
       const auto known = queues_.next(roster_.room(looks), openings, look);
       if (known) {
-        next.push_back(
-            {.delivery = {.hint = known->hint},
-             .from = Behind{
-                 .provider = known->provider, .chain = chains_seen_, .first = known->first}});
+        next.push_back({.delivery = {.hint = known->hint},
+                        .from = Behind{.provider = known->provider,
+                                       .chain = chains_seen_,
+                                       .arrival = known->arrival,
+                                       .tried = known->tried}});
       }
       return known.has_value();
     };
@@ -275,10 +279,12 @@ void Intake::look_who_serves(const std::shared_ptr<const Chain>& chain) {
     const bool is = chain->closed_to_calls(i).count() > 0 || chain->is_on_trial(i);
     left_alone |= is ? bit_of(i) : 0;
   }
-  const Positions since = left_alone & ~left_alone_;
+  // Another may have those that wait for one that is left alone: just now, or for longer where that
+  // other one was as well, and is back.
+  const Positions since = left_alone & ~left_alone_, back = left_alone_ & ~left_alone;
   left_alone_ = left_alone;
-  if (since != 0) {
-    queues_.look_at_all(since, Clock::now());
+  if (const Positions all = since | (back != 0 ? left_alone : 0); all != 0) {
+    queues_.look_at_all(all, Clock::now());
   }
 }
 
@@ -346,7 +352,9 @@ void Intake::answered(const Turn& turn, int tries, Clock::time_point asked_at, O
                      delivery.hint.task,
                      locked || (!outcome->claimed && !outcome->behind));
     }
-    if (locked || !outcome->behind) {
+    // What is only looked at waits on where its row is somebody's for a moment.
+    const bool waits = locked && turn.look && queues_.look_later(delivery.hint, Clock::now());
+    if (!waits && (locked || !outcome->behind)) {
       queues_.drop(delivery.hint);
     }
   }
@@ -438,7 +446,10 @@ store::Batch<Intake::Answer> Intake::claim_batch(store::TaskStore& store,
         sooner |= chain->could_have(i, *request, time) ? bit_of(i) : 0;
       }
       const bool heard_first = claim.claims == 1 && claim.due_for < kFirstLook;
-      left[claim.task] = {.behind = Behind{*first, of_chain, sooner, heard_first},
+      left[claim.task] = {.behind = Behind{.provider = *first,
+                                           .chain = of_chain,
+                                           .sooner = sooner,
+                                           .arrival = {.first = heard_first}},
                           .epoch = claim.epoch - 1,
                           .tried = claim.claims > 1,
                           .time_left = time.left};
@@ -553,7 +564,7 @@ void Intake::wait_for_provider(const Turn& turn, const Answer& answer) {
     const MutexLock lock(mutex_);
     const auto in_force = chains_.get();
     look_who_serves(in_force);
-    const auto [provider, chain, sooner, first] = *answer.behind;
+    const auto [provider, chain, sooner, arrival, tried] = *answer.behind;
     // By another chain, or where that provider has failed others meanwhile, somebody else may have
     // this one soon.
     const bool in_turn = chain == chains_seen_,
@@ -561,9 +572,9 @@ void Intake::wait_for_provider(const Turn& turn, const Answer& answer) {
     const ProviderQueues::Seen seen{.now = Clock::now(),
                                     .left = waits ? answer.time_left : std::chrono::milliseconds(0),
                                     .sooner = in_turn ? sooner : 0,
-                                    .first = turn.from ? turn.from->first : first};
+                                    .arrival = turn.from ? turn.from->arrival : arrival};
     if (turn.from && turn.from->chain == chain && turn.from->provider == provider) {
-      queues_.put_back(provider, hint, seen);
+      queues_.put_back(provider, hint, turn.from->tried, seen);
     } else {
       queues_.add(provider, hint, answer.tried, seen);
     }

@@ -60,7 +60,7 @@ class Intake {
   // What is ready and would be taken in vain: it waits here for its provider. Thread-safe, never
   // blocks.
   std::vector<TaskId> waiting_for_providers() const;
-  // Is this hint one of those, and to be claimed here?
+  // Is this hint one of those, and to be claimed here? Of none while nothing can be done here.
   bool has_hint(const Hint& hint) const;
 
   // Takes hints of tasks that were tried before and are due again: two of three places that are
@@ -97,8 +97,9 @@ class Intake {
   struct Behind {
     Position provider = 0;
     std::uint64_t chain = 0;
-    Positions sooner = 0;  // See ProviderQueues::Seen.
-    bool first = false;    // The same.
+    Positions sooner = 0;               // See ProviderQueues::Seen.
+    ProviderQueues::Arrival arrival{};  // The same.
+    bool tried = false;                 // The same, of what was taken.
   };
   // What came of a hint; nothing where there is nothing to do.
   struct Answer {

@@ -34,18 +34,31 @@ void ProviderQueues::add(Position provider, const Hint& hint, bool tried, const 
   Queue& queue = queues_[provider];
   known.tried = tried && queue.waiting.add_tried(hint);
   if (!known.tried) {
-    queue.waiting.add({hint});
+    queue.waiting.insert({hint, known.arrival.number});
   }
   ++count(queue, known);
 }
 
-void ProviderQueues::put_back(Position provider, const Hint& hint, const Seen& seen) {
-  const Known& known = enter(provider, hint, seen);
+void ProviderQueues::put_back(Position provider, const Hint& hint, bool tried, const Seen& seen) {
+  Known& known = enter(provider, hint, seen);
+  known.tried = tried;
   Queue& queue = queues_[provider];
-  queue.waiting.put_back({hint});
+  if (tried) {
+    queue.waiting.put_back_tried(hint);
+  } else {
+    queue.waiting.insert({hint, known.arrival.number});
+  }
   ++count(queue, known);
   // Another entry of its account may have had the opening: that one had its turn.
   next_ = provider;
+}
+
+bool ProviderQueues::look_later(const Hint& hint, Time now) {
+  if (!has(hint)) {
+    return false;
+  }
+  look_at(known_.at(hint.task), now + std::chrono::seconds(1));
+  return true;
 }
 
 void ProviderQueues::drop(const Hint& hint) {
@@ -67,14 +80,20 @@ void ProviderQueues::look_at_all(Positions providers, Time now) {
 }
 
 void ProviderQueues::invite(std::vector<std::size_t>& wanted, Positions any, Time now) {
+  std::vector<Known*> invited;
   for (auto& [task, known] : known_) {
-    if ((known.sooner & any) == 0 || known.again == again_.end() || now < known.seen_at + kRest) {
-      continue;
+    if ((known.sooner & any) != 0 && known.again != again_.end() && now >= known.seen_at + kRest) {
+      invited.push_back(&known);
     }
-    for (Position i = 0; i < std::min(wanted.size(), known.provider); ++i) {
-      if (wanted[i] > 0 && (known.sooner & bit_of(i)) != 0) {
+  }
+  std::sort(invited.begin(), invited.end(), [](const Known* a, const Known* b) {
+    return a->arrival.number < b->arrival.number;
+  });
+  for (Known* const known : invited) {
+    for (Position i = 0; i < std::min(wanted.size(), known->provider); ++i) {
+      if (wanted[i] > 0 && (known->sooner & bit_of(i)) != 0) {
         --wanted[i];
-        look_sooner(known, now);
+        look_sooner(*known, now);
         break;
       }
     }
@@ -123,7 +142,7 @@ std::size_t ProviderQueues::line(TaskId task, Lane lane, Position provider) cons
 std::map<Position, QueueSeen> ProviderQueues::lines(Time now) const {
   std::map<Position, QueueSeen> out;
   for (const auto& [task, known] : known_) {
-    if (known.first) {
+    if (known.arrival.first) {
       QueueSeen& line = out[known.provider];
       const auto left = std::chrono::floor<std::chrono::seconds>(known.ends_at - now);
       (known.hint.lane == Lane::kExpress ? line.express : line.bulk)
@@ -165,12 +184,12 @@ void ProviderQueues::look_at(Known& known, Time at) {
   if (known.again != again_.end()) {
     again_.erase(known.again);
   }
-  known.again = again_.emplace(at, known.hint.task);
+  known.again = again_.emplace(std::pair(at, known.arrival.number), known.hint.task).first;
 }
 
 void ProviderQueues::look_sooner(Known& known, Time now) {
   const Time at = std::max(now, known.seen_at + kRest);
-  if (known.again != again_.end() && known.again->first > at) {
+  if (known.again != again_.end() && known.again->first.first > at) {
     look_at(known, at);
   }
 }
@@ -178,13 +197,16 @@ void ProviderQueues::look_sooner(Known& known, Time now) {
 ProviderQueues::Known& ProviderQueues::enter(Position provider,
                                              const Hint& hint,
                                              const Seen& seen) {
-  bool first = seen.first;
+  Arrival arrival = seen.arrival;
   if (const auto found = known_.find(hint.task); found != known_.end()) {
-    first = first || found->second.first;
+    const Arrival before = found->second.arrival;
+    arrival.first = arrival.first || before.first;
+    arrival.number = arrival.number == 0 ? before.number : std::min(arrival.number, before.number);
     drop(Hint(found->second.hint));
   }
+  arrival.number = arrival.number == 0 ? ++arrivals_ : arrival.number;
   Known& known = known_[hint.task];
-  known.first = first;
+  known.arrival = arrival;
   known.hint = hint;
   known.provider = provider;
   known.again = again_.end();

@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "common/base/ids.h"
@@ -48,16 +49,23 @@ class ProviderQueues {
   // is there already keeps its turn; a newer hint of a task takes the place of the older. `tried`:
   // somebody was called for it before. `sooner`: those before this provider that could have it, if
   // they had openings, as bits.
-  // `first`: it was heard of here first.
+  struct Arrival {
+    std::uint64_t number = 0;  // By which it has its turn, wherever it waits; 0: it has just come.
+    bool first = false;        // It was heard of here first.
+  };
   struct Seen {
     Time now;
     std::chrono::milliseconds left;
     Positions sooner = 0;
-    bool first = false;
+    Arrival arrival{};
   };
   void add(Position provider, const Hint& hint, bool tried, const Seen& seen);
-  // What was taken from this provider's queue has no turn after all, but the next.
-  void put_back(Position provider, const Hint& hint, const Seen& seen);
+  // What was taken from this provider's queue has no turn after all, but the next; `tried` and
+  // Seen::arrival as it was taken.
+  void put_back(Position provider, const Hint& hint, bool tried, const Seen& seen);
+  // Its row is somebody's for a moment: it stays where it is, and is looked at anew in a second.
+  // False: it does not wait here.
+  bool look_later(const Hint& hint, Time now);
   // It waits no more.
   void drop(const Hint& hint);
   // Another may have those that wait for one of these: they are to be looked at anew, soon.
@@ -89,7 +97,8 @@ class ProviderQueues {
   struct Taken {
     Hint hint;
     Position provider;
-    bool first;  // See Seen.
+    Arrival arrival{};
+    bool tried = false;
   };
   // Takes the one whose turn it is, of those whose provider has an opening, when `reserve(lane)`
   // has got it a place; providers take turns. `openings(provider)`: how many it has, what was taken
@@ -109,9 +118,9 @@ class ProviderQueues {
         ++queue.tasks[entry->hint.task];
         next_ = provider + 1;
         const auto known = known_.find(entry->hint.task);
-        const bool first = known->second.first;
+        const Taken out{entry->hint, provider, known->second.arrival, known->second.tried};
         forget(known, queue);
-        return Taken{entry->hint, provider, first};
+        return out;
       }
     }
     return std::nullopt;
@@ -142,7 +151,8 @@ class ProviderQueues {
     constexpr std::size_t kPassedMax = 256;  // Of a lane without a place.
     std::optional<Lane> full;
     std::size_t passed = 0;
-    for (auto at = again_.begin(); at != again_.end() && at->first <= now && passed < kPassedMax;) {
+    for (auto at = again_.begin();
+         at != again_.end() && at->first.first <= now && passed < kPassedMax;) {
       Known& known = known_.at(at->second);
       const Lane lane = known.hint.lane;
       if (full == lane || !reserve(lane)) {
@@ -170,9 +180,11 @@ class ProviderQueues {
   static constexpr std::chrono::milliseconds kInvitesEvery{250};
   static constexpr std::size_t kInvited = 4;  // For an opening: others may have had some of them.
 
-  using Again = std::multimap<Time, TaskId>;
+  // Of those that are to be looked at at one time, who came first comes first.
+  using Again = std::map<std::pair<Time, std::uint64_t>, TaskId>;
   struct Entry {
     Hint hint;
+    std::uint64_t number = 0;
   };
   struct Queue {
     Waiting<Entry> waiting;
@@ -184,7 +196,8 @@ class ProviderQueues {
     Hint hint;
     Position provider = 0;
     Positions sooner = 0;
-    bool tried = false, first = false;
+    Arrival arrival{};
+    bool tried = false;
     Time seen_at, ends_at;  // When it was looked at last; when its time is over.
     Again::iterator again;  // Its end: the answer to due() is awaited.
   };
@@ -208,6 +221,7 @@ class ProviderQueues {
   std::unordered_map<TaskId, Known> known_;  // All that wait.
   Again again_;                              // When they are to be looked at.
   Time invites_at_{Time::min()};
+  std::uint64_t arrivals_ = 0;
 };
 
 }  // namespace audiogen::worker
