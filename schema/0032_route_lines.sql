@@ -6,3 +6,7 @@ ALTER TABLE workers ADD COLUMN route_lines VARCHAR(1500) CHARACTER SET ascii NOT
 ALTER TABLE release_window
   ADD COLUMN routes VARCHAR(1500) CHARACTER SET ascii NOT NULL DEFAULT '',
   ADD COLUMN routes_at DATETIME(6) NULL;
+
+-- The route of each task, by what it asked for: so a status read of one that waits for its references need not look into the request. Null: of a
+-- program of the release before.
+ALTER TABLE tasks ADD COLUMN route TINYINT UNSIGNED NULL;

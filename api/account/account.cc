@@ -264,7 +264,7 @@ Handling Account::delete_key(Call call) {
     co_return;
   }
   const auto remove = [&](StoreDoors& doors) {
-    return doors.keys.remove_own(call.key().user, *id);
+    return doors.keys.remove_own(call.key().user, *id, asker_of(call.key()));
   };
   auto outcome = co_await on_store(pool_, call.holder(), remove);
   const auto removed = told(std::move(outcome), call);

@@ -250,9 +250,8 @@ void Authenticator::remember_missing(const Sha256& hash, Clock::time_point asked
   }
 }
 
-// Of a request without a valid key, as the limit of its address has it.
-Authenticator::Judgement Authenticator::refused(const IpAddress& client) {
-  const RateDecision decision = limiter_.take_unauthenticated(client);
+// Of a request without a valid key, as a limit of its address has it.
+Authenticator::Judgement Authenticator::refused(const RateDecision& decision) {
   return {.verdict = decision.allowed ? Verdict::kInvalid : Verdict::kLimited,
           .key = {},
           .retry_after = decision.retry_after};
@@ -268,7 +267,7 @@ std::optional<Authenticator::Judgement> Authenticator::judge(const http::Request
                                                              Lookup& lookup) {
   const auto hash = proof_.hash(request);
   if (!hash) {
-    return refused(request.client);
+    return refused(limiter_.take_keyless(request.client));
   }
   Judgement judgement;
   const Seen seen = recall(*hash, judgement.key);
@@ -284,7 +283,7 @@ std::optional<Authenticator::Judgement> Authenticator::judge(const http::Request
     }
   } else if (known_missing(*hash)) {
     refused_unread_.Increment();
-    return refused(request.client);
+    return refused(limiter_.take_keyless(request.client));
   }
   lookup = {.hash = *hash, .client = request.client, .wish = wish, .seen = seen != Seen::kNever};
   return std::nullopt;
@@ -303,7 +302,7 @@ void Authenticator::look_up(const Lookup& lookup, Answer answer) {
     }
     Question question;
     if (!lookup.seen) {
-      const Judgement counted = refused(lookup.client);
+      const Judgement counted = refused(limiter_.take_unauthenticated(lookup.client));
       if (counted.verdict == Verdict::kLimited) {
         at_once = counted;
         if (lookups_fill_limit(lookup.client)) {
@@ -389,7 +388,7 @@ void Authenticator::answered(const Sha256& hash,
   for (const Waiter& waiter : done.waiters) {
     // One of them has been counted before the lookup.
     const bool count = missing && waiter.counts && !std::exchange(counted, false);
-    waiter.answer(count ? refused(waiter.client) : judgement);
+    waiter.answer(count ? refused(limiter_.take_keyless(waiter.client)) : judgement);
   }
   if (done.again_at) {
     ask(known_, hash, *done.again_at);

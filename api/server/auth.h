@@ -155,7 +155,7 @@ class Authenticator {
     std::optional<Clock::time_point> again_at{};  // For the others it is to be asked once more.
   };
 
-  Judgement refused(const IpAddress& client);
+  static Judgement refused(const RateDecision& decision);
   // Is most of what the limit of `client` allows taken by lookups under way? Then nobody can tell
   // yet whose fault it is that there is no more room.
   bool lookups_fill_limit(const IpAddress& client) const LOCKS_REQUIRED(asking_mutex_);

@@ -31,7 +31,7 @@ Call::Call(http::Exchange exchange, const Route& route, const PathParameters& pa
       request_id_(request_id_of(&exchange_.request())) {}
 
 std::uint64_t Call::holder() const {
-  return route_->access == Access::kPublic ? HashOfIpAddress()(request().client.limited())
+  return route_->access == Access::kPublic ? HashOfIpAddress()(request().client.site())
                                            : std::hash<UserId>()(key_.user);
 }
 

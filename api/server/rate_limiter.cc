@@ -17,6 +17,8 @@ constexpr std::array<std::string_view, kKeyRates> kRateNames = {"create", "read"
 constexpr RatePolicy kManage{.per_minute = 120, .burst = 30};
 // An office behind one address may come back from lunch at once; whoever guesses needs thousands.
 constexpr RatePolicy kSignIns{.per_minute = 20, .burst = 20};
+// Each of them costs a hash; a site has as many addresses as it likes.
+constexpr RatePolicy kSignInsOfASite{.per_minute = 80, .burst = 80};
 // Some 7,000 a day at an account, of passwords of which the common ones are refused.
 constexpr RatePolicy kGuesses{.per_minute = 5, .burst = 10};
 // So few that what is left is enough for whoever knows it, and enough for a slip of his hand.
@@ -28,6 +30,8 @@ constexpr SlowPolicy kMailLinksFromAnAddress{.burst = 3, .interval = std::chrono
 constexpr RatePolicy kNotices{.per_minute = 1, .burst = 3};
 // Nobody changes his address often; and an inbox may be a stranger's.
 constexpr SlowPolicy kChangesADay{.burst = 3, .interval = std::chrono::hours(12)};
+// Of all who ask for that inbox: one of them alone does not use it up.
+constexpr SlowPolicy kChangesADayToAnInbox{.burst = 10, .interval = std::chrono::minutes(144)};
 // Somebody whose first mail did not come asks again; an office, or a class, makes its accounts at
 // once.
 constexpr SlowPolicy kSignUpsADay{.burst = 2, .interval = std::chrono::hours(24)};
@@ -86,7 +90,10 @@ std::string notices_of(std::string_view name) {
   return "notice " + std::string(name);
 }
 std::string share_of(const IpAddress& client, const std::string& name) {
-  return "from " + client.limited().text() + " " + name;
+  return "from " + client.site().text() + " " + name;
+}
+std::string sign_ins_from(const IpAddress& client) {
+  return "sign-in from " + client.site().text();
 }
 std::string changes_by(UserId user) {
   return "change by " + user.text();
@@ -95,7 +102,7 @@ std::string changes_to(std::string_view inbox) {
   return "change to " + std::string(inbox);
 }
 std::string sign_ups_from(const IpAddress& client) {
-  return "sign-up from " + client.limited().text();
+  return "sign-up from " + client.site().text();
 }
 std::string sign_ups_to(std::string_view inbox) {
   return "sign-up to " + std::string(inbox);
@@ -136,7 +143,8 @@ void RateLimiter::forget_full(Shard& shard, std::chrono::steady_clock::time_poin
     });
   }
   const auto full = [&](const auto& entry) { return entry.second.full_at <= now; };
-  for (Addresses* const addresses : {&shard.addresses, &shard.readers, &shard.attempts}) {
+  for (Addresses* const addresses :
+       {&shard.addresses, &shard.keyless, &shard.readers, &shard.attempts}) {
     std::erase_if(*addresses, full);
   }
   std::erase_if(shard.named, full);
@@ -185,12 +193,21 @@ RateDecision RateLimiter::take_unauthenticated(const IpAddress& client) {
   return take_by_address(&Shard::addresses, unauthenticated_, client);
 }
 
+RateDecision RateLimiter::take_keyless(const IpAddress& client) {
+  return take_by_address(&Shard::keyless, unauthenticated_, client);
+}
+
 RateDecision RateLimiter::take_file(const IpAddress& client) {
   return take_by_address(&Shard::readers, files_, client);
 }
 
 RateDecision RateLimiter::take_sign_in(const IpAddress& client) {
-  return take_by_address(&Shard::attempts, kSignIns, client);
+  const RateDecision own = take_by_address(&Shard::attempts, kSignIns, client);
+  if (!own.allowed || client.is_v4()) {
+    return own;
+  }
+  const RateDecision site = take_by_name(kSignInsOfASite, sign_ins_from(client));
+  return site.allowed ? own : site;
 }
 
 RateDecision RateLimiter::take_guess(const IpAddress& client, std::string_view email) {
@@ -242,17 +259,12 @@ RateDecision RateLimiter::take_mail_change(UserId user, std::string_view inbox) 
   if (!own.allowed) {
     return own;
   }
-  const auto theirs = take_by_name(kChangesADay, changes_to(inbox));
-  if (!theirs.allowed) {
-    with_named(changes_by(user), [](RateState& state) { give_back(state, kChangesADay); });
-  }
-  return theirs;
+  return take_by_name(kChangesADayToAnInbox, changes_to(inbox));
 }
 
 void RateLimiter::give_back_mail_change(UserId user, std::string_view inbox) {
-  for (const std::string& name : {changes_by(user), changes_to(inbox)}) {
-    with_named(name, [](RateState& state) { give_back(state, kChangesADay); });
-  }
+  with_named(changes_by(user), [](RateState& state) { give_back(state, kChangesADay); });
+  with_named(changes_to(inbox), [](RateState& state) { give_back(state, kChangesADayToAnInbox); });
 }
 
 bool RateLimiter::take_mail_sign_up(const IpAddress& client, std::string_view inbox) {

@@ -1,7 +1,9 @@
 // Who may send how much: GCRA per key and class (all sessions of a user are one key), for all keys
 // of a user together twice what one may, per address for requests without a valid key and for
-// files, per address and per account for attempts to sign in. In memory, exact for one process:
-// behind several, the proxy hashes on Authorization, so a user's keys may be counted apart.
+// files, per address and per account for attempts to sign in; what strangers do to others' accounts
+// counts by their site (IpAddress::site()), and not only by the address. In memory, exact for one
+// process: behind several, the proxy hashes on Authorization, so a user's keys may be counted
+// apart.
 #pragma once
 
 #include <array>
@@ -42,34 +44,39 @@ class RateLimiter {
   RateDecision take(const Uuid& caller, UserId user, RateClass rate);
   // What take() would say now; counts nothing.
   RateDecision peek(const Uuid& caller, UserId user, RateClass rate);
-  // Counts one request without a valid key, or with one that is still to be looked up, from
-  // `client` (or from its IPv6 /64).
+  // Counts one request with a key that is still to be looked up, from `client` (or from its IPv6
+  // /64).
   RateDecision take_unauthenticated(const IpAddress& client);
+  // Counts one that has no valid key, as can be told without looking: apart from those above, so
+  // that such noise has no valid key of its address refused.
+  RateDecision take_keyless(const IpAddress& client);
   // The key was valid, or nobody could tell: the last count does not stand.
   void give_back_unauthenticated(const IpAddress& client);
   // Counts one request for a file from `client` (or from its IPv6 /64).
   RateDecision take_file(const IpAddress& client);
-  // Counts one attempt to sign in from `client`, whatever comes of it.
+  // Counts one attempt to sign in from `client` (or from its IPv6 /64, and four times as many from
+  // its site), whatever comes of it.
   RateDecision take_sign_in(const IpAddress& client);
-  // Counts one guess, from `client` (or from its IPv6 /64), of the password of the account with
+  // Counts one guess, from the site of `client`, of the password of the account with
   // this address, whether there is one or not: from many places it is to be no quicker, five a
   // minute. From one it is one a minute, so that no stranger alone uses up what the owner may; what
   // is refused for that counts towards neither. Links are not counted.
   RateDecision take_guess(const IpAddress& client, std::string_view email);
   // Counts one mail with a link to sign in, to this inbox, whether there is such an account or not,
-  // that `client` (or its IPv6 /64) has asked for: five and then one a minute to an inbox, of which
-  // an address brings about three and then one in ten minutes. As above.
+  // that the site of `client` has asked for: five and then one a minute to an inbox, of which a
+  // site brings about three and then one in ten minutes. As above.
   RateDecision take_mail_link(const IpAddress& client, std::string_view inbox);
   // Counts one notice of one kind to one account.
   RateDecision take_notice(std::string_view name);
   // Counts one mail that lets this user confirm an address as his own, to this inbox, whosever it
-  // is: five in any day of either. What is refused counts towards neither.
+  // is: five in any day of a user, twenty to an inbox. What is refused for the inbox counts towards
+  // the user's: so nobody alone keeps it used up.
   RateDecision take_mail_change(UserId user, std::string_view inbox);
   // It was not sent: the last count does not stand.
   void give_back_mail_change(UserId user, std::string_view inbox);
-  // Counts one mail by which an account may be made, to this inbox, asked for from `client` (or
-  // from its IPv6 /64), whether there is an account already or not: in any day three from an
-  // address to an inbox, 50 from an address, 20 to an inbox. False: it may not be, and counts
+  // Counts one mail by which an account may be made, to this inbox, asked for from the site of
+  // `client`, whether there is an account already or not: in any day three from a site to an inbox,
+  // 50 from a site, 20 to an inbox. False: it may not be, and counts
   // towards none. By one thread at a time, else some more may be.
   bool take_mail_sign_up(const IpAddress& client, std::string_view inbox);
 
@@ -88,7 +95,8 @@ class RateLimiter {
     // Callers are with their users, so that one lock is enough.
     std::unordered_map<Uuid, std::array<RateState, kKeyRates>> callers GUARDED_BY(mutex);
     std::unordered_map<Uuid, std::array<RateState, kKeyRates>> users GUARDED_BY(mutex);
-    Addresses addresses GUARDED_BY(mutex);  // Without a key.
+    Addresses addresses GUARDED_BY(mutex);  // With a key that is to be looked up.
+    Addresses keyless GUARDED_BY(mutex);    // Without a valid one.
     Addresses readers GUARDED_BY(mutex);    // Of files.
     Addresses attempts GUARDED_BY(mutex);   // To sign in.
     // By the first half of the hash of what is counted.

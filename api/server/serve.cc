@@ -133,7 +133,11 @@ int serve(const Config& config) {
   }
   const Authenticators authenticators{keys, sessions ? &*sessions : nullptr};
   const Lookout lookout(config);
-  DoorsPool pool([&config] { return std::make_unique<StoreDoors>(config.database); });
+  const auto doors = [&config] { return std::make_unique<StoreDoors>(config.database); };
+  DoorsPool pool(doors);
+  // Of many hours and many keys one sum takes as long as a statement may: it is waited for by those
+  // alone who ask for sums.
+  DoorsPool sums(doors, {.threads = 1});
   Generations generations(config,
                           publisher,
                           lookout,
@@ -148,7 +152,7 @@ int serve(const Config& config) {
   }
   Mails* const written = mails ? &*mails : nullptr;
   Account account(config, limiter, pool, written);
-  Usage usage(pool);
+  Usage usage(sums);
   History history(config, pool, lookout);
   const Description description(config);
   Catalogue catalogue(config);
@@ -270,6 +274,7 @@ int serve(const Config& config) {
   const bool files_end = disk.stop(kDiskLimit), previews_end = catalogue.stop(kDiskLimit);
   server.finish_posted();  // The answers that its groups have left to the I/O threads.
   pool.stop();
+  sums.stop();
   if (mails) {
     mails->stop();
   }

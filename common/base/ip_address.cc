@@ -47,6 +47,11 @@ IpAddress IpAddress::limited() const {
   return is_v4() ? *this : masked(*this, kCustomerBits);
 }
 
+IpAddress IpAddress::site() const {
+  constexpr int kSiteBits = 48;
+  return is_v4() ? *this : masked(*this, kSiteBits);
+}
+
 std::optional<IpAddress> IpAddress::parse(std::string_view text) {
   std::array<char, INET6_ADDRSTRLEN> terminated{};
   if (text.size() >= terminated.size() || text.find('\0') != std::string_view::npos) {

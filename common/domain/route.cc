@@ -67,6 +67,10 @@ Route route_of(const GenerationRequest& request) {
       static_cast<std::uint8_t>((kind * kKindsOfReferences + references) * kKindsOfVoice + voice)};
 }
 
+bool has_references(Route route) {
+  return route.number / kKindsOfVoice % kKindsOfReferences != 0;
+}
+
 void RouteLines::add(const RouteLines& other) {
   express += other.express;
   bulk += other.bulk;

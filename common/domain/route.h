@@ -25,6 +25,7 @@ struct Route {
 };
 inline constexpr std::size_t kRoutes = 18;
 Route route_of(const GenerationRequest& request);
+bool has_references(Route route);
 
 // What a worker knows of a route: who is to be served before a newcomer by the provider that has
 // him soonest, and how fast that goes.

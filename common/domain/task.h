@@ -100,7 +100,7 @@ struct TaskView {
   std::uint32_t epoch = 0;                     // Grows with every change of an open task.
   Instant next_run_at{};                       // Open, and put back: not taken before.
   Lane lane = Lane::kBulk;                     // Open: how it comes to the workers.
-  // Open, and what it refers to is being fetched, or it was put back because that cannot be yet.
+  // Open, and what it refers to is being fetched, or it was put back because that could not be.
   bool waits_for_reference = false;
 };
 

@@ -156,8 +156,6 @@ Result<std::optional<TaskDetails>, Fault> History::details(UserId user, TaskId t
     if (out.calls > 0) {
       newest = read_call(rows, 6);  // Its number is how many there are.
     }
-    TaskView* const view = &out.view;
-    find_references(session_, {&view, 1});
     if (out.calls > 1) {
       const std::uint32_t from = out.calls > kCallsShown ? out.calls - kCallsShown + 1 : 1;
       rows =

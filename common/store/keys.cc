@@ -446,17 +446,25 @@ Result<DeletedKey, Fault> Keys::remove(KeyId id) {
   });
 }
 
-Result<Done, Fault> Keys::remove_own(UserId user, KeyId id) {
+Result<Done, Fault> Keys::remove_own(UserId user, KeyId id, const Asker& asker) {
   return guarded([&]() -> Result<Done, Fault> {
-    bool there = false;
+    std::optional<Fault> refused;
     session_.transact_surely([&](bool again) {
+      // In one order: of two keys that delete each other one is too late.
+      if (const auto* const key = std::get_if<KeyId>(&asker); key != nullptr && *key < id) {
+        static_cast<void>(locked(Sql("SELECT 1 FROM api_keys WHERE id=") << *key));
+      }
       // Locked first: of a session that waits for no row, what reads for an update still does.
-      there = locked(Sql("SELECT 1 FROM api_keys WHERE id=") << id << " AND user_id=" << user);
-      // The first run may have done it.
-      there = there && (mark_deleted(id) != 0 || again);
+      const bool there =
+          locked(Sql("SELECT 1 FROM api_keys WHERE id=") << id << " AND user_id=" << user);
+      // The first run may have done it, also to the one that asks.
+      refused = again ? std::nullopt : beyond_asker(user, asker, {});
+      if (!refused && !(there && (mark_deleted(id) != 0 || again))) {
+        refused = no_such_key(id);
+      }
     });
-    if (!there) {
-      return no_such_key(id);
+    if (refused) {
+      return *refused;
     }
     return Done{};
   });

@@ -103,8 +103,9 @@ class Keys : private Door {
   // succeeds. For operators: nobody asks whose it is. Faults: kNoSuchKey.
   Result<DeletedKey, Fault> remove(KeyId id);
 
-  // The same for a key of `user`; deleting it again is kNoSuchKey, as is another's.
-  Result<Done, Fault> remove_own(UserId user, KeyId id);
+  // The same for a key of `user`; deleting it again is kNoSuchKey, as is another's. `asker` as
+  // above: one that is being taken away takes no other meanwhile. Faults: also kAskerIsGone.
+  Result<Done, Fault> remove_own(UserId user, KeyId id, const Asker& asker = {});
 
  private:
   // What is to be given of a key; what is not there is not.

@@ -144,11 +144,6 @@ Result<OldestOpen, Fault> Operators::oldest_open(std::chrono::seconds age, std::
       return std::pair(a.view.created_at, a.view.id) < std::pair(b.view.created_at, b.view.id);
     });
     out.tasks.resize(std::min(out.tasks.size(), limit));
-    std::vector<TaskView*> views;
-    for (TaskRow& task : out.tasks) {
-      views.push_back(&task.view);
-    }
-    find_references(session_, views);
     return out;
   });
 }

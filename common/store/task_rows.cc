@@ -414,40 +414,20 @@ TaskView read_view(const Rows& rows, std::uint32_t first) {
   if (!is_final(task.state)) {
     task.next_run_at = rows.time(first + 14);
   }
+  // A task whose claim called nobody, yet or when it was put back, waits for its references, if it
+  // has any. Of a task of the release before nobody knows.
+  const bool refers = !rows.is_null(first + 17) &&
+                      has_references(Route{static_cast<std::uint8_t>(rows.u32(first + 17))});
   const bool called = !rows.is_null(first + 15);
   const std::uint32_t called_in = called ? rows.u32(first + 15) : 0;
   if (task.state == TaskState::kRunning) {
-    task.waits_for_reference = !called || called_in != task.epoch;
+    task.waits_for_reference = refers && (!called || called_in != task.epoch);
   } else if (task.state == TaskState::kQueued) {
     // Nobody had it before its second epoch: the first may be that of its release.
-    task.waits_for_reference = task.epoch > 1 && (!called || called_in + 1 != task.epoch);
+    task.waits_for_reference = refers && task.epoch > 1 && (!called || called_in + 1 != task.epoch);
   }
   task.lane = static_cast<Lane>(rows.u32(first + 16));
   return task;
-}
-
-void find_references(Session& session, std::span<TaskView* const> tasks) {
-  std::unordered_map<TaskId, TaskView*> may;
-  for (TaskView* const task : tasks) {
-    if (std::exchange(task->waits_for_reference, false)) {
-      may.emplace(task->id, task);
-    }
-  }
-  if (may.empty()) {
-    return;
-  }
-  // What is no JSON would be an error to MySQL, and fail the others in this statement.
-  Sql sql(
-      "SELECT id FROM tasks FORCE INDEX (PRIMARY) WHERE IF(LENGTH(request)>0 AND "
-      "JSON_VALID(CONVERT(request USING utf8mb4)), "
-      "JSON_CONTAINS_PATH(CONVERT(request USING utf8mb4), 'one', '$.audio_references[0]', "
-      "'$.image_url'), 0) AND (state<>");
-  sql << TaskState::kQueued << " OR next_run_at>UTC_TIMESTAMP(6)) AND id IN (";
-  list(sql, may, [&](const auto& task) { sql << task.first; }) << ")";
-  Rows rows = session.query(sql);
-  while (rows.next()) {
-    may.at(rows.id<TaskId>(1))->waits_for_reference = true;
-  }
 }
 
 std::vector<OwnedView> read_views(Session& session, std::span<const TaskId> ids) {
@@ -460,13 +440,6 @@ std::vector<OwnedView> read_views(Session& session, std::span<const TaskId> ids)
   while (rows.next()) {
     found.push_back({rows.id<UserId>(1), read_view(rows, 2)});
   }
-  std::vector<TaskView*> views;
-  for (OwnedView& owned : found) {
-    if (owned.view.waits_for_reference) {
-      views.push_back(&owned.view);
-    }
-  }
-  find_references(session, views);
   return found;
 }
 

@@ -80,17 +80,12 @@ TaskRecord read_record(const Rows& rows, std::uint32_t first);
 // From the columns request_id and trace.
 Trail read_trail(const Rows& rows, std::uint32_t first);
 
-// The columns of a TaskView, and reading them from column `first` on. Of an open task
-// `waits_for_reference` then says only that it may: find_references() tells.
+// The columns of a TaskView, and reading them from column `first` on.
 inline constexpr char kViewColumns[] =
     "t.id, t.state, t.claims, t.created_at, t.updated_at, t.held, t.charged, t.output_key, "
     "t.output_format, t.duration_ms, t.failure, t.failure_message, t.output_deleted_at, t.epoch, "
-    "t.next_run_at, t.attempt_epoch, t.lane";
+    "t.next_run_at, t.attempt_epoch, t.lane, t.route";
 TaskView read_view(const Rows& rows, std::uint32_t first);
-// A task whose claim called nobody, yet or when it was put back, waits for its references, if it
-// has any. Few do, so only then is the request looked at, by a read of its own: every status read
-// has the columns.
-void find_references(Session& session, std::span<TaskView* const> tasks);
 
 // The voice that a request asks for, of a row of `tasks`; null: none, or the request is emptied, or
 // cannot be read, which is an error to MySQL.

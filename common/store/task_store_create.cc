@@ -92,14 +92,14 @@ Sql& write_trail(Sql& sql, const Trail& trail) {
 void insert_rows(Session& session, std::span<const Created> created, Instant now) {
   Sql tasks(
       "INSERT INTO tasks (id, user_id, key_id, request, output_format, held, deadline_at, wake_at, "
-      "created_at, lane, request_id, trace) VALUES ");
+      "created_at, lane, route, request_id, trace) VALUES ");
   list(tasks, created, [&](const Created& task) {
     const CreateCommand* const c = task.command;
     const Instant deadline = now + c->deadline;
     tasks << "(" << c->id << "," << c->user << "," << c->key << ",";
     tasks.bytes(c->request) << "," << c->output_format << "," << kHoldAmount << "," << deadline
                             << "," << first_look(task.lane, now, deadline) << "," << now << ","
-                            << task.lane << ",";
+                            << task.lane << "," << std::uint32_t{c->route.number} << ",";
     write_trail(tasks, c->trail) << ")";
   });
   session.later(tasks);

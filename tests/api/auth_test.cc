@@ -138,7 +138,10 @@ class AuthenticatorTest : public testing::Test {
   Authenticator::Proof proof() {
     return {
         .what = "key",
-        .hash = [this](const http::Request&) { return std::optional(Sha256{shown_}); },
+        .hash =
+            [this](const http::Request&) {
+              return shown_ == kNone ? std::nullopt : std::optional(Sha256{shown_});
+            },
         .find = [this](store::TaskStore&,
                        std::span<const Sha256> hashes) { return table_.find(hashes); },
         .note_use = [this](store::TaskStore&,
@@ -162,6 +165,8 @@ class AuthenticatorTest : public testing::Test {
     return at_once ? at_once : pending.wait();
   }
 
+  static constexpr std::uint8_t kNone = 0;
+
   Table table_;
   http::Request request_;
   std::uint8_t shown_ = 1;  // The key of the next request.
@@ -172,6 +177,18 @@ class AuthenticatorTest : public testing::Test {
   Authenticator authenticator_{
       config_, limiter_, proof(), [this] { return start_ + std::chrono::milliseconds(passed_); }};
 };
+
+// Else nobody behind its address is let in who was not seen lately: after a restart that is all.
+TEST_F(AuthenticatorTest, NoiseWithoutAKeyHasNoKeyRefused) {
+  shown_ = kNone;
+  int refused = 0;
+  while (verdict() != Verdict::kLimited && refused < 1000) {
+    ++refused;
+  }
+  EXPECT_LT(refused, 1000) << "it is limited itself";
+  shown_ = 7;
+  EXPECT_EQ(verdict(), Verdict::kValid);
+}
 
 TEST_F(AuthenticatorTest, WhatIsRememberedIsBelievedForLessThanASecond) {
   EXPECT_EQ(verdict(), Verdict::kValid);

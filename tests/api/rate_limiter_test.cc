@@ -28,14 +28,14 @@ class RateLimiterTest : public testing::Test {
 
 TEST_F(RateLimiterTest, NoAddressAloneUsesUpTheGuessesAtAnAccount) {
   const IpAddress home = address("2001:db8::1"), stranger = address("2001:db8:1::1"),
-                  neighbour = address("2001:db8:1::2");
+                  neighbour = address("2001:db8:1:ff::2");
   int guesses = 0;
   while (guesses < 30 && limiter_.take_guess(stranger, "ann@example.com").allowed) {
     ++guesses;
   }
   EXPECT_EQ(guesses, 8) << "at once";
   const auto refused = limiter_.take_guess(neighbour, "ann@example.com");
-  EXPECT_FALSE(refused.allowed) << "one network";
+  EXPECT_FALSE(refused.allowed) << "one site";
   EXPECT_GT(refused.retry_after, 50s) << "then one a minute";
   EXPECT_TRUE(limiter_.take_guess(stranger, "bob@example.com").allowed);
   EXPECT_TRUE(limiter_.take_guess(home, "ann@example.com").allowed);
@@ -72,6 +72,31 @@ TEST_F(RateLimiterTest, NoNameIsAnothers) {
   }
 }
 
+// Each is a password that is hashed, by two threads for everybody.
+TEST_F(RateLimiterTest, ASiteHasNoMoreAttemptsForAllItsAddresses) {
+  int attempts = 0;
+  for (int i = 0; i < 256; ++i) {
+    const IpAddress from = address("2001:db8:1:" + std::to_string(i) + "::1");
+    attempts += limiter_.take_sign_in(from).allowed ? 1 : 0;
+  }
+  EXPECT_EQ(attempts, 80);
+  EXPECT_FALSE(limiter_.take_sign_in(address("2001:db8:1:ffff::1")).allowed);
+  EXPECT_TRUE(limiter_.take_sign_in(address("2001:db8:2::1")).allowed);
+  attempts = 0;
+  for (int i = 0; i < 100; ++i) {
+    attempts += limiter_.take_sign_in(address("192.0.2.1")).allowed ? 1 : 0;
+    EXPECT_TRUE(limiter_.take_sign_in(address("198.51.100." + std::to_string(i))).allowed);
+  }
+  EXPECT_EQ(attempts, 20);
+}
+
+TEST_F(RateLimiterTest, WhatHasNoKeyIsCountedApart) {
+  const IpAddress client = address("192.0.2.1");
+  while (limiter_.take_keyless(client).allowed) {
+  }
+  EXPECT_TRUE(limiter_.take_unauthenticated(client).allowed);
+}
+
 TEST_F(RateLimiterTest, NoAddressAloneUsesUpTheLinksToAnInbox) {
   const IpAddress home = address("192.0.2.1"), stranger = address("192.0.2.2");
   int sent = 0;
@@ -97,16 +122,19 @@ TEST_F(RateLimiterTest, OfMailsThatConfirmAnAddressThereAreFiveADay) {
   const auto fourth = limiter_.take_mail_change(ann, "to3@example.com");
   EXPECT_FALSE(fourth.allowed);
   EXPECT_GT(fourth.retry_after, 11h);
-  // One inbox, of many accounts.
-  for (int i = 0; i < 2; ++i) {
+  // One inbox, of many accounts: what one of them may not ask for more of is left to others.
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(limiter_.take_mail_change(ann, "to0.com").allowed);
+  }
+  for (int i = 0; i < 9; ++i) {
     EXPECT_TRUE(limiter_.take_mail_change(UserId::make(), "to0@example.com").allowed);
   }
   const UserId bob = UserId::make();
-  for (int i = 0; i < 5; ++i) {
-    EXPECT_FALSE(limiter_.take_mail_change(bob, "to0@example.com").allowed);
-  }
-  EXPECT_TRUE(limiter_.take_mail_change(bob, "to3@example.com").allowed)
-      << "what is refused counts towards neither";
+  EXPECT_FALSE(limiter_.take_mail_change(bob, "to0@example.com").allowed);
+  EXPECT_TRUE(limiter_.take_mail_change(bob, "to3@example.com").allowed);
+  EXPECT_TRUE(limiter_.take_mail_change(bob, "to3@example.com").allowed);
+  EXPECT_FALSE(limiter_.take_mail_change(bob, "to3@example.com").allowed)
+      << "what the inbox has refused is counted: he would have all that it may get";
   for (int i = 0; i < 5; ++i) {
     limiter_.give_back_mail_change(bob, "to3@example.com");
     EXPECT_TRUE(limiter_.take_mail_change(bob, "to3@example.com").allowed)

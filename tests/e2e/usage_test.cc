@@ -112,6 +112,32 @@ TEST_F(UsageTest, SaysWhatWasUsed) {
   EXPECT_EQ(refused.text("error.param"), "from");
 }
 
+// A sum of very many hours takes as long as a statement may.
+TEST_F(UsageTest, WhoeverAsksForNoSumsWaitsForNone) {
+  const Account bob = stack_.account(), cay = stack_.account();
+  ASSERT_EQ(usage(bob, around()).status, 200);
+  store::Session& holder = stack_.database().session();
+  holder.execute(store::Sql("LOCK TABLES usage_hours WRITE, usage_marks WRITE"));
+  std::vector<std::thread> askers;
+  const std::string span = "from=2026-11-01T00:00:00Z&to=2026-11-02T00:00:00Z";
+  for (const Account& account : {ann_, bob}) {
+    askers.emplace_back([&, account] {
+      http("GET", stack_.base() + "/usage?" + span, Stack::bearer(account.key));
+    });
+  }
+  const store::Sql waiting(
+      "SELECT COUNT(*) FROM information_schema.processlist WHERE db=DATABASE() AND info LIKE "
+      "'%usage_%' AND state LIKE 'Waiting for%' AND id<>CONNECTION_ID()");
+  EXPECT_TRUE(eventually(30s, [&] { return holder.query(waiting).next(); }));
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(http("GET", stack_.base() + "/account", Stack::bearer(cay.key)).status, 200);
+  }
+  holder.execute(store::Sql("UNLOCK TABLES"));
+  for (std::thread& asker : askers) {
+    asker.join();
+  }
+}
+
 TEST_F(UsageTest, NobodySeesAnothers) {
   const Account bob = stack_.account();
   stack_.wait_final(ann_, stack_.create(ann_, Stack::body("   ")).text("id"));

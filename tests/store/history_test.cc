@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/domain/outlook.h"
 #include "tests/store/task_fixture.h"
 
 namespace audiogen::store {
@@ -398,9 +399,14 @@ TEST_F(DetailsTest, TellWhatWaitsForItsReferences) {
     const bool refers = std::string_view(request).find("a.test") != std::string_view::npos;
     CreateCommand command = create_command(user);
     command.request = request;
+    command.route = Route{static_cast<std::uint8_t>(refers ? 2 : 0)};
     create(command);
     const TaskId task = command.id;
-    const auto waits = [&] { return find(task, user)->waits_for_reference; };
+    const auto waits = [&] {
+      return waiting_on(*find(task, user),
+                        std::chrono::floor<std::chrono::microseconds>(
+                            std::chrono::system_clock::now())) == WaitingOn::kReference;
+    };
     EXPECT_FALSE(waits()) << "nobody has taken it";
     const auto take = [&](std::uint32_t epoch, const auto& provider) {
       const Hint hint{task, epoch};
@@ -430,20 +436,16 @@ TEST_F(DetailsTest, TellWhatWaitsForItsReferences) {
   }
 }
 
-// One row is in nobody's way.
-TEST_F(DetailsTest, ARequestThatIsNoJsonRefersToNothing) {
+TEST_F(DetailsTest, OfATaskOfTheReleaseBeforeNobodyKnowsWhetherItRefers) {
   const UserId user = db_.add_user();
-  const TaskId task = create(user), other = create(user);
-  for (const TaskId id : {task, other}) {
-    const Hint hint{id, 0};
-    EXPECT_TRUE(only(store_.claim({&hint, 1}, worker_, no_provider)));
-  }
-  db_.execute(Sql("UPDATE tasks SET request='{\"image_url\"' WHERE id=") << task);
-  const std::array<FindCommand, 2> both{FindCommand{task, user}, FindCommand{other, user}};
-  for (const auto& found : must(store_.find(both))) {
-    ASSERT_TRUE(found);
-    EXPECT_FALSE(found->waits_for_reference);
-  }
+  CreateCommand command = create_command(user);
+  command.route = Route{2};
+  create(command);
+  const Hint hint{command.id, 0};
+  EXPECT_TRUE(only(store_.claim({&hint, 1}, worker_, no_provider)));
+  EXPECT_TRUE(find(command.id, user)->waits_for_reference);
+  db_.execute(Sql("UPDATE tasks SET route=NULL"));
+  EXPECT_FALSE(find(command.id, user)->waits_for_reference);
 }
 
 TEST_F(DetailsTest, HaveTheNewestOfManyCalls) {

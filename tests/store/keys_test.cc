@@ -301,6 +301,17 @@ TEST_F(KeysOfAUserTest, AKeyIsDeletedByItsOwnUserOnce) {
   EXPECT_TRUE(keys_.list(user_)->front().deleted_at);
 }
 
+// It was asked for before, and waited.
+TEST_F(KeysOfAUserTest, AKeyThatIsGoneDeletesNoOther) {
+  const KeyId first = must_add("first").id, second = must_add("second").id,
+              third = must_add("third").id;
+  ASSERT_TRUE(keys_.remove_own(user_, second, first));
+  EXPECT_EQ(code_of(keys_.remove_own(user_, third, second)), FaultCode::kAskerIsGone);
+  EXPECT_EQ(code_of(keys_.remove_own(user_, first, second)), FaultCode::kAskerIsGone);
+  EXPECT_TRUE(keys_.remove_own(user_, third, third)) << "itself";
+  EXPECT_TRUE(keys_.remove_own(user_, first, first));
+}
+
 // As in the API, where a statement waits for no row: whoever ends a key that leaked is not told to
 // come again because the key has just been used.
 TEST_F(KeysOfAUserTest, ADeletionWaitsForWhoeverHoldsTheKey) {

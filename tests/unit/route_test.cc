@@ -47,6 +47,16 @@ TEST(Route, IsTheSameForAllThatAskTheSame) {
   EXPECT_EQ(of("[a train far away]", "aria", 0, true), 17);
 }
 
+TEST(Route, SaysWhetherThereAreReferences) {
+  std::set<int> with;
+  for (std::uint8_t i = 0; i < kRoutes; ++i) {
+    if (has_references(Route{i})) {
+      with.insert(i);
+    }
+  }
+  EXPECT_THAT(with, ElementsAre(2, 3, 4, 5, 8, 9, 10, 11, 14, 15, 16, 17));
+}
+
 TEST(Route, LinesAreReadAsTheyWereWritten) {
   RouteLines lines;
   EXPECT_EQ(encode_lines(lines), "");
