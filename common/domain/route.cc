@@ -71,14 +71,44 @@ bool has_references(Route route) {
   return route.number / kKindsOfVoice % kKindsOfReferences != 0;
 }
 
+GenerationRequest example_of(Route route, const std::string& voice) {
+  const std::uint64_t with_voice = route.number % kKindsOfVoice,
+                      references = route.number / kKindsOfVoice % kKindsOfReferences,
+                      kind = route.number / kKindsOfVoice / kKindsOfReferences;
+  constexpr std::array<const char*, kKindsOfPrompt> kPrompts = {"x", "[rain]", "[x]"};
+  constexpr const char* kAnywhere = "https://a.example/";
+  GenerationRequest out;
+  out.prompt = kPrompts.at(kind);
+  if (with_voice != 0) {
+    out.voice = voice;
+  }
+  if (references == 1) {
+    out.audio_references = {kAnywhere};
+  } else if (references == 2) {
+    out.image_url = kAnywhere;
+  }
+  return out;
+}
+
+LaneCounts Counted::all() const {
+  return {.express = std::max(first.express, here.express),
+          .bulk = std::max(first.bulk, here.bulk)};
+}
+
+void Counted::add(const Counted& other) {
+  first.express += other.first.express;
+  first.bulk += other.first.bulk;
+  here.express = std::max(here.express, other.here.express);
+  here.bulk = std::max(here.bulk, other.here.bulk);
+}
+
 void RouteLines::add(const RouteLines& other) {
-  express += other.express;
-  bulk += other.bulk;
+  waiting.add(other.waiting);
   for (const auto& [route, line] : other.of) {
     RouteLine& mine = of[route];
-    mine.express += line.express;
-    mine.bulk += line.bulk;
-    mine.pace = narrow(std::uint64_t{mine.pace} + line.pace);
+    const bool known = !(mine.anybody() && mine.pace == 0) && !(line.anybody() && line.pace == 0);
+    mine.before.add(line.before);
+    mine.pace = known ? narrow(std::uint64_t{mine.pace} + line.pace) : 0;
     mine.takes = std::max(mine.takes, line.takes);
     mine.needs = std::max(mine.needs, line.needs);
   }
@@ -89,11 +119,19 @@ std::string encode_lines(const RouteLines& lines) {
   if (lines == RouteLines()) {
     return out;
   }
-  append_row(out, std::array{lines.express, lines.bulk});
+  const Counted& all = lines.waiting;
+  append_row(out, std::array{all.first.express, all.first.bulk, all.here.express, all.here.bulk});
   for (const auto& [route, line] : lines.of) {
+    const Counted& before = line.before;
     append_row(out,
-               std::array<std::uint64_t, 6>{
-                   route.number, line.express, line.bulk, line.pace, line.takes, line.needs});
+               std::array<std::uint64_t, 8>{route.number,
+                                            before.first.express,
+                                            before.first.bulk,
+                                            before.here.express,
+                                            before.here.bulk,
+                                            line.pace,
+                                            line.takes,
+                                            line.needs});
   }
   return out;
 }
@@ -101,20 +139,22 @@ std::string encode_lines(const RouteLines& lines) {
 RouteLines parse_lines(std::string_view text) {
   RouteLines out;
   const std::size_t first = std::min(text.find(';'), text.size());
-  const auto all = parse_rows<2>(text.substr(0, first));
-  const auto rows = parse_rows<6>(text.substr(std::min(first + 1, text.size())));
+  const auto all = parse_rows<4>(text.substr(0, first));
+  const auto rows = parse_rows<8>(text.substr(std::min(first + 1, text.size())));
   if (!all || !rows || all->size() != 1) {
     return out;
   }
-  out.express = all->front()[0];
-  out.bulk = all->front()[1];
-  for (const auto& [number, express, bulk, pace, takes, needs] : *rows) {
-    if (number < kRoutes) {
-      out.of[Route{static_cast<std::uint8_t>(number)}] = {.express = express,
-                                                          .bulk = bulk,
-                                                          .pace = narrow(pace),
-                                                          .takes = narrow(takes),
-                                                          .needs = narrow(needs)};
+  const auto counted = [](const auto& row, std::size_t at) {
+    return Counted{.first = {.express = row[at], .bulk = row[at + 1]},
+                   .here = {.express = row[at + 2], .bulk = row[at + 3]}};
+  };
+  out.waiting = counted(all->front(), 0);
+  for (const auto& row : *rows) {
+    if (row[0] < kRoutes) {
+      out.of[Route{static_cast<std::uint8_t>(row[0])}] = {.before = counted(row, 1),
+                                                          .pace = narrow(row[5]),
+                                                          .takes = narrow(row[6]),
+                                                          .needs = narrow(row[7])};
     }
   }
   return out;
@@ -124,23 +164,32 @@ std::string encode_waits(std::span<const RouteWait> waits) {
   std::string out;
   for (const RouteWait& wait : waits) {
     append_row(out,
-               std::array<std::uint64_t, 6>{
-                   wait.route.number, wait.express, wait.bulk, wait.pace, wait.takes, wait.needs});
+               std::array<std::uint64_t, 7>{wait.route.number,
+                                            wait.express,
+                                            wait.bulk,
+                                            wait.pace,
+                                            wait.share,
+                                            wait.takes,
+                                            wait.needs});
   }
   return out;
 }
 
 std::vector<RouteWait> parse_waits(std::string_view text) {
   std::vector<RouteWait> out;
-  for (const auto& [number, express, bulk, pace, takes, needs] :
-       parse_rows<6>(text).value_or(std::vector<std::array<std::uint64_t, 6>>())) {
-    if (number < kRoutes) {
-      out.push_back({.route = Route{static_cast<std::uint8_t>(number)},
-                     .express = narrow(express),
-                     .bulk = narrow(bulk),
-                     .pace = narrow(pace),
-                     .takes = narrow(takes),
-                     .needs = narrow(needs)});
+  const auto rows = parse_rows<7>(text);
+  if (!rows) {
+    return out;
+  }
+  for (const auto& row : *rows) {
+    if (row[0] < kRoutes) {
+      out.push_back({.route = Route{static_cast<std::uint8_t>(row[0])},
+                     .express = narrow(row[1]),
+                     .bulk = narrow(row[2]),
+                     .pace = narrow(row[3]),
+                     .share = narrow(row[4]),
+                     .takes = narrow(row[5]),
+                     .needs = narrow(row[6])});
     }
   }
   return out;

@@ -17,8 +17,8 @@ namespace audiogen {
 
 // What a request asks of those who make it, as far as can be told without knowing them: narration,
 // a scene of sounds by their names, or another scene; with a voice of the list or without; with
-// recordings, an image, or neither. Not how long it is, nor which voice: who serves only some of a
-// route is taken for one who serves all of it.
+// recordings, an image, or neither. Not how long it is, nor which voice: who serves some of a route
+// is taken for one who serves all of it.
 struct Route {
   std::uint8_t number = 0;  // Less than kRoutes. Means the same in all programs, for good.
   friend auto operator<=>(const Route&, const Route&) = default;
@@ -26,21 +26,41 @@ struct Route {
 inline constexpr std::size_t kRoutes = 18;
 Route route_of(const GenerationRequest& request);
 bool has_references(Route route);
+// The least that a request of this route asks, with this voice where it asks for one.
+GenerationRequest example_of(Route route, const std::string& voice);
 
-// What a worker knows of a route: who is to be served before a newcomer by the provider that has
-// him soonest, and how fast that goes.
+// Tasks of either lane.
+struct LaneCounts {
+  std::uint64_t express = 0, bulk = 0;
+  friend bool operator==(const LaneCounts&, const LaneCounts&) = default;
+};
+
+// Of what waits in workers for a provider each task counts once. What waits for long is hinted to
+// all of them, so it counts with the one that heard of it first. But that one may have ended since:
+// what one worker has is there for certain.
+struct Counted {
+  LaneCounts first, here;  // Of one worker; of several their sum, and the most that one has.
+  LaneCounts all() const;
+  void add(const Counted& other);
+  friend bool operator==(const Counted&, const Counted&) = default;
+};
+
+// What a worker knows of a route: who is to be served before a newcomer of either lane by the
+// provider that has him soonest, and how fast that goes.
 struct RouteLine {
-  std::uint64_t express = 0, bulk = 0;  // So many, before a newcomer of either lane.
-  std::uint32_t pace = 0;               // Tasks that it can end in 1000 s; 0: not known.
+  Counted before;
+  std::uint32_t pace = 0;  // Tasks that it can end in 1000 s; 0: not known.
   // In seconds: what a call takes; what a task must have left when it begins.
   std::uint32_t takes = 0, needs = 0;
+
+  bool anybody() const { return before.all().bulk > 0; }
   friend bool operator==(const RouteLine&, const RouteLine&) = default;
 };
-// Of all routes of which tasks have come; and how many tasks of either lane wait for a provider.
+// Of all routes that somebody serves; and how many tasks wait for a provider.
 struct RouteLines {
   std::map<Route, RouteLine> of;
-  std::uint64_t express = 0, bulk = 0;
-  // Another worker's.
+  Counted waiting;
+  // Another worker's. Where of one that has a line nobody knows the pace, nobody knows that of all.
   void add(const RouteLines& other);
   friend bool operator==(const RouteLines&, const RouteLines&) = default;
 };
@@ -48,14 +68,16 @@ struct RouteLines {
 // What is told of a route to those who create tasks. Times in seconds.
 struct RouteWait {
   Route route;
-  std::uint32_t express = 0, bulk = 0;           // Until a newcomer of that lane begins.
-  std::uint32_t pace = 0, takes = 0, needs = 0;  // See RouteLine.
+  std::uint32_t express = 0, bulk = 0;  // Until a newcomer of that lane begins.
+  // Where somebody waits for its provider: see RouteLine; and in thousandths, of all that workers
+  // have, what part waits so. 0: nobody does.
+  std::uint32_t pace = 0, share = 0, takes = 0, needs = 0;
   friend bool operator==(const RouteWait&, const RouteWait&) = default;
 };
 
 // As columns of the database hold them: ASCII without spaces, empty for nothing, kRouteTextMax long
 // at the most. What is no such text reads as nothing: an estimate less, and nobody fails for it.
-inline constexpr std::size_t kRouteTextMax = 1500;
+inline constexpr std::size_t kRouteTextMax = 2000;
 std::string encode_lines(const RouteLines& lines);
 RouteLines parse_lines(std::string_view text);
 std::string encode_waits(std::span<const RouteWait> waits);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kPaceIn = 1000;            // Seconds.
 constexpr double kPaceLeast = 1 / kPaceIn;  // Tasks a second.
-constexpr double kMillionths = 1'000'000;
+constexpr double kMillionths = 1'000'000, kThousandths = 1'000;
 
 // Of a user, all limits considered: one at the least.
 std::uint32_t released_most(const OpenTasks& open, std::uint32_t window) {
@@ -77,7 +77,8 @@ double begun_before(std::span<const QueueSeen::Waiting> waiting, double pace, do
 struct Known {
   double express_wait = 0, bulk_wait = 0, takes = 0;
   std::uint32_t needs = 0;
-  std::optional<double> crowds_pace;  // Tasks a second, of all that is parked.
+  // Seconds that a task of crowds takes from the time of another; nullopt: nobody knows.
+  std::optional<double> each;
 };
 std::optional<Known> known_of(const ReleaseWindow& window, Route route) {
   const auto its = std::find_if(window.routes.begin(),
@@ -92,16 +93,17 @@ std::optional<Known> known_of(const ReleaseWindow& window, Route route) {
            .bulk_wait = static_cast<double>(window.bulk_wait),
            .takes = static_cast<double>(window.takes),
            .needs = window.needs,
-           .crowds_pace = window.pace / kPaceIn * (window.bulk_share / kMillionths)};
+           .each =
+               1 / std::max(window.pace / kPaceIn * (window.bulk_share / kMillionths), kPaceLeast)};
   }
   if (its != window.routes.end()) {
     out.express_wait = its->express;
     out.bulk_wait = its->bulk;
-    out.takes = its->takes;
-    out.needs = its->needs;
-    if (its->pace > 0) {
-      const double pace = its->pace / kPaceIn;
-      out.crowds_pace = std::min(out.crowds_pace.value_or(pace), pace);
+    if (its->pace > 0) {  // Somebody waits for its provider.
+      out.takes = its->takes;
+      out.needs = its->needs;
+      const double each = its->share / kThousandths / (its->pace / kPaceIn);
+      out.each = std::max(out.each.value_or(each), each);
     }
   }
   return out;
@@ -113,7 +115,7 @@ std::optional<double> begins_in(const OpenTasks& open,
   if (!would_park(open, window.size)) {
     return open.released < kExpressMax ? known.express_wait : known.bulk_wait;
   }
-  if (!known.crowds_pace) {
+  if (!known.each) {
     return std::nullopt;
   }
   const auto his = static_cast<double>(open.count());
@@ -122,7 +124,7 @@ std::optional<double> begins_in(const OpenTasks& open,
   const double at_the_whole =
       std::min(at_his_share, std::max(static_cast<double>(window.tasks), his));
   const double tasks = std::min((at_his_share + at_the_whole) / 2, 2 * at_the_whole);
-  const double ends_in = (tasks + 1) / std::max(*known.crowds_pace, kPaceLeast);
+  const double ends_in = (tasks + 1) * *known.each;
   return std::max<double>(in_seconds(ends_in - known.takes), known.bulk_wait);
 }
 
@@ -354,12 +356,17 @@ ReleaseWindow uncounted(ReleaseWindow window, const ReleaseWindow& last) {
   return window;
 }
 
-RouteLine line_of(const QueueSeen& waiting, RouteLine line) {
+LaneCounts before_newcomer(const QueueSeen& waiting, const RouteLine& of) {
+  double whole = 0;
+  for (const auto* const lane : {&waiting.express, &waiting.bulk}) {
+    whole = lane->empty() ? whole : std::max(whole, in_double(lane->back().left));
+  }
   // As long as nobody knows how fast it goes, everything.
+  constexpr double kNoLimit = 1e9;
+  const double pace = of.pace == 0 ? kNoLimit : of.pace / kPaceIn;
+  const double needed = of.pace == 0 ? 0 : called_with(of.takes, of.needs, whole);
   const auto begun = [&](std::span<const QueueSeen::Waiting> lane) {
-    constexpr double kNoLimit = 1e9;
-    const double pace = line.pace == 0 ? kNoLimit : line.pace / kPaceIn;
-    return static_cast<std::uint64_t>(std::ceil(begun_before(lane, pace, line.needs)));
+    return static_cast<std::uint64_t>(std::ceil(begun_before(lane, pace, needed)));
   };
   std::vector<QueueSeen::Waiting> both;
   std::merge(waiting.express.begin(),
@@ -368,44 +375,57 @@ RouteLine line_of(const QueueSeen& waiting, RouteLine line) {
              waiting.bulk.end(),
              std::back_inserter(both),
              [](const auto& a, const auto& b) { return a.left < b.left; });
-  line.bulk = begun(both);
-  const std::uint64_t express = begun(waiting.express);
-  const std::uint64_t bulk = begun(waiting.bulk);
-  line.express = std::min(line.bulk, express + std::min(bulk, express / (kBulkEvery - 1)));
-  return line;
+  LaneCounts out{.express = 0, .bulk = begun(both)};
+  const std::uint64_t express = begun(waiting.express), bulk = begun(waiting.bulk);
+  out.express = std::min(out.bulk, express + std::min(bulk, express / (kBulkEvery - 1)));
+  return out;
 }
 
-ReleaseWindow with_routes(ReleaseWindow window, const QueueSeen* queue, const RouteLines& lines) {
-  // What is left of a wait, when so many of all that wait have a line of their own.
-  const auto rest = [&](std::uint32_t wait, auto QueueSeen::*lane, std::uint64_t in_lines) {
-    if (window.pace == 0 || wait == 0 || queue == nullptr) {
-      return window.pace == 0 ? 0.0 : static_cast<double>(wait);
+ReleaseWindow with_routes(ReleaseWindow window,
+                          const QueueSeen* queue,
+                          const WorkersSeen& workers) {
+  const LaneCounts in_lines = workers.lines.waiting.all();
+  // What is left of a wait, when so many of all that wait have a line of their own: whole seconds,
+  // so that a few others are nobody's wait.
+  const auto rest = [&](std::uint32_t wait, auto QueueSeen::*lane, std::uint64_t lined) {
+    if (window.pace == 0 || queue == nullptr) {
+      return window.pace == 0 ? 0.0 : wait;
     }
     double all = 0;
     for (const auto& [left, count] : queue->*lane) {
       all += static_cast<double>(count);
     }
-    const double others = all - std::min(all, static_cast<double>(in_lines));
-    return all > 0 ? wait * others / all : 0;
+    const double others = all - std::min(all, static_cast<double>(lined));
+    return all > 0 ? std::floor(wait * others / all) : 0;
   };
-  const double express = rest(window.express_wait, &QueueSeen::express, lines.express);
-  const double bulk = rest(window.bulk_wait, &QueueSeen::bulk, lines.bulk);
+  const double express_rest = rest(window.express_wait, &QueueSeen::express, in_lines.express),
+               bulk_rest = rest(window.bulk_wait, &QueueSeen::bulk, in_lines.bulk);
+  const auto all_of_them =
+      static_cast<double>(in_lines.express + in_lines.bulk + workers.in_flight);
   window.routes.clear();
-  for (const auto& [route, line] : lines.of) {
-    const double pace = line.pace / kPaceIn;
-    // Nobody knows how fast it goes; or nobody is refused anyhow.
-    if (line.bulk > 0 ? line.pace == 0 : window.pace == 0) {
-      continue;
+  for (const auto& [route, line] : workers.lines.of) {
+    RouteWait out{
+        .route = route, .express = in_seconds(express_rest), .bulk = in_seconds(bulk_rest)};
+    if (line.anybody()) {
+      if (line.pace == 0) {
+        continue;  // Nobody knows how fast it goes.
+      }
+      const LaneCounts before = line.before.all();
+      const double pace = line.pace / kPaceIn;
+      const auto behind = [&](double rest_of_it, std::uint64_t count) {
+        return in_seconds(rest_of_it + static_cast<double>(count) / pace);
+      };
+      const double share = static_cast<double>(before.bulk) / std::max(all_of_them, 1.0);
+      out.express = behind(express_rest, before.express);
+      out.bulk = behind(bulk_rest, before.bulk);
+      out.pace = line.pace;
+      out.share = static_cast<std::uint32_t>(std::llround(std::min(share, 1.0) * kThousandths));
+      out.takes = line.takes;
+      out.needs = line.needs;
+    } else if (window.pace == 0) {
+      continue;  // Nobody is refused anyhow.
     }
-    const auto wait = [&](double before_lines, std::uint64_t count) {
-      return in_seconds(before_lines + (count == 0 ? 0 : static_cast<double>(count) / pace));
-    };
-    window.routes.push_back({.route = route,
-                             .express = wait(express, line.express),
-                             .bulk = wait(bulk, line.bulk),
-                             .pace = line.bulk > 0 ? line.pace : 0,
-                             .takes = line.takes,
-                             .needs = line.needs});
+    window.routes.push_back(out);
   }
   return window;
 }

@@ -123,6 +123,7 @@ struct WorkersSeen {
   // In seconds, the most that a provider that is asked first wants a task to have left; 0: not
   // known. Calls are not all of a length, and it wants what nearly all of its take.
   std::uint32_t needs = 0;
+  std::uint64_t in_flight = 0;  // Tasks that they have in hand.
   RouteLines lines{};
 
   // But for a few places that are just changing hands.
@@ -229,15 +230,15 @@ ReleaseWindow with_waits(ReleaseWindow window,
 // known, neither is the pace: what has not been counted yet would be taken for nothing.
 ReleaseWindow uncounted(ReleaseWindow window, const ReleaseWindow& last);
 
-// What waits in a worker for one of its providers is before a newcomer of a route: in the express
-// lane a third as much of the other one as of that lane itself, in the bulk lane everything. `line`
-// tells its pace, and what its calls take and want.
-RouteLine line_of(const QueueSeen& waiting, RouteLine line);
+// How many of what waits for a provider are before a newcomer of either lane, at so many in 1000 s:
+// in the express lane a third as much of the other one as of that lane itself, in the bulk lane
+// everything; but for those that will be too late. `takes` and `needs` as of RouteLine.
+LaneCounts before_newcomer(const QueueSeen& waiting, const RouteLine& of);
 
-// `window` with the waits of those routes of which `lines` tell: behind what waits for the provider
+// `window` with the waits of those routes of which workers tell: behind what waits for the provider
 // that would have it, and as before behind what waits for none that is known, of all in `queue`;
 // null: nobody knows how many that is, so it is everything.
-ReleaseWindow with_routes(ReleaseWindow window, const QueueSeen* queue, const RouteLines& lines);
+ReleaseWindow with_routes(ReleaseWindow window, const QueueSeen* queue, const WorkersSeen& workers);
 
 // The open tasks of one user.
 struct OpenTasks {
@@ -257,8 +258,9 @@ bool would_park(const OpenTasks& open, std::uint32_t window);
 // pace. Where it would be parked, half way between two times: that of all the user's others at his
 // share of the crowds' pace, which is right if the other crowds go on asking, and that of all that
 // all crowds have at the whole of it, if that is sooner: right if they do not; and no later than
-// twice that. Where tasks of its route wait for their provider, the pace is no more than what that
-// provider can do. Nullopt: not known.
+// twice that. Where tasks of its route wait for their provider, of all those as large a part as of
+// what workers have is taken to wait for it as well, and it goes no faster than that one can do.
+// Nullopt: not known.
 std::optional<std::chrono::seconds> begins_in(const OpenTasks& open,
                                               const ReleaseWindow& window,
                                               Route route);

@@ -43,7 +43,7 @@ class Waiting {
     if (std::find(tried_.begin(), tried_.end(), hint) != tried_.end()) {
       return true;
     }
-    if (tried_.size() == kTriedMax) {
+    if (tried_.size() >= kTriedMax) {
       return false;
     }
     tried_.push_back(hint);

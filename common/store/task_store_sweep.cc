@@ -676,8 +676,9 @@ WorkersSeen TaskStore::look_at_workers() {
   WorkersSeen seen{.at = session_.now()};
   std::vector<EndsCount::Told> told;
   Sql sql(
-      "SELECT id, places, room, ended, needs, route_lines FROM workers WHERE ended_at IS NULL AND "
-      "seen_at>");
+      "SELECT id, places, room, ended, needs, route_lines, in_flight FROM workers WHERE ended_at "
+      "IS "
+      "NULL AND seen_at>");
   sql << seen.at - kSeenWithin << " AND seen_at<" << seen.at + std::chrono::seconds(2);
   Rows rows = session_.query(sql);
   while (rows.next()) {
@@ -686,6 +687,7 @@ WorkersSeen TaskStore::look_at_workers() {
     seen.room += rows.u64(3);
     seen.needs = std::max(seen.needs, rows.u32(5));
     seen.lines.add(parse_lines(rows.text(6)));
+    seen.in_flight += rows.u64(7);
     told.push_back({rows.id<WorkerId>(1), rows.u64(4)});
   }
   seen.ended = ends_.look(told, seen.at);
@@ -727,7 +729,7 @@ std::uint32_t TaskStore::set_window(std::chrono::seconds pace_over) {
   const bool somebody_waits = crowds > 0 || !queue || queue->somebody_waits();
   next.pace = pace_.look(seen, somebody_waits, last.pace, pace_over);
   next = queue ? with_waits(next, *queue, seen.places, last) : uncounted(next, last);
-  next = with_routes(next, queue, seen.lines);
+  next = with_routes(next, queue, seen);
   // What is known is good for some seconds only.
   if (next != written || next.pace != 0 || !next.routes.empty()) {
     Sql update("UPDATE release_window SET size=");

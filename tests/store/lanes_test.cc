@@ -552,11 +552,12 @@ TEST_F(LanesTest, WhileWorkersAreFullTheWaitOfEachLaneIsTold) {
 TEST_F(LanesTest, AWaitIsThatOfTheRoute) {
   constexpr Route kSlow{12}, kFree{0};
   const auto report = [&](WorkerId worker, std::uint64_t waiting, std::size_t room) {
+    const LaneCounts all{.express = waiting, .bulk = waiting};
     WorkerReport out{.in_flight = 2, .places = 2, .room = room};
-    out.lines.express = waiting;
+    out.lines.waiting = {.first = {.express = waiting, .bulk = 0}, .here = {}};
     out.lines.of[kSlow] = {
-        .express = waiting, .bulk = waiting, .pace = 1000, .takes = 1, .needs = 2};
-    out.lines.of[kFree] = {.pace = 5000, .takes = 1, .needs = 2};
+        .before = {.first = all, .here = {}}, .pace = 1000, .takes = 1, .needs = 2};
+    out.lines.of[kFree] = {.before = {}, .pace = 5000, .takes = 1, .needs = 2};
     must(store_.report_worker(worker, "here", 1, out));
   };
   const auto look = [&] {

@@ -57,44 +57,56 @@ TEST(Route, SaysWhetherThereAreReferences) {
   EXPECT_THAT(with, ElementsAre(2, 3, 4, 5, 8, 9, 10, 11, 14, 15, 16, 17));
 }
 
+TEST(Route, AnExampleIsOfItsRoute) {
+  for (std::uint8_t i = 0; i < kRoutes; ++i) {
+    EXPECT_EQ(route_of(example_of(Route{i}, "atlas")), Route{i}) << static_cast<int>(i);
+  }
+  EXPECT_EQ(example_of(Route{1}, "atlas").voice, "atlas");
+  EXPECT_EQ(example_of(Route{0}, "atlas").voice, std::nullopt);
+}
+
 TEST(Route, LinesAreReadAsTheyWereWritten) {
   RouteLines lines;
   EXPECT_EQ(encode_lines(lines), "");
   EXPECT_EQ(parse_lines(""), lines);
-  lines.bulk = 7;
-  EXPECT_EQ(encode_lines(lines), "0,7");
-  EXPECT_EQ(parse_lines("0,7"), lines);
-  lines.express = 3;
+  lines.waiting.here.bulk = 7;
+  EXPECT_EQ(encode_lines(lines), "0,0,0,7");
+  EXPECT_EQ(parse_lines("0,0,0,7"), lines);
+  lines.waiting = {.first = {.express = 1, .bulk = 2}, .here = {.express = 3, .bulk = 7}};
   lines.of[Route{0}] = {};
-  lines.of[Route{17}] = {.express = 1, .bulk = 2, .pace = 3, .takes = 4, .needs = 5};
-  EXPECT_EQ(encode_lines(lines), "3,7;0,0,0,0,0,0;17,1,2,3,4,5");
+  lines.of[Route{17}] = {
+      .before = {.first = {.express = 1, .bulk = 2}, .here = {.express = 3, .bulk = 4}},
+      .pace = 5,
+      .takes = 6,
+      .needs = 7};
+  EXPECT_EQ(encode_lines(lines), "1,2,3,7;0,0,0,0,0,0,0,0;17,1,2,3,4,5,6,7");
   EXPECT_EQ(parse_lines(encode_lines(lines)), lines);
 }
 
 TEST(Route, WaitsAreReadAsTheyWereWritten) {
   const std::vector<RouteWait> waits = {
       {.route = Route{0}},
-      {.route = Route{12}, .express = 1, .bulk = 2, .pace = 3, .takes = 4, .needs = 5}};
+      {.route = Route{12}, .express = 1, .bulk = 2, .pace = 3, .share = 4, .takes = 5, .needs = 6}};
   EXPECT_EQ(encode_waits({}), "");
-  EXPECT_EQ(encode_waits(waits), "0,0,0,0,0,0;12,1,2,3,4,5");
+  EXPECT_EQ(encode_waits(waits), "0,0,0,0,0,0,0;12,1,2,3,4,5,6");
   EXPECT_EQ(parse_waits(encode_waits(waits)), waits);
 }
 
 // However much there is of it, it fits into the columns, and is read again.
 TEST(Route, TheMostOfEverythingIsReadAgain) {
   constexpr std::uint64_t kMost = 1'000'000'000;
-  RouteLines lines{.of = {}, .express = UINT64_MAX, .bulk = UINT64_MAX};
+  const Counted counted{.first = {.express = UINT64_MAX, .bulk = UINT64_MAX},
+                        .here = {.express = UINT64_MAX, .bulk = UINT64_MAX}};
+  RouteLines lines{.of = {}, .waiting = counted};
   std::vector<RouteWait> waits;
   for (std::uint8_t i = 0; i < kRoutes; ++i) {
-    lines.of[Route{i}] = {.express = UINT64_MAX,
-                          .bulk = UINT64_MAX,
-                          .pace = UINT32_MAX,
-                          .takes = UINT32_MAX,
-                          .needs = UINT32_MAX};
+    lines.of[Route{i}] = {
+        .before = counted, .pace = UINT32_MAX, .takes = UINT32_MAX, .needs = UINT32_MAX};
     waits.push_back({.route = Route{i},
                      .express = UINT32_MAX,
                      .bulk = UINT32_MAX,
                      .pace = UINT32_MAX,
+                     .share = UINT32_MAX,
                      .takes = UINT32_MAX,
                      .needs = UINT32_MAX});
   }
@@ -105,8 +117,8 @@ TEST(Route, TheMostOfEverythingIsReadAgain) {
   for (int i = 0; i < 10; ++i) {
     sum.add(parse_lines(encode_lines(lines)));
   }
-  EXPECT_EQ(sum.bulk, 10 * kMost);
-  EXPECT_EQ(sum.of.at(Route{17}).bulk, 10 * kMost);
+  EXPECT_EQ(sum.waiting.all().bulk, 10 * kMost);
+  EXPECT_EQ(sum.of.at(Route{17}).before.all().bulk, 10 * kMost);
   EXPECT_EQ(sum.of.at(Route{17}).pace, kMost);
 }
 
@@ -115,25 +127,43 @@ TEST(Route, WhatIsNoSuchTextReadsAsNothing) {
   for (const char* const text : {"x",
                                  "1",
                                  "1,2,3",
-                                 "1,2;",
-                                 "1,2;0,1,2,3,4",
-                                 "1,2;0,1,2,3,4,5,6",
-                                 "1,2;0,1,2,3,4,-5",
-                                 "1,2;0,1,2,3,4,5x",
-                                 "1,2;0,1,2,3,4,99999999999999999999999"}) {
-    const RouteLines read = parse_lines(text);
-    EXPECT_THAT(read.of, IsEmpty()) << text;
+                                 "1,2,3,4;",
+                                 "1,2,3,4;0,1,2,3,4,5,6",
+                                 "1,2,3,4;0,1,2,3,4,5,6,7,8",
+                                 "1,2,3,4;0,1,2,3,4,5,6,-7",
+                                 "1,2,3,4;0,1,2,3,4,5,6,7x",
+                                 "1,2,3,4;0,1,2,3,4,5,6,99999999999999999999999"}) {
+    EXPECT_THAT(parse_lines(text).of, IsEmpty()) << text;
   }
-  EXPECT_EQ(parse_lines("1,2;0,1,2,3,4,-5"), RouteLines());
-  EXPECT_THAT(parse_waits("0,1,2,3,4"), IsEmpty());
-  EXPECT_THAT(parse_waits("0,1,2,3,4,5 6"), IsEmpty());
-  EXPECT_THAT(parse_waits("18,1,2,3,4,5"), IsEmpty()) << "of a later release";
+  EXPECT_EQ(parse_lines("1,2,3,4;0,1,2,3,4,5,6,-7"), RouteLines());
+  EXPECT_THAT(parse_waits("0,1,2,3,4,5"), IsEmpty());
+  EXPECT_THAT(parse_waits("0,1,2,3,4,5,6 7"), IsEmpty());
+  EXPECT_THAT(parse_waits("18,1,2,3,4,5,6"), IsEmpty()) << "of a later release";
 }
 
 TEST(Route, LinesOfSeveralWorkersAreAddedUp) {
-  RouteLines sum = parse_lines("1,2;0,1,2,3,4,5");
-  sum.add(parse_lines("10,20;0,10,20,30,3,9;1,1,1,1,1,1"));
-  EXPECT_EQ(encode_lines(sum), "11,22;0,11,22,33,4,9;1,1,1,1,1,1");
+  RouteLines sum = parse_lines("1,2,1,2;0,1,2,1,2,3,4,5");
+  sum.add(parse_lines("10,20,10,25;0,10,20,10,25,30,3,9;1,1,1,1,1,1,1,1"));
+  EXPECT_EQ(encode_lines(sum), "11,22,10,25;0,11,22,10,25,33,4,9;1,1,1,1,1,1,1,1");
+  EXPECT_EQ(sum.waiting.all(), (LaneCounts{.express = 11, .bulk = 25}))
+      << "what waits at one of them waits, whoever heard of it first";
+}
+
+// One that has just begun knows of no call yet.
+TEST(Route, WhereThePaceOfALineIsNotKnownThatOfAllIsNot) {
+  const char* const known = "0,9,0,9;0,0,9,0,9,100,1,1";
+  const char* const unknown = "0,9,0,9;0,0,9,0,9,0,0,0";
+  for (const auto& order :
+       {std::vector{known, unknown}, {unknown, known}, {known, unknown, known}}) {
+    RouteLines sum;
+    for (const char* const worker : order) {
+      sum.add(parse_lines(worker));
+    }
+    EXPECT_EQ(sum.of.at(Route{0}).pace, 0U);
+  }
+  RouteLines sum = parse_lines(known);
+  sum.add(parse_lines("0,0,0,0;0,0,0,0,0,0,0,0"));
+  EXPECT_EQ(sum.of.at(Route{0}).pace, 100U) << "nobody waits there";
 }
 
 }  // namespace

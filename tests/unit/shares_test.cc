@@ -368,10 +368,14 @@ class RoutesTest : public testing::Test {
  protected:
   static constexpr Route kSlow{0}, kFree{1}, kUnknown{2};
 
-  ReleaseWindow with_lines() const { return with_routes(window_, &queue_, lines_); }
+  static Counted counted(std::uint64_t express, std::uint64_t bulk) {
+    return {.first = {.express = express, .bulk = bulk}, .here = {}};
+  }
+  ReleaseWindow with_lines() const { return with_routes(window_, &queue_, workers_); }
   std::optional<std::chrono::seconds> begins(Route route, std::uint32_t released = 0) const {
     return begins_in({.released = released}, with_lines(), route);
   }
+  RouteLine& slow() { return workers_.lines.of[kSlow]; }
 
   // 20 places, of which each does a task in 2 s; 400 wait express and 200 in bulk, all but a few
   // of them for the slow one, which makes two a second.
@@ -386,19 +390,21 @@ class RoutesTest : public testing::Test {
                         .needs = 20};
   QueueSeen queue_{.express = {{.left = 900s, .count = 400}},
                    .bulk = {{.left = 900s, .count = 200}}};
-  RouteLines lines_{
-      .of = {{kSlow, {.express = 460, .bulk = 580, .pace = 2000, .takes = 10, .needs = 20}},
-             {kFree, {.pace = 8000, .takes = 1, .needs = 3}}},
-      .express = 390,
-      .bulk = 190};
+  WorkersSeen workers_{
+      .at = {},
+      .in_flight = 20,
+      .lines = {
+          .of = {{kSlow, {.before = counted(460, 580), .pace = 2000, .takes = 10, .needs = 20}},
+                 {kFree, {.before = {}, .pace = 8000, .takes = 1, .needs = 3}}},
+          .waiting = counted(390, 190)}};
 };
 
 TEST_F(RoutesTest, WhoWaitsForOneProviderIsNotBeforeWhoHasAnother) {
   EXPECT_EQ(begins(kUnknown), 54s) << "behind everybody";
   EXPECT_EQ(begins(kUnknown, kExpressMax), 80s);
-  EXPECT_EQ(begins(kFree), 2s) << "a 40th of them wait for nobody who is known";
+  EXPECT_EQ(begins(kFree), 1s) << "a 40th of them wait for nobody who is known";
   EXPECT_EQ(begins(kFree, kExpressMax), 4s);
-  EXPECT_EQ(begins(kSlow), 232s) << "460 at two a second, and those";
+  EXPECT_EQ(begins(kSlow), 231s) << "460 at two a second, and those";
   EXPECT_EQ(begins(kSlow, kExpressMax), 294s);
 }
 
@@ -413,39 +419,74 @@ TEST_F(RoutesTest, ALineIsKnownWhereWorkersHaveRoom) {
   EXPECT_EQ(refused_for({}, window, kFree, 60s, 0), std::nullopt);
   EXPECT_EQ(refused_for({}, window, kSlow, 900s, 0), std::nullopt);
   EXPECT_TRUE(refused_for({}, window, kSlow, 60s, 0));
-  lines_.of[kSlow] = {.pace = 2000, .takes = 10, .needs = 20};
+  slow().before = {};
   EXPECT_TRUE(with_lines().routes.empty()) << "nobody waits: nothing is to be written";
 }
 
 TEST_F(RoutesTest, UntilThereIsACountEverybodyMayBeBefore) {
-  const ReleaseWindow window = with_routes(window_, nullptr, lines_);
+  const ReleaseWindow window = with_routes(window_, nullptr, workers_);
   EXPECT_EQ(begins_in({}, window, kFree), 54s);
   EXPECT_EQ(begins_in({}, window, kSlow), 284s);
 }
 
+// As when the worker that heard of it first has ended.
+TEST_F(RoutesTest, WhatOneWorkerHasWaitsForCertain) {
+  slow().before = {.first = {}, .here = {.express = 460, .bulk = 580}};
+  workers_.lines.waiting = {.first = {}, .here = {.express = 390, .bulk = 190}};
+  EXPECT_EQ(begins(kSlow), 231s);
+  EXPECT_EQ(begins(kFree), 1s);
+}
+
 TEST_F(RoutesTest, WhatWaitsTwiceIsCountedOnce) {
-  lines_.express = 4000;  // By several workers.
+  workers_.lines.waiting.first.express = 4000;  // By several workers.
   EXPECT_EQ(begins(kFree), 0s);
 }
 
 TEST_F(RoutesTest, OfAProviderThatHasShownNothingNobodyKnowsTheWait) {
-  lines_.of[kSlow].pace = 0;
+  slow().pace = 0;
   EXPECT_EQ(begins(kSlow), 54s) << "as far as that of all is known";
   window_.pace = 0;
   EXPECT_EQ(begins(kSlow), std::nullopt);
 }
 
-// 99 of his own and as many of two others: at the pace of all crowds 80 s, and at that of the
-// provider, which all of them wait for, 100.
+// Its only call was an odd one. While nobody waits for it, nobody is refused for that: else no
+// other call would ever show what it usually takes.
+TEST_F(RoutesTest, WhoIsFreeIsNotJudgedByWhatOneCallTook) {
+  workers_.lines.of[kFree] = {.before = {}, .pace = 1, .takes = 600, .needs = 751};
+  EXPECT_EQ(refused_for({}, with_lines(), kFree, 900s, 0.99), std::nullopt);
+}
+
+// Of what crowds have as much waits for that provider as of what workers have: else one task there
+// would have all that is parked wait for it.
 TEST_F(RoutesTest, WhatIsParkedGoesNoFasterThanItsProvider) {
   const OpenTasks open{.released = 10, .parked = 89, .parked_after = 0, .released_max = 10};
   window_.tasks = 198;
   EXPECT_EQ(begins_in(open, with_lines(), kUnknown), 98s);
-  lines_.of[kSlow] = {.express = 10, .bulk = 20, .pace = 500, .takes = 10, .needs = 20};
-  EXPECT_EQ(begins_in(open, with_lines(), kSlow), 487s);
+  // Nearly all wait there: as long as at the pace of it alone, 249 tasks at one in 2 s.
   window_.pace = 0;
+  slow().before = counted(390, 580);
+  slow().pace = 500;
+  EXPECT_EQ(begins_in(open, with_lines(), kSlow), 1160s) << "behind its line";
+  slow().before = counted(10, 20);
+  workers_.lines.waiting = counted(10, 10);
+  workers_.in_flight = 0;
   EXPECT_EQ(begins_in(open, with_lines(), kSlow), 487s);
+  // Half of what workers have is something else.
+  workers_.in_flight = 20;
+  EXPECT_EQ(begins_in(open, with_lines(), kSlow), 239s);
+  workers_.in_flight = 10'000;
+  EXPECT_EQ(begins_in(open, with_lines(), kSlow), 40s) << "behind its line at the least";
   EXPECT_EQ(begins_in(open, with_lines(), kFree), std::nullopt);
+}
+
+// 300 users with two tasks at a time by their plan, and one more that waits for a slow provider.
+TEST_F(RoutesTest, OneThatWaitsForASlowProviderHasNoCrowdRefused) {
+  window_ = {.size = 100, .crowds = 300, .tasks = 1500};
+  workers_.in_flight = 600;
+  workers_.lines.waiting = counted(0, 1);
+  slow() = {.before = counted(0, 1), .pace = 100, .takes = 10, .needs = 20};
+  const OpenTasks open{.released = 2, .parked = 3, .parked_after = 0, .released_max = 2};
+  EXPECT_EQ(refused_for(open, with_lines(), kSlow, 900s, 0.5), std::nullopt);
 }
 
 TEST_F(RoutesTest, WhatWasSeenLongAgoSaysNothingOfRoutes) {
@@ -456,20 +497,22 @@ TEST_F(RoutesTest, WhatWasSeenLongAgoSaysNothingOfRoutes) {
 }
 
 TEST_F(RoutesTest, BeforeANewcomerIsWhatIsBegunBeforeHim) {
-  const RouteLine pace{.pace = 2000, .takes = 10, .needs = 20};
-  const auto line = [&](const QueueSeen& waiting, RouteLine of) { return line_of(waiting, of); };
-  EXPECT_EQ(line({}, pace), pace);
+  const RouteLine pace{.before = {}, .pace = 2000, .takes = 10, .needs = 20};
+  EXPECT_EQ(before_newcomer({}, pace), LaneCounts());
   QueueSeen waiting{.express = {{.left = 900s, .count = 40}},
                     .bulk = {{.left = 900s, .count = 90}}};
-  EXPECT_EQ(line(waiting, pace).express, 53U) << "and every fourth is of the other lane";
-  EXPECT_EQ(line(waiting, pace).bulk, 130U);
+  EXPECT_EQ(before_newcomer(waiting, pace), (LaneCounts{.express = 53, .bulk = 130}))
+      << "and every fourth is of the other lane";
   waiting.bulk = {{.left = 900s, .count = 6}};
-  EXPECT_EQ(line(waiting, pace).express, 46U);
+  EXPECT_EQ(before_newcomer(waiting, pace).express, 46U);
   // Of 1,000 that came at once only those of the first 40 s are ever called for.
-  waiting = {.express = {{.left = 60s, .count = 1000}, {.left = 900s, .count = 5}}};
-  EXPECT_EQ(line(waiting, pace).express, 85U);
-  EXPECT_EQ(line(waiting, pace).bulk, 85U);
-  EXPECT_EQ(line(waiting, {}).bulk, 1005U) << "of an unknown pace all";
+  waiting = {.express = {{.left = 60s, .count = 1000}, {.left = 900s, .count = 5}}, .bulk = {}};
+  EXPECT_EQ(before_newcomer(waiting, pace), (LaneCounts{.express = 85, .bulk = 85}));
+  EXPECT_EQ(before_newcomer(waiting, {}).bulk, 1005U) << "of an unknown pace all";
+  // Nobody is kept from a provider who has half of his time left.
+  waiting = {.express = {{.left = 59s, .count = 100}}, .bulk = {}};
+  EXPECT_EQ(before_newcomer(waiting, {.before = {}, .pace = 100, .takes = 10, .needs = 64}).bulk,
+            3U);
 }
 
 class RefusalTest : public testing::Test {

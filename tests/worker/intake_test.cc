@@ -120,7 +120,6 @@ class IntakeTest : public testing::Test {
   mutable Mutex mutex_;
   std::size_t acked_ GUARDED_BY(mutex_) = 0;
   std::vector<JobPtr> begun_ GUARDED_BY(mutex_);
-  std::atomic<bool> may_claim_{true};
   // The claims' thread stands still where a job begins.
   std::atomic<bool> stops_at_begin_{false};
   std::counting_semaphore<> goes_on_{0};
@@ -137,7 +136,7 @@ class IntakeTest : public testing::Test {
                  roster_,
                  suspects_,
                  scheduler_,
-                 [this] { return may_claim_.load(); },
+                 [] { return true; },
                  [this](const queue::Delivery&) {
                    const MutexLock lock(mutex_);
                    ++acked_;
@@ -314,31 +313,6 @@ TEST_F(IntakeTest, WhoIsBackHasWhatWaitsForThoseThatAreNot) {
   leave_alone({1});
   EXPECT_TRUE(eventually(60s, [&] { return begun().size() == full.size(); }));
   EXPECT_EQ(begun().back()->provider, 2U);
-}
-
-// Others are to hear of it, as nobody here can do anything with it.
-TEST_F(IntakeTest, WhereNothingCanBeDoneNoHintIsKeptFromOthers) {
-  const auto full = tasks(kFull, kOpenings + 1);
-  deliver(full);
-  ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size(); }));
-  const auto waiting = intake_.waiting_for_providers();
-  ASSERT_EQ(waiting.size(), 1U);
-  const auto hint =
-      *std::find_if(full.begin(), full.end(), [&](const Hint& h) { return h.task == waiting[0]; });
-  EXPECT_TRUE(intake_.has_hint(hint));
-  may_claim_ = false;
-  EXPECT_FALSE(intake_.has_hint(hint)) << "the store is away";
-  may_claim_ = true;
-  const auto chain = chains_.get();
-  std::vector<Chain::Override> open;
-  for (Position i = 0; i < chain->size(); ++i) {
-    open.push_back({.provider = chain->at(i).name(),
-                    .said = {.open = true, .until = std::chrono::steady_clock::now() + 1h}});
-  }
-  chain->set_overrides(open);
-  EXPECT_FALSE(intake_.has_hint(hint)) << "all of them are left alone";
-  chain->set_overrides({});
-  EXPECT_TRUE(intake_.has_hint(hint));
 }
 
 // A mere look costs nobody his turn.
@@ -572,22 +546,20 @@ TEST_F(IntakeTest, LinesAreToldByRoute) {
   deliver(late);
   ASSERT_TRUE(eventually(60s, [&] { return acked() == 2 + full.size() + late.size(); }));
   const RouteLines lines = intake_.lines();
-  EXPECT_EQ(lines.express, 1U);
-  EXPECT_EQ(lines.bulk, 4U);
-  EXPECT_EQ(lines.of.at(scene).express, 1U);
-  EXPECT_EQ(lines.of.at(scene).bulk, 5U);
+  const LaneCounts waiting{.express = 1, .bulk = 4}, before{.express = 1, .bulk = 5};
+  EXPECT_EQ(lines.waiting, (Counted{.first = waiting, .here = waiting}));
+  EXPECT_EQ(lines.of.at(scene).before, (Counted{.first = before, .here = before}));
   EXPECT_GT(lines.of.at(scene).pace, 0U);
   EXPECT_GT(lines.of.at(scene).needs, 0U);
-  EXPECT_EQ(lines.of.at(speaks).bulk, 0U);
+  EXPECT_FALSE(lines.of.at(speaks).anybody());
   EXPECT_GT(lines.of.at(speaks).pace, 0U);
-  EXPECT_FALSE(lines.of.contains(other));
-  // Who has another who is free does not wait for the one that has a line.
+  EXPECT_FALSE(lines.of.contains(other)) << "nobody serves it";
   chains_.replace(chain_of({scenes, speech}));
   EXPECT_EQ(intake_.lines(), RouteLines()) << "nobody has been looked at by it";
 }
 
 // A hint that has waited in the broker is counted where all that waits is.
-TEST_F(IntakeTest, WhatOthersMayHaveToldOfIsInNoLine) {
+TEST_F(IntakeTest, WhatOthersMayHaveToldOfWasNotHeardOfHereFirst) {
   const auto full = tasks(kFull, kOpenings + 3);
   db_.execute(
       store::Sql("UPDATE tasks SET next_run_at=UTC_TIMESTAMP(6) - INTERVAL 1 MINUTE WHERE id=")
@@ -595,22 +567,71 @@ TEST_F(IntakeTest, WhatOthersMayHaveToldOfIsInNoLine) {
   deliver(full);
   ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size(); }));
   EXPECT_EQ(intake_.waiting_for_providers().size(), 3U);
-  EXPECT_EQ(intake_.lines().bulk, 2U);
+  const Counted waiting = intake_.lines().waiting;
+  EXPECT_EQ(waiting.first.bulk, 2U);
+  EXPECT_EQ(waiting.here.bulk, 3U) << "it waits here for certain";
 }
 
-// One that says it has failed others has no line that anybody is told to wait for.
 TEST_F(IntakeTest, ARouteIsToldByWhoHasItSoonest) {
   const auto full = tasks(kFull, kOpenings + 5);
   deliver(full);
   ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size(); }));
-  fakes_[0]->calls.front()->answer(Audio{});
   const Route route{1};
-  EXPECT_TRUE(eventually(60s, [&] { return intake_.lines().of.at(route).pace > 0; }));
-  EXPECT_GE(intake_.lines().of.at(route).bulk, 4U);
-  const auto free = tasks(kFree, 1);
-  deliver(free);
-  ASSERT_TRUE(eventually(60s, [&] { return has_begun(free[0]); }));
-  EXPECT_EQ(intake_.lines().of.at(route).bulk, 0U);
+  EXPECT_FALSE(intake_.lines().of.at(route).anybody()) << "the other one is free, whoever has come";
+  chains_.get()->set_overrides(std::vector{
+      Chain::Override{.provider = chains_.get()->at(1).name(),
+                      .said = {.open = true, .until = std::chrono::steady_clock::now() + 1h}}});
+  EXPECT_EQ(intake_.lines().of.at(route).before.here.bulk, 5U) << "nobody else is there now";
+}
+
+// What waits at one with a queue_wait is passed on to those after it, which have no line of theirs.
+TEST_F(IntakeTest, WhoGetsWhatWaitsElsewhereIsNotTakenToBeFree) {
+  Capabilities impatient = speaks(kFull);
+  impatient.queue_wait = 10min;
+  chains_.replace(chain_of({impatient, speaks(kFull), speaks(kFree)}));
+  const auto chain = chains_.get();
+  call(*chain, 1);
+  call(*chain, 1);
+  const auto full = tasks(kFull, 12);
+  deliver(full);
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size(); }));
+  chain->set_overrides(std::vector{
+      Chain::Override{.provider = chain->at(2).name(),
+                      .said = {.open = true, .until = std::chrono::steady_clock::now() + 1h}}});
+  const std::size_t waiting = intake_.waiting_for_providers().size();
+  ASSERT_GT(waiting, 0U);
+  EXPECT_EQ(intake_.lines().of.at(Route{1}).before.here.bulk, waiting);
+}
+
+// Each of them would else be told to have all of it.
+TEST_F(IntakeTest, EntriesOfAnAccountAreToldItsPlacesOnce) {
+  Capabilities first = speaks(kFull), second = speaks(kFree);
+  for (Capabilities* const able : {&first, &second}) {
+    able->account = "theirs";
+    able->account_max_in_flight = 2;
+  }
+  Capabilities free;  // So that there is room.
+  free.scenes = true;
+  free.speaks = false;
+  free.max_in_flight = 100;
+  chains_.replace(chain_of({first, second, free}));
+  const auto chain = chains_.get();
+  accounts_.all().front()->renew({.may = 2}, 0, std::chrono::steady_clock::now() + 1h);
+  const auto begins = std::chrono::steady_clock::now();
+  for (const Position i : {Position{0}, Position{1}}) {
+    call(*chain, i);
+  }
+  ASSERT_TRUE(eventually(60s, [&] { return std::chrono::steady_clock::now() - begins >= 100ms; }));
+  fakes_[2]->calls.front()->answer(Audio{});
+  fakes_[3]->calls.front()->answer(Audio{});
+  const auto full = tasks(kFull, 6), others = tasks(kFree, 6);
+  deliver(full);
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size(); }));
+  const std::uint32_t alone = intake_.lines().of.at(Route{1}).pace;
+  deliver(others);
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size() + others.size(); }));
+  ASSERT_GT(intake_.waiting_for_providers().size(), 6U);
+  EXPECT_LE(intake_.lines().of.at(Route{1}).pace, alone / 2 + 1);
 }
 
 // Else whoever comes just when it has an opening would go before them, for as long as many come.

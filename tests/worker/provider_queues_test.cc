@@ -392,7 +392,7 @@ TEST_F(ProviderQueuesTest, ALineIsOfWhatWasHeardOfHereFirst) {
     return ProviderQueues::Seen{.now = kNow, .left = left, .arrival = {.first = first}};
   };
   using Waiting = QueueSeen::Waiting;
-  const auto of = [this](Position provider) { return queues_.lines(kNow + 10s)[provider]; };
+  const auto of = [this](Position provider) { return queues_.lines(kNow + 10s)[provider].first; };
   const auto are = [](std::vector<std::pair<int, int>> all) {
     return testing::Pointwise(
         testing::Truly([](const auto& pair) {
@@ -412,6 +412,7 @@ TEST_F(ProviderQueuesTest, ALineIsOfWhatWasHeardOfHereFirst) {
   EXPECT_THAT(of(0).express, are({{20, 1}, {50, 1}})) << "the least time first";
   EXPECT_THAT(of(1).bulk, are({{0, 1}})) << "over, and not seen yet";
   EXPECT_THAT(of(2).bulk, IsEmpty());
+  EXPECT_THAT(queues_.lines(kNow + 10s)[0].here.bulk, are({{890, 1}, {890, 1}}));
   // Wherever it goes from here, it stays one that was heard of here first.
   queues_.add(2, kept, false, seen(800s, false));
   EXPECT_THAT(of(0).bulk, IsEmpty());

@@ -433,21 +433,35 @@ bool Chain::is_lone(std::size_t position) const {
   return links_[position]->coming->load() + links_[position]->provider.waiting() == 0;
 }
 
-Chain::Relief Chain::relief_of(std::size_t position) const {
-  const Link& link = *links_[position];
-  const Capabilities& able = link.provider.capabilities();
-  Relief out;
+Positions Chain::relievers(std::size_t position) const {
+  const Capabilities& able = at(position).capabilities();
+  Positions out = 0;
   if (able.queue_wait.count() == 0) {
     return out;
   }
-  Slots counted;  // Where they share an account.
-  counted.idle_of(link.provider);
-  counted.all_of(link.provider);
   for (std::size_t i = position + 1; i < links_.size(); ++i) {
     Link& other = *links_[i];
     const Capabilities& others = other.provider.capabilities();
     const bool relieves = covers(others, able) || covers(able, others);
     if (relieves && other.closed_to_calls().count() == 0 && !other.probes()) {
+      out |= bit_of(i);
+    }
+  }
+  return out;
+}
+
+Chain::Relief Chain::relief_of(std::size_t position) const {
+  Relief out;
+  const Positions relieve = relievers(position);
+  if (relieve == 0) {
+    return out;
+  }
+  Slots counted;  // Where they share an account.
+  counted.idle_of(at(position));
+  counted.all_of(at(position));
+  for (std::size_t i = position + 1; i < links_.size(); ++i) {
+    if ((relieve & bit_of(i)) != 0) {
+      const Link& other = *links_[i];
       const std::size_t idle = counted.idle_of(other.provider);
       out.idle += idle - std::min(idle, other.coming->load());
       out.slots += counted.all_of(other.provider);
@@ -566,11 +580,27 @@ RouteLine Chain::pace_of(std::size_t position, std::size_t slots) const {
   };
   constexpr double kIn = 1'000'000;  // Milliseconds: RouteLine::pace.
   constexpr double kMost = 1e9;
-  const auto at_once = static_cast<double>(std::min(provider.limit(), slots));
-  const double pace = at_once * kIn / static_cast<double>(std::max<std::int64_t>(mean->count(), 1));
-  return {.pace = static_cast<std::uint32_t>(std::min(pace, kMost)),
+  const auto pace = [&](const Bulkhead& of, milliseconds takes) {
+    return static_cast<double>(std::min(of.limit(), slots)) * kIn /
+           static_cast<double>(std::max<std::int64_t>(takes.count(), 1));
+  };
+  double all = pace(provider, *mean);
+  const Positions relieve = relievers(position);
+  for (std::size_t i = position + 1; i < links_.size(); ++i) {
+    if ((relieve & bit_of(i)) != 0) {
+      all += pace(at(i), at(i).mean_time().value_or(*mean));
+    }
+  }
+  return {.before = {},
+          .pace = static_cast<std::uint32_t>(std::min(all, kMost)),
           .takes = in_seconds(*mean),
           .needs = in_seconds(provider.needed().value_or(milliseconds(0)))};
+}
+
+bool Chain::may_serve(std::size_t position, Route route) const {
+  const auto& voices = at(position).capabilities().voices;
+  return serves(position,
+                example_of(route, voices.empty() ? std::string(kDefaultVoice) : voices.front()));
 }
 
 milliseconds Chain::longest_unresumed() const {

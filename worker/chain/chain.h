@@ -2,6 +2,7 @@
 // to do after a fault (README.md, "After a fault").
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -27,6 +28,14 @@
 #include "worker/chain/provider.h"
 
 namespace audiogen::worker {
+
+// A provider's position in the chain, and several of them as bits: the last bit is that of all from
+// the 64th on.
+using Position = std::size_t;
+using Positions = std::uint64_t;
+constexpr Positions bit_of(Position position) {
+  return Positions{1} << std::min<Position>(position, 63);
+}
 
 // What happens to a task after a provider's fault.
 enum class NextStep {
@@ -178,8 +187,14 @@ class Chain {
   // does, as for room(). Somebody may need less.
   std::chrono::milliseconds needed_most() const;
   // How fast the provider at `position` goes, with `slots` at the most, and what its calls take and
-  // want; nothing is said of what waits. The pace of one that has not shown it is not known.
+  // want; with those to whom what waits there is passed on. Nothing is said of what waits. The pace
+  // of one that has not shown it is not known.
   RouteLine pace_of(std::size_t position, std::size_t slots) const;
+  // To whom what waits at the one at `position` is passed on, as bits: none where it has no
+  // queue_wait.
+  Positions relievers(std::size_t position) const;
+  // May the one at `position` serve any request of this route?
+  bool may_serve(std::size_t position, Route route) const;
   // The longest timeout of a call that is paid again when it is cut off: neither free nor to be
   // gone on with by a ticket.
   std::chrono::milliseconds longest_unresumed() const;

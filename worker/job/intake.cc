@@ -119,8 +119,7 @@ QueuesSeen Intake::queues_seen() const {
 }
 
 RouteLines Intake::lines() const {
-  std::map<Position, QueueSeen> waiting;
-  std::array<Positions, kRoutes> goes_to{};
+  std::map<Position, ProviderQueues::Line> waiting;
   const auto chain = chains_.get();
   {
     const MutexLock lock(mutex_);
@@ -128,26 +127,44 @@ RouteLines Intake::lines() const {
       return {};
     }
     waiting = queues_.lines(Clock::now());
-    goes_to = goes_to_;
   }
+  std::map<const Account*, std::uint32_t> in_line;  // How many entries of it have one.
   RouteLines out;
-  std::vector<std::optional<RouteLine>> of(chain->size());  // Nullopt: it is left alone.
-  for (Position i = 0; i < chain->size(); ++i) {
-    out.express += waiting[i].express.size();
-    out.bulk += waiting[i].bulk.size();
-    if (chain->closed_to_calls(i).count() == 0) {
-      of[i] = line_of(waiting[i], chain->pace_of(i, roster_.places()));
+  for (const auto& [provider, line] : waiting) {
+    out.waiting.here.express += line.here.express.size();
+    out.waiting.here.bulk += line.here.bulk.size();
+    out.waiting.first.express += line.first.express.size();
+    out.waiting.first.bulk += line.first.bulk.size();
+    if (provider < chain->size()) {
+      ++in_line[chain->at(provider).account()];
     }
   }
-  // Whoever has few before him, for how fast he is.
+  std::vector<std::optional<RouteLine>> of(chain->size());  // Nullopt: nobody goes there now.
+  for (Position i = 0; i < chain->size(); ++i) {
+    if (chain->closed_to_calls(i).count() > 0 || chain->is_on_trial(i)) {
+      continue;
+    }
+    RouteLine line = chain->pace_of(i, roster_.places());
+    // Those that wait at entries of one account share its places.
+    const Account* const account = chain->at(i).account();
+    line.pace /= account == nullptr ? 1 : std::max(in_line[account], 1U);
+    const auto& here = waiting[i];
+    line.before = {.first = before_newcomer(here.first, line),
+                   .here = before_newcomer(here.here, line)};
+    of[i] = line;
+  }
   const auto wait = [](const RouteLine& line) {
-    return line.bulk == 0 ? 0 : static_cast<double>(line.bulk) / std::max(line.pace, 1U);
+    return static_cast<double>(line.before.here.bulk) / std::max(line.pace, 1U);
   };
   for (std::uint8_t route = 0; route < kRoutes; ++route) {
     std::optional<RouteLine> soonest;
+    Positions relieve = 0;  // What waits at one with a queue_wait they get from there.
     for (Position i = 0; i < of.size(); ++i) {
-      const bool is = (goes_to[route] & bit_of(i)) != 0 && of[i];
-      if (is && (!soonest || wait(*of[i]) < wait(*soonest))) {
+      if (!of[i] || (relieve & bit_of(i)) != 0 || !chain->may_serve(i, Route{route})) {
+        continue;
+      }
+      relieve |= chain->relievers(i);
+      if (!soonest || wait(*of[i]) < wait(*soonest)) {
         soonest = of[i];
       }
     }
@@ -158,24 +175,14 @@ RouteLines Intake::lines() const {
   return out;
 }
 
-void Intake::note_route(std::uint64_t of_chain, Route route, Position provider) {
-  const MutexLock lock(mutex_);
-  if (of_chain == chains_seen_) {
-    goes_to_[route.number] |= bit_of(provider);
-  }
-}
-
 std::vector<TaskId> Intake::waiting_for_providers() const {
   const MutexLock lock(mutex_);
   return queues_.tasks();
 }
 
 bool Intake::has_hint(const Hint& hint) const {
-  if (closed_.load() || !may_claim_() || chains_.get()->capacity() == 0) {
-    return false;
-  }
   const MutexLock lock(mutex_);
-  return queues_.has(hint);
+  return !closed_.load() && queues_.has(hint);
 }
 
 Room Intake::room() const {
@@ -272,7 +279,6 @@ void Intake::look_who_serves(const std::shared_ptr<const Chain>& chain) {
     queues_of_ = chain;
     ++chains_seen_;
     left_alone_ = 0;
-    goes_to_.fill(0);
   }
   Positions left_alone = 0;
   for (Position i = 0; i < chain->size(); ++i) {
@@ -426,9 +432,6 @@ store::Batch<Intake::Answer> Intake::claim_batch(store::TaskStore& store,
     const auto has_opening = [&] {
       return openings.take(*first, ask(&ProviderQueues::before, claim.task, *first));
     };
-    if (first && !judged) {
-      note_route(of_chain, route_of(*request), *first);
-    }
     bool open = !first || judged || has_opening();
     // One probe tells whether a provider works again. Whoever has none of it does not wait for
     // that.

@@ -2,7 +2,6 @@
 // many together as have come.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <functional>
 #include <optional>
@@ -60,7 +59,7 @@ class Intake {
   // What is ready and would be taken in vain: it waits here for its provider. Thread-safe, never
   // blocks.
   std::vector<TaskId> waiting_for_providers() const;
-  // Is this hint one of those, and to be claimed here? Of none while nothing can be done here.
+  // Is this hint one of those, and to be claimed here?
   bool has_hint(const Hint& hint) const;
 
   // Takes hints of tasks that were tried before and are due again: two of three places that are
@@ -75,8 +74,8 @@ class Intake {
   // could. Thread-safe, never blocks.
   std::size_t room_told() const;
 
-  // What waits here for providers, and how fast that goes, by the routes of what has come. Nothing
-  // while no chain is in force that any of it was looked at by. Thread-safe, never blocks.
+  // What waits here for providers, and how fast that goes, by route. Nothing until any of it was
+  // looked at by the chain in force. Thread-safe, never blocks.
   RouteLines lines() const;
 
   // How far the broker has come with its queues, by what waits here. Thread-safe, never blocks.
@@ -120,7 +119,6 @@ class Intake {
 
   void look_again() LOCKS_REQUIRED(mutex_);
   bool is_in_queues(const std::shared_ptr<const Chain>& chain) const LOCKS_REQUIRED(mutex_);
-  void note_route(std::uint64_t of_chain, Route route, Position provider);
   bool may_be_ours(const Hint& hint) const;
   void note_heard(std::span<const Hint> hints,
                   const store::Batch<store::ClaimOutcome>& outcomes,
@@ -155,8 +153,6 @@ class Intake {
   std::weak_ptr<const Chain> queues_of_ GUARDED_BY(mutex_);
   std::uint64_t chains_seen_ GUARDED_BY(mutex_) = 0;
   Positions left_alone_ GUARDED_BY(mutex_) = 0;  // Of its providers, when they were seen last.
-  // Those of them that tasks of each route were to go to.
-  std::array<Positions, kRoutes> goes_to_ GUARDED_BY(mutex_){};
   bool from_queues_ GUARDED_BY(mutex_) = false;  // The last place went to one of those there.
   std::size_t looks_ GUARDED_BY(mutex_) = 0;     // Turns of those that are looked at anew.
   bool looks_again_ GUARDED_BY(mutex_) = false;

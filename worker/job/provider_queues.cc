@@ -139,18 +139,21 @@ std::size_t ProviderQueues::line(TaskId task, Lane lane, Position provider) cons
   return there ? 0 : before(task, lane, provider);
 }
 
-std::map<Position, QueueSeen> ProviderQueues::lines(Time now) const {
-  std::map<Position, QueueSeen> out;
+std::map<Position, ProviderQueues::Line> ProviderQueues::lines(Time now) const {
+  std::map<Position, Line> out;
   for (const auto& [task, known] : known_) {
+    const auto left = std::chrono::floor<std::chrono::seconds>(known.ends_at - now);
+    const QueueSeen::Waiting one{.left = std::max(left, std::chrono::seconds(0)), .count = 1};
+    const bool express = known.hint.lane == Lane::kExpress;
+    Line& line = out[known.provider];
+    (express ? line.here.express : line.here.bulk).push_back(one);
     if (known.arrival.first) {
-      QueueSeen& line = out[known.provider];
-      const auto left = std::chrono::floor<std::chrono::seconds>(known.ends_at - now);
-      (known.hint.lane == Lane::kExpress ? line.express : line.bulk)
-          .push_back({.left = std::max(left, std::chrono::seconds(0)), .count = 1});
+      (express ? line.first.express : line.first.bulk).push_back(one);
     }
   }
   for (auto& [provider, line] : out) {
-    for (auto* const lane : {&line.express, &line.bulk}) {
+    for (auto* const lane :
+         {&line.here.express, &line.here.bulk, &line.first.express, &line.first.bulk}) {
       std::sort(
           lane->begin(), lane->end(), [](const auto& a, const auto& b) { return a.left < b.left; });
     }

@@ -17,16 +17,9 @@
 #include "common/domain/shares.h"
 #include "common/domain/task.h"
 #include "common/domain/waiting.h"
+#include "worker/chain/chain.h"
 
 namespace audiogen::worker {
-
-// A provider's position in the chain, and several of them as bits: the last bit is that of all from
-// the 64th on.
-using Position = std::size_t;
-using Positions = std::uint64_t;
-constexpr Positions bit_of(Position position) {
-  return Positions{1} << std::min<Position>(position, 63);
-}
 
 class ProviderQueues {
  public:
@@ -140,9 +133,11 @@ class ProviderQueues {
   // is.
   std::size_t line(TaskId task, Lane lane, Position provider) const;
 
-  // What waits for each provider `now`, and was heard of here first: so what several workers tell
-  // can be added up.
-  std::map<Position, QueueSeen> lines(Time now) const;
+  // What waits for each provider `now`; of it, what was heard of here first.
+  struct Line {
+    QueueSeen here, first;
+  };
+  std::map<Position, Line> lines(Time now) const;
 
   // One that is to be looked at anew by now, when `reserve(lane)` has got it a place. It stays
   // here, and is not asked for again until it was added again.
