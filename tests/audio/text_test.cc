@@ -100,6 +100,13 @@ TEST(CleanText, BreaksNoRunsOfHan) {
       "。";
   EXPECT_EQ(clean_text(sentence + sentence), sentence + sentence);
   EXPECT_EQ(clean_text(repeat("ね", 41)), repeat("ね", 40) + " ね");
+  // Else espeak-ng leaves out what is beyond some 200 of a clause.
+  EXPECT_EQ(clean_text("好，好！好 a,b"), "好, 好! 好 a,b");
+  EXPECT_EQ(clean_text(repeat("好", 201)), repeat("好", 100) + "、" + repeat("好", 100) + "、好");
+  EXPECT_EQ(clean_text(repeat("好", 60) + "\n" + repeat("好", 60)),
+            repeat("好", 60) + "\n" + repeat("好", 40) + "、" + repeat("好", 20));
+  EXPECT_EQ(clean_text(repeat("好", 60) + "。" + repeat("好", 60)),
+            repeat("好", 60) + "。" + repeat("好", 60));
 }
 
 TEST(CleanText, IsBounded) {

@@ -206,7 +206,8 @@ TEST(AudioOf, AWavThatGoesOnBehindItsDataIsCutShort) {
       << "a size of its first piece";
   EXPECT_EQ(verdict(wav + "data" + wav.substr(4, 4) + wav, "audio/wav"), cut);
   EXPECT_EQ(verdict(wav + "x", "audio/wav"), "wav");
-  EXPECT_EQ(verdict(wav + std::string(100, '\0'), "audio/wav"), "wav");
+  EXPECT_EQ(verdict(wav + std::string(300'000, '\0'), "audio/wav"), "wav") << "a whole buffer";
+  EXPECT_EQ(verdict(wav + std::string(8, '\0') + wav.substr(44), "audio/wav"), cut);
   EXPECT_EQ(verdict(wav + "LIST" + std::string("\x04\0\0\0abcd", 8), "audio/wav"), "wav");
   EXPECT_EQ(verdict(wav + "data" + std::string(4, '\0'), "audio/wav"), "wav") << "no more data";
 }

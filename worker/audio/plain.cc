@@ -44,7 +44,7 @@ bool is_chunk_name(std::string_view name) {
   return std::all_of(name.begin(), name.end(), [](char c) { return c >= ' ' && c <= '~'; });
 }
 
-// What writers leave behind the last chunk, by mistake.
+// What writers leave behind the last chunk, by mistake; of zeros any number.
 constexpr std::size_t kOddRest = 4096;
 
 }  // namespace
@@ -75,7 +75,9 @@ std::optional<WavView> view_wav(std::string_view bytes) {
     const std::uint32_t size = little32(bytes.substr(at + 4));
     const std::size_t room = bytes.size() - at - kChunkHeader;
     if (has_data && (name == "RIFF" || !is_chunk_name(name) || size > room)) {
-      out.goes_on = out.goes_on || name == "RIFF" || bytes.size() - at > kOddRest;
+      const std::string_view behind = bytes.substr(at);
+      out.goes_on = out.goes_on || name == "RIFF" ||
+                    (behind.size() > kOddRest && behind.find_first_not_of('\0') != behind.npos);
       break;
     }
     const std::string_view body = bytes.substr(at + kChunkHeader, size);

@@ -22,6 +22,9 @@ constexpr char32_t kJoiner = 0x200D;         // ZERO WIDTH JOINER
 constexpr char32_t kEmojiSelector = 0xFE0F;  // VARIATION SELECTOR-16
 constexpr std::size_t kMarksMax = 4;
 constexpr std::size_t kRunMax = 40;
+// Of a clause of more Chinese characters than 199 espeak-ng 1.51 says no more.
+constexpr std::size_t kHanMax = 100;
+constexpr char32_t kPause = 0x3001;  // IDEOGRAPHIC COMMA
 // Where no grapheme ends: a chain of joined emoji is cut anyway.
 constexpr std::size_t kRunMaxForced = 80;
 // More unread letters than one in so many, or so many on end, are words and no decoration.
@@ -293,19 +296,36 @@ std::optional<std::string_view> script_of(char32_t c) {
 // Where engines end a word by themselves. Japanese and Chinese have no spaces: cut after so many
 // characters, anywhere, every fortieth word was read as two others ("大|人").
 bool ends_run(char32_t c) {
-  return is_space(c) || c == 0x3001 || c == 0x3002 || script_of(c) == kHan;
+  return is_space(c) || c == kPause || c == 0x3002 || script_of(c) == kHan;
+}
+
+bool ends_clause(char32_t c) {
+  const utf8proc_category_t kind = category(c);
+  return kind >= UTF8PROC_CATEGORY_PC && kind <= UTF8PROC_CATEGORY_PO;
 }
 
 std::u32string break_long_runs(const std::u32string& in) {
   std::u32string out;
   out.reserve(in.size() + in.size() / kRunMax);
-  std::size_t run = 0;
+  std::size_t run = 0, han = 0;
   utf8proc_int32_t state = 0;
   for (std::size_t i = 0; i < in.size(); ++i) {
     const bool boundary =
         i == 0 ||
         utf8proc_grapheme_break_stateful(
             static_cast<utf8proc_int32_t>(in[i - 1]), static_cast<utf8proc_int32_t>(in[i]), &state);
+    if (script_of(in[i]) == kHan) {
+      // The marks of Chinese, made those of ASCII, end a clause only before a space.
+      if (!out.empty() && out.back() < 0x80 && ends_clause(out.back())) {
+        out.push_back(U' ');
+      }
+      if (++han > kHanMax) {
+        out.push_back(kPause);
+        han = 1;
+      }
+    } else if (ends_clause(in[i]) || script_of(in[i]) == kJapanese) {
+      han = 0;
+    }
     if (ends_run(in[i])) {
       run = 0;
     } else if (++run > kRunMax && (boundary || run > kRunMaxForced)) {
@@ -539,6 +559,11 @@ bool has_words(std::string_view text) {
   return std::any_of(code_points.begin(), code_points.end(), [](char32_t c) {
     return is_letter(c) || is_number(c);
   });
+}
+
+bool has_letters(std::string_view text) {
+  const std::u32string code_points = to_code_points(text);
+  return std::any_of(code_points.begin(), code_points.end(), is_letter);
 }
 
 bool has_more_than_marks(std::string_view text) {

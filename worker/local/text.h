@@ -21,7 +21,8 @@ struct TextRun {
 // and variation selectors stay only inside emoji; at most four marks per letter; a space between a
 // number and its fraction or exponent; one after 40 characters without one, since long runs
 // overflow buffers of speech engines, but not where they end words by themselves, as at Chinese
-// characters. At most kCleanMax code points. Empty when `prompt` is no valid UTF-8.
+// characters, of which a hundred have a pause behind them. At most kCleanMax code points. Empty
+// when `prompt` is no valid UTF-8.
 std::string clean_text(std::string_view prompt);
 inline constexpr std::size_t kCleanMax = 8192;  // far more than two minutes of speech
 
@@ -33,6 +34,9 @@ bool is_speakable(std::string_view text);
 
 // True when there is a word to say: a letter or a digit.
 bool has_words(std::string_view text);
+
+// True when there is a letter.
+bool has_letters(std::string_view text);
 
 // True when there is more than punctuation: a letter, digit, symbol or picture.
 bool has_more_than_marks(std::string_view text);

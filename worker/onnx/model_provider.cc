@@ -55,7 +55,8 @@ bool is_in(const std::vector<std::string>& languages, const std::string& text) {
     return false;
   }
   const auto is_ours = [&](const TextRun& run) {
-    return run.emoji || !has_words(run.text) ||
+    // Numbers are said in any.
+    return run.emoji || !has_letters(run.text) ||
            std::any_of(languages.begin(), languages.end(), [&](const std::string& one) {
              return code_of(one) == code_of(run.language);
            });

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <utility>
+#include <vector>
 
 extern "C" {  // its header forgets to say so
 #include <libkakasi.h>
@@ -30,16 +31,57 @@ std::string recode(iconv_t converter, std::string_view text) {
   return out;
 }
 
-// Between the stem of a verb in kanji and the kana of its form ("行った") kakasi loses the stem,
-// and reads "た"; where the text ends with it, it reads the stem.
 constexpr std::string_view kSmallTsu = "\u3063";
 
+char32_t code_point(std::string_view character) {
+  return utf8_sequence_length(character) == 0 ? 0 : utf8_code_point(character);
+}
+
 bool is_kanji(std::string_view character) {
-  if (utf8_sequence_length(character) == 0) {
-    return false;
-  }
-  const char32_t c = utf8_code_point(character);
+  const char32_t c = code_point(character);
   return c == 0x3005 || (c >= 0x3400 && c <= 0x9FFF);
+}
+
+bool is_hiragana(std::string_view character) {
+  const char32_t c = code_point(character);
+  return c >= 0x3041 && c <= 0x3096;
+}
+
+std::size_t count_small_tsu(std::string_view text) {
+  std::size_t out = 0;
+  for (auto at = text.find(kSmallTsu); at != std::string_view::npos;
+       at = text.find(kSmallTsu, at + kSmallTsu.size())) {
+    ++out;
+  }
+  return out;
+}
+
+// Without the spaces inside words, before what begins none: "おわ った".
+std::string without_cuts(std::string_view kana) {
+  constexpr auto kSmall = std::to_array<std::string_view>(
+      {"ぁ", "ぃ", "ぅ", "ぇ", "ぉ", "っ", "ゃ", "ゅ", "ょ", "ゎ", "ー"});
+  std::string out;
+  while (!kana.empty()) {
+    const std::string_view behind = kana.substr(1);
+    const bool cuts = kana.front() == ' ' && !out.empty() &&
+                      std::any_of(kSmall.begin(), kSmall.end(), [&](std::string_view small) {
+                        return behind.starts_with(small);
+                      });
+    if (!cuts) {
+      out += kana.front();
+    }
+    kana = behind;
+  }
+  return out;
+}
+
+std::vector<std::string_view> characters_of(std::string_view text) {
+  std::vector<std::string_view> out;
+  while (!text.empty()) {
+    out.push_back(text.substr(0, std::max<std::size_t>(utf8_sequence_length(text), 1)));
+    text.remove_prefix(out.back().size());
+  }
+  return out;
 }
 
 }  // namespace
@@ -78,7 +120,7 @@ std::string KanaReader::convert(const std::string& euc_jp) const {
   char* const kana = kakasi_do(in.data());
   std::string out = kana != nullptr ? recode(to_utf8_, kana) : std::string();
   kakasi_free(kana);
-  return out;
+  return without_cuts(out);
 }
 
 // What has gathered, read to its end.
@@ -92,27 +134,57 @@ std::string KanaReader::read_stem(const std::string& euc_jp) const {
   return out;
 }
 
+// Behind kanji and a small tsu kakasi may lose both, and read "た" for "行った" and "払い" for
+// "酔っ払い", or say the tsu twice, or leave the next kanji as it is: it copies a string over
+// itself, which comes out one way or the other. Where the text ends with the tsu it reads both;
+// "空っぽ" it knows as one word. Is it so before the character at `next`? By a few characters
+// around: a longer text says no more.
+bool KanaReader::loses_stem(std::span<const std::string_view> characters, std::size_t next) const {
+  constexpr std::size_t kKanjiMost = 8, kAheadMost = 4;
+  if (next < 2 || characters[next - 1] != kSmallTsu || !is_kanji(characters[next - 2])) {
+    return false;
+  }
+  std::size_t from = next - 2;
+  while (from > 0 && next - from < kKanjiMost && is_kanji(characters[from - 1])) {
+    --from;
+  }
+  std::string around;
+  for (std::size_t i = from; i < next; ++i) {
+    around += characters[i];
+  }
+  for (std::size_t i = next; i < std::min(characters.size(), next + kAheadMost); ++i) {
+    if (!is_kanji(characters[i]) && !is_hiragana(characters[i])) {
+      break;
+    }
+    around += characters[i];
+    if (characters[i] == kSmallTsu) {
+      break;
+    }
+  }
+  const std::string euc_jp = recode(to_euc_jp_, around);
+  const std::string kana = euc_jp.empty() ? std::string() : convert(euc_jp);
+  const auto left = characters_of(kana);
+  return !kana.empty() && (count_small_tsu(kana) != count_small_tsu(around) ||
+                           std::any_of(left.begin(), left.end(), is_kanji));
+}
+
 std::string KanaReader::read(std::string_view text) const {
   if (to_euc_jp_ == reinterpret_cast<iconv_t>(-1) || to_utf8_ == reinterpret_cast<iconv_t>(-1)) {
     return std::string(text);
   }
+  const std::vector<std::string_view> characters = characters_of(text);
   std::string out, convertible;
-  std::string_view last, before_last;
-  while (!text.empty()) {
-    const std::string_view character =
-        text.substr(0, std::max<std::size_t>(utf8_sequence_length(text), 1));
-    text.remove_prefix(character.size());
-    if (last == kSmallTsu && is_kanji(before_last) && !is_kanji(character)) {
+  for (std::size_t i = 0; i < characters.size(); ++i) {
+    if (loses_stem(characters, i)) {
       out += read_stem(std::exchange(convertible, {}));
     }
-    before_last = std::exchange(last, character);
-    const std::string euc_jp = recode(to_euc_jp_, character);
+    const std::string euc_jp = recode(to_euc_jp_, characters[i]);
     if (!euc_jp.empty()) {
       convertible += euc_jp;
       continue;
     }
     out += convert(convertible);
-    out += character;
+    out += characters[i];
     convertible.clear();
   }
   return out + convert(convertible);

@@ -3,6 +3,8 @@
 // Kanji to kana, by kakasi: the Japanese voice reads kana only.
 #pragma once
 
+#include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -29,6 +31,7 @@ class KanaReader {
  private:
   std::string convert(const std::string& euc_jp) const;
   std::string read_stem(const std::string& euc_jp) const;
+  bool loses_stem(std::span<const std::string_view> characters, std::size_t next) const;
 
   iconv_t to_euc_jp_;
   iconv_t to_utf8_;

@@ -1,0 +1,68 @@
+// Kanji to kana: what kakasi reads, and what it loses unless it is asked for it apart.
+#include "worker/speech/kana.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+extern "C" const char* __lsan_default_suppressions() {  // The sanitizer's name.
+  return "leak:libkakasi";                              // It forgets a buffer of each text.
+}
+
+namespace audiogen::speech {
+namespace {
+
+std::string read(const std::string& text) {
+  static const bool there = KanaReader::open_dictionaries();
+  EXPECT_TRUE(there);
+  return KanaReader().read(text);
+}
+
+TEST(Kana, StemsBeforeASmallTsuAreRead) {
+  const std::vector<std::pair<std::string, std::string>> table = {
+      {"行った", "いった"},
+      {"言って", "いって"},
+      {"買っちゃう", "かっちゃう"},
+      {"引っ張って", "ひっぱって"},
+      {"酔っ払い", "よっはらい"},
+      {"取っ手", "とって"},
+      {"昨日買った本を読んで、家に帰って寝た",
+       "きのう かった ほん を よんで 、 いえ に かえって ねた"},
+      {"終わった", "おわった"},
+      {"行っ", "いっ"},
+  };
+  for (const auto& [in, out] : table) {
+    EXPECT_EQ(read(in), out) << in;
+  }
+}
+
+TEST(Kana, WordsThatItKnowsStayWhole) {
+  const std::vector<std::pair<std::string, std::string>> table = {
+      {"空っぽ", "からっぽ"},
+      {"下っぱ", "したっぱ"},
+      {"葉っぱ", "はっぱ"},
+      {"根っこ", "ねっこ"},
+      {"真っ赤", "まっか"},
+      {"東京へ行きます", "とうきょう へ いき ます"},
+      {"abc 😀 日本", "abc 😀 にっぽん"},
+      {"", ""},
+      {"っ", "っ"},
+  };
+  for (const auto& [in, out] : table) {
+    EXPECT_EQ(read(in), out) << in;
+  }
+}
+
+// The whole of a prompt, at its worst.
+TEST(Kana, TakesATextByItsLength) {
+  std::string text;
+  for (int i = 0; i < 1024; ++i) {
+    text += "行っ";
+  }
+  EXPECT_FALSE(read(text).empty());
+}
+
+}  // namespace
+}  // namespace audiogen::speech
