@@ -17,8 +17,9 @@ constexpr std::array<std::string_view, kKeyRates> kRateNames = {"create", "read"
 constexpr RatePolicy kManage{.per_minute = 120, .burst = 30};
 // An office behind one address may come back from lunch at once; whoever guesses needs thousands.
 constexpr RatePolicy kSignIns{.per_minute = 20, .burst = 20};
-// Each of them costs a hash; a site has as many addresses as it likes.
-constexpr RatePolicy kSignInsOfASite{.per_minute = 80, .burst = 80};
+// A home has as many addresses as it likes; a site may be many homes.
+constexpr RatePolicy kSignInsOfAHome{.per_minute = 80, .burst = 80};
+constexpr RatePolicy kSignInsOfASite{.per_minute = 320, .burst = 320};
 // Some 7,000 a day at an account, of passwords of which the common ones are refused.
 constexpr RatePolicy kGuesses{.per_minute = 5, .burst = 10};
 // So few that what is left is enough for whoever knows it, and enough for a slip of his hand.
@@ -38,6 +39,7 @@ constexpr SlowPolicy kSignUpsADay{.burst = 2, .interval = std::chrono::hours(24)
 // Of all who ask for that inbox: one of them alone does not use it up.
 constexpr SlowPolicy kSignUpsADayToAnInbox{.burst = 10, .interval = std::chrono::minutes(144)};
 constexpr SlowPolicy kSignUpsADayFromAnAddress{.burst = 25, .interval = std::chrono::minutes(58)};
+constexpr SlowPolicy kSignUpsADayFromASite{.burst = 250, .interval = std::chrono::minutes(6)};
 // A state whose bucket is full again says nothing; such entries are dropped this often.
 constexpr auto kForgetEvery = std::chrono::seconds(30);
 
@@ -92,8 +94,8 @@ std::string notices_of(std::string_view name) {
 std::string share_of(const IpAddress& client, const std::string& name) {
   return "from " + client.site().text() + " " + name;
 }
-std::string sign_ins_from(const IpAddress& client) {
-  return "sign-in from " + client.site().text();
+std::string sign_ins_from(const IpAddress& those) {
+  return "sign-in from " + those.text();
 }
 std::string changes_by(UserId user) {
   return "change by " + user.text();
@@ -102,13 +104,16 @@ std::string changes_to(std::string_view inbox) {
   return "change to " + std::string(inbox);
 }
 std::string sign_ups_from(const IpAddress& client) {
-  return "sign-up from " + client.site().text();
+  return "sign-up from " + client.limited().text();
 }
 std::string sign_ups_to(std::string_view inbox) {
   return "sign-up to " + std::string(inbox);
 }
+std::string sign_ups_from_site(const IpAddress& client) {
+  return "sign-up from site " + client.site().text();
+}
 std::string sign_ups_between(const IpAddress& client, std::string_view inbox) {
-  return sign_ups_from(client) + " to " + std::string(inbox);
+  return sign_ups_from_site(client) + " to " + std::string(inbox);
 }
 
 }  // namespace
@@ -201,15 +206,6 @@ RateDecision RateLimiter::take_file(const IpAddress& client) {
   return take_by_address(&Shard::readers, files_, client);
 }
 
-RateDecision RateLimiter::take_sign_in(const IpAddress& client) {
-  const RateDecision own = take_by_address(&Shard::attempts, kSignIns, client);
-  if (!own.allowed || client.is_v4()) {
-    return own;
-  }
-  const RateDecision site = take_by_name(kSignInsOfASite, sign_ins_from(client));
-  return site.allowed ? own : site;
-}
-
 RateDecision RateLimiter::take_guess(const IpAddress& client, std::string_view email) {
   return take_share(kGuessesFromAnAddress, client, kGuesses, guesses_at(email));
 }
@@ -235,6 +231,31 @@ template <class Policy>
 RateDecision RateLimiter::take_by_name(const Policy& policy, std::string_view name) {
   const auto now = std::chrono::steady_clock::now();
   return with_named(name, [&](RateState& state) { return audiogen::take(state, policy, now); });
+}
+
+RateDecision RateLimiter::take_sign_in(const IpAddress& client) {
+  if (client.is_v4()) {
+    return take_by_address(&Shard::attempts, kSignIns, client);
+  }
+  const auto now = std::chrono::steady_clock::now();
+  const std::array<std::pair<std::string, RatePolicy>, 2> beyond = {
+      std::pair(sign_ins_from(client.home()) + "/56", kSignInsOfAHome),
+      {sign_ins_from(client.site()) + "/48", kSignInsOfASite}};
+  for (const auto& [name, policy] : beyond) {
+    const RateDecision decision = with_named(name, [&policy = policy, now](const RateState& state) {
+      return audiogen::peek(state, policy, now);
+    });
+    if (!decision.allowed) {
+      return decision;
+    }
+  }
+  const RateDecision own = take_by_address(&Shard::attempts, kSignIns, client);
+  if (own.allowed) {
+    for (const auto& [name, policy] : beyond) {
+      static_cast<void>(take_by_name(policy, name));
+    }
+  }
+  return own;
 }
 
 template <class Share>
@@ -269,8 +290,9 @@ void RateLimiter::give_back_mail_change(UserId user, std::string_view inbox) {
 
 bool RateLimiter::take_mail_sign_up(const IpAddress& client, std::string_view inbox) {
   const auto now = std::chrono::steady_clock::now();
-  const std::array<std::pair<std::string, SlowPolicy>, 3> counted = {
+  const std::array<std::pair<std::string, SlowPolicy>, 4> counted = {
       std::pair(sign_ups_from(client), kSignUpsADayFromAnAddress),
+      {sign_ups_from_site(client), kSignUpsADayFromASite},
       {sign_ups_between(client, inbox), kSignUpsADay},
       {sign_ups_to(inbox), kSignUpsADayToAnInbox}};
   const bool may = std::all_of(counted.begin(), counted.end(), [&](const auto& one) {

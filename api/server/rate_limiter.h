@@ -55,7 +55,7 @@ class RateLimiter {
   // Counts one request for a file from `client` (or from its IPv6 /64).
   RateDecision take_file(const IpAddress& client);
   // Counts one attempt to sign in from `client` (or from its IPv6 /64, and four times as many from
-  // its site), whatever comes of it.
+  // its /56, sixteen times from its /48), whatever comes of it; what is refused counts nowhere.
   RateDecision take_sign_in(const IpAddress& client);
   // Counts one guess, from the site of `client`, of the password of the account with
   // this address, whether there is one or not: from many places it is to be no quicker, five a
@@ -74,10 +74,10 @@ class RateLimiter {
   RateDecision take_mail_change(UserId user, std::string_view inbox);
   // It was not sent: the last count does not stand.
   void give_back_mail_change(UserId user, std::string_view inbox);
-  // Counts one mail by which an account may be made, to this inbox, asked for from the site of
+  // Counts one mail by which an account may be made, to this inbox, asked for from
   // `client`, whether there is an account already or not: in any day three from a site to an inbox,
-  // 50 from a site, 20 to an inbox. False: it may not be, and counts
-  // towards none. By one thread at a time, else some more may be.
+  // 50 from an address (or an IPv6 /64), 500 from a site, 20 to an inbox. False: it may not be, and
+  // counts towards none. By one thread at a time, else some more may be.
   bool take_mail_sign_up(const IpAddress& client, std::string_view inbox);
 
   // What take() goes by.

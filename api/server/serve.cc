@@ -137,7 +137,7 @@ int serve(const Config& config) {
   DoorsPool pool(doors);
   // Of many hours and many keys one sum takes as long as a statement may: it is waited for by those
   // alone who ask for sums.
-  DoorsPool sums(doors, {.threads = 1});
+  DoorsPool sums(doors);
   Generations generations(config,
                           publisher,
                           lookout,

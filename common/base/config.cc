@@ -182,7 +182,8 @@ constexpr std::array kVariables = {
     Variable{"RATE_LIMIT_READ_BURST", "300", "reads at once, 1-10000000"},
     Variable{"RATE_LIMIT_UNAUTHENTICATED_PER_MINUTE",
              "300",
-             "requests without a valid key per address and minute, 1-10000000"},
+             "keys looked up in vain per address and minute, and as many requests without one, "
+             "1-10000000"},
     Variable{"RATE_LIMIT_FILES_PER_MINUTE",
              "6000",
              "requests for files per address and minute, 1-10000000"},

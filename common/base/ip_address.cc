@@ -47,6 +47,11 @@ IpAddress IpAddress::limited() const {
   return is_v4() ? *this : masked(*this, kCustomerBits);
 }
 
+IpAddress IpAddress::home() const {
+  constexpr int kHomeBits = 56;
+  return is_v4() ? *this : masked(*this, kHomeBits);
+}
+
 IpAddress IpAddress::site() const {
   constexpr int kSiteBits = 48;
   return is_v4() ? *this : masked(*this, kSiteBits);

@@ -26,8 +26,9 @@ struct IpAddress {
   // What limits by address count: an IPv4 address itself, an IPv6 one's /64, which one customer
   // has all of.
   IpAddress limited() const;
-  // What is surely one who acts: an IPv4 address itself, of IPv6 the /48 of which a site may have
-  // all (RFC 6177, section 2): it has 65,536 of limited().
+  // What one who acts may have all of: an IPv4 address itself, of IPv6 a home's /56, or a site's
+  // /48 (RFC 6177, section 2), which has 65,536 of limited(), but may be many customers' as well.
+  IpAddress home() const;
   IpAddress site() const;
 
   // Four decimal numbers or RFC 4291 text, nothing around it: no port, brackets or zone.

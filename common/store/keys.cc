@@ -458,8 +458,11 @@ Result<Done, Fault> Keys::remove_own(UserId user, KeyId id, const Asker& asker) 
       const bool there =
           locked(Sql("SELECT 1 FROM api_keys WHERE id=") << id << " AND user_id=" << user);
       // The first run may have done it, also to the one that asks.
-      refused = again ? std::nullopt : beyond_asker(user, asker, {});
-      if (!refused && !(there && (mark_deleted(id) != 0 || again))) {
+      const bool done =
+          again && there &&
+          locked(Sql("SELECT 1 FROM api_keys WHERE deleted_at IS NOT NULL AND id=") << id);
+      refused = done ? std::nullopt : beyond_asker(user, asker, {});
+      if (!refused && !done && !(there && mark_deleted(id) != 0)) {
         refused = no_such_key(id);
       }
     });

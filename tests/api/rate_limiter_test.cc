@@ -73,21 +73,44 @@ TEST_F(RateLimiterTest, NoNameIsAnothers) {
 }
 
 // Each is a password that is hashed, by two threads for everybody.
-TEST_F(RateLimiterTest, ASiteHasNoMoreAttemptsForAllItsAddresses) {
-  int attempts = 0;
-  for (int i = 0; i < 256; ++i) {
-    const IpAddress from = address("2001:db8:1:" + std::to_string(i) + "::1");
-    attempts += limiter_.take_sign_in(from).allowed ? 1 : 0;
-  }
-  EXPECT_EQ(attempts, 80);
-  EXPECT_FALSE(limiter_.take_sign_in(address("2001:db8:1:ffff::1")).allowed);
-  EXPECT_TRUE(limiter_.take_sign_in(address("2001:db8:2::1")).allowed);
-  attempts = 0;
+TEST_F(RateLimiterTest, AHomeHasNoMoreAttemptsForAllItsAddresses) {
+  const auto attempts = [this](const std::string& of, int addresses) {
+    int out = 0;
+    for (int i = 0; i < addresses; ++i) {
+      constexpr const char* kDigits = "0123456789abcdef";
+      const std::string last{kDigits[i / 16 % 16], kDigits[i % 16]};
+      out += limiter_.take_sign_in(address(of + last + "::1")).allowed ? 1 : 0;
+    }
+    return out;
+  };
+  EXPECT_EQ(attempts("2001:db8:1:0", 256), 80);
+  EXPECT_EQ(attempts("2001:db8:1:1", 256), 80) << "another home";
+  EXPECT_EQ(attempts("2001:db8:1:2", 256) + attempts("2001:db8:1:3", 256), 160);
+  EXPECT_EQ(attempts("2001:db8:1:4", 256), 0) << "all of that site together";
+  EXPECT_EQ(attempts("2001:db8:2:0", 1), 1);
+  int v4 = 0;
   for (int i = 0; i < 100; ++i) {
-    attempts += limiter_.take_sign_in(address("192.0.2.1")).allowed ? 1 : 0;
+    v4 += limiter_.take_sign_in(address("192.0.2.1")).allowed ? 1 : 0;
     EXPECT_TRUE(limiter_.take_sign_in(address("198.51.100." + std::to_string(i))).allowed);
   }
-  EXPECT_EQ(attempts, 20);
+  EXPECT_EQ(v4, 20);
+}
+
+TEST_F(RateLimiterTest, OneAddressOfASiteLeavesOthersTheirSignUps) {
+  int sent = 0;
+  for (int i = 0; i < 100; ++i) {
+    const std::string inbox = std::to_string(i) + "@example.com";
+    sent += limiter_.take_mail_sign_up(address("2001:db8:1::1"), inbox) ? 1 : 0;
+  }
+  EXPECT_EQ(sent, 25);
+  EXPECT_TRUE(limiter_.take_mail_sign_up(address("2001:db8:1:ff00::1"), "a@example.com"));
+  sent = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const std::string from = "2001:db8:2:" + std::to_string(i) + "::1";
+    const std::string inbox = std::to_string(i) + "@example.org";
+    sent += limiter_.take_mail_sign_up(address(from), inbox) ? 1 : 0;
+  }
+  EXPECT_EQ(sent, 250);
 }
 
 TEST_F(RateLimiterTest, WhatHasNoKeyIsCountedApart) {

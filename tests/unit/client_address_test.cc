@@ -43,6 +43,9 @@ TEST(IpAddress, LimitsCountAnIPv6AddressByItsNetwork) {
   EXPECT_EQ(address("2001:db8:1:2:ffff::").limited(), address("2001:db8:1:2::1").limited());
   EXPECT_NE(address("2001:db8:1:3::1").limited(), address("2001:db8:1:2::1").limited());
   EXPECT_EQ(address("192.0.2.1").limited(), address("192.0.2.1"));
+  EXPECT_EQ(address("2001:db8:1:f2:3:4:5:6").home(), address("2001:db8:1::"));
+  EXPECT_NE(address("2001:db8:1:1f2:3:4:5:6").home(), address("2001:db8:1::"));
+  EXPECT_EQ(address("192.0.2.1").home(), address("192.0.2.1"));
   EXPECT_EQ(address("2001:db8:1:2:3:4:5:6").site(), address("2001:db8:1::"));
   EXPECT_NE(address("2001:db8:2:2:3:4:5:6").site(), address("2001:db8:1::"));
   EXPECT_EQ(address("192.0.2.1").site(), address("192.0.2.1"));
