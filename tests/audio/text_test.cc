@@ -105,6 +105,12 @@ TEST(CleanText, BreaksNoRunsOfHan) {
   EXPECT_EQ(clean_text(repeat("好", 201)), repeat("好", 100) + "、" + repeat("好", 100) + "、好");
   EXPECT_EQ(clean_text(repeat("好", 60) + "\n" + repeat("好", 60)),
             repeat("好", 60) + "\n" + repeat("好", 40) + "、" + repeat("好", 20));
+  const std::string title = repeat("好", 45) + "《";
+  EXPECT_EQ(clean_text(repeat(title, 3)),
+            repeat(title, 2) + repeat("好", 10) + "、" + repeat("好", 35) + "《")
+      << "no clause ends there";
+  EXPECT_EQ(clean_text("好，「好！」好。好"), "好, 「好! 」好。好");
+  EXPECT_EQ(clean_text("3,4.5 is a.b:c"), "3,4.5 is a.b:c");
   EXPECT_EQ(clean_text(repeat("好", 60) + "。" + repeat("好", 60)),
             repeat("好", 60) + "。" + repeat("好", 60));
 }

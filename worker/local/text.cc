@@ -299,9 +299,27 @@ bool ends_run(char32_t c) {
   return is_space(c) || c == kPause || c == 0x3002 || script_of(c) == kHan;
 }
 
-bool ends_clause(char32_t c) {
-  const utf8proc_category_t kind = category(c);
-  return kind >= UTF8PROC_CATEGORY_PC && kind <= UTF8PROC_CATEGORY_PO;
+bool is_quote_of_han(char32_t c) {
+  return c >= 0x300C && c <= 0x300F;
+}
+
+// Does a clause end with the mark at `at`, as espeak-ng 1.51 sees it? The marks of Chinese, made
+// those of ASCII, end one only before a space: where there is none, one is wanted.
+enum class ClauseEnd { kNone, kAsItIs, kWithSpace };
+ClauseEnd clause_end(const std::u32string& text, std::size_t at) {
+  const char32_t c = text[at];
+  if (c == kPause || c == 0x3002) {
+    return ClauseEnd::kAsItIs;
+  }
+  if (std::u32string_view(U",.;:!?").find(c) == std::u32string_view::npos) {
+    return ClauseEnd::kNone;
+  }
+  const char32_t next = at + 1 < text.size() ? text[at + 1] : U' ';
+  if (is_space(next)) {
+    return ClauseEnd::kAsItIs;
+  }
+  return script_of(next) == kHan || is_quote_of_han(next) ? ClauseEnd::kWithSpace
+                                                          : ClauseEnd::kNone;
 }
 
 std::u32string break_long_runs(const std::u32string& in) {
@@ -314,16 +332,13 @@ std::u32string break_long_runs(const std::u32string& in) {
         i == 0 ||
         utf8proc_grapheme_break_stateful(
             static_cast<utf8proc_int32_t>(in[i - 1]), static_cast<utf8proc_int32_t>(in[i]), &state);
+    const ClauseEnd end = clause_end(in, i);
     if (script_of(in[i]) == kHan) {
-      // The marks of Chinese, made those of ASCII, end a clause only before a space.
-      if (!out.empty() && out.back() < 0x80 && ends_clause(out.back())) {
-        out.push_back(U' ');
-      }
       if (++han > kHanMax) {
         out.push_back(kPause);
         han = 1;
       }
-    } else if (ends_clause(in[i]) || script_of(in[i]) == kJapanese) {
+    } else if (end != ClauseEnd::kNone || script_of(in[i]) == kJapanese) {
       han = 0;
     }
     if (ends_run(in[i])) {
@@ -333,6 +348,10 @@ std::u32string break_long_runs(const std::u32string& in) {
       run = 1;
     }
     out.push_back(in[i]);
+    if (end == ClauseEnd::kWithSpace) {
+      out.push_back(U' ');
+      run = 0;
+    }
   }
   return out;
 }

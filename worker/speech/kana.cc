@@ -138,7 +138,7 @@ std::string KanaReader::read_stem(const std::string& euc_jp) const {
 // "酔っ払い", or say the tsu twice, or leave the next kanji as it is: it copies a string over
 // itself, which comes out one way or the other. Where the text ends with the tsu it reads both;
 // "空っぽ" it knows as one word. Is it so before the character at `next`? By a few characters
-// around: a longer text says no more.
+// around.
 bool KanaReader::loses_stem(std::span<const std::string_view> characters, std::size_t next) const {
   constexpr std::size_t kKanjiMost = 8, kAheadMost = 4;
   if (next < 2 || characters[next - 1] != kSmallTsu || !is_kanji(characters[next - 2])) {
@@ -148,24 +148,30 @@ bool KanaReader::loses_stem(std::span<const std::string_view> characters, std::s
   while (from > 0 && next - from < kKanjiMost && is_kanji(characters[from - 1])) {
     --from;
   }
-  std::string around;
+  std::string stem, ending;
   for (std::size_t i = from; i < next; ++i) {
-    around += characters[i];
+    stem += characters[i];
   }
   for (std::size_t i = next; i < std::min(characters.size(), next + kAheadMost); ++i) {
     if (!is_kanji(characters[i]) && !is_hiragana(characters[i])) {
       break;
     }
-    around += characters[i];
+    ending += characters[i];
     if (characters[i] == kSmallTsu) {
       break;
     }
   }
-  const std::string euc_jp = recode(to_euc_jp_, around);
-  const std::string kana = euc_jp.empty() ? std::string() : convert(euc_jp);
+  const std::string stem_euc_jp = recode(to_euc_jp_, stem),
+                    ending_euc_jp = recode(to_euc_jp_, ending);
+  if (stem_euc_jp.empty() || ending_euc_jp.empty()) {
+    return false;
+  }
+  // Other kanji bring theirs ("学校"), so what is read together is compared with both apart.
+  const std::string kana = convert(stem_euc_jp + ending_euc_jp);
   const auto left = characters_of(kana);
-  return !kana.empty() && (count_small_tsu(kana) != count_small_tsu(around) ||
-                           std::any_of(left.begin(), left.end(), is_kanji));
+  return count_small_tsu(kana) !=
+             count_small_tsu(read_stem(stem_euc_jp)) + count_small_tsu(read_stem(ending_euc_jp)) ||
+         std::any_of(left.begin(), left.end(), is_kanji);
 }
 
 std::string KanaReader::read(std::string_view text) const {
