@@ -39,6 +39,7 @@ constexpr SlowPolicy kSignUpsADay{.burst = 2, .interval = std::chrono::hours(24)
 // Of all who ask for that inbox: one of them alone does not use it up.
 constexpr SlowPolicy kSignUpsADayToAnInbox{.burst = 10, .interval = std::chrono::minutes(144)};
 constexpr SlowPolicy kSignUpsADayFromAnAddress{.burst = 25, .interval = std::chrono::minutes(58)};
+constexpr SlowPolicy kSignUpsADayFromAHome{.burst = 50, .interval = std::chrono::minutes(29)};
 constexpr SlowPolicy kSignUpsADayFromASite{.burst = 250, .interval = std::chrono::minutes(6)};
 // A state whose bucket is full again says nothing; such entries are dropped this often.
 constexpr auto kForgetEvery = std::chrono::seconds(30);
@@ -108,6 +109,9 @@ std::string sign_ups_from(const IpAddress& client) {
 }
 std::string sign_ups_to(std::string_view inbox) {
   return "sign-up to " + std::string(inbox);
+}
+std::string sign_ups_from_home(const IpAddress& client) {
+  return "sign-up from home " + client.home().text();
 }
 std::string sign_ups_from_site(const IpAddress& client) {
   return "sign-up from site " + client.site().text();
@@ -290,8 +294,9 @@ void RateLimiter::give_back_mail_change(UserId user, std::string_view inbox) {
 
 bool RateLimiter::take_mail_sign_up(const IpAddress& client, std::string_view inbox) {
   const auto now = std::chrono::steady_clock::now();
-  const std::array<std::pair<std::string, SlowPolicy>, 4> counted = {
+  const std::array<std::pair<std::string, SlowPolicy>, 5> counted = {
       std::pair(sign_ups_from(client), kSignUpsADayFromAnAddress),
+      {sign_ups_from_home(client), kSignUpsADayFromAHome},
       {sign_ups_from_site(client), kSignUpsADayFromASite},
       {sign_ups_between(client, inbox), kSignUpsADay},
       {sign_ups_to(inbox), kSignUpsADayToAnInbox}};

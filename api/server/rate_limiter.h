@@ -76,8 +76,8 @@ class RateLimiter {
   void give_back_mail_change(UserId user, std::string_view inbox);
   // Counts one mail by which an account may be made, to this inbox, asked for from
   // `client`, whether there is an account already or not: in any day three from a site to an inbox,
-  // 50 from an address (or an IPv6 /64), 500 from a site, 20 to an inbox. False: it may not be, and
-  // counts towards none. By one thread at a time, else some more may be.
+  // 50 from an address (or an IPv6 /64), 100 from a /56, 500 from a site, 20 to an inbox. False: it
+  // may not be, and counts towards none. By one thread at a time, else some more may be.
   bool take_mail_sign_up(const IpAddress& client, std::string_view inbox);
 
   // What take() goes by.

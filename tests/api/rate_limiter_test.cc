@@ -103,14 +103,20 @@ TEST_F(RateLimiterTest, OneAddressOfASiteLeavesOthersTheirSignUps) {
     sent += limiter_.take_mail_sign_up(address("2001:db8:1::1"), inbox) ? 1 : 0;
   }
   EXPECT_EQ(sent, 25);
+  for (int i = 0; i < 256; ++i) {
+    const std::string from = "2001:db8:1:" + std::to_string(i % 100) + "::1";
+    sent += limiter_.take_mail_sign_up(address(from), std::to_string(i) + ".net") ? 1 : 0;
+  }
+  EXPECT_EQ(sent, 50) << "a home";
   EXPECT_TRUE(limiter_.take_mail_sign_up(address("2001:db8:1:ff00::1"), "a@example.com"));
   sent = 0;
   for (int i = 0; i < 1000; ++i) {
-    const std::string from = "2001:db8:2:" + std::to_string(i) + "::1";
+    const std::string from =
+        "2001:db8:2:" + std::to_string(i % 10 + 1) + std::to_string(i / 10 % 90 + 10) + "::1";
     const std::string inbox = std::to_string(i) + "@example.org";
     sent += limiter_.take_mail_sign_up(address(from), inbox) ? 1 : 0;
   }
-  EXPECT_EQ(sent, 250);
+  EXPECT_EQ(sent, 250) << "a site";
 }
 
 TEST_F(RateLimiterTest, WhatHasNoKeyIsCountedApart) {
