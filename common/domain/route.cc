@@ -106,10 +106,10 @@ void RouteLines::add(const RouteLines& other) {
   waiting.add(other.waiting);
   for (const auto& [route, line] : other.of) {
     RouteLine& mine = of[route];
-    const bool known = !(mine.anybody() && mine.pace == 0) && !(line.anybody() && line.pace == 0);
+    const bool known = mine.is_known() && line.is_known();
     mine.before.add(line.before);
     mine.pace = known ? narrow(std::uint64_t{mine.pace} + line.pace) : 0;
-    mine.takes = std::max(mine.takes, line.takes);
+    mine.takes = known ? std::max(mine.takes, line.takes) : 0;
     mine.needs = std::max(mine.needs, line.needs);
   }
 }

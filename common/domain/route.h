@@ -49,11 +49,13 @@ struct Counted {
 // provider that has him soonest, and how fast that goes.
 struct RouteLine {
   Counted before;
-  std::uint32_t pace = 0;  // Tasks that it can end in 1000 s; 0: not known.
-  // In seconds: what a call takes; what a task must have left when it begins.
+  std::uint32_t pace = 0;  // Tasks that it can end in 1000 s.
+  // In seconds: what a call takes, 0: not known; what a task must have left when it begins.
   std::uint32_t takes = 0, needs = 0;
 
   bool anybody() const { return before.all().bulk > 0; }
+  // Of whoever has no line nobody has to know it.
+  bool is_known() const { return takes > 0 || !anybody(); }
   friend bool operator==(const RouteLine&, const RouteLine&) = default;
 };
 // Of all routes that somebody serves; and how many tasks wait for a provider.

@@ -406,10 +406,7 @@ ReleaseWindow with_routes(ReleaseWindow window,
   for (const auto& [route, line] : workers.lines.of) {
     RouteWait out{
         .route = route, .express = in_seconds(express_rest), .bulk = in_seconds(bulk_rest)};
-    if (line.anybody()) {
-      if (line.pace == 0) {
-        continue;  // Nobody knows how fast it goes.
-      }
+    if (line.anybody() && line.takes > 0 && line.pace > 0) {
       const LaneCounts before = line.before.all();
       const double pace = line.pace / kPaceIn;
       const auto behind = [&](double rest_of_it, std::uint64_t count) {
@@ -423,7 +420,7 @@ ReleaseWindow with_routes(ReleaseWindow window,
       out.takes = line.takes;
       out.needs = line.needs;
     } else if (window.pace == 0) {
-      continue;  // Nobody is refused anyhow.
+      continue;  // Nobody waits, or nobody knows how long: nobody is refused for it.
     }
     window.routes.push_back(out);
   }

@@ -237,7 +237,8 @@ LaneCounts before_newcomer(const QueueSeen& waiting, const RouteLine& of);
 
 // `window` with the waits of those routes of which workers tell: behind what waits for the provider
 // that would have it, and as before behind what waits for none that is known, of all in `queue`;
-// null: nobody knows how many that is, so it is everything.
+// null: nobody knows how many that is, so it is everything. Behind a line whose pace is not known
+// nobody is told to wait.
 ReleaseWindow with_routes(ReleaseWindow window, const QueueSeen* queue, const WorkersSeen& workers);
 
 // The open tasks of one user.

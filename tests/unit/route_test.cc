@@ -161,7 +161,17 @@ TEST(Route, WhereThePaceOfALineIsNotKnownThatOfAllIsNot) {
     }
     EXPECT_EQ(sum.of.at(Route{0}).pace, 0U);
   }
+  for (const auto& order : {std::vector{known, unknown}, {unknown, known}}) {
+    RouteLines sum;
+    for (const char* const worker : order) {
+      sum.add(parse_lines(worker));
+    }
+    EXPECT_FALSE(sum.of.at(Route{0}).is_known());
+  }
   RouteLines sum = parse_lines(known);
+  sum.add(parse_lines("0,9,0,9;0,0,9,0,9,0,1,1"));
+  EXPECT_EQ(sum.of.at(Route{0}).pace, 100U) << "it has no place of its account now";
+  EXPECT_TRUE(sum.of.at(Route{0}).is_known());
   sum.add(parse_lines("0,0,0,0;0,0,0,0,0,0,0,0"));
   EXPECT_EQ(sum.of.at(Route{0}).pace, 100U) << "nobody waits there";
 }

@@ -572,6 +572,43 @@ TEST_F(IntakeTest, WhatOthersMayHaveToldOfWasNotHeardOfHereFirst) {
   EXPECT_EQ(waiting.here.bulk, 3U) << "it waits here for certain";
 }
 
+// Others pull the same, or have heard of it by the broker.
+TEST_F(IntakeTest, WhatWasPulledWasNotHeardOfHereFirst) {
+  const auto full = tasks(kFull, kOpenings), pulled = tasks(kFull, 3);
+  deliver(full);
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size(); }));
+  EXPECT_TRUE(intake_.take(pulled).empty());
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size() + pulled.size(); }));
+  const Counted waiting = intake_.lines().waiting;
+  EXPECT_EQ(waiting.first.bulk, 0U);
+  EXPECT_EQ(waiting.here.bulk, 3U);
+}
+
+// It can do some of what waits there, and does its own beside that.
+TEST_F(IntakeTest, WhoCanDoLessIsAChoiceOfItsOwn) {
+  Capabilities all = speaks(kFull), less = speaks(kFull);
+  all.scenes = true;
+  all.queue_wait = 10min;
+  less.max_in_flight = 50;
+  Capabilities free;  // So that there is room.
+  free.image = true;
+  free.speaks = false;
+  free.max_in_flight = 100;
+  chains_.replace(chain_of({all, less, free}));
+  GenerationRequest request;
+  request.prompt = "[a train far away]";
+  const auto scenes = tasks(kFull, 90);
+  for (const Hint& hint : scenes) {
+    db_.execute(store::Sql("UPDATE tasks SET request=").bytes(encode_request(request))
+                << " WHERE id=" << hint.task);
+  }
+  deliver(scenes);
+  ASSERT_TRUE(eventually(60s, [&] { return !intake_.waiting_for_providers().empty(); }));
+  const RouteLines lines = intake_.lines();
+  EXPECT_TRUE(lines.of.at(route_of(request)).anybody());
+  EXPECT_FALSE(lines.of.at(Route{1}).anybody());
+}
+
 TEST_F(IntakeTest, ARouteIsToldByWhoHasItSoonest) {
   const auto full = tasks(kFull, kOpenings + 5);
   deliver(full);

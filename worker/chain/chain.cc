@@ -433,7 +433,8 @@ bool Chain::is_lone(std::size_t position) const {
   return links_[position]->coming->load() + links_[position]->provider.waiting() == 0;
 }
 
-Positions Chain::relievers(std::size_t position) const {
+template <class Relieves>
+Positions Chain::relievers_that(std::size_t position, const Relieves& relieves) const {
   const Capabilities& able = at(position).capabilities();
   Positions out = 0;
   if (able.queue_wait.count() == 0) {
@@ -441,18 +442,24 @@ Positions Chain::relievers(std::size_t position) const {
   }
   for (std::size_t i = position + 1; i < links_.size(); ++i) {
     Link& other = *links_[i];
-    const Capabilities& others = other.provider.capabilities();
-    const bool relieves = covers(others, able) || covers(able, others);
-    if (relieves && other.closed_to_calls().count() == 0 && !other.probes()) {
+    if (relieves(other.provider.capabilities(), able) && other.closed_to_calls().count() == 0 &&
+        !other.probes()) {
       out |= bit_of(i);
     }
   }
   return out;
 }
 
+Positions Chain::relievers(std::size_t position) const {
+  return relievers_that(position, covers);
+}
+
 Chain::Relief Chain::relief_of(std::size_t position) const {
   Relief out;
-  const Positions relieve = relievers(position);
+  const auto relieves = [](const Capabilities& others, const Capabilities& able) {
+    return covers(others, able) || covers(able, others);
+  };
+  const Positions relieve = relievers_that(position, relieves);
   if (relieve == 0) {
     return out;
   }
@@ -593,7 +600,7 @@ RouteLine Chain::pace_of(std::size_t position, std::size_t slots) const {
   }
   return {.before = {},
           .pace = static_cast<std::uint32_t>(std::min(all, kMost)),
-          .takes = in_seconds(*mean),
+          .takes = std::max(in_seconds(*mean), 1U),
           .needs = in_seconds(provider.needed().value_or(milliseconds(0)))};
 }
 

@@ -190,8 +190,8 @@ class Chain {
   // want; with those to whom what waits there is passed on. Nothing is said of what waits. The pace
   // of one that has not shown it is not known.
   RouteLine pace_of(std::size_t position, std::size_t slots) const;
-  // To whom what waits at the one at `position` is passed on, as bits: none where it has no
-  // queue_wait.
+  // To whom all that waits at the one at `position` is passed on, as bits: none where it has no
+  // queue_wait. Those who can do less get some of it.
   Positions relievers(std::size_t position) const;
   // May the one at `position` serve any request of this route?
   bool may_serve(std::size_t position, Route route) const;
@@ -242,6 +242,8 @@ class Chain {
     std::size_t slots = 0, idle = 0;
   };
   Relief relief_of(std::size_t position) const;
+  template <class Relieves>
+  Positions relievers_that(std::size_t position, const Relieves& relieves) const;
 
   struct Link {
     Link(std::unique_ptr<AudioProvider> of, std::shared_ptr<Account> account)

@@ -147,7 +147,9 @@ RouteLines Intake::lines() const {
     RouteLine line = chain->pace_of(i, roster_.places());
     // Those that wait at entries of one account share its places.
     const Account* const account = chain->at(i).account();
-    line.pace /= account == nullptr ? 1 : std::max(in_line[account], 1U);
+    if (account != nullptr && line.pace > 0) {
+      line.pace = std::max(line.pace / std::max(in_line[account], 1U), 1U);
+    }
     const auto& here = waiting[i];
     line.before = {.first = before_newcomer(here.first, line),
                    .here = before_newcomer(here.here, line)};
@@ -568,6 +570,9 @@ void Intake::wait_for_provider(const Turn& turn, const Answer& answer) {
     const auto in_force = chains_.get();
     look_who_serves(in_force);
     const auto [provider, chain, sooner, arrival, tried] = *answer.behind;
+    // What was pulled others may pull as well, or have heard of.
+    auto heard = turn.from ? turn.from->arrival : arrival;
+    heard.first = heard.first && (turn.from || turn.delivery.tag != 0);
     // By another chain, or where that provider has failed others meanwhile, somebody else may have
     // this one soon.
     const bool in_turn = chain == chains_seen_,
@@ -575,7 +580,7 @@ void Intake::wait_for_provider(const Turn& turn, const Answer& answer) {
     const ProviderQueues::Seen seen{.now = Clock::now(),
                                     .left = waits ? answer.time_left : std::chrono::milliseconds(0),
                                     .sooner = in_turn ? sooner : 0,
-                                    .arrival = turn.from ? turn.from->arrival : arrival};
+                                    .arrival = heard};
     if (turn.from && turn.from->chain == chain && turn.from->provider == provider) {
       queues_.put_back(provider, hint, turn.from->tried, seen);
     } else {
