@@ -23,11 +23,11 @@ constexpr RatePolicy kSignInsOfASite{.per_minute = 320, .burst = 320};
 // Some 7,000 a day at an account, of passwords of which the common ones are refused.
 constexpr RatePolicy kGuesses{.per_minute = 5, .burst = 10};
 // So few that what is left is enough for whoever knows it, and enough for a slip of his hand.
-constexpr RatePolicy kGuessesFromAnAddress{.per_minute = 1, .burst = 8};
+constexpr RatePolicy kGuessesFromASite{.per_minute = 1, .burst = 8};
 // Nobody's inbox is filled.
 constexpr RatePolicy kMailLinks{.per_minute = 1, .burst = 5};
 // For somebody whose first mail did not come; while they work there is room for one more.
-constexpr SlowPolicy kMailLinksFromAnAddress{.burst = 3, .interval = std::chrono::minutes(10)};
+constexpr SlowPolicy kMailLinksFromASite{.burst = 3, .interval = std::chrono::minutes(10)};
 constexpr RatePolicy kNotices{.per_minute = 1, .burst = 3};
 // Nobody changes his address often; and an inbox may be a stranger's.
 constexpr SlowPolicy kChangesADay{.burst = 3, .interval = std::chrono::hours(12)};
@@ -211,11 +211,11 @@ RateDecision RateLimiter::take_file(const IpAddress& client) {
 }
 
 RateDecision RateLimiter::take_guess(const IpAddress& client, std::string_view email) {
-  return take_share(kGuessesFromAnAddress, client, kGuesses, guesses_at(email));
+  return take_share(kGuessesFromASite, client, kGuesses, guesses_at(email));
 }
 
 RateDecision RateLimiter::take_mail_link(const IpAddress& client, std::string_view inbox) {
-  return take_share(kMailLinksFromAnAddress, client, kMailLinks, links_to(inbox));
+  return take_share(kMailLinksFromASite, client, kMailLinks, links_to(inbox));
 }
 
 RateDecision RateLimiter::take_notice(std::string_view name) {
@@ -237,15 +237,10 @@ RateDecision RateLimiter::take_by_name(const Policy& policy, std::string_view na
   return with_named(name, [&](RateState& state) { return audiogen::take(state, policy, now); });
 }
 
-RateDecision RateLimiter::take_sign_in(const IpAddress& client) {
-  if (client.is_v4()) {
-    return take_by_address(&Shard::attempts, kSignIns, client);
-  }
+template <class Counted>
+std::optional<RateDecision> RateLimiter::refused_by_name(const Counted& counted) {
   const auto now = std::chrono::steady_clock::now();
-  const std::array<std::pair<std::string, RatePolicy>, 2> beyond = {
-      std::pair(sign_ins_from(client.home()) + "/56", kSignInsOfAHome),
-      {sign_ins_from(client.site()) + "/48", kSignInsOfASite}};
-  for (const auto& [name, policy] : beyond) {
+  for (const auto& [name, policy] : counted) {
     const RateDecision decision = with_named(name, [&policy = policy, now](const RateState& state) {
       return audiogen::peek(state, policy, now);
     });
@@ -253,11 +248,29 @@ RateDecision RateLimiter::take_sign_in(const IpAddress& client) {
       return decision;
     }
   }
+  return std::nullopt;
+}
+
+template <class Counted>
+void RateLimiter::take_all_by_name(const Counted& counted) {
+  for (const auto& [name, policy] : counted) {
+    static_cast<void>(take_by_name(policy, name));
+  }
+}
+
+RateDecision RateLimiter::take_sign_in(const IpAddress& client) {
+  if (client.is_v4()) {
+    return take_by_address(&Shard::attempts, kSignIns, client);
+  }
+  const std::array<std::pair<std::string, RatePolicy>, 2> beyond = {
+      std::pair(sign_ins_from(client.home()) + "/56", kSignInsOfAHome),
+      {sign_ins_from(client.site()) + "/48", kSignInsOfASite}};
+  if (const auto refused = refused_by_name(beyond)) {
+    return *refused;
+  }
   const RateDecision own = take_by_address(&Shard::attempts, kSignIns, client);
   if (own.allowed) {
-    for (const auto& [name, policy] : beyond) {
-      static_cast<void>(take_by_name(policy, name));
-    }
+    take_all_by_name(beyond);
   }
   return own;
 }
@@ -293,24 +306,15 @@ void RateLimiter::give_back_mail_change(UserId user, std::string_view inbox) {
 }
 
 bool RateLimiter::take_mail_sign_up(const IpAddress& client, std::string_view inbox) {
-  const auto now = std::chrono::steady_clock::now();
   const std::array<std::pair<std::string, SlowPolicy>, 5> counted = {
       std::pair(sign_ups_from(client), kSignUpsADayFromAnAddress),
       {sign_ups_from_home(client), kSignUpsADayFromAHome},
       {sign_ups_from_site(client), kSignUpsADayFromASite},
       {sign_ups_between(client, inbox), kSignUpsADay},
       {sign_ups_to(inbox), kSignUpsADayToAnInbox}};
-  const bool may = std::all_of(counted.begin(), counted.end(), [&](const auto& one) {
-    return with_named(one.first, [&](const RateState& state) {
-      return audiogen::peek(state, one.second, now).allowed;
-    });
-  });
+  const bool may = !refused_by_name(counted);
   if (may) {
-    for (const auto& [name, policy] : counted) {
-      with_named(name, [&policy = policy, now](RateState& state) {
-        return audiogen::take(state, policy, now);
-      });
-    }
+    take_all_by_name(counted);
   }
   return may;
 }

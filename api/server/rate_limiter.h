@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -113,7 +114,12 @@ class RateLimiter {
   auto with_named(std::string_view name, const Use& use);
   template <class Policy>
   RateDecision take_by_name(const Policy& policy, std::string_view name);
-  // Counts towards both, or neither: `share` is one address's of all.
+  // Of the names, each with its policy, the first one that allows no more; and counts towards all.
+  template <class Counted>
+  std::optional<RateDecision> refused_by_name(const Counted& counted);
+  template <class Counted>
+  void take_all_by_name(const Counted& counted);
+  // Counts towards both, or neither: `share` is one site's of all.
   template <class Share>
   RateDecision take_share(const Share& share,
                           const IpAddress& client,
