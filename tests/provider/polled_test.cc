@@ -2,6 +2,7 @@
 #include "worker/providers/transport/polled.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <future>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/http/redirect.h"
 #include "tests/provider/fixture.h"
 #include "worker/providers/fal.h"
 #include "worker/providers/replicate.h"
@@ -313,6 +315,49 @@ TEST(Replicate, FromSubmissionToFile) {
   EXPECT_EQ(replicate::kKind.reports, PriceUnit::kComputeSecond);
 }
 
+http::ClientResponse sent_to(const char* location) {
+  http::ClientResponse out;
+  out.status = 302;
+  out.headers = {{"location", location}};
+  return out;
+}
+
+// A job that is done is billed: who sends us elsewhere for its file is followed, without our key
+// and only to public addresses, a few times.
+TEST(Replicate, TheFileMayBeElsewhere) {
+  const auto at_its_file = [](Talk& talk) {
+    talk.begin();
+    talk.say(json(201, kReplicateTicket));
+    return talk.say(json(200, R"({"status":"succeeded","output":["https://cdn.example/a/o"]})"));
+  };
+  {
+    Talk talk(replicate::kKind);
+    ASSERT_EQ(at_its_file(talk), "ask GET https://cdn.example/a/o");
+    EXPECT_EQ(talk.say(sent_to("/b/o.wav?sign=1")), "ask GET https://cdn.example/b/o.wav?sign=1");
+    EXPECT_EQ(talk.say(sent_to("https://files.example/o.wav")),
+              "ask GET https://files.example/o.wav");
+    EXPECT_TRUE(talk.ask().request.headers.empty());
+    EXPECT_EQ(talk.ask().request.reach, http::Reach::kPublicOnly);
+    EXPECT_EQ(talk.lose(), "ask GET https://cdn.example/a/o") << "what was signed may be used up";
+    talk.say(sent_to("https://files.example/o.wav"));
+    EXPECT_EQ(talk.say(wav_file()), "audio");
+  }
+  {
+    Talk talk(replicate::kKind);
+    at_its_file(talk);
+    for (int i = 0; i < http::kRedirectsMax; ++i) {
+      ASSERT_THAT(talk.say(sent_to("https://files.example/")), HasSubstr("ask GET"));
+    }
+    EXPECT_THAT(talk.say(sent_to("https://files.example/")), HasSubstr("try_next"));
+    EXPECT_TRUE(talk.made());
+  }
+  for (const char* const nowhere : {"", "http://[", "http://cdn.example/a/o"}) {
+    Talk talk(replicate::kKind);
+    at_its_file(talk);
+    EXPECT_THAT(talk.say(sent_to(nowhere)), HasSubstr("try_next")) << nowhere;
+  }
+}
+
 // Each answer holds what the job was given, files among it.
 TEST(Replicate, AnAnswerMayHoldWhatWasSent) {
   GenerationRequest asked;
@@ -452,7 +497,9 @@ TEST_P(Polled, AJobOnceTakenIsNotGivenUpLightly) {
           step = talk.lose();
           break;
         case 1:
-          step = talk.say(json(503, "busy"));
+          // Of the provider, of what stands before it, of one that sends us elsewhere.
+          step = talk.say(json(
+              std::array{503, 520, 522, 302}.at(static_cast<std::size_t>(heard / 4) % 4), "busy"));
           break;
         case 2:
           step = talk.say(json(200, "<html>"));

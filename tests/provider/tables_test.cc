@@ -314,6 +314,11 @@ TEST(Blame, ByWords) {
       // A client's text shuts no provider, whatever it says.
       {"cannot say 'what a Voice'", Fault::kBrokenByInput, "what a Voice"},
       {"cannot say 'model", Fault::kBrokenByInput, "a sub\u200bmodel"},
+      // What one of the words could be quoted from leaves the other not alone.
+      {"the model tried to generate text from a transcript",
+       Fault::kBrokenByInput,
+       "Write me a text transcript"},
+      {"the model tried to generate text", Fault::kBrokenByInput, "a model"},
       {"<?xml version=\"1.0\" encoding=\"utf-8\"?>", Fault::kBrokenByInput},
       {"Unsupported voice: nobody", Fault::kBrokenByInput, "My voice."},
   };

@@ -1,7 +1,6 @@
 #include "worker/job/references.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <deque>
 #include <map>
@@ -17,6 +16,7 @@
 #include "common/base/ascii.h"
 #include "common/base/mutex.h"
 #include "common/domain/public_url.h"
+#include "common/http/redirect.h"
 #include "worker/job/spool.h"
 
 namespace audiogen::worker {
@@ -49,18 +49,6 @@ struct FreeText {
   void operator()(char* text) const { curl_free(text); }
 };
 
-// What `location` means on the page `base` (RFC 3986 section 5).
-std::optional<std::string> resolve(const std::string& base, std::string_view location) {
-  const std::unique_ptr<CURLU, CloseUrl> url(curl_url());
-  char* text = nullptr;
-  if (!url || curl_url_set(url.get(), CURLUPART_URL, base.c_str(), 0) != CURLUE_OK ||
-      curl_url_set(url.get(), CURLUPART_URL, std::string(location).c_str(), 0) != CURLUE_OK ||
-      curl_url_get(url.get(), CURLUPART_URL, &text, 0) != CURLUE_OK) {
-    return std::nullopt;
-  }
-  return std::string(std::unique_ptr<char, FreeText>(text).get());
-}
-
 // Host and port, as a key; "" when there is none.
 std::string host_of(const std::string& address) {
   const std::unique_ptr<CURLU, CloseUrl> url(curl_url());
@@ -77,11 +65,6 @@ std::string host_of(const std::string& address) {
     out += std::unique_ptr<char, FreeText>(text).get();
   }
   return ascii::lower(out);
-}
-
-bool is_redirect(int status) {
-  constexpr std::array<int, 5> kStatuses = {301, 302, 303, 307, 308};
-  return std::find(kStatuses.begin(), kStatuses.end(), status) != kStatuses.end();
 }
 
 // Worth asking once more.
@@ -360,9 +343,9 @@ struct ReferenceFetcher::Fetch final : ProviderCall, std::enable_shared_from_thi
       }
       return;
     }
-    if (is_redirect(answer->status)) {
-      auto target = resolve(item.url, answer->header("location"));
-      if (!target || ++item.redirects > kRedirectsMax) {
+    if (http::is_redirect(answer->status)) {
+      auto target = http::redirect_target(item.url, *answer);
+      if (!target || ++item.redirects > http::kRedirectsMax) {
         unusable(item, "its server redirects too often or to nowhere", "");
         return;
       }

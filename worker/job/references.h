@@ -65,7 +65,6 @@ class ReferenceFetcher {
   using Done = std::function<void(Result<References, ReferenceFault>)>;
 
   static constexpr std::size_t kBytesEach = 10UL << 20U;  // a longer file is refused
-  static constexpr int kRedirectsMax = 3;                 // each checked like the first address
 
   // Files are inspected on `inspectors`: foreign files of any client, at seconds of CPU each.
   // Both must outlive the fetcher. The client that fetches is its own: nothing that a provider or

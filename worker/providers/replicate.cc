@@ -139,7 +139,7 @@ class Format final : public models::Format {
     }
     const ProviderFault fault = fault_of(response, "");
     const bool permanent =
-        response.status != 200 && !is_brief(fault.fault) && fault.fault != Fault::kUnknownOutcome;
+        response.status >= 400 && !is_brief(fault.fault) && fault.fault != Fault::kUnknownOutcome;
     return permanent ? Progress(fault) : Progress(Unclear{fault.retry_after});
   }
 

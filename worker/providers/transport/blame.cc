@@ -96,15 +96,20 @@ Fault by_words(std::string_view words, std::string_view text_of_client) {
     return Fault::kBrokenByInput;  // Its words are those of its markup.
   }
   const std::string of_client = reduced(text_of_client);
-  const auto named = [&](std::string_view word) {
-    return has_word(words, word) && of_client.find(word) == std::string::npos;
+  const auto is_there = [&](std::string_view word) { return has_word(words, word); };
+  // What may be quoted blames nobody; but it does not leave the others alone either.
+  const auto blames = [&](std::string_view word) {
+    return is_there(word) && of_client.find(word) == std::string::npos;
   };
-  const bool operators = std::any_of(kWordsOfOperator.begin(), kWordsOfOperator.end(), named);
-  const bool clients = std::any_of(kWordsOfClient.begin(), kWordsOfClient.end(), named);
-  if (operators == clients) {
-    return Fault::kBrokenByInput;
+  const auto names_any = [](const auto& list, const auto& test) {
+    return std::any_of(list.begin(), list.end(), test);
+  };
+  if (names_any(kWordsOfOperator, is_there)) {
+    return names_any(kWordsOfOperator, blames) && !names_any(kWordsOfClient, is_there)
+               ? Fault::kMisconfigured
+               : Fault::kBrokenByInput;
   }
-  return operators ? Fault::kMisconfigured : Fault::kUnsupportedInput;
+  return names_any(kWordsOfClient, blames) ? Fault::kUnsupportedInput : Fault::kBrokenByInput;
 }
 
 }  // namespace audiogen::blame

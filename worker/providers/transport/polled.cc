@@ -7,6 +7,7 @@
 #include "common/base/base64.h"
 #include "common/base/crypto.h"
 #include "common/domain/call_failure.h"
+#include "common/http/redirect.h"
 #include "worker/providers/transport/wire.h"
 
 namespace audiogen {
@@ -202,18 +203,29 @@ class PolledDialogue final : public Dialogue {
     const milliseconds pause =
         std::max(next_pause(), milliseconds(retry_after.value_or(std::chrono::seconds(0))));
     unclear_for_ += pause;
-    return stage_ == Stage::kDownloading ? Step(Ask{file_request(), pause}) : ask_status(pause);
+    return stage_ == Stage::kDownloading ? ask_file(pause) : ask_status(pause);
+  }
+
+  // From where the provider said: a target that it was redirected to may be valid once.
+  Step ask_file(milliseconds pause) {
+    stage_ = Stage::kDownloading;
+    asked_url_ = file_url_;
+    redirects_ = 0;
+    return Ask{file_request(), pause};
   }
 
   http::ClientRequest file_request() const {
     http::ClientRequest out;  // Without our key: the file may be anywhere.
-    out.url = file_url_;
+    out.url = asked_url_;
     out.connect_timeout = entry_->connect_timeout;
     out.total_timeout = kDownloadMax;
     out.body_max = wire::kAudioAnswerMax;
-    out.reach = entry_->option("result_address") == "any" || wire::is_loopback(entry_->base_url)
-                    ? http::Reach::kAny
-                    : http::Reach::kPublicOnly;
+    // What the provider names the operator has answered for, not where others send us from there.
+    const bool is_named = asked_url_ == file_url_ || wire::same_origin(file_url_, asked_url_);
+    const bool may_be_any =
+        entry_->option("result_address") == "any" || wire::is_loopback(entry_->base_url);
+    out.reach = may_be_any && (is_named || is_ours(asked_url_)) ? http::Reach::kAny
+                                                                : http::Reach::kPublicOnly;
     return out;
   }
 
@@ -230,9 +242,8 @@ class PolledDialogue final : public Dialogue {
       }
       return audio_of(std::move(*bytes), "");
     }
-    stage_ = Stage::kDownloading;
     file_url_ = std::move(url);
-    return Ask{file_request()};
+    return ask_file(milliseconds(0));
   }
 
   Step after_download(Heard answer) {
@@ -242,6 +253,15 @@ class PolledDialogue final : public Dialogue {
         return wire::fault_of(answer.error());
       }
       return unclear_again(std::nullopt);
+    }
+    if (http::is_redirect(answer->status)) {
+      auto target = http::redirect_target(asked_url_, *answer);
+      if (target && ++redirects_ <= http::kRedirectsMax &&
+          !(asked_url_.starts_with("https:") && target->starts_with("http:"))) {
+        asked_url_ = std::move(*target);
+        return Ask{file_request()};
+      }
+      return wire::fault(Fault::kTryNext, *answer, "file", "x-request-id");
     }
     if (answer->status != 200) {
       const Fault kind = wire::fault_of_status(answer->status);
@@ -280,7 +300,9 @@ class PolledDialogue final : public Dialogue {
   std::size_t answer_max_ = kAnswerMax + kEchoMax;  // Of a job whose request is not there any more.
   Stage stage_ = Stage::kSubmitting;
   Ticket ticket_;
-  std::string file_url_;
+  std::string file_url_;   // Where the provider says that it is.
+  std::string asked_url_;  // Moves along with redirects.
+  int redirects_ = 0;
   std::optional<Thousandths> billed_;
   milliseconds pause_ = kPollFirst;
   std::size_t questions_ = 0;

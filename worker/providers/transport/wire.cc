@@ -274,8 +274,16 @@ Fault fault_of_status(int status) {
     case 500:
     case 502:
     case 503:
+    case 521:
+    case 522:
+    case 523:
+    case 525:
+    case 526:
+    case 527:
+    case 530:
       return Fault::kRetrySame;
     case 504:
+    case 520:
     case 524:
       return Fault::kUnknownOutcome;
     case 413:

@@ -59,10 +59,11 @@ ProviderFault no_audio(const http::ClientResponse& response,
 // No response: what can be known of the other side.
 ProviderFault fault_of(const http::ClientError& error);
 
-// The answer to a status that has no code of its own to go by: 408, 429, 500, 502, 503 may pass;
-// 504, 524 gave up waiting for something that may go on; 413 is about this input; 401 to 404 about
-// our key, account, address or model; the rest is between us and the provider, 400 and 422 among it
-// as long as nobody says what is not liked (blame.h).
+// The answer to a status that has no code of its own to go by: 408, 429, 500, 502, 503 may pass,
+// and those by which Cloudflare, which stands before several providers, says that it does not reach
+// them (521 to 523, 525 to 527, 530); 504, 520, 524 lost something that may go on; 413 is about
+// this input; 401 to 404 about our key, account, address or model; the rest is between us and the
+// provider, 400 and 422 among it as long as nobody says what is not liked (blame.h).
 Fault fault_of_status(int status);
 
 // Turns bytes into audio of the type they show to be. `expected` is what was asked for and the only
