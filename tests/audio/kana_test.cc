@@ -39,6 +39,10 @@ TEST(Kana, StemsBeforeASmallTsuAreRead) {
       {"学校行った", "がっこう いった"},
       {"絶対言った", "ぜったい いった"},
       {"行っ", "いっ"},
+      {"待っ、待って", "まっ、 まって"},
+      {"「待っ」", "「 まっ」"},
+      {"突っコミ", "つっコミ"},
+      {"買った髙島屋", "かった たかしまや"},
   };
   for (const auto& [in, out] : table) {
     EXPECT_EQ(read(in), out) << in;
@@ -56,6 +60,21 @@ TEST(Kana, WordsThatItKnowsStayWhole) {
       {"abc 😀 日本", "abc 😀 にっぽん"},
       {"", ""},
       {"っ", "っ"},
+  };
+  for (const auto& [in, out] : table) {
+    EXPECT_EQ(read(in), out) << in;
+  }
+}
+
+// Three bytes in EUC-JP, of which kakasi reads two.
+TEST(Kana, WhatItsCharacterSetLacksHidesNothingElse) {
+  const std::vector<std::pair<std::string, std::string>> table = {
+      {"任天堂®の", "にんてんどう®の"},
+      {"©任天堂", "©にんてんどう"},
+      {"¿日本?", "¿にっぽん ?"},
+      {"拉麵を食べた", "らーめん を たべた"},
+      {"頰", "ほお"},
+      {"仚", "仚"},
   };
   for (const auto& [in, out] : table) {
     EXPECT_EQ(read(in), out) << in;

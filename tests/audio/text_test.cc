@@ -68,6 +68,10 @@ TEST(CleanText, Table) {
       {"marks", "q" + repeat("\u0335", 30), "q" + repeat("\u0335", 4)},
       {"reference token", "like @Audio1", "like @Audio1"},
       {"fraction", "½, 1½ and ١¾", "1\u20442, 1 1\u20442 and ١ 3\u20444"},
+      {"numbered items", "①3年 ①② 5.2① ⒈3 a①b", "1 3年 1 2 5.2 1 1. 3 a1b"},
+      {"wide marks between numbers",
+       "100，200；3！4？5 １，２００ 10：30",
+       "100, 200; 3! 4? 5 1,200 10:30"},
       {"exponent", "10⁶ m², 10²³", "10 6 m2, 10 23"},
       {"ordinals and a micrometre", "1º 3ª 5 µm Ａ", "1º 3ª 5 µm A"},
       {"invalid", "a\xC3(", ""},
@@ -111,6 +115,11 @@ TEST(CleanText, BreaksNoRunsOfHan) {
       << "no clause ends there";
   EXPECT_EQ(clean_text("好，「好！」好。好"), "好, 「好! 」好。好");
   EXPECT_EQ(clean_text("3,4.5 is a.b:c"), "3,4.5 is a.b:c");
+  EXPECT_EQ(clean_text(repeat("好12", 25)), repeat("好12", 20) + "好、12" + repeat("好12", 4))
+      << "digits are said, too";
+  EXPECT_EQ(clean_text(repeat("好", 99) + "12年" + repeat("好", 9)),
+            repeat("好", 99) + "、12年" + repeat("好", 9));
+  EXPECT_EQ(clean_text(repeat("1 ", 200)), repeat("1 ", 200)) << "of other languages nothing";
   EXPECT_EQ(clean_text(repeat("好", 60) + "。" + repeat("好", 60)),
             repeat("好", 60) + "。" + repeat("好", 60));
 }

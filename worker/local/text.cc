@@ -24,7 +24,8 @@ constexpr std::size_t kMarksMax = 4;
 constexpr std::size_t kRunMax = 40;
 // Of a clause of more Chinese characters than 199 espeak-ng 1.51 says no more.
 constexpr std::size_t kHanMax = 100;
-constexpr char32_t kPause = 0x3001;  // IDEOGRAPHIC COMMA
+constexpr std::size_t kHanOfDigit = 2;  // As many are said of it: "五百".
+constexpr char32_t kPause = 0x3001;     // IDEOGRAPHIC COMMA
 // Where no grapheme ends: a chain of joined emoji is cut anyway.
 constexpr std::size_t kRunMaxForced = 80;
 // More unread letters than one in so many, or so many on end, are words and no decoration.
@@ -322,10 +323,20 @@ ClauseEnd clause_end(const std::u32string& text, std::size_t at) {
                                                           : ClauseEnd::kNone;
 }
 
+// What the length of a Chinese clause is counted by.
+enum class Spoken { kOfHan, kDigit, kElse };
+Spoken spoken_of(char32_t c) {
+  if (script_of(c) == kHan) {
+    return Spoken::kOfHan;
+  }
+  return category(c) == UTF8PROC_CATEGORY_ND ? Spoken::kDigit : Spoken::kElse;
+}
+
 std::u32string break_long_runs(const std::u32string& in) {
   std::u32string out;
   out.reserve(in.size() + in.size() / kRunMax);
   std::size_t run = 0, han = 0;
+  Spoken before = Spoken::kElse;
   utf8proc_int32_t state = 0;
   for (std::size_t i = 0; i < in.size(); ++i) {
     const bool boundary =
@@ -333,14 +344,20 @@ std::u32string break_long_runs(const std::u32string& in) {
         utf8proc_grapheme_break_stateful(
             static_cast<utf8proc_int32_t>(in[i - 1]), static_cast<utf8proc_int32_t>(in[i]), &state);
     const ClauseEnd end = clause_end(in, i);
-    if (script_of(in[i]) == kHan) {
-      if (++han > kHanMax) {
+    const Spoken spoken = spoken_of(in[i]);
+    if (spoken != Spoken::kElse) {
+      const std::size_t more = spoken == Spoken::kDigit ? kHanOfDigit : 1;
+      han += more;
+      // Neither within a number nor between it and what it counts.
+      if (han > kHanMax && before != Spoken::kDigit &&
+          (spoken == Spoken::kOfHan || before == Spoken::kOfHan)) {
         out.push_back(kPause);
-        han = 1;
+        han = more;
       }
     } else if (end != ClauseEnd::kNone || script_of(in[i]) == kJapanese) {
       han = 0;
     }
+    before = spoken;
     if (ends_run(in[i])) {
       run = 0;
     } else if (++run > kRunMax && (boundary || run > kRunMaxForced)) {
@@ -445,14 +462,31 @@ bool is_vulgar_fraction(char32_t c) {
   return (c >= 0x00BC && c <= 0x00BE) || (c >= 0x2150 && c <= 0x215E) || c == 0x2189;
 }
 
-// A fraction, or an exponent, is no further digit of the number before it: NFKC makes 11⁄2 of "1½",
-// and 106 of "10⁶".
+// "①" to "㊿", "⒈" and the like.
+bool is_enclosed_number(char32_t c) {
+  return (c >= 0x2460 && c <= 0x249B) || c == 0x24EA || (c >= 0x3251 && c <= 0x325F) ||
+         (c >= 0x32B1 && c <= 0x32BF);
+}
+
+// The marks of Chinese that NFKC makes those of numbers.
+bool is_wide_mark(char32_t c) {
+  return c == 0xFF0C || c == 0xFF1B || c == 0xFF01 || c == 0xFF1F;
+}
+
+// What NFKC would make one number of several: a fraction, or an exponent, is no further digit of
+// the number before it (11⁄2 of "1½", 106 of "10⁶"), nor is what numbers an item (13 of "①3"), and
+// a mark of Chinese separates no thousands ("100，200").
 std::u32string with_numbers_apart(const std::u32string& in) {
   std::u32string out;
   out.reserve(in.size());
   for (const char32_t c : in) {
-    const bool after_number = !out.empty() && category(out.back()) == UTF8PROC_CATEGORY_ND;
-    if (after_number && (is_superscript(c) || is_vulgar_fraction(c))) {
+    const char32_t last = out.empty() ? U' ' : out.back();
+    const bool digit_before = category(last) == UTF8PROC_CATEGORY_ND;
+    const bool digit = category(c) == UTF8PROC_CATEGORY_ND;
+    const bool number_before = digit_before || is_enclosed_number(last);
+    if ((digit_before && (is_superscript(c) || is_vulgar_fraction(c))) ||
+        (number_before && is_enclosed_number(c)) || (is_enclosed_number(last) && digit) ||
+        (is_wide_mark(last) && c >= U'0' && c <= U'9')) {
       out.push_back(U' ');
     }
     out.push_back(c);

@@ -16,7 +16,8 @@ extern "C" {  // its header forgets to say so
 namespace audiogen::speech {
 namespace {
 
-// iconv takes its input without const and reports failure as all bits set.
+// "" where it cannot be done. iconv takes its input without const and reports failure as all bits
+// set.
 std::string recode(iconv_t converter, std::string_view text) {
   std::string in(text);
   std::string out(text.size() * 3 + 8, '\0');  // no character of either set grows more
@@ -29,6 +30,45 @@ std::string recode(iconv_t converter, std::string_view text) {
   }
   out.resize(out.size() - to_left);
   return out;
+}
+
+// EUC-JP without its third set (JIS X 0212, which begins with this): of that kakasi takes the last
+// two bytes for a character of JIS X 0208, and so "麵" for "跟", and "®" for nothing, for which all
+// around it was lost.
+constexpr char kThirdSet = '\x8F';
+
+// Variants that JIS X 0208 lacks, as in names and in the list of kanji in common use, and what they
+// are variants of.
+struct Variant {
+  std::string_view lacking, known;
+};
+constexpr auto kVariants = std::to_array<Variant>({
+    {"髙", "高"},
+    {"﨑", "崎"},
+    {"麵", "麺"},
+    {"頰", "頬"},
+    {"塡", "填"},
+    {"剝", "剥"},
+    {"𠮟", "叱"},
+    {"繫", "繋"},
+    {"嚙", "噛"},
+    {"醬", "醤"},
+    {"鷗", "鴎"},
+    {"瘦", "痩"},
+    {"搔", "掻"},
+    {"蠟", "蝋"},
+    {"蔣", "蒋"},
+    {"摑", "掴"},
+});
+
+// One character as kakasi reads it; "" where it knows none.
+std::string to_euc_jp(iconv_t converter, std::string_view character) {
+  const auto* const variant =
+      std::find_if(kVariants.begin(), kVariants.end(), [&](const Variant& known) {
+        return known.lacking == character;
+      });
+  std::string out = recode(converter, variant == kVariants.end() ? character : variant->known);
+  return out.starts_with(kThirdSet) ? std::string() : out;
 }
 
 constexpr std::string_view kSmallTsu = "\u3063";
@@ -150,27 +190,27 @@ bool KanaReader::loses_stem(std::span<const std::string_view> characters, std::s
   }
   std::string stem, ending;
   for (std::size_t i = from; i < next; ++i) {
-    stem += characters[i];
+    const std::string euc_jp = to_euc_jp(to_euc_jp_, characters[i]);
+    stem = euc_jp.empty() ? "" : stem + euc_jp;  // It is read up to there.
   }
   for (std::size_t i = next; i < std::min(characters.size(), next + kAheadMost); ++i) {
-    if (!is_kanji(characters[i]) && !is_hiragana(characters[i])) {
+    const std::string euc_jp = to_euc_jp(to_euc_jp_, characters[i]);
+    if (euc_jp.empty() || (!is_kanji(characters[i]) && !is_hiragana(characters[i]))) {
       break;
     }
-    ending += characters[i];
+    ending += euc_jp;
     if (characters[i] == kSmallTsu) {
       break;
     }
   }
-  const std::string stem_euc_jp = recode(to_euc_jp_, stem),
-                    ending_euc_jp = recode(to_euc_jp_, ending);
-  if (stem_euc_jp.empty() || ending_euc_jp.empty()) {
-    return false;
+  if (ending.empty()) {
+    return true;  // Before what ends a word nothing is lost by a cut, and without one all may be.
   }
   // Other kanji bring theirs ("学校"), so what is read together is compared with both apart.
-  const std::string kana = convert(stem_euc_jp + ending_euc_jp);
+  const std::string kana = convert(stem + ending);
   const auto left = characters_of(kana);
   return count_small_tsu(kana) !=
-             count_small_tsu(read_stem(stem_euc_jp)) + count_small_tsu(read_stem(ending_euc_jp)) ||
+             count_small_tsu(read_stem(stem)) + count_small_tsu(read_stem(ending)) ||
          std::any_of(left.begin(), left.end(), is_kanji);
 }
 
@@ -184,7 +224,7 @@ std::string KanaReader::read(std::string_view text) const {
     if (loses_stem(characters, i)) {
       out += read_stem(std::exchange(convertible, {}));
     }
-    const std::string euc_jp = recode(to_euc_jp_, characters[i]);
+    const std::string euc_jp = to_euc_jp(to_euc_jp_, characters[i]);
     if (!euc_jp.empty()) {
       convertible += euc_jp;
       continue;
