@@ -91,7 +91,7 @@ Handling Mails::ask_link(Call call) {
     co_return;
   }
   // Of an address without an account as well: nobody learns which there are.
-  const RateDecision decision = limiter_.take_mail_link(call.request().client, inbox_of(*email));
+  const RateDecision decision = limiter_.take_mail_link(call.request().client, *email);
   if (!decision.allowed) {
     count_limited(Limit::kMail);
     call.fail(rate_limit_exceeded(decision.retry_after));
@@ -108,7 +108,6 @@ Handling Mails::ask_link(Call call) {
   call.answer_nothing();
 }
 
-// One at a time, as take_mail_sign_up() wants it.
 void Mails::mail_link(Doors* doors, const IpAddress& client, const std::string& email) {
   if (doors == nullptr) {
     missed("too many wait");

@@ -165,9 +165,13 @@ Handling SignIns::open_by_password(Call call, PasswordSignIn shown) {
     co_return;
   }
   const auto read = [&](StoreDoors& doors) { return doors.web_sessions.password_of(shown.email); };
+  const auto give_back = [&] {  // Else who could not be told would have fewer guesses for it.
+    limiter_.give_back_guess(call.request().client, shown.email);
+  };
   auto found = co_await on_store(pool_, call.holder(), read);
   const auto password = told(std::move(found), call);
   if (!password) {
+    give_back();
     call.fail(password.error());
     co_return;
   }
@@ -177,6 +181,7 @@ Handling SignIns::open_by_password(Call call, PasswordSignIn shown) {
   };
   const auto matches = co_await on_store(hashers_, call.holder(), match);
   if (!matches || !*matches) {
+    give_back();
     call.fail(service_unavailable());
     co_return;
   }
@@ -304,6 +309,9 @@ Handling SignIns::set_password(Call call) {
   const auto hash = [&](Hasher&) { return new_encoded(*change, *state); };
   const auto hashed = co_await on_store(hashers_, call.holder(), hash);
   if (!hashed || !*hashed) {
+    if (!state->fresh) {
+      limiter_.give_back_guess(call.request().client, state->email);
+    }
     call.fail(service_unavailable());
     co_return;
   }

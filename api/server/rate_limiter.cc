@@ -22,12 +22,15 @@ constexpr RatePolicy kSignInsOfAHome{.per_minute = 80, .burst = 80};
 constexpr RatePolicy kSignInsOfASite{.per_minute = 320, .burst = 320};
 // Some 7,000 a day at an account, of passwords of which the common ones are refused.
 constexpr RatePolicy kGuesses{.per_minute = 5, .burst = 10};
-// So few that what is left is enough for whoever knows it, and enough for a slip of his hand.
-constexpr RatePolicy kGuessesFromASite{.per_minute = 1, .burst = 8};
+// So few that what is left is enough for whoever knows it, and enough for a slip of his hand. What
+// several homes of a site do is not each one's, but leaves the others of the world theirs.
+constexpr RatePolicy kGuessesFromAHome{.per_minute = 1, .burst = 8};
+constexpr RatePolicy kGuessesFromASite{.per_minute = 3, .burst = 9};
 // Nobody's inbox is filled.
 constexpr RatePolicy kMailLinks{.per_minute = 1, .burst = 5};
 // For somebody whose first mail did not come; while they work there is room for one more.
-constexpr SlowPolicy kMailLinksFromASite{.burst = 3, .interval = std::chrono::minutes(10)};
+constexpr SlowPolicy kMailLinksFromAHome{.burst = 3, .interval = std::chrono::minutes(10)};
+constexpr SlowPolicy kMailLinksFromASite{.burst = 4, .interval = std::chrono::minutes(3)};
 constexpr RatePolicy kNotices{.per_minute = 1, .burst = 3};
 // Nobody changes his address often; and an inbox may be a stranger's.
 constexpr SlowPolicy kChangesADay{.burst = 3, .interval = std::chrono::hours(12)};
@@ -92,11 +95,18 @@ std::string links_to(std::string_view inbox) {
 std::string notices_of(std::string_view name) {
   return "notice " + std::string(name);
 }
-std::string share_of(const IpAddress& client, const std::string& name) {
-  return "from " + client.site().text() + " " + name;
+// Of all that is counted so, what comes from one home, and from one site: of IPv4 the same.
+std::string share_of_home(const IpAddress& client, const std::string& name) {
+  return "from home " + client.home().text() + " " + name;
 }
-std::string sign_ins_from(const IpAddress& those) {
-  return "sign-in from " + those.text();
+std::string share_of_site(const IpAddress& client, const std::string& name) {
+  return "from site " + client.site().text() + " " + name;
+}
+std::string sign_ins_from_home(const IpAddress& client) {
+  return "sign-in from home " + client.home().text();
+}
+std::string sign_ins_from_site(const IpAddress& client) {
+  return "sign-in from site " + client.site().text();
 }
 std::string changes_by(UserId user) {
   return "change by " + user.text();
@@ -117,7 +127,16 @@ std::string sign_ups_from_site(const IpAddress& client) {
   return "sign-up from site " + client.site().text();
 }
 std::string sign_ups_between(const IpAddress& client, std::string_view inbox) {
-  return sign_ups_from_site(client) + " to " + std::string(inbox);
+  return share_of_home(client, sign_ups_to(inbox));
+}
+
+using Named = std::pair<std::string, AnyPolicy>;
+
+std::array<Named, 3> counts_of_guess(const IpAddress& client, std::string_view email) {
+  const std::string name = guesses_at(email);
+  return {Named(share_of_home(client, name), kGuessesFromAHome),
+          {share_of_site(client, name), kGuessesFromASite},
+          {name, kGuesses}};
 }
 
 }  // namespace
@@ -211,11 +230,20 @@ RateDecision RateLimiter::take_file(const IpAddress& client) {
 }
 
 RateDecision RateLimiter::take_guess(const IpAddress& client, std::string_view email) {
-  return take_share(kGuessesFromASite, client, kGuesses, guesses_at(email));
+  return take_all_or_none(counts_of_guess(client, email));
 }
 
-RateDecision RateLimiter::take_mail_link(const IpAddress& client, std::string_view inbox) {
-  return take_share(kMailLinksFromASite, client, kMailLinks, links_to(inbox));
+void RateLimiter::give_back_guess(const IpAddress& client, std::string_view email) {
+  for (const auto& [name, policy] : counts_of_guess(client, email)) {
+    give_back_by_name(policy, name);
+  }
+}
+
+RateDecision RateLimiter::take_mail_link(const IpAddress& client, std::string_view email) {
+  const std::string name = links_to(email);
+  return take_all_or_none(std::array{Named(share_of_home(client, name), kMailLinksFromAHome),
+                                     Named(share_of_site(client, name), kMailLinksFromASite),
+                                     Named(name, kMailLinks)});
 }
 
 RateDecision RateLimiter::take_notice(std::string_view name) {
@@ -237,59 +265,41 @@ RateDecision RateLimiter::take_by_name(const Policy& policy, std::string_view na
   return with_named(name, [&](RateState& state) { return audiogen::take(state, policy, now); });
 }
 
-template <class Counted>
-std::optional<RateDecision> RateLimiter::refused_by_name(const Counted& counted) {
-  const auto now = std::chrono::steady_clock::now();
-  for (const auto& [name, policy] : counted) {
-    const RateDecision decision = with_named(name, [&policy = policy, now](const RateState& state) {
-      return audiogen::peek(state, policy, now);
-    });
-    if (!decision.allowed) {
-      return decision;
-    }
-  }
-  return std::nullopt;
+template <class Policy>
+void RateLimiter::give_back_by_name(const Policy& policy, std::string_view name) {
+  with_named(name, [&](RateState& state) { give_back(state, policy); });
 }
 
-template <class Counted>
-void RateLimiter::take_all_by_name(const Counted& counted) {
-  for (const auto& [name, policy] : counted) {
-    static_cast<void>(take_by_name(policy, name));
+// What is refused has counted, for a moment, towards those before the one that refuses.
+template <class All>
+RateDecision RateLimiter::take_all_or_none(const All& all) {
+  RateDecision out{.allowed = true};
+  for (auto at = all.begin(); at != all.end() && out.allowed; ++at) {
+    out = take_by_name(at->second, at->first);
+    for (auto before = all.begin(); before != at && !out.allowed; ++before) {
+      give_back_by_name(before->second, before->first);
+    }
   }
+  return out;
 }
 
 RateDecision RateLimiter::take_sign_in(const IpAddress& client) {
   if (client.is_v4()) {
     return take_by_address(&Shard::attempts, kSignIns, client);
   }
-  const std::array<std::pair<std::string, RatePolicy>, 2> beyond = {
-      std::pair(sign_ins_from(client.home()) + "/56", kSignInsOfAHome),
-      {sign_ins_from(client.site()) + "/48", kSignInsOfASite}};
-  if (const auto refused = refused_by_name(beyond)) {
-    return *refused;
+  const std::array beyond = {Named(sign_ins_from_home(client), kSignInsOfAHome),
+                             Named(sign_ins_from_site(client), kSignInsOfASite)};
+  const RateDecision of_all = take_all_or_none(beyond);
+  if (!of_all.allowed) {
+    return of_all;
   }
   const RateDecision own = take_by_address(&Shard::attempts, kSignIns, client);
-  if (own.allowed) {
-    take_all_by_name(beyond);
+  if (!own.allowed) {
+    for (const auto& [name, policy] : beyond) {
+      give_back_by_name(policy, name);
+    }
   }
   return own;
-}
-
-template <class Share>
-RateDecision RateLimiter::take_share(const Share& share,
-                                     const IpAddress& client,
-                                     const RatePolicy& all,
-                                     const std::string& name) {
-  const std::string own = share_of(client, name);
-  const RateDecision first = take_by_name(share, own);
-  if (!first.allowed) {
-    return first;
-  }
-  const RateDecision second = take_by_name(all, name);
-  if (!second.allowed) {
-    with_named(own, [&](RateState& state) { give_back(state, share); });
-  }
-  return second;
 }
 
 RateDecision RateLimiter::take_mail_change(UserId user, std::string_view inbox) {
@@ -301,22 +311,17 @@ RateDecision RateLimiter::take_mail_change(UserId user, std::string_view inbox) 
 }
 
 void RateLimiter::give_back_mail_change(UserId user, std::string_view inbox) {
-  with_named(changes_by(user), [](RateState& state) { give_back(state, kChangesADay); });
-  with_named(changes_to(inbox), [](RateState& state) { give_back(state, kChangesADayToAnInbox); });
+  give_back_by_name(kChangesADay, changes_by(user));
+  give_back_by_name(kChangesADayToAnInbox, changes_to(inbox));
 }
 
 bool RateLimiter::take_mail_sign_up(const IpAddress& client, std::string_view inbox) {
-  const std::array<std::pair<std::string, SlowPolicy>, 5> counted = {
-      std::pair(sign_ups_from(client), kSignUpsADayFromAnAddress),
-      {sign_ups_from_home(client), kSignUpsADayFromAHome},
-      {sign_ups_from_site(client), kSignUpsADayFromASite},
-      {sign_ups_between(client, inbox), kSignUpsADay},
-      {sign_ups_to(inbox), kSignUpsADayToAnInbox}};
-  const bool may = !refused_by_name(counted);
-  if (may) {
-    take_all_by_name(counted);
-  }
-  return may;
+  return take_all_or_none(std::array{Named(sign_ups_from(client), kSignUpsADayFromAnAddress),
+                                     Named(sign_ups_from_home(client), kSignUpsADayFromAHome),
+                                     Named(sign_ups_from_site(client), kSignUpsADayFromASite),
+                                     Named(sign_ups_between(client, inbox), kSignUpsADay),
+                                     Named(sign_ups_to(inbox), kSignUpsADayToAnInbox)})
+      .allowed;
 }
 
 RateDecision RateLimiter::take_by_address(Addresses Shard::*which,

@@ -58,15 +58,19 @@ class RateLimiter {
   // Counts one attempt to sign in from `client` (or from its IPv6 /64, and four times as many from
   // its /56, sixteen times from its /48), whatever comes of it; what is refused counts nowhere.
   RateDecision take_sign_in(const IpAddress& client);
-  // Counts one guess, from the site of `client`, of the password of the account with
-  // this address, whether there is one or not: from many places it is to be no quicker, five a
-  // minute. From one it is one a minute, so that no stranger alone uses up what the owner may; what
-  // is refused for that counts towards neither. Links are not counted.
+  // Counts one guess, from `client`, of the password of the account with this address, whether
+  // there is one or not: from many places it is to be no quicker, five a minute. From one home it
+  // is one a minute, from a site three, so that no stranger alone uses up what the owner may; what
+  // is refused for that counts towards none. Links are not counted.
   RateDecision take_guess(const IpAddress& client, std::string_view email);
-  // Counts one mail with a link to sign in, to this inbox, whether there is such an account or not,
-  // that the site of `client` has asked for: five and then one a minute to an inbox, of which a
-  // site brings about three and then one in ten minutes. As above.
-  RateDecision take_mail_link(const IpAddress& client, std::string_view inbox);
+  // No password was compared: the last count does not stand.
+  void give_back_guess(const IpAddress& client, std::string_view email);
+  // Counts one mail with a link to sign in, to this address, whether it is an account's or not,
+  // that `client` has asked for: five and then one a minute to an address, of which a home brings
+  // three and then one in ten minutes, a site four and then one in three. As above. By the address
+  // and not by its inbox: to other addresses of an inbox, which may be nobody's, whoever has this
+  // one would lose his links, and get no mail for it.
+  RateDecision take_mail_link(const IpAddress& client, std::string_view email);
   // Counts one notice of one kind to one account.
   RateDecision take_notice(std::string_view name);
   // Counts one mail that lets this user confirm an address as his own, to this inbox, whosever it
@@ -76,9 +80,9 @@ class RateLimiter {
   // It was not sent: the last count does not stand.
   void give_back_mail_change(UserId user, std::string_view inbox);
   // Counts one mail by which an account may be made, to this inbox, asked for from
-  // `client`, whether there is an account already or not: in any day three from a site to an inbox,
+  // `client`, whether there is an account already or not: in any day three from a home to an inbox,
   // 50 from an address (or an IPv6 /64), 100 from a /56, 500 from a site, 20 to an inbox. False: it
-  // may not be, and counts towards none. By one thread at a time, else some more may be.
+  // may not be, and counts towards none.
   bool take_mail_sign_up(const IpAddress& client, std::string_view inbox);
 
   // What take() goes by.
@@ -114,17 +118,12 @@ class RateLimiter {
   auto with_named(std::string_view name, const Use& use);
   template <class Policy>
   RateDecision take_by_name(const Policy& policy, std::string_view name);
-  // Of the names, each with its policy, the first one that allows no more; and counts towards all.
-  template <class Counted>
-  std::optional<RateDecision> refused_by_name(const Counted& counted);
-  template <class Counted>
-  void take_all_by_name(const Counted& counted);
-  // Counts towards both, or neither: `share` is one site's of all.
-  template <class Share>
-  RateDecision take_share(const Share& share,
-                          const IpAddress& client,
-                          const RatePolicy& all,
-                          const std::string& name);
+  template <class Policy>
+  void give_back_by_name(const Policy& policy, std::string_view name);
+  // Counts towards all of the names, each with its policy, or towards none: the decision is that of
+  // the first that allows no more, else of the last.
+  template <class All>
+  RateDecision take_all_or_none(const All& all);
   static void forget_full(Shard& shard, std::chrono::steady_clock::time_point now)
       LOCKS_REQUIRED(shard.mutex);
 

@@ -135,9 +135,9 @@ int serve(const Config& config) {
   const Lookout lookout(config);
   const auto doors = [&config] { return std::make_unique<StoreDoors>(config.database); };
   DoorsPool pool(doors);
-  // Of many hours and many keys one sum takes as long as a statement may: it is waited for by those
-  // alone who ask for sums.
-  DoorsPool sums(doors);
+  // Of many hours and many keys one sum takes as long as a statement may, 3 s: it is waited for by
+  // those alone who ask for sums, and for longer than that, or who is next would be refused.
+  DoorsPool sums(doors, {.wait_max = std::chrono::seconds(5)});
   Generations generations(config,
                           publisher,
                           lookout,

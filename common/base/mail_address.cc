@@ -45,10 +45,14 @@ bool is_mail_address(std::string_view text) {
 }
 
 std::string inbox_of(std::string_view address) {
-  const auto at = address.find('@');
-  const auto plus = address.substr(0, at).find('+');
-  return std::string(address.substr(0, std::min(plus, at))) +
-         std::string(address.substr(std::min(at, address.size())));
+  const auto at = std::min(address.find('@'), address.size());
+  std::string local(address.substr(0, std::min(address.find('+'), at)));
+  std::string_view domain = address.substr(at);
+  if (domain == "@gmail.com" || domain == "@googlemail.com") {
+    std::erase(local, '.');
+    domain = "@gmail.com";
+  }
+  return local + std::string(domain);
 }
 
 std::string_view mail_domain(std::string_view address) {

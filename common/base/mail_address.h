@@ -16,8 +16,9 @@ inline constexpr std::size_t kMailAddressMax = 254;  // Bytes; RFC 5321 section 
 // anybody reads it.
 bool is_mail_address(std::string_view text);
 
-// Such an address without what is behind a "+" in its local part: providers deliver both to the
-// same inbox, so what is counted by inbox is counted by this. Nothing is ever sent to it.
+// Such an address, in lower case, without what is behind a "+" in its local part, and of Gmail
+// without dots: providers deliver them to the same inbox, so what is counted by inbox is counted by
+// this. Nothing is ever sent to it.
 std::string inbox_of(std::string_view address);
 
 // What is behind the @ of such an address.

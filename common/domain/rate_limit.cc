@@ -85,6 +85,14 @@ void give_back(RateState& state, const SlowPolicy& policy) {
   state.full_at -= pace(policy).interval;
 }
 
+RateDecision take(RateState& state, const AnyPolicy& policy, TimePoint now) {
+  return std::visit([&](const auto& one) { return take(state, one, now); }, policy);
+}
+
+void give_back(RateState& state, const AnyPolicy& policy) {
+  std::visit([&](const auto& one) { give_back(state, one); }, policy);
+}
+
 RateDecision peek(const RateState& state, const RatePolicy& policy, TimePoint now) {
   return judge(state.full_at, pace(policy), now, false).decision;
 }

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <variant>
 
 namespace audiogen {
 
@@ -18,6 +19,8 @@ struct SlowPolicy {
   int burst = 1;
   std::chrono::minutes interval{60};
 };
+
+using AnyPolicy = std::variant<RatePolicy, SlowPolicy>;
 
 struct RateDecision {
   bool allowed = false;
@@ -43,6 +46,10 @@ RateDecision take(RateState& state,
                   const SlowPolicy& policy,
                   std::chrono::steady_clock::time_point now);
 
+RateDecision take(RateState& state,
+                  const AnyPolicy& policy,
+                  std::chrono::steady_clock::time_point now);
+
 // The same without counting: for headers on refused requests of another kind.
 RateDecision peek(const RateState& state,
                   const RatePolicy& policy,
@@ -54,5 +61,6 @@ RateDecision peek(const RateState& state,
 // Takes back one request that take() has counted.
 void give_back(RateState& state, const RatePolicy& policy);
 void give_back(RateState& state, const SlowPolicy& policy);
+void give_back(RateState& state, const AnyPolicy& policy);
 
 }  // namespace audiogen

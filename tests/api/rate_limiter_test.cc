@@ -28,17 +28,37 @@ class RateLimiterTest : public testing::Test {
 
 TEST_F(RateLimiterTest, NoAddressAloneUsesUpTheGuessesAtAnAccount) {
   const IpAddress home = address("2001:db8::1"), stranger = address("2001:db8:1::1"),
-                  neighbour = address("2001:db8:1:ff::2");
+                  same_home = address("2001:db8:1:ff::2"),
+                  neighbour = address("2001:db8:1:ff00::2");
   int guesses = 0;
   while (guesses < 30 && limiter_.take_guess(stranger, "ann@example.com").allowed) {
     ++guesses;
   }
   EXPECT_EQ(guesses, 8) << "at once";
-  const auto refused = limiter_.take_guess(neighbour, "ann@example.com");
-  EXPECT_FALSE(refused.allowed) << "one site";
+  const auto refused = limiter_.take_guess(same_home, "ann@example.com");
+  EXPECT_FALSE(refused.allowed) << "one home";
   EXPECT_GT(refused.retry_after, 50s) << "then one a minute";
+  EXPECT_TRUE(limiter_.take_guess(neighbour, "ann@example.com").allowed)
+      << "another home of the site";
+  const auto of_site = limiter_.take_guess(neighbour, "ann@example.com");
+  EXPECT_FALSE(of_site.allowed);
+  EXPECT_LE(of_site.retry_after, 20s) << "then three a minute of all";
   EXPECT_TRUE(limiter_.take_guess(stranger, "bob@example.com").allowed);
   EXPECT_TRUE(limiter_.take_guess(home, "ann@example.com").allowed);
+}
+
+// As while the database is away.
+TEST_F(RateLimiterTest, WhatWasNotComparedIsNoGuess) {
+  const IpAddress home = address("192.0.2.1");
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_TRUE(limiter_.take_guess(home, "ann@example.com").allowed) << i;
+    limiter_.give_back_guess(home, "ann@example.com");
+  }
+  int guesses = 0;
+  while (guesses < 30 && limiter_.take_guess(home, "ann@example.com").allowed) {
+    ++guesses;
+  }
+  EXPECT_EQ(guesses, 8) << "and it brings no further ones";
 }
 
 TEST_F(RateLimiterTest, FromManyPlacesGuessesAreNoQuicker) {
@@ -117,6 +137,13 @@ TEST_F(RateLimiterTest, OneAddressOfASiteLeavesOthersTheirSignUps) {
     sent += limiter_.take_mail_sign_up(address(from), inbox) ? 1 : 0;
   }
   EXPECT_EQ(sent, 250) << "a site";
+  sent = 0;
+  for (int i = 0; i < 20; ++i) {
+    sent += limiter_.take_mail_sign_up(address("2001:db8:3::1"), "ann@example.com") ? 1 : 0;
+  }
+  EXPECT_EQ(sent, 2) << "to one inbox";
+  EXPECT_TRUE(limiter_.take_mail_sign_up(address("2001:db8:3:ff00::1"), "ann@example.com"))
+      << "another home";
 }
 
 TEST_F(RateLimiterTest, WhatHasNoKeyIsCountedApart) {
@@ -135,6 +162,10 @@ TEST_F(RateLimiterTest, NoAddressAloneUsesUpTheLinksToAnInbox) {
   EXPECT_EQ(sent, 3) << "at once";
   EXPECT_GT(limiter_.take_mail_link(stranger, "ann@example.com").retry_after, 9min);
   EXPECT_TRUE(limiter_.take_mail_link(home, "ann@example.com").allowed);
+  for (int i = 0; i < 9; ++i) {  // To addresses without an account no mail goes.
+    static_cast<void>(limiter_.take_mail_link(home, "eve+" + std::to_string(i) + "@example.com"));
+  }
+  EXPECT_TRUE(limiter_.take_mail_link(home, "eve@example.com").allowed);
   sent = 0;
   for (int i = 0; i < 30; ++i) {
     const std::string from = "192.0.2." + std::to_string(i);

@@ -17,6 +17,9 @@ using testing::Not;
 TEST(MailAddress, IsOfAnInbox) {
   EXPECT_EQ(inbox_of("ann+one+two@example.com"), "ann@example.com");
   EXPECT_EQ(inbox_of("ann@example.com"), "ann@example.com");
+  EXPECT_EQ(inbox_of("a.n.n+one.two@googlemail.com"), "ann@gmail.com");
+  EXPECT_EQ(inbox_of("a.nn@gmail.com"), "ann@gmail.com");
+  EXPECT_EQ(inbox_of("a.nn@example.com"), "a.nn@example.com") << "two people, maybe";
   EXPECT_EQ(inbox_of("ann@exam+ple.com"), "ann@exam+ple.com");
 }
 
