@@ -15,6 +15,7 @@ static_assert(kKindsOfPrompt * kKindsOfReferences * kKindsOfVoice == kRoutes);
 
 // So many of anything that no sum of them, told by any number of workers, overflows.
 constexpr std::uint64_t kCountMost = 1'000'000'000;
+constexpr std::size_t kNumbersOfLine = 10;
 
 void append_row(std::string& out, std::span<const std::uint64_t> row) {
   if (!out.empty()) {
@@ -107,9 +108,18 @@ void RouteLines::add(const RouteLines& other) {
   for (const auto& [route, line] : other.of) {
     RouteLine& mine = of[route];
     const bool known = mine.is_known() && line.is_known();
+    const LaneCounts before = mine.before.here;
     mine.before.add(line.before);
-    mine.pace = known ? narrow(std::uint64_t{mine.pace} + line.pace) : 0;
-    mine.takes = known ? std::max(mine.takes, line.takes) : 0;
+    mine.alone.express =
+        before.express < line.before.here.express ? line.alone.express : mine.alone.express;
+    mine.alone.bulk = before.bulk < line.before.here.bulk ? line.alone.bulk : mine.alone.bulk;
+    const std::uint64_t pace = std::uint64_t{mine.pace} + line.pace;
+    mine.takes = !known      ? 0
+                 : pace == 0 ? std::max(mine.takes, line.takes)
+                             : narrow((std::uint64_t{mine.pace} * mine.takes +
+                                       std::uint64_t{line.pace} * line.takes + pace - 1) /
+                                      pace);
+    mine.pace = known ? narrow(pace) : 0;
     mine.needs = std::max(mine.needs, line.needs);
   }
 }
@@ -124,14 +134,16 @@ std::string encode_lines(const RouteLines& lines) {
   for (const auto& [route, line] : lines.of) {
     const Counted& before = line.before;
     append_row(out,
-               std::array<std::uint64_t, 8>{route.number,
-                                            before.first.express,
-                                            before.first.bulk,
-                                            before.here.express,
-                                            before.here.bulk,
-                                            line.pace,
-                                            line.takes,
-                                            line.needs});
+               std::array<std::uint64_t, kNumbersOfLine>{route.number,
+                                                         before.first.express,
+                                                         before.first.bulk,
+                                                         before.here.express,
+                                                         before.here.bulk,
+                                                         line.pace,
+                                                         line.takes,
+                                                         line.needs,
+                                                         line.alone.express,
+                                                         line.alone.bulk});
   }
   return out;
 }
@@ -140,7 +152,7 @@ RouteLines parse_lines(std::string_view text) {
   RouteLines out;
   const std::size_t first = std::min(text.find(';'), text.size());
   const auto all = parse_rows<4>(text.substr(0, first));
-  const auto rows = parse_rows<8>(text.substr(std::min(first + 1, text.size())));
+  const auto rows = parse_rows<kNumbersOfLine>(text.substr(std::min(first + 1, text.size())));
   if (!all || !rows || all->size() != 1) {
     return out;
   }
@@ -151,10 +163,12 @@ RouteLines parse_lines(std::string_view text) {
   out.waiting = counted(all->front(), 0);
   for (const auto& row : *rows) {
     if (row[0] < kRoutes) {
-      out.of[Route{static_cast<std::uint8_t>(row[0])}] = {.before = counted(row, 1),
-                                                          .pace = narrow(row[5]),
-                                                          .takes = narrow(row[6]),
-                                                          .needs = narrow(row[7])};
+      out.of[Route{static_cast<std::uint8_t>(row[0])}] = {
+          .before = counted(row, 1),
+          .alone = {.express = narrow(row[8]), .bulk = narrow(row[9])},
+          .pace = narrow(row[5]),
+          .takes = narrow(row[6]),
+          .needs = narrow(row[7])};
     }
   }
   return out;

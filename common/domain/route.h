@@ -34,6 +34,11 @@ struct LaneCounts {
   std::uint64_t express = 0, bulk = 0;
   friend bool operator==(const LaneCounts&, const LaneCounts&) = default;
 };
+// Of newcomers of either lane.
+struct LaneTimes {
+  std::uint32_t express = 0, bulk = 0;
+  friend bool operator==(const LaneTimes&, const LaneTimes&) = default;
+};
 
 // Of what waits in workers for a provider each task counts once. What waits for long is hinted to
 // all of them, so it counts with the one that heard of it first. But that one may have ended since:
@@ -48,9 +53,15 @@ struct Counted {
 // What a worker knows of a route: who is to be served before a newcomer of either lane by the
 // provider that has him soonest, and how fast that goes.
 struct RouteLine {
+  // Of what a worker heard of first as many as it would begin in time by itself, of what it has all
+  // that have time enough now: others may have it as well, and go on with it together.
   Counted before;
+  // In seconds: until a newcomer would begin if it went on with what it has by itself. As long he
+  // waits at the most, as what is too late by then is not begun at all.
+  LaneTimes alone{};
   std::uint32_t pace = 0;  // Tasks that it can end in 1000 s.
-  // In seconds: what a call takes, 0: not known; what a task must have left when it begins.
+  // In seconds: what a call takes, 0: not known, of several workers by how many each makes; what a
+  // task must have left when it begins.
   std::uint32_t takes = 0, needs = 0;
 
   bool anybody() const { return before.all().bulk > 0; }
@@ -71,8 +82,8 @@ struct RouteLines {
 struct RouteWait {
   Route route;
   std::uint32_t express = 0, bulk = 0;  // Until a newcomer of that lane begins.
-  // Where somebody waits for its provider: see RouteLine; and in thousandths, of all that workers
-  // have, what part waits so. 0: nobody does.
+  // See RouteLine; and in thousandths, of all that workers have, what part waits for its provider.
+  // Where nobody does the pace and the part are 0.
   std::uint32_t pace = 0, share = 0, takes = 0, needs = 0;
   friend bool operator==(const RouteWait&, const RouteWait&) = default;
 };

@@ -62,6 +62,15 @@ double accepted_with(double takes, std::uint32_t needs, double whole) {
   return called_with(takes, needs, whole) + takes * 3 / 2 + kLooks + kVaries;
 }
 
+// In seconds, of either lane.
+double longest_left(const QueueSeen& waiting) {
+  double out = 0;
+  for (const auto* const lane : {&waiting.express, &waiting.bulk}) {
+    out = lane->empty() ? out : std::max(out, in_double(lane->back().left));
+  }
+  return out;
+}
+
 // How many tasks of a lane are begun before a further one, at so many a second: all that wait, but
 // for those that have less than `needed` seconds left by then.
 double begun_before(std::span<const QueueSeen::Waiting> waiting, double pace, double needed) {
@@ -71,6 +80,28 @@ double begun_before(std::span<const QueueSeen::Waiting> waiting, double pace, do
     begun = std::clamp(in_time, begun, begun + static_cast<double>(count));
   }
   return begun;
+}
+
+constexpr double kAnyPace = 1e9;
+
+// At so many tasks a second.
+LaneCounts before_newcomer(const QueueSeen& waiting, const RouteLine& of, double pace) {
+  // As long as nobody knows what a call takes, everything.
+  const double needed = of.takes == 0 ? 0 : called_with(of.takes, of.needs, longest_left(waiting));
+  const auto begun = [&](std::span<const QueueSeen::Waiting> lane) {
+    return static_cast<std::uint64_t>(std::ceil(begun_before(lane, pace, needed)));
+  };
+  std::vector<QueueSeen::Waiting> both;
+  std::merge(waiting.express.begin(),
+             waiting.express.end(),
+             waiting.bulk.begin(),
+             waiting.bulk.end(),
+             std::back_inserter(both),
+             [](const auto& a, const auto& b) { return a.left < b.left; });
+  LaneCounts out{.express = 0, .bulk = begun(both)};
+  const std::uint64_t express = begun(waiting.express), bulk = begun(waiting.bulk);
+  out.express = std::min(out.bulk, express + std::min(bulk, express / (kBulkEvery - 1)));
+  return out;
 }
 
 // What is known for a task of one route: of that, or else of all.
@@ -99,7 +130,11 @@ std::optional<Known> known_of(const ReleaseWindow& window, Route route) {
   if (its != window.routes.end()) {
     out.express_wait = its->express;
     out.bulk_wait = its->bulk;
-    if (its->pace > 0) {  // Somebody waits for its provider.
+    if (its->pace == 0 && its->takes > 0) {
+      // What one call took, for which nobody waits, has nobody refused; nor has what others take.
+      out.takes = std::min<double>(out.takes, its->takes);
+      out.needs = std::min(out.needs, its->needs);
+    } else if (its->pace > 0) {
       out.takes = its->takes;
       out.needs = its->needs;
       const double each = its->share / kThousandths / (its->pace / kPaceIn);
@@ -331,11 +366,7 @@ ReleaseWindow with_waits(ReleaseWindow window,
   window.bulk_share = static_cast<std::uint32_t>(std::llround(share * kMillionths));
   // Who came last has nearly all of his time. Where all have waited long it is less, and some count
   // as begun whom nobody is called for.
-  double whole = 0;
-  for (const auto* const lane : {&queue.express, &queue.bulk}) {
-    whole = lane->empty() ? whole : std::max(whole, in_double(lane->back().left));
-  }
-  const double needed = called_with(takes, window.needs, whole);
+  const double needed = called_with(takes, window.needs, longest_left(queue));
   const auto wait = [&](std::span<const QueueSeen::Waiting> waiting, double of_lane) {
     const double its_pace = std::max(of_lane * pace, kPaceLeast);
     return in_seconds(begun_before(waiting, its_pace, needed) / its_pace);
@@ -357,28 +388,19 @@ ReleaseWindow uncounted(ReleaseWindow window, const ReleaseWindow& last) {
 }
 
 LaneCounts before_newcomer(const QueueSeen& waiting, const RouteLine& of) {
-  double whole = 0;
-  for (const auto* const lane : {&waiting.express, &waiting.bulk}) {
-    whole = lane->empty() ? whole : std::max(whole, in_double(lane->back().left));
+  return before_newcomer(waiting, of, of.pace == 0 ? kAnyPace : of.pace / kPaceIn);
+}
+
+RouteLine with_line(RouteLine of, const QueueSeen& here, const QueueSeen& first) {
+  of.before = {.first = before_newcomer(first, of), .here = before_newcomer(here, of, kAnyPace)};
+  if (of.pace > 0) {
+    const LaneCounts begun = before_newcomer(here, of);
+    const auto wait = [&](std::uint64_t count) {
+      return in_seconds(static_cast<double>(count) / (of.pace / kPaceIn));
+    };
+    of.alone = {.express = wait(begun.express), .bulk = wait(begun.bulk)};
   }
-  // As long as nobody knows how fast it goes, everything.
-  constexpr double kNoLimit = 1e9;
-  const double pace = of.pace == 0 ? kNoLimit : of.pace / kPaceIn;
-  const double needed = of.pace == 0 ? 0 : called_with(of.takes, of.needs, whole);
-  const auto begun = [&](std::span<const QueueSeen::Waiting> lane) {
-    return static_cast<std::uint64_t>(std::ceil(begun_before(lane, pace, needed)));
-  };
-  std::vector<QueueSeen::Waiting> both;
-  std::merge(waiting.express.begin(),
-             waiting.express.end(),
-             waiting.bulk.begin(),
-             waiting.bulk.end(),
-             std::back_inserter(both),
-             [](const auto& a, const auto& b) { return a.left < b.left; });
-  LaneCounts out{.express = 0, .bulk = begun(both)};
-  const std::uint64_t express = begun(waiting.express), bulk = begun(waiting.bulk);
-  out.express = std::min(out.bulk, express + std::min(bulk, express / (kBulkEvery - 1)));
-  return out;
+  return of;
 }
 
 ReleaseWindow with_routes(ReleaseWindow window,
@@ -407,21 +429,22 @@ ReleaseWindow with_routes(ReleaseWindow window,
     RouteWait out{
         .route = route, .express = in_seconds(express_rest), .bulk = in_seconds(bulk_rest)};
     if (line.anybody() && line.takes > 0 && line.pace > 0) {
-      const LaneCounts before = line.before.all();
       const double pace = line.pace / kPaceIn;
-      const auto behind = [&](double rest_of_it, std::uint64_t count) {
-        return in_seconds(rest_of_it + static_cast<double>(count) / pace);
+      const auto behind = [&](double rest_of_it, auto LaneCounts::*count, std::uint32_t alone) {
+        const double first = static_cast<double>(line.before.first.*count) / pace;
+        const double here = static_cast<double>(line.before.here.*count) / pace;
+        return in_seconds(rest_of_it + std::max(first, std::min<double>(here, alone)));
       };
-      const double share = static_cast<double>(before.bulk) / std::max(all_of_them, 1.0);
-      out.express = behind(express_rest, before.express);
-      out.bulk = behind(bulk_rest, before.bulk);
+      const double share = static_cast<double>(line.before.all().bulk) / std::max(all_of_them, 1.0);
+      out.express = behind(express_rest, &LaneCounts::express, line.alone.express);
+      out.bulk = behind(bulk_rest, &LaneCounts::bulk, line.alone.bulk);
       out.pace = line.pace;
       out.share = static_cast<std::uint32_t>(std::llround(std::min(share, 1.0) * kThousandths));
-      out.takes = line.takes;
-      out.needs = line.needs;
     } else if (window.pace == 0) {
       continue;  // Nobody waits, or nobody knows how long: nobody is refused for it.
     }
+    out.takes = line.takes;
+    out.needs = line.needs;
     window.routes.push_back(out);
   }
   return window;

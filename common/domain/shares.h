@@ -235,6 +235,10 @@ ReleaseWindow uncounted(ReleaseWindow window, const ReleaseWindow& last);
 // everything; but for those that will be too late. `takes` and `needs` as of RouteLine.
 LaneCounts before_newcomer(const QueueSeen& waiting, const RouteLine& of);
 
+// `of`, of which the pace and what calls take and want are known, with the line of a worker that
+// has these, and has heard of those first.
+RouteLine with_line(RouteLine of, const QueueSeen& here, const QueueSeen& first);
+
 // `window` with the waits of those routes of which workers tell: behind what waits for the provider
 // that would have it, and as before behind what waits for none that is known, of all in `queue`;
 // null: nobody knows how many that is, so it is everything. Behind a line whose pace is not known

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <optional>
 #include <utility>
@@ -35,6 +36,16 @@ class Waiting {
           return a.number < b.number;
         });
     to.insert(later, std::move(delivery));
+  }
+
+  // Of those, how many of its lane stand before the one of this number.
+  std::size_t before(Lane lane, std::uint64_t number) const {
+    const auto& from = lane == Lane::kExpress ? express_ : bulk_;
+    const auto at = std::lower_bound(
+        from.begin(), from.end(), number, [](const Delivery& one, std::uint64_t than) {
+          return one.number < than;
+        });
+    return static_cast<std::size_t>(at - from.begin());
   }
 
   // A task that was tried before and is due again; it may be found a second time, because it has

@@ -76,10 +76,11 @@ TEST(Route, LinesAreReadAsTheyWereWritten) {
   lines.of[Route{0}] = {};
   lines.of[Route{17}] = {
       .before = {.first = {.express = 1, .bulk = 2}, .here = {.express = 3, .bulk = 4}},
+      .alone = {.express = 8, .bulk = 9},
       .pace = 5,
       .takes = 6,
       .needs = 7};
-  EXPECT_EQ(encode_lines(lines), "1,2,3,7;0,0,0,0,0,0,0,0;17,1,2,3,4,5,6,7");
+  EXPECT_EQ(encode_lines(lines), "1,2,3,7;0,0,0,0,0,0,0,0,0,0;17,1,2,3,4,5,6,7,8,9");
   EXPECT_EQ(parse_lines(encode_lines(lines)), lines);
 }
 
@@ -100,8 +101,11 @@ TEST(Route, TheMostOfEverythingIsReadAgain) {
   RouteLines lines{.of = {}, .waiting = counted};
   std::vector<RouteWait> waits;
   for (std::uint8_t i = 0; i < kRoutes; ++i) {
-    lines.of[Route{i}] = {
-        .before = counted, .pace = UINT32_MAX, .takes = UINT32_MAX, .needs = UINT32_MAX};
+    lines.of[Route{i}] = {.before = counted,
+                          .alone = {.express = UINT32_MAX, .bulk = UINT32_MAX},
+                          .pace = UINT32_MAX,
+                          .takes = UINT32_MAX,
+                          .needs = UINT32_MAX};
     waits.push_back({.route = Route{i},
                      .express = UINT32_MAX,
                      .bulk = UINT32_MAX,
@@ -120,6 +124,7 @@ TEST(Route, TheMostOfEverythingIsReadAgain) {
   EXPECT_EQ(sum.waiting.all().bulk, 10 * kMost);
   EXPECT_EQ(sum.of.at(Route{17}).before.all().bulk, 10 * kMost);
   EXPECT_EQ(sum.of.at(Route{17}).pace, kMost);
+  EXPECT_EQ(sum.of.at(Route{17}).takes, kMost);
 }
 
 // An estimate less, and nobody fails.
@@ -128,31 +133,35 @@ TEST(Route, WhatIsNoSuchTextReadsAsNothing) {
                                  "1",
                                  "1,2,3",
                                  "1,2,3,4;",
-                                 "1,2,3,4;0,1,2,3,4,5,6",
                                  "1,2,3,4;0,1,2,3,4,5,6,7,8",
-                                 "1,2,3,4;0,1,2,3,4,5,6,-7",
-                                 "1,2,3,4;0,1,2,3,4,5,6,7x",
-                                 "1,2,3,4;0,1,2,3,4,5,6,99999999999999999999999"}) {
+                                 "1,2,3,4;0,1,2,3,4,5,6,7,8,9,10",
+                                 "1,2,3,4;0,1,2,3,4,5,6,7,8,-9",
+                                 "1,2,3,4;0,1,2,3,4,5,6,7,8,9x",
+                                 "1,2,3,4;0,1,2,3,4,5,6,7,8,99999999999999999999999"}) {
     EXPECT_THAT(parse_lines(text).of, IsEmpty()) << text;
   }
-  EXPECT_EQ(parse_lines("1,2,3,4;0,1,2,3,4,5,6,-7"), RouteLines());
+  EXPECT_EQ(parse_lines("1,2,3,4;0,1,2,3,4,5,6,7,8,-9"), RouteLines());
   EXPECT_THAT(parse_waits("0,1,2,3,4,5"), IsEmpty());
   EXPECT_THAT(parse_waits("0,1,2,3,4,5,6 7"), IsEmpty());
   EXPECT_THAT(parse_waits("18,1,2,3,4,5,6"), IsEmpty()) << "of a later release";
 }
 
 TEST(Route, LinesOfSeveralWorkersAreAddedUp) {
-  RouteLines sum = parse_lines("1,2,1,2;0,1,2,1,2,3,4,5");
-  sum.add(parse_lines("10,20,10,25;0,10,20,10,25,30,3,9;1,1,1,1,1,1,1,1"));
-  EXPECT_EQ(encode_lines(sum), "11,22,10,25;0,11,22,10,25,33,4,9;1,1,1,1,1,1,1,1");
+  RouteLines sum = parse_lines("1,2,1,2;0,1,2,1,2,10,40,5,6,9");
+  sum.add(parse_lines("10,20,10,25;0,10,20,10,25,90,10,9,7,8;1,1,1,1,1,1,1,1,1,1"));
+  EXPECT_EQ(encode_lines(sum), "11,22,10,25;0,11,22,10,25,100,13,9,7,8;1,1,1,1,1,1,1,1,1,1")
+      << "one call of ten takes 40 s, the others 10; and who has most is alone for 7 s, or 8";
+  sum.add(parse_lines("0,0,0,0;0,0,0,0,0,1,900,9,1,1"));
+  EXPECT_EQ(sum.of.at(Route{0}).takes, 22U) << "one slow worker of many is not all of them";
+  EXPECT_EQ(sum.of.at(Route{0}).alone.bulk, 8U);
   EXPECT_EQ(sum.waiting.all(), (LaneCounts{.express = 11, .bulk = 25}))
       << "what waits at one of them waits, whoever heard of it first";
 }
 
 // One that has just begun knows of no call yet.
 TEST(Route, WhereThePaceOfALineIsNotKnownThatOfAllIsNot) {
-  const char* const known = "0,9,0,9;0,0,9,0,9,100,1,1";
-  const char* const unknown = "0,9,0,9;0,0,9,0,9,0,0,0";
+  const char* const known = "0,9,0,9;0,0,9,0,9,100,1,1,9,9";
+  const char* const unknown = "0,9,0,9;0,0,9,0,9,0,0,0,0,0";
   for (const auto& order :
        {std::vector{known, unknown}, {unknown, known}, {known, unknown, known}}) {
     RouteLines sum;
@@ -169,10 +178,10 @@ TEST(Route, WhereThePaceOfALineIsNotKnownThatOfAllIsNot) {
     EXPECT_FALSE(sum.of.at(Route{0}).is_known());
   }
   RouteLines sum = parse_lines(known);
-  sum.add(parse_lines("0,9,0,9;0,0,9,0,9,0,1,1"));
+  sum.add(parse_lines("0,9,0,9;0,0,9,0,9,0,1,1,0,0"));
   EXPECT_EQ(sum.of.at(Route{0}).pace, 100U) << "it has no place of its account now";
   EXPECT_TRUE(sum.of.at(Route{0}).is_known());
-  sum.add(parse_lines("0,0,0,0;0,0,0,0,0,0,0,0"));
+  sum.add(parse_lines("0,0,0,0;0,0,0,0,0,0,0,0,0,0"));
   EXPECT_EQ(sum.of.at(Route{0}).pace, 100U) << "nobody waits there";
 }
 

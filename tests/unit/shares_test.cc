@@ -432,9 +432,12 @@ TEST_F(RoutesTest, UntilThereIsACountEverybodyMayBeBefore) {
 // As when the worker that heard of it first has ended.
 TEST_F(RoutesTest, WhatOneWorkerHasWaitsForCertain) {
   slow().before = {.first = {}, .here = {.express = 460, .bulk = 580}};
+  slow().alone = {.express = 800, .bulk = 800};
   workers_.lines.waiting = {.first = {}, .here = {.express = 390, .bulk = 190}};
-  EXPECT_EQ(begins(kSlow), 231s);
+  EXPECT_EQ(begins(kSlow), 231s) << "with all that have come, also what it could not do alone";
   EXPECT_EQ(begins(kFree), 1s);
+  slow().alone = {.express = 40, .bulk = 60};
+  EXPECT_EQ(begins(kSlow), 41s) << "what would be too late even so is not begun at all";
 }
 
 TEST_F(RoutesTest, WhatWaitsTwiceIsCountedOnce) {
@@ -454,6 +457,14 @@ TEST_F(RoutesTest, OfAProviderThatHasShownNothingNobodyKnowsTheWait) {
 TEST_F(RoutesTest, WhoIsFreeIsNotJudgedByWhatOneCallTook) {
   workers_.lines.of[kFree] = {.before = {}, .pace = 1, .takes = 600, .needs = 751};
   EXPECT_EQ(refused_for({}, with_lines(), kFree, 900s, 0.99), std::nullopt);
+}
+
+// Nor by what all seem to take: where places are held by those that wait for one slow provider that
+// is no call's time.
+TEST_F(RoutesTest, WhoIsFreeIsNotJudgedByWhatOthersTake) {
+  window_.takes = 606;
+  EXPECT_EQ(refused_for({}, with_lines(), kFree, 900s, 0.0), std::nullopt);
+  EXPECT_TRUE(refused_for({}, with_lines(), kUnknown, 900s, 0.0)) << "of whom nothing is known";
 }
 
 // Of what crowds have as much waits for that provider as of what workers have: else one task there
@@ -509,6 +520,11 @@ TEST_F(RoutesTest, BeforeANewcomerIsWhatIsBegunBeforeHim) {
   waiting = {.express = {{.left = 60s, .count = 1000}, {.left = 900s, .count = 5}}, .bulk = {}};
   EXPECT_EQ(before_newcomer(waiting, pace), (LaneCounts{.express = 85, .bulk = 85}));
   EXPECT_EQ(before_newcomer(waiting, {}).bulk, 1005U) << "of an unknown pace all";
+  const RouteLine line = with_line(pace, waiting, {});
+  EXPECT_EQ(line.before.first, LaneCounts());
+  EXPECT_EQ(line.before.here.bulk, 1005U) << "others may have it as well";
+  EXPECT_EQ(line.alone, (LaneTimes{.express = 43, .bulk = 43})) << "85 at two a second";
+  EXPECT_EQ(with_line({}, waiting, waiting).alone, LaneTimes());
   // Nobody is kept from a provider who has half of his time left.
   waiting = {.express = {{.left = 59s, .count = 100}}, .bulk = {}};
   EXPECT_EQ(before_newcomer(waiting, {.before = {}, .pace = 100, .takes = 10, .needs = 64}).bulk,

@@ -88,6 +88,15 @@ class IntakeTest : public testing::Test {
     db_.execute(store::Sql("UPDATE tasks SET lane=0"));
     return out;
   }
+  // They want a scene, which is another route.
+  void make_scenes(const std::vector<Hint>& hints) {
+    GenerationRequest request;
+    request.prompt = "[a train far away]";
+    for (const Hint& hint : hints) {
+      db_.execute(store::Sql("UPDATE tasks SET request=").bytes(encode_request(request))
+                  << " WHERE id=" << hint.task);
+    }
+  }
   // As the broker brings them.
   void deliver(const std::vector<Hint>& hints) {
     std::vector<queue::Delivery> all;
@@ -332,7 +341,6 @@ TEST_F(IntakeTest, WhoseRowIsHeldWhenItIsLookedAtKeepsItsTurn) {
   EXPECT_EQ(intake_.waiting_for_providers(), waiting);
 }
 
-// Nobody could be called for them, here; elsewhere they may be.
 // Nobody could be called for them, here; elsewhere they may be.
 TEST_F(IntakeTest, WhileAllAreLeftAloneNothingIsAskedFor) {
   deliver(tasks(kFull, kOpenings + 5));
@@ -598,10 +606,7 @@ TEST_F(IntakeTest, WhoCanDoLessIsAChoiceOfItsOwn) {
   GenerationRequest request;
   request.prompt = "[a train far away]";
   const auto scenes = tasks(kFull, 90);
-  for (const Hint& hint : scenes) {
-    db_.execute(store::Sql("UPDATE tasks SET request=").bytes(encode_request(request))
-                << " WHERE id=" << hint.task);
-  }
+  make_scenes(scenes);
   deliver(scenes);
   ASSERT_TRUE(eventually(60s, [&] { return !intake_.waiting_for_providers().empty(); }));
   const RouteLines lines = intake_.lines();
@@ -640,15 +645,66 @@ TEST_F(IntakeTest, WhoGetsWhatWaitsElsewhereIsNotTakenToBeFree) {
   EXPECT_EQ(intake_.lines().of.at(Route{1}).before.here.bulk, waiting);
 }
 
+// Its places are for those, so what waits elsewhere seemed to go several times as fast as it does.
+TEST_F(IntakeTest, WhoHasALineOfItsOwnRelievesNobody) {
+  Capabilities impatient = speaks(kFull), more = speaks(kFull);
+  impatient.queue_wait = 10min;
+  more.scenes = true;
+  Capabilities free;  // So that there is room.
+  free.image = true;
+  free.speaks = false;
+  chains_.replace(chain_of({impatient, more, free}));
+  const auto chain = chains_.get();
+  const auto begins = std::chrono::steady_clock::now();
+  call(*chain, 0);
+  call(*chain, 1);
+  ASSERT_TRUE(eventually(60s, [&] { return std::chrono::steady_clock::now() - begins >= 100ms; }));
+  fakes_[2]->calls.front()->answer(Audio{});
+  fakes_[3]->calls.front()->answer(Audio{});
+  const std::uint32_t both = chain->pace_of(0, 100, 0, 1).pace,
+                      alone = chain->pace_of(0, 100, bit_of(1), 1).pace;
+  EXPECT_GT(both, alone + alone / 2);
+  const auto scenes = tasks(kFull, kOpenings + 2), full = tasks(kFull, kOpenings + 8);
+  make_scenes(scenes);
+  deliver(scenes);
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == scenes.size(); }));
+  deliver(full);
+  ASSERT_TRUE(eventually(60s, [&] { return acked() == scenes.size() + full.size(); }));
+  ASSERT_FALSE(intake_.waiting_for_providers().empty());
+  EXPECT_EQ(intake_.lines().of.at(Route{1}).pace, alone);
+}
+
+TEST_F(IntakeTest, PlacesOfAnAccountAreCountedOnceWhoeverRelieves) {
+  Capabilities impatient = speaks(kFull), more = speaks(kFull);
+  impatient.queue_wait = 10min;
+  for (Capabilities* const able : {&impatient, &more}) {
+    able->account = "theirs";
+    able->account_max_in_flight = 2;
+  }
+  const auto chain = chain_of({impatient, more});
+  accounts_.all().front()->renew({.may = 2}, 0, std::chrono::steady_clock::now() + 1h);
+  const auto begins = std::chrono::steady_clock::now();
+  call(*chain, 0);
+  ASSERT_TRUE(eventually(60s, [&] { return std::chrono::steady_clock::now() - begins >= 100ms; }));
+  fakes_[2]->calls.front()->answer(Audio{});
+  const std::uint32_t alone = chain->pace_of(0, 100, bit_of(1), 1).pace;
+  EXPECT_GT(alone, 0U);
+  EXPECT_EQ(chain->pace_of(0, 100, 0, 1).pace, alone);
+  EXPECT_NEAR(chain->pace_of(0, 100, 0, 0.5).pace, alone / 2.0, 1);
+}
+
 // Each of them would else be told to have all of it.
 TEST_F(IntakeTest, EntriesOfAnAccountAreToldItsPlacesOnce) {
-  Capabilities first = speaks(kFull), second = speaks(kFree);
+  Capabilities first = speaks(kFull), second;
+  second.scenes = true;
+  second.speaks = false;
+  second.max_in_flight = 2;
   for (Capabilities* const able : {&first, &second}) {
     able->account = "theirs";
     able->account_max_in_flight = 2;
   }
   Capabilities free;  // So that there is room.
-  free.scenes = true;
+  free.image = true;
   free.speaks = false;
   free.max_in_flight = 100;
   chains_.replace(chain_of({first, second, free}));
@@ -662,6 +718,7 @@ TEST_F(IntakeTest, EntriesOfAnAccountAreToldItsPlacesOnce) {
   fakes_[2]->calls.front()->answer(Audio{});
   fakes_[3]->calls.front()->answer(Audio{});
   const auto full = tasks(kFull, 6), others = tasks(kFree, 6);
+  make_scenes(others);
   deliver(full);
   ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size(); }));
   const std::uint32_t alone = intake_.lines().of.at(Route{1}).pace;
@@ -669,6 +726,12 @@ TEST_F(IntakeTest, EntriesOfAnAccountAreToldItsPlacesOnce) {
   ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size() + others.size(); }));
   ASSERT_GT(intake_.waiting_for_providers().size(), 6U);
   EXPECT_LT(intake_.lines().of.at(Route{1}).pace, alone - alone / 4) << "half of it";
+  const auto more = tasks(kFull, 90);
+  deliver(more);
+  ASSERT_TRUE(
+      eventually(60s, [&] { return acked() == full.size() + others.size() + more.size(); }));
+  EXPECT_GT(intake_.lines().of.at(Route{1}).pace, alone - alone / 4)
+      << "nearly all, as the other has too few that wait";
 }
 
 // Else whoever comes just when it has an opening would go before them, for as long as many come.

@@ -117,6 +117,38 @@ TEST_F(ProviderQueuesTest, OpeningsAreForWhoWasHereFirst) {
   EXPECT_FALSE(queues_.knows(late.task));
 }
 
+// Else one whose line goes slower than it did expired there, beside one that was idle.
+TEST_F(ProviderQueuesTest, WhoeverWaitsIsAsFarAsThoseBeforeHim) {
+  const Hint first = hint(), second = hint(), third = hint();
+  for (const Hint& one : {first, second, third}) {
+    queues_.add(0, one, false, kLater);
+  }
+  const auto line = [this](const Hint& of) { return queues_.line(of.task, of.lane, 0); };
+  EXPECT_EQ(line(first), 0U);
+  EXPECT_EQ(line(third), 2U);
+  openings_[0] = 1;
+  const auto taken = next();
+  ASSERT_EQ(taken->hint, first);
+  EXPECT_EQ(line(third), 2U) << "that one is not judged yet";
+  queues_.judged(0, first.task, false);
+  EXPECT_EQ(line(third), 1U);
+  put_back(*taken);
+  EXPECT_EQ(line(third), 2U);
+  std::vector<Hint> express;
+  for (int i = 0; i < 6; ++i) {
+    express.push_back(hint(Lane::kExpress));
+    queues_.add(0, express.back(), false, kLater);
+  }
+  EXPECT_EQ(line(first), 6U);
+  EXPECT_EQ(line(express[0]), 0U);
+  EXPECT_EQ(line(express[5]), 5U + 1U) << "every fourth is one of the others";
+  const Hint tried = hint();
+  queues_.add(0, tried, true, kLater);
+  EXPECT_EQ(line(tried), 0U);
+  EXPECT_EQ(line(first), 7U);
+  EXPECT_EQ(line(express[5]), 7U);
+}
+
 // A crowd's whole backlog was before one of somebody who has little under way.
 TEST_F(ProviderQueuesTest, BeforeWhoGoesByTheExpressLaneAreThoseOfThatLane) {
   for (int i = 0; i < 400; ++i) {

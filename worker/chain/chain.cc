@@ -1,6 +1,7 @@
 #include "worker/chain/chain.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <limits>
 #include <map>
@@ -576,7 +577,10 @@ milliseconds Chain::needed_most() const {
   return out;
 }
 
-RouteLine Chain::pace_of(std::size_t position, std::size_t slots) const {
+RouteLine Chain::pace_of(std::size_t position,
+                         std::size_t slots,
+                         Positions have_lines,
+                         double part) const {
   const Bulkhead& provider = at(position);
   const auto mean = provider.mean_time();
   if (!mean) {
@@ -587,19 +591,21 @@ RouteLine Chain::pace_of(std::size_t position, std::size_t slots) const {
   };
   constexpr double kIn = 1'000'000;  // Milliseconds: RouteLine::pace.
   constexpr double kMost = 1e9;
+  Slots counted;
   const auto pace = [&](const Bulkhead& of, milliseconds takes) {
-    return static_cast<double>(std::min(of.limit(), slots)) * kIn /
+    const bool shares = of.account() != nullptr && of.account() == provider.account();
+    return static_cast<double>(std::min(counted.all_of(of), slots)) * (shares ? part : 1) * kIn /
            static_cast<double>(std::max<std::int64_t>(takes.count(), 1));
   };
   double all = pace(provider, *mean);
-  const Positions relieve = relievers(position);
+  const Positions relieve = relievers(position) & ~have_lines;
   for (std::size_t i = position + 1; i < links_.size(); ++i) {
     if ((relieve & bit_of(i)) != 0) {
       all += pace(at(i), at(i).mean_time().value_or(*mean));
     }
   }
   return {.before = {},
-          .pace = static_cast<std::uint32_t>(std::min(all, kMost)),
+          .pace = all > 0 ? static_cast<std::uint32_t>(std::clamp(std::round(all), 1.0, kMost)) : 0,
           .takes = std::max(in_seconds(*mean), 1U),
           .needs = in_seconds(provider.needed().value_or(milliseconds(0)))};
 }

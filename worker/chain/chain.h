@@ -187,9 +187,13 @@ class Chain {
   // does, as for room(). Somebody may need less.
   std::chrono::milliseconds needed_most() const;
   // How fast the provider at `position` goes, with `slots` at the most, and what its calls take and
-  // want; with those to whom what waits there is passed on. Nothing is said of what waits. The pace
-  // of one that has not shown it is not known.
-  RouteLine pace_of(std::size_t position, std::size_t slots) const;
+  // want; with those to whom what waits there is passed on, but for `have_lines`: those have others
+  // waiting for each of their places. `part`: of the places of its account, those that are for what
+  // waits there. Nothing is said of what waits. The pace of one that has not shown it is not known.
+  RouteLine pace_of(std::size_t position,
+                    std::size_t slots,
+                    Positions have_lines,
+                    double part) const;
   // To whom all that waits at the one at `position` is passed on, as bits: none where it has no
   // queue_wait. Those who can do less get some of it.
   Positions relievers(std::size_t position) const;

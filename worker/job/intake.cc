@@ -128,7 +128,11 @@ RouteLines Intake::lines() const {
     }
     waiting = queues_.lines(Clock::now());
   }
-  std::map<const Account*, std::uint32_t> in_line;  // How many entries of it have one.
+  struct AtAccount {
+    std::size_t entries = 0, tasks = 0;
+  };
+  std::map<const Account*, AtAccount> in_line;
+  Positions have_lines = 0;
   RouteLines out;
   for (const auto& [provider, line] : waiting) {
     out.waiting.here.express += line.here.express.size();
@@ -136,7 +140,10 @@ RouteLines Intake::lines() const {
     out.waiting.first.express += line.first.express.size();
     out.waiting.first.bulk += line.first.bulk.size();
     if (provider < chain->size()) {
-      ++in_line[chain->at(provider).account()];
+      AtAccount& at = in_line[chain->at(provider).account()];
+      ++at.entries;
+      at.tasks += line.here.express.size() + line.here.bulk.size();
+      have_lines |= bit_of(provider);
     }
   }
   std::vector<std::optional<RouteLine>> of(chain->size());  // Nullopt: nobody goes there now.
@@ -144,19 +151,18 @@ RouteLines Intake::lines() const {
     if (chain->closed_to_calls(i).count() > 0 || chain->is_on_trial(i)) {
       continue;
     }
-    RouteLine line = chain->pace_of(i, roster_.places());
-    // Those that wait at entries of one account share its places.
-    const Account* const account = chain->at(i).account();
-    if (account != nullptr && line.pace > 0) {
-      line.pace = std::max(line.pace / std::max(in_line[account], 1U), 1U);
-    }
-    const auto& here = waiting[i];
-    line.before = {.first = before_newcomer(here.first, line),
-                   .here = before_newcomer(here.here, line)};
-    of[i] = line;
+    // Entries of one account take turns for its places: each has as many as any other, or more
+    // where those have too few that wait.
+    const auto& line = waiting[i];
+    const AtAccount& all = in_line[chain->at(i).account()];
+    const auto tasks = static_cast<double>(line.here.express.size() + line.here.bulk.size());
+    const double part = all.entries == 0 ? 1
+                                         : std::max(1.0 / static_cast<double>(all.entries),
+                                                    tasks / static_cast<double>(all.tasks));
+    of[i] = with_line(chain->pace_of(i, roster_.places(), have_lines, part), line.here, line.first);
   }
   const auto wait = [](const RouteLine& line) {
-    return static_cast<double>(line.before.here.bulk) / std::max(line.pace, 1U);
+    return line.pace > 0 ? line.alone.bulk : line.before.here.bulk;
   };
   for (std::uint8_t route = 0; route < kRoutes; ++route) {
     std::optional<RouteLine> soonest;

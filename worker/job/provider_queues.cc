@@ -125,18 +125,27 @@ std::size_t ProviderQueues::before(TaskId task, Lane lane, Position provider) co
     return 0;
   }
   const Queue& queue = found->second;
+  return turns_before(queue, lane, lane == Lane::kExpress ? queue.express : queue.bulk);
+}
+
+std::size_t ProviderQueues::turns_before(const Queue& queue, Lane lane, std::size_t of_lane) {
   if (lane == Lane::kBulk) {
-    return queue.unjudged + queue.tried + queue.express + queue.bulk;
+    return queue.unjudged + queue.tried + queue.express + of_lane;
   }
-  const std::size_t untried =
-      queue.express + std::min(queue.bulk, queue.express / (kBulkEvery - 1));
+  const std::size_t untried = of_lane + std::min(queue.bulk, of_lane / (kBulkEvery - 1));
   return queue.unjudged + std::min(queue.tried, (kUntriedEvery - 1) * (untried + 1)) + untried;
 }
 
 std::size_t ProviderQueues::line(TaskId task, Lane lane, Position provider) const {
   const auto found = known_.find(task);
-  const bool there = found != known_.end() && found->second.provider == provider;
-  return there ? 0 : before(task, lane, provider);
+  if (found == known_.end() || found->second.provider != provider) {
+    return before(task, lane, provider);
+  }
+  const Known& known = found->second;
+  const Queue& queue = queues_.at(provider);
+  const Lane its = known.hint.lane;
+  return known.tried ? 0
+                     : turns_before(queue, its, queue.waiting.before(its, known.arrival.number));
 }
 
 std::map<Position, ProviderQueues::Line> ProviderQueues::lines(Time now) const {

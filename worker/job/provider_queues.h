@@ -129,8 +129,8 @@ class ProviderQueues {
   // of those itself.
   std::size_t before(TaskId task, Lane lane, Position provider) const;
 
-  // How many wait for this provider before `task`. 0: it waits there itself, and is as far as it
-  // is.
+  // How many would have their turns at this provider before `task`, wherever that waits; as if
+  // there were none where it was tried, which comes before most.
   std::size_t line(TaskId task, Lane lane, Position provider) const;
 
   // What waits for each provider `now`; of it, what was heard of here first.
@@ -202,6 +202,8 @@ class ProviderQueues {
            : known.hint.lane == Lane::kExpress ? queue.express
                                                : queue.bulk;
   }
+  // How many have their turns before one with so many of its lane before it.
+  static std::size_t turns_before(const Queue& queue, Lane lane, std::size_t of_lane);
   void invite(std::vector<std::size_t>& wanted, Positions any, Time now);
   void look_at(Known& known, Time at);
   // Sooner than it would be, if at all, and not so soon after it was seen.
