@@ -66,6 +66,13 @@ RateDecision take_at(RateState& state, const Pace& policy, TimePoint now) {
   return verdict.decision;
 }
 
+// Of one that was never used, as it was forgotten meanwhile, there is nothing to take back.
+void give_back_one(RateState& state, std::chrono::nanoseconds interval) {
+  if (state.full_at != TimePoint::min()) {
+    state.full_at -= interval;
+  }
+}
+
 }  // namespace
 
 RateDecision take(RateState& state, const RatePolicy& policy, TimePoint now) {
@@ -78,11 +85,11 @@ RateDecision take(RateState& state, const SlowPolicy& policy, TimePoint now) {
 
 // A bucket that is full already stays so: full_at in the past counts as now.
 void give_back(RateState& state, const RatePolicy& policy) {
-  state.full_at -= pace(policy).interval;
+  give_back_one(state, pace(policy).interval);
 }
 
 void give_back(RateState& state, const SlowPolicy& policy) {
-  state.full_at -= pace(policy).interval;
+  give_back_one(state, pace(policy).interval);
 }
 
 RateDecision take(RateState& state, const AnyPolicy& policy, TimePoint now) {

@@ -108,11 +108,9 @@ void RouteLines::add(const RouteLines& other) {
   for (const auto& [route, line] : other.of) {
     RouteLine& mine = of[route];
     const bool known = mine.is_known() && line.is_known();
-    const LaneCounts before = mine.before.here;
     mine.before.add(line.before);
-    mine.alone.express =
-        before.express < line.before.here.express ? line.alone.express : mine.alone.express;
-    mine.alone.bulk = before.bulk < line.before.here.bulk ? line.alone.bulk : mine.alone.bulk;
+    mine.alone = {.express = std::max(mine.alone.express, line.alone.express),
+                  .bulk = std::max(mine.alone.bulk, line.alone.bulk)};
     const std::uint64_t pace = std::uint64_t{mine.pace} + line.pace;
     mine.takes = !known      ? 0
                  : pace == 0 ? std::max(mine.takes, line.takes)

@@ -42,6 +42,7 @@ TEST(Kana, StemsBeforeASmallTsuAreRead) {
       {"待っ、待って", "まっ、 まって"},
       {"「待っ」", "「 まっ」"},
       {"突っコミ", "つっコミ"},
+      {"𠮟った", "しかった"},
       {"買った髙島屋", "かった たかしまや"},
   };
   for (const auto& [in, out] : table) {

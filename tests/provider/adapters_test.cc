@@ -132,11 +132,11 @@ TEST_P(Direct, StatusesOfItsTable) {
     EXPECT_EQ(outcome(at(status)), "retry_same") << status;
     EXPECT_EQ(calls_, 1U);
   }
-  for (const int status : {504, 524}) {
+  for (const int status : {504, 520, 524}) {
     EXPECT_EQ(outcome(at(status)), "unknown_outcome") << status;
   }
   EXPECT_EQ(outcome(at(413)), "unsupported_input");
-  for (const int status : {201, 204, 302, 405}) {
+  for (const int status : {201, 204, 302, 405, 522}) {
     EXPECT_EQ(outcome(at(status)), "try_next") << status;
   }
   // Whose fault it is, these do not say: so nobody else waits for it.

@@ -156,6 +156,17 @@ TEST(RateLimit, WhatIsSlowIsSoInAnyDay) {
   EXPECT_FALSE(take(other, policy, kStart).allowed) << "peeking counts nothing";
 }
 
+// It was forgotten between the two: the name would be refused for ever.
+TEST(RateLimit, OfOneThatWasNeverUsedNothingIsTakenBack) {
+  constexpr RatePolicy kTwo{.per_minute = 1, .burst = 2};
+  RateState state;
+  give_back(state, kTwo);
+  give_back(state, SlowPolicy{});
+  EXPECT_TRUE(take(state, kTwo, kStart).allowed);
+  EXPECT_TRUE(take(state, kTwo, kStart).allowed);
+  EXPECT_FALSE(take(state, kTwo, kStart).allowed);
+}
+
 TEST(RateLimit, TheLargestPoliciesDoNotOverflow) {
   RateState state;
   const RatePolicy slow{.per_minute = 1, .burst = 10'000'000};

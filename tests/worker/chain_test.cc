@@ -626,9 +626,12 @@ TEST(Chain, PassesOverWhoWouldNotEndInTimeBehindThoseThatWaitElsewhere) {
   const GenerationRequest request;
   const auto from = Clock::now();
   two.start(0);
+  two.start(1);
   ASSERT_TRUE(
       test::eventually(seconds(60), [&] { return Clock::now() - from >= milliseconds(20); }));
-  two.fakes[0]->calls.back()->answer(Audio{});  // So a call takes 20 ms at the least.
+  for (const auto* const fake : two.fakes) {
+    fake->calls.back()->answer(Audio{});  // So a call takes 20 ms at the least.
+  }
   for (int i = 0; i < 2; ++i) {
     two.start(0);
   }
@@ -639,7 +642,12 @@ TEST(Chain, PassesOverWhoWouldNotEndInTimeBehindThoseThatWaitElsewhere) {
   EXPECT_EQ(two.chain->choose_in_line(request, 1, time, line), 1U);
   others = 20'000;
   EXPECT_EQ(two.chain->choose_in_line(request, 0, time, line), 1U);
+  const auto everywhere = [](std::size_t) { return std::size_t{1'000'000}; };
+  EXPECT_EQ(two.chain->choose_in_line(request, 0, time, everywhere), 0U);
+  EXPECT_EQ(two.chain->choose_in_line(request, 0, time, everywhere, 1), 1U)
+      << "where it waits it keeps its turn";
   two.fail(1);
+  EXPECT_EQ(two.chain->choose_in_line(request, 0, time, everywhere, 1), 0U);
   EXPECT_EQ(two.chain->choose_in_line(request, 0, time, line), 0U) << "they may leave";
 }
 

@@ -19,6 +19,7 @@ using namespace std::chrono_literals;
 
 constexpr ProviderQueues::Time kNow{24h};
 constexpr ProviderQueues::Seen kLater{.now = kNow, .left = 8h};
+constexpr ProviderQueues::Seen kHeardFirst{.now = kNow, .left = 8h, .arrival = {.first = true}};
 constexpr Room kRoom{.bulk = 100, .express = 100};
 constexpr std::size_t kTriedMax = Waiting<ProviderQueues::Taken>::kTriedMax;
 
@@ -121,7 +122,7 @@ TEST_F(ProviderQueuesTest, OpeningsAreForWhoWasHereFirst) {
 TEST_F(ProviderQueuesTest, WhoeverWaitsIsAsFarAsThoseBeforeHim) {
   const Hint first = hint(), second = hint(), third = hint();
   for (const Hint& one : {first, second, third}) {
-    queues_.add(0, one, false, kLater);
+    queues_.add(0, one, false, kHeardFirst);
   }
   const auto line = [this](const Hint& of) { return queues_.line(of.task, of.lane, 0); };
   EXPECT_EQ(line(first), 0U);
@@ -137,16 +138,41 @@ TEST_F(ProviderQueuesTest, WhoeverWaitsIsAsFarAsThoseBeforeHim) {
   std::vector<Hint> express;
   for (int i = 0; i < 6; ++i) {
     express.push_back(hint(Lane::kExpress));
-    queues_.add(0, express.back(), false, kLater);
+    queues_.add(0, express.back(), false, kHeardFirst);
   }
   EXPECT_EQ(line(first), 6U);
   EXPECT_EQ(line(express[0]), 0U);
   EXPECT_EQ(line(express[5]), 5U + 1U) << "every fourth is one of the others";
   const Hint tried = hint();
-  queues_.add(0, tried, true, kLater);
+  queues_.add(0, tried, true, kHeardFirst);
   EXPECT_EQ(line(tried), 0U);
   EXPECT_EQ(line(first), 7U);
   EXPECT_EQ(line(express[5]), 7U);
+}
+
+// Each of two has what both wait for.
+TEST_F(ProviderQueuesTest, WhatOthersHaveAsWellIsHalfTheirs) {
+  std::vector<Hint> all;
+  for (int i = 0; i < 100; ++i) {
+    all.push_back(hint());
+    queues_.add(0, all.back(), false, i % 2 == 0 ? kHeardFirst : kLater);
+  }
+  EXPECT_EQ(queues_.line(all[80].task, Lane::kBulk, 0), 40U);
+  EXPECT_EQ(queues_.line(hint().task, Lane::kBulk, 0), 100U);
+}
+
+// By when it came it has its turn there, too, before those that came since.
+TEST_F(ProviderQueuesTest, WhoeverWaitsElsewhereIsAsFarThereAsHeWouldBe) {
+  const Hint early = hint(), late = hint();
+  queues_.add(0, early, false, kHeardFirst);
+  for (int i = 0; i < 60; ++i) {
+    queues_.add(1, hint(), false, kHeardFirst);
+  }
+  queues_.add(0, late, false, kHeardFirst);
+  EXPECT_EQ(queues_.line(early.task, Lane::kBulk, 1), 0U);
+  EXPECT_EQ(queues_.line(late.task, Lane::kBulk, 1), 60U);
+  EXPECT_EQ(queues_.waits_at(early.task), Position{0});
+  EXPECT_EQ(queues_.waits_at(hint().task), std::nullopt);
 }
 
 // A crowd's whole backlog was before one of somebody who has little under way.
@@ -407,8 +433,8 @@ TEST_F(ProviderQueuesTest, WhoIsLeftForAnotherGoesThere) {
 // Taken from one, it is nobody's before whom another waits.
 TEST_F(ProviderQueuesTest, TheLineIsThatOfEachProvider) {
   const Hint here = hint();
-  queues_.add(0, hint(), false, kLater);
-  queues_.add(1, here, false, kLater);
+  queues_.add(0, hint(), false, kHeardFirst);
+  queues_.add(1, here, false, kHeardFirst);
   EXPECT_EQ(queues_.line(here.task, Lane::kBulk, 0), 1U);
   EXPECT_EQ(queues_.line(here.task, Lane::kBulk, 1), 0U);
   openings_[1] = 1;

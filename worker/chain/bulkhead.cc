@@ -76,7 +76,8 @@ struct Bulkhead::State final : Account::User, std::enable_shared_from_this<State
     return account ? std::min(slots, account->free()) : slots;
   }
   // When a further call has a slot, where none is free: behind those that wait, and `others`, as
-  // soon as so many have ended, if they take as long as calls usually do.
+  // soon as so many have ended, if they take as long as calls do on the average, and the one whose
+  // slot it is no longer than nearly all.
   milliseconds turn_in(Clock::time_point now, std::size_t others) const LOCKS_REQUIRED(mutex);
 
   void count(const Result<Audio, ProviderFault>& answer,
@@ -193,11 +194,12 @@ void Bulkhead::State::leave_slot(const Call& call) {
 
 milliseconds Bulkhead::State::turn_in(Clock::time_point now, std::size_t others) const {
   const std::size_t line = waiting.size() + others;
-  const milliseconds a_call = usual.usual().value_or(milliseconds(0));
+  const milliseconds a_call = usual.usual().value_or(milliseconds(0)),
+                     a_round = usual.mean().value_or(milliseconds(0));
   const std::size_t at_once = std::max<std::size_t>(limit_now(), 1);
   const auto rounds = static_cast<milliseconds::rep>(line / at_once);
   if (begun.empty()) {
-    return (rounds + 1) * a_call;  // The places are other entries'.
+    return rounds * a_round + a_call;  // The places are other entries'.
   }
   // Where the account has fewer places than there were, the first to end leave none.
   const std::size_t before = line % at_once + begun.size() - std::min(begun.size(), at_once);
@@ -205,7 +207,7 @@ milliseconds Bulkhead::State::turn_in(Clock::time_point now, std::size_t others)
   const auto at = first.begin() + static_cast<std::ptrdiff_t>(std::min(before, first.size() - 1));
   std::nth_element(first.begin(), at, first.end());
   const milliseconds left = a_call - duration_cast<milliseconds>(now - *at);
-  return rounds * a_call + std::max(left, milliseconds(0));
+  return rounds * a_round + std::max(left, milliseconds(0));
 }
 
 std::optional<Clock::time_point> Bulkhead::State::waits_since() const {

@@ -274,13 +274,15 @@ std::optional<std::size_t> Chain::choose(const GenerationRequest& request,
 std::optional<std::size_t> Chain::choose_in_line(const GenerationRequest& request,
                                                  std::size_t from,
                                                  TaskTime time,
-                                                 const Others& others) const {
+                                                 const Others& others,
+                                                 std::optional<std::size_t> stays) const {
   const auto first = choose(request, from, time);
   auto next = first;
   while (next && !at(*next).fits_in_turn(time, others(*next))) {
     next = choose(request, *next + 1, time);
   }
-  return next ? next : first;
+  const bool may_stay = stays && choose(request, *stays, time) == stays;
+  return next ? next : may_stay ? stays : first;
 }
 
 std::optional<std::size_t> Chain::choose_beside(const GenerationRequest& request,

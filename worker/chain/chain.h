@@ -130,12 +130,14 @@ class Chain {
                                     std::size_t from,
                                     TaskTime time) const;
   // The same of a task before which others wait that are not here: `others(position)` of each.
-  // Where it would be too late behind all of them, as if they were not: they may leave.
+  // Where it would be too late behind all of them, as if they were not, for they may leave: then it
+  // stays with the one at `stays`, where it waits already, as long as that one could have it.
   using Others = std::function<std::size_t(std::size_t position)>;
   std::optional<std::size_t> choose_in_line(const GenerationRequest& request,
                                             std::size_t from,
                                             TaskTime time,
-                                            const Others& others) const;
+                                            const Others& others,
+                                            std::optional<std::size_t> stays = {}) const;
   // The first such provider after the one at `slow` that is of its tier: to be asked as well. Where
   // that one gives tickets, one that gives none: of two the second would be lost with its worker.
   std::optional<std::size_t> choose_beside(const GenerationRequest& request,

@@ -166,12 +166,13 @@ RouteLines Intake::lines() const {
   };
   for (std::uint8_t route = 0; route < kRoutes; ++route) {
     std::optional<RouteLine> soonest;
-    Positions relieve = 0;  // What waits at one with a queue_wait they get from there.
+    // What waits at one with a queue_wait they get from there, where none of their own waits.
+    Positions relieve = 0;
     for (Position i = 0; i < of.size(); ++i) {
       if (!of[i] || (relieve & bit_of(i)) != 0 || !chain->may_serve(i, Route{route})) {
         continue;
       }
-      relieve |= chain->relievers(i);
+      relieve |= chain->relievers(i) & ~have_lines;
       if (!soonest || wait(*of[i]) < wait(*soonest)) {
         soonest = of[i];
       }
@@ -414,6 +415,10 @@ store::Batch<Intake::Answer> Intake::claim_batch(store::TaskStore& store,
     const MutexLock lock(mutex_);
     return (queues_.*count)(task, lanes.at(task), provider);
   };
+  const auto waits_at = [&](TaskId task) {
+    const MutexLock lock(mutex_);
+    return queues_.waits_at(task);
+  };
   const auto judge = [&](const store::Claim& claim) -> store::ClaimVerdict {
     if (left.contains(claim.task)) {
       return Kind::kLeave;  // In a try before this one.
@@ -436,7 +441,7 @@ store::Batch<Intake::Answer> Intake::claim_batch(store::TaskStore& store,
     const bool judged = before != looked.end();
     auto first = judged  ? before->second.first
                  : later ? std::nullopt
-                         : chain->choose_in_line(*request, 0, time, in_line);
+                         : chain->choose_in_line(*request, 0, time, in_line, waits_at(claim.task));
     const auto has_opening = [&] {
       return openings.take(*first, ask(&ProviderQueues::before, claim.task, *first));
     };

@@ -36,7 +36,7 @@ void ProviderQueues::add(Position provider, const Hint& hint, bool tried, const 
   if (!known.tried) {
     queue.waiting.insert({hint, known.arrival.number});
   }
-  ++count(queue, known);
+  count(queue, known);
 }
 
 void ProviderQueues::put_back(Position provider, const Hint& hint, bool tried, const Seen& seen) {
@@ -48,7 +48,7 @@ void ProviderQueues::put_back(Position provider, const Hint& hint, bool tried, c
   } else {
     queue.waiting.insert({hint, known.arrival.number});
   }
-  ++count(queue, known);
+  count(queue, known);
   // Another entry of its account may have had the opening: that one had its turn.
   next_ = provider;
 }
@@ -125,27 +125,41 @@ std::size_t ProviderQueues::before(TaskId task, Lane lane, Position provider) co
     return 0;
   }
   const Queue& queue = found->second;
-  return turns_before(queue, lane, lane == Lane::kExpress ? queue.express : queue.bulk);
+  return queue.unjudged +
+         turns_before(queue, lane, lane == Lane::kExpress ? queue.express : queue.bulk);
 }
 
 std::size_t ProviderQueues::turns_before(const Queue& queue, Lane lane, std::size_t of_lane) {
   if (lane == Lane::kBulk) {
-    return queue.unjudged + queue.tried + queue.express + of_lane;
+    return queue.tried + queue.express + of_lane;
   }
   const std::size_t untried = of_lane + std::min(queue.bulk, of_lane / (kBulkEvery - 1));
-  return queue.unjudged + std::min(queue.tried, (kUntriedEvery - 1) * (untried + 1)) + untried;
+  return std::min(queue.tried, (kUntriedEvery - 1) * (untried + 1)) + untried;
 }
 
 std::size_t ProviderQueues::line(TaskId task, Lane lane, Position provider) const {
   const auto found = known_.find(task);
-  if (found == known_.end() || found->second.provider != provider) {
+  if (found == known_.end()) {
     return before(task, lane, provider);
   }
+  const auto at = queues_.find(provider);
   const Known& known = found->second;
-  const Queue& queue = queues_.at(provider);
+  if (at == queues_.end() || known.tried) {
+    return 0;
+  }
+  const Queue& queue = at->second;
   const Lane its = known.hint.lane;
-  return known.tried ? 0
-                     : turns_before(queue, its, queue.waiting.before(its, known.arrival.number));
+  const std::size_t all = queue.tried + queue.express + queue.bulk;
+  const std::size_t turns =
+      turns_before(queue, its, queue.waiting.before(its, known.arrival.number));
+  // What is taken beyond the openings, as it was in vain before, is likely to be so again.
+  return queue.unjudged - std::min(queue.unjudged, queue.in_vain) +
+         (all == 0 ? 0 : turns * queue.first / all);
+}
+
+std::optional<Position> ProviderQueues::waits_at(TaskId task) const {
+  const auto found = known_.find(task);
+  return found == known_.end() ? std::nullopt : std::optional(found->second.provider);
 }
 
 std::map<Position, ProviderQueues::Line> ProviderQueues::lines(Time now) const {
@@ -230,7 +244,8 @@ void ProviderQueues::forget(KnownAt known, Queue& queue) {
   if (known->second.again != again_.end()) {
     again_.erase(known->second.again);
   }
-  --count(queue, known->second);
+  --count_of(queue, known->second);
+  queue.first -= known->second.arrival.first ? 1U : 0U;
   known_.erase(known);
 }
 

@@ -129,8 +129,12 @@ class ProviderQueues {
   // of those itself.
   std::size_t before(TaskId task, Lane lane, Position provider) const;
 
-  // How many would have their turns at this provider before `task`, wherever that waits; as if
-  // there were none where it was tried, which comes before most.
+  // The provider that it waits for.
+  std::optional<Position> waits_at(TaskId task) const;
+  // How many would have their turns at this provider before `task`. Of one that waits, wherever, as
+  // it has its turn by when it came; of those before it a part as large as was heard of here first,
+  // for the others are other workers' as well; and as if there were none where it was tried, which
+  // comes before most.
   std::size_t line(TaskId task, Lane lane, Position provider) const;
 
   // What waits for each provider `now`; of it, what was heard of here first.
@@ -184,6 +188,7 @@ class ProviderQueues {
   struct Queue {
     Waiting<Entry> waiting;
     std::size_t tried = 0, bulk = 0, express = 0;  // Of those that wait.
+    std::size_t first = 0;                         // Of them, heard of here first.
     std::size_t unjudged = 0, in_vain = 0;
     std::unordered_map<TaskId, std::size_t> tasks;  // Of those that are not judged, how often.
   };
@@ -197,12 +202,16 @@ class ProviderQueues {
     Again::iterator again;  // Its end: the answer to due() is awaited.
   };
   using KnownAt = std::unordered_map<TaskId, Known>::iterator;
-  static std::size_t& count(Queue& queue, const Known& known) {
+  static std::size_t& count_of(Queue& queue, const Known& known) {
     return known.tried                         ? queue.tried
            : known.hint.lane == Lane::kExpress ? queue.express
                                                : queue.bulk;
   }
-  // How many have their turns before one with so many of its lane before it.
+  static void count(Queue& queue, const Known& known) {
+    ++count_of(queue, known);
+    queue.first += known.arrival.first ? 1U : 0U;
+  }
+  // How many of those that wait have their turns before one with so many of its lane before it.
   static std::size_t turns_before(const Queue& queue, Lane lane, std::size_t of_lane);
   void invite(std::vector<std::size_t>& wanted, Positions any, Time now);
   void look_at(Known& known, Time at);

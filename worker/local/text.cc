@@ -473,20 +473,31 @@ bool is_wide_mark(char32_t c) {
   return c == 0xFF0C || c == 0xFF1B || c == 0xFF01 || c == 0xFF1F;
 }
 
+// Is it "000" or "050" that begins here, behind a digit and a mark? No item of a list is written
+// so, and Japanese has that comma in numbers.
+bool is_thousands(const std::u32string& text, std::size_t at) {
+  const auto is_digit = [&](std::size_t i) {
+    return i < text.size() && text[i] >= U'0' && text[i] <= U'9';
+  };
+  return at >= 2 && text[at - 1] == 0xFF0C && is_digit(at - 2) && text[at] == U'0' &&
+         is_digit(at + 1) && is_digit(at + 2) && !is_digit(at + 3);
+}
+
 // What NFKC would make one number of several: a fraction, or an exponent, is no further digit of
 // the number before it (11⁄2 of "1½", 106 of "10⁶"), nor is what numbers an item (13 of "①3"), and
 // a mark of Chinese separates no thousands ("100，200").
 std::u32string with_numbers_apart(const std::u32string& in) {
   std::u32string out;
   out.reserve(in.size());
-  for (const char32_t c : in) {
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    const char32_t c = in[i];
     const char32_t last = out.empty() ? U' ' : out.back();
     const bool digit_before = category(last) == UTF8PROC_CATEGORY_ND;
     const bool digit = category(c) == UTF8PROC_CATEGORY_ND;
     const bool number_before = digit_before || is_enclosed_number(last);
     if ((digit_before && (is_superscript(c) || is_vulgar_fraction(c))) ||
         (number_before && is_enclosed_number(c)) || (is_enclosed_number(last) && digit) ||
-        (is_wide_mark(last) && c >= U'0' && c <= U'9')) {
+        (is_wide_mark(last) && c >= U'0' && c <= U'9' && !is_thousands(in, i))) {
       out.push_back(U' ');
     }
     out.push_back(c);

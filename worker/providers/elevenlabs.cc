@@ -256,7 +256,7 @@ Fault classify(int status, std::string_view code, std::string_view param, Fault 
     return fault == Fault::kBrokenByInput ? by_message : fault;
   }
   if (status == 409 || status == 425 ||
-      (status >= 500 && status <= 599 && status != 504 && status != 524)) {
+      (status >= 500 && status <= 599 && status != 504 && status != 520 && status != 524)) {
     return Fault::kRetrySame;
   }
   return wire::fault_of_status(status);

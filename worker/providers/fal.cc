@@ -65,7 +65,8 @@ ProviderFault fault_of(const http::ClientResponse& response, const std::string& 
 Progress unclear_or_fault(const http::ClientResponse& response, const std::string& type) {
   ProviderFault fault = fault_of(response, type);
   // A success that says nothing came from something in between.
-  if ((may_pass(fault.fault) || response.status < 400) && type.empty()) {
+  if ((may_pass(fault.fault) || wire::is_out_of_reach(response.status) || response.status < 400) &&
+      type.empty()) {
     return Unclear{fault.retry_after};
   }
   return fault;

@@ -79,7 +79,8 @@ char32_t code_point(std::string_view character) {
 
 bool is_kanji(std::string_view character) {
   const char32_t c = code_point(character);
-  return c == 0x3005 || (c >= 0x3400 && c <= 0x9FFF);
+  return c == 0x3005 || (c >= 0x3400 && c <= 0x9FFF) || (c >= 0xF900 && c <= 0xFAFF) ||
+         (c >= 0x20000 && c <= 0x3FFFF);
 }
 
 bool is_hiragana(std::string_view character) {

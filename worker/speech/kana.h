@@ -25,8 +25,7 @@ class KanaReader {
   static bool open_dictionaries();
 
   // The words of `text` (UTF-8) in kana, with spaces between them. What kakasi's character set
-  // (JIS X 0208) lacks stays as it is, but for
-  // common variants of what it has.
+  // (JIS X 0208) lacks stays as it is, but for common variants of what it has.
   std::string read(std::string_view text) const;
 
  private:

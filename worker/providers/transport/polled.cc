@@ -265,7 +265,8 @@ class PolledDialogue final : public Dialogue {
     }
     if (answer->status != 200) {
       const Fault kind = wire::fault_of_status(answer->status);
-      if (is_brief(kind) || kind == Fault::kUnknownOutcome) {
+      if (is_brief(kind) || kind == Fault::kUnknownOutcome ||
+          wire::is_out_of_reach(answer->status)) {
         return unclear_again(std::nullopt);
       }
       return wire::fault(Fault::kTryNext, *answer, "file", "x-request-id");

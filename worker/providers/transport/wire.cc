@@ -274,13 +274,6 @@ Fault fault_of_status(int status) {
     case 500:
     case 502:
     case 503:
-    case 521:
-    case 522:
-    case 523:
-    case 525:
-    case 526:
-    case 527:
-    case 530:
       return Fault::kRetrySame;
     case 504:
     case 520:
@@ -296,6 +289,11 @@ Fault fault_of_status(int status) {
     default:
       return Fault::kTryNext;
   }
+}
+
+bool is_out_of_reach(int status) {
+  constexpr std::array kStatuses = {521, 522, 523, 525, 526, 527, 530};
+  return std::find(kStatuses.begin(), kStatuses.end(), status) != kStatuses.end();
 }
 
 Result<Audio, ProviderFault> audio_of(std::string bytes,

@@ -59,12 +59,16 @@ ProviderFault no_audio(const http::ClientResponse& response,
 // No response: what can be known of the other side.
 ProviderFault fault_of(const http::ClientError& error);
 
-// The answer to a status that has no code of its own to go by: 408, 429, 500, 502, 503 may pass,
-// and those by which Cloudflare, which stands before several providers, says that it does not reach
-// them (521 to 523, 525 to 527, 530); 504, 520, 524 lost something that may go on; 413 is about
-// this input; 401 to 404 about our key, account, address or model; the rest is between us and the
-// provider, 400 and 422 among it as long as nobody says what is not liked (blame.h).
+// The answer to a status that has no code of its own to go by: 408, 429, 500, 502, 503 may pass;
+// 504, 520, 524 lost something that may go on; 413 is about this input; 401 to 404 about our key,
+// account, address or model; the rest is between us and the provider, 400 and 422 among it as long
+// as nobody says what is not liked (blame.h).
 Fault fault_of_status(int status);
+
+// Does Cloudflare, which stands before several providers, say that it does not reach them
+// (developers.cloudflare.com, "5xx errors")? It is likely to last, so who wants something anew asks
+// another. A job that is under way there goes on.
+bool is_out_of_reach(int status);
 
 // Turns bytes into audio of the type they show to be. `expected` is what was asked for and the only
 // way to be headerless PCM (mono at `rate` Hz, unless the content type says otherwise:
